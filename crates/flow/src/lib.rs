@@ -1,0 +1,1 @@
+//! Bounded flow tables and the ageing of flows.

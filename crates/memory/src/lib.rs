@@ -1,0 +1,140 @@
+//! Where the state lives that all packet sets share: one set of structures, written against once, in several memories.
+//!
+//! A network function is generic over its [`Memory`]. Every access takes the transaction that it belongs to and may
+//! fail with that memory's conflict; the author writes `?` and nothing else. Under [`Local`], where a core owns its copy,
+//! the conflict is [`Infallible`](core::convert::Infallible) and the `?` compiles to nothing. A transactional memory carries an abort out of the
+//! handler by the same `?`.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+mod local;
+
+pub use local::{Local, LocalAllocator, LocalMap, LocalTx, LocalVector};
+use packet::{Key, Nanos};
+
+/// Plain data that shared structures hold.
+pub trait Value: Copy + Send + Sync + 'static {}
+impl<T: Copy + Send + Sync + 'static> Value for T {}
+
+/// A memory that shared state can live in.
+pub trait Memory: Sized + Send + Sync + 'static {
+    /// Why an access can't be carried out now. The engine undoes the step and runs it again.
+    type Conflict: core::fmt::Debug;
+    /// One step's accesses, begun before the handler and committed after it.
+    type Tx<'a>;
+    /// An array of fixed length.
+    type Vector<T: Value>: Vector<T, Self>;
+    /// A bounded map.
+    type Map<K: Key, V: Value>: Map<K, V, Self>;
+    /// A bounded pool of indices with ageing.
+    type Allocator: Allocator<Self>;
+
+    /// An array of `len` elements, all `initial`.
+    fn vector<T: Value>(&self, len: usize, initial: T) -> Self::Vector<T>;
+
+    /// An empty map that holds up to `capacity` pairs.
+    fn map<K: Key, V: Value>(&self, capacity: usize) -> Self::Map<K, V>;
+
+    /// A pool of the indices `0..capacity`, all free.
+    ///
+    /// # Panics
+    /// When `capacity` does not fit 32 bits.
+    fn allocator(&self, capacity: usize) -> Self::Allocator;
+}
+
+/// An array of fixed length, shared by all packet sets.
+pub trait Vector<T: Value, M: Memory>: Send + 'static {
+    /// How many elements there are.
+    fn len(&self) -> usize;
+
+    /// Whether there are none.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The element at `index`.
+    ///
+    /// # Errors
+    /// The memory's conflict.
+    ///
+    /// # Panics
+    /// When `index` is not below [`Vector::len`].
+    fn read(&self, tx: &mut M::Tx<'_>, index: usize) -> Result<T, M::Conflict>;
+
+    /// Sets the element at `index`.
+    ///
+    /// # Errors
+    /// The memory's conflict.
+    ///
+    /// # Panics
+    /// When `index` is not below [`Vector::len`].
+    fn write(&self, tx: &mut M::Tx<'_>, index: usize, value: T) -> Result<(), M::Conflict>;
+}
+
+/// A bounded map, shared by all packet sets.
+pub trait Map<K: Key, V: Value, M: Memory>: Send + 'static {
+    /// The value under `key`.
+    ///
+    /// # Errors
+    /// The memory's conflict.
+    fn get(&self, tx: &mut M::Tx<'_>, key: &K) -> Result<Option<V>, M::Conflict>;
+
+    /// Puts `value` under `key`, in place of what was there; `false` when the map is full and `key` is new to it.
+    ///
+    /// # Errors
+    /// The memory's conflict.
+    fn insert(&self, tx: &mut M::Tx<'_>, key: K, value: V) -> Result<bool, M::Conflict>;
+
+    /// Takes out what is under `key`.
+    ///
+    /// # Errors
+    /// The memory's conflict.
+    fn remove(&self, tx: &mut M::Tx<'_>, key: &K) -> Result<Option<V>, M::Conflict>;
+}
+
+/// A bounded pool of indices. Each index in use has a deadline; those past it are given back in deadline order.
+pub trait Allocator<M: Memory>: Send + 'static {
+    /// How many indices there are in all.
+    fn capacity(&self) -> usize;
+
+    /// Takes any free index; `None` when all are in use.
+    ///
+    /// # Errors
+    /// The memory's conflict.
+    fn allocate(&self, tx: &mut M::Tx<'_>, deadline: Nanos) -> Result<Option<usize>, M::Conflict>;
+
+    /// Takes this very index; `false` when it is in use.
+    ///
+    /// # Errors
+    /// The memory's conflict.
+    fn allocate_exact(&self, tx: &mut M::Tx<'_>, index: usize, deadline: Nanos) -> Result<bool, M::Conflict>;
+
+    /// Whether the index is in use.
+    ///
+    /// # Errors
+    /// The memory's conflict.
+    fn is_allocated(&self, tx: &mut M::Tx<'_>, index: usize) -> Result<bool, M::Conflict>;
+
+    /// Moves the deadline of an index in use.
+    ///
+    /// # Errors
+    /// The memory's conflict.
+    fn refresh(&self, tx: &mut M::Tx<'_>, index: usize, deadline: Nanos) -> Result<(), M::Conflict>;
+
+    /// Gives an index back.
+    ///
+    /// # Errors
+    /// The memory's conflict.
+    fn free(&self, tx: &mut M::Tx<'_>, index: usize) -> Result<(), M::Conflict>;
+
+    /// Frees and returns one index whose deadline is at or before `now`, if there is one. The work is bounded by a
+    /// constant, so an index may have to wait for a later call.
+    ///
+    /// # Errors
+    /// The memory's conflict.
+    fn expire(&self, tx: &mut M::Tx<'_>, now: Nanos) -> Result<Option<usize>, M::Conflict>;
+}

@@ -1,0 +1,84 @@
+//! What a function says of itself: the catalogue prints it, engines decide by it.
+
+use core::fmt;
+
+/// The header fields that name a packet set: packets that agree in them share a flow state and are ordered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PacketSet {
+    /// No packet set: all state is shared.
+    None,
+    /// Addresses, ports and protocol.
+    FiveTuple,
+    /// Addresses, ports and protocol, the same for both directions.
+    SymmetricFiveTuple,
+    /// The source address.
+    Source,
+    /// The destination address.
+    Destination,
+    /// Source and destination address.
+    SourceDestination,
+    /// The source Ethernet address.
+    SourceMac,
+}
+
+impl PacketSet {
+    /// Whether ports are among the fields, which later fragments lack.
+    #[must_use]
+    pub const fn has_ports(self) -> bool {
+        match self {
+            Self::FiveTuple | Self::SymmetricFiveTuple => true,
+            Self::None | Self::Source | Self::Destination | Self::SourceDestination | Self::SourceMac => false,
+        }
+    }
+}
+
+impl fmt::Display for PacketSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::None => "none",
+            Self::FiveTuple => "five-tuple",
+            Self::SymmetricFiveTuple => "five-tuple, both directions",
+            Self::Source => "source address",
+            Self::Destination => "destination address",
+            Self::SourceDestination => "source and destination address",
+            Self::SourceMac => "source Ethernet address",
+        })
+    }
+}
+
+/// Whether packet sets share state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sharing {
+    /// Each packet set has its own state and nothing else.
+    Nothing,
+    /// Packet sets share this, in words that complete "packet sets share ...".
+    Shares(&'static str),
+}
+
+/// A function's entry in the catalogue.
+#[derive(Clone, Copy, Debug)]
+pub struct Description {
+    /// The name that commands know it by: lower case, words joined by hyphens.
+    pub name: &'static str,
+    /// What it does, in a line.
+    pub summary: &'static str,
+    /// What it remembers of a packet set, in a line.
+    pub state: &'static str,
+    /// What packet sets share.
+    pub sharing: Sharing,
+    /// The keys of its configuration file.
+    pub keys: &'static [ConfigKey],
+    /// Its own reasons to drop a packet, as [`Reason::own`](crate::Reason::own) numbers them.
+    pub drop_reasons: &'static [&'static str],
+}
+
+/// A key of a function's configuration file.
+#[derive(Clone, Copy, Debug)]
+pub struct ConfigKey {
+    /// The key, with a dot before each level.
+    pub name: &'static str,
+    /// The value when the file doesn't say, as it would stand in the file.
+    pub default: &'static str,
+    /// What it does, and its range and unit.
+    pub help: &'static str,
+}

@@ -1,0 +1,134 @@
+//! The contract itself.
+
+use core::fmt;
+
+use memory::{Local, Memory};
+use packet::{FlowKey, Headers};
+
+use crate::context::Context;
+use crate::description::{Description, PacketSet};
+use crate::report::{Fingerprint, Report};
+use crate::verdict::{Reason, Verdict};
+
+/// The outcome of a handler: a value, or the conflict of the memory that its shared state lives in.
+pub type Step<T, M> = Result<T, <M as Memory>::Conflict>;
+
+/// All that a packet contributes to state: `f(p)` of state-compute replication. Plain data of fixed size, for this is
+/// what a history carries.
+pub trait Meta: Copy + PartialEq + fmt::Debug + Send + Sync + 'static {
+    /// The type of the packet set's name.
+    type Key: FlowKey;
+
+    /// The packet set that the packet belongs to.
+    fn key(&self) -> Self::Key;
+}
+
+/// The state of one packet set.
+pub trait Flow: Copy + PartialEq + fmt::Debug + Send + Sync + 'static {
+    /// Whether there is anything to keep. Engines hold no flow table for a function whose packet sets have no state.
+    const STORED: bool = true;
+}
+
+/// No state: all that the function knows is shared.
+impl Flow for () {
+    const STORED: bool = false;
+}
+
+/// What a function decides of a packet set's first packet.
+#[derive(Clone, Copy, Debug)]
+pub enum Opened<F> {
+    /// The packet set is remembered by this state, which the packet is then given to.
+    Flow(F),
+    /// It isn't remembered, and this becomes of the packet.
+    Refused(Verdict),
+}
+
+/// How many flows the tables hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sizing {
+    /// IPv4 flows (or flows of keys that have one form only).
+    pub flows: usize,
+    /// IPv6 flows.
+    pub flows_v6: usize,
+}
+
+/// A network function: a sequential, deterministic program over packet sets.
+///
+/// The engine calls, in packet order: [`meta`](Self::meta) for every well-formed packet; for a packet of a packet set
+/// that it doesn't know (or whose deadline has passed) [`open`](Self::open), then [`packet`](Self::packet) with the
+/// new state; for others `packet` alone; [`expire`](Self::expire) once for each packet set that ends.
+///
+/// Handlers must depend on nothing but their arguments: the same state, metadata, time and sequence number must always
+/// give the same verdict and the same new state.
+pub trait NetworkFunction: Sized + Send + Sync + 'static {
+    /// What a packet contributes to state.
+    type Meta: Meta;
+    /// The state of one packet set.
+    type Flow: Flow;
+    /// The state that all packet sets share; `()` where there is none.
+    type Shared<M: Memory>: Send + 'static;
+
+    /// The function's entry in the catalogue.
+    const DESCRIPTION: Description;
+
+    /// The fields that name a packet set.
+    fn packet_set(&self) -> PacketSet;
+
+    /// How many packet sets are remembered.
+    fn sizing(&self) -> Sizing;
+
+    /// The shared state at the start.
+    fn shared<M: Memory>(&self, memory: &M) -> Self::Shared<M>;
+
+    /// Adds all of the shared state that a later packet could tell apart.
+    fn fingerprint(&self, _shared: &Self::Shared<Local>, _fingerprint: &mut Fingerprint) {}
+
+    /// What the packet contributes to state; `None` when it is not this function's business.
+    fn meta(&self, headers: &Headers) -> Option<Self::Meta>;
+
+    /// What becomes of a packet that is not this function's business. Depends on its headers alone.
+    fn other(&self, _headers: &Headers) -> Verdict {
+        Verdict::FORWARD
+    }
+
+    /// A packet of an unknown packet set has come.
+    ///
+    /// # Errors
+    /// The memory's conflict, by `?`.
+    fn open<M: Memory>(&self, cx: &mut Context<'_, Self, M>, meta: &Self::Meta) -> Step<Opened<Self::Flow>, M>;
+
+    /// A packet has come.
+    ///
+    /// # Errors
+    /// The memory's conflict, by `?`.
+    fn packet<M: Memory>(
+        &self,
+        cx: &mut Context<'_, Self, M>,
+        flow: &mut Self::Flow,
+        meta: &Self::Meta,
+    ) -> Step<Verdict, M>;
+
+    /// A packet set has ended: its deadline has passed, it was closed, or it had to make room.
+    ///
+    /// # Errors
+    /// The memory's conflict, by `?`.
+    fn expire<M: Memory>(&self, _cx: &mut Context<'_, Self, M>, _flow: &Self::Flow) -> Step<(), M> {
+        Ok(())
+    }
+
+    /// A packet of an unknown packet set has come, the table is full and no flow can go.
+    ///
+    /// # Errors
+    /// The memory's conflict, by `?`.
+    fn orphan<M: Memory>(&self, _cx: &mut Context<'_, Self, M>, _meta: &Self::Meta) -> Step<Verdict, M> {
+        Ok(Verdict::Drop(Reason::TABLE_FULL))
+    }
+
+    /// What the function has to tell at the end of a run, from the flows that are alive, in no particular order.
+    fn report(
+        &self,
+        _flows: &mut dyn Iterator<Item = (<Self::Meta as Meta>::Key, Self::Flow)>,
+    ) -> Option<Report> {
+        None
+    }
+}

@@ -1,0 +1,23 @@
+//! The contract between a network function and the engines that run it.
+//!
+//! A network function is a deterministic step, `(state, metadata, time) -> verdict`, written as a sequential program. It
+//! names its packet sets, says what a packet contributes to state ([`NetworkFunction::meta`]), and handles the events of
+//! a packet set: it opens, a packet comes, it expires. It never sees a lock, an atomic, a thread, a clock or a retry.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+mod context;
+mod description;
+mod function;
+mod report;
+mod verdict;
+
+pub use context::{Context, Effects};
+pub use description::{ConfigKey, Description, PacketSet, Sharing};
+pub use function::{Flow, Meta, NetworkFunction, Opened, Sizing, Step};
+pub use report::{Fingerprint, Report};
+pub use verdict::{PortId, Reason, Reply, Verdict};

@@ -1,0 +1,93 @@
+//! What becomes of a packet.
+
+use packet::{Malformed, Rewrite};
+
+/// What becomes of a packet. Rewrites are data: the engine carries them out on the bytes that it holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The packet goes out, changed as `rewrite` says.
+    Forward {
+        /// The port that it leaves by.
+        port: PortId,
+        /// What changes in it.
+        rewrite: Rewrite,
+    },
+    /// The packet ends here, for a reason that is counted.
+    Drop(Reason),
+    /// The packet ends here, and an answer goes back by the port that it came from.
+    Reply(Reply),
+}
+
+impl Verdict {
+    /// The packet goes out unchanged, by the other port than it came in.
+    pub const FORWARD: Self = Self::Forward { port: PortId::ACROSS, rewrite: Rewrite::NONE };
+
+    /// The packet goes out changed, by the other port than it came in.
+    #[must_use]
+    pub const fn rewritten(rewrite: Rewrite) -> Self {
+        Self::Forward { port: PortId::ACROSS, rewrite }
+    }
+}
+
+/// An output port, by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PortId(pub u16);
+
+impl PortId {
+    /// The other of two ports; on a device with one port, that port.
+    pub const ACROSS: Self = Self(u16::MAX);
+    /// The port that the packet came in by.
+    pub const BACK: Self = Self(u16::MAX - 1);
+}
+
+/// An answer that the engine makes out of the packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// A TCP reset for the segment, as RFC 9293 section 3.10.7.1 has it.
+    TcpReset,
+}
+
+/// Why a packet was dropped. Numbers below [`Reason::OWN`] mean the same for all functions; those from it on are the
+/// function's own, in the order of [`Description::drop_reasons`](crate::Description::drop_reasons).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Reason(pub u8);
+
+impl Reason {
+    /// The flow table is full and no flow can go.
+    pub const TABLE_FULL: Self = Self(16);
+    /// A later fragment, which carries no ports, at a function that needs them.
+    pub const FRAGMENT: Self = Self(17);
+    /// The first of the function's own reasons.
+    pub const OWN: u8 = 32;
+    /// How many reasons there can be in all.
+    pub const COUNT: usize = 64;
+
+    /// The drop of a packet whose headers can't be trusted.
+    #[inline]
+    #[must_use]
+    pub const fn malformed(kind: Malformed) -> Self {
+        Self(kind as u8)
+    }
+
+    /// The function's own reason number `index`.
+    ///
+    /// # Panics
+    /// When there is no room for so many.
+    #[inline]
+    #[must_use]
+    pub const fn own(index: u8) -> Self {
+        assert!((Self::OWN as usize + index as usize) < Self::COUNT);
+        Self(Self::OWN + index)
+    }
+
+    /// The reason's name in reports, given the function's own reasons.
+    #[must_use]
+    pub fn name(self, own: &[&'static str]) -> &'static str {
+        match self {
+            Self::TABLE_FULL => "table-full",
+            Self::FRAGMENT => "fragment",
+            Self(number) if number >= Self::OWN => own.get(usize::from(number - Self::OWN)).copied().unwrap_or("unnamed"),
+            Self(number) => Malformed::ALL.get(usize::from(number)).map_or("unnamed", |kind| kind.name()),
+        }
+    }
+}

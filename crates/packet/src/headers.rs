@@ -1,0 +1,415 @@
+//! All that the house knows of a packet, in one plain value: [`Headers`].
+
+use core::fmt;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use crate::key::{Endpoint, FiveTuple, Host};
+use crate::link::LinkType;
+
+/// Protocol numbers of the Internet Protocol (IANA).
+pub mod protocol {
+    #![allow(missing_docs)]
+    pub const ICMP: u8 = 1;
+    pub const IGMP: u8 = 2;
+    pub const IPIP: u8 = 4;
+    pub const TCP: u8 = 6;
+    pub const UDP: u8 = 17;
+    pub const IPV6: u8 = 41;
+    pub const GRE: u8 = 47;
+    pub const ESP: u8 = 50;
+    pub const AH: u8 = 51;
+    pub const ICMPV6: u8 = 58;
+    pub const NO_NEXT: u8 = 59;
+    pub const SCTP: u8 = 132;
+}
+
+/// A parsed packet. Made by [`parse`](crate::parse) alone, so that every offset lies inside the captured bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Headers {
+    /// How the frame begins.
+    pub link: LinkType,
+    /// The interface that the packet came in by (a port's own numbering; 0 where there is one only).
+    pub interface: u16,
+    /// Ethernet addresses, source first. `None` on links that have none.
+    pub macs: Option<(Mac, Mac)>,
+    /// VLAN tags, outermost first.
+    pub vlans: Vlans,
+    /// The EtherType behind all tags. On raw IP links the one that Ethernet would have carried.
+    pub ethertype: u16,
+    /// The network layer.
+    pub network: Network,
+    /// The transport protocol behind all IPv6 extension headers ([`protocol`]). 0 without an IP layer.
+    pub protocol: u8,
+    /// Whether the packet is a fragment, and which.
+    pub fragment: Fragment,
+    /// The transport layer. `None` for later fragments and for protocols that are not read.
+    pub transport: Transport,
+    /// The tunnel that this packet is the outside of, if it is one.
+    pub tunnel: Option<Tunnel>,
+    /// Where the IP (or other network) header begins, in bytes from the start of the frame.
+    pub network_offset: u16,
+    /// Where the transport header begins, in bytes from the start of the frame.
+    pub transport_offset: u16,
+    /// Where the transport's payload begins, in bytes from the start of the frame.
+    pub payload_offset: u16,
+    /// Bytes of transport payload on the wire, by the IP header's word (a capture may hold fewer).
+    pub payload_len: u32,
+    /// Bytes of the frame on the wire.
+    pub wire_len: u32,
+}
+
+impl Headers {
+    /// Source and destination address, if there is an IP layer.
+    #[inline]
+    #[must_use]
+    pub const fn addresses(&self) -> Option<(IpAddr, IpAddr)> {
+        match self.network {
+            Network::V4(ip) => Some((IpAddr::V4(ip.src), IpAddr::V4(ip.dst))),
+            Network::V6(ip) => Some((IpAddr::V6(ip.src), IpAddr::V6(ip.dst))),
+            Network::None | Network::Arp => None,
+        }
+    }
+
+    /// Source and destination port. ICMP queries count their identifier as both; protocols without ports count 0.
+    #[inline]
+    #[must_use]
+    pub const fn ports(&self) -> (u16, u16) {
+        match self.transport {
+            Transport::Tcp(tcp) => (tcp.src_port, tcp.dst_port),
+            Transport::Udp { src_port, dst_port } | Transport::Sctp { src_port, dst_port } => (src_port, dst_port),
+            Transport::Icmp(icmp) => match icmp.identifier {
+                Some(identifier) => (identifier, identifier),
+                None => (0, 0),
+            },
+            Transport::None => (0, 0),
+        }
+    }
+
+    /// The packet's five-tuple as sent, if there is an IP layer.
+    #[inline]
+    #[must_use]
+    pub fn five_tuple(&self) -> Option<FiveTuple> {
+        let (src_port, dst_port) = self.ports();
+        match self.network {
+            Network::V4(ip) => Some(FiveTuple::v4(ip.src, ip.dst, src_port, dst_port, self.protocol)),
+            Network::V6(ip) => Some(FiveTuple::v6(ip.src, ip.dst, src_port, dst_port, self.protocol)),
+            Network::None | Network::Arp => None,
+        }
+    }
+
+    /// The source address as a key, if there is an IP layer.
+    #[inline]
+    #[must_use]
+    pub const fn source(&self) -> Option<Host> {
+        match self.network {
+            Network::V4(ip) => Some(Host::v4(ip.src)),
+            Network::V6(ip) => Some(Host::v6(ip.src)),
+            Network::None | Network::Arp => None,
+        }
+    }
+
+    /// The destination address as a key, if there is an IP layer.
+    #[inline]
+    #[must_use]
+    pub const fn destination(&self) -> Option<Host> {
+        match self.network {
+            Network::V4(ip) => Some(Host::v4(ip.dst)),
+            Network::V6(ip) => Some(Host::v6(ip.dst)),
+            Network::None | Network::Arp => None,
+        }
+    }
+}
+
+/// An Ethernet address.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Mac(pub [u8; 6]);
+
+impl fmt::Display for Mac {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, c, d, e, g] = self.0;
+        write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
+    }
+}
+
+/// Up to two VLAN tags (802.1Q, 802.1ad).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Vlans {
+    /// How many tags the frame carries; only the first two are kept.
+    pub count: u8,
+    /// The twelve-bit identifiers, outermost first; 0 where there is no tag.
+    pub ids: [u16; 2],
+}
+
+/// The network layer of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Network {
+    /// Neither IP nor ARP; the EtherType tells.
+    None,
+    /// Address resolution.
+    Arp,
+    /// IPv4.
+    V4(Ipv4),
+    /// IPv6.
+    V6(Ipv6),
+}
+
+/// An IPv4 header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ipv4 {
+    /// Source address.
+    pub src: Ipv4Addr,
+    /// Destination address.
+    pub dst: Ipv4Addr,
+    /// Time to live.
+    pub ttl: u8,
+    /// Type of service: DSCP and ECN.
+    pub tos: u8,
+    /// The identification that fragments share.
+    pub id: u16,
+    /// Header and payload, in bytes.
+    pub total_len: u16,
+    /// Header with options, in bytes: 20 to 60.
+    pub header_len: u8,
+}
+
+/// An IPv6 header, extension headers counted in `header_len`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ipv6 {
+    /// Source address.
+    pub src: Ipv6Addr,
+    /// Destination address.
+    pub dst: Ipv6Addr,
+    /// Hop limit.
+    pub hop_limit: u8,
+    /// Traffic class: DSCP and ECN.
+    pub traffic_class: u8,
+    /// Everything behind the fixed header, in bytes.
+    pub payload_len: u16,
+    /// The fixed header and all extension headers, in bytes.
+    pub header_len: u16,
+}
+
+/// A packet's place among the fragments of its datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fragment {
+    /// A whole datagram.
+    Whole,
+    /// The first of several fragments: it has the transport header.
+    First,
+    /// A later fragment: it has no ports.
+    Later,
+}
+
+/// The transport layer of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// No transport header here, or none that is read.
+    None,
+    /// TCP.
+    Tcp(Tcp),
+    /// UDP.
+    Udp {
+        /// Source port.
+        src_port: u16,
+        /// Destination port.
+        dst_port: u16,
+    },
+    /// ICMP or ICMPv6, as [`Headers::protocol`] says.
+    Icmp(Icmp),
+    /// SCTP.
+    Sctp {
+        /// Source port.
+        src_port: u16,
+        /// Destination port.
+        dst_port: u16,
+    },
+}
+
+/// A TCP header with the options that connection tracking needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tcp {
+    /// Source port.
+    pub src_port: u16,
+    /// Destination port.
+    pub dst_port: u16,
+    /// Sequence number of the first byte.
+    pub seq: u32,
+    /// Acknowledgement number.
+    pub ack: u32,
+    /// The flag bits.
+    pub flags: TcpFlags,
+    /// The window as sent, unscaled.
+    pub window: u16,
+    /// The options.
+    pub options: TcpOptions,
+}
+
+/// The flag bits of a TCP header.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TcpFlags(pub u8);
+
+impl TcpFlags {
+    /// No more data from the sender.
+    pub const FIN: Self = Self(0x01);
+    /// Synchronise sequence numbers.
+    pub const SYN: Self = Self(0x02);
+    /// Reset the connection.
+    pub const RST: Self = Self(0x04);
+    /// Push.
+    pub const PSH: Self = Self(0x08);
+    /// The acknowledgement number counts.
+    pub const ACK: Self = Self(0x10);
+    /// The urgent pointer counts.
+    pub const URG: Self = Self(0x20);
+    /// ECN echo.
+    pub const ECE: Self = Self(0x40);
+    /// Congestion window reduced.
+    pub const CWR: Self = Self(0x80);
+
+    /// Whether all bits of `other` are set.
+    #[inline]
+    #[must_use]
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// The bits of both.
+    #[inline]
+    #[must_use]
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+/// TCP options that connection tracking needs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TcpOptions {
+    /// Window scale, at most 14 (RFC 7323). Only SYN segments carry it.
+    pub window_scale: Option<u8>,
+    /// Maximum segment size. Only SYN segments carry it.
+    pub mss: Option<u16>,
+    /// Whether selective acknowledgement is offered. Only SYN segments do.
+    pub sack_permitted: bool,
+    /// The highest right edge of the selective acknowledgement blocks, seen from the acknowledgement number.
+    pub sack_edge: Option<u32>,
+}
+
+/// An ICMP or ICMPv6 header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Icmp {
+    /// The type.
+    pub kind: u8,
+    /// The code.
+    pub code: u8,
+    /// The identifier, on queries and their replies (echo, timestamp, information, address mask).
+    pub identifier: Option<u16>,
+    /// What an error message is about.
+    pub embedded: Option<Embedded>,
+}
+
+/// The packet that an ICMP error quotes, as it was sent: its source is whom the error is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Embedded {
+    /// The quoted packet's five-tuple.
+    pub tuple: FiveTuple,
+    /// Where the quoted IP header begins, in bytes from the start of the frame.
+    pub network_offset: u16,
+    /// Where the quoted transport header begins, in bytes from the start of the frame.
+    pub transport_offset: u16,
+}
+
+impl Embedded {
+    /// Source and destination of the quoted packet.
+    #[must_use]
+    pub fn endpoints(&self) -> (Endpoint, Endpoint) {
+        (self.tuple.source(), self.tuple.destination())
+    }
+}
+
+/// A tunnel that the packet is the outside of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tunnel {
+    /// The encapsulation.
+    pub kind: TunnelKind,
+    /// Network identifier (VXLAN, Geneve) or key (GRE); 0 where there is none.
+    pub id: u32,
+    /// How the inner packet begins.
+    pub inner_link: LinkType,
+    /// Where the inner packet begins, in bytes from the start of the outer frame.
+    pub inner_offset: u16,
+}
+
+/// The encapsulations that are recognised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum TunnelKind {
+    /// Generic routing encapsulation (RFC 2784, RFC 2890).
+    Gre,
+    /// VXLAN (RFC 7348), UDP port 4789.
+    Vxlan,
+    /// Geneve (RFC 8926), UDP port 6081.
+    Geneve,
+    /// IPv4 or IPv6 directly in IP (RFC 2003, RFC 4213, RFC 2473).
+    Ip,
+}
+
+/// Why a packet's headers can't be trusted. What a capture cut off is told apart from what contradicts itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Malformed {
+    /// The frame ends inside its link header.
+    LinkTruncated,
+    /// The frame ends inside its IP header or an extension header.
+    IpTruncated,
+    /// The version nibble is neither what the link promised nor 4 or 6.
+    IpVersion,
+    /// The IPv4 header length is under 20 bytes or more than the total length.
+    IpHeaderLength,
+    /// The IP length is more than the frame had on the wire.
+    IpLength,
+    /// IPv6 extension headers form a chain that is longer than anyone sends.
+    IpExtensions,
+    /// The packet, or what was captured of it, ends inside its transport header.
+    TransportTruncated,
+    /// The transport header's own length contradicts the packet.
+    TransportLength,
+    /// TCP flags that no stack sends (SYN with FIN or RST, or none at all) are *not* malformed; a TCP option that
+    /// runs past the header is.
+    TcpOption,
+}
+
+impl Malformed {
+    /// Every kind, in order of its number.
+    pub const ALL: [Self; 9] = [
+        Self::LinkTruncated,
+        Self::IpTruncated,
+        Self::IpVersion,
+        Self::IpHeaderLength,
+        Self::IpLength,
+        Self::IpExtensions,
+        Self::TransportTruncated,
+        Self::TransportLength,
+        Self::TcpOption,
+    ];
+
+    /// The kind's name in reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::LinkTruncated => "link-truncated",
+            Self::IpTruncated => "ip-truncated",
+            Self::IpVersion => "ip-version",
+            Self::IpHeaderLength => "ip-header-length",
+            Self::IpLength => "ip-length",
+            Self::IpExtensions => "ip-extensions",
+            Self::TransportTruncated => "transport-truncated",
+            Self::TransportLength => "transport-length",
+            Self::TcpOption => "tcp-option",
+        }
+    }
+}
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

@@ -1,0 +1,1 @@
+//! The Toeplitz hash of receive-side scaling.

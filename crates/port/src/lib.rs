@@ -1,0 +1,14 @@
+//! Packets in and packets out: the [`Queue`] trait, the [`Batch`] that travels through it, and the ports that need no
+//! privilege.
+//!
+//! A [`Port`] opens one queue for each core. A queue fills a batch with packets in arrival order, their time made
+//! monotonic; the engine decides each packet's [`Fate`]; the queue carries the fates out. A port is called once a burst,
+//! so it stands behind a trait object; nothing else on the path does.
+
+mod batch;
+mod error;
+mod queue;
+
+pub use batch::{Batch, Fate, Packet};
+pub use error::PortError;
+pub use queue::{Port, Queue, Received};

@@ -1,0 +1,2 @@
+//! The checks of Millrace.
+fn main() {}
