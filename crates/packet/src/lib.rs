@@ -9,10 +9,12 @@
 extern crate std;
 
 mod checksum;
+mod crc32c;
 mod headers;
 mod key;
 mod link;
 mod parse;
+mod reply;
 mod rewrite;
 mod time;
 pub mod toeplitz;
@@ -28,5 +30,6 @@ pub use key::{
 };
 pub use link::LinkType;
 pub use parse::parse;
+pub use reply::tcp_reset;
 pub use rewrite::{Macs, Rewrite};
 pub use time::{Nanos, Seq};

@@ -17,6 +17,8 @@ use crate::headers::{
 };
 use crate::link::LinkType;
 
+pub(crate) use ip::behind_ipv6;
+
 /// Parses a frame.
 ///
 /// `bytes` is what was captured, `wire_len` how long the frame was on the wire (taken as at least `bytes.len()`). A

@@ -1,7 +1,15 @@
 //! Rewrites are data: what is to change in a packet, applied to its bytes after the step has committed.
+//!
+//! Checksums are changed by what changes (RFC 1624), never computed anew: a packet cut by the snap length keeps a
+//! checksum that is right for the packet on the wire, and one that came in wrong goes out wrong.
 
-use crate::headers::{Headers, Mac};
-use crate::key::Endpoint;
+use core::net::IpAddr;
+
+use crate::checksum::Checksum;
+use crate::crc32c;
+use crate::headers::{Embedded, Fragment, Headers, Mac, Network, Transport, protocol};
+use crate::key::{Endpoint, FiveTuple};
+use crate::parse::behind_ipv6;
 
 /// What to change in a packet. The default changes nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -15,7 +23,7 @@ pub struct Rewrite {
     pub embedded: bool,
     /// New Ethernet addresses.
     pub macs: Option<Macs>,
-    /// Whether to take one from the time to live or hop limit.
+    /// Whether to take one from the time to live or hop limit, which stops at 0.
     pub decrement_ttl: bool,
 }
 
@@ -33,5 +41,259 @@ impl Rewrite {
     pub const NONE: Self = Self { src: None, dst: None, embedded: false, macs: None, decrement_ttl: false };
 
     /// Carries the changes out on the frame that `headers` was parsed from, checksums included.
-    pub fn apply(&self, _bytes: &mut [u8], _headers: &Headers) {}
+    ///
+    /// - An address of the other family than the packet's is not written, nor its port.
+    /// - Later fragments have addresses only. In first fragments the checksum, which covers the datagram, is kept right,
+    ///   but for SCTP's: how a CRC changes depends on the length of the datagram, which a first fragment doesn't tell.
+    /// - A checksum of zero, which says that there is none (UDP, RFC 9653 for SCTP), stays zero.
+    /// - Where `src` and `dst` give an ICMP query different identifiers, the one that differs from the packet's is
+    ///   written, `dst`'s before `src`'s.
+    /// - Of an ICMP error's quote what came back is changed. The CRC of a quoted SCTP packet is left as it is.
+    /// - Authentication headers (AH) are not made anew, nor checksums of transports that are not read.
+    #[inline]
+    pub fn apply(&self, bytes: &mut [u8], headers: &Headers) {
+        if let Some(macs) = self.macs
+            && headers.macs.is_some()
+        {
+            macs.write(bytes);
+        }
+        if self.src.is_some() || self.dst.is_some() || self.decrement_ttl {
+            self.apply_to_ip(bytes, headers);
+        }
+    }
+
+    fn apply_to_ip(&self, bytes: &mut [u8], headers: &Headers) {
+        let end = headers.payload_offset as usize + headers.payload_len as usize;
+        let captured = bytes.len().min(end);
+        let bytes = &mut bytes[..captured];
+        let at = usize::from(headers.network_offset);
+        let (is_v4, header_len) = match headers.network {
+            Network::V4(ip) => (true, usize::from(ip.header_len)),
+            Network::V6(ip) => (false, usize::from(ip.header_len)),
+            Network::None | Network::Arp => return,
+        };
+        let (src, dst) = (of_family(self.src, is_v4), of_family(self.dst, is_v4));
+        let (pseudo, _) = write_network(bytes, at, header_len, addresses(src, dst), self.decrement_ttl);
+        let at = usize::from(headers.transport_offset);
+        match headers.transport {
+            Transport::None => {}
+            Transport::Tcp(_) | Transport::Udp { .. } => {
+                write_transport(bytes, at, headers.protocol, ports(src, dst), pseudo);
+            }
+            Transport::Sctp { .. } => write_sctp(bytes, at, ports(src, dst), headers),
+            Transport::Icmp(icmp) => match icmp.embedded {
+                Some(quoted) if self.embedded => {
+                    let mut change = write_quoted(bytes, &quoted, dst, src);
+                    if !is_v4 {
+                        change.merge(pseudo);
+                    }
+                    adjust(bytes, at + 2, change);
+                }
+                _ if icmp.identifier.is_some() => {
+                    write_transport(bytes, at, headers.protocol, ports(src, dst), pseudo);
+                }
+                _ if !is_v4 => {
+                    adjust(bytes, at + 2, pseudo);
+                }
+                _ => {}
+            },
+        }
+    }
+}
+
+impl Macs {
+    fn write(self, bytes: &mut [u8]) {
+        let Some(field) = bytes.first_chunk_mut::<12>() else { return };
+        match self {
+            Self::Swap => field.rotate_left(6),
+            Self::Set(src, dst) => {
+                field[..6].copy_from_slice(&dst.0);
+                field[6..].copy_from_slice(&src.0);
+            }
+        }
+    }
+}
+
+fn of_family(endpoint: Option<Endpoint>, is_v4: bool) -> Option<Endpoint> {
+    endpoint.filter(|endpoint| endpoint.address.is_ipv4() == is_v4)
+}
+
+fn addresses(src: Option<Endpoint>, dst: Option<Endpoint>) -> [Option<IpAddr>; 2] {
+    [src, dst].map(|endpoint| endpoint.map(|endpoint| endpoint.address))
+}
+
+fn ports(src: Option<Endpoint>, dst: Option<Endpoint>) -> [Option<u16>; 2] {
+    [src, dst].map(|endpoint| endpoint.map(|endpoint| endpoint.port))
+}
+
+/// Writes addresses into the IP header at `at`. Returns how the pseudo-header of transport checksums changed, and how all
+/// that was written did.
+fn write_network(
+    bytes: &mut [u8],
+    at: usize,
+    header_len: usize,
+    [src, dst]: [Option<IpAddr>; 2],
+    decrement_ttl: bool,
+) -> (Checksum, Checksum) {
+    let is_v4 = bytes.get(at).is_some_and(|first| first >> 4 == 4);
+    let (src_offset, dst_offset, ttl_offset) = if is_v4 { (12, 16, 8) } else { (8, 24, 6) };
+    let (mut change, mut dst_change) = (Checksum::default(), Checksum::default());
+    write_address(bytes, at + src_offset, src, &mut change);
+    write_address(bytes, at + dst_offset, dst, &mut dst_change);
+    let mut pseudo = change;
+    // With a routing header under way checksums cover the last stop, not the next.
+    if is_v4 || header_len == 40 || !has_stops_left(bytes, at) {
+        pseudo.merge(dst_change);
+    }
+    change.merge(dst_change);
+    if decrement_ttl && let Some(field) = bytes.get(at + ttl_offset..).and_then(|rest| rest.first_chunk::<2>()) {
+        let [high, low] = *field;
+        // The hop limit is the second byte of its word, and no checksum covers it.
+        let new = if is_v4 { [high.saturating_sub(1), low] } else { [high, low.saturating_sub(1)] };
+        write(bytes, at + ttl_offset, new, &mut change);
+    }
+    if is_v4 {
+        change.merge(adjust(bytes, at + 10, change));
+    }
+    (pseudo, change)
+}
+
+fn has_stops_left(bytes: &[u8], at: usize) -> bool {
+    let next = bytes.get(at + 6).copied().unwrap_or(protocol::NO_NEXT);
+    behind_ipv6(bytes, next, at + 40).is_ok_and(|behind| behind.has_stops_left)
+}
+
+/// Writes ports or an identifier into the transport header at `at`, and its checksum. Returns how all that was written
+/// changed.
+fn write_transport(
+    bytes: &mut [u8],
+    at: usize,
+    protocol: u8,
+    [src, dst]: [Option<u16>; 2],
+    pseudo: Checksum,
+) -> Checksum {
+    let mut change = Checksum::default();
+    let checksum_offset = match protocol {
+        protocol::TCP | protocol::UDP => {
+            write_port(bytes, at, src, &mut change);
+            write_port(bytes, at + 2, dst, &mut change);
+            if protocol == protocol::TCP { 16 } else { 6 }
+        }
+        protocol::SCTP => {
+            write_port(bytes, at, src, &mut change);
+            write_port(bytes, at + 2, dst, &mut change);
+            return change;
+        }
+        protocol::ICMP | protocol::ICMPV6 => {
+            write_identifier(bytes, at + 4, [src, dst], &mut change);
+            2
+        }
+        _ => return change,
+    };
+    let mut covered = change;
+    if protocol != protocol::ICMP {
+        covered.merge(pseudo);
+    }
+    change.merge(if protocol == protocol::UDP {
+        adjust_udp(bytes, at + checksum_offset, covered)
+    } else {
+        adjust(bytes, at + checksum_offset, covered)
+    });
+    change
+}
+
+fn write_sctp(bytes: &mut [u8], at: usize, [src, dst]: [Option<u16>; 2], headers: &Headers) {
+    let Some(head) = bytes.get_mut(at..).and_then(|rest| rest.first_chunk_mut::<12>()) else { return };
+    let before = [head[0], head[1], head[2], head[3]];
+    let mut unused = Checksum::default();
+    write_port(head, 0, src, &mut unused);
+    write_port(head, 2, dst, &mut unused);
+    let crc = u32::from_le_bytes([head[8], head[9], head[10], head[11]]);
+    if headers.fragment == Fragment::Whole && crc != 0 {
+        let difference = [before[0] ^ head[0], before[1] ^ head[1], before[2] ^ head[2], before[3] ^ head[3]];
+        // The message is the 12 bytes of the header and the payload; all but the 4 bytes of ports come behind them.
+        let crc = crc ^ crc32c::change(difference, headers.payload_len + 8);
+        head[8..].copy_from_slice(&crc.to_le_bytes());
+    }
+}
+
+/// Writes the endpoints of the packet that an ICMP error quotes. Returns how the quote changed.
+fn write_quoted(bytes: &mut [u8], quoted: &Embedded, src: Option<Endpoint>, dst: Option<Endpoint>) -> Checksum {
+    let at = usize::from(quoted.network_offset);
+    let is_v4 = matches!(quoted.tuple, FiveTuple::V4(_));
+    // Behind the quoted packet there may be padding and extensions (RFC 4884).
+    let len_offset = if is_v4 { at + 2 } else { at + 4 };
+    let len = bytes.get(len_offset..).and_then(|rest| rest.first_chunk()).map_or(0, |len| u16::from_be_bytes(*len));
+    let end = match (len, is_v4) {
+        (0, _) => bytes.len(),
+        (len, true) => at + usize::from(len),
+        (len, false) => at + 40 + usize::from(len),
+    };
+    let end = end.min(bytes.len());
+    let bytes = &mut bytes[..end];
+    let header_len = usize::from(quoted.transport_offset) - at;
+    let (pseudo, mut change) = write_network(bytes, at, header_len, addresses(src, dst), false);
+    let at = usize::from(quoted.transport_offset);
+    change.merge(write_transport(bytes, at, quoted.tuple.protocol(), ports(src, dst), pseudo));
+    change
+}
+
+fn write_address(bytes: &mut [u8], at: usize, address: Option<IpAddr>, change: &mut Checksum) {
+    match address {
+        Some(IpAddr::V4(address)) => write(bytes, at, address.octets(), change),
+        Some(IpAddr::V6(address)) => write(bytes, at, address.octets(), change),
+        None => {}
+    }
+}
+
+fn write_port(bytes: &mut [u8], at: usize, port: Option<u16>, change: &mut Checksum) {
+    if let Some(port) = port {
+        write(bytes, at, port.to_be_bytes(), change);
+    }
+}
+
+/// An ICMP query has one identifier for both ends: the new one is the one that differs.
+fn write_identifier(bytes: &mut [u8], at: usize, [src, dst]: [Option<u16>; 2], change: &mut Checksum) {
+    let Some(current) = bytes.get(at..).and_then(|rest| rest.first_chunk()).map(|id| u16::from_be_bytes(*id)) else {
+        return;
+    };
+    let differs = |id: &u16| *id != current;
+    write_port(bytes, at, dst.filter(differs).or(src.filter(differs)), change);
+}
+
+/// Overwrites a field and adds the change. What was not captured is not written, and has not changed.
+fn write<const N: usize>(bytes: &mut [u8], at: usize, new: [u8; N], change: &mut Checksum) {
+    if let Some(field) = bytes.get_mut(at..).and_then(|rest| rest.first_chunk_mut::<N>()) {
+        change.replace(field, &new);
+        *field = new;
+    }
+}
+
+/// Changes the checksum at `at` with what it covers. Returns its own change, for a checksum that covers this one.
+fn adjust(bytes: &mut [u8], at: usize, covered: Checksum) -> Checksum {
+    let mut change = Checksum::default();
+    if let Some(field) = bytes.get_mut(at..).and_then(|rest| rest.first_chunk_mut::<2>()) {
+        let old = u16::from_be_bytes(*field);
+        let new = covered.adjust(old);
+        change.replace_word(old, new);
+        *field = new.to_be_bytes();
+    }
+    change
+}
+
+/// As [`adjust`], for UDP: zero says that there is no checksum, so a sum of zero is sent as its other form.
+fn adjust_udp(bytes: &mut [u8], at: usize, covered: Checksum) -> Checksum {
+    let mut change = Checksum::default();
+    if let Some(field) = bytes.get_mut(at..).and_then(|rest| rest.first_chunk_mut::<2>()) {
+        let old = u16::from_be_bytes(*field);
+        if old != 0 {
+            let new = match covered.adjust(old) {
+                0 => u16::MAX,
+                new => new,
+            };
+            change.replace_word(old, new);
+            *field = new.to_be_bytes();
+        }
+    }
+    change
 }
