@@ -1,1 +1,21 @@
 //! Bounded flow tables and the ageing of flows.
+//!
+//! [`Table`] is a slab of entries behind an index of one-cache-line buckets, with a timing wheel over packet time and a
+//! queue of the flows that nobody has answered. It is sized and faulted in at the start; from then on it allocates
+//! nothing and every operation takes bounded time.
+#![no_std]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+mod chain;
+mod index;
+mod memory;
+mod slab;
+mod table;
+mod tags;
+mod wheel;
+
+pub use table::{Slot, Table};
+pub use wheel::TICK;

@@ -1,0 +1,287 @@
+//! The index: buckets of one cache line, each with twelve one-byte tags and the entries that they stand for.
+//!
+//! Cuckoo hashing (Pagh, Rodler: ESA '01) with two buckets a key, twelve places a bucket, tags compared at once and the
+//! second bucket derived from the first and the tag (MemC3: Fan, Andersen, Kaminsky, NSDI '13; as DPDK's rte_hash
+//! does), and displacement along the shortest path (Li et al., EuroSys '14). A key's second bucket is looked at only if
+//! the first one says that some key had to go elsewhere.
+
+use core::slice;
+
+use crate::memory::{CACHE_LINE, Region, prefetch};
+use crate::tags::Tags;
+
+/// Places in a bucket.
+const WIDTH: usize = 12;
+const PLACES: u32 = (1 << WIDTH) - 1;
+/// Buckets that displacement looks at before it gives up. At the load of a full table two or three do.
+const NODES_MAX: usize = 64;
+
+/// A bucket. All zeros is empty.
+#[repr(C, align(64))]
+struct Bucket {
+    /// Bytes 0 to 11: the tags, 0 where a place is free. 12 and 13: how many keys whose first bucket is this one are in
+    /// their second. 14 and 15: a bit for each place that holds a key whose first bucket is another.
+    head: Tags,
+    slots: [u32; WIDTH],
+}
+
+const _: () = assert!(size_of::<Bucket>() == CACHE_LINE);
+
+/// Where a hash leads: its first bucket and its tag.
+#[derive(Clone, Copy)]
+struct Home {
+    bucket: usize,
+    tag: u8,
+}
+
+/// From hashes to numbered entries.
+pub(crate) struct Index {
+    region: Region,
+    count: usize,
+}
+
+impl Index {
+    /// An index of `capacity` entries.
+    pub(crate) fn new(capacity: usize) -> Self {
+        // Four places in five are taken when the table is full; a few buckets more let small tables fill up too. An odd
+        // number, so that no more than one bucket is its own second one.
+        let count = (capacity.div_ceil(4) * 5).div_ceil(WIDTH) + 4 | 1;
+        Self { region: Region::zeroed(count * size_of::<Bucket>()), count }
+    }
+
+    pub(crate) const fn bytes(&self) -> usize {
+        self.region.bytes()
+    }
+
+    /// Brings the first bucket near.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, hash: u64) {
+        let bucket = self.home(hash).bucket;
+        prefetch(self.region.base().as_ptr().wrapping_add(bucket * size_of::<Bucket>()));
+    }
+
+    /// The entry under `hash` that `is_it` accepts.
+    #[inline(always)]
+    pub(crate) fn find(&self, hash: u64, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
+        let Home { bucket, tag } = self.home(hash);
+        let first = self.bucket(bucket);
+        let found = first.find(first.head.matches(tag) & PLACES, &mut is_it);
+        if found.is_some() || first.strays() == 0 {
+            return found;
+        }
+        let second = self.bucket(self.other(bucket, tag));
+        second.find(second.head.matches(tag) & second.guests(), &mut is_it)
+    }
+
+    /// Enters an entry that is not in yet; `false` if there is no place for it.
+    #[inline]
+    pub(crate) fn insert(&mut self, hash: u64, slot: u32) -> bool {
+        let Home { bucket, tag } = self.home(hash);
+        if let Some(place) = self.bucket(bucket).vacant() {
+            self.bucket_mut(bucket).put(place, tag, slot, false);
+            return true;
+        }
+        self.insert_elsewhere(bucket, tag, slot)
+    }
+
+    #[cold]
+    fn insert_elsewhere(&mut self, first: usize, tag: u8, slot: u32) -> bool {
+        let second = self.other(first, tag);
+        let (bucket, place) = match self.bucket(second).vacant() {
+            Some(place) => (second, place),
+            None => match self.make_room(first, second) {
+                Some(room) => room,
+                None => return false,
+            },
+        };
+        self.bucket_mut(bucket).put(place, tag, slot, bucket != first);
+        if bucket != first {
+            self.bucket_mut(first).add_strays(1);
+        }
+        true
+    }
+
+    /// Takes an entry out; `false` if it isn't in under this hash.
+    #[inline]
+    pub(crate) fn remove(&mut self, hash: u64, slot: u32) -> bool {
+        let Home { bucket, tag } = self.home(hash);
+        if let Some(place) = self.bucket(bucket).place_of(tag, slot) {
+            self.bucket_mut(bucket).clear(place);
+            return true;
+        }
+        let second = self.other(bucket, tag);
+        let Some(place) = self.bucket(second).place_of(tag, slot) else { return false };
+        self.bucket_mut(second).clear(place);
+        self.bucket_mut(bucket).add_strays(-1);
+        true
+    }
+
+    /// Frees a place in one of the two full buckets, by moving entries to their other buckets along the shortest path.
+    fn make_room(&mut self, first: usize, second: usize) -> Option<(usize, usize)> {
+        let mut path = Path { nodes: [Node::default(); NODES_MAX], len: 0 };
+        path.push(first, 0, 0);
+        if second != first {
+            path.push(second, 0, 0);
+        }
+        let mut at = 0;
+        while at < path.len {
+            let bucket = path.nodes[at].bucket;
+            for place in 0..WIDTH {
+                let target = self.other(bucket, self.bucket(bucket).head.0[place]);
+                if target == bucket {
+                    continue;
+                }
+                if let Some(vacant) = self.bucket(target).vacant() {
+                    return Some(self.shift(&path, at, place, (target, vacant)));
+                }
+                path.push(target, at, place);
+            }
+            at += 1;
+        }
+        None
+    }
+
+    /// Moves the entry at `place` of node `at` to the vacant place, its parent's to the place that this frees, and so on;
+    /// the bucket and place that are vacant at last.
+    fn shift(&mut self, path: &Path, mut at: usize, mut place: usize, mut vacant: (usize, usize)) -> (usize, usize) {
+        loop {
+            let node = path.nodes[at];
+            self.relocate((node.bucket, place), vacant);
+            vacant = (node.bucket, place);
+            if at == node.parent {
+                return vacant;
+            }
+            (at, place) = (node.parent, node.place);
+        }
+    }
+
+    /// Moves an entry from one of its buckets to the other.
+    fn relocate(&mut self, from: (usize, usize), to: (usize, usize)) {
+        let source = self.bucket_mut(from.0);
+        let (tag, slot) = (source.head.0[from.1], source.slots[from.1]);
+        let was_guest = source.guests() & 1 << from.1 != 0;
+        source.clear(from.1);
+        self.bucket_mut(to.0).put(to.1, tag, slot, !was_guest);
+        if was_guest {
+            self.bucket_mut(to.0).add_strays(-1);
+        } else {
+            self.bucket_mut(from.0).add_strays(1);
+        }
+    }
+
+    /// The bucket comes from the upper half of the hash, the tag from the lowest byte.
+    #[inline(always)]
+    const fn home(&self, hash: u64) -> Home {
+        let tag = hash as u8;
+        Home { bucket: self.scale((hash >> 32) as u32), tag: if tag == 0 { 1 } else { tag } }
+    }
+
+    /// The other bucket of a key with this tag that may be in `bucket`; its own inverse.
+    #[inline(always)]
+    const fn other(&self, bucket: usize, tag: u8) -> usize {
+        // The two sum up to a number that depends on the tag alone, modulo the number of buckets.
+        let sum = self.scale((tag as u32).wrapping_mul(0x9e37_79b1));
+        if sum >= bucket { sum - bucket } else { sum + self.count - bucket }
+    }
+
+    /// A bucket by a fraction of 2^32 (Lemire, "Fast random integer generation in an interval").
+    #[inline(always)]
+    const fn scale(&self, fraction: u32) -> usize {
+        (fraction as u64 * self.count as u64 >> 32) as usize
+    }
+
+    #[inline(always)]
+    fn bucket(&self, at: usize) -> &Bucket {
+        // SAFETY: the region holds `count` buckets, and zeros are a bucket.
+        unsafe { &slice::from_raw_parts(self.region.base().cast().as_ptr(), self.count)[at] }
+    }
+
+    #[inline(always)]
+    fn bucket_mut(&mut self, at: usize) -> &mut Bucket {
+        // SAFETY: as above, and `self` is borrowed uniquely.
+        unsafe { &mut slice::from_raw_parts_mut(self.region.base().cast().as_ptr(), self.count)[at] }
+    }
+}
+
+impl Bucket {
+    /// The first of the places in `mask` whose entry `is_it` accepts.
+    #[inline(always)]
+    fn find(&self, mut mask: u32, is_it: &mut impl FnMut(u32) -> bool) -> Option<u32> {
+        while mask != 0 {
+            let slot = self.slots[mask.trailing_zeros() as usize % WIDTH.next_power_of_two()];
+            if is_it(slot) {
+                return Some(slot);
+            }
+            mask &= mask - 1;
+        }
+        None
+    }
+
+    /// A free place.
+    #[inline]
+    fn vacant(&self) -> Option<usize> {
+        let mask = self.head.matches(0) & PLACES;
+        (mask != 0).then_some(mask.trailing_zeros() as usize)
+    }
+
+    #[inline]
+    fn place_of(&self, tag: u8, slot: u32) -> Option<usize> {
+        let mask = self.head.matches(tag) & PLACES;
+        (0..WIDTH).find(|place| mask & 1 << place != 0 && self.slots[*place] == slot)
+    }
+
+    fn put(&mut self, place: usize, tag: u8, slot: u32, is_guest: bool) {
+        self.head.0[place] = tag;
+        self.slots[place] = slot;
+        self.set_guests(self.guests() & !(1 << place) | u32::from(is_guest) << place);
+    }
+
+    fn clear(&mut self, place: usize) {
+        self.head.0[place] = 0;
+        self.set_guests(self.guests() & !(1 << place));
+    }
+
+    /// How many keys whose first bucket is this one are in their second. At most 255 tags of 12 places each.
+    #[inline(always)]
+    const fn strays(&self) -> u16 {
+        u16::from_le_bytes([self.head.0[12], self.head.0[13]])
+    }
+
+    fn add_strays(&mut self, change: i16) {
+        let strays = self.strays().wrapping_add_signed(change);
+        self.head.0[12..14].copy_from_slice(&strays.to_le_bytes());
+    }
+
+    /// The places of keys whose first bucket is another.
+    #[inline(always)]
+    const fn guests(&self) -> u32 {
+        u16::from_le_bytes([self.head.0[14], self.head.0[15]]) as u32
+    }
+
+    fn set_guests(&mut self, guests: u32) {
+        self.head.0[14..].copy_from_slice(&(guests as u16).to_le_bytes());
+    }
+}
+
+/// The buckets that displacement has come by, breadth first.
+struct Path {
+    nodes: [Node; NODES_MAX],
+    len: usize,
+}
+
+/// A bucket, and the place of its parent whose entry could move here. Roots are their own parents.
+#[derive(Clone, Copy, Default)]
+struct Node {
+    bucket: usize,
+    parent: usize,
+    place: usize,
+}
+
+impl Path {
+    fn push(&mut self, bucket: usize, parent: usize, place: usize) {
+        if self.len < NODES_MAX {
+            self.nodes[self.len] = Node { bucket, parent, place };
+            self.len += 1;
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! The flow table.
+
+use core::fmt;
+
+use packet::{Key, Nanos};
+
+use crate::chain::{self, List};
+use crate::index::Index;
+use crate::slab::Slab;
+use crate::wheel::Wheel;
+
+/// Flows by key, bounded in number, with deadlines in packet time.
+///
+/// A packet's way through the table, best taken by a burst of packets stage by stage: [`hash`](Self::hash) and
+/// [`prefetch`](Self::prefetch), then [`prefetch_entry`](Self::prefetch_entry), then [`find`](Self::find) and the
+/// accessors of the [`Slot`] that it found.
+///
+/// Expiry is the caller's: a flow whose deadline has passed is found like any other until it is removed, so the caller
+/// compares [`deadline`](Self::deadline) with `now` at every look. [`reclaim`](Self::reclaim) brings up such flows that
+/// nobody looks at, a bounded piece of work at a time.
+pub struct Table<K, V> {
+    index: Index,
+    slab: Slab<K, V>,
+    wheel: Wheel,
+    /// The flows that nobody has answered, oldest first: one list.
+    unassured: [List; 1],
+    seed: u64,
+}
+
+/// A flow's place in its table. It stays valid, and the flow's own, until the flow is removed.
+///
+/// A slot kept longer names whatever flow has taken the place, or what is left of the old one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Slot(u32);
+
+impl Slot {
+    /// The place as a number below the table's capacity, for arrays kept beside the table.
+    #[inline]
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl<K: Key, V: Copy + Send + 'static> Table<K, V> {
+    /// An empty table for `capacity` flows, every page of it faulted in. Of capacity 0 it is always full.
+    ///
+    /// `seed` keys the hash: where an attacker chooses the flows it must be secret.
+    ///
+    /// # Panics
+    /// When the capacity is 2^31 or more, and when memory runs out.
+    #[must_use]
+    pub fn new(capacity: usize, seed: u64) -> Self {
+        Self {
+            slab: Slab::new(capacity),
+            index: Index::new(capacity),
+            wheel: Wheel::new(),
+            unassured: [List::empty(0)],
+            seed,
+        }
+    }
+
+    /// The key's hash in this table, to be handed to the other functions. Each shard of a table may have a seed of its
+    /// own; a hash made by one table means nothing to another.
+    #[inline]
+    #[must_use]
+    pub fn hash(&self, key: &K) -> u64 {
+        key.hash(self.seed)
+    }
+
+    /// Brings the part of the index near where the hash leads.
+    #[inline]
+    pub fn prefetch(&self, hash: u64) {
+        self.index.prefetch(hash);
+    }
+
+    /// Brings the entry near that [`find`](Self::find) will look at. The index should be near by now.
+    #[inline]
+    pub fn prefetch_entry(&self, hash: u64) {
+        let _ = self.index.find(hash, |slot| {
+            self.slab.prefetch(slot);
+            false
+        });
+    }
+
+    /// The key's flow, whether or not its deadline has passed.
+    #[inline]
+    #[must_use]
+    pub fn find(&self, key: &K, hash: u64) -> Option<Slot> {
+        self.index.find(hash, |slot| self.slab.key(slot) == key).map(Slot)
+    }
+
+    /// The flow's key.
+    ///
+    /// # Panics
+    /// When the slot is of another table; so in all functions that take one.
+    #[inline]
+    #[must_use]
+    pub fn key(&self, slot: Slot) -> &K {
+        self.slab.key(slot.0)
+    }
+
+    /// The flow's value.
+    #[inline]
+    #[must_use]
+    pub fn value(&self, slot: Slot) -> &V {
+        self.slab.value(slot.0)
+    }
+
+    /// The flow's value, to be changed.
+    #[inline]
+    #[must_use]
+    pub fn value_mut(&mut self, slot: Slot) -> &mut V {
+        self.slab.value_mut(slot.0)
+    }
+
+    /// When the flow ends if nothing more comes.
+    #[inline]
+    #[must_use]
+    pub fn deadline(&self, slot: Slot) -> Nanos {
+        self.slab.deadline(slot.0)
+    }
+
+    /// Whether the flow was [assured](Self::assure).
+    #[inline]
+    #[must_use]
+    pub fn is_assured(&self, slot: Slot) -> bool {
+        self.slab.is_assured(slot.0)
+    }
+
+    /// Adds a flow whose key is not in the table; `None` when there is no room. `hash` is the key's, `now` the packet's
+    /// time. The flow is not assured. A deadline after the year 2262 (2^63 nanoseconds) is [`Nanos::NEVER`].
+    ///
+    /// There is room while [`is_full`](Self::is_full) says no, unless dozens of keys have the same hash.
+    #[inline]
+    pub fn insert(&mut self, key: K, hash: u64, value: V, deadline: Nanos, now: Nanos) -> Option<Slot> {
+        debug_assert_eq!(hash, self.hash(&key), "the hash is of another key or another table");
+        debug_assert_eq!(self.find(&key, hash), None, "the key is in the table");
+        let slot = self.slab.vacant()?;
+        if !self.index.insert(hash, slot) {
+            return None;
+        }
+        self.slab.take(key, value, deadline);
+        self.wheel.follow(now);
+        self.wheel.arm(&mut self.slab, slot);
+        chain::append::<chain::Unassured, K, V>(&mut self.slab, &mut self.unassured, 0, slot);
+        Some(Slot(slot))
+    }
+
+    /// Takes a flow out.
+    ///
+    /// # Panics
+    /// When there is no flow at the slot any more.
+    #[inline]
+    pub fn remove(&mut self, slot: Slot) -> V {
+        let at = slot.0;
+        assert!(self.slab.is_live(at), "there is no flow at the slot");
+        let value = *self.slab.value(at);
+        let was_in = self.index.remove(self.hash(self.slab.key(at)), at);
+        debug_assert!(was_in, "every flow is in the index");
+        self.wheel.disarm(&mut self.slab, at);
+        if !self.slab.is_assured(at) {
+            chain::unlink::<chain::Unassured, K, V>(&mut self.slab, &mut self.unassured, at);
+        }
+        self.slab.give(at);
+        value
+    }
+
+    /// Moves the flow's deadline. Moving it later costs a store; moving it earlier costs two list operations.
+    #[inline]
+    pub fn touch(&mut self, slot: Slot, deadline: Nanos) {
+        if self.slab.set_deadline(slot.0, deadline) {
+            self.rearm(slot.0);
+        }
+    }
+
+    #[inline(never)]
+    fn rearm(&mut self, at: u32) {
+        assert!(self.slab.is_live(at), "there is no flow at the slot");
+        self.wheel.disarm(&mut self.slab, at);
+        self.wheel.arm(&mut self.slab, at);
+    }
+
+    /// The flow has been answered: it doesn't make room for others any more.
+    #[inline]
+    pub fn assure(&mut self, slot: Slot) {
+        if !self.slab.is_assured(slot.0) {
+            self.slab.set_assured(slot.0);
+            chain::unlink::<chain::Unassured, K, V>(&mut self.slab, &mut self.unassured, slot.0);
+        }
+    }
+
+    /// The flow to remove when there is no room: the oldest of those that were never answered.
+    #[inline]
+    #[must_use]
+    pub fn oldest_unassured(&self) -> Option<Slot> {
+        let slot = self.unassured[0].first()?;
+        self.prefetch_followers::<chain::Unassured>(slot);
+        Some(Slot(slot))
+    }
+
+    /// Does one bounded unit of the work of ageing; a flow whose deadline is at or before `now`, if one came to light,
+    /// which the caller then removes. `None` may mean that there is more to do; another call goes on.
+    ///
+    /// Flows come in the order of their deadlines, rounded up to a [`TICK`](crate::TICK), and none comes before its
+    /// deadline. While nothing is due this is one comparison.
+    #[inline]
+    pub fn reclaim(&mut self, now: Nanos) -> Option<Slot> {
+        if self.wheel.is_due(now) { self.reclaim_due(now) } else { None }
+    }
+
+    #[inline(never)]
+    fn reclaim_due(&mut self, now: Nanos) -> Option<Slot> {
+        let slot = self.wheel.work(&mut self.slab, now)?;
+        self.prefetch_followers::<chain::Wheel>(slot);
+        Some(Slot(slot))
+    }
+
+    /// Brings near what removing the next two flows of the list will need: the second's entry, and of the first, which
+    /// the call before brought, the part of the index.
+    #[inline]
+    fn prefetch_followers<C: chain::Chain>(&self, slot: u32) {
+        let Some(first) = chain::next::<C, K, V>(&self.slab, slot) else { return };
+        self.index.prefetch(self.hash(self.slab.key(first)));
+        let Some(second) = chain::next::<C, K, V>(&self.slab, first) else { return };
+        self.slab.prefetch(second);
+        self.slab.prefetch_links(second);
+    }
+
+    /// How many flows there are.
+    #[inline]
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.slab.len() as usize
+    }
+
+    /// Whether there are none.
+    #[inline]
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.slab.len() == 0
+    }
+
+    /// How many flows there can be.
+    #[inline]
+    #[must_use]
+    pub const fn capacity(&self) -> usize {
+        self.slab.capacity() as usize
+    }
+
+    /// Whether there are as many flows as there can be.
+    #[inline]
+    #[must_use]
+    pub const fn is_full(&self) -> bool {
+        self.slab.len() == self.slab.capacity()
+    }
+
+    /// The most flows that there ever were at once.
+    #[must_use]
+    pub const fn high_water(&self) -> usize {
+        self.slab.used() as usize
+    }
+
+    /// What the table takes, in bytes.
+    #[must_use]
+    pub const fn memory_bytes(&self) -> usize {
+        size_of::<Self>() + self.slab.bytes() + self.index.bytes() + self.wheel.bytes()
+    }
+
+    /// All flows: key, value and deadline, in the order of their slots.
+    pub fn iter(&self) -> impl Iterator<Item = (&K, &V, Nanos)> {
+        let live = (0..self.slab.used()).filter(|at| self.slab.is_live(*at));
+        live.map(|at| (self.slab.key(at), self.slab.value(at), self.slab.deadline(at)))
+    }
+}
+
+impl<K: Key, V: Copy + Send + 'static> fmt::Debug for Table<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Table").field("len", &self.len()).field("capacity", &self.capacity()).finish_non_exhaustive()
+    }
+}
