@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::pcap;
+
 /// What can go wrong at a port: what, where, and what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum PortError {
@@ -16,6 +18,9 @@ pub enum PortError {
         /// What the system said.
         source: io::Error,
     },
+    /// A capture can't be read or written.
+    #[error(transparent)]
+    Capture(#[from] pcap::Error),
     /// The port has fewer queues than cores were asked for.
     #[error("the port has {have} queues, {want} cores were asked for; use --cores {have} or fewer")]
     Queues {

@@ -7,6 +7,7 @@
 
 mod batch;
 mod error;
+pub mod pcap;
 mod queue;
 
 pub use batch::{Batch, Fate, Packet};

@@ -15,7 +15,8 @@ pub trait Port {
 /// Burst receive and transmit, for one core.
 pub trait Queue: Send {
     /// Clears `batch` and fills it with the packets that have arrived, at most as many as it finds handy. Numbers
-    /// ([`Packet::seq`](crate::Packet::seq)) rise by one from packet to packet, times never fall.
+    /// ([`Packet::seq`](crate::Packet::seq)) rise from packet to packet, by one where the port has a single queue; times
+    /// never fall. What lies in the batch's memory beside its packets is no matter of the caller.
     ///
     /// # Errors
     /// When the input can't be read on. Packets received before stay valid.
@@ -45,4 +46,18 @@ pub enum Received {
     Idle,
     /// Nothing will arrive any more.
     End,
+}
+
+impl<Q: Queue + ?Sized> Queue for Box<Q> {
+    fn receive(&mut self, batch: &mut Batch) -> Result<Received, PortError> {
+        (**self).receive(batch)
+    }
+
+    fn transmit(&mut self, batch: &mut Batch) -> Result<(), PortError> {
+        (**self).transmit(batch)
+    }
+
+    fn finish(&mut self) -> Result<(), PortError> {
+        (**self).finish()
+    }
 }

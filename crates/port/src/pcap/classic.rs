@@ -1,0 +1,121 @@
+//! Classic pcap (draft-ietf-opsawg-pcap): a file header of 24 bytes, then records of 16 bytes and a packet.
+
+use packet::LinkType;
+
+use super::clock::Clock;
+use super::error::Fault;
+use super::format::{ByteOrder, Interface, Resolution};
+use super::walk::{RECORD_BYTES_MAX, Walked, u16_at, u32_at};
+use crate::batch::{Fate, Packet};
+
+/// Bytes of the file header.
+pub(super) const FILE_HEADER_BYTES: usize = 24;
+/// Bytes ahead of each packet.
+pub(super) const RECORD_HEADER_BYTES: usize = 16;
+/// The magic number where time stamps count microseconds.
+pub(super) const MAGIC_MICROS: u32 = 0xa1b2_c3d4;
+/// The magic number where time stamps count nanoseconds.
+pub(super) const MAGIC_NANOS: u32 = 0xa1b2_3c4d;
+
+/// Relatives of pcap whose records are laid out otherwise, by their magic numbers.
+const VARIANTS: [(u32, &str); 4] = [
+    (0xa1b2_cd34, "Kuznetzov's modified pcap"),
+    (0xa1e2_cb12, "Navtel's modified pcap"),
+    (0x1c00_01ac, "an IXIA capture (hardware)"),
+    (0x1c00_01ab, "an IXIA capture (software)"),
+];
+
+/// A classic pcap, its file header read.
+#[derive(Debug)]
+pub(super) struct Classic {
+    pub(super) byte_order: ByteOrder,
+    pub(super) interface: Interface,
+    fraction_nanos: u64,
+}
+
+impl Classic {
+    /// Whether a file that begins so is a classic pcap or a relative.
+    pub(super) fn is_magic(first: [u8; 4]) -> bool {
+        let known = |magic| {
+            magic == MAGIC_MICROS || magic == MAGIC_NANOS || VARIANTS.iter().any(|(variant, _)| *variant == magic)
+        };
+        known(u32::from_le_bytes(first)) || known(u32::from_be_bytes(first))
+    }
+
+    /// Reads the file header.
+    pub(super) fn open(header: &[u8; FILE_HEADER_BYTES]) -> Result<Self, Fault> {
+        let magic = u32_at::<false>(header, 0);
+        if [MAGIC_MICROS, MAGIC_NANOS].contains(&magic) {
+            Self::open_as::<false>(header, magic)
+        } else {
+            Self::open_as::<true>(header, u32_at::<true>(header, 0))
+        }
+    }
+
+    fn open_as<const BIG: bool>(header: &[u8; FILE_HEADER_BYTES], magic: u32) -> Result<Self, Fault> {
+        let (resolution, fraction_nanos) = match magic {
+            MAGIC_MICROS => (Resolution::MICROS, 1_000),
+            MAGIC_NANOS => (Resolution::NANOS, 1),
+            _ => {
+                let is = |(variant, _): &&(u32, _)| [magic, magic.swap_bytes()].contains(variant);
+                let name = VARIANTS.iter().find(is).map_or("a relative of pcap", |(_, name)| *name);
+                return Err(Fault::Variant(name));
+            }
+        };
+        let version = (u16_at::<BIG>(header, 4), u16_at::<BIG>(header, 6));
+        if version.0 != 2 {
+            return Err(Fault::Version(version.0, version.1));
+        }
+        // The upper half of the link type's word tells of frame check sequences, not of the link.
+        let link = LinkType::from_number(u32_at::<BIG>(header, 20) as u16);
+        let snaplen = u32_at::<BIG>(header, 16);
+        let interface = Interface { name: None, link, snaplen, resolution, time_offset_secs: 0, section: 0 };
+        let byte_order = if BIG { ByteOrder::Big } else { ByteOrder::Little };
+        Ok(Self { byte_order, interface, fraction_nanos })
+    }
+
+    /// Takes all whole records of `bytes` from `at` on.
+    #[inline]
+    pub(super) fn walk(&self, bytes: &[u8], at: usize, clock: &mut Clock, packets: &mut Vec<Packet>) -> Walked {
+        match self.byte_order {
+            ByteOrder::Little => self.walk_as::<false>(bytes, at, clock, packets),
+            ByteOrder::Big => self.walk_as::<true>(bytes, at, clock, packets),
+        }
+    }
+
+    fn walk_as<const BIG: bool>(
+        &self,
+        bytes: &[u8],
+        mut at: usize,
+        clock: &mut Clock,
+        packets: &mut Vec<Packet>,
+    ) -> Walked {
+        loop {
+            let rest = &bytes[at..];
+            let Some(header) = rest.first_chunk::<RECORD_HEADER_BYTES>() else {
+                return Walked::need(at, RECORD_HEADER_BYTES);
+            };
+            let len = u32_at::<BIG>(header, 8);
+            let record = RECORD_HEADER_BYTES + len as usize;
+            if record > rest.len() {
+                if record > RECORD_BYTES_MAX {
+                    return Walked::fault(at, Fault::RecordLength(record as u64));
+                }
+                return Walked::need(at, record);
+            }
+            let (secs, fraction) = (u32_at::<BIG>(header, 0), u32_at::<BIG>(header, 4));
+            let (seq, time) = clock.next(u64::from(secs) * 1_000_000_000 + u64::from(fraction) * self.fraction_nanos);
+            packets.push(Packet {
+                seq,
+                time,
+                offset: (at + RECORD_HEADER_BYTES) as u32,
+                len,
+                wire_len: u32_at::<BIG>(header, 12).max(len),
+                interface: 0,
+                link: self.interface.link,
+                fate: Fate::Pending,
+            });
+            at += record;
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! The reader: blocks of a capture, read straight into the memory of a batch, and the packets found in them in place.
+//!
+//! No packet is copied: its descriptor points to where `read` put it. Only the record that a block cuts in two is carried
+//! to the next. Memory is bounded by the block and the longest record. See `docs/decisions/0003-reading-captures.md`.
+
+use std::fmt;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use packet::{Nanos, Seq};
+
+use super::classic::{Classic, FILE_HEADER_BYTES};
+use super::clock::Clock;
+use super::error::{Error, Fault};
+use super::format::{ByteOrder, Container, Format, Interface};
+use super::sections::{self, SECTION_HEADER_BYTES, Sections};
+use super::source::{Progress, Source};
+use super::walk::{Stop, Walked};
+use crate::batch::{Batch, Packet};
+use crate::queue::Received;
+
+/// Bytes that are read at a time where nothing else is asked for: enough to spread the call's cost over thousands of
+/// packets, little enough to stay in a core's second-level cache until they are parsed.
+pub const BLOCK_BYTES: usize = 128 << 10;
+
+/// Reads a capture: pcap or pcapng, plain or compressed, from a file, a pipe or any [`Read`].
+pub struct Reader {
+    path: PathBuf,
+    source: Source,
+    walker: Walker,
+    clock: Clock,
+    block_bytes: usize,
+    /// The start of the record that the last block cut in two.
+    carry: Vec<u8>,
+    /// Where `carry` begins, in bytes from the start of the decompressed capture.
+    carry_offset: u64,
+    /// What is to be told once the packets ahead of it have been delivered.
+    pending: Option<Error>,
+    ended: bool,
+}
+
+/// Bytes of a file that is no capture which its error shows.
+const SHOWN_BYTES: usize = 12;
+
+#[derive(Debug)]
+enum Walker {
+    Classic(Classic),
+    Sections(Sections),
+}
+
+impl Reader {
+    /// Opens a capture file; `-` is standard input.
+    ///
+    /// # Errors
+    /// Why the file can't be opened, or that it is no capture.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
+        let path = path.as_ref();
+        let source = Source::open(path).map_err(|fault| opening(path, fault))?;
+        Self::start(path.to_owned(), source)
+    }
+
+    /// Reads a capture from anything, which errors call `name`.
+    ///
+    /// # Errors
+    /// Why it can't be read, or that it is no capture.
+    pub fn from_read(input: impl Read + Send + 'static, name: impl AsRef<Path>) -> Result<Self, Error> {
+        let path = name.as_ref();
+        let source = Source::new(Box::new(input), None).map_err(|fault| opening(path, fault))?;
+        Self::start(path.to_owned(), source)
+    }
+
+    fn start(path: PathBuf, mut source: Source) -> Result<Self, Error> {
+        let mut carry = Vec::new();
+        let walker = identify(&mut source, &mut carry).map_err(|fault| opening(&path, fault))?;
+        let mut carry_offset = 0;
+        // A section header is read again by the walk, a file header is not.
+        if let Walker::Classic(_) = walker {
+            carry.clear();
+            carry_offset = FILE_HEADER_BYTES as u64;
+        }
+        let (clock, block_bytes) = (Clock::default(), BLOCK_BYTES);
+        Ok(Self { path, source, walker, clock, block_bytes, carry, carry_offset, pending: None, ended: false })
+    }
+
+    /// Reads so many bytes at a time from now on.
+    ///
+    /// # Panics
+    /// When there are fewer than 64 or more than 1 GiB.
+    #[must_use]
+    pub fn with_block(mut self, bytes: usize) -> Self {
+        assert!((64..=1 << 30).contains(&bytes), "a block has between 64 bytes and 1 GiB");
+        self.block_bytes = bytes;
+        self
+    }
+
+    /// The file that is read.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What the capture says of itself, as far as it has been read.
+    #[must_use]
+    pub fn format(&self) -> Format {
+        let (container, sections, byte_order) = match &self.walker {
+            Walker::Classic(classic) => (Container::Pcap, 1, classic.byte_order),
+            Walker::Sections(sections) => (Container::PcapNg, sections.count, sections.byte_order),
+        };
+        let (compression, interfaces) = (self.source.compression, self.interfaces().to_vec());
+        Format { container, compression, byte_order, sections, interfaces }
+    }
+
+    /// The interfaces that the capture has described so far.
+    #[must_use]
+    pub fn interfaces(&self) -> &[Interface] {
+        match &self.walker {
+            Walker::Classic(classic) => std::slice::from_ref(&classic.interface),
+            Walker::Sections(sections) => &sections.interfaces,
+        }
+    }
+
+    /// How often a packet's time stamp lay before that of the packet ahead. Packet times are made monotonic.
+    #[must_use]
+    pub const fn clock_steps_back(&self) -> u64 {
+        self.clock.steps_back()
+    }
+
+    /// How far the file has been read.
+    #[must_use]
+    pub fn progress(&self) -> Progress {
+        self.source.progress.clone()
+    }
+
+    /// Keeps the time stamps that are not monotonic, for [`Reader::original_time`].
+    pub(super) fn keep_original_times(&mut self) {
+        self.clock.keep_originals();
+    }
+
+    /// The time stamp in the file of a packet that was given `time`; to be asked in rising order.
+    #[inline]
+    pub(super) fn original_time(&mut self, seq: Seq, time: Nanos) -> Nanos {
+        self.clock.original(seq, time)
+    }
+
+    /// Fills the batch with the packets of the next block, in place of what it held.
+    ///
+    /// # Errors
+    /// When the capture is damaged or can't be read on, once all whole packets before that place were delivered. After an
+    /// error comes the end.
+    pub fn read(&mut self, batch: &mut Batch) -> Result<Received, Error> {
+        // The memory keeps its length and its old bytes, so that it need not be zeroed for each block.
+        let (memory, packets) = batch.parts_mut();
+        packets.clear();
+        if let Some(error) = self.pending.take() {
+            return Err(error);
+        }
+        if self.ended {
+            return Ok(Received::End);
+        }
+        // The shortest record is a header of 16 bytes, so that no block makes the descriptors grow.
+        packets.reserve(self.block_bytes / 16 + 1);
+        self.fill(memory, packets)
+    }
+
+    fn fill(&mut self, memory: &mut Vec<u8>, packets: &mut Vec<Packet>) -> Result<Received, Error> {
+        let mut block = Block::resume(memory, &mut self.carry, self.block_bytes);
+        loop {
+            let count = match self.source.read(block.room()) {
+                Ok(count) => count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+                    self.carry.extend_from_slice(block.left());
+                    return Ok(Received::Idle);
+                }
+                Err(error) => {
+                    let fault = self.source.fault(error);
+                    return self.deliver(packets, fault);
+                }
+            };
+            block.filled += count;
+            let Walked { at, stop } = match &mut self.walker {
+                Walker::Classic(classic) => classic.walk(block.bytes(), block.at, &mut self.clock, packets),
+                Walker::Sections(sections) => sections.walk(block.bytes(), block.at, &mut self.clock, packets),
+            };
+            self.carry_offset += (at - block.at) as u64;
+            block.at = at;
+            match stop {
+                Stop::Fault(fault) => return self.deliver(packets, fault),
+                Stop::Need(_) if !packets.is_empty() => {
+                    self.carry.extend_from_slice(block.left());
+                    return Ok(Received::Packets);
+                }
+                Stop::Need(_) if count == 0 && block.left().is_empty() => {
+                    self.ended = true;
+                    return Ok(Received::End);
+                }
+                Stop::Need(_) if count == 0 => {
+                    return self.deliver(packets, Fault::Truncated(block.left().len() as u64));
+                }
+                Stop::Need(bytes) => block.make_room(bytes),
+            }
+        }
+    }
+
+    /// Ends the capture with an error, once the packets that are there have been delivered.
+    #[cold]
+    fn deliver(&mut self, packets: &[Packet], fault: Fault) -> Result<Received, Error> {
+        self.ended = true;
+        let (path, offset) = (self.path.clone(), self.carry_offset);
+        let error = Error { path, offset, packets: self.clock.packets(), fault };
+        if packets.is_empty() {
+            return Err(error);
+        }
+        self.pending = Some(error);
+        Ok(Received::Packets)
+    }
+}
+
+impl fmt::Debug for Reader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reader").field("path", &self.path).field("walker", &self.walker).finish_non_exhaustive()
+    }
+}
+
+/// The batch's memory while it is filled: what lies before `at` was taken, what lies behind `filled` is stale.
+struct Block<'a> {
+    memory: &'a mut Vec<u8>,
+    at: usize,
+    filled: usize,
+    limit: usize,
+}
+
+impl<'a> Block<'a> {
+    /// Begins with what was carried over from the last block.
+    fn resume(memory: &'a mut Vec<u8>, carry: &mut Vec<u8>, block_bytes: usize) -> Self {
+        let filled = carry.len();
+        let limit = if filled < block_bytes / 2 { block_bytes } else { filled + block_bytes };
+        let mut block = Self { memory, at: 0, filled, limit };
+        block.reach_limit();
+        block.memory[..filled].copy_from_slice(carry);
+        carry.clear();
+        block
+    }
+
+    fn reach_limit(&mut self) {
+        if self.memory.len() < self.limit {
+            self.memory.resize(self.limit, 0);
+        }
+    }
+
+    /// Where to read to; never empty.
+    fn room(&mut self) -> &mut [u8] {
+        &mut self.memory[self.filled..self.limit]
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.memory[..self.filled]
+    }
+
+    /// What no packet was found in yet.
+    fn left(&self) -> &[u8] {
+        &self.memory[self.at..self.filled]
+    }
+
+    /// Makes room for a record of `bytes` bytes, of which the first are there. Memory is doubled at most, so that a
+    /// damaged length takes no more than the file has bytes to show for it.
+    fn make_room(&mut self, bytes: usize) {
+        self.memory.copy_within(self.at..self.filled, 0);
+        (self.at, self.filled) = (0, self.filled - self.at);
+        self.limit = self.limit.max(bytes.min(2 * self.limit));
+        self.reach_limit();
+    }
+}
+
+fn opening(path: &Path, fault: Fault) -> Error {
+    Error { path: path.to_owned(), offset: 0, packets: 0, fault }
+}
+
+/// Tells the file format by the first bytes, which it leaves in `carry`.
+fn identify(source: &mut Source, carry: &mut Vec<u8>) -> Result<Walker, Fault> {
+    fill_up(source, carry, FILE_HEADER_BYTES)?;
+    let Some(&magic) = carry.first_chunk::<4>() else { return Err(Fault::NotACapture(carry.clone())) };
+    if magic == sections::MAGIC {
+        fill_up(source, carry, SECTION_HEADER_BYTES)?;
+        let whole = carry.len() == SECTION_HEADER_BYTES;
+        return if whole { Ok(Walker::Sections(Sections::new())) } else { Err(Fault::Truncated(carry.len() as u64)) };
+    }
+    if !Classic::is_magic(magic) {
+        carry.truncate(SHOWN_BYTES);
+        return Err(Fault::NotACapture(carry.clone()));
+    }
+    match carry.first_chunk::<FILE_HEADER_BYTES>() {
+        Some(header) => Ok(Walker::Classic(Classic::open(header)?)),
+        None => Err(Fault::Truncated(carry.len() as u64)),
+    }
+}
+
+/// Reads until there are `len` bytes, or the end.
+fn fill_up(source: &mut Source, carry: &mut Vec<u8>, len: usize) -> Result<(), Fault> {
+    let mut filled = carry.len();
+    carry.resize(len, 0);
+    while filled < len {
+        match source.read(&mut carry[filled..]) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(source.fault(error)),
+        }
+    }
+    carry.truncate(filled);
+    Ok(())
+}

@@ -1,0 +1,125 @@
+//! Where a capture's bytes come from: a file, standard input or any reader, decompressed on the way.
+
+use std::fs::File;
+use std::io::{self, BufReader, Cursor, Read};
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::error::Fault;
+use super::format::Compression;
+
+/// Zstandard's largest window: files made with `--long=31` open. Memory is taken as the file itself asks for it.
+const ZSTD_WINDOW_LOG_MAX: u32 = 31;
+/// What a decompressor reads at a time.
+const COMPRESSED_BLOCK_BYTES: usize = 128 << 10;
+const MAGIC_BYTES: usize = 4;
+
+/// The decompressed bytes of a capture.
+pub(super) struct Source {
+    input: Box<dyn Read + Send>,
+    pub(super) compression: Option<Compression>,
+    pub(super) progress: Progress,
+}
+
+/// How far a file has been read: a handle for a progress bar, valid on any thread.
+#[derive(Clone, Debug, Default)]
+pub struct Progress {
+    consumed: Arc<AtomicU64>,
+    total: Option<u64>,
+}
+
+impl Progress {
+    /// Bytes of the file, compressed as it lies there, that have been read.
+    #[must_use]
+    pub fn consumed(&self) -> u64 {
+        // ORDERING: Relaxed, for display alone; pairs with the addition in `Counted::read` and orders nothing else.
+        self.consumed.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of the whole file, where it is one and not a pipe.
+    #[must_use]
+    pub const fn total(&self) -> Option<u64> {
+        self.total
+    }
+}
+
+impl Source {
+    /// Opens a file, or standard input for `-`.
+    pub(super) fn open(path: &Path) -> Result<Self, Fault> {
+        let file = if path.as_os_str() == "-" {
+            File::from(io::stdin().as_fd().try_clone_to_owned().map_err(Fault::Open)?)
+        } else {
+            File::open(path).map_err(Fault::Open)?
+        };
+        let metadata = file.metadata().map_err(Fault::Open)?;
+        if metadata.is_dir() {
+            return Err(Fault::Directory);
+        }
+        Self::new(Box::new(file), metadata.is_file().then_some(metadata.len()))
+    }
+
+    /// Takes any reader, of `total` bytes where that is known.
+    pub(super) fn new(input: Box<dyn Read + Send>, total: Option<u64>) -> Result<Self, Fault> {
+        let progress = Progress { total, ..Progress::default() };
+        let mut counted = Counted { input, consumed: Arc::clone(&progress.consumed) };
+        let magic = first_bytes(&mut counted)?;
+        let compression = match magic[..] {
+            [0x1f, 0x8b, ..] => Some(Compression::Gzip),
+            [0x28, 0xb5, 0x2f, 0xfd] | [0x50..=0x5f, 0x2a, 0x4d, 0x18] => Some(Compression::Zstd),
+            _ => None,
+        };
+        let whole = Cursor::new(magic).chain(counted);
+        let input: Box<dyn Read + Send> = match compression {
+            None => Box::new(whole),
+            Some(Compression::Gzip) => Box::new(flate2::bufread::MultiGzDecoder::new(buffered(whole))),
+            Some(Compression::Zstd) => {
+                let mut decoder = zstd::stream::read::Decoder::with_buffer(buffered(whole)).map_err(Fault::Open)?;
+                decoder.window_log_max(ZSTD_WINDOW_LOG_MAX).map_err(Fault::Open)?;
+                Box::new(decoder)
+            }
+        };
+        Ok(Self { input, compression, progress })
+    }
+
+    /// Reads what there is, at most `into.len()` bytes; 0 at the end.
+    pub(super) fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.input.read(into)
+    }
+
+    /// The fault that a failed read comes from: the system's, or the compressed stream's.
+    pub(super) fn fault(&self, source: io::Error) -> Fault {
+        match self.compression {
+            // The system's own errors carry its number, the decompressors' do not.
+            Some(compression) if source.raw_os_error().is_none() => Fault::Compressed(compression, source),
+            _ => Fault::Read(source),
+        }
+    }
+}
+
+fn buffered<R: Read>(input: R) -> BufReader<R> {
+    BufReader::with_capacity(COMPRESSED_BLOCK_BYTES, input)
+}
+
+/// The first bytes of the file, fewer where it has not as many.
+fn first_bytes(input: &mut impl Read) -> Result<Vec<u8>, Fault> {
+    let mut magic = Vec::with_capacity(MAGIC_BYTES);
+    input.take(MAGIC_BYTES as u64).read_to_end(&mut magic).map_err(Fault::Read)?;
+    Ok(magic)
+}
+
+/// Counts the bytes that pass.
+struct Counted {
+    input: Box<dyn Read + Send>,
+    consumed: Arc<AtomicU64>,
+}
+
+impl Read for Counted {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let count = self.input.read(into)?;
+        // ORDERING: Relaxed, for display alone; pairs with the load in `Progress::consumed`.
+        self.consumed.fetch_add(count as u64, Ordering::Relaxed);
+        Ok(count)
+    }
+}
