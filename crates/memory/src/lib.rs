@@ -4,6 +4,9 @@
 //! fail with that memory's conflict; the author writes `?` and nothing else. Under [`Local`], where a core owns its copy,
 //! the conflict is [`Infallible`](core::convert::Infallible) and the `?` compiles to nothing. A transactional memory carries an abort out of the
 //! handler by the same `?`.
+//!
+//! Accesses borrow the structure for as long as the transaction lives, so that a transaction can hold what it has read and
+//! is to write by reference.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -63,7 +66,7 @@ pub trait Vector<T: Value, M: Memory>: Send + 'static {
     ///
     /// # Panics
     /// When `index` is not below [`Vector::len`].
-    fn read(&self, tx: &mut M::Tx<'_>, index: usize) -> Result<T, M::Conflict>;
+    fn read<'a>(&'a self, tx: &mut M::Tx<'a>, index: usize) -> Result<T, M::Conflict>;
 
     /// Sets the element at `index`.
     ///
@@ -72,7 +75,7 @@ pub trait Vector<T: Value, M: Memory>: Send + 'static {
     ///
     /// # Panics
     /// When `index` is not below [`Vector::len`].
-    fn write(&self, tx: &mut M::Tx<'_>, index: usize, value: T) -> Result<(), M::Conflict>;
+    fn write<'a>(&'a self, tx: &mut M::Tx<'a>, index: usize, value: T) -> Result<(), M::Conflict>;
 }
 
 /// A bounded map, shared by all packet sets.
@@ -81,22 +84,26 @@ pub trait Map<K: Key, V: Value, M: Memory>: Send + 'static {
     ///
     /// # Errors
     /// The memory's conflict.
-    fn get(&self, tx: &mut M::Tx<'_>, key: &K) -> Result<Option<V>, M::Conflict>;
+    fn get<'a>(&'a self, tx: &mut M::Tx<'a>, key: &K) -> Result<Option<V>, M::Conflict>;
 
     /// Puts `value` under `key`, in place of what was there; `false` when the map is full and `key` is new to it.
     ///
     /// # Errors
     /// The memory's conflict.
-    fn insert(&self, tx: &mut M::Tx<'_>, key: K, value: V) -> Result<bool, M::Conflict>;
+    fn insert<'a>(&'a self, tx: &mut M::Tx<'a>, key: K, value: V) -> Result<bool, M::Conflict>;
 
     /// Takes out what is under `key`.
     ///
     /// # Errors
     /// The memory's conflict.
-    fn remove(&self, tx: &mut M::Tx<'_>, key: &K) -> Result<Option<V>, M::Conflict>;
+    fn remove<'a>(&'a self, tx: &mut M::Tx<'a>, key: &K) -> Result<Option<V>, M::Conflict>;
 }
 
-/// A bounded pool of indices. Each index in use has a deadline; those past it are given back in deadline order.
+/// A bounded pool of indices. Each index in use has a deadline; those past it are given back in deadline order, to the
+/// resolution that the memory documents.
+///
+/// # Panics
+/// All methods do when an index is not below [`Allocator::capacity`].
 pub trait Allocator<M: Memory>: Send + 'static {
     /// How many indices there are in all.
     fn capacity(&self) -> usize;
@@ -105,36 +112,44 @@ pub trait Allocator<M: Memory>: Send + 'static {
     ///
     /// # Errors
     /// The memory's conflict.
-    fn allocate(&self, tx: &mut M::Tx<'_>, deadline: Nanos) -> Result<Option<usize>, M::Conflict>;
+    fn allocate<'a>(&'a self, tx: &mut M::Tx<'a>, deadline: Nanos) -> Result<Option<usize>, M::Conflict>;
 
     /// Takes this very index; `false` when it is in use.
     ///
     /// # Errors
     /// The memory's conflict.
-    fn allocate_exact(&self, tx: &mut M::Tx<'_>, index: usize, deadline: Nanos) -> Result<bool, M::Conflict>;
+    fn allocate_exact<'a>(&'a self, tx: &mut M::Tx<'a>, index: usize, deadline: Nanos) -> Result<bool, M::Conflict>;
+
+    /// The deadline of an index in use, whether or not it has passed; `None` when the index is free.
+    ///
+    /// # Errors
+    /// The memory's conflict.
+    fn deadline<'a>(&'a self, tx: &mut M::Tx<'a>, index: usize) -> Result<Option<Nanos>, M::Conflict>;
 
     /// Whether the index is in use.
     ///
     /// # Errors
     /// The memory's conflict.
-    fn is_allocated(&self, tx: &mut M::Tx<'_>, index: usize) -> Result<bool, M::Conflict>;
+    fn is_allocated<'a>(&'a self, tx: &mut M::Tx<'a>, index: usize) -> Result<bool, M::Conflict> {
+        Ok(self.deadline(tx, index)?.is_some())
+    }
 
-    /// Moves the deadline of an index in use.
+    /// Moves the deadline of an index in use. That of a free one stays as it is: it has none.
     ///
     /// # Errors
     /// The memory's conflict.
-    fn refresh(&self, tx: &mut M::Tx<'_>, index: usize, deadline: Nanos) -> Result<(), M::Conflict>;
+    fn refresh<'a>(&'a self, tx: &mut M::Tx<'a>, index: usize, deadline: Nanos) -> Result<(), M::Conflict>;
 
-    /// Gives an index back.
+    /// Gives an index back. A free one stays free.
     ///
     /// # Errors
     /// The memory's conflict.
-    fn free(&self, tx: &mut M::Tx<'_>, index: usize) -> Result<(), M::Conflict>;
+    fn free<'a>(&'a self, tx: &mut M::Tx<'a>, index: usize) -> Result<(), M::Conflict>;
 
     /// Frees and returns one index whose deadline is at or before `now`, if there is one. The work is bounded by a
     /// constant, so an index may have to wait for a later call.
     ///
     /// # Errors
     /// The memory's conflict.
-    fn expire(&self, tx: &mut M::Tx<'_>, now: Nanos) -> Result<Option<usize>, M::Conflict>;
+    fn expire<'a>(&'a self, tx: &mut M::Tx<'a>, now: Nanos) -> Result<Option<usize>, M::Conflict>;
 }

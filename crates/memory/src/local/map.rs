@@ -1,0 +1,196 @@
+//! A bounded map: open addressing with linear probing at no more than half full, and deletion by shifting back (Knuth,
+//! vol. 3, 6.4, algorithm R), so that no tombstones pile up however long it runs.
+
+use alloc::boxed::Box;
+use core::cell::Cell;
+use core::convert::Infallible;
+
+use packet::Key;
+
+use super::{Local, LocalTx};
+use crate::{Map, Value};
+
+/// What the hash is keyed by. What a map answers doesn't depend on it.
+const SEED: u64 = 0x6d69_6c6c_7261_6365;
+
+/// A map in local memory: 32 bytes a slot for a five-tuple and an index, two slots for each pair that fits.
+pub struct LocalMap<K, V> {
+    slots: Box<[Cell<Slot<K, V>>]>,
+    len: Cell<usize>,
+    capacity: usize,
+}
+
+/// `hash` is the top half of the key's, which is enough to find home again.
+#[derive(Clone, Copy)]
+enum Slot<K, V> {
+    Empty,
+    Full { hash: u32, value: V, key: K },
+}
+
+impl<K: Key, V: Value> LocalMap<K, V> {
+    pub(super) fn new(capacity: usize) -> Self {
+        let slots = capacity.checked_mul(2).expect("a map's capacity fits the address space").max(1);
+        assert!(u32::try_from(slots).is_ok(), "a map of {capacity} pairs is beyond 32 bits");
+        Self { slots: (0..slots).map(|_| Cell::new(Slot::Empty)).collect(), len: Cell::new(0), capacity }
+    }
+
+    #[inline]
+    fn hash(key: &K) -> u32 {
+        (key.hash(SEED) >> 32) as u32
+    }
+
+    /// Where the probing for a hash begins: the hash scaled to the number of slots (Lemire, "fastrange").
+    #[inline]
+    fn home(&self, hash: u32) -> usize {
+        ((u64::from(hash) * self.slots.len() as u64) >> 32) as usize
+    }
+
+    #[inline]
+    fn next(&self, at: usize) -> usize {
+        if at + 1 == self.slots.len() { 0 } else { at + 1 }
+    }
+
+    /// The slot that holds the key, or the empty one where the probing for it ends. Half of all slots are empty, so it
+    /// does end; a map for nothing has one slot and never fills it.
+    #[inline]
+    fn find(&self, hash: u32, key: &K) -> (usize, Option<V>) {
+        let mut at = self.home(hash);
+        loop {
+            match self.slots[at].get() {
+                Slot::Empty => return (at, None),
+                Slot::Full { hash: other, value, key: found } if other == hash && found == *key => {
+                    return (at, Some(value));
+                }
+                Slot::Full { .. } => at = self.next(at),
+            }
+        }
+    }
+
+    /// Empties the slot and moves up whatever could no longer be found behind the hole.
+    fn shift_back(&self, mut hole: usize) {
+        let mut at = hole;
+        loop {
+            at = self.next(at);
+            let Slot::Full { hash, value, key } = self.slots[at].get() else { break };
+            // The pair may fill the hole unless its home lies behind the hole, seen in probing order up to `at`.
+            let home = self.home(hash);
+            let stays = if hole <= at { hole < home && home <= at } else { hole < home || home <= at };
+            if !stays {
+                self.slots[hole].set(Slot::Full { hash, value, key });
+                hole = at;
+            }
+        }
+        self.slots[hole].set(Slot::Empty);
+    }
+}
+
+impl<K: Key, V: Value> Map<K, V, Local> for LocalMap<K, V> {
+    #[inline]
+    fn get<'a>(&'a self, _: &mut LocalTx<'a>, key: &K) -> Result<Option<V>, Infallible> {
+        Ok(self.find(Self::hash(key), key).1)
+    }
+
+    fn insert<'a>(&'a self, _: &mut LocalTx<'a>, key: K, value: V) -> Result<bool, Infallible> {
+        let hash = Self::hash(&key);
+        let (at, known) = self.find(hash, &key);
+        if known.is_none() {
+            if self.len.get() == self.capacity {
+                return Ok(false);
+            }
+            self.len.set(self.len.get() + 1);
+        }
+        self.slots[at].set(Slot::Full { hash, value, key });
+        Ok(true)
+    }
+
+    fn remove<'a>(&'a self, _: &mut LocalTx<'a>, key: &K) -> Result<Option<V>, Infallible> {
+        let (at, value) = self.find(Self::hash(key), key);
+        if value.is_some() {
+            self.len.set(self.len.get() - 1);
+            self.shift_back(at);
+        }
+        Ok(value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+    use std::vec::Vec;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::Memory;
+
+    /// A key whose hash takes few values, so that runs are long and wrap around the end.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    struct Crowded(u16);
+
+    impl Key for Crowded {
+        fn hash(&self, _: u64) -> u64 {
+            u64::from(self.0 % 5).wrapping_mul(0x3fff_ffff_ffff_ffff)
+        }
+    }
+
+    /// As a real key hashes.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    struct Spread(u16);
+
+    impl Key for Spread {
+        fn hash(&self, seed: u64) -> u64 {
+            (u64::from(self.0) ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        }
+    }
+
+    #[derive(Clone, Copy, Debug)]
+    enum Op {
+        Get(u16),
+        Insert(u16, u32),
+        Remove(u16),
+    }
+
+    fn ops() -> impl Strategy<Value = Vec<Op>> {
+        let op = prop_oneof![
+            (0u16..40).prop_map(Op::Get),
+            (0u16..40, any::<u32>()).prop_map(|(key, value)| Op::Insert(key, value)),
+            (0u16..40).prop_map(Op::Remove),
+        ];
+        proptest::collection::vec(op, 0..400)
+    }
+
+    fn agrees_with_hash_map<K: Key + core::hash::Hash>(capacity: usize, ops: &[Op], key: fn(u16) -> K) {
+        let map: LocalMap<K, u32> = Local.map(capacity);
+        let mut tx = LocalTx::default();
+        let mut model = HashMap::new();
+        for &op in ops {
+            match op {
+                Op::Get(k) => assert_eq!(map.get(&mut tx, &key(k)), Ok(model.get(&key(k)).copied())),
+                Op::Insert(k, value) => {
+                    let fits = model.contains_key(&key(k)) || model.len() < capacity;
+                    assert_eq!(map.insert(&mut tx, key(k), value), Ok(fits));
+                    if fits {
+                        model.insert(key(k), value);
+                    }
+                }
+                Op::Remove(k) => assert_eq!(map.remove(&mut tx, &key(k)), Ok(model.remove(&key(k)))),
+            }
+        }
+        for k in 0..40 {
+            assert_eq!(map.get(&mut tx, &key(k)), Ok(model.get(&key(k)).copied()));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn is_a_bounded_hash_map(capacity in 0usize..32, ops in ops()) {
+            agrees_with_hash_map(capacity, &ops, Spread);
+            agrees_with_hash_map(capacity, &ops, Crowded);
+        }
+    }
+
+    #[test]
+    fn a_slot_for_a_five_tuple_takes_half_a_cache_line() {
+        assert_eq!(size_of::<Slot<packet::FiveTuple4, u32>>(), 32);
+    }
+}
