@@ -1,0 +1,274 @@
+//! Values of configuration files that check their own range, so that the error of a bad one points at its line and column.
+
+use alloc::format;
+use alloc::string::String;
+use core::fmt;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::str::FromStr;
+
+use packet::Nanos;
+use serde::Deserialize;
+
+/// How many flows a table may be asked to hold.
+pub type Flows = Count<1, 268_435_456>;
+
+/// A span of whole seconds, from one second to ten years.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(try_from = "i64")]
+pub struct Timeout(u32);
+
+impl Timeout {
+    const SECS_MAX: u32 = 10 * 365 * 86_400;
+
+    /// A timeout of this many seconds.
+    ///
+    /// # Panics
+    /// When that is none or more than ten years.
+    #[must_use]
+    pub const fn from_secs(secs: u32) -> Self {
+        assert!(secs >= 1 && secs <= Self::SECS_MAX);
+        Self(secs)
+    }
+
+    /// The timeout in whole seconds.
+    #[must_use]
+    pub const fn secs(self) -> u32 {
+        self.0
+    }
+
+    /// The timeout as a span of packet time.
+    #[must_use]
+    pub const fn nanos(self) -> Nanos {
+        Nanos::from_secs(self.0 as u64)
+    }
+}
+
+impl TryFrom<i64> for Timeout {
+    type Error = String;
+
+    fn try_from(secs: i64) -> Result<Self, String> {
+        match u32::try_from(secs) {
+            Ok(secs) if (1..=Self::SECS_MAX).contains(&secs) => Ok(Self(secs)),
+            _ => Err(format!("{secs} is not a timeout: whole seconds from 1 to {} (ten years)", Self::SECS_MAX)),
+        }
+    }
+}
+
+/// A whole number from `MIN` to `MAX`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(try_from = "i64")]
+pub struct Count<const MIN: u64, const MAX: u64>(u64);
+
+impl<const MIN: u64, const MAX: u64> Count<MIN, MAX> {
+    /// This number.
+    ///
+    /// # Panics
+    /// When it is out of range.
+    #[must_use]
+    pub const fn new(value: u64) -> Self {
+        assert!(value >= MIN && value <= MAX);
+        Self(value)
+    }
+
+    /// The number.
+    #[must_use]
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+}
+
+impl<const MIN: u64, const MAX: u64> TryFrom<i64> for Count<MIN, MAX> {
+    type Error = String;
+
+    fn try_from(value: i64) -> Result<Self, String> {
+        match u64::try_from(value) {
+            Ok(value) if (MIN..=MAX).contains(&value) => Ok(Self(value)),
+            _ => Err(format!("{value} is out of range: from {MIN} to {MAX}")),
+        }
+    }
+}
+
+/// An address prefix: `10.0.0.0/8`, `fc00::/7`, or a bare address for that one alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub enum Prefix {
+    /// IPv4.
+    V4 {
+        /// The bits that addresses of the prefix have in common.
+        bits: u32,
+        /// Which bits those are.
+        mask: u32,
+    },
+    /// IPv6.
+    V6 {
+        /// The bits that addresses of the prefix have in common.
+        bits: u128,
+        /// Which bits those are.
+        mask: u128,
+    },
+}
+
+impl Prefix {
+    /// An IPv4 prefix.
+    ///
+    /// # Panics
+    /// When `len` is above 32 or `address` has bits behind it.
+    #[must_use]
+    pub const fn v4(address: Ipv4Addr, len: u32) -> Self {
+        assert!(len <= 32);
+        let (bits, mask) = (address.to_bits(), mask_v4(len));
+        assert!(bits & !mask == 0);
+        Self::V4 { bits, mask }
+    }
+
+    /// An IPv6 prefix.
+    ///
+    /// # Panics
+    /// When `len` is above 128 or `address` has bits behind it.
+    #[must_use]
+    pub const fn v6(address: Ipv6Addr, len: u32) -> Self {
+        assert!(len <= 128);
+        let (bits, mask) = (address.to_bits(), mask_v6(len));
+        assert!(bits & !mask == 0);
+        Self::V6 { bits, mask }
+    }
+
+    /// Whether the address is of this prefix.
+    #[inline]
+    #[must_use]
+    pub const fn contains(&self, address: IpAddr) -> bool {
+        match (self, address) {
+            (Self::V4 { bits, mask }, IpAddr::V4(address)) => address.to_bits() & *mask == *bits,
+            (Self::V6 { bits, mask }, IpAddr::V6(address)) => address.to_bits() & *mask == *bits,
+            (Self::V4 { .. }, IpAddr::V6(_)) | (Self::V6 { .. }, IpAddr::V4(_)) => false,
+        }
+    }
+}
+
+impl FromStr for Prefix {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (address, len) = match text.split_once('/') {
+            Some((address, len)) => (address, Some(len)),
+            None => (text, None),
+        };
+        let address: IpAddr =
+            address.parse().map_err(|_| format!("`{text}` is not a prefix: write 10.0.0.0/8 or fc00::/7"))?;
+        let len_max = if address.is_ipv4() { 32 } else { 128 };
+        let len = match len {
+            None => len_max,
+            Some(len) => (len.parse().ok().filter(|len| *len <= len_max))
+                .ok_or_else(|| format!("`{text}` is not a prefix: the length goes from 0 to {len_max}"))?,
+        };
+        let prefix = match address {
+            IpAddr::V4(address) => {
+                let mask = mask_v4(len);
+                Self::V4 { bits: address.to_bits() & mask, mask }
+            }
+            IpAddr::V6(address) => {
+                let mask = mask_v6(len);
+                Self::V6 { bits: address.to_bits() & mask, mask }
+            }
+        };
+        // An address with bits behind the prefix is nearly always a slip, and the reader can't tell of which part.
+        if prefix.address() == address {
+            Ok(prefix)
+        } else {
+            Err(format!("`{text}` has bits set behind its length: write {prefix}"))
+        }
+    }
+}
+
+impl Prefix {
+    const fn address(&self) -> IpAddr {
+        match self {
+            Self::V4 { bits, .. } => IpAddr::V4(Ipv4Addr::from_bits(*bits)),
+            Self::V6 { bits, .. } => IpAddr::V6(Ipv6Addr::from_bits(*bits)),
+        }
+    }
+}
+
+impl TryFrom<String> for Prefix {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl fmt::Display for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let len = match self {
+            Self::V4 { mask, .. } => mask.leading_ones(),
+            Self::V6 { mask, .. } => mask.leading_ones(),
+        };
+        write!(f, "{}/{len}", self.address())
+    }
+}
+
+const fn mask_v4(len: u32) -> u32 {
+    match u32::MAX.checked_shl(32 - len) {
+        Some(mask) => mask,
+        None => 0,
+    }
+}
+
+const fn mask_v6(len: u32) -> u128 {
+    match u128::MAX.checked_shl(128 - len) {
+        Some(mask) => mask,
+        None => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::string::ToString;
+
+    use super::*;
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    #[allow(dead_code)]
+    struct Sample {
+        idle: Option<Timeout>,
+        flows: Option<Flows>,
+        inside: Option<Prefix>,
+    }
+
+    #[test]
+    fn errors_point_at_line_and_column_and_say_the_range() {
+        for (text, at, says) in [
+            ("# a comment\nidle = 0\n", "line 2, column 8", "from 1 to 315360000"),
+            ("idle = -5", "line 1, column 8", "-5 is not a timeout"),
+            ("idle = 315360001", "line 1, column 8", "ten years"),
+            ("flows = 0", "line 1, column 9", "0 is out of range: from 1 to 268435456"),
+            ("\n\n  inside = \"10.0.0.1/8\"", "line 3, column 12", "write 10.0.0.0/8"),
+            ("inside = \"10.0.0.0/33\"", "line 1, column 10", "from 0 to 32"),
+            ("inside = \"ten\"", "line 1, column 10", "not a prefix"),
+            ("inside = 7", "line 1, column 10", "string"),
+            ("idel = 7", "line 1, column 1", "unknown field"),
+        ] {
+            let error = toml::from_str::<Sample>(text).unwrap_err().to_string();
+            assert!(error.contains(at), "{text:?}: {error}");
+            assert!(error.contains(says), "{text:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn prefixes_contain_their_addresses_alone() {
+        for (prefix, inside, outside) in [
+            ("10.0.0.0/8", "10.255.255.255", "11.0.0.0"),
+            ("192.0.2.7", "192.0.2.7", "192.0.2.6"),
+            ("fc00::/7", "fdff::1", "fe00::"),
+            ("2001:db8::1", "2001:db8::1", "2001:db8::2"),
+        ] {
+            let prefix: Prefix = prefix.parse().unwrap();
+            assert!(prefix.contains(inside.parse().unwrap()));
+            assert!(!prefix.contains(outside.parse().unwrap()));
+            assert_eq!(prefix.to_string().parse(), Ok(prefix));
+        }
+        let all: Prefix = "0.0.0.0/0".parse().unwrap();
+        assert!(all.contains("255.1.2.3".parse().unwrap()) && !all.contains("::".parse().unwrap()));
+    }
+}
