@@ -3,7 +3,7 @@
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::key::{Endpoint, FiveTuple, Host};
+use crate::key::{Endpoint, FiveTuple, Host, HostPair};
 use crate::link::LinkType;
 
 /// Protocol numbers of the Internet Protocol (IANA).
@@ -34,11 +34,13 @@ pub struct Headers {
     pub macs: Option<(Mac, Mac)>,
     /// VLAN tags, outermost first.
     pub vlans: Vlans,
-    /// The EtherType behind all tags. On raw IP links the one that Ethernet would have carried.
+    /// The EtherType behind all tags; IEEE 802.3 frames have their length here. On links that carry no EtherType the one
+    /// that Ethernet would have carried, or 0.
     pub ethertype: u16,
     /// The network layer.
     pub network: Network,
-    /// The transport protocol behind all IPv6 extension headers ([`protocol`]). 0 without an IP layer.
+    /// The transport protocol behind all IPv6 extension headers ([`protocol`]). 0 without an IP layer. In a later
+    /// fragment, what the fragment header names, which may be an extension header.
     pub protocol: u8,
     /// Whether the packet is a fragment, and which.
     pub fragment: Fragment,
@@ -93,6 +95,17 @@ impl Headers {
         match self.network {
             Network::V4(ip) => Some(FiveTuple::v4(ip.src, ip.dst, src_port, dst_port, self.protocol)),
             Network::V6(ip) => Some(FiveTuple::v6(ip.src, ip.dst, src_port, dst_port, self.protocol)),
+            Network::None | Network::Arp => None,
+        }
+    }
+
+    /// Source and destination address as a key, if there is an IP layer.
+    #[inline]
+    #[must_use]
+    pub const fn host_pair(&self) -> Option<HostPair> {
+        match self.network {
+            Network::V4(ip) => Some(HostPair::v4(ip.src, ip.dst)),
+            Network::V6(ip) => Some(HostPair::v6(ip.src, ip.dst)),
             Network::None | Network::Arp => None,
         }
     }
@@ -166,7 +179,7 @@ pub struct Ipv4 {
     pub tos: u8,
     /// The identification that fragments share.
     pub id: u16,
-    /// Header and payload, in bytes.
+    /// Header and payload, in bytes. Where the header says 0 (segmentation offload), what the frame has, up to 65,535.
     pub total_len: u16,
     /// Header with options, in bytes: 20 to 60.
     pub header_len: u8,

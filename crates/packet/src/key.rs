@@ -108,62 +108,65 @@ pub enum FiveTuple {
     V6(FiveTuple6),
 }
 
-/// An IPv4 five-tuple in 128 bits: source, destination, source port, destination port, protocol, zeros.
+/// An IPv4 five-tuple in 16 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct FiveTuple4(u128);
-
-/// An IPv6 five-tuple.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct FiveTuple6 {
-    src: u128,
-    dst: u128,
+pub struct FiveTuple4 {
+    /// Source, destination.
+    hosts: u64,
     /// Source port, destination port, protocol, zeros.
     rest: u64,
+}
+
+/// An IPv6 five-tuple in 40 bytes. Addresses stand in halves, for a `u128` would align a table's entries to 16.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FiveTuple6 {
+    hosts: HostPair6,
+    /// Source port, destination port, protocol, zeros.
+    rest: u64,
+}
+
+/// Source port, destination port, protocol, zeros.
+#[inline]
+const fn pack(src_port: u16, dst_port: u16, protocol: u8) -> u64 {
+    (src_port as u64) << 48 | (dst_port as u64) << 32 | (protocol as u64) << 24
 }
 
 impl FiveTuple4 {
     #[inline]
     const fn new(src: u32, dst: u32, src_port: u16, dst_port: u16, protocol: u8) -> Self {
-        Self(
-            (src as u128) << 96
-                | (dst as u128) << 64
-                | (src_port as u128) << 48
-                | (dst_port as u128) << 32
-                | (protocol as u128) << 24,
-        )
+        Self { hosts: (src as u64) << 32 | dst as u64, rest: pack(src_port, dst_port, protocol) }
     }
 
     #[inline]
     const fn src(self) -> u32 {
-        (self.0 >> 96) as u32
+        (self.hosts >> 32) as u32
     }
 
     #[inline]
     const fn dst(self) -> u32 {
-        (self.0 >> 64) as u32
+        self.hosts as u32
     }
 
     #[inline]
     const fn src_port(self) -> u16 {
-        (self.0 >> 48) as u16
+        (self.rest >> 48) as u16
     }
 
     #[inline]
     const fn dst_port(self) -> u16 {
-        (self.0 >> 32) as u16
+        (self.rest >> 32) as u16
     }
 
     #[inline]
     const fn protocol(self) -> u8 {
-        (self.0 >> 24) as u8
+        (self.rest >> 24) as u8
     }
 }
 
 impl FiveTuple6 {
     #[inline]
     const fn new(src: u128, dst: u128, src_port: u16, dst_port: u16, protocol: u8) -> Self {
-        let rest = (src_port as u64) << 48 | (dst_port as u64) << 32 | (protocol as u64) << 24;
-        Self { src, dst, rest }
+        Self { hosts: HostPair6::new(src, dst), rest: pack(src_port, dst_port, protocol) }
     }
 
     #[inline]
@@ -185,15 +188,16 @@ impl FiveTuple6 {
 impl Key for FiveTuple4 {
     #[inline]
     fn hash(&self, seed: u64) -> u64 {
-        hash_words([(self.0 >> 64) as u64, self.0 as u64], seed)
+        hash_words([self.hosts, self.rest], seed)
     }
 }
 
 impl Key for FiveTuple6 {
     #[inline]
     fn hash(&self, seed: u64) -> u64 {
-        let (src, dst) = (self.src, self.dst);
-        hash_words([(src >> 64) as u64, src as u64, (dst >> 64) as u64, dst as u64, self.rest], seed)
+        let [a, b] = self.hosts.src;
+        let [c, d] = self.hosts.dst;
+        hash_words([a, b, c, d, self.rest], seed)
     }
 }
 
@@ -228,7 +232,7 @@ impl FiveTuple {
     pub const fn source(&self) -> Endpoint {
         match self {
             Self::V4(t) => Endpoint::new(IpAddr::V4(Ipv4Addr::from_bits(t.src())), t.src_port()),
-            Self::V6(t) => Endpoint::new(IpAddr::V6(Ipv6Addr::from_bits(t.src)), t.src_port()),
+            Self::V6(t) => Endpoint::new(IpAddr::V6(Ipv6Addr::from_bits(join(t.hosts.src))), t.src_port()),
         }
     }
 
@@ -238,7 +242,7 @@ impl FiveTuple {
     pub const fn destination(&self) -> Endpoint {
         match self {
             Self::V4(t) => Endpoint::new(IpAddr::V4(Ipv4Addr::from_bits(t.dst())), t.dst_port()),
-            Self::V6(t) => Endpoint::new(IpAddr::V6(Ipv6Addr::from_bits(t.dst)), t.dst_port()),
+            Self::V6(t) => Endpoint::new(IpAddr::V6(Ipv6Addr::from_bits(join(t.hosts.dst))), t.dst_port()),
         }
     }
 
@@ -258,7 +262,9 @@ impl FiveTuple {
     pub const fn reversed(&self) -> Self {
         match self {
             Self::V4(t) => Self::V4(FiveTuple4::new(t.dst(), t.src(), t.dst_port(), t.src_port(), t.protocol())),
-            Self::V6(t) => Self::V6(FiveTuple6::new(t.dst, t.src, t.dst_port(), t.src_port(), t.protocol())),
+            Self::V6(t) => {
+                Self::V6(FiveTuple6 { hosts: t.hosts.reversed(), rest: pack(t.dst_port(), t.src_port(), t.protocol()) })
+            }
         }
     }
 
@@ -272,7 +278,10 @@ impl FiveTuple {
                 let (src, dst) = (t.src(), t.dst());
                 src < dst || (src == dst && t.src_port() <= t.dst_port())
             }
-            Self::V6(t) => t.src < t.dst || (t.src == t.dst && t.src_port() <= t.dst_port()),
+            Self::V6(t) => {
+                let (src, dst) = (join(t.hosts.src), join(t.hosts.dst));
+                src < dst || (src == dst && t.src_port() <= t.dst_port())
+            }
         };
         if in_order { (*self, true) } else { (self.reversed(), false) }
     }
@@ -302,12 +311,12 @@ impl FlowKey for FiveTuple {
     fn rss_input(&self, out: &mut [u8; 36]) -> usize {
         match self {
             Self::V4(t) => {
-                out[..12].copy_from_slice(&t.0.to_be_bytes()[..12]);
+                out[..8].copy_from_slice(&t.hosts.to_be_bytes());
+                out[8..12].copy_from_slice(&t.rest.to_be_bytes()[..4]);
                 12
             }
             Self::V6(t) => {
-                out[..16].copy_from_slice(&t.src.to_be_bytes());
-                out[16..32].copy_from_slice(&t.dst.to_be_bytes());
+                t.hosts.write(out);
                 out[32..].copy_from_slice(&t.rest.to_be_bytes()[..4]);
                 36
             }
@@ -346,9 +355,19 @@ pub enum Host {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Host4(u32);
 
-/// An IPv6 address as a key.
+/// An IPv6 address as a key, in halves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Host6(u128);
+pub struct Host6([u64; 2]);
+
+#[inline]
+const fn split(address: u128) -> [u64; 2] {
+    [(address >> 64) as u64, address as u64]
+}
+
+#[inline]
+const fn join([high, low]: [u64; 2]) -> u128 {
+    (high as u128) << 64 | low as u128
+}
 
 impl Host {
     /// An IPv4 host.
@@ -362,7 +381,7 @@ impl Host {
     #[inline]
     #[must_use]
     pub const fn v6(address: Ipv6Addr) -> Self {
-        Self::V6(Host6(address.to_bits()))
+        Self::V6(Host6(split(address.to_bits())))
     }
 
     /// The address.
@@ -370,7 +389,7 @@ impl Host {
     pub const fn address(&self) -> IpAddr {
         match self {
             Self::V4(host) => IpAddr::V4(Ipv4Addr::from_bits(host.0)),
-            Self::V6(host) => IpAddr::V6(Ipv6Addr::from_bits(host.0)),
+            Self::V6(host) => IpAddr::V6(Ipv6Addr::from_bits(join(host.0))),
         }
     }
 }
@@ -394,7 +413,7 @@ impl Key for Host4 {
 impl Key for Host6 {
     #[inline]
     fn hash(&self, seed: u64) -> u64 {
-        hash_words([(self.0 >> 64) as u64, self.0 as u64], seed)
+        hash_words(self.0, seed)
     }
 }
 
@@ -426,7 +445,7 @@ impl FlowKey for Host {
                 4
             }
             Self::V6(host) => {
-                out[..16].copy_from_slice(&host.0.to_be_bytes());
+                out[..16].copy_from_slice(&join(host.0).to_be_bytes());
                 16
             }
         }
@@ -436,6 +455,134 @@ impl FlowKey for Host {
 impl fmt::Display for Host {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.address().fmt(f)
+    }
+}
+
+/// A source and a destination address, of one family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum HostPair {
+    /// IPv4.
+    V4(HostPair4),
+    /// IPv6.
+    V6(HostPair6),
+}
+
+/// Two IPv4 addresses as a key: source, destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HostPair4(u64);
+
+/// Two IPv6 addresses as a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HostPair6 {
+    src: [u64; 2],
+    dst: [u64; 2],
+}
+
+impl HostPair {
+    /// Two IPv4 hosts.
+    #[inline]
+    #[must_use]
+    pub const fn v4(src: Ipv4Addr, dst: Ipv4Addr) -> Self {
+        Self::V4(HostPair4((src.to_bits() as u64) << 32 | dst.to_bits() as u64))
+    }
+
+    /// Two IPv6 hosts.
+    #[inline]
+    #[must_use]
+    pub const fn v6(src: Ipv6Addr, dst: Ipv6Addr) -> Self {
+        Self::V6(HostPair6::new(src.to_bits(), dst.to_bits()))
+    }
+
+    /// The source address.
+    #[must_use]
+    pub const fn source(&self) -> IpAddr {
+        match self {
+            Self::V4(pair) => IpAddr::V4(Ipv4Addr::from_bits((pair.0 >> 32) as u32)),
+            Self::V6(pair) => IpAddr::V6(Ipv6Addr::from_bits(join(pair.src))),
+        }
+    }
+
+    /// The destination address.
+    #[must_use]
+    pub const fn destination(&self) -> IpAddr {
+        match self {
+            Self::V4(pair) => IpAddr::V4(Ipv4Addr::from_bits(pair.0 as u32)),
+            Self::V6(pair) => IpAddr::V6(Ipv6Addr::from_bits(join(pair.dst))),
+        }
+    }
+}
+
+impl HostPair6 {
+    #[inline]
+    const fn new(src: u128, dst: u128) -> Self {
+        Self { src: split(src), dst: split(dst) }
+    }
+
+    #[inline]
+    const fn reversed(self) -> Self {
+        Self { src: self.dst, dst: self.src }
+    }
+
+    #[inline]
+    fn write(&self, out: &mut [u8; 36]) {
+        out[..16].copy_from_slice(&join(self.src).to_be_bytes());
+        out[16..32].copy_from_slice(&join(self.dst).to_be_bytes());
+    }
+}
+
+impl Key for HostPair4 {
+    #[inline]
+    fn hash(&self, seed: u64) -> u64 {
+        hash_words([self.0], seed)
+    }
+}
+
+impl Key for HostPair6 {
+    #[inline]
+    fn hash(&self, seed: u64) -> u64 {
+        let ([a, b], [c, d]) = (self.src, self.dst);
+        hash_words([a, b, c, d], seed)
+    }
+}
+
+impl FlowKey for HostPair {
+    type V4 = HostPair4;
+    type V6 = HostPair6;
+
+    #[inline]
+    fn family(&self) -> Family<HostPair4, HostPair6> {
+        match *self {
+            Self::V4(key) => Family::V4(key),
+            Self::V6(key) => Family::V6(key),
+        }
+    }
+
+    fn from_v4(key: HostPair4) -> Self {
+        Self::V4(key)
+    }
+
+    fn from_v6(key: HostPair6) -> Self {
+        Self::V6(key)
+    }
+
+    #[inline]
+    fn rss_input(&self, out: &mut [u8; 36]) -> usize {
+        match self {
+            Self::V4(pair) => {
+                out[..8].copy_from_slice(&pair.0.to_be_bytes());
+                8
+            }
+            Self::V6(pair) => {
+                pair.write(out);
+                32
+            }
+        }
+    }
+}
+
+impl fmt::Display for HostPair {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} > {}", self.source(), self.destination())
     }
 }
 

@@ -19,10 +19,13 @@ pub mod toeplitz;
 
 pub use checksum::Checksum;
 pub use headers::{
-    Embedded, Fragment, Headers, Icmp, Ipv4, Ipv6, Mac, Malformed, Network, Tcp, TcpFlags, TcpOptions, Transport, Tunnel,
-    TunnelKind, Vlans, protocol,
+    Embedded, Fragment, Headers, Icmp, Ipv4, Ipv6, Mac, Malformed, Network, Tcp, TcpFlags, TcpOptions, Transport,
+    Tunnel, TunnelKind, Vlans, protocol,
 };
-pub use key::{Endpoint, Family, FiveTuple, FiveTuple4, FiveTuple6, FlowKey, Host, Host4, Host6, Key, NoKey};
+pub use key::{
+    Endpoint, Family, FiveTuple, FiveTuple4, FiveTuple6, FlowKey, Host, Host4, Host6, HostPair, HostPair4, HostPair6,
+    Key, NoKey,
+};
 pub use link::LinkType;
 pub use parse::parse;
 pub use rewrite::{Macs, Rewrite};

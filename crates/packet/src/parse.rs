@@ -1,14 +1,206 @@
 //! Checked parsing of a frame to [`Headers`].
+//!
+//! Most packets are Ethernet, IPv4 without options, unfragmented, TCP or UDP: those are read by [`fast`] in straight-line
+//! code that is inlined into the caller's loop. Everything else, and everything odd, goes to [`slow`], which walks layer
+//! by layer. Wherever `fast` answers at all it answers as `slow` would; a property test holds the two together.
 
-use crate::headers::{Headers, Malformed};
+mod icmp;
+mod ip;
+mod link;
+mod transport;
+mod tunnel;
+
+use core::net::Ipv4Addr;
+
+use crate::headers::{
+    Fragment, Headers, Ipv4, Mac, Malformed, Network, Tcp, TcpFlags, TcpOptions, Transport, Vlans, protocol,
+};
 use crate::link::LinkType;
 
 /// Parses a frame.
 ///
-/// `bytes` is what was captured, `wire_len` how long the frame was on the wire (at least as long).
+/// `bytes` is what was captured, `wire_len` how long the frame was on the wire (taken as at least `bytes.len()`). A
+/// capture cut by its snap length parses as long as its headers are whole; payload lengths come from the IP header.
+///
+/// An IPv4 total length or IPv6 payload length of zero, which captures of segmentation offload have, is taken to mean all
+/// that the frame has. Bytes behind the IP length (Ethernet's padding) are ignored.
 ///
 /// # Errors
 /// What is wrong with the frame's headers.
-pub fn parse(_link: LinkType, _bytes: &[u8], _wire_len: u32, _interface: u16) -> Result<Headers, Malformed> {
-    Err(Malformed::LinkTruncated)
+#[inline]
+pub fn parse(link: LinkType, bytes: &[u8], wire_len: u32, interface: u16) -> Result<Headers, Malformed> {
+    if link == LinkType::Ethernet
+        && let Some(headers) = fast(bytes, wire_len, interface)
+    {
+        return Ok(headers);
+    }
+    slow(link, bytes, wire_len, interface)
+}
+
+/// Ethernet, IPv4 without options, unfragmented TCP (no options, or the timestamp alone) or UDP: nothing odd at all.
+#[inline(always)]
+fn fast(bytes: &[u8], wire_len: u32, interface: u16) -> Option<Headers> {
+    // Long enough for TCP. Ethernet pads shorter UDP to 60 bytes, so few frames fail here.
+    let head = bytes.first_chunk::<54>()?;
+    let wire_len = wire_len.max(bytes.len() as u32);
+    let total_len = be16(head, 16);
+    let ordinary = be16(head, 12) == link::IPV4
+        && head[14] == 0x45
+        && be16(head, 20) & ip::FRAGMENT_BITS == 0
+        && 14 + u32::from(total_len) <= wire_len;
+    if !ordinary {
+        return None;
+    }
+    let (src_port, dst_port) = (be16(head, 34), be16(head, 36));
+    let (transport, header_len) = match head[23] {
+        protocol::TCP => {
+            let header_len = match head[46] >> 4 {
+                5 => 20,
+                8 if bytes.get(54..58) == Some(&transport::TIMESTAMP_ALONE) && bytes.len() >= 66 => 32,
+                _ => return None,
+            };
+            let tcp = Tcp {
+                src_port,
+                dst_port,
+                seq: be32(head, 38),
+                ack: be32(head, 42),
+                flags: TcpFlags(head[47]),
+                window: be16(head, 48),
+                options: TcpOptions::default(),
+            };
+            (Transport::Tcp(tcp), header_len)
+        }
+        protocol::UDP => {
+            let len = be16(head, 38);
+            if len < 8 || u32::from(len) + 20 > u32::from(total_len) || tunnel::is_port(dst_port) {
+                return None;
+            }
+            (Transport::Udp { src_port, dst_port }, 8)
+        }
+        _ => return None,
+    };
+    if total_len < 20 + header_len {
+        return None;
+    }
+    Some(Headers {
+        link: LinkType::Ethernet,
+        interface,
+        macs: Some(macs(head)),
+        vlans: Vlans::default(),
+        ethertype: link::IPV4,
+        network: Network::V4(Ipv4 {
+            src: Ipv4Addr::from_bits(be32(head, 26)),
+            dst: Ipv4Addr::from_bits(be32(head, 30)),
+            ttl: head[22],
+            tos: head[15],
+            id: be16(head, 18),
+            total_len,
+            header_len: 20,
+        }),
+        protocol: head[23],
+        fragment: Fragment::Whole,
+        transport,
+        tunnel: None,
+        network_offset: 14,
+        transport_offset: 34,
+        payload_offset: 34 + header_len,
+        payload_len: u32::from(total_len - 20 - header_len),
+        wire_len,
+    })
+}
+
+/// Any frame, layer by layer.
+#[inline(never)]
+fn slow(link: LinkType, bytes: &[u8], wire_len: u32, interface: u16) -> Result<Headers, Malformed> {
+    let wire_len = wire_len.max(u32::try_from(bytes.len()).unwrap_or(u32::MAX));
+    let outside = link::read(link, bytes)?;
+    let headers = Headers {
+        link,
+        interface,
+        macs: outside.macs,
+        vlans: outside.vlans,
+        ethertype: outside.ethertype,
+        network: if outside.inside == link::Inside::Arp { Network::Arp } else { Network::None },
+        protocol: 0,
+        fragment: Fragment::Whole,
+        transport: Transport::None,
+        tunnel: None,
+        network_offset: outside.len as u16,
+        transport_offset: outside.len as u16,
+        payload_offset: outside.len as u16,
+        payload_len: wire_len - outside.len as u32,
+        wire_len,
+    };
+    match outside.inside {
+        link::Inside::Arp | link::Inside::Other => Ok(headers),
+        link::Inside::V4 => datagram(headers, bytes, ip::read_ipv4(bytes, outside.len, wire_len as usize)?),
+        link::Inside::V6 => datagram(headers, bytes, ip::read_ipv6(bytes, outside.len, wire_len as usize)?),
+        // What is behind MPLS labels is told by its first nibble alone. What doesn't hold up as IP was something else.
+        link::Inside::Guess(offset) => {
+            let guess = match bytes[offset] >> 4 {
+                4 => ip::read_ipv4(bytes, offset, wire_len as usize),
+                _ => ip::read_ipv6(bytes, offset, wire_len as usize),
+            };
+            Ok(guess.and_then(|ip| datagram(headers, bytes, ip)).unwrap_or(headers))
+        }
+    }
+}
+
+/// Fills in what an IP datagram says. Its end is known now, so what lies behind it is out of reach for what follows.
+fn datagram(outside: Headers, bytes: &[u8], ip: ip::Datagram) -> Result<Headers, Malformed> {
+    let bytes = &bytes[..bytes.len().min(ip.end)];
+    let layer = transport::read(bytes, &ip)?;
+    // Link headers, extension headers and transport header together stay under 64 KiB: each chain is bounded.
+    Ok(Headers {
+        network: ip.network,
+        protocol: ip.protocol,
+        fragment: ip.fragment,
+        transport: layer.transport,
+        tunnel: layer.tunnel,
+        network_offset: ip.offset as u16,
+        transport_offset: ip.transport_offset as u16,
+        payload_offset: layer.payload_offset as u16,
+        payload_len: (ip.end - layer.payload_offset) as u32,
+        ..outside
+    })
+}
+
+impl Headers {
+    /// Parses what the tunnel carries; `None` when the packet is no tunnel's outside. `bytes` is the frame that these
+    /// headers were parsed from.
+    ///
+    /// All offsets in the result count from the start of the inner packet, `bytes[tunnel.inner_offset..]`, so that it goes
+    /// together with that slice in [`Rewrite::apply`](crate::Rewrite::apply).
+    #[must_use]
+    pub fn inner(&self, bytes: &[u8]) -> Option<Result<Self, Malformed>> {
+        let tunnel = self.tunnel?;
+        let end = u32::from(self.payload_offset) + self.payload_len;
+        let wire_len = end.checked_sub(u32::from(tunnel.inner_offset))?;
+        let inner = bytes.get(usize::from(tunnel.inner_offset)..)?;
+        let inner = &inner[..inner.len().min(wire_len as usize)];
+        Some(parse(tunnel.inner_link, inner, wire_len, self.interface))
+    }
+}
+
+/// Source and destination, the other way round than they stand in the frame.
+#[inline(always)]
+fn macs<const N: usize>(head: &[u8; N]) -> (Mac, Mac) {
+    let [a, b, c, d, e, f, g, h, i, j, k, l] = *head.first_chunk().unwrap_or(&[0; 12]);
+    (Mac([g, h, i, j, k, l]), Mac([a, b, c, d, e, f]))
+}
+
+/// The `N` bytes at `at`, if they were captured.
+#[inline(always)]
+fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<&[u8; N]> {
+    bytes.get(at..)?.first_chunk()
+}
+
+#[inline(always)]
+const fn be16<const N: usize>(bytes: &[u8; N], at: usize) -> u16 {
+    u16::from_be_bytes([bytes[at], bytes[at + 1]])
+}
+
+#[inline(always)]
+const fn be32<const N: usize>(bytes: &[u8; N], at: usize) -> u32 {
+    u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
