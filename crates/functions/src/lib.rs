@@ -7,3 +7,9 @@ extern crate alloc;
 extern crate std;
 
 pub mod config;
+pub mod ddos;
+pub mod heavy_hitter;
+pub mod policer;
+pub mod port_knock;
+pub mod rate;
+mod top;

@@ -1,0 +1,247 @@
+//! Cuts off sources that send too much: packets per source address, held against a threshold (the DDoS mitigator of
+//! state-compute replication, table 1). Behaviour and choices: `docs/ddos.md`.
+
+use alloc::string::{String, ToString};
+use alloc::vec;
+
+use memory::Memory;
+use nf::{
+    ConfigKey, Context, Description, Flow, Meta, NetworkFunction, Opened, PacketSet, Reason, Report, Sharing, Sizing,
+    Step, Verdict,
+};
+use packet::{Headers, Host, Nanos};
+use serde::Deserialize;
+
+use crate::config::{Count, Flows, Timeout};
+use crate::top::heaviest;
+
+/// The function, configured.
+#[derive(Clone, Debug)]
+pub struct Ddos {
+    sizing: Sizing,
+    threshold: u64,
+    window: Nanos,
+    idle: Nanos,
+    top: usize,
+}
+
+/// Its configuration file.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Packets that a source may send in a window.
+    pub threshold: Count<1, { u32::MAX as u64 }>,
+    /// The window in seconds; 0 for one that never ends.
+    pub window: Count<0, 86_400>,
+    /// A source that is silent for so long is forgotten, though not inside its window.
+    pub idle_timeout: Timeout,
+    /// IPv4 sources that are remembered.
+    pub flows: Flows,
+    /// IPv6 sources that are remembered.
+    pub flows_v6: Flows,
+    /// How many sources the report lists.
+    pub top: Count<0, 10_000>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            threshold: Count::new(100_000),
+            window: Count::new(1),
+            idle_timeout: Timeout::from_secs(60),
+            flows: Count::new(1_048_576),
+            flows_v6: Count::new(65_536),
+            top: Count::new(10),
+        }
+    }
+}
+
+/// What a packet contributes: who sent it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sent(Host);
+
+impl Meta for Sent {
+    type Key = Host;
+
+    #[inline]
+    fn key(&self) -> Host {
+        self.0
+    }
+}
+
+/// What is remembered of a source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// When the source's window began.
+    window_start: Nanos,
+    /// Packets in the window, those dropped among them.
+    packets: u64,
+    /// Packets dropped since the source became known.
+    dropped: u64,
+}
+
+impl Flow for Source {}
+
+const OVER_THRESHOLD: Reason = Reason::own(0);
+
+impl Ddos {
+    /// The function as configured.
+    #[must_use]
+    pub fn new(config: &Config) -> Self {
+        let window = match config.window.get() {
+            0 => Nanos::NEVER,
+            secs => Nanos::from_secs(secs),
+        };
+        let idle = config.idle_timeout.nanos();
+        Self {
+            sizing: Sizing { flows: config.flows.get() as usize, flows_v6: config.flows_v6.get() as usize },
+            threshold: config.threshold.get(),
+            window,
+            // Forgetting a source inside its window would hand it a second allowance.
+            idle: if window == Nanos::NEVER { idle } else { idle.max(window) },
+            top: config.top.get() as usize,
+        }
+    }
+}
+
+impl NetworkFunction for Ddos {
+    type Meta = Sent;
+    type Flow = Source;
+    type Shared<M: Memory> = ();
+
+    const DESCRIPTION: Description = Description {
+        name: "ddos",
+        summary: "drops what a source sends beyond a number of packets per window",
+        state: "the source's packets in the window, and those dropped so far",
+        sharing: Sharing::Nothing,
+        keys: &[
+            ConfigKey {
+                name: "threshold",
+                default: "100000",
+                help: "packets that a source may send in a window; 1 to 4294967295",
+            },
+            ConfigKey {
+                name: "window",
+                default: "1",
+                help: "the window in seconds, 0 for one that never ends; 0 to 86400",
+            },
+            ConfigKey {
+                name: "idle_timeout",
+                default: "60",
+                help: "seconds of silence after which a source is forgotten, though not inside its window",
+            },
+            ConfigKey { name: "flows", default: "1048576", help: "IPv4 sources that are remembered" },
+            ConfigKey { name: "flows_v6", default: "65536", help: "IPv6 sources that are remembered" },
+            ConfigKey { name: "top", default: "10", help: "how many sources the report lists; 0 to 10000" },
+        ],
+        drop_reasons: &["over-threshold"],
+    };
+
+    fn packet_set(&self) -> PacketSet {
+        PacketSet::Source
+    }
+
+    fn sizing(&self) -> Sizing {
+        self.sizing
+    }
+
+    fn shared<M: Memory>(&self, _memory: &M) {}
+
+    #[inline]
+    fn meta(&self, headers: &Headers) -> Option<Sent> {
+        headers.source().map(Sent)
+    }
+
+    #[inline]
+    fn open<M: Memory>(&self, cx: &mut Context<'_, Self, M>, _meta: &Sent) -> Step<Opened<Source>, M> {
+        Ok(Opened::Flow(Source { window_start: cx.now(), packets: 0, dropped: 0 }))
+    }
+
+    #[inline]
+    fn packet<M: Memory>(&self, cx: &mut Context<'_, Self, M>, source: &mut Source, _meta: &Sent) -> Step<Verdict, M> {
+        cx.expire_after(self.idle);
+        if cx.now().since(source.window_start) >= self.window {
+            source.window_start = cx.now();
+            source.packets = 0;
+        }
+        source.packets += 1;
+        if source.packets <= self.threshold {
+            return Ok(Verdict::FORWARD);
+        }
+        source.dropped += 1;
+        // A flood of spoofed sources must not push out those that are known to attack.
+        cx.assure();
+        Ok(Verdict::Drop(OVER_THRESHOLD))
+    }
+
+    fn report(&self, flows: &mut dyn Iterator<Item = (Host, Source)>) -> Option<Report> {
+        let row = |(host, source): (Host, Source)| {
+            vec![host.to_string(), source.packets.to_string(), source.dropped.to_string()]
+        };
+        Some(Report {
+            title: String::from("sources over the threshold"),
+            columns: vec!["source", "packets in its window", "dropped"],
+            rows: heaviest(flows, self.top, |source| source.dropped).into_iter().map(row).collect(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::net::Ipv4Addr;
+    use std::vec::Vec;
+
+    use memory::{Local, LocalTx};
+    use packet::Seq;
+
+    use super::*;
+
+    const FROM: Sent = Sent(Host::v4(Ipv4Addr::new(192, 0, 2, 1)));
+
+    fn configured(threshold: u64, window: u64) -> Ddos {
+        Ddos::new(&Config { threshold: Count::new(threshold), window: Count::new(window), ..Config::default() })
+    }
+
+    /// Gives one source's packets at these times, in milliseconds, to the function; whether each went out.
+    fn run(ddos: &Ddos, times: &[u64]) -> (Source, Vec<bool>) {
+        let mut source = Source { window_start: Nanos::from_millis(times[0]), packets: 0, dropped: 0 };
+        let mut step = |millis: &u64| {
+            let mut cx = Context::<Ddos, Local>::new(&(), LocalTx::default(), Nanos::from_millis(*millis), Seq(0));
+            let Ok(verdict) = ddos.packet(&mut cx, &mut source, &FROM);
+            assert_eq!(cx.effects().assured, verdict != Verdict::FORWARD);
+            verdict == Verdict::FORWARD
+        };
+        let out = times.iter().map(&mut step).collect();
+        (source, out)
+    }
+
+    #[test]
+    fn a_window_begins_with_the_first_packet_behind_the_last_one() {
+        let (source, out) = run(&configured(2, 1), &[500, 600, 700, 1499, 1500, 2499, 2500, 2501, 2502]);
+        assert_eq!(out, [true, true, false, false, true, true, true, true, false]);
+        assert_eq!(source, Source { window_start: Nanos::from_millis(2500), packets: 3, dropped: 3 });
+    }
+
+    #[test]
+    fn window_zero_never_ends() {
+        let (source, out) = run(&configured(2, 0), &[0, 1, 86_400_000_000, u64::MAX / 1_000_000]);
+        assert_eq!(out, [true, true, false, false]);
+        assert_eq!(source.dropped, 2);
+    }
+
+    #[test]
+    fn a_source_is_not_forgotten_inside_its_window() {
+        let config = Config { window: Count::new(600), ..Config::default() };
+        assert_eq!(Ddos::new(&config).idle, Nanos::from_secs(600));
+        assert_eq!(configured(1, 0).idle, Nanos::from_secs(60));
+    }
+
+    #[test]
+    fn the_report_lists_attackers_alone() {
+        let host = |last| Host::v4(Ipv4Addr::new(10, 0, 0, last));
+        let source = |dropped| Source { window_start: Nanos(0), packets: 5, dropped };
+        let mut flows = [(host(1), source(3)), (host(2), source(0)), (host(3), source(9))].into_iter();
+        let report = configured(1, 1).report(&mut flows).unwrap();
+        assert_eq!(report.rows, [["10.0.0.3", "5", "9"], ["10.0.0.1", "5", "3"]]);
+    }
+}

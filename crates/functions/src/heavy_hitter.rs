@@ -1,0 +1,232 @@
+//! Finds the flows that carry the traffic: packets and bytes of every five-tuple (the heavy hitter monitor of
+//! state-compute replication, table 1). It drops nothing. Behaviour and choices: `docs/heavy-hitter.md`.
+
+use alloc::string::{String, ToString};
+use alloc::vec;
+
+use memory::Memory;
+use nf::{
+    ConfigKey, Context, Description, Flow, Meta, NetworkFunction, Opened, PacketSet, Report, Sharing, Sizing, Step,
+    Verdict,
+};
+use packet::{FiveTuple, Headers, Nanos, protocol};
+use serde::Deserialize;
+
+use crate::config::{Count, Flows, Timeout};
+use crate::top::heaviest;
+
+/// The function, configured.
+#[derive(Clone, Debug)]
+pub struct HeavyHitter {
+    sizing: Sizing,
+    heavy_bytes: u64,
+    idle: Nanos,
+    top: usize,
+}
+
+/// Its configuration file.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Bytes from which a flow counts as heavy: it keeps its place when the table is full.
+    pub heavy_bytes: Count<1, { i64::MAX as u64 }>,
+    /// A flow that is silent for so long is forgotten.
+    pub idle_timeout: Timeout,
+    /// IPv4 flows that are remembered.
+    pub flows: Flows,
+    /// IPv6 flows that are remembered.
+    pub flows_v6: Flows,
+    /// How many flows the report lists.
+    pub top: Count<0, 10_000>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            heavy_bytes: Count::new(1_000_000),
+            idle_timeout: Timeout::from_secs(3_600),
+            flows: Count::new(1_048_576),
+            flows_v6: Count::new(65_536),
+            top: Count::new(10),
+        }
+    }
+}
+
+/// What a packet contributes: its flow and its length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Carried {
+    tuple: FiveTuple,
+    bytes: u32,
+}
+
+impl Meta for Carried {
+    type Key = FiveTuple;
+
+    #[inline]
+    fn key(&self) -> FiveTuple {
+        self.tuple
+    }
+}
+
+/// What is remembered of a flow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Volume {
+    packets: u64,
+    /// Bytes of frames as they were on the wire, without the frame check sequence.
+    bytes: u64,
+}
+
+impl Flow for Volume {}
+
+impl HeavyHitter {
+    /// The function as configured.
+    #[must_use]
+    pub fn new(config: &Config) -> Self {
+        Self {
+            sizing: Sizing { flows: config.flows.get() as usize, flows_v6: config.flows_v6.get() as usize },
+            heavy_bytes: config.heavy_bytes.get(),
+            idle: config.idle_timeout.nanos(),
+            top: config.top.get() as usize,
+        }
+    }
+}
+
+impl NetworkFunction for HeavyHitter {
+    type Meta = Carried;
+    type Flow = Volume;
+    type Shared<M: Memory> = ();
+
+    const DESCRIPTION: Description = Description {
+        name: "heavy-hitter",
+        summary: "counts packets and bytes of every flow and lists the largest at the end; drops nothing",
+        state: "the flow's packets and bytes",
+        sharing: Sharing::Nothing,
+        keys: &[
+            ConfigKey {
+                name: "heavy_bytes",
+                default: "1000000",
+                help: "bytes from which a flow is heavy and keeps its place when the table is full",
+            },
+            ConfigKey {
+                name: "idle_timeout",
+                default: "3600",
+                help: "seconds of silence after which a flow is forgotten",
+            },
+            ConfigKey { name: "flows", default: "1048576", help: "IPv4 flows that are remembered" },
+            ConfigKey { name: "flows_v6", default: "65536", help: "IPv6 flows that are remembered" },
+            ConfigKey { name: "top", default: "10", help: "how many flows the report lists; 0 to 10000" },
+        ],
+        drop_reasons: &[],
+    };
+
+    fn packet_set(&self) -> PacketSet {
+        PacketSet::FiveTuple
+    }
+
+    fn sizing(&self) -> Sizing {
+        self.sizing
+    }
+
+    fn shared<M: Memory>(&self, _memory: &M) {}
+
+    #[inline]
+    fn meta(&self, headers: &Headers) -> Option<Carried> {
+        headers.five_tuple().map(|tuple| Carried { tuple, bytes: headers.wire_len })
+    }
+
+    #[inline]
+    fn open<M: Memory>(&self, _cx: &mut Context<'_, Self, M>, _meta: &Carried) -> Step<Opened<Volume>, M> {
+        Ok(Opened::Flow(Volume::default()))
+    }
+
+    #[inline]
+    fn packet<M: Memory>(&self, cx: &mut Context<'_, Self, M>, flow: &mut Volume, meta: &Carried) -> Step<Verdict, M> {
+        cx.expire_after(self.idle);
+        flow.packets += 1;
+        flow.bytes += u64::from(meta.bytes);
+        if flow.bytes >= self.heavy_bytes {
+            cx.assure();
+        }
+        Ok(Verdict::FORWARD)
+    }
+
+    /// A monitor that has no room left doesn't stop the traffic.
+    fn orphan<M: Memory>(&self, _cx: &mut Context<'_, Self, M>, _meta: &Carried) -> Step<Verdict, M> {
+        Ok(Verdict::FORWARD)
+    }
+
+    fn report(&self, flows: &mut dyn Iterator<Item = (FiveTuple, Volume)>) -> Option<Report> {
+        let row = |(tuple, flow): (FiveTuple, Volume)| {
+            vec![
+                tuple.source().to_string(),
+                tuple.destination().to_string(),
+                protocol_name(tuple.protocol()),
+                flow.packets.to_string(),
+                flow.bytes.to_string(),
+            ]
+        };
+        Some(Report {
+            title: String::from("largest flows"),
+            columns: vec!["source", "destination", "protocol", "packets", "bytes"],
+            rows: heaviest(flows, self.top, |flow| flow.bytes).into_iter().map(row).collect(),
+        })
+    }
+}
+
+fn protocol_name(number: u8) -> String {
+    match number {
+        protocol::ICMP => String::from("icmp"),
+        protocol::TCP => String::from("tcp"),
+        protocol::UDP => String::from("udp"),
+        protocol::GRE => String::from("gre"),
+        protocol::ESP => String::from("esp"),
+        protocol::ICMPV6 => String::from("icmpv6"),
+        protocol::SCTP => String::from("sctp"),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::net::Ipv4Addr;
+
+    use memory::{Local, LocalTx};
+    use packet::Seq;
+
+    use super::*;
+
+    fn tuple(last: u8) -> FiveTuple {
+        FiveTuple::v4(Ipv4Addr::new(10, 0, 0, last), Ipv4Addr::new(10, 9, 9, 9), 1000, 53, protocol::UDP)
+    }
+
+    #[test]
+    fn counts_and_keeps_the_heavy() {
+        let function = HeavyHitter::new(&Config { heavy_bytes: Count::new(150), ..Config::default() });
+        let mut flow = Volume::default();
+        for (bytes, assured) in [(100, false), (49, false), (1, true), (60, true)] {
+            let mut cx = Context::<HeavyHitter, Local>::new(&(), LocalTx::default(), Nanos(5), Seq(0));
+            let Ok(verdict) = function.packet(&mut cx, &mut flow, &Carried { tuple: tuple(1), bytes });
+            assert_eq!(verdict, Verdict::FORWARD);
+            assert_eq!(cx.effects().assured, assured);
+            assert_eq!(cx.effects().deadline, Some(Nanos(5) + Nanos::from_secs(3600)));
+        }
+        assert_eq!(flow, Volume { packets: 4, bytes: 210 });
+    }
+
+    #[test]
+    fn a_full_table_stops_no_traffic() {
+        let function = HeavyHitter::new(&Config::default());
+        let mut cx = Context::<HeavyHitter, Local>::new(&(), LocalTx::default(), Nanos(0), Seq(0));
+        assert_eq!(function.orphan(&mut cx, &Carried { tuple: tuple(1), bytes: 60 }), Ok(Verdict::FORWARD));
+    }
+
+    #[test]
+    fn the_report_is_ordered_by_bytes() {
+        let function = HeavyHitter::new(&Config { top: Count::new(2), ..Config::default() });
+        let volume = |bytes| Volume { packets: 2, bytes };
+        let mut flows = [(tuple(1), volume(7)), (tuple(2), volume(9)), (tuple(3), volume(8))].into_iter();
+        let report = function.report(&mut flows).unwrap();
+        assert_eq!(report.rows[0], ["10.0.0.2:1000", "10.9.9.9:53", "udp", "2", "9"]);
+        assert_eq!(report.rows.len(), 2);
+    }
+}

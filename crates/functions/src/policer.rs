@@ -1,0 +1,273 @@
+//! Holds flows or hosts to a rate: a token bucket each (the token bucket policer of state-compute replication, table 1).
+//! Behaviour and choices: `docs/policer.md`.
+//!
+//! All arithmetic is whole: a token is a thousand millionth of a bit, so that each nanosecond adds as many as the rate has
+//! bits per second, and a byte takes eight thousand million. Nothing is rounded, so nothing drifts.
+
+use core::net::{Ipv4Addr, Ipv6Addr};
+
+use memory::Memory;
+use nf::{
+    ConfigKey, Context, Description, Flow, Meta, NetworkFunction, Opened, PacketSet, Reason, Sharing, Sizing, Step,
+    Verdict,
+};
+use packet::{FiveTuple, Headers, Nanos, Network};
+use serde::Deserialize;
+
+use crate::config::{Count, Flows, Timeout};
+use crate::rate::Rate;
+
+/// The function, configured.
+#[derive(Clone, Debug)]
+pub struct Policer {
+    sizing: Sizing,
+    per: Per,
+    /// Tokens for each nanosecond.
+    rate: u64,
+    /// Tokens in a full bucket.
+    full: u64,
+    idle: Nanos,
+}
+
+/// Its configuration file.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// What has a bucket of its own.
+    pub per: Per,
+    /// The rate that is allowed for long.
+    pub rate: Rate,
+    /// Bytes that may come at once.
+    pub burst: Count<1, 1_000_000_000>,
+    /// A bucket that is idle for so long is forgotten, though not before it is full again.
+    pub idle_timeout: Timeout,
+    /// IPv4 buckets that are remembered.
+    pub flows: Flows,
+    /// IPv6 buckets that are remembered.
+    pub flows_v6: Flows,
+}
+
+/// What has a bucket of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Per {
+    /// Each five-tuple, by direction.
+    FiveTuple,
+    /// Each source address.
+    Source,
+    /// Each destination address.
+    Destination,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            per: Per::FiveTuple,
+            rate: Rate::from_bits(100_000_000),
+            burst: Count::new(125_000),
+            idle_timeout: Timeout::from_secs(60),
+            flows: Count::new(1_048_576),
+            flows_v6: Count::new(65_536),
+        }
+    }
+}
+
+/// What a packet contributes: whose it is, and its length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Demand {
+    /// Where buckets belong to hosts, all but the host is zero.
+    key: FiveTuple,
+    bytes: u32,
+}
+
+impl Meta for Demand {
+    type Key = FiveTuple;
+
+    #[inline]
+    fn key(&self) -> FiveTuple {
+        self.key
+    }
+}
+
+/// A token bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bucket {
+    tokens: u64,
+    /// When `tokens` was right.
+    counted_at: Nanos,
+}
+
+impl Flow for Bucket {}
+
+/// Tokens that a byte takes.
+const BYTE: u64 = 8 * 1_000_000_000;
+
+const RATE: Reason = Reason::own(0);
+
+impl Policer {
+    /// The function as configured.
+    #[must_use]
+    pub fn new(config: &Config) -> Self {
+        let rate = config.rate.bits();
+        let full = config.burst.get() * BYTE;
+        Self {
+            sizing: Sizing { flows: config.flows.get() as usize, flows_v6: config.flows_v6.get() as usize },
+            per: config.per,
+            rate,
+            full,
+            // A forgotten bucket comes back full. Once it is full anyway, forgetting it can't be noticed.
+            idle: config.idle_timeout.nanos().max(Nanos(full.div_ceil(rate))),
+        }
+    }
+}
+
+impl NetworkFunction for Policer {
+    type Meta = Demand;
+    type Flow = Bucket;
+    type Shared<M: Memory> = ();
+
+    const DESCRIPTION: Description = Description {
+        name: "policer",
+        summary: "drops what a flow or a host sends beyond a rate, by a token bucket",
+        state: "the bucket's tokens and when they were counted",
+        sharing: Sharing::Nothing,
+        keys: &[
+            ConfigKey {
+                name: "per",
+                default: "\"five-tuple\"",
+                help: "what has a bucket of its own: five-tuple, source or destination",
+            },
+            ConfigKey {
+                name: "rate",
+                default: "\"100Mbit\"",
+                help: "bytes per second, or text with a unit: 10Mbit, 2.5Gbit, 1.25MB; 1 byte to 10 terabits per second",
+            },
+            ConfigKey { name: "burst", default: "125000", help: "bytes that may come at once; 1 to 1000000000" },
+            ConfigKey {
+                name: "idle_timeout",
+                default: "60",
+                help: "seconds after which an idle bucket is forgotten, though not before it is full",
+            },
+            ConfigKey { name: "flows", default: "1048576", help: "IPv4 buckets that are remembered" },
+            ConfigKey { name: "flows_v6", default: "65536", help: "IPv6 buckets that are remembered" },
+        ],
+        drop_reasons: &["rate"],
+    };
+
+    fn packet_set(&self) -> PacketSet {
+        match self.per {
+            Per::FiveTuple => PacketSet::FiveTuple,
+            Per::Source => PacketSet::Source,
+            Per::Destination => PacketSet::Destination,
+        }
+    }
+
+    fn sizing(&self) -> Sizing {
+        self.sizing
+    }
+
+    fn shared<M: Memory>(&self, _memory: &M) {}
+
+    #[inline]
+    fn meta(&self, headers: &Headers) -> Option<Demand> {
+        let (none4, none6) = (Ipv4Addr::UNSPECIFIED, Ipv6Addr::UNSPECIFIED);
+        let key = match (self.per, headers.network) {
+            (Per::FiveTuple, Network::V4(_) | Network::V6(_)) => headers.five_tuple()?,
+            (Per::Source, Network::V4(ip)) => FiveTuple::v4(ip.src, none4, 0, 0, 0),
+            (Per::Source, Network::V6(ip)) => FiveTuple::v6(ip.src, none6, 0, 0, 0),
+            (Per::Destination, Network::V4(ip)) => FiveTuple::v4(none4, ip.dst, 0, 0, 0),
+            (Per::Destination, Network::V6(ip)) => FiveTuple::v6(none6, ip.dst, 0, 0, 0),
+            (_, Network::None | Network::Arp) => return None,
+        };
+        Some(Demand { key, bytes: headers.wire_len })
+    }
+
+    #[inline]
+    fn open<M: Memory>(&self, cx: &mut Context<'_, Self, M>, _meta: &Demand) -> Step<Opened<Bucket>, M> {
+        Ok(Opened::Flow(Bucket { tokens: self.full, counted_at: cx.now() }))
+    }
+
+    #[inline]
+    fn packet<M: Memory>(&self, cx: &mut Context<'_, Self, M>, bucket: &mut Bucket, meta: &Demand) -> Step<Verdict, M> {
+        cx.expire_after(self.idle);
+        // Where a product or a sum doesn't fit, it is far beyond a full bucket.
+        let gained = cx.now().since(bucket.counted_at).0.saturating_mul(self.rate);
+        bucket.tokens = bucket.tokens.saturating_add(gained).min(self.full);
+        bucket.counted_at = cx.now();
+        match bucket.tokens.checked_sub(u64::from(meta.bytes).saturating_mul(BYTE)) {
+            Some(tokens) => {
+                bucket.tokens = tokens;
+                Ok(Verdict::FORWARD)
+            }
+            None => Ok(Verdict::Drop(RATE)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use memory::{Local, LocalTx};
+    use packet::Seq;
+
+    use super::*;
+
+    struct Meter {
+        policer: Policer,
+        bucket: Bucket,
+    }
+
+    impl Meter {
+        fn new(rate_bits: u64, burst: u64) -> Self {
+            let config = Config { rate: Rate::from_bits(rate_bits), burst: Count::new(burst), ..Config::default() };
+            let policer = Policer::new(&config);
+            Self { bucket: Bucket { tokens: policer.full, counted_at: Nanos(0) }, policer }
+        }
+
+        fn passes(&mut self, now: u64, bytes: u32) -> bool {
+            let key = FiveTuple::v4(Ipv4Addr::LOCALHOST, Ipv4Addr::UNSPECIFIED, 0, 0, 0);
+            let mut cx = Context::<Policer, Local>::new(&(), LocalTx::default(), Nanos(now), Seq(0));
+            let Ok(verdict) = self.policer.packet(&mut cx, &mut self.bucket, &Demand { key, bytes });
+            verdict == Verdict::FORWARD
+        }
+    }
+
+    #[test]
+    fn a_byte_comes_back_at_its_nanosecond_and_not_before() {
+        // Three bytes a second: one is due every 333,333,333.33 ns.
+        let mut meter = Meter::new(24, 3);
+        assert!(meter.passes(0, 3));
+        assert!(!meter.passes(333_333_333, 1));
+        assert!(meter.passes(333_333_334, 1));
+        assert!(!meter.passes(666_666_666, 1), "the fraction that was over counts");
+        assert!(meter.passes(666_666_667, 1));
+        assert!(meter.passes(1_000_000_000, 1));
+        assert_eq!(meter.bucket.tokens, 0, "three bytes in a second, nothing lost, nothing won");
+    }
+
+    #[test]
+    fn the_long_run_is_exact() {
+        // One packet of 100 bytes every 1001 ns wants 799.2 Mbit/s and gets 333,333,333 bit/s of it.
+        let (rate, burst, packets) = (333_333_333, 1_000, 1_000_000_u64);
+        let mut meter = Meter::new(rate, burst);
+        let passed = (0..packets).filter(|number| meter.passes(number * 1001, 100)).count() as u128;
+        let earned = u128::from(packets - 1) * 1001 * u128::from(rate) + u128::from(burst * BYTE);
+        let spent = passed * 100 * u128::from(BYTE);
+        assert_eq!(earned - spent, u128::from(meter.bucket.tokens));
+    }
+
+    #[test]
+    fn what_is_dropped_costs_nothing_and_what_exceeds_the_burst_never_passes() {
+        let mut meter = Meter::new(8_000, 1_000);
+        assert!(!meter.passes(0, 1_001));
+        assert!(!meter.passes(0, u32::MAX));
+        assert!(meter.passes(0, 1_000));
+        assert!(!meter.passes(u64::MAX, 1_001));
+        assert!(meter.passes(u64::MAX, 1_000));
+    }
+
+    #[test]
+    fn a_bucket_is_not_forgotten_before_it_is_full() {
+        assert_eq!(Meter::new(8, 3_600).policer.idle, Nanos::from_secs(3_600));
+        assert_eq!(Meter::new(8_000, 3_600).policer.idle, Nanos::from_secs(60));
+    }
+}

@@ -1,0 +1,290 @@
+//! Lets in who knocks at the right ports in the right order (the port-knocking firewall of state-compute replication,
+//! figure 12). Behaviour and choices: `docs/port-knock.md`.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use memory::Memory;
+use nf::{
+    ConfigKey, Context, Description, Flow, Meta, NetworkFunction, Opened, PacketSet, Reason, Sharing, Sizing, Step,
+    Verdict,
+};
+use packet::{Fragment, Headers, Host, Nanos, Network, Transport, protocol};
+use serde::Deserialize;
+
+use crate::config::{Count, Flows, Timeout};
+
+/// The function, configured.
+#[derive(Clone, Debug)]
+pub struct PortKnock {
+    sizing: Sizing,
+    knocks: Knocks,
+    ipv6: bool,
+    knock_timeout: Nanos,
+    idle: Nanos,
+}
+
+/// Its configuration file.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// The ports to knock at, in order.
+    pub ports: Knocks,
+    /// Whether IPv6 sources may knock too; otherwise IPv6 is dropped.
+    pub ipv6: bool,
+    /// The time that a source has for its next knock.
+    pub knock_timeout: Timeout,
+    /// An open source that is silent for so long is closed.
+    pub idle_timeout: Timeout,
+    /// IPv4 sources that are remembered.
+    pub flows: Flows,
+    /// IPv6 sources that are remembered.
+    pub flows_v6: Flows,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            ports: Knocks { ports: [7000, 8000, 9000, 0, 0, 0, 0, 0], len: 3 },
+            ipv6: true,
+            knock_timeout: Timeout::from_secs(60),
+            idle_timeout: Timeout::from_secs(86_400),
+            flows: Count::new(1_048_576),
+            flows_v6: Count::new(65_536),
+        }
+    }
+}
+
+/// The ports to knock at, in order: one to eight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "Vec<u16>")]
+pub struct Knocks {
+    ports: [u16; 8],
+    len: u8,
+}
+
+impl Knocks {
+    /// Whether `port` is the one to knock at after `done` right knocks.
+    #[inline]
+    fn is_next(&self, done: u8, port: u16) -> bool {
+        done < self.len && self.ports[usize::from(done & 7)] == port
+    }
+}
+
+impl TryFrom<Vec<u16>> for Knocks {
+    type Error = String;
+
+    fn try_from(list: Vec<u16>) -> Result<Self, String> {
+        let mut ports = [0; 8];
+        match ports.get_mut(..list.len()) {
+            Some(room) if !list.is_empty() => room.copy_from_slice(&list),
+            _ => return Err(format!("{} ports to knock at: there must be one to eight", list.len())),
+        }
+        if list.contains(&0) {
+            return Err(String::from("nobody can knock at port 0"));
+        }
+        Ok(Self { ports, len: list.len() as u8 })
+    }
+}
+
+/// What a packet contributes: who knocks, and where. Later fragments knock nowhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Knock {
+    source: Host,
+    port: Option<u16>,
+}
+
+impl Meta for Knock {
+    type Key = Host;
+
+    #[inline]
+    fn key(&self) -> Host {
+        self.source
+    }
+}
+
+/// What is remembered of a source: how many right knocks it has made. None are remembered of those that made none, and
+/// as many as there are ports means open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress(u8);
+
+impl Flow for Progress {}
+
+const CLOSED: Verdict = Verdict::Drop(Reason::own(0));
+const NOT_TCP: Verdict = Verdict::Drop(Reason::own(1));
+const IPV6: Verdict = Verdict::Drop(Reason::own(2));
+
+impl PortKnock {
+    /// The function as configured.
+    #[must_use]
+    pub fn new(config: &Config) -> Self {
+        Self {
+            sizing: Sizing { flows: config.flows.get() as usize, flows_v6: config.flows_v6.get() as usize },
+            knocks: config.ports,
+            ipv6: config.ipv6,
+            knock_timeout: config.knock_timeout.nanos(),
+            idle: config.idle_timeout.nanos(),
+        }
+    }
+
+    fn refuses_ipv6(&self, headers: &Headers) -> bool {
+        !self.ipv6 && matches!(headers.network, Network::V6(_))
+    }
+}
+
+impl NetworkFunction for PortKnock {
+    type Meta = Knock;
+    type Flow = Progress;
+    type Shared<M: Memory> = ();
+
+    const DESCRIPTION: Description = Description {
+        name: "port-knock",
+        summary: "forwards the TCP of sources that have knocked at the right ports in the right order, drops all else",
+        state: "how many right knocks the source has made",
+        sharing: Sharing::Nothing,
+        keys: &[
+            ConfigKey {
+                name: "ports",
+                default: "[7000, 8000, 9000]",
+                help: "the ports to knock at, in order; one to eight",
+            },
+            ConfigKey {
+                name: "ipv6",
+                default: "true",
+                help: "whether IPv6 sources may knock too; if not, IPv6 is dropped",
+            },
+            ConfigKey { name: "knock_timeout", default: "60", help: "seconds that a source has for its next knock" },
+            ConfigKey {
+                name: "idle_timeout",
+                default: "86400",
+                help: "seconds of silence after which an open source is closed",
+            },
+            ConfigKey { name: "flows", default: "1048576", help: "IPv4 sources that are remembered" },
+            ConfigKey { name: "flows_v6", default: "65536", help: "IPv6 sources that are remembered" },
+        ],
+        drop_reasons: &["closed", "not-tcp", "ipv6"],
+    };
+
+    fn packet_set(&self) -> PacketSet {
+        PacketSet::Source
+    }
+
+    fn sizing(&self) -> Sizing {
+        self.sizing
+    }
+
+    fn shared<M: Memory>(&self, _memory: &M) {}
+
+    #[inline]
+    fn meta(&self, headers: &Headers) -> Option<Knock> {
+        if self.refuses_ipv6(headers) {
+            return None;
+        }
+        let port = match headers.transport {
+            Transport::Tcp(tcp) => Some(tcp.dst_port),
+            _ if headers.protocol == protocol::TCP && headers.fragment == Fragment::Later => None,
+            _ => return None,
+        };
+        Some(Knock { source: headers.source()?, port })
+    }
+
+    fn other(&self, headers: &Headers) -> Verdict {
+        if self.refuses_ipv6(headers) { IPV6 } else { NOT_TCP }
+    }
+
+    /// Only a first right knock is worth remembering, so that a scan fills no table.
+    #[inline]
+    fn open<M: Memory>(&self, _cx: &mut Context<'_, Self, M>, meta: &Knock) -> Step<Opened<Progress>, M> {
+        match meta.port {
+            Some(port) if self.knocks.is_next(0, port) => Ok(Opened::Flow(Progress(0))),
+            _ => Ok(Opened::Refused(CLOSED)),
+        }
+    }
+
+    #[inline]
+    fn packet<M: Memory>(
+        &self,
+        cx: &mut Context<'_, Self, M>,
+        progress: &mut Progress,
+        meta: &Knock,
+    ) -> Step<Verdict, M> {
+        let is_open = progress.0 == self.knocks.len;
+        if !is_open {
+            let Some(port) = meta.port else { return Ok(CLOSED) };
+            if !self.knocks.is_next(progress.0, port) {
+                cx.close();
+                return Ok(CLOSED);
+            }
+            progress.0 += 1;
+            if progress.0 < self.knocks.len {
+                cx.expire_after(self.knock_timeout);
+                return Ok(CLOSED);
+            }
+            cx.assure();
+        }
+        cx.expire_after(self.idle);
+        Ok(Verdict::FORWARD)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::net::Ipv4Addr;
+
+    use memory::{Local, LocalTx};
+    use nf::Effects;
+    use packet::Seq;
+
+    use super::*;
+
+    /// Figure 12: a source's packets to these ports, and whether each passes.
+    fn check(ports: &[u16], passes: &[bool]) {
+        let function = PortKnock::new(&Config::default());
+        let mut state = None;
+        for (port, passes) in ports.iter().zip(passes) {
+            let meta = Knock { source: Host::v4(Ipv4Addr::LOCALHOST), port: (*port != 0).then_some(*port) };
+            let mut cx = Context::<PortKnock, Local>::new(&(), LocalTx::default(), Nanos(0), Seq(0));
+            if state.is_none() {
+                let Ok(opened) = function.open(&mut cx, &meta);
+                match opened {
+                    Opened::Flow(progress) => state = Some(progress),
+                    Opened::Refused(verdict) => assert_eq!(verdict, CLOSED),
+                }
+            }
+            let verdict = match &mut state {
+                Some(progress) => function.packet(&mut cx, progress, &meta).unwrap(),
+                None => CLOSED,
+            };
+            assert_eq!(verdict == Verdict::FORWARD, *passes, "{ports:?} at {port}");
+            if cx.effects().close {
+                state = None;
+            }
+        }
+    }
+
+    #[test]
+    fn figure_12() {
+        check(&[7000, 8000, 9000, 22, 7000, 1], &[false, false, true, true, true, true]);
+        check(&[8000, 7000, 8000, 9000], &[false, false, false, true]);
+        check(&[7000, 7000, 8000, 9000], &[false, false, false, false]);
+        check(&[7000, 8000, 22, 9000, 7000, 8000, 9000], &[false, false, false, false, false, false, true]);
+        check(&[22, 9000, 8000, 7000], &[false; 4]);
+    }
+
+    #[test]
+    fn later_fragments_change_nothing() {
+        check(&[0, 7000, 0, 8000, 0, 0, 9000, 0], &[false, false, false, false, false, false, true, true]);
+    }
+
+    #[test]
+    fn an_open_source_keeps_its_place() {
+        let function = PortKnock::new(&Config::default());
+        let mut progress = Progress(2);
+        let meta = Knock { source: Host::v4(Ipv4Addr::LOCALHOST), port: Some(9000) };
+        let mut cx = Context::<PortKnock, Local>::new(&(), LocalTx::default(), Nanos(9), Seq(0));
+        assert_eq!(function.packet(&mut cx, &mut progress, &meta), Ok(Verdict::FORWARD));
+        let deadline = Some(Nanos(9) + Nanos::from_secs(86_400));
+        assert_eq!(cx.effects(), Effects { deadline, close: false, assured: true });
+    }
+}

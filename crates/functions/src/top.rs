@@ -1,0 +1,42 @@
+//! The few heaviest of many flows, without keeping the many.
+
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+
+/// The `count` flows with the greatest weight, heaviest first, ties by key; those of weight 0 are not among them.
+pub(crate) fn heaviest<K: Ord + Copy, F: Copy>(
+    flows: &mut dyn Iterator<Item = (K, F)>,
+    count: usize,
+    weight: impl Fn(&F) -> u64,
+) -> Vec<(K, F)> {
+    let order = |(key, flow): &(K, F)| (Reverse(weight(flow)), *key);
+    let mut kept = Vec::new();
+    for flow in flows.filter(|(_, flow)| weight(flow) > 0) {
+        kept.push(flow);
+        // Room for as many again makes the sort a rare thing.
+        if kept.len() >= 2 * count.max(32) {
+            kept.sort_unstable_by_key(order);
+            kept.truncate(count);
+        }
+    }
+    kept.sort_unstable_by_key(order);
+    kept.truncate(count);
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::heaviest;
+    use std::vec::Vec;
+
+    #[test]
+    fn agrees_with_sorting_everything() {
+        let flows: Vec<(u32, u64)> = (0..1000_u32).map(|key| (key, u64::from(key * 7919 % 211))).collect();
+        let mut sorted = flows.clone();
+        sorted.sort_by_key(|(key, weight)| (u64::MAX - weight, *key));
+        for count in [0, 1, 10, 100] {
+            assert_eq!(heaviest(&mut flows.iter().copied(), count, |weight| *weight), sorted[..count]);
+        }
+        assert_eq!(heaviest(&mut [(1, 0_u64), (2, 3)].into_iter(), 9, |weight| *weight), [(2, 3)]);
+    }
+}
