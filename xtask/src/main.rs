@@ -1,2 +1,42 @@
-//! The checks of Millrace.
-fn main() {}
+//! The checks of Millrace. `cargo xtask check` passes everything that a change must pass; CI runs it and nothing else.
+#![forbid(unsafe_code)]
+#![allow(clippy::print_stdout, clippy::print_stderr)]
+
+mod check;
+mod direction;
+mod packages;
+mod readme;
+mod tests;
+
+use std::process::ExitCode;
+
+const HELP: &str = "\
+cargo xtask check [--deep]   formatting, lints, dependency direction, all tests, the README's own commands
+                             --deep: every shared capture, every seed, ten million mutated packets (an hour)
+cargo xtask readme           the README's own commands alone
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let result = match arguments.as_slice() {
+        ["check"] => check::run(false),
+        ["check", "--deep"] => check::run(true),
+        ["readme"] => readme::run().map(|commands| println!("{commands} commands of the README ran")),
+        ["help" | "--help" | "-h"] => {
+            print!("{HELP}");
+            Ok(())
+        }
+        _ => {
+            eprint!("{HELP}");
+            return ExitCode::from(2);
+        }
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

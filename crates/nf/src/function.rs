@@ -125,10 +125,7 @@ pub trait NetworkFunction: Sized + Send + Sync + 'static {
     }
 
     /// What the function has to tell at the end of a run, from the flows that are alive, in no particular order.
-    fn report(
-        &self,
-        _flows: &mut dyn Iterator<Item = (<Self::Meta as Meta>::Key, Self::Flow)>,
-    ) -> Option<Report> {
+    fn report(&self, _flows: &mut dyn Iterator<Item = (<Self::Meta as Meta>::Key, Self::Flow)>) -> Option<Report> {
         None
     }
 }

@@ -57,6 +57,8 @@ impl Reason {
     pub const TABLE_FULL: Self = Self(16);
     /// A later fragment, which carries no ports, at a function that needs them.
     pub const FRAGMENT: Self = Self(17);
+    /// The function wanted the packet answered, and no answer can be made of it.
+    pub const UNANSWERABLE: Self = Self(18);
     /// The first of the function's own reasons.
     pub const OWN: u8 = 32;
     /// How many reasons there can be in all.
@@ -86,7 +88,10 @@ impl Reason {
         match self {
             Self::TABLE_FULL => "table-full",
             Self::FRAGMENT => "fragment",
-            Self(number) if number >= Self::OWN => own.get(usize::from(number - Self::OWN)).copied().unwrap_or("unnamed"),
+            Self::UNANSWERABLE => "unanswerable",
+            Self(number) if number >= Self::OWN => {
+                own.get(usize::from(number - Self::OWN)).copied().unwrap_or("unnamed")
+            }
             Self(number) => Malformed::ALL.get(usize::from(number)).map_or("unnamed", |kind| kind.name()),
         }
     }

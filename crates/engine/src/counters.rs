@@ -1,0 +1,112 @@
+//! What happened to the packets, and to the flows. `received = forwarded + replied + sum of drops`, always.
+
+use nf::{Reason, Verdict};
+
+/// What happened to the packets of a core or of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Counters {
+    /// Packets that came in.
+    pub received: u64,
+    /// Their bytes on the wire.
+    pub received_bytes: u64,
+    /// Packets that went out.
+    pub forwarded: u64,
+    /// Packets that were answered.
+    pub replied: u64,
+    /// Packets that ended here, by [`Reason`].
+    pub dropped: [u64; Reason::COUNT],
+    /// History records that were replayed.
+    pub replayed: u64,
+    /// What happened to flows.
+    pub flows: FlowCounters,
+}
+
+/// What happened to flows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FlowCounters {
+    /// Packet sets that were opened.
+    pub opened: u64,
+    /// Packet sets that ended by their deadline.
+    pub expired: u64,
+    /// Packet sets that their function closed.
+    pub closed: u64,
+    /// Packet sets that had to make room.
+    pub evicted: u64,
+    /// Packets whose packet set found no room.
+    pub orphaned: u64,
+}
+
+impl Default for Counters {
+    fn default() -> Self {
+        Self {
+            received: 0,
+            received_bytes: 0,
+            forwarded: 0,
+            replied: 0,
+            dropped: [0; Reason::COUNT],
+            replayed: 0,
+            flows: FlowCounters::default(),
+        }
+    }
+}
+
+impl Counters {
+    /// Counts a packet's verdict.
+    #[inline]
+    pub fn count(&mut self, verdict: &Verdict) {
+        match verdict {
+            Verdict::Forward { .. } => self.forwarded += 1,
+            Verdict::Reply(_) => self.replied += 1,
+            Verdict::Drop(reason) => self.dropped[usize::from(reason.0) % Reason::COUNT] += 1,
+        }
+    }
+
+    /// How many packets were dropped, for whatever reason.
+    #[must_use]
+    pub fn dropped_total(&self) -> u64 {
+        self.dropped.iter().sum()
+    }
+
+    /// The reasons that occurred, with their counts, by number.
+    pub fn drops(&self) -> impl Iterator<Item = (Reason, u64)> + '_ {
+        self.dropped.iter().enumerate().filter(|(_, count)| **count > 0).map(|(number, count)| (Reason(number as u8), *count))
+    }
+
+    /// Whether every packet that came in is accounted for.
+    #[must_use]
+    pub fn add_up(&self) -> bool {
+        self.received == self.forwarded + self.replied + self.dropped_total()
+    }
+
+    /// Adds another core's counts.
+    pub fn add(&mut self, other: &Self) {
+        let Self { received, received_bytes, forwarded, replied, dropped, replayed, flows } = other;
+        self.received += received;
+        self.received_bytes += received_bytes;
+        self.forwarded += forwarded;
+        self.replied += replied;
+        self.replayed += replayed;
+        for (mine, theirs) in self.dropped.iter_mut().zip(dropped) {
+            *mine += theirs;
+        }
+        self.flows.add(flows);
+    }
+}
+
+impl FlowCounters {
+    /// Adds another table's counts.
+    pub fn add(&mut self, other: &Self) {
+        let Self { opened, expired, closed, evicted, orphaned } = other;
+        self.opened += opened;
+        self.expired += expired;
+        self.closed += closed;
+        self.evicted += evicted;
+        self.orphaned += orphaned;
+    }
+
+    /// Whether a table was ever too full for a packet set to stay or to come.
+    #[must_use]
+    pub const fn was_full(&self) -> bool {
+        self.evicted + self.orphaned > 0
+    }
+}

@@ -1,0 +1,190 @@
+//! A fleet: the workers of one engine with the dispatcher in front of them, and the state that they leave behind.
+
+use std::sync::Arc;
+
+use nf::{NetworkFunction, Report, Sizing};
+use packet::Nanos;
+
+use crate::counters::{Counters, FlowCounters};
+use crate::dispatch::Dispatcher;
+use crate::kind::EngineKind;
+use crate::placement::{KeyOf, Placement};
+use crate::private::Private;
+use crate::steering::Steering;
+use crate::striped::Striped;
+use crate::worker::Worker;
+
+/// How a fleet is built.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// The secret that table hashes are keyed by. Runs with the same seed are the same.
+    pub seed: u64,
+    /// Whether each worker is pinned to a processor, where there are as many.
+    pub pin: bool,
+    /// An upper bound on the tables' sizes, whatever the function asks for. For traces that are known to be small.
+    pub flows_max: Option<usize>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { seed: 0x6d69_6c6c_7261_6365, pin: true, flows_max: None }
+    }
+}
+
+impl Options {
+    fn sizing<N: NetworkFunction>(&self, nf: &N) -> Sizing {
+        let Sizing { flows, flows_v6 } = nf.sizing();
+        let max = self.flows_max.unwrap_or(usize::MAX);
+        Sizing { flows: flows.min(max), flows_v6: flows_v6.min(max) }
+    }
+}
+
+/// The workers of one engine, and what steers packets to them.
+pub struct Fleet<N: NetworkFunction, P> {
+    /// The engine.
+    pub kind: EngineKind,
+    /// The function.
+    pub nf: Arc<N>,
+    /// One worker for each core.
+    pub workers: Vec<Worker<N, P>>,
+    /// Where their packets come from.
+    pub dispatcher: Dispatcher<N>,
+}
+
+/// A fleet whose cores own their state: `sequential`, `rss`, `scr`.
+pub type PrivateFleet<N> = Fleet<N, Private<N>>;
+
+/// A fleet whose cores share one table: `shared`.
+pub type StripedFleet<N> = Fleet<N, Striped<N>>;
+
+/// A flow that is alive.
+#[derive(Debug)]
+pub struct FlowState<N: NetworkFunction> {
+    /// The packet set.
+    pub key: KeyOf<N>,
+    /// Its state.
+    pub flow: N::Flow,
+    /// When it expires if nothing more comes.
+    pub deadline: Nanos,
+}
+
+/// The fleet of an engine whose cores own their state.
+///
+/// # Panics
+/// For [`EngineKind::Shared`], whose fleet is [`striped_fleet`]'s, and for no cores.
+#[must_use]
+pub fn private_fleet<N: NetworkFunction>(kind: EngineKind, nf: Arc<N>, cores: usize, options: &Options) -> PrivateFleet<N> {
+    assert!(cores > 0, "a fleet has at least one core");
+    let steering = match kind {
+        EngineKind::Sequential => Steering::One,
+        EngineKind::Rss => Steering::rss(cores),
+        EngineKind::Scr => Steering::RoundRobin { cores },
+        EngineKind::Shared => panic!("the cores of shared own no state"),
+    };
+    let sizing = options.sizing(&*nf);
+    let place = || Private::new(&*nf, sizing, options.seed);
+    let workers = (0..cores).map(|_| Worker::new(Arc::clone(&nf), place())).collect();
+    let replicate = kind == EngineKind::Scr && cores > 1;
+    Fleet { kind, workers, dispatcher: Dispatcher::new(Arc::clone(&nf), steering, replicate), nf }
+}
+
+/// The fleet of `shared`.
+///
+/// # Panics
+/// For no cores.
+#[must_use]
+pub fn striped_fleet<N: NetworkFunction>(nf: Arc<N>, cores: usize, options: &Options) -> StripedFleet<N> {
+    assert!(cores > 0, "a fleet has at least one core");
+    let handles = Striped::handles(&*nf, cores, options.sizing(&*nf), options.seed);
+    let workers = handles.into_iter().map(|place| Worker::new(Arc::clone(&nf), place)).collect();
+    let steering = if cores == 1 { Steering::One } else { Steering::RoundRobin { cores } };
+    Fleet { kind: EngineKind::Shared, workers, dispatcher: Dispatcher::new(Arc::clone(&nf), steering, false), nf }
+}
+
+/// What a fleet leaves behind, whatever its placement.
+pub trait Remains<N: NetworkFunction> {
+    /// The flows alive at `now`, each once, in no particular order. `scr`: those of the first replica.
+    fn flows(&self, now: Nanos) -> Vec<FlowState<N>>;
+
+    /// What happened to flows, each counted once.
+    fn flow_counters(&self) -> FlowCounters;
+
+    /// The most flows that there ever were at once, added up over shards.
+    fn high_water(&self) -> usize;
+
+    /// The memory of all tables, in bytes.
+    fn memory_bytes(&self) -> usize;
+}
+
+impl<N: NetworkFunction> PrivateFleet<N> {
+    /// The states that make up the whole: every shard, but one replica of `scr`.
+    fn parts(&self) -> impl Iterator<Item = &Private<N>> {
+        let count = if self.kind == EngineKind::Scr { 1 } else { self.workers.len() };
+        self.workers[..count].iter().map(Worker::place)
+    }
+}
+
+impl<N: NetworkFunction> Remains<N> for PrivateFleet<N> {
+    fn flows(&self, now: Nanos) -> Vec<FlowState<N>> {
+        self.parts().flat_map(|part| part.flows(now)).collect()
+    }
+
+    fn flow_counters(&self) -> FlowCounters {
+        sum(self.parts().map(Placement::flow_counters))
+    }
+
+    fn high_water(&self) -> usize {
+        self.parts().map(Private::high_water).sum()
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.workers.iter().map(|worker| worker.place().memory_bytes()).sum()
+    }
+}
+
+impl<N: NetworkFunction> Remains<N> for StripedFleet<N> {
+    fn flows(&self, now: Nanos) -> Vec<FlowState<N>> {
+        self.workers[0].place().each(|part| part.flows(now).collect::<Vec<_>>()).into_iter().flatten().collect()
+    }
+
+    fn flow_counters(&self) -> FlowCounters {
+        sum(self.workers[0].place().each(Placement::flow_counters).into_iter())
+    }
+
+    fn high_water(&self) -> usize {
+        self.workers[0].place().each(Private::high_water).into_iter().sum()
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.workers[0].place().each(Private::memory_bytes).into_iter().sum()
+    }
+}
+
+impl<N: NetworkFunction, P: Placement<N>> Fleet<N, P>
+where
+    Self: Remains<N>,
+{
+    /// What happened to packets on all cores together, and to flows.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        let mut total = Counters::default();
+        for worker in &self.workers {
+            total.add(&worker.counters());
+        }
+        Counters { flows: self.flow_counters(), ..total }
+    }
+
+    /// What the function has to tell of the flows alive at `now`.
+    #[must_use]
+    pub fn report(&self, now: Nanos) -> Option<Report> {
+        let flows = self.flows(now);
+        self.nf.report(&mut flows.into_iter().map(|state| (state.key, state.flow)))
+    }
+}
+
+fn sum(counters: impl Iterator<Item = FlowCounters>) -> FlowCounters {
+    counters.fold(FlowCounters::default(), |mut total, part| {
+        total.add(&part);
+        total
+    })
+}

@@ -1,0 +1,98 @@
+//! The engines by name, what each promises, and which functions each can take.
+
+use core::fmt;
+
+use nf::{Description, Sharing};
+
+/// A parallel strategy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum EngineKind {
+    /// One core: the oracle that all others are held against.
+    Sequential,
+    /// All cores share one table under locks; packets are sprayed.
+    Shared,
+    /// Packet sets are sharded by a Toeplitz hash and an indirection table.
+    Rss,
+    /// State-compute replication: packets are sprayed, each core replays what it did not see (NSDI '25).
+    Scr,
+}
+
+/// What an engine promises about its outcome, in relation to `sequential`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Guarantee {
+    /// Every verdict and the final state are the same.
+    Identical,
+    /// Every verdict and every packet set's state are the same, as long as no table is full.
+    IdenticalPerPacketSet,
+    /// Verdicts and state are those of a sequential run over the packets in some other order, which a run can record.
+    Serializable,
+}
+
+impl EngineKind {
+    /// Every engine.
+    pub const ALL: [Self; 4] = [Self::Sequential, Self::Shared, Self::Rss, Self::Scr];
+
+    /// The engine's name in commands.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Sequential => "sequential",
+            Self::Shared => "shared",
+            Self::Rss => "rss",
+            Self::Scr => "scr",
+        }
+    }
+
+    /// The engine of this name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// What the engine promises.
+    #[must_use]
+    pub const fn guarantee(self) -> Guarantee {
+        match self {
+            Self::Sequential | Self::Scr => Guarantee::Identical,
+            Self::Rss => Guarantee::IdenticalPerPacketSet,
+            Self::Shared => Guarantee::Serializable,
+        }
+    }
+
+    /// Whether the engine can run this function on `cores` cores.
+    ///
+    /// # Errors
+    /// The reason, as a sentence.
+    pub fn accepts(self, function: &Description, cores: usize) -> Result<(), String> {
+        if cores == 0 {
+            return Err("a run needs at least one core".into());
+        }
+        match (self, function.sharing) {
+            (Self::Sequential, _) if cores > 1 => {
+                Err(format!("sequential runs on one core, not on {cores}; shared, rss and scr use more"))
+            }
+            (Self::Rss, Sharing::Shares(what)) if cores > 1 => Err(format!(
+                "rss can't run {} on {cores} cores: its packet sets share {what}, and no hash sends all of them to one \
+                 core; use scr or shared",
+                function.name
+            )),
+            (Self::Sequential | Self::Shared | Self::Rss | Self::Scr, Sharing::Nothing | Sharing::Shares(_)) => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for EngineKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl fmt::Display for Guarantee {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Identical => "identical, packet by packet",
+            Self::IdenticalPerPacketSet => "identical per packet set, while no table is full",
+            Self::Serializable => "serializable",
+        })
+    }
+}

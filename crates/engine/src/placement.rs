@@ -1,0 +1,27 @@
+//! Placement: where the state lives that a step reads and writes.
+
+use nf::{Meta, NetworkFunction, Verdict};
+use packet::{Nanos, Seq};
+
+use crate::counters::FlowCounters;
+
+/// The type of a function's packet set names.
+pub type KeyOf<N> = <<N as NetworkFunction>::Meta as Meta>::Key;
+
+/// Where the state lives that a step reads and writes. The worker hashes and prefetches a whole burst before it steps.
+pub trait Placement<N: NetworkFunction>: Send {
+    /// The hash that this placement's tables go by.
+    fn hash(&self, key: &KeyOf<N>) -> u64;
+
+    /// Asks for the index lines of a packet set.
+    fn prefetch(&self, key: &KeyOf<N>, hash: u64);
+
+    /// Asks for the packet set's entry, once its index lines are near.
+    fn prefetch_entry(&self, key: &KeyOf<N>, hash: u64);
+
+    /// Takes one step.
+    fn step(&mut self, nf: &N, hash: u64, seq: Seq, now: Nanos, meta: &N::Meta) -> Verdict;
+
+    /// What happened to flows here, where this placement belongs to one core.
+    fn flow_counters(&self) -> FlowCounters;
+}

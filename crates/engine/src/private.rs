@@ -1,0 +1,240 @@
+//! State that one core owns: the whole of it (`sequential`), a shard (`rss`), a replica (`scr`).
+
+use core::convert::Infallible;
+
+use flow::{Slot, Table};
+use memory::{Local, LocalTx};
+use nf::{Context, Effects, Flow, Meta, NetworkFunction, Opened, Sizing, Verdict};
+use packet::{Family, FlowKey, Key, Nanos, Seq};
+
+use crate::counters::FlowCounters;
+use crate::fleet::FlowState;
+use crate::placement::{KeyOf, Placement};
+
+/// How many ended flows a packet takes away besides its own work. Two keep up with any rate of arrivals, since a packet
+/// opens at most one flow and re-arms at most one timer.
+const RECLAIM_PER_PACKET: usize = 2;
+
+/// State that one core owns.
+pub struct Private<N: NetworkFunction> {
+    v4: Table<<KeyOf<N> as FlowKey>::V4, N::Flow>,
+    v6: Table<<KeyOf<N> as FlowKey>::V6, N::Flow>,
+    rest: Rest<N>,
+}
+
+/// All but the tables, so that a table and the rest can be borrowed at once.
+struct Rest<N: NetworkFunction> {
+    shared: N::Shared<Local>,
+    counters: FlowCounters,
+}
+
+impl<N: NetworkFunction> Private<N> {
+    /// Empty state with tables for `sizing` flows; none at all for a function whose packet sets have no state.
+    #[must_use]
+    pub fn new(nf: &N, sizing: Sizing, seed: u64) -> Self {
+        let (flows, flows_v6) = if N::Flow::STORED { (sizing.flows, sizing.flows_v6) } else { (0, 0) };
+        Self {
+            v4: Table::new(flows, seed),
+            v6: Table::new(flows_v6, seed),
+            rest: Rest { shared: nf.shared(&Local), counters: FlowCounters::default() },
+        }
+    }
+
+    /// The shared state.
+    #[must_use]
+    pub const fn shared(&self) -> &N::Shared<Local> {
+        &self.rest.shared
+    }
+
+    /// The flows whose deadline is later than `now`, in no particular order.
+    pub fn flows(&self, now: Nanos) -> impl Iterator<Item = FlowState<N>> + '_ {
+        let v4 = self.v4.iter().map(|(key, flow, deadline)| FlowState { key: KeyOf::<N>::from_v4(*key), flow: *flow, deadline });
+        let v6 = self.v6.iter().map(|(key, flow, deadline)| FlowState { key: KeyOf::<N>::from_v6(*key), flow: *flow, deadline });
+        v4.chain(v6).filter(move |state| state.deadline > now)
+    }
+
+    /// The most flows that there ever were at once.
+    #[must_use]
+    pub fn high_water(&self) -> usize {
+        self.v4.high_water() + self.v6.high_water()
+    }
+
+    /// The memory of the tables, in bytes.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.v4.memory_bytes() + self.v6.memory_bytes()
+    }
+}
+
+impl<N: NetworkFunction> Placement<N> for Private<N> {
+    #[inline]
+    fn hash(&self, key: &KeyOf<N>) -> u64 {
+        if !N::Flow::STORED {
+            return 0;
+        }
+        match key.family() {
+            Family::V4(key) => self.v4.hash(&key),
+            Family::V6(key) => self.v6.hash(&key),
+        }
+    }
+
+    #[inline]
+    fn prefetch(&self, key: &KeyOf<N>, hash: u64) {
+        if !N::Flow::STORED {
+            return;
+        }
+        match key.family() {
+            Family::V4(_) => self.v4.prefetch(hash),
+            Family::V6(_) => self.v6.prefetch(hash),
+        }
+    }
+
+    #[inline]
+    fn prefetch_entry(&self, key: &KeyOf<N>, hash: u64) {
+        if !N::Flow::STORED {
+            return;
+        }
+        match key.family() {
+            Family::V4(_) => self.v4.prefetch_entry(hash),
+            Family::V6(_) => self.v6.prefetch_entry(hash),
+        }
+    }
+
+    #[inline]
+    fn step(&mut self, nf: &N, hash: u64, seq: Seq, now: Nanos, meta: &N::Meta) -> Verdict {
+        if !N::Flow::STORED {
+            return self.rest.stateless(nf, seq, now, meta);
+        }
+        match meta.key().family() {
+            Family::V4(key) => self.rest.step(&mut self.v4, nf, Packet { key, hash, seq, now, meta }),
+            Family::V6(key) => self.rest.step(&mut self.v6, nf, Packet { key, hash, seq, now, meta }),
+        }
+    }
+
+    fn flow_counters(&self) -> FlowCounters {
+        self.rest.counters
+    }
+}
+
+/// A packet at its step.
+struct Packet<'a, K, M> {
+    key: K,
+    hash: u64,
+    seq: Seq,
+    now: Nanos,
+    meta: &'a M,
+}
+
+/// How a flow ended.
+#[derive(Clone, Copy)]
+enum End {
+    Expired,
+    Closed,
+    Evicted,
+}
+
+impl<N: NetworkFunction> Rest<N> {
+    #[inline]
+    fn step<K: Key>(&mut self, table: &mut Table<K, N::Flow>, nf: &N, packet: Packet<'_, K, N::Meta>) -> Verdict {
+        for _ in 0..RECLAIM_PER_PACKET {
+            let Some(slot) = table.reclaim(packet.now) else { break };
+            self.end(table, nf, slot, packet.seq, packet.now, End::Expired);
+        }
+        if let Some(slot) = table.find(&packet.key, packet.hash) {
+            // Expiry is logical: past its deadline the flow is gone, whether or not its entry was reclaimed yet.
+            if table.deadline(slot) > packet.now {
+                return self.packet(table, nf, slot, &packet);
+            }
+            self.end(table, nf, slot, packet.seq, packet.now, End::Expired);
+        }
+        self.open(table, nf, &packet)
+    }
+
+    #[inline]
+    fn packet<K: Key>(
+        &mut self,
+        table: &mut Table<K, N::Flow>,
+        nf: &N,
+        slot: Slot,
+        packet: &Packet<'_, K, N::Meta>,
+    ) -> Verdict {
+        let mut cx = Context::new(&self.shared, LocalTx::default(), packet.now, packet.seq);
+        let verdict = always(nf.packet(&mut cx, table.value_mut(slot), packet.meta));
+        let Effects { deadline, close, assured } = cx.effects();
+        if let Some(deadline) = deadline {
+            table.touch(slot, deadline);
+        }
+        if assured {
+            table.assure(slot);
+        }
+        if close {
+            self.end(table, nf, slot, packet.seq, packet.now, End::Closed);
+        }
+        verdict
+    }
+
+    #[inline(never)]
+    fn open<K: Key>(&mut self, table: &mut Table<K, N::Flow>, nf: &N, packet: &Packet<'_, K, N::Meta>) -> Verdict {
+        let mut cx = Context::new(&self.shared, LocalTx::default(), packet.now, packet.seq);
+        let flow = match always(nf.open(&mut cx, packet.meta)) {
+            Opened::Flow(flow) => flow,
+            Opened::Refused(verdict) => return verdict,
+        };
+        let effects = cx.effects();
+        let deadline = effects.deadline.unwrap_or(Nanos::NEVER);
+        if table.is_full()
+            && let Some(victim) = table.oldest_unassured()
+        {
+            self.end(table, nf, victim, packet.seq, packet.now, End::Evicted);
+        }
+        let Some(slot) = table.insert(packet.key, packet.hash, flow, deadline, packet.now) else {
+            return self.orphan(nf, &flow, packet);
+        };
+        self.counters.opened += 1;
+        if effects.assured {
+            table.assure(slot);
+        }
+        self.packet(table, nf, slot, packet)
+    }
+
+    /// The packet set found no room: what opening it took is given back, and the function decides.
+    #[cold]
+    fn orphan<K: Key>(&mut self, nf: &N, flow: &N::Flow, packet: &Packet<'_, K, N::Meta>) -> Verdict {
+        self.counters.orphaned += 1;
+        let mut cx = Context::new(&self.shared, LocalTx::default(), packet.now, packet.seq);
+        always(nf.expire(&mut cx, flow));
+        let mut cx = Context::new(&self.shared, LocalTx::default(), packet.now, packet.seq);
+        always(nf.orphan(&mut cx, packet.meta))
+    }
+
+    #[inline(never)]
+    fn end<K: Key>(&mut self, table: &mut Table<K, N::Flow>, nf: &N, slot: Slot, seq: Seq, now: Nanos, how: End) {
+        let flow = table.remove(slot);
+        let mut cx = Context::new(&self.shared, LocalTx::default(), now, seq);
+        always(nf.expire(&mut cx, &flow));
+        match how {
+            End::Expired => self.counters.expired += 1,
+            End::Closed => self.counters.closed += 1,
+            End::Evicted => self.counters.evicted += 1,
+        }
+    }
+
+    /// The step of a function whose packet sets have no state of their own.
+    #[inline]
+    fn stateless(&mut self, nf: &N, seq: Seq, now: Nanos, meta: &N::Meta) -> Verdict {
+        let mut cx = Context::new(&self.shared, LocalTx::default(), now, seq);
+        match always(nf.open(&mut cx, meta)) {
+            Opened::Flow(mut flow) => always(nf.packet(&mut cx, &mut flow, meta)),
+            Opened::Refused(verdict) => verdict,
+        }
+    }
+}
+
+/// Local memory has no conflicts.
+#[inline]
+fn always<T>(step: Result<T, Infallible>) -> T {
+    match step {
+        Ok(value) => value,
+        Err(never) => match never {},
+    }
+}

@@ -1,0 +1,432 @@
+//! Runs: a fleet between a port's queues. One queue and several cores need a pump, which splits and merges batches and
+//! keeps the output in input order; a queue for each core needs nothing.
+
+use std::any::Any;
+use std::collections::VecDeque;
+use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nf::{NetworkFunction, Report};
+use packet::{Nanos, Seq};
+use port::{Batch, Fate, Queue, Received};
+
+use crate::affinity::{cpus, pin};
+use crate::counters::Counters;
+use crate::dispatch::Parcel;
+use crate::error::{EngineError, Failure};
+use crate::fleet::{Fleet, Options, Remains, private_fleet, striped_fleet};
+use crate::history::{Log, Record};
+use crate::kind::EngineKind;
+use crate::placement::Placement;
+use crate::worker::Worker;
+
+/// The outside's hold on a run.
+#[derive(Clone, Debug, Default)]
+pub struct Control {
+    /// Set to end the run: what was received is finished, nothing more is taken.
+    pub stop: Arc<AtomicBool>,
+    /// How many packets have been taken in so far.
+    pub packets: Arc<AtomicU64>,
+}
+
+/// What a run came to.
+#[derive(Debug)]
+pub struct Outcome {
+    /// What happened to packets and flows.
+    pub counters: Counters,
+    /// The same by core; flows are counted where a core owns them.
+    pub by_core: Vec<Counters>,
+    /// The most flows that there ever were at once.
+    pub flows_high_water: usize,
+    /// The flows alive at the end.
+    pub flows_alive: usize,
+    /// The memory of all flow tables, in bytes.
+    pub memory_bytes: usize,
+    /// The time of the last packet.
+    pub last: Nanos,
+    /// Wall time from the first receive to the last transmit.
+    pub elapsed: Duration,
+    /// What the function has to tell.
+    pub report: Option<Report>,
+    /// Whether the run was told to stop before its input ended.
+    pub interrupted: bool,
+    /// What ended the run early. All that was forwarded before is in the output.
+    pub failure: Option<EngineError>,
+}
+
+/// Runs a function under an engine over one queue. The output is in input order, and is finished whatever happens.
+///
+/// # Errors
+/// [`EngineError::Refused`] when the engine can't run the function. What goes wrong later is [`Outcome::failure`].
+pub fn run<N: NetworkFunction>(
+    nf: Arc<N>,
+    kind: EngineKind,
+    cores: usize,
+    options: &Options,
+    queue: &mut dyn Queue,
+    control: &Control,
+) -> Result<Outcome, EngineError> {
+    kind.accepts(&N::DESCRIPTION, cores).map_err(EngineError::Refused)?;
+    Ok(match kind {
+        EngineKind::Sequential | EngineKind::Rss | EngineKind::Scr => {
+            drive(&mut private_fleet(kind, nf, cores, options), options, queue, control)
+        }
+        EngineKind::Shared => drive(&mut striped_fleet(nf, cores, options), options, queue, control),
+    })
+}
+
+/// What one core did over a queue of its own.
+#[derive(Clone, Debug)]
+pub struct CoreRun {
+    /// What it did.
+    pub counters: Counters,
+    /// From the common start to its last packet.
+    pub elapsed: Duration,
+}
+
+/// Runs workers, each over a queue of its own, from a common start until every queue has ended. With `log`, replicas read
+/// the history from it: the records of a trace and the trace's span.
+///
+/// # Errors
+/// The first port's error.
+///
+/// # Panics
+/// When there are not as many queues as workers, or when the function panics.
+pub fn run_queues<N: NetworkFunction, P: Placement<N>>(
+    workers: &mut [Worker<N, P>],
+    queues: Vec<Box<dyn Queue>>,
+    log: Option<(&[Record<N::Meta>], Nanos)>,
+    options: &Options,
+) -> Result<Vec<CoreRun>, EngineError> {
+    assert_eq!(queues.len(), workers.len(), "one queue for each core");
+    let barrier = Barrier::new(queues.len());
+    let cpus = processors(options, queues.len());
+    thread::scope(|scope| {
+        let cores: Vec<_> = workers
+            .iter_mut()
+            .zip(queues)
+            .enumerate()
+            .map(|(core, (worker, queue))| {
+                let (barrier, cpu) = (&barrier, cpus.get(core).copied());
+                scope.spawn(move || {
+                    cpu.map(pin);
+                    barrier.wait();
+                    poll(worker, queue, log)
+                })
+            })
+            .collect();
+        cores.into_iter().map(|core| core.join().expect("a function that panics ends the measurement")).collect()
+    })
+}
+
+fn poll<N: NetworkFunction, P: Placement<N>>(
+    worker: &mut Worker<N, P>,
+    mut queue: Box<dyn Queue>,
+    log: Option<(&[Record<N::Meta>], Nanos)>,
+) -> Result<CoreRun, EngineError> {
+    let mut batch = Batch::default();
+    let mut log = log.map(|(records, span)| Log::of_loop(records, span, worker.next()));
+    let start = Instant::now();
+    loop {
+        match queue.receive(&mut batch)? {
+            Received::Packets => {}
+            Received::Idle => continue,
+            Received::End => break,
+        }
+        match (&mut log, batch.packets().last()) {
+            (Some(log), Some(last)) => {
+                let end = last.seq.next();
+                worker.process_with(&mut batch, log, end);
+            }
+            (Some(_), None) | (None, _) => worker.process(&mut batch),
+        }
+        queue.transmit(&mut batch)?;
+    }
+    queue.finish()?;
+    Ok(CoreRun { counters: worker.counters(), elapsed: start.elapsed() })
+}
+
+/// How many batches may be under way at once: one being read, one being worked on, one being written, one to spare.
+const FLIGHTS: usize = 4;
+
+/// Runs a fleet over one queue, as [`run`] does; the fleet's state stays to be looked at.
+pub fn drive<N: NetworkFunction, P: Placement<N>>(
+    fleet: &mut Fleet<N, P>,
+    options: &Options,
+    queue: &mut dyn Queue,
+    control: &Control,
+) -> Outcome
+where
+    Fleet<N, P>: Remains<N>,
+{
+    let start = Instant::now();
+    let mut end = match fleet.workers.as_mut_slice() {
+        [worker] => alone(worker, queue, control, options),
+        _ => pump(fleet, queue, control, options),
+    };
+    if let Err(error) = queue.finish() {
+        end.failure.get_or_insert(error.into());
+    }
+    let counters = fleet.counters();
+    debug_assert!(end.failure.is_some() || counters.add_up(), "a packet is unaccounted for: {counters:?}");
+    Outcome {
+        flows_high_water: fleet.high_water(),
+        flows_alive: fleet.flows(end.last).len(),
+        memory_bytes: fleet.memory_bytes(),
+        report: fleet.report(end.last),
+        by_core: fleet.workers.iter().map(Worker::counters).collect(),
+        counters,
+        last: end.last,
+        elapsed: start.elapsed(),
+        interrupted: end.interrupted,
+        failure: end.failure,
+    }
+}
+
+/// How the packets came to an end.
+#[derive(Default)]
+struct End {
+    last: Nanos,
+    interrupted: bool,
+    failure: Option<EngineError>,
+}
+
+impl End {
+    /// Keeps the failure that comes first in packet order.
+    fn fail(&mut self, error: EngineError) {
+        let earlier = match (&self.failure, &error) {
+            (Some(EngineError::Panicked(old)), EngineError::Panicked(new)) => new.seq < old.seq,
+            (Some(_), _) => false,
+            (None, _) => true,
+        };
+        if earlier {
+            self.failure = Some(error);
+        }
+    }
+
+    /// Takes the next batch in; `false` when there is nothing more to take.
+    fn take(&mut self, queue: &mut dyn Queue, batch: &mut Batch, control: &Control) -> bool {
+        loop {
+            // ORDERING: Relaxed. The flag carries no data; it is seen soon enough.
+            if control.stop.load(Ordering::Relaxed) {
+                self.interrupted = true;
+                return false;
+            }
+            match queue.receive(batch) {
+                Ok(Received::Packets) => break,
+                Ok(Received::Idle) => thread::yield_now(),
+                Ok(Received::End) => return false,
+                Err(error) => {
+                    self.fail(error.into());
+                    return false;
+                }
+            }
+        }
+        if let Some(packet) = batch.packets().last() {
+            self.last = packet.time;
+        }
+        // ORDERING: Relaxed. A number for a progress bar.
+        control.packets.fetch_add(batch.len() as u64, Ordering::Relaxed);
+        true
+    }
+}
+
+/// One core, which reads, works and writes by itself.
+fn alone<N: NetworkFunction, P: Placement<N>>(
+    worker: &mut Worker<N, P>,
+    queue: &mut dyn Queue,
+    control: &Control,
+    options: &Options,
+) -> End {
+    let mut end = End::default();
+    let mut batch = Batch::default();
+    if let Some(&cpu) = processors(options, 1).first() {
+        pin(cpu);
+    }
+    while end.failure.is_none() && end.take(queue, &mut batch, control) {
+        if let Err(failure) = guarded(0, worker, &mut batch, |worker, batch| worker.process(batch)) {
+            end.fail(EngineError::Panicked(Box::new(failure)));
+        }
+        if let Err(error) = queue.transmit(&mut batch) {
+            end.fail(error.into());
+        }
+    }
+    end
+}
+
+/// A batch that is under way, or a spare one.
+struct Flight<M> {
+    parcels: Vec<Parcel<M>>,
+    /// Which cores' parcels are with their core.
+    out: Vec<bool>,
+}
+
+impl<M> Flight<M> {
+    fn new(cores: usize) -> Self {
+        Self { parcels: (0..cores).map(|_| Parcel::default()).collect(), out: vec![false; cores] }
+    }
+
+    fn send(&mut self, inputs: &[SyncSender<Parcel<M>>]) {
+        for ((input, parcel), out) in inputs.iter().zip(&mut self.parcels).zip(&mut self.out) {
+            *out = true;
+            assert!(input.send(mem::take(parcel)).is_ok(), "a worker serves until its input ends");
+        }
+    }
+
+    fn put_back(&mut self, core: usize, parcel: Parcel<M>) {
+        self.parcels[core] = parcel;
+        self.out[core] = false;
+    }
+
+    fn is_back(&self) -> bool {
+        !self.out.contains(&true)
+    }
+}
+
+/// A parcel that comes back.
+struct Returned<M> {
+    core: usize,
+    parcel: Parcel<M>,
+    failure: Option<Failure>,
+}
+
+/// Several cores behind one queue.
+fn pump<N: NetworkFunction, P: Placement<N>>(
+    fleet: &mut Fleet<N, P>,
+    queue: &mut dyn Queue,
+    control: &Control,
+    options: &Options,
+) -> End {
+    let Fleet { workers, dispatcher, .. } = fleet;
+    let cores = workers.len();
+    let cpus = processors(options, cores);
+    thread::scope(|scope| {
+        let (back, returns) = sync_channel(FLIGHTS * cores);
+        let inputs: Vec<SyncSender<Parcel<N::Meta>>> = workers
+            .iter_mut()
+            .enumerate()
+            .map(|(core, worker)| {
+                let (input, parcels) = sync_channel(FLIGHTS);
+                let (back, cpu) = (back.clone(), cpus.get(core).copied());
+                scope.spawn(move || {
+                    cpu.map(pin);
+                    serve(core, worker, &parcels, &back);
+                });
+                input
+            })
+            .collect();
+        let mut end = End::default();
+        let mut batch = Batch::default();
+        let mut merged = Batch::default();
+        let mut heads = vec![0; cores];
+        let mut spare: Vec<Flight<N::Meta>> = (0..FLIGHTS).map(|_| Flight::new(cores)).collect();
+        let mut flights: VecDeque<Flight<N::Meta>> = VecDeque::with_capacity(FLIGHTS);
+        let mut open = true;
+        loop {
+            while open && !spare.is_empty() {
+                open = end.failure.is_none() && end.take(queue, &mut batch, control);
+                if open && let Some(mut flight) = spare.pop() {
+                    dispatcher.split(&batch, &mut flight.parcels);
+                    flight.send(&inputs);
+                    flights.push_back(flight);
+                }
+            }
+            if flights.is_empty() {
+                return end;
+            }
+            let Returned { core, parcel, failure } = returns.recv().expect("a worker returns every parcel");
+            if let Some(failure) = failure {
+                end.fail(EngineError::Panicked(Box::new(failure)));
+            }
+            let flight = flights.iter_mut().find(|flight| flight.out[core]);
+            flight.expect("a core returns its parcels in order").put_back(core, parcel);
+            while flights.front().is_some_and(Flight::is_back) {
+                let flight = flights.pop_front().expect("there is a front");
+                merge(&flight.parcels, &mut heads, &mut merged);
+                if let Err(error) = queue.transmit(&mut merged) {
+                    end.fail(error.into());
+                }
+                spare.push(flight);
+            }
+        }
+    })
+}
+
+/// A worker's thread: it returns every parcel, the failed one with what happened, later ones untouched.
+fn serve<N: NetworkFunction, P: Placement<N>>(
+    core: usize,
+    worker: &mut Worker<N, P>,
+    parcels: &Receiver<Parcel<N::Meta>>,
+    back: &SyncSender<Returned<N::Meta>>,
+) {
+    let mut failed = false;
+    for mut parcel in parcels {
+        let mut failure = None;
+        if !failed {
+            let block = parcel.block.take();
+            let result = guarded(core, worker, &mut parcel.batch, |worker, batch| match &block {
+                Some(block) => {
+                    let end = Seq(block.first.0 + block.records.len() as u64);
+                    worker.process_with(batch, &mut Log::of_block(block), end);
+                }
+                None => worker.process(batch),
+            });
+            failure = result.err();
+            failed = failure.is_some();
+        }
+        parcel.block = None;
+        if back.send(Returned { core, parcel, failure }).is_err() {
+            return;
+        }
+    }
+}
+
+/// Processes a batch; a panic of the function becomes a failure that names its packet.
+fn guarded<N: NetworkFunction, P: Placement<N>>(
+    core: usize,
+    worker: &mut Worker<N, P>,
+    batch: &mut Batch,
+    process: impl FnOnce(&mut Worker<N, P>, &mut Batch),
+) -> Result<(), Failure> {
+    // After a panic the worker's state is used for nothing but its counters.
+    catch_unwind(AssertUnwindSafe(|| process(worker, batch))).map_err(|panic| Failure {
+        core,
+        seq: worker.position(),
+        message: message(&*panic),
+        packet: worker.failed_packet(batch),
+    })
+}
+
+fn message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(ToString::to_string);
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".into())
+}
+
+/// Puts the packets of all parcels that go out into one batch, in arrival order.
+fn merge<M>(parcels: &[Parcel<M>], heads: &mut [usize], merged: &mut Batch) {
+    merged.clear();
+    heads.fill(0);
+    loop {
+        let next = parcels.iter().zip(&*heads).enumerate();
+        let next = next.filter_map(|(core, (parcel, &head))| Some((parcel.batch.packets().get(head)?.seq, core))).min();
+        let Some((_, core)) = next else { return };
+        let index = heads[core];
+        heads[core] += 1;
+        let packet = parcels[core].batch.packets()[index];
+        if let Fate::Transmit(_) = packet.fate {
+            merged.push(packet, parcels[core].batch.bytes(index));
+        }
+    }
+}
+
+/// A processor for each core, or none where there are too few: threads that share a processor are not pinned.
+fn processors(options: &Options, cores: usize) -> Vec<usize> {
+    let cpus = if options.pin { cpus() } else { Vec::new() };
+    if cpus.len() >= cores { cpus } else { Vec::new() }
+}

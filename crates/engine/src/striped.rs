@@ -1,0 +1,133 @@
+//! State that all cores share: one table cut into stripes by hash, each under its lock (`shared`).
+//!
+//! A function whose packet sets share state of their own gets a single stripe, so that its whole step is under one lock.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use nf::{Flow, NetworkFunction, Sharing, Sizing, Verdict};
+use packet::{Family, FlowKey, Key, Nanos, Seq};
+
+use crate::counters::FlowCounters;
+use crate::placement::{KeyOf, Placement};
+use crate::private::Private;
+
+/// A core's handle on the state that all cores share.
+pub struct Striped<N: NetworkFunction> {
+    table: Arc<Stripes<N>>,
+}
+
+/// A step in the order in which its stripe saw it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Commit {
+    /// The packet.
+    pub seq: Seq,
+    /// The time that the step went by: the packet's, or a later one that the stripe had already seen.
+    pub now: Nanos,
+}
+
+struct Stripes<N: NetworkFunction> {
+    stripes: Vec<Mutex<Stripe<N>>>,
+    mask: u64,
+    /// What the stripes' tables are keyed by.
+    seed: u64,
+    recording: AtomicBool,
+}
+
+/// Aligned so that two locks never share a line.
+#[repr(align(128))]
+struct Stripe<N: NetworkFunction> {
+    state: Private<N>,
+    /// Cores hold packets of different ages; state moves forward only.
+    now: Nanos,
+    commits: Vec<Commit>,
+}
+
+/// Enough that two cores seldom meet, few enough that each holds a fair sample of the flows.
+const STRIPES_MAX: usize = 256;
+
+impl<N: NetworkFunction> Striped<N> {
+    /// Handles for `cores` cores on one table of `sizing` flows.
+    #[must_use]
+    pub fn handles(nf: &N, cores: usize, sizing: Sizing, seed: u64) -> Vec<Self> {
+        let count = match N::DESCRIPTION.sharing {
+            Sharing::Nothing => (sizing.flows / 64).clamp(1, STRIPES_MAX).next_power_of_two(),
+            Sharing::Shares(_) => 1,
+        };
+        let each = Sizing { flows: share(sizing.flows, count), flows_v6: share(sizing.flows_v6, count) };
+        let stripe = || Stripe { state: Private::new(nf, each, seed), now: Nanos(0), commits: Vec::new() };
+        let table = Arc::new(Stripes {
+            stripes: (0..count).map(|_| Mutex::new(stripe())).collect(),
+            mask: count as u64 - 1,
+            seed,
+            recording: AtomicBool::new(false),
+        });
+        (0..cores).map(|_| Self { table: Arc::clone(&table) }).collect()
+    }
+
+    /// From now on each stripe keeps the order of its steps. It grows with every step: for verification alone.
+    pub fn record(&self) {
+        // ORDERING: Relaxed. Set before the cores start; starting a thread orders it.
+        self.table.recording.store(true, Ordering::Relaxed);
+    }
+
+    /// The order in which each stripe took its steps. Stripes touch disjoint state, so any order of the stripes serves.
+    #[must_use]
+    pub fn commits(&self) -> Vec<Vec<Commit>> {
+        self.table.stripes.iter().map(|stripe| lock(stripe).commits.clone()).collect()
+    }
+
+    /// Visits the state of each stripe.
+    pub fn each<T>(&self, mut visit: impl FnMut(&Private<N>) -> T) -> Vec<T> {
+        self.table.stripes.iter().map(|stripe| visit(&lock(stripe).state)).collect()
+    }
+}
+
+impl<N: NetworkFunction> Placement<N> for Striped<N> {
+    #[inline]
+    fn hash(&self, key: &KeyOf<N>) -> u64 {
+        if !N::Flow::STORED {
+            return 0;
+        }
+        match key.family() {
+            Family::V4(key) => key.hash(self.table.seed),
+            Family::V6(key) => key.hash(self.table.seed),
+        }
+    }
+
+    /// The lines of the lock's stripe can't be asked for without holding the lock.
+    #[inline]
+    fn prefetch(&self, _: &KeyOf<N>, _: u64) {}
+
+    #[inline]
+    fn prefetch_entry(&self, _: &KeyOf<N>, _: u64) {}
+
+    fn step(&mut self, nf: &N, hash: u64, seq: Seq, now: Nanos, meta: &N::Meta) -> Verdict {
+        // The middle bits: the table inside goes by the outer ones.
+        let index = ((hash >> 28) & self.table.mask) as usize;
+        let mut stripe = lock(&self.table.stripes[index]);
+        let now = now.max(stripe.now);
+        stripe.now = now;
+        // ORDERING: Relaxed, as in `record`.
+        if self.table.recording.load(Ordering::Relaxed) {
+            stripe.commits.push(Commit { seq, now });
+        }
+        stripe.state.step(nf, hash, seq, now, meta)
+    }
+
+    /// All cores share the stripes, so no core counts them as its own.
+    fn flow_counters(&self) -> FlowCounters {
+        FlowCounters::default()
+    }
+}
+
+/// A stripe's part of `flows`, with room for the spread of a fair hash (eight standard deviations), never more than all.
+fn share(flows: usize, stripes: usize) -> usize {
+    let mean = flows.div_ceil(stripes);
+    flows.min(mean + 8 * mean.isqrt() + 16)
+}
+
+/// A panic inside a step is reported by its own core; the others may finish what they hold.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

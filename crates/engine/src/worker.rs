@@ -1,0 +1,218 @@
+//! The one worker loop: parse all, hash all, prefetch all, step all, settle all.
+
+use std::sync::Arc;
+
+use nf::{Meta, NetworkFunction, PortId, Reason, Reply, Verdict};
+use packet::{Headers, Malformed, Nanos, Rewrite, Seq};
+use port::{Batch, Fate};
+
+use crate::classify::{Class, classify};
+use crate::counters::Counters;
+use crate::error::FailedPacket;
+use crate::history::{Log, Record};
+use crate::placement::Placement;
+
+/// How many steps are looked ahead: enough for the memory's latencies to overlap, few enough for the first-level cache.
+pub const BURST: usize = 32;
+
+/// One core's share of the work, over its placement of the state.
+pub struct Worker<N: NetworkFunction, P> {
+    nf: Arc<N>,
+    by_ports: bool,
+    place: P,
+    counters: Counters,
+    /// The steps that wait for their burst to be full.
+    lanes: Vec<Lane<N::Meta>>,
+    /// What the lanes' frames were parsed to, by lane.
+    parsed: Box<[Result<Headers, Malformed>; BURST]>,
+    /// The packet whose history record comes next.
+    next: Seq,
+    /// The packet that the function is at, for the report of a panic.
+    position: Seq,
+}
+
+/// A step that waits.
+struct Lane<M> {
+    meta: M,
+    hash: u64,
+    seq: Seq,
+    time: Nanos,
+    /// The packet's place in the batch; `None` for a record of the history, which has no packet here.
+    index: Option<u32>,
+}
+
+impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
+    /// A worker with nothing done yet.
+    #[must_use]
+    pub fn new(nf: Arc<N>, place: P) -> Self {
+        Self {
+            by_ports: nf.packet_set().has_ports(),
+            nf,
+            place,
+            counters: Counters::default(),
+            lanes: Vec::with_capacity(BURST),
+            parsed: Box::new([Err(Malformed::LinkTruncated); BURST]),
+            next: Seq(0),
+            position: Seq(0),
+        }
+    }
+
+    /// The state that this core's steps go by.
+    pub const fn place(&self) -> &P {
+        &self.place
+    }
+
+    /// What this core did so far.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        Counters { flows: self.place.flow_counters(), ..self.counters.clone() }
+    }
+
+    /// The packet that the function was last at.
+    #[must_use]
+    pub const fn position(&self) -> Seq {
+        self.position
+    }
+
+    /// The packet whose history record this core reads next.
+    #[must_use]
+    pub const fn next(&self) -> Seq {
+        self.next
+    }
+
+    /// Decides every packet of the batch.
+    pub fn process(&mut self, batch: &mut Batch) {
+        for index in 0..batch.len() {
+            self.intake(batch, index);
+        }
+        self.flush(batch);
+    }
+
+    /// Decides every packet of the batch, after replaying from `log` what came ahead of it and went to other cores; then
+    /// replays on to `end`, the number behind the last record to read.
+    pub fn process_with(&mut self, batch: &mut Batch, log: &mut Log<'_, N::Meta>, end: Seq) {
+        for index in 0..batch.len() {
+            let seq = batch.packets()[index].seq;
+            self.replay(batch, log, seq);
+            // The packet's own record: it is at hand itself.
+            let _ = log.next();
+            self.next = seq.next();
+            self.intake(batch, index);
+        }
+        self.replay(batch, log, end);
+        self.flush(batch);
+    }
+
+    /// Takes the packet that the function was at, unchanged as far as it is still undecided.
+    #[must_use]
+    pub fn failed_packet(&self, batch: &Batch) -> Option<FailedPacket> {
+        let index = batch.packets().iter().position(|packet| packet.seq == self.position)?;
+        let packet = batch.packets()[index];
+        let bytes = batch.bytes(index).to_vec();
+        Some(FailedPacket { time: packet.time, link: packet.link, wire_len: packet.wire_len, bytes })
+    }
+
+    #[inline]
+    fn intake(&mut self, batch: &mut Batch, index: usize) {
+        let lane = self.lanes.len();
+        let packet = batch.packets()[index];
+        self.position = packet.seq;
+        self.counters.received += 1;
+        self.counters.received_bytes += u64::from(packet.wire_len);
+        self.parsed[lane] = packet::parse(packet.link, batch.bytes(index), packet.wire_len, packet.interface);
+        match classify(&*self.nf, self.by_ports, &self.parsed[lane]) {
+            Class::Step(meta) => self.queue(batch, meta, packet.seq, packet.time, Some(index as u32)),
+            Class::Settled(verdict) => settle(&mut self.counters, batch, index, &self.parsed[lane], verdict),
+        }
+    }
+
+    #[inline]
+    fn replay(&mut self, batch: &mut Batch, log: &mut Log<'_, N::Meta>, until: Seq) {
+        while self.next < until {
+            let Record { time, meta } = log.next();
+            let seq = self.next;
+            self.next = seq.next();
+            if let Some(meta) = meta {
+                self.queue(batch, meta, seq, time, None);
+            }
+        }
+    }
+
+    #[inline]
+    fn queue(&mut self, batch: &mut Batch, meta: N::Meta, seq: Seq, time: Nanos, index: Option<u32>) {
+        let key = meta.key();
+        let hash = self.place.hash(&key);
+        self.place.prefetch(&key, hash);
+        self.lanes.push(Lane { meta, hash, seq, time, index });
+        if self.lanes.len() == BURST {
+            self.flush(batch);
+        }
+    }
+
+    fn flush(&mut self, batch: &mut Batch) {
+        for lane in &self.lanes {
+            self.place.prefetch_entry(&lane.meta.key(), lane.hash);
+        }
+        for (lane, parsed) in self.lanes.iter().zip(self.parsed.iter()) {
+            self.position = lane.seq;
+            let verdict = self.place.step(&self.nf, lane.hash, lane.seq, lane.time, &lane.meta);
+            match lane.index {
+                Some(index) => settle(&mut self.counters, batch, index as usize, parsed, verdict),
+                None => self.counters.replayed += 1,
+            }
+        }
+        self.lanes.clear();
+    }
+}
+
+/// Counts a verdict and carries it out on the packet.
+#[inline]
+fn settle(
+    counters: &mut Counters,
+    batch: &mut Batch,
+    index: usize,
+    parsed: &Result<Headers, Malformed>,
+    verdict: Verdict,
+) {
+    let fate = match verdict {
+        Verdict::Forward { port, rewrite } => {
+            if rewrite != Rewrite::NONE
+                && let Ok(headers) = parsed
+            {
+                rewrite.apply(batch.bytes_mut(index), headers);
+            }
+            counters.forwarded += 1;
+            Fate::Transmit(port.0)
+        }
+        Verdict::Drop(_) => {
+            counters.count(&verdict);
+            Fate::Drop
+        }
+        Verdict::Reply(reply) => answer(counters, batch, index, parsed, reply),
+    };
+    batch.packets_mut()[index].fate = fate;
+}
+
+/// Turns the packet into its answer. What can't be answered (a reset, a segment cut short) is dropped and counted so.
+#[cold]
+fn answer(
+    counters: &mut Counters,
+    batch: &mut Batch,
+    index: usize,
+    parsed: &Result<Headers, Malformed>,
+    reply: Reply,
+) -> Fate {
+    let len = match (reply, parsed) {
+        (Reply::TcpReset, Ok(headers)) => packet::tcp_reset(batch.bytes_mut(index), headers),
+        (Reply::TcpReset, Err(_)) => None,
+    };
+    let Some(len) = len else {
+        counters.count(&Verdict::Drop(Reason::UNANSWERABLE));
+        return Fate::Drop;
+    };
+    let packet = &mut batch.packets_mut()[index];
+    packet.len = len as u32;
+    packet.wire_len = len as u32;
+    counters.replied += 1;
+    Fate::Transmit(PortId::BACK.0)
+}

@@ -1,0 +1,55 @@
+//! The steps of `cargo xtask check`, in the order in which they fail fastest.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+
+use crate::{direction, packages, readme, tests};
+
+/// Runs every check; stops at the first that fails.
+pub(crate) fn run(deep: bool) -> Result<()> {
+    let start = Instant::now();
+    step("formatting", || cargo(&["fmt", "--all", "--", "--check"]))?;
+    step("dependency direction", direction::check)?;
+    step("system packages", packages::install)?;
+    step("lints", || cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"]))?;
+    let mut totals = tests::Totals::default();
+    step("tests", || {
+        totals = tests::run(deep)?;
+        Ok(())
+    })?;
+    let mut commands = 0;
+    step("the README's commands", || {
+        commands = readme::run()?;
+        Ok(())
+    })?;
+    println!("\nall checks passed in {:.0} s; {commands} commands of the README ran", start.elapsed().as_secs_f64());
+    println!("{} passed, 0 failed, {} skipped", totals.passed, totals.skipped);
+    Ok(())
+}
+
+/// The root of the workspace.
+pub(crate) fn root() -> PathBuf {
+    let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    here.parent().map_or_else(|| here.clone(), PathBuf::from)
+}
+
+/// Runs cargo in the workspace.
+pub(crate) fn cargo(arguments: &[&str]) -> Result<()> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let status = Command::new(cargo).args(arguments).current_dir(root()).status().context("cargo can't be run")?;
+    if !status.success() {
+        bail!("cargo {} failed", arguments.join(" "));
+    }
+    Ok(())
+}
+
+fn step(name: &str, check: impl FnOnce() -> Result<()>) -> Result<()> {
+    let start = Instant::now();
+    println!("== {name}");
+    check().with_context(|| format!("{name}: failed"))?;
+    println!("   {:.1} s", start.elapsed().as_secs_f64());
+    Ok(())
+}

@@ -1,0 +1,54 @@
+//! Dependencies point one way: a crate may use only what the list gives it.
+
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use crate::check::root;
+
+/// What each crate of the house may use of the others. Development dependencies may use `testkit` besides.
+const ALLOWED: &[(&str, &[&str])] = &[
+    ("packet", &[]),
+    ("flow", &["packet"]),
+    ("memory", &["packet"]),
+    ("nf", &["packet", "flow", "memory"]),
+    ("port", &["packet"]),
+    ("engine", &["packet", "flow", "memory", "nf", "port"]),
+    ("functions", &["packet", "flow", "memory", "nf"]),
+    ("measure", &["packet", "memory", "port", "nf", "engine"]),
+    ("testkit", &["packet", "flow", "memory", "nf", "port", "engine", "functions", "measure"]),
+    ("millrace", &["packet", "flow", "memory", "nf", "port", "engine", "functions", "measure", "testkit"]),
+    ("xtask", &[]),
+];
+
+/// Holds every crate's dependencies against the list.
+pub(crate) fn check() -> Result<()> {
+    let output = Command::new("cargo")
+        .args(["metadata", "--no-deps", "--format-version", "1"])
+        .current_dir(root())
+        .output()
+        .context("cargo metadata can't be run")?;
+    let metadata: Value = serde_json::from_slice(&output.stdout).context("cargo metadata says something unreadable")?;
+    let packages = metadata["packages"].as_array().context("cargo metadata names no packages")?;
+    for package in packages {
+        let name = room(package["name"].as_str().unwrap_or_default());
+        let Some((_, allowed)) = ALLOWED.iter().find(|(room, _)| *room == name) else {
+            bail!("crate {name} is not on the list in xtask/src/direction.rs: say there what it may use");
+        };
+        for dependency in package["dependencies"].as_array().into_iter().flatten() {
+            let target = dependency["name"].as_str().unwrap_or_default();
+            let ours = packages.iter().any(|package| package["name"].as_str() == Some(target));
+            let for_tests = dependency["kind"].as_str() == Some("dev") && room(target) == "testkit";
+            if ours && !for_tests && !allowed.contains(&room(target)) {
+                bail!("{name} may not use {}: dependencies point one way (xtask/src/direction.rs)", room(target));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The crate's name in the house.
+fn room(package: &str) -> &str {
+    package.strip_prefix("millrace-").unwrap_or(package)
+}

@@ -1,0 +1,49 @@
+//! Programs that some tests hold us against: installed from Debian where that is possible. A test whose program is
+//! missing says so and is counted as skipped.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::Result;
+
+/// A program, and the Debian package that has it.
+const PROGRAMS: &[(&str, &str)] = &[
+    ("tshark", "tshark"),
+    ("capinfos", "wireshark-common"),
+    ("nft", "nftables"),
+    ("ip", "iproute2"),
+    ("ethtool", "ethtool"),
+    ("conntrack", "conntrack"),
+    ("zstd", "zstd"),
+];
+
+/// Installs what is missing, when we may.
+pub(crate) fn install() -> Result<()> {
+    let missing: Vec<&str> = PROGRAMS.iter().filter(|(program, _)| !exists(program)).map(|(_, package)| *package).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let root = Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout.trim_ascii() == b"0");
+    if !root || !exists("apt-get") {
+        println!("   not installed: {}; the tests that need them will be skipped", missing.join(", "));
+        return Ok(());
+    }
+    println!("   installing {}", missing.join(", "));
+    let apt = |arguments: &[&str]| {
+        let mut command = Command::new("apt-get");
+        command.env("DEBIAN_FRONTEND", "noninteractive").arg("-qq").args(arguments);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+    };
+    let updated = apt(&["update"]);
+    let installed = apt(&[&["install", "-y", "--no-install-recommends"], missing.as_slice()].concat());
+    if !updated || !installed {
+        println!("   could not install all of them; the tests that need them will be skipped");
+    }
+    Ok(())
+}
+
+fn exists(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let sbin = ["/usr/sbin", "/sbin"].map(|folder| Path::new(folder).join(program));
+    std::env::split_paths(&path).map(|folder| folder.join(program)).chain(sbin).any(|file| file.is_file())
+}

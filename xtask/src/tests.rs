@@ -1,0 +1,62 @@
+//! All tests, with their output read for what was passed and what was skipped.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+use crate::check::root;
+
+/// What the tests came to.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Totals {
+    /// Tests that passed.
+    pub(crate) passed: u64,
+    /// Checks that could not be made here, each with its reason in the output.
+    pub(crate) skipped: u64,
+}
+
+/// Runs all tests, doc tests among them. `deep` has them take everything instead of a sample.
+pub(crate) fn run(deep: bool) -> Result<Totals> {
+    let mut totals = Totals::default();
+    for arguments in [&["test", "--workspace", "--all-targets"][..], &["test", "--workspace", "--doc"]] {
+        tests(arguments, deep, &mut totals)?;
+    }
+    Ok(totals)
+}
+
+fn tests(arguments: &[&str], deep: bool, totals: &mut Totals) -> Result<()> {
+    let mut command = Command::new("cargo");
+    command.args(arguments).arg("--quiet").args(["--", "--nocapture"]).current_dir(root());
+    if deep {
+        command.env("MILLRACE_DEEP", "1");
+    }
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().context("cargo test can't be run")?;
+    let output = child.stdout.take().context("cargo test has an output")?;
+    let mut log = Vec::new();
+    for line in BufReader::new(output).split(b'\n') {
+        let line = String::from_utf8_lossy(&line?).into_owned();
+        // A running test shares its line with what it prints, so the marks are looked for anywhere.
+        if let Some(start) = line.find("SKIPPED (") {
+            totals.skipped += 1;
+            println!("   {}", &line[start..]);
+        }
+        if let Some(start) = line.find("test result: ") {
+            totals.passed += number_before(&line[start..], " passed");
+            println!("   {}", &line[start..]);
+        }
+        log.push(line);
+    }
+    if !child.wait()?.success() {
+        for line in log {
+            println!("{line}");
+        }
+        bail!("a test failed; see above");
+    }
+    Ok(())
+}
+
+fn number_before(line: &str, word: &str) -> u64 {
+    let end = line.find(word).unwrap_or(0);
+    line[..end].rsplit(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0)
+}
