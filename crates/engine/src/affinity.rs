@@ -5,7 +5,8 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 /// The processors that this process may run on, in rising order. Empty where the system doesn't say.
 #[must_use]
 pub fn cpus() -> Vec<usize> {
-    sched_getaffinity(None).map_or_else(|_| Vec::new(), |set| (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect())
+    sched_getaffinity(None)
+        .map_or_else(|_| Vec::new(), |set| (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect())
 }
 
 /// Pins the calling thread to processor `cpu`; `false` when the system refuses.

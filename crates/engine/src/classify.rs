@@ -29,4 +29,3 @@ pub fn classify<N: NetworkFunction>(nf: &N, by_ports: bool, parsed: &Result<Head
         None => Class::Settled(nf.other(headers)),
     }
 }
-

@@ -69,7 +69,11 @@ impl Counters {
 
     /// The reasons that occurred, with their counts, by number.
     pub fn drops(&self) -> impl Iterator<Item = (Reason, u64)> + '_ {
-        self.dropped.iter().enumerate().filter(|(_, count)| **count > 0).map(|(number, count)| (Reason(number as u8), *count))
+        self.dropped
+            .iter()
+            .enumerate()
+            .filter(|(_, count)| **count > 0)
+            .map(|(number, count)| (Reason(number as u8), *count))
     }
 
     /// Whether every packet that came in is accounted for.

@@ -73,7 +73,12 @@ pub struct FlowState<N: NetworkFunction> {
 /// # Panics
 /// For [`EngineKind::Shared`], whose fleet is [`striped_fleet`]'s, and for no cores.
 #[must_use]
-pub fn private_fleet<N: NetworkFunction>(kind: EngineKind, nf: Arc<N>, cores: usize, options: &Options) -> PrivateFleet<N> {
+pub fn private_fleet<N: NetworkFunction>(
+    kind: EngineKind,
+    nf: Arc<N>,
+    cores: usize,
+    options: &Options,
+) -> PrivateFleet<N> {
     assert!(cores > 0, "a fleet has at least one core");
     let steering = match kind {
         EngineKind::Sequential => Steering::One,

@@ -48,8 +48,16 @@ impl<N: NetworkFunction> Private<N> {
 
     /// The flows whose deadline is later than `now`, in no particular order.
     pub fn flows(&self, now: Nanos) -> impl Iterator<Item = FlowState<N>> + '_ {
-        let v4 = self.v4.iter().map(|(key, flow, deadline)| FlowState { key: KeyOf::<N>::from_v4(*key), flow: *flow, deadline });
-        let v6 = self.v6.iter().map(|(key, flow, deadline)| FlowState { key: KeyOf::<N>::from_v6(*key), flow: *flow, deadline });
+        let v4 = self.v4.iter().map(|(key, flow, deadline)| FlowState {
+            key: KeyOf::<N>::from_v4(*key),
+            flow: *flow,
+            deadline,
+        });
+        let v6 = self.v6.iter().map(|(key, flow, deadline)| FlowState {
+            key: KeyOf::<N>::from_v6(*key),
+            flow: *flow,
+            deadline,
+        });
         v4.chain(v6).filter(move |state| state.deadline > now)
     }
 
