@@ -19,7 +19,8 @@ const PROGRAMS: &[(&str, &str)] = &[
 
 /// Installs what is missing, when we may.
 pub(crate) fn install() -> Result<()> {
-    let missing: Vec<&str> = PROGRAMS.iter().filter(|(program, _)| !exists(program)).map(|(_, package)| *package).collect();
+    let missing: Vec<&str> =
+        PROGRAMS.iter().filter(|(program, _)| !exists(program)).map(|(_, package)| *package).collect();
     if missing.is_empty() {
         return Ok(());
     }
@@ -32,7 +33,12 @@ pub(crate) fn install() -> Result<()> {
     let apt = |arguments: &[&str]| {
         let mut command = Command::new("apt-get");
         command.env("DEBIAN_FRONTEND", "noninteractive").arg("-qq").args(arguments);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+            .is_ok_and(|status| status.success())
     };
     let updated = apt(&["update"]);
     let installed = apt(&[&["install", "-y", "--no-install-recommends"], missing.as_slice()].concat());
