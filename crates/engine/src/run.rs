@@ -198,10 +198,11 @@ struct End {
 }
 
 impl End {
-    /// Keeps the failure that comes first in packet order.
+    /// Keeps the failure that comes first in packet order. Replicas fail on the same packet, one of them with its bytes.
     fn fail(&mut self, error: EngineError) {
+        let rank = |failure: &Failure| (failure.seq, failure.packet.is_none());
         let earlier = match (&self.failure, &error) {
-            (Some(EngineError::Panicked(old)), EngineError::Panicked(new)) => new.seq < old.seq,
+            (Some(EngineError::Panicked(old)), EngineError::Panicked(new)) => rank(new) < rank(old),
             (Some(_), _) => false,
             (None, _) => true,
         };

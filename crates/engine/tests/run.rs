@@ -1,0 +1,213 @@
+//! Runs over a queue in memory: the output's order, what a panic leaves behind, what a stop leaves behind.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use engine::{Control, EngineError, EngineKind, Options, Outcome, run};
+use memory::Memory;
+use nf::{Context, Description, NetworkFunction, Opened, PacketSet, Reason, Sharing, Sizing, Step, Verdict};
+use packet::{Headers, Host, LinkType, Nanos, Seq};
+use port::{Batch, Fate, Packet, PortError, Queue, Received};
+
+/// Lets the first `limit` packets of a source through, and panics on a packet from 10.0.0.13.
+struct Limit {
+    limit: u32,
+    flows: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Source(Host);
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Seen(u32);
+
+impl nf::Meta for Source {
+    type Key = Host;
+    fn key(&self) -> Host {
+        self.0
+    }
+}
+
+impl nf::Flow for Seen {}
+
+impl NetworkFunction for Limit {
+    type Meta = Source;
+    type Flow = Seen;
+    type Shared<M: Memory> = ();
+
+    const DESCRIPTION: Description = Description {
+        name: "limit",
+        summary: "lets some packets of each source through",
+        state: "a count",
+        sharing: Sharing::Nothing,
+        keys: &[],
+        drop_reasons: &["over-limit"],
+    };
+
+    fn packet_set(&self) -> PacketSet {
+        PacketSet::Source
+    }
+
+    fn sizing(&self) -> Sizing {
+        Sizing { flows: self.flows, flows_v6: 0 }
+    }
+
+    fn shared<M: Memory>(&self, _: &M) {}
+
+    fn meta(&self, headers: &Headers) -> Option<Source> {
+        headers.source().map(Source)
+    }
+
+    fn open<M: Memory>(&self, cx: &mut Context<'_, Self, M>, _: &Source) -> Step<Opened<Seen>, M> {
+        cx.expire_after(Nanos::from_secs(1));
+        Ok(Opened::Flow(Seen(0)))
+    }
+
+    fn packet<M: Memory>(&self, _: &mut Context<'_, Self, M>, flow: &mut Seen, meta: &Source) -> Step<Verdict, M> {
+        assert!(meta.0.address().to_string() != "10.0.0.13", "thirteen is not served");
+        flow.0 += 1;
+        Ok(if flow.0 > self.limit { Verdict::Drop(Reason::own(0)) } else { Verdict::FORWARD })
+    }
+}
+
+/// Packets in memory, received in bursts of seven, with what was sent.
+struct Memo {
+    frames: Vec<(Nanos, Vec<u8>)>,
+    next: usize,
+    sent: Vec<Seq>,
+    finished: bool,
+    stop_at: Option<(usize, Arc<AtomicBool>)>,
+}
+
+impl Memo {
+    fn of(sources: &[u8]) -> Self {
+        let frames = sources.iter().zip(0..).map(|(&source, time)| (Nanos(time * 1_000), frame(source))).collect();
+        Self { frames, next: 0, sent: Vec::new(), finished: false, stop_at: None }
+    }
+}
+
+impl Queue for Memo {
+    fn receive(&mut self, batch: &mut Batch) -> Result<Received, PortError> {
+        batch.clear();
+        for (time, bytes) in self.frames.iter().skip(self.next).take(7) {
+            let packet = Packet {
+                seq: Seq(self.next as u64),
+                time: *time,
+                offset: 0,
+                len: 0,
+                wire_len: bytes.len() as u32,
+                interface: 0,
+                link: LinkType::Ethernet,
+                fate: Fate::Pending,
+            };
+            batch.push(packet, bytes);
+            self.next += 1;
+        }
+        if let Some((at, stop)) = &self.stop_at
+            && self.next >= *at
+        {
+            stop.store(true, Ordering::Relaxed);
+        }
+        Ok(if batch.is_empty() { Received::End } else { Received::Packets })
+    }
+
+    fn transmit(&mut self, batch: &mut Batch) -> Result<(), PortError> {
+        let sent = batch.packets().iter().filter(|packet| matches!(packet.fate, Fate::Transmit(_)));
+        self.sent.extend(sent.map(|packet| packet.seq));
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<(), PortError> {
+        self.finished = true;
+        Ok(())
+    }
+}
+
+/// A UDP datagram from 10.0.0.`source`.
+fn frame(source: u8) -> Vec<u8> {
+    let mut frame = vec![0; 60];
+    frame[12..14].copy_from_slice(&[8, 0]);
+    frame[14..24].copy_from_slice(&[0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17]);
+    frame[26..34].copy_from_slice(&[10, 0, 0, source, 192, 0, 2, 1]);
+    frame[34..42].copy_from_slice(&[0, 53, 0, 53, 0, 26, 0, 0]);
+    frame
+}
+
+fn limit() -> Arc<Limit> {
+    Arc::new(Limit { limit: 3, flows: 64 })
+}
+
+fn go(kind: EngineKind, cores: usize, queue: &mut Memo, control: &Control) -> Outcome {
+    run(limit(), kind, cores, &Options::default(), queue, control).expect("the engine takes it")
+}
+
+#[test]
+fn every_engine_forwards_the_same_packets_in_input_order() {
+    let sources: Vec<u8> = (0..500_u32).map(|i| (i * i % 90 + 20) as u8).collect();
+    let mut oracle = Memo::of(&sources);
+    go(EngineKind::Sequential, 1, &mut oracle, &Control::default());
+    assert!(oracle.sent.is_sorted() && !oracle.sent.is_empty());
+    for kind in [EngineKind::Rss, EngineKind::Scr] {
+        for cores in 1..=8 {
+            let mut queue = Memo::of(&sources);
+            let outcome = go(kind, cores, &mut queue, &Control::default());
+            assert_eq!(queue.sent, oracle.sent, "{kind} on {cores}");
+            assert!(queue.finished);
+            assert_eq!(outcome.counters.forwarded, oracle.sent.len() as u64);
+            assert!(outcome.counters.add_up());
+        }
+    }
+}
+
+#[test]
+fn a_panic_names_its_packet_and_keeps_what_was_forwarded() {
+    let mut sources = vec![20; 3];
+    sources.extend([21, 22, 13, 23, 24]);
+    for (kind, cores) in [(EngineKind::Sequential, 1), (EngineKind::Rss, 2), (EngineKind::Scr, 3), (EngineKind::Shared, 2)] {
+        let mut queue = Memo::of(&sources);
+        let outcome = go(kind, cores, &mut queue, &Control::default());
+        let Some(EngineError::Panicked(failure)) = outcome.failure else { panic!("{kind} went on") };
+        assert_eq!(failure.seq, Seq(5), "{kind}");
+        assert_eq!(failure.message, "thirteen is not served");
+        let packet = failure.packet.expect("the core held the packet");
+        assert_eq!(packet.bytes, frame(13));
+        assert!(queue.finished);
+        assert!(!queue.sent.contains(&Seq(5)));
+        if cores == 1 {
+            assert_eq!(queue.sent, [0, 1, 2, 3, 4].map(Seq));
+        }
+    }
+}
+
+#[test]
+fn a_stop_ends_with_everything_that_was_received() {
+    let sources = vec![20; 700];
+    for (kind, cores) in [(EngineKind::Sequential, 1), (EngineKind::Rss, 2), (EngineKind::Scr, 3)] {
+        let control = Control::default();
+        let mut queue = Memo::of(&sources);
+        queue.stop_at = Some((70, Arc::clone(&control.stop)));
+        let outcome = go(kind, cores, &mut queue, &control);
+        assert!(outcome.interrupted && outcome.failure.is_none());
+        assert_eq!(outcome.counters.received, queue.next as u64, "{kind}");
+        assert!(queue.next < 700 && queue.finished && outcome.counters.add_up());
+    }
+}
+
+#[test]
+fn a_full_table_makes_room_by_the_oldest_and_says_so() {
+    let nf = Arc::new(Limit { limit: 3, flows: 4 });
+    let mut queue = Memo::of(&[1, 2, 3, 4, 5, 1]);
+    let outcome = run(nf, EngineKind::Sequential, 1, &Options::default(), &mut queue, &Control::default());
+    let outcome = outcome.expect("sequential takes it");
+    assert_eq!(outcome.counters.flows.evicted, 2);
+    assert_eq!(outcome.flows_high_water, 4);
+    assert!(outcome.counters.flows.was_full());
+}
+
+#[test]
+fn sequential_on_two_cores_is_refused_in_a_sentence() {
+    let mut queue = Memo::of(&[]);
+    let result = run(limit(), EngineKind::Sequential, 2, &Options::default(), &mut queue, &Control::default());
+    let Err(EngineError::Refused(reason)) = result else { panic!("it ran") };
+    assert_eq!(reason, "sequential runs on one core, not on 2; shared, rss and scr use more");
+}
