@@ -226,3 +226,6 @@ const fn be16<const N: usize>(bytes: &[u8; N], at: usize) -> u16 {
 const fn be32<const N: usize>(bytes: &[u8; N], at: usize) -> u32 {
     u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
+
+#[cfg(test)]
+mod tests;
