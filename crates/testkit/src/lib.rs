@@ -7,8 +7,10 @@ mod driver;
 mod frames;
 pub mod model;
 mod rng;
+pub mod synth;
 
 pub use build::{At, Build};
 pub use driver::{Driver, KeyOf};
 pub use frames::Frames;
 pub use rng::Rng;
+pub use synth::Synth;
