@@ -298,7 +298,9 @@ impl Bucket {
     fn add_stray(&mut self, tag: u8) {
         let filter = u16::from_le_bytes([self.head.0[14], self.head.0[15]]) | 1 << (tag % 16);
         self.head.0[14..].copy_from_slice(&filter.to_le_bytes());
-        self.head.0[13] = self.head.0[13].saturating_add(0x10);
+        if self.head.0[13] < 0xf0 {
+            self.head.0[13] += 0x10;
+        }
     }
 
     /// A key has left its second bucket. The filter forgets when no stray is left; a count at its limit stays there.
