@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod build;
+pub mod conformance;
 mod driver;
 mod frames;
 pub mod model;

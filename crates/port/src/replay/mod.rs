@@ -52,6 +52,9 @@ pub struct Replay {
     loops: Loops,
     stop: Arc<AtomicBool>,
     renumber: Option<Renumber>,
+    /// Loops that earlier openings went through, when this one goes on from there.
+    begun: u64,
+    continued: bool,
     arenas: Vec<Arc<Arena>>,
     tallies: Vec<Arc<Tally>>,
 }
@@ -75,6 +78,8 @@ impl Replay {
             loops: Loops::Times(1),
             stop: Arc::default(),
             renumber: None,
+            begun: 0,
+            continued: false,
             arenas: Vec::new(),
             tallies: Vec::new(),
         }
@@ -84,6 +89,13 @@ impl Replay {
     #[must_use]
     pub const fn looped(mut self, loops: Loops) -> Self {
         self.loops = loops;
+        self
+    }
+
+    /// Each opening goes on, in numbers and in time, where the loops of the one before ended: for measurements in rounds.
+    #[must_use]
+    pub const fn continued(mut self) -> Self {
+        self.continued = true;
         self
     }
 
@@ -166,17 +178,25 @@ impl Port for Replay {
             self.arenas = self.load(cores);
         }
         self.tallies = (0..cores).map(|_| Arc::default()).collect();
+        let begun = self.begun;
+        let loops = match self.loops {
+            Loops::Times(times) => Loops::Times(begun + times),
+            Loops::UntilStopped => Loops::UntilStopped,
+        };
+        if let (true, Loops::Times(end)) = (self.continued, loops) {
+            self.begun = end;
+        }
         let queue = |(arena, tally): (&Arc<Arena>, &Arc<Tally>)| {
             Box::new(ReplayQueue {
                 arena: Arc::clone(arena),
                 tally: Arc::clone(tally),
                 stop: Arc::clone(&self.stop),
-                loops: self.loops,
+                loops,
                 renumber: self.renumber,
                 room: ROOM_BYTES.max(arena.longest()),
                 span: self.span(),
                 packets: self.trace.len() as u64,
-                looped: 0,
+                looped: begun,
                 next: 0,
                 offset: 0,
             }) as Box<dyn Queue>

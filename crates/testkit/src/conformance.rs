@@ -1,0 +1,487 @@
+//! The conformance runner: one function over one trace under every engine, core count and seed, held against
+//! `sequential` under the engine's declared guarantee.
+//!
+//! Cores are stepped by a seeded scheduler, one burst at a time in random order, so that every failure replays from its
+//! seed; real threads can be run on top. A serializable engine is held to its own witness: replaying the packets in the
+//! order in which it committed them must reproduce every verdict and the state.
+
+use std::ops::{Range, RangeInclusive};
+use std::sync::Arc;
+
+use engine::{
+    Commit, Control, EngineKind, Fleet, FlowState, Guarantee, KeyOf, Options, Parcel, Placement, PrivateFleet, Remains,
+    StripedFleet, drive, private_fleet, striped_fleet,
+};
+use nf::{Fingerprint, NetworkFunction};
+use packet::{Nanos, Seq};
+use port::{Batch, Fate, PortError, Queue, Received, Trace};
+
+use crate::rng::Rng;
+
+/// What to hold against what.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The engines.
+    pub engines: Vec<EngineKind>,
+    /// How many cores each runs on. `sequential` runs on one.
+    pub cores: RangeInclusive<usize>,
+    /// The seeds of the schedules.
+    pub seeds: Range<u64>,
+    /// Whether to run real threads as well, once for each engine and core count.
+    pub threads: bool,
+    /// How the fleets are built. Tables are never larger than the trace could fill.
+    pub options: Options,
+}
+
+/// An engine's outcome that differs from the sequential one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mismatch {
+    /// The engine.
+    pub engine: EngineKind,
+    /// How many cores it ran on.
+    pub cores: usize,
+    /// The seed that reproduces it; `None` when it took real threads.
+    pub seed: Option<u64>,
+    /// How many packets of the trace, from its start, suffice to show it.
+    pub prefix: usize,
+    /// The packet whose verdict differs; `None` when it is the final state.
+    pub seq: Option<Seq>,
+    /// What `sequential` (or the witness) says.
+    pub expected: String,
+    /// What the engine said.
+    pub got: String,
+}
+
+/// What a verification came to.
+#[derive(Clone, Debug, Default)]
+pub struct Verified {
+    /// Runs that were held against the sequential one.
+    pub runs: u64,
+    /// Packets in all of them together.
+    pub packets: u64,
+    /// Engines that can't take the function, on how many cores, and why.
+    pub refused: Vec<(EngineKind, usize, String)>,
+    /// Whether a table was ever full: engines that decide per shard were not held to their verdicts then.
+    pub was_full: bool,
+    /// The first difference found.
+    pub mismatch: Option<Mismatch>,
+}
+
+/// Verifies a function over a trace. `progress` is told how many runs are done, and of how many.
+pub fn verify<N: NetworkFunction>(
+    nf: &Arc<N>,
+    trace: &Trace,
+    plan: &Plan,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Verified {
+    let options = Options { flows_max: Some(trace.len().max(16)), pin: false, ..plan.options };
+    let bench = Bench { nf, trace, options };
+    let mut verified = Verified::default();
+    let oracle = bench.oracle(trace.len());
+    let cases = bench.cases(plan, &mut verified);
+    let total = cases.len() as u64;
+    for (done, case) in cases.into_iter().enumerate() {
+        progress(done as u64, total);
+        let result = bench.run(case, &oracle, trace.len());
+        verified.runs += 1;
+        verified.packets += trace.len() as u64;
+        verified.was_full |= oracle.was_full;
+        match result {
+            Ok(full) => verified.was_full |= full,
+            Err(difference) => {
+                verified.mismatch = Some(bench.minimise(case, difference));
+                break;
+            }
+        }
+    }
+    progress(total, total);
+    verified
+}
+
+/// One run to be held against the oracle.
+#[derive(Clone, Copy)]
+struct Case {
+    engine: EngineKind,
+    cores: usize,
+    /// The schedule's seed; `None` for real threads.
+    seed: Option<u64>,
+}
+
+/// The first difference of a run.
+struct Difference {
+    seq: Option<Seq>,
+    expected: String,
+    got: String,
+}
+
+/// What became of one packet.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Observation {
+    fate: Fate,
+    /// A digest of the bytes as they went out.
+    bytes: u64,
+}
+
+/// Flows by key, with their state and deadline.
+type Flows<N> = Vec<(KeyOf<N>, <N as NetworkFunction>::Flow, Nanos)>;
+
+/// What a run came to, in a form that two runs can be compared by.
+struct Observed<N: NetworkFunction> {
+    packets: Vec<Option<Observation>>,
+    flows: Flows<N>,
+    shared: u64,
+    was_full: bool,
+}
+
+struct Bench<'a, N> {
+    nf: &'a Arc<N>,
+    trace: &'a Trace,
+    options: Options,
+}
+
+impl<N: NetworkFunction> Bench<'_, N> {
+    /// Every run of the plan that its engine takes; the others are noted as refused.
+    fn cases(&self, plan: &Plan, verified: &mut Verified) -> Vec<Case> {
+        let mut cases = Vec::new();
+        for &engine in &plan.engines {
+            for cores in plan.cores.clone() {
+                if engine == EngineKind::Sequential && cores > 1 {
+                    continue;
+                }
+                if let Err(reason) = engine.accepts(&N::DESCRIPTION, cores) {
+                    verified.refused.push((engine, cores, reason));
+                    continue;
+                }
+                cases.extend(plan.seeds.clone().map(|seed| Case { engine, cores, seed: Some(seed) }));
+                if plan.threads {
+                    cases.push(Case { engine, cores, seed: None });
+                }
+            }
+        }
+        cases
+    }
+
+    fn oracle(&self, len: usize) -> Observed<N> {
+        let mut fleet = private_fleet(EngineKind::Sequential, Arc::clone(self.nf), 1, &self.options);
+        let mut packets = vec![None; len];
+        let mut batch = Batch::default();
+        fill(&mut batch, self.trace, 0..len);
+        fleet.workers[0].process(&mut batch);
+        observe(&batch, &mut packets);
+        let now = last_time(self.trace, len);
+        let place = fleet.workers[0].place();
+        Observed {
+            packets,
+            flows: sorted(place.flows(now)),
+            shared: fingerprint(&**self.nf, place.shared()),
+            was_full: Remains::flow_counters(&fleet).was_full(),
+        }
+    }
+
+    /// Runs a case over the first `len` packets and compares; `Ok` says whether a table was full.
+    fn run(&self, case: Case, oracle: &Observed<N>, len: usize) -> Result<bool, Difference> {
+        match case.engine.guarantee() {
+            Guarantee::Identical | Guarantee::IdenticalPerPacketSet => self.run_private(case, oracle, len),
+            Guarantee::Serializable => self.run_striped(case, oracle, len),
+        }
+    }
+
+    fn run_private(&self, case: Case, oracle: &Observed<N>, len: usize) -> Result<bool, Difference> {
+        let mut fleet = private_fleet(case.engine, Arc::clone(self.nf), case.cores, &self.options);
+        let packets = self.observe_run(&mut fleet, case, len)?;
+        let full = oracle.was_full || Remains::flow_counters(&fleet).was_full();
+        if full && case.engine.guarantee() == Guarantee::IdenticalPerPacketSet {
+            return Ok(true);
+        }
+        compare_packets(&oracle.packets, &packets)?;
+        self.compare_states(&fleet, oracle, len)?;
+        Ok(full)
+    }
+
+    fn compare_states(&self, fleet: &PrivateFleet<N>, oracle: &Observed<N>, len: usize) -> Result<(), Difference> {
+        let now = last_time(self.trace, len);
+        let replicas = match fleet.kind {
+            EngineKind::Scr => fleet.workers.len(),
+            EngineKind::Sequential | EngineKind::Rss | EngineKind::Shared => 0,
+        };
+        for core in 0..replicas {
+            let place = fleet.workers[core].place();
+            compare_flows::<N>(&oracle.flows, &sorted(place.flows(now)), &format!("replica {core}"))?;
+            compare_shared(oracle.shared, fingerprint(&**self.nf, place.shared()))?;
+        }
+        if replicas == 0 {
+            compare_flows::<N>(&oracle.flows, &sorted(fleet.flows(now).into_iter()), "all shards")?;
+        }
+        Ok(())
+    }
+
+    fn run_striped(&self, case: Case, oracle: &Observed<N>, len: usize) -> Result<bool, Difference> {
+        let mut fleet = striped_fleet(Arc::clone(self.nf), case.cores, &self.options);
+        fleet.workers[0].place().record();
+        let packets = self.observe_run(&mut fleet, case, len)?;
+        let full = oracle.was_full || Remains::flow_counters(&fleet).was_full();
+        if !full {
+            self.check_witness(&fleet, oracle, &packets, len)?;
+        }
+        Ok(full)
+    }
+
+    /// Replays the steps of each stripe in the order in which it took them; everything must come out again.
+    fn check_witness(
+        &self,
+        fleet: &StripedFleet<N>,
+        oracle: &Observed<N>,
+        packets: &[Option<Observation>],
+        len: usize,
+    ) -> Result<(), Difference> {
+        // Packets that take no step have the oracle's verdict; the witness overwrites the others.
+        let mut expected = oracle.packets.clone();
+        let place = fleet.workers[0].place();
+        let now = last_time(self.trace, len);
+        let flows = place.each(|part| sorted(part.flows(now)));
+        let shared = place.each(|part| fingerprint(&**self.nf, part.shared()));
+        for ((commits, flows), shared) in place.commits().iter().zip(flows).zip(shared) {
+            let mut replay = private_fleet(EngineKind::Sequential, Arc::clone(self.nf), 1, &self.options);
+            let mut batch = Batch::default();
+            for &Commit { seq, now } in commits {
+                let (packet, bytes) = at(self.trace, seq.0 as usize);
+                batch.push(port::Packet { time: now, seq, ..*packet }, bytes);
+            }
+            replay.workers[0].process(&mut batch);
+            observe(&batch, &mut expected);
+            let replayed = replay.workers[0].place();
+            compare_flows::<N>(&sorted(replayed.flows(now)), &flows, "a stripe against its witness")?;
+            compare_shared(fingerprint(&**self.nf, replayed.shared()), shared)?;
+        }
+        compare_packets(&expected, packets)
+    }
+
+    /// Runs the fleet over the first `len` packets, by the case's schedule, and notes what became of each.
+    fn observe_run<P: Placement<N>>(
+        &self,
+        fleet: &mut Fleet<N, P>,
+        case: Case,
+        len: usize,
+    ) -> Result<Vec<Option<Observation>>, Difference>
+    where
+        Fleet<N, P>: Remains<N>,
+    {
+        let packets = match case.seed {
+            Some(seed) => schedule(fleet, self.trace, len, seed),
+            None => {
+                let mut queue = TraceQueue::new(self.trace, len);
+                let outcome = drive(fleet, &self.options, &mut queue, &Control::default());
+                if let Some(failure) = outcome.failure {
+                    return Err(Difference {
+                        seq: None,
+                        expected: "a run to the end".into(),
+                        got: failure.to_string(),
+                    });
+                }
+                queue.observed()?
+            }
+        };
+        let counters = fleet.counters();
+        if !counters.add_up() || counters.received != len as u64 {
+            let expected = format!("{len} packets received, forwarded, replied and dropped");
+            return Err(Difference { seq: None, expected, got: format!("{counters:?}") });
+        }
+        Ok(packets)
+    }
+
+    /// Bisects to the shortest prefix of the trace that shows a difference. Real threads are not bisected: what they
+    /// show once they may not show again.
+    fn minimise(&self, case: Case, first: Difference) -> Mismatch {
+        let mut difference = first;
+        let mut prefix = self.trace.len();
+        if case.seed.is_some() {
+            let (mut low, mut high) = (0, prefix);
+            while low + 1 < high {
+                let middle = low + (high - low) / 2;
+                match self.run(case, &self.oracle(middle), middle) {
+                    Ok(_) => low = middle,
+                    Err(shorter) => (high, difference) = (middle, shorter),
+                }
+            }
+            prefix = high;
+        }
+        let Difference { seq, expected, got } = difference;
+        Mismatch { engine: case.engine, cores: case.cores, seed: case.seed, prefix, seq, expected, got }
+    }
+}
+
+/// Steps the fleet's cores one burst at a time, in an order drawn from `seed`, over bursts of drawn lengths.
+fn schedule<N: NetworkFunction, P: Placement<N>>(
+    fleet: &mut Fleet<N, P>,
+    trace: &Trace,
+    len: usize,
+    seed: u64,
+) -> Vec<Option<Observation>> {
+    let mut random = Rng::new(seed);
+    let mut packets = vec![None; len];
+    let mut batch = Batch::default();
+    let mut next = 0;
+    let cores = fleet.workers.len();
+    let mut waiting: Vec<std::collections::VecDeque<Parcel<N::Meta>>> = (0..cores).map(|_| [].into()).collect();
+    loop {
+        // A core is drawn; when it has nothing to do and there is more to hand out, everyone gets some.
+        let core = random.below(cores as u64) as usize;
+        if let Some(parcel) = waiting[core].pop_front() {
+            step(&mut fleet.workers[core], parcel, &mut packets);
+        } else if next < len {
+            let burst = (1 + random.below(64) as usize).min(len - next);
+            fill(&mut batch, trace, next..next + burst);
+            next += burst;
+            let mut parcels: Vec<_> = (0..cores).map(|_| Parcel::default()).collect();
+            fleet.dispatcher.split(&batch, &mut parcels);
+            for (queue, parcel) in waiting.iter_mut().zip(parcels) {
+                queue.push_back(parcel);
+            }
+        } else if waiting.iter().all(std::collections::VecDeque::is_empty) {
+            return packets;
+        }
+    }
+}
+
+fn step<N: NetworkFunction, P: Placement<N>>(
+    worker: &mut engine::Worker<N, P>,
+    parcel: Parcel<N::Meta>,
+    packets: &mut [Option<Observation>],
+) {
+    let Parcel { mut batch, block } = parcel;
+    match block {
+        Some(block) => {
+            let end = Seq(block.first.0 + block.records.len() as u64);
+            worker.process_with(&mut batch, &mut engine::Log::of_block(&block), end);
+        }
+        None => worker.process(&mut batch),
+    }
+    observe(&batch, packets);
+}
+
+/// A trace as a queue, which keeps what is sent.
+struct TraceQueue<'a> {
+    trace: &'a Trace,
+    len: usize,
+    next: usize,
+    random: Rng,
+    packets: Vec<Option<Observation>>,
+    sent: Option<Seq>,
+    out_of_order: Option<(Seq, Seq)>,
+}
+
+impl<'a> TraceQueue<'a> {
+    fn new(trace: &'a Trace, len: usize) -> Self {
+        let packets = vec![None; len];
+        Self { trace, len, next: 0, random: Rng::new(len as u64), packets, sent: None, out_of_order: None }
+    }
+
+    /// What became of each packet. What was not sent was dropped.
+    fn observed(self) -> Result<Vec<Option<Observation>>, Difference> {
+        if let Some((earlier, later)) = self.out_of_order {
+            let expected = format!("packet {earlier} before packet {later}");
+            return Err(Difference { seq: Some(later), expected, got: "the other way around".into() });
+        }
+        let dropped = Observation { fate: Fate::Drop, bytes: 0 };
+        Ok(self.packets.into_iter().map(|packet| packet.or(Some(dropped))).collect())
+    }
+}
+
+impl Queue for TraceQueue<'_> {
+    fn receive(&mut self, batch: &mut Batch) -> Result<Received, PortError> {
+        let burst = (1 + self.random.below(200) as usize).min(self.len - self.next);
+        fill(batch, self.trace, self.next..self.next + burst);
+        self.next += burst;
+        Ok(if burst == 0 { Received::End } else { Received::Packets })
+    }
+
+    fn transmit(&mut self, batch: &mut Batch) -> Result<(), PortError> {
+        for packet in batch.packets().iter().filter(|packet| packet.fate != Fate::Drop) {
+            if let Some(sent) = self.sent
+                && sent > packet.seq
+            {
+                self.out_of_order.get_or_insert((packet.seq, sent));
+            }
+            self.sent = Some(packet.seq);
+        }
+        observe(batch, &mut self.packets);
+        Ok(())
+    }
+}
+
+fn fill(batch: &mut Batch, trace: &Trace, range: Range<usize>) {
+    batch.clear();
+    for index in range {
+        let (packet, bytes) = at(trace, index);
+        batch.push(port::Packet { seq: Seq(index as u64), fate: Fate::Pending, ..*packet }, bytes);
+    }
+}
+
+fn observe(batch: &Batch, packets: &mut [Option<Observation>]) {
+    for (index, packet) in batch.packets().iter().enumerate() {
+        let sent = matches!(packet.fate, Fate::Transmit(_));
+        let bytes = if sent { digest(batch.bytes(index)) } else { 0 };
+        packets[packet.seq.0 as usize] = Some(Observation { fate: packet.fate, bytes });
+    }
+}
+
+fn digest(bytes: &[u8]) -> u64 {
+    let mut fingerprint = Fingerprint::default();
+    fingerprint.add(bytes.len() as u64);
+    for chunk in bytes.chunks(8) {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        fingerprint.add(u64::from_le_bytes(word));
+    }
+    fingerprint.value()
+}
+
+fn at(trace: &Trace, index: usize) -> (&port::Packet, &[u8]) {
+    (&trace.packets()[index], trace.bytes(index))
+}
+
+fn last_time(trace: &Trace, len: usize) -> Nanos {
+    len.checked_sub(1).map_or(Nanos(0), |last| trace.packets()[last].time)
+}
+
+fn sorted<N: NetworkFunction>(flows: impl Iterator<Item = FlowState<N>>) -> Flows<N> {
+    let mut flows: Flows<N> = flows.map(|state| (state.key, state.flow, state.deadline)).collect();
+    flows.sort_unstable_by_key(|(key, ..)| *key);
+    flows
+}
+
+fn fingerprint<N: NetworkFunction>(nf: &N, shared: &N::Shared<memory::Local>) -> u64 {
+    let mut fingerprint = Fingerprint::default();
+    nf.fingerprint(shared, &mut fingerprint);
+    fingerprint.value()
+}
+
+fn compare_packets(expected: &[Option<Observation>], got: &[Option<Observation>]) -> Result<(), Difference> {
+    let Some(index) = (0..expected.len()).find(|&index| expected[index] != got[index]) else { return Ok(()) };
+    let say = |packet: Option<Observation>| match packet {
+        None => "never decided".into(),
+        Some(Observation { fate, bytes }) => format!("{fate:?} with bytes {bytes:016x}"),
+    };
+    Err(Difference { seq: Some(Seq(index as u64)), expected: say(expected[index]), got: say(got[index]) })
+}
+
+fn compare_flows<N: NetworkFunction>(expected: &Flows<N>, got: &Flows<N>, which: &str) -> Result<(), Difference> {
+    if expected == got {
+        return Ok(());
+    }
+    let say = |flow: Option<&(KeyOf<N>, N::Flow, Nanos)>| match flow {
+        None => format!("no such flow in {which}"),
+        Some((key, flow, deadline)) => format!("{key} is {flow:?} until {deadline} in {which}"),
+    };
+    let first = expected.iter().zip(got).position(|(expected, got)| expected != got);
+    let index = first.unwrap_or_else(|| expected.len().min(got.len()));
+    Err(Difference { seq: None, expected: say(expected.get(index)), got: say(got.get(index)) })
+}
+
+fn compare_shared(expected: u64, got: u64) -> Result<(), Difference> {
+    if expected == got {
+        return Ok(());
+    }
+    let say = |digest| format!("shared state with digest {digest:016x}");
+    Err(Difference { seq: None, expected: say(expected), got: say(got) })
+}
