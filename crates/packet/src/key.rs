@@ -619,3 +619,6 @@ impl FlowKey for Mac {
         8
     }
 }
+
+#[cfg(test)]
+mod tests;

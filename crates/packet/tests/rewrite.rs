@@ -212,7 +212,7 @@ proptest! {
             let is_last = (index + 1) * 40 >= whole.len() - 20;
             let mut fragment = whole[..20].to_vec();
             fragment[2..4].copy_from_slice(&(20 + part.len() as u16).to_be_bytes());
-            let field = index as u16 * 5 | if is_last { 0 } else { 0x2000 };
+            let field = (index as u16 * 5) | if is_last { 0 } else { 0x2000 };
             fragment[6..8].copy_from_slice(&field.to_be_bytes());
             fragment[10..12].fill(0);
             let checksum = internet_checksum(&[&fragment]);

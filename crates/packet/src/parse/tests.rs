@@ -58,7 +58,7 @@ fn udp(dst_port: u16, payload: &[u8]) -> Vec<u8> {
 
 fn tcp(flags: u8, options: &[u8]) -> Vec<u8> {
     let mut segment = vec![0x30, 0x39, 0, 80, 0, 0, 0, 1, 0, 0, 3, 0xe8, 0, flags, 1, 0, 0, 0, 0, 0];
-    segment[12] = (20 + options.len() as u8) / 4 << 4;
+    segment[12] = ((20 + options.len() as u8) / 4) << 4;
     segment.extend(options);
     segment
 }
