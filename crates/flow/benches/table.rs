@@ -22,7 +22,10 @@ const ROUNDS: usize = 7;
 fn main() {
     // Cargo passes `--bench`; a word restricts the run to the rows that contain it.
     let only = std::env::args().skip(1).find(|argument| !argument.starts_with('-')).unwrap_or_default();
-    println!("{:44} {:>15} {:>15} {:>15} {:>15}", "ns a packet: median (fastest)", "burst of 32", "one by one", "hashbrown", "std");
+    println!(
+        "{:44} {:>15} {:>15} {:>15} {:>15}",
+        "ns a packet: median (fastest)", "burst of 32", "one by one", "hashbrown", "std"
+    );
     for flows in [10_000, 1_000_000] {
         lookups::<Host4, u64>(&only, "host, 8 bytes", flows, host);
         lookups::<Host4, [u64; 2]>(&only, "host, 16 bytes", flows, host);
@@ -110,30 +113,34 @@ fn lookups<K: Key + Hash, V: Count>(only: &str, name: &str, flows: usize, key: f
         }
         let mut now = 0;
         let repeat = QUERIES / count;
-        race(&title, QUERIES, &mut [
-            &mut || (0..repeat).map(|_| bursts(&mut table, queries, &mut now)).fold(0, u64::wrapping_add),
-            &mut || (0..repeat).map(|_| one_by_one(&mut single, queries)).fold(0, u64::wrapping_add),
-            &mut || {
-                let visit = |key: &K| match brown.find_mut(hasher.hash_one(key), |entry| entry.0 == *key) {
-                    Some(entry) => {
-                        entry.2 = entry.2 + Nanos(1);
-                        entry.1.count()
-                    }
-                    None => 0,
-                };
-                (0..repeat).flat_map(|_| queries).map(visit).fold(0, u64::wrapping_add)
-            },
-            &mut || {
-                let visit = |key: &K| match map.get_mut(key) {
-                    Some(entry) => {
-                        entry.1 = entry.1 + Nanos(1);
-                        entry.0.count()
-                    }
-                    None => 0,
-                };
-                (0..repeat).flat_map(|_| queries).map(visit).fold(0, u64::wrapping_add)
-            },
-        ]);
+        race(
+            &title,
+            QUERIES,
+            &mut [
+                &mut || (0..repeat).map(|_| bursts(&mut table, queries, &mut now)).fold(0, u64::wrapping_add),
+                &mut || (0..repeat).map(|_| one_by_one(&mut single, queries)).fold(0, u64::wrapping_add),
+                &mut || {
+                    let visit = |key: &K| match brown.find_mut(hasher.hash_one(key), |entry| entry.0 == *key) {
+                        Some(entry) => {
+                            entry.2 = entry.2 + Nanos(1);
+                            entry.1.count()
+                        }
+                        None => 0,
+                    };
+                    (0..repeat).flat_map(|_| queries).map(visit).fold(0, u64::wrapping_add)
+                },
+                &mut || {
+                    let visit = |key: &K| match map.get_mut(key) {
+                        Some(entry) => {
+                            entry.1 = entry.1 + Nanos(1);
+                            entry.0.count()
+                        }
+                        None => 0,
+                    };
+                    (0..repeat).flat_map(|_| queries).map(visit).fold(0, u64::wrapping_add)
+                },
+            ],
+        );
     }
 }
 
@@ -202,48 +209,52 @@ fn churn<K: Key, V: Count>(only: &str, name: &str, flows: usize, key: fn(u64) ->
     // Every flow lives for 60 seconds, so that as many expire as come.
     let pace = 60_000_000_000 / flows as u64 + 1;
     println!("{:44} {:>15} {:>15}", "", "expiry", "eviction");
-    race(&title, packets, &mut [
-        &mut || {
-            let mut done = 0;
-            for _ in 0..packets / BURST {
-                let burst: [K; BURST] = std::array::from_fn(|at| key(age + at as u64));
-                let hashes = burst.map(|key| ageing.hash(&key));
-                hashes.iter().for_each(|hash| ageing.prefetch(*hash));
-                for (key, hash) in burst.iter().zip(hashes) {
-                    let now = Nanos(age * pace);
-                    while let Some(slot) = ageing.reclaim(now) {
-                        ageing.remove(slot);
-                        done += 1;
-                        if !ageing.is_full() {
-                            break;
+    race(
+        &title,
+        packets,
+        &mut [
+            &mut || {
+                let mut done = 0;
+                for _ in 0..packets / BURST {
+                    let burst: [K; BURST] = std::array::from_fn(|at| key(age + at as u64));
+                    let hashes = burst.map(|key| ageing.hash(&key));
+                    hashes.iter().for_each(|hash| ageing.prefetch(*hash));
+                    for (key, hash) in burst.iter().zip(hashes) {
+                        let now = Nanos(age * pace);
+                        while let Some(slot) = ageing.reclaim(now) {
+                            ageing.remove(slot);
+                            done += 1;
+                            if !ageing.is_full() {
+                                break;
+                            }
                         }
+                        let _ = black_box(ageing.find(key, hash));
+                        ageing.insert(*key, hash, V::default(), now + Nanos::from_secs(60), now);
+                        age += 1;
                     }
-                    let _ = black_box(ageing.find(key, hash));
-                    ageing.insert(*key, hash, V::default(), now + Nanos::from_secs(60), now);
-                    age += 1;
                 }
-            }
-            done
-        },
-        &mut || {
-            let mut done = 0;
-            for _ in 0..packets / BURST {
-                let burst: [K; BURST] = std::array::from_fn(|at| key(eviction + at as u64));
-                let hashes = burst.map(|key| evicting.hash(&key));
-                hashes.iter().for_each(|hash| evicting.prefetch(*hash));
-                for (key, hash) in burst.iter().zip(hashes) {
-                    let _ = black_box(evicting.find(key, hash));
-                    if let Some(slot) = evicting.oldest_unassured().filter(|_| evicting.is_full()) {
-                        evicting.remove(slot);
-                        done += 1;
+                done
+            },
+            &mut || {
+                let mut done = 0;
+                for _ in 0..packets / BURST {
+                    let burst: [K; BURST] = std::array::from_fn(|at| key(eviction + at as u64));
+                    let hashes = burst.map(|key| evicting.hash(&key));
+                    hashes.iter().for_each(|hash| evicting.prefetch(*hash));
+                    for (key, hash) in burst.iter().zip(hashes) {
+                        let _ = black_box(evicting.find(key, hash));
+                        if let Some(slot) = evicting.oldest_unassured().filter(|_| evicting.is_full()) {
+                            evicting.remove(slot);
+                            done += 1;
+                        }
+                        evicting.insert(*key, hash, V::default(), Nanos::from_secs(1 << 20), Nanos(eviction));
+                        eviction += 1;
                     }
-                    evicting.insert(*key, hash, V::default(), Nanos::from_secs(1 << 20), Nanos(eviction));
-                    eviction += 1;
                 }
-            }
-            done
-        },
-    ]);
+                done
+            },
+        ],
+    );
 }
 
 fn startup(only: &str) {
