@@ -134,7 +134,7 @@ impl Index {
         let mut path = Path { nodes: [Node::default(); NODES_MAX], len: 0 };
         path.push(first, 0, 0);
         if second != first {
-            path.push(second, 0, 0);
+            path.push(second, 1, 0);
         }
         let mut at = 0;
         while at < path.len {
@@ -345,5 +345,107 @@ impl Path {
             self.nodes[self.len] = Node { bucket, parent, place };
             self.len += 1;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+    use std::vec::Vec;
+
+    use super::*;
+
+    fn mix(number: u64) -> u64 {
+        let product = u128::from(number ^ 0x243f_6a88_85a3_08d3) * 0x9e37_79b9_7f4a_7c15;
+        (product >> 64) as u64 ^ product as u64
+    }
+
+    impl Index {
+        /// Every bucket's notes of guests and strays agree with where the keys are.
+        fn check(&self, hashes: &HashMap<u32, u64>) {
+            let mut strays = std::vec![0; self.count];
+            let mut found = 0;
+            for at in 0..self.count {
+                let bucket = self.bucket(at);
+                for place in (0..WIDTH).filter(|place| bucket.head.0[*place] != 0) {
+                    found += 1;
+                    let home = self.home(hashes[&bucket.slots[place]]);
+                    assert_eq!(bucket.head.0[place], home.tag);
+                    let is_guest = at != home.bucket;
+                    assert_eq!(bucket.guests() >> place & 1 == 1, is_guest);
+                    if is_guest {
+                        assert_eq!(at, self.other(home.bucket, home.tag));
+                        assert!(self.bucket(home.bucket).may_stray(home.tag));
+                        strays[home.bucket] += 1;
+                    }
+                }
+            }
+            assert_eq!(found, hashes.len());
+            for (at, strays) in strays.into_iter().enumerate() {
+                let noted = usize::from(self.bucket(at).head.0[13] >> 4);
+                // Once at its limit, a count stays there.
+                assert!(noted == strays || noted == 15);
+            }
+        }
+    }
+
+    #[test]
+    fn the_other_of_the_other_is_the_first() {
+        for capacity in [0, 1, 100, 12_345] {
+            let index = Index::new(capacity);
+            for tag in 1..=255 {
+                let mut own = 0;
+                for bucket in 0..index.count {
+                    let other = index.other(bucket, tag);
+                    assert!(other < index.count);
+                    assert_eq!(index.other(other, tag), bucket);
+                    own += usize::from(other == bucket);
+                }
+                assert_eq!(own, 1);
+            }
+        }
+    }
+
+    /// Far beyond the load of a full table, until nothing fits, then out again, over and over.
+    #[test]
+    fn displacement_loses_nobody_and_keeps_the_notes() {
+        let capacity = if cfg!(miri) { 60 } else { 3000 };
+        let mut index = Index::new(capacity);
+        let mut hashes = HashMap::new();
+        let mut order = Vec::new();
+        for round in 0..4 {
+            let mut slot = round * 1_000_000;
+            while index.insert(mix(slot.into()), slot) {
+                hashes.insert(slot, mix(slot.into()));
+                order.push(slot);
+                slot += 1;
+            }
+            assert!(hashes.len() * 100 > index.count * WIDTH * 97, "nearly every place is taken before one is missing");
+            index.check(&hashes);
+            for (slot, hash) in &hashes {
+                assert_eq!(index.find(*hash, |other| other == *slot), Some(*slot));
+            }
+            let keep = if round == 3 { 0 } else { order.len() / 3 };
+            for slot in order.drain(..order.len() - keep) {
+                assert!(index.remove(hashes.remove(&slot).expect("it is in"), slot));
+                assert!(!index.remove(mix(slot.into()), slot));
+            }
+            index.check(&hashes);
+        }
+        for at in 0..index.count {
+            assert!(index.bucket(at).head.0[..12].iter().all(|tag| *tag == 0));
+        }
+    }
+
+    #[test]
+    fn equal_hashes_end_in_a_refusal() {
+        let mut index = Index::new(1000);
+        let fit = (0..100).take_while(|slot| index.insert(7 << 32 | 7, *slot)).count();
+        assert_eq!(fit, 2 * WIDTH);
+        for slot in 0..fit as u32 {
+            assert_eq!(index.find(7 << 32 | 7, |other| other == slot), Some(slot));
+            assert!(index.remove(7 << 32 | 7, slot));
+        }
+        assert_eq!(index.find(7 << 32 | 7, |_| true), None);
     }
 }

@@ -1,0 +1,255 @@
+//! What the table promises, one promise a test.
+
+use std::net::Ipv4Addr;
+
+use flow::{Hint, Slot, TICK, Table};
+use packet::{FiveTuple, FiveTuple4, Host, Host4, Nanos};
+
+/// As many flows as Miri can bear.
+const fn scaled(flows: u32) -> u32 {
+    if cfg!(miri) { flows / 1000 + 20 } else { flows }
+}
+
+fn host(number: u32) -> Host4 {
+    match Host::v4(Ipv4Addr::from_bits(number)) {
+        Host::V4(key) => key,
+        Host::V6(_) => unreachable!("made of an IPv4 address"),
+    }
+}
+
+fn five_tuple(number: u32) -> FiveTuple4 {
+    let (src, dst) = (Ipv4Addr::from_bits(0x0a00_0000 | number >> 16), Ipv4Addr::new(192, 0, 2, 1));
+    match FiveTuple::v4(src, dst, number as u16, 80, 6) {
+        FiveTuple::V4(key) => key,
+        FiveTuple::V6(_) => unreachable!("made of IPv4 addresses"),
+    }
+}
+
+fn insert(table: &mut Table<Host4, u32>, number: u32, deadline: Nanos, now: Nanos) -> Slot {
+    let key = host(number);
+    table.insert(key, table.hash(&key), number, deadline, now).expect("there is room")
+}
+
+fn find(table: &Table<Host4, u32>, number: u32) -> Option<Slot> {
+    table.find(&host(number), table.hash(&host(number)))
+}
+
+/// Calls [`Table::reclaim`] until it has found nothing a few times over; the values in order, and the number of calls.
+fn drain(table: &mut Table<Host4, u32>, now: Nanos) -> (Vec<u32>, usize) {
+    let (mut values, mut calls, mut idle) = (Vec::new(), 0, 0);
+    while idle < 4 * table.len() + 64 {
+        calls += 1;
+        match table.reclaim(now) {
+            Some(slot) => {
+                values.push(table.remove(slot));
+                idle = 0;
+            }
+            None => idle += 1,
+        }
+    }
+    (values, calls - idle)
+}
+
+#[test]
+fn a_table_holds_exactly_its_capacity() {
+    for capacity in [0, 1, 2, 3, 12, 13, 100, 1000, scaled(100_000)] {
+        for seed in 0..10 {
+            let mut table = Table::<FiveTuple4, u32>::new(capacity as usize, seed);
+            for number in 0..capacity {
+                let key = five_tuple(number);
+                assert!(!table.is_full());
+                let slot = table.insert(key, table.hash(&key), number, Nanos::NEVER, Nanos(0));
+                assert!(slot.is_some(), "flow {number} of {capacity} under seed {seed}");
+            }
+            assert!(table.is_full());
+            assert_eq!((table.len(), table.high_water()), (capacity as usize, capacity as usize));
+            let key = five_tuple(capacity);
+            assert_eq!(table.insert(key, table.hash(&key), 0, Nanos(1), Nanos(0)), None);
+            for number in 0..capacity {
+                let key = five_tuple(number);
+                let slot = table.find(&key, table.hash(&key)).expect("it was inserted");
+                assert_eq!((*table.key(slot), *table.value(slot)), (key, number));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_table_without_room_does_nothing() {
+    let mut table = Table::<Host4, u32>::new(0, 1);
+    let hash = table.hash(&host(1));
+    table.prefetch(hash);
+    let hint = table.prefetch_entry(hash);
+    assert_eq!(table.find(&host(1), hash), None);
+    assert_eq!(table.find_near(&host(1), hash, hint), None);
+    assert_eq!(table.reclaim(Nanos::NEVER), None);
+    assert_eq!(table.oldest_unassured(), None);
+    assert_eq!(table.iter().count(), 0);
+    assert!(table.is_full() && table.is_empty());
+}
+
+#[test]
+fn churn_at_capacity_never_lacks_room() {
+    let capacity = scaled(20_000);
+    let mut table = Table::new(capacity as usize, 3);
+    for number in 0..capacity * if cfg!(miri) { 3 } else { 25 } {
+        if table.is_full() {
+            let slot = table.oldest_unassured().expect("none is assured");
+            assert_eq!(table.remove(slot), number - capacity);
+        }
+        insert(&mut table, number, Nanos(u64::from(number) + 1), Nanos(0));
+    }
+    assert_eq!(table.high_water(), capacity as usize);
+}
+
+#[test]
+fn flows_of_a_tick_come_in_the_order_of_arrival() {
+    let mut table = Table::<Host4, u32>::new(1000, 1);
+    let start = 1_700_000_000_000_000_000;
+    let deadline = Nanos(start + 90_000_000_000);
+    // Armed from ever nearer, so that they come down from different levels to meet in one list.
+    for number in 0..900u64 {
+        let now = Nanos(start + number * 99_000_000);
+        assert_eq!(table.reclaim(now), None);
+        assert_eq!(table.reclaim(now), None);
+        insert(&mut table, number as u32, deadline + Nanos(number % 7), now);
+    }
+    let (values, _) = drain(&mut table, deadline + TICK + TICK);
+    assert_eq!(values, (0..900).collect::<Vec<_>>());
+}
+
+#[test]
+fn nobody_comes_early_or_more_than_a_tick_late() {
+    let mut table = Table::<Host4, u32>::new(1, 1);
+    for deadline in [1, TICK.0 - 1, TICK.0, TICK.0 + 1, 255 * TICK.0, 256 * TICK.0, 65_536 * TICK.0 + 5, 1 << 55] {
+        insert(&mut table, 1, Nanos(deadline), Nanos(0));
+        assert_eq!(drain(&mut table, Nanos(deadline - 1)).0, [], "{deadline}");
+        assert_eq!(drain(&mut table, Nanos(deadline) + TICK).0, [1], "{deadline}");
+        table = Table::new(1, 1);
+    }
+}
+
+#[test]
+fn a_mass_expiry_is_spread_over_calls() {
+    let flows = scaled(100_000);
+    for timeout in [Nanos::from_millis(3), Nanos::from_secs(60), Nanos::from_secs(5 * 86_400)] {
+        let mut table = Table::new(flows as usize, 1);
+        for number in 0..flows {
+            insert(&mut table, number, Nanos(5) + timeout, Nanos(5));
+        }
+        let (values, calls) = drain(&mut table, Nanos::from_secs(1 << 30));
+        assert_eq!(values, (0..flows).collect::<Vec<_>>());
+        // One a call at most, and the way down the levels in steps of four.
+        assert!(calls >= flows as usize && calls <= flows as usize * 5 / 2 + 10, "{calls} calls for {flows} flows");
+    }
+}
+
+#[test]
+fn a_jump_of_years_costs_a_few_calls() {
+    let mut table = Table::<Host4, u32>::new(10, 1);
+    insert(&mut table, 1, Nanos(1_000), Nanos(0));
+    insert(&mut table, 2, Nanos::from_secs(10 * 365 * 86_400), Nanos(0));
+    insert(&mut table, 3, Nanos::from_secs(250 * 365 * 86_400), Nanos(0));
+    insert(&mut table, 4, Nanos::NEVER, Nanos(0));
+    let (values, calls) = drain(&mut table, Nanos::NEVER);
+    assert_eq!(values, [1, 2, 3]);
+    assert!(calls < 20, "{calls} calls");
+    assert_eq!(table.len(), 1);
+}
+
+#[test]
+fn a_touched_flow_lives_on_and_a_shortened_one_does_not() {
+    let mut table = Table::<Host4, u32>::new(10, 1);
+    let slots: Vec<_> = (0..3).map(|number| insert(&mut table, number, Nanos::from_secs(60), Nanos(0))).collect();
+    // Every second for ten minutes, as busy flows are.
+    for second in 0..600 {
+        let now = Nanos::from_secs(second);
+        table.touch(slots[0], now + Nanos::from_secs(60));
+        table.touch(slots[1], now + Nanos::from_secs(60));
+        assert!(drain(&mut table, now).0.iter().all(|number| *number == 2));
+    }
+    table.touch(slots[1], Nanos::from_secs(601));
+    assert_eq!(drain(&mut table, Nanos::from_secs(602)).0, [1]);
+    table.touch(slots[0], Nanos::NEVER);
+    assert_eq!(drain(&mut table, Nanos::from_secs(1 << 32)).0, []);
+    assert_eq!(table.deadline(slots[0]), Nanos::NEVER);
+    table.touch(slots[0], Nanos(0));
+    assert_eq!(drain(&mut table, Nanos::from_secs(1 << 32)).0, [0]);
+}
+
+#[test]
+fn an_expired_flow_is_found_until_it_is_removed() {
+    let mut table = Table::<Host4, u32>::new(10, 1);
+    let slot = insert(&mut table, 1, Nanos(10), Nanos(0));
+    assert_eq!(find(&table, 1), Some(slot));
+    let due = Nanos(10) + TICK;
+    while table.reclaim(due).is_none() {}
+    assert_eq!(table.reclaim(due), Some(slot), "it is named until it is removed");
+    assert_eq!(find(&table, 1), Some(slot));
+    table.remove(slot);
+    assert_eq!(find(&table, 1), None);
+}
+
+#[test]
+fn the_oldest_that_nobody_answered_makes_room() {
+    let mut table = Table::<Host4, u32>::new(4, 1);
+    let slots: Vec<_> = (0..4).map(|number| insert(&mut table, number, Nanos::NEVER, Nanos(0))).collect();
+    table.assure(slots[0]);
+    table.assure(slots[2]);
+    table.assure(slots[2]);
+    assert_eq!(table.oldest_unassured(), Some(slots[1]));
+    table.remove(slots[1]);
+    assert_eq!(table.oldest_unassured(), Some(slots[3]));
+    table.assure(slots[3]);
+    assert_eq!(table.oldest_unassured(), None);
+    assert!(table.is_assured(slots[0]));
+    // A place used again begins anew.
+    let slot = insert(&mut table, 9, Nanos::NEVER, Nanos(0));
+    assert_eq!((slot, table.is_assured(slot)), (slots[1], false));
+}
+
+#[test]
+fn a_hint_may_be_out_of_date() {
+    let mut table = Table::<Host4, u32>::new(10, 1);
+    let hash = table.hash(&host(1));
+    let nothing = table.prefetch_entry(hash);
+    let slot = insert(&mut table, 1, Nanos::NEVER, Nanos(0));
+    assert_eq!(table.find_near(&host(1), hash, nothing), Some(slot));
+    assert_eq!(table.find_near(&host(1), hash, Hint::default()), Some(slot));
+    let hint = table.prefetch_entry(hash);
+    assert_eq!(table.find_near(&host(1), hash, hint), Some(slot));
+    table.remove(slot);
+    assert_eq!(table.find_near(&host(1), hash, hint), None);
+    insert(&mut table, 2, Nanos::NEVER, Nanos(0));
+    let moved = insert(&mut table, 1, Nanos::NEVER, Nanos(0));
+    assert_eq!(table.find_near(&host(1), hash, hint), Some(moved));
+}
+
+#[test]
+#[should_panic(expected = "no flow at the slot")]
+fn a_slot_is_removed_once() {
+    let mut table = Table::<Host4, u32>::new(10, 1);
+    let slot = insert(&mut table, 1, Nanos::NEVER, Nanos(0));
+    table.remove(slot);
+    table.remove(slot);
+}
+
+#[test]
+#[should_panic(expected = "no flow at the slot")]
+fn a_removed_flow_is_not_touched() {
+    let mut table = Table::<Host4, u32>::new(10, 1);
+    let slot = insert(&mut table, 1, Nanos::NEVER, Nanos(0));
+    table.remove(slot);
+    table.assure(slot);
+    table.touch(slot, Nanos(1));
+}
+
+#[test]
+fn memory_is_bounded() {
+    let flows = scaled(1_000_000) as usize;
+    let per_flow = |bytes: usize| bytes.saturating_sub(16_384) / flows;
+    assert!(per_flow(Table::<FiveTuple4, [u64; 2]>::new(flows, 1).memory_bytes()) <= 72);
+    assert!(per_flow(Table::<FiveTuple4, [u64; 3]>::new(flows, 1).memory_bytes()) <= 72);
+    assert!(per_flow(Table::<Host4, u64>::new(flows, 1).memory_bytes()) <= 56);
+    assert!(per_flow(Table::<Host4, [u64; 2]>::new(flows, 1).memory_bytes()) <= 56);
+}
