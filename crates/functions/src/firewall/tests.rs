@@ -64,7 +64,7 @@ fn errors_of_the_configuration_point_at_the_place() {
     for (text, at, says) in [
         ("allow = [{ proto = \"icmp\", port = 7 }]", "line 1, column 9", "icmp has no ports"),
         ("allow = [\n  { proto = \"tcp\", port = 0 },\n]", "line 2, column 27", "from 1 to 65535"),
-        ("allow = [{ proto = \"tcp\", port = 70000 }]", "line 1, column 33", "70000"),
+        ("allow = [{ proto = \"tcp\", port = 70000 }]", "line 1, column 34", "70000"),
         ("allow = [{ proto = \"quic\" }]", "line 1", "unknown variant"),
         ("inside = [\"10.0.0.0/8\", \"10.0.0.1/8\"]", "line 1, column 25", "10.0.0.0/8"),
         ("non_ip = \"maybe\"", "line 1, column 10", "unknown variant"),
