@@ -9,6 +9,7 @@ extern crate std;
 pub mod config;
 pub mod conntrack;
 pub mod ddos;
+pub mod firewall;
 pub mod heavy_hitter;
 pub mod nat;
 pub mod policer;
