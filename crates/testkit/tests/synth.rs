@@ -127,7 +127,10 @@ fn conversations_are_whole() {
 fn tshark_finds_nothing_to_complain_of() {
     let fields =
         ["tcp.analysis.flags", "_ws.malformed", "ip.checksum.status", "tcp.checksum.status", "udp.checksum.status"];
-    for (profile, params) in variants() {
+    // Every profile as it is, and then the most different of the rest: tshark takes a second to start.
+    let all = variants();
+    for (profile, params) in all[..6].iter().chain([&all[6], &all[9], &all[22]]).cloned() {
+        let params = Params { packets: 3_000, ..params };
         let frames = synthesise(profile, &params);
         let Some(rows) = common::tshark(&frames, &[], &fields) else { return };
         for (row, number) in rows.iter().zip(0..) {
