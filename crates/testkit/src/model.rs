@@ -1,0 +1,111 @@
+//! Naive models of the network functions: plain `HashMap` programs after the functions' documents, written apart from
+//! the functions. They know no engine, no bound and no contract, and keep what they know for ever.
+
+mod ddos;
+mod heavy_hitter;
+mod policer;
+mod port_knock;
+
+use std::fmt;
+use std::net::IpAddr;
+
+use nf::{NetworkFunction, Reply, Verdict};
+use packet::{Fragment, Headers, Nanos, Rewrite, Seq};
+
+use crate::driver::Driver;
+use crate::frames::Frames;
+
+pub use ddos::DdosModel;
+pub use heavy_hitter::HeavyHitterModel;
+pub use policer::{BucketPer, PolicerModel};
+pub use port_knock::PortKnockModel;
+
+/// A function's behaviour, packet by packet.
+pub trait Model {
+    /// What becomes of packet number `seq`. Malformed packets don't come here, nor do later fragments where the
+    /// function's packet sets are named by ports.
+    fn packet(&mut self, seq: Seq, now: Nanos, headers: &Headers) -> Fate;
+}
+
+/// Source address and port, destination address and port, protocol.
+pub type Tuple = (IpAddr, u16, IpAddr, u16, u8);
+
+/// What becomes of a packet, drop reasons by their names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It goes out, changed like this.
+    Forward(Rewrite),
+    /// It ends here.
+    Drop(&'static str),
+    /// It ends here, and this goes back.
+    Reply(Reply),
+}
+
+impl Fate {
+    /// It goes out unchanged.
+    pub const FORWARD: Self = Self::Forward(Rewrite::NONE);
+
+    /// A function's verdict, its own drop reasons given.
+    #[must_use]
+    pub fn of(verdict: Verdict, own_reasons: &[&'static str]) -> Self {
+        match verdict {
+            Verdict::Forward { port: _, rewrite } => Self::Forward(rewrite),
+            Verdict::Drop(reason) => Self::Drop(reason.name(own_reasons)),
+            Verdict::Reply(reply) => Self::Reply(reply),
+        }
+    }
+}
+
+/// Where a function and its model part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Disagreement {
+    /// The packet's number.
+    pub seq: Seq,
+    /// Its time.
+    pub now: Nanos,
+    /// What it says.
+    pub headers: Headers,
+    /// What the function decided.
+    pub got: Fate,
+    /// What the model did.
+    pub expected: Fate,
+}
+
+impl std::error::Error for Disagreement {}
+
+impl fmt::Display for Disagreement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { seq, now, headers, got, expected } = self;
+        write!(f, "packet {seq} at {now}: got {got:?}, the model says {expected:?}; {headers:?}")
+    }
+}
+
+/// Gives the frames to a function that has seen nothing yet and to its model.
+///
+/// # Errors
+/// The first packet of which they think differently.
+///
+/// # Panics
+/// When a frame is malformed: models know of none.
+pub fn compare<N: NetworkFunction>(
+    driver: &mut Driver<N>,
+    model: &mut impl Model,
+    frames: &Frames,
+) -> Result<(), Box<Disagreement>> {
+    let by_ports = driver.function().packet_set().has_ports();
+    for ((now, bytes), number) in frames.iter().zip(0..) {
+        let headers =
+            packet::parse(frames.link(), bytes, bytes.len() as u32, 0).expect("models take well-formed packets");
+        let got = Fate::of(driver.packet(now, Ok(&headers)), N::DESCRIPTION.drop_reasons);
+        let (seq, now) = (Seq(number), driver.now());
+        let expected = if by_ports && headers.fragment == Fragment::Later {
+            Fate::Drop("fragment")
+        } else {
+            model.packet(seq, now, &headers)
+        };
+        if got != expected {
+            return Err(Box::new(Disagreement { seq, now, headers, got, expected }));
+        }
+    }
+    Ok(())
+}
