@@ -181,7 +181,7 @@ pub fn missing(programs: &[&str]) -> Option<String> {
         .iter()
         .copied()
         .filter(|program| {
-            let out = Command::new(program).arg("--version").output();
+            let out = with_sbin(program).arg("--version").output();
             matches!(out, Err(error) if error.kind() == io::ErrorKind::NotFound)
         })
         .collect();
@@ -197,12 +197,19 @@ pub fn missing(programs: &[&str]) -> Option<String> {
 /// # Errors
 /// When it can't be started, or exits with another code than 0: then with what it wrote to standard error.
 pub fn command(program: &str, arguments: &[&str]) -> io::Result<String> {
-    let out = Command::new(program).args(arguments).output()?;
+    let out = with_sbin(program).args(arguments).output()?;
     if out.status.success() {
         return Ok(String::from_utf8_lossy(&out.stdout).into_owned());
     }
     let complaint = String::from_utf8_lossy(&out.stderr);
     Err(io::Error::other(format!("{program} {}: {}", arguments.join(" "), complaint.trim())))
+}
+
+/// The programs of an administrator are not on everyone's path.
+fn with_sbin(program: &str) -> Command {
+    let mut command = Command::new(program);
+    command.env("PATH", std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin");
+    command
 }
 
 const ETH_P_ALL: u16 = 3;

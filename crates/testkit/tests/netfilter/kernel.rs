@@ -71,11 +71,6 @@ impl Kernel {
         Ok(Self { wires, router_macs, sentinels: 0, began, restore: vec![], router, _ends: [inside, outside] })
     }
 
-    /// Adds rules, for scenarios that need more than the ruleset.
-    pub(crate) fn rules(&self, rules: &str) -> io::Result<()> {
-        self.router.run("nft", &[rules]).map(drop)
-    }
-
     fn set(&self, key: &str, value: &str) -> io::Result<String> {
         let path = format!("/proc/sys/net/netfilter/nf_conntrack_{key}");
         self.router.enter(|| {

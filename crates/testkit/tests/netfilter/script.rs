@@ -3,6 +3,7 @@
 //! ```text
 //! ## name of the scenario
 //! set tcp_loose 0            a setting, by the kernel's name (net.netfilter.nf_conntrack_*), until the scenario's end
+//! ours filtering = "endpoint-independent"       a setting of our function alone, as its configuration has it
 //! isn 100 5000               initial sequence numbers, inside and outside, of flows named from here on
 //! a:4000 tcp x:80            the flow that the steps below belong to; `hairpin` at the end: both ends are inside
 //! > S 0 ws7                = pass      from the inside: SYN, sequence number = initial + 0
@@ -21,8 +22,8 @@ use std::net::IpAddr;
 
 use crate::craft::{ICMP, ICMPV6, TCP, UDP};
 
-/// Hosts by name. `n` is the router's outside address, `q` a private address that nobody has.
-pub(crate) const HOSTS: [(&str, &str); 12] = [
+/// Hosts by name. `n` is the router's outside address.
+pub(crate) const HOSTS: [(&str, &str); 11] = [
     ("a", "192.168.10.11"),
     ("b", "192.168.10.12"),
     ("ri", "192.168.10.99"),
@@ -30,7 +31,6 @@ pub(crate) const HOSTS: [(&str, &str); 12] = [
     ("x", "203.0.113.10"),
     ("y", "203.0.113.20"),
     ("r", "203.0.113.1"),
-    ("q", "10.9.9.9"),
     ("a6", "2001:db8:1::11"),
     ("x6", "2001:db8:2::10"),
     ("y6", "2001:db8:2::20"),
@@ -58,6 +58,8 @@ pub(crate) struct Scenario {
     pub(crate) name: String,
     /// By the kernel's names, without `nf_conntrack_`.
     pub(crate) settings: Vec<(String, u64)>,
+    /// Ours alone, key and value.
+    pub(crate) ours: Vec<(String, String)>,
     pub(crate) flows: Vec<Flow>,
     pub(crate) steps: Vec<Step>,
 }
@@ -128,7 +130,7 @@ pub(crate) fn read(text: &str) -> Vec<Scenario> {
         let words: Vec<&str> = line.split('#').next().unwrap_or("").split_whitespace().collect();
         if let Some(name) = line.strip_prefix("## ") {
             (at_ms, initial) = (0, [1_000_000, 3_000_000_000]);
-            scenarios.push(Scenario { name: name.trim().into(), settings: vec![], flows: vec![], steps: vec![] });
+            scenarios.push(Scenario { name: name.trim().into(), settings: vec![], ours: vec![], flows: vec![], steps: vec![] });
             continue;
         }
         let Some(scenario) = scenarios.last_mut() else { continue };
@@ -136,6 +138,7 @@ pub(crate) fn read(text: &str) -> Vec<Scenario> {
         let parsed = match words[..] {
             [] => Some(()),
             ["set", key, value] => value.parse().ok().map(|value| scenario.settings.push((key.into(), value))),
+            ["ours", key, "=", value] => Some(scenario.ours.push((key.into(), value.into()))),
             ["wait", ms] => ms.parse::<u64>().ok().map(|ms| at_ms += ms),
             ["isn", near, far] => near.parse().ok().zip(far.parse().ok()).map(|(near, far)| initial = [near, far]),
             [">" | "<", ..] => step(&words, scenario.flows.len()).map(|mut step| {
