@@ -1,1 +1,280 @@
-fn main() {}
+//! What a lookup, and a flow's whole life, cost: the table in bursts of 32, the table packet by packet, and the maps of
+//! the standard library and of hashbrown with the same work done for each packet.
+//!
+//! `cargo bench -p millrace-flow --bench table`. All contestants of a row run in turn, several rounds; a cell is the
+//! median in nanoseconds a packet, with the fastest round behind it.
+#![allow(clippy::print_stdout)]
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hash, RandomState};
+use std::hint::black_box;
+use std::net::Ipv4Addr;
+use std::time::Instant;
+
+use flow::{Hint, Slot, Table};
+use hashbrown::HashTable;
+use packet::{FiveTuple, FiveTuple4, Host, Host4, Key, Nanos};
+
+const BURST: usize = 32;
+const QUERIES: usize = 1 << 21;
+const ROUNDS: usize = 7;
+
+fn main() {
+    // Cargo passes `--bench`; a word restricts the run to the rows that contain it.
+    let only = std::env::args().skip(1).find(|argument| !argument.starts_with('-')).unwrap_or_default();
+    println!("{:44} {:>15} {:>15} {:>15} {:>15}", "ns a packet: median (fastest)", "burst of 32", "one by one", "hashbrown", "std");
+    for flows in [10_000, 1_000_000] {
+        lookups::<Host4, u64>(&only, "host, 8 bytes", flows, host);
+        lookups::<Host4, [u64; 2]>(&only, "host, 16 bytes", flows, host);
+        lookups::<FiveTuple4, [u64; 2]>(&only, "five-tuple, 16 bytes", flows, five_tuple);
+        lookups::<FiveTuple4, [u64; 3]>(&only, "five-tuple, 24 bytes", flows, five_tuple);
+    }
+    for flows in [10_000, 1_000_000] {
+        churn::<Host4, [u64; 2]>(&only, "host, 16 bytes", flows, host);
+        churn::<FiveTuple4, [u64; 3]>(&only, "five-tuple, 24 bytes", flows, five_tuple);
+    }
+    startup(&only);
+}
+
+fn host(number: u64) -> Host4 {
+    match Host::v4(Ipv4Addr::from_bits((number as u32).wrapping_mul(0x9e37_79b1))) {
+        Host::V4(key) => key,
+        Host::V6(_) => unreachable!("made of an IPv4 address"),
+    }
+}
+
+fn five_tuple(number: u64) -> FiveTuple4 {
+    let (src, dst) = (Ipv4Addr::from_bits(0x0a00_0000 | number as u32 >> 6), Ipv4Addr::new(192, 0, 2, number as u8));
+    match FiveTuple::v4(src, dst, 1024 + (number % 50_000) as u16, 443, 6) {
+        FiveTuple::V4(key) => key,
+        FiveTuple::V6(_) => unreachable!("made of IPv4 addresses"),
+    }
+}
+
+/// Values that count packets, as any function's state does in some way.
+trait Count: Copy + Default + Send + 'static {
+    fn count(&mut self) -> u64;
+}
+
+impl Count for u64 {
+    fn count(&mut self) -> u64 {
+        *self += 1;
+        *self
+    }
+}
+
+impl<const N: usize> Count for [u64; N]
+where
+    Self: Default,
+{
+    fn count(&mut self) -> u64 {
+        self[0] += 1;
+        self[1] += 64;
+        self[0]
+    }
+}
+
+/// SplitMix64.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: usize) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (u128::from(z ^ (z >> 31)) * bound as u128 >> 64) as u64
+    }
+}
+
+fn lookups<K: Key + Hash, V: Count>(only: &str, name: &str, flows: usize, key: fn(u64) -> K) {
+    let mut random = Random(7);
+    let present: Vec<K> = (0..QUERIES).map(|_| key(random.below(flows))).collect();
+    let absent: Vec<K> = (0..QUERIES).map(|_| key(flows as u64 + random.below(flows))).collect();
+    for (kind, queries) in [("hit", &present), ("miss", &absent)] {
+        let title = format!("{kind}: {name}, {flows} flows");
+        if !title.contains(only) {
+            continue;
+        }
+        let mut table = table::<K, V>(flows, key);
+        let mut single = self::table::<K, V>(flows, key);
+        let hasher = foldhash();
+        let mut brown = HashTable::<(K, V, Nanos)>::with_capacity(flows);
+        let mut map = HashMap::<K, (V, Nanos)>::with_capacity(flows);
+        for number in 0..flows as u64 {
+            let key = key(number);
+            brown.insert_unique(hasher.hash_one(key), (key, V::default(), Nanos(0)), |entry| hasher.hash_one(entry.0));
+            map.insert(key, (V::default(), Nanos(0)));
+        }
+        let mut now = 0;
+        race(&title, queries.len(), &mut [
+            &mut || bursts(&mut table, queries, &mut now),
+            &mut || one_by_one(&mut single, queries),
+            &mut || {
+                let visit = |key: &K| match brown.find_mut(hasher.hash_one(key), |entry| entry.0 == *key) {
+                    Some(entry) => {
+                        entry.2 = entry.2 + Nanos(1);
+                        entry.1.count()
+                    }
+                    None => 0,
+                };
+                queries.iter().map(visit).fold(0, u64::wrapping_add)
+            },
+            &mut || {
+                let visit = |key: &K| match map.get_mut(key) {
+                    Some(entry) => {
+                        entry.1 = entry.1 + Nanos(1);
+                        entry.0.count()
+                    }
+                    None => 0,
+                };
+                queries.iter().map(visit).fold(0, u64::wrapping_add)
+            },
+        ]);
+    }
+}
+
+fn foldhash() -> impl BuildHasher {
+    hashbrown::DefaultHashBuilder::default()
+}
+
+fn table<K: Key, V: Count>(flows: usize, key: fn(u64) -> K) -> Table<K, V> {
+    let mut table = Table::new(flows, RandomState::new().hash_one(1));
+    for number in 0..flows as u64 {
+        let key = key(number);
+        table.insert(key, table.hash(&key), V::default(), Nanos::from_secs(60), Nanos(0)).expect("there is room");
+    }
+    table
+}
+
+#[inline(never)]
+fn bursts<K: Key, V: Count>(table: &mut Table<K, V>, queries: &[K], now: &mut u64) -> u64 {
+    let mut sum = 0u64;
+    let mut hashes = [0; BURST];
+    let mut hints = [Hint::default(); BURST];
+    for burst in queries.chunks_exact(BURST) {
+        *now += 1;
+        for (hash, key) in hashes.iter_mut().zip(burst) {
+            *hash = table.hash(key);
+            table.prefetch(*hash);
+        }
+        for (hint, hash) in hints.iter_mut().zip(&hashes) {
+            *hint = table.prefetch_entry(*hash);
+        }
+        let now = Nanos(*now);
+        for ((hash, hint), key) in hashes.iter().zip(&hints).zip(burst) {
+            sum = sum.wrapping_add(visit(table, table.find_near(key, *hash, *hint), now));
+        }
+    }
+    sum
+}
+
+#[inline(never)]
+fn one_by_one<K: Key, V: Count>(table: &mut Table<K, V>, queries: &[K]) -> u64 {
+    queries.iter().map(|key| visit(table, table.find(key, table.hash(key)), Nanos(1))).fold(0, u64::wrapping_add)
+}
+
+/// What an engine and a small function do with a packet's flow.
+#[inline(always)]
+fn visit<K: Key, V: Count>(table: &mut Table<K, V>, found: Option<Slot>, now: Nanos) -> u64 {
+    let Some(slot) = found else { return 0 };
+    if table.deadline(slot) <= now {
+        return 0;
+    }
+    let count = table.value_mut(slot).count();
+    table.touch(slot, now + Nanos::from_secs(60));
+    count
+}
+
+/// A full table in which each packet opens a flow and an old one expires, and one in which the oldest makes room.
+fn churn<K: Key, V: Count>(only: &str, name: &str, flows: usize, key: fn(u64) -> K) {
+    let title = format!("churn: {name}, {flows} flows");
+    if !title.contains(only) {
+        return;
+    }
+    let packets = QUERIES / 2;
+    let mut ageing = table::<K, V>(flows, key);
+    let mut evicting = table::<K, V>(flows, key);
+    let (mut age, mut eviction) = (flows as u64, flows as u64);
+    // Every flow lives for 60 seconds, so that as many expire as come.
+    let pace = 60_000_000_000 / flows as u64 + 1;
+    println!("{:44} {:>15} {:>15}", "", "expiry", "eviction");
+    race(&title, packets, &mut [
+        &mut || {
+            let mut done = 0;
+            for _ in 0..packets / BURST {
+                let burst: [K; BURST] = std::array::from_fn(|at| key(age + at as u64));
+                let hashes = burst.map(|key| ageing.hash(&key));
+                hashes.iter().for_each(|hash| ageing.prefetch(*hash));
+                for (key, hash) in burst.iter().zip(hashes) {
+                    let now = Nanos(age * pace);
+                    while let Some(slot) = ageing.reclaim(now) {
+                        ageing.remove(slot);
+                        done += 1;
+                        if !ageing.is_full() {
+                            break;
+                        }
+                    }
+                    let _ = black_box(ageing.find(key, hash));
+                    ageing.insert(*key, hash, V::default(), now + Nanos::from_secs(60), now);
+                    age += 1;
+                }
+            }
+            done
+        },
+        &mut || {
+            let mut done = 0;
+            for _ in 0..packets / BURST {
+                let burst: [K; BURST] = std::array::from_fn(|at| key(eviction + at as u64));
+                let hashes = burst.map(|key| evicting.hash(&key));
+                hashes.iter().for_each(|hash| evicting.prefetch(*hash));
+                for (key, hash) in burst.iter().zip(hashes) {
+                    let _ = black_box(evicting.find(key, hash));
+                    if let Some(slot) = evicting.oldest_unassured().filter(|_| evicting.is_full()) {
+                        evicting.remove(slot);
+                        done += 1;
+                    }
+                    evicting.insert(*key, hash, V::default(), Nanos::from_secs(1 << 20), Nanos(eviction));
+                    eviction += 1;
+                }
+            }
+            done
+        },
+    ]);
+}
+
+fn startup(only: &str) {
+    if !"startup".contains(only) {
+        return;
+    }
+    for flows in [10_000, 1_000_000] {
+        let started = Instant::now();
+        let five = Table::<FiveTuple4, [u64; 3]>::new(flows, 1);
+        let elapsed = started.elapsed();
+        let host = Table::<Host4, [u64; 2]>::new(flows, 1);
+        println!(
+            "startup: {flows} flows: {:.1} ms; bytes a flow: five-tuple and 24 {:.1}, host and 16 {:.1}",
+            elapsed.as_secs_f64() * 1e3,
+            five.memory_bytes() as f64 / flows as f64,
+            host.memory_bytes() as f64 / flows as f64,
+        );
+    }
+}
+
+/// Runs the contestants in turn and prints a row.
+fn race(title: &str, packets: usize, contestants: &mut [&mut dyn FnMut() -> u64]) {
+    let mut times = vec![Vec::new(); contestants.len()];
+    for _ in 0..ROUNDS {
+        for (contestant, times) in contestants.iter_mut().zip(&mut times) {
+            let started = Instant::now();
+            black_box(contestant());
+            times.push(started.elapsed().as_secs_f64() * 1e9 / packets as f64);
+        }
+    }
+    print!("{title:44}");
+    for times in &mut times {
+        times.sort_by(f64::total_cmp);
+        print!(" {:7.1} ({:5.1})", times[ROUNDS / 2], times[0]);
+    }
+    println!();
+}

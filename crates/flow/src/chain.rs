@@ -11,8 +11,6 @@ use crate::slab::Slab;
 pub(crate) const END: u32 = 1 << 31;
 /// In `next` and `prev` of an entry that is on no list.
 pub(crate) const LOOSE: u32 = u32::MAX;
-/// In `prev` of an entry that is not in use.
-pub(crate) const FREE: u32 = u32::MAX - 1;
 
 /// The neighbours of a node.
 #[repr(C)]

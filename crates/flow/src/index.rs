@@ -45,7 +45,7 @@ impl Index {
     pub(crate) fn new(capacity: usize) -> Self {
         // Four places in five are taken when the table is full; a few buckets more let small tables fill up too. An odd
         // number, so that no more than one bucket is its own second one.
-        let count = (capacity.div_ceil(4) * 5).div_ceil(WIDTH) + 4 | 1;
+        let count = ((capacity.div_ceil(4) * 5).div_ceil(WIDTH) + 4) | 1;
         Self { region: Region::zeroed(count * size_of::<Bucket>()), count }
     }
 
@@ -58,6 +58,20 @@ impl Index {
     pub(crate) fn prefetch(&self, hash: u64) {
         let bucket = self.home(hash).bucket;
         prefetch(self.region.base().as_ptr().wrapping_add(bucket * size_of::<Bucket>()));
+    }
+
+    /// The first entry under `hash` whose tag fits, which is the right one but for one time in forty; all of them are
+    /// shown to `near`.
+    #[inline(always)]
+    pub(crate) fn guess(&self, hash: u64, mut near: impl FnMut(u32)) -> Option<u32> {
+        let Home { bucket, tag } = self.home(hash);
+        let first = self.bucket(bucket);
+        let guess = first.guess(first.head.matches(tag) & PLACES, &mut near);
+        if guess.is_some() || first.strays() == 0 {
+            return guess;
+        }
+        let second = self.bucket(self.other(bucket, tag));
+        second.guess(second.head.matches(tag) & second.guests(), &mut near)
     }
 
     /// The entry under `hash` that `is_it` accepts.
@@ -187,7 +201,7 @@ impl Index {
     /// A bucket by a fraction of 2^32 (Lemire, "Fast random integer generation in an interval").
     #[inline(always)]
     const fn scale(&self, fraction: u32) -> usize {
-        (fraction as u64 * self.count as u64 >> 32) as usize
+        ((fraction as u64 * self.count as u64) >> 32) as usize
     }
 
     #[inline(always)]
@@ -208,13 +222,37 @@ impl Bucket {
     #[inline(always)]
     fn find(&self, mut mask: u32, is_it: &mut impl FnMut(u32) -> bool) -> Option<u32> {
         while mask != 0 {
-            let slot = self.slots[mask.trailing_zeros() as usize % WIDTH.next_power_of_two()];
+            let slot = self.slot(mask);
             if is_it(slot) {
                 return Some(slot);
             }
             mask &= mask - 1;
         }
         None
+    }
+
+    /// The first of the entries at the places in `mask`, all of which are shown to `near`.
+    #[inline(always)]
+    fn guess(&self, mask: u32, near: &mut impl FnMut(u32)) -> Option<u32> {
+        if mask == 0 {
+            return None;
+        }
+        let guess = self.slot(mask);
+        near(guess);
+        let mut others = mask & (mask - 1);
+        while others != 0 {
+            near(self.slot(others));
+            others &= others - 1;
+        }
+        Some(guess)
+    }
+
+    /// The entry at the first place in `mask`.
+    #[inline(always)]
+    fn slot(&self, mask: u32) -> u32 {
+        debug_assert!(mask != 0 && mask <= PLACES);
+        // SAFETY: callers mask by `PLACES` or by `guests`, which has no other bits, and test for 0.
+        unsafe { *self.slots.get_unchecked(mask.trailing_zeros() as usize) }
     }
 
     /// A free place.

@@ -8,7 +8,7 @@ use core::ptr::NonNull;
 
 use packet::{Key, Nanos};
 
-use crate::chain::{END, FREE, Links};
+use crate::chain::{END, Links};
 use crate::memory::{CACHE_LINE, Region, prefetch};
 
 /// What a packet needs of an entry.
@@ -21,8 +21,13 @@ struct Hot<K, V> {
 }
 
 const ASSURED: u64 = 1 << 63;
+/// The deadline's part of the word.
+const DEADLINE: u64 = ASSURED - 1;
 /// The latest deadline that can be told, in the year 2262: it stands for [`Nanos::NEVER`].
-const LATEST: u64 = ASSURED - 1;
+const LATEST: u64 = DEADLINE - 1;
+/// The word of an entry that is not in use. Being assured and later than all deadlines, it makes a stale slot's `assure`
+/// do nothing and its `touch` end in a check.
+const VACANT: u64 = u64::MAX;
 
 /// Entries numbered from 0, some in use and the others on a free list.
 pub(crate) struct Slab<K, V> {
@@ -131,19 +136,25 @@ impl<K: Key, V: Copy> Slab<K, V> {
     /// Gives an entry back that is on no list any more.
     #[inline]
     pub(crate) fn give(&mut self, at: u32) {
-        // Assured and without a deadline, so that a stale slot's `assure` does nothing and its `touch` ends in a check.
-        self.hot_mut(at).word = ASSURED | LATEST;
+        self.hot_mut(at).word = VACANT;
         let next = self.free;
-        let links = self.links_mut(at);
-        links.wheel.next = next;
-        links.wheel.prev = FREE;
+        self.links_mut(at).wheel.next = next;
         self.free = at;
         self.len -= 1;
     }
 
     #[inline]
     pub(crate) fn is_live(&self, at: u32) -> bool {
-        at < self.used && self.links(at).wheel.prev != FREE
+        at < self.used && self.hot(at).word != VACANT
+    }
+
+    /// Whether a flow of this key is at `at`, which may be any number.
+    #[inline(always)]
+    pub(crate) fn holds(&self, at: u32, key: &K) -> bool {
+        at < self.used && {
+            let hot = self.hot(at);
+            hot.key == *key && hot.word != VACANT
+        }
     }
 
     #[inline]
@@ -163,20 +174,26 @@ impl<K: Key, V: Copy> Slab<K, V> {
 
     #[inline]
     pub(crate) fn deadline(&self, at: u32) -> Nanos {
-        match self.hot(at).word & LATEST {
-            LATEST => Nanos::NEVER,
-            nanos => Nanos(nanos),
-        }
+        let deadline = self.hot(at).word & DEADLINE;
+        if deadline < LATEST { Nanos(deadline) } else { Nanos::NEVER }
     }
 
-    /// Sets the deadline; whether it is now earlier than it was.
+    /// Sets the deadline, unless it is earlier than the one that is set.
     #[inline]
-    pub(crate) fn set_deadline(&mut self, at: u32, deadline: Nanos) -> bool {
+    pub(crate) fn postpone(&mut self, at: u32, deadline: Nanos) -> bool {
         let deadline = encode(deadline);
         let hot = self.hot_mut(at);
-        let earlier = deadline < hot.word & LATEST;
-        hot.word = hot.word & ASSURED | deadline;
-        earlier
+        let is_later = deadline >= hot.word & DEADLINE;
+        if is_later {
+            hot.word = hot.word & ASSURED | deadline;
+        }
+        is_later
+    }
+
+    /// Sets the deadline of an entry in use.
+    pub(crate) fn set_deadline(&mut self, at: u32, deadline: Nanos) {
+        let hot = self.hot_mut(at);
+        hot.word = hot.word & ASSURED | encode(deadline);
     }
 
     #[inline]
@@ -326,12 +343,15 @@ mod tests {
         let mut slab = Slab::<Host4, u64>::new(1);
         slab.take(key(7), 1, Nanos(5));
         assert!(!slab.is_assured(0));
-        assert!(!slab.set_deadline(0, Nanos(9)));
+        assert!(slab.postpone(0, Nanos(9)));
         slab.set_assured(0);
         assert!(slab.is_assured(0) && slab.deadline(0) == Nanos(9));
-        assert!(slab.set_deadline(0, Nanos(8)));
-        assert!(!slab.set_deadline(0, Nanos::NEVER));
+        assert!(!slab.postpone(0, Nanos(8)));
+        assert!(slab.postpone(0, Nanos::NEVER));
         assert!(slab.is_assured(0) && slab.deadline(0) == Nanos::NEVER);
-        assert!(slab.set_deadline(0, Nanos(0)));
+        slab.set_deadline(0, Nanos(0));
+        assert!(slab.is_assured(0) && slab.deadline(0) == Nanos(0));
+        slab.give(0);
+        assert!(!slab.is_live(0) && !slab.holds(0, &key(7)) && !slab.postpone(0, Nanos::NEVER));
     }
 }

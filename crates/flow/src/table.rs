@@ -33,6 +33,17 @@ pub struct Table<K, V> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Slot(u32);
 
+/// Where a flow probably is.
+#[derive(Clone, Copy, Debug)]
+pub struct Hint(u32);
+
+impl Default for Hint {
+    /// The hint that says nothing.
+    fn default() -> Self {
+        Self(u32::MAX)
+    }
+}
+
 impl Slot {
     /// The place as a number below the table's capacity, for arrays kept beside the table.
     #[inline]
@@ -74,13 +85,24 @@ impl<K: Key, V: Copy + Send + 'static> Table<K, V> {
         self.index.prefetch(hash);
     }
 
-    /// Brings the entry near that [`find`](Self::find) will look at. The index should be near by now.
+    /// Brings the entry near that [`find`](Self::find) will look at, and says which it is, for
+    /// [`find_near`](Self::find_near). The index should be near by now.
     #[inline]
-    pub fn prefetch_entry(&self, hash: u64) {
-        let _ = self.index.find(hash, |slot| {
-            self.slab.prefetch(slot);
-            false
-        });
+    pub fn prefetch_entry(&self, hash: u64) -> Hint {
+        Hint(self.index.guess(hash, |slot| self.slab.prefetch(slot)).unwrap_or(u32::MAX))
+    }
+
+    /// As [`find`](Self::find), but looks where the hint says first, and mostly nowhere else. The hint may be out of
+    /// date.
+    #[inline]
+    #[must_use]
+    pub fn find_near(&self, key: &K, hash: u64, hint: Hint) -> Option<Slot> {
+        if self.slab.holds(hint.0, key) { Some(Slot(hint.0)) } else { self.find_far(key, hash) }
+    }
+
+    #[inline(never)]
+    fn find_far(&self, key: &K, hash: u64) -> Option<Slot> {
+        self.find(key, hash)
     }
 
     /// The key's flow, whether or not its deadline has passed.
@@ -169,14 +191,15 @@ impl<K: Key, V: Copy + Send + 'static> Table<K, V> {
     /// Moves the flow's deadline. Moving it later costs a store; moving it earlier costs two list operations.
     #[inline]
     pub fn touch(&mut self, slot: Slot, deadline: Nanos) {
-        if self.slab.set_deadline(slot.0, deadline) {
-            self.rearm(slot.0);
+        if !self.slab.postpone(slot.0, deadline) {
+            self.advance_deadline(slot.0, deadline);
         }
     }
 
     #[inline(never)]
-    fn rearm(&mut self, at: u32) {
+    fn advance_deadline(&mut self, at: u32, deadline: Nanos) {
         assert!(self.slab.is_live(at), "there is no flow at the slot");
+        self.slab.set_deadline(at, deadline);
         self.wheel.disarm(&mut self.slab, at);
         self.wheel.arm(&mut self.slab, at);
     }

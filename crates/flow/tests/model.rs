@@ -240,7 +240,7 @@ impl<const BITS: u32> Model<BITS> {
 
 /// Deadlines beyond 2^63 nanoseconds are never.
 fn representable(deadline: Nanos) -> Nanos {
-    if deadline.0 >= (1 << 63) - 1 { Nanos::NEVER } else { deadline }
+    if deadline.0 >= (1 << 63) - 2 { Nanos::NEVER } else { deadline }
 }
 
 fn run<const BITS: u32>(capacity: usize, start: u64, keys: u32, steps: &[Step]) {

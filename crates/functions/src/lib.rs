@@ -13,3 +13,5 @@ pub mod policer;
 pub mod port_knock;
 pub mod rate;
 mod top;
+pub mod conntrack;
+pub mod tracking;

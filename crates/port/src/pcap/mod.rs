@@ -9,9 +9,95 @@ mod format;
 mod reader;
 mod sections;
 mod source;
+mod target;
 mod walk;
+mod writer;
 
 pub use error::{Error, Fault};
 pub use format::{ByteOrder, Compression, Container, Format, Interface, Resolution};
 pub use reader::{BLOCK_BYTES, Reader};
 pub use source::Progress;
+pub use target::same_file;
+pub use writer::Writer;
+
+use crate::batch::{Batch, Fate, Packet};
+use crate::error::PortError;
+use crate::queue::{Port, Queue, Received};
+
+/// A capture that is read and, where there is a writer, one that takes what goes out.
+#[derive(Debug)]
+pub struct Capture {
+    reader: Reader,
+    writer: Option<Writer>,
+}
+
+impl Capture {
+    /// Reads from `reader` and writes to `writer`; without one, what goes out is gone.
+    #[must_use]
+    pub fn new(mut reader: Reader, writer: Option<Writer>) -> Self {
+        if writer.is_some() {
+            reader.keep_original_times();
+        }
+        Self { reader, writer }
+    }
+
+    /// The capture that is read.
+    #[must_use]
+    pub const fn reader(&self) -> &Reader {
+        &self.reader
+    }
+}
+
+impl Queue for Capture {
+    fn receive(&mut self, batch: &mut Batch) -> Result<Received, PortError> {
+        Ok(self.reader.read(batch)?)
+    }
+
+    /// Writes the packets as they are now, with the time stamps that they had in the file.
+    fn transmit(&mut self, batch: &mut Batch) -> Result<(), PortError> {
+        let Some(writer) = &mut self.writer else { return Ok(()) };
+        writer.describe(self.reader.interfaces());
+        for (index, packet) in batch.packets().iter().enumerate() {
+            // Asked for each packet, sent or not, so that what lies behind is forgotten.
+            let time = self.reader.original_time(packet.seq, packet.time);
+            match packet.fate {
+                Fate::Transmit(_) => writer.write(&Packet { time, ..*packet }, batch.bytes(index))?,
+                Fate::Pending | Fate::Drop => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<(), PortError> {
+        self.writer.as_mut().map_or(Ok(()), Writer::finish)?;
+        Ok(())
+    }
+}
+
+/// The port of a capture. It has one queue: a file has one order.
+#[derive(Debug)]
+pub struct Pcap {
+    capture: Option<Capture>,
+}
+
+impl Pcap {
+    /// Reads from `reader` and writes to `writer`; without one, what goes out is gone.
+    #[must_use]
+    pub fn new(reader: Reader, writer: Option<Writer>) -> Self {
+        Self { capture: Some(Capture::new(reader, writer)) }
+    }
+}
+
+impl Port for Pcap {
+    /// Opens the one queue, once.
+    fn open(&mut self, cores: usize) -> Result<Vec<Box<dyn Queue>>, PortError> {
+        match self.capture.take() {
+            Some(capture) if cores == 1 => Ok(vec![Box::new(capture)]),
+            capture => {
+                let have = usize::from(capture.is_some());
+                self.capture = capture;
+                Err(PortError::Queues { have, want: cores })
+            }
+        }
+    }
+}

@@ -12,7 +12,7 @@ use packet::{Nanos, Seq};
 use super::classic::{Classic, FILE_HEADER_BYTES};
 use super::clock::Clock;
 use super::error::{Error, Fault};
-use super::format::{ByteOrder, Container, Format, Interface};
+use super::format::{Container, Format, Interface};
 use super::sections::{self, SECTION_HEADER_BYTES, Sections};
 use super::source::{Progress, Source};
 use super::walk::{Stop, Walked};
@@ -159,7 +159,9 @@ impl Reader {
         }
         // The shortest record is a header of 16 bytes, so that no block makes the descriptors grow.
         packets.reserve(self.block_bytes / 16 + 1);
-        self.fill(memory, packets)
+        let received = self.fill(memory, packets);
+        self.source.progress.set_clock_steps_back(self.clock.steps_back());
+        received
     }
 
     fn fill(&mut self, memory: &mut Vec<u8>, packets: &mut Vec<Packet>) -> Result<Received, Error> {

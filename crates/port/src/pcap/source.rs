@@ -2,13 +2,13 @@
 
 use std::fs::File;
 use std::io::{self, BufReader, Cursor, Read};
-use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::error::Fault;
 use super::format::Compression;
+use super::target::{is_standard, standard_input};
 
 /// Zstandard's largest window: files made with `--long=31` open. Memory is taken as the file itself asks for it.
 const ZSTD_WINDOW_LOG_MAX: u32 = 31;
@@ -23,10 +23,11 @@ pub(super) struct Source {
     pub(super) progress: Progress,
 }
 
-/// How far a file has been read: a handle for a progress bar, valid on any thread.
+/// How far a file has been read: a handle for a progress bar and a report, valid on any thread and after the reader.
 #[derive(Clone, Debug, Default)]
 pub struct Progress {
     consumed: Arc<AtomicU64>,
+    clock_steps_back: Arc<AtomicU64>,
     total: Option<u64>,
 }
 
@@ -36,6 +37,18 @@ impl Progress {
     pub fn consumed(&self) -> u64 {
         // ORDERING: Relaxed, for display alone; pairs with the addition in `Counted::read` and orders nothing else.
         self.consumed.load(Ordering::Relaxed)
+    }
+
+    /// How often a packet's time stamp lay before that of the packet ahead, so far.
+    #[must_use]
+    pub fn clock_steps_back(&self) -> u64 {
+        // ORDERING: Relaxed, for display alone; pairs with the store in `Progress::set_clock_steps_back`.
+        self.clock_steps_back.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_clock_steps_back(&self, steps: u64) {
+        // ORDERING: Relaxed, for display alone; pairs with the load in `Progress::clock_steps_back`.
+        self.clock_steps_back.store(steps, Ordering::Relaxed);
     }
 
     /// Bytes of the whole file, where it is one and not a pipe.
@@ -48,11 +61,7 @@ impl Progress {
 impl Source {
     /// Opens a file, or standard input for `-`.
     pub(super) fn open(path: &Path) -> Result<Self, Fault> {
-        let file = if path.as_os_str() == "-" {
-            File::from(io::stdin().as_fd().try_clone_to_owned().map_err(Fault::Open)?)
-        } else {
-            File::open(path).map_err(Fault::Open)?
-        };
+        let file = if is_standard(path) { standard_input() } else { File::open(path) }.map_err(Fault::Open)?;
         let metadata = file.metadata().map_err(Fault::Open)?;
         if metadata.is_dir() {
             return Err(Fault::Directory);

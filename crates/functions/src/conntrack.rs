@@ -1,0 +1,229 @@
+//! Connection tracking: follows every connection through its states and drops what no valid connection would carry.
+//!
+//! The judgement is the Linux tracker's (`nf_conntrack`), see [`tracking`](crate::tracking); README: `docs/conntrack.md`.
+
+use alloc::collections::BTreeMap;
+use alloc::string::ToString;
+use alloc::{format, vec};
+
+use memory::Memory;
+use nf::{
+    ConfigKey, Context, Description, NetworkFunction, Opened, PacketSet, Reason, Report, Sharing, Sizing, Step, Verdict,
+};
+use packet::{FiveTuple, Headers};
+use serde::Deserialize;
+
+use crate::config::Flows;
+use crate::tracking::rules::{Retransmissions, TIMEOUT_KEYS, join_keys};
+use crate::tracking::{Cause, Connection, Observation, Outcome, Rules, Timeouts, Unobserved};
+
+/// Follows every connection, forwards what is valid and drops the rest by its cause.
+#[derive(Clone, Debug)]
+pub struct Conntrack {
+    rules: Rules,
+    invalid: Invalid,
+    sizing: Sizing,
+}
+
+/// The configuration of [`Conntrack`].
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// What becomes of invalid packets.
+    pub invalid: Invalid,
+    /// Whether TCP connections may be picked up half-way.
+    pub loose: bool,
+    /// Whether TCP segments outside the windows pass, resets apart.
+    pub liberal: bool,
+    /// Whether TCP resets before the window pass.
+    pub ignore_invalid_rst: bool,
+    /// From how many repetitions of a TCP segment on `timeouts.tcp_retransmitted` counts.
+    pub max_retransmissions: Retransmissions,
+    /// IPv4 connections.
+    pub flows: Flows,
+    /// IPv6 connections.
+    pub flows_v6: Flows,
+    /// How long connections may idle.
+    pub timeouts: Timeouts,
+}
+
+/// What becomes of invalid packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Invalid {
+    /// They are dropped, by their cause.
+    Drop,
+    /// They pass, and change nothing.
+    Forward,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            invalid: Invalid::Drop,
+            loose: true,
+            liberal: false,
+            ignore_invalid_rst: false,
+            max_retransmissions: Retransmissions::new(3),
+            flows: Flows::new(262_144),
+            flows_v6: Flows::new(65_536),
+            timeouts: Timeouts::default(),
+        }
+    }
+}
+
+const KEYS: [ConfigKey; 22] = join_keys(
+    &[
+        ConfigKey {
+            name: "invalid",
+            default: "\"drop\"",
+            help: "what becomes of invalid packets: \"drop\" or \"forward\"",
+        },
+        ConfigKey { name: "loose", default: "true", help: "whether TCP connections may be picked up half-way" },
+        ConfigKey {
+            name: "liberal",
+            default: "false",
+            help: "whether TCP segments outside the windows pass, resets apart",
+        },
+        ConfigKey { name: "ignore_invalid_rst", default: "false", help: "whether TCP resets before the window pass" },
+        ConfigKey {
+            name: "max_retransmissions",
+            default: "3",
+            help: "repetitions of a TCP segment before timeouts.tcp_retransmitted counts, 1 to 255",
+        },
+        ConfigKey { name: "flows", default: "262144", help: "IPv4 connections that are remembered, 1 to 268435456" },
+        ConfigKey { name: "flows_v6", default: "65536", help: "IPv6 connections that are remembered, 1 to 268435456" },
+    ],
+    &TIMEOUT_KEYS,
+);
+
+impl Conntrack {
+    /// A tracker of this configuration.
+    #[must_use]
+    pub fn new(config: Config) -> Self {
+        let mut rules = Rules::strict(&config.timeouts, config.max_retransmissions);
+        rules.tcp.loose = config.loose;
+        rules.tcp.liberal = config.liberal;
+        rules.tcp.ignore_invalid_rst = config.ignore_invalid_rst;
+        let sizing = Sizing { flows: config.flows.get() as usize, flows_v6: config.flows_v6.get() as usize };
+        Self { rules, invalid: config.invalid, sizing }
+    }
+
+    const fn invalid(&self, cause: Cause) -> Verdict {
+        match self.invalid {
+            Invalid::Drop => Verdict::Drop(Reason::own(cause as u8)),
+            Invalid::Forward => Verdict::FORWARD,
+        }
+    }
+}
+
+impl NetworkFunction for Conntrack {
+    type Meta = Observation;
+    type Flow = Connection;
+    type Shared<M: Memory> = ();
+
+    const DESCRIPTION: Description = Description {
+        name: "conntrack",
+        summary: "follows TCP, UDP and ICMP connections through their states and drops invalid packets",
+        state: "the TCP state machine with both directions' windows; who has answered whom",
+        sharing: Sharing::Nothing,
+        keys: &KEYS,
+        drop_reasons: &Cause::NAMES,
+    };
+
+    fn packet_set(&self) -> PacketSet {
+        PacketSet::SymmetricFiveTuple
+    }
+
+    fn sizing(&self) -> Sizing {
+        self.sizing
+    }
+
+    fn shared<M: Memory>(&self, _memory: &M) {}
+
+    #[inline]
+    fn meta(&self, headers: &Headers) -> Option<Observation> {
+        Observation::of(headers)
+    }
+
+    fn other(&self, headers: &Headers) -> Verdict {
+        match Unobserved::of(headers) {
+            Unobserved::NotIp | Unobserved::Untracked => Verdict::FORWARD,
+            Unobserved::Fragment => Verdict::Drop(Reason::FRAGMENT),
+            Unobserved::Invalid(cause) => self.invalid(cause),
+        }
+    }
+
+    #[inline]
+    fn open<M: Memory>(&self, cx: &mut Context<'_, Self, M>, meta: &Observation) -> Step<Opened<Connection>, M> {
+        Ok(match Connection::open(meta, &self.rules, cx.now()) {
+            Ok(connection) => Opened::Flow(connection),
+            Err(cause) => Opened::Refused(self.invalid(cause)),
+        })
+    }
+
+    #[inline]
+    fn packet<M: Memory>(
+        &self,
+        cx: &mut Context<'_, Self, M>,
+        flow: &mut Connection,
+        meta: &Observation,
+    ) -> Step<Verdict, M> {
+        let mut outcome = flow.step(meta, &self.rules, cx.now());
+        if outcome == Outcome::Reopens {
+            match Connection::open(meta, &self.rules, cx.now()) {
+                Ok(connection) => *flow = connection,
+                Err(cause) => return Ok(self.invalid(cause)),
+            }
+            outcome = flow.step(meta, &self.rules, cx.now());
+        }
+        if flow.assured() {
+            cx.assure();
+        }
+        Ok(match outcome {
+            Outcome::Valid(idle) => {
+                cx.expire_after(idle);
+                Verdict::FORWARD
+            }
+            Outcome::Kept | Outcome::Related => Verdict::FORWARD,
+            Outcome::Ends => {
+                cx.close();
+                Verdict::FORWARD
+            }
+            Outcome::Invalid(cause) => self.invalid(cause),
+            Outcome::InvalidAndIdle(cause, idle) => {
+                cx.expire_after(idle);
+                self.invalid(cause)
+            }
+            // What has just been opened can't have ended.
+            Outcome::Reopens => self.invalid(Cause::InvalidState),
+        })
+    }
+
+    fn report(&self, flows: &mut dyn Iterator<Item = (FiveTuple, Connection)>) -> Option<Report> {
+        Some(count_by_state(flows))
+    }
+}
+
+/// How many connections are in which state, by protocol.
+pub(crate) fn count_by_state(flows: &mut dyn Iterator<Item = (FiveTuple, Connection)>) -> Report {
+    let mut counts: BTreeMap<(&str, &str), (u64, u64)> = BTreeMap::new();
+    for (_, connection) in flows {
+        let (all, assured) = counts.entry(connection.names()).or_default();
+        *all += 1;
+        *assured += u64::from(connection.assured());
+    }
+    let total: u64 = counts.values().map(|(all, _)| all).sum();
+    Report {
+        title: format!("{total} connections by protocol and state"),
+        columns: vec!["protocol", "state", "connections", "assured"],
+        rows: (counts.iter())
+            .map(|((protocol, state), (all, assured))| {
+                vec![protocol.to_string(), state.to_string(), all.to_string(), assured.to_string()]
+            })
+            .collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,411 @@
+//! Connections of any protocol: what a packet contributes to one, and what it does to it. `conntrack` and `firewall`
+//! decide by this.
+//!
+//! TCP follows the state machine in [`tcp`]; UDP and other protocols are conversations of two endpoints; ICMP queries
+//! are known by their identifier; ICMP errors belong to the connection that they quote.
+
+#[cfg(test)]
+pub(crate) mod driver;
+pub mod rules;
+pub mod tcp;
+
+use core::fmt;
+
+use nf::{Flow, Meta};
+use packet::{FiveTuple, Fragment, Headers, Icmp, Nanos, Network, Transport, protocol};
+
+pub use rules::{Rules, TcpRules, Timeouts};
+use tcp::{Segment, Tracker};
+
+/// The state of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Connection {
+    tracked: Tracked,
+    /// Whether the opener is the first endpoint of the symmetric five-tuple.
+    opener_first: bool,
+}
+
+/// What is known of a connection, by its protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tracked {
+    Tcp(Tracker),
+    Udp(Conversation),
+    Icmp(Queries),
+    Other(Conversation),
+}
+
+/// A conversation of two endpoints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Conversation {
+    /// When it began, in two halves so that the whole keeps an alignment of four.
+    began: [u32; 2],
+    answered: bool,
+    assured: bool,
+}
+
+/// Which ICMP queries have been sent, a bit for each kind: by the opener, by the other side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Queries {
+    asked: [u8; 2],
+    answered: bool,
+}
+
+/// What a packet contributes to a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Observation {
+    /// The connection: the symmetric five-tuple.
+    pub key: FiveTuple,
+    /// What the packet does.
+    pub event: Event,
+    /// Whether the first endpoint of `key` sent it.
+    pub from_first: bool,
+    /// The interface that it came in by.
+    pub interface: u16,
+}
+
+/// What a packet does to its connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A TCP segment.
+    Tcp(Segment),
+    /// A UDP datagram.
+    Udp,
+    /// An ICMP query, by its kind.
+    Query(u8),
+    /// The reply to an ICMP query of that kind.
+    Reply(u8),
+    /// An ICMP error about a packet of the connection.
+    Error,
+    /// A packet of another protocol.
+    Other,
+}
+
+/// Why a packet belongs to no connection, whatever connections there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unobserved {
+    /// Neither IPv4 nor IPv6.
+    NotIp,
+    /// A later fragment, which has no ports.
+    Fragment,
+    /// Neighbour discovery and multicast listening, which have no connections.
+    Untracked,
+    /// It can't be valid.
+    Invalid(Cause),
+}
+
+/// Why a packet is invalid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Cause {
+    /// It belongs to no connection, and none can begin with it.
+    NoConnection,
+    /// TCP flags that go together in no segment that a stack sends.
+    InvalidFlags,
+    /// A TCP segment that can't come in its connection's state.
+    InvalidState,
+    /// A TCP segment outside the windows.
+    OutOfWindow,
+    /// A TCP reset behind which there can't be the receiver's peer.
+    InvalidRst,
+    /// An ICMP error that quotes no packet of a known connection, or goes to another host than sent that.
+    UnrelatedError,
+    /// An ICMP reply that nobody asked for.
+    UnaskedReply,
+    /// An ICMP message that is neither query nor error.
+    UnknownIcmp,
+}
+
+/// Which side of a connection sent a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Direction {
+    /// The side that sent the first packet.
+    Original,
+    /// The other side.
+    Reply,
+}
+
+/// What a packet did to its connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It is valid, and the connection may idle for this long from now on.
+    Valid(Nanos),
+    /// It passes; the connection keeps its deadline.
+    Kept,
+    /// It passes as an ICMP error about the connection, which keeps its deadline.
+    Related,
+    /// It passes, and the connection ends with it.
+    Ends,
+    /// The connection has ended, and this packet opens it anew: the caller decides whether it may, then replaces the
+    /// state by [`Connection::open`] and gives it the packet again.
+    Reopens,
+    /// It is invalid.
+    Invalid(Cause),
+    /// It is invalid, and casts so much doubt on the connection that it may idle only for this long.
+    InvalidAndIdle(Cause, Nanos),
+}
+
+impl Flow for Connection {}
+
+impl Meta for Observation {
+    type Key = FiveTuple;
+
+    #[inline]
+    fn key(&self) -> FiveTuple {
+        self.key
+    }
+}
+
+/// UDP both ways for longer than this is a stream.
+const STREAM_AGE: Nanos = Nanos::from_secs(2);
+
+impl Connection {
+    /// The state for a connection's first packet, which is then to be given to [`step`](Self::step).
+    ///
+    /// # Errors
+    /// Why no connection can begin with it.
+    #[inline]
+    pub fn open(observation: &Observation, rules: &Rules, now: Nanos) -> Result<Self, Cause> {
+        let conversation = Conversation { began: halves(now), answered: false, assured: false };
+        let tracked = match &observation.event {
+            Event::Tcp(segment) => Tracked::Tcp(Tracker::open(segment, &rules.tcp)?),
+            Event::Udp => Tracked::Udp(conversation),
+            Event::Query(_) => Tracked::Icmp(Queries { asked: [0; 2], answered: false }),
+            Event::Other => Tracked::Other(conversation),
+            Event::Reply(_) => return Err(Cause::UnaskedReply),
+            Event::Error => return Err(Cause::UnrelatedError),
+        };
+        Ok(Self { tracked, opener_first: observation.from_first })
+    }
+
+    /// Judges a packet and follows it.
+    #[inline]
+    pub fn step(&mut self, observation: &Observation, rules: &Rules, now: Nanos) -> Outcome {
+        let direction = self.direction(observation);
+        match (&mut self.tracked, &observation.event) {
+            (Tracked::Tcp(tracker), Event::Tcp(segment)) => tracker.step(segment, direction, &rules.tcp),
+            (_, Event::Error) => Outcome::Related,
+            (Tracked::Udp(conversation), Event::Udp) => conversation.step_udp(direction, rules, now),
+            (Tracked::Icmp(queries), Event::Query(kind)) => {
+                queries.asked[direction as usize] |= 1 << (kind & 7);
+                Outcome::Valid(rules.icmp)
+            }
+            (Tracked::Icmp(queries), Event::Reply(kind)) => {
+                if queries.asked[direction as usize ^ 1] >> (kind & 7) & 1 == 0 {
+                    return Outcome::Invalid(Cause::UnaskedReply);
+                }
+                queries.answered = true;
+                Outcome::Valid(rules.icmp)
+            }
+            (Tracked::Other(conversation), Event::Other) => {
+                conversation.answered |= direction == Direction::Reply;
+                conversation.assured = conversation.answered;
+                Outcome::Valid(rules.other)
+            }
+            // One protocol number, read as two transports: headers that can't be, but no reason to fall over.
+            (_, Event::Tcp(_) | Event::Udp | Event::Query(_) | Event::Reply(_) | Event::Other) => {
+                Outcome::Invalid(Cause::InvalidState)
+            }
+        }
+    }
+
+    /// Which side sent the packet.
+    #[inline]
+    #[must_use]
+    pub const fn direction(&self, observation: &Observation) -> Direction {
+        if observation.from_first == self.opener_first { Direction::Original } else { Direction::Reply }
+    }
+
+    /// Whether the connection has proved itself: when a table is full, it stays.
+    #[inline]
+    #[must_use]
+    pub const fn assured(&self) -> bool {
+        match &self.tracked {
+            Tracked::Tcp(tracker) => tracker.assured(),
+            Tracked::Udp(conversation) | Tracked::Other(conversation) => conversation.assured,
+            Tracked::Icmp(_) => false,
+        }
+    }
+
+    /// The protocol's name and the state's, for reports.
+    #[must_use]
+    pub const fn names(&self) -> (&'static str, &'static str) {
+        match &self.tracked {
+            Tracked::Tcp(tracker) => ("tcp", tracker.state().name()),
+            Tracked::Udp(Conversation { assured: true, .. }) => ("udp", "stream"),
+            Tracked::Udp(conversation) => ("udp", answered(conversation.answered)),
+            Tracked::Icmp(queries) => ("icmp", answered(queries.answered)),
+            Tracked::Other(conversation) => ("other", answered(conversation.answered)),
+        }
+    }
+
+    /// The TCP tracker, if it is a TCP connection.
+    #[must_use]
+    pub const fn tcp(&self) -> Option<&Tracker> {
+        match &self.tracked {
+            Tracked::Tcp(tracker) => Some(tracker),
+            Tracked::Udp(_) | Tracked::Icmp(_) | Tracked::Other(_) => None,
+        }
+    }
+}
+
+impl Conversation {
+    #[inline]
+    fn step_udp(&mut self, direction: Direction, rules: &Rules, now: Nanos) -> Outcome {
+        let mut idle = rules.udp;
+        // The first answer alone proves nothing: the timeout grows with what comes after it.
+        if self.answered {
+            let began = Nanos(u64::from(self.began[0]) << 32 | u64::from(self.began[1]));
+            if now.since(began) > STREAM_AGE {
+                idle = rules.udp_stream;
+                self.assured = true;
+            }
+        }
+        self.answered |= direction == Direction::Reply;
+        Outcome::Valid(idle)
+    }
+}
+
+impl Observation {
+    /// What the packet contributes to a connection; `None` where [`Unobserved::of`] says why it belongs to none.
+    #[inline]
+    #[must_use]
+    pub fn of(headers: &Headers) -> Option<Self> {
+        let (tuple, event) = match &headers.transport {
+            Transport::Tcp(tcp) => (headers.five_tuple()?, Event::Tcp(Segment::new(tcp, headers.payload_len)?)),
+            Transport::Udp { .. } => (headers.five_tuple()?, Event::Udp),
+            Transport::Icmp(icmp) => match IcmpRole::of(headers, icmp) {
+                IcmpRole::Query(kind) => (headers.five_tuple()?, Event::Query(kind)),
+                IcmpRole::Reply(kind) => (headers.five_tuple()?, Event::Reply(kind)),
+                IcmpRole::Error(tuple) => (tuple, Event::Error),
+                IcmpRole::Unobserved(_) => return None,
+            },
+            Transport::Sctp { .. } => (headers.five_tuple()?, Event::Other),
+            Transport::None => {
+                if headers.fragment == Fragment::Later {
+                    return None;
+                }
+                (headers.five_tuple()?, Event::Other)
+            }
+        };
+        let (key, from_first) = tuple.symmetric();
+        Some(Self { key, event, from_first, interface: headers.interface })
+    }
+
+    /// The packet's five-tuple as sent; of an ICMP error, the quoted packet's.
+    #[must_use]
+    pub const fn tuple(&self) -> FiveTuple {
+        if self.from_first { self.key } else { self.key.reversed() }
+    }
+}
+
+impl Unobserved {
+    /// Why [`Observation::of`] has nothing to say of the packet.
+    #[must_use]
+    pub fn of(headers: &Headers) -> Self {
+        if matches!(headers.network, Network::None | Network::Arp) {
+            return Self::NotIp;
+        }
+        match &headers.transport {
+            Transport::Tcp(_) => Self::Invalid(Cause::InvalidFlags),
+            Transport::Icmp(icmp) => match IcmpRole::of(headers, icmp) {
+                IcmpRole::Unobserved(why) => why,
+                IcmpRole::Query(_) | IcmpRole::Reply(_) | IcmpRole::Error(_) => Self::Untracked,
+            },
+            Transport::None if headers.fragment == Fragment::Later => Self::Fragment,
+            Transport::None | Transport::Udp { .. } | Transport::Sctp { .. } => Self::Untracked,
+        }
+    }
+}
+
+/// What an ICMP message is to connections.
+enum IcmpRole {
+    Query(u8),
+    Reply(u8),
+    /// It quotes this packet.
+    Error(FiveTuple),
+    Unobserved(Unobserved),
+}
+
+impl IcmpRole {
+    fn of(headers: &Headers, icmp: &Icmp) -> Self {
+        const UNKNOWN: IcmpRole = IcmpRole::Unobserved(Unobserved::Invalid(Cause::UnknownIcmp));
+        let named = icmp.identifier.is_some();
+        if headers.protocol == protocol::ICMPV6 {
+            return match icmp.kind {
+                128 if named => Self::Query(0),
+                129 if named => Self::Reply(0),
+                // Multicast listener discovery and neighbour discovery, redirects not among them.
+                130..=136 | 143 => Self::Unobserved(Unobserved::Untracked),
+                0..=127 => Self::error(headers, icmp),
+                _ => UNKNOWN,
+            };
+        }
+        match icmp.kind {
+            8 if named => Self::Query(0),
+            0 if named => Self::Reply(0),
+            13 if named => Self::Query(1),
+            14 if named => Self::Reply(1),
+            15 if named => Self::Query(2),
+            16 if named => Self::Reply(2),
+            17 if named => Self::Query(3),
+            18 if named => Self::Reply(3),
+            3 | 4 | 5 | 11 | 12 => Self::error(headers, icmp),
+            _ => UNKNOWN,
+        }
+    }
+
+    /// An error is for the host that sent the quoted packet; one that goes elsewhere is forged or astray.
+    fn error(headers: &Headers, icmp: &Icmp) -> Self {
+        match (icmp.embedded, headers.addresses()) {
+            (Some(embedded), Some((_, to))) if embedded.tuple.source().address == to => Self::Error(embedded.tuple),
+            _ => Self::Unobserved(Unobserved::Invalid(Cause::UnrelatedError)),
+        }
+    }
+}
+
+impl Cause {
+    /// Every cause, in order of its number.
+    pub const ALL: [Self; 8] = [
+        Self::NoConnection,
+        Self::InvalidFlags,
+        Self::InvalidState,
+        Self::OutOfWindow,
+        Self::InvalidRst,
+        Self::UnrelatedError,
+        Self::UnaskedReply,
+        Self::UnknownIcmp,
+    ];
+
+    /// The names of all causes, in order of their numbers: functions number their drop reasons so.
+    pub const NAMES: [&'static str; 8] = [
+        "no-connection",
+        "invalid-flags",
+        "invalid-state",
+        "out-of-window",
+        "invalid-rst",
+        "unrelated-error",
+        "unasked-reply",
+        "unknown-icmp",
+    ];
+
+    /// The cause's name in reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        Self::NAMES[self as usize]
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+const fn answered(answered: bool) -> &'static str {
+    if answered { "answered" } else { "unanswered" }
+}
+
+const fn halves(time: Nanos) -> [u32; 2] {
+    [(time.0 >> 32) as u32, time.0 as u32]
+}

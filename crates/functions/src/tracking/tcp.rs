@@ -1,0 +1,787 @@
+//! The TCP state machine of RFC 9293 as a device in the middle sees it: states and window checks of the Linux tracker
+//! (kernel 6), after van Rooij's "Real Stateful TCP Packet Filtering in IP Filter" (SANE 2000).
+//!
+//! The tracker believes a segment only where it fits what both sides have sent so far. It lets through what it can't
+//! judge (and learns from the answer), and calls invalid what no receiver would take.
+
+use packet::{Nanos, Tcp, TcpFlags};
+
+use super::{Cause, Direction, Outcome, TcpRules};
+
+/// What the tracker knows of one connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tracker {
+    windows: [Window; 2],
+    last: Last,
+    marks: [Marks; 2],
+    state: State,
+    retransmissions: u8,
+    status: u8,
+}
+
+/// A connection's state, as the Linux tracker names them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum State {
+    /// No segment has been judged yet.
+    None,
+    /// The opener has sent SYN.
+    SynSent,
+    /// SYN has been answered by SYN and ACK.
+    SynRecv,
+    /// Data flows.
+    Established,
+    /// One side has sent FIN.
+    FinWait,
+    /// That FIN has been acknowledged.
+    CloseWait,
+    /// Both sides have sent FIN.
+    LastAck,
+    /// Both FINs have been acknowledged.
+    TimeWait,
+    /// The connection was reset.
+    Close,
+    /// Both sides have sent SYN: a simultaneous open.
+    SynSent2,
+}
+
+/// What a segment says, by its flags. Other combinations are invalid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Event {
+    /// SYN alone.
+    Syn,
+    /// SYN and ACK.
+    SynAck,
+    /// FIN and ACK.
+    Fin,
+    /// ACK, with or without data.
+    Ack,
+    /// RST, with or without ACK.
+    Rst,
+    /// Nothing: the connection has not seen a segment yet.
+    Nothing,
+}
+
+/// What a segment contributes to a connection's state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// The sequence number.
+    pub seq: u32,
+    /// The sequence number behind the segment: SYN and FIN count as one each.
+    pub end: u32,
+    /// The acknowledgement number, as it stands in the header.
+    pub ack: u32,
+    /// The highest right edge of the selective acknowledgement blocks; `ack` where there is none beyond it.
+    pub sack: u32,
+    /// The window as sent.
+    pub window: u16,
+    /// What the segment says.
+    pub event: Event,
+    /// The window scale in the low four bits, then `OFFERS_*` and `HAS_ACK`.
+    bits: u8,
+}
+
+const SCALE: u8 = 0x0f;
+const OFFERS_SCALE: u8 = 0x10;
+const OFFERS_SACK: u8 = 0x20;
+const HAS_ACK: u8 = 0x40;
+
+/// How far one side's data and acknowledgements have come. All numbers are of the side's own sequence space, except
+/// `max_ack`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Window {
+    /// Behind the last byte that the side has sent.
+    end: u32,
+    /// As far as the other side has allowed it to send.
+    max_end: u32,
+    /// The largest window that the side has offered; 0 until its first segment.
+    max_win: u32,
+    /// The highest acknowledgement number that the side has sent.
+    max_ack: u32,
+}
+
+/// The rest of what is known of a side.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Marks {
+    scale: u8,
+    flags: u8,
+}
+
+impl Marks {
+    /// The side's SYN offered a window scale.
+    const WINDOW_SCALE: u8 = 0x01;
+    /// The side's SYN allowed selective acknowledgements.
+    const SACK: u8 = 0x02;
+    /// The side sent the first FIN.
+    const CLOSE_INIT: u8 = 0x04;
+    /// The side's windows are guesses, for the connection was picked up half-way: be liberal.
+    const LIBERAL: u8 = 0x08;
+    /// The side has sent data that the other hasn't acknowledged.
+    const UNACKNOWLEDGED: u8 = 0x10;
+    /// `max_ack` counts.
+    const MAX_ACK_SET: u8 = 0x20;
+
+    const fn has(self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+}
+
+/// The last segment that was looked at. Segments that are let through without being believed are kept here until the
+/// answer tells whether the two sides are further than we are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Last {
+    seq: u32,
+    ack: u32,
+    end: u32,
+    window: u16,
+    event: Event,
+    direction: Direction,
+    /// Of an unbelieved SYN: scale and flags as in [`Marks`]; of the connection: `SIMULTANEOUS`, `CHALLENGE`.
+    marks: Marks,
+}
+
+/// Both sides sent SYN.
+const SIMULTANEOUS: u8 = 0x40;
+/// A SYN in `LastAck` may bring a challenge ACK (RFC 5961), which must not be taken for the last ACK.
+const CHALLENGE: u8 = 0x80;
+
+/// The other side has sent something.
+const SEEN_REPLY: u8 = 0x01;
+/// Data can flow both ways: the connection is worth its place in a full table.
+const ASSURED: u8 = 0x02;
+/// The deadline is further away than the timeout of a connection in doubt.
+const LONG: u8 = 0x04;
+
+/// Acknowledgements may lag this far behind what has been sent, at least.
+const ACK_WINDOW_MIN: u32 = 66_000;
+
+impl Tracker {
+    /// The state for a connection's first segment, which is then to be given to [`step`](Self::step).
+    ///
+    /// # Errors
+    /// When a connection can't begin with it.
+    #[inline]
+    pub fn open(segment: &Segment, rules: &TcpRules) -> Result<Self, Cause> {
+        let window = u32::from(segment.window).max(1);
+        let mut opener = Window { end: segment.end, max_end: segment.end, max_win: window, max_ack: 0 };
+        let marks = match segment.event {
+            Event::Syn => [segment.offer(0), Marks::default()],
+            Event::Ack if rules.loose => {
+                opener.max_end = segment.end.wrapping_add(window);
+                [Marks { scale: 0, flags: Marks::SACK | Marks::LIBERAL }; 2]
+            }
+            Event::Ack | Event::SynAck | Event::Fin | Event::Rst | Event::Nothing => return Err(Cause::NoConnection),
+        };
+        Ok(Self {
+            windows: [opener, Window::default()],
+            last: Last {
+                seq: 0,
+                ack: 0,
+                end: 0,
+                window: 0,
+                event: Event::Nothing,
+                direction: Direction::Original,
+                marks: Marks::default(),
+            },
+            marks,
+            state: State::None,
+            retransmissions: 0,
+            status: 0,
+        })
+    }
+
+    /// Judges a segment and follows it.
+    #[inline]
+    pub fn step(&mut self, segment: &Segment, direction: Direction, rules: &TcpRules) -> Outcome {
+        // Data and acknowledgements of an open connection are nearly all there is: nothing but the windows can be
+        // wrong with them.
+        let outcome = if segment.event == Event::Ack && self.state == State::Established {
+            self.follow(segment, Event::Ack, direction, State::Established, State::Established, rules)
+        } else {
+            self.step_by_table(segment, direction, rules)
+        };
+        if direction == Direction::Reply && matches!(outcome, Outcome::Valid(_) | Outcome::Kept) {
+            self.status |= SEEN_REPLY;
+        }
+        outcome
+    }
+
+    /// The connection's state.
+    #[inline]
+    #[must_use]
+    pub const fn state(&self) -> State {
+        self.state
+    }
+
+    /// Whether data has been seen to flow both ways.
+    #[inline]
+    #[must_use]
+    pub const fn assured(&self) -> bool {
+        self.status & ASSURED != 0
+    }
+
+    /// Whether the side that didn't open the connection has sent anything.
+    #[inline]
+    #[must_use]
+    pub const fn answered(&self) -> bool {
+        self.status & SEEN_REPLY != 0
+    }
+
+    #[inline(never)]
+    fn step_by_table(&mut self, segment: &Segment, direction: Direction, rules: &TcpRules) -> Outcome {
+        let old = self.state;
+        if segment.event == Event::Rst {
+            return self.reset(segment, direction, rules);
+        }
+        let new = match transition(old, segment.event, direction) {
+            Next::Invalid => return Outcome::Invalid(Cause::InvalidState),
+            Next::Ignore => return self.let_through(segment, direction, rules),
+            // RFC 9293 3.6.1: a SYN may reopen a connection that has ended. One that we took to have ended without a FIN
+            // or a reset from this side may still be alive.
+            Next::To(State::SynSent) if matches!(old, State::TimeWait | State::Close) => {
+                let closed = (self.marks[0].flags | self.marks[1].flags) & Marks::CLOSE_INIT != 0;
+                let reset = self.last.direction == direction && self.last.event == Event::Rst;
+                return if closed || reset { Outcome::Reopens } else { self.let_through(segment, direction, rules) };
+            }
+            Next::To(State::TimeWait) if self.is_challenge(segment, direction) => {
+                self.last.marks.flags &= !CHALLENGE;
+                return Outcome::Kept;
+            }
+            Next::To(State::SynSent2) => {
+                self.last.marks.flags |= SIMULTANEOUS;
+                State::SynSent2
+            }
+            // After a simultaneous open, each side acknowledges the other's SYN: this is the second time.
+            Next::To(State::SynRecv)
+                if direction == Direction::Reply
+                    && segment.event == Event::Ack
+                    && self.last.marks.has(SIMULTANEOUS) =>
+            {
+                State::Established
+            }
+            Next::To(new) => new,
+        };
+        self.follow(segment, segment.event, direction, old, new, rules)
+    }
+
+    /// An ACK in `LastAck` that answers a stray SYN (RFC 5961 4.2) rather than the FIN.
+    fn is_challenge(&self, segment: &Segment, direction: Direction) -> bool {
+        self.state == State::LastAck
+            && segment.event == Event::Ack
+            && self.last.direction != direction
+            && self.last.event == Event::Syn
+            && self.last.marks.has(CHALLENGE)
+    }
+
+    /// Lets a segment through that may be wrong: we may hold a dead connection while the two sides open a new one. The
+    /// answer will tell, so what matters of the segment is kept.
+    fn let_through(&mut self, segment: &Segment, direction: Direction, rules: &TcpRules) -> Outcome {
+        let answers_let_through_syn = segment.event == Event::SynAck
+            && self.last.event == Event::Syn
+            && self.last.direction != direction
+            && segment.ack == self.last.end;
+        if answers_let_through_syn {
+            let opener = self.last.direction as usize;
+            self.windows[opener].end = self.last.end;
+            self.windows[opener].max_end = self.last.end;
+            self.windows[opener].max_win = u32::from(self.last.window).max(1);
+            self.last.marks.flags &= !CHALLENGE;
+            self.marks[opener] = Marks {
+                scale: self.last.marks.scale,
+                flags: self.last.marks.flags & (Marks::WINDOW_SCALE | Marks::SACK),
+            };
+            self.windows[opener ^ 1] = Window::default();
+            self.marks[opener ^ 1].flags &= Marks::LIBERAL;
+            return self.follow(segment, Event::SynAck, direction, State::SynSent, State::SynRecv, rules);
+        }
+
+        self.last.event = segment.event;
+        self.last.direction = direction;
+        self.last.seq = segment.seq;
+        self.last.end = segment.end;
+        self.last.window = segment.window;
+        if segment.event == Event::Syn && direction == Direction::Original {
+            self.last.marks = segment.offer(0);
+            if self.state == State::LastAck {
+                self.last.marks.flags |= CHALLENGE;
+            }
+        }
+        // The reset that answers a challenge ACK will carry what that ACK acknowledged.
+        if self.state == State::SynSent && segment.event == Event::Ack && direction == Direction::Reply {
+            self.last.ack = segment.ack;
+        }
+        Outcome::Kept
+    }
+
+    /// RFC 5961 3.2: a reset ends a connection only when it hits the next expected byte; a near miss brings a challenge
+    /// ACK from a real receiver, so it may not end ours.
+    fn reset(&mut self, segment: &Segment, direction: Direction, rules: &TcpRules) -> Outcome {
+        let old = self.state;
+        // Once a connection is closing, its addresses and ports may be in use anew, and what we know of it is stale.
+        if matches!(old, State::FinWait | State::CloseWait | State::LastAck | State::TimeWait | State::Close) {
+            return self.settle(Event::Rst, direction, old, State::Close, rules);
+        }
+        let mut new = State::Close;
+        let peer = direction as usize ^ 1;
+        if self.marks[peer].has(Marks::MAX_ACK_SET) && self.last.event != Event::Syn {
+            let expected = self.windows[peer].max_ack;
+            let established = old == State::Established && self.assured();
+            let answers_unbelieved = segment.seq == 0 && !established;
+            if !answers_unbelieved {
+                if before(segment.seq, expected) && !rules.ignore_invalid_rst {
+                    return Outcome::Invalid(Cause::InvalidRst);
+                }
+                let follows_its_data =
+                    self.last.event == Event::Ack && self.last.direction == direction && segment.seq == self.last.end;
+                if established && segment.seq != expected && !follows_its_data {
+                    new = old;
+                }
+            }
+            if new == State::Close {
+                return self.follow(segment, Event::Rst, direction, old, new, rules);
+            }
+        }
+        // A reset that answers a SYN or ACK that we let through: the windows that we know say nothing about it.
+        let answers_syn = self.answered() && self.last.event == Event::Syn && self.last.direction != direction;
+        let answers_ack = !self.assured() && self.last.event == Event::Ack;
+        let answers_challenge = old == State::SynSent
+            && self.last.event == Event::Ack
+            && self.last.direction == Direction::Reply
+            && segment.seq == self.last.ack;
+        if ((answers_syn || answers_ack) && segment.ack == self.last.end) || answers_challenge {
+            return self.settle(Event::Rst, direction, old, new, rules);
+        }
+        self.follow(segment, Event::Rst, direction, old, new, rules)
+    }
+
+    /// Checks the windows, then moves on. `event` is the segment's, known to the compiler on the fast path.
+    #[inline(always)]
+    fn follow(
+        &mut self,
+        segment: &Segment,
+        event: Event,
+        direction: Direction,
+        old: State,
+        new: State,
+        rules: &TcpRules,
+    ) -> Outcome {
+        match self.check(segment, event, direction, rules) {
+            Fit::In => self.settle(event, direction, old, new, rules),
+            Fit::Ignored => Outcome::Kept,
+            Fit::Out => self.doubt(event, direction, rules),
+        }
+    }
+
+    /// The connection has moved on: its state, and how long it may idle in it.
+    #[inline(always)]
+    fn settle(&mut self, event: Event, direction: Direction, old: State, new: State, rules: &TcpRules) -> Outcome {
+        self.last.event = event;
+        self.last.direction = direction;
+        self.state = new;
+        if new == State::FinWait && old != State::FinWait {
+            self.marks[direction as usize].flags |= Marks::CLOSE_INIT;
+        }
+
+        let mut idle = self.idle(event, rules);
+        if !self.answered() {
+            // A reset before any answer: there never was a connection.
+            if event == Event::Rst {
+                return Outcome::Ends;
+            }
+            // A repeated SYN must not keep an unanswered connection alive.
+            if event == Event::Syn && old == State::SynSent {
+                return Outcome::Kept;
+            }
+            if new == State::Established {
+                idle = idle.min(rules.idle_unacknowledged);
+            }
+        } else if new == State::Established && matches!(old, State::SynRecv | State::Established) {
+            self.status |= ASSURED;
+        }
+        let long = if idle > rules.idle_unacknowledged { LONG } else { 0 };
+        self.status = self.status & !LONG | long;
+        Outcome::Valid(idle)
+    }
+
+    /// How long the connection may idle in its state: less when one side gets no answer.
+    #[inline(always)]
+    fn idle(&self, event: Event, rules: &TcpRules) -> Nanos {
+        let idle = rules.idle[self.state as usize];
+        if self.retransmissions >= rules.retransmissions_max && idle > rules.idle_retransmitted {
+            rules.idle_retransmitted
+        } else if event == Event::Rst {
+            rules.idle[State::Close as usize]
+        } else if (self.marks[0].flags | self.marks[1].flags) & Marks::UNACKNOWLEDGED != 0
+            && idle > rules.idle_unacknowledged
+        {
+            rules.idle_unacknowledged
+        } else if self.last.window == 0 {
+            idle.min(rules.idle_retransmitted)
+        } else {
+            idle
+        }
+    }
+
+    /// A segment outside the windows. When both sides in turn close a connection that we disagree about, it won't live
+    /// long, whatever we think of its sequence numbers.
+    #[cold]
+    fn doubt(&mut self, event: Event, direction: Direction, rules: &TcpRules) -> Outcome {
+        if self.assured() && matches!(event, Event::Fin | Event::Rst) {
+            if self.last.direction != direction && matches!(self.last.event, Event::Fin | Event::Rst) {
+                if self.status & LONG != 0 {
+                    self.status &= !LONG;
+                    return Outcome::InvalidAndIdle(Cause::OutOfWindow, rules.idle_unacknowledged);
+                }
+            } else {
+                self.last.event = event;
+                self.last.direction = direction;
+            }
+        }
+        Outcome::Invalid(Cause::OutOfWindow)
+    }
+
+    /// Whether the segment fits the windows; if so, they move.
+    #[inline(always)]
+    fn check(&mut self, segment: &Segment, event: Event, direction: Direction, rules: &TcpRules) -> Fit {
+        let (of_sender, of_receiver) = (direction as usize, direction as usize ^ 1);
+        let Segment { mut seq, mut end, mut ack, mut sack, .. } = *segment;
+        let syn = matches!(event, Event::Syn | Event::SynAck);
+        let has_ack = event == Event::Ack || segment.bits & HAS_ACK != 0;
+        if !self.marks[of_receiver].has(Marks::SACK) {
+            sack = ack;
+        }
+
+        if self.windows[of_sender].max_win == 0 {
+            if syn {
+                self.begin(segment, direction);
+                if !has_ack {
+                    return Fit::In;
+                }
+            } else {
+                self.pick_up(segment, sack, direction);
+            }
+        } else if syn
+            && after(end, self.windows[of_sender].end)
+            && matches!(self.state, State::SynSent | State::SynRecv)
+        {
+            // The side has started anew, with a later sequence number.
+            self.begin(segment, direction);
+            if direction == Direction::Reply && !has_ack {
+                return Fit::In;
+            }
+        }
+
+        // Without an acknowledgement there is nothing to hold against it. Some stacks set ACK on resets and leave the number 0.
+        if !has_ack || (event == Event::Rst && ack == 0) {
+            ack = self.windows[of_receiver].end;
+            sack = ack;
+        }
+        if event == Event::Rst && seq == 0 && self.state == State::SynSent {
+            seq = self.windows[of_sender].end;
+            end = seq;
+        }
+
+        let (sender, receiver) = (&self.windows[of_sender], &self.windows[of_receiver]);
+        // One branch for all four bounds: they hold nearly always.
+        let fits = at_most(seq, sender.max_end)
+            & at_most(sack, receiver.end)
+            & ((receiver.max_win == 0) | at_least(end, sender.end.wrapping_sub(receiver.max_win)))
+            & at_least(sack, receiver.end.wrapping_sub(sender.max_win.max(ACK_WINDOW_MIN)));
+        if !fits {
+            return self.misfit(seq, end, sack, direction, rules);
+        }
+        let moved = Moved { seq, end, ack, sack, window: segment.window, syn, has_ack };
+        self.advance(&moved, event, direction);
+        Fit::In
+    }
+
+    /// The segment fits: moves both sides' windows.
+    #[inline(always)]
+    fn advance(&mut self, moved: &Moved, event: Event, direction: Direction) {
+        let (of_sender, of_receiver) = (direction as usize, direction as usize ^ 1);
+        let &Moved { seq, end, ack, sack, .. } = moved;
+        let scale = if moved.syn { 0 } else { self.marks[of_sender].scale };
+        let window = u32::from(moved.window) << scale;
+
+        let sender = &mut self.windows[of_sender];
+        let mut flags = self.marks[of_sender].flags;
+        sender.max_win = sender.max_win.max(window.wrapping_add(sack.wrapping_sub(ack)));
+        let beyond_allowed = if after(end, sender.max_end) { end.wrapping_sub(sender.max_end) } else { 0 };
+        if after(end, sender.end) {
+            sender.end = end;
+            flags |= Marks::UNACKNOWLEDGED;
+        }
+        if moved.has_ack && (flags & Marks::MAX_ACK_SET == 0 || after(ack, sender.max_ack)) {
+            sender.max_ack = ack;
+            flags |= Marks::MAX_ACK_SET;
+        }
+        self.marks[of_sender].flags = flags;
+
+        let receiver = &mut self.windows[of_receiver];
+        if receiver.max_win != 0 {
+            receiver.max_win = receiver.max_win.wrapping_add(beyond_allowed);
+        }
+        let allowed = sack.wrapping_add(window);
+        if at_least(allowed, receiver.max_end) {
+            // A closed window may still be probed with one byte.
+            receiver.max_end = allowed.wrapping_add(u32::from(window == 0));
+        }
+        if ack == receiver.end {
+            self.marks[of_receiver].flags &= !Marks::UNACKNOWLEDGED;
+        }
+
+        if event == Event::Ack {
+            let last = &mut self.last;
+            let same = (last.direction == direction)
+                & (last.seq == seq)
+                & (last.ack == ack)
+                & (last.end == end)
+                & (last.window == moved.window);
+            self.retransmissions = if same { self.retransmissions.saturating_add(1) } else { 0 };
+            (last.seq, last.ack, last.end, last.window) = (seq, ack, end, moved.window);
+        }
+    }
+
+    /// A side's first SYN, or one that starts it anew.
+    fn begin(&mut self, segment: &Segment, direction: Direction) {
+        let sender = direction as usize;
+        let window = &mut self.windows[sender];
+        window.end = segment.end;
+        window.max_end = segment.end;
+        window.max_win = u32::from(segment.window).max(1);
+        self.marks[sender] = segment.offer(self.marks[sender].flags & Marks::LIBERAL);
+        // RFC 7323 2.2: windows are scaled only if both sides offered it.
+        let both = self.marks[0].flags & self.marks[1].flags & Marks::WINDOW_SCALE != 0;
+        if direction == Direction::Reply && !both {
+            self.marks[0].scale = 0;
+            self.marks[1].scale = 0;
+        }
+    }
+
+    /// A side's first segment that we see, its SYN lost to us: take the windows from what it says.
+    fn pick_up(&mut self, segment: &Segment, sack: u32, direction: Direction) {
+        let sender = direction as usize;
+        let window = (u32::from(segment.window) << self.marks[sender].scale).max(1);
+        self.windows[sender].end = segment.end;
+        self.windows[sender].max_win = window;
+        self.windows[sender].max_end = segment.end.wrapping_add(window);
+        let receiver = &mut self.windows[sender ^ 1];
+        if receiver.max_win == 0 {
+            receiver.end = sack;
+            receiver.max_end = sack;
+        } else if sack == receiver.end.wrapping_add(1) {
+            // Likely the answer to a keep-alive, which repeats the byte before the next.
+            receiver.end = sack;
+        }
+    }
+
+    /// Which bound the segment broke, and whether that is forgiven.
+    #[cold]
+    fn misfit(&mut self, seq: u32, end: u32, sack: u32, direction: Direction, rules: &TcpRules) -> Fit {
+        let (of_sender, of_receiver) = (direction as usize, direction as usize ^ 1);
+        let (sender, receiver) = (self.windows[of_sender], self.windows[of_receiver]);
+        let liberal = rules.liberal || self.marks[of_sender].has(Marks::LIBERAL);
+        let ack_known = at_most(sack, receiver.end);
+        let ack_recent = at_least(sack, receiver.end.wrapping_sub(sender.max_win.max(ACK_WINDOW_MIN)));
+        let data_new = at_least(end, sender.end.wrapping_sub(receiver.max_win));
+
+        let fit = if !at_most(seq, sender.max_end) {
+            // Some stacks send a little more than the window that they were offered. The segment is not believed, yet
+            // if the receiver takes it, its acknowledgement must not look like one of data never sent.
+            let overshoot = end.wrapping_sub(sender.max_end).wrapping_add(1);
+            if receiver.max_win != 0 && data_new && ack_recent && ack_known && overshoot <= receiver.max_win {
+                self.windows[of_sender].end = end;
+                self.marks[of_sender].flags |= Marks::UNACKNOWLEDGED;
+                Fit::Ignored
+            } else {
+                Fit::Out
+            }
+        } else if !ack_known {
+            Fit::Out
+        } else {
+            // Old data or an old acknowledgement: harmless, and not worth a longer life.
+            Fit::Ignored
+        };
+        if liberal { Fit::In } else { fit }
+    }
+}
+
+impl State {
+    /// How many states there are.
+    pub const COUNT: usize = 10;
+
+    /// The state's name in reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::SynSent => "syn-sent",
+            Self::SynRecv => "syn-recv",
+            Self::Established => "established",
+            Self::FinWait => "fin-wait",
+            Self::CloseWait => "close-wait",
+            Self::LastAck => "last-ack",
+            Self::TimeWait => "time-wait",
+            Self::Close => "close",
+            Self::SynSent2 => "syn-sent2",
+        }
+    }
+}
+
+impl Segment {
+    /// What the header contributes, with `payload_len` bytes behind it; `None` when its flags go together in no segment
+    /// that a stack sends.
+    #[inline]
+    #[must_use]
+    pub fn new(tcp: &Tcp, payload_len: u32) -> Option<Self> {
+        let event = Event::of(tcp.flags)?;
+        let counted = payload_len
+            .wrapping_add(u32::from(tcp.flags.contains(TcpFlags::SYN)))
+            .wrapping_add(u32::from(tcp.flags.contains(TcpFlags::FIN)));
+        let mut bits = if tcp.flags.contains(TcpFlags::ACK) { HAS_ACK } else { 0 };
+        if let Some(scale) = tcp.options.window_scale {
+            bits |= OFFERS_SCALE | scale.min(14);
+        }
+        if tcp.options.sack_permitted {
+            bits |= OFFERS_SACK;
+        }
+        let sack = match tcp.options.sack_edge {
+            Some(edge) if after(edge, tcp.ack) => edge,
+            _ => tcp.ack,
+        };
+        let (seq, end) = (tcp.seq, tcp.seq.wrapping_add(counted));
+        Some(Self { seq, end, ack: tcp.ack, sack, window: tcp.window, event, bits })
+    }
+
+    /// What a SYN offers, besides `flags`.
+    fn offer(&self, mut flags: u8) -> Marks {
+        if self.bits & OFFERS_SCALE != 0 {
+            flags |= Marks::WINDOW_SCALE;
+        }
+        if self.bits & OFFERS_SACK != 0 {
+            flags |= Marks::SACK;
+        }
+        Marks { scale: self.bits & SCALE, flags }
+    }
+}
+
+impl Event {
+    /// What these flags say; `None` for combinations that no stack sends. PSH, ECE and CWR go with anything.
+    #[inline]
+    #[must_use]
+    pub const fn of(flags: TcpFlags) -> Option<Self> {
+        BY_FLAGS[(flags.0 & 0x3f) as usize]
+    }
+}
+
+const BY_FLAGS: [Option<Event>; 64] = {
+    const FIN: usize = TcpFlags::FIN.0 as usize;
+    const SYN: usize = TcpFlags::SYN.0 as usize;
+    const RST: usize = TcpFlags::RST.0 as usize;
+    const PSH: usize = TcpFlags::PSH.0 as usize;
+    const ACK: usize = TcpFlags::ACK.0 as usize;
+    const URG: usize = TcpFlags::URG.0 as usize;
+    let mut table = [None; 64];
+    let mut flags = 0;
+    while flags < 64 {
+        table[flags] = match flags & !PSH {
+            f if f == SYN || f == SYN | URG => Some(Event::Syn),
+            f if f == SYN | ACK => Some(Event::SynAck),
+            f if f == FIN | ACK || f == FIN | ACK | URG => Some(Event::Fin),
+            f if f == ACK || f == ACK | URG => Some(Event::Ack),
+            f if f == RST || f == RST | ACK => Some(Event::Rst),
+            _ => None,
+        };
+        flags += 1;
+    }
+    table
+};
+
+/// Whether a segment fits the windows.
+enum Fit {
+    In,
+    /// It passes, and changes nothing.
+    Ignored,
+    Out,
+}
+
+/// A segment that fits, its numbers corrected where the header's don't count.
+struct Moved {
+    seq: u32,
+    end: u32,
+    ack: u32,
+    sack: u32,
+    window: u16,
+    syn: bool,
+    has_ack: bool,
+}
+
+/// What a segment that is not a reset does to a state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    To(State),
+    /// Perhaps valid: let through, not believed.
+    Ignore,
+    Invalid,
+}
+
+#[inline]
+const fn transition(state: State, event: Event, direction: Direction) -> Next {
+    match event {
+        Event::Syn | Event::SynAck | Event::Fin | Event::Ack => {
+            TRANSITIONS[state as usize][direction as usize][event as usize]
+        }
+        Event::Rst | Event::Nothing => Next::Invalid,
+    }
+}
+
+/// For each state, what the opener's segments do and what the other side's do: SYN, SYN and ACK, FIN, ACK.
+#[rustfmt::skip]
+const TRANSITIONS: [[[Next; 4]; 2]; State::COUNT] = {
+    const XX: Next = Next::Invalid;
+    const IG: Next = Next::Ignore;
+    const SS: Next = Next::To(State::SynSent);
+    const SR: Next = Next::To(State::SynRecv);
+    const ES: Next = Next::To(State::Established);
+    const FW: Next = Next::To(State::FinWait);
+    const CW: Next = Next::To(State::CloseWait);
+    const LA: Next = Next::To(State::LastAck);
+    const TW: Next = Next::To(State::TimeWait);
+    const CL: Next = Next::To(State::Close);
+    const S2: Next = Next::To(State::SynSent2);
+    [
+        //   opener's          other side's
+        [[SS, XX, XX, ES], [XX, XX, XX, XX]], // none
+        [[SS, XX, XX, XX], [S2, SR, XX, IG]], // syn-sent
+        [[IG, SR, FW, ES], [XX, IG, FW, SR]], // syn-recv
+        [[IG, XX, FW, ES], [XX, IG, FW, ES]], // established
+        [[IG, XX, LA, CW], [XX, IG, LA, CW]], // fin-wait
+        [[IG, XX, LA, CW], [XX, IG, LA, CW]], // close-wait
+        [[IG, XX, LA, TW], [XX, IG, LA, TW]], // last-ack
+        [[SS, XX, TW, TW], [SS, IG, TW, TW]], // time-wait
+        [[SS, XX, CL, CL], [XX, IG, CL, CL]], // close
+        [[S2, SR, XX, XX], [S2, SR, XX, IG]], // syn-sent2
+    ]
+};
+
+/// Whether sequence number `a` lies before `b` (RFC 9293 3.4).
+#[inline]
+const fn before(a: u32, b: u32) -> bool {
+    (a.wrapping_sub(b) as i32) < 0
+}
+
+#[inline]
+const fn after(a: u32, b: u32) -> bool {
+    before(b, a)
+}
+
+#[inline]
+const fn at_most(a: u32, b: u32) -> bool {
+    before(a, b.wrapping_add(1))
+}
+
+#[inline]
+const fn at_least(a: u32, b: u32) -> bool {
+    after(a, b.wrapping_sub(1))
+}

@@ -1,0 +1,335 @@
+//! Rewrites and resets, held to checksums computed anew.
+
+mod common;
+
+use std::net::IpAddr;
+
+use common::{checksums, internet_checksum, is_deep};
+use etherparse::PacketBuilder;
+use packet::{
+    Endpoint, Headers, LinkType, Mac, Macs, Network, Rewrite, TcpFlags, Transport, parse, protocol, tcp_reset,
+};
+use proptest::prelude::*;
+
+type Hosts = (IpAddr, IpAddr);
+
+fn v4_hosts() -> impl Strategy<Value = Hosts> {
+    any::<([u8; 4], [u8; 4])>().prop_map(|(a, b)| (a.into(), b.into()))
+}
+
+fn v6_hosts() -> impl Strategy<Value = Hosts> {
+    any::<([u8; 16], [u8; 16])>().prop_map(|(a, b)| (a.into(), b.into()))
+}
+
+/// Two pairs of hosts of one family: a packet's, and what to rewrite them to.
+fn hosts() -> impl Strategy<Value = (Hosts, Hosts)> {
+    prop_oneof![(v4_hosts(), v4_hosts()), (v6_hosts(), v6_hosts())]
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Tcp,
+    Udp,
+    Ping,
+    Sctp,
+}
+
+fn kinds() -> impl Strategy<Value = Kind> {
+    prop_oneof![Just(Kind::Tcp), Just(Kind::Udp), Just(Kind::Ping), Just(Kind::Sctp)]
+}
+
+/// An IP packet with right checksums.
+fn packet((src, dst): Hosts, (src_port, dst_port): (u16, u16), kind: Kind, payload: &[u8]) -> Vec<u8> {
+    let builder = match (src, dst) {
+        (IpAddr::V4(src), IpAddr::V4(dst)) => PacketBuilder::ipv4(src.octets(), dst.octets(), 64),
+        (IpAddr::V6(src), IpAddr::V6(dst)) => PacketBuilder::ipv6(src.octets(), dst.octets(), 64),
+        _ => unreachable!("hosts are of one family"),
+    };
+    let mut out = Vec::new();
+    match (kind, src) {
+        (Kind::Tcp, _) => builder.tcp(src_port, dst_port, 1000, 64000).ack(77).write(&mut out, payload),
+        (Kind::Udp, _) => builder.udp(src_port, dst_port).write(&mut out, payload),
+        (Kind::Ping, IpAddr::V4(_)) => builder.icmpv4_echo_request(src_port, 1).write(&mut out, payload),
+        (Kind::Ping, IpAddr::V6(_)) => builder.icmpv6_echo_request(src_port, 1).write(&mut out, payload),
+        (Kind::Sctp, _) => {
+            let mut message = [src_port.to_be_bytes(), dst_port.to_be_bytes()].concat();
+            message.extend([1, 2, 3, 4, 0, 0, 0, 0]);
+            message.extend(payload);
+            let crc = common::crc32c(&message);
+            message[8..12].copy_from_slice(&crc.to_le_bytes());
+            builder.write(&mut out, protocol::SCTP.into(), &message)
+        }
+    }
+    .expect("writing to memory");
+    out
+}
+
+/// An ICMP error from `src` to `dst` that quotes this much of a packet.
+fn error((src, dst): Hosts, quoted: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    match (src, dst) {
+        (IpAddr::V4(src), IpAddr::V4(dst)) => {
+            let builder = PacketBuilder::ipv4(src.octets(), dst.octets(), 64);
+            builder.icmpv4_raw(3, 1, [0; 4]).write(&mut out, quoted)
+        }
+        (IpAddr::V6(src), IpAddr::V6(dst)) => {
+            let builder = PacketBuilder::ipv6(src.octets(), dst.octets(), 64);
+            builder.icmpv6_raw(1, 4, [0; 4]).write(&mut out, quoted)
+        }
+        _ => unreachable!("hosts are of one family"),
+    }
+    .expect("writing to memory");
+    out
+}
+
+fn read(bytes: &[u8]) -> Headers {
+    parse(LinkType::RawIp, bytes, bytes.len() as u32, 0).expect("a well-formed packet")
+}
+
+fn ttl(headers: &Headers) -> u8 {
+    match headers.network {
+        Network::V4(ip) => ip.ttl,
+        Network::V6(ip) => ip.hop_limit,
+        Network::None | Network::Arp => 0,
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if is_deep() { 100_000 } else { 2_000 }))]
+
+    #[test]
+    fn addresses_and_ports_change_and_checksums_stay_right(
+        (before, after) in hosts(),
+        ports in any::<(u16, u16)>(),
+        new_ports in any::<(u16, u16)>(),
+        (rewrites_src, rewrites_dst, decrement_ttl) in any::<(bool, bool, bool)>(),
+        kind in kinds(),
+        payload in prop::collection::vec(any::<u8>(), 0..80),
+        padding in 0_usize..4,
+    ) {
+        let mut bytes = packet(before, ports, kind, &payload);
+        let headers = read(&bytes);
+        prop_assert!(checksums(&bytes, &headers).all_right(), "{:?}", checksums(&bytes, &headers));
+        let rewrite = Rewrite {
+            src: rewrites_src.then_some(Endpoint::new(after.0, new_ports.0)),
+            dst: rewrites_dst.then_some(Endpoint::new(after.1, new_ports.1)),
+            decrement_ttl,
+            ..Rewrite::NONE
+        };
+        // The same packet cut by a snap length goes out as the beginning of the whole one does.
+        let header_len = usize::from(headers.payload_offset);
+        let mut cut = bytes[..header_len + payload.len() / 2].to_vec();
+        let cut_headers = parse(LinkType::RawIp, &cut, bytes.len() as u32, 0).expect("headers are whole");
+        rewrite.apply(&mut cut, &cut_headers);
+
+        bytes.resize(bytes.len() + padding, 0xa5);
+        rewrite.apply(&mut bytes, &headers);
+        prop_assert_eq!(&cut[..], &bytes[..cut.len()]);
+        let again = read(&bytes);
+        prop_assert!(checksums(&bytes, &again).all_right(), "{:?}", checksums(&bytes, &again));
+        let (src, dst) = again.addresses().expect("an IP packet");
+        prop_assert_eq!(src, if rewrites_src { after.0 } else { before.0 });
+        prop_assert_eq!(dst, if rewrites_dst { after.1 } else { before.1 });
+        prop_assert_eq!(ttl(&again), if decrement_ttl { 63 } else { 64 });
+        match kind {
+            Kind::Ping => {
+                let old = ports.0;
+                let new = [rewrite.dst, rewrite.src].into_iter().flatten().map(|end| end.port).find(|id| *id != old);
+                prop_assert_eq!(again.ports().0, new.unwrap_or(old));
+            }
+            Kind::Tcp | Kind::Udp | Kind::Sctp => {
+                prop_assert_eq!(again.ports().0, if rewrites_src { new_ports.0 } else { ports.0 });
+                prop_assert_eq!(again.ports().1, if rewrites_dst { new_ports.1 } else { ports.1 });
+            }
+        }
+        prop_assert_eq!(&bytes[header_len..][..payload.len()], &payload[..]);
+    }
+
+    #[test]
+    fn quotes_are_rewritten_the_other_way_round(
+        (flow, after) in hosts(),
+        ports in any::<(u16, u16)>(),
+        new_ports in any::<(u16, u16)>(),
+        (rewrites_src, rewrites_dst) in any::<(bool, bool)>(),
+        kind in kinds(),
+        payload in prop::collection::vec(any::<u8>(), 0..40),
+        missing in 0_usize..60,
+        has_padding in any::<bool>(),
+    ) {
+        let quoted = packet(flow, ports, kind, &payload);
+        let least = usize::from(read(&quoted).transport_offset) + 8;
+        let quoted = &quoted[..quoted.len().saturating_sub(missing).max(least)];
+        // The error goes back to the flow's source, from its destination.
+        let mut bytes = error((flow.1, flow.0), quoted);
+        if has_padding {
+            bytes.resize(bytes.len() + 20, 0);
+        }
+        let headers = read(&bytes);
+        prop_assert!(checksums(&bytes, &headers).all_right(), "{:?}", checksums(&bytes, &headers));
+        let rewrite = Rewrite {
+            src: rewrites_src.then_some(Endpoint::new(after.0, new_ports.0)),
+            dst: rewrites_dst.then_some(Endpoint::new(after.1, new_ports.1)),
+            embedded: true,
+            ..Rewrite::NONE
+        };
+        rewrite.apply(&mut bytes, &headers);
+        let again = read(&bytes);
+        let mut verdicts = checksums(&bytes, &again);
+        if matches!(kind, Kind::Sctp) {
+            verdicts.quoted_transport = None;
+        }
+        prop_assert!(verdicts.all_right(), "{:?}", verdicts);
+        let Transport::Icmp(icmp) = again.transport else { panic!("an ICMP packet") };
+        let (quoted_src, quoted_dst) = icmp.embedded.expect("the quote is long enough").endpoints();
+        let (src, dst) = again.addresses().expect("an IP packet");
+        prop_assert_eq!((quoted_src.address, quoted_dst.address), (dst, src));
+        prop_assert_eq!(src, if rewrites_src { after.0 } else { flow.1 });
+        prop_assert_eq!(dst, if rewrites_dst { after.1 } else { flow.0 });
+        if !matches!(kind, Kind::Ping) {
+            prop_assert_eq!(quoted_dst.port, if rewrites_src { new_ports.0 } else { ports.1 });
+            prop_assert_eq!(quoted_src.port, if rewrites_dst { new_ports.1 } else { ports.0 });
+        }
+    }
+
+    #[test]
+    fn fragments_reassemble_to_a_right_checksum(
+        before in v4_hosts(),
+        after in v4_hosts(),
+        ports in any::<(u16, u16)>(),
+        new_ports in any::<(u16, u16)>(),
+        kind in prop_oneof![Just(Kind::Tcp), Just(Kind::Udp), Just(Kind::Ping)],
+        payload in prop::collection::vec(any::<u8>(), 60..200),
+    ) {
+        let whole = packet(before, ports, kind, &payload);
+        let rewrite = Rewrite {
+            src: Some(Endpoint::new(after.0, new_ports.0)),
+            dst: Some(Endpoint::new(after.1, new_ports.0)),
+            ..Rewrite::NONE
+        };
+        let mut segment = Vec::new();
+        let mut front = Vec::new();
+        for (index, part) in whole[20..].chunks(40).enumerate() {
+            let is_last = (index + 1) * 40 >= whole.len() - 20;
+            let mut fragment = whole[..20].to_vec();
+            fragment[2..4].copy_from_slice(&(20 + part.len() as u16).to_be_bytes());
+            let field = index as u16 * 5 | if is_last { 0 } else { 0x2000 };
+            fragment[6..8].copy_from_slice(&field.to_be_bytes());
+            fragment[10..12].fill(0);
+            let checksum = internet_checksum(&[&fragment]);
+            fragment[10..12].copy_from_slice(&checksum.to_be_bytes());
+            fragment.extend(part);
+            let headers = read(&fragment);
+            rewrite.apply(&mut fragment, &headers);
+            prop_assert_eq!(checksums(&fragment, &read(&fragment)).ip, Some(true));
+            segment.extend_from_slice(&fragment[20..]);
+            front = fragment[..20].to_vec();
+        }
+        front[2..4].copy_from_slice(&(whole.len() as u16).to_be_bytes());
+        front[6..8].fill(0);
+        front[10..12].fill(0);
+        let checksum = internet_checksum(&[&front]);
+        front[10..12].copy_from_slice(&checksum.to_be_bytes());
+        front.extend(segment);
+        let again = read(&front);
+        prop_assert!(checksums(&front, &again).all_right());
+        prop_assert_eq!(again.addresses(), Some(after));
+        prop_assert_eq!(again.ports().0, new_ports.0);
+    }
+
+    #[test]
+    fn resets_are_what_a_closed_port_sends(
+        (hosts, _) in hosts(),
+        ports in any::<(u16, u16)>(),
+        (seq, ack) in any::<(u32, u32)>(),
+        flags in any::<u8>(),
+        payload in prop::collection::vec(any::<u8>(), 0..80),
+    ) {
+        let mut bytes = packet(hosts, ports, Kind::Tcp, &payload);
+        let at = usize::from(read(&bytes).transport_offset);
+        bytes[at + 4..at + 8].copy_from_slice(&seq.to_be_bytes());
+        bytes[at + 8..at + 12].copy_from_slice(&ack.to_be_bytes());
+        bytes[at + 13] = flags;
+        let (headers, flags) = (read(&bytes), TcpFlags(flags));
+        let is_group = |host: IpAddr| {
+            host.is_multicast() || host.is_unspecified() || host == IpAddr::from([255; 4])
+        };
+        let untouched = bytes.clone();
+        let Some(len) = tcp_reset(&mut bytes, &headers) else {
+            prop_assert!(flags.contains(TcpFlags::RST) || is_group(hosts.0) || is_group(hosts.1));
+            prop_assert_eq!(bytes, untouched);
+            return Ok(());
+        };
+        prop_assert!(!flags.contains(TcpFlags::RST));
+        let reset = read(&bytes[..len]);
+        prop_assert!(checksums(&bytes[..len], &reset).all_right());
+        prop_assert_eq!(reset.addresses(), Some((hosts.1, hosts.0)));
+        prop_assert_eq!((reset.ports(), reset.payload_len), ((ports.1, ports.0), 0));
+        let Transport::Tcp(tcp) = reset.transport else { panic!("a TCP segment") };
+        let length = payload.len() as u32
+            + u32::from(flags.contains(TcpFlags::SYN))
+            + u32::from(flags.contains(TcpFlags::FIN));
+        if flags.contains(TcpFlags::ACK) {
+            prop_assert_eq!((tcp.seq, tcp.ack, tcp.flags), (ack, 0, TcpFlags::RST));
+        } else {
+            prop_assert_eq!((tcp.seq, tcp.ack), (0, seq.wrapping_add(length)));
+            prop_assert_eq!(tcp.flags, TcpFlags::RST.with(TcpFlags::ACK));
+        }
+    }
+}
+
+#[test]
+fn no_udp_checksum_stays_none_and_zero_becomes_all_ones() {
+    let hosts = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2]));
+    let mut bytes = packet(hosts, (1000, 2000), Kind::Udp, b"data");
+    let rewrite = |port| Rewrite { src: Some(Endpoint::new([10, 0, 0, 9].into(), port)), ..Rewrite::NONE };
+    for port in 0..=u16::MAX {
+        let headers = read(&bytes);
+        rewrite(port).apply(&mut bytes, &headers);
+        assert_ne!(bytes[26..28], [0, 0]);
+        assert!(checksums(&bytes, &headers).all_right());
+    }
+    bytes[26..28].fill(0);
+    let headers = read(&bytes);
+    rewrite(5).apply(&mut bytes, &headers);
+    assert_eq!(bytes[26..28], [0, 0]);
+}
+
+#[test]
+fn a_routing_header_hides_the_destination_from_the_checksum() {
+    // Two stops: the header's destination is the next, the checksum covers the last, which the routing header holds.
+    let (src, next, last) = ([0x20; 16], [0x21; 16], [0x22; 16]);
+    let plain = packet((src.into(), last.into()), (1, 2), Kind::Udp, b"data");
+    let mut bytes = plain[..40].to_vec();
+    bytes[4..6].copy_from_slice(&(24 + 12_u16).to_be_bytes());
+    bytes[6] = 43;
+    bytes[24..40].copy_from_slice(&next);
+    bytes.extend([protocol::UDP, 2, 0, 1, 0, 0, 0, 0]);
+    bytes.extend(last);
+    bytes.extend(&plain[40..]);
+    let before = bytes[64..].to_vec();
+    let headers = read(&bytes);
+    let rewrite = Rewrite { dst: Some(Endpoint::new([0x23; 16].into(), 2)), ..Rewrite::NONE };
+    rewrite.apply(&mut bytes, &headers);
+    assert_eq!((&bytes[24..40], &bytes[64..]), (&[0x23; 16][..], &before[..]));
+}
+
+#[test]
+fn ethernet_addresses_and_the_last_hop() {
+    let hosts = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2]));
+    let mut ip = packet(hosts, (1, 2), Kind::Tcp, b"");
+    ip[8] = 0;
+    let mut bytes = [&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0][..], &ip].concat();
+    let headers = parse(LinkType::Ethernet, &bytes, 0, 0).expect("a well-formed packet");
+    let swap = Rewrite { macs: Some(Macs::Swap), decrement_ttl: true, ..Rewrite::NONE };
+    swap.apply(&mut bytes, &headers);
+    assert_eq!(bytes[..12], [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2]);
+    assert_eq!(bytes[14..], ip);
+    let set = Rewrite { macs: Some(Macs::Set(Mac([6; 6]), Mac([8; 6]))), ..Rewrite::NONE };
+    set.apply(&mut bytes, &headers);
+    assert_eq!(bytes[..12], [8, 8, 8, 8, 8, 8, 6, 6, 6, 6, 6, 6]);
+    // Other links have no addresses to set.
+    let headers = read(&ip);
+    let before = ip.clone();
+    set.apply(&mut ip, &headers);
+    assert_eq!(ip, before);
+}

@@ -1,0 +1,168 @@
+//! Where a capture is written to: whole, or not at all.
+//!
+//! A file is written under another name beside its own and takes its name when it is complete. Whatever goes wrong
+//! before, the name holds what it held.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::error::Fault;
+use super::format::Compression;
+
+/// Whether two names (`-`: standard input, standard output) lead to one regular file, by links of either kind or because
+/// they are equal. Writing to what is being read would destroy it.
+#[must_use]
+pub fn same_file(input: &Path, output: &Path) -> bool {
+    let identity = |metadata: fs::Metadata| metadata.is_file().then(|| (metadata.dev(), metadata.ino()));
+    let of = |path: &Path, standard: fn() -> io::Result<File>| {
+        let metadata = if is_standard(path) { standard().and_then(|file| file.metadata()) } else { fs::metadata(path) };
+        metadata.ok().and_then(identity)
+    };
+    of(input, standard_input).is_some_and(|input| Some(input) == of(output, standard_output))
+}
+
+/// Whether the name stands for standard input or output.
+pub(super) fn is_standard(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+/// Standard input without the library's buffer.
+pub(super) fn standard_input() -> io::Result<File> {
+    Ok(File::from(io::stdin().as_fd().try_clone_to_owned()?))
+}
+
+/// Standard output without the library's buffer, which would look for line ends.
+fn standard_output() -> io::Result<File> {
+    Ok(File::from(io::stdout().as_fd().try_clone_to_owned()?))
+}
+
+/// A target behind its compression.
+pub(super) enum Sink {
+    Plain(Target),
+    Gzip(flate2::write::GzEncoder<Target>),
+    Zstd(zstd::stream::write::Encoder<'static, Target>),
+}
+
+impl Sink {
+    /// Creates the output; `-` is standard output.
+    pub(super) fn create(path: &Path, compression: Option<Compression>) -> Result<Self, Fault> {
+        let target = Target::create(path)?;
+        Ok(match compression {
+            None => Self::Plain(target),
+            Some(Compression::Gzip) => {
+                Self::Gzip(flate2::write::GzEncoder::new(target, flate2::Compression::default()))
+            }
+            Some(Compression::Zstd) => {
+                let level = zstd::DEFAULT_COMPRESSION_LEVEL;
+                Self::Zstd(zstd::stream::write::Encoder::new(target, level).map_err(Fault::Create)?)
+            }
+        })
+    }
+
+    pub(super) fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Plain(target) => target.write_all(bytes),
+            Self::Gzip(encoder) => encoder.write_all(bytes),
+            Self::Zstd(encoder) => encoder.write_all(bytes),
+        }
+    }
+
+    /// Completes the output and gives it its name.
+    pub(super) fn finish(self) -> io::Result<()> {
+        match self {
+            Self::Plain(target) => target,
+            Self::Gzip(encoder) => encoder.finish()?,
+            Self::Zstd(encoder) => encoder.finish()?,
+        }
+        .commit()
+    }
+}
+
+/// A file that is being written.
+pub(super) struct Target {
+    file: File,
+    /// The name that it has until it is complete; `None` for pipes, devices and standard output.
+    partial: Option<Partial>,
+}
+
+impl Target {
+    fn create(path: &Path) -> Result<Self, Fault> {
+        if is_standard(path) {
+            return Ok(Self { file: standard_output().map_err(Fault::Create)?, partial: None });
+        }
+        match fs::metadata(path) {
+            Ok(metadata) if metadata.is_dir() => Err(Fault::Directory),
+            Ok(metadata) if !metadata.is_file() => {
+                let file = OpenOptions::new().write(true).open(path).map_err(Fault::Create)?;
+                Ok(Self { file, partial: None })
+            }
+            // What links lead to is replaced, not the link; the new file is as accessible as the old one.
+            Ok(metadata) => {
+                let target = Self::beside(fs::canonicalize(path).map_err(Fault::Create)?)?;
+                target.file.set_permissions(metadata.permissions()).map_err(Fault::Create)?;
+                Ok(target)
+            }
+            Err(_) => Self::beside(path.to_owned()),
+        }
+    }
+
+    fn beside(path: PathBuf) -> Result<Self, Fault> {
+        let Some(name) = path.file_name() else {
+            return Err(Fault::Create(io::ErrorKind::InvalidInput.into()));
+        };
+        let temporary = path.with_file_name(partial_name(name.to_owned()));
+        let file = File::create_new(&temporary).map_err(Fault::Create)?;
+        Ok(Self { file, partial: Some(Partial { temporary, path, kept: false }) })
+    }
+
+    fn commit(self) -> io::Result<()> {
+        match self.partial {
+            None => Ok(()),
+            Some(mut partial) => {
+                fs::rename(&partial.temporary, &partial.path)?;
+                partial.kept = true;
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Write for Target {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+/// A name that no other run and no other output of this one takes.
+fn partial_name(mut name: OsString) -> OsString {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    // ORDERING: Relaxed, as only the count itself matters; pairs with other calls of this function.
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    name.push(format!(".{}-{count}.partial", std::process::id()));
+    name
+}
+
+/// The file under its first name, removed unless it was given its own.
+struct Partial {
+    temporary: PathBuf,
+    path: PathBuf,
+    kept: bool,
+}
+
+impl Drop for Partial {
+    fn drop(&mut self) {
+        if !self.kept {
+            // There is nobody left to tell, and the name itself holds what it held.
+            let _ = fs::remove_file(&self.temporary);
+        }
+    }
+}

@@ -1,0 +1,350 @@
+//! The writer: pcap and pcapng, plain or compressed.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use packet::LinkType;
+
+use super::classic::{MAGIC_MICROS, MAGIC_NANOS};
+use super::error::{Error, Fault};
+use super::format::{Compression, Container, Format, Interface, Resolution};
+use super::sections::{
+    BYTE_ORDER_MAGIC, ENHANCED_PACKET, INTERFACE_DESCRIPTION, OPTION_NAME, OPTION_RESOLUTION, SECTION_HEADER,
+};
+use super::target::Sink;
+use crate::batch::Packet;
+
+/// Bytes that are gathered before they are written.
+const BUFFER_BYTES: usize = 128 << 10;
+/// The longest packet that other programs read; classic pcap wants a limit in its header.
+const SNAPLEN: u32 = 262_144;
+
+/// Writes a capture. The file appears under its name once [`Writer::finish`] was called, and is complete then.
+pub struct Writer {
+    path: PathBuf,
+    sink: Option<Sink>,
+    buffer: Vec<u8>,
+    body: Body,
+    packets: u64,
+    /// Bytes of the capture, before compression.
+    bytes: u64,
+    /// The input's interfaces, as far as they were described.
+    interfaces: Vec<Interface>,
+}
+
+enum Body {
+    Pcap(Classic),
+    PcapNg(Section),
+}
+
+/// A classic pcap; its header waits for the first packet, which tells the link type.
+struct Classic {
+    link: Option<LinkType>,
+    link_if_empty: LinkType,
+    resolution: Resolution,
+}
+
+/// The one section of a pcapng.
+#[derive(Default)]
+struct Section {
+    /// The interfaces written, by the packets' interface and link type.
+    written: Vec<(u16, LinkType)>,
+    /// The latest number in `written` of each of the packets' interfaces.
+    latest: Vec<usize>,
+}
+
+impl Writer {
+    /// Creates a capture; `-` is standard output. Without a `container`, the name's ending decides (`.pcap`, `.pcapng`,
+    /// each also with `.gz` or `.zst` behind), then the input. A pcap counts microseconds where the input is a pcap that
+    /// does, nanoseconds otherwise; a pcapng counts nanoseconds.
+    ///
+    /// # Errors
+    /// Why the file can't be created.
+    pub fn create(path: impl AsRef<Path>, container: Option<Container>, input: Option<&Format>) -> Result<Self, Error> {
+        let path = path.as_ref().to_owned();
+        let (named, compression) = by_name(&path);
+        let container = container.or(named).or(input.map(|input| input.container)).unwrap_or(Container::Pcap);
+        let sink = match Sink::create(&path, compression) {
+            Ok(sink) => sink,
+            Err(fault) => return Err(Error { path, offset: 0, packets: 0, fault }),
+        };
+        let mut writer = Self {
+            path,
+            sink: Some(sink),
+            buffer: Vec::with_capacity(BUFFER_BYTES),
+            body: Body::new(container, input),
+            packets: 0,
+            bytes: 0,
+            interfaces: input.map_or(Vec::new(), |input| input.interfaces.clone()),
+        };
+        if container == Container::PcapNg {
+            writer.put(&section_header(), &[], 0)?;
+        }
+        Ok(writer)
+    }
+
+    /// The file that is written.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Packets written.
+    #[must_use]
+    pub const fn packets(&self) -> u64 {
+        self.packets
+    }
+
+    /// Tells the names of the input's interfaces, where they have become more since the last call.
+    pub fn describe(&mut self, interfaces: &[Interface]) {
+        if interfaces.len() > self.interfaces.len() {
+            self.interfaces.extend_from_slice(&interfaces[self.interfaces.len()..]);
+        }
+    }
+
+    /// Writes a packet of these bytes; of its descriptor, time, wire length, interface and link type count.
+    ///
+    /// # Errors
+    /// When it can't be written. What was written before stays good where the packet is to blame
+    /// ([`Fault::MixedLinks`], [`Fault::LateTime`]); otherwise the file is given up.
+    #[inline]
+    pub fn write(&mut self, packet: &Packet, bytes: &[u8]) -> Result<(), Error> {
+        match &self.body {
+            Body::Pcap(classic) => {
+                if classic.link != Some(packet.link) {
+                    self.begin(packet.link)?;
+                }
+                self.classic(packet, bytes)?;
+            }
+            Body::PcapNg(section) => {
+                let id = match section.id(packet) {
+                    Some(id) => id,
+                    None => self.interface(packet)?,
+                };
+                self.enhanced(packet, id, bytes)?;
+            }
+        }
+        self.packets += 1;
+        Ok(())
+    }
+
+    /// Completes the file and gives it its name. A second call does nothing.
+    ///
+    /// # Errors
+    /// When it can't be written; then there is no file.
+    pub fn finish(&mut self) -> Result<(), Error> {
+        if self.sink.is_none() {
+            return Ok(());
+        }
+        if let Body::Pcap(Classic { link: None, link_if_empty, .. }) = self.body {
+            self.begin(link_if_empty)?;
+        }
+        self.flush()?;
+        match self.sink.take().map_or(Ok(()), Sink::finish) {
+            Ok(()) => Ok(()),
+            Err(error) => Err(self.error(Fault::from_write(error))),
+        }
+    }
+
+    /// Writes a pcap's header, or refuses a second link type.
+    #[cold]
+    fn begin(&mut self, link: LinkType) -> Result<(), Error> {
+        let Body::Pcap(classic) = &mut self.body else { return Ok(()) };
+        if let Some(first) = classic.link {
+            return Err(self.error(Fault::MixedLinks(first, link)));
+        }
+        classic.link = Some(link);
+        let magic = if classic.resolution == Resolution::MICROS { MAGIC_MICROS } else { MAGIC_NANOS };
+        let version = 2 | 4 << 16;
+        let header = words::<6, 24>([magic, version, 0, 0, SNAPLEN, u32::from(link.number())]);
+        self.put(&header, &[], 0)
+    }
+
+    #[inline]
+    fn classic(&mut self, packet: &Packet, bytes: &[u8]) -> Result<(), Error> {
+        let Body::Pcap(classic) = &self.body else { return Ok(()) };
+        let nanos = (packet.time.0 % 1_000_000_000) as u32;
+        let fraction = if classic.resolution == Resolution::MICROS { nanos / 1_000 } else { nanos };
+        let Ok(secs) = u32::try_from(packet.time.0 / 1_000_000_000) else {
+            return Err(self.error(Fault::LateTime));
+        };
+        let mut header = [0; 16];
+        header[0..4].copy_from_slice(&secs.to_le_bytes());
+        header[4..8].copy_from_slice(&fraction.to_le_bytes());
+        header[8..12].copy_from_slice(&(bytes.len() as u32).to_le_bytes());
+        header[12..16].copy_from_slice(&packet.wire_len.to_le_bytes());
+        self.put(&header, bytes, 0)
+    }
+
+    #[inline]
+    fn enhanced(&mut self, packet: &Packet, id: u32, bytes: &[u8]) -> Result<(), Error> {
+        let padding = bytes.len().next_multiple_of(4) - bytes.len();
+        let len = (28 + bytes.len() + padding + 4) as u32;
+        let time = packet.time.0;
+        let (high, low) = ((time >> 32) as u32, time as u32);
+        let header = words::<7, 28>([ENHANCED_PACKET, len, id, high, low, bytes.len() as u32, packet.wire_len]);
+        self.put(&header, bytes, padding)?;
+        self.put(&len.to_le_bytes(), &[], 0)
+    }
+
+    /// Describes the interface of a packet that is the first of it.
+    #[cold]
+    fn interface(&mut self, packet: &Packet) -> Result<u32, Error> {
+        let Body::PcapNg(section) = &mut self.body else { return Ok(0) };
+        let known = section.written.iter().position(|written| *written == (packet.interface, packet.link));
+        let id = known.unwrap_or(section.written.len());
+        let index = usize::from(packet.interface);
+        if section.latest.len() <= index {
+            section.latest.resize(index + 1, usize::MAX);
+        }
+        section.latest[index] = id;
+        if known.is_none() {
+            section.written.push((packet.interface, packet.link));
+            let described = self.interfaces.get(index);
+            let block = interface_description(packet.link, described);
+            self.put(&block, &[], 0)?;
+        }
+        Ok(id as u32)
+    }
+
+    /// Appends a header, a packet and zeros.
+    #[inline]
+    fn put(&mut self, header: &[u8], bytes: &[u8], zeros: usize) -> Result<(), Error> {
+        let len = header.len() + bytes.len() + zeros;
+        if self.buffer.len() + len > BUFFER_BYTES {
+            self.flush()?;
+        }
+        self.buffer.extend_from_slice(header);
+        self.buffer.extend_from_slice(bytes);
+        self.buffer.extend_from_slice(&[0; 4][..zeros]);
+        self.bytes += len as u64;
+        Ok(())
+    }
+
+    #[cold]
+    fn flush(&mut self) -> Result<(), Error> {
+        let result = match &mut self.sink {
+            Some(sink) => sink.write_all(&self.buffer),
+            None => Err(io::Error::other("the output is closed")),
+        };
+        self.buffer.clear();
+        // A packet longer than the buffer made it grow; it does not stay so.
+        self.buffer.shrink_to(BUFFER_BYTES);
+        result.map_err(|error| {
+            self.sink = None;
+            self.error(Fault::from_write(error))
+        })
+    }
+
+    #[cold]
+    fn error(&self, fault: Fault) -> Error {
+        Error { path: self.path.clone(), offset: self.bytes, packets: self.packets, fault }
+    }
+}
+
+impl fmt::Debug for Writer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Writer").field("path", &self.path).field("packets", &self.packets).finish_non_exhaustive()
+    }
+}
+
+impl Body {
+    fn new(container: Container, input: Option<&Format>) -> Self {
+        match container {
+            Container::PcapNg => Self::PcapNg(Section::default()),
+            Container::Pcap => {
+                let interface = input.and_then(|input| input.interfaces.first());
+                let micros = input.is_some_and(|input| {
+                    input.container == Container::Pcap && input.interfaces[0].resolution == Resolution::MICROS
+                });
+                Self::Pcap(Classic {
+                    link: None,
+                    link_if_empty: interface.map_or(LinkType::Ethernet, |interface| interface.link),
+                    resolution: if micros { Resolution::MICROS } else { Resolution::NANOS },
+                })
+            }
+        }
+    }
+}
+
+impl Section {
+    /// The number of the packet's interface, if it is the latest one written for it.
+    #[inline]
+    fn id(&self, packet: &Packet) -> Option<u32> {
+        let id = *self.latest.get(usize::from(packet.interface))?;
+        let (_, link) = self.written.get(id)?;
+        (*link == packet.link).then_some(id as u32)
+    }
+}
+
+/// What the name's ending says of format and compression.
+fn by_name(path: &Path) -> (Option<Container>, Option<Compression>) {
+    let name = path.file_name().map_or(String::new(), |name| name.to_string_lossy().to_ascii_lowercase());
+    let (stem, compression) = match name.rsplit_once('.') {
+        Some((stem, "gz")) => (stem, Some(Compression::Gzip)),
+        Some((stem, "zst")) => (stem, Some(Compression::Zstd)),
+        _ => (name.as_str(), None),
+    };
+    let container = match stem.rsplit_once('.') {
+        Some((_, "pcapng" | "ntar")) => Some(Container::PcapNg),
+        Some((_, "pcap" | "cap" | "dmp")) => Some(Container::Pcap),
+        _ => None,
+    };
+    (container, compression)
+}
+
+fn section_header() -> [u8; 28] {
+    let unknown_length = u32::MAX;
+    words([SECTION_HEADER, 28, BYTE_ORDER_MAGIC, 1, unknown_length, unknown_length, 28])
+}
+
+fn interface_description(link: LinkType, described: Option<&Interface>) -> Vec<u8> {
+    let mut options = Vec::new();
+    if let Some(name) = described.and_then(|interface| interface.name.as_deref()) {
+        option(&mut options, OPTION_NAME, name.as_bytes());
+    }
+    option(&mut options, OPTION_RESOLUTION, &[9]);
+    option(&mut options, 0, &[]);
+    let len = (20 + options.len()) as u32;
+    let snaplen = described.map_or(0, |interface| interface.snaplen);
+    let mut block = words::<4, 16>([INTERFACE_DESCRIPTION, len, u32::from(link.number()), snaplen]).to_vec();
+    block.extend_from_slice(&options);
+    block.extend_from_slice(&len.to_le_bytes());
+    block
+}
+
+fn option(options: &mut Vec<u8>, code: u16, value: &[u8]) {
+    let value = &value[..value.len().min(usize::from(u16::MAX))];
+    options.extend_from_slice(&code.to_le_bytes());
+    options.extend_from_slice(&(value.len() as u16).to_le_bytes());
+    options.extend_from_slice(value);
+    options.resize(options.len().next_multiple_of(4), 0);
+}
+
+/// Words in little-endian order.
+#[inline]
+fn words<const WORDS: usize, const BYTES: usize>(words: [u32; WORDS]) -> [u8; BYTES] {
+    const { assert!(BYTES == 4 * WORDS) };
+    let mut bytes = [0; BYTES];
+    for (bytes, word) in bytes.chunks_exact_mut(4).zip(words) {
+        bytes.copy_from_slice(&word.to_le_bytes());
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_decides() {
+        let of = |name: &str| by_name(Path::new(name));
+        assert_eq!(of("a.pcap"), (Some(Container::Pcap), None));
+        assert_eq!(of("b/A.PCAPNG.ZST"), (Some(Container::PcapNg), Some(Compression::Zstd)));
+        assert_eq!(of("a.cap.gz"), (Some(Container::Pcap), Some(Compression::Gzip)));
+        assert_eq!(of("-"), (None, None));
+        assert_eq!(of("pcapng"), (None, None));
+        assert_eq!(of("a.trace.gz"), (None, Some(Compression::Gzip)));
+    }
+}

@@ -1,0 +1,122 @@
+//! Captures against tshark: number, time to the nanosecond, lengths. A stratified sample; all with MILLRACE_DEEP=1.
+
+mod shared;
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use port::Packet;
+use port::pcap::Reader;
+use shared::{Read, Row, deep, manifest, read_all};
+
+/// What tshark can't be held against, by the README of the shared captures: it counts three blocks of these as packets
+/// that are none.
+const COUNTED_OTHERWISE: [&str; 3] = ["test018.pcapng", "test102.pcapng", "test202.pcapng"];
+/// Malformed captures that tshark refuses: an unknown link type, an absurd record length.
+const REFUSED_MAX: usize = 7;
+const SAMPLE_EACH: usize = 12;
+
+#[test]
+#[allow(clippy::print_stderr)]
+fn as_tshark_reads_them() {
+    if Command::new("tshark").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_err() {
+        eprintln!("SKIPPED (no tshark)");
+        return;
+    }
+    let (mut wrong, mut refused, mut compared) = (Vec::new(), Vec::new(), 0);
+    for row in sample() {
+        match tshark(&row.path) {
+            None => refused.push(row.name),
+            Some(want) => {
+                let read = read_all(Reader::open(&row.path).expect("a capture"));
+                compared += 1;
+                if let Err(why) = compare(&read, &want, &row.name) {
+                    wrong.push(format!("{}: {why}", row.name));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {compared}:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(refused.len() <= REFUSED_MAX, "refused by tshark: {refused:?}");
+    assert!(refused.iter().all(|name| name.starts_with("malformed/")), "refused by tshark: {refused:?}");
+    eprintln!("{compared} captures compared, {} refused by tshark", refused.len());
+}
+
+/// All of `fmt`, and of each other folder some, spread evenly.
+fn sample() -> Vec<Row> {
+    let rows = manifest();
+    if deep() {
+        return rows;
+    }
+    let of = |category: &str| rows.iter().filter(|row| row.category == category).count();
+    let mut seen = std::collections::HashMap::<String, usize>::new();
+    let chosen: Vec<bool> = rows
+        .iter()
+        .map(|row| {
+            let number = seen.entry(row.category.clone()).or_default();
+            *number += 1;
+            let step = of(&row.category).div_ceil(SAMPLE_EACH);
+            row.category == "fmt" || (row.category != "mix" && (*number - 1).is_multiple_of(step))
+        })
+        .collect();
+    rows.into_iter().zip(chosen).filter_map(|(row, chosen)| chosen.then_some(row)).collect()
+}
+
+/// A packet as tshark prints it.
+struct Line {
+    /// In nanoseconds; `None` where the packet has no time.
+    time: Option<u64>,
+    wire_len: u32,
+    len: u32,
+}
+
+/// What tshark prints of each packet; `None` when it refuses the file.
+fn tshark(path: &Path) -> Option<Vec<Line>> {
+    let fields = ["frame.time_epoch", "frame.len", "frame.cap_len"];
+    let output = Command::new("tshark")
+        .args(["-n", "-T", "fields", "-E", "occurrence=f"])
+        .args(fields.iter().flat_map(|field| ["-e", field]))
+        .arg("-r")
+        .arg(path)
+        .stdin(Stdio::null())
+        .output()
+        .expect("tshark runs");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let lines: Vec<Line> = text.lines().map(line).collect();
+    (output.status.success() || !lines.is_empty()).then_some(lines)
+}
+
+fn line(line: &str) -> Line {
+    let mut fields = line.split('\t');
+    let mut next = || fields.next().unwrap_or_default();
+    let time = nanos(next());
+    Line { time, wire_len: next().parse().expect("a length"), len: next().parse().expect("a length") }
+}
+
+/// Seconds with nine digits behind the point.
+fn nanos(text: &str) -> Option<u64> {
+    let (secs, fraction) = text.split_once('.')?;
+    assert_eq!(fraction.len(), 9, "{text}");
+    Some(secs.parse::<u64>().ok()?.saturating_mul(1_000_000_000).saturating_add(fraction.parse().expect("digits")))
+}
+
+fn compare(read: &Read, want: &[Line], name: &str) -> Result<(), String> {
+    let otherwise = COUNTED_OTHERWISE.iter().any(|end| name.ends_with(end));
+    let has_time = |line: &&Line| line.time.is_some();
+    // The blocks that are no packets have no time.
+    let want: Vec<&Line> = if otherwise { want.iter().filter(has_time).collect() } else { want.iter().collect() };
+    let have: Vec<&Packet> = read.packets.iter().map(|(packet, _)| packet).collect();
+    if have.len() != want.len() && !otherwise {
+        return Err(format!("{} packets, not {}", have.len(), want.len()));
+    }
+    let mut now = 0;
+    for (number, (have, want)) in have.iter().zip(&want).enumerate() {
+        // Times are raised to that of the packet ahead; a packet without one takes it over.
+        now = now.max(want.time.unwrap_or(now));
+        let want = (now, want.wire_len.max(want.len), want.len);
+        if (have.time.0, have.wire_len, have.len) != want {
+            return Err(format!("packet {}: {:?}, not {want:?}", number + 1, (have.time.0, have.wire_len, have.len)));
+        }
+    }
+    Ok(())
+}
