@@ -15,3 +15,4 @@ pub mod rate;
 mod top;
 pub mod conntrack;
 pub mod tracking;
+pub mod nat;

@@ -27,7 +27,7 @@ impl Default for Fingerprint {
 impl Fingerprint {
     /// Adds a word.
     pub const fn add(&mut self, word: u64) {
-        let product = (self.0 ^ word) as u128 * 0x2d35_8dcc_aa6c_78a5_8bb8_4b93_962e_acc9_u128;
+        let product = ((self.0 ^ word) as u128).wrapping_mul(0x2d35_8dcc_aa6c_78a5_8bb8_4b93_962e_acc9);
         self.0 = (product as u64 ^ (product >> 64) as u64).rotate_left(23) ^ 0x9e37_79b9_7f4a_7c15;
     }
 

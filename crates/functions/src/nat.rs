@@ -1,0 +1,294 @@
+//! Network address and port translation for IPv4: endpoint-independent mapping after RFC 4787 (UDP), RFC 5382 (TCP) and
+//! RFC 5508 (ICMP). What they leave open is settled in `docs/nat.md`.
+//!
+//! All state is shared, for a mapping belongs to every packet set that uses it.
+
+mod config;
+mod ports;
+mod state;
+mod tcp;
+mod translate;
+
+#[cfg(test)]
+mod model;
+#[cfg(test)]
+mod tests;
+
+use alloc::boxed::Box;
+use core::net::Ipv4Addr;
+
+use memory::{Local, Memory};
+use nf::{
+    ConfigKey, Context, Description, Fingerprint, NetworkFunction, Opened, PacketSet, Reason, Sharing, Sizing, Step,
+    Verdict,
+};
+use packet::{FiveTuple, Fragment, Headers, Icmp, Network, TcpFlags, Transport, protocol};
+
+use self::config::is_unicast;
+use self::state::{Endpoint4, Protocol};
+
+pub use self::config::Config;
+pub use self::state::State;
+
+/// The translator.
+#[derive(Clone, Debug)]
+pub struct Nat {
+    config: Config,
+    inside: Box<[(u32, u32)]>,
+    external: Box<[u32]>,
+}
+
+/// What a packet contributes: who sends to whom, and what it does to a session.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Meta {
+    source: Endpoint4,
+    destination: Endpoint4,
+    way: Way,
+    content: Content,
+}
+
+/// Which way a packet goes through the translator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// From inside to a remote host.
+    Outward,
+    /// From a remote host to an external address.
+    Inward,
+    /// From inside to an external address.
+    Hairpin,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Content {
+    Segment(TcpFlags),
+    Datagram,
+    /// An ICMP query, or the reply to one.
+    Query {
+        is_request: bool,
+    },
+    /// An ICMP error about a packet from `source` to `destination`.
+    Error {
+        source: Endpoint4,
+        destination: Endpoint4,
+        protocol: Protocol,
+    },
+}
+
+impl Nat {
+    /// The reasons of its own to drop a packet, in the order of the description.
+    const POOL_EXHAUSTED: Reason = Reason::own(0);
+    const MAPPINGS_FULL: Reason = Reason::own(1);
+    const SESSIONS_FULL: Reason = Reason::own(2);
+    const NO_MAPPING: Reason = Reason::own(3);
+    const FILTERED: Reason = Reason::own(4);
+    const TCP_NOT_SYN: Reason = Reason::own(5);
+    const ICMP_NO_FLOW: Reason = Reason::own(6);
+    const ICMP_UNSUPPORTED: Reason = Reason::own(7);
+    const HAIRPIN_REFUSED: Reason = Reason::own(8);
+    const UNSUPPORTED_PROTOCOL: Reason = Reason::own(9);
+    const PRIVATE_DESTINATION: Reason = Reason::own(10);
+
+    /// A translator with this configuration.
+    #[must_use]
+    pub fn new(config: Config) -> Self {
+        Self { inside: config.inside(), external: config.external(), config }
+    }
+
+    /// Which way packets between these addresses are translated, or what becomes of them if they are not.
+    #[inline]
+    fn way(&self, source: Ipv4Addr, destination: Ipv4Addr) -> Result<Way, Verdict> {
+        let (source, destination) = (source.to_bits(), destination.to_bits());
+        match (self.is_inside(source), self.is_external(destination)) {
+            (false, true) => Ok(Way::Inward),
+            (true, true) => Ok(Way::Hairpin),
+            (true, false) if self.is_inside(destination) || !is_unicast(destination) => Err(Verdict::FORWARD),
+            (true, false) => Ok(Way::Outward),
+            // Outside, nobody is told an inside address: who uses one tries to get past the filter.
+            (false, false) if self.is_inside(destination) => Err(Verdict::Drop(Self::PRIVATE_DESTINATION)),
+            (false, false) => Err(Verdict::FORWARD),
+        }
+    }
+
+    #[inline]
+    fn is_inside(&self, address: u32) -> bool {
+        self.inside.iter().any(|&(bits, mask)| address & mask == bits)
+    }
+
+    #[inline]
+    fn is_external(&self, address: u32) -> bool {
+        match *self.external {
+            [only] => only == address,
+            _ => self.external.binary_search(&address).is_ok(),
+        }
+    }
+}
+
+impl NetworkFunction for Nat {
+    type Meta = Meta;
+    type Flow = ();
+    type Shared<M: Memory> = State<M>;
+
+    const DESCRIPTION: Description = Description {
+        name: "nat",
+        summary: "translates inside addresses and ports to external ones, endpoint-independently (RFC 4787, 5382, 5508)",
+        state: "nothing of its own",
+        sharing: Sharing::Shares("one pool of external ports, and the maps of mappings and sessions"),
+        keys: KEYS,
+        drop_reasons: &[
+            "pool-exhausted",
+            "mapping-table-full",
+            "session-table-full",
+            "no-mapping",
+            "filtered",
+            "tcp-not-syn",
+            "icmp-no-flow",
+            "icmp-unsupported",
+            "hairpin-refused",
+            "unsupported-protocol",
+            "private-destination",
+        ],
+    };
+
+    fn packet_set(&self) -> PacketSet {
+        PacketSet::FiveTuple
+    }
+
+    fn sizing(&self) -> Sizing {
+        Sizing { flows: 0, flows_v6: 0 }
+    }
+
+    fn shared<M: Memory>(&self, memory: &M) -> State<M> {
+        State::new(&self.config, memory)
+    }
+
+    fn fingerprint(&self, shared: &State<Local>, fingerprint: &mut Fingerprint) {
+        shared.fingerprint(fingerprint);
+    }
+
+    #[inline]
+    fn meta(&self, headers: &Headers) -> Option<Meta> {
+        let Network::V4(ip) = headers.network else { return None };
+        let (source, destination, content) = match headers.transport {
+            Transport::Tcp(tcp) => (tcp.src_port, tcp.dst_port, Content::Segment(tcp.flags)),
+            Transport::Udp { src_port, dst_port } => (src_port, dst_port, Content::Datagram),
+            Transport::Icmp(icmp) if headers.protocol == protocol::ICMP => {
+                let port = icmp.identifier.unwrap_or(0);
+                (port, port, Content::of_icmp(&icmp)?)
+            }
+            Transport::Icmp(_) | Transport::Sctp { .. } | Transport::None => return None,
+        };
+        let way = self.way(ip.src, ip.dst).ok()?;
+        let source = Endpoint4::new(ip.src, source);
+        let destination = Endpoint4::new(ip.dst, destination);
+        Some(Meta { source, destination, way, content })
+    }
+
+    fn other(&self, headers: &Headers) -> Verdict {
+        let Network::V4(ip) = headers.network else { return Verdict::FORWARD };
+        match self.way(ip.src, ip.dst) {
+            Err(verdict) => verdict,
+            Ok(_) if headers.fragment == Fragment::Later => Verdict::Drop(Reason::FRAGMENT),
+            Ok(_) => Verdict::Drop(match headers.transport {
+                Transport::Icmp(icmp) if is_icmp_error(icmp.kind) => Self::ICMP_NO_FLOW,
+                Transport::Icmp(_) => Self::ICMP_UNSUPPORTED,
+                _ => Self::UNSUPPORTED_PROTOCOL,
+            }),
+        }
+    }
+
+    fn open<M: Memory>(&self, _: &mut Context<'_, Self, M>, _: &Meta) -> Step<Opened<()>, M> {
+        Ok(Opened::Flow(()))
+    }
+
+    #[inline]
+    fn packet<M: Memory>(&self, cx: &mut Context<'_, Self, M>, (): &mut (), meta: &Meta) -> Step<Verdict, M> {
+        let now = cx.now();
+        cx.shared.reclaim(&mut cx.tx, now)?;
+        self.translate(cx.shared, &mut cx.tx, now, meta)
+    }
+}
+
+impl nf::Meta for Meta {
+    type Key = FiveTuple;
+
+    fn key(&self) -> FiveTuple {
+        let protocol = match self.content {
+            Content::Segment(_) => protocol::TCP,
+            Content::Datagram => protocol::UDP,
+            Content::Query { .. } | Content::Error { .. } => protocol::ICMP,
+        };
+        let [src, dst] = [self.source, self.destination].map(|endpoint| Ipv4Addr::from_bits(endpoint.address));
+        FiveTuple::v4(src, dst, self.source.port, self.destination.port, protocol)
+    }
+}
+
+impl Content {
+    fn of_icmp(icmp: &Icmp) -> Option<Self> {
+        if icmp.identifier.is_some() {
+            // Echo, timestamp, information, address mask (RFC 792, RFC 950): the others are their replies.
+            return Some(Self::Query { is_request: matches!(icmp.kind, 8 | 13 | 15 | 17) });
+        }
+        let FiveTuple::V4(_) = icmp.embedded?.tuple else { return None };
+        let tuple = icmp.embedded?.tuple;
+        let protocol = match tuple.protocol() {
+            protocol::TCP => Protocol::Tcp,
+            protocol::UDP => Protocol::Udp,
+            protocol::ICMP => Protocol::Icmp,
+            _ => return None,
+        };
+        let [source, destination] = [tuple.source(), tuple.destination()].map(|endpoint| match endpoint.address {
+            core::net::IpAddr::V4(address) => Some(Endpoint4::new(address, endpoint.port)),
+            core::net::IpAddr::V6(_) => None,
+        });
+        Some(Self::Error { source: source?, destination: destination?, protocol })
+    }
+}
+
+/// Destination unreachable, source quench, time exceeded, parameter problem.
+fn is_icmp_error(kind: u8) -> bool {
+    matches!(kind, 3 | 4 | 11 | 12)
+}
+
+const fn config_key(name: &'static str, default: &'static str, help: &'static str) -> ConfigKey {
+    ConfigKey { name, default, help }
+}
+
+const KEYS: &[ConfigKey] = &[
+    config_key(
+        "inside",
+        r#"["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"]"#,
+        "prefixes whose packets are translated",
+    ),
+    config_key("external", r#"["203.0.113.1"]"#, "external addresses or prefixes, up to 256 addresses"),
+    config_key("ports", r#""1024-65535""#, "external ports, and identifiers of ICMP queries"),
+    config_key("mapping", r#""endpoint-independent""#, "the one mapping there is"),
+    config_key(
+        "filtering",
+        r#""endpoint-independent""#,
+        "who may send in: that, \"address-dependent\" or \"address-and-port-dependent\"",
+    ),
+    config_key(
+        "pooling",
+        r#""paired""#,
+        "whether a host keeps to one external address (\"paired\") or not (\"arbitrary\")",
+    ),
+    config_key("hairpinning", "true", "inside hosts reach each other by their external endpoints"),
+    config_key("port_parity", "true", "an even UDP port becomes an even one, an odd one odd"),
+    config_key("port_preservation", "true", "an inside port becomes the same external one if it is free"),
+    config_key("inbound_refresh", "false", "packets from outside keep UDP and ICMP sessions alive, too"),
+    config_key("pick_up", "true", "TCP connections that began before the translator are translated from inside on"),
+    config_key("mappings", "65536", "how many inside endpoints at a time"),
+    config_key("sessions", "65536", "how many sessions at a time"),
+    config_key("timeouts.udp", "300", "idle seconds of a UDP session; RFC 4787 asks for 120 or more"),
+    config_key(
+        "timeouts.tcp_established",
+        "7440",
+        "idle seconds of an open connection; RFC 5382 asks for 7440 or more",
+    ),
+    config_key(
+        "timeouts.tcp_transitory",
+        "240",
+        "idle seconds of one that opens or closes; RFC 5382 asks for 240 or more",
+    ),
+    config_key("timeouts.icmp", "60", "idle seconds of an ICMP query; RFC 5508 asks for 60 or more"),
+];

@@ -1,0 +1,253 @@
+//! The translator's configuration file, checked while it is read.
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv4Addr};
+
+use serde::Deserialize;
+
+use crate::config::{Count, Prefix, Timeout};
+
+/// How the translator is set up.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "Fields")]
+pub struct Config {
+    fields: Fields,
+}
+
+impl Config {
+    /// Whose packets are translated, as bits and mask.
+    pub(super) fn inside(&self) -> Box<[(u32, u32)]> {
+        self.fields.inside.iter().map(|&Prefix4 { bits, mask }| (bits, mask)).collect()
+    }
+
+    /// The external addresses, in order.
+    pub(super) fn external(&self) -> Box<[u32]> {
+        addresses(&self.fields.external).collect()
+    }
+
+    pub(super) fn settings(&self) -> &Fields {
+        &self.fields
+    }
+}
+
+impl TryFrom<Fields> for Config {
+    type Error = String;
+
+    fn try_from(mut fields: Fields) -> Result<Self, String> {
+        let count: u64 = fields.external.iter().map(|prefix| u64::from(!prefix.mask) + 1).sum();
+        if count == 0 || count > EXTERNAL_MAX {
+            return Err(format!("`external` names {count} addresses: from 1 to {EXTERNAL_MAX}"));
+        }
+        fields.external.sort_by_key(|prefix| prefix.bits);
+        let mut last = None;
+        for address in addresses(&fields.external) {
+            if last >= Some(address) {
+                return Err(format!("`external` names {} twice", Ipv4Addr::from_bits(address)));
+            }
+            if let Some(prefix) = fields.inside.iter().find(|prefix| address & prefix.mask == prefix.bits) {
+                return Err(format!(
+                    "{} can't be `external`, for {}/{} is `inside`",
+                    Ipv4Addr::from_bits(address),
+                    Ipv4Addr::from_bits(prefix.bits),
+                    prefix.mask.leading_ones()
+                ));
+            }
+            last = Some(address);
+        }
+        Ok(Self { fields })
+    }
+}
+
+/// Each takes some 5 MB of port pools.
+const EXTERNAL_MAX: u64 = 256;
+
+/// The keys of the file. Defaults and meanings: `docs/nat.md`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Fields {
+    inside: Vec<Prefix4>,
+    external: Vec<Prefix4>,
+    pub(super) ports: PortRange,
+    mapping: Mapping,
+    pub(super) filtering: Filtering,
+    pub(super) pooling: Pooling,
+    pub(super) hairpinning: bool,
+    pub(super) port_parity: bool,
+    pub(super) port_preservation: bool,
+    pub(super) inbound_refresh: bool,
+    pub(super) pick_up: bool,
+    pub(super) mappings: Entries,
+    pub(super) sessions: Entries,
+    pub(super) timeouts: Timeouts,
+}
+
+/// How many mappings or sessions there may be: maps take two slots each, and their indices fit 32 bits.
+pub(super) type Entries = Count<1, 67_108_864>;
+
+impl Default for Fields {
+    fn default() -> Self {
+        let v4 = |a, b, len| Prefix4 { bits: Ipv4Addr::new(a, b, 0, 0).to_bits(), mask: u32::MAX << (32 - len) };
+        Self {
+            inside: vec![v4(10, 0, 8), v4(172, 16, 12), v4(192, 168, 16)],
+            external: vec![Prefix4 { bits: Ipv4Addr::new(203, 0, 113, 1).to_bits(), mask: u32::MAX }],
+            ports: PortRange { first: 1024, last: 65_535 },
+            mapping: Mapping::EndpointIndependent,
+            filtering: Filtering::EndpointIndependent,
+            pooling: Pooling::Paired,
+            hairpinning: true,
+            port_parity: true,
+            port_preservation: true,
+            inbound_refresh: false,
+            pick_up: true,
+            mappings: Entries::new(65_536),
+            sessions: Entries::new(65_536),
+            timeouts: Timeouts::default(),
+        }
+    }
+}
+
+/// How long a session may be idle.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Timeouts {
+    pub(super) udp: Timeout,
+    pub(super) tcp_established: Timeout,
+    pub(super) tcp_transitory: Timeout,
+    pub(super) icmp: Timeout,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            udp: Timeout::from_secs(300),
+            tcp_established: Timeout::from_secs(7440),
+            tcp_transitory: Timeout::from_secs(240),
+            icmp: Timeout::from_secs(60),
+        }
+    }
+}
+
+/// Whether a mapping depends on whom is sent to. RFC 4787 REQ-1 leaves one choice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Mapping {
+    EndpointIndependent,
+}
+
+/// Who outside may send to a mapping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Filtering {
+    /// Anyone.
+    EndpointIndependent,
+    /// Addresses that have been sent to.
+    AddressDependent,
+    /// Addresses and ports that have been sent to.
+    AddressAndPortDependent,
+}
+
+/// Which external address an inside host gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Pooling {
+    /// Always the same.
+    Paired,
+    /// The same as long as it has ports left.
+    Arbitrary,
+}
+
+/// An IPv4 prefix or address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "Prefix")]
+struct Prefix4 {
+    bits: u32,
+    mask: u32,
+}
+
+impl TryFrom<Prefix> for Prefix4 {
+    type Error = String;
+
+    fn try_from(prefix: Prefix) -> Result<Self, String> {
+        match prefix {
+            Prefix::V4 { bits, mask } => Ok(Self { bits, mask }),
+            Prefix::V6 { .. } => Err(format!("`{prefix}` is IPv6: only IPv4 is translated")),
+        }
+    }
+}
+
+fn addresses(prefixes: &[Prefix4]) -> impl Iterator<Item = u32> {
+    prefixes.iter().flat_map(|&Prefix4 { bits, mask }| bits..=bits | !mask)
+}
+
+/// Ports from `first` to `last`, written `1024-65535`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub(super) struct PortRange {
+    pub(super) first: u16,
+    pub(super) last: u16,
+}
+
+impl TryFrom<String> for PortRange {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let bounds = text
+            .split_once('-')
+            .and_then(|(first, last)| Some((first.trim().parse::<u16>().ok()?, last.trim().parse::<u16>().ok()?)));
+        match bounds {
+            Some((first, last)) if first >= 1 && first <= last => Ok(Self { first, last }),
+            _ => Err(format!("`{text}` is not a range of ports: write 1024-65535, from 1 to 65535")),
+        }
+    }
+}
+
+/// Whether an address is one host's, so that there is someone to translate for.
+pub(super) fn is_unicast(address: u32) -> bool {
+    let address = Ipv4Addr::from_bits(address);
+    !IpAddr::V4(address).is_multicast() && address != Ipv4Addr::BROADCAST
+}
+
+#[cfg(test)]
+mod tests {
+    use std::string::ToString;
+
+    use super::*;
+
+    #[test]
+    fn an_empty_file_is_the_default() {
+        assert_eq!(toml::from_str::<Config>("").unwrap(), Config::default());
+    }
+
+    #[test]
+    fn errors_say_what_is_wrong_and_where() {
+        for (text, says) in [
+            ("ports = \"0-80\"", "line 1, column 9"),
+            ("ports = \"2000-1000\"", "not a range of ports"),
+            ("external = []", "names 0 addresses"),
+            ("external = [\"198.51.0.0/16\"]", "names 65536 addresses: from 1 to 256"),
+            ("external = [\"198.51.100.0/30\", \"198.51.100.2\"]", "names 198.51.100.2 twice"),
+            ("external = [\"10.1.2.3\"]", "10.1.2.3 can't be `external`, for 10.0.0.0/8 is `inside`"),
+            ("external = [\"2001:db8::1\"]", "only IPv4"),
+            ("mapping = \"symmetric\"", "unknown variant `symmetric`"),
+            ("\nfiltering = \"none\"", "line 2, column 13"),
+            ("sessions = 0", "out of range"),
+            ("[timeouts]\nudp = 0", "line 2, column 7"),
+            ("hairpin = true", "unknown field"),
+        ] {
+            let error = toml::from_str::<Config>(text).unwrap_err().to_string();
+            assert!(error.contains(says), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn external_addresses_come_in_order() {
+        let config: Config = toml::from_str("external = [\"198.51.100.4/31\", \"192.0.2.9\"]").unwrap();
+        let expected = ["192.0.2.9", "198.51.100.4", "198.51.100.5"];
+        let expected: Vec<u32> = expected.iter().map(|text| text.parse::<Ipv4Addr>().unwrap().to_bits()).collect();
+        assert_eq!(*config.external(), *expected);
+    }
+}

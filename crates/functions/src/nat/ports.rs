@@ -1,0 +1,107 @@
+//! The external ports of all addresses: a pool for each address, protocol and parity, so that any port wanted is a step.
+
+use alloc::boxed::Box;
+
+use memory::{Allocator, Memory};
+use nf::Step;
+use packet::Nanos;
+
+use super::config::{Config, Pooling, PortRange};
+use super::state::{Endpoint4, Protocol};
+
+/// The pools of external ports. A port is free for TCP, UDP and ICMP queries each on its own.
+pub(super) struct Ports<M: Memory> {
+    addresses: Box<[u32]>,
+    range: PortRange,
+    pooling: Pooling,
+    parity: bool,
+    preservation: bool,
+    /// By address, then protocol, then parity.
+    pools: Box<[M::Allocator]>,
+}
+
+impl<M: Memory> Ports<M> {
+    pub(super) fn new(config: &Config, memory: &M) -> Self {
+        let addresses = config.external();
+        let settings = config.settings();
+        let range = settings.ports;
+        let of_parity = |parity| (range.first..=range.last).filter(|port| port % 2 == parity).count();
+        let sizes = [of_parity(0), of_parity(1)];
+        let count = addresses.len() * Protocol::COUNT * 2;
+        Self {
+            addresses,
+            range,
+            pooling: settings.pooling,
+            parity: settings.port_parity,
+            preservation: settings.port_preservation,
+            pools: (0..count).map(|pool| memory.allocator(sizes[pool % 2])).collect(),
+        }
+    }
+
+    /// Takes a port for an inside endpoint: its own if that is free, else the one of the same parity that has been free
+    /// for longest, else, where parity is not to be kept, one of the other. `None` when there is none left.
+    pub(super) fn take<'a>(
+        &'a self,
+        tx: &mut M::Tx<'a>,
+        protocol: Protocol,
+        internal: Endpoint4,
+    ) -> Step<Option<Endpoint4>, M> {
+        // Which address a host gets hangs on its own alone: that is pooling "paired" without a table of pairs.
+        let spread = u64::from(internal.address.wrapping_mul(0x9e37_79b1));
+        let home = ((spread * self.addresses.len() as u64) >> 32) as usize;
+        let tried = match self.pooling {
+            Pooling::Paired => 1,
+            Pooling::Arbitrary => self.addresses.len(),
+        };
+        for address in (home..self.addresses.len()).chain(0..home).take(tried) {
+            if let Some(port) = self.take_at(tx, address, protocol, internal.port)? {
+                return Ok(Some(Endpoint4 { address: self.addresses[address], port }));
+            }
+        }
+        Ok(None)
+    }
+
+    fn take_at<'a>(
+        &'a self,
+        tx: &mut M::Tx<'a>,
+        address: usize,
+        protocol: Protocol,
+        wanted: u16,
+    ) -> Step<Option<u16>, M> {
+        if self.preservation && (self.range.first..=self.range.last).contains(&wanted) {
+            let (pool, index) = self.place(address, protocol, wanted);
+            if pool.allocate_exact(tx, index, Nanos::NEVER)? {
+                return Ok(Some(wanted));
+            }
+        }
+        // Parity matters to pairs of UDP ports alone (RTP and RTCP, RFC 4787 section 4.2.2).
+        let parities = if self.parity && protocol == Protocol::Udp { 1 } else { 2 };
+        for parity in [wanted % 2, 1 - wanted % 2].into_iter().take(parities) {
+            if let Some(index) = self.pool(address, protocol, parity).allocate(tx, Nanos::NEVER)? {
+                return Ok(Some(self.lowest(parity) + index as u16 * 2));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Gives a port back.
+    pub(super) fn free<'a>(&'a self, tx: &mut M::Tx<'a>, protocol: Protocol, external: Endpoint4) -> Step<(), M> {
+        let address = self.addresses.binary_search(&external.address).expect("mappings are to external addresses");
+        let (pool, index) = self.place(address, protocol, external.port);
+        pool.free(tx, index)
+    }
+
+    fn place(&self, address: usize, protocol: Protocol, port: u16) -> (&M::Allocator, usize) {
+        let parity = port % 2;
+        (self.pool(address, protocol, parity), usize::from(port - self.lowest(parity)) / 2)
+    }
+
+    fn pool(&self, address: usize, protocol: Protocol, parity: u16) -> &M::Allocator {
+        &self.pools[(address * Protocol::COUNT + protocol as usize) * 2 + usize::from(parity)]
+    }
+
+    /// The lowest port of this parity. There is one above a range's end only where the pool is empty.
+    fn lowest(&self, parity: u16) -> u16 {
+        self.range.first.saturating_add(u16::from(self.range.first % 2 != parity))
+    }
+}

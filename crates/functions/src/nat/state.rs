@@ -1,0 +1,346 @@
+//! What the translator remembers: mappings, sessions, and the ways to find them.
+
+use core::net::Ipv4Addr;
+
+use memory::{Allocator, Local, LocalTx, Map, Memory, Vector};
+use nf::{Fingerprint, Step};
+use packet::{Endpoint, Family, FiveTuple, FiveTuple4, FlowKey, Nanos, protocol};
+
+use super::config::{Config, Filtering};
+use super::ports::Ports;
+use super::tcp::Phase;
+
+/// How many sessions that are past their deadlines a packet clears away. One packet makes two at most (hairpin), so there
+/// are never more left over than there were at once.
+const RECLAIMED_A_PACKET: usize = 2;
+
+/// An IPv4 address and a port, or for ICMP queries an identifier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Endpoint4 {
+    pub(super) address: u32,
+    pub(super) port: u16,
+}
+
+impl Endpoint4 {
+    /// Any endpoint, in keys.
+    pub(super) const ANY: Self = Self { address: 0, port: 0 };
+
+    pub(super) const fn new(address: Ipv4Addr, port: u16) -> Self {
+        Self { address: address.to_bits(), port }
+    }
+}
+
+impl From<Endpoint4> for Endpoint {
+    fn from(endpoint: Endpoint4) -> Self {
+        Self::new(Ipv4Addr::from_bits(endpoint.address).into(), endpoint.port)
+    }
+}
+
+/// What is translated; each has ports of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Protocol {
+    Tcp,
+    Udp,
+    /// ICMP queries; the identifier is the port.
+    Icmp,
+}
+
+impl Protocol {
+    pub(super) const COUNT: usize = 3;
+
+    pub(super) const fn number(self) -> u8 {
+        match self {
+            Self::Tcp => protocol::TCP,
+            Self::Udp => protocol::UDP,
+            Self::Icmp => protocol::ICMP,
+        }
+    }
+}
+
+/// An inside endpoint's place outside.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mapping {
+    internal: Endpoint4,
+    external: Endpoint4,
+    protocol: Protocol,
+    /// A mapping lasts as long as any session uses it.
+    sessions: u32,
+}
+
+/// One inside endpoint's traffic with one remote endpoint: exactly that for TCP, for others as far as filtering cares.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Session {
+    pub(super) internal: Endpoint4,
+    pub(super) external: Endpoint4,
+    pub(super) remote: Endpoint4,
+    pub(super) mapping: u32,
+    pub(super) protocol: Protocol,
+    pub(super) phase: Phase,
+}
+
+impl Session {
+    fn inside_key(&self) -> FiveTuple4 {
+        key(self.internal, self.remote, self.protocol)
+    }
+
+    fn outside_key(&self) -> FiveTuple4 {
+        key(self.remote, self.external, self.protocol)
+    }
+}
+
+/// A session that was found, perhaps past its deadline.
+#[derive(Clone, Copy)]
+pub(super) struct Found {
+    pub(super) index: usize,
+    pub(super) session: Session,
+    pub(super) alive: bool,
+}
+
+/// The name of packets from one endpoint to another.
+#[inline]
+pub(super) fn key(source: Endpoint4, destination: Endpoint4, protocol: Protocol) -> FiveTuple4 {
+    let [src, dst] = [source.address, destination.address].map(Ipv4Addr::from_bits);
+    match FiveTuple::v4(src, dst, source.port, destination.port, protocol.number()).family() {
+        Family::V4(key) => key,
+        Family::V6(_) => unreachable!("made from IPv4 addresses"),
+    }
+}
+
+/// Why there is no room for a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Full {
+    Ports,
+    Mappings,
+    Sessions,
+}
+
+/// The translator's state: all of it is shared.
+pub struct State<M: Memory> {
+    ports: Ports<M>,
+    mappings: M::Vector<Mapping>,
+    mapping_pool: M::Allocator,
+    by_internal: M::Map<FiveTuple4, u32>,
+    by_external: M::Map<FiveTuple4, u32>,
+    sessions: M::Vector<Session>,
+    session_pool: M::Allocator,
+    by_inside: M::Map<FiveTuple4, u32>,
+    by_outside: M::Map<FiveTuple4, u32>,
+    /// How many TCP sessions a mapping has with a remote address. Kept where filtering depends on it.
+    peers: Option<M::Map<FiveTuple4, u32>>,
+}
+
+impl<M: Memory> State<M> {
+    pub(super) fn new(config: &Config, memory: &M) -> Self {
+        let settings = config.settings();
+        let (mappings, sessions) = (settings.mappings.get() as usize, settings.sessions.get() as usize);
+        let nobody = Endpoint4::ANY;
+        let mapping = Mapping { internal: nobody, external: nobody, protocol: Protocol::Udp, sessions: 0 };
+        let session = Session {
+            internal: nobody,
+            external: nobody,
+            remote: nobody,
+            mapping: 0,
+            protocol: Protocol::Udp,
+            phase: Phase::NONE,
+        };
+        Self {
+            ports: Ports::new(config, memory),
+            mappings: memory.vector(mappings, mapping),
+            mapping_pool: memory.allocator(mappings),
+            by_internal: memory.map(mappings),
+            by_external: memory.map(mappings),
+            sessions: memory.vector(sessions, session),
+            session_pool: memory.allocator(sessions),
+            by_inside: memory.map(sessions),
+            by_outside: memory.map(sessions),
+            peers: (settings.filtering == Filtering::AddressDependent).then(|| memory.map(sessions)),
+        }
+    }
+
+    /// Clears away a bounded number of sessions that are past their deadlines.
+    #[inline]
+    pub(super) fn reclaim<'a>(&'a self, tx: &mut M::Tx<'a>, now: Nanos) -> Step<(), M> {
+        for _ in 0..RECLAIMED_A_PACKET {
+            match self.session_pool.expire(tx, now)? {
+                Some(index) => self.forget(tx, index)?,
+                None => break,
+            }
+        }
+        Ok(())
+    }
+
+    /// The session of packets from an inside endpoint.
+    #[inline]
+    pub(super) fn outbound<'a>(
+        &'a self,
+        tx: &mut M::Tx<'a>,
+        now: Nanos,
+        (internal, remote, protocol): (Endpoint4, Endpoint4, Protocol),
+    ) -> Step<Option<Found>, M> {
+        let index = self.by_inside.get(tx, &key(internal, remote, protocol))?;
+        self.found(tx, now, index)
+    }
+
+    /// The session of packets to an external endpoint.
+    #[inline]
+    pub(super) fn inbound<'a>(
+        &'a self,
+        tx: &mut M::Tx<'a>,
+        now: Nanos,
+        (remote, external, protocol): (Endpoint4, Endpoint4, Protocol),
+    ) -> Step<Option<Found>, M> {
+        let index = self.by_outside.get(tx, &key(remote, external, protocol))?;
+        self.found(tx, now, index)
+    }
+
+    #[inline]
+    fn found<'a>(&'a self, tx: &mut M::Tx<'a>, now: Nanos, index: Option<u32>) -> Step<Option<Found>, M> {
+        let Some(index) = index else { return Ok(None) };
+        let index = index as usize;
+        let session = self.sessions.read(tx, index)?;
+        let alive = self.session_pool.deadline(tx, index)? > Some(now);
+        Ok(Some(Found { index, session, alive }))
+    }
+
+    /// Puts a session's deadline off, or nearer.
+    #[inline]
+    pub(super) fn keep_until<'a>(&'a self, tx: &mut M::Tx<'a>, index: usize, deadline: Nanos) -> Step<(), M> {
+        self.session_pool.refresh(tx, index, deadline)
+    }
+
+    /// Writes a session's phase down.
+    pub(super) fn advance<'a>(&'a self, tx: &mut M::Tx<'a>, found: Found, phase: Phase) -> Step<(), M> {
+        self.sessions.write(tx, found.index, Session { phase, ..found.session })
+    }
+
+    /// The mapping of an external endpoint: its index and inside endpoint.
+    pub(super) fn mapping_to<'a>(
+        &'a self,
+        tx: &mut M::Tx<'a>,
+        protocol: Protocol,
+        external: Endpoint4,
+    ) -> Step<Option<(u32, Endpoint4)>, M> {
+        let Some(index) = self.by_external.get(tx, &key(Endpoint4::ANY, external, protocol))? else { return Ok(None) };
+        Ok(Some((index, self.mappings.read(tx, index as usize)?.internal)))
+    }
+
+    /// Whether a mapping has a TCP session with a remote address.
+    pub(super) fn knows<'a>(&'a self, tx: &mut M::Tx<'a>, remote: Endpoint4, external: Endpoint4) -> Step<bool, M> {
+        match &self.peers {
+            Some(peers) => Ok(peers.get(tx, &peer(remote, external))?.is_some()),
+            None => Ok(false),
+        }
+    }
+
+    /// Opens a session, with a new mapping if the inside endpoint has none, and returns its external endpoint.
+    pub(super) fn open<'a>(
+        &'a self,
+        tx: &mut M::Tx<'a>,
+        deadline: Nanos,
+        (internal, remote, protocol): (Endpoint4, Endpoint4, Protocol),
+        phase: Phase,
+    ) -> Step<Result<Endpoint4, Full>, M> {
+        let Some(index) = self.session_pool.allocate(tx, deadline)? else { return Ok(Err(Full::Sessions)) };
+        let (number, mut mapping) = match self.by_internal.get(tx, &key(internal, Endpoint4::ANY, protocol))? {
+            Some(number) => (number, self.mappings.read(tx, number as usize)?),
+            None => match self.map(tx, protocol, internal)? {
+                Ok(made) => made,
+                Err(full) => {
+                    self.session_pool.free(tx, index)?;
+                    return Ok(Err(full));
+                }
+            },
+        };
+        mapping.sessions += 1;
+        self.mappings.write(tx, number as usize, mapping)?;
+        let external = mapping.external;
+        let session = Session { internal, external, remote, mapping: number, protocol, phase };
+        self.sessions.write(tx, index, session)?;
+        let fits = self.by_inside.insert(tx, session.inside_key(), index as u32)?
+            && self.by_outside.insert(tx, session.outside_key(), index as u32)?;
+        debug_assert!(fits, "the maps hold as many sessions as the pool");
+        if let (Some(peers), Protocol::Tcp) = (&self.peers, protocol) {
+            let peer = peer(remote, external);
+            let known = peers.get(tx, &peer)?.unwrap_or(0);
+            peers.insert(tx, peer, known + 1)?;
+        }
+        Ok(Ok(external))
+    }
+
+    fn map<'a>(
+        &'a self,
+        tx: &mut M::Tx<'a>,
+        protocol: Protocol,
+        internal: Endpoint4,
+    ) -> Step<Result<(u32, Mapping), Full>, M> {
+        let Some(number) = self.mapping_pool.allocate(tx, Nanos::NEVER)? else { return Ok(Err(Full::Mappings)) };
+        let Some(external) = self.ports.take(tx, protocol, internal)? else {
+            self.mapping_pool.free(tx, number)?;
+            return Ok(Err(Full::Ports));
+        };
+        let number = number as u32;
+        let fits = self.by_internal.insert(tx, key(internal, Endpoint4::ANY, protocol), number)?
+            && self.by_external.insert(tx, key(Endpoint4::ANY, external, protocol), number)?;
+        debug_assert!(fits, "the maps hold as many mappings as the pool");
+        Ok(Ok((number, Mapping { internal, external, protocol, sessions: 0 })))
+    }
+
+    /// Forgets a session whose index is free already, and its mapping if it was the last.
+    fn forget<'a>(&'a self, tx: &mut M::Tx<'a>, index: usize) -> Step<(), M> {
+        let session = self.sessions.read(tx, index)?;
+        self.by_inside.remove(tx, &session.inside_key())?;
+        self.by_outside.remove(tx, &session.outside_key())?;
+        if let (Some(peers), Protocol::Tcp) = (&self.peers, session.protocol) {
+            let peer = peer(session.remote, session.external);
+            match peers.get(tx, &peer)? {
+                Some(known) if known > 1 => drop(peers.insert(tx, peer, known - 1)?),
+                Some(_) | None => drop(peers.remove(tx, &peer)?),
+            }
+        }
+        let number = session.mapping as usize;
+        let mut mapping = self.mappings.read(tx, number)?;
+        mapping.sessions -= 1;
+        if mapping.sessions > 0 {
+            return self.mappings.write(tx, number, mapping);
+        }
+        let Mapping { internal, external, protocol, .. } = mapping;
+        self.by_internal.remove(tx, &key(internal, Endpoint4::ANY, protocol))?;
+        self.by_external.remove(tx, &key(Endpoint4::ANY, external, protocol))?;
+        self.ports.free(tx, protocol, external)?;
+        self.mapping_pool.free(tx, number)
+    }
+}
+
+fn peer(remote: Endpoint4, external: Endpoint4) -> FiveTuple4 {
+    key(Endpoint4 { port: 0, ..remote }, external, Protocol::Tcp)
+}
+
+impl State<Local> {
+    /// Adds all mappings and sessions with their deadlines. The order of the free ports is left out: it follows from what
+    /// was taken and given back, which the same packets do alike.
+    pub(super) fn fingerprint(&self, fingerprint: &mut Fingerprint) {
+        let tx = &mut LocalTx::default();
+        for number in 0..self.mapping_pool.capacity() {
+            let Ok(used) = self.mapping_pool.is_allocated(tx, number);
+            if used {
+                let Ok(mapping) = self.mappings.read(tx, number);
+                let word = u64::from(mapping.sessions) << 8 | mapping.protocol as u64;
+                let words = [number as u64, pack(mapping.internal), pack(mapping.external), word];
+                words.into_iter().for_each(|word| fingerprint.add(word));
+            }
+        }
+        for index in 0..self.session_pool.capacity() {
+            let Ok(deadline) = self.session_pool.deadline(tx, index);
+            if let Some(Nanos(deadline)) = deadline {
+                let Ok(session) = self.sessions.read(tx, index);
+                let word = u64::from(session.mapping) << 8 | u64::from(session.phase.bits());
+                let words = [index as u64, pack(session.remote), word, deadline];
+                words.into_iter().for_each(|word| fingerprint.add(word));
+            }
+        }
+    }
+}
+
+fn pack(endpoint: Endpoint4) -> u64 {
+    u64::from(endpoint.address) << 16 | u64::from(endpoint.port)
+}

@@ -1,0 +1,471 @@
+//! A translator driven by hand: packets in, verdicts out, time by the second.
+
+use core::net::{Ipv4Addr, SocketAddrV4};
+use std::string::ToString;
+use std::vec::Vec;
+
+use memory::{Local, LocalTx};
+use nf::{Context, NetworkFunction, PortId, Reason, Verdict};
+use packet::{
+    Embedded, Endpoint, FiveTuple, Fragment, Headers, Icmp, Ipv4, LinkType, Nanos, Network, Rewrite, Seq, Tcp,
+    TcpFlags, TcpOptions, Transport, Vlans, protocol,
+};
+
+use super::*;
+
+pub(super) const SYN: TcpFlags = TcpFlags::SYN;
+pub(super) const ACK: TcpFlags = TcpFlags::ACK;
+pub(super) const FIN: TcpFlags = TcpFlags::FIN.with(ACK);
+pub(super) const RST: TcpFlags = TcpFlags::RST;
+
+/// A translator, its state, and the time of the next packet.
+pub(super) struct Driver {
+    pub(super) nat: Nat,
+    state: State<Local>,
+    pub(super) now: Nanos,
+    seq: Seq,
+}
+
+impl Driver {
+    pub(super) fn new(config: &str) -> Self {
+        let nat = Nat::new(toml::from_str(config).unwrap());
+        Self { state: nat.shared(&Local), nat, now: Nanos::from_secs(1_700_000_000), seq: Seq(0) }
+    }
+
+    pub(super) fn wait(&mut self, secs: u64) {
+        self.now = self.now + Nanos::from_secs(secs);
+    }
+
+    pub(super) fn send(&mut self, packet: Headers) -> Verdict {
+        self.seq = self.seq.next();
+        let Some(meta) = self.nat.meta(&packet) else { return self.nat.other(&packet) };
+        let mut cx = Context::<Nat, Local>::new(&self.state, LocalTx::default(), self.now, self.seq);
+        let Ok(verdict) = self.nat.packet(&mut cx, &mut (), &meta);
+        verdict
+    }
+
+    /// Sends a packet from inside and tells its external endpoint.
+    fn out(&mut self, packet: Headers) -> SocketAddrV4 {
+        match self.send(packet) {
+            Verdict::Forward { port: PortId::ACROSS, rewrite: Rewrite { src: Some(external), dst: None, .. } } => {
+                v4(external)
+            }
+            other => panic!("not translated from inside: {other:?}"),
+        }
+    }
+
+    /// Sends a packet from outside and tells the inside endpoint that it reaches.
+    fn back(&mut self, packet: Headers) -> SocketAddrV4 {
+        match self.send(packet) {
+            Verdict::Forward { port: PortId::ACROSS, rewrite: Rewrite { src: None, dst: Some(internal), .. } } => {
+                v4(internal)
+            }
+            other => panic!("not translated from outside: {other:?}"),
+        }
+    }
+
+    pub(super) fn fingerprint(&self) -> u64 {
+        let mut fingerprint = Fingerprint::default();
+        self.nat.fingerprint(&self.state, &mut fingerprint);
+        fingerprint.value()
+    }
+}
+
+pub(super) fn at(text: &str) -> SocketAddrV4 {
+    text.parse().unwrap()
+}
+
+pub(super) fn v4(endpoint: Endpoint) -> SocketAddrV4 {
+    at(&endpoint.to_string())
+}
+
+fn ip(src: Ipv4Addr, dst: Ipv4Addr, protocol: u8, transport: Transport) -> Headers {
+    Headers {
+        link: LinkType::RawIp,
+        interface: 0,
+        macs: None,
+        vlans: Vlans::default(),
+        ethertype: 0x0800,
+        network: Network::V4(Ipv4 { src, dst, ttl: 64, tos: 0, id: 0, total_len: 64, header_len: 20 }),
+        protocol,
+        fragment: Fragment::Whole,
+        transport,
+        tunnel: None,
+        network_offset: 0,
+        transport_offset: 20,
+        payload_offset: 28,
+        payload_len: 0,
+        wire_len: 64,
+    }
+}
+
+pub(super) fn udp(src: SocketAddrV4, dst: SocketAddrV4) -> Headers {
+    let transport = Transport::Udp { src_port: src.port(), dst_port: dst.port() };
+    ip(*src.ip(), *dst.ip(), protocol::UDP, transport)
+}
+
+pub(super) fn tcp(src: SocketAddrV4, dst: SocketAddrV4, flags: TcpFlags) -> Headers {
+    let (src_port, dst_port) = (src.port(), dst.port());
+    let options = TcpOptions::default();
+    let tcp = Tcp { src_port, dst_port, seq: 0, ack: 0, flags, window: 0, options };
+    ip(*src.ip(), *dst.ip(), protocol::TCP, Transport::Tcp(tcp))
+}
+
+pub(super) fn echo(src: Ipv4Addr, dst: Ipv4Addr, identifier: u16, is_request: bool) -> Headers {
+    let icmp = Icmp { kind: if is_request { 8 } else { 0 }, code: 0, identifier: Some(identifier), embedded: None };
+    ip(src, dst, protocol::ICMP, Transport::Icmp(icmp))
+}
+
+/// "Port unreachable" from `src` to `dst` about a packet from `quoted.0` to `quoted.1`.
+pub(super) fn error(src: Ipv4Addr, dst: Ipv4Addr, quoted: (SocketAddrV4, SocketAddrV4), protocol: u8) -> Headers {
+    let (from, to) = quoted;
+    let embedded = Embedded {
+        tuple: FiveTuple::v4(*from.ip(), *to.ip(), from.port(), to.port(), protocol),
+        network_offset: 28,
+        transport_offset: 48,
+    };
+    let icmp = Icmp { kind: 3, code: 3, identifier: None, embedded: Some(embedded) };
+    ip(src, dst, protocol::ICMP, Transport::Icmp(icmp))
+}
+
+fn reason(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Drop(reason) => reason.name(Nat::DESCRIPTION.drop_reasons),
+        other => panic!("not dropped: {other:?}"),
+    }
+}
+
+const A: &str = "10.0.0.5:5000";
+const B: &str = "10.0.0.6:5000";
+const FAR: &str = "198.51.100.7:53";
+
+#[test]
+fn a_mapping_does_not_depend_on_whom_is_sent_to() {
+    let mut nat = Driver::new("filtering = \"address-and-port-dependent\"");
+    let first = nat.out(udp(at(A), at(FAR)));
+    assert_eq!(first, at("203.0.113.1:5000"), "the port is kept, for it is free");
+    for far in ["198.51.100.7:54", "192.0.2.1:1", "8.8.8.8:53"] {
+        assert_eq!(nat.out(udp(at(A), at(far))), first);
+    }
+    let second = nat.out(udp(at(B), at(FAR)));
+    assert_ne!(second, first, "no two inside endpoints share an external one");
+    assert_eq!(nat.back(udp(at(FAR), first)), at(A));
+    assert_eq!(nat.back(udp(at(FAR), second)), at(B));
+}
+
+#[test]
+fn protocols_have_ports_of_their_own() {
+    let mut nat = Driver::new("");
+    let external = nat.out(udp(at(A), at(FAR)));
+    assert_eq!(nat.out(tcp(at(B), at(FAR), SYN)), external);
+    assert_eq!(nat.out(echo(*at(A).ip(), *at(FAR).ip(), 5000, true)), external);
+    assert_eq!(nat.back(tcp(at(FAR), external, SYN.with(ACK))), at(B));
+}
+
+#[test]
+fn udp_keeps_parity_and_others_keep_their_port_if_they_can() {
+    let mut nat = Driver::new("ports = \"3000-3009\"\nport_preservation = false");
+    for port in [5000, 5001, 5002, 7003] {
+        let inside = SocketAddrV4::new(*at(A).ip(), port);
+        let external = nat.out(udp(inside, at(FAR)));
+        assert_eq!(external.port() % 2, port % 2);
+    }
+    let mut nat = Driver::new("");
+    for (inside, port) in [("10.0.0.5:6001", 6001), ("10.0.0.5:80", 1024), ("10.0.0.6:6001", 1025)] {
+        assert_eq!(nat.out(tcp(at(inside), at(FAR), SYN)).port(), port);
+    }
+}
+
+#[test]
+fn filtering_lets_in_whom_it_says() {
+    let same_host = at("198.51.100.7:9999");
+    let stranger = at("192.0.2.1:53");
+    for (filtering, from_host, from_stranger) in [
+        ("endpoint-independent", None, None),
+        ("address-dependent", None, Some("filtered")),
+        ("address-and-port-dependent", Some("filtered"), Some("filtered")),
+    ] {
+        let mut nat = Driver::new(&std::format!("filtering = \"{filtering}\""));
+        let external = nat.out(udp(at(A), at(FAR)));
+        assert_eq!(nat.out(tcp(at(A), at(FAR), SYN)), external);
+        assert_eq!(nat.back(udp(at(FAR), external)), at(A));
+        for (remote, refused) in [(same_host, from_host), (stranger, from_stranger)] {
+            for packet in [udp(remote, external), tcp(remote, external, SYN)] {
+                match refused {
+                    None => assert_eq!(nat.back(packet), at(A), "{filtering}"),
+                    Some(why) => assert_eq!(reason(nat.send(packet)), why, "{filtering}"),
+                }
+            }
+        }
+        let unmapped = SocketAddrV4::new(*external.ip(), 4000);
+        assert_eq!(reason(nat.send(udp(at(FAR), unmapped))), "no-mapping");
+    }
+}
+
+#[test]
+fn outbound_packets_keep_a_udp_session_alive_to_the_nanosecond() {
+    for inbound_refresh in [false, true] {
+        let mut nat = Driver::new(&std::format!("inbound_refresh = {inbound_refresh}"));
+        let external = nat.out(udp(at(A), at(FAR)));
+        nat.wait(200);
+        assert_eq!(nat.out(udp(at(A), at("192.0.2.1:9"))), external);
+        nat.now = nat.now + Nanos::from_secs(300) - Nanos(1);
+        assert_eq!(nat.back(udp(at(FAR), external)), at(A));
+        nat.now = nat.now + Nanos(1);
+        if inbound_refresh {
+            assert_eq!(nat.back(udp(at(FAR), external)), at(A));
+        } else {
+            assert_eq!(reason(nat.send(udp(at(FAR), external))), "no-mapping");
+        }
+    }
+}
+
+#[test]
+fn tcp_sessions_live_by_their_phase() {
+    let mut nat = Driver::new("filtering = \"address-and-port-dependent\"");
+    let external = nat.out(tcp(at(A), at(FAR), SYN));
+    nat.wait(239);
+    nat.back(tcp(at(FAR), external, SYN.with(ACK)));
+    nat.wait(239);
+    nat.out(tcp(at(A), at(FAR), ACK));
+    nat.wait(7439);
+    nat.back(tcp(at(FAR), external, ACK));
+    nat.wait(7439);
+    nat.out(tcp(at(A), at(FAR), FIN));
+    nat.wait(7439);
+    nat.back(tcp(at(FAR), external, FIN));
+    nat.wait(239);
+    nat.out(tcp(at(A), at(FAR), ACK));
+    nat.wait(240);
+    assert_eq!(reason(nat.send(tcp(at(FAR), external, FIN))), "filtered");
+    nat.wait(1);
+    assert_eq!(reason(nat.send(tcp(at(FAR), external, FIN))), "no-mapping");
+    assert_eq!(reason(nat.send(tcp(at(A), at(FAR), RST))), "tcp-not-syn");
+}
+
+#[test]
+fn a_half_open_connection_and_one_that_was_reset_go_soon() {
+    for last in [None, Some(RST)] {
+        let mut nat = Driver::new("filtering = \"address-and-port-dependent\"");
+        let external = nat.out(tcp(at(A), at(FAR), SYN));
+        if let Some(flags) = last {
+            nat.back(tcp(at(FAR), external, SYN.with(ACK)));
+            nat.out(tcp(at(A), at(FAR), ACK));
+            nat.back(tcp(at(FAR), external, flags));
+        }
+        nat.wait(240);
+        assert_eq!(reason(nat.send(tcp(at(FAR), external, SYN.with(ACK)))), "filtered");
+    }
+}
+
+#[test]
+fn a_simultaneous_open_passes_any_filter() {
+    let mut nat = Driver::new("filtering = \"address-and-port-dependent\"");
+    let external = nat.out(tcp(at(A), at(FAR), SYN));
+    nat.back(tcp(at(FAR), external, SYN));
+    nat.out(tcp(at(A), at(FAR), SYN.with(ACK)));
+    nat.back(tcp(at(FAR), external, SYN.with(ACK)));
+    nat.wait(7439);
+    assert_eq!(nat.back(tcp(at(FAR), external, ACK)), at(A));
+}
+
+#[test]
+fn from_outside_only_a_syn_opens_a_connection() {
+    let mut nat = Driver::new("");
+    let external = nat.out(tcp(at(A), at(FAR), SYN));
+    let stranger = at("192.0.2.1:4000");
+    for flags in [ACK, RST, FIN, SYN.with(ACK)] {
+        assert_eq!(reason(nat.send(tcp(stranger, external, flags))), "tcp-not-syn");
+    }
+    assert_eq!(nat.back(tcp(stranger, external, SYN)), at(A));
+    assert_eq!(nat.out(tcp(at(A), stranger, SYN.with(ACK))), external);
+    assert_eq!(nat.back(tcp(stranger, external, ACK)), at(A));
+}
+
+#[test]
+fn a_connection_from_before_is_picked_up_from_inside_unless_told_not_to() {
+    let mut nat = Driver::new("");
+    let external = nat.out(tcp(at(A), at(FAR), ACK));
+    nat.back(tcp(at(FAR), external, ACK));
+    nat.wait(7439);
+    assert_eq!(nat.back(tcp(at(FAR), external, ACK)), at(A));
+    let mut nat = Driver::new("pick_up = false");
+    assert_eq!(reason(nat.send(tcp(at(A), at(FAR), ACK))), "tcp-not-syn");
+}
+
+#[test]
+fn hairpin_rewrites_both_ends_at_once() {
+    for (open, answer) in [(udp as fn(_, _) -> _, udp as fn(_, _) -> _), (syn, syn_ack)] {
+        let mut nat = Driver::new("");
+        let b_outside = nat.out(open(at(B), at(FAR)));
+        let Verdict::Forward { port: PortId::BACK, rewrite } = nat.send(open(at(A), b_outside)) else { panic!() };
+        let a_outside = v4(rewrite.src.unwrap());
+        assert_eq!(rewrite.dst.map(v4), Some(at(B)));
+        assert_eq!(*a_outside.ip(), *b_outside.ip());
+        let Verdict::Forward { rewrite, .. } = nat.send(answer(at(B), a_outside)) else { panic!() };
+        assert_eq!((rewrite.src.map(v4), rewrite.dst.map(v4)), (Some(b_outside), Some(at(A))));
+    }
+    let mut nat = Driver::new("hairpinning = false");
+    let b_outside = nat.out(udp(at(B), at(FAR)));
+    assert_eq!(reason(nat.send(udp(at(A), b_outside))), "hairpin-refused");
+}
+
+fn syn(src: SocketAddrV4, dst: SocketAddrV4) -> Headers {
+    tcp(src, dst, SYN)
+}
+
+fn syn_ack(src: SocketAddrV4, dst: SocketAddrV4) -> Headers {
+    tcp(src, dst, SYN.with(ACK))
+}
+
+#[test]
+fn queries_are_known_by_their_identifiers() {
+    let mut nat = Driver::new("filtering = \"address-dependent\"");
+    let (a, b, far) = (*at(A).ip(), *at(B).ip(), *at(FAR).ip());
+    let (first, second) = (nat.out(echo(a, far, 7777, true)), nat.out(echo(b, far, 7777, true)));
+    assert_eq!(first.port(), 7777);
+    assert_ne!(second.port(), 7777);
+    let external = *first.ip();
+    assert_eq!(nat.back(echo(far, external, first.port(), false)), SocketAddrV4::new(a, 7777));
+    assert_eq!(nat.back(echo(far, external, second.port(), false)), SocketAddrV4::new(b, 7777));
+    assert_eq!(reason(nat.send(echo(Ipv4Addr::new(192, 0, 2, 1), external, 7777, false))), "filtered");
+    assert_eq!(reason(nat.send(echo(a, external, 7777, true))), "hairpin-refused");
+    assert_eq!(reason(nat.send(echo(a, far, 1234, false))), "no-mapping", "a reply to nothing opens nothing");
+    nat.wait(60);
+    assert_eq!(reason(nat.send(echo(far, external, 7777, false))), "filtered");
+}
+
+#[test]
+fn errors_from_outside_reach_whoever_sent_the_packet() {
+    let router = Ipv4Addr::new(192, 0, 2, 254);
+    for (packet, number) in [(udp(at(A), at(FAR)), protocol::UDP), (tcp(at(A), at(FAR), SYN), protocol::TCP)] {
+        let mut nat = Driver::new("filtering = \"address-and-port-dependent\"");
+        let external = nat.out(packet);
+        let about = error(router, *external.ip(), (external, at(FAR)), number);
+        let before = nat.fingerprint();
+        let expected =
+            Rewrite { dst: Some(Endpoint::new((*at(A).ip()).into(), 5000)), embedded: true, ..Rewrite::NONE };
+        assert_eq!(nat.send(about), Verdict::rewritten(expected));
+        assert_eq!(nat.fingerprint(), before, "no session lives longer or shorter for it");
+        let never_sent = error(router, *external.ip(), (external, at("192.0.2.1:1")), number);
+        assert_eq!(reason(nat.send(never_sent)), "icmp-no-flow");
+        let astray = error(router, Ipv4Addr::new(203, 0, 113, 1), (at("203.0.113.2:5000"), at(FAR)), number);
+        assert_eq!(reason(nat.send(astray)), "icmp-no-flow");
+        nat.wait(300);
+        assert_eq!(reason(nat.send(about)), "icmp-no-flow");
+    }
+}
+
+#[test]
+fn errors_from_inside_show_the_external_endpoint_alone() {
+    let mut nat = Driver::new("");
+    let external = nat.out(udp(at(A), at(FAR)));
+    nat.back(udp(at(FAR), external));
+    let inside_router = Ipv4Addr::new(10, 9, 9, 9);
+    for sender in [*at(A).ip(), inside_router] {
+        let about = error(sender, *at(FAR).ip(), (at(FAR), at(A)), protocol::UDP);
+        let expected = Rewrite {
+            src: Some(Endpoint::new((*external.ip()).into(), external.port())),
+            embedded: true,
+            ..Rewrite::NONE
+        };
+        assert_eq!(nat.send(about), Verdict::rewritten(expected));
+    }
+    let unknown = error(*at(B).ip(), *at(FAR).ip(), (at(FAR), at(B)), protocol::UDP);
+    assert_eq!(reason(nat.send(unknown)), "icmp-no-flow");
+}
+
+#[test]
+fn errors_about_queries_and_about_hairpinned_packets_come_back() {
+    let mut nat = Driver::new("");
+    let far = *at(FAR).ip();
+    let query = nat.out(echo(*at(A).ip(), far, 4321, true));
+    let id = |address, id| SocketAddrV4::new(address, id);
+    let quoted = (query, id(far, query.port()));
+    let Verdict::Forward { rewrite, .. } = nat.send(error(far, *query.ip(), quoted, protocol::ICMP)) else { panic!() };
+    assert_eq!(rewrite.dst.map(v4), Some(id(*at(A).ip(), 4321)));
+
+    let b_outside = nat.out(udp(at(B), at(FAR)));
+    let Verdict::Forward { rewrite, .. } = nat.send(udp(at(A), b_outside)) else { panic!() };
+    let a_outside = v4(rewrite.src.unwrap());
+    let about = error(*at(B).ip(), *a_outside.ip(), (a_outside, at(B)), protocol::UDP);
+    let Verdict::Forward { port: PortId::BACK, rewrite } = nat.send(about) else { panic!() };
+    assert_eq!((rewrite.src.map(v4), rewrite.dst.map(v4), rewrite.embedded), (Some(b_outside), Some(at(A)), true));
+}
+
+#[test]
+fn what_is_full_says_so_and_recovers_when_sessions_expire() {
+    for (config, why) in [
+        ("ports = \"5000-5000\"", "pool-exhausted"),
+        ("mappings = 1", "mapping-table-full"),
+        ("sessions = 1", "session-table-full"),
+    ] {
+        let mut nat = Driver::new(config);
+        let first = nat.out(udp(at(A), at(FAR)));
+        for _ in 0..3 {
+            assert_eq!(reason(nat.send(udp(at(B), at(FAR)))), why);
+        }
+        assert_eq!(nat.out(udp(at(A), at(FAR))), first, "who is in stays in");
+        nat.wait(301);
+        nat.out(udp(at(B), at(FAR)));
+        assert_eq!(reason(nat.send(udp(at(A), at(FAR)))), why);
+    }
+}
+
+#[test]
+fn a_paired_host_keeps_to_one_address_and_an_arbitrary_one_takes_what_is_left() {
+    let two = "external = [\"203.0.113.0/31\"]\nports = \"5000-5003\"\nport_parity = false\n";
+    let sent_by_one_host = |pooling: &str| {
+        let mut nat = Driver::new(&std::format!("{two}pooling = \"{pooling}\""));
+        let packets = (0..9).map(|n| udp(SocketAddrV4::new(*at(A).ip(), 7000 + n), at(FAR)));
+        let verdicts: Vec<Verdict> = packets.map(|packet| nat.send(packet)).collect();
+        let mut addresses: Vec<_> = verdicts
+            .iter()
+            .filter_map(|verdict| match verdict {
+                Verdict::Forward { rewrite, .. } => Some(rewrite.src.unwrap().address),
+                Verdict::Drop(_) | Verdict::Reply(_) => None,
+            })
+            .collect();
+        let sent = addresses.len();
+        addresses.sort();
+        addresses.dedup();
+        (sent, addresses.len())
+    };
+    assert_eq!(sent_by_one_host("paired"), (4, 1));
+    assert_eq!(sent_by_one_host("arbitrary"), (8, 2));
+}
+
+#[test]
+fn what_is_not_to_be_translated_passes_or_says_why_not() {
+    let mut nat = Driver::new("");
+    for untouched in [
+        udp(at(A), at(B)),
+        udp(at(FAR), at("192.0.2.1:9")),
+        udp(at(A), at("224.0.0.251:5353")),
+        udp(at(A), at("255.255.255.255:67")),
+        Headers { network: Network::Arp, transport: Transport::None, ..udp(at(A), at(FAR)) },
+    ] {
+        assert_eq!(nat.send(untouched), Verdict::FORWARD);
+    }
+    assert_eq!(reason(nat.send(udp(at(FAR), at(A)))), "private-destination");
+    let gre = ip(*at(A).ip(), *at(FAR).ip(), protocol::GRE, Transport::None);
+    assert_eq!(reason(nat.send(gre)), "unsupported-protocol");
+    assert_eq!(nat.send(Headers { fragment: Fragment::Later, ..gre }), Verdict::Drop(Reason::FRAGMENT));
+    let redirect = Icmp { kind: 5, code: 0, identifier: None, embedded: None };
+    let redirect = ip(*at(A).ip(), *at(FAR).ip(), protocol::ICMP, Transport::Icmp(redirect));
+    assert_eq!(reason(nat.send(redirect)), "icmp-unsupported");
+}
+
+#[test]
+fn a_mass_expiry_stalls_nobody_and_misleads_nobody() {
+    let mut nat = Driver::new("");
+    let ends: Vec<SocketAddrV4> = (0..5000).map(|n| SocketAddrV4::new(*at(A).ip(), 10_000 + n)).collect();
+    let externals: Vec<SocketAddrV4> = ends.iter().map(|&end| nat.out(udp(end, at(FAR)))).collect();
+    nat.wait(301);
+    for external in externals {
+        assert_eq!(reason(nat.send(udp(at(FAR), external))), "no-mapping");
+    }
+    for end in ends {
+        nat.out(udp(end, at(FAR)));
+    }
+}

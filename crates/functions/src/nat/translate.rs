@@ -1,0 +1,291 @@
+//! What becomes of a packet: sessions found, opened or refused, and the rewrite that follows.
+
+use memory::Memory;
+use nf::{PortId, Reason, Step, Verdict};
+use packet::{Nanos, Rewrite};
+
+use super::config::Filtering;
+use super::state::{Endpoint4, Found, Full, Protocol, State};
+use super::tcp::{Phase, Side, opens};
+use super::{Content, Meta, Nat, Way};
+
+/// Two endpoints and their protocol.
+type Between = (Endpoint4, Endpoint4, Protocol);
+
+/// A way through, or why there is none.
+type Passage<T> = Result<T, Reason>;
+
+impl Nat {
+    #[inline]
+    pub(super) fn translate<'a, M: Memory>(
+        &self,
+        state: &'a State<M>,
+        tx: &mut M::Tx<'a>,
+        now: Nanos,
+        meta: &Meta,
+    ) -> Step<Verdict, M> {
+        let passage = match (meta.content, meta.way) {
+            (Content::Error { .. }, _) => self.error(state, tx, now, meta)?,
+            (_, Way::Outward) => self.outward(state, tx, now, meta)?.map(from),
+            (_, Way::Inward) => self.inward(state, tx, now, meta, meta.source)?.map(to),
+            (_, Way::Hairpin) => self.hairpin(state, tx, now, meta)?,
+        };
+        let port = match meta.way {
+            Way::Outward | Way::Inward => PortId::ACROSS,
+            Way::Hairpin => PortId::BACK,
+        };
+        Ok(passage.map_or_else(Verdict::Drop, |rewrite| Verdict::Forward { port, rewrite }))
+    }
+
+    /// A packet from inside: the external endpoint that it gets.
+    #[inline]
+    fn outward<'a, M: Memory>(
+        &self,
+        state: &'a State<M>,
+        tx: &mut M::Tx<'a>,
+        now: Nanos,
+        meta: &Meta,
+    ) -> Step<Passage<Endpoint4>, M> {
+        let protocol = meta.content.protocol();
+        let between = (meta.source, self.scope(protocol, meta.destination), protocol);
+        let found = state.outbound(tx, now, between)?;
+        if let Some(found) = found
+            && found.alive
+        {
+            self.use_session(state, tx, now, found, Side::Inside, meta.content)?;
+            return Ok(Ok(found.session.external));
+        }
+        match self.opening_from_inside(meta.content) {
+            Ok(phase) => self.open(state, tx, now, found, between, phase),
+            Err(reason) => Ok(Err(reason)),
+        }
+    }
+
+    /// A packet from `remote` to an external endpoint: the inside endpoint that it reaches.
+    #[inline]
+    fn inward<'a, M: Memory>(
+        &self,
+        state: &'a State<M>,
+        tx: &mut M::Tx<'a>,
+        now: Nanos,
+        meta: &Meta,
+        remote: Endpoint4,
+    ) -> Step<Passage<Endpoint4>, M> {
+        let protocol = meta.content.protocol();
+        let remote = self.scope(protocol, remote);
+        let found = state.inbound(tx, now, (remote, meta.destination, protocol))?;
+        match found {
+            Some(found) if found.alive => {
+                self.use_session(state, tx, now, found, Side::Outside, meta.content)?;
+                Ok(Ok(found.session.internal))
+            }
+            Some(_) | None => self.unsolicited(state, tx, now, meta, remote, found),
+        }
+    }
+
+    /// A packet from outside that belongs to no session: only a TCP connection can open one, where filtering lets it.
+    #[cold]
+    fn unsolicited<'a, M: Memory>(
+        &self,
+        state: &'a State<M>,
+        tx: &mut M::Tx<'a>,
+        now: Nanos,
+        meta: &Meta,
+        remote: Endpoint4,
+        stale: Option<Found>,
+    ) -> Step<Passage<Endpoint4>, M> {
+        let (protocol, external) = (meta.content.protocol(), meta.destination);
+        let mapping = state.mapping_to(tx, protocol, external)?;
+        let filtering = self.config.settings().filtering;
+        let (internal, flags) = match (mapping, meta.content) {
+            (None, _) => return Ok(Err(Self::NO_MAPPING)),
+            (Some((_, internal)), Content::Segment(flags)) => (internal, flags),
+            // The session of other protocols is the permission: without it there is none, and where anyone may send, no mapping.
+            (Some(_), _) if filtering == Filtering::EndpointIndependent => return Ok(Err(Self::NO_MAPPING)),
+            (Some(_), _) => return Ok(Err(Self::FILTERED)),
+        };
+        let permitted = match filtering {
+            Filtering::EndpointIndependent => true,
+            Filtering::AddressDependent => state.knows(tx, remote, external)?,
+            Filtering::AddressAndPortDependent => false,
+        };
+        if !permitted {
+            return Ok(Err(Self::FILTERED));
+        }
+        if !opens(flags) {
+            return Ok(Err(Self::TCP_NOT_SYN));
+        }
+        let phase = Phase::opened_by(Side::Outside);
+        let opened = self.open(state, tx, now, stale, (internal, remote, protocol), phase)?;
+        Ok(opened.map(|_| internal))
+    }
+
+    /// A packet from inside to an external endpoint goes out and comes back in: RFC 4787 REQ-9, "external source IP address
+    /// and port". What it opened on the way out stays when it isn't let in, as if the way had been longer.
+    #[cold]
+    fn hairpin<'a, M: Memory>(
+        &self,
+        state: &'a State<M>,
+        tx: &mut M::Tx<'a>,
+        now: Nanos,
+        meta: &Meta,
+    ) -> Step<Passage<Rewrite>, M> {
+        // A query has one identifier, which can't be both hosts': RFC 5508 REQ-7 asks it of basic NAT alone.
+        if !self.config.settings().hairpinning || matches!(meta.content, Content::Query { .. }) {
+            return Ok(Err(Self::HAIRPIN_REFUSED));
+        }
+        let external = match self.outward(state, tx, now, meta)? {
+            Ok(external) => external,
+            Err(reason) => return Ok(Err(reason)),
+        };
+        let internal = self.inward(state, tx, now, meta, external)?;
+        Ok(internal.map(|internal| Rewrite { src: Some(external.into()), dst: Some(internal.into()), ..Rewrite::NONE }))
+    }
+
+    /// An ICMP error about a packet that was translated: the quoted packet gets its endpoints back, and no session lives
+    /// longer or shorter for it (RFC 4787 REQ-12, RFC 5382 REQ-10, RFC 5508 REQ-6).
+    #[cold]
+    fn error<'a, M: Memory>(
+        &self,
+        state: &'a State<M>,
+        tx: &mut M::Tx<'a>,
+        now: Nanos,
+        meta: &Meta,
+    ) -> Step<Passage<Rewrite>, M> {
+        let Content::Error { source, destination, protocol } = meta.content else {
+            return Ok(Err(Self::ICMP_NO_FLOW));
+        };
+        // An error goes to whoever sent the quoted packet.
+        if source.address != meta.destination.address {
+            return Ok(Err(Self::ICMP_NO_FLOW));
+        }
+        let mut rewrite = Rewrite { embedded: true, ..Rewrite::NONE };
+        let mut remote = destination;
+        if meta.way != Way::Inward {
+            let between = (destination, self.scope(protocol, source), protocol);
+            match state.outbound(tx, now, between)? {
+                // Seen from the mapping that it left by, a hairpinned packet went to the other's external endpoint.
+                Some(found) if found.alive => remote = found.session.external,
+                Some(_) | None => return Ok(Err(Self::ICMP_NO_FLOW)),
+            }
+            rewrite.src = Some(remote.into());
+        }
+        if meta.way != Way::Outward {
+            let between = (self.scope(protocol, remote), source, protocol);
+            match state.inbound(tx, now, between)? {
+                Some(found) if found.alive => rewrite.dst = Some(found.session.internal.into()),
+                Some(_) | None => return Ok(Err(Self::ICMP_NO_FLOW)),
+            }
+        }
+        Ok(Ok(rewrite))
+    }
+
+    /// A live session has another packet.
+    #[inline]
+    fn use_session<'a, M: Memory>(
+        &self,
+        state: &'a State<M>,
+        tx: &mut M::Tx<'a>,
+        now: Nanos,
+        found: Found,
+        side: Side,
+        content: Content,
+    ) -> Step<(), M> {
+        let mut phase = found.session.phase;
+        if let Content::Segment(flags) = content {
+            phase = phase.next(side, flags);
+            if phase != found.session.phase {
+                state.advance(tx, found, phase)?;
+            }
+        } else if side == Side::Outside && !self.config.settings().inbound_refresh {
+            return Ok(());
+        }
+        state.keep_until(tx, found.index, now + self.idle(found.session.protocol, phase))
+    }
+
+    /// Opens a session in this phase, in place of the one past its deadline that bears the same name, if there is one.
+    #[cold]
+    fn open<'a, M: Memory>(
+        &self,
+        state: &'a State<M>,
+        tx: &mut M::Tx<'a>,
+        now: Nanos,
+        stale: Option<Found>,
+        between: Between,
+        phase: Phase,
+    ) -> Step<Passage<Endpoint4>, M> {
+        let deadline = now + self.idle(between.2, phase);
+        if let Some(found) = stale {
+            state.advance(tx, found, phase)?;
+            state.keep_until(tx, found.index, deadline)?;
+            return Ok(Ok(found.session.external));
+        }
+        Ok(state.open(tx, deadline, between, phase)?.map_err(|full| match full {
+            Full::Ports => Self::POOL_EXHAUSTED,
+            Full::Mappings => Self::MAPPINGS_FULL,
+            Full::Sessions => Self::SESSIONS_FULL,
+        }))
+    }
+
+    /// The phase of a session that a packet from inside opens, if it may.
+    fn opening_from_inside(&self, content: Content) -> Passage<Phase> {
+        match content {
+            Content::Segment(flags) if opens(flags) => Ok(Phase::opened_by(Side::Inside)),
+            Content::Segment(flags) => {
+                let is_midstream = !flags.contains(packet::TcpFlags::RST) && !flags.contains(packet::TcpFlags::SYN);
+                let picked_up = is_midstream && self.config.settings().pick_up;
+                if picked_up { Ok(Phase::picked_up(Side::Inside)) } else { Err(Self::TCP_NOT_SYN) }
+            }
+            Content::Datagram | Content::Query { is_request: true } => Ok(Phase::NONE),
+            Content::Query { is_request: false } => Err(Self::NO_MAPPING),
+            Content::Error { .. } => Err(Self::ICMP_NO_FLOW),
+        }
+    }
+
+    /// What of a remote endpoint names a session. A TCP connection has a state of its own, so it is all; others have but
+    /// the permission to send in, so it is what filtering looks at. A query's identifier is not its remote host's.
+    #[inline]
+    fn scope(&self, protocol: Protocol, remote: Endpoint4) -> Endpoint4 {
+        match (protocol, self.config.settings().filtering) {
+            (Protocol::Tcp, _) | (Protocol::Udp, Filtering::AddressAndPortDependent) => remote,
+            (Protocol::Udp | Protocol::Icmp, Filtering::EndpointIndependent) => Endpoint4::ANY,
+            (Protocol::Udp, Filtering::AddressDependent)
+            | (Protocol::Icmp, Filtering::AddressDependent | Filtering::AddressAndPortDependent) => {
+                Endpoint4 { port: 0, ..remote }
+            }
+        }
+    }
+
+    /// How long a session may be idle.
+    #[inline]
+    fn idle(&self, protocol: Protocol, phase: Phase) -> Nanos {
+        let timeouts = &self.config.settings().timeouts;
+        match protocol {
+            Protocol::Tcp if phase.is_established() => timeouts.tcp_established.nanos(),
+            Protocol::Tcp => timeouts.tcp_transitory.nanos(),
+            Protocol::Udp => timeouts.udp.nanos(),
+            Protocol::Icmp => timeouts.icmp.nanos(),
+        }
+    }
+}
+
+impl Content {
+    /// The protocol of the session that the packet belongs to.
+    #[inline]
+    fn protocol(self) -> Protocol {
+        match self {
+            Self::Segment(_) => Protocol::Tcp,
+            Self::Datagram => Protocol::Udp,
+            Self::Query { .. } => Protocol::Icmp,
+            Self::Error { protocol, .. } => protocol,
+        }
+    }
+}
+
+fn from(external: Endpoint4) -> Rewrite {
+    Rewrite { src: Some(external.into()), ..Rewrite::NONE }
+}
+
+fn to(internal: Endpoint4) -> Rewrite {
+    Rewrite { dst: Some(internal.into()), ..Rewrite::NONE }
+}
