@@ -8,16 +8,49 @@ mod ours;
 mod player;
 mod script;
 
-use functions::nat;
+use functions::{firewall, nat};
 use kernel::Kernel;
 use ours::{Ours, configuration};
 use player::{Router, play};
 use script::Scenario;
 
 #[test]
+fn firewall_decides_as_the_kernel_does() {
+    let ours = Ours::new(|scenario: &Scenario| firewall::Firewall::new(firewall_config(scenario)));
+    hold("firewall", include_str!("firewall.nft"), include_str!("firewall.txt"), ours);
+}
+
+#[test]
 fn nat_rewrites_as_the_kernel_does() {
     let ours = Ours::new(|scenario: &Scenario| nat::Nat::new(nat_config(scenario)));
     hold("nat", include_str!("nat.nft"), include_str!("nat.txt"), ours);
+}
+
+/// The kernel picks connections up half-way if it isn't told otherwise; so do we here.
+fn firewall_config(scenario: &Scenario) -> firewall::Config {
+    let anyway = [("inside_interfaces", "[0]"), ("loose", "true")];
+    let text = configuration(&anyway, scenario, |key| {
+        Some(match key {
+            "tcp_loose" => "loose",
+            "tcp_timeout_syn_sent" => "timeouts.tcp_syn_sent",
+            "tcp_timeout_syn_recv" => "timeouts.tcp_syn_recv",
+            "tcp_timeout_established" => "timeouts.tcp_established",
+            "tcp_timeout_fin_wait" => "timeouts.tcp_fin_wait",
+            "tcp_timeout_close_wait" => "timeouts.tcp_close_wait",
+            "tcp_timeout_last_ack" => "timeouts.tcp_last_ack",
+            "tcp_timeout_time_wait" => "timeouts.tcp_time_wait",
+            "tcp_timeout_close" => "timeouts.tcp_close",
+            "tcp_timeout_max_retrans" => "timeouts.tcp_retransmitted",
+            "tcp_timeout_unacknowledged" => "timeouts.tcp_unacknowledged",
+            "udp_timeout" => "timeouts.udp",
+            "udp_timeout_stream" => "timeouts.udp_stream",
+            "icmp_timeout" => "timeouts.icmp",
+            // We never look at checksums, and are never liberal about windows: these scenarios tell the differences.
+            "checksum" | "tcp_be_liberal" => return None,
+            other => panic!("what is {other} to a firewall of ours?"),
+        })
+    });
+    toml::from_str(&text).unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
 /// The kernel filters by address and port; so do we here.
