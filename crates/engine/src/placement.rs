@@ -1,9 +1,25 @@
 //! Placement: where the state lives that a step reads and writes.
 
+use flow::Hint;
 use nf::{Meta, NetworkFunction, Verdict};
 use packet::{Nanos, Seq};
 
 use crate::counters::FlowCounters;
+
+/// A step that waits for its burst.
+#[derive(Clone, Copy, Debug)]
+pub struct Lane<M> {
+    /// What the packet contributes.
+    pub meta: M,
+    /// The hash of its packet set ([`Placement::hash`]).
+    pub hash: u64,
+    /// Where the packet set's entry is likely to be ([`Placement::prefetch_entry`]).
+    pub hint: Hint,
+    /// The packet's number.
+    pub seq: Seq,
+    /// The packet's time.
+    pub now: Nanos,
+}
 
 /// The type of a function's packet set names.
 pub type KeyOf<N> = <<N as NetworkFunction>::Meta as Meta>::Key;
@@ -16,11 +32,11 @@ pub trait Placement<N: NetworkFunction>: Send {
     /// Asks for the index lines of a packet set.
     fn prefetch(&self, key: &KeyOf<N>, hash: u64);
 
-    /// Asks for the packet set's entry, once its index lines are near.
-    fn prefetch_entry(&self, key: &KeyOf<N>, hash: u64);
+    /// Asks for the packet set's entry, once its index lines are near, and says which it is likely to be.
+    fn prefetch_entry(&self, key: &KeyOf<N>, hash: u64) -> Hint;
 
     /// Takes one step.
-    fn step(&mut self, nf: &N, hash: u64, seq: Seq, now: Nanos, meta: &N::Meta) -> Verdict;
+    fn step(&mut self, nf: &N, step: &Lane<N::Meta>) -> Verdict;
 
     /// What happened to flows here, where this placement belongs to one core.
     fn flow_counters(&self) -> FlowCounters;

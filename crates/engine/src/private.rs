@@ -2,14 +2,14 @@
 
 use core::convert::Infallible;
 
-use flow::{Slot, Table};
+use flow::{Hint, Slot, Table};
 use memory::{Local, LocalTx};
 use nf::{Context, Effects, Flow, Meta, NetworkFunction, Opened, Sizing, Verdict};
-use packet::{Family, FlowKey, Key, Nanos, Seq};
+use packet::{Family, FlowKey, Key, Nanos};
 
 use crate::counters::FlowCounters;
 use crate::fleet::FlowState;
-use crate::placement::{KeyOf, Placement};
+use crate::placement::{KeyOf, Lane, Placement};
 
 /// How many ended flows a packet takes away besides its own work. Two keep up with any rate of arrivals, since a packet
 /// opens at most one flow and re-arms at most one timer.
@@ -98,9 +98,9 @@ impl<N: NetworkFunction> Placement<N> for Private<N> {
     }
 
     #[inline]
-    fn prefetch_entry(&self, key: &KeyOf<N>, hash: u64) {
+    fn prefetch_entry(&self, key: &KeyOf<N>, hash: u64) -> Hint {
         if !N::Flow::STORED {
-            return;
+            return Hint::default();
         }
         match key.family() {
             Family::V4(_) => self.v4.prefetch_entry(hash),
@@ -108,29 +108,20 @@ impl<N: NetworkFunction> Placement<N> for Private<N> {
         }
     }
 
-    #[inline]
-    fn step(&mut self, nf: &N, hash: u64, seq: Seq, now: Nanos, meta: &N::Meta) -> Verdict {
+    #[inline(always)]
+    fn step(&mut self, nf: &N, lane: &Lane<N::Meta>) -> Verdict {
         if !N::Flow::STORED {
-            return self.rest.stateless(nf, seq, now, meta);
+            return self.rest.stateless(nf, lane);
         }
-        match meta.key().family() {
-            Family::V4(key) => self.rest.step(&mut self.v4, nf, Packet { key, hash, seq, now, meta }),
-            Family::V6(key) => self.rest.step(&mut self.v6, nf, Packet { key, hash, seq, now, meta }),
+        match lane.meta.key().family() {
+            Family::V4(key) => self.rest.step(&mut self.v4, nf, key, lane),
+            Family::V6(key) => self.rest.step(&mut self.v6, nf, key, lane),
         }
     }
 
     fn flow_counters(&self) -> FlowCounters {
         self.rest.counters
     }
-}
-
-/// A packet at its step.
-struct Packet<'a, K, M> {
-    key: K,
-    hash: u64,
-    seq: Seq,
-    now: Nanos,
-    meta: &'a M,
 }
 
 /// How a flow ended.
@@ -142,32 +133,27 @@ enum End {
 }
 
 impl<N: NetworkFunction> Rest<N> {
-    #[inline]
-    fn step<K: Key>(&mut self, table: &mut Table<K, N::Flow>, nf: &N, packet: Packet<'_, K, N::Meta>) -> Verdict {
+    // Always inlined, as is `packet`: a verdict that crosses a call goes over memory.
+    #[inline(always)]
+    fn step<K: Key>(&mut self, table: &mut Table<K, N::Flow>, nf: &N, key: K, lane: &Lane<N::Meta>) -> Verdict {
         for _ in 0..RECLAIM_PER_PACKET {
-            let Some(slot) = table.reclaim(packet.now) else { break };
-            self.end(table, nf, slot, packet.seq, packet.now, End::Expired);
+            let Some(slot) = table.reclaim(lane.now) else { break };
+            self.end(table, nf, slot, lane, End::Expired);
         }
-        if let Some(slot) = table.find(&packet.key, packet.hash) {
+        if let Some(slot) = table.find_near(&key, lane.hash, lane.hint) {
             // Expiry is logical: past its deadline the flow is gone, whether or not its entry was reclaimed yet.
-            if table.deadline(slot) > packet.now {
-                return self.packet(table, nf, slot, &packet);
+            if table.deadline(slot) > lane.now {
+                return self.packet(table, nf, slot, lane);
             }
-            self.end(table, nf, slot, packet.seq, packet.now, End::Expired);
+            self.end(table, nf, slot, lane, End::Expired);
         }
-        self.open(table, nf, &packet)
+        self.open(table, nf, key, lane)
     }
 
-    #[inline]
-    fn packet<K: Key>(
-        &mut self,
-        table: &mut Table<K, N::Flow>,
-        nf: &N,
-        slot: Slot,
-        packet: &Packet<'_, K, N::Meta>,
-    ) -> Verdict {
-        let mut cx = Context::new(&self.shared, LocalTx::default(), packet.now, packet.seq);
-        let verdict = always(nf.packet(&mut cx, table.value_mut(slot), packet.meta));
+    #[inline(always)]
+    fn packet<K: Key>(&mut self, table: &mut Table<K, N::Flow>, nf: &N, slot: Slot, lane: &Lane<N::Meta>) -> Verdict {
+        let mut cx = Context::new(&self.shared, LocalTx::default(), lane.now, lane.seq);
+        let verdict = always(nf.packet(&mut cx, table.value_mut(slot), &lane.meta));
         let Effects { deadline, close, assured } = cx.effects();
         if let Some(deadline) = deadline {
             table.touch(slot, deadline);
@@ -176,15 +162,15 @@ impl<N: NetworkFunction> Rest<N> {
             table.assure(slot);
         }
         if close {
-            self.end(table, nf, slot, packet.seq, packet.now, End::Closed);
+            self.end(table, nf, slot, lane, End::Closed);
         }
         verdict
     }
 
     #[inline(never)]
-    fn open<K: Key>(&mut self, table: &mut Table<K, N::Flow>, nf: &N, packet: &Packet<'_, K, N::Meta>) -> Verdict {
-        let mut cx = Context::new(&self.shared, LocalTx::default(), packet.now, packet.seq);
-        let flow = match always(nf.open(&mut cx, packet.meta)) {
+    fn open<K: Key>(&mut self, table: &mut Table<K, N::Flow>, nf: &N, key: K, lane: &Lane<N::Meta>) -> Verdict {
+        let mut cx = Context::new(&self.shared, LocalTx::default(), lane.now, lane.seq);
+        let flow = match always(nf.open(&mut cx, &lane.meta)) {
             Opened::Flow(flow) => flow,
             Opened::Refused(verdict) => return verdict,
         };
@@ -193,32 +179,32 @@ impl<N: NetworkFunction> Rest<N> {
         if table.is_full()
             && let Some(victim) = table.oldest_unassured()
         {
-            self.end(table, nf, victim, packet.seq, packet.now, End::Evicted);
+            self.end(table, nf, victim, lane, End::Evicted);
         }
-        let Some(slot) = table.insert(packet.key, packet.hash, flow, deadline, packet.now) else {
-            return self.orphan(nf, &flow, packet);
+        let Some(slot) = table.insert(key, lane.hash, flow, deadline, lane.now) else {
+            return self.orphan(nf, &flow, lane);
         };
         self.counters.opened += 1;
         if effects.assured {
             table.assure(slot);
         }
-        self.packet(table, nf, slot, packet)
+        self.packet(table, nf, slot, lane)
     }
 
     /// The packet set found no room: what opening it took is given back, and the function decides.
     #[cold]
-    fn orphan<K: Key>(&mut self, nf: &N, flow: &N::Flow, packet: &Packet<'_, K, N::Meta>) -> Verdict {
+    fn orphan(&mut self, nf: &N, flow: &N::Flow, lane: &Lane<N::Meta>) -> Verdict {
         self.counters.orphaned += 1;
-        let mut cx = Context::new(&self.shared, LocalTx::default(), packet.now, packet.seq);
+        let mut cx = Context::new(&self.shared, LocalTx::default(), lane.now, lane.seq);
         always(nf.expire(&mut cx, flow));
-        let mut cx = Context::new(&self.shared, LocalTx::default(), packet.now, packet.seq);
-        always(nf.orphan(&mut cx, packet.meta))
+        let mut cx = Context::new(&self.shared, LocalTx::default(), lane.now, lane.seq);
+        always(nf.orphan(&mut cx, &lane.meta))
     }
 
     #[inline(never)]
-    fn end<K: Key>(&mut self, table: &mut Table<K, N::Flow>, nf: &N, slot: Slot, seq: Seq, now: Nanos, how: End) {
+    fn end<K: Key>(&mut self, table: &mut Table<K, N::Flow>, nf: &N, slot: Slot, lane: &Lane<N::Meta>, how: End) {
         let flow = table.remove(slot);
-        let mut cx = Context::new(&self.shared, LocalTx::default(), now, seq);
+        let mut cx = Context::new(&self.shared, LocalTx::default(), lane.now, lane.seq);
         always(nf.expire(&mut cx, &flow));
         match how {
             End::Expired => self.counters.expired += 1,
@@ -229,10 +215,10 @@ impl<N: NetworkFunction> Rest<N> {
 
     /// The step of a function whose packet sets have no state of their own.
     #[inline]
-    fn stateless(&mut self, nf: &N, seq: Seq, now: Nanos, meta: &N::Meta) -> Verdict {
-        let mut cx = Context::new(&self.shared, LocalTx::default(), now, seq);
-        match always(nf.open(&mut cx, meta)) {
-            Opened::Flow(mut flow) => always(nf.packet(&mut cx, &mut flow, meta)),
+    fn stateless(&mut self, nf: &N, lane: &Lane<N::Meta>) -> Verdict {
+        let mut cx = Context::new(&self.shared, LocalTx::default(), lane.now, lane.seq);
+        match always(nf.open(&mut cx, &lane.meta)) {
+            Opened::Flow(mut flow) => always(nf.packet(&mut cx, &mut flow, &lane.meta)),
             Opened::Refused(verdict) => verdict,
         }
     }

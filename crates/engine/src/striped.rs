@@ -5,11 +5,12 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use flow::Hint;
 use nf::{Flow, NetworkFunction, Sharing, Sizing, Verdict};
 use packet::{Family, FlowKey, Key, Nanos, Seq};
 
 use crate::counters::FlowCounters;
-use crate::placement::{KeyOf, Placement};
+use crate::placement::{KeyOf, Lane, Placement};
 use crate::private::Private;
 
 /// A core's handle on the state that all cores share.
@@ -100,19 +101,21 @@ impl<N: NetworkFunction> Placement<N> for Striped<N> {
     fn prefetch(&self, _: &KeyOf<N>, _: u64) {}
 
     #[inline]
-    fn prefetch_entry(&self, _: &KeyOf<N>, _: u64) {}
+    fn prefetch_entry(&self, _: &KeyOf<N>, _: u64) -> Hint {
+        Hint::default()
+    }
 
-    fn step(&mut self, nf: &N, hash: u64, seq: Seq, now: Nanos, meta: &N::Meta) -> Verdict {
+    fn step(&mut self, nf: &N, lane: &Lane<N::Meta>) -> Verdict {
         // The middle bits: the table inside goes by the outer ones.
-        let index = ((hash >> 28) & self.table.mask) as usize;
+        let index = ((lane.hash >> 28) & self.table.mask) as usize;
         let mut stripe = lock(&self.table.stripes[index]);
-        let now = now.max(stripe.now);
+        let now = lane.now.max(stripe.now);
         stripe.now = now;
         // ORDERING: Relaxed, as in `record`.
         if self.table.recording.load(Ordering::Relaxed) {
-            stripe.commits.push(Commit { seq, now });
+            stripe.commits.push(Commit { seq: lane.seq, now });
         }
-        stripe.state.step(nf, hash, seq, now, meta)
+        stripe.state.step(nf, &Lane { now, ..*lane })
     }
 
     /// All cores share the stripes, so no core counts them as its own.

@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
+use flow::Hint;
 use nf::{Meta, NetworkFunction, PortId, Reason, Reply, Verdict};
-use packet::{Headers, Malformed, Nanos, Rewrite, Seq};
-use port::{Batch, Fate};
+use packet::{Headers, Malformed, Nanos, Seq};
+use port::{Batch, Fate, Packet};
 
 use crate::classify::{Class, classify};
 use crate::counters::Counters;
 use crate::error::FailedPacket;
 use crate::history::{Log, Record};
-use crate::placement::Placement;
+use crate::placement::{Lane, Placement};
 
 /// How many steps are looked ahead: enough for the memory's latencies to overlap, few enough for the first-level cache.
 pub const BURST: usize = 32;
@@ -22,7 +23,7 @@ pub struct Worker<N: NetworkFunction, P> {
     place: P,
     counters: Counters,
     /// The steps that wait for their burst to be full.
-    lanes: Vec<Lane<N::Meta>>,
+    lanes: Vec<Waiting<N::Meta>>,
     /// What the lanes' frames were parsed to, by lane.
     parsed: Box<[Result<Headers, Malformed>; BURST]>,
     /// The packet whose history record comes next.
@@ -31,12 +32,9 @@ pub struct Worker<N: NetworkFunction, P> {
     position: Seq,
 }
 
-/// A step that waits.
-struct Lane<M> {
-    meta: M,
-    hash: u64,
-    seq: Seq,
-    time: Nanos,
+/// A step that waits, and whose packet it is.
+struct Waiting<M> {
+    lane: Lane<M>,
     /// The packet's place in the batch; `None` for a record of the history, which has no packet here.
     index: Option<u32>,
 }
@@ -115,14 +113,15 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
     #[inline]
     fn intake(&mut self, batch: &mut Batch, index: usize) {
         let lane = self.lanes.len();
-        let packet = batch.packets()[index];
-        self.position = packet.seq;
+        let Packet { seq, time, wire_len, interface, link, .. } = batch.packets()[index];
+        self.position = seq;
         self.counters.received += 1;
-        self.counters.received_bytes += u64::from(packet.wire_len);
-        self.parsed[lane] = packet::parse(packet.link, batch.bytes(index), packet.wire_len, packet.interface);
-        match classify(&*self.nf, self.by_ports, &self.parsed[lane]) {
-            Class::Step(meta) => self.queue(batch, meta, packet.seq, packet.time, Some(index as u32)),
-            Class::Settled(verdict) => settle(&mut self.counters, batch, index, &self.parsed[lane], verdict),
+        self.counters.received_bytes += u64::from(wire_len);
+        let parsed = &mut self.parsed[lane];
+        packet::parse_into(parsed, link, batch.bytes(index), wire_len, interface);
+        match classify(&*self.nf, self.by_ports, parsed) {
+            Class::Step(meta) => self.queue(batch, meta, seq, time, Some(index as u32)),
+            Class::Settled(verdict) => settle(&mut self.counters, batch, index, parsed, &verdict),
         }
     }
 
@@ -139,25 +138,25 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
     }
 
     #[inline]
-    fn queue(&mut self, batch: &mut Batch, meta: N::Meta, seq: Seq, time: Nanos, index: Option<u32>) {
+    fn queue(&mut self, batch: &mut Batch, meta: N::Meta, seq: Seq, now: Nanos, index: Option<u32>) {
         let key = meta.key();
         let hash = self.place.hash(&key);
         self.place.prefetch(&key, hash);
-        self.lanes.push(Lane { meta, hash, seq, time, index });
+        self.lanes.push(Waiting { lane: Lane { meta, hash, hint: Hint::default(), seq, now }, index });
         if self.lanes.len() == BURST {
             self.flush(batch);
         }
     }
 
     fn flush(&mut self, batch: &mut Batch) {
-        for lane in &self.lanes {
-            self.place.prefetch_entry(&lane.meta.key(), lane.hash);
+        for Waiting { lane, .. } in &mut self.lanes {
+            lane.hint = self.place.prefetch_entry(&lane.meta.key(), lane.hash);
         }
-        for (lane, parsed) in self.lanes.iter().zip(self.parsed.iter()) {
+        for (Waiting { lane, index }, parsed) in self.lanes.iter().zip(self.parsed.iter()) {
             self.position = lane.seq;
-            let verdict = self.place.step(&self.nf, lane.hash, lane.seq, lane.time, &lane.meta);
-            match lane.index {
-                Some(index) => settle(&mut self.counters, batch, index as usize, parsed, verdict),
+            let verdict = self.place.step(&self.nf, lane);
+            match index {
+                Some(index) => settle(&mut self.counters, batch, *index as usize, parsed, &verdict),
                 None => self.counters.replayed += 1,
             }
         }
@@ -165,18 +164,18 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
     }
 }
 
-/// Counts a verdict and carries it out on the packet.
-#[inline]
+/// Counts a verdict and carries it out on the packet. Always inlined: a verdict that crosses a call goes over memory.
+#[inline(always)]
 fn settle(
     counters: &mut Counters,
     batch: &mut Batch,
     index: usize,
     parsed: &Result<Headers, Malformed>,
-    verdict: Verdict,
+    verdict: &Verdict,
 ) {
     let fate = match verdict {
         Verdict::Forward { port, rewrite } => {
-            if rewrite != Rewrite::NONE
+            if !rewrite.is_none()
                 && let Ok(headers) = parsed
             {
                 rewrite.apply(batch.bytes_mut(index), headers);
@@ -185,10 +184,10 @@ fn settle(
             Fate::Transmit(port.0)
         }
         Verdict::Drop(_) => {
-            counters.count(&verdict);
+            counters.count(verdict);
             Fate::Drop
         }
-        Verdict::Reply(reply) => answer(counters, batch, index, parsed, reply),
+        Verdict::Reply(reply) => answer(counters, batch, index, parsed, *reply),
     };
     batch.packets_mut()[index].fate = fate;
 }

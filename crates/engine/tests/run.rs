@@ -163,7 +163,9 @@ fn every_engine_forwards_the_same_packets_in_input_order() {
 fn a_panic_names_its_packet_and_keeps_what_was_forwarded() {
     let mut sources = vec![20; 3];
     sources.extend([21, 22, 13, 23, 24]);
-    for (kind, cores) in [(EngineKind::Sequential, 1), (EngineKind::Rss, 2), (EngineKind::Scr, 3), (EngineKind::Shared, 2)] {
+    for (kind, cores) in
+        [(EngineKind::Sequential, 1), (EngineKind::Rss, 2), (EngineKind::Scr, 3), (EngineKind::Shared, 2)]
+    {
         let mut queue = Memo::of(&sources);
         let outcome = go(kind, cores, &mut queue, &Control::default());
         let Some(EngineError::Panicked(failure)) = outcome.failure else { panic!("{kind} went on") };

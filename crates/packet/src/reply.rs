@@ -4,6 +4,7 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::checksum::Checksum;
 use crate::headers::{Fragment, Headers, Mac, Network, TcpFlags, Transport, protocol};
+use crate::link::LinkType;
 use crate::rewrite::{Macs, Rewrite};
 
 const TCP_LEN: u16 = 20;
@@ -51,11 +52,24 @@ pub fn tcp_reset(bytes: &mut [u8], headers: &Headers) -> Option<usize> {
         Network::V4(_) | Network::V6(_) | Network::None | Network::Arp => return None,
     };
     if headers.ethertype == PPPOE_SESSION {
-        // The session header's length covers the two bytes of PPP's protocol field, which stand right before IP.
-        bytes[at - 4..at - 2].copy_from_slice(&(len as u16 + 2).to_be_bytes());
+        // The session header, six bytes, ends with the length of what follows: PPP's protocol field and the packet.
+        let session = link_len(headers.link) + 4 * usize::from(headers.vlans.count);
+        let session_len = (at + len - session - 6) as u16;
+        bytes[session + 4..session + 6].copy_from_slice(&session_len.to_be_bytes());
     }
     Rewrite { macs: Some(Macs::Swap), ..Rewrite::NONE }.apply(bytes, headers);
     Some(at + len)
+}
+
+/// The bytes in front of the first tag, on links that say what they carry by an EtherType.
+const fn link_len(link: LinkType) -> usize {
+    match link {
+        LinkType::Ethernet => 14,
+        LinkType::LinuxSll => 16,
+        LinkType::LinuxSll2 => 20,
+        LinkType::Null | LinkType::Loop => 4,
+        LinkType::RawIp | LinkType::Ipv4 | LinkType::Ipv6 | LinkType::Other(_) => 0,
+    }
 }
 
 const fn is_group(mac: Mac) -> bool {

@@ -6,11 +6,12 @@
 use std::fs::{self, File};
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 use packet::{LinkType, Nanos, Seq};
 use port::pcap::{Reader, Writer};
-use port::{Batch, Fate, Packet, Received};
+use port::{Batch, Fate, HugePages, Loops, Packet, Port, Queue, Received, Renumber, Replay, Trace};
 
 const PACKETS: u64 = 1_000_000;
 const ROUNDS: usize = 7;
@@ -22,11 +23,18 @@ fn main() {
     let mut files = vec![small_packets(&folder.join("small.pcap")), small_packets(&folder.join("small.pcapng"))];
     files.extend(mixed(&folder.join("mix_sfr_a.pcap")));
     files.extend(std::env::var_os("MILLRACE_BENCH_FILE").map(PathBuf::from));
-    for file in &files {
-        read_blocks(file);
+    // An argument names the one part to run: `cargo bench -p millrace-port -- replay`.
+    let part = std::env::args().nth(1).filter(|argument| !argument.starts_with('-'));
+    let wanted = |name: &str| part.as_deref().is_none_or(|part| part == name);
+    if wanted("read") {
+        files.iter().for_each(|file| read_blocks(file));
     }
-    write(folder);
-    replay();
+    if wanted("write") {
+        write(folder);
+    }
+    if wanted("replay") {
+        replay();
+    }
     for file in &files[..files.len().min(3)] {
         fs::remove_file(file).expect("a file that this bench made");
     }
@@ -122,7 +130,7 @@ fn prefetch(bytes: &[u8], at: usize) {
 
 fn write(folder: &Path) {
     let packet = packet(0);
-    for name in ["written.pcap", "written.pcapng", "written.pcap.zst", "written.pcap.gz"] {
+    for name in ["/dev/null", "written.pcap", "written.pcapng", "written.pcap.zst", "written.pcap.gz"] {
         let path = folder.join(name);
         let mut best = f64::MAX;
         for _ in 0..3 {
@@ -136,11 +144,55 @@ fn write(folder: &Path) {
             }));
         }
         println!("write {name:18} of 64-byte packets {best:18.1} ns/packet");
-        fs::remove_file(&path).expect("a file that this bench made");
+        if path.is_file() {
+            fs::remove_file(&path).expect("a file that this bench made");
+        }
     }
 }
 
-fn replay() {}
+/// Receiving from memory, by size of trace and packet.
+fn replay() {
+    for (packets, len) in [(1_000, 64), (10_000, 64), (100_000, 64), (1_000_000, 64), (100_000, 590)] {
+        let mut trace = Trace::new();
+        for number in 0..packets {
+            let mut frame = bytes(number).to_vec();
+            frame.resize(len, 0);
+            trace.push(Packet { wire_len: len as u32, ..packet(number) }, &frame);
+        }
+        let trace = Arc::new(trace);
+        for renumber in [None, Some(Renumber::default())] {
+            let loops = Loops::Times(4_000_000 / packets);
+            let mut replay = Replay::new(Arc::clone(&trace)).looped(loops);
+            if let Some(renumber) = renumber {
+                replay = replay.renumbered(renumber);
+            }
+            let mut best = f64::MAX;
+            for _ in 0..ROUNDS {
+                let mut queue = replay.open(1).expect("a queue").remove(0);
+                best = best.min(per_packet(|| receive(&mut *queue)));
+            }
+            let HugePages { bytes, huge_bytes } = replay.huge_pages();
+            let how = if renumber.is_some() { "renumbered" } else { "as it is" };
+            println!(
+                "replay {packets:8} x {len:3} bytes, {how}: {best:6.1} ns/packet ({} of {} MiB on huge pages)",
+                huge_bytes >> 20,
+                bytes >> 20
+            );
+        }
+    }
+}
+
+fn receive(queue: &mut dyn Queue) -> u64 {
+    let mut batch = Batch::default();
+    let (mut packets, mut sum) = (0, 0u64);
+    while queue.receive(&mut batch).expect("memory is there") == Received::Packets {
+        packets += batch.len() as u64;
+        sum += batch.packets().iter().map(|packet| u64::from(packet.len)).sum::<u64>();
+        sum += u64::from(batch.bytes(0)[0]);
+    }
+    black_box(sum);
+    packets
+}
 
 fn packet(number: u64) -> Packet {
     let (seq, time) = (Seq(number), Nanos(number * 100));

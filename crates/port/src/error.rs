@@ -21,6 +21,14 @@ pub enum PortError {
     /// A capture can't be read or written.
     #[error(transparent)]
     Capture(#[from] pcap::Error),
+    /// A capture does not fit a trace in memory.
+    #[error("{}: the packets behind number {packets} do not fit the 4 GiB that a trace holds; ask for fewer", path.display())]
+    TraceTooLarge {
+        /// The capture.
+        path: PathBuf,
+        /// How many of its packets fit.
+        packets: usize,
+    },
     /// The port has fewer queues than cores were asked for.
     #[error("the port has {have} queues, {want} cores were asked for; use --cores {have} or fewer")]
     Queues {

@@ -7,9 +7,15 @@
 
 mod batch;
 mod error;
+mod faulty;
+mod memory;
 pub mod pcap;
 mod queue;
+mod replay;
 
 pub use batch::{Batch, Fate, Packet};
 pub use error::PortError;
+pub use faulty::{Faults, Faulty, FaultyPort};
+pub use memory::{MemoryPort, MemoryQueue, Outbox, Sent, Trace};
 pub use queue::{Port, Queue, Received};
+pub use replay::{BURST, HugePages, Loops, Renumber, Replay};

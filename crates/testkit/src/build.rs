@@ -15,6 +15,7 @@ use std::net::{IpAddr, SocketAddr};
 use packet::{Endpoint, Headers, LinkType, Mac, TcpFlags};
 
 use layout::whole_words;
+pub(crate) use layout::{folded, sum};
 
 /// A frame in the making. Every method sets one thing; [`Build::bytes`] lays it out.
 #[derive(Clone, Debug)]
@@ -413,7 +414,6 @@ fn echo_word(identifier: u16, number: u16) -> [u8; 4] {
 mod tests {
     use packet::protocol;
 
-    use super::layout::{folded, sum};
     use super::*;
 
     /// The example of an IPv4 header that everybody computes: checksum 0xb861.

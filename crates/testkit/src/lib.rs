@@ -9,8 +9,10 @@ mod frames;
 pub mod model;
 pub mod netns;
 mod rng;
+pub mod synth;
 
 pub use build::{At, Build};
 pub use driver::{Driver, KeyOf};
 pub use frames::Frames;
 pub use rng::Rng;
+pub use synth::Synth;

@@ -188,8 +188,9 @@ pub fn missing(programs: &[&str]) -> Option<String> {
     if !absent.is_empty() {
         return Some(absent.join(", "));
     }
-    // Containers may have root and the programs, yet not the right.
-    Namespace::new("probe").err().map(|error| format!("the right to make network namespaces: {error}"))
+    // Containers may have root and the programs, yet not the right. Tests that run at once each probe for themselves.
+    let probe = format!("probe-{:?}", thread::current().id());
+    Namespace::new(&probe.replace(['(', ')'], "")).err().map(|error| format!("the right to make network namespaces: {error}"))
 }
 
 /// Runs a program to its end.

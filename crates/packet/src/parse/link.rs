@@ -119,12 +119,14 @@ fn behind_labels(bytes: &[u8], start: usize) -> Result<Inside, Malformed> {
     Ok(Inside::Other)
 }
 
-/// Looks through PPPoE (RFC 2516) and PPP's uncompressed protocol field.
+/// Looks through PPPoE (RFC 2516) and PPP's protocol field, which one byte is enough for when it is compressed.
 fn behind_pppoe(bytes: &[u8], at: usize) -> Result<(Inside, usize), Malformed> {
     let head: &[u8; 8] = array(bytes, at).ok_or(Malformed::LinkTruncated)?;
-    Ok(match (head[0], head[1], be16(head, 6)) {
-        (0x11, 0, 0x0021) => (Inside::V4, at + 8),
-        (0x11, 0, 0x0057) => (Inside::V6, at + 8),
+    Ok(match (head[0], head[1], head[6], head[7]) {
+        (0x11, 0, 0, 0x21) => (Inside::V4, at + 8),
+        (0x11, 0, 0, 0x57) => (Inside::V6, at + 8),
+        (0x11, 0, 0x21, _) => (Inside::V4, at + 7),
+        (0x11, 0, 0x57, _) => (Inside::V6, at + 7),
         _ => (Inside::Other, at),
     })
 }

@@ -99,12 +99,14 @@ fn every_link_type_leads_to_the_same_packet() {
     let sll = |ethertype: u16| [&[0, 0, 0, 1, 0, 6, 2, 0, 0, 0, 0, 1, 0, 0][..], &ethertype.to_be_bytes()].concat();
     let sll2 = |ethertype: u16| [&ethertype.to_be_bytes()[..], &[0; 18]].concat();
     let pppoe = |protocol: u8| vec![0x11, 0, 0, 1, 0, 0, 0, protocol];
+    let compressed = |protocol: u8| vec![0x11, 0, 0, 1, 0, 0, protocol];
     let labels = vec![0, 1, 0, 64, 0, 2, 1, 64];
     let mut fronts = vec![
         (LinkType::RawIp, vec![], vec![]),
         (LinkType::LinuxSll, sll(0x0800), sll(0x86dd)),
         (LinkType::LinuxSll2, sll2(0x0800), sll2(0x86dd)),
         (LinkType::Ethernet, framed(&[], 0x8864, &pppoe(0x21)), framed(&[], 0x8864, &pppoe(0x57))),
+        (LinkType::Ethernet, framed(&[], 0x8864, &compressed(0x21)), framed(&[], 0x8864, &compressed(0x57))),
         (LinkType::Ethernet, framed(&[], 0x8847, &labels), framed(&[], 0x8847, &labels)),
     ];
     for link in [LinkType::Null, LinkType::Loop] {
@@ -360,6 +362,8 @@ fn specimens() -> Vec<(LinkType, Vec<u8>)> {
             frames.push((LinkType::Ethernet, framed(&[], ethertype, packet)));
             frames.push((LinkType::Ethernet, framed(&[0x88, 0xa8, 0, 1, 0x81, 0, 0, 2], ethertype, packet)));
             frames.push((LinkType::Ethernet, framed(&[], 0x8847, &[&[0, 1, 1, 64][..], packet].concat())));
+            let pppoe = [0x11, 0, 0, 1, 0, 0, if ethertype == 0x0800 { 0x21 } else { 0x57 }];
+            frames.push((LinkType::Ethernet, framed(&[], 0x8864, &[&pppoe[..], packet].concat())));
             frames.push((LinkType::Null, [&front.to_le_bytes()[..], packet].concat()));
             frames.push((LinkType::RawIp, packet.clone()));
         }
@@ -487,6 +491,11 @@ fn any_bytes_at_all() {
         if let Some(len) = tcp_reset(&mut frame, &headers) {
             let reset = of(*link, &frame[..len]).expect("a reset is well formed");
             assert_eq!((reset.payload_len, reset.network_offset), (0, headers.network_offset), "seed {seed:#x}");
+            if headers.ethertype == 0x8864 {
+                let session = 14 + 4 * usize::from(headers.vlans.count);
+                let session_len = u16::from_be_bytes([frame[session + 4], frame[session + 5]]);
+                assert_eq!(session + 6 + usize::from(session_len), len, "seed {seed:#x}");
+            }
         }
     }
     // The damage leaves most frames readable, or the test would test little.

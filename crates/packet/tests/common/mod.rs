@@ -187,7 +187,10 @@ pub fn checksums(bytes: &[u8], headers: &Headers) -> Verdicts {
     if matches!(headers.network, Network::V4(_)) {
         verdicts.ip = Some(internet_checksum(&[&bytes[at..transport_at]]) == 0);
     }
-    if headers.fragment == packet::Fragment::Whole && headers.transport != Transport::None {
+    // A routing header or a home address option (RFC 6275) puts other addresses into the sum than the header's.
+    let is_routed =
+        matches!(headers.network, Network::V6(ip) if ip.header_len > 40 && matches!(bytes[at + 6], 0 | 43 | 60));
+    if headers.fragment == packet::Fragment::Whole && headers.transport != Transport::None && !is_routed {
         verdicts.transport = transport(bytes, at, transport_at, headers.protocol);
     }
     if let Transport::Icmp(icmp) = headers.transport

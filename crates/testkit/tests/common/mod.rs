@@ -13,6 +13,10 @@ pub(crate) fn tshark(frames: &Frames, more: &[&str], fields: &[&str]) -> Option<
     for protocol in ["ip", "tcp", "udp"] {
         command.args(["-o", &format!("{protocol}.check_checksum:TRUE")]);
     }
+    // Payloads are made up: what they would say to an application's dissector is of no interest.
+    for protocol in ["tls", "http", "ssh", "dns", "quic", "gquic"] {
+        command.args(["--disable-protocol", protocol]);
+    }
     command.args(more);
     for field in fields {
         command.args(["-e", field]);

@@ -1,0 +1,321 @@
+//! Packets in memory: a [`Trace`], and queues that deliver one and keep what is sent.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use packet::{Nanos, Seq};
+
+use crate::batch::{Batch, Fate, Packet};
+use crate::error::PortError;
+use crate::pcap::Reader;
+use crate::queue::{Port, Queue, Received};
+
+/// A capture in memory: packets in arrival order, their bytes packed one behind the other.
+#[derive(Clone, Debug, Default)]
+pub struct Trace {
+    packets: Vec<Packet>,
+    bytes: Vec<u8>,
+}
+
+impl Trace {
+    /// An empty trace.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Reads the rest of a capture, at most `packets_max` packets of it and at most 4 GiB together.
+    ///
+    /// # Errors
+    /// Why the capture can't be read to its end; [`PortError::TraceTooLarge`].
+    pub fn load(reader: &mut Reader, packets_max: usize) -> Result<Self, PortError> {
+        let mut trace = Self::new();
+        let mut batch = Batch::default();
+        while trace.len() < packets_max && reader.read(&mut batch)? != Received::End {
+            let room = packets_max - trace.len();
+            for (index, packet) in batch.packets().iter().enumerate().take(room) {
+                if trace.bytes.len() + packet.len as usize > BYTES_MAX {
+                    return Err(PortError::TraceTooLarge { path: reader.path().to_owned(), packets: trace.len() });
+                }
+                trace.push(*packet, batch.bytes(index));
+            }
+        }
+        Ok(trace)
+    }
+
+    /// Adds a packet whose bytes are copied in; `packet.offset` and `packet.len` are set from them.
+    ///
+    /// # Panics
+    /// When the trace would outgrow 4 GiB.
+    pub fn push(&mut self, packet: Packet, bytes: &[u8]) {
+        let offset = u32::try_from(self.bytes.len()).expect("a trace is below 4 GiB");
+        self.bytes.extend_from_slice(bytes);
+        self.packets.push(Packet { offset, len: bytes.len() as u32, ..packet });
+    }
+
+    /// How many packets there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.packets.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.packets.is_empty()
+    }
+
+    /// The packets' descriptors; offsets count in the trace.
+    #[must_use]
+    pub fn packets(&self) -> &[Packet] {
+        &self.packets
+    }
+
+    /// The bytes of packet number `index`.
+    ///
+    /// # Panics
+    /// When there is no such packet.
+    #[must_use]
+    pub fn bytes(&self, index: usize) -> &[u8] {
+        let packet = &self.packets[index];
+        &self.bytes[packet.offset as usize..][..packet.len as usize]
+    }
+
+    /// Each packet with its bytes, in order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&Packet, &[u8])> {
+        self.packets.iter().enumerate().map(|(index, packet)| (packet, self.bytes(index)))
+    }
+
+    /// The first `len` packets, or all where there are fewer.
+    #[must_use]
+    pub fn prefix(&self, len: usize) -> Self {
+        self.iter().take(len).collect()
+    }
+
+    /// The packets that `keep` keeps, by place and descriptor. They keep their numbers.
+    #[must_use]
+    pub fn select(&self, mut keep: impl FnMut(usize, &Packet) -> bool) -> Self {
+        self.iter().enumerate().filter(|(index, (packet, _))| keep(*index, packet)).map(|(_, pair)| pair).collect()
+    }
+
+    /// Numbers the packets from 0 on.
+    #[must_use]
+    pub fn renumbered(mut self) -> Self {
+        for (number, packet) in self.packets.iter_mut().enumerate() {
+            packet.seq = Seq(number as u64);
+        }
+        self
+    }
+
+    /// The time from the first packet to the last.
+    #[must_use]
+    pub fn duration(&self) -> Nanos {
+        match (self.packets.first(), self.packets.last()) {
+            (Some(first), Some(last)) => last.time.since(first.time),
+            _ => Nanos(0),
+        }
+    }
+}
+
+/// Offsets count in 32 bits.
+const BYTES_MAX: usize = u32::MAX as usize;
+
+impl<'a> FromIterator<(&'a Packet, &'a [u8])> for Trace {
+    fn from_iter<I: IntoIterator<Item = (&'a Packet, &'a [u8])>>(pairs: I) -> Self {
+        let mut trace = Self::new();
+        pairs.into_iter().for_each(|(packet, bytes)| trace.push(*packet, bytes));
+        trace
+    }
+}
+
+/// A packet that was sent, as a [`MemoryQueue`] keeps it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sent {
+    /// Its number.
+    pub seq: Seq,
+    /// When it had arrived.
+    pub time: Nanos,
+    /// The port that it went out by.
+    pub port: u16,
+    /// How many bytes it had on the wire.
+    pub wire_len: u32,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+}
+
+/// What queues have sent, to be looked at while they are elsewhere.
+#[derive(Clone, Debug, Default)]
+pub struct Outbox(Arc<Mutex<Vec<Sent>>>);
+
+impl Outbox {
+    /// Takes out what was sent so far, in the order of sending.
+    #[must_use]
+    pub fn take(&self) -> Vec<Sent> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn put(&self, batch: &Batch) {
+        let mut sent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for (index, packet) in batch.packets().iter().enumerate() {
+            if let Fate::Transmit(port) = packet.fate {
+                let Packet { seq, time, wire_len, .. } = *packet;
+                sent.push(Sent { seq, time, port, wire_len, bytes: batch.bytes(index).to_vec() });
+            }
+        }
+    }
+}
+
+/// A queue that delivers a trace once, in bursts, and keeps what is sent.
+#[derive(Clone, Debug)]
+pub struct MemoryQueue {
+    trace: Arc<Trace>,
+    next: usize,
+    burst: usize,
+    outbox: Outbox,
+}
+
+impl MemoryQueue {
+    /// Delivers `trace`, `burst` packets at a time.
+    ///
+    /// # Panics
+    /// When a burst has no packets.
+    #[must_use]
+    pub fn new(trace: Arc<Trace>, burst: usize) -> Self {
+        assert!(burst > 0, "a burst has packets");
+        Self { trace, next: 0, burst, outbox: Outbox::default() }
+    }
+
+    /// Where what is sent is kept.
+    #[must_use]
+    pub fn outbox(&self) -> Outbox {
+        self.outbox.clone()
+    }
+}
+
+impl Queue for MemoryQueue {
+    fn receive(&mut self, batch: &mut Batch) -> Result<Received, PortError> {
+        batch.clear();
+        let end = self.trace.len().min(self.next + self.burst);
+        for index in self.next..end {
+            batch.push(self.trace.packets[index], self.trace.bytes(index));
+        }
+        self.next = end;
+        Ok(if batch.is_empty() { Received::End } else { Received::Packets })
+    }
+
+    fn transmit(&mut self, batch: &mut Batch) -> Result<(), PortError> {
+        self.outbox.put(batch);
+        Ok(())
+    }
+}
+
+/// A port of memory queues, to one of which each packet of a trace comes.
+#[derive(Clone, Debug)]
+pub struct MemoryPort {
+    trace: Arc<Trace>,
+    cores: Option<Vec<u16>>,
+    burst: usize,
+    outbox: Outbox,
+}
+
+impl MemoryPort {
+    /// Delivers `trace`, `burst` packets at a time; over several queues in turn, packet by packet.
+    ///
+    /// # Panics
+    /// When a burst has no packets.
+    #[must_use]
+    pub fn new(trace: Arc<Trace>, burst: usize) -> Self {
+        assert!(burst > 0, "a burst has packets");
+        Self { trace, cores: None, burst, outbox: Outbox::default() }
+    }
+
+    /// Delivers each packet by the queue that is told for it.
+    ///
+    /// # Panics
+    /// When there are not as many queues told as there are packets.
+    #[must_use]
+    pub fn steered(mut self, cores: Vec<u16>) -> Self {
+        assert_eq!(cores.len(), self.trace.len(), "a queue for each packet");
+        self.cores = Some(cores);
+        self
+    }
+
+    /// Where what all queues send is kept.
+    #[must_use]
+    pub fn outbox(&self) -> Outbox {
+        self.outbox.clone()
+    }
+}
+
+impl Port for MemoryPort {
+    fn open(&mut self, cores: usize) -> Result<Vec<Box<dyn Queue>>, PortError> {
+        let queue = |core: usize| {
+            let comes =
+                |index: usize| self.cores.as_ref().map_or(index % cores, |told| usize::from(told[index])) == core;
+            let trace = Arc::new(self.trace.select(|index, _| comes(index)));
+            let queue = MemoryQueue { trace, next: 0, burst: self.burst, outbox: self.outbox.clone() };
+            Box::new(queue) as Box<dyn Queue>
+        };
+        Ok((0..cores).map(queue).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use packet::LinkType;
+
+    fn trace(len: u64) -> Trace {
+        let mut trace = Trace::new();
+        for number in 0..len {
+            let (seq, time, fate) = (Seq(number), Nanos(number * 10), Fate::Pending);
+            let packet =
+                Packet { seq, time, offset: 0, len: 0, wire_len: 100, interface: 0, link: LinkType::Ethernet, fate };
+            trace.push(packet, &vec![number as u8; number as usize]);
+        }
+        trace
+    }
+
+    #[test]
+    fn parts_of_a_trace() {
+        let trace = trace(10);
+        assert_eq!(trace.duration(), Nanos(90));
+        let prefix = trace.prefix(4);
+        assert_eq!((prefix.len(), prefix.bytes(3)), (4, &[3u8; 3][..]));
+        let odd = trace.select(|index, _| index % 2 == 1);
+        assert_eq!(odd.iter().map(|(packet, _)| packet.seq.0).collect::<Vec<_>>(), [1, 3, 5, 7, 9]);
+        assert_eq!(odd.bytes(4), [9; 9]);
+        assert_eq!(odd.renumbered().packets()[4].seq, Seq(4));
+        assert_eq!(trace.prefix(100).len(), 10);
+    }
+
+    #[test]
+    fn bursts_out_and_what_is_sent_back() {
+        let mut queue = MemoryQueue::new(Arc::new(trace(10)), 4);
+        let outbox = queue.outbox();
+        let mut batch = Batch::default();
+        let mut bursts = Vec::new();
+        while queue.receive(&mut batch).expect("memory is there") == Received::Packets {
+            bursts.push(batch.len());
+            batch.packets_mut()[1].fate = Fate::Transmit(7);
+            batch.bytes_mut(1)[0] = 0xff;
+            queue.transmit(&mut batch).expect("memory is there");
+        }
+        assert_eq!(bursts, [4, 4, 2]);
+        let sent: Vec<_> = outbox.take().into_iter().map(|sent| (sent.seq.0, sent.port, sent.bytes[0])).collect();
+        assert_eq!(sent, [(1, 7, 0xff), (5, 7, 0xff), (9, 7, 0xff)]);
+        assert!(outbox.take().is_empty());
+    }
+
+    #[test]
+    fn a_port_spreads_packets() {
+        let mut port = MemoryPort::new(Arc::new(trace(6)), 32).steered(vec![0, 2, 0, 0, 2, 0]);
+        let mut batch = Batch::default();
+        let of = |queue: &mut Box<dyn Queue>, batch: &mut Batch| {
+            queue.receive(batch).expect("memory is there");
+            batch.packets().iter().map(|packet| packet.seq.0).collect::<Vec<_>>()
+        };
+        let queues = port.open(3).expect("as many as asked for");
+        let seqs: Vec<_> = queues.into_iter().map(|mut queue| of(&mut queue, &mut batch)).collect();
+        assert_eq!(seqs, [vec![0, 2, 3, 5], vec![], vec![1, 4]]);
+    }
+}

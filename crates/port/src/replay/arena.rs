@@ -1,0 +1,167 @@
+//! A queue's share of a trace: its packets' bytes in whole chunks, one behind the other, and a short descriptor of each.
+
+use std::fs;
+use std::sync::Arc;
+
+use memmap2::{Advice, MmapMut};
+use packet::{LinkType, Nanos};
+
+use super::renumber::Site;
+use crate::memory::Trace;
+
+/// Packets begin at multiples of a cache line, so that short ones are copied as one.
+pub(super) const CHUNK_BYTES: usize = 64;
+const HUGE_PAGE_BYTES: usize = 2 << 20;
+
+/// What a queue needs of a packet.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Slot {
+    pub(super) time: Nanos,
+    /// Its place in the trace.
+    pub(super) index: u32,
+    pub(super) len: u32,
+    pub(super) wire_len: u32,
+    /// Its interface and link type, in the table of those that there are.
+    source: u16,
+}
+
+impl Slot {
+    /// From its bytes' beginning to the next packet's.
+    #[inline]
+    pub(super) const fn stride(&self) -> usize {
+        (self.len as usize).next_multiple_of(CHUNK_BYTES)
+    }
+}
+
+/// The packed share.
+#[derive(Debug)]
+pub(super) struct Arena {
+    memory: MmapMut,
+    slots: Vec<Slot>,
+    /// Where each packet's addresses lie; empty where they are never changed.
+    sites: Vec<Site>,
+    sources: Vec<(u16, LinkType)>,
+    longest: usize,
+}
+
+impl Arena {
+    /// Packs these packets of the trace. Every page is touched by it.
+    ///
+    /// # Panics
+    /// When the system has no such memory, or the share has more than 65,536 combinations of interface and link type.
+    pub(super) fn load(trace: &Trace, share: &[u32], with_sites: bool) -> Self {
+        let stride = |index: &u32| (trace.packets()[*index as usize].len as usize).next_multiple_of(CHUNK_BYTES);
+        let bytes = share.iter().map(stride).sum::<usize>().next_multiple_of(HUGE_PAGE_BYTES).max(HUGE_PAGE_BYTES);
+        let mut memory = MmapMut::map_anon(bytes).expect("memory for the trace");
+        // A kernel without huge pages gives common ones, which `huge_pages` tells.
+        let _ = memory.advise(Advice::HugePage);
+        let mut arena = Vec::with_capacity(share.len());
+        let mut sites = Vec::with_capacity(if with_sites { share.len() } else { 0 });
+        let (mut sources, mut at) = (Vec::new(), 0);
+        for &index in share {
+            let (packet, bytes) = (&trace.packets()[index as usize], trace.bytes(index as usize));
+            memory[at..at + bytes.len()].copy_from_slice(bytes);
+            if with_sites {
+                sites.push(Site::find(packet, bytes));
+            }
+            let (time, len, wire_len) = (packet.time, packet.len, packet.wire_len);
+            let slot =
+                Slot { time, index, len, wire_len, source: source(&mut sources, (packet.interface, packet.link)) };
+            at += slot.stride();
+            arena.push(slot);
+        }
+        let longest = arena.iter().map(Slot::stride).max().unwrap_or(0);
+        Self { memory, slots: arena, sites, sources, longest }
+    }
+
+    #[inline]
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.memory
+    }
+
+    #[inline]
+    pub(super) fn slots(&self) -> &[Slot] {
+        &self.slots
+    }
+
+    #[inline]
+    pub(super) fn sites(&self) -> &[Site] {
+        &self.sites
+    }
+
+    /// The interface and link type of a packet.
+    #[inline]
+    pub(super) fn source(&self, slot: &Slot) -> (u16, LinkType) {
+        self.sources[usize::from(slot.source)]
+    }
+
+    /// Bytes from the longest packet's beginning to the next.
+    pub(super) const fn longest(&self) -> usize {
+        self.longest
+    }
+}
+
+/// The place of a source in the table, which it is added to if it is new. Packets of one source mostly follow each other.
+fn source(sources: &mut Vec<(u16, LinkType)>, source: (u16, LinkType)) -> u16 {
+    let known = sources.iter().rposition(|known| *known == source);
+    let index = known.unwrap_or_else(|| {
+        sources.push(source);
+        sources.len() - 1
+    });
+    u16::try_from(index).expect("interfaces are numbered in 16 bits and have one link type each")
+}
+
+/// How much memory lies on huge pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HugePages {
+    /// Bytes in all.
+    pub bytes: usize,
+    /// Bytes of them on huge pages.
+    pub huge_bytes: usize,
+}
+
+/// Asks the kernel of each arena's pages.
+pub(super) fn huge_pages(arenas: &[Arc<Arena>]) -> HugePages {
+    let maps = fs::read_to_string("/proc/self/smaps").unwrap_or_default();
+    let mut pages = HugePages::default();
+    for arena in arenas {
+        let first = arena.memory.as_ptr() as usize;
+        pages.bytes += arena.memory.len();
+        pages.huge_bytes += huge_bytes(&maps, first, first + arena.memory.len()).min(arena.memory.len());
+    }
+    pages
+}
+
+/// What `smaps` says of the mappings that have a part between two addresses.
+fn huge_bytes(maps: &str, first: usize, end: usize) -> usize {
+    let (mut within, mut huge) = (false, 0);
+    for line in maps.lines() {
+        if let Some((low, high)) = range(line) {
+            within = low < end && first < high;
+        } else if let (true, Some(size)) = (within, line.strip_prefix("AnonHugePages:")) {
+            let kibibytes = size.trim().trim_end_matches("kB").trim().parse().unwrap_or(0);
+            huge += kibibytes << 10;
+        }
+    }
+    huge
+}
+
+/// The addresses in a mapping's head line.
+fn range(line: &str) -> Option<(usize, usize)> {
+    let (low, high) = line.split_once(' ')?.0.split_once('-')?;
+    Some((usize::from_str_radix(low, 16).ok()?, usize::from_str_radix(high, 16).ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn smaps_is_read() {
+        let maps = "7f0000000000-7f0000400000 rw-p 00000000 00:00 0 \nSize: 4096 kB\nAnonHugePages:      2048 kB\n\
+            7f0000400000-7f0000500000 rw-p 00000000 00:00 0 \nAnonHugePages:      1024 kB\n";
+        assert_eq!(huge_bytes(maps, 0x7f00_0000_0000, 0x7f00_0000_1000), 2048 << 10);
+        assert_eq!(huge_bytes(maps, 0x7f00_003f_f000, 0x7f00_0040_1000), 3072 << 10);
+        assert_eq!(huge_bytes(maps, 0x7f00_0050_0000, 0x7f00_0060_0000), 0);
+    }
+}

@@ -1,0 +1,315 @@
+//! Replay: a trace delivered from memory, over and over, as fast as it is taken.
+//!
+//! The trace lies packed and touched beforehand, on huge pages where the kernel gives them, each queue's share by itself
+//! and in order. A burst is copied into the batch, which stands for what a card's DMA would do: the packets may be
+//! rewritten, the trace stays as it is. Nothing is allocated once a batch has been filled for the first time.
+
+mod arena;
+mod renumber;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use packet::{LinkType, Nanos, Seq};
+
+use crate::batch::{Batch, Fate, Packet};
+use crate::error::PortError;
+use crate::memory::Trace;
+use crate::queue::{Port, Queue, Received};
+pub use arena::HugePages;
+use arena::{Arena, CHUNK_BYTES};
+pub use renumber::Renumber;
+
+/// Packets that are delivered at a time.
+pub const BURST: usize = 32;
+/// Room for a burst in a batch; longer packets come fewer at a time.
+const ROOM_BYTES: usize = 64 << 10;
+
+/// The port that replays a trace. What is sent is counted and gone.
+///
+/// ```
+/// # use port::{Batch, Loops, Port, Received, Replay, Trace};
+/// # use packet::{LinkType, Nanos, Seq};
+/// # use port::{Fate, Packet};
+/// # let mut trace = Trace::new();
+/// # let packet = Packet { seq: Seq(0), time: Nanos(0), offset: 0, len: 0, wire_len: 60, interface: 0,
+/// #     link: LinkType::Ethernet, fate: Fate::Pending };
+/// # trace.push(packet, &[0; 60]);
+/// let mut replay = Replay::new(trace.into()).looped(Loops::Times(3));
+/// let mut queues = replay.open(1)?;
+/// let mut batch = Batch::default();
+/// let mut count = 0;
+/// while queues[0].receive(&mut batch)? == Received::Packets {
+///     count += batch.len();
+/// }
+/// assert_eq!(count, 3);
+/// # Ok::<(), port::PortError>(())
+/// ```
+#[derive(Debug)]
+pub struct Replay {
+    trace: Arc<Trace>,
+    cores: Option<Vec<u16>>,
+    loops: Loops,
+    stop: Arc<AtomicBool>,
+    renumber: Option<Renumber>,
+    arenas: Vec<Arc<Arena>>,
+    tallies: Vec<Arc<Tally>>,
+}
+
+/// How often a trace is replayed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loops {
+    /// So many times, or until stopped.
+    Times(u64),
+    /// Until stopped.
+    UntilStopped,
+}
+
+impl Replay {
+    /// Replays `trace` once.
+    #[must_use]
+    pub fn new(trace: Arc<Trace>) -> Self {
+        Self {
+            trace,
+            cores: None,
+            loops: Loops::Times(1),
+            stop: Arc::default(),
+            renumber: None,
+            arenas: Vec::new(),
+            tallies: Vec::new(),
+        }
+    }
+
+    /// Replays it so often.
+    #[must_use]
+    pub const fn looped(mut self, loops: Loops) -> Self {
+        self.loops = loops;
+        self
+    }
+
+    /// Ends within a burst after `stop` was set.
+    #[must_use]
+    pub fn stopped_by(mut self, stop: Arc<AtomicBool>) -> Self {
+        self.stop = stop;
+        self
+    }
+
+    /// Changes the addresses from loop to loop, so that flows end and new ones begin.
+    #[must_use]
+    pub fn renumbered(mut self, renumber: Renumber) -> Self {
+        self.renumber = Some(renumber);
+        self.arenas.clear();
+        self
+    }
+
+    /// Delivers each packet by the queue that is told for it. Otherwise several queues take turns, packet by packet.
+    ///
+    /// # Panics
+    /// When there are not as many queues told as there are packets.
+    #[must_use]
+    pub fn steered(mut self, cores: Vec<u16>) -> Self {
+        assert_eq!(cores.len(), self.trace.len(), "a queue for each packet");
+        self.cores = Some(cores);
+        self.arenas.clear();
+        self
+    }
+
+    /// The trace that is replayed.
+    #[must_use]
+    pub const fn trace(&self) -> &Arc<Trace> {
+        &self.trace
+    }
+
+    /// How much later each loop is than the one before: the trace's duration and a mean gap between packets.
+    #[must_use]
+    pub fn span(&self) -> Nanos {
+        let (duration, gaps) = (self.trace.duration(), self.trace.len().saturating_sub(1).max(1));
+        duration + Nanos((duration.0 / gaps as u64).max(1))
+    }
+
+    /// How much of the opened queues' memory lies on huge pages, by the kernel's word.
+    #[must_use]
+    pub fn huge_pages(&self) -> HugePages {
+        arena::huge_pages(&self.arenas)
+    }
+
+    /// What the queues opened last have sent: packets, and their bytes on the wire.
+    #[must_use]
+    pub fn sent(&self) -> Vec<(u64, u64)> {
+        // ORDERING: Relaxed; pairs with the stores in `Tally::add`. Counts are final once the queue's thread was joined.
+        let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        self.tallies.iter().map(|tally| (load(&tally.packets), load(&tally.bytes))).collect()
+    }
+
+    fn load(&self, queues: usize) -> Vec<Arc<Arena>> {
+        let mut shares: Vec<Vec<u32>> = vec![Vec::new(); queues];
+        for index in 0..self.trace.len() {
+            let core = self.cores.as_ref().map_or(index % queues, |cores| usize::from(cores[index]));
+            shares[core].push(index as u32);
+        }
+        let load = |share: Vec<u32>| Arena::load(&self.trace, &share, self.renumber.is_some());
+        shares.into_iter().map(|share| Arc::new(load(share))).collect()
+    }
+}
+
+impl Port for Replay {
+    /// Opens queues, each at the trace's beginning. The memory is made at the first call and shared by later ones that
+    /// ask for as many.
+    ///
+    /// # Panics
+    /// When no queues are asked for, or packets are steered to more than are.
+    fn open(&mut self, cores: usize) -> Result<Vec<Box<dyn Queue>>, PortError> {
+        assert!(cores > 0, "a port has queues");
+        let steered_to = self.cores.iter().flatten().max();
+        assert!(steered_to.is_none_or(|core| usize::from(*core) < cores), "packets go to queues that there are");
+        if self.arenas.len() != cores {
+            self.arenas = self.load(cores);
+        }
+        self.tallies = (0..cores).map(|_| Arc::default()).collect();
+        let queue = |(arena, tally): (&Arc<Arena>, &Arc<Tally>)| {
+            Box::new(ReplayQueue {
+                arena: Arc::clone(arena),
+                tally: Arc::clone(tally),
+                stop: Arc::clone(&self.stop),
+                loops: self.loops,
+                renumber: self.renumber,
+                room: ROOM_BYTES.max(arena.longest()),
+                span: self.span(),
+                packets: self.trace.len() as u64,
+                looped: 0,
+                next: 0,
+                offset: 0,
+            }) as Box<dyn Queue>
+        };
+        Ok(self.arenas.iter().zip(&self.tallies).map(queue).collect())
+    }
+}
+
+/// What a queue has sent. Written by its core alone, and apart from what other cores write.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Tally {
+    packets: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Tally {
+    fn add(&self, packets: u64, bytes: u64) {
+        // ORDERING: Relaxed, as there is one writer; pairs with the loads in `Replay::sent`.
+        self.packets.store(self.packets.load(Ordering::Relaxed) + packets, Ordering::Relaxed);
+        self.bytes.store(self.bytes.load(Ordering::Relaxed) + bytes, Ordering::Relaxed);
+    }
+}
+
+/// One core's share of the trace.
+struct ReplayQueue {
+    arena: Arc<Arena>,
+    tally: Arc<Tally>,
+    stop: Arc<AtomicBool>,
+    loops: Loops,
+    renumber: Option<Renumber>,
+    /// Bytes that a burst may take.
+    room: usize,
+    span: Nanos,
+    /// Packets of the whole trace.
+    packets: u64,
+    looped: u64,
+    next: usize,
+    /// Where the next packet's bytes begin.
+    offset: usize,
+}
+
+impl Queue for ReplayQueue {
+    fn receive(&mut self, batch: &mut Batch) -> Result<Received, PortError> {
+        let (memory, packets) = batch.parts_mut();
+        packets.clear();
+        // ORDERING: Relaxed, as a late look does no harm; pairs with whoever asks to stop.
+        if self.is_over() || self.stop.load(Ordering::Relaxed) {
+            return Ok(Received::End);
+        }
+        // Old bytes stay, so that nothing is zeroed from burst to burst.
+        if memory.len() < self.room {
+            memory.resize(self.room, 0);
+        }
+        packets.reserve(BURST);
+        self.burst(&mut memory[..self.room], packets);
+        if let Some(renumber) = self.renumber.filter(|_| self.looped > 0) {
+            let sites = &self.arena.sites()[self.next..][..packets.len()];
+            renumber.apply(self.looped, sites, packets, memory);
+        }
+        self.next += packets.len();
+        if self.next == self.arena.slots().len() {
+            (self.next, self.offset) = (0, 0);
+            self.looped += 1;
+        }
+        Ok(Received::Packets)
+    }
+
+    /// Counts what would go out.
+    fn transmit(&mut self, batch: &mut Batch) -> Result<(), PortError> {
+        let (mut packets, mut bytes) = (0, 0);
+        for packet in batch.packets() {
+            if let Fate::Transmit(_) = packet.fate {
+                packets += 1;
+                bytes += u64::from(packet.wire_len);
+            }
+        }
+        self.tally.add(packets, bytes);
+        Ok(())
+    }
+}
+
+impl ReplayQueue {
+    fn is_over(&self) -> bool {
+        let done = match self.loops {
+            Loops::Times(times) => self.looped >= times,
+            Loops::UntilStopped => false,
+        };
+        done || self.arena.slots().is_empty()
+    }
+
+    /// Copies the next packets, as many as a burst has and as there is room for: at least one.
+    #[inline]
+    fn burst(&mut self, memory: &mut [u8], packets: &mut Vec<Packet>) {
+        let (arena, mut from, mut at) = (&*self.arena, self.offset, 0);
+        let first_seq = self.looped * self.packets;
+        let later = Nanos(self.span.0.saturating_mul(self.looped));
+        for slot in arena.slots()[self.next..].iter().take(BURST) {
+            let stride = slot.stride();
+            if at + stride > memory.len() {
+                break;
+            }
+            copy(&arena.bytes()[from..from + stride], &mut memory[at..at + stride]);
+            let (interface, link): (u16, LinkType) = arena.source(slot);
+            packets.push(Packet {
+                seq: Seq(first_seq + u64::from(slot.index)),
+                time: slot.time + later,
+                offset: at as u32,
+                len: slot.len,
+                wire_len: slot.wire_len,
+                interface,
+                link,
+                fate: Fate::Pending,
+            });
+            from += stride;
+            at += stride;
+        }
+        self.offset = from;
+    }
+}
+
+/// Copies whole chunks. The first, mostly the only one, is moved in registers, without a call to `memcpy`.
+#[inline(always)]
+fn copy(from: &[u8], to: &mut [u8]) {
+    if let (Some((from, from_rest)), Some((to, to_rest))) =
+        (from.split_first_chunk::<CHUNK_BYTES>(), to.split_first_chunk_mut::<CHUNK_BYTES>())
+    {
+        *to = *from;
+        if !from_rest.is_empty() {
+            to_rest.copy_from_slice(from_rest);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,187 @@
+//! A conversation, packet by packet: who speaks, and what the TCP header says.
+
+use packet::TcpFlags;
+
+use super::lengths::{SEGMENT, TCP_MIN};
+use super::{Carrier, FrameLen, Profile};
+use crate::rng::Rng;
+
+/// How hosts talk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Talk {
+    /// TCP from SYN to FIN.
+    Tcp,
+    /// UDP in turns.
+    Udp,
+    /// UDP from the client alone.
+    OneWay,
+    /// TCP that gets no answer.
+    Syn,
+    /// TCP where it is long enough to be a conversation, UDP otherwise.
+    ByLength,
+}
+
+impl Talk {
+    pub(super) const fn new(profile: Profile, carrier: Option<Carrier>) -> Self {
+        match (profile, carrier) {
+            (Profile::SynFlood, _) => Self::Syn,
+            (_, Some(Carrier::Tcp)) | (Profile::Hyperscaler | Profile::SingleFlow, None) => Self::Tcp,
+            (Profile::Uniform, _) => Self::OneWay,
+            (_, Some(Carrier::Udp)) => Self::Udp,
+            (Profile::UniversityDc | Profile::Backbone, None) => Self::ByLength,
+        }
+    }
+
+    /// How a flow of so many packets talks.
+    pub(super) fn of(self, total: u32) -> Self {
+        match self {
+            Self::ByLength if u64::from(total) >= TCP_MIN => Self::Tcp,
+            Self::ByLength => Self::Udp,
+            Self::Tcp | Self::Udp | Self::OneWay | Self::Syn => self,
+        }
+    }
+}
+
+/// A conversation at some point of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Session {
+    /// Where its order of packets keeps it.
+    pub(super) slot: u32,
+    /// The mean time to its next packet.
+    pub(super) gap: u64,
+    pub(super) who: Hosts,
+    talk: Talk,
+    /// Whether the client is the one who sends the bulk.
+    upload: bool,
+    sent: u32,
+    total: u32,
+    client_next: u32,
+    server_next: u32,
+}
+
+/// Who talks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Hosts {
+    /// 24 bits of address.
+    pub(super) client: u32,
+    pub(super) server: u16,
+    pub(super) client_port: u16,
+    pub(super) server_port: u16,
+    pub(super) ipv6: bool,
+}
+
+/// What a packet says.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Segment {
+    pub(super) from_client: bool,
+    pub(super) payload: u16,
+    /// `None` for UDP.
+    pub(super) tcp: Option<TcpSegment>,
+}
+
+/// What a packet's TCP header says.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TcpSegment {
+    pub(super) seq: u32,
+    pub(super) ack: u32,
+    pub(super) flags: TcpFlags,
+}
+
+/// Who sends a segment of a TCP conversation, and which.
+struct Turn {
+    from_client: bool,
+    flags: TcpFlags,
+    payload: u16,
+}
+
+impl Session {
+    /// A conversation of `total` packets before its first.
+    pub(super) fn new(who: Hosts, talk: Talk, total: u32, rng: &mut Rng) -> Self {
+        let [client_next, server_next] = [rng.bits() as u32, rng.bits() as u32];
+        Self {
+            slot: 0,
+            gap: 0,
+            who,
+            talk: talk.of(total),
+            upload: rng.chance(0.25),
+            sent: 0,
+            total,
+            client_next,
+            server_next,
+        }
+    }
+
+    pub(super) const fn is_done(&self) -> bool {
+        self.sent >= self.total
+    }
+
+    /// The next packet.
+    pub(super) fn next(&mut self, rng: &mut Rng, frame_len: FrameLen) -> Segment {
+        let index = self.sent;
+        self.sent += 1;
+        match self.talk {
+            Talk::OneWay => Segment { from_client: true, payload: self.payload(frame_len, 8, 40, rng), tcp: None },
+            Talk::Udp | Talk::ByLength => Segment {
+                from_client: index.is_multiple_of(2),
+                payload: self.payload(frame_len, 8, 460, rng),
+                tcp: None,
+            },
+            Talk::Syn => {
+                let tcp = TcpSegment { seq: self.client_next, ack: 0, flags: TcpFlags::SYN };
+                Segment { from_client: true, payload: 0, tcp: Some(tcp) }
+            }
+            Talk::Tcp => {
+                let turn = self.turn(index, rng, frame_len);
+                self.say(turn)
+            }
+        }
+    }
+
+    /// Who sends the segment number `index`, and which.
+    fn turn(&self, index: u32, rng: &mut Rng, frame_len: FrameLen) -> Turn {
+        const DATA: TcpFlags = TcpFlags::ACK.with(TcpFlags::PSH);
+        const CLOSE: TcpFlags = TcpFlags::ACK.with(TcpFlags::FIN);
+        let control = |from_client, flags| Turn { from_client, flags, payload: 0 };
+        match (index, self.total - index) {
+            (0, _) => control(true, TcpFlags::SYN),
+            (1, _) => control(false, TcpFlags::SYN.with(TcpFlags::ACK)),
+            (2, _) => control(true, TcpFlags::ACK),
+            (_, 3) => control(true, CLOSE),
+            (_, 2) => control(false, CLOSE),
+            (_, 1) => control(true, TcpFlags::ACK),
+            (3, _) => Turn { from_client: true, flags: DATA, payload: self.payload(frame_len, 20, 500, rng) },
+            // Two segments and an acknowledgement, over and over.
+            (4.., _) if (index - 4) % 3 == 2 => control(!self.upload, TcpFlags::ACK),
+            (4.., _) => {
+                let most = if self.total > 100 { SEGMENT as u16 } else { 600 };
+                Turn { from_client: self.upload, flags: DATA, payload: self.payload(frame_len, 20, most, rng) }
+            }
+        }
+    }
+
+    /// Puts numbers to a segment and counts what it takes of the sequence space.
+    fn say(&mut self, turn: Turn) -> Segment {
+        let Turn { from_client, flags, payload } = turn;
+        let (own, other) = if from_client {
+            (&mut self.client_next, self.server_next)
+        } else {
+            (&mut self.server_next, self.client_next)
+        };
+        let ack = if flags.contains(TcpFlags::ACK) { other } else { 0 };
+        let tcp = TcpSegment { seq: *own, ack, flags };
+        let counts = flags.contains(TcpFlags::SYN) || flags.contains(TcpFlags::FIN);
+        *own = own.wrapping_add(u32::from(payload) + u32::from(counts));
+        Segment { from_client, payload, tcp: Some(tcp) }
+    }
+
+    /// Bytes of payload behind a transport header of so many: what a fixed length leaves, or up to `most`.
+    fn payload(&self, frame_len: FrameLen, transport_len: u16, most: u16, rng: &mut Rng) -> u16 {
+        let headers = 14 + if self.who.ipv6 { 40 } else { 20 } + transport_len;
+        match frame_len {
+            FrameLen::Fixed(len) => len.saturating_sub(headers).max(1),
+            // A full segment stays within 1500 bytes of IP.
+            FrameLen::Realistic if most == SEGMENT as u16 => 1_514 - headers,
+            FrameLen::Realistic => most / 5 + rng.below(u64::from(most - most / 5)) as u16,
+        }
+    }
+}
