@@ -7,7 +7,8 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::str::FromStr;
 
 use packet::Nanos;
-use serde::Deserialize;
+use serde::de::{self, Visitor};
+use serde::{Deserialize, Deserializer};
 
 /// How many flows a table may be asked to hold.
 pub type Flows = Count<1, 268_435_456>;
@@ -89,8 +90,7 @@ impl<const MIN: u64, const MAX: u64> TryFrom<i64> for Count<MIN, MAX> {
 }
 
 /// An address prefix: `10.0.0.0/8`, `fc00::/7`, or a bare address for that one alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prefix {
     /// IPv4.
     V4 {
@@ -189,11 +189,25 @@ impl Prefix {
     }
 }
 
-impl TryFrom<String> for Prefix {
-    type Error = String;
+impl<'de> Deserialize<'de> for Prefix {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_str(PrefixVisitor)
+    }
+}
 
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
+/// A prefix that is wrong must be found out while its value is being read: of one that is wrong only afterwards, in a
+/// list, the error would point at the list.
+struct PrefixVisitor;
+
+impl Visitor<'_> for PrefixVisitor {
+    type Value = Prefix;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a prefix as a string")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Prefix, E> {
+        text.parse().map_err(E::custom)
     }
 }
 
@@ -224,6 +238,7 @@ const fn mask_v6(len: u32) -> u128 {
 #[cfg(test)]
 mod tests {
     use std::string::ToString;
+    use std::vec::Vec;
 
     use super::*;
 
@@ -234,6 +249,7 @@ mod tests {
         idle: Option<Timeout>,
         flows: Option<Flows>,
         inside: Option<Prefix>,
+        outside: Option<Vec<Prefix>>,
     }
 
     #[test]
@@ -246,6 +262,7 @@ mod tests {
             ("\n\n  inside = \"10.0.0.1/8\"", "line 3, column 12", "write 10.0.0.0/8"),
             ("inside = \"10.0.0.0/33\"", "line 1, column 10", "from 0 to 32"),
             ("inside = \"ten\"", "line 1, column 10", "not a prefix"),
+            ("outside = [\n  \"10.0.0.0/8\",\n  \"fc00::1/7\",\n]", "line 3, column 3", "write fc00::/7"),
             ("inside = 7", "line 1, column 10", "string"),
             ("idel = 7", "line 1, column 1", "unknown field"),
         ] {

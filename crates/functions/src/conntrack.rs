@@ -65,7 +65,7 @@ impl Default for Config {
             liberal: false,
             ignore_invalid_rst: false,
             max_retransmissions: Retransmissions::new(3),
-            flows: Flows::new(262_144),
+            flows: Flows::new(1_048_576),
             flows_v6: Flows::new(65_536),
             timeouts: Timeouts::default(),
         }
@@ -91,7 +91,7 @@ const KEYS: [ConfigKey; 22] = join_keys(
             default: "3",
             help: "repetitions of a TCP segment before timeouts.tcp_retransmitted counts, 1 to 255",
         },
-        ConfigKey { name: "flows", default: "262144", help: "IPv4 connections that are remembered, 1 to 268435456" },
+        ConfigKey { name: "flows", default: "1048576", help: "IPv4 connections that are remembered, 1 to 268435456" },
         ConfigKey { name: "flows_v6", default: "65536", help: "IPv6 connections that are remembered, 1 to 268435456" },
     ],
     &TIMEOUT_KEYS,
@@ -177,26 +177,9 @@ impl NetworkFunction for Conntrack {
             }
             outcome = flow.step(meta, &self.rules, cx.now());
         }
-        if flow.assured() {
-            cx.assure();
-        }
-        Ok(match outcome {
-            Outcome::Valid(idle) => {
-                cx.expire_after(idle);
-                Verdict::FORWARD
-            }
-            Outcome::Kept | Outcome::Related => Verdict::FORWARD,
-            Outcome::Ends => {
-                cx.close();
-                Verdict::FORWARD
-            }
-            Outcome::Invalid(cause) => self.invalid(cause),
-            Outcome::InvalidAndIdle(cause, idle) => {
-                cx.expire_after(idle);
-                self.invalid(cause)
-            }
-            // What has just been opened can't have ended.
-            Outcome::Reopens => self.invalid(Cause::InvalidState),
+        Ok(match outcome.carry_out(flow, cx) {
+            Ok(()) => Verdict::FORWARD,
+            Err(cause) => self.invalid(cause),
         })
     }
 

@@ -7,12 +7,13 @@ extern crate alloc;
 extern crate std;
 
 pub mod config;
+pub mod conntrack;
 pub mod ddos;
+pub mod firewall;
 pub mod heavy_hitter;
 pub mod policer;
 pub mod port_knock;
 pub mod rate;
 mod top;
-pub mod conntrack;
 pub mod tracking;
 pub mod nat;

@@ -11,7 +11,8 @@ pub mod tcp;
 
 use core::fmt;
 
-use nf::{Flow, Meta};
+use memory::Memory;
+use nf::{Context, Flow, Meta, NetworkFunction};
 use packet::{FiveTuple, Fragment, Headers, Icmp, Nanos, Network, Transport, protocol};
 
 pub use rules::{Rules, TcpRules, Timeouts};
@@ -245,6 +246,41 @@ impl Connection {
         match &self.tracked {
             Tracked::Tcp(tracker) => Some(tracker),
             Tracked::Udp(_) | Tracked::Icmp(_) | Tracked::Other(_) => None,
+        }
+    }
+}
+
+impl Outcome {
+    /// Asks the engine for what follows from the outcome; the cause if the packet is invalid.
+    ///
+    /// # Errors
+    /// The cause.
+    #[inline]
+    pub fn carry_out<N: NetworkFunction, M: Memory>(
+        self,
+        connection: &Connection,
+        cx: &mut Context<'_, N, M>,
+    ) -> Result<(), Cause> {
+        if connection.assured() {
+            cx.assure();
+        }
+        match self {
+            Self::Valid(idle) => {
+                cx.expire_after(idle);
+                Ok(())
+            }
+            Self::Kept | Self::Related => Ok(()),
+            Self::Ends => {
+                cx.close();
+                Ok(())
+            }
+            Self::Invalid(cause) => Err(cause),
+            Self::InvalidAndIdle(cause, idle) => {
+                cx.expire_after(idle);
+                Err(cause)
+            }
+            // A segment that may not reopen the connection has no place in it.
+            Self::Reopens => Err(Cause::InvalidState),
         }
     }
 }

@@ -4,7 +4,13 @@
 //! The tracker believes a segment only where it fits what both sides have sent so far. It lets through what it can't
 //! judge (and learns from the answer), and calls invalid what no receiver would take.
 
-use packet::{Nanos, Tcp, TcpFlags};
+mod segment;
+mod state;
+
+use packet::Nanos;
+pub use segment::{Event, Segment};
+pub use state::State;
+use state::{Next, transition};
 
 use super::{Cause, Direction, Outcome, TcpRules};
 
@@ -18,74 +24,6 @@ pub struct Tracker {
     retransmissions: u8,
     status: u8,
 }
-
-/// A connection's state, as the Linux tracker names them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum State {
-    /// No segment has been judged yet.
-    None,
-    /// The opener has sent SYN.
-    SynSent,
-    /// SYN has been answered by SYN and ACK.
-    SynRecv,
-    /// Data flows.
-    Established,
-    /// One side has sent FIN.
-    FinWait,
-    /// That FIN has been acknowledged.
-    CloseWait,
-    /// Both sides have sent FIN.
-    LastAck,
-    /// Both FINs have been acknowledged.
-    TimeWait,
-    /// The connection was reset.
-    Close,
-    /// Both sides have sent SYN: a simultaneous open.
-    SynSent2,
-}
-
-/// What a segment says, by its flags. Other combinations are invalid.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Event {
-    /// SYN alone.
-    Syn,
-    /// SYN and ACK.
-    SynAck,
-    /// FIN and ACK.
-    Fin,
-    /// ACK, with or without data.
-    Ack,
-    /// RST, with or without ACK.
-    Rst,
-    /// Nothing: the connection has not seen a segment yet.
-    Nothing,
-}
-
-/// What a segment contributes to a connection's state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Segment {
-    /// The sequence number.
-    pub seq: u32,
-    /// The sequence number behind the segment: SYN and FIN count as one each.
-    pub end: u32,
-    /// The acknowledgement number, as it stands in the header.
-    pub ack: u32,
-    /// The highest right edge of the selective acknowledgement blocks; `ack` where there is none beyond it.
-    pub sack: u32,
-    /// The window as sent.
-    pub window: u16,
-    /// What the segment says.
-    pub event: Event,
-    /// The window scale in the low four bits, then `OFFERS_*` and `HAS_ACK`.
-    bits: u8,
-}
-
-const SCALE: u8 = 0x0f;
-const OFFERS_SCALE: u8 = 0x10;
-const OFFERS_SACK: u8 = 0x20;
-const HAS_ACK: u8 = 0x40;
 
 /// How far one side's data and acknowledgements have come. All numbers are of the side's own sequence space, except
 /// `max_ack`.
@@ -447,7 +385,7 @@ impl Tracker {
         let (of_sender, of_receiver) = (direction as usize, direction as usize ^ 1);
         let Segment { mut seq, mut end, mut ack, mut sack, .. } = *segment;
         let syn = matches!(event, Event::Syn | Event::SynAck);
-        let has_ack = event == Event::Ack || segment.bits & HAS_ACK != 0;
+        let has_ack = event == Event::Ack || segment.has_ack();
         if !self.marks[of_receiver].has(Marks::SACK) {
             sack = ack;
         }
@@ -607,97 +545,6 @@ impl Tracker {
     }
 }
 
-impl State {
-    /// How many states there are.
-    pub const COUNT: usize = 10;
-
-    /// The state's name in reports.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::SynSent => "syn-sent",
-            Self::SynRecv => "syn-recv",
-            Self::Established => "established",
-            Self::FinWait => "fin-wait",
-            Self::CloseWait => "close-wait",
-            Self::LastAck => "last-ack",
-            Self::TimeWait => "time-wait",
-            Self::Close => "close",
-            Self::SynSent2 => "syn-sent2",
-        }
-    }
-}
-
-impl Segment {
-    /// What the header contributes, with `payload_len` bytes behind it; `None` when its flags go together in no segment
-    /// that a stack sends.
-    #[inline]
-    #[must_use]
-    pub fn new(tcp: &Tcp, payload_len: u32) -> Option<Self> {
-        let event = Event::of(tcp.flags)?;
-        let counted = payload_len
-            .wrapping_add(u32::from(tcp.flags.contains(TcpFlags::SYN)))
-            .wrapping_add(u32::from(tcp.flags.contains(TcpFlags::FIN)));
-        let mut bits = if tcp.flags.contains(TcpFlags::ACK) { HAS_ACK } else { 0 };
-        if let Some(scale) = tcp.options.window_scale {
-            bits |= OFFERS_SCALE | scale.min(14);
-        }
-        if tcp.options.sack_permitted {
-            bits |= OFFERS_SACK;
-        }
-        let sack = match tcp.options.sack_edge {
-            Some(edge) if after(edge, tcp.ack) => edge,
-            _ => tcp.ack,
-        };
-        let (seq, end) = (tcp.seq, tcp.seq.wrapping_add(counted));
-        Some(Self { seq, end, ack: tcp.ack, sack, window: tcp.window, event, bits })
-    }
-
-    /// What a SYN offers, besides `flags`.
-    fn offer(&self, mut flags: u8) -> Marks {
-        if self.bits & OFFERS_SCALE != 0 {
-            flags |= Marks::WINDOW_SCALE;
-        }
-        if self.bits & OFFERS_SACK != 0 {
-            flags |= Marks::SACK;
-        }
-        Marks { scale: self.bits & SCALE, flags }
-    }
-}
-
-impl Event {
-    /// What these flags say; `None` for combinations that no stack sends. PSH, ECE and CWR go with anything.
-    #[inline]
-    #[must_use]
-    pub const fn of(flags: TcpFlags) -> Option<Self> {
-        BY_FLAGS[(flags.0 & 0x3f) as usize]
-    }
-}
-
-const BY_FLAGS: [Option<Event>; 64] = {
-    const FIN: usize = TcpFlags::FIN.0 as usize;
-    const SYN: usize = TcpFlags::SYN.0 as usize;
-    const RST: usize = TcpFlags::RST.0 as usize;
-    const PSH: usize = TcpFlags::PSH.0 as usize;
-    const ACK: usize = TcpFlags::ACK.0 as usize;
-    const URG: usize = TcpFlags::URG.0 as usize;
-    let mut table = [None; 64];
-    let mut flags = 0;
-    while flags < 64 {
-        table[flags] = match flags & !PSH {
-            f if f == SYN || f == SYN | URG => Some(Event::Syn),
-            f if f == SYN | ACK => Some(Event::SynAck),
-            f if f == FIN | ACK || f == FIN | ACK | URG => Some(Event::Fin),
-            f if f == ACK || f == ACK | URG => Some(Event::Ack),
-            f if f == RST || f == RST | ACK => Some(Event::Rst),
-            _ => None,
-        };
-        flags += 1;
-    }
-    table
-};
-
 /// Whether a segment fits the windows.
 enum Fit {
     In,
@@ -716,54 +563,6 @@ struct Moved {
     syn: bool,
     has_ack: bool,
 }
-
-/// What a segment that is not a reset does to a state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Next {
-    To(State),
-    /// Perhaps valid: let through, not believed.
-    Ignore,
-    Invalid,
-}
-
-#[inline]
-const fn transition(state: State, event: Event, direction: Direction) -> Next {
-    match event {
-        Event::Syn | Event::SynAck | Event::Fin | Event::Ack => {
-            TRANSITIONS[state as usize][direction as usize][event as usize]
-        }
-        Event::Rst | Event::Nothing => Next::Invalid,
-    }
-}
-
-/// For each state, what the opener's segments do and what the other side's do: SYN, SYN and ACK, FIN, ACK.
-#[rustfmt::skip]
-const TRANSITIONS: [[[Next; 4]; 2]; State::COUNT] = {
-    const XX: Next = Next::Invalid;
-    const IG: Next = Next::Ignore;
-    const SS: Next = Next::To(State::SynSent);
-    const SR: Next = Next::To(State::SynRecv);
-    const ES: Next = Next::To(State::Established);
-    const FW: Next = Next::To(State::FinWait);
-    const CW: Next = Next::To(State::CloseWait);
-    const LA: Next = Next::To(State::LastAck);
-    const TW: Next = Next::To(State::TimeWait);
-    const CL: Next = Next::To(State::Close);
-    const S2: Next = Next::To(State::SynSent2);
-    [
-        //   opener's          other side's
-        [[SS, XX, XX, ES], [XX, XX, XX, XX]], // none
-        [[SS, XX, XX, XX], [S2, SR, XX, IG]], // syn-sent
-        [[IG, SR, FW, ES], [XX, IG, FW, SR]], // syn-recv
-        [[IG, XX, FW, ES], [XX, IG, FW, ES]], // established
-        [[IG, XX, LA, CW], [XX, IG, LA, CW]], // fin-wait
-        [[IG, XX, LA, CW], [XX, IG, LA, CW]], // close-wait
-        [[IG, XX, LA, TW], [XX, IG, LA, TW]], // last-ack
-        [[SS, XX, TW, TW], [SS, IG, TW, TW]], // time-wait
-        [[SS, XX, CL, CL], [XX, IG, CL, CL]], // close
-        [[S2, SR, XX, XX], [S2, SR, XX, IG]], // syn-sent2
-    ]
-};
 
 /// Whether sequence number `a` lies before `b` (RFC 9293 3.4).
 #[inline]

@@ -1,0 +1,100 @@
+//! The states of a TCP connection, and what each segment does to them.
+
+use super::Event;
+use crate::tracking::Direction;
+
+/// A connection's state, as the Linux tracker names them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum State {
+    /// No segment has been judged yet.
+    None,
+    /// The opener has sent SYN.
+    SynSent,
+    /// SYN has been answered by SYN and ACK.
+    SynRecv,
+    /// Data flows.
+    Established,
+    /// One side has sent FIN.
+    FinWait,
+    /// That FIN has been acknowledged.
+    CloseWait,
+    /// Both sides have sent FIN.
+    LastAck,
+    /// Both FINs have been acknowledged.
+    TimeWait,
+    /// The connection was reset.
+    Close,
+    /// Both sides have sent SYN: a simultaneous open.
+    SynSent2,
+}
+
+impl State {
+    /// How many states there are.
+    pub const COUNT: usize = 10;
+
+    /// The state's name in reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::SynSent => "syn-sent",
+            Self::SynRecv => "syn-recv",
+            Self::Established => "established",
+            Self::FinWait => "fin-wait",
+            Self::CloseWait => "close-wait",
+            Self::LastAck => "last-ack",
+            Self::TimeWait => "time-wait",
+            Self::Close => "close",
+            Self::SynSent2 => "syn-sent2",
+        }
+    }
+}
+
+/// What a segment that is not a reset does to a state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    To(State),
+    /// Perhaps valid: let through, not believed.
+    Ignore,
+    Invalid,
+}
+
+#[inline]
+pub(super) const fn transition(state: State, event: Event, direction: Direction) -> Next {
+    match event {
+        Event::Syn | Event::SynAck | Event::Fin | Event::Ack => {
+            TRANSITIONS[state as usize][direction as usize][event as usize]
+        }
+        Event::Rst | Event::Nothing => Next::Invalid,
+    }
+}
+
+/// For each state, what the opener's segments do and what the other side's do: SYN, SYN and ACK, FIN, ACK.
+#[rustfmt::skip]
+const TRANSITIONS: [[[Next; 4]; 2]; State::COUNT] = {
+    const XX: Next = Next::Invalid;
+    const IG: Next = Next::Ignore;
+    const SS: Next = Next::To(State::SynSent);
+    const SR: Next = Next::To(State::SynRecv);
+    const ES: Next = Next::To(State::Established);
+    const FW: Next = Next::To(State::FinWait);
+    const CW: Next = Next::To(State::CloseWait);
+    const LA: Next = Next::To(State::LastAck);
+    const TW: Next = Next::To(State::TimeWait);
+    const CL: Next = Next::To(State::Close);
+    const S2: Next = Next::To(State::SynSent2);
+    [
+        //   opener's          other side's
+        [[SS, XX, XX, ES], [XX, XX, XX, XX]], // none
+        [[SS, XX, XX, XX], [S2, SR, XX, IG]], // syn-sent
+        [[IG, SR, FW, ES], [XX, IG, FW, SR]], // syn-recv
+        [[IG, XX, FW, ES], [XX, IG, FW, ES]], // established
+        [[IG, XX, LA, CW], [XX, IG, LA, CW]], // fin-wait
+        [[IG, XX, LA, CW], [XX, IG, LA, CW]], // close-wait
+        [[IG, XX, LA, TW], [XX, IG, LA, TW]], // last-ack
+        [[SS, XX, TW, TW], [SS, IG, TW, TW]], // time-wait
+        [[SS, XX, CL, CL], [XX, IG, CL, CL]], // close
+        [[S2, SR, XX, XX], [S2, SR, XX, IG]], // syn-sent2
+    ]
+};
