@@ -1,12 +1,14 @@
 //! What tests of network functions and engines are made of: frames built layer by layer, traces synthesised from
-//! published distributions, naive models, and a naive engine to hold the others against.
-#![forbid(unsafe_code)]
+//! published distributions, naive models, a naive engine to hold the others against, and network namespaces to hold
+//! functions against the kernel in.
+#![deny(unsafe_code)]
 
 mod build;
 pub mod conformance;
 mod driver;
 mod frames;
 pub mod model;
+pub mod netns;
 mod rng;
 pub mod synth;
 

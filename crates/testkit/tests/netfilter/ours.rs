@@ -1,0 +1,70 @@
+//! A network function of ours, as a router.
+
+use std::collections::BTreeMap;
+
+use nf::{NetworkFunction, PortId, Verdict};
+use packet::{LinkType, Nanos};
+use testkit::Driver;
+
+use crate::player::Router;
+use crate::script::{Scenario, Side};
+
+/// Runs a function that `build` makes from a scenario's settings.
+pub(crate) struct Ours<N: NetworkFunction, F: Fn(&Scenario) -> N> {
+    build: F,
+    driver: Option<Driver<N>>,
+    packets: u64,
+}
+
+impl<N: NetworkFunction, F: Fn(&Scenario) -> N> Ours<N, F> {
+    pub(crate) const fn new(build: F) -> Self {
+        Self { build, driver: None, packets: 0 }
+    }
+}
+
+impl<N: NetworkFunction, F: Fn(&Scenario) -> N> Router for Ours<N, F> {
+    fn begin(&mut self, scenario: &Scenario) {
+        self.driver = Some(Driver::new((self.build)(scenario)));
+        self.packets = 0;
+    }
+
+    fn inject(&mut self, from: Side, packet: &[u8], at_ms: u64) -> Vec<(Side, Vec<u8>)> {
+        let driver = self.driver.as_mut().expect("a scenario has begun");
+        let mut frame = vec![2; 12];
+        frame.extend(if packet[0] >> 4 == 4 { [0x08, 0x00] } else { [0x86, 0xdd] });
+        frame.extend(packet);
+        // Packets of the same millisecond come in order: the clock may stand still, but two are never at once here.
+        self.packets += 1;
+        let time = Nanos::from_secs(1_000_000) + Nanos::from_millis(at_ms) + Nanos::from_micros(self.packets);
+        let parsed = packet::parse(LinkType::Ethernet, &frame, frame.len() as u32, from as u16);
+        match driver.packet(time, parsed.as_ref()) {
+            Verdict::Drop(_) => vec![],
+            Verdict::Reply(reply) => panic!("a {reply:?} was not asked for"),
+            Verdict::Forward { port, rewrite } => {
+                if let Ok(headers) = &parsed {
+                    rewrite.apply(&mut frame, headers);
+                }
+                let side = if port == PortId::BACK { from } else { from.other() };
+                vec![(side, frame[14..].to_vec())]
+            }
+        }
+    }
+}
+
+/// A configuration in TOML: what the function has to know anyway, over that the scenario's settings by our names, where
+/// `name` knows one, and over that those for us alone.
+pub(crate) fn configuration(
+    anyway: &[(&str, &str)],
+    scenario: &Scenario,
+    name: impl Fn(&str) -> Option<&'static str>,
+) -> String {
+    let owned = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+    let mut keys: BTreeMap<String, String> = anyway.iter().map(owned).collect();
+    for (key, value) in &scenario.settings {
+        let Some(ours) = name(key) else { continue };
+        let value = if ours.contains('.') { value.to_string() } else { (*value != 0).to_string() };
+        keys.insert(ours.to_owned(), value);
+    }
+    keys.extend(scenario.ours.iter().cloned());
+    keys.iter().map(|(key, value)| format!("{key} = {value}\n")).collect()
+}

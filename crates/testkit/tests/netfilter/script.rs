@@ -1,0 +1,279 @@
+//! The language that scenarios are written in. One step a line: who sends what, and what the kernel does with it.
+//!
+//! ```text
+//! ## name of the scenario
+//! set tcp_loose 0            a setting, by the kernel's name (net.netfilter.nf_conntrack_*), until the scenario's end
+//! ours filtering = "endpoint-independent"       a setting of our function alone, as its configuration has it
+//! isn 100 5000               initial sequence numbers, inside and outside, of flows named from here on
+//! a:4000 tcp x:80            the flow that the steps below belong to; `hairpin` at the end: both ends are inside
+//! > S 0 ws7                = pass      from the inside: SYN, sequence number = initial + 0
+//! < SA 0/1                 = pass      from the outside, to where a:4000 is seen there; acknowledges initial + 1
+//! > PA 1+100/1             = pass      100 bytes
+//! < error 3/3              = pass      an ICMP error about the last packet that left by this side
+//! wait 1500                            milliseconds
+//! > A 101/1                = pass ours drop D7    we differ, and docs/netfilter-differences.md says why
+//! ```
+//!
+//! Segments may have `wN` (window), `wsN` (window scale), `sackok`, `sackL-R`; UDP has its length only, echoes `request N`
+//! and `reply N`; errors `from=HOST`, `to=HOST`, `mtuN`, `full` (quotes all, not eight bytes). All may have `badsum`,
+//! `nosum` (UDP), `fragOFFSET+LEN`.
+
+use std::net::IpAddr;
+
+use crate::craft::{ICMP, ICMPV6, TCP, UDP};
+
+/// Hosts by name. `n` is the router's outside address.
+pub(crate) const HOSTS: [(&str, &str); 11] = [
+    ("a", "192.168.10.11"),
+    ("b", "192.168.10.12"),
+    ("ri", "192.168.10.99"),
+    ("n", "198.51.100.1"),
+    ("x", "203.0.113.10"),
+    ("y", "203.0.113.20"),
+    ("r", "203.0.113.1"),
+    ("a6", "2001:db8:1::11"),
+    ("x6", "2001:db8:2::10"),
+    ("y6", "2001:db8:2::20"),
+    ("r6", "2001:db8:2::1"),
+];
+
+/// Which side of the router.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Side {
+    Inside,
+    Outside,
+}
+
+impl Side {
+    pub(crate) const fn other(self) -> Self {
+        match self {
+            Self::Inside => Self::Outside,
+            Self::Outside => Self::Inside,
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Scenario {
+    pub(crate) name: String,
+    /// By the kernel's names, without `nf_conntrack_`.
+    pub(crate) settings: Vec<(String, u64)>,
+    /// Ours alone, key and value.
+    pub(crate) ours: Vec<(String, String)>,
+    pub(crate) flows: Vec<Flow>,
+    pub(crate) steps: Vec<Step>,
+}
+
+/// Two ends that talk. `near` is inside; `far` is outside, but for hairpins.
+#[derive(Clone, Debug)]
+pub(crate) struct Flow {
+    pub(crate) near: (IpAddr, u16),
+    pub(crate) far: (IpAddr, u16),
+    pub(crate) protocol: u8,
+    pub(crate) hairpin: bool,
+    /// Of `near`, then of `far`.
+    pub(crate) initial: [u32; 2],
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Step {
+    /// Line number and text, for messages.
+    pub(crate) line: (usize, String),
+    /// Milliseconds from the scenario's start.
+    pub(crate) at_ms: u64,
+    pub(crate) flow: usize,
+    /// Whether `near` sends.
+    pub(crate) outward: bool,
+    pub(crate) body: Body,
+    pub(crate) spoil: Spoil,
+    /// Offset and length of the payload that is sent, if it is not all.
+    pub(crate) fragment: Option<(usize, usize)>,
+    pub(crate) expected: Expected,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Body {
+    Segment { flags: u8, seq: u32, ack: u32, len: usize, window: u16, scale: Option<u8>, sack_ok: bool, sack: Option<(u32, u32)> },
+    Datagram { len: usize },
+    Echo { reply: bool, number: u16 },
+    Error { kind: (u8, u8), mtu: u16, from: Option<IpAddr>, to: Option<IpAddr>, full: bool },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Spoil {
+    Nothing,
+    BadSum,
+    NoSum,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Expected {
+    /// Whether the kernel lets it pass.
+    pub(crate) kernel: bool,
+    /// What we do, where that is something else, and the difference's name.
+    pub(crate) ours: Option<(Ours, String)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ours {
+    Pass,
+    Drop,
+    /// Both pass, with other bytes.
+    Differs,
+}
+
+/// Reads a file of scenarios.
+pub(crate) fn read(text: &str) -> Vec<Scenario> {
+    let mut scenarios: Vec<Scenario> = Vec::new();
+    let (mut at_ms, mut initial) = (0, [0, 0]);
+    for (number, line) in text.lines().enumerate() {
+        let words: Vec<&str> = line.split('#').next().unwrap_or("").split_whitespace().collect();
+        if let Some(name) = line.strip_prefix("## ") {
+            (at_ms, initial) = (0, [1_000_000, 3_000_000_000]);
+            scenarios.push(Scenario { name: name.trim().into(), settings: vec![], ours: vec![], flows: vec![], steps: vec![] });
+            continue;
+        }
+        let Some(scenario) = scenarios.last_mut() else { continue };
+        let complain = || -> ! { panic!("line {}: what is this? {line}", number + 1) };
+        let parsed = match words[..] {
+            [] => Some(()),
+            ["set", key, value] => value.parse().ok().map(|value| scenario.settings.push((key.into(), value))),
+            ["ours", key, "=", value] => Some(scenario.ours.push((key.into(), value.into()))),
+            ["wait", ms] => ms.parse::<u64>().ok().map(|ms| at_ms += ms),
+            ["isn", near, far] => near.parse().ok().zip(far.parse().ok()).map(|(near, far)| initial = [near, far]),
+            [">" | "<", ..] => step(&words, scenario.flows.len()).map(|mut step| {
+                (step.line, step.at_ms) = ((number + 1, line.trim().into()), at_ms);
+                scenario.steps.push(step);
+            }),
+            [near, protocol, far, ..] => flow(near, protocol, far, words.get(3) == Some(&"hairpin"), initial)
+                .map(|flow| scenario.flows.push(flow)),
+            _ => None,
+        };
+        parsed.unwrap_or_else(|| complain());
+    }
+    scenarios
+}
+
+fn flow(near: &str, protocol: &str, far: &str, hairpin: bool, initial: [u32; 2]) -> Option<Flow> {
+    let (near, far) = (end(near)?, end(far)?);
+    let protocol = match protocol {
+        "tcp" => TCP,
+        "udp" => UDP,
+        "echo" if near.0.is_ipv4() => ICMP,
+        "echo" => ICMPV6,
+        other => other.strip_prefix("ip")?.parse().ok()?,
+    };
+    Some(Flow { near, far, protocol, hairpin, initial })
+}
+
+fn end(text: &str) -> Option<(IpAddr, u16)> {
+    let (name, port) = text.split_once(':')?;
+    Some((host(name)?, port.parse().ok()?))
+}
+
+fn host(name: &str) -> Option<IpAddr> {
+    let (_, address) = HOSTS.iter().find(|(known, _)| *known == name)?;
+    address.parse().ok()
+}
+
+fn step(words: &[&str], flows: usize) -> Option<Step> {
+    let equals = words.iter().position(|word| *word == "=")?;
+    let (said, expected) = (&words[1..equals], &words[equals + 1..]);
+    let mut step = Step {
+        line: (0, String::new()),
+        at_ms: 0,
+        flow: flows.checked_sub(1)?,
+        outward: words[0] == ">",
+        body: body(said)?,
+        spoil: Spoil::Nothing,
+        fragment: None,
+        expected: expectation(expected)?,
+    };
+    for word in said {
+        match *word {
+            "badsum" => step.spoil = Spoil::BadSum,
+            "nosum" => step.spoil = Spoil::NoSum,
+            other => {
+                if let Some(range) = other.strip_prefix("frag") {
+                    let (offset, len) = range.split_once('+')?;
+                    step.fragment = Some((offset.parse().ok()?, len.parse().ok()?));
+                }
+            }
+        }
+    }
+    Some(step)
+}
+
+fn expectation(words: &[&str]) -> Option<Expected> {
+    let verdict = |word| match word {
+        "pass" => Some(true),
+        "drop" => Some(false),
+        _ => None,
+    };
+    let ours = match words[1..] {
+        [] => None,
+        ["ours", "pass", name] => Some((Ours::Pass, name.into())),
+        ["ours", "drop", name] => Some((Ours::Drop, name.into())),
+        ["ours", "differs", name] => Some((Ours::Differs, name.into())),
+        _ => return None,
+    };
+    Some(Expected { kernel: verdict(words[0])?, ours })
+}
+
+fn body(words: &[&str]) -> Option<Body> {
+    let option = |prefix: &str| words[1..].iter().find_map(|word| word.strip_prefix(prefix).filter(|rest| !rest.is_empty()));
+    match *words.first()? {
+        "request" | "reply" => Some(Body::Echo { reply: words[0] == "reply", number: words.get(1)?.parse().ok()? }),
+        "error" => {
+            let (kind, code) = words.get(1)?.split_once('/')?;
+            Some(Body::Error {
+                kind: (kind.parse().ok()?, code.parse().ok()?),
+                mtu: option("mtu").map_or(Some(0), |mtu| mtu.parse().ok())?,
+                from: option("from=").map(host).map_or(Some(None), |host| host.map(Some))?,
+                to: option("to=").map(host).map_or(Some(None), |host| host.map(Some))?,
+                full: words.contains(&"full"),
+            })
+        }
+        len if len.starts_with(|first: char| first.is_ascii_digit()) => Some(Body::Datagram { len: len.parse().ok()? }),
+        flags => {
+            let flags = flags_of(flags)?;
+            let (seq, ack) = words.get(1)?.split_once('/').unwrap_or((words[1], "0"));
+            let (seq, len) = seq.split_once('+').unwrap_or((seq, "0"));
+            let sack = option("sack").filter(|rest| *rest != "ok").map(|edges| {
+                let (left, right) = edges.split_once('-')?;
+                Some((left.parse().ok()?, right.parse().ok()?))
+            });
+            let window = words[1..].iter().find_map(|word| word.strip_prefix('w')?.parse().ok());
+            Some(Body::Segment {
+                flags,
+                seq: relative(seq)?,
+                ack: relative(ack)?,
+                len: len.parse().ok()?,
+                window: window.unwrap_or(8000),
+                scale: option("ws").and_then(|scale| scale.parse().ok()),
+                sack_ok: words.contains(&"sackok"),
+                sack: sack.map_or(Some(None), |edges| edges.map(Some))?,
+            })
+        }
+    }
+}
+
+/// A number relative to an initial sequence number; it may be negative.
+fn relative(text: &str) -> Option<u32> {
+    text.parse::<i64>().ok().map(|number| number as u32)
+}
+
+fn flags_of(text: &str) -> Option<u8> {
+    text.chars().try_fold(0, |flags, letter| match letter {
+        '0' | '.' => Some(flags),
+        'F' => Some(flags | 1),
+        'S' => Some(flags | 2),
+        'R' => Some(flags | 4),
+        'P' => Some(flags | 8),
+        'A' => Some(flags | 16),
+        'U' => Some(flags | 32),
+        'E' => Some(flags | 64),
+        'C' => Some(flags | 128),
+        _ => None,
+    })
+}
