@@ -1,0 +1,161 @@
+//! Every function under every engine that takes it, over real captures and synthesised floods, held against `sequential`.
+//! A sample by default; `MILLRACE_DEEP=1` takes every shared capture that parses, and 20 seeds.
+#![allow(clippy::print_stdout)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use engine::{EngineKind, Options};
+use functions::{conntrack, ddos, firewall, heavy_hitter, nat, policer, port_knock};
+use nf::NetworkFunction;
+use packet::{LinkType, Seq};
+use port::pcap::Reader;
+use port::{Fate, Packet, Trace};
+use testkit::Synth;
+use testkit::conformance::{Plan, verify};
+use testkit::synth::{Params, Profile};
+
+/// A trace with the name that a failure is reported under.
+struct Subject {
+    name: String,
+    trace: Trace,
+}
+
+#[test]
+fn every_function_under_every_engine_over_synthesised_traffic() {
+    let packets = if deep() { 20_000 } else { 1_500 };
+    for profile in Profile::ALL {
+        let params = Params { packets, seed: 3, ipv6_percent: 20, ..Params::default() };
+        let subject = Subject { name: format!("synth {profile}"), trace: synthesised(profile, &params) };
+        hold(&subject, seeds());
+    }
+}
+
+#[test]
+fn every_function_under_every_engine_over_shared_captures() {
+    let Some(folder) = shared_traces() else {
+        println!("SKIPPED (no ../shared/traces)");
+        return;
+    };
+    let mut captures = captures(&folder);
+    if !deep() {
+        captures = stratified(captures);
+    }
+    let (mut taken, mut packets) = (0, 0);
+    for path in captures {
+        let Some(subject) = read(&path) else { continue };
+        hold(&subject, seeds());
+        taken += 1;
+        packets += subject.trace.len();
+    }
+    println!("{taken} captures with {packets} packets agree");
+    assert!(taken > 10, "hardly any capture could be read");
+}
+
+#[test]
+fn every_function_under_every_engine_over_the_shipped_capture() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/demo.pcap.zst");
+    let Subject { name, trace } = read(&path).expect("the shipped capture can be read");
+    let trace = if deep() { trace } else { trace.prefix(3_000) };
+    hold(&Subject { name, trace }, seeds());
+}
+
+/// Runs all seven functions over the subject.
+fn hold(subject: &Subject, seeds: u64) {
+    one(&ddos::Ddos::new(&ddos::Config::default()), subject, seeds);
+    one(&heavy_hitter::HeavyHitter::new(&heavy_hitter::Config::default()), subject, seeds);
+    one(&policer::Policer::new(&policer::Config::default()), subject, seeds);
+    one(&port_knock::PortKnock::new(&port_knock::Config::default()), subject, seeds);
+    one(&conntrack::Conntrack::new(conntrack::Config::default()), subject, seeds);
+    one(&firewall::Firewall::new(firewall::Config::default()), subject, seeds);
+    one(&nat::Nat::new(nat::Config::default()), subject, seeds);
+}
+
+fn one<N: NetworkFunction + Clone>(nf: &N, subject: &Subject, seeds: u64) {
+    let name = N::DESCRIPTION.name;
+    let plan = Plan {
+        engines: EngineKind::ALL.to_vec(),
+        cores: 1..=8,
+        // The shorter the trace, the fewer schedules there are to tell apart.
+        seeds: 0..seeds,
+        threads: subject.trace.len() >= 64,
+        options: Options::default(),
+    };
+    let verified = verify(&Arc::new(nf.clone()), &subject.trace, &plan, &mut |_, _| ());
+    assert_eq!(verified.mismatch, None, "{name} over {}", subject.name);
+    for (engine, cores, reason) in &verified.refused {
+        assert!(*engine == EngineKind::Rss && name == "nat" && *cores > 1, "{name}: {reason}");
+    }
+}
+
+fn seeds() -> u64 {
+    if deep() { 20 } else { 2 }
+}
+
+fn deep() -> bool {
+    std::env::var_os("MILLRACE_DEEP").is_some()
+}
+
+fn synthesised(profile: Profile, params: &Params) -> Trace {
+    let mut synth = Synth::new(profile, params).expect("the parameters are in range");
+    let mut trace = Trace::new();
+    while let Some((time, bytes)) = synth.next_frame() {
+        let packet = Packet {
+            seq: Seq(trace.len() as u64),
+            time,
+            offset: 0,
+            len: 0,
+            wire_len: bytes.len() as u32,
+            interface: 0,
+            link: LinkType::Ethernet,
+            fate: Fate::Pending,
+        };
+        trace.push(packet, bytes);
+    }
+    trace
+}
+
+/// A capture's packets; those ahead of a defect count, a file that is no capture does not.
+fn read(path: &Path) -> Option<Subject> {
+    let mut reader = Reader::open(path).ok()?;
+    let mut trace = Trace::new();
+    let mut batch = port::Batch::default();
+    while matches!(reader.read(&mut batch), Ok(port::Received::Packets)) {
+        for (index, packet) in batch.packets().iter().enumerate() {
+            trace.push(*packet, batch.bytes(index));
+        }
+    }
+    let name = path.file_name()?.to_string_lossy().into_owned();
+    (!trace.is_empty()).then_some(Subject { name, trace })
+}
+
+fn shared_traces() -> Option<PathBuf> {
+    let given = std::env::var_os("MILLRACE_TRACES").map(PathBuf::from);
+    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
+    given.into_iter().chain([beside]).find(|folder| folder.join("MANIFEST.tsv").is_file())
+}
+
+/// Every capture below the folder, in order of its name.
+fn captures(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            found.extend(captures(&path));
+        } else if [".pcap", ".pcapng", ".cap", ".pcap.zst", ".pcapng.zst", ".pcap.gz"]
+            .iter()
+            .any(|end| path.to_string_lossy().ends_with(end))
+        {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
+
+/// Every seventeenth small capture of each folder, so that each kind of traffic is in the sample.
+fn stratified(captures: Vec<PathBuf>) -> Vec<PathBuf> {
+    let small = |path: &PathBuf| fs::metadata(path).is_ok_and(|file| file.len() < 100_000);
+    captures.into_iter().filter(small).enumerate().filter(|(index, _)| index % 17 == 5).map(|(_, path)| path).collect()
+}
