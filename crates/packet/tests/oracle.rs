@@ -140,7 +140,8 @@ impl<'a> Said<'a> {
 
     /// Whether tshark, too, has found that the frame contradicts itself.
     fn is_malformed(&self) -> bool {
-        const WORDS: [&str; 6] = ["malformed", "exceeds", "bogus", "invalid", "bad length", "must be exactly"];
+        const WORDS: [&str; 7] =
+            ["malformed", "goes past end", "exceeds", "bogus", "invalid", "bad length", "must be exactly"];
         let message = self.all("_ws.expert.message").to_lowercase();
         WORDS.iter().any(|word| message.contains(word))
     }
