@@ -127,16 +127,18 @@ fn ordinary_headers(head: &[u8; 54], wire_len: u32, interface: u16, transport: T
     }
 }
 
-/// Any frame, layer by layer.
+/// Any frame, layer by layer, each filled in where the value stays.
 #[inline(never)]
 fn slow(slot: &mut Result<Headers, Malformed>, link: LinkType, bytes: &[u8], wire_len: u32, interface: u16) {
-    *slot = by_layer(link, bytes, wire_len, interface);
-}
-
-fn by_layer(link: LinkType, bytes: &[u8], wire_len: u32, interface: u16) -> Result<Headers, Malformed> {
     let wire_len = wire_len.max(u32::try_from(bytes.len()).unwrap_or(u32::MAX));
-    let outside = link::read(link, bytes)?;
-    let headers = Headers {
+    let outside = match link::read(link, bytes) {
+        Ok(outside) => outside,
+        Err(kind) => {
+            *slot = Err(kind);
+            return;
+        }
+    };
+    *slot = Ok(Headers {
         link,
         interface,
         macs: outside.macs,
@@ -152,39 +154,44 @@ fn by_layer(link: LinkType, bytes: &[u8], wire_len: u32, interface: u16) -> Resu
         payload_offset: outside.len as u16,
         payload_len: wire_len - outside.len as u32,
         wire_len,
-    };
-    match outside.inside {
-        link::Inside::Arp | link::Inside::Other => Ok(headers),
-        link::Inside::V4 => datagram(headers, bytes, ip::read_ipv4(bytes, outside.len, wire_len as usize)?),
-        link::Inside::V6 => datagram(headers, bytes, ip::read_ipv6(bytes, outside.len, wire_len as usize)?),
+    });
+    let Ok(headers) = slot else { return };
+    let outcome = match outside.inside {
+        link::Inside::Arp | link::Inside::Other => Ok(()),
+        link::Inside::V4 => datagram(headers, bytes, ip::read_ipv4(bytes, outside.len, wire_len as usize)),
+        link::Inside::V6 => datagram(headers, bytes, ip::read_ipv6(bytes, outside.len, wire_len as usize)),
         // What is behind MPLS labels is told by its first nibble alone. What doesn't hold up as IP was something else.
         link::Inside::Guess(offset) => {
             let guess = match bytes[offset] >> 4 {
                 4 => ip::read_ipv4(bytes, offset, wire_len as usize),
                 _ => ip::read_ipv6(bytes, offset, wire_len as usize),
             };
-            Ok(guess.and_then(|ip| datagram(headers, bytes, ip)).unwrap_or(headers))
+            datagram(headers, bytes, guess).or(Ok(()))
         }
+    };
+    if let Err(kind) = outcome {
+        *slot = Err(kind);
     }
 }
 
-/// Fills in what an IP datagram says. Its end is known now, so what lies behind it is out of reach for what follows.
-fn datagram(outside: Headers, bytes: &[u8], ip: ip::Datagram) -> Result<Headers, Malformed> {
+/// Fills in what an IP datagram says, all of it or nothing. Its end is known now, so what lies behind it is out of reach
+/// for what follows.
+#[inline]
+fn datagram(headers: &mut Headers, bytes: &[u8], ip: Result<ip::Datagram, Malformed>) -> Result<(), Malformed> {
+    let ip = ip?;
     let bytes = &bytes[..bytes.len().min(ip.end)];
     let layer = transport::read(bytes, &ip)?;
+    headers.network = ip.network;
+    headers.protocol = ip.protocol;
+    headers.fragment = ip.fragment;
+    headers.transport = layer.transport;
+    headers.tunnel = layer.tunnel;
     // Link headers, extension headers and transport header together stay under 64 KiB: each chain is bounded.
-    Ok(Headers {
-        network: ip.network,
-        protocol: ip.protocol,
-        fragment: ip.fragment,
-        transport: layer.transport,
-        tunnel: layer.tunnel,
-        network_offset: ip.offset as u16,
-        transport_offset: ip.transport_offset as u16,
-        payload_offset: layer.payload_offset as u16,
-        payload_len: (ip.end - layer.payload_offset) as u32,
-        ..outside
-    })
+    headers.network_offset = ip.offset as u16;
+    headers.transport_offset = ip.transport_offset as u16;
+    headers.payload_offset = layer.payload_offset as u16;
+    headers.payload_len = (ip.end - layer.payload_offset) as u32;
+    Ok(())
 }
 
 impl Headers {

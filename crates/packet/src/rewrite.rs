@@ -56,7 +56,8 @@ impl Rewrite {
     /// - Where `src` and `dst` give an ICMP query different identifiers, the one that differs from the packet's is
     ///   written, `dst`'s before `src`'s.
     /// - Of an ICMP error's quote what came back is changed. The CRC of a quoted SCTP packet is left as it is.
-    /// - Authentication headers (AH) are not made anew, nor checksums of transports that are not read.
+    /// - Authentication headers (AH) are not made anew, nor checksums of transports that are not read. An IPv6 home address
+    ///   option (RFC 6275), which checksums cover in the source's place, is not followed; a routing header is.
     #[inline]
     pub fn apply(&self, bytes: &mut [u8], headers: &Headers) {
         if let Some(macs) = self.macs

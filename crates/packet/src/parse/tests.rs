@@ -21,6 +21,13 @@ fn of(link: LinkType, bytes: &[u8]) -> Result<Headers, Malformed> {
     parse(link, bytes, bytes.len() as u32, 0)
 }
 
+/// Never by the fast path.
+fn by_layer(link: LinkType, bytes: &[u8], wire_len: u32, interface: u16) -> Result<Headers, Malformed> {
+    let mut slot = Err(Malformed::LinkTruncated);
+    slow(&mut slot, link, bytes, wire_len, interface);
+    slot
+}
+
 fn ethernet(bytes: &[u8]) -> Result<Headers, Malformed> {
     of(LinkType::Ethernet, bytes)
 }
