@@ -170,7 +170,7 @@ fn replay() {
         }
         let trace = Arc::new(trace);
         for renumber in [None, Some(Renumber::default())] {
-            let loops = Loops::Times(4_000_000 / packets);
+            let loops = Loops::Times(16_000_000 / packets);
             let mut replay = Replay::new(Arc::clone(&trace)).looped(loops);
             if let Some(renumber) = renumber {
                 replay = replay.renumbered(renumber);
