@@ -320,3 +320,31 @@ fn capinfos_agrees() {
         }
     }
 }
+
+/// Run by the test below in a process of its own: from standard input to standard output.
+#[test]
+#[ignore = "a part of from_standard_input_to_standard_output"]
+fn child_between_standard_streams() {
+    copy(Path::new("-"), Path::new("-")).expect("a capture on standard input");
+}
+
+#[test]
+fn from_standard_input_to_standard_output() {
+    let path = folder("standard").join("in.pcap.zst");
+    let mut writer = Writer::create(&path, None, None).expect("an output");
+    (0..5_000).for_each(|number| writer.write(&packet(number), &[7; 60]).expect("room"));
+    writer.finish().expect("room");
+    let output = Command::new(std::env::current_exe().expect("this test"))
+        .args(["--exact", "child_between_standard_streams", "--ignored", "--nocapture"])
+        .stdin(fs::File::open(&path).expect("a capture"))
+        .output()
+        .expect("this test runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    // The harness writes to the same stream, ahead and behind.
+    let magic = 0xa1b2_3c4du32.to_le_bytes();
+    let begin = output.stdout.windows(4).position(|bytes| bytes == magic).expect("a capture on standard output");
+    let read =
+        read_all(Reader::from_read(std::io::Cursor::new(output.stdout[begin..].to_vec()), "-").expect("a capture"));
+    let mut whole = read.packets.iter().take_while(|(packet, _)| packet.len == 60);
+    assert_eq!(whole.by_ref().count(), 5_000);
+}
