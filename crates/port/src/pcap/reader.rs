@@ -1,7 +1,8 @@
 //! The reader: blocks of a capture, read straight into the memory of a batch, and the packets found in them in place.
 //!
 //! No packet is copied: its descriptor points to where `read` put it. Only the record that a block cuts in two is carried
-//! to the next. Memory is bounded by the block and the longest record. See `docs/decisions/0003-reading-captures.md`.
+//! to the next. Memory is bounded by the block and the longest record, and nothing is allocated behind the first block but
+//! for records longer than a block. See `docs/decisions/0003-reading-captures.md`.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -70,7 +71,7 @@ impl Reader {
     }
 
     fn start(path: PathBuf, mut source: Source) -> Result<Self, Error> {
-        let mut carry = Vec::new();
+        let mut carry = Vec::with_capacity(BLOCK_BYTES);
         let walker = identify(&mut source, &mut carry).map_err(|fault| opening(&path, fault))?;
         let mut carry_offset = 0;
         // A section header is read again by the walk, a file header is not.

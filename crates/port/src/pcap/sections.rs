@@ -87,7 +87,7 @@ impl Sections {
                 return None;
             }
             let len = u32_at::<BIG>(head, 4) as usize;
-            if len > rest.len() && len <= RECORD_BYTES_MAX {
+            if len > rest.len() && len <= RECORD_BYTES_MAX && len.is_multiple_of(4) {
                 return Some(Walked::need(*at, len));
             }
             if let Err(fault) = block_frame::<BIG>(rest, len) {

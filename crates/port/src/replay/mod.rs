@@ -17,7 +17,7 @@ use crate::error::PortError;
 use crate::memory::Trace;
 use crate::queue::{Port, Queue, Received};
 pub use arena::HugePages;
-use arena::{Arena, CHUNK_BYTES};
+use arena::{Arena, CHUNK_BYTES, Slot};
 pub use renumber::Renumber;
 
 /// Packets that are delivered at a time.
@@ -242,16 +242,15 @@ struct ReplayQueue {
 impl Queue for ReplayQueue {
     fn receive(&mut self, batch: &mut Batch) -> Result<Received, PortError> {
         let (memory, packets) = batch.parts_mut();
-        packets.clear();
         // ORDERING: Relaxed, as a late look does no harm; pairs with whoever asks to stop.
         if self.is_over() || self.stop.load(Ordering::Relaxed) {
+            packets.clear();
             return Ok(Received::End);
         }
         // Old bytes stay, so that nothing is zeroed from burst to burst.
         if memory.len() < self.room {
             memory.resize(self.room, 0);
         }
-        packets.reserve(BURST);
         self.burst(&mut memory[..self.room], packets);
         if let Some(renumber) = self.renumber.filter(|_| self.looped > 0) {
             let sites = &self.arena.sites()[self.next..][..packets.len()];
@@ -291,17 +290,20 @@ impl ReplayQueue {
     /// Copies the next packets, as many as a burst has and as there is room for: at least one.
     #[inline]
     fn burst(&mut self, memory: &mut [u8], packets: &mut Vec<Packet>) {
-        let (arena, mut from, mut at) = (&*self.arena, self.offset, 0);
+        let arena = &*self.arena;
+        let slots = &arena.slots()[self.next..];
+        let slots = &slots[..slots.len().min(BURST)];
+        let slots = if arena.longest() * BURST <= memory.len() { slots } else { fitting(slots, memory.len()) };
         let first_seq = self.looped * self.packets;
         let later = Nanos(self.span.0.saturating_mul(self.looped));
-        for slot in arena.slots()[self.next..].iter().take(BURST) {
+        let (from, mut at) = (&arena.bytes()[self.offset..], 0);
+        // Written over rather than pushed: from burst to burst the count is the same.
+        packets.resize(slots.len(), NO_PACKET);
+        for (slot, packet) in slots.iter().zip(packets) {
             let stride = slot.stride();
-            if at + stride > memory.len() {
-                break;
-            }
-            copy(&arena.bytes()[from..from + stride], &mut memory[at..at + stride]);
-            let (interface, link): (u16, LinkType) = arena.source(slot);
-            packets.push(Packet {
+            copy(&from[at..at + stride], &mut memory[at..at + stride]);
+            let (interface, link) = arena.source(slot);
+            *packet = Packet {
                 seq: Seq(first_seq + u64::from(slot.index)),
                 time: slot.time + later,
                 offset: at as u32,
@@ -310,12 +312,33 @@ impl ReplayQueue {
                 interface,
                 link,
                 fate: Fate::Pending,
-            });
-            from += stride;
+            };
             at += stride;
         }
-        self.offset = from;
+        self.offset += at;
     }
+}
+
+/// What the descriptors are made of before they are written.
+const NO_PACKET: Packet = Packet {
+    seq: Seq(0),
+    time: Nanos(0),
+    offset: 0,
+    len: 0,
+    wire_len: 0,
+    interface: 0,
+    link: LinkType::Ethernet,
+    fate: Fate::Pending,
+};
+
+/// The first packets, as many as there is room for.
+fn fitting(slots: &[Slot], room: usize) -> &[Slot] {
+    let mut bytes = 0;
+    let fits = |slot: &&Slot| {
+        bytes += slot.stride();
+        bytes <= room
+    };
+    &slots[..slots.iter().take_while(fits).count()]
 }
 
 /// Copies whole chunks. The first, mostly the only one, is moved in registers, without a call to `memcpy`.

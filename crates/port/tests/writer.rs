@@ -1,0 +1,350 @@
+//! What is written is what was read, is whole or absent, and reads the same by tshark's own tools.
+
+mod shared;
+
+use std::fs;
+use std::io::{ErrorKind, Read as _};
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use packet::{LinkType, Nanos, Seq};
+use port::pcap::{Capture, Container, Error, Fault, Pcap, Reader, Resolution, Writer, same_file};
+use port::{Batch, Fate, Packet, Port, PortError, Queue, Received};
+use shared::{Read, manifest, read_all};
+
+/// An empty folder of this name.
+fn folder(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("writer").join(name);
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).expect("a folder");
+    folder
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").file_name());
+    let mut names: Vec<String> = entries.map(|name| name.to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+fn packet(time: u64) -> Packet {
+    let (seq, time, link, fate) = (Seq(0), Nanos(time), LinkType::Ethernet, Fate::Transmit(0));
+    Packet { seq, time, offset: 0, len: 0, wire_len: 60, interface: 0, link, fate }
+}
+
+/// Sends all of a capture to another.
+fn copy(from: &Path, to: &Path) -> Result<(), PortError> {
+    let reader = Reader::open(from)?;
+    let writer = Writer::create(to, None, Some(&reader.format()))?;
+    let mut queue = Pcap::new(reader, Some(writer)).open(1)?.remove(0);
+    let mut batch = Batch::default();
+    while queue.receive(&mut batch)? != Received::End {
+        batch.packets_mut().iter_mut().for_each(|packet| packet.fate = Fate::Transmit(0));
+        queue.transmit(&mut batch)?;
+    }
+    queue.finish()
+}
+
+fn fault(result: Result<(), PortError>) -> Fault {
+    match result {
+        Err(PortError::Capture(error)) => error.fault,
+        other => panic!("a fault of a capture: {other:?}"),
+    }
+}
+
+/// Packets as far as a capture keeps them; times as they were raised.
+fn kept(read: &Read) -> Vec<(u64, u32, LinkType, &[u8])> {
+    read.packets.iter().map(|(packet, bytes)| (packet.time.0, packet.wire_len, packet.link, &bytes[..])).collect()
+}
+
+#[test]
+fn captures_come_back() {
+    let folder = folder("round");
+    let mut rows = manifest();
+    rows.retain(|row| !row.features.contains("file_damaged") && row.category != "mix");
+    let step = if shared::deep() { 1 } else { 9 };
+    for row in
+        rows.iter().enumerate().filter(|(index, row)| index % step == 0 || row.category == "fmt").map(|(_, row)| row)
+    {
+        let original = read_all(Reader::open(&row.path).expect("a capture"));
+        for name in ["a.pcap", "a.pcapng", "a.pcapng.zst", "a.pcap.gz", "a"] {
+            let path = folder.join(name);
+            match copy(&row.path, &path) {
+                Ok(()) => {}
+                Err(PortError::Capture(Error { fault: Fault::MixedLinks(..), .. }))
+                    if name.starts_with("a.pcap.") || name == "a.pcap" =>
+                {
+                    assert!(original.packets.iter().any(|(packet, _)| packet.link != original.packets[0].0.link));
+                    continue;
+                }
+                Err(error) => panic!("{}: {error}", row.name),
+            }
+            let again = read_all(Reader::open(&path).expect("a capture"));
+            assert!(again.error.is_none(), "{} as {name}", row.name);
+            assert!(kept(&again) == kept(&original), "{} as {name}", row.name);
+            assert_eq!(again.steps_back, original.steps_back, "{}: time stamps are the file's", row.name);
+            fs::remove_file(&path).expect("a file of ours");
+        }
+    }
+}
+
+#[test]
+fn the_input_decides_what_the_name_does_not() {
+    let folder = folder("like");
+    let micros = folder.join("micros.pcap");
+    fs::write(&micros, [&[0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0][..], &[0; 12], &[113, 0, 0, 0]].concat()).expect("room");
+    let format = |from: &Path, name: &str| {
+        let to = folder.join(name);
+        copy(from, &to).expect("a copy");
+        let format = Reader::open(&to).expect("a capture").format();
+        (format.container, format.interfaces.first().map(|interface| (interface.resolution, interface.link)))
+    };
+    let linux = LinkType::LinuxSll;
+    assert_eq!(format(&micros, "x"), (Container::Pcap, Some((Resolution::MICROS, linux))));
+    assert_eq!(format(&micros, "x.pcapng"), (Container::PcapNg, None));
+    assert_eq!(format(&folder.join("x.pcapng"), "y"), (Container::PcapNg, None));
+    assert_eq!(
+        format(&folder.join("x.pcapng"), "y.pcap"),
+        (Container::Pcap, Some((Resolution::NANOS, LinkType::Ethernet)))
+    );
+}
+
+#[test]
+fn empty_captures_are_whole() {
+    let folder = folder("empty");
+    for name in ["a.pcap", "a.pcapng", "a.pcap.gz", "a.pcapng.zst"] {
+        let path = folder.join(name);
+        let mut writer = Writer::create(&path, None, None).expect("an output");
+        writer.finish().and_then(|()| writer.finish()).expect("room, and twice does no harm");
+        let read = read_all(Reader::open(&path).expect("a capture"));
+        assert!(read.packets.is_empty() && read.error.is_none());
+    }
+}
+
+#[test]
+fn a_file_is_whole_or_absent() {
+    let folder = folder("absent");
+    let path = folder.join("out.pcap");
+    fs::write(&path, "what was there").expect("room");
+    let mut writer = Writer::create(&path, None, None).expect("an output");
+    for number in 0..10_000 {
+        writer.write(&packet(number), &[0; 60]).expect("room");
+    }
+    assert_eq!(names(&folder).len(), 2);
+    drop(writer);
+    assert_eq!(names(&folder), ["out.pcap"]);
+    assert_eq!(fs::read_to_string(&path).expect("untouched"), "what was there");
+    let target = folder.join("target.pcap");
+    fs::write(&target, "").expect("room");
+    let link = folder.join("link.pcap");
+    symlink("target.pcap", &link).expect("a link");
+    let mut writer = Writer::create(&link, None, None).expect("an output");
+    writer.write(&packet(0), &[0; 60]).and_then(|()| writer.finish()).expect("room");
+    assert!(link.is_symlink(), "a link stays one");
+    assert_eq!(read_all(Reader::open(&target).expect("a capture")).packets.len(), 1);
+    assert_eq!(names(&folder), ["link.pcap", "out.pcap", "target.pcap"]);
+}
+
+#[test]
+fn packets_that_do_not_fit_leave_a_good_file() {
+    let folder = folder("refused");
+    let path = folder.join("out.pcap");
+    let mut writer = Writer::create(&path, None, None).expect("an output");
+    writer.write(&packet(7), &[1; 60]).expect("room");
+    let other = Packet { link: LinkType::RawIp, ..packet(8) };
+    let error = writer.write(&other, &[2; 60]).expect_err("another link type");
+    assert!(error.to_string().contains(".pcapng"), "{error}");
+    let late = writer.write(&packet(u64::MAX), &[3; 60]).expect_err("beyond 2106");
+    assert!(matches!(late.fault, Fault::LateTime));
+    writer.finish().expect("room");
+    let read = read_all(Reader::open(&path).expect("a capture"));
+    assert_eq!(kept(&read), [(7, 60, LinkType::Ethernet, &[1; 60][..])]);
+    let path = folder.join("out.pcapng");
+    let mut writer = Writer::create(&path, None, None).expect("an output");
+    let packets = [packet(7), other, Packet { interface: 9, ..packet(9) }, packet(u64::MAX), other];
+    packets.iter().for_each(|packet| writer.write(packet, &[4; 61]).expect("room"));
+    writer.finish().expect("room");
+    let read = read_all(Reader::open(&path).expect("a capture"));
+    let have: Vec<_> = read.packets.iter().map(|(packet, _)| (packet.time.0, packet.interface, packet.link)).collect();
+    let (ethernet, raw) = (LinkType::Ethernet, LinkType::RawIp);
+    let last = (u64::MAX, 1, raw);
+    assert_eq!(have, [(7, 0, ethernet), (8, 1, raw), (9, 2, ethernet), (u64::MAX, 0, ethernet), last]);
+}
+
+#[test]
+fn long_packets_are_written() {
+    let path = folder("long").join("out.pcapng");
+    let long = vec![5; 700_001];
+    let mut writer = Writer::create(&path, None, None).expect("an output");
+    for bytes in [&[1; 60][..], &long, &[2; 60]] {
+        let wire_len = bytes.len() as u32;
+        writer.write(&Packet { wire_len, ..packet(1) }, bytes).expect("room");
+    }
+    writer.finish().expect("room");
+    let read = read_all(Reader::open(&path).expect("a capture"));
+    assert!(read.packets[1].1 == long && read.packets.len() == 3);
+}
+
+#[test]
+fn outputs_that_cannot_be_made() {
+    let folder = folder("cannot");
+    let fault = |path: &Path| Writer::create(path, None, None).expect_err("no output").fault;
+    assert!(matches!(fault(&folder), Fault::Directory));
+    assert!(matches!(fault(&folder.join("no/such.pcap")), Fault::Create(error) if error.kind() == ErrorKind::NotFound));
+    assert!(names(&folder).is_empty());
+}
+
+#[test]
+fn a_full_disk_is_told() {
+    let mut writer = Writer::create("/dev/full", Some(Container::Pcap), None).expect("a device");
+    let error = (0..10_000).find_map(|number| writer.write(&packet(number), &[0; 60]).err()).expect("no room");
+    assert!(matches!(error.fault, Fault::DiskFull), "{error}");
+    assert!(writer.write(&packet(0), &[0; 60]).is_ok(), "a packet may still lie in the buffer");
+    writer.finish().expect("nothing is left to complete");
+    let mut short = Writer::create("/dev/full", Some(Container::PcapNg), None).expect("a device");
+    assert!(matches!(short.finish().expect_err("no room").fault, Fault::DiskFull));
+}
+
+#[test]
+fn a_full_disk_leaves_nothing() {
+    let folder = folder("full");
+    let mount = |arguments: &[&str]| {
+        let status =
+            Command::new("mount").args(arguments).arg(&folder).stdout(Stdio::null()).stderr(Stdio::null()).status();
+        status.is_ok_and(|status| status.success())
+    };
+    if !mount(&["-t", "tmpfs", "-o", "size=256k", "none"]) {
+        return;
+    }
+    let mut writer = Writer::create(folder.join("out.pcap"), None, None).expect("an output");
+    let error = (0..10_000).find_map(|number| writer.write(&packet(number), &[0; 60]).err());
+    let left = names(&folder);
+    let unmounted = Command::new("umount").arg(&folder).status();
+    assert!(unmounted.is_ok_and(|status| status.success()));
+    assert!(matches!(error.expect("no room").fault, Fault::DiskFull));
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn a_broken_pipe_is_told_apart() {
+    let fifo = folder("pipe").join("fifo");
+    let made = Command::new("mkfifo").arg(&fifo).status();
+    assert!(made.is_ok_and(|status| status.success()));
+    let reading = fifo.clone();
+    let reader = std::thread::spawn(move || {
+        let mut first = [0; 10];
+        fs::File::open(reading).and_then(|mut file| file.read_exact(&mut first)).expect("a writer");
+    });
+    let mut writer = Writer::create(&fifo, None, None).expect("a reader");
+    let error = (0..100_000).find_map(|number| writer.write(&packet(number), &[0; 60]).err()).expect("nobody reads");
+    assert!(error.is_broken_pipe(), "{error}");
+    reader.join().expect("it read");
+}
+
+#[test]
+fn equal_files_are_known_by_any_name() {
+    let folder = folder("same");
+    let [a, b, hard, soft] = ["a", "b", "hard", "soft"].map(|name| folder.join(name));
+    fs::write(&a, "a").and_then(|()| fs::write(&b, "b")).expect("room");
+    fs::hard_link(&a, &hard).and_then(|()| symlink(&a, &soft)).expect("links");
+    for same in [&a, &hard, &soft, &folder.join("../same/a")] {
+        assert!(same_file(&a, same) && same_file(same, &a));
+        assert!(!same_file(&b, same));
+    }
+    assert!(!same_file(&a, &folder.join("none")) && !same_file(&folder.join("none"), &folder.join("none")));
+    assert!(!same_file(Path::new("/dev/null"), Path::new("/dev/null")), "a device is no file");
+}
+
+#[test]
+fn a_capture_has_one_queue_once() {
+    let path = folder("queue").join("a.pcap");
+    Writer::create(&path, None, None).and_then(|mut writer| writer.finish()).expect("room");
+    let mut port = Pcap::new(Reader::open(&path).expect("a capture"), None);
+    assert!(matches!(port.open(2), Err(PortError::Queues { have: 1, want: 2 })));
+    assert_eq!(port.open(1).map(|queues| queues.len()).ok(), Some(1));
+    assert!(matches!(port.open(1), Err(PortError::Queues { have: 0, want: 1 })));
+}
+
+#[test]
+fn only_what_is_sent_is_written() {
+    let folder = folder("sent");
+    let (from, to) = (folder.join("from.pcap"), folder.join("to.pcap"));
+    let mut writer = Writer::create(&from, None, None).expect("an output");
+    // The clock steps back behind packet 2, which is not sent, and again.
+    for time in [10, 20, 30, 15, 16, 40, 5, 50] {
+        writer.write(&packet(time), &[time as u8; 60]).expect("room");
+    }
+    writer.finish().expect("room");
+    let reader = Reader::open(&from).expect("a capture");
+    let writer = Writer::create(&to, None, Some(&reader.format())).expect("an output");
+    let mut capture = Capture::new(reader, Some(writer));
+    let mut batch = Batch::default();
+    while capture.receive(&mut batch).expect("a whole capture") == Received::Packets {
+        let fates = [Fate::Transmit(0), Fate::Drop, Fate::Pending, Fate::Transmit(1)];
+        for index in 0..batch.len() {
+            batch.packets_mut()[index].fate = fates[index % 4];
+            batch.bytes_mut(index)[0] = 0xff;
+        }
+        capture.transmit(&mut batch).expect("room");
+    }
+    capture.finish().expect("room");
+    let written = fs::read(&to).expect("a file");
+    let stamps: Vec<u8> = written[24..].chunks(76).map(|record| record[4]).collect();
+    assert_eq!(stamps, [10, 15, 16, 50]);
+    assert!(written[24..].chunks(76).all(|record| record[16] == 0xff));
+    assert_eq!(fault(copy(&folder, &to)).to_string(), "is a directory");
+}
+
+#[test]
+#[allow(clippy::print_stderr)]
+fn capinfos_agrees() {
+    let folder = folder("capinfos");
+    if Command::new("capinfos").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_err() {
+        eprintln!("SKIPPED (no capinfos)");
+        return;
+    }
+    for name in ["a.pcap", "a.pcapng", "a.pcap.gz", "a.pcapng.zst"] {
+        let path = folder.join(name);
+        let mut writer = Writer::create(&path, None, None).expect("an output");
+        for number in 0..1_000 {
+            writer.write(&packet(1_700_000_000_000_000_001 + number), &[0; 57]).expect("room");
+        }
+        writer.finish().expect("room");
+        let output = Command::new("capinfos").args(["-TmrcdsSaeu"]).arg(&path).output().expect("capinfos runs");
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
+        let fields: Vec<&str> = text.trim().split([',', '\t']).collect();
+        for want in ["1000", "60000", "1700000000.000000001", "1700000000.000001000"] {
+            assert!(fields.iter().any(|field| field.trim_matches('"') == want), "{name}: no {want} in {text}");
+        }
+    }
+}
+
+/// Run by the test below in a process of its own: from standard input to standard output.
+#[test]
+#[ignore = "a part of from_standard_input_to_standard_output"]
+fn child_between_standard_streams() {
+    copy(Path::new("-"), Path::new("-")).expect("a capture on standard input");
+}
+
+#[test]
+fn from_standard_input_to_standard_output() {
+    let path = folder("standard").join("in.pcap.zst");
+    let mut writer = Writer::create(&path, None, None).expect("an output");
+    (0..5_000).for_each(|number| writer.write(&packet(number), &[7; 60]).expect("room"));
+    writer.finish().expect("room");
+    let output = Command::new(std::env::current_exe().expect("this test"))
+        .args(["--exact", "child_between_standard_streams", "--ignored", "--nocapture"])
+        .stdin(fs::File::open(&path).expect("a capture"))
+        .output()
+        .expect("this test runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    // The harness writes to the same stream, ahead and behind.
+    let magic = 0xa1b2_3c4du32.to_le_bytes();
+    let begin = output.stdout.windows(4).position(|bytes| bytes == magic).expect("a capture on standard output");
+    let read =
+        read_all(Reader::from_read(std::io::Cursor::new(output.stdout[begin..].to_vec()), "-").expect("a capture"));
+    let mut whole = read.packets.iter().take_while(|(packet, _)| packet.len == 60);
+    assert_eq!(whole.by_ref().count(), 5_000);
+}
