@@ -391,9 +391,9 @@ mod tests {
 
     #[test]
     fn the_other_of_the_other_is_the_first() {
-        for capacity in [0, 1, 100, 12_345] {
+        for capacity in [0, 1, 100, if cfg!(miri) { 200 } else { 12_345 }] {
             let index = Index::new(capacity);
-            for tag in 1..=255 {
+            for tag in (1..=255).step_by(if cfg!(miri) { 50 } else { 1 }) {
                 let mut own = 0;
                 for bucket in 0..index.count {
                     let other = index.other(bucket, tag);

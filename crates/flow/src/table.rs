@@ -226,7 +226,8 @@ impl<K: Key, V: Copy + Send + 'static> Table<K, V> {
     /// which the caller then removes. `None` may mean that there is more to do; another call goes on.
     ///
     /// Flows come in the order of their deadlines, rounded up to a [`TICK`](crate::TICK), and none comes before its
-    /// deadline. While nothing is due this is one comparison.
+    /// deadline; those of one tick in the order of their arrival, or of the last time that a deadline moved by
+    /// [`touch`](Self::touch) was noticed. While nothing is due this is one comparison.
     #[inline]
     pub fn reclaim(&mut self, now: Nanos) -> Option<Slot> {
         if self.wheel.is_due(now) { self.reclaim_due(now) } else { None }

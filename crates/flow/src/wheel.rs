@@ -76,13 +76,31 @@ impl Wheel {
             return;
         }
         let tick = tick_of(deadline).max(self.tick);
+        // What falls into the list that is being spread queues up there, so as not to overtake those who came before.
+        if let Some(list) = self.spreading {
+            let low = LEVEL_BITS * (list / LEVEL_LEN as u32);
+            if (tick ^ self.tick) >> low == 0 {
+                return self.append(slab, list, node);
+            }
+        }
+        self.place(slab, node, tick);
+    }
+
+    /// Puts an entry where its tick says, seen from the wheel's own.
+    #[inline]
+    fn place<K: Key, V: Copy>(&mut self, slab: &mut Slab<K, V>, node: u32, tick: u64) {
         // The level is that of the highest bit that differs; none differing is the lowest level too.
         let level = (63 - ((tick ^ self.tick) | 1).leading_zeros()) / LEVEL_BITS;
         let low = LEVEL_BITS * level;
         let position = (tick >> low) as usize % LEVEL_LEN;
-        self.occupied[level as usize][position / 64] |= 1 << (position % 64);
         self.due = self.due.min(tick >> low << low << TICK_BITS);
-        let list = level * LEVEL_LEN as u32 + position as u32;
+        self.append(slab, level * LEVEL_LEN as u32 + position as u32, node);
+    }
+
+    #[inline]
+    fn append<K: Key, V: Copy>(&mut self, slab: &mut Slab<K, V>, list: u32, node: u32) {
+        let (level, position) = (list as usize / LEVEL_LEN, list as usize % LEVEL_LEN);
+        self.occupied[level][position / 64] |= 1 << (position % 64);
         chain::append::<chain::Wheel, K, V>(slab, &mut self.lists, list, node);
     }
 
@@ -112,7 +130,10 @@ impl Wheel {
                     slab.prefetch_links(next);
                 }
                 self.disarm(slab, node);
-                self.arm(slab, node);
+                let deadline = slab.deadline(node);
+                if deadline != Nanos::NEVER {
+                    self.place(slab, node, tick_of(deadline).max(self.tick));
+                }
             } else if !self.advance(now) {
                 return None;
             }
