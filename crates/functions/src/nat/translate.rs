@@ -2,7 +2,7 @@
 
 use memory::Memory;
 use nf::{PortId, Reason, Step, Verdict};
-use packet::{Nanos, Rewrite};
+use packet::{Nanos, Rewrite, TcpFlags};
 
 use super::config::Filtering;
 use super::state::{Endpoint4, Found, Full, Protocol, State};
@@ -232,9 +232,9 @@ impl Nat {
         match content {
             Content::Segment(flags) if opens(flags) => Ok(Phase::opened_by(Side::Inside)),
             Content::Segment(flags) => {
-                let is_midstream = !flags.contains(packet::TcpFlags::RST) && !flags.contains(packet::TcpFlags::SYN);
+                let is_midstream = !flags.contains(TcpFlags::RST) && !flags.contains(TcpFlags::SYN);
                 let picked_up = is_midstream && self.config.settings().pick_up;
-                if picked_up { Ok(Phase::picked_up(Side::Inside)) } else { Err(Self::TCP_NOT_SYN) }
+                if picked_up { Ok(Phase::picked_up(Side::Inside, flags)) } else { Err(Self::TCP_NOT_SYN) }
             }
             Content::Datagram | Content::Query { is_request: true } => Ok(Phase::NONE),
             Content::Query { is_request: false } => Err(Self::NO_MAPPING),
