@@ -25,7 +25,7 @@ use nf::{
 use packet::{FiveTuple, Fragment, Headers, Icmp, Network, TcpFlags, Transport, protocol};
 
 use self::config::is_unicast;
-use self::state::{Endpoint4, Protocol};
+use self::state::{Endpoint4, Look, Protocol};
 
 pub use self::config::Config;
 pub use self::state::State;
@@ -196,11 +196,21 @@ impl NetworkFunction for Nat {
         }
     }
 
+    #[inline]
+    fn prefetch<M: Memory>(&self, shared: &State<M>, meta: &Meta) {
+        self.look_ahead(shared, meta, Look::First);
+    }
+
+    #[inline]
+    fn prefetch_found<M: Memory>(&self, shared: &State<M>, meta: &Meta) {
+        self.look_ahead(shared, meta, Look::Second);
+    }
+
     fn open<M: Memory>(&self, _: &mut Context<'_, Self, M>, _: &Meta) -> Step<Opened<()>, M> {
         Ok(Opened::Flow(()))
     }
 
-    #[inline]
+    #[inline(always)]
     fn packet<M: Memory>(&self, cx: &mut Context<'_, Self, M>, (): &mut (), meta: &Meta) -> Step<Verdict, M> {
         let now = cx.now();
         cx.shared.reclaim(&mut cx.tx, now)?;

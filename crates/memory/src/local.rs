@@ -6,6 +6,7 @@ mod map;
 use alloc::boxed::Box;
 use core::cell::Cell;
 use core::convert::Infallible;
+use core::hint::black_box;
 use core::marker::PhantomData;
 
 use packet::Key;
@@ -63,5 +64,13 @@ impl<T: Value> Vector<T, Local> for LocalVector<T> {
     fn write<'a>(&'a self, _: &mut LocalTx<'a>, index: usize, value: T) -> Result<(), Infallible> {
         self.elements[index].set(value);
         Ok(())
+    }
+
+    #[inline]
+    fn prefetch(&self, index: usize) {
+        // Safe code can't prefetch; a load that nothing waits for overlaps with others all the same.
+        if let Some(element) = self.elements.get(index) {
+            black_box(element.get());
+        }
     }
 }

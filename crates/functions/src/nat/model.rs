@@ -225,8 +225,8 @@ struct Pair {
 
 impl Pair {
     fn new(filtering: &str) -> Self {
-        let config =
-            std::format!("external = [\"203.0.113.0/31\"]\nports = \"5000-5023\"\nfiltering = \"{filtering}\"");
+        let room = "external = [\"203.0.113.0/31\"]\nports = \"5000-5023\"\nmappings = 40\nsessions = 200";
+        let config = std::format!("{room}\nfiltering = \"{filtering}\"");
         let filtering = match filtering {
             "endpoint-independent" => Filtering::Endpoint,
             "address-dependent" => Filtering::Address,

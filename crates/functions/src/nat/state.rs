@@ -97,13 +97,23 @@ pub(super) struct Found {
 }
 
 /// The name of packets from one endpoint to another.
-#[inline]
+#[inline(always)]
 pub(super) fn key(source: Endpoint4, destination: Endpoint4, protocol: Protocol) -> FiveTuple4 {
     let [src, dst] = [source.address, destination.address].map(Ipv4Addr::from_bits);
     match FiveTuple::v4(src, dst, source.port, destination.port, protocol.number()).family() {
         Family::V4(key) => key,
         Family::V6(_) => unreachable!("made from IPv4 addresses"),
     }
+}
+
+/// Two endpoints, source first, and their protocol.
+pub(super) type Between = (Endpoint4, Endpoint4, Protocol);
+
+/// Which of two looks ahead it is: for what is looked up, or for what was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Look {
+    First,
+    Second,
 }
 
 /// Why there is no room for a session.
@@ -158,7 +168,7 @@ impl<M: Memory> State<M> {
     }
 
     /// Clears away a bounded number of sessions that are past their deadlines.
-    #[inline]
+    #[inline(always)]
     pub(super) fn reclaim<'a>(&'a self, tx: &mut M::Tx<'a>, now: Nanos) -> Step<(), M> {
         for _ in 0..RECLAIMED_A_PACKET {
             match self.session_pool.expire(tx, now)? {
@@ -169,31 +179,56 @@ impl<M: Memory> State<M> {
         Ok(())
     }
 
-    /// The session of packets from an inside endpoint.
+    /// Brings near what [`Self::outbound`] looks up, or what was found.
     #[inline]
+    pub(super) fn prefetch_outbound(&self, (internal, remote, protocol): Between, look: Look) {
+        self.prefetch(&self.by_inside, &key(internal, remote, protocol), look);
+    }
+
+    /// Brings near what [`Self::inbound`] looks up, or what was found.
+    #[inline]
+    pub(super) fn prefetch_inbound(&self, (remote, external, protocol): Between, look: Look) {
+        self.prefetch(&self.by_outside, &key(remote, external, protocol), look);
+    }
+
+    #[inline]
+    fn prefetch(&self, map: &M::Map<FiveTuple4, u32>, key: &FiveTuple4, look: Look) {
+        match look {
+            Look::First => map.prefetch(key),
+            Look::Second => {
+                if let Some(index) = map.hint(key) {
+                    self.sessions.prefetch(index as usize);
+                    self.session_pool.prefetch(index as usize);
+                }
+            }
+        }
+    }
+
+    /// The session of packets from an inside endpoint.
+    #[inline(always)]
     pub(super) fn outbound<'a>(
         &'a self,
         tx: &mut M::Tx<'a>,
         now: Nanos,
-        (internal, remote, protocol): (Endpoint4, Endpoint4, Protocol),
+        (internal, remote, protocol): Between,
     ) -> Step<Option<Found>, M> {
         let index = self.by_inside.get(tx, &key(internal, remote, protocol))?;
         self.found(tx, now, index)
     }
 
     /// The session of packets to an external endpoint.
-    #[inline]
+    #[inline(always)]
     pub(super) fn inbound<'a>(
         &'a self,
         tx: &mut M::Tx<'a>,
         now: Nanos,
-        (remote, external, protocol): (Endpoint4, Endpoint4, Protocol),
+        (remote, external, protocol): Between,
     ) -> Step<Option<Found>, M> {
         let index = self.by_outside.get(tx, &key(remote, external, protocol))?;
         self.found(tx, now, index)
     }
 
-    #[inline]
+    #[inline(always)]
     fn found<'a>(&'a self, tx: &mut M::Tx<'a>, now: Nanos, index: Option<u32>) -> Step<Option<Found>, M> {
         let Some(index) = index else { return Ok(None) };
         let index = index as usize;
@@ -203,7 +238,7 @@ impl<M: Memory> State<M> {
     }
 
     /// Puts a session's deadline off, or nearer.
-    #[inline]
+    #[inline(always)]
     pub(super) fn keep_until<'a>(&'a self, tx: &mut M::Tx<'a>, index: usize, deadline: Nanos) -> Step<(), M> {
         self.session_pool.refresh(tx, index, deadline)
     }
@@ -237,7 +272,7 @@ impl<M: Memory> State<M> {
         &'a self,
         tx: &mut M::Tx<'a>,
         deadline: Nanos,
-        (internal, remote, protocol): (Endpoint4, Endpoint4, Protocol),
+        (internal, remote, protocol): Between,
         phase: Phase,
     ) -> Step<Result<Endpoint4, Full>, M> {
         let Some(index) = self.session_pool.allocate(tx, deadline)? else { return Ok(Err(Full::Sessions)) };
@@ -286,6 +321,7 @@ impl<M: Memory> State<M> {
     }
 
     /// Forgets a session whose index is free already, and its mapping if it was the last.
+    #[cold]
     fn forget<'a>(&'a self, tx: &mut M::Tx<'a>, index: usize) -> Step<(), M> {
         let session = self.sessions.read(tx, index)?;
         self.by_inside.remove(tx, &session.inside_key())?;

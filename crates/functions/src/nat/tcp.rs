@@ -42,9 +42,9 @@ impl Phase {
         Self(side.bit(SYN))
     }
 
-    /// A connection that was there before the translator: what this side sends is believed to be acknowledged.
-    pub(super) const fn picked_up(side: Side) -> Self {
-        Self(both(SYN) | side.bit(ACK))
+    /// A connection that was there before the translator, by this side's segment: both have agreed to open it.
+    pub(super) fn picked_up(side: Side, flags: TcpFlags) -> Self {
+        Self(both(SYN)).next(side, flags)
     }
 
     /// The phase behind a segment.
@@ -144,7 +144,8 @@ mod tests {
 
     #[test]
     fn a_connection_that_was_picked_up_is_established_by_the_answer() {
-        assert!(!Phase::picked_up(Inside).is_established());
-        assert!(Phase::picked_up(Inside).next(Outside, ACK).is_established());
+        assert!(!Phase::picked_up(Inside, ACK).is_established());
+        assert!(Phase::picked_up(Inside, ACK).next(Outside, ACK).is_established());
+        assert!(!Phase::picked_up(Inside, FIN_ACK).next(Outside, FIN_ACK).is_established());
     }
 }

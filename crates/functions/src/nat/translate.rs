@@ -2,21 +2,36 @@
 
 use memory::Memory;
 use nf::{PortId, Reason, Step, Verdict};
-use packet::{Nanos, Rewrite};
+use packet::{Nanos, Rewrite, TcpFlags};
 
 use super::config::Filtering;
-use super::state::{Endpoint4, Found, Full, Protocol, State};
+use super::state::{Between, Endpoint4, Found, Full, Look, Protocol, State};
 use super::tcp::{Phase, Side, opens};
 use super::{Content, Meta, Nat, Way};
-
-/// Two endpoints and their protocol.
-type Between = (Endpoint4, Endpoint4, Protocol);
 
 /// A way through, or why there is none.
 type Passage<T> = Result<T, Reason>;
 
 impl Nat {
+    /// Brings near what the step of a packet outward or inward reads. The others are few.
     #[inline]
+    pub(super) fn look_ahead<M: Memory>(&self, state: &State<M>, meta: &Meta, look: Look) {
+        let protocol = meta.content.protocol();
+        match (meta.content, meta.way) {
+            (Content::Error { .. }, _) | (_, Way::Hairpin) => {}
+            (_, Way::Outward) => {
+                let remote = self.scope(protocol, meta.destination);
+                state.prefetch_outbound((meta.source, remote, protocol), look);
+            }
+            (_, Way::Inward) => {
+                let remote = self.scope(protocol, meta.source);
+                state.prefetch_inbound((remote, meta.destination, protocol), look);
+            }
+        }
+    }
+
+    // Always inlined, as is what packets outward and inward take: a verdict that crosses a call goes over memory.
+    #[inline(always)]
     pub(super) fn translate<'a, M: Memory>(
         &self,
         state: &'a State<M>,
@@ -24,21 +39,22 @@ impl Nat {
         now: Nanos,
         meta: &Meta,
     ) -> Step<Verdict, M> {
-        let passage = match (meta.content, meta.way) {
+        Ok(match (meta.content, meta.way) {
             (Content::Error { .. }, _) => self.error(state, tx, now, meta)?,
-            (_, Way::Outward) => self.outward(state, tx, now, meta)?.map(from),
-            (_, Way::Inward) => self.inward(state, tx, now, meta, meta.source)?.map(to),
+            (_, Way::Outward) => match self.outward(state, tx, now, meta)? {
+                Ok(external) => Verdict::rewritten(Rewrite { src: Some(external.into()), ..Rewrite::NONE }),
+                Err(reason) => Verdict::Drop(reason),
+            },
+            (_, Way::Inward) => match self.inward(state, tx, now, meta, meta.source)? {
+                Ok(internal) => Verdict::rewritten(Rewrite { dst: Some(internal.into()), ..Rewrite::NONE }),
+                Err(reason) => Verdict::Drop(reason),
+            },
             (_, Way::Hairpin) => self.hairpin(state, tx, now, meta)?,
-        };
-        let port = match meta.way {
-            Way::Outward | Way::Inward => PortId::ACROSS,
-            Way::Hairpin => PortId::BACK,
-        };
-        Ok(passage.map_or_else(Verdict::Drop, |rewrite| Verdict::Forward { port, rewrite }))
+        })
     }
 
     /// A packet from inside: the external endpoint that it gets.
-    #[inline]
+    #[inline(always)]
     fn outward<'a, M: Memory>(
         &self,
         state: &'a State<M>,
@@ -62,7 +78,7 @@ impl Nat {
     }
 
     /// A packet from `remote` to an external endpoint: the inside endpoint that it reaches.
-    #[inline]
+    #[inline(always)]
     fn inward<'a, M: Memory>(
         &self,
         state: &'a State<M>,
@@ -85,6 +101,7 @@ impl Nat {
 
     /// A packet from outside that belongs to no session: only a TCP connection can open one, where filtering lets it.
     #[cold]
+    #[inline(never)]
     fn unsolicited<'a, M: Memory>(
         &self,
         state: &'a State<M>,
@@ -123,41 +140,48 @@ impl Nat {
     /// A packet from inside to an external endpoint goes out and comes back in: RFC 4787 REQ-9, "external source IP address
     /// and port". What it opened on the way out stays when it isn't let in, as if the way had been longer.
     #[cold]
+    #[inline(never)]
     fn hairpin<'a, M: Memory>(
         &self,
         state: &'a State<M>,
         tx: &mut M::Tx<'a>,
         now: Nanos,
         meta: &Meta,
-    ) -> Step<Passage<Rewrite>, M> {
+    ) -> Step<Verdict, M> {
         // A query has one identifier, which can't be both hosts': RFC 5508 REQ-7 asks it of basic NAT alone.
         if !self.config.settings().hairpinning || matches!(meta.content, Content::Query { .. }) {
-            return Ok(Err(Self::HAIRPIN_REFUSED));
+            return Ok(Verdict::Drop(Self::HAIRPIN_REFUSED));
         }
         let external = match self.outward(state, tx, now, meta)? {
             Ok(external) => external,
-            Err(reason) => return Ok(Err(reason)),
+            Err(reason) => return Ok(Verdict::Drop(reason)),
         };
-        let internal = self.inward(state, tx, now, meta, external)?;
-        Ok(internal.map(|internal| Rewrite { src: Some(external.into()), dst: Some(internal.into()), ..Rewrite::NONE }))
+        Ok(match self.inward(state, tx, now, meta, external)? {
+            Ok(internal) => {
+                let rewrite = Rewrite { src: Some(external.into()), dst: Some(internal.into()), ..Rewrite::NONE };
+                Verdict::Forward { port: PortId::BACK, rewrite }
+            }
+            Err(reason) => Verdict::Drop(reason),
+        })
     }
 
     /// An ICMP error about a packet that was translated: the quoted packet gets its endpoints back, and no session lives
     /// longer or shorter for it (RFC 4787 REQ-12, RFC 5382 REQ-10, RFC 5508 REQ-6).
     #[cold]
+    #[inline(never)]
     fn error<'a, M: Memory>(
         &self,
         state: &'a State<M>,
         tx: &mut M::Tx<'a>,
         now: Nanos,
         meta: &Meta,
-    ) -> Step<Passage<Rewrite>, M> {
+    ) -> Step<Verdict, M> {
         let Content::Error { source, destination, protocol } = meta.content else {
-            return Ok(Err(Self::ICMP_NO_FLOW));
+            return Ok(Verdict::Drop(Self::ICMP_NO_FLOW));
         };
         // An error goes to whoever sent the quoted packet.
         if source.address != meta.destination.address {
-            return Ok(Err(Self::ICMP_NO_FLOW));
+            return Ok(Verdict::Drop(Self::ICMP_NO_FLOW));
         }
         let mut rewrite = Rewrite { embedded: true, ..Rewrite::NONE };
         let mut remote = destination;
@@ -166,7 +190,7 @@ impl Nat {
             match state.outbound(tx, now, between)? {
                 // Seen from the mapping that it left by, a hairpinned packet went to the other's external endpoint.
                 Some(found) if found.alive => remote = found.session.external,
-                Some(_) | None => return Ok(Err(Self::ICMP_NO_FLOW)),
+                Some(_) | None => return Ok(Verdict::Drop(Self::ICMP_NO_FLOW)),
             }
             rewrite.src = Some(remote.into());
         }
@@ -174,14 +198,18 @@ impl Nat {
             let between = (self.scope(protocol, remote), source, protocol);
             match state.inbound(tx, now, between)? {
                 Some(found) if found.alive => rewrite.dst = Some(found.session.internal.into()),
-                Some(_) | None => return Ok(Err(Self::ICMP_NO_FLOW)),
+                Some(_) | None => return Ok(Verdict::Drop(Self::ICMP_NO_FLOW)),
             }
         }
-        Ok(Ok(rewrite))
+        let port = match meta.way {
+            Way::Outward | Way::Inward => PortId::ACROSS,
+            Way::Hairpin => PortId::BACK,
+        };
+        Ok(Verdict::Forward { port, rewrite })
     }
 
     /// A live session has another packet.
-    #[inline]
+    #[inline(always)]
     fn use_session<'a, M: Memory>(
         &self,
         state: &'a State<M>,
@@ -205,6 +233,7 @@ impl Nat {
 
     /// Opens a session in this phase, in place of the one past its deadline that bears the same name, if there is one.
     #[cold]
+    #[inline(never)]
     fn open<'a, M: Memory>(
         &self,
         state: &'a State<M>,
@@ -232,9 +261,9 @@ impl Nat {
         match content {
             Content::Segment(flags) if opens(flags) => Ok(Phase::opened_by(Side::Inside)),
             Content::Segment(flags) => {
-                let is_midstream = !flags.contains(packet::TcpFlags::RST) && !flags.contains(packet::TcpFlags::SYN);
+                let is_midstream = !flags.contains(TcpFlags::RST) && !flags.contains(TcpFlags::SYN);
                 let picked_up = is_midstream && self.config.settings().pick_up;
-                if picked_up { Ok(Phase::picked_up(Side::Inside)) } else { Err(Self::TCP_NOT_SYN) }
+                if picked_up { Ok(Phase::picked_up(Side::Inside, flags)) } else { Err(Self::TCP_NOT_SYN) }
             }
             Content::Datagram | Content::Query { is_request: true } => Ok(Phase::NONE),
             Content::Query { is_request: false } => Err(Self::NO_MAPPING),
@@ -244,7 +273,7 @@ impl Nat {
 
     /// What of a remote endpoint names a session. A TCP connection has a state of its own, so it is all; others have but
     /// the permission to send in, so it is what filtering looks at. A query's identifier is not its remote host's.
-    #[inline]
+    #[inline(always)]
     fn scope(&self, protocol: Protocol, remote: Endpoint4) -> Endpoint4 {
         match (protocol, self.config.settings().filtering) {
             (Protocol::Tcp, _) | (Protocol::Udp, Filtering::AddressAndPortDependent) => remote,
@@ -257,7 +286,7 @@ impl Nat {
     }
 
     /// How long a session may be idle.
-    #[inline]
+    #[inline(always)]
     fn idle(&self, protocol: Protocol, phase: Phase) -> Nanos {
         let timeouts = &self.config.settings().timeouts;
         match protocol {
@@ -280,12 +309,4 @@ impl Content {
             Self::Error { protocol, .. } => protocol,
         }
     }
-}
-
-fn from(external: Endpoint4) -> Rewrite {
-    Rewrite { src: Some(external.into()), ..Rewrite::NONE }
-}
-
-fn to(internal: Endpoint4) -> Rewrite {
-    Rewrite { dst: Some(internal.into()), ..Rewrite::NONE }
 }

@@ -5,6 +5,7 @@
 use alloc::boxed::Box;
 use core::cell::Cell;
 use core::convert::Infallible;
+use core::hint::black_box;
 
 use packet::Nanos;
 
@@ -147,6 +148,7 @@ impl LocalAllocator {
     }
 
     /// The turn of what is due, in order, for a bounded number of moves.
+    #[inline(never)]
     fn turn(&self, now_tick: u64) -> Option<usize> {
         self.quiet_until.set(0);
         for _ in 0..WORK {
@@ -176,6 +178,13 @@ impl LocalAllocator {
         self.arm(index);
     }
 
+    #[cold]
+    fn rearm(&self, index: u32) {
+        self.unlink(index);
+        self.arm(index);
+    }
+
+    #[inline]
     fn in_use(&self, index: usize) -> bool {
         assert!(index < self.capacity as usize, "index {index} is outside a pool of {}", self.capacity);
         self.nodes[index].list.get() != FREE
@@ -225,8 +234,7 @@ impl Allocator<Local> for LocalAllocator {
         if self.in_use(index) {
             let earlier = self.nodes[index].deadline.replace(deadline.0) > deadline.0;
             if earlier {
-                self.unlink(index as u32);
-                self.arm(index as u32);
+                self.rearm(index as u32);
             }
         }
         Ok(())
@@ -246,6 +254,13 @@ impl Allocator<Local> for LocalAllocator {
             return Ok(None);
         }
         Ok(self.turn(now.0 >> TICK_BITS))
+    }
+
+    #[inline]
+    fn prefetch(&self, index: usize) {
+        if let Some(node) = self.nodes.get(index) {
+            black_box(node.deadline.get());
+        }
     }
 }
 
