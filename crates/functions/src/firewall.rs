@@ -17,7 +17,7 @@ use serde::Deserialize;
 use crate::config::{Count, Flows, Prefix};
 use crate::conntrack::count_by_state;
 use crate::tracking::rules::{Retransmissions, TIMEOUT_KEYS, join_keys};
-use crate::tracking::{Cause, Connection, Event, Observation, Outcome, Rules, Timeouts, Unobserved, tcp};
+use crate::tracking::{Cause, Connection, Direction, Event, Observation, Outcome, Rules, Timeouts, Unobserved, tcp};
 
 /// Lets inside open connections and outside answer them.
 #[derive(Clone, Debug)]
@@ -314,9 +314,16 @@ impl NetworkFunction for Firewall {
         flow: &mut Connection,
         meta: &Observation,
     ) -> Step<Verdict, M> {
+        // A query by the answering side asks anew: it shares the identifier alone.
+        let asks = matches!(meta.event, Event::Query(_)) && flow.direction(meta) == Direction::Reply;
+        if asks && !self.may_open(meta) {
+            return Ok(self.refuse(meta, NOT_ALLOWED));
+        }
         let mut outcome = flow.step(meta, &self.rules, cx.now());
         if outcome == Outcome::Reopens {
             if !self.may_open(meta) {
+                // The attempt ends what it would have replaced: the sides may no longer agree on it.
+                cx.close();
                 return Ok(self.refuse(meta, NOT_ALLOWED));
             }
             match Connection::open(meta, &self.rules, cx.now()) {

@@ -238,6 +238,10 @@ impl Content {
             // Echo, timestamp, information, address mask (RFC 792, RFC 950): the others are their replies.
             return Some(Self::Query { is_request: matches!(icmp.kind, 8 | 13 | 15 | 17) });
         }
+        // A redirect quotes a packet too, yet it is no error: it would make the host send past the translation.
+        if !is_icmp_error(icmp.kind) {
+            return None;
+        }
         let FiveTuple::V4(_) = icmp.embedded?.tuple else { return None };
         let tuple = icmp.embedded?.tuple;
         let protocol = match tuple.protocol() {

@@ -64,7 +64,8 @@ impl Namespace {
         let inside = || {
             let file = File::open(format!("/run/netns/{}", self.name)).expect("the namespace was made by us");
             let kind = Some(rustix::thread::LinkNameSpaceType::Network);
-            rustix::thread::move_into_link_name_space(std::os::fd::AsFd::as_fd(&file), kind).expect("root may enter it");
+            rustix::thread::move_into_link_name_space(std::os::fd::AsFd::as_fd(&file), kind)
+                .expect("root may enter it");
             f()
         };
         thread::scope(|scope| scope.spawn(inside).join()).unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -76,10 +77,16 @@ impl Namespace {
     /// # Errors
     /// What `ip` or `ethtool` says.
     pub fn link(&self, name: &str, peer: &Self, peer_name: &str) -> io::Result<()> {
-        command("ip", &["link", "add", name, "netns", &self.name, "type", "veth", "peer", peer_name, "netns", &peer.name])?;
+        command(
+            "ip",
+            &["link", "add", name, "netns", &self.name, "type", "veth", "peer", peer_name, "netns", &peer.name],
+        )?;
         for (namespace, interface) in [(self, name), (peer, peer_name)] {
             namespace.ip(&["link", "set", interface, "addrgenmode", "none"])?;
-            namespace.run("ethtool", &["-K", interface, "tx", "off", "rx", "off", "gro", "off", "gso", "off", "tso", "off"])?;
+            namespace.run(
+                "ethtool",
+                &["-K", interface, "tx", "off", "rx", "off", "gro", "off", "gso", "off", "tso", "off"],
+            )?;
             namespace.ip(&["link", "set", interface, "arp", "off", "up"])?;
         }
         Ok(())
@@ -159,8 +166,7 @@ impl Wire {
     /// # Errors
     /// What the kernel says.
     pub fn wait(wires: &[&Self], end: Instant) -> io::Result<bool> {
-        let mut polled: Vec<PollFd<'_>> =
-            wires.iter().map(|wire| PollFd::new(&wire.socket, PollFlags::IN)).collect();
+        let mut polled: Vec<PollFd<'_>> = wires.iter().map(|wire| PollFd::new(&wire.socket, PollFlags::IN)).collect();
         let left = end.saturating_duration_since(Instant::now());
         let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
         match poll(&mut polled, Some(&left)) {
@@ -190,7 +196,9 @@ pub fn missing(programs: &[&str]) -> Option<String> {
     }
     // Containers may have root and the programs, yet not the right. Tests that run at once each probe for themselves.
     let probe = format!("probe-{:?}", thread::current().id());
-    Namespace::new(&probe.replace(['(', ')'], "")).err().map(|error| format!("the right to make network namespaces: {error}"))
+    Namespace::new(&probe.replace(['(', ')'], ""))
+        .err()
+        .map(|error| format!("the right to make network namespaces: {error}"))
 }
 
 /// Runs a program to its end.

@@ -7,7 +7,12 @@ use crate::player::Outcome;
 use crate::script::{Ours, Scenario, Step};
 
 /// All that is not as the script says, a line each; `used` collects the differences that were found as told.
-pub(crate) fn compare(scenario: &Scenario, kernel: &[Outcome], ours: &[Outcome], used: &mut Vec<String>) -> Vec<String> {
+pub(crate) fn compare(
+    scenario: &Scenario,
+    kernel: &[Outcome],
+    ours: &[Outcome],
+    used: &mut Vec<String>,
+) -> Vec<String> {
     let mut ports = Ports::default();
     let mut wrong = Vec::new();
     for ((step, kernel), ours) in scenario.steps.iter().zip(kernel).zip(ours) {

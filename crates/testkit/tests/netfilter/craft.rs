@@ -101,14 +101,9 @@ pub(crate) fn udp(src: End, dst: End, len: usize) -> Vec<u8> {
     ip(src.0, dst.0, UDP, &payload)
 }
 
-/// An echo request or reply; the identifier is the port of the end that asked.
-pub(crate) fn echo(src: IpAddr, dst: IpAddr, identifier: u16, reply: bool, sequence: u16) -> Vec<u8> {
-    let (protocol, kind) = match (src.is_ipv4(), reply) {
-        (true, false) => (ICMP, 8),
-        (true, true) => (ICMP, 0),
-        (false, false) => (ICMPV6, 128),
-        (false, true) => (ICMPV6, 129),
-    };
+/// A query (an echo request, say) or its reply; the identifier is the port of the end that asked.
+pub(crate) fn query(src: IpAddr, dst: IpAddr, identifier: u16, kind: u8, sequence: u16) -> Vec<u8> {
+    let protocol = if src.is_ipv4() { ICMP } else { ICMPV6 };
     let mut payload = vec![kind, 0, 0, 0];
     payload.extend(identifier.to_be_bytes());
     payload.extend(sequence.to_be_bytes());
@@ -137,6 +132,49 @@ pub(crate) fn fragment(packet: &[u8], offset: usize, len: usize) -> Vec<u8> {
     fragment
 }
 
+/// The same IPv4 packet with four bytes of IP options that do nothing.
+pub(crate) fn with_options(packet: &[u8]) -> Vec<u8> {
+    let mut longer = [&packet[..20], &[1, 1, 1, 0], &packet[20..]].concat();
+    longer[0] = 0x46;
+    relength(&mut longer);
+    longer
+}
+
+/// Ends the packet behind `len` bytes of its IP payload; the transport's own lengths and checksums stay as they were.
+pub(crate) fn cut(packet: &mut Vec<u8>, len: usize) {
+    packet.truncate(view(packet).transport + len);
+    relength(packet);
+}
+
+fn relength(packet: &mut [u8]) {
+    if packet[0] >> 4 == 4 {
+        let len = packet.len() as u16;
+        packet[2..4].copy_from_slice(&len.to_be_bytes());
+        finish_ip(packet);
+    } else {
+        let len = packet.len() as u16 - 40;
+        packet[4..6].copy_from_slice(&len.to_be_bytes());
+    }
+}
+
+/// Sets the last two bytes of a UDP payload so that its checksum becomes zero, written 0xffff, once `source` is its source.
+pub(crate) fn edge(packet: &mut [u8], source: End) {
+    let from = view(packet).src;
+    let end = packet.len();
+    for word in 0..=u16::MAX {
+        packet[end - 2..].copy_from_slice(&word.to_be_bytes());
+        let mut translated = packet.to_vec();
+        if let IpAddr::V4(address) = source.0 {
+            translated[12..16].copy_from_slice(&address.octets());
+        }
+        finish(&mut translated);
+        if translated[26..28] == [0xff, 0xff] {
+            return finish(packet);
+        }
+    }
+    panic!("no last word makes {from:?} and {source:?} so");
+}
+
 /// Whom a packet is between. Quotations in ICMP errors may be cut short behind their ports.
 pub(crate) fn view(packet: &[u8]) -> View {
     let (src, dst, protocol, transport, offset, more) = if packet[0] >> 4 == 4 {
@@ -148,10 +186,12 @@ pub(crate) fn view(packet: &[u8]) -> View {
         (address(8), address(24), packet[6], 40, 0, false)
     };
     let (mut ports, mut quoted) = ((0, 0), None);
-    if offset == 0 {
+    if offset == 0 && packet.len() >= transport + 4 {
         match (protocol, packet[transport]) {
             (TCP | UDP, _) => ports = (word(packet, transport), word(packet, transport + 2)),
-            (ICMP, 0 | 8) | (ICMPV6, 128 | 129) => ports = (word(packet, transport + 4), word(packet, transport + 4)),
+            (ICMP, 0 | 8 | 13 | 14) | (ICMPV6, 128 | 129) if packet.len() >= transport + 6 => {
+                ports = (word(packet, transport + 4), word(packet, transport + 4))
+            }
             (ICMP, 3 | 4 | 5 | 11 | 12) | (ICMPV6, 1..=4) => quoted = Some(transport + 8),
             _ => {}
         }
@@ -185,7 +225,8 @@ pub(crate) fn complaint(packet: &[u8]) -> Option<String> {
         return Some(format!("protocol {}'s checksum is wrong", seen.protocol));
     }
     let quoted = &packet[seen.quoted?..];
-    (quoted[0] >> 4 == 4 && sum(&quoted[..20]) != 0xffff).then(|| "the quoted IP header's checksum is wrong".to_owned())
+    (quoted[0] >> 4 == 4 && sum(&quoted[..usize::from(quoted[0] & 15) * 4]) != 0xffff)
+        .then(|| "the quoted IP header's checksum is wrong".to_owned())
 }
 
 /// Gives the packet the TTL that all are compared with: a router takes one from it.
@@ -259,7 +300,7 @@ fn finish(packet: &mut [u8]) {
 
 fn finish_ip(packet: &mut [u8]) {
     packet[10..12].fill(0);
-    let value = !sum(&packet[..20]);
+    let value = !sum(&packet[..usize::from(packet[0] & 15) * 4]);
     packet[10..12].copy_from_slice(&value.to_be_bytes());
 }
 

@@ -65,7 +65,8 @@ impl Kernel {
         })?;
         router.run("nft", ruleset)?;
         let wires = [inside.enter(|| Wire::open("in0"))?, outside.enter(|| Wire::open("out0"))?];
-        let router_macs = router.enter(|| [Wire::open("rin"), Wire::open("rout")].map(|wire| wire.map(|wire| wire.mac())));
+        let router_macs =
+            router.enter(|| [Wire::open("rin"), Wire::open("rout")].map(|wire| wire.map(|wire| wire.mac())));
         let [rin, rout] = router_macs;
         let (router_macs, began) = ([rin?, rout?], Instant::now());
         Ok(Self { wires, router_macs, sentinels: 0, began, restore: vec![], router, _ends: [inside, outside] })
@@ -189,7 +190,8 @@ fn flush_conntrack() -> io::Result<()> {
     const DELETE: u16 = 1 << 8 | 2;
     const REQUEST_ACK: u16 = 1 | 4;
     let protocol = rustix::net::Protocol::from_raw(std::num::NonZeroU32::new(NETFILTER).expect("not zero"));
-    let socket = rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, Some(protocol))?;
+    let socket =
+        rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, Some(protocol))?;
     let mut message = 20_u32.to_ne_bytes().to_vec();
     message.extend(DELETE.to_ne_bytes());
     message.extend(REQUEST_ACK.to_ne_bytes());

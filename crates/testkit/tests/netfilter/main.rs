@@ -8,6 +8,8 @@ mod ours;
 mod player;
 mod script;
 
+use std::collections::BTreeSet;
+
 use functions::{firewall, nat};
 use kernel::Kernel;
 use ours::{Ours, configuration};
@@ -84,13 +86,29 @@ fn hold(label: &str, ruleset: &str, scenarios: &str, mut ours: impl Router) {
         let (kernel, ours) = (play(&mut kernel, scenario), play(&mut ours, scenario));
         let complaints = compare::compare(scenario, &kernel, &ours, &mut used);
         if !complaints.is_empty() {
-            eprintln!("kernel: {}\nours: {}", compare::transcript(scenario, &kernel), compare::transcript(scenario, &ours));
+            eprintln!(
+                "kernel: {}\nours: {}",
+                compare::transcript(scenario, &kernel),
+                compare::transcript(scenario, &ours)
+            );
         }
         wrong.extend(complaints);
     }
     let steps: usize = scenarios.iter().map(|scenario| scenario.steps.len()).sum();
     eprintln!("{label}: {} scenarios, {steps} packets, {} known differences", scenarios.len(), used.len());
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_difference_is_explained_once() {
+    let explained = include_str!("../../../../docs/netfilter-differences.md").lines();
+    let explained: BTreeSet<String> =
+        explained.filter_map(|line| line.strip_prefix("## ")).map(str::to_owned).collect();
+    let scripts = [include_str!("firewall.txt"), include_str!("nat.txt")].map(script::read).concat();
+    let steps = scripts.iter().flat_map(|scenario| &scenario.steps);
+    let named: BTreeSet<String> =
+        steps.filter_map(|step| step.expected.ours.as_ref()).map(|ours| ours.1.clone()).collect();
+    assert_eq!(named, explained);
 }
 
 /// The kernel as a router, or none and one line that says why.

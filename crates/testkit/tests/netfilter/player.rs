@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::craft::{self, End, Segment};
-use crate::script::{Body, Scenario, Side, Spoil, Step};
+use crate::script::{Body, Scenario, Side, Spoil, Step, host};
 
 /// Something that IP packets go through.
 pub(crate) trait Router {
@@ -34,7 +34,7 @@ pub(crate) fn play(router: &mut dyn Router, scenario: &Scenario) -> Vec<Outcome>
         .map(|step| {
             let (from, sent) = packet(scenario, step, &seen);
             let mut came_out = router.inject(from, &sent, step.at_ms);
-            let checked = step.spoil != Spoil::BadSum;
+            let checked = !matches!(step.spoil, Spoil::BadSum | Spoil::Cut(_));
             let complaint = came_out.iter().find_map(|(_, packet)| craft::complaint(packet)).filter(|_| checked);
             for (_, packet) in &mut came_out {
                 craft::normalise(packet);
@@ -104,12 +104,12 @@ fn packet(scenario: &Scenario, step: &Step, seen: &Seen) -> (Side, Vec<u8>) {
         }
         Body::Datagram { len } if flow.protocol == craft::UDP => craft::udp(src, dst, len),
         Body::Datagram { len } => craft::ip(src.0, dst.0, flow.protocol, &vec![7; len]),
-        Body::Echo { reply, number } => {
+        Body::Query { kind, number } => {
             // The identifier is the asking end's, as the other end sees it.
             let identifier = if step.outward { src.1 } else { dst.1 };
-            craft::echo(src.0, dst.0, identifier, reply, number)
+            craft::query(src.0, dst.0, identifier, kind, number)
         }
-        Body::Error { kind, mtu, from, to, full } => {
+        Body::Error { kind, mtu, from, to, quote } => {
             let built;
             let about = match seen.last.get(&(step.flow, !step.outward)) {
                 Some(packet) => packet,
@@ -120,13 +120,16 @@ fn packet(scenario: &Scenario, step: &Step, seen: &Seen) -> (Side, Vec<u8>) {
                 }
             };
             let quoted = craft::view(about);
-            craft::error(from.unwrap_or(src.0), to.unwrap_or(quoted.src.0), kind, mtu, about, if full { 1200 } else { 8 })
+            craft::error(from.unwrap_or(src.0), to.unwrap_or(quoted.src.0), kind, mtu, about, quote)
         }
     };
     match step.spoil {
         Spoil::Nothing => {}
         Spoil::BadSum => craft::spoil(&mut packet),
         Spoil::NoSum => craft::unsummed(&mut packet),
+        Spoil::EdgeSum => craft::edge(&mut packet, (host("n"), src.1)),
+        Spoil::Options => packet = craft::with_options(&packet),
+        Spoil::Cut(len) => craft::cut(&mut packet, len),
     }
     if let Some((offset, len)) = step.fragment {
         packet = craft::fragment(&packet, offset, len);
@@ -138,6 +141,7 @@ fn never_sent(protocol: u8, src: End, dst: End) -> Vec<u8> {
     match protocol {
         craft::TCP => craft::tcp(src, dst, &Segment { flags: 16, seq: 1, ack: 1, window: 1, ..Segment::default() }, 0),
         craft::UDP => craft::udp(src, dst, 10),
-        _ => craft::echo(src.0, dst.0, src.1, false, 1),
+        craft::ICMP => craft::query(src.0, dst.0, src.1, 8, 1),
+        _ => craft::query(src.0, dst.0, src.1, 128, 1),
     }
 }

@@ -14,9 +14,10 @@
 //! > A 101/1                = pass ours drop D7    we differ, and docs/netfilter-differences.md says why
 //! ```
 //!
-//! Segments may have `wN` (window), `wsN` (window scale), `sackok`, `sackL-R`; UDP has its length only, echoes `request N`
-//! and `reply N`; errors `from=HOST`, `to=HOST`, `mtuN`, `full` (quotes all, not eight bytes). All may have `badsum`,
-//! `nosum` (UDP), `fragOFFSET+LEN`.
+//! Segments may have `wN` (window), `wsN` (window scale), `sackok`, `sackL-R`; UDP has its length only, ICMP queries are
+//! `request N` and `reply N` (with `timestamp`: not an echo); errors have `from=HOST`, `to=HOST`, `mtuN`, `quoteN` (bytes
+//! quoted behind the IP header, 8 if not told). All may have `badsum`, `nosum` (UDP), `edgesum` (UDP, zero once
+//! translated), `fragOFFSET+LEN`, `cutN` (the IP packet ends behind so many bytes of payload), `options` (IPv4).
 
 use std::net::IpAddr;
 
@@ -93,10 +94,30 @@ pub(crate) struct Step {
 
 #[derive(Clone, Debug)]
 pub(crate) enum Body {
-    Segment { flags: u8, seq: u32, ack: u32, len: usize, window: u16, scale: Option<u8>, sack_ok: bool, sack: Option<(u32, u32)> },
-    Datagram { len: usize },
-    Echo { reply: bool, number: u16 },
-    Error { kind: (u8, u8), mtu: u16, from: Option<IpAddr>, to: Option<IpAddr>, full: bool },
+    Segment {
+        flags: u8,
+        seq: u32,
+        ack: u32,
+        len: usize,
+        window: u16,
+        scale: Option<u8>,
+        sack_ok: bool,
+        sack: Option<(u32, u32)>,
+    },
+    Datagram {
+        len: usize,
+    },
+    Query {
+        kind: u8,
+        number: u16,
+    },
+    Error {
+        kind: (u8, u8),
+        mtu: u16,
+        from: Option<IpAddr>,
+        to: Option<IpAddr>,
+        quote: usize,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,6 +125,9 @@ pub(crate) enum Spoil {
     Nothing,
     BadSum,
     NoSum,
+    EdgeSum,
+    Options,
+    Cut(usize),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -130,7 +154,13 @@ pub(crate) fn read(text: &str) -> Vec<Scenario> {
         let words: Vec<&str> = line.split('#').next().unwrap_or("").split_whitespace().collect();
         if let Some(name) = line.strip_prefix("## ") {
             (at_ms, initial) = (0, [1_000_000, 3_000_000_000]);
-            scenarios.push(Scenario { name: name.trim().into(), settings: vec![], ours: vec![], flows: vec![], steps: vec![] });
+            scenarios.push(Scenario {
+                name: name.trim().into(),
+                settings: vec![],
+                ours: vec![],
+                flows: vec![],
+                steps: vec![],
+            });
             continue;
         }
         let Some(scenario) = scenarios.last_mut() else { continue };
@@ -141,7 +171,7 @@ pub(crate) fn read(text: &str) -> Vec<Scenario> {
             ["ours", key, "=", value] => Some(scenario.ours.push((key.into(), value.into()))),
             ["wait", ms] => ms.parse::<u64>().ok().map(|ms| at_ms += ms),
             ["isn", near, far] => near.parse().ok().zip(far.parse().ok()).map(|(near, far)| initial = [near, far]),
-            [">" | "<", ..] => step(&words, scenario.flows.len()).map(|mut step| {
+            [">" | "<", ..] => step(&words, &scenario.flows).map(|mut step| {
                 (step.line, step.at_ms) = ((number + 1, line.trim().into()), at_ms);
                 scenario.steps.push(step);
             }),
@@ -168,23 +198,29 @@ fn flow(near: &str, protocol: &str, far: &str, hairpin: bool, initial: [u32; 2])
 
 fn end(text: &str) -> Option<(IpAddr, u16)> {
     let (name, port) = text.split_once(':')?;
-    Some((host(name)?, port.parse().ok()?))
+    Some((known(name)?, port.parse().ok()?))
 }
 
-fn host(name: &str) -> Option<IpAddr> {
+/// The address of a host that there is.
+pub(crate) fn host(name: &str) -> IpAddr {
+    known(name).unwrap_or_else(|| panic!("nobody is called {name}"))
+}
+
+fn known(name: &str) -> Option<IpAddr> {
     let (_, address) = HOSTS.iter().find(|(known, _)| *known == name)?;
     address.parse().ok()
 }
 
-fn step(words: &[&str], flows: usize) -> Option<Step> {
+fn step(words: &[&str], flows: &[Flow]) -> Option<Step> {
+    let flow = flows.last()?;
     let equals = words.iter().position(|word| *word == "=")?;
     let (said, expected) = (&words[1..equals], &words[equals + 1..]);
     let mut step = Step {
         line: (0, String::new()),
         at_ms: 0,
-        flow: flows.checked_sub(1)?,
+        flow: flows.len() - 1,
         outward: words[0] == ">",
-        body: body(said)?,
+        body: body(said, flow.near.0.is_ipv6())?,
         spoil: Spoil::Nothing,
         fragment: None,
         expected: expectation(expected)?,
@@ -193,7 +229,12 @@ fn step(words: &[&str], flows: usize) -> Option<Step> {
         match *word {
             "badsum" => step.spoil = Spoil::BadSum,
             "nosum" => step.spoil = Spoil::NoSum,
+            "edgesum" => step.spoil = Spoil::EdgeSum,
+            "options" => step.spoil = Spoil::Options,
             other => {
+                if let Some(len) = other.strip_prefix("cut") {
+                    step.spoil = Spoil::Cut(len.parse().ok()?);
+                }
                 if let Some(range) = other.strip_prefix("frag") {
                     let (offset, len) = range.split_once('+')?;
                     step.fragment = Some((offset.parse().ok()?, len.parse().ok()?));
@@ -220,18 +261,29 @@ fn expectation(words: &[&str]) -> Option<Expected> {
     Some(Expected { kernel: verdict(words[0])?, ours })
 }
 
-fn body(words: &[&str]) -> Option<Body> {
-    let option = |prefix: &str| words[1..].iter().find_map(|word| word.strip_prefix(prefix).filter(|rest| !rest.is_empty()));
+fn body(words: &[&str], v6: bool) -> Option<Body> {
+    let option =
+        |prefix: &str| words[1..].iter().find_map(|word| word.strip_prefix(prefix).filter(|rest| !rest.is_empty()));
     match *words.first()? {
-        "request" | "reply" => Some(Body::Echo { reply: words[0] == "reply", number: words.get(1)?.parse().ok()? }),
+        "request" | "reply" => {
+            let kind = match (words[0], words.contains(&"timestamp"), v6) {
+                ("request", false, false) => 8,
+                ("request", true, false) => 13,
+                (_, false, false) => 0,
+                (_, true, false) => 14,
+                ("request", _, true) => 128,
+                (_, _, true) => 129,
+            };
+            Some(Body::Query { kind, number: words.get(1)?.parse().ok()? })
+        }
         "error" => {
             let (kind, code) = words.get(1)?.split_once('/')?;
             Some(Body::Error {
                 kind: (kind.parse().ok()?, code.parse().ok()?),
                 mtu: option("mtu").map_or(Some(0), |mtu| mtu.parse().ok())?,
-                from: option("from=").map(host).map_or(Some(None), |host| host.map(Some))?,
-                to: option("to=").map(host).map_or(Some(None), |host| host.map(Some))?,
-                full: words.contains(&"full"),
+                from: option("from=").map(host),
+                to: option("to=").map(host),
+                quote: option("quote").map_or(Some(8), |len| len.parse().ok())?,
             })
         }
         len if len.starts_with(|first: char| first.is_ascii_digit()) => Some(Body::Datagram { len: len.parse().ok()? }),
