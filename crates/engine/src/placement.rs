@@ -29,11 +29,11 @@ pub trait Placement<N: NetworkFunction>: Send {
     /// The hash that this placement's tables go by.
     fn hash(&self, key: &KeyOf<N>) -> u64;
 
-    /// Asks for the index lines of a packet set.
-    fn prefetch(&self, key: &KeyOf<N>, hash: u64);
+    /// Brings near what leads to the packet set's state.
+    fn prefetch(&self, nf: &N, meta: &N::Meta, hash: u64);
 
-    /// Asks for the packet set's entry, once its index lines are near, and says which it is likely to be.
-    fn prefetch_entry(&self, key: &KeyOf<N>, hash: u64) -> Hint;
+    /// Brings near the state itself, once what leads to it is near, and says where it is likely to be.
+    fn prefetch_entry(&self, nf: &N, meta: &N::Meta, hash: u64) -> Hint;
 
     /// Takes one step.
     fn step(&mut self, nf: &N, step: &Lane<N::Meta>) -> Verdict;

@@ -87,22 +87,23 @@ impl<N: NetworkFunction> Placement<N> for Private<N> {
     }
 
     #[inline]
-    fn prefetch(&self, key: &KeyOf<N>, hash: u64) {
-        if !N::Flow::STORED {
-            return;
-        }
-        match key.family() {
-            Family::V4(_) => self.v4.prefetch(hash),
-            Family::V6(_) => self.v6.prefetch(hash),
+    fn prefetch(&self, nf: &N, meta: &N::Meta, hash: u64) {
+        nf.prefetch(&self.rest.shared, meta);
+        if N::Flow::STORED {
+            match meta.key().family() {
+                Family::V4(_) => self.v4.prefetch(hash),
+                Family::V6(_) => self.v6.prefetch(hash),
+            }
         }
     }
 
     #[inline]
-    fn prefetch_entry(&self, key: &KeyOf<N>, hash: u64) -> Hint {
+    fn prefetch_entry(&self, nf: &N, meta: &N::Meta, hash: u64) -> Hint {
+        nf.prefetch_found(&self.rest.shared, meta);
         if !N::Flow::STORED {
             return Hint::default();
         }
-        match key.family() {
+        match meta.key().family() {
             Family::V4(_) => self.v4.prefetch_entry(hash),
             Family::V6(_) => self.v6.prefetch_entry(hash),
         }

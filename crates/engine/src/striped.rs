@@ -98,10 +98,10 @@ impl<N: NetworkFunction> Placement<N> for Striped<N> {
 
     /// The lines of the lock's stripe can't be asked for without holding the lock.
     #[inline]
-    fn prefetch(&self, _: &KeyOf<N>, _: u64) {}
+    fn prefetch(&self, _: &N, _: &N::Meta, _: u64) {}
 
     #[inline]
-    fn prefetch_entry(&self, _: &KeyOf<N>, _: u64) -> Hint {
+    fn prefetch_entry(&self, _: &N, _: &N::Meta, _: u64) -> Hint {
         Hint::default()
     }
 

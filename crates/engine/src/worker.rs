@@ -139,9 +139,8 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
 
     #[inline]
     fn queue(&mut self, batch: &mut Batch, meta: N::Meta, seq: Seq, now: Nanos, index: Option<u32>) {
-        let key = meta.key();
-        let hash = self.place.hash(&key);
-        self.place.prefetch(&key, hash);
+        let hash = self.place.hash(&meta.key());
+        self.place.prefetch(&self.nf, &meta, hash);
         self.lanes.push(Waiting { lane: Lane { meta, hash, hint: Hint::default(), seq, now }, index });
         if self.lanes.len() == BURST {
             self.flush(batch);
@@ -150,7 +149,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
 
     fn flush(&mut self, batch: &mut Batch) {
         for Waiting { lane, .. } in &mut self.lanes {
-            lane.hint = self.place.prefetch_entry(&lane.meta.key(), lane.hash);
+            lane.hint = self.place.prefetch_entry(&self.nf, &lane.meta, lane.hash);
         }
         for (Waiting { lane, index }, parsed) in self.lanes.iter().zip(self.parsed.iter()) {
             self.position = lane.seq;

@@ -69,7 +69,9 @@ fn hold(subject: &Subject, seeds: u64) {
     one(&port_knock::PortKnock::new(&port_knock::Config::default()), subject, seeds);
     one(&conntrack::Conntrack::new(conntrack::Config::default()), subject, seeds);
     one(&firewall::Firewall::new(firewall::Config::default()), subject, seeds);
-    one(&nat::Nat::new(nat::Config::default()), subject, seeds);
+    // Every replica has pools of its own, and every run makes them anew: small ones, which the traces can exhaust.
+    let pools = toml::from_str("mappings = 2048\nsessions = 2048").expect("it is a configuration");
+    one(&nat::Nat::new(pools), subject, seeds);
 }
 
 fn one<N: NetworkFunction + Clone>(nf: &N, subject: &Subject, seeds: u64) {
