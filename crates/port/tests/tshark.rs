@@ -11,7 +11,7 @@ use shared::{Read, Row, deep, manifest, read_all};
 
 /// Malformed captures that tshark refuses: an unknown link type, an absurd record length.
 const REFUSED_MAX: usize = 7;
-const SAMPLE_EACH: usize = 12;
+const SAMPLE_EACH: usize = 6;
 
 #[test]
 #[allow(clippy::print_stderr)]
