@@ -11,6 +11,10 @@ use shared::{Read, Row, deep, manifest, read_all};
 
 /// Malformed captures that tshark refuses: an unknown link type, an absurd record length.
 const REFUSED_MAX: usize = 7;
+/// Damaged captures of which tshark makes something of its own: a fraction of more than a second overflows its arithmetic;
+/// behind an absurd record length it tries other layouts of the record.
+const NOT_COMPARED: [&str; 2] =
+    ["malformed/ndpi__fuzz-2021-06-07-c6c72a0a56.pcap", "malformed/sv__bug-6875-01__fuzz.pcap"];
 const SAMPLE_EACH: usize = 6;
 
 #[test]
@@ -41,7 +45,8 @@ fn as_tshark_reads_them() {
 
 /// All of `fmt`, and of each other folder some, spread evenly.
 fn sample() -> Vec<Row> {
-    let rows = manifest();
+    let mut rows = manifest();
+    rows.retain(|row| !NOT_COMPARED.contains(&&*row.name));
     if deep() {
         return rows;
     }
