@@ -157,6 +157,27 @@ fn table<K: Key, V: Count>(flows: usize, key: fn(u64) -> K) -> Table<K, V> {
     table
 }
 
+/// As a table is after a while: neighbours in time are no neighbours in memory.
+fn shuffled<K: Key, V: Count>(flows: usize, key: fn(u64) -> K, pace: u64) -> Table<K, V> {
+    let mut table = table::<K, V>(flows, key);
+    let mut random = Random(11);
+    let mut numbers: Vec<u64> = (0..flows as u64).collect();
+    for at in (1..flows).rev() {
+        numbers.swap(at, random.below(at + 1) as usize);
+    }
+    for number in numbers {
+        let key = key(number);
+        let slot = table.find(&key, table.hash(&key)).expect("it was inserted");
+        table.remove(slot);
+    }
+    for number in 0..flows as u64 {
+        let key = key(number);
+        let now = Nanos(number * pace);
+        table.insert(key, table.hash(&key), V::default(), now + Nanos::from_secs(60), now).expect("there is room");
+    }
+    table
+}
+
 #[inline(never)]
 fn bursts<K: Key, V: Count>(table: &mut Table<K, V>, queries: &[K], now: &mut u64) -> u64 {
     let mut sum = 0u64;
@@ -203,11 +224,11 @@ fn churn<K: Key, V: Count>(only: &str, name: &str, flows: usize, key: fn(u64) ->
         return;
     }
     let packets = QUERIES / 2;
-    let mut ageing = table::<K, V>(flows, key);
-    let mut evicting = table::<K, V>(flows, key);
-    let (mut age, mut eviction) = (flows as u64, flows as u64);
     // Every flow lives for 60 seconds, so that as many expire as come.
     let pace = 60_000_000_000 / flows as u64 + 1;
+    let mut ageing = shuffled::<K, V>(flows, key, pace);
+    let mut evicting = shuffled::<K, V>(flows, key, pace);
+    let (mut age, mut eviction) = (flows as u64, flows as u64);
     println!("{:44} {:>15} {:>15}", "", "expiry", "eviction");
     race(
         &title,

@@ -42,8 +42,9 @@ pub(crate) struct Index {
 impl Index {
     /// An index of `capacity` entries.
     pub(crate) fn new(capacity: usize) -> Self {
-        // Four places in five are taken when the table is full; a few buckets more let small tables fill up too. An odd
-        // number, so that no more than one bucket is its own second one.
+        // Two places in three are taken when the table is full, so that few keys stray; at four in five a flow's opening
+        // and expiry take a seventh longer. A few buckets more let small tables fill up too. An odd number, so that for
+        // any tag just one bucket is its own second one.
         let count = ((capacity.div_ceil(2) * 3).div_ceil(WIDTH) + 4) | 1;
         Self { region: Region::zeroed(count * size_of::<Bucket>()), count }
     }

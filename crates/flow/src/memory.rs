@@ -100,7 +100,8 @@ mod tests {
             assert_eq!(region.bytes(), bytes);
             // SAFETY: the region is that long and was written whole.
             let content = unsafe { core::slice::from_raw_parts(region.base().as_ptr(), bytes) };
-            assert!(content.iter().all(|byte| *byte == 0));
+            let step = if cfg!(miri) { 4095 } else { 1 };
+            assert!(content.iter().step_by(step).all(|byte| *byte == 0));
         }
     }
 }

@@ -1,10 +1,10 @@
 //! A hierarchical timing wheel (Varghese, Lauck: SOSP '87, scheme 7) over packet time, with occupancy bitmaps, so that a
 //! jump of the clock costs the same whether it is of a millisecond or of years.
 //!
-//! Six levels of 256 lists cover all of time. An entry lies at the level of the highest byte in which its tick differs
-//! from the wheel's own, so each list belongs to one stretch of time only, and the first list that is occupied, from the
-//! lowest level up, is the next one that is due. Deadlines that move later are only noted in the entry: its list comes
-//! up early then, and the entry is armed anew.
+//! Five levels of 1024 lists cover all of time. An entry lies at the level of the highest digit (of ten bits) in which
+//! its tick differs from the wheel's own, so each list belongs to one stretch of time only, and the first list that is
+//! occupied, from the lowest level up, is the next one that is due. Deadlines that move later are only noted in the
+//! entry: its list comes up early then, and the entry is armed anew.
 
 use alloc::boxed::Box;
 
@@ -17,12 +17,13 @@ use crate::slab::Slab;
 pub const TICK: Nanos = Nanos(1 << TICK_BITS);
 
 const TICK_BITS: u32 = 20;
-const LEVEL_BITS: u32 = 8;
+/// So many that timeouts of minutes mostly come down one level and those of days two, for each is a cache miss.
+const LEVEL_BITS: u32 = 10;
 const LEVEL_LEN: usize = 1 << LEVEL_BITS;
-/// Deadlines have 63 bits at most, ticks 44: six bytes.
-const LEVELS: usize = 6;
+/// Deadlines have 63 bits at most, ticks 44.
+const LEVELS: usize = 5;
 /// Lists advanced to and entries looked at in one unit of work. An entry is looked at once for each level that it comes
-/// down, at most six times and mostly two or three, so one unit a packet keeps up with one new flow a packet.
+/// down, at most five times and mostly two, so one unit a packet keeps up with one new flow a packet.
 const STEPS_MAX: usize = 4;
 
 /// The wheel: its own tick, and who is due when.
@@ -134,7 +135,7 @@ impl Wheel {
                 if deadline != Nanos::NEVER {
                     self.place(slab, node, tick_of(deadline).max(self.tick));
                 }
-            } else if !self.advance(now) {
+            } else if !self.advance(slab, now) {
                 return None;
             }
         }
@@ -142,7 +143,7 @@ impl Wheel {
     }
 
     /// Goes on to the next list that has nodes; `false` if that is not due at `now`.
-    fn advance(&mut self, now: Nanos) -> bool {
+    fn advance<K: Key, V: Copy>(&mut self, slab: &Slab<K, V>, now: Nanos) -> bool {
         self.spreading = None;
         for level in 0..LEVELS {
             let low = LEVEL_BITS * level as u32;
@@ -150,10 +151,15 @@ impl Wheel {
             let Some(position) = first_set(&self.occupied[level], here) else { continue };
             let above = low + LEVEL_BITS;
             let tick = self.tick >> above << above | (position as u64) << low;
+            let list = level * LEVEL_LEN + position;
+            if let Some(node) = self.lists[list].first() {
+                slab.prefetch(node);
+                slab.prefetch_links(node);
+            }
             self.due = tick << TICK_BITS;
             if self.is_due(now) {
                 self.tick = tick;
-                self.spreading = (level > 0).then_some((level * LEVEL_LEN + position) as u32);
+                self.spreading = (level > 0).then_some(list as u32);
                 return true;
             }
             return false;
@@ -189,13 +195,14 @@ mod tests {
 
     #[test]
     fn bits_are_found_across_words() {
-        let words = [1 << 63, 0, 1, 0];
+        let mut words = [0; LEVEL_LEN / 64];
+        (words[0], words[2]) = (1 << 63, 1);
         assert_eq!(first_set(&words, 0), Some(63));
         assert_eq!(first_set(&words, 63), Some(63));
         assert_eq!(first_set(&words, 64), Some(128));
         assert_eq!(first_set(&words, 128), Some(128));
         assert_eq!(first_set(&words, 129), None);
-        assert_eq!(first_set(&words, 255), None);
+        assert_eq!(first_set(&words, LEVEL_LEN - 1), None);
     }
 
     #[test]

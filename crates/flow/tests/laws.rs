@@ -108,20 +108,21 @@ fn flows_of_a_tick_come_in_the_order_of_arrival() {
     let start = 1_700_000_000_000_000_000;
     let deadline = Nanos(start + 90_000_000_000);
     // Armed from ever nearer, so that they come down from different levels to meet in one list.
-    for number in 0..900u64 {
-        let now = Nanos(start + number * 99_000_000);
+    let flows = if cfg!(miri) { 50 } else { 900 };
+    for number in 0..flows {
+        let now = Nanos(start + number * (89_100_000_000 / flows));
         assert_eq!(table.reclaim(now), None);
         assert_eq!(table.reclaim(now), None);
         insert(&mut table, number as u32, deadline + Nanos(number % 7), now);
     }
     let (values, _) = drain(&mut table, deadline + TICK + TICK);
-    assert_eq!(values, (0..900).collect::<Vec<_>>());
+    assert_eq!(values, (0..flows as u32).collect::<Vec<_>>());
 }
 
 #[test]
 fn nobody_comes_early_or_more_than_a_tick_late() {
     let mut table = Table::<Host4, u32>::new(1, 1);
-    for deadline in [1, TICK.0 - 1, TICK.0, TICK.0 + 1, 255 * TICK.0, 256 * TICK.0, 65_536 * TICK.0 + 5, 1 << 55] {
+    for deadline in [1, TICK.0 - 1, TICK.0, TICK.0 + 1, 1023 * TICK.0, 1024 * TICK.0, (TICK.0 << 20) + 5, 1 << 55] {
         insert(&mut table, 1, Nanos(deadline), Nanos(0));
         assert_eq!(drain(&mut table, Nanos(deadline - 1)).0, [], "{deadline}");
         assert_eq!(drain(&mut table, Nanos(deadline) + TICK).0, [1], "{deadline}");
@@ -247,7 +248,7 @@ fn a_removed_flow_is_not_touched() {
 #[test]
 fn memory_is_bounded() {
     let flows = scaled(1_000_000) as usize;
-    let per_flow = |bytes: usize| bytes.saturating_sub(16_384) / flows;
+    let per_flow = |bytes: usize| bytes.saturating_sub(1 << 16) / flows;
     assert!(per_flow(Table::<FiveTuple4, [u64; 2]>::new(flows, 1).memory_bytes()) <= 72);
     assert!(per_flow(Table::<FiveTuple4, [u64; 3]>::new(flows, 1).memory_bytes()) <= 72);
     assert!(per_flow(Table::<Host4, u64>::new(flows, 1).memory_bytes()) <= 56);
