@@ -290,7 +290,7 @@ const KEYS: &[ConfigKey] = &[
     config_key("port_parity", "true", "an even UDP port becomes an even one, an odd one odd"),
     config_key("port_preservation", "true", "an inside port becomes the same external one if it is free"),
     config_key("inbound_refresh", "false", "packets from outside keep UDP and ICMP sessions alive, too"),
-    config_key("pick_up", "true", "TCP connections that began before the translator are translated from inside on"),
+    config_key("loose", "true", "whether TCP connections may be picked up half-way, from inside"),
     config_key("mappings", "65536", "how many inside endpoints at a time"),
     config_key("sessions", "65536", "how many sessions at a time"),
     config_key("timeouts.udp", "300", "idle seconds of a UDP session; RFC 4787 asks for 120 or more"),

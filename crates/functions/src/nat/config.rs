@@ -79,7 +79,7 @@ pub(super) struct Fields {
     pub(super) port_parity: bool,
     pub(super) port_preservation: bool,
     pub(super) inbound_refresh: bool,
-    pub(super) pick_up: bool,
+    pub(super) loose: bool,
     pub(super) mappings: Entries,
     pub(super) sessions: Entries,
     pub(super) timeouts: Timeouts,
@@ -102,7 +102,7 @@ impl Default for Fields {
             port_parity: true,
             port_preservation: true,
             inbound_refresh: false,
-            pick_up: true,
+            loose: true,
             mappings: Entries::new(65_536),
             sessions: Entries::new(65_536),
             timeouts: Timeouts::default(),
@@ -220,6 +220,13 @@ mod tests {
     #[test]
     fn an_empty_file_is_the_default() {
         assert_eq!(toml::from_str::<Config>("").unwrap(), Config::default());
+    }
+
+    #[test]
+    fn the_catalogue_prints_the_defaults() {
+        let keys = <super::super::Nat as nf::NetworkFunction>::DESCRIPTION.keys;
+        let lines: Vec<String> = keys.iter().map(|key| format!("{} = {}\n", key.name, key.default)).collect();
+        assert_eq!(toml::from_str::<Config>(&lines.concat()).unwrap(), Config::default());
     }
 
     #[test]

@@ -289,7 +289,7 @@ fn a_connection_from_before_is_picked_up_from_inside_unless_told_not_to() {
     nat.back(tcp(at(FAR), external, ACK));
     nat.wait(7439);
     assert_eq!(nat.back(tcp(at(FAR), external, ACK)), at(A));
-    let mut nat = Driver::new("pick_up = false");
+    let mut nat = Driver::new("loose = false");
     assert_eq!(reason(nat.send(tcp(at(A), at(FAR), ACK))), "tcp-not-syn");
 }
 

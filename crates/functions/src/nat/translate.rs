@@ -262,7 +262,7 @@ impl Nat {
             Content::Segment(flags) if opens(flags) => Ok(Phase::opened_by(Side::Inside)),
             Content::Segment(flags) => {
                 let is_midstream = !flags.contains(TcpFlags::RST) && !flags.contains(TcpFlags::SYN);
-                let picked_up = is_midstream && self.config.settings().pick_up;
+                let picked_up = is_midstream && self.config.settings().loose;
                 if picked_up { Ok(Phase::picked_up(Side::Inside, flags)) } else { Err(Self::TCP_NOT_SYN) }
             }
             Content::Datagram | Content::Query { is_request: true } => Ok(Phase::NONE),
