@@ -6,6 +6,7 @@ use std::convert::Infallible;
 use memory::{Local, LocalTx};
 use nf::{Context, Effects, Fingerprint, Flow, Meta, NetworkFunction, Opened, Reason, Report, Verdict};
 use packet::{Fragment, Headers, LinkType, Malformed, Nanos, Seq};
+use port::Trace;
 
 use crate::frames::Frames;
 
@@ -69,6 +70,14 @@ impl<N: NetworkFunction> Driver<N> {
     /// Gives the function all frames of a trace, in order.
     pub fn run(&mut self, frames: &Frames) -> Vec<Verdict> {
         frames.iter().map(|(time, bytes)| self.frame(time, frames.link(), bytes)).collect()
+    }
+
+    /// Gives the function all packets of a trace, in order, numbered from 0 whatever their own numbers.
+    pub fn run_trace(&mut self, trace: &Trace) -> Vec<Verdict> {
+        let verdict = |(packet, bytes): (&port::Packet, &[u8])| {
+            self.packet(packet.time, packet::parse(packet.link, bytes, packet.wire_len, packet.interface).as_ref())
+        };
+        trace.iter().map(verdict).collect()
     }
 
     /// Gives the function one packet, as it was parsed. A `time` before the last packet's counts as that one's.

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use packet::{LinkType, Nanos};
+use packet::{LinkType, Nanos, Seq};
+use port::{Fate, Packet, Trace};
 
 use crate::build::Build;
 
@@ -63,6 +64,36 @@ impl Frames {
             let (time, end) = self.index[at];
             (time, &self.memory[start..end])
         })
+    }
+
+    /// The frames as ports deliver them: numbered from 0, their time made monotonic.
+    ///
+    /// # Panics
+    /// When they are more than 4 GiB.
+    #[must_use]
+    pub fn trace(&self) -> Trace {
+        let mut trace = Trace::new();
+        let mut now = Nanos(0);
+        for (time, bytes) in self.iter() {
+            now = now.max(time);
+            trace.push(Self::descriptor(self.link, trace.len(), now, bytes), bytes);
+        }
+        trace
+    }
+
+    /// A frame's descriptor in a trace.
+    pub(crate) const fn descriptor(link: LinkType, number: usize, time: Nanos, bytes: &[u8]) -> Packet {
+        let wire_len = bytes.len() as u32;
+        Packet {
+            seq: Seq(number as u64),
+            time,
+            offset: 0,
+            len: wire_len,
+            wire_len,
+            interface: 0,
+            link,
+            fate: Fate::Pending,
+        }
     }
 }
 

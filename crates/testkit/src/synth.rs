@@ -10,7 +10,8 @@
 //! | `syn-flood` | - | one SYN after another, each from its own source |
 //! | `single-flow` | the paper's figure 1 | one TCP connection |
 //!
-//! The first two are stand-ins: the captures themselves are not public. Sources and numbers are in [`lengths`](self).
+//! The first two are stand-ins: the captures themselves are not public. Sources and numbers stand in `synth/lengths.rs`.
+//! In the first three no flow has more than a fifth of the packets; `single-flow` is for that.
 //! Bytes of payload are zeros. Flow sizes come from floating-point logarithms and powers, so another platform's
 //! mathematics library may give another trace.
 
@@ -23,7 +24,9 @@ use std::fmt;
 use std::str::FromStr;
 
 use packet::{LinkType, Nanos};
+use port::Trace;
 
+use crate::frames::Frames;
 use crate::rng::Rng;
 use lengths::Lengths;
 use order::Order;
@@ -54,7 +57,8 @@ pub struct Params {
     pub seed: u64,
     /// Packets in all, exactly.
     pub packets: u64,
-    /// Conversations in all, exactly; by default as many as the profile's flow sizes make of the packets.
+    /// Conversations in all, exactly; by default as many as the profile's flow sizes make of the packets. `single-flow` has
+    /// one, whatever this says.
     pub flows: Option<u64>,
     /// Replaces the profile's flow sizes by Zipf's: the size of the n-th largest is as n to the minus `skew`.
     pub skew: Option<f64>,
@@ -279,5 +283,18 @@ impl Synth {
         let frame = self.wire.write(&session, &segment);
         self.order.put_back(session, &mut self.rng);
         Some((EPOCH + time, frame))
+    }
+
+    /// All of it, in memory.
+    ///
+    /// # Panics
+    /// When it would take more than 4 GiB.
+    #[must_use]
+    pub fn trace(mut self) -> Trace {
+        let mut trace = Trace::new();
+        while let Some((time, frame)) = self.next_frame() {
+            trace.push(Frames::descriptor(LinkType::Ethernet, trace.len(), time, frame), frame);
+        }
+        trace
     }
 }

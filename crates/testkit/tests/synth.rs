@@ -164,6 +164,8 @@ fn floods_come_from_everywhere() {
     let frames = synthesise(Profile::SynFlood, &params);
     let sources: HashSet<_> = frames.iter().map(|(_, bytes)| headers(bytes).source()).collect();
     assert_eq!(sources.len(), 3_000);
+    let by_default = |profile| Synth::new(profile, &Params { packets: 9_000, ..Params::default() }).unwrap().flows();
+    assert_eq!((by_default(Profile::SynFlood), by_default(Profile::SingleFlow)), (9_000, 1));
     for (_, bytes) in frames.iter() {
         assert!(matches!(headers(bytes).transport, Transport::Tcp(tcp) if tcp.flags == TcpFlags::SYN));
     }

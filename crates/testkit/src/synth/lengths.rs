@@ -20,7 +20,12 @@ pub(super) struct Lengths {
 /// A distribution of flow lengths.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Shape {
+    /// All alike, fifty packets each by default.
     Equal,
+    /// One flow.
+    One,
+    /// All alike, a packet each by default.
+    Apart,
     Zipf(f64),
     Agh,
     Backbone,
@@ -70,6 +75,9 @@ const BACKBONE_MAX: f64 = 9e6;
 /// Up to here flows are mice: made to fit only when the elephants alone can't give way.
 const MOUSE: u64 = 100;
 
+/// The most sources of a flood, unless more are asked for.
+const APART_MAX: u64 = 1_000_000;
+
 /// Packets of a TCP conversation that says nothing: three to open, three to close.
 pub(super) const TCP_MIN: u64 = 6;
 
@@ -83,7 +91,9 @@ impl Lengths {
             Profile::UniversityDc => Shape::Agh,
             Profile::Backbone => Shape::Backbone,
             Profile::Hyperscaler => Shape::WebSearch,
-            Profile::Uniform | Profile::SynFlood | Profile::SingleFlow => Shape::Equal,
+            Profile::Uniform => Shape::Equal,
+            Profile::SynFlood => Shape::Apart,
+            Profile::SingleFlow => Shape::One,
         };
         let all_tcp = match (profile, params.transport) {
             (Profile::SynFlood, _) => false,
@@ -103,10 +113,9 @@ impl Lengths {
         let (packets, share) = (params.packets, params.packets.div_ceil(SHARE_MAX).max(self.min));
         let mut lengths = match (self.shape, params.flows) {
             (Shape::Equal, flows) => vec![1; flows.unwrap_or_else(|| self.flows_by_default(packets)) as usize],
-            (Shape::Zipf(skew), flows) => {
-                let flows = flows.unwrap_or_else(|| self.flows_by_default(packets));
-                zipf(flows, skew, packets)
-            }
+            (Shape::One, _) => vec![1],
+            (Shape::Apart, flows) => vec![1; flows.unwrap_or_else(|| packets.min(APART_MAX)) as usize],
+            (Shape::Zipf(skew), flows) => zipf(flows.unwrap_or_else(|| self.flows_by_default(packets)), skew, packets),
             (Shape::Agh | Shape::Backbone | Shape::WebSearch, Some(flows)) => {
                 (0..flows).map(|_| self.one(rng).min(share)).collect()
             }
@@ -144,7 +153,7 @@ impl Lengths {
     /// One flow's length.
     fn one(self, rng: &mut Rng) -> u64 {
         match self.shape {
-            Shape::Equal | Shape::Zipf(_) => 1,
+            Shape::Equal | Shape::One | Shape::Apart | Shape::Zipf(_) => 1,
             Shape::Agh => {
                 let mut pick = rng.unit();
                 let part = AGH_PACKETS.iter().find(|(weight, _)| {
