@@ -322,8 +322,6 @@ impl NetworkFunction for Firewall {
         let mut outcome = flow.step(meta, &self.rules, cx.now());
         if outcome == Outcome::Reopens {
             if !self.may_open(meta) {
-                // The attempt ends what it would have replaced: the sides may no longer agree on it.
-                cx.close();
                 return Ok(self.refuse(meta, NOT_ALLOWED));
             }
             match Connection::open(meta, &self.rules, cx.now()) {
