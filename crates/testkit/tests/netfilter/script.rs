@@ -168,7 +168,10 @@ pub(crate) fn read(text: &str) -> Vec<Scenario> {
         let parsed = match words[..] {
             [] => Some(()),
             ["set", key, value] => value.parse().ok().map(|value| scenario.settings.push((key.into(), value))),
-            ["ours", key, "=", value] => Some(scenario.ours.push((key.into(), value.into()))),
+            ["ours", key, "=", value] => {
+                scenario.ours.push((key.into(), value.into()));
+                Some(())
+            }
             ["wait", ms] => ms.parse::<u64>().ok().map(|ms| at_ms += ms),
             ["isn", near, far] => near.parse().ok().zip(far.parse().ok()).map(|(near, far)| initial = [near, far]),
             [">" | "<", ..] => step(&words, &scenario.flows).map(|mut step| {
