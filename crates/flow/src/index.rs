@@ -43,7 +43,7 @@ impl Index {
     /// An index of `capacity` entries.
     pub(crate) fn new(capacity: usize) -> Self {
         // Two places in three are taken when the table is full, so that few keys stray; at four in five a flow's opening
-        // and expiry take a seventh longer. A few buckets more let small tables fill up too. An odd number, so that for
+        // and expiry take a tenth longer. A few buckets more let small tables fill up too. An odd number, so that for
         // any tag just one bucket is its own second one.
         let count = ((capacity.div_ceil(2) * 3).div_ceil(WIDTH) + 4) | 1;
         Self { region: Region::zeroed(count * size_of::<Bucket>()), count }
