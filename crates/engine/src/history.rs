@@ -60,7 +60,7 @@ impl<'a, M: Copy> Log<'a, M> {
     /// # Panics
     /// When the log has no records at all.
     #[inline]
-    pub fn next(&mut self) -> Record<M> {
+    pub fn read(&mut self) -> Record<M> {
         if self.index == self.records.len() {
             self.index = 0;
             self.offset = self.offset + self.span;

@@ -1,10 +1,15 @@
 //! Placement: where the state lives that a step reads and writes.
 
+use core::convert::Infallible;
+
 use flow::Hint;
 use nf::{Meta, NetworkFunction, Verdict};
 use packet::{Nanos, Seq};
 
 use crate::counters::FlowCounters;
+
+/// What a step came to, when nothing can conflict any more.
+pub type Decision = Result<Verdict, Infallible>;
 
 /// A step that waits for its burst.
 #[derive(Clone, Copy, Debug)]
@@ -35,8 +40,9 @@ pub trait Placement<N: NetworkFunction>: Send {
     /// Brings near the state itself, once what leads to it is near, and says where it is likely to be.
     fn prefetch_entry(&self, nf: &N, meta: &N::Meta, hash: u64) -> Hint;
 
-    /// Takes one step.
-    fn step(&mut self, nf: &N, step: &Lane<N::Meta>) -> Verdict;
+    /// Takes one step. The decision stays the `Result` that the handler made until it is carried out: a verdict is large,
+    /// and unwrapping it on the way would copy it.
+    fn step(&mut self, nf: &N, lane: &Lane<N::Meta>) -> Decision;
 
     /// What happened to flows here, where this placement belongs to one core.
     fn flow_counters(&self) -> FlowCounters;

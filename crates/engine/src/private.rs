@@ -4,12 +4,12 @@ use core::convert::Infallible;
 
 use flow::{Hint, Slot, Table};
 use memory::{Local, LocalTx};
-use nf::{Context, Effects, Flow, Meta, NetworkFunction, Opened, Sizing, Verdict};
+use nf::{Context, Effects, Flow, Meta, NetworkFunction, Opened, Sizing};
 use packet::{Family, FlowKey, Key, Nanos};
 
 use crate::counters::FlowCounters;
 use crate::fleet::FlowState;
-use crate::placement::{KeyOf, Lane, Placement};
+use crate::placement::{Decision, KeyOf, Lane, Placement};
 
 /// How many ended flows a packet takes away besides its own work. Two keep up with any rate of arrivals, since a packet
 /// opens at most one flow and re-arms at most one timer.
@@ -110,7 +110,7 @@ impl<N: NetworkFunction> Placement<N> for Private<N> {
     }
 
     #[inline(always)]
-    fn step(&mut self, nf: &N, lane: &Lane<N::Meta>) -> Verdict {
+    fn step(&mut self, nf: &N, lane: &Lane<N::Meta>) -> Decision {
         if !N::Flow::STORED {
             return self.rest.stateless(nf, lane);
         }
@@ -136,7 +136,7 @@ enum End {
 impl<N: NetworkFunction> Rest<N> {
     // Always inlined, as is `packet`: a verdict that crosses a call goes over memory.
     #[inline(always)]
-    fn step<K: Key>(&mut self, table: &mut Table<K, N::Flow>, nf: &N, key: K, lane: &Lane<N::Meta>) -> Verdict {
+    fn step<K: Key>(&mut self, table: &mut Table<K, N::Flow>, nf: &N, key: K, lane: &Lane<N::Meta>) -> Decision {
         for _ in 0..RECLAIM_PER_PACKET {
             let Some(slot) = table.reclaim(lane.now) else { break };
             self.end(table, nf, slot, lane, End::Expired);
@@ -152,9 +152,9 @@ impl<N: NetworkFunction> Rest<N> {
     }
 
     #[inline(always)]
-    fn packet<K: Key>(&mut self, table: &mut Table<K, N::Flow>, nf: &N, slot: Slot, lane: &Lane<N::Meta>) -> Verdict {
+    fn packet<K: Key>(&mut self, table: &mut Table<K, N::Flow>, nf: &N, slot: Slot, lane: &Lane<N::Meta>) -> Decision {
         let mut cx = Context::new(&self.shared, LocalTx::default(), lane.now, lane.seq);
-        let verdict = always(nf.packet(&mut cx, table.value_mut(slot), &lane.meta));
+        let decision = nf.packet(&mut cx, table.value_mut(slot), &lane.meta);
         let Effects { deadline, close, assured } = cx.effects();
         if let Some(deadline) = deadline {
             table.touch(slot, deadline);
@@ -165,15 +165,15 @@ impl<N: NetworkFunction> Rest<N> {
         if close {
             self.end(table, nf, slot, lane, End::Closed);
         }
-        verdict
+        decision
     }
 
     #[inline(never)]
-    fn open<K: Key>(&mut self, table: &mut Table<K, N::Flow>, nf: &N, key: K, lane: &Lane<N::Meta>) -> Verdict {
+    fn open<K: Key>(&mut self, table: &mut Table<K, N::Flow>, nf: &N, key: K, lane: &Lane<N::Meta>) -> Decision {
         let mut cx = Context::new(&self.shared, LocalTx::default(), lane.now, lane.seq);
         let flow = match always(nf.open(&mut cx, &lane.meta)) {
             Opened::Flow(flow) => flow,
-            Opened::Refused(verdict) => return verdict,
+            Opened::Refused(verdict) => return Ok(verdict),
         };
         let effects = cx.effects();
         let deadline = effects.deadline.unwrap_or(Nanos::NEVER);
@@ -194,12 +194,12 @@ impl<N: NetworkFunction> Rest<N> {
 
     /// The packet set found no room: what opening it took is given back, and the function decides.
     #[cold]
-    fn orphan(&mut self, nf: &N, flow: &N::Flow, lane: &Lane<N::Meta>) -> Verdict {
+    fn orphan(&mut self, nf: &N, flow: &N::Flow, lane: &Lane<N::Meta>) -> Decision {
         self.counters.orphaned += 1;
         let mut cx = Context::new(&self.shared, LocalTx::default(), lane.now, lane.seq);
         always(nf.expire(&mut cx, flow));
         let mut cx = Context::new(&self.shared, LocalTx::default(), lane.now, lane.seq);
-        always(nf.orphan(&mut cx, &lane.meta))
+        nf.orphan(&mut cx, &lane.meta)
     }
 
     #[inline(never)]
@@ -216,11 +216,11 @@ impl<N: NetworkFunction> Rest<N> {
 
     /// The step of a function whose packet sets have no state of their own.
     #[inline]
-    fn stateless(&mut self, nf: &N, lane: &Lane<N::Meta>) -> Verdict {
+    fn stateless(&mut self, nf: &N, lane: &Lane<N::Meta>) -> Decision {
         let mut cx = Context::new(&self.shared, LocalTx::default(), lane.now, lane.seq);
         match always(nf.open(&mut cx, &lane.meta)) {
-            Opened::Flow(mut flow) => always(nf.packet(&mut cx, &mut flow, &lane.meta)),
-            Opened::Refused(verdict) => verdict,
+            Opened::Flow(mut flow) => nf.packet(&mut cx, &mut flow, &lane.meta),
+            Opened::Refused(verdict) => Ok(verdict),
         }
     }
 }

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use flow::Hint;
-use nf::{Flow, NetworkFunction, Sharing, Sizing, Verdict};
+use nf::{Flow, NetworkFunction, Sharing, Sizing};
 use packet::{Family, FlowKey, Key, Nanos, Seq};
 
 use crate::counters::FlowCounters;
-use crate::placement::{KeyOf, Lane, Placement};
+use crate::placement::{Decision, KeyOf, Lane, Placement};
 use crate::private::Private;
 
 /// A core's handle on the state that all cores share.
@@ -105,7 +105,7 @@ impl<N: NetworkFunction> Placement<N> for Striped<N> {
         Hint::default()
     }
 
-    fn step(&mut self, nf: &N, lane: &Lane<N::Meta>) -> Verdict {
+    fn step(&mut self, nf: &N, lane: &Lane<N::Meta>) -> Decision {
         // The middle bits: the table inside goes by the outer ones.
         let index = ((lane.hash >> 28) & self.table.mask) as usize;
         let mut stripe = lock(&self.table.stripes[index]);

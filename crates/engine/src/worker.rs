@@ -93,7 +93,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
             let seq = batch.packets()[index].seq;
             self.replay(batch, log, seq);
             // The packet's own record: it is at hand itself.
-            let _ = log.next();
+            let _ = log.read();
             self.next = seq.next();
             self.intake(batch, index);
         }
@@ -128,7 +128,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
     #[inline]
     fn replay(&mut self, batch: &mut Batch, log: &mut Log<'_, N::Meta>, until: Seq) {
         while self.next < until {
-            let Record { time, meta } = log.next();
+            let Record { time, meta } = log.read();
             let seq = self.next;
             self.next = seq.next();
             if let Some(meta) = meta {
@@ -139,24 +139,28 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
 
     #[inline]
     fn queue(&mut self, batch: &mut Batch, meta: N::Meta, seq: Seq, now: Nanos, index: Option<u32>) {
-        let hash = self.place.hash(&meta.key());
-        self.place.prefetch(&self.nf, &meta, hash);
-        self.lanes.push(Waiting { lane: Lane { meta, hash, hint: Hint::default(), seq, now }, index });
+        self.lanes.push(Waiting { lane: Lane { meta, hash: 0, hint: Hint::default(), seq, now }, index });
         if self.lanes.len() == BURST {
             self.flush(batch);
         }
     }
 
+    /// Takes the steps that wait. Each stage is a loop of its own: its iterations are short and independent, so that the
+    /// processor has several of them under way at once.
     fn flush(&mut self, batch: &mut Batch) {
+        for Waiting { lane, .. } in &mut self.lanes {
+            lane.hash = self.place.hash(&lane.meta.key());
+            self.place.prefetch(&self.nf, &lane.meta, lane.hash);
+        }
         for Waiting { lane, .. } in &mut self.lanes {
             lane.hint = self.place.prefetch_entry(&self.nf, &lane.meta, lane.hash);
         }
         for (Waiting { lane, index }, parsed) in self.lanes.iter().zip(self.parsed.iter()) {
             self.position = lane.seq;
-            let verdict = self.place.step(&self.nf, lane);
-            match index {
-                Some(index) => settle(&mut self.counters, batch, *index as usize, parsed, &verdict),
-                None => self.counters.replayed += 1,
+            match (&self.place.step(&self.nf, lane), index) {
+                (Ok(verdict), Some(index)) => settle(&mut self.counters, batch, *index as usize, parsed, verdict),
+                (Ok(_), None) => self.counters.replayed += 1,
+                (Err(never), _) => match *never {},
             }
         }
         self.lanes.clear();

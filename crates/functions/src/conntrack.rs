@@ -178,7 +178,7 @@ impl NetworkFunction for Conntrack {
             outcome = flow.step(meta, &self.rules, cx.now());
         }
         Ok(match outcome.carry_out(flow, cx) {
-            Ok(()) => Verdict::FORWARD,
+            Ok(()) => Verdict::forward(),
             Err(cause) => self.invalid(cause),
         })
     }

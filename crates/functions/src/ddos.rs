@@ -166,7 +166,7 @@ impl NetworkFunction for Ddos {
         }
         source.packets += 1;
         if source.packets <= self.threshold {
-            return Ok(Verdict::FORWARD);
+            return Ok(Verdict::forward());
         }
         source.dropped += 1;
         // A flood of spoofed sources must not push out those that are known to attack.

@@ -334,7 +334,7 @@ impl NetworkFunction for Firewall {
             return Ok(Verdict::Drop(ICMP_ERROR));
         }
         Ok(match outcome.carry_out(flow, cx) {
-            Ok(()) => Verdict::FORWARD,
+            Ok(()) => Verdict::forward(),
             Err(cause) => Verdict::Drop(invalid(cause)),
         })
     }

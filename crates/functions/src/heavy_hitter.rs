@@ -147,12 +147,12 @@ impl NetworkFunction for HeavyHitter {
         if flow.bytes >= self.heavy_bytes {
             cx.assure();
         }
-        Ok(Verdict::FORWARD)
+        Ok(Verdict::forward())
     }
 
     /// A monitor that has no room left doesn't stop the traffic.
     fn orphan<M: Memory>(&self, _cx: &mut Context<'_, Self, M>, _meta: &Carried) -> Step<Verdict, M> {
-        Ok(Verdict::FORWARD)
+        Ok(Verdict::forward())
     }
 
     fn report(&self, flows: &mut dyn Iterator<Item = (FiveTuple, Volume)>) -> Option<Report> {

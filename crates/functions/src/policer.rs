@@ -197,7 +197,7 @@ impl NetworkFunction for Policer {
         match bucket.tokens.checked_sub(u64::from(meta.bytes).saturating_mul(BYTE)) {
             Some(tokens) => {
                 bucket.tokens = tokens;
-                Ok(Verdict::FORWARD)
+                Ok(Verdict::forward())
             }
             None => Ok(Verdict::Drop(RATE)),
         }

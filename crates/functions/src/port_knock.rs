@@ -224,7 +224,7 @@ impl NetworkFunction for PortKnock {
             cx.assure();
         }
         cx.expire_after(self.idle);
-        Ok(Verdict::FORWARD)
+        Ok(Verdict::forward())
     }
 }
 

@@ -88,7 +88,7 @@ pub trait NetworkFunction: Sized + Send + Sync + 'static {
 
     /// What becomes of a packet that is not this function's business. Depends on its headers alone.
     fn other(&self, _headers: &Headers) -> Verdict {
-        Verdict::FORWARD
+        Verdict::forward()
     }
 
     /// A packet will come in a moment: brings near what its step looks up first in shared state. Engines call it for a
