@@ -109,6 +109,23 @@ impl Conntrack {
         Self { rules, invalid: config.invalid, sizing }
     }
 
+    /// What becomes of a packet that is not plainly of an open connection.
+    #[inline(never)]
+    fn judge<M: Memory>(&self, cx: &mut Context<'_, Self, M>, flow: &mut Connection, meta: &Observation) -> Verdict {
+        let mut outcome = flow.step(meta, &self.rules, cx.now());
+        if outcome == Outcome::Reopens {
+            match Connection::open(meta, &self.rules, cx.now()) {
+                Ok(connection) => *flow = connection,
+                Err(cause) => return self.invalid(cause),
+            }
+            outcome = flow.step(meta, &self.rules, cx.now());
+        }
+        match outcome.carry_out(flow, cx) {
+            Ok(()) => Verdict::forward(),
+            Err(cause) => self.invalid(cause),
+        }
+    }
+
     const fn invalid(&self, cause: Cause) -> Verdict {
         match self.invalid {
             Invalid::Drop => Verdict::Drop(Reason::own(cause as u8)),
@@ -169,18 +186,14 @@ impl NetworkFunction for Conntrack {
         flow: &mut Connection,
         meta: &Observation,
     ) -> Step<Verdict, M> {
-        let mut outcome = flow.step(meta, &self.rules, cx.now());
-        if outcome == Outcome::Reopens {
-            match Connection::open(meta, &self.rules, cx.now()) {
-                Ok(connection) => *flow = connection,
-                Err(cause) => return Ok(self.invalid(cause)),
+        if let Some(idle) = flow.flow(meta, &self.rules) {
+            cx.expire_after(idle);
+            if flow.assured() {
+                cx.assure();
             }
-            outcome = flow.step(meta, &self.rules, cx.now());
+            return Ok(Verdict::forward());
         }
-        Ok(match outcome.carry_out(flow, cx) {
-            Ok(()) => Verdict::forward(),
-            Err(cause) => self.invalid(cause),
-        })
+        Ok(self.judge(cx, flow, meta))
     }
 
     fn report(&self, flows: &mut dyn Iterator<Item = (FiveTuple, Connection)>) -> Option<Report> {

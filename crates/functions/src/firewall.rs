@@ -225,6 +225,34 @@ impl Firewall {
         }
     }
 
+    /// What becomes of a packet that is not plainly of an open connection.
+    #[inline(never)]
+    fn judge<M: Memory>(&self, cx: &mut Context<'_, Self, M>, flow: &mut Connection, meta: &Observation) -> Verdict {
+        // A query by the answering side asks anew: it shares the identifier alone.
+        let asks = matches!(meta.event, Event::Query(_)) && flow.direction(meta) == Direction::Reply;
+        if asks && !self.may_open(meta) {
+            return self.refuse(meta, NOT_ALLOWED);
+        }
+        let mut outcome = flow.step(meta, &self.rules, cx.now());
+        if outcome == Outcome::Reopens {
+            if !self.may_open(meta) {
+                return self.refuse(meta, NOT_ALLOWED);
+            }
+            match Connection::open(meta, &self.rules, cx.now()) {
+                Ok(connection) => *flow = connection,
+                Err(cause) => return Verdict::Drop(invalid(cause)),
+            }
+            outcome = flow.step(meta, &self.rules, cx.now());
+        }
+        if outcome == Outcome::Related && !self.icmp_errors {
+            return Verdict::Drop(ICMP_ERROR);
+        }
+        match outcome.carry_out(flow, cx) {
+            Ok(()) => Verdict::forward(),
+            Err(cause) => Verdict::Drop(invalid(cause)),
+        }
+    }
+
     /// Whether the packet may open a connection.
     fn may_open(&self, meta: &Observation) -> bool {
         let tuple = meta.tuple();
@@ -314,29 +342,14 @@ impl NetworkFunction for Firewall {
         flow: &mut Connection,
         meta: &Observation,
     ) -> Step<Verdict, M> {
-        // A query by the answering side asks anew: it shares the identifier alone.
-        let asks = matches!(meta.event, Event::Query(_)) && flow.direction(meta) == Direction::Reply;
-        if asks && !self.may_open(meta) {
-            return Ok(self.refuse(meta, NOT_ALLOWED));
-        }
-        let mut outcome = flow.step(meta, &self.rules, cx.now());
-        if outcome == Outcome::Reopens {
-            if !self.may_open(meta) {
-                return Ok(self.refuse(meta, NOT_ALLOWED));
+        if let Some(idle) = flow.flow(meta, &self.rules) {
+            cx.expire_after(idle);
+            if flow.assured() {
+                cx.assure();
             }
-            match Connection::open(meta, &self.rules, cx.now()) {
-                Ok(connection) => *flow = connection,
-                Err(cause) => return Ok(Verdict::Drop(invalid(cause))),
-            }
-            outcome = flow.step(meta, &self.rules, cx.now());
+            return Ok(Verdict::forward());
         }
-        if outcome == Outcome::Related && !self.icmp_errors {
-            return Ok(Verdict::Drop(ICMP_ERROR));
-        }
-        Ok(match outcome.carry_out(flow, cx) {
-            Ok(()) => Verdict::forward(),
-            Err(cause) => Verdict::Drop(invalid(cause)),
-        })
+        Ok(self.judge(cx, flow, meta))
     }
 
     fn report(&self, flows: &mut dyn Iterator<Item = (FiveTuple, Connection)>) -> Option<Report> {

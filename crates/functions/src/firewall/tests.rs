@@ -129,6 +129,15 @@ fn outside_does_not_reopen_what_inside_has_closed() {
 }
 
 #[test]
+fn outside_does_not_ask_under_an_identifier_of_inside() {
+    let mut driver = driver("");
+    assert_eq!(fate(driver.give(&icmp(v4(1), outside(1), 8, Some(1)))), "pass");
+    assert_eq!(fate(driver.give(&icmp(outside(1), v4(1), 8, Some(1)))), "not-allowed");
+    assert_eq!(fate(driver.give(&icmp(v4(1), outside(1), 0, Some(1)))), "unasked-reply");
+    assert_eq!(fate(driver.give(&icmp(outside(1), v4(1), 0, Some(1)))), "pass");
+}
+
+#[test]
 fn services_may_be_used_from_outside() {
     let mut driver = driver(
         r#"allow = [{ proto = "tcp", port = 22 }, { proto = "udp", port = 53 }, { proto = "icmp" }, { proto = "sctp" }]"#,

@@ -132,17 +132,48 @@ impl Tracker {
     /// Judges a segment and follows it.
     #[inline]
     pub fn step(&mut self, segment: &Segment, direction: Direction, rules: &TcpRules) -> Outcome {
-        // Data and acknowledgements of an open connection are nearly all there is: nothing but the windows can be
-        // wrong with them.
-        let outcome = if segment.event == Event::Ack && self.state == State::Established {
-            self.follow(segment, Event::Ack, direction, State::Established, State::Established, rules)
-        } else {
-            self.step_by_table(segment, direction, rules)
-        };
+        if let Some(idle) = self.flow(segment, direction, rules) {
+            return Outcome::Valid(idle);
+        }
+        let outcome = self.step_by_table(segment, direction, rules);
         if direction == Direction::Reply && matches!(outcome, Outcome::Valid(_) | Outcome::Kept) {
             self.status |= SEEN_REPLY;
         }
         outcome
+    }
+
+    /// Follows a segment if it is what nearly all are: data or an acknowledgement of an open connection, within the
+    /// windows. How long the connection may idle; `None`, and nothing has changed, where [`step`](Self::step) must judge.
+    #[inline(always)]
+    pub fn flow(&mut self, segment: &Segment, direction: Direction, rules: &TcpRules) -> Option<Nanos> {
+        let (of_sender, of_receiver) = (direction as usize, direction as usize ^ 1);
+        let &Segment { seq, end, ack, .. } = segment;
+        let sack = if self.marks[of_receiver].has(Marks::SACK) { segment.sack } else { ack };
+        let sender = &self.windows[of_sender];
+        let plain = (segment.event == Event::Ack) & (self.state == State::Established) & (sender.max_win != 0);
+        if !(plain & fits(seq, end, sack, sender, &self.windows[of_receiver])) {
+            return None;
+        }
+        let moved = Moved { seq, end, ack, sack, window: segment.window, syn: false, has_ack: true };
+        self.advance(&moved, Event::Ack, direction);
+        self.last.event = Event::Ack;
+        self.last.direction = direction;
+
+        let mut idle = self.idle(Event::Ack, rules);
+        let mut status = self.status & !LONG;
+        if direction == Direction::Reply {
+            status |= SEEN_REPLY;
+        }
+        if self.answered() {
+            status |= ASSURED;
+        } else {
+            idle = idle.min(rules.idle_unacknowledged);
+        }
+        if idle > rules.idle_unacknowledged {
+            status |= LONG;
+        }
+        self.status = status;
+        Some(idle)
     }
 
     /// The connection's state.
@@ -200,7 +231,7 @@ impl Tracker {
             }
             Next::To(new) => new,
         };
-        self.follow(segment, segment.event, direction, old, new, rules)
+        self.follow(segment, direction, old, new, rules)
     }
 
     /// An ACK in `LastAck` that answers a stray SYN (RFC 5961 4.2) rather than the FIN.
@@ -231,7 +262,7 @@ impl Tracker {
             };
             self.windows[opener ^ 1] = Window::default();
             self.marks[opener ^ 1].flags &= Marks::LIBERAL;
-            return self.follow(segment, Event::SynAck, direction, State::SynSent, State::SynRecv, rules);
+            return self.follow(segment, direction, State::SynSent, State::SynRecv, rules);
         }
 
         self.last.event = segment.event;
@@ -277,7 +308,7 @@ impl Tracker {
                 }
             }
             if new == State::Close {
-                return self.follow(segment, Event::Rst, direction, old, new, rules);
+                return self.follow(segment, direction, old, new, rules);
             }
         }
         // A reset that answers a SYN or ACK that we let through: the windows that we know say nothing about it.
@@ -290,29 +321,19 @@ impl Tracker {
         if ((answers_syn || answers_ack) && segment.ack == self.last.end) || answers_challenge {
             return self.settle(Event::Rst, direction, old, new, rules);
         }
-        self.follow(segment, Event::Rst, direction, old, new, rules)
+        self.follow(segment, direction, old, new, rules)
     }
 
-    /// Checks the windows, then moves on. `event` is the segment's, known to the compiler on the fast path.
-    #[inline(always)]
-    fn follow(
-        &mut self,
-        segment: &Segment,
-        event: Event,
-        direction: Direction,
-        old: State,
-        new: State,
-        rules: &TcpRules,
-    ) -> Outcome {
-        match self.check(segment, event, direction, rules) {
-            Fit::In => self.settle(event, direction, old, new, rules),
+    /// Checks the windows, then moves on.
+    fn follow(&mut self, segment: &Segment, direction: Direction, old: State, new: State, rules: &TcpRules) -> Outcome {
+        match self.check(segment, direction, rules) {
+            Fit::In => self.settle(segment.event, direction, old, new, rules),
             Fit::Ignored => Outcome::Kept,
-            Fit::Out => self.doubt(event, direction, rules),
+            Fit::Out => self.doubt(segment.event, direction, rules),
         }
     }
 
     /// The connection has moved on: its state, and how long it may idle in it.
-    #[inline(always)]
     fn settle(&mut self, event: Event, direction: Direction, old: State, new: State, rules: &TcpRules) -> Outcome {
         self.last.event = event;
         self.last.direction = direction;
@@ -380,12 +401,12 @@ impl Tracker {
     }
 
     /// Whether the segment fits the windows; if so, they move.
-    #[inline(always)]
-    fn check(&mut self, segment: &Segment, event: Event, direction: Direction, rules: &TcpRules) -> Fit {
+    fn check(&mut self, segment: &Segment, direction: Direction, rules: &TcpRules) -> Fit {
+        let event = segment.event;
         let (of_sender, of_receiver) = (direction as usize, direction as usize ^ 1);
         let Segment { mut seq, mut end, mut ack, mut sack, .. } = *segment;
         let syn = matches!(event, Event::Syn | Event::SynAck);
-        let has_ack = event == Event::Ack || segment.has_ack();
+        let has_ack = segment.has_ack();
         if !self.marks[of_receiver].has(Marks::SACK) {
             sack = ack;
         }
@@ -420,13 +441,7 @@ impl Tracker {
             end = seq;
         }
 
-        let (sender, receiver) = (&self.windows[of_sender], &self.windows[of_receiver]);
-        // One branch for all four bounds: they hold nearly always.
-        let fits = at_most(seq, sender.max_end)
-            & at_most(sack, receiver.end)
-            & ((receiver.max_win == 0) | at_least(end, sender.end.wrapping_sub(receiver.max_win)))
-            & at_least(sack, receiver.end.wrapping_sub(sender.max_win.max(ACK_WINDOW_MIN)));
-        if !fits {
+        if !fits(seq, end, sack, &self.windows[of_sender], &self.windows[of_receiver]) {
             return self.misfit(seq, end, sack, direction, rules);
         }
         let moved = Moved { seq, end, ack, sack, window: segment.window, syn, has_ack };
@@ -543,6 +558,15 @@ impl Tracker {
         };
         if liberal { Fit::In } else { fit }
     }
+}
+
+/// Whether a segment holds to all four bounds. No branch stands between them, for they hold nearly always.
+#[inline(always)]
+fn fits(seq: u32, end: u32, sack: u32, sender: &Window, receiver: &Window) -> bool {
+    at_most(seq, sender.max_end)
+        & at_most(sack, receiver.end)
+        & ((receiver.max_win == 0) | at_least(end, sender.end.wrapping_sub(receiver.max_win)))
+        & at_least(sack, receiver.end.wrapping_sub(sender.max_win.max(ACK_WINDOW_MIN)))
 }
 
 /// Whether a segment fits the windows.
