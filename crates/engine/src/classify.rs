@@ -5,18 +5,24 @@ use packet::{Fragment, Headers, Malformed};
 
 /// What a frame is to a function.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Class<M> {
-    /// It takes a step, with this contribution.
-    Step(M),
+pub enum Class {
+    /// It takes a step; what it contributes is in the slot.
+    Step,
     /// Its verdict follows from its headers alone.
     Settled(Verdict),
 }
 
-/// Classifies a frame by its parsed headers. Sequencer and worker both go by this, so that they agree.
+/// Classifies a frame by its parsed headers, and leaves what it contributes in `slot`: metadata that is built where it
+/// stays need not be copied. Sequencer and worker both go by this, so that they agree.
 ///
 /// Later fragments carry no ports; a function whose packet sets are named by ports can't place them.
-#[inline]
-pub fn classify<N: NetworkFunction>(nf: &N, by_ports: bool, parsed: &Result<Headers, Malformed>) -> Class<N::Meta> {
+#[inline(always)]
+pub fn classify<N: NetworkFunction>(
+    nf: &N,
+    by_ports: bool,
+    parsed: &Result<Headers, Malformed>,
+    slot: &mut Option<N::Meta>,
+) -> Class {
     let headers = match parsed {
         Ok(headers) => headers,
         Err(kind) => return Class::Settled(Verdict::Drop(Reason::malformed(*kind))),
@@ -24,8 +30,6 @@ pub fn classify<N: NetworkFunction>(nf: &N, by_ports: bool, parsed: &Result<Head
     if by_ports && headers.fragment == Fragment::Later {
         return Class::Settled(Verdict::Drop(Reason::FRAGMENT));
     }
-    match nf.meta(headers) {
-        Some(meta) => Class::Step(meta),
-        None => Class::Settled(nf.other(headers)),
-    }
+    *slot = nf.meta(headers);
+    if slot.is_some() { Class::Step } else { Class::Settled(nf.other(headers)) }
 }

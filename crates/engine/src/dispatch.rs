@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use nf::{Meta, NetworkFunction};
-use packet::Seq;
+use packet::{Malformed, Seq};
 use port::Batch;
 
 use crate::classify::{Class, classify};
@@ -85,9 +85,11 @@ impl<N: NetworkFunction> Dispatcher<N> {
 
     fn meta(&self, batch: &Batch, index: usize) -> Option<N::Meta> {
         let packet = &batch.packets()[index];
-        let parsed = packet::parse(packet.link, batch.bytes(index), packet.wire_len, packet.interface);
-        match classify(&*self.nf, self.by_ports, &parsed) {
-            Class::Step(meta) => Some(meta),
+        let mut parsed = Err(Malformed::LinkTruncated);
+        packet::parse_into(&mut parsed, packet.link, batch.bytes(index), packet.wire_len, packet.interface);
+        let mut meta = None;
+        match classify(&*self.nf, self.by_ports, &parsed, &mut meta) {
+            Class::Step => meta,
             Class::Settled(_) => None,
         }
     }

@@ -11,11 +11,11 @@ use crate::counters::FlowCounters;
 /// What a step came to, when nothing can conflict any more.
 pub type Decision = Result<Verdict, Infallible>;
 
-/// A step that waits for its burst.
+/// A packet at its step.
 #[derive(Clone, Copy, Debug)]
-pub struct Lane<M> {
+pub struct Lane<'a, M> {
     /// What the packet contributes.
-    pub meta: M,
+    pub meta: &'a M,
     /// The hash of its packet set ([`Placement::hash`]).
     pub hash: u64,
     /// Where the packet set's entry is likely to be ([`Placement::prefetch_entry`]).
@@ -42,7 +42,7 @@ pub trait Placement<N: NetworkFunction>: Send {
 
     /// Takes one step. The decision stays the `Result` that the handler made until it is carried out: a verdict is large,
     /// and unwrapping it on the way would copy it.
-    fn step(&mut self, nf: &N, lane: &Lane<N::Meta>) -> Decision;
+    fn step(&mut self, nf: &N, lane: &Lane<'_, N::Meta>) -> Decision;
 
     /// What happened to flows here, where this placement belongs to one core.
     fn flow_counters(&self) -> FlowCounters;

@@ -110,7 +110,7 @@ impl<N: NetworkFunction> Placement<N> for Private<N> {
     }
 
     #[inline(always)]
-    fn step(&mut self, nf: &N, lane: &Lane<N::Meta>) -> Decision {
+    fn step(&mut self, nf: &N, lane: &Lane<'_, N::Meta>) -> Decision {
         if !N::Flow::STORED {
             return self.rest.stateless(nf, lane);
         }
@@ -136,7 +136,7 @@ enum End {
 impl<N: NetworkFunction> Rest<N> {
     // Always inlined, as is `packet`: a verdict that crosses a call goes over memory.
     #[inline(always)]
-    fn step<K: Key>(&mut self, table: &mut Table<K, N::Flow>, nf: &N, key: K, lane: &Lane<N::Meta>) -> Decision {
+    fn step<K: Key>(&mut self, table: &mut Table<K, N::Flow>, nf: &N, key: K, lane: &Lane<'_, N::Meta>) -> Decision {
         for _ in 0..RECLAIM_PER_PACKET {
             let Some(slot) = table.reclaim(lane.now) else { break };
             self.end(table, nf, slot, lane, End::Expired);
@@ -152,9 +152,15 @@ impl<N: NetworkFunction> Rest<N> {
     }
 
     #[inline(always)]
-    fn packet<K: Key>(&mut self, table: &mut Table<K, N::Flow>, nf: &N, slot: Slot, lane: &Lane<N::Meta>) -> Decision {
+    fn packet<K: Key>(
+        &mut self,
+        table: &mut Table<K, N::Flow>,
+        nf: &N,
+        slot: Slot,
+        lane: &Lane<'_, N::Meta>,
+    ) -> Decision {
         let mut cx = Context::new(&self.shared, LocalTx::default(), lane.now, lane.seq);
-        let decision = nf.packet(&mut cx, table.value_mut(slot), &lane.meta);
+        let decision = nf.packet(&mut cx, table.value_mut(slot), lane.meta);
         let Effects { deadline, close, assured } = cx.effects();
         if let Some(deadline) = deadline {
             table.touch(slot, deadline);
@@ -169,9 +175,9 @@ impl<N: NetworkFunction> Rest<N> {
     }
 
     #[inline(never)]
-    fn open<K: Key>(&mut self, table: &mut Table<K, N::Flow>, nf: &N, key: K, lane: &Lane<N::Meta>) -> Decision {
+    fn open<K: Key>(&mut self, table: &mut Table<K, N::Flow>, nf: &N, key: K, lane: &Lane<'_, N::Meta>) -> Decision {
         let mut cx = Context::new(&self.shared, LocalTx::default(), lane.now, lane.seq);
-        let flow = match always(nf.open(&mut cx, &lane.meta)) {
+        let flow = match always(nf.open(&mut cx, lane.meta)) {
             Opened::Flow(flow) => flow,
             Opened::Refused(verdict) => return Ok(verdict),
         };
@@ -194,16 +200,16 @@ impl<N: NetworkFunction> Rest<N> {
 
     /// The packet set found no room: what opening it took is given back, and the function decides.
     #[cold]
-    fn orphan(&mut self, nf: &N, flow: &N::Flow, lane: &Lane<N::Meta>) -> Decision {
+    fn orphan(&mut self, nf: &N, flow: &N::Flow, lane: &Lane<'_, N::Meta>) -> Decision {
         self.counters.orphaned += 1;
         let mut cx = Context::new(&self.shared, LocalTx::default(), lane.now, lane.seq);
         always(nf.expire(&mut cx, flow));
         let mut cx = Context::new(&self.shared, LocalTx::default(), lane.now, lane.seq);
-        nf.orphan(&mut cx, &lane.meta)
+        nf.orphan(&mut cx, lane.meta)
     }
 
     #[inline(never)]
-    fn end<K: Key>(&mut self, table: &mut Table<K, N::Flow>, nf: &N, slot: Slot, lane: &Lane<N::Meta>, how: End) {
+    fn end<K: Key>(&mut self, table: &mut Table<K, N::Flow>, nf: &N, slot: Slot, lane: &Lane<'_, N::Meta>, how: End) {
         let flow = table.remove(slot);
         let mut cx = Context::new(&self.shared, LocalTx::default(), lane.now, lane.seq);
         always(nf.expire(&mut cx, &flow));
@@ -216,10 +222,10 @@ impl<N: NetworkFunction> Rest<N> {
 
     /// The step of a function whose packet sets have no state of their own.
     #[inline]
-    fn stateless(&mut self, nf: &N, lane: &Lane<N::Meta>) -> Decision {
+    fn stateless(&mut self, nf: &N, lane: &Lane<'_, N::Meta>) -> Decision {
         let mut cx = Context::new(&self.shared, LocalTx::default(), lane.now, lane.seq);
-        match always(nf.open(&mut cx, &lane.meta)) {
-            Opened::Flow(mut flow) => nf.packet(&mut cx, &mut flow, &lane.meta),
+        match always(nf.open(&mut cx, lane.meta)) {
+            Opened::Flow(mut flow) => nf.packet(&mut cx, &mut flow, lane.meta),
             Opened::Refused(verdict) => Ok(verdict),
         }
     }

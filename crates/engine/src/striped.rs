@@ -105,7 +105,7 @@ impl<N: NetworkFunction> Placement<N> for Striped<N> {
         Hint::default()
     }
 
-    fn step(&mut self, nf: &N, lane: &Lane<N::Meta>) -> Decision {
+    fn step(&mut self, nf: &N, lane: &Lane<'_, N::Meta>) -> Decision {
         // The middle bits: the table inside goes by the outer ones.
         let index = ((lane.hash >> 28) & self.table.mask) as usize;
         let mut stripe = lock(&self.table.stripes[index]);

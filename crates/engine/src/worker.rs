@@ -23,8 +23,10 @@ pub struct Worker<N: NetworkFunction, P> {
     place: P,
     counters: Counters,
     /// The steps that wait for their burst to be full.
-    lanes: Vec<Waiting<N::Meta>>,
-    /// What the lanes' frames were parsed to, by lane.
+    lanes: Vec<Waiting>,
+    /// What the lanes' packets contribute, by lane: built here and never moved.
+    metas: Box<[Option<N::Meta>; BURST]>,
+    /// What the lanes' frames were parsed to, by lane: likewise.
     parsed: Box<[Result<Headers, Malformed>; BURST]>,
     /// The packet whose history record comes next.
     next: Seq,
@@ -32,9 +34,12 @@ pub struct Worker<N: NetworkFunction, P> {
     position: Seq,
 }
 
-/// A step that waits, and whose packet it is.
-struct Waiting<M> {
-    lane: Lane<M>,
+/// A step that waits.
+struct Waiting {
+    hash: u64,
+    hint: Hint,
+    seq: Seq,
+    now: Nanos,
     /// The packet's place in the batch; `None` for a record of the history, which has no packet here.
     index: Option<u32>,
 }
@@ -49,6 +54,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
             place,
             counters: Counters::default(),
             lanes: Vec::with_capacity(BURST),
+            metas: Box::new([None; BURST]),
             parsed: Box::new([Err(Malformed::LinkTruncated); BURST]),
             next: Seq(0),
             position: Seq(0),
@@ -119,8 +125,8 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         self.counters.received_bytes += u64::from(wire_len);
         let parsed = &mut self.parsed[lane];
         packet::parse_into(parsed, link, batch.bytes(index), wire_len, interface);
-        match classify(&*self.nf, self.by_ports, parsed) {
-            Class::Step(meta) => self.queue(batch, meta, seq, time, Some(index as u32)),
+        match classify(&*self.nf, self.by_ports, parsed, &mut self.metas[lane]) {
+            Class::Step => self.wait(batch, seq, time, Some(index as u32)),
             Class::Settled(verdict) => settle(&mut self.counters, batch, index, parsed, &verdict),
         }
     }
@@ -128,18 +134,21 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
     #[inline]
     fn replay(&mut self, batch: &mut Batch, log: &mut Log<'_, N::Meta>, until: Seq) {
         while self.next < until {
-            let Record { time, meta } = log.read();
             let seq = self.next;
             self.next = seq.next();
-            if let Some(meta) = meta {
-                self.queue(batch, meta, seq, time, None);
+            let slot = &mut self.metas[self.lanes.len()];
+            let Record { time, meta } = log.read();
+            *slot = meta;
+            if slot.is_some() {
+                self.wait(batch, seq, time, None);
             }
         }
     }
 
+    /// Lets the step in the next lane's slot wait until the burst is full.
     #[inline]
-    fn queue(&mut self, batch: &mut Batch, meta: N::Meta, seq: Seq, now: Nanos, index: Option<u32>) {
-        self.lanes.push(Waiting { lane: Lane { meta, hash: 0, hint: Hint::default(), seq, now }, index });
+    fn wait(&mut self, batch: &mut Batch, seq: Seq, now: Nanos, index: Option<u32>) {
+        self.lanes.push(Waiting { hash: 0, hint: Hint::default(), seq, now, index });
         if self.lanes.len() == BURST {
             self.flush(batch);
         }
@@ -148,17 +157,20 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
     /// Takes the steps that wait. Each stage is a loop of its own: its iterations are short and independent, so that the
     /// processor has several of them under way at once.
     fn flush(&mut self, batch: &mut Batch) {
-        for Waiting { lane, .. } in &mut self.lanes {
-            lane.hash = self.place.hash(&lane.meta.key());
-            self.place.prefetch(&self.nf, &lane.meta, lane.hash);
+        let Self { nf, place, lanes, metas, .. } = self;
+        for (lane, meta) in lanes.iter_mut().zip(metas.iter().flatten()) {
+            lane.hash = place.hash(&meta.key());
+            place.prefetch(nf, meta, lane.hash);
         }
-        for Waiting { lane, .. } in &mut self.lanes {
-            lane.hint = self.place.prefetch_entry(&self.nf, &lane.meta, lane.hash);
+        for (lane, meta) in lanes.iter_mut().zip(metas.iter().flatten()) {
+            lane.hint = place.prefetch_entry(nf, meta, lane.hash);
         }
-        for (Waiting { lane, index }, parsed) in self.lanes.iter().zip(self.parsed.iter()) {
-            self.position = lane.seq;
-            match (&self.place.step(&self.nf, lane), index) {
-                (Ok(verdict), Some(index)) => settle(&mut self.counters, batch, *index as usize, parsed, verdict),
+        for ((lane, meta), parsed) in lanes.iter().zip(metas.iter()).zip(self.parsed.iter()) {
+            let Some(meta) = meta else { unreachable!("a lane waits with what its packet contributes") };
+            let Waiting { hash, hint, seq, now, index } = *lane;
+            self.position = seq;
+            match (&place.step(nf, &Lane { meta, hash, hint, seq, now }), index) {
+                (Ok(verdict), Some(index)) => settle(&mut self.counters, batch, index as usize, parsed, verdict),
                 (Ok(_), None) => self.counters.replayed += 1,
                 (Err(never), _) => match *never {},
             }
