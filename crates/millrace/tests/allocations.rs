@@ -11,7 +11,7 @@ use millrace::engine::{
 };
 use millrace::functions::{conntrack, ddos, firewall, heavy_hitter, nat, policer, port_knock};
 use millrace::port::pcap::Reader;
-use millrace::port::{Batch, Loops, Port, Received, Renumber, Replay, Trace};
+use millrace::port::{Batch, Loops, Packet, Port, Received, Renumber, Replay, Trace};
 use millrace::prelude::*;
 use millrace::testkit::synth::{Params, Profile, Synth};
 
@@ -78,7 +78,7 @@ fn traces() -> Vec<(&'static str, Arc<Trace>)> {
     let link = synth.link();
     while let Some((time, bytes)) = synth.next_frame() {
         let wire_len = bytes.len() as u32;
-        flood.push(millrace::port::Packet { seq: Seq(seq), time, wire_len, link, ..template }, bytes);
+        flood.push(Packet { seq: Seq(seq), time, wire_len, link, ..template }, bytes);
         seq += 1;
     }
     vec![("demo", Arc::new(demo)), ("more flows than room", Arc::new(flood))]
@@ -87,7 +87,8 @@ fn traces() -> Vec<(&'static str, Arc<Trace>)> {
 /// Takes a fleet through the trace, batch by batch, all cores on this thread, as the pump would; returns what was
 /// allocated once every buffer had its size.
 fn watch<N: NetworkFunction, P: Placement<N>>(mut fleet: Fleet<N, P>, trace: &Arc<Trace>) -> u64 {
-    let mut replay = Replay::new(Arc::clone(trace)).looped(Loops::Times(WARM + WATCHED)).renumbered(Renumber::default());
+    let mut replay =
+        Replay::new(Arc::clone(trace)).looped(Loops::Times(WARM + WATCHED)).renumbered(Renumber::default());
     let mut queue = replay.open(1).unwrap().remove(0);
     let mut batch = Batch::default();
     let mut parcels: Vec<Parcel<N::Meta>> = fleet.workers.iter().map(|_| Parcel::default()).collect();
@@ -178,7 +179,9 @@ fn nat_allocates_nothing() {
 fn runs_allocate_at_their_start_alone() {
     let (_, trace) = traces().swap_remove(1);
     let options = Options { flows_max: Some(FLOWS_MAX), pin: false, ..Options::default() };
-    for (kind, cores) in [(EngineKind::Sequential, 1), (EngineKind::Rss, 2), (EngineKind::Scr, 2), (EngineKind::Shared, 2)] {
+    for (kind, cores) in
+        [(EngineKind::Sequential, 1), (EngineKind::Rss, 2), (EngineKind::Scr, 2), (EngineKind::Shared, 2)]
+    {
         let allocated = |loops: u64| {
             let nf = Arc::new(ddos::Ddos::new(&ddos::Config::default()));
             let mut replay = Replay::new(Arc::clone(&trace)).looped(Loops::Times(loops));

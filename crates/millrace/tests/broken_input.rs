@@ -9,6 +9,7 @@ use std::process::{Child, Command, Output, Stdio};
 use millrace::packet::{LinkType, Nanos, Seq};
 use millrace::port::pcap::{Container, Reader, Writer};
 use millrace::port::{Batch, Fate, Packet, Received};
+use millrace::testkit::Build;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
@@ -31,7 +32,7 @@ fn folder(packets: u64) -> TempDir {
 }
 
 fn write(path: &Path, packets: u64, link: LinkType) {
-    let frame = testkit_frame();
+    let frame = frame_of_udp();
     let mut writer = Writer::create(path, Some(Container::Pcap), None).unwrap();
     for number in 0..packets {
         let packet = Packet {
@@ -49,8 +50,8 @@ fn write(path: &Path, packets: u64, link: LinkType) {
     writer.finish().unwrap();
 }
 
-fn testkit_frame() -> Vec<u8> {
-    millrace::testkit::Build::udp("192.0.2.1:1000", "192.0.2.2:2000").payload(100).bytes()
+fn frame_of_udp() -> Vec<u8> {
+    Build::udp("192.0.2.1:1000", "192.0.2.2:2000").payload(100).bytes()
 }
 
 /// How many packets a capture holds, read to its proper end.
@@ -128,7 +129,7 @@ fn short_snaps_empty_captures_and_unknown_links_are_no_errors() {
     let seen = millrace(folder.path(), "inspect strange.pcap").output().unwrap();
     assert!(String::from_utf8_lossy(&seen.stdout).contains("link type 147"));
 
-    let frame = testkit_frame();
+    let frame = frame_of_udp();
     let path = folder.path().join("short.pcap");
     let mut writer = Writer::create(&path, None, None).unwrap();
     for len in 0..frame.len() {
@@ -165,10 +166,8 @@ fn the_input_is_never_written_over() {
         assert!(error.contains("is the input"), "{error}");
         assert!(fs::read(&good).unwrap() == before);
     }
-    let output = millrace(folder.path(), "run ddos --in - --out good.pcap")
-        .stdin(File::open(&good).unwrap())
-        .output()
-        .unwrap();
+    let output =
+        millrace(folder.path(), "run ddos --in - --out good.pcap").stdin(File::open(&good).unwrap()).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(fs::read(&good).unwrap() == before);
 }
@@ -183,7 +182,8 @@ fn outputs_that_cannot_be_written_leave_nothing_behind() {
             assert_eq!(code, 3, "{line}: {error}");
             assert!(error.contains(words), "{line}: {error}");
         }
-        let (code, error) = run(folder.path(), &format!("synth --profile uniform --flows 10 --packets 20k --out {output}"));
+        let (code, error) =
+            run(folder.path(), &format!("synth --profile uniform --flows 10 --packets 20k --out {output}"));
         assert!(code == 3 && error.contains(words), "{error}");
     }
     let locked = folder.path().join("locked");

@@ -59,7 +59,8 @@ fn the_demo_shows_equal_engines() {
     let sum = packets["forwarded"].as_u64().unwrap() + packets["dropped"].as_u64().unwrap();
     assert_eq!(sum + packets["replied"].as_u64().unwrap(), 35_169);
     // By tshark: the scan's 1000 SYN segments and the flood's 4880 come from outside and are answers to nothing.
-    let refused = demo["dropped"].as_array().unwrap().iter().map(|line| line["packets"].as_u64().unwrap()).max().unwrap();
+    let refused =
+        demo["dropped"].as_array().unwrap().iter().map(|line| line["packets"].as_u64().unwrap()).max().unwrap();
     assert!(refused >= 5_880, "{demo:#}");
     assert_eq!(demo["engines"].as_array().unwrap().len(), 4);
     for engine in demo["engines"].as_array().unwrap() {
@@ -139,9 +140,13 @@ fn every_engine_writes_the_same_bytes_in_input_order() {
 fn standard_input_and_output_are_piped() {
     let bench = Bench::new();
     bench.millrace("run ddos --in demo.pcap.zst --out file.pcap").assert().success();
-    let output = bench.millrace("run ddos --in - --out -").write_stdin(read(bench.path("demo.pcap.zst"))).assert().success();
+    let output =
+        bench.millrace("run ddos --in - --out -").write_stdin(read(bench.path("demo.pcap.zst"))).assert().success();
     assert!(output.get_output().stdout == read(bench.path("file.pcap")));
-    assert!(String::from_utf8_lossy(&output.get_output().stderr).contains("35,169"), "the summary goes to standard error");
+    assert!(
+        String::from_utf8_lossy(&output.get_output().stderr).contains("35,169"),
+        "the summary goes to standard error"
+    );
 
     // Both reports on one pipe would spoil the capture: JSON moves over.
     let output = bench.millrace("run ddos --in demo.pcap.zst --out - --json").assert().success().get_output().clone();
@@ -201,7 +206,8 @@ fn verify_passes_and_names_refusals() {
 #[test]
 fn bench_labels_what_it_measured() {
     let bench = Bench::new();
-    let result = bench.json("bench ddos --in demo.pcap.zst --cores 1-64 --engines scr --rounds 1 --round-packets 1 --json");
+    let result =
+        bench.json("bench ddos --in demo.pcap.zst --cores 1-64 --engines scr --rounds 1 --round-packets 1 --json");
     let cores = std::thread::available_parallelism().unwrap().get() as u64;
     for row in result["rows"].as_array().unwrap() {
         let basis = if row["cores"].as_u64().unwrap() <= cores { "measured" } else { "modelled" };

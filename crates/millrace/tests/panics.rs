@@ -9,7 +9,7 @@ use std::process::{Command, ExitCode, Output};
 
 use millrace::catalogue::{Catalogue, Entry};
 use millrace::port::pcap::Reader;
-use millrace::port::{Batch, Received, Trace};
+use millrace::port::{Batch, Packet, Received, Trace};
 use millrace::prelude::*;
 use tempfile::TempDir;
 
@@ -104,13 +104,16 @@ fn demo() -> TempDir {
 fn a_panic_names_its_packet(engine: &str, cores: usize) {
     let folder = demo();
     let trace = Trace::load(&mut Reader::open(folder.path().join("demo.pcap.zst")).unwrap(), usize::MAX).unwrap();
-    let asks = |(packet, bytes): &(&millrace::port::Packet, &[u8])| {
+    let asks = |(packet, bytes): &(&Packet, &[u8])| {
         let headers = packet::parse(packet.link, bytes, packet.wire_len, packet.interface).unwrap();
         headers.protocol == protocol::UDP && headers.ports().1 == PORT
     };
     let (stumbled, bytes) = trace.iter().find(asks).expect("the demo's hosts ask for names");
 
-    let output = millrace(&folder, &format!("run stumbling --in demo.pcap.zst --out out.pcap --engine {engine} --cores {cores}"));
+    let output = millrace(
+        &folder,
+        &format!("run stumbling --in demo.pcap.zst --out out.pcap --engine {engine} --cores {cores}"),
+    );
     let error = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{error}");
     let at = stumbled.seq;
