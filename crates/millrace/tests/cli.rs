@@ -206,14 +206,17 @@ fn verify_passes_and_names_refusals() {
 #[test]
 fn bench_labels_what_it_measured() {
     let bench = Bench::new();
-    let result =
-        bench.json("bench ddos --in demo.pcap.zst --cores 1-64 --engines scr --rounds 1 --round-packets 1 --json");
+    let result = bench.json(
+        "bench ddos --in demo.pcap.zst --set flows=2000 --cores 1-6 --engines scr --rounds 1 --round-packets 1 --json",
+    );
     let cores = std::thread::available_parallelism().unwrap().get() as u64;
     for row in result["rows"].as_array().unwrap() {
         let basis = if row["cores"].as_u64().unwrap() <= cores { "measured" } else { "modelled" };
         assert_eq!(row["basis"], basis, "{row:#}");
         assert!(row["mpps"]["median"].as_f64().unwrap() > 0.0);
     }
+    let (code, error) = bench.fails("bench ddos --in demo.pcap.zst --cores 200 --engines scr --set flows=200000000");
+    assert!(code == 2 && error.contains("smaller tables"), "{error}");
     let text = bench.stdout("bench policer --synth uniform --flows 100 --packets 10k --cores 1 --rounds 1");
     assert!(text.contains("ns/packet/core") && text.contains("measured"), "{text}");
 }
@@ -278,7 +281,7 @@ fn slips_are_answered_with_what_was_meant() {
     for (line, hint) in [
         ("run contrack --in demo.pcap.zst", "'conntrack'"),
         ("run ddos --in demo.pcap.zst --engine rsss", "'rss'"),
-        ("verify ddos --in demo.pcap.zst --engines src", "'scr'"),
+        ("verify ddos --in demo.pcap.zst --engines all,sharde", "'shared'"),
         ("inspct demo.pcap.zst", "'inspect'"),
         ("run ddos --in demo.pcap.zst --set treshold=5", "did you mean `threshold`?"),
         ("run ddos --in demo.pcap.zst --set threshold=0", "from 1 to 4294967295"),

@@ -5,7 +5,7 @@ mod suite;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use engine::Options;
+use engine::{EngineKind, Options};
 use measure::{Basis, Bench, BenchPlan, Row, Spread};
 use nf::Description;
 use port::{HugePages, Trace};
@@ -16,7 +16,7 @@ use super::failure::Failed;
 use super::traffic::{Counter, Source};
 use super::{Configuration, entry};
 use crate::catalogue::{Catalogue, Program};
-use crate::print::number::{self, counted, span};
+use crate::print::number::{self, bytes, counted, span};
 use crate::print::output::{print, print_json};
 use crate::print::progress::{Progress, Sample};
 use crate::print::style::Style;
@@ -74,12 +74,44 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         packets: args.round_packets,
         options: Options::default(),
     };
+    refuse_too_much(&*program, &plan)?;
     let bench = timed(&*program, &traffic.trace, &plan, args.json)?;
     if args.json {
         print_json(&json(entry.description(), &traffic.name, &traffic.trace, &bench))
     } else {
         print(&text(entry.description(), &traffic.name, &traffic.trace, &bench))
     }
+}
+
+/// All engines' tables lie in memory at once, to take turns; replicas are as many as cores. What the machine can't hold
+/// would end with the kernel killing something.
+fn refuse_too_much(program: &dyn Program, plan: &BenchPlan) -> Result<(), Failed> {
+    /// A little more than the largest entry with its share of the index takes.
+    const FLOW_BYTES: u64 = 128;
+    let sizing = program.sizing();
+    let table = (sizing.flows + sizing.flows_v6) as u64 * FLOW_BYTES;
+    let tables = |engine: &EngineKind| match engine {
+        EngineKind::Sequential => 1,
+        EngineKind::Shared => plan.cores.len(),
+        EngineKind::Rss | EngineKind::Scr => plan.cores.iter().sum(),
+    };
+    let need = plan.engines.iter().map(tables).sum::<usize>() as u64 * table;
+    match available_bytes() {
+        Some(have) if need > have / 10 * 9 => Err(Failed::usage(format_args!(
+            "the tables of all cores would take about {}, and {} are free; take fewer cores, or smaller tables by --set flows=...",
+            bytes(need),
+            bytes(have)
+        ))),
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// The memory that the kernel says can be had.
+fn available_bytes() -> Option<u64> {
+    let info = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = info.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kibibytes * 1024)
 }
 
 /// Measures behind a progress bar.
@@ -103,7 +135,7 @@ fn text(description: &Description, name: &str, trace: &Trace, bench: &Bench) -> 
     out += &table(bench, style).lines(0);
     for (engine, cores, reason) in &bench.refused {
         // On one core `sequential` says it all; that it takes no more is no news.
-        if *engine != engine::EngineKind::Sequential {
+        if *engine != EngineKind::Sequential {
             out += &format!("{}\n", style.warn(format!("{engine} on {cores}: {reason}")));
         }
     }
@@ -113,8 +145,8 @@ fn text(description: &Description, name: &str, trace: &Trace, bench: &Bench) -> 
         model.t, model.d, model.c1, model.c2
     );
     out += &format!("scr by the model k / (t + (k-1) c2): {}\n", curve(bench));
-    if let Some(bytes) = bench.bytes_per_flow {
-        out += &format!("{bytes:.0} bytes a flow in a full table, which came up in {}\n", span(bench.startup));
+    if let Some(each) = bench.bytes_per_flow {
+        out += &format!("{each:.0} bytes a flow in a full table, which came up in {}\n", span(bench.startup));
     }
     if huge_share(bench) < 0.9 {
         let note = "the kernel gave too few huge pages for the traffic; expect a few nanoseconds more";

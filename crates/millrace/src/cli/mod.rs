@@ -19,6 +19,7 @@ use clap::builder::PossibleValuesParser;
 use clap::error::ErrorKind;
 use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
+use nf::Description;
 
 use crate::catalogue::{Catalogue, Entry};
 use crate::cli::failure::{EXIT_CODES, Failed};
@@ -92,9 +93,25 @@ fn perform(task: Task, catalogue: &Catalogue) -> Result<(), Failed> {
         Task::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut command(catalogue), "millrace", &mut script);
-            print(&String::from_utf8_lossy(&script))
+            let mut script = String::from_utf8_lossy(&script).into_owned();
+            if shell == Shell::Fish {
+                script += &fish_functions(catalogue);
+            }
+            print(&script)
         }
     }
+}
+
+/// The generator leaves arguments without a flag out of fish's script; these are the catalogue's names.
+fn fish_functions(catalogue: &Catalogue) -> String {
+    let line = |entry: &Entry| {
+        let Description { name, summary, .. } = entry.description();
+        let summary = summary.replace('\'', "\\'");
+        format!(
+            "complete -c millrace -n '__fish_seen_subcommand_from functions run verify bench' -f -a {name} -d '{summary}'\n"
+        )
+    };
+    catalogue.entries().iter().map(line).collect()
 }
 
 /// The command line, with the catalogue's names filled in, so that slips are noticed and completions know them.

@@ -92,6 +92,11 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         clock_steps_back: capture.reader().clock_steps_back(),
         outcome: &outcome,
     };
+    if let Some(EngineError::Port(PortError::Capture(error))) = &outcome.failure
+        && error.is_broken_pipe()
+    {
+        return Err(Failed::BrokenPipe);
+    }
     let to_pipe = args.output.as_deref().is_some_and(files::is_standard);
     match (args.json, to_pipe) {
         (false, _) => note(&run.text(Style::stderr())),
@@ -123,7 +128,6 @@ fn report(error: &EngineError, place: Option<String>, output: Option<&Path>, qui
             }
             Failed::Said(OUTCOME)
         }
-        EngineError::Port(PortError::Capture(error)) if error.is_broken_pipe() => Failed::BrokenPipe,
         EngineError::Port(error) => {
             say(&error.to_string());
             Failed::Said(INPUT)
