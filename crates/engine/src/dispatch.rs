@@ -45,9 +45,14 @@ impl<N: NetworkFunction> Dispatcher<N> {
 
     /// Copies each packet of `batch` to its core's parcel. The parcels are emptied first.
     pub fn split(&mut self, batch: &Batch, parcels: &mut [Parcel<N::Meta>]) {
+        let bytes = batch.packets().iter().map(|packet| packet.len as usize).sum();
         for parcel in parcels.iter_mut() {
             parcel.batch.clear();
             parcel.block = None;
+            // Room for the whole batch, so that no later one, steered otherwise, makes a parcel grow.
+            let (memory, packets) = parcel.batch.parts_mut();
+            memory.reserve(bytes);
+            packets.reserve(batch.len());
         }
         let mut block = self.replicate.then(|| self.free_block());
         let mut records = block.as_mut().and_then(Arc::get_mut);

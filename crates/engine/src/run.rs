@@ -173,6 +173,8 @@ where
     if let Err(error) = queue.finish() {
         end.failure.get_or_insert(error.into());
     }
+    // Taken here: what follows walks the tables.
+    let elapsed = start.elapsed();
     let counters = fleet.counters();
     debug_assert!(end.failure.is_some() || counters.add_up(), "a packet is unaccounted for: {counters:?}");
     Outcome {
@@ -183,7 +185,7 @@ where
         by_core: fleet.workers.iter().map(Worker::counters).collect(),
         counters,
         last: end.last,
-        elapsed: start.elapsed(),
+        elapsed,
         interrupted: end.interrupted,
         failure: end.failure,
     }

@@ -1,1 +1,37 @@
-//! placeholder
+//! Millrace: a network function is written once, as a sequential program over packet sets, and runs on every core under
+//! any of several parallel strategies with the outcome that the sequential program would have had.
+//!
+//! This crate is all that an author depends on. [`prelude`] has what a function is written with; [`engine`] runs it,
+//! [`port`] reads and writes its packets, [`testkit`] proves that every engine agrees, and `cli` gives it the whole
+//! `millrace` command: `run`, `verify`, `bench` and the rest, with its own name in the catalogue.
+//!
+//! `examples/own_function.rs` is a function of about twenty lines under every engine.
+#![forbid(unsafe_code)]
+
+pub use {engine, flow, functions, measure, memory, nf, packet, port, testkit};
+
+#[cfg(feature = "cli")]
+pub mod catalogue;
+#[cfg(feature = "cli")]
+pub mod cli;
+#[cfg(feature = "cli")]
+pub mod config;
+#[cfg(feature = "cli")]
+mod print;
+
+/// What a network function is written with.
+pub mod prelude {
+    pub use memory::{Allocator, Map, Memory, Vector};
+    pub use nf::{
+        ConfigKey, Context, Description, Fingerprint, Flow, Meta, NetworkFunction, Opened, PacketSet, PortId, Reason,
+        Reply, Report, Sharing, Sizing, Step, Verdict,
+    };
+    pub use packet::{
+        Endpoint, FiveTuple, FlowKey, Fragment, Headers, Host, Mac, Nanos, Network, Rewrite, Seq, TcpFlags, Transport,
+        protocol,
+    };
+}
+
+/// The capture that ships with Millrace: twenty seconds at a router between an office, the servers that it uses and an
+/// attacker. Zstandard-compressed pcap; `testdata/README.md` says what is in it.
+pub const DEMO_CAPTURE: &[u8] = include_bytes!("../../../testdata/demo.pcap.zst");

@@ -1,0 +1,117 @@
+//! A network function of one's own, under every engine: `cargo run --release --example own_function`.
+//!
+//! `scan-guard` lets a host open TCP connections to so many different ports and no more, until it has been quiet for a
+//! minute. It knows of no core, no lock and no clock.
+
+#![allow(clippy::print_stdout)]
+
+use std::io::Cursor;
+use std::sync::Arc;
+
+use millrace::engine::{Control, EngineKind, Options, run};
+use millrace::port::pcap::{Capture, Reader};
+use millrace::port::{MemoryQueue, Trace};
+use millrace::prelude::*;
+use millrace::testkit::conformance::{Plan, verify};
+
+struct ScanGuard {
+    ports_max: u32,
+}
+
+/// What a packet contributes: who opens a connection, to which port.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Opening {
+    host: Host,
+    port: u16,
+}
+
+impl Meta for Opening {
+    type Key = Host;
+
+    fn key(&self) -> Host {
+        self.host
+    }
+}
+
+/// What is remembered of a host: the ports that it has opened, a bit for each of 64 groups.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Ports(u64);
+
+impl Flow for Ports {}
+
+impl NetworkFunction for ScanGuard {
+    type Meta = Opening;
+    type Flow = Ports;
+    type Shared<M: Memory> = ();
+
+    const DESCRIPTION: Description = Description {
+        name: "scan-guard",
+        summary: "drops the connections of hosts that open too many different ports",
+        state: "the ports that the host has opened, in 64 groups",
+        sharing: Sharing::Nothing,
+        keys: &[],
+        drop_reasons: &["scan"],
+    };
+
+    fn packet_set(&self) -> PacketSet {
+        PacketSet::Source
+    }
+
+    fn sizing(&self) -> Sizing {
+        Sizing { flows: 65_536, flows_v6: 65_536 }
+    }
+
+    fn shared<M: Memory>(&self, _: &M) {}
+
+    fn meta(&self, headers: &Headers) -> Option<Opening> {
+        match headers.transport {
+            Transport::Tcp(tcp) if tcp.flags.contains(TcpFlags::SYN) && !tcp.flags.contains(TcpFlags::ACK) => {
+                Some(Opening { host: headers.source()?, port: tcp.dst_port })
+            }
+            _ => None,
+        }
+    }
+
+    fn open<M: Memory>(&self, _: &mut Context<'_, Self, M>, _: &Opening) -> Step<Opened<Ports>, M> {
+        Ok(Opened::Flow(Ports(0)))
+    }
+
+    fn packet<M: Memory>(
+        &self,
+        cx: &mut Context<'_, Self, M>,
+        ports: &mut Ports,
+        opening: &Opening,
+    ) -> Step<Verdict, M> {
+        cx.expire_after(Nanos::from_secs(60));
+        ports.0 |= 1 << (opening.port % 64);
+        let scans = ports.0.count_ones() > self.ports_max;
+        Ok(if scans { Verdict::Drop(Reason::own(0)) } else { Verdict::FORWARD })
+    }
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let guard = Arc::new(ScanGuard { ports_max: 16 });
+    let capture = || Reader::from_read(Cursor::new(millrace::DEMO_CAPTURE), "the demo's capture");
+
+    // A run, as the capture streams by.
+    let mut queue = Capture::new(capture()?, None);
+    let outcome = run(Arc::clone(&guard), EngineKind::Scr, 2, &Options::default(), &mut queue, &Control::default())?;
+    let counters = &outcome.counters;
+    println!("{} packets: {} forwarded, {} dropped", counters.received, counters.forwarded, counters.dropped_total());
+
+    // Every engine has the same outcome.
+    let trace = Arc::new(Trace::load(&mut capture()?, usize::MAX)?);
+    for engine in EngineKind::ALL {
+        let cores = if engine == EngineKind::Sequential { 1 } else { 2 };
+        let mut queue = MemoryQueue::new(Arc::clone(&trace), 256);
+        let own =
+            run(Arc::clone(&guard), engine, cores, &Options::default(), &mut queue, &Control::default())?.counters;
+        let plan =
+            Plan { engines: vec![engine], cores: 1..=4, seeds: 0..5, threads: true, options: Options::default() };
+        let verified = verify(&guard, &trace, &plan, &mut |_, _| {});
+        assert_eq!((own.forwarded, own.dropped_total()), (counters.forwarded, counters.dropped_total()));
+        assert_eq!(verified.mismatch, None);
+        println!("{engine:>10}: {} forwarded, equal in {} runs", own.forwarded, verified.runs);
+    }
+    Ok(())
+}

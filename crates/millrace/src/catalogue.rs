@@ -1,0 +1,227 @@
+//! The catalogue: the one place where names become types. A function is one line in [`Catalogue::standard`].
+
+use std::sync::Arc;
+
+use engine::{Control, EngineError, EngineKind, Options, Outcome};
+use functions::{ddos, heavy_hitter, policer, port_knock};
+use measure::{Bench, BenchError, BenchPlan};
+use nf::{Description, NetworkFunction, PacketSet, Reason, Sizing};
+use port::{Batch, Queue, Received, Trace};
+use serde::de::DeserializeOwned;
+use testkit::conformance::{self, Plan, Verified};
+
+use crate::config::{ConfigError, Settings};
+
+/// The functions that commands know by name.
+pub struct Catalogue {
+    entries: Vec<Entry>,
+}
+
+impl Catalogue {
+    /// A catalogue with nothing in it.
+    #[must_use]
+    pub const fn empty() -> Self {
+        Self { entries: Vec::new() }
+    }
+
+    /// The functions that ship with Millrace.
+    #[must_use]
+    pub fn standard() -> Self {
+        Self {
+            entries: vec![
+                Entry::of(functions::firewall::Firewall::new),
+                Entry::of(functions::nat::Nat::new),
+                Entry::of(functions::conntrack::Conntrack::new),
+                Entry::of(|config: policer::Config| policer::Policer::new(&config)),
+                Entry::of(|config: ddos::Config| ddos::Ddos::new(&config)),
+                Entry::of(|config: heavy_hitter::Config| heavy_hitter::HeavyHitter::new(&config)),
+                Entry::of(|config: port_knock::Config| port_knock::PortKnock::new(&config)),
+            ],
+        }
+    }
+
+    /// The catalogue with one more function. One of the same name takes the place of the other.
+    #[must_use]
+    pub fn with(mut self, entry: Entry) -> Self {
+        self.entries.retain(|old| old.description().name != entry.description().name);
+        self.entries.push(entry);
+        self
+    }
+
+    /// The functions, in the order in which they were added.
+    #[must_use]
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// The function of this name.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&Entry> {
+        self.entries.iter().find(|entry| entry.description().name == name)
+    }
+}
+
+/// A function by name, not configured yet.
+pub struct Entry {
+    description: Description,
+    load: Box<dyn Fn(&Settings) -> Result<Box<dyn Program>, ConfigError> + Send + Sync>,
+}
+
+impl Entry {
+    /// A function that is built from its configuration.
+    #[must_use]
+    pub fn of<N, C>(build: impl Fn(C) -> N + Send + Sync + 'static) -> Self
+    where
+        N: NetworkFunction,
+        C: DeserializeOwned + 'static,
+    {
+        Self::checked(move |config| Ok(build(config)))
+    }
+
+    /// A function that is built from its configuration and may refuse it: what no single value can tell, two that
+    /// contradict each other for instance, is `build`'s error.
+    #[must_use]
+    pub fn checked<N, C>(build: impl Fn(C) -> Result<N, String> + Send + Sync + 'static) -> Self
+    where
+        N: NetworkFunction,
+        C: DeserializeOwned + 'static,
+    {
+        let load = move |settings: &Settings| {
+            let config = settings.read::<C>(&N::DESCRIPTION)?;
+            let nf = build(config).map_err(|message| settings.error(message))?;
+            Ok(Box::new(Loaded(Arc::new(nf))) as Box<dyn Program>)
+        };
+        Self { description: N::DESCRIPTION, load: Box::new(load) }
+    }
+
+    /// A function that has nothing to configure.
+    #[must_use]
+    pub fn plain<N: NetworkFunction>(build: impl Fn() -> N + Send + Sync + 'static) -> Self {
+        Self::of(move |Nothing {}: Nothing| build())
+    }
+
+    /// What the function says of itself.
+    #[must_use]
+    pub const fn description(&self) -> &Description {
+        &self.description
+    }
+
+    /// Builds the function.
+    ///
+    /// # Errors
+    /// What is wrong with the settings, and where.
+    pub fn load(&self, settings: &Settings) -> Result<Box<dyn Program>, ConfigError> {
+        (self.load)(settings)
+    }
+}
+
+/// The configuration of a function that has none.
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Nothing {}
+
+/// A configured function behind a name: what commands do with it, compiled once for each function.
+pub trait Program: Send + Sync {
+    /// The fields that name a packet set, as configured.
+    fn packet_set(&self) -> PacketSet;
+
+    /// How many packet sets are remembered, as configured.
+    fn sizing(&self) -> Sizing;
+
+    /// Runs it; see [`engine::run`].
+    ///
+    /// # Errors
+    /// When the engine can't run it.
+    fn run(
+        &self,
+        kind: EngineKind,
+        cores: usize,
+        options: &Options,
+        queue: &mut dyn Queue,
+        control: &Control,
+    ) -> Result<Outcome, EngineError>;
+
+    /// Runs it on one core, packet by packet, and tells what becomes of each: its bytes as they came in, and the reason
+    /// if it was dropped.
+    ///
+    /// # Errors
+    /// The port's.
+    fn explain(
+        &self,
+        queue: &mut dyn Queue,
+        visit: &mut dyn FnMut(&port::Packet, &[u8], Option<Reason>),
+    ) -> Result<(), EngineError>;
+
+    /// Holds every engine against `sequential`; see [`conformance::verify`].
+    fn verify(&self, trace: &Trace, plan: &Plan, progress: &mut dyn FnMut(u64, u64)) -> Verified;
+
+    /// Measures it under each engine; see [`measure::bench`].
+    ///
+    /// # Errors
+    /// When the trace can't be replayed.
+    fn bench(
+        &self,
+        trace: &Arc<Trace>,
+        plan: &BenchPlan,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Bench, BenchError>;
+}
+
+/// A function whose type is known.
+struct Loaded<N>(Arc<N>);
+
+impl<N: NetworkFunction> Program for Loaded<N> {
+    fn packet_set(&self) -> PacketSet {
+        self.0.packet_set()
+    }
+
+    fn sizing(&self) -> Sizing {
+        self.0.sizing()
+    }
+
+    fn run(
+        &self,
+        kind: EngineKind,
+        cores: usize,
+        options: &Options,
+        queue: &mut dyn Queue,
+        control: &Control,
+    ) -> Result<Outcome, EngineError> {
+        engine::run(Arc::clone(&self.0), kind, cores, options, queue, control)
+    }
+
+    fn explain(
+        &self,
+        queue: &mut dyn Queue,
+        visit: &mut dyn FnMut(&port::Packet, &[u8], Option<Reason>),
+    ) -> Result<(), EngineError> {
+        let mut fleet = engine::private_fleet(EngineKind::Sequential, Arc::clone(&self.0), 1, &Options::default());
+        let worker = &mut fleet.workers[0];
+        let (mut batch, mut one) = (Batch::default(), Batch::default());
+        let mut before = worker.counters();
+        while queue.receive(&mut batch)? != Received::End {
+            for (index, packet) in batch.packets().iter().enumerate() {
+                one.clear();
+                one.push(*packet, batch.bytes(index));
+                worker.process(&mut one);
+                let after = worker.counters();
+                let reason = after.drops().find(|(reason, count)| before.dropped[usize::from(reason.0)] < *count);
+                visit(packet, batch.bytes(index), reason.map(|(reason, _)| reason));
+                before = after;
+            }
+        }
+        Ok(())
+    }
+    fn verify(&self, trace: &Trace, plan: &Plan, progress: &mut dyn FnMut(u64, u64)) -> Verified {
+        conformance::verify(&self.0, trace, plan, progress)
+    }
+
+    fn bench(
+        &self,
+        trace: &Arc<Trace>,
+        plan: &BenchPlan,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Bench, BenchError> {
+        measure::bench(&self.0, trace, plan, progress)
+    }
+}

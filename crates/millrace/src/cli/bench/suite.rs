@@ -1,0 +1,180 @@
+//! `millrace bench suite`: the table of targets, on made-up uniform traffic of 64-byte packets, one core.
+
+use engine::{EngineKind, Options};
+use measure::{Bench, BenchPlan};
+use serde_json::{Value, json};
+use testkit::synth::{Carrier, FrameLen, Params, Profile};
+
+use super::{Args, spread, timed};
+use crate::catalogue::Catalogue;
+use crate::cli::engines::machine_cores;
+use crate::cli::failure::Failed;
+use crate::cli::traffic::synthesised;
+use crate::config::Settings;
+use crate::print::number::count;
+use crate::print::output::{note, print, print_json};
+use crate::print::style::Style;
+use crate::print::table::{Align, Sheet, Tone};
+
+/// One line of the table.
+struct Target {
+    function: &'static str,
+    flows: u64,
+    carrier: Carrier,
+    /// Millions of packets a second, at least.
+    mpps: f64,
+}
+
+/// The functions whose state hangs on connections get whole connections, the others datagrams.
+const TARGETS: [Target; 11] = [
+    target("ddos", 10_000, Carrier::Udp, 35.0),
+    target("heavy-hitter", 10_000, Carrier::Udp, 35.0),
+    target("policer", 10_000, Carrier::Udp, 35.0),
+    target("port-knock", 10_000, Carrier::Tcp, 35.0),
+    target("ddos", 1_000_000, Carrier::Udp, 20.0),
+    target("heavy-hitter", 1_000_000, Carrier::Udp, 20.0),
+    target("policer", 1_000_000, Carrier::Udp, 20.0),
+    target("port-knock", 1_000_000, Carrier::Tcp, 20.0),
+    target("conntrack", 10_000, Carrier::Tcp, 20.0),
+    target("conntrack", 1_000_000, Carrier::Udp, 12.0),
+    target("nat", 10_000, Carrier::Udp, 15.0),
+];
+
+/// Two cores have to carry so many times what one does, sharded, on uniform traffic.
+const SCALING: f64 = 1.85;
+
+const fn target(function: &'static str, flows: u64, carrier: Carrier, mpps: f64) -> Target {
+    Target { function, flows, carrier, mpps }
+}
+
+pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> {
+    let style = Style::stdout();
+    let mut lines = Vec::new();
+    let columns = [
+        ("function", Align::Left),
+        ("flows", Align::Right),
+        ("Mpps", Align::Right),
+        ("from - to", Align::Right),
+        ("target", Align::Right),
+        ("", Align::Left),
+        ("ns/packet", Align::Right),
+        ("bytes/flow", Align::Right),
+        ("start-up", Align::Right),
+    ];
+    let mut sheet = Sheet::new(style, &columns);
+    for target in &TARGETS {
+        let Some(bench) = measured(args, catalogue, target)? else { continue };
+        let Some(row) = bench.rows.first() else { continue };
+        let (word, tone) = if row.mpps.median >= target.mpps { ("met", Tone::Good) } else { ("missed", Tone::Bad) };
+        sheet.toned([
+            (target.function, Tone::Bold),
+            (&count(target.flows), Tone::Plain),
+            (&format!("{:.1}", row.mpps.median), Tone::Plain),
+            (&format!("{:.1} - {:.1}", row.mpps.min, row.mpps.max), Tone::Dim),
+            (&format!("{:.0}", target.mpps), Tone::Plain),
+            (word, tone),
+            (&format!("{:.1}", row.ns_per_packet_per_core.median), Tone::Plain),
+            (&bench.bytes_per_flow.map_or_else(String::new, |bytes| format!("{bytes:.0}")), Tone::Plain),
+            (&format!("{:.0} ms", bench.startup.as_secs_f64() * 1e3), Tone::Plain),
+        ]);
+        lines.push(json!({
+            "function": target.function, "flows": target.flows, "mpps": spread(&row.mpps), "target_mpps": target.mpps,
+            "met": row.mpps.median >= target.mpps, "ns_per_packet": spread(&row.ns_per_packet_per_core),
+            "bytes_per_flow": bench.bytes_per_flow, "startup_s": bench.startup.as_secs_f64(),
+        }));
+    }
+    let scaling = scaling(args, catalogue)?;
+    if args.json {
+        return print_json(&json!({ "one_core": lines, "two_cores": scaling.as_ref().map(|scaling| &scaling.json) }));
+    }
+    let head = format!(
+        "{}: 64-byte packets from memory, one core, medians of {} rounds\n\n",
+        style.bold("suite"),
+        args.rounds
+    );
+    let mut out = head + &sheet.lines(0);
+    if let Some(scaling) = scaling {
+        out += &scaling.text;
+    }
+    print(&out)
+}
+
+fn measured(args: &Args, catalogue: &Catalogue, target: &Target) -> Result<Option<Bench>, Failed> {
+    let Some(entry) = catalogue.get(target.function) else { return Ok(None) };
+    if !args.json {
+        note(&format!("{}, {} flows ...\n", target.function, count(target.flows)));
+    }
+    let program = entry.load(&Settings::default())?;
+    // A TCP conversation has six packets at least.
+    let packets = (target.flows * if target.carrier == Carrier::Tcp { 6 } else { 2 }).max(1_000_000);
+    let params = Params {
+        packets,
+        flows: Some(target.flows),
+        frame_len: Some(FrameLen::Fixed(64)),
+        transport: Some(target.carrier),
+        ..Params::default()
+    };
+    let trace = synthesised(Profile::Uniform, &params)?;
+    let plan = plan(args, vec![EngineKind::Sequential], vec![1]);
+    timed(&*program, &trace, &plan, args.json).map(Some)
+}
+
+fn plan(args: &Args, engines: Vec<EngineKind>, cores: Vec<usize>) -> BenchPlan {
+    BenchPlan {
+        engines,
+        cores,
+        rounds: usize::from(args.rounds),
+        packets: args.round_packets,
+        options: Options::default(),
+    }
+}
+
+/// What two cores do.
+struct Scaling {
+    text: String,
+    json: Value,
+}
+
+/// Sharding on uniform traffic, and replication on a single flow.
+fn scaling(args: &Args, catalogue: &Catalogue) -> Result<Option<Scaling>, Failed> {
+    let Some(entry) = catalogue.get("ddos") else { return Ok(None) };
+    if machine_cores() < 2 {
+        let text = "\ntwo cores: this machine has one, so nothing is measured\n".to_owned();
+        return Ok(Some(Scaling { text, json: Value::Null }));
+    }
+    let program = entry.load(&Settings::default())?;
+    let params = |flows| Params {
+        packets: 1_000_000,
+        flows: Some(flows),
+        frame_len: Some(FrameLen::Fixed(64)),
+        ..Params::default()
+    };
+    let uniform = synthesised(Profile::Uniform, &params(10_000))?;
+    let sharded = timed(&*program, &uniform, &plan(args, vec![EngineKind::Rss], vec![1, 2]), args.json)?;
+    let single = synthesised(Profile::SingleFlow, &params(1))?;
+    let replicated =
+        timed(&*program, &single, &plan(args, vec![EngineKind::Rss, EngineKind::Scr], vec![1, 2]), args.json)?;
+    let median = |bench: &Bench, engine, cores| {
+        let row = bench.rows.iter().find(|row| row.engine == engine && row.cores == cores);
+        row.map_or(0.0, |row| row.mpps.median)
+    };
+    let (one, two) = (median(&sharded, EngineKind::Rss, 1), median(&sharded, EngineKind::Rss, 2));
+    let (rss, scr) = (median(&replicated, EngineKind::Rss, 2), median(&replicated, EngineKind::Scr, 2));
+    let alone = median(&replicated, EngineKind::Scr, 1);
+    let model = replicated.model;
+    let times = two / one.max(1e-9);
+    let style = Style::stdout();
+    let word = if times >= SCALING { style.good("met") } else { style.bad("missed") };
+    let text = format!(
+        "\ntwo cores, ddos, measured\n  rss, uniform traffic  {one:.1} -> {two:.1} Mpps: {times:.2} times (target {SCALING}: {word})\n  \
+         a single flow         {alone:.1} Mpps on one core; on two {rss:.1} under rss, {scr:.1} under scr\n  \
+         its cost model        t = {:.1} ns, d = {:.1}, c1 = {:.1}, c2 = {:.1}\n",
+        model.t, model.d, model.c1, model.c2
+    );
+    let json = json!({
+        "rss_uniform_mpps": [one, two], "rss_uniform_times": times, "target_times": SCALING,
+        "single_flow_mpps": { "one_core": alone, "rss": rss, "scr": scr },
+        "model_ns": { "t": model.t, "d": model.d, "c1": model.c1, "c2": model.c2 },
+    });
+    Ok(Some(Scaling { text, json }))
+}

@@ -1,0 +1,298 @@
+//! `millrace demo`: the shipped capture through the stateful firewall on every core, and the same under every engine.
+
+use std::collections::HashMap;
+use std::io::Cursor;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use engine::{Control, EngineKind, Options, Outcome};
+use measure::{Basis, Bench, BenchPlan};
+use nf::{Description, Reason};
+use port::pcap::Reader;
+use port::{MemoryQueue, Trace};
+use serde_json::{Value, json};
+use testkit::conformance::{Plan, Verified};
+
+use super::engines::{fitting, machine_cores};
+use super::entry;
+use super::failure::{Failed, OUTCOME};
+use crate::DEMO_CAPTURE;
+use crate::catalogue::{Catalogue, Program};
+use crate::config::Settings;
+use crate::print::number::{bytes, count, counted, percent};
+use crate::print::outcome::packets;
+use crate::print::output::{print, print_json};
+use crate::print::style::Style;
+use crate::print::table::{Align, Sheet, Tone};
+
+/// See it work: a real capture through a stateful firewall, on every core, under every engine
+///
+/// Twenty seconds recorded at a router between an office, the servers that it uses and an attacker who scans and floods.
+/// The capture is part of the program: nothing is read, written or sent.
+#[derive(clap::Args)]
+#[command(after_help = "Example:  millrace demo")]
+pub(super) struct Args {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// The function that the demo shows, and the office's addresses.
+const FUNCTION: &str = "firewall";
+const INSIDE: &str = "inside=[\"192.168.10.0/24\", \"2001:db8:1::/64\"]";
+
+/// Who was dropped for one reason, those with most packets first.
+struct Dropped {
+    reason: Reason,
+    packets: u64,
+    sources: Vec<(IpAddr, u64)>,
+}
+
+/// One engine's part of the comparison.
+struct Held {
+    engine: EngineKind,
+    cores: usize,
+    verified: Verified,
+}
+
+pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> {
+    let entry = entry(catalogue, FUNCTION)?;
+    let mut settings = Settings::default();
+    settings.set(INSIDE)?;
+    let program = entry.load(&settings)?;
+    let mut reader = Reader::from_read(Cursor::new(DEMO_CAPTURE), "the demo's capture")?;
+    let trace = Arc::new(Trace::load(&mut reader, usize::MAX)?);
+
+    let cores = machine_cores().min(8);
+    let kind = fitting(entry, cores)?;
+    let mut queue = MemoryQueue::new(Arc::clone(&trace), 256);
+    let outcome = program.run(kind, cores, &options(&trace), &mut queue, &Control::default())?;
+    if let Some(failure) = outcome.failure {
+        return Err(failure.into());
+    }
+    let dropped = who(&*program, &trace)?;
+    let together = cores.max(2);
+    let held: Vec<Held> = EngineKind::ALL.into_iter().map(|engine| hold(&*program, &trace, engine, together)).collect();
+    let plan = BenchPlan {
+        engines: EngineKind::ALL.to_vec(),
+        cores: if cores > 1 { vec![1, cores] } else { vec![1] },
+        rounds: 3,
+        packets: 200_000,
+        options: options(&trace),
+    };
+    let bench = program.bench(&trace, &plan, &mut |_, _| {})?;
+
+    let equal = held.iter().all(|held| held.verified.mismatch.is_none());
+    let shown =
+        Shown { description: entry.description(), trace: &trace, kind, cores, outcome: &outcome, dropped, held, bench };
+    if args.json {
+        print_json(&shown.json(equal))?;
+    } else {
+        print(&shown.text(equal, Style::stdout()))?;
+    }
+    if equal { Ok(()) } else { Err(Failed::Said(OUTCOME)) }
+}
+
+/// Tables for this trace alone, so that the demo starts at once.
+fn options(trace: &Trace) -> Options {
+    Options { flows_max: Some(trace.len()), ..Options::default() }
+}
+
+/// Who was dropped, by reason.
+fn who(program: &dyn Program, trace: &Arc<Trace>) -> Result<Vec<Dropped>, Failed> {
+    let mut by_reason: HashMap<Reason, HashMap<IpAddr, u64>> = HashMap::new();
+    let mut queue = MemoryQueue::new(Arc::clone(trace), 256);
+    program.explain(&mut queue, &mut |packet, bytes, reason| {
+        let Some(reason) = reason else { return };
+        let sources = by_reason.entry(reason).or_default();
+        if let Ok(headers) = packet::parse(packet.link, bytes, packet.wire_len, packet.interface)
+            && let Some((source, _)) = headers.addresses()
+        {
+            *sources.entry(source).or_default() += 1;
+        }
+    })?;
+    let mut dropped: Vec<Dropped> = by_reason
+        .into_iter()
+        .map(|(reason, sources)| {
+            let mut sources: Vec<(IpAddr, u64)> = sources.into_iter().collect();
+            sources.sort_by_key(|(source, packets)| (std::cmp::Reverse(*packets), *source));
+            Dropped { reason, packets: sources.iter().map(|(_, packets)| packets).sum(), sources }
+        })
+        .collect();
+    dropped.sort_by_key(|dropped| (std::cmp::Reverse(dropped.packets), dropped.reason));
+    Ok(dropped)
+}
+
+/// Holds an engine against `sequential`, by schedules and by real threads.
+fn hold(program: &dyn Program, trace: &Trace, engine: EngineKind, cores: usize) -> Held {
+    let cores = if engine == EngineKind::Sequential { 1 } else { cores };
+    let plan =
+        Plan { engines: vec![engine], cores: cores..=cores, seeds: 0..2, threads: true, options: Options::default() };
+    Held { engine, cores, verified: program.verify(trace, &plan, &mut |_, _| {}) }
+}
+
+/// All that the demo shows.
+struct Shown<'a> {
+    description: &'a Description,
+    trace: &'a Trace,
+    kind: EngineKind,
+    cores: usize,
+    outcome: &'a Outcome,
+    dropped: Vec<Dropped>,
+    held: Vec<Held>,
+    bench: Bench,
+}
+
+impl Shown<'_> {
+    fn text(&self, equal: bool, style: Style) -> String {
+        let counters = &self.outcome.counters;
+        let cores = counted(self.cores as u64, "core", "cores");
+        let seconds = Duration::from_nanos(self.trace.duration().0).as_secs_f64();
+        let mut out = format!(
+            "{}, recorded at an office's router: {}, {}\nthrough a stateful {} ({} on {cores}): inside may open, outside may \
+             only answer\n\n",
+            style.bold(format!("{seconds:.0} seconds")),
+            counted(counters.received, "packet", "packets"),
+            bytes(counters.received_bytes),
+            style.bold(self.description.name),
+            self.kind,
+        );
+        out += &self.fates(style);
+        out += "\nThe scan and the flood are not allowed in; what the attacked host said to them belongs to no connection.\n";
+        out += &format!("\n{}\n\n", style.bold("The same under every engine, from memory"));
+        out += &self.engines(style);
+        out += if equal {
+            "\nThe function is one sequential program that knows of no core. Each engine spreads its packets and its state\n\
+             over cores in another way; every verdict and all state came out as on one core.\n"
+        } else {
+            "\nAn engine differs from the sequential program: that is a bug in Millrace. Please report it.\n"
+        };
+        out += &format!("\n{}\n", style.bold("Try next"));
+        for (command, what) in [
+            ("millrace functions", "what else there is: NAT, connection tracking, policing, ..."),
+            ("millrace inspect YOUR.pcap", "what is in a capture of yours"),
+            ("millrace run firewall --in YOUR.pcap --out ALLOWED.pcap", "and through the firewall"),
+            ("millrace verify firewall --in YOUR.pcap", "every engine held against the sequential program"),
+        ] {
+            out += &format!("  {command:<56} {}\n", style.dim(what));
+        }
+        out
+    }
+
+    fn fates(&self, style: Style) -> String {
+        let counters = &self.outcome.counters;
+        let all = counters.received;
+        let mut sheet =
+            Sheet::new(style, &[("", Align::Left), ("", Align::Right), ("", Align::Right), ("", Align::Left)]);
+        sheet.toned([
+            ("forwarded", Tone::Bold),
+            (&*count(counters.forwarded), Tone::Good),
+            (&percent(counters.forwarded, all), Tone::Plain),
+        ]);
+        sheet.toned([
+            ("dropped", Tone::Bold),
+            (&*count(counters.dropped_total()), Tone::Bad),
+            (&percent(counters.dropped_total(), all), Tone::Plain),
+        ]);
+        for Dropped { reason, packets, sources } in &self.dropped {
+            let name = format!("  {}", reason.name(self.description.drop_reasons));
+            sheet.toned([
+                (&*name, Tone::Plain),
+                (&count(*packets), Tone::Plain),
+                (&percent(*packets, all), Tone::Plain),
+                (&from(sources), Tone::Dim),
+            ]);
+        }
+        sheet.lines(2)
+    }
+
+    fn engines(&self, style: Style) -> String {
+        let alone = "Mpps on 1 core".to_owned();
+        let together = format!("on {}", self.cores);
+        let mut columns = vec![("engine", Align::Left), (&*alone, Align::Right)];
+        if self.cores > 1 {
+            columns.push((&together, Align::Right));
+        }
+        columns.push(("against sequential", Align::Left));
+        let mut sheet = Sheet::new(style, &columns);
+        for Held { engine, cores, verified } in &self.held {
+            let mut row = vec![(engine.name().to_owned(), Tone::Bold), (self.mpps(*engine, 1), Tone::Plain)];
+            if self.cores > 1 {
+                row.push((self.mpps(*engine, self.cores), Tone::Plain));
+            }
+            row.push(match (&verified.mismatch, verified.refused.first()) {
+                (Some(_), _) => ("DIFFERS".to_owned(), Tone::Bad),
+                (None, Some((_, _, reason))) => (reason.clone(), Tone::Warn),
+                (None, None) if *engine == EngineKind::Sequential => ("the oracle".to_owned(), Tone::Dim),
+                (None, None) => (format!("equal on {cores} cores: {}", engine.guarantee()), Tone::Good),
+            });
+            sheet.toned(row);
+        }
+        sheet.lines(2)
+    }
+
+    /// The median rate, marked where it isn't measured.
+    fn mpps(&self, engine: EngineKind, cores: usize) -> String {
+        let row = self.bench.rows.iter().find(|row| row.engine == engine && row.cores == cores);
+        row.map_or("-".to_owned(), |row| {
+            let mark = if row.basis == Basis::Modelled { " (modelled)" } else { "" };
+            format!("{:.1}{mark}", row.mpps.median)
+        })
+    }
+
+    fn json(&self, equal: bool) -> Value {
+        let dropped: Vec<Value> = self
+            .dropped
+            .iter()
+            .map(|Dropped { reason, packets, sources }| {
+                let top: Vec<Value> = sources
+                    .iter()
+                    .take(10)
+                    .map(|(source, packets)| json!({ "source": source.to_string(), "packets": packets }))
+                    .collect();
+                json!({
+                    "reason": reason.name(self.description.drop_reasons), "packets": packets,
+                    "sources": sources.len(), "top": top,
+                })
+            })
+            .collect();
+        let engines: Vec<Value> = self
+            .held
+            .iter()
+            .map(|Held { engine, cores, verified }| {
+                let rates: Vec<Value> = self
+                    .bench
+                    .rows
+                    .iter()
+                    .filter(|row| row.engine == *engine)
+                    .map(|row| {
+                        let measured = row.basis == Basis::Measured;
+                        json!({ "cores": row.cores, "mpps": row.mpps.median, "measured": measured })
+                    })
+                    .collect();
+                json!({
+                    "engine": engine.name(), "cores": cores, "runs": verified.runs,
+                    "equal": verified.mismatch.is_none(), "guarantee": engine.guarantee().to_string(),
+                    "refused": verified.refused.first().map(|(_, _, reason)| reason), "rates": rates,
+                })
+            })
+            .collect();
+        json!({
+            "function": self.description.name, "engine": self.kind.name(), "cores": self.cores,
+            "packets": packets(&self.outcome.counters, self.description), "dropped": dropped,
+            "engines": engines, "equal": equal,
+        })
+    }
+}
+
+/// `203.0.113.66 (1,000), 203.0.113.129 (40) and 121 more`.
+fn from(sources: &[(IpAddr, u64)]) -> String {
+    const SHOWN: usize = 2;
+    let shown: Vec<String> =
+        sources.iter().take(SHOWN).map(|(source, packets)| format!("{source} ({})", count(*packets))).collect();
+    match sources.len().saturating_sub(SHOWN) {
+        0 => format!("from {}", shown.join(", ")),
+        more => format!("from {} and {}", shown.join(", "), counted(more as u64, "other", "others")),
+    }
+}

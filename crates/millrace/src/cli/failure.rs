@@ -1,0 +1,98 @@
+//! How a command can end other than well, and the exit code that says so.
+
+use std::fmt;
+use std::io;
+use std::process::ExitCode;
+
+use engine::EngineError;
+use port::PortError;
+
+/// What a command ends with when it doesn't end well.
+#[derive(Debug)]
+pub(crate) enum Failed {
+    /// The outcome is not what it should be: an engine differs, a function panicked. Exit code 1.
+    Outcome(anyhow::Error),
+    /// What was asked for makes no sense: a wrong argument, a wrong configuration. Exit code 2.
+    Usage(anyhow::Error),
+    /// A file can't be read or written. Exit code 3.
+    Input(anyhow::Error),
+    /// All has been said already; this is the exit code.
+    Said(u8),
+    /// Nobody reads the output any more.
+    BrokenPipe,
+}
+
+/// What the exit codes mean, as the help tells it.
+pub(crate) const EXIT_CODES: &str = "\
+Exit codes:
+  0    done
+  1    the outcome differs: an engine disagrees with `sequential`, or a function panicked
+  2    usage: a wrong argument or configuration, or an engine that can't take the function
+  3    input or output: a file can't be read or written
+  130  interrupted (Ctrl-C): what was taken in is finished, statistics and output are complete
+  141  whoever read the output has gone";
+
+pub(crate) const OUTCOME: u8 = 1;
+pub(crate) const INPUT: u8 = 3;
+pub(crate) const INTERRUPTED: u8 = 130;
+const USAGE: u8 = 2;
+/// What a shell reports of a program that SIGPIPE ended.
+const BROKEN_PIPE: u8 = 141;
+
+impl Failed {
+    pub(crate) fn usage(message: impl fmt::Display) -> Self {
+        Self::Usage(anyhow::anyhow!("{message}"))
+    }
+
+    pub(crate) fn input(message: impl fmt::Display) -> Self {
+        Self::Input(anyhow::anyhow!("{message}"))
+    }
+
+    /// Standard output can't be written.
+    pub(crate) fn output(error: &io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Self::BrokenPipe,
+            _ => Self::input(format_args!("standard output can't be written: {error}")),
+        }
+    }
+
+    /// The exit code, and what is to be said before.
+    pub(crate) fn into_parts(self) -> (ExitCode, Option<anyhow::Error>) {
+        let (code, error) = match self {
+            Self::Outcome(error) => (OUTCOME, Some(error)),
+            Self::Usage(error) => (USAGE, Some(error)),
+            Self::Input(error) => (INPUT, Some(error)),
+            Self::Said(code) => (code, None),
+            Self::BrokenPipe => (BROKEN_PIPE, None),
+        };
+        (ExitCode::from(code), error)
+    }
+}
+
+impl From<port::pcap::Error> for Failed {
+    fn from(error: port::pcap::Error) -> Self {
+        if error.is_broken_pipe() { Self::BrokenPipe } else { Self::Input(error.into()) }
+    }
+}
+
+impl From<PortError> for Failed {
+    fn from(error: PortError) -> Self {
+        Self::Input(error.into())
+    }
+}
+
+impl From<EngineError> for Failed {
+    fn from(error: EngineError) -> Self {
+        match error {
+            EngineError::Refused(reason) => Self::usage(reason),
+            EngineError::Port(error) => error.into(),
+            EngineError::Panicked(_) => Self::Outcome(error.into()),
+        }
+    }
+}
+
+impl From<crate::config::ConfigError> for Failed {
+    fn from(error: crate::config::ConfigError) -> Self {
+        Self::Usage(error.into())
+    }
+}

@@ -1,0 +1,63 @@
+//! Captures in and captures out, with the slips that would destroy something refused before anything is opened.
+
+use std::io::{IsTerminal, stdout};
+use std::path::{Path, PathBuf};
+
+use clap::ValueEnum;
+use port::pcap::{Capture, Container, Progress, Reader, Writer, same_file};
+
+use super::failure::Failed;
+
+/// The capture formats that can be written.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum Format {
+    /// Classic pcap: one link type.
+    Pcap,
+    /// pcapng: any interfaces.
+    Pcapng,
+}
+
+impl From<Format> for Container {
+    fn from(format: Format) -> Self {
+        match format {
+            Format::Pcap => Self::Pcap,
+            Format::Pcapng => Self::PcapNg,
+        }
+    }
+}
+
+/// Whether the name stands for standard input or output.
+pub(super) fn is_standard(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+/// Opens an input and, where there is one, an output.
+pub(super) fn open(input: &Path, output: Option<&Path>, format: Option<Format>) -> Result<(Capture, Progress), Failed> {
+    if let Some(output) = output {
+        refuse_output(output)?;
+        if same_file(input, output) {
+            let (input, output) = (input.display(), output.display());
+            return Err(Failed::usage(format_args!("{output} is the input {input} itself; write to another file")));
+        }
+    }
+    let reader = Reader::open(input)?;
+    let progress = reader.progress();
+    let writer = match output {
+        Some(output) => Some(Writer::create(output, format.map(Container::from), Some(&reader.format()))?),
+        None => None,
+    };
+    Ok((Capture::new(reader, writer), progress))
+}
+
+/// Refuses to write bytes to a screen.
+pub(super) fn refuse_output(output: &Path) -> Result<(), Failed> {
+    if is_standard(output) && stdout().is_terminal() {
+        return Err(Failed::usage("a capture on the screen helps nobody; send standard output to a file or a program"));
+    }
+    Ok(())
+}
+
+/// The name in messages.
+pub(super) fn shown(path: &Path) -> PathBuf {
+    if is_standard(path) { PathBuf::from("standard input") } else { path.to_owned() }
+}

@@ -1,0 +1,155 @@
+//! `millrace functions`: the catalogue.
+
+use engine::EngineKind;
+use nf::{ConfigKey, Description, Sharing};
+use serde_json::{Value, json};
+
+use super::entry;
+use super::failure::Failed;
+use crate::catalogue::{Catalogue, Entry};
+use crate::config::Settings;
+use crate::print::output::{print, print_json};
+use crate::print::style::Style;
+use crate::print::table::{Align, Sheet, Tone};
+
+/// List the network functions, or tell all about one
+///
+/// Without a name: what each function does and which engines take it. With one: its packet set, its state, its
+/// configuration keys with their defaults, its reasons to drop a packet, and why an engine refuses it.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  millrace functions\n  millrace functions nat")]
+pub(super) struct Args {
+    /// The function to tell all about
+    #[arg(value_name = "FUNCTION")]
+    function: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> {
+    match &args.function {
+        Some(name) => {
+            let entry = entry(catalogue, name)?;
+            if args.json { print_json(&facts(entry)?) } else { print(&page(entry)?) }
+        }
+        None if args.json => {
+            let all: Result<Vec<Value>, Failed> = catalogue.entries().iter().map(facts).collect();
+            print_json(&Value::Array(all?))
+        }
+        None => print(&list(catalogue)?),
+    }
+}
+
+fn list(catalogue: &Catalogue) -> Result<String, Failed> {
+    let style = Style::stdout();
+    let columns = [("function", Align::Left), ("packet set", Align::Left), ("engines", Align::Left), ("", Align::Left)];
+    let mut sheet = Sheet::new(style, &columns);
+    for entry in catalogue.entries() {
+        let description = entry.description();
+        let packet_set = entry.load(&Settings::default())?.packet_set().to_string();
+        sheet.toned([
+            (description.name, Tone::Bold),
+            (&packet_set, Tone::Plain),
+            (&engines(description), Tone::Plain),
+            (description.summary, Tone::Plain),
+        ]);
+    }
+    let more = style.dim("`millrace functions NAME` tells all about one: state, configuration, drop reasons, engines.");
+    Ok(format!("{}\n{more}\n", sheet.lines(0)))
+}
+
+/// The engines that take the function on several cores.
+fn engines(description: &Description) -> String {
+    let refused = |kind: &EngineKind| *kind != EngineKind::Sequential && kind.accepts(description, 2).is_err();
+    if EngineKind::ALL.iter().any(refused) {
+        let taking = EngineKind::ALL.into_iter().filter(|kind| !refused(kind));
+        taking.map(EngineKind::name).collect::<Vec<_>>().join(", ")
+    } else {
+        "all".to_owned()
+    }
+}
+
+fn page(entry: &Entry) -> Result<String, Failed> {
+    let style = Style::stdout();
+    let description = entry.description();
+    let program = entry.load(&Settings::default())?;
+    let sizing = program.sizing();
+    let mut out = format!("{}: {}\n\n", style.bold(description.name), description.summary);
+    let mut sheet = Sheet::new(style, &[("", Align::Left), ("", Align::Left)]);
+    let shares = match description.sharing {
+        Sharing::Nothing => "nothing",
+        Sharing::Shares(what) => what,
+    };
+    let room = format!("{} IPv4 and {} IPv6 packet sets", sizing.flows, sizing.flows_v6);
+    for (name, text) in [
+        ("packet set", program.packet_set().to_string().as_str()),
+        ("state of one", description.state),
+        ("shared by all", shares),
+        ("room for", &room),
+    ] {
+        sheet.toned([(name, Tone::Dim), (text, Tone::Plain)]);
+    }
+    out += &sheet.lines(2);
+
+    out += &format!("\n{}\n", style.bold("Configuration"));
+    if description.keys.is_empty() {
+        out += "  none\n";
+    } else {
+        let mut sheet = Sheet::new(style, &[("key", Align::Left), ("default", Align::Left), ("", Align::Left)]);
+        for ConfigKey { name, default, help } in description.keys {
+            sheet.row([name, default, help]);
+        }
+        out += &sheet.lines(2);
+    }
+
+    out += &format!("\n{}\n  ", style.bold("Drops of its own"));
+    out += &if description.drop_reasons.is_empty() { "none".to_owned() } else { description.drop_reasons.join(", ") };
+
+    out += &format!("\n\n{}\n", style.bold("Engines"));
+    let mut sheet = Sheet::new(style, &[("", Align::Left), ("", Align::Left)]);
+    for kind in EngineKind::ALL {
+        match refusal(kind, description) {
+            None => sheet.toned([(kind.name(), Tone::Good), (&kind.guarantee().to_string(), Tone::Plain)]),
+            Some(reason) => sheet.toned([(kind.name(), Tone::Warn), (&reason, Tone::Plain)]),
+        }
+    }
+    out += &sheet.lines(2);
+    let example = format!("millrace run {} --in a.pcap --out b.pcap", description.name);
+    out += &format!("\n{}\n", style.dim(example));
+    Ok(out)
+}
+
+/// Why the engine refuses the function, on one core or on two.
+fn refusal(kind: EngineKind, description: &Description) -> Option<String> {
+    let cores = if kind == EngineKind::Sequential { 1 } else { 2 };
+    kind.accepts(description, cores).err()
+}
+
+fn facts(entry: &Entry) -> Result<Value, Failed> {
+    let Description { name, summary, state, sharing, keys, drop_reasons } = entry.description();
+    let program = entry.load(&Settings::default())?;
+    let engines: Vec<Value> = EngineKind::ALL
+        .into_iter()
+        .map(|kind| {
+            let refusal = refusal(kind, entry.description());
+            json!({
+                "engine": kind.name(), "guarantee": kind.guarantee().to_string(),
+                "takes": refusal.is_none(), "refusal": refusal,
+            })
+        })
+        .collect();
+    let keys: Vec<Value> = keys
+        .iter()
+        .map(|ConfigKey { name, default, help }| json!({ "name": name, "default": default, "help": help }))
+        .collect();
+    let shared = match sharing {
+        Sharing::Nothing => None,
+        Sharing::Shares(what) => Some(what),
+    };
+    Ok(json!({
+        "name": name, "summary": summary, "packet_set": program.packet_set().to_string(), "state": state,
+        "shared": shared, "flows": program.sizing().flows, "flows_v6": program.sizing().flows_v6,
+        "keys": keys, "drop_reasons": drop_reasons, "engines": engines,
+    }))
+}

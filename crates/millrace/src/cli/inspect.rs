@@ -1,0 +1,85 @@
+//! `millrace inspect`: what is in a capture.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use port::pcap::Reader;
+use port::{Batch, Received};
+
+use super::failure::Failed;
+use super::{files, signals};
+use crate::print::output::{note, print, print_json};
+use crate::print::progress::{Progress, Sample};
+use crate::print::style::Style;
+
+mod census;
+mod page;
+
+use census::Census;
+use page::Page;
+
+/// Tell what is in a capture
+///
+/// Link type, format, duration, packets and bytes, flows by protocol, the largest flow's share and how skewed the rest
+/// is, fragments, malformed packets by kind, VLANs, tunnels, and how often the capture's clock stepped back.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  millrace inspect a.pcap\n  zcat a.pcap.gz | millrace inspect - --json")]
+pub(super) struct Args {
+    /// The capture; - for standard input
+    #[arg(value_name = "FILE")]
+    input: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn perform(args: &Args) -> Result<(), Failed> {
+    let mut reader = Reader::open(&args.input)?;
+    let file = reader.progress();
+    let packets = Arc::new(AtomicU64::new(0));
+    let shown = Arc::clone(&packets);
+    let stop = Arc::default();
+    signals::stop_on_interrupt(&stop);
+    // ORDERING: Relaxed. A number to look at; pairs with the addition below.
+    let sample = move || Sample { done: file.consumed(), total: file.total(), packets: shown.load(Ordering::Relaxed) };
+    let progress = Progress::watch(args.json, "inspect", sample);
+
+    let mut census = Census::default();
+    let mut batch = Batch::default();
+    let failure = loop {
+        // ORDERING: Relaxed. The flag carries no data; pairs with the signal's handler.
+        if stop.load(Ordering::Relaxed) {
+            break None;
+        }
+        match reader.read(&mut batch) {
+            Ok(Received::Packets) => {
+                for (index, packet) in batch.packets().iter().enumerate() {
+                    census.count(packet, batch.bytes(index));
+                }
+                packets.fetch_add(batch.len() as u64, Ordering::Relaxed);
+            }
+            Ok(Received::Idle) => {}
+            Ok(Received::End) => break None,
+            Err(error) => break Some(error),
+        }
+    };
+    drop(progress);
+    let interrupted = stop.load(Ordering::Relaxed);
+
+    let name = files::shown(&args.input);
+    let page = Page::new(&name, reader.format(), reader.clock_steps_back(), &census, failure.as_ref());
+    if args.json {
+        print_json(&page.json())?;
+    } else {
+        print(&page.text(Style::stdout()))?;
+    }
+    match failure {
+        Some(error) => Err(error.into()),
+        None if interrupted => {
+            note("interrupted: this is what was read until then\n");
+            Err(Failed::Said(super::failure::INTERRUPTED))
+        }
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,185 @@
+//! The `millrace` command over any catalogue: an author's own functions get every command.
+
+mod bench;
+mod demo;
+mod engines;
+pub(crate) mod failure;
+mod files;
+mod functions;
+mod inspect;
+mod run;
+mod signals;
+mod synth;
+mod traffic;
+mod verify;
+
+use std::process::ExitCode;
+
+use clap::builder::PossibleValuesParser;
+use clap::error::ErrorKind;
+use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap_complete::Shell;
+use nf::Description;
+
+use crate::catalogue::{Catalogue, Entry};
+use crate::cli::failure::{EXIT_CODES, Failed};
+use crate::config::{Settings, nearest};
+use crate::print::output::{note, print};
+use crate::print::style::Style;
+
+#[derive(Parser)]
+#[command(
+    name = "millrace",
+    version,
+    about = "Stateful packet processing on many cores: one program, any parallel engine, the same outcome",
+    after_help = "Begin with:  millrace demo",
+    after_long_help = EXIT_CODES,
+    propagate_version = true,
+    disable_help_subcommand = true
+)]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    Demo(demo::Args),
+    Functions(functions::Args),
+    Run(run::Args),
+    Verify(verify::Args),
+    Bench(bench::Args),
+    Synth(synth::Args),
+    Inspect(inspect::Args),
+    /// Print a shell's completion script
+    #[command(after_help = "Example:  millrace completions bash > ~/.local/share/bash-completion/completions/millrace")]
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+}
+
+/// Does what the program's arguments say, with the functions of `catalogue`, and returns its exit code.
+#[must_use]
+pub fn main(catalogue: &Catalogue) -> ExitCode {
+    let matches = match command(catalogue).try_get_matches() {
+        Ok(matches) => matches,
+        Err(error) => return wrong_arguments(&error),
+    };
+    let result = match Cli::from_arg_matches(&matches) {
+        Ok(cli) => perform(cli.task, catalogue),
+        Err(error) => return wrong_arguments(&error),
+    };
+    match result.map_err(Failed::into_parts) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err((code, error)) => {
+            if let Some(error) = error {
+                note(&format!("{} {error}\n", Style::stderr().bad("error:")));
+            }
+            code
+        }
+    }
+}
+
+fn perform(task: Task, catalogue: &Catalogue) -> Result<(), Failed> {
+    match task {
+        Task::Demo(args) => demo::perform(&args, catalogue),
+        Task::Functions(args) => functions::perform(&args, catalogue),
+        Task::Run(args) => run::perform(&args, catalogue),
+        Task::Verify(args) => verify::perform(&args, catalogue),
+        Task::Bench(args) => bench::perform(&args, catalogue),
+        Task::Synth(args) => synth::perform(&args),
+        Task::Inspect(args) => inspect::perform(&args),
+        Task::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut command(catalogue), "millrace", &mut script);
+            let mut script = String::from_utf8_lossy(&script).into_owned();
+            if shell == Shell::Fish {
+                script += &fish_functions(catalogue);
+            }
+            print(&script)
+        }
+    }
+}
+
+/// The generator leaves arguments without a flag out of fish's script; these are the catalogue's names.
+fn fish_functions(catalogue: &Catalogue) -> String {
+    let line = |entry: &Entry| {
+        let Description { name, summary, .. } = entry.description();
+        let summary = summary.replace('\'', "\\'");
+        format!(
+            "complete -c millrace -n '__fish_seen_subcommand_from functions run verify bench' -f -a {name} -d '{summary}'\n"
+        )
+    };
+    catalogue.entries().iter().map(line).collect()
+}
+
+/// The command line, with the catalogue's names filled in, so that slips are noticed and completions know them.
+fn command(catalogue: &Catalogue) -> Command {
+    let names: Vec<&'static str> = catalogue.entries().iter().map(|entry| entry.description().name).collect();
+    let mut command = Cli::command();
+    for task in ["functions", "run", "verify", "bench"] {
+        if command.find_subcommand(task).is_some() {
+            let names = if task == "bench" { [names.as_slice(), &["suite"]].concat() } else { names.clone() };
+            command = command.mut_subcommand(task, |task| {
+                task.mut_arg("function", |function| {
+                    function.value_parser(PossibleValuesParser::new(names)).hide_possible_values(true)
+                })
+            });
+        }
+    }
+    command
+}
+
+/// Help and versions are asked for; the rest is a slip. A reader that has gone needs neither.
+fn wrong_arguments(error: &clap::Error) -> ExitCode {
+    let failed = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion).then(|| {
+        let text = error.render();
+        print(&if Style::stdout().colour { text.ansi().to_string() } else { text.to_string() })
+    });
+    match failed {
+        Some(Ok(())) => ExitCode::SUCCESS,
+        Some(Err(failed)) => failed.into_parts().0,
+        None => {
+            let _ = error.print();
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// The catalogue's entry of this name.
+fn entry<'a>(catalogue: &'a Catalogue, name: &str) -> Result<&'a Entry, Failed> {
+    catalogue.get(name).ok_or_else(|| {
+        let guess = nearest(name, catalogue.entries().iter().map(|entry| entry.description().name));
+        let hint = guess.map(|guess| format!("; did you mean `{guess}`?")).unwrap_or_default();
+        Failed::usage(format_args!("there is no function `{name}`{hint} `millrace functions` lists them"))
+    })
+}
+
+/// How a function is to be configured.
+#[derive(clap::Args)]
+struct Configuration {
+    /// The function's configuration, in TOML (`millrace functions NAME` lists the keys)
+    #[arg(long, value_name = "FILE")]
+    config: Option<std::path::PathBuf>,
+    /// One value, before what the file says; may be given several times
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+}
+
+impl Configuration {
+    fn settings(&self) -> Result<Settings, Failed> {
+        let mut settings = match &self.config {
+            Some(path) => {
+                let text = std::fs::read_to_string(path)
+                    .map_err(|error| Failed::usage(format_args!("{}: can't be read: {error}", path.display())))?;
+                Settings::from_file(path.display().to_string(), text)
+            }
+            None => Settings::default(),
+        };
+        for given in &self.set {
+            settings.set(given)?;
+        }
+        Ok(settings)
+    }
+}

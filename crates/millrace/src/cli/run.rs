@@ -1,0 +1,180 @@
+//! `millrace run`: a capture through a function.
+
+use std::panic;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use engine::{Control, EngineError, EngineKind, FailedPacket, Failure, Options};
+use packet::Seq;
+use port::pcap::{Container, Writer};
+use port::{Fate, Packet, PortError};
+
+use super::failure::{Failed, INPUT, INTERRUPTED, OUTCOME};
+use super::files::{self, Format};
+use super::{Configuration, engines, entry, signals};
+use crate::catalogue::Catalogue;
+use crate::print::outcome::Run;
+use crate::print::output::{note, print_json};
+use crate::print::progress::{Progress, Sample};
+use crate::print::style::Style;
+
+/// Run a capture through a function
+///
+/// Reads pcap or pcapng, plain or as .gz or .zst, from a file or a pipe, and writes what the function forwards, rewritten
+/// and in input order, whatever the engine. The summary goes to standard error, so that `--out -` can be piped on.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  millrace run conntrack --in a.pcap --out b.pcap --cores 2
+  millrace run nat --config nat.toml --in a.pcapng.zst --out - | tcpdump -nr -
+  millrace run policer --set rate=10Mbit --in a.pcap --json
+
+Without --engine: `sequential` on one core; on several the first of rss, scr and shared that takes the function.
+Ctrl-C finishes what was taken in and leaves a valid output; a second one exits at once.")]
+pub(super) struct Args {
+    /// The function (`millrace functions` lists them)
+    #[arg(value_name = "FUNCTION")]
+    function: String,
+    /// The capture to read; - for standard input
+    #[arg(long = "in", short, value_name = "FILE")]
+    input: PathBuf,
+    /// Where to write what goes out; - for standard output. The name tells format and compression (.pcapng.zst)
+    #[arg(long = "out", short, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// The format to write, whatever the name says
+    #[arg(long, value_enum)]
+    format: Option<Format>,
+    #[command(flatten)]
+    configuration: Configuration,
+    /// The parallel engine
+    #[arg(long, value_parser = engines::engine())]
+    engine: Option<EngineKind>,
+    /// How many cores to use, or all
+    #[arg(long, default_value = "1", value_name = "N", value_parser = engines::cores)]
+    cores: usize,
+    /// The secret that flow tables are hashed with; the outcome never depends on it
+    #[arg(long, value_name = "NUMBER")]
+    seed: Option<u64>,
+    /// Print the summary as JSON, to standard output (with `--out -` to standard error)
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> {
+    let entry = entry(catalogue, &args.function)?;
+    let program = entry.load(&args.configuration.settings()?)?;
+    let kind = args.engine.map_or_else(|| engines::fitting(entry, args.cores), Ok)?;
+    kind.accepts(entry.description(), args.cores).map_err(Failed::usage)?;
+    let (mut capture, file) = files::open(&args.input, args.output.as_deref(), args.format)?;
+
+    let mut options = Options::default();
+    options.seed = args.seed.unwrap_or(options.seed);
+    let control = Control::default();
+    signals::stop_on_interrupt(&control.stop);
+    let packets = Arc::clone(&control.packets);
+    // ORDERING: Relaxed. A number to look at; pairs with the engine's additions.
+    let sample =
+        move || Sample { done: file.consumed(), total: file.total(), packets: packets.load(Ordering::Relaxed) };
+    let progress = Progress::watch(args.json, &args.function, sample);
+    let place = PanicPlace::watch();
+    let outcome = program.run(kind, args.cores, &options, &mut capture, &control);
+    let place = place.take();
+    drop(progress);
+
+    let outcome = outcome?;
+    let run = Run {
+        description: entry.description(),
+        kind,
+        cores: args.cores,
+        seed: options.seed,
+        input: &args.input,
+        output: args.output.as_deref(),
+        clock_steps_back: capture.reader().clock_steps_back(),
+        outcome: &outcome,
+    };
+    if let Some(EngineError::Port(PortError::Capture(error))) = &outcome.failure
+        && error.is_broken_pipe()
+    {
+        return Err(Failed::BrokenPipe);
+    }
+    let to_pipe = args.output.as_deref().is_some_and(files::is_standard);
+    match (args.json, to_pipe) {
+        (false, _) => note(&run.text(Style::stderr())),
+        (true, false) => print_json(&run.json())?,
+        (true, true) => note(&format!("{:#}\n", run.json())),
+    }
+    match &outcome.failure {
+        None if outcome.interrupted => Err(Failed::Said(INTERRUPTED)),
+        None => Ok(()),
+        Some(error) => Err(report(error, place, args.output.as_deref(), args.json)),
+    }
+}
+
+/// Says what ended the run early.
+fn report(error: &EngineError, place: Option<String>, output: Option<&Path>, quiet: bool) -> Failed {
+    let say = |text: &str| note(&format!("{} {text}\n", Style::stderr().bad("error:")));
+    match error {
+        EngineError::Panicked(failure) => {
+            let place = place.map(|place| format!(" ({place})")).unwrap_or_default();
+            say(&format!("{failure}{place}; this is a bug in the function"));
+            if let Some(packet) = &failure.packet {
+                match save(failure, packet) {
+                    Ok(path) => note(&format!("  the packet is in {}\n", path.display())),
+                    Err(error) => note(&format!("  the packet can't be saved: {error}\n")),
+                }
+            }
+            if let Some(output) = output.filter(|_| !quiet) {
+                note(&format!("  {} holds all that was forwarded before\n", output.display()));
+            }
+            Failed::Said(OUTCOME)
+        }
+        EngineError::Port(error) => {
+            say(&error.to_string());
+            Failed::Said(INPUT)
+        }
+        EngineError::Refused(reason) => Failed::usage(reason),
+    }
+}
+
+/// Writes the packet that a function panicked on beside where the command runs.
+fn save(failure: &Failure, packet: &FailedPacket) -> Result<PathBuf, port::pcap::Error> {
+    let path = PathBuf::from(format!("millrace-panic-{}.pcap", failure.seq));
+    let FailedPacket { time, link, wire_len, bytes } = packet;
+    let descriptor = Packet {
+        seq: Seq(0),
+        time: *time,
+        offset: 0,
+        len: bytes.len() as u32,
+        wire_len: *wire_len,
+        interface: 0,
+        link: *link,
+        fate: Fate::Pending,
+    };
+    let mut writer = Writer::create(&path, Some(Container::Pcap), None)?;
+    writer.write(&descriptor, bytes)?;
+    writer.finish()?;
+    Ok(path)
+}
+
+/// Where the first panic of a run was, in place of the message that the library would print for each.
+struct PanicPlace(Arc<Mutex<Option<String>>>);
+
+impl PanicPlace {
+    fn watch() -> Self {
+        let place = Arc::new(Mutex::new(None));
+        let noted = Arc::clone(&place);
+        panic::set_hook(Box::new(move |panic| {
+            let mut noted = noted.lock().unwrap_or_else(PoisonError::into_inner);
+            if noted.is_none() {
+                *noted = panic.location().map(ToString::to_string);
+            }
+        }));
+        Self(place)
+    }
+
+    fn take(self) -> Option<String> {
+        // The library's own message is right again from here on.
+        let _ = panic::take_hook();
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}

@@ -1,0 +1,124 @@
+//! Traffic held in memory: a capture, or a trace made up on the spot.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use packet::{LinkType, Nanos, Seq};
+use port::pcap::Reader;
+use port::{Fate, Packet, Trace};
+use testkit::synth::{Params, Profile, Synth};
+
+use super::failure::Failed;
+use super::files;
+use crate::print::number;
+use crate::print::output::note;
+use crate::print::progress::{Progress, Sample};
+
+/// Where traffic comes from.
+#[derive(clap::Args)]
+#[group(id = "traffic", required = true, multiple = false, args = ["input", "synth"])]
+pub(super) struct Source {
+    /// The capture to read; - for standard input
+    #[arg(long = "in", short, value_name = "FILE")]
+    input: Option<PathBuf>,
+    /// Make traffic up instead, of this profile (`millrace synth --help` lists them)
+    #[arg(long, value_name = "PROFILE")]
+    synth: Option<Profile>,
+    /// With --synth: how many flows
+    #[arg(long, default_value = "10k", value_name = "NUMBER", value_parser = number::parse)]
+    flows: u64,
+    /// How many packets to take at most
+    #[arg(long, default_value = "1M", value_name = "NUMBER", value_parser = number::parse)]
+    packets: u64,
+}
+
+/// Traffic in memory.
+pub(super) struct Traffic {
+    /// What to call it.
+    pub(super) name: String,
+    pub(super) trace: Arc<Trace>,
+}
+
+impl Source {
+    /// Brings the traffic into memory; a capture that ends in the middle of a record counts as far as it goes.
+    pub(super) fn load(&self, quiet: bool) -> Result<Traffic, Failed> {
+        match (&self.input, self.synth) {
+            (Some(input), _) => self.read(input.clone(), quiet),
+            (None, Some(profile)) => {
+                let flows = single(profile).unwrap_or(self.flows);
+                let params = Params { packets: self.packets, flows: Some(flows), ..Params::default() };
+                let name = format!("{profile}, {} flows", number::count(flows));
+                Ok(Traffic { name, trace: synthesised(profile, &params)? })
+            }
+            (None, None) => Err(Failed::usage("say --in FILE or --synth PROFILE")),
+        }
+    }
+
+    fn read(&self, input: PathBuf, quiet: bool) -> Result<Traffic, Failed> {
+        let mut reader = Reader::open(&input)?;
+        let file = reader.progress();
+        let sample = move || Sample { done: file.consumed(), total: file.total(), packets: 0 };
+        let progress = Progress::watch(quiet, "read", sample);
+        let packets_max = usize::try_from(self.packets).unwrap_or(usize::MAX);
+        let trace = Trace::load(&mut reader, packets_max)?;
+        drop(progress);
+        if trace.is_empty() {
+            return Err(Failed::input(format_args!("{} holds no packets", files::shown(&input).display())));
+        }
+        if trace.len() == packets_max && !quiet {
+            note(&format!("the first {} packets are taken; --packets takes more\n", number::count(self.packets)));
+        }
+        Ok(Traffic { name: files::shown(&input).display().to_string(), trace: Arc::new(trace) })
+    }
+
+    /// The arguments that bring the same traffic again.
+    pub(super) fn again(&self) -> String {
+        let from = match (&self.input, self.synth) {
+            (Some(input), _) => format!("--in {}", input.display()),
+            (None, Some(profile)) => format!("--synth {profile} --flows {}", self.flows),
+            (None, None) => String::new(),
+        };
+        format!("{from} --packets {}", self.packets)
+    }
+}
+
+/// A profile that has one flow and no say in it.
+fn single(profile: Profile) -> Option<u64> {
+    (profile == Profile::SingleFlow).then_some(1)
+}
+
+/// A made-up trace in memory.
+pub(super) fn synthesised(profile: Profile, params: &Params) -> Result<Arc<Trace>, Failed> {
+    let mut synth = Synth::new(profile, params).map_err(Failed::usage)?;
+    let mut trace = Trace::new();
+    let link = synth.link();
+    let mut seq = 0;
+    while let Some((time, bytes)) = synth.next_frame() {
+        trace.push(descriptor(Seq(seq), time, link, bytes.len()), bytes);
+        seq += 1;
+    }
+    Ok(Arc::new(trace))
+}
+
+/// The descriptor of a whole packet.
+pub(super) const fn descriptor(seq: Seq, time: Nanos, link: LinkType, len: usize) -> Packet {
+    let len = len as u32;
+    Packet { seq, time, offset: 0, len, wire_len: len, interface: 0, link, fate: Fate::Pending }
+}
+
+/// A count of packets for a progress bar.
+#[derive(Clone, Default)]
+pub(super) struct Counter(Arc<AtomicU64>);
+
+impl Counter {
+    pub(super) fn set(&self, number: u64) {
+        // ORDERING: Relaxed. A number to look at; pairs with the load in `get`.
+        self.0.store(number, Ordering::Relaxed);
+    }
+
+    pub(super) fn get(&self) -> u64 {
+        // ORDERING: Relaxed, as in `set`.
+        self.0.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,262 @@
+//! `millrace verify`: every engine held against `sequential`.
+
+use std::ops::{Range, RangeInclusive};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use engine::{EngineKind, Options};
+use nf::Description;
+use port::Trace;
+use port::pcap::Writer;
+use serde_json::{Value, json};
+use testkit::conformance::{Mismatch, Plan, Verified};
+
+use super::engines::{self, Choice};
+use super::failure::{Failed, OUTCOME};
+use super::traffic::Source;
+use super::{Configuration, entry, files};
+use crate::catalogue::{Catalogue, Program};
+use crate::print::number::{count, counted};
+use crate::print::output::{note, print, print_json};
+use crate::print::progress::{Progress, Sample};
+use crate::print::style::Style;
+use crate::print::table::{Align, Sheet, Tone};
+
+/// Prove that every engine has the outcome of the sequential program
+///
+/// Runs the function over a capture under each engine, on each number of cores, by many random schedules and by real
+/// threads, and holds verdicts, rewritten bytes and final state against `sequential`, as far as the engine's guarantee
+/// goes. If one differs: exit code 1, and the smallest prefix of the capture that shows it.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  millrace verify heavy-hitter --in a.pcap
+  millrace verify nat --in a.pcap --engines scr,shared --cores 1-8 --seeds 20")]
+pub(super) struct Args {
+    /// The function (`millrace functions` lists them)
+    #[arg(value_name = "FUNCTION")]
+    function: String,
+    #[command(flatten)]
+    source: Source,
+    #[command(flatten)]
+    configuration: Configuration,
+    /// The engines, separated by commas
+    #[arg(long, value_delimiter = ',', default_value = "all", value_name = "LIST", value_parser = engines::choice())]
+    engines: Vec<Choice>,
+    /// How many cores each runs on: 4, or 1-8
+    #[arg(long, default_value = "1-4", value_name = "RANGE", value_parser = engines::core_range)]
+    cores: RangeInclusive<usize>,
+    /// How many random schedules, or which: 20, or 7-7
+    #[arg(long, default_value = "5", value_name = "NUMBER", value_parser = seeds)]
+    seeds: Range<u64>,
+    /// Leave real threads out: every run replays from its seed then
+    #[arg(long)]
+    no_threads: bool,
+    /// Where to keep the smallest prefix that shows a difference
+    #[arg(long, value_name = "FILE")]
+    save_prefix: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// One engine's result.
+struct Row {
+    engine: EngineKind,
+    verified: Verified,
+}
+
+pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> {
+    let entry = entry(catalogue, &args.function)?;
+    let program = entry.load(&args.configuration.settings()?)?;
+    let traffic = args.source.load(args.json)?;
+    let rows = rows(args, &*program, &traffic.trace);
+    let failed = rows.iter().find_map(|row| row.verified.mismatch.as_ref());
+    let saved = match (failed, &args.save_prefix) {
+        (Some(mismatch), Some(path)) => {
+            save(&traffic.trace, mismatch.prefix, path)?;
+            Some(path.as_path())
+        }
+        (Some(_) | None, _) => None,
+    };
+    if args.json {
+        print_json(&json(args, entry.description(), &traffic.name, &traffic.trace, &rows, saved))?;
+    } else {
+        print(&text(args, entry.description(), &traffic.name, &traffic.trace, &rows))?;
+        if let Some(mismatch) = failed {
+            note(&explain(args, mismatch, saved));
+        }
+    }
+    if failed.is_some() { Err(Failed::Said(OUTCOME)) } else { Ok(()) }
+}
+
+fn rows(args: &Args, program: &dyn Program, trace: &Trace) -> Vec<Row> {
+    let engines = engines::chosen(&args.engines);
+    let done = Arc::new([AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0)]);
+    let shown = Arc::clone(&done);
+    let packets = trace.len() as u64;
+    let number = engines.len() as u64;
+    let sample = move || {
+        // ORDERING: Relaxed. Numbers to look at; they pair with the stores below and order nothing.
+        let [engine, done, of] = [0, 1, 2].map(|index: usize| shown[index].load(Ordering::Relaxed));
+        let of = of.max(1);
+        Sample { done: engine * of + done, total: Some(number * of), packets: (engine * of + done) * packets }
+    };
+    let _progress = Progress::watch(args.json, "verify", sample);
+    let mut rows = Vec::new();
+    for (index, engine) in engines.into_iter().enumerate() {
+        let plan = Plan {
+            engines: vec![engine],
+            cores: args.cores.clone(),
+            seeds: args.seeds.clone(),
+            threads: !args.no_threads,
+            options: Options::default(),
+        };
+        let verified = program.verify(trace, &plan, &mut |runs, of| {
+            for (number, value) in done.iter().zip([index as u64, runs, of]) {
+                number.store(value, Ordering::Relaxed);
+            }
+        });
+        rows.push(Row { engine, verified });
+    }
+    rows
+}
+
+fn text(args: &Args, description: &Description, name: &str, trace: &Trace, rows: &[Row]) -> String {
+    let style = Style::stdout();
+    let packets = counted(trace.len() as u64, "packet", "packets");
+    let seeds = counted(args.seeds.end - args.seeds.start, "schedule", "schedules");
+    let threads = if args.no_threads { "" } else { " and real threads" };
+    let mut out = format!("{} over {name} ({packets}), by {seeds}{threads}\n\n", style.bold(description.name));
+    let columns =
+        [("engine", Align::Left), ("cores", Align::Left), ("runs", Align::Right), ("against sequential", Align::Left)];
+    let mut sheet = Sheet::new(style, &columns);
+    for Row { engine, verified } in rows {
+        let cores = cores(args, *engine);
+        if verified.runs > 0 {
+            let (word, tone) = match &verified.mismatch {
+                None => (format!("equal: {}", engine.guarantee()), Tone::Good),
+                Some(mismatch) => {
+                    (format!("DIFFERS on {}", counted(mismatch.cores as u64, "core", "cores")), Tone::Bad)
+                }
+            };
+            sheet.toned([
+                (engine.name(), Tone::Bold),
+                (&cores, Tone::Plain),
+                (&count(verified.runs), Tone::Plain),
+                (&word, tone),
+            ]);
+        }
+        if let Some((cores, reason)) = refused(verified) {
+            sheet.toned([
+                (engine.name(), Tone::Bold),
+                (&cores, Tone::Plain),
+                ("-", Tone::Plain),
+                (&format!("refused: {reason}"), Tone::Warn),
+            ]);
+        }
+    }
+    out += &sheet.lines(0);
+    if rows.iter().any(|row| row.verified.was_full) {
+        let note = "a flow table was full: engines that decide per shard were not held to their verdicts then";
+        out += &format!("\n{}\n", style.warn(note));
+    }
+    out
+}
+
+fn cores(args: &Args, engine: EngineKind) -> String {
+    match (engine, args.cores.start(), args.cores.end()) {
+        (EngineKind::Sequential, _, _) => "1".to_owned(),
+        (_, first, last) if first == last => first.to_string(),
+        (_, first, last) => format!("{first}-{last}"),
+    }
+}
+
+/// On how many cores the engine was refused, and why.
+fn refused(verified: &Verified) -> Option<(String, &str)> {
+    let (_, first, reason) = verified.refused.first()?;
+    let (_, last, _) = verified.refused.last()?;
+    Some((if first == last { first.to_string() } else { format!("{first}-{last}") }, reason))
+}
+
+fn explain(args: &Args, mismatch: &Mismatch, saved: Option<&Path>) -> String {
+    let Mismatch { engine, cores, seed, prefix, seq, expected, got } = mismatch;
+    let style = Style::stderr();
+    let how = seed.map_or("by real threads".to_owned(), |seed| format!("by schedule {seed}"));
+    let what = seq.map_or("the final state".to_owned(), |seq| format!("packet {}", count(seq.0)));
+    let cores_word = counted(*cores as u64, "core", "cores");
+    let mut out = format!("\n{} {engine} on {cores_word} differs from sequential, {how}\n", style.bad("error:"));
+    out += &format!("  {what}: expected {expected}\n  {}  got {got}\n", " ".repeat(what.len() - 1));
+    out += &format!("  the first {} of the capture show it", counted(*prefix as u64, "packet", "packets"));
+    out += &match saved {
+        Some(path) => format!(", and are in {}\n", path.display()),
+        None => "; --save-prefix FILE keeps them\n".to_owned(),
+    };
+    if let Some(seed) = seed {
+        out += &format!(
+            "  again: millrace verify {} {} --engines {engine} --cores {cores} --seeds {seed}-{seed} --no-threads\n",
+            args.function,
+            args.source.again(),
+        );
+    }
+    out
+}
+
+/// Writes the first packets of a trace as a capture.
+fn save(trace: &Trace, packets: usize, path: &Path) -> Result<(), Failed> {
+    files::refuse_output(path)?;
+    let mut writer = Writer::create(path, None, None)?;
+    for (packet, bytes) in trace.iter().take(packets) {
+        writer.write(packet, bytes)?;
+    }
+    Ok(writer.finish()?)
+}
+
+fn json(
+    args: &Args,
+    description: &Description,
+    name: &str,
+    trace: &Trace,
+    rows: &[Row],
+    saved: Option<&Path>,
+) -> Value {
+    let engines: Vec<Value> = rows
+        .iter()
+        .map(|Row { engine, verified }| {
+            let refused: Vec<Value> =
+                verified.refused.iter().map(|(_, cores, reason)| json!({ "cores": cores, "reason": reason })).collect();
+            let mismatch = verified.mismatch.as_ref().map(|mismatch| {
+                json!({
+                    "cores": mismatch.cores, "seed": mismatch.seed, "prefix": mismatch.prefix,
+                    "packet": mismatch.seq.map(|seq| seq.0), "expected": mismatch.expected, "got": mismatch.got,
+                })
+            });
+            json!({
+                "engine": engine.name(), "guarantee": engine.guarantee().to_string(), "runs": verified.runs,
+                "packets": verified.packets, "equal": verified.mismatch.is_none(), "was_full": verified.was_full,
+                "refused": refused, "mismatch": mismatch,
+            })
+        })
+        .collect();
+    json!({
+        "function": description.name, "input": name, "packets": trace.len(),
+        "cores": [args.cores.start(), args.cores.end()], "seeds": [args.seeds.start, args.seeds.end],
+        "threads": !args.no_threads, "equal": rows.iter().all(|row| row.verified.mismatch.is_none()),
+        "engines": engines, "saved_prefix": saved.map(|path| path.display().to_string()),
+    })
+}
+
+/// Reads `20` as the first twenty seeds, `7-9` as those three.
+fn seeds(text: &str) -> Result<Range<u64>, String> {
+    let wrong = |_| format!("`{text}` is not a number of schedules: write 20, or 7-7 for one of them");
+    match text.split_once('-') {
+        None => match text.parse().map_err(wrong)? {
+            0 => Err("at least one schedule".to_owned()),
+            number => Ok(0..number),
+        },
+        Some((first, last)) => {
+            let (first, last): (u64, u64) = (first.parse().map_err(wrong)?, last.parse().map_err(wrong)?);
+            if first <= last && last < u64::MAX { Ok(first..last + 1) } else { Err("the first comes first".to_owned()) }
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! Everything that people and programs read of the command: numbers, colours, tables, progress, and where it all goes.
+
+pub(crate) mod number;
+pub(crate) mod outcome;
+pub(crate) mod output;
+pub(crate) mod progress;
+pub(crate) mod style;
+pub(crate) mod table;

@@ -1,0 +1,172 @@
+//! What a run came to, for people and for programs.
+
+use std::path::Path;
+
+use engine::{Counters, EngineKind, Outcome};
+use nf::{Description, Report};
+use serde_json::{Map, Value, json};
+
+use super::number::{bytes, count, counted, percent, rate, span};
+use super::style::Style;
+use super::table::{Align, Sheet, Tone};
+
+/// A run that has ended.
+pub(crate) struct Run<'a> {
+    pub(crate) description: &'a Description,
+    pub(crate) kind: EngineKind,
+    pub(crate) cores: usize,
+    pub(crate) seed: u64,
+    pub(crate) input: &'a Path,
+    pub(crate) output: Option<&'a Path>,
+    pub(crate) clock_steps_back: u64,
+    pub(crate) outcome: &'a Outcome,
+}
+
+impl Run<'_> {
+    /// The summary that people read.
+    pub(crate) fn text(&self, style: Style) -> String {
+        let Outcome { counters, elapsed, interrupted, .. } = self.outcome;
+        let name = style.bold(self.description.name);
+        let cores = counted(self.cores as u64, "core", "cores");
+        let packets = counted(counters.received, "packet", "packets");
+        let rate = style.bold(rate(counters.received, *elapsed));
+        let mut out = format!("{name} under {} on {cores}: {packets} in {}, {rate}\n\n", self.kind, span(*elapsed));
+        if *interrupted {
+            out += &style.warn("interrupted: this is what was taken in until then\n\n");
+        }
+        out += &fates(counters, self.description, style);
+        out += &self.flows(style);
+        if self.clock_steps_back > 0 {
+            let steps = counted(self.clock_steps_back, "time", "times");
+            out += &format!("  the capture's clock stepped back {steps}; packet time was held until it caught up\n");
+        }
+        if let Some(report) = &self.outcome.report {
+            out += &table(report, style);
+        }
+        out
+    }
+
+    fn flows(&self, style: Style) -> String {
+        let Outcome { counters, flows_alive, flows_high_water, .. } = self.outcome;
+        let flows = &counters.flows;
+        if flows.opened == 0 && flows.orphaned == 0 {
+            return String::new();
+        }
+        let mut parts = vec![format!("{} opened", count(flows.opened))];
+        for (number, what) in [(flows.closed, "closed"), (flows.expired, "expired"), (flows.evicted, "evicted")] {
+            if number > 0 {
+                parts.push(format!("{} {what}", count(number)));
+            }
+        }
+        parts.push(format!("{} alive at the end", count(*flows_alive as u64)));
+        parts.push(format!("at most {} at once", count(*flows_high_water as u64)));
+        let mut out = format!("  flows: {}\n", parts.join(", "));
+        if flows.was_full() {
+            let evicted = counted(flows.evicted, "flow", "flows");
+            let orphaned = counted(flows.orphaned, "packet", "packets");
+            let note =
+                format!("the flow table was full: {evicted} had to make room, {orphaned} found none; raise `flows`");
+            out += &format!("  {}\n", style.warn(note));
+        }
+        out
+    }
+
+    /// The summary that programs read.
+    pub(crate) fn json(&self) -> Value {
+        let Outcome {
+            counters,
+            by_core,
+            flows_high_water,
+            flows_alive,
+            memory_bytes,
+            elapsed,
+            report,
+            interrupted,
+            failure,
+            ..
+        } = self.outcome;
+        let secs = elapsed.as_secs_f64();
+        let flows = &counters.flows;
+        json!({
+            "function": self.description.name,
+            "engine": self.kind.name(),
+            "cores": self.cores,
+            "seed": self.seed,
+            "input": self.input.display().to_string(),
+            "output": self.output.map(|path| path.display().to_string()),
+            "packets": packets(counters, self.description),
+            "flows": {
+                "opened": flows.opened, "closed": flows.closed, "expired": flows.expired, "evicted": flows.evicted,
+                "orphaned": flows.orphaned, "alive": flows_alive, "high_water": flows_high_water,
+                "was_full": flows.was_full(),
+            },
+            "by_core": by_core.iter().map(|core| json!({
+                "received": core.received, "forwarded": core.forwarded, "replied": core.replied,
+                "dropped": core.dropped_total(), "replayed": core.replayed,
+            })).collect::<Vec<_>>(),
+            "memory_bytes": memory_bytes,
+            "elapsed_s": secs,
+            "mpps": counters.received as f64 / secs.max(1e-9) / 1e6,
+            "ns_per_packet": secs * 1e9 / counters.received.max(1) as f64,
+            "clock_steps_back": self.clock_steps_back,
+            "report": report.as_ref().map(|Report { title, columns, rows }| {
+                json!({ "title": title, "columns": columns, "rows": rows })
+            }),
+            "interrupted": interrupted,
+            "error": failure.as_ref().map(ToString::to_string),
+        })
+    }
+}
+
+/// What became of the packets, one line each.
+pub(crate) fn fates(counters: &Counters, description: &Description, style: Style) -> String {
+    let all = counters.received;
+    let mut sheet = Sheet::new(style, &[("", Align::Left), ("", Align::Right), ("", Align::Right)]);
+    sheet.row(["received", &count(all), &bytes(counters.received_bytes)]);
+    sheet.toned([
+        ("forwarded", Tone::Plain),
+        (&count(counters.forwarded), Tone::Good),
+        (&percent(counters.forwarded, all), Tone::Plain),
+    ]);
+    if counters.replied > 0 {
+        sheet.row(["replied", &count(counters.replied), &percent(counters.replied, all)]);
+    }
+    let dropped = counters.dropped_total();
+    let tone = if dropped > 0 { Tone::Bad } else { Tone::Plain };
+    sheet.toned([("dropped", Tone::Plain), (&count(dropped), tone), (&percent(dropped, all), Tone::Plain)]);
+    for (reason, number) in counters.drops() {
+        let name = format!("  {}", reason.name(description.drop_reasons));
+        sheet.toned([(&*name, Tone::Dim), (&count(number), Tone::Dim), (&percent(number, all), Tone::Dim)]);
+    }
+    sheet.lines(2)
+}
+
+/// What became of the packets, as JSON.
+pub(crate) fn packets(counters: &Counters, description: &Description) -> Value {
+    let drops: Map<String, Value> = counters
+        .drops()
+        .map(|(reason, number)| (reason.name(description.drop_reasons).to_owned(), number.into()))
+        .collect();
+    json!({
+        "received": counters.received, "received_bytes": counters.received_bytes, "forwarded": counters.forwarded,
+        "replied": counters.replied, "dropped": counters.dropped_total(), "drops": drops,
+    })
+}
+
+/// A function's findings.
+pub(crate) fn table(report: &Report, style: Style) -> String {
+    let Report { title, columns, rows } = report;
+    if rows.is_empty() {
+        return format!("\n{}: none\n", style.bold(title));
+    }
+    // A column whose every cell is a number stands to the right.
+    let number = |column: usize| rows.iter().all(|row| row[column].parse::<f64>().is_ok());
+    let aligned = columns.iter().enumerate();
+    let aligned: Vec<(&str, Align)> =
+        aligned.map(|(index, name)| (*name, if number(index) { Align::Right } else { Align::Left })).collect();
+    let mut sheet = Sheet::new(style, &aligned);
+    for row in rows {
+        sheet.row(row);
+    }
+    format!("\n{}\n{}", style.bold(title), sheet.lines(2))
+}

@@ -1,0 +1,255 @@
+//! Broken input and output: a clear error, the right exit code, and what was written is valid or absent.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use millrace::packet::{LinkType, Nanos, Seq};
+use millrace::port::pcap::{Container, Reader, Writer};
+use millrace::port::{Batch, Fate, Packet, Received};
+use millrace::testkit::Build;
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+fn millrace(folder: &Path, line: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_millrace"));
+    command.current_dir(folder).args(line.split_whitespace());
+    command
+}
+
+fn run(folder: &Path, line: &str) -> (i32, String) {
+    let Output { status, stderr, .. } = millrace(folder, line).output().unwrap();
+    (status.code().expect("it ends by itself"), String::from_utf8(stderr).unwrap())
+}
+
+/// A folder with a capture `good.pcap` of so many UDP packets.
+fn folder(packets: u64) -> TempDir {
+    let folder = TempDir::new().unwrap();
+    write(&folder.path().join("good.pcap"), packets, LinkType::Ethernet);
+    folder
+}
+
+fn write(path: &Path, packets: u64, link: LinkType) {
+    let frame = frame_of_udp();
+    let mut writer = Writer::create(path, Some(Container::Pcap), None).unwrap();
+    for number in 0..packets {
+        let packet = Packet {
+            seq: Seq(number),
+            time: Nanos::from_micros(number),
+            offset: 0,
+            len: frame.len() as u32,
+            wire_len: frame.len() as u32,
+            interface: 0,
+            link,
+            fate: Fate::Pending,
+        };
+        writer.write(&packet, &frame).unwrap();
+    }
+    writer.finish().unwrap();
+}
+
+fn frame_of_udp() -> Vec<u8> {
+    Build::udp("192.0.2.1:1000", "192.0.2.2:2000").payload(100).bytes()
+}
+
+/// How many packets a capture holds, read to its proper end.
+fn packets(path: &Path) -> usize {
+    let mut reader = Reader::open(path).unwrap();
+    let mut batch = Batch::default();
+    let mut count = 0;
+    while reader.read(&mut batch).unwrap() != Received::End {
+        count += batch.len();
+    }
+    count
+}
+
+#[test]
+fn what_is_no_capture_is_told() {
+    let folder = folder(1);
+    let at = |name: &str| folder.path().join(name);
+    fs::write(at("text.txt"), "this is a text\n").unwrap();
+    fs::write(at("empty.pcap"), "").unwrap();
+    fs::create_dir(at("folder")).unwrap();
+    for (line, words) in [
+        ("run ddos --in missing.pcap --out out.pcap", "missing.pcap: can't be opened"),
+        ("run ddos --in text.txt --out out.pcap", "not a capture"),
+        ("run ddos --in empty.pcap --out out.pcap", "empty"),
+        ("run ddos --in folder --out out.pcap", "directory"),
+        ("inspect missing.pcap", "missing.pcap"),
+        ("inspect text.txt", "text"),
+        ("verify ddos --in missing.pcap", "missing.pcap"),
+        ("bench ddos --in text.txt", "not a capture"),
+    ] {
+        let (code, error) = run(folder.path(), line);
+        assert_eq!(code, 3, "{line}: {error}");
+        assert!(error.contains(words), "{line}: {error}");
+        assert_eq!(error.matches("No such file").count().max(1), 1, "said once: {error}");
+        assert!(!at("out.pcap").exists(), "{line}");
+    }
+}
+
+#[test]
+fn a_capture_cut_in_a_record_gives_what_came_before() {
+    let folder = folder(100);
+    let whole = fs::read(folder.path().join("good.pcap")).unwrap();
+    fs::write(folder.path().join("cut.pcap"), &whole[..whole.len() - 50]).unwrap();
+    for cores in [1, 2] {
+        let line = format!("run ddos --in cut.pcap --out out.pcap --cores {cores}");
+        let (code, error) = run(folder.path(), &line);
+        assert_eq!(code, 3, "{error}");
+        assert!(error.contains("ends") && error.contains("packet 100") && error.contains("99 packets"), "{error}");
+        assert_eq!(packets(&folder.path().join("out.pcap")), 99);
+    }
+    let (code, error) = run(folder.path(), "inspect cut.pcap");
+    assert!(code == 3 && error.contains("ends"), "{error}");
+    // Compressed, the same.
+    fs::write(folder.path().join("cut.pcap.zst"), &millrace::DEMO_CAPTURE[..millrace::DEMO_CAPTURE.len() / 2]).unwrap();
+    let (code, error) = run(folder.path(), "run ddos --in cut.pcap.zst --out out.pcap");
+    assert!(code == 3 && error.contains("Zstandard"), "{error}");
+    assert!(packets(&folder.path().join("out.pcap")) > 1_000);
+}
+
+#[test]
+fn short_snaps_empty_captures_and_unknown_links_are_no_errors() {
+    let folder = folder(0);
+    let (code, error) = run(folder.path(), "run conntrack --in good.pcap --out out.pcap");
+    assert!(code == 0 && error.contains("0 packets"), "{error}");
+    assert_eq!(packets(&folder.path().join("out.pcap")), 0);
+    assert_eq!(run(folder.path(), "inspect good.pcap").0, 0);
+    // There is nothing to verify or to time.
+    assert_eq!(run(folder.path(), "verify ddos --in good.pcap").0, 3);
+    assert_eq!(run(folder.path(), "bench ddos --in good.pcap").0, 3);
+
+    write(&folder.path().join("strange.pcap"), 10, LinkType::Other(147));
+    let (code, error) = run(folder.path(), "run ddos --in strange.pcap --out out.pcap");
+    assert_eq!(code, 0, "{error}");
+    assert_eq!(packets(&folder.path().join("out.pcap")), 10, "they pass unread");
+    let seen = millrace(folder.path(), "inspect strange.pcap").output().unwrap();
+    assert!(String::from_utf8_lossy(&seen.stdout).contains("link type 147"));
+
+    let frame = frame_of_udp();
+    let path = folder.path().join("short.pcap");
+    let mut writer = Writer::create(&path, None, None).unwrap();
+    for len in 0..frame.len() {
+        let packet = Packet {
+            seq: Seq(len as u64),
+            time: Nanos::from_secs(len as u64),
+            offset: 0,
+            len: len as u32,
+            wire_len: frame.len() as u32,
+            interface: 0,
+            link: LinkType::Ethernet,
+            fate: Fate::Pending,
+        };
+        writer.write(&packet, &frame[..len]).unwrap();
+    }
+    writer.finish().unwrap();
+    let (code, error) = run(folder.path(), "run conntrack --in short.pcap");
+    assert_eq!(code, 0, "{error}");
+    for reason in ["link-truncated", "ip-truncated", "transport-truncated"] {
+        assert!(error.contains(reason), "{reason} in {error}");
+    }
+}
+
+#[test]
+fn the_input_is_never_written_over() {
+    let folder = folder(10);
+    let good = folder.path().join("good.pcap");
+    symlink(&good, folder.path().join("soft.pcap")).unwrap();
+    fs::hard_link(&good, folder.path().join("hard.pcap")).unwrap();
+    let before = fs::read(&good).unwrap();
+    for output in ["good.pcap", "./good.pcap", "soft.pcap", "hard.pcap"] {
+        let (code, error) = run(folder.path(), &format!("run ddos --in good.pcap --out {output}"));
+        assert_eq!(code, 2, "{error}");
+        assert!(error.contains("is the input"), "{error}");
+        assert!(fs::read(&good).unwrap() == before);
+    }
+    let output =
+        millrace(folder.path(), "run ddos --in - --out good.pcap").stdin(File::open(&good).unwrap()).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(fs::read(&good).unwrap() == before);
+}
+
+#[test]
+fn outputs_that_cannot_be_written_leave_nothing_behind() {
+    let folder = folder(20_000);
+    for (output, words) in [("none/out.pcap", "can't be created"), ("/dev/full", "disk is full"), (".", "directory")] {
+        for cores in [1, 2] {
+            let line = format!("run ddos --in good.pcap --out {output} --cores {cores}");
+            let (code, error) = run(folder.path(), &line);
+            assert_eq!(code, 3, "{line}: {error}");
+            assert!(error.contains(words), "{line}: {error}");
+        }
+        let (code, error) =
+            run(folder.path(), &format!("synth --profile uniform --flows 10 --packets 20k --out {output}"));
+        assert!(code == 3 && error.contains(words), "{error}");
+    }
+    let locked = folder.path().join("locked");
+    fs::create_dir(&locked).unwrap();
+    fs::set_permissions(&locked, fs::Permissions::from_mode(0o500)).unwrap();
+    // Root may write anywhere.
+    if File::create(locked.join("probe")).is_err() {
+        assert_eq!(run(folder.path(), "run ddos --in good.pcap --out locked/out.pcap").0, 3);
+    }
+    let left: Vec<PathBuf> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(left.len(), 2, "nothing half-written lies about: {left:?}");
+}
+
+#[test]
+fn a_reader_that_goes_is_a_quiet_end() {
+    let folder = folder(20_000);
+    for line in [
+        "run ddos --in good.pcap --out -",
+        "run ddos --in good.pcap --out - --cores 2",
+        "synth --profile uniform --flows 10 --packets 1M --out -",
+    ] {
+        let mut child = millrace(folder.path(), line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut first = [0; 24];
+        child.stdout.as_mut().unwrap().read_exact(&mut first).unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(141), "{line}");
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{line}");
+    }
+    for line in ["functions --json", "functions", "--help", "completions bash", "inspect good.pcap"] {
+        let mut child = millrace(folder.path(), line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        let code = output.status.code().expect("no signal ends it");
+        assert!(code == 141 || code == 0, "{line}: {code}");
+        assert!(!String::from_utf8_lossy(&output.stderr).contains("panicked"), "{line}");
+    }
+}
+
+/// Gives a run one half of a capture, interrupts it, gives it the other half.
+#[test]
+fn an_interrupt_leaves_a_valid_output_and_full_statistics() {
+    for cores in [1, 2] {
+        let folder = folder(50_000);
+        let capture = fs::read(folder.path().join("good.pcap")).unwrap();
+        let line = format!("run ddos --in - --out out.pcap --cores {cores} --json");
+        let mut child: Child = millrace(folder.path(), &line)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut input = child.stdin.take().unwrap();
+        let (first, second) = capture.split_at(capture.len() / 2);
+        input.write_all(first).unwrap();
+        let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+        kill_process(pid, Signal::INT).unwrap();
+        // What wakes the read may find nobody there any more.
+        let _ = input.write_all(second);
+        drop(input);
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(130), "{}", String::from_utf8_lossy(&output.stderr));
+        let run: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(run["interrupted"], true);
+        let received = run["packets"]["received"].as_u64().unwrap();
+        assert!(received < 50_000);
+        assert_eq!(packets(&folder.path().join("out.pcap")) as u64, received, "ddos drops none of them");
+    }
+}

@@ -1,0 +1,305 @@
+//! Every command as a user types it, over the capture that ships.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use assert_cmd::Command;
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A folder with the demo's capture in it.
+struct Bench {
+    folder: TempDir,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let folder = TempDir::new().unwrap();
+        fs::write(folder.path().join("demo.pcap.zst"), millrace::DEMO_CAPTURE).unwrap();
+        Self { folder }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// The command, run in the folder.
+    fn millrace(&self, line: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_millrace"));
+        command.current_dir(self.folder.path()).args(line.split_whitespace());
+        command
+    }
+
+    fn stdout(&self, line: &str) -> String {
+        let output = self.millrace(line).assert().success().get_output().stdout.clone();
+        String::from_utf8(output).unwrap()
+    }
+
+    fn json(&self, line: &str) -> Value {
+        serde_json::from_str(&self.stdout(line)).unwrap()
+    }
+
+    /// The exit code and standard error.
+    fn fails(&self, line: &str) -> (i32, String) {
+        let output = self.millrace(line).assert().failure().get_output().clone();
+        (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
+    }
+}
+
+fn read(path: impl AsRef<Path>) -> Vec<u8> {
+    fs::read(path).unwrap()
+}
+
+#[test]
+fn the_demo_shows_equal_engines() {
+    let demo = Bench::new().json("demo --json");
+    assert_eq!(demo["equal"], true);
+    assert_eq!(demo["packets"]["received"], 35_169);
+    let packets = &demo["packets"];
+    let sum = packets["forwarded"].as_u64().unwrap() + packets["dropped"].as_u64().unwrap();
+    assert_eq!(sum + packets["replied"].as_u64().unwrap(), 35_169);
+    // By tshark: the scan's 1000 SYN segments and the flood's 4880 come from outside and are answers to nothing.
+    let refused =
+        demo["dropped"].as_array().unwrap().iter().map(|line| line["packets"].as_u64().unwrap()).max().unwrap();
+    assert!(refused >= 5_880, "{demo:#}");
+    assert_eq!(demo["engines"].as_array().unwrap().len(), 4);
+    for engine in demo["engines"].as_array().unwrap() {
+        assert_eq!(engine["equal"], true);
+        assert!(engine["runs"].as_u64().unwrap() > 0 || !engine["refused"].is_null());
+    }
+    let text = Bench::new().stdout("demo");
+    for word in ["forwarded", "dropped", "sequential", "shared", "rss", "scr", "203.0.113.66", "Try next"] {
+        assert!(text.contains(word), "{word} is missing in {text}");
+    }
+    assert!(!text.contains('\u{1b}'), "no colour into a pipe");
+}
+
+#[test]
+fn the_catalogue_tells_all() {
+    let bench = Bench::new();
+    let all = bench.json("functions --json");
+    let names: Vec<&str> = all.as_array().unwrap().iter().map(|function| function["name"].as_str().unwrap()).collect();
+    for name in ["ddos", "heavy-hitter", "conntrack", "policer", "port-knock", "firewall", "nat"] {
+        assert!(names.contains(&name), "{name} is not in {names:?}");
+        let page = bench.stdout(&format!("functions {name}"));
+        for heading in ["packet set", "Configuration", "Drops of its own", "Engines"] {
+            assert!(page.contains(heading), "{heading} is missing in {page}");
+        }
+        assert_eq!(bench.json(&format!("functions {name} --json"))["name"], name);
+    }
+    assert!(bench.stdout("functions").contains("packet set"));
+    let nat = bench.json("functions nat --json");
+    let rss = nat["engines"].as_array().unwrap().iter().find(|engine| engine["engine"] == "rss").unwrap();
+    assert!(rss["refusal"].as_str().unwrap().contains("share"), "{rss:#}");
+}
+
+/// Each default in the catalogue, written to a file as it stands there, is what the function takes without a file.
+#[test]
+fn the_defaults_told_are_the_defaults_taken() {
+    let bench = Bench::new();
+    let counts = |line: &str| {
+        let mut run = bench.json(line);
+        (run["packets"].take(), run["flows"].take())
+    };
+    for function in bench.json("functions --json").as_array().unwrap() {
+        let name = function["name"].as_str().unwrap();
+        let keys = function["keys"].as_array().unwrap();
+        let line = |key: &Value| format!("{} = {}\n", key["name"].as_str().unwrap(), key["default"].as_str().unwrap());
+        fs::write(bench.path("defaults.toml"), keys.iter().map(line).collect::<String>()).unwrap();
+        let without = counts(&format!("run {name} --in demo.pcap.zst --json"));
+        let with = counts(&format!("run {name} --in demo.pcap.zst --config defaults.toml --json"));
+        assert_eq!(with, without, "{name}");
+    }
+}
+
+#[test]
+fn every_engine_writes_the_same_bytes_in_input_order() {
+    let bench = Bench::new();
+    for function in ["firewall", "nat", "conntrack", "policer", "ddos", "heavy-hitter", "port-knock"] {
+        bench.millrace(&format!("run {function} --in demo.pcap.zst --out one.pcap")).assert().success();
+        let one = read(bench.path("one.pcap"));
+        for engine in ["rss", "scr"] {
+            let run = format!("run {function} --in demo.pcap.zst --out several.pcap --engine {engine} --cores 3");
+            let output = bench.millrace(&run).assert().get_output().clone();
+            if engine == "rss" && function == "nat" {
+                assert_eq!(output.status.code(), Some(2), "the functions's packet sets share state");
+                assert!(!bench.path("several.pcap").exists() || read(bench.path("several.pcap")) == one);
+                continue;
+            }
+            assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+            assert!(read(bench.path("several.pcap")) == one, "{function} under {engine}");
+        }
+        fs::remove_file(bench.path("several.pcap")).unwrap();
+        // A second run, and another seed of the tables' hashes, change nothing.
+        bench.millrace(&format!("run {function} --in demo.pcap.zst --out again.pcap --seed 7")).assert().success();
+        assert!(read(bench.path("again.pcap")) == one, "{function} twice");
+    }
+}
+
+#[test]
+fn standard_input_and_output_are_piped() {
+    let bench = Bench::new();
+    bench.millrace("run ddos --in demo.pcap.zst --out file.pcap").assert().success();
+    let output =
+        bench.millrace("run ddos --in - --out -").write_stdin(read(bench.path("demo.pcap.zst"))).assert().success();
+    assert!(output.get_output().stdout == read(bench.path("file.pcap")));
+    assert!(
+        String::from_utf8_lossy(&output.get_output().stderr).contains("35,169"),
+        "the summary goes to standard error"
+    );
+
+    // Both reports on one pipe would spoil the capture: JSON moves over.
+    let output = bench.millrace("run ddos --in demo.pcap.zst --out - --json").assert().success().get_output().clone();
+    assert!(output.stdout == read(bench.path("file.pcap")));
+    let run: Value = serde_json::from_slice(&output.stderr).unwrap();
+    assert_eq!(run["packets"]["received"], 35_169);
+}
+
+#[test]
+fn formats_follow_the_name_or_the_word() {
+    let bench = Bench::new();
+    let first = |name: &str| read(bench.path(name))[..4].to_vec();
+    for (out, magic) in [
+        ("a.pcap", [0xd4, 0xc3, 0xb2, 0xa1]),
+        ("a.pcapng", [0x0a, 0x0d, 0x0d, 0x0a]),
+        ("a.pcap.zst", [0x28, 0xb5, 0x2f, 0xfd]),
+    ] {
+        bench.millrace(&format!("run ddos --in demo.pcap.zst --out {out}")).assert().success();
+        assert_eq!(first(out), magic, "{out}");
+        assert_eq!(bench.json(&format!("inspect {out} --json"))["packets"], 35_169);
+    }
+    bench.millrace("run ddos --in demo.pcap.zst --out b.pcap --format pcapng").assert().success();
+    assert_eq!(first("b.pcap"), [0x0a, 0x0d, 0x0d, 0x0a]);
+}
+
+#[test]
+fn counters_add_up_and_json_is_complete() {
+    let bench = Bench::new();
+    for cores in [1, 2, 4] {
+        let run = bench.json(&format!("run firewall --in demo.pcap.zst --cores {cores} --json"));
+        let packets = &run["packets"];
+        let number = |name: &str| packets[name].as_u64().unwrap();
+        assert_eq!(number("received"), number("forwarded") + number("replied") + number("dropped"));
+        let drops: u64 = packets["drops"].as_object().unwrap().values().map(|count| count.as_u64().unwrap()).sum();
+        assert_eq!(drops, number("dropped"));
+        let by_core = run["by_core"].as_array().unwrap();
+        assert_eq!(by_core.len(), cores);
+        assert_eq!(by_core.iter().map(|core| core["received"].as_u64().unwrap()).sum::<u64>(), number("received"));
+        assert_eq!(run["engine"], if cores == 1 { "sequential" } else { "rss" });
+        assert_eq!(run["error"], Value::Null);
+    }
+}
+
+#[test]
+fn verify_passes_and_names_refusals() {
+    let bench = Bench::new();
+    let verified = bench.json("verify heavy-hitter --in demo.pcap.zst --cores 1-3 --seeds 2 --json");
+    assert_eq!(verified["equal"], true);
+    for engine in verified["engines"].as_array().unwrap() {
+        let cores = if engine["engine"] == "sequential" { 1 } else { 3 };
+        assert_eq!(engine["runs"], cores * 3, "two schedules and real threads: {engine:#}");
+    }
+    let text = bench.stdout("verify nat --in demo.pcap.zst --engines rss,scr --cores 2 --seeds 1");
+    assert!(text.contains("refused") && text.contains("share") && text.contains("equal"), "{text}");
+}
+
+#[test]
+fn bench_labels_what_it_measured() {
+    let bench = Bench::new();
+    let result = bench.json(
+        "bench ddos --in demo.pcap.zst --set flows=2000 --cores 1-6 --engines scr --rounds 1 --round-packets 1 --json",
+    );
+    let cores = std::thread::available_parallelism().unwrap().get() as u64;
+    for row in result["rows"].as_array().unwrap() {
+        let basis = if row["cores"].as_u64().unwrap() <= cores { "measured" } else { "modelled" };
+        assert_eq!(row["basis"], basis, "{row:#}");
+        assert!(row["mpps"]["median"].as_f64().unwrap() > 0.0);
+    }
+    let (code, error) = bench.fails("bench ddos --in demo.pcap.zst --cores 200 --engines scr --set flows=200000000");
+    assert!(code == 2 && error.contains("smaller tables"), "{error}");
+    let text = bench.stdout("bench policer --synth uniform --flows 100 --packets 10k --cores 1 --rounds 1");
+    assert!(text.contains("ns/packet/core") && text.contains("measured"), "{text}");
+}
+
+#[test]
+fn synth_is_reproducible_and_exact() {
+    let bench = Bench::new();
+    let line = "synth --profile university-dc --flows 200 --packets 20k --seed 7 --ipv6 20";
+    let made = bench.json(&format!("{line} --out a.pcap --json"));
+    assert_eq!((made["packets"].as_u64(), made["flows"].as_u64()), (Some(20_000), Some(200)));
+    bench.millrace(&format!("{line} --out b.pcap")).assert().success();
+    assert!(read(bench.path("a.pcap")) == read(bench.path("b.pcap")));
+    let seen = bench.json("inspect a.pcap --json");
+    assert_eq!((seen["packets"].as_u64(), seen["flows"]["flows"].as_u64()), (Some(20_000), Some(200)));
+    assert!(seen["malformed"].as_object().unwrap().is_empty());
+    let single = bench.json("synth --profile single-flow --packets 100 --out c.pcap --json");
+    assert_eq!(single["flows"], 1);
+    let (code, error) = bench.fails("synth --profile uniform --flows 1M --packets 10 --out d.pcap");
+    assert!(code == 2 && !bench.path("d.pcap").exists(), "{error}");
+    let piped = bench.millrace("synth --profile uniform --flows 10 --packets 100 --out -").assert().success();
+    let seen = bench.millrace("inspect - --json").write_stdin(piped.get_output().stdout.clone()).assert().success();
+    let seen: Value = serde_json::from_slice(&seen.get_output().stdout).unwrap();
+    assert_eq!(seen["packets"], 100);
+}
+
+/// The figures of `testdata/README.md`, which tshark told.
+#[test]
+fn inspect_agrees_with_tshark_on_the_demo() {
+    let seen = Bench::new().json("inspect demo.pcap.zst --json");
+    assert_eq!(seen["packets"], 35_169);
+    assert_eq!(seen["cut_short"], 8_775);
+    assert_eq!(seen["clock_steps_back"], 0);
+    assert_eq!(seen["links"][0]["link_number"], 1);
+    let protocol = |name: &str| {
+        let all = seen["protocols"].as_array().unwrap();
+        all.iter().find(|protocol| protocol["protocol"] == name).unwrap()["flows"].as_u64().unwrap()
+    };
+    assert_eq!((protocol("TCP"), protocol("UDP")), (6_067, 296));
+    assert!((seen["duration_s"].as_f64().unwrap() - 20.0).abs() < 0.1);
+}
+
+#[test]
+fn help_and_completions() {
+    let bench = Bench::new();
+    for command in ["", "demo ", "functions ", "run ", "verify ", "bench ", "synth ", "inspect ", "completions "] {
+        assert!(bench.stdout(&format!("{command}--help")).contains("Usage: millrace"), "{command}");
+        if !command.is_empty() {
+            assert!(bench.stdout(&format!("{command}--help")).contains("Example"), "{command} shows an example");
+        }
+    }
+    assert!(bench.stdout("--help").contains("Exit codes"));
+    assert!(bench.stdout("--version").starts_with("millrace "));
+    for shell in ["bash", "zsh", "fish"] {
+        let script = bench.stdout(&format!("completions {shell}"));
+        assert!(script.contains("millrace") && script.contains("heavy-hitter"), "{shell} knows the functions");
+    }
+}
+
+#[test]
+fn slips_are_answered_with_what_was_meant() {
+    let bench = Bench::new();
+    for (line, hint) in [
+        ("run contrack --in demo.pcap.zst", "'conntrack'"),
+        ("run ddos --in demo.pcap.zst --engine rsss", "'rss'"),
+        ("verify ddos --in demo.pcap.zst --engines all,sharde", "'shared'"),
+        ("inspct demo.pcap.zst", "'inspect'"),
+        ("run ddos --in demo.pcap.zst --set treshold=5", "did you mean `threshold`?"),
+        ("run ddos --in demo.pcap.zst --set threshold=0", "from 1 to 4294967295"),
+        ("run ddos --in demo.pcap.zst --set threshold", "key=value"),
+        ("run ddos --in demo.pcap.zst --engine sequential --cores 2", "one core"),
+        ("run ddos --in demo.pcap.zst --cores 0", "from 1"),
+        ("synth --profile university --out a.pcap", "university-dc"),
+        ("bench ddos", "--in"),
+        ("run ddos", "--in"),
+        ("run ddos --in demo.pcap.zst --config none.toml", "none.toml"),
+    ] {
+        let (code, error) = bench.fails(line);
+        assert_eq!(code, 2, "{line}: {error}");
+        assert!(error.contains(hint), "{line}: {error}");
+    }
+    fs::write(bench.path("bad.toml"), "# the policer\nrate = \"10Mbit\"\nburst = 0\n").unwrap();
+    let (code, error) = bench.fails("run policer --in demo.pcap.zst --config bad.toml");
+    assert_eq!(code, 2);
+    assert!(error.contains("bad.toml:3:9: 0 is out of range: from 1 to 1000000000"), "{error}");
+    assert!(error.contains("3 | burst = 0\n  |         ^"), "{error}");
+}

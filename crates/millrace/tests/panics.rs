@@ -1,0 +1,147 @@
+//! A bug in a function: the run stops with the packet's number and a capture of the packet, and loses nothing that was
+//! forwarded before.
+//!
+//! This program is the command itself, over a catalogue with a function that has a bug, when its environment says so;
+//! otherwise it tests that command.
+
+use std::env;
+use std::process::{Command, ExitCode, Output};
+
+use millrace::catalogue::{Catalogue, Entry};
+use millrace::port::pcap::Reader;
+use millrace::port::{Batch, Packet, Received, Trace};
+use millrace::prelude::*;
+use tempfile::TempDir;
+
+/// Forwards everything, and stumbles over one UDP port.
+struct Stumbling;
+
+const PORT: u16 = 53;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Seen(FiveTuple);
+
+impl Meta for Seen {
+    type Key = FiveTuple;
+
+    fn key(&self) -> FiveTuple {
+        self.0
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Count(u32);
+
+impl Flow for Count {}
+
+impl NetworkFunction for Stumbling {
+    type Meta = Seen;
+    type Flow = Count;
+    type Shared<M: Memory> = ();
+
+    const DESCRIPTION: Description = Description {
+        name: "stumbling",
+        summary: "has a bug",
+        state: "a count",
+        sharing: Sharing::Nothing,
+        keys: &[],
+        drop_reasons: &[],
+    };
+
+    fn packet_set(&self) -> PacketSet {
+        PacketSet::FiveTuple
+    }
+
+    fn sizing(&self) -> Sizing {
+        Sizing { flows: 1 << 14, flows_v6: 1 << 10 }
+    }
+
+    fn shared<M: Memory>(&self, _: &M) {}
+
+    fn meta(&self, headers: &Headers) -> Option<Seen> {
+        headers.five_tuple().map(Seen)
+    }
+
+    fn open<M: Memory>(&self, _: &mut Context<'_, Self, M>, _: &Seen) -> Step<Opened<Count>, M> {
+        Ok(Opened::Flow(Count(0)))
+    }
+
+    fn packet<M: Memory>(&self, _: &mut Context<'_, Self, M>, flow: &mut Count, seen: &Seen) -> Step<Verdict, M> {
+        flow.0 += 1;
+        assert_ne!((seen.0.protocol(), seen.0.destination().port), (17, PORT), "nobody asks for names here");
+        Ok(Verdict::FORWARD)
+    }
+}
+
+const AS_COMMAND: &str = "MILLRACE_TEST_AS_COMMAND";
+
+fn main() -> ExitCode {
+    if env::var_os(AS_COMMAND).is_some() {
+        return millrace::cli::main(&Catalogue::standard().with(Entry::plain(|| Stumbling)));
+    }
+    // What a test runner asks of programs of this kind.
+    if env::args().any(|argument| argument == "--list") {
+        return ExitCode::SUCCESS;
+    }
+    for (engine, cores) in [("sequential", 1), ("rss", 2), ("scr", 2), ("shared", 2)] {
+        a_panic_names_its_packet(engine, cores);
+    }
+    an_own_function_is_in_the_catalogue();
+    ExitCode::SUCCESS
+}
+
+fn millrace(folder: &TempDir, line: &str) -> Output {
+    let mut command = Command::new(env::current_exe().unwrap());
+    command.env(AS_COMMAND, "1").current_dir(folder.path()).args(line.split_whitespace()).output().unwrap()
+}
+
+fn demo() -> TempDir {
+    let folder = TempDir::new().unwrap();
+    std::fs::write(folder.path().join("demo.pcap.zst"), millrace::DEMO_CAPTURE).unwrap();
+    folder
+}
+
+fn a_panic_names_its_packet(engine: &str, cores: usize) {
+    let folder = demo();
+    let trace = Trace::load(&mut Reader::open(folder.path().join("demo.pcap.zst")).unwrap(), usize::MAX).unwrap();
+    let asks = |(packet, bytes): &(&Packet, &[u8])| {
+        let headers = packet::parse(packet.link, bytes, packet.wire_len, packet.interface).unwrap();
+        headers.protocol == protocol::UDP && headers.ports().1 == PORT
+    };
+    let (stumbled, bytes) = trace.iter().find(asks).expect("the demo's hosts ask for names");
+
+    let output = millrace(
+        &folder,
+        &format!("run stumbling --in demo.pcap.zst --out out.pcap --engine {engine} --cores {cores}"),
+    );
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    let at = stumbled.seq;
+    assert!(error.contains(&format!("panicked at packet {at} on core")), "{error}");
+    assert!(error.contains("nobody asks for names here") && error.contains("panics.rs:"), "{error}");
+    assert!(error.contains(&format!("millrace-panic-{at}.pcap")), "{error}");
+
+    let mut saved = Reader::open(folder.path().join(format!("millrace-panic-{at}.pcap"))).unwrap();
+    let saved = Trace::load(&mut saved, usize::MAX).unwrap();
+    assert_eq!((saved.len(), saved.bytes(0)), (1, bytes), "the packet as it came in");
+
+    // What was forwarded before is there, in order, and the file is whole.
+    let mut reader = Reader::open(folder.path().join("out.pcap")).unwrap();
+    let mut batch = Batch::default();
+    let mut written = Vec::new();
+    while reader.read(&mut batch).unwrap() != Received::End {
+        written.extend((0..batch.len()).map(|index| batch.bytes(index).to_vec()));
+    }
+    let before = trace.iter().take_while(|(packet, _)| packet.seq < at);
+    let before: Vec<&[u8]> = before.map(|(_, bytes)| bytes).collect();
+    assert!(written.len() >= before.len(), "{} of {} packets ahead of it were forwarded", written.len(), before.len());
+    assert!(before.iter().zip(&written).all(|(sent, kept)| sent == kept), "{engine}");
+}
+
+fn an_own_function_is_in_the_catalogue() {
+    let folder = demo();
+    let output = millrace(&folder, "functions stumbling");
+    assert!(String::from_utf8(output.stdout).unwrap().contains("has a bug"));
+    let output = millrace(&folder, "run stumblin --in demo.pcap.zst");
+    assert!(String::from_utf8(output.stderr).unwrap().contains("'stumbling'"));
+}
