@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use engine::{
-    CoreRun, EngineError, EngineKind, Fleet, Options, Placement, Private, Record, Worker, cpus, private_fleet,
-    run_queues, striped_fleet,
+    CoreRun, EngineError, EngineKind, Fleet, Options, Placement, Private, Record, cpus, private_fleet, run_queues,
+    striped_fleet,
 };
 use nf::{Description, NetworkFunction, Opened, PacketSet, Sharing, Sizing, Step, Verdict};
 use packet::{FiveTuple, Headers, Nanos};
