@@ -87,8 +87,7 @@ impl<N: NetworkFunction> Placement<N> for Private<N> {
     }
 
     #[inline]
-    fn prefetch(&self, nf: &N, meta: &N::Meta, hash: u64) {
-        nf.prefetch(&self.rest.shared, meta);
+    fn prefetch(&self, _: &N, meta: &N::Meta, hash: u64) {
         if N::Flow::STORED {
             match meta.key().family() {
                 Family::V4(_) => self.v4.prefetch(hash),
@@ -99,7 +98,7 @@ impl<N: NetworkFunction> Placement<N> for Private<N> {
 
     #[inline]
     fn prefetch_entry(&self, nf: &N, meta: &N::Meta, hash: u64) -> Hint {
-        nf.prefetch_found(&self.rest.shared, meta);
+        nf.prefetch(&self.rest.shared, meta);
         if !N::Flow::STORED {
             return Hint::default();
         }
@@ -221,7 +220,7 @@ impl<N: NetworkFunction> Rest<N> {
     }
 
     /// The step of a function whose packet sets have no state of their own.
-    #[inline]
+    #[inline(always)]
     fn stateless(&mut self, nf: &N, lane: &Lane<'_, N::Meta>) -> Decision {
         let mut cx = Context::new(&self.shared, LocalTx::default(), lane.now, lane.seq);
         match always(nf.open(&mut cx, lane.meta)) {

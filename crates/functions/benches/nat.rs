@@ -60,7 +60,6 @@ fn run(nat: &Nat, state: &State<Local>, metas: &[Meta], ahead: bool) -> f64 {
         for burst in metas.chunks(BURST) {
             if ahead {
                 burst.iter().for_each(|meta| nat.prefetch(state, meta));
-                burst.iter().for_each(|meta| nat.prefetch_found(state, meta));
             }
             for meta in burst {
                 steps += 1;

@@ -25,7 +25,7 @@ use nf::{
 use packet::{FiveTuple, Fragment, Headers, Icmp, Network, TcpFlags, Transport, protocol};
 
 use self::config::is_unicast;
-use self::state::{Endpoint4, Look, Protocol};
+use self::state::{Endpoint4, Protocol};
 
 pub use self::config::Config;
 pub use self::state::State;
@@ -198,14 +198,10 @@ impl NetworkFunction for Nat {
 
     #[inline]
     fn prefetch<M: Memory>(&self, shared: &State<M>, meta: &Meta) {
-        self.look_ahead(shared, meta, Look::First);
+        self.look_ahead(shared, meta);
     }
 
-    #[inline]
-    fn prefetch_found<M: Memory>(&self, shared: &State<M>, meta: &Meta) {
-        self.look_ahead(shared, meta, Look::Second);
-    }
-
+    #[inline(always)]
     fn open<M: Memory>(&self, _: &mut Context<'_, Self, M>, _: &Meta) -> Step<Opened<()>, M> {
         Ok(Opened::Flow(()))
     }

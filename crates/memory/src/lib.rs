@@ -101,9 +101,6 @@ pub trait Map<K: Key, V: Value, M: Memory>: Send + 'static {
     /// The memory's conflict.
     fn remove<'a>(&'a self, tx: &mut M::Tx<'a>, key: &K) -> Result<Option<V>, M::Conflict>;
 
-    /// Brings near what a look-up of `key` reads first, where the memory can. Belongs to no transaction and changes nothing.
-    fn prefetch(&self, _key: &K) {}
-
     /// What a look-up of `key` is likely to find, to bring near what it leads to. Belongs to no transaction, so it proves
     /// nothing; `None` where the memory can't tell.
     fn hint(&self, _key: &K) -> Option<V> {
@@ -164,8 +161,4 @@ pub trait Allocator<M: Memory>: Send + 'static {
     /// # Errors
     /// The memory's conflict.
     fn expire<'a>(&'a self, tx: &mut M::Tx<'a>, now: Nanos) -> Result<Option<usize>, M::Conflict>;
-
-    /// Brings near what the index's deadline is read from, where the memory can. Belongs to no transaction and changes
-    /// nothing.
-    fn prefetch(&self, _index: usize) {}
 }

@@ -91,12 +91,9 @@ pub trait NetworkFunction: Sized + Send + Sync + 'static {
         Verdict::forward()
     }
 
-    /// A packet will come in a moment: brings near what its step looks up first in shared state. Engines call it for a
-    /// whole burst before they step, so that the memory's latencies overlap. Belongs to no step: what is seen may change.
+    /// A packet will come in a moment: brings near what its step reads of shared state. Engines call it for a whole burst
+    /// before they step, so that the memory's latencies overlap. Belongs to no step: what is seen may change.
     fn prefetch<M: Memory>(&self, _shared: &Self::Shared<M>, _meta: &Self::Meta) {}
-
-    /// As [`prefetch`](Self::prefetch), a little later: brings near what those look-ups lead to.
-    fn prefetch_found<M: Memory>(&self, _shared: &Self::Shared<M>, _meta: &Self::Meta) {}
 
     /// A packet of an unknown packet set has come.
     ///

@@ -31,6 +31,7 @@ impl Endpoint4 {
 }
 
 impl From<Endpoint4> for Endpoint {
+    #[inline(always)]
     fn from(endpoint: Endpoint4) -> Self {
         Self::new(Ipv4Addr::from_bits(endpoint.address).into(), endpoint.port)
     }
@@ -68,32 +69,76 @@ pub(super) struct Mapping {
 }
 
 /// One inside endpoint's traffic with one remote endpoint: exactly that for TCP, for others as far as filtering cares.
+/// Half a cache line, so that a packet reads and writes no more than that and its slot in a map.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Session {
-    pub(super) internal: Endpoint4,
-    pub(super) external: Endpoint4,
-    pub(super) remote: Endpoint4,
-    pub(super) mapping: u32,
-    pub(super) protocol: Protocol,
-    pub(super) phase: Phase,
+struct Entry {
+    deadline: Nanos,
+    addresses: [u32; 3],
+    mapping: u32,
+    ports: [u16; 3],
+    protocol: Protocol,
+    phase: Phase,
 }
 
-impl Session {
+const _: () = assert!(size_of::<Entry>() == 32);
+
+impl Entry {
+    #[inline(always)]
+    fn endpoint(&self, which: usize) -> Endpoint4 {
+        Endpoint4 { address: self.addresses[which], port: self.ports[which] }
+    }
+
+    #[inline(always)]
+    fn internal(&self) -> Endpoint4 {
+        self.endpoint(0)
+    }
+
+    #[inline(always)]
+    fn external(&self) -> Endpoint4 {
+        self.endpoint(1)
+    }
+
+    fn remote(&self) -> Endpoint4 {
+        self.endpoint(2)
+    }
+
     fn inside_key(&self) -> FiveTuple4 {
-        key(self.internal, self.remote, self.protocol)
+        key(self.internal(), self.remote(), self.protocol)
     }
 
     fn outside_key(&self) -> FiveTuple4 {
-        key(self.remote, self.external, self.protocol)
+        key(self.remote(), self.external(), self.protocol)
     }
 }
 
 /// A session that was found, perhaps past its deadline.
 #[derive(Clone, Copy)]
 pub(super) struct Found {
-    pub(super) index: usize,
-    pub(super) session: Session,
+    index: usize,
+    entry: Entry,
     pub(super) alive: bool,
+}
+
+impl Found {
+    #[inline(always)]
+    pub(super) fn internal(&self) -> Endpoint4 {
+        self.entry.internal()
+    }
+
+    #[inline(always)]
+    pub(super) fn external(&self) -> Endpoint4 {
+        self.entry.external()
+    }
+
+    #[inline(always)]
+    pub(super) fn protocol(&self) -> Protocol {
+        self.entry.protocol
+    }
+
+    #[inline(always)]
+    pub(super) fn phase(&self) -> Phase {
+        self.entry.phase
+    }
 }
 
 /// The name of packets from one endpoint to another.
@@ -108,13 +153,6 @@ pub(super) fn key(source: Endpoint4, destination: Endpoint4, protocol: Protocol)
 
 /// Two endpoints, source first, and their protocol.
 pub(super) type Between = (Endpoint4, Endpoint4, Protocol);
-
-/// Which of two looks ahead it is: for what is looked up, or for what was found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Look {
-    First,
-    Second,
-}
 
 /// Why there is no room for a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,7 +169,7 @@ pub struct State<M: Memory> {
     mapping_pool: M::Allocator,
     by_internal: M::Map<FiveTuple4, u32>,
     by_external: M::Map<FiveTuple4, u32>,
-    sessions: M::Vector<Session>,
+    sessions: M::Vector<Entry>,
     session_pool: M::Allocator,
     by_inside: M::Map<FiveTuple4, u32>,
     by_outside: M::Map<FiveTuple4, u32>,
@@ -145,11 +183,11 @@ impl<M: Memory> State<M> {
         let (mappings, sessions) = (settings.mappings.get() as usize, settings.sessions.get() as usize);
         let nobody = Endpoint4::ANY;
         let mapping = Mapping { internal: nobody, external: nobody, protocol: Protocol::Udp, sessions: 0 };
-        let session = Session {
-            internal: nobody,
-            external: nobody,
-            remote: nobody,
+        let session = Entry {
+            deadline: Nanos(0),
+            addresses: [0; 3],
             mapping: 0,
+            ports: [0; 3],
             protocol: Protocol::Udp,
             phase: Phase::NONE,
         };
@@ -172,35 +210,30 @@ impl<M: Memory> State<M> {
     pub(super) fn reclaim<'a>(&'a self, tx: &mut M::Tx<'a>, now: Nanos) -> Step<(), M> {
         for _ in 0..RECLAIMED_A_PACKET {
             match self.session_pool.expire(tx, now)? {
-                Some(index) => self.forget(tx, index)?,
+                Some(index) => self.end(tx, index, now)?,
                 None => break,
             }
         }
         Ok(())
     }
 
-    /// Brings near what [`Self::outbound`] looks up, or what was found.
-    #[inline]
-    pub(super) fn prefetch_outbound(&self, (internal, remote, protocol): Between, look: Look) {
-        self.prefetch(&self.by_inside, &key(internal, remote, protocol), look);
+    /// Brings near what [`Self::outbound`] reads.
+    #[inline(always)]
+    pub(super) fn prefetch_outbound(&self, (internal, remote, protocol): Between) {
+        self.prefetch(&self.by_inside, &key(internal, remote, protocol));
     }
 
-    /// Brings near what [`Self::inbound`] looks up, or what was found.
-    #[inline]
-    pub(super) fn prefetch_inbound(&self, (remote, external, protocol): Between, look: Look) {
-        self.prefetch(&self.by_outside, &key(remote, external, protocol), look);
+    /// Brings near what [`Self::inbound`] reads.
+    #[inline(always)]
+    pub(super) fn prefetch_inbound(&self, (remote, external, protocol): Between) {
+        self.prefetch(&self.by_outside, &key(remote, external, protocol));
     }
 
-    #[inline]
-    fn prefetch(&self, map: &M::Map<FiveTuple4, u32>, key: &FiveTuple4, look: Look) {
-        match look {
-            Look::First => map.prefetch(key),
-            Look::Second => {
-                if let Some(index) = map.hint(key) {
-                    self.sessions.prefetch(index as usize);
-                    self.session_pool.prefetch(index as usize);
-                }
-            }
+    // A look at the map first, to bring its slot near, costs more than it saves.
+    #[inline(always)]
+    fn prefetch(&self, map: &M::Map<FiveTuple4, u32>, key: &FiveTuple4) {
+        if let Some(index) = map.hint(key) {
+            self.sessions.prefetch(index as usize);
         }
     }
 
@@ -232,20 +265,18 @@ impl<M: Memory> State<M> {
     fn found<'a>(&'a self, tx: &mut M::Tx<'a>, now: Nanos, index: Option<u32>) -> Step<Option<Found>, M> {
         let Some(index) = index else { return Ok(None) };
         let index = index as usize;
-        let session = self.sessions.read(tx, index)?;
-        let alive = self.session_pool.deadline(tx, index)? > Some(now);
-        Ok(Some(Found { index, session, alive }))
+        let entry = self.sessions.read(tx, index)?;
+        Ok(Some(Found { index, entry, alive: entry.deadline > now }))
     }
 
-    /// Puts a session's deadline off, or nearer.
+    /// Writes down a session's phase and puts its deadline off, or nearer. The pool learns of a nearer one alone: of
+    /// others it is told when it takes the session for expired.
     #[inline(always)]
-    pub(super) fn keep_until<'a>(&'a self, tx: &mut M::Tx<'a>, index: usize, deadline: Nanos) -> Step<(), M> {
-        self.session_pool.refresh(tx, index, deadline)
-    }
-
-    /// Writes a session's phase down.
-    pub(super) fn advance<'a>(&'a self, tx: &mut M::Tx<'a>, found: Found, phase: Phase) -> Step<(), M> {
-        self.sessions.write(tx, found.index, Session { phase, ..found.session })
+    pub(super) fn renew<'a>(&'a self, tx: &mut M::Tx<'a>, found: Found, phase: Phase, deadline: Nanos) -> Step<(), M> {
+        if deadline < found.entry.deadline {
+            self.session_pool.refresh(tx, found.index, deadline)?;
+        }
+        self.sessions.write(tx, found.index, Entry { phase, deadline, ..found.entry })
     }
 
     /// The mapping of an external endpoint: its index and inside endpoint.
@@ -289,10 +320,12 @@ impl<M: Memory> State<M> {
         mapping.sessions += 1;
         self.mappings.write(tx, number as usize, mapping)?;
         let external = mapping.external;
-        let session = Session { internal, external, remote, mapping: number, protocol, phase };
-        self.sessions.write(tx, index, session)?;
-        let fits = self.by_inside.insert(tx, session.inside_key(), index as u32)?
-            && self.by_outside.insert(tx, session.outside_key(), index as u32)?;
+        let addresses = [internal.address, external.address, remote.address];
+        let ports = [internal.port, external.port, remote.port];
+        let entry = Entry { deadline, addresses, mapping: number, ports, protocol, phase };
+        self.sessions.write(tx, index, entry)?;
+        let fits = self.by_inside.insert(tx, entry.inside_key(), index as u32)?
+            && self.by_outside.insert(tx, entry.outside_key(), index as u32)?;
         debug_assert!(fits, "the maps hold as many sessions as the pool");
         if let (Some(peers), Protocol::Tcp) = (&self.peers, protocol) {
             let peer = peer(remote, external);
@@ -320,14 +353,20 @@ impl<M: Memory> State<M> {
         Ok(Ok((number, Mapping { internal, external, protocol, sessions: 0 })))
     }
 
-    /// Forgets a session whose index is free already, and its mapping if it was the last.
+    /// Forgets a session that the pool has just freed, and its mapping if it was the last; takes it back if its deadline
+    /// was put off.
     #[cold]
-    fn forget<'a>(&'a self, tx: &mut M::Tx<'a>, index: usize) -> Step<(), M> {
+    fn end<'a>(&'a self, tx: &mut M::Tx<'a>, index: usize, now: Nanos) -> Step<(), M> {
         let session = self.sessions.read(tx, index)?;
+        if session.deadline > now {
+            let is_free = self.session_pool.allocate_exact(tx, index, session.deadline)?;
+            debug_assert!(is_free, "it was freed just now");
+            return Ok(());
+        }
         self.by_inside.remove(tx, &session.inside_key())?;
         self.by_outside.remove(tx, &session.outside_key())?;
         if let (Some(peers), Protocol::Tcp) = (&self.peers, session.protocol) {
-            let peer = peer(session.remote, session.external);
+            let peer = peer(session.remote(), session.external());
             match peers.get(tx, &peer)? {
                 Some(known) if known > 1 => drop(peers.insert(tx, peer, known - 1)?),
                 Some(_) | None => drop(peers.remove(tx, &peer)?),
@@ -366,11 +405,11 @@ impl State<Local> {
             }
         }
         for index in 0..self.session_pool.capacity() {
-            let Ok(deadline) = self.session_pool.deadline(tx, index);
-            if let Some(Nanos(deadline)) = deadline {
+            let Ok(used) = self.session_pool.is_allocated(tx, index);
+            if used {
                 let Ok(session) = self.sessions.read(tx, index);
                 let word = u64::from(session.mapping) << 8 | u64::from(session.phase.bits());
-                let words = [index as u64, pack(session.remote), word, deadline];
+                let words = [index as u64, pack(session.remote()), word, session.deadline.0];
                 words.into_iter().for_each(|word| fingerprint.add(word));
             }
         }

@@ -2,35 +2,43 @@
 
 use memory::Memory;
 use nf::{PortId, Reason, Step, Verdict};
-use packet::{Nanos, Rewrite, TcpFlags};
+use packet::{Endpoint, Nanos, Rewrite, TcpFlags};
 
 use super::config::Filtering;
-use super::state::{Between, Endpoint4, Found, Full, Look, Protocol, State};
+use super::state::{Between, Endpoint4, Found, Full, Protocol, State};
 use super::tcp::{Phase, Side, opens};
 use super::{Content, Meta, Nat, Way};
 
 /// A way through, or why there is none.
 type Passage<T> = Result<T, Reason>;
 
+/// The ends that a packet gets in place of its own.
+#[derive(Clone, Copy)]
+struct Ends {
+    src: Option<Endpoint4>,
+    dst: Option<Endpoint4>,
+}
+
 impl Nat {
     /// Brings near what the step of a packet outward or inward reads. The others are few.
-    #[inline]
-    pub(super) fn look_ahead<M: Memory>(&self, state: &State<M>, meta: &Meta, look: Look) {
+    #[inline(always)]
+    pub(super) fn look_ahead<M: Memory>(&self, state: &State<M>, meta: &Meta) {
         let protocol = meta.content.protocol();
         match (meta.content, meta.way) {
             (Content::Error { .. }, _) | (_, Way::Hairpin) => {}
             (_, Way::Outward) => {
                 let remote = self.scope(protocol, meta.destination);
-                state.prefetch_outbound((meta.source, remote, protocol), look);
+                state.prefetch_outbound((meta.source, remote, protocol));
             }
             (_, Way::Inward) => {
                 let remote = self.scope(protocol, meta.source);
-                state.prefetch_inbound((remote, meta.destination, protocol), look);
+                state.prefetch_inbound((remote, meta.destination, protocol));
             }
         }
     }
 
-    // Always inlined, as is what packets outward and inward take: a verdict that crosses a call goes over memory.
+    // Always inlined, as is what packets outward and inward take: a verdict that crosses a call goes over memory. It is made
+    // in one place, out of plain numbers, so that no addresses are copied that might have been IPv6.
     #[inline(always)]
     pub(super) fn translate<'a, M: Memory>(
         &self,
@@ -39,17 +47,29 @@ impl Nat {
         now: Nanos,
         meta: &Meta,
     ) -> Step<Verdict, M> {
-        Ok(match (meta.content, meta.way) {
+        let passage = match (meta.content, meta.way) {
             (Content::Error { .. }, _) => self.error(state, tx, now, meta)?,
-            (_, Way::Outward) => match self.outward(state, tx, now, meta)? {
-                Ok(external) => Verdict::rewritten(Rewrite { src: Some(external.into()), ..Rewrite::NONE }),
-                Err(reason) => Verdict::Drop(reason),
-            },
-            (_, Way::Inward) => match self.inward(state, tx, now, meta, meta.source)? {
-                Ok(internal) => Verdict::rewritten(Rewrite { dst: Some(internal.into()), ..Rewrite::NONE }),
-                Err(reason) => Verdict::Drop(reason),
-            },
+            (_, Way::Outward) => {
+                let external = self.outward(state, tx, now, meta)?;
+                external.map(|external| Ends { src: Some(external), dst: None })
+            }
+            (_, Way::Inward) => {
+                let internal = self.inward(state, tx, now, meta, meta.source)?;
+                internal.map(|internal| Ends { src: None, dst: Some(internal) })
+            }
             (_, Way::Hairpin) => self.hairpin(state, tx, now, meta)?,
+        };
+        Ok(match passage {
+            Ok(Ends { src, dst }) => {
+                let port = match meta.way {
+                    Way::Outward | Way::Inward => PortId::ACROSS,
+                    Way::Hairpin => PortId::BACK,
+                };
+                let embedded = matches!(meta.content, Content::Error { .. });
+                let [src, dst] = [src, dst].map(|end| end.map(Endpoint::from));
+                Verdict::Forward { port, rewrite: Rewrite { src, dst, embedded, ..Rewrite::NONE } }
+            }
+            Err(reason) => Verdict::Drop(reason),
         })
     }
 
@@ -69,7 +89,7 @@ impl Nat {
             && found.alive
         {
             self.use_session(state, tx, now, found, Side::Inside, meta.content)?;
-            return Ok(Ok(found.session.external));
+            return Ok(Ok(found.external()));
         }
         match self.opening_from_inside(meta.content) {
             Ok(phase) => self.open(state, tx, now, found, between, phase),
@@ -93,7 +113,7 @@ impl Nat {
         match found {
             Some(found) if found.alive => {
                 self.use_session(state, tx, now, found, Side::Outside, meta.content)?;
-                Ok(Ok(found.session.internal))
+                Ok(Ok(found.internal()))
             }
             Some(_) | None => self.unsolicited(state, tx, now, meta, remote, found),
         }
@@ -147,22 +167,17 @@ impl Nat {
         tx: &mut M::Tx<'a>,
         now: Nanos,
         meta: &Meta,
-    ) -> Step<Verdict, M> {
+    ) -> Step<Passage<Ends>, M> {
         // A query has one identifier, which can't be both hosts': RFC 5508 REQ-7 asks it of basic NAT alone.
         if !self.config.settings().hairpinning || matches!(meta.content, Content::Query { .. }) {
-            return Ok(Verdict::Drop(Self::HAIRPIN_REFUSED));
+            return Ok(Err(Self::HAIRPIN_REFUSED));
         }
         let external = match self.outward(state, tx, now, meta)? {
             Ok(external) => external,
-            Err(reason) => return Ok(Verdict::Drop(reason)),
+            Err(reason) => return Ok(Err(reason)),
         };
-        Ok(match self.inward(state, tx, now, meta, external)? {
-            Ok(internal) => {
-                let rewrite = Rewrite { src: Some(external.into()), dst: Some(internal.into()), ..Rewrite::NONE };
-                Verdict::Forward { port: PortId::BACK, rewrite }
-            }
-            Err(reason) => Verdict::Drop(reason),
-        })
+        let internal = self.inward(state, tx, now, meta, external)?;
+        Ok(internal.map(|internal| Ends { src: Some(external), dst: Some(internal) }))
     }
 
     /// An ICMP error about a packet that was translated: the quoted packet gets its endpoints back, and no session lives
@@ -175,37 +190,33 @@ impl Nat {
         tx: &mut M::Tx<'a>,
         now: Nanos,
         meta: &Meta,
-    ) -> Step<Verdict, M> {
+    ) -> Step<Passage<Ends>, M> {
         let Content::Error { source, destination, protocol } = meta.content else {
-            return Ok(Verdict::Drop(Self::ICMP_NO_FLOW));
+            return Ok(Err(Self::ICMP_NO_FLOW));
         };
         // An error goes to whoever sent the quoted packet.
         if source.address != meta.destination.address {
-            return Ok(Verdict::Drop(Self::ICMP_NO_FLOW));
+            return Ok(Err(Self::ICMP_NO_FLOW));
         }
-        let mut rewrite = Rewrite { embedded: true, ..Rewrite::NONE };
+        let mut ends = Ends { src: None, dst: None };
         let mut remote = destination;
         if meta.way != Way::Inward {
             let between = (destination, self.scope(protocol, source), protocol);
             match state.outbound(tx, now, between)? {
                 // Seen from the mapping that it left by, a hairpinned packet went to the other's external endpoint.
-                Some(found) if found.alive => remote = found.session.external,
-                Some(_) | None => return Ok(Verdict::Drop(Self::ICMP_NO_FLOW)),
+                Some(found) if found.alive => remote = found.external(),
+                Some(_) | None => return Ok(Err(Self::ICMP_NO_FLOW)),
             }
-            rewrite.src = Some(remote.into());
+            ends.src = Some(remote);
         }
         if meta.way != Way::Outward {
             let between = (self.scope(protocol, remote), source, protocol);
             match state.inbound(tx, now, between)? {
-                Some(found) if found.alive => rewrite.dst = Some(found.session.internal.into()),
-                Some(_) | None => return Ok(Verdict::Drop(Self::ICMP_NO_FLOW)),
+                Some(found) if found.alive => ends.dst = Some(found.internal()),
+                Some(_) | None => return Ok(Err(Self::ICMP_NO_FLOW)),
             }
         }
-        let port = match meta.way {
-            Way::Outward | Way::Inward => PortId::ACROSS,
-            Way::Hairpin => PortId::BACK,
-        };
-        Ok(Verdict::Forward { port, rewrite })
+        Ok(Ok(ends))
     }
 
     /// A live session has another packet.
@@ -219,16 +230,13 @@ impl Nat {
         side: Side,
         content: Content,
     ) -> Step<(), M> {
-        let mut phase = found.session.phase;
+        let mut phase = found.phase();
         if let Content::Segment(flags) = content {
             phase = phase.next(side, flags);
-            if phase != found.session.phase {
-                state.advance(tx, found, phase)?;
-            }
         } else if side == Side::Outside && !self.config.settings().inbound_refresh {
             return Ok(());
         }
-        state.keep_until(tx, found.index, now + self.idle(found.session.protocol, phase))
+        state.renew(tx, found, phase, now + self.idle(found.protocol(), phase))
     }
 
     /// Opens a session in this phase, in place of the one past its deadline that bears the same name, if there is one.
@@ -245,9 +253,8 @@ impl Nat {
     ) -> Step<Passage<Endpoint4>, M> {
         let deadline = now + self.idle(between.2, phase);
         if let Some(found) = stale {
-            state.advance(tx, found, phase)?;
-            state.keep_until(tx, found.index, deadline)?;
-            return Ok(Ok(found.session.external));
+            state.renew(tx, found, phase, deadline)?;
+            return Ok(Ok(found.external()));
         }
         Ok(state.open(tx, deadline, between, phase)?.map_err(|full| match full {
             Full::Ports => Self::POOL_EXHAUSTED,

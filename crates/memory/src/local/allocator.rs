@@ -5,7 +5,6 @@
 use alloc::boxed::Box;
 use core::cell::Cell;
 use core::convert::Infallible;
-use core::hint::black_box;
 
 use packet::Nanos;
 
@@ -254,13 +253,6 @@ impl Allocator<Local> for LocalAllocator {
             return Ok(None);
         }
         Ok(self.turn(now.0 >> TICK_BITS))
-    }
-
-    #[inline]
-    fn prefetch(&self, index: usize) {
-        if let Some(node) = self.nodes.get(index) {
-            black_box(node.deadline.get());
-        }
     }
 }
 

@@ -4,7 +4,6 @@
 use alloc::boxed::Box;
 use core::cell::Cell;
 use core::convert::Infallible;
-use core::hint::black_box;
 
 use packet::Key;
 
@@ -111,11 +110,6 @@ impl<K: Key, V: Value> Map<K, V, Local> for LocalMap<K, V> {
             self.shift_back(at);
         }
         Ok(value)
-    }
-
-    #[inline]
-    fn prefetch(&self, key: &K) {
-        black_box(matches!(self.slots[self.home(Self::hash(key))].get(), Slot::Empty));
     }
 
     #[inline]
