@@ -1,0 +1,114 @@
+//! The translator under transactions: four threads share one translator's state in an optimistic memory, and a replay in
+//! the order of commits must give every verdict again.
+
+#[path = "../../memory/tests/optimistic/mod.rs"]
+mod optimistic;
+
+use std::net::Ipv4Addr;
+use std::sync::{Barrier, Mutex};
+
+use functions::nat::{Config, Meta, Nat, State};
+use nf::{Context, NetworkFunction, Verdict};
+use optimistic::{Optimistic, Place};
+use packet::{
+    Fragment, Headers, Ipv4, LinkType, Nanos, Network, Seq, Tcp, TcpFlags, TcpOptions, Transport, Vlans, protocol,
+};
+
+const SMALL: &str = "ports = \"5000-5015\"\nmappings = 24\nsessions = 32\nfiltering = \"address-dependent\"";
+
+/// Draws from a seed (SplitMix64).
+struct Draw(u64);
+
+impl Draw {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        (z ^ (z >> 27)) % bound
+    }
+}
+
+/// A packet between few endpoints, so that threads meet: out, in or back in again.
+fn packet(draw: &mut Draw) -> Headers {
+    let inside = (Ipv4Addr::new(10, 0, 0, 1 + draw.below(3) as u8), 5000 + draw.below(6) as u16);
+    let external = (Ipv4Addr::new(203, 0, 113, 1), 5000 + draw.below(16) as u16);
+    let remote = (Ipv4Addr::new(198, 51, 100, 1 + draw.below(2) as u8), 53 + draw.below(2) as u16);
+    let ((src, src_port), (dst, dst_port)) = match draw.below(8) {
+        0..=3 => (inside, remote),
+        4..=6 => (remote, external),
+        _ => (inside, external),
+    };
+    let flags = [TcpFlags::SYN, TcpFlags::ACK, TcpFlags::FIN.with(TcpFlags::ACK), TcpFlags::RST];
+    let flags = flags[draw.below(4) as usize];
+    let options = TcpOptions::default();
+    let (protocol, transport) = match draw.below(2) {
+        0 => (protocol::UDP, Transport::Udp { src_port, dst_port }),
+        _ => (protocol::TCP, Transport::Tcp(Tcp { src_port, dst_port, seq: 0, ack: 0, flags, window: 0, options })),
+    };
+    Headers {
+        link: LinkType::RawIp,
+        interface: 0,
+        macs: None,
+        vlans: Vlans::default(),
+        ethertype: 0x0800,
+        network: Network::V4(Ipv4 { src, dst, ttl: 64, tos: 0, id: 0, total_len: 40, header_len: 20 }),
+        protocol,
+        fragment: Fragment::Whole,
+        transport,
+        tunnel: None,
+        network_offset: 0,
+        transport_offset: 20,
+        payload_offset: 40,
+        payload_len: 0,
+        wire_len: 40,
+    }
+}
+
+/// One step until it commits.
+fn step(nat: &Nat, memory: &Optimistic, state: &State<Optimistic>, meta: &Meta, now: Nanos) -> (Place, Verdict) {
+    loop {
+        let mut cx = Context::<Nat, Optimistic>::new(state, memory.begin(), now, Seq(0));
+        let verdict = nat.packet(&mut cx, &mut (), meta);
+        // Others get in between here, however few cores there are.
+        std::thread::yield_now();
+        if let Ok(verdict) = verdict
+            && let Ok(place) = cx.tx.commit()
+        {
+            return (place, verdict);
+        }
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn four_threads_translate_as_one_would_have_in_the_order_of_commits() {
+    let nat = Nat::new(toml::from_str::<Config>(SMALL).expect("the configuration is right"));
+    let memory = Optimistic::default();
+    let together = nat.shared(&memory);
+    let (log, start) = (Mutex::new(Vec::new()), Barrier::new(4));
+    std::thread::scope(|scope| {
+        for seed in 0..4 {
+            let (nat, memory, together, log, start) = (&nat, &memory, &together, &log, &start);
+            scope.spawn(move || {
+                let mut draw = Draw(seed);
+                start.wait();
+                for n in 0..400 {
+                    // Six seconds apart, so that sessions of all kinds expire while others go on.
+                    let now = Nanos::from_secs(1000 + 6 * n);
+                    let Some(meta) = nat.meta(&packet(&mut draw)) else { continue };
+                    let (place, verdict) = step(nat, memory, together, &meta, now);
+                    log.lock().expect("no thread panics").push((place, meta, now, verdict));
+                }
+            });
+        }
+    });
+    let mut log = log.into_inner().expect("no thread panics");
+    log.sort_by_key(|&(place, ..)| place);
+    let forwarded = log.iter().filter(|(.., verdict)| matches!(verdict, Verdict::Forward { .. })).count();
+    assert!(forwarded > log.len() / 4 && forwarded < log.len(), "{forwarded} of {} forwarded", log.len());
+
+    let fresh = Optimistic::default();
+    let alone = nat.shared(&fresh);
+    for (place, meta, now, verdict) in log {
+        assert_eq!(step(&nat, &fresh, &alone, &meta, now).1, verdict, "{meta:?} at {place:?}");
+    }
+}
