@@ -237,7 +237,7 @@ impl<N: NetworkFunction, P: Placement<N>> Fleets<N, P> {
         }
         let mut runs = Vec::new();
         for (worker, queue) in self.fleet.workers.iter_mut().zip(queues) {
-            if !(self.only_first && !runs.is_empty()) {
+            if !self.only_first || runs.is_empty() {
                 runs.extend(run_queues(std::slice::from_mut(worker), vec![queue], log, &self.options)?);
             }
         }
