@@ -6,7 +6,7 @@ use engine::{Control, EngineError, EngineKind, Options, Outcome};
 use functions::{ddos, heavy_hitter, policer, port_knock};
 use measure::{Bench, BenchError, BenchPlan};
 use nf::{Description, NetworkFunction, PacketSet, Reason, Sizing};
-use port::{Batch, Queue, Received, Trace};
+use port::{Batch, Packet, Queue, Received, Trace};
 use serde::de::DeserializeOwned;
 use testkit::conformance::{self, Plan, Verified};
 
@@ -64,8 +64,14 @@ impl Catalogue {
 /// A function by name, not configured yet.
 pub struct Entry {
     description: Description,
-    load: Box<dyn Fn(&Settings) -> Result<Box<dyn Program>, ConfigError> + Send + Sync>,
+    load: Box<Load>,
 }
+
+/// Builds a function from its settings.
+type Load = dyn Fn(&Settings) -> Result<Box<dyn Program>, ConfigError> + Send + Sync;
+
+/// Is told of each packet: its descriptor, its bytes as they came in, and the reason if it was dropped.
+pub type Visit<'a> = dyn FnMut(&Packet, &[u8], Option<Reason>) + 'a;
 
 impl Entry {
     /// A function that is built from its configuration.
@@ -141,16 +147,11 @@ pub trait Program: Send + Sync {
         control: &Control,
     ) -> Result<Outcome, EngineError>;
 
-    /// Runs it on one core, packet by packet, and tells what becomes of each: its bytes as they came in, and the reason
-    /// if it was dropped.
+    /// Runs it on one core, packet by packet, and tells what becomes of each.
     ///
     /// # Errors
     /// The port's.
-    fn explain(
-        &self,
-        queue: &mut dyn Queue,
-        visit: &mut dyn FnMut(&port::Packet, &[u8], Option<Reason>),
-    ) -> Result<(), EngineError>;
+    fn explain(&self, queue: &mut dyn Queue, visit: &mut Visit<'_>) -> Result<(), EngineError>;
 
     /// Holds every engine against `sequential`; see [`conformance::verify`].
     fn verify(&self, trace: &Trace, plan: &Plan, progress: &mut dyn FnMut(u64, u64)) -> Verified;
@@ -190,11 +191,7 @@ impl<N: NetworkFunction> Program for Loaded<N> {
         engine::run(Arc::clone(&self.0), kind, cores, options, queue, control)
     }
 
-    fn explain(
-        &self,
-        queue: &mut dyn Queue,
-        visit: &mut dyn FnMut(&port::Packet, &[u8], Option<Reason>),
-    ) -> Result<(), EngineError> {
+    fn explain(&self, queue: &mut dyn Queue, visit: &mut Visit<'_>) -> Result<(), EngineError> {
         let mut fleet = engine::private_fleet(EngineKind::Sequential, Arc::clone(&self.0), 1, &Options::default());
         let worker = &mut fleet.workers[0];
         let (mut batch, mut one) = (Batch::default(), Batch::default());

@@ -31,13 +31,12 @@ use crate::print::table::{Align, Sheet, Tone};
   millrace bench ddos --in a.pcap --cores 1-2
   millrace bench policer --synth uniform --flows 1M --packets 2M --engines rss,scr
   millrace bench suite")]
-#[command(args_conflicts_with_subcommands = true)]
 pub(super) struct Args {
     /// The function (`millrace functions` lists them), or `suite` for the table of targets
     #[arg(value_name = "FUNCTION")]
     function: String,
     #[command(flatten)]
-    source: Option<Source>,
+    source: Source,
     #[command(flatten)]
     configuration: Configuration,
     /// The engines, separated by commas
@@ -63,10 +62,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     }
     let entry = entry(catalogue, &args.function)?;
     let program = entry.load(&args.configuration.settings()?)?;
-    let Some(source) = &args.source else {
-        return Err(Failed::usage("say what to measure on: --in FILE or --synth PROFILE"));
-    };
-    let traffic = source.load(args.json)?;
+    let traffic = args.source.load(args.json)?;
     let plan = BenchPlan {
         engines: engines::chosen(&args.engines),
         cores: args.cores.clone().collect(),

@@ -17,13 +17,13 @@ use crate::print::progress::{Progress, Sample};
 
 /// Where traffic comes from.
 #[derive(clap::Args)]
-#[group(id = "traffic", required = true, multiple = false, args = ["input", "synth"])]
+#[group(skip)]
 pub(super) struct Source {
     /// The capture to read; - for standard input
-    #[arg(long = "in", short, value_name = "FILE")]
+    #[arg(long = "in", short, value_name = "FILE", group = "traffic")]
     input: Option<PathBuf>,
     /// Make traffic up instead, of this profile (`millrace synth --help` lists them)
-    #[arg(long, value_name = "PROFILE")]
+    #[arg(long, value_name = "PROFILE", group = "traffic")]
     synth: Option<Profile>,
     /// With --synth: how many flows
     #[arg(long, default_value = "10k", value_name = "NUMBER", value_parser = number::parse)]
@@ -51,7 +51,7 @@ impl Source {
                 let name = format!("{profile}, {} flows", number::count(flows));
                 Ok(Traffic { name, trace: synthesised(profile, &params)? })
             }
-            (None, None) => Err(Failed::usage("say --in FILE or --synth PROFILE")),
+            (None, None) => Err(Failed::usage("say where packets come from: --in FILE or --synth PROFILE")),
         }
     }
 
