@@ -49,7 +49,7 @@ pub(super) struct Args {
     #[arg(long, default_value_t = 5, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=1000))]
     rounds: u16,
     /// How many packets a case has in a round, at least one pass over the traffic
-    #[arg(long, default_value = "4M", value_name = "NUMBER", value_parser = number::parse)]
+    #[arg(long, default_value = "1M", value_name = "NUMBER", value_parser = number::parse)]
     round_packets: u64,
     /// Print JSON
     #[arg(long)]
@@ -129,10 +129,10 @@ fn text(description: &Description, name: &str, trace: &Trace, bench: &Bench) -> 
     let packets = counted(trace.len() as u64, "packet", "packets");
     let mut out = format!("{} on {name} ({packets})\n\n", style.bold(description.name));
     out += &table(bench, style).lines(0);
-    for (engine, cores, reason) in &bench.refused {
+    for (engine, _, reason) in &bench.refused {
         // On one core `sequential` says it all; that it takes no more is no news.
         if *engine != EngineKind::Sequential {
-            out += &format!("{}\n", style.warn(format!("{engine} on {cores}: {reason}")));
+            out += &format!("{}\n", style.warn(reason));
         }
     }
     let model = &bench.model;

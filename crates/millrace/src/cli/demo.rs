@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::{Control, EngineKind, Options, Outcome};
+use engine::{Control, EngineKind, Guarantee, Options, Outcome};
 use measure::{Basis, Bench, BenchPlan};
 use nf::{Description, Reason};
 use port::pcap::Reader;
@@ -225,7 +225,7 @@ impl Shown<'_> {
                 (Some(_), _) => ("DIFFERS".to_owned(), Tone::Bad),
                 (None, Some((_, _, reason))) => (reason.clone(), Tone::Warn),
                 (None, None) if *engine == EngineKind::Sequential => ("the oracle".to_owned(), Tone::Dim),
-                (None, None) => (format!("equal on {cores} cores: {}", engine.guarantee()), Tone::Good),
+                (None, None) => (format!("equal on {cores} cores, {}", how(*engine)), Tone::Good),
             });
             sheet.toned(row);
         }
@@ -283,6 +283,15 @@ impl Shown<'_> {
             "packets": packets(&self.outcome.counters, self.description), "dropped": dropped,
             "engines": engines, "equal": equal,
         })
+    }
+}
+
+/// How far the engine was held to `sequential`, in few words.
+const fn how(engine: EngineKind) -> &'static str {
+    match engine.guarantee() {
+        Guarantee::Identical => "packet by packet",
+        Guarantee::IdenticalPerPacketSet => "in every packet set",
+        Guarantee::Serializable => "in the order of its steps",
     }
 }
 

@@ -131,32 +131,19 @@ fn text(args: &Args, description: &Description, name: &str, trace: &Trace, rows:
     let columns =
         [("engine", Align::Left), ("cores", Align::Left), ("runs", Align::Right), ("against sequential", Align::Left)];
     let mut sheet = Sheet::new(style, &columns);
-    for Row { engine, verified } in rows {
-        let cores = cores(args, *engine);
-        if verified.runs > 0 {
-            let (word, tone) = match &verified.mismatch {
-                None => (format!("equal: {}", engine.guarantee()), Tone::Good),
-                Some(mismatch) => {
-                    (format!("DIFFERS on {}", counted(mismatch.cores as u64, "core", "cores")), Tone::Bad)
-                }
-            };
-            sheet.toned([
-                (engine.name(), Tone::Bold),
-                (&cores, Tone::Plain),
-                (&count(verified.runs), Tone::Plain),
-                (&word, tone),
-            ]);
-        }
-        if let Some((cores, reason)) = refused(verified) {
-            sheet.toned([
-                (engine.name(), Tone::Bold),
-                (&cores, Tone::Plain),
-                ("-", Tone::Plain),
-                (&format!("refused: {reason}"), Tone::Warn),
-            ]);
-        }
+    for Row { engine, verified } in rows.iter().filter(|row| row.verified.runs > 0) {
+        let (word, tone) = match &verified.mismatch {
+            None => (format!("equal: {}", engine.guarantee()), Tone::Good),
+            Some(mismatch) => (format!("DIFFERS on {}", counted(mismatch.cores as u64, "core", "cores")), Tone::Bad),
+        };
+        let (cores, runs) = (taken(args, *engine, verified), count(verified.runs));
+        sheet.toned([(engine.name(), Tone::Bold), (&cores, Tone::Plain), (&runs, Tone::Plain), (&word, tone)]);
     }
     out += &sheet.lines(0);
+    for (engine, cores, reason) in rows.iter().filter_map(|row| row.verified.refused.first()) {
+        let more = if cores < args.cores.end() { " or more" } else { "" };
+        out += &format!("\n{}: {reason}\n", style.warn(format!("{engine} on {cores}{more} refused")));
+    }
     if rows.iter().any(|row| row.verified.was_full) {
         let note = "a flow table was full: engines that decide per shard were not held to their verdicts then";
         out += &format!("\n{}\n", style.warn(note));
@@ -164,19 +151,15 @@ fn text(args: &Args, description: &Description, name: &str, trace: &Trace, rows:
     out
 }
 
-fn cores(args: &Args, engine: EngineKind) -> String {
-    match (engine, args.cores.start(), args.cores.end()) {
-        (EngineKind::Sequential, _, _) => "1".to_owned(),
-        (_, first, last) if first == last => first.to_string(),
-        (_, first, last) => format!("{first}-{last}"),
-    }
-}
-
-/// On how many cores the engine was refused, and why.
-fn refused(verified: &Verified) -> Option<(String, &str)> {
-    let (_, first, reason) = verified.refused.first()?;
-    let (_, last, _) = verified.refused.last()?;
-    Some((if first == last { first.to_string() } else { format!("{first}-{last}") }, reason))
+/// The numbers of cores that an engine took: refusals, if any, are of the larger ones.
+fn taken(args: &Args, engine: EngineKind, verified: &Verified) -> String {
+    let first = *args.cores.start();
+    let last = match verified.refused.first() {
+        _ if engine == EngineKind::Sequential => 1,
+        Some((_, refused, _)) => refused - 1,
+        None => *args.cores.end(),
+    };
+    if first >= last { last.to_string() } else { format!("{first}-{last}") }
 }
 
 fn explain(args: &Args, mismatch: &Mismatch, saved: Option<&Path>) -> String {

@@ -22,6 +22,9 @@ pub(crate) enum Tone {
     Warn,
 }
 
+/// Columns of the narrowest screen that tables are laid out for.
+const WIDTH_MIN: u16 = 60;
+
 /// A table that is being put together.
 pub(crate) struct Sheet {
     table: Table,
@@ -36,8 +39,11 @@ impl Sheet {
         if style.colour {
             table.enforce_styling();
         } else {
-            // What isn't read by a person is not cut to a screen's width.
-            table.force_no_tty().set_content_arrangement(ContentArrangement::Disabled);
+            table.force_no_tty();
+        }
+        // What isn't read by a person is not cut to a screen's width, nor is anything to a screen that says it has none.
+        if !style.colour || table.width().is_none_or(|width| width < WIDTH_MIN) {
+            table.set_content_arrangement(ContentArrangement::Disabled);
         }
         let align: Vec<Align> = columns.iter().map(|(_, align)| *align).collect();
         let head = columns.iter().map(|(name, align)| cell(name, *align, Tone::Dim));
