@@ -16,18 +16,20 @@ pub(crate) struct Totals {
     pub(crate) skipped: u64,
 }
 
-/// Runs all tests, doc tests among them. `deep` has them take everything instead of a sample.
+/// Runs all tests, doc tests among them; benches are built by the lints and not run. `deep` has them take everything instead of a sample.
 pub(crate) fn run(deep: bool) -> Result<Totals> {
     let mut totals = Totals::default();
-    for arguments in [&["test", "--workspace", "--all-targets"][..], &["test", "--workspace", "--doc"]] {
+    for arguments in [&["test", "--workspace", "--lib", "--bins", "--tests", "--examples"][..], &["test", "--workspace", "--doc"]] {
         tests(arguments, deep, &mut totals)?;
     }
     Ok(totals)
 }
 
 fn tests(arguments: &[&str], deep: bool, totals: &mut Totals) -> Result<()> {
-    let mut command = Command::new("cargo");
-    command.args(arguments).arg("--quiet").args(["--", "--nocapture"]).current_dir(root());
+    // Panics that tests expect go to the log with the rest, which is shown when something fails.
+    let mut command = Command::new("sh");
+    command.args(["-c", "exec cargo \"$@\" 2>&1", "sh"]).args(arguments).arg("--quiet").args(["--", "--nocapture"]);
+    command.current_dir(root()).env("RUST_BACKTRACE", "0");
     if deep {
         command.env("MILLRACE_DEEP", "1");
     }

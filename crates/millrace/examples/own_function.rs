@@ -8,7 +8,7 @@
 use std::io::Cursor;
 use std::sync::Arc;
 
-use millrace::engine::{Control, EngineKind, Options, run};
+use millrace::engine::{Control, EngineKind, Guarantee, Options, run};
 use millrace::port::pcap::{Capture, Reader};
 use millrace::port::{MemoryQueue, Trace};
 use millrace::prelude::*;
@@ -99,7 +99,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let counters = &outcome.counters;
     println!("{} packets: {} forwarded, {} dropped", counters.received, counters.forwarded, counters.dropped_total());
 
-    // Every engine has the same outcome.
+    // Every engine keeps its promise; all but `shared`, which may take another serial order, count the very same.
     let trace = Arc::new(Trace::load(&mut capture()?, usize::MAX)?);
     for engine in EngineKind::ALL {
         let cores = if engine == EngineKind::Sequential { 1 } else { 2 };
@@ -109,7 +109,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let plan =
             Plan { engines: vec![engine], cores: 1..=4, seeds: 0..5, threads: true, options: Options::default() };
         let verified = verify(&guard, &trace, &plan, &mut |_, _| {});
-        assert_eq!((own.forwarded, own.dropped_total()), (counters.forwarded, counters.dropped_total()));
+        if engine.guarantee() != Guarantee::Serializable {
+            assert_eq!((own.forwarded, own.dropped_total()), (counters.forwarded, counters.dropped_total()));
+        }
         assert_eq!(verified.mismatch, None);
         println!("{engine:>10}: {} forwarded, equal in {} runs", own.forwarded, verified.runs);
     }
