@@ -23,7 +23,7 @@ const PACKETS_MAX: usize = 64;
 /// Runs the packets that the input holds (see [`encode`]) through all functions.
 pub fn functions(bytes: &[u8]) {
     let trace = decode(bytes);
-    through(&firewall::Firewall::new(read("reject = true\n[[allow]]\nprotocol = \"tcp\"\nport = 22\n")), &trace);
+    through(&firewall::Firewall::new(read("reject = true\n[[allow]]\nproto = \"tcp\"\nport = 22\n")), &trace);
     through(&nat::Nat::new(read("ports = \"1024-1055\"\nmappings = 8\nsessions = 12\n")), &trace);
     through(&conntrack::Conntrack::new(read("")), &trace);
     through(&policer::Policer::new(&read("rate = 1000\nburst = 400\nidle_timeout = 1\n")), &trace);

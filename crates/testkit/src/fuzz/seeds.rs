@@ -124,7 +124,7 @@ fn configs() -> Vec<Vec<u8>> {
         defaults(heavy_hitter::HeavyHitter::DESCRIPTION),
         defaults(port_knock::PortKnock::DESCRIPTION),
     ];
-    all.push(b"inside = [\"2001:db8::/32\", \"10.0.0.0/8\"]\n[[allow]]\nprotocol = \"tcp\"\nport = 22\n".to_vec());
+    all.push(b"inside = [\"2001:db8::/32\", \"10.0.0.0/8\"]\n[[allow]]\nproto = \"tcp\"\nport = 22\n".to_vec());
     all.push(b"external = [\"198.51.100.0/30\"]\nports = \"1-65535\"\nfiltering = \"address-dependent\"\n".to_vec());
     all.push(b"rate = \"2.5Gbit\"\nburst = 1000000000\nper = \"source\"\n".to_vec());
     all.push(b"window = 0\nthreshold = 4294967295\ntop = 0\n[timeouts]\nudp = 30\n".to_vec());
