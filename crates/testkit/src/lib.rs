@@ -7,6 +7,7 @@ mod build;
 pub mod conformance;
 mod driver;
 mod frames;
+pub mod fuzz;
 pub mod model;
 pub mod netns;
 mod rng;

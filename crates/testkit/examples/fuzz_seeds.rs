@@ -1,0 +1,8 @@
+//! Writes what the fuzzers start from: `cargo run -p millrace-testkit --example fuzz_seeds -- FOLDER`.
+
+use std::path::PathBuf;
+
+fn main() -> std::io::Result<()> {
+    let folder = std::env::args_os().nth(1).map_or_else(|| PathBuf::from("fuzz/seeds"), PathBuf::from);
+    testkit::fuzz::seeds::write(&folder)
+}

@@ -1,0 +1,20 @@
+//! What holds for any bytes at all. Each function takes an input as a fuzzer makes it and panics where something does not
+//! hold; the targets in `fuzz/` and the test that replays their corpora call the same ones.
+
+mod capture;
+mod config;
+mod functions;
+mod parse;
+pub mod seeds;
+
+pub use capture::capture;
+pub use config::config;
+pub use functions::functions;
+pub use parse::parse;
+
+/// A check.
+pub type Check = fn(&[u8]);
+
+/// All checks, by the names of their targets.
+pub const CHECKS: [(&str, Check); 4] =
+    [("parse", parse), ("capture", capture), ("functions", functions), ("config", config)];

@@ -1,0 +1,172 @@
+//! Capture files: any bytes are read to an end, the same whatever the size of the blocks, in memory that the file has
+//! bytes to show for; and what is written of them reads back equal.
+
+use std::collections::BTreeMap;
+use std::io::{self, Cursor, Read};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::{env, fs, process};
+
+use packet::{LinkType, Nanos};
+use port::pcap::{BLOCK_BYTES, Compression, Container, Fault, Format, Reader, Writer};
+use port::{Batch, Packet, Received};
+
+/// What is kept of a capture at most, for a few bytes decompress to gigabytes.
+const KEPT_BYTES_MAX: usize = 1 << 22;
+
+/// Reads the input as a capture file, writes what it holds, and reads that.
+pub fn capture(bytes: &[u8]) {
+    let Some(whole) = Content::read(bytes, BLOCK_BYTES, usize::MAX) else { return };
+    let Some(pieces) = Content::read(bytes, 64, 61) else { return };
+    let compressed = whole.format.as_ref().is_some_and(|format| format.compression.is_some());
+    if compressed && whole.end.is_some() {
+        // A decompressor that finds its stream damaged keeps back what it had of the block until then.
+        assert!(pieces.end.is_some() && pieces.packets.starts_with(&whole.packets), "packets depend on the blocks");
+    } else {
+        assert_eq!(whole.end, pieces.end, "the end depends on the size of the blocks");
+        assert_eq!(whole.packets, pieces.packets, "the packets depend on the size of the blocks");
+        assert_eq!(whole.format, pieces.format);
+    }
+    if let Some(format) = &whole.format {
+        written(&whole.packets, format, Container::PcapNg);
+        written(&whole.packets, format, Container::Pcap);
+    }
+}
+
+/// All that was read of a capture.
+struct Content {
+    /// `None`: it could not be opened.
+    format: Option<Format>,
+    packets: Vec<Kept>,
+    /// The error that it ended with.
+    end: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Kept {
+    time: Nanos,
+    wire_len: u32,
+    interface: u16,
+    link: LinkType,
+    bytes: Vec<u8>,
+}
+
+impl Content {
+    /// Reads a capture that comes by at most `piece` bytes at a time; `None` when it is too large to be kept.
+    fn read(bytes: &[u8], block: usize, piece: usize) -> Option<Self> {
+        let mut content = Self { format: None, packets: Vec::new(), end: None };
+        let mut reader = match Reader::from_read(Pieces { input: Cursor::new(bytes.to_vec()), piece }, "input") {
+            Ok(reader) => reader.with_block(block),
+            Err(error) => return Some(Self { end: Some(error.to_string()), ..content }),
+        };
+        let (mut batch, mut kept_bytes) = (Batch::default(), 0);
+        loop {
+            match reader.read(&mut batch) {
+                Ok(Received::Packets) => assert!(!batch.is_empty(), "packets were announced"),
+                Ok(Received::Idle) => panic!("the input never waits"),
+                Ok(Received::End) => break,
+                Err(error) => {
+                    content.end = Some(error.to_string());
+                    break;
+                }
+            }
+            for (index, packet) in batch.packets().iter().enumerate() {
+                content.take(packet, batch.bytes(index));
+                kept_bytes += batch.bytes(index).len() + size_of::<Kept>();
+            }
+            if kept_bytes > KEPT_BYTES_MAX {
+                return None;
+            }
+        }
+        assert!(matches!(reader.read(&mut batch), Ok(Received::End)), "what ended has ended");
+        let format = reader.format();
+        if format.compression.is_none() {
+            let bound = 2 * (block.max(BLOCK_BYTES) + bytes.len());
+            assert!(batch.parts_mut().0.capacity() <= bound, "more memory than there are bytes for");
+        }
+        content.format = Some(format);
+        Some(content)
+    }
+
+    fn take(&mut self, packet: &Packet, bytes: &[u8]) {
+        assert_eq!(packet.seq.0, self.packets.len() as u64, "packets are numbered from 0");
+        assert!(self.packets.last().is_none_or(|last| last.time <= packet.time), "time runs backwards");
+        assert!(packet.wire_len as usize >= bytes.len());
+        let Packet { time, wire_len, interface, link, .. } = *packet;
+        self.packets.push(Kept { time, wire_len, interface, link, bytes: bytes.to_vec() });
+    }
+}
+
+/// Writes the packets to a file, compressed as the input was, and reads it back.
+fn written(packets: &[Kept], format: &Format, container: Container) {
+    let file = Scratch::new(match format.compression {
+        None => "",
+        Some(Compression::Gzip) => ".gz",
+        Some(Compression::Zstd) => ".zst",
+    });
+    let mut writer = Writer::create(&file.0, Some(container), Some(format)).expect("the scratch file opens");
+    let mut expected = Vec::new();
+    for kept in packets {
+        let Kept { time, wire_len, interface, link, ref bytes } = *kept;
+        let descriptor = crate::Frames::descriptor(link, expected.len(), time, bytes);
+        match writer.write(&Packet { wire_len, interface, ..descriptor }, bytes) {
+            Ok(()) => expected.push(kept.clone()),
+            Err(error) => {
+                let refused = matches!(error.fault, Fault::MixedLinks(..) | Fault::LateTime);
+                assert!(refused && container == Container::Pcap, "{error}");
+            }
+        }
+    }
+    writer.finish().expect("the scratch file is written");
+    let bytes = fs::read(&file.0).expect("the scratch file is there");
+    let back = Content::read(&bytes, BLOCK_BYTES, usize::MAX).expect("no more than was kept");
+    assert_eq!(back.end, None, "what was written is whole");
+    assert_eq!(back.format.as_ref().map(|format| format.container), Some(container));
+    if container == Container::PcapNg {
+        number_alike(&mut expected);
+    } else {
+        expected.iter_mut().for_each(|kept| kept.interface = 0);
+    }
+    assert_eq!(back.packets, expected, "what was written reads back");
+}
+
+/// Numbers interfaces by their first packets, as the one section of a written pcapng has them.
+fn number_alike(packets: &mut [Kept]) {
+    let mut numbers = BTreeMap::new();
+    for kept in packets {
+        let next = numbers.len() as u16;
+        kept.interface = *numbers.entry((kept.interface, kept.link)).or_insert(next);
+    }
+}
+
+/// A reader that never gives more than `piece` bytes.
+struct Pieces {
+    input: Cursor<Vec<u8>>,
+    piece: usize,
+}
+
+impl Read for Pieces {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let len = into.len().min(self.piece);
+        self.input.read(&mut into[..len])
+    }
+}
+
+/// A file's name that is free again in the end.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(ending: &str) -> Self {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        // ORDERING: Relaxed, as only the count itself matters; pairs with other calls of this function.
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        Self(env::temp_dir().join(format!("millrace-fuzz-{}-{count}{ending}", process::id())))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // Where it can't be removed it is the system's to tidy away.
+        let _ = fs::remove_file(&self.0);
+    }
+}

@@ -1,0 +1,155 @@
+//! Network functions: whatever comes, nothing panics, every packet and every flow is accounted for, and as long as the
+//! small tables hold, the engine does what the naive one does.
+
+use std::sync::Arc;
+
+use engine::{EngineKind, Options, Remains, private_fleet};
+use functions::{conntrack, ddos, firewall, heavy_hitter, nat, policer, port_knock};
+use nf::{NetworkFunction, Sharing, Verdict};
+use packet::{LinkType, Nanos};
+use port::{Batch, Fate, Packet, Trace};
+use serde::de::DeserializeOwned;
+
+use super::parse::LINKS;
+use crate::driver::Driver;
+use crate::frames::Frames;
+
+/// So small that tables fill up.
+const FLOWS_MAX: usize = 12;
+/// Packets that travel together.
+const BATCH: usize = 5;
+const PACKETS_MAX: usize = 64;
+
+/// Runs the packets that the input holds (see [`encode`]) through all functions.
+pub fn functions(bytes: &[u8]) {
+    let trace = decode(bytes);
+    through(&firewall::Firewall::new(read("reject = true\n[[allow]]\nproto = \"tcp\"\nport = 22\n")), &trace);
+    through(&nat::Nat::new(read("ports = \"1024-1055\"\nmappings = 8\nsessions = 12\n")), &trace);
+    through(&conntrack::Conntrack::new(read("")), &trace);
+    through(&policer::Policer::new(&read("rate = 1000\nburst = 400\nidle_timeout = 1\n")), &trace);
+    through(&ddos::Ddos::new(&read("threshold = 2\n")), &trace);
+    through(&heavy_hitter::HeavyHitter::new(&read("heavy_bytes = 200\nidle_timeout = 2\n")), &trace);
+    through(&port_knock::PortKnock::new(&read("")), &trace);
+}
+
+/// Packets as the input of [`functions`]: the number of the link type among those that are read, then of each packet
+/// a byte for the time that has passed, two for its length and three flags, and its bytes.
+///
+/// # Panics
+/// For frames of 8 KiB and more, and for gaps that no byte stands for.
+#[must_use]
+pub fn encode(frames: &Frames) -> Vec<u8> {
+    let link = LINKS.iter().position(|link| *link == frames.link()).expect("it is one that is read");
+    let mut out = vec![link as u8];
+    let mut now = Nanos(0);
+    for (time, bytes) in frames.iter() {
+        let gap = time.0 - now.0;
+        out.push((0..=u8::MAX).find(|code| step(*code) >= gap).expect("times are near each other"));
+        now = time;
+        assert!(bytes.len() <= usize::from(LEN_MASK), "frames are short");
+        out.extend((bytes.len() as u16).to_le_bytes());
+        out.extend(bytes);
+    }
+    out
+}
+
+const LEN_MASK: u16 = 0x1fff;
+const OTHER_INTERFACE: u16 = 0x2000;
+const CUT: u16 = 0x4000;
+
+/// The time that a byte stands for, in nanoseconds: nothing to centuries.
+const fn step(code: u8) -> u64 {
+    let (mantissa, shift) = ((code & 3) as u128, (code >> 2) as u32);
+    let step = mantissa << shift;
+    if step > u64::MAX as u128 { u64::MAX } else { step as u64 }
+}
+
+fn decode(bytes: &[u8]) -> Trace {
+    let mut trace = Trace::new();
+    let Some((link, mut rest)) = bytes.split_first() else { return trace };
+    let link: LinkType = LINKS[usize::from(*link) % LINKS.len()];
+    let mut now = 0u64;
+    while let Some((&[code, low, high], behind)) = rest.split_first_chunk::<3>()
+        && trace.len() < PACKETS_MAX
+    {
+        let word = u16::from_le_bytes([low, high]);
+        let (frame, left) = behind.split_at(behind.len().min(usize::from(word & LEN_MASK)));
+        now = now.saturating_add(step(code));
+        let descriptor = Frames::descriptor(link, trace.len(), Nanos(now), frame);
+        let packet = Packet {
+            wire_len: descriptor.wire_len + if word & CUT == 0 { 0 } else { 100 },
+            interface: u16::from(word & OTHER_INTERFACE != 0),
+            ..descriptor
+        };
+        trace.push(packet, frame);
+        rest = left;
+    }
+    trace
+}
+
+fn read<C: DeserializeOwned>(text: &str) -> C {
+    toml::from_str(text).expect("the check's own configuration")
+}
+
+fn through<N: NetworkFunction + Clone>(function: &N, trace: &Trace) {
+    let name = N::DESCRIPTION.name;
+    let options = Options { flows_max: Some(FLOWS_MAX), pin: false, ..Options::default() };
+    let mut fleet = private_fleet(EngineKind::Sequential, Arc::new(function.clone()), 1, &options);
+    let (mut fates, mut batch) = (Vec::new(), Batch::default());
+    for (number, (packet, bytes)) in trace.iter().enumerate() {
+        batch.push(*packet, bytes);
+        if batch.len() == BATCH || number + 1 == trace.len() {
+            fleet.workers[0].process(&mut batch);
+            for (index, packet) in batch.packets().iter().enumerate() {
+                assert!(batch.bytes(index).len() <= packet.wire_len as usize);
+                fates.push(packet.fate);
+            }
+            batch.clear();
+        }
+    }
+    let counters = fleet.counters();
+    let goes_out = fates.iter().filter(|fate| matches!(fate, Fate::Transmit(_))).count() as u64;
+    assert!(counters.add_up() && counters.received == trace.len() as u64, "{name}: {counters:?}");
+    assert!(!fates.contains(&Fate::Pending), "{name} left a packet undecided");
+    assert_eq!(goes_out, counters.forwarded + counters.replied, "{name}: {counters:?}");
+
+    let now = trace.packets().last().map_or(Nanos(0), |packet| packet.time);
+    let alive = fleet.flows(now).len() as u64;
+    let flows = fleet.flow_counters();
+    let ended = flows.expired + flows.closed + flows.evicted;
+    assert!(alive + ended <= flows.opened, "{name}: {alive} flows alive, {flows:?}");
+    assert!(fleet.high_water() <= 2 * FLOWS_MAX, "{name}: {} flows at once", fleet.high_water());
+    let _ = fleet.report(now);
+    // When a flow ends that others share state with is the engine's to choose, within bounds.
+    if !flows.was_full() && matches!(N::DESCRIPTION.sharing, Sharing::Nothing) {
+        as_the_naive(function, trace, &fates, &named(&fleet.flows(now)));
+    }
+}
+
+fn named<N: NetworkFunction>(flows: &[engine::FlowState<N>]) -> Vec<(engine::KeyOf<N>, Nanos)> {
+    let mut flows: Vec<_> = flows.iter().map(|state| (state.key, state.deadline)).collect();
+    flows.sort_unstable_by_key(|(key, _)| *key);
+    flows
+}
+
+fn as_the_naive<N: NetworkFunction + Clone>(
+    function: &N,
+    trace: &Trace,
+    fates: &[Fate],
+    alive: &[(engine::KeyOf<N>, Nanos)],
+) {
+    let name = N::DESCRIPTION.name;
+    let mut naive = Driver::new(function.clone());
+    for (number, (verdict, fate)) in naive.run_trace(trace).iter().zip(fates).enumerate() {
+        let goes_out = matches!(fate, Fate::Transmit(_));
+        let agree = match verdict {
+            Verdict::Forward { .. } => goes_out,
+            Verdict::Drop(_) => !goes_out,
+            // Not everything can be answered, which the engine alone finds out.
+            Verdict::Reply(_) => true,
+        };
+        assert!(agree, "{name}: packet {number}: {verdict:?} by the naive engine, {fate:?}");
+    }
+    let expected: Vec<_> = naive.flows().into_iter().map(|(key, _, deadline, _)| (key, deadline)).collect();
+    assert_eq!(alive, expected, "{name}: the flows alive");
+}

@@ -1,0 +1,231 @@
+//! Frames: what parses has its offsets inside the frame, and what is made of it parses again as what was asked for.
+
+use std::net::IpAddr;
+
+use packet::{Endpoint, Fragment, Headers, LinkType, Macs, Network, Rewrite, TcpFlags, Transport, protocol, tcp_reset};
+
+use crate::build::{At, folded, sum};
+
+/// Every way for a frame to begin.
+pub(super) const LINKS: [LinkType; 9] = [
+    LinkType::Ethernet,
+    LinkType::RawIp,
+    LinkType::Null,
+    LinkType::Loop,
+    LinkType::LinuxSll,
+    LinkType::LinuxSll2,
+    LinkType::Ipv4,
+    LinkType::Ipv6,
+    LinkType::Other(147),
+];
+
+const INTERFACE: u16 = 7;
+
+/// Reads the input as a frame of every link type, whole and as one that the capture cut.
+pub fn parse(bytes: &[u8]) {
+    let len = bytes.len() as u32;
+    for link in LINKS {
+        for wire_len in [len, len + 40] {
+            let Ok(headers) = packet::parse(link, bytes, wire_len, INTERFACE) else { continue };
+            assert!(headers.wire_len == wire_len && headers.link == link && headers.interface == INTERFACE);
+            in_bounds(&headers, bytes);
+            headers_alone(&headers, bytes);
+            without_ethernet(&headers, bytes);
+            changed(&headers, bytes);
+        }
+    }
+}
+
+/// Changes the packet and what it carries.
+fn changed(headers: &Headers, bytes: &[u8]) {
+    rewritten(headers, bytes);
+    reset(headers, bytes);
+    let (Some(tunnel), Some(inner)) = (headers.tunnel, headers.inner(bytes)) else { return };
+    let Ok(inner) = inner else { return };
+    // What lies behind the tunnel's end is no part of the packet, and where it doesn't tell its length would seem to be.
+    let bytes = &bytes[usize::from(tunnel.inner_offset)..];
+    let bytes = &bytes[..bytes.len().min(inner.wire_len as usize)];
+    in_bounds(&inner, bytes);
+    changed(&inner, bytes);
+}
+
+/// Every offset lies inside the captured bytes, and the layers in order.
+fn in_bounds(headers: &Headers, bytes: &[u8]) {
+    let Headers { network_offset, transport_offset, payload_offset, .. } = *headers;
+    assert!(network_offset <= transport_offset && transport_offset <= payload_offset, "{headers:?}");
+    assert!(usize::from(payload_offset) <= bytes.len(), "{headers:?}");
+    assert!(u32::from(payload_offset) + headers.payload_len <= headers.wire_len, "{headers:?}");
+    if let Some(tunnel) = headers.tunnel {
+        assert!(tunnel.inner_offset >= transport_offset && tunnel.inner_offset > network_offset, "{headers:?}");
+        assert!(usize::from(tunnel.inner_offset) <= bytes.len(), "{headers:?}");
+    }
+    if let Transport::Icmp(icmp) = headers.transport
+        && let Some(quoted) = icmp.embedded
+    {
+        assert!(quoted.network_offset >= transport_offset + 8, "{headers:?}");
+        assert!(quoted.transport_offset >= quoted.network_offset + 20, "{headers:?}");
+        assert!(usize::from(quoted.transport_offset) <= bytes.len(), "{headers:?}");
+    }
+    let has_ip = headers.addresses().is_some();
+    assert!(headers.five_tuple().is_some() == has_ip && headers.source().is_some() == has_ip);
+    if let Some(tuple) = headers.five_tuple() {
+        let (name, _) = tuple.symmetric();
+        assert_eq!(name.symmetric().0, name, "a name of both directions is its own");
+    }
+}
+
+/// A capture cut behind the headers says the same, where nothing reads on to tell what is carried.
+fn headers_alone(headers: &Headers, bytes: &[u8]) {
+    let ends_there = match headers.transport {
+        Transport::Tcp(_) | Transport::Sctp { .. } => true,
+        Transport::Udp { dst_port, .. } => ![4789, 6081].contains(&dst_port),
+        Transport::Icmp(_) | Transport::None => false,
+    };
+    if ends_there {
+        let cut = &bytes[..usize::from(headers.payload_offset)];
+        assert_eq!(packet::parse(headers.link, cut, headers.wire_len, headers.interface), Ok(*headers));
+    }
+}
+
+/// The IP packet in an Ethernet frame is what it is without the frame, though other code reads it.
+fn without_ethernet(headers: &Headers, bytes: &[u8]) {
+    if headers.link != LinkType::Ethernet || headers.ethertype != 0x0800 || headers.network_offset != 14 {
+        return;
+    }
+    let bare = packet::parse(LinkType::Ipv4, &bytes[14..], headers.wire_len - 14, INTERFACE).expect("it parsed framed");
+    let same = bare.network == headers.network
+        && bare.fragment == headers.fragment
+        && bare.five_tuple() == headers.five_tuple()
+        && bare.payload_offset + 14 == headers.payload_offset
+        && bare.payload_len == headers.payload_len;
+    assert!(same, "{bare:?} without the frame, {headers:?} in it");
+    if !matches!(headers.transport, Transport::Icmp(_)) {
+        assert_eq!(bare.transport, headers.transport);
+    }
+}
+
+/// Rewrites do what they say, keep every checksum as right as it was, and touch nothing behind the packet.
+fn rewritten(headers: &Headers, bytes: &[u8]) {
+    let (src, dst) = match headers.network {
+        Network::V6(_) => ("[2001:db8::7]:40001".endpoint(), "[2001:db8:1::9]:40003".endpoint()),
+        Network::V4(_) | Network::None | Network::Arp => {
+            ("198.51.100.7:40001".endpoint(), "192.0.2.9:40003".endpoint())
+        }
+    };
+    let both = Rewrite { src: Some(src), dst: Some(dst), ..Rewrite::NONE };
+    for rewrite in [
+        Rewrite { src: Some(src), decrement_ttl: true, ..Rewrite::NONE },
+        Rewrite { dst: Some(dst), macs: Some(Macs::Swap), ..Rewrite::NONE },
+        both,
+        Rewrite { embedded: true, decrement_ttl: true, ..both },
+    ] {
+        let mut after = bytes.to_vec();
+        rewrite.apply(&mut after, headers);
+        if headers.addresses().is_none() {
+            let from = if rewrite.macs.is_some() && headers.macs.is_some() { 12 } else { 0 };
+            assert_eq!(after[from..], bytes[from..], "nothing but Ethernet's addresses could change");
+            continue;
+        }
+        let end = bytes.len().min(headers.payload_offset as usize + headers.payload_len as usize);
+        assert_eq!(after[end..], bytes[end..], "{rewrite:?} went behind {headers:?}");
+        sums_are_kept(&rewrite, headers, &bytes[..end], &after[..end]);
+        if headers.tunnel.is_none() {
+            reads_as_asked(&rewrite, headers, bytes, &after);
+        }
+    }
+}
+
+/// Checksums are changed by what changes, so that all they cover sums up as before, be it right or wrong.
+fn sums_are_kept(rewrite: &Rewrite, headers: &Headers, before: &[u8], after: &[u8]) {
+    let at = usize::from(headers.network_offset);
+    // Zero has two forms in one's complement.
+    let residue = |total| folded(total) % 0xffff;
+    let (addresses, has_options) = match headers.network {
+        Network::V4(ip) => {
+            let header = at..at + usize::from(ip.header_len);
+            assert_eq!(residue(sum(0, &before[header.clone()])), residue(sum(0, &after[header])), "{rewrite:?}");
+            (at + 12..at + 20, false)
+        }
+        Network::V6(ip) => (at + 8..at + 40, ip.header_len != 40),
+        Network::None | Network::Arp => return,
+    };
+    let transport = usize::from(headers.transport_offset);
+    let covers_addresses = match headers.transport {
+        Transport::Tcp(_) => true,
+        // Zero says that there is none.
+        Transport::Udp { .. } if before[transport + 6..transport + 8] == [0, 0] => return,
+        Transport::Udp { .. } => true,
+        Transport::Icmp(_) => headers.protocol == protocol::ICMPV6,
+        Transport::None | Transport::Sctp { .. } => return,
+    };
+    // With a routing header the destination that counts is another.
+    if has_options && rewrite.dst.is_some() {
+        return;
+    }
+    let total = |bytes: &[u8]| {
+        let pseudo = if covers_addresses { sum(0, &bytes[addresses.clone()]) } else { 0 };
+        residue(sum(pseudo, &bytes[transport..]))
+    };
+    assert_eq!(total(before), total(after), "{rewrite:?} of {headers:?}");
+}
+
+fn reads_as_asked(rewrite: &Rewrite, headers: &Headers, before: &[u8], after: &[u8]) {
+    let parsed = packet::parse(headers.link, after, headers.wire_len, headers.interface);
+    let parsed = parsed.unwrap_or_else(|kind| panic!("{kind} after {rewrite:?} of {headers:?}"));
+    let new = |endpoint: Option<Endpoint>, old: IpAddr| endpoint.map_or(old, |endpoint| endpoint.address);
+    let (src, dst) = headers.addresses().expect("it has an IP layer");
+    assert_eq!(parsed.addresses(), Some((new(rewrite.src, src), new(rewrite.dst, dst))), "{rewrite:?}");
+    let same = parsed.protocol == headers.protocol
+        && parsed.fragment == headers.fragment
+        && parsed.payload_offset == headers.payload_offset
+        && parsed.payload_len == headers.payload_len;
+    assert!(same, "{parsed:?} after {rewrite:?} of {headers:?}");
+    if let (Some((src, dst)), Some(Macs::Swap)) = (headers.macs, rewrite.macs) {
+        assert_eq!(parsed.macs, Some((dst, src)));
+    }
+    let new = |endpoint: Option<Endpoint>, old: u16| endpoint.map_or(old, |endpoint| endpoint.port);
+    let (src, dst) = headers.ports();
+    match (headers.transport, parsed.transport) {
+        (Transport::Tcp(old), Transport::Tcp(tcp)) => {
+            assert_eq!((tcp.src_port, tcp.dst_port), (new(rewrite.src, src), new(rewrite.dst, dst)));
+            assert_eq!((tcp.seq, tcp.ack, tcp.flags, tcp.options), (old.seq, old.ack, old.flags, old.options));
+        }
+        (Transport::Udp { .. }, Transport::Udp { .. }) => {
+            assert_eq!(parsed.ports(), (new(rewrite.src, src), new(rewrite.dst, dst)));
+        }
+        (Transport::Icmp(old), Transport::Icmp(icmp)) => {
+            assert_eq!((icmp.kind, icmp.code), (old.kind, old.code));
+            assert_eq!(icmp.identifier.is_some(), old.identifier.is_some());
+        }
+        (Transport::Sctp { .. }, Transport::Sctp { .. }) => {}
+        (Transport::None, Transport::None) => assert_eq!(
+            after[usize::from(headers.transport_offset)..],
+            before[usize::from(headers.transport_offset)..],
+            "what is not read is not written"
+        ),
+        (old, new) => panic!("{new:?} after {rewrite:?} of {old:?}"),
+    }
+}
+
+/// A reset is a well-formed answer to the sender, and what can't be answered is left alone.
+fn reset(headers: &Headers, bytes: &[u8]) {
+    let mut answer = bytes.to_vec();
+    let Some(len) = tcp_reset(&mut answer, headers) else {
+        assert_eq!(answer, bytes, "nothing was answered");
+        return;
+    };
+    let answer = &answer[..len];
+    let parsed = packet::parse(headers.link, answer, len as u32, headers.interface);
+    let parsed = parsed.unwrap_or_else(|kind| panic!("{kind}: the answer to {headers:?}"));
+    let ((src, dst), (src_port, dst_port)) = (headers.addresses().expect("it was TCP"), headers.ports());
+    assert_eq!(parsed.addresses(), Some((dst, src)), "{headers:?}");
+    assert_eq!(parsed.ports(), (dst_port, src_port), "{headers:?}");
+    assert_eq!((parsed.fragment, parsed.payload_len), (Fragment::Whole, 0));
+    assert_eq!(parsed.macs, headers.macs.map(|(src, dst)| (dst, src)));
+    let Transport::Tcp(tcp) = parsed.transport else { panic!("{parsed:?}: no TCP") };
+    assert!(tcp.flags.contains(TcpFlags::RST));
+    let network = usize::from(parsed.network_offset);
+    let addresses = if src.is_ipv4() { network + 12..network + 20 } else { network + 8..network + 40 };
+    let pseudo = sum(u64::from(protocol::TCP) + 20, &answer[addresses]);
+    assert_eq!(folded(sum(pseudo, &answer[usize::from(parsed.transport_offset)..])), 0xffff, "its checksum");
+}

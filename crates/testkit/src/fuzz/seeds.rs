@@ -1,0 +1,170 @@
+//! What the fuzzers start from: a few small inputs for each target, made here.
+
+use std::io;
+use std::path::Path;
+use std::{env, fs, process};
+
+use functions::{conntrack, ddos, firewall, heavy_hitter, nat, policer, port_knock};
+use nf::{Description, NetworkFunction};
+use packet::{LinkType, Nanos, TcpFlags};
+use port::pcap::{Container, Writer};
+
+pub use super::functions::encode;
+use crate::build::Build;
+use crate::frames::Frames;
+
+/// Writes the seeds of all targets, each into a folder of its target's name.
+///
+/// # Errors
+/// What can't be written.
+pub fn write(folder: &Path) -> io::Result<()> {
+    for (target, seeds) in
+        [("parse", frames()), ("functions", conversations()), ("config", configs()), ("capture", captures()?)]
+    {
+        let folder = folder.join(target);
+        fs::create_dir_all(&folder)?;
+        for (number, seed) in seeds.iter().enumerate() {
+            fs::write(folder.join(format!("seed-{number:02}")), seed)?;
+        }
+    }
+    Ok(())
+}
+
+const A4: &str = "10.0.0.1:40000";
+const B4: &str = "192.0.2.1:80";
+const A6: &str = "[2001:db8::a]:40000";
+const B6: &str = "[2001:db8::b]:80";
+
+/// One frame of every kind that is told apart.
+fn frames() -> Vec<Vec<u8>> {
+    let inside = Build::udp(A4, B4).payload(4);
+    let vxlan = [&[8, 0, 0, 0, 0, 0, 5, 0][..], &inside.bytes()].concat();
+    let geneve = [&[0, 0, 0x65, 0x58, 0, 0, 5, 0][..], &inside.bytes()].concat();
+    let gre = [&[0x20, 0, 8, 0, 0, 0, 0, 9][..], &inside.datagram()].concat();
+    let mut all = vec![
+        Build::tcp(A4, B4).flags(TcpFlags::SYN).mss(1460).sack_permitted().window_scale(7),
+        Build::tcp(A4, B4).sack(&[(9, 20)]).payload(3).vlan(5),
+        Build::tcp(A6, B6).service_vlan(3).vlan(4).payload(2),
+        Build::udp(A4, B4).payload(9).pad_to(60),
+        Build::udp(A4, B4).without_checksum().ip_options(&[7, 7, 4, 0, 0, 0, 0]),
+        Build::udp(A6, B6).extension(0, &[1, 4]).extension(60, &[1, 4]),
+        Build::tcp(A6, B6).extension(43, &[0, 1, 0, 0, 0, 0, 0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9]),
+        Build::udp(A4, B4).fragment(0, true).payload(32),
+        Build::udp(A6, B6).fragment(64, false).payload(8),
+        Build::echo(A4, B4, 7, 1),
+        Build::echo_reply(A6, B6, 7, 1).payload(3),
+        Build::icmp_error(B4, A4, 3, 1, &Build::tcp(A4, B4).datagram()),
+        Build::icmp_error(B6, A6, 1, 4, &Build::udp(A6, B6).payload(4).datagram()),
+        Build::ip(A4, B4, 132).data(&[0, 7, 0, 9, 0, 0, 0, 1, 1, 2, 3, 4, 1, 0, 0, 4]),
+        Build::ip(A4, B4, 47).data(&gre),
+        Build::ip(A4, B4, 4).data(&inside.datagram()),
+        Build::udp(A4, "192.0.2.1:4789").data(&vxlan),
+        Build::udp(A6, "[2001:db8::b]:6081").data(&geneve),
+    ];
+    for link in [LinkType::RawIp, LinkType::Null, LinkType::Loop, LinkType::LinuxSll, LinkType::LinuxSll2] {
+        all.push(Build::tcp(A4, B4).link(link));
+        all.push(Build::udp(A6, B6).link(link).payload(1));
+    }
+    let mut frames: Vec<_> = all.iter().map(Build::bytes).collect();
+    frames.push(Build::arp());
+    frames
+}
+
+/// Packets that take functions through their states.
+fn conversations() -> Vec<Vec<u8>> {
+    let second = |count: u64| Nanos(count << 30);
+    let mut all = Vec::new();
+    for (a, b) in [(A4, B4), (A6, B6)] {
+        let mut tcp = Frames::default();
+        tcp.build(second(1), &Build::tcp(a, b).flags(TcpFlags::SYN).seq(1).mss(1460).window_scale(7));
+        tcp.build(second(1), &Build::tcp(b, a).flags(TcpFlags::SYN).seq(9).ack(2).window_scale(7));
+        tcp.build(second(1), &Build::tcp(a, b).seq(2).ack(10).payload(40));
+        tcp.build(second(2), &Build::tcp(b, a).seq(10).ack(42).payload(20));
+        tcp.build(second(4), &Build::tcp(a, b).flags(TcpFlags::FIN).seq(42).ack(30));
+        tcp.build(second(4), &Build::tcp(b, a).flags(TcpFlags::FIN).seq(30).ack(43));
+        tcp.build(second(8), &Build::tcp(a, b).seq(43).ack(31));
+        all.push(encode(&tcp));
+        let mut udp = Frames::default();
+        for number in 0..6 {
+            udp.build(second(1 << number), &Build::udp(a, b).payload(16 * number));
+            udp.build(second(1 << number), &Build::udp(b, a).payload(3));
+        }
+        udp.build(second(64), &Build::icmp_error(b, a, 3, 1, &Build::udp(a, b).payload(8).datagram()));
+        all.push(encode(&udp));
+    }
+    let mut knocks = Frames::default();
+    for port in ["192.0.2.1:7000", "192.0.2.1:8000", "192.0.2.1:9000", "192.0.2.1:22"] {
+        knocks.build(second(1), &Build::tcp(A4, port).flags(TcpFlags::SYN));
+    }
+    knocks.build(second(2), &Build::echo(A4, B4, 7, 1));
+    knocks.build(second(2), &Build::echo_reply(B4, A4, 7, 1));
+    all.push(encode(&knocks));
+    let mut translated = Frames::new(LinkType::RawIp);
+    let raw = |build: Build| build.link(LinkType::RawIp);
+    translated.build(second(1), &raw(Build::udp("10.0.0.1:4000", "192.0.2.9:53")));
+    translated.build(second(1), &raw(Build::udp("192.0.2.9:53", "203.0.113.1:1024").payload(5)));
+    translated.build(second(1), &raw(Build::tcp("10.0.0.2:5000", "203.0.113.1:1024").flags(TcpFlags::SYN)));
+    translated.build(second(300), &raw(Build::tcp("10.0.0.2:5000", "192.0.2.9:80").flags(TcpFlags::RST)));
+    all.push(encode(&translated));
+    all
+}
+
+/// The defaults of every function, and values that its own documents name.
+fn configs() -> Vec<Vec<u8>> {
+    let defaults = |description: Description| {
+        let lines: Vec<_> = description.keys.iter().map(|key| format!("{} = {}\n", key.name, key.default)).collect();
+        lines.concat().into_bytes()
+    };
+    let mut all = vec![
+        defaults(firewall::Firewall::DESCRIPTION),
+        defaults(nat::Nat::DESCRIPTION),
+        defaults(conntrack::Conntrack::DESCRIPTION),
+        defaults(policer::Policer::DESCRIPTION),
+        defaults(ddos::Ddos::DESCRIPTION),
+        defaults(heavy_hitter::HeavyHitter::DESCRIPTION),
+        defaults(port_knock::PortKnock::DESCRIPTION),
+    ];
+    all.push(b"inside = [\"2001:db8::/32\", \"10.0.0.0/8\"]\n[[allow]]\nproto = \"tcp\"\nport = 22\n".to_vec());
+    all.push(b"external = [\"198.51.100.0/30\"]\nports = \"1-65535\"\nfiltering = \"address-dependent\"\n".to_vec());
+    all.push(b"rate = \"2.5Gbit\"\nburst = 1000000000\nper = \"source\"\n".to_vec());
+    all.push(b"window = 0\nthreshold = 4294967295\ntop = 0\n[timeouts]\nudp = 30\n".to_vec());
+    all
+}
+
+/// A short capture in both formats, plain and compressed.
+fn captures() -> io::Result<Vec<Vec<u8>>> {
+    let mut all = Vec::new();
+    for (ending, container) in [
+        ("pcap", Container::Pcap),
+        ("pcap.gz", Container::Pcap),
+        ("pcapng", Container::PcapNg),
+        ("pcapng.zst", Container::PcapNg),
+    ] {
+        let path = env::temp_dir().join(format!("millrace-seed-{}.{ending}", process::id()));
+        let mut writer = Writer::create(&path, Some(container), None).map_err(io::Error::other)?;
+        for number in 0..3 {
+            let bytes = Build::udp(A4, B4).payload(number).bytes();
+            let time = Nanos(1_700_000_000_000_000_000 + number as u64);
+            let packet = Frames::descriptor(LinkType::Ethernet, number, time, &bytes);
+            writer.write(&packet, &bytes).map_err(io::Error::other)?;
+        }
+        writer.finish().map_err(io::Error::other)?;
+        all.push(fs::read(&path)?);
+        fs::remove_file(&path)?;
+    }
+    all.push(big_endian());
+    Ok(all)
+}
+
+/// A pcapng of the other byte order, with a simple packet and a resolution of its own.
+fn big_endian() -> Vec<u8> {
+    let mut out = Vec::new();
+    let words: [u32; 7] = [0x0a0d_0d0a, 28, 0x1a2b_3c4d, 0x0001_0000, u32::MAX, u32::MAX, 28];
+    let interface: [u32; 8] = [1, 32, 0x0001_0000, 0, 0x0009_0001, 0x8a00_0000, 0, 32];
+    let simple: [u32; 5] = [3, 20, 4, 0x4500_0014, 20];
+    let enhanced: [u32; 9] = [6, 36, 0, 1, 0x8000_0000, 4, 60, 0x4500_0014, 36];
+    for word in words.into_iter().chain(interface).chain(simple).chain(enhanced) {
+        out.extend(word.to_be_bytes());
+    }
+    out
+}
