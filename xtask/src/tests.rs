@@ -19,7 +19,9 @@ pub(crate) struct Totals {
 /// Runs all tests, doc tests among them; benches are built by the lints and not run. `deep` has them take everything instead of a sample.
 pub(crate) fn run(deep: bool) -> Result<Totals> {
     let mut totals = Totals::default();
-    for arguments in [&["test", "--workspace", "--lib", "--bins", "--tests", "--examples"][..], &["test", "--workspace", "--doc"]] {
+    for arguments in
+        [&["test", "--workspace", "--lib", "--bins", "--tests", "--examples"][..], &["test", "--workspace", "--doc"]]
+    {
         tests(arguments, deep, &mut totals)?;
     }
     Ok(totals)

@@ -16,25 +16,34 @@ use crate::placement::{Lane, Placement};
 /// How many steps are looked ahead: enough for the memory's latencies to overlap, few enough for the first-level cache.
 pub const BURST: usize = 32;
 
-/// One core's share of the work, over its placement of the state.
+/// One core's share of the work, over its placement of the state. Aligned so that no two workers share a line: each writes
+/// its own with every packet.
+#[repr(align(128))]
 pub struct Worker<N: NetworkFunction, P> {
     nf: Arc<N>,
     by_ports: bool,
     place: P,
     counters: Counters,
-    /// The steps that wait for their burst to be full.
-    lanes: Vec<Waiting>,
-    /// What the lanes' packets contribute, by lane: built here and never moved.
-    metas: Box<[Option<N::Meta>; BURST]>,
-    /// What the lanes' frames were parsed to, by lane: likewise.
-    parsed: Box<[Result<Headers, Malformed>; BURST]>,
+    lanes: Box<Lanes<N::Meta>>,
     /// The packet whose history record comes next.
     next: Seq,
     /// The packet that the function is at, for the report of a panic.
     position: Seq,
 }
 
+/// The steps that wait for their burst to be full. Aligned for the same reason as their worker.
+#[repr(align(128))]
+struct Lanes<M> {
+    len: usize,
+    waiting: [Waiting; BURST],
+    /// What the lanes' packets contribute, by lane: built here and never moved.
+    metas: [Option<M>; BURST],
+    /// What the lanes' frames were parsed to, by lane: likewise.
+    parsed: [Result<Headers, Malformed>; BURST],
+}
+
 /// A step that waits.
+#[derive(Clone, Copy, Default)]
 struct Waiting {
     hash: u64,
     hint: Hint,
@@ -53,9 +62,12 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
             nf,
             place,
             counters: Counters::default(),
-            lanes: Vec::with_capacity(BURST),
-            metas: Box::new([None; BURST]),
-            parsed: Box::new([Err(Malformed::LinkTruncated); BURST]),
+            lanes: Box::new(Lanes {
+                len: 0,
+                waiting: [Waiting::default(); BURST],
+                metas: [None; BURST],
+                parsed: [Err(Malformed::LinkTruncated); BURST],
+            }),
             next: Seq(0),
             position: Seq(0),
         }
@@ -118,14 +130,14 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
 
     #[inline]
     fn intake(&mut self, batch: &mut Batch, index: usize) {
-        let lane = self.lanes.len();
-        let Packet { seq, time, wire_len, interface, link, .. } = batch.packets()[index];
+        let (&Packet { seq, time, wire_len, interface, link, .. }, bytes) = batch.packet(index);
         self.position = seq;
         self.counters.received += 1;
         self.counters.received_bytes += u64::from(wire_len);
-        let parsed = &mut self.parsed[lane];
-        packet::parse_into(parsed, link, batch.bytes(index), wire_len, interface);
-        match classify(&*self.nf, self.by_ports, parsed, &mut self.metas[lane]) {
+        let Lanes { len, metas, parsed, .. } = &mut *self.lanes;
+        let parsed = &mut parsed[*len];
+        packet::parse_into(parsed, link, bytes, wire_len, interface);
+        match classify(&*self.nf, self.by_ports, parsed, &mut metas[*len]) {
             Class::Step => self.wait(batch, seq, time, Some(index as u32)),
             Class::Settled(verdict) => settle(&mut self.counters, batch, index, parsed, &verdict),
         }
@@ -136,7 +148,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         while self.next < until {
             let seq = self.next;
             self.next = seq.next();
-            let slot = &mut self.metas[self.lanes.len()];
+            let slot = &mut self.lanes.metas[self.lanes.len];
             let Record { time, meta } = log.read();
             *slot = meta;
             if slot.is_some() {
@@ -148,8 +160,10 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
     /// Lets the step in the next lane's slot wait until the burst is full.
     #[inline]
     fn wait(&mut self, batch: &mut Batch, seq: Seq, now: Nanos, index: Option<u32>) {
-        self.lanes.push(Waiting { hash: 0, hint: Hint::default(), seq, now, index });
-        if self.lanes.len() == BURST {
+        let Lanes { len, waiting, .. } = &mut *self.lanes;
+        waiting[*len] = Waiting { hash: 0, hint: Hint::default(), seq, now, index };
+        *len += 1;
+        if *len == BURST {
             self.flush(batch);
         }
     }
@@ -157,15 +171,17 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
     /// Takes the steps that wait. Each stage is a loop of its own: its iterations are short and independent, so that the
     /// processor has several of them under way at once.
     fn flush(&mut self, batch: &mut Batch) {
-        let Self { nf, place, lanes, metas, .. } = self;
-        for (lane, meta) in lanes.iter_mut().zip(metas.iter().flatten()) {
+        let Self { nf, place, lanes, .. } = self;
+        let Lanes { len, waiting, metas, parsed } = &mut **lanes;
+        let waiting = &mut waiting[..*len];
+        for (lane, meta) in waiting.iter_mut().zip(metas.iter().flatten()) {
             lane.hash = place.hash(&meta.key());
             place.prefetch(nf, meta, lane.hash);
         }
-        for (lane, meta) in lanes.iter_mut().zip(metas.iter().flatten()) {
+        for (lane, meta) in waiting.iter_mut().zip(metas.iter().flatten()) {
             lane.hint = place.prefetch_entry(nf, meta, lane.hash);
         }
-        for ((lane, meta), parsed) in lanes.iter().zip(metas.iter()).zip(self.parsed.iter()) {
+        for ((lane, meta), parsed) in waiting.iter().zip(metas.iter()).zip(parsed.iter()) {
             let Some(meta) = meta else { unreachable!("a lane waits with what its packet contributes") };
             let Waiting { hash, hint, seq, now, index } = *lane;
             self.position = seq;
@@ -175,7 +191,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
                 (Err(never), _) => match *never {},
             }
         }
-        self.lanes.clear();
+        *len = 0;
     }
 }
 

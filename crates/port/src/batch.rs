@@ -93,6 +93,18 @@ impl Batch {
         &self.memory[packet.offset as usize..][..packet.len as usize]
     }
 
+    /// The descriptor and the bytes of packet number `index` of this batch.
+    ///
+    /// # Panics
+    /// When there is no such packet.
+    #[inline]
+    #[must_use]
+    pub fn packet(&self, index: usize) -> (&Packet, &[u8]) {
+        let packet = &self.packets[index];
+        let start = packet.offset as usize;
+        (packet, &self.memory[start..start + packet.len as usize])
+    }
+
     /// The bytes of packet number `index` of this batch, to rewrite them.
     ///
     /// # Panics
