@@ -1,35 +1,65 @@
 //! What a frame is to a function, before any state is looked at.
 
 use nf::{NetworkFunction, Reason, Verdict};
-use packet::{Fragment, Headers, Malformed};
+use packet::{Fragment, Headers};
+use port::Packet;
 
-/// What a frame is to a function.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Class {
-    /// It takes a step; what it contributes is in the slot.
-    Step,
-    /// Its verdict follows from its headers alone.
-    Settled(Verdict),
-}
-
-/// Classifies a frame by its parsed headers, and leaves what it contributes in `slot`: metadata that is built where it
-/// stays need not be copied. Sequencer and worker both go by this, so that they agree.
+/// Classifies a frame: whether it takes a step. What it contributes to that is left in `meta`; otherwise its verdict, which
+/// follows from its headers alone, is left in `verdict`. Sequencer and worker both go by this, so that they agree.
 ///
-/// Later fragments carry no ports; a function whose packet sets are named by ports can't place them.
+/// Both are built where they stay, for moving values of their size costs more than making them.
 #[inline(always)]
-pub fn classify<N: NetworkFunction>(
+pub(crate) fn classify<N: NetworkFunction>(
     nf: &N,
     by_ports: bool,
-    parsed: &Result<Headers, Malformed>,
-    slot: &mut Option<N::Meta>,
-) -> Class {
-    let headers = match parsed {
-        Ok(headers) => headers,
-        Err(kind) => return Class::Settled(Verdict::Drop(Reason::malformed(*kind))),
-    };
-    if by_ports && headers.fragment == Fragment::Later {
-        return Class::Settled(Verdict::Drop(Reason::FRAGMENT));
+    packet: &Packet,
+    bytes: &[u8],
+    meta: &mut Option<N::Meta>,
+    verdict: &mut Verdict,
+) -> bool {
+    let Packet { link, wire_len, interface, .. } = *packet;
+    let ordinary = packet::parse_ordinary(
+        link,
+        bytes,
+        wire_len,
+        interface,
+        #[inline(always)]
+        |headers| contributes(nf, headers, meta, verdict),
+    );
+    match ordinary {
+        Some(takes_step) => takes_step,
+        None => classify_odd(nf, by_ports, packet, bytes, meta, verdict),
     }
-    *slot = nf.meta(headers);
-    if slot.is_some() { Class::Step } else { Class::Settled(nf.other(headers)) }
+}
+
+#[inline(always)]
+fn contributes<N: NetworkFunction>(
+    nf: &N,
+    headers: &Headers,
+    meta: &mut Option<N::Meta>,
+    verdict: &mut Verdict,
+) -> bool {
+    *meta = nf.meta(headers);
+    if meta.is_none() {
+        *verdict = nf.other(headers);
+    }
+    meta.is_some()
+}
+
+/// Later fragments carry no ports; a function whose packet sets are named by ports can't place them.
+#[inline(never)]
+fn classify_odd<N: NetworkFunction>(
+    nf: &N,
+    by_ports: bool,
+    packet: &Packet,
+    bytes: &[u8],
+    meta: &mut Option<N::Meta>,
+    verdict: &mut Verdict,
+) -> bool {
+    match packet::parse(packet.link, bytes, packet.wire_len, packet.interface) {
+        Err(kind) => *verdict = Verdict::Drop(Reason::malformed(kind)),
+        Ok(headers) if by_ports && headers.fragment == Fragment::Later => *verdict = Verdict::Drop(Reason::FRAGMENT),
+        Ok(headers) => return contributes(nf, &headers, meta, verdict),
+    }
+    false
 }

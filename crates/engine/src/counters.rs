@@ -1,6 +1,7 @@
 //! What happened to the packets, and to the flows. `received = forwarded + replied + sum of drops`, always.
 
 use nf::{Reason, Verdict};
+use port::Batch;
 
 /// What happened to the packets of a core or of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,11 +52,18 @@ impl Default for Counters {
 }
 
 impl Counters {
+    /// Counts the packets that came in.
+    #[inline]
+    pub(crate) fn receive(&mut self, batch: &Batch) {
+        self.received += batch.len() as u64;
+        self.received_bytes += batch.packets().iter().map(|packet| u64::from(packet.wire_len)).sum::<u64>();
+    }
+
     /// Counts a packet's verdict.
     #[inline]
     pub fn count(&mut self, verdict: &Verdict) {
         match verdict {
-            Verdict::Forward { .. } => self.forwarded += 1,
+            Verdict::Forward(_) | Verdict::Rewrite { .. } => self.forwarded += 1,
             Verdict::Reply(_) => self.replied += 1,
             Verdict::Drop(reason) => self.dropped[usize::from(reason.0) % Reason::COUNT] += 1,
         }

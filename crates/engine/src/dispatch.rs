@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use nf::{Meta, NetworkFunction};
-use packet::{Malformed, Seq};
+use nf::{Meta, NetworkFunction, Verdict};
+use packet::Seq;
 use port::Batch;
 
-use crate::classify::{Class, classify};
+use crate::classify::classify;
 use crate::history::{Block, Record};
 use crate::steering::Steering;
 
@@ -89,14 +89,10 @@ impl<N: NetworkFunction> Dispatcher<N> {
     }
 
     fn meta(&self, batch: &Batch, index: usize) -> Option<N::Meta> {
-        let packet = &batch.packets()[index];
-        let mut parsed = Err(Malformed::LinkTruncated);
-        packet::parse_into(&mut parsed, packet.link, batch.bytes(index), packet.wire_len, packet.interface);
-        let mut meta = None;
-        match classify(&*self.nf, self.by_ports, &parsed, &mut meta) {
-            Class::Step => meta,
-            Class::Settled(_) => None,
-        }
+        let (packet, bytes) = batch.packet(index);
+        let (mut meta, mut verdict) = (None, Verdict::forward());
+        let takes_step = classify(&*self.nf, self.by_ports, packet, bytes, &mut meta, &mut verdict);
+        meta.filter(|_| takes_step)
     }
 
     fn free_block(&mut self) -> Arc<Block<N::Meta>> {

@@ -21,14 +21,13 @@ mod striped;
 mod worker;
 
 pub use affinity::{cpus, pin};
-pub use classify::{Class, classify};
 pub use counters::{Counters, FlowCounters};
 pub use dispatch::{Dispatcher, Parcel};
 pub use error::{EngineError, FailedPacket, Failure};
 pub use fleet::{Fleet, FlowState, Options, PrivateFleet, Remains, StripedFleet, private_fleet, striped_fleet};
 pub use history::{Block, Log, Record};
 pub use kind::{EngineKind, Guarantee};
-pub use placement::{Decision, KeyOf, Lane, Placement};
+pub use placement::{KeyOf, Lane, Placement};
 pub use private::Private;
 pub use run::{Control, CoreRun, Outcome, drive, run, run_queues};
 pub use steering::Steering;

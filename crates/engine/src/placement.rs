@@ -1,15 +1,10 @@
 //! Placement: where the state lives that a step reads and writes.
 
-use core::convert::Infallible;
-
 use flow::Hint;
 use nf::{Meta, NetworkFunction, Verdict};
 use packet::{Nanos, Seq};
 
 use crate::counters::FlowCounters;
-
-/// What a step came to, when nothing can conflict any more.
-pub type Decision = Result<Verdict, Infallible>;
 
 /// A packet at its step.
 #[derive(Clone, Copy, Debug)]
@@ -40,9 +35,9 @@ pub trait Placement<N: NetworkFunction>: Send {
     /// Brings near the state itself, once what leads to it is near, and says where it is likely to be.
     fn prefetch_entry(&self, nf: &N, meta: &N::Meta, hash: u64) -> Hint;
 
-    /// Takes one step. The decision stays the `Result` that the handler made until it is carried out: a verdict is large,
-    /// and unwrapping it on the way would copy it.
-    fn step(&mut self, nf: &N, lane: &Lane<'_, N::Meta>) -> Decision;
+    /// Takes one step and hands its verdict to `settle`. A verdict is large: what decides it and what carries it out are
+    /// compiled into one place, where most of its fields are known and none is stored.
+    fn step(&mut self, nf: &N, lane: &Lane<'_, N::Meta>, settle: impl FnOnce(&Verdict));
 
     /// What happened to flows here, where this placement belongs to one core.
     fn flow_counters(&self) -> FlowCounters;

@@ -2,14 +2,14 @@
 
 use core::convert::Infallible;
 
-use flow::{Hint, Slot, Table};
+use flow::{Entry, Hint, Slot, Table};
 use memory::{Local, LocalTx};
-use nf::{Context, Effects, Flow, Meta, NetworkFunction, Opened, Sizing};
+use nf::{Context, Effects, Flow, Meta, NetworkFunction, Opened, Sizing, Verdict};
 use packet::{Family, FlowKey, Key, Nanos};
 
 use crate::counters::FlowCounters;
 use crate::fleet::FlowState;
-use crate::placement::{Decision, KeyOf, Lane, Placement};
+use crate::placement::{KeyOf, Lane, Placement};
 
 /// How many ended flows a packet takes away besides its own work. Two keep up with any rate of arrivals, since a packet
 /// opens at most one flow and re-arms at most one timer.
@@ -109,13 +109,13 @@ impl<N: NetworkFunction> Placement<N> for Private<N> {
     }
 
     #[inline(always)]
-    fn step(&mut self, nf: &N, lane: &Lane<'_, N::Meta>) -> Decision {
+    fn step(&mut self, nf: &N, lane: &Lane<'_, N::Meta>, settle: impl FnOnce(&Verdict)) {
         if !N::Flow::STORED {
-            return self.rest.stateless(nf, lane);
+            return self.rest.stateless(nf, lane, settle);
         }
         match lane.meta.key().family() {
-            Family::V4(key) => self.rest.step(&mut self.v4, nf, key, lane),
-            Family::V6(key) => self.rest.step(&mut self.v6, nf, key, lane),
+            Family::V4(key) => self.rest.step(&mut self.v4, nf, key, lane, settle),
+            Family::V6(key) => self.rest.step(&mut self.v6, nf, key, lane, settle),
         }
     }
 
@@ -133,52 +133,98 @@ enum End {
 }
 
 impl<N: NetworkFunction> Rest<N> {
-    // Always inlined, as is `packet`: a verdict that crosses a call goes over memory.
     #[inline(always)]
-    fn step<K: Key>(&mut self, table: &mut Table<K, N::Flow>, nf: &N, key: K, lane: &Lane<'_, N::Meta>) -> Decision {
+    fn step<K: Key>(
+        &mut self,
+        table: &mut Table<K, N::Flow>,
+        nf: &N,
+        key: K,
+        lane: &Lane<'_, N::Meta>,
+        settle: impl FnOnce(&Verdict),
+    ) {
         for _ in 0..RECLAIM_PER_PACKET {
             let Some(slot) = table.reclaim(lane.now) else { break };
             self.end(table, nf, slot, lane, End::Expired);
         }
-        if let Some(slot) = table.find_near(&key, lane.hash, lane.hint) {
-            // Expiry is logical: past its deadline the flow is gone, whether or not its entry was reclaimed yet.
-            if table.deadline(slot) > lane.now {
-                return self.packet(table, nf, slot, lane);
-            }
-            self.end(table, nf, slot, lane, End::Expired);
+        let entry = match table.entry_near(&key, lane.hint, lane.now) {
+            Some(entry) => entry,
+            None => match self.alive(table, nf, &key, lane) {
+                Some(slot) => table.entry(slot),
+                None => return settle(&self.open(table, nf, key, lane)),
+            },
+        };
+        let (slot, effects) = self.packet(entry, nf, lane, settle);
+        if let Some(effects) = effects {
+            self.take_effect(table, nf, slot, lane, effects);
         }
-        self.open(table, nf, key, lane)
     }
 
+    /// Looks for the flow everywhere. Expiry is logical: past its deadline it is gone, whether or not its entry was
+    /// reclaimed yet.
+    #[inline(never)]
+    fn alive<K: Key>(
+        &mut self,
+        table: &mut Table<K, N::Flow>,
+        nf: &N,
+        key: &K,
+        lane: &Lane<'_, N::Meta>,
+    ) -> Option<Slot> {
+        let slot = table.find(key, lane.hash)?;
+        if table.deadline(slot) > lane.now {
+            return Some(slot);
+        }
+        self.end(table, nf, slot, lane, End::Expired);
+        None
+    }
+
+    /// Gives the packet to its flow. What the step asks for and the entry alone can't grant is handed back.
     #[inline(always)]
     fn packet<K: Key>(
+        &self,
+        mut entry: Entry<'_, K, N::Flow>,
+        nf: &N,
+        lane: &Lane<'_, N::Meta>,
+        settle: impl FnOnce(&Verdict),
+    ) -> (Slot, Option<Effects>) {
+        let mut cx = Context::new(&self.shared, LocalTx::default(), lane.now, lane.seq);
+        let decision = nf.packet(&mut cx, entry.value_mut(), lane.meta);
+        let effects = cx.effects();
+        match &decision {
+            Ok(verdict) => settle(verdict),
+            Err(never) => match *never {},
+        }
+        let postponed = effects.deadline.is_none_or(|deadline| entry.postpone(deadline));
+        let granted = postponed && !effects.close && (!effects.assured || entry.is_assured());
+        (entry.slot(), (!granted).then_some(effects))
+    }
+
+    /// Does what a step asked for and is not done with every packet.
+    #[inline(never)]
+    fn take_effect<K: Key>(
         &mut self,
         table: &mut Table<K, N::Flow>,
         nf: &N,
         slot: Slot,
         lane: &Lane<'_, N::Meta>,
-    ) -> Decision {
-        let mut cx = Context::new(&self.shared, LocalTx::default(), lane.now, lane.seq);
-        let decision = nf.packet(&mut cx, table.value_mut(slot), lane.meta);
-        let Effects { deadline, close, assured } = cx.effects();
-        if let Some(deadline) = deadline {
+        effects: Effects,
+    ) {
+        if let Some(deadline) = effects.deadline {
             table.touch(slot, deadline);
         }
-        if assured {
+        if effects.assured {
             table.assure(slot);
         }
-        if close {
+        if effects.close {
             self.end(table, nf, slot, lane, End::Closed);
         }
-        decision
     }
 
     #[inline(never)]
-    fn open<K: Key>(&mut self, table: &mut Table<K, N::Flow>, nf: &N, key: K, lane: &Lane<'_, N::Meta>) -> Decision {
+    fn open<K: Key>(&mut self, table: &mut Table<K, N::Flow>, nf: &N, key: K, lane: &Lane<'_, N::Meta>) -> Verdict {
         let mut cx = Context::new(&self.shared, LocalTx::default(), lane.now, lane.seq);
         let flow = match always(nf.open(&mut cx, lane.meta)) {
             Opened::Flow(flow) => flow,
-            Opened::Refused(verdict) => return Ok(verdict),
+            Opened::Refused(verdict) => return verdict,
         };
         let effects = cx.effects();
         let deadline = effects.deadline.unwrap_or(Nanos::NEVER);
@@ -194,17 +240,22 @@ impl<N: NetworkFunction> Rest<N> {
         if effects.assured {
             table.assure(slot);
         }
-        self.packet(table, nf, slot, lane)
+        let mut decided = Verdict::forward();
+        let (slot, effects) = self.packet(table.entry(slot), nf, lane, |verdict| decided = *verdict);
+        if let Some(effects) = effects {
+            self.take_effect(table, nf, slot, lane, effects);
+        }
+        decided
     }
 
     /// The packet set found no room: what opening it took is given back, and the function decides.
     #[cold]
-    fn orphan(&mut self, nf: &N, flow: &N::Flow, lane: &Lane<'_, N::Meta>) -> Decision {
+    fn orphan(&mut self, nf: &N, flow: &N::Flow, lane: &Lane<'_, N::Meta>) -> Verdict {
         self.counters.orphaned += 1;
         let mut cx = Context::new(&self.shared, LocalTx::default(), lane.now, lane.seq);
         always(nf.expire(&mut cx, flow));
         let mut cx = Context::new(&self.shared, LocalTx::default(), lane.now, lane.seq);
-        nf.orphan(&mut cx, lane.meta)
+        always(nf.orphan(&mut cx, lane.meta))
     }
 
     #[inline(never)]
@@ -221,11 +272,11 @@ impl<N: NetworkFunction> Rest<N> {
 
     /// The step of a function whose packet sets have no state of their own.
     #[inline(always)]
-    fn stateless(&mut self, nf: &N, lane: &Lane<'_, N::Meta>) -> Decision {
+    fn stateless(&mut self, nf: &N, lane: &Lane<'_, N::Meta>, settle: impl FnOnce(&Verdict)) {
         let mut cx = Context::new(&self.shared, LocalTx::default(), lane.now, lane.seq);
         match always(nf.open(&mut cx, lane.meta)) {
-            Opened::Flow(mut flow) => nf.packet(&mut cx, &mut flow, lane.meta),
-            Opened::Refused(verdict) => Ok(verdict),
+            Opened::Flow(mut flow) => settle(&always(nf.packet(&mut cx, &mut flow, lane.meta))),
+            Opened::Refused(verdict) => settle(&verdict),
         }
     }
 }

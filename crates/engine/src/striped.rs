@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use flow::Hint;
-use nf::{Flow, NetworkFunction, Sharing, Sizing};
+use nf::{Flow, NetworkFunction, Sharing, Sizing, Verdict};
 use packet::{Family, FlowKey, Key, Nanos, Seq};
 
 use crate::counters::FlowCounters;
-use crate::placement::{Decision, KeyOf, Lane, Placement};
+use crate::placement::{KeyOf, Lane, Placement};
 use crate::private::Private;
 
 /// A core's handle on the state that all cores share.
@@ -105,7 +105,7 @@ impl<N: NetworkFunction> Placement<N> for Striped<N> {
         Hint::default()
     }
 
-    fn step(&mut self, nf: &N, lane: &Lane<'_, N::Meta>) -> Decision {
+    fn step(&mut self, nf: &N, lane: &Lane<'_, N::Meta>, settle: impl FnOnce(&Verdict)) {
         // The middle bits: the table inside goes by the outer ones.
         let index = ((lane.hash >> 28) & self.table.mask) as usize;
         let mut stripe = lock(&self.table.stripes[index]);
@@ -115,7 +115,11 @@ impl<N: NetworkFunction> Placement<N> for Striped<N> {
         if self.table.recording.load(Ordering::Relaxed) {
             stripe.commits.push(Commit { seq: lane.seq, now });
         }
-        stripe.state.step(nf, &Lane { now, ..*lane })
+        let mut decided = None;
+        stripe.state.step(nf, &Lane { now, ..*lane }, |verdict| decided = Some(*verdict));
+        // What follows touches the packet alone.
+        drop(stripe);
+        decided.as_ref().map(settle);
     }
 
     /// All cores share the stripes, so no core counts them as its own.

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use flow::Hint;
 use nf::{Meta, NetworkFunction, PortId, Reason, Reply, Verdict};
-use packet::{Headers, Malformed, Nanos, Seq};
+use packet::{Nanos, Rewrite, Seq};
 use port::{Batch, Fate, Packet};
 
-use crate::classify::{Class, classify};
+use crate::classify::classify;
 use crate::counters::Counters;
 use crate::error::FailedPacket;
 use crate::history::{Log, Record};
@@ -35,22 +35,35 @@ pub struct Worker<N: NetworkFunction, P> {
 #[repr(align(128))]
 struct Lanes<M> {
     len: usize,
-    waiting: [Waiting; BURST],
-    /// What the lanes' packets contribute, by lane: built here and never moved.
-    metas: [Option<M>; BURST],
-    /// What the lanes' frames were parsed to, by lane: likewise.
-    parsed: [Result<Headers, Malformed>; BURST],
+    waiting: [Waiting<M>; BURST],
+    /// The verdict of a packet that takes no step.
+    settled: Verdict,
 }
 
 /// A step that waits.
-#[derive(Clone, Copy, Default)]
-struct Waiting {
+#[derive(Clone, Copy)]
+struct Waiting<M> {
+    /// What its packet contributes: built here and never moved.
+    meta: Option<M>,
     hash: u64,
     hint: Hint,
+    /// The packet's place in the batch; [`NOT_HERE`] for a record of the history, which has no packet here.
+    index: u32,
     seq: Seq,
     now: Nanos,
-    /// The packet's place in the batch; `None` for a record of the history, which has no packet here.
-    index: Option<u32>,
+}
+
+const NOT_HERE: u32 = u32::MAX;
+
+impl<M> Waiting<M> {
+    const NONE: Self = Self { meta: None, hash: 0, hint: Hint::NOWHERE, index: NOT_HERE, seq: Seq(0), now: Nanos(0) };
+
+    /// What the packet of a lane in use contributes.
+    #[inline(always)]
+    fn meta(&self) -> &M {
+        let Some(meta) = &self.meta else { unreachable!("a lane waits with what its packet contributes") };
+        meta
+    }
 }
 
 impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
@@ -62,12 +75,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
             nf,
             place,
             counters: Counters::default(),
-            lanes: Box::new(Lanes {
-                len: 0,
-                waiting: [Waiting::default(); BURST],
-                metas: [None; BURST],
-                parsed: [Err(Malformed::LinkTruncated); BURST],
-            }),
+            lanes: Box::new(Lanes { len: 0, waiting: [Waiting::NONE; BURST], settled: Verdict::forward() }),
             next: Seq(0),
             position: Seq(0),
         }
@@ -97,7 +105,9 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
     }
 
     /// Decides every packet of the batch.
+    #[inline(never)]
     pub fn process(&mut self, batch: &mut Batch) {
+        self.counters.receive(batch);
         for index in 0..batch.len() {
             self.intake(batch, index);
         }
@@ -106,7 +116,9 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
 
     /// Decides every packet of the batch, after replaying from `log` what came ahead of it and went to other cores; then
     /// replays on to `end`, the number behind the last record to read.
+    #[inline(never)]
     pub fn process_with(&mut self, batch: &mut Batch, log: &mut Log<'_, N::Meta>, end: Seq) {
+        self.counters.receive(batch);
         for index in 0..batch.len() {
             let seq = batch.packets()[index].seq;
             self.replay(batch, log, seq);
@@ -128,18 +140,22 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         Some(FailedPacket { time: packet.time, link: packet.link, wire_len: packet.wire_len, bytes })
     }
 
-    #[inline]
+    #[inline(always)]
     fn intake(&mut self, batch: &mut Batch, index: usize) {
-        let (&Packet { seq, time, wire_len, interface, link, .. }, bytes) = batch.packet(index);
+        let (packet, bytes) = batch.packet(index);
+        let Packet { seq, time, .. } = *packet;
         self.position = seq;
-        self.counters.received += 1;
-        self.counters.received_bytes += u64::from(wire_len);
-        let Lanes { len, metas, parsed, .. } = &mut *self.lanes;
-        let parsed = &mut parsed[*len];
-        packet::parse_into(parsed, link, bytes, wire_len, interface);
-        match classify(&*self.nf, self.by_ports, parsed, &mut metas[*len]) {
-            Class::Step => self.wait(batch, seq, time, Some(index as u32)),
-            Class::Settled(verdict) => settle(&mut self.counters, batch, index, parsed, &verdict),
+        let Lanes { len, waiting, settled } = &mut *self.lanes;
+        let lane = &mut waiting[*len];
+        if !classify(&*self.nf, self.by_ports, packet, bytes, &mut lane.meta, settled) {
+            return settle(&mut self.counters, batch, index, settled);
+        }
+        lane.index = index as u32;
+        lane.seq = seq;
+        lane.now = time;
+        *len += 1;
+        if *len == BURST {
+            self.flush(batch);
         }
     }
 
@@ -148,48 +164,52 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         while self.next < until {
             let seq = self.next;
             self.next = seq.next();
-            let slot = &mut self.lanes.metas[self.lanes.len];
+            let Lanes { len, waiting, .. } = &mut *self.lanes;
+            let lane = &mut waiting[*len];
             let Record { time, meta } = log.read();
-            *slot = meta;
-            if slot.is_some() {
-                self.wait(batch, seq, time, None);
+            lane.meta = meta;
+            if lane.meta.is_some() {
+                lane.index = NOT_HERE;
+                lane.seq = seq;
+                lane.now = time;
+                *len += 1;
+                if *len == BURST {
+                    self.flush(batch);
+                }
             }
-        }
-    }
-
-    /// Lets the step in the next lane's slot wait until the burst is full.
-    #[inline]
-    fn wait(&mut self, batch: &mut Batch, seq: Seq, now: Nanos, index: Option<u32>) {
-        let Lanes { len, waiting, .. } = &mut *self.lanes;
-        waiting[*len] = Waiting { hash: 0, hint: Hint::default(), seq, now, index };
-        *len += 1;
-        if *len == BURST {
-            self.flush(batch);
         }
     }
 
     /// Takes the steps that wait. Each stage is a loop of its own: its iterations are short and independent, so that the
     /// processor has several of them under way at once.
+    #[inline(never)]
     fn flush(&mut self, batch: &mut Batch) {
-        let Self { nf, place, lanes, .. } = self;
-        let Lanes { len, waiting, metas, parsed } = &mut **lanes;
+        let Self { nf, place, lanes, counters, position, .. } = self;
+        let nf = &**nf;
+        let Lanes { len, waiting, .. } = &mut **lanes;
         let waiting = &mut waiting[..*len];
-        for (lane, meta) in waiting.iter_mut().zip(metas.iter().flatten()) {
-            lane.hash = place.hash(&meta.key());
-            place.prefetch(nf, meta, lane.hash);
+        for lane in waiting.iter_mut() {
+            let meta = lane.meta();
+            let hash = place.hash(&meta.key());
+            place.prefetch(nf, meta, hash);
+            lane.hash = hash;
         }
-        for (lane, meta) in waiting.iter_mut().zip(metas.iter().flatten()) {
-            lane.hint = place.prefetch_entry(nf, meta, lane.hash);
+        for lane in waiting.iter_mut() {
+            lane.hint = place.prefetch_entry(nf, lane.meta(), lane.hash);
         }
-        for ((lane, meta), parsed) in waiting.iter().zip(metas.iter()).zip(parsed.iter()) {
-            let Some(meta) = meta else { unreachable!("a lane waits with what its packet contributes") };
-            let Waiting { hash, hint, seq, now, index } = *lane;
-            self.position = seq;
-            match (&place.step(nf, &Lane { meta, hash, hint, seq, now }), index) {
-                (Ok(verdict), Some(index)) => settle(&mut self.counters, batch, index as usize, parsed, verdict),
-                (Ok(_), None) => self.counters.replayed += 1,
-                (Err(never), _) => match *never {},
-            }
+        for waiting in waiting.iter() {
+            let Waiting { hash, hint, seq, now, index, .. } = *waiting;
+            *position = seq;
+            let lane = Lane { meta: waiting.meta(), hash, hint, seq, now };
+            place.step(
+                nf,
+                &lane,
+                #[inline(always)]
+                |verdict| match index {
+                    NOT_HERE => counters.replayed += 1,
+                    index => settle(counters, batch, index as usize, verdict),
+                },
+            );
         }
         *len = 0;
     }
@@ -197,43 +217,40 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
 
 /// Counts a verdict and carries it out on the packet. Always inlined: a verdict that crosses a call goes over memory.
 #[inline(always)]
-fn settle(
-    counters: &mut Counters,
-    batch: &mut Batch,
-    index: usize,
-    parsed: &Result<Headers, Malformed>,
-    verdict: &Verdict,
-) {
+fn settle(counters: &mut Counters, batch: &mut Batch, index: usize, verdict: &Verdict) {
     let fate = match verdict {
-        Verdict::Forward { port, rewrite } => {
-            if !rewrite.is_none()
-                && let Ok(headers) = parsed
-            {
-                rewrite.apply(batch.bytes_mut(index), headers);
-            }
-            counters.forwarded += 1;
+        Verdict::Forward(port) => {
+            counters.count(verdict);
+            Fate::Transmit(port.0)
+        }
+        Verdict::Rewrite { port, rewrite } => {
+            apply(batch, index, rewrite);
+            counters.count(verdict);
             Fate::Transmit(port.0)
         }
         Verdict::Drop(_) => {
             counters.count(verdict);
             Fate::Drop
         }
-        Verdict::Reply(reply) => answer(counters, batch, index, parsed, *reply),
+        Verdict::Reply(reply) => answer(counters, batch, index, *reply),
     };
     batch.packets_mut()[index].fate = fate;
 }
 
+/// Rewrites the packet. Its headers are parsed anew: keeping them for the few verdicts that rewrite costs all packets more.
+#[inline(never)]
+fn apply(batch: &mut Batch, index: usize, rewrite: &Rewrite) {
+    let Packet { link, wire_len, interface, .. } = batch.packets()[index];
+    rewrite.apply_to_frame(link, batch.bytes_mut(index), wire_len, interface);
+}
+
 /// Turns the packet into its answer. What can't be answered (a reset, a segment cut short) is dropped and counted so.
 #[cold]
-fn answer(
-    counters: &mut Counters,
-    batch: &mut Batch,
-    index: usize,
-    parsed: &Result<Headers, Malformed>,
-    reply: Reply,
-) -> Fate {
-    let len = match (reply, parsed) {
-        (Reply::TcpReset, Ok(headers)) => packet::tcp_reset(batch.bytes_mut(index), headers),
+fn answer(counters: &mut Counters, batch: &mut Batch, index: usize, reply: Reply) -> Fate {
+    let Packet { link, wire_len, interface, .. } = batch.packets()[index];
+    let bytes = batch.bytes_mut(index);
+    let len = match (reply, packet::parse(link, bytes, wire_len, interface)) {
+        (Reply::TcpReset, Ok(headers)) => packet::tcp_reset(bytes, &headers),
         (Reply::TcpReset, Err(_)) => None,
     };
     let Some(len) = len else {

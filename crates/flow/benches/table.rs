@@ -194,7 +194,8 @@ fn bursts<K: Key, V: Count>(table: &mut Table<K, V>, queries: &[K], now: &mut u6
         }
         let now = Nanos(*now);
         for ((hash, hint), key) in hashes.iter().zip(&hints).zip(burst) {
-            sum = sum.wrapping_add(visit(table, table.find_near(key, *hash, *hint), now));
+            let near = table.entry_near(key, *hint, now).map(|entry| entry.slot());
+            sum = sum.wrapping_add(visit(table, near.or_else(|| table.find(key, *hash)), now));
         }
     }
     sum

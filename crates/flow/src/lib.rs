@@ -17,5 +17,5 @@ mod table;
 mod tags;
 mod wheel;
 
-pub use table::{Hint, Slot, Table};
+pub use table::{Entry, Hint, Slot, Table};
 pub use wheel::TICK;

@@ -12,7 +12,7 @@ use crate::chain::{END, Links};
 use crate::memory::{CACHE_LINE, Region, prefetch};
 
 /// What a packet needs of an entry.
-struct Hot<K, V> {
+pub(crate) struct Hot<K, V> {
     /// The deadline; [`LATEST`] for none. The top bit says whether the flow is assured, so that asking costs no other
     /// cache line.
     word: u64,
@@ -148,13 +148,16 @@ impl<K: Key, V: Copy> Slab<K, V> {
         at < self.used && self.hot(at).word != VACANT
     }
 
-    /// Whether a flow of this key is at `at`, which may be any number.
+    /// The entry at `at`, which may be any number, if it holds a flow of this key whose deadline is later than `now`. At
+    /// the end of time a flow that has no deadline may be passed over.
     #[inline(always)]
-    pub(crate) fn holds(&self, at: u32, key: &K) -> bool {
-        at < self.used && {
-            let hot = self.hot(at);
-            hot.key == *key && hot.word != VACANT
+    pub(crate) fn alive(&mut self, at: u32, key: &K, now: Nanos) -> Option<&mut Hot<K, V>> {
+        if at >= self.used {
+            return None;
         }
+        let hot = self.hot_mut(at);
+        let is_alive = hot.key == *key && hot.word & DEADLINE > now.0 && hot.word != VACANT;
+        is_alive.then_some(hot)
     }
 
     #[inline]
@@ -181,13 +184,7 @@ impl<K: Key, V: Copy> Slab<K, V> {
     /// Sets the deadline, unless it is earlier than the one that is set.
     #[inline]
     pub(crate) fn postpone(&mut self, at: u32, deadline: Nanos) -> bool {
-        let deadline = encode(deadline);
-        let hot = self.hot_mut(at);
-        let is_later = deadline >= hot.word & DEADLINE;
-        if is_later {
-            hot.word = hot.word & ASSURED | deadline;
-        }
-        is_later
+        self.hot_mut(at).postpone(deadline)
     }
 
     /// Sets the deadline of an entry in use.
@@ -248,8 +245,9 @@ impl<K: Key, V: Copy> Slab<K, V> {
         unsafe { &*self.place(at) }
     }
 
+    /// What a packet needs of the entry.
     #[inline(always)]
-    fn hot_mut(&mut self, at: u32) -> &mut Hot<K, V> {
+    pub(crate) fn hot_mut(&mut self, at: u32) -> &mut Hot<K, V> {
         self.check(at);
         // SAFETY: as above, and `self` is borrowed uniquely.
         unsafe { &mut *self.place(at) }
@@ -271,6 +269,29 @@ impl<K: Key, V: Copy> Slab<K, V> {
     #[inline(always)]
     fn links_place(&self, at: u32) -> *mut Links {
         self.links.as_ptr().wrapping_add(at as usize * Self::LINKS_STRIDE).cast()
+    }
+}
+
+impl<K, V> Hot<K, V> {
+    #[inline(always)]
+    pub(crate) const fn value_mut(&mut self) -> &mut V {
+        &mut self.value
+    }
+
+    #[inline(always)]
+    pub(crate) const fn is_assured(&self) -> bool {
+        self.word & ASSURED != 0
+    }
+
+    /// Sets the deadline, unless it is earlier than the one that is set.
+    #[inline(always)]
+    pub(crate) fn postpone(&mut self, deadline: Nanos) -> bool {
+        let deadline = encode(deadline);
+        let is_later = deadline >= self.word & DEADLINE;
+        if is_later {
+            self.word = self.word & ASSURED | deadline;
+        }
+        is_later
     }
 }
 
@@ -352,6 +373,6 @@ mod tests {
         slab.set_deadline(0, Nanos(0));
         assert!(slab.is_assured(0) && slab.deadline(0) == Nanos(0));
         slab.give(0);
-        assert!(!slab.is_live(0) && !slab.holds(0, &key(7)) && !slab.postpone(0, Nanos::NEVER));
+        assert!(!slab.is_live(0) && slab.alive(0, &key(7), Nanos(0)).is_none() && !slab.postpone(0, Nanos::NEVER));
     }
 }

@@ -6,14 +6,14 @@ use packet::{Key, Nanos};
 
 use crate::chain::{self, List};
 use crate::index::Index;
-use crate::slab::Slab;
+use crate::slab::{Hot, Slab};
 use crate::wheel::Wheel;
 
 /// Flows by key, bounded in number, with deadlines in packet time.
 ///
 /// A packet's way through the table, best taken by a burst of packets stage by stage: [`hash`](Self::hash) and
-/// [`prefetch`](Self::prefetch), then [`prefetch_entry`](Self::prefetch_entry), then [`find`](Self::find) and the
-/// accessors of the [`Slot`] that it found.
+/// [`prefetch`](Self::prefetch), then [`prefetch_entry`](Self::prefetch_entry), then [`entry_near`](Self::entry_near), and
+/// where that doesn't know, [`find`](Self::find) and the accessors of the [`Slot`] that it found.
 ///
 /// Expiry is the caller's: a flow whose deadline has passed is found like any other until it is removed, so the caller
 /// compares [`deadline`](Self::deadline) with `now` at every look. [`reclaim`](Self::reclaim) brings up such flows that
@@ -33,14 +33,55 @@ pub struct Table<K, V> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Slot(u32);
 
+/// What a packet reads and writes of a flow, found once.
+pub struct Entry<'a, K, V> {
+    hot: &'a mut Hot<K, V>,
+    slot: Slot,
+}
+
+impl<K, V> Entry<'_, K, V> {
+    /// The flow's place.
+    #[inline(always)]
+    #[must_use]
+    pub const fn slot(&self) -> Slot {
+        self.slot
+    }
+
+    /// The flow's value, to be changed.
+    #[inline(always)]
+    #[must_use]
+    pub const fn value_mut(&mut self) -> &mut V {
+        self.hot.value_mut()
+    }
+
+    /// Whether the flow was [assured](Table::assure).
+    #[inline(always)]
+    #[must_use]
+    pub const fn is_assured(&self) -> bool {
+        self.hot.is_assured()
+    }
+
+    /// Moves the flow's deadline later; `false`, and nothing done, when it would move earlier, which is
+    /// [`Table::touch`]'s matter.
+    #[inline(always)]
+    #[must_use]
+    pub fn postpone(&mut self, deadline: Nanos) -> bool {
+        self.hot.postpone(deadline)
+    }
+}
+
 /// Where a flow probably is.
 #[derive(Clone, Copy, Debug)]
 pub struct Hint(u32);
 
-impl Default for Hint {
+impl Hint {
     /// The hint that says nothing.
+    pub const NOWHERE: Self = Self(u32::MAX);
+}
+
+impl Default for Hint {
     fn default() -> Self {
-        Self(u32::MAX)
+        Self::NOWHERE
     }
 }
 
@@ -86,23 +127,24 @@ impl<K: Key, V: Copy + Send + 'static> Table<K, V> {
     }
 
     /// Brings the entry near that [`find`](Self::find) will look at, and says which it is, for
-    /// [`find_near`](Self::find_near). The index should be near by now.
+    /// [`entry_near`](Self::entry_near). The index should be near by now.
     #[inline]
     pub fn prefetch_entry(&self, hash: u64) -> Hint {
         Hint(self.index.guess(hash, |slot| self.slab.prefetch(slot)).unwrap_or(u32::MAX))
     }
 
-    /// As [`find`](Self::find), but looks where the hint says first, and mostly nowhere else. The hint may be out of
-    /// date.
-    #[inline]
-    #[must_use]
-    pub fn find_near(&self, key: &K, hash: u64, hint: Hint) -> Option<Slot> {
-        if self.slab.holds(hint.0, key) { Some(Slot(hint.0)) } else { self.find_far(key, hash) }
+    /// The key's flow, if it is where the hint says, which may be out of date, and its deadline is later than `now`:
+    /// mostly it is. `None` proves nothing; [`find`](Self::find) does.
+    #[inline(always)]
+    pub fn entry_near(&mut self, key: &K, hint: Hint, now: Nanos) -> Option<Entry<'_, K, V>> {
+        let hot = self.slab.alive(hint.0, key, now)?;
+        Some(Entry { hot, slot: Slot(hint.0) })
     }
 
-    #[inline(never)]
-    fn find_far(&self, key: &K, hash: u64) -> Option<Slot> {
-        self.find(key, hash)
+    /// The flow at the slot, for several accesses in a row.
+    #[inline(always)]
+    pub fn entry(&mut self, slot: Slot) -> Entry<'_, K, V> {
+        Entry { hot: self.slab.hot_mut(slot.0), slot }
     }
 
     /// The key's flow, whether or not its deadline has passed.

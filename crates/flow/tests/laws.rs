@@ -81,7 +81,7 @@ fn a_table_without_room_does_nothing() {
     table.prefetch(hash);
     let hint = table.prefetch_entry(hash);
     assert_eq!(table.find(&host(1), hash), None);
-    assert_eq!(table.find_near(&host(1), hash, hint), None);
+    assert!(table.entry_near(&host(1), hint, Nanos(0)).is_none());
     assert_eq!(table.reclaim(Nanos::NEVER), None);
     assert_eq!(table.oldest_unassured(), None);
     assert_eq!(table.iter().count(), 0);
@@ -214,16 +214,39 @@ fn a_hint_may_be_out_of_date() {
     let mut table = Table::<Host4, u32>::new(10, 1);
     let hash = table.hash(&host(1));
     let nothing = table.prefetch_entry(hash);
-    let slot = insert(&mut table, 1, Nanos::NEVER, Nanos(0));
-    assert_eq!(table.find_near(&host(1), hash, nothing), Some(slot));
-    assert_eq!(table.find_near(&host(1), hash, Hint::default()), Some(slot));
+    let slot = insert(&mut table, 1, Nanos(9), Nanos(0));
+    assert_eq!(near(&mut table, nothing, 0), None);
+    assert_eq!(near(&mut table, Hint::default(), 0), None);
     let hint = table.prefetch_entry(hash);
-    assert_eq!(table.find_near(&host(1), hash, hint), Some(slot));
+    assert_eq!(near(&mut table, hint, 8), Some(slot));
+    // Expiry is logical, here as everywhere.
+    assert_eq!(near(&mut table, hint, 9), None);
     table.remove(slot);
-    assert_eq!(table.find_near(&host(1), hash, hint), None);
+    assert_eq!(near(&mut table, hint, 0), None);
     insert(&mut table, 2, Nanos::NEVER, Nanos(0));
     let moved = insert(&mut table, 1, Nanos::NEVER, Nanos(0));
-    assert_eq!(table.find_near(&host(1), hash, hint), Some(moved));
+    assert_eq!(near(&mut table, hint, 0), None);
+    let hint = table.prefetch_entry(hash);
+    assert_eq!(near(&mut table, hint, u64::MAX >> 2), Some(moved));
+}
+
+/// Where host 1 is, by the hint.
+fn near(table: &mut Table<Host4, u32>, hint: Hint, now: u64) -> Option<Slot> {
+    table.entry_near(&host(1), hint, Nanos(now)).map(|entry| entry.slot())
+}
+
+#[test]
+fn an_entry_is_what_its_slot_names() {
+    let mut table = Table::<Host4, u32>::new(10, 1);
+    let slot = insert(&mut table, 1, Nanos(9), Nanos(0));
+    let mut entry = table.entry(slot);
+    *entry.value_mut() = 7;
+    assert!(entry.postpone(Nanos(20)) && !entry.postpone(Nanos(19)) && !entry.is_assured());
+    assert_eq!((*table.value(slot), table.deadline(slot)), (7, Nanos(20)));
+    table.assure(slot);
+    assert!(table.entry(slot).is_assured());
+    assert!(table.entry(slot).postpone(Nanos::NEVER));
+    assert_eq!((table.deadline(slot), table.is_assured(slot)), (Nanos::NEVER, true));
 }
 
 #[test]

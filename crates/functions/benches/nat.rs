@@ -44,7 +44,7 @@ fn pair(nat: &Nat, state: &State<Local>, flow: u32, transport: fn(u16, u16) -> (
     let port = 1024 + (flow % 64_000) as u16;
     let out = headers(inside, remote, transport(port, 443));
     let meta = nat.meta(&out).expect("inside to outside is translated");
-    let Verdict::Forward { rewrite, .. } = step(nat, state, &meta, Nanos::from_secs(1)) else {
+    let Verdict::Rewrite { rewrite, .. } = step(nat, state, &meta, Nanos::from_secs(1)) else {
         panic!("flow {flow} has no room")
     };
     let external = rewrite.src.expect("packets from inside get a source");

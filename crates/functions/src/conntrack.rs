@@ -158,11 +158,12 @@ impl NetworkFunction for Conntrack {
 
     fn shared<M: Memory>(&self, _memory: &M) {}
 
-    #[inline]
+    #[inline(always)]
     fn meta(&self, headers: &Headers) -> Option<Observation> {
         Observation::of(headers)
     }
 
+    #[inline(always)]
     fn other(&self, headers: &Headers) -> Verdict {
         match Unobserved::of(headers) {
             Unobserved::NotIp | Unobserved::Untracked => Verdict::FORWARD,
@@ -179,7 +180,7 @@ impl NetworkFunction for Conntrack {
         })
     }
 
-    #[inline]
+    #[inline(always)]
     fn packet<M: Memory>(
         &self,
         cx: &mut Context<'_, Self, M>,

@@ -314,6 +314,7 @@ impl NetworkFunction for Firewall {
         Observation::of(headers)
     }
 
+    #[inline(always)]
     fn other(&self, headers: &Headers) -> Verdict {
         match Unobserved::of(headers) {
             Unobserved::NotIp => match self.non_ip {

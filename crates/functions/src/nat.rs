@@ -165,7 +165,7 @@ impl NetworkFunction for Nat {
         shared.fingerprint(fingerprint);
     }
 
-    #[inline]
+    #[inline(always)]
     fn meta(&self, headers: &Headers) -> Option<Meta> {
         let Network::V4(ip) = headers.network else { return None };
         let (source, destination, content) = match headers.transport {
@@ -183,6 +183,7 @@ impl NetworkFunction for Nat {
         Some(Meta { source, destination, way, content })
     }
 
+    #[inline(always)]
     fn other(&self, headers: &Headers) -> Verdict {
         let Network::V4(ip) = headers.network else { return Verdict::FORWARD };
         match self.way(ip.src, ip.dst) {

@@ -189,6 +189,7 @@ impl NetworkFunction for PortKnock {
         Some(Knock { source: headers.source()?, port })
     }
 
+    #[inline(always)]
     fn other(&self, headers: &Headers) -> Verdict {
         if self.refuses_ipv6(headers) { IPV6 } else { NOT_TCP }
     }

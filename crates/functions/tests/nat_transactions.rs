@@ -103,7 +103,7 @@ fn four_threads_translate_as_one_would_have_in_the_order_of_commits() {
     });
     let mut log = log.into_inner().expect("no thread panics");
     log.sort_by_key(|&(place, ..)| place);
-    let forwarded = log.iter().filter(|(.., verdict)| matches!(verdict, Verdict::Forward { .. })).count();
+    let forwarded = log.iter().filter(|(.., verdict)| matches!(verdict, Verdict::Rewrite { .. })).count();
     assert!(forwarded > log.len() / 4 && forwarded < log.len(), "{forwarded} of {} forwarded", log.len());
 
     let fresh = Optimistic::default();

@@ -44,10 +44,14 @@ impl Checksum {
     #[inline]
     pub fn replace(&mut self, old: &[u8], new: &[u8]) {
         debug_assert_eq!(old.len(), new.len());
-        self.add(new);
-        let mut gone = Self::default();
-        gone.add(old);
-        self.add_word(gone.value());
+        let ((old_words, old_rest), (new_words, new_rest)) = (old.as_chunks::<4>(), new.as_chunks::<4>());
+        for (old, new) in old_words.iter().zip(new_words) {
+            self.0 += u64::from(!u32::from_be_bytes(*old)) + u64::from(u32::from_be_bytes(*new));
+        }
+        let (mut gone, mut come) = ([0xff; 4], [0; 4]);
+        gone[..old_rest.len()].copy_from_slice(old_rest);
+        come[..new_rest.len()].copy_from_slice(new_rest);
+        self.0 += u64::from(!u32::from_be_bytes(gone)) + u64::from(u32::from_be_bytes(come));
     }
 
     /// Adds the change from `old` to `new`.

@@ -1,8 +1,8 @@
 //! Checked parsing of a frame to [`Headers`].
 //!
-//! Most packets are Ethernet, IPv4 without options, unfragmented, TCP or UDP: those are read by [`fast`] in straight-line
-//! code that is inlined into the caller's loop. Everything else, and everything odd, goes to [`slow`], which walks layer
-//! by layer. Wherever `fast` answers at all it answers as `slow` would; a property test holds the two together.
+//! Most packets are Ethernet, IPv4 without options, unfragmented, TCP or UDP: those are recognised by [`ordinary`] in
+//! straight-line code that is inlined into the caller's loop. Everything else, and everything odd, goes to [`slow`], which
+//! walks layer by layer. What is ordinary reads as `slow` would read it; a property test holds the two together.
 
 mod icmp;
 mod ip;
@@ -31,74 +31,104 @@ pub(crate) use ip::behind_ipv6;
 /// What is wrong with the frame's headers.
 #[inline]
 pub fn parse(link: LinkType, bytes: &[u8], wire_len: u32, interface: u16) -> Result<Headers, Malformed> {
-    let mut parsed = Err(Malformed::LinkTruncated);
-    parse_into(&mut parsed, link, bytes, wire_len, interface);
-    parsed
+    match parse_ordinary(link, bytes, wire_len, interface, |headers| *headers) {
+        Some(headers) => Ok(headers),
+        None => slow(link, bytes, wire_len, interface),
+    }
 }
 
-/// As [`parse`], into a slot of a burst: the value is built where it stays. Copying it there costs more than reading the
-/// packet does (`cargo bench -p millrace-packet` has both).
-#[inline]
-pub fn parse_into(slot: &mut Result<Headers, Malformed>, link: LinkType, bytes: &[u8], wire_len: u32, interface: u16) {
-    if link == LinkType::Ethernet && fast(slot, bytes, wire_len, interface) {
-        return;
+/// Shows `look` what [`parse`] would make of the frame, if it is an ordinary one: Ethernet, IPv4, TCP or UDP, nothing odd
+/// about it. `None` says nothing of the frame.
+///
+/// For a look that takes a few fields. It is inlined where the headers are in registers, and no more is read than it looks
+/// at; the value is large, and making all of it costs more than the checks do (`cargo bench -p millrace-packet` has both).
+#[inline(always)]
+pub fn parse_ordinary<R>(
+    link: LinkType,
+    bytes: &[u8],
+    wire_len: u32,
+    interface: u16,
+    look: impl FnOnce(&Headers) -> R,
+) -> Option<R> {
+    if link != LinkType::Ethernet {
+        return None;
     }
-    slow(slot, link, bytes, wire_len, interface);
+    let head = bytes.first_chunk()?;
+    let wire_len = wire_len.max(bytes.len() as u32);
+    // Each transport has its own look: joining the two in one place would send every field over the stack.
+    match ordinary(head, bytes, wire_len) {
+        Ordinary::Tcp { header_len } => {
+            Some(look(&headers_of(head, wire_len, interface, Transport::Tcp(tcp(head)), header_len)))
+        }
+        Ordinary::Udp => {
+            let (src_port, dst_port) = (be16(head, 34), be16(head, 36));
+            Some(look(&headers_of(head, wire_len, interface, Transport::Udp { src_port, dst_port }, 8)))
+        }
+        Ordinary::No => None,
+    }
+}
+
+/// Long enough for TCP. Ethernet pads shorter UDP to 60 bytes, so few frames are shorter.
+pub(crate) const ORDINARY: usize = 54;
+
+/// What kind of ordinary packet a frame holds.
+enum Ordinary {
+    Tcp { header_len: u16 },
+    Udp,
+    No,
 }
 
 /// Ethernet, IPv4 without options, unfragmented TCP (no options, or the timestamp alone) or UDP: nothing odd at all.
-/// Otherwise leaves the slot as it was and returns false.
 #[inline(always)]
-fn fast(slot: &mut Result<Headers, Malformed>, bytes: &[u8], wire_len: u32, interface: u16) -> bool {
-    // Long enough for TCP. Ethernet pads shorter UDP to 60 bytes, so few frames fail here.
-    let Some(head) = bytes.first_chunk::<54>() else { return false };
-    let wire_len = wire_len.max(bytes.len() as u32);
+fn ordinary(head: &[u8; ORDINARY], bytes: &[u8], wire_len: u32) -> Ordinary {
     let total_len = be16(head, 16);
     let ordinary = be16(head, 12) == link::IPV4
         && head[14] == 0x45
         && be16(head, 20) & ip::FRAGMENT_BITS == 0
         && 14 + u32::from(total_len) <= wire_len;
     if !ordinary {
-        return false;
+        return Ordinary::No;
     }
-    let (src_port, dst_port) = (be16(head, 34), be16(head, 36));
-    // Each transport builds the whole value: joining the two in one place would send every field over the stack.
     match head[23] {
         protocol::TCP => {
             let header_len = match head[46] >> 4 {
                 5 => 20,
                 8 if bytes.get(54..58) == Some(&transport::TIMESTAMP_ALONE) && bytes.len() >= 66 => 32,
-                _ => return false,
+                _ => return Ordinary::No,
             };
             if total_len < 20 + header_len {
-                return false;
+                return Ordinary::No;
             }
-            let tcp = Tcp {
-                src_port,
-                dst_port,
-                seq: be32(head, 38),
-                ack: be32(head, 42),
-                flags: TcpFlags(head[47]),
-                window: be16(head, 48),
-                options: TcpOptions::default(),
-            };
-            *slot = Ok(ordinary_headers(head, wire_len, interface, Transport::Tcp(tcp), header_len));
+            Ordinary::Tcp { header_len }
         }
         protocol::UDP => {
             let len = be16(head, 38);
-            if len < 8 || u32::from(len) + 20 > u32::from(total_len) || tunnel::is_port(dst_port) {
-                return false;
+            if len < 8 || u32::from(len) + 20 > u32::from(total_len) || tunnel::is_port(be16(head, 36)) {
+                return Ordinary::No;
             }
-            *slot = Ok(ordinary_headers(head, wire_len, interface, Transport::Udp { src_port, dst_port }, 8));
+            Ordinary::Udp
         }
-        _ => return false,
+        _ => Ordinary::No,
     }
-    true
 }
 
-/// The headers of a packet that [`fast`] has found in order.
+/// The TCP header of an ordinary packet. A timestamp is not among the options that are kept.
 #[inline(always)]
-fn ordinary_headers(head: &[u8; 54], wire_len: u32, interface: u16, transport: Transport, header_len: u16) -> Headers {
+fn tcp(head: &[u8; ORDINARY]) -> Tcp {
+    Tcp {
+        src_port: be16(head, 34),
+        dst_port: be16(head, 36),
+        seq: be32(head, 38),
+        ack: be32(head, 42),
+        flags: TcpFlags(head[47]),
+        window: be16(head, 48),
+        options: TcpOptions::default(),
+    }
+}
+
+/// The headers of an ordinary packet.
+#[inline(always)]
+fn headers_of(head: &[u8; ORDINARY], wire_len: u32, interface: u16, transport: Transport, header_len: u16) -> Headers {
     let total_len = be16(head, 16);
     Headers {
         link: LinkType::Ethernet,
@@ -127,18 +157,12 @@ fn ordinary_headers(head: &[u8; 54], wire_len: u32, interface: u16, transport: T
     }
 }
 
-/// Any frame, layer by layer, each filled in where the value stays.
+/// Any frame, layer by layer.
 #[inline(never)]
-fn slow(slot: &mut Result<Headers, Malformed>, link: LinkType, bytes: &[u8], wire_len: u32, interface: u16) {
+fn slow(link: LinkType, bytes: &[u8], wire_len: u32, interface: u16) -> Result<Headers, Malformed> {
     let wire_len = wire_len.max(u32::try_from(bytes.len()).unwrap_or(u32::MAX));
-    let outside = match link::read(link, bytes) {
-        Ok(outside) => outside,
-        Err(kind) => {
-            *slot = Err(kind);
-            return;
-        }
-    };
-    *slot = Ok(Headers {
+    let outside = link::read(link, bytes)?;
+    let mut headers = Headers {
         link,
         interface,
         macs: outside.macs,
@@ -154,24 +178,21 @@ fn slow(slot: &mut Result<Headers, Malformed>, link: LinkType, bytes: &[u8], wir
         payload_offset: outside.len as u16,
         payload_len: wire_len - outside.len as u32,
         wire_len,
-    });
-    let Ok(headers) = slot else { return };
-    let outcome = match outside.inside {
-        link::Inside::Arp | link::Inside::Other => Ok(()),
-        link::Inside::V4 => datagram(headers, bytes, ip::read_ipv4(bytes, outside.len, wire_len as usize)),
-        link::Inside::V6 => datagram(headers, bytes, ip::read_ipv6(bytes, outside.len, wire_len as usize)),
+    };
+    match outside.inside {
+        link::Inside::Arp | link::Inside::Other => {}
+        link::Inside::V4 => datagram(&mut headers, bytes, ip::read_ipv4(bytes, outside.len, wire_len as usize))?,
+        link::Inside::V6 => datagram(&mut headers, bytes, ip::read_ipv6(bytes, outside.len, wire_len as usize))?,
         // What is behind MPLS labels is told by its first nibble alone. What doesn't hold up as IP was something else.
         link::Inside::Guess(offset) => {
             let guess = match bytes[offset] >> 4 {
                 4 => ip::read_ipv4(bytes, offset, wire_len as usize),
                 _ => ip::read_ipv6(bytes, offset, wire_len as usize),
             };
-            datagram(headers, bytes, guess).or(Ok(()))
+            let _ = datagram(&mut headers, bytes, guess);
         }
-    };
-    if let Err(kind) = outcome {
-        *slot = Err(kind);
     }
+    Ok(headers)
 }
 
 /// Fills in what an IP datagram says, all of it or nothing. Its end is known now, so what lies behind it is out of reach

@@ -9,7 +9,8 @@ use crate::checksum::Checksum;
 use crate::crc32c;
 use crate::headers::{Embedded, Fragment, Headers, Mac, Network, Transport, protocol};
 use crate::key::{Endpoint, FiveTuple};
-use crate::parse::behind_ipv6;
+use crate::link::LinkType;
+use crate::parse::{ORDINARY, behind_ipv6, parse, parse_ordinary};
 
 /// What to change in a packet. The default changes nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,7 +42,6 @@ impl Rewrite {
     pub const NONE: Self = Self { src: None, dst: None, embedded: false, macs: None, decrement_ttl: false };
 
     /// Whether nothing is to change.
-    #[inline]
     #[must_use]
     pub const fn is_none(&self) -> bool {
         self.src.is_none() && self.dst.is_none() && self.macs.is_none() && !self.decrement_ttl
@@ -67,6 +67,49 @@ impl Rewrite {
         }
         if self.src.is_some() || self.dst.is_some() || self.decrement_ttl {
             self.apply_to_ip(bytes, headers);
+        }
+    }
+
+    /// Parses the frame, as [`parse`](crate::parse()) does, and carries the changes out on it. A frame that is malformed stays
+    /// as it is.
+    pub fn apply_to_frame(&self, link: LinkType, bytes: &mut [u8], wire_len: u32, interface: u16) {
+        let protocol = parse_ordinary(link, bytes, wire_len, interface, |headers| headers.protocol);
+        if let Some(protocol) = protocol
+            && let Some(head) = bytes.first_chunk_mut()
+        {
+            return self.apply_to_ordinary(head, protocol == protocol::UDP);
+        }
+        if let Ok(headers) = parse(link, bytes, wire_len, interface) {
+            self.apply(bytes, &headers);
+        }
+    }
+
+    /// As [`apply`](Self::apply), on a frame that [`parse_ordinary`] takes: every field is where it mostly is, and captured.
+    #[inline]
+    fn apply_to_ordinary(&self, head: &mut [u8; ORDINARY], is_udp: bool) {
+        if let Some(macs) = self.macs {
+            macs.write(head);
+        }
+        let (src, dst) = (of_family(self.src, true), of_family(self.dst, true));
+        let mut change = Checksum::default();
+        for (endpoint, at) in [(src, 26), (dst, 30)] {
+            if let Some(Endpoint { address: IpAddr::V4(address), .. }) = endpoint {
+                write(head, at, address.octets(), &mut change);
+            }
+        }
+        let mut covered = change;
+        for (endpoint, at) in [(src, 34), (dst, 36)] {
+            write_port(head, at, endpoint.map(|endpoint| endpoint.port), &mut covered);
+        }
+        if self.decrement_ttl {
+            let lower = [head[22].saturating_sub(1), head[23]];
+            write(head, 22, lower, &mut change);
+        }
+        adjust(head, 24, change);
+        if is_udp {
+            adjust_udp(head, 40, covered);
+        } else {
+            adjust(head, 50, covered);
         }
     }
 
@@ -122,6 +165,7 @@ impl Macs {
     }
 }
 
+#[inline(always)]
 fn of_family(endpoint: Option<Endpoint>, is_v4: bool) -> Option<Endpoint> {
     endpoint.filter(|endpoint| endpoint.address.is_ipv4() == is_v4)
 }
@@ -254,6 +298,7 @@ fn write_address(bytes: &mut [u8], at: usize, address: Option<IpAddr>, change: &
     }
 }
 
+#[inline(always)]
 fn write_port(bytes: &mut [u8], at: usize, port: Option<u16>, change: &mut Checksum) {
     if let Some(port) = port {
         write(bytes, at, port.to_be_bytes(), change);
@@ -270,6 +315,7 @@ fn write_identifier(bytes: &mut [u8], at: usize, [src, dst]: [Option<u16>; 2], c
 }
 
 /// Overwrites a field and adds the change. What was not captured is not written, and has not changed.
+#[inline(always)]
 fn write<const N: usize>(bytes: &mut [u8], at: usize, new: [u8; N], change: &mut Checksum) {
     if let Some(field) = bytes.get_mut(at..).and_then(|rest| rest.first_chunk_mut::<N>()) {
         change.replace(field, &new);
@@ -278,6 +324,7 @@ fn write<const N: usize>(bytes: &mut [u8], at: usize, new: [u8; N], change: &mut
 }
 
 /// Changes the checksum at `at` with what it covers. Returns its own change, for a checksum that covers this one.
+#[inline(always)]
 fn adjust(bytes: &mut [u8], at: usize, covered: Checksum) -> Checksum {
     let mut change = Checksum::default();
     if let Some(field) = bytes.get_mut(at..).and_then(|rest| rest.first_chunk_mut::<2>()) {
@@ -290,6 +337,7 @@ fn adjust(bytes: &mut [u8], at: usize, covered: Checksum) -> Checksum {
 }
 
 /// As [`adjust`], for UDP: zero says that there is no checksum, so a sum of zero is sent as its other form.
+#[inline(always)]
 fn adjust_udp(bytes: &mut [u8], at: usize, covered: Checksum) -> Checksum {
     let mut change = Checksum::default();
     if let Some(field) = bytes.get_mut(at..).and_then(|rest| rest.first_chunk_mut::<2>()) {

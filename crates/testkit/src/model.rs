@@ -49,7 +49,8 @@ impl Fate {
     #[must_use]
     pub fn of(verdict: Verdict, own_reasons: &[&'static str]) -> Self {
         match verdict {
-            Verdict::Forward { port: _, rewrite } => Self::Forward(rewrite),
+            Verdict::Forward(_) => Self::Forward(Rewrite::NONE),
+            Verdict::Rewrite { port: _, rewrite } => Self::Forward(rewrite),
             Verdict::Drop(reason) => Self::Drop(reason.name(own_reasons)),
             Verdict::Reply(reply) => Self::Reply(reply),
         }

@@ -18,7 +18,7 @@ fn driver(config: &str) -> Driver<Conntrack> {
 fn cause(verdict: Verdict) -> Option<&'static str> {
     match verdict {
         Verdict::Drop(reason) => Some(reason.name(Conntrack::DESCRIPTION.drop_reasons)),
-        Verdict::Forward { .. } => None,
+        Verdict::Forward(_) | Verdict::Rewrite { .. } => None,
         Verdict::Reply(_) => panic!("a tracker doesn't answer"),
     }
 }

@@ -21,7 +21,7 @@ fn driver(config: &str) -> Driver<Firewall> {
 /// `pass`, `reset`, or the reason of the drop.
 fn fate(verdict: Verdict) -> &'static str {
     match verdict {
-        Verdict::Forward { .. } => "pass",
+        Verdict::Forward(_) | Verdict::Rewrite { .. } => "pass",
         Verdict::Reply(Reply::TcpReset) => "reset",
         Verdict::Drop(reason) => reason.name(Firewall::DESCRIPTION.drop_reasons),
     }

@@ -258,7 +258,7 @@ impl Pair {
         let expected = self.model.expect_out(&packet, inside, remote);
         let verdict = self.real.send(packet.between(inside, remote));
         match verdict {
-            Verdict::Forward { port: PortId::ACROSS, rewrite: Rewrite { src: Some(src), dst: None, .. } } => {
+            Verdict::Rewrite { port: PortId::ACROSS, rewrite: Rewrite { src: Some(src), dst: None, .. } } => {
                 assert!(expected, "{packet:?} from {inside} went out");
                 self.model.sent_out(&packet, inside, remote, v4(src));
                 self.last.insert((packet.number(), inside), v4(src));
@@ -277,7 +277,7 @@ impl Pair {
         };
         let verdict = self.real.send(headers);
         match (verdict, expected) {
-            (Verdict::Forward { rewrite: Rewrite { src: None, dst: Some(dst), .. }, .. }, reach) => {
+            (Verdict::Rewrite { rewrite: Rewrite { src: None, dst: Some(dst), .. }, .. }, reach) => {
                 match reach {
                     Reach::Sure(inside) => assert_eq!(v4(dst), inside),
                     Reach::Perhaps(all) => assert!(all.contains(&v4(dst)), "{packet:?} from {remote} reached {dst}"),
@@ -300,7 +300,7 @@ impl Pair {
         let expected = self.model.expect_in(&Packet::Udp, source, destination);
         let verdict = self.real.send(udp(from, destination));
         match (verdict, expected) {
-            (Verdict::Forward { port: PortId::BACK, rewrite }, Reach::Sure(inside)) => {
+            (Verdict::Rewrite { port: PortId::BACK, rewrite }, Reach::Sure(inside)) => {
                 assert_eq!((rewrite.src.map(v4), rewrite.dst.map(v4)), (Some(source), Some(inside)));
             }
             (Verdict::Drop(_), Reach::Never) => {}

@@ -47,7 +47,7 @@ impl Driver {
     /// Sends a packet from inside and tells its external endpoint.
     fn out(&mut self, packet: Headers) -> SocketAddrV4 {
         match self.send(packet) {
-            Verdict::Forward { port: PortId::ACROSS, rewrite: Rewrite { src: Some(external), dst: None, .. } } => {
+            Verdict::Rewrite { port: PortId::ACROSS, rewrite: Rewrite { src: Some(external), dst: None, .. } } => {
                 v4(external)
             }
             other => panic!("not translated from inside: {other:?}"),
@@ -57,7 +57,7 @@ impl Driver {
     /// Sends a packet from outside and tells the inside endpoint that it reaches.
     fn back(&mut self, packet: Headers) -> SocketAddrV4 {
         match self.send(packet) {
-            Verdict::Forward { port: PortId::ACROSS, rewrite: Rewrite { src: None, dst: Some(internal), .. } } => {
+            Verdict::Rewrite { port: PortId::ACROSS, rewrite: Rewrite { src: None, dst: Some(internal), .. } } => {
                 v4(internal)
             }
             other => panic!("not translated from outside: {other:?}"),
@@ -298,11 +298,11 @@ fn hairpin_rewrites_both_ends_at_once() {
     for (open, answer) in [(udp as fn(_, _) -> _, udp as fn(_, _) -> _), (syn, syn_ack)] {
         let mut nat = Driver::new("");
         let b_outside = nat.out(open(at(B), at(FAR)));
-        let Verdict::Forward { port: PortId::BACK, rewrite } = nat.send(open(at(A), b_outside)) else { panic!() };
+        let Verdict::Rewrite { port: PortId::BACK, rewrite } = nat.send(open(at(A), b_outside)) else { panic!() };
         let a_outside = v4(rewrite.src.unwrap());
         assert_eq!(rewrite.dst.map(v4), Some(at(B)));
         assert_eq!(*a_outside.ip(), *b_outside.ip());
-        let Verdict::Forward { rewrite, .. } = nat.send(answer(at(B), a_outside)) else { panic!() };
+        let Verdict::Rewrite { rewrite, .. } = nat.send(answer(at(B), a_outside)) else { panic!() };
         assert_eq!((rewrite.src.map(v4), rewrite.dst.map(v4)), (Some(b_outside), Some(at(A))));
     }
     let mut nat = Driver::new("hairpinning = false");
@@ -382,14 +382,14 @@ fn errors_about_queries_and_about_hairpinned_packets_come_back() {
     let query = nat.out(echo(*at(A).ip(), far, 4321, true));
     let id = |address, id| SocketAddrV4::new(address, id);
     let quoted = (query, id(far, query.port()));
-    let Verdict::Forward { rewrite, .. } = nat.send(error(far, *query.ip(), quoted, protocol::ICMP)) else { panic!() };
+    let Verdict::Rewrite { rewrite, .. } = nat.send(error(far, *query.ip(), quoted, protocol::ICMP)) else { panic!() };
     assert_eq!(rewrite.dst.map(v4), Some(id(*at(A).ip(), 4321)));
 
     let b_outside = nat.out(udp(at(B), at(FAR)));
-    let Verdict::Forward { rewrite, .. } = nat.send(udp(at(A), b_outside)) else { panic!() };
+    let Verdict::Rewrite { rewrite, .. } = nat.send(udp(at(A), b_outside)) else { panic!() };
     let a_outside = v4(rewrite.src.unwrap());
     let about = error(*at(B).ip(), *a_outside.ip(), (a_outside, at(B)), protocol::UDP);
-    let Verdict::Forward { port: PortId::BACK, rewrite } = nat.send(about) else { panic!() };
+    let Verdict::Rewrite { port: PortId::BACK, rewrite } = nat.send(about) else { panic!() };
     assert_eq!((rewrite.src.map(v4), rewrite.dst.map(v4), rewrite.embedded), (Some(b_outside), Some(at(A)), true));
 }
 
@@ -422,8 +422,8 @@ fn a_paired_host_keeps_to_one_address_and_an_arbitrary_one_takes_what_is_left() 
         let mut addresses: Vec<_> = verdicts
             .iter()
             .filter_map(|verdict| match verdict {
-                Verdict::Forward { rewrite, .. } => Some(rewrite.src.unwrap().address),
-                Verdict::Drop(_) | Verdict::Reply(_) => None,
+                Verdict::Rewrite { rewrite, .. } => Some(rewrite.src.unwrap().address),
+                Verdict::Forward(_) | Verdict::Drop(_) | Verdict::Reply(_) => None,
             })
             .collect();
         let sent = addresses.len();

@@ -67,7 +67,7 @@ impl Nat {
                 };
                 let embedded = matches!(meta.content, Content::Error { .. });
                 let [src, dst] = [src, dst].map(|end| end.map(Endpoint::from));
-                Verdict::Forward { port, rewrite: Rewrite { src, dst, embedded, ..Rewrite::NONE } }
+                Verdict::Rewrite { port, rewrite: Rewrite { src, dst, embedded, ..Rewrite::NONE } }
             }
             Err(reason) => Verdict::Drop(reason),
         })

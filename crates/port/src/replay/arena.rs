@@ -9,8 +9,8 @@ use packet::{LinkType, Nanos};
 use super::renumber::Site;
 use crate::memory::Trace;
 
-/// Packets begin at multiples of a cache line, so that short ones are copied as one.
-pub(super) const CHUNK_BYTES: usize = 64;
+/// Packets begin at multiples of a cache line, as they would under a card.
+const CHUNK_BYTES: usize = 64;
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
 /// What a queue needs of a packet.
@@ -93,6 +93,15 @@ impl Arena {
     #[inline]
     pub(super) fn source(&self, slot: &Slot) -> (u16, LinkType) {
         self.sources[usize::from(slot.source)]
+    }
+
+    /// The interface and link type of all packets, where they are the same.
+    #[inline]
+    pub(super) fn sole_source(&self) -> Option<(u16, LinkType)> {
+        match *self.sources.as_slice() {
+            [sole] => Some(sole),
+            _ => None,
+        }
     }
 
     /// Bytes from the longest packet's beginning to the next.

@@ -17,7 +17,7 @@ use crate::error::PortError;
 use crate::memory::Trace;
 use crate::queue::{Port, Queue, Received};
 pub use arena::HugePages;
-use arena::{Arena, CHUNK_BYTES, Slot};
+use arena::{Arena, Slot};
 pub use renumber::Renumber;
 
 /// Packets that are delivered at a time.
@@ -296,13 +296,12 @@ impl ReplayQueue {
         let slots = if arena.longest() * BURST <= memory.len() { slots } else { fitting(slots, memory.len()) };
         let first_seq = self.looped * self.packets;
         let later = Nanos(self.span.0.saturating_mul(self.looped));
-        let (from, mut at) = (&arena.bytes()[self.offset..], 0);
+        let sole = arena.sole_source();
+        let mut at = 0;
         // Written over rather than pushed: from burst to burst the count is the same.
         packets.resize(slots.len(), NO_PACKET);
         for (slot, packet) in slots.iter().zip(packets) {
-            let stride = slot.stride();
-            copy(&from[at..at + stride], &mut memory[at..at + stride]);
-            let (interface, link) = arena.source(slot);
+            let (interface, link) = sole.unwrap_or_else(|| arena.source(slot));
             *packet = Packet {
                 seq: Seq(first_seq + u64::from(slot.index)),
                 time: slot.time + later,
@@ -313,8 +312,9 @@ impl ReplayQueue {
                 link,
                 fate: Fate::Pending,
             };
-            at += stride;
+            at += slot.stride();
         }
+        memory[..at].copy_from_slice(&arena.bytes()[self.offset..][..at]);
         self.offset += at;
     }
 }
@@ -339,19 +339,6 @@ fn fitting(slots: &[Slot], room: usize) -> &[Slot] {
         bytes <= room
     };
     &slots[..slots.iter().take_while(fits).count()]
-}
-
-/// Copies whole chunks. The first, mostly the only one, is moved in registers, without a call to `memcpy`.
-#[inline(always)]
-fn copy(from: &[u8], to: &mut [u8]) {
-    if let (Some((from, from_rest)), Some((to, to_rest))) =
-        (from.split_first_chunk::<CHUNK_BYTES>(), to.split_first_chunk_mut::<CHUNK_BYTES>())
-    {
-        *to = *from;
-        if !from_rest.is_empty() {
-            to_rest.copy_from_slice(from_rest);
-        }
-    }
 }
 
 #[cfg(test)]

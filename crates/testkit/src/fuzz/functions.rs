@@ -143,7 +143,7 @@ fn as_the_naive<N: NetworkFunction + Clone>(
     for (number, (verdict, fate)) in naive.run_trace(trace).iter().zip(fates).enumerate() {
         let goes_out = matches!(fate, Fate::Transmit(_));
         let agree = match verdict {
-            Verdict::Forward { .. } => goes_out,
+            Verdict::Forward(_) | Verdict::Rewrite { .. } => goes_out,
             Verdict::Drop(_) => !goes_out,
             // Not everything can be answered, which the engine alone finds out.
             Verdict::Reply(_) => true,

@@ -40,15 +40,20 @@ impl<N: NetworkFunction, F: Fn(&Scenario) -> N> Router for Ours<N, F> {
         match driver.packet(time, parsed.as_ref()) {
             Verdict::Drop(_) => vec![],
             Verdict::Reply(reply) => panic!("a {reply:?} was not asked for"),
-            Verdict::Forward { port, rewrite } => {
+            Verdict::Forward(port) => vec![(side(from, port), frame[14..].to_vec())],
+            Verdict::Rewrite { port, rewrite } => {
                 if let Ok(headers) = &parsed {
                     rewrite.apply(&mut frame, headers);
                 }
-                let side = if port == PortId::BACK { from } else { from.other() };
-                vec![(side, frame[14..].to_vec())]
+                vec![(side(from, port), frame[14..].to_vec())]
             }
         }
     }
+}
+
+/// Where a packet that came in by `from` leaves by `port`.
+fn side(from: Side, port: PortId) -> Side {
+    if port == PortId::BACK { from } else { from.other() }
 }
 
 /// A configuration in TOML: what the function has to know anyway, over that the scenario's settings by our names, where
