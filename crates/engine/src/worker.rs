@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use flow::Hint;
-use nf::{Meta, NetworkFunction, PortId, Reason, Reply, Verdict};
+use nf::{Flow, Meta, NetworkFunction, PortId, Reason, Reply, Verdict};
 use packet::{Nanos, Rewrite, Seq};
 use port::{Batch, Fate, Packet};
 
@@ -188,11 +188,13 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         let nf = &**nf;
         let Lanes { len, waiting, .. } = &mut **lanes;
         let waiting = &mut waiting[..*len];
-        for lane in waiting.iter_mut() {
-            let meta = lane.meta();
-            let hash = place.hash(&meta.key());
-            place.prefetch(nf, meta, hash);
-            lane.hash = hash;
+        if N::Flow::STORED {
+            for lane in waiting.iter_mut() {
+                let meta = lane.meta();
+                let hash = place.hash(&meta.key());
+                place.prefetch(nf, meta, hash);
+                lane.hash = hash;
+            }
         }
         for lane in waiting.iter_mut() {
             lane.hint = place.prefetch_entry(nf, lane.meta(), lane.hash);

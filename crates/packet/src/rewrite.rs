@@ -72,6 +72,7 @@ impl Rewrite {
 
     /// Parses the frame, as [`parse`](crate::parse()) does, and carries the changes out on it. A frame that is malformed stays
     /// as it is.
+    #[inline]
     pub fn apply_to_frame(&self, link: LinkType, bytes: &mut [u8], wire_len: u32, interface: u16) {
         let protocol = parse_ordinary(link, bytes, wire_len, interface, |headers| headers.protocol);
         if let Some(protocol) = protocol
@@ -79,6 +80,11 @@ impl Rewrite {
         {
             return self.apply_to_ordinary(head, protocol == protocol::UDP);
         }
+        self.apply_to_odd(link, bytes, wire_len, interface);
+    }
+
+    #[inline(never)]
+    fn apply_to_odd(&self, link: LinkType, bytes: &mut [u8], wire_len: u32, interface: u16) {
         if let Ok(headers) = parse(link, bytes, wire_len, interface) {
             self.apply(bytes, &headers);
         }

@@ -29,7 +29,7 @@ impl Slot {
     /// From its bytes' beginning to the next packet's.
     #[inline]
     pub(super) const fn stride(&self) -> usize {
-        (self.len as usize).next_multiple_of(CHUNK_BYTES)
+        (self.len as usize + (CHUNK_BYTES - 1)) & !(CHUNK_BYTES - 1)
     }
 }
 
