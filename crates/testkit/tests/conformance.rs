@@ -2,9 +2,13 @@
 //! A sample by default; `MILLRACE_DEEP=1` takes every shared capture that parses, and 20 seeds.
 #![allow(clippy::print_stdout)]
 
+use std::cmp::Reverse;
 use std::fs;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 
 use engine::{EngineKind, Options};
 use functions::{conntrack, ddos, firewall, heavy_hitter, nat, policer, port_knock};
@@ -42,13 +46,26 @@ fn every_function_under_every_engine_over_shared_captures() {
     if !deep() {
         captures = stratified(captures);
     }
-    let (mut taken, mut packets) = (0, 0);
-    for path in captures {
-        let Some(subject) = read(&path) else { continue };
-        hold(&subject, seeds());
-        taken += 1;
-        packets += subject.trace.len();
-    }
+    // The largest first, so that no thread is left alone with one at the end.
+    captures.sort_by_key(|path| Reverse(fs::metadata(path).map_or(0, |about| about.len())));
+    let (next, taken, packets) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, NonZero::get) {
+            scope.spawn(|| {
+                // ORDERING: Relaxed, here and below. Counts; the scope's end orders them before they are read.
+                while let Some(path) = captures.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let Some(subject) = read(path) else { continue };
+                    hold(&subject, seeds());
+                    packets.fetch_add(subject.trace.len(), Ordering::Relaxed);
+                    let taken = taken.fetch_add(1, Ordering::Relaxed) + 1;
+                    if taken.is_multiple_of(100) {
+                        println!("{taken} captures agree so far");
+                    }
+                }
+            });
+        }
+    });
+    let (taken, packets) = (taken.into_inner(), packets.into_inner());
     println!("{taken} captures with {packets} packets agree");
     assert!(taken > 10, "hardly any capture could be read");
 }
