@@ -36,7 +36,7 @@ impl<N: NetworkFunction> Private<N> {
         Self {
             v4: Table::new(flows, seed),
             v6: Table::new(flows_v6, seed),
-            rest: Rest { shared: nf.shared(&Local), counters: FlowCounters::default() },
+            rest: Rest { shared: nf.shared(&Local::keyed(seed)), counters: FlowCounters::default() },
         }
     }
 

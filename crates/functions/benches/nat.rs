@@ -22,7 +22,7 @@ fn main() {
     for flows in [1_000u32, 10_000, 60_000].into_iter().filter(|flows| only.is_none_or(|only| only == *flows)) {
         for (name, transport) in [("udp", udp as fn(u16, u16) -> (u8, Transport)), ("tcp", tcp)] {
             let nat = Nat::new(Config::default());
-            let state = nat.shared(&Local);
+            let state = nat.shared(&Local::default());
             let packets: Vec<Headers> = (0..flows).flat_map(|flow| pair(&nat, &state, flow, transport)).collect();
             // A stride without common divisor visits all, in an order that the machine can't foresee.
             let order = (0..packets.len()).map(|n| &packets[n * 7919 % packets.len()]);

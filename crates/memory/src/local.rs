@@ -16,9 +16,20 @@ use crate::{Memory, Value, Vector};
 pub use allocator::LocalAllocator;
 pub use map::LocalMap;
 
-/// The memory of a core's own copy.
+/// The memory of a core's own copy. The default is keyed by 0, which anyone can guess: for tests.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Local;
+pub struct Local {
+    seed: u64,
+}
+
+impl Local {
+    /// Memory whose maps' hashes are keyed by `seed`, which must be secret where an attacker chooses the keys. What the
+    /// structures answer doesn't depend on it.
+    #[must_use]
+    pub const fn keyed(seed: u64) -> Self {
+        Self { seed }
+    }
+}
 
 /// The transaction that does nothing.
 #[derive(Debug, Default)]
@@ -36,7 +47,7 @@ impl Memory for Local {
     }
 
     fn map<K: Key, V: Value>(&self, capacity: usize) -> LocalMap<K, V> {
-        LocalMap::new(capacity)
+        LocalMap::new(capacity, self.seed)
     }
 
     fn allocator(&self, capacity: usize) -> LocalAllocator {

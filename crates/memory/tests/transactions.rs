@@ -168,7 +168,7 @@ fn a_step_that_read_what_another_wrote_meanwhile_does_not_commit() {
 
 #[test]
 fn the_same_handler_runs_in_local_memory() {
-    let local = shared(&Local);
+    let local = shared(&Local::default());
     let counted = inputs(9, 5000).filter(|&input| {
         let Ok(output) = step::<Local>(&local, &mut LocalTx::default(), input);
         matches!(output, Output::Sent { .. })

@@ -41,7 +41,7 @@ impl<N: NetworkFunction> Driver<N> {
     #[must_use]
     pub fn new(function: N) -> Self {
         Self {
-            shared: function.shared(&Local),
+            shared: function.shared(&Local::default()),
             function,
             flows: HashMap::new(),
             deadlines: BTreeMap::new(),

@@ -29,7 +29,7 @@ pub(super) struct Driver {
 impl Driver {
     pub(super) fn new(config: &str) -> Self {
         let nat = Nat::new(toml::from_str(config).unwrap());
-        Self { state: nat.shared(&Local), nat, now: Nanos::from_secs(1_700_000_000), seq: Seq(0) }
+        Self { state: nat.shared(&Local::default()), nat, now: Nanos::from_secs(1_700_000_000), seq: Seq(0) }
     }
 
     pub(super) fn wait(&mut self, secs: u64) {

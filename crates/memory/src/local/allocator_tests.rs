@@ -65,7 +65,7 @@ impl Model {
 proptest! {
     #[test]
     fn is_a_pool_with_deadlines(ops in ops(12)) {
-        let pool = Local.allocator(12);
+        let pool = Local::default().allocator(12);
         let mut tx = LocalTx::default();
         let mut model = Model { deadlines: vec![None; 12], free: (0..12).collect() };
         let mut now = 1_000_000_000_000u64;
@@ -118,7 +118,7 @@ proptest! {
         second in proptest::collection::vec((0usize..60, 0..3_000_000_000_000_000u64), 0..60),
         at in span(),
     ) {
-        let pool = Local.allocator(first.len());
+        let pool = Local::default().allocator(first.len());
         let mut tx = LocalTx::default();
         let mut deadlines = first.clone();
         for &deadline in &first {
@@ -149,7 +149,7 @@ proptest! {
 
 #[test]
 fn expires_in_the_tick_after_the_deadline_and_no_sooner() {
-    let pool = Local.allocator(1);
+    let pool = Local::default().allocator(1);
     let mut tx = LocalTx::default();
     let deadline = 300_000_000_000;
     pool.allocate(&mut tx, Nanos(deadline)).unwrap();
@@ -165,7 +165,7 @@ fn expires_in_the_tick_after_the_deadline_and_no_sooner() {
 
 #[test]
 fn a_mass_expiry_costs_each_call_the_same() {
-    let pool = Local.allocator(10_000);
+    let pool = Local::default().allocator(10_000);
     let mut tx = LocalTx::default();
     for index in 0..10_000u64 {
         pool.allocate(&mut tx, Nanos(5_000_000_000 + index)).unwrap();
@@ -182,7 +182,7 @@ fn a_mass_expiry_costs_each_call_the_same() {
 
 #[test]
 fn a_pool_of_none_gives_none() {
-    let pool = Local.allocator(0);
+    let pool = Local::default().allocator(0);
     let mut tx = LocalTx::default();
     assert_eq!(pool.allocate(&mut tx, Nanos(5)), Ok(None));
     assert_eq!(pool.expire(&mut tx, Nanos::from_secs(9)), Ok(None));

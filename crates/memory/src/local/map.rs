@@ -10,14 +10,13 @@ use packet::Key;
 use super::{Local, LocalTx};
 use crate::{Map, Value};
 
-/// What the hash is keyed by. What a map answers doesn't depend on it.
-const SEED: u64 = 0x6d69_6c6c_7261_6365;
-
 /// A map in local memory: 32 bytes a slot for a five-tuple and an index, two slots for each pair that fits.
 pub struct LocalMap<K, V> {
     slots: Box<[Cell<Slot<K, V>>]>,
     len: Cell<usize>,
     capacity: usize,
+    /// What the hash is keyed by. What a map answers doesn't depend on it.
+    seed: u64,
 }
 
 /// `hash` is the top half of the key's, which is enough to find home again.
@@ -28,15 +27,15 @@ enum Slot<K, V> {
 }
 
 impl<K: Key, V: Value> LocalMap<K, V> {
-    pub(super) fn new(capacity: usize) -> Self {
+    pub(super) fn new(capacity: usize, seed: u64) -> Self {
         let slots = capacity.checked_mul(2).expect("a map's capacity fits the address space").max(1);
         assert!(u32::try_from(slots).is_ok(), "a map of {capacity} pairs is beyond 32 bits");
-        Self { slots: (0..slots).map(|_| Cell::new(Slot::Empty)).collect(), len: Cell::new(0), capacity }
+        Self { slots: (0..slots).map(|_| Cell::new(Slot::Empty)).collect(), len: Cell::new(0), capacity, seed }
     }
 
     #[inline]
-    fn hash(key: &K) -> u32 {
-        (key.hash(SEED) >> 32) as u32
+    fn hash(&self, key: &K) -> u32 {
+        (key.hash(self.seed) >> 32) as u32
     }
 
     /// Where the probing for a hash begins: the hash scaled to the number of slots (Lemire, "fastrange").
@@ -87,11 +86,11 @@ impl<K: Key, V: Value> LocalMap<K, V> {
 impl<K: Key, V: Value> Map<K, V, Local> for LocalMap<K, V> {
     #[inline]
     fn get<'a>(&'a self, _: &mut LocalTx<'a>, key: &K) -> Result<Option<V>, Infallible> {
-        Ok(self.find(Self::hash(key), key).1)
+        Ok(self.find(self.hash(key), key).1)
     }
 
     fn insert<'a>(&'a self, _: &mut LocalTx<'a>, key: K, value: V) -> Result<bool, Infallible> {
-        let hash = Self::hash(&key);
+        let hash = self.hash(&key);
         let (at, known) = self.find(hash, &key);
         if known.is_none() {
             if self.len.get() == self.capacity {
@@ -104,7 +103,7 @@ impl<K: Key, V: Value> Map<K, V, Local> for LocalMap<K, V> {
     }
 
     fn remove<'a>(&'a self, _: &mut LocalTx<'a>, key: &K) -> Result<Option<V>, Infallible> {
-        let (at, value) = self.find(Self::hash(key), key);
+        let (at, value) = self.find(self.hash(key), key);
         if value.is_some() {
             self.len.set(self.len.get() - 1);
             self.shift_back(at);
@@ -114,7 +113,7 @@ impl<K: Key, V: Value> Map<K, V, Local> for LocalMap<K, V> {
 
     #[inline]
     fn hint(&self, key: &K) -> Option<V> {
-        self.find(Self::hash(key), key).1
+        self.find(self.hash(key), key).1
     }
 }
 
@@ -165,7 +164,7 @@ mod tests {
     }
 
     fn agrees_with_hash_map<K: Key + core::hash::Hash>(capacity: usize, ops: &[Op], key: fn(u16) -> K) {
-        let map: LocalMap<K, u32> = Local.map(capacity);
+        let map: LocalMap<K, u32> = Local::default().map(capacity);
         let mut tx = LocalTx::default();
         let mut model = HashMap::new();
         for &op in ops {

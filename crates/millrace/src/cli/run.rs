@@ -1,9 +1,10 @@
 //! `millrace run`: a capture through a function.
 
-use std::panic;
+use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::{panic, process};
 
 use engine::{Control, EngineError, EngineKind, FailedPacket, Failure, Options};
 use packet::Seq;
@@ -52,7 +53,7 @@ pub(super) struct Args {
     /// How many cores to use, or all
     #[arg(long, default_value = "1", value_name = "N", value_parser = engines::cores)]
     cores: usize,
-    /// The secret that flow tables are hashed with; the outcome never depends on it
+    /// The secret that tables are hashed with, drawn anew if not given; the outcome never depends on it
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
     /// Print the summary as JSON, to standard output (with `--out -` to standard error)
@@ -67,8 +68,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     kind.accepts(entry.description(), args.cores).map_err(Failed::usage)?;
     let (mut capture, file) = files::open(&args.input, args.output.as_deref(), args.format)?;
 
-    let mut options = Options::default();
-    options.seed = args.seed.unwrap_or(options.seed);
+    let options = Options { seed: args.seed.unwrap_or_else(secret), ..Options::default() };
     let control = Control::default();
     signals::stop_on_interrupt(&control.stop);
     let packets = Arc::clone(&control.packets);
@@ -108,6 +108,12 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         None => Ok(()),
         Some(error) => Err(report(error, place, args.output.as_deref(), args.json)),
     }
+}
+
+/// A number that whoever sends the packets can't guess.
+fn secret() -> u64 {
+    // The standard library draws the keys of its maps' hashes from the system.
+    RandomState::new().hash_one(process::id())
 }
 
 /// Says what ended the run early.
