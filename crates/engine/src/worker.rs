@@ -1,4 +1,4 @@
-//! The one worker loop: parse all, hash all, prefetch all, step all, settle all.
+//! The one worker loop: look at all, hash all, prefetch all, step all.
 
 use std::sync::Arc;
 

@@ -83,7 +83,8 @@ pub trait NetworkFunction: Sized + Send + Sync + 'static {
     /// Adds all of the shared state that a later packet could tell apart.
     fn fingerprint(&self, _shared: &Self::Shared<Local>, _fingerprint: &mut Fingerprint) {}
 
-    /// What the packet contributes to state; `None` when it is not this function's business.
+    /// What the packet contributes to state; `None` when it is not this function's business. Where it is inlined, no more is
+    /// read of an ordinary packet than it looks at.
     fn meta(&self, headers: &Headers) -> Option<Self::Meta>;
 
     /// What becomes of a packet that is not this function's business. Depends on its headers alone.
