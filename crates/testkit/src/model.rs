@@ -1,10 +1,14 @@
 //! Naive models of the network functions: plain `HashMap` programs after the functions' documents, written apart from
-//! the functions. They know no engine, no bound and no contract, and keep what they know for ever.
+//! the functions. They know no engine and no contract, and keep what they know for ever; where a table may be full, that is
+//! part of the model.
 
+mod conntrack;
 mod ddos;
+mod firewall;
 mod heavy_hitter;
 mod policer;
 mod port_knock;
+mod tracking;
 
 use std::fmt;
 use std::net::IpAddr;
@@ -15,10 +19,13 @@ use packet::{Fragment, Headers, Nanos, Rewrite, Seq};
 use crate::driver::Driver;
 use crate::frames::Frames;
 
+pub use conntrack::ConntrackModel;
 pub use ddos::DdosModel;
+pub use firewall::FirewallModel;
 pub use heavy_hitter::HeavyHitterModel;
 pub use policer::{BucketPer, PolicerModel};
 pub use port_knock::PortKnockModel;
+pub use tracking::Tracked;
 
 /// A function's behaviour, packet by packet.
 pub trait Model {
@@ -93,20 +100,31 @@ pub fn compare<N: NetworkFunction>(
     model: &mut impl Model,
     frames: &Frames,
 ) -> Result<(), Box<Disagreement>> {
-    let by_ports = driver.function().packet_set().has_ports();
     for ((now, bytes), number) in frames.iter().zip(0..) {
         let headers =
             packet::parse(frames.link(), bytes, bytes.len() as u32, 0).expect("models take well-formed packets");
-        let got = Fate::of(driver.packet(now, Ok(&headers)), N::DESCRIPTION.drop_reasons);
-        let (seq, now) = (Seq(number), driver.now());
-        let expected = if by_ports && headers.fragment == Fragment::Later {
-            Fate::Drop("fragment")
-        } else {
-            model.packet(seq, now, &headers)
-        };
-        if got != expected {
-            return Err(Box::new(Disagreement { seq, now, headers, got, expected }));
-        }
+        compare_packet(driver, model, Seq(number), now, &headers)?;
     }
     Ok(())
+}
+
+/// Gives the next packet, number `seq`, to a function and to its model; what both made of it.
+///
+/// # Errors
+/// They think differently.
+pub fn compare_packet<N: NetworkFunction>(
+    driver: &mut Driver<N>,
+    model: &mut impl Model,
+    seq: Seq,
+    time: Nanos,
+    headers: &Headers,
+) -> Result<Fate, Box<Disagreement>> {
+    let got = Fate::of(driver.packet(time, Ok(headers)), N::DESCRIPTION.drop_reasons);
+    let now = driver.now();
+    let expected = if driver.function().packet_set().has_ports() && headers.fragment == Fragment::Later {
+        Fate::Drop("fragment")
+    } else {
+        model.packet(seq, now, headers)
+    };
+    if got == expected { Ok(got) } else { Err(Box::new(Disagreement { seq, now, headers: *headers, got, expected })) }
 }

@@ -1,0 +1,350 @@
+//! What the models of `conntrack` and `firewall` have in common: the connections, after `conntrack`'s document and, where
+//! that says no more, the Linux tracker.
+
+pub(super) mod tcp;
+
+use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
+
+use packet::{Embedded, Headers, Icmp, Nanos, Network, Transport, protocol};
+use serde::Deserialize;
+
+use super::Tuple;
+
+/// Both ends, the smaller one first, and the protocol.
+type Name = ((IpAddr, u16), (IpAddr, u16), u8);
+
+const SECOND: u64 = 1_000_000_000;
+
+/// A UDP connection older than this may be a stream.
+const STREAM_AGE: u64 = 2 * SECOND;
+
+/// What may be configured of tracking, by the keys of the configuration file.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default)]
+pub(super) struct Settings {
+    pub(super) loose: bool,
+    pub(super) liberal: bool,
+    pub(super) ignore_invalid_rst: bool,
+    pub(super) max_retransmissions: u64,
+    pub(super) flows: usize,
+    pub(super) flows_v6: usize,
+    pub(super) timeouts: Timeouts,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            loose: true,
+            liberal: false,
+            ignore_invalid_rst: false,
+            max_retransmissions: 3,
+            flows: 1_048_576,
+            flows_v6: 65_536,
+            timeouts: Timeouts::default(),
+        }
+    }
+}
+
+/// The timeouts in seconds.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default)]
+pub(super) struct Timeouts {
+    pub(super) tcp_syn_sent: u64,
+    pub(super) tcp_syn_recv: u64,
+    pub(super) tcp_established: u64,
+    pub(super) tcp_fin_wait: u64,
+    pub(super) tcp_close_wait: u64,
+    pub(super) tcp_last_ack: u64,
+    pub(super) tcp_time_wait: u64,
+    pub(super) tcp_close: u64,
+    pub(super) tcp_syn_sent2: u64,
+    pub(super) tcp_retransmitted: u64,
+    pub(super) tcp_unacknowledged: u64,
+    pub(super) udp: u64,
+    pub(super) udp_stream: u64,
+    pub(super) icmp: u64,
+    pub(super) other: u64,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            tcp_syn_sent: 120,
+            tcp_syn_recv: 60,
+            tcp_established: 432_000,
+            tcp_fin_wait: 120,
+            tcp_close_wait: 60,
+            tcp_last_ack: 30,
+            tcp_time_wait: 120,
+            tcp_close: 10,
+            tcp_syn_sent2: 120,
+            tcp_retransmitted: 300,
+            tcp_unacknowledged: 300,
+            udp: 30,
+            udp_stream: 120,
+            icmp: 30,
+            other: 600,
+        }
+    }
+}
+
+/// A connection that a model tracks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tracked {
+    /// Its ends, the smaller one first.
+    pub name: Tuple,
+    /// Its state, if it is TCP.
+    pub state: Option<&'static str>,
+    /// When it ends if nothing more comes.
+    pub deadline: Nanos,
+    /// Whether it has proved itself.
+    pub assured: bool,
+    /// Whether it, or one that it has followed without a pause, is or was assured: then it stays in a full table.
+    pub keeps_place: bool,
+}
+
+/// The connections.
+#[derive(Clone, Debug)]
+pub(super) struct Tracking {
+    settings: Settings,
+    connections: HashMap<Name, Entry>,
+    opened: u64,
+}
+
+/// A connection in its place.
+#[derive(Clone, Debug)]
+struct Entry {
+    opener: (IpAddr, u16),
+    talk: Talk,
+    deadline: u64,
+    /// How many were opened before it.
+    number: u64,
+    /// It has been answered once, and makes no room for others.
+    keeps_place: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Talk {
+    Tcp(tcp::Connection),
+    Udp {
+        since: u64,
+        answered: bool,
+    },
+    /// The types of query that each side has asked.
+    Icmp {
+        asked: [HashSet<u8>; 2],
+    },
+    Other,
+}
+
+/// What a tracker says of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Judgement {
+    /// There is no IP layer.
+    NonIp,
+    /// Neighbour discovery or multicast listening.
+    Exempt,
+    /// It belongs to a connection.
+    Passes,
+    /// It is an ICMP error about a connection.
+    Related,
+    /// It would have opened a connection, and may not. Nothing has changed.
+    Refused,
+    /// There is no room for the connection that it opens.
+    Full,
+    /// It is invalid, by this cause, in a connection or without one.
+    Invalid { cause: &'static str, known: bool },
+}
+
+impl Tracking {
+    pub(super) fn new(settings: Settings) -> Self {
+        Self { settings, connections: HashMap::new(), opened: 0 }
+    }
+
+    /// Takes a packet; `may_open` says whether it may open a connection, if it would.
+    pub(super) fn packet(&mut self, now: Nanos, headers: &Headers, may_open: bool) -> Judgement {
+        let Some((src, dst)) = headers.addresses() else { return Judgement::NonIp };
+        if let Transport::Icmp(icmp) = headers.transport {
+            let v6 = matches!(headers.network, Network::V6(_));
+            match (v6, icmp.kind) {
+                (true, 130..=136 | 143) => return Judgement::Exempt,
+                (true, 0..=127) | (false, 3 | 4 | 5 | 11 | 12) => return self.error(now.0, dst, icmp.embedded),
+                (true, 128 | 129) | (false, 0 | 8 | 13..=18) => {}
+                _ => return Judgement::Invalid { cause: "unknown-icmp", known: false },
+            }
+        }
+        let (src_port, dst_port) = headers.ports();
+        let (source, destination) = ((src, src_port), (dst, dst_port));
+        let name = name(source, destination, headers.protocol);
+        self.forget_if_dead(&name, now.0);
+        let Some(entry) = self.connections.get_mut(&name) else {
+            return match Talk::open(headers, &self.settings, now.0) {
+                Err(cause) => Judgement::Invalid { cause, known: false },
+                Ok(_) if !may_open => Judgement::Refused,
+                Ok(talk) => self.open(name, source, talk, headers, now.0),
+            };
+        };
+        let way = usize::from(entry.opener != source);
+        match entry.packet(way, headers, &self.settings, now.0, may_open) {
+            Course::Passes => Judgement::Passes,
+            Course::Ends => {
+                self.connections.remove(&name);
+                Judgement::Passes
+            }
+            Course::Invalid(cause) => Judgement::Invalid { cause, known: true },
+            Course::Opens if !may_open => Judgement::Refused,
+            Course::Opens => {
+                let talk = Talk::open(headers, &self.settings, now.0).expect("a SYN opens");
+                let entry = self.connections.get_mut(&name).expect("it was there a moment ago");
+                (entry.opener, entry.talk) = (source, talk);
+                entry.packet(0, headers, &self.settings, now.0, may_open);
+                Judgement::Passes
+            }
+        }
+    }
+
+    /// The connections that are alive, ordered by their names.
+    pub(super) fn connections(&self, now: Nanos) -> Vec<Tracked> {
+        let alive = self.connections.iter().filter(|(_, entry)| entry.deadline > now.0);
+        let tell = |((one, other, protocol), entry): (&Name, &Entry)| {
+            let (state, assured) = match &entry.talk {
+                Talk::Tcp(connection) => (Some(connection.state.name()), connection.assured),
+                Talk::Udp { .. } | Talk::Icmp { .. } | Talk::Other => (None, entry.keeps_place),
+            };
+            let name = (one.0, one.1, other.0, other.1, *protocol);
+            Tracked { name, state, deadline: Nanos(entry.deadline), assured, keeps_place: entry.keeps_place }
+        };
+        let mut told: Vec<Tracked> = alive.map(tell).collect();
+        told.sort_unstable_by_key(|tracked| tracked.name);
+        told
+    }
+
+    /// An ICMP error for the host `to`.
+    fn error(&mut self, now: u64, to: IpAddr, embedded: Option<Embedded>) -> Judgement {
+        let known = embedded.is_some_and(|embedded| {
+            let (source, destination) = embedded.endpoints();
+            let source = (source.address, source.port);
+            let name = name(source, (destination.address, destination.port), embedded.tuple.protocol());
+            self.forget_if_dead(&name, now);
+            source.0 == to && self.connections.contains_key(&name)
+        });
+        if known { Judgement::Related } else { Judgement::Invalid { cause: "unrelated-error", known: false } }
+    }
+
+    fn forget_if_dead(&mut self, name: &Name, now: u64) {
+        if self.connections.get(name).is_some_and(|entry| entry.deadline <= now) {
+            self.connections.remove(name);
+        }
+    }
+
+    fn open(&mut self, name: Name, opener: (IpAddr, u16), talk: Talk, headers: &Headers, now: u64) -> Judgement {
+        let is_v4 = opener.0.is_ipv4();
+        let capacity = if is_v4 { self.settings.flows } else { self.settings.flows_v6 };
+        if self.connections.len() >= capacity {
+            self.connections.retain(|_, entry| entry.deadline > now);
+            let family = || self.connections.iter().filter(|((one, _, _), _)| one.0.is_ipv4() == is_v4);
+            if family().count() >= capacity {
+                let movable = family().filter(|(_, entry)| !entry.keeps_place);
+                let Some((oldest, _)) = movable.min_by_key(|(_, entry)| entry.number) else { return Judgement::Full };
+                let oldest = *oldest;
+                self.connections.remove(&oldest);
+            }
+        }
+        let mut entry = Entry { opener, talk, deadline: 0, number: self.opened, keeps_place: false };
+        entry.packet(0, headers, &self.settings, now, true);
+        self.opened += 1;
+        self.connections.insert(name, entry);
+        Judgement::Passes
+    }
+}
+
+impl Talk {
+    /// What this first packet opens, before it has been given to it.
+    fn open(headers: &Headers, settings: &Settings, now: u64) -> Result<Self, &'static str> {
+        match headers.transport {
+            Transport::Tcp(tcp) => tcp::Connection::open(headers, &tcp, settings).map(Self::Tcp),
+            Transport::Udp { .. } => Ok(Self::Udp { since: now, answered: false }),
+            Transport::Icmp(icmp) => match queried(headers, icmp) {
+                Some(_) => Err("unasked-reply"),
+                None => Ok(Self::Icmp { asked: [HashSet::new(), HashSet::new()] }),
+            },
+            Transport::Sctp { .. } | Transport::None => Ok(Self::Other),
+        }
+    }
+}
+
+/// What becomes of a packet of a connection.
+enum Course {
+    Passes,
+    Ends,
+    /// It passes if its sender may open a connection; the entry is as it was.
+    Opens,
+    Invalid(&'static str),
+}
+
+impl Entry {
+    fn packet(&mut self, way: usize, headers: &Headers, settings: &Settings, now: u64, may_open: bool) -> Course {
+        let timeouts = &settings.timeouts;
+        let idle = match (&mut self.talk, headers.transport) {
+            (Talk::Tcp(connection), Transport::Tcp(tcp)) => {
+                let outcome = connection.packet(way, headers, &tcp, settings);
+                self.keeps_place |= connection.assured;
+                match outcome {
+                    tcp::Outcome::Passes(Some(idle)) => idle,
+                    tcp::Outcome::Passes(None) => return Course::Passes,
+                    tcp::Outcome::Ends => return Course::Ends,
+                    tcp::Outcome::Reopens => return Course::Opens,
+                    tcp::Outcome::Invalid(cause, idle) => {
+                        self.deadline = idle.map_or(self.deadline, |idle| after(now, idle));
+                        return Course::Invalid(cause);
+                    }
+                }
+            }
+            (Talk::Udp { since, answered }, Transport::Udp { .. }) => {
+                // The first answer isn't a stream yet.
+                let is_stream = *answered && now - *since > STREAM_AGE;
+                *answered |= way == 1;
+                self.keeps_place |= is_stream;
+                if is_stream { timeouts.udp_stream } else { timeouts.udp }
+            }
+            (Talk::Icmp { asked }, Transport::Icmp(icmp)) => {
+                match queried(headers, icmp) {
+                    Some(query) if asked[1 - way].contains(&query) => {}
+                    Some(_) => return Course::Invalid("unasked-reply"),
+                    None if way == 1 && !may_open => return Course::Opens,
+                    None => {
+                        asked[way].insert(icmp.kind);
+                    }
+                }
+                timeouts.icmp
+            }
+            (Talk::Other, _) => {
+                self.keeps_place |= way == 1;
+                timeouts.other
+            }
+            (talk, transport) => unreachable!("{talk:?} and {transport:?} differ in protocol"),
+        };
+        self.deadline = after(now, idle);
+        Course::Passes
+    }
+}
+
+/// So many seconds later, or never: captures claim to be of any time.
+fn after(now: u64, secs: u64) -> u64 {
+    now.saturating_add(secs * SECOND)
+}
+
+fn name(source: (IpAddr, u16), destination: (IpAddr, u16), protocol: u8) -> Name {
+    (source.min(destination), source.max(destination), protocol)
+}
+
+/// The type of query that a reply answers; `None` if it is a query itself.
+fn queried(headers: &Headers, icmp: Icmp) -> Option<u8> {
+    match (headers.protocol, icmp.kind) {
+        (protocol::ICMP, 0) => Some(8),
+        (protocol::ICMP, reply @ (14 | 16 | 18)) => Some(reply - 1),
+        (protocol::ICMPV6, 129) => Some(128),
+        _ => None,
+    }
+}
