@@ -285,6 +285,89 @@ fn damaged_compressed_streams() {
     assert!(matches!(error.fault, Fault::Compressed(Compression::Gzip, _)));
 }
 
+/// What a decoder gives that is asked for a byte and given a byte at a time, and so can keep nothing back.
+fn byte_by_byte(mut decoder: impl Read) -> Vec<u8> {
+    let (mut decoded, mut byte) = (Vec::new(), [0]);
+    while matches!(decoder.read(&mut byte), Ok(1)) {
+        decoded.push(byte[0]);
+    }
+    decoded
+}
+
+#[test]
+fn packets_ahead_of_damage_are_delivered_whatever_the_reads() {
+    // Text-like bytes, bytes that do not compress, and equal ones: Huffman codes, stored blocks and runs.
+    let mut random = 1u32;
+    let mut byte = |below: u32| {
+        random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        ((random >> 16) % below) as u8
+    };
+    let packets: Vec<Vec<u8>> =
+        (0..60).map(|number| (0..200).map(|_| byte([1, 7, 256][number / 8 % 3])).collect()).collect();
+    let records: Vec<_> = packets.iter().map(|bytes| (1, 0, 200, &bytes[..])).collect();
+    let file = pcap(&records);
+    let zstd = |parts: &[&[u8]]| {
+        // Each part a block, of a frame that tells its length and has a checksum.
+        let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), 3).expect("memory is there");
+        encoder.include_checksum(true).expect("it has checksums");
+        encoder.set_pledged_src_size(Some(parts.concat().len() as u64)).expect("it tells lengths");
+        parts.iter().for_each(|part| encoder.write_all(part).and_then(|()| encoder.flush()).expect("memory is there"));
+        encoder.finish().expect("memory is there")
+    };
+    let (head, tail) = file.split_at(file.len() / 2);
+    let files = [
+        gzip(&file),
+        [gzip(head), gzip(tail)].concat(),
+        zstd(&[&file]),
+        zstd(&file.chunks(1500).collect::<Vec<_>>()),
+        [zstd(&[head]), zstd(&tail.chunks(500).collect::<Vec<_>>())].concat(),
+    ];
+    let mut ahead = 0;
+    for (kind, whole) in files.iter().enumerate() {
+        let step = if kind < 2 { 331 } else { 151 };
+        let places = (0..whole.len()).step_by(step).chain(4..20).chain(whole.len() - 8..whole.len());
+        let flipped = |at: usize| [&whole[..at], &[whole[at] ^ 0x55], &whole[at + 1..]].concat();
+        for (at, damaged) in places.flat_map(|at| [(at, flipped(at)), (at, whole[..at].to_vec())]) {
+            let one = io::BufReader::with_capacity(1, &damaged[..]);
+            let decoded = match kind {
+                0 | 1 => byte_by_byte(flate2::bufread::MultiGzDecoder::new(one)),
+                _ => byte_by_byte(zstd::stream::read::Decoder::with_buffer(one).expect("memory is there")),
+            };
+            let told = |read: &shared::Read| {
+                let error = read.error.as_ref().map(|error| (error.offset, error.packets, error.to_string()));
+                (read.packets.iter().map(|(_, bytes)| bytes.clone()).collect::<Vec<_>>(), error)
+            };
+            let (expected, mut first) = (open(&decoded[..]).map(|reader| told(&read_all(reader)).0), None);
+            for (block, piece) in [(port::pcap::BLOCK_BYTES, usize::MAX), (64, 61), (4096, 1000), (64, 1)] {
+                let input = Pieces { input: Cursor::new(damaged.clone()), piece };
+                let (Ok(reader), Ok(expected)) = (Reader::from_read(input, "some.pcap"), &expected) else {
+                    assert!(expected.is_err(), "{kind}: byte {at}: {} bytes were decoded", decoded.len());
+                    continue;
+                };
+                let read = read_all(reader.with_block(block));
+                let now = told(&read);
+                assert!(now.0 == *expected, "{kind}: byte {at}, blocks of {block}: {} packets", now.0.len());
+                assert_eq!(first.get_or_insert_with(|| now.clone()).1, now.1, "{kind}: byte {at}, blocks of {block}");
+                ahead += read.packets.len();
+            }
+        }
+    }
+    assert!(ahead > 1000, "{ahead}");
+}
+
+/// A reader that never gives more than `piece` bytes.
+struct Pieces {
+    input: Cursor<Vec<u8>>,
+    piece: usize,
+}
+
+impl Read for Pieces {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let len = into.len().min(self.piece);
+        self.input.read(&mut into[..len])
+    }
+}
+
 /// A reader that gives a byte or a few at a time, with interruptions, then fails.
 struct Troubled {
     bytes: Cursor<Vec<u8>>,

@@ -4,6 +4,7 @@
 
 mod classic;
 mod clock;
+mod decompress;
 mod error;
 mod format;
 mod reader;

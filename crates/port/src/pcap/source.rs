@@ -1,19 +1,16 @@
 //! Where a capture's bytes come from: a file, standard input or any reader, decompressed on the way.
 
 use std::fs::File;
-use std::io::{self, BufReader, Cursor, Read};
+use std::io::{self, Cursor, Read};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::decompress::{Decompressed, Gzip, Zstd};
 use super::error::Fault;
 use super::format::Compression;
 use super::target::{is_standard, standard_input};
 
-/// Zstandard's largest window: files made with `--long=31` open. Memory is taken as the file itself asks for it.
-const ZSTD_WINDOW_LOG_MAX: u32 = 31;
-/// What a decompressor reads at a time.
-const COMPRESSED_BLOCK_BYTES: usize = 128 << 10;
 const MAGIC_BYTES: usize = 4;
 
 /// The decompressed bytes of a capture.
@@ -82,17 +79,14 @@ impl Source {
         let whole = Cursor::new(magic).chain(counted);
         let input: Box<dyn Read + Send> = match compression {
             None => Box::new(whole),
-            Some(Compression::Gzip) => Box::new(flate2::bufread::MultiGzDecoder::new(buffered(whole))),
-            Some(Compression::Zstd) => {
-                let mut decoder = zstd::stream::read::Decoder::with_buffer(buffered(whole)).map_err(Fault::Open)?;
-                decoder.window_log_max(ZSTD_WINDOW_LOG_MAX).map_err(Fault::Open)?;
-                Box::new(decoder)
-            }
+            Some(Compression::Gzip) => Box::new(Decompressed::new(whole, Gzip::new())),
+            Some(Compression::Zstd) => Box::new(Decompressed::new(whole, Zstd::new().map_err(Fault::Open)?)),
         };
         Ok(Self { input, compression, progress })
     }
 
-    /// Reads what there is, at most `into.len()` bytes; 0 at the end.
+    /// Reads what there is, at most `into.len()` bytes; 0 at the end. What a compressed stream holds ahead of damage comes
+    /// before the error.
     pub(super) fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         self.input.read(into)
     }
@@ -105,10 +99,6 @@ impl Source {
             _ => Fault::Read(source),
         }
     }
-}
-
-fn buffered<R: Read>(input: R) -> BufReader<R> {
-    BufReader::with_capacity(COMPRESSED_BLOCK_BYTES, input)
 }
 
 /// The first bytes of the file, fewer where it has not as many.

@@ -1,0 +1,163 @@
+//! An engine whose outcome differs: `verify` ends with exit code 1, the packet that differs, and the shortest prefix of
+//! the capture that shows it.
+//!
+//! The engines are right, so that the function has to be wrong: this program is the command itself, over a catalogue with
+//! a function that keeps what its packet sets share to itself, when its environment says so; otherwise it tests that
+//! command.
+
+#![allow(clippy::print_stdout)]
+
+use std::env;
+use std::process::{Command, ExitCode, Output};
+
+use millrace::catalogue::{Catalogue, Entry};
+use millrace::port::Trace;
+use millrace::port::pcap::Reader;
+use millrace::prelude::*;
+use tempfile::TempDir;
+
+/// Lets so many packets through in all, whoever sends them, and claims that sources share nothing.
+struct Liar;
+
+const ENOUGH: u64 = 100;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Source(Host);
+
+impl Meta for Source {
+    type Key = Host;
+
+    fn key(&self) -> Host {
+        self.0
+    }
+}
+
+impl NetworkFunction for Liar {
+    type Meta = Source;
+    type Flow = ();
+    type Shared<M: Memory> = M::Vector<u64>;
+
+    const DESCRIPTION: Description = Description {
+        name: "liar",
+        summary: "counts all packets together",
+        state: "none",
+        sharing: Sharing::Nothing,
+        keys: &[],
+        drop_reasons: &["enough"],
+    };
+
+    fn packet_set(&self) -> PacketSet {
+        PacketSet::Source
+    }
+
+    fn sizing(&self) -> Sizing {
+        Sizing { flows: 0, flows_v6: 0 }
+    }
+
+    fn shared<M: Memory>(&self, memory: &M) -> M::Vector<u64> {
+        memory.vector(1, 0)
+    }
+
+    fn meta(&self, headers: &Headers) -> Option<Source> {
+        headers.source().map(Source)
+    }
+
+    fn open<M: Memory>(&self, _: &mut Context<'_, Self, M>, _: &Source) -> Step<Opened<()>, M> {
+        Ok(Opened::Flow(()))
+    }
+
+    fn packet<M: Memory>(&self, cx: &mut Context<'_, Self, M>, (): &mut (), _: &Source) -> Step<Verdict, M> {
+        let seen = cx.shared.read(&mut cx.tx, 0)?;
+        cx.shared.write(&mut cx.tx, 0, seen + 1)?;
+        Ok(if seen < ENOUGH { Verdict::FORWARD } else { Verdict::Drop(Reason::own(0)) })
+    }
+}
+
+const AS_COMMAND: &str = "MILLRACE_TEST_AS_COMMAND";
+
+fn main() -> ExitCode {
+    if env::var_os(AS_COMMAND).is_some() {
+        return millrace::cli::main(&Catalogue::standard().with(Entry::plain(|| Liar)));
+    }
+    // What a test runner asks of programs of this kind.
+    if env::args().any(|argument| argument == "--list") {
+        return ExitCode::SUCCESS;
+    }
+    a_difference_is_told_and_kept();
+    println!("a difference is told and kept ... ok");
+    json_tells_it_too();
+    println!("json tells it too ... ok");
+    engines_that_agree_end_well();
+    println!("engines that agree end well ... ok");
+    ExitCode::SUCCESS
+}
+
+fn millrace(folder: &TempDir, line: &str) -> Output {
+    let mut command = Command::new(env::current_exe().unwrap());
+    command.env(AS_COMMAND, "1").current_dir(folder.path()).args(line.split_whitespace()).output().unwrap()
+}
+
+fn demo() -> TempDir {
+    let folder = TempDir::new().unwrap();
+    std::fs::write(folder.path().join("demo.pcap.zst"), millrace::DEMO_CAPTURE).unwrap();
+    folder
+}
+
+const VERIFY: &str = "verify liar --engines rss --cores 2 --seeds 3-3 --no-threads";
+
+/// The number in front of a word, thousands set apart.
+fn number(text: &str, before: &str) -> usize {
+    let (head, _) = text.split_once(before).unwrap_or_else(|| panic!("{before} is missing in {text}"));
+    head.rsplit(' ').next().unwrap().replace(',', "").parse().unwrap()
+}
+
+fn a_difference_is_told_and_kept() {
+    let folder = demo();
+    let output = millrace(&folder, &format!("{VERIFY} --in demo.pcap.zst --packets 2000"));
+    let (table, error) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(table.contains("DIFFERS on 2 cores"), "{table}");
+    assert!(error.contains("error: rss on 2 cores differs from sequential, by schedule 3"), "{error}");
+    assert!(error.contains("expected Drop") && error.contains("got Transmit"), "{error}");
+    assert!(error.contains("--save-prefix FILE keeps them"), "{error}");
+
+    // Shards that count by themselves let a packet more through as soon as there have been enough in all.
+    let prefix = number(&error, " packets of the capture show it");
+    assert!(prefix > ENOUGH as usize && prefix < 2000, "{prefix}");
+    assert!(error.contains(&format!("packet {}: expected", prefix - 1)), "{error}");
+    let verify = |packets: usize, more: &str| {
+        millrace(&folder, &format!("{VERIFY} --in demo.pcap.zst --packets {packets} {more}")).status.code()
+    };
+    assert_eq!(verify(prefix - 1, ""), Some(0), "one packet fewer shows nothing");
+    assert_eq!(verify(prefix, ""), Some(1));
+
+    // What is kept is those packets, and they show it again by the command that is printed.
+    assert_eq!(verify(2000, "--save-prefix kept.pcap"), Some(1));
+    let load = |name| Trace::load(&mut Reader::open(folder.path().join(name)).unwrap(), usize::MAX).unwrap();
+    let (kept, whole) = (load("kept.pcap"), load("demo.pcap.zst"));
+    assert_eq!(kept.len(), prefix);
+    assert!(kept.iter().zip(whole.iter()).all(|((_, kept), (_, packet))| kept == packet));
+    let again =
+        error.lines().find_map(|line| line.trim().strip_prefix("again: millrace ")).expect("how to see it again");
+    assert_eq!(millrace(&folder, again).status.code(), Some(1), "{again}");
+    assert_eq!(millrace(&folder, &format!("{VERIFY} --in kept.pcap")).status.code(), Some(1));
+}
+
+fn json_tells_it_too() {
+    let output = millrace(&demo(), &format!("{VERIFY} --in demo.pcap.zst --packets 2000 --json"));
+    assert_eq!(output.status.code(), Some(1));
+    let all: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&all["equal"], &all["engines"][0]["equal"]), (&false.into(), &false.into()));
+    let mismatch = &all["engines"][0]["mismatch"];
+    assert_eq!(mismatch["packet"].as_u64().unwrap() + 1, mismatch["prefix"].as_u64().unwrap(), "{mismatch:#}");
+    assert_eq!((mismatch["cores"].as_u64(), mismatch["seed"].as_u64()), (Some(2), Some(3)));
+}
+
+/// Replicas all count everything: the function is wrong, but not under this engine.
+fn engines_that_agree_end_well() {
+    let line = "verify liar --engines sequential,scr --cores 1-3 --seeds 2 --in demo.pcap.zst --packets 2000";
+    let output = millrace(&demo(), line);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+    assert!(said.contains("equal: identical") && !said.to_lowercase().contains("differs"), "{said}");
+}

@@ -1,0 +1,150 @@
+//! Decompression as a reader, by [zlib](https://www.rfc-editor.org/rfc/rfc1952) and
+//! [Zstandard](https://www.rfc-editor.org/rfc/rfc8878): what was decoded ahead of damage is handed out before the damage is
+//! told, and how the input is cut into reads changes neither.
+
+use std::io::{self, BufRead, BufReader, Read};
+
+use flate2::{FlushDecompress, Status};
+use zstd::stream::raw::{DParameter, InBuffer, Operation, OutBuffer};
+
+/// Zstandard's largest window: files made with `--long=31` open. Memory is taken as the file itself asks for it.
+const ZSTD_WINDOW_LOG_MAX: u32 = 31;
+/// Compressed bytes that are read at a time.
+const BLOCK_BYTES: usize = 128 << 10;
+/// The window of any gzip stream, as the logarithm of its bytes.
+const GZIP_WINDOW_LOG: u8 = 15;
+
+/// The bytes that a compressed stream decodes to.
+pub(super) struct Decompressed<R, D> {
+    input: BufReader<R>,
+    decoder: D,
+    /// The last step filled all room that it had, and may have more to give.
+    has_more: bool,
+    /// What the stream ends with, once the bytes ahead of it were taken.
+    error: Option<io::Error>,
+}
+
+/// Decodes one format, a step at a time.
+pub(super) trait Decoder {
+    /// Decodes of `input` what it has room for in `into`. No input: hands out what it kept back, within a part.
+    fn step(&mut self, input: &[u8], into: &mut [u8]) -> Step;
+
+    /// Whether it is between two parts, where the stream may end.
+    fn is_whole(&self) -> bool;
+
+    /// What a stream lacks that ends elsewhere.
+    const INCOMPLETE: &'static str;
+}
+
+/// What a step came to. Its counts hold where it failed, too.
+pub(super) struct Step {
+    taken: usize,
+    given: usize,
+    result: io::Result<()>,
+}
+
+impl<R: Read, D: Decoder> Decompressed<R, D> {
+    pub(super) fn new(input: R, decoder: D) -> Self {
+        let input = BufReader::with_capacity(BLOCK_BYTES, input);
+        Self { input, decoder, has_more: false, error: None }
+    }
+}
+
+impl<R: Read, D: Decoder> Read for Decompressed<R, D> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if let Some(error) = self.error.take() {
+            return Err(error);
+        }
+        while !into.is_empty() {
+            // The decoder's own bytes come first: what waits for input may wait long.
+            let keeps_back = self.has_more && !self.decoder.is_whole();
+            let input = if keeps_back { &[] } else { self.input.fill_buf()? };
+            if input.is_empty() && !keeps_back {
+                let incomplete = || io::Error::new(io::ErrorKind::UnexpectedEof, D::INCOMPLETE);
+                return if self.decoder.is_whole() { Ok(0) } else { Err(incomplete()) };
+            }
+            let Step { taken, given, result } = self.decoder.step(input, into);
+            self.input.consume(taken);
+            self.has_more = given == into.len();
+            match (given, result) {
+                (0, Ok(())) => {}
+                (0, Err(error)) => return Err(error),
+                (_, result) => {
+                    self.error = result.err();
+                    return Ok(given);
+                }
+            }
+        }
+        Ok(0)
+    }
+}
+
+/// Gzip, of one member or several.
+pub(super) struct Gzip {
+    inflate: flate2::Decompress,
+    member_ended: bool,
+}
+
+impl Gzip {
+    pub(super) fn new() -> Self {
+        Self { inflate: flate2::Decompress::new_gzip(GZIP_WINDOW_LOG), member_ended: false }
+    }
+}
+
+impl Decoder for Gzip {
+    const INCOMPLETE: &'static str = "it ends within a member";
+
+    fn step(&mut self, input: &[u8], into: &mut [u8]) -> Step {
+        if self.member_ended {
+            self.inflate.reset(true);
+            self.member_ended = false;
+        }
+        let before = (self.inflate.total_in(), self.inflate.total_out());
+        let result = self.inflate.decompress(input, into, FlushDecompress::None);
+        let taken = (self.inflate.total_in() - before.0) as usize;
+        let given = (self.inflate.total_out() - before.1) as usize;
+        self.member_ended = matches!(result, Ok(Status::StreamEnd));
+        // The library's own message depends on how much it was given at once.
+        let damaged = |_| io::Error::new(io::ErrorKind::InvalidData, "corrupt deflate data or checksum");
+        Step { taken, given, result: result.map(drop).map_err(damaged) }
+    }
+
+    fn is_whole(&self) -> bool {
+        self.member_ended
+    }
+}
+
+/// Zstandard, of one frame or several.
+pub(super) struct Zstd {
+    decoder: zstd::stream::raw::Decoder<'static>,
+    /// Bytes that the decoder asks for next: the rest of a block, and the header of the one behind. 0 between frames.
+    wanted: usize,
+}
+
+impl Zstd {
+    pub(super) fn new() -> io::Result<Self> {
+        let mut decoder = zstd::stream::raw::Decoder::new()?;
+        decoder.set_parameter(DParameter::WindowLogMax(ZSTD_WINDOW_LOG_MAX))?;
+        Ok(Self { decoder, wanted: 0 })
+    }
+}
+
+impl Decoder for Zstd {
+    const INCOMPLETE: &'static str = "it ends within a frame";
+
+    /// A call that fails does not tell what it decoded before, so that no call may both decode and fail: it is given less
+    /// than it asks for, by a byte, and never gets to the end of a second part. That also keeps it from decoding a whole
+    /// frame at once where there is room for it, and from failing on the whole of a stored block for its last byte.
+    fn step(&mut self, input: &[u8], into: &mut [u8]) -> Step {
+        let enough = self.wanted.saturating_sub(1).max(1);
+        let mut input = InBuffer::around(&input[..input.len().min(enough)]);
+        let mut output = OutBuffer::around(into);
+        let result = self.decoder.run(&mut input, &mut output);
+        let (taken, given) = (input.pos(), output.pos());
+        Step { taken, given, result: result.map(|wanted| self.wanted = wanted) }
+    }
+
+    fn is_whole(&self) -> bool {
+        self.wanted == 0
+    }
+}
