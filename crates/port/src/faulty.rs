@@ -112,12 +112,14 @@ impl<Q: Queue> Faulty<Q> {
             if self.random.happens(corrupt) && !bytes.is_empty() {
                 self.flip(&mut bytes, corrupt_bits_max);
             }
-            let copies = if self.random.happens(duplicate) { 2 } else { 1 };
+            if self.random.happens(duplicate) {
+                self.emit(&packet, &bytes, batch);
+            }
             if self.held.len() < reorder_window && self.random.happens(reorder) {
                 let due = self.count + 1 + self.random.below(reorder_window as u64);
                 self.held.push(Held { due, packet, bytes });
             } else {
-                (0..copies).for_each(|_| self.emit(&packet, &bytes, batch));
+                self.emit(&packet, &bytes, batch);
                 self.spare.push(bytes);
             }
         }
