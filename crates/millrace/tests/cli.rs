@@ -298,6 +298,8 @@ fn slips_are_answered_with_what_was_meant() {
         assert!(error.contains(hint), "{line}: {error}");
     }
     fs::write(bench.path("bad.toml"), "# the policer\nrate = \"10Mbit\"\nburst = 0\n").unwrap();
+    let (code, error) = bench.fails("run ddos --in demo.pcap.zst --config /dev/zero");
+    assert_eq!((code, error.contains("/dev/zero") && error.contains("1 MiB")), (2, true), "{error}");
     let (code, error) = bench.fails("run policer --in demo.pcap.zst --config bad.toml");
     assert_eq!(code, 2);
     assert!(error.contains("bad.toml:3:9: 0 is out of range: from 1 to 1000000000"), "{error}");

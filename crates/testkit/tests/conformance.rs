@@ -87,7 +87,8 @@ fn hold(subject: &Subject, seeds: u64) {
     one(&conntrack::Conntrack::new(conntrack::Config::default()), subject, seeds);
     one(&firewall::Firewall::new(firewall::Config::default()), subject, seeds);
     // Every replica has pools of its own, and every run makes them anew: small ones, which the traces can exhaust.
-    let pools = toml::from_str("mappings = 2048\nsessions = 2048").expect("it is a configuration");
+    let pools =
+        toml::from_str("mappings = 2048\nsessions = 2048\nports = \"1024-9215\"").expect("it is a configuration");
     one(&nat::Nat::new(pools), subject, seeds);
 }
 

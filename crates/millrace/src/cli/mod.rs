@@ -13,6 +13,7 @@ mod synth;
 mod traffic;
 mod verify;
 
+use std::io::{self, Read};
 use std::process::ExitCode;
 
 use clap::builder::PossibleValuesParser;
@@ -171,7 +172,7 @@ impl Configuration {
     fn settings(&self) -> Result<Settings, Failed> {
         let mut settings = match &self.config {
             Some(path) => {
-                let text = std::fs::read_to_string(path)
+                let text = configuration(path)
                     .map_err(|error| Failed::usage(format_args!("{}: can't be read: {error}", path.display())))?;
                 Settings::from_file(path.display().to_string(), text)
             }
@@ -182,4 +183,15 @@ impl Configuration {
         }
         Ok(settings)
     }
+}
+
+/// The text of a configuration file, which may be a device or a capture by mistake.
+fn configuration(path: &std::path::Path) -> io::Result<String> {
+    const BYTES_MAX: u64 = 1 << 20;
+    let mut text = String::new();
+    let file = std::fs::File::open(path)?;
+    if file.take(BYTES_MAX + 1).read_to_string(&mut text)? as u64 > BYTES_MAX {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it has more than 1 MiB, so it is no configuration"));
+    }
+    Ok(text)
 }
