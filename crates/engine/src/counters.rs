@@ -16,6 +16,8 @@ pub struct Counters {
     pub replied: u64,
     /// Packets that ended here, by [`Reason`].
     pub dropped: [u64; Reason::COUNT],
+    /// Packets of a link type that nobody here reads: whatever became of them, no function has looked at them.
+    pub unread: u64,
     /// History records that were replayed.
     pub replayed: u64,
     /// What happened to flows.
@@ -45,6 +47,7 @@ impl Default for Counters {
             forwarded: 0,
             replied: 0,
             dropped: [0; Reason::COUNT],
+            unread: 0,
             replayed: 0,
             flows: FlowCounters::default(),
         }
@@ -92,11 +95,12 @@ impl Counters {
 
     /// Adds another core's counts.
     pub fn add(&mut self, other: &Self) {
-        let Self { received, received_bytes, forwarded, replied, dropped, replayed, flows } = other;
+        let Self { received, received_bytes, forwarded, replied, dropped, unread, replayed, flows } = other;
         self.received += received;
         self.received_bytes += received_bytes;
         self.forwarded += forwarded;
         self.replied += replied;
+        self.unread += unread;
         self.replayed += replayed;
         for (mine, theirs) in self.dropped.iter_mut().zip(dropped) {
             *mine += theirs;

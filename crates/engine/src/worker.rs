@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use flow::Hint;
 use nf::{Flow, Meta, NetworkFunction, PortId, Reason, Reply, Verdict};
-use packet::{Nanos, Rewrite, Seq};
+use packet::{LinkType, Nanos, Rewrite, Seq};
 use port::{Batch, Fate, Packet};
 
 use crate::classify::classify;
@@ -148,6 +148,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         let Lanes { len, waiting, settled } = &mut *self.lanes;
         let lane = &mut waiting[*len];
         if !classify(&*self.nf, self.by_ports, packet, bytes, &mut lane.meta, settled) {
+            self.counters.unread += u64::from(matches!(packet.link, LinkType::Other(_)));
             return settle(&mut self.counters, batch, index, settled);
         }
         lane.index = index as u32;

@@ -278,6 +278,7 @@ fn help_and_completions() {
 #[test]
 fn slips_are_answered_with_what_was_meant() {
     let bench = Bench::new();
+    fs::write(bench.path("bad.toml"), "").unwrap();
     for (line, hint) in [
         ("run contrack --in demo.pcap.zst", "'conntrack'"),
         ("run ddos --in demo.pcap.zst --engine rsss", "'rss'"),
@@ -292,14 +293,20 @@ fn slips_are_answered_with_what_was_meant() {
         ("bench ddos", "--in"),
         ("run ddos", "--in"),
         ("run ddos --in demo.pcap.zst --config none.toml", "none.toml"),
+        ("verify nat --in demo.pcap.zst --engines rss --cores 2", "nothing can be verified: rss can't run nat"),
+        ("bench nat --in demo.pcap.zst --engines rss --cores 2", "nothing can be measured: rss can't run nat"),
+        ("bench suite --in demo.pcap.zst", "leave --in out"),
+        ("verify ddos --in demo.pcap.zst --flows 5", "'--flows"),
+        ("run firewall --in demo.pcap.zst --engine rss --cores 200 --set flows=268435456", "take fewer cores"),
+        ("run ddos --in demo.pcap.zst --config bad.toml --out ./bad.toml", "the configuration itself"),
     ] {
         let (code, error) = bench.fails(line);
         assert_eq!(code, 2, "{line}: {error}");
         assert!(error.contains(hint), "{line}: {error}");
     }
-    fs::write(bench.path("bad.toml"), "# the policer\nrate = \"10Mbit\"\nburst = 0\n").unwrap();
     let (code, error) = bench.fails("run ddos --in demo.pcap.zst --config /dev/zero");
     assert_eq!((code, error.contains("/dev/zero") && error.contains("1 MiB")), (2, true), "{error}");
+    fs::write(bench.path("bad.toml"), "# the policer\nrate = \"10Mbit\"\nburst = 0\n").unwrap();
     let (code, error) = bench.fails("run policer --in demo.pcap.zst --config bad.toml");
     assert_eq!(code, 2);
     assert!(error.contains("bad.toml:3:9: 0 is out of range: from 1 to 1000000000"), "{error}");

@@ -14,9 +14,9 @@ use serde_json::{Value, json};
 use super::engines::{self, Choice};
 use super::failure::Failed;
 use super::traffic::{Counter, Source};
-use super::{Configuration, entry};
+use super::{Configuration, entry, refuse_too_much};
 use crate::catalogue::{Catalogue, Program};
-use crate::print::number::{self, bytes, counted, span};
+use crate::print::number::{self, counted, span};
 use crate::print::output::{print, print_json};
 use crate::print::progress::{Progress, Sample};
 use crate::print::style::Style;
@@ -58,6 +58,7 @@ pub(super) struct Args {
 
 pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> {
     if args.function == "suite" {
+        args.source.refuse("suite makes its own traffic")?;
         return suite::perform(args, catalogue);
     }
     let entry = entry(catalogue, &args.function)?;
@@ -70,8 +71,11 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         packets: args.round_packets,
         options: Options::default(),
     };
-    refuse_too_much(&*program, &plan)?;
+    refuse_too_much(&*program, tables(&plan))?;
     let bench = timed(&*program, &traffic.trace, &plan, args.json)?;
+    if let ([], Some((.., reason))) = (bench.rows.as_slice(), bench.refused.first()) {
+        return Err(Failed::usage(format_args!("nothing can be measured: {reason}")));
+    }
     if args.json {
         print_json(&json(entry.description(), &traffic.name, &traffic.trace, &bench))
     } else {
@@ -79,35 +83,14 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     }
 }
 
-/// All engines' tables lie in memory at once, to take turns; replicas are as many as cores. What the machine can't hold
-/// would end with the kernel killing something.
-fn refuse_too_much(program: &dyn Program, plan: &BenchPlan) -> Result<(), Failed> {
-    /// A little more than the largest entry with its share of the index takes.
-    const FLOW_BYTES: u64 = 128;
-    let sizing = program.sizing();
-    let table = (sizing.flows + sizing.flows_v6) as u64 * FLOW_BYTES;
-    let tables = |engine: &EngineKind| match engine {
+/// How many cores' tables lie in memory at once: engines take turns, and replicas are as many as cores.
+fn tables(plan: &BenchPlan) -> usize {
+    let of = |engine: &EngineKind| match engine {
         EngineKind::Sequential => 1,
         EngineKind::Shared => plan.cores.len(),
         EngineKind::Rss | EngineKind::Scr => plan.cores.iter().sum(),
     };
-    let need = plan.engines.iter().map(tables).sum::<usize>() as u64 * table;
-    match available_bytes() {
-        Some(have) if need > have / 10 * 9 => Err(Failed::usage(format_args!(
-            "the tables of all cores would take about {}, and {} are free; take fewer cores, or smaller tables by --set flows=...",
-            bytes(need),
-            bytes(have)
-        ))),
-        Some(_) | None => Ok(()),
-    }
-}
-
-/// The memory that the kernel says can be had.
-fn available_bytes() -> Option<u64> {
-    let info = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = info.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kibibytes * 1024)
+    plan.engines.iter().map(of).sum()
 }
 
 /// Measures behind a progress bar.

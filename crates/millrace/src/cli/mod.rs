@@ -22,9 +22,10 @@ use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 use nf::Description;
 
-use crate::catalogue::{Catalogue, Entry};
+use crate::catalogue::{Catalogue, Entry, Program};
 use crate::cli::failure::{EXIT_CODES, Failed};
 use crate::config::{Settings, nearest};
+use crate::print::number::bytes;
 use crate::print::output::{note, print};
 use crate::print::style::Style;
 
@@ -194,4 +195,29 @@ fn configuration(path: &std::path::Path) -> io::Result<String> {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it has more than 1 MiB, so it is no configuration"));
     }
     Ok(text)
+}
+
+/// Refuses to build so many tables of the function's size where the machine can't hold them: that would end with the kernel
+/// killing something, or with an abort.
+fn refuse_too_much(program: &dyn Program, tables: usize) -> Result<(), Failed> {
+    /// A little more than the largest entry with its share of the index takes.
+    const FLOW_BYTES: u64 = 144;
+    let sizing = program.sizing();
+    let need = (sizing.flows + sizing.flows_v6) as u64 * FLOW_BYTES * tables as u64;
+    match available_bytes() {
+        Some(have) if need > have / 10 * 9 => Err(Failed::usage(format_args!(
+            "the tables of all cores would take about {}, and {} are free; take fewer cores, or smaller tables by --set flows=...",
+            bytes(need),
+            bytes(have)
+        ))),
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// The memory that the kernel says can be had.
+fn available_bytes() -> Option<u64> {
+    let info = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = info.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kibibytes * 1024)
 }

@@ -8,12 +8,12 @@ use std::{panic, process};
 
 use engine::{Control, EngineError, EngineKind, FailedPacket, Failure, Options};
 use packet::Seq;
-use port::pcap::{Container, Writer};
+use port::pcap::{Container, Writer, same_file};
 use port::{Fate, Packet, PortError};
 
 use super::failure::{Failed, INPUT, INTERRUPTED, OUTCOME};
 use super::files::{self, Format};
-use super::{Configuration, engines, entry, signals};
+use super::{Configuration, engines, entry, refuse_too_much, signals};
 use crate::catalogue::Catalogue;
 use crate::print::outcome::Run;
 use crate::print::output::{note, print_json};
@@ -66,6 +66,17 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     let program = entry.load(&args.configuration.settings()?)?;
     let kind = args.engine.map_or_else(|| engines::fitting(entry, args.cores), Ok)?;
     kind.accepts(entry.description(), args.cores).map_err(Failed::usage)?;
+    let tables = match kind {
+        EngineKind::Sequential | EngineKind::Shared => 1,
+        EngineKind::Rss | EngineKind::Scr => args.cores,
+    };
+    refuse_too_much(&*program, tables)?;
+    if let (Some(config), Some(output)) = (&args.configuration.config, &args.output)
+        && same_file(config, output)
+    {
+        let name = output.display();
+        return Err(Failed::usage(format_args!("{name} is the configuration itself; write to another file")));
+    }
     let (mut capture, file) = files::open(&args.input, args.output.as_deref(), args.format)?;
 
     let options = Options { seed: args.seed.unwrap_or_else(secret), ..Options::default() };

@@ -26,7 +26,7 @@ pub(super) struct Source {
     #[arg(long, value_name = "PROFILE", group = "traffic")]
     synth: Option<Profile>,
     /// With --synth: how many flows
-    #[arg(long, default_value = "10k", value_name = "NUMBER", value_parser = number::parse)]
+    #[arg(long, default_value = "10k", value_name = "NUMBER", value_parser = number::parse, conflicts_with = "input")]
     flows: u64,
     /// How many packets to take at most
     #[arg(long, default_value = "1M", value_name = "NUMBER", value_parser = number::parse)]
@@ -41,6 +41,15 @@ pub(super) struct Traffic {
 }
 
 impl Source {
+    /// Refuses traffic that would not be used, for this reason.
+    pub(super) fn refuse(&self, reason: &str) -> Result<(), Failed> {
+        match (&self.input, self.synth) {
+            (None, None) => Ok(()),
+            (Some(_), _) => Err(Failed::usage(format_args!("{reason}; leave --in out"))),
+            (None, Some(_)) => Err(Failed::usage(format_args!("{reason}; leave --synth out"))),
+        }
+    }
+
     /// Brings the traffic into memory; a capture that ends in the middle of a record counts as far as it goes.
     pub(super) fn load(&self, quiet: bool) -> Result<Traffic, Failed> {
         match (&self.input, self.synth) {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use engine::{EngineKind, Options};
+use engine::{EngineKind, Guarantee, Options};
 use nf::Description;
 use port::Trace;
 use port::pcap::Writer;
@@ -71,6 +71,12 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     let program = entry.load(&args.configuration.settings()?)?;
     let traffic = args.source.load(args.json)?;
     let rows = rows(args, &*program, &traffic.trace);
+    if let [Row { verified, .. }, ..] = rows.as_slice()
+        && rows.iter().all(|row| row.verified.runs == 0)
+        && let Some((.., reason)) = verified.refused.first()
+    {
+        return Err(Failed::usage(format_args!("nothing can be verified: {reason}")));
+    }
     let failed = rows.iter().find_map(|row| row.verified.mismatch.as_ref());
     let saved = match (failed, &args.save_prefix) {
         (Some(mismatch), Some(path)) => {
@@ -133,6 +139,9 @@ fn text(args: &Args, description: &Description, name: &str, trace: &Trace, rows:
     let mut sheet = Sheet::new(style, &columns);
     for Row { engine, verified } in rows.iter().filter(|row| row.verified.runs > 0) {
         let (word, tone) = match &verified.mismatch {
+            None if verified.was_full && engine.guarantee() != Guarantee::Identical => {
+                ("not compared where a flow table was full, equal elsewhere".to_owned(), Tone::Bad)
+            }
             None => (format!("equal: {}", engine.guarantee()), Tone::Good),
             Some(mismatch) => (format!("DIFFERS on {}", counted(mismatch.cores as u64, "core", "cores")), Tone::Bad),
         };
@@ -143,10 +152,6 @@ fn text(args: &Args, description: &Description, name: &str, trace: &Trace, rows:
     for (engine, cores, reason) in rows.iter().filter_map(|row| row.verified.refused.first()) {
         let more = if cores < args.cores.end() { " or more" } else { "" };
         out += &format!("\n{}: {reason}\n", style.warn(format!("{engine} on {cores}{more} refused")));
-    }
-    if rows.iter().any(|row| row.verified.was_full) {
-        let note = "a flow table was full: engines that decide per shard were not held to their verdicts then";
-        out += &format!("\n{}\n", style.warn(note));
     }
     out
 }
@@ -216,7 +221,7 @@ fn json(
             });
             json!({
                 "engine": engine.name(), "guarantee": engine.guarantee().to_string(), "runs": verified.runs,
-                "packets": verified.packets, "equal": verified.mismatch.is_none(), "was_full": verified.was_full,
+                "packets": verified.packets, "equal": (verified.runs > 0).then_some(verified.mismatch.is_none()), "was_full": verified.was_full,
                 "refused": refused, "mismatch": mismatch,
             })
         })

@@ -36,6 +36,14 @@ impl Run<'_> {
         }
         out += &fates(counters, self.description, style);
         out += &self.flows(style);
+        if counters.unread > 0 {
+            let packets = counted(counters.unread, "packet is", "packets are");
+            let note = format!("{packets} of a link type that is not read: no function has looked at what they carry");
+            out += &format!("  {}\n", style.warn(note));
+        }
+        if self.kind == EngineKind::Shared && self.cores > 1 {
+            out += "  cores take packets in an order of their own: with another timing other packets may be dropped\n";
+        }
         if self.clock_steps_back > 0 {
             let steps = counted(self.clock_steps_back, "time", "times");
             out += &format!("  the capture's clock stepped back {steps}; packet time was held until it caught up\n");
@@ -109,6 +117,7 @@ impl Run<'_> {
             "mpps": counters.received as f64 / secs.max(1e-9) / 1e6,
             "ns_per_packet": secs * 1e9 / counters.received.max(1) as f64,
             "clock_steps_back": self.clock_steps_back,
+            "unread": counters.unread,
             "report": report.as_ref().map(|Report { title, columns, rows }| {
                 json!({ "title": title, "columns": columns, "rows": rows })
             }),
