@@ -126,6 +126,9 @@ fn short_snaps_empty_captures_and_unknown_links_are_no_errors() {
     let (code, error) = run(folder.path(), "run ddos --in strange.pcap --out out.pcap");
     assert_eq!(code, 0, "{error}");
     assert_eq!(packets(&folder.path().join("out.pcap")), 10, "they pass unread");
+    assert!(error.contains("10 packets are of a link type that is not read"), "{error}");
+    write(&folder.path().join("plain.pcap"), 10, LinkType::Ethernet);
+    assert!(!run(folder.path(), "run ddos --in plain.pcap").1.contains("not read"));
     let seen = millrace(folder.path(), "inspect strange.pcap").output().unwrap();
     assert!(String::from_utf8_lossy(&seen.stdout).contains("link type 147"));
 

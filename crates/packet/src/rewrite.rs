@@ -41,12 +41,6 @@ impl Rewrite {
     /// Changes nothing.
     pub const NONE: Self = Self { src: None, dst: None, embedded: false, macs: None, decrement_ttl: false };
 
-    /// Whether nothing is to change.
-    #[must_use]
-    pub const fn is_none(&self) -> bool {
-        self.src.is_none() && self.dst.is_none() && self.macs.is_none() && !self.decrement_ttl
-    }
-
     /// Carries the changes out on the frame that `headers` was parsed from, checksums included.
     ///
     /// - An address of the other family than the packet's is not written, nor its port.

@@ -169,9 +169,7 @@ impl Shown<'_> {
             "\nAn engine differs from the sequential program: that is a bug in Millrace. Please report it.\n"
         };
         out += &format!("\n{}\n", style.bold("Try next"));
-        let again = format!("millrace run firewall --in testdata/demo.pcap.zst --set '{INSIDE}'");
         for (command, what) in [
-            (again.as_str(), "the same capture from its file, with the networks that are inside in it"),
             ("millrace functions", "what else there is: NAT, connection tracking, policing, ..."),
             ("millrace inspect YOUR.pcap", "what is in a capture of yours"),
             ("millrace run firewall --in YOUR.pcap --out ALLOWED.pcap", "and through the firewall"),
@@ -179,6 +177,8 @@ impl Shown<'_> {
         ] {
             out += &format!("  {command:<56} {}\n", style.dim(what));
         }
+        out += &format!("\n{}\n", style.bold("This run again, from the file"));
+        out += &format!("  millrace run firewall --in testdata/demo.pcap.zst --set '{INSIDE}'\n");
         out
     }
 
