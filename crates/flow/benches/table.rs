@@ -11,6 +11,7 @@ use std::hint::black_box;
 use std::net::Ipv4Addr;
 use std::time::Instant;
 
+use flow::index::{CuckooPp, Index, Tagged};
 use flow::{Hint, Slot, Table};
 use hashbrown::HashTable;
 use packet::{FiveTuple, FiveTuple4, Host, Host4, Key, Nanos};
@@ -23,8 +24,8 @@ fn main() {
     // Cargo passes `--bench`; a word restricts the run to the rows that contain it.
     let only = std::env::args().skip(1).find(|argument| !argument.starts_with('-')).unwrap_or_default();
     println!(
-        "{:44} {:>15} {:>15} {:>15} {:>15}",
-        "ns a packet: median (fastest)", "burst of 32", "one by one", "hashbrown", "std"
+        "{:44} {:>15} {:>16} {:>15} {:>15}",
+        "ns a packet: median (fastest)", "tagged, bursts", "cuckoo++, bursts", "hashbrown", "std"
     );
     for flows in [10_000, 1_000_000] {
         lookups::<Host4, u64>(&only, "host, 8 bytes", flows, host);
@@ -101,8 +102,8 @@ fn lookups<K: Key + Hash, V: Count>(only: &str, name: &str, flows: usize, key: f
         if !title.contains(only) {
             continue;
         }
-        let mut table = table::<K, V>(flows, key);
-        let mut single = self::table::<K, V>(flows, key);
+        let mut table = table::<K, V, Tagged>(flows, key);
+        let mut cuckoo = self::table::<K, V, CuckooPp>(flows, key);
         let hasher = foldhash();
         let mut brown = HashTable::<(K, V, Nanos)>::with_capacity(flows);
         let mut map = HashMap::<K, (V, Nanos)>::with_capacity(flows);
@@ -111,14 +112,14 @@ fn lookups<K: Key + Hash, V: Count>(only: &str, name: &str, flows: usize, key: f
             brown.insert_unique(hasher.hash_one(key), (key, V::default(), Nanos(0)), |entry| hasher.hash_one(entry.0));
             map.insert(key, (V::default(), Nanos(0)));
         }
-        let mut now = 0;
+        let (mut now, mut later) = (0, 0);
         let repeat = QUERIES / count;
         race(
             &title,
             QUERIES,
             &mut [
                 &mut || (0..repeat).map(|_| bursts(&mut table, queries, &mut now)).fold(0, u64::wrapping_add),
-                &mut || (0..repeat).map(|_| one_by_one(&mut single, queries)).fold(0, u64::wrapping_add),
+                &mut || (0..repeat).map(|_| bursts(&mut cuckoo, queries, &mut later)).fold(0, u64::wrapping_add),
                 &mut || {
                     let visit = |key: &K| match brown.find_mut(hasher.hash_one(key), |entry| entry.0 == *key) {
                         Some(entry) => {
@@ -148,7 +149,7 @@ fn foldhash() -> impl BuildHasher {
     hashbrown::DefaultHashBuilder::default()
 }
 
-fn table<K: Key, V: Count>(flows: usize, key: fn(u64) -> K) -> Table<K, V> {
+fn table<K: Key, V: Count, I: Index>(flows: usize, key: fn(u64) -> K) -> Table<K, V, I> {
     let mut table = Table::new(flows, RandomState::new().hash_one(1));
     for number in 0..flows as u64 {
         let key = key(number);
@@ -158,8 +159,8 @@ fn table<K: Key, V: Count>(flows: usize, key: fn(u64) -> K) -> Table<K, V> {
 }
 
 /// As a table is after a while: neighbours in time are no neighbours in memory.
-fn shuffled<K: Key, V: Count>(flows: usize, key: fn(u64) -> K, pace: u64) -> Table<K, V> {
-    let mut table = table::<K, V>(flows, key);
+fn shuffled<K: Key, V: Count, I: Index>(flows: usize, key: fn(u64) -> K, pace: u64) -> Table<K, V, I> {
+    let mut table = table::<K, V, I>(flows, key);
     let mut random = Random(11);
     let mut numbers: Vec<u64> = (0..flows as u64).collect();
     for at in (1..flows).rev() {
@@ -179,7 +180,7 @@ fn shuffled<K: Key, V: Count>(flows: usize, key: fn(u64) -> K, pace: u64) -> Tab
 }
 
 #[inline(never)]
-fn bursts<K: Key, V: Count>(table: &mut Table<K, V>, queries: &[K], now: &mut u64) -> u64 {
+fn bursts<K: Key, V: Count, I: Index>(table: &mut Table<K, V, I>, queries: &[K], now: &mut u64) -> u64 {
     let mut sum = 0u64;
     let mut hashes = [0; BURST];
     let mut hints = [Hint::default(); BURST];
@@ -201,14 +202,9 @@ fn bursts<K: Key, V: Count>(table: &mut Table<K, V>, queries: &[K], now: &mut u6
     sum
 }
 
-#[inline(never)]
-fn one_by_one<K: Key, V: Count>(table: &mut Table<K, V>, queries: &[K]) -> u64 {
-    queries.iter().map(|key| visit(table, table.find(key, table.hash(key)), Nanos(1))).fold(0, u64::wrapping_add)
-}
-
 /// What an engine and a small function do with a packet's flow.
 #[inline(always)]
-fn visit<K: Key, V: Count>(table: &mut Table<K, V>, found: Option<Slot>, now: Nanos) -> u64 {
+fn visit<K: Key, V: Count, I: Index>(table: &mut Table<K, V, I>, found: Option<Slot>, now: Nanos) -> u64 {
     let Some(slot) = found else { return 0 };
     if table.deadline(slot) <= now {
         return 0;
@@ -224,59 +220,69 @@ fn churn<K: Key, V: Count>(only: &str, name: &str, flows: usize, key: fn(u64) ->
     if !title.contains(only) {
         return;
     }
-    let packets = QUERIES / 2;
     // Every flow lives for 60 seconds, so that as many expire as come.
     let pace = 60_000_000_000 / flows as u64 + 1;
-    let mut ageing = shuffled::<K, V>(flows, key, pace);
-    let mut evicting = shuffled::<K, V>(flows, key, pace);
-    let (mut age, mut eviction) = (flows as u64, flows as u64);
-    println!("{:44} {:>15} {:>15}", "", "expiry", "eviction");
+    let mut tagged = shuffled::<K, V, Tagged>(flows, key, pace);
+    let mut cuckoo = shuffled::<K, V, CuckooPp>(flows, key, pace);
+    let mut tagged_full = shuffled::<K, V, Tagged>(flows, key, pace);
+    let mut cuckoo_full = shuffled::<K, V, CuckooPp>(flows, key, pace);
+    let mut at = [flows as u64; 4];
+    let [a, b, c, d] = &mut at;
+    println!("{:44} {:>15} {:>16} {:>15} {:>15}", "", "tagged, expiry", "cuckoo++", "tagged, eviction", "cuckoo++");
     race(
         &title,
-        packets,
+        QUERIES / 2,
         &mut [
-            &mut || {
-                let mut done = 0;
-                for _ in 0..packets / BURST {
-                    let burst: [K; BURST] = std::array::from_fn(|at| key(age + at as u64));
-                    let hashes = burst.map(|key| ageing.hash(&key));
-                    hashes.iter().for_each(|hash| ageing.prefetch(*hash));
-                    for (key, hash) in burst.iter().zip(hashes) {
-                        let now = Nanos(age * pace);
-                        while let Some(slot) = ageing.reclaim(now) {
-                            ageing.remove(slot);
-                            done += 1;
-                            if !ageing.is_full() {
-                                break;
-                            }
-                        }
-                        let _ = black_box(ageing.find(key, hash));
-                        ageing.insert(*key, hash, V::default(), now + Nanos::from_secs(60), now);
-                        age += 1;
-                    }
-                }
-                done
-            },
-            &mut || {
-                let mut done = 0;
-                for _ in 0..packets / BURST {
-                    let burst: [K; BURST] = std::array::from_fn(|at| key(eviction + at as u64));
-                    let hashes = burst.map(|key| evicting.hash(&key));
-                    hashes.iter().for_each(|hash| evicting.prefetch(*hash));
-                    for (key, hash) in burst.iter().zip(hashes) {
-                        let _ = black_box(evicting.find(key, hash));
-                        if let Some(slot) = evicting.oldest_unassured().filter(|_| evicting.is_full()) {
-                            evicting.remove(slot);
-                            done += 1;
-                        }
-                        evicting.insert(*key, hash, V::default(), Nanos::from_secs(1 << 20), Nanos(eviction));
-                        eviction += 1;
-                    }
-                }
-                done
-            },
+            &mut || expire(&mut tagged, a, pace, key),
+            &mut || expire(&mut cuckoo, b, pace, key),
+            &mut || evict(&mut tagged_full, c, key),
+            &mut || evict(&mut cuckoo_full, d, key),
         ],
     );
+}
+
+#[inline(never)]
+fn expire<K: Key, V: Count, I: Index>(table: &mut Table<K, V, I>, at: &mut u64, pace: u64, key: fn(u64) -> K) -> u64 {
+    let mut done = 0;
+    for _ in 0..QUERIES / 2 / BURST {
+        let burst: [K; BURST] = std::array::from_fn(|index| key(*at + index as u64));
+        let hashes = burst.map(|key| table.hash(&key));
+        hashes.iter().for_each(|hash| table.prefetch(*hash));
+        for (key, hash) in burst.iter().zip(hashes) {
+            let now = Nanos(*at * pace);
+            while let Some(slot) = table.reclaim(now) {
+                table.remove(slot);
+                done += 1;
+                if !table.is_full() {
+                    break;
+                }
+            }
+            let _ = black_box(table.find(key, hash));
+            table.insert(*key, hash, V::default(), now + Nanos::from_secs(60), now);
+            *at += 1;
+        }
+    }
+    done
+}
+
+#[inline(never)]
+fn evict<K: Key, V: Count, I: Index>(table: &mut Table<K, V, I>, at: &mut u64, key: fn(u64) -> K) -> u64 {
+    let mut done = 0;
+    for _ in 0..QUERIES / 2 / BURST {
+        let burst: [K; BURST] = std::array::from_fn(|index| key(*at + index as u64));
+        let hashes = burst.map(|key| table.hash(&key));
+        hashes.iter().for_each(|hash| table.prefetch(*hash));
+        for (key, hash) in burst.iter().zip(hashes) {
+            let _ = black_box(table.find(key, hash));
+            if let Some(slot) = table.oldest_unassured().filter(|_| table.is_full()) {
+                table.remove(slot);
+                done += 1;
+            }
+            table.insert(*key, hash, V::default(), Nanos::from_secs(1 << 20), Nanos(*at));
+            *at += 1;
+        }
+    }
+    done
 }
 
 fn startup(only: &str) {

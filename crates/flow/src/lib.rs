@@ -1,6 +1,6 @@
 //! Bounded flow tables and the ageing of flows.
 //!
-//! [`Table`] is a slab of entries behind an index of one-cache-line buckets, with a timing wheel over packet time and a
+//! [`Table`] is a slab of entries behind an [`Index`], with a timing wheel over packet time and a
 //! queue of the flows that nobody has answered. It is sized and faulted in at the start; from then on it allocates
 //! nothing and every operation takes bounded time.
 #![no_std]
@@ -10,12 +10,15 @@ extern crate alloc;
 extern crate std;
 
 mod chain;
-mod index;
+pub mod index;
 mod memory;
+mod policy;
 mod slab;
 mod table;
 mod tags;
 mod wheel;
 
-pub use table::{Entry, Hint, Slot, Table};
+pub use index::Index;
+pub use policy::{Ageing, Eviction};
+pub use table::{Entry, Hint, Plan, SCANNED, Slot, Table};
 pub use wheel::TICK;

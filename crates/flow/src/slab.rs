@@ -13,33 +13,43 @@ use crate::memory::{CACHE_LINE, Region, prefetch};
 
 /// What a packet needs of an entry.
 pub(crate) struct Hot<K, V> {
-    /// The deadline; [`LATEST`] for none. The top bit says whether the flow is assured, so that asking costs no other
-    /// cache line.
+    /// [`VACANT`], or the deadline plus one and, in the lowest bit, whether the flow is assured: so one comparison with
+    /// [`Alive`] says whether there is a flow here that lives, and asking for the bit costs no other cache line.
     word: u64,
     key: K,
     value: V,
 }
 
-const ASSURED: u64 = 1 << 63;
-/// The deadline's part of the word.
-const DEADLINE: u64 = ASSURED - 1;
+/// The word of an entry that is not in use. Zero, so that memory comes up vacant.
+const VACANT: u64 = 0;
+const ASSURED: u64 = 1;
 /// The latest deadline that can be told, in the year 2262: it stands for [`Nanos::NEVER`].
-const LATEST: u64 = DEADLINE - 1;
-/// The word of an entry that is not in use. Being assured and later than all deadlines, it makes a stale slot's `assure`
-/// do nothing and its `touch` end in a check.
-const VACANT: u64 = u64::MAX;
+const LATEST: u64 = u64::MAX / 2 - 1;
+
+/// A point in time as words are compared with it: what is greater lives on.
+#[derive(Clone, Copy)]
+pub(crate) struct Alive(u64);
+
+impl Alive {
+    /// After `now`. At the end of time a flow that has no deadline may be passed over.
+    #[inline(always)]
+    pub(crate) const fn after(now: Nanos) -> Self {
+        Self(encode(now) | ASSURED)
+    }
+}
 
 /// Entries numbered from 0, some in use and the others on a free list.
 pub(crate) struct Slab<K, V> {
     region: Region,
     hot: NonNull<u8>,
     links: NonNull<u8>,
-    capacity: u32,
-    /// Entries below this have been in use: their memory holds a key and a value.
+    slots: u32,
+    /// No entry from here on has been in use.
     used: u32,
-    /// The first of the free entries below `used`, or [`END`].
+    /// The first of the free entries below `used`, or [`END`]; for indexes that point at entries.
     free: u32,
     len: u32,
+    high_water: u32,
     entries: PhantomData<(K, V)>,
 }
 
@@ -62,17 +72,17 @@ impl<K: Key, V: Copy> Slab<K, V> {
     const LINKS_INSIDE: bool = Self::STRIDE - Self::HOT >= size_of::<Links>();
     const LINKS_STRIDE: usize = if Self::LINKS_INSIDE { Self::STRIDE } else { size_of::<Links>() };
 
-    /// Room for `capacity` entries.
+    /// Room for `slots` entries.
     ///
     /// # Panics
-    /// When that is more than 32 bits less two can number.
-    pub(crate) fn new(capacity: usize) -> Self {
-        assert!(capacity < END as usize, "a table holds fewer than 2^31 flows");
-        let hot_bytes = (capacity * Self::STRIDE).next_multiple_of(align_of::<Links>());
-        let links_bytes = if Self::LINKS_INSIDE { 0 } else { capacity * size_of::<Links>() };
+    /// When that is 2^31 or more.
+    pub(crate) fn new(slots: usize) -> Self {
+        assert!(slots < END as usize, "a table has fewer than 2^31 places");
+        let hot_bytes = (slots * Self::STRIDE).next_multiple_of(align_of::<Links>());
+        let links_bytes = if Self::LINKS_INSIDE { 0 } else { slots * size_of::<Links>() };
         let region = Region::zeroed(hot_bytes + links_bytes);
         let hot = region.base();
-        let offset = if capacity == 0 {
+        let offset = if slots == 0 {
             0
         } else if Self::LINKS_INSIDE {
             Self::HOT
@@ -81,8 +91,8 @@ impl<K: Key, V: Copy> Slab<K, V> {
         };
         // SAFETY: the offset lies within the region, or it is 0.
         let links = unsafe { hot.add(offset) };
-        let capacity = capacity as u32;
-        Self { region, hot, links, capacity, used: 0, free: END, len: 0, entries: PhantomData }
+        let slots = slots as u32;
+        Self { region, hot, links, slots, used: 0, free: END, len: 0, high_water: 0, entries: PhantomData }
     }
 
     #[inline]
@@ -90,12 +100,12 @@ impl<K: Key, V: Copy> Slab<K, V> {
         self.len
     }
 
-    #[inline]
-    pub(crate) const fn capacity(&self) -> u32 {
-        self.capacity
+    /// The most entries that were in use at once.
+    pub(crate) const fn high_water(&self) -> u32 {
+        self.high_water
     }
 
-    /// The most entries that were in use at once: a fresh one is only taken when none is free.
+    /// No entry from here on has been in use.
     pub(crate) const fn used(&self) -> u32 {
         self.used
     }
@@ -104,65 +114,76 @@ impl<K: Key, V: Copy> Slab<K, V> {
         self.region.bytes()
     }
 
-    /// The entry that the next [`take`](Self::take) takes; `None` when all are in use.
+    /// An entry that is free, for indexes that point at entries: the number behind the last if all are in use.
     #[inline]
-    pub(crate) const fn vacant(&self) -> Option<u32> {
-        if self.free != END {
-            Some(self.free)
-        } else if self.used < self.capacity {
-            Some(self.used)
-        } else {
-            None
-        }
+    pub(crate) const fn vacant(&self) -> u32 {
+        if self.free != END { self.free } else { self.used }
     }
 
-    /// Puts an unassured entry where [`vacant`](Self::vacant) said. It is on no list yet.
+    /// Puts an unassured entry at a free slot. It is on no list yet.
+    ///
+    /// # Panics
+    /// When there is no such slot.
     #[inline]
-    pub(crate) fn take(&mut self, key: K, value: V, deadline: Nanos) -> Option<u32> {
-        let at = self.vacant()?;
+    pub(crate) fn take(&mut self, at: u32, key: K, value: V, deadline: Nanos) {
+        assert!(at < self.slots, "entries are put where the slab has room");
         if at == self.free {
             self.free = self.links(at).wheel.next;
-        } else {
-            self.used += 1;
         }
+        self.used = self.used.max(at + 1);
         self.len += 1;
+        self.high_water = self.high_water.max(self.len);
         let word = encode(deadline);
-        // SAFETY: `at < used`, so the place lies within the region; the stride keeps it aligned.
+        // SAFETY: the place lies within the region, as was just checked; the stride keeps it aligned.
         unsafe { self.place(at).write(Hot { word, key, value }) };
         *self.links_mut(at) = Links::LOOSE;
-        Some(at)
     }
 
-    /// Gives an entry back that is on no list any more.
+    /// Gives an entry back that is on no list any more; `listed` if it is to be found by [`vacant`](Self::vacant).
     #[inline]
-    pub(crate) fn give(&mut self, at: u32) {
+    pub(crate) fn give(&mut self, at: u32, listed: bool) {
         self.hot_mut(at).word = VACANT;
-        let next = self.free;
-        self.links_mut(at).wheel.next = next;
-        self.free = at;
+        if listed {
+            let next = self.free;
+            self.links_mut(at).wheel.next = next;
+            self.free = at;
+        }
         self.len -= 1;
     }
 
-    #[inline]
+    /// Whether there is an entry in use at `at`, which may be any number.
+    #[inline(always)]
     pub(crate) fn is_live(&self, at: u32) -> bool {
-        at < self.used && self.hot(at).word != VACANT
+        at < self.slots && self.word(at) != VACANT
     }
 
-    /// The entry at `at`, which may be any number, if it holds a flow of this key whose deadline is later than `now`. At
-    /// the end of time a flow that has no deadline may be passed over.
+    /// Whether the entry at `at`, which may be any number, is in use and its deadline has passed.
+    #[inline]
+    pub(crate) fn is_dead(&self, at: u32, alive: Alive) -> bool {
+        self.is_live(at) && self.word(at) <= alive.0
+    }
+
+    /// The entry at `at`, which may be any number, if it holds a flow of this key that is alive.
     #[inline(always)]
-    pub(crate) fn alive(&mut self, at: u32, key: &K, now: Nanos) -> Option<&mut Hot<K, V>> {
-        if at >= self.used {
+    pub(crate) fn alive(&mut self, at: u32, key: &K, alive: Alive) -> Option<&mut Hot<K, V>> {
+        if at >= self.slots || self.word(at) <= alive.0 {
             return None;
         }
-        let hot = self.hot_mut(at);
-        let is_alive = hot.key == *key && hot.word & DEADLINE > now.0 && hot.word != VACANT;
-        is_alive.then_some(hot)
+        // SAFETY: the place lies within the region and its word isn't `VACANT`, so the entry was written; `self` is borrowed
+        // uniquely.
+        let hot = unsafe { &mut *self.place(at) };
+        (hot.key == *key).then_some(hot)
     }
 
     #[inline]
     pub(crate) fn key(&self, at: u32) -> &K {
         &self.hot(at).key
+    }
+
+    /// Whether the entry at `at`, which may be any number, is of this key.
+    #[inline(always)]
+    pub(crate) fn is_of(&self, at: u32, key: &K) -> bool {
+        self.is_live(at) && self.hot(at).key == *key
     }
 
     #[inline]
@@ -177,7 +198,7 @@ impl<K: Key, V: Copy> Slab<K, V> {
 
     #[inline]
     pub(crate) fn deadline(&self, at: u32) -> Nanos {
-        let deadline = self.hot(at).word & DEADLINE;
+        let deadline = (self.hot(at).word >> 1) - 1;
         if deadline < LATEST { Nanos(deadline) } else { Nanos::NEVER }
     }
 
@@ -187,7 +208,6 @@ impl<K: Key, V: Copy> Slab<K, V> {
         self.hot_mut(at).postpone(deadline)
     }
 
-    /// Sets the deadline of an entry in use.
     pub(crate) fn set_deadline(&mut self, at: u32, deadline: Nanos) {
         let hot = self.hot_mut(at);
         hot.word = hot.word & ASSURED | encode(deadline);
@@ -195,7 +215,7 @@ impl<K: Key, V: Copy> Slab<K, V> {
 
     #[inline]
     pub(crate) fn is_assured(&self, at: u32) -> bool {
-        self.hot(at).word & ASSURED != 0
+        self.hot(at).is_assured()
     }
 
     #[inline]
@@ -206,14 +226,14 @@ impl<K: Key, V: Copy> Slab<K, V> {
     #[inline]
     pub(crate) fn links(&self, at: u32) -> &Links {
         self.check(at);
-        // SAFETY: checked to lie within the region, and written when the entry was first taken.
+        // SAFETY: checked to lie within the region. Zeroed memory is a value of `Links` too.
         unsafe { &*self.links_place(at) }
     }
 
     #[inline]
     pub(crate) fn links_mut(&mut self, at: u32) -> &mut Links {
         self.check(at);
-        // SAFETY: as above, and `self` is borrowed uniquely. Zeroed memory is a value of `Links` too.
+        // SAFETY: as above, and `self` is borrowed uniquely.
         unsafe { &mut *self.links_place(at) }
     }
 
@@ -240,24 +260,39 @@ impl<K: Key, V: Copy> Slab<K, V> {
 
     #[inline(always)]
     fn hot(&self, at: u32) -> &Hot<K, V> {
-        self.check(at);
-        // SAFETY: `at < used`, so a key and a value were written there; being `Copy`, they stay after removal.
+        self.check_live(at);
+        // SAFETY: the entry is in use, so it was written.
         unsafe { &*self.place(at) }
     }
 
     /// What a packet needs of the entry.
     #[inline(always)]
     pub(crate) fn hot_mut(&mut self, at: u32) -> &mut Hot<K, V> {
-        self.check(at);
+        self.check_live(at);
         // SAFETY: as above, and `self` is borrowed uniquely.
         unsafe { &mut *self.place(at) }
     }
 
-    /// Stops a slot of another table, as a slice stops an index past its end.
+    /// The word of an entry, in use or not.
+    #[inline(always)]
+    fn word(&self, at: u32) -> u64 {
+        debug_assert!(at < self.slots);
+        // SAFETY: callers have compared `at` with `slots`; zeroed memory is a word.
+        unsafe { (&raw const (*self.place(at)).word).read() }
+    }
+
+    /// Stops a slot whose flow is gone, or of another table, as a slice stops an index past its end.
+    #[inline(always)]
+    fn check_live(&self, at: u32) {
+        if !self.is_live(at) {
+            stale_slot();
+        }
+    }
+
     #[inline(always)]
     fn check(&self, at: u32) {
-        if at >= self.used {
-            foreign_slot();
+        if at >= self.slots {
+            stale_slot();
         }
     }
 
@@ -287,7 +322,7 @@ impl<K, V> Hot<K, V> {
     #[inline(always)]
     pub(crate) fn postpone(&mut self, deadline: Nanos) -> bool {
         let deadline = encode(deadline);
-        let is_later = deadline >= self.word & DEADLINE;
+        let is_later = deadline | ASSURED >= self.word;
         if is_later {
             self.word = self.word & ASSURED | deadline;
         }
@@ -295,15 +330,17 @@ impl<K, V> Hot<K, V> {
     }
 }
 
+/// The word of an unassured entry with this deadline: at least 2.
 #[inline(always)]
-fn encode(deadline: Nanos) -> u64 {
-    deadline.0.min(LATEST)
+const fn encode(deadline: Nanos) -> u64 {
+    let deadline = if deadline.0 < LATEST { deadline.0 } else { LATEST };
+    (deadline + 1) << 1
 }
 
 #[cold]
 #[inline(never)]
-fn foreign_slot() -> ! {
-    panic!("the slot is not of this table")
+fn stale_slot() -> ! {
+    panic!("there is no flow at the slot")
 }
 
 #[cfg(test)]
@@ -333,22 +370,25 @@ mod tests {
     fn entries_are_taken_and_given_back_in_turn() {
         let mut slab = Slab::<Host4, u64>::new(2);
         let key = key(7);
-        assert_eq!(slab.take(key, 1, Nanos(5)), Some(0));
-        assert_eq!(slab.take(key, 2, Nanos::NEVER), Some(1));
-        assert_eq!(slab.take(key, 3, Nanos(5)), None);
+        assert_eq!(slab.vacant(), 0);
+        slab.take(0, key, 1, Nanos(5));
+        assert_eq!(slab.vacant(), 1);
+        slab.take(1, key, 2, Nanos::NEVER);
+        assert_eq!(slab.vacant(), 2);
         assert_eq!((slab.deadline(0), slab.deadline(1)), (Nanos(5), Nanos::NEVER));
-        slab.give(0);
+        slab.give(0, true);
         assert!(!slab.is_live(0) && slab.is_live(1) && !slab.is_live(2));
-        assert_eq!(slab.take(key, 4, Nanos(u64::MAX - 1)), Some(0));
+        assert_eq!(slab.vacant(), 0);
+        slab.take(0, key, 4, Nanos(u64::MAX - 1));
         assert_eq!((*slab.value(0), slab.deadline(0)), (4, Nanos::NEVER));
-        assert_eq!((slab.len(), slab.used()), (2, 2));
+        assert_eq!((slab.len(), slab.used(), slab.high_water()), (2, 2, 2));
     }
 
     #[test]
-    #[should_panic(expected = "not of this table")]
+    #[should_panic(expected = "no flow at the slot")]
     fn a_slot_never_used_is_stopped() {
         let mut slab = Slab::<Host4, u64>::new(2);
-        slab.take(key(7), 1, Nanos(5));
+        slab.take(0, key(7), 1, Nanos(5));
         slab.value(1);
     }
 
@@ -362,7 +402,7 @@ mod tests {
     #[test]
     fn the_assured_bit_and_the_deadline_are_apart() {
         let mut slab = Slab::<Host4, u64>::new(1);
-        slab.take(key(7), 1, Nanos(5));
+        slab.take(0, key(7), 1, Nanos(5));
         assert!(!slab.is_assured(0));
         assert!(slab.postpone(0, Nanos(9)));
         slab.set_assured(0);
@@ -372,7 +412,10 @@ mod tests {
         assert!(slab.is_assured(0) && slab.deadline(0) == Nanos::NEVER);
         slab.set_deadline(0, Nanos(0));
         assert!(slab.is_assured(0) && slab.deadline(0) == Nanos(0));
-        slab.give(0);
-        assert!(!slab.is_live(0) && slab.alive(0, &key(7), Nanos(0)).is_none() && !slab.postpone(0, Nanos::NEVER));
+        assert!(slab.is_dead(0, Alive::after(Nanos(0))) && slab.alive(0, &key(7), Alive::after(Nanos(0))).is_none());
+        slab.set_deadline(0, Nanos(1));
+        assert!(slab.alive(0, &key(7), Alive::after(Nanos(0))).is_some());
+        slab.give(0, true);
+        assert!(!slab.is_live(0) && slab.alive(0, &key(7), Alive::after(Nanos(0))).is_none());
     }
 }

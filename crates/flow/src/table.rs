@@ -5,8 +5,9 @@ use core::fmt;
 use packet::{Key, Nanos};
 
 use crate::chain::{self, List};
-use crate::index::Index;
-use crate::slab::{Hot, Slab};
+use crate::index::{CuckooPp, Index};
+use crate::policy::{Ageing, Eviction};
+use crate::slab::{Alive, Hot, Slab};
 use crate::wheel::Wheel;
 
 /// Flows by key, bounded in number, with deadlines in packet time.
@@ -18,18 +19,42 @@ use crate::wheel::Wheel;
 /// Expiry is the caller's: a flow whose deadline has passed is found like any other until it is removed, so the caller
 /// compares [`deadline`](Self::deadline) with `now` at every look. [`reclaim`](Self::reclaim) brings up such flows that
 /// nobody looks at, a bounded piece of work at a time.
-pub struct Table<K, V> {
-    index: Index,
+///
+/// Which index finds the flows is a matter of type, and of speed alone: the flows that are in are the same under each.
+pub struct Table<K, V, I = CuckooPp> {
+    index: I,
     slab: Slab<K, V>,
     wheel: Wheel,
+    ageing: Ageing,
+    capacity: u32,
+    /// The slot that the scan comes to next.
+    hand: u32,
     /// The flows that nobody has answered, oldest first: one list.
     unassured: [List; 1],
     seed: u64,
 }
 
+/// How a table is laid out and kept.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Plan {
+    /// Flows that it holds at most.
+    pub capacity: usize,
+    /// How many of a hundred places are taken when it is full; `None` for what suits the index.
+    pub load_percent: Option<usize>,
+    /// Who finds the flows whose deadline has passed.
+    pub ageing: Ageing,
+    /// What keys the hash: where an attacker chooses the flows it must be secret.
+    pub seed: u64,
+}
+
+/// How often [`Eviction::Random`] looks where nobody lies.
+const RANDOM_TRIES: usize = 64;
+/// Slots that [`Ageing::Scan`] looks at in a call of [`Table::reclaim`].
+pub const SCANNED: usize = 4;
+
 /// A flow's place in its table. It stays valid, and the flow's own, until the flow is removed.
 ///
-/// A slot kept longer names whatever flow has taken the place, or what is left of the old one.
+/// A slot kept longer names whatever flow has taken the place, or nothing, which is a panic to whoever asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Slot(u32);
 
@@ -94,19 +119,40 @@ impl Slot {
     }
 }
 
-impl<K: Key, V: Copy + Send + 'static> Table<K, V> {
-    /// An empty table for `capacity` flows, every page of it faulted in. Of capacity 0 it is always full.
+impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
+    /// An empty table for `capacity` flows, aged by a timing wheel, every page of it faulted in. Of capacity 0 it is always full.
     ///
     /// `seed` keys the hash: where an attacker chooses the flows it must be secret.
     ///
     /// # Panics
-    /// When the capacity is 2^31 or more, and when memory runs out.
+    /// When the capacity needs 2^31 places or more, and when memory runs out.
     #[must_use]
     pub fn new(capacity: usize, seed: u64) -> Self {
+        Self::planned(Plan { capacity, seed, ..Plan::default() })
+    }
+
+    /// An empty table as planned.
+    ///
+    /// # Panics
+    /// As [`new`](Self::new) does, and when the load is not between 1 and 100.
+    #[must_use]
+    pub fn planned(plan: Plan) -> Self {
+        let Plan { capacity, load_percent, ageing, seed } = plan;
+        let load = load_percent.unwrap_or(I::LOAD_PERCENT);
+        assert!((1..=100).contains(&load), "a load is between 1 and 100 %");
+        let index = I::new((capacity * 100).div_ceil(load));
+        let slots = if I::PLACES { index.places() } else { capacity };
+        let mut wheel = Wheel::new();
+        if ageing == Ageing::Scan {
+            wheel.always_due();
+        }
         Self {
-            slab: Slab::new(capacity),
-            index: Index::new(capacity),
-            wheel: Wheel::new(),
+            slab: Slab::new(if capacity == 0 { 0 } else { slots }),
+            index,
+            wheel,
+            ageing,
+            capacity: capacity as u32,
+            hand: 0,
             unassured: [List::empty(0)],
             seed,
         }
@@ -137,7 +183,7 @@ impl<K: Key, V: Copy + Send + 'static> Table<K, V> {
     /// mostly it is. `None` proves nothing; [`find`](Self::find) does.
     #[inline(always)]
     pub fn entry_near(&mut self, key: &K, hint: Hint, now: Nanos) -> Option<Entry<'_, K, V>> {
-        let hot = self.slab.alive(hint.0, key, now)?;
+        let hot = self.slab.alive(hint.0, key, Alive::after(now))?;
         Some(Entry { hot, slot: Slot(hint.0) })
     }
 
@@ -151,13 +197,13 @@ impl<K: Key, V: Copy + Send + 'static> Table<K, V> {
     #[inline]
     #[must_use]
     pub fn find(&self, key: &K, hash: u64) -> Option<Slot> {
-        self.index.find(hash, |slot| self.slab.key(slot) == key).map(Slot)
+        self.index.find(hash, |slot| self.slab.is_of(slot, key)).map(Slot)
     }
 
     /// The flow's key.
     ///
     /// # Panics
-    /// When the slot is of another table; so in all functions that take one.
+    /// When there is no flow at the slot; so in all functions that take one.
     #[inline]
     #[must_use]
     pub fn key(&self, slot: Slot) -> &K {
@@ -200,13 +246,15 @@ impl<K: Key, V: Copy + Send + 'static> Table<K, V> {
     pub fn insert(&mut self, key: K, hash: u64, value: V, deadline: Nanos, now: Nanos) -> Option<Slot> {
         debug_assert_eq!(hash, self.hash(&key), "the hash is of another key or another table");
         debug_assert_eq!(self.find(&key, hash), None, "the key is in the table");
-        let slot = self.slab.vacant()?;
-        if !self.index.insert(hash, slot) {
+        if self.is_full() {
             return None;
         }
-        self.slab.take(key, value, deadline);
-        self.wheel.follow(now);
-        self.wheel.arm(&mut self.slab, slot);
+        let slot = self.index.insert(hash, self.slab.vacant())?;
+        self.slab.take(slot, key, value, deadline);
+        if self.ageing == Ageing::Wheel {
+            self.wheel.follow(now);
+            self.wheel.arm(&mut self.slab, slot);
+        }
         chain::append::<chain::Unassured, K, V>(&mut self.slab, &mut self.unassured, 0, slot);
         Some(Slot(slot))
     }
@@ -218,7 +266,6 @@ impl<K: Key, V: Copy + Send + 'static> Table<K, V> {
     #[inline]
     pub fn remove(&mut self, slot: Slot) -> V {
         let at = slot.0;
-        assert!(self.slab.is_live(at), "there is no flow at the slot");
         let value = *self.slab.value(at);
         let was_in = self.index.remove(self.hash(self.slab.key(at)), at);
         debug_assert!(was_in, "every flow is in the index");
@@ -226,7 +273,7 @@ impl<K: Key, V: Copy + Send + 'static> Table<K, V> {
         if !self.slab.is_assured(at) {
             chain::unlink::<chain::Unassured, K, V>(&mut self.slab, &mut self.unassured, at);
         }
-        self.slab.give(at);
+        self.slab.give(at, !I::PLACES);
         value
     }
 
@@ -240,10 +287,11 @@ impl<K: Key, V: Copy + Send + 'static> Table<K, V> {
 
     #[inline(never)]
     fn advance_deadline(&mut self, at: u32, deadline: Nanos) {
-        assert!(self.slab.is_live(at), "there is no flow at the slot");
         self.slab.set_deadline(at, deadline);
-        self.wheel.disarm(&mut self.slab, at);
-        self.wheel.arm(&mut self.slab, at);
+        if self.ageing == Ageing::Wheel {
+            self.wheel.disarm(&mut self.slab, at);
+            self.wheel.arm(&mut self.slab, at);
+        }
     }
 
     /// The flow has been answered: it doesn't make room for others any more.
@@ -255,7 +303,7 @@ impl<K: Key, V: Copy + Send + 'static> Table<K, V> {
         }
     }
 
-    /// The flow to remove when there is no room: the oldest of those that were never answered.
+    /// The oldest of the flows that nobody has answered.
     #[inline]
     #[must_use]
     pub fn oldest_unassured(&self) -> Option<Slot> {
@@ -277,9 +325,84 @@ impl<K: Key, V: Copy + Send + 'static> Table<K, V> {
 
     #[inline(never)]
     fn reclaim_due(&mut self, now: Nanos) -> Option<Slot> {
+        if self.ageing == Ageing::Scan {
+            return self.scan(now);
+        }
         let slot = self.wheel.work(&mut self.slab, now)?;
         self.prefetch_followers::<chain::Wheel>(slot);
         Some(Slot(slot))
+    }
+
+    /// Goes a few slots further round those that were ever used.
+    fn scan(&mut self, now: Nanos) -> Option<Slot> {
+        let alive = Alive::after(now);
+        for _ in 0..SCANNED {
+            let at = if self.hand < self.slab.used() { self.hand } else { 0 };
+            self.hand = at + 1;
+            if self.slab.is_dead(at, alive) {
+                return Some(Slot(at));
+            }
+        }
+        None
+    }
+
+    /// A flow whose deadline has passed among those that lie where a new one with this hash would go: what lazy deletion
+    /// takes away on a new flow's arrival.
+    #[must_use]
+    pub fn dead_near(&self, hash: u64, now: Nanos) -> Option<Slot> {
+        let alive = Alive::after(now);
+        let mut dead = None;
+        self.index.neighbours(hash, |slot| {
+            if dead.is_none() && self.slab.is_dead(slot, alive) {
+                dead = Some(Slot(slot));
+            }
+        });
+        dead
+    }
+
+    /// The flow to remove when there is no room for one with this hash; `None` when none may go.
+    #[must_use]
+    pub fn victim(&self, eviction: Eviction, hash: u64) -> Option<Slot> {
+        match eviction {
+            Eviction::OldestUnanswered => self.oldest_unassured(),
+            Eviction::LeastRecent => self.soonest_near(hash),
+            Eviction::Random => {
+                // Where nobody lies, others are asked; the table is full, so it doesn't take many.
+                let mut random = hash ^ self.seed;
+                (0..RANDOM_TRIES).find_map(|_| {
+                    random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+                    self.random_near(random ^ random >> 32)
+                })
+            }
+            Eviction::None => None,
+        }
+    }
+
+    fn soonest_near(&self, hash: u64) -> Option<Slot> {
+        let mut soonest: Option<(Nanos, Slot)> = None;
+        self.index.neighbours(hash, |slot| {
+            if self.slab.is_live(slot) {
+                let deadline = self.slab.deadline(slot);
+                if soonest.is_none_or(|(least, _)| deadline < least) {
+                    soonest = Some((deadline, Slot(slot)));
+                }
+            }
+        });
+        soonest.map(|(_, slot)| slot)
+    }
+
+    fn random_near(&self, hash: u64) -> Option<Slot> {
+        let mut count = 0;
+        self.index.neighbours(hash, |_| count += 1);
+        let chosen = (hash as u32).checked_rem(count)?;
+        let (mut at, mut victim) = (0, None);
+        self.index.neighbours(hash, |slot| {
+            if at == chosen {
+                victim = Some(Slot(slot));
+            }
+            at += 1;
+        });
+        victim
     }
 
     /// Brings near what removing the next two flows of the list will need: the second's entry, and of the first, which
@@ -311,25 +434,25 @@ impl<K: Key, V: Copy + Send + 'static> Table<K, V> {
     #[inline]
     #[must_use]
     pub const fn capacity(&self) -> usize {
-        self.slab.capacity() as usize
+        self.capacity as usize
     }
 
     /// Whether there are as many flows as there can be.
     #[inline]
     #[must_use]
     pub const fn is_full(&self) -> bool {
-        self.slab.len() == self.slab.capacity()
+        self.slab.len() == self.capacity
     }
 
     /// The most flows that there ever were at once.
     #[must_use]
     pub const fn high_water(&self) -> usize {
-        self.slab.used() as usize
+        self.slab.high_water() as usize
     }
 
     /// What the table takes, in bytes.
     #[must_use]
-    pub const fn memory_bytes(&self) -> usize {
+    pub fn memory_bytes(&self) -> usize {
         size_of::<Self>() + self.slab.bytes() + self.index.bytes() + self.wheel.bytes()
     }
 
@@ -340,7 +463,7 @@ impl<K: Key, V: Copy + Send + 'static> Table<K, V> {
     }
 }
 
-impl<K: Key, V: Copy + Send + 'static> fmt::Debug for Table<K, V> {
+impl<K: Key, V: Copy + Send + 'static, I: Index> fmt::Debug for Table<K, V, I> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Table").field("len", &self.len()).field("capacity", &self.capacity()).finish_non_exhaustive()
     }

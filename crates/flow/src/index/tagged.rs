@@ -1,0 +1,236 @@
+//! The table that needs one line of far memory a look-up: open addressing over chunks of fourteen one-byte tags, where the
+//! place of a tag is the place of its entry.
+//!
+//! Tags compared at once are Abseil's (Kulukundis, CppCon '17), chunks of fourteen with a count of the entries that had to go
+//! on are F14's (Bronson, Shi, 2019): the count tells a miss where to stop, and leaving needs no tombstones, so that the table
+//! never has to be rebuilt. To those we add a filter beside the count, which spares most misses the second chunk, and keep
+//! probes within a cache line of four chunks before they go to the next. Entries never move, so their places serve as slots.
+
+use crate::index::{Index, scale, tag_of, upper};
+use crate::memory::{Region, prefetch};
+use crate::tags::Tags;
+
+/// Places in a chunk.
+const WIDTH: usize = 14;
+const PLACES: u32 = (1 << WIDTH) - 1;
+/// The byte that counts the entries that came by this chunk and went on. Once at its limit it stays there.
+const STRAYS: usize = 14;
+const STRAYS_MAX: u8 = u8::MAX;
+/// The byte with a bit for each eighth of the tags that such an entry may have.
+const FILTER: usize = 15;
+/// Chunks that an insertion looks at: at a load of 99 % one in a million looks at forty.
+const PROBES_MAX: usize = 256;
+
+/// The index.
+pub struct Tagged {
+    region: Region,
+    chunks: usize,
+}
+
+impl Tagged {
+    /// The chunk that a look-up begins with.
+    #[inline(always)]
+    const fn home(&self, hash: u64) -> usize {
+        scale(upper(hash), self.chunks)
+    }
+
+    /// How far each chunk of the probe is from the one before: double hashing, for runs of full chunks grow when probes go
+    /// to neighbours. The number of chunks is prime, so a probe comes by all of them.
+    #[inline(always)]
+    const fn stride(&self, hash: u64) -> usize {
+        1 + scale(hash as u32, self.chunks - 1)
+    }
+
+    /// The chunk behind this one.
+    #[inline(always)]
+    const fn next(&self, chunk: usize, stride: usize) -> usize {
+        let next = chunk + stride;
+        if next < self.chunks { next } else { next - self.chunks }
+    }
+
+    /// How many chunks a probe looks at before it gives up.
+    const fn probes(&self) -> usize {
+        if self.chunks < PROBES_MAX { self.chunks } else { PROBES_MAX }
+    }
+
+    #[inline(always)]
+    fn chunk(&self, at: usize) -> &Tags {
+        debug_assert!(at < self.chunks);
+        // SAFETY: chunk numbers come from `home` and `probe` alone, which are below `chunks`; the region holds that many,
+        // and zeros are a chunk.
+        unsafe { self.region.base().cast::<Tags>().add(at).as_ref() }
+    }
+
+    #[inline(always)]
+    fn chunk_mut(&mut self, at: usize) -> &mut Tags {
+        debug_assert!(at < self.chunks);
+        // SAFETY: as above, and `self` is borrowed uniquely.
+        unsafe { self.region.base().cast::<Tags>().add(at).as_mut() }
+    }
+
+    /// The first match behind the first chunk, for the few that are there.
+    #[inline(never)]
+    fn find_on(&self, hash: u64, is_it: &mut dyn FnMut(u32) -> bool) -> Option<u32> {
+        let (mut at, stride, tag) = (self.home(hash), self.stride(hash), tag_of(hash));
+        for _ in 1..self.probes() {
+            at = self.next(at, stride);
+            let chunk = self.chunk(at);
+            let mut mask = chunk.matches(tag) & PLACES;
+            while mask != 0 {
+                let slot = slot(at, mask);
+                if is_it(slot) {
+                    return Some(slot);
+                }
+                mask &= mask - 1;
+            }
+            if !may_stray(chunk, tag) {
+                break;
+            }
+        }
+        None
+    }
+}
+
+impl Index for Tagged {
+    const PLACES: bool = true;
+    const LOAD_PERCENT: usize = 80;
+
+    fn new(places: usize) -> Self {
+        let chunks = next_prime(places.div_ceil(WIDTH).max(2));
+        Self { region: Region::zeroed(chunks * size_of::<Tags>()), chunks }
+    }
+
+    fn places(&self) -> usize {
+        self.chunks * WIDTH
+    }
+
+    fn bytes(&self) -> usize {
+        self.region.bytes()
+    }
+
+    #[inline(always)]
+    fn prefetch(&self, hash: u64) {
+        prefetch(self.region.base().as_ptr().wrapping_add(self.home(hash) * size_of::<Tags>()));
+    }
+
+    #[inline(always)]
+    fn guess(&self, hash: u64, mut near: impl FnMut(u32)) -> Option<u32> {
+        let (home, tag) = (self.home(hash), tag_of(hash));
+        let chunk = self.chunk(home);
+        let mask = chunk.matches(tag) & PLACES;
+        if mask == 0 {
+            if !may_stray(chunk, tag) {
+                return None;
+            }
+            return self.find_on(hash, &mut |slot| {
+                near(slot);
+                true
+            });
+        }
+        let guess = slot(home, mask);
+        near(guess);
+        let mut others = mask & (mask - 1);
+        while others != 0 {
+            near(slot(home, others));
+            others &= others - 1;
+        }
+        Some(guess)
+    }
+
+    #[inline(always)]
+    fn find(&self, hash: u64, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
+        let (home, tag) = (self.home(hash), tag_of(hash));
+        let chunk = self.chunk(home);
+        let mut mask = chunk.matches(tag) & PLACES;
+        while mask != 0 {
+            let slot = slot(home, mask);
+            if is_it(slot) {
+                return Some(slot);
+            }
+            mask &= mask - 1;
+        }
+        if may_stray(chunk, tag) { self.find_on(hash, &mut is_it) } else { None }
+    }
+
+    #[inline]
+    fn insert(&mut self, hash: u64, _: u32) -> Option<u32> {
+        let (home, stride, tag) = (self.home(hash), self.stride(hash), tag_of(hash));
+        let mut at = home;
+        for _ in 0..self.probes() {
+            let mask = self.chunk(at).matches(0) & PLACES;
+            if mask != 0 {
+                self.chunk_mut(at).0[mask.trailing_zeros() as usize] = tag;
+                let mut passed = home;
+                while passed != at {
+                    let chunk = self.chunk_mut(passed);
+                    chunk.0[STRAYS] = chunk.0[STRAYS].saturating_add(1);
+                    chunk.0[FILTER] |= 1 << (tag % 8);
+                    passed = self.next(passed, stride);
+                }
+                return Some(slot(at, mask));
+            }
+            at = self.next(at, stride);
+        }
+        None
+    }
+
+    #[inline]
+    fn remove(&mut self, hash: u64, slot: u32) -> bool {
+        let (home, stride, tag) = (self.home(hash), self.stride(hash), tag_of(hash));
+        let (target, place) = (slot as usize / WIDTH, slot as usize % WIDTH);
+        if target >= self.chunks || self.chunk(target).0[place] != tag {
+            return false;
+        }
+        let mut at = home;
+        let mut steps = 0;
+        while at != target {
+            at = self.next(at, stride);
+            steps += 1;
+            if steps == self.probes() {
+                return false;
+            }
+        }
+        self.chunk_mut(target).0[place] = 0;
+        let mut passed = home;
+        while passed != target {
+            let chunk = self.chunk_mut(passed);
+            if chunk.0[STRAYS] < STRAYS_MAX {
+                chunk.0[STRAYS] -= 1;
+                if chunk.0[STRAYS] == 0 {
+                    chunk.0[FILTER] = 0;
+                }
+            }
+            passed = self.next(passed, stride);
+        }
+        true
+    }
+
+    fn neighbours(&self, hash: u64, mut see: impl FnMut(u32)) {
+        let home = self.home(hash);
+        let mut mask = !self.chunk(home).matches(0) & PLACES;
+        while mask != 0 {
+            see(slot(home, mask));
+            mask &= mask - 1;
+        }
+    }
+}
+
+/// Whether an entry with this tag may have come by this chunk and gone on.
+#[inline(always)]
+const fn may_stray(chunk: &Tags, tag: u8) -> bool {
+    chunk.0[FILTER] >> (tag % 8) & 1 != 0
+}
+
+/// The slot of the first place in `mask`.
+#[inline(always)]
+const fn slot(chunk: usize, mask: u32) -> u32 {
+    (chunk * WIDTH) as u32 + mask.trailing_zeros()
+}
+
+/// The first prime that is not below `number`.
+fn next_prime(number: usize) -> usize {
+    let is_prime = |number: &usize| {
+        (2..).take_while(|factor| factor * factor <= *number).all(|factor| !number.is_multiple_of(factor))
+    };
+    (number.max(2)..).find(is_prime).unwrap_or(number)
+}

@@ -1,0 +1,63 @@
+//! How a table ages and what goes when it is full.
+
+/// Who finds the flows whose deadline has passed. Expiry itself is logical and the same under each: a flow past its deadline
+/// is dead to whoever looks, and what differs is when its place comes free.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ageing {
+    /// A hierarchical timing wheel: in the order of the deadlines, each within about a millisecond.
+    #[default]
+    Wheel,
+    /// A hand that goes round the slots, [`SCANNED`](crate::SCANNED) a call: within a round, in the order of the slots.
+    Scan,
+    /// Nobody, until a new flow comes where the dead one lies.
+    Lazy,
+    /// Nobody at all: dead flows stay until their own packets come or until eviction takes them.
+    None,
+}
+
+/// Which flow makes room when a table is full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Eviction {
+    /// The oldest of those that nobody has answered, wherever it lies; none if all were answered.
+    #[default]
+    OldestUnanswered,
+    /// Of those that lie where the new one would go, the one whose deadline comes first: with one timeout for all, the least
+    /// recently used. It may be one that was answered.
+    LeastRecent,
+    /// Any of those that lie where a random key would go. It may be one that was answered.
+    Random,
+    /// None: the newcomer is the one that goes.
+    None,
+}
+
+impl Ageing {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Wheel, Self::Scan, Self::Lazy, Self::None];
+
+    /// Its name on a command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Wheel => "wheel",
+            Self::Scan => "scan",
+            Self::Lazy => "lazy",
+            Self::None => "none",
+        }
+    }
+}
+
+impl Eviction {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::OldestUnanswered, Self::LeastRecent, Self::Random, Self::None];
+
+    /// Its name on a command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::OldestUnanswered => "oldest",
+            Self::LeastRecent => "lru",
+            Self::Random => "random",
+            Self::None => "none",
+        }
+    }
+}
