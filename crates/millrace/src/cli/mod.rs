@@ -11,6 +11,7 @@ mod run;
 mod signals;
 mod synth;
 mod traffic;
+mod upkeep;
 mod verify;
 
 use std::io::{self, Read};
