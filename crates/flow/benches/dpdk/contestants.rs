@@ -12,8 +12,8 @@ use crate::traffic::Part;
 
 /// Packets looked up together.
 const BURST: usize = 32;
-/// How long a flow lives.
-const LIFETIME: Nanos = Nanos::from_secs(60);
+/// How long a flow lives, as most UDP flows do.
+pub(crate) const LIFETIME: Nanos = Nanos::from_secs(60);
 
 /// The state of a flow; all look-ups read its first word.
 pub(crate) trait State: Copy + Send + 'static {
@@ -45,11 +45,18 @@ impl State for [u64; 3] {
 #[derive(Clone, Copy)]
 pub(crate) struct Size {
     pub(crate) places: usize,
+    /// How long a flow lives, where flows age.
+    pub(crate) lifetime: Nanos,
     /// How many of a hundred places are taken when the table is as full as it will be.
     pub(crate) load: usize,
 }
 
 impl Size {
+    /// So many places, so much taken, and flows that live for a minute.
+    pub(crate) const fn new(places: usize, load: usize) -> Self {
+        Self { places, load, lifetime: LIFETIME }
+    }
+
     /// The flows that are in then.
     pub(crate) const fn flows(self) -> usize {
         self.places * self.load / 100
@@ -123,15 +130,16 @@ struct Burst<V, I> {
     now: Nanos,
     /// Packet time between two packets.
     pace: Nanos,
+    lifetime: Nanos,
 }
 
 impl<V: State, I: Index> Burst<V, I> {
     fn boxed(size: Size, ageing: Ageing) -> Box<dyn Aged> {
-        let Size { load, .. } = size;
+        let Size { load, lifetime, .. } = size;
         let plan = Plan { capacity: size.flows(), load_percent: Some(load), ageing, seed: 0x0005_eed0_f10e };
         // A flow lives long enough to see one flow in a hundred fewer come than the table holds.
-        let pace = Nanos(LIFETIME.0 / (size.flows() * 99 / 100).max(1) as u64);
-        Box::new(Self { table: Table::planned(plan), now: Nanos(0), pace })
+        let pace = Nanos(lifetime.0 / (size.flows() * 99 / 100).max(1) as u64);
+        Box::new(Self { table: Table::planned(plan), now: Nanos(0), pace, lifetime })
     }
 
     #[inline(always)]
@@ -163,7 +171,7 @@ impl<V: State, I: Index> Burst<V, I> {
     /// What an engine does with a packet of an unknown flow.
     #[inline(always)]
     fn put(&mut self, key: &FiveTuple4, hash: u64, word: u64) -> bool {
-        let deadline = self.now + LIFETIME;
+        let deadline = self.now + self.lifetime;
         self.table.find(key, hash).is_none() && self.table.insert(*key, hash, V::of(word), deadline, self.now).is_some()
     }
 }
