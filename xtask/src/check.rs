@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-use crate::{direction, packages, readme, tests};
+use crate::{bench, direction, packages, readme, tests};
 
 /// Runs every check; stops at the first that fails.
 pub(crate) fn run(deep: bool) -> Result<()> {
@@ -16,8 +16,21 @@ pub(crate) fn run(deep: bool) -> Result<()> {
     step("system packages", packages::install)?;
     step("lints", || cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"]))?;
     let mut totals = tests::Totals::default();
+    let mut skipped = 0;
+    step("lints of what needs DPDK", || match bench::without_dpdk() {
+        None => {
+            let bench = ["--package", "millrace-flow", "--features", "dpdk", "--bench", "rte_hash"];
+            cargo(&[&["clippy", "--quiet"], &bench[..], &["--", "-D", "warnings"]].concat())
+        }
+        Some(reason) => {
+            skipped += 1;
+            println!("   SKIPPED ({reason})");
+            Ok(())
+        }
+    })?;
     step("tests", || {
         totals = tests::run(deep)?;
+        totals.skipped += skipped;
         Ok(())
     })?;
     let mut commands = 0;

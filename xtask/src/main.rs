@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
+mod bench;
 mod check;
 mod direction;
 mod packages;
@@ -14,6 +15,8 @@ const HELP: &str = "\
 cargo xtask check [--deep]   formatting, lints, dependency direction, all tests, the README's own commands
                              --deep: every shared capture, every seed, ten million mutated packets (an hour)
 cargo xtask readme           the README's own commands alone
+cargo xtask bench tables     our flow tables against DPDK's rte_hash (libdpdk-dev) and the standard map, with the targets
+                             [-- --entries 4M --rounds 7 --only lookups|insertions|flows|memory]
 ";
 
 fn main() -> ExitCode {
@@ -22,6 +25,10 @@ fn main() -> ExitCode {
     let result = match arguments.as_slice() {
         ["check"] => check::run(false),
         ["check", "--deep"] => check::run(true),
+        ["bench", "tables", rest @ ..] => {
+            let code = bench::tables(rest.strip_prefix(&["--"]).unwrap_or(rest));
+            return code.unwrap_or_else(|error| fail(&error));
+        }
         ["readme"] => readme::run().map(|commands| println!("{commands} commands of the README ran")),
         ["help" | "--help" | "-h"] => {
             print!("{HELP}");
@@ -34,9 +41,11 @@ fn main() -> ExitCode {
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("xtask: {error:#}");
-            ExitCode::FAILURE
-        }
+        Err(error) => fail(&error),
     }
+}
+
+fn fail(error: &anyhow::Error) -> ExitCode {
+    eprintln!("xtask: {error:#}");
+    ExitCode::FAILURE
 }

@@ -1,0 +1,327 @@
+//! Who takes part, each behind the same few calls: our table under each of its indexes, DPDK's rte_hash in the ways in which
+//! it is used, and the standard library's map.
+
+use std::collections::HashMap;
+
+use flow::index::{CuckooPp, Index, Tagged};
+use flow::{Ageing, Hint, Plan, Table};
+use packet::{FiveTuple4, Nanos};
+
+use crate::rte::{self, Dpdk, Read, RteHash};
+use crate::traffic::Part;
+
+/// Packets looked up together.
+const BURST: usize = 32;
+/// How long a flow lives, as most UDP flows do.
+pub(crate) const LIFETIME: Nanos = Nanos::from_secs(60);
+
+/// The state of a flow; all look-ups read its first word.
+pub(crate) trait State: Copy + Send + 'static {
+    fn of(word: u64) -> Self;
+    fn word(&self) -> u64;
+}
+
+impl State for u64 {
+    fn of(word: u64) -> Self {
+        word
+    }
+
+    fn word(&self) -> u64 {
+        *self
+    }
+}
+
+impl State for [u64; 3] {
+    fn of(word: u64) -> Self {
+        [word, 0, 0]
+    }
+
+    fn word(&self) -> u64 {
+        self[0]
+    }
+}
+
+/// How large a table is.
+#[derive(Clone, Copy)]
+pub(crate) struct Size {
+    pub(crate) places: usize,
+    /// How long a flow lives, where flows age.
+    pub(crate) lifetime: Nanos,
+    /// How many of a hundred places are taken when the table is as full as it will be.
+    pub(crate) load: usize,
+}
+
+impl Size {
+    /// So many places, so much taken, and flows that live for a minute.
+    pub(crate) const fn new(places: usize, load: usize) -> Self {
+        Self { places, load, lifetime: LIFETIME }
+    }
+
+    /// The flows that are in then.
+    pub(crate) const fn flows(self) -> usize {
+        self.places * self.load / 100
+    }
+}
+
+/// Flows by key, as all contestants have them.
+pub(crate) trait Flows {
+    /// Puts keys in that are mostly not in, having looked for them; how many found a place.
+    fn insert(&mut self, keys: Part<'_>) -> usize;
+    /// Takes keys out; how many were in.
+    fn remove(&mut self, keys: Part<'_>) -> usize;
+    /// Takes old keys out and puts as many new ones in, in turn; how many steps of the two succeeded.
+    fn churn(&mut self, old: Part<'_>, new: Part<'_>) -> usize;
+    /// How many of the keys are in, and the sum of their states' first words.
+    fn look(&mut self, keys: Part<'_>) -> (usize, u64);
+    /// What it takes.
+    fn bytes(&self) -> usize;
+}
+
+/// A table that ages.
+pub(crate) trait Aged: Flows {
+    /// A new flow a packet. Flows leave as they expire, at the rate at which they come, or if nobody looks for expired
+    /// ones, the oldest leaves for the new one; how many left for that reason.
+    fn open(&mut self, keys: Part<'_>) -> usize;
+}
+
+/// A contestant's name and how it is made.
+pub(crate) type Ours = (&'static str, fn(Size, Ageing) -> Box<dyn Aged>);
+
+/// Our table under each index: a new index is a new line here.
+pub(crate) fn ours<V: State>() -> Vec<Ours> {
+    vec![("cuckoo++", Burst::<V, CuckooPp>::boxed), ("tagged", Burst::<V, Tagged>::boxed)]
+}
+
+/// The ways in which a DPDK program uses rte_hash.
+pub(crate) const RTE_HASHES: [Rte; 5] = [
+    Rte { name: "rte_hash crc, bulk, states[position]", jhash: false, key_len: 13, read: Read::Array },
+    Rte { name: "rte_hash crc, bulk_data", jhash: false, key_len: 13, read: Read::Data },
+    Rte { name: "rte_hash crc, bulk, key padded to 16", jhash: false, key_len: 16, read: Read::Array },
+    Rte { name: "rte_hash jhash, bulk, states[position]", jhash: true, key_len: 13, read: Read::Array },
+    Rte { name: "(rte_hash crc, bulk, no state read)", jhash: false, key_len: 13, read: Read::Nothing },
+];
+
+/// A way to use rte_hash.
+#[derive(Clone, Copy)]
+pub(crate) struct Rte {
+    pub(crate) name: &'static str,
+    pub(crate) jhash: bool,
+    pub(crate) key_len: u32,
+    pub(crate) read: Read,
+}
+
+impl Rte {
+    /// An empty table with 8 places a bucket, as many buckets as the next power of two needs.
+    pub(crate) fn make<'a>(self, dpdk: &'a Dpdk, places: usize, state_bytes: usize, extendable: bool) -> RteHash<'a> {
+        let Self { jhash, key_len, read, .. } = self;
+        let (entries, state_bytes) = (places as u32, state_bytes as u32);
+        RteHash::new(dpdk, rte::Plan { entries, key_len, state_bytes, read, jhash, extendable })
+    }
+}
+
+/// The standard library's map with its own hasher.
+pub(crate) fn standard<V: State>(size: Size) -> Box<dyn Flows> {
+    Box::new(HashMap::<FiveTuple4, V>::with_capacity(size.flows()))
+}
+
+/// Our table, worked on burst by burst.
+struct Burst<V, I> {
+    table: Table<FiveTuple4, V, I>,
+    now: Nanos,
+    /// Packet time between two packets.
+    pace: Nanos,
+    lifetime: Nanos,
+}
+
+impl<V: State, I: Index> Burst<V, I> {
+    fn boxed(size: Size, ageing: Ageing) -> Box<dyn Aged> {
+        let Size { load, lifetime, .. } = size;
+        let plan = Plan { capacity: size.flows(), load_percent: Some(load), ageing, seed: 0x0005_eed0_f10e };
+        // A flow lives long enough to see one flow in a hundred fewer come than the table holds.
+        let pace = Nanos(lifetime.0 / (size.flows() * 99 / 100).max(1) as u64);
+        Box::new(Self { table: Table::planned(plan), now: Nanos(0), pace, lifetime })
+    }
+
+    #[inline(always)]
+    fn hash(&self, burst: &[FiveTuple4]) -> [u64; BURST] {
+        let mut hashes = [0; BURST];
+        for (hash, key) in hashes.iter_mut().zip(burst) {
+            *hash = self.table.hash(key);
+            self.table.prefetch(*hash);
+        }
+        hashes
+    }
+
+    #[inline(always)]
+    fn hints(&self, hashes: &[u64]) -> [Hint; BURST] {
+        let mut hints = [Hint::NOWHERE; BURST];
+        for (hint, hash) in hints.iter_mut().zip(hashes) {
+            *hint = self.table.prefetch_entry(*hash);
+        }
+        hints
+    }
+
+    /// Lets a little time pass, so little that all are gone before they expire: [`Aged::open`] is the measure of that.
+    #[inline(always)]
+    fn pass(&mut self) {
+        self.now = self.now + Nanos(self.pace.0 / 4);
+        assert_eq!(self.table.reclaim(self.now), None, "nobody lives so long");
+    }
+
+    /// What an engine does with a packet of an unknown flow.
+    #[inline(always)]
+    fn put(&mut self, key: &FiveTuple4, hash: u64, word: u64) -> bool {
+        let deadline = self.now + self.lifetime;
+        self.table.find(key, hash).is_none() && self.table.insert(*key, hash, V::of(word), deadline, self.now).is_some()
+    }
+}
+
+impl<V: State, I: Index> Flows for Burst<V, I> {
+    fn insert(&mut self, keys: Part<'_>) -> usize {
+        let mut done = 0;
+        for (burst, words) in keys.tuples.chunks(BURST).zip(keys.words.chunks(BURST)) {
+            let hashes = self.hash(burst);
+            for ((key, hash), word) in burst.iter().zip(hashes).zip(words) {
+                self.pass();
+                done += usize::from(self.put(key, hash, *word));
+            }
+        }
+        done
+    }
+
+    fn remove(&mut self, keys: Part<'_>) -> usize {
+        let mut done = 0;
+        for burst in keys.tuples.chunks(BURST) {
+            let hashes = self.hash(burst);
+            self.hints(&hashes[..burst.len()]);
+            for (key, hash) in burst.iter().zip(hashes) {
+                if let Some(slot) = self.table.find(key, hash) {
+                    self.table.remove(slot);
+                    done += 1;
+                }
+            }
+        }
+        done
+    }
+
+    fn churn(&mut self, old: Part<'_>, new: Part<'_>) -> usize {
+        let mut done = 0;
+        let bursts = old.tuples.chunks(BURST).zip(new.tuples.chunks(BURST));
+        for ((old, new), words) in bursts.zip(new.words.chunks(BURST)) {
+            let (gone, come) = (self.hash(old), self.hash(new));
+            self.hints(&gone[..old.len()]);
+            for at in 0..old.len().min(new.len()) {
+                if let Some(slot) = self.table.find(&old[at], gone[at]) {
+                    self.table.remove(slot);
+                    done += 1;
+                }
+                self.pass();
+                done += usize::from(self.put(&new[at], come[at], words[at]));
+            }
+        }
+        done
+    }
+
+    fn look(&mut self, keys: Part<'_>) -> (usize, u64) {
+        let (mut hits, mut sum) = (0, 0u64);
+        for burst in keys.tuples.chunks(BURST) {
+            let hashes = self.hash(burst);
+            let hints = self.hints(&hashes[..burst.len()]);
+            for ((key, hash), hint) in burst.iter().zip(hashes).zip(hints) {
+                let word = match self.table.entry_near(key, hint, self.now) {
+                    Some(mut entry) => Some(entry.value_mut().word()),
+                    None => self.table.find(key, hash).map(|slot| self.table.value(slot).word()),
+                };
+                hits += usize::from(word.is_some());
+                sum = sum.wrapping_add(word.unwrap_or(0));
+            }
+        }
+        (hits, sum)
+    }
+
+    fn bytes(&self) -> usize {
+        self.table.memory_bytes()
+    }
+}
+
+impl<V: State, I: Index> Aged for Burst<V, I> {
+    fn open(&mut self, keys: Part<'_>) -> usize {
+        let mut evicted = 0;
+        for (burst, words) in keys.tuples.chunks(BURST).zip(keys.words.chunks(BURST)) {
+            let hashes = self.hash(burst);
+            for ((key, hash), word) in burst.iter().zip(hashes).zip(words) {
+                self.now = self.now + self.pace;
+                // No more than two a packet, so that a packet's work is bounded; that is enough to keep up.
+                for _ in 0..2 {
+                    let Some(slot) = self.table.reclaim(self.now) else { break };
+                    self.table.remove(slot);
+                }
+                if self.table.is_full()
+                    && let Some(slot) = self.table.oldest_unassured()
+                {
+                    self.table.remove(slot);
+                    evicted += 1;
+                }
+                let is_in = self.put(key, hash, *word);
+                assert!(is_in, "a new flow finds the place that an old one left");
+            }
+        }
+        evicted
+    }
+}
+
+impl Flows for RteHash<'_> {
+    fn insert(&mut self, keys: Part<'_>) -> usize {
+        RteHash::insert(self, keys)
+    }
+
+    fn remove(&mut self, keys: Part<'_>) -> usize {
+        RteHash::remove(self, keys)
+    }
+
+    fn churn(&mut self, old: Part<'_>, new: Part<'_>) -> usize {
+        RteHash::churn(self, old, new)
+    }
+
+    fn look(&mut self, keys: Part<'_>) -> (usize, u64) {
+        RteHash::look(self, keys)
+    }
+
+    fn bytes(&self) -> usize {
+        RteHash::bytes(self)
+    }
+}
+
+impl<V: State> Flows for HashMap<FiveTuple4, V> {
+    fn insert(&mut self, keys: Part<'_>) -> usize {
+        let pairs = keys.tuples.iter().zip(keys.words);
+        pairs.filter(|(key, word)| HashMap::insert(self, **key, V::of(**word)).is_none()).count()
+    }
+
+    fn remove(&mut self, keys: Part<'_>) -> usize {
+        keys.tuples.iter().filter(|key| HashMap::remove(self, key).is_some()).count()
+    }
+
+    fn churn(&mut self, old: Part<'_>, new: Part<'_>) -> usize {
+        let mut done = 0;
+        for ((old, new), word) in old.tuples.iter().zip(new.tuples).zip(new.words) {
+            done += usize::from(HashMap::remove(self, old).is_some());
+            done += usize::from(HashMap::insert(self, *new, V::of(*word)).is_none());
+        }
+        done
+    }
+
+    fn look(&mut self, keys: Part<'_>) -> (usize, u64) {
+        let (mut hits, mut sum) = (0, 0u64);
+        for state in keys.tuples.iter().filter_map(|key| self.get(key)) {
+            hits += 1;
+            sum = sum.wrapping_add(state.word());
+        }
+        (hits, sum)
+    }
+
+    /// Seven eighths of its places may be taken; each has a byte of control.
+    fn bytes(&self) -> usize {
+        self.capacity() * 8 / 7 * (size_of::<(FiveTuple4, V)>() + 1)
+    }
+}
