@@ -9,6 +9,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod blocks;
 mod chain;
 pub mod index;
 mod memory;

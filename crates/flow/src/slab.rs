@@ -8,7 +8,7 @@ use core::ptr::NonNull;
 
 use packet::{Key, Nanos};
 
-use crate::chain::{END, Links};
+use crate::chain::{END, Pair};
 use crate::memory::{CACHE_LINE, Region, prefetch};
 
 /// What a packet needs of an entry.
@@ -19,6 +19,19 @@ pub(crate) struct Hot<K, V> {
     key: K,
     value: V,
 }
+
+/// Where an entry is on the lists of its table.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Links {
+    /// Its position on the timing wheel, or [`LOOSE`]; of a free entry, the next one that is free.
+    pub(crate) position: u32,
+    /// Its neighbours among the flows that nobody has answered.
+    pub(crate) unassured: Pair,
+}
+
+/// In the links of an entry that is on no list.
+pub(crate) const LOOSE: u32 = u32::MAX;
 
 /// The word of an entry that is not in use. Zero, so that memory comes up vacant.
 const VACANT: u64 = 0;
@@ -132,7 +145,7 @@ impl<K: Key, V: Copy> Slab<K, V> {
     pub(crate) fn take(&mut self, at: u32, key: K, value: V, deadline: Nanos) {
         assert!(at < self.slots, "entries are put where the slab has room");
         if at == self.free {
-            self.free = self.links(at).wheel.next;
+            self.free = self.links(at).position;
         }
         self.used = self.used.max(at + 1);
         self.len += 1;
@@ -140,7 +153,7 @@ impl<K: Key, V: Copy> Slab<K, V> {
         let word = encode(deadline);
         // SAFETY: the place lies within the region, as was just checked; the stride keeps it aligned.
         unsafe { self.place(at).write(Hot { word, key, value }) };
-        *self.links_mut(at) = Links::LOOSE;
+        *self.links_mut(at) = Links { position: LOOSE, unassured: Pair::LOOSE };
     }
 
     /// Gives an entry back that is on no list any more; `listed` if it is to be found by [`vacant`](Self::vacant).
@@ -149,7 +162,7 @@ impl<K: Key, V: Copy> Slab<K, V> {
         self.hot_mut(at).word = VACANT;
         if listed {
             let next = self.free;
-            self.links_mut(at).wheel.next = next;
+            self.links_mut(at).position = next;
             self.free = at;
         }
         self.len -= 1;
@@ -362,12 +375,12 @@ mod tests {
 
     #[test]
     fn entries_are_small_and_cross_no_line() {
-        assert_eq!(entry_bytes::<Host4, u32>(), 16 + 16);
-        assert_eq!(entry_bytes::<Host4, u64>(), 32 + 16);
-        assert_eq!(entry_bytes::<Host4, [u64; 2]>(), 32 + 16);
+        assert_eq!(entry_bytes::<Host4, u32>(), 16 + 12);
+        assert_eq!(entry_bytes::<Host4, u64>(), 32 + 12);
+        assert_eq!(entry_bytes::<Host4, [u64; 2]>(), 32 + 12);
         assert_eq!(entry_bytes::<FiveTuple4, [u64; 2]>(), 64);
         assert_eq!(entry_bytes::<FiveTuple4, [u64; 3]>(), 64);
-        assert_eq!(entry_bytes::<FiveTuple4, [u64; 4]>(), 64 + 16);
+        assert_eq!(entry_bytes::<FiveTuple4, [u64; 4]>(), 64 + 12);
         assert_eq!(entry_bytes::<FiveTuple6, [u64; 3]>(), 96);
     }
 

@@ -29,8 +29,8 @@ pub struct Table<K, V, I = CuckooPp> {
     capacity: u32,
     /// The slot that the scan comes to next.
     hand: u32,
-    /// The flows that nobody has answered, oldest first: one list.
-    unassured: [List; 1],
+    /// The flows that nobody has answered, oldest first.
+    unassured: List,
     seed: u64,
 }
 
@@ -51,6 +51,8 @@ pub struct Plan<C = ()> {
 
 /// How often [`Eviction::Random`] looks where nobody lies.
 const RANDOM_TRIES: usize = 64;
+/// How many turns ahead an expired entry's part of the index is asked for.
+const SOON: usize = 3;
 /// Slots that [`Ageing::Scan`] looks at in a call of [`Table::reclaim`].
 pub const SCANNED: usize = 4;
 
@@ -144,7 +146,7 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
         assert!((1..=100).contains(&load), "a load is between 1 and 100 %");
         let index = I::new(choice, (capacity * 100).div_ceil(load));
         let slots = if index.assigns() { index.places() } else { capacity };
-        let mut wheel = Wheel::new();
+        let mut wheel = Wheel::new(if ageing == Ageing::Wheel { capacity } else { 0 });
         if ageing == Ageing::Scan {
             wheel.always_due();
         }
@@ -155,7 +157,7 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
             ageing,
             capacity: capacity as u32,
             hand: 0,
-            unassured: [List::empty(0)],
+            unassured: List::EMPTY,
             seed,
         }
     }
@@ -257,7 +259,7 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
             self.wheel.follow(now);
             self.wheel.arm(&mut self.slab, slot);
         }
-        chain::append::<chain::Unassured, K, V>(&mut self.slab, &mut self.unassured, 0, slot);
+        self.unassured.append(&mut self.slab, slot);
         Some(Slot(slot))
     }
 
@@ -273,7 +275,7 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
         debug_assert!(was_in, "every flow is in the index");
         self.wheel.disarm(&mut self.slab, at);
         if !self.slab.is_assured(at) {
-            chain::unlink::<chain::Unassured, K, V>(&mut self.slab, &mut self.unassured, at);
+            self.unassured.unlink(&mut self.slab, at);
         }
         self.slab.give(at, !self.index.assigns());
         value
@@ -301,7 +303,7 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
     pub fn assure(&mut self, slot: Slot) {
         if !self.slab.is_assured(slot.0) {
             self.slab.set_assured(slot.0);
-            chain::unlink::<chain::Unassured, K, V>(&mut self.slab, &mut self.unassured, slot.0);
+            self.unassured.unlink(&mut self.slab, slot.0);
         }
     }
 
@@ -309,8 +311,8 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
     #[inline]
     #[must_use]
     pub fn oldest_unassured(&self) -> Option<Slot> {
-        let slot = self.unassured[0].first()?;
-        self.prefetch_followers::<chain::Unassured>(slot);
+        let slot = self.unassured.first()?;
+        self.prefetch_followers(slot);
         Some(Slot(slot))
     }
 
@@ -318,8 +320,8 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
     /// which the caller then removes. `None` may mean that there is more to do; another call goes on.
     ///
     /// Flows come in the order of their deadlines, rounded up to a [`TICK`](crate::TICK), and none comes before its
-    /// deadline; those of one tick in the order of their arrival, or of the last time that a deadline moved by
-    /// [`touch`](Self::touch) was noticed. While nothing is due this is one comparison.
+    /// deadline; those of one tick in an order that depends on nothing but what was done to the table before. While nothing is
+    /// due this is one comparison.
     #[inline]
     pub fn reclaim(&mut self, now: Nanos) -> Option<Slot> {
         if self.wheel.is_due(now) { self.reclaim_due(now) } else { None }
@@ -331,7 +333,10 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
             return self.scan(now);
         }
         let slot = self.wheel.work(&mut self.slab, now)?;
-        self.prefetch_followers::<chain::Wheel>(slot);
+        // The wheel has asked for the entries; those that are near by now lead to the part of the index that removal needs.
+        if let Some(soon) = self.wheel.ahead(SOON) {
+            self.index.prefetch(self.hash(self.slab.key(soon)));
+        }
         Some(Slot(slot))
     }
 
@@ -408,12 +413,20 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
     /// Brings near what removing the next two flows of the list will need: the second's entry, and of the first, which
     /// the call before brought, the part of the index.
     #[inline]
-    fn prefetch_followers<C: chain::Chain>(&self, slot: u32) {
-        let Some(first) = chain::next::<C, K, V>(&self.slab, slot) else { return };
+    fn prefetch_followers(&self, slot: u32) {
+        let Some(first) = chain::next(&self.slab, slot) else { return };
         self.index.prefetch(self.hash(self.slab.key(first)));
-        let Some(second) = chain::next::<C, K, V>(&self.slab, first) else { return };
+        let Some(second) = chain::next(&self.slab, first) else { return };
         self.slab.prefetch(second);
         self.slab.prefetch_links(second);
+    }
+
+    /// How many flows lie where one with this hash would go.
+    #[must_use]
+    pub fn crowd(&self, hash: u64) -> usize {
+        let mut count = 0;
+        self.index.neighbours(hash, |_| count += 1);
+        count
     }
 
     /// The slot of this number.

@@ -1,30 +1,41 @@
 //! A hierarchical timing wheel (Varghese, Lauck: SOSP '87, scheme 7) over packet time, with occupancy bitmaps, so that a
 //! jump of the clock costs the same whether it is of a millisecond or of years.
 //!
-//! Five levels of 1024 lists cover all of time. An entry lies at the level of the highest digit (of ten bits) in which
-//! its tick differs from the wheel's own, so each list belongs to one stretch of time only, and the first list that is
-//! occupied, from the lowest level up, is the next one that is due. Deadlines that move later are only noted in the
-//! entry: its list comes up early then, and the entry is armed anew.
+//! An entry lies at the lowest level whose circle reaches its tick, counted from the wheel's own. The lowest level reaches
+//! over two minutes in large tables, so that most timeouts never come down a level. Deadlines that move later are only noted
+//! in the entry: its list comes up early then, and the entry is armed anew.
+//!
+//! Lists are chains of blocks of slot numbers, a cache line each, and an entry knows its place in them. So the entries that
+//! come next are known without reading those before, and can be brought near in time; links from entry to entry would be
+//! followed at the memory's latency. What leaves early has its place taken by the last of its list.
 
 use alloc::boxed::Box;
+use alloc::vec;
 
 use packet::{Key, Nanos};
 
-use crate::chain::{self, LOOSE, List};
-use crate::slab::Slab;
+use crate::blocks::{Blocks, List};
+use crate::slab::{LOOSE, Slab};
 
-/// How exact the ageing is: an entry is reclaimed in the order of its deadline rounded up to this, about a millisecond.
+/// How exact the ageing is: an entry is reclaimed in the order of its deadline rounded up to this, some 17 milliseconds.
 pub const TICK: Nanos = Nanos(1 << TICK_BITS);
 
-const TICK_BITS: u32 = 20;
-/// So many that timeouts of minutes mostly come down one level and those of days two, for each is a cache miss.
-const LEVEL_BITS: u32 = 10;
-const LEVEL_LEN: usize = 1 << LEVEL_BITS;
-/// Deadlines have 63 bits at most, ticks 44.
-const LEVELS: usize = 5;
+const TICK_BITS: u32 = 24;
+/// Deadlines have 63 bits at most, ticks 39; the wheel's own tick is that of any time.
+const TIME_BITS: u32 = u64::BITS - TICK_BITS;
+/// The lowest level's lists reach 137 seconds. Small tables get by with 17, for the lists take room too.
+const LOW_BITS: u32 = 13;
+const LOW_BITS_SMALL: u32 = 10;
+/// Tables of fewer entries are small.
+const SMALL: usize = 8192;
+/// The levels above reach 512 times as far each.
+const HIGH_BITS: u32 = 9;
+const LEVELS: u32 = 4;
 /// Lists advanced to and entries looked at in one unit of work. An entry is looked at once for each level that it comes
-/// down, at most five times and mostly two, so one unit a packet keeps up with one new flow a packet.
+/// down, at most four times and mostly once, so one unit a packet keeps up with one new flow a packet.
 const STEPS_MAX: usize = 4;
+/// How many entries ahead of their turn they are asked for.
+const AHEAD: usize = 8;
 
 /// The wheel: its own tick, and who is due when.
 pub(crate) struct Wheel {
@@ -34,20 +45,45 @@ pub(crate) struct Wheel {
     tick: u64,
     /// The list above the lowest level that has come up and is being spread over the levels below it.
     spreading: Option<u32>,
-    /// A bit for each list that may have a node.
-    occupied: [[u64; LEVEL_LEN / 64]; LEVELS],
+    low_bits: u32,
+    /// A bit for each list that has an entry.
+    occupied: Box<[u64]>,
     lists: Box<[List]>,
+    blocks: Blocks,
+}
+
+/// A level's lists.
+#[derive(Clone, Copy)]
+struct Level {
+    /// The number of its first list.
+    first: usize,
+    /// How many lists, as a power of two.
+    bits: u32,
+    /// How many ticks each stands for, as a power of two.
+    low: u32,
+}
+
+impl Level {
+    /// The list of the stretch that is the `stretch`th since the beginning of time.
+    #[inline]
+    const fn list(self, stretch: u64) -> usize {
+        self.first + (stretch & ((1 << self.bits) - 1)) as usize
+    }
 }
 
 impl Wheel {
-    /// An empty wheel at the beginning of time.
-    pub(crate) fn new() -> Self {
+    /// An empty wheel at the beginning of time, for at most `entries`.
+    pub(crate) fn new(entries: usize) -> Self {
+        let low_bits = if entries < SMALL { LOW_BITS_SMALL } else { LOW_BITS };
+        let lists = (1 << low_bits) + (LEVELS as usize - 1) * (1 << HIGH_BITS);
         Self {
             due: u64::MAX,
             tick: 0,
             spreading: None,
-            occupied: [[0; LEVEL_LEN / 64]; LEVELS],
-            lists: (0..(LEVELS * LEVEL_LEN) as u32).map(List::empty).collect(),
+            low_bits,
+            occupied: vec![0; lists / 64].into(),
+            lists: vec![List::EMPTY; lists].into(),
+            blocks: Blocks::new(entries, lists),
         }
     }
 
@@ -62,8 +98,8 @@ impl Wheel {
         self.due = 0;
     }
 
-    pub(crate) const fn bytes(&self) -> usize {
-        self.lists.len() * size_of::<List>()
+    pub(crate) fn bytes(&self) -> usize {
+        size_of_val(&*self.lists) + size_of_val(&*self.occupied) + self.blocks.bytes()
     }
 
     /// Moves the wheel's tick up to `now` if nothing lies between. Entries armed after that lie lower and come down less.
@@ -76,49 +112,62 @@ impl Wheel {
 
     /// Puts an entry that is on no list where its deadline says. One without a deadline stays out.
     #[inline]
-    pub(crate) fn arm<K: Key, V: Copy>(&mut self, slab: &mut Slab<K, V>, node: u32) {
-        let deadline = slab.deadline(node);
+    pub(crate) fn arm<K: Key, V: Copy>(&mut self, slab: &mut Slab<K, V>, entry: u32) {
+        let deadline = slab.deadline(entry);
         if deadline == Nanos::NEVER {
             return;
         }
         let tick = tick_of(deadline).max(self.tick);
-        // What falls into the list that is being spread queues up there, so as not to overtake those who came before.
-        if let Some(list) = self.spreading {
-            let low = LEVEL_BITS * (list / LEVEL_LEN as u32);
-            if (tick ^ self.tick) >> low == 0 {
-                return self.append(slab, list, node);
+        let (list, up) = self.place_of(tick);
+        self.due = self.due.min(time_of(up));
+        self.occupied[list / 64] |= 1 << (list % 64);
+        self.blocks.append(slab, &mut self.lists[list], list as u32, entry);
+    }
+
+    /// The list for entries of this tick, and the tick at which the list comes up.
+    #[inline]
+    fn place_of(&self, tick: u64) -> (usize, u64) {
+        if tick - self.tick < 1 << self.low_bits {
+            return (self.level(0).list(tick), tick);
+        }
+        for number in 1..LEVELS {
+            let level = self.level(number);
+            let (here, there) = (self.tick >> level.low, tick >> level.low);
+            let last = here + (1 << level.bits) - 1;
+            if there <= last || number == LEVELS - 1 {
+                // What lies beyond the last circle comes up with its last list, and is placed anew.
+                let there = there.min(last);
+                return (level.list(there), there << level.low);
             }
         }
-        self.place(slab, node, tick);
-    }
-
-    /// Puts an entry where its tick says, seen from the wheel's own.
-    #[inline]
-    fn place<K: Key, V: Copy>(&mut self, slab: &mut Slab<K, V>, node: u32, tick: u64) {
-        // The level is that of the highest bit that differs; none differing is the lowest level too.
-        let level = (63 - ((tick ^ self.tick) | 1).leading_zeros()) / LEVEL_BITS;
-        let low = LEVEL_BITS * level;
-        let position = (tick >> low) as usize % LEVEL_LEN;
-        self.due = self.due.min(tick >> low << low << TICK_BITS);
-        self.append(slab, level * LEVEL_LEN as u32 + position as u32, node);
+        unreachable!("the last level takes all")
     }
 
     #[inline]
-    fn append<K: Key, V: Copy>(&mut self, slab: &mut Slab<K, V>, list: u32, node: u32) {
-        let (level, position) = (list as usize / LEVEL_LEN, list as usize % LEVEL_LEN);
-        self.occupied[level][position / 64] |= 1 << (position % 64);
-        chain::append::<chain::Wheel, K, V>(slab, &mut self.lists, list, node);
+    const fn level(&self, number: u32) -> Level {
+        if number == 0 {
+            return Level { first: 0, bits: self.low_bits, low: 0 };
+        }
+        let above = number - 1;
+        Level {
+            first: (1 << self.low_bits) + ((above as usize) << HIGH_BITS),
+            bits: HIGH_BITS,
+            low: self.low_bits + above * HIGH_BITS,
+        }
     }
 
     /// Takes an entry out, if it is in.
     #[inline]
-    pub(crate) fn disarm<K: Key, V: Copy>(&mut self, slab: &mut Slab<K, V>, node: u32) {
-        if slab.links(node).wheel.prev == LOOSE {
+    pub(crate) fn disarm<K: Key, V: Copy>(&mut self, slab: &mut Slab<K, V>, entry: u32) {
+        let position = slab.links(entry).position;
+        if position == LOOSE {
             return;
         }
-        if let Some(list) = chain::unlink::<chain::Wheel, K, V>(slab, &mut self.lists, node) {
-            let (level, position) = (list as usize / LEVEL_LEN, list as usize % LEVEL_LEN);
-            self.occupied[level][position / 64] &= !(1 << (position % 64));
+        slab.links_mut(entry).position = LOOSE;
+        let list = self.blocks.list_of(position) as usize;
+        self.blocks.remove(slab, &mut self.lists[list], position);
+        if self.lists[list].is_empty() {
+            self.occupied[list / 64] &= !(1 << (list % 64));
         }
     }
 
@@ -126,20 +175,17 @@ impl Wheel {
     /// stays where it is until it is disarmed.
     pub(crate) fn work<K: Key, V: Copy>(&mut self, slab: &mut Slab<K, V>, now: Nanos) -> Option<u32> {
         for _ in 0..STEPS_MAX {
-            let list = self.spreading.unwrap_or((self.tick % LEVEL_LEN as u64) as u32);
-            if let Some(node) = self.lists[list as usize].first() {
-                if self.spreading.is_none() && tick_of(slab.deadline(node)) <= self.tick {
-                    return Some(node);
+            let list = self.current();
+            if let Some(entry) = self.blocks.ahead(self.lists[list], 0) {
+                if let Some(later) = self.blocks.ahead(self.lists[list], AHEAD) {
+                    slab.prefetch(later);
+                    slab.prefetch_links(later);
                 }
-                if let Some(next) = chain::next::<chain::Wheel, K, V>(slab, node) {
-                    slab.prefetch(next);
-                    slab.prefetch_links(next);
+                if self.spreading.is_none() && tick_of(slab.deadline(entry)) <= self.tick {
+                    return Some(entry);
                 }
-                self.disarm(slab, node);
-                let deadline = slab.deadline(node);
-                if deadline != Nanos::NEVER {
-                    self.place(slab, node, tick_of(deadline).max(self.tick));
-                }
+                self.disarm(slab, entry);
+                self.arm(slab, entry);
             } else if !self.advance(slab, now) {
                 return None;
             }
@@ -147,30 +193,61 @@ impl Wheel {
         None
     }
 
-    /// Goes on to the next list that has nodes; `false` if that is not due at `now`.
+    /// The entry that comes up `distance` behind the present one, if it is on the same list.
+    #[inline]
+    pub(crate) fn ahead(&self, distance: usize) -> Option<u32> {
+        self.blocks.ahead(self.lists[self.current()], distance)
+    }
+
+    /// The list that is being dealt with.
+    #[inline]
+    fn current(&self) -> usize {
+        match self.spreading {
+            Some(list) => list as usize,
+            None => self.level(0).list(self.tick),
+        }
+    }
+
+    /// Goes on to the next list that has entries; `false` if that is not due at `now`.
     fn advance<K: Key, V: Copy>(&mut self, slab: &Slab<K, V>, now: Nanos) -> bool {
         self.spreading = None;
-        for level in 0..LEVELS {
-            let low = LEVEL_BITS * level as u32;
-            let here = (self.tick >> low) as usize % LEVEL_LEN;
-            let Some(position) = first_set(&self.occupied[level], here) else { continue };
-            let above = low + LEVEL_BITS;
-            let tick = self.tick >> above << above | (position as u64) << low;
-            let list = level * LEVEL_LEN + position;
-            if let Some(node) = self.lists[list].first() {
-                slab.prefetch(node);
-                slab.prefetch_links(node);
+        let mut next: Option<(u64, u32, usize)> = None;
+        for number in 0..LEVELS {
+            let level = self.level(number);
+            // Above the lowest level nothing is ever put into the stretch that the wheel is in; it has entries only if it
+            // begins here and is yet to be spread.
+            let from = self.tick >> level.low;
+            let Some(distance) = self.first_occupied(level, from) else { continue };
+            let up = (from + distance) << level.low;
+            // Of two that come up together the higher goes first, for it may have entries for the other.
+            if next.is_none_or(|(least, ..)| up <= least) {
+                next = Some((up, number, level.list(from + distance)));
             }
-            self.due = tick << TICK_BITS;
-            if self.is_due(now) {
-                self.tick = tick;
-                self.spreading = (level > 0).then_some(list as u32);
-                return true;
-            }
+        }
+        let Some((up, number, list)) = next else {
+            self.due = u64::MAX;
+            return false;
+        };
+        self.due = time_of(up);
+        if !self.is_due(now) {
             return false;
         }
-        self.due = u64::MAX;
-        false
+        self.tick = up;
+        self.spreading = (number > 0).then_some(list as u32);
+        for distance in 0..AHEAD {
+            let Some(entry) = self.blocks.ahead(self.lists[list], distance) else { break };
+            slab.prefetch(entry);
+            slab.prefetch_links(entry);
+        }
+        true
+    }
+
+    /// How many stretches behind `from` the level's first list lies that has entries.
+    fn first_occupied(&self, level: Level, from: u64) -> Option<u64> {
+        let words = &self.occupied[level.first / 64..][..(1 << level.bits) / 64];
+        let start = level.list(from) - level.first;
+        let found = first_set(words, start).or_else(|| first_set(words, 0))?;
+        Some((found.wrapping_sub(start) & ((1 << level.bits) - 1)) as u64)
     }
 }
 
@@ -180,10 +257,16 @@ fn tick_of(deadline: Nanos) -> u64 {
     deadline.0.div_ceil(TICK.0)
 }
 
+/// When a tick begins; the end of time for those behind it.
+#[inline]
+const fn time_of(tick: u64) -> u64 {
+    if tick >> TIME_BITS == 0 { tick << TICK_BITS } else { u64::MAX }
+}
+
 /// The first bit set from `from` on.
 #[inline]
-fn first_set(words: &[u64; LEVEL_LEN / 64], from: usize) -> Option<usize> {
-    let mut word = words[from / 64] & (u64::MAX << (from % 64));
+fn first_set(words: &[u64], from: usize) -> Option<usize> {
+    let mut word = words.get(from / 64)? & (u64::MAX << (from % 64));
     let mut at = from / 64;
     loop {
         if word != 0 {
@@ -200,14 +283,14 @@ mod tests {
 
     #[test]
     fn bits_are_found_across_words() {
-        let mut words = [0; LEVEL_LEN / 64];
+        let mut words = [0; 16];
         (words[0], words[2]) = (1 << 63, 1);
         assert_eq!(first_set(&words, 0), Some(63));
         assert_eq!(first_set(&words, 63), Some(63));
         assert_eq!(first_set(&words, 64), Some(128));
         assert_eq!(first_set(&words, 128), Some(128));
         assert_eq!(first_set(&words, 129), None);
-        assert_eq!(first_set(&words, LEVEL_LEN - 1), None);
+        assert_eq!(first_set(&words, 1023), None);
     }
 
     #[test]
@@ -216,5 +299,22 @@ mod tests {
         assert_eq!(tick_of(Nanos(1)), 1);
         assert_eq!(tick_of(TICK), 1);
         assert_eq!(tick_of(TICK + Nanos(1)), 2);
+    }
+
+    #[test]
+    fn every_tick_has_a_list_that_comes_up_in_time() {
+        for entries in [1, SMALL] {
+            let mut wheel = Wheel::new(entries);
+            for tick in [0, 1, 1023, 1024, 8191, 8192, 1 << 20, (1 << 30) + 7, (1 << 39) + 12_345] {
+                wheel.tick = tick;
+                for bits in 0..40 {
+                    for distance in [(1 << bits) - 1, 1 << bits, (1 << bits) + 1] {
+                        let (list, up) = wheel.place_of(tick + distance);
+                        assert!(list < wheel.lists.len() && up <= tick + distance);
+                        assert!(up > tick || distance == 0, "{tick} + {distance} comes up at {up}");
+                    }
+                }
+            }
+        }
     }
 }

@@ -1,0 +1,262 @@
+//! Lists of slots as chains of blocks of a cache line each, taken from a pool. Whoever is on a list knows its position there,
+//! and leaves it in constant time: the first by stepping on, any other by the last taking its place.
+
+use packet::Key;
+
+use crate::memory::{Region, prefetch};
+use crate::slab::Slab;
+
+/// Slots in a block.
+const WIDTH: usize = 13;
+/// Positions in a block that a position's number has room for.
+const POSITIONS: u32 = 16;
+const NONE: u32 = u32::MAX;
+
+#[repr(C, align(64))]
+struct Block {
+    next: u32,
+    prev: u32,
+    /// The number of the list that the block is of.
+    list: u16,
+    /// Where in the block the list's slots begin, and how many there are; at least one.
+    first: u8,
+    len: u8,
+    slots: [u32; WIDTH],
+}
+
+const _: () = assert!(size_of::<Block>() == 64 && WIDTH <= POSITIONS as usize);
+
+/// A list's first and last block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct List {
+    head: u32,
+    tail: u32,
+}
+
+impl List {
+    pub(crate) const EMPTY: Self = Self { head: NONE, tail: NONE };
+
+    #[inline]
+    pub(crate) const fn is_empty(self) -> bool {
+        self.head == NONE
+    }
+}
+
+/// The pool.
+pub(crate) struct Blocks {
+    region: Region,
+    count: u32,
+    /// No block from here on has been in use.
+    used: u32,
+    /// The first of the free blocks below `used`.
+    free: u32,
+}
+
+impl Blocks {
+    /// As many blocks as `entries` can take on so many lists: a list's first and last may hold one slot only.
+    ///
+    /// # Panics
+    /// When there are more than positions can number, some 3 billion entries.
+    pub(crate) fn new(entries: usize, lists: usize) -> Self {
+        let count = (entries.div_ceil(WIDTH) + 2 * lists).min(entries) + 1;
+        assert!(count < (NONE / POSITIONS) as usize && lists <= 1 << u16::BITS, "positions have 32 bits");
+        Self { region: Region::zeroed(count * size_of::<Block>()), count: count as u32, used: 0, free: NONE }
+    }
+
+    pub(crate) const fn bytes(&self) -> usize {
+        self.region.bytes()
+    }
+
+    /// The list that the position is on.
+    #[inline]
+    pub(crate) fn list_of(&self, position: u32) -> u16 {
+        self.block(position / POSITIONS).list
+    }
+
+    /// Puts an entry behind all others on the list, which is number `number`, and notes its position.
+    #[inline]
+    pub(crate) fn append<K: Key, V: Copy>(&mut self, slab: &mut Slab<K, V>, list: &mut List, number: u32, entry: u32) {
+        let mut at = list.tail;
+        if at == NONE || self.is_filled(at) {
+            at = self.take(number as u16, list.tail);
+            match list.tail {
+                NONE => list.head = at,
+                tail => self.block_mut(tail).next = at,
+            }
+            list.tail = at;
+        }
+        let block = self.block_mut(at);
+        let place = usize::from(block.first + block.len);
+        block.slots[place] = entry;
+        block.len += 1;
+        slab.links_mut(entry).position = at * POSITIONS + place as u32;
+    }
+
+    /// Takes the entry at this position off its list.
+    #[inline]
+    pub(crate) fn remove<K: Key, V: Copy>(&mut self, slab: &mut Slab<K, V>, list: &mut List, position: u32) {
+        let (at, place) = (position / POSITIONS, position % POSITIONS);
+        if at == list.head && place == u32::from(self.block(at).first) {
+            let head = self.block_mut(at);
+            head.first += 1;
+            head.len -= 1;
+            if head.len == 0 {
+                let next = head.next;
+                self.drop_head(list, next);
+            }
+            return;
+        }
+        let tail = list.tail;
+        let block = self.block_mut(tail);
+        block.len -= 1;
+        let last_place = u32::from(block.first + block.len);
+        let last = block.slots[last_place as usize];
+        let (is_spent, prev) = (block.len == 0, block.prev);
+        if tail * POSITIONS + last_place != position {
+            self.block_mut(at).slots[place as usize] = last;
+            slab.links_mut(last).position = position;
+        }
+        if is_spent {
+            self.drop_tail(list, prev);
+        }
+    }
+
+    /// The entry `distance` behind the list's first, if it is in the first block or the one behind it.
+    #[inline]
+    pub(crate) fn ahead(&self, list: List, distance: usize) -> Option<u32> {
+        if list.is_empty() {
+            return None;
+        }
+        let head = self.block(list.head);
+        if distance < usize::from(head.len) {
+            return Some(head.slots[usize::from(head.first) + distance]);
+        }
+        if head.next == NONE {
+            return None;
+        }
+        let next = self.block(head.next);
+        // The one behind that is asked for here, a block's length ahead.
+        prefetch((&raw const *self.block(if next.next == NONE { head.next } else { next.next })).cast());
+        let distance = distance - usize::from(head.len);
+        (distance < usize::from(next.len)).then(|| next.slots[usize::from(next.first) + distance])
+    }
+
+    #[inline]
+    fn is_filled(&self, at: u32) -> bool {
+        let block = self.block(at);
+        usize::from(block.first + block.len) == WIDTH
+    }
+
+    fn take(&mut self, list: u16, prev: u32) -> u32 {
+        let at = if self.free == NONE {
+            self.used += 1;
+            self.used - 1
+        } else {
+            let at = self.free;
+            self.free = self.block(at).next;
+            at
+        };
+        let block = self.block_mut(at);
+        (block.next, block.prev, block.list, block.first, block.len) = (NONE, prev, list, 0, 0);
+        at
+    }
+
+    fn give(&mut self, at: u32) {
+        self.block_mut(at).next = self.free;
+        self.free = at;
+    }
+
+    fn drop_head(&mut self, list: &mut List, next: u32) {
+        self.give(list.head);
+        if next == NONE {
+            *list = List::EMPTY;
+        } else {
+            list.head = next;
+            self.block_mut(next).prev = NONE;
+        }
+    }
+
+    fn drop_tail(&mut self, list: &mut List, prev: u32) {
+        self.give(list.tail);
+        if prev == NONE {
+            *list = List::EMPTY;
+        } else {
+            list.tail = prev;
+            self.block_mut(prev).next = NONE;
+        }
+    }
+
+    #[inline]
+    fn block(&self, at: u32) -> &Block {
+        assert!(at < self.count, "blocks are numbered from the pool");
+        // SAFETY: the region holds `count` blocks, and zeros are a block.
+        unsafe { self.region.base().cast::<Block>().add(at as usize).as_ref() }
+    }
+
+    #[inline]
+    fn block_mut(&mut self, at: u32) -> &mut Block {
+        assert!(at < self.count, "blocks are numbered from the pool");
+        // SAFETY: as above, and `self` is borrowed uniquely.
+        unsafe { self.region.base().cast::<Block>().add(at as usize).as_mut() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::vec::Vec;
+
+    use packet::{Host, Host4, Nanos};
+
+    use super::*;
+
+    fn key() -> Host4 {
+        match Host::v4(core::net::Ipv4Addr::UNSPECIFIED) {
+            Host::V4(key) => key,
+            Host::V6(_) => unreachable!(),
+        }
+    }
+
+    /// Against vectors: entries come and go at random on three lists, first ones and others, and the pool suffices.
+    #[test]
+    fn lists_hold_what_was_appended_and_not_removed() {
+        const ENTRIES: u32 = if cfg!(miri) { 60 } else { 400 };
+        let mut slab = Slab::<Host4, u64>::new(ENTRIES as usize);
+        (0..ENTRIES).for_each(|at| slab.take(at, key(), 0, Nanos(1)));
+        let mut blocks = Blocks::new(ENTRIES as usize, 3);
+        let mut lists = [List::EMPTY; 3];
+        let mut model: [Vec<u32>; 3] = Default::default();
+        let mut random = 1u64;
+        for _ in 0..if cfg!(miri) { 300 } else { 100_000 } {
+            random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+            let (entry, list) = ((random >> 33) as u32 % ENTRIES, (random >> 60) as usize % 3);
+            match model.iter().position(|list| list.contains(&entry)) {
+                None => {
+                    blocks.append(&mut slab, &mut lists[list], list as u32, entry);
+                    model[list].push(entry);
+                }
+                Some(list) => {
+                    // Every other time the first one goes.
+                    let entry = if random >> 50 & 1 == 0 { model[list][0] } else { entry };
+                    let position = slab.links(entry).position;
+                    assert_eq!(usize::from(blocks.list_of(position)), list);
+                    blocks.remove(&mut slab, &mut lists[list], position);
+                    let at = model[list].iter().position(|other| *other == entry).expect("it is there");
+                    if at == 0 {
+                        model[list].remove(0);
+                    } else {
+                        model[list].swap_remove(at);
+                    }
+                }
+            }
+            for (list, model) in lists.iter().zip(&model) {
+                assert_eq!(list.is_empty(), model.is_empty());
+                assert_eq!(blocks.ahead(*list, 0), model.first().copied());
+                for distance in [1, 5, 13] {
+                    if let Some(entry) = blocks.ahead(*list, distance) {
+                        assert_eq!(Some(&entry), model.get(distance));
+                    }
+                }
+            }
+        }
+    }
+}
