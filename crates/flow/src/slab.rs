@@ -146,6 +146,9 @@ impl<K: Key, V: Copy> Slab<K, V> {
         assert!(at < self.slots, "entries are put where the slab has room");
         if at == self.free {
             self.free = self.links(at).position;
+            // The next one to be taken may have been given back long ago.
+            self.prefetch(self.free);
+            self.prefetch_links(self.free);
         }
         self.used = self.used.max(at + 1);
         self.len += 1;

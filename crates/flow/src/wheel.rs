@@ -23,11 +23,12 @@ pub const TICK: Nanos = Nanos(1 << TICK_BITS);
 const TICK_BITS: u32 = 24;
 /// Deadlines have 63 bits at most, ticks 39; the wheel's own tick is that of any time.
 const TIME_BITS: u32 = u64::BITS - TICK_BITS;
-/// The lowest level's lists reach 137 seconds. Small tables get by with 17, for the lists take room too.
+/// The lowest level's lists reach 137 seconds. Small tables get by with 17, for the lists take room too; what comes down from
+/// above holds up what is due meanwhile, which matters little where there are few.
 const LOW_BITS: u32 = 13;
 const LOW_BITS_SMALL: u32 = 10;
 /// Tables of fewer entries are small.
-const SMALL: usize = 8192;
+const SMALL: usize = 512;
 /// The levels above reach 512 times as far each.
 const HIGH_BITS: u32 = 9;
 const LEVELS: u32 = 4;

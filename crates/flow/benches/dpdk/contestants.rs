@@ -136,7 +136,13 @@ struct Burst<V, I> {
 impl<V: State, I: Index> Burst<V, I> {
     fn boxed(size: Size, ageing: Ageing) -> Box<dyn Aged> {
         let Size { load, lifetime, .. } = size;
-        let plan = Plan { capacity: size.flows(), load_percent: Some(load), ageing, seed: 0x0005_eed0_f10e };
+        let plan = Plan {
+            index: I::Choice::default(),
+            capacity: size.flows(),
+            load_percent: Some(load),
+            ageing,
+            seed: 0x0005_eed0_f10e,
+        };
         // A flow lives long enough to see one flow in a hundred fewer come than the table holds.
         let pace = Nanos(lifetime.0 / (size.flows() * 99 / 100).max(1) as u64);
         Box::new(Self { table: Table::planned(plan), now: Nanos(0), pace, lifetime })
