@@ -31,12 +31,12 @@ impl<T> Spin<T> {
     #[inline]
     fn lock(&self) {
         let mut pause = Pause::default();
-        // ORDERING: Acquire pairs with the Release in `Unlock::drop`: what the last holder did is seen.
-        while self.held.swap(true, Ordering::Acquire) {
-            // ORDERING: Relaxed. Only a hint when to try again; the swap above orders.
-            while self.held.load(Ordering::Relaxed) {
-                pause.wait();
-            }
+        // ORDERING: Acquire pairs with the Release in `Unlock::drop`: what the last holder did is seen. Relaxed on failure, for
+        // nothing is read then.
+        let take = || self.held.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok();
+        // ORDERING: Relaxed. A hint whether to try; the exchange orders.
+        while self.held.load(Ordering::Relaxed) || !take() {
+            pause.wait();
         }
     }
 }
