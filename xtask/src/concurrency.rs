@@ -43,7 +43,8 @@ pub(crate) fn sanitizer(totals: &mut Totals) -> Result<()> {
         "locked",
     ];
     let mut command = cargo(&arguments, "tsan", "-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer");
-    command.env("RUSTC_BOOTSTRAP", "1");
+    let suppressions = root().join("xtask/src/tsan.supp");
+    command.env("RUSTC_BOOTSTRAP", "1").env("TSAN_OPTIONS", format!("suppressions={}", suppressions.display()));
     run(&mut command, totals)
 }
 
