@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-use crate::{bench, direction, packages, readme, tests};
+use crate::{bench, concurrency, direction, packages, readme, tests};
 
 /// Runs every check; stops at the first that fails.
 pub(crate) fn run(deep: bool) -> Result<()> {
@@ -33,6 +33,8 @@ pub(crate) fn run(deep: bool) -> Result<()> {
         totals.skipped += skipped;
         Ok(())
     })?;
+    step("shared tables under a model checker", || concurrency::linearizability(&mut totals))?;
+    step("shared tables under a thread sanitizer", || concurrency::sanitizer(&mut totals))?;
     let mut commands = 0;
     step("the README's commands", || {
         commands = readme::run()?;

@@ -4,6 +4,7 @@
 
 mod bench;
 mod check;
+mod concurrency;
 mod direction;
 mod packages;
 mod readme;
@@ -12,7 +13,8 @@ mod tests;
 use std::process::ExitCode;
 
 const HELP: &str = "\
-cargo xtask check [--deep]   formatting, lints, dependency direction, all tests, the README's own commands
+cargo xtask check [--deep]   formatting, lints, dependency direction, all tests, the shared tables under a model
+                             checker and a thread sanitizer, the README's own commands
                              --deep: every shared capture, every seed, ten million mutated packets (an hour)
 cargo xtask readme           the README's own commands alone
 cargo xtask bench tables     our flow tables against DPDK's rte_hash (libdpdk-dev) and the standard map, with the targets

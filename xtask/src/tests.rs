@@ -16,6 +16,13 @@ pub(crate) struct Totals {
     pub(crate) skipped: u64,
 }
 
+impl Totals {
+    /// Adds what a result line of the test harness says.
+    pub(crate) fn count(&mut self, line: &str) {
+        self.passed += number_before(line, " passed");
+    }
+}
+
 /// Runs all tests, doc tests among them; benches are built by the lints and not run. `deep` has them take everything instead of a sample.
 pub(crate) fn run(deep: bool) -> Result<Totals> {
     let mut totals = Totals::default();
@@ -46,7 +53,7 @@ fn tests(arguments: &[&str], deep: bool, totals: &mut Totals) -> Result<()> {
             println!("   {}", &line[start..]);
         }
         if let Some(start) = line.find("test result: ") {
-            totals.passed += number_before(&line[start..], " passed");
+            totals.count(&line[start..]);
             println!("   {}", &line[start..]);
         }
         log.push(line);

@@ -62,19 +62,19 @@ pub trait Index: Send + Sync + 'static {
 
 /// A fraction of 2^32 as a number below `count` (Lemire, "Fast random integer generation in an interval").
 #[inline(always)]
-const fn scale(fraction: u32, count: usize) -> usize {
+pub(crate) const fn scale(fraction: u32, count: usize) -> usize {
     ((fraction as u64 * count as u64) >> 32) as usize
 }
 
 /// The part of a hash that says where a look-up begins.
 #[inline(always)]
-const fn upper(hash: u64) -> u32 {
+pub(crate) const fn upper(hash: u64) -> u32 {
     (hash >> 32) as u32
 }
 
 /// A hash's tag: one byte that isn't 0, which stands for a free place.
 #[inline(always)]
-const fn tag_of(hash: u64) -> u8 {
+pub(crate) const fn tag_of(hash: u64) -> u8 {
     let tag = hash as u8;
     if tag == 0 { 1 } else { tag }
 }

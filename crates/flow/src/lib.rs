@@ -6,7 +6,7 @@
 #![no_std]
 
 extern crate alloc;
-#[cfg(test)]
+// For the lock and the yielding of tables that are shared; the rest does without.
 extern crate std;
 
 mod blocks;
@@ -14,6 +14,7 @@ mod chain;
 pub mod index;
 mod memory;
 mod policy;
+pub mod shared;
 mod slab;
 mod table;
 mod tags;

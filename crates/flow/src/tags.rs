@@ -39,11 +39,11 @@ impl Tags {
 }
 
 /// A bit for each byte of `word` that equals `tag`.
-#[cfg(any(test, not(target_arch = "x86_64"), miri))]
-fn equal_bytes(word: u64, tag: u8) -> u32 {
+#[inline(always)]
+pub(crate) const fn equal_bytes(word: u64, tag: u8) -> u32 {
     const ONES: u64 = 0x0101_0101_0101_0101;
     const LOW: u64 = 0x7f * ONES;
-    let differing = word ^ (u64::from(tag) * ONES);
+    let differing = word ^ (tag as u64 * ONES);
     let zero = !(((differing & LOW) + LOW) | differing | LOW);
     // Gathers the eight top bits into the top byte.
     ((zero >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56) as u32

@@ -7,6 +7,10 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::headers::Mac;
 
+mod words;
+
+pub use words::Words;
+
 /// Something that a flow table can be keyed by.
 pub trait Key: Copy + Eq + Ord + fmt::Debug + Send + Sync + 'static {
     /// A hash of the key under a secret `seed`: all 64 bits usable, top bits as good as low ones.

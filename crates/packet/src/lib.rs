@@ -26,7 +26,7 @@ pub use headers::{
 };
 pub use key::{
     Endpoint, Family, FiveTuple, FiveTuple4, FiveTuple6, FlowKey, Host, Host4, Host6, HostPair, HostPair4, HostPair6,
-    Key, NoKey,
+    Key, NoKey, Words,
 };
 pub use link::LinkType;
 pub use parse::{parse, parse_ordinary};

@@ -1,0 +1,97 @@
+//! One table under one lock, the plainest way to share it: the first rung of the ladder in Herlihy, Shavit, "The Art of
+//! Multiprocessor Programming" (chapter 13, "coarse-grained"), and what the others are held against.
+//!
+//! The lock is the standard library's, which puts a core to sleep that waits for long.
+
+use packet::{Key, Nanos};
+
+use crate::index::CuckooPp;
+use crate::memory::prefetch;
+use crate::shared::alone::Alone;
+use crate::shared::sync::{Mutex, PoisonError};
+use crate::shared::{Insertion, SharedTable};
+use crate::{Index, Plan, Table};
+
+/// The table. A core looks up and writes while all others wait.
+pub struct Locked<K, V, I = CuckooPp> {
+    table: Mutex<Alone<K, V, I>>,
+    capacity: usize,
+    memory_bytes: usize,
+    seed: u64,
+}
+
+impl<K: Key, V: Copy + Send + 'static, I: Index> Locked<K, V, I> {
+    /// An empty table as planned.
+    ///
+    /// # Panics
+    /// As [`Table::planned`] does.
+    #[must_use]
+    pub fn planned(plan: Plan<I::Choice>) -> Self {
+        let table = Table::planned(plan);
+        let memory_bytes = size_of::<Self>() - size_of_val(&table) + table.memory_bytes();
+        Self { capacity: table.capacity(), memory_bytes, seed: plan.seed, table: Mutex::new(Alone(table)) }
+    }
+
+    /// A panic of another core inside an operation left the table whole.
+    #[inline]
+    fn with<T>(&self, work: impl FnOnce(&mut Alone<K, V, I>) -> T) -> T {
+        work(&mut self.table.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl<K: Key, V: Copy + Send + 'static, I: Index> SharedTable<K, V> for Locked<K, V, I> {
+    fn new(capacity: usize, seed: u64) -> Self {
+        Self::planned(Plan { capacity, seed, ..Plan::default() })
+    }
+
+    #[inline]
+    fn hash(&self, key: &K) -> u64 {
+        key.hash(self.seed)
+    }
+
+    /// What the lock guards can't be asked for without it.
+    #[inline]
+    fn prefetch(&self, _: u64) {
+        prefetch((&raw const self.table).cast());
+    }
+
+    #[inline]
+    fn prefetch_entry(&self, _: u64) {}
+
+    #[inline]
+    fn get(&self, key: &K, hash: u64, now: Nanos) -> Option<V> {
+        self.with(|table| table.get(key, hash, now))
+    }
+
+    #[inline]
+    fn update<T>(&self, key: &K, hash: u64, now: Nanos, change: impl FnOnce(&mut V, &mut Nanos) -> T) -> Option<T> {
+        self.with(|table| table.update(key, hash, now, change))
+    }
+
+    #[inline]
+    fn insert(&self, key: K, hash: u64, value: V, deadline: Nanos, now: Nanos) -> Insertion {
+        self.with(|table| table.insert(key, hash, value, deadline, now))
+    }
+
+    #[inline]
+    fn remove(&self, key: &K, hash: u64, now: Nanos) -> Option<V> {
+        self.with(|table| table.remove(key, hash, now))
+    }
+
+    #[inline]
+    fn reclaim(&self, _: u64, now: Nanos) -> usize {
+        self.with(|table| table.reclaim(now))
+    }
+
+    fn len(&self) -> usize {
+        self.with(|table| table.0.len())
+    }
+
+    fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.memory_bytes
+    }
+}

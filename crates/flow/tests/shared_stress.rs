@@ -1,0 +1,135 @@
+//! Real threads on a shared table, for so many operations each. `cargo xtask check` runs it under a thread sanitizer too.
+#![cfg(not(loom))]
+
+use std::sync::Arc;
+use std::thread;
+
+use flow::Plan;
+use flow::shared::{Insertion, Locked, Optimistic, SharedTable, Striped};
+use packet::{Host, Host4, Nanos};
+
+const THREADS: u64 = 4;
+const OPERATIONS: u64 = if cfg!(miri) { 100 } else { 30_000 };
+/// Few enough that threads meet all the time.
+const KEYS: u64 = 48;
+const NOW: Nanos = Nanos(100);
+
+/// A count, and two words that follow from it and the key: whoever reads halves of two values sees it.
+type Value = [u64; 3];
+
+fn value(key: u64, count: u64) -> Value {
+    [count, count ^ key << 32, !count]
+}
+
+fn host(number: u64) -> Host4 {
+    match Host::v4((number as u32).into()) {
+        Host::V4(key) => key,
+        Host::V6(_) => unreachable!("made of an IPv4 address"),
+    }
+}
+
+/// What a thread has done to a key.
+#[derive(Clone, Copy, Default)]
+struct Tally {
+    inserted: u64,
+    removed: u64,
+    /// Additions less those that went with a removed value.
+    count: i64,
+    full: u64,
+}
+
+fn whole(key: u64, read: Value) -> u64 {
+    assert_eq!(read, value(key, read[0]), "a value of two writers");
+    read[0]
+}
+
+/// A thread's operations on keys that all threads use.
+fn work<T: SharedTable<Host4, Value>>(table: &T, thread: u64) -> Vec<Tally> {
+    let mut tallies = vec![Tally::default(); KEYS as usize];
+    let mut random = thread + 1;
+    for _ in 0..OPERATIONS {
+        random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        let number = (random >> 40) % KEYS;
+        let (key, tally) = (host(number), &mut tallies[number as usize]);
+        let hash = table.hash(&key);
+        table.prefetch(hash);
+        table.prefetch_entry(hash);
+        match (random >> 33) % 8 {
+            0 | 1 => match table.insert(key, hash, value(number, 0), Nanos::NEVER, NOW) {
+                Insertion::Added => tally.inserted += 1,
+                Insertion::Present => {}
+                Insertion::Full => tally.full += 1,
+            },
+            2 => {
+                if let Some(read) = table.remove(&key, hash, NOW) {
+                    tally.removed += 1;
+                    tally.count -= whole(number, read) as i64;
+                }
+            }
+            3 | 4 => {
+                let updated = table.update(&key, hash, NOW, |content, _| {
+                    *content = value(number, whole(number, *content) + 1);
+                });
+                tally.count += i64::from(updated.is_some());
+            }
+            // One that dies at once, and makes room again.
+            5 if random >> 60 == 0 => {
+                let key = host(number + KEYS);
+                let hash = table.hash(&key);
+                table.insert(key, hash, value(number, 0), NOW, NOW);
+                assert_eq!(table.get(&key, hash, NOW), None, "it was born dead");
+                table.reclaim(hash, NOW);
+            }
+            _ => {
+                if let Some(read) = table.get(&key, hash, NOW) {
+                    whole(number, read);
+                }
+            }
+        }
+    }
+    tallies
+}
+
+/// No update is lost, no key is in twice, and what is left is what was put in less what was taken out.
+fn stress<T: SharedTable<Host4, Value>>(table: T, always_has_room: bool) {
+    let table = Arc::new(table);
+    let threads: Vec<_> = (0..THREADS)
+        .map(|thread| {
+            let table = Arc::clone(&table);
+            thread::spawn(move || work(&*table, thread))
+        })
+        .collect();
+    let tallies: Vec<_> = threads.into_iter().map(|thread| thread.join().expect("no thread panics")).collect();
+    for number in 0..KEYS {
+        let of_key = || tallies.iter().map(|tallies| tallies[number as usize]);
+        let left = of_key().map(|tally| tally.inserted).sum::<u64>() - of_key().map(|tally| tally.removed).sum::<u64>();
+        let count = of_key().map(|tally| tally.count).sum::<i64>();
+        let key = host(number);
+        let read = table.get(&key, table.hash(&key), NOW).map(|read| whole(number, read));
+        assert_eq!(read, (left == 1).then_some(count as u64), "key {number}: {left} left, count {count}");
+        assert!(!always_has_room || of_key().all(|tally| tally.full == 0), "key {number} was refused");
+    }
+}
+
+#[test]
+fn locked() {
+    stress(Locked::<_, _>::new(2 * KEYS as usize, 1), true);
+}
+
+#[test]
+fn striped() {
+    stress(Striped::<_, _>::cut(Plan { capacity: 2 * KEYS as usize, ..Plan::default() }, 4), true);
+}
+
+#[test]
+fn optimistic_with_room() {
+    stress(Optimistic::<_, Value>::with_load(2 * KEYS as usize, 50, 1), true);
+}
+
+#[test]
+fn optimistic_full() {
+    // Fewer places than keys, in small buckets: displacement all the time.
+    stress(Optimistic::<_, Value, 2>::with_buckets(19, 1), false);
+    stress(Optimistic::<_, Value, 4>::with_buckets(9, 1), false);
+    stress(Optimistic::<_, Value, 1>::with_buckets(41, 1), false);
+}

@@ -1,0 +1,84 @@
+//! What many cores do to a shared table: a model checker over small cases, and a thread sanitizer over real threads. Each
+//! builds with flags of its own, so in a folder of its own.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+use crate::check::root;
+use crate::tests::Totals;
+
+const TARGET: &str = "x86_64-unknown-linux-gnu";
+
+/// The linearizability check of the shared tables, on the code that ships.
+pub(crate) fn linearizability(totals: &mut Totals) -> Result<()> {
+    let arguments = ["test", "-p", "millrace-flow", "--release", "--quiet", "--test", "linearizable"];
+    let mut command = cargo(&arguments, "loom", "--cfg loom");
+    command.env("CARGO_PROFILE_RELEASE_LTO", "off");
+    run(&mut command, totals)
+}
+
+/// The shared tables' stress test under ThreadSanitizer. The standard library is not built for it, so its mutex, whose slow
+/// path lies there, would be called a race; the model checker has that table.
+pub(crate) fn sanitizer(totals: &mut Totals) -> Result<()> {
+    if !has_sanitizer() {
+        println!(
+            "   SKIPPED (this toolchain has no ThreadSanitizer for {TARGET}): shared tables under a thread sanitizer"
+        );
+        totals.skipped += 1;
+        return Ok(());
+    }
+    let arguments = [
+        "test",
+        "-p",
+        "millrace-flow",
+        "--quiet",
+        "--target",
+        TARGET,
+        "--test",
+        "shared_stress",
+        "--",
+        "--skip",
+        "locked",
+    ];
+    let mut command = cargo(&arguments, "tsan", "-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer");
+    let suppressions = root().join("xtask/src/tsan.supp");
+    command.env("RUSTC_BOOTSTRAP", "1").env("TSAN_OPTIONS", format!("suppressions={}", suppressions.display()));
+    run(&mut command, totals)
+}
+
+fn cargo(arguments: &[&str], folder: &str, flags: &str) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(arguments).current_dir(root()).stdin(Stdio::null());
+    command
+        .env("CARGO_TARGET_DIR", root().join("target").join(folder))
+        .env("RUSTFLAGS", flags)
+        .env("RUST_BACKTRACE", "0");
+    command
+}
+
+/// Runs the tests and counts them; shows what they said when one fails.
+fn run(command: &mut Command, totals: &mut Totals) -> Result<()> {
+    let output = command.output().context("cargo test can't be run")?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    if !output.status.success() {
+        println!("{text}{}", String::from_utf8_lossy(&output.stderr));
+        bail!("a test failed; see above");
+    }
+    for line in text.lines().filter(|line| line.starts_with("test result: ")) {
+        println!("   {line}");
+        totals.count(line);
+    }
+    Ok(())
+}
+
+/// Whether the toolchain has the sanitizer's run-time library.
+fn has_sanitizer() -> bool {
+    let Ok(output) = Command::new("rustc").args(["--print", "sysroot"]).current_dir(root()).output() else {
+        return false;
+    };
+    let sysroot = String::from_utf8_lossy(&output.stdout);
+    let library = Path::new(sysroot.trim()).join("lib/rustlib").join(TARGET).join("lib/librustc-stable_rt.tsan.a");
+    library.exists()
+}
