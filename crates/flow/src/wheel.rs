@@ -28,7 +28,7 @@ const TIME_BITS: u32 = u64::BITS - TICK_BITS;
 const LOW_BITS: u32 = 13;
 const LOW_BITS_SMALL: u32 = 10;
 /// Tables of fewer entries are small.
-const SMALL: usize = 512;
+const SMALL: usize = 4096;
 /// The levels above reach 512 times as far each.
 const HIGH_BITS: u32 = 9;
 const LEVELS: u32 = 4;
