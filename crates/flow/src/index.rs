@@ -4,22 +4,35 @@
 //! point at entries, which the slab then places as it likes; [`Tagged`] says itself where an entry lies. Either way an entry
 //! stays where it is until it is removed, so that engines, ageing and functions can hold on to its slot.
 
-mod cuckoo_pp;
+mod any;
+mod chaining;
+mod cuckoo;
+mod hopscotch;
+mod robin_hood;
 mod tagged;
 
-pub use cuckoo_pp::CuckooPp;
+pub use any::{AnyIndex, IndexKind};
+pub use chaining::Chaining;
+pub use cuckoo::{Cuckoo, CuckooPp};
+pub use hopscotch::Hopscotch;
+pub use robin_hood::RobinHood;
 pub use tagged::Tagged;
+
+use core::fmt;
 
 /// An index of a bounded number of entries. The upper half and the lowest byte of the hashes must be good.
 pub trait Index: Send + Sync + 'static {
-    /// Whether the index says where an entry lies. Otherwise it takes the slot that it is given.
-    const PLACES: bool;
+    /// Which design it is: `()` where the type says it.
+    type Choice: Copy + Default + fmt::Debug;
 
     /// How many of a hundred places are taken in a full table, unless someone asks for another load.
-    const LOAD_PERCENT: usize;
+    fn load_percent(choice: Self::Choice) -> usize;
 
     /// An index of at least so many places, all of it faulted in.
-    fn new(places: usize) -> Self;
+    fn new(choice: Self::Choice, places: usize) -> Self;
+
+    /// Whether the index says where an entry lies. Otherwise it takes the slot that it is given.
+    fn assigns(&self) -> bool;
 
     /// How many places it has.
     fn places(&self) -> usize;
@@ -36,7 +49,7 @@ pub trait Index: Send + Sync + 'static {
     /// The slot under `hash` that `is_it` accepts.
     fn find(&self, hash: u64, is_it: impl FnMut(u32) -> bool) -> Option<u32>;
 
-    /// Enters an entry that is not in, at the slot `free` unless the index [places](Self::PLACES) it; the slot, or `None` if
+    /// Enters an entry that is not in, at the slot `free` unless the index [assigns](Self::assigns) them; the slot, or `None` if
     /// there is no place for it.
     fn insert(&mut self, hash: u64, free: u32) -> Option<u32>;
 
@@ -65,3 +78,6 @@ const fn tag_of(hash: u64) -> u8 {
     let tag = hash as u8;
     if tag == 0 { 1 } else { tag }
 }
+
+#[cfg(test)]
+mod tests;

@@ -157,10 +157,11 @@ impl<K: Key, V: Copy> Slab<K, V> {
         at < self.slots && self.word(at) != VACANT
     }
 
-    /// Whether the entry at `at`, which may be any number, is in use and its deadline has passed.
+    /// Whether the entry at `at`, which may be any number, is in use and its deadline has passed. One without a deadline is
+    /// not dead at the end of time either.
     #[inline]
-    pub(crate) fn is_dead(&self, at: u32, alive: Alive) -> bool {
-        self.is_live(at) && self.word(at) <= alive.0
+    pub(crate) fn is_dead(&self, at: u32, now: Nanos) -> bool {
+        self.is_live(at) && self.word(at) <= Alive::after(now).0 && self.deadline(at) != Nanos::NEVER
     }
 
     /// The entry at `at`, which may be any number, if it holds a flow of this key that is alive.
@@ -412,7 +413,7 @@ mod tests {
         assert!(slab.is_assured(0) && slab.deadline(0) == Nanos::NEVER);
         slab.set_deadline(0, Nanos(0));
         assert!(slab.is_assured(0) && slab.deadline(0) == Nanos(0));
-        assert!(slab.is_dead(0, Alive::after(Nanos(0))) && slab.alive(0, &key(7), Alive::after(Nanos(0))).is_none());
+        assert!(slab.is_dead(0, Nanos(0)) && slab.alive(0, &key(7), Alive::after(Nanos(0))).is_none());
         slab.set_deadline(0, Nanos(1));
         assert!(slab.alive(0, &key(7), Alive::after(Nanos(0))).is_some());
         slab.give(0, true);

@@ -36,7 +36,9 @@ pub struct Table<K, V, I = CuckooPp> {
 
 /// How a table is laid out and kept.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Plan {
+pub struct Plan<C = ()> {
+    /// Which design of index, where the table's type leaves that open.
+    pub index: C,
     /// Flows that it holds at most.
     pub capacity: usize,
     /// How many of a hundred places are taken when it is full; `None` for what suits the index.
@@ -136,12 +138,12 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
     /// # Panics
     /// As [`new`](Self::new) does, and when the load is not between 1 and 100.
     #[must_use]
-    pub fn planned(plan: Plan) -> Self {
-        let Plan { capacity, load_percent, ageing, seed } = plan;
-        let load = load_percent.unwrap_or(I::LOAD_PERCENT);
+    pub fn planned(plan: Plan<I::Choice>) -> Self {
+        let Plan { index: choice, capacity, load_percent, ageing, seed } = plan;
+        let load = load_percent.unwrap_or_else(|| I::load_percent(choice));
         assert!((1..=100).contains(&load), "a load is between 1 and 100 %");
-        let index = I::new((capacity * 100).div_ceil(load));
-        let slots = if I::PLACES { index.places() } else { capacity };
+        let index = I::new(choice, (capacity * 100).div_ceil(load));
+        let slots = if index.assigns() { index.places() } else { capacity };
         let mut wheel = Wheel::new();
         if ageing == Ageing::Scan {
             wheel.always_due();
@@ -273,7 +275,7 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
         if !self.slab.is_assured(at) {
             chain::unlink::<chain::Unassured, K, V>(&mut self.slab, &mut self.unassured, at);
         }
-        self.slab.give(at, !I::PLACES);
+        self.slab.give(at, !self.index.assigns());
         value
     }
 
@@ -335,11 +337,10 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
 
     /// Goes a few slots further round those that were ever used.
     fn scan(&mut self, now: Nanos) -> Option<Slot> {
-        let alive = Alive::after(now);
         for _ in 0..SCANNED {
             let at = if self.hand < self.slab.used() { self.hand } else { 0 };
             self.hand = at + 1;
-            if self.slab.is_dead(at, alive) {
+            if self.slab.is_dead(at, now) {
                 return Some(Slot(at));
             }
         }
@@ -350,10 +351,9 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
     /// takes away on a new flow's arrival.
     #[must_use]
     pub fn dead_near(&self, hash: u64, now: Nanos) -> Option<Slot> {
-        let alive = Alive::after(now);
         let mut dead = None;
         self.index.neighbours(hash, |slot| {
-            if dead.is_none() && self.slab.is_dead(slot, alive) {
+            if dead.is_none() && self.slab.is_dead(slot, now) {
                 dead = Some(Slot(slot));
             }
         });

@@ -92,12 +92,20 @@ impl Tagged {
 }
 
 impl Index for Tagged {
-    const PLACES: bool = true;
-    const LOAD_PERCENT: usize = 80;
+    type Choice = ();
 
-    fn new(places: usize) -> Self {
+    fn load_percent((): ()) -> usize {
+        80
+    }
+
+    fn new((): (), places: usize) -> Self {
         let chunks = next_prime(places.div_ceil(WIDTH).max(2));
         Self { region: Region::zeroed(chunks * size_of::<Tags>()), chunks }
+    }
+
+    #[inline(always)]
+    fn assigns(&self) -> bool {
+        true
     }
 
     fn places(&self) -> usize {

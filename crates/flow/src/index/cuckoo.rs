@@ -1,10 +1,9 @@
-//! Cuckoo++ hashing (Le Scouarnec, ANCS '18): buckets of one cache line, each with twelve one-byte tags, the entries that they
-//! stand for, and a filter that spares a miss the second bucket.
+//! Cuckoo hashing, plain and ++: buckets of one cache line, each with twelve one-byte tags and the entries that they stand for.
 //!
-//! Cuckoo hashing (Pagh, Rodler: ESA '01) with two buckets a key, twelve places a bucket, tags compared at once and the
-//! second bucket derived from the first and the tag (MemC3: Fan, Andersen, Kaminsky, NSDI '13; as DPDK's rte_hash
-//! does), and displacement along the shortest path (Li et al., EuroSys '14). A key's second bucket is looked at only if
-//! the first one says that some key had to go elsewhere.
+//! Two buckets a key (Pagh, Rodler: ESA '01), tags compared at once and the second bucket derived from the first and the tag
+//! (MemC3: Fan, Andersen, Kaminsky, NSDI '13; as DPDK's `rte_hash` does), and displacement along the shortest path (Li et al.,
+//! EuroSys '14). Cuckoo++ (Le Scouarnec, ANCS '18) adds notes to each bucket, so that a key's second bucket is looked at only
+//! if the first one says that some such key had to go there.
 
 use crate::index::{Index, scale, tag_of, upper};
 use crate::memory::{CACHE_LINE, Region, prefetch};
@@ -19,7 +18,7 @@ const NODES_MAX: usize = 64;
 /// A bucket. All zeros is empty.
 #[repr(C, align(64))]
 struct Bucket {
-    /// Bytes 0 to 11: the tags, 0 where a place is free. 12 and 13: a bit for each place that holds a guest, a key whose
+    /// Bytes 0 to 11: the tags, 0 where a place is free. The rest are the notes. 12 and 13: a bit for each place that holds a guest, a key whose
     /// first bucket is another; above them the number of strays, keys whose first bucket is this one and that are in
     /// their second. 14 and 15: a bit for each sixteenth of the tags that a stray may have.
     head: Tags,
@@ -35,22 +34,35 @@ struct Home {
     tag: u8,
 }
 
-/// The index.
-pub struct CuckooPp {
+/// The index. Without `NOTES` a look-up that fails in the first bucket reads the second.
+pub struct Buckets<const NOTES: bool> {
     region: Region,
     count: usize,
 }
 
-impl Index for CuckooPp {
-    const PLACES: bool = false;
+/// Plain bucketised cuckoo hashing.
+pub type Cuckoo = Buckets<false>;
+/// Cuckoo hashing with notes that spare a miss the second bucket.
+pub type CuckooPp = Buckets<true>;
+
+impl<const NOTES: bool> Index for Buckets<NOTES> {
+    type Choice = ();
+
     /// So that few keys stray; at 80 % a flow's opening and expiry take a tenth longer.
-    const LOAD_PERCENT: usize = 66;
+    fn load_percent((): ()) -> usize {
+        66
+    }
 
     /// A few buckets more than asked for let small tables fill up too. An odd number, so that for any tag just one bucket is
     /// its own second one.
-    fn new(places: usize) -> Self {
+    fn new((): (), places: usize) -> Self {
         let count = (places.div_ceil(WIDTH) + 4) | 1;
         Self { region: Region::zeroed(count * size_of::<Bucket>()), count }
+    }
+
+    #[inline(always)]
+    fn assigns(&self) -> bool {
+        false
     }
 
     fn places(&self) -> usize {
@@ -63,8 +75,11 @@ impl Index for CuckooPp {
 
     #[inline(always)]
     fn prefetch(&self, hash: u64) {
-        let bucket = self.home(hash).bucket;
+        let Home { bucket, tag } = self.home(hash);
         prefetch(self.region.base().as_ptr().wrapping_add(bucket * size_of::<Bucket>()));
+        if !NOTES {
+            prefetch(self.region.base().as_ptr().wrapping_add(self.other(bucket, tag) * size_of::<Bucket>()));
+        }
     }
 
     #[inline(always)]
@@ -72,11 +87,11 @@ impl Index for CuckooPp {
         let Home { bucket, tag } = self.home(hash);
         let first = self.bucket(bucket);
         let guess = first.guess(first.head.matches(tag) & PLACES, &mut near);
-        if guess.is_some() || !first.may_stray(tag) {
+        if guess.is_some() || NOTES && !first.may_stray(tag) {
             return guess;
         }
         let second = self.bucket(self.other(bucket, tag));
-        second.guess(second.head.matches(tag) & second.guests(), &mut near)
+        second.guess(second.head.matches(tag) & if NOTES { second.guests() } else { PLACES }, &mut near)
     }
 
     #[inline(always)]
@@ -84,11 +99,11 @@ impl Index for CuckooPp {
         let Home { bucket, tag } = self.home(hash);
         let first = self.bucket(bucket);
         let found = first.find(first.head.matches(tag) & PLACES, &mut is_it);
-        if found.is_some() || !first.may_stray(tag) {
+        if found.is_some() || NOTES && !first.may_stray(tag) {
             return found;
         }
         let second = self.bucket(self.other(bucket, tag));
-        second.find(second.head.matches(tag) & second.guests(), &mut is_it)
+        second.find(second.head.matches(tag) & if NOTES { second.guests() } else { PLACES }, &mut is_it)
     }
 
     #[inline]
@@ -128,7 +143,7 @@ impl Index for CuckooPp {
     }
 }
 
-impl CuckooPp {
+impl<const NOTES: bool> Buckets<NOTES> {
     #[cold]
     fn insert_elsewhere(&mut self, first: usize, tag: u8, slot: u32) -> bool {
         let second = self.other(first, tag);
@@ -402,7 +417,7 @@ mod tests {
     #[test]
     fn the_other_of_the_other_is_the_first() {
         for capacity in [0, 1, 100, if cfg!(miri) { 200 } else { 12_345 }] {
-            let index = CuckooPp::new(capacity * 3 / 2);
+            let index = CuckooPp::new((), capacity * 3 / 2);
             for tag in (1..=255).step_by(if cfg!(miri) { 50 } else { 1 }) {
                 let mut own = 0;
                 for bucket in 0..index.count {
@@ -420,7 +435,7 @@ mod tests {
     #[test]
     fn displacement_loses_nobody_and_keeps_the_notes() {
         let capacity = if cfg!(miri) { 60 } else { 3000 };
-        let mut index = CuckooPp::new(capacity * 3 / 2);
+        let mut index = CuckooPp::new((), capacity * 3 / 2);
         let mut hashes = HashMap::new();
         let mut order = Vec::new();
         for round in 0..4 {
@@ -449,7 +464,7 @@ mod tests {
 
     #[test]
     fn equal_hashes_end_in_a_refusal() {
-        let mut index = CuckooPp::new(1500);
+        let mut index = CuckooPp::new((), 1500);
         let fit = (0..100).take_while(|slot| index.insert(7 << 32 | 7, *slot).is_some()).count();
         assert_eq!(fit, 2 * WIDTH);
         for slot in 0..fit as u32 {

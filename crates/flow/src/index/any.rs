@@ -1,0 +1,147 @@
+//! The index that is chosen at run time. Its operations ask each time which it is; that branch is foreseen, and what it costs
+//! is measured by `millrace tables bench`.
+
+use core::fmt;
+
+use crate::index::{Chaining, Cuckoo, CuckooPp, Hopscotch, Index, RobinHood, Tagged};
+
+/// The designs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IndexKind {
+    /// [`Chaining`].
+    Chaining,
+    /// [`Cuckoo`].
+    Cuckoo,
+    /// [`CuckooPp`].
+    #[default]
+    CuckooPp,
+    /// [`RobinHood`].
+    RobinHood,
+    /// [`Hopscotch`].
+    Hopscotch,
+    /// [`Tagged`].
+    Tagged,
+}
+
+impl IndexKind {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::Chaining, Self::Cuckoo, Self::CuckooPp, Self::RobinHood, Self::Hopscotch, Self::Tagged];
+
+    /// Its name on a command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Chaining => "chaining",
+            Self::Cuckoo => "cuckoo",
+            Self::CuckooPp => "cuckoo++",
+            Self::RobinHood => "robin-hood",
+            Self::Hopscotch => "hopscotch",
+            Self::Tagged => "tagged",
+        }
+    }
+}
+
+impl fmt::Display for IndexKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// An index of any design.
+pub enum AnyIndex {
+    /// Lists.
+    Chaining(Chaining),
+    /// Two buckets a key.
+    Cuckoo(Cuckoo),
+    /// Two buckets a key, with notes.
+    CuckooPp(CuckooPp),
+    /// Linear probing in order.
+    RobinHood(RobinHood),
+    /// Neighbourhoods.
+    Hopscotch(Hopscotch),
+    /// Chunks of tags.
+    Tagged(Tagged),
+}
+
+/// The same call of whichever it is.
+macro_rules! each {
+    ($any:expr, $index:ident => $call:expr) => {
+        match $any {
+            AnyIndex::Chaining($index) => $call,
+            AnyIndex::Cuckoo($index) => $call,
+            AnyIndex::CuckooPp($index) => $call,
+            AnyIndex::RobinHood($index) => $call,
+            AnyIndex::Hopscotch($index) => $call,
+            AnyIndex::Tagged($index) => $call,
+        }
+    };
+}
+
+impl Index for AnyIndex {
+    type Choice = IndexKind;
+
+    fn load_percent(choice: IndexKind) -> usize {
+        match choice {
+            IndexKind::Chaining => Chaining::load_percent(()),
+            IndexKind::Cuckoo => Cuckoo::load_percent(()),
+            IndexKind::CuckooPp => CuckooPp::load_percent(()),
+            IndexKind::RobinHood => RobinHood::load_percent(()),
+            IndexKind::Hopscotch => Hopscotch::load_percent(()),
+            IndexKind::Tagged => Tagged::load_percent(()),
+        }
+    }
+
+    fn new(choice: IndexKind, places: usize) -> Self {
+        match choice {
+            IndexKind::Chaining => Self::Chaining(Chaining::new((), places)),
+            IndexKind::Cuckoo => Self::Cuckoo(Cuckoo::new((), places)),
+            IndexKind::CuckooPp => Self::CuckooPp(CuckooPp::new((), places)),
+            IndexKind::RobinHood => Self::RobinHood(RobinHood::new((), places)),
+            IndexKind::Hopscotch => Self::Hopscotch(Hopscotch::new((), places)),
+            IndexKind::Tagged => Self::Tagged(Tagged::new((), places)),
+        }
+    }
+
+    #[inline]
+    fn assigns(&self) -> bool {
+        each!(self, index => index.assigns())
+    }
+
+    fn places(&self) -> usize {
+        each!(self, index => index.places())
+    }
+
+    fn bytes(&self) -> usize {
+        each!(self, index => index.bytes())
+    }
+
+    #[inline]
+    fn prefetch(&self, hash: u64) {
+        each!(self, index => index.prefetch(hash));
+    }
+
+    #[inline]
+    fn guess(&self, hash: u64, near: impl FnMut(u32)) -> Option<u32> {
+        each!(self, index => index.guess(hash, near))
+    }
+
+    #[inline]
+    fn find(&self, hash: u64, is_it: impl FnMut(u32) -> bool) -> Option<u32> {
+        each!(self, index => index.find(hash, is_it))
+    }
+
+    #[inline]
+    fn insert(&mut self, hash: u64, free: u32) -> Option<u32> {
+        each!(self, index => index.insert(hash, free))
+    }
+
+    #[inline]
+    fn remove(&mut self, hash: u64, slot: u32) -> bool {
+        each!(self, index => index.remove(hash, slot))
+    }
+
+    fn neighbours(&self, hash: u64, see: impl FnMut(u32)) {
+        each!(self, index => index.neighbours(hash, see));
+    }
+}

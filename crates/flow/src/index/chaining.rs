@@ -1,0 +1,153 @@
+//! Chaining: an array of list heads, and for each entry a node, made beforehand, with its hash and the node behind it.
+//!
+//! The plain table of the textbooks and of the kernel's connection tracker. It never refuses an entry and never moves one; each
+//! step down a chain is a cache miss that waits for the one before.
+
+use crate::index::{Index, scale, upper};
+use crate::memory::{Region, prefetch};
+
+/// An entry in its chain, numbered as the entry is.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Node {
+    /// The lower half of the hash; the upper half's leading bits are those of all in the chain.
+    hash: u32,
+    /// The next node's number plus one; 0 for none.
+    next: u32,
+}
+
+/// The index.
+pub struct Chaining {
+    /// Each chain's first node, as in [`Node::next`].
+    heads: Region,
+    nodes: Region,
+    count: usize,
+}
+
+impl Chaining {
+    #[inline(always)]
+    const fn chain(&self, hash: u64) -> usize {
+        scale(upper(hash), self.count)
+    }
+
+    #[inline(always)]
+    fn head(&self, chain: usize) -> &u32 {
+        debug_assert!(chain < self.count);
+        // SAFETY: chain numbers come from `chain` alone, which is below `count`; the region holds that many words.
+        unsafe { self.heads.base().cast::<u32>().add(chain).as_ref() }
+    }
+
+    #[inline(always)]
+    fn head_mut(&mut self, chain: usize) -> &mut u32 {
+        debug_assert!(chain < self.count);
+        // SAFETY: as above, and `self` is borrowed uniquely.
+        unsafe { self.heads.base().cast::<u32>().add(chain).as_mut() }
+    }
+
+    #[inline(always)]
+    fn node(&self, at: u32) -> &Node {
+        assert!((at as usize) < self.count, "an entry's number is below the number of places");
+        // SAFETY: the region holds `count` nodes, and zeros are a node.
+        unsafe { self.nodes.base().cast::<Node>().add(at as usize).as_ref() }
+    }
+
+    #[inline(always)]
+    fn node_mut(&mut self, at: u32) -> &mut Node {
+        assert!((at as usize) < self.count, "an entry's number is below the number of places");
+        // SAFETY: as above, and `self` is borrowed uniquely.
+        unsafe { self.nodes.base().cast::<Node>().add(at as usize).as_mut() }
+    }
+}
+
+impl Index for Chaining {
+    type Choice = ();
+
+    fn load_percent((): ()) -> usize {
+        100
+    }
+
+    fn new((): (), places: usize) -> Self {
+        let count = places.max(1);
+        Self {
+            heads: Region::zeroed(count * size_of::<u32>()),
+            nodes: Region::zeroed(count * size_of::<Node>()),
+            count,
+        }
+    }
+
+    #[inline(always)]
+    fn assigns(&self) -> bool {
+        false
+    }
+
+    fn places(&self) -> usize {
+        self.count
+    }
+
+    fn bytes(&self) -> usize {
+        self.heads.bytes() + self.nodes.bytes()
+    }
+
+    #[inline(always)]
+    fn prefetch(&self, hash: u64) {
+        prefetch(self.heads.base().as_ptr().wrapping_add(self.chain(hash) * size_of::<u32>()));
+    }
+
+    /// The first of the chain, unread: its node and its entry are asked for together, for nothing else can be ahead of time.
+    #[inline(always)]
+    fn guess(&self, hash: u64, mut near: impl FnMut(u32)) -> Option<u32> {
+        let first = self.head(self.chain(hash)).checked_sub(1)?;
+        prefetch(self.nodes.base().as_ptr().wrapping_add(first as usize * size_of::<Node>()));
+        near(first);
+        Some(first)
+    }
+
+    #[inline(always)]
+    fn find(&self, hash: u64, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
+        let mut link = *self.head(self.chain(hash));
+        while let Some(at) = link.checked_sub(1) {
+            let node = self.node(at);
+            if node.hash == hash as u32 && is_it(at) {
+                return Some(at);
+            }
+            link = node.next;
+        }
+        None
+    }
+
+    #[inline]
+    fn insert(&mut self, hash: u64, free: u32) -> Option<u32> {
+        let chain = self.chain(hash);
+        let next = *self.head(chain);
+        *self.node_mut(free) = Node { hash: hash as u32, next };
+        *self.head_mut(chain) = free + 1;
+        Some(free)
+    }
+
+    #[inline]
+    fn remove(&mut self, hash: u64, slot: u32) -> bool {
+        let chain = self.chain(hash);
+        let mut link = *self.head(chain);
+        let mut before = None;
+        while let Some(at) = link.checked_sub(1) {
+            let next = self.node(at).next;
+            if at == slot {
+                match before {
+                    Some(before) => self.node_mut(before).next = next,
+                    None => *self.head_mut(chain) = next,
+                }
+                return true;
+            }
+            (before, link) = (Some(at), next);
+        }
+        false
+    }
+
+    fn neighbours(&self, hash: u64, mut see: impl FnMut(u32)) {
+        let mut link = *self.head(self.chain(hash));
+        while let Some(at) = link.checked_sub(1) {
+            see(at);
+            link = self.node(at).next;
+        }
+    }
+}

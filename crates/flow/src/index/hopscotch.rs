@@ -1,0 +1,182 @@
+//! Hopscotch hashing (Herlihy, Shavit, Tzafrir: DISC '08): every entry lies within 32 cells of its home, and a bitmap at home
+//! says in which of them; an insertion that finds a free cell farther away hops it nearer by moving others within their own
+//! neighbourhoods.
+//!
+//! A look-up reads the bitmap and the cells that it names, which are mostly in one line. As the table fills up hops get longer
+//! and at last fail: insertion looks for free cells [`RANGE`] cells away at most and then refuses. Cells hold 32 bits of hash
+//! beside the entry's number; nothing wraps, the last cells have [`RANGE`] more behind them.
+
+use crate::index::{Index, scale, upper};
+use crate::memory::{Region, prefetch};
+
+/// Cells that may hold entries of one home.
+const NEIGHBOURHOOD: usize = u32::BITS as usize;
+/// How far away an insertion looks for a free cell.
+const RANGE: usize = 1024;
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Cell {
+    /// The lower half of the hash.
+    hash: u32,
+    /// The entry's number plus one; 0 for a free cell.
+    entry: u32,
+}
+
+/// The index.
+pub struct Hopscotch {
+    /// For each home a bit for each cell of its neighbourhood that holds one of its own.
+    bitmaps: Region,
+    cells: Region,
+    count: usize,
+}
+
+impl Hopscotch {
+    #[inline(always)]
+    const fn home(&self, hash: u64) -> usize {
+        scale(upper(hash), self.count)
+    }
+
+    #[inline(always)]
+    fn bitmaps(&self) -> &[u32] {
+        // SAFETY: the region holds that many words.
+        unsafe { core::slice::from_raw_parts(self.bitmaps.base().cast::<u32>().as_ptr(), self.count) }
+    }
+
+    #[inline(always)]
+    fn bitmaps_mut(&mut self) -> &mut [u32] {
+        // SAFETY: as above, and `self` is borrowed uniquely.
+        unsafe { core::slice::from_raw_parts_mut(self.bitmaps.base().cast::<u32>().as_ptr(), self.count) }
+    }
+
+    #[inline(always)]
+    fn cells(&self) -> &[Cell] {
+        // SAFETY: the region holds that many cells, and zeros are a cell.
+        unsafe { core::slice::from_raw_parts(self.cells.base().cast::<Cell>().as_ptr(), self.count + RANGE) }
+    }
+
+    #[inline(always)]
+    fn cells_mut(&mut self) -> &mut [Cell] {
+        // SAFETY: as above, and `self` is borrowed uniquely.
+        unsafe { core::slice::from_raw_parts_mut(self.cells.base().cast::<Cell>().as_ptr(), self.count + RANGE) }
+    }
+
+    /// The first entry with this hash that `is_it` accepts.
+    #[inline(always)]
+    fn search(&self, hash: u64, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
+        let home = self.home(hash);
+        let mut bitmap = self.bitmaps()[home];
+        while bitmap != 0 {
+            let cell = self.cells()[home + bitmap.trailing_zeros() as usize];
+            if cell.hash == hash as u32 && is_it(cell.entry - 1) {
+                return Some(cell.entry - 1);
+            }
+            bitmap &= bitmap - 1;
+        }
+        None
+    }
+
+    /// Frees a cell nearer to home by moving an entry from it to the free cell; the cell, or `None` if nobody can move.
+    fn hop(&mut self, vacant: usize) -> Option<usize> {
+        for home in vacant + 1 - NEIGHBOURHOOD..vacant {
+            // Homes are fewer than cells.
+            let Some(bitmap) = self.bitmaps().get(home).copied().filter(|bitmap| *bitmap != 0) else { continue };
+            let first = home + bitmap.trailing_zeros() as usize;
+            if first < vacant {
+                let cells = self.cells_mut();
+                cells[vacant] = cells[first];
+                cells[first].entry = 0;
+                self.bitmaps_mut()[home] = bitmap & (bitmap - 1) | 1 << (vacant - home);
+                return Some(first);
+            }
+        }
+        None
+    }
+}
+
+impl Index for Hopscotch {
+    type Choice = ();
+
+    fn load_percent((): ()) -> usize {
+        75
+    }
+
+    fn new((): (), places: usize) -> Self {
+        let count = places.max(1);
+        Self {
+            bitmaps: Region::zeroed(count * size_of::<u32>()),
+            cells: Region::zeroed((count + RANGE) * size_of::<Cell>()),
+            count,
+        }
+    }
+
+    #[inline(always)]
+    fn assigns(&self) -> bool {
+        false
+    }
+
+    fn places(&self) -> usize {
+        self.count
+    }
+
+    fn bytes(&self) -> usize {
+        self.bitmaps.bytes() + self.cells.bytes()
+    }
+
+    #[inline(always)]
+    fn prefetch(&self, hash: u64) {
+        let home = self.home(hash);
+        prefetch(self.bitmaps.base().as_ptr().wrapping_add(home * size_of::<u32>()));
+        prefetch(self.cells.base().as_ptr().wrapping_add(home * size_of::<Cell>()));
+    }
+
+    #[inline(always)]
+    fn guess(&self, hash: u64, mut near: impl FnMut(u32)) -> Option<u32> {
+        self.search(hash, |entry| {
+            near(entry);
+            true
+        })
+    }
+
+    #[inline(always)]
+    fn find(&self, hash: u64, is_it: impl FnMut(u32) -> bool) -> Option<u32> {
+        self.search(hash, is_it)
+    }
+
+    #[inline]
+    fn insert(&mut self, hash: u64, free: u32) -> Option<u32> {
+        let home = self.home(hash);
+        let distance = self.cells()[home..].iter().take(RANGE).position(|cell| cell.entry == 0)?;
+        let mut vacant = home + distance;
+        while vacant >= home + NEIGHBOURHOOD {
+            vacant = self.hop(vacant)?;
+        }
+        self.cells_mut()[vacant] = Cell { hash: hash as u32, entry: free + 1 };
+        self.bitmaps_mut()[home] |= 1 << (vacant - home);
+        Some(free)
+    }
+
+    #[inline]
+    fn remove(&mut self, hash: u64, slot: u32) -> bool {
+        let home = self.home(hash);
+        let mut bitmap = self.bitmaps()[home];
+        while bitmap != 0 {
+            let distance = bitmap.trailing_zeros();
+            let cell = home + distance as usize;
+            if self.cells()[cell].entry == slot + 1 {
+                self.cells_mut()[cell].entry = 0;
+                self.bitmaps_mut()[home] &= !(1 << distance);
+                return true;
+            }
+            bitmap &= bitmap - 1;
+        }
+        false
+    }
+
+    fn neighbours(&self, hash: u64, mut see: impl FnMut(u32)) {
+        let home = self.home(hash);
+        for cell in self.cells()[home..].iter().take(NEIGHBOURHOOD).filter(|cell| cell.entry != 0) {
+            see(cell.entry - 1);
+        }
+    }
+}
