@@ -22,9 +22,11 @@ pub struct Expiring {
     pub load_percent: usize,
     /// Nanoseconds a packet.
     pub ns: Spread,
-    /// Of a hundred new flows, how many found their places taken by dead ones that nobody had found yet, so that the oldest
-    /// unanswered flow made room.
+    /// Of a hundred new flows, how many found the table full, as nobody had found the dead ones yet, so that the oldest made
+    /// room, which was dead itself if it wasn't early.
     pub evicted_percent: f64,
+    /// Of a hundred new flows, how many took the place of one that was alive.
+    pub early_percent: f64,
     /// Of a hundred new flows, how many found no room.
     pub refused_percent: f64,
     /// Times of a packet, as its burst's time shared out.
@@ -51,11 +53,12 @@ pub(super) struct Counts {
     pub(super) opened: u64,
     pub(super) expired: u64,
     pub(super) evicted: u64,
+    pub(super) early: u64,
     pub(super) refused: u64,
 }
 
 impl<I: Index> Aged<I> {
-    pub(super) fn new(plan: Plan) -> Self {
+    pub(super) fn new(plan: Plan<I::Choice>) -> Self {
         Self { table: Table::planned(plan), ageing: plan.ageing, counts: Counts::default() }
     }
 
@@ -68,7 +71,14 @@ impl<I: Index> Aged<I> {
 
     /// The packets of flows `first` and on, `pace` apart, each the first of its flow, which lives for `life`.
     #[inline(never)]
-    pub(super) fn open<M: Meter>(&mut self, first: u64, packets: u64, time: impl Fn(u64) -> Nanos, life: Nanos, meter: &mut M) {
+    pub(super) fn open<M: Meter>(
+        &mut self,
+        first: u64,
+        packets: u64,
+        time: impl Fn(u64) -> Nanos,
+        life: Nanos,
+        meter: &mut M,
+    ) {
         let mut at = 0;
         while at < packets {
             let len = M::BURST.min((packets - at) as usize);
@@ -115,8 +125,9 @@ impl<I: Index> Aged<I> {
         if self.table.is_full()
             && let Some(slot) = self.table.victim(Eviction::OldestUnanswered, hash)
         {
-            self.table.remove(slot);
             self.counts.evicted += 1;
+            self.counts.early += u64::from(self.table.deadline(slot) > now);
+            self.table.remove(slot);
         }
         match self.table.insert(*key, hash, State::default(), now + life, now) {
             Some(_) => self.counts.opened += 1,
@@ -151,7 +162,7 @@ trait Turn {
 }
 
 pub(super) fn passes(plan: &TablesPlan) -> u64 {
-    let cases = plan.tables.iter().filter(|kind| **kind != TableKind::Std).count() * plan.ageings.len();
+    let cases = plan.tables.iter().filter(|kind| kind.is_ours()).count() * plan.ageings.len();
     let some = plan.ops.contains(&Op::Expire);
     if some { (plan.loads.len() * cases * (2 + plan.rounds)) as u64 } else { 0 }
 }
@@ -202,11 +213,11 @@ struct Make<'a> {
 impl Visit for Make<'_> {
     type Out = Box<dyn Turn>;
 
-    fn visit<I: Index>(self) -> Box<dyn Turn> {
+    fn visit<I: Index>(self, choice: I::Choice) -> Box<dyn Turn> {
         let Self { kind, ageing, traffic, plan, load } = self;
         let capacity = traffic.entries();
         let seed = seed_of(plan.seed);
-        let mut aged = Aged::<I>::new(Plan { capacity, load_percent: Some(load), ageing, seed });
+        let mut aged = Aged::<I>::new(Plan { index: choice, capacity, load_percent: Some(load), ageing, seed });
         let alive = capacity - capacity / SLACK;
         let pace = LIFE.0 / alive.max(1) as u64 + 1;
         let mut order: Vec<u32> = (0..alive as u32).collect();
@@ -241,6 +252,7 @@ impl<I: Index> Turn for Case<I> {
     fn row(&mut self, ns: Spread, packets: u64) -> Expiring {
         let (now, before) = (self.aged.counts, self.before);
         let opened = (now.opened - before.opened + now.refused - before.refused).max(1) as f64;
+        let percent = |of: fn(&Counts) -> u64| (of(&now) - of(&before)) as f64 * 100.0 / opened;
         let (mut bursts, mut singles) = (Bursts::new(), Singles::new());
         self.metered(packets, &mut bursts);
         self.metered(packets, &mut singles);
@@ -249,8 +261,9 @@ impl<I: Index> Turn for Case<I> {
             ageing: self.aged.ageing,
             load_percent: self.load,
             ns,
-            evicted_percent: (now.evicted - before.evicted) as f64 * 100.0 / opened,
-            refused_percent: (now.refused - before.refused) as f64 * 100.0 / opened,
+            evicted_percent: percent(|counts| counts.evicted),
+            early_percent: percent(|counts| counts.early),
+            refused_percent: percent(|counts| counts.refused),
             bursts: bursts.0.tail(),
             singles: singles.0.tail(),
         }

@@ -53,8 +53,8 @@ pub(super) fn passes(plan: &TablesPlan) -> u64 {
 
 fn cases(plan: &TablesPlan) -> impl Iterator<Item = (TableKind, Option<Ageing>)> + '_ {
     plan.tables.iter().flat_map(|&kind| {
-        let ageings = if kind == TableKind::Std { &[] } else { plan.ageings.as_slice() };
-        let plain = (kind == TableKind::Std).then_some((kind, None));
+        let ageings = if !kind.is_ours() { &[] } else { plan.ageings.as_slice() };
+        let plain = (!kind.is_ours()).then_some((kind, None));
         ageings.iter().map(move |ageing| (kind, Some(*ageing))).chain(plain)
     })
 }
@@ -77,9 +77,8 @@ pub(super) fn measure(traffic: &Traffic, plan: &TablesPlan, run: &mut Run<'_>) -
         }
     }
     let row = |((table, ageing), mut rounds): ((TableKind, Option<Ageing>), Vec<Round>)| {
-        let worst = |of: fn(&Round) -> f64| {
-            Spread::of(&rounds.iter().map(of).collect::<Vec<_>>()).expect("a bench has rounds")
-        };
+        let worst =
+            |of: fn(&Round) -> f64| Spread::of(&rounds.iter().map(of).collect::<Vec<_>>()).expect("a bench has rounds");
         let (quiet_worst, after_worst) = (worst(|round| round.quiet.max), worst(|round| round.after.max));
         rounds.sort_by(|one, other| one.after.max.total_cmp(&other.after.max));
         let Round { quiet, after, clean_after } = rounds[rounds.len() / 2];
@@ -104,12 +103,12 @@ struct Once {
 impl Visit for Once {
     type Out = Round;
 
-    fn visit<I: Index>(self) -> Round {
+    fn visit<I: Index>(self, choice: I::Choice) -> Round {
         let Self { ageing, flows, seed } = self;
         let (before, behind) = around(flows);
         // Room for the clump, for those before it, and for an eighth of those behind it.
         let capacity = flows + 2 * before as usize;
-        let mut aged = Aged::<I>::new(Plan { capacity, load_percent: None, ageing, seed });
+        let mut aged = Aged::<I>::new(Plan { index: choice, capacity, load_percent: None, ageing, seed });
         for number in 0..flows as u64 {
             aged.put(made_up(FRESH + number), MOMENT + Nanos(number % 1_000_000));
         }

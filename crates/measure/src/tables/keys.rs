@@ -273,7 +273,10 @@ mod tests {
             for (rank, count) in (1_u32..).zip(counts) {
                 let expected = f64::from(draws) * f64::from(rank).powf(-exponent) / total;
                 let bound = 5.0 * expected.sqrt();
-                assert!((f64::from(count) - expected).abs() < bound, "{exponent}: rank {rank}: {count}, not {expected}");
+                assert!(
+                    (f64::from(count) - expected).abs() < bound,
+                    "{exponent}: rank {rank}: {count}, not {expected}"
+                );
             }
         }
     }

@@ -14,7 +14,8 @@ mod subject;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use flow::{Ageing, Index, index};
+use flow::index::{AnyIndex, Chaining, Cuckoo, CuckooPp, Hopscotch, IndexKind, RobinHood, Tagged};
+use flow::{Ageing, Index};
 
 pub use ageing::Expiring;
 pub use clump::Clump;
@@ -27,11 +28,11 @@ pub use subject::OWN_BYTES;
 /// A table to be measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TableKind {
-    /// [`index::CuckooPp`].
-    CuckooPp,
-    /// [`index::Tagged`].
-    Tagged,
-    /// The standard library's map, key by key.
+    /// `flow`'s, with this index, which is in its type.
+    Of(IndexKind),
+    /// `flow`'s default one, asking at each call which index it has, as `millrace run --table` does.
+    Chosen,
+    /// The standard library's map, key by key: the baseline.
     Std,
 }
 
@@ -90,45 +91,70 @@ pub struct TablesBench {
 
 impl TableKind {
     /// All of them, the baseline last.
-    pub const ALL: [Self; 3] = [Self::CuckooPp, Self::Tagged, Self::Std];
+    pub const ALL: [Self; IndexKind::ALL.len() + 2] = {
+        let mut all = [Self::Std; IndexKind::ALL.len() + 2];
+        let mut at = 0;
+        while at < IndexKind::ALL.len() {
+            all[at] = Self::Of(IndexKind::ALL[at]);
+            at += 1;
+        }
+        all[at] = Self::Chosen;
+        all
+    };
 
     /// Its name on a command line.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Self::CuckooPp => "cuckoo++",
-            Self::Tagged => "tagged",
+            Self::Of(kind) => kind.name(),
+            Self::Chosen => "chosen",
             Self::Std => "std",
         }
     }
 
-    /// How many of a hundred places are taken in a full table unless someone asks for another load; `None` for the baseline.
+    /// Whether it is one of `flow`'s tables, which look flows up by bursts and age them.
     #[must_use]
-    pub fn load_percent(self) -> Option<usize> {
-        struct Load;
-        impl Visit for Load {
-            type Out = usize;
-            fn visit<I: Index>(self) -> usize {
-                I::LOAD_PERCENT
-            }
+    pub const fn is_ours(self) -> bool {
+        match self {
+            Self::Of(_) | Self::Chosen => true,
+            Self::Std => false,
         }
-        self.visit(Load)
     }
 
     /// Hands the table's index to `visitor`; the baseline has none.
     pub(crate) fn visit<V: Visit>(self, visitor: V) -> Option<V::Out> {
+        Some(match self {
+            Self::Of(IndexKind::Chaining) => visitor.visit::<Chaining>(()),
+            Self::Of(IndexKind::Cuckoo) => visitor.visit::<Cuckoo>(()),
+            Self::Of(IndexKind::CuckooPp) => visitor.visit::<CuckooPp>(()),
+            Self::Of(IndexKind::RobinHood) => visitor.visit::<RobinHood>(()),
+            Self::Of(IndexKind::Hopscotch) => visitor.visit::<Hopscotch>(()),
+            Self::Of(IndexKind::Tagged) => visitor.visit::<Tagged>(()),
+            Self::Chosen => visitor.visit::<AnyIndex>(IndexKind::default()),
+            Self::Std => return None,
+        })
+    }
+
+    /// About what a table for `entries` flows takes at this load, in bytes; rather too much than too little.
+    fn bytes(self, entries: usize, load: usize) -> u64 {
+        let (entries, load) = (entries as u64, load as u64);
+        let (entry, places) = (ENTRY_BYTES as u64, (entries * 100).div_ceil(load));
         match self {
-            Self::CuckooPp => Some(visitor.visit::<index::CuckooPp>()),
-            Self::Tagged => Some(visitor.visit::<index::Tagged>()),
-            Self::Std => None,
+            // Entries lie where their tags do, so free places are as large as taken ones.
+            Self::Of(IndexKind::Tagged) => places * (entry + 2),
+            Self::Of(_) | Self::Chosen => entries * (entry + 8) + places * 12,
+            Self::Std => (entries * 8 / 7 + 1).next_power_of_two() * (OWN_BYTES as u64 + 1),
         }
     }
 }
 
+/// What a flow takes in `flow`'s tables beside the index: a cache line.
+const ENTRY_BYTES: usize = 64;
+
 /// What is done with an index whose type only its name tells.
 pub(crate) trait Visit {
     type Out;
-    fn visit<I: Index>(self) -> Self::Out;
+    fn visit<I: Index>(self, choice: I::Choice) -> Self::Out;
 }
 
 impl Op {
@@ -171,20 +197,15 @@ impl TablesPlan {
     #[must_use]
     pub fn bytes(&self, entries: usize) -> u64 {
         let load = self.loads.iter().min().copied().unwrap_or(50).clamp(1, 100);
-        // An entry with its links has a cache line, a place of an index at most a quarter of one.
-        let table = entries as u64 * (64 + 16 * 100 / load as u64);
-        let ours = self.tables.iter().filter(|kind| **kind != TableKind::Std).count() as u64;
-        let plain = if self.tables.contains(&TableKind::Std) {
-            (entries as u64 * 8 / 7).next_power_of_two() * (OWN_BYTES as u64 + 1)
-        } else {
-            0
-        };
+        let tables = |ours: bool| self.tables.iter().filter(move |kind| kind.is_ours() || !ours);
+        let sum = |ours| tables(ours).map(|kind| kind.bytes(entries, load)).sum::<u64>();
+        let largest = tables(true).map(|kind| kind.bytes(entries, load)).max().unwrap_or(0);
         let of = |op: &Op| match op {
-            Op::Lookup | Op::Miss | Op::Insert | Op::Mixed => ours * table + plain,
-            Op::Expire => ours * self.ageings.len() as u64 * table,
-            Op::Clump => (clump::FLOWS_MAX as u64).min(entries as u64) * 200,
+            Op::Lookup | Op::Miss | Op::Insert | Op::Mixed => sum(false),
+            Op::Expire => sum(true) * self.ageings.len() as u64,
+            Op::Clump => clump::FLOWS_MAX.min(entries) as u64 * 4 * ENTRY_BYTES as u64,
         };
-        let scaling = self.cores.len() as u64 * (table + Traffic::bytes(entries));
+        let scaling = self.cores.len() as u64 * (largest + Traffic::bytes(entries));
         self.ops.iter().map(of).max().unwrap_or(0).max(scaling) + Traffic::bytes(entries)
     }
 

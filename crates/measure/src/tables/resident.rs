@@ -120,9 +120,9 @@ fn case(kind: TableKind, traffic: &Traffic, plan: &TablesPlan, load: usize) -> B
     struct Make<'a>(TableKind, &'a Traffic, &'a TablesPlan, usize);
     impl Visit for Make<'_> {
         type Out = Box<dyn Turn>;
-        fn visit<I: Index>(self) -> Box<dyn Turn> {
+        fn visit<I: Index>(self, choice: I::Choice) -> Box<dyn Turn> {
             let Self(kind, traffic, plan, load) = self;
-            Box::new(Case::filled(kind, load as f64, tracker::<I>(traffic.entries(), load, plan), traffic))
+            Box::new(Case::filled(kind, load as f64, tracker::<I>(choice, traffic.entries(), load, plan), traffic))
         }
     }
     kind.visit(Make(kind, traffic, plan, load)).unwrap_or_else(|| {
@@ -133,8 +133,9 @@ fn case(kind: TableKind, traffic: &Traffic, plan: &TablesPlan, load: usize) -> B
 }
 
 /// An empty table of so many places that `entries` flows are `load` hundredths of them.
-pub(super) fn tracker<I: Index>(entries: usize, load: usize, plan: &TablesPlan) -> Tracker<I> {
+pub(super) fn tracker<I: Index>(choice: I::Choice, entries: usize, load: usize, plan: &TablesPlan) -> Tracker<I> {
     Tracker::new(Plan {
+        index: choice,
         capacity: entries,
         load_percent: Some(load),
         ageing: Ageing::Wheel,

@@ -66,7 +66,7 @@ fn ops(plan: &TablesPlan) -> impl Iterator<Item = Op> + '_ {
 }
 
 fn tables(plan: &TablesPlan) -> impl Iterator<Item = TableKind> + '_ {
-    plan.tables.iter().copied().filter(|kind| *kind != TableKind::Std)
+    plan.tables.iter().copied().filter(|kind| kind.is_ours())
 }
 
 pub(super) fn passes(plan: &TablesPlan) -> u64 {
@@ -129,10 +129,10 @@ struct MakePrivate<'a> {
 impl<'a> Visit for MakePrivate<'a> {
     type Out = Box<dyn Fleet + 'a>;
 
-    fn visit<I: Index>(self) -> Self::Out {
+    fn visit<I: Index>(self, choice: I::Choice) -> Self::Out {
         let Self { shares, plan } = self;
         let tables = shares.iter().map(|share| {
-            let mut table = tracker::<I>(share.entries(), plan.scaling_load(), plan);
+            let mut table = tracker::<I>(choice, share.entries(), plan.scaling_load(), plan);
             table.open(&share.flows, &mut Whole);
             (table, share)
         });

@@ -47,11 +47,14 @@ impl Script {
                 0 => Act::End,
                 _ => Act::Look,
             };
-            acts.push((act, match act {
-                Act::Look => *query,
-                Act::End => one(ended),
-                Act::Open => one(opened),
-            }));
+            acts.push((
+                act,
+                match act {
+                    Act::Look => *query,
+                    Act::End => one(ended),
+                    Act::Open => one(opened),
+                },
+            ));
             ended += usize::from(act == Act::End);
             opened += usize::from(act == Act::Open);
         }

@@ -44,7 +44,7 @@ pub(super) const RECLAIM_PER_PACKET: usize = 2;
 const IDLE: Nanos = Nanos::from_secs(24 * 3600);
 
 impl<I: Index> Tracker<I> {
-    pub(super) fn new(plan: Plan) -> Self {
+    pub(super) fn new(plan: Plan<I::Choice>) -> Self {
         Self { table: Table::planned(plan), now: Nanos::from_secs(1) }
     }
 

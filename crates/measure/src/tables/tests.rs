@@ -31,21 +31,27 @@ fn every_case_has_its_row() {
     let (bench, done, total) = run(&plan(), false);
     assert_eq!(done, total, "progress ends where it said it would");
     assert!(!bench.interrupted);
-    let ours = TableKind::ALL.len() - 1;
+    let ours = TableKind::ALL.iter().filter(|kind| kind.is_ours()).count();
     assert_eq!(bench.resident.len(), 2 * 4 * TableKind::ALL.len());
     assert_eq!(bench.expiring.len(), 2 * ours * 4);
     assert_eq!(bench.clumps.len(), ours * 4 + 1);
     assert_eq!(bench.scaling.len(), ours * 3 * 2);
     for row in &bench.resident {
         let expected = if row.op == Op::Miss { 0.0 } else { row.inserted as f64 / row.offered as f64 };
-        assert!((row.hits - expected).abs() < 0.02, "{row:?}");
+        // Those that found no room are among the last.
+        let within = if row.op == Op::Insert { 0.1 } else { 0.02 };
+        assert!((row.hits - expected).abs() < within, "{row:?}");
         assert!(row.bytes_per_entry > 48.0 && row.ns.median > 0.0, "{row:?}");
         assert!(row.bursts.is_some() && row.singles.is_some());
     }
     for row in &bench.expiring {
-        assert_eq!(row.refused_percent, 0.0, "the oldest makes room: {row:?}");
-        let tells = row.ageing == Ageing::None;
-        assert!((row.evicted_percent > 99.0) == tells, "{row:?}");
+        // The oldest makes room in the table, yet hopscotch may find no way to it.
+        assert!(row.refused_percent < 2.0, "{row:?}");
+        match row.ageing {
+            Ageing::Wheel => assert_eq!(row.evicted_percent, 0.0, "{row:?}"),
+            Ageing::Scan | Ageing::Lazy => assert!(row.early_percent < 2.0, "{row:?}"),
+            Ageing::None => assert!(row.evicted_percent > 90.0 && row.early_percent < 2.0, "{row:?}"),
+        }
     }
     for row in &bench.clumps {
         assert_eq!(row.flows, 3_000);
