@@ -37,6 +37,10 @@ pub struct FlowCounters {
     pub evicted: u64,
     /// Packets whose packet set found no room.
     pub orphaned: u64,
+    /// Packets whose packet set was turned away ahead of a full table.
+    pub early_dropped: u64,
+    /// Packets whose packet set was one too many of its source.
+    pub limited: u64,
 }
 
 impl Default for Counters {
@@ -112,17 +116,19 @@ impl Counters {
 impl FlowCounters {
     /// Adds another table's counts.
     pub fn add(&mut self, other: &Self) {
-        let Self { opened, expired, closed, evicted, orphaned } = other;
+        let Self { opened, expired, closed, evicted, orphaned, early_dropped, limited } = other;
         self.opened += opened;
         self.expired += expired;
         self.closed += closed;
         self.evicted += evicted;
         self.orphaned += orphaned;
+        self.early_dropped += early_dropped;
+        self.limited += limited;
     }
 
-    /// Whether a table was ever too full for a packet set to stay or to come.
+    /// Whether a table was ever too full for a packet set to stay or to come, or a limit kept one out.
     #[must_use]
     pub const fn was_full(&self) -> bool {
-        self.evicted + self.orphaned > 0
+        self.evicted + self.orphaned + self.early_dropped + self.limited > 0
     }
 }

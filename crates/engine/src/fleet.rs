@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use flow::Index;
+use flow::index::{AnyIndex, CuckooPp, IndexKind};
 use nf::{NetworkFunction, Report, Sizing};
 use packet::Nanos;
 
@@ -12,6 +14,7 @@ use crate::placement::{KeyOf, Placement};
 use crate::private::Private;
 use crate::steering::Steering;
 use crate::striped::Striped;
+use crate::tables::Tables;
 use crate::worker::Worker;
 
 /// How a fleet is built.
@@ -23,15 +26,23 @@ pub struct Options {
     pub pin: bool,
     /// An upper bound on the tables' sizes, whatever the function asks for. For traces that are known to be small.
     pub flows_max: Option<usize>,
+    /// How flow tables are kept.
+    pub tables: Tables,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { seed: 0x6d69_6c6c_7261_6365, pin: true, flows_max: None }
+        Self { seed: 0x6d69_6c6c_7261_6365, pin: true, flows_max: None, tables: Tables::default() }
     }
 }
 
 impl Options {
+    /// Whether the tables' index is not the one that is compiled in by itself.
+    #[must_use]
+    pub fn chooses_index(&self) -> bool {
+        self.tables.index != IndexKind::default()
+    }
+
     fn sizing<N: NetworkFunction>(&self, nf: &N) -> Sizing {
         let Sizing { flows, flows_v6 } = nf.sizing();
         let max = self.flows_max.unwrap_or(usize::MAX);
@@ -52,7 +63,7 @@ pub struct Fleet<N: NetworkFunction, P> {
 }
 
 /// A fleet whose cores own their state: `sequential`, `rss`, `scr`.
-pub type PrivateFleet<N> = Fleet<N, Private<N>>;
+pub type PrivateFleet<N, I = CuckooPp> = Fleet<N, Private<N, I>>;
 
 /// A fleet whose cores share one table: `shared`.
 pub type StripedFleet<N> = Fleet<N, Striped<N>>;
@@ -68,7 +79,8 @@ pub struct FlowState<N: NetworkFunction> {
     pub deadline: Nanos,
 }
 
-/// The fleet of an engine whose cores own their state.
+/// The fleet of an engine whose cores own their state. Its index is the default, whatever the options say:
+/// [`any_private_fleet`] is for others.
 ///
 /// # Panics
 /// For [`EngineKind::Shared`], whose fleet is [`striped_fleet`]'s, and for no cores.
@@ -79,6 +91,30 @@ pub fn private_fleet<N: NetworkFunction>(
     cores: usize,
     options: &Options,
 ) -> PrivateFleet<N> {
+    private(kind, nf, cores, options, ())
+}
+
+/// The same with the index that the options say. It asks with every packet which index that is.
+///
+/// # Panics
+/// As [`private_fleet`] does.
+#[must_use]
+pub fn any_private_fleet<N: NetworkFunction>(
+    kind: EngineKind,
+    nf: Arc<N>,
+    cores: usize,
+    options: &Options,
+) -> PrivateFleet<N, AnyIndex> {
+    private(kind, nf, cores, options, options.tables.index)
+}
+
+fn private<N: NetworkFunction, I: Index>(
+    kind: EngineKind,
+    nf: Arc<N>,
+    cores: usize,
+    options: &Options,
+    choice: I::Choice,
+) -> PrivateFleet<N, I> {
     assert!(cores > 0, "a fleet has at least one core");
     let steering = match kind {
         EngineKind::Sequential => Steering::One,
@@ -87,7 +123,7 @@ pub fn private_fleet<N: NetworkFunction>(
         EngineKind::Shared => panic!("the cores of shared own no state"),
     };
     let sizing = options.sizing(&*nf);
-    let place = || Private::new(&*nf, sizing, options.seed);
+    let place = || Private::kept(&*nf, sizing, options.seed, choice, options.tables);
     let workers = (0..cores).map(|_| Worker::new(Arc::clone(&nf), place())).collect();
     let replicate = kind == EngineKind::Scr && cores > 1;
     Fleet { kind, workers, dispatcher: Dispatcher::new(Arc::clone(&nf), steering, replicate), nf }
@@ -100,7 +136,7 @@ pub fn private_fleet<N: NetworkFunction>(
 #[must_use]
 pub fn striped_fleet<N: NetworkFunction>(nf: Arc<N>, cores: usize, options: &Options) -> StripedFleet<N> {
     assert!(cores > 0, "a fleet has at least one core");
-    let handles = Striped::handles(&*nf, cores, options.sizing(&*nf), options.seed);
+    let handles = Striped::handles(&*nf, cores, options.sizing(&*nf), options.seed, options.tables);
     let workers = handles.into_iter().map(|place| Worker::new(Arc::clone(&nf), place)).collect();
     let steering = if cores == 1 { Steering::One } else { Steering::RoundRobin { cores } };
     Fleet { kind: EngineKind::Shared, workers, dispatcher: Dispatcher::new(Arc::clone(&nf), steering, false), nf }
@@ -121,15 +157,15 @@ pub trait Remains<N: NetworkFunction> {
     fn memory_bytes(&self) -> usize;
 }
 
-impl<N: NetworkFunction> PrivateFleet<N> {
+impl<N: NetworkFunction, I: Index> PrivateFleet<N, I> {
     /// The states that make up the whole: every shard, but one replica of `scr`.
-    fn parts(&self) -> impl Iterator<Item = &Private<N>> {
+    fn parts(&self) -> impl Iterator<Item = &Private<N, I>> {
         let count = if self.kind == EngineKind::Scr { 1 } else { self.workers.len() };
         self.workers[..count].iter().map(Worker::place)
     }
 }
 
-impl<N: NetworkFunction> Remains<N> for PrivateFleet<N> {
+impl<N: NetworkFunction, I: Index> Remains<N> for PrivateFleet<N, I> {
     fn flows(&self, now: Nanos) -> Vec<FlowState<N>> {
         self.parts().flat_map(|part| part.flows(now)).collect()
     }

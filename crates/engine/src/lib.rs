@@ -18,13 +18,16 @@ mod private;
 mod run;
 mod steering;
 mod striped;
+mod tables;
 mod worker;
 
 pub use affinity::{cpus, pin};
 pub use counters::{Counters, FlowCounters};
 pub use dispatch::{Dispatcher, Parcel};
 pub use error::{EngineError, FailedPacket, Failure};
-pub use fleet::{Fleet, FlowState, Options, PrivateFleet, Remains, StripedFleet, private_fleet, striped_fleet};
+pub use fleet::{
+    Fleet, FlowState, Options, PrivateFleet, Remains, StripedFleet, any_private_fleet, private_fleet, striped_fleet,
+};
 pub use history::{Block, Log, Record};
 pub use kind::{EngineKind, Guarantee};
 pub use placement::{KeyOf, Lane, Placement};
@@ -32,4 +35,5 @@ pub use private::Private;
 pub use run::{Control, CoreRun, Outcome, drive, run, run_queues};
 pub use steering::Steering;
 pub use striped::{Commit, Striped};
+pub use tables::Tables;
 pub use worker::{BURST, Worker};

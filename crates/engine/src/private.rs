@@ -2,42 +2,62 @@
 
 use core::convert::Infallible;
 
-use flow::{Entry, Hint, Slot, Table};
+use flow::index::CuckooPp;
+use flow::{Ageing, Entry, Hint, Index, Plan, Slot, Table};
 use memory::{Local, LocalTx};
-use nf::{Context, Effects, Flow, Meta, NetworkFunction, Opened, Sizing, Verdict};
-use packet::{Family, FlowKey, Key, Nanos};
+use nf::{Context, Effects, Flow, Meta, NetworkFunction, Opened, Reason, Sizing, Verdict};
+use packet::{Family, FlowKey, Key, Nanos, Seq};
 
 use crate::counters::FlowCounters;
 use crate::fleet::FlowState;
 use crate::placement::{KeyOf, Lane, Placement};
+use crate::tables::{Refusal, Sources, Tables};
 
 /// How many ended flows a packet takes away besides its own work. Two keep up with any rate of arrivals, since a packet
 /// opens at most one flow and re-arms at most one timer.
 const RECLAIM_PER_PACKET: usize = 2;
 
-/// State that one core owns.
-pub struct Private<N: NetworkFunction> {
-    v4: Table<<KeyOf<N> as FlowKey>::V4, N::Flow>,
-    v6: Table<<KeyOf<N> as FlowKey>::V6, N::Flow>,
+/// State that one core owns, its flows found by the index `I`.
+pub struct Private<N: NetworkFunction, I = CuckooPp> {
+    v4: Flows<<KeyOf<N> as FlowKey>::V4, N::Flow, I>,
+    v6: Flows<<KeyOf<N> as FlowKey>::V6, N::Flow, I>,
     rest: Rest<N>,
+}
+
+/// The flows of one family.
+struct Flows<K, V, I> {
+    table: Table<K, V, I>,
+    /// Where the source of each flow is counted, if sources are limited; by the flow's slot.
+    origins: Box<[u32]>,
 }
 
 /// All but the tables, so that a table and the rest can be borrowed at once.
 struct Rest<N: NetworkFunction> {
     shared: N::Shared<Local>,
     counters: FlowCounters,
+    tables: Tables,
+    sources: Option<Sources>,
 }
 
 impl<N: NetworkFunction> Private<N> {
-    /// Empty state with tables for `sizing` flows; none at all for a function whose packet sets have no state.
+    /// Empty state with tables for `sizing` flows, kept as tables are by default; none at all for a function whose packet
+    /// sets have no state.
     #[must_use]
     pub fn new(nf: &N, sizing: Sizing, seed: u64) -> Self {
+        Self::kept(nf, sizing, seed, (), Tables::default())
+    }
+}
+
+impl<N: NetworkFunction, I: Index> Private<N, I> {
+    /// Empty state with tables for `sizing` flows, kept as told, but for the index, which is `I` and `choice`.
+    #[must_use]
+    pub fn kept(nf: &N, sizing: Sizing, seed: u64, choice: I::Choice, tables: Tables) -> Self {
         let (flows, flows_v6) = if N::Flow::STORED { (sizing.flows, sizing.flows_v6) } else { (0, 0) };
-        Self {
-            v4: Table::new(flows, seed),
-            v6: Table::new(flows_v6, seed),
-            rest: Rest { shared: nf.shared(&Local::keyed(seed)), counters: FlowCounters::default() },
-        }
+        let plan = |capacity| Plan { index: choice, capacity, load_percent: None, ageing: tables.ageing, seed };
+        let limited = tables.per_source.is_some();
+        let sources = tables.per_source.map(|most| Sources::new(most, flows + flows_v6, seed));
+        let rest = Rest { shared: nf.shared(&Local::keyed(seed)), counters: FlowCounters::default(), tables, sources };
+        Self { v4: Flows::new(plan(flows), limited), v6: Flows::new(plan(flows_v6), limited), rest }
     }
 
     /// The shared state.
@@ -48,12 +68,12 @@ impl<N: NetworkFunction> Private<N> {
 
     /// The flows whose deadline is later than `now`, in no particular order.
     pub fn flows(&self, now: Nanos) -> impl Iterator<Item = FlowState<N>> + '_ {
-        let v4 = self.v4.iter().map(|(key, flow, deadline)| FlowState {
+        let v4 = self.v4.table.iter().map(|(key, flow, deadline)| FlowState {
             key: KeyOf::<N>::from_v4(*key),
             flow: *flow,
             deadline,
         });
-        let v6 = self.v6.iter().map(|(key, flow, deadline)| FlowState {
+        let v6 = self.v6.table.iter().map(|(key, flow, deadline)| FlowState {
             key: KeyOf::<N>::from_v6(*key),
             flow: *flow,
             deadline,
@@ -64,25 +84,32 @@ impl<N: NetworkFunction> Private<N> {
     /// The most flows that there ever were at once.
     #[must_use]
     pub fn high_water(&self) -> usize {
-        self.v4.high_water() + self.v6.high_water()
+        self.v4.table.high_water() + self.v6.table.high_water()
     }
 
     /// The memory of the tables, in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        self.v4.memory_bytes() + self.v6.memory_bytes()
+        self.v4.table.memory_bytes() + self.v6.table.memory_bytes()
     }
 }
 
-impl<N: NetworkFunction> Placement<N> for Private<N> {
+impl<K: Key, V: Copy + Send + 'static, I: Index> Flows<K, V, I> {
+    fn new(plan: Plan<I::Choice>, limited: bool) -> Self {
+        let table = Table::planned(plan);
+        Self { origins: Sources::origins(table.slots(), limited), table }
+    }
+}
+
+impl<N: NetworkFunction, I: Index> Placement<N> for Private<N, I> {
     #[inline]
     fn hash(&self, key: &KeyOf<N>) -> u64 {
         if !N::Flow::STORED {
             return 0;
         }
         match key.family() {
-            Family::V4(key) => self.v4.hash(&key),
-            Family::V6(key) => self.v6.hash(&key),
+            Family::V4(key) => self.v4.table.hash(&key),
+            Family::V6(key) => self.v6.table.hash(&key),
         }
     }
 
@@ -90,8 +117,8 @@ impl<N: NetworkFunction> Placement<N> for Private<N> {
     fn prefetch(&self, _: &N, meta: &N::Meta, hash: u64) {
         if N::Flow::STORED {
             match meta.key().family() {
-                Family::V4(_) => self.v4.prefetch(hash),
-                Family::V6(_) => self.v6.prefetch(hash),
+                Family::V4(_) => self.v4.table.prefetch(hash),
+                Family::V6(_) => self.v6.table.prefetch(hash),
             }
         }
     }
@@ -103,8 +130,8 @@ impl<N: NetworkFunction> Placement<N> for Private<N> {
             return Hint::default();
         }
         match meta.key().family() {
-            Family::V4(_) => self.v4.prefetch_entry(hash),
-            Family::V6(_) => self.v6.prefetch_entry(hash),
+            Family::V4(_) => self.v4.table.prefetch_entry(hash),
+            Family::V6(_) => self.v6.table.prefetch_entry(hash),
         }
     }
 
@@ -134,46 +161,46 @@ enum End {
 
 impl<N: NetworkFunction> Rest<N> {
     #[inline(always)]
-    fn step<K: Key>(
+    fn step<K: Key, I: Index>(
         &mut self,
-        table: &mut Table<K, N::Flow>,
+        flows: &mut Flows<K, N::Flow, I>,
         nf: &N,
         key: K,
         lane: &Lane<'_, N::Meta>,
         settle: impl FnOnce(&Verdict),
     ) {
         for _ in 0..RECLAIM_PER_PACKET {
-            let Some(slot) = table.reclaim(lane.now) else { break };
-            self.end(table, nf, slot, lane, End::Expired);
+            let Some(slot) = flows.table.reclaim(lane.now) else { break };
+            self.end(flows, nf, slot, lane, End::Expired);
         }
-        let entry = match table.entry_near(&key, lane.hint, lane.now) {
+        let entry = match flows.table.entry_near(&key, lane.hint, lane.now) {
             Some(entry) => entry,
-            None => match self.alive(table, nf, &key, lane) {
-                Some(slot) => table.entry(slot),
-                None => return settle(&self.open(table, nf, key, lane)),
+            None => match self.alive(flows, nf, &key, lane) {
+                Some(slot) => flows.table.entry(slot),
+                None => return settle(&self.open(flows, nf, key, lane)),
             },
         };
         let (slot, effects) = self.packet(entry, nf, lane, settle);
         if let Some(effects) = effects {
-            self.take_effect(table, nf, slot, lane, effects);
+            self.take_effect(flows, nf, slot, lane, effects);
         }
     }
 
     /// Looks for the flow everywhere. Expiry is logical: past its deadline it is gone, whether or not its entry was
     /// reclaimed yet.
     #[inline(never)]
-    fn alive<K: Key>(
+    fn alive<K: Key, I: Index>(
         &mut self,
-        table: &mut Table<K, N::Flow>,
+        flows: &mut Flows<K, N::Flow, I>,
         nf: &N,
         key: &K,
         lane: &Lane<'_, N::Meta>,
     ) -> Option<Slot> {
-        let slot = table.find(key, lane.hash)?;
-        if table.deadline(slot) > lane.now {
+        let slot = flows.table.find(key, lane.hash)?;
+        if flows.table.deadline(slot) > lane.now {
             return Some(slot);
         }
-        self.end(table, nf, slot, lane, End::Expired);
+        self.end(flows, nf, slot, lane, End::Expired);
         None
     }
 
@@ -200,27 +227,33 @@ impl<N: NetworkFunction> Rest<N> {
 
     /// Does what a step asked for and is not done with every packet.
     #[inline(never)]
-    fn take_effect<K: Key>(
+    fn take_effect<K: Key, I: Index>(
         &mut self,
-        table: &mut Table<K, N::Flow>,
+        flows: &mut Flows<K, N::Flow, I>,
         nf: &N,
         slot: Slot,
         lane: &Lane<'_, N::Meta>,
         effects: Effects,
     ) {
         if let Some(deadline) = effects.deadline {
-            table.touch(slot, deadline);
+            flows.table.touch(slot, deadline);
         }
         if effects.assured {
-            table.assure(slot);
+            flows.table.assure(slot);
         }
         if effects.close {
-            self.end(table, nf, slot, lane, End::Closed);
+            self.end(flows, nf, slot, lane, End::Closed);
         }
     }
 
     #[inline(never)]
-    fn open<K: Key>(&mut self, table: &mut Table<K, N::Flow>, nf: &N, key: K, lane: &Lane<'_, N::Meta>) -> Verdict {
+    fn open<K: Key, I: Index>(
+        &mut self,
+        flows: &mut Flows<K, N::Flow, I>,
+        nf: &N,
+        key: K,
+        lane: &Lane<'_, N::Meta>,
+    ) -> Verdict {
         let mut cx = Context::new(&self.shared, LocalTx::default(), lane.now, lane.seq);
         let flow = match always(nf.open(&mut cx, lane.meta)) {
             Opened::Flow(flow) => flow,
@@ -228,39 +261,89 @@ impl<N: NetworkFunction> Rest<N> {
         };
         let effects = cx.effects();
         let deadline = effects.deadline.unwrap_or(Nanos::NEVER);
-        if table.is_full()
-            && let Some(victim) = table.oldest_unassured()
-        {
-            self.end(table, nf, victim, lane, End::Evicted);
-        }
-        let Some(slot) = table.insert(key, lane.hash, flow, deadline, lane.now) else {
-            return self.orphan(nf, &flow, lane);
+        let slot = match self.admit(flows, nf, key, lane, flow, deadline) {
+            Ok(slot) => slot,
+            Err(refusal) => return self.orphan(nf, &flow, lane, refusal),
         };
         self.counters.opened += 1;
         if effects.assured {
-            table.assure(slot);
+            flows.table.assure(slot);
         }
         let mut decided = Verdict::forward();
-        let (slot, effects) = self.packet(table.entry(slot), nf, lane, |verdict| decided = *verdict);
+        let (slot, effects) = self.packet(flows.table.entry(slot), nf, lane, |verdict| decided = *verdict);
         if let Some(effects) = effects {
-            self.take_effect(table, nf, slot, lane, effects);
+            self.take_effect(flows, nf, slot, lane, effects);
         }
         decided
     }
 
-    /// The packet set found no room: what opening it took is given back, and the function decides.
+    /// Makes room for a new flow where that is needed and allowed, and puts it in.
+    #[inline]
+    fn admit<K: Key, I: Index>(
+        &mut self,
+        flows: &mut Flows<K, N::Flow, I>,
+        nf: &N,
+        key: K,
+        lane: &Lane<'_, N::Meta>,
+        flow: N::Flow,
+        deadline: Nanos,
+    ) -> Result<Slot, Refusal> {
+        if self.tables.ageing == Ageing::Lazy {
+            while let Some(dead) = flows.table.dead_near(lane.hash, lane.now) {
+                self.end(flows, nf, dead, lane, End::Expired);
+            }
+        }
+        let Tables { eviction, .. } = self.tables;
+        if self.tables.drops_early(flows.table.len(), flows.table.capacity(), chance(lane.hash, lane.seq)) {
+            return Err(Refusal::Early);
+        }
+        let origin = self.sources.as_mut().map(|sources| sources.enter(lane.meta.source())).transpose()?;
+        if flows.table.is_full()
+            && let Some(victim) = flows.table.victim(eviction, lane.hash)
+        {
+            let how = if flows.table.deadline(victim) <= lane.now { End::Expired } else { End::Evicted };
+            self.end(flows, nf, victim, lane, how);
+        }
+        let slot = flows.table.insert(key, lane.hash, flow, deadline, lane.now);
+        if let (Some(origin), Some(sources)) = (origin, &mut self.sources) {
+            match slot {
+                Some(slot) => flows.origins[slot.index()] = origin,
+                None => sources.leave(origin),
+            }
+        }
+        slot.ok_or(Refusal::Full)
+    }
+
+    /// The packet set isn't let in: what opening it took is given back, and the function decides.
     #[cold]
-    fn orphan(&mut self, nf: &N, flow: &N::Flow, lane: &Lane<'_, N::Meta>) -> Verdict {
-        self.counters.orphaned += 1;
+    fn orphan(&mut self, nf: &N, flow: &N::Flow, lane: &Lane<'_, N::Meta>, refusal: Refusal) -> Verdict {
+        match refusal {
+            Refusal::Full => self.counters.orphaned += 1,
+            Refusal::Early => self.counters.early_dropped += 1,
+            Refusal::Source => self.counters.limited += 1,
+        }
         let mut cx = Context::new(&self.shared, LocalTx::default(), lane.now, lane.seq);
         always(nf.expire(&mut cx, flow));
         let mut cx = Context::new(&self.shared, LocalTx::default(), lane.now, lane.seq);
-        always(nf.orphan(&mut cx, lane.meta))
+        match always(nf.orphan(&mut cx, lane.meta)) {
+            Verdict::Drop(Reason::TABLE_FULL) => Verdict::Drop(refusal.reason()),
+            verdict => verdict,
+        }
     }
 
     #[inline(never)]
-    fn end<K: Key>(&mut self, table: &mut Table<K, N::Flow>, nf: &N, slot: Slot, lane: &Lane<'_, N::Meta>, how: End) {
-        let flow = table.remove(slot);
+    fn end<K: Key, I: Index>(
+        &mut self,
+        flows: &mut Flows<K, N::Flow, I>,
+        nf: &N,
+        slot: Slot,
+        lane: &Lane<'_, N::Meta>,
+        how: End,
+    ) {
+        let flow = flows.table.remove(slot);
+        if let Some(sources) = &mut self.sources {
+            sources.leave(flows.origins[slot.index()]);
+        }
         let mut cx = Context::new(&self.shared, LocalTx::default(), lane.now, lane.seq);
         always(nf.expire(&mut cx, &flow));
         match how {
@@ -288,4 +371,11 @@ fn always<T>(step: Result<T, Infallible>) -> T {
         Ok(value) => value,
         Err(never) => match never {},
     }
+}
+
+/// A number as good as random that depends on what all replicas agree on.
+#[inline]
+const fn chance(hash: u64, seq: Seq) -> u32 {
+    let mixed = (hash ^ seq.0).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed >> 32) as u32
 }

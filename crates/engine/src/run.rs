@@ -20,7 +20,7 @@ use crate::affinity::{cpus, pin};
 use crate::counters::Counters;
 use crate::dispatch::Parcel;
 use crate::error::{EngineError, Failure};
-use crate::fleet::{Fleet, Options, Remains, private_fleet, striped_fleet};
+use crate::fleet::{Fleet, Options, Remains, any_private_fleet, private_fleet, striped_fleet};
 use crate::history::{Log, Record};
 use crate::kind::EngineKind;
 use crate::placement::Placement;
@@ -73,11 +73,15 @@ pub fn run<N: NetworkFunction>(
     control: &Control,
 ) -> Result<Outcome, EngineError> {
     kind.accepts(&N::DESCRIPTION, cores).map_err(EngineError::Refused)?;
-    Ok(match kind {
-        EngineKind::Sequential | EngineKind::Rss | EngineKind::Scr => {
+    options.tables.accepts(&*nf).map_err(EngineError::Refused)?;
+    Ok(match (kind, options.chooses_index()) {
+        (EngineKind::Sequential | EngineKind::Rss | EngineKind::Scr, false) => {
             drive(&mut private_fleet(kind, nf, cores, options), options, queue, control)
         }
-        EngineKind::Shared => drive(&mut striped_fleet(nf, cores, options), options, queue, control),
+        (EngineKind::Sequential | EngineKind::Rss | EngineKind::Scr, true) => {
+            drive(&mut any_private_fleet(kind, nf, cores, options), options, queue, control)
+        }
+        (EngineKind::Shared, _) => drive(&mut striped_fleet(nf, cores, options), options, queue, control),
     })
 }
 

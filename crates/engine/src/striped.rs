@@ -6,12 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use flow::Hint;
+use flow::index::AnyIndex;
 use nf::{Flow, NetworkFunction, Sharing, Sizing, Verdict};
 use packet::{Family, FlowKey, Key, Nanos, Seq};
 
 use crate::counters::FlowCounters;
 use crate::placement::{KeyOf, Lane, Placement};
 use crate::private::Private;
+use crate::tables::Tables;
 
 /// A core's handle on the state that all cores share.
 pub struct Striped<N: NetworkFunction> {
@@ -38,7 +40,8 @@ struct Stripes<N: NetworkFunction> {
 /// Aligned so that two locks never share a line.
 #[repr(align(128))]
 struct Stripe<N: NetworkFunction> {
-    state: Private<N>,
+    /// Under the lock it matters little that each step asks which index it is.
+    state: Private<N, AnyIndex>,
     /// Cores hold packets of different ages; state moves forward only.
     now: Nanos,
     commits: Vec<Commit>,
@@ -50,13 +53,17 @@ const STRIPES_MAX: usize = 256;
 impl<N: NetworkFunction> Striped<N> {
     /// Handles for `cores` cores on one table of `sizing` flows.
     #[must_use]
-    pub fn handles(nf: &N, cores: usize, sizing: Sizing, seed: u64) -> Vec<Self> {
+    pub(crate) fn handles(nf: &N, cores: usize, sizing: Sizing, seed: u64, tables: Tables) -> Vec<Self> {
         let count = match N::DESCRIPTION.sharing {
             Sharing::Nothing => (sizing.flows / 64).clamp(1, STRIPES_MAX).next_power_of_two(),
             Sharing::Shares(_) => 1,
         };
         let each = Sizing { flows: share(sizing.flows, count), flows_v6: share(sizing.flows_v6, count) };
-        let stripe = || Stripe { state: Private::new(nf, each, seed), now: Nanos(0), commits: Vec::new() };
+        let stripe = || Stripe {
+            state: Private::kept(nf, each, seed, tables.index, tables),
+            now: Nanos(0),
+            commits: Vec::new(),
+        };
         let table = Arc::new(Stripes {
             stripes: (0..count).map(|_| Mutex::new(stripe())).collect(),
             mask: count as u64 - 1,
@@ -79,7 +86,7 @@ impl<N: NetworkFunction> Striped<N> {
     }
 
     /// Visits the state of each stripe.
-    pub fn each<T>(&self, mut visit: impl FnMut(&Private<N>) -> T) -> Vec<T> {
+    pub fn each<T>(&self, mut visit: impl FnMut(&Private<N, AnyIndex>) -> T) -> Vec<T> {
         self.table.stripes.iter().map(|stripe| visit(&lock(stripe).state)).collect()
     }
 }

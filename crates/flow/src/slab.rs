@@ -100,6 +100,10 @@ impl<K: Key, V: Copy> Slab<K, V> {
         self.len
     }
 
+    pub(crate) const fn slots(&self) -> u32 {
+        self.slots
+    }
+
     /// The most entries that were in use at once.
     pub(crate) const fn high_water(&self) -> u32 {
         self.high_water

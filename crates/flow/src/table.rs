@@ -113,7 +113,7 @@ impl Default for Hint {
 }
 
 impl Slot {
-    /// The place as a number below the table's capacity, for arrays kept beside the table.
+    /// The place as a number below [`Table::slots`], for arrays kept beside the table.
     #[inline]
     #[must_use]
     pub const fn index(self) -> usize {
@@ -414,6 +414,23 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
         let Some(second) = chain::next::<C, K, V>(&self.slab, first) else { return };
         self.slab.prefetch(second);
         self.slab.prefetch_links(second);
+    }
+
+    /// The slot of this number.
+    ///
+    /// # Panics
+    /// When there is no flow at it.
+    #[must_use]
+    pub fn slot(&self, index: usize) -> Slot {
+        let slot = Slot(u32::try_from(index).unwrap_or(u32::MAX));
+        assert!(self.slab.is_live(slot.0), "there is no flow at the slot");
+        slot
+    }
+
+    /// No slot's number is this large: for arrays kept beside the table.
+    #[must_use]
+    pub const fn slots(&self) -> usize {
+        self.slab.slots() as usize
     }
 
     /// How many flows there are.

@@ -9,7 +9,7 @@ use nf::{
     ConfigKey, Context, Description, Flow, Meta, NetworkFunction, Opened, PacketSet, Report, Sharing, Sizing, Step,
     Verdict,
 };
-use packet::{FiveTuple, Headers, Nanos, protocol};
+use packet::{FiveTuple, Headers, Host, Nanos, protocol};
 use serde::Deserialize;
 
 use crate::config::{Count, Flows, Timeout};
@@ -62,9 +62,15 @@ pub struct Carried {
 impl Meta for Carried {
     type Key = FiveTuple;
 
+    const TELLS_SOURCE: bool = true;
+
     #[inline]
     fn key(&self) -> FiveTuple {
         self.tuple
+    }
+
+    fn source(&self) -> Option<Host> {
+        Some(Host::from(self.tuple.source().address))
     }
 }
 

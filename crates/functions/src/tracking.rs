@@ -13,7 +13,7 @@ use core::fmt;
 
 use memory::Memory;
 use nf::{Context, Flow, Meta, NetworkFunction};
-use packet::{FiveTuple, Fragment, Headers, Icmp, Nanos, Network, Transport, protocol};
+use packet::{FiveTuple, Fragment, Headers, Host, Icmp, Nanos, Network, Transport, protocol};
 
 pub use rules::{Rules, TcpRules, Timeouts};
 use tcp::{Segment, Tracker};
@@ -151,9 +151,16 @@ impl Flow for Connection {}
 impl Meta for Observation {
     type Key = FiveTuple;
 
+    const TELLS_SOURCE: bool = true;
+
     #[inline]
     fn key(&self) -> FiveTuple {
         self.key
+    }
+
+    fn source(&self) -> Option<Host> {
+        let sender = if self.from_first { self.key.source() } else { self.key.destination() };
+        Some(Host::from(sender.address))
     }
 }
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use engine::{
-    CoreRun, EngineError, EngineKind, Fleet, Options, Placement, Private, Record, cpus, private_fleet, run_queues,
-    striped_fleet,
+    CoreRun, EngineError, EngineKind, Fleet, Options, Placement, Private, Record, any_private_fleet, cpus,
+    private_fleet, run_queues, striped_fleet,
 };
 use nf::{Description, NetworkFunction, Opened, PacketSet, Sharing, Sizing, Step, Verdict};
 use packet::{FiveTuple, Headers, Nanos};
@@ -138,21 +138,25 @@ fn case<N: NetworkFunction>(
     cores: usize,
     plan: &BenchPlan,
 ) -> Result<Result<Box<dyn Case>, String>, BenchError> {
-    if let Err(reason) = engine.accepts(&N::DESCRIPTION, cores) {
+    if let Err(reason) = engine.accepts(&N::DESCRIPTION, cores).and_then(|()| plan.options.tables.accepts(&**nf)) {
         return Ok(Err(reason));
     }
     let nf = Arc::clone(nf);
-    Ok(Ok(match engine {
-        EngineKind::Sequential | EngineKind::Rss | EngineKind::Scr => {
-            Box::new(Fleets::new(private_fleet(engine, nf, cores, &plan.options), trace, plan)?)
+    let options = &plan.options;
+    Ok(Ok(match (engine, options.chooses_index()) {
+        (EngineKind::Sequential | EngineKind::Rss | EngineKind::Scr, false) => {
+            Box::new(Fleets::new(private_fleet(engine, nf, cores, options), trace, plan)?)
         }
-        EngineKind::Shared if cores > cpus().len() => {
+        (EngineKind::Sequential | EngineKind::Rss | EngineKind::Scr, true) => {
+            Box::new(Fleets::new(any_private_fleet(engine, nf, cores, options), trace, plan)?)
+        }
+        (EngineKind::Shared, _) if cores > cpus().len() => {
             let have = cpus().len();
             return Ok(Err(format!(
                 "shared on {cores} cores can't be measured on {have}, and its contention can't be modelled from shares"
             )));
         }
-        EngineKind::Shared => Box::new(Fleets::new(striped_fleet(nf, cores, &plan.options), trace, plan)?),
+        (EngineKind::Shared, _) => Box::new(Fleets::new(striped_fleet(nf, cores, options), trace, plan)?),
     }))
 }
 

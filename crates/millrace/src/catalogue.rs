@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use engine::{Control, EngineError, EngineKind, Options, Outcome};
+use engine::{Control, EngineError, EngineKind, Options, Outcome, Tables};
 use functions::{ddos, heavy_hitter, policer, port_knock};
 use measure::{Bench, BenchError, BenchPlan};
 use nf::{Description, NetworkFunction, PacketSet, Reason, Sizing};
@@ -134,6 +134,12 @@ pub trait Program: Send + Sync {
     /// How many packet sets are remembered, as configured.
     fn sizing(&self) -> Sizing;
 
+    /// Whether its flows can be kept so; otherwise why not.
+    ///
+    /// # Errors
+    /// The reason in a sentence.
+    fn accepts(&self, tables: &Tables) -> Result<(), String>;
+
     /// Runs it; see [`engine::run`].
     ///
     /// # Errors
@@ -178,6 +184,10 @@ impl<N: NetworkFunction> Program for Loaded<N> {
 
     fn sizing(&self) -> Sizing {
         self.0.sizing()
+    }
+
+    fn accepts(&self, tables: &Tables) -> Result<(), String> {
+        tables.accepts(&*self.0)
     }
 
     fn run(

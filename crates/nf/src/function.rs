@@ -3,7 +3,7 @@
 use core::fmt;
 
 use memory::{Local, Memory};
-use packet::{FlowKey, Headers};
+use packet::{FlowKey, Headers, Host};
 
 use crate::context::Context;
 use crate::description::{Description, PacketSet};
@@ -19,8 +19,16 @@ pub trait Meta: Copy + PartialEq + fmt::Debug + Send + Sync + 'static {
     /// The type of the packet set's name.
     type Key: FlowKey;
 
+    /// Whether [`source`](Self::source) tells who sent a packet, so that an engine can limit what one host opens.
+    const TELLS_SOURCE: bool = false;
+
     /// The packet set that the packet belongs to.
     fn key(&self) -> Self::Key;
+
+    /// The host that sent the packet.
+    fn source(&self) -> Option<Host> {
+        None
+    }
 }
 
 /// The state of one packet set.

@@ -70,6 +70,10 @@ impl Reason {
     pub const FRAGMENT: Self = Self(17);
     /// The function wanted the packet answered, and no answer can be made of it.
     pub const UNANSWERABLE: Self = Self(18);
+    /// The flow table fills up, and the packet's flow is among those that are turned away before it is full.
+    pub const EARLY_DROP: Self = Self(19);
+    /// The source has as many flows as one source may have.
+    pub const SOURCE_LIMIT: Self = Self(20);
     /// The first of the function's own reasons.
     pub const OWN: u8 = 32;
     /// How many reasons there can be in all.
@@ -100,6 +104,8 @@ impl Reason {
             Self::TABLE_FULL => "table-full",
             Self::FRAGMENT => "fragment",
             Self::UNANSWERABLE => "unanswerable",
+            Self::EARLY_DROP => "early-drop",
+            Self::SOURCE_LIMIT => "source-limit",
             Self(number) if number >= Self::OWN => {
                 own.get(usize::from(number - Self::OWN)).copied().unwrap_or("unnamed")
             }

@@ -394,6 +394,15 @@ impl Host {
     }
 }
 
+impl Host4 {
+    /// The IPv6 form of the address (::ffff:a.b.c.d).
+    #[inline]
+    #[must_use]
+    pub const fn mapped(self) -> Host6 {
+        Host6([0, 0xffff_0000_0000 | self.0 as u64])
+    }
+}
+
 impl From<IpAddr> for Host {
     fn from(address: IpAddr) -> Self {
         match address {

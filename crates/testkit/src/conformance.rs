@@ -10,8 +10,9 @@ use std::sync::Arc;
 
 use engine::{
     Commit, Control, EngineKind, Fleet, FlowState, Guarantee, KeyOf, Options, Parcel, Placement, PrivateFleet, Remains,
-    StripedFleet, drive, private_fleet, striped_fleet,
+    StripedFleet, any_private_fleet, drive, private_fleet, striped_fleet,
 };
+use flow::{Ageing, Eviction, Index};
 use nf::{Fingerprint, NetworkFunction};
 use packet::{Nanos, Seq};
 use port::{Batch, Fate, PortError, Queue, Received, Trace};
@@ -148,7 +149,9 @@ impl<N: NetworkFunction> Bench<'_, N> {
                 if engine == EngineKind::Sequential && cores > 1 {
                     continue;
                 }
-                if let Err(reason) = engine.accepts(&N::DESCRIPTION, cores) {
+                if let Err(reason) =
+                    engine.accepts(&N::DESCRIPTION, cores).and_then(|()| plan.options.tables.accepts(&**self.nf))
+                {
                     verified.refused.push((engine, cores, reason));
                     continue;
                 }
@@ -161,8 +164,22 @@ impl<N: NetworkFunction> Bench<'_, N> {
         cases
     }
 
+    /// The sequential outcome, with the default index where the outcome doesn't depend on that: so another is held to it.
     fn oracle(&self, len: usize) -> Observed<N> {
-        let mut fleet = private_fleet(EngineKind::Sequential, Arc::clone(self.nf), 1, &self.options);
+        let tables = &self.options.tables;
+        let alike = match (tables.ageing, tables.eviction) {
+            (Ageing::Wheel | Ageing::None, Eviction::OldestUnanswered | Eviction::None) => true,
+            (Ageing::Scan | Ageing::Lazy, _) | (_, Eviction::LeastRecent | Eviction::Random) => false,
+        };
+        let nf = Arc::clone(self.nf);
+        if alike || !self.options.chooses_index() {
+            self.observe_alone(private_fleet(EngineKind::Sequential, nf, 1, &self.options), len)
+        } else {
+            self.observe_alone(any_private_fleet(EngineKind::Sequential, nf, 1, &self.options), len)
+        }
+    }
+
+    fn observe_alone<I: Index>(&self, mut fleet: PrivateFleet<N, I>, len: usize) -> Observed<N> {
         let mut packets = vec![None; len];
         let mut batch = Batch::default();
         fill(&mut batch, self.trace, 0..len);
@@ -180,14 +197,26 @@ impl<N: NetworkFunction> Bench<'_, N> {
 
     /// Runs a case over the first `len` packets and compares; `Ok` says whether a table was full.
     fn run(&self, case: Case, oracle: &Observed<N>, len: usize) -> Result<bool, Difference> {
-        match case.engine.guarantee() {
-            Guarantee::Identical | Guarantee::IdenticalPerPacketSet => self.run_private(case, oracle, len),
-            Guarantee::Serializable => self.run_striped(case, oracle, len),
+        let Case { engine, cores, .. } = case;
+        let (nf, options) = (Arc::clone(self.nf), &self.options);
+        match (engine.guarantee(), options.chooses_index()) {
+            (Guarantee::Identical | Guarantee::IdenticalPerPacketSet, false) => {
+                self.run_private(private_fleet(engine, nf, cores, options), case, oracle, len)
+            }
+            (Guarantee::Identical | Guarantee::IdenticalPerPacketSet, true) => {
+                self.run_private(any_private_fleet(engine, nf, cores, options), case, oracle, len)
+            }
+            (Guarantee::Serializable, _) => self.run_striped(striped_fleet(nf, cores, options), case, oracle, len),
         }
     }
 
-    fn run_private(&self, case: Case, oracle: &Observed<N>, len: usize) -> Result<bool, Difference> {
-        let mut fleet = private_fleet(case.engine, Arc::clone(self.nf), case.cores, &self.options);
+    fn run_private<I: Index>(
+        &self,
+        mut fleet: PrivateFleet<N, I>,
+        case: Case,
+        oracle: &Observed<N>,
+        len: usize,
+    ) -> Result<bool, Difference> {
         let packets = self.observe_run(&mut fleet, case, len)?;
         let full = oracle.was_full || Remains::flow_counters(&fleet).was_full();
         if full && case.engine.guarantee() == Guarantee::IdenticalPerPacketSet {
@@ -198,7 +227,12 @@ impl<N: NetworkFunction> Bench<'_, N> {
         Ok(full)
     }
 
-    fn compare_states(&self, fleet: &PrivateFleet<N>, oracle: &Observed<N>, len: usize) -> Result<(), Difference> {
+    fn compare_states<I: Index>(
+        &self,
+        fleet: &PrivateFleet<N, I>,
+        oracle: &Observed<N>,
+        len: usize,
+    ) -> Result<(), Difference> {
         let now = last_time(self.trace, len);
         let replicas = match fleet.kind {
             EngineKind::Scr => fleet.workers.len(),
@@ -215,8 +249,13 @@ impl<N: NetworkFunction> Bench<'_, N> {
         Ok(())
     }
 
-    fn run_striped(&self, case: Case, oracle: &Observed<N>, len: usize) -> Result<bool, Difference> {
-        let mut fleet = striped_fleet(Arc::clone(self.nf), case.cores, &self.options);
+    fn run_striped(
+        &self,
+        mut fleet: StripedFleet<N>,
+        case: Case,
+        oracle: &Observed<N>,
+        len: usize,
+    ) -> Result<bool, Difference> {
         fleet.workers[0].place().record();
         let packets = self.observe_run(&mut fleet, case, len)?;
         let full = oracle.was_full || Remains::flow_counters(&fleet).was_full();

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use super::engines::{self, Choice};
 use super::failure::Failed;
 use super::traffic::{Counter, Source};
+use super::upkeep::Upkeep;
 use super::{Configuration, entry, refuse_too_much};
 use crate::catalogue::{Catalogue, Program};
 use crate::print::number::{self, counted, span};
@@ -54,6 +55,8 @@ pub(super) struct Args {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    upkeep: Upkeep,
 }
 
 pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> {
@@ -69,7 +72,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         cores: args.cores.clone().collect(),
         rounds: usize::from(args.rounds),
         packets: args.round_packets,
-        options: Options::default(),
+        options: Options { tables: args.upkeep.tables(&*program)?, ..Options::default() },
     };
     refuse_too_much(&*program, tables(&plan))?;
     let bench = timed(&*program, &traffic.trace, &plan, args.json)?;

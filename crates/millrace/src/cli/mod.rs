@@ -12,6 +12,7 @@ mod signals;
 mod synth;
 mod tables;
 mod traffic;
+mod upkeep;
 mod verify;
 
 use std::io::{self, Read};

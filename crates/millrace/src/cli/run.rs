@@ -13,6 +13,7 @@ use port::{Fate, Packet, PortError};
 
 use super::failure::{Failed, INPUT, INTERRUPTED, OUTCOME};
 use super::files::{self, Format};
+use super::upkeep::Upkeep;
 use super::{Configuration, engines, entry, refuse_too_much, signals};
 use crate::catalogue::Catalogue;
 use crate::print::outcome::Run;
@@ -59,6 +60,8 @@ pub(super) struct Args {
     /// Print the summary as JSON, to standard output (with `--out -` to standard error)
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    upkeep: Upkeep,
 }
 
 pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> {
@@ -66,11 +69,12 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     let program = entry.load(&args.configuration.settings()?)?;
     let kind = args.engine.map_or_else(|| engines::fitting(entry, args.cores), Ok)?;
     kind.accepts(entry.description(), args.cores).map_err(Failed::usage)?;
-    let tables = match kind {
+    let tables = args.upkeep.tables(&*program)?;
+    let copies = match kind {
         EngineKind::Sequential | EngineKind::Shared => 1,
         EngineKind::Rss | EngineKind::Scr => args.cores,
     };
-    refuse_too_much(&*program, tables)?;
+    refuse_too_much(&*program, copies)?;
     if let (Some(config), Some(output)) = (&args.configuration.config, &args.output)
         && same_file(config, output)
     {
@@ -79,7 +83,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     }
     let (mut capture, file) = files::open(&args.input, args.output.as_deref(), args.format)?;
 
-    let options = Options { seed: args.seed.unwrap_or_else(secret), ..Options::default() };
+    let options = Options { seed: args.seed.unwrap_or_else(secret), tables, ..Options::default() };
     let control = Control::default();
     signals::stop_on_interrupt(&control.stop);
     let packets = Arc::clone(&control.packets);
@@ -98,6 +102,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         kind,
         cores: args.cores,
         seed: options.seed,
+        tables: &options.tables,
         input: &args.input,
         output: args.output.as_deref(),
         clock_steps_back: capture.reader().clock_steps_back(),

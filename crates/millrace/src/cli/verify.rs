@@ -15,6 +15,7 @@ use testkit::conformance::{Mismatch, Plan, Verified};
 use super::engines::{self, Choice};
 use super::failure::{Failed, OUTCOME};
 use super::traffic::Source;
+use super::upkeep::Upkeep;
 use super::{Configuration, entry, files};
 use crate::catalogue::{Catalogue, Program};
 use crate::print::number::{count, counted};
@@ -58,6 +59,8 @@ pub(super) struct Args {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    upkeep: Upkeep,
 }
 
 /// One engine's result.
@@ -70,7 +73,8 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     let entry = entry(catalogue, &args.function)?;
     let program = entry.load(&args.configuration.settings()?)?;
     let traffic = args.source.load(args.json)?;
-    let rows = rows(args, &*program, &traffic.trace);
+    let options = Options { tables: args.upkeep.tables(&*program)?, ..Options::default() };
+    let rows = rows(args, &*program, &options, &traffic.trace);
     if let [Row { verified, .. }, ..] = rows.as_slice()
         && rows.iter().all(|row| row.verified.runs == 0)
         && let Some((.., reason)) = verified.refused.first()
@@ -96,7 +100,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     if failed.is_some() { Err(Failed::Said(OUTCOME)) } else { Ok(()) }
 }
 
-fn rows(args: &Args, program: &dyn Program, trace: &Trace) -> Vec<Row> {
+fn rows(args: &Args, program: &dyn Program, options: &Options, trace: &Trace) -> Vec<Row> {
     let engines = engines::chosen(&args.engines);
     let done = Arc::new([AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0)]);
     let shown = Arc::clone(&done);
@@ -116,7 +120,7 @@ fn rows(args: &Args, program: &dyn Program, trace: &Trace) -> Vec<Row> {
             cores: args.cores.clone(),
             seeds: args.seeds.clone(),
             threads: !args.no_threads,
-            options: Options::default(),
+            options: *options,
         };
         let verified = program.verify(trace, &plan, &mut |runs, of| {
             for (number, value) in done.iter().zip([index as u64, runs, of]) {

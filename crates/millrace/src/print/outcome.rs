@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use engine::{Counters, EngineKind, Outcome};
+use engine::{Counters, EngineKind, Outcome, Tables};
 use nf::{Description, Report};
 use serde_json::{Map, Value, json};
 
@@ -16,6 +16,7 @@ pub(crate) struct Run<'a> {
     pub(crate) kind: EngineKind,
     pub(crate) cores: usize,
     pub(crate) seed: u64,
+    pub(crate) tables: &'a Tables,
     pub(crate) input: &'a Path,
     pub(crate) output: Option<&'a Path>,
     pub(crate) clock_steps_back: u64,
@@ -57,7 +58,7 @@ impl Run<'_> {
     fn flows(&self, style: Style) -> String {
         let Outcome { counters, flows_alive, flows_high_water, .. } = self.outcome;
         let flows = &counters.flows;
-        if flows.opened == 0 && flows.orphaned == 0 {
+        if flows.opened == 0 && !flows.was_full() {
             return String::new();
         }
         let mut parts = vec![format!("{} opened", count(flows.opened))];
@@ -69,11 +70,22 @@ impl Run<'_> {
         parts.push(format!("{} alive at the end", count(*flows_alive as u64)));
         parts.push(format!("at most {} at once", count(*flows_high_water as u64)));
         let mut out = format!("  flows: {}\n", parts.join(", "));
-        if flows.was_full() {
+        if flows.evicted + flows.orphaned > 0 {
             let evicted = counted(flows.evicted, "flow", "flows");
             let orphaned = counted(flows.orphaned, "packet", "packets");
             let note =
                 format!("the flow table was full: {evicted} had to make room, {orphaned} found none; raise `flows`");
+            out += &format!("  {}\n", style.warn(note));
+        }
+        if flows.early_dropped > 0 {
+            let packets = counted(flows.early_dropped, "packet", "packets");
+            let note =
+                format!("the flow table was filling up: {packets} that would have opened flows met an early drop");
+            out += &format!("  {}\n", style.warn(note));
+        }
+        if flows.limited > 0 {
+            let packets = counted(flows.limited, "packet", "packets");
+            let note = format!("{packets} would have opened flows for sources that had as many as they may have");
             out += &format!("  {}\n", style.warn(note));
         }
         out
@@ -100,12 +112,17 @@ impl Run<'_> {
             "engine": self.kind.name(),
             "cores": self.cores,
             "seed": self.seed,
+            "tables": {
+                "table": self.tables.index.name(), "ageing": self.tables.ageing.name(),
+                "eviction": self.tables.eviction.name(), "early_drop_percent": self.tables.early_drop_percent,
+                "per_source": self.tables.per_source,
+            },
             "input": self.input.display().to_string(),
             "output": self.output.map(|path| path.display().to_string()),
             "packets": packets(counters, self.description),
             "flows": {
                 "opened": flows.opened, "closed": flows.closed, "expired": flows.expired, "evicted": flows.evicted,
-                "orphaned": flows.orphaned, "alive": flows_alive, "high_water": flows_high_water,
+                "orphaned": flows.orphaned, "early_dropped": flows.early_dropped, "limited": flows.limited, "alive": flows_alive, "high_water": flows_high_water,
                 "was_full": flows.was_full(),
             },
             "by_core": by_core.iter().map(|core| json!({

@@ -1,6 +1,6 @@
 //! `millrace bench suite`: the table of targets, on made-up uniform traffic of 64-byte packets, one core.
 
-use engine::{EngineKind, Options};
+use engine::{EngineKind, Options, Tables};
 use measure::{Bench, BenchPlan};
 use serde_json::{Value, json};
 use testkit::synth::{Carrier, FrameLen, Params, Profile};
@@ -109,6 +109,7 @@ fn measured(args: &Args, catalogue: &Catalogue, target: &Target) -> Result<Optio
         note(&format!("{}, {} flows ...\n", target.function, count(target.flows)));
     }
     let program = entry.load(&Settings::default())?;
+    let Ok(tables) = args.upkeep.tables(&*program) else { return Ok(None) };
     // A TCP conversation has six packets at least.
     let packets = (target.flows * if target.carrier == Carrier::Tcp { 6 } else { 2 }).max(TRACE_PACKETS);
     let params = Params {
@@ -119,17 +120,17 @@ fn measured(args: &Args, catalogue: &Catalogue, target: &Target) -> Result<Optio
         ..Params::default()
     };
     let trace = synthesised(Profile::Uniform, &params)?;
-    let plan = plan(args, vec![EngineKind::Sequential], vec![1]);
+    let plan = plan(args, tables, vec![EngineKind::Sequential], vec![1]);
     timed(&*program, &trace, &plan, args.json).map(Some)
 }
 
-fn plan(args: &Args, engines: Vec<EngineKind>, cores: Vec<usize>) -> BenchPlan {
+fn plan(args: &Args, tables: Tables, engines: Vec<EngineKind>, cores: Vec<usize>) -> BenchPlan {
     BenchPlan {
         engines,
         cores,
         rounds: usize::from(args.rounds),
         packets: args.round_packets,
-        options: Options::default(),
+        options: Options { tables, ..Options::default() },
     }
 }
 
@@ -147,6 +148,7 @@ fn scaling(args: &Args, catalogue: &Catalogue) -> Result<Option<Scaling>, Failed
         return Ok(Some(Scaling { text, json: Value::Null }));
     }
     let program = entry.load(&Settings::default())?;
+    let tables = args.upkeep.tables(&*program)?;
     let params = |flows| Params {
         packets: TRACE_PACKETS,
         flows: Some(flows),
@@ -154,10 +156,10 @@ fn scaling(args: &Args, catalogue: &Catalogue) -> Result<Option<Scaling>, Failed
         ..Params::default()
     };
     let uniform = synthesised(Profile::Uniform, &params(10_000))?;
-    let sharded = timed(&*program, &uniform, &plan(args, vec![EngineKind::Rss], vec![1, 2]), args.json)?;
+    let sharded = timed(&*program, &uniform, &plan(args, tables, vec![EngineKind::Rss], vec![1, 2]), args.json)?;
     let single = synthesised(Profile::SingleFlow, &params(1))?;
     let replicated =
-        timed(&*program, &single, &plan(args, vec![EngineKind::Rss, EngineKind::Scr], vec![1, 2]), args.json)?;
+        timed(&*program, &single, &plan(args, tables, vec![EngineKind::Rss, EngineKind::Scr], vec![1, 2]), args.json)?;
     let median = |bench: &Bench, engine, cores| {
         let row = bench.rows.iter().find(|row| row.engine == engine && row.cores == cores);
         row.map_or(0.0, |row| row.mpps.median)

@@ -1,0 +1,170 @@
+//! How flow tables are kept: which index, who ages, what happens when room runs short.
+
+use flow::index::IndexKind;
+use flow::{Ageing, Eviction, Plan, Table};
+use nf::{Flow, Meta, NetworkFunction, Reason};
+use packet::{Host, Host6, Nanos};
+
+/// How flow tables are kept. The default is what [`Plan`] and [`Eviction`] are by default, and no limits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tables {
+    /// The index that finds flows.
+    pub index: IndexKind,
+    /// Who finds the flows whose deadline has passed.
+    pub ageing: Ageing,
+    /// Which flow makes room when a table is full.
+    pub eviction: Eviction,
+    /// From so many percent of the capacity on, ever more of the new flows are turned away: none at that point, all of them
+    /// at 100 %.
+    pub early_drop_percent: Option<u8>,
+    /// How many flows a source may have in a table at once.
+    pub per_source: Option<u32>,
+}
+
+/// Why a new flow isn't let in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// There is no room.
+    Full,
+    /// There will soon be none.
+    Early,
+    /// Its source has enough.
+    Source,
+}
+
+impl Refusal {
+    /// What becomes of a packet that a function would have dropped for want of room.
+    pub(crate) const fn reason(self) -> Reason {
+        match self {
+            Self::Full => Reason::TABLE_FULL,
+            Self::Early => Reason::EARLY_DROP,
+            Self::Source => Reason::SOURCE_LIMIT,
+        }
+    }
+}
+
+impl Tables {
+    /// Whether a function's flows can be kept so; otherwise why not.
+    ///
+    /// # Errors
+    /// The reason in a sentence.
+    pub fn accepts<N: NetworkFunction>(&self, _: &N) -> Result<(), String> {
+        let name = N::DESCRIPTION.name;
+        if !N::Flow::STORED && *self != Self::default() {
+            return Err(format!(
+                "{name} keeps its state in tables of its own, so nothing about flow tables can be chosen for it"
+            ));
+        }
+        if self.per_source.is_some() && !N::Meta::TELLS_SOURCE {
+            return Err(format!(
+                "{name} doesn't say which source a flow is of, so the flows of a source can't be limited"
+            ));
+        }
+        Ok(())
+    }
+
+    /// Whether a new flow is turned away ahead of a full table. `chance` is as good as random; engines that have to agree
+    /// make it of what they agree on.
+    #[inline]
+    pub(crate) fn drops_early(&self, len: usize, capacity: usize, chance: u32) -> bool {
+        let Some(percent) = self.early_drop_percent else { return false };
+        let start = capacity * usize::from(percent.min(100)) / 100;
+        let (above, room) = ((len + 1).saturating_sub(start) as u64, (capacity - start) as u64);
+        // The share of the room above the mark that is taken, held against a fraction of 2^32.
+        above > 0 && u64::from(chance) * room < above << 32
+    }
+}
+
+/// How many flows each source has in the tables of one core.
+pub(crate) struct Sources {
+    most: u32,
+    /// By address, IPv4 as IPv6 maps it: this is no matter of every packet.
+    counts: Table<Host6, u32>,
+}
+
+/// The source's place for a flow that has none.
+const NOBODY: u32 = u32::MAX;
+
+impl Sources {
+    /// Counts for at most so many flows.
+    pub(crate) fn new(most: u32, flows: usize, seed: u64) -> Self {
+        let plan = Plan { capacity: flows, ageing: Ageing::None, seed, ..Plan::default() };
+        Self { most, counts: Table::planned(plan) }
+    }
+
+    /// Room for each flow's source, by the flow's slot; none where nobody asks.
+    pub(crate) fn origins(slots: usize, limited: bool) -> Box<[u32]> {
+        vec![NOBODY; if limited { slots } else { 0 }].into()
+    }
+
+    /// Counts one more flow of the source, unless it has enough; where its count is, for [`leave`](Self::leave).
+    pub(crate) fn enter(&mut self, source: Option<Host>) -> Result<u32, Refusal> {
+        let Some(source) = source else { return Ok(NOBODY) };
+        let key = match source {
+            Host::V4(host) => host.mapped(),
+            Host::V6(host) => host,
+        };
+        let hash = self.counts.hash(&key);
+        let slot = match self.counts.find(&key, hash) {
+            Some(slot) => slot,
+            // As many counts as flows, so there is room unless the hash is at fault.
+            None => self.counts.insert(key, hash, 0, Nanos::NEVER, Nanos(0)).ok_or(Refusal::Full)?,
+        };
+        let count = self.counts.value_mut(slot);
+        if *count >= self.most {
+            return Err(Refusal::Source);
+        }
+        *count += 1;
+        Ok(slot.index() as u32)
+    }
+
+    /// A flow whose source was counted at `origin` has ended.
+    pub(crate) fn leave(&mut self, origin: u32) {
+        if origin == NOBODY {
+            return;
+        }
+        let slot = self.counts.slot(origin as usize);
+        let count = self.counts.value_mut(slot);
+        *count -= 1;
+        if *count == 0 {
+            self.counts.remove(slot);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn early_drops_grow_from_none_to_all() {
+        let tables = Tables { early_drop_percent: Some(50), ..Tables::default() };
+        let share = |len| (0..1000u32).filter(|at| tables.drops_early(len, 100, at * (u32::MAX / 1000))).count();
+        assert_eq!(share(49), 0);
+        assert_eq!(share(74), 500);
+        assert_eq!(share(99), 1000);
+        assert!((0..99).all(|len| share(len) <= share(len + 1)));
+        let none = Tables::default();
+        assert!(!none.drops_early(100, 100, 0));
+        let at_full = Tables { early_drop_percent: Some(100), ..Tables::default() };
+        assert!(!at_full.drops_early(98, 100, 0));
+    }
+
+    #[test]
+    fn sources_are_counted_and_forgotten() {
+        let mut sources = Sources::new(2, 4, 1);
+        let (a, b) = (Host::v4([192, 0, 2, 1].into()), Host::v4([192, 0, 2, 2].into()));
+        let first = sources.enter(Some(a)).expect("it has none");
+        assert_eq!(sources.enter(Some(a)), Ok(first));
+        assert_eq!(sources.enter(Some(a)), Err(Refusal::Source));
+        let other = sources.enter(Some(b)).expect("it has none");
+        assert_ne!(other, first);
+        assert_eq!(sources.enter(None), Ok(NOBODY));
+        sources.leave(NOBODY);
+        sources.leave(first);
+        assert_eq!(sources.enter(Some(a)), Ok(first));
+        sources.leave(first);
+        sources.leave(first);
+        assert_eq!(sources.counts.len(), 1);
+    }
+}

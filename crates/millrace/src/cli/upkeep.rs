@@ -1,0 +1,69 @@
+//! How flow tables are kept, as commands take it.
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use engine::Tables;
+use flow::index::IndexKind;
+use flow::{Ageing, Eviction};
+
+use super::failure::Failed;
+use crate::catalogue::Program;
+
+/// How flow tables are kept.
+#[derive(clap::Args)]
+#[command(next_help_heading = "Flow tables")]
+pub(super) struct Upkeep {
+    /// The table that finds flows; speed alone depends on it
+    #[arg(long, value_name = "TABLE", default_value = IndexKind::default().name(), value_parser = table())]
+    table: IndexKind,
+    /// Who finds the flows whose time is over: a timing wheel, a hand going round, the next flow to come by (lazy), nobody
+    #[arg(long, value_name = "WHO", default_value = Ageing::default().name(), value_parser = ageing())]
+    ageing: Ageing,
+    /// Which flow goes when the table is full: the oldest never answered, the least recently used nearby, a random one, none
+    #[arg(long, value_name = "WHICH", default_value = Eviction::default().name(), value_parser = eviction())]
+    eviction: Eviction,
+    /// Turn new flows away once the table is so full, ever more of them up to 100 %
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(1..=99))]
+    early_drop: Option<u8>,
+    /// Let a source have so many flows at once, on each core of rss and in each stripe of shared
+    #[arg(long, value_name = "FLOWS", value_parser = clap::value_parser!(u32).range(1..))]
+    per_source: Option<u32>,
+}
+
+impl Upkeep {
+    /// How the function's flows are kept.
+    ///
+    /// # Errors
+    /// When they can't be kept so.
+    pub(super) fn tables(&self, program: &dyn Program) -> Result<Tables, Failed> {
+        let tables = Tables {
+            index: self.table,
+            ageing: self.ageing,
+            eviction: self.eviction,
+            early_drop_percent: self.early_drop,
+            per_source: self.per_source,
+        };
+        program.accepts(&tables).map_err(Failed::usage)?;
+        Ok(tables)
+    }
+}
+
+fn table() -> impl TypedValueParser<Value = IndexKind> {
+    by_name(&IndexKind::ALL, IndexKind::name)
+}
+
+fn ageing() -> impl TypedValueParser<Value = Ageing> {
+    by_name(&Ageing::ALL, Ageing::name)
+}
+
+fn eviction() -> impl TypedValueParser<Value = Eviction> {
+    by_name(&Eviction::ALL, Eviction::name)
+}
+
+/// Reads one of `all` by its name.
+fn by_name<T: Copy + Send + Sync + 'static>(
+    all: &'static [T],
+    name: fn(T) -> &'static str,
+) -> impl TypedValueParser<Value = T> {
+    PossibleValuesParser::new(all.iter().map(|one| name(*one)))
+        .map(move |given| *all.iter().find(|one| name(**one) == given).expect("the parser lets names through alone"))
+}
