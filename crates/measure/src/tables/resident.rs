@@ -19,6 +19,8 @@ pub struct Resident {
     pub op: Op,
     /// How many of a hundred places are taken with all flows in.
     pub load_percent: f64,
+    /// The load of those that it took turns with, where it has one of its own.
+    pub turn_percent: usize,
     /// Nanoseconds a packet.
     pub ns: Spread,
     /// Bytes for each flow that the table can hold.
@@ -41,6 +43,7 @@ const LAST: usize = 5;
 /// A table, filled.
 struct Case<S> {
     kind: TableKind,
+    turn: usize,
     load_percent: f64,
     subject: S,
     /// The flows that found room.
@@ -122,13 +125,19 @@ fn case(kind: TableKind, traffic: &Traffic, plan: &TablesPlan, load: usize) -> B
         type Out = Box<dyn Turn>;
         fn visit<I: Index>(self, choice: I::Choice) -> Box<dyn Turn> {
             let Self(kind, traffic, plan, load) = self;
-            Box::new(Case::filled(kind, load as f64, tracker::<I>(choice, traffic.entries(), load, plan), traffic))
+            Box::new(Case::filled(
+                kind,
+                load,
+                load as f64,
+                tracker::<I>(choice, traffic.entries(), load, plan),
+                traffic,
+            ))
         }
     }
     kind.visit(Make(kind, traffic, plan, load)).unwrap_or_else(|| {
         let plain = Plain::new(traffic.entries());
-        let load = plain.load_percent(traffic.entries());
-        Box::new(Case::filled(kind, load, plain, traffic))
+        let own = plain.load_percent(traffic.entries());
+        Box::new(Case::filled(kind, load, own, plain, traffic))
     })
 }
 
@@ -144,9 +153,9 @@ pub(super) fn tracker<I: Index>(choice: I::Choice, entries: usize, load: usize, 
 }
 
 impl<S: Subject> Case<S> {
-    fn filled(kind: TableKind, load_percent: f64, mut subject: S, traffic: &Traffic) -> Self {
+    fn filled(kind: TableKind, turn: usize, load_percent: f64, mut subject: S, traffic: &Traffic) -> Self {
         let inserted = subject.open(&traffic.flows, &mut Whole);
-        Self { kind, load_percent, subject, inserted, at: 0 }
+        Self { kind, turn, load_percent, subject, inserted, at: 0 }
     }
 
     /// Runs at least `packets` packets through the meter.
@@ -233,6 +242,7 @@ impl<S: Subject> Turn for Case<S> {
             table: self.kind,
             op,
             load_percent: self.load_percent,
+            turn_percent: self.turn,
             ns,
             bytes_per_entry: self.subject.memory_bytes() as f64 / entries as f64,
             offered: entries as u64,

@@ -345,8 +345,10 @@ impl Advice {
 
     /// The arguments of `run` for a tracker as advised.
     fn settings(&self) -> String {
+        let Self { kind, ageing, eviction, .. } = self;
         let entries = |family: usize| self.entries[family].max(1);
-        format!("--set flows={} --set flows_v6={}", entries(0), entries(1))
+        let kept = format!("--table {kind} --ageing {} --eviction {}", ageing.name(), eviction.name());
+        format!("{kept} --set flows={} --set flows_v6={}", entries(0), entries(1))
     }
 
     fn text(&self, style: Style) -> String {

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use flow::Ageing;
 use measure::tables::{
-    Captured, Clock, MADE_UP_PROTOCOL, Op, Skew, TableKind, TablesBench, TablesPlan, Traffic, bench_tables,
+    Captured, Clock, MADE_UP_PROTOCOL, OWN_BYTES, Op, Resident, Skew, TableKind, TablesBench, TablesPlan, Traffic,
+    bench_tables,
 };
 use packet::FiveTuple;
 
@@ -95,6 +96,42 @@ pub(super) struct Measured {
     pub(super) again: String,
     /// The processor, as `/proc/cpuinfo` calls it.
     pub(super) processor: String,
+}
+
+impl Measured {
+    /// What tables did under `op`, by table, then load; of the baseline, which has one load, the turn with the tables that are
+    /// held against each other ([`TablesPlan::scaling_load`]).
+    pub(super) fn rows(&self, op: Op) -> Vec<&Resident> {
+        let held = self.plan.scaling_load();
+        let of = move |kind: TableKind| {
+            let rows = self.bench.resident.iter().filter(move |row| row.op == op && row.table == kind);
+            rows.filter(move |row| kind.is_ours() || row.turn_percent == held)
+        };
+        TableKind::ALL.into_iter().flat_map(of).collect()
+    }
+
+    /// The operations that [`rows`](Self::rows) has some of.
+    pub(super) fn resident_ops(&self) -> Vec<Op> {
+        Op::ALL.into_iter().filter(|op| !self.rows(*op).is_empty()).collect()
+    }
+
+    /// The tables that were measured, in the usual order.
+    pub(super) fn tables(&self) -> Vec<TableKind> {
+        TableKind::ALL.into_iter().filter(|kind| self.plan.tables.contains(kind)).collect()
+    }
+
+    /// For each table its highest load at which 99.99 % of the flows still found room, and the bytes of an entry there as a
+    /// multiple of a flow's own.
+    pub(super) fn densest(&self) -> Vec<(TableKind, f64, f64)> {
+        let rows = self.resident_ops().first().map_or_else(Vec::new, |op| self.rows(*op));
+        let full = |row: &&&Resident| row.inserted as f64 >= row.offered as f64 * 0.9999;
+        let of = |kind: TableKind| {
+            let some = rows.iter().filter(full).filter(|row| row.table == kind);
+            let best = some.max_by(|one, other| one.load_percent.total_cmp(&other.load_percent))?;
+            Some((kind, best.load_percent, best.bytes_per_entry / OWN_BYTES as f64))
+        };
+        self.tables().into_iter().filter_map(of).collect()
+    }
 }
 
 /// Fewer are in the caches whatever the table does, more are no 32-bit slots.

@@ -11,7 +11,8 @@ pub(super) fn measured(measured: &Measured) -> Value {
     let cycles = |ns: f64| clock.cycles(ns);
     let resident = |row: &Resident| {
         json!({
-            "table": row.table.name(), "op": row.op.name(), "load": row.load_percent / 100.0, "ns": spread(&row.ns),
+            "table": row.table.name(), "op": row.op.name(), "load": row.load_percent / 100.0,
+            "in_turn_with_load": row.turn_percent as f64 / 100.0, "ns": spread(&row.ns),
             "mops": rate(&row.ns), "cycles": cycles(row.ns.median), "bytes_per_entry": row.bytes_per_entry,
             "offered": row.offered, "inserted": row.inserted, "insert_success": row.inserted as f64 / row.offered as f64,
             "hits": row.hits, "latency_ns_in_bursts": tail(row.bursts), "latency_ns_alone": tail(row.singles),

@@ -63,7 +63,7 @@ pub(super) struct Strips<'a> {
 
 /// Colours that people with any colour vision tell apart (Okabe, Ito, 2008), dark enough for paper; the last is grey.
 pub(super) const COLOURS: [&str; 8] =
-    ["#0072b2", "#d55e00", "#009e73", "#a8487f", "#b8860b", "#2f2f8f", "#4d4d4d", "#8a8a8a"];
+    ["#0072b2", "#d55e00", "#009e73", "#a8487f", "#b8860b", "#7a4a21", "#4d4d4d", "#8a8a8a"];
 
 const WIDTH: f64 = 520.0;
 const HEIGHT: f64 = 320.0;

@@ -17,20 +17,18 @@ pub(super) fn measured(measured: &Measured, style: Style) -> String {
         counted(*entries as u64, "entry", "entries"),
         counted(plan.rounds as u64, "round", "rounds"),
     );
-    for op in Op::ALL {
-        let rows: Vec<&Resident> = bench.resident.iter().filter(|row| row.op == op).collect();
-        if !rows.is_empty() {
-            out += &heading(op.name(), op.summary(), style);
-            out += &resident(&rows, measured, style);
-        }
+    for op in measured.resident_ops() {
+        out += &heading(op.name(), op.summary(), style);
+        out += &resident(op, measured, style);
     }
-    if let Some(op) = bench.resident.first().map(|row| row.op) {
-        out += &heading("memory", &format!("Bytes for each entry; a flow by itself has {OWN_BYTES}."), style);
-        out += &memory(&bench.resident.iter().filter(|row| row.op == op).collect::<Vec<_>>(), style);
+    if !bench.resident.is_empty() {
+        let what = format!("Bytes an entry at each load; a flow by itself, key, state and deadline, has {OWN_BYTES}.");
+        out += &heading("memory", &what, style);
+        out += &memory(measured, style);
     }
     if !bench.expiring.is_empty() {
         out += &heading(Op::Expire.name(), Op::Expire.summary(), style);
-        out += &expiring(&bench.expiring, style);
+        out += &expiring(measured, style);
     }
     if let Some(first) = bench.clumps.first() {
         let what = format!(
@@ -71,67 +69,106 @@ fn by_table<T>(rows: &[T], table: impl Fn(&T) -> TableKind) -> Vec<&T> {
     sorted
 }
 
-fn resident(rows: &[&Resident], measured: &Measured, style: Style) -> String {
-    let columns = [
-        ("table", Align::Left),
-        ("full", Align::Right),
-        ("Mops/s", Align::Right),
-        ("ns", Align::Right),
-        ("from - to", Align::Right),
+/// A column for each load, with its name.
+fn load_columns(measured: &Measured) -> Vec<(usize, String)> {
+    measured.plan.loads.iter().map(|load| (*load, format!("{load} %"))).collect()
+}
+
+/// A table's figure at each load; the baseline's, which has a load of its own, stands under none.
+fn at_loads<'a>(loads: &[(usize, String)], figure: impl Fn(usize) -> Option<String> + 'a) -> Vec<(String, Tone)> {
+    loads.iter().map(|(load, _)| (figure(*load).unwrap_or_default(), Tone::Plain)).collect()
+}
+
+fn resident(op: Op, measured: &Measured, style: Style) -> String {
+    let rows = measured.rows(op);
+    let held = measured.plan.scaling_load();
+    let loads = load_columns(measured);
+    let mut columns = vec![("ns a packet", Align::Left)];
+    columns.extend(loads.iter().map(|(_, name)| (name.as_str(), Align::Right)));
+    let own = format!("at {held} %: Mops/s");
+    columns.extend([
+        (own.as_str(), Align::Right),
+        ("ns from - to", Align::Right),
         ("cycles", Align::Right),
         ("p99.9 in bursts", Align::Right),
         ("alone p50", Align::Right),
         ("p99.9", Align::Right),
         ("worst", Align::Right),
         ("", Align::Left),
-    ];
+    ]);
     let mut sheet = Sheet::new(style, &columns);
-    let mut last = None;
-    for row in by_table(rows, |row| row.table) {
-        let missing = match row.op {
-            Op::Insert if row.hits < 1.0 => format!("{:.2} % found no room", (1.0 - row.hits) * 100.0),
-            Op::Lookup | Op::Mixed if row.hits < 0.999 => format!("{:.2} % not found", (1.0 - row.hits) * 100.0),
-            _ => String::new(),
-        };
+    for table in measured.tables() {
+        let of = |load: usize| rows.iter().find(|row| row.table == table && row.turn_percent == load);
+        let Some(row) = of(held) else { continue };
+        let figure = |load| of(load).filter(|row| row.table.is_ours()).map(|row| format!("{:.1}", row.ns.median));
+        let mut cells = vec![(table.name().to_owned(), Tone::Bold)];
+        cells.extend(at_loads(&loads, figure));
+        let alone = |of: fn(&Tail) -> f64| row.singles.as_ref().map_or_else(String::new, |tail| time(of(tail)));
         let cycles =
             measured.clock.cycles(row.ns.median).map_or_else(|| "-".to_owned(), |cycles| format!("{cycles:.0}"));
-        let alone = |of: fn(&Tail) -> f64| row.singles.as_ref().map_or_else(String::new, |tail| time(of(tail)));
-        sheet.toned([
-            (once(&mut last, row.table), Tone::Bold),
-            (&format!("{:.0} %", row.load_percent), Tone::Plain),
-            (&format!("{:.1}", mops(row.ns.median)), Tone::Good),
-            (&format!("{:.1}", row.ns.median), Tone::Plain),
-            (&format!("{:.1} - {:.1}", row.ns.min, row.ns.max), Tone::Dim),
-            (&cycles, Tone::Plain),
-            (&row.bursts.as_ref().map_or_else(String::new, |tail| time(tail.p999)), Tone::Plain),
-            (&alone(|tail| tail.p50), Tone::Plain),
-            (&alone(|tail| tail.p999), Tone::Plain),
-            (&alone(|tail| tail.max), Tone::Dim),
-            (&missing, Tone::Warn),
+        cells.extend([
+            (format!("{:.1}", mops(row.ns.median)), Tone::Good),
+            (format!("{:.1} - {:.1}", row.ns.min, row.ns.max), Tone::Dim),
+            (cycles, Tone::Plain),
+            (row.bursts.as_ref().map_or_else(String::new, |tail| time(tail.p999)), Tone::Plain),
+            (alone(|tail| tail.p50), Tone::Plain),
+            (alone(|tail| tail.p999), Tone::Plain),
+            (alone(|tail| tail.max), Tone::Dim),
         ]);
+        cells.push(if table.is_ours() {
+            let worst =
+                rows.iter().filter(|row| row.table == table).min_by(|one, other| one.hits.total_cmp(&other.hits));
+            (worst.map_or_else(String::new, |row| missing(row)), Tone::Warn)
+        } else {
+            (format!("{:.0} % full", row.load_percent), Tone::Dim)
+        });
+        sheet.toned(cells);
     }
     sheet.lines(2)
 }
 
-fn memory(rows: &[&Resident], style: Style) -> String {
-    let columns = [
-        ("table", Align::Left),
-        ("full", Align::Right),
-        ("bytes an entry", Align::Right),
-        ("times its own", Align::Right),
-        ("found room", Align::Right),
-    ];
+/// What was not found or found no room, where that is worth a word.
+fn missing(row: &Resident) -> String {
+    let percent = (1.0 - row.hits) * 100.0;
+    match row.op {
+        Op::Insert if row.hits < 1.0 => format!("{percent:.2} % found no room at {} %", row.turn_percent),
+        Op::Lookup if row.hits < 1.0 => format!("{percent:.2} % had found no room at {} %", row.turn_percent),
+        Op::Lookup | Op::Insert | Op::Miss | Op::Mixed | Op::Expire | Op::Clump => String::new(),
+    }
+}
+
+fn memory(measured: &Measured, style: Style) -> String {
+    let rows = measured.resident_ops().first().map_or_else(Vec::new, |op| measured.rows(*op));
+    let loads = load_columns(measured);
+    let mut columns = vec![("bytes an entry", Align::Left)];
+    columns.extend(loads.iter().map(|(_, name)| (name.as_str(), Align::Right)));
+    columns.extend([
+        ("99.99 % find room up to", Align::Right),
+        ("times its own there", Align::Right),
+        ("", Align::Left),
+    ]);
     let mut sheet = Sheet::new(style, &columns);
-    let mut last = None;
-    for row in by_table(rows, |row| row.table) {
-        let share = row.inserted as f64 / row.offered as f64;
-        sheet.toned([
-            (once(&mut last, row.table), Tone::Bold),
-            (&format!("{:.0} %", row.load_percent), Tone::Plain),
-            (&format!("{:.1}", row.bytes_per_entry), Tone::Plain),
-            (&format!("{:.2}", row.bytes_per_entry / OWN_BYTES as f64), Tone::Plain),
-            (&success(share), if share < 0.9999 { Tone::Warn } else { Tone::Plain }),
-        ]);
+    let densest = measured.densest();
+    for table in measured.tables() {
+        let of = |load: usize| rows.iter().find(|row| row.table == table && row.turn_percent == load);
+        let figure = |load| of(load).filter(|_| table.is_ours()).map(|row| format!("{:.1}", row.bytes_per_entry));
+        let mut cells = vec![(table.name().to_owned(), Tone::Bold)];
+        cells.extend(at_loads(&loads, figure));
+        match densest.iter().find(|(kind, ..)| *kind == table) {
+            Some((_, load, times)) => {
+                cells.extend([(format!("{load:.0} %"), Tone::Plain), (format!("{times:.2}"), Tone::Good)]);
+            }
+            None => cells.extend([("none of these".to_owned(), Tone::Warn), (String::new(), Tone::Plain)]),
+        }
+        let least = rows.iter().rfind(|row| row.table == table && row.inserted < row.offered);
+        cells.push(if table.is_ours() {
+            let share = |row: &&Resident| success(row.inserted as f64 / row.offered as f64);
+            (least.map_or_else(String::new, |row| format!("{} at {} %", share(row), row.turn_percent)), Tone::Dim)
+        } else {
+            let own = rows.iter().find(|row| row.table == table);
+            (own.map_or_else(String::new, |row| format!("{:.1} bytes", row.bytes_per_entry)), Tone::Dim)
+        });
+        sheet.toned(cells);
     }
     sheet.lines(2)
 }
@@ -141,36 +178,45 @@ pub(super) fn success(share: f64) -> String {
     if share >= 1.0 { "all".to_owned() } else { format!("{:.3} %", (share * 1e5).floor() / 1e3) }
 }
 
-fn expiring(rows: &[Expiring], style: Style) -> String {
-    let columns = [
-        ("table", Align::Left),
-        ("full", Align::Right),
-        ("ageing", Align::Left),
-        ("Mops/s", Align::Right),
-        ("ns", Align::Right),
-        ("from - to", Align::Right),
+fn expiring(measured: &Measured, style: Style) -> String {
+    let rows = &measured.bench.expiring;
+    let held = measured.plan.scaling_load();
+    let loads = load_columns(measured);
+    let mut columns = vec![("ns a packet", Align::Left), ("ageing", Align::Left)];
+    columns.extend(loads.iter().map(|(_, name)| (name.as_str(), Align::Right)));
+    let own = format!("at {held} %: Mops/s");
+    columns.extend([
+        (own.as_str(), Align::Right),
+        ("ns from - to", Align::Right),
         ("against none", Align::Right),
         ("alone p99.9", Align::Right),
         ("worst", Align::Right),
         ("", Align::Left),
-    ];
+    ]);
     let mut sheet = Sheet::new(style, &columns);
     let mut last = None;
-    for row in by_table(rows, |row| row.table) {
-        let against = against_none(row, rows).map_or_else(String::new, |percent| format!("{percent:+.0} %"));
-        let alone = |of: fn(&Tail) -> f64| row.singles.as_ref().map_or_else(String::new, |tail| time(of(tail)));
-        sheet.toned([
-            (once(&mut last, row.table), Tone::Bold),
-            (&format!("{} %", row.load_percent), Tone::Plain),
-            (row.ageing.name(), Tone::Plain),
-            (&format!("{:.1}", mops(row.ns.median)), Tone::Good),
-            (&format!("{:.1}", row.ns.median), Tone::Plain),
-            (&format!("{:.1} - {:.1}", row.ns.min, row.ns.max), Tone::Dim),
-            (&against, Tone::Plain),
-            (&alone(|tail| tail.p999), Tone::Plain),
-            (&alone(|tail| tail.max), Tone::Dim),
-            (&made_room(row), Tone::Warn),
-        ]);
+    for table in measured.tables() {
+        for &ageing in &measured.plan.ageings {
+            let of = |load: usize| {
+                let mut rows = rows.iter().filter(|row| row.table == table && row.ageing == ageing);
+                rows.find(|row| row.load_percent == load)
+            };
+            let Some(row) = of(held) else { continue };
+            let mut cells =
+                vec![(once(&mut last, table).to_owned(), Tone::Bold), (ageing.name().to_owned(), Tone::Plain)];
+            cells.extend(at_loads(&loads, |load| of(load).map(|row| format!("{:.1}", row.ns.median))));
+            let against = against_none(row, rows).map_or_else(String::new, |percent| format!("{percent:+.0} %"));
+            let alone = |of: fn(&Tail) -> f64| row.singles.as_ref().map_or_else(String::new, |tail| time(of(tail)));
+            cells.extend([
+                (format!("{:.1}", mops(row.ns.median)), Tone::Good),
+                (format!("{:.1} - {:.1}", row.ns.min, row.ns.max), Tone::Dim),
+                (against, Tone::Plain),
+                (alone(|tail| tail.p999), Tone::Plain),
+                (alone(|tail| tail.max), Tone::Dim),
+                (made_room(row), Tone::Warn),
+            ]);
+            sheet.toned(cells);
+        }
     }
     sheet.lines(2)
 }
