@@ -262,7 +262,8 @@ fn advice_says_what_and_why() {
         assert!(!choice["why"].as_str().unwrap().is_empty(), "{choice:#}");
     }
     // A run takes what is advised, and holds every flow.
-    let run = folder.json(&format!("run conntrack --in demo.pcap.zst --json {}", advice["arguments"].as_str().unwrap()));
+    let run =
+        folder.json(&format!("run conntrack --in demo.pcap.zst --json {}", advice["arguments"].as_str().unwrap()));
     assert_eq!(run["flows"]["was_full"], false);
 
     let short = folder.json("tables advise --in demo.pcap.zst --memory 600k --json");

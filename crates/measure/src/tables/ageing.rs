@@ -62,10 +62,16 @@ impl<I: Index> Aged<I> {
         Self { table: Table::planned(plan), ageing: plan.ageing, counts: Counts::default() }
     }
 
-    pub(super) fn put(&mut self, key: FiveTuple4, deadline: Nanos) {
+    pub(super) fn put(&mut self, key: FiveTuple4, deadline: Nanos, now: Nanos) {
         let hash = self.table.hash(&key);
-        if self.table.insert(key, hash, State::default(), deadline, Nanos(0)).is_none() {
+        if self.table.insert(key, hash, State::default(), deadline, now).is_none() {
             self.counts.refused += 1;
+        }
+    }
+
+    fn take(&mut self, key: &FiveTuple4) {
+        if let Some(slot) = self.table.find(key, self.table.hash(key)) {
+            self.table.remove(slot);
         }
     }
 
@@ -220,10 +226,14 @@ impl Visit for Make<'_> {
         let mut aged = Aged::<I>::new(Plan { index: choice, capacity, load_percent: Some(load), ageing, seed });
         let alive = capacity - capacity / SLACK;
         let pace = LIFE.0 / alive.max(1) as u64 + 1;
-        let mut order: Vec<u32> = (0..alive as u32).collect();
+        // As after a while: those that expire together lie apart. All go in, leave in no order, and come again in time's.
+        let mut order: Vec<u64> = (0..alive as u64).collect();
+        order.iter().for_each(|number| aged.put(made_up(FRESH + number), LIFE, Nanos(0)));
         Random(plan.seed).shuffle(&mut order);
-        for number in order {
-            aged.put(made_up(FRESH + u64::from(number)), Nanos(u64::from(number) * pace) + LIFE);
+        order.iter().for_each(|number| aged.take(&made_up(FRESH + number)));
+        for number in 0..alive as u64 {
+            let now = Nanos(number * pace);
+            aged.put(made_up(FRESH + number), now + LIFE, now);
         }
         let before = aged.counts;
         Box::new(Case { kind, load, aged, next: alive as u64, pace, before })

@@ -27,7 +27,8 @@ pub struct Clump {
     pub after: Tail,
     /// The worst packet before, in nanoseconds, over the rounds.
     pub quiet_worst: Spread,
-    /// The worst packet behind. What the machine does besides is in it, as it is in `quiet_worst`.
+    /// The worst packet behind. What the machine does besides is in it, as it is in `quiet_worst`; what the table does comes
+    /// again in every round, so the calmest round tells most of it.
     pub after_worst: Spread,
     /// After how many packets all dead flows were gone, if they were.
     pub clean_after: Option<u64>,
@@ -110,7 +111,7 @@ impl Visit for Once {
         let capacity = flows + 2 * before as usize;
         let mut aged = Aged::<I>::new(Plan { index: choice, capacity, load_percent: None, ageing, seed });
         for number in 0..flows as u64 {
-            aged.put(made_up(FRESH + number), MOMENT + Nanos(number % 1_000_000));
+            aged.put(made_up(FRESH + number), MOMENT + Nanos(number % 1_000_000), Nanos(0));
         }
         let (mut quiet, mut after) = (Singles::new(), Singles::new());
         let fresh = FRESH + flows as u64;

@@ -74,7 +74,7 @@ pub(super) struct Args {
     #[arg(long, default_value_t = 5, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=1000))]
     rounds: u16,
     /// How many packets a case has in a round
-    #[arg(long, default_value = "1M", value_name = "NUMBER", value_parser = number::parse)]
+    #[arg(long, default_value = "500k", value_name = "NUMBER", value_parser = number::parse)]
     round_packets: u64,
     /// Write a page with plots, index.html, and all figures, tables.json, into this folder
     #[arg(long, value_name = "FOLDER")]

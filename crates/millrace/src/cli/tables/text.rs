@@ -32,7 +32,8 @@ pub(super) fn measured(measured: &Measured, style: Style) -> String {
     }
     if let Some(first) = bench.clumps.first() {
         let what = format!(
-            "{} expire within one millisecond; each packet opens one and is timed by itself.",
+            "{} expire within one millisecond; each packet opens one and is timed by itself. A stall that is the table's comes in \
+             every round, one that is the machine's in some.",
             counted(first.flows, "flow", "flows")
         );
         out += &heading(Op::Clump.name(), &what, style);
@@ -129,12 +130,17 @@ fn resident(op: Op, measured: &Measured, style: Style) -> String {
 
 /// What was not found or found no room, where that is worth a word.
 fn missing(row: &Resident) -> String {
-    let percent = (1.0 - row.hits) * 100.0;
+    let percent = few((1.0 - row.hits) * 100.0);
     match row.op {
-        Op::Insert if row.hits < 1.0 => format!("{percent:.2} % found no room at {} %", row.turn_percent),
-        Op::Lookup if row.hits < 1.0 => format!("{percent:.2} % had found no room at {} %", row.turn_percent),
+        Op::Insert if row.hits < 1.0 => format!("{percent} found no room at {} %", row.turn_percent),
+        Op::Lookup if row.hits < 1.0 => format!("{percent} had found no room at {} %", row.turn_percent),
         Op::Lookup | Op::Insert | Op::Miss | Op::Mixed | Op::Expire | Op::Clump => String::new(),
     }
+}
+
+/// Hundredths that may be few; what isn't nothing is never told as nothing.
+fn few(percent: f64) -> String {
+    if percent > 0.0 && percent < 0.01 { "< 0.01 %".to_owned() } else { format!("{percent:.2} %") }
 }
 
 fn memory(measured: &Measured, style: Style) -> String {
@@ -232,10 +238,10 @@ pub(super) fn against_none(row: &Expiring, rows: &[Expiring]) -> Option<f64> {
 pub(super) fn made_room(row: &Expiring) -> String {
     let mut parts = Vec::new();
     if row.early_percent > 0.0 {
-        parts.push(format!("{:.2} % took a living flow's place", row.early_percent));
+        parts.push(format!("{} took a living flow's place", few(row.early_percent)));
     }
     if row.refused_percent > 0.0 {
-        parts.push(format!("{:.2} % found no room", row.refused_percent));
+        parts.push(format!("{} found no room", few(row.refused_percent)));
     }
     parts.join(", ")
 }
@@ -244,9 +250,9 @@ fn clumps(rows: &[Clump], style: Style) -> String {
     let columns = [
         ("table", Align::Left),
         ("ageing", Align::Left),
-        ("worst packet", Align::Right),
-        ("from - to", Align::Right),
-        ("worst before", Align::Right),
+        ("worst packet: calmest round", Align::Right),
+        ("median, last", Align::Right),
+        ("before that", Align::Right),
         ("p50", Align::Right),
         ("p99.9", Align::Right),
         ("all gone after", Align::Right),
@@ -257,13 +263,13 @@ fn clumps(rows: &[Clump], style: Style) -> String {
         let gone = row
             .clean_after
             .map_or_else(|| "not within the run".to_owned(), |packets| counted(packets, "packet", "packets"));
-        let is_stall = row.after_worst.median > 1e6;
+        let is_stall = row.after_worst.min > 1e6;
         sheet.toned([
             (once(&mut last, row.table), Tone::Bold),
             (row.ageing.map_or("swept at once", flow::Ageing::name), Tone::Plain),
-            (&time(row.after_worst.median), if is_stall { Tone::Bad } else { Tone::Good }),
-            (&format!("{} - {}", time(row.after_worst.min), time(row.after_worst.max)), Tone::Dim),
-            (&time(row.quiet_worst.median), Tone::Plain),
+            (&time(row.after_worst.min), if is_stall { Tone::Bad } else { Tone::Good }),
+            (&format!("{}, {}", time(row.after_worst.median), time(row.after_worst.max)), Tone::Dim),
+            (&time(row.quiet_worst.min), Tone::Plain),
             (&time(row.after.p50), Tone::Plain),
             (&time(row.after.p999), Tone::Plain),
             (&gone, Tone::Dim),
