@@ -79,8 +79,9 @@ pub(super) fn measure(traffic: &Traffic, plan: &TablesPlan, run: &mut Run<'_>) -
         return Ok(rows);
     }
     // Shares are the same for each table; every number of cores of a table lies in memory at once and takes turns.
+    let share = |cores: usize, core| at(core, cores, || traffic.share(core, cores));
     let shares: Vec<Vec<Traffic>> =
-        plan.cores.iter().map(|cores| (0..*cores).map(|core| traffic.share(core, *cores)).collect()).collect();
+        plan.cores.iter().map(|&cores| (0..cores).map(|core| share(cores, core)).collect()).collect();
     for table in tables(plan) {
         for sharing in Sharing::ALL {
             rows.extend(of_table(table, sharing, &shares, plan, run)?);
@@ -131,13 +132,33 @@ impl<'a> Visit for MakePrivate<'a> {
 
     fn visit<I: Index>(self, choice: I::Choice) -> Self::Out {
         let Self { shares, plan } = self;
-        let tables = shares.iter().map(|share| {
-            let mut table = tracker::<I>(choice, share.entries(), plan.scaling_load(), plan);
-            table.open(&share.flows, &mut Whole);
+        let tables = shares.iter().enumerate().map(|(core, share)| {
+            let table = at(core, shares.len(), || {
+                let mut table = tracker::<I>(choice, share.entries(), plan.scaling_load(), plan);
+                table.open(&share.flows, &mut Whole);
+                table
+            });
             (table, share)
         });
         Box::new(Private { tables: tables.collect() })
     }
+}
+
+/// Makes something on the processor that core number `core` of `cores` has: memory lies near who touches it first. Where
+/// there are not so many processors, any does.
+fn at<T: Send>(core: usize, cores: usize, make: impl FnOnce() -> T + Send) -> T {
+    let cpus = cpus();
+    if cores > cpus.len() {
+        return make();
+    }
+    thread::scope(|scope| {
+        let made = scope.spawn(|| {
+            // Where the system refuses, the memory lies elsewhere.
+            let _ = pin(cpus[core]);
+            make()
+        });
+        made.join().expect("making a table doesn't panic")
+    })
 }
 
 /// A table for each core.
