@@ -520,7 +520,7 @@ svg .name { font-size: 12px; }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: 6px 20px; font-size: 14px; max-width: 90ch; }
 dt { color: #666; } dd { margin: 0; }
 code { font: 12.5px ui-monospace, 'DejaVu Sans Mono', monospace; overflow-wrap: anywhere; }
-@media (max-width: 800px) { .pair { grid-template-columns: 1fr; } .numbers { display: block; overflow-x: auto; } }
+@media screen and (max-width: 800px) { .pair { grid-template-columns: 1fr; } .numbers { display: block; overflow-x: auto; } }
 @media print {
   @page { margin: 14mm; }
   body { font-size: 10.5pt; max-width: none; padding: 0; }
