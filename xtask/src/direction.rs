@@ -16,7 +16,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("port", &["packet"]),
     ("engine", &["packet", "flow", "memory", "nf", "port"]),
     ("functions", &["packet", "flow", "memory", "nf"]),
-    ("measure", &["packet", "memory", "port", "nf", "engine"]),
+    ("measure", &["packet", "flow", "memory", "port", "nf", "engine"]),
     ("testkit", &["packet", "flow", "memory", "nf", "port", "engine", "functions", "measure"]),
     ("millrace", &["packet", "flow", "memory", "nf", "port", "engine", "functions", "measure", "testkit"]),
     ("xtask", &[]),

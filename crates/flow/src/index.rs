@@ -23,7 +23,7 @@ use core::fmt;
 /// An index of a bounded number of entries. The upper half and the lowest byte of the hashes must be good.
 pub trait Index: Send + Sync + 'static {
     /// Which design it is: `()` where the type says it.
-    type Choice: Copy + Default + fmt::Debug;
+    type Choice: Copy + Default + fmt::Debug + Send + Sync;
 
     /// How many of a hundred places are taken in a full table, unless someone asks for another load.
     fn load_percent(choice: Self::Choice) -> usize;

@@ -320,6 +320,7 @@ fn memory_is_bounded() {
     if !cfg!(miri) {
         assert!(per_flow(Locked::<packet::FiveTuple4, [u64; 2]>::new(flows, 1).memory_bytes()) <= 84);
         let striped = Striped::<packet::FiveTuple4, [u64; 2]>::new(flows, 1);
-        assert!(per_flow(striped.memory_bytes()) <= 150, "{}", per_flow(striped.memory_bytes()));
+        // A stripe is a small table, and a small wheel has room for each of its flows on a list of its own.
+        assert!(per_flow(striped.memory_bytes()) <= 200, "{}", per_flow(striped.memory_bytes()));
     }
 }

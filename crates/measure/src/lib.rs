@@ -9,6 +9,7 @@
 mod bench;
 mod model;
 mod spread;
+pub mod tables;
 
 pub use bench::{Basis, Bench, BenchError, BenchPlan, Row, bench};
 pub use model::CostModel;

@@ -261,7 +261,9 @@ fn inspect_agrees_with_tshark_on_the_demo() {
 #[test]
 fn help_and_completions() {
     let bench = Bench::new();
-    for command in ["", "demo ", "functions ", "run ", "verify ", "bench ", "synth ", "inspect ", "completions "] {
+    for command in
+        ["", "demo ", "functions ", "run ", "verify ", "bench ", "tables ", "synth ", "inspect ", "completions "]
+    {
         assert!(bench.stdout(&format!("{command}--help")).contains("Usage: millrace"), "{command}");
         if !command.is_empty() {
             assert!(bench.stdout(&format!("{command}--help")).contains("Example"), "{command} shows an example");

@@ -10,6 +10,7 @@ mod inspect;
 mod run;
 mod signals;
 mod synth;
+mod tables;
 mod traffic;
 mod upkeep;
 mod verify;
@@ -52,6 +53,7 @@ enum Task {
     Run(run::Args),
     Verify(verify::Args),
     Bench(bench::Args),
+    Tables(tables::Args),
     Synth(synth::Args),
     Inspect(inspect::Args),
     /// Print a shell's completion script
@@ -91,6 +93,7 @@ fn perform(task: Task, catalogue: &Catalogue) -> Result<(), Failed> {
         Task::Run(args) => run::perform(&args, catalogue),
         Task::Verify(args) => verify::perform(&args, catalogue),
         Task::Bench(args) => bench::perform(&args, catalogue),
+        Task::Tables(args) => tables::perform(&args),
         Task::Synth(args) => synth::perform(&args),
         Task::Inspect(args) => inspect::perform(&args),
         Task::Completions { shell } => {

@@ -1,0 +1,152 @@
+//! A clump of flows that expire within one millisecond, and what that does to the packets behind it.
+
+use flow::{Ageing, Index, Plan};
+use packet::Nanos;
+
+use super::ageing::Aged;
+use super::keys::{FRESH, made_up};
+use super::meter::{Singles, Tail};
+use super::subject::{PACE, Plain, seed_of};
+use super::{Op, Run, Stopped, TableKind, TablesPlan, Traffic, Visit};
+use crate::spread::Spread;
+
+/// What packets waited for while a clump of flows expired.
+#[derive(Clone, Debug)]
+pub struct Clump {
+    /// The table.
+    pub table: TableKind,
+    /// Who finds the dead flows; `None` for the baseline, whose map is swept at one go.
+    pub ageing: Option<Ageing>,
+    /// Flows that expire.
+    pub flows: u64,
+    /// Packets timed behind that, each of which opens a flow.
+    pub packets: u64,
+    /// Times of such packets before anything expires: the median round.
+    pub quiet: Tail,
+    /// And behind: the median round.
+    pub after: Tail,
+    /// The worst packet before, in nanoseconds, over the rounds.
+    pub quiet_worst: Spread,
+    /// The worst packet behind. What the machine does besides is in it, as it is in `quiet_worst`; what the table does comes
+    /// again in every round, so the calmest round tells most of it.
+    pub after_worst: Spread,
+    /// After how many packets all dead flows were gone, if they were.
+    pub clean_after: Option<u64>,
+}
+
+/// The million; smaller tables are taken as they are.
+pub(super) const FLOWS_MAX: usize = 1_000_000;
+/// When the clump's first flow expires.
+const MOMENT: Nanos = Nanos::from_secs(60);
+/// How long flows live that open around it.
+const LIFE: Nanos = Nanos::from_secs(60);
+
+/// One round of one case.
+struct Round {
+    quiet: Tail,
+    after: Tail,
+    clean_after: Option<u64>,
+}
+
+pub(super) fn passes(plan: &TablesPlan) -> u64 {
+    if plan.ops.contains(&Op::Clump) { (cases(plan).count() * plan.rounds) as u64 } else { 0 }
+}
+
+fn cases(plan: &TablesPlan) -> impl Iterator<Item = (TableKind, Option<Ageing>)> + '_ {
+    plan.tables.iter().flat_map(|&kind| {
+        let ageings = if !kind.is_ours() { &[] } else { plan.ageings.as_slice() };
+        let plain = (!kind.is_ours()).then_some((kind, None));
+        ageings.iter().map(move |ageing| (kind, Some(*ageing))).chain(plain)
+    })
+}
+
+pub(super) fn measure(traffic: &Traffic, plan: &TablesPlan, run: &mut Run<'_>) -> Result<Vec<Clump>, Stopped> {
+    if !plan.ops.contains(&Op::Clump) {
+        return Ok(Vec::new());
+    }
+    let flows = traffic.entries().min(FLOWS_MAX);
+    let mut rounds: Vec<Vec<Round>> = cases(plan).map(|_| Vec::new()).collect();
+    for _ in 0..plan.rounds {
+        for ((kind, ageing), rounds) in cases(plan).zip(&mut rounds) {
+            rounds.push(match ageing {
+                Some(ageing) => {
+                    kind.visit(Once { ageing, flows, seed: seed_of(plan.seed) }).expect("the baseline has no ageing")
+                }
+                None => swept(flows),
+            });
+            run.pass()?;
+        }
+    }
+    let row = |((table, ageing), mut rounds): ((TableKind, Option<Ageing>), Vec<Round>)| {
+        let worst =
+            |of: fn(&Round) -> f64| Spread::of(&rounds.iter().map(of).collect::<Vec<_>>()).expect("a bench has rounds");
+        let (quiet_worst, after_worst) = (worst(|round| round.quiet.max), worst(|round| round.after.max));
+        rounds.sort_by(|one, other| one.after.max.total_cmp(&other.after.max));
+        let Round { quiet, after, clean_after } = rounds[rounds.len() / 2];
+        let packets = around(flows).1;
+        Clump { table, ageing, flows: flows as u64, packets, quiet, after, quiet_worst, after_worst, clean_after }
+    };
+    Ok(cases(plan).zip(rounds).map(row).collect())
+}
+
+/// How many packets come before, and behind: by then a wheel, which first brings the flows down a level or two and then takes
+/// two away for each packet, has them all.
+const fn around(flows: usize) -> (u64, u64) {
+    (flows.div_ceil(8) as u64, flows as u64)
+}
+
+struct Once {
+    ageing: Ageing,
+    flows: usize,
+    seed: u64,
+}
+
+impl Visit for Once {
+    type Out = Round;
+
+    fn visit<I: Index>(self, choice: I::Choice) -> Round {
+        let Self { ageing, flows, seed } = self;
+        let (before, behind) = around(flows);
+        // Room for the clump, for those before it, and for an eighth of those behind it.
+        let capacity = flows + 2 * before as usize;
+        let mut aged = Aged::<I>::new(Plan { index: choice, capacity, load_percent: None, ageing, seed });
+        for number in 0..flows as u64 {
+            aged.put(made_up(FRESH + number), MOMENT + Nanos(number % 1_000_000), Nanos(0));
+        }
+        let (mut quiet, mut after) = (Singles::new(), Singles::new());
+        let fresh = FRESH + flows as u64;
+        let start = MOMENT - Nanos::from_secs(1);
+        aged.open(fresh, before, |at| start + Nanos(at * PACE.0), LIFE, &mut quiet);
+        let moment = MOMENT + Nanos::from_millis(2);
+        // A piece at a time, to see when the last dead flow has gone; how they go doesn't depend on it.
+        let (mut at, mut clean_after) = (0, None);
+        let piece = (behind / 1024).max(1);
+        while at < behind {
+            let packets = piece.min(behind - at);
+            aged.open(fresh + before + at, packets, |index| moment + Nanos((at + index) * PACE.0), LIFE, &mut after);
+            at += packets;
+            if clean_after.is_none() && aged.counts.expired + aged.counts.evicted >= flows as u64 {
+                clean_after = Some(at);
+            }
+        }
+        let tail = |meter: &Singles| meter.0.tail().expect("packets were timed");
+        Round { quiet: tail(&quiet), after: tail(&after), clean_after }
+    }
+}
+
+/// What a map that is swept does to the packet that sets the sweep off.
+fn swept(flows: usize) -> Round {
+    use super::subject::Subject;
+    let (before, behind) = around(flows);
+    let mut plain = Plain::new(flows + 2 * before as usize);
+    for number in 0..flows as u64 {
+        plain.put(made_up(FRESH + number), MOMENT + Nanos(number % 1_000_000));
+    }
+    let keys: Vec<_> = (0..before.max(behind / 4)).map(|at| made_up(FRESH + flows as u64 + at)).collect();
+    let (mut quiet, mut after) = (Singles::new(), Singles::new());
+    plain.open(&keys[..before as usize / 2], &mut quiet);
+    after.time(|| plain.sweep(MOMENT + Nanos::from_millis(2)));
+    plain.open(&keys[before as usize / 2..], &mut after);
+    let tail = |meter: &Singles| meter.0.tail().expect("packets were timed");
+    Round { quiet: tail(&quiet), after: tail(&after), clean_after: Some(1) }
+}

@@ -1,0 +1,255 @@
+//! Tables that hold what they hold: look-ups that hit and miss, the last insertions, and a tracker's mixture.
+
+use std::time::{Duration, Instant};
+
+use flow::{Ageing, Index, Plan};
+use packet::FiveTuple4;
+
+use super::meter::{Bursts, Meter, Singles, Tail, Whole};
+use super::subject::{Plain, Subject, Tracker, seed_of};
+use super::{Op, Run, Stopped, TableKind, TablesPlan, Traffic, Visit};
+use crate::spread::Spread;
+
+/// What a table did at one load.
+#[derive(Clone, Debug)]
+pub struct Resident {
+    /// The table.
+    pub table: TableKind,
+    /// What it did.
+    pub op: Op,
+    /// How many of a hundred places are taken with all flows in.
+    pub load_percent: f64,
+    /// The load of those that it took turns with, where it has one of its own.
+    pub turn_percent: usize,
+    /// Nanoseconds a packet.
+    pub ns: Spread,
+    /// Bytes for each flow that the table can hold.
+    pub bytes_per_entry: f64,
+    /// Flows that were put into the empty table and those of them that found room.
+    pub offered: u64,
+    /// See `offered`.
+    pub inserted: u64,
+    /// The share of the packets that found what they looked for, or room for what they put in.
+    pub hits: f64,
+    /// Times of a packet, as its burst's time shared out.
+    pub bursts: Option<Tail>,
+    /// Times of a packet that travels alone.
+    pub singles: Option<Tail>,
+}
+
+/// The part of the places that [`Op::Insert`] fills, in hundredths.
+const LAST: usize = 5;
+
+/// A table, filled.
+struct Case<S> {
+    kind: TableKind,
+    turn: usize,
+    load_percent: f64,
+    subject: S,
+    /// The flows that found room.
+    inserted: u64,
+    /// Where the next look-up goes on in the list.
+    at: usize,
+}
+
+/// What one pass came to.
+#[derive(Clone, Copy, Default)]
+struct Pass {
+    elapsed: Duration,
+    packets: u64,
+    hits: u64,
+}
+
+/// A case whose table's type is forgotten: called once a pass.
+trait Turn {
+    fn pass(&mut self, op: Op, traffic: &Traffic, packets: u64) -> Pass;
+    fn tails(&mut self, op: Op, traffic: &Traffic, packets: u64) -> (Option<Tail>, Option<Tail>);
+    fn row(&self, op: Op, traffic: &Traffic, ns: Spread, hits: f64, tails: (Option<Tail>, Option<Tail>)) -> Resident;
+}
+
+pub(super) fn ops(plan: &TablesPlan) -> impl Iterator<Item = Op> + Clone + '_ {
+    plan.ops.iter().copied().filter(|op| matches!(op, Op::Lookup | Op::Miss | Op::Insert | Op::Mixed))
+}
+
+pub(super) fn passes(plan: &TablesPlan) -> u64 {
+    let ops = ops(plan).count();
+    // Filling counts as one, latencies as one.
+    let of_a_table = if ops == 0 { 0 } else { 1 + ops * (plan.rounds + 1) };
+    (plan.loads.len() * plan.tables.len() * of_a_table) as u64
+}
+
+pub(super) fn measure(
+    traffic: &Traffic,
+    plan: &TablesPlan,
+    load: usize,
+    run: &mut Run<'_>,
+) -> Result<Vec<Resident>, Stopped> {
+    if ops(plan).next().is_none() {
+        return Ok(Vec::new());
+    }
+    let mut cases: Vec<Box<dyn Turn>> = Vec::new();
+    for &kind in &plan.tables {
+        cases.push(case(kind, traffic, plan, load));
+        run.pass()?;
+    }
+    let mut rows = Vec::new();
+    for op in ops(plan) {
+        // The first pass of all warms caches, and the lists' pages.
+        for case in &mut cases {
+            case.pass(op, traffic, plan.round_packets.min(1 << 16));
+        }
+        let mut passes: Vec<Vec<Pass>> = vec![Vec::new(); cases.len()];
+        for _ in 0..plan.rounds {
+            for (case, passes) in cases.iter_mut().zip(&mut passes) {
+                passes.push(case.pass(op, traffic, plan.round_packets));
+                run.pass()?;
+            }
+        }
+        for (case, passes) in cases.iter_mut().zip(&passes) {
+            let tails = case.tails(op, traffic, plan.round_packets);
+            run.pass()?;
+            let ns: Vec<f64> =
+                passes.iter().map(|pass| pass.elapsed.as_nanos() as f64 / pass.packets.max(1) as f64).collect();
+            let ns = Spread::of(&ns).expect("a bench has rounds");
+            let all: u64 = passes.iter().map(|pass| pass.packets).sum();
+            let hits = passes.iter().map(|pass| pass.hits).sum::<u64>() as f64 / all.max(1) as f64;
+            rows.push(case.row(op, traffic, ns, hits, tails));
+        }
+    }
+    Ok(rows)
+}
+
+fn case(kind: TableKind, traffic: &Traffic, plan: &TablesPlan, load: usize) -> Box<dyn Turn> {
+    struct Make<'a>(TableKind, &'a Traffic, &'a TablesPlan, usize);
+    impl Visit for Make<'_> {
+        type Out = Box<dyn Turn>;
+        fn visit<I: Index>(self, choice: I::Choice) -> Box<dyn Turn> {
+            let Self(kind, traffic, plan, load) = self;
+            Box::new(Case::filled(
+                kind,
+                load,
+                load as f64,
+                tracker::<I>(choice, traffic.entries(), load, plan),
+                traffic,
+            ))
+        }
+    }
+    kind.visit(Make(kind, traffic, plan, load)).unwrap_or_else(|| {
+        let plain = Plain::new(traffic.entries());
+        let own = plain.load_percent(traffic.entries());
+        Box::new(Case::filled(kind, load, own, plain, traffic))
+    })
+}
+
+/// An empty table of so many places that `entries` flows are `load` hundredths of them.
+pub(super) fn tracker<I: Index>(choice: I::Choice, entries: usize, load: usize, plan: &TablesPlan) -> Tracker<I> {
+    Tracker::new(Plan {
+        index: choice,
+        capacity: entries,
+        load_percent: Some(load),
+        ageing: Ageing::Wheel,
+        seed: seed_of(plan.seed),
+    })
+}
+
+impl<S: Subject> Case<S> {
+    fn filled(kind: TableKind, turn: usize, load_percent: f64, mut subject: S, traffic: &Traffic) -> Self {
+        let inserted = subject.open(&traffic.flows, &mut Whole);
+        Self { kind, turn, load_percent, subject, inserted, at: 0 }
+    }
+
+    /// Runs at least `packets` packets through the meter.
+    fn metered<M: Meter>(&mut self, op: Op, traffic: &Traffic, packets: u64, meter: &mut M) -> Pass {
+        match op {
+            Op::Lookup => self.round(&traffic.queries, packets, |subject, keys| subject.look(keys, meter)),
+            Op::Miss => self.round(&traffic.absent, packets, |subject, keys| subject.look(keys, meter)),
+            Op::Insert => self.insert(traffic, packets, meter),
+            Op::Mixed => self.mixed(traffic, packets, meter),
+            Op::Expire | Op::Clump => Pass::default(),
+        }
+    }
+
+    /// Goes round a list, from where the last pass ended.
+    fn round(&mut self, list: &[FiveTuple4], packets: u64, mut f: impl FnMut(&mut S, &[FiveTuple4]) -> u64) -> Pass {
+        let mut pass = Pass::default();
+        let start = Instant::now();
+        while pass.packets < packets {
+            self.at %= list.len();
+            let piece = &list[self.at..];
+            let piece = &piece[..piece.len().min((packets - pass.packets) as usize)];
+            pass.hits += f(&mut self.subject, piece);
+            pass.packets += piece.len() as u64;
+            self.at += piece.len();
+        }
+        pass.elapsed = start.elapsed();
+        pass
+    }
+
+    /// Takes the last flows out, untimed, and puts them in again.
+    fn insert<M: Meter>(&mut self, traffic: &Traffic, packets: u64, meter: &mut M) -> Pass {
+        let last = (traffic.flows.len() as f64 * LAST as f64 / self.load_percent).ceil() as usize;
+        let last = &traffic.flows[traffic.flows.len() - last.clamp(1, traffic.flows.len())..];
+        let mut pass = Pass::default();
+        while pass.packets < packets {
+            self.subject.end(last);
+            let start = Instant::now();
+            pass.hits += self.subject.open(last, meter);
+            pass.elapsed += start.elapsed();
+            pass.packets += last.len() as u64;
+        }
+        pass
+    }
+
+    fn mixed<M: Meter>(&mut self, traffic: &Traffic, packets: u64, meter: &mut M) -> Pass {
+        let script = &traffic.script;
+        let mut pass = Pass::default();
+        while pass.packets < packets {
+            self.subject.end(&script.out);
+            let start = Instant::now();
+            let found = self.subject.act(&script.acts, meter);
+            pass.elapsed += start.elapsed();
+            // Whoever opens or ends finds what it wants.
+            pass.hits += found + script.acts.len() as u64 - script.looks;
+            pass.packets += script.acts.len() as u64;
+            self.subject.open(&script.back, &mut Whole);
+        }
+        pass
+    }
+}
+
+impl<S: Subject> Turn for Case<S> {
+    fn pass(&mut self, op: Op, traffic: &Traffic, packets: u64) -> Pass {
+        self.metered(op, traffic, packets, &mut Whole)
+    }
+
+    fn tails(&mut self, op: Op, traffic: &Traffic, packets: u64) -> (Option<Tail>, Option<Tail>) {
+        let (mut bursts, mut singles) = (Bursts::new(), Singles::new());
+        self.metered(op, traffic, packets, &mut bursts);
+        self.metered(op, traffic, packets, &mut singles);
+        (bursts.0.tail(), singles.0.tail())
+    }
+
+    fn row(
+        &self,
+        op: Op,
+        traffic: &Traffic,
+        ns: Spread,
+        hits: f64,
+        (bursts, singles): (Option<Tail>, Option<Tail>),
+    ) -> Resident {
+        let entries = traffic.entries();
+        Resident {
+            table: self.kind,
+            op,
+            load_percent: self.load_percent,
+            turn_percent: self.turn,
+            ns,
+            bytes_per_entry: self.subject.memory_bytes() as f64 / entries as f64,
+            offered: entries as u64,
+            inserted: self.inserted,
+            hits,
+            bursts,
+            singles,
+        }
+    }
+}

@@ -1,0 +1,375 @@
+//! `millrace tables bench`: every table at every load, doing what trackers do.
+
+use std::collections::HashMap;
+use std::fs;
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use flow::Ageing;
+use measure::tables::{
+    Captured, Clock, MADE_UP_PROTOCOL, OWN_BYTES, Op, Resident, Skew, TableKind, TablesBench, TablesPlan, Traffic,
+    bench_tables,
+};
+use packet::FiveTuple;
+
+use super::{capture, json, report, text};
+use crate::cli::engines::core_range;
+use crate::cli::failure::{Failed, INTERRUPTED};
+use crate::cli::traffic::Counter;
+use crate::cli::{available_bytes, files, signals};
+use crate::print::number::{self, bytes, count};
+use crate::print::output::{note, print, print_json};
+use crate::print::progress::{Progress, Sample};
+use crate::print::style::Style;
+
+/// Measure every flow table side by side, on made-up flows or on a capture's own
+///
+/// All tables of a load take turns in one run, so that what drifts drifts for all; the standard library's map is the
+/// baseline. A load is the share of places that is taken when all entries are in. More cores than the machine has are
+/// never timed: their rows are modelled, and say so.
+#[derive(clap::Args)]
+#[command(after_help = "What tables are made to do (--ops):
+  lookup        look-ups of flows that are in, in bursts of 32
+  miss          look-ups of flows that are not
+  insert        the last twentieth of the places is filled
+  mixed         nine of ten packets find their flow, the others open or end one
+  expire        each packet opens a flow and as many expire, under each ageing
+  burst-expiry  a million flows expire in the same millisecond: the worst packet
+
+Examples:
+  millrace tables bench --entries 4M --load 0.5,0.75,0.9,0.95,0.99 --cores 1-2 --report out/
+  millrace tables bench --in a.pcap --ops lookup,expire --tables cuckoo++,tagged
+  millrace tables bench --zipf 1.0 --entries 100k --json")]
+pub(super) struct Args {
+    /// How many flows a full table holds
+    #[arg(long, default_value = "1M", value_name = "NUMBER", value_parser = number::parse)]
+    entries: u64,
+    /// The shares of places that are taken, separated by commas, each from 0.01 to 1
+    #[arg(long, value_delimiter = ',', default_value = "0.5,0.75,0.9,0.95,0.99", value_name = "LIST", value_parser = load)]
+    load: Vec<usize>,
+    /// What tables are made to do, separated by commas
+    #[arg(long, value_delimiter = ',', default_value = "all", value_name = "LIST", value_parser = names(Op::ALL.map(Op::name)))]
+    ops: Vec<String>,
+    /// The tables, separated by commas
+    #[arg(long, value_delimiter = ',', default_value = "all", value_name = "LIST", value_parser = names(TableKind::ALL.map(TableKind::name)))]
+    tables: Vec<String>,
+    /// Who finds the flows that are over, separated by commas
+    #[arg(long, value_delimiter = ',', default_value = "all", value_name = "LIST", value_parser = names(Ageing::ALL.map(Ageing::name)))]
+    ageing: Vec<String>,
+    /// Take the flows of this capture, asked for in the order of its packets; - for standard input
+    #[arg(long = "in", short, value_name = "FILE")]
+    input: Option<PathBuf>,
+    /// With --in: how many packets to take at most
+    #[arg(long, default_value = "10M", value_name = "NUMBER", value_parser = number::parse, requires = "input")]
+    packets: u64,
+    /// Make flows up of which the n-th is asked for as often as n to the minus this; all alike without
+    #[arg(long, value_name = "EXPONENT", conflicts_with = "input", value_parser = exponent)]
+    zipf: Option<f64>,
+    /// How many cores throughput is told for: 2, 1-2, or all
+    #[arg(long, default_value = "all", value_name = "RANGE", value_parser = core_range)]
+    cores: RangeInclusive<usize>,
+    /// How often each case runs; the medians are of these
+    #[arg(long, default_value_t = 5, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    rounds: u16,
+    /// How many packets a case has in a round
+    #[arg(long, default_value = "500k", value_name = "NUMBER", value_parser = number::parse)]
+    round_packets: u64,
+    /// Write a page with plots, index.html, and all figures, tables.json, into this folder
+    #[arg(long, value_name = "FOLDER")]
+    report: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// All that the output tells.
+pub(super) struct Measured {
+    pub(super) bench: TablesBench,
+    pub(super) plan: TablesPlan,
+    pub(super) clock: Clock,
+    pub(super) entries: usize,
+    /// Where the flows come from, in words.
+    pub(super) source: String,
+    /// The arguments that do it again.
+    pub(super) again: String,
+    /// The processor, as `/proc/cpuinfo` calls it.
+    pub(super) processor: String,
+}
+
+impl Measured {
+    /// What tables did under `op`, by table, then load; of the baseline, which has one load, the turn with the tables that are
+    /// held against each other ([`TablesPlan::scaling_load`]).
+    pub(super) fn rows(&self, op: Op) -> Vec<&Resident> {
+        let held = self.plan.scaling_load();
+        let of = move |kind: TableKind| {
+            let rows = self.bench.resident.iter().filter(move |row| row.op == op && row.table == kind);
+            rows.filter(move |row| kind.is_ours() || row.turn_percent == held)
+        };
+        TableKind::ALL.into_iter().flat_map(of).collect()
+    }
+
+    /// The operations that [`rows`](Self::rows) has some of.
+    pub(super) fn resident_ops(&self) -> Vec<Op> {
+        Op::ALL.into_iter().filter(|op| !self.rows(*op).is_empty()).collect()
+    }
+
+    /// The tables that were measured, in the usual order.
+    pub(super) fn tables(&self) -> Vec<TableKind> {
+        TableKind::ALL.into_iter().filter(|kind| self.plan.tables.contains(kind)).collect()
+    }
+
+    /// For each table its highest load at which 99.99 % of the flows still found room, and the bytes of an entry there as a
+    /// multiple of a flow's own.
+    pub(super) fn densest(&self) -> Vec<(TableKind, f64, f64)> {
+        let rows = self.resident_ops().first().map_or_else(Vec::new, |op| self.rows(*op));
+        let full = |row: &&&Resident| row.inserted as f64 >= row.offered as f64 * 0.9999;
+        let of = |kind: TableKind| {
+            let some = rows.iter().filter(full).filter(|row| row.table == kind);
+            let best = some.max_by(|one, other| one.load_percent.total_cmp(&other.load_percent))?;
+            Some((kind, best.load_percent, best.bytes_per_entry / OWN_BYTES as f64))
+        };
+        self.tables().into_iter().filter_map(of).collect()
+    }
+}
+
+/// Fewer are in the caches whatever the table does, more are no 32-bit slots.
+const ENTRIES: RangeInclusive<u64> = 1_000..=1 << 28;
+/// The same figures' layout from the same seed.
+const SEED: u64 = 1;
+
+pub(super) fn perform(args: &Args) -> Result<(), Failed> {
+    if !ENTRIES.contains(&args.entries) {
+        let (from, to) = (count(*ENTRIES.start()), count(*ENTRIES.end()));
+        return Err(Failed::usage(format_args!("--entries takes {from} to {to}")));
+    }
+    if !(1 << 10..=1 << 32).contains(&args.round_packets) {
+        return Err(Failed::usage("--round-packets takes 1,024 to 4,294,967,296"));
+    }
+    let entries = args.entries as usize;
+    let plan = args.plan();
+    refuse_too_much(&plan, entries)?;
+    let folder = args.report.as_deref().map(Folder::make).transpose()?;
+    let stop = Arc::default();
+    signals::stop_on_interrupt(&stop);
+    let (traffic, source) = match &args.input {
+        Some(input) => {
+            let (captured, packets) = captured(input, args.packets, args.json, &stop)?;
+            let name = files::shown(input).display().to_string();
+            let flows = captured.flows.len();
+            let filled = match entries.cmp(&flows) {
+                std::cmp::Ordering::Less => format!("the first {} of its IPv4 flows", count(entries as u64)),
+                std::cmp::Ordering::Equal => "all of its IPv4 flows".to_owned(),
+                std::cmp::Ordering::Greater => format!(
+                    "its {} IPv4 flows, in as many copies as fill the table, each with other hosts",
+                    count(flows as u64)
+                ),
+            };
+            let source = format!("{name}: {filled}, in the order of {} packets", count(packets));
+            (Traffic::captured(&captured, entries, SEED), source)
+        }
+        None => match args.zipf {
+            Some(exponent) => (
+                Traffic::made_up(entries, Skew::Zipf(exponent), SEED),
+                format!("made-up flows, asked for by Zipf's law ({exponent})"),
+            ),
+            None => (Traffic::made_up(entries, Skew::Uniform, SEED), "made-up flows, all asked for alike".to_owned()),
+        },
+    };
+
+    let (done, of) = (Counter::default(), Counter::default());
+    let (shown, total, packets) = (done.clone(), of.clone(), args.round_packets);
+    let sample = move || Sample { done: shown.get(), total: Some(total.get().max(1)), packets: shown.get() * packets };
+    let progress = Progress::watch(args.json, "tables", sample);
+    let clock = Clock::here();
+    let bench = bench_tables(
+        &traffic,
+        &plan,
+        &mut |passes, all| {
+            done.set(passes);
+            of.set(all);
+        },
+        &stop,
+    );
+    drop(progress);
+
+    let measured = Measured { bench, plan, clock, entries, source, again: args.again(), processor: processor() };
+    let interrupted = measured.bench.interrupted;
+    if args.json {
+        print_json(&json::measured(&measured))?;
+    } else {
+        print(&text::measured(&measured, Style::stdout()))?;
+    }
+    if interrupted {
+        let report = if folder.is_some() { "; no report was written" } else { "" };
+        note(&format!("interrupted: these are the parts that were complete by then{report}\n"));
+        return Err(Failed::Said(INTERRUPTED));
+    }
+    if let Some(folder) = folder {
+        folder.write("tables.json", &format!("{:#}\n", json::measured(&measured)))?;
+        let page = folder.write("index.html", &report::page(&measured))?;
+        if !args.json {
+            note(&format!("the report is in {}\n", page.display()));
+        }
+    }
+    Ok(())
+}
+
+impl Args {
+    fn plan(&self) -> TablesPlan {
+        let chosen = |names: &[String], name: &str| names.iter().any(|chosen| chosen == name);
+        // Of the default index there is one row more when it is asked for: what choosing it at run time costs.
+        let by_all = |kind: &TableKind| *kind != TableKind::Chosen && chosen(&self.tables, "all");
+        let mut loads = self.load.clone();
+        loads.sort_unstable();
+        loads.dedup();
+        TablesPlan {
+            tables: TableKind::ALL
+                .into_iter()
+                .filter(|kind| by_all(kind) || chosen(&self.tables, kind.name()))
+                .collect(),
+            loads,
+            ops: Op::ALL.into_iter().filter(|op| chosen(&self.ops, "all") || chosen(&self.ops, op.name())).collect(),
+            ageings: Ageing::ALL
+                .into_iter()
+                .filter(|ageing| chosen(&self.ageing, "all") || chosen(&self.ageing, ageing.name()))
+                .collect(),
+            cores: self.cores.clone().collect(),
+            rounds: usize::from(self.rounds),
+            round_packets: self.round_packets,
+            seed: SEED,
+        }
+    }
+
+    /// The command line that measures the same again.
+    fn again(&self) -> String {
+        let mut line = format!("millrace tables bench --entries {}", self.entries);
+        match (&self.input, self.zipf) {
+            (Some(input), _) => line += &format!(" --in {} --packets {}", input.display(), self.packets),
+            (None, Some(exponent)) => line += &format!(" --zipf {exponent}"),
+            (None, None) => {}
+        }
+        let loads: Vec<String> = self.load.iter().map(|load| (*load as f64 / 100.0).to_string()).collect();
+        line += &format!(" --load {} --ops {} --tables {}", loads.join(","), self.ops.join(","), self.tables.join(","));
+        line += &format!(" --ageing {} --cores {}-{}", self.ageing.join(","), self.cores.start(), self.cores.end());
+        line + &format!(" --rounds {} --round-packets {}", self.rounds, self.round_packets)
+    }
+}
+
+/// The IPv4 flows of a capture.
+fn captured(
+    input: &Path,
+    packets_max: u64,
+    quiet: bool,
+    stop: &Arc<std::sync::atomic::AtomicBool>,
+) -> Result<(Captured, u64), Failed> {
+    let mut numbers = HashMap::new();
+    let mut captured = Captured::default();
+    let mut v6 = 0_u64;
+    let full = u32::MAX as usize;
+    capture::read(input, packets_max, quiet, stop, |seen| match seen.flow {
+        FiveTuple::V4(_) if seen.flow.protocol() == MADE_UP_PROTOCOL => {}
+        FiveTuple::V4(flow) if captured.packets.len() < full => {
+            let number = *numbers.entry(flow).or_insert_with(|| {
+                captured.flows.push(flow);
+                captured.flows.len() as u32 - 1
+            });
+            captured.packets.push(number);
+        }
+        FiveTuple::V4(_) => {}
+        FiveTuple::V6(_) => v6 += 1,
+    })?;
+    if captured.flows.is_empty() {
+        let name = files::shown(input).display().to_string();
+        return Err(Failed::input(format_args!("{name} holds no IPv4 flows, and tables are measured with those")));
+    }
+    if v6 > 0 && !quiet {
+        note(&format!("{} packets of IPv6 flows are left out: tables are measured with IPv4 ones\n", count(v6)));
+    }
+    let packets = captured.packets.len() as u64;
+    Ok((captured, packets))
+}
+
+/// Refuses to fill more memory than there is: that would end with the kernel killing something.
+fn refuse_too_much(plan: &TablesPlan, entries: usize) -> Result<(), Failed> {
+    let need = plan.bytes(entries);
+    match available_bytes() {
+        Some(have) if need > have / 10 * 9 => Err(Failed::usage(format_args!(
+            "the tables that take turns would take about {}, and {} are free; take fewer --entries, or fewer at once by --tables, \
+             --ageing or --ops",
+            bytes(need),
+            bytes(have)
+        ))),
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// Where the report goes. Nothing lies there under its proper name before it is whole.
+struct Folder(PathBuf);
+
+impl Folder {
+    /// Makes the folder before the work, so that a wrong name is told at once.
+    fn make(path: &Path) -> Result<Self, Failed> {
+        let failed = |error| Failed::input(format_args!("{}: no report can be written there: {error}", path.display()));
+        fs::create_dir_all(path).map_err(failed)?;
+        // Whether files can be made there is known when one was.
+        let probe = path.join(".tables.tmp");
+        fs::write(&probe, "").map_err(failed)?;
+        let _ = fs::remove_file(probe);
+        Ok(Self(path.to_owned()))
+    }
+
+    fn write(&self, name: &str, text: &str) -> Result<PathBuf, Failed> {
+        let (path, unfinished) = (self.0.join(name), self.0.join(format!(".{name}.tmp")));
+        let written = fs::write(&unfinished, text).and_then(|()| fs::rename(&unfinished, &path));
+        written.map_err(|error| {
+            let _ = fs::remove_file(&unfinished);
+            Failed::input(format_args!("{}: can't be written: {error}", path.display()))
+        })?;
+        Ok(path)
+    }
+}
+
+fn processor() -> String {
+    let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = info.lines().find_map(|line| line.strip_prefix("model name"));
+    let model = model.and_then(|rest| rest.split_once(':')).map_or("an unknown processor", |(_, name)| name.trim());
+    model.to_owned()
+}
+
+/// Reads a name of a closed set, or `all`.
+fn names<const N: usize>(names: [&'static str; N]) -> impl TypedValueParser<Value = String> {
+    PossibleValuesParser::new([&["all"], names.as_slice()].concat())
+}
+
+/// Reads `0.75` as 75 of a hundred.
+fn load(text: &str) -> Result<usize, String> {
+    let wrong = || format!("`{text}` is not a load: write the share of places taken, 0.01 to 1, such as 0.75");
+    let share: f64 = text.parse().map_err(|_| wrong())?;
+    let percent = (share * 100.0).round();
+    let whole = (share * 100.0 - percent).abs() < 1e-6;
+    if whole && (1.0..=100.0).contains(&percent) { Ok(percent as usize) } else { Err(wrong()) }
+}
+
+fn exponent(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(exponent) if (0.0..=10.0).contains(&exponent) => Ok(exponent),
+        _ => Err("write a number from 0 to 10, such as 1.0".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loads_are_shares() {
+        for (text, percent) in [("0.5", 50), ("0.75", 75), ("1", 100), ("0.01", 1), ("0.29", 29), (".9", 90)] {
+            assert_eq!(load(text), Ok(percent), "{text}");
+        }
+        for text in ["0", "1.01", "75", "0.755", "-0.5", "NaN", "half", ""] {
+            assert!(load(text).is_err(), "{text}");
+        }
+    }
+}

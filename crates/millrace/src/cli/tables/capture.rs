@@ -1,0 +1,92 @@
+//! A capture's packets, one after the other, with their five-tuples in symmetric form.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use packet::{FiveTuple, Fragment, Headers, Nanos};
+use port::pcap::Reader;
+use port::{Batch, Received};
+
+use crate::cli::failure::{Failed, INTERRUPTED};
+use crate::cli::files;
+use crate::cli::traffic::Counter;
+use crate::print::number;
+use crate::print::output::note;
+use crate::print::progress::{Progress, Sample};
+
+/// What a packet says of its flow.
+pub(super) struct Seen {
+    pub(super) time: Nanos,
+    /// The symmetric five-tuple.
+    pub(super) flow: FiveTuple,
+    /// Whether the first endpoint of `flow` sent it.
+    pub(super) from_first: bool,
+}
+
+/// How far a capture was read.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Extent {
+    pub(super) packets: u64,
+    /// Packets that belong to no flow: malformed ones, later fragments, what isn't IP.
+    pub(super) without_flow: u64,
+    pub(super) first: Nanos,
+    pub(super) last: Nanos,
+}
+
+/// Reads at most `packets_max` packets and shows those that have a flow to `see`.
+pub(super) fn read(
+    input: &Path,
+    packets_max: u64,
+    quiet: bool,
+    stop: &Arc<AtomicBool>,
+    mut see: impl FnMut(&Seen),
+) -> Result<Extent, Failed> {
+    let mut reader = Reader::open(input)?;
+    let file = reader.progress();
+    let counter = Counter::default();
+    let shown = counter.clone();
+    let sample = move || Sample { done: file.consumed(), total: file.total(), packets: shown.get() };
+    let progress = Progress::watch(quiet, "read", sample);
+    let mut extent = Extent::default();
+    let mut batch = Batch::default();
+    'capture: while reader.read(&mut batch)? != Received::End {
+        // ORDERING: Relaxed. The flag carries no data; pairs with the signal's handler.
+        if stop.load(Ordering::Relaxed) {
+            return Err(Failed::Said(INTERRUPTED));
+        }
+        for index in 0..batch.len() {
+            let (packet, bytes) = batch.packet(index);
+            if extent.packets == packets_max {
+                break 'capture;
+            }
+            if extent.packets == 0 {
+                extent.first = packet.time;
+            }
+            extent.packets += 1;
+            extent.last = packet.time;
+            let headers = packet::parse(packet.link, bytes, packet.wire_len, packet.interface);
+            match headers.ok().and_then(|headers| flow(&headers)) {
+                Some((flow, from_first)) => see(&Seen { time: packet.time, flow, from_first }),
+                None => extent.without_flow += 1,
+            }
+        }
+        counter.set(extent.packets);
+    }
+    drop(progress);
+    if extent.packets == 0 {
+        return Err(Failed::input(format_args!("{} holds no packets", files::shown(input).display())));
+    }
+    if extent.packets == packets_max && !quiet {
+        note(&format!("the first {} packets are taken; --packets takes more\n", number::count(packets_max)));
+    }
+    Ok(extent)
+}
+
+/// The symmetric five-tuple; later fragments carry no ports, so nobody can tell whose they are.
+fn flow(headers: &Headers) -> Option<(FiveTuple, bool)> {
+    if headers.fragment == Fragment::Later {
+        return None;
+    }
+    headers.five_tuple().map(|tuple| tuple.symmetric())
+}

@@ -1,0 +1,533 @@
+//! The page that a bench of tables leaves behind: one file, no scripts, nothing from outside, to be read and printed.
+
+use flow::Ageing;
+use flow::index::IndexKind;
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+use measure::Basis;
+use measure::tables::{Clump, Expiring, OWN_BYTES, Op, Resident, Scaling, TableKind};
+
+use super::bench::Measured;
+use super::json::mops;
+use super::plot::{Chart, Line, Marks, Point, Shape, Strips};
+use super::text::{against_none, made_room, success, time, times_one};
+use crate::print::number::{count, counted};
+
+/// The page.
+pub(super) fn page(measured: &Measured) -> String {
+    let Measured { bench, plan, clock, entries, source, again, processor } = measured;
+    let resident = measured.resident_ops();
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                title { "Flow tables side by side" }
+                style { (PreEscaped(STYLE)) }
+            }
+            body {
+                header {
+                    h1 { "Flow tables side by side" }
+                    p.lead {
+                        (count(*entries as u64)) " entries: " (source) ". IPv4 five-tuples, 24 bytes of state. "
+                        "Medians of " (counted(plan.rounds as u64, "round", "rounds")) " in turn; the thin bars are the spread."
+                    }
+                }
+                (findings(measured))
+                @for op in &resident { (of_op(*op, measured)) }
+                @if let Some(op) = resident.first() { (memory(*op, measured)) }
+                @if !bench.expiring.is_empty() { (expiry(measured)) }
+                @if !bench.clumps.is_empty() { (clumps(&bench.clumps)) }
+                @if !bench.scaling.is_empty() { (scaling(measured)) }
+                section {
+                    h2 { "How this was measured" }
+                    dl {
+                        dt { "Processor" } dd { (processor) }
+                        dt { "Load" }
+                        dd { "The share of an index's places that is taken when all entries are in. The standard map has a load of
+                              its own, and is drawn as a level." }
+                        dt { "Turns" }
+                        dd { "All tables of a load lie in memory at once and run in turn, so that what drifts drifts for all." }
+                        dt { "Cycles" }
+                        dd {
+                            @match clock.ghz {
+                                Some(ghz) => { "Nanoseconds times the " (format!("{ghz:.2}")) " GHz that /proc/cpuinfo told at the start." }
+                                None => "Not told: the clock rate is unknown.",
+                            }
+                        }
+                        dt { "Latency" }
+                        dd {
+                            "From passes of their own. In bursts: the burst's time, a 32nd for each packet. Alone: each packet timed by
+                             itself with nothing to overlap it with; reading the clock takes " (format!("{:.0}", clock.reading_ns))
+                            " ns and is in it, and so is what else the machine does."
+                        }
+                        dt { "Modelled" }
+                        dd { "Cores beyond the machine's are never timed: each core's share runs alone, one after the other, and the
+                              slowest counts. Such points are hollow." }
+                        dt { "Again" } dd { code { (again) " --report FOLDER" } }
+                        dt { "Figures" } dd { "All of them are in tables.json beside this page." }
+                    }
+                }
+            }
+        }
+    };
+    page.into_string()
+}
+
+/// A table's colour, the same on every plot.
+fn colour(kind: TableKind) -> usize {
+    match kind {
+        TableKind::Of(IndexKind::Chaining) => 4,
+        TableKind::Of(IndexKind::Cuckoo) => 2,
+        TableKind::Of(IndexKind::CuckooPp) => 0,
+        TableKind::Of(IndexKind::RobinHood) => 3,
+        TableKind::Of(IndexKind::Hopscotch) => 5,
+        TableKind::Of(IndexKind::Tagged) => 1,
+        TableKind::Chosen => 6,
+        TableKind::Std => 7,
+    }
+}
+
+/// What stands out, in sentences.
+fn findings(measured: &Measured) -> Markup {
+    let bench = &measured.bench;
+    let load = measured.plan.scaling_load();
+    let mut lines = Vec::new();
+    for op in [Op::Lookup, Op::Miss, Op::Insert, Op::Mixed] {
+        let rows = measured.rows(op);
+        let ours = rows.iter().filter(|row| row.table.is_ours() && row.turn_percent == load);
+        let Some(best) = ours.min_by(|one, other| one.ns.median.total_cmp(&other.ns.median)) else { continue };
+        let plain = rows.iter().find(|row| row.table == TableKind::Std);
+        let against = plain.map_or_else(String::new, |plain| {
+            format!(", {:.1} times the standard map", plain.ns.median / best.ns.median)
+        });
+        lines.push((
+            op.name(),
+            format!(
+                "{} leads at {load} % load: {:.1} ns, {:.1} Mops/s{against}.",
+                best.table.name(),
+                best.ns.median,
+                mops(best.ns.median)
+            ),
+        ));
+    }
+    let wheel = bench.expiring.iter().filter(|row| row.ageing == Ageing::Wheel && row.load_percent == load);
+    if let Some(best) = wheel.min_by(|one, other| one.ns.median.total_cmp(&other.ns.median)) {
+        let against = against_none(best, &bench.expiring)
+            .map_or_else(String::new, |percent| format!(", {percent:+.0} % against no ageing"));
+        lines.push((
+            Op::Expire.name(),
+            format!(
+                "{} with the wheel opens {:.1} M flows a second{against}.",
+                best.table.name(),
+                mops(best.ns.median)
+            ),
+        ));
+    }
+    let wheel = bench.clumps.iter().filter(|row| row.ageing == Some(Ageing::Wheel));
+    if let Some(best) = wheel.min_by(|one, other| one.after_worst.min.total_cmp(&other.after_worst.min)) {
+        lines.push((
+            Op::Clump.name(),
+            format!(
+                "{} flows expire in one millisecond, and with {} and the wheel the worst packet of the calmest round takes {}.",
+                count(best.flows),
+                best.table.name(),
+                time(best.after_worst.min)
+            ),
+        ));
+    }
+    let dense = measured.densest().into_iter().filter(|(kind, ..)| kind.is_ours());
+    if let Some((kind, load, times)) = dense.min_by(|one, other| one.2.total_cmp(&other.2)) {
+        let entry =
+            format!("{} is the smallest: {times:.2} times the flows' own bytes at {load:.0} % load", kind.name());
+        lines.push(("memory", format!("{entry}, the highest measured at which 99.99 % of the flows find room.")));
+    }
+    html! {
+        @if !lines.is_empty() {
+            section.findings {
+                table { tbody { @for (name, line) in lines { tr { th { (name) } td { (line) } } } } }
+            }
+        }
+    }
+}
+
+/// The loads that were asked for, and those where the standard map stands, left out.
+fn lines(rows: &[&Resident], of: impl Fn(&Resident) -> (f64, f64, f64)) -> Vec<Line> {
+    TableKind::ALL
+        .into_iter()
+        .filter_map(|kind| {
+            let of_kind: Vec<&&Resident> = rows.iter().filter(|row| row.table == kind).collect();
+            let first = of_kind.first()?;
+            let (level, name) = if kind == TableKind::Std {
+                (Some(of(first).0), format!("std ({:.0} % full)", first.load_percent))
+            } else {
+                (None, kind.name().to_owned())
+            };
+            let points = of_kind.iter().filter(|_| level.is_none()).map(|row| {
+                let (y, from, to) = of(row);
+                Point { x: row.load_percent, y, from, to, modelled: false }
+            });
+            Some(Line { name, colour: colour(kind), points: points.collect(), level })
+        })
+        .collect()
+}
+
+/// Cycles are nanoseconds by another measure, so the axis says how to read them.
+fn y_label(measured: &Measured) -> String {
+    measured
+        .clock
+        .ghz
+        .map_or_else(|| "ns a packet".to_owned(), |ghz| format!("ns a packet (times {ghz:.2} for cycles)"))
+}
+
+fn of_op(op: Op, measured: &Measured) -> Markup {
+    let rows = measured.rows(op);
+    let ticks: Vec<f64> = measured.plan.loads.iter().map(|load| *load as f64).collect();
+    let ns_label = y_label(measured);
+    let chart =
+        |title, y_label, lines| Chart { title, x_label: "load, % of the places", y_label, ticks: ticks.clone(), lines };
+    let ns = chart("Time of a packet", &ns_label, lines(&rows, |row| (row.ns.median, row.ns.min, row.ns.max)));
+    let rate = chart(
+        "Throughput",
+        "millions a second",
+        lines(&rows, |row| (mops(row.ns.median), mops(row.ns.max), mops(row.ns.min))),
+    );
+    let load = measured.plan.scaling_load();
+    let shown = |row: &&&Resident| row.turn_percent == load;
+    let strips: Vec<Marks> = rows
+        .iter()
+        .filter(shown)
+        .filter_map(|row| {
+            let alone = row.singles?;
+            let marks = vec![
+                (row.bursts?.p50, Shape::Ring),
+                (alone.p50, Shape::Dot),
+                (alone.p99, Shape::Bar),
+                (alone.p999, Shape::Bar),
+                (alone.max, Shape::Diamond),
+            ];
+            Some(Marks { name: row.table.name().to_owned(), marks })
+        })
+        .collect();
+    let tail = Strips {
+        title: "Tail of the latency distribution",
+        x_label: "time of a packet, logarithmic",
+        legend: vec![
+            (Shape::Ring, "median in bursts of 32"),
+            (Shape::Dot, "median alone"),
+            (Shape::Bar, "99 and 99.9 % alone"),
+            (Shape::Diamond, "worst alone"),
+        ],
+        rows: strips,
+    };
+    html! {
+        section {
+            h2 { (op.name()) }
+            p { (op.summary()) }
+            div.pair { figure { (ns.svg()) } figure { (rate.svg()) } }
+            figure.wide { (tail.svg()) figcaption { "Latency at " (load) " % load, the standard map at its own." } }
+            (numbers(&rows, measured))
+        }
+    }
+}
+
+fn numbers(rows: &[&Resident], measured: &Measured) -> Markup {
+    html! {
+        table.numbers {
+            thead { tr {
+                th { "table" } th { "load" } th { "Mops/s" } th { "ns" } th { "from - to" } th { "cycles" }
+                th { "p99 in bursts" } th { "p99.9" } th { "p50 alone" } th { "p99.9" } th { "worst" } th { "found" }
+            } }
+            tbody {
+                @for kind in TableKind::ALL {
+                    @for (index, row) in rows.iter().filter(|row| row.table == kind).enumerate() {
+                        tr.first[index == 0] {
+                            th { @if index == 0 { (kind.name()) } }
+                            td { (format!("{:.0} %", row.load_percent)) }
+                            td { b { (format!("{:.1}", mops(row.ns.median))) } }
+                            td { (format!("{:.1}", row.ns.median)) }
+                            td.dim { (format!("{:.1} - {:.1}", row.ns.min, row.ns.max)) }
+                            td { (measured.clock.cycles(row.ns.median).map_or_else(|| "-".to_owned(), |cycles| format!("{cycles:.0}"))) }
+                            td { (row.bursts.map_or_else(String::new, |tail| time(tail.p99))) }
+                            td { (row.bursts.map_or_else(String::new, |tail| time(tail.p999))) }
+                            td { (row.singles.map_or_else(String::new, |tail| time(tail.p50))) }
+                            td { (row.singles.map_or_else(String::new, |tail| time(tail.p999))) }
+                            td.dim { (row.singles.map_or_else(String::new, |tail| time(tail.max))) }
+                            td { (if row.op == Op::Miss { "none".to_owned() } else { success(row.hits) }) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn memory(op: Op, measured: &Measured) -> Markup {
+    let rows = measured.rows(op);
+    let ticks: Vec<f64> = measured.plan.loads.iter().map(|load| *load as f64).collect();
+    let bytes = |row: &Resident| (row.bytes_per_entry, row.bytes_per_entry, row.bytes_per_entry);
+    let title = "Memory for each entry";
+    let chart =
+        Chart { title, x_label: "load, % of the places", y_label: "bytes an entry", ticks, lines: lines(&rows, bytes) };
+    html! {
+        section {
+            h2 { "memory and room" }
+            p {
+                "A key, its 24 bytes of state and its deadline have " (OWN_BYTES) " bytes; the rest is index, lists and what is left
+                 free. Room is the share of the flows that an empty table took."
+            }
+            div.pair {
+                figure { (chart.svg()) }
+                table.numbers {
+                    thead { tr { th { "table" } th { "load" } th { "bytes" } th { "times own" } th { "found room" } } }
+                    tbody {
+                        @for kind in TableKind::ALL {
+                            @for (index, row) in rows.iter().filter(|row| row.table == kind).enumerate() {
+                                @let share = row.inserted as f64 / row.offered as f64;
+                                tr.first[index == 0] {
+                                    th { @if index == 0 { (kind.name()) } }
+                                    td { (format!("{:.0} %", row.load_percent)) }
+                                    td { (format!("{:.1}", row.bytes_per_entry)) }
+                                    td { (format!("{:.2}", row.bytes_per_entry / OWN_BYTES as f64)) }
+                                    td.bad[share < 0.9999] { (success(share)) }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn expiry(measured: &Measured) -> Markup {
+    let rows = &measured.bench.expiring;
+    let ticks: Vec<f64> = measured.plan.loads.iter().map(|load| *load as f64).collect();
+    let y_label = y_label(measured);
+    let chart = |ageing: Ageing| {
+        let lines = TableKind::ALL.into_iter().filter_map(|kind| {
+            let points: Vec<Point> = rows
+                .iter()
+                .filter(|row| row.table == kind && row.ageing == ageing)
+                .map(|row| Point {
+                    x: row.load_percent as f64,
+                    y: row.ns.median,
+                    from: row.ns.min,
+                    to: row.ns.max,
+                    modelled: false,
+                })
+                .collect();
+            let name = kind.name().to_owned();
+            (!points.is_empty()).then(|| Line { name, colour: colour(kind), points, level: None })
+        });
+        let title = format!("Ageing: {}", ageing.name());
+        let chart = Chart {
+            title: &title,
+            x_label: "load, % of the places",
+            y_label: &y_label,
+            ticks: ticks.clone(),
+            lines: lines.collect(),
+        };
+        html! { figure { (chart.svg()) figcaption { (title) } } }
+    };
+    html! {
+        section {
+            h2 { (Op::Expire.name()) }
+            p { (Op::Expire.summary()) " Where nobody ages flows, the oldest one makes room; that is what the others are held against." }
+            div.pair { @for ageing in &measured.plan.ageings { (chart(*ageing)) } }
+            table.numbers {
+                thead { tr {
+                    th { "table" } th { "load" } th.left { "ageing" } th { "Mops/s" } th { "ns" } th { "from - to" } th { "against none" }
+                    th { "p99.9 alone" } th { "worst" } th.left { "" }
+                } }
+                tbody {
+                    @for kind in TableKind::ALL {
+                        @for (index, row) in rows.iter().filter(|row| row.table == kind).enumerate() { (aged(row, rows, index == 0)) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn aged(row: &Expiring, rows: &[Expiring], first: bool) -> Markup {
+    html! {
+        tr.first[first] {
+            th { @if first { (row.table.name()) } }
+            td { (row.load_percent) " %" }
+            td.left { (row.ageing.name()) }
+            td { b { (format!("{:.1}", mops(row.ns.median))) } }
+            td { (format!("{:.1}", row.ns.median)) }
+            td.dim { (format!("{:.1} - {:.1}", row.ns.min, row.ns.max)) }
+            td { (against_none(row, rows).map_or_else(String::new, |percent| format!("{percent:+.0} %"))) }
+            td { (row.singles.map_or_else(String::new, |tail| time(tail.p999))) }
+            td.dim { (row.singles.map_or_else(String::new, |tail| time(tail.max))) }
+            td.left.bad { (made_room(row)) }
+        }
+    }
+}
+
+fn clumps(rows: &[Clump]) -> Markup {
+    let name = |row: &Clump| format!("{}, {}", row.table.name(), row.ageing.map_or("swept", Ageing::name));
+    let strips = rows.iter().map(|row| Marks {
+        name: name(row),
+        marks: vec![
+            (row.after.p50, Shape::Dot),
+            (row.after.p999, Shape::Bar),
+            (row.quiet_worst.min, Shape::Ring),
+            (row.after_worst.min, Shape::Diamond),
+        ],
+    });
+    let chart = Strips {
+        title: "Packets behind a mass expiry",
+        x_label: "time of a packet, logarithmic",
+        legend: vec![
+            (Shape::Dot, "median"),
+            (Shape::Bar, "99.9 %"),
+            (Shape::Ring, "worst before"),
+            (Shape::Diamond, "worst behind"),
+        ],
+        rows: strips.collect(),
+    };
+    html! {
+        section {
+            h2 { (Op::Clump.name()) }
+            p {
+                @if let Some(first) = rows.first() { (count(first.flows)) " flows expire within the same millisecond. " }
+                "Each packet behind opens a flow and is timed by itself. A stall that is the table's comes in every round, one that is the
+                 machine's in some, so the worst packet of the calmest round is drawn, beside that of the packets before anything
+                 expired. A map that is swept at one go shows what a stall is."
+            }
+            figure.wide { (chart.svg()) }
+            table.numbers {
+                thead { tr {
+                    th { "table" } th.left { "ageing" } th { "worst: calmest round" } th { "median, last" } th { "before that" } th { "p50" } th { "p99.9" }
+                    th { "all gone after" }
+                } }
+                tbody {
+                    @for row in rows {
+                        tr {
+                            th { (row.table.name()) }
+                            td.left { (row.ageing.map_or("swept at once", Ageing::name)) }
+                            td { b { (time(row.after_worst.min)) } }
+                            td.dim { (time(row.after_worst.median)) ", " (time(row.after_worst.max)) }
+                            td { (time(row.quiet_worst.min)) }
+                            td { (time(row.after.p50)) }
+                            td { (time(row.after.p999)) }
+                            td { (row.clean_after.map_or_else(|| "not in the run".to_owned(), |packets| format!("{} packets", count(packets)))) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn scaling(measured: &Measured) -> Markup {
+    let rows = &measured.bench.scaling;
+    let ops: Vec<Op> = Op::ALL.into_iter().filter(|op| rows.iter().any(|row| row.op == *op)).collect();
+    let chart = |op: Op| {
+        let lines = TableKind::ALL.into_iter().flat_map(|kind| {
+            measure::tables::Sharing::ALL.into_iter().filter_map(move |sharing| {
+                let points: Vec<Point> = rows
+                    .iter()
+                    .filter(|row| row.table == kind && row.op == op && row.sharing == sharing)
+                    .map(|row| Point {
+                        x: row.cores as f64,
+                        y: row.mops.median,
+                        from: row.mops.min,
+                        to: row.mops.max,
+                        modelled: row.basis == Basis::Modelled,
+                    })
+                    .collect();
+                let several = measure::tables::Sharing::ALL.len() > 1;
+                let name =
+                    if several { format!("{}, {}", kind.name(), sharing.name()) } else { kind.name().to_owned() };
+                (!points.is_empty()).then(|| Line { name, colour: colour(kind), points, level: None })
+            })
+        });
+        let chart = Chart {
+            title: op.name(),
+            x_label: "cores",
+            y_label: "millions a second, all cores",
+            ticks: measured.plan.cores.iter().map(|cores| *cores as f64).collect(),
+            lines: lines.collect(),
+        };
+        html! { figure { (chart.svg()) figcaption { (op.name()) } } }
+    };
+    let times = |row: &Scaling| times_one(row, rows).map_or_else(String::new, |times| format!("{times:.2}"));
+    html! {
+        section {
+            h2 { "cores" }
+            p {
+                "The flows are spread over the cores by a hash, as a card would, each core with a table of its own, "
+                (measured.plan.scaling_load()) " % full. Hollow points and dashed lines are modelled."
+            }
+            div.pair { @for op in &ops { (chart(*op)) } }
+            table.numbers {
+                thead { tr {
+                    th { "table" } th.left { "op" } th.left { "shared" } th { "cores" } th { "Mops/s" } th { "from - to" } th { "times one" } th.left { "" }
+                } }
+                tbody {
+                    @for row in rows {
+                        tr {
+                            th { (row.table.name()) }
+                            td.left { (row.op.name()) }
+                            td.left { (row.sharing.name()) }
+                            td { (row.cores) }
+                            td { b { (format!("{:.1}", row.mops.median)) } }
+                            td.dim { (format!("{:.1} - {:.1}", row.mops.min, row.mops.max)) }
+                            td { (times(row)) }
+                            td.left.bad[row.basis == Basis::Modelled] { (super::json::basis(row.basis)) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+const STYLE: &str = "
+:root { color-scheme: light; }
+body { font: 15px/1.5 system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif; color: #1c1c1c; background: #fff;
+       max-width: 1120px; margin: 0 auto; padding: 28px 24px 60px; }
+h1 { font-size: 28px; line-height: 1.2; margin: 0 0 6px; letter-spacing: -0.01em; }
+h2 { font-size: 20px; margin: 44px 0 4px; padding-top: 14px; border-top: 1px solid #ddd; }
+p { margin: 4px 0 14px; max-width: 76ch; color: #333; }
+.lead { color: #444; }
+.findings table { border-collapse: collapse; margin: 18px 0 0; }
+.findings th { text-align: left; font-weight: 600; padding: 3px 18px 3px 0; white-space: nowrap; vertical-align: top; }
+.findings td { padding: 3px 0; }
+.pair { display: grid; grid-template-columns: repeat(2, minmax(0, 1fr)); gap: 20px 28px; align-items: start; }
+figure { margin: 8px 0; }
+figcaption { font-size: 13px; color: #555; }
+svg { display: block; width: 100%; height: auto; font-family: inherit; }
+.wide { max-width: 860px; }
+svg .grid { stroke: #e4e4e4; stroke-width: 1; fill: none; }
+svg .axis { stroke: #666; stroke-width: 1; fill: none; }
+svg .reach { stroke: #c9c9c9; stroke-width: 2; fill: none; }
+svg .tick { font-size: 11.5px; fill: #555; }
+svg .label { font-size: 12px; fill: #333; }
+svg .name { font-size: 12px; }
+.numbers { border-collapse: collapse; font-size: 12.5px; font-variant-numeric: tabular-nums; margin: 14px 0 0; }
+.numbers th, .numbers td { text-align: right; padding: 2px 0 2px 16px; white-space: nowrap; }
+.numbers th:first-child { text-align: left; padding-left: 0; }
+.numbers .left { text-align: left; }
+.numbers thead th { color: #666; font-weight: 500; border-bottom: 1px solid #bbb; }
+.numbers tr.first > * { border-top: 1px solid #ececec; padding-top: 5px; }
+.dim { color: #777; }
+.bad { color: #a33c00; }
+dl { display: grid; grid-template-columns: max-content 1fr; gap: 6px 20px; font-size: 14px; max-width: 90ch; }
+dt { color: #666; } dd { margin: 0; }
+code { font: 12.5px ui-monospace, 'DejaVu Sans Mono', monospace; overflow-wrap: anywhere; }
+@media screen and (max-width: 800px) { .pair { grid-template-columns: 1fr; } .numbers { display: block; overflow-x: auto; } }
+@media print {
+  @page { margin: 14mm; }
+  body { font-size: 10.5pt; max-width: none; padding: 0; }
+  h2 { break-after: avoid; margin-top: 20px; }
+  p { break-after: avoid; }
+  figure, .findings, tr { break-inside: avoid; }
+  .numbers { font-size: 8pt; } .numbers th, .numbers td { padding-left: 9px; }
+  thead { display: table-header-group; }
+}
+";
