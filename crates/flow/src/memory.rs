@@ -74,6 +74,12 @@ fn advise_huge_pages(base: NonNull<u8>, bytes: usize) {
 #[cfg(any(not(target_os = "linux"), miri))]
 const fn advise_huge_pages(_: NonNull<u8>, _: usize) {}
 
+/// Brings the cache line near where a value begins; nothing waits for it.
+#[inline(always)]
+pub fn prefetch_value<T>(value: &T) {
+    prefetch((&raw const *value).cast());
+}
+
 /// Brings the cache line at `address` near. Never faults, whatever the address.
 #[inline(always)]
 pub(crate) fn prefetch(address: *const u8) {

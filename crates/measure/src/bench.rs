@@ -11,6 +11,7 @@ use nf::{Description, NetworkFunction, Opened, PacketSet, Sharing, Sizing, Step,
 use packet::{FiveTuple, Headers, Nanos};
 use port::{Batch, HugePages, Loops, Port, Queue, Replay, Trace};
 
+use crate::bare::Bare;
 use crate::model::CostModel;
 use crate::spread::Spread;
 
@@ -27,6 +28,8 @@ pub struct BenchPlan {
     pub packets: u64,
     /// How the fleets are built.
     pub options: Options,
+    /// Whether the bare loop runs in turn with the cases.
+    pub with_bare: bool,
 }
 
 /// Where a figure comes from.
@@ -62,6 +65,9 @@ pub struct Bench {
     pub refused: Vec<(EngineKind, usize, String)>,
     /// The cost model's parameters on this trace, measured in the same run.
     pub model: CostModel,
+    /// Nanoseconds a packet of a bare loop that checks one header and counts in one table, in the same rounds: what the machine
+    /// gave meanwhile. `None` unless asked for.
+    pub bare_ns: Option<Spread>,
     /// Bytes that an IPv4 flow takes when the table is full; `None` for a function that keeps no flows.
     pub bytes_per_flow: Option<f64>,
     /// How long the tables took to come up.
@@ -104,7 +110,10 @@ pub fn bench<N: NetworkFunction>(
     ];
     let total = ((cases.len() + parts.len()) * plan.rounds) as u64;
     let mut done = 0;
+    let mut bare = plan.with_bare.then(|| Bare::new(trace));
+    let mut bare_ns = Vec::new();
     for _ in 0..plan.rounds {
+        bare_ns.extend(bare.as_mut().map(|bare| bare.round(plan.packets)));
         for case in cases.iter_mut().chain(&mut parts) {
             progress(done, total);
             case.round()?;
@@ -120,7 +129,7 @@ pub fn bench<N: NetworkFunction>(
         HugePages { bytes: sum.bytes + one.bytes, huge_bytes: sum.huge_bytes + one.huge_bytes }
     });
     let rows = cases.iter().map(|case| case.row()).collect();
-    Ok(Bench { rows, refused, model, bytes_per_flow, startup, huge_pages })
+    Ok(Bench { rows, refused, model, bare_ns: Spread::of(&bare_ns), bytes_per_flow, startup, huge_pages })
 }
 
 /// How many replicas the history's cost is measured with.

@@ -6,6 +6,7 @@
 //! cost anything; they are labelled so wherever they go.
 #![forbid(unsafe_code)]
 
+mod bare;
 mod bench;
 mod model;
 mod spread;

@@ -73,6 +73,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         rounds: usize::from(args.rounds),
         packets: args.round_packets,
         options: Options { tables: args.upkeep.tables(&*program)?, ..Options::default() },
+        with_bare: false,
     };
     refuse_too_much(&*program, tables(&plan))?;
     let bench = timed(&*program, &traffic.trace, &plan, args.json)?;

@@ -80,6 +80,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         rounds: 3,
         packets: 200_000,
         options: options(&trace),
+        with_bare: false,
     };
     let bench = program.bench(&trace, &plan, &mut |_, _| {})?;
 
