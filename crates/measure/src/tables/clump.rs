@@ -1,6 +1,6 @@
 //! A clump of flows that expire within one millisecond, and what that does to the packets behind it.
 
-use flow::{Ageing, Index, Plan};
+use flow::{Ageing, Index, Plan, TICK};
 use packet::Nanos;
 
 use super::ageing::Aged;
@@ -117,7 +117,8 @@ impl Visit for Once {
         let fresh = FRESH + flows as u64;
         let start = MOMENT - Nanos::from_secs(1);
         aged.open(fresh, before, |at| start + Nanos(at * PACE.0), LIFE, &mut quiet);
-        let moment = MOMENT + Nanos::from_millis(2);
+        // By now the whole clump is due, even to a wheel that rounds deadlines up.
+        let moment = MOMENT + Nanos::from_millis(2) + TICK;
         // A piece at a time, to see when the last dead flow has gone; how they go doesn't depend on it.
         let (mut at, mut clean_after) = (0, None);
         let piece = (behind / 1024).max(1);

@@ -9,10 +9,15 @@ use std::time::{Duration, Instant};
 
 use engine::{cpus, pin};
 use flow::Index;
+use flow::index::IndexKind;
+use flow::shared::{Locked, Optimistic, SharedTable, Striped};
+use packet::{FiveTuple4, Nanos};
 
+use super::keys::BURST;
 use super::meter::Whole;
 use super::resident::tracker;
-use super::subject::{Subject, Tracker};
+use super::script::Act;
+use super::subject::{State, Subject, Tracker, count, seed_of};
 use super::{Op, Run, Stopped, TableKind, TablesPlan, Traffic, Visit};
 use crate::bench::Basis;
 use crate::spread::Spread;
@@ -22,9 +27,15 @@ use crate::spread::Spread;
 pub enum Sharing {
     /// Each has a table of its own, and the flows that a card's hash gives it.
     Private,
+    /// One table under a mutex; packets come in turn.
+    Mutex,
+    /// One table in stripes, each under a spin lock.
+    Spin,
+    /// One table of versioned buckets: readers never write.
+    Optimistic,
 }
 
-/// What tables did on several cores.
+/// What tables did on several cores. A shared table has the load that suits it.
 #[derive(Clone, Debug)]
 pub struct Scaling {
     /// The table.
@@ -43,13 +54,16 @@ pub struct Scaling {
 
 impl Sharing {
     /// All of them.
-    pub const ALL: [Self; 1] = [Self::Private];
+    pub const ALL: [Self; 4] = [Self::Private, Self::Mutex, Self::Spin, Self::Optimistic];
 
     /// Its name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Private => "private",
+            Self::Mutex => "mutex",
+            Self::Spin => "spin locks",
+            Self::Optimistic => "optimistic",
         }
     }
 }
@@ -65,12 +79,32 @@ fn ops(plan: &TablesPlan) -> impl Iterator<Item = Op> + '_ {
     plan.ops.iter().copied().filter(|op| matches!(op, Op::Lookup | Op::Mixed))
 }
 
-fn tables(plan: &TablesPlan) -> impl Iterator<Item = TableKind> + '_ {
-    plan.tables.iter().copied().filter(|kind| kind.is_ours())
+/// Which tables are shared how, on how many cores: contention can't be modelled from shares, so shared tables are measured
+/// or left out. They are cuckoo++ tables, and come with that one.
+fn cases(plan: &TablesPlan) -> Vec<(TableKind, Sharing, Vec<usize>)> {
+    let processors = cpus().len().max(1);
+    let real = || plan.cores.iter().copied().filter(|cores| *cores <= processors).collect::<Vec<_>>();
+    let mut cases = Vec::new();
+    for &table in plan.tables.iter().filter(|kind| kind.is_ours()) {
+        for sharing in Sharing::ALL {
+            match sharing {
+                Sharing::Private => cases.push((table, sharing, plan.cores.clone())),
+                Sharing::Mutex | Sharing::Spin | Sharing::Optimistic if table == SHARED => {
+                    cases.push((table, sharing, real()));
+                }
+                Sharing::Mutex | Sharing::Spin | Sharing::Optimistic => {}
+            }
+        }
+    }
+    cases
 }
 
+/// The design of the shared tables.
+const SHARED: TableKind = TableKind::Of(IndexKind::CuckooPp);
+
 pub(super) fn passes(plan: &TablesPlan) -> u64 {
-    (tables(plan).count() * Sharing::ALL.len() * plan.cores.len() * ops(plan).count() * plan.rounds) as u64
+    let fleets: usize = cases(plan).iter().map(|(.., cores)| cores.len()).sum();
+    (fleets * ops(plan).count() * plan.rounds) as u64
 }
 
 pub(super) fn measure(traffic: &Traffic, plan: &TablesPlan, run: &mut Run<'_>) -> Result<Vec<Scaling>, Stopped> {
@@ -82,25 +116,37 @@ pub(super) fn measure(traffic: &Traffic, plan: &TablesPlan, run: &mut Run<'_>) -
     let share = |cores: usize, core| at(core, cores, || traffic.share(core, cores));
     let shares: Vec<Vec<Traffic>> =
         plan.cores.iter().map(|&cores| (0..cores).map(|core| share(cores, core)).collect()).collect();
-    for table in tables(plan) {
-        for sharing in Sharing::ALL {
-            rows.extend(of_table(table, sharing, &shares, plan, run)?);
-        }
+    for (table, sharing, cores) in cases(plan) {
+        let shares = shares.iter().filter(|shares| cores.contains(&shares.len()));
+        let fleet = |shares| fleet(table, sharing, shares, traffic, plan);
+        let fleets: Vec<Box<dyn Fleet + '_>> = shares.filter_map(|shares: &Vec<Traffic>| fleet(shares)).collect();
+        rows.extend(of_fleets((table, sharing, &cores), fleets, plan, run)?);
     }
     Ok(rows)
 }
 
-fn of_table(
+fn fleet<'a>(
     table: TableKind,
     sharing: Sharing,
-    shares: &[Vec<Traffic>],
+    shares: &'a [Traffic],
+    traffic: &'a Traffic,
+    plan: &'a TablesPlan,
+) -> Option<Box<dyn Fleet + 'a>> {
+    let seed = seed_of(plan.seed);
+    Some(match sharing {
+        Sharing::Private => return table.visit(MakePrivate { shares, plan }),
+        Sharing::Mutex => Box::new(Common::<Locked<FiveTuple4, State>>::new(shares, traffic, seed)),
+        Sharing::Spin => Box::new(Common::<Striped<FiveTuple4, State>>::new(shares, traffic, seed)),
+        Sharing::Optimistic => Box::new(Common::<Optimistic<FiveTuple4, State>>::new(shares, traffic, seed)),
+    })
+}
+
+fn of_fleets(
+    (table, sharing, cores): (TableKind, Sharing, &[usize]),
+    mut fleets: Vec<Box<dyn Fleet + '_>>,
     plan: &TablesPlan,
     run: &mut Run<'_>,
 ) -> Result<Vec<Scaling>, Stopped> {
-    let fleet = |shares| match sharing {
-        Sharing::Private => table.visit(MakePrivate { shares, plan }),
-    };
-    let mut fleets: Vec<Box<dyn Fleet + '_>> = shares.iter().filter_map(|shares| fleet(shares)).collect();
     let mut rows = Vec::new();
     for op in ops(plan) {
         let mut rates = vec![Vec::new(); fleets.len()];
@@ -114,7 +160,7 @@ fn of_table(
                 run.pass()?;
             }
         }
-        for ((fleet, rates), &cores) in fleets.iter().zip(&rates).zip(&plan.cores) {
+        for ((fleet, rates), &cores) in fleets.iter().zip(&rates).zip(cores) {
             let mops = Spread::of(rates).expect("a bench has rounds");
             rows.push(Scaling { table, sharing, op, cores, mops, basis: fleet.basis() });
         }
@@ -232,6 +278,137 @@ fn own<I: Index>(table: &mut Tracker<I>, traffic: &Traffic, op: Op, packets: u64
         if traffic.queries.is_empty() {
             break;
         }
+    }
+    (done, elapsed)
+}
+
+/// One table for all cores.
+struct Common<'a, S> {
+    table: S,
+    /// Each core's bursts, in turn, and the flows that it opens and ends, so that no two cores open the same.
+    cores: Vec<(Vec<FiveTuple4>, &'a Traffic)>,
+}
+
+/// Now, and when flows end: nothing expires while it is measured.
+const NOW: Nanos = Nanos::from_secs(1);
+const LATER: Nanos = Nanos::from_secs(24 * 3600);
+
+impl<'a, S: SharedTable<FiveTuple4, State>> Common<'a, S> {
+    fn new(shares: &'a [Traffic], traffic: &Traffic, seed: u64) -> Self {
+        let table = S::new(traffic.entries(), seed);
+        for key in &traffic.flows {
+            table.insert(*key, table.hash(key), State::default(), LATER, NOW);
+        }
+        let turns = |core: usize| -> Vec<FiveTuple4> {
+            traffic.queries.chunks(BURST).skip(core).step_by(shares.len()).flatten().copied().collect()
+        };
+        let cores = shares.iter().enumerate().map(|(core, share)| {
+            let queries = at(core, shares.len(), || turns(core));
+            (queries, share)
+        });
+        Self { table, cores: cores.collect() }
+    }
+}
+
+impl<S: SharedTable<FiveTuple4, State>> Fleet for Common<'_, S> {
+    fn pass(&mut self, op: Op, packets: u64) -> (u64, Duration) {
+        let each = packets / self.cores.len() as u64;
+        let barrier = Barrier::new(self.cores.len());
+        let (barrier, table) = (&barrier, &self.table);
+        let mut done = 0;
+        let mut slowest = Duration::ZERO;
+        thread::scope(|scope| {
+            let mut threads = Vec::with_capacity(self.cores.len());
+            for ((queries, share), cpu) in self.cores.iter().zip(cpus()) {
+                threads.push(scope.spawn(move || {
+                    // Where the system refuses, it places the thread itself.
+                    let _ = pin(cpu);
+                    barrier.wait();
+                    if op == Op::Mixed { acts(table, share, each) } else { looks(table, queries, each) }
+                }));
+            }
+            for thread in threads {
+                let (packets, elapsed) = thread.join().expect("a table doesn't panic");
+                done += packets;
+                slowest = slowest.max(elapsed);
+            }
+        });
+        (done, slowest)
+    }
+
+    fn basis(&self) -> Basis {
+        Basis::Measured
+    }
+}
+
+/// The first two stages of a burst in a shared table.
+#[inline(always)]
+fn prefetch<'a, S: SharedTable<FiveTuple4, State>>(
+    table: &S,
+    keys: impl Iterator<Item = &'a FiveTuple4>,
+) -> [u64; BURST] {
+    let mut hashes = [0; BURST];
+    let mut len = 0;
+    for (hash, key) in hashes.iter_mut().zip(keys) {
+        *hash = table.hash(key);
+        table.prefetch(*hash);
+        len += 1;
+    }
+    hashes[..len].iter().for_each(|hash| table.prefetch_entry(*hash));
+    hashes
+}
+
+fn looks<S: SharedTable<FiveTuple4, State>>(table: &S, queries: &[FiveTuple4], packets: u64) -> (u64, Duration) {
+    let (mut done, mut sum) = (0, 0_u64);
+    let start = Instant::now();
+    while done < packets && !queries.is_empty() {
+        let piece = &queries[..queries.len().min((packets - done) as usize)];
+        for burst in piece.chunks(BURST) {
+            let hashes = prefetch(table, burst.iter());
+            for (key, hash) in burst.iter().zip(hashes) {
+                sum = sum.wrapping_add(table.get(key, hash, NOW).map_or(0, |state| state[0]));
+            }
+        }
+        done += piece.len() as u64;
+    }
+    std::hint::black_box(sum);
+    (done, start.elapsed())
+}
+
+fn acts<S: SharedTable<FiveTuple4, State>>(table: &S, share: &Traffic, packets: u64) -> (u64, Duration) {
+    let script = &share.script;
+    let end = |key: &FiveTuple4| {
+        let _ = table.remove(key, table.hash(key), NOW);
+    };
+    let open = |key: &FiveTuple4| {
+        table.insert(*key, table.hash(key), State::default(), LATER, NOW);
+    };
+    let (mut done, mut elapsed) = (0, Duration::ZERO);
+    while done < packets && !script.acts.is_empty() {
+        script.out.iter().for_each(end);
+        let start = Instant::now();
+        for burst in script.acts.chunks(BURST) {
+            let hashes = prefetch(table, burst.iter().map(|(_, key)| key));
+            for ((act, key), hash) in burst.iter().zip(hashes) {
+                match act {
+                    Act::Look => {
+                        let _ = table.update(key, hash, NOW, |state, deadline| {
+                            count(state);
+                            *deadline = LATER;
+                        });
+                    }
+                    Act::Open => {
+                        table.insert(*key, hash, State::default(), LATER, NOW);
+                    }
+                    Act::End => {
+                        let _ = table.remove(key, hash, NOW);
+                    }
+                }
+            }
+        }
+        elapsed += start.elapsed();
+        script.back.iter().for_each(open);
+        done += script.acts.len() as u64;
     }
     (done, elapsed)
 }

@@ -173,7 +173,7 @@ impl<I: Index> Subject for Tracker<I> {
 
 /// What any function's state does in some way.
 #[inline(always)]
-fn count(state: &mut State) {
+pub(super) fn count(state: &mut State) {
     state[0] += 1;
     state[1] += 64;
 }

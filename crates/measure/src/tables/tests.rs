@@ -35,7 +35,9 @@ fn every_case_has_its_row() {
     assert_eq!(bench.resident.len(), 2 * 4 * TableKind::ALL.len());
     assert_eq!(bench.expiring.len(), 2 * ours * 4);
     assert_eq!(bench.clumps.len(), ours * 4 + 1);
-    assert_eq!(bench.scaling.len(), ours * 3 * 2);
+    // Private tables on all numbers of cores, the three shared ones where there are as many.
+    let real = [1, 2].into_iter().filter(|cores| *cores <= engine::cpus().len()).count();
+    assert_eq!(bench.scaling.len(), ours * 3 * 2 + 3 * real * 2);
     for row in &bench.resident {
         let expected = if row.op == Op::Miss { 0.0 } else { row.inserted as f64 / row.offered as f64 };
         // Those that found no room are among the last.
@@ -48,7 +50,7 @@ fn every_case_has_its_row() {
         // The oldest makes room in the table, yet hopscotch may find no way to it.
         assert!(row.refused_percent < 2.0, "{row:?}");
         match row.ageing {
-            Ageing::Wheel => assert_eq!(row.evicted_percent, 0.0, "{row:?}"),
+            Ageing::Wheel => assert_eq!(row.early_percent, 0.0, "{row:?}"),
             Ageing::Scan | Ageing::Lazy => assert!(row.early_percent < 2.0, "{row:?}"),
             Ageing::None => assert!(row.evicted_percent > 90.0 && row.early_percent < 2.0, "{row:?}"),
         }
@@ -56,8 +58,10 @@ fn every_case_has_its_row() {
     for row in &bench.clumps {
         assert_eq!(row.flows, 3_000);
         if row.ageing == Some(Ageing::Wheel) {
-            let packets = row.clean_after.expect("two go with each packet");
-            assert!((1_500..=2_500).contains(&packets), "{row:?}");
+            assert!(
+                row.clean_after.is_some_and(|packets| packets >= 1_500),
+                "two at most go with each packet: {row:?}"
+            );
         }
     }
     for row in &bench.scaling {

@@ -198,7 +198,8 @@ impl Advice {
         let smallest = IndexKind::ALL
             .into_iter()
             .min_by(|one, other| total(wanted, entry_bytes(*one)).total_cmp(&total(wanted, entry_bytes(*other))));
-        let kind = if fits { default } else { smallest.unwrap_or(default) };
+        let saves = |kind: &IndexKind| total(wanted, entry_bytes(*kind)) < total(wanted, each) * 0.99;
+        let kind = smallest.filter(|kind| !fits && saves(kind)).unwrap_or(default);
         let chosen = entry_bytes(kind);
         let need = total(wanted, chosen);
         let Some(entries) = shared_out(wanted, chosen, memory) else {
@@ -278,9 +279,10 @@ impl Advice {
     fn choose_ageing(&mut self) {
         let facts = &self.facts;
         let why = format!(
-            "{} flows opened in the busiest second, and in the long run as many expire: the wheel finds each within a millisecond \
+            "{} flows opened in the busiest second, and in the long run as many expire: the wheel finds each within {:.0} ms \
              of its end, two a packet at most, so none waits for a mass expiry",
-            count(facts.busiest_second)
+            count(facts.busiest_second),
+            flow::TICK.as_secs_f64() * 1e3
         );
         self.choose("ageing", self.ageing.name(), why);
     }

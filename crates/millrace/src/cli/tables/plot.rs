@@ -61,9 +61,12 @@ pub(super) struct Strips<'a> {
     pub(super) rows: Vec<Marks>,
 }
 
-/// Colours that people with any colour vision tell apart (Okabe, Ito, 2008), dark enough for paper; the last is grey.
-pub(super) const COLOURS: [&str; 8] =
-    ["#0072b2", "#d55e00", "#009e73", "#a8487f", "#b8860b", "#7a4a21", "#4d4d4d", "#8a8a8a"];
+/// Colours that people with any colour vision tell apart (Okabe, Ito, 2008), dark enough for paper; then greys, and
+/// three more for what is beside the tables.
+pub(super) const COLOURS: [&str; 11] = [
+    "#0072b2", "#d55e00", "#009e73", "#a8487f", "#b8860b", "#7a4a21", "#4d4d4d", "#8a8a8a", "#c21807", "#000000",
+    "#3aa0d8",
+];
 
 const WIDTH: f64 = 520.0;
 const HEIGHT: f64 = 320.0;

@@ -4,7 +4,7 @@ use flow::Ageing;
 use flow::index::IndexKind;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use measure::Basis;
-use measure::tables::{Clump, Expiring, OWN_BYTES, Op, Resident, Scaling, TableKind};
+use measure::tables::{Clump, Expiring, OWN_BYTES, Op, Resident, Scaling, Sharing, TableKind};
 
 use super::bench::Measured;
 use super::json::mops;
@@ -428,7 +428,7 @@ fn scaling(measured: &Measured) -> Markup {
     let ops: Vec<Op> = Op::ALL.into_iter().filter(|op| rows.iter().any(|row| row.op == *op)).collect();
     let chart = |op: Op| {
         let lines = TableKind::ALL.into_iter().flat_map(|kind| {
-            measure::tables::Sharing::ALL.into_iter().filter_map(move |sharing| {
+            Sharing::ALL.into_iter().filter_map(move |sharing| {
                 let points: Vec<Point> = rows
                     .iter()
                     .filter(|row| row.table == kind && row.op == op && row.sharing == sharing)
@@ -440,10 +440,14 @@ fn scaling(measured: &Measured) -> Markup {
                         modelled: row.basis == Basis::Modelled,
                     })
                     .collect();
-                let several = measure::tables::Sharing::ALL.len() > 1;
-                let name =
-                    if several { format!("{}, {}", kind.name(), sharing.name()) } else { kind.name().to_owned() };
-                (!points.is_empty()).then(|| Line { name, colour: colour(kind), points, level: None })
+                let (name, colour) = match sharing {
+                    Sharing::Private => (kind.name(), colour(kind)),
+                    Sharing::Mutex => (sharing.name(), 8),
+                    Sharing::Spin => (sharing.name(), 9),
+                    Sharing::Optimistic => (sharing.name(), 10),
+                };
+                let name = name.to_owned();
+                (!points.is_empty()).then_some(Line { name, colour, points, level: None })
             })
         });
         let chart = Chart {
@@ -461,7 +465,7 @@ fn scaling(measured: &Measured) -> Markup {
             h2 { "cores" }
             p {
                 "The flows are spread over the cores by a hash, as a card would, each core with a table of its own, "
-                (measured.plan.scaling_load()) " % full. Hollow points and dashed lines are modelled."
+                (measured.plan.scaling_load()) " % full; where all share one, a cuckoo++ table, packets come in turn. Hollow points and dashed lines are modelled."
             }
             div.pair { @for op in &ops { (chart(*op)) } }
             table.numbers {
