@@ -52,7 +52,7 @@ pub struct Plan<C = ()> {
 /// How often [`Eviction::Random`] looks where nobody lies.
 const RANDOM_TRIES: usize = 64;
 /// How many turns ahead an expired entry's part of the index is asked for.
-const SOON: usize = 3;
+const SOON: usize = 6;
 /// Slots that [`Ageing::Scan`] looks at in a call of [`Table::reclaim`].
 pub const SCANNED: usize = 4;
 

@@ -36,7 +36,7 @@ const LEVELS: u32 = 4;
 /// down, at most four times and mostly once, so one unit a packet keeps up with one new flow a packet.
 const STEPS_MAX: usize = 4;
 /// How many entries ahead of their turn they are asked for.
-const AHEAD: usize = 8;
+const AHEAD: usize = 12;
 
 /// The wheel: its own tick, and who is due when.
 pub(crate) struct Wheel {
