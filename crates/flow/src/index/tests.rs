@@ -51,7 +51,7 @@ impl Model {
             let guess = self.index.guess(*hash, |near| shown.push(near));
             assert!(guess.is_some_and(|guess| shown.contains(&guess)), "what is there is guessed somehow");
         }
-        for absent in 0..1000 {
+        for absent in 0..if cfg!(miri) { 10 } else { 1000 } {
             let hash = mix(u64::MAX - absent);
             assert_eq!(self.index.find(hash, |slot| self.hashes.get(&slot) == Some(&hash)), None);
             self.index.neighbours(hash, |slot| assert!(self.hashes.contains_key(&slot)));
@@ -64,7 +64,7 @@ fn filled_up_and_emptied_over_and_over() {
     for kind in IndexKind::ALL {
         let mut model = Model::new(kind);
         let mut number = 0;
-        for round in 0..4 {
+        for round in 0..if cfg!(miri) { 2 } else { 4 } {
             let mut refused = 0;
             while refused < 3 {
                 number += 1;
@@ -78,7 +78,7 @@ fn filled_up_and_emptied_over_and_over() {
             model.check();
             let mut slots: Vec<u32> = model.hashes.keys().copied().collect();
             slots.sort_unstable_by_key(|slot| mix(u64::from(*slot) << 8 | round));
-            let keep = if round == 3 { 0 } else { slots.len() / 3 };
+            let keep = if round % 2 == 1 { 0 } else { slots.len() / 3 };
             for slot in slots.drain(keep..) {
                 model.remove(slot);
             }
