@@ -37,7 +37,32 @@ fn main() {
         churn::<Host4, [u64; 2]>(&only, "host, 16 bytes", flows, host);
         churn::<FiveTuple4, [u64; 3]>(&only, "five-tuple, 24 bytes", flows, five_tuple);
     }
+    hashing(&only, "host", host);
+    hashing(&only, "five-tuple", five_tuple);
     startup(&only);
+}
+
+/// What hashing a key costs, alone: ours, hashbrown's default (foldhash), and the standard map's (SipHash 1-3).
+fn hashing<K: Key + Hash>(only: &str, name: &str, key: fn(u64) -> K) {
+    let title = format!("hash: {name}");
+    if !title.contains(only) {
+        return;
+    }
+    let keys: Vec<K> = (0..1 << 12).map(key).collect();
+    let (brown, std) = (foldhash(), RandomState::new());
+    let seed = std.hash_one(1);
+    let all =
+        |hash: &dyn Fn(&[K]) -> u64| (0..QUERIES >> 12).map(|_| hash(black_box(&keys))).fold(0, u64::wrapping_add);
+    println!("{:44} {:>15} {:>16} {:>15}", "", "ours", "foldhash", "SipHash");
+    race(
+        &title,
+        QUERIES,
+        &mut [
+            &mut || all(&|keys| keys.iter().map(|key| Key::hash(key, seed)).fold(0, u64::wrapping_add)),
+            &mut || all(&|keys| keys.iter().map(|key| brown.hash_one(key)).fold(0, u64::wrapping_add)),
+            &mut || all(&|keys| keys.iter().map(|key| std.hash_one(key)).fold(0, u64::wrapping_add)),
+        ],
+    );
 }
 
 fn host(number: u64) -> Host4 {

@@ -4,7 +4,7 @@
 /// is dead to whoever looks, and what differs is when its place comes free.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ageing {
-    /// A hierarchical timing wheel: in the order of the deadlines, each within about a millisecond.
+    /// A hierarchical timing wheel: in the order of the deadlines, each within a [`TICK`](crate::TICK).
     #[default]
     Wheel,
     /// A hand that goes round the slots, [`SCANNED`](crate::SCANNED) a call: within a round, in the order of the slots.
