@@ -288,21 +288,23 @@ impl<N: NetworkFunction> Rest<N> {
         flow: N::Flow,
         deadline: Nanos,
     ) -> Result<Slot, Refusal> {
-        if self.tables.ageing == Ageing::Lazy {
+        let Tables { eviction, ageing, .. } = self.tables;
+        if ageing == Ageing::Lazy {
             while let Some(dead) = flows.table.dead_near(lane.hash, lane.now) {
                 self.end(flows, nf, dead, lane, End::Expired);
             }
         }
-        let Tables { eviction, .. } = self.tables;
         if self.tables.drops_early(flows.table.len(), flows.table.capacity(), chance(lane.hash, lane.seq)) {
             return Err(Refusal::Early);
         }
         let origin = self.sources.as_mut().map(|sources| sources.enter(lane.meta.source())).transpose()?;
-        if flows.table.is_full()
-            && let Some(victim) = flows.table.victim(eviction, lane.hash)
-        {
-            let how = if flows.table.deadline(victim) <= lane.now { End::Expired } else { End::Evicted };
-            self.end(flows, nf, victim, lane, how);
+        if flows.table.is_full() {
+            // Where nobody finds the dead they stay although they were answered: the nearest of them may go then.
+            let dead = || flows.table.dead_near(lane.hash, lane.now).filter(|_| ageing != Ageing::Wheel);
+            if let Some(victim) = flows.table.victim(eviction, lane.hash).or_else(dead) {
+                let how = if flows.table.deadline(victim) <= lane.now { End::Expired } else { End::Evicted };
+                self.end(flows, nf, victim, lane, how);
+            }
         }
         let slot = flows.table.insert(key, lane.hash, flow, deadline, lane.now);
         if let (Some(origin), Some(sources)) = (origin, &mut self.sources) {

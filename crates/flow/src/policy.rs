@@ -22,7 +22,7 @@ pub enum Eviction {
     #[default]
     OldestUnanswered,
     /// Of those that lie where the new one would go, the one whose deadline comes first: with one timeout for all, the least
-    /// recently used. It may be one that was answered.
+    /// recently used. Where nobody lies there, of those at a random place. It may be one that was answered.
     LeastRecent,
     /// Any of those that lie where a random key would go. It may be one that was answered.
     Random,

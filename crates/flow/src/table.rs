@@ -49,7 +49,7 @@ pub struct Plan<C = ()> {
     pub seed: u64,
 }
 
-/// How often [`Eviction::Random`] looks where nobody lies.
+/// How often eviction looks where nobody lies.
 const RANDOM_TRIES: usize = 64;
 /// How many turns ahead an expired entry's part of the index is asked for.
 const SOON: usize = 6;
@@ -370,17 +370,19 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
     pub fn victim(&self, eviction: Eviction, hash: u64) -> Option<Slot> {
         match eviction {
             Eviction::OldestUnanswered => self.oldest_unassured(),
-            Eviction::LeastRecent => self.soonest_near(hash),
-            Eviction::Random => {
-                // Where nobody lies, others are asked; the table is full, so it doesn't take many.
-                let mut random = hash ^ self.seed;
-                (0..RANDOM_TRIES).find_map(|_| {
-                    random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-                    self.random_near(random ^ random >> 32)
-                })
-            }
+            Eviction::LeastRecent => self.soonest_near(hash).or_else(|| self.elsewhere(hash, Self::soonest_near)),
+            Eviction::Random => self.elsewhere(hash, Self::random_near),
             Eviction::None => None,
         }
+    }
+
+    /// Looks in random places until somebody lies there; the table is full, so it doesn't take many.
+    fn elsewhere(&self, hash: u64, look: fn(&Self, u64) -> Option<Slot>) -> Option<Slot> {
+        let mut random = hash ^ self.seed;
+        (0..RANDOM_TRIES).find_map(|_| {
+            random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+            look(self, random ^ random >> 32)
+        })
     }
 
     fn soonest_near(&self, hash: u64) -> Option<Slot> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use engine::{Control, EngineError, EngineKind, Options, Outcome, Tables};
 use functions::{ddos, heavy_hitter, policer, port_knock};
 use measure::{Bench, BenchError, BenchPlan};
-use nf::{Description, NetworkFunction, PacketSet, Reason, Sizing};
+use nf::{Description, Flow, NetworkFunction, PacketSet, Reason, Sizing};
 use port::{Batch, Packet, Queue, Received, Trace};
 use serde::de::DeserializeOwned;
 use testkit::conformance::{self, Plan, Verified};
@@ -134,6 +134,9 @@ pub trait Program: Send + Sync {
     /// How many packet sets are remembered, as configured.
     fn sizing(&self) -> Sizing;
 
+    /// Whether it keeps flows in flow tables at all.
+    fn keeps_flows(&self) -> bool;
+
     /// Whether its flows can be kept so; otherwise why not.
     ///
     /// # Errors
@@ -184,6 +187,10 @@ impl<N: NetworkFunction> Program for Loaded<N> {
 
     fn sizing(&self) -> Sizing {
         self.0.sizing()
+    }
+
+    fn keeps_flows(&self) -> bool {
+        N::Flow::STORED
     }
 
     fn accepts(&self, tables: &Tables) -> Result<(), String> {

@@ -192,7 +192,7 @@ fn slips_are_answered_with_what_was_meant() {
         ("tables advise", "--in"),
         ("tables advise --in demo.pcap.zst --idle-timeout 0", "--idle-timeout"),
         ("tables advise --in demo.pcap.zst --memory lots", "lots"),
-        ("tables advise --in demo.pcap.zst --memory 1000", "the smallest one takes"),
+        ("tables advise --in demo.pcap.zst --memory 1000", "the smallest ones take"),
     ] {
         let (code, error) = folder.fails(line);
         assert_eq!(code, 2, "{line}: {error}");

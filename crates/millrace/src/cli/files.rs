@@ -59,5 +59,29 @@ pub(super) fn refuse_output(output: &Path) -> Result<(), Failed> {
 
 /// The name in messages.
 pub(super) fn shown(path: &Path) -> PathBuf {
-    if is_standard(path) { PathBuf::from("standard input") } else { path.to_owned() }
+    if is_standard(path) { PathBuf::from(STANDARD_INPUT) } else { path.to_owned() }
+}
+
+/// What standard input is called where names are shown.
+const STANDARD_INPUT: &str = "standard input";
+
+/// A name as a shell takes it back: quoted where it must be, and `-` for standard input.
+pub(super) fn for_shell(name: &str) -> String {
+    if name == STANDARD_INPUT {
+        return "-".to_owned();
+    }
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+,:@%".contains(&byte);
+    if name.bytes().all(plain) { name.to_owned() } else { format!("'{}'", name.replace('\'', "'\\''")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::for_shell;
+
+    #[test]
+    fn names_come_back_from_a_shell() {
+        assert_eq!(for_shell("a/b-1.pcap"), "a/b-1.pcap");
+        assert_eq!(for_shell("a b's.pcap"), "'a b'\\''s.pcap'");
+        assert_eq!(for_shell("standard input"), "-");
+    }
 }

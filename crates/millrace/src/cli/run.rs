@@ -54,7 +54,7 @@ pub(super) struct Args {
     /// How many cores to use, or all
     #[arg(long, default_value = "1", value_name = "N", value_parser = engines::cores)]
     cores: usize,
-    /// The secret that tables are hashed with, drawn anew if not given; the outcome never depends on it
+    /// The secret that tables are hashed with, drawn anew if not given; the outcome depends on it only where full tables evict by lru or at random, or drop early
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
     /// Print the summary as JSON, to standard output (with `--out -` to standard error)
@@ -102,7 +102,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         kind,
         cores: args.cores,
         seed: options.seed,
-        tables: &options.tables,
+        tables: program.keeps_flows().then_some(&options.tables),
         input: &args.input,
         output: args.output.as_deref(),
         clock_steps_back: capture.reader().clock_steps_back(),

@@ -8,11 +8,11 @@ use flow::{Ageing, Eviction};
 use super::failure::Failed;
 use crate::catalogue::Program;
 
-/// How flow tables are kept.
+/// How flow tables are kept: nothing of that can be chosen for nat, which has tables of its own.
 #[derive(clap::Args)]
 #[command(next_help_heading = "Flow tables")]
 pub(super) struct Upkeep {
-    /// The table that finds flows; speed alone depends on it
+    /// The table that finds flows: a matter of speed, unless it is full and its neighbours are who goes (lazy, lru, random)
     #[arg(long, value_name = "TABLE", default_value = IndexKind::default().name(), value_parser = table())]
     table: IndexKind,
     /// Who finds the flows whose time is over: a timing wheel, a hand going round, the next flow to come by (lazy), nobody

@@ -144,7 +144,7 @@ fn text(args: &Args, description: &Description, name: &str, trace: &Trace, rows:
     for Row { engine, verified } in rows.iter().filter(|row| row.verified.runs > 0) {
         let (word, tone) = match &verified.mismatch {
             None if verified.was_full && engine.guarantee() != Guarantee::Identical => {
-                ("not compared where a flow table was full, equal elsewhere".to_owned(), Tone::Bad)
+                ("not compared where a flow table was full or turned flows away, equal elsewhere".to_owned(), Tone::Bad)
             }
             None => (format!("equal: {}", engine.guarantee()), Tone::Good),
             Some(mismatch) => (format!("DIFFERS on {}", counted(mismatch.cores as u64, "core", "cores")), Tone::Bad),

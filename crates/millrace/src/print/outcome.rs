@@ -16,7 +16,8 @@ pub(crate) struct Run<'a> {
     pub(crate) kind: EngineKind,
     pub(crate) cores: usize,
     pub(crate) seed: u64,
-    pub(crate) tables: &'a Tables,
+    /// How flows were kept; `None` for a function that keeps none in flow tables.
+    pub(crate) tables: Option<&'a Tables>,
     pub(crate) input: &'a Path,
     pub(crate) output: Option<&'a Path>,
     pub(crate) clock_steps_back: u64,
@@ -112,11 +113,10 @@ impl Run<'_> {
             "engine": self.kind.name(),
             "cores": self.cores,
             "seed": self.seed,
-            "tables": {
-                "table": self.tables.index.name(), "ageing": self.tables.ageing.name(),
-                "eviction": self.tables.eviction.name(), "early_drop_percent": self.tables.early_drop_percent,
-                "per_source": self.tables.per_source,
-            },
+            "tables": self.tables.map(|tables| json!({
+                "table": tables.index.name(), "ageing": tables.ageing.name(), "eviction": tables.eviction.name(),
+                "early_drop_percent": tables.early_drop_percent, "per_source": tables.per_source,
+            })),
             "input": self.input.display().to_string(),
             "output": self.output.map(|path| path.display().to_string()),
             "packets": packets(counters, self.description),

@@ -168,6 +168,23 @@ fn entry_bytes(kind: IndexKind) -> [f64; 2] {
     [of::<FiveTuple4>(kind), of::<FiveTuple6>(kind)]
 }
 
+/// What the tables of both families take, in bytes. They are made to be looked at, for small ones take more than their
+/// entries say; large ones do not, and are reckoned. A family without entries has a table of one, as `run` would have.
+fn tables_bytes(kind: IndexKind, entries: [u64; 2]) -> [u64; 2] {
+    const LARGE: f64 = 1e9;
+    fn of<K: Key>(kind: IndexKind, entries: u64) -> u64 {
+        let plan = Plan { index: kind, capacity: entries.max(1) as usize, ..Plan::default() };
+        Table::<K, Connection, AnyIndex>::planned(plan).memory_bytes() as u64
+    }
+    let each = entry_bytes(kind);
+    let reckoned = |family: usize| (entries[family] as f64 * each[family]) as u64;
+    let small = |family: usize| (reckoned(family) as f64) < LARGE;
+    [
+        if small(0) { of::<FiveTuple4>(kind, entries[0]) } else { reckoned(0) },
+        if small(1) { of::<FiveTuple6>(kind, entries[1]) } else { reckoned(1) },
+    ]
+}
+
 fn total(entries: [u64; 2], each: [f64; 2]) -> f64 {
     entries[0] as f64 * each[0] + entries[1] as f64 * each[1]
 }
@@ -188,6 +205,21 @@ fn shared_out(wanted: [u64; 2], each: [f64; 2], memory: u64) -> Option<[u64; 2]>
     (spare >= 0.0).then(|| [entries(0), entries(1)])
 }
 
+/// Entries for each family that the memory holds with all that tables take besides, and what their tables take.
+fn fitting(kind: IndexKind, wanted: [u64; 2], each: [f64; 2], memory: u64) -> Option<([u64; 2], [u64; 2])> {
+    let mut budget = memory;
+    for _ in 0..16 {
+        let entries = shared_out(wanted, each, budget)?;
+        let taken = tables_bytes(kind, entries);
+        let over = taken.iter().sum::<u64>().saturating_sub(memory);
+        if over == 0 {
+            return Some((entries, taken));
+        }
+        budget = budget.min(total(entries, each) as u64).checked_sub(over)?;
+    }
+    None
+}
+
 impl Advice {
     fn on(facts: Facts, memory: u64) -> Result<Self, Failed> {
         let wanted = facts.wanted();
@@ -202,11 +234,10 @@ impl Advice {
         let kind = smallest.filter(|kind| !fits && saves(kind)).unwrap_or(default);
         let chosen = entry_bytes(kind);
         let need = total(wanted, chosen);
-        let Some(entries) = shared_out(wanted, chosen, memory) else {
-            let least = bytes(total(least(wanted), chosen) as u64 + 1);
-            return Err(Failed::usage(format_args!("{} hold no table; the smallest one takes {least}", bytes(memory))));
+        let Some((entries, each_bytes)) = fitting(kind, wanted, chosen, memory) else {
+            let least = bytes(tables_bytes(kind, least(wanted)).iter().sum());
+            return Err(Failed::usage(format_args!("{} hold no table; the smallest ones take {least}", bytes(memory))));
         };
-        let each_bytes = [(entries[0] as f64 * chosen[0]) as u64, (entries[1] as f64 * chosen[1]) as u64];
         let mut advice = Self {
             facts,
             memory,
@@ -220,7 +251,7 @@ impl Advice {
             warnings: Vec::new(),
         };
         advice.choose_table(each, chosen);
-        advice.choose_entries(chosen);
+        advice.choose_entries();
         advice.choose_ageing();
         advice.choose_eviction();
         advice.warn(need, chosen);
@@ -235,7 +266,7 @@ impl Advice {
         let opening = percent(self.facts.flows, self.facts.packets);
         let why = if self.kind == IndexKind::default() {
             format!(
-                "{opening} of the packets open a flow, so hits and misses both matter, and it is the default for being fast at both"
+                "{opening} of the packets open a flow, and it is the default: fast at finding flows, at missing them, and at opening and ending them"
             )
         } else {
             format!(
@@ -248,7 +279,7 @@ impl Advice {
         self.choose("table", self.kind.name(), why);
     }
 
-    fn choose_entries(&mut self, each: [f64; 2]) {
+    fn choose_entries(&mut self) {
         let facts = &self.facts;
         for (family, name) in ["IPv4", "IPv6"].into_iter().enumerate() {
             if self.wanted[family] == 0 {
@@ -270,7 +301,7 @@ impl Advice {
                 "{} for {name}: {} at {:.0} bytes",
                 count(self.entries[family]),
                 bytes(self.bytes[family]),
-                each[family]
+                self.bytes[family] as f64 / self.entries[family].max(1) as f64
             );
             self.choices.push(Choice { what: "entries", chosen, why });
         }
@@ -311,14 +342,14 @@ impl Advice {
         let full = match eviction {
             Eviction::OldestUnanswered => {
                 "a new flow takes the place of the oldest that nobody has answered; when all are answered it finds no room, and its packets \
-                 are counted as orphans"
+                 are dropped as table-full"
             }
             Eviction::LeastRecent => {
                 "a new flow takes the place of the one idle longest among those that lie where it would; that may be one that \
                  was answered"
             }
             Eviction::Random => "a new flow takes the place of any other",
-            Eviction::None => "a new flow finds no room, and its packets are counted as orphans",
+            Eviction::None => "a new flow finds no room, and its packets are dropped as table-full",
         };
         self.choose("when full", spare, full);
     }
@@ -416,7 +447,7 @@ impl Advice {
         for warning in &self.warnings {
             out += &format!("  {} {warning}\n", style.warn("note:"));
         }
-        out + &format!("\n  millrace run conntrack --in {} {}\n", facts.name, self.settings())
+        out + &format!("\n  millrace run conntrack --in {} {}\n", files::for_shell(&facts.name), self.settings())
     }
 
     fn json(&self) -> Value {

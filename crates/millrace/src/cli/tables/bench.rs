@@ -246,7 +246,9 @@ impl Args {
     fn again(&self) -> String {
         let mut line = format!("millrace tables bench --entries {}", self.entries);
         match (&self.input, self.zipf) {
-            (Some(input), _) => line += &format!(" --in {} --packets {}", input.display(), self.packets),
+            (Some(input), _) => {
+                line += &format!(" --in {} --packets {}", files::for_shell(&input.display().to_string()), self.packets)
+            }
             (None, Some(exponent)) => line += &format!(" --zipf {exponent}"),
             (None, None) => {}
         }

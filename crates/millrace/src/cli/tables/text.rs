@@ -40,8 +40,10 @@ pub(super) fn measured(measured: &Measured, style: Style) -> String {
         out += &clumps(&bench.clumps, style);
     }
     if !bench.scaling.is_empty() {
-        let what =
-            format!("The flows spread over the cores, each with a table of its own, {} % full.", plan.scaling_load());
+        let what = format!(
+            "The flows spread over the cores: each with a table of its own ({} % full), or all with one that they share.",
+            plan.scaling_load()
+        );
         out += &heading("cores", &what, style);
         out += &scaling(&bench.scaling, style);
     }
@@ -234,9 +236,12 @@ pub(super) fn against_none(row: &Expiring, rows: &[Expiring]) -> Option<f64> {
     (row.ageing != flow::Ageing::None).then(|| (row.ns.median / none.ns.median - 1.0) * 100.0)
 }
 
-/// Who had to go for new flows, if anyone did who was alive.
+/// How new flows came by their places, where it wasn't by ageing.
 pub(super) fn made_room(row: &Expiring) -> String {
     let mut parts = Vec::new();
+    if row.evicted_percent > 0.0 {
+        parts.push(format!("{} evicted someone", few(row.evicted_percent)));
+    }
     if row.early_percent > 0.0 {
         parts.push(format!("{} took a living flow's place", few(row.early_percent)));
     }
