@@ -7,6 +7,7 @@ use flow::{Ageing, Eviction};
 
 use super::failure::Failed;
 use crate::catalogue::Program;
+use crate::print::number;
 
 /// How flow tables are kept: nothing of that can be chosen for nat, which has tables of its own.
 #[derive(clap::Args)]
@@ -25,7 +26,7 @@ pub(super) struct Upkeep {
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(1..=99))]
     early_drop: Option<u8>,
     /// Let a source have so many flows at once, on each core of rss and in each stripe of shared
-    #[arg(long, value_name = "FLOWS", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "FLOWS", value_parser = flows)]
     per_source: Option<u32>,
 }
 
@@ -45,6 +46,15 @@ impl Upkeep {
         program.accepts(&tables).map_err(Failed::usage)?;
         Ok(tables)
     }
+}
+
+/// Reads a number of flows.
+fn flows(text: &str) -> Result<u32, String> {
+    let number = number::parse(text)?;
+    u32::try_from(number)
+        .ok()
+        .filter(|flows| *flows > 0)
+        .ok_or_else(|| format!("write a number from 1 to {}", u32::MAX))
 }
 
 fn table() -> impl TypedValueParser<Value = IndexKind> {
