@@ -5,6 +5,7 @@
 //! stays where it is until it is removed, so that engines, ageing and functions can hold on to its slot.
 
 mod any;
+mod cells;
 mod chaining;
 mod cuckoo;
 mod hopscotch;

@@ -229,12 +229,11 @@ fn an_interrupt_leaves_no_report() {
     let line = "tables bench --entries 1k --load 0.5,0.9 --rounds 1000 --round-packets 20k --report out --json";
     command.current_dir(folder.0.path()).args(line.split(' ')).stdout(std::process::Stdio::piped());
     let child = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
-    // The folder is there once the signals are about to be watched.
+    // The folder is made once signals are watched.
     let deadline = Instant::now() + Duration::from_secs(60);
     while !folder.path("out").exists() && Instant::now() < deadline {
         std::thread::yield_now();
     }
-    std::thread::sleep(Duration::from_millis(300));
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{}", String::from_utf8_lossy(&output.stderr));

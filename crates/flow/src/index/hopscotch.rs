@@ -6,6 +6,7 @@
 //! and at last fail: insertion looks for free cells [`RANGE`] cells away at most and then refuses. Cells hold 32 bits of hash
 //! beside the entry's number; nothing wraps, the last cells have [`RANGE`] more behind them.
 
+use crate::index::cells::{Cell, Cells};
 use crate::index::{Index, scale, upper};
 use crate::memory::{Region, prefetch};
 
@@ -14,20 +15,12 @@ const NEIGHBOURHOOD: usize = u32::BITS as usize;
 /// How far away an insertion looks for a free cell.
 const RANGE: usize = 1024;
 
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Cell {
-    /// The lower half of the hash.
-    hash: u32,
-    /// The entry's number plus one; 0 for a free cell.
-    entry: u32,
-}
-
 /// The index.
 pub struct Hopscotch {
     /// For each home a bit for each cell of its neighbourhood that holds one of its own.
     bitmaps: Region,
-    cells: Region,
+    /// One for each home, and [`RANGE`] more.
+    cells: Cells,
     count: usize,
 }
 
@@ -49,25 +42,13 @@ impl Hopscotch {
         unsafe { core::slice::from_raw_parts_mut(self.bitmaps.base().cast::<u32>().as_ptr(), self.count) }
     }
 
-    #[inline(always)]
-    fn cells(&self) -> &[Cell] {
-        // SAFETY: the region holds that many cells, and zeros are a cell.
-        unsafe { core::slice::from_raw_parts(self.cells.base().cast::<Cell>().as_ptr(), self.count + RANGE) }
-    }
-
-    #[inline(always)]
-    fn cells_mut(&mut self) -> &mut [Cell] {
-        // SAFETY: as above, and `self` is borrowed uniquely.
-        unsafe { core::slice::from_raw_parts_mut(self.cells.base().cast::<Cell>().as_ptr(), self.count + RANGE) }
-    }
-
     /// The first entry with this hash that `is_it` accepts.
     #[inline(always)]
     fn search(&self, hash: u64, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
         let home = self.home(hash);
         let mut bitmap = self.bitmaps()[home];
         while bitmap != 0 {
-            let cell = self.cells()[home + bitmap.trailing_zeros() as usize];
+            let cell = self.cells[home + bitmap.trailing_zeros() as usize];
             if cell.hash == hash as u32 && is_it(cell.entry - 1) {
                 return Some(cell.entry - 1);
             }
@@ -83,7 +64,7 @@ impl Hopscotch {
             let Some(bitmap) = self.bitmaps().get(home).copied().filter(|bitmap| *bitmap != 0) else { continue };
             let first = home + bitmap.trailing_zeros() as usize;
             if first < vacant {
-                let cells = self.cells_mut();
+                let cells = &mut self.cells;
                 cells[vacant] = cells[first];
                 cells[first].entry = 0;
                 self.bitmaps_mut()[home] = bitmap & (bitmap - 1) | 1 << (vacant - home);
@@ -104,11 +85,7 @@ impl Index for Hopscotch {
 
     fn new((): (), places: usize) -> Self {
         let count = places.max(1);
-        Self {
-            bitmaps: Region::zeroed(count * size_of::<u32>()),
-            cells: Region::zeroed((count + RANGE) * size_of::<Cell>()),
-            count,
-        }
+        Self { bitmaps: Region::zeroed(count * size_of::<u32>()), cells: Cells::free(count + RANGE), count }
     }
 
     #[inline(always)]
@@ -128,7 +105,7 @@ impl Index for Hopscotch {
     fn prefetch(&self, hash: u64) {
         let home = self.home(hash);
         prefetch(self.bitmaps.base().as_ptr().wrapping_add(home * size_of::<u32>()));
-        prefetch(self.cells.base().as_ptr().wrapping_add(home * size_of::<Cell>()));
+        self.cells.prefetch(home);
     }
 
     #[inline(always)]
@@ -147,12 +124,12 @@ impl Index for Hopscotch {
     #[inline]
     fn insert(&mut self, hash: u64, free: u32) -> Option<u32> {
         let home = self.home(hash);
-        let distance = self.cells()[home..].iter().take(RANGE).position(|cell| cell.entry == 0)?;
+        let distance = self.cells[home..].iter().take(RANGE).position(|cell| cell.entry == 0)?;
         let mut vacant = home + distance;
         while vacant >= home + NEIGHBOURHOOD {
             vacant = self.hop(vacant)?;
         }
-        self.cells_mut()[vacant] = Cell { hash: hash as u32, entry: free + 1 };
+        self.cells[vacant] = Cell { hash: hash as u32, entry: free + 1 };
         self.bitmaps_mut()[home] |= 1 << (vacant - home);
         Some(free)
     }
@@ -164,8 +141,8 @@ impl Index for Hopscotch {
         while bitmap != 0 {
             let distance = bitmap.trailing_zeros();
             let cell = home + distance as usize;
-            if self.cells()[cell].entry == slot + 1 {
-                self.cells_mut()[cell].entry = 0;
+            if self.cells[cell].entry == slot + 1 {
+                self.cells[cell].entry = 0;
                 self.bitmaps_mut()[home] &= !(1 << distance);
                 return true;
             }
@@ -176,7 +153,7 @@ impl Index for Hopscotch {
 
     fn neighbours(&self, hash: u64, mut see: impl FnMut(u32)) {
         let home = self.home(hash);
-        for cell in self.cells()[home..].iter().take(NEIGHBOURHOOD).filter(|cell| cell.entry != 0) {
+        for cell in self.cells[home..].iter().take(NEIGHBOURHOOD).filter(|cell| cell.entry != 0) {
             see(cell.entry - 1);
         }
     }

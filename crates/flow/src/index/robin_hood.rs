@@ -6,27 +6,19 @@
 //! gives up after [`REACH`] cells. Cells hold 32 bits of hash beside the entry's number; nothing wraps, the last cells have
 //! [`REACH`] more behind them.
 
+use crate::index::cells::{Cell, Cells};
 use crate::index::{Index, scale, upper};
-use crate::memory::{Region, prefetch};
 
 /// How far from its home an entry, and the free cell that its insertion needs, may be.
 const REACH: usize = 1024;
 /// Entries that are shown as neighbours: two cache lines.
 const NEIGHBOURS: usize = 16;
 
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Cell {
-    /// The upper half of the hash, which says where home is.
-    hash: u32,
-    /// The entry's number plus one; 0 for a free cell.
-    entry: u32,
-}
-
 /// The index.
 pub struct RobinHood {
-    region: Region,
-    /// Homes; there are [`REACH`] cells more.
+    /// One for each home, and [`REACH`] more; `hash` is the upper half, which says where home is.
+    cells: Cells,
+    /// Homes.
     count: usize,
 }
 
@@ -36,23 +28,11 @@ impl RobinHood {
         scale(hash, self.count)
     }
 
-    #[inline(always)]
-    fn cells(&self) -> &[Cell] {
-        // SAFETY: the region holds that many cells, and zeros are a cell.
-        unsafe { core::slice::from_raw_parts(self.region.base().cast::<Cell>().as_ptr(), self.count + REACH) }
-    }
-
-    #[inline(always)]
-    fn cells_mut(&mut self) -> &mut [Cell] {
-        // SAFETY: as above, and `self` is borrowed uniquely.
-        unsafe { core::slice::from_raw_parts_mut(self.region.base().cast::<Cell>().as_ptr(), self.count + REACH) }
-    }
-
     /// The first entry with this hash that `is_it` accepts.
     #[inline(always)]
     fn search(&self, hash: u64, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
         let home = self.home(upper(hash));
-        for cell in &self.cells()[home..][..REACH] {
+        for cell in &self.cells[home..][..REACH] {
             // In the order of hashes, ours would have come before.
             if cell.entry == 0 || cell.hash > upper(hash) {
                 return None;
@@ -74,7 +54,7 @@ impl Index for RobinHood {
 
     fn new((): (), places: usize) -> Self {
         let count = places.max(1);
-        Self { region: Region::zeroed((count + REACH) * size_of::<Cell>()), count }
+        Self { cells: Cells::free(count + REACH), count }
     }
 
     #[inline(always)]
@@ -87,12 +67,12 @@ impl Index for RobinHood {
     }
 
     fn bytes(&self) -> usize {
-        self.region.bytes()
+        self.cells.bytes()
     }
 
     #[inline(always)]
     fn prefetch(&self, hash: u64) {
-        prefetch(self.region.base().as_ptr().wrapping_add(self.home(upper(hash)) * size_of::<Cell>()));
+        self.cells.prefetch(self.home(upper(hash)));
     }
 
     #[inline(always)]
@@ -111,11 +91,11 @@ impl Index for RobinHood {
     #[inline]
     fn insert(&mut self, hash: u64, free: u32) -> Option<u32> {
         let home = self.home(upper(hash));
-        let reach = &self.cells()[home..][..REACH];
+        let reach = &self.cells[home..][..REACH];
         let vacant = home + reach.iter().position(|cell| cell.entry == 0)?;
         // Those that are shifted have homes that are not before ours, so that none is shifted out of its reach.
         let place = home + reach[..vacant - home].partition_point(|cell| cell.hash <= upper(hash));
-        let cells = self.cells_mut();
+        let cells = &mut self.cells;
         cells.copy_within(place..vacant, place + 1);
         cells[place] = Cell { hash: upper(hash), entry: free + 1 };
         Some(free)
@@ -124,7 +104,7 @@ impl Index for RobinHood {
     #[inline]
     fn remove(&mut self, hash: u64, slot: u32) -> bool {
         let home = self.home(upper(hash));
-        let reach = &self.cells()[home..][..REACH];
+        let reach = &self.cells[home..][..REACH];
         let Some(distance) = reach.iter().take_while(|cell| cell.entry != 0).position(|cell| cell.entry == slot + 1)
         else {
             return false;
@@ -132,10 +112,10 @@ impl Index for RobinHood {
         let place = home + distance;
         let mut end = place + 1;
         // What follows moves back, up to a cell that is free or at home.
-        while end < self.count + REACH && self.cells()[end].entry != 0 && self.home(self.cells()[end].hash) < end {
+        while end < self.count + REACH && self.cells[end].entry != 0 && self.home(self.cells[end].hash) < end {
             end += 1;
         }
-        let cells = self.cells_mut();
+        let cells = &mut self.cells;
         cells.copy_within(place + 1..end, place);
         cells[end - 1].entry = 0;
         true
@@ -143,7 +123,7 @@ impl Index for RobinHood {
 
     fn neighbours(&self, hash: u64, mut see: impl FnMut(u32)) {
         let home = self.home(upper(hash));
-        for cell in self.cells()[home..].iter().take(NEIGHBOURS).take_while(|cell| cell.entry != 0) {
+        for cell in self.cells[home..].iter().take(NEIGHBOURS).take_while(|cell| cell.entry != 0) {
             see(cell.entry - 1);
         }
     }

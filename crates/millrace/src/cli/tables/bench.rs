@@ -150,9 +150,10 @@ pub(super) fn perform(args: &Args) -> Result<(), Failed> {
     let entries = args.entries as usize;
     let plan = args.plan();
     refuse_too_much(&plan, entries)?;
-    let folder = args.report.as_deref().map(Folder::make).transpose()?;
     let stop = Arc::default();
     signals::stop_on_interrupt(&stop);
+    // From here on an interrupt is heeded, and whoever waits for the folder to send one may count on that.
+    let folder = args.report.as_deref().map(Folder::make).transpose()?;
     let (traffic, source) = match &args.input {
         Some(input) => {
             let (captured, packets) = captured(input, args.packets, args.json, &stop)?;

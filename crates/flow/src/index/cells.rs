@@ -1,0 +1,54 @@
+//! Cells of a hash and an entry's number, as the open-addressing designs that point at entries have them.
+
+use core::ops::{Deref, DerefMut};
+
+use crate::memory::{Region, prefetch};
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct Cell {
+    /// 32 bits of the hash: which, is the design's matter.
+    pub(super) hash: u32,
+    /// The entry's number plus one; 0 for a free cell.
+    pub(super) entry: u32,
+}
+
+/// Cells in a row, free at first.
+pub(super) struct Cells {
+    region: Region,
+    count: usize,
+}
+
+impl Cells {
+    pub(super) fn free(count: usize) -> Self {
+        Self { region: Region::zeroed(count * size_of::<Cell>()), count }
+    }
+
+    pub(super) const fn bytes(&self) -> usize {
+        self.region.bytes()
+    }
+
+    /// Brings a cell near.
+    #[inline(always)]
+    pub(super) fn prefetch(&self, at: usize) {
+        prefetch(self.region.base().as_ptr().wrapping_add(at * size_of::<Cell>()));
+    }
+}
+
+impl Deref for Cells {
+    type Target = [Cell];
+
+    #[inline(always)]
+    fn deref(&self) -> &[Cell] {
+        // SAFETY: the region holds that many cells, and zeros are a cell.
+        unsafe { core::slice::from_raw_parts(self.region.base().cast::<Cell>().as_ptr(), self.count) }
+    }
+}
+
+impl DerefMut for Cells {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut [Cell] {
+        // SAFETY: as above, and `self` is borrowed uniquely.
+        unsafe { core::slice::from_raw_parts_mut(self.region.base().cast::<Cell>().as_ptr(), self.count) }
+    }
+}
