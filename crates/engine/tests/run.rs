@@ -98,6 +98,7 @@ impl Queue for Memo {
                 wire_len: bytes.len() as u32,
                 interface: 0,
                 link: LinkType::Ethernet,
+                bucket: 0,
                 fate: Fate::Pending,
             };
             batch.push(packet, bytes);

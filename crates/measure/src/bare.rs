@@ -128,7 +128,7 @@ mod tests {
             let (seq, time) = (Seq(number.into()), Nanos(number.into()));
             let link = LinkType::Ethernet;
             trace.push(
-                Packet { seq, time, offset: 0, len, wire_len: len, interface: 0, link, fate: Fate::Pending },
+                Packet { seq, time, offset: 0, len, wire_len: len, interface: 0, link, bucket: 0, fate: Fate::Pending },
                 &frame,
             );
         }

@@ -43,6 +43,7 @@ fn write(path: &Path, packets: u64, link: LinkType) {
             wire_len: frame.len() as u32,
             interface: 0,
             link,
+            bucket: 0,
             fate: Fate::Pending,
         };
         writer.write(&packet, &frame).unwrap();
@@ -144,6 +145,7 @@ fn short_snaps_empty_captures_and_unknown_links_are_no_errors() {
             wire_len: frame.len() as u32,
             interface: 0,
             link: LinkType::Ethernet,
+            bucket: 0,
             fate: Fate::Pending,
         };
         writer.write(&packet, &frame[..len]).unwrap();

@@ -26,8 +26,16 @@ pub struct Packet {
     pub interface: u16,
     /// How its bytes begin.
     pub link: LinkType,
+    /// The entry of the indirection table that it was steered by, as a card tells its receive-side scaling hash; 0 where
+    /// nobody steered it, [`SPRAYED`](Self::SPRAYED) where its hash decided nothing.
+    pub bucket: u16,
     /// What becomes of it.
     pub fate: Fate,
+}
+
+impl Packet {
+    /// The bucket of a packet that was sprayed.
+    pub const SPRAYED: u16 = u16::MAX;
 }
 
 /// What becomes of a packet, as far as a port needs to know.

@@ -30,7 +30,7 @@ fn names(folder: &Path) -> Vec<String> {
 
 fn packet(time: u64) -> Packet {
     let (seq, time, link, fate) = (Seq(0), Nanos(time), LinkType::Ethernet, Fate::Transmit(0));
-    Packet { seq, time, offset: 0, len: 0, wire_len: 60, interface: 0, link, fate }
+    Packet { seq, time, offset: 0, len: 0, wire_len: 60, interface: 0, link, bucket: 0, fate }
 }
 
 /// Sends all of a capture to another.

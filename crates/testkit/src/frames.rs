@@ -92,6 +92,7 @@ impl Frames {
             wire_len,
             interface: 0,
             link,
+            bucket: 0,
             fate: Fate::Pending,
         }
     }

@@ -129,6 +129,7 @@ fn synthesised(profile: Profile, params: &Params) -> Trace {
             wire_len: bytes.len() as u32,
             interface: 0,
             link: LinkType::Ethernet,
+            bucket: 0,
             fate: Fate::Pending,
         };
         trace.push(packet, bytes);

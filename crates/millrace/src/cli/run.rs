@@ -170,6 +170,7 @@ fn save(failure: &Failure, packet: &FailedPacket) -> Result<PathBuf, port::pcap:
         wire_len: *wire_len,
         interface: 0,
         link: *link,
+        bucket: 0,
         fate: Fate::Pending,
     };
     let mut writer = Writer::create(&path, Some(Container::Pcap), None)?;

@@ -113,7 +113,7 @@ pub(super) fn synthesised(profile: Profile, params: &Params) -> Result<Arc<Trace
 /// The descriptor of a whole packet.
 pub(super) const fn descriptor(seq: Seq, time: Nanos, link: LinkType, len: usize) -> Packet {
     let len = len as u32;
-    Packet { seq, time, offset: 0, len, wire_len: len, interface: 0, link, fate: Fate::Pending }
+    Packet { seq, time, offset: 0, len, wire_len: len, interface: 0, link, bucket: 0, fate: Fate::Pending }
 }
 
 /// A count of packets for a progress bar.

@@ -113,6 +113,7 @@ impl Classic {
                 wire_len: u32_at::<BIG>(header, 12).max(len),
                 interface: 0,
                 link: self.interface.link,
+                bucket: 0,
                 fate: Fate::Pending,
             });
             at += record;

@@ -158,6 +158,7 @@ impl Sections {
             wire_len: u32_at::<BIG>(head, 24).max(len),
             interface: index as u16,
             link: interface.link,
+            bucket: 0,
             fate: Fate::Pending,
         })
     }
@@ -178,7 +179,7 @@ impl Sections {
         let (seq, time) = clock.next_unstamped();
         let interface_index = self.first as u16;
         let (offset, link, fate) = ((at + 12) as u32, interface.link, Fate::Pending);
-        Ok(Packet { seq, time, offset, len, wire_len, interface: interface_index, link, fate })
+        Ok(Packet { seq, time, offset, len, wire_len, interface: interface_index, link, bucket: 0, fate })
     }
 
     #[cold]

@@ -23,6 +23,8 @@ pub(super) struct Slot {
     pub(super) wire_len: u32,
     /// Its interface and link type, in the table of those that there are.
     source: u16,
+    /// The entry of the indirection table that it was steered by.
+    pub(super) bucket: u16,
 }
 
 impl Slot {
@@ -49,7 +51,7 @@ impl Arena {
     ///
     /// # Panics
     /// When the system has no such memory, or the share has more than 65,536 combinations of interface and link type.
-    pub(super) fn load(trace: &Trace, share: &[u32], with_sites: bool) -> Self {
+    pub(super) fn load(trace: &Trace, share: &[u32], buckets: &[u16], with_sites: bool) -> Self {
         let stride = |index: &u32| (trace.packets()[*index as usize].len as usize).next_multiple_of(CHUNK_BYTES);
         let bytes = share.iter().map(stride).sum::<usize>().next_multiple_of(HUGE_PAGE_BYTES).max(HUGE_PAGE_BYTES);
         let mut memory = MmapMut::map_anon(bytes).expect("memory for the trace");
@@ -65,8 +67,9 @@ impl Arena {
                 sites.push(Site::find(packet, bytes));
             }
             let (time, len, wire_len) = (packet.time, packet.len, packet.wire_len);
-            let slot =
-                Slot { time, index, len, wire_len, source: source(&mut sources, (packet.interface, packet.link)) };
+            let source = source(&mut sources, (packet.interface, packet.link));
+            let bucket = buckets.get(index as usize).copied().unwrap_or(packet.bucket);
+            let slot = Slot { time, index, len, wire_len, source, bucket };
             at += slot.stride();
             arena.push(slot);
         }

@@ -33,7 +33,7 @@ const ROOM_BYTES: usize = 64 << 10;
 /// # use port::{Fate, Packet};
 /// # let mut trace = Trace::new();
 /// # let packet = Packet { seq: Seq(0), time: Nanos(0), offset: 0, len: 0, wire_len: 60, interface: 0,
-/// #     link: LinkType::Ethernet, fate: Fate::Pending };
+/// #     link: LinkType::Ethernet, bucket: 0, fate: Fate::Pending };
 /// # trace.push(packet, &[0; 60]);
 /// let mut replay = Replay::new(trace.into()).looped(Loops::Times(3));
 /// let mut queues = replay.open(1)?;
@@ -49,6 +49,8 @@ const ROOM_BYTES: usize = 64 << 10;
 pub struct Replay {
     trace: Arc<Trace>,
     cores: Option<Vec<u16>>,
+    /// Each packet's bucket; empty to leave the trace's.
+    buckets: Vec<u16>,
     loops: Loops,
     stop: Arc<AtomicBool>,
     renumber: Option<Renumber>,
@@ -75,6 +77,7 @@ impl Replay {
         Self {
             trace,
             cores: None,
+            buckets: Vec::new(),
             loops: Loops::Times(1),
             stop: Arc::default(),
             renumber: None,
@@ -126,6 +129,18 @@ impl Replay {
         self
     }
 
+    /// Marks each packet with its entry of the indirection table, as a card does that steers by one.
+    ///
+    /// # Panics
+    /// When there are not as many told as there are packets.
+    #[must_use]
+    pub fn bucketed(mut self, buckets: Vec<u16>) -> Self {
+        assert_eq!(buckets.len(), self.trace.len(), "a bucket for each packet");
+        self.buckets = buckets;
+        self.arenas.clear();
+        self
+    }
+
     /// The trace that is replayed.
     #[must_use]
     pub const fn trace(&self) -> &Arc<Trace> {
@@ -159,7 +174,7 @@ impl Replay {
             let core = self.cores.as_ref().map_or(index % queues, |cores| usize::from(cores[index]));
             shares[core].push(index as u32);
         }
-        let load = |share: Vec<u32>| Arena::load(&self.trace, &share, self.renumber.is_some());
+        let load = |share: Vec<u32>| Arena::load(&self.trace, &share, &self.buckets, self.renumber.is_some());
         shares.into_iter().map(|share| Arc::new(load(share))).collect()
     }
 }
@@ -310,6 +325,7 @@ impl ReplayQueue {
                 wire_len: slot.wire_len,
                 interface,
                 link,
+                bucket: slot.bucket,
                 fate: Fate::Pending,
             };
             at += slot.stride();
@@ -328,6 +344,7 @@ const NO_PACKET: Packet = Packet {
     wire_len: 0,
     interface: 0,
     link: LinkType::Ethernet,
+    bucket: 0,
     fate: Fate::Pending,
 };
 

@@ -33,6 +33,7 @@ fn run(frames: &[Frame], config: &str) -> (u64, u64) {
             wire_len: len,
             interface: frame.interface,
             link: headers.link,
+            bucket: 0,
             fate: Outgoing::Pending,
         };
         batch.push(descriptor, &frame.bytes);
