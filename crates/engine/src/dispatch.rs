@@ -5,10 +5,16 @@ use std::sync::Arc;
 
 use nf::{Meta, NetworkFunction, Verdict};
 use packet::Seq;
-use port::Batch;
+use port::{Batch, Packet};
 
+use crate::balance::{Balancer, Migration};
 use crate::classify::classify;
-use crate::history::{Block, Record};
+use crate::elephants::{Change, Elephants, Tracked};
+use crate::fleet::Options;
+use crate::history::{Block, Boundary, Record, Script};
+use crate::kind::EngineKind;
+use crate::moves::{Elephant, Move, What};
+use crate::placement::hash_of;
 use crate::steering::Steering;
 
 /// What one core gets of one batch.
@@ -16,7 +22,7 @@ use crate::steering::Steering;
 pub struct Parcel<M> {
     /// The core's packets.
     pub batch: Batch,
-    /// The records of all packets of the batch, for a replica.
+    /// The records that replicas need of the batch, and what changes cores before it.
     pub block: Option<Arc<Block<M>>>,
 }
 
@@ -30,17 +36,105 @@ impl<M> Default for Parcel<M> {
 pub struct Dispatcher<N: NetworkFunction> {
     nf: Arc<N>,
     by_ports: bool,
+    /// What hashes are keyed by.
+    seed: u64,
     steering: Steering,
+    /// Whether every core needs every record.
     replicate: bool,
+    adaptive: Option<Box<Adaptive<N::Meta>>>,
     /// Blocks that cores may still be reading; those that nobody holds any more are used again.
     blocks: Vec<Arc<Block<N::Meta>>>,
 }
 
+/// What makes steering follow the load.
+struct Adaptive<M> {
+    balancer: Balancer,
+    elephants: Option<Elephants<M>>,
+    /// Packets until the epoch ends.
+    left: u64,
+    epoch: u64,
+    frozen: bool,
+    /// Moves that were ever decided.
+    tickets: u64,
+    migrations: Vec<Migration>,
+    changes: Vec<Change<M>>,
+    table: Vec<u16>,
+}
+
+/// Where a packet goes.
+struct Route<M> {
+    meta: Option<M>,
+    hash: u64,
+    core: usize,
+    bucket: u16,
+    /// Whether replicas need its record.
+    recorded: bool,
+}
+
 impl<N: NetworkFunction> Dispatcher<N> {
-    /// A dispatcher that steers so and, with `replicate`, hands every core the records of all packets.
+    /// The dispatcher of an engine.
     #[must_use]
-    pub fn new(nf: Arc<N>, steering: Steering, replicate: bool) -> Self {
-        Self { by_ports: nf.packet_set().has_ports(), nf, steering, replicate, blocks: Vec::new() }
+    pub fn new(nf: Arc<N>, kind: EngineKind, cores: usize, options: &Options) -> Self {
+        let Options { epoch, replay_percent, seed, .. } = *options;
+        // One core has one table, which packet sets may share what they like in.
+        let buckets = if cores == 1 { 1 } else { options.buckets };
+        let steering = match kind {
+            EngineKind::Sequential => Steering::One,
+            EngineKind::Shared if cores == 1 => Steering::One,
+            EngineKind::Scr | EngineKind::Shared => Steering::RoundRobin { cores },
+            EngineKind::Rss | EngineKind::RssPlusPlus | EngineKind::Hybrid => Steering::rss(cores, buckets),
+        };
+        let elephants = || (kind == EngineKind::Hybrid).then(|| Elephants::new(cores, buckets, epoch, replay_percent));
+        let adaptive = (kind.moves_state() && cores > 1).then(|| {
+            Box::new(Adaptive {
+                balancer: Balancer::new(cores, buckets),
+                elephants: elephants(),
+                left: epoch,
+                epoch,
+                frozen: false,
+                tickets: 0,
+                migrations: Vec::with_capacity(buckets),
+                changes: Vec::with_capacity(buckets),
+                table: Vec::with_capacity(buckets),
+            })
+        });
+        Self {
+            by_ports: nf.packet_set().has_ports(),
+            nf,
+            seed,
+            steering,
+            replicate: kind == EngineKind::Scr && cores > 1,
+            adaptive,
+            blocks: Vec::new(),
+        }
+    }
+
+    /// The core of each bucket, where there are buckets.
+    #[must_use]
+    pub fn table(&self) -> &[u16] {
+        match &self.steering {
+            Steering::Hash(rss) => rss.table(),
+            Steering::One | Steering::RoundRobin { .. } => &[],
+        }
+    }
+
+    /// How many packet sets are replicated by themselves now.
+    #[must_use]
+    pub fn elephants(&self) -> usize {
+        self.herd().map_or(0, <[_]>::len)
+    }
+
+    /// How often something changed cores.
+    #[must_use]
+    pub fn moved(&self) -> u64 {
+        self.adaptive.as_ref().map_or(0, |adaptive| adaptive.tickets)
+    }
+
+    /// From now on nothing changes cores.
+    pub fn freeze(&mut self) {
+        if let Some(adaptive) = &mut self.adaptive {
+            adaptive.frozen = true;
+        }
     }
 
     /// Copies each packet of `batch` to its core's parcel. The parcels are emptied first.
@@ -54,18 +148,19 @@ impl<N: NetworkFunction> Dispatcher<N> {
             memory.reserve(bytes);
             packets.reserve(batch.len());
         }
-        let mut block = self.replicate.then(|| self.free_block());
-        let mut records = block.as_mut().and_then(Arc::get_mut);
-        if let (Some(records), Some(first)) = (&mut records, batch.packets().first()) {
-            records.first = first.seq;
+        let mut block = (self.replicate || self.adaptive.is_some()).then(|| self.free_block());
+        let mut inner = block.as_mut().and_then(Arc::get_mut);
+        if let (Some(block), Some(first), Some(last)) = (&mut inner, batch.packets().first(), batch.packets().last()) {
+            (block.time, block.end) = (first.time, last.seq.next());
+            self.decide(&mut block.moves);
+            block.records.reserve(batch.len());
         }
         for (index, packet) in batch.packets().iter().enumerate() {
-            let meta = if self.needs_meta() { self.meta(batch, index) } else { None };
-            if let Some(block) = &mut records {
-                block.records.push(Record { time: packet.time, meta });
+            let route = self.route(batch, index);
+            parcels[route.core].batch.push(Packet { bucket: route.bucket, ..*packet }, batch.bytes(index));
+            if let (Some(block), Some(record)) = (&mut inner, record_of(packet, &route)) {
+                block.records.push(record);
             }
-            let core = self.steering.core(packet.seq.0, meta.map(|meta| meta.key()).as_ref());
-            parcels[core].batch.push(*packet, batch.bytes(index));
         }
         if let Some(block) = block {
             for parcel in parcels.iter_mut() {
@@ -75,19 +170,133 @@ impl<N: NetworkFunction> Dispatcher<N> {
         }
     }
 
-    /// The core of each packet and the record of each, for a trace that is replayed without a dispatcher.
-    pub fn assign(&self, batch: &Batch, cores: &mut Vec<u16>, records: &mut Vec<Record<N::Meta>>) {
+    /// What the dispatcher would do with the next packets of a trace that is replayed without one: the core and the bucket of
+    /// each are added, and to the script what the cores have to know.
+    pub fn assign(
+        &mut self,
+        batch: &Batch,
+        cores: &mut Vec<u16>,
+        buckets: &mut Vec<u16>,
+        script: &mut Script<N::Meta>,
+    ) {
+        if let Some(first) = batch.packets().first().filter(|first| first.seq > Seq(0)) {
+            let mut moves = Vec::new();
+            self.decide(&mut moves);
+            if !moves.is_empty() {
+                script.boundaries.push(Boundary { seq: first.seq, time: first.time, moves });
+            }
+        }
         for (index, packet) in batch.packets().iter().enumerate() {
-            let meta = self.meta(batch, index);
-            cores.push(self.steering.core(packet.seq.0, meta.map(|meta| meta.key()).as_ref()) as u16);
-            records.push(Record { time: packet.time, meta });
+            let route = self.route(batch, index);
+            cores.push(route.core as u16);
+            buckets.push(route.bucket);
+            script.records.extend(record_of(packet, &route));
         }
     }
 
-    fn needs_meta(&self) -> bool {
-        self.replicate || matches!(self.steering, Steering::Hash(_))
+    /// What leads from here back to where `start` stood: for a trace that is replayed over and over.
+    #[must_use]
+    pub fn back_to(&mut self, start: &Standing<N::Meta>) -> Vec<Move<N::Meta>> {
+        let now = self.standing();
+        let gone = |from: &Standing<N::Meta>, to: &Standing<N::Meta>| -> Vec<Elephant<N::Meta>> {
+            let missing = |one: &&Elephant<N::Meta>| !to.herd.iter().any(|other| other.meta.key() == one.meta.key());
+            let owned = |one: &Elephant<N::Meta>| Elephant { owner: now.table[usize::from(one.bucket)], ..*one };
+            from.herd.iter().filter(missing).map(owned).collect()
+        };
+        let demote = gone(&now, start).into_iter().map(What::Demote);
+        let promote = gone(start, &now).into_iter().map(What::Promote);
+        let buckets = now.table.iter().zip(&start.table).enumerate().filter(|(_, (from, to))| from != to);
+        let buckets = buckets.map(|(bucket, (from, to))| What::Bucket { bucket: bucket as u16, from: *from, to: *to });
+        let moves: Vec<_> = demote.chain(promote).chain(buckets).collect();
+        let first = self.moved();
+        moves.into_iter().zip(first..).map(|(what, ticket)| Move { ticket, what }).collect()
     }
 
+    /// Who has what now.
+    #[must_use]
+    pub fn standing(&self) -> Standing<N::Meta> {
+        let table = self.table().to_vec();
+        let herd = self.herd().unwrap_or_default();
+        Standing { herd: herd.iter().map(|one| elephant(one, &table)).collect(), table }
+    }
+
+    /// Steers by this table from now on, for whoever replays what [`assign`](Self::assign) said from the beginning again.
+    pub fn stand(&mut self, standing: &Standing<N::Meta>) {
+        if let Some(rss) = self.steering.rss_table() {
+            for (bucket, core) in standing.table.iter().enumerate() {
+                rss.assign(bucket as u16, *core);
+            }
+        }
+    }
+
+    fn herd(&self) -> Option<&[Tracked<N::Meta>]> {
+        Some(self.adaptive.as_ref()?.elephants.as_ref()?.herd())
+    }
+
+    #[inline]
+    fn route(&mut self, batch: &Batch, index: usize) -> Route<N::Meta> {
+        let seq = batch.packets()[index].seq.0;
+        let by_hash = matches!(self.steering, Steering::Hash(_));
+        let meta = if self.replicate || by_hash { self.meta(batch, index) } else { None };
+        let key = meta.map(|meta| meta.key());
+        let (mut core, mut bucket) = self.steering.steer(seq, key.as_ref());
+        let mut route = Route { meta, hash: 0, core, bucket, recorded: self.replicate };
+        let Some((meta, key)) = meta.zip(key) else {
+            if let Some(adaptive) = &mut self.adaptive {
+                adaptive.left = adaptive.left.saturating_sub(1);
+            }
+            return route;
+        };
+        if self.replicate {
+            route.hash = hash_of::<N>(&key, self.seed);
+        }
+        if let Some(adaptive) = &mut self.adaptive {
+            adaptive.left = adaptive.left.saturating_sub(1);
+            if let Some(elephants) = &mut adaptive.elephants {
+                route.hash = hash_of::<N>(&key, self.seed);
+                if elephants.count(&key, route.hash) {
+                    (core, bucket) = ((seq % adaptive.balancer.active() as u64) as usize, Packet::SPRAYED);
+                    return Route { core, bucket, recorded: true, ..route };
+                }
+                elephants.count_mouse(&meta, route.hash, bucket);
+            }
+            adaptive.balancer.count(bucket);
+        }
+        route
+    }
+
+    /// At the end of an epoch: what changes cores before the next packet.
+    fn decide(&mut self, moves: &mut Vec<Move<N::Meta>>) {
+        let (Some(adaptive), Some(rss)) = (&mut self.adaptive, self.steering.rss_table()) else { return };
+        if adaptive.left > 0 || adaptive.frozen {
+            return;
+        }
+        let Adaptive { balancer, elephants, left, epoch, tickets, migrations, changes, table, .. } = &mut **adaptive;
+        *left = *epoch;
+        let mut add = |what| {
+            moves.push(Move { ticket: *tickets, what });
+            *tickets += 1;
+        };
+        let expected = balancer.end_epoch();
+        table.clear();
+        table.extend_from_slice(rss.table());
+        if let Some(elephants) = elephants {
+            elephants.end_epoch(expected, changes);
+            for change in changes.drain(..) {
+                add(match change {
+                    Change::Promote(one) => What::Promote(elephant(&one, table)),
+                    Change::Demote(one) => What::Demote(elephant(&one, table)),
+                });
+            }
+        }
+        balancer.rebalance(table, 0, migrations);
+        for &Migration { bucket, from, to } in &*migrations {
+            rss.assign(bucket, to);
+            add(What::Bucket { bucket, from, to });
+        }
+    }
+
+    #[inline]
     fn meta(&self, batch: &Batch, index: usize) -> Option<N::Meta> {
         let (packet, bytes) = batch.packet(index);
         let (mut meta, mut verdict) = (None, Verdict::forward());
@@ -99,8 +308,32 @@ impl<N: NetworkFunction> Dispatcher<N> {
         let free = self.blocks.iter_mut().position(|block| Arc::get_mut(block).is_some());
         let mut block = free.map_or_else(Arc::default, |index| self.blocks.swap_remove(index));
         let inner = Arc::get_mut(&mut block).expect("nobody else holds a free block");
-        inner.first = Seq(0);
         inner.records.clear();
+        inner.moves.clear();
         block
     }
 }
+
+/// Who has what.
+#[derive(Clone, Debug)]
+pub struct Standing<M> {
+    table: Vec<u16>,
+    herd: Vec<Elephant<M>>,
+}
+
+fn elephant<M: Copy>(one: &Tracked<M>, table: &[u16]) -> Elephant<M> {
+    let Tracked { meta, hash, bucket, .. } = *one;
+    Elephant { meta, hash, bucket, owner: table[usize::from(bucket)] }
+}
+
+fn record_of<M: Copy>(packet: &Packet, route: &Route<M>) -> Option<Record<M>> {
+    let meta = route.meta.filter(|_| route.recorded)?;
+    Some(Record { seq: packet.seq, time: packet.time, hash: route.hash, meta })
+}
+
+/// How many packets pass between two looks at the load.
+pub const EPOCH: u64 = 16_384;
+
+/// What replaying a record costs of what a packet costs, where nobody has measured it: between the paper's 14 % (table 4, with
+/// its dispatch) and what our functions take from memory.
+pub(crate) const REPLAY_PERCENT: u32 = 25;

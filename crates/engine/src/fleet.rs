@@ -8,11 +8,12 @@ use nf::{NetworkFunction, Report, Sizing};
 use packet::Nanos;
 
 use crate::counters::{Counters, FlowCounters};
-use crate::dispatch::Dispatcher;
+use crate::dispatch::{Dispatcher, EPOCH, REPLAY_PERCENT};
 use crate::kind::EngineKind;
 use crate::placement::{KeyOf, Placement};
 use crate::private::Private;
-use crate::steering::Steering;
+use crate::sharded::{Layout, Sharded};
+use crate::steering::BUCKETS;
 use crate::striped::Striped;
 use crate::tables::Tables;
 use crate::worker::Worker;
@@ -28,11 +29,25 @@ pub struct Options {
     pub flows_max: Option<usize>,
     /// How flow tables are kept.
     pub tables: Tables,
+    /// Entries of the indirection table, for the engines that have one.
+    pub buckets: usize,
+    /// How many packets pass between two looks at the load, for the engines that follow it.
+    pub epoch: u64,
+    /// What replaying a record costs of what a packet costs, in percent: from which point on `hybrid` replicates.
+    pub replay_percent: u32,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { seed: 0x6d69_6c6c_7261_6365, pin: true, flows_max: None, tables: Tables::default() }
+        Self {
+            seed: 0x6d69_6c6c_7261_6365,
+            pin: true,
+            flows_max: None,
+            tables: Tables::default(),
+            buckets: BUCKETS,
+            epoch: EPOCH,
+            replay_percent: REPLAY_PERCENT,
+        }
     }
 }
 
@@ -68,6 +83,9 @@ pub type PrivateFleet<N, I = CuckooPp> = Fleet<N, Private<N, I>>;
 /// A fleet whose cores share one table: `shared`.
 pub type StripedFleet<N> = Fleet<N, Striped<N>>;
 
+/// A fleet whose shards change cores: `rss++`, `hybrid`.
+pub type ShardedFleet<N, I = CuckooPp> = Fleet<N, Sharded<N, I>>;
+
 /// A flow that is alive.
 #[derive(Debug)]
 pub struct FlowState<N: NetworkFunction> {
@@ -83,7 +101,7 @@ pub struct FlowState<N: NetworkFunction> {
 /// [`any_private_fleet`] is for others.
 ///
 /// # Panics
-/// For [`EngineKind::Shared`], whose fleet is [`striped_fleet`]'s, and for no cores.
+/// For an engine whose cores don't own their state for good, and for no cores.
 #[must_use]
 pub fn private_fleet<N: NetworkFunction>(
     kind: EngineKind,
@@ -116,17 +134,61 @@ fn private<N: NetworkFunction, I: Index>(
     choice: I::Choice,
 ) -> PrivateFleet<N, I> {
     assert!(cores > 0, "a fleet has at least one core");
-    let steering = match kind {
-        EngineKind::Sequential => Steering::One,
-        EngineKind::Rss => Steering::rss(cores),
-        EngineKind::Scr => Steering::RoundRobin { cores },
-        EngineKind::Shared => panic!("the cores of shared own no state"),
-    };
+    let owns = matches!(kind, EngineKind::Sequential | EngineKind::Rss | EngineKind::Scr);
+    assert!(owns, "the cores of {kind} own no state for good");
     let sizing = options.sizing(&*nf);
     let place = || Private::kept(&*nf, sizing, options.seed, choice, options.tables);
     let workers = (0..cores).map(|_| Worker::new(Arc::clone(&nf), place())).collect();
-    let replicate = kind == EngineKind::Scr && cores > 1;
-    Fleet { kind, workers, dispatcher: Dispatcher::new(Arc::clone(&nf), steering, replicate), nf }
+    Fleet { kind, workers, dispatcher: dispatcher(&nf, kind, cores, options), nf }
+}
+
+fn dispatcher<N: NetworkFunction>(nf: &Arc<N>, kind: EngineKind, cores: usize, options: &Options) -> Dispatcher<N> {
+    Dispatcher::new(Arc::clone(nf), kind, cores, options)
+}
+
+/// The fleet of an engine whose shards change cores. Its index is the default, whatever the options say:
+/// [`any_sharded_fleet`] is for others.
+///
+/// # Panics
+/// For another engine, and for no cores.
+#[must_use]
+pub fn sharded_fleet<N: NetworkFunction>(
+    kind: EngineKind,
+    nf: Arc<N>,
+    cores: usize,
+    options: &Options,
+) -> ShardedFleet<N> {
+    sharded(kind, nf, cores, options, ())
+}
+
+/// The same with the index that the options say.
+///
+/// # Panics
+/// As [`sharded_fleet`] does.
+#[must_use]
+pub fn any_sharded_fleet<N: NetworkFunction>(
+    kind: EngineKind,
+    nf: Arc<N>,
+    cores: usize,
+    options: &Options,
+) -> ShardedFleet<N, AnyIndex> {
+    sharded(kind, nf, cores, options, options.tables.index)
+}
+
+fn sharded<N: NetworkFunction, I: Index>(
+    kind: EngineKind,
+    nf: Arc<N>,
+    cores: usize,
+    options: &Options,
+    choice: I::Choice,
+) -> ShardedFleet<N, I> {
+    assert!(cores > 0, "a fleet has at least one core");
+    assert!(kind.moves_state(), "{kind} moves no state");
+    let dispatcher = dispatcher(&nf, kind, cores, options);
+    let plan = Layout { replicated: kind == EngineKind::Hybrid, sizing: options.sizing(&*nf), seed: options.seed };
+    let places = Sharded::cores(&*nf, dispatcher.table(), cores, plan, choice, options.tables);
+    let workers = places.into_iter().map(|place| Worker::new(Arc::clone(&nf), place)).collect();
+    Fleet { kind, workers, dispatcher, nf }
 }
 
 /// The fleet of `shared`.
@@ -138,8 +200,8 @@ pub fn striped_fleet<N: NetworkFunction>(nf: Arc<N>, cores: usize, options: &Opt
     assert!(cores > 0, "a fleet has at least one core");
     let handles = Striped::handles(&*nf, cores, options.sizing(&*nf), options.seed, options.tables);
     let workers = handles.into_iter().map(|place| Worker::new(Arc::clone(&nf), place)).collect();
-    let steering = if cores == 1 { Steering::One } else { Steering::RoundRobin { cores } };
-    Fleet { kind: EngineKind::Shared, workers, dispatcher: Dispatcher::new(Arc::clone(&nf), steering, false), nf }
+    let kind = EngineKind::Shared;
+    Fleet { kind, workers, dispatcher: dispatcher(&nf, kind, cores, options), nf }
 }
 
 /// What a fleet leaves behind, whatever its placement.
@@ -180,6 +242,40 @@ impl<N: NetworkFunction, I: Index> Remains<N> for PrivateFleet<N, I> {
 
     fn memory_bytes(&self) -> usize {
         self.workers.iter().map(|worker| worker.place().memory_bytes()).sum()
+    }
+}
+
+impl<N: NetworkFunction, I: Index> ShardedFleet<N, I> {
+    /// Gives the empty shards to cores as the dispatcher's table says now, before anything has run.
+    pub fn settle(&mut self) {
+        let mut places: Vec<_> = self.workers.iter_mut().map(Worker::place_mut).collect();
+        Sharded::deal(&mut places, self.dispatcher.table());
+    }
+
+    /// Every shard, and one replica of the elephants.
+    fn parts(&self) -> impl Iterator<Item = &Private<N, I>> {
+        let replica = self.workers.first().and_then(|worker| worker.place().replica());
+        self.workers.iter().flat_map(|worker| worker.place().shards()).chain(replica)
+    }
+}
+
+impl<N: NetworkFunction, I: Index> Remains<N> for ShardedFleet<N, I> {
+    fn flows(&self, now: Nanos) -> Vec<FlowState<N>> {
+        self.parts().flat_map(|part| part.flows(now)).collect()
+    }
+
+    fn flow_counters(&self) -> FlowCounters {
+        sum(self.parts().map(Placement::flow_counters))
+    }
+
+    fn high_water(&self) -> usize {
+        self.parts().map(Private::high_water).sum()
+    }
+
+    fn memory_bytes(&self) -> usize {
+        let of =
+            |place: &Sharded<N, I>| place.shards().chain(place.replica()).map(Private::memory_bytes).sum::<usize>();
+        self.workers.iter().map(|worker| of(worker.place())).sum()
     }
 }
 

@@ -1,72 +1,233 @@
-//! Histories: what earlier packets contributed, for a core to replay before its own packet (state-compute replication).
+//! Histories: what earlier packets contributed, for a core to replay before its own packet (state-compute replication), and
+//! the state that changes cores in between.
 
 use packet::{Nanos, Seq};
 
-/// What one packet contributed.
+use crate::moves::{Move, Moves};
+
+/// What one packet contributed. Packets that take no step leave no record.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Record<M> {
-    /// The packet's time, stamped once for all cores.
+    /// The packet's number.
+    pub seq: Seq,
+    /// Its time, stamped once for all cores.
     pub time: Nanos,
-    /// Its contribution; `None` when it takes no step.
-    pub meta: Option<M>,
+    /// The hash of its packet set, which all replicas' tables go by: made once, not by each.
+    pub hash: u64,
+    /// Its contribution.
+    pub meta: M,
 }
 
-/// The records of consecutive packets, as a sequencer hands them to all cores at once.
+/// What a sequencer hands to all cores at once: the records of consecutive packets, and what changes cores ahead of them.
 #[derive(Clone, Debug)]
 pub struct Block<M> {
-    /// The number of the packet that the first record is of.
-    pub first: Seq,
-    /// The records.
+    /// The number behind the last packet that the block is about.
+    pub end: Seq,
+    /// The records, by number.
     pub records: Vec<Record<M>>,
+    /// What changes cores before the first of these packets.
+    pub moves: Vec<Move<M>>,
+    /// When it does: the first packet's time.
+    pub time: Nanos,
 }
 
 impl<M> Default for Block<M> {
     fn default() -> Self {
-        Self { first: Seq(0), records: Vec::new() }
+        Self { end: Seq(0), records: Vec::new(), moves: Vec::new(), time: Nanos(0) }
     }
 }
 
-/// A core's place in the stream of records: it reads each exactly once, in order.
+impl<M> Block<M> {
+    /// What changes cores before the first packet.
+    #[must_use]
+    pub fn moves(&self) -> Moves<'_, M> {
+        Moves { list: &self.moves, lap: 0, time: self.time }
+    }
+}
+
+/// State that changes cores at one point of a trace.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Boundary<M> {
+    /// The packet ahead of which it does, from 1; the trace's length for the end of each pass.
+    pub seq: Seq,
+    /// At which time.
+    pub time: Nanos,
+    /// What changes cores.
+    pub moves: Vec<Move<M>>,
+}
+
+/// All that a sequencer would hand out over one pass of a trace.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Script<M> {
+    /// The records, by number.
+    pub records: Vec<Record<M>>,
+    /// The boundaries, by number. At the last everything is back where it was at the beginning, if anything had moved.
+    pub boundaries: Vec<Boundary<M>>,
+}
+
+impl<M> Default for Script<M> {
+    fn default() -> Self {
+        Self { records: Vec::new(), boundaries: Vec::new() }
+    }
+}
+
+impl<M> Script<M> {
+    /// Whether there is nothing that a core would have to know.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.records.is_empty() && self.boundaries.is_empty()
+    }
+}
+
+/// A core's place in the stream of records and moves: it takes each exactly once, in order.
 ///
-/// A log over a whole trace wraps around for as often as the trace is replayed, each time later by `span`.
+/// A log over a whole trace wraps around for as often as the trace is replayed, each time later by its span.
 #[derive(Debug)]
 pub struct Log<'a, M> {
     records: &'a [Record<M>],
-    index: usize,
-    offset: Nanos,
+    boundaries: &'a [Boundary<M>],
+    record: usize,
+    boundary: usize,
+    /// How often the trace was begun again, by the records and by the boundaries.
+    laps: [u64; 2],
+    packets: u64,
     span: Nanos,
 }
 
+/// What a core meets on its way to its next packet.
+#[derive(Clone, Copy, Debug)]
+pub enum Event<'a, M> {
+    /// An earlier packet's contribution.
+    Record(Record<M>),
+    /// State that changes cores.
+    Moves(Moves<'a, M>),
+}
+
 impl<'a, M: Copy> Log<'a, M> {
-    /// The log of a block: it ends with the block.
+    /// The records of a block: the log ends with it. The block's moves are its taker's matter.
     #[must_use]
     pub const fn of_block(block: &'a Block<M>) -> Self {
-        Self { records: block.records.as_slice(), index: 0, offset: Nanos(0), span: Nanos(0) }
+        let records = block.records.as_slice();
+        Self { records, boundaries: &[], record: 0, boundary: 0, laps: [0; 2], packets: 0, span: Nanos(0) }
     }
 
-    /// The log of a trace that is replayed over and over, later by `span` each time, from the record of `next` on.
+    /// The log of a trace of `packets` packets that is replayed over and over, later by `span` each time. A core that has
+    /// come to packet `next` goes on there.
     ///
     /// # Panics
-    /// When there are no records.
+    /// When there are no packets.
     #[must_use]
-    pub fn of_loop(records: &'a [Record<M>], span: Nanos, next: Seq) -> Self {
-        let len = records.len() as u64;
-        let (loops, index) = (next.0 / len, (next.0 % len) as usize);
-        Self { records, index, offset: Nanos(span.0.saturating_mul(loops)), span }
+    pub fn of_loop(script: &'a Script<M>, packets: usize, span: Nanos, next: Seq) -> Self {
+        let packets = packets as u64;
+        let (lap, within) = (next.0 / packets, Seq(next.0 % packets));
+        let Script { records, boundaries } = script;
+        let record = records.partition_point(|record| record.seq < within);
+        let boundary = boundaries.partition_point(|boundary| boundary.seq <= within);
+        Self { records, boundaries, record, boundary, laps: [lap; 2], packets, span }
     }
 
-    /// The next record.
-    ///
-    /// # Panics
-    /// When the log has no records at all.
+    /// The next thing ahead of packet number `until`. Of what has the same number, moves come before records.
     #[inline]
-    pub fn read(&mut self) -> Record<M> {
-        if self.index == self.records.len() {
-            self.index = 0;
-            self.offset = self.offset + self.span;
+    pub fn before(&mut self, until: Seq) -> Option<Event<'a, M>> {
+        if !self.boundaries.is_empty()
+            && let Some(moves) = self.moves_before(until)
+        {
+            return Some(Event::Moves(moves));
         }
-        let record = self.records[self.index];
-        self.index += 1;
-        Record { time: record.time + self.offset, meta: record.meta }
+        let record = self.peek()?;
+        if record.seq >= until {
+            return None;
+        }
+        self.record += 1;
+        Some(Event::Record(record))
+    }
+
+    /// Leaves out the record of this packet, if it comes next: the packet is at hand itself.
+    #[inline]
+    pub fn skip(&mut self, seq: Seq) {
+        if self.peek().is_some_and(|record| record.seq == seq) {
+            self.record += 1;
+        }
+    }
+
+    #[inline]
+    fn peek(&mut self) -> Option<Record<M>> {
+        if self.record == self.records.len() {
+            if self.packets == 0 || self.records.is_empty() {
+                return None;
+            }
+            self.record = 0;
+            self.laps[0] += 1;
+        }
+        let Record { seq, time, hash, meta } = self.records[self.record];
+        let lap = self.laps[0];
+        Some(Record { seq: Seq(seq.0 + lap * self.packets), time: time + self.later(lap), hash, meta })
+    }
+
+    #[inline]
+    fn later(&self, lap: u64) -> Nanos {
+        Nanos(self.span.0.saturating_mul(lap))
+    }
+
+    /// The moves that take place next, if that is no later than ahead of packet `until`, and nothing comes before them.
+    fn moves_before(&mut self, until: Seq) -> Option<Moves<'a, M>> {
+        if self.boundary == self.boundaries.len() {
+            self.boundary = 0;
+            self.laps[1] += 1;
+        }
+        let lap = self.laps[1];
+        let Boundary { seq, time, moves } = &self.boundaries[self.boundary];
+        let at = Seq(seq.0 + lap * self.packets);
+        if at > until || self.peek().is_some_and(|record| record.seq < at) {
+            return None;
+        }
+        self.boundary += 1;
+        Some(Moves { list: moves, lap, time: *time + self.later(lap) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(seq: u64) -> Record<u64> {
+        Record { seq: Seq(seq), time: Nanos(seq * 10), hash: seq, meta: seq }
+    }
+
+    fn numbers(log: &mut Log<'_, u64>, until: u64) -> Vec<(&'static str, u64, u64)> {
+        let mut met = Vec::new();
+        while let Some(event) = log.before(Seq(until)) {
+            met.push(match event {
+                Event::Record(record) => ("record", record.seq.0, record.time.0),
+                Event::Moves(moves) => ("moves", moves.lap, moves.time.0),
+            });
+        }
+        met
+    }
+
+    #[test]
+    fn a_loop_goes_around_in_numbers_and_in_time() {
+        let boundary = |seq, time| Boundary { seq: Seq(seq), time: Nanos(time), moves: Vec::new() };
+        let script = Script { records: vec![record(1), record(3)], boundaries: vec![boundary(2, 20), boundary(4, 40)] };
+        let mut log = Log::of_loop(&script, 4, Nanos(100), Seq(0));
+        assert_eq!(numbers(&mut log, 3), [("record", 1, 10), ("moves", 0, 20)]);
+        log.skip(Seq(3));
+        assert_eq!(numbers(&mut log, 6), [("moves", 0, 40), ("record", 5, 110), ("moves", 1, 120)]);
+        // A core that came to packet 6 has taken what lies ahead of it.
+        let mut log = Log::of_loop(&script, 4, Nanos(100), Seq(6));
+        assert_eq!(numbers(&mut log, 8), [("record", 7, 130), ("moves", 1, 140)]);
+        let mut log = Log::of_loop(&script, 4, Nanos(100), Seq(8));
+        assert_eq!(numbers(&mut log, 9), []);
+        assert_eq!(numbers(&mut log, 10), [("record", 9, 210), ("moves", 2, 220)]);
+    }
+
+    #[test]
+    fn a_block_ends() {
+        let block = Block { records: vec![record(4), record(5)], ..Block::default() };
+        let mut log = Log::of_block(&block);
+        log.skip(Seq(3));
+        log.skip(Seq(4));
+        assert_eq!(numbers(&mut log, 9), [("record", 5, 50)]);
+        assert_eq!(numbers(&mut log, 9), []);
     }
 }

@@ -13,8 +13,12 @@ pub enum EngineKind {
     Shared,
     /// Packet sets are sharded by a Toeplitz hash and an indirection table.
     Rss,
+    /// The same, and buckets change cores when the load is uneven (CoNEXT '19).
+    RssPlusPlus,
     /// State-compute replication: packets are sprayed, each core replays what it did not see (NSDI '25).
     Scr,
+    /// Packet sets too heavy for a core are sprayed and replicated, all others are sharded as `rss++` does it: ours.
+    Hybrid,
 }
 
 /// What an engine promises about its outcome, in relation to `sequential`.
@@ -30,7 +34,7 @@ pub enum Guarantee {
 
 impl EngineKind {
     /// Every engine.
-    pub const ALL: [Self; 4] = [Self::Sequential, Self::Shared, Self::Rss, Self::Scr];
+    pub const ALL: [Self; 6] = [Self::Sequential, Self::Shared, Self::Rss, Self::RssPlusPlus, Self::Scr, Self::Hybrid];
 
     /// The engine's name in commands.
     #[must_use]
@@ -39,7 +43,9 @@ impl EngineKind {
             Self::Sequential => "sequential",
             Self::Shared => "shared",
             Self::Rss => "rss",
+            Self::RssPlusPlus => "rss++",
             Self::Scr => "scr",
+            Self::Hybrid => "hybrid",
         }
     }
 
@@ -54,8 +60,26 @@ impl EngineKind {
     pub const fn guarantee(self) -> Guarantee {
         match self {
             Self::Sequential | Self::Scr => Guarantee::Identical,
-            Self::Rss => Guarantee::IdenticalPerPacketSet,
+            Self::Rss | Self::RssPlusPlus | Self::Hybrid => Guarantee::IdenticalPerPacketSet,
             Self::Shared => Guarantee::Serializable,
+        }
+    }
+
+    /// Whether state changes cores while the engine runs.
+    #[must_use]
+    pub const fn moves_state(self) -> bool {
+        matches!(self, Self::RssPlusPlus | Self::Hybrid)
+    }
+
+    /// How many tables of the function's whole size it builds on so many cores. The shards of `rss` may each come to hold nearly
+    /// all flows; those of a bucket may not.
+    #[must_use]
+    pub const fn tables(self, cores: usize) -> usize {
+        match self {
+            Self::Rss | Self::Scr => cores,
+            Self::Sequential | Self::Shared => 1,
+            // A bucket's table leaves room for the spread, which is as much again where tables are small.
+            Self::RssPlusPlus | Self::Hybrid => 2,
         }
     }
 
@@ -69,14 +93,14 @@ impl EngineKind {
         }
         match (self, function.sharing) {
             (Self::Sequential, _) if cores > 1 => {
-                Err(format!("sequential runs on one core, not on {cores}; shared, rss and scr use more"))
+                Err(format!("sequential runs on one core, not on {cores}; all other engines use more"))
             }
-            (Self::Rss, Sharing::Shares(what)) if cores > 1 => Err(format!(
-                "rss can't run {} on {cores} cores: its packet sets share {what}, and no hash sends all of them to one \
+            (Self::Rss | Self::RssPlusPlus | Self::Hybrid, Sharing::Shares(what)) if cores > 1 => Err(format!(
+                "{self} can't run {} on {cores} cores: its packet sets share {what}, and no hash sends all of them to one \
                  core; use scr or shared",
                 function.name
             )),
-            (Self::Sequential | Self::Shared | Self::Rss | Self::Scr, Sharing::Nothing | Sharing::Shares(_)) => Ok(()),
+            (_, Sharing::Nothing | Sharing::Shares(_)) => Ok(()),
         }
     }
 }

@@ -6,34 +6,42 @@
 #![forbid(unsafe_code)]
 
 mod affinity;
+mod balance;
 mod classify;
 mod counters;
 mod dispatch;
+mod elephants;
 mod error;
 mod fleet;
 mod history;
 mod kind;
+mod moves;
 mod placement;
 mod private;
 mod run;
+mod sharded;
 mod steering;
 mod striped;
 mod tables;
 mod worker;
 
 pub use affinity::{cpus, pin};
+pub use balance::{Balancer, Migration};
 pub use counters::{Counters, FlowCounters};
-pub use dispatch::{Dispatcher, Parcel};
+pub use dispatch::{Dispatcher, EPOCH, Parcel, Standing};
 pub use error::{EngineError, FailedPacket, Failure};
 pub use fleet::{
-    Fleet, FlowState, Options, PrivateFleet, Remains, StripedFleet, any_private_fleet, private_fleet, striped_fleet,
+    Fleet, FlowState, Options, PrivateFleet, Remains, ShardedFleet, StripedFleet, any_private_fleet, any_sharded_fleet,
+    private_fleet, sharded_fleet, striped_fleet,
 };
-pub use history::{Block, Log, Record};
+pub use history::{Block, Boundary, Event, Log, Record, Script};
 pub use kind::{EngineKind, Guarantee};
-pub use placement::{KeyOf, Lane, Placement};
+pub use moves::{Elephant, Move, Moves, What};
+pub use placement::{KeyOf, Lane, Placement, hash_of};
 pub use private::Private;
-pub use run::{Control, CoreRun, Outcome, drive, run, run_queues};
-pub use steering::Steering;
+pub use run::{Control, CoreRun, Course, Outcome, drive, run, run_queues};
+pub use sharded::Sharded;
+pub use steering::{BUCKETS, Steering};
 pub use striped::{Commit, Striped};
 pub use tables::Tables;
 pub use worker::{BURST, Worker};

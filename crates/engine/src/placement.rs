@@ -1,18 +1,21 @@
 //! Placement: where the state lives that a step reads and writes.
 
 use flow::Hint;
-use nf::{Meta, NetworkFunction, Verdict};
-use packet::{Nanos, Seq};
+use nf::{Flow, Meta, NetworkFunction, Verdict};
+use packet::{Family, FlowKey, Key, Nanos, Seq};
 
 use crate::counters::FlowCounters;
+use crate::moves::Moves;
 
 /// A packet at its step.
 #[derive(Clone, Copy, Debug)]
 pub struct Lane<'a, M> {
     /// What the packet contributes.
     pub meta: &'a M,
-    /// The hash of its packet set ([`Placement::hash`]).
+    /// The hash of its packet set ([`hash_of`]).
     pub hash: u64,
+    /// The bucket that it was steered by.
+    pub bucket: u16,
     /// Where the packet set's entry is likely to be ([`Placement::prefetch_entry`]).
     pub hint: Hint,
     /// The packet's number.
@@ -24,16 +27,28 @@ pub struct Lane<'a, M> {
 /// The type of a function's packet set names.
 pub type KeyOf<N> = <<N as NetworkFunction>::Meta as Meta>::Key;
 
+/// The hash that all tables of a run go by, keyed by the run's seed; 0 for a function that has no flow tables.
+#[inline(always)]
+pub fn hash_of<N: NetworkFunction>(key: &KeyOf<N>, seed: u64) -> u64 {
+    if !N::Flow::STORED {
+        return 0;
+    }
+    match key.family() {
+        Family::V4(key) => key.hash(seed),
+        Family::V6(key) => key.hash(seed),
+    }
+}
+
 /// Where the state lives that a step reads and writes. The worker hashes and prefetches a whole burst before it steps.
 pub trait Placement<N: NetworkFunction>: Send {
-    /// The hash that this placement's tables go by.
-    fn hash(&self, key: &KeyOf<N>) -> u64;
+    /// What the hashes of its tables are keyed by.
+    fn seed(&self) -> u64;
 
-    /// Brings near what leads to the packet set's state.
-    fn prefetch(&self, nf: &N, meta: &N::Meta, hash: u64);
+    /// Brings near what leads to the state of a packet set of this bucket.
+    fn prefetch(&self, nf: &N, meta: &N::Meta, hash: u64, bucket: u16);
 
     /// Brings near the state itself, once what leads to it is near, and says where it is likely to be.
-    fn prefetch_entry(&self, nf: &N, meta: &N::Meta, hash: u64) -> Hint;
+    fn prefetch_entry(&self, nf: &N, meta: &N::Meta, hash: u64, bucket: u16) -> Hint;
 
     /// Takes one step and hands its verdict to `settle`. A verdict is large: what decides it and what carries it out are
     /// compiled into one place, where most of its fields are known and none is stored.
@@ -41,4 +56,23 @@ pub trait Placement<N: NetworkFunction>: Send {
 
     /// What happened to flows here, where this placement belongs to one core.
     fn flow_counters(&self) -> FlowCounters;
+
+    /// Lets go of what leaves this core. Waits for nobody.
+    fn release(&mut self, _moves: &Moves<'_, N::Meta>) {}
+
+    /// Whether all that comes to this core has been released.
+    fn is_ready(&self, _moves: &Moves<'_, N::Meta>) -> bool {
+        true
+    }
+
+    /// Waits until [`is_ready`](Self::is_ready); `false` when another core has failed meanwhile.
+    fn wait(&self, _moves: &Moves<'_, N::Meta>) -> bool {
+        true
+    }
+
+    /// Takes what comes to this core, which has to be ready.
+    fn acquire(&mut self, _moves: &Moves<'_, N::Meta>) {}
+
+    /// This core has failed and will release nothing more.
+    fn fail(&self) {}
 }

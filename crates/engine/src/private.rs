@@ -19,6 +19,7 @@ const RECLAIM_PER_PACKET: usize = 2;
 
 /// State that one core owns, its flows found by the index `I`.
 pub struct Private<N: NetworkFunction, I = CuckooPp> {
+    seed: u64,
     v4: Flows<<KeyOf<N> as FlowKey>::V4, N::Flow, I>,
     v6: Flows<<KeyOf<N> as FlowKey>::V6, N::Flow, I>,
     rest: Rest<N>,
@@ -57,7 +58,7 @@ impl<N: NetworkFunction, I: Index> Private<N, I> {
         let limited = tables.per_source.is_some();
         let sources = tables.per_source.map(|most| Sources::new(most, flows + flows_v6, seed));
         let rest = Rest { shared: nf.shared(&Local::keyed(seed)), counters: FlowCounters::default(), tables, sources };
-        Self { v4: Flows::new(plan(flows), limited), v6: Flows::new(plan(flows_v6), limited), rest }
+        Self { seed, v4: Flows::new(plan(flows), limited), v6: Flows::new(plan(flows_v6), limited), rest }
     }
 
     /// The shared state.
@@ -92,6 +93,70 @@ impl<N: NetworkFunction, I: Index> Private<N, I> {
     pub fn memory_bytes(&self) -> usize {
         self.v4.table.memory_bytes() + self.v6.table.memory_bytes()
     }
+
+    /// Takes a packet set's state out, to be put in elsewhere: no end of the flow.
+    pub(crate) fn carry_off(&mut self, key: &KeyOf<N>, hash: u64) -> Option<Carried<N>> {
+        match key.family() {
+            Family::V4(key) => self.v4.carry_off(&key, hash, &mut self.rest),
+            Family::V6(key) => self.v6.carry_off(&key, hash, &mut self.rest),
+        }
+    }
+
+    /// Puts a packet set's state in that was taken out elsewhere. Where there is no room its flow ends here, as one that was
+    /// evicted.
+    pub(crate) fn carry_in(&mut self, key: &KeyOf<N>, hash: u64, carried: &Carried<N>, now: Nanos) {
+        match key.family() {
+            Family::V4(key) => self.v4.carry_in(key, hash, carried, now, &mut self.rest),
+            Family::V6(key) => self.v6.carry_in(key, hash, carried, now, &mut self.rest),
+        }
+    }
+}
+
+/// A packet set's state on its way from one table to another.
+pub(crate) struct Carried<N: NetworkFunction> {
+    flow: N::Flow,
+    deadline: Nanos,
+    assured: bool,
+}
+
+impl<N: NetworkFunction> Clone for Carried<N> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<N: NetworkFunction> Copy for Carried<N> {}
+
+impl<K: Key, V: Copy + Send + 'static, I: Index> Flows<K, V, I> {
+    fn carry_off<N: NetworkFunction<Flow = V>>(
+        &mut self,
+        key: &K,
+        hash: u64,
+        rest: &mut Rest<N>,
+    ) -> Option<Carried<N>> {
+        let slot = self.table.find(key, hash)?;
+        let (deadline, assured) = (self.table.deadline(slot), self.table.is_assured(slot));
+        if let Some(sources) = &mut rest.sources {
+            sources.leave(self.origins[slot.index()]);
+        }
+        Some(Carried { flow: self.table.remove(slot), deadline, assured })
+    }
+
+    fn carry_in<N: NetworkFunction<Flow = V>>(
+        &mut self,
+        key: K,
+        hash: u64,
+        carried: &Carried<N>,
+        now: Nanos,
+        rest: &mut Rest<N>,
+    ) {
+        let Carried { flow, deadline, assured } = *carried;
+        match self.table.insert(key, hash, flow, deadline, now) {
+            Some(slot) if assured => self.table.assure(slot),
+            Some(_) => {}
+            None => rest.counters.evicted += 1,
+        }
+    }
 }
 
 impl<K: Key, V: Copy + Send + 'static, I: Index> Flows<K, V, I> {
@@ -102,19 +167,12 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Flows<K, V, I> {
 }
 
 impl<N: NetworkFunction, I: Index> Placement<N> for Private<N, I> {
-    #[inline]
-    fn hash(&self, key: &KeyOf<N>) -> u64 {
-        if !N::Flow::STORED {
-            return 0;
-        }
-        match key.family() {
-            Family::V4(key) => self.v4.table.hash(&key),
-            Family::V6(key) => self.v6.table.hash(&key),
-        }
+    fn seed(&self) -> u64 {
+        self.seed
     }
 
     #[inline]
-    fn prefetch(&self, _: &N, meta: &N::Meta, hash: u64) {
+    fn prefetch(&self, _: &N, meta: &N::Meta, hash: u64, _: u16) {
         if N::Flow::STORED {
             match meta.key().family() {
                 Family::V4(_) => self.v4.table.prefetch(hash),
@@ -124,7 +182,7 @@ impl<N: NetworkFunction, I: Index> Placement<N> for Private<N, I> {
     }
 
     #[inline]
-    fn prefetch_entry(&self, nf: &N, meta: &N::Meta, hash: u64) -> Hint {
+    fn prefetch_entry(&self, nf: &N, meta: &N::Meta, hash: u64, _: u16) -> Hint {
         nf.prefetch(&self.rest.shared, meta);
         if !N::Flow::STORED {
             return Hint::default();

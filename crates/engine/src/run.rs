@@ -20,8 +20,10 @@ use crate::affinity::{cpus, pin};
 use crate::counters::Counters;
 use crate::dispatch::Parcel;
 use crate::error::{EngineError, Failure};
-use crate::fleet::{Fleet, Options, Remains, any_private_fleet, private_fleet, striped_fleet};
-use crate::history::{Log, Record};
+use crate::fleet::{
+    Fleet, Options, Remains, any_private_fleet, any_sharded_fleet, private_fleet, sharded_fleet, striped_fleet,
+};
+use crate::history::{Log, Script};
 use crate::kind::EngineKind;
 use crate::placement::Placement;
 use crate::worker::Worker;
@@ -81,6 +83,12 @@ pub fn run<N: NetworkFunction>(
         (EngineKind::Sequential | EngineKind::Rss | EngineKind::Scr, true) => {
             drive(&mut any_private_fleet(kind, nf, cores, options), options, queue, control)
         }
+        (EngineKind::RssPlusPlus | EngineKind::Hybrid, false) => {
+            drive(&mut sharded_fleet(kind, nf, cores, options), options, queue, control)
+        }
+        (EngineKind::RssPlusPlus | EngineKind::Hybrid, true) => {
+            drive(&mut any_sharded_fleet(kind, nf, cores, options), options, queue, control)
+        }
         (EngineKind::Shared, _) => drive(&mut striped_fleet(nf, cores, options), options, queue, control),
     })
 }
@@ -94,8 +102,20 @@ pub struct CoreRun {
     pub elapsed: Duration,
 }
 
-/// Runs workers, each over a queue of its own, from a common start until every queue has ended. With `log`, replicas read
-/// the history from it: the records of a trace and the trace's span.
+/// What cores know of a trace that is replayed to each by a queue of its own.
+#[derive(Debug)]
+pub struct Course<'a, M> {
+    /// What a sequencer would hand out over one pass.
+    pub script: &'a Script<M>,
+    /// Packets in a pass.
+    pub packets: usize,
+    /// How much later each pass is.
+    pub span: Nanos,
+    /// The number behind the last packet of all.
+    pub end: Seq,
+}
+
+/// Runs workers, each over a queue of its own, from a common start until every queue has ended, and on to the course's end.
 ///
 /// # Errors
 /// The first port's error.
@@ -105,7 +125,7 @@ pub struct CoreRun {
 pub fn run_queues<N: NetworkFunction, P: Placement<N>>(
     workers: &mut [Worker<N, P>],
     queues: Vec<Box<dyn Queue>>,
-    log: Option<(&[Record<N::Meta>], Nanos)>,
+    course: Option<&Course<'_, N::Meta>>,
     options: &Options,
 ) -> Result<Vec<CoreRun>, EngineError> {
     assert_eq!(queues.len(), workers.len(), "one queue for each core");
@@ -121,7 +141,7 @@ pub fn run_queues<N: NetworkFunction, P: Placement<N>>(
                 scope.spawn(move || {
                     cpu.map(pin);
                     barrier.wait();
-                    poll(worker, queue, log)
+                    poll(worker, queue, course)
                 })
             })
             .collect();
@@ -132,10 +152,10 @@ pub fn run_queues<N: NetworkFunction, P: Placement<N>>(
 fn poll<N: NetworkFunction, P: Placement<N>>(
     worker: &mut Worker<N, P>,
     mut queue: Box<dyn Queue>,
-    log: Option<(&[Record<N::Meta>], Nanos)>,
+    course: Option<&Course<'_, N::Meta>>,
 ) -> Result<CoreRun, EngineError> {
     let mut batch = Batch::default();
-    let mut log = log.map(|(records, span)| Log::of_loop(records, span, worker.next()));
+    let mut log = course.map(|course| Log::of_loop(course.script, course.packets, course.span, worker.next()));
     let start = Instant::now();
     loop {
         match queue.receive(&mut batch)? {
@@ -151,6 +171,10 @@ fn poll<N: NetworkFunction, P: Placement<N>>(
             (Some(_), None) | (None, _) => worker.process(&mut batch),
         }
         queue.transmit(&mut batch)?;
+    }
+    if let (Some(log), Some(course)) = (&mut log, course) {
+        batch.clear();
+        worker.process_with(&mut batch, log, course.end);
     }
     queue.finish()?;
     Ok(CoreRun { counters: worker.counters(), elapsed: start.elapsed() })
@@ -375,19 +399,21 @@ fn serve<N: NetworkFunction, P: Placement<N>>(
     let mut failed = false;
     for mut parcel in parcels {
         let mut failure = None;
+        let block = parcel.block.take();
+        // Another core's failure is told by itself.
+        failed |= !failed && block.as_ref().is_some_and(|block| !worker.hand_over(&block.moves()));
         if !failed {
-            let block = parcel.block.take();
             let result = guarded(core, worker, &mut parcel.batch, |worker, batch| match &block {
-                Some(block) => {
-                    let end = Seq(block.first.0 + block.records.len() as u64);
-                    worker.process_with(batch, &mut Log::of_block(block), end);
-                }
+                Some(block) => worker.process_with(batch, &mut Log::of_block(block), block.end),
                 None => worker.process(batch),
             });
             failure = result.err();
             failed = failure.is_some();
         }
-        parcel.block = None;
+        if failed {
+            worker.fail();
+        }
+        drop(block);
         if back.send(Returned { core, parcel, failure }).is_err() {
             return;
         }

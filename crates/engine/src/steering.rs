@@ -2,6 +2,7 @@
 
 use packet::FlowKey;
 use packet::toeplitz::{SYMMETRIC_KEY, Toeplitz};
+use port::Packet;
 
 /// Which core gets a packet.
 pub enum Steering {
@@ -23,33 +24,60 @@ pub struct Rss {
     table: Vec<u16>,
 }
 
-/// Buckets of the indirection table, as most cards have them.
-const BUCKETS: usize = 128;
+/// Entries of the indirection table, as most cards have them.
+pub const BUCKETS: usize = 128;
 
 impl Steering {
-    /// Receive-side scaling over `cores` cores, buckets dealt out evenly.
+    /// Receive-side scaling over `cores` cores, `buckets` buckets dealt out evenly.
     #[must_use]
-    pub fn rss(cores: usize) -> Self {
-        let table = (0..BUCKETS).map(|bucket| (bucket % cores) as u16).collect();
+    pub fn rss(cores: usize, buckets: usize) -> Self {
+        let table = (0..buckets).map(|bucket| (bucket % cores) as u16).collect();
         Self::Hash(Box::new(Rss { toeplitz: Toeplitz::new(&SYMMETRIC_KEY), table }))
     }
 
-    /// The core for packet number `seq`, of this packet set. Packets that belong to none go to core 0, as cards do it.
+    /// The core for packet number `seq` of this packet set, and the bucket that decided it. Packets that belong to no packet set
+    /// go to core 0, as cards do it.
     #[inline]
-    pub fn core<K: FlowKey>(&self, seq: u64, key: Option<&K>) -> usize {
+    pub fn steer<K: FlowKey>(&self, seq: u64, key: Option<&K>) -> (usize, u16) {
         match self {
-            Self::One => 0,
-            Self::RoundRobin { cores } => (seq % *cores as u64) as usize,
-            Self::Hash(rss) => key.map_or(0, |key| rss.core(key)),
+            Self::One => (0, 0),
+            Self::RoundRobin { cores } => ((seq % *cores as u64) as usize, Packet::SPRAYED),
+            Self::Hash(rss) => key.map_or((0, 0), |key| {
+                let bucket = rss.bucket(key);
+                (usize::from(rss.table[usize::from(bucket)]), bucket)
+            }),
+        }
+    }
+
+    /// The indirection table, if there is one.
+    #[must_use]
+    pub fn rss_table(&mut self) -> Option<&mut Rss> {
+        match self {
+            Self::Hash(rss) => Some(rss),
+            Self::One | Self::RoundRobin { .. } => None,
         }
     }
 }
 
 impl Rss {
-    fn core<K: FlowKey>(&self, key: &K) -> usize {
+    /// The bucket of a packet set.
+    #[inline]
+    #[must_use]
+    pub fn bucket<K: FlowKey>(&self, key: &K) -> u16 {
         let mut input = [0; 36];
         let len = key.rss_input(&mut input);
         let hash = self.toeplitz.hash(&input[..len]);
-        usize::from(self.table[hash as usize % self.table.len()])
+        (hash as usize % self.table.len()) as u16
+    }
+
+    /// The core of each bucket.
+    #[must_use]
+    pub fn table(&self) -> &[u16] {
+        &self.table
+    }
+
+    /// Gives a bucket to another core.
+    pub(crate) fn assign(&mut self, bucket: u16, core: u16) {
+        self.table[usize::from(bucket)] = core;
     }
 }

@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use flow::Hint;
 use flow::index::AnyIndex;
-use nf::{Flow, NetworkFunction, Sharing, Sizing, Verdict};
-use packet::{Family, FlowKey, Key, Nanos, Seq};
+use nf::{NetworkFunction, Sharing, Sizing, Verdict};
+use packet::{Nanos, Seq};
 
 use crate::counters::FlowCounters;
-use crate::placement::{KeyOf, Lane, Placement};
+use crate::placement::{Lane, Placement};
 use crate::private::Private;
 use crate::tables::Tables;
 
@@ -92,23 +92,16 @@ impl<N: NetworkFunction> Striped<N> {
 }
 
 impl<N: NetworkFunction> Placement<N> for Striped<N> {
-    #[inline]
-    fn hash(&self, key: &KeyOf<N>) -> u64 {
-        if !N::Flow::STORED {
-            return 0;
-        }
-        match key.family() {
-            Family::V4(key) => key.hash(self.table.seed),
-            Family::V6(key) => key.hash(self.table.seed),
-        }
+    fn seed(&self) -> u64 {
+        self.table.seed
     }
 
     /// The lines of the lock's stripe can't be asked for without holding the lock.
     #[inline]
-    fn prefetch(&self, _: &N, _: &N::Meta, _: u64) {}
+    fn prefetch(&self, _: &N, _: &N::Meta, _: u64, _: u16) {}
 
     #[inline]
-    fn prefetch_entry(&self, _: &N, _: &N::Meta, _: u64) -> Hint {
+    fn prefetch_entry(&self, _: &N, _: &N::Meta, _: u64, _: u16) -> Hint {
         Hint::default()
     }
 
@@ -136,7 +129,7 @@ impl<N: NetworkFunction> Placement<N> for Striped<N> {
 }
 
 /// A stripe's part of `flows`, with room for the spread of a fair hash (eight standard deviations), never more than all.
-fn share(flows: usize, stripes: usize) -> usize {
+pub(crate) fn share(flows: usize, stripes: usize) -> usize {
     let mean = flows.div_ceil(stripes);
     flows.min(mean + 8 * mean.isqrt() + 16)
 }

@@ -10,8 +10,9 @@ use port::{Batch, Fate, Packet};
 use crate::classify::classify;
 use crate::counters::Counters;
 use crate::error::FailedPacket;
-use crate::history::{Log, Record};
-use crate::placement::{Lane, Placement};
+use crate::history::{Event, Log, Record};
+use crate::moves::Moves;
+use crate::placement::{Lane, Placement, hash_of};
 
 /// How many steps are looked ahead: enough for the memory's latencies to overlap, few enough for the first-level cache.
 pub const BURST: usize = 32;
@@ -23,6 +24,8 @@ pub struct Worker<N: NetworkFunction, P> {
     nf: Arc<N>,
     by_ports: bool,
     place: P,
+    /// What hashes are keyed by.
+    seed: u64,
     counters: Counters,
     lanes: Box<Lanes<N::Meta>>,
     /// The packet whose history record comes next.
@@ -47,6 +50,7 @@ struct Waiting<M> {
     meta: Option<M>,
     hash: u64,
     hint: Hint,
+    bucket: u16,
     /// The packet's place in the batch; [`NOT_HERE`] for a record of the history, which has no packet here.
     index: u32,
     seq: Seq,
@@ -56,7 +60,8 @@ struct Waiting<M> {
 const NOT_HERE: u32 = u32::MAX;
 
 impl<M> Waiting<M> {
-    const NONE: Self = Self { meta: None, hash: 0, hint: Hint::NOWHERE, index: NOT_HERE, seq: Seq(0), now: Nanos(0) };
+    const NONE: Self =
+        Self { meta: None, hash: 0, hint: Hint::NOWHERE, bucket: 0, index: NOT_HERE, seq: Seq(0), now: Nanos(0) };
 
     /// What the packet of a lane in use contributes.
     #[inline(always)]
@@ -73,6 +78,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         Self {
             by_ports: nf.packet_set().has_ports(),
             nf,
+            seed: place.seed(),
             place,
             counters: Counters::default(),
             lanes: Box::new(Lanes { len: 0, waiting: [Waiting::NONE; BURST], settled: Verdict::forward() }),
@@ -84,6 +90,10 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
     /// The state that this core's steps go by.
     pub const fn place(&self) -> &P {
         &self.place
+    }
+
+    pub(crate) const fn place_mut(&mut self) -> &mut P {
+        &mut self.place
     }
 
     /// What this core did so far.
@@ -116,19 +126,53 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
 
     /// Decides every packet of the batch, after replaying from `log` what came ahead of it and went to other cores; then
     /// replays on to `end`, the number behind the last record to read.
+    ///
+    /// # Panics
+    /// When another core has failed that this one would have had to wait for.
     #[inline(never)]
     pub fn process_with(&mut self, batch: &mut Batch, log: &mut Log<'_, N::Meta>, end: Seq) {
         self.counters.receive(batch);
         for index in 0..batch.len() {
             let seq = batch.packets()[index].seq;
             self.replay(batch, log, seq);
-            // The packet's own record: it is at hand itself.
-            let _ = log.read();
-            self.next = seq.next();
+            log.skip(seq);
             self.intake(batch, index);
         }
         self.replay(batch, log, end);
         self.flush(batch);
+        self.next = end;
+    }
+
+    /// Lets go of what leaves this core; see [`Placement::release`]. All that came before has been processed.
+    pub fn release(&mut self, moves: &Moves<'_, N::Meta>) {
+        self.place.release(moves);
+    }
+
+    /// Whether all that comes to this core was released.
+    #[must_use]
+    pub fn is_ready(&self, moves: &Moves<'_, N::Meta>) -> bool {
+        self.place.is_ready(moves)
+    }
+
+    /// Takes what comes to this core, and was [released](Self::release) by others.
+    pub fn acquire(&mut self, moves: &Moves<'_, N::Meta>) {
+        self.place.acquire(moves);
+    }
+
+    /// Lets go of what leaves this core, waits for what comes, and takes it; `false` when another core has failed.
+    #[must_use]
+    pub fn hand_over(&mut self, moves: &Moves<'_, N::Meta>) -> bool {
+        self.place.release(moves);
+        let came = self.place.wait(moves);
+        if came {
+            self.place.acquire(moves);
+        }
+        came
+    }
+
+    /// This core has failed: nobody is to wait for it.
+    pub fn fail(&self) {
+        self.place.fail();
     }
 
     /// Takes the packet that the function was at, unchanged as far as it is still undecided.
@@ -143,7 +187,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
     #[inline(always)]
     fn intake(&mut self, batch: &mut Batch, index: usize) {
         let (packet, bytes) = batch.packet(index);
-        let Packet { seq, time, .. } = *packet;
+        let Packet { seq, time, bucket, .. } = *packet;
         self.position = seq;
         let Lanes { len, waiting, settled } = &mut *self.lanes;
         let lane = &mut waiting[*len];
@@ -151,6 +195,10 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
             self.counters.unread += u64::from(matches!(packet.link, LinkType::Other(_)));
             return settle(&mut self.counters, batch, index, settled);
         }
+        if N::Flow::STORED {
+            lane.hash = hash_of::<N>(&lane.meta().key(), self.seed);
+        }
+        lane.bucket = bucket;
         lane.index = index as u32;
         lane.seq = seq;
         lane.now = time;
@@ -162,21 +210,29 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
 
     #[inline]
     fn replay(&mut self, batch: &mut Batch, log: &mut Log<'_, N::Meta>, until: Seq) {
-        while self.next < until {
-            let seq = self.next;
-            self.next = seq.next();
+        while let Some(event) = log.before(until) {
+            let Record { seq, time, hash, meta } = match event {
+                Event::Record(record) => record,
+                Event::Moves(moves) => {
+                    self.flush(batch);
+                    assert!(self.hand_over(&moves), "another core has failed");
+                    continue;
+                }
+            };
             let Lanes { len, waiting, .. } = &mut *self.lanes;
             let lane = &mut waiting[*len];
-            let Record { time, meta } = log.read();
-            lane.meta = meta;
-            if lane.meta.is_some() {
-                lane.index = NOT_HERE;
-                lane.seq = seq;
-                lane.now = time;
-                *len += 1;
-                if *len == BURST {
-                    self.flush(batch);
-                }
+            *lane = Waiting {
+                meta: Some(meta),
+                hash,
+                hint: Hint::NOWHERE,
+                bucket: Packet::SPRAYED,
+                index: NOT_HERE,
+                seq,
+                now: time,
+            };
+            *len += 1;
+            if *len == BURST {
+                self.flush(batch);
             }
         }
     }
@@ -190,20 +246,17 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         let Lanes { len, waiting, .. } = &mut **lanes;
         let waiting = &mut waiting[..*len];
         if N::Flow::STORED {
-            for lane in waiting.iter_mut() {
-                let meta = lane.meta();
-                let hash = place.hash(&meta.key());
-                place.prefetch(nf, meta, hash);
-                lane.hash = hash;
+            for lane in waiting.iter() {
+                place.prefetch(nf, lane.meta(), lane.hash, lane.bucket);
             }
         }
         for lane in waiting.iter_mut() {
-            lane.hint = place.prefetch_entry(nf, lane.meta(), lane.hash);
+            lane.hint = place.prefetch_entry(nf, lane.meta(), lane.hash, lane.bucket);
         }
         for waiting in waiting.iter() {
-            let Waiting { hash, hint, seq, now, index, .. } = *waiting;
+            let Waiting { hash, hint, bucket, seq, now, index, .. } = *waiting;
             *position = seq;
-            let lane = Lane { meta: waiting.meta(), hash, hint, seq, now };
+            let lane = Lane { meta: waiting.meta(), hash, bucket, hint, seq, now };
             place.step(
                 nf,
                 &lane,

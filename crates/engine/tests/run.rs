@@ -212,5 +212,5 @@ fn sequential_on_two_cores_is_refused_in_a_sentence() {
     let mut queue = Memo::of(&[]);
     let result = run(limit(), EngineKind::Sequential, 2, &Options::default(), &mut queue, &Control::default());
     let Err(EngineError::Refused(reason)) = result else { panic!("it ran") };
-    assert_eq!(reason, "sequential runs on one core, not on 2; shared, rss and scr use more");
+    assert_eq!(reason, "sequential runs on one core, not on 2; all other engines use more");
 }

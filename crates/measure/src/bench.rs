@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use engine::{
-    CoreRun, EngineError, EngineKind, Fleet, Options, Placement, Private, Record, any_private_fleet, cpus,
-    private_fleet, run_queues, striped_fleet,
+    Boundary, CoreRun, Course, EngineError, EngineKind, Fleet, Options, Placement, Private, Script, any_private_fleet,
+    any_sharded_fleet, cpus, private_fleet, run_queues, sharded_fleet, striped_fleet,
 };
 use nf::{Description, NetworkFunction, Opened, PacketSet, Sharing, Sizing, Step, Verdict};
-use packet::{FiveTuple, Headers, Nanos};
-use port::{Batch, HugePages, Loops, Port, Queue, Replay, Trace};
+use packet::{FiveTuple, Headers, Seq};
+use port::{Batch, HugePages, Loops, Packet, Port, Queue, Replay, Trace};
 
 use crate::bare::Bare;
 use crate::model::CostModel;
@@ -159,6 +159,18 @@ fn case<N: NetworkFunction>(
         (EngineKind::Sequential | EngineKind::Rss | EngineKind::Scr, true) => {
             Box::new(Fleets::new(any_private_fleet(engine, nf, cores, options), trace, plan)?)
         }
+        (EngineKind::RssPlusPlus | EngineKind::Hybrid, false) => {
+            let mut fleet = sharded_fleet(engine, nf, cores, options);
+            let course = Steered::follow(&mut fleet, trace);
+            fleet.settle();
+            Box::new(Fleets::steered(fleet, trace, plan, course)?)
+        }
+        (EngineKind::RssPlusPlus | EngineKind::Hybrid, true) => {
+            let mut fleet = any_sharded_fleet(engine, nf, cores, options);
+            let course = Steered::follow(&mut fleet, trace);
+            fleet.settle();
+            Box::new(Fleets::steered(fleet, trace, plan, course)?)
+        }
         (EngineKind::Shared, _) if cores > cpus().len() => {
             let have = cpus().len();
             return Ok(Err(format!(
@@ -199,11 +211,62 @@ trait Case {
     fn huge_pages(&self) -> HugePages;
 }
 
+/// What a dispatcher makes of a trace, for a replay that does without one.
+struct Steered<M> {
+    cores: Vec<u16>,
+    buckets: Vec<u16>,
+    script: Script<M>,
+}
+
+/// Passes over the trace in which steering finds its feet.
+const SETTLING_PASSES: usize = 3;
+/// Packets between two chances for state to change cores: as a pump's batches are.
+const STRETCH: usize = 256;
+
+impl<M: nf::Meta> Steered<M> {
+    /// One pass.
+    fn pass<N: NetworkFunction<Meta = M>, P>(fleet: &mut Fleet<N, P>, trace: &Trace) -> Self {
+        let (len, mut batch) = (trace.len(), Batch::default());
+        let mut steered =
+            Self { cores: Vec::with_capacity(len), buckets: Vec::with_capacity(len), script: Script::default() };
+        for start in (0..len).step_by(STRETCH) {
+            batch.clear();
+            for index in start..(start + STRETCH).min(len) {
+                batch.push(Packet { seq: Seq(index as u64), ..trace.packets()[index] }, trace.bytes(index));
+            }
+            fleet.dispatcher.assign(&batch, &mut steered.cores, &mut steered.buckets, &mut steered.script);
+        }
+        steered
+    }
+
+    /// The pass that follows the load once that is known, and leads back to where it began: it is to be run over and over. Where
+    /// cores run one after the other nothing can change cores, and steering stays as it has become.
+    fn follow<N: NetworkFunction<Meta = M>, P>(fleet: &mut Fleet<N, P>, trace: &Trace) -> Self {
+        for _ in 0..SETTLING_PASSES {
+            let _ = Self::pass(fleet, trace);
+        }
+        if fleet.workers.len() > cpus().len() {
+            fleet.dispatcher.freeze();
+        }
+        let start = fleet.dispatcher.standing();
+        let mut steered = Self::pass(fleet, trace);
+        let moves = fleet.dispatcher.back_to(&start);
+        if let (false, Some(last)) = (moves.is_empty(), trace.packets().last()) {
+            steered.script.boundaries.push(Boundary { seq: Seq(trace.len() as u64), time: last.time, moves });
+        }
+        fleet.dispatcher.stand(&start);
+        steered
+    }
+}
+
 struct Fleets<N: NetworkFunction, P> {
     fleet: Fleet<N, P>,
     replay: Replay,
-    records: Vec<Record<N::Meta>>,
-    span: Nanos,
+    script: Script<N::Meta>,
+    /// The number behind the last packet of the rounds so far.
+    end: Seq,
+    /// Packets in a round.
+    round: u64,
     options: Options,
     basis: Basis,
     /// Run core 0's share alone.
@@ -213,25 +276,25 @@ struct Fleets<N: NetworkFunction, P> {
 
 impl<N: NetworkFunction, P: Placement<N>> Fleets<N, P> {
     /// Places the trace in memory, steered for the fleet, and runs it once to warm tables and caches.
-    fn new(fleet: Fleet<N, P>, trace: &Arc<Trace>, plan: &BenchPlan) -> Result<Self, BenchError> {
-        let cores = fleet.workers.len();
-        let mut steered = Vec::with_capacity(trace.len());
-        let mut records = Vec::new();
-        let mut batch = Batch::default();
-        for index in 0..trace.len() {
-            batch.clear();
-            batch.push(trace.packets()[index], trace.bytes(index));
-            fleet.dispatcher.assign(&batch, &mut steered, &mut records);
-        }
-        if fleet.kind != EngineKind::Scr || cores == 1 {
-            records = Vec::new();
-        }
+    fn new(mut fleet: Fleet<N, P>, trace: &Arc<Trace>, plan: &BenchPlan) -> Result<Self, BenchError> {
+        let steered = Steered::pass(&mut fleet, trace);
+        Self::steered(fleet, trace, plan, steered)
+    }
+
+    fn steered(
+        fleet: Fleet<N, P>,
+        trace: &Arc<Trace>,
+        plan: &BenchPlan,
+        steered: Steered<N::Meta>,
+    ) -> Result<Self, BenchError> {
+        let Steered { cores: steered, buckets, script } = steered;
         let loops = plan.packets.div_ceil(trace.len().max(1) as u64).max(1);
-        let replay = Replay::new(Arc::clone(trace)).looped(Loops::Times(loops)).steered(steered).continued();
-        let basis = if cores <= cpus().len() { Basis::Measured } else { Basis::Modelled };
-        let span = replay.span();
-        let options = plan.options;
-        let mut new = Self { fleet, replay, records, span, options, basis, only_first: false, readings: Vec::new() };
+        let replay =
+            Replay::new(Arc::clone(trace)).looped(Loops::Times(loops)).steered(steered).bucketed(buckets).continued();
+        let basis = if fleet.workers.len() <= cpus().len() { Basis::Measured } else { Basis::Modelled };
+        let (options, end, round) = (plan.options, Seq(0), loops * trace.len() as u64);
+        let mut new =
+            Self { fleet, replay, script, end, round, options, basis, only_first: false, readings: Vec::new() };
         new.round()?;
         new.readings.clear();
         Ok(new)
@@ -244,14 +307,17 @@ impl<N: NetworkFunction, P: Placement<N>> Fleets<N, P> {
     }
 
     fn run(&mut self, queues: Vec<Box<dyn Queue>>) -> Result<Vec<CoreRun>, BenchError> {
-        let log = (!self.records.is_empty()).then_some((self.records.as_slice(), self.span));
+        self.end = Seq(self.end.0 + self.round);
+        let (packets, span) = (self.replay.trace().len(), self.replay.span());
+        let course = Course { script: &self.script, packets, span, end: self.end };
+        let course = (!self.script.is_empty()).then_some(&course);
         if self.basis == Basis::Measured {
-            return run_queues(&mut self.fleet.workers, queues, log, &self.options);
+            return run_queues(&mut self.fleet.workers, queues, course, &self.options);
         }
         let mut runs = Vec::new();
         for (worker, queue) in self.fleet.workers.iter_mut().zip(queues) {
             if !self.only_first || runs.is_empty() {
-                runs.extend(run_queues(std::slice::from_mut(worker), vec![queue], log, &self.options)?);
+                runs.extend(run_queues(std::slice::from_mut(worker), vec![queue], course, &self.options)?);
             }
         }
         Ok(runs)

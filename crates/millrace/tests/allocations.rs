@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use millrace::engine::{
-    Control, EngineKind, Fleet, Log, Options, Parcel, Placement, private_fleet, run, striped_fleet,
+    Control, EngineKind, Fleet, Log, Options, Parcel, Placement, private_fleet, run, sharded_fleet, striped_fleet,
 };
 use millrace::functions::{conntrack, ddos, firewall, heavy_hitter, nat, policer, port_knock};
 use millrace::port::pcap::Reader;
@@ -96,11 +96,15 @@ fn watch<N: NetworkFunction, P: Placement<N>>(mut fleet: Fleet<N, P>, trace: &Ar
     while queue.receive(&mut batch).unwrap() != Received::End {
         let before = BY_THREAD.get();
         fleet.dispatcher.split(&batch, &mut parcels);
+        // On one thread a core can't wait for another: all let go before anyone takes.
+        for (worker, parcel) in fleet.workers.iter_mut().zip(&parcels) {
+            parcel.block.iter().for_each(|block| worker.release(&block.moves()));
+        }
         for (worker, parcel) in fleet.workers.iter_mut().zip(&mut parcels) {
+            parcel.block.iter().for_each(|block| worker.acquire(&block.moves()));
             match parcel.block.take() {
                 Some(block) => {
-                    let end = Seq(block.first.0 + block.records.len() as u64);
-                    worker.process_with(&mut parcel.batch, &mut Log::of_block(&block), end);
+                    worker.process_with(&mut parcel.batch, &mut Log::of_block(&block), block.end);
                 }
                 None => worker.process(&mut parcel.batch),
             }
@@ -129,6 +133,9 @@ fn all_engines<N: NetworkFunction>(build: impl Fn() -> N) {
                     EngineKind::Shared => watch(striped_fleet(nf, cores, &options), trace),
                     EngineKind::Sequential | EngineKind::Rss | EngineKind::Scr => {
                         watch(private_fleet(kind, nf, cores, &options), trace)
+                    }
+                    EngineKind::RssPlusPlus | EngineKind::Hybrid => {
+                        watch(sharded_fleet(kind, nf, cores, &options), trace)
                     }
                 };
                 assert_eq!(allocated, 0, "{name} under {kind} on {cores} cores over {traffic}");

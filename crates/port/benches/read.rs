@@ -206,7 +206,7 @@ fn receive(queue: &mut dyn Queue) -> u64 {
 fn packet(number: u64) -> Packet {
     let (seq, time) = (Seq(number), Nanos(number * 100));
     let fate = Fate::Transmit(0);
-    Packet { seq, time, offset: 0, len: 64, wire_len: 64, interface: 0, link: LinkType::Ethernet, fate }
+    Packet { seq, time, offset: 0, len: 64, wire_len: 64, interface: 0, bucket: 0, link: LinkType::Ethernet, fate }
 }
 
 /// A frame with an IPv4 and a UDP header, its addresses told by its number.

@@ -270,7 +270,7 @@ mod tests {
         for number in 0..LEN {
             let (seq, time, fate) = (Seq(number), Nanos(number * 10), Fate::Pending);
             let (link, interface) = (LinkType::Ethernet, 0);
-            let packet = Packet { seq, time, offset: 0, len: 0, wire_len: 80, interface, link, fate };
+            let packet = Packet { seq, time, offset: 0, len: 0, wire_len: 80, interface, link, bucket: 0, fate };
             trace.push(packet, &[number.to_be_bytes(); 8].concat());
         }
         Arc::new(trace)

@@ -268,8 +268,17 @@ mod tests {
         let mut trace = Trace::new();
         for number in 0..len {
             let (seq, time, fate) = (Seq(number), Nanos(number * 10), Fate::Pending);
-            let packet =
-                Packet { seq, time, offset: 0, len: 0, wire_len: 100, interface: 0, link: LinkType::Ethernet, fate };
+            let packet = Packet {
+                seq,
+                time,
+                offset: 0,
+                len: 0,
+                wire_len: 100,
+                interface: 0,
+                link: LinkType::Ethernet,
+                bucket: 0,
+                fate,
+            };
             trace.push(packet, &vec![number as u8; number as usize]);
         }
         trace

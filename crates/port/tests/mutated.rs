@@ -27,7 +27,7 @@ fn seeds() -> &'static [Vec<u8>] {
         let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("mutated.pcapng");
         let mut writer = Writer::create(&path, None, None).expect("an output");
         let (seq, time, link, fate) = (Seq(0), Nanos(0), LinkType::Null, Fate::Pending);
-        let packet = |interface| Packet { seq, time, offset: 0, len: 0, wire_len: 9, interface, link, fate };
+        let packet = |interface| Packet { seq, time, offset: 0, len: 0, wire_len: 9, interface, link, bucket: 0, fate };
         (0..50).for_each(|number| writer.write(&packet(number % 3), &[number as u8; 9]).expect("room"));
         writer.finish().expect("room");
         seeds.push(std::fs::read(&path).expect("a capture"));

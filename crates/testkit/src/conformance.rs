@@ -5,12 +5,14 @@
 //! seed; real threads can be run on top. A serializable engine is held to its own witness: replaying the packets in the
 //! order in which it committed them must reproduce every verdict and the state.
 
+use std::collections::VecDeque;
 use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
 use engine::{
     Commit, Control, EngineKind, Fleet, FlowState, Guarantee, KeyOf, Options, Parcel, Placement, PrivateFleet, Remains,
-    StripedFleet, any_private_fleet, drive, private_fleet, striped_fleet,
+    ShardedFleet, StripedFleet, any_private_fleet, any_sharded_fleet, drive, private_fleet, sharded_fleet,
+    striped_fleet,
 };
 use flow::{Ageing, Eviction, Index};
 use nf::{Fingerprint, NetworkFunction};
@@ -62,6 +64,8 @@ pub struct Verified {
     pub packets: u64,
     /// Engines that can't take the function, on how many cores, and why.
     pub refused: Vec<(EngineKind, usize, String)>,
+    /// How often state changed cores: buckets, and packet sets that were replicated or no longer were.
+    pub moves: u64,
     /// Whether a table was ever full: engines that decide per shard were not held to their verdicts then.
     pub was_full: bool,
     /// The first difference found.
@@ -75,7 +79,9 @@ pub fn verify<N: NetworkFunction>(
     plan: &Plan,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Verified {
-    let options = Options { flows_max: Some(trace.len().max(16)), pin: false, ..plan.options };
+    // Short epochs, so that state changes cores in short traces too.
+    let epoch = plan.options.epoch.min(trace.len() as u64 / 16).max(16);
+    let options = Options { flows_max: Some(trace.len().max(16)), pin: false, epoch, ..plan.options };
     let bench = Bench { nf, trace, options };
     let mut verified = Verified::default();
     let oracle = bench.oracle(trace.len());
@@ -88,7 +94,10 @@ pub fn verify<N: NetworkFunction>(
         verified.packets += trace.len() as u64;
         verified.was_full |= oracle.was_full;
         match result {
-            Ok(full) => verified.was_full |= full,
+            Ok(Held { full, moves }) => {
+                verified.was_full |= full;
+                verified.moves += moves;
+            }
             Err(difference) => {
                 verified.mismatch = Some(bench.minimise(case, difference));
                 break;
@@ -113,6 +122,14 @@ struct Difference {
     seq: Option<Seq>,
     expected: String,
     got: String,
+}
+
+/// A run that is as its engine promises.
+struct Held {
+    /// Whether a table was full.
+    full: bool,
+    /// How often state changed cores.
+    moves: u64,
 }
 
 /// What became of one packet.
@@ -195,10 +212,16 @@ impl<N: NetworkFunction> Bench<'_, N> {
         }
     }
 
-    /// Runs a case over the first `len` packets and compares; `Ok` says whether a table was full.
-    fn run(&self, case: Case, oracle: &Observed<N>, len: usize) -> Result<bool, Difference> {
+    /// Runs a case over the first `len` packets and compares.
+    fn run(&self, case: Case, oracle: &Observed<N>, len: usize) -> Result<Held, Difference> {
         let Case { engine, cores, .. } = case;
         let (nf, options) = (Arc::clone(self.nf), &self.options);
+        if engine.moves_state() {
+            return match options.chooses_index() {
+                false => self.run_sharded(sharded_fleet(engine, nf, cores, options), case, oracle, len),
+                true => self.run_sharded(any_sharded_fleet(engine, nf, cores, options), case, oracle, len),
+            };
+        }
         match (engine.guarantee(), options.chooses_index()) {
             (Guarantee::Identical | Guarantee::IdenticalPerPacketSet, false) => {
                 self.run_private(private_fleet(engine, nf, cores, options), case, oracle, len)
@@ -216,15 +239,40 @@ impl<N: NetworkFunction> Bench<'_, N> {
         case: Case,
         oracle: &Observed<N>,
         len: usize,
-    ) -> Result<bool, Difference> {
+    ) -> Result<Held, Difference> {
         let packets = self.observe_run(&mut fleet, case, len)?;
         let full = oracle.was_full || Remains::flow_counters(&fleet).was_full();
+        let held = Held { full, moves: 0 };
         if full && case.engine.guarantee() == Guarantee::IdenticalPerPacketSet {
-            return Ok(true);
+            return Ok(held);
         }
         compare_packets(&oracle.packets, &packets)?;
         self.compare_states(&fleet, oracle, len)?;
-        Ok(full)
+        Ok(held)
+    }
+
+    fn run_sharded<I: Index>(
+        &self,
+        mut fleet: ShardedFleet<N, I>,
+        case: Case,
+        oracle: &Observed<N>,
+        len: usize,
+    ) -> Result<Held, Difference> {
+        let packets = self.observe_run(&mut fleet, case, len)?;
+        let full = oracle.was_full || Remains::flow_counters(&fleet).was_full();
+        let held = Held { full, moves: fleet.dispatcher.moved() };
+        if full {
+            return Ok(held);
+        }
+        compare_packets(&oracle.packets, &packets)?;
+        let now = last_time(self.trace, len);
+        compare_flows::<N>(&oracle.flows, &sorted(fleet.flows(now).into_iter()), "all shards and the first replica")?;
+        for (core, worker) in fleet.workers.iter().enumerate() {
+            let replica = worker.place().replica().into_iter().flat_map(|replica| replica.flows(now));
+            let first = fleet.workers[0].place().replica().into_iter().flat_map(|replica| replica.flows(now));
+            compare_flows::<N>(&sorted(first), &sorted(replica), &format!("replica {core}"))?;
+        }
+        Ok(held)
     }
 
     fn compare_states<I: Index>(
@@ -236,7 +284,7 @@ impl<N: NetworkFunction> Bench<'_, N> {
         let now = last_time(self.trace, len);
         let replicas = match fleet.kind {
             EngineKind::Scr => fleet.workers.len(),
-            EngineKind::Sequential | EngineKind::Rss | EngineKind::Shared => 0,
+            _ => 0,
         };
         for core in 0..replicas {
             let place = fleet.workers[core].place();
@@ -255,14 +303,14 @@ impl<N: NetworkFunction> Bench<'_, N> {
         case: Case,
         oracle: &Observed<N>,
         len: usize,
-    ) -> Result<bool, Difference> {
+    ) -> Result<Held, Difference> {
         fleet.workers[0].place().record();
         let packets = self.observe_run(&mut fleet, case, len)?;
         let full = oracle.was_full || Remains::flow_counters(&fleet).was_full();
         if !full {
             self.check_witness(&fleet, oracle, &packets, len)?;
         }
-        Ok(full)
+        Ok(Held { full, moves: 0 })
     }
 
     /// Replays the steps of each stripe in the order in which it took them; everything must come out again.
@@ -363,42 +411,68 @@ fn schedule<N: NetworkFunction, P: Placement<N>>(
     let mut batch = Batch::default();
     let mut next = 0;
     let cores = fleet.workers.len();
-    let mut waiting: Vec<std::collections::VecDeque<Parcel<N::Meta>>> = (0..cores).map(|_| [].into()).collect();
+    let mut waiting: Vec<Waiting<N::Meta>> = (0..cores).map(|_| Waiting::default()).collect();
     loop {
         // A core is drawn; when it has nothing to do and there is more to hand out, everyone gets some.
         let core = random.below(cores as u64) as usize;
-        if let Some(parcel) = waiting[core].pop_front() {
-            step(&mut fleet.workers[core], parcel, trace, &mut packets);
+        if !waiting[core].parcels.is_empty() {
+            waiting[core].step(&mut fleet.workers[core], trace, &mut packets);
         } else if next < len {
             let burst = (1 + random.below(64) as usize).min(len - next);
             fill(&mut batch, trace, next..next + burst);
             next += burst;
             let mut parcels: Vec<_> = (0..cores).map(|_| Parcel::default()).collect();
             fleet.dispatcher.split(&batch, &mut parcels);
-            for (queue, parcel) in waiting.iter_mut().zip(parcels) {
-                queue.push_back(parcel);
+            for (waiting, parcel) in waiting.iter_mut().zip(parcels) {
+                waiting.parcels.push_back(parcel);
             }
-        } else if waiting.iter().all(std::collections::VecDeque::is_empty) {
+        } else if waiting.iter().all(|waiting| waiting.parcels.is_empty()) {
             return packets;
         }
     }
 }
 
-fn step<N: NetworkFunction, P: Placement<N>>(
-    worker: &mut engine::Worker<N, P>,
-    parcel: Parcel<N::Meta>,
-    trace: &Trace,
-    packets: &mut [Option<Observation>],
-) {
-    let Parcel { mut batch, block } = parcel;
-    match block {
-        Some(block) => {
-            let end = Seq(block.first.0 + block.records.len() as u64);
-            worker.process_with(&mut batch, &mut engine::Log::of_block(&block), end);
-        }
-        None => worker.process(&mut batch),
+/// What a core has still to do.
+struct Waiting<M> {
+    parcels: VecDeque<Parcel<M>>,
+    /// Whether what leaves the core ahead of the first parcel has left.
+    released: bool,
+}
+
+impl<M> Default for Waiting<M> {
+    fn default() -> Self {
+        Self { parcels: VecDeque::new(), released: false }
     }
-    observe(&batch, trace, packets);
+}
+
+impl<M: Copy> Waiting<M> {
+    /// Processes the first parcel, as far as nothing is missing that another core has still to let go of.
+    fn step<N: NetworkFunction<Meta = M>, P: Placement<N>>(
+        &mut self,
+        worker: &mut engine::Worker<N, P>,
+        trace: &Trace,
+        packets: &mut [Option<Observation>],
+    ) {
+        let block = self.parcels[0].block.clone();
+        if let Some(block) = &block {
+            let moves = block.moves();
+            if !self.released {
+                worker.release(&moves);
+                self.released = true;
+            }
+            if !worker.is_ready(&moves) {
+                return;
+            }
+            worker.acquire(&moves);
+        }
+        self.released = false;
+        let mut batch = self.parcels.pop_front().map(|parcel| parcel.batch).unwrap_or_default();
+        match &block {
+            Some(block) => worker.process_with(&mut batch, &mut engine::Log::of_block(block), block.end),
+            None => worker.process(&mut batch),
+        }
+        observe(&batch, trace, packets);
+    }
 }
 
 /// A trace as a queue, which keeps what is sent.

@@ -53,7 +53,7 @@ fn against_the_naive<N: NetworkFunction + Clone>(function: &N, name: &str, trace
 
 fn check<N: NetworkFunction + Clone>(function: &N) {
     let plan = Plan {
-        engines: vec![EngineKind::Sequential, EngineKind::Shared, EngineKind::Rss, EngineKind::Scr],
+        engines: EngineKind::ALL.to_vec(),
         cores: 1..=4,
         seeds: 0..2,
         threads: false,

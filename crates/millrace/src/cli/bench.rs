@@ -89,11 +89,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
 
 /// How many cores' tables lie in memory at once: engines take turns, and replicas are as many as cores.
 fn tables(plan: &BenchPlan) -> usize {
-    let of = |engine: &EngineKind| match engine {
-        EngineKind::Sequential => 1,
-        EngineKind::Shared => plan.cores.len(),
-        EngineKind::Rss | EngineKind::Scr => plan.cores.iter().sum(),
-    };
+    let of = |engine: &EngineKind| plan.cores.iter().map(|cores| engine.tables(*cores)).sum::<usize>();
     plan.engines.iter().map(of).sum()
 }
 

@@ -70,10 +70,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     let kind = args.engine.map_or_else(|| engines::fitting(entry, args.cores), Ok)?;
     kind.accepts(entry.description(), args.cores).map_err(Failed::usage)?;
     let tables = args.upkeep.tables(&*program)?;
-    let copies = match kind {
-        EngineKind::Sequential | EngineKind::Shared => 1,
-        EngineKind::Rss | EngineKind::Scr => args.cores,
-    };
+    let copies = kind.tables(args.cores);
     refuse_too_much(&*program, copies)?;
     if let (Some(config), Some(output)) = (&args.configuration.config, &args.output)
         && same_file(config, output)

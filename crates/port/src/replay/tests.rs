@@ -38,7 +38,8 @@ fn trace(frames: impl IntoIterator<Item = Vec<u8>>) -> Arc<Trace> {
     for (number, frame) in frames.into_iter().enumerate() {
         let (seq, time, fate) = (Seq(number as u64), Nanos(1_000 + 100 * number as u64), Fate::Pending);
         let wire_len = frame.len() as u32;
-        let packet = Packet { seq, time, offset: 0, len: 0, wire_len, interface: 3, link: LinkType::Ethernet, fate };
+        let packet =
+            Packet { seq, time, offset: 0, len: 0, wire_len, interface: 3, link: LinkType::Ethernet, bucket: 0, fate };
         trace.push(packet, &frame);
     }
     Arc::new(trace)

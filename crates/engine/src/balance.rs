@@ -1,0 +1,298 @@
+//! RSS++ (Barbette et al., CoNEXT '19): the load of each bucket of the indirection table is counted, and buckets change
+//! cores where that evens the cores' loads out.
+//!
+//! Which buckets move is the outcome of a trade: the loads' squared deviation from their mean against the number of moves,
+//! since every move costs cache lines. It is sought greedily, one best move from the busiest core to the idlest at a time.
+
+/// Counts the load of buckets and says which should change cores.
+#[derive(Clone, Debug)]
+pub struct Balancer {
+    cores: usize,
+    /// Cores that are in use: the first so many.
+    active: usize,
+    /// Each bucket's load in this epoch.
+    counts: Vec<u32>,
+    /// Each bucket's load as it is expected: half the last epoch's, half what was expected for that.
+    expected: Vec<u32>,
+    /// Each core's load, while it is looked at.
+    loads: Vec<u64>,
+}
+
+/// A bucket that should change cores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Migration {
+    /// The bucket.
+    pub bucket: u16,
+    /// Who has it.
+    pub from: u16,
+    /// Who should get it.
+    pub to: u16,
+}
+
+/// The busiest core may have so many percent more than its share before anything moves.
+const SLACK_PERCENT: u64 = 5;
+/// Moves in one epoch at most.
+const MOVES_MAX: usize = 32;
+/// The utilisation in percent above which a core more is used, and that which the others must stay below for one less to do.
+const SCALE_PERCENT: [u32; 2] = [85, 70];
+
+impl Balancer {
+    /// Nothing counted yet, all cores in use.
+    ///
+    /// # Panics
+    /// For no cores.
+    #[must_use]
+    pub fn new(cores: usize, buckets: usize) -> Self {
+        assert!(cores > 0, "there is a core");
+        Self { cores, active: cores, counts: vec![0; buckets], expected: vec![0; buckets], loads: vec![0; cores] }
+    }
+
+    /// Counts a packet.
+    #[inline]
+    pub fn count(&mut self, bucket: u16) {
+        self.counts[usize::from(bucket)] += 1;
+    }
+
+    /// Ends an epoch: what is expected of each bucket follows what came. Returns it.
+    pub fn end_epoch(&mut self) -> &mut [u32] {
+        for (expected, count) in self.expected.iter_mut().zip(&mut self.counts) {
+            *expected = if *expected == 0 { *count } else { u32::midpoint(*expected, *count) };
+            *count = 0;
+        }
+        &mut self.expected
+    }
+
+    /// What is expected of each bucket.
+    #[must_use]
+    pub fn expected(&self) -> &[u32] {
+        &self.expected
+    }
+
+    /// How many cores are in use.
+    #[must_use]
+    pub const fn active(&self) -> usize {
+        self.active
+    }
+
+    /// Uses a core more when those in use are too busy, one less when the others could do its work. `utilisation` is that
+    /// of each core in percent since it was last asked. [`rebalance`](Self::rebalance) then fills or empties the core.
+    pub fn scale(&mut self, utilisation: &[u32]) {
+        let total: u32 = utilisation.iter().take(self.active).sum();
+        let [high, low] = SCALE_PERCENT;
+        if total > high * self.active as u32 {
+            self.active = (self.active + 1).min(self.cores);
+        } else if self.active > 1 && total < low * (self.active as u32 - 1) {
+            self.active -= 1;
+        }
+    }
+
+    /// The buckets that should change cores, given who has which; `extra` is load of each core that no bucket brings.
+    /// The table is changed accordingly.
+    pub fn rebalance(&mut self, table: &mut [u16], extra: u64, migrations: &mut Vec<Migration>) {
+        migrations.clear();
+        let mut loads = std::mem::take(&mut self.loads);
+        loads.fill(extra);
+        for (core, load) in table.iter().zip(&self.expected) {
+            loads[usize::from(*core)] += u64::from(*load);
+        }
+        self.retire(table, &mut loads, migrations);
+        self.even_out(table, &mut loads, migrations);
+        migrations.retain(|migration| migration.from != migration.to);
+        self.loads = loads;
+    }
+
+    /// Moves buckets from the busiest core to the idlest, as long as that is worth it.
+    fn even_out(&self, table: &mut [u16], loads: &mut [u64], migrations: &mut Vec<Migration>) {
+        let mean = loads.iter().sum::<u64>() / self.active as u64;
+        let idle = self.active < 2;
+        while !idle && migrations.len() < MOVES_MAX {
+            let (busiest, idlest) = extremes(&loads[..self.active]);
+            if loads[busiest] * 100 <= mean * (100 + SLACK_PERCENT) {
+                return;
+            }
+            let gap = loads[busiest] - loads[idlest];
+            // Moving a load b changes the squared deviation by 2 b (b - gap): best is the bucket nearest half the gap.
+            let gain = |load: u64| load * gap.saturating_sub(load);
+            let of_busiest = table.iter().zip(&self.expected).enumerate();
+            let of_busiest = of_busiest.filter(|(_, (core, _))| usize::from(**core) == busiest);
+            let best = of_busiest.map(|(bucket, (_, load))| (gain(u64::from(*load)), bucket)).max();
+            let Some((gained, bucket)) = best else { return };
+            // A move has to be worth its cache lines: a hundredth of a core's share, squared.
+            if gained <= (mean / 100).pow(2) {
+                return;
+            }
+            move_bucket(table, loads, &self.expected, migrations, bucket, idlest);
+        }
+    }
+
+    /// Empties cores that are no longer in use: each bucket goes to the idlest.
+    fn retire(&self, table: &mut [u16], loads: &mut [u64], migrations: &mut Vec<Migration>) {
+        for bucket in 0..table.len() {
+            if usize::from(table[bucket]) >= self.active {
+                let (_, idlest) = extremes(&loads[..self.active]);
+                move_bucket(table, loads, &self.expected, migrations, bucket, idlest);
+            }
+        }
+    }
+}
+
+fn move_bucket(
+    table: &mut [u16],
+    loads: &mut [u64],
+    expected: &[u32],
+    migrations: &mut Vec<Migration>,
+    bucket: usize,
+    to: usize,
+) {
+    let from = table[bucket];
+    loads[usize::from(from)] -= u64::from(expected[bucket]);
+    loads[to] += u64::from(expected[bucket]);
+    table[bucket] = to as u16;
+    // All take place at once, so a bucket that moves again moves from where it was.
+    match migrations.iter_mut().find(|migration| usize::from(migration.bucket) == bucket) {
+        Some(earlier) => earlier.to = to as u16,
+        None => migrations.push(Migration { bucket: bucket as u16, from, to: to as u16 }),
+    }
+}
+
+/// The busiest and the idlest core, the first of equals.
+fn extremes(loads: &[u64]) -> (usize, usize) {
+    let (mut busiest, mut idlest) = (0, 0);
+    for (core, load) in loads.iter().enumerate() {
+        if *load > loads[busiest] {
+            busiest = core;
+        }
+        if *load < loads[idlest] {
+            idlest = core;
+        }
+    }
+    (busiest, idlest)
+}
+
+/// The busiest core's load once buckets are dealt out, the heaviest first, each to the idlest core: what balancing comes to.
+pub(crate) fn balanced(loads: &mut [u32], by_core: &mut [u64]) -> u64 {
+    loads.sort_unstable_by(|a, b| b.cmp(a));
+    by_core.fill(0);
+    for load in loads.iter() {
+        let (_, idlest) = extremes(by_core);
+        by_core[idlest] += u64::from(*load);
+    }
+    by_core.iter().copied().max().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn balancer(cores: usize, loads: &[u32]) -> Balancer {
+        let mut balancer = Balancer::new(cores, loads.len());
+        for (bucket, load) in loads.iter().enumerate() {
+            (0..*load).for_each(|_| balancer.count(bucket as u16));
+        }
+        balancer.end_epoch();
+        balancer
+    }
+
+    fn dealt(buckets: usize, cores: usize) -> Vec<u16> {
+        (0..buckets).map(|bucket| (bucket % cores) as u16).collect()
+    }
+
+    fn loads(table: &[u16], expected: &[u32], cores: usize) -> Vec<u32> {
+        let mut loads = vec![0; cores];
+        table.iter().zip(expected).for_each(|(core, load)| loads[usize::from(*core)] += load);
+        loads
+    }
+
+    #[test]
+    fn even_loads_stay() {
+        let mut migrations = Vec::new();
+        let mut table = dealt(128, 4);
+        balancer(4, &[100; 128]).rebalance(&mut table, 0, &mut migrations);
+        assert_eq!((migrations, table), (vec![], dealt(128, 4)));
+    }
+
+    #[test]
+    fn two_heavy_buckets_of_one_core_are_parted_by_one_move() {
+        let mut heavy = vec![0; 8];
+        (heavy[0], heavy[2]) = (1000, 1000);
+        let mut table = dealt(8, 2);
+        let mut migrations = Vec::new();
+        balancer(2, &heavy).rebalance(&mut table, 0, &mut migrations);
+        assert_eq!(migrations.len(), 1);
+        assert_eq!(loads(&table, &heavy, 2), [1000, 1000]);
+    }
+
+    #[test]
+    fn a_single_elephant_is_left_alone() {
+        let mut heavy = vec![0; 8];
+        heavy[3] = 1000;
+        let mut table = dealt(8, 2);
+        let mut migrations = Vec::new();
+        balancer(2, &heavy).rebalance(&mut table, 0, &mut migrations);
+        assert_eq!(migrations, []);
+    }
+
+    #[test]
+    fn skew_is_evened_out_to_within_the_slack() {
+        // Zipf over 512 buckets: no bucket exceeds a core's share but the first.
+        let skewed: Vec<u32> = (1..=512).map(|rank| 100_000 / (rank + 8)).collect();
+        for cores in [2, 3, 7, 16] {
+            let mut table = dealt(512, cores);
+            let mut migrations = Vec::new();
+            let mut balancer = balancer(cores, &skewed);
+            (0..20).for_each(|_| balancer.rebalance(&mut table, 0, &mut migrations));
+            let loads = loads(&table, &skewed, cores);
+            let mean = skewed.iter().sum::<u32>() / cores as u32;
+            let most = loads.iter().max().unwrap();
+            assert!(u64::from(*most) * 100 <= u64::from(mean) * (101 + SLACK_PERCENT), "{cores} cores: {loads:?}");
+            assert_eq!(migrations, [], "a balanced table moves nothing");
+        }
+    }
+
+    #[test]
+    fn migrations_lead_from_the_old_table_to_the_new_each_bucket_once() {
+        let skewed: Vec<u32> = (0..64).map(|bucket| (bucket * 7919 % 131) * (bucket % 3)).collect();
+        for cores in 2..9 {
+            let mut balancer = balancer(cores, &skewed);
+            let mut table = vec![0; 64];
+            (table[40], table[50]) = (1, 1);
+            let before = table.clone();
+            let mut migrations = Vec::new();
+            balancer.rebalance(&mut table, 0, &mut migrations);
+            let mut followed = before;
+            for Migration { bucket, from, to } in &migrations {
+                assert_eq!(followed[usize::from(*bucket)], *from);
+                followed[usize::from(*bucket)] = *to;
+            }
+            assert_eq!(followed, table);
+            let mut buckets: Vec<_> = migrations.iter().map(|migration| migration.bucket).collect();
+            buckets.sort_unstable();
+            buckets.dedup();
+            assert_eq!(buckets.len(), migrations.len());
+        }
+    }
+
+    #[test]
+    fn cores_come_and_go_with_the_load() {
+        let mut balancer = balancer(4, &[10; 64]);
+        let mut table = dealt(64, 4);
+        let mut migrations = Vec::new();
+        for (utilisation, active) in [(20, 3), (20, 2), (20, 1), (10, 1), (95, 2), (95, 3), (95, 4), (95, 4), (75, 4)] {
+            balancer.scale(&[utilisation; 4]);
+            assert_eq!(balancer.active(), active);
+            for _ in 0..4 {
+                balancer.rebalance(&mut table, 0, &mut migrations);
+            }
+            let loads = loads(&table, balancer.expected(), 4);
+            assert!(loads[..active].iter().all(|load| *load > 0), "{active}: {loads:?}");
+            assert!(loads[active..].iter().all(|load| *load == 0), "{active}: {loads:?}");
+        }
+    }
+
+    #[test]
+    fn dealing_out_knows_the_best() {
+        assert_eq!(balanced(&mut [5, 5, 5], &mut [7, 7]), 10);
+        assert_eq!(balanced(&mut [1, 2, 3, 4], &mut [0, 0]), 5);
+        assert_eq!(balanced(&mut [], &mut [0, 0]), 0);
+    }
+}

@@ -1,0 +1,201 @@
+//! State in shards that change cores: one for each bucket of the indirection table (`rss++`), and a replica on every core of
+//! the few packet sets that are too heavy for any one of them (`hybrid`).
+//!
+//! Each bucket's flows lie in tables of their own, so that moving a bucket is moving a pointer.
+
+use std::sync::Arc;
+
+use flow::{Hint, Index};
+use nf::{Meta, NetworkFunction, Sizing, Verdict};
+use port::Packet;
+
+use crate::counters::FlowCounters;
+use crate::elephants::HERD_MAX;
+use crate::moves::{Cargo, Exchange, Move, Moves, What};
+use crate::placement::{Lane, Placement};
+use crate::private::Private;
+use crate::striped::share;
+use crate::tables::Tables;
+
+/// A core's shards, and its replica of the elephants.
+pub struct Sharded<N: NetworkFunction, I> {
+    core: u16,
+    cores: usize,
+    seed: u64,
+    /// By bucket; `None` for those of other cores.
+    shards: Vec<Option<Box<Private<N, I>>>>,
+    /// The elephants; `None` where there are none by design.
+    replica: Option<Box<Private<N, I>>>,
+    exchange: Arc<Exchange<N, I>>,
+}
+
+/// How much there is of what.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Layout {
+    /// Whether cores have replicas of elephants.
+    pub replicated: bool,
+    /// The flows of all shards together.
+    pub sizing: Sizing,
+    /// What hashes are keyed by.
+    pub seed: u64,
+}
+
+impl<N: NetworkFunction, I: Index> Sharded<N, I> {
+    /// Empty state, dealt out bucket by bucket as `table` says.
+    pub(crate) fn cores(
+        nf: &N,
+        table: &[u16],
+        cores: usize,
+        layout: Layout,
+        choice: I::Choice,
+        tables: Tables,
+    ) -> Vec<Self> {
+        let Layout { replicated, sizing, seed } = layout;
+        let exchange = Arc::new(Exchange::new());
+        let buckets = table.len();
+        let each = Sizing { flows: share(sizing.flows, buckets), flows_v6: share(sizing.flows_v6, buckets) };
+        let herd = Sizing { flows: HERD_MAX, flows_v6: if sizing.flows_v6 == 0 { 0 } else { HERD_MAX } };
+        let of = |core: usize| Self {
+            core: core as u16,
+            cores,
+            seed,
+            shards: table
+                .iter()
+                .map(|owner| {
+                    (usize::from(*owner) == core).then(|| Private::kept(nf, each, seed, choice, tables).into())
+                })
+                .collect(),
+            replica: replicated.then(|| Private::kept(nf, herd, seed, choice, tables).into()),
+            exchange: Arc::clone(&exchange),
+        };
+        (0..cores).map(of).collect()
+    }
+
+    /// The shards that are here.
+    pub fn shards(&self) -> impl Iterator<Item = &Private<N, I>> {
+        self.shards.iter().flatten().map(|shard| &**shard)
+    }
+
+    /// The replica of the elephants.
+    #[must_use]
+    pub fn replica(&self) -> Option<&Private<N, I>> {
+        self.replica.as_deref()
+    }
+
+    /// Gives the empty shards to cores as `table` says, before anything has run.
+    pub(crate) fn deal(all: &mut [&mut Self], table: &[u16]) {
+        for (bucket, owner) in table.iter().enumerate() {
+            let shard = all.iter_mut().find_map(|core| core.shards[bucket].take());
+            all[usize::from(*owner)].shards[bucket] = shard;
+        }
+    }
+
+    #[inline(always)]
+    fn of(&self, bucket: u16) -> &Private<N, I> {
+        let part = if bucket == Packet::SPRAYED { &self.replica } else { &self.shards[usize::from(bucket)] };
+        part.as_deref().expect(OWNED)
+    }
+}
+
+const OWNED: &str = "a core gets packets of its own buckets and of elephants";
+
+impl<N: NetworkFunction, I: Index> Placement<N> for Sharded<N, I> {
+    fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    #[inline]
+    fn prefetch(&self, nf: &N, meta: &N::Meta, hash: u64, bucket: u16) {
+        self.of(bucket).prefetch(nf, meta, hash, bucket);
+    }
+
+    #[inline]
+    fn prefetch_entry(&self, nf: &N, meta: &N::Meta, hash: u64, bucket: u16) -> Hint {
+        self.of(bucket).prefetch_entry(nf, meta, hash, bucket)
+    }
+
+    #[inline(always)]
+    fn step(&mut self, nf: &N, lane: &Lane<'_, N::Meta>, settle: impl FnOnce(&Verdict)) {
+        let sprayed = lane.bucket == Packet::SPRAYED;
+        let part = if sprayed { &mut self.replica } else { &mut self.shards[usize::from(lane.bucket)] };
+        part.as_deref_mut().expect(OWNED).step(nf, lane, settle);
+    }
+
+    /// What happened to the flows of the shards that are here now; of elephants, on core 0.
+    fn flow_counters(&self) -> FlowCounters {
+        let mut total = FlowCounters::default();
+        let replica = self.replica().filter(|_| self.core == 0);
+        self.shards().chain(replica).for_each(|part| total.add(&part.flow_counters()));
+        total
+    }
+
+    fn release(&mut self, moves: &Moves<'_, N::Meta>) {
+        for Move { ticket, what } in moves.list {
+            let name = (moves.lap, *ticket);
+            match what {
+                What::Bucket { bucket, from, .. } if *from == self.core => {
+                    let shard = self.shards[usize::from(*bucket)].take().expect(OWNED);
+                    self.exchange.park(name, Cargo::Shard(shard), 1);
+                }
+                What::Promote(one) if one.owner == self.core => {
+                    let key = one.meta.key();
+                    let shard = self.shards[usize::from(one.bucket)].as_mut().expect(OWNED);
+                    let carried = shard.carry_off(&key, one.hash);
+                    if let (Some(carried), Some(replica)) = (&carried, &mut self.replica) {
+                        replica.carry_in(&key, one.hash, carried, moves.time);
+                    }
+                    self.exchange.park(name, Cargo::Flow(carried), self.cores - 1);
+                }
+                What::Demote(one) => {
+                    let key = one.meta.key();
+                    let carried = self.replica.as_mut().and_then(|replica| replica.carry_off(&key, one.hash));
+                    if let (Some(carried), true) = (carried, one.owner == self.core) {
+                        let shard = self.shards[usize::from(one.bucket)].as_mut().expect(OWNED);
+                        shard.carry_in(&key, one.hash, &carried, moves.time);
+                    }
+                }
+                What::Bucket { .. } | What::Promote(_) => {}
+            }
+        }
+    }
+
+    fn is_ready(&self, moves: &Moves<'_, N::Meta>) -> bool {
+        moves
+            .list
+            .iter()
+            .filter(|one| comes(&one.what, self.core))
+            .all(|one| self.exchange.holds((moves.lap, one.ticket)))
+    }
+
+    fn wait(&self, moves: &Moves<'_, N::Meta>) -> bool {
+        self.exchange.wait(|| self.is_ready(moves))
+    }
+
+    fn acquire(&mut self, moves: &Moves<'_, N::Meta>) {
+        for Move { ticket, what } in moves.list.iter().filter(|one| comes(&one.what, self.core)) {
+            let name = (moves.lap, *ticket);
+            match what {
+                What::Bucket { bucket, .. } => self.shards[usize::from(*bucket)] = self.exchange.take_shard(name),
+                What::Promote(one) => {
+                    if let (Some(carried), Some(replica)) = (self.exchange.take_flow(name), &mut self.replica) {
+                        replica.carry_in(&one.meta.key(), one.hash, &carried, moves.time);
+                    }
+                }
+                What::Demote(_) => {}
+            }
+        }
+    }
+
+    fn fail(&self) {
+        self.exchange.fail();
+    }
+}
+
+/// Whether a core has to take something that another lets go of.
+fn comes<M>(what: &What<M>, core: u16) -> bool {
+    match what {
+        What::Bucket { to, .. } => *to == core,
+        What::Promote(one) => one.owner != core,
+        What::Demote(_) => false,
+    }
+}

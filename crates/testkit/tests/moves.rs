@@ -1,0 +1,92 @@
+//! State that changes cores: traffic whose heavy flows come and go, so that buckets move and packet sets are replicated and
+//! given back, under `rss++` and `hybrid`.
+
+use std::sync::Arc;
+
+use engine::{EngineKind, Options, Parcel, What, sharded_fleet};
+use functions::{conntrack, ddos, heavy_hitter, policer, port_knock};
+use nf::NetworkFunction;
+use packet::{Nanos, Seq};
+use port::{Batch, Packet, Trace};
+use testkit::Synth;
+use testkit::conformance::{Plan, verify};
+use testkit::synth::{Params, Profile};
+
+/// A second of a flow by itself, then a few flows of very different weight, then many alike, and again with others.
+fn restless() -> Trace {
+    let mut trace = Trace::new();
+    let mut start = Nanos(0);
+    for round in 0..4 {
+        for (profile, skew, flows) in [
+            (Profile::SingleFlow, None, None),
+            (Profile::Uniform, Some(1.6), Some(12)),
+            (Profile::Uniform, None, Some(300)),
+        ] {
+            let params = Params { packets: 700, seed: round, skew, flows, rate_pps: 1_000, ..Params::default() };
+            let part = Synth::new(profile, &params).expect("it is possible").trace();
+            let first = part.packets()[0].time;
+            for (packet, bytes) in part.iter() {
+                let time = Nanos(start.0 + packet.time.0 - first.0);
+                trace.push(Packet { seq: Seq(trace.len() as u64), time, ..*packet }, bytes);
+            }
+            start = Nanos(trace.packets()[trace.len() - 1].time.0 + 1_000_000);
+        }
+    }
+    trace
+}
+
+fn check<N: NetworkFunction>(nf: N, trace: &Trace) {
+    let plan = Plan {
+        engines: vec![EngineKind::RssPlusPlus, EngineKind::Hybrid],
+        cores: 2..=8,
+        seeds: 0..3,
+        threads: true,
+        options: Options { epoch: 128, ..Options::default() },
+    };
+    let verified = verify(&Arc::new(nf), trace, &plan, &mut |_, _| ());
+    assert_eq!(verified.mismatch, None, "{}", N::DESCRIPTION.name);
+    assert!(verified.refused.is_empty() && !verified.was_full);
+    assert!(verified.moves > 3 * verified.runs, "{} moves in {} runs", verified.moves, verified.runs);
+}
+
+#[test]
+fn state_follows_its_packets() {
+    let trace = restless();
+    check(ddos::Ddos::new(&ddos::Config::default()), &trace);
+    check(heavy_hitter::HeavyHitter::new(&heavy_hitter::Config::default()), &trace);
+    check(policer::Policer::new(&policer::Config::default()), &trace);
+    check(port_knock::PortKnock::new(&port_knock::Config::default()), &trace);
+    check(conntrack::Conntrack::new(conntrack::Config::default()), &trace);
+}
+
+/// The test above shows something only if all kinds of move occur.
+#[test]
+fn everything_that_can_move_does() {
+    let trace = restless();
+    let nf = Arc::new(heavy_hitter::HeavyHitter::new(&heavy_hitter::Config::default()));
+    let options = Options { epoch: 128, pin: false, ..Options::default() };
+    for (kind, cores) in [(EngineKind::Hybrid, 2), (EngineKind::Hybrid, 5), (EngineKind::RssPlusPlus, 3)] {
+        let mut fleet = sharded_fleet(kind, Arc::clone(&nf), cores, &options);
+        let mut parcels: Vec<Parcel<_>> = (0..cores).map(|_| Parcel::default()).collect();
+        let (mut batch, mut buckets, mut promoted, mut demoted) = (Batch::default(), 0, 0, 0);
+        for start in (0..trace.len()).step_by(64) {
+            batch.clear();
+            for index in start..(start + 64).min(trace.len()) {
+                batch.push(trace.packets()[index], trace.bytes(index));
+            }
+            fleet.dispatcher.split(&batch, &mut parcels);
+            for one in parcels[0].block.iter().flat_map(|block| block.moves().list) {
+                match one.what {
+                    What::Bucket { .. } => buckets += 1,
+                    What::Promote(_) => promoted += 1,
+                    What::Demote(_) => demoted += 1,
+                }
+            }
+        }
+        assert!(buckets > 20, "{kind}: {buckets} buckets");
+        if kind == EngineKind::Hybrid {
+            assert!(promoted >= 4 && demoted >= 3, "{promoted} promoted, {demoted} demoted");
+            assert_eq!(promoted - demoted, fleet.dispatcher.elephants());
+        }
+    }
+}
