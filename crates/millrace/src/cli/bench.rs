@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use engine::{EngineKind, Options};
-use measure::{Basis, Bench, BenchPlan, Row, Spread};
+use measure::{Basis, Bench, BenchPlan, Row, Spread, Work};
 use nf::Description;
 use port::{HugePages, Trace};
 use serde_json::{Value, json};
@@ -74,6 +74,9 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         packets: args.round_packets,
         options: Options { tables: args.upkeep.tables(&*program)?, ..Options::default() },
         with_bare: false,
+        dispatch: Work::NONE,
+        loss_free: None,
+        model_to: 0,
     };
     refuse_too_much(&*program, tables(&plan))?;
     let bench = timed(&*program, &traffic.trace, &plan, args.json)?;
@@ -149,7 +152,7 @@ pub(super) fn table(bench: &Bench, style: Style) -> Sheet {
         ("", Align::Left),
     ];
     let mut sheet = Sheet::new(style, &columns);
-    for Row { engine, cores, mpps, ns_per_packet_per_core, basis } in &bench.rows {
+    for Row { engine, cores, mpps, ns_per_packet_per_core, basis, .. } in &bench.rows {
         sheet.toned([
             (engine.name(), Tone::Bold),
             (&cores.to_string(), Tone::Plain),
