@@ -60,6 +60,14 @@ pub(super) fn machine_cores() -> usize {
     engine::cpus().len().max(1)
 }
 
+/// What the first processor calls itself.
+pub(super) fn processor() -> String {
+    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = info.lines().find_map(|line| line.strip_prefix("model name"));
+    let model = model.and_then(|rest| rest.split_once(':')).map_or("an unknown processor", |(_, name)| name.trim());
+    model.to_owned()
+}
+
 /// The engine of a run that names none: on one core `sequential`; on several the first of `rss`, `scr` and `shared` that
 /// takes the function.
 pub(super) fn fitting(entry: &Entry, cores: usize) -> Result<EngineKind, Failed> {

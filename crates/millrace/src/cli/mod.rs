@@ -5,6 +5,7 @@ mod demo;
 mod engines;
 pub(crate) mod failure;
 mod files;
+mod folder;
 mod functions;
 mod inspect;
 mod run;
