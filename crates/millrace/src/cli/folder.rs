@@ -31,3 +31,16 @@ impl Folder {
         Ok(path)
     }
 }
+
+/// Tells before the work that a report can't be written there, without making anything: the nearest thing that there is on
+/// the way must be a folder.
+pub(super) fn refuse_no_folder(path: &Path) -> Result<(), Failed> {
+    let there = path.ancestors().find_map(|way| fs::metadata(way).ok().map(|found| (way, found)));
+    match there {
+        Some((way, found)) if !found.is_dir() => {
+            let (path, way) = (path.display(), way.display());
+            Err(Failed::input(format_args!("{path}: no report can be written there: {way} is no folder")))
+        }
+        Some(_) | None => Ok(()),
+    }
+}

@@ -5,7 +5,8 @@ use measure::{Bench, BenchPlan, Work};
 use serde_json::{Value, json};
 use testkit::synth::{Carrier, FrameLen, Params, Profile};
 
-use super::{Args, spread, timed};
+use super::json::spread;
+use super::{Args, timed};
 use crate::catalogue::Catalogue;
 use crate::cli::engines::machine_cores;
 use crate::cli::failure::Failed;
