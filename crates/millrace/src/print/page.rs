@@ -81,6 +81,7 @@ svg .name { font-size: 12px; }
 .numbers th, .numbers td { text-align: right; padding: 2px 0 2px 16px; white-space: nowrap; }
 .numbers th:first-child { text-align: left; padding-left: 0; }
 .numbers .left { text-align: left; }
+.numbers .why { white-space: normal; min-width: 24ch; line-height: 1.3; }
 .numbers thead th { color: var(--soft); font-weight: 500; border-bottom: 1px solid var(--line); }
 .numbers tr.first > * { border-top: 1px solid var(--hair); padding-top: 5px; }
 .dim { color: var(--dim); }

@@ -92,6 +92,8 @@ const TOP: f64 = 34.0;
 const BOTTOM: f64 = 48.0;
 /// The least distance of names at the ends of lines.
 const NAME_HEIGHT: f64 = 13.5;
+/// The least distance of numbers along the horizontal axis; marks that are closer go without.
+const TICK_WIDTH: f64 = 21.0;
 /// Largest against smallest value from which a linear axis would hide the small ones.
 const WIDE: f64 = 25.0;
 
@@ -163,10 +165,15 @@ impl Chart<'_> {
             let _ = write!(out, r##"<path class="grid" d="M{LEFT} {at:.1}H{:.1}"/>"##, WIDTH - RIGHT);
             text(&mut out, LEFT - 7.0, at + 4.0, "end", "tick", &plain(tick));
         }
+        let mut labelled = f64::NEG_INFINITY;
         for tick in &self.ticks {
             let at = x.at(*tick);
             let base = HEIGHT - BOTTOM;
             let _ = write!(out, r##"<path class="axis" d="M{at:.1} {base}v4"/>"##);
+            if at - labelled < TICK_WIDTH {
+                continue;
+            }
+            labelled = at;
             text(&mut out, at, base + 17.0, "middle", "tick", &plain(*tick));
         }
         let _ = write!(out, r##"<path class="axis" d="M{LEFT} {}H{:.1}"/>"##, HEIGHT - BOTTOM, WIDTH - RIGHT);

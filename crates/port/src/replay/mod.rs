@@ -353,6 +353,9 @@ impl ReplayQueue {
     #[inline]
     fn seek(&mut self, own: u64, starts: &[u32]) {
         let share = self.arena.slots().len() as u64;
+        if own == self.looped * share + self.next as u64 {
+            return;
+        }
         self.looped = own / share;
         self.next = (own % share) as usize;
         self.offset = starts[self.next] as usize * arena::CHUNK_BYTES;
@@ -360,20 +363,9 @@ impl ReplayQueue {
 
     /// How many of the queue's own packets come ahead of packet `number` of all queues, counted over all loops.
     fn own_before(&self, number: u64) -> u64 {
-        self.own_before_near(number, 0, 0)
-    }
-
-    /// The same where `own` of the queue's packets are known to come ahead of packet `from`, which isn't behind `number`.
-    #[inline]
-    fn own_before_near(&self, number: u64, from: u64, own: u64) -> u64 {
         let slots = self.arena.slots();
         let (looped, index) = (number / self.packets.max(1), number % self.packets.max(1));
-        let whole = looped * slots.len() as u64;
-        // No more of them lie between than there are packets in all.
-        let known = own.saturating_sub(whole) as usize;
-        let near = &slots[known..];
-        let near = &near[..near.len().min(usize::try_from(number - from).unwrap_or(usize::MAX))];
-        whole + (known + near.partition_point(|slot| u64::from(slot.index) < index)) as u64
+        looped * slots.len() as u64 + slots.partition_point(|slot| u64::from(slot.index) < index) as u64
     }
 
     /// Copies the next packets, `most` of them at most and as many as there is room for: at least one.

@@ -109,23 +109,61 @@ pub(super) struct OfferedQueue {
     ring: Ring,
     /// Packets of all queues ahead of this one have been looked at.
     seen: u64,
+    /// The loop that they end in: its first packet, and how many of the queue's own come ahead of it.
+    loop_first: u64,
+    loop_own: u64,
+    /// The queue's part of all packets.
+    part: f64,
     is_over: bool,
 }
+
+/// So many packets at most are counted by walking from where they should end; more are looked up.
+const WALK: u64 = 1024;
 
 impl OfferedQueue {
     pub(super) fn new(queue: ReplayQueue, wire: Arc<Wire>, starts: Arc<[u32]>, count: Arc<Count>) -> Self {
         let (warm_up, _) = wire.load.packets();
         let first = queue.own_before(wire.first);
         let ring = Ring::new(wire.load.descriptors as u64, first, queue.own_before(wire.first + warm_up));
-        let is_over = queue.arena.slots().is_empty();
-        Self { queue, seen: wire.first, wire, starts, ring, count, is_over }
+        let share = queue.arena.slots().len();
+        let part = share as f64 / queue.packets.max(1) as f64;
+        let looped = wire.first / queue.packets.max(1);
+        let (loop_first, loop_own) = (looped * queue.packets, looped * share as u64);
+        let (seen, is_over) = (wire.first, share == 0);
+        Self { queue, seen, loop_first, loop_own, part, wire, starts, ring, count, is_over }
+    }
+
+    /// How many of the queue's own packets come ahead of packet `end`, which isn't ahead of what was seen.
+    ///
+    /// Called with every burst, so it neither divides nor looks at packets that aren't near yet.
+    #[inline]
+    fn own_before(&mut self, end: u64) -> u64 {
+        let new = end - self.seen;
+        if new > WALK || end >= self.loop_first + self.queue.packets {
+            let own = self.queue.own_before(end);
+            let looped = end / self.queue.packets;
+            self.loop_first = looped * self.queue.packets;
+            self.loop_own = looped * self.queue.arena.slots().len() as u64;
+            return own;
+        }
+        let slots = self.queue.arena.slots();
+        let index = end - self.loop_first;
+        let known = (self.ring.next() - self.loop_own) as usize;
+        let mut own = (known + (new as f64 * self.part) as usize).min(slots.len());
+        while own > known && u64::from(slots[own - 1].index) >= index {
+            own -= 1;
+        }
+        while own < slots.len() && u64::from(slots[own].index) < index {
+            own += 1;
+        }
+        self.loop_own + own as u64
     }
 
     /// What a receive gives so long after the start.
     fn deliver(&mut self, elapsed: Duration, batch: &mut Batch) -> Received {
         if !self.is_over {
             let end = self.wire.first.saturating_add(self.wire.load.arrived(elapsed)).min(self.wire.end);
-            let own = self.queue.own_before_near(end, self.seen, self.ring.next());
+            let own = self.own_before(end);
             self.ring.arrive(own);
             self.seen = end;
             self.is_over = end == self.wire.end;

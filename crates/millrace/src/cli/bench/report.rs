@@ -6,7 +6,7 @@ use engine::EngineKind;
 use maud::{Markup, html};
 use measure::{Basis, Bench, Row, Spread, SweepPoint, Work};
 
-use super::text::{added, label, left_out, rules, share};
+use super::text::{NOTHING_PASSED, added, label, left_out, nothing_passed, rate, rules, share};
 use super::{Benched, sweep};
 use crate::cli::engines::{command, processor};
 use crate::print::number::{count, counted, time};
@@ -39,7 +39,8 @@ pub(super) fn benched(benched: &Benched<'_>, rounds: u16) -> String {
                 }
             }
             (rows(bench, with_loss_free))
-            @for (engine, reason) in left_out(bench) { p { b { (engine.name()) } ": " (reason) "." } }
+            @for reason in left_out(bench) { p { (sentence(reason)) } }
+            @if nothing_passed(bench) { p.bad { (sentence(NOTHING_PASSED)) } }
         }
         (model(bench))
         section {
@@ -123,6 +124,9 @@ fn dispatch_note(dispatch: Work) -> Markup {
     html! { @if !dispatch.is_none() { " " b { "All rows are " (added(dispatch)) "." } } }
 }
 
+/// What a row says that was put together from shares; the page tells what that is.
+const BY_SHARES: &str = "modelled by shares";
+
 /// What all pages say of their rows.
 fn ways(dispatch: Work) -> Markup {
     html! {
@@ -202,7 +206,7 @@ fn rows(bench: &Bench, with_loss_free: bool) -> Markup {
                         td.dim { (format!("{:.2} - {:.2}", row.mpps.min, row.mpps.max)) }
                         td { (format!("{:.1}", row.ns_per_packet_per_core.median)) }
                         @if with_loss_free { (loss_free_cells(row)) }
-                        td.left.bad[row.basis == Basis::Modelled].dim[row.basis == Basis::Measured] { (label(row, bench.dispatch)) }
+                        td.left.why.bad[row.basis == Basis::Modelled].dim[row.basis == Basis::Measured] { (label(row, BY_SHARES, bench.dispatch)) }
                     }
                 }
             }
@@ -214,8 +218,8 @@ fn loss_free_cells(row: &Row) -> Markup {
     html! {
         @match &row.loss_free {
             Some(Ok(found)) => {
-                td { b { (format!("{:.2}", found.mpps.median)) } }
-                td.dim { (format!("{:.2} - {:.2}", found.mpps.min, found.mpps.max)) }
+                td { b { (rate(found.mpps.median)) } }
+                td.dim { (rate(found.mpps.min)) " - " (rate(found.mpps.max)) }
                 td { (share(found.loss.median)) }
                 td.dim { (count(found.trials as u64)) }
             }
@@ -315,7 +319,7 @@ fn swept_row(point: &SweepPoint, row: &Row, first: bool) -> Markup {
             td.dim { (format!("{:.2} - {:.2}", row.mpps.min, row.mpps.max)) }
             td { (sweep::times_one(row, bench)) }
             td { (format!("{:.2}", bench.model.mpps(row.cores))) }
-            td.left.bad[row.basis == Basis::Modelled].dim[row.basis == Basis::Measured] { (label(row, bench.dispatch)) }
+            td.left.why.bad[row.basis == Basis::Modelled].dim[row.basis == Basis::Measured] { (label(row, BY_SHARES, bench.dispatch)) }
         }
     }
 }

@@ -6,7 +6,7 @@ use measure::{Basis, Bench, BenchPlan, Calibration, Row, SweepPoint};
 use port::Trace;
 use testkit::synth::{Carrier, FrameLen, Params, Profile};
 
-use super::text::label;
+use super::text::{label, rate};
 use super::{Args, json, keep, report, watched};
 use crate::cli::failure::Failed;
 use crate::cli::folder::refuse_no_folder;
@@ -112,12 +112,12 @@ fn text(name: &str, points: &[SweepPoint], plan: &BenchPlan, style: Style) -> St
                 (format!("{:.2}", bench.model.mpps(row.cores)), Tone::Dim),
             ];
             if with_loss_free {
-                let rate = row.loss_free.as_ref().and_then(|found| found.as_ref().ok());
-                let rate = rate.map_or_else(|| "-".to_owned(), |found| format!("{:.2}", found.mpps.median));
+                let found = row.loss_free.as_ref().and_then(|found| found.as_ref().ok());
+                let rate = found.map_or_else(|| "-".to_owned(), |found| rate(found.mpps.median));
                 cells.push((rate, Tone::Good));
             }
             let tone = if row.basis == Basis::Measured { Tone::Dim } else { Tone::Warn };
-            cells.push((label(row, bench.dispatch), tone));
+            cells.push((label(row, "modelled: each core's share alone", bench.dispatch), tone));
             sheet.toned(cells);
         }
     }

@@ -13,11 +13,14 @@ pub(super) fn text(benched: &Benched<'_>, style: Style) -> String {
     let packets = counted(trace.len() as u64, "packet", "packets");
     let mut out = format!("{} on {name} ({packets})\n\n", style.bold(description.name));
     out += &table(bench, style).lines(0);
-    for (engine, reason) in left_out(bench) {
-        out += &format!("{}\n", style.warn(format!("{engine}: {reason}")));
+    for reason in left_out(bench) {
+        out += &format!("{}\n", style.warn(reason));
     }
     if let Some(plan) = loss_free {
         out += &format!("\nloss-free: {}\n", rules(plan));
+        if nothing_passed(bench) {
+            out += &format!("{}\n", style.warn(NOTHING_PASSED));
+        }
     }
     let model = &bench.model;
     out += &format!(
@@ -41,9 +44,24 @@ pub(super) fn text(benched: &Benched<'_>, style: Style) -> String {
 }
 
 /// What isn't there, with its reason. On one core `sequential` says it all; that it takes no more is no news.
-pub(super) fn left_out(bench: &Bench) -> impl Iterator<Item = (EngineKind, &str)> {
+pub(super) fn left_out(bench: &Bench) -> impl Iterator<Item = &str> {
     let news = bench.refused.iter().filter(|(engine, ..)| *engine != EngineKind::Sequential);
-    news.map(|(engine, _, reason)| (*engine, reason.as_str()))
+    news.map(|(.., reason)| reason.as_str())
+}
+
+/// Whether a search found no rate at all.
+pub(super) fn nothing_passed(bench: &Bench) -> bool {
+    let mut found = bench.rows.iter().filter_map(|row| row.loss_free.as_ref()?.as_ref().ok());
+    found.any(|found| found.mpps.min == 0.0)
+}
+
+/// What that mostly means: a core that is away for a time slice loses more than its ring holds, at whatever rate.
+pub(super) const NOTHING_PASSED: &str = "where the loss-free rate is none, some search found no rate that passes: as a rule because something else \
+                                         runs on the same processors; longer trials and rings forgive more";
+
+/// A rate, or that there is none.
+pub(super) fn rate(mpps: f64) -> String {
+    if mpps > 0.0 { format!("{mpps:.2}") } else { "none".to_owned() }
 }
 
 /// What loss-free means here, in a sentence.
@@ -90,8 +108,8 @@ pub(super) fn table(bench: &Bench, style: Style) -> Sheet {
         if with_loss_free {
             cells.extend(match &row.loss_free {
                 Some(Ok(found)) => [
-                    (format!("{:.2}", found.mpps.median), Tone::Good),
-                    (format!("{:.2} - {:.2}", found.mpps.min, found.mpps.max), Tone::Dim),
+                    (rate(found.mpps.median), if found.mpps.median > 0.0 { Tone::Good } else { Tone::Bad }),
+                    (format!("{} - {}", rate(found.mpps.min), rate(found.mpps.max)), Tone::Dim),
                     (share(found.loss.median), Tone::Dim),
                 ],
                 Some(Err(_)) | None => {
@@ -100,17 +118,17 @@ pub(super) fn table(bench: &Bench, style: Style) -> Sheet {
             });
         }
         let tone = if row.basis == Basis::Measured { Tone::Dim } else { Tone::Warn };
-        cells.push((label(row, bench.dispatch), tone));
+        cells.push((label(row, "modelled: each core's share alone, one after the other", bench.dispatch), tone));
         sheet.toned(cells);
     }
     sheet
 }
 
-/// Where a row comes from.
-pub(super) fn label(row: &Row, dispatch: Work) -> String {
+/// Where a row comes from, `modelled` being the words for shares that ran alone.
+pub(super) fn label(row: &Row, modelled: &str, dispatch: Work) -> String {
     let mut label = match row.basis {
         Basis::Measured => "measured".to_owned(),
-        Basis::Modelled => "modelled: each core's share alone, one after the other".to_owned(),
+        Basis::Modelled => modelled.to_owned(),
     };
     if let Some(Err(_)) = row.loss_free {
         label += "; can't be offered load";

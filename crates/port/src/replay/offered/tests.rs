@@ -63,17 +63,17 @@ proptest! {
     /// At one packet a nanosecond, so that packet `n` is there from nanosecond `n + 1` on.
     #[test]
     fn a_queue_does_as_a_wire_does(
-        packets in 1..60u64,
-        cores in vec(0..3u16, 60),
+        packets in 1..3_000u64,
+        steered in vec(0..3u16, 60),
         core in 0..3usize,
         first in 0..200u64,
         descriptors in 1..50usize,
         warm_up in 0..100u64,
-        duration in 0..400u64,
-        pauses in vec(0..120u64, 1..40),
+        duration in 0..4_000u64,
+        pauses in vec(prop_oneof![8 => 0..120u64, 1 => 1_000..1_500u64], 1..40),
     ) {
-        let cores = &cores[..packets as usize];
-        let mut replay = Replay::new(trace(packets)).steered(cores.to_vec());
+        let cores: Vec<u16> = (0..packets as usize).map(|index| steered[index % 60]).collect();
+        let mut replay = Replay::new(trace(packets)).steered(cores.clone());
         let load = load(1e9, Duration::from_nanos(warm_up), Duration::from_nanos(duration), descriptors);
         // Seconds as a binary fraction may come out a packet short.
         let (counted_from, end) = (first + load.packets().0, first + load.packets().1);
