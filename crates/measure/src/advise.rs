@@ -7,13 +7,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use engine::{Dispatcher, EngineKind, Options, Script};
+use engine::{Dispatcher, EngineKind, Options};
 use nf::{Meta, NetworkFunction};
-use packet::Seq;
-use port::{Batch, Packet, Trace};
+use port::Trace;
 
 use crate::bench::{BenchError, BenchPlan, bench};
 use crate::model::CostModel;
+use crate::steered::Steered;
 
 /// What is asked.
 #[derive(Clone, Debug)]
@@ -60,12 +60,12 @@ pub struct Forecast {
     /// The same with the costs at their least and at their most.
     pub mpps_range: [f64; 2],
     /// How the packets were spread.
-    pub load: Load,
+    pub load: Workload,
 }
 
 /// How an engine's steering spreads a traffic.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Load {
+pub struct Workload {
     /// Packets in all.
     pub packets: u64,
     /// Each core's own packets.
@@ -81,10 +81,14 @@ pub struct Load {
 /// Predictions that differ by no more are as good as equal.
 pub const TIE_PERCENT: f64 = 5.0;
 
-impl Load {
+impl Workload {
     /// Nanoseconds a packet that the busiest core works.
     fn ns(&self, model: &CostModel) -> f64 {
-        let work = self.own.iter().zip(&self.replayed).map(|(own, replayed)| *own as f64 * model.t + *replayed as f64 * model.c2);
+        let work = self
+            .own
+            .iter()
+            .zip(&self.replayed)
+            .map(|(own, replayed)| *own as f64 * model.t + *replayed as f64 * model.c2);
         work.fold(0.0, f64::max) / self.packets.max(1) as f64
     }
 
@@ -150,12 +154,13 @@ pub fn advise<N: NetworkFunction>(
 
 /// One, the powers of two, and the most.
 fn steps(most: usize) -> Vec<usize> {
-    let mut steps: Vec<usize> = std::iter::successors(Some(1), |cores| Some(cores * 2)).take_while(|cores| *cores < most).collect();
+    let mut steps: Vec<usize> =
+        std::iter::successors(Some(1), |cores| Some(cores * 2)).take_while(|cores| *cores < most).collect();
     steps.push(most);
     steps
 }
 
-fn forecast(engine: EngineKind, cores: usize, load: Load, model: &CostModel, spread: [f64; 2]) -> Forecast {
+fn forecast(engine: EngineKind, cores: usize, load: Workload, model: &CostModel, spread: [f64; 2]) -> Forecast {
     let mpps = 1e3 / load.ns(model);
     Forecast { engine, cores, mpps, mpps_range: [mpps / spread[1], mpps / spread[0]], load }
 }
@@ -186,27 +191,31 @@ fn turning(forecasts: &[Forecast], best: usize, model: &CostModel) -> Vec<(f64, 
         let tied = rivals.iter().filter(|rival| ns(rival) <= least * (1.0 + TIE_PERCENT / 100.0));
         tied.min_by_key(|rival| plainness(rival.engine)).map(|rival| rival.engine)
     };
-    let change = |dispatches: &mut dyn Iterator<Item = f64>| {
-        dispatches.find_map(|dispatch| leader(dispatch).filter(|engine| *engine != chosen.engine).map(|engine| (dispatch, engine)))
+    let change = |mut dispatches: Box<dyn Iterator<Item = f64>>| {
+        dispatches.find_map(|dispatch| {
+            leader(dispatch).filter(|engine| *engine != chosen.engine).map(|engine| (dispatch, engine))
+        })
     };
-    let up = change(&mut (1..=200).map(|step| model.d + f64::from(step) * 5.0));
-    let down = change(&mut (1..=50).map(|step| model.d * (1.0 - f64::from(step) / 50.0)));
+    let up = change(Box::new((1..=200).map(|step| model.d + f64::from(step) * 5.0)));
+    let down = change(Box::new((1..=50).map(|step| model.d * (1.0 - f64::from(step) / 50.0))));
     up.into_iter().chain(down).collect()
 }
 
-/// Passes in which steering finds its feet, for the engines that follow the load.
-const SETTLING_PASSES: usize = 3;
-/// Packets between two chances for state to change cores: as a pump's batches are.
-const STRETCH: usize = 256;
-
 /// Counts how an engine's dispatcher spreads the trace.
-fn load<N: NetworkFunction>(nf: &Arc<N>, trace: &Trace, engine: EngineKind, cores: usize, options: &Options) -> Load {
+fn load<N: NetworkFunction>(
+    nf: &Arc<N>,
+    trace: &Trace,
+    engine: EngineKind,
+    cores: usize,
+    options: &Options,
+) -> Workload {
     let mut dispatcher = Dispatcher::new(Arc::clone(nf), engine, cores, options);
-    let settling = if engine.moves_state() { SETTLING_PASSES } else { 0 };
-    for _ in 0..settling {
-        let _ = pass(&mut dispatcher, trace);
-    }
-    let (steered, script) = pass(&mut dispatcher, trace);
+    // Settled, so that state which moves all the time shows by its moves.
+    let Steered { cores: steered, script, .. } = if engine.moves_state() {
+        Steered::settled(&mut dispatcher, trace, true)
+    } else {
+        Steered::pass(&mut dispatcher, trace)
+    };
     let mut own = vec![0; cores];
     steered.iter().for_each(|core| own[usize::from(*core)] += 1);
     let mut replayed = vec![script.records.len() as u64; cores];
@@ -214,24 +223,12 @@ fn load<N: NetworkFunction>(nf: &Arc<N>, trace: &Trace, engine: EngineKind, core
         replayed[usize::from(steered[record.seq.0 as usize])] -= 1;
     }
     let moves = script.boundaries.iter().map(|boundary| boundary.moves.len() as u64).sum();
-    Load { packets: trace.len() as u64, own, replayed, elephants: dispatcher.elephants(), moves }
-}
-
-fn pass<N: NetworkFunction>(dispatcher: &mut Dispatcher<N>, trace: &Trace) -> (Vec<u16>, Script<N::Meta>) {
-    let (mut cores, mut buckets, mut script, mut batch) = (Vec::new(), Vec::new(), Script::default(), Batch::default());
-    for start in (0..trace.len()).step_by(STRETCH) {
-        batch.clear();
-        for index in start..(start + STRETCH).min(trace.len()) {
-            batch.push(Packet { seq: Seq(index as u64), ..trace.packets()[index] }, trace.bytes(index));
-        }
-        dispatcher.assign(&batch, &mut cores, &mut buckets, &mut script);
-    }
-    (cores, script)
+    Workload { packets: trace.len() as u64, own, replayed, elephants: dispatcher.elephants(), moves }
 }
 
 /// The heaviest packet set's share. Two replicas' records name them all.
 fn heaviest<N: NetworkFunction>(nf: &Arc<N>, trace: &Trace, options: &Options) -> f64 {
-    let (_, script) = pass(&mut Dispatcher::new(Arc::clone(nf), EngineKind::Scr, 2, options), trace);
+    let script = Steered::pass(&mut Dispatcher::new(Arc::clone(nf), EngineKind::Scr, 2, options), trace).script;
     let mut counts = HashMap::new();
     for record in &script.records {
         *counts.entry(record.meta.key()).or_insert(0_u64) += 1;
@@ -245,11 +242,11 @@ mod tests {
 
     const MODEL: CostModel = CostModel { t: 114.0, d: 104.0, c1: 10.0, c2: 15.0 };
 
-    fn load(own: &[u64], replayed: &[u64]) -> Load {
-        Load { packets: own.iter().sum(), own: own.to_vec(), replayed: replayed.to_vec(), elephants: 0, moves: 0 }
+    fn load(own: &[u64], replayed: &[u64]) -> Workload {
+        Workload { packets: own.iter().sum(), own: own.to_vec(), replayed: replayed.to_vec(), elephants: 0, moves: 0 }
     }
 
-    fn of(engine: EngineKind, cores: usize, load: Load) -> Forecast {
+    fn of(engine: EngineKind, cores: usize, load: Workload) -> Forecast {
         forecast(engine, cores, load, &MODEL, [0.9, 1.2])
     }
 
@@ -283,7 +280,10 @@ mod tests {
     #[test]
     fn dispatch_turns_the_answer() {
         // All packets in one flow: replication gains the more, the more dispatch costs; with none it gains nothing.
-        let forecasts = [of(EngineKind::Rss, 8, load(&[800, 0, 0, 0, 0, 0, 0, 0], &[0; 8])), of(EngineKind::Scr, 8, load(&[100; 8], &[700; 8]))];
+        let forecasts = [
+            of(EngineKind::Rss, 8, load(&[800, 0, 0, 0, 0, 0, 0, 0], &[0; 8])),
+            of(EngineKind::Scr, 8, load(&[100; 8], &[700; 8])),
+        ];
         assert_eq!(best(&forecasts), 1);
         let turning = turning(&forecasts, 1, &MODEL);
         assert_eq!(turning.len(), 1, "{turning:?}");

@@ -4,16 +4,19 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use engine::{
-    Boundary, CoreRun, Course, EngineError, EngineKind, Fleet, Options, Placement, Private, Script, any_private_fleet,
+    CoreRun, Course, EngineError, EngineKind, Fleet, Options, Placement, Private, Script, any_private_fleet,
     any_sharded_fleet, cpus, private_fleet, run_queues, sharded_fleet, striped_fleet,
 };
-use nf::{Description, NetworkFunction, Opened, PacketSet, Sharing, Sizing, Step, Verdict};
-use packet::{FiveTuple, Headers, Seq};
-use port::{Batch, HugePages, Loops, Packet, Port, Queue, Replay, Trace};
+use nf::{NetworkFunction, Sizing};
+use port::{HugePages, Loops, Offered, Port, Queue, Replay, Trace};
 
 use crate::bare::Bare;
-use crate::model::CostModel;
+use crate::loss_free::{Found, LossFree, LossFreePlan, search};
+use crate::model::{CostModel, Prediction};
+use crate::pass::Pass;
 use crate::spread::Spread;
+use crate::steered::Steered;
+use crate::work::{Dispatched, Work};
 
 /// What to measure.
 #[derive(Clone, Debug)]
@@ -30,6 +33,12 @@ pub struct BenchPlan {
     pub options: Options,
     /// Whether the bare loop runs in turn with the cases.
     pub with_bare: bool,
+    /// Work added to each packet that a core receives, on top of what receiving it takes.
+    pub dispatch: Work,
+    /// Whether and how the loss-free rate of each case is searched for, as often as there are rounds.
+    pub loss_free: Option<LossFreePlan>,
+    /// How many cores figures are modelled to; 0 for none beyond those that are asked for.
+    pub model_to: usize,
 }
 
 /// Where a figure comes from.
@@ -54,6 +63,8 @@ pub struct Row {
     pub ns_per_packet_per_core: Spread,
     /// Where the figures come from.
     pub basis: Basis,
+    /// The loss-free rate, if it was asked for, or why load can't be offered.
+    pub loss_free: Option<Result<LossFree, String>>,
 }
 
 /// What a bench came to.
@@ -65,6 +76,10 @@ pub struct Bench {
     pub refused: Vec<(EngineKind, usize, String)>,
     /// The cost model's parameters on this trace, measured in the same run.
     pub model: CostModel,
+    /// What the model makes of replication on each number of cores to [`BenchPlan::model_to`], beside what was found there.
+    pub predictions: Vec<Prediction>,
+    /// The work that was added to each received packet; it is in all figures.
+    pub dispatch: Work,
     /// Nanoseconds a packet of a bare loop that checks one header and counts in one table, in the same rounds: what the machine
     /// gave meanwhile. `None` unless asked for.
     pub bare_ns: Option<Spread>,
@@ -108,7 +123,10 @@ pub fn bench<N: NetworkFunction>(
             Fleets::new(private_fleet(EngineKind::Scr, Arc::clone(nf), REPLICAS, &plan.options), trace, plan)?.share(),
         ),
     ];
-    let total = ((cases.len() + parts.len()) * plan.rounds) as u64;
+    let beyond = beyond(plan, cpus().len());
+    let searches = if plan.loss_free.is_some() { cases.len() } else { 0 };
+    let engines = plan.engines.iter().filter(|engine| **engine != EngineKind::Sequential).count();
+    let total = ((cases.len() + parts.len() + searches + engines * beyond.len()) * plan.rounds) as u64;
     let mut done = 0;
     let mut bare = plan.with_bare.then(|| Bare::new(trace));
     let mut bare_ns = Vec::new();
@@ -120,7 +138,15 @@ pub fn bench<N: NetworkFunction>(
             done += 1;
         }
     }
-    progress(total, total);
+    if let Some(loss_free) = &plan.loss_free {
+        for _ in 0..plan.rounds {
+            for case in &mut cases {
+                progress(done, total);
+                case.search(loss_free)?;
+                done += 1;
+            }
+        }
+    }
     let own: Vec<f64> = parts.iter().map(|part| median(part.readings())).collect();
     let (d, t, of_eight) = (own[0], own[1], own[2]);
     let model = CostModel { t, d, c1: t - d, c2: (of_eight - t) / (REPLICAS as f64 - 1.0) };
@@ -128,8 +154,44 @@ pub fn bench<N: NetworkFunction>(
     let huge_pages = cases.iter().chain(&parts).map(|case| case.huge_pages()).fold(HugePages::default(), |sum, one| {
         HugePages { bytes: sum.bytes + one.bytes, huge_bytes: sum.huge_bytes + one.huge_bytes }
     });
-    let rows = cases.iter().map(|case| case.row()).collect();
-    Ok(Bench { rows, refused, model, bare_ns: Spread::of(&bare_ns), bytes_per_flow, startup, huge_pages })
+    let mut rows: Vec<Row> = cases.iter().map(|case| case.row()).collect();
+    drop((cases, parts));
+    // One after the other, as the tables of so many cores don't fit into memory at once.
+    for &engine in plan.engines.iter().filter(|engine| **engine != EngineKind::Sequential) {
+        for &cores in &beyond {
+            match case(nf, trace, engine, cores, plan)? {
+                Ok(mut case) => {
+                    for _ in 0..plan.rounds {
+                        progress(done, total);
+                        case.round()?;
+                        done += 1;
+                    }
+                    rows.push(case.row());
+                }
+                Err(reason) => {
+                    refused.push((engine, cores, reason));
+                    break;
+                }
+            }
+        }
+    }
+    progress(total, total);
+    rows.sort_by_key(|row| (plan.engines.iter().position(|engine| *engine == row.engine), row.cores));
+    let predictions = Prediction::all(&model, &rows, plan.model_to);
+    let (bare_ns, dispatch) = (Spread::of(&bare_ns), plan.dispatch);
+    Ok(Bench { rows, refused, model, predictions, dispatch, bare_ns, bytes_per_flow, startup, huge_pages })
+}
+
+/// The numbers of cores that shares are run for beyond those asked for, where the machine has too few: all to 4, the even
+/// ones to 8, then every fourth and the last.
+fn beyond(plan: &BenchPlan, machine: usize) -> Vec<usize> {
+    let asked = plan.cores.iter().copied().max().unwrap_or(0).max(machine);
+    let wanted = |cores: &usize| match *cores {
+        ..=4 => true,
+        5..=8 => cores.is_multiple_of(2) || *cores == plan.model_to,
+        _ => cores.is_multiple_of(4) || *cores == plan.model_to,
+    };
+    (asked + 1..=plan.model_to).filter(wanted).collect()
 }
 
 /// How many replicas the history's cost is measured with.
@@ -161,15 +223,15 @@ fn case<N: NetworkFunction>(
         }
         (EngineKind::RssPlusPlus | EngineKind::Hybrid, false) => {
             let mut fleet = sharded_fleet(engine, nf, cores, options);
-            let course = Steered::follow(&mut fleet, trace);
+            let steered = Steered::settled(&mut fleet.dispatcher, trace, cores <= cpus().len());
             fleet.settle();
-            Box::new(Fleets::steered(fleet, trace, plan, course)?)
+            Box::new(Fleets::steered(fleet, trace, plan, steered)?)
         }
         (EngineKind::RssPlusPlus | EngineKind::Hybrid, true) => {
             let mut fleet = any_sharded_fleet(engine, nf, cores, options);
-            let course = Steered::follow(&mut fleet, trace);
+            let steered = Steered::settled(&mut fleet.dispatcher, trace, cores <= cpus().len());
             fleet.settle();
-            Box::new(Fleets::steered(fleet, trace, plan, course)?)
+            Box::new(Fleets::steered(fleet, trace, plan, steered)?)
         }
         (EngineKind::Shared, _) if cores > cpus().len() => {
             let have = cpus().len();
@@ -206,78 +268,31 @@ struct Reading {
 /// A fleet with its trace, ready for rounds.
 trait Case {
     fn round(&mut self) -> Result<(), BenchError>;
+    /// Looks for the loss-free rate once, from the rounds' rates on; not where load can't be offered.
+    fn search(&mut self, plan: &LossFreePlan) -> Result<(), BenchError>;
     fn readings(&self) -> &[Reading];
     fn row(&self) -> Row;
     fn huge_pages(&self) -> HugePages;
-}
-
-/// What a dispatcher makes of a trace, for a replay that does without one.
-struct Steered<M> {
-    cores: Vec<u16>,
-    buckets: Vec<u16>,
-    script: Script<M>,
-}
-
-/// Passes over the trace in which steering finds its feet.
-const SETTLING_PASSES: usize = 3;
-/// Packets between two chances for state to change cores: as a pump's batches are.
-const STRETCH: usize = 256;
-
-impl<M: nf::Meta> Steered<M> {
-    /// One pass.
-    fn pass<N: NetworkFunction<Meta = M>, P>(fleet: &mut Fleet<N, P>, trace: &Trace) -> Self {
-        let (len, mut batch) = (trace.len(), Batch::default());
-        let mut steered =
-            Self { cores: Vec::with_capacity(len), buckets: Vec::with_capacity(len), script: Script::default() };
-        for start in (0..len).step_by(STRETCH) {
-            batch.clear();
-            for index in start..(start + STRETCH).min(len) {
-                batch.push(Packet { seq: Seq(index as u64), ..trace.packets()[index] }, trace.bytes(index));
-            }
-            fleet.dispatcher.assign(&batch, &mut steered.cores, &mut steered.buckets, &mut steered.script);
-        }
-        steered
-    }
-
-    /// The pass that follows the load once that is known, and leads back to where it began: it is to be run over and over. Where
-    /// cores run one after the other nothing can change cores, and steering stays as it has become.
-    fn follow<N: NetworkFunction<Meta = M>, P>(fleet: &mut Fleet<N, P>, trace: &Trace) -> Self {
-        for _ in 0..SETTLING_PASSES {
-            let _ = Self::pass(fleet, trace);
-        }
-        if fleet.workers.len() > cpus().len() {
-            fleet.dispatcher.freeze();
-        }
-        let start = fleet.dispatcher.standing();
-        let mut steered = Self::pass(fleet, trace);
-        let moves = fleet.dispatcher.back_to(&start);
-        if let (false, Some(last)) = (moves.is_empty(), trace.packets().last()) {
-            steered.script.boundaries.push(Boundary { seq: Seq(trace.len() as u64), time: last.time, moves });
-        }
-        fleet.dispatcher.stand(&start);
-        steered
-    }
 }
 
 struct Fleets<N: NetworkFunction, P> {
     fleet: Fleet<N, P>,
     replay: Replay,
     script: Script<N::Meta>,
-    /// The number behind the last packet of the rounds so far.
-    end: Seq,
-    /// Packets in a round.
-    round: u64,
     options: Options,
     basis: Basis,
     /// Run core 0's share alone.
     only_first: bool,
     readings: Vec<Reading>,
+    dispatch: Work,
+    /// What searches for the loss-free rate found, if there are any.
+    found: Option<Vec<Found>>,
 }
 
 impl<N: NetworkFunction, P: Placement<N>> Fleets<N, P> {
     /// Places the trace in memory, steered for the fleet, and runs it once to warm tables and caches.
     fn new(mut fleet: Fleet<N, P>, trace: &Arc<Trace>, plan: &BenchPlan) -> Result<Self, BenchError> {
-        let steered = Steered::pass(&mut fleet, trace);
+        let steered = Steered::pass(&mut fleet.dispatcher, trace);
         Self::steered(fleet, trace, plan, steered)
     }
 
@@ -292,9 +307,18 @@ impl<N: NetworkFunction, P: Placement<N>> Fleets<N, P> {
         let replay =
             Replay::new(Arc::clone(trace)).looped(Loops::Times(loops)).steered(steered).bucketed(buckets).continued();
         let basis = if fleet.workers.len() <= cpus().len() { Basis::Measured } else { Basis::Modelled };
-        let (options, end, round) = (plan.options, Seq(0), loops * trace.len() as u64);
-        let mut new =
-            Self { fleet, replay, script, end, round, options, basis, only_first: false, readings: Vec::new() };
+        let found = plan.loss_free.map(|_| Vec::new());
+        let mut new = Self {
+            fleet,
+            replay,
+            script,
+            options: plan.options,
+            basis,
+            only_first: false,
+            readings: Vec::new(),
+            dispatch: plan.dispatch,
+            found,
+        };
         new.round()?;
         new.readings.clear();
         Ok(new)
@@ -307,9 +331,9 @@ impl<N: NetworkFunction, P: Placement<N>> Fleets<N, P> {
     }
 
     fn run(&mut self, queues: Vec<Box<dyn Queue>>) -> Result<Vec<CoreRun>, BenchError> {
-        self.end = Seq(self.end.0 + self.round);
-        let (packets, span) = (self.replay.trace().len(), self.replay.span());
-        let course = Course { script: &self.script, packets, span, end: self.end };
+        let queues = Dispatched::wrap(queues, self.dispatch);
+        let (packets, span, end) = (self.replay.trace().len(), self.replay.span(), self.replay.end());
+        let course = Course { script: &self.script, packets, span, end };
         let course = (!self.script.is_empty()).then_some(&course);
         if self.basis == Basis::Measured {
             return run_queues(&mut self.fleet.workers, queues, course, &self.options);
@@ -321,6 +345,13 @@ impl<N: NetworkFunction, P: Placement<N>> Fleets<N, P> {
             }
         }
         Ok(runs)
+    }
+
+    /// Offers load to all cores at once.
+    fn trial(&mut self, plan: &LossFreePlan, mpps: f64) -> Result<Offered, BenchError> {
+        let queues = self.replay.offer(self.fleet.workers.len(), plan.load(mpps));
+        self.run(queues)?;
+        Ok(self.replay.offered().into_iter().fold(Offered::default(), Offered::and))
     }
 }
 
@@ -340,6 +371,18 @@ impl<N: NetworkFunction, P: Placement<N>> Case for Fleets<N, P> {
         Ok(())
     }
 
+    fn search(&mut self, plan: &LossFreePlan) -> Result<(), BenchError> {
+        if self.basis == Basis::Modelled {
+            return Ok(());
+        }
+        let fastest = self.readings.iter().map(|reading| reading.mpps).fold(0.0, f64::max);
+        // A tenth more than it ever carried, besides what may be lost.
+        let high = fastest * 1.1 / (1.0 - plan.threshold.min(0.9));
+        let found = search(plan, high, |mpps| self.trial(plan, mpps))?;
+        self.found.get_or_insert_default().push(found);
+        Ok(())
+    }
+
     fn readings(&self) -> &[Reading] {
         &self.readings
     }
@@ -355,6 +398,13 @@ impl<N: NetworkFunction, P: Placement<N>> Case for Fleets<N, P> {
             mpps: spread(|reading| reading.mpps),
             ns_per_packet_per_core: spread(|reading| reading.own_ns),
             basis: self.basis,
+            loss_free: self.found.as_ref().map(|found| {
+                let reason = || {
+                    let (cores, have) = (self.fleet.workers.len(), cpus().len());
+                    format!("{cores} cores can't be offered load on {have}: they don't run at the same time")
+                };
+                LossFree::of(found).ok_or_else(reason)
+            }),
         }
     }
 
@@ -363,58 +413,5 @@ impl<N: NetworkFunction, P: Placement<N>> Case for Fleets<N, P> {
     }
 }
 
-/// The function that does nothing: what is left is dispatch.
-struct Pass;
-
-/// No packet contributes anything.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Never {}
-
-impl nf::Meta for Never {
-    type Key = FiveTuple;
-    fn key(&self) -> FiveTuple {
-        match *self {}
-    }
-}
-
-impl NetworkFunction for Pass {
-    type Meta = Never;
-    type Flow = ();
-    type Shared<M: memory::Memory> = ();
-
-    const DESCRIPTION: Description = Description {
-        name: "pass",
-        summary: "forwards every packet",
-        state: "none",
-        sharing: Sharing::Nothing,
-        keys: &[],
-        drop_reasons: &[],
-    };
-
-    fn packet_set(&self) -> PacketSet {
-        PacketSet::None
-    }
-
-    fn sizing(&self) -> Sizing {
-        Sizing { flows: 0, flows_v6: 0 }
-    }
-
-    fn shared<M: memory::Memory>(&self, _: &M) {}
-
-    fn meta(&self, _: &Headers) -> Option<Never> {
-        None
-    }
-
-    fn open<M: memory::Memory>(&self, _: &mut nf::Context<'_, Self, M>, meta: &Never) -> Step<Opened<()>, M> {
-        match *meta {}
-    }
-
-    fn packet<M: memory::Memory>(
-        &self,
-        _: &mut nf::Context<'_, Self, M>,
-        (): &mut (),
-        meta: &Never,
-    ) -> Step<Verdict, M> {
-        match *meta {}
-    }
-}
+#[cfg(test)]
+pub(crate) mod tests;

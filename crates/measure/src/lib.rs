@@ -3,15 +3,26 @@
 //!
 //! *Measured* rows come from as many threads as the row says, each on a processor of its own. *Modelled* rows come from
 //! running each core's share alone, one after the other, and stand for what the cores would do if nothing between them
-//! cost anything; they are labelled so wherever they go.
+//! cost anything; they are labelled so wherever they go. *Loss-free* rates are searched for by offering load to receive
+//! rings; that takes all cores at the same time, so no modelled row has one.
 #![forbid(unsafe_code)]
 
+mod advise;
 mod bare;
 mod bench;
+mod loss_free;
 mod model;
+mod pass;
 mod spread;
+mod steered;
+mod sweep;
 pub mod tables;
+mod work;
 
+pub use advise::{Advice, Forecast, Question, TIE_PERCENT, Workload, advise};
 pub use bench::{Basis, Bench, BenchError, BenchPlan, Row, bench};
-pub use model::CostModel;
+pub use loss_free::{Found, LossFree, LossFreePlan, search};
+pub use model::{Beside, CostModel, Prediction};
 pub use spread::Spread;
+pub use sweep::{SweepPoint, sweep};
+pub use work::{Calibration, MOST_NS, Work};

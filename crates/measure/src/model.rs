@@ -1,4 +1,8 @@
-//! The throughput model of state-compute replication (seed 000, appendix A).
+//! The throughput model of state-compute replication (seed 000, appendix A), and what it predicts beside what was found.
+
+use engine::EngineKind;
+
+use crate::bench::{Basis, Row};
 
 /// The model's parameters, in nanoseconds a packet on one core.
 ///
@@ -25,9 +29,73 @@ impl CostModel {
     }
 }
 
+/// What the model makes of replication on some cores.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Prediction {
+    /// The cores.
+    pub cores: usize,
+    /// Millions of packets a second, by the model: never measured.
+    pub mpps: f64,
+    /// What was found on as many cores.
+    pub beside: Option<Beside>,
+}
+
+/// What was found where the model predicts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Beside {
+    /// Millions of packets a second, the median.
+    pub mpps: f64,
+    /// Whether the cores ran together or each share alone.
+    pub basis: Basis,
+    /// How much the prediction is above what was found, in hundredths of that.
+    pub error_percent: f64,
+}
+
+impl Prediction {
+    /// Predictions for 1 to `model_to` cores. On one core there is nothing to replicate, and any engine's row will do.
+    pub(crate) fn all(model: &CostModel, rows: &[Row], model_to: usize) -> Vec<Self> {
+        let of = |cores: usize| {
+            let mpps = model.mpps(cores);
+            let row = rows.iter().find(|row| row.engine == EngineKind::Scr && row.cores == cores);
+            let row = row.or_else(|| rows.iter().find(|row| cores == 1 && row.engine == EngineKind::Sequential));
+            let beside = row.map(|row| {
+                let found = row.mpps.median;
+                Beside { mpps: found, basis: row.basis, error_percent: (mpps / found - 1.0) * 100.0 }
+            });
+            Self { cores, mpps, beside }
+        };
+        (1..=model_to).map(of).collect()
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::CostModel;
+    use super::*;
+    use crate::spread::Spread;
+
+    #[test]
+    fn predictions_stand_beside_what_was_found() {
+        let model = CostModel { t: 100.0, d: 80.0, c1: 20.0, c2: 10.0 };
+        let row = |engine, cores, mpps, basis| {
+            let spread = |value| Spread { min: value, median: value, max: value };
+            let ns_per_packet_per_core = spread(1e3 * cores as f64 / mpps);
+            Row { engine, cores, mpps: spread(mpps), ns_per_packet_per_core, basis, loss_free: None }
+        };
+        let rows = [
+            row(EngineKind::Sequential, 1, 8.0, Basis::Measured),
+            row(EngineKind::Rss, 2, 99.0, Basis::Measured),
+            row(EngineKind::Scr, 2, 20.0, Basis::Measured),
+            row(EngineKind::Scr, 4, 40.0, Basis::Modelled),
+        ];
+        let all = Prediction::all(&model, &rows, 4);
+        let beside = |cores: usize| all[cores - 1].beside;
+        assert_eq!(beside(1).map(|beside| beside.error_percent.round()), Some(25.0));
+        assert_eq!(beside(2).map(|beside| beside.error_percent.round()), Some(-9.0));
+        assert_eq!(beside(3), None);
+        assert_eq!(beside(4).map(|beside| beside.basis), Some(Basis::Modelled));
+        assert_eq!(all.len(), 4);
+        assert_eq!(Prediction::all(&model, &rows, 0), []);
+    }
 
     #[test]
     fn the_model_gives_the_seeds_figures() {

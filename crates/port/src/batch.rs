@@ -77,6 +77,11 @@ impl Batch {
         self.packets.clear();
     }
 
+    /// Takes all packets out and leaves the memory as it is, for ports that fill it in place.
+    pub(crate) fn clear_packets(&mut self) {
+        self.packets.clear();
+    }
+
     /// The packets' descriptors.
     #[inline]
     #[must_use]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::{Control, EngineKind, Guarantee, Options, Outcome};
-use measure::{Basis, Bench, BenchPlan};
+use measure::{Basis, Bench, BenchPlan, Work};
 use nf::{Description, Reason};
 use port::pcap::Reader;
 use port::{MemoryQueue, Trace};
@@ -81,6 +81,9 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         packets: 200_000,
         options: options(&trace),
         with_bare: false,
+        dispatch: Work::NONE,
+        loss_free: None,
+        model_to: 0,
     };
     let bench = program.bench(&trace, &plan, &mut |_, _| {})?;
 

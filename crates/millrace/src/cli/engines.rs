@@ -6,6 +6,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use engine::EngineKind;
 
 use super::failure::Failed;
+use super::files;
 use crate::catalogue::Entry;
 use crate::print::number;
 
@@ -58,6 +59,20 @@ const CORES_MAX: usize = 256;
 /// The processors that this process may use.
 pub(super) fn machine_cores() -> usize {
     engine::cpus().len().max(1)
+}
+
+/// What the first processor calls itself.
+pub(super) fn processor() -> String {
+    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = info.lines().find_map(|line| line.strip_prefix("model name"));
+    let model = model.and_then(|rest| rest.split_once(':')).map_or("an unknown processor", |(_, name)| name.trim());
+    model.to_owned()
+}
+
+/// The command line that measures the same again, as a shell takes it.
+pub(super) fn command() -> String {
+    let words = std::env::args_os().skip(1).map(|word| files::for_shell(&word.to_string_lossy()));
+    ["millrace".to_owned()].into_iter().chain(words).collect::<Vec<_>>().join(" ")
 }
 
 /// The engine of a run that names none: on one core `sequential`; on several the first of `rss`, `scr` and `shared` that

@@ -5,6 +5,7 @@ mod demo;
 mod engines;
 pub(crate) mod failure;
 mod files;
+mod folder;
 mod functions;
 mod inspect;
 mod run;
@@ -126,7 +127,7 @@ fn command(catalogue: &Catalogue) -> Command {
     let mut command = Cli::command();
     for task in ["functions", "run", "verify", "bench"] {
         if command.find_subcommand(task).is_some() {
-            let names = if task == "bench" { [names.as_slice(), &["suite"]].concat() } else { names.clone() };
+            let names = if task == "bench" { [names.as_slice(), &["suite", "sweep"]].concat() } else { names.clone() };
             command = command.mut_subcommand(task, |task| {
                 task.mut_arg("function", |function| {
                     function.value_parser(PossibleValuesParser::new(names)).hide_possible_values(true)

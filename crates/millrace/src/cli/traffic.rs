@@ -50,6 +50,11 @@ impl Source {
         }
     }
 
+    /// Whether there is any.
+    pub(super) const fn is_given(&self) -> bool {
+        self.input.is_some() || self.synth.is_some()
+    }
+
     /// Brings the traffic into memory; a capture that ends in the middle of a record counts as far as it goes.
     pub(super) fn load(&self, quiet: bool) -> Result<Traffic, Failed> {
         match (&self.input, self.synth) {

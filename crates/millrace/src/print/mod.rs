@@ -3,6 +3,8 @@
 pub(crate) mod number;
 pub(crate) mod outcome;
 pub(crate) mod output;
+pub(crate) mod page;
+pub(crate) mod plot;
 pub(crate) mod progress;
 pub(crate) mod style;
 pub(crate) mod table;

@@ -75,6 +75,17 @@ pub(crate) fn span(span: Duration) -> String {
     }
 }
 
+/// `31 ns`, `4.2 us`, `12 ms`.
+pub(crate) fn time(ns: f64) -> String {
+    let (number, unit) = match ns {
+        ..999.5 => (ns, "ns"),
+        ..999_500.0 => (ns / 1e3, "us"),
+        ..999_500_000.0 => (ns / 1e6, "ms"),
+        _ => (ns / 1e9, "s"),
+    };
+    if number >= 9.95 || unit == "ns" { format!("{number:.0} {unit}") } else { format!("{number:.1} {unit}") }
+}
+
 /// Reads `5M`, `100k`, `1.5G`, `10_000`.
 pub(crate) fn parse(text: &str) -> Result<u64, String> {
     let plain = text.replace('_', "");
@@ -147,5 +158,10 @@ mod tests {
         assert_eq!(percent(0, 0), "-");
         assert_eq!(span(Duration::from_micros(12_340)), "12.3 ms");
         assert_eq!(span(Duration::from_secs(3725)), "62 min 5 s");
+        for (ns, text) in
+            [(31.2, "31 ns"), (4_240.0, "4.2 us"), (12_000_000.0, "12 ms"), (999.7, "1.0 us"), (2e9, "2.0 s")]
+        {
+            assert_eq!(time(ns), text);
+        }
     }
 }

@@ -10,7 +10,7 @@ use super::renumber::Site;
 use crate::memory::Trace;
 
 /// Packets begin at multiples of a cache line, as they would under a card.
-const CHUNK_BYTES: usize = 64;
+pub(super) const CHUNK_BYTES: usize = 64;
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
 /// What a queue needs of a packet.
@@ -85,6 +85,20 @@ impl Arena {
     #[inline]
     pub(super) fn slots(&self) -> &[Slot] {
         &self.slots
+    }
+
+    /// Where each packet begins, in chunks: for queues that go back and forth.
+    ///
+    /// # Panics
+    /// When the share has more than 256 GiB.
+    pub(super) fn starts(&self) -> Arc<[u32]> {
+        let mut chunk = 0;
+        let start = |slot: &Slot| {
+            let start = u32::try_from(chunk).expect("a trace has far less");
+            chunk += slot.stride() / CHUNK_BYTES;
+            start
+        };
+        self.slots.iter().map(start).collect()
     }
 
     #[inline]

@@ -1,14 +1,16 @@
-//! Replay: a trace delivered from memory, over and over, as fast as it is taken.
+//! Replay: a trace delivered from memory, over and over, as fast as it is taken or at a given rate.
 //!
 //! The trace lies packed and touched beforehand, on huge pages where the kernel gives them, each queue's share by itself
 //! and in order. A burst is copied into the batch, which stands for what a card's DMA would do: the packets may be
 //! rewritten, the trace stays as it is. Nothing is allocated once a batch has been filled for the first time.
 
 mod arena;
+mod offered;
 mod renumber;
+mod ring;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use packet::{LinkType, Nanos, Seq};
 
@@ -18,6 +20,8 @@ use crate::memory::Trace;
 use crate::queue::{Port, Queue, Received};
 pub use arena::HugePages;
 use arena::{Arena, Slot};
+use offered::{Count, OfferedQueue, Wire};
+pub use offered::{DESCRIPTORS, Load, Offered};
 pub use renumber::Renumber;
 
 /// Packets that are delivered at a time.
@@ -54,11 +58,14 @@ pub struct Replay {
     loops: Loops,
     stop: Arc<AtomicBool>,
     renumber: Option<Renumber>,
-    /// Loops that earlier openings went through, when this one goes on from there.
+    /// Packets that earlier openings went through, when this one goes on from there.
     begun: u64,
     continued: bool,
     arenas: Vec<Arc<Arena>>,
+    /// Where packets begin in each arena; made when a load is offered first.
+    starts: Vec<Arc<[u32]>>,
     tallies: Vec<Arc<Tally>>,
+    counts: Vec<Arc<Count>>,
 }
 
 /// How often a trace is replayed.
@@ -84,7 +91,9 @@ impl Replay {
             begun: 0,
             continued: false,
             arenas: Vec::new(),
+            starts: Vec::new(),
             tallies: Vec::new(),
+            counts: Vec::new(),
         }
     }
 
@@ -95,7 +104,8 @@ impl Replay {
         self
     }
 
-    /// Each opening goes on, in numbers and in time, where the loops of the one before ended: for measurements in rounds.
+    /// Each opening goes on, in numbers and in time, where the one before ended: for measurements in rounds. One that replays
+    /// whole loops begins with the next whole loop.
     #[must_use]
     pub const fn continued(mut self) -> Self {
         self.continued = true;
@@ -168,6 +178,74 @@ impl Replay {
         self.tallies.iter().map(|tally| (load(&tally.packets), load(&tally.bytes))).collect()
     }
 
+    /// Opens queues at which the trace arrives at a given rate, over and over, from their first receive on. What a core is too
+    /// slow for is lost and counted; each queue ends once the load has, when it has delivered what was in its ring.
+    ///
+    /// # Panics
+    /// As [`Port::open`] does; when the rate is no number above 0, or there are no descriptors.
+    pub fn offer(&mut self, cores: usize, load: Load) -> Vec<Box<dyn Queue>> {
+        assert!(load.rate_pps.is_finite() && load.rate_pps > 0.0, "a wire has a rate");
+        assert!(load.descriptors > 0, "a ring has descriptors");
+        self.prepare(cores);
+        if self.starts.len() != cores {
+            self.starts = self.arenas.iter().map(|arena| arena.starts()).collect();
+        }
+        self.counts = (0..cores).map(|_| Arc::default()).collect();
+        let (first, (_, packets)) = (self.begun, load.packets());
+        let wire = Arc::new(Wire { load, start: OnceLock::new(), first, end: first + packets });
+        if self.continued {
+            self.begun = wire.end;
+        }
+        let queues = (0..cores).map(|core| {
+            let queue = self.queue(core, 0, Loops::UntilStopped);
+            let (wire, starts, count) = (&wire, &self.starts[core], &self.counts[core]);
+            let queue = OfferedQueue::new(queue, Arc::clone(wire), Arc::clone(starts), Arc::clone(count));
+            Box::new(queue) as Box<dyn Queue>
+        });
+        queues.collect()
+    }
+
+    /// The number behind the last packet of all openings so far, where each goes on from the one before.
+    #[must_use]
+    pub const fn end(&self) -> Seq {
+        Seq(self.begun)
+    }
+
+    /// What became of the load offered last, by queue. Final once the queues have ended.
+    #[must_use]
+    pub fn offered(&self) -> Vec<Offered> {
+        self.counts.iter().map(|count| count.read()).collect()
+    }
+
+    /// Has the queues' memory ready.
+    fn prepare(&mut self, cores: usize) {
+        assert!(cores > 0, "a port has queues");
+        let steered_to = self.cores.iter().flatten().max();
+        assert!(steered_to.is_none_or(|core| usize::from(*core) < cores), "packets go to queues that there are");
+        if self.arenas.len() != cores {
+            self.arenas = self.load(cores);
+            self.starts.clear();
+        }
+        self.tallies = (0..cores).map(|_| Arc::default()).collect();
+    }
+
+    fn queue(&self, core: usize, looped: u64, loops: Loops) -> ReplayQueue {
+        let arena = &self.arenas[core];
+        ReplayQueue {
+            arena: Arc::clone(arena),
+            tally: Arc::clone(&self.tallies[core]),
+            stop: Arc::clone(&self.stop),
+            loops,
+            renumber: self.renumber,
+            room: ROOM_BYTES.max(arena.longest()),
+            span: self.span(),
+            packets: self.trace.len() as u64,
+            looped,
+            next: 0,
+            offset: 0,
+        }
+    }
+
     fn load(&self, queues: usize) -> Vec<Arc<Arena>> {
         let mut shares: Vec<Vec<u32>> = vec![Vec::new(); queues];
         for index in 0..self.trace.len() {
@@ -186,37 +264,17 @@ impl Port for Replay {
     /// # Panics
     /// When no queues are asked for, or packets are steered to more than are.
     fn open(&mut self, cores: usize) -> Result<Vec<Box<dyn Queue>>, PortError> {
-        assert!(cores > 0, "a port has queues");
-        let steered_to = self.cores.iter().flatten().max();
-        assert!(steered_to.is_none_or(|core| usize::from(*core) < cores), "packets go to queues that there are");
-        if self.arenas.len() != cores {
-            self.arenas = self.load(cores);
-        }
-        self.tallies = (0..cores).map(|_| Arc::default()).collect();
-        let begun = self.begun;
+        self.prepare(cores);
+        let packets = self.trace.len() as u64;
+        let begun = if packets == 0 { 0 } else { self.begun.div_ceil(packets) };
         let loops = match self.loops {
             Loops::Times(times) => Loops::Times(begun + times),
             Loops::UntilStopped => Loops::UntilStopped,
         };
         if let (true, Loops::Times(end)) = (self.continued, loops) {
-            self.begun = end;
+            self.begun = end * packets;
         }
-        let queue = |(arena, tally): (&Arc<Arena>, &Arc<Tally>)| {
-            Box::new(ReplayQueue {
-                arena: Arc::clone(arena),
-                tally: Arc::clone(tally),
-                stop: Arc::clone(&self.stop),
-                loops,
-                renumber: self.renumber,
-                room: ROOM_BYTES.max(arena.longest()),
-                span: self.span(),
-                packets: self.trace.len() as u64,
-                looped: begun,
-                next: 0,
-                offset: 0,
-            }) as Box<dyn Queue>
-        };
-        Ok(self.arenas.iter().zip(&self.tallies).map(queue).collect())
+        Ok((0..cores).map(|core| Box::new(self.queue(core, begun, loops)) as Box<dyn Queue>).collect())
     }
 }
 
@@ -256,26 +314,11 @@ struct ReplayQueue {
 
 impl Queue for ReplayQueue {
     fn receive(&mut self, batch: &mut Batch) -> Result<Received, PortError> {
-        let (memory, packets) = batch.parts_mut();
-        // ORDERING: Relaxed, as a late look does no harm; pairs with whoever asks to stop.
-        if self.is_over() || self.stop.load(Ordering::Relaxed) {
-            packets.clear();
+        if self.is_over() || self.is_stopped() {
+            batch.clear_packets();
             return Ok(Received::End);
         }
-        // Old bytes stay, so that nothing is zeroed from burst to burst.
-        if memory.len() < self.room {
-            memory.resize(self.room, 0);
-        }
-        self.burst(&mut memory[..self.room], packets);
-        if let Some(renumber) = self.renumber.filter(|_| self.looped > 0) {
-            let sites = &self.arena.sites()[self.next..][..packets.len()];
-            renumber.apply(self.looped, sites, packets, memory);
-        }
-        self.next += packets.len();
-        if self.next == self.arena.slots().len() {
-            (self.next, self.offset) = (0, 0);
-            self.looped += 1;
-        }
+        self.next_burst(batch, BURST);
         Ok(Received::Packets)
     }
 
@@ -302,12 +345,56 @@ impl ReplayQueue {
         done || self.arena.slots().is_empty()
     }
 
-    /// Copies the next packets, as many as a burst has and as there is room for: at least one.
+    fn is_stopped(&self) -> bool {
+        // ORDERING: Relaxed, as a late look does no harm; pairs with whoever asks to stop.
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Delivers the next packets, `most` of them at most, which is a burst's.
     #[inline]
-    fn burst(&mut self, memory: &mut [u8], packets: &mut Vec<Packet>) {
+    fn next_burst(&mut self, batch: &mut Batch, most: usize) {
+        let (memory, packets) = batch.parts_mut();
+        // Old bytes stay, so that nothing is zeroed from burst to burst.
+        if memory.len() < self.room {
+            memory.resize(self.room, 0);
+        }
+        self.burst(&mut memory[..self.room], packets, most);
+        if let Some(renumber) = self.renumber.filter(|_| self.looped > 0) {
+            let sites = &self.arena.sites()[self.next..][..packets.len()];
+            renumber.apply(self.looped, sites, packets, memory);
+        }
+        self.next += packets.len();
+        if self.next == self.arena.slots().len() {
+            (self.next, self.offset) = (0, 0);
+            self.looped += 1;
+        }
+    }
+
+    /// Goes to the queue's own packet number `own`, counted over all loops.
+    #[inline]
+    fn seek(&mut self, own: u64, starts: &[u32]) {
+        let share = self.arena.slots().len() as u64;
+        if own == self.looped * share + self.next as u64 {
+            return;
+        }
+        self.looped = own / share;
+        self.next = (own % share) as usize;
+        self.offset = starts[self.next] as usize * arena::CHUNK_BYTES;
+    }
+
+    /// How many of the queue's own packets come ahead of packet `number` of all queues, counted over all loops.
+    fn own_before(&self, number: u64) -> u64 {
+        let slots = self.arena.slots();
+        let (looped, index) = (number / self.packets.max(1), number % self.packets.max(1));
+        looped * slots.len() as u64 + slots.partition_point(|slot| u64::from(slot.index) < index) as u64
+    }
+
+    /// Copies the next packets, `most` of them at most and as many as there is room for: at least one.
+    #[inline]
+    fn burst(&mut self, memory: &mut [u8], packets: &mut Vec<Packet>, most: usize) {
         let arena = &*self.arena;
         let slots = &arena.slots()[self.next..];
-        let slots = &slots[..slots.len().min(BURST)];
+        let slots = &slots[..slots.len().min(most)];
         let slots = if arena.longest() * BURST <= memory.len() { slots } else { fitting(slots, memory.len()) };
         let first_seq = self.looped * self.packets;
         let later = Nanos(self.span.0.saturating_mul(self.looped));

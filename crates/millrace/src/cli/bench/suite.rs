@@ -1,11 +1,12 @@
 //! `millrace bench suite`: the table of targets, on made-up uniform traffic of 64-byte packets, one core.
 
 use engine::{EngineKind, Options, Tables};
-use measure::{Bench, BenchPlan};
+use measure::{Bench, BenchPlan, Work};
 use serde_json::{Value, json};
 use testkit::synth::{Carrier, FrameLen, Params, Profile};
 
-use super::{Args, spread, timed};
+use super::json::spread;
+use super::{Args, timed};
 use crate::catalogue::Catalogue;
 use crate::cli::engines::machine_cores;
 use crate::cli::failure::Failed;
@@ -137,6 +138,9 @@ fn plan(args: &Args, tables: Tables, engines: Vec<EngineKind>, cores: Vec<usize>
         packets: args.round_packets,
         options: Options { tables, ..Options::default() },
         with_bare: true,
+        dispatch: Work::NONE,
+        loss_free: None,
+        model_to: 0,
     }
 }
 

@@ -1,7 +1,6 @@
 //! `millrace tables bench`: every table at every load, doing what trackers do.
 
 use std::collections::HashMap;
-use std::fs;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,8 +14,9 @@ use measure::tables::{
 use packet::FiveTuple;
 
 use super::{capture, json, report, text};
-use crate::cli::engines::core_range;
+use crate::cli::engines::{core_range, processor};
 use crate::cli::failure::{Failed, INTERRUPTED};
+use crate::cli::folder::Folder;
 use crate::cli::traffic::Counter;
 use crate::cli::{available_bytes, files, signals};
 use crate::print::number::{self, bytes, count};
@@ -306,39 +306,6 @@ fn refuse_too_much(plan: &TablesPlan, entries: usize) -> Result<(), Failed> {
         ))),
         Some(_) | None => Ok(()),
     }
-}
-
-/// Where the report goes. Nothing lies there under its proper name before it is whole.
-struct Folder(PathBuf);
-
-impl Folder {
-    /// Makes the folder before the work, so that a wrong name is told at once.
-    fn make(path: &Path) -> Result<Self, Failed> {
-        let failed = |error| Failed::input(format_args!("{}: no report can be written there: {error}", path.display()));
-        fs::create_dir_all(path).map_err(failed)?;
-        // Whether files can be made there is known when one was.
-        let probe = path.join(".tables.tmp");
-        fs::write(&probe, "").map_err(failed)?;
-        let _ = fs::remove_file(probe);
-        Ok(Self(path.to_owned()))
-    }
-
-    fn write(&self, name: &str, text: &str) -> Result<PathBuf, Failed> {
-        let (path, unfinished) = (self.0.join(name), self.0.join(format!(".{name}.tmp")));
-        let written = fs::write(&unfinished, text).and_then(|()| fs::rename(&unfinished, &path));
-        written.map_err(|error| {
-            let _ = fs::remove_file(&unfinished);
-            Failed::input(format_args!("{}: can't be written: {error}", path.display()))
-        })?;
-        Ok(path)
-    }
-}
-
-fn processor() -> String {
-    let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = info.lines().find_map(|line| line.strip_prefix("model name"));
-    let model = model.and_then(|rest| rest.split_once(':')).map_or("an unknown processor", |(_, name)| name.trim());
-    model.to_owned()
 }
 
 /// Reads a name of a closed set, or `all`.

@@ -5,7 +5,6 @@ mod bench;
 mod capture;
 mod census;
 mod json;
-mod plot;
 mod report;
 mod text;
 

@@ -2,76 +2,66 @@
 
 use flow::Ageing;
 use flow::index::IndexKind;
-use maud::{DOCTYPE, Markup, PreEscaped, html};
+use maud::{Markup, html};
 use measure::Basis;
 use measure::tables::{Clump, Expiring, OWN_BYTES, Op, Resident, Scaling, Sharing, TableKind};
 
 use super::bench::Measured;
 use super::json::mops;
-use super::plot::{Chart, Line, Marks, Point, Shape, Strips};
-use super::text::{against_none, made_room, success, time, times_one};
-use crate::print::number::{count, counted};
+use super::text::{against_none, made_room, success, times_one};
+use crate::print::number::{count, counted, time};
+use crate::print::page;
+use crate::print::plot::{Chart, Line, Marks, Point, Shape, Strips};
 
 /// The page.
 pub(super) fn page(measured: &Measured) -> String {
     let Measured { bench, plan, clock, entries, source, again, processor } = measured;
     let resident = measured.resident_ops();
-    let page = html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                title { "Flow tables side by side" }
-                style { (PreEscaped(STYLE)) }
+    let body = html! {
+        header {
+            h1 { "Flow tables side by side" }
+            p.lead {
+                (count(*entries as u64)) " entries: " (source) ". IPv4 five-tuples, 24 bytes of state. "
+                "Medians of " (counted(plan.rounds as u64, "round", "rounds")) " in turn; the thin bars are the spread."
             }
-            body {
-                header {
-                    h1 { "Flow tables side by side" }
-                    p.lead {
-                        (count(*entries as u64)) " entries: " (source) ". IPv4 five-tuples, 24 bytes of state. "
-                        "Medians of " (counted(plan.rounds as u64, "round", "rounds")) " in turn; the thin bars are the spread."
+        }
+        (findings(measured))
+        @for op in &resident { (of_op(*op, measured)) }
+        @if let Some(op) = resident.first() { (memory(*op, measured)) }
+        @if !bench.expiring.is_empty() { (expiry(measured)) }
+        @if !bench.clumps.is_empty() { (clumps(&bench.clumps)) }
+        @if !bench.scaling.is_empty() { (scaling(measured)) }
+        section {
+            h2 { "How this was measured" }
+            dl {
+                dt { "Processor" } dd { (processor) }
+                dt { "Load" }
+                dd { "The share of an index's places that is taken when all entries are in. The standard map has a load of
+                      its own, and is drawn as a level." }
+                dt { "Turns" }
+                dd { "All tables of a load lie in memory at once and run in turn, so that what drifts drifts for all." }
+                dt { "Cycles" }
+                dd {
+                    @match clock.ghz {
+                        Some(ghz) => { "Nanoseconds times the " (format!("{ghz:.2}")) " GHz that /proc/cpuinfo told at the start." }
+                        None => "Not told: the clock rate is unknown.",
                     }
                 }
-                (findings(measured))
-                @for op in &resident { (of_op(*op, measured)) }
-                @if let Some(op) = resident.first() { (memory(*op, measured)) }
-                @if !bench.expiring.is_empty() { (expiry(measured)) }
-                @if !bench.clumps.is_empty() { (clumps(&bench.clumps)) }
-                @if !bench.scaling.is_empty() { (scaling(measured)) }
-                section {
-                    h2 { "How this was measured" }
-                    dl {
-                        dt { "Processor" } dd { (processor) }
-                        dt { "Load" }
-                        dd { "The share of an index's places that is taken when all entries are in. The standard map has a load of
-                              its own, and is drawn as a level." }
-                        dt { "Turns" }
-                        dd { "All tables of a load lie in memory at once and run in turn, so that what drifts drifts for all." }
-                        dt { "Cycles" }
-                        dd {
-                            @match clock.ghz {
-                                Some(ghz) => { "Nanoseconds times the " (format!("{ghz:.2}")) " GHz that /proc/cpuinfo told at the start." }
-                                None => "Not told: the clock rate is unknown.",
-                            }
-                        }
-                        dt { "Latency" }
-                        dd {
-                            "From passes of their own. In bursts: the burst's time, a 32nd for each packet. Alone: each packet timed by
-                             itself with nothing to overlap it with; reading the clock takes " (format!("{:.0}", clock.reading_ns))
-                            " ns and is in it, and so is what else the machine does."
-                        }
-                        dt { "Modelled" }
-                        dd { "Cores beyond the machine's are never timed: each core's share runs alone, one after the other, and the
-                              slowest counts. Such points are hollow." }
-                        dt { "Again" } dd { code { (again) " --report FOLDER" } }
-                        dt { "Figures" } dd { "All of them are in tables.json beside this page." }
-                    }
+                dt { "Latency" }
+                dd {
+                    "From passes of their own. In bursts: the burst's time, a 32nd for each packet. Alone: each packet timed by
+                     itself with nothing to overlap it with; reading the clock takes " (format!("{:.0}", clock.reading_ns))
+                    " ns and is in it, and so is what else the machine does."
                 }
+                dt { "Modelled" }
+                dd { "Cores beyond the machine's are never timed: each core's share runs alone, one after the other, and the
+                      slowest counts. Such points are hollow." }
+                dt { "Again" } dd { code { (again) " --report FOLDER" } }
+                dt { "Figures" } dd { "All of them are in tables.json beside this page." }
             }
         }
     };
-    page.into_string()
+    page::whole("Flow tables side by side", &body)
 }
 
 /// A table's colour, the same on every plot.
@@ -490,48 +480,3 @@ fn scaling(measured: &Measured) -> Markup {
         }
     }
 }
-
-const STYLE: &str = "
-:root { color-scheme: light; }
-body { font: 15px/1.5 system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif; color: #1c1c1c; background: #fff;
-       max-width: 1120px; margin: 0 auto; padding: 28px 24px 60px; }
-h1 { font-size: 28px; line-height: 1.2; margin: 0 0 6px; letter-spacing: -0.01em; }
-h2 { font-size: 20px; margin: 44px 0 4px; padding-top: 14px; border-top: 1px solid #ddd; }
-p { margin: 4px 0 14px; max-width: 76ch; color: #333; }
-.lead { color: #444; }
-.findings table { border-collapse: collapse; margin: 18px 0 0; }
-.findings th { text-align: left; font-weight: 600; padding: 3px 18px 3px 0; white-space: nowrap; vertical-align: top; }
-.findings td { padding: 3px 0; }
-.pair { display: grid; grid-template-columns: repeat(2, minmax(0, 1fr)); gap: 20px 28px; align-items: start; }
-figure { margin: 8px 0; }
-figcaption { font-size: 13px; color: #555; }
-svg { display: block; width: 100%; height: auto; font-family: inherit; }
-.wide { max-width: 860px; }
-svg .grid { stroke: #e4e4e4; stroke-width: 1; fill: none; }
-svg .axis { stroke: #666; stroke-width: 1; fill: none; }
-svg .reach { stroke: #c9c9c9; stroke-width: 2; fill: none; }
-svg .tick { font-size: 11.5px; fill: #555; }
-svg .label { font-size: 12px; fill: #333; }
-svg .name { font-size: 12px; }
-.numbers { border-collapse: collapse; font-size: 12.5px; font-variant-numeric: tabular-nums; margin: 14px 0 0; }
-.numbers th, .numbers td { text-align: right; padding: 2px 0 2px 16px; white-space: nowrap; }
-.numbers th:first-child { text-align: left; padding-left: 0; }
-.numbers .left { text-align: left; }
-.numbers thead th { color: #666; font-weight: 500; border-bottom: 1px solid #bbb; }
-.numbers tr.first > * { border-top: 1px solid #ececec; padding-top: 5px; }
-.dim { color: #777; }
-.bad { color: #a33c00; }
-dl { display: grid; grid-template-columns: max-content 1fr; gap: 6px 20px; font-size: 14px; max-width: 90ch; }
-dt { color: #666; } dd { margin: 0; }
-code { font: 12.5px ui-monospace, 'DejaVu Sans Mono', monospace; overflow-wrap: anywhere; }
-@media screen and (max-width: 800px) { .pair { grid-template-columns: 1fr; } .numbers { display: block; overflow-x: auto; } }
-@media print {
-  @page { margin: 14mm; }
-  body { font-size: 10.5pt; max-width: none; padding: 0; }
-  h2 { break-after: avoid; margin-top: 20px; }
-  p { break-after: avoid; }
-  figure, .findings, tr { break-inside: avoid; }
-  .numbers { font-size: 8pt; } .numbers th, .numbers td { padding-left: 9px; }
-  thead { display: table-header-group; }
-}
-";

@@ -5,7 +5,7 @@ use measure::tables::{Clump, Expiring, OWN_BYTES, Op, Resident, Scaling, TableKi
 
 use super::bench::Measured;
 use super::json::{basis, mops};
-use crate::print::number::{count, counted};
+use crate::print::number::{count, counted, time};
 use crate::print::style::Style;
 use crate::print::table::{Align, Sheet, Tone};
 
@@ -325,28 +325,12 @@ pub(super) fn times_one(row: &Scaling, rows: &[Scaling]) -> Option<f64> {
     Some(row.mops.median / rows.iter().find(is_one)?.mops.median)
 }
 
-/// `31 ns`, `4.2 us`, `12 ms`.
-pub(super) fn time(ns: f64) -> String {
-    let (number, unit) = match ns {
-        ..999.5 => (ns, "ns"),
-        ..999_500.0 => (ns / 1e3, "us"),
-        ..999_500_000.0 => (ns / 1e6, "ms"),
-        _ => (ns / 1e9, "s"),
-    };
-    if number >= 9.95 || unit == "ns" { format!("{number:.0} {unit}") } else { format!("{number:.1} {unit}") }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn times_and_shares_are_read_by_people() {
-        for (ns, text) in
-            [(31.2, "31 ns"), (4_240.0, "4.2 us"), (12_000_000.0, "12 ms"), (999.7, "1.0 us"), (2e9, "2.0 s")]
-        {
-            assert_eq!(time(ns), text);
-        }
+    fn shares_are_read_by_people() {
         assert_eq!(success(1.0), "all");
         assert_eq!(success(0.999_999_9), "99.999 %");
         assert_eq!(success(0.952_3), "95.230 %");

@@ -1,51 +1,53 @@
-//! Plots as SVG text: lines over a measured quantity, and marks along a logarithmic axis. Small, and all that the report
-//! needs; the page around them sets the type.
+//! Plots as SVG text: lines over a measured quantity, and marks along a logarithmic axis. Small, and all that reports
+//! need; the page around them sets the type and gives the colours ([`super::page`]).
 
 use std::fmt::Write;
 
 use maud::{Markup, PreEscaped};
 
+use super::number::time;
+
 /// A line, or a level that goes across.
-pub(super) struct Line {
-    pub(super) name: String,
+pub(crate) struct Line {
+    pub(crate) name: String,
     /// Which of the [`COLOURS`].
-    pub(super) colour: usize,
-    pub(super) points: Vec<Point>,
+    pub(crate) colour: usize,
+    pub(crate) points: Vec<Point>,
     /// One value for all of the axis: a dashed line right across.
-    pub(super) level: Option<f64>,
+    pub(crate) level: Option<f64>,
 }
 
 /// A median with its spread.
 #[derive(Clone, Copy)]
-pub(super) struct Point {
-    pub(super) x: f64,
-    pub(super) y: f64,
-    pub(super) from: f64,
-    pub(super) to: f64,
+pub(crate) struct Point {
+    pub(crate) x: f64,
+    pub(crate) y: f64,
+    pub(crate) from: f64,
+    pub(crate) to: f64,
     /// Drawn hollow, and the line to it dashed.
-    pub(super) modelled: bool,
+    pub(crate) modelled: bool,
 }
 
 /// Lines in a frame.
-pub(super) struct Chart<'a> {
-    pub(super) title: &'a str,
-    pub(super) x_label: &'a str,
-    pub(super) y_label: &'a str,
+pub(crate) struct Chart<'a> {
+    pub(crate) title: &'a str,
+    pub(crate) x_label: &'a str,
+    pub(crate) y_label: &'a str,
     /// Where the horizontal axis has marks.
-    pub(super) ticks: Vec<f64>,
-    pub(super) lines: Vec<Line>,
+    pub(crate) ticks: Vec<f64>,
+    pub(crate) lines: Vec<Line>,
 }
 
 /// A row of marks on a logarithmic axis.
-pub(super) struct Marks {
-    pub(super) name: String,
+pub(crate) struct Marks {
+    pub(crate) name: String,
     /// Value and shape.
-    pub(super) marks: Vec<(f64, Shape)>,
+    pub(crate) marks: Vec<(f64, Shape)>,
 }
 
 /// What a mark looks like.
 #[derive(Clone, Copy, PartialEq)]
-pub(super) enum Shape {
+pub(crate) enum Shape {
     Dot,
     Ring,
     Bar,
@@ -53,20 +55,34 @@ pub(super) enum Shape {
 }
 
 /// Rows of marks in a frame.
-pub(super) struct Strips<'a> {
-    pub(super) title: &'a str,
-    pub(super) x_label: &'a str,
+pub(crate) struct Strips<'a> {
+    pub(crate) title: &'a str,
+    pub(crate) x_label: &'a str,
     /// What each shape stands for.
-    pub(super) legend: Vec<(Shape, &'a str)>,
-    pub(super) rows: Vec<Marks>,
+    pub(crate) legend: Vec<(Shape, &'a str)>,
+    pub(crate) rows: Vec<Marks>,
 }
 
 /// Colours that people with any colour vision tell apart (Okabe, Ito, 2008), dark enough for paper; then greys, and
-/// three more for what is beside the tables.
-pub(super) const COLOURS: [&str; 11] = [
-    "#0072b2", "#d55e00", "#009e73", "#a8487f", "#b8860b", "#7a4a21", "#4d4d4d", "#8a8a8a", "#c21807", "#000000",
-    "#3aa0d8",
+/// three more for what is beside the tables. Behind each, what it is on a dark screen.
+pub(crate) const COLOURS: [(&str, &str); 11] = [
+    ("#0072b2", "#56b4e9"),
+    ("#d55e00", "#ff8c3a"),
+    ("#009e73", "#2fc79b"),
+    ("#a8487f", "#e08cbc"),
+    ("#b8860b", "#e0b23c"),
+    ("#7a4a21", "#c49a6c"),
+    ("#4d4d4d", "#c8c8c8"),
+    ("#8a8a8a", "#9a9a9a"),
+    ("#c21807", "#ff6b5a"),
+    ("#000000", "#ffffff"),
+    ("#3aa0d8", "#8fd0f5"),
 ];
+
+/// A colour as pages name it: it follows the page's light or dark.
+fn ink(colour: usize) -> String {
+    format!("var(--c{})", colour % COLOURS.len())
+}
 
 const WIDTH: f64 = 520.0;
 const HEIGHT: f64 = 320.0;
@@ -76,6 +92,8 @@ const TOP: f64 = 34.0;
 const BOTTOM: f64 = 48.0;
 /// The least distance of names at the ends of lines.
 const NAME_HEIGHT: f64 = 13.5;
+/// The least distance of numbers along the horizontal axis; marks that are closer go without.
+const TICK_WIDTH: f64 = 21.0;
 /// Largest against smallest value from which a linear axis would hide the small ones.
 const WIDE: f64 = 25.0;
 
@@ -133,11 +151,12 @@ fn extent(values: &[f64]) -> (f64, f64) {
 
 impl Chart<'_> {
     /// The picture.
-    pub(super) fn svg(&self) -> Markup {
+    pub(crate) fn svg(&self) -> Markup {
         let values: Vec<f64> =
             self.lines.iter().flat_map(|line| line.points.iter().map(|point| point.y).chain(line.level)).collect();
         let (y, y_ticks) = Axis::of(&values, HEIGHT - BOTTOM, TOP);
-        let (first, last) = extent(&self.ticks);
+        let first = self.ticks.iter().copied().fold(f64::INFINITY, f64::min);
+        let last = self.ticks.iter().copied().fold(first, f64::max);
         let margin = ((last - first) * 0.04).max(0.1);
         let x = Axis { from: first - margin, to: last + margin, start: LEFT, end: WIDTH - RIGHT, log: false };
         let mut out = open(self.title, HEIGHT);
@@ -146,10 +165,15 @@ impl Chart<'_> {
             let _ = write!(out, r##"<path class="grid" d="M{LEFT} {at:.1}H{:.1}"/>"##, WIDTH - RIGHT);
             text(&mut out, LEFT - 7.0, at + 4.0, "end", "tick", &plain(tick));
         }
+        let mut labelled = f64::NEG_INFINITY;
         for tick in &self.ticks {
             let at = x.at(*tick);
             let base = HEIGHT - BOTTOM;
             let _ = write!(out, r##"<path class="axis" d="M{at:.1} {base}v4"/>"##);
+            if at - labelled < TICK_WIDTH {
+                continue;
+            }
+            labelled = at;
             text(&mut out, at, base + 17.0, "middle", "tick", &plain(*tick));
         }
         let _ = write!(out, r##"<path class="axis" d="M{LEFT} {}H{:.1}"/>"##, HEIGHT - BOTTOM, WIDTH - RIGHT);
@@ -157,22 +181,22 @@ impl Chart<'_> {
         text(&mut out, 4.0, TOP - 10.0, "start", "label", self.y_label);
         let mut names = Vec::new();
         for line in &self.lines {
-            let colour = COLOURS[line.colour % COLOURS.len()];
+            let colour = ink(line.colour);
             if let Some(level) = line.level {
                 let at = y.at(level);
                 let _ = write!(
                     out,
-                    r##"<path d="M{LEFT} {at:.1}H{:.1}" stroke="{colour}" stroke-dasharray="2 4" fill="none" stroke-width="1.6"/>"##,
+                    r##"<path d="M{LEFT} {at:.1}H{:.1}" style="stroke:{colour}" stroke-dasharray="2 4" fill="none" stroke-width="1.6"/>"##,
                     WIDTH - RIGHT
                 );
-                names.push((at, &line.name, colour));
+                names.push((at, &line.name, line.colour));
             }
             for pair in line.points.windows(2) {
                 let dashes = if pair[1].modelled { r##" stroke-dasharray="5 4""## } else { "" };
                 let (a, b) = (pair[0], pair[1]);
                 let _ = write!(
                     out,
-                    r##"<path d="M{:.1} {:.1}L{:.1} {:.1}" stroke="{colour}" fill="none" stroke-width="1.8"{dashes}/>"##,
+                    r##"<path d="M{:.1} {:.1}L{:.1} {:.1}" style="stroke:{colour}" fill="none" stroke-width="1.8"{dashes}/>"##,
                     x.at(a.x),
                     y.at(a.y),
                     x.at(b.x),
@@ -183,30 +207,30 @@ impl Chart<'_> {
                 let at = x.at(point.x);
                 let _ = write!(
                     out,
-                    r##"<path d="M{at:.1} {:.1}V{:.1}" stroke="{colour}" stroke-width="1" opacity="0.55"/>"##,
+                    r##"<path d="M{at:.1} {:.1}V{:.1}" style="stroke:{colour}" stroke-width="1" opacity="0.55"/>"##,
                     y.at(point.from.clamp(y.from, y.to)),
                     y.at(point.to.clamp(y.from, y.to))
                 );
-                let fill = if point.modelled { "#fff" } else { colour };
+                let fill = if point.modelled { "var(--paper)" } else { &colour };
                 let _ = write!(
                     out,
-                    r##"<circle cx="{at:.1}" cy="{:.1}" r="2.9" fill="{fill}" stroke="{colour}" stroke-width="1.4"/>"##,
+                    r##"<circle cx="{at:.1}" cy="{:.1}" r="2.9" style="fill:{fill};stroke:{colour}" stroke-width="1.4"/>"##,
                     y.at(point.y)
                 );
             }
             if let Some(last) = line.points.last() {
-                names.push((y.at(last.y), &line.name, colour));
+                names.push((y.at(last.y), &line.name, line.colour));
             }
         }
         for (at, line_end, name, colour) in spread_out(names) {
-            let x = WIDTH - RIGHT;
+            let (x, colour) = (WIDTH - RIGHT, ink(colour));
             let _ = write!(
                 out,
-                r##"<path d="M{:.1} {line_end:.1}L{:.1} {at:.1}" stroke="{colour}" stroke-width="0.8" fill="none" opacity="0.6"/>"##,
+                r##"<path d="M{:.1} {line_end:.1}L{:.1} {at:.1}" style="stroke:{colour}" stroke-width="0.8" fill="none" opacity="0.6"/>"##,
                 x - 2.0,
                 x + 9.0
             );
-            let _ = write!(out, r##"<g fill="{colour}">"##);
+            let _ = write!(out, r##"<g style="fill:{colour}">"##);
             text(&mut out, x + 12.0, at + 4.0, "start", "name", name);
             out += "</g>";
         }
@@ -215,7 +239,7 @@ impl Chart<'_> {
 }
 
 /// Names beside the ends of their lines, pushed apart where they would overlap: where each goes and where its line ends.
-fn spread_out<'a>(mut names: Vec<(f64, &'a String, &'a str)>) -> Vec<(f64, f64, &'a str, &'a str)> {
+fn spread_out(mut names: Vec<(f64, &String, usize)>) -> Vec<(f64, f64, &str, usize)> {
     names.sort_by(|one, other| one.0.total_cmp(&other.0));
     let mut at: Vec<f64> = names.iter().map(|(at, ..)| *at).collect();
     for index in 1..at.len() {
@@ -236,7 +260,7 @@ const STRIP: f64 = 21.0;
 
 impl Strips<'_> {
     /// The picture.
-    pub(super) fn svg(&self) -> Markup {
+    pub(crate) fn svg(&self) -> Markup {
         let values: Vec<f64> = self.rows.iter().flat_map(|row| row.marks.iter().map(|(value, _)| *value)).collect();
         let (least, most) = extent(&values);
         let width = 760.0;
@@ -254,7 +278,7 @@ impl Strips<'_> {
         for tick in ticks {
             let at = x.at(tick);
             let _ = write!(out, r##"<path class="grid" d="M{at:.1} {:.1}V{base:.1}"/>"##, top - 6.0);
-            text(&mut out, at, base + 15.0, "middle", "tick", &super::text::time(tick));
+            text(&mut out, at, base + 15.0, "middle", "tick", &time(tick));
         }
         for (index, row) in self.rows.iter().enumerate() {
             let at = top + STRIP * (index as f64 + 0.5);
@@ -272,16 +296,18 @@ impl Strips<'_> {
 
 fn mark(out: &mut String, x: f64, y: f64, shape: Shape) {
     let _ = match shape {
-        Shape::Dot => write!(out, r##"<circle cx="{x:.1}" cy="{y:.1}" r="4" fill="{}"/>"##, COLOURS[0]),
+        Shape::Dot => write!(out, r##"<circle cx="{x:.1}" cy="{y:.1}" r="4" style="fill:{}"/>"##, ink(0)),
         Shape::Ring => write!(
             out,
-            r##"<circle cx="{x:.1}" cy="{y:.1}" r="4" fill="#fff" stroke="{}" stroke-width="1.6"/>"##,
-            COLOURS[0]
+            r##"<circle cx="{x:.1}" cy="{y:.1}" r="4" style="fill:var(--paper);stroke:{}" stroke-width="1.6"/>"##,
+            ink(0)
         ),
         Shape::Bar => {
-            write!(out, r##"<path d="M{x:.1} {:.1}v12" stroke="{}" stroke-width="2.6"/>"##, y - 6.0, COLOURS[2])
+            write!(out, r##"<path d="M{x:.1} {:.1}v12" style="stroke:{}" stroke-width="2.6"/>"##, y - 6.0, ink(2))
         }
-        Shape::Diamond => write!(out, r##"<path d="M{x:.1} {:.1}l5 5l-5 5l-5 -5z" fill="{}"/>"##, y - 5.0, COLOURS[1]),
+        Shape::Diamond => {
+            write!(out, r##"<path d="M{x:.1} {:.1}l5 5l-5 5l-5 -5z" style="fill:{}"/>"##, y - 5.0, ink(1))
+        }
     };
 }
 
@@ -336,7 +362,7 @@ mod tests {
     fn names_keep_their_distance() {
         let name = String::from("x");
         let ends = [100.0, 101.0, 102.0, 270.0, 271.0];
-        let places = spread_out(ends.iter().map(|end| (*end, &name, "#000")).collect());
+        let places = spread_out(ends.iter().map(|end| (*end, &name, 0)).collect());
         assert!(places.windows(2).all(|pair| pair[1].0 - pair[0].0 >= NAME_HEIGHT - 1e-9));
         assert!(places.iter().all(|(at, ..)| *at <= HEIGHT - BOTTOM + 8.0));
     }

@@ -1,0 +1,60 @@
+//! The function that does nothing: what is left of a packet's time is dispatch.
+
+use nf::{Description, NetworkFunction, Opened, PacketSet, Sharing, Sizing, Step, Verdict};
+use packet::{FiveTuple, Headers};
+
+/// Forwards every packet.
+pub(crate) struct Pass;
+
+/// No packet contributes anything.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Never {}
+
+impl nf::Meta for Never {
+    type Key = FiveTuple;
+    fn key(&self) -> FiveTuple {
+        match *self {}
+    }
+}
+
+impl NetworkFunction for Pass {
+    type Meta = Never;
+    type Flow = ();
+    type Shared<M: memory::Memory> = ();
+
+    const DESCRIPTION: Description = Description {
+        name: "pass",
+        summary: "forwards every packet",
+        state: "none",
+        sharing: Sharing::Nothing,
+        keys: &[],
+        drop_reasons: &[],
+    };
+
+    fn packet_set(&self) -> PacketSet {
+        PacketSet::None
+    }
+
+    fn sizing(&self) -> Sizing {
+        Sizing { flows: 0, flows_v6: 0 }
+    }
+
+    fn shared<M: memory::Memory>(&self, _: &M) {}
+
+    fn meta(&self, _: &Headers) -> Option<Never> {
+        None
+    }
+
+    fn open<M: memory::Memory>(&self, _: &mut nf::Context<'_, Self, M>, meta: &Never) -> Step<Opened<()>, M> {
+        match *meta {}
+    }
+
+    fn packet<M: memory::Memory>(
+        &self,
+        _: &mut nf::Context<'_, Self, M>,
+        (): &mut (),
+        meta: &Never,
+    ) -> Step<Verdict, M> {
+        match *meta {}
+    }
+}

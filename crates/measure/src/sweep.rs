@@ -1,0 +1,114 @@
+//! How far replication carries as a program gets longer: a stateless program whose step takes a known time, on some cores
+//! (figure 9 of state-compute replication).
+//!
+//! The step runs for each of a core's own packets and for each record of the history, so that a core of `k` spends
+//! `k` times as long computing: where that outweighs dispatch, more cores bring nothing.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use engine::EngineKind;
+use memory::Memory;
+use nf::{Context, Description, Meta, NetworkFunction, Opened, PacketSet, Sharing, Sizing, Step, Verdict};
+use packet::{Headers, Host};
+use port::Trace;
+
+use crate::bench::{Bench, BenchError, BenchPlan, bench};
+use crate::work::Work;
+
+/// A bench of the program at one compute time.
+#[derive(Clone, Debug)]
+pub struct SweepPoint {
+    /// What a step does.
+    pub compute: Work,
+    /// What it came to.
+    pub bench: Bench,
+}
+
+/// Measures the program at each compute time under `scr`, whatever engines the plan has. `progress` is as [`bench`]'s, over
+/// all points.
+///
+/// # Errors
+/// As [`bench`].
+pub fn sweep(
+    trace: &Arc<Trace>,
+    plan: &BenchPlan,
+    computes: &[Work],
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Vec<SweepPoint>, BenchError> {
+    let plan = BenchPlan { engines: vec![EngineKind::Scr], ..plan.clone() };
+    let points = computes.len() as u64;
+    let of = |(index, compute): (usize, &Work)| {
+        let index = index as u64;
+        let bench = bench(&Arc::new(Compute { work: *compute }), trace, &plan, &mut |done, total| {
+            progress(index * total + done, points * total);
+        })?;
+        Ok(SweepPoint { compute: *compute, bench })
+    };
+    computes.iter().enumerate().map(of).collect()
+}
+
+/// The program: so much work, and the packet goes on.
+struct Compute {
+    work: Work,
+}
+
+/// What a packet contributes: that there is one. Its sender is kept as histories keep something of each packet.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Seen(Host);
+
+impl Meta for Seen {
+    type Key = Host;
+
+    #[inline]
+    fn key(&self) -> Host {
+        self.0
+    }
+}
+
+impl NetworkFunction for Compute {
+    type Meta = Seen;
+    type Flow = ();
+    /// What the work hands on, so that a step's begins when the one before has ended.
+    type Shared<M: Memory> = Cell<u64>;
+
+    const DESCRIPTION: Description = Description {
+        name: "compute",
+        summary: "works for a given time on each packet, and forwards it",
+        state: "none",
+        sharing: Sharing::Nothing,
+        keys: &[],
+        drop_reasons: &[],
+    };
+
+    fn packet_set(&self) -> PacketSet {
+        PacketSet::Source
+    }
+
+    fn sizing(&self) -> Sizing {
+        Sizing { flows: 0, flows_v6: 0 }
+    }
+
+    fn shared<M: Memory>(&self, _: &M) -> Cell<u64> {
+        Cell::new(1)
+    }
+
+    #[inline]
+    fn meta(&self, headers: &Headers) -> Option<Seen> {
+        headers.source().map(Seen)
+    }
+
+    #[inline]
+    fn open<M: Memory>(&self, _: &mut Context<'_, Self, M>, _: &Seen) -> Step<Opened<()>, M> {
+        Ok(Opened::Flow(()))
+    }
+
+    #[inline]
+    fn packet<M: Memory>(&self, cx: &mut Context<'_, Self, M>, (): &mut (), _: &Seen) -> Step<Verdict, M> {
+        cx.shared.set(self.work.run(cx.shared.get()));
+        Ok(Verdict::forward())
+    }
+}
+
+#[cfg(test)]
+mod tests;

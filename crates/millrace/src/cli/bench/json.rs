@@ -1,0 +1,92 @@
+//! What a bench came to, for programs.
+
+use measure::{Basis, Bench, LossFree, Prediction, Row, Spread, SweepPoint, Work};
+use serde_json::{Value, json};
+
+use super::{Benched, huge_share};
+use crate::cli::engines::{command, processor};
+
+pub(super) fn benched(benched: &Benched<'_>) -> Value {
+    let Benched { description, name, trace, bench, loss_free } = benched;
+    let refused: Vec<Value> = bench
+        .refused
+        .iter()
+        .map(|(engine, cores, reason)| json!({ "engine": engine.name(), "cores": cores, "reason": reason }))
+        .collect();
+    let plan = loss_free.map(|plan| {
+        json!({
+            "loss_threshold": plan.threshold, "resolution_mpps": plan.resolution_mpps, "trial_s": plan.trial.as_secs_f64(),
+            "warm_up_s": plan.warm_up.as_secs_f64(), "attempts": plan.attempts, "descriptors": plan.descriptors,
+        })
+    });
+    json!({
+        "function": description.name, "input": name, "packets": trace.len(), "rows": rows(bench), "refused": refused,
+        "model_ns": model(bench), "scr_by_model": predictions(bench), "dispatch_added": work(bench.dispatch), "loss_free_plan": plan,
+        "bytes_per_flow": bench.bytes_per_flow, "startup_s": bench.startup.as_secs_f64(), "huge_pages_share": huge_share(bench),
+        "processor": processor(), "command": command(),
+    })
+}
+
+pub(super) fn swept(name: &str, points: &[SweepPoint]) -> Value {
+    let point = |point: &SweepPoint| {
+        let bench = &point.bench;
+        json!({
+            "compute": work(point.compute), "rows": rows(bench), "model_ns": model(bench), "scr_by_model": predictions(bench),
+            "dispatch_added": work(bench.dispatch),
+        })
+    };
+    json!({
+        "function": "compute", "input": name, "points": points.iter().map(point).collect::<Vec<_>>(),
+        "processor": processor(), "command": command(),
+    })
+}
+
+fn rows(bench: &Bench) -> Vec<Value> {
+    let row = |row: &Row| {
+        json!({
+            "engine": row.engine.name(), "cores": row.cores, "mpps": spread(&row.mpps),
+            "ns_per_packet_per_core": spread(&row.ns_per_packet_per_core), "basis": basis(row.basis),
+            "dispatch_added_ns": bench.dispatch.asked_ns, "loss_free": row.loss_free.as_ref().map(loss_free),
+        })
+    };
+    bench.rows.iter().map(row).collect()
+}
+
+fn loss_free(found: &Result<LossFree, String>) -> Value {
+    match found {
+        Ok(LossFree { mpps, received_mpps, loss, trials }) => json!({
+            "mpps": spread(mpps), "received_mpps": spread(received_mpps), "lost_share": spread(loss), "trials": trials,
+        }),
+        Err(reason) => json!({ "not_offered": reason }),
+    }
+}
+
+fn model(bench: &Bench) -> Value {
+    let model = &bench.model;
+    json!({ "t": model.t, "d": model.d, "c1": model.c1, "c2": model.c2 })
+}
+
+fn predictions(bench: &Bench) -> Vec<Value> {
+    let prediction = |Prediction { cores, mpps, beside }: &Prediction| {
+        let beside = beside.map(|beside| {
+            json!({ "mpps": beside.mpps, "basis": basis(beside.basis), "error_percent": beside.error_percent })
+        });
+        json!({ "engine": "scr", "cores": cores, "mpps": mpps, "basis": "modelled", "beside": beside })
+    };
+    bench.predictions.iter().map(prediction).collect()
+}
+
+fn work(work: Work) -> Value {
+    json!({ "asked_ns": work.asked_ns, "calibrated_ns": work.takes_ns })
+}
+
+const fn basis(basis: Basis) -> &'static str {
+    match basis {
+        Basis::Measured => "measured",
+        Basis::Modelled => "modelled",
+    }
+}
+
+pub(super) fn spread(spread: &Spread) -> Value {
+    json!({ "min": spread.min, "median": spread.median, "max": spread.max })
+}

@@ -1,0 +1,155 @@
+//! What a bench is asked for beyond throughput: loss-free rates, the model, added work, a report.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use measure::{Calibration, LossFreePlan, MOST_NS, Work};
+use port::DESCRIPTORS;
+
+use crate::cli::engines;
+use crate::cli::failure::Failed;
+
+/// What a bench is asked for beyond throughput.
+#[derive(clap::Args)]
+pub(super) struct Options {
+    /// Find the maximum loss-free forwarding rate of each measured row, by bisection over trials (RFC 2544)
+    #[arg(long, help_heading = "Loss-free rate")]
+    mlffr: bool,
+    /// The share of lost packets from which on a trial failed: 4% or 0.1%; 0 for not one packet
+    #[arg(long, default_value = "4%", value_name = "PERCENT", value_parser = percent, requires = "mlffr", help_heading = "Loss-free rate")]
+    loss_threshold: f64,
+    /// How closely the rate is to be known, in Mpps
+    #[arg(long, default_value = "0.4", value_name = "MPPS", value_parser = resolution, requires = "mlffr", help_heading = "Loss-free rate")]
+    resolution: f64,
+    /// How long packets arrive in a trial and count
+    #[arg(long, default_value = "50ms", value_name = "TIME", value_parser = span, requires = "mlffr", help_heading = "Loss-free rate")]
+    trial: Duration,
+    /// How long packets arrive in a trial before they count
+    #[arg(long, default_value = "10ms", value_name = "TIME", value_parser = span_or_none, requires = "mlffr", help_heading = "Loss-free rate")]
+    warm_up: Duration,
+    /// How often in a row a rate has to fail to be too high
+    #[arg(long, default_value_t = 3, value_name = "NUMBER", value_parser = clap::value_parser!(u8).range(1..=100), requires = "mlffr", help_heading = "Loss-free rate")]
+    attempts: u8,
+    /// Descriptors of each core's receive ring
+    #[arg(long, default_value_t = DESCRIPTORS as u32, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=1 << 20), requires = "mlffr", help_heading = "Loss-free rate")]
+    ring: u32,
+    /// Model to so many cores: scr by its cost model, scr and rss by each core's share alone where the machine has too few
+    #[arg(long, value_name = "CORES", value_parser = engines::cores)]
+    model_to: Option<usize>,
+    /// Add so much work to each packet that a core receives, as a driver would: 104ns is the paper's
+    #[arg(long, value_name = "TIME", value_parser = nanoseconds)]
+    dispatch: Option<f64>,
+    /// Leave a page with plots in this folder
+    #[arg(long, value_name = "FOLDER")]
+    pub(super) report: Option<PathBuf>,
+}
+
+impl Options {
+    /// Refuses what a run of this kind has no use for.
+    pub(super) fn refuse(&self, what: &str) -> Result<(), Failed> {
+        let asked = [
+            (self.mlffr, "--mlffr"),
+            (self.model_to.is_some(), "--model-to"),
+            (self.dispatch.is_some(), "--dispatch"),
+            (self.report.is_some(), "--report"),
+        ];
+        match asked.into_iter().find(|(asked, _)| *asked) {
+            Some((_, option)) => Err(Failed::usage(format_args!("{what} knows no {option}; leave it out"))),
+            None => Ok(()),
+        }
+    }
+
+    /// How loss-free rates are searched for, if they are.
+    pub(super) fn loss_free(&self) -> Option<LossFreePlan> {
+        self.mlffr.then_some(LossFreePlan {
+            threshold: self.loss_threshold,
+            resolution_mpps: self.resolution,
+            warm_up: self.warm_up,
+            trial: self.trial,
+            attempts: usize::from(self.attempts),
+            descriptors: self.ring as usize,
+        })
+    }
+
+    pub(super) fn model_to(&self) -> usize {
+        self.model_to.unwrap_or(0)
+    }
+
+    /// The work that is added to each received packet, by this machine's calibration.
+    pub(super) fn dispatch(&self) -> Work {
+        self.dispatch.map_or(Work::NONE, |ns| Calibration::here().work(ns))
+    }
+}
+
+/// Reads `4%`, `0.1 %` or `0` as a share.
+fn percent(text: &str) -> Result<f64, String> {
+    let wrong = || format!("`{text}` is not a share of packets: write 4%, 0.1% or 0, below 100%");
+    let number: f64 = text.trim_end().trim_end_matches('%').trim_end().parse().map_err(|_| wrong())?;
+    if (0.0..100.0).contains(&number) { Ok(number / 100.0) } else { Err(wrong()) }
+}
+
+fn resolution(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(mpps @ 0.001..=1000.0) => Ok(mpps),
+        _ => Err(format!("`{text}` is not a resolution: write 0.001 to 1000 Mpps")),
+    }
+}
+
+/// Reads `104ns`, `1.5us`, `50ms`, `2s`; nanoseconds where no unit is told.
+pub(super) fn nanoseconds(text: &str) -> Result<f64, String> {
+    match time(text) {
+        Some(ns @ 0.0..=MOST_NS) => Ok(ns),
+        _ => Err(format!("`{text}` is not a time of work: write 0 to 1ms, such as 104ns or 1.5us")),
+    }
+}
+
+fn span(text: &str) -> Result<Duration, String> {
+    span_or_none(text).ok().filter(|span| !span.is_zero()).ok_or_else(|| wrong_span(text))
+}
+
+fn span_or_none(text: &str) -> Result<Duration, String> {
+    // A bare number could mean any unit.
+    let has_unit = text.ends_with('s');
+    match time(text).filter(|_| has_unit || text == "0") {
+        Some(ns @ 0.0..=600e9) => Ok(Duration::from_nanos(ns as u64)),
+        _ => Err(wrong_span(text)),
+    }
+}
+
+fn wrong_span(text: &str) -> String {
+    format!("`{text}` is not a time of a trial: write 50ms or 2s, at most 600s")
+}
+
+fn time(text: &str) -> Option<f64> {
+    const UNITS: [(&str, f64); 5] = [("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9), ("", 1.0)];
+    let (number, factor) = UNITS.iter().find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, factor)))?;
+    let number: f64 = number.trim_end().parse().ok()?;
+    (number.is_finite() && number >= 0.0).then_some(number * factor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_times_and_rates_are_read() {
+        for (text, share) in [("4%", 0.04), ("4", 0.04), ("0.1 %", 0.001), ("0", 0.0), ("0%", 0.0)] {
+            assert!((percent(text).unwrap() - share).abs() < 1e-12, "{text}");
+        }
+        for text in ["100%", "-1", "", "%", "NaN", "four"] {
+            assert!(percent(text).is_err(), "{text}");
+        }
+        for (text, ns) in [("104ns", 104.0), ("104", 104.0), ("1.5us", 1500.0), ("0", 0.0), ("0.5 ms", 5e5)] {
+            assert!((nanoseconds(text).unwrap() - ns).abs() < 1e-6, "{text}");
+        }
+        for text in ["1s", "-1ns", "ns", "inf", "1e9", "5m"] {
+            assert!(nanoseconds(text).is_err(), "{text}");
+        }
+        assert_eq!(span("50ms"), Ok(Duration::from_millis(50)));
+        assert_eq!(span_or_none("0"), Ok(Duration::ZERO));
+        for text in ["0", "50", "601s", "-1s", ""] {
+            assert!(span(text).is_err(), "{text}");
+        }
+        assert!(resolution("0.4").is_ok() && resolution("0").is_err() && resolution("NaN").is_err());
+    }
+}

@@ -1,0 +1,337 @@
+//! The pages that a bench and a sweep leave behind, from the rows of their own run.
+
+use std::collections::BTreeSet;
+
+use engine::EngineKind;
+use maud::{Markup, html};
+use measure::{Basis, Bench, Row, Spread, SweepPoint, Work};
+
+use super::text::{NOTHING_PASSED, added, label, left_out, nothing_passed, rate, rules, share};
+use super::{Benched, sweep};
+use crate::cli::engines::{command, processor};
+use crate::print::number::{count, counted, time};
+use crate::print::page;
+use crate::print::plot::{Chart, Line, Point};
+
+/// The page of a function under each engine.
+pub(super) fn benched(benched: &Benched<'_>, rounds: u16) -> String {
+    let Benched { description, name, trace, bench, loss_free } = benched;
+    let title = format!("{} under each engine", description.name);
+    let with_loss_free = loss_free.is_some();
+    let body = html! {
+        header {
+            h1 { (title) }
+            p.lead {
+                (description.summary) ". Traffic: " (name) ", " (counted(trace.len() as u64, "packet", "packets")) ". Medians of "
+                (counted(rounds.into(), "round", "rounds")) " in turn; the thin bars are the spread." (dispatch_note(bench.dispatch))
+            }
+        }
+        section {
+            h2 { "Throughput" }
+            p { "All cores together. Full points are measured, hollow ones and dashed lines are modelled: each core's share alone, one
+                 after the other." }
+            div.pair {
+                figure { (by_cores("Throughput, flat out", "Mpps", bench, |row| Some(row.mpps)).svg()) figcaption { "Flat out: packets
+                    lie ready, and each core takes the next as soon as it can." } }
+                @if with_loss_free {
+                    figure { (by_cores("Loss-free rate", "Mpps", bench, loss_free_rate).svg())
+                             figcaption { "Loss-free: packets arrive at a given rate, measured rows alone." } }
+                }
+            }
+            (rows(bench, with_loss_free))
+            @for reason in left_out(bench) { p { (sentence(reason)) } }
+            @if nothing_passed(bench) { p.bad { (sentence(NOTHING_PASSED)) } }
+        }
+        (model(bench))
+        section {
+            h2 { "Each core" }
+            p { "Nanoseconds that a core spends on each packet of its own, what it replays for others included." }
+            div.pair {
+                figure { (by_cores("Time of a packet on its core", "ns a packet", bench, |row| Some(row.ns_per_packet_per_core)).svg()) }
+                table.numbers {
+                    thead { tr { th { "part of a packet" } th { "ns" } } }
+                    tbody {
+                        tr { th { "d, dispatch: receive, parse, transmit" } td { (format!("{:.1}", bench.model.d)) } }
+                        tr { th { "c1, the step for an own packet" } td { (format!("{:.1}", bench.model.c1)) } }
+                        tr { th { "t, both" } td { b { (format!("{:.1}", bench.model.t)) } } }
+                        tr { th { "c2, a record of the history" } td { (format!("{:.1}", bench.model.c2)) } }
+                        tr { th { "instructions a cycle, L2 hits" } td.dim { "not available" } }
+                    }
+                }
+            }
+        }
+        section {
+            h2 { "How this was measured" }
+            dl {
+                dt { "Processor" } dd { (processor()) }
+                @if let Some(plan) = loss_free { dt { "Loss-free" } dd { (sentence(&rules(plan))) } }
+                @if let Some(each) = bench.bytes_per_flow {
+                    dt { "Memory" } dd { (format!("{each:.0}")) " bytes a flow in a full table" }
+                }
+                dt { "Counters" } dd { "The processor's own are not read, so there are no instructions a cycle and no cache hits." }
+                (ways(bench.dispatch))
+            }
+        }
+    };
+    page::whole(&title, &body)
+}
+
+/// The page of a stateless program that takes ever longer.
+pub(super) fn swept(name: &str, points: &[SweepPoint], rounds: u16) -> String {
+    let title = "Replication as the program gets longer";
+    let dispatch = points.first().map_or(Work::NONE, |point| point.bench.dispatch);
+    let absolute = by_compute("Throughput", "Mpps", points, |row, _| Some(row.mpps));
+    let normal = by_compute("Against one core", "times one core", points, |row, bench| {
+        let one = sweep::one_core(bench)?.mpps.median;
+        let Spread { min, median, max } = row.mpps;
+        Some(Spread { min: min / one, median: median / one, max: max / one })
+    });
+    let body = html! {
+        header {
+            h1 { (title) }
+            p.lead {
+                "A stateless program whose step takes a known time, under scr: the step runs for each packet and for each record of the
+                 history. Traffic: " (name) ". Medians of " (counted(rounds.into(), "round", "rounds")) "; the thin bars are the spread."
+                (dispatch_note(dispatch))
+            }
+        }
+        section {
+            h2 { "Throughput by compute time" }
+            p { "Full points are measured, hollow ones and dashed lines are modelled: each core's share alone, one after the other." }
+            div.pair { figure { (absolute.svg()) } figure { (normal.svg()) } }
+            table.numbers {
+                thead { tr {
+                    th { "compute" } th { "takes, calibrated" } th { "cores" } th { "Mpps" } th { "from - to" } th { "times one core" }
+                    th { "by the model" } th.left { "" }
+                } }
+                tbody { @for point in points { @for (index, row) in point.bench.rows.iter().enumerate() { (swept_row(point, row, index == 0)) } } }
+            }
+        }
+        section {
+            h2 { "How this was measured" }
+            dl {
+                dt { "Processor" } dd { (processor()) }
+                dt { "Compute" }
+                dd { "A chain of dependent multiplications that touches no memory, its time calibrated once for the run." }
+                (ways(dispatch))
+            }
+        }
+    };
+    page::whole(title, &body)
+}
+
+fn dispatch_note(dispatch: Work) -> Markup {
+    html! { @if !dispatch.is_none() { " " b { "All rows are " (added(dispatch)) "." } } }
+}
+
+/// What a row says that was put together from shares; the page tells what that is.
+const BY_SHARES: &str = "modelled by shares";
+
+/// What all pages say of their rows.
+fn ways(dispatch: Work) -> Markup {
+    html! {
+        dt { "Measured" } dd { "As many threads as the row has cores, each on a processor of its own, at the same time." }
+        dt { "Modelled" }
+        dd { "Cores beyond the machine's are never timed together: each core's share runs alone, one after the other, and the slowest
+              counts; or k / (t + (k-1) c2), where it says so. Load can't be offered to such cores." }
+        @if !dispatch.is_none() {
+            dt { "Dispatch" }
+            dd { "Each packet that a core receives costs it " (time(dispatch.asked_ns)) " more (calibrated: "
+                 (format!("{:.1}", dispatch.takes_ns)) " ns), which stands for a driver. Records of a history are not received." }
+        }
+        dt { "Again" } dd { code { (command()) } }
+        dt { "Figures" } dd { "All of them are in bench.json beside this page." }
+    }
+}
+
+fn sentence(words: &str) -> String {
+    let mut letters = words.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect::<String>() + ".")
+}
+
+/// An engine's colour, the same on every plot.
+fn colour(engine: EngineKind) -> usize {
+    let place = EngineKind::ALL.iter().position(|other| *other == engine).unwrap_or(0);
+    // The oracle is grey, the others have the colours in turn.
+    if engine == EngineKind::Sequential { 6 } else { place.saturating_sub(1) }
+}
+
+fn point(x: f64, spread: Spread, basis: Basis) -> Point {
+    Point { x, y: spread.median, from: spread.min, to: spread.max, modelled: basis == Basis::Modelled }
+}
+
+fn loss_free_rate(row: &Row) -> Option<Spread> {
+    row.loss_free.as_ref()?.as_ref().ok().map(|found| found.mpps)
+}
+
+/// The numbers of cores that there is anything to draw of.
+fn core_ticks(cores: impl Iterator<Item = usize>) -> Vec<f64> {
+    let cores: BTreeSet<usize> = cores.collect();
+    cores.into_iter().map(|cores| cores as f64).collect()
+}
+
+/// A figure of every engine against cores.
+fn by_cores<'a>(title: &'a str, y_label: &'a str, bench: &Bench, figure: impl Fn(&Row) -> Option<Spread>) -> Chart<'a> {
+    let line = |engine: EngineKind| {
+        let of = bench.rows.iter().filter(|row| row.engine == engine);
+        let points: Vec<Point> = of.filter_map(|row| Some(point(row.cores as f64, figure(row)?, row.basis))).collect();
+        let name = engine.name().to_owned();
+        (!points.is_empty()).then(|| Line { name, colour: colour(engine), points, level: None })
+    };
+    let drawn = bench.rows.iter().filter(|row| figure(row).is_some());
+    Chart {
+        title,
+        x_label: "cores",
+        y_label,
+        ticks: core_ticks(drawn.map(|row| row.cores)),
+        lines: EngineKind::ALL.into_iter().filter_map(line).collect(),
+    }
+}
+
+fn rows(bench: &Bench, with_loss_free: bool) -> Markup {
+    html! {
+        table.numbers {
+            thead { tr {
+                th { "engine" } th { "cores" } th { "Mpps" } th { "from - to" } th { "ns/packet/core" }
+                @if with_loss_free { th { "loss-free Mpps" } th { "from - to" } th { "lost" } th { "trials" } }
+                th.left { "" }
+            } }
+            tbody {
+                @for (index, row) in bench.rows.iter().enumerate() {
+                    @let first = index == 0 || bench.rows[index - 1].engine != row.engine;
+                    tr.first[first] {
+                        th { @if first { (row.engine.name()) } }
+                        td { (row.cores) }
+                        td { b { (format!("{:.2}", row.mpps.median)) } }
+                        td.dim { (format!("{:.2} - {:.2}", row.mpps.min, row.mpps.max)) }
+                        td { (format!("{:.1}", row.ns_per_packet_per_core.median)) }
+                        @if with_loss_free { (loss_free_cells(row)) }
+                        td.left.why.bad[row.basis == Basis::Modelled].dim[row.basis == Basis::Measured] { (label(row, BY_SHARES, bench.dispatch)) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn loss_free_cells(row: &Row) -> Markup {
+    html! {
+        @match &row.loss_free {
+            Some(Ok(found)) => {
+                td { b { (rate(found.mpps.median)) } }
+                td.dim { (rate(found.mpps.min)) " - " (rate(found.mpps.max)) }
+                td { (share(found.loss.median)) }
+                td.dim { (count(found.trials as u64)) }
+            }
+            Some(Err(_)) | None => { td { "-" } td {} td {} td {} }
+        }
+    }
+}
+
+/// The model's curve with what was found beside it.
+fn model(bench: &Bench) -> Markup {
+    let points = |of: &dyn Fn(&measure::Prediction) -> Option<Point>| bench.predictions.iter().filter_map(of).collect();
+    let predicted: Vec<Point> = points(&|one| {
+        let Spread { min, median, max } = Spread::of(&[one.mpps])?;
+        Some(Point { x: one.cores as f64, y: median, from: min, to: max, modelled: true })
+    });
+    let found: Vec<Point> = points(&|one| {
+        let beside = one.beside?;
+        Some(point(one.cores as f64, Spread::of(&[beside.mpps])?, beside.basis))
+    });
+    let line = |name: &str, colour, points| Line { name: name.to_owned(), colour, points, level: None };
+    let chart = Chart {
+        title: "Replication by the model, and found",
+        x_label: "cores",
+        y_label: "Mpps",
+        ticks: core_ticks(bench.predictions.iter().map(|one| one.cores)),
+        lines: vec![line("by the model", 7, predicted), line("scr, found", colour(EngineKind::Scr), found)],
+    };
+    html! {
+        @if !bench.predictions.is_empty() {
+            section {
+                h2 { "The model beside what was found" }
+                p { "Replication by k / (t + (k-1) c2), its parameters measured on one core in the same run. The error is that of the
+                     model: above what was found, or below." }
+                div.pair {
+                    figure { (chart.svg()) }
+                    table.numbers {
+                        thead { tr { th { "cores" } th { "model, Mpps" } th { "found" } th { "error" } th.left { "" } } }
+                        tbody {
+                            @for one in &bench.predictions {
+                                tr {
+                                    th { (one.cores) }
+                                    td { (format!("{:.2}", one.mpps)) }
+                                    @match one.beside {
+                                        Some(beside) => {
+                                            td { b { (format!("{:.2}", beside.mpps)) } }
+                                            td { (format!("{:+.1} %", beside.error_percent)) }
+                                            td.left.dim { "modelled beside " (match beside.basis {
+                                                Basis::Measured => "measured",
+                                                Basis::Modelled => "each core's share alone",
+                                            }) }
+                                        }
+                                        None => { td {} td {} td.left.bad { "modelled" } }
+                                    }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A figure of each number of cores against compute time.
+fn by_compute<'a>(
+    title: &'a str,
+    y_label: &'a str,
+    points: &[SweepPoint],
+    figure: impl Fn(&Row, &Bench) -> Option<Spread>,
+) -> Chart<'a> {
+    let cores: BTreeSet<usize> = points.iter().flat_map(|point| point.bench.rows.iter().map(|row| row.cores)).collect();
+    let line = |(index, cores): (usize, usize)| {
+        let of = |swept: &SweepPoint| {
+            let row = swept.bench.rows.iter().find(|row| row.cores == cores)?;
+            Some(point(swept.compute.asked_ns, figure(row, &swept.bench)?, row.basis))
+        };
+        let points = points.iter().filter_map(of).collect();
+        Line { name: counted(cores as u64, "core", "cores"), colour: index, points, level: None }
+    };
+    Chart {
+        title,
+        x_label: "compute time of a step, ns",
+        y_label,
+        ticks: points.iter().map(|point| point.compute.asked_ns).collect(),
+        lines: cores.into_iter().enumerate().map(line).collect(),
+    }
+}
+
+fn swept_row(point: &SweepPoint, row: &Row, first: bool) -> Markup {
+    let bench = &point.bench;
+    html! {
+        tr.first[first] {
+            th { @if first { (time(point.compute.asked_ns)) } }
+            td.dim { @if first { (format!("{:.1} ns", point.compute.takes_ns)) } }
+            td { (row.cores) }
+            td { b { (format!("{:.2}", row.mpps.median)) } }
+            td.dim { (format!("{:.2} - {:.2}", row.mpps.min, row.mpps.max)) }
+            td { (sweep::times_one(row, bench)) }
+            td { (format!("{:.2}", bench.model.mpps(row.cores))) }
+            td.left.why.bad[row.basis == Basis::Modelled].dim[row.basis == Basis::Measured] { (label(row, BY_SHARES, bench.dispatch)) }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn engines_keep_their_colours_apart() {
+        let colours: BTreeSet<usize> = EngineKind::ALL.into_iter().map(colour).collect();
+        assert_eq!(colours.len(), EngineKind::ALL.len());
+        assert_eq!(sentence("one word"), "One word.");
+    }
+}

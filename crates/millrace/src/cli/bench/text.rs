@@ -1,0 +1,211 @@
+//! What a bench came to, for a terminal.
+
+use engine::EngineKind;
+use measure::{Basis, Bench, LossFreePlan, Row, Work};
+
+use super::{Benched, huge_share};
+use crate::print::number::{counted, span, time};
+use crate::print::style::Style;
+use crate::print::table::{Align, Sheet, Tone};
+
+pub(super) fn text(benched: &Benched<'_>, style: Style) -> String {
+    let Benched { description, name, trace, bench, loss_free } = benched;
+    let packets = counted(trace.len() as u64, "packet", "packets");
+    let mut out = format!("{} on {name} ({packets})\n\n", style.bold(description.name));
+    out += &table(bench, style).lines(0);
+    for reason in left_out(bench) {
+        out += &format!("{}\n", style.warn(reason));
+    }
+    if let Some(plan) = loss_free {
+        out += &format!("\nloss-free: {}\n", rules(plan));
+        if nothing_passed(bench) {
+            out += &format!("{}\n", style.warn(NOTHING_PASSED));
+        }
+    }
+    let model = &bench.model;
+    out += &format!(
+        "\nnanoseconds a packet: t = {:.1} ({:.1} dispatch + {:.1} step), {:.1} for each record of a history\n",
+        model.t, model.d, model.c1, model.c2
+    );
+    if bench.predictions.is_empty() {
+        out += &format!("scr by the model k / (t + (k-1) c2): {}\n", curve(bench));
+    } else {
+        out += "\nscr by the model k / (t + (k-1) c2), and what was found\n\n";
+        out += &predictions(bench, style).lines(0);
+    }
+    if let Some(each) = bench.bytes_per_flow {
+        out += &format!("{each:.0} bytes a flow in a full table, which came up in {}\n", span(bench.startup));
+    }
+    if huge_share(bench) < 0.9 {
+        let note = "the kernel gave too few huge pages for the traffic; expect a few nanoseconds more";
+        out += &format!("{}\n", style.dim(note));
+    }
+    out
+}
+
+/// What isn't there, with its reason. On one core `sequential` says it all; that it takes no more is no news.
+pub(super) fn left_out(bench: &Bench) -> impl Iterator<Item = &str> {
+    let news = bench.refused.iter().filter(|(engine, ..)| *engine != EngineKind::Sequential);
+    news.map(|(.., reason)| reason.as_str())
+}
+
+/// Whether a search found no rate at all.
+pub(super) fn nothing_passed(bench: &Bench) -> bool {
+    let mut found = bench.rows.iter().filter_map(|row| row.loss_free.as_ref()?.as_ref().ok());
+    found.any(|found| found.mpps.min == 0.0)
+}
+
+/// What that mostly means: a core that is away for a time slice loses more than its ring holds, at whatever rate.
+pub(super) const NOTHING_PASSED: &str = "where the loss-free rate is none, some search found no rate that passes: as a rule because something else \
+                                         runs on the same processors; longer trials and rings forgive more";
+
+/// A rate, or that there is none.
+pub(super) fn rate(mpps: f64) -> String {
+    if mpps > 0.0 { format!("{mpps:.2}") } else { "none".to_owned() }
+}
+
+/// What loss-free means here, in a sentence.
+pub(super) fn rules(plan: &LossFreePlan) -> String {
+    let LossFreePlan { threshold, resolution_mpps, warm_up, trial, attempts, descriptors } = plan;
+    let threshold = if *threshold > 0.0 {
+        format!("less than {} % of the packets are lost", threshold * 100.0)
+    } else {
+        "not one packet is lost".to_owned()
+    };
+    format!(
+        "the highest rate offered at which {threshold} in {} behind {} of warm-up, through rings of {descriptors} descriptors, \
+         known to {resolution_mpps} Mpps; a rate is too high when it failed {} in a row",
+        span(*trial),
+        span(*warm_up),
+        counted(*attempts as u64, "time", "times")
+    )
+}
+
+/// The rows, with how they came about.
+pub(super) fn table(bench: &Bench, style: Style) -> Sheet {
+    let with_loss_free = bench.rows.iter().any(|row| row.loss_free.is_some());
+    let mut columns = vec![
+        ("engine", Align::Left),
+        ("cores", Align::Right),
+        ("Mpps", Align::Right),
+        ("from - to", Align::Right),
+        ("ns/packet/core", Align::Right),
+    ];
+    if with_loss_free {
+        columns.extend([("loss-free", Align::Right), ("from - to", Align::Right), ("lost", Align::Right)]);
+    }
+    columns.push(("", Align::Left));
+    let mut sheet = Sheet::new(style, &columns);
+    for row in &bench.rows {
+        let mpps = &row.mpps;
+        let mut cells = vec![
+            (row.engine.name().to_owned(), Tone::Bold),
+            (row.cores.to_string(), Tone::Plain),
+            (format!("{:.2}", mpps.median), Tone::Good),
+            (format!("{:.2} - {:.2}", mpps.min, mpps.max), Tone::Dim),
+            (format!("{:.1}", row.ns_per_packet_per_core.median), Tone::Plain),
+        ];
+        if with_loss_free {
+            cells.extend(match &row.loss_free {
+                Some(Ok(found)) => [
+                    (rate(found.mpps.median), if found.mpps.median > 0.0 { Tone::Good } else { Tone::Bad }),
+                    (format!("{} - {}", rate(found.mpps.min), rate(found.mpps.max)), Tone::Dim),
+                    (share(found.loss.median), Tone::Dim),
+                ],
+                Some(Err(_)) | None => {
+                    [("-".to_owned(), Tone::Dim), (String::new(), Tone::Dim), (String::new(), Tone::Dim)]
+                }
+            });
+        }
+        let tone = if row.basis == Basis::Measured { Tone::Dim } else { Tone::Warn };
+        cells.push((label(row, "modelled: each core's share alone, one after the other", bench.dispatch), tone));
+        sheet.toned(cells);
+    }
+    sheet
+}
+
+/// Where a row comes from, `modelled` being the words for shares that ran alone.
+pub(super) fn label(row: &Row, modelled: &str, dispatch: Work) -> String {
+    let mut label = match row.basis {
+        Basis::Measured => "measured".to_owned(),
+        Basis::Modelled => modelled.to_owned(),
+    };
+    if let Some(Err(_)) = row.loss_free {
+        label += "; can't be offered load";
+    }
+    if !dispatch.is_none() {
+        label += &format!(", {}", added(dispatch));
+    }
+    label
+}
+
+/// What was added to each received packet.
+pub(super) fn added(dispatch: Work) -> String {
+    format!("with {} of dispatch added", time(dispatch.asked_ns))
+}
+
+/// `0`, `0.03 %`, `3.9 %`.
+pub(super) fn share(share: f64) -> String {
+    match share * 100.0 {
+        0.0 => "0".to_owned(),
+        percent if percent < 0.005 => "< 0.01 %".to_owned(),
+        percent if percent < 0.995 => format!("{percent:.2} %"),
+        percent => format!("{percent:.1} %"),
+    }
+}
+
+fn predictions(bench: &Bench, style: Style) -> Sheet {
+    let columns = [
+        ("cores", Align::Right),
+        ("model, Mpps", Align::Right),
+        ("found", Align::Right),
+        ("error", Align::Right),
+        ("", Align::Left),
+    ];
+    let mut sheet = Sheet::new(style, &columns);
+    for prediction in &bench.predictions {
+        let (found, error, basis) = prediction.beside.map_or_else(
+            || (String::new(), String::new(), "modelled"),
+            |beside| {
+                let basis = match beside.basis {
+                    Basis::Measured => "modelled beside measured",
+                    Basis::Modelled => "modelled beside each core's share alone",
+                };
+                (format!("{:.2}", beside.mpps), format!("{:+.1} %", beside.error_percent), basis)
+            },
+        );
+        sheet.toned([
+            (prediction.cores.to_string(), Tone::Plain),
+            (format!("{:.2}", prediction.mpps), Tone::Warn),
+            (found, Tone::Good),
+            (error, Tone::Plain),
+            (basis.to_owned(), Tone::Dim),
+        ]);
+    }
+    sheet
+}
+
+/// The model's curve, marked as such.
+fn curve(bench: &Bench) -> String {
+    let points = [1, 2, 4, 8].map(|cores| format!("{:.1} on {cores}", bench.model.mpps(cores)));
+    format!("{} (modelled, Mpps)", points.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_read_by_people() {
+        for (of, text) in [(0.0, "0"), (1e-6, "< 0.01 %"), (0.0003, "0.03 %"), (0.0391, "3.9 %")] {
+            assert_eq!(share(of), text);
+        }
+    }
+
+    #[test]
+    fn what_loss_free_means_is_told() {
+        let plan = LossFreePlan::default();
+        assert!(rules(&plan).contains("less than 4 %") && rules(&plan).contains("failed 3 times"));
+        assert!(rules(&LossFreePlan { threshold: 0.0, ..plan }).contains("not one packet"));
+    }
+}

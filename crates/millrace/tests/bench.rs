@@ -1,0 +1,217 @@
+//! `millrace bench` as a user types it: loss-free rates, the model, added dispatch, sweeps and reports. Rounds and trials are
+//! as short as they can be: what is held here is what is told, not how fast anything is.
+
+use std::fs;
+use std::path::PathBuf;
+
+use assert_cmd::Command;
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A folder with the demo's capture in it.
+struct Folder(TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        let folder = TempDir::new().unwrap();
+        fs::write(folder.path().join("demo.pcap.zst"), millrace::DEMO_CAPTURE).unwrap();
+        Self(folder)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn millrace(&self, line: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_millrace"));
+        command.current_dir(self.0.path()).args(line.split_whitespace());
+        command
+    }
+
+    fn stdout(&self, line: &str) -> String {
+        let output = self.millrace(line).assert().success().get_output().stdout.clone();
+        String::from_utf8(output).unwrap()
+    }
+
+    fn json(&self, line: &str) -> Value {
+        serde_json::from_str(&self.stdout(line)).unwrap()
+    }
+
+    fn fails(&self, line: &str) -> (i32, String) {
+        let output = self.millrace(line).assert().failure().get_output().clone();
+        (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
+    }
+}
+
+/// A small bench of one round.
+const SMALL: &str = "--synth uniform --flows 100 --packets 5k --rounds 1 --round-packets 1";
+/// A search that ends soon.
+const SOON: &str = "--mlffr --resolution 20 --trial 1ms --warm-up 0 --attempts 1";
+
+fn machine_cores() -> u64 {
+    std::thread::available_parallelism().unwrap().get() as u64
+}
+
+fn rows(result: &Value) -> &[Value] {
+    result["rows"].as_array().unwrap()
+}
+
+#[test]
+fn loss_free_rates_stand_in_measured_rows_alone() {
+    let folder = Folder::new();
+    let beyond = machine_cores() + 1;
+    let line = format!("bench ddos {SMALL} {SOON} --set flows=500 --set flows_v6=1 --engines sequential,scr");
+    let result = folder.json(&format!("{line} --cores 1-{beyond} --json"));
+    assert_eq!(result["loss_free_plan"]["loss_threshold"], 0.04);
+    assert_eq!(result["loss_free_plan"]["descriptors"], 256);
+    for row in rows(&result) {
+        let found = &row["loss_free"];
+        if row["cores"].as_u64().unwrap() <= machine_cores() {
+            assert!(found["trials"].as_u64().unwrap() > 0, "{row:#}");
+            assert!(found["lost_share"]["max"].as_f64().unwrap() < 0.04, "{row:#}");
+            let (offered, received) = (&found["mpps"]["median"], &found["received_mpps"]["median"]);
+            assert!(received.as_f64().unwrap() <= offered.as_f64().unwrap());
+        } else {
+            assert!(found["not_offered"].as_str().unwrap().contains("can't be offered load"), "{row:#}");
+        }
+    }
+    assert!(rows(&result).iter().any(|row| row["basis"] == "modelled"));
+    let text = folder.stdout(&format!("{line} --cores 1-{beyond} --loss-threshold 0 --ring 64"));
+    for word in ["loss-free", "not one packet is lost", "64 descriptors", "can't be offered load", "measured"] {
+        assert!(text.contains(word), "{word} is missing in {text}");
+    }
+    assert_eq!(folder.json(&format!("bench ddos {SMALL} --cores 1 --json"))["rows"][0]["loss_free"], Value::Null);
+}
+
+#[test]
+fn the_model_stands_beside_what_was_found() {
+    let folder = Folder::new();
+    let to = machine_cores() + 6;
+    let result = folder.json(&format!("bench port-knock {SMALL} --set flows=500 --cores 1 --model-to {to} --json"));
+    let model = result["scr_by_model"].as_array().unwrap();
+    assert_eq!(model.len() as u64, to);
+    let number = |value: &Value| value.as_f64().unwrap();
+    let part = &result["model_ns"];
+    for (index, one) in model.iter().enumerate() {
+        let cores = index as f64 + 1.0;
+        let predicted = cores / (number(&part["t"]) + (cores - 1.0) * number(&part["c2"])) * 1e3;
+        assert!((number(&one["mpps"]) - predicted).abs() < 1e-6 && one["basis"] == "modelled", "{one:#}");
+        let row = rows(&result).iter().find(|row| row["engine"] == "scr" && row["cores"] == one["cores"]);
+        assert_eq!(row.is_none(), one["beside"].is_null(), "{one:#}");
+        if let Some(row) = row {
+            let found = number(&row["mpps"]["median"]);
+            assert!((number(&one["beside"]["error_percent"]) - (predicted / found - 1.0) * 100.0).abs() < 1e-6);
+        }
+    }
+    for engine in ["rss", "scr"] {
+        let last = rows(&result).iter().rfind(|row| row["engine"] == engine).unwrap();
+        assert!(last["cores"] == to && last["basis"] == "modelled", "{last:#}");
+    }
+    let shared: Vec<&Value> =
+        result["refused"].as_array().unwrap().iter().filter(|refused| refused["engine"] == "shared").collect();
+    assert!(shared.len() == 1 && shared[0]["reason"].as_str().unwrap().contains("contention"), "{shared:#?}");
+    let text = folder.stdout(&format!("bench port-knock {SMALL} --set flows=500 --cores 1 --model-to {to}"));
+    assert!(text.contains("modelled beside measured") && text.contains("can't be modelled from shares"), "{text}");
+}
+
+#[test]
+fn added_dispatch_is_in_every_label() {
+    let folder = Folder::new();
+    let line = format!("bench policer {SMALL} --set flows=500 --cores 1 --dispatch 104ns --engines sequential,rss");
+    let result = folder.json(&format!("{line} --json"));
+    assert_eq!(result["dispatch_added"]["asked_ns"], 104.0);
+    assert!((result["dispatch_added"]["calibrated_ns"].as_f64().unwrap() - 104.0).abs() < 20.0, "{result:#}");
+    assert!(rows(&result).iter().all(|row| row["dispatch_added_ns"] == 104.0));
+    let text = folder.stdout(&line);
+    let labelled = text.lines().filter(|line| line.contains("measured, with 104 ns of dispatch added")).count();
+    assert_eq!(labelled, 2, "{text}");
+    assert!(!folder.stdout(&format!("bench policer {SMALL} --set flows=500 --cores 1")).contains("added"));
+}
+
+#[test]
+fn a_report_is_one_page_with_the_runs_own_rows() {
+    let folder = Folder::new();
+    let line = format!(
+        "bench heavy-hitter {SMALL} {SOON} --set flows=500 --cores 1 --model-to 4 --dispatch 50ns --report out/deep"
+    );
+    let result = folder.json(&format!("{line} --json"));
+    let kept: Value = serde_json::from_str(&fs::read_to_string(folder.path("out/deep/bench.json")).unwrap()).unwrap();
+    assert_eq!(kept, result, "what the report keeps is what was printed");
+    let page = fs::read_to_string(folder.path("out/deep/index.html")).unwrap();
+    for word in [
+        "heavy-hitter under each engine",
+        "Throughput, flat out",
+        "Loss-free rate",
+        "by the model",
+        "Each core",
+        "not available",
+        "with 50 ns of dispatch added",
+        "measured",
+        "modelled",
+        "shared",
+        "--report out/deep",
+    ] {
+        assert!(page.contains(word), "{word} is missing");
+    }
+    assert!(page.matches("<svg").count() >= 4 && !page.contains("<script") && !page.contains("src="));
+    assert!(!page.contains("NaN") && !page.contains(">inf"), "a figure is none");
+    for row in rows(&result) {
+        let mpps = format!("<b>{:.2}</b>", row["mpps"]["median"].as_f64().unwrap());
+        assert!(page.contains(&mpps), "{mpps} is missing");
+    }
+    // A second run takes the first one's place.
+    folder.stdout(&format!("bench ddos {SMALL} --set flows=500 --cores 1 --report out/deep"));
+    let page = fs::read_to_string(folder.path("out/deep/index.html")).unwrap();
+    assert!(page.contains("ddos under each engine") && !page.contains("Loss-free rate"));
+    assert_eq!(fs::read_dir(folder.path("out/deep")).unwrap().count(), 2);
+}
+
+#[test]
+fn a_sweep_has_a_row_for_each_time_and_core() {
+    let folder = Folder::new();
+    let beyond = machine_cores() + 1;
+    let line = format!("bench sweep --rounds 1 --round-packets 1 --compute 100ns,0,20 --cores 1 --model-to {beyond}");
+    let result = folder.json(&format!("{line} --report out --json"));
+    let points = result["points"].as_array().unwrap();
+    let asked: Vec<f64> = points.iter().map(|point| point["compute"]["asked_ns"].as_f64().unwrap()).collect();
+    assert_eq!(asked, [0.0, 20.0, 100.0]);
+    for point in points {
+        assert!(rows(point).iter().all(|row| row["engine"] == "scr"));
+        assert_eq!((rows(point)[0]["cores"].as_u64(), rows(point)[0]["basis"].as_str()), (Some(1), Some("measured")));
+        assert_eq!(rows(point).last().unwrap()["basis"], "modelled");
+    }
+    let page = fs::read_to_string(folder.path("out/index.html")).unwrap();
+    assert!(page.contains("Against one core") && page.contains("modelled") && page.matches("<svg").count() == 2);
+    let text = folder.stdout("bench sweep --rounds 1 --round-packets 1 --compute 0 --cores 1 --in demo.pcap.zst");
+    assert!(text.contains("times one") && text.contains("demo.pcap.zst"), "{text}");
+}
+
+#[test]
+fn slips_are_answered_with_what_was_meant() {
+    let folder = Folder::new();
+    fs::write(folder.path("file"), "").unwrap();
+    for (code, line, hint) in [
+        (2, "bench ddos --loss-threshold 4%", "--mlffr"),
+        (2, "bench ddos --mlffr --loss-threshold 100%", "below 100%"),
+        (2, "bench ddos --mlffr --resolution 0", "0.001 to 1000"),
+        (2, "bench ddos --mlffr --trial 50", "50ms"),
+        (2, "bench ddos --mlffr --trial 0", "50ms"),
+        (2, "bench ddos --mlffr --ring 0", "--ring"),
+        (2, "bench ddos --mlffr --attempts 0", "--attempts"),
+        (2, "bench ddos --model-to 0", "1 to 256"),
+        (2, "bench ddos --dispatch 2s", "104ns"),
+        (2, "bench ddos --compute 5 --in demo.pcap.zst", "bench sweep"),
+        (2, "bench suite --mlffr", "suite knows no --mlffr"),
+        (2, "bench suite --report out", "suite knows no --report"),
+        (2, "bench swep", "'sweep'"),
+        (3, "bench ddos --in demo.pcap.zst --report file", "file is no folder"),
+        (3, "bench ddos --in demo.pcap.zst --report file/deep/er", "file is no folder"),
+        (3, "bench sweep --report file", "file is no folder"),
+        (3, "bench ddos --in missing.pcap --report out", "missing.pcap"),
+    ] {
+        let (got, error) = folder.fails(line);
+        assert_eq!(got, code, "{line}: {error}");
+        assert!(error.contains(hint), "{line}: {error}");
+    }
+    assert!(!folder.path("out").exists(), "a folder is made when there is something to write");
+}
