@@ -25,11 +25,11 @@ pub struct SweepPoint {
     pub bench: Bench,
 }
 
-/// Measures the program at each compute time under `scr`, whatever engines the plan has. `progress` is as [`bench`]'s, over
+/// Measures the program at each compute time under `scr`, whatever engines the plan has. `progress` is as [`bench()`]'s, over
 /// all points.
 ///
 /// # Errors
-/// As [`bench`].
+/// As [`bench()`].
 pub fn sweep(
     trace: &Arc<Trace>,
     plan: &BenchPlan,
