@@ -57,6 +57,11 @@ pub enum CarrierError {
         /// The packet.
         seq: Seq,
     },
+    /// The packet's time falls behind that of the packet before.
+    Falls {
+        /// The packet.
+        seq: Seq,
+    },
     /// A row's time falls behind the row's before, or is later than the packet that carries it.
     RowTime {
         /// The packet that the row is of.
@@ -137,6 +142,7 @@ impl fmt::Display for CarrierError {
             }
             Self::Core { core, seq } => write!(f, "it is damaged: number {seq} is not for core {core}"),
             Self::Time { seq } => write!(f, "it is damaged: number {seq} comes later than the year 2262"),
+            Self::Falls { seq } => write!(f, "it is damaged: number {seq} is earlier than the packet before it"),
             Self::RowTime { of } => write!(f, "it is damaged: the record of number {of} is out of its time"),
             Self::RecordOfNothing { of } => {
                 write!(f, "it is damaged: number {of} takes no step, and yet there is a record of it")

@@ -17,6 +17,7 @@ use super::ring::Ring;
 pub struct Sequenced<'a, N: NetworkFunction> {
     inner: &'a mut dyn Queue,
     expected: Ring<N>,
+    now: Nanos,
     /// What is to be told once the packets ahead of it have been delivered.
     pending: Option<PortError>,
     ended: bool,
@@ -29,7 +30,7 @@ impl<'a, N: NetworkFunction> Sequenced<'a, N> {
     /// As [`Shape::of`] does.
     #[must_use]
     pub fn new(inner: &'a mut dyn Queue, nf: Arc<N>, cores: usize) -> Self {
-        Self { inner, expected: Ring::new(nf, cores), pending: None, ended: false }
+        Self { inner, expected: Ring::new(nf, cores), now: Nanos(0), pending: None, ended: false }
     }
 
     /// What the packets carry.
@@ -50,6 +51,10 @@ impl<'a, N: NetworkFunction> Sequenced<'a, N> {
         if carried.rows != self.expected.rows() {
             return Err(fault(self.other_rows(&carried)));
         }
+        if carried.time < self.now {
+            return Err(fault(CarrierError::Falls { seq: carried.seq }));
+        }
+        self.now = carried.time;
         self.expected.record(&carried.packet(), carried.bytes);
         Ok((carried.seq, carried.time))
     }

@@ -104,3 +104,114 @@ fn over<N: NetworkFunction, I: Index>(
     fleet.dispatcher = Dispatcher::new(nf, Steering::RoundRobin { cores }, false).unpacking(queue.shape());
     drive(&mut fleet, options, &mut queue, control)
 }
+
+#[cfg(test)]
+mod tests {
+    use memory::Memory;
+    use nf::{
+        Context, Description, HOST_BYTES, Meta, Opened, PacketSet, RecordReader, RecordWriter, Sharing, Sizing, Step,
+        Verdict,
+    };
+    use packet::{Headers, Host, LinkType, Nanos};
+    use port::{Fate, Packet};
+
+    use super::*;
+    use crate::carrier::{LINK, Outer, Sequencer};
+
+    /// Forwards everything.
+    struct Watch;
+
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    struct Source(Host);
+
+    impl Meta for Source {
+        type Key = Host;
+        const RECORD_BYTES: usize = HOST_BYTES;
+        fn key(&self) -> Host {
+            self.0
+        }
+        fn write(&self, record: &mut [u8]) {
+            RecordWriter::new(record).host(&self.0).end();
+        }
+        fn read(record: &[u8]) -> Option<Self> {
+            RecordReader::new(record).host().map(Self)
+        }
+    }
+
+    impl NetworkFunction for Watch {
+        type Meta = Source;
+        type Flow = ();
+        type Shared<M: Memory> = ();
+
+        const DESCRIPTION: Description = Description {
+            name: "watch",
+            summary: "forwards",
+            state: "none",
+            sharing: Sharing::Nothing,
+            keys: &[],
+            drop_reasons: &[],
+        };
+
+        fn packet_set(&self) -> PacketSet {
+            PacketSet::Source
+        }
+
+        fn sizing(&self) -> Sizing {
+            Sizing { flows: 0, flows_v6: 0 }
+        }
+
+        fn shared<M: Memory>(&self, _: &M) {}
+
+        fn meta(&self, headers: &Headers) -> Option<Source> {
+            headers.source().map(Source)
+        }
+
+        fn open<M: Memory>(&self, _: &mut Context<'_, Self, M>, _: &Source) -> Step<Opened<()>, M> {
+            Ok(Opened::Flow(()))
+        }
+
+        fn packet<M: Memory>(&self, _: &mut Context<'_, Self, M>, (): &mut (), _: &Source) -> Step<Verdict, M> {
+            Ok(Verdict::FORWARD)
+        }
+    }
+
+    /// A UDP datagram from 10.0.0.`source` as packet number `seq`.
+    fn packet(seq: u64, source: u8) -> (Packet, Vec<u8>) {
+        let mut bytes = vec![0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, source, 192, 0, 2, 1];
+        bytes.extend([0, 53, 0, 53, 0, 8, 0, 0]);
+        let (seq, time, link, fate) = (Seq(seq), Nanos(seq), LinkType::RawIp, Fate::Pending);
+        (Packet { seq, time, offset: 0, len: 28, wire_len: 28, interface: 0, link, fate }, bytes)
+    }
+
+    /// A forged row is what the core replays: it knows the other packets by their rows alone.
+    #[test]
+    fn a_core_learns_of_others_by_what_its_own_packets_carry() {
+        let mut sequencer = Sequencer::new(Arc::new(Watch), 3, Outer::None);
+        let (mut batch, mut frame) = (Batch::default(), Vec::new());
+        for seq in 0..5 {
+            let (packet, bytes) = packet(seq, 10 + seq as u8);
+            sequencer.sequence(&packet, &bytes, &mut frame).expect("it is early");
+            if seq == 4 {
+                // Packet 2's row, the first of the ring: the last byte of the source's address.
+                frame[8 + 4] = 99;
+            }
+            batch.push(Packet { link: LINK, ..packet }, &frame);
+        }
+        let mut parcels: Vec<Parcel<Source>> = (0..3).map(|_| Parcel::default()).collect();
+        Unpack::<Watch>::new(sequencer.shape()).split(&batch, &mut parcels);
+        let sources = |core: usize| {
+            let block = parcels[core].block.as_ref().expect("each has a packet");
+            let last = |record: &Record<Source>| record.meta.map(|meta| meta.0.address().to_string());
+            (block.first.0, block.records.iter().map(last).collect::<Vec<_>>())
+        };
+        let named = |sources: &[u8]| -> Vec<Option<String>> {
+            sources.iter().map(|source| (*source > 0).then(|| format!("10.0.0.{source}"))).collect()
+        };
+        assert_eq!(sources(0), (0, named(&[0, 11, 12, 0])));
+        assert_eq!(sources(1), (0, named(&[10, 0, 99, 13, 0])));
+        assert_eq!(sources(2), (0, named(&[10, 11, 0])));
+        let own = |core: usize| parcels[core].batch.packets().iter().map(|packet| packet.seq.0).collect::<Vec<_>>();
+        assert_eq!([own(0), own(1), own(2)], [vec![0, 3], vec![1, 4], vec![2]]);
+        assert_eq!(parcels[1].batch.bytes(1), packet(4, 14).1);
+    }
+}
