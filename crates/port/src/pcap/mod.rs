@@ -46,8 +46,11 @@ impl Capture {
 
     /// From now on packets that go out name interfaces by the caller's numbers, of which this is one.
     pub fn describe_as(&mut self, number: u16, interface: Interface) {
-        self.renumbered = true;
+        let is_first = !std::mem::replace(&mut self.renumbered, true);
         if let Some(writer) = &mut self.writer {
+            if is_first {
+                writer.expect_link(interface.link);
+            }
             writer.describe_as(number, interface);
         }
     }

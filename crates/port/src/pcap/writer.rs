@@ -113,6 +113,14 @@ impl Writer {
         self
     }
 
+    /// Tells the link type of a file that no packet comes into, where that isn't the input's.
+    pub const fn expect_link(&mut self, link: LinkType) {
+        match &mut self.body {
+            Body::Pcap(classic) => classic.link_if_empty = link,
+            Body::PcapNg(_) => {}
+        }
+    }
+
     /// Tells what an interface is that packets name by this number, where that isn't as the input numbers its interfaces.
     pub fn describe_as(&mut self, number: u16, interface: Interface) {
         let index = usize::from(number);
