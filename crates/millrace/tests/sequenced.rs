@@ -7,6 +7,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use millrace::packet::Nanos;
 use millrace::port::pcap::{Interface, Reader, Writer};
 use millrace::port::{Batch, Packet, Received, Trace};
 use serde_json::Value;
@@ -129,7 +130,7 @@ fn interfaces_keep_their_names_limits_and_times() {
     }
     for index in 0..200 {
         let packet = trace.packets()[index];
-        let back = millrace::packet::Nanos(if index % 5 == 4 { 900_001 } else { 0 });
+        let back = Nanos(if index % 5 == 4 { 900_001 } else { 0 });
         let interface = u16::from(index % 3 != 2);
         writer.write(&Packet { interface, time: packet.time - back, ..packet }, trace.bytes(index)).unwrap();
     }
