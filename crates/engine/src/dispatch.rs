@@ -8,6 +8,7 @@ use packet::Seq;
 use port::{Batch, Packet};
 
 use crate::balance::{Balancer, Migration};
+use crate::carrier::{Shape, Unpack};
 use crate::classify::classify;
 use crate::elephants::{Change, Elephants, Tracked};
 use crate::fleet::Options;
@@ -44,6 +45,8 @@ pub struct Dispatcher<N: NetworkFunction> {
     adaptive: Option<Box<Adaptive<N::Meta>>>,
     /// Blocks that cores may still be reading; those that nobody holds any more are used again.
     blocks: Vec<Arc<Block<N::Meta>>>,
+    /// What takes the place of all this where packets come sequenced.
+    unpack: Option<Unpack<N>>,
 }
 
 /// What makes steering follow the load.
@@ -106,7 +109,14 @@ impl<N: NetworkFunction> Dispatcher<N> {
             replicate: kind == EngineKind::Scr && cores > 1,
             adaptive,
             blocks: Vec::new(),
+            unpack: None,
         }
+    }
+
+    /// The same for packets that a sequencer has been at, whose history is what they carry.
+    #[must_use]
+    pub(crate) fn unpacking(self, shape: Shape) -> Self {
+        Self { unpack: Some(Unpack::new(shape, self.seed)), ..self }
     }
 
     /// The core of each bucket, where there are buckets.
@@ -147,6 +157,9 @@ impl<N: NetworkFunction> Dispatcher<N> {
             let (memory, packets) = parcel.batch.parts_mut();
             memory.reserve(bytes);
             packets.reserve(batch.len());
+        }
+        if let Some(unpack) = &mut self.unpack {
+            return unpack.split(batch, parcels);
         }
         let mut block = (self.replicate || self.adaptive.is_some()).then(|| self.free_block());
         let mut inner = block.as_mut().and_then(Arc::get_mut);

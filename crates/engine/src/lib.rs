@@ -7,6 +7,7 @@
 
 mod affinity;
 mod balance;
+pub mod carrier;
 mod classify;
 mod counters;
 mod dispatch;

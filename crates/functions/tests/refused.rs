@@ -1,0 +1,129 @@
+//! A function that reaches for a clock, a thread, a file, random numbers or unsafe code does not compile, and these are the
+//! compiler's words. Function crates are `no_std` and forbid unsafe code: each case is a crate with the same two lines.
+#![allow(clippy::print_stdout)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What a function reaches for: the line that stands in its step, and how the compiler's answer begins.
+const CASES: [(&str, &str, &str); 8] = [
+    ("nothing", "", ""),
+    ("clock", "let _ = std::time::Instant::now();", NO_STD),
+    ("wall_clock", "count.0 = ::std::time::SystemTime::now().elapsed().map_or(0, |age| age.as_secs());", NO_STD),
+    ("thread", "std::thread::spawn(|| ());", NO_STD),
+    ("file", "let _ = std::fs::read(\"/etc/hostname\");", NO_STD),
+    ("random", "count.0 ^= std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 1);", NO_STD),
+    ("lock", "let _ = std::sync::Mutex::new(0).lock();", NO_STD),
+    ("raw", "let count = unsafe { &mut *core::ptr::from_mut(count) };", UNSAFE),
+];
+
+const NO_STD: &str = "error[E0433]: ";
+const UNSAFE: &str = "error: usage of an `unsafe` block";
+
+#[test]
+fn a_function_that_reaches_out_does_not_compile() {
+    let folder = prepare();
+    let output = Command::new(env!("CARGO"))
+        .args(["check", "--offline", "--quiet", "--keep-going", "--examples", "--message-format", "short"])
+        .args(["--target-dir".as_ref(), folder.join("target").as_os_str()])
+        .current_dir(&folder)
+        .env_remove("RUSTFLAGS")
+        .env_remove("CARGO_TARGET_DIR")
+        .output()
+        .expect("cargo runs");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success(), "all of them compile: {said}");
+    let here = line_of(&template(), "// REACHES");
+    for (name, _, words) in CASES {
+        let of_case: Vec<&str> =
+            said.lines().filter(|line| line.starts_with(&format!("examples/{name}.rs:"))).collect();
+        if words.is_empty() {
+            assert!(!said.contains(name), "a function that reaches for nothing compiles: {said}");
+            continue;
+        }
+        let right = of_case
+            .iter()
+            .find(|line| line.starts_with(&format!("examples/{name}.rs:{here}:")) && line.contains(words));
+        let Some(line) = right else { panic!("{name} should fail at line {here} with `{words}`: {said}") };
+        assert!(words != NO_STD || line.contains("`std`"), "{line}");
+        println!("{line}");
+        let errors = of_case.iter().filter(|line| line.contains(" error")).count();
+        let expected = of_case.iter().filter(|line| line.contains(&format!(":{here}:"))).count();
+        assert_eq!(errors, expected, "{name} fails for another reason too: {said}");
+    }
+}
+
+/// The crate that the cases are like: nothing brings the standard library back but for tests.
+#[test]
+fn the_function_crates_say_so_themselves() {
+    let ours = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for root in [ours.to_path_buf(), ours.join("../nf"), ours.join("../packet")] {
+        let text = fs::read_to_string(root.join("src/lib.rs")).expect("a crate has a root");
+        for line in ["#![no_std]", "#![forbid(unsafe_code)]"] {
+            assert!(text.lines().any(|own| own == line), "{}: {line}", root.display());
+            assert!(template().lines().any(|own| own == line), "the cases have {line}");
+        }
+    }
+    let mut sources = Vec::new();
+    gather(&ours.join("src"), &mut sources);
+    assert!(sources.len() > 15, "{sources:?}");
+    for path in sources {
+        let text = fs::read_to_string(&path).expect("it can be read");
+        let mut before = "";
+        for line in text.lines() {
+            let brings = line.trim_start().starts_with("extern crate") && !line.contains("extern crate alloc;");
+            assert!(!brings || before == "#[cfg(test)]", "{}: {line}", path.display());
+            before = line;
+        }
+    }
+}
+
+fn gather(folder: &Path, sources: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).expect("a folder of sources") {
+        let path = entry.expect("it can be listed").path();
+        if path.is_dir() {
+            gather(&path, sources);
+        } else if path.extension().is_some_and(|ending| ending == "rs") {
+            sources.push(path);
+        }
+    }
+}
+
+fn template() -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/refused/counter.rs");
+    fs::read_to_string(path).expect("the template lies beside the test")
+}
+
+/// The number of the line that has these words.
+fn line_of(text: &str, words: &str) -> usize {
+    text.lines().position(|line| line.contains(words)).expect("it has such a line") + 1
+}
+
+/// A package whose examples are the cases. It has the workspace's lock file, so that nothing is looked for elsewhere, and the
+/// three crates that a function is written with.
+fn prepare() -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("refused");
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the workspace is there");
+    fs::create_dir_all(folder.join("examples")).expect("the target folder can be written");
+    fs::create_dir_all(folder.join("src")).expect("the target folder can be written");
+    let mut manifest =
+        String::from("[package]\nname = \"refused\"\nedition = \"2024\"\n\n[workspace]\n\n[dependencies]\n");
+    for name in ["packet", "memory", "nf"] {
+        let path = workspace.join("crates").join(name);
+        manifest += &format!("{name} = {{ package = \"millrace-{name}\", path = {path:?} }}\n");
+    }
+    for (name, line, _) in CASES {
+        manifest += &format!("\n[[example]]\nname = \"{name}\"\ncrate-type = [\"lib\"]\n");
+        write(&folder.join("examples").join(format!("{name}.rs")), &template().replace("// REACHES", line));
+    }
+    write(&folder.join("Cargo.toml"), &manifest);
+    write(&folder.join("src/lib.rs"), "#![no_std]\n");
+    let lock = fs::read_to_string(workspace.join("Cargo.lock")).expect("the workspace has a lock file");
+    write(&folder.join("Cargo.lock"), &lock);
+    folder
+}
+
+fn write(path: &Path, text: &str) {
+    fs::write(path, text).expect("the target folder can be written");
+}
