@@ -15,6 +15,7 @@ mod history;
 mod kind;
 mod placement;
 mod private;
+pub mod recovery;
 mod run;
 mod steering;
 mod striped;
