@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use engine::carrier::{self, Outer, SequencedTotal, Shape};
 use engine::{Control, EngineError, EngineKind, Options, Outcome, Tables};
 use functions::{ddos, heavy_hitter, policer, port_knock};
 use measure::{Bench, BenchError, BenchPlan};
@@ -156,6 +157,24 @@ pub trait Program: Send + Sync {
         control: &Control,
     ) -> Result<Outcome, EngineError>;
 
+    /// What a sequencer makes each packet carry for so many cores.
+    fn shape(&self, cores: usize) -> Shape;
+
+    /// Sequences packets for it; see [`carrier::sequence`].
+    fn sequence(&self, cores: usize, outer: Outer, queue: &mut dyn Queue, control: &Control) -> SequencedTotal;
+
+    /// Runs it over sequenced packets; see [`carrier::run_sequenced`].
+    ///
+    /// # Errors
+    /// When it can't be run so.
+    fn run_sequenced(
+        &self,
+        cores: usize,
+        options: &Options,
+        queue: &mut dyn Queue,
+        control: &Control,
+    ) -> Result<Outcome, EngineError>;
+
     /// Runs it on one core, packet by packet, and tells what becomes of each.
     ///
     /// # Errors
@@ -206,6 +225,24 @@ impl<N: NetworkFunction> Program for Loaded<N> {
         control: &Control,
     ) -> Result<Outcome, EngineError> {
         engine::run(Arc::clone(&self.0), kind, cores, options, queue, control)
+    }
+
+    fn shape(&self, cores: usize) -> Shape {
+        Shape::of::<N>(cores)
+    }
+
+    fn sequence(&self, cores: usize, outer: Outer, queue: &mut dyn Queue, control: &Control) -> SequencedTotal {
+        carrier::sequence(Arc::clone(&self.0), cores, outer, queue, control)
+    }
+
+    fn run_sequenced(
+        &self,
+        cores: usize,
+        options: &Options,
+        queue: &mut dyn Queue,
+        control: &Control,
+    ) -> Result<Outcome, EngineError> {
+        carrier::run_sequenced(Arc::clone(&self.0), cores, options, queue, control)
     }
 
     fn explain(&self, queue: &mut dyn Queue, visit: &mut Visit<'_>) -> Result<(), EngineError> {

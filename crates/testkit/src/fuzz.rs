@@ -2,12 +2,14 @@
 //! hold; the targets in `fuzz/` and the test that replays their corpora call the same ones.
 
 mod capture;
+mod carrier;
 mod config;
 mod functions;
 mod parse;
 pub mod seeds;
 
 pub use capture::capture;
+pub use carrier::carrier;
 pub use config::config;
 pub use functions::functions;
 pub use parse::parse;
@@ -16,5 +18,5 @@ pub use parse::parse;
 pub type Check = fn(&[u8]);
 
 /// All checks, by the names of their targets.
-pub const CHECKS: [(&str, Check); 4] =
-    [("parse", parse), ("capture", capture), ("functions", functions), ("config", config)];
+pub const CHECKS: [(&str, Check); 5] =
+    [("parse", parse), ("capture", capture), ("functions", functions), ("config", config), ("carrier", carrier)];

@@ -4,6 +4,7 @@
 #![deny(unsafe_code)]
 
 mod build;
+pub mod carrier;
 pub mod conformance;
 mod driver;
 mod frames;

@@ -33,6 +33,16 @@ pub(super) fn is_standard(path: &Path) -> bool {
 
 /// Opens an input and, where there is one, an output.
 pub(super) fn open(input: &Path, output: Option<&Path>, format: Option<Format>) -> Result<(Capture, Progress), Failed> {
+    open_growing(input, output, format, 0)
+}
+
+/// The same, with packets that grow by so many bytes on their way through.
+pub(super) fn open_growing(
+    input: &Path,
+    output: Option<&Path>,
+    format: Option<Format>,
+    growth: u32,
+) -> Result<(Capture, Progress), Failed> {
     if let Some(output) = output {
         refuse_output(output)?;
         if same_file(input, output) {
@@ -43,7 +53,10 @@ pub(super) fn open(input: &Path, output: Option<&Path>, format: Option<Format>) 
     let reader = Reader::open(input)?;
     let progress = reader.progress();
     let writer = match output {
-        Some(output) => Some(Writer::create(output, format.map(Container::from), Some(&reader.format()))?),
+        Some(output) => {
+            let writer = Writer::create(output, format.map(Container::from), Some(&reader.format()))?;
+            Some(writer.growing(growth))
+        }
         None => None,
     };
     Ok((Capture::new(reader, writer), progress))

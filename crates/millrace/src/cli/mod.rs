@@ -8,6 +8,7 @@ mod files;
 mod functions;
 mod inspect;
 mod run;
+mod sequence;
 mod signals;
 mod synth;
 mod tables;
@@ -51,6 +52,7 @@ enum Task {
     Demo(demo::Args),
     Functions(functions::Args),
     Run(run::Args),
+    Sequence(sequence::Args),
     Verify(verify::Args),
     Bench(bench::Args),
     Tables(tables::Args),
@@ -91,6 +93,7 @@ fn perform(task: Task, catalogue: &Catalogue) -> Result<(), Failed> {
         Task::Demo(args) => demo::perform(&args, catalogue),
         Task::Functions(args) => functions::perform(&args, catalogue),
         Task::Run(args) => run::perform(&args, catalogue),
+        Task::Sequence(args) => sequence::perform(&args, catalogue),
         Task::Verify(args) => verify::perform(&args, catalogue),
         Task::Bench(args) => bench::perform(&args, catalogue),
         Task::Tables(args) => tables::perform(&args),
@@ -124,7 +127,7 @@ fn fish_functions(catalogue: &Catalogue) -> String {
 fn command(catalogue: &Catalogue) -> Command {
     let names: Vec<&'static str> = catalogue.entries().iter().map(|entry| entry.description().name).collect();
     let mut command = Cli::command();
-    for task in ["functions", "run", "verify", "bench"] {
+    for task in ["functions", "run", "sequence", "verify", "bench"] {
         if command.find_subcommand(task).is_some() {
             let names = if task == "bench" { [names.as_slice(), &["suite"]].concat() } else { names.clone() };
             command = command.mut_subcommand(task, |task| {

@@ -1,7 +1,7 @@
 //! `millrace run`: a capture through a function.
 
 use std::hash::{BuildHasher, RandomState};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::{panic, process};
@@ -13,8 +13,9 @@ use port::{Fate, Packet, PortError};
 
 use super::failure::{Failed, INPUT, INTERRUPTED, OUTCOME};
 use super::files::{self, Format};
+use super::sequence::Original;
 use super::upkeep::Upkeep;
-use super::{Configuration, engines, entry, refuse_too_much, signals};
+use super::{Configuration, engines, entry, refuse_too_much, sequence, signals};
 use crate::catalogue::Catalogue;
 use crate::print::outcome::Run;
 use crate::print::output::{note, print_json};
@@ -30,6 +31,7 @@ use crate::print::style::Style;
   millrace run conntrack --in a.pcap --out b.pcap --cores 2
   millrace run nat --config nat.toml --in a.pcapng.zst --out - | tcpdump -nr -
   millrace run policer --set rate=10Mbit --in a.pcap --json
+  millrace run conntrack --sequenced --in seq.pcap --cores 7
 
 Without --engine: `sequential` on one core; on several the first of rss, scr and shared that takes the function.
 Ctrl-C finishes what was taken in and leaves a valid output; a second one exits at once.")]
@@ -51,6 +53,10 @@ pub(super) struct Args {
     /// The parallel engine
     #[arg(long, value_parser = engines::engine())]
     engine: Option<EngineKind>,
+    /// Read a capture that `millrace sequence` made for so many cores: each takes its own packets, and knows of the others'
+    /// by the history that these carry (the engine is scr)
+    #[arg(long, conflicts_with = "engine")]
+    sequenced: bool,
     /// How many cores to use, or all
     #[arg(long, default_value = "1", value_name = "N", value_parser = engines::cores)]
     cores: usize,
@@ -67,7 +73,12 @@ pub(super) struct Args {
 pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> {
     let entry = entry(catalogue, &args.function)?;
     let program = entry.load(&args.configuration.settings()?)?;
-    let kind = args.engine.map_or_else(|| engines::fitting(entry, args.cores), Ok)?;
+    let kind = if args.sequenced {
+        sequence::refuse_one_core(args.cores)?;
+        EngineKind::Scr
+    } else {
+        args.engine.map_or_else(|| engines::fitting(entry, args.cores), Ok)?
+    };
     kind.accepts(entry.description(), args.cores).map_err(Failed::usage)?;
     let tables = args.upkeep.tables(&*program)?;
     let copies = match kind {
@@ -92,7 +103,12 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         move || Sample { done: file.consumed(), total: file.total(), packets: packets.load(Ordering::Relaxed) };
     let progress = Progress::watch(args.json, &args.function, sample);
     let place = PanicPlace::watch();
-    let outcome = program.run(kind, args.cores, &options, &mut capture, &control);
+    let outcome = if args.sequenced {
+        let mut original = Original::new(&mut capture, program.shape(args.cores));
+        program.run_sequenced(args.cores, &options, &mut original, &control)
+    } else {
+        program.run(kind, args.cores, &options, &mut capture, &control)
+    };
     let place = place.take();
     drop(progress);
 
@@ -122,7 +138,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     match &outcome.failure {
         None if outcome.interrupted => Err(Failed::Said(INTERRUPTED)),
         None => Ok(()),
-        Some(error) => Err(report(error, place, args.output.as_deref(), args.json)),
+        Some(error) => Err(report(error, place, args)),
     }
 }
 
@@ -133,7 +149,7 @@ fn secret() -> u64 {
 }
 
 /// Says what ended the run early.
-fn report(error: &EngineError, place: Option<String>, output: Option<&Path>, quiet: bool) -> Failed {
+fn report(error: &EngineError, place: Option<String>, args: &Args) -> Failed {
     let say = |text: &str| note(&format!("{} {text}\n", Style::stderr().bad("error:")));
     match error {
         EngineError::Panicked(failure) => {
@@ -145,13 +161,13 @@ fn report(error: &EngineError, place: Option<String>, output: Option<&Path>, qui
                     Err(error) => note(&format!("  the packet can't be saved: {error}\n")),
                 }
             }
-            if let Some(output) = output.filter(|_| !quiet) {
+            if let Some(output) = args.output.as_ref().filter(|_| !args.json) {
                 note(&format!("  {} holds all that was forwarded before\n", output.display()));
             }
             Failed::Said(OUTCOME)
         }
-        EngineError::Port(error) => {
-            say(&error.to_string());
+        EngineError::Port(_) => {
+            say(&sequence::placed(error, &args.input));
             Failed::Said(INPUT)
         }
         EngineError::Refused(reason) => Failed::usage(reason),

@@ -30,6 +30,8 @@ use crate::queue::{Port, Queue, Received};
 pub struct Capture {
     reader: Reader,
     writer: Option<Writer>,
+    /// Whether packets go out by interfaces that the caller numbers.
+    renumbered: bool,
 }
 
 impl Capture {
@@ -39,7 +41,15 @@ impl Capture {
         if writer.is_some() {
             reader.keep_original_times();
         }
-        Self { reader, writer }
+        Self { reader, writer, renumbered: false }
+    }
+
+    /// From now on packets that go out name interfaces by the caller's numbers, of which this is one.
+    pub fn describe_as(&mut self, number: u16, interface: Interface) {
+        self.renumbered = true;
+        if let Some(writer) = &mut self.writer {
+            writer.describe_as(number, interface);
+        }
     }
 
     /// The capture that is read.
@@ -57,7 +67,9 @@ impl Queue for Capture {
     /// Writes the packets as they are now, with the time stamps that they had in the file.
     fn transmit(&mut self, batch: &mut Batch) -> Result<(), PortError> {
         let Some(writer) = &mut self.writer else { return Ok(()) };
-        writer.describe(self.reader.interfaces());
+        if !self.renumbered {
+            writer.describe(self.reader.interfaces());
+        }
         for (index, packet) in batch.packets().iter().enumerate() {
             // Asked for each packet, sent or not, so that what lies behind is forgotten.
             let time = self.reader.original_time(packet.seq, packet.time);

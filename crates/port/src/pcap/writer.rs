@@ -31,6 +31,8 @@ pub struct Writer {
     bytes: u64,
     /// The input's interfaces, as far as they were described.
     interfaces: Vec<Interface>,
+    /// How much longer packets may be than the input's.
+    growth: u32,
 }
 
 enum Body {
@@ -77,6 +79,7 @@ impl Writer {
             packets: 0,
             bytes: 0,
             interfaces: input.map_or(Vec::new(), |input| input.interfaces.clone()),
+            growth: 0,
         };
         if container == Container::PcapNg {
             writer.put(&section_header(), &[], 0)?;
@@ -101,6 +104,22 @@ impl Writer {
         if interfaces.len() > self.interfaces.len() {
             self.interfaces.extend_from_slice(&interfaces[self.interfaces.len()..]);
         }
+    }
+
+    /// Packets grow by so many bytes on their way through, so snap lengths grow, too.
+    #[must_use]
+    pub fn growing(mut self, bytes: u32) -> Self {
+        self.growth = bytes;
+        self
+    }
+
+    /// Tells what an interface is that packets name by this number, where that isn't as the input numbers its interfaces.
+    pub fn describe_as(&mut self, number: u16, interface: Interface) {
+        let index = usize::from(number);
+        if self.interfaces.len() <= index {
+            self.interfaces.resize(index + 1, interface.clone());
+        }
+        self.interfaces[index] = interface;
     }
 
     /// Writes a packet of these bytes; of its descriptor, time, wire length, interface and link type count.
@@ -157,7 +176,13 @@ impl Writer {
         classic.link = Some(link);
         let magic = if classic.resolution == Resolution::MICROS { MAGIC_MICROS } else { MAGIC_NANOS };
         let version = 2 | 4 << 16;
-        let header = words::<6, 24>([magic, version, 0, 0, SNAPLEN, u32::from(link.number())]);
+        let snaplen = match self.interfaces.first() {
+            // What reads them is to find its way back to the input's.
+            Some(input) if self.growth > 0 && input.snaplen > 0 => input.snaplen,
+            Some(_) | None => SNAPLEN,
+        };
+        let snaplen = snaplen.saturating_add(self.growth);
+        let header = words::<6, 24>([magic, version, 0, 0, snaplen, u32::from(link.number())]);
         self.put(&header, &[], 0)
     }
 
@@ -202,7 +227,7 @@ impl Writer {
         if known.is_none() {
             section.written.push((packet.interface, packet.link));
             let described = self.interfaces.get(index);
-            let block = interface_description(packet.link, described);
+            let block = interface_description(packet.link, described, self.growth);
             self.put(&block, &[], 0)?;
         }
         Ok(id as u32)
@@ -299,7 +324,7 @@ fn section_header() -> [u8; 28] {
     words([SECTION_HEADER, 28, BYTE_ORDER_MAGIC, 1, unknown_length, unknown_length, 28])
 }
 
-fn interface_description(link: LinkType, described: Option<&Interface>) -> Vec<u8> {
+fn interface_description(link: LinkType, described: Option<&Interface>, growth: u32) -> Vec<u8> {
     let mut options = Vec::new();
     if let Some(name) = described.and_then(|interface| interface.name.as_deref()) {
         option(&mut options, OPTION_NAME, name.as_bytes());
@@ -307,7 +332,9 @@ fn interface_description(link: LinkType, described: Option<&Interface>) -> Vec<u
     option(&mut options, OPTION_RESOLUTION, &[9]);
     option(&mut options, 0, &[]);
     let len = (20 + options.len()) as u32;
-    let snaplen = described.map_or(0, |interface| interface.snaplen);
+    // Where there is no limit, none comes of growth.
+    let grown = |snaplen: u32| if snaplen == 0 { 0 } else { snaplen.saturating_add(growth) };
+    let snaplen = described.map_or(0, |interface| grown(interface.snaplen));
     let mut block = words::<4, 16>([INTERFACE_DESCRIPTION, len, u32::from(link.number()), snaplen]).to_vec();
     block.extend_from_slice(&options);
     block.extend_from_slice(&len.to_le_bytes());

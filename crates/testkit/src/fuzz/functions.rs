@@ -64,7 +64,8 @@ const fn step(code: u8) -> u64 {
     if step > u64::MAX as u128 { u64::MAX } else { step as u64 }
 }
 
-fn decode(bytes: &[u8]) -> Trace {
+/// The packets of an input that [`encode`] made, or any other.
+pub(super) fn decode(bytes: &[u8]) -> Trace {
     let mut trace = Trace::new();
     let Some((link, mut rest)) = bytes.split_first() else { return trace };
     let link: LinkType = LINKS[usize::from(*link) % LINKS.len()];

@@ -2,8 +2,10 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::{env, fs, process};
 
+use engine::carrier::Outer;
 use functions::{conntrack, ddos, firewall, heavy_hitter, nat, policer, port_knock};
 use nf::{Description, NetworkFunction};
 use packet::{LinkType, Nanos, TcpFlags};
@@ -11,6 +13,7 @@ use port::pcap::{Container, Writer};
 
 pub use super::functions::encode;
 use crate::build::Build;
+use crate::carrier;
 use crate::frames::Frames;
 
 /// Writes the seeds of all targets, each into a folder of its target's name.
@@ -18,9 +21,14 @@ use crate::frames::Frames;
 /// # Errors
 /// What can't be written.
 pub fn write(folder: &Path) -> io::Result<()> {
-    for (target, seeds) in
-        [("parse", frames()), ("functions", conversations()), ("config", configs()), ("capture", captures()?)]
-    {
+    let targets = [
+        ("parse", frames()),
+        ("functions", conversations()),
+        ("config", configs()),
+        ("capture", captures()?),
+        ("carrier", sequenced()),
+    ];
+    for (target, seeds) in targets {
         let folder = folder.join(target);
         fs::create_dir_all(&folder)?;
         for (number, seed) in seeds.iter().enumerate() {
@@ -106,6 +114,25 @@ fn conversations() -> Vec<Vec<u8>> {
     translated.build(second(1), &raw(Build::tcp("10.0.0.2:5000", "203.0.113.1:1024").flags(TcpFlags::SYN)));
     translated.build(second(300), &raw(Build::tcp("10.0.0.2:5000", "192.0.2.9:80").flags(TcpFlags::RST)));
     all.push(encode(&translated));
+    all
+}
+
+/// Packets to sequence, and packets that a sequencer has been at.
+fn sequenced() -> Vec<Vec<u8>> {
+    let mut all: Vec<_> = conversations()
+        .into_iter()
+        .zip([[1, 2, 3, 0, 1], [0x82, 1, 20, 0, 0x80], [3, 4, 60, 1, 7], [0, 0, 14, 0, 0xff], [0x81, 3, 90, 0, 0x10]])
+        .map(|(packets, head)| [&head[..], &packets].concat())
+        .collect();
+    let nf = Arc::new(ddos::Ddos::new(&ddos::Config::default()));
+    let mut frames = Frames::default();
+    for number in 0..5 {
+        frames.build(Nanos(number), &Build::udp(A4, B4).payload(number as usize));
+    }
+    for (cores, outer) in [(2, Outer::None), (4, Outer::Ethernet)] {
+        let trace = carrier::sequenced(&nf, &frames.trace(), cores, outer).expect("its times are early");
+        all.extend(trace.iter().map(|(_, bytes)| bytes.to_vec()));
+    }
     all
 }
 

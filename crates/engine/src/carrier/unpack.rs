@@ -1,0 +1,217 @@
+//! Replicas that live on what their packets carry: each core gets its own packets, and of the others nothing but the rows.
+
+use std::sync::Arc;
+
+use flow::Index;
+use nf::NetworkFunction;
+use packet::Seq;
+use port::{Batch, Queue};
+
+use super::layout::{Shape, parse};
+use super::queue::Sequenced;
+use super::ring::record_of;
+use crate::dispatch::{Dispatcher, Parcel};
+use crate::error::EngineError;
+use crate::fleet::{Options, PrivateFleet, any_private_fleet, private_fleet};
+use crate::history::{Block, Record};
+use crate::kind::EngineKind;
+use crate::run::{Control, Outcome, drive};
+use crate::steering::Steering;
+
+/// Splits sequenced packets among cores, each with the history that its own packets carry.
+pub(crate) struct Unpack<N: NetworkFunction> {
+    shape: Shape,
+    /// Blocks that cores may still be reading; those that nobody holds any more are used again.
+    blocks: Vec<Arc<Block<N::Meta>>>,
+}
+
+impl<N: NetworkFunction> Unpack<N> {
+    pub(crate) const fn new(shape: Shape) -> Self {
+        Self { shape, blocks: Vec::new() }
+    }
+
+    /// Copies each packet of `batch`, which a [`Sequenced`] queue let through, to its core's parcel, and what it carries to
+    /// the core's block. The parcels are empty.
+    pub(crate) fn split(&mut self, batch: &Batch, parcels: &mut [Parcel<N::Meta>]) {
+        for parcel in parcels.iter_mut() {
+            parcel.block = Some(self.free_block());
+        }
+        for index in 0..batch.len() {
+            let (packet, bytes) = batch.packet(index);
+            let carried =
+                parse(packet.link, bytes, self.shape).expect("the queue lets none but sequenced packets through");
+            let Parcel { batch, block } = &mut parcels[carried.core()];
+            let block = block.as_mut().and_then(Arc::get_mut).expect("nobody else holds a free block");
+            if block.records.is_empty() {
+                block.first = Seq(carried.seq.0 - carried.depth());
+            }
+            for (_, row) in carried.history() {
+                block.records.push(record_of(row).expect("the queue lets no other records through"));
+            }
+            // The packet's own record, which its core passes over: it has the packet.
+            block.records.push(Record { time: carried.time, meta: None });
+            batch.push(carried.packet(), carried.bytes);
+        }
+        for parcel in parcels {
+            self.blocks.extend(parcel.block.clone());
+            // A core without a packet learns nothing.
+            parcel.block.take_if(|block| block.records.is_empty());
+        }
+    }
+
+    fn free_block(&mut self) -> Arc<Block<N::Meta>> {
+        let free = self.blocks.iter_mut().position(|block| Arc::get_mut(block).is_some());
+        let mut block = free.map_or_else(Arc::default, |index| self.blocks.swap_remove(index));
+        let inner = Arc::get_mut(&mut block).expect("nobody else holds a free block");
+        inner.first = Seq(0);
+        inner.records.clear();
+        block
+    }
+}
+
+/// Runs a function over sequenced packets as [`run`](crate::run()) does over others, by replicas that fast-forward from what
+/// their own packets carry alone. The outcome is that of the packets that were sequenced.
+///
+/// # Errors
+/// [`EngineError::Refused`] when the function can't be run so. What goes wrong later is [`Outcome::failure`]; a packet that
+/// is no good, or not the next one, is [`port::PortError::Unfit`] with an [`OrderError`](super::OrderError).
+///
+/// # Panics
+/// As [`Shape::of`] does.
+pub fn run_sequenced<N: NetworkFunction>(
+    nf: Arc<N>,
+    cores: usize,
+    options: &Options,
+    queue: &mut dyn Queue,
+    control: &Control,
+) -> Result<Outcome, EngineError> {
+    EngineKind::Scr.accepts(&N::DESCRIPTION, cores).map_err(EngineError::Refused)?;
+    options.tables.accepts(&*nf).map_err(EngineError::Refused)?;
+    Ok(match options.chooses_index() {
+        false => over(private_fleet(EngineKind::Scr, nf, cores, options), options, queue, control),
+        true => over(any_private_fleet(EngineKind::Scr, nf, cores, options), options, queue, control),
+    })
+}
+
+fn over<N: NetworkFunction, I: Index>(
+    mut fleet: PrivateFleet<N, I>,
+    options: &Options,
+    queue: &mut dyn Queue,
+    control: &Control,
+) -> Outcome {
+    let (nf, cores) = (Arc::clone(&fleet.nf), fleet.workers.len());
+    let mut queue = Sequenced::new(queue, Arc::clone(&nf), cores);
+    fleet.dispatcher = Dispatcher::new(nf, Steering::RoundRobin { cores }, false).unpacking(queue.shape());
+    drive(&mut fleet, options, &mut queue, control)
+}
+
+#[cfg(test)]
+mod tests {
+    use memory::Memory;
+    use nf::{
+        Context, Description, HOST_BYTES, Meta, Opened, PacketSet, RecordReader, RecordWriter, Sharing, Sizing, Step,
+        Verdict,
+    };
+    use packet::{Headers, Host, LinkType, Nanos};
+    use port::{Fate, Packet};
+
+    use super::*;
+    use crate::carrier::{LINK, Outer, Sequencer};
+
+    /// Forwards everything.
+    struct Watch;
+
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    struct Source(Host);
+
+    impl Meta for Source {
+        type Key = Host;
+        const RECORD_BYTES: usize = HOST_BYTES;
+        fn key(&self) -> Host {
+            self.0
+        }
+        fn write(&self, record: &mut [u8]) {
+            RecordWriter::new(record).host(&self.0).end();
+        }
+        fn read(record: &[u8]) -> Option<Self> {
+            RecordReader::new(record).host().map(Self)
+        }
+    }
+
+    impl NetworkFunction for Watch {
+        type Meta = Source;
+        type Flow = ();
+        type Shared<M: Memory> = ();
+
+        const DESCRIPTION: Description = Description {
+            name: "watch",
+            summary: "forwards",
+            state: "none",
+            sharing: Sharing::Nothing,
+            keys: &[],
+            drop_reasons: &[],
+        };
+
+        fn packet_set(&self) -> PacketSet {
+            PacketSet::Source
+        }
+
+        fn sizing(&self) -> Sizing {
+            Sizing { flows: 0, flows_v6: 0 }
+        }
+
+        fn shared<M: Memory>(&self, _: &M) {}
+
+        fn meta(&self, headers: &Headers) -> Option<Source> {
+            headers.source().map(Source)
+        }
+
+        fn open<M: Memory>(&self, _: &mut Context<'_, Self, M>, _: &Source) -> Step<Opened<()>, M> {
+            Ok(Opened::Flow(()))
+        }
+
+        fn packet<M: Memory>(&self, _: &mut Context<'_, Self, M>, (): &mut (), _: &Source) -> Step<Verdict, M> {
+            Ok(Verdict::FORWARD)
+        }
+    }
+
+    /// A UDP datagram from 10.0.0.`source` as packet number `seq`.
+    fn packet(seq: u64, source: u8) -> (Packet, Vec<u8>) {
+        let mut bytes = vec![0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, source, 192, 0, 2, 1];
+        bytes.extend([0, 53, 0, 53, 0, 8, 0, 0]);
+        let (seq, time, link, fate) = (Seq(seq), Nanos(seq), LinkType::RawIp, Fate::Pending);
+        (Packet { seq, time, offset: 0, len: 28, wire_len: 28, interface: 0, link, fate }, bytes)
+    }
+
+    /// A forged row is what the core replays: it knows the other packets by their rows alone.
+    #[test]
+    fn a_core_learns_of_others_by_what_its_own_packets_carry() {
+        let mut sequencer = Sequencer::new(Arc::new(Watch), 3, Outer::None);
+        let (mut batch, mut frame) = (Batch::default(), Vec::new());
+        for seq in 0..5 {
+            let (packet, bytes) = packet(seq, 10 + seq as u8);
+            sequencer.sequence(&packet, &bytes, &mut frame).expect("it is early");
+            if seq == 4 {
+                // Packet 2's row, the first of the ring: the last byte of the source's address.
+                frame[8 + 4] = 99;
+            }
+            batch.push(Packet { link: LINK, ..packet }, &frame);
+        }
+        let mut parcels: Vec<Parcel<Source>> = (0..3).map(|_| Parcel::default()).collect();
+        Unpack::<Watch>::new(sequencer.shape()).split(&batch, &mut parcels);
+        let sources = |core: usize| {
+            let block = parcels[core].block.as_ref().expect("each has a packet");
+            let last = |record: &Record<Source>| record.meta.map(|meta| meta.0.address().to_string());
+            (block.first.0, block.records.iter().map(last).collect::<Vec<_>>())
+        };
+        let named = |sources: &[u8]| -> Vec<Option<String>> {
+            sources.iter().map(|source| (*source > 0).then(|| format!("10.0.0.{source}"))).collect()
+        };
+        assert_eq!(sources(0), (0, named(&[0, 11, 12, 0])));
+        assert_eq!(sources(1), (0, named(&[10, 0, 99, 13, 0])));
+        assert_eq!(sources(2), (0, named(&[10, 11, 0])));
+        let own = |core: usize| parcels[core].batch.packets().iter().map(|packet| packet.seq.0).collect::<Vec<_>>();
+        assert_eq!([own(0), own(1), own(2)], [vec![0, 3], vec![1, 4], vec![2]]);
+        assert_eq!(parcels[1].batch.bytes(1), packet(4, 14).1);
+    }
+}

@@ -1,0 +1,254 @@
+//! `millrace sequence`: a capture as a sequencer sends it to the cores; and `run --sequenced`, which reads one.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use clap::ValueEnum;
+use engine::carrier::{ETHERNET_BYTES, Outer, SequencedTotal, Shape, TIME_BYTES, TRAILER_BYTES, parse};
+use engine::{Control, EngineError};
+use port::pcap::{Capture, Interface, same_file};
+use port::{Batch, PortError, Queue, Received};
+use serde_json::{Value, json};
+
+use super::failure::{Failed, INPUT, INTERRUPTED};
+use super::files::{self, Format};
+use super::{Configuration, engines, entry, signals};
+use crate::catalogue::Catalogue;
+use crate::print::number::{bytes, counted, percent, rate, span};
+use crate::print::output::{note, print_json};
+use crate::print::progress::{Progress, Sample};
+use crate::print::style::Style;
+use crate::print::table::{Align, Sheet};
+
+/// Write a capture as a sequencer sends it to the cores: each packet behind what the packets before it contributed
+///
+/// State-compute replication sprays packets over cores; a core learns what the others got from the history that its own
+/// packets carry (figure 4a of the paper). `millrace run --sequenced` plays the cores. The configuration must be the same for
+/// both: it decides what packets contribute.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  millrace sequence --in a.pcap --out seq.pcap --function conntrack --cores 7
+  millrace run conntrack --sequenced --in seq.pcap --cores 7 --out b.pcap
+  millrace sequence --in a.pcap --out - --function ddos --cores 4 | millrace run ddos --sequenced --in - --cores 4
+
+The output has the input's format unless its name or --format says another. What `run --sequenced` writes is then, byte for
+byte, what `run` writes of the original.")]
+pub(super) struct Args {
+    /// The function whose records packets carry (`millrace functions` lists them)
+    #[arg(long, value_name = "FUNCTION")]
+    function: String,
+    /// The capture to read; - for standard input
+    #[arg(long = "in", short, value_name = "FILE")]
+    input: PathBuf,
+    /// Where to write the sequenced capture; - for standard output. The name tells format and compression (.pcapng.zst)
+    #[arg(long = "out", short, value_name = "FILE")]
+    output: PathBuf,
+    /// The format to write, whatever the name says
+    #[arg(long, value_enum)]
+    format: Option<Format>,
+    /// How many cores to spray over, from 2 on, or all
+    #[arg(long, value_name = "N", value_parser = engines::cores)]
+    cores: usize,
+    /// How the history travels
+    #[arg(long, value_enum, default_value_t = Carrier::Piggyback)]
+    carrier: Carrier,
+    /// Whether an Ethernet header that names the core stands ahead of all; off: for link type 147 (USER0)
+    #[arg(long, value_enum, default_value_t = Switch::On)]
+    ethernet: Switch,
+    #[command(flatten)]
+    configuration: Configuration,
+    /// Print the summary as JSON, to standard output (with `--out -` to standard error)
+    #[arg(long)]
+    json: bool,
+}
+
+/// The ways that a history can travel by in a capture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Carrier {
+    /// Ahead of the packet that it is for
+    Piggyback,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Switch {
+    On,
+    Off,
+}
+
+pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> {
+    let entry = entry(catalogue, &args.function)?;
+    let program = entry.load(&args.configuration.settings()?)?;
+    refuse_one_core(args.cores)?;
+    let outer = match args.ethernet {
+        Switch::On => Outer::Ethernet,
+        Switch::Off => Outer::None,
+    };
+    if let Some(config) = &args.configuration.config
+        && same_file(config, &args.output)
+    {
+        let name = args.output.display();
+        return Err(Failed::usage(format_args!("{name} is the configuration itself; write to another file")));
+    }
+    let growth = program.shape(args.cores).overhead(outer) as u32;
+    let (mut capture, file) = files::open_growing(&args.input, Some(&args.output), args.format, growth)?;
+
+    let control = Control::default();
+    signals::stop_on_interrupt(&control.stop);
+    let packets = Arc::clone(&control.packets);
+    // ORDERING: Relaxed. A number to look at; pairs with the sequencer's additions.
+    let sample =
+        move || Sample { done: file.consumed(), total: file.total(), packets: packets.load(Ordering::Relaxed) };
+    let progress = Progress::watch(args.json, "sequence", sample);
+    let total = program.sequence(args.cores, outer, &mut capture, &control);
+    drop(progress);
+
+    if let Some(EngineError::Port(PortError::Capture(error))) = &total.failure
+        && error.is_broken_pipe()
+    {
+        return Err(Failed::BrokenPipe);
+    }
+    let done = Done { args, outer, total: &total, clock_steps_back: capture.reader().clock_steps_back() };
+    match (args.json, files::is_standard(&args.output)) {
+        (false, _) => note(&done.text(Style::stderr())),
+        (true, false) => print_json(&done.json())?,
+        (true, true) => note(&format!("{:#}\n", done.json())),
+    }
+    match &total.failure {
+        None if total.interrupted => Err(Failed::Said(INTERRUPTED)),
+        None => Ok(()),
+        Some(error) => {
+            note(&format!("{} {}\n", Style::stderr().bad("error:"), placed(error, &args.input)));
+            Err(Failed::Said(INPUT))
+        }
+    }
+}
+
+/// Refuses to spray over a single core, which sees every packet itself.
+pub(super) fn refuse_one_core(cores: usize) -> Result<(), Failed> {
+    if cores < 2 {
+        return Err(Failed::usage("a sequencer sprays over two cores or more; give their number by --cores"));
+    }
+    Ok(())
+}
+
+/// The error with the file that it is about.
+pub(super) fn placed(error: &EngineError, input: &Path) -> String {
+    match error {
+        EngineError::Port(PortError::Unfit(error)) => format!("{}: {error}", files::shown(input).display()),
+        EngineError::Port(_) | EngineError::Refused(_) | EngineError::Panicked(_) => error.to_string(),
+    }
+}
+
+/// What was done, for people and for programs.
+struct Done<'a> {
+    args: &'a Args,
+    outer: Outer,
+    total: &'a SequencedTotal,
+    clock_steps_back: u64,
+}
+
+impl Done<'_> {
+    fn text(&self, style: Style) -> String {
+        let SequencedTotal { packets, bytes_in, bytes_out, shape, elapsed, interrupted, .. } = self.total;
+        let name = style.bold(&self.args.function);
+        let (cores, what) = (self.args.cores, counted(*packets, "packet", "packets"));
+        let mut out = format!(
+            "{name} for {cores} cores, piggyback: {what} in {}, {}\n\n",
+            span(*elapsed),
+            style.bold(rate(*packets, *elapsed))
+        );
+        if *interrupted {
+            out += &style.warn("interrupted: this is what was taken in until then\n\n");
+        }
+        let mut sheet = Sheet::new(style, &[("", Align::Left), ("", Align::Right), ("", Align::Left)]);
+        sheet.row(["before", &bytes(*bytes_in), ""]);
+        let share = format!("{} of it history", percent(bytes_out - bytes_in, *bytes_out));
+        sheet.row(["after", &bytes(*bytes_out), &share]);
+        sheet.row(["a packet carries", &bytes(shape.overhead(self.outer) as u64), &self.parts(*shape)]);
+        out += &sheet.lines(2);
+        if self.clock_steps_back > 0 {
+            let steps = counted(self.clock_steps_back, "time", "times");
+            out += &format!("  the capture's clock stepped back {steps}; packet time was held until it caught up\n");
+        }
+        out
+    }
+
+    fn parts(&self, shape: Shape) -> String {
+        let record = usize::from(shape.row_bytes()) - TIME_BYTES;
+        let rows = counted(u64::from(shape.rows()), "record", "records");
+        let ethernet = match self.outer {
+            Outer::Ethernet => format!(", {ETHERNET_BYTES} of Ethernet"),
+            Outer::None => String::new(),
+        };
+        format!("{rows} of {record} bytes, each with {TIME_BYTES} of time; {TRAILER_BYTES} of trailer{ethernet}")
+    }
+
+    fn json(&self) -> Value {
+        let SequencedTotal { packets, bytes_in, bytes_out, shape, elapsed, interrupted, failure } = self.total;
+        json!({
+            "function": self.args.function,
+            "cores": self.args.cores,
+            "carrier": "piggyback",
+            "ethernet": self.outer == Outer::Ethernet,
+            "input": self.args.input.display().to_string(),
+            "output": self.args.output.display().to_string(),
+            "packets": packets,
+            "bytes_before": bytes_in,
+            "bytes_after": bytes_out,
+            "rows": shape.rows(),
+            "row_bytes": shape.row_bytes(),
+            "record_bytes": usize::from(shape.row_bytes()) - TIME_BYTES,
+            "bytes_carried": shape.overhead(self.outer),
+            "share_carried": (bytes_out - bytes_in) as f64 / (*bytes_out).max(1) as f64,
+            "elapsed_s": elapsed.as_secs_f64(),
+            "clock_steps_back": self.clock_steps_back,
+            "interrupted": interrupted,
+            "error": failure.as_ref().map(ToString::to_string),
+        })
+    }
+}
+
+/// A sequenced capture: what goes out of it goes by the interfaces of the original packets, as they were described there.
+pub(super) struct Original<'a> {
+    capture: &'a mut Capture,
+    shape: Shape,
+    /// The original interfaces that have been described, each with the one of the sequenced capture that it came in by.
+    described: Vec<(u16, u16)>,
+}
+
+impl<'a> Original<'a> {
+    pub(super) const fn new(capture: &'a mut Capture, shape: Shape) -> Self {
+        Self { capture, shape, described: Vec::new() }
+    }
+}
+
+impl Queue for Original<'_> {
+    fn receive(&mut self, batch: &mut Batch) -> Result<Received, PortError> {
+        let received = self.capture.receive(batch)?;
+        for (index, packet) in batch.packets().iter().enumerate() {
+            // What is wrong with a packet is told by whoever takes it.
+            let Ok(carried) = parse(packet.link, batch.bytes(index), self.shape) else { continue };
+            let pair = (carried.interface, packet.interface);
+            if self.described.last() == Some(&pair) || self.described.contains(&pair) {
+                continue;
+            }
+            self.described.push(pair);
+            let outer = Outer::of(packet.link).map_or(0, |outer| self.shape.overhead(outer)) as u32;
+            if let Some(interface) = self.capture.reader().interfaces().get(usize::from(packet.interface)) {
+                let snaplen = interface.snaplen.saturating_sub(outer);
+                let original = Interface { link: carried.link, snaplen, ..interface.clone() };
+                self.capture.describe_as(carried.interface, original);
+            }
+        }
+        Ok(received)
+    }
+
+    fn transmit(&mut self, batch: &mut Batch) -> Result<(), PortError> {
+        self.capture.transmit(batch)
+    }
+
+    fn finish(&mut self) -> Result<(), PortError> {
+        self.capture.finish()
+    }
+}
