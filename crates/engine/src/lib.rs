@@ -14,6 +14,7 @@ mod error;
 mod fleet;
 mod history;
 mod kind;
+mod link;
 mod placement;
 mod private;
 pub mod recovery;
@@ -32,6 +33,7 @@ pub use fleet::{
 };
 pub use history::{Block, Log, Record};
 pub use kind::{EngineKind, Guarantee};
+pub use link::{Link, LinkEnd};
 pub use placement::{KeyOf, Lane, Placement};
 pub use private::Private;
 pub use run::{Control, CoreRun, Outcome, drive, run, run_queues};
