@@ -166,3 +166,37 @@ fn loss_without_recovery_is_refused() {
     assert!(refusal.contains("100 packets of a million") && refusal.contains("turn recovery on"), "{refusal}");
     assert_eq!(Link { loss_ppm: 0, ..link }.accepts(), Ok(()));
 }
+
+#[test]
+fn the_packets_of_a_fenced_core_are_dropped_by_name() {
+    let params = Params { packets: PACKETS as _, seed: 7, ..Params::default() };
+    let trace = Synth::new(Profile::Backbone, &params).expect("the parameters are in range").trace();
+    let nf = Arc::new(conntrack::Conntrack::new(conntrack::Config::default()));
+    let options = Options { flows_max: Some(trace.len()), pin: false, ..Options::default() };
+    let mut fleet = private_fleet(EngineKind::Scr, nf, 2, &options);
+    let link = Link { loss_ppm: 10_000, seed: 7, patience: Patience::Looks(5), ..Link::default() };
+    let mut ends = LinkEnd::ends(link, 2, 2 * BURST);
+    let mut shares = [Vec::new(), Vec::new()];
+    for batch in batches(&trace) {
+        let mut parcels = [Parcel::default(), Parcel::default()];
+        fleet.dispatcher.split(&batch, &mut parcels);
+        shares.iter_mut().zip(parcels).for_each(|(share, parcel)| share.push(parcel));
+    }
+    // Core 0 does all its work while core 1 does nothing, so that it takes core 1 for stalled.
+    let mut fenced = 0;
+    for (core, share) in shares.into_iter().enumerate() {
+        for mut parcel in share {
+            let block = parcel.block.take().expect("a replica gets the records");
+            fenced += usize::from(ends[core].process(&mut fleet.workers[core], &mut parcel.batch, &block).is_err());
+            assert!(core == 0 || parcel.batch.is_empty(), "what a fenced core didn't publish goes nowhere");
+        }
+        assert_eq!(fenced > 0, core == 1);
+        let counters = fleet.workers[core].counters();
+        assert!(counters.add_up(), "core {core}: {counters:?}");
+        assert_eq!(counters.received, (trace.len() / 2) as u64);
+        let lost = counters.dropped[usize::from(Reason::LINK_LOSS.0)];
+        let dropped = counters.dropped[usize::from(Reason::FENCED.0)];
+        assert_eq!(dropped, if core == 1 { counters.received - lost } else { 0 });
+    }
+    assert_eq!(ends[0].tally().fenced, 1);
+}
