@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-use crate::{bench, concurrency, direction, packages, readme, tests};
+use crate::{bench, concurrency, direction, models, packages, readme, tests};
 
 /// Runs every check; stops at the first that fails.
 pub(crate) fn run(deep: bool) -> Result<()> {
@@ -34,6 +34,8 @@ pub(crate) fn run(deep: bool) -> Result<()> {
         Ok(())
     })?;
     step("shared tables under a model checker", || concurrency::linearizability(&mut totals))?;
+    step("loss recovery under a model checker", || concurrency::agreement(&mut totals))?;
+    step("loss recovery as a model", || models::loss_recovery(&mut totals))?;
     step("shared tables under a thread sanitizer", || concurrency::sanitizer(&mut totals))?;
     let mut commands = 0;
     step("the README's commands", || {

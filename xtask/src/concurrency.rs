@@ -1,5 +1,5 @@
-//! What many cores do to a shared table: a model checker over small cases, and a thread sanitizer over real threads. Each
-//! builds with flags of its own, so in a folder of its own.
+//! What many cores do to a shared table and to each other's logs: a model checker over small cases, and a thread sanitizer
+//! over real threads. Each builds with flags of its own, so in a folder of its own.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -13,7 +13,16 @@ const TARGET: &str = "x86_64-unknown-linux-gnu";
 
 /// The linearizability check of the shared tables, on the code that ships.
 pub(crate) fn linearizability(totals: &mut Totals) -> Result<()> {
-    let arguments = ["test", "-p", "millrace-flow", "--release", "--quiet", "--test", "linearizable"];
+    model_check("millrace-flow", "linearizable", totals)
+}
+
+/// The check that replicas agree whatever is lost, on the code that ships.
+pub(crate) fn agreement(totals: &mut Totals) -> Result<()> {
+    model_check("millrace-engine", "recovery_model", totals)
+}
+
+fn model_check(package: &str, test: &str, totals: &mut Totals) -> Result<()> {
+    let arguments = ["test", "-p", package, "--release", "--quiet", "--test", test];
     let mut command = cargo(&arguments, "loom", "--cfg loom");
     command.env("CARGO_PROFILE_RELEASE_LTO", "off");
     run(&mut command, totals)

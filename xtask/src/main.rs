@@ -6,6 +6,7 @@ mod bench;
 mod check;
 mod concurrency;
 mod direction;
+mod models;
 mod packages;
 mod readme;
 mod tests;
@@ -14,8 +15,10 @@ use std::process::ExitCode;
 
 const HELP: &str = "\
 cargo xtask check [--deep]   formatting, lints, dependency direction, all tests, the shared tables under a model
-                             checker and a thread sanitizer, the README's own commands
+                             checker and a thread sanitizer, loss recovery under the former and as a model, the README's
+                             own commands
                              --deep: every shared capture, every seed, ten million mutated packets (an hour)
+cargo xtask models           the model of loss recovery alone (spin)
 cargo xtask readme           the README's own commands alone
 cargo xtask bench tables     our flow tables against DPDK's rte_hash (libdpdk-dev) and the standard map, with the targets
                              [-- --entries 4M --rounds 7 --only lookups|insertions|flows|memory]
@@ -31,6 +34,7 @@ fn main() -> ExitCode {
             let code = bench::tables(rest.strip_prefix(&["--"]).unwrap_or(rest));
             return code.unwrap_or_else(|error| fail(&error));
         }
+        ["models"] => models::loss_recovery(&mut tests::Totals::default()),
         ["readme"] => readme::run().map(|commands| println!("{commands} commands of the README ran")),
         ["help" | "--help" | "-h"] => {
             print!("{HELP}");

@@ -15,6 +15,8 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("ethtool", "ethtool"),
     ("conntrack", "conntrack"),
     ("zstd", "zstd"),
+    ("spin", "spin"),
+    ("gcc", "gcc"),
 ];
 
 /// Installs what is missing, when we may.
@@ -48,7 +50,7 @@ pub(crate) fn install() -> Result<()> {
     Ok(())
 }
 
-fn exists(program: &str) -> bool {
+pub(crate) fn exists(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let sbin = ["/usr/sbin", "/sbin"].map(|folder| Path::new(folder).join(program));
     std::env::split_paths(&path).map(|folder| folder.join(program)).chain(sbin).any(|file| file.is_file())

@@ -164,7 +164,7 @@ impl<N: NetworkFunction> Dispatcher<N> {
         let mut block = (self.replicate || self.adaptive.is_some()).then(|| self.free_block());
         let mut inner = block.as_mut().and_then(Arc::get_mut);
         if let (Some(block), Some(first), Some(last)) = (&mut inner, batch.packets().first(), batch.packets().last()) {
-            (block.time, block.end) = (first.time, last.seq.next());
+            (block.time, block.first, block.end) = (first.time, first.seq, last.seq.next());
             self.decide(&mut block.moves);
             block.records.reserve(batch.len());
         }

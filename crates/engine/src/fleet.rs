@@ -10,6 +10,7 @@ use packet::Nanos;
 use crate::counters::{Counters, FlowCounters};
 use crate::dispatch::{Dispatcher, EPOCH, REPLAY_PERCENT};
 use crate::kind::EngineKind;
+use crate::link::Link;
 use crate::placement::{KeyOf, Placement};
 use crate::private::Private;
 use crate::sharded::{Layout, Sharded};
@@ -35,6 +36,8 @@ pub struct Options {
     pub epoch: u64,
     /// What replaying a record costs of what a packet costs, in percent: from which point on `hybrid` replicates.
     pub replay_percent: u32,
+    /// A link between sequencer and cores that may lose packets, for replicas that recover what was lost.
+    pub link: Option<Link>,
 }
 
 impl Default for Options {
@@ -47,6 +50,7 @@ impl Default for Options {
             buckets: BUCKETS,
             epoch: EPOCH,
             replay_percent: REPLAY_PERCENT,
+            link: None,
         }
     }
 }

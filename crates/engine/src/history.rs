@@ -21,7 +21,9 @@ pub struct Record<M> {
 /// What a sequencer hands to all cores at once: the records of consecutive packets, and what changes cores ahead of them.
 #[derive(Clone, Debug)]
 pub struct Block<M> {
-    /// The number behind the last packet that the block is about.
+    /// The number of the first packet that the block is about.
+    pub first: Seq,
+    /// The number behind the last.
     pub end: Seq,
     /// The records, by number.
     pub records: Vec<Record<M>>,
@@ -33,7 +35,7 @@ pub struct Block<M> {
 
 impl<M> Default for Block<M> {
     fn default() -> Self {
-        Self { end: Seq(0), records: Vec::new(), moves: Vec::new(), time: Nanos(0) }
+        Self { first: Seq(0), end: Seq(0), records: Vec::new(), moves: Vec::new(), time: Nanos(0) }
     }
 }
 

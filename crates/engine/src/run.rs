@@ -25,7 +25,9 @@ use crate::fleet::{
 };
 use crate::history::{Log, Script};
 use crate::kind::EngineKind;
+use crate::link::LinkEnd;
 use crate::placement::Placement;
+use crate::recovery::Tally;
 use crate::worker::Worker;
 
 /// The outside's hold on a run.
@@ -56,10 +58,21 @@ pub struct Outcome {
     pub elapsed: Duration,
     /// What the function has to tell.
     pub report: Option<Report>,
+    /// What loss on the link and its recovery came to, where there was a link to lose anything.
+    pub recovery: Option<Recovery>,
     /// Whether the run was told to stop before its input ended.
     pub interrupted: bool,
     /// What ended the run early. All that was forwarded before is in the output.
     pub failure: Option<EngineError>,
+}
+
+/// What loss on the link and its recovery came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recovery {
+    /// Packets lost, records recovered and from whom, of all cores together.
+    pub tally: Tally,
+    /// The cores that the others went on without.
+    pub fenced: Vec<usize>,
 }
 
 /// Runs a function under an engine over one queue. The output is in input order, and is finished whatever happens.
@@ -76,6 +89,9 @@ pub fn run<N: NetworkFunction>(
 ) -> Result<Outcome, EngineError> {
     kind.accepts(&N::DESCRIPTION, cores).map_err(EngineError::Refused)?;
     options.tables.accepts(&*nf).map_err(EngineError::Refused)?;
+    if let Some(link) = &options.link {
+        link.accepts(kind, cores).map_err(EngineError::Refused)?;
+    }
     Ok(match (kind, options.chooses_index()) {
         (EngineKind::Sequential | EngineKind::Rss | EngineKind::Scr, false) => {
             drive(&mut private_fleet(kind, nf, cores, options), options, queue, control)
@@ -182,6 +198,8 @@ fn poll<N: NetworkFunction, P: Placement<N>>(
 
 /// How many batches may be under way at once: one being read, one being worked on, one being written, one to spare.
 const FLIGHTS: usize = 4;
+/// Packets of a batch at most where a link may lose some: logs have to hold what is under way.
+const LINK_BATCH: usize = 4096;
 
 /// Runs a fleet over one queue, as [`run`] does; the fleet's state stays to be looked at.
 pub fn drive<N: NetworkFunction, P: Placement<N>>(
@@ -210,6 +228,7 @@ where
         flows_alive: fleet.flows(end.last).len(),
         memory_bytes: fleet.memory_bytes(),
         report: fleet.report(end.last),
+        recovery: end.recovery,
         by_core: fleet.workers.iter().map(Worker::counters).collect(),
         counters,
         last: end.last,
@@ -225,6 +244,7 @@ struct End {
     last: Nanos,
     interrupted: bool,
     failure: Option<EngineError>,
+    recovery: Option<Recovery>,
 }
 
 impl End {
@@ -238,6 +258,16 @@ impl End {
         };
         if earlier {
             self.failure = Some(error);
+        }
+    }
+
+    /// Adds what loss came to at a core.
+    fn recover(&mut self, core: usize, at_core: Option<(Tally, bool)>) {
+        let Some((tally, fenced)) = at_core else { return };
+        let recovery = self.recovery.get_or_insert_default();
+        recovery.tally.add(&tally);
+        if fenced {
+            recovery.fenced.push(core);
         }
     }
 
@@ -339,19 +369,21 @@ fn pump<N: NetworkFunction, P: Placement<N>>(
     let cpus = processors(options, cores);
     thread::scope(|scope| {
         let (back, returns) = sync_channel(FLIGHTS * cores);
-        let inputs: Vec<SyncSender<Parcel<N::Meta>>> = workers
+        let mut ends = options.link.map(|link| LinkEnd::ends(link, cores, FLIGHTS * LINK_BATCH).into_iter());
+        let (inputs, threads): (Vec<SyncSender<Parcel<N::Meta>>>, Vec<_>) = workers
             .iter_mut()
             .enumerate()
             .map(|(core, worker)| {
                 let (input, parcels) = sync_channel(FLIGHTS);
                 let (back, cpu) = (back.clone(), cpus.get(core).copied());
-                scope.spawn(move || {
+                let link = ends.as_mut().and_then(Iterator::next);
+                let thread = scope.spawn(move || {
                     cpu.map(pin);
-                    serve(core, worker, &parcels, &back);
+                    serve(core, worker, link, &parcels, &back)
                 });
-                input
+                (input, thread)
             })
-            .collect();
+            .unzip();
         let mut end = End::default();
         let mut batch = Batch::default();
         let mut merged = Batch::default();
@@ -362,6 +394,13 @@ fn pump<N: NetworkFunction, P: Placement<N>>(
         loop {
             while open && !spare.is_empty() {
                 open = end.failure.is_none() && end.take(queue, &mut batch, control);
+                if options.link.is_some() && batch.len() > LINK_BATCH {
+                    open = false;
+                    end.fail(EngineError::Refused(format!(
+                        "the port delivers {} packets at a time, and a link that can lose some takes {LINK_BATCH}",
+                        batch.len()
+                    )));
+                }
                 if open && let Some(mut flight) = spare.pop() {
                     dispatcher.split(&batch, &mut flight.parcels);
                     flight.send(&inputs);
@@ -369,6 +408,11 @@ fn pump<N: NetworkFunction, P: Placement<N>>(
                 }
             }
             if flights.is_empty() {
+                drop(inputs);
+                for (core, thread) in threads.into_iter().enumerate() {
+                    let at_core = thread.join().expect("a function's panic is caught where it is called");
+                    end.recover(core, at_core);
+                }
                 return end;
             }
             let Returned { core, parcel, failure } = returns.recv().expect("a worker returns every parcel");
@@ -389,35 +433,44 @@ fn pump<N: NetworkFunction, P: Placement<N>>(
     })
 }
 
-/// A worker's thread: it returns every parcel, the failed one with what happened, later ones untouched.
+/// A worker's thread: it returns every parcel, the failed one with what happened, later ones untouched. At the end, what
+/// the link lost and recovery brought back, and whether the others went on without this core.
 fn serve<N: NetworkFunction, P: Placement<N>>(
     core: usize,
     worker: &mut Worker<N, P>,
+    mut link: Option<LinkEnd<N::Meta>>,
     parcels: &Receiver<Parcel<N::Meta>>,
     back: &SyncSender<Returned<N::Meta>>,
-) {
-    let mut failed = false;
+) -> Option<(Tally, bool)> {
+    let (mut failed, mut sent) = (false, Seq(0));
     for mut parcel in parcels {
         let mut failure = None;
         let block = parcel.block.take();
         // Another core's failure is told by itself.
         failed |= !failed && block.as_ref().is_some_and(|block| !worker.hand_over(&block.moves()));
         if !failed {
-            let result = guarded(core, worker, &mut parcel.batch, |worker, batch| match &block {
-                Some(block) => worker.process_with(batch, &mut Log::of_block(block), block.end),
-                None => worker.process(batch),
+            sent = block.as_ref().map_or(sent, |block| block.end);
+            let result = guarded(core, worker, &mut parcel.batch, |worker, batch| match (&block, &mut link) {
+                // That the others went on without this core is told at the end; until then its packets are dropped and counted.
+                (Some(block), Some(link)) => drop(link.process(worker, batch, block)),
+                (Some(block), None) => worker.process_with(batch, &mut Log::of_block(block), block.end),
+                (None, _) => worker.process(batch),
             });
             failure = result.err();
             failed = failure.is_some();
         }
         if failed {
             worker.fail();
+            // Its end leaves, so that nobody waits for it.
+            link = None;
         }
         drop(block);
         if back.send(Returned { core, parcel, failure }).is_err() {
-            return;
+            return None;
         }
     }
+    let (tally, outcome) = link?.finish(worker, sent);
+    Some((tally, outcome.is_err()))
 }
 
 /// Processes a batch; a panic of the function becomes a failure that names its packet.

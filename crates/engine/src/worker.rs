@@ -175,6 +175,13 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         self.place.fail();
     }
 
+    /// Counts a packet that never got here, or came in vain.
+    pub(crate) fn drop_unseen(&mut self, packet: &Packet, reason: Reason) {
+        self.counters.received += 1;
+        self.counters.received_bytes += u64::from(packet.wire_len);
+        self.counters.count(&Verdict::Drop(reason));
+    }
+
     /// Takes the packet that the function was at, unchanged as far as it is still undecided.
     #[must_use]
     pub fn failed_packet(&self, batch: &Batch) -> Option<FailedPacket> {

@@ -1,4 +1,5 @@
 //! Runs over a queue in memory: the output's order, what a panic leaves behind, what a stop leaves behind.
+#![cfg(not(loom))]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -74,6 +74,10 @@ impl Reason {
     pub const EARLY_DROP: Self = Self(19);
     /// The source has as many flows as one source may have.
     pub const SOURCE_LIMIT: Self = Self(20);
+    /// The packet was lost on its way from the sequencer to its core.
+    pub const LINK_LOSS: Self = Self(21);
+    /// The packet's core was taken for stalled, and the others went on without it.
+    pub const FENCED: Self = Self(22);
     /// The first of the function's own reasons.
     pub const OWN: u8 = 32;
     /// How many reasons there can be in all.
@@ -106,6 +110,8 @@ impl Reason {
             Self::UNANSWERABLE => "unanswerable",
             Self::EARLY_DROP => "early-drop",
             Self::SOURCE_LIMIT => "source-limit",
+            Self::LINK_LOSS => "link-loss",
+            Self::FENCED => "fenced",
             Self(number) if number >= Self::OWN => {
                 own.get(usize::from(number - Self::OWN)).copied().unwrap_or("unnamed")
             }

@@ -1,0 +1,232 @@
+//! A link between sequencer and cores that loses packets, and replicas that stay alike all the same.
+
+use nf::{Meta, NetworkFunction, Reason};
+use packet::{Nanos, Seq};
+use port::Batch;
+
+use crate::history::{Block, Log, Record};
+use crate::kind::EngineKind;
+use crate::placement::{Placement, hash_of};
+use crate::recovery::{Fenced, Logs, Member, Patience, Shape, Tally};
+use crate::worker::Worker;
+
+/// A link that loses packets with their histories, on the way from the sequencer to their cores.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Link {
+    /// How many packets of a million are lost, each for itself.
+    pub loss_ppm: u32,
+    /// Which ones: runs with the same seed lose the same.
+    pub seed: u64,
+    /// Whether cores take what they missed from each other's logs. Without it replicas would differ after the first loss, so
+    /// that a run which loses anything is refused.
+    pub recovery: bool,
+    /// How long a core waits for one that stalls.
+    pub patience: Patience,
+}
+
+impl Default for Link {
+    fn default() -> Self {
+        Self { loss_ppm: 0, seed: 0, recovery: true, patience: Patience::default() }
+    }
+}
+
+impl Link {
+    /// Whether the packet is lost.
+    #[must_use]
+    pub const fn loses(&self, seq: Seq) -> bool {
+        let mut word = self.seed ^ seq.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((word ^ word >> 31) % 1_000_000) < self.loss_ppm as u64
+    }
+
+    /// Whether an engine's cores can be run over it.
+    ///
+    /// # Errors
+    /// The reason, as a sentence.
+    pub fn accepts(&self, kind: EngineKind, cores: usize) -> Result<(), String> {
+        if kind != EngineKind::Scr || cores == 1 {
+            let on = if cores == 1 { "one core" } else { "that engine" };
+            return Err(format!(
+                "nothing is lost between sequencer and cores on {on}: loss and its recovery belong to scr on several cores"
+            ));
+        }
+        if self.loss_ppm > 0 && !self.recovery {
+            return Err(format!(
+                "the link loses {} packets of a million and loss recovery is off: replicas would differ from the first loss on; \
+                 turn recovery on",
+                self.loss_ppm
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// A core's end of the link.
+pub struct LinkEnd<M> {
+    link: Link,
+    member: Member,
+    /// The words of the latest records: of the current block and of as many before it as a packet carries.
+    words: Vec<u64>,
+    /// The number of the packet that the first of them is of.
+    first: Seq,
+    /// What recovery says that the core is to apply.
+    block: Block<M>,
+    arrived: Batch,
+}
+
+impl<M: Meta> LinkEnd<M> {
+    /// The ends of a link to so many cores. The sequencer numbers at most `window` packets past the slowest core's last batch.
+    #[must_use]
+    pub fn ends(link: Link, cores: usize, window: usize) -> Vec<Self> {
+        let shape = Shape::for_window(cores, window, words_of::<M>());
+        assert!(shape.window() >= window, "cores don't wait for room in a log");
+        let members = Logs::members(shape, link.patience).into_iter();
+        let end = |member| Self {
+            link,
+            member,
+            words: Vec::new(),
+            first: Seq(0),
+            block: Block::default(),
+            arrived: Batch::default(),
+        };
+        members.map(end).collect()
+    }
+
+    /// What loss and its recovery came to here.
+    #[must_use]
+    pub const fn tally(&self) -> &Tally {
+        self.member.tally()
+    }
+
+    /// Decides those packets of the core's share of a batch that arrive, and leaves nothing else in it. `block` has the
+    /// records of the whole batch: what each packet carries is taken from it, and nothing else is.
+    ///
+    /// # Errors
+    /// When the others have gone on without this core. Its packets are dropped then, all that were not applied in time.
+    pub fn process<N: NetworkFunction<Meta = M>, P: Placement<N>>(
+        &mut self,
+        worker: &mut Worker<N, P>,
+        batch: &mut Batch,
+        block: &Block<M>,
+    ) -> Result<(), Fenced> {
+        self.encode(block);
+        let Self { link, member, words, first, block: decided, arrived, .. } = self;
+        let shape = member.logs().shape();
+        arrived.clear();
+        let seed = worker.place().seed();
+        decided.end = worker.next();
+        decided.records.clear();
+        let mut apply = |seq: Seq, words: Option<&[u64]>| {
+            decided.end = seq.next();
+            decided.records.extend(words.and_then(|words| record_of::<N>(seq, words, seed)));
+        };
+        let mut result = Ok(());
+        for (index, packet) in batch.packets().iter().enumerate() {
+            if link.loses(packet.seq) {
+                worker.drop_unseen(packet, Reason::LINK_LOSS);
+                continue;
+            }
+            let behind = (packet.seq.0 + 1 - first.0) as usize * shape.words;
+            let carried = shape.cores.min(packet.seq.0 as usize + 1) * shape.words;
+            if member.receive(packet.seq, &words[behind - carried..behind], &mut apply).is_ok() {
+                arrived.push(*packet, batch.bytes(index));
+            } else {
+                worker.drop_unseen(packet, Reason::FENCED);
+                result = Err(Fenced);
+            }
+        }
+        result = result.and(member.advance(block.end, &mut apply));
+        self.step(worker, batch);
+        result
+    }
+
+    /// Applies what the core's last packets would have brought at the end of the stream, and leaves.
+    ///
+    /// # Errors
+    /// As [`process`](Self::process) does.
+    pub fn finish<N: NetworkFunction<Meta = M>, P: Placement<N>>(
+        mut self,
+        worker: &mut Worker<N, P>,
+        sent: Seq,
+    ) -> (Tally, Result<(), Fenced>) {
+        let Self { member, block: mut decided, .. } = self;
+        let seed = worker.place().seed();
+        decided.end = worker.next();
+        decided.records.clear();
+        let apply = |seq: Seq, words: Option<&[u64]>| {
+            decided.end = seq.next();
+            decided.records.extend(words.and_then(|words| record_of::<N>(seq, words, seed)));
+        };
+        let outcome = member.finish(sent, apply);
+        self.arrived.clear();
+        worker.process_with(&mut self.arrived, &mut Log::of_block(&decided), decided.end);
+        outcome
+    }
+
+    /// Gives the worker what was decided, with the packets that it has, and puts those into `batch`.
+    fn step<N: NetworkFunction<Meta = M>, P: Placement<N>>(&mut self, worker: &mut Worker<N, P>, batch: &mut Batch) {
+        let Self { block, arrived, .. } = self;
+        batch.clear();
+        // A core that was fenced holds packets whose turn has not come and never will.
+        for (index, packet) in arrived.packets().iter().enumerate() {
+            if packet.seq < block.end {
+                batch.push(*packet, arrived.bytes(index));
+            } else {
+                worker.drop_unseen(packet, Reason::FENCED);
+            }
+        }
+        worker.process_with(batch, &mut Log::of_block(block), block.end);
+    }
+
+    /// Turns the block's records into words, behind as many earlier ones as a packet may carry.
+    fn encode(&mut self, block: &Block<M>) {
+        let shape = self.member.logs().shape();
+        let keep = (self.words.len() / shape.words).min(shape.cores - 1);
+        self.words.drain(..self.words.len() - keep * shape.words);
+        self.first = Seq(block.first.0 - keep as u64);
+        let kept = self.words.len();
+        // All zeroes is a packet that takes no step.
+        self.words.resize(kept + (block.end.0 - block.first.0) as usize * shape.words, 0);
+        for record in &block.records {
+            let start = kept + (record.seq.0 - block.first.0) as usize * shape.words;
+            write(record, &mut self.words[start..start + shape.words]);
+        }
+    }
+}
+
+/// The bit of a record's first word, its time, which says that the packet takes a step.
+const TAKES_STEP: u64 = 1 << 63;
+/// Room for any function's record.
+const RECORD_BYTES_MAX: usize = 256;
+
+/// The words of a record: its time, then its wire form.
+fn words_of<M: Meta>() -> usize {
+    assert!(M::RECORD_BYTES <= RECORD_BYTES_MAX, "a record has {RECORD_BYTES_MAX} bytes at most");
+    1 + M::RECORD_BYTES.div_ceil(8)
+}
+
+fn write<M: Meta>(record: &Record<M>, words: &mut [u64]) {
+    words[0] = record.time.0 | TAKES_STEP;
+    let mut bytes = [0; RECORD_BYTES_MAX];
+    record.meta.write(&mut bytes[..M::RECORD_BYTES]);
+    for (word, bytes) in words[1..].iter_mut().zip(bytes.as_chunks::<8>().0) {
+        *word = u64::from_le_bytes(*bytes);
+    }
+}
+
+/// The record that the words are of; `None` for a packet that takes no step.
+fn record_of<N: NetworkFunction>(seq: Seq, words: &[u64], seed: u64) -> Option<Record<N::Meta>> {
+    let time = Nanos(words[0] & !TAKES_STEP);
+    if words[0] & TAKES_STEP == 0 {
+        return None;
+    }
+    let mut bytes = [0; RECORD_BYTES_MAX];
+    for (bytes, word) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(&words[1..]) {
+        *bytes = word.to_le_bytes();
+    }
+    let meta = N::Meta::read(&bytes[..N::Meta::RECORD_BYTES]);
+    debug_assert!(meta.is_some(), "what a record's own type wrote");
+    let meta = meta?;
+    Some(Record { seq, time, hash: hash_of::<N>(&meta.key(), seed), meta })
+}

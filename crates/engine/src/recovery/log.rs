@@ -1,0 +1,349 @@
+//! The logs: one for each core, written by that core and read by all.
+
+use std::sync::Arc;
+
+use super::member::Member;
+use super::patience::Patience;
+use super::sync::{AtomicU64, Ordering, Watch, broken, fence};
+
+/// How large the logs are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// The cores among which the sequencer sprays.
+    pub cores: usize,
+    /// The latest packets that each core's log keeps.
+    pub slots: usize,
+    /// The words of a record.
+    pub words: usize,
+}
+
+impl Shape {
+    /// The shape in which no core ever waits for another to make room, with a sequencer that numbers at most `window` packets
+    /// past the slowest core's last [`advance`](Member::advance).
+    ///
+    /// # Panics
+    /// For no cores.
+    #[must_use]
+    pub const fn for_window(cores: usize, window: usize, words: usize) -> Self {
+        assert!(cores > 0, "somebody must receive");
+        // A window counts packets of all cores, and the one that is written over is one turn further back.
+        Self { cores, slots: 1 + window.saturating_sub(1).div_ceil(cores), words }
+    }
+
+    /// How many packets past the slowest core's last [`advance`](Member::advance) the sequencer may number without anybody's
+    /// having to wait for room. Beyond it cores wait for each other, and lose nothing.
+    #[must_use]
+    pub const fn window(&self) -> usize {
+        (self.slots - 1) * self.cores + 1
+    }
+}
+
+/// The logs of all cores.
+pub struct Logs {
+    pub(super) shape: Shape,
+    cores: Box<[CoreLog]>,
+}
+
+/// One core's log. What it publishes and how far it is are words on lines of their own: they are read at other times.
+struct CoreLog {
+    mark: Line,
+    progress: Line,
+    /// An entry for each slot: a head, then the packet's records with the packet's own last.
+    words: Box<[AtomicU64]>,
+    /// One for each slot.
+    watches: Box<[Watch]>,
+}
+
+#[repr(align(128))]
+struct Line(AtomicU64);
+
+/// What a core publishes: how many of its packets, from the first on, are settled (received, or known to be lost), and
+/// whether that is final. One word, so that a core can't publish and be fenced at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Mark(u64);
+
+impl Mark {
+    const FENCED: u64 = 1;
+    const LEFT: u64 = 2;
+
+    pub(super) const fn new(turns: u64) -> Self {
+        Self(turns << 2)
+    }
+
+    pub(super) const fn turns(self) -> u64 {
+        self.0 >> 2
+    }
+
+    /// Whether this is the last mark of its core.
+    pub(super) const fn is_final(self) -> bool {
+        self.0 & (Self::FENCED | Self::LEFT) != 0
+    }
+
+    pub(super) const fn is_fenced(self) -> bool {
+        self.0 & Self::FENCED != 0
+    }
+}
+
+/// What a log says of one packet of its core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Entry {
+    /// Nothing yet (the paper's `NOT_INIT`).
+    Open,
+    /// It never came, or its core is gone and can't say any more.
+    Lost,
+    /// It came, and its records are in the slot.
+    Received,
+}
+
+impl Logs {
+    pub(super) fn new(shape: Shape) -> Self {
+        assert!(shape.cores > 0, "somebody must receive");
+        assert!(shape.slots > 0, "a log keeps one packet at least");
+        Self { cores: (0..shape.cores).map(|_| CoreLog::new(shape)).collect(), shape }
+    }
+
+    /// Empty logs, and a member for each core.
+    ///
+    /// # Panics
+    /// For no cores or no slots.
+    #[must_use]
+    pub fn members(shape: Shape, patience: Patience) -> Vec<Member> {
+        let logs = Arc::new(Self::new(shape));
+        (0..shape.cores).map(|core| Member::new(Arc::clone(&logs), core, patience)).collect()
+    }
+
+    /// Their shape.
+    #[must_use]
+    pub const fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// Their memory, in bytes.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.cores.iter().map(|log| size_of::<CoreLog>() + size_of_val(&*log.words)).sum()
+    }
+
+    /// The number of this core's packet of this turn.
+    pub(super) const fn packet(&self, core: usize, turn: u64) -> u64 {
+        turn * self.shape.cores as u64 + core as u64
+    }
+
+    /// How many packets with a number below `end` go to this core.
+    pub(super) const fn turns_below(&self, core: usize, end: u64) -> u64 {
+        let cores = self.shape.cores as u64;
+        (end + cores - 1 - core as u64) / cores
+    }
+
+    /// The turn of this core's one packet that carries this record: the first whose number isn't below it.
+    pub(super) const fn carrier(&self, core: usize, record: u64) -> u64 {
+        self.turns_below(core, record)
+    }
+
+    /// What the core has published.
+    pub(super) fn mark(&self, core: usize) -> Mark {
+        let order = if broken!(StaleEntry) { Ordering::Relaxed } else { Ordering::Acquire };
+        // ORDERING: Acquire pairs with the Release in `publish`, so that what was published is read as it was written; with
+        // that in `leave`, so that who left has read all it wanted; and with the exchange in `fence_off`.
+        Mark(self.cores[core].mark.0.load(order))
+    }
+
+    /// Makes a core's mark go from `old` to `new`; `false` when somebody has fenced it.
+    pub(super) fn publish(&self, core: usize, old: Mark, new: Mark) -> bool {
+        let mark = &self.cores[core].mark.0;
+        let order = if broken!(EarlyMark) { Ordering::Relaxed } else { Ordering::Release };
+        if broken!(BlindMark) {
+            mark.store(new.0, order);
+            return true;
+        }
+        // ORDERING: Release pairs with the Acquire in `mark`. An exchange and no store, for a fence must not be undone; when it
+        // fails nothing more is done with others' words, so Relaxed.
+        mark.compare_exchange(old.0, new.0, order, Ordering::Relaxed).is_ok()
+    }
+
+    /// Says that the core publishes and reads nothing more. It may have been fenced.
+    pub(super) fn leave(&self, core: usize) {
+        // ORDERING: Release pairs with the Acquire in `mark`: whoever sees it may write over what this core has read.
+        self.cores[core].mark.0.fetch_or(Mark::LEFT, Ordering::Release);
+    }
+
+    /// Fences a core that hasn't published anything since `seen`; `false` when it has.
+    pub(super) fn fence_off(&self, core: usize, seen: Mark) -> bool {
+        // ORDERING: AcqRel. Acquire pairs with the core's `publish`, as in `mark`; Release passes the fence on to who sees it
+        // by way of others, as `write` and `is_fenced` need.
+        let mark = &self.cores[core].mark.0;
+        mark.compare_exchange(seen.0, seen.0 | Mark::FENCED, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Whether the core was fenced before others wrote over anything that it has just read.
+    pub(super) fn is_fenced(&self, core: usize) -> bool {
+        if broken!(Unchecked) {
+            return false;
+        }
+        // ORDERING: the Acquire fence pairs with the Release fence in `write`: if a word that was read before was written by a
+        // core that had seen this one fenced, the load sees it too.
+        fence(Ordering::Acquire);
+        Mark(self.cores[core].mark.0.load(Ordering::Relaxed)).is_fenced()
+    }
+
+    /// Says that a core has applied all records below `next`, and reads none of them again.
+    pub(super) fn report(&self, core: usize, next: u64) {
+        let order = if broken!(EarlyProgress) { Ordering::Relaxed } else { Ordering::Release };
+        // ORDERING: Release pairs with the Acquire in `progress`: who writes over an entry does so after it was read.
+        self.cores[core].progress.0.store(next, order);
+    }
+
+    /// The record that a core applies next, as far as it has said.
+    pub(super) fn progress(&self, core: usize) -> u64 {
+        // ORDERING: Acquire pairs with the Release in `report`.
+        self.cores[core].progress.0.load(Ordering::Acquire)
+    }
+
+    /// Writes one packet's entry: its records, oldest first, or that it is lost. Only the core itself may, and only when nobody
+    /// who isn't fenced may still read what is there.
+    pub(super) fn write(&self, core: usize, turn: u64, records: Option<&[u64]>) {
+        let log = &self.cores[core];
+        let (slot, words) = log.slot(turn, self.shape);
+        log.watches[slot].write();
+        if !broken!(EarlyWords) {
+            // ORDERING: Release pairs with the Acquire fence in `is_fenced`: a fenced core whose words we write over knows it.
+            fence(Ordering::Release);
+        }
+        let (head, room) = words.split_first().expect("an entry has a head");
+        // ORDERING: Relaxed for all words. The mark's Release publishes them, and they say nothing before.
+        head.store(turn << 1 | u64::from(records.is_some()), Ordering::Relaxed);
+        let records = records.unwrap_or_default();
+        for (word, value) in room[room.len() - records.len()..].iter().zip(records) {
+            word.store(*value, Ordering::Relaxed);
+        }
+    }
+
+    /// What the core's log says of a packet of its core that has been published.
+    pub(super) fn entry(&self, core: usize, turn: u64) -> Entry {
+        let log = &self.cores[core];
+        let (slot, words) = log.slot(turn, self.shape);
+        log.watches[slot].read();
+        // ORDERING: Relaxed, after an Acquire of the mark or by the writer itself. A fenced core may read what came later.
+        match words[0].load(Ordering::Relaxed) & 1 {
+            0 => Entry::Lost,
+            _ => Entry::Received,
+        }
+    }
+
+    /// Copies a record out of a packet that the core received.
+    pub(super) fn read(&self, core: usize, turn: u64, record: u64, into: &mut [u64]) {
+        let log = &self.cores[core];
+        let (slot, words) = log.slot(turn, self.shape);
+        log.watches[slot].read();
+        let behind = (self.packet(core, turn) - record) as usize;
+        let start = words.len() - (behind + 1) * self.shape.words;
+        for (value, word) in into.iter_mut().zip(&words[start..]) {
+            // ORDERING: Relaxed, as in `entry`.
+            *value = word.load(Ordering::Relaxed);
+        }
+    }
+
+    /// A core other than `me` that could go on and doesn't, as far as can be seen, while `me` waits. Whoever waits is never
+    /// named, so that of two cores at most one fences the other.
+    pub(super) fn suspect(&self, me: usize) -> Option<Suspect> {
+        let active = |core: &usize| !self.mark(*core).is_final();
+        let last = (0..self.shape.cores).filter(active).map(|core| self.progress(core)).min()?;
+        let others = || (0..self.shape.cores).filter(|core| *core != me);
+        let suspect = |core| Suspect { core, mark: self.mark(core), progress: self.progress(core) };
+        // Who is last waits for those that haven't said whether they have its record. Room they have: nobody is further back.
+        let silent = others()
+            .map(suspect)
+            .find(|suspect| !suspect.mark.is_final() && suspect.mark.turns() <= self.carrier(suspect.core, last));
+        // When all have, it could go on itself.
+        silent.or_else(|| others().map(suspect).find(|suspect| !suspect.mark.is_final() && suspect.progress <= last))
+    }
+}
+
+/// A core that may have stalled, and where it was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Suspect {
+    pub(super) core: usize,
+    pub(super) mark: Mark,
+    pub(super) progress: u64,
+}
+
+impl CoreLog {
+    fn new(shape: Shape) -> Self {
+        let words = shape.slots * Self::entry_words(shape);
+        Self {
+            mark: Line(AtomicU64::new(Mark::new(0).0)),
+            progress: Line(AtomicU64::new(0)),
+            words: (0..words).map(|_| AtomicU64::new(0)).collect(),
+            watches: (0..shape.slots).map(|_| Watch::default()).collect(),
+        }
+    }
+
+    const fn entry_words(shape: Shape) -> usize {
+        1 + shape.cores * shape.words
+    }
+
+    fn slot(&self, turn: u64, shape: Shape) -> (usize, &[AtomicU64]) {
+        let (slot, words) = ((turn % shape.slots as u64) as usize, Self::entry_words(shape));
+        (slot, &self.words[slot * words..][..words])
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_core_gets_a_record_in_one_packet() {
+        for cores in 1..=8 {
+            let logs = Logs::new(Shape { cores, slots: 1, words: 1 });
+            for (record, core) in (0..50).flat_map(|record| (0..cores).map(move |core| (record, core))) {
+                let packet = logs.packet(core, logs.carrier(core, record));
+                assert!((record..record + cores as u64).contains(&packet), "{record} at {core} of {cores}: {packet}");
+                assert_eq!(packet % cores as u64, core as u64);
+            }
+        }
+    }
+
+    #[test]
+    fn a_shape_for_a_window_keeps_it() {
+        for (cores, window) in (1..=8).flat_map(|cores| (0..100).map(move |window| (cores, window))) {
+            let shape = Shape::for_window(cores, window, 1);
+            assert!(shape.window() >= window, "{shape:?} for {window}");
+            let smaller = Shape { slots: shape.slots.saturating_sub(1), ..shape };
+            assert!(smaller.slots == 0 || smaller.window() < window, "{shape:?} is larger than {window} needs");
+        }
+    }
+
+    #[test]
+    fn a_fence_lasts_and_what_was_published_stays() {
+        let logs = Logs::new(Shape { cores: 2, slots: 4, words: 1 });
+        assert!(logs.publish(1, Mark::new(0), Mark::new(3)));
+        assert!(!logs.fence_off(1, Mark::new(2)), "it has moved since");
+        assert!(logs.fence_off(1, Mark::new(3)));
+        assert!(!logs.publish(1, Mark::new(3), Mark::new(4)));
+        logs.leave(1);
+        let mark = logs.mark(1);
+        assert!(mark.is_fenced() && mark.is_final() && mark.turns() == 3);
+    }
+
+    #[test]
+    fn the_suspect_is_who_could_go_on() {
+        let logs = Logs::new(Shape { cores: 3, slots: 2, words: 1 });
+        let move_to = |core, turns, next| {
+            let old = logs.mark(core);
+            assert!(logs.publish(core, old, Mark::new(turns)));
+            logs.report(core, next);
+        };
+        // Core 0 is at record 0 and waits for core 2 to say whether it has it; core 1 waits for core 0 to make room.
+        move_to(0, 1, 0);
+        move_to(1, 2, 5);
+        assert_eq!(logs.suspect(0).map(|suspect| suspect.core), Some(2));
+        assert_eq!(logs.suspect(1).map(|suspect| suspect.core), Some(2), "core 0 waits, core 2 holds both up");
+        // Now that it has said so, core 0 could go on.
+        move_to(2, 1, 1);
+        assert_eq!(logs.suspect(1).map(|suspect| suspect.core), Some(0));
+        assert_eq!(logs.suspect(2).map(|suspect| suspect.core), Some(0));
+        logs.leave(0);
+        assert_eq!(logs.suspect(2).map(|suspect| suspect.core), None, "core 1 is ahead of who asks");
+    }
+}
