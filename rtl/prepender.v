@@ -1,0 +1,158 @@
+// The core: puts the ring and a trailer in front of each packet and moves the packet by as much, a fixed number of bytes
+// (figures 4a and 4c of state-compute replication). One beat a cycle when nothing stalls.
+//
+//   [outer Ethernet header, 14 bytes, if OUTER] [row 0] .. [row ROWS-1] [trailer, 32 bytes] [the packet]
+//
+// The move is wiring: SPLIT bytes of every beat come from the beat before. The ring changes in the cycle that the packet's
+// first beat goes out, so the next packet, which can follow a cycle later, carries this one's record.
+module prepender #(
+    parameter ROWS = 16,
+    parameter ROW_BYTES = 14,
+    parameter OUTER = 0
+) (
+    input  wire                   clk,
+    input  wire                   rst,
+    // Packets. The first byte of a beat is its lowest eight bits; only a packet's last beat may be part full.
+    input  wire                   s_valid,
+    output wire                   s_ready,
+    input  wire [1023:0]          s_data,
+    input  wire [127:0]           s_keep,
+    input  wire                   s_last,
+    // What is known of each packet: one word a packet, first byte of the record on top.
+    input  wire                   r_valid,
+    output wire                   r_ready,
+    input  wire [ROW_BYTES*8-1:0] r_row,
+    input  wire [7:0]             r_flags,
+    input  wire [63:0]            r_seq,
+    input  wire [63:0]            r_time,
+    input  wire [15:0]            r_interface,
+    input  wire [15:0]            r_link,
+    input  wire [31:0]            r_wire_len,
+    // Packets with their history.
+    output reg                    m_valid,
+    input  wire                   m_ready,
+    output reg  [1023:0]          m_data,
+    output reg  [127:0]           m_keep,
+    output reg                    m_last
+);
+    localparam BUS = 128;
+    localparam TRAILER = 32;
+    localparam HEAD = (OUTER ? 14 : 0) + ROWS * ROW_BYTES + TRAILER;
+    // Beats of history alone, and how much of it the beat has that the packet begins in.
+    localparam FULL = HEAD / BUS;
+    localparam SPLIT = HEAD % BUS;
+    localparam BEAT_BITS = FULL > 1 ? $clog2(FULL) : 1;
+    localparam [7:0] VERSION = 1;
+    localparam [15:0] ROWS16 = ROWS[15:0];
+    localparam [15:0] ROW_BYTES16 = ROW_BYTES[15:0];
+
+    localparam [1:0] HISTORY = 0, FIRST = 1, BODY = 2, TAIL = 3;
+    localparam [1:0] START = FULL > 0 ? HISTORY : FIRST;
+
+    reg [1:0] state;
+    reg [BEAT_BITS-1:0] beat;
+    localparam integer LAST_FULL = FULL > 0 ? FULL - 1 : 0;
+
+    // The output register is free, or becomes so in this cycle.
+`ifdef FAULT_STALL
+    wire advance = 1'b1;
+`else
+    wire advance = !m_valid || m_ready;
+`endif
+    wire starts = s_valid && r_valid;
+    wire emits = state == BODY ? s_valid : state == TAIL ? 1'b1 : starts;
+    assign s_ready = advance && (state == BODY || (state == FIRST && r_valid));
+    assign r_ready = advance && state == FIRST && s_valid;
+
+    // The ring, and the core that the packet is sprayed to: packet j goes to core j mod (ROWS + 1).
+    wire [ROWS*ROW_BYTES*8-1:0] rows;
+    wire [15:0] index;
+    reg [15:0] core;
+`ifdef FAULT_EARLY
+    // The record is written with the packet's first beat of history, so that the packet carries its own.
+    wire write = FULL > 0 ? advance && state == HISTORY && starts && beat == 0 : r_ready;
+`else
+    wire write = r_ready;
+`endif
+    ring #(.ROWS(ROWS), .ROW_BITS(ROW_BYTES * 8)) ring (
+        .clk(clk), .rst(rst), .write(write), .row(r_row), .rows(rows), .index(index)
+    );
+    always @(posedge clk) begin
+        if (rst) core <= 0;
+        else if (r_ready) core <= core == ROWS16 ? 16'd0 : core + 16'd1;
+    end
+
+    wire [TRAILER*8-1:0] trailer = {
+        VERSION, r_flags, ROWS16, ROW_BYTES16, index, r_seq, r_time, r_interface, r_link, r_wire_len
+    };
+    wire [HEAD*8-1:0] head;
+    generate
+        if (OUTER) begin : outer
+            assign head = {32'h024d5200, core, 48'h024d52ff0000, 16'h88b5, rows, trailer};
+        end else begin : bare
+            assign head = {rows, trailer};
+        end
+    endgenerate
+
+    // From first byte on top, as numbers stand, to first byte lowest, as the bus has it.
+    wire [(FULL+1)*1024-1:0] in_bus_order;
+    genvar i;
+    generate
+        for (i = 0; i < (FULL + 1) * BUS; i = i + 1) begin : each
+            if (i < HEAD) assign in_bus_order[8*i +: 8] = head[8*(HEAD-1-i) +: 8];
+            else assign in_bus_order[8*i +: 8] = 8'd0;
+        end
+    endgenerate
+    wire [1023:0] full_beat;
+    generate
+        if (FULL > 0) assign full_beat = in_bus_order[1024*beat +: 1024];
+        else assign full_beat = 1024'd0;
+    endgenerate
+
+    // What lies in front of the beat that comes in: the end of the history, or the beat before.
+    reg [1023:0] carry_data;
+    reg [127:0] carry_keep;
+    wire [2047:0] last_of_history = {1024'd0, in_bus_order[1024*FULL +: 1024]} << (8 * (BUS - SPLIT));
+    wire [1023:0] ahead = state == FIRST ? last_of_history[1023:0] : carry_data;
+    wire [127:0] ahead_keep = state == TAIL ? carry_keep : {BUS{1'b1}};
+    wire [127:0] coming_keep = state == TAIL ? 128'd0 : s_keep;
+    wire [2047:0] joined = {s_data, ahead} >> (8 * (BUS - SPLIT));
+    wire [255:0] joined_keep = {coming_keep, ahead_keep} >> (BUS - SPLIT);
+
+    // Bytes of the packet's last beat that have no room in the beat that goes out.
+    wire [BUS:0] keep_and_none = {1'b0, s_keep};
+`ifdef FAULT_TAIL
+    wire overflows = 1'b0;
+`else
+    wire overflows = keep_and_none[BUS-SPLIT];
+`endif
+
+    always @(posedge clk) begin
+        if (rst) begin
+            state <= START;
+            beat <= 0;
+            m_valid <= 1'b0;
+        end else if (advance) begin
+            m_valid <= emits;
+            if (emits) begin
+                case (state)
+                    HISTORY: begin
+                        beat <= beat == LAST_FULL[BEAT_BITS-1:0] ? {BEAT_BITS{1'b0}} : beat + 1'b1;
+                        if (beat == LAST_FULL[BEAT_BITS-1:0]) state <= FIRST;
+                    end
+                    FIRST, BODY: state <= !s_last ? BODY : overflows ? TAIL : START;
+                    TAIL: state <= START;
+                endcase
+            end
+        end
+        if (advance) begin
+            m_data <= state == HISTORY ? full_beat : joined[1023:0];
+            m_keep <= state == HISTORY ? {BUS{1'b1}} : joined_keep[127:0];
+            m_last <= state == TAIL || (state != HISTORY && s_last && !overflows);
+            if (s_ready && s_valid) begin
+                carry_data <= s_data;
+                carry_keep <= s_keep;
+            end
+        end
+    end
+endmodule
