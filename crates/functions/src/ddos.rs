@@ -6,8 +6,8 @@ use alloc::vec;
 
 use memory::Memory;
 use nf::{
-    ConfigKey, Context, Description, Flow, Meta, NetworkFunction, Opened, PacketSet, Reason, Report, Sharing, Sizing,
-    Step, Verdict,
+    ConfigKey, Context, Description, Flow, HOST_BYTES, Meta, NetworkFunction, Opened, PacketSet, Reason, RecordReader,
+    RecordWriter, Report, Sharing, Sizing, Step, Verdict,
 };
 use packet::{Headers, Host, Nanos};
 use serde::Deserialize;
@@ -63,9 +63,23 @@ pub struct Sent(Host);
 impl Meta for Sent {
     type Key = Host;
 
+    const RECORD_BYTES: usize = HOST_BYTES;
+
     #[inline]
     fn key(&self) -> Host {
         self.0
+    }
+
+    #[inline]
+    fn write(&self, record: &mut [u8]) {
+        RecordWriter::new(record).host(&self.0).end();
+    }
+
+    #[inline]
+    fn read(record: &[u8]) -> Option<Self> {
+        let mut fields = RecordReader::new(record);
+        let sent = Self(fields.host()?);
+        fields.end().map(|()| sent)
     }
 }
 

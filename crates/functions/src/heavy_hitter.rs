@@ -6,8 +6,8 @@ use alloc::vec;
 
 use memory::Memory;
 use nf::{
-    ConfigKey, Context, Description, Flow, Meta, NetworkFunction, Opened, PacketSet, Report, Sharing, Sizing, Step,
-    Verdict,
+    ConfigKey, Context, Description, Flow, Meta, NetworkFunction, Opened, PacketSet, RecordReader, RecordWriter,
+    Report, Sharing, Sizing, Step, TUPLE_BYTES, Verdict,
 };
 use packet::{FiveTuple, Headers, Host, Nanos, protocol};
 use serde::Deserialize;
@@ -62,6 +62,8 @@ pub struct Carried {
 impl Meta for Carried {
     type Key = FiveTuple;
 
+    const RECORD_BYTES: usize = TUPLE_BYTES + 4;
+
     const TELLS_SOURCE: bool = true;
 
     #[inline]
@@ -71,6 +73,18 @@ impl Meta for Carried {
 
     fn source(&self) -> Option<Host> {
         Some(Host::from(self.tuple.source().address))
+    }
+
+    #[inline]
+    fn write(&self, record: &mut [u8]) {
+        RecordWriter::new(record).tuple(&self.tuple).u32(self.bytes).end();
+    }
+
+    #[inline]
+    fn read(record: &[u8]) -> Option<Self> {
+        let mut fields = RecordReader::new(record);
+        let carried = Self { tuple: fields.tuple()?, bytes: fields.u32()? };
+        fields.end().map(|()| carried)
     }
 }
 

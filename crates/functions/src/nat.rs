@@ -19,8 +19,8 @@ use core::net::Ipv4Addr;
 
 use memory::{Local, Memory};
 use nf::{
-    ConfigKey, Context, Description, Fingerprint, NetworkFunction, Opened, PacketSet, Reason, Sharing, Sizing, Step,
-    Verdict,
+    ConfigKey, Context, Description, Fingerprint, NetworkFunction, Opened, PacketSet, Reason, RecordReader,
+    RecordWriter, Sharing, Sizing, Step, Verdict,
 };
 use packet::{FiveTuple, Fragment, Headers, Icmp, Network, TcpFlags, Transport, protocol};
 
@@ -218,6 +218,9 @@ impl NetworkFunction for Nat {
 impl nf::Meta for Meta {
     type Key = FiveTuple;
 
+    /// Which way and what kind of packet; both ends; the flags of a segment, or both ends of the packet that an error quotes.
+    const RECORD_BYTES: usize = 1 + 2 * Endpoint4::RECORD_BYTES + QUOTED_BYTES;
+
     fn key(&self) -> FiveTuple {
         let protocol = match self.content {
             Content::Segment(_) => protocol::TCP,
@@ -227,9 +230,78 @@ impl nf::Meta for Meta {
         let [src, dst] = [self.source, self.destination].map(|endpoint| Ipv4Addr::from_bits(endpoint.address));
         FiveTuple::v4(src, dst, self.source.port, self.destination.port, protocol)
     }
+
+    #[inline]
+    fn write(&self, record: &mut [u8]) {
+        let bits = self.way as u8 | self.content.number() << CONTENT_SHIFT;
+        let fields = RecordWriter::new(record).u8(bits);
+        let fields = self.destination.write(self.source.write(fields));
+        match self.content {
+            Content::Segment(flags) => fields.u8(flags.0).none::<{ QUOTED_BYTES - 1 }>().end(),
+            Content::Datagram | Content::Query { .. } => fields.none::<QUOTED_BYTES>().end(),
+            Content::Error { source, destination, .. } => destination.write(source.write(fields)).end(),
+        }
+    }
+
+    #[inline]
+    fn read(record: &[u8]) -> Option<Self> {
+        let mut fields = RecordReader::new(record);
+        let bits = fields.u8()?;
+        let way = match bits & ((1 << CONTENT_SHIFT) - 1) {
+            0 => Way::Outward,
+            1 => Way::Inward,
+            2 => Way::Hairpin,
+            _ => return None,
+        };
+        let (source, destination) = (Endpoint4::read(&mut fields)?, Endpoint4::read(&mut fields)?);
+        let content = Content::read(bits >> CONTENT_SHIFT, &mut fields)?;
+        fields.end()?;
+        // A query's identifier stands for both ports; an error has none.
+        let makes_sense = match content {
+            Content::Segment(_) | Content::Datagram => true,
+            Content::Query { .. } => source.port == destination.port,
+            Content::Error { .. } => source.port == 0 && destination.port == 0,
+        };
+        makes_sense.then_some(Self { source, destination, way, content })
+    }
 }
 
+/// Where the content's number begins in a record's first byte, behind the way's.
+const CONTENT_SHIFT: u32 = 2;
+/// Both ends of a packet that an error quotes.
+const QUOTED_BYTES: usize = 2 * Endpoint4::RECORD_BYTES;
+
 impl Content {
+    const fn number(self) -> u8 {
+        match self {
+            Self::Segment(_) => 0,
+            Self::Datagram => 1,
+            Self::Query { is_request: false } => 2,
+            Self::Query { is_request: true } => 3,
+            Self::Error { protocol: Protocol::Tcp, .. } => 4,
+            Self::Error { protocol: Protocol::Udp, .. } => 5,
+            Self::Error { protocol: Protocol::Icmp, .. } => 6,
+        }
+    }
+
+    /// The content of this number, with what follows of its record.
+    fn read(number: u8, fields: &mut RecordReader<'_>) -> Option<Self> {
+        let protocol = match number {
+            0 => {
+                let flags = TcpFlags(fields.u8()?);
+                return fields.none::<{ QUOTED_BYTES - 1 }>().map(|()| Self::Segment(flags));
+            }
+            1 => return fields.none::<QUOTED_BYTES>().map(|()| Self::Datagram),
+            2 | 3 => return fields.none::<QUOTED_BYTES>().map(|()| Self::Query { is_request: number == 3 }),
+            4 => Protocol::Tcp,
+            5 => Protocol::Udp,
+            6 => Protocol::Icmp,
+            _ => return None,
+        };
+        let (source, destination) = (Endpoint4::read(fields)?, Endpoint4::read(fields)?);
+        Some(Self::Error { source, destination, protocol })
+    }
+
     fn of_icmp(icmp: &Icmp) -> Option<Self> {
         if icmp.identifier.is_some() {
             // Echo, timestamp, information, address mask (RFC 792, RFC 950): the others are their replies.

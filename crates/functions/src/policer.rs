@@ -8,8 +8,8 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 
 use memory::Memory;
 use nf::{
-    ConfigKey, Context, Description, Flow, Meta, NetworkFunction, Opened, PacketSet, Reason, Sharing, Sizing, Step,
-    Verdict,
+    ConfigKey, Context, Description, Flow, Meta, NetworkFunction, Opened, PacketSet, Reason, RecordReader,
+    RecordWriter, Sharing, Sizing, Step, TUPLE_BYTES, Verdict,
 };
 use packet::{FiveTuple, Headers, Nanos, Network};
 use serde::Deserialize;
@@ -83,9 +83,23 @@ pub struct Demand {
 impl Meta for Demand {
     type Key = FiveTuple;
 
+    const RECORD_BYTES: usize = TUPLE_BYTES + 4;
+
     #[inline]
     fn key(&self) -> FiveTuple {
         self.key
+    }
+
+    #[inline]
+    fn write(&self, record: &mut [u8]) {
+        RecordWriter::new(record).tuple(&self.key).u32(self.bytes).end();
+    }
+
+    #[inline]
+    fn read(record: &[u8]) -> Option<Self> {
+        let mut fields = RecordReader::new(record);
+        let demand = Self { key: fields.tuple()?, bytes: fields.u32()? };
+        fields.end().map(|()| demand)
     }
 }
 

@@ -7,8 +7,8 @@ use alloc::vec::Vec;
 
 use memory::Memory;
 use nf::{
-    ConfigKey, Context, Description, Flow, Meta, NetworkFunction, Opened, PacketSet, Reason, Sharing, Sizing, Step,
-    Verdict,
+    ADDRESS_BYTES, ConfigKey, Context, Description, Flow, IPV6 as IS_IPV6, Meta, NetworkFunction, Opened, PacketSet,
+    Reason, RecordReader, RecordWriter, Sharing, Sizing, Step, Verdict, family_of,
 };
 use packet::{Fragment, Headers, Host, Nanos, Network, Transport, protocol};
 use serde::Deserialize;
@@ -98,11 +98,36 @@ pub struct Knock {
 impl Meta for Knock {
     type Key = Host;
 
+    /// The family and whether there is a port, the address, the port.
+    const RECORD_BYTES: usize = 1 + ADDRESS_BYTES + 2;
+
     #[inline]
     fn key(&self) -> Host {
         self.source
     }
+
+    #[inline]
+    fn write(&self, record: &mut [u8]) {
+        let (address, knocks) = (self.source.address(), if self.port.is_some() { KNOCKS } else { 0 });
+        RecordWriter::new(record).u8(family_of(address) | knocks).address(address).u16(self.port.unwrap_or(0)).end();
+    }
+
+    #[inline]
+    fn read(record: &[u8]) -> Option<Self> {
+        let mut fields = RecordReader::new(record);
+        let bits = fields.u8()?;
+        let source = Host::from(fields.address(bits & IS_IPV6 != 0)?);
+        let port = match (bits & !IS_IPV6, fields.u16()?) {
+            (0, 0) => None,
+            (KNOCKS, port) => Some(port),
+            _ => return None,
+        };
+        fields.end().map(|()| Self { source, port })
+    }
 }
+
+/// The bit of a record that says that there is a port.
+const KNOCKS: u8 = 2;
 
 /// What is remembered of a source: how many right knocks it has made. None are remembered of those that made none, and
 /// as many as there are ports means open.

@@ -12,7 +12,7 @@ pub mod tcp;
 use core::fmt;
 
 use memory::Memory;
-use nf::{Context, Flow, Meta, NetworkFunction};
+use nf::{Context, ENDS_BYTES, Flow, IPV6, Meta, NetworkFunction, RecordReader, RecordWriter, family_of};
 use packet::{FiveTuple, Fragment, Headers, Host, Icmp, Nanos, Network, Transport, protocol};
 
 pub use rules::{Rules, TcpRules, Timeouts};
@@ -153,6 +153,10 @@ impl Meta for Observation {
 
     const TELLS_SOURCE: bool = true;
 
+    /// What kind of event it is, which family and which direction; the connection; the interface; the segment, or the kind
+    /// of an ICMP query.
+    const RECORD_BYTES: usize = 1 + ENDS_BYTES + 2 + Segment::RECORD_BYTES;
+
     #[inline]
     fn key(&self) -> FiveTuple {
         self.key
@@ -161,6 +165,65 @@ impl Meta for Observation {
     fn source(&self) -> Option<Host> {
         let sender = if self.from_first { self.key.source() } else { self.key.destination() };
         Some(Host::from(sender.address))
+    }
+
+    fn write(&self, record: &mut [u8]) {
+        let direction = if self.from_first { FROM_FIRST } else { 0 };
+        let bits = family_of(self.key.source().address) | direction | self.event.number() << EVENT_SHIFT;
+        let fields = RecordWriter::new(record).u8(bits).ends(&self.key).u16(self.interface);
+        match &self.event {
+            Event::Tcp(segment) => segment.write(fields).end(),
+            Event::Query(kind) | Event::Reply(kind) => fields.u8(*kind).none::<{ Segment::RECORD_BYTES - 1 }>().end(),
+            Event::Udp | Event::Error | Event::Other => fields.none::<{ Segment::RECORD_BYTES }>().end(),
+        }
+    }
+
+    fn read(record: &[u8]) -> Option<Self> {
+        let mut fields = RecordReader::new(record);
+        let bits = fields.u8()?;
+        let key = fields.ends(bits & IPV6 != 0)?;
+        let interface = fields.u16()?;
+        let event = Event::read(bits >> EVENT_SHIFT, &mut fields)?;
+        fields.end()?;
+        let is_symmetric = key.symmetric().1;
+        is_symmetric.then_some(Self { key, event, from_first: bits & FROM_FIRST != 0, interface })
+    }
+}
+
+/// In a record's first byte: the first endpoint sent the packet.
+const FROM_FIRST: u8 = 2;
+/// Where the event's number begins in a record's first byte.
+const EVENT_SHIFT: u32 = 2;
+/// The kinds of ICMP queries that are told apart.
+const QUERY_KINDS: u8 = 4;
+
+impl Event {
+    const fn number(&self) -> u8 {
+        match self {
+            Self::Tcp(_) => 0,
+            Self::Udp => 1,
+            Self::Query(_) => 2,
+            Self::Reply(_) => 3,
+            Self::Error => 4,
+            Self::Other => 5,
+        }
+    }
+
+    /// The event of this number, with what follows of its record.
+    fn read(number: u8, fields: &mut RecordReader<'_>) -> Option<Self> {
+        let event = match number {
+            0 => return Segment::read(fields).map(Self::Tcp),
+            2 | 3 => {
+                let kind = fields.u8().filter(|kind| *kind < QUERY_KINDS)?;
+                fields.none::<{ Segment::RECORD_BYTES - 1 }>()?;
+                return Some(if number == 2 { Self::Query(kind) } else { Self::Reply(kind) });
+            }
+            1 => Self::Udp,
+            4 => Self::Error,
+            5 => Self::Other,
+            _ => return None,
+        };
+        fields.none::<{ Segment::RECORD_BYTES }>().map(|()| event)
     }
 }
 

@@ -306,8 +306,15 @@ enum Never {}
 
 impl nf::Meta for Never {
     type Key = FiveTuple;
+    const RECORD_BYTES: usize = 0;
     fn key(&self) -> FiveTuple {
         match *self {}
+    }
+    fn write(&self, _: &mut [u8]) {
+        match *self {}
+    }
+    fn read(_: &[u8]) -> Option<Self> {
+        None
     }
 }
 

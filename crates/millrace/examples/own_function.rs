@@ -28,8 +28,20 @@ struct Opening {
 impl Meta for Opening {
     type Key = Host;
 
+    const RECORD_BYTES: usize = HOST_BYTES + 2;
+
     fn key(&self) -> Host {
         self.host
+    }
+
+    fn write(&self, record: &mut [u8]) {
+        RecordWriter::new(record).host(&self.host).u16(self.port).end();
+    }
+
+    fn read(record: &[u8]) -> Option<Self> {
+        let mut fields = RecordReader::new(record);
+        let opening = Self { host: fields.host()?, port: fields.u16()? };
+        fields.end().map(|()| opening)
     }
 }
 

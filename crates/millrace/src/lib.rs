@@ -23,8 +23,9 @@ mod print;
 pub mod prelude {
     pub use memory::{Allocator, Map, Memory, Vector};
     pub use nf::{
-        ConfigKey, Context, Description, Fingerprint, Flow, Meta, NetworkFunction, Opened, PacketSet, PortId, Reason,
-        Reply, Report, Sharing, Sizing, Step, Verdict,
+        ADDRESS_BYTES, ConfigKey, Context, Description, Fingerprint, Flow, HOST_BYTES, Meta, NetworkFunction, Opened,
+        PacketSet, PortId, Reason, RecordReader, RecordWriter, Reply, Report, Sharing, Sizing, Step, TUPLE_BYTES,
+        Verdict,
     };
     pub use packet::{
         Endpoint, FiveTuple, FlowKey, Fragment, Headers, Host, Mac, Nanos, Network, Rewrite, Seq, TcpFlags, Transport,

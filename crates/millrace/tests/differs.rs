@@ -26,9 +26,18 @@ struct Source(Host);
 
 impl Meta for Source {
     type Key = Host;
+    const RECORD_BYTES: usize = HOST_BYTES;
 
     fn key(&self) -> Host {
         self.0
+    }
+
+    fn write(&self, record: &mut [u8]) {
+        RecordWriter::new(record).host(&self.0).end();
+    }
+
+    fn read(record: &[u8]) -> Option<Self> {
+        RecordReader::new(record).host().map(Self)
     }
 }
 

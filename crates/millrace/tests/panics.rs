@@ -25,9 +25,18 @@ struct Seen(FiveTuple);
 
 impl Meta for Seen {
     type Key = FiveTuple;
+    const RECORD_BYTES: usize = TUPLE_BYTES;
 
     fn key(&self) -> FiveTuple {
         self.0
+    }
+
+    fn write(&self, record: &mut [u8]) {
+        RecordWriter::new(record).tuple(&self.0).end();
+    }
+
+    fn read(record: &[u8]) -> Option<Self> {
+        RecordReader::new(record).tuple().map(Self)
     }
 }
 

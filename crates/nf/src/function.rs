@@ -22,6 +22,9 @@ pub trait Meta: Copy + PartialEq + fmt::Debug + Send + Sync + 'static {
     /// Whether [`source`](Self::source) tells who sent a packet, so that an engine can limit what one host opens.
     const TELLS_SOURCE: bool = false;
 
+    /// How many bytes the wire form has: that of every packet has as many.
+    const RECORD_BYTES: usize;
+
     /// The packet set that the packet belongs to.
     fn key(&self) -> Self::Key;
 
@@ -29,6 +32,13 @@ pub trait Meta: Copy + PartialEq + fmt::Debug + Send + Sync + 'static {
     fn source(&self) -> Option<Host> {
         None
     }
+
+    /// Writes the wire form, by which a sequencer hands it to a core that doesn't see the packet. `record` has
+    /// [`RECORD_BYTES`](Self::RECORD_BYTES) bytes, each of which is written: see [`RecordWriter`](crate::RecordWriter).
+    fn write(&self, record: &mut [u8]);
+
+    /// Back from the wire form; `None` for bytes that [`write`](Self::write) makes of no packet.
+    fn read(record: &[u8]) -> Option<Self>;
 }
 
 /// The state of one packet set.

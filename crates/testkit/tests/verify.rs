@@ -19,8 +19,15 @@ struct From(Host);
 
 impl nf::Meta for From {
     type Key = Host;
+    const RECORD_BYTES: usize = nf::HOST_BYTES;
     fn key(&self) -> Host {
         self.0
+    }
+    fn write(&self, record: &mut [u8]) {
+        nf::RecordWriter::new(record).host(&self.0).end();
+    }
+    fn read(record: &[u8]) -> Option<Self> {
+        nf::RecordReader::new(record).host().map(Self)
     }
 }
 

@@ -3,7 +3,7 @@
 use core::net::Ipv4Addr;
 
 use memory::{Allocator, Local, LocalTx, Map, Memory, Vector};
-use nf::{Fingerprint, Step};
+use nf::{Fingerprint, RecordReader, RecordWriter, Step};
 use packet::{Endpoint, Family, FiveTuple, FiveTuple4, FlowKey, Nanos, protocol};
 
 use super::config::{Config, Filtering};
@@ -25,8 +25,21 @@ impl Endpoint4 {
     /// Any endpoint, in keys.
     pub(super) const ANY: Self = Self { address: 0, port: 0 };
 
+    /// Bytes of the wire form.
+    pub(super) const RECORD_BYTES: usize = 6;
+
     pub(super) const fn new(address: Ipv4Addr, port: u16) -> Self {
         Self { address: address.to_bits(), port }
+    }
+
+    #[inline]
+    pub(super) fn write(self, fields: RecordWriter<'_>) -> RecordWriter<'_> {
+        fields.u32(self.address).u16(self.port)
+    }
+
+    #[inline]
+    pub(super) fn read(fields: &mut RecordReader<'_>) -> Option<Self> {
+        Some(Self { address: fields.u32()?, port: fields.u16()? })
     }
 }
 

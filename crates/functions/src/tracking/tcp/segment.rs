@@ -1,5 +1,6 @@
 //! What a TCP segment contributes to its connection's state.
 
+use nf::{RecordReader, RecordWriter};
 use packet::{Tcp, TcpFlags};
 
 use super::{Marks, after};
@@ -46,7 +47,37 @@ const OFFERS_SCALE: u8 = 0x10;
 const OFFERS_SACK: u8 = 0x20;
 const HAS_ACK: u8 = 0x40;
 
+const ALL_BITS: u8 = SCALE | OFFERS_SCALE | OFFERS_SACK | HAS_ACK;
+
 impl Segment {
+    /// Bytes of the wire form.
+    pub(crate) const RECORD_BYTES: usize = 4 * 4 + 2 + 1 + 1;
+
+    /// Adds the wire form to a record.
+    pub(crate) fn write<'a>(&self, fields: RecordWriter<'a>) -> RecordWriter<'a> {
+        let Self { seq, end, ack, sack, window, event, bits } = *self;
+        fields.u32(seq).u32(end).u32(ack).u32(sack).u16(window).u8(event as u8).u8(bits)
+    }
+
+    /// Back from the wire form.
+    pub(crate) fn read(fields: &mut RecordReader<'_>) -> Option<Self> {
+        let [seq, end, ack, sack] = [fields.u32()?, fields.u32()?, fields.u32()?, fields.u32()?];
+        let window = fields.u16()?;
+        let event = match fields.u8()? {
+            0 => Event::Syn,
+            1 => Event::SynAck,
+            2 => Event::Fin,
+            3 => Event::Ack,
+            4 => Event::Rst,
+            _ => return None,
+        };
+        let bits = fields.u8()?;
+        let scale = bits & SCALE;
+        let offers = bits & OFFERS_SCALE != 0 && scale <= 14 || scale == 0;
+        let makes_sense = bits & !ALL_BITS == 0 && offers && (sack == ack || after(sack, ack));
+        makes_sense.then_some(Self { seq, end, ack, sack, window, event, bits })
+    }
+
     /// What the header contributes, with `payload_len` bytes behind it; `None` when its flags go together in no segment
     /// that a stack sends.
     #[inline]

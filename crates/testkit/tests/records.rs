@@ -1,0 +1,208 @@
+//! The wire form of what packets contribute: every packet's record comes back, and no other bytes are taken for one.
+#![allow(clippy::print_stderr)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use functions::{conntrack, ddos, firewall, heavy_hitter, nat, policer, port_knock};
+use nf::{Meta, NetworkFunction};
+use packet::TcpFlags;
+use port::pcap::Reader;
+use port::{Batch, Received};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use testkit::Build;
+
+/// What is done for each function of the catalogue.
+trait Visit {
+    fn visit<N: NetworkFunction>(&mut self, function: &N);
+}
+
+fn each(visit: &mut impl Visit) {
+    visit.visit(&ddos::Ddos::new(&ddos::Config::default()));
+    visit.visit(&heavy_hitter::HeavyHitter::new(&heavy_hitter::Config::default()));
+    visit.visit(&conntrack::Conntrack::new(conntrack::Config::default()));
+    visit.visit(&policer::Policer::new(&policer::Config::default()));
+    visit.visit(&port_knock::PortKnock::new(&port_knock::Config::default()));
+    visit.visit(&firewall::Firewall::new(firewall::Config::default()));
+    visit.visit(&nat::Nat::new(nat::Config::default()));
+}
+
+/// The record of `meta`, held against what it is read as; every byte of it is written.
+fn there_and_back<M: Meta>(meta: &M) -> Vec<u8> {
+    let [mut record, mut other] = [vec![0; M::RECORD_BYTES], vec![0xff; M::RECORD_BYTES]];
+    meta.write(&mut record);
+    meta.write(&mut other);
+    assert_eq!(record, other, "{meta:?} leaves bytes as they were");
+    assert_eq!(M::read(&record), Some(*meta));
+    assert_eq!(M::read(&record[..M::RECORD_BYTES - 1]), None, "a record cut short");
+    record.push(0);
+    assert_eq!(M::read(&record), None, "a record too long");
+    record.pop();
+    record
+}
+
+/// Whatever is read writes the same bytes: there is one record for each contribution.
+fn canonical<M: Meta>(bytes: &[u8]) -> bool {
+    let Some(meta) = M::read(bytes) else { return false };
+    assert_eq!(there_and_back(&meta), bytes, "two records of {meta:?}");
+    true
+}
+
+struct Bytes {
+    function: &'static str,
+    paper: &'static str,
+    lines: Vec<String>,
+}
+
+impl Visit for Bytes {
+    fn visit<N: NetworkFunction>(&mut self, _: &N) {
+        self.function = N::DESCRIPTION.name;
+        self.paper = match self.function {
+            "ddos" => "4",
+            "heavy-hitter" | "policer" => "18",
+            "conntrack" => "30",
+            "port-knock" => "8",
+            _ => "-",
+        };
+        let (record, row) = (N::Meta::RECORD_BYTES, N::Meta::RECORD_BYTES + 8);
+        self.lines.push(format!("| `{}` | {record} | {row} | {} |", self.function, self.paper));
+    }
+}
+
+/// The decision's table is what the code says.
+#[test]
+fn the_table_of_bytes_is_true() {
+    let mut bytes = Bytes { function: "", paper: "", lines: Vec::new() };
+    each(&mut bytes);
+    let note = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/decisions/0008-carriers.md");
+    let text = fs::read_to_string(note).expect("the decision is in docs/decisions");
+    for line in &bytes.lines {
+        assert!(text.lines().any(|row| row.starts_with(line.as_str())), "docs/decisions/0008-carriers.md lacks {line}");
+    }
+}
+
+/// Each packet of a batch as each function sees it.
+struct Packets<'a> {
+    batch: &'a Batch,
+    records: u64,
+}
+
+impl Visit for Packets<'_> {
+    fn visit<N: NetworkFunction>(&mut self, function: &N) {
+        for index in 0..self.batch.len() {
+            let (packet, bytes) = self.batch.packet(index);
+            let parsed = packet::parse(packet.link, bytes, packet.wire_len, packet.interface);
+            if let Some(meta) = parsed.ok().and_then(|headers| function.meta(&headers)) {
+                there_and_back(&meta);
+                self.records += 1;
+            }
+        }
+    }
+}
+
+#[test]
+fn every_packet_of_the_shared_captures_comes_back() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
+    let folder = std::env::var_os("MILLRACE_TRACES").map_or(folder, PathBuf::from);
+    let Ok(manifest) = fs::read_to_string(folder.join("MANIFEST.tsv")) else {
+        eprintln!("SKIPPED (no ../shared/traces)");
+        return;
+    };
+    let mut batch = Batch::default();
+    let (mut captures, mut records) = (0, 0);
+    for name in manifest.lines().skip(1).filter_map(|line| line.split('\t').next()) {
+        let Ok(mut reader) = Reader::open(folder.join(name)) else { continue };
+        captures += 1;
+        // Damage is the reader's own matter; what lies ahead of it counts.
+        while let Ok(received) = reader.read(&mut batch) {
+            if received == Received::End {
+                break;
+            }
+            let mut packets = Packets { batch: &batch, records: 0 };
+            each(&mut packets);
+            records += packets.records;
+        }
+    }
+    assert!(captures > 100 && records > 100_000, "{captures} captures, {records} records");
+}
+
+/// Gives bytes to the reader of each function's records.
+struct Read<'a> {
+    bytes: &'a [u8],
+    taken: u32,
+}
+
+impl Visit for Read<'_> {
+    fn visit<N: NetworkFunction>(&mut self, _: &N) {
+        self.taken += u32::from(canonical::<N::Meta>(&self.bytes[..N::Meta::RECORD_BYTES]));
+    }
+}
+
+/// Changes a byte of the record of each function's packet, and reads it.
+struct Changed<'a> {
+    frame: &'a [u8],
+    at: usize,
+    byte: u8,
+}
+
+impl Visit for Changed<'_> {
+    fn visit<N: NetworkFunction>(&mut self, function: &N) {
+        let headers = packet::parse(packet::LinkType::Ethernet, self.frame, self.frame.len() as u32, 3);
+        let Some(meta) = headers.ok().and_then(|headers| function.meta(&headers)) else { return };
+        let mut record = there_and_back(&meta);
+        let at = self.at % record.len();
+        record[at] ^= self.byte;
+        canonical::<N::Meta>(&record);
+    }
+}
+
+fn address() -> impl Strategy<Value = (String, String)> {
+    let v4 = |n: u8, port: u16| format!("10.{n}.3.4:{port}");
+    let v6 = |n: u8, port: u16| format!("[2001:db8::{n:x}:1]:{port}");
+    (any::<bool>(), any::<[u8; 2]>(), any::<[u16; 2]>())
+        .prop_map(move |(is_v6, [a, b], [c, d])| if is_v6 { (v6(a, c), v6(b, d)) } else { (v4(a, c), v4(b, d)) })
+}
+
+fn frame() -> impl Strategy<Value = Vec<u8>> {
+    (address(), 0..6_u8, any::<[u32; 2]>(), any::<u8>(), any::<u16>(), 0..60_usize).prop_map(
+        |((from, to), kind, [seq, ack], flags, number, payload)| {
+            let (a, b) = (from.as_str(), to.as_str());
+            let tcp = Build::tcp(a, b).flags(TcpFlags(flags)).seq(seq).ack(ack).payload(payload);
+            match kind {
+                0 => tcp.window_scale(number as u8 % 16).mss(number),
+                1 => tcp.sack(&[(ack.wrapping_add(9), ack.wrapping_add(u32::from(number)))]),
+                2 => Build::udp(a, b).payload(payload),
+                3 => Build::echo(a, b, number, 1),
+                4 => Build::echo_reply(a, b, number, 1),
+                _ if a.starts_with('[') => Build::icmp_error(b, a, 1, 4, &Build::udp(a, b).payload(9).datagram()),
+                _ => Build::icmp_error(b, a, 3, 1, &Build::tcp(a, b).datagram()),
+            }
+            .bytes()
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn built_packets_come_back(frame in frame(), at in 0..64_usize, byte in 1..=255_u8) {
+        each(&mut Changed { frame: &frame, at, byte });
+    }
+
+    /// Few bits, so that many of these are records.
+    #[test]
+    fn what_is_read_is_written_alike(bytes in vec(prop_oneof![Just(0_u8), 0..8_u8, any::<u8>()], 64)) {
+        let mut read = Read { bytes: &bytes, taken: 0 };
+        each(&mut read);
+    }
+}
+
+/// The reader takes some bytes that no packet was: otherwise the property above would say nothing.
+#[test]
+fn zeros_are_a_record_of_some() {
+    let mut read = Read { bytes: &[0; 64], taken: 0 };
+    each(&mut read);
+    assert!((4..=7).contains(&read.taken), "{} take zeros", read.taken);
+}
