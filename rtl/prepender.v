@@ -31,7 +31,7 @@ module prepender #(
     // Packets with their history.
     output reg                    m_valid,
     input  wire                   m_ready,
-    output reg  [1023:0]          m_data,
+    output wire [1023:0]          m_data,
     output reg  [127:0]           m_keep,
     output reg                    m_last
 );
@@ -41,17 +41,20 @@ module prepender #(
     // Beats of history alone, and how much of it the beat has that the packet begins in.
     localparam FULL = HEAD / BUS;
     localparam SPLIT = HEAD % BUS;
-    localparam BEAT_BITS = FULL > 1 ? $clog2(FULL) : 1;
+    // Where a packet stands: at a beat of history, at its first beat, or behind that.
+    localparam integer FIRST = FULL;
+    localparam integer BODY = FULL + 1;
+    localparam PLACE_BITS = $clog2(FULL + 2);
     localparam [7:0] VERSION = 1;
     localparam [15:0] ROWS16 = ROWS[15:0];
     localparam [15:0] ROW_BYTES16 = ROW_BYTES[15:0];
 
-    localparam [1:0] HISTORY = 0, FIRST = 1, BODY = 2, TAIL = 3;
-    localparam [1:0] START = FULL > 0 ? HISTORY : FIRST;
-
-    reg [1:0] state;
-    reg [BEAT_BITS-1:0] beat;
-    localparam integer LAST_FULL = FULL > 0 ? FULL - 1 : 0;
+    reg [PLACE_BITS-1:0] place;
+    // What is left of the packet's last beat goes out.
+    reg in_tail;
+    wire in_first = place == FIRST[PLACE_BITS-1:0];
+    wire in_body = place == BODY[PLACE_BITS-1:0];
+    wire in_history = !in_first && !in_body;
 
     // The output register is free, or becomes so in this cycle.
 `ifdef FAULT_STALL
@@ -59,10 +62,9 @@ module prepender #(
 `else
     wire advance = !m_valid || m_ready;
 `endif
-    wire starts = s_valid && r_valid;
-    wire emits = state == BODY ? s_valid : state == TAIL ? 1'b1 : starts;
-    assign s_ready = advance && (state == BODY || (state == FIRST && r_valid));
-    assign r_ready = advance && state == FIRST && s_valid;
+    wire emits = in_tail || (s_valid && (in_body || r_valid));
+    assign s_ready = advance && !in_tail && (in_body || (in_first && r_valid));
+    assign r_ready = advance && in_first && s_valid && r_valid;
 
     // The ring, and the core that the packet is sprayed to: packet j goes to core j mod (ROWS + 1).
     wire [ROWS*ROW_BYTES*8-1:0] rows;
@@ -70,7 +72,7 @@ module prepender #(
     reg [15:0] core;
 `ifdef FAULT_EARLY
     // The record is written with the packet's first beat of history, so that the packet carries its own.
-    wire write = FULL > 0 ? advance && state == HISTORY && starts && beat == 0 : r_ready;
+    wire write = FULL > 0 ? advance && place == 0 && s_valid && r_valid : r_ready;
 `else
     wire write = r_ready;
 `endif
@@ -103,20 +105,37 @@ module prepender #(
             else assign in_bus_order[8*i +: 8] = 8'd0;
         end
     endgenerate
-    wire [1023:0] full_beat;
-    generate
-        if (FULL > 0) assign full_beat = in_bus_order[1024*beat +: 1024];
-        else assign full_beat = 1024'd0;
-    endgenerate
 
-    // What lies in front of the beat that comes in: the end of the history, or the beat before.
+    // What each byte of the bus can be: a byte of each beat of history; then, in the first SPLIT bytes, the end of the
+    // history or the beat before, and in the others the beat that comes in.
     reg [1023:0] carry_data;
     reg [127:0] carry_keep;
-    wire [2047:0] last_of_history = {1024'd0, in_bus_order[1024*FULL +: 1024]} << (8 * (BUS - SPLIT));
-    wire [1023:0] ahead = state == FIRST ? last_of_history[1023:0] : carry_data;
-    wire [127:0] ahead_keep = state == TAIL ? carry_keep : {BUS{1'b1}};
-    wire [127:0] coming_keep = state == TAIL ? 128'd0 : s_keep;
-    wire [2047:0] joined = {s_data, ahead} >> (8 * (BUS - SPLIT));
+    wire [PLACE_BITS-1:0] upper_place = in_body ? FIRST[PLACE_BITS-1:0] : place;
+    wire [1023:0] going;
+    genvar k;
+    generate
+        for (i = 0; i < BUS; i = i + 1) begin : lanes
+            wire [FULL*8+7:0] beats;
+            for (k = 0; k <= FULL; k = k + 1) begin : of_history
+                if (k < FULL || i < SPLIT) assign beats[8*k +: 8] = in_bus_order[1024*k + 8*i +: 8];
+                else assign beats[8*k +: 8] = s_data[8*(i-SPLIT) +: 8];
+            end
+            if (i < SPLIT) begin : lower
+                pick #(.CHOICES(FULL + 2), .AT_BITS(PLACE_BITS)) lane (
+                    .clk(clk), .enable(advance), .at(place), .out(going[8*i +: 8]),
+                    .from({carry_data[8*(BUS-SPLIT+i) +: 8], beats})
+                );
+            end else begin : upper
+                pick #(.CHOICES(FULL + 1), .AT_BITS(PLACE_BITS)) lane (
+                    .clk(clk), .enable(advance), .at(upper_place), .out(going[8*i +: 8]), .from(beats)
+                );
+            end
+        end
+    endgenerate
+    assign m_data = going;
+
+    wire [127:0] ahead_keep = in_tail ? carry_keep : {BUS{1'b1}};
+    wire [127:0] coming_keep = in_tail ? 128'd0 : s_keep;
     wire [255:0] joined_keep = {coming_keep, ahead_keep} >> (BUS - SPLIT);
 
     // Bytes of the packet's last beat that have no room in the beat that goes out.
@@ -129,30 +148,40 @@ module prepender #(
 
     always @(posedge clk) begin
         if (rst) begin
-            state <= START;
-            beat <= 0;
+            place <= 0;
+            in_tail <= 1'b0;
             m_valid <= 1'b0;
         end else if (advance) begin
             m_valid <= emits;
             if (emits) begin
-                case (state)
-                    HISTORY: begin
-                        beat <= beat == LAST_FULL[BEAT_BITS-1:0] ? {BEAT_BITS{1'b0}} : beat + 1'b1;
-                        if (beat == LAST_FULL[BEAT_BITS-1:0]) state <= FIRST;
-                    end
-                    FIRST, BODY: state <= !s_last ? BODY : overflows ? TAIL : START;
-                    TAIL: state <= START;
-                endcase
+                if (in_history) place <= place + 1'b1;
+                else if (in_tail || (s_last && !overflows)) place <= 0;
+                else place <= BODY[PLACE_BITS-1:0];
+                in_tail <= !in_history && !in_tail && s_last && overflows;
             end
         end
         if (advance) begin
-            m_data <= state == HISTORY ? full_beat : joined[1023:0];
-            m_keep <= state == HISTORY ? {BUS{1'b1}} : joined_keep[127:0];
-            m_last <= state == TAIL || (state != HISTORY && s_last && !overflows);
-            if (s_ready && s_valid) begin
-                carry_data <= s_data;
-                carry_keep <= s_keep;
-            end
+            m_keep <= in_history ? {BUS{1'b1}} : joined_keep[127:0];
+            m_last <= in_tail || (!in_history && s_last && !overflows);
+        end
+        if (s_ready && s_valid) begin
+            carry_data <= s_data;
+            carry_keep <= s_keep;
         end
     end
+endmodule
+
+// One byte of several, and the register that it goes out from. A module of its own, so that synthesis does the bus's lanes
+// once and not 128 times.
+module pick #(
+    parameter CHOICES = 2,
+    parameter AT_BITS = 1
+) (
+    input  wire                 clk,
+    input  wire                 enable,
+    input  wire [CHOICES*8-1:0] from,
+    input  wire [AT_BITS-1:0]   at,
+    output reg  [7:0]           out
+);
+    always @(posedge clk) if (enable) out <= from[8*at +: 8];
 endmodule

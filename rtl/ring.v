@@ -31,12 +31,26 @@ module ring #(
     genvar i;
     generate
         for (i = 0; i < ROWS; i = i + 1) begin : each
-            reg [ROW_BITS-1:0] bits;
-            always @(posedge clk) begin
-                if (rst) bits <= 0;
-                else if (write && oldest == i) bits <= row;
-            end
-            assign rows[(ROWS-1-i)*ROW_BITS +: ROW_BITS] = bits;
+            row #(.BITS(ROW_BITS)) row_of_ring (
+                .clk(clk), .rst(rst), .write(write && oldest == i), .in(row),
+                .bits(rows[(ROWS-1-i)*ROW_BITS +: ROW_BITS])
+            );
         end
     endgenerate
+endmodule
+
+// A row: zero until it is written. A module of its own, so that synthesis does it once.
+module row #(
+    parameter BITS = 112
+) (
+    input  wire            clk,
+    input  wire            rst,
+    input  wire            write,
+    input  wire [BITS-1:0] in,
+    output reg  [BITS-1:0] bits
+);
+    always @(posedge clk) begin
+        if (rst) bits <= 0;
+        else if (write) bits <= in;
+    end
 endmodule

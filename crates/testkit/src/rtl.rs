@@ -7,4 +7,4 @@ pub mod corpus;
 mod unread;
 pub mod vectors;
 
-pub use unread::Unread;
+pub use unread::{Quotes, Unread};

@@ -125,7 +125,8 @@ impl Corpus {
             self.frame(&tcp.clone().flags(flags).payload(payload & 1));
         }
         // The longest options.
-        let options: Vec<u8> = (0..40).map(|_| if self.rng.chance(0.5) { 1 } else { self.rng.below(7) as u8 }).collect();
+        let options: Vec<u8> =
+            (0..40).map(|_| if self.rng.chance(0.5) { 1 } else { self.rng.below(7) as u8 }).collect();
         self.frame(&tcp.clone().options(&options));
         self.frame(&tcp.flags(TcpFlags::SYN).options(&options));
     }
@@ -187,7 +188,8 @@ impl Corpus {
         mpls[12..14].copy_from_slice(&[0x88, 0x64]);
         self.push(LinkType::Ethernet, &mpls, 0);
         for link in [LinkType::RawIp, LinkType::LinuxSll, LinkType::Null, LinkType::Other(147)] {
-            let bytes = Build::tcp(a, b).link(if link == LinkType::Other(147) { LinkType::RawIp } else { link }).bytes();
+            let bytes =
+                Build::tcp(a, b).link(if link == LinkType::Other(147) { LinkType::RawIp } else { link }).bytes();
             self.push(link, &bytes, 0);
         }
     }
