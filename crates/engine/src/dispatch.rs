@@ -7,6 +7,7 @@ use nf::{Meta, NetworkFunction, Verdict};
 use packet::Seq;
 use port::Batch;
 
+use crate::carrier::{Shape, Unpack};
 use crate::classify::classify;
 use crate::history::{Block, Record};
 use crate::steering::Steering;
@@ -34,13 +35,21 @@ pub struct Dispatcher<N: NetworkFunction> {
     replicate: bool,
     /// Blocks that cores may still be reading; those that nobody holds any more are used again.
     blocks: Vec<Arc<Block<N::Meta>>>,
+    /// What takes the place of all this where packets come sequenced.
+    unpack: Option<Unpack<N>>,
 }
 
 impl<N: NetworkFunction> Dispatcher<N> {
     /// A dispatcher that steers so and, with `replicate`, hands every core the records of all packets.
     #[must_use]
     pub fn new(nf: Arc<N>, steering: Steering, replicate: bool) -> Self {
-        Self { by_ports: nf.packet_set().has_ports(), nf, steering, replicate, blocks: Vec::new() }
+        Self { by_ports: nf.packet_set().has_ports(), nf, steering, replicate, blocks: Vec::new(), unpack: None }
+    }
+
+    /// The same for packets that a sequencer has been at, whose history is what they carry.
+    #[must_use]
+    pub(crate) fn unpacking(self, shape: Shape) -> Self {
+        Self { unpack: Some(Unpack::new(shape)), ..self }
     }
 
     /// Copies each packet of `batch` to its core's parcel. The parcels are emptied first.
@@ -53,6 +62,9 @@ impl<N: NetworkFunction> Dispatcher<N> {
             let (memory, packets) = parcel.batch.parts_mut();
             memory.reserve(bytes);
             packets.reserve(batch.len());
+        }
+        if let Some(unpack) = &mut self.unpack {
+            return unpack.split(batch, parcels);
         }
         let mut block = self.replicate.then(|| self.free_block());
         let mut records = block.as_mut().and_then(Arc::get_mut);

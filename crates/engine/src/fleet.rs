@@ -144,7 +144,7 @@ pub fn striped_fleet<N: NetworkFunction>(nf: Arc<N>, cores: usize, options: &Opt
 
 /// What a fleet leaves behind, whatever its placement.
 pub trait Remains<N: NetworkFunction> {
-    /// The flows alive at `now`, each once, in no particular order. `scr`: those of the first replica.
+    /// The flows alive at `now`, each once, in no particular order. `scr`: those of one replica.
     fn flows(&self, now: Nanos) -> Vec<FlowState<N>>;
 
     /// What happened to flows, each counted once.
@@ -158,10 +158,12 @@ pub trait Remains<N: NetworkFunction> {
 }
 
 impl<N: NetworkFunction, I: Index> PrivateFleet<N, I> {
-    /// The states that make up the whole: every shard, but one replica of `scr`.
+    /// The states that make up the whole: every shard, but one replica of `scr`. Replicas that live on what their packets
+    /// carry stand where their last packet stood, so it is the first of those that came furthest.
     fn parts(&self) -> impl Iterator<Item = &Private<N, I>> {
-        let count = if self.kind == EngineKind::Scr { 1 } else { self.workers.len() };
-        self.workers[..count].iter().map(Worker::place)
+        let furthest = self.workers.iter().rev().max_by_key(|worker| worker.next()).map(std::slice::from_ref);
+        let parts = if self.kind == EngineKind::Scr { furthest.unwrap_or_default() } else { &self.workers };
+        parts.iter().map(Worker::place)
     }
 }
 

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod affinity;
+pub mod carrier;
 mod classify;
 mod counters;
 mod dispatch;

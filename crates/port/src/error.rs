@@ -37,4 +37,7 @@ pub enum PortError {
         /// Queues that were asked for.
         want: usize,
     },
+    /// What came is not what was to come, or can't go out as it is to.
+    #[error("{0}")]
+    Unfit(Box<dyn std::error::Error + Send + Sync>),
 }

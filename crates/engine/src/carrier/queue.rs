@@ -1,0 +1,128 @@
+//! A queue of sequenced packets, each held against what the sequencer must have written.
+
+use std::sync::Arc;
+
+use nf::NetworkFunction;
+use packet::{Nanos, Seq};
+use port::{Batch, PortError, Queue, Received};
+
+use super::error::{CarrierError, OrderError};
+use super::layout::{Carried, Shape, parse};
+use super::ring::Ring;
+
+/// A queue that lets sequenced packets through as long as they come whole, in order, each once, and carry what the function
+/// makes of the packets before. The first that doesn't ends the input.
+///
+/// They stay as they are, but for their numbers and times, which become the sequencer's.
+pub struct Sequenced<'a, N: NetworkFunction> {
+    inner: &'a mut dyn Queue,
+    expected: Ring<N>,
+    /// What is to be told once the packets ahead of it have been delivered.
+    pending: Option<PortError>,
+    ended: bool,
+}
+
+impl<'a, N: NetworkFunction> Sequenced<'a, N> {
+    /// The sequenced packets of `inner`, for `cores` cores that run the function.
+    ///
+    /// # Panics
+    /// As [`Shape::of`] does.
+    #[must_use]
+    pub fn new(inner: &'a mut dyn Queue, nf: Arc<N>, cores: usize) -> Self {
+        Self { inner, expected: Ring::new(nf, cores), pending: None, ended: false }
+    }
+
+    /// What the packets carry.
+    #[must_use]
+    pub const fn shape(&self) -> Shape {
+        self.expected.shape()
+    }
+
+    /// Holds a packet against what must come now.
+    fn check(&mut self, batch: &Batch, index: usize) -> Result<(Seq, Nanos), OrderError> {
+        let place = self.expected.next();
+        let fault = |error| OrderError::Packet { place: place.0, error };
+        let (packet, bytes) = batch.packet(index);
+        let carried = parse(packet.link, bytes, self.shape()).map_err(fault)?;
+        if carried.seq != place {
+            return Err(self.out_of_order(batch, index, carried.seq));
+        }
+        if carried.rows != self.expected.rows() {
+            return Err(fault(self.other_rows(&carried)));
+        }
+        self.expected.record(&carried.packet(), carried.bytes);
+        Ok((carried.seq, carried.time))
+    }
+
+    /// Why a packet of this number is out of order. What is missing may come later in the batch.
+    #[cold]
+    fn out_of_order(&self, batch: &Batch, index: usize, seq: Seq) -> OrderError {
+        let (first, place) = (self.expected.next(), self.expected.next().0);
+        if seq < first {
+            return OrderError::Again { place, seq };
+        }
+        let later = (index + 1..batch.len()).any(|index| {
+            let (packet, bytes) = batch.packet(index);
+            parse(packet.link, bytes, self.shape()).is_ok_and(|carried| carried.seq == first)
+        });
+        match later {
+            true => OrderError::Reordered { place, late: first, early: seq },
+            false => OrderError::Gap { place, first, next: seq },
+        }
+    }
+
+    /// What is wrong with rows that are not the expected ones.
+    #[cold]
+    fn other_rows(&self, carried: &Carried<'_>) -> CarrierError {
+        if let Err(error) = carried.check_rows() {
+            return error;
+        }
+        let expected = Carried { rows: self.expected.rows(), ..*carried };
+        let differs = carried.history().find(|(seq, row)| *row != expected.row(*seq));
+        let function = N::DESCRIPTION.name;
+        // Rows of packets that there were none of are zero in both.
+        differs
+            .map_or(CarrierError::EarlyRow { seq: carried.seq }, |(of, _)| CarrierError::OtherRecord { of, function })
+    }
+}
+
+impl<N: NetworkFunction> Queue for Sequenced<'_, N> {
+    fn receive(&mut self, batch: &mut Batch) -> Result<Received, PortError> {
+        if let Some(error) = self.pending.take() {
+            batch.clear();
+            return Err(error);
+        }
+        if self.ended {
+            batch.clear();
+            return Ok(Received::End);
+        }
+        let received = self.inner.receive(batch)?;
+        for index in 0..batch.len() {
+            match self.check(batch, index) {
+                Ok((seq, time)) => {
+                    let packet = &mut batch.packets_mut()[index];
+                    (packet.seq, packet.time) = (seq, time);
+                }
+                Err(error) => {
+                    self.ended = true;
+                    batch.parts_mut().1.truncate(index);
+                    let error = PortError::Unfit(Box::new(error));
+                    if index == 0 {
+                        return Err(error);
+                    }
+                    self.pending = Some(error);
+                    break;
+                }
+            }
+        }
+        Ok(received)
+    }
+
+    fn transmit(&mut self, batch: &mut Batch) -> Result<(), PortError> {
+        self.inner.transmit(batch)
+    }
+
+    fn finish(&mut self) -> Result<(), PortError> {
+        self.inner.finish()
+    }
+}
