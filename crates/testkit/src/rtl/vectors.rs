@@ -29,6 +29,15 @@ pub enum Made {
     Software,
 }
 
+/// What must come out for a packet.
+#[derive(Clone, Debug)]
+pub struct Truth {
+    /// What the hardware makes of it.
+    pub made: Made,
+    /// What the software sequencer sends, where there is one for this record.
+    pub frame: Option<Vec<u8>>,
+}
+
 /// How many packets there were of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
@@ -51,12 +60,13 @@ pub const UNREAD: u64 = 1 << 62;
 /// What can't be written.
 ///
 /// # Panics
-/// When a record is not as long as the unit says.
+/// When a record is not as long as the unit says, and when the software sequencer sends something else than the layout has
+/// as it stands here, rows of packets apart that the hardware can't read.
 pub fn write(
     out: &mut impl Write,
     unit: Unit,
     trace: &Trace,
-    mut make: impl FnMut(&Packet, &[u8]) -> Made,
+    mut truth: impl FnMut(&Packet, &[u8]) -> Truth,
 ) -> io::Result<Counts> {
     let mut ring = Ring::new(unit);
     let mut counts = Counts::default();
@@ -66,8 +76,12 @@ pub fn write(
     }
     out.write_all(&(trace.len() as u32).to_le_bytes())?;
     for (packet, bytes) in trace.iter() {
-        let made = make(packet, bytes);
+        let Truth { made, frame } = truth(packet, bytes);
+        let frame = frame.map(|frame| ring.marked(frame, &made));
         let expected = ring.carry(packet, bytes, &made);
+        if let Some(frame) = frame {
+            assert!(frame == expected, "packet {}: the software sequencer sends {frame:02x?}", packet.seq.0);
+        }
         out.write_all(&packet.time.0.to_le_bytes())?;
         out.write_all(&packet.interface.to_le_bytes())?;
         out.write_all(&packet.link.number().to_le_bytes())?;
@@ -101,6 +115,20 @@ impl Ring {
 
     fn row_len(&self) -> usize {
         self.rows[0].len()
+    }
+
+    /// The software sequencer's packet as the hardware sends it: its rows of packets that the hardware can't read are
+    /// marked, and so is the packet itself.
+    fn marked(&self, mut frame: Vec<u8>, made: &Made) -> Vec<u8> {
+        let ahead = if self.unit.outer { 14 } else { 0 };
+        for (place, row) in frame[ahead..].chunks_exact_mut(self.row_len()).zip(&self.rows) {
+            if row[0] & (UNREAD >> 56) as u8 != 0 {
+                place.copy_from_slice(row);
+            }
+        }
+        let trailer = ahead + self.rows.len() * self.row_len();
+        frame[trailer + 1] = u8::from(*made == Made::Software);
+        frame
     }
 
     /// The packet with the ring as it stands in front; its own record goes into the ring.
