@@ -37,7 +37,7 @@ module prepender #(
 );
     localparam BUS = 128;
     localparam TRAILER = 32;
-    localparam HEAD = (OUTER ? 14 : 0) + ROWS * ROW_BYTES + TRAILER;
+    localparam HEAD = (OUTER != 0 ? 14 : 0) + ROWS * ROW_BYTES + TRAILER;
     // Beats of history alone, and how much of it the beat has that the packet begins in.
     localparam FULL = HEAD / BUS;
     localparam SPLIT = HEAD % BUS;
@@ -89,7 +89,7 @@ module prepender #(
     };
     wire [HEAD*8-1:0] head;
     generate
-        if (OUTER) begin : outer
+        if (OUTER != 0) begin : outer
             assign head = {32'h024d5200, core, 48'h024d52ff0000, 16'h88b5, rows, trailer};
         end else begin : bare
             assign head = {rows, trailer};

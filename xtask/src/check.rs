@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-use crate::{bench, concurrency, direction, packages, readme, tests};
+use crate::{bench, concurrency, direction, packages, readme, rtl, tests};
 
 /// Runs every check; stops at the first that fails.
 pub(crate) fn run(deep: bool) -> Result<()> {
@@ -35,6 +35,7 @@ pub(crate) fn run(deep: bool) -> Result<()> {
     })?;
     step("shared tables under a model checker", || concurrency::linearizability(&mut totals))?;
     step("shared tables under a thread sanitizer", || concurrency::sanitizer(&mut totals))?;
+    step("the sequencer in hardware, a sample", || rtl::simulate(rtl::Extent::Sample, &mut totals))?;
     let mut commands = 0;
     step("the README's commands", || {
         commands = readme::run()?;
