@@ -84,8 +84,23 @@ module prepender #(
         else if (r_ready) core <= core == ROWS16 ? 16'd0 : core + 16'd1;
     end
 
+    // A row that hardware couldn't fill is marked below its top bit (sequencer.v); a packet that carries one is marked too, so
+    // that a reader that knows nothing of marks refuses it.
+    wire [ROWS-1:0] marks;
+    genvar i;
+    generate
+        for (i = 0; i < ROWS; i = i + 1) begin : mark
+            assign marks[i] = rows[(i + 1) * ROW_BYTES * 8 - 2];
+        end
+    endgenerate
+`ifdef FAULT_MARK
+    wire [7:0] flags = r_flags;
+`else
+    wire [7:0] flags = r_flags | {6'd0, |marks, 1'b0};
+`endif
+
     wire [TRAILER*8-1:0] trailer = {
-        VERSION, r_flags, ROWS16, ROW_BYTES16, index, r_seq, r_time, r_interface, r_link, r_wire_len
+        VERSION, flags, ROWS16, ROW_BYTES16, index, r_seq, r_time, r_interface, r_link, r_wire_len
     };
     wire [HEAD*8-1:0] head;
     generate
@@ -98,7 +113,6 @@ module prepender #(
 
     // From first byte on top, as numbers stand, to first byte lowest, as the bus has it.
     wire [(FULL+1)*1024-1:0] in_bus_order;
-    genvar i;
     generate
         for (i = 0; i < (FULL + 1) * BUS; i = i + 1) begin : each
             if (i < HEAD) assign in_bus_order[8*i +: 8] = head[8*(HEAD-1-i) +: 8];

@@ -20,9 +20,10 @@ use crate::tests::Totals;
 const SEEDS: [&str; 4] = ["0", "1", "2", "3"];
 
 /// Faults that can be built into the Verilog, each with vectors that must bring it to light.
-const FAULTS: [(&str, &str); 6] = [
+const FAULTS: [(&str, &str); 7] = [
     ("ORDER", "conntrack"),
     ("OPTION", "conntrack"),
+    ("MARK", "conntrack"),
     ("WRAP", "conntrack"),
     ("TAIL", "heavy-hitter"),
     ("EARLY", "core"),

@@ -122,13 +122,18 @@ impl Ring {
     fn marked(&self, mut frame: Vec<u8>, made: &Made) -> Vec<u8> {
         let ahead = if self.unit.outer { 14 } else { 0 };
         for (place, row) in frame[ahead..].chunks_exact_mut(self.row_len()).zip(&self.rows) {
-            if row[0] & (UNREAD >> 56) as u8 != 0 {
+            if is_unread(row) {
                 place.copy_from_slice(row);
             }
         }
         let trailer = ahead + self.rows.len() * self.row_len();
-        frame[trailer + 1] = u8::from(*made == Made::Software);
+        frame[trailer + 1] = self.flags(made);
         frame
+    }
+
+    /// Bit 0: the packet can't be read. Bit 1: one of those whose rows it carries couldn't.
+    fn flags(&self, made: &Made) -> u8 {
+        u8::from(*made == Made::Software) | u8::from(self.rows.iter().any(|row| is_unread(row))) << 1
     }
 
     /// The packet with the ring as it stands in front; its own record goes into the ring.
@@ -142,7 +147,7 @@ impl Ring {
             out.extend_from_slice(&[0x02, 0x4d, 0x52, 0xff, 0x00, 0x00, 0x88, 0xb5]);
         }
         self.rows.iter().for_each(|row| out.extend_from_slice(row));
-        out.extend_from_slice(&[1, u8::from(*made == Made::Software)]);
+        out.extend_from_slice(&[1, self.flags(made)]);
         for number in [self.unit.rows, self.row_len() as u16, index as u16] {
             out.extend_from_slice(&number.to_be_bytes());
         }
@@ -164,4 +169,8 @@ impl Ring {
         self.seq += 1;
         out
     }
+}
+
+fn is_unread(row: &[u8]) -> bool {
+    row[0] & (UNREAD >> 56) as u8 != 0
 }
