@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-use crate::{bench, concurrency, direction, models, packages, readme, tests};
+use crate::{bench, concurrency, direction, models, packages, readme, rtl, tests};
 
 /// Runs every check; stops at the first that fails.
 pub(crate) fn run(deep: bool) -> Result<()> {
@@ -37,6 +37,7 @@ pub(crate) fn run(deep: bool) -> Result<()> {
     step("loss recovery under a model checker", || concurrency::agreement(&mut totals))?;
     step("loss recovery as a model", || models::loss_recovery(&mut totals))?;
     step("shared tables under a thread sanitizer", || concurrency::sanitizer(&mut totals))?;
+    step("the sequencer in hardware, a sample", || rtl::simulate(rtl::Extent::Sample, &mut totals))?;
     let mut commands = 0;
     step("the README's commands", || {
         commands = readme::run()?;

@@ -9,17 +9,20 @@ mod direction;
 mod models;
 mod packages;
 mod readme;
+mod rtl;
 mod tests;
 
 use std::process::ExitCode;
 
 const HELP: &str = "\
 cargo xtask check [--deep]   formatting, lints, dependency direction, all tests, the shared tables under a model
-                             checker and a thread sanitizer, loss recovery under the former and as a model, the README's
-                             own commands
+                             checker and a thread sanitizer, loss recovery under the former and as a model, a sample of the
+                             sequencer in hardware, the README's own commands
                              --deep: every shared capture, every seed, ten million mutated packets (an hour)
 cargo xtask models           the model of loss recovery alone (spin)
 cargo xtask readme           the README's own commands alone
+cargo xtask rtl              the sequencer in hardware: simulated against the software one under Verilator, every function and
+                             seeded faults; synthesised with yosys, beside the paper's table 2
 cargo xtask bench tables     our flow tables against DPDK's rte_hash (libdpdk-dev) and the standard map, with the targets
                              [-- --entries 4M --rounds 7 --only lookups|insertions|flows|memory]
 ";
@@ -35,6 +38,7 @@ fn main() -> ExitCode {
             return code.unwrap_or_else(|error| fail(&error));
         }
         ["models"] => models::loss_recovery(&mut tests::Totals::default()),
+        ["rtl"] => rtl::run(),
         ["readme"] => readme::run().map(|commands| println!("{commands} commands of the README ran")),
         ["help" | "--help" | "-h"] => {
             print!("{HELP}");

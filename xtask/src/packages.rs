@@ -17,12 +17,25 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("zstd", "zstd"),
     ("spin", "spin"),
     ("gcc", "gcc"),
+    ("verilator", "verilator"),
 ];
 
-/// Installs what is missing, when we may.
+/// Programs that `cargo xtask rtl` needs.
+const FOR_RTL: &[(&str, &str)] = &[("verilator", "verilator"), ("yosys", "yosys"), ("g++", "g++"), ("make", "make")];
+
+/// Installs what is missing for the tests, when we may.
 pub(crate) fn install() -> Result<()> {
+    install_missing(PROGRAMS)
+}
+
+/// Installs what is missing for the sequencer in hardware, when we may.
+pub(crate) fn install_for_rtl() -> Result<()> {
+    install_missing(FOR_RTL)
+}
+
+fn install_missing(programs: &[(&str, &'static str)]) -> Result<()> {
     let missing: Vec<&str> =
-        PROGRAMS.iter().filter(|(program, _)| !exists(program)).map(|(_, package)| *package).collect();
+        programs.iter().filter(|(program, _)| !exists(program)).map(|(_, package)| *package).collect();
     if missing.is_empty() {
         return Ok(());
     }

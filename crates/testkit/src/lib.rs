@@ -12,6 +12,7 @@ pub mod fuzz;
 pub mod model;
 pub mod netns;
 mod rng;
+pub mod rtl;
 pub mod synth;
 
 pub use build::{At, Build};

@@ -1,0 +1,115 @@
+//! Which packets the hardware's parser leaves to software, said from the bytes and without the parser that it copies.
+
+use packet::LinkType;
+
+/// What a packet has that only software reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unread {
+    /// A link other than Ethernet.
+    Link,
+    /// More than two VLAN tags.
+    Tags,
+    /// MPLS labels or PPPoE.
+    Encapsulated,
+    /// IPv6 extension headers.
+    Extensions,
+    /// An ICMP message that quotes a packet, where the record is about that one.
+    Quote,
+}
+
+/// Of which ICMP errors a function's records are about the packet that they quote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Quotes {
+    /// Of none.
+    None,
+    /// Of all, as connections see them.
+    All,
+    /// Of those in IPv4 that are no redirects, as a translator sees them.
+    Translated,
+}
+
+impl Quotes {
+    const fn of_v4(self) -> &'static [u8] {
+        match self {
+            Self::None => &[],
+            Self::All => &[3, 4, 5, 11, 12],
+            Self::Translated => &[3, 4, 11, 12],
+        }
+    }
+
+    const fn of_v6(self) -> &'static [u8] {
+        match self {
+            Self::None | Self::Translated => &[],
+            Self::All => &[1, 2, 3, 4],
+        }
+    }
+}
+
+impl Unread {
+    /// What keeps the hardware from reading the packet, if anything does.
+    #[must_use]
+    pub fn of(link: LinkType, bytes: &[u8], wire_len: u32, quotes: Quotes) -> Option<Self> {
+        if link != LinkType::Ethernet {
+            return Some(Self::Link);
+        }
+        let mut at = 12;
+        let mut ethertype = be16(bytes, at)?;
+        for tags in 0.. {
+            match ethertype {
+                0x8100 | 0x88a8 | 0x9100 if tags == 2 => return Some(Self::Tags),
+                0x8100 | 0x88a8 | 0x9100 => {
+                    at += 4;
+                    ethertype = be16(bytes, at)?;
+                }
+                _ => break,
+            }
+        }
+        let ip = bytes.get(at + 2..)?;
+        let wire = wire_len as usize - (at + 2);
+        match ethertype {
+            0x8847 | 0x8848 | 0x8864 => Some(Self::Encapsulated),
+            0x0800 => quoted4(ip, wire, quotes),
+            0x86dd => behind6(ip, wire, quotes),
+            _ => None,
+        }
+    }
+}
+
+/// An ICMP error in a sound IPv4 header.
+fn quoted4(ip: &[u8], wire: usize, quotes: Quotes) -> Option<Unread> {
+    let header = usize::from(ip.first()? & 15) * 4;
+    let total = match be16(ip, 2)? {
+        0 => wire,
+        total => usize::from(total),
+    };
+    let sound = ip.len() >= header.max(20) && ip[0] >> 4 == 4 && (20..=total).contains(&header) && total <= wire;
+    let starts = be16(ip, 6)? & 0x1fff == 0;
+    let message = ip.get(header..total.min(ip.len()))?;
+    let quotes = sound && starts && ip[9] == 1 && message.len() >= 8 && quotes.of_v4().contains(&message[0]);
+    quotes.then_some(Unread::Quote)
+}
+
+/// Extension headers, or an ICMPv6 error, behind a sound IPv6 header.
+fn behind6(ip: &[u8], wire: usize, quotes: Quotes) -> Option<Unread> {
+    if ip.len() < 40 || ip[0] >> 4 != 6 {
+        return None;
+    }
+    let len = match (be16(ip, 4)?, ip[6]) {
+        (0, 59) => 0,
+        (0, _) => wire - 40,
+        (len, _) => usize::from(len),
+    };
+    if 40 + len > wire {
+        return None;
+    }
+    let message = &ip[40..(40 + len).min(ip.len())];
+    match ip[6] {
+        0 | 43 | 44 | 51 | 60 => Some(Unread::Extensions),
+        58 if message.len() >= 8 && quotes.of_v6().contains(&message[0]) => Some(Unread::Quote),
+        _ => None,
+    }
+}
+
+fn be16(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_be_bytes([*bytes.get(at)?, *bytes.get(at + 1)?]))
+}

@@ -1,0 +1,58 @@
+//! The vectors that the sequencer in hardware is held against: what they must hold to say anything. The hardware itself is
+//! simulated by `cargo xtask rtl`.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use packet::LinkType;
+use testkit::Build;
+use testkit::rtl::functions::all;
+use testkit::rtl::{Quotes, Unread};
+
+/// Writing them compares the layout as the vectors have it with the software sequencer, packet by packet.
+#[test]
+fn the_software_sequencer_sends_the_layout() {
+    let sets = all(|_, _| Ok(io::sink())).expect("a sink takes all");
+    let counts: BTreeMap<&str, _> = sets.iter().map(|set| (set.name.as_str(), set.counts)).collect();
+    for (name, counts) in &counts {
+        assert!(counts.records > 1_000 && counts.nothing > 100, "{name}: {counts:?}");
+        let plain = name.ends_with("-plain") || *name == "core";
+        assert_eq!(plain, counts.software == 0, "{name}: {counts:?}");
+    }
+    for function in ["ddos", "heavy-hitter", "policer", "port-knock", "conntrack", "firewall", "nat"] {
+        assert!(counts.contains_key(function), "no vectors of {function}");
+    }
+    // Errors that quote a packet are left to software where the record is about that packet.
+    assert!(counts["conntrack"].software > counts["ddos"].software + 100);
+}
+
+#[test]
+fn what_is_left_to_software() {
+    const A: &str = "10.0.0.1:1";
+    const B: &str = "192.0.2.1:2";
+    const A6: &str = "[2001:db8::1]:1";
+    const B6: &str = "[2001:db8::2]:2";
+    let of = |bytes: &[u8], quotes| Unread::of(LinkType::Ethernet, bytes, bytes.len() as u32, quotes);
+    let plain = Build::tcp(A, B).vlan(1).vlan(2).ip_options(&[1, 1, 1, 1]).bytes();
+    assert_eq!(of(&plain, Quotes::All), None);
+    assert_eq!(Unread::of(LinkType::RawIp, &plain, plain.len() as u32, Quotes::None), Some(Unread::Link));
+    assert_eq!(of(&Build::tcp(A, B).vlan(1).vlan(2).vlan(3).bytes(), Quotes::None), Some(Unread::Tags));
+    assert_eq!(of(&Build::udp(A6, B6).extension(60, &[1, 4]).bytes(), Quotes::None), Some(Unread::Extensions));
+    assert_eq!(of(&Build::udp(A6, B6).bytes(), Quotes::None), None);
+    let mut mpls = plain.clone();
+    mpls[20..22].copy_from_slice(&[0x88, 0x47]);
+    assert_eq!(of(&mpls, Quotes::None), Some(Unread::Encapsulated));
+
+    let quoted = Build::udp(B, A).datagram();
+    let redirect = Build::icmp_error(A, B, 5, 1, &quoted).bytes();
+    assert_eq!(
+        [Quotes::None, Quotes::All, Quotes::Translated].map(|quotes| of(&redirect, quotes)),
+        [None, Some(Unread::Quote), None]
+    );
+    // What contradicts itself is malformed before anything is quoted.
+    let mut cut = Build::icmp_error(A, B, 3, 1, &quoted).bytes();
+    assert_eq!(of(&cut, Quotes::Translated), Some(Unread::Quote));
+    cut.truncate(14 + 20 + 7);
+    assert_eq!(of(&cut, Quotes::Translated), None);
+    assert_eq!(of(&[0; 13], Quotes::All), None);
+}
