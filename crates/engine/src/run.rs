@@ -58,6 +58,10 @@ pub struct Outcome {
     pub elapsed: Duration,
     /// What the function has to tell.
     pub report: Option<Report>,
+    /// How often state changed cores.
+    pub moved: u64,
+    /// Packet sets that are replicated by themselves at the end.
+    pub elephants: usize,
     /// What loss on the link and its recovery came to, where there was a link to lose anything.
     pub recovery: Option<Recovery>,
     /// Whether the run was told to stop before its input ended.
@@ -228,6 +232,8 @@ where
         flows_alive: fleet.flows(end.last).len(),
         memory_bytes: fleet.memory_bytes(),
         report: fleet.report(end.last),
+        moved: fleet.dispatcher.moved(),
+        elephants: fleet.dispatcher.elephants(),
         recovery: end.recovery,
         by_core: fleet.workers.iter().map(Worker::counters).collect(),
         counters,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use engine::carrier::{self, Outer, SequencedTotal, Shape};
 use engine::{Control, EngineError, EngineKind, Options, Outcome, Tables};
 use functions::{ddos, heavy_hitter, policer, port_knock};
-use measure::{Bench, BenchError, BenchPlan};
+use measure::{Advice, Bench, BenchError, BenchPlan, Question};
 use nf::{Description, Flow, NetworkFunction, PacketSet, Reason, Sizing};
 use port::{Batch, Packet, Queue, Received, Trace};
 use serde::de::DeserializeOwned;
@@ -184,6 +184,17 @@ pub trait Program: Send + Sync {
     /// Holds every engine against `sequential`; see [`conformance::verify`].
     fn verify(&self, trace: &Trace, plan: &Plan, progress: &mut dyn FnMut(u64, u64)) -> Verified;
 
+    /// Says which engine suits it on this traffic; see [`measure::advise`].
+    ///
+    /// # Errors
+    /// When the trace can't be replayed.
+    fn advise(
+        &self,
+        trace: &Arc<Trace>,
+        question: &Question,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Advice, BenchError>;
+
     /// Measures it under each engine; see [`measure::bench`].
     ///
     /// # Errors
@@ -265,6 +276,15 @@ impl<N: NetworkFunction> Program for Loaded<N> {
     }
     fn verify(&self, trace: &Trace, plan: &Plan, progress: &mut dyn FnMut(u64, u64)) -> Verified {
         conformance::verify(&self.0, trace, plan, progress)
+    }
+
+    fn advise(
+        &self,
+        trace: &Arc<Trace>,
+        question: &Question,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Advice, BenchError> {
+        measure::advise(&self.0, trace, question, progress)
     }
 
     fn bench(

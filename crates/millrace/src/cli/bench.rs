@@ -1,7 +1,7 @@
 //! `millrace bench`: throughput under each engine, and where it comes from.
 
 mod json;
-mod options;
+pub(super) mod options;
 mod report;
 mod suite;
 mod sweep;

@@ -10,10 +10,18 @@ use super::files;
 use crate::catalogue::Entry;
 use crate::print::number;
 
-/// Reads an engine's name.
-pub(super) fn engine() -> impl TypedValueParser<Value = EngineKind> {
-    PossibleValuesParser::new(EngineKind::ALL.map(EngineKind::name))
-        .map(|name| EngineKind::from_name(&name).expect("the parser lets engines through alone"))
+/// An engine, or whichever suits the traffic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    Auto,
+    One(EngineKind),
+}
+
+/// Reads an engine's name or `auto`.
+pub(super) fn wanted() -> impl TypedValueParser<Value = Wanted> {
+    let names = EngineKind::ALL.map(EngineKind::name);
+    PossibleValuesParser::new([&["auto"], names.as_slice()].concat())
+        .map(|name| EngineKind::from_name(&name).map_or(Wanted::Auto, Wanted::One))
 }
 
 /// One engine of a list, or all of them.

@@ -1,5 +1,6 @@
 //! The `millrace` command over any catalogue: an author's own functions get every command.
 
+mod advise;
 mod bench;
 mod demo;
 mod engines;
@@ -8,6 +9,7 @@ mod files;
 mod folder;
 mod functions;
 mod inspect;
+mod link;
 mod run;
 mod sequence;
 mod signals;
@@ -56,6 +58,7 @@ enum Task {
     Sequence(sequence::Args),
     Verify(verify::Args),
     Bench(bench::Args),
+    Advise(advise::Args),
     Tables(tables::Args),
     Synth(synth::Args),
     Inspect(inspect::Args),
@@ -97,6 +100,7 @@ fn perform(task: Task, catalogue: &Catalogue) -> Result<(), Failed> {
         Task::Sequence(args) => sequence::perform(&args, catalogue),
         Task::Verify(args) => verify::perform(&args, catalogue),
         Task::Bench(args) => bench::perform(&args, catalogue),
+        Task::Advise(args) => advise::perform(&args, catalogue),
         Task::Tables(args) => tables::perform(&args),
         Task::Synth(args) => synth::perform(&args),
         Task::Inspect(args) => inspect::perform(&args),
@@ -118,7 +122,7 @@ fn fish_functions(catalogue: &Catalogue) -> String {
         let Description { name, summary, .. } = entry.description();
         let summary = summary.replace('\'', "\\'");
         format!(
-            "complete -c millrace -n '__fish_seen_subcommand_from functions run verify bench' -f -a {name} -d '{summary}'\n"
+            "complete -c millrace -n '__fish_seen_subcommand_from functions run sequence verify bench advise' -f -a {name} -d '{summary}'\n"
         )
     };
     catalogue.entries().iter().map(line).collect()
@@ -128,7 +132,7 @@ fn fish_functions(catalogue: &Catalogue) -> String {
 fn command(catalogue: &Catalogue) -> Command {
     let names: Vec<&'static str> = catalogue.entries().iter().map(|entry| entry.description().name).collect();
     let mut command = Cli::command();
-    for task in ["functions", "run", "sequence", "verify", "bench"] {
+    for task in ["functions", "run", "sequence", "verify", "bench", "advise"] {
         if command.find_subcommand(task).is_some() {
             let names = if task == "bench" { [names.as_slice(), &["suite", "sweep"]].concat() } else { names.clone() };
             command = command.mut_subcommand(task, |task| {

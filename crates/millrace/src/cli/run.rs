@@ -11,12 +11,15 @@ use packet::Seq;
 use port::pcap::{Container, Writer, same_file};
 use port::{Fate, Packet, PortError};
 
+use super::engines::Wanted;
 use super::failure::{Failed, INPUT, INTERRUPTED, OUTCOME};
 use super::files::{self, Format};
+use super::link::LinkArgs;
 use super::sequence::Original;
 use super::upkeep::Upkeep;
-use super::{Configuration, engines, entry, refuse_too_much, sequence, signals};
+use super::{Configuration, advise, engines, entry, refuse_too_much, sequence, signals};
 use crate::catalogue::Catalogue;
+use crate::print::number::counted;
 use crate::print::outcome::Run;
 use crate::print::output::{note, print_json};
 use crate::print::progress::{Progress, Sample};
@@ -31,6 +34,8 @@ use crate::print::style::Style;
   millrace run conntrack --in a.pcap --out b.pcap --cores 2
   millrace run nat --config nat.toml --in a.pcapng.zst --out - | tcpdump -nr -
   millrace run policer --set rate=10Mbit --in a.pcap --json
+  millrace run conntrack --in a.pcap --cores 8 --engine auto
+  millrace run conntrack --in a.pcap --engine scr --cores 7 --loss-recovery on --link-loss 0.1%
   millrace run conntrack --sequenced --in seq.pcap --cores 7
 
 Without --engine: `sequential` on one core; on several the first of rss, scr and shared that takes the function.
@@ -50,9 +55,9 @@ pub(super) struct Args {
     format: Option<Format>,
     #[command(flatten)]
     configuration: Configuration,
-    /// The parallel engine
-    #[arg(long, value_parser = engines::engine())]
-    engine: Option<EngineKind>,
+    /// The parallel engine; auto looks at the capture's first packets and takes what `millrace advise` would
+    #[arg(long, value_parser = engines::wanted())]
+    engine: Option<Wanted>,
     /// Read a capture that `millrace sequence` made for so many cores: each takes its own packets, and knows of the others'
     /// by the history that these carry (the engine is scr)
     #[arg(long, conflicts_with = "engine")]
@@ -68,21 +73,38 @@ pub(super) struct Args {
     json: bool,
     #[command(flatten)]
     upkeep: Upkeep,
+    #[command(flatten)]
+    link: LinkArgs,
 }
 
 pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> {
     let entry = entry(catalogue, &args.function)?;
     let program = entry.load(&args.configuration.settings()?)?;
-    let kind = if args.sequenced {
-        sequence::refuse_one_core(args.cores)?;
-        EngineKind::Scr
-    } else {
-        args.engine.map_or_else(|| engines::fitting(entry, args.cores), Ok)?
-    };
-    kind.accepts(entry.description(), args.cores).map_err(Failed::usage)?;
     let tables = args.upkeep.tables(&*program)?;
-    let copies = kind.tables(args.cores);
-    refuse_too_much(&*program, copies)?;
+    let seed = args.seed.unwrap_or_else(secret);
+    let options = Options { seed, tables, link: args.link.link(seed), ..Options::default() };
+    let (kind, cores) = match args.engine {
+        _ if args.sequenced => {
+            sequence::refuse_one_core(args.cores)?;
+            (EngineKind::Scr, args.cores)
+        }
+        Some(Wanted::Auto) => {
+            let looked = Options { link: None, ..options };
+            let (kind, cores, reason) = advise::chosen(&*program, &args.input, args.cores, looked, args.json)?;
+            if !args.json {
+                let on = counted(cores as u64, "core", "cores");
+                note(&format!("auto: {kind} on {on}, because {reason}\n"));
+            }
+            (kind, cores)
+        }
+        Some(Wanted::One(kind)) => (kind, args.cores),
+        None => (engines::fitting(entry, args.cores)?, args.cores),
+    };
+    kind.accepts(entry.description(), cores).map_err(Failed::usage)?;
+    if let Some(link) = &options.link {
+        link.accepts(kind, cores).map_err(Failed::usage)?;
+    }
+    refuse_too_much(&*program, kind.tables(cores))?;
     if let (Some(config), Some(output)) = (&args.configuration.config, &args.output)
         && same_file(config, output)
     {
@@ -91,7 +113,6 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     }
     let (mut capture, file) = files::open(&args.input, args.output.as_deref(), args.format)?;
 
-    let options = Options { seed: args.seed.unwrap_or_else(secret), tables, ..Options::default() };
     let control = Control::default();
     signals::stop_on_interrupt(&control.stop);
     let packets = Arc::clone(&control.packets);
@@ -104,7 +125,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         let mut original = Original::new(&mut capture, program.shape(args.cores));
         program.run_sequenced(args.cores, &options, &mut original, &control)
     } else {
-        program.run(kind, args.cores, &options, &mut capture, &control)
+        program.run(kind, cores, &options, &mut capture, &control)
     };
     let place = place.take();
     drop(progress);
@@ -113,7 +134,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     let run = Run {
         description: entry.description(),
         kind,
-        cores: args.cores,
+        cores,
         seed: options.seed,
         tables: program.keeps_flows().then_some(&options.tables),
         input: &args.input,

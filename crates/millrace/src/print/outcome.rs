@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use engine::{Counters, EngineKind, Outcome, Tables};
+use engine::{Counters, EngineKind, Outcome, Recovery, Tables};
 use nf::{Description, Report};
 use serde_json::{Map, Value, json};
 
@@ -43,6 +43,7 @@ impl Run<'_> {
             let note = format!("{packets} of a link type that is not read: no function has looked at what they carry");
             out += &format!("  {}\n", style.warn(note));
         }
+        out += &self.moves(style);
         if self.kind == EngineKind::Shared && self.cores > 1 {
             out += "  cores take packets in an order of their own: with another timing other packets may be dropped\n";
         }
@@ -52,6 +53,35 @@ impl Run<'_> {
         }
         if let Some(report) = &self.outcome.report {
             out += &table(report, style);
+        }
+        out
+    }
+
+    /// What the engine did besides: state that changed cores, loss and what was recovered.
+    fn moves(&self, style: Style) -> String {
+        let Outcome { moved, elephants, recovery, counters, .. } = self.outcome;
+        let mut out = String::new();
+        if self.kind.moves_state() && self.cores > 1 {
+            let moved = counted(*moved, "time", "times");
+            out += &format!("  state changed cores {moved}");
+            if self.kind == EngineKind::Hybrid {
+                let sets = counted(*elephants as u64, "packet set is", "packet sets are");
+                out += &format!("; {sets} replicated at the end, {} records were replayed", count(counters.replayed));
+            }
+            out += "\n";
+        }
+        let Some(Recovery { tally, fenced }) = recovery else { return out };
+        let lost = counted(tally.lost, "packet", "packets");
+        let records = counted(tally.recovered_total(), "record", "records");
+        out += &format!("  {lost} lost on the link; cores took {records} from each other's logs");
+        if tally.nowhere > 0 {
+            out += &format!(", and {} reached nobody", counted(tally.nowhere, "packet's record", "packets' records"));
+        }
+        out += &format!(" ({} for one another)\n", counted(tally.waits, "wait", "waits"));
+        for core in fenced {
+            let note =
+                format!("core {core} stalled for too long: the others went on without it, its packets were dropped");
+            out += &format!("  {}\n", style.warn(note));
         }
         out
     }
@@ -104,6 +134,9 @@ impl Run<'_> {
             report,
             interrupted,
             failure,
+            moved,
+            elephants,
+            recovery,
             ..
         } = self.outcome;
         let secs = elapsed.as_secs_f64();
@@ -133,6 +166,12 @@ impl Run<'_> {
             "elapsed_s": secs,
             "mpps": counters.received as f64 / secs.max(1e-9) / 1e6,
             "ns_per_packet": secs * 1e9 / counters.received.max(1) as f64,
+            "state_moves": moved,
+            "elephants": elephants,
+            "recovery": recovery.as_ref().map(|Recovery { tally, fenced }| json!({
+                "lost": tally.lost, "recovered": tally.recovered_total(), "recovered_from_core": tally.recovered,
+                "nowhere": tally.nowhere, "waits": tally.waits, "waits_for_room": tally.waits_for_room, "fenced": fenced,
+            })),
             "clock_steps_back": self.clock_steps_back,
             "unread": counters.unread,
             "report": report.as_ref().map(|Report { title, columns, rows }| {

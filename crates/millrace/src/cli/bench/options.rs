@@ -82,7 +82,7 @@ impl Options {
 }
 
 /// Reads `4%`, `0.1 %` or `0` as a share.
-fn percent(text: &str) -> Result<f64, String> {
+pub(in crate::cli) fn percent(text: &str) -> Result<f64, String> {
     let wrong = || format!("`{text}` is not a share of packets: write 4%, 0.1% or 0, below 100%");
     let number: f64 = text.trim_end().trim_end_matches('%').trim_end().parse().map_err(|_| wrong())?;
     if (0.0..100.0).contains(&number) { Ok(number / 100.0) } else { Err(wrong()) }
@@ -96,7 +96,7 @@ fn resolution(text: &str) -> Result<f64, String> {
 }
 
 /// Reads `104ns`, `1.5us`, `50ms`, `2s`; nanoseconds where no unit is told.
-pub(super) fn nanoseconds(text: &str) -> Result<f64, String> {
+pub(in crate::cli) fn nanoseconds(text: &str) -> Result<f64, String> {
     match time(text) {
         Some(ns @ 0.0..=MOST_NS) => Ok(ns),
         _ => Err(format!("`{text}` is not a time of work: write 0 to 1ms, such as 104ns or 1.5us")),

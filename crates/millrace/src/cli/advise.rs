@@ -1,0 +1,292 @@
+//! `millrace advise`: which engine for this function on this traffic, and why.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use engine::{EngineKind, Options};
+use measure::{Advice, BenchPlan, Forecast, Question, Work};
+use nf::Description;
+use port::Trace;
+use port::pcap::Reader;
+use serde_json::{Value, json};
+
+use super::bench::options::nanoseconds;
+use super::engines;
+use super::failure::Failed;
+use super::traffic::{Counter, Source};
+use super::upkeep::Upkeep;
+use super::{Configuration, entry, files, refuse_too_much};
+use crate::catalogue::{Catalogue, Program};
+use crate::print::number::{self, counted};
+use crate::print::output::{print, print_json};
+use crate::print::progress::{Progress, Sample};
+use crate::print::style::Style;
+use crate::print::table::{Align, Sheet, Tone};
+
+/// Say which engine and how many cores suit a function on this traffic
+///
+/// Measures what a packet costs and what replaying a record costs, counts how every engine would spread these packets,
+/// and predicts from both. Predictions are modelled, whatever the number of cores; `millrace bench` measures.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  millrace advise conntrack --in a.pcap --cores 16
+  millrace advise nat --in a.pcap --dispatch 104ns --cores 16
+  millrace advise ddos --synth single-flow --cores 8 --json")]
+pub(super) struct Args {
+    /// The function (`millrace functions` lists them)
+    #[arg(value_name = "FUNCTION")]
+    function: String,
+    #[command(flatten)]
+    source: Source,
+    #[command(flatten)]
+    configuration: Configuration,
+    /// The most cores that there would be to use, or all; they need not be here
+    #[arg(long, default_value = "all", value_name = "N", value_parser = engines::cores)]
+    cores: usize,
+    /// What receiving and sending a packet costs on the port that is meant: 104ns. Otherwise it is what it costs here, from memory
+    #[arg(long, value_name = "TIME", value_parser = nanoseconds)]
+    dispatch: Option<f64>,
+    /// How often costs are measured; the prediction is from the medians, its range from the least and the most
+    #[arg(long, default_value_t = 5, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    rounds: u16,
+    /// How many packets a measurement has in a round, at least one pass over the traffic
+    #[arg(long, default_value = "1M", value_name = "NUMBER", value_parser = number::parse)]
+    round_packets: u64,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    upkeep: Upkeep,
+}
+
+pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> {
+    let entry = entry(catalogue, &args.function)?;
+    let program = entry.load(&args.configuration.settings()?)?;
+    let options = Options { tables: args.upkeep.tables(&*program)?, ..Options::default() };
+    // Costs are measured with the tables of a lone core and of eight replicas of which one runs.
+    refuse_too_much(&*program, 9)?;
+    let traffic = args.source.load(args.json)?;
+    let question = question(args.cores, args.dispatch, options, usize::from(args.rounds), args.round_packets);
+    let advice = asked(&*program, &traffic.trace, &question, args.json)?;
+    if args.json {
+        print_json(&json(entry.description(), &traffic.name, &advice))
+    } else {
+        print(&text(entry.description(), &traffic.name, &advice, args.dispatch.is_some()))
+    }
+}
+
+/// Packets of a capture that [`chosen`] looks at.
+const LOOK_PACKETS: usize = 100_000;
+/// Rounds of its measurements: enough to tell engines apart that differ by more than a few percent.
+const LOOK_ROUNDS: usize = 3;
+
+/// The engine and the number of cores, at most so many, that suit a capture's first packets, and why.
+pub(super) fn chosen(
+    program: &dyn Program,
+    input: &Path,
+    cores: usize,
+    options: Options,
+    quiet: bool,
+) -> Result<(EngineKind, usize, String), Failed> {
+    let is_file = std::fs::metadata(input).is_ok_and(|about| about.is_file());
+    if files::is_standard(input) || !is_file {
+        let name = files::shown(input);
+        return Err(Failed::usage(format_args!(
+            "--engine auto looks at the capture before it runs, and {} can be read only once; name an engine",
+            name.display()
+        )));
+    }
+    let trace = Trace::load(&mut Reader::open(input)?, LOOK_PACKETS)?;
+    if trace.is_empty() {
+        return Ok((EngineKind::Sequential, 1, "there are no packets".to_owned()));
+    }
+    let question = question(cores, None, options, LOOK_ROUNDS, LOOK_PACKETS as u64);
+    let advice = asked(program, &Arc::new(trace), &question, quiet)?;
+    let Forecast { engine, cores, .. } = advice.forecasts[advice.best];
+    Ok((engine, cores, reason(&advice)))
+}
+
+/// What is asked of [`measure::advise`].
+fn question(cores: usize, dispatch_ns: Option<f64>, options: Options, rounds: usize, packets: u64) -> Question {
+    let plan = BenchPlan {
+        engines: Vec::new(),
+        cores: Vec::new(),
+        rounds,
+        packets,
+        options,
+        with_bare: false,
+        dispatch: Work::NONE,
+        loss_free: None,
+        model_to: 0,
+    };
+    Question { cores, dispatch_ns, plan }
+}
+
+/// Asks behind a progress bar.
+fn asked(program: &dyn Program, trace: &Arc<Trace>, question: &Question, quiet: bool) -> Result<Advice, Failed> {
+    let (done, of) = (Counter::default(), Counter::default());
+    let (shown, total) = (done.clone(), of.clone());
+    let packets = question.plan.packets.max(trace.len() as u64);
+    let sample = move || Sample { done: shown.get(), total: Some(total.get().max(1)), packets: shown.get() * packets };
+    let _progress = Progress::watch(quiet, "advise", sample);
+    let advice = program.advise(trace, question, &mut |runs, all| {
+        done.set(runs);
+        of.set(all);
+    })?;
+    Ok(advice)
+}
+
+fn text(description: &Description, name: &str, advice: &Advice, given: bool) -> String {
+    let style = Style::stdout();
+    let packets = counted(advice.packets as u64, "packet", "packets");
+    let mut out = format!("{} on {name} ({packets})\n\n", style.bold(description.name));
+    out += &table(advice, style).lines(0);
+    out += &format!(
+        "{}\n",
+        style.dim("Mpps, modelled from the costs below and from how each engine spreads these packets")
+    );
+    for (engine, reason) in &advice.refused {
+        out += &format!("{}\n", style.dim(format!("{engine}: {reason}")));
+    }
+    out += &format!("\n{}\n", style.good(headline(advice)));
+    out += &format!("  because {}\n", reason(advice));
+    for turn in turns(advice) {
+        out += &format!("  {turn}\n");
+    }
+    let model = &advice.model;
+    out += &format!(
+        "\nnanoseconds a packet: t = {:.1} ({:.1} dispatch{} + {:.1} step), {:.1} for each record of a history\n",
+        model.t,
+        model.d,
+        if given { ", as given" } else { "" },
+        model.c1,
+        model.c2
+    );
+    out
+}
+
+/// Engines by cores.
+fn table(advice: &Advice, style: Style) -> Sheet {
+    let mut cores: Vec<usize> = advice.forecasts.iter().map(|forecast| forecast.cores).collect();
+    cores.sort_unstable();
+    cores.dedup();
+    let heads: Vec<String> = cores.iter().map(ToString::to_string).collect();
+    let mut columns = vec![("cores", Align::Left)];
+    columns.extend(heads.iter().map(|head| (head.as_str(), Align::Right)));
+    columns.extend([("busiest core", Align::Right), ("replicated", Align::Right)]);
+    let mut sheet = Sheet::new(style, &columns);
+    for engine in EngineKind::ALL {
+        let of: Vec<&Forecast> = advice.forecasts.iter().filter(|forecast| forecast.engine == engine).collect();
+        let Some(last) = of.last() else { continue };
+        let cell = |cores: &usize| {
+            of.iter()
+                .find(|forecast| forecast.cores == *cores)
+                .map_or_else(String::new, |one| format!("{:.2}", one.mpps))
+        };
+        let figures: Vec<String> = cores.iter().map(cell).collect();
+        let (busiest, recorded) = (share(last.load.busiest()), share(last.load.recorded()));
+        let best = advice.forecasts[advice.best].engine == engine;
+        let mut row = vec![(engine.name(), if best { Tone::Good } else { Tone::Bold })];
+        row.extend(figures.iter().map(|figure| (figure.as_str(), Tone::Plain)));
+        row.extend([(busiest.as_str(), Tone::Dim), (recorded.as_str(), Tone::Dim)]);
+        sheet.toned(row);
+    }
+    sheet
+}
+
+fn share(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
+}
+
+fn headline(advice: &Advice) -> String {
+    let Forecast { engine, cores, mpps, mpps_range: [low, high], .. } = &advice.forecasts[advice.best];
+    let on = counted(*cores as u64, "core", "cores");
+    format!("take {engine} on {on}: {mpps:.1} Mpps predicted ({low:.1} to {high:.1})")
+}
+
+/// Why the best is the best, in words.
+fn reason(advice: &Advice) -> String {
+    let best = &advice.forecasts[advice.best];
+    let rival =
+        |engine: EngineKind| advice.forecasts.iter().find(|one| one.engine == engine && one.cores == best.cores);
+    let (cores, heaviest) = (best.cores, share(advice.heaviest));
+    let fair = share(1.0 / cores as f64);
+    let plain = rival(EngineKind::Rss).map(|rss| share(rss.load.busiest()));
+    let replay = format!("replaying a record costs {:.1} ns of a packet's {:.1}", advice.model.c2, advice.model.t);
+    match best.engine {
+        EngineKind::Sequential if advice.forecasts.len() == 1 => {
+            "no other engine was to be had on these cores".to_owned()
+        }
+        EngineKind::Sequential => "more cores gain next to nothing here".to_owned(),
+        EngineKind::Rss => format!(
+            "its hash spreads these packet sets well: the busiest of {cores} cores gets {} of the packets, an even share is {fair}",
+            share(best.load.busiest())
+        ),
+        EngineKind::RssPlusPlus => format!(
+            "moving buckets evens the load out: the busiest core gets {} of the packets, where plain rss leaves it {}",
+            share(best.load.busiest()),
+            plain.unwrap_or_default()
+        ),
+        EngineKind::Scr => {
+            let shards = plain.map_or_else(
+                || "packet sets share state, so they can't be sharded".to_owned(),
+                |plain| format!("one packet set alone brings {heaviest} of the packets, and rss would leave its busiest core {plain}"),
+            );
+            format!("{shards}, while {replay}")
+        }
+        EngineKind::Hybrid => format!(
+            "{} that are too heavy for a core ({} of the packets, the heaviest {heaviest}) are sprayed and replicated, and all \
+             others are sharded; {replay}",
+            counted(best.load.elephants as u64, "packet set", "packet sets"),
+            share(best.load.recorded())
+        ),
+        EngineKind::Shared => "it was measured to be the fastest".to_owned(),
+    }
+}
+
+/// What would change the answer.
+fn turns(advice: &Advice) -> Vec<String> {
+    let best = &advice.forecasts[advice.best];
+    let on = counted(best.cores as u64, "core", "cores");
+    let mut turns: Vec<String> = advice
+        .turning
+        .iter()
+        .map(|(dispatch, engine)| {
+            let side = if *dispatch > advice.model.d { "more" } else { "less" };
+            format!("with a dispatch of {dispatch:.0} ns or {side}, {engine} would be the choice on {on}")
+        })
+        .collect();
+    let fewer = advice.forecasts.iter().filter(|one| one.cores < best.cores && one.cores > 1).map(|one| one.cores);
+    if let Some(cores) = fewer.max() {
+        let best_there = |plain: &&Forecast| plain.cores == cores;
+        let there = advice.forecasts.iter().filter(best_there).max_by(|a, b| a.mpps.total_cmp(&b.mpps));
+        if let Some(there) = there.filter(|there| there.engine != best.engine) {
+            turns.push(format!("on {cores} cores {} would lead with {:.1} Mpps", there.engine, there.mpps));
+        }
+    }
+    if turns.is_empty() {
+        turns.push(format!("no dispatch cost up to a microsecond more would change that on {on}; other traffic might"));
+    }
+    turns
+}
+
+fn json(description: &Description, name: &str, advice: &Advice) -> Value {
+    let forecast = |one: &Forecast| {
+        json!({
+            "engine": one.engine.name(), "cores": one.cores, "mpps": one.mpps, "mpps_range": one.mpps_range,
+            "busiest_core_share": one.load.busiest(), "replicated_share": one.load.recorded(),
+            "elephants": one.load.elephants, "state_moves": one.load.moves, "basis": "modelled",
+        })
+    };
+    let model = &advice.model;
+    json!({
+        "function": description.name, "input": name, "packets": advice.packets,
+        "best": forecast(&advice.forecasts[advice.best]), "reason": reason(advice), "would_change": turns(advice),
+        "forecasts": advice.forecasts.iter().map(forecast).collect::<Vec<_>>(),
+        "refused": advice.refused.iter()
+            .map(|(engine, reason)| json!({ "engine": engine.name(), "reason": reason })).collect::<Vec<_>>(),
+        "heaviest_packet_set_share": advice.heaviest,
+        "model_ns": { "t": model.t, "d": model.d, "c1": model.c1, "c2": model.c2 },
+        "cost_range": advice.spread,
+    })
+}
