@@ -96,11 +96,22 @@ pub struct Log<'a, M> {
     span: Nanos,
 }
 
+/// Consecutive records of one pass over a trace.
+#[derive(Clone, Copy, Debug)]
+pub struct Stretch<'a, M> {
+    /// The records, as in the first pass.
+    pub records: &'a [Record<M>],
+    /// By how much their numbers are larger in this pass.
+    pub first: u64,
+    /// By how much they are later.
+    pub later: Nanos,
+}
+
 /// What a core meets on its way to its next packet.
 #[derive(Clone, Copy, Debug)]
 pub enum Event<'a, M> {
-    /// An earlier packet's contribution.
-    Record(Record<M>),
+    /// What earlier packets contributed: at least one record.
+    Records(Stretch<'a, M>),
     /// State that changes cores.
     Moves(Moves<'a, M>),
 }
@@ -128,42 +139,54 @@ impl<'a, M: Copy> Log<'a, M> {
         Self { records, boundaries, record, boundary, laps: [lap; 2], packets, span }
     }
 
-    /// The next thing ahead of packet number `until`. Of what has the same number, moves come before records.
+    /// What comes next ahead of packet number `until`; at most `room` records at a time. Of what has the same number, moves come
+    /// before records.
     #[inline]
-    pub fn before(&mut self, until: Seq) -> Option<Event<'a, M>> {
-        if !self.boundaries.is_empty()
-            && let Some(moves) = self.moves_before(until)
-        {
-            return Some(Event::Moves(moves));
+    pub fn before(&mut self, until: Seq, room: usize) -> Option<Event<'a, M>> {
+        let mut until = until;
+        if !self.boundaries.is_empty() {
+            if let Some(moves) = self.moves_before(until) {
+                return Some(Event::Moves(moves));
+            }
+            until = until.min(self.next_boundary());
         }
-        let record = self.peek()?;
-        if record.seq >= until {
+        if self.record == self.records.len() && !self.begin_again() {
             return None;
         }
-        self.record += 1;
-        Some(Event::Record(record))
+        let lap = self.laps[0];
+        let (first, later) = (lap * self.packets, self.later(lap));
+        let rest = &self.records[self.record..];
+        let rest = &rest[..rest.len().min(room)];
+        let count = rest.iter().take_while(|record| record.seq.0 + first < until.0).count();
+        self.record += count;
+        (count > 0).then_some(Event::Records(Stretch { records: &rest[..count], first, later }))
     }
 
     /// Leaves out the record of this packet, if it comes next: the packet is at hand itself.
     #[inline]
     pub fn skip(&mut self, seq: Seq) {
-        if self.peek().is_some_and(|record| record.seq == seq) {
+        if self.peek() == Some(seq) {
             self.record += 1;
         }
     }
 
+    /// The number of the next record, if there is one.
     #[inline]
-    fn peek(&mut self) -> Option<Record<M>> {
-        if self.record == self.records.len() {
-            if self.packets == 0 || self.records.is_empty() {
-                return None;
-            }
-            self.record = 0;
-            self.laps[0] += 1;
+    fn peek(&mut self) -> Option<Seq> {
+        if self.record == self.records.len() && !self.begin_again() {
+            return None;
         }
-        let Record { seq, time, hash, meta } = self.records[self.record];
-        let lap = self.laps[0];
-        Some(Record { seq: Seq(seq.0 + lap * self.packets), time: time + self.later(lap), hash, meta })
+        Some(Seq(self.records[self.record].seq.0 + self.laps[0] * self.packets))
+    }
+
+    /// Begins the trace's records again; `false` where there are none, or there is no trace but a block.
+    fn begin_again(&mut self) -> bool {
+        if self.packets == 0 || self.records.is_empty() {
+            return false;
+        }
+        self.record = 0;
+        self.laps[0] += 1;
+        true
     }
 
     #[inline]
@@ -171,18 +194,22 @@ impl<'a, M: Copy> Log<'a, M> {
         Nanos(self.span.0.saturating_mul(lap))
     }
 
-    /// The moves that take place next, if that is no later than ahead of packet `until`, and nothing comes before them.
-    fn moves_before(&mut self, until: Seq) -> Option<Moves<'a, M>> {
+    /// The packet ahead of which something changes cores next. There are boundaries.
+    fn next_boundary(&mut self) -> Seq {
         if self.boundary == self.boundaries.len() {
             self.boundary = 0;
             self.laps[1] += 1;
         }
-        let lap = self.laps[1];
-        let Boundary { seq, time, moves } = &self.boundaries[self.boundary];
-        let at = Seq(seq.0 + lap * self.packets);
-        if at > until || self.peek().is_some_and(|record| record.seq < at) {
+        Seq(self.boundaries[self.boundary].seq.0 + self.laps[1] * self.packets)
+    }
+
+    /// The moves that take place next, if that is no later than ahead of packet `until`, and nothing comes before them.
+    fn moves_before(&mut self, until: Seq) -> Option<Moves<'a, M>> {
+        let at = self.next_boundary();
+        if at > until || self.peek().is_some_and(|seq| seq < at) {
             return None;
         }
+        let (lap, Boundary { time, moves, .. }) = (self.laps[1], &self.boundaries[self.boundary]);
         self.boundary += 1;
         Some(Moves { list: moves, lap, time: *time + self.later(lap) })
     }
@@ -198,11 +225,14 @@ mod tests {
 
     fn numbers(log: &mut Log<'_, u64>, until: u64) -> Vec<(&'static str, u64, u64)> {
         let mut met = Vec::new();
-        while let Some(event) = log.before(Seq(until)) {
-            met.push(match event {
-                Event::Record(record) => ("record", record.seq.0, record.time.0),
-                Event::Moves(moves) => ("moves", moves.lap, moves.time.0),
-            });
+        while let Some(event) = log.before(Seq(until), 2) {
+            match event {
+                Event::Records(Stretch { records, first, later }) => {
+                    assert!((1..=2).contains(&records.len()));
+                    met.extend(records.iter().map(|one| ("record", one.seq.0 + first, (one.time + later).0)));
+                }
+                Event::Moves(moves) => met.push(("moves", moves.lap, moves.time.0)),
+            }
         }
         met
     }

@@ -37,7 +37,7 @@ pub use fleet::{
     Fleet, FlowState, Options, PrivateFleet, Remains, ShardedFleet, StripedFleet, any_private_fleet, any_sharded_fleet,
     private_fleet, sharded_fleet, striped_fleet,
 };
-pub use history::{Block, Boundary, Event, Log, Record, Script};
+pub use history::{Block, Boundary, Event, Log, Record, Script, Stretch};
 pub use kind::{EngineKind, Guarantee};
 pub use link::{Link, LinkEnd};
 pub use moves::{Elephant, Move, Moves, What};

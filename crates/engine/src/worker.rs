@@ -10,7 +10,7 @@ use port::{Batch, Fate, Packet};
 use crate::classify::classify;
 use crate::counters::Counters;
 use crate::error::FailedPacket;
-use crate::history::{Event, Log, Record};
+use crate::history::{Event, Log, Stretch};
 use crate::moves::Moves;
 use crate::placement::{Lane, Placement, hash_of};
 
@@ -217,9 +217,9 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
 
     #[inline]
     fn replay(&mut self, batch: &mut Batch, log: &mut Log<'_, N::Meta>, until: Seq) {
-        while let Some(event) = log.before(until) {
-            let Record { seq, time, hash, meta } = match event {
-                Event::Record(record) => record,
+        while let Some(event) = log.before(until, BURST - self.lanes.len) {
+            let Stretch { records, first, later } = match event {
+                Event::Records(stretch) => stretch,
                 Event::Moves(moves) => {
                     self.flush(batch);
                     assert!(self.hand_over(&moves), "another core has failed");
@@ -227,17 +227,15 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
                 }
             };
             let Lanes { len, waiting, .. } = &mut *self.lanes;
-            let lane = &mut waiting[*len];
-            *lane = Waiting {
-                meta: Some(meta),
-                hash,
-                hint: Hint::NOWHERE,
-                bucket: Packet::SPRAYED,
-                index: NOT_HERE,
-                seq,
-                now: time,
-            };
-            *len += 1;
+            for (lane, record) in waiting[*len..].iter_mut().zip(records) {
+                lane.meta = Some(record.meta);
+                lane.hash = record.hash;
+                lane.bucket = Packet::SPRAYED;
+                lane.index = NOT_HERE;
+                lane.seq = Seq(record.seq.0 + first);
+                lane.now = record.time + later;
+            }
+            *len += records.len();
             if *len == BURST {
                 self.flush(batch);
             }
