@@ -54,6 +54,12 @@ pub trait Placement<N: NetworkFunction>: Send {
     /// compiled into one place, where most of its fields are known and none is stored.
     fn step(&mut self, nf: &N, lane: &Lane<'_, N::Meta>, settle: impl FnOnce(&Verdict));
 
+    /// Takes `count` steps at once that contribute the same, the first at `first`, the last being the lane's, and settles none;
+    /// `false`, and nothing done, where they have to be taken one by one.
+    fn fold(&mut self, _nf: &N, _last: &Lane<'_, N::Meta>, _count: u32, _first: Nanos) -> bool {
+        false
+    }
+
     /// What happened to flows here, where this placement belongs to one core.
     fn flow_counters(&self) -> FlowCounters;
 

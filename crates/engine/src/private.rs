@@ -204,6 +204,14 @@ impl<N: NetworkFunction, I: Index> Placement<N> for Private<N, I> {
         }
     }
 
+    fn fold(&mut self, nf: &N, last: &Lane<'_, N::Meta>, count: u32, first: Nanos) -> bool {
+        N::Flow::STORED
+            && match last.meta.key().family() {
+                Family::V4(key) => self.rest.fold(&mut self.v4, nf, &key, last, count, first),
+                Family::V6(key) => self.rest.fold(&mut self.v6, nf, &key, last, count, first),
+            }
+    }
+
     fn flow_counters(&self) -> FlowCounters {
         self.rest.counters
     }
@@ -242,6 +250,32 @@ impl<N: NetworkFunction> Rest<N> {
         if let Some(effects) = effects {
             self.take_effect(flows, nf, slot, lane, effects);
         }
+    }
+
+    /// Takes equal steps at once, if that comes to the same: nothing is to be reclaimed meanwhile, and the flow is alive even at the
+    /// last of them without the others, so that it doesn't end in between.
+    #[inline]
+    fn fold<K: Key, I: Index>(
+        &mut self,
+        flows: &mut Flows<K, N::Flow, I>,
+        nf: &N,
+        key: &K,
+        last: &Lane<'_, N::Meta>,
+        count: u32,
+        first: Nanos,
+    ) -> bool {
+        if flows.table.is_due(last.now) {
+            return false;
+        }
+        let Some(mut entry) = flows.table.entry_near(key, last.hint, last.now) else { return false };
+        let mut cx = Context::new(&self.shared, LocalTx::default(), last.now, last.seq);
+        if !always(nf.run(&mut cx, entry.value_mut(), last.meta, count, first)) {
+            return false;
+        }
+        let (slot, effects) = (entry.slot(), cx.effects());
+        debug_assert!(!effects.close, "a run closes no flow");
+        self.take_effect(flows, nf, slot, last, effects);
+        true
     }
 
     /// Looks for the flow everywhere. Expiry is logical: past its deadline it is gone, whether or not its entry was

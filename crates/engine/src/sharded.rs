@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use flow::{Hint, Index};
 use nf::{Meta, NetworkFunction, Sizing, Verdict};
+use packet::Nanos;
 use port::Packet;
 
 use crate::counters::FlowCounters;
@@ -119,6 +120,10 @@ impl<N: NetworkFunction, I: Index> Placement<N> for Sharded<N, I> {
         let sprayed = lane.bucket == Packet::SPRAYED;
         let part = if sprayed { &mut self.replica } else { &mut self.shards[usize::from(lane.bucket)] };
         part.as_deref_mut().expect(OWNED).step(nf, lane, settle);
+    }
+
+    fn fold(&mut self, nf: &N, last: &Lane<'_, N::Meta>, count: u32, first: Nanos) -> bool {
+        self.replica.as_deref_mut().is_some_and(|replica| replica.fold(nf, last, count, first))
     }
 
     /// What happened to the flows of the shards that are here now; of elephants, on core 0.

@@ -258,10 +258,22 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         for lane in waiting.iter_mut() {
             lane.hint = place.prefetch_entry(nf, lane.meta(), lane.hash, lane.bucket);
         }
-        for waiting in waiting.iter() {
-            let Waiting { hash, hint, bucket, seq, now, index, .. } = *waiting;
+        let mut next = 0;
+        while let Some(lane) = waiting.get(next) {
+            next += 1;
+            let Waiting { hash, hint, bucket, seq, now, index, .. } = *lane;
             *position = seq;
-            let lane = Lane { meta: waiting.meta(), hash, bucket, hint, seq, now };
+            if N::FOLDS && index == NOT_HERE {
+                let count = run(&waiting[next - 1..]);
+                let last = &waiting[next + count - 2];
+                let at = Lane { meta: last.meta(), hash, bucket, hint, seq: last.seq, now: last.now };
+                if count > 1 && place.fold(nf, &at, count as u32, now) {
+                    counters.replayed += count as u64;
+                    next += count - 1;
+                    continue;
+                }
+            }
+            let lane = Lane { meta: lane.meta(), hash, bucket, hint, seq, now };
             place.step(
                 nf,
                 &lane,
@@ -274,6 +286,14 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         }
         *len = 0;
     }
+}
+
+/// How many records at the beginning contribute the same.
+#[inline]
+fn run<M: PartialEq>(waiting: &[Waiting<M>]) -> usize {
+    let [first, rest @ ..] = waiting else { return 0 };
+    let same = |other: &&Waiting<M>| other.hash == first.hash && other.index == NOT_HERE && other.meta == first.meta;
+    1 + rest.iter().take_while(same).count()
 }
 
 /// Counts a verdict and carries it out on the packet. Always inlined: a verdict that crosses a call goes over memory.

@@ -188,6 +188,32 @@ impl NetworkFunction for Ddos {
         Ok(Verdict::Drop(OVER_THRESHOLD))
     }
 
+    const FOLDS: bool = true;
+
+    /// Inside a window packets only count.
+    #[inline]
+    fn run<M: Memory>(
+        &self,
+        cx: &mut Context<'_, Self, M>,
+        source: &mut Source,
+        _meta: &Sent,
+        count: u32,
+        _first: Nanos,
+    ) -> Step<bool, M> {
+        if cx.now().since(source.window_start) >= self.window {
+            return Ok(false);
+        }
+        cx.expire_after(self.idle);
+        let allowed = self.threshold.saturating_sub(source.packets);
+        let over = u64::from(count).saturating_sub(allowed);
+        source.packets += u64::from(count);
+        source.dropped += over;
+        if over > 0 {
+            cx.assure();
+        }
+        Ok(true)
+    }
+
     fn report(&self, flows: &mut dyn Iterator<Item = (Host, Source)>) -> Option<Report> {
         let row = |(host, source): (Host, Source)| {
             vec![host.to_string(), source.packets.to_string(), source.dropped.to_string()]

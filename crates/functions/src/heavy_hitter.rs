@@ -170,6 +170,26 @@ impl NetworkFunction for HeavyHitter {
         Ok(Verdict::forward())
     }
 
+    const FOLDS: bool = true;
+
+    #[inline]
+    fn run<M: Memory>(
+        &self,
+        cx: &mut Context<'_, Self, M>,
+        flow: &mut Volume,
+        meta: &Carried,
+        count: u32,
+        _first: Nanos,
+    ) -> Step<bool, M> {
+        cx.expire_after(self.idle);
+        flow.packets += u64::from(count);
+        flow.bytes += u64::from(meta.bytes) * u64::from(count);
+        if flow.bytes >= self.heavy_bytes {
+            cx.assure();
+        }
+        Ok(true)
+    }
+
     /// A monitor that has no room left doesn't stop the traffic.
     fn orphan<M: Memory>(&self, _cx: &mut Context<'_, Self, M>, _meta: &Carried) -> Step<Verdict, M> {
         Ok(Verdict::forward())

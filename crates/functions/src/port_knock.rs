@@ -252,6 +252,25 @@ impl NetworkFunction for PortKnock {
         cx.expire_after(self.idle);
         Ok(Verdict::forward())
     }
+
+    const FOLDS: bool = true;
+
+    /// A source that is open stays so.
+    #[inline]
+    fn run<M: Memory>(
+        &self,
+        cx: &mut Context<'_, Self, M>,
+        progress: &mut Progress,
+        _meta: &Knock,
+        _count: u32,
+        _first: Nanos,
+    ) -> Step<bool, M> {
+        let is_open = progress.0 == self.knocks.len;
+        if is_open {
+            cx.expire_after(self.idle);
+        }
+        Ok(is_open)
+    }
 }
 
 #[cfg(test)]

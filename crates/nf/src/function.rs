@@ -3,7 +3,7 @@
 use core::fmt;
 
 use memory::{Local, Memory};
-use packet::{FlowKey, Headers, Host};
+use packet::{FlowKey, Headers, Host, Nanos};
 
 use crate::context::Context;
 use crate::description::{Description, PacketSet};
@@ -130,6 +130,29 @@ pub trait NetworkFunction: Sized + Send + Sync + 'static {
         flow: &mut Self::Flow,
         meta: &Self::Meta,
     ) -> Step<Verdict, M>;
+
+    /// Whether equal contributions that follow each other can be taken at once, by [`run`](Self::run).
+    const FOLDS: bool = false;
+
+    /// The same contribution `count` times, the first at `first` and the last now, without verdicts: what
+    /// [`packet`](Self::packet) would have made of the flow, one by one. `false`, and nothing done, where they have to be taken
+    /// one by one after all. A replica that has missed a run of a flow's packets catches up so.
+    ///
+    /// The law, which [`FOLDS`](Self::FOLDS) claims and a property test has to show: whatever the times in between, the flow's
+    /// state and the effects of the last step are the same, no step moves the deadline earlier, and none closes the flow.
+    ///
+    /// # Errors
+    /// The memory's conflict, by `?`.
+    fn run<M: Memory>(
+        &self,
+        _cx: &mut Context<'_, Self, M>,
+        _flow: &mut Self::Flow,
+        _meta: &Self::Meta,
+        _count: u32,
+        _first: Nanos,
+    ) -> Step<bool, M> {
+        Ok(false)
+    }
 
     /// A packet set has ended: its deadline has passed, it was closed, or it had to make room.
     ///

@@ -1,0 +1,93 @@
+//! The law of [`NetworkFunction::run`]: taking equal contributions at once comes to the same as taking them one by one, whatever
+//! the times in between.
+
+use functions::{ddos, heavy_hitter, port_knock};
+use memory::{Local, LocalTx};
+use nf::{Context, Effects, NetworkFunction, Opened};
+use packet::{Nanos, Seq};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use testkit::Synth;
+use testkit::synth::{Carrier, Params, Profile};
+
+/// Contributions of a few hosts: different ones of the same function.
+fn contributions<N: NetworkFunction>(nf: &N) -> Vec<N::Meta> {
+    let params = Params { packets: 60, flows: Some(6), transport: Some(Carrier::Tcp), ..Params::default() };
+    let trace = Synth::new(Profile::Hyperscaler, &params).expect("it is possible").trace();
+    let headers = trace.iter().map(|(packet, bytes)| packet::parse(packet.link, bytes, packet.wire_len, 0));
+    headers.filter_map(|headers| nf.meta(&headers.expect("it is whole"))).collect()
+}
+
+/// What a step asks for, deadlines and all.
+fn step<N: NetworkFunction<Shared<Local> = ()>>(nf: &N, flow: &mut N::Flow, meta: &N::Meta, now: Nanos) -> Effects {
+    let mut cx = Context::<N, Local>::new(&(), LocalTx::default(), now, Seq(0));
+    let Ok(_) = nf.packet(&mut cx, flow, meta);
+    cx.effects()
+}
+
+/// Lets a flow live through `runs`: so many steps with such gaps, in nanoseconds. Returns how many runs were folded.
+fn hold<N: NetworkFunction<Shared<Local> = ()>>(nf: &N, which: usize, runs: &[(usize, Vec<u64>)]) -> usize {
+    assert!(N::FOLDS);
+    let metas = contributions(nf);
+    let mut now = Nanos(1_000_000_000);
+    let mut cx = Context::<N, Local>::new(&(), LocalTx::default(), now, Seq(0));
+    let mut flow = None;
+    for meta in metas.iter().cycle().skip(which).take(metas.len()) {
+        let Ok(opened) = nf.open(&mut cx, meta);
+        if let Opened::Flow(state) = opened {
+            flow = Some(state);
+            break;
+        }
+    }
+    let (Some(mut flow), mut folded) = (flow, 0) else { return 0 };
+    for (meta, gaps) in runs {
+        let meta = &metas[meta % metas.len()];
+        let (before, first) = (flow, now);
+        let mut latest = Effects::default();
+        let mut assured = false;
+        for gap in gaps {
+            now = now + Nanos(*gap);
+            let effects = step(nf, &mut flow, meta, now);
+            if effects.close {
+                return folded;
+            }
+            assert!(effects.deadline.unwrap_or_default() >= latest.deadline.unwrap_or_default(), "a deadline goes back");
+            (latest, assured) = (effects, assured | effects.assured);
+        }
+        let mut at_once = before;
+        let mut cx = Context::<N, Local>::new(&(), LocalTx::default(), now, Seq(0));
+        let Ok(done) = nf.run(&mut cx, &mut at_once, meta, gaps.len() as u32, first);
+        if done {
+            folded += 1;
+            assert_eq!(at_once, flow, "{meta:?} with gaps of {gaps:?} from {before:?}");
+            assert_eq!(cx.effects(), Effects { assured, ..latest });
+        } else {
+            assert_eq!(at_once, before, "nothing done is nothing done");
+        }
+    }
+    folded
+}
+
+fn runs() -> impl Strategy<Value = Vec<(usize, Vec<u64>)>> {
+    vec((0..100_usize, vec(0..400_000_000_u64, 2..9)), 1..8)
+}
+
+proptest! {
+    #[test]
+    fn runs_are_what_their_steps_are(which in 0..50_usize, runs in runs()) {
+        let config: ddos::Config = toml::from_str("threshold = 7").expect("it is one");
+        hold(&ddos::Ddos::new(&config), which, &runs);
+        hold(&heavy_hitter::HeavyHitter::new(&heavy_hitter::Config::default()), which, &runs);
+        let config: port_knock::Config = toml::from_str("ports = [443]").expect("it is one");
+        hold(&port_knock::PortKnock::new(&config), which, &runs);
+    }
+}
+
+/// The law says nothing where nothing is ever folded.
+#[test]
+fn runs_are_folded() {
+    let runs: Vec<_> = (0..20).map(|meta| (meta, vec![1_000; 4])).collect();
+    let config: ddos::Config = toml::from_str("threshold = 7").expect("it is one");
+    assert_eq!(hold(&ddos::Ddos::new(&config), 0, &runs), 20);
+    assert_eq!(hold(&heavy_hitter::HeavyHitter::new(&heavy_hitter::Config::default()), 0, &runs), 20);
+}
