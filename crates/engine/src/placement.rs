@@ -22,6 +22,8 @@ pub struct Lane<'a, M> {
     pub seq: Seq,
     /// The packet's time.
     pub now: Nanos,
+    /// Whether it is a record of a packet that another core decides.
+    pub replayed: bool,
 }
 
 /// The type of a function's packet set names.

@@ -243,6 +243,8 @@ impl<N: NetworkFunction> Rest<N> {
             Some(entry) => entry,
             None => match self.alive(flows, nf, &key, lane) {
                 Some(slot) => flows.table.entry(slot),
+                // Nobody asks for the verdict, and nothing else would come of it.
+                None if lane.replayed && nf.refuses(lane.meta) => return settle(&Verdict::forward()),
                 None => return settle(&self.open(flows, nf, key, lane)),
             },
         };

@@ -10,7 +10,7 @@ use port::{Batch, Fate, Packet};
 use crate::classify::classify;
 use crate::counters::Counters;
 use crate::error::FailedPacket;
-use crate::history::{Event, Log, Stretch};
+use crate::history::{Event, Log, Record, Stretch};
 use crate::moves::Moves;
 use crate::placement::{Lane, Placement, hash_of};
 
@@ -39,6 +39,8 @@ pub struct Worker<N: NetworkFunction, P> {
 struct Lanes<M> {
     len: usize,
     waiting: [Waiting<M>; BURST],
+    /// Records that contribute the same as the one ahead of them: their packets' numbers and times.
+    again: Vec<(Seq, Nanos)>,
     /// The verdict of a packet that takes no step.
     settled: Verdict,
 }
@@ -53,15 +55,36 @@ struct Waiting<M> {
     bucket: u16,
     /// The packet's place in the batch; [`NOT_HERE`] for a record of the history, which has no packet here.
     index: u32,
+    /// How many of `again` are this record's, and where they begin.
+    more: u32,
+    first: u32,
     seq: Seq,
     now: Nanos,
 }
 
+/// Records that a burst has room for besides its lanes.
+const AGAIN_MAX: usize = 8 * BURST;
+
 const NOT_HERE: u32 = u32::MAX;
 
-impl<M> Waiting<M> {
-    const NONE: Self =
-        Self { meta: None, hash: 0, hint: Hint::NOWHERE, bucket: 0, index: NOT_HERE, seq: Seq(0), now: Nanos(0) };
+impl<M: PartialEq> Waiting<M> {
+    const NONE: Self = Self {
+        meta: None,
+        hash: 0,
+        hint: Hint::NOWHERE,
+        bucket: 0,
+        index: NOT_HERE,
+        more: 0,
+        first: 0,
+        seq: Seq(0),
+        now: Nanos(0),
+    };
+
+    /// Whether this is a record that contributes the same as another.
+    #[inline(always)]
+    fn is_like(&self, record: &Record<M>) -> bool {
+        self.hash == record.hash && self.index == NOT_HERE && self.meta.as_ref() == Some(&record.meta)
+    }
 
     /// What the packet of a lane in use contributes.
     #[inline(always)]
@@ -81,7 +104,12 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
             seed: place.seed(),
             place,
             counters: Counters::default(),
-            lanes: Box::new(Lanes { len: 0, waiting: [Waiting::NONE; BURST], settled: Verdict::forward() }),
+            lanes: Box::new(Lanes {
+                len: 0,
+                waiting: [Waiting::NONE; BURST],
+                again: Vec::with_capacity(AGAIN_MAX),
+                settled: Verdict::forward(),
+            }),
             next: Seq(0),
             position: Seq(0),
         }
@@ -196,7 +224,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         let (packet, bytes) = batch.packet(index);
         let Packet { seq, time, bucket, .. } = *packet;
         self.position = seq;
-        let Lanes { len, waiting, settled } = &mut *self.lanes;
+        let Lanes { len, waiting, settled, .. } = &mut *self.lanes;
         let lane = &mut waiting[*len];
         if !classify(&*self.nf, self.by_ports, packet, bytes, &mut lane.meta, settled) {
             self.counters.unread += u64::from(matches!(packet.link, LinkType::Other(_)));
@@ -207,6 +235,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         }
         lane.bucket = bucket;
         lane.index = index as u32;
+        lane.more = 0;
         lane.seq = seq;
         lane.now = time;
         *len += 1;
@@ -226,16 +255,31 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
                     continue;
                 }
             };
-            let Lanes { len, waiting, .. } = &mut *self.lanes;
-            for (lane, record) in waiting[*len..].iter_mut().zip(records) {
+            let Lanes { len, waiting, again, .. } = &mut *self.lanes;
+            for record in records {
+                let (seq, now) = (Seq(record.seq.0 + first), record.time + later);
+                if N::FOLDS
+                    && let Some(ahead) = len.checked_sub(1).map(|last| &mut waiting[last])
+                    && ahead.is_like(record)
+                    && again.len() < AGAIN_MAX
+                {
+                    if ahead.more == 0 {
+                        ahead.first = again.len() as u32;
+                    }
+                    ahead.more += 1;
+                    again.push((seq, now));
+                    continue;
+                }
+                let lane = &mut waiting[*len];
                 lane.meta = Some(record.meta);
                 lane.hash = record.hash;
                 lane.bucket = Packet::SPRAYED;
                 lane.index = NOT_HERE;
-                lane.seq = Seq(record.seq.0 + first);
-                lane.now = record.time + later;
+                lane.more = 0;
+                lane.seq = seq;
+                lane.now = now;
+                *len += 1;
             }
-            *len += records.len();
             if *len == BURST {
                 self.flush(batch);
             }
@@ -248,7 +292,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
     fn flush(&mut self, batch: &mut Batch) {
         let Self { nf, place, lanes, counters, position, .. } = self;
         let nf = &**nf;
-        let Lanes { len, waiting, .. } = &mut **lanes;
+        let Lanes { len, waiting, again, .. } = &mut **lanes;
         let waiting = &mut waiting[..*len];
         if N::Flow::STORED {
             for lane in waiting.iter() {
@@ -258,22 +302,16 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         for lane in waiting.iter_mut() {
             lane.hint = place.prefetch_entry(nf, lane.meta(), lane.hash, lane.bucket);
         }
-        let mut next = 0;
-        while let Some(lane) = waiting.get(next) {
-            next += 1;
-            let Waiting { hash, hint, bucket, seq, now, index, .. } = *lane;
+        for waiting in waiting.iter() {
+            let Waiting { hash, hint, bucket, seq, now, index, more, first, .. } = *waiting;
             *position = seq;
-            if N::FOLDS && index == NOT_HERE {
-                let count = run(&waiting[next - 1..]);
-                let last = &waiting[next + count - 2];
-                let at = Lane { meta: last.meta(), hash, bucket, hint, seq: last.seq, now: last.now };
-                if count > 1 && place.fold(nf, &at, count as u32, now) {
-                    counters.replayed += count as u64;
-                    next += count - 1;
-                    continue;
-                }
+            let lane = Lane { meta: waiting.meta(), hash, bucket, hint, seq, now, replayed: index == NOT_HERE };
+            if N::FOLDS && more > 0 {
+                let again = &again[first as usize..][..more as usize];
+                counters.replayed += 1 + u64::from(more);
+                catch_up(place, nf, &lane, again, position);
+                continue;
             }
-            let lane = Lane { meta: lane.meta(), hash, bucket, hint, seq, now };
             place.step(
                 nf,
                 &lane,
@@ -284,16 +322,29 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
                 },
             );
         }
+        again.clear();
         *len = 0;
     }
 }
 
-/// How many records at the beginning contribute the same.
-#[inline]
-fn run<M: PartialEq>(waiting: &[Waiting<M>]) -> usize {
-    let [first, rest @ ..] = waiting else { return 0 };
-    let same = |other: &&Waiting<M>| other.hash == first.hash && other.index == NOT_HERE && other.meta == first.meta;
-    1 + rest.iter().take_while(same).count()
+/// Takes a record's step and those of the records behind it that contribute the same: at once if that is possible, else one by
+/// one.
+fn catch_up<N: NetworkFunction, P: Placement<N>>(
+    place: &mut P,
+    nf: &N,
+    lane: &Lane<'_, N::Meta>,
+    again: &[(Seq, Nanos)],
+    position: &mut Seq,
+) {
+    let Some(&(seq, now)) = again.last() else { return };
+    if place.fold(nf, &Lane { seq, now, ..*lane }, 1 + again.len() as u32, lane.now) {
+        return;
+    }
+    place.step(nf, lane, |_| ());
+    for &(seq, now) in again {
+        *position = seq;
+        place.step(nf, &Lane { seq, now, ..*lane }, |_| ());
+    }
 }
 
 /// Counts a verdict and carries it out on the packet. Always inlined: a verdict that crosses a call goes over memory.

@@ -222,10 +222,12 @@ impl NetworkFunction for PortKnock {
     /// Only a first right knock is worth remembering, so that a scan fills no table.
     #[inline]
     fn open<M: Memory>(&self, _cx: &mut Context<'_, Self, M>, meta: &Knock) -> Step<Opened<Progress>, M> {
-        match meta.port {
-            Some(port) if self.knocks.is_next(0, port) => Ok(Opened::Flow(Progress(0))),
-            _ => Ok(Opened::Refused(CLOSED)),
-        }
+        Ok(if self.refuses(meta) { Opened::Refused(CLOSED) } else { Opened::Flow(Progress(0)) })
+    }
+
+    #[inline]
+    fn refuses(&self, meta: &Knock) -> bool {
+        !meta.port.is_some_and(|port| self.knocks.is_next(0, port))
     }
 
     #[inline]

@@ -131,6 +131,12 @@ pub trait NetworkFunction: Sized + Send + Sync + 'static {
         meta: &Self::Meta,
     ) -> Step<Verdict, M>;
 
+    /// Whether [`open`](Self::open) refuses this packet, whatever else is the case, and does nothing besides: then a replica need
+    /// not ask it. To say no is always right.
+    fn refuses(&self, _meta: &Self::Meta) -> bool {
+        false
+    }
+
     /// Whether equal contributions that follow each other can be taken at once, by [`run`](Self::run).
     const FOLDS: bool = false;
 

@@ -51,7 +51,10 @@ fn hold<N: NetworkFunction<Shared<Local> = ()>>(nf: &N, which: usize, runs: &[(u
             if effects.close {
                 return folded;
             }
-            assert!(effects.deadline.unwrap_or_default() >= latest.deadline.unwrap_or_default(), "a deadline goes back");
+            assert!(
+                effects.deadline.unwrap_or_default() >= latest.deadline.unwrap_or_default(),
+                "a deadline goes back"
+            );
             (latest, assured) = (effects, assured | effects.assured);
         }
         let mut at_once = before;
