@@ -481,3 +481,115 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> SharedTable<K, V> for Entries<K
         Self::memory_bytes(self)
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use packet::{Host, Host4};
+
+    use super::*;
+
+    type Few<X = ()> = Entries<Host4, u64, CuckooPp, X>;
+
+    fn host(number: u32) -> Host4 {
+        match Host::v4(number.into()) {
+            Host::V4(key) => key,
+            Host::V6(_) => unreachable!("made of an IPv4 address"),
+        }
+    }
+
+    /// A table of one stripe with flows 0, 1, .. of these deadlines.
+    fn table(capacity: usize, deadlines: &[u64]) -> Few {
+        let table = Few::cut(Plan { capacity, ..Plan::default() }, 1, |_| ());
+        for (number, deadline) in (0..).zip(deadlines) {
+            let key = host(number);
+            let insertion = SharedTable::insert(&table, key, key.hash(0), number.into(), Nanos(*deadline), Nanos(0));
+            assert_eq!(insertion, Insertion::Added);
+        }
+        table
+    }
+
+    fn postpone(table: &Few, number: u32, deadline: u64) -> bool {
+        let key = host(number);
+        let step = |entry: &mut Entry<Host4, u64>| entry.postpone(Nanos(deadline));
+        table.step(&key, key.hash(0), Hint::NOWHERE, step).expect("it has a signpost")
+    }
+
+    const SECOND: u64 = 1_000_000_000;
+
+    #[test]
+    fn a_step_on_a_known_flow_needs_no_stripe() {
+        let table = table(8, &[SECOND, SECOND]);
+        // Whoever took the stripe's lock now would wait forever.
+        table.stripe(0, |_| assert!(postpone(&table, 1, 2 * SECOND)));
+        let hint = table.prefetch_entry(host(1).hash(0));
+        table.stripe(0, |_| {
+            let found = table.step(&host(1), host(1).hash(0), hint, |entry| (entry.value, entry.deadline()));
+            assert_eq!(found, Some((1, Nanos(2 * SECOND))));
+            // A hint that leads to another's entry does no harm.
+            assert_eq!(table.step(&host(0), host(0).hash(0), hint, |entry| entry.value), Some(0));
+            assert_eq!(table.step(&host(7), host(7).hash(0), hint, |entry| entry.value), None);
+        });
+    }
+
+    #[test]
+    fn ageing_learns_that_a_flow_lives_on() {
+        let table = table(8, &[SECOND, SECOND]);
+        assert!(postpone(&table, 0, 10 * SECOND));
+        assert!(!postpone(&table, 0, 9 * SECOND), "earlier is the stripe's matter");
+        let reclaim = |now: u64| -> std::vec::Vec<u64> {
+            table.stripe(0, |stripe| {
+                (0..100).filter_map(|_| stripe.reclaim(Nanos(now))).map(|(_, entry)| entry.value).collect()
+            })
+        };
+        assert_eq!(reclaim(2 * SECOND), [1]);
+        assert_eq!(reclaim(9 * SECOND), []);
+        assert_eq!(reclaim(11 * SECOND), [0]);
+        assert!(table.is_empty());
+    }
+
+    #[test]
+    fn eviction_goes_by_the_deadlines_that_are_true() {
+        let table = table(3, &[SECOND, 2 * SECOND, 3 * SECOND]);
+        assert!(postpone(&table, 0, 9 * SECOND) && postpone(&table, 1, 8 * SECOND));
+        let crowd = |hash: &u64| table.stripe(0, |stripe| stripe.ledger.table.crowd(*hash));
+        let hash = (9..10_000).map(|number| host(number).hash(0)).find(|hash| crowd(hash) == 3);
+        let hash = hash.expect("somewhere all three are neighbours");
+        let evicted = |eviction| table.stripe(0, |stripe| stripe.evict(eviction, hash).map(|(_, entry)| entry.value));
+        assert_eq!(evicted(Eviction::None), None);
+        // By what the table was told last it would be 0.
+        assert_eq!(evicted(Eviction::LeastRecent), Some(2));
+        assert_eq!(evicted(Eviction::OldestUnanswered), Some(0));
+        assert_eq!(SharedTable::len(&table), 1);
+    }
+
+    #[test]
+    fn an_end_is_at_one_instant_with_its_decision() {
+        let table = table(4, &[SECOND]);
+        let key = host(0);
+        let value = table.stripe(key.hash(0), |stripe| {
+            let slot = stripe.find(&key, key.hash(0)).expect("it is there");
+            stripe.decide(slot, |entry| (entry.value, Fate::Goes))
+        });
+        assert_eq!(value, 0);
+        assert_eq!(table.step(&key, key.hash(0), Hint::NOWHERE, |_| ()), None);
+        let (_, kept) = table
+            .stripe(key.hash(0), |stripe| {
+                stripe.insert(key, key.hash(0), (5, Nanos::NEVER, Nanos(3)), |entry| (entry.now, Fate::Goes))
+            })
+            .expect("there is room");
+        assert_eq!(kept, Nanos(3));
+        assert!(table.is_empty(), "it came and went");
+    }
+
+    #[test]
+    fn each_stripe_has_what_the_caller_keeps_with_it() {
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let plan = Plan { capacity: 1000, ..Plan::default() };
+        // ORDERING: Relaxed. One thread counts.
+        let table = Few::cut(plan, 4, |_| MADE.fetch_add(1, Ordering::Relaxed));
+        assert_eq!(table.stripes(), 4);
+        (0..4).for_each(|at| assert_eq!(table.nth_stripe(at, |stripe| *stripe.own()), at as u32));
+    }
+}
