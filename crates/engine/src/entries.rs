@@ -40,9 +40,12 @@ struct Common<N: NetworkFunction> {
     tables: Tables,
     recording: AtomicBool,
     ticket: AtomicU64,
-    /// What each core has recorded, with the number that tells its place among all.
-    records: Box<[Mutex<Vec<(u64, Commit)>>]>,
+    /// What each core has recorded.
+    records: Box<[Mutex<Vec<Recorded>>]>,
 }
+
+/// A step with the number that tells its place among all.
+type Recorded = (u64, Commit);
 
 type Flows<K, V> = Entries<K, V, AnyIndex, Own>;
 type Stripe<'a, K, V> = Held<'a, K, V, AnyIndex, Own>;
