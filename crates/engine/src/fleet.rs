@@ -14,8 +14,8 @@ use crate::link::Link;
 use crate::placement::{KeyOf, Placement};
 use crate::private::Private;
 use crate::sharded::{Layout, Sharded};
+use crate::shared::Shared;
 use crate::steering::BUCKETS;
-use crate::striped::Striped;
 use crate::tables::Tables;
 use crate::worker::Worker;
 
@@ -85,7 +85,7 @@ pub struct Fleet<N: NetworkFunction, P> {
 pub type PrivateFleet<N, I = CuckooPp> = Fleet<N, Private<N, I>>;
 
 /// A fleet whose cores share one table: `shared`.
-pub type StripedFleet<N> = Fleet<N, Striped<N>>;
+pub type SharedFleet<N> = Fleet<N, Shared<N>>;
 
 /// A fleet whose shards change cores: `rss++`, `hybrid`.
 pub type ShardedFleet<N, I = CuckooPp> = Fleet<N, Sharded<N, I>>;
@@ -200,9 +200,9 @@ fn sharded<N: NetworkFunction, I: Index>(
 /// # Panics
 /// For no cores.
 #[must_use]
-pub fn striped_fleet<N: NetworkFunction>(nf: Arc<N>, cores: usize, options: &Options) -> StripedFleet<N> {
+pub fn shared_fleet<N: NetworkFunction>(nf: Arc<N>, cores: usize, options: &Options) -> SharedFleet<N> {
     assert!(cores > 0, "a fleet has at least one core");
-    let handles = Striped::handles(&*nf, cores, options.sizing(&*nf), options.seed, options.tables);
+    let handles = Shared::handles(&*nf, cores, options.sizing(&*nf), options.seed, options.tables);
     let workers = handles.into_iter().map(|place| Worker::new(Arc::clone(&nf), place)).collect();
     let kind = EngineKind::Shared;
     Fleet { kind, workers, dispatcher: dispatcher(&nf, kind, cores, options), nf }
@@ -285,21 +285,21 @@ impl<N: NetworkFunction, I: Index> Remains<N> for ShardedFleet<N, I> {
     }
 }
 
-impl<N: NetworkFunction> Remains<N> for StripedFleet<N> {
+impl<N: NetworkFunction> Remains<N> for SharedFleet<N> {
     fn flows(&self, now: Nanos) -> Vec<FlowState<N>> {
-        self.workers[0].place().each(|part| part.flows(now).collect::<Vec<_>>()).into_iter().flatten().collect()
+        self.workers[0].place().flows(now)
     }
 
     fn flow_counters(&self) -> FlowCounters {
-        sum(self.workers[0].place().each(Placement::flow_counters).into_iter())
+        self.workers[0].place().all_flow_counters()
     }
 
     fn high_water(&self) -> usize {
-        self.workers[0].place().each(Private::high_water).into_iter().sum()
+        self.workers[0].place().high_water()
     }
 
     fn memory_bytes(&self) -> usize {
-        self.workers[0].place().each(Private::memory_bytes).into_iter().sum()
+        self.workers[0].place().memory_bytes()
     }
 }
 

@@ -12,6 +12,7 @@ mod classify;
 mod counters;
 mod dispatch;
 mod elephants;
+mod entries;
 mod error;
 mod fleet;
 mod history;
@@ -23,6 +24,7 @@ mod private;
 pub mod recovery;
 mod run;
 mod sharded;
+mod shared;
 mod steering;
 mod striped;
 mod tables;
@@ -34,8 +36,8 @@ pub use counters::{Counters, FlowCounters};
 pub use dispatch::{Dispatcher, EPOCH, Parcel, Standing};
 pub use error::{EngineError, FailedPacket, Failure};
 pub use fleet::{
-    Fleet, FlowState, Options, PrivateFleet, Remains, ShardedFleet, StripedFleet, any_private_fleet, any_sharded_fleet,
-    private_fleet, sharded_fleet, striped_fleet,
+    Fleet, FlowState, Options, PrivateFleet, Remains, ShardedFleet, SharedFleet, any_private_fleet, any_sharded_fleet,
+    private_fleet, sharded_fleet, shared_fleet,
 };
 pub use history::{Block, Boundary, Event, Log, Record, Script, Stretch};
 pub use kind::{EngineKind, Guarantee};
@@ -45,7 +47,8 @@ pub use placement::{KeyOf, Lane, Placement, hash_of};
 pub use private::Private;
 pub use run::{Control, CoreRun, Course, Outcome, Recovery, drive, run, run_queues};
 pub use sharded::Sharded;
+pub use shared::{Part, Shared};
 pub use steering::{BUCKETS, Steering};
-pub use striped::{Commit, Striped};
+pub use striped::Commit;
 pub use tables::Tables;
 pub use worker::{BURST, Worker};

@@ -15,7 +15,7 @@ use crate::tables::{Refusal, Sources, Tables};
 
 /// How many ended flows a packet takes away besides its own work. Two keep up with any rate of arrivals, since a packet
 /// opens at most one flow and re-arms at most one timer.
-const RECLAIM_PER_PACKET: usize = 2;
+pub(crate) const RECLAIM_PER_PACKET: usize = 2;
 
 /// State that one core owns, its flows found by the index `I`.
 pub struct Private<N: NetworkFunction, I = CuckooPp> {
@@ -462,7 +462,7 @@ impl<N: NetworkFunction> Rest<N> {
 
 /// Local memory has no conflicts.
 #[inline]
-fn always<T>(step: Result<T, Infallible>) -> T {
+pub(crate) fn always<T>(step: Result<T, Infallible>) -> T {
     match step {
         Ok(value) => value,
         Err(never) => match never {},
@@ -471,7 +471,7 @@ fn always<T>(step: Result<T, Infallible>) -> T {
 
 /// A number as good as random that depends on what all replicas agree on.
 #[inline]
-const fn chance(hash: u64, seq: Seq) -> u32 {
+pub(crate) const fn chance(hash: u64, seq: Seq) -> u32 {
     let mixed = (hash ^ seq.0).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed >> 32) as u32
 }

@@ -21,7 +21,7 @@ use crate::counters::Counters;
 use crate::dispatch::Parcel;
 use crate::error::{EngineError, Failure};
 use crate::fleet::{
-    Fleet, Options, Remains, any_private_fleet, any_sharded_fleet, private_fleet, sharded_fleet, striped_fleet,
+    Fleet, Options, Remains, any_private_fleet, any_sharded_fleet, private_fleet, sharded_fleet, shared_fleet,
 };
 use crate::history::{Log, Script};
 use crate::kind::EngineKind;
@@ -109,7 +109,7 @@ pub fn run<N: NetworkFunction>(
         (EngineKind::RssPlusPlus | EngineKind::Hybrid, true) => {
             drive(&mut any_sharded_fleet(kind, nf, cores, options), options, queue, control)
         }
-        (EngineKind::Shared, _) => drive(&mut striped_fleet(nf, cores, options), options, queue, control),
+        (EngineKind::Shared, _) => drive(&mut shared_fleet(nf, cores, options), options, queue, control),
     })
 }
 

@@ -15,8 +15,8 @@ use crate::placement::{Lane, Placement};
 use crate::private::Private;
 use crate::tables::Tables;
 
-/// A core's handle on the state that all cores share.
-pub struct Striped<N: NetworkFunction> {
+/// A core's handle on the stripes that all cores share.
+pub(crate) struct Striped<N: NetworkFunction> {
     table: Arc<Stripes<N>>,
 }
 
@@ -74,19 +74,19 @@ impl<N: NetworkFunction> Striped<N> {
     }
 
     /// From now on each stripe keeps the order of its steps. It grows with every step: for verification alone.
-    pub fn record(&self) {
+    pub(crate) fn record(&self) {
         // ORDERING: Relaxed. Set before the cores start; starting a thread orders it.
         self.table.recording.store(true, Ordering::Relaxed);
     }
 
     /// The order in which each stripe took its steps. Stripes touch disjoint state, so any order of the stripes serves.
     #[must_use]
-    pub fn commits(&self) -> Vec<Vec<Commit>> {
+    pub(crate) fn commits(&self) -> Vec<Vec<Commit>> {
         self.table.stripes.iter().map(|stripe| lock(stripe).commits.clone()).collect()
     }
 
     /// Visits the state of each stripe.
-    pub fn each<T>(&self, mut visit: impl FnMut(&Private<N, AnyIndex>) -> T) -> Vec<T> {
+    pub(crate) fn each<T>(&self, mut visit: impl FnMut(&Private<N, AnyIndex>) -> T) -> Vec<T> {
         self.table.stripes.iter().map(|stripe| visit(&lock(stripe).state)).collect()
     }
 }

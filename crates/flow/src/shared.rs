@@ -4,15 +4,18 @@
 
 mod alone;
 mod bucket;
+mod entries;
 mod mutex;
 mod optimistic;
 mod path;
+mod signposts;
 mod spin;
 mod striped;
 mod sync;
 
 use packet::{Key, Nanos};
 
+pub use entries::{Entries, Entry, Fate, Held};
 pub use mutex::Locked;
 pub use optimistic::Optimistic;
 pub use striped::Striped;

@@ -39,6 +39,12 @@ const ASSURED: u64 = 1;
 /// The latest deadline that can be told, in the year 2262: it stands for [`Nanos::NEVER`].
 const LATEST: u64 = u64::MAX / 2 - 1;
 
+/// A deadline as an entry tells it.
+#[inline(always)]
+pub(crate) const fn told(deadline: Nanos) -> Nanos {
+    if deadline.0 < LATEST { deadline } else { Nanos::NEVER }
+}
+
 /// A point in time as words are compared with it: what is greater lives on.
 #[derive(Clone, Copy)]
 pub(crate) struct Alive(u64);
@@ -219,8 +225,7 @@ impl<K: Key, V: Copy> Slab<K, V> {
 
     #[inline]
     pub(crate) fn deadline(&self, at: u32) -> Nanos {
-        let deadline = (self.hot(at).word >> 1) - 1;
-        if deadline < LATEST { Nanos(deadline) } else { Nanos::NEVER }
+        told(Nanos((self.hot(at).word >> 1) - 1))
     }
 
     /// Sets the deadline, unless it is earlier than the one that is set.

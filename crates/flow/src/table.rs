@@ -101,7 +101,7 @@ impl<K, V> Entry<'_, K, V> {
 
 /// Where a flow probably is.
 #[derive(Clone, Copy, Debug)]
-pub struct Hint(u32);
+pub struct Hint(pub(crate) u32);
 
 impl Hint {
     /// The hint that says nothing.
@@ -332,6 +332,13 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
     #[inline]
     pub fn reclaim(&mut self, now: Nanos) -> Option<Slot> {
         if self.wheel.is_due(now) { self.reclaim_due(now) } else { None }
+    }
+
+    /// Whether [`reclaim`](Self::reclaim) may have something to do.
+    #[inline]
+    #[must_use]
+    pub const fn is_due(&self, now: Nanos) -> bool {
+        self.wheel.is_due(now)
     }
 
     #[inline(never)]

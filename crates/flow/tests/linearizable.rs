@@ -10,7 +10,7 @@ use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize as Count, Ordering as CountOrdering};
 
-use flow::shared::{Fault, Insertion, Locked, Optimistic, SharedTable, Striped};
+use flow::shared::{Entries, Fault, Insertion, Locked, Optimistic, SharedTable, Striped};
 use flow::{Ageing, Plan};
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering};
@@ -235,6 +235,10 @@ fn striped() -> Striped<Chosen, Value> {
     Striped::cut(Plan { capacity: 3, ageing: Ageing::Lazy, ..Plan::default() }, 2)
 }
 
+fn entries() -> Entries<Chosen, Value> {
+    Entries::cut(Plan { capacity: 3, ageing: Ageing::Lazy, ..Plan::default() }, 1, |_| ())
+}
+
 static SAME_KEY: Case = Case {
     before: &[],
     threads: &[&[Get(A), Get(A)], &[Insert(A, 1, LONG), Remove(A)], &[Insert(A, 2, LONG), Update(A, 10)]],
@@ -321,6 +325,27 @@ fn the_tables_under_locks_are_linearizable() {
     }
 }
 
+/// A slot changes hands while others follow a signpost to it.
+static SUCCESSION: Case = Case {
+    before: &[Insert(A, 1, LONG)],
+    threads: &[&[Update(A, 10)], &[Remove(A), Insert(B, 2, LONG)], &[Get(B)]],
+    full_from: 3,
+};
+
+/// The same, and nobody else looks.
+static HANDOVER: Case = Case {
+    before: &[Insert(A, 1, LONG)],
+    threads: &[&[Update(A, 10), Get(A)], &[Remove(A), Insert(B, 2, LONG), Get(B)]],
+    full_from: 3,
+};
+
+#[test]
+fn the_table_of_locked_entries_is_linearizable() {
+    for case in [&UPDATES, &SUCCESSION, &HANDOVER, &EXPIRY] {
+        assert!(check(case, entries) > 100);
+    }
+}
+
 /// What the check says when the tables have this fault.
 fn complaint<T: SharedTable<Chosen, Value>>(fault: Fault, case: &'static Case, make: fn() -> T) -> String {
     Fault::inject(Some(fault));
@@ -343,6 +368,10 @@ fn the_check_notices_what_is_broken() {
         let complaint = complaint(fault, case, optimistic);
         assert!(complaint.contains("no order explains"), "{fault:?}: {complaint}");
     }
+    let untrue = complaint(Fault::Trusting, &HANDOVER, entries);
+    assert!(untrue.contains("no order explains"), "{untrue}");
+    let unlocked = complaint(Fault::EarlyUnlock, &UPDATES, entries);
+    assert!(unlocked.contains("Causality violation"), "{unlocked}");
     let complaint = complaint(Fault::EarlyUnlock, &SAME_KEY, striped);
     assert!(complaint.contains("Causality violation"), "{complaint}");
 }

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use flow::index::Tagged;
-use flow::shared::{Insertion, Locked, Optimistic, SharedTable, Striped};
+use flow::shared::{Entries, Insertion, Locked, Optimistic, SharedTable, Striped};
 use flow::{Ageing, Plan};
 use packet::{Key, Nanos, Words};
 use proptest::prelude::*;
@@ -188,6 +188,11 @@ fn run_all<const BITS: u32>(capacity: usize, keys: u32, steps: &[Step]) {
     Model::<BITS, _>::new(Striped::<_, _>::planned(plan(Ageing::Wheel)), full_from(capacity)).run(keys, steps);
     let lazy = Striped::<_, _>::cut(plan(Ageing::Lazy), 4);
     Model::<BITS, _> { ages: false, ..Model::new(lazy, full_from(capacity / 4)) }.run(keys, steps);
+    let entries = |plan, stripes| Entries::<_, _>::cut(plan, stripes, |_| ());
+    Model::<BITS, _>::new(entries(plan(Ageing::Wheel), 1), full_from(capacity)).run(keys, steps);
+    Model::<BITS, _>::new(entries(plan(Ageing::Scan), 1), full_from(capacity)).run(keys, steps);
+    let lazy = entries(plan(Ageing::Lazy), 4);
+    Model::<BITS, _> { ages: false, ..Model::new(lazy, full_from(capacity / 4)) }.run(keys, steps);
     // Sized for three times as many, there is always room; sized exactly, there may not be; of one bucket, there is as long as
     // there is a place.
     let table = Optimistic::<_, Value>::with_load(keys as usize * 3 + 24, 100, 0x5eed);
@@ -265,6 +270,7 @@ fn each_takes_its_capacity() {
         fill::<Locked<_, _>>(*capacity);
         fill::<Striped<_, _>>(*capacity);
         fill::<Optimistic<_, _>>(*capacity);
+        fill::<Entries<_, _>>(*capacity);
     }
 }
 
@@ -287,6 +293,7 @@ fn a_table_full_of_the_dead_takes_the_living() {
     refill(&Locked::<_, _>::new(capacity, 1));
     // Of stripes, others are full now than before.
     refill(&Striped::<_, _>::cut(Plan { capacity, ..Plan::default() }, 1));
+    refill(&Entries::<_, _>::cut(Plan { capacity, ..Plan::default() }, 1, |_| ()));
     refill(&Optimistic::<_, _, 8>::with_buckets(1, 1));
 }
 
@@ -308,6 +315,7 @@ fn a_panic_leaves_the_flow_as_it_was() {
     try_it::<Locked<_, _>>();
     try_it::<Striped<_, _>>();
     try_it::<Optimistic<_, _>>();
+    try_it::<Entries<_, _>>();
 }
 
 #[test]
@@ -319,6 +327,9 @@ fn memory_is_bounded() {
     assert!(per_flow(optimistic.memory_bytes()) <= 54, "{}", per_flow(optimistic.memory_bytes()));
     if !cfg!(miri) {
         assert!(per_flow(Locked::<packet::FiveTuple4, [u64; 2]>::new(flows, 1).memory_bytes()) <= 84);
+        let entries = Entries::<packet::FiveTuple4, [u64; 2]>::new(flows, 1);
+        // A line for the entry, three signposts, and the stripes' tables with their wheels.
+        assert!(per_flow(entries.memory_bytes()) <= 320, "{}", per_flow(entries.memory_bytes()));
         let striped = Striped::<packet::FiveTuple4, [u64; 2]>::new(flows, 1);
         // A stripe is a small table, and a small wheel has room for each of its flows on a list of its own.
         assert!(per_flow(striped.memory_bytes()) <= 200, "{}", per_flow(striped.memory_bytes()));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread;
 
 use flow::Plan;
-use flow::shared::{Insertion, Locked, Optimistic, SharedTable, Striped};
+use flow::shared::{Entries, Insertion, Locked, Optimistic, SharedTable, Striped};
 use packet::{Host, Host4, Nanos};
 
 const THREADS: u64 = 4;
@@ -119,6 +119,16 @@ fn locked() {
 #[test]
 fn striped() {
     stress(Striped::<_, _>::cut(Plan { capacity: 2 * KEYS as usize, ..Plan::default() }, 4), true);
+}
+
+#[test]
+fn entries() {
+    stress(Entries::<_, _>::cut(Plan { capacity: 2 * KEYS as usize, ..Plan::default() }, 4, |_| ()), true);
+}
+
+#[test]
+fn entries_full() {
+    stress(Entries::<_, _>::cut(Plan { capacity: KEYS as usize / 2, ..Plan::default() }, 1, |_| ()), false);
 }
 
 #[test]

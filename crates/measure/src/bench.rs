@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use engine::{
     CoreRun, Course, EngineError, EngineKind, Fleet, Options, Placement, Private, Script, any_private_fleet,
-    any_sharded_fleet, cpus, private_fleet, run_queues, sharded_fleet, striped_fleet,
+    any_sharded_fleet, cpus, private_fleet, run_queues, sharded_fleet, shared_fleet,
 };
 use nf::{NetworkFunction, Sizing};
 use port::{HugePages, Loops, Offered, Port, Queue, Replay, Trace};
@@ -239,7 +239,7 @@ fn case<N: NetworkFunction>(
                 "shared on {cores} cores can't be measured on {have}, and its contention can't be modelled from shares"
             )));
         }
-        (EngineKind::Shared, _) => Box::new(Fleets::new(striped_fleet(nf, cores, options), trace, plan)?),
+        (EngineKind::Shared, _) => Box::new(Fleets::new(shared_fleet(nf, cores, options), trace, plan)?),
     }))
 }
 

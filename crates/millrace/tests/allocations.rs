@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use millrace::engine::{
-    Control, EngineKind, Fleet, Log, Options, Parcel, Placement, private_fleet, run, sharded_fleet, striped_fleet,
+    Control, EngineKind, Fleet, Log, Options, Parcel, Placement, private_fleet, run, sharded_fleet, shared_fleet,
 };
 use millrace::functions::{conntrack, ddos, firewall, heavy_hitter, nat, policer, port_knock};
 use millrace::port::pcap::Reader;
@@ -130,7 +130,7 @@ fn all_engines<N: NetworkFunction>(build: impl Fn() -> N) {
                 }
                 let nf = Arc::new(build());
                 let allocated = match kind {
-                    EngineKind::Shared => watch(striped_fleet(nf, cores, &options), trace),
+                    EngineKind::Shared => watch(shared_fleet(nf, cores, &options), trace),
                     EngineKind::Sequential | EngineKind::Rss | EngineKind::Scr => {
                         watch(private_fleet(kind, nf, cores, &options), trace)
                     }

@@ -10,9 +10,9 @@ use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
 use engine::{
-    Commit, Control, EngineKind, Fleet, FlowState, Guarantee, KeyOf, Options, Parcel, Placement, PrivateFleet, Remains,
-    ShardedFleet, StripedFleet, any_private_fleet, any_sharded_fleet, drive, private_fleet, sharded_fleet,
-    striped_fleet,
+    Commit, Control, EngineKind, Fleet, FlowState, Guarantee, KeyOf, Options, Parcel, Part, Placement, PrivateFleet,
+    Remains, ShardedFleet, Shared, SharedFleet, any_private_fleet, any_sharded_fleet, drive, private_fleet,
+    sharded_fleet, shared_fleet,
 };
 use flow::{Ageing, Eviction, Index};
 use nf::{Fingerprint, NetworkFunction};
@@ -229,7 +229,7 @@ impl<N: NetworkFunction> Bench<'_, N> {
             (Guarantee::Identical | Guarantee::IdenticalPerPacketSet, true) => {
                 self.run_private(any_private_fleet(engine, nf, cores, options), case, oracle, len)
             }
-            (Guarantee::Serializable, _) => self.run_striped(striped_fleet(nf, cores, options), case, oracle, len),
+            (Guarantee::Serializable, _) => self.run_shared(shared_fleet(nf, cores, options), case, oracle, len),
         }
     }
 
@@ -297,9 +297,9 @@ impl<N: NetworkFunction> Bench<'_, N> {
         Ok(())
     }
 
-    fn run_striped(
+    fn run_shared(
         &self,
-        mut fleet: StripedFleet<N>,
+        mut fleet: SharedFleet<N>,
         case: Case,
         oracle: &Observed<N>,
         len: usize,
@@ -313,34 +313,33 @@ impl<N: NetworkFunction> Bench<'_, N> {
         Ok(Held { full, moves: 0 })
     }
 
-    /// Replays the steps of each stripe in the order in which it took them; everything must come out again.
+    /// Replays the steps on each part of the state in the order that it gives as its witness; everything must come out again.
     fn check_witness(
         &self,
-        fleet: &StripedFleet<N>,
+        fleet: &SharedFleet<N>,
         oracle: &Observed<N>,
         packets: &[Option<Observation>],
         len: usize,
     ) -> Result<(), Difference> {
         // Packets that take no step have the oracle's verdict; the witness overwrites the others.
         let mut expected = oracle.packets.clone();
-        let place = fleet.workers[0].place();
         let now = last_time(self.trace, len);
-        let flows = place.each(|part| sorted(part.flows(now)));
-        let shared = place.each(|part| fingerprint(&**self.nf, part.shared()));
-        for ((commits, flows), shared) in place.commits().iter().zip(flows).zip(shared) {
+        let places = fleet.workers.iter().map(engine::Worker::place);
+        for Part { commits, flows, shared } in Shared::parts(places, &**self.nf, now) {
             // No table was full, so all that its size must do is hold the flows of these steps.
             let options = Options { flows_max: Some(commits.len()), ..self.options };
             let mut replay = private_fleet(EngineKind::Sequential, Arc::clone(self.nf), 1, &options);
             let mut batch = Batch::default();
-            for &Commit { seq, now } in commits {
+            for &Commit { seq, now } in &commits {
                 let (packet, bytes) = at(self.trace, seq.0 as usize);
                 batch.push(port::Packet { time: now, seq, ..*packet }, bytes);
             }
             replay.workers[0].process(&mut batch);
             observe(&batch, self.trace, &mut expected);
             let replayed = replay.workers[0].place();
-            compare_flows::<N>(&sorted(replayed.flows(now)), &flows, "a stripe against its witness")?;
-            compare_shared(fingerprint(&**self.nf, replayed.shared()), shared)?;
+            compare_flows::<N>(&sorted(replayed.flows(now)), &sorted(flows.into_iter()), "a part against its witness")?;
+            let expected = fingerprint(&**self.nf, replayed.shared());
+            shared.into_iter().try_for_each(|shared| compare_shared(expected, shared))?;
         }
         compare_packets(&expected, packets)
     }

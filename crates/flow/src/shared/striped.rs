@@ -120,7 +120,7 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> SharedTable<K, V> for Striped<K
 }
 
 /// A stripe's room: its share of the flows and eight standard deviations, and never more than all.
-fn share(flows: usize, stripes: usize) -> usize {
+pub(super) fn share(flows: usize, stripes: usize) -> usize {
     let mean = flows.div_ceil(stripes);
     flows.min(mean + 8 * mean.isqrt() + 16)
 }

@@ -148,6 +148,8 @@ mod checked {
         HalfChecked,
         /// A lock is given back before what was done under it is seen.
         EarlyUnlock,
+        /// Who follows a signpost doesn't look whose entry it leads to.
+        Trusting,
     }
 
     thread_local! {

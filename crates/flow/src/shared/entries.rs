@@ -1,0 +1,595 @@
+//! Entries that are locked one by one: who steps on a flow that is known writes the entry's lines and no others. What
+//! changes which flows are known (coming, going, ageing) takes the lock of the stripe that the flow falls into.
+//!
+//! A core follows a [signpost](super::signposts) to a slot, locks the entry that lies there, and holds it against its key. If
+//! that is another's, or there was no signpost, it takes the stripe's lock, under which a [`Table`] knows every flow. An entry
+//! holds a key only while that key is in its stripe's table, so the two ways can't both find one, or each a different one.
+//! Whoever holds an entry waits for nobody; whoever holds a stripe waits for entries alone. So there is no deadlock.
+//!
+//! The table's deadline of a flow is at most that of the entry, which steps move later without telling: the table learns
+//! when it would reclaim or evict the flow, as its timing wheel learns it from the table.
+
+use alloc::boxed::Box;
+
+use packet::{Key, Nanos};
+
+use crate::index::CuckooPp;
+use crate::memory::prefetch;
+use crate::shared::signposts::Signposts;
+use crate::shared::spin::Spin;
+use crate::shared::striped::share;
+use crate::shared::sync::broken;
+use crate::shared::{Insertion, SharedTable};
+use crate::slab::told;
+use crate::{Eviction, Hint, Index, Plan, Slot, Table};
+
+/// Enough that two cores seldom meet, few enough that each holds a fair sample of the flows.
+const STRIPES_MAX: usize = 256;
+/// Flows to a stripe at least.
+const STRIPE_FLOWS: usize = 64;
+/// Where a stripe's number begins in a hash: the table inside goes by the lowest byte and the upper half, and its index by
+/// the upper bits of that.
+const STRIPE_SHIFT: u32 = 16;
+/// How often the table may learn that a flow lives on before a search is given up: more than lie in one place.
+const TRIES: usize = 64;
+/// Units of ageing that [`SharedTable::insert`] may cost when there is no room.
+const RECLAIMS: usize = 8;
+
+/// The table. With each stripe goes an `X` of the caller's, under the stripe's lock.
+pub struct Entries<K, V, I = CuckooPp, X = ()> {
+    signposts: Signposts,
+    entries: Box<[Locked<K, V>]>,
+    stripes: Box<[Stripe<K, I, X>]>,
+    /// Slots of a stripe.
+    slots: usize,
+    seed: u64,
+}
+
+/// A line of its own, so that no two locks share one.
+#[repr(align(64))]
+struct Locked<K, V>(Spin<Option<Entry<K, V>>>);
+
+/// What a packet reads and writes of a flow.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry<K, V> {
+    key: K,
+    deadline: Nanos,
+    /// The time of the last step. Cores hold packets of different ages; a flow's state moves forward only.
+    pub now: Nanos,
+    /// The flow's value.
+    pub value: V,
+    /// Whether the flow has been answered: it doesn't make room for others any more.
+    pub assured: bool,
+}
+
+impl<K, V> Entry<K, V> {
+    /// The flow.
+    pub const fn key(&self) -> &K {
+        &self.key
+    }
+
+    /// When the flow ends if nothing more comes.
+    #[inline(always)]
+    pub const fn deadline(&self) -> Nanos {
+        self.deadline
+    }
+
+    /// Moves the flow's deadline. One after the year 2262 is [`Nanos::NEVER`].
+    #[inline(always)]
+    pub const fn set_deadline(&mut self, deadline: Nanos) {
+        self.deadline = told(deadline);
+    }
+
+    /// Moves the flow's deadline later; `false`, and nothing done, when it would move earlier, which its stripe has to know.
+    #[inline(always)]
+    #[must_use]
+    pub fn postpone(&mut self, deadline: Nanos) -> bool {
+        let deadline = told(deadline);
+        let is_later = deadline >= self.deadline;
+        if is_later {
+            self.deadline = deadline;
+        }
+        is_later
+    }
+}
+
+/// Whether a flow stays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It does.
+    Stays,
+    /// It ends.
+    Goes,
+}
+
+#[repr(align(128))]
+struct Stripe<K, I, X>(Spin<Ledger<K, I, X>>);
+
+/// Which flows of a stripe there are.
+struct Ledger<K, I, X> {
+    table: Table<K, (), I>,
+    own: X,
+}
+
+/// A stripe whose lock is held.
+pub struct Held<'a, K, V, I, X> {
+    ledger: &'a mut Ledger<K, I, X>,
+    signposts: &'a Signposts,
+    entries: &'a [Locked<K, V>],
+    part: usize,
+}
+
+impl<K: Key, V: Copy + Send + 'static, I: Index, X: Send> Entries<K, V, I, X> {
+    /// An empty table as planned, cut into so many stripes, each with what `own` makes for so many slots. Each has room for
+    /// more than its share, as hashes don't cut evenly.
+    ///
+    /// # Panics
+    /// As [`Table::planned`] does, and when the number is not a power of two up to 2^12.
+    #[must_use]
+    pub fn cut(plan: Plan<I::Choice>, stripes: usize, mut own: impl FnMut(usize) -> X) -> Self {
+        assert!(stripes.is_power_of_two() && stripes <= 1 << 12, "the number of stripes is a power of two up to 2^12");
+        let capacity = share(plan.capacity, stripes);
+        let stripes: Box<[_]> = (0..stripes)
+            .map(|_| {
+                let table = Table::planned(Plan { capacity, ..plan });
+                let own = own(table.slots());
+                Stripe(Spin::new(Ledger { table, own }))
+            })
+            .collect();
+        let slots = stripes[0].0.with(|ledger| ledger.table.slots());
+        let entries: Box<[_]> = (0..slots * stripes.len()).map(|_| Locked(Spin::new(None))).collect();
+        assert!(entries.len() < u32::MAX as usize, "a table has fewer than 2^32 places");
+        Self { signposts: Signposts::new(stripes.len(), slots), entries, stripes, slots, seed: plan.seed }
+    }
+
+    /// How many stripes suit so many flows.
+    #[must_use]
+    pub const fn stripes_for(flows: usize) -> usize {
+        let fair = flows / STRIPE_FLOWS;
+        let bounded = if fair < STRIPES_MAX { fair } else { STRIPES_MAX };
+        bounded.next_power_of_two()
+    }
+
+    /// How many stripes there are.
+    #[must_use]
+    pub const fn stripes(&self) -> usize {
+        self.stripes.len()
+    }
+
+    /// Brings what leads to the flow's entry near.
+    #[inline]
+    pub fn prefetch(&self, hash: u64) {
+        self.signposts.prefetch(self.part(hash), hash);
+    }
+
+    /// Brings the entry near to which the hash probably leads, and says which it is. What [`prefetch`](Self::prefetch) asked
+    /// for should be near by now.
+    #[inline]
+    pub fn prefetch_entry(&self, hash: u64) -> Hint {
+        let Some(at) = self.find(hash) else { return Hint::NOWHERE };
+        if let Some(entry) = self.entries.get(at as usize) {
+            let entry: *const u8 = core::ptr::from_ref(entry).cast();
+            (0..size_of::<Locked<K, V>>()).step_by(64).for_each(|offset| prefetch(entry.wrapping_add(offset)));
+        }
+        Hint(at)
+    }
+
+    /// Works on the key's entry while it alone is locked, if it is found without the stripe's lock; what `work` returns. `None` of
+    /// the search proves nothing: [`stripe`](Self::stripe) does. `work` must not make the deadline earlier, nor a flow assured.
+    #[inline(always)]
+    pub fn step<T>(&self, key: &K, hash: u64, hint: Hint, work: impl FnOnce(&mut Entry<K, V>) -> T) -> Option<T> {
+        let mut work = Some(work);
+        let mut look = |at: u32| {
+            self.entries.get(at as usize)?.0.with(|entry| {
+                let entry = entry.as_mut().filter(|entry| broken!(Trusting) || entry.key == *key)?;
+                Some(work.take()?(entry))
+            })
+        };
+        // Anything may have happened since the hint was given.
+        look(hint.0).or_else(|| look(self.find(hash).filter(|at| *at != hint.0)?))
+    }
+
+    /// Works on the stripe that the hash falls into while it is locked. Work that uses the table otherwise waits forever.
+    pub fn stripe<T>(&self, hash: u64, work: impl FnOnce(&mut Held<'_, K, V, I, X>) -> T) -> T {
+        self.nth_stripe(self.part(hash), work)
+    }
+
+    /// The same with the stripe of this number.
+    ///
+    /// # Panics
+    /// When there is no such stripe.
+    pub fn nth_stripe<T>(&self, part: usize, work: impl FnOnce(&mut Held<'_, K, V, I, X>) -> T) -> T {
+        let entries = &self.entries[part * self.slots..][..self.slots];
+        self.stripes[part].0.with(|ledger| work(&mut Held { ledger, signposts: &self.signposts, entries, part }))
+    }
+
+    /// Visits every flow, one after another, each while its entry is locked.
+    pub fn each(&self, mut visit: impl FnMut(&Entry<K, V>)) {
+        self.entries.iter().for_each(|entry| entry.0.with(|entry| entry.as_ref().map(&mut visit).unwrap_or_default()));
+    }
+
+    /// The most flows that there ever were in each stripe, added up.
+    #[must_use]
+    pub fn high_water(&self) -> usize {
+        self.stripes.iter().map(|stripe| stripe.0.with(|ledger| ledger.table.high_water())).sum()
+    }
+
+    /// What the table takes, in bytes.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        let inside =
+            |stripe: &Stripe<K, I, X>| stripe.0.with(|Ledger { table, .. }| table.memory_bytes() - size_of_val(table));
+        let stripes = size_of_val(&*self.stripes) + self.stripes.iter().map(inside).sum::<usize>();
+        size_of::<Self>() + stripes + size_of_val(&*self.entries) + self.signposts.bytes()
+    }
+
+    #[inline(always)]
+    const fn part(&self, hash: u64) -> usize {
+        (hash >> STRIPE_SHIFT) as usize & (self.stripes.len() - 1)
+    }
+
+    /// Where the hash's signpost leads, counted over all stripes.
+    #[inline(always)]
+    fn find(&self, hash: u64) -> Option<u32> {
+        let part = self.part(hash);
+        let slot = self.signposts.find(part, hash)?;
+        Some((part * self.slots) as u32 + slot)
+    }
+}
+
+impl<K: Key, V: Copy + Send + 'static, I: Index, X> Held<'_, K, V, I, X> {
+    /// What the caller keeps with the stripe.
+    pub const fn own(&mut self) -> &mut X {
+        &mut self.ledger.own
+    }
+
+    /// The key's flow, whether or not its deadline has passed.
+    #[must_use]
+    pub fn find(&self, key: &K, hash: u64) -> Option<Slot> {
+        self.ledger.table.find(key, hash)
+    }
+
+    /// Works on a flow while its entry is locked, and ends it there and then if so decided.
+    ///
+    /// # Panics
+    /// When there is no flow at the slot.
+    pub fn decide<T>(&mut self, slot: Slot, work: impl FnOnce(&mut Entry<K, V>) -> (T, Fate)) -> T {
+        let table = &mut self.ledger.table;
+        let (result, gone) = self.entries[slot.index()].0.with(|place| {
+            let entry = place.as_mut().expect("the table knows the entry");
+            let (result, fate) = work(entry);
+            if fate == Fate::Goes {
+                *place = None;
+                return (result, true);
+            }
+            table.touch(slot, entry.deadline);
+            if entry.assured {
+                table.assure(slot);
+            }
+            (result, false)
+        });
+        if gone {
+            self.forget(slot);
+        }
+        result
+    }
+
+    /// Adds a flow whose key is not in, and works on it before anyone else finds it; `None`, and no work done, when there is no
+    /// room.
+    pub fn insert<T>(
+        &mut self,
+        key: K,
+        hash: u64,
+        (value, deadline, now): (V, Nanos, Nanos),
+        work: impl FnOnce(&mut Entry<K, V>) -> (T, Fate),
+    ) -> Option<(Slot, T)> {
+        let slot = self.ledger.table.insert(key, hash, (), deadline, now)?;
+        let entry = Entry { key, deadline: told(deadline), now, value, assured: false };
+        self.signposts.set(self.part, hash, slot.index() as u32);
+        let table = &mut self.ledger.table;
+        let (result, gone) = self.entries[slot.index()].0.with(|place| {
+            debug_assert!(place.is_none(), "a free slot's entry is empty");
+            let entry = place.insert(entry);
+            let (result, fate) = work(entry);
+            if fate == Fate::Goes {
+                *place = None;
+                return (result, true);
+            }
+            table.touch(slot, entry.deadline);
+            if entry.assured {
+                table.assure(slot);
+            }
+            (result, false)
+        });
+        if gone {
+            self.forget(slot);
+        }
+        Some((slot, result))
+    }
+
+    /// Does one bounded unit of the work of ageing: the flow that it ended. `None` may mean that there is more to do.
+    pub fn reclaim(&mut self, now: Nanos) -> Option<(Slot, Entry<K, V>)> {
+        let slot = self.ledger.table.reclaim(now)?;
+        self.bury(slot, now).map(|entry| (slot, entry))
+    }
+
+    /// Whether [`reclaim`](Self::reclaim) may have more to do.
+    #[must_use]
+    pub const fn is_due(&self, now: Nanos) -> bool {
+        self.ledger.table.is_due(now)
+    }
+
+    /// Ends the flow if its deadline has passed.
+    ///
+    /// # Panics
+    /// When there is no flow at the slot.
+    pub fn bury(&mut self, slot: Slot, now: Nanos) -> Option<Entry<K, V>> {
+        self.decide(slot, |entry| if entry.deadline <= now { (Some(*entry), Fate::Goes) } else { (None, Fate::Stays) })
+    }
+
+    /// Ends a flow whose deadline has passed among those that lie where a new one with this hash would go.
+    pub fn bury_near(&mut self, hash: u64, now: Nanos) -> Option<(Slot, Entry<K, V>)> {
+        for _ in 0..TRIES {
+            let slot = self.ledger.table.dead_near(hash, now)?;
+            if let Some(entry) = self.bury(slot, now) {
+                return Some((slot, entry));
+            }
+        }
+        None
+    }
+
+    /// Ends the flow that makes room for one with this hash, if one may.
+    pub fn evict(&mut self, eviction: Eviction, hash: u64) -> Option<(Slot, Entry<K, V>)> {
+        for last in (0..TRIES).rev() {
+            let slot = self.ledger.table.victim(eviction, hash)?;
+            let told = self.ledger.table.deadline(slot);
+            let decide = |entry: &mut Entry<K, V>| {
+                // The choice may have gone by a deadline that is out of date.
+                if last > 0 && entry.deadline != told { (None, Fate::Stays) } else { (Some(*entry), Fate::Goes) }
+            };
+            if let Some(entry) = self.decide(slot, decide) {
+                return Some((slot, entry));
+            }
+        }
+        None
+    }
+
+    /// How many flows the stripe has.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.ledger.table.len()
+    }
+
+    /// Whether it has none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.ledger.table.is_empty()
+    }
+
+    /// How many it can have.
+    #[must_use]
+    pub const fn capacity(&self) -> usize {
+        self.ledger.table.capacity()
+    }
+
+    /// Whether it has as many as it can.
+    #[must_use]
+    pub const fn is_full(&self) -> bool {
+        self.ledger.table.is_full()
+    }
+
+    /// Takes a flow whose entry is gone out of the table.
+    fn forget(&mut self, slot: Slot) {
+        let Ledger { table, .. } = &mut *self.ledger;
+        let hash = table.hash(table.key(slot));
+        table.remove(slot);
+        self.signposts.clear(self.part, hash, slot.index() as u32);
+    }
+}
+
+impl<K: Key, V: Copy + Send + 'static, I: Index> SharedTable<K, V> for Entries<K, V, I> {
+    fn new(capacity: usize, seed: u64) -> Self {
+        Self::cut(Plan { capacity, seed, ..Plan::default() }, Self::stripes_for(capacity), |_| ())
+    }
+
+    #[inline]
+    fn hash(&self, key: &K) -> u64 {
+        key.hash(self.seed)
+    }
+
+    #[inline]
+    fn prefetch(&self, hash: u64) {
+        Self::prefetch(self, hash);
+    }
+
+    #[inline]
+    fn prefetch_entry(&self, hash: u64) {
+        Self::prefetch_entry(self, hash);
+    }
+
+    fn get(&self, key: &K, hash: u64, now: Nanos) -> Option<V> {
+        self.update(key, hash, now, |value, _| *value)
+    }
+
+    fn update<T>(&self, key: &K, hash: u64, now: Nanos, change: impl FnOnce(&mut V, &mut Nanos) -> T) -> Option<T> {
+        let mut change = Some(change);
+        let mut work = |entry: &mut Entry<K, V>| {
+            // Copies, so that a panic in `change` leaves the flow as it was.
+            let (mut value, mut deadline) = (entry.value, entry.deadline);
+            let result =
+                (deadline > now).then(|| change.take().map(|change| change(&mut value, &mut deadline))).flatten();
+            let is_earlier = deadline < entry.deadline;
+            entry.value = value;
+            entry.set_deadline(deadline);
+            (result, is_earlier)
+        };
+        let stepped = self.step(key, hash, Hint::NOWHERE, &mut work);
+        if let Some((result, false)) = stepped {
+            return result;
+        }
+        self.stripe(hash, |stripe| {
+            let slot = stripe.find(key, hash);
+            match stepped {
+                Some((result, _)) => {
+                    // The table learns of the earlier deadline.
+                    slot.iter().for_each(|slot| stripe.decide(*slot, |_| ((), Fate::Stays)));
+                    result
+                }
+                None => stripe.decide(slot?, |entry| (work(entry).0, Fate::Stays)),
+            }
+        })
+    }
+
+    fn insert(&self, key: K, hash: u64, value: V, deadline: Nanos, now: Nanos) -> Insertion {
+        self.stripe(hash, |stripe| {
+            if let Some(slot) = stripe.find(&key, hash)
+                && stripe.bury(slot, now).is_none()
+            {
+                return Insertion::Present;
+            }
+            let insert = |stripe: &mut Held<'_, K, V, I, ()>| {
+                stripe.insert(key, hash, (value, deadline, now), |_| ((), Fate::Stays)).is_some()
+            };
+            let make_room = |stripe: &mut Held<'_, K, V, I, ()>| {
+                stripe.bury_near(hash, now).is_some() || (0..RECLAIMS).any(|_| stripe.reclaim(now).is_some())
+            };
+            let is_in = insert(stripe) || make_room(stripe) && insert(stripe);
+            if is_in { Insertion::Added } else { Insertion::Full }
+        })
+    }
+
+    fn remove(&self, key: &K, hash: u64, now: Nanos) -> Option<V> {
+        self.stripe(hash, |stripe| {
+            let slot = stripe.find(key, hash)?;
+            stripe.decide(slot, |entry| ((entry.deadline > now).then_some(entry.value), Fate::Goes))
+        })
+    }
+
+    fn reclaim(&self, near: u64, now: Nanos) -> usize {
+        self.stripe(near, |stripe| usize::from(stripe.reclaim(now).is_some()))
+    }
+
+    fn len(&self) -> usize {
+        (0..self.stripes.len()).map(|part| self.nth_stripe(part, |stripe| stripe.len())).sum()
+    }
+
+    fn capacity(&self) -> usize {
+        (0..self.stripes.len()).map(|part| self.nth_stripe(part, |stripe| stripe.capacity())).sum()
+    }
+
+    fn memory_bytes(&self) -> usize {
+        Self::memory_bytes(self)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use packet::{Host, Host4};
+
+    use super::*;
+
+    type Few<X = ()> = Entries<Host4, u64, CuckooPp, X>;
+
+    fn host(number: u32) -> Host4 {
+        match Host::v4(number.into()) {
+            Host::V4(key) => key,
+            Host::V6(_) => unreachable!("made of an IPv4 address"),
+        }
+    }
+
+    /// A table of one stripe with flows 0, 1, .. of these deadlines.
+    fn table(capacity: usize, deadlines: &[u64]) -> Few {
+        let table = Few::cut(Plan { capacity, ..Plan::default() }, 1, |_| ());
+        for (number, deadline) in (0..).zip(deadlines) {
+            let key = host(number);
+            let insertion = SharedTable::insert(&table, key, key.hash(0), number.into(), Nanos(*deadline), Nanos(0));
+            assert_eq!(insertion, Insertion::Added);
+        }
+        table
+    }
+
+    fn postpone(table: &Few, number: u32, deadline: u64) -> bool {
+        let key = host(number);
+        let step = |entry: &mut Entry<Host4, u64>| entry.postpone(Nanos(deadline));
+        table.step(&key, key.hash(0), Hint::NOWHERE, step).expect("it has a signpost")
+    }
+
+    const SECOND: u64 = 1_000_000_000;
+
+    #[test]
+    fn a_step_on_a_known_flow_needs_no_stripe() {
+        let table = table(8, &[SECOND, SECOND]);
+        // Whoever took the stripe's lock now would wait forever.
+        table.stripe(0, |_| assert!(postpone(&table, 1, 2 * SECOND)));
+        let hint = table.prefetch_entry(host(1).hash(0));
+        table.stripe(0, |_| {
+            let found = table.step(&host(1), host(1).hash(0), hint, |entry| (entry.value, entry.deadline()));
+            assert_eq!(found, Some((1, Nanos(2 * SECOND))));
+            // A hint that leads to another's entry does no harm.
+            assert_eq!(table.step(&host(0), host(0).hash(0), hint, |entry| entry.value), Some(0));
+            assert_eq!(table.step(&host(7), host(7).hash(0), hint, |entry| entry.value), None);
+        });
+    }
+
+    #[test]
+    fn ageing_learns_that_a_flow_lives_on() {
+        let table = table(8, &[SECOND, SECOND]);
+        assert!(postpone(&table, 0, 10 * SECOND));
+        assert!(!postpone(&table, 0, 9 * SECOND), "earlier is the stripe's matter");
+        let reclaim = |now: u64| -> std::vec::Vec<u64> {
+            table.stripe(0, |stripe| {
+                (0..100).filter_map(|_| stripe.reclaim(Nanos(now))).map(|(_, entry)| entry.value).collect()
+            })
+        };
+        assert_eq!(reclaim(2 * SECOND), [1]);
+        assert_eq!(reclaim(9 * SECOND), []);
+        assert_eq!(reclaim(11 * SECOND), [0]);
+        assert!(table.is_empty());
+    }
+
+    #[test]
+    fn eviction_goes_by_the_deadlines_that_are_true() {
+        let table = table(3, &[SECOND, 2 * SECOND, 3 * SECOND]);
+        assert!(postpone(&table, 0, 9 * SECOND) && postpone(&table, 1, 8 * SECOND));
+        let crowd = |hash: &u64| table.stripe(0, |stripe| stripe.ledger.table.crowd(*hash));
+        let hash = (9..10_000).map(|number| host(number).hash(0)).find(|hash| crowd(hash) == 3);
+        let hash = hash.expect("somewhere all three are neighbours");
+        let evicted = |eviction| table.stripe(0, |stripe| stripe.evict(eviction, hash).map(|(_, entry)| entry.value));
+        assert_eq!(evicted(Eviction::None), None);
+        // By what the table was told last it would be 0.
+        assert_eq!(evicted(Eviction::LeastRecent), Some(2));
+        assert_eq!(evicted(Eviction::OldestUnanswered), Some(0));
+        assert_eq!(SharedTable::len(&table), 1);
+    }
+
+    #[test]
+    fn an_end_is_at_one_instant_with_its_decision() {
+        let table = table(4, &[SECOND]);
+        let key = host(0);
+        let value = table.stripe(key.hash(0), |stripe| {
+            let slot = stripe.find(&key, key.hash(0)).expect("it is there");
+            stripe.decide(slot, |entry| (entry.value, Fate::Goes))
+        });
+        assert_eq!(value, 0);
+        assert_eq!(table.step(&key, key.hash(0), Hint::NOWHERE, |_| ()), None);
+        let (_, kept) = table
+            .stripe(key.hash(0), |stripe| {
+                stripe.insert(key, key.hash(0), (5, Nanos::NEVER, Nanos(3)), |entry| (entry.now, Fate::Goes))
+            })
+            .expect("there is room");
+        assert_eq!(kept, Nanos(3));
+        assert!(table.is_empty(), "it came and went");
+    }
+
+    #[test]
+    fn each_stripe_has_what_the_caller_keeps_with_it() {
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let plan = Plan { capacity: 1000, ..Plan::default() };
+        // ORDERING: Relaxed. One thread counts.
+        let table = Few::cut(plan, 4, |_| MADE.fetch_add(1, Ordering::Relaxed));
+        assert_eq!(table.stripes(), 4);
+        (0..4).for_each(|at| assert_eq!(table.nth_stripe(at, |stripe| *stripe.own()), at as u32));
+    }
+}

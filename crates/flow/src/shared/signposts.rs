@@ -1,0 +1,153 @@
+//! From a hash to the slot where its flow probably lies, read without a lock and written under the lock of the part that
+//! the hash falls into. A signpost proves nothing: who follows one holds the entry against its key, and who finds none, or
+//! a wrong one, asks under the lock. So no order between a signpost and its entry is needed.
+
+use crate::index::{scale, upper};
+use crate::memory::prefetch;
+use crate::shared::sync::{AtomicU64, Ordering, Words};
+
+/// Signposts in a bucket: a cache line of them.
+const WIDTH: usize = 8;
+/// Signposts for each slot. At three, a flow that finds neither of its two buckets with room is one in many thousands; it
+/// does without, and each of its packets asks under the lock.
+const SPARE: usize = 3;
+
+/// The signposts of a table in equal parts.
+///
+/// Each is the lower half of the hash above the slot's number plus one, or 0. Two flows of one bucket whose halves are the
+/// same, one pair in 2^28 or so, get in each other's way and nothing worse.
+pub(super) struct Signposts {
+    words: Words,
+    /// Buckets of a part.
+    buckets: usize,
+}
+
+impl Signposts {
+    /// None yet, with room for those of `slots` in each part.
+    pub(super) fn new(parts: usize, slots: usize) -> Self {
+        let buckets = (slots * SPARE).div_ceil(WIDTH).max(1);
+        Self { words: Words::zeroed(parts * buckets * WIDTH), buckets }
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        size_of_val(&*self.words)
+    }
+
+    /// Brings the signposts of this hash near.
+    #[inline(always)]
+    pub(super) fn prefetch(&self, part: usize, hash: u64) {
+        prefetch(self.bucket(part, hash, 0).as_ptr().cast());
+    }
+
+    /// The slot where the hash's flow probably lies.
+    #[inline(always)]
+    pub(super) fn find(&self, part: usize, hash: u64) -> Option<u32> {
+        let here = self.bucket(part, hash, 0);
+        find_in(here, hash).or_else(|| find_in(self.bucket(part, hash, 1), hash))
+    }
+
+    /// Sets a signpost, if there is room. The caller holds the part's lock.
+    #[inline]
+    pub(super) fn set(&self, part: usize, hash: u64, slot: u32) {
+        let free = |word: &&AtomicU64| load(word) == 0;
+        let near = self.bucket(part, hash, 0).iter().find(free);
+        if let Some(word) = near.or_else(|| self.bucket(part, hash, 1).iter().find(free)) {
+            store(word, signpost(hash, slot));
+        }
+    }
+
+    /// Takes a signpost away, if there is one. The caller holds the part's lock.
+    #[inline]
+    pub(super) fn clear(&self, part: usize, hash: u64, slot: u32) {
+        let same = |word: &&AtomicU64| load(word) == signpost(hash, slot);
+        let near = self.bucket(part, hash, 0).iter().find(same);
+        if let Some(word) = near.or_else(|| self.bucket(part, hash, 1).iter().find(same)) {
+            store(word, 0);
+        }
+    }
+
+    /// The hash's bucket, or the one behind it.
+    #[inline(always)]
+    fn bucket(&self, part: usize, hash: u64, behind: usize) -> &[AtomicU64] {
+        let first = scale(upper(hash), self.buckets) + behind;
+        let at = part * self.buckets + if first < self.buckets { first } else { 0 };
+        &self.words[at * WIDTH..][..WIDTH]
+    }
+}
+
+#[inline(always)]
+fn find_in(bucket: &[AtomicU64], hash: u64) -> Option<u32> {
+    let half = hash << 32;
+    let mut found = None;
+    for word in bucket {
+        let word = load(word);
+        // All are looked at, for eight compares without a branch are quicker than a branch that nobody can foretell.
+        if word ^ half < 1 << 32 && word as u32 != 0 {
+            found = Some(word as u32 - 1);
+        }
+    }
+    found
+}
+
+#[inline(always)]
+const fn signpost(hash: u64, slot: u32) -> u64 {
+    hash << 32 | (slot as u64 + 1)
+}
+
+#[inline(always)]
+fn load(word: &AtomicU64) -> u64 {
+    // ORDERING: Relaxed. A guess, which the entry's lock or the part's proves.
+    word.load(Ordering::Relaxed)
+}
+
+#[inline(always)]
+fn store(word: &AtomicU64, content: u64) {
+    // ORDERING: Relaxed. One writer at a time, by the part's lock; readers take it for a guess.
+    word.store(content, Ordering::Relaxed);
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// A hash of good bits.
+    fn hash(number: u64) -> u64 {
+        let mixed = (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9)
+    }
+
+    #[test]
+    fn hardly_any_flow_does_without() {
+        const SLOTS: u32 = if cfg!(miri) { 100 } else { 50_000 };
+        let posts = Signposts::new(2, SLOTS as usize);
+        let all = || (0..SLOTS).map(|slot| (hash(slot.into()), slot));
+        all().for_each(|(hash, slot)| posts.set(1, hash, slot));
+        let found = all().filter(|(hash, slot)| posts.find(1, *hash) == Some(*slot)).count();
+        assert!(found >= SLOTS as usize - SLOTS as usize / 5_000, "{found} of {SLOTS} have a signpost");
+        assert!(all().all(|(hash, _)| posts.find(0, hash).is_none()), "the other part has none");
+        all().for_each(|(hash, slot)| posts.clear(1, hash, slot));
+        assert!(all().all(|(hash, _)| posts.find(1, hash).is_none()));
+        assert!(posts.words.iter().all(|word| load(word) == 0));
+    }
+
+    #[test]
+    fn what_finds_no_room_does_without() {
+        let posts = Signposts::new(1, 1);
+        // One bucket, which is its own neighbour.
+        (0..9).for_each(|slot| posts.set(0, u64::from(slot), slot));
+        assert_eq!(posts.find(0, 7), Some(7));
+        assert_eq!(posts.find(0, 8), None);
+        posts.clear(0, 8, 8);
+        posts.clear(0, 7, 7);
+        posts.set(0, 8, 8);
+        assert_eq!((posts.find(0, 7), posts.find(0, 8)), (None, Some(8)));
+    }
+
+    #[test]
+    fn slot_0_under_hash_0_has_a_signpost() {
+        let posts = Signposts::new(1, 4);
+        assert_eq!(posts.find(0, 0), None);
+        posts.set(0, 0, 0);
+        assert_eq!(posts.find(0, 0), Some(0));
+    }
+}
