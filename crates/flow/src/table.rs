@@ -316,13 +316,6 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
         Some(Slot(slot))
     }
 
-    /// Whether [`reclaim`](Self::reclaim) has anything to do by then. While it hasn't, it hasn't at any time before.
-    #[inline]
-    #[must_use]
-    pub const fn is_due(&self, now: Nanos) -> bool {
-        self.wheel.is_due(now)
-    }
-
     /// Does one bounded unit of the work of ageing; a flow whose deadline is at or before `now`, if one came to light,
     /// which the caller then removes. `None` may mean that there is more to do; another call goes on.
     ///
@@ -334,7 +327,7 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
         if self.wheel.is_due(now) { self.reclaim_due(now) } else { None }
     }
 
-    /// Whether [`reclaim`](Self::reclaim) may have something to do.
+    /// Whether [`reclaim`](Self::reclaim) may have something to do by then. While it hasn't, it hasn't at any time before.
     #[inline]
     #[must_use]
     pub const fn is_due(&self, now: Nanos) -> bool {
