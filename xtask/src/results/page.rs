@@ -78,6 +78,9 @@ fn picture(files: &mut Vec<(String, String)>, name: &str, plot: &Plot<'_>) -> St
     format!("![{}]({name})\n\n", plot.title)
 }
 
+/// The load average up to which a machine does nothing else.
+const QUIET: f64 = 0.5;
+
 fn head(results: &Results) -> Result<String> {
     let processor = results.run("figure-1")?["processor"].as_str().unwrap_or("an unknown processor");
     let quick = if results.quick {
@@ -86,10 +89,16 @@ fn head(results: &Results) -> Result<String> {
     } else {
         ""
     };
+    let load: f64 = results.machine.load.split(',').next().and_then(|load| load.trim().parse().ok()).unwrap_or(0.0);
+    let busy = if load > QUIET {
+        "* **The machine was not quiet**: other programs ran on the same processors, and rates of several cores suffer most from that.\n"
+    } else {
+        ""
+    };
     Ok(format!(
         "# State-compute replication, reproduced\n\n{quick}`cargo xtask results scr` makes this page. It follows the figures and tables of \
          \"State-Compute Replication: Parallelizing High-Speed Stateful Packet Processing\" (NSDI '25).\n\n\
-         * The machine: {} processors ({processor}); load averages at the start {}.\n\
+         * The machine: {} processors ({processor}); load averages at the start {}.\n{busy}\
          * **measured**: as many threads as the row has cores, each on a processor of its own, at the same time. **modelled**: each \
          core's share run alone, one after the other, or a formula, which is told. Nothing is timed on more cores than there are.\n\
          * Packets lie in memory and were sequenced beforehand, which stands for the card that would do it: where no card does, the \

@@ -173,8 +173,10 @@ fn a_machine_of_one_core_says_what_it_cannot_measure() {
 #[test]
 fn a_quick_page_says_so_and_a_missing_run_is_an_error() {
     let mut results = canned(2);
-    results.quick = true;
+    assert!(!page(&results).contains("not quiet"));
+    (results.quick, results.machine.load) = (true, "1.20, 0.20, 0.30".into());
     assert!(page(&results).contains("**This page is of a quick run**"));
+    assert!(page(&results).contains("**The machine was not quiet**"));
     results.runs.remove("sweep");
     assert!(page::files(&results).is_err_and(|error| error.to_string().contains("sweep")));
 }
