@@ -212,6 +212,7 @@ impl Logs {
 
     /// Writes one packet's entry: its records, oldest first, or that it is lost. Only the core itself may, and only when nobody
     /// who isn't fenced may still read what is there.
+    #[inline]
     pub(super) fn write(&self, core: usize, turn: u64, records: Option<&[u64]>) {
         let log = &self.cores[core];
         let (slot, words) = log.slot(self.slot(turn), self.shape);
@@ -224,7 +225,16 @@ impl Logs {
         // ORDERING: Relaxed for all words. The mark's Release publishes them, and they say nothing before.
         head.store(turn << 1 | u64::from(records.is_some()), Ordering::Relaxed);
         let records = records.unwrap_or_default();
-        for (word, value) in room[room.len() - records.len()..].iter().zip(records) {
+        let room = &room[room.len() - records.len()..];
+        // By fours: this is what recovery costs where nothing is lost, and no compiler unrolls atomic stores.
+        let ((fours, rest), (values, last)) = (room.as_chunks::<4>(), records.as_chunks::<4>());
+        for (words, [one, two, three, four]) in fours.iter().zip(values) {
+            words[0].store(*one, Ordering::Relaxed);
+            words[1].store(*two, Ordering::Relaxed);
+            words[2].store(*three, Ordering::Relaxed);
+            words[3].store(*four, Ordering::Relaxed);
+        }
+        for (word, value) in rest.iter().zip(last) {
             word.store(*value, Ordering::Relaxed);
         }
     }
