@@ -107,6 +107,18 @@ pub struct Stretch<'a, M> {
     pub later: Nanos,
 }
 
+impl<M: Copy> Stretch<'_, M> {
+    /// The records as they are in this pass.
+    pub fn iter(&self) -> impl Iterator<Item = Record<M>> + '_ {
+        let of = |record: &Record<M>| Record {
+            seq: Seq(record.seq.0 + self.first),
+            time: record.time + self.later,
+            ..*record
+        };
+        self.records.iter().map(of)
+    }
+}
+
 /// What a core meets on its way to its next packet.
 #[derive(Clone, Copy, Debug)]
 pub enum Event<'a, M> {
@@ -227,9 +239,9 @@ mod tests {
         let mut met = Vec::new();
         while let Some(event) = log.before(Seq(until), 2) {
             match event {
-                Event::Records(Stretch { records, first, later }) => {
-                    assert!((1..=2).contains(&records.len()));
-                    met.extend(records.iter().map(|one| ("record", one.seq.0 + first, (one.time + later).0)));
+                Event::Records(stretch) => {
+                    assert!((1..=2).contains(&stretch.records.len()));
+                    met.extend(stretch.iter().map(|one| ("record", one.seq.0, one.time.0)));
                 }
                 Event::Moves(moves) => met.push(("moves", moves.lap, moves.time.0)),
             }

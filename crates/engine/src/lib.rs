@@ -41,7 +41,7 @@ pub use fleet::{
 };
 pub use history::{Block, Boundary, Event, Log, Record, Script, Stretch};
 pub use kind::{EngineKind, Guarantee};
-pub use link::{Link, LinkEnd};
+pub use link::{Link, LinkEnd, Presequenced, run_replayed};
 pub use moves::{Elephant, Move, Moves, What};
 pub use placement::{KeyOf, Lane, Placement, hash_of};
 pub use private::Private;

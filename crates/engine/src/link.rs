@@ -1,5 +1,7 @@
 //! A link between sequencer and cores that loses packets, and replicas that stay alike all the same.
 
+mod replayed;
+
 use nf::{Meta, NetworkFunction, Reason};
 use packet::{Nanos, Seq};
 use port::Batch;
@@ -9,6 +11,8 @@ use crate::kind::EngineKind;
 use crate::placement::{Placement, hash_of};
 use crate::recovery::{Fenced, Logs, Member, Patience, Shape, Tally};
 use crate::worker::Worker;
+
+pub use replayed::{Presequenced, run_replayed};
 
 /// A link that loses packets with their histories, on the way from the sequencer to their cores.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -79,7 +83,8 @@ impl<M: Meta> LinkEnd<M> {
     /// The ends of a link to so many cores. The sequencer numbers at most `window` packets past the slowest core's last batch.
     #[must_use]
     pub fn ends(link: Link, cores: usize, window: usize) -> Vec<Self> {
-        let shape = Shape::for_window(cores, window, words_of::<M>());
+        let least = Shape::for_window(cores, window, words_of::<M>());
+        let shape = Shape { slots: least.slots.next_power_of_two(), ..least };
         assert!(shape.window() >= window, "cores don't wait for room in a log");
         let members = Logs::members(shape, link.patience).into_iter();
         let end = |member| Self {

@@ -518,7 +518,7 @@ fn merge<M>(parcels: &[Parcel<M>], heads: &mut [usize], merged: &mut Batch) {
 }
 
 /// A processor for each core, or none where there are too few: threads that share a processor are not pinned.
-fn processors(options: &Options, cores: usize) -> Vec<usize> {
+pub(crate) fn processors(options: &Options, cores: usize) -> Vec<usize> {
     let cpus = if options.pin { cpus() } else { Vec::new() };
     if cpus.len() >= cores { cpus } else { Vec::new() }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use engine::carrier::{self, Outer, SequencedTotal, Shape};
 use engine::{Control, EngineError, EngineKind, Options, Outcome, Tables};
 use functions::{ddos, heavy_hitter, policer, port_knock};
-use measure::{Advice, Bench, BenchError, BenchPlan, Question};
+use measure::{Advice, Bench, BenchError, BenchPlan, LossPlan, LossRow, Question};
 use nf::{Description, Flow, NetworkFunction, PacketSet, Reason, Sizing};
 use port::{Batch, Packet, Queue, Received, Trace};
 use serde::de::DeserializeOwned;
@@ -205,6 +205,17 @@ pub trait Program: Send + Sync {
         plan: &BenchPlan,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Bench, BenchError>;
+
+    /// Measures its replicas behind a link that loses packets; see [`measure::lossy`].
+    ///
+    /// # Errors
+    /// When that can't be measured here.
+    fn bench_loss(
+        &self,
+        trace: &Arc<Trace>,
+        plan: &LossPlan,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Vec<LossRow>, BenchError>;
 }
 
 /// A function whose type is known.
@@ -294,5 +305,14 @@ impl<N: NetworkFunction> Program for Loaded<N> {
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Bench, BenchError> {
         measure::bench(&self.0, trace, plan, progress)
+    }
+
+    fn bench_loss(
+        &self,
+        trace: &Arc<Trace>,
+        plan: &LossPlan,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Vec<LossRow>, BenchError> {
+        measure::lossy(&self.0, trace, plan, progress)
     }
 }

@@ -215,3 +215,30 @@ fn slips_are_answered_with_what_was_meant() {
     }
     assert!(!folder.path("out").exists(), "a folder is made when there is something to write");
 }
+
+#[test]
+fn a_link_that_loses_packets_is_measured_with_recovery_and_without() {
+    let folder = Folder::new();
+    if machine_cores() < 2 {
+        return;
+    }
+    let line = format!("bench port-knock {SMALL} --set flows=500 --set flows_v6=1 --cores 2 --link-loss 10%,1%");
+    let result = folder.json(&format!("{line} --json"));
+    let link = result["link"].as_array().unwrap();
+    let cases: Vec<_> =
+        link.iter().map(|row| (row["link_loss_percent"].as_f64().unwrap(), row["recovery"] == true)).collect();
+    assert_eq!(cases, [(0.0, false), (0.0, true), (1.0, false), (1.0, true), (10.0, false), (10.0, true)]);
+    assert!(link.iter().all(|row| row["basis"] == "measured" && row["mpps"]["median"].as_f64().unwrap() > 0.0));
+    for row in link {
+        assert_eq!(row["lost"].as_u64().unwrap() > 0, row["link_loss_percent"].as_f64().unwrap() > 0.0);
+        let found = row["recovered"].as_u64().unwrap() + row["nowhere"].as_u64().unwrap();
+        assert_eq!(found > 0, row["recovery"] == true && row["link_loss_percent"].as_f64().unwrap() > 0.0);
+    }
+    let text = folder.stdout(&line);
+    assert_eq!(text.matches("replicas differ").count(), 2, "{text}");
+    let (status, message) = folder.fails(&format!("{line} --mlffr"));
+    assert!(status == 2 && message.contains("cannot be used with"), "{message}");
+    let beyond = machine_cores() + 1;
+    let (status, message) = folder.fails(&format!("bench ddos {SMALL} --cores {beyond} --link-loss 1%"));
+    assert!(status == 2 && message.contains("can't be measured"), "{message}");
+}

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread;
 
 use engine::recovery::{Patience, Tally};
-use engine::{Counters, EngineKind, Link, LinkEnd, Options, Parcel, private_fleet};
+use engine::{Counters, Course, EngineKind, Link, LinkEnd, Log, Options, Parcel, Presequenced, Script, private_fleet};
 use functions::{conntrack, ddos, heavy_hitter, nat, policer, port_knock};
 use nf::{NetworkFunction, Reason};
 use packet::{Nanos, Seq};
@@ -124,6 +124,139 @@ fn check<N: NetworkFunction>(nf: N, trace: &Trace, cores: usize, link: Link) -> 
     assert_eq!(counters.received, trace.len() as u64);
     assert_eq!(counters.dropped[usize::from(Reason::LINK_LOSS.0)], total.lost, "{name} on {cores} cores");
     total
+}
+
+/// Passes over a trace that is replayed.
+const PASSES: u64 = 3;
+const SPAN: Nanos = Nanos(7_000_000_000);
+
+/// The same of a replay whose packets bring their history along.
+fn check_replayed<N: NetworkFunction>(nf: N, trace: &Trace, cores: usize, link: Link) -> Tally {
+    let (nf, name) = (Arc::new(nf), N::DESCRIPTION.name);
+    let trace = trace.prefix(trace.len() - trace.len() % cores);
+    let total = trace.len() * PASSES as usize;
+    let options = Options { flows_max: Some(total), pin: false, ..Options::default() };
+    let at = |seq: usize| {
+        let (pass, index) = ((seq / trace.len()) as u64, seq % trace.len());
+        let packet = trace.packets()[index];
+        let packet = port::Packet { seq: Seq(seq as u64), time: packet.time + Nanos(SPAN.0 * pass), ..packet };
+        (packet, trace.bytes(index))
+    };
+
+    let mut oracle = private_fleet(EngineKind::Sequential, Arc::clone(&nf), 1, &options);
+    let mut received = Batch::default();
+    for seq in (0..total).filter(|seq| reaches_anyone(link, *seq as u64, cores, total)) {
+        let (packet, bytes) = at(seq);
+        received.push(packet, bytes);
+    }
+    let now = received.packets().last().expect("something arrives").time;
+    oracle.workers[0].process(&mut received);
+    let mut expected = Fates::new();
+    note(&mut expected, &received);
+
+    let mut fleet = private_fleet(EngineKind::Scr, nf, cores, &options);
+    let mut script = Script::default();
+    for batch in &batches(&trace) {
+        fleet.dispatcher.assign(batch, &mut Vec::new(), &mut Vec::new(), &mut script);
+    }
+    let course = Course { script: &script, packets: trace.len(), span: SPAN, end: Seq(total as u64) };
+    let carried = Presequenced::of(&course, cores);
+    let ends = LinkEnd::ends(link, cores, 3 * BURST);
+    let (mut got, mut tally) = (Fates::new(), Tally::default());
+    thread::scope(|scope| {
+        let mut threads = Vec::new();
+        for (core, (worker, mut end)) in fleet.workers.iter_mut().zip(ends).enumerate() {
+            let (course, carried, at) = (&course, &carried, &at);
+            threads.push(scope.spawn(move || {
+                let (mut fates, mut batch) = (Fates::new(), Batch::default());
+                let mut log = Log::of_loop(course.script, course.packets, course.span, worker.next());
+                let own: Vec<usize> = (core..total).step_by(cores).collect();
+                for share in own.chunks(BURST) {
+                    batch.clear();
+                    for (packet, bytes) in share.iter().map(|seq| at(*seq)) {
+                        batch.push(packet, bytes);
+                    }
+                    end.process_replayed(worker, &mut batch, &mut log, carried).expect("nobody is fenced");
+                    note(&mut fates, &batch);
+                }
+                let (tally, result) = end.finish_replayed(worker, &mut log, carried, course.end);
+                result.expect("nobody is fenced");
+                (fates, tally)
+            }));
+        }
+        for core in threads {
+            let (fates, at_core) = core.join().expect("no core panics");
+            got.extend(fates);
+            tally.add(&at_core);
+        }
+    });
+
+    assert_eq!(got.len(), (0..total as u64).filter(|seq| !link.loses(Seq(*seq))).count(), "{name} on {cores} cores");
+    for (seq, came) in &got {
+        assert!(Some(came) == expected.get(seq), "{name} on {cores} cores, packet {seq} of a replay: {came:?}");
+    }
+    let state = flows(oracle.workers[0].place(), now);
+    for (core, worker) in fleet.workers.iter().enumerate() {
+        assert!(flows(worker.place(), now) == state, "{name}: core {core} of {cores} has another state");
+    }
+    tally
+}
+
+#[test]
+fn replicas_of_a_replay_agree_with_sequential_over_what_anyone_received() {
+    let mut total = Tally::default();
+    let params = Params { packets: PACKETS as u64 - 3, seed: 8, ipv6_percent: 20, ..Params::default() };
+    let trace = Synth::new(Profile::UniversityDc, &params).expect("the parameters are in range").trace();
+    for cores in 2..=5 {
+        for loss_ppm in [0, 100, 10_000, 100_000, 400_000] {
+            let link = Link { loss_ppm, seed: 3 + cores as u64, patience: Patience::Endless, ..Link::default() };
+            let ddos = ddos::Ddos::new(&toml::from_str("threshold = 40").unwrap());
+            total.add(&check_replayed(ddos, &trace, cores, link));
+            total.add(&check_replayed(conntrack::Conntrack::new(conntrack::Config::default()), &trace, cores, link));
+            let rate = toml::from_str("rate = \"1Mbit\"\nburst = 9000").unwrap();
+            total.add(&check_replayed(policer::Policer::new(&rate), &trace, cores, link));
+        }
+    }
+    assert!(total.lost > 1000 && total.recovered_total() > 1000 && total.nowhere > 0, "{total:?}");
+    assert!(total.waits_for_room > 0, "nobody ever came to the end of its log: {total:?}");
+}
+
+/// Without recovery a core makes do with what its own packets bring: at no loss that is everything.
+#[test]
+fn a_replay_without_recovery_loses_the_records_with_the_packets() {
+    let params = Params { packets: 600, seed: 2, ..Params::default() };
+    let trace = Synth::new(Profile::Uniform, &params).expect("the parameters are in range").trace();
+    let options = Options { flows_max: Some(600), pin: false, ..Options::default() };
+    for (loss_ppm, everything) in [(0, true), (200_000, false)] {
+        let link = Link { loss_ppm, recovery: false, seed: 1, ..Link::default() };
+        let nf = Arc::new(ddos::Ddos::new(&ddos::Config::default()));
+        let mut fleet = private_fleet(EngineKind::Scr, nf, 2, &options);
+        let mut script = Script::default();
+        for batch in &batches(&trace) {
+            fleet.dispatcher.assign(batch, &mut Vec::new(), &mut Vec::new(), &mut script);
+        }
+        let course = Course { script: &script, packets: 600, span: SPAN, end: Seq(600) };
+        let carried = Presequenced::of(&course, 2);
+        for (core, (worker, mut end)) in fleet.workers.iter_mut().zip(LinkEnd::ends(link, 2, 64)).enumerate() {
+            let mut log = Log::of_loop(&script, 600, SPAN, Seq(0));
+            let mut arrived = Vec::new();
+            for start in (core..600).step_by(2 * BURST) {
+                let mut batch = Batch::default();
+                for seq in (start..(start + 2 * BURST).min(600)).step_by(2) {
+                    batch.push(port::Packet { seq: Seq(seq as u64), ..trace.packets()[seq] }, trace.bytes(seq));
+                }
+                end.process_replayed(worker, &mut batch, &mut log, &carried).expect("nobody waits");
+                arrived.extend(batch.packets().iter().map(|packet| packet.seq.0));
+            }
+            let counters = worker.counters();
+            assert_eq!(arrived.len() as u64 + counters.dropped[usize::from(Reason::LINK_LOSS.0)], 300);
+            // Each packet that came brought the one ahead of it along.
+            let brought = arrived.iter().filter(|seq| **seq > 0).count() as u64;
+            assert_eq!(counters.replayed, brought);
+            // The first packet of all brings nothing.
+            assert_eq!(counters.replayed + u64::from(core == 0) == 300, everything);
+        }
+    }
 }
 
 #[test]

@@ -33,6 +33,8 @@ pub struct Member {
     next: u64,
     /// What the others know of it.
     reported: u64,
+    /// The turn behind the last packet that was lost.
+    lost: u64,
     /// Turns below this one have a slot that nobody reads any more.
     room: u64,
     record: Box<[u64]>,
@@ -59,6 +61,29 @@ pub enum Refusal {
     Fenced(#[from] Fenced),
 }
 
+/// What is done with the records that a core is to apply, in order, each exactly once.
+pub trait Apply {
+    /// Applies a record: its words, or nothing when no core received it.
+    fn record(&mut self, seq: Seq, words: Option<&[u64]>);
+
+    /// Applies the records from `first` to ahead of `end`, which a packet of this core brought, from that packet; `false` to be
+    /// given them one by one, out of the log.
+    fn carried(&mut self, first: Seq, end: Seq) -> bool;
+}
+
+/// Applies all records from their words.
+struct Words<F>(F);
+
+impl<F: FnMut(Seq, Option<&[u64]>)> Apply for Words<F> {
+    fn record(&mut self, seq: Seq, words: Option<&[u64]>) {
+        (self.0)(seq, words);
+    }
+
+    fn carried(&mut self, _: Seq, _: Seq) -> bool {
+        false
+    }
+}
+
 impl Member {
     /// The part of one core, which must have no other.
     ///
@@ -76,6 +101,7 @@ impl Member {
             at: 0,
             next: 0,
             reported: 0,
+            lost: 0,
             room: shape.slots as u64,
             record: vec![0; shape.words].into(),
             tally: Tally { recovered: vec![0; shape.cores], ..Tally::default() },
@@ -114,8 +140,34 @@ impl Member {
         &mut self,
         seq: Seq,
         records: &[u64],
-        mut apply: impl FnMut(Seq, Option<&[u64]>),
+        apply: impl FnMut(Seq, Option<&[u64]>),
     ) -> Result<(), Refusal> {
+        self.receive_into(seq, records, &mut Words(apply))
+    }
+
+    /// The same for an applier that has the packets' records by it.
+    ///
+    /// # Errors
+    /// As [`receive`](Self::receive).
+    #[inline]
+    pub fn receive_into(&mut self, seq: Seq, records: &[u64], apply: &mut impl Apply) -> Result<(), Refusal> {
+        let cores = self.logs.shape.cores as u64;
+        debug_assert_eq!(
+            records.len() as u64,
+            cores.min(seq.0 + 1) * self.logs.shape.words as u64,
+            "the packet's records"
+        );
+        // The packet that is to come next needs no division.
+        if seq.0 != self.logs.packet(self.core, self.turn) {
+            self.skip_to(seq, apply)?;
+        }
+        self.log(Some(records), seq.0, apply)?;
+        Ok(())
+    }
+
+    /// Takes the core's packets ahead of this one that didn't come for lost.
+    #[cold]
+    fn skip_to(&mut self, seq: Seq, apply: &mut impl Apply) -> Result<(), Refusal> {
         let cores = self.logs.shape.cores as u64;
         let (turn, core) = (seq.0 / cores, seq.0 % cores);
         if core != self.core as u64 {
@@ -124,16 +176,10 @@ impl Member {
         if turn < self.turn {
             return Err(Refusal::Late);
         }
-        debug_assert_eq!(
-            records.len() as u64,
-            cores.min(seq.0 + 1) * self.logs.shape.words as u64,
-            "the packet's records"
-        );
         while self.turn < turn {
-            self.log(None, seq.0, &mut apply)?;
+            self.log(None, seq.0, apply)?;
             self.tally.lost += 1;
         }
-        self.log(Some(records), seq.0, &mut apply)?;
         Ok(())
     }
 
@@ -144,25 +190,60 @@ impl Member {
     ///
     /// # Errors
     /// [`Fenced`] when the others have gone on without this core.
-    pub fn advance(&mut self, sent: Seq, mut apply: impl FnMut(Seq, Option<&[u64]>)) -> Result<(), Fenced> {
+    pub fn advance(&mut self, sent: Seq, apply: impl FnMut(Seq, Option<&[u64]>)) -> Result<(), Fenced> {
+        self.advance_into(sent, &mut Words(apply))
+    }
+
+    /// The same for an applier that has the packets' records by it.
+    ///
+    /// # Errors
+    /// As [`advance`](Self::advance).
+    pub fn advance_into(&mut self, sent: Seq, apply: &mut impl Apply) -> Result<(), Fenced> {
         // Own packets may have overtaken the heartbeat.
         let own = self.logs.packet(self.core, self.turn) + 1;
         let sent = sent.0.max(own.saturating_sub(self.logs.shape.cores as u64));
-        self.settle(sent, sent, &mut apply)
+        self.settle(sent, sent, apply)
+    }
+
+    /// Does what [`advance`](Self::advance) does where nothing is missing, and looks at no log for it: what was received since the
+    /// last time is published, and the caller applies the records up to the number that is returned from the packets
+    /// themselves. `None` when a packet below `sent` is missing: then nothing has happened yet.
+    ///
+    /// # Errors
+    /// [`Fenced`] when the others have gone on without this core.
+    #[inline]
+    pub fn pass(&mut self, sent: Seq) -> Result<Option<Seq>, Fenced> {
+        let missing = self.lost > self.at || self.logs.packet(self.core, self.turn) < sent.0;
+        if missing || self.at == self.turn {
+            return Ok(None);
+        }
+        self.publish()?;
+        self.at = self.turn;
+        self.next = self.logs.packet(self.core, self.turn - 1) + 1;
+        self.report();
+        Ok(Some(Seq(self.next)))
     }
 
     /// Applies what is left at the end of the stream, whose length is `sent`, and leaves.
     ///
     /// # Errors
     /// [`Fenced`] when the others have gone on without this core.
-    pub fn finish(mut self, sent: Seq, mut apply: impl FnMut(Seq, Option<&[u64]>)) -> (Tally, Result<(), Fenced>) {
+    pub fn finish(self, sent: Seq, apply: impl FnMut(Seq, Option<&[u64]>)) -> (Tally, Result<(), Fenced>) {
+        self.finish_into(sent, &mut Words(apply))
+    }
+
+    /// The same for an applier that has the packets' records by it.
+    ///
+    /// # Errors
+    /// As [`finish`](Self::finish).
+    pub fn finish_into(mut self, sent: Seq, apply: &mut impl Apply) -> (Tally, Result<(), Fenced>) {
         // The last packets' records would have come once more to all cores: those packets are as good as lost.
-        let result = self.settle(sent.0 + self.logs.shape.cores as u64 - 1, sent.0, &mut apply);
+        let result = self.settle(sent.0 + self.logs.shape.cores as u64 - 1, sent.0, apply);
         (take(&mut self.tally), result)
     }
 
     /// Takes packets below `sent` that didn't come for lost and applies all records below `end` that can be decided.
-    fn settle(&mut self, sent: u64, end: u64, apply: &mut impl FnMut(Seq, Option<&[u64]>)) -> Result<(), Fenced> {
+    fn settle(&mut self, sent: u64, end: u64, apply: &mut impl Apply) -> Result<(), Fenced> {
         let turns = self.logs.turns_below(self.core, sent);
         while self.turn < turns {
             self.log(None, sent, apply)?;
@@ -174,23 +255,21 @@ impl Member {
 
     /// Writes the next entry of this core's log. All cores have been told, or are about to be, of the packets below `sent`.
     #[inline]
-    fn log(
-        &mut self,
-        records: Option<&[u64]>,
-        sent: u64,
-        apply: &mut impl FnMut(Seq, Option<&[u64]>),
-    ) -> Result<(), Fenced> {
+    fn log(&mut self, records: Option<&[u64]>, sent: u64, apply: &mut impl Apply) -> Result<(), Fenced> {
         if self.turn >= self.room {
             self.make_room(sent, apply)?;
         }
         self.logs.write(self.core, self.turn, records);
         self.turn += 1;
+        if records.is_none() {
+            self.lost = self.turn;
+        }
         Ok(())
     }
 
     /// Waits until nobody has to read any more what the next entry is written over.
     #[cold]
-    fn make_room(&mut self, sent: u64, apply: &mut impl FnMut(Seq, Option<&[u64]>)) -> Result<(), Fenced> {
+    fn make_room(&mut self, sent: u64, apply: &mut impl Apply) -> Result<(), Fenced> {
         let slots = self.logs.shape.slots as u64;
         // First what the others may be waiting for.
         self.catch_up(sent, sent, apply)?;
@@ -233,7 +312,7 @@ impl Member {
 
     /// Applies the records below `end` of the packets in the log, as far as they can be decided when the packets below `sent`
     /// have been sent.
-    fn catch_up(&mut self, sent: u64, end: u64, apply: &mut impl FnMut(Seq, Option<&[u64]>)) -> Result<(), Fenced> {
+    fn catch_up(&mut self, sent: u64, end: u64, apply: &mut impl Apply) -> Result<(), Fenced> {
         if !broken!(AppliesFirst) {
             // Before anything is applied: what a core applies without others' knowing can't be taken back.
             self.publish()?;
@@ -246,15 +325,18 @@ impl Member {
         result
     }
 
-    fn apply_all(&mut self, sent: u64, end: u64, apply: &mut impl FnMut(Seq, Option<&[u64]>)) -> Result<(), Fenced> {
+    fn apply_all(&mut self, sent: u64, end: u64, apply: &mut impl Apply) -> Result<(), Fenced> {
         while self.at < self.turn {
             let packet = self.logs.packet(self.core, self.at);
             let stop = end.min(packet + 1);
             match self.logs.entry(self.core, self.at) {
                 Entry::Received => {
+                    if self.next < stop && apply.carried(Seq(self.next), Seq(stop)) {
+                        self.next = stop;
+                    }
                     while self.next < stop {
                         self.logs.read(self.core, self.at, self.next, &mut self.record);
-                        apply(Seq(self.next), Some(&self.record));
+                        apply.record(Seq(self.next), Some(&self.record));
                         self.next += 1;
                     }
                 }
@@ -266,7 +348,7 @@ impl Member {
                             return Ok(());
                         }
                         let found = self.recover()?;
-                        apply(Seq(self.next), found.then_some(&*self.record));
+                        apply.record(Seq(self.next), found.then_some(&*self.record));
                         self.next += 1;
                     }
                 }

@@ -1,6 +1,7 @@
 //! `millrace bench`: throughput under each engine, and where it comes from.
 
 mod json;
+mod loss;
 pub(super) mod options;
 mod report;
 mod suite;
@@ -39,6 +40,7 @@ use crate::print::style::Style;
   millrace bench policer --synth uniform --flows 1M --packets 2M --engines rss,scr
   millrace bench conntrack --in a.pcap --mlffr --model-to 16 --report out/
   millrace bench ddos --in a.pcap --dispatch 104ns --mlffr --loss-threshold 0
+  millrace bench port-knock --synth uniform --cores 2 --link-loss 0.01%,1%
   millrace bench sweep --cores 1-2 --model-to 16
   millrace bench suite")]
 pub(super) struct Args {
@@ -91,6 +93,9 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     let program = entry.load(&args.configuration.settings()?)?;
     if let Some(folder) = &args.options.report {
         refuse_no_folder(folder)?;
+    }
+    if !args.options.link_loss.is_empty() {
+        return loss::perform(args, &*program, entry.description());
     }
     let traffic = args.source.load(args.json)?;
     let plan = args.plan(engine::Options { tables: args.upkeep.tables(&*program)?, ..engine::Options::default() });

@@ -149,7 +149,7 @@ fn facts(entry: &Entry) -> Result<Value, Failed> {
     };
     Ok(json!({
         "name": name, "summary": summary, "packet_set": program.packet_set().to_string(), "state": state,
-        "shared": shared, "flows": program.sizing().flows, "flows_v6": program.sizing().flows_v6,
+        "shared": shared, "record_bytes": usize::from(program.shape(2).row_bytes()) - engine::carrier::TIME_BYTES, "flows": program.sizing().flows, "flows_v6": program.sizing().flows_v6,
         "keys": keys, "drop_reasons": drop_reasons, "engines": engines,
     }))
 }

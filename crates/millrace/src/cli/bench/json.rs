@@ -76,7 +76,7 @@ fn predictions(bench: &Bench) -> Vec<Value> {
     bench.predictions.iter().map(prediction).collect()
 }
 
-fn work(work: Work) -> Value {
+pub(super) fn work(work: Work) -> Value {
     json!({ "asked_ns": work.asked_ns, "calibrated_ns": work.takes_ns })
 }
 

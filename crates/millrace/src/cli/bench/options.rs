@@ -39,6 +39,10 @@ pub(super) struct Options {
     /// Add so much work to each packet that a core receives, as a driver would: 104ns is the paper's
     #[arg(long, value_name = "TIME", value_parser = nanoseconds)]
     dispatch: Option<f64>,
+    /// Instead: scr behind a link that loses these shares of the packets with their histories, separated by commas, with loss
+    /// recovery on and off
+    #[arg(long, value_delimiter = ',', value_name = "LIST", value_parser = loss_ppm, conflicts_with_all = ["mlffr", "model_to", "report", "engines"])]
+    pub(super) link_loss: Vec<u32>,
     /// Leave a page with plots in this folder
     #[arg(long, value_name = "FOLDER")]
     pub(super) report: Option<PathBuf>,
@@ -51,6 +55,7 @@ impl Options {
             (self.mlffr, "--mlffr"),
             (self.model_to.is_some(), "--model-to"),
             (self.dispatch.is_some(), "--dispatch"),
+            (!self.link_loss.is_empty(), "--link-loss"),
             (self.report.is_some(), "--report"),
         ];
         match asked.into_iter().find(|(asked, _)| *asked) {
@@ -86,6 +91,16 @@ pub(in crate::cli) fn percent(text: &str) -> Result<f64, String> {
     let wrong = || format!("`{text}` is not a share of packets: write 4%, 0.1% or 0, below 100%");
     let number: f64 = text.trim_end().trim_end_matches('%').trim_end().parse().map_err(|_| wrong())?;
     if (0.0..100.0).contains(&number) { Ok(number / 100.0) } else { Err(wrong()) }
+}
+
+/// Reads a share as packets of a million.
+fn loss_ppm(text: &str) -> Result<u32, String> {
+    let ppm = percent(text)? * 1e6;
+    if ppm == 0.0 || ppm >= 1.0 {
+        Ok(ppm.round() as u32)
+    } else {
+        Err(format!("`{text}` is less than one packet of a million"))
+    }
 }
 
 fn resolution(text: &str) -> Result<f64, String> {
@@ -139,6 +154,10 @@ mod tests {
         for text in ["100%", "-1", "", "%", "NaN", "four"] {
             assert!(percent(text).is_err(), "{text}");
         }
+        for (text, ppm) in [("0", 0), ("0.01%", 100), ("1 %", 10_000), ("10%", 100_000)] {
+            assert_eq!(loss_ppm(text), Ok(ppm), "{text}");
+        }
+        assert!(loss_ppm("0.00001%").is_err() && loss_ppm("100%").is_err());
         for (text, ns) in [("104ns", 104.0), ("104", 104.0), ("1.5us", 1500.0), ("0", 0.0), ("0.5 ms", 5e5)] {
             assert!((nanoseconds(text).unwrap() - ns).abs() < 1e-6, "{text}");
         }

@@ -1,0 +1,376 @@
+//! The page: a section for each figure, each with how it was made and what in it was measured.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use super::paper::PROGRAMS;
+use super::plot::{Line, Plot, Point};
+use super::table::markdown;
+use super::{Results, claims};
+
+/// The page and its pictures, by file name.
+pub(super) fn files(results: &Results) -> Result<Vec<(String, String)>> {
+    let mut files = Vec::new();
+    let sections = [
+        head(results)?,
+        claims::summary(results)?,
+        figure_1(results, &mut files)?,
+        figures_6_7(results, &mut files)?,
+        figure_9(results, &mut files)?,
+        figure_10a(results, &mut files)?,
+        figure_10b(results, &mut files)?,
+        figure_11(results, &mut files)?,
+        table_2(results),
+        claims::differences(results)?,
+    ];
+    files.push(("scr.md".to_owned(), sections.concat().trim_end().to_owned() + "\n"));
+    Ok(files)
+}
+
+impl Results {
+    pub(super) fn run(&self, name: &str) -> Result<&Value> {
+        self.runs.get(name).with_context(|| format!("the run {name} is missing"))
+    }
+
+    /// The runs of figures 6 and 7, by trace and function.
+    pub(super) fn traces(&self) -> impl Iterator<Item = (&str, &str, &Value)> {
+        self.runs.iter().filter_map(|(name, run)| {
+            let (trace, function) = name.strip_prefix("traces/")?.split_once('/')?;
+            Some((trace, function, run))
+        })
+    }
+}
+
+/// A number of a run, by where it lies.
+pub(super) fn number(value: &Value, path: &str) -> Result<f64> {
+    value.pointer(path).and_then(Value::as_f64).with_context(|| format!("there is no number at {path}"))
+}
+
+/// Rows of a run.
+pub(super) fn list<'a>(value: &'a Value, name: &str) -> Result<&'a [Value]> {
+    let rows = value[name].as_array().with_context(|| format!("there are no {name}"))?;
+    ensure!(!rows.is_empty(), "{name} has no rows");
+    Ok(rows)
+}
+
+/// The median rate of an engine on some cores, and whether it was modelled; `None` where there is no such row.
+pub(super) fn mpps(run: &Value, engine: &str, cores: u64) -> Option<(f64, bool)> {
+    let row = run["rows"].as_array()?.iter().find(|row| row["engine"] == engine && row["cores"] == cores)?;
+    Some((row["mpps"]["median"].as_f64()?, row["basis"] == "modelled"))
+}
+
+/// How many times one core's rate an engine has on two, where both were measured.
+pub(super) fn gain(run: &Value, engine: &str) -> Option<f64> {
+    let one = mpps(run, "sequential", 1).or_else(|| mpps(run, engine, 1))?;
+    let two = mpps(run, engine, 2).filter(|(_, modelled)| !modelled)?;
+    Some(two.0 / one.0)
+}
+
+/// The line that makes the run again.
+fn made_by(run: &Value) -> String {
+    format!("Made by `{}`.\n\n", run["command"].as_str().unwrap_or("millrace"))
+}
+
+fn picture(files: &mut Vec<(String, String)>, name: &str, plot: &Plot<'_>) -> String {
+    files.push((name.to_owned(), plot.svg()));
+    format!("![{}]({name})\n\n", plot.title)
+}
+
+/// The load average up to which a machine does nothing else.
+const QUIET: f64 = 0.5;
+
+fn head(results: &Results) -> Result<String> {
+    let processor = results.run("figure-1")?["processor"].as_str().unwrap_or("an unknown processor");
+    let quick = if results.quick {
+        "**This page is of a quick run**, on small traces and with one or two rounds, which shows that it can be made. Its figures \
+         are no results.\n\n"
+    } else {
+        ""
+    };
+    let load: f64 = results.machine.load.split(',').next().and_then(|load| load.trim().parse().ok()).unwrap_or(0.0);
+    let busy = if load > QUIET {
+        "* **The machine was not quiet**: other programs ran on the same processors, and rates of several cores suffer most from that.\n"
+    } else {
+        ""
+    };
+    Ok(format!(
+        "# State-compute replication, reproduced\n\n{quick}`cargo xtask results scr` makes this page. It follows the figures and tables of \
+         \"State-Compute Replication: Parallelizing High-Speed Stateful Packet Processing\" (NSDI '25).\n\n\
+         * The machine: {} processors ({processor}); load averages at the start {}.\n{busy}\
+         * **measured**: as many threads as the row has cores, each on a processor of its own, at the same time. **modelled**: each \
+         core's share run alone, one after the other, or a formula, which is told. Nothing is timed on more cores than there are.\n\
+         * Packets lie in memory and were sequenced beforehand, which stands for the card that would do it: where no card does, the \
+         sequencer's core is to be counted as a core besides.\n\
+         * Mpps are medians of rounds in which all cases took turns. In pictures filled points are measured, hollow ones and \
+         broken lines modelled.\n\n",
+        results.machine.cores, results.machine.load
+    ))
+}
+
+/// Rates by cores and engine, in a table and a picture.
+fn rates(run: &Value, name: &str, title: &str, files: &mut Vec<(String, String)>) -> Result<String> {
+    let rows = list(run, "rows")?;
+    let mut engines: Vec<&str> = Vec::new();
+    for engine in rows.iter().filter_map(|row| row["engine"].as_str()) {
+        if !engines.contains(&engine) {
+            engines.push(engine);
+        }
+    }
+    let cores: BTreeSet<u64> = rows.iter().filter_map(|row| row["cores"].as_u64()).collect();
+    let mut cells = Vec::new();
+    for cores in &cores {
+        let found: Vec<_> = engines.iter().map(|engine| mpps(run, engine, *cores)).collect();
+        let bases: BTreeSet<&str> = found.iter().flatten().map(|(_, modelled)| basis(*modelled)).collect();
+        let rate = |found: &Option<(f64, bool)>| found.map_or_else(|| "-".to_owned(), |(mpps, _)| format!("{mpps:.1}"));
+        let basis = bases.into_iter().collect::<Vec<_>>().join(", ");
+        cells.push([vec![cores.to_string()], found.iter().map(rate).collect(), vec![basis]].concat());
+    }
+    let columns = [vec!["cores"], engines.clone(), vec!["Mpps are"]].concat();
+    let line = |engine: &&str| {
+        let point =
+            |cores: &u64| mpps(run, engine, *cores).map(|(y, modelled)| Point { x: *cores as f64, y, modelled });
+        Line { name: (*engine).to_owned(), points: cores.iter().filter_map(point).collect() }
+    };
+    let title = format!("{title} (filled: measured; hollow: modelled)");
+    let plot = Plot { title, x_label: "cores", y_label: "Mpps", lines: engines.iter().map(line).collect() };
+    let mut out = markdown(&columns, &cells);
+    out += &picture(files, name, &plot);
+    for refused in run["refused"].as_array().into_iter().flatten() {
+        if let (Some(reason), true) = (refused["reason"].as_str(), refused["engine"] != "sequential") {
+            out += &format!("* {}: {reason}\n", refused["engine"].as_str().unwrap_or_default());
+        }
+    }
+    Ok(out.trim_end().to_owned() + "\n\n")
+}
+
+const fn basis(modelled: bool) -> &'static str {
+    if modelled { "modelled: shares alone" } else { "measured" }
+}
+
+fn figure_1(results: &Results, files: &mut Vec<(String, String)>) -> Result<String> {
+    let run = results.run("figure-1")?;
+    Ok("## Figure 1: connection tracking over one TCP connection\n\n".to_owned()
+        + &made_by(run)
+        + &rates(run, "figure-1.svg", "conntrack over one TCP connection", files)?)
+}
+
+fn figures_6_7(results: &Results, files: &mut Vec<(String, String)>) -> Result<String> {
+    let mut out = "## Figures 6 and 7: five functions on three kinds of traffic\n\n".to_owned();
+    for (trace, function, run) in results.traces() {
+        out += &format!("### {function} on {trace}\n\n{}", made_by(run));
+        out += &rates(run, &format!("{function}-{trace}.svg"), &format!("{function} on {trace}"), files)?;
+    }
+    Ok(out)
+}
+
+fn figure_9(results: &Results, files: &mut Vec<(String, String)>) -> Result<String> {
+    let run = results.run("sweep")?;
+    let (mut rows, mut lines) = (Vec::new(), Vec::new());
+    for point in list(run, "points")? {
+        let compute = number(point, "/compute/asked_ns")?;
+        let one = mpps(point, "scr", 1).context("the sweep has a row of one core")?.0;
+        let mut line = Line { name: format!("{compute:.0} ns"), points: Vec::new() };
+        for row in list(point, "rows")? {
+            let cores = row["cores"].as_u64().context("a row has cores")?;
+            let (found, modelled) = mpps(point, "scr", cores).context("the sweep is of scr")?;
+            line.points.push(Point { x: cores as f64, y: found / one, modelled });
+            let by_model = cores as f64
+                / (number(point, "/model_ns/t")? + (cores as f64 - 1.0) * number(point, "/model_ns/c2")?)
+                * 1e3;
+            rows.push(vec![
+                format!("{compute:.0}"),
+                cores.to_string(),
+                format!("{found:.2}"),
+                format!("{:.2}", found / one),
+                format!("{by_model:.2}"),
+                format!("{:+.1} %", (by_model / found - 1.0) * 100.0),
+                format!("{}; the model's column modelled", basis(modelled)),
+            ]);
+        }
+        lines.push(line);
+    }
+    let columns = ["compute, ns", "cores", "Mpps", "times one core", "k / (t + (k-1) c2)", "model's error", "Mpps are"];
+    let title = "scr of a stateless program that takes ever longer (filled: measured; hollow: modelled)".to_owned();
+    let plot = Plot { title, x_label: "cores", y_label: "times one core", lines };
+    Ok("## Figure 9: as the program takes longer\n\n".to_owned()
+        + &made_by(run)
+        + &markdown(&columns, &rows)
+        + &picture(files, "figure-9.svg", &plot))
+}
+
+/// Bytes that a packet takes on a link besides its frame: preamble, check sequence, gap.
+const LINK_BYTES: f64 = 24.0;
+/// The carrier's outer header and trailer, and a record's time.
+const ETHERNET_BYTES: u64 = 14;
+const TRAILER_BYTES: u64 = 32;
+const TIME_BYTES: u64 = 8;
+const LINK_BITS_PER_S: f64 = 100e9;
+const FRAMES: [u64; 2] = [60, 252];
+
+/// What a packet grows by, by decision 0008.
+fn growth(record_bytes: u64, cores: u64) -> u64 {
+    if cores == 1 { 0 } else { ETHERNET_BYTES + (cores - 1) * (TIME_BYTES + record_bytes) + TRAILER_BYTES }
+}
+
+/// The rate at which the link is full, in Mpps.
+fn full(frame: u64, growth: u64) -> f64 {
+    LINK_BITS_PER_S / 8.0 / (frame as f64 + growth as f64 + LINK_BYTES) / 1e6
+}
+
+/// Bytes of a function's record.
+pub(super) fn record_bytes(results: &Results, function: &str) -> Result<u64> {
+    let functions = results.run("functions")?.as_array().context("the functions are a list")?;
+    let facts = functions.iter().find(|facts| facts["name"] == function);
+    facts.and_then(|facts| facts["record_bytes"].as_u64()).with_context(|| format!("{function} tells no record_bytes"))
+}
+
+fn figure_10a(results: &Results, files: &mut Vec<(String, String)>) -> Result<String> {
+    let mut out = "## Table 1 and figure 10a: what a history weighs\n\n".to_owned();
+    let (mut records, mut rows, mut lines) = (Vec::new(), Vec::new(), Vec::new());
+    for program in &PROGRAMS {
+        let bytes = record_bytes(results, program.name)?;
+        records.push(vec![
+            program.name.to_owned(),
+            bytes.to_string(),
+            program.record_bytes.to_string(),
+            "by the function's type".to_owned(),
+        ]);
+        let mut line = Line { name: program.name.to_owned(), points: Vec::new() };
+        for cores in [1, 2, 4, 7, 8, 12, 16] {
+            let growth = growth(bytes, cores);
+            line.points.push(Point { x: cores as f64, y: full(FRAMES[0], growth), modelled: true });
+            if [2, 7, 16].contains(&cores) {
+                let rates = FRAMES.map(|frame| format!("{:.1}", full(frame, growth)));
+                let [small, larger] = rates;
+                let name = program.name.to_owned();
+                rows.push(vec![
+                    name,
+                    cores.to_string(),
+                    growth.to_string(),
+                    small,
+                    larger,
+                    "modelled: arithmetic".to_owned(),
+                ]);
+            }
+        }
+        lines.push(line);
+    }
+    out += &markdown(&["function", "record, bytes", "paper, table 1", "how"], &records);
+    out += "Why records are larger than the paper's: [decision 8](../decisions/0008-carriers.md), IPv6 and Linux's windows above all.\n\n";
+    out += &format!(
+        "A packet for `k` cores grows by {ETHERNET_BYTES} + (k-1) ({TIME_BYTES} + record) + {TRAILER_BYTES} bytes. A link of 100 Gbit/s is full \
+         when packets of 64 and 256 bytes (check sequence included), so grown, and 20 bytes of preamble and gap each come at:\n\n"
+    );
+    out += &markdown(&["function", "cores", "bytes more", "Mpps of 64 bytes", "Mpps of 256 bytes", "Mpps are"], &rows);
+    let title = "100 Gbit/s full of 64-byte packets with their history (modelled: arithmetic)".to_owned();
+    out += &picture(files, "figure-10a.svg", &Plot { title, x_label: "cores", y_label: "Mpps", lines });
+    Ok(out)
+}
+
+fn figure_10b(results: &Results, files: &mut Vec<(String, String)>) -> Result<String> {
+    let mut out = "## Figure 10b: loss recovery\n\nReplicas on two cores behind a link that loses packets with their histories. *Of the best*: \
+                   beside the same round with no loss and recovery off. Without recovery replicas differ from the first loss on, so those \
+                   rows are there for their speed alone.\n\n"
+        .to_owned();
+    if !results.runs.contains_key("link/port-knock") {
+        return Ok(out + "Loss recovery is between two cores that run at the same time, and this machine has one.\n\n");
+    }
+    for (kind, words) in
+        [("link", "as the memory port is"), ("link-dispatch", "with the paper's dispatch added to each packet")]
+    {
+        let mut rows = Vec::new();
+        for program in &PROGRAMS {
+            let run = results.run(&format!("{kind}/{}", program.name))?;
+            for row in list(run, "link")? {
+                rows.push(vec![
+                    program.name.to_owned(),
+                    format!("{} %", number(row, "/link_loss_percent")?),
+                    if row["recovery"] == true { "on" } else { "off" }.to_owned(),
+                    format!("{:.2}", number(row, "/mpps/median")?),
+                    format!("{:.1} %", number(row, "/of_no_loss_no_recovery/median")? * 100.0),
+                    row["recovered"].to_string(),
+                    row["nowhere"].to_string(),
+                    row["basis"].as_str().unwrap_or_default().to_owned(),
+                ]);
+            }
+        }
+        let columns =
+            ["function", "loss", "recovery", "Mpps", "of the best", "recovered", "reached nobody", "Mpps are"];
+        out += &format!("### {}\n\n", words[..1].to_uppercase() + &words[1..]);
+        out += &made_by(results.run(&format!("{kind}/port-knock"))?);
+        out += &markdown(&columns, &rows);
+    }
+    let run = results.run("link/port-knock")?;
+    let mut lines = Vec::new();
+    for recovery in [false, true] {
+        let mut line = Line { name: format!("recovery {}", if recovery { "on" } else { "off" }), points: Vec::new() };
+        for row in list(run, "link")?.iter().filter(|row| row["recovery"] == recovery) {
+            let (x, y) = (number(row, "/link_loss_percent")?, number(row, "/mpps/median")?);
+            line.points.push(Point { x, y, modelled: false });
+        }
+        lines.push(line);
+    }
+    let title = "port-knock, scr on two cores behind a link that loses packets (measured)".to_owned();
+    out += &picture(files, "figure-10b.svg", &Plot { title, x_label: "packets lost, %", y_label: "Mpps", lines });
+    Ok(out)
+}
+
+fn figure_11(results: &Results, files: &mut Vec<(String, String)>) -> Result<String> {
+    let mut out = "## Table 4 and figure 11: the cost model\n\n`t` is all of a packet on one core, `d` its dispatch, `c1` the step, `c2` the step for one \
+                   record of a history; nanoseconds, measured on one core at university-dc with a thousand flows.\n\n"
+        .to_owned();
+    let mut rows = Vec::new();
+    for program in &PROGRAMS {
+        let run = results.run(&format!("fit/university-dc/{}", program.name))?;
+        let mut row = vec![program.name.to_owned()];
+        for (name, paper) in [("t", program.t), ("d", program.d), ("c1", program.c1), ("c2", program.c2)] {
+            row.extend([format!("{:.1}", number(run, &format!("/model_ns/{name}"))?), format!("{paper:.0}")]);
+        }
+        row.push(program.c2_target.map_or_else(|| "-".to_owned(), |target| format!("{target:.0}")));
+        row.push("measured".to_owned());
+        rows.push(row);
+    }
+    let columns = ["function", "t", "paper", "d", "paper", "c1", "paper", "c2", "paper", "c2 at most", "ns are"];
+    out += &markdown(&columns, &rows);
+    for (kind, words) in [
+        ("fit", "as the memory port is"),
+        ("fit-dispatch", "with the paper's dispatch added to each packet, as calibrated work"),
+    ] {
+        let (mut rows, mut lines) = (Vec::new(), Vec::new());
+        for program in &PROGRAMS {
+            let run = results.run(&format!("{kind}/university-dc/{}", program.name))?;
+            let mut line = Line { name: program.name.to_owned(), points: Vec::new() };
+            for prediction in list(run, "scr_by_model")?.iter().filter(|prediction| prediction["beside"].is_object()) {
+                let (cores, beside) = (number(prediction, "/cores")?, &prediction["beside"]);
+                let found = number(beside, "/mpps")?;
+                let modelled = beside["basis"] == "modelled";
+                line.points.push(Point { x: cores, y: found, modelled });
+                rows.push(vec![
+                    program.name.to_owned(),
+                    format!("{cores}"),
+                    format!("{:.2}", number(prediction, "/mpps")?),
+                    format!("{found:.2}"),
+                    format!("{:+.1} %", number(beside, "/error_percent")?),
+                    format!("the model's modelled; found {}", basis(modelled)),
+                ]);
+            }
+            lines.push(line);
+        }
+        out += &format!("### The model beside what was found, {words}\n\n");
+        out += &made_by(results.run(&format!("{kind}/university-dc/ddos"))?);
+        out += &markdown(&["function", "cores", "k / (t + (k-1) c2), Mpps", "found", "error", "Mpps are"], &rows);
+        let title = format!("scr, {words} (filled: measured; hollow: modelled)");
+        out += &picture(files, &format!("{kind}.svg"), &Plot { title, x_label: "cores", y_label: "Mpps", lines });
+    }
+    Ok(out)
+}
+
+fn table_2(results: &Results) -> String {
+    "## Table 2: the sequencer in hardware\n\nFrom [decision 12](../decisions/0012-sequencer-in-hardware.md), which says what can and can't be \
+     compared; `cargo xtask rtl` makes it. Look-up tables and flip-flops are counted by synthesis; the last two columns are modelled \
+     (arithmetic).\n\n"
+        .to_owned()
+        + &results.hardware
+}

@@ -1,0 +1,189 @@
+use serde_json::json;
+
+use super::*;
+
+fn spread(median: f64) -> Value {
+    json!({ "min": median * 0.9, "median": median, "max": median * 1.1 })
+}
+
+fn row(engine: &str, cores: u64, mpps: f64) -> Value {
+    json!({ "engine": engine, "cores": cores, "mpps": spread(mpps), "basis": if cores > 2 { "modelled" } else { "measured" } })
+}
+
+/// What a bench prints, cut to what the page reads, of engines that have so many times one core's rate on two.
+fn bench(line: &str, two: &[(&str, f64)], c2: f64) -> Value {
+    let mut rows = vec![row("sequential", 1, 20.0)];
+    for (engine, times) in two {
+        rows.extend([row(engine, 1, 20.0), row(engine, 2, 20.0 * times)]);
+        if *engine != "shared" {
+            rows.push(row(engine, 8, 60.0));
+        }
+    }
+    let beside = |found: f64, basis: &str| json!({ "mpps": found, "basis": basis, "error_percent": 3.5 });
+    json!({
+        "rows": rows, "refused": [{ "engine": "shared", "cores": 8, "reason": "can't be modelled from shares" }],
+        "model_ns": { "t": 50.0, "d": 35.0, "c1": 15.0, "c2": c2 },
+        "scr_by_model": [
+            { "cores": 1, "mpps": 20.0, "beside": beside(19.0, "measured") }, { "cores": 5, "mpps": 50.0, "beside": null },
+            { "cores": 8, "mpps": 66.0, "beside": beside(60.0, "modelled") },
+        ],
+        "processor": "A Processor", "command": format!("millrace {line}"),
+    })
+}
+
+fn link(cost: f64) -> Value {
+    let row = |loss: f64, recovery: bool, share: f64| {
+        json!({
+            "link_loss_percent": loss, "recovery": recovery, "mpps": spread(30.0 * share), "of_no_loss_no_recovery": spread(share),
+            "basis": "measured", "recovered": 12, "nowhere": 1,
+        })
+    };
+    let rows = [row(0.0, false, 1.0), row(0.0, true, 1.0 - cost), row(1.0, false, 0.9), row(1.0, true, 0.7)];
+    json!({ "link": rows, "command": "millrace bench --link-loss" })
+}
+
+/// Results of every run that is planned. Shared falls, scr rises, and nothing else does.
+fn canned(cores: usize) -> Results {
+    let engines = [("shared", 0.4), ("rss", 1.0), ("rss++", 1.02), ("scr", 1.7), ("hybrid", 1.7)];
+    let mut runs = BTreeMap::new();
+    for Run { name, arguments } in plan(Extent::Quick, cores) {
+        let line = arguments.join(" ");
+        let value = match name.split('/').next().unwrap() {
+            "functions" => {
+                let facts = |name: &str| json!({ "name": name, "record_bytes": 60 });
+                Value::Array(PROGRAMS.iter().map(|program| facts(program.name)).collect())
+            }
+            "sweep" => {
+                let point = |ns: f64| {
+                    let mut point = bench("", &[("scr", 1.5)], 5.0);
+                    point["compute"] = json!({ "asked_ns": ns });
+                    point
+                };
+                json!({ "points": [point(0.0), point(64.0)], "command": format!("millrace {line}") })
+            }
+            "link" | "link-dispatch" => link(0.05),
+            "fit-dispatch" => bench(&line, &[("scr", 1.9)], 5.0),
+            _ => bench(&line, &engines, 5.0),
+        };
+        runs.insert(name, value);
+    }
+    let machine = Machine { cores, load: "0.10, 0.20, 0.30".into() };
+    Results {
+        quick: false,
+        machine,
+        runs,
+        hardware: "| rows of 112 bits | LUTs |\n|---|---|\n| 16 | 1,187 |\n\n".into(),
+    }
+}
+
+fn page(results: &Results) -> String {
+    let files = page::files(results).unwrap();
+    files.into_iter().find(|(name, _)| name == "scr.md").unwrap().1
+}
+
+#[test]
+fn every_figure_is_there_with_its_command_and_its_basis() {
+    let results = canned(2);
+    let files = page::files(&results).unwrap();
+    let page = page(&results);
+    for heading in [
+        "Figure 1:",
+        "Figures 6 and 7:",
+        "Figure 9:",
+        "Table 1 and figure 10a:",
+        "Figure 10b:",
+        "Table 4 and figure 11:",
+        "Table 2:",
+    ] {
+        assert!(page.contains(&format!("## {heading}")), "{heading}");
+    }
+    for name in [
+        "figure-1.svg",
+        "ddos-backbone.svg",
+        "conntrack-hyperscaler.svg",
+        "figure-9.svg",
+        "figure-10a.svg",
+        "figure-10b.svg",
+    ] {
+        let (_, svg) = files.iter().find(|(file, _)| file == name).unwrap_or_else(|| panic!("{name}"));
+        assert!(page.contains(&format!("]({name})")) && svg.starts_with("<svg") && svg.ends_with("</svg>\n"));
+        assert!(svg.contains("measured") || svg.contains("modelled"), "{name} doesn't say where it is from");
+        assert!(!svg.contains("NaN") && !svg.contains("inf"), "{name}");
+    }
+    // Each table's last column, or its head, says what was measured; 9 runs of traces, 5 functions.
+    let tables: Vec<&str> = page.split("\n\n").filter(|part| part.starts_with("| ")).collect();
+    assert!(tables.len() >= 18, "{}", tables.len());
+    for table in &tables {
+        assert!(
+            table.contains("measured")
+                || table.contains("modelled")
+                || table.contains("rows of 112 bits")
+                || table.contains("table 1"),
+            "{table}"
+        );
+        let width = table.lines().next().unwrap().matches('|').count();
+        assert!(table.lines().all(|line| line.matches('|').count() == width), "{table}");
+    }
+    assert!(page.matches("Made by `millrace bench").count() >= 14);
+    assert!(!page.contains("/work") && !page.contains("quick run"), "no paths, and no quick run");
+}
+
+#[test]
+fn arithmetic_is_that_of_the_decision() {
+    let page = page(&canned(2));
+    // 60 bytes and 7 cores: 6 rows of 68, an outer header and a trailer.
+    assert!(page.contains("| conntrack | 7 | 454 | 23.2 |"), "{page}");
+}
+
+#[test]
+fn sentences_follow_from_the_figures() {
+    let mut results = canned(2);
+    let as_in_the_paper = page(&results);
+    assert!(as_in_the_paper.contains("Figure 1 is as in the paper"));
+    assert!(
+        !as_in_the_paper.contains("**missed**") && as_in_the_paper.contains("| 1.70 times | met |"),
+        "{as_in_the_paper}"
+    );
+    assert!(!as_in_the_paper.contains("Figure 10b: where nothing is lost"));
+
+    let other = [("shared", 1.8), ("rss", 1.0), ("rss++", 1.0), ("scr", 1.2), ("hybrid", 1.0)];
+    results.runs.insert("figure-1".into(), bench("bench conntrack", &other, 5.0));
+    results.runs.insert("fit/single-flow/ddos".into(), bench("bench ddos", &[("scr", 1.3)], 5.0));
+    results.runs.insert("fit/university-dc/policer".into(), bench("bench policer", &[("scr", 1.6)], 40.0));
+    results.runs.insert("traces/backbone/ddos".into(), bench("bench ddos", &other, 5.0));
+    results.runs.insert("link/ddos".into(), link(0.25));
+    let page = page(&results);
+    assert!(page.contains("`shared` rises from one core to two (1.80 times) where the paper's falls"));
+    assert!(!page.contains("Figure 1 is as in the paper"));
+    assert!(page.contains(
+        "| ddos, single-flow: scr on two cores over one, memory port | at least 1.5 | 1.30 times | **missed** |"
+    ));
+    assert!(page.contains("less than in the paper for policer (1.2 here, 7.4 there)"));
+    assert!(page.contains("ddos on backbone: on 2 cores `shared` is ahead of `scr`"));
+    assert!(page.contains("ddos on backbone: on 2 cores `hybrid`"));
+    assert!(page.contains("of the rate of ddos on the memory port (25 %)"));
+}
+
+#[test]
+fn a_machine_of_one_core_says_what_it_cannot_measure() {
+    let page = page(&canned(1));
+    assert!(page.contains("Loss recovery is between two cores") && page.contains("not measured here"));
+}
+
+#[test]
+fn a_quick_page_says_so_and_a_missing_run_is_an_error() {
+    let mut results = canned(2);
+    assert!(!page(&results).contains("not quiet"));
+    (results.quick, results.machine.load) = (true, "1.20, 0.20, 0.30".into());
+    assert!(page(&results).contains("**This page is of a quick run**"));
+    assert!(page(&results).contains("**The machine was not quiet**"));
+    results.runs.remove("sweep");
+    assert!(page::files(&results).is_err_and(|error| error.to_string().contains("sweep")));
+}
+
+#[test]
+fn tables_are_taken_out_of_texts() {
+    let text = "words\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n| c |\n";
+    assert_eq!(table::in_text(text, "| a "), "| a | b |\n|---|---|\n| 1 | 2 |\n\n");
+    assert_eq!(table::in_text(text, "| d "), "");
+}
