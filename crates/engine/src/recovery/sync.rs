@@ -61,6 +61,7 @@ mod shipped {
 #[cfg(loom)]
 mod checked {
     use core::cell::Cell;
+    use std::sync::{Mutex, PoisonError};
 
     pub(crate) use loom::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -76,24 +77,26 @@ mod checked {
 
     /// A cell beside an entry of a log, for the checker to see whether its readers and its writer are in order. Atomic words
     /// alone would not tell: the checker runs no load behind a later store.
-    pub(crate) struct Watch(loom::cell::UnsafeCell<()>);
+    ///
+    /// The lock is for the compiler alone, to which logs are shared with real threads elsewhere; the checker doesn't know of it.
+    pub(crate) struct Watch(Mutex<loom::cell::UnsafeCell<()>>);
 
     impl Default for Watch {
         fn default() -> Self {
-            Self(loom::cell::UnsafeCell::new(()))
+            Self(Mutex::new(loom::cell::UnsafeCell::new(())))
         }
     }
 
     impl Watch {
         pub(crate) fn read(&self) {
             if WATCHED.get() {
-                self.0.with(|_| ());
+                self.0.lock().unwrap_or_else(PoisonError::into_inner).with(|_| ());
             }
         }
 
         pub(crate) fn write(&self) {
             if WATCHED.get() {
-                self.0.with_mut(|_| ());
+                self.0.lock().unwrap_or_else(PoisonError::into_inner).with_mut(|_| ());
             }
         }
     }

@@ -146,7 +146,9 @@ fn text(description: &Description, name: &str, advice: &Advice, given: bool) -> 
         style.dim("Mpps, modelled from the costs below and from how each engine spreads these packets")
     );
     for (engine, reason) in &advice.refused {
-        out += &format!("{}\n", style.dim(format!("{engine}: {reason}")));
+        // What an engine says for itself begins with its name.
+        let named = reason.starts_with(engine.name());
+        out += &format!("{}\n", style.dim(if named { reason.clone() } else { format!("{engine}: {reason}") }));
     }
     out += &format!("\n{}\n", style.good(headline(advice)));
     out += &format!("  because {}\n", reason(advice));
@@ -235,9 +237,9 @@ fn reason(advice: &Advice) -> String {
             format!("{shards}, while {replay}")
         }
         EngineKind::Hybrid => format!(
-            "{} that are too heavy for a core ({} of the packets, the heaviest {heaviest}) are sprayed and replicated, and all \
-             others are sharded; {replay}",
-            counted(best.load.elephants as u64, "packet set", "packet sets"),
+            "{} too heavy for a core ({} of the packets, the heaviest {heaviest}) and replicated, while all others are sharded; \
+             {replay}",
+            counted(best.load.elephants as u64, "packet set is", "packet sets are"),
             share(best.load.recorded())
         ),
         EngineKind::Shared => "it was measured to be the fastest".to_owned(),
