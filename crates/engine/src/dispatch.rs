@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use nf::{Meta, NetworkFunction, Verdict};
+use nf::{Meta, NetworkFunction, PacketSet, Verdict};
 use packet::Seq;
 use port::{Batch, Packet};
 
@@ -85,7 +85,11 @@ impl<N: NetworkFunction> Dispatcher<N> {
             EngineKind::Sequential => Steering::One,
             EngineKind::Shared if cores == 1 => Steering::One,
             EngineKind::Scr | EngineKind::Shared => Steering::RoundRobin { cores },
-            EngineKind::Rss | EngineKind::RssPlusPlus | EngineKind::Hybrid => Steering::rss(cores, buckets),
+            // Packets that belong to no packet set go to any core: no state depends on which.
+            EngineKind::Transactional if nf.packet_set() == PacketSet::None => Steering::RoundRobin { cores },
+            EngineKind::Rss | EngineKind::RssPlusPlus | EngineKind::Transactional | EngineKind::Hybrid => {
+                Steering::rss(cores, buckets)
+            }
         };
         let elephants = || (kind == EngineKind::Hybrid).then(|| Elephants::new(cores, buckets, epoch, replay_percent));
         let adaptive = (kind.moves_state() && cores > 1).then(|| {

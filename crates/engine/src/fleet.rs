@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use flow::Index;
 use flow::index::{AnyIndex, CuckooPp, IndexKind};
-use nf::{NetworkFunction, Report, Sizing};
+use nf::{Fingerprint, Function, NetworkFunction, Report, Sizing};
 use packet::Nanos;
 
 use crate::counters::{Counters, FlowCounters};
@@ -17,6 +17,7 @@ use crate::sharded::{Layout, Sharded};
 use crate::shared::Shared;
 use crate::steering::BUCKETS;
 use crate::tables::Tables;
+use crate::transacted::{Baton, Transacted, Transactions};
 use crate::worker::Worker;
 
 /// How a fleet is built.
@@ -38,6 +39,8 @@ pub struct Options {
     pub replay_percent: u32,
     /// A link between sequencer and cores that may lose packets, for replicas that recover what was lost.
     pub link: Option<Link>,
+    /// Whether it is kept whose transactions were in whose way.
+    pub profile: bool,
 }
 
 impl Default for Options {
@@ -51,6 +54,7 @@ impl Default for Options {
             epoch: EPOCH,
             replay_percent: REPLAY_PERCENT,
             link: None,
+            profile: false,
         }
     }
 }
@@ -86,6 +90,9 @@ pub type PrivateFleet<N, I = CuckooPp> = Fleet<N, Private<N, I>>;
 
 /// A fleet whose cores share one table: `shared`.
 pub type SharedFleet<N> = Fleet<N, Shared<N>>;
+
+/// A fleet whose packet sets share state in transactional memory: `transactional`.
+pub type TransactedFleet<N> = Fleet<N, Transacted<N>>;
 
 /// A fleet whose shards change cores: `rss++`, `hybrid`.
 pub type ShardedFleet<N, I = CuckooPp> = Fleet<N, Sharded<N, I>>;
@@ -138,7 +145,12 @@ fn private<N: NetworkFunction, I: Index>(
     choice: I::Choice,
 ) -> PrivateFleet<N, I> {
     assert!(cores > 0, "a fleet has at least one core");
-    let owns = matches!(kind, EngineKind::Sequential | EngineKind::Rss | EngineKind::Scr);
+    let owns = match kind {
+        EngineKind::Sequential | EngineKind::Rss | EngineKind::Scr => true,
+        // Where packet sets share nothing, there is nothing to have transactions on.
+        EngineKind::Transactional => !N::DESCRIPTION.sharing.is_any(),
+        EngineKind::Shared | EngineKind::RssPlusPlus | EngineKind::Hybrid => false,
+    };
     assert!(owns, "the cores of {kind} own no state for good");
     let sizing = options.sizing(&*nf);
     let place = || Private::kept(&*nf, sizing, options.seed, choice, options.tables);
@@ -208,6 +220,22 @@ pub fn shared_fleet<N: NetworkFunction>(nf: Arc<N>, cores: usize, options: &Opti
     Fleet { kind, workers, dispatcher: dispatcher(&nf, kind, cores, options), nf }
 }
 
+/// The fleet of `transactional`, for functions whose packet sets share state.
+///
+/// # Panics
+/// For no cores.
+#[must_use]
+pub fn transacted_fleet<N: Function>(nf: Arc<N>, cores: usize, options: &Options) -> TransactedFleet<N> {
+    assert!(cores > 0, "a fleet has at least one core");
+    let mut handles = Transacted::handles(&*nf, cores, options.sizing(&*nf), options.seed, options.tables);
+    if options.profile {
+        handles.iter_mut().for_each(Transacted::profile);
+    }
+    let workers = handles.into_iter().map(|place| Worker::new(Arc::clone(&nf), place)).collect();
+    let kind = EngineKind::Transactional;
+    Fleet { kind, workers, dispatcher: dispatcher(&nf, kind, cores, options), nf }
+}
+
 /// What a fleet leaves behind, whatever its placement.
 pub trait Remains<N: NetworkFunction> {
     /// The flows alive at `now`, each once, in no particular order. `scr`: those of one replica.
@@ -221,6 +249,11 @@ pub trait Remains<N: NetworkFunction> {
 
     /// The memory of all tables, in bytes.
     fn memory_bytes(&self) -> usize;
+
+    /// What became of transactions, where there were any.
+    fn transactions(&self) -> Option<Transactions> {
+        None
+    }
 }
 
 impl<N: NetworkFunction, I: Index> PrivateFleet<N, I> {
@@ -300,6 +333,49 @@ impl<N: NetworkFunction> Remains<N> for SharedFleet<N> {
 
     fn memory_bytes(&self) -> usize {
         self.workers[0].place().memory_bytes()
+    }
+}
+
+impl<N: Function> Remains<N> for TransactedFleet<N> {
+    fn flows(&self, now: Nanos) -> Vec<FlowState<N>> {
+        self.workers.iter().flat_map(|worker| worker.place().flows(now)).collect()
+    }
+
+    fn flow_counters(&self) -> FlowCounters {
+        sum(self.workers.iter().map(|worker| worker.place().flow_counters()))
+    }
+
+    fn high_water(&self) -> usize {
+        self.workers.iter().map(|worker| worker.place().high_water()).sum()
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.workers.iter().map(|worker| worker.place().memory_bytes()).sum()
+    }
+
+    fn transactions(&self) -> Option<Transactions> {
+        let mut total = Transactions::default();
+        self.workers.iter().for_each(|worker| total.add(worker.place().transactions()));
+        Some(total)
+    }
+}
+
+impl<N: Function> TransactedFleet<N> {
+    /// From now on the order of transactions is kept: for verification alone.
+    pub fn record(&mut self) {
+        self.workers.iter_mut().for_each(|worker| worker.place_mut().record());
+    }
+
+    /// The fleet is to run its transactions in the order of another that was [recorded](Self::record), over the same packets.
+    pub fn repeat(&mut self, other: &Self) {
+        let baton = Baton::of(other.workers.iter().map(Worker::place));
+        self.workers.iter_mut().for_each(|worker| worker.place_mut().repeat(&baton));
+    }
+
+    /// The digest of what all packet sets share.
+    pub fn fingerprint(&mut self) -> Fingerprint {
+        let nf = Arc::clone(&self.nf);
+        self.workers[0].place_mut().fingerprint(&nf)
     }
 }
 

@@ -15,6 +15,8 @@ pub enum EngineKind {
     Rss,
     /// The same, and buckets change cores when the load is uneven (CoNEXT '19).
     RssPlusPlus,
+    /// As `rss`, and what packet sets share lives in transactional memory (NFork).
+    Transactional,
     /// State-compute replication: packets are sprayed, each core replays what it did not see (NSDI '25).
     Scr,
     /// Packet sets too heavy for a core are sprayed and replicated, all others are sharded as `rss++` does it: ours.
@@ -34,7 +36,8 @@ pub enum Guarantee {
 
 impl EngineKind {
     /// Every engine.
-    pub const ALL: [Self; 6] = [Self::Sequential, Self::Shared, Self::Rss, Self::RssPlusPlus, Self::Scr, Self::Hybrid];
+    pub const ALL: [Self; 7] =
+        [Self::Sequential, Self::Shared, Self::Rss, Self::RssPlusPlus, Self::Transactional, Self::Scr, Self::Hybrid];
 
     /// The engine's name in commands.
     #[must_use]
@@ -44,6 +47,7 @@ impl EngineKind {
             Self::Shared => "shared",
             Self::Rss => "rss",
             Self::RssPlusPlus => "rss++",
+            Self::Transactional => "transactional",
             Self::Scr => "scr",
             Self::Hybrid => "hybrid",
         }
@@ -61,7 +65,7 @@ impl EngineKind {
         match self {
             Self::Sequential | Self::Scr => Guarantee::Identical,
             Self::Rss | Self::RssPlusPlus | Self::Hybrid => Guarantee::IdenticalPerPacketSet,
-            Self::Shared => Guarantee::Serializable,
+            Self::Shared | Self::Transactional => Guarantee::Serializable,
         }
     }
 
@@ -76,7 +80,7 @@ impl EngineKind {
     #[must_use]
     pub const fn tables(self, cores: usize) -> usize {
         match self {
-            Self::Rss | Self::Scr => cores,
+            Self::Rss | Self::Transactional | Self::Scr => cores,
             Self::Sequential | Self::Shared => 1,
             // A bucket's table leaves room for the spread, which is as much again where tables are small.
             Self::RssPlusPlus | Self::Hybrid => 2,
@@ -97,7 +101,7 @@ impl EngineKind {
             }
             (Self::Rss | Self::RssPlusPlus | Self::Hybrid, Sharing::Shares(what)) if cores > 1 => Err(format!(
                 "{self} can't run {} on {cores} cores: its packet sets share {what}, and no hash sends all of them to one \
-                 core; use scr or shared",
+                 core; use transactional, scr or shared",
                 function.name
             )),
             (_, Sharing::Nothing | Sharing::Shares(_)) => Ok(()),

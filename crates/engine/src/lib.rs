@@ -28,6 +28,7 @@ mod shared;
 mod steering;
 mod striped;
 mod tables;
+mod transacted;
 mod worker;
 
 pub use affinity::{cpus, pin};
@@ -36,8 +37,8 @@ pub use counters::{Counters, FlowCounters};
 pub use dispatch::{Dispatcher, EPOCH, Parcel, Standing};
 pub use error::{EngineError, FailedPacket, Failure};
 pub use fleet::{
-    Fleet, FlowState, Options, PrivateFleet, Remains, ShardedFleet, SharedFleet, any_private_fleet, any_sharded_fleet,
-    private_fleet, sharded_fleet, shared_fleet,
+    Fleet, FlowState, Options, PrivateFleet, Remains, ShardedFleet, SharedFleet, TransactedFleet, any_private_fleet,
+    any_sharded_fleet, private_fleet, sharded_fleet, shared_fleet, transacted_fleet,
 };
 pub use history::{Block, Boundary, Event, Log, Record, Script, Stretch};
 pub use kind::{EngineKind, Guarantee};
@@ -51,4 +52,5 @@ pub use shared::{Part, Shared};
 pub use steering::{BUCKETS, Steering};
 pub use striped::Commit;
 pub use tables::Tables;
+pub use transacted::{Baton, Transacted, Transactions};
 pub use worker::{BURST, Worker};

@@ -56,6 +56,22 @@ pub trait Placement<N: NetworkFunction>: Send {
     /// compiled into one place, where most of its fields are known and none is stored.
     fn step(&mut self, nf: &N, lane: &Lane<'_, N::Meta>, settle: impl FnOnce(&Verdict));
 
+    /// Whether it may take the steps of a burst together, of functions whose packet sets have no state of their own.
+    const BATCHES: bool = false;
+
+    /// Takes the steps of `count` lanes in order and settles each.
+    fn steps<'l>(
+        &mut self,
+        nf: &N,
+        count: usize,
+        mut lane: impl FnMut(usize) -> Lane<'l, N::Meta>,
+        mut settle: impl FnMut(usize, &Verdict),
+    ) where
+        N::Meta: 'l,
+    {
+        (0..count).for_each(|at| self.step(nf, &lane(at), |verdict| settle(at, verdict)));
+    }
+
     /// Takes `count` steps at once that contribute the same, the first at `first`, the last being the lane's, and settles none;
     /// `false`, and nothing done, where they have to be taken one by one.
     fn fold(&mut self, _nf: &N, _last: &Lane<'_, N::Meta>, _count: u32, _first: Nanos) -> bool {

@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nf::{NetworkFunction, Report};
+use nf::{Function, NetworkFunction, Report};
 use packet::{Nanos, Seq};
 use port::{Batch, Fate, Queue, Received};
 
@@ -22,12 +22,14 @@ use crate::dispatch::Parcel;
 use crate::error::{EngineError, Failure};
 use crate::fleet::{
     Fleet, Options, Remains, any_private_fleet, any_sharded_fleet, private_fleet, sharded_fleet, shared_fleet,
+    transacted_fleet,
 };
 use crate::history::{Log, Script};
 use crate::kind::EngineKind;
 use crate::link::LinkEnd;
 use crate::placement::Placement;
 use crate::recovery::Tally;
+use crate::transacted::Transactions;
 use crate::worker::Worker;
 
 /// The outside's hold on a run.
@@ -64,6 +66,8 @@ pub struct Outcome {
     pub elephants: usize,
     /// What loss on the link and its recovery came to, where there was a link to lose anything.
     pub recovery: Option<Recovery>,
+    /// What became of transactions, where packet sets share state by them.
+    pub transactions: Option<Transactions>,
     /// Whether the run was told to stop before its input ended.
     pub interrupted: bool,
     /// What ended the run early. All that was forwarded before is in the output.
@@ -83,7 +87,7 @@ pub struct Recovery {
 ///
 /// # Errors
 /// [`EngineError::Refused`] when the engine can't run the function. What goes wrong later is [`Outcome::failure`].
-pub fn run<N: NetworkFunction>(
+pub fn run<N: Function>(
     nf: Arc<N>,
     kind: EngineKind,
     cores: usize,
@@ -97,10 +101,13 @@ pub fn run<N: NetworkFunction>(
         link.accepts(kind, cores).map_err(EngineError::Refused)?;
     }
     Ok(match (kind, options.chooses_index()) {
-        (EngineKind::Sequential | EngineKind::Rss | EngineKind::Scr, false) => {
+        (EngineKind::Transactional, _) if N::DESCRIPTION.sharing.is_any() => {
+            drive(&mut transacted_fleet(nf, cores, options), options, queue, control)
+        }
+        (EngineKind::Sequential | EngineKind::Rss | EngineKind::Transactional | EngineKind::Scr, false) => {
             drive(&mut private_fleet(kind, nf, cores, options), options, queue, control)
         }
-        (EngineKind::Sequential | EngineKind::Rss | EngineKind::Scr, true) => {
+        (EngineKind::Sequential | EngineKind::Rss | EngineKind::Transactional | EngineKind::Scr, true) => {
             drive(&mut any_private_fleet(kind, nf, cores, options), options, queue, control)
         }
         (EngineKind::RssPlusPlus | EngineKind::Hybrid, false) => {
@@ -235,6 +242,7 @@ where
         moved: fleet.dispatcher.moved(),
         elephants: fleet.dispatcher.elephants(),
         recovery: end.recovery,
+        transactions: fleet.transactions(),
         by_core: fleet.workers.iter().map(Worker::counters).collect(),
         counters,
         last: end.last,

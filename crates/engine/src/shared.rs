@@ -2,7 +2,7 @@
 //! under one.
 
 use flow::Hint;
-use nf::{Fingerprint, Flow, NetworkFunction, Sharing, Sizing, Verdict};
+use nf::{Flow, NetworkFunction, Sharing, Sizing, Verdict, local_fingerprint};
 use packet::Nanos;
 
 use crate::counters::FlowCounters;
@@ -72,12 +72,13 @@ impl<N: NetworkFunction> Shared<N> {
                     Way::Stripes(_) => None,
                 });
                 let cores = std::iter::once(entries).chain(others);
-                let shared = cores.map(|entries| fingerprint(nf, entries.shared())).collect();
+                let shared = cores.map(|entries| local_fingerprint(nf, entries.shared()).value()).collect();
                 vec![Part { commits: entries.commits(), flows: entries.flows(now), shared }]
             }
             Way::Stripes(stripes) => {
-                let states =
-                    stripes.each(|part| (part.flows(now).collect(), vec![fingerprint(nf, Private::shared(part))]));
+                let states = stripes.each(|part| {
+                    (part.flows(now).collect(), vec![local_fingerprint(nf, Private::shared(part)).value()])
+                });
                 let commits = stripes.commits().into_iter();
                 commits.zip(states).map(|(commits, (flows, shared))| Part { commits, flows, shared }).collect()
             }
@@ -158,10 +159,4 @@ impl<N: NetworkFunction> Placement<N> for Shared<N> {
     fn flow_counters(&self) -> FlowCounters {
         FlowCounters::default()
     }
-}
-
-fn fingerprint<N: NetworkFunction>(nf: &N, shared: &N::Shared<memory::Local>) -> u64 {
-    let mut fingerprint = Fingerprint::default();
-    nf.fingerprint(shared, &mut fingerprint);
-    fingerprint.value()
 }

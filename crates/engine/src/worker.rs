@@ -67,7 +67,7 @@ const AGAIN_MAX: usize = 8 * BURST;
 
 const NOT_HERE: u32 = u32::MAX;
 
-impl<M: PartialEq> Waiting<M> {
+impl<M: Copy + PartialEq> Waiting<M> {
     const NONE: Self = Self {
         meta: None,
         hash: 0,
@@ -84,6 +84,13 @@ impl<M: PartialEq> Waiting<M> {
     #[inline(always)]
     fn is_like(&self, record: &Record<M>) -> bool {
         self.hash == record.hash && self.index == NOT_HERE && self.meta.as_ref() == Some(&record.meta)
+    }
+
+    /// The step, as placements see it.
+    #[inline(always)]
+    fn lane(&self) -> Lane<'_, M> {
+        let Self { hash, hint, bucket, seq, now, index, .. } = *self;
+        Lane { meta: self.meta(), hash, bucket, hint, seq, now, replayed: index == NOT_HERE }
     }
 
     /// What the packet of a lane in use contributes.
@@ -302,10 +309,22 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         for lane in waiting.iter_mut() {
             lane.hint = place.prefetch_entry(nf, lane.meta(), lane.hash, lane.bucket);
         }
+        if P::BATCHES && !N::Flow::STORED {
+            let waiting = &*waiting;
+            let lane = |at: usize| {
+                *position = waiting[at].seq;
+                waiting[at].lane()
+            };
+            place.steps(nf, waiting.len(), lane, |at, verdict| {
+                settle(counters, batch, waiting[at].index as usize, verdict);
+            });
+            *len = 0;
+            return;
+        }
         for waiting in waiting.iter() {
-            let Waiting { hash, hint, bucket, seq, now, index, more, first, .. } = *waiting;
+            let Waiting { seq, index, more, first, .. } = *waiting;
             *position = seq;
-            let lane = Lane { meta: waiting.meta(), hash, bucket, hint, seq, now, replayed: index == NOT_HERE };
+            let lane = waiting.lane();
             if N::FOLDS && more > 0 {
                 let again = &again[first as usize..][..more as usize];
                 counters.replayed += 1 + u64::from(more);

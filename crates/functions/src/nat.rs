@@ -17,7 +17,7 @@ mod tests;
 use alloc::boxed::Box;
 use core::net::Ipv4Addr;
 
-use memory::{Local, Memory};
+use memory::Memory;
 use nf::{
     ConfigKey, Context, Description, Fingerprint, NetworkFunction, Opened, PacketSet, Reason, RecordReader,
     RecordWriter, Sharing, Sizing, Step, Verdict,
@@ -161,8 +161,13 @@ impl NetworkFunction for Nat {
         State::new(&self.config, memory)
     }
 
-    fn fingerprint(&self, shared: &State<Local>, fingerprint: &mut Fingerprint) {
-        shared.fingerprint(fingerprint);
+    fn fingerprint<'a, M: Memory>(
+        &self,
+        shared: &'a State<M>,
+        tx: &mut M::Tx<'a>,
+        fingerprint: &mut Fingerprint,
+    ) -> Step<(), M> {
+        shared.fingerprint(tx, fingerprint)
     }
 
     #[inline(always)]

@@ -1,15 +1,13 @@
-//! The translator under transactions: four threads share one translator's state in an optimistic memory, and a replay in
+//! The translator under transactions: four threads share one translator's state in transactional memory, and a replay in
 //! the order of commits must give every verdict again.
-
-#[path = "../../memory/tests/optimistic/mod.rs"]
-mod optimistic;
 
 use std::net::Ipv4Addr;
 use std::sync::{Barrier, Mutex};
 
 use functions::nat::{Config, Meta, Nat, State};
+use memory::Transactional;
+use memory::transactional::{Place, Session};
 use nf::{Context, NetworkFunction, Verdict};
-use optimistic::{Optimistic, Place};
 use packet::{
     Fragment, Headers, Ipv4, LinkType, Nanos, Network, Seq, Tcp, TcpFlags, TcpOptions, Transport, Vlans, protocol,
 };
@@ -64,9 +62,17 @@ fn packet(draw: &mut Draw) -> Headers {
 }
 
 /// One step until it commits.
-fn step(nat: &Nat, memory: &Optimistic, state: &State<Optimistic>, meta: &Meta, now: Nanos) -> (Place, Verdict) {
-    loop {
-        let mut cx = Context::<Nat, Optimistic>::new(state, memory.begin(), now, Seq(0));
+fn step(
+    nat: &Nat,
+    session: &mut Session,
+    memory: &Transactional,
+    state: &State<Transactional>,
+    meta: &Meta,
+    now: Nanos,
+) -> (Place, Verdict) {
+    for aborts in 0.. {
+        let mut log = session.log(memory);
+        let mut cx = Context::<Nat, Transactional>::new(state, log.attempt(aborts), now, Seq(0));
         let verdict = nat.packet(&mut cx, &mut (), meta);
         // Others get in between here, however few cores there are.
         std::thread::yield_now();
@@ -75,40 +81,42 @@ fn step(nat: &Nat, memory: &Optimistic, state: &State<Optimistic>, meta: &Meta, 
         {
             return (place, verdict);
         }
-        std::thread::yield_now();
     }
+    unreachable!("a turn can't fail")
 }
 
 #[test]
 fn four_threads_translate_as_one_would_have_in_the_order_of_commits() {
     let nat = Nat::new(toml::from_str::<Config>(SMALL).expect("the configuration is right"));
-    let memory = Optimistic::default();
+    let memory = Transactional::new(4, 3);
     let together = nat.shared(&memory);
     let (log, start) = (Mutex::new(Vec::new()), Barrier::new(4));
     std::thread::scope(|scope| {
-        for seed in 0..4 {
+        for mut session in memory.sessions() {
             let (nat, memory, together, log, start) = (&nat, &memory, &together, &log, &start);
             scope.spawn(move || {
-                let mut draw = Draw(seed);
+                let mut draw = Draw(session.core() as u64);
                 start.wait();
                 for n in 0..400 {
                     // Six seconds apart, so that sessions of all kinds expire while others go on.
                     let now = Nanos::from_secs(1000 + 6 * n);
                     let Some(meta) = nat.meta(&packet(&mut draw)) else { continue };
-                    let (place, verdict) = step(nat, memory, together, &meta, now);
-                    log.lock().expect("no thread panics").push((place, meta, now, verdict));
+                    let (place, verdict) = step(nat, &mut session, memory, together, &meta, now);
+                    log.lock().expect("no thread panics").push(((place, session.core(), n), meta, now, verdict));
                 }
             });
         }
     });
     let mut log = log.into_inner().expect("no thread panics");
-    log.sort_by_key(|&(place, ..)| place);
+    log.sort_by_key(|&(order, ..)| order);
     let forwarded = log.iter().filter(|(.., verdict)| matches!(verdict, Verdict::Rewrite { .. })).count();
     assert!(forwarded > log.len() / 4 && forwarded < log.len(), "{forwarded} of {} forwarded", log.len());
 
-    let fresh = Optimistic::default();
+    let fresh = Transactional::new(4, 3);
     let alone = nat.shared(&fresh);
-    for (place, meta, now, verdict) in log {
-        assert_eq!(step(&nat, &fresh, &alone, &meta, now).1, verdict, "{meta:?} at {place:?}");
+    let mut sessions = fresh.sessions();
+    for (order, meta, now, verdict) in log {
+        let again = step(&nat, &mut sessions[order.1], &fresh, &alone, &meta, now).1;
+        assert_eq!(again, verdict, "{meta:?} at {order:?}");
     }
 }

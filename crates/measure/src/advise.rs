@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use engine::{Dispatcher, EngineKind, Options};
-use nf::{Meta, NetworkFunction};
+use nf::{Function, Meta};
 use port::Trace;
 
 use crate::bench::{BenchError, BenchPlan, bench};
@@ -110,7 +110,7 @@ impl Workload {
 ///
 /// # Errors
 /// When the trace can't be replayed.
-pub fn advise<N: NetworkFunction>(
+pub fn advise<N: Function>(
     nf: &Arc<N>,
     trace: &Arc<Trace>,
     question: &Question,
@@ -133,6 +133,16 @@ pub fn advise<N: NetworkFunction>(
     for engine in EngineKind::ALL {
         if engine == EngineKind::Shared {
             let why = "its contention can't be told from how packets are spread; `millrace bench` measures it";
+            refused.push((engine, why.to_owned()));
+            continue;
+        }
+        if engine == EngineKind::Transactional {
+            let why = match N::DESCRIPTION.sharing.is_any() {
+                true => {
+                    "how often its transactions fail can't be told from how packets are spread; `millrace profile` measures it"
+                }
+                false => "packet sets share nothing here, so that it is `rss`",
+            };
             refused.push((engine, why.to_owned()));
             continue;
         }
@@ -202,13 +212,7 @@ fn turning(forecasts: &[Forecast], best: usize, model: &CostModel) -> Vec<(f64, 
 }
 
 /// Counts how an engine's dispatcher spreads the trace.
-fn load<N: NetworkFunction>(
-    nf: &Arc<N>,
-    trace: &Trace,
-    engine: EngineKind,
-    cores: usize,
-    options: &Options,
-) -> Workload {
+fn load<N: Function>(nf: &Arc<N>, trace: &Trace, engine: EngineKind, cores: usize, options: &Options) -> Workload {
     let mut dispatcher = Dispatcher::new(Arc::clone(nf), engine, cores, options);
     // Settled, so that state which moves all the time shows by its moves.
     let Steered { cores: steered, script, .. } = if engine.moves_state() {
@@ -227,7 +231,7 @@ fn load<N: NetworkFunction>(
 }
 
 /// The heaviest packet set's share. Two replicas' records name them all.
-fn heaviest<N: NetworkFunction>(nf: &Arc<N>, trace: &Trace, options: &Options) -> f64 {
+fn heaviest<N: Function>(nf: &Arc<N>, trace: &Trace, options: &Options) -> f64 {
     let script = Steered::pass(&mut Dispatcher::new(Arc::clone(nf), EngineKind::Scr, 2, options), trace).script;
     let mut counts = HashMap::new();
     for record in &script.records {

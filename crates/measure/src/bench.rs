@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use engine::{
     CoreRun, Course, EngineError, EngineKind, Fleet, Options, Placement, Private, Script, any_private_fleet,
-    any_sharded_fleet, cpus, private_fleet, run_queues, sharded_fleet, shared_fleet,
+    any_sharded_fleet, cpus, private_fleet, run_queues, sharded_fleet, shared_fleet, transacted_fleet,
 };
-use nf::{NetworkFunction, Sizing};
+use nf::{Function, Sizing};
 use port::{HugePages, Loops, Offered, Port, Queue, Replay, Trace};
 
 use crate::bare::Bare;
@@ -98,7 +98,7 @@ pub type BenchError = EngineError;
 ///
 /// # Errors
 /// When the trace can't be replayed.
-pub fn bench<N: NetworkFunction>(
+pub fn bench<N: Function>(
     nf: &Arc<N>,
     trace: &Arc<Trace>,
     plan: &BenchPlan,
@@ -202,7 +202,7 @@ fn median(readings: &[Reading]) -> f64 {
     Spread::of(&own).map_or(0.0, |spread| spread.median)
 }
 
-fn case<N: NetworkFunction>(
+fn case<N: Function>(
     nf: &Arc<N>,
     trace: &Arc<Trace>,
     engine: EngineKind,
@@ -214,11 +214,22 @@ fn case<N: NetworkFunction>(
     }
     let nf = Arc::clone(nf);
     let options = &plan.options;
+    let contends =
+        engine == EngineKind::Shared || engine == EngineKind::Transactional && N::DESCRIPTION.sharing.is_any();
+    if contends && cores > cpus().len() {
+        let have = cpus().len();
+        return Ok(Err(format!(
+            "{engine} on {cores} cores can't be measured on {have}, and its contention can't be modelled from shares"
+        )));
+    }
     Ok(Ok(match (engine, options.chooses_index()) {
-        (EngineKind::Sequential | EngineKind::Rss | EngineKind::Scr, false) => {
+        (EngineKind::Transactional, _) if contends => {
+            Box::new(Fleets::new(transacted_fleet(nf, cores, options), trace, plan)?)
+        }
+        (EngineKind::Sequential | EngineKind::Rss | EngineKind::Transactional | EngineKind::Scr, false) => {
             Box::new(Fleets::new(private_fleet(engine, nf, cores, options), trace, plan)?)
         }
-        (EngineKind::Sequential | EngineKind::Rss | EngineKind::Scr, true) => {
+        (EngineKind::Sequential | EngineKind::Rss | EngineKind::Transactional | EngineKind::Scr, true) => {
             Box::new(Fleets::new(any_private_fleet(engine, nf, cores, options), trace, plan)?)
         }
         (EngineKind::RssPlusPlus | EngineKind::Hybrid, false) => {
@@ -233,18 +244,12 @@ fn case<N: NetworkFunction>(
             fleet.settle();
             Box::new(Fleets::steered(fleet, trace, plan, steered)?)
         }
-        (EngineKind::Shared, _) if cores > cpus().len() => {
-            let have = cpus().len();
-            return Ok(Err(format!(
-                "shared on {cores} cores can't be measured on {have}, and its contention can't be modelled from shares"
-            )));
-        }
         (EngineKind::Shared, _) => Box::new(Fleets::new(shared_fleet(nf, cores, options), trace, plan)?),
     }))
 }
 
 /// The memory of a full table's flow, and how long a table takes to come up.
-fn tables<N: NetworkFunction>(nf: &N, options: &Options) -> (Option<f64>, Duration) {
+fn tables<N: Function>(nf: &N, options: &Options) -> (Option<f64>, Duration) {
     let Sizing { flows, flows_v6 } = nf.sizing();
     let start = Instant::now();
     let whole = Private::new(nf, Sizing { flows, flows_v6 }, options.seed);
@@ -275,7 +280,7 @@ trait Case {
     fn huge_pages(&self) -> HugePages;
 }
 
-struct Fleets<N: NetworkFunction, P> {
+struct Fleets<N: Function, P> {
     fleet: Fleet<N, P>,
     replay: Replay,
     script: Script<N::Meta>,
@@ -289,7 +294,7 @@ struct Fleets<N: NetworkFunction, P> {
     found: Option<Vec<Found>>,
 }
 
-impl<N: NetworkFunction, P: Placement<N>> Fleets<N, P> {
+impl<N: Function, P: Placement<N>> Fleets<N, P> {
     /// Places the trace in memory, steered for the fleet, and runs it once to warm tables and caches.
     fn new(mut fleet: Fleet<N, P>, trace: &Arc<Trace>, plan: &BenchPlan) -> Result<Self, BenchError> {
         let steered = Steered::pass(&mut fleet.dispatcher, trace);
@@ -355,7 +360,7 @@ impl<N: NetworkFunction, P: Placement<N>> Fleets<N, P> {
     }
 }
 
-impl<N: NetworkFunction, P: Placement<N>> Case for Fleets<N, P> {
+impl<N: Function, P: Placement<N>> Case for Fleets<N, P> {
     fn round(&mut self) -> Result<(), BenchError> {
         let received =
             |fleet: &Fleet<N, P>| fleet.workers.iter().map(|worker| worker.counters().received).collect::<Vec<_>>();

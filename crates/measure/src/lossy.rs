@@ -11,7 +11,7 @@ use engine::recovery::{Patience, Tally};
 use engine::{
     Course, EngineKind, Link, LinkEnd, Options, Presequenced, PrivateFleet, Script, cpus, private_fleet, run_replayed,
 };
-use nf::{NetworkFunction, Reason};
+use nf::{Function, Reason};
 use port::{Loops, Port, Replay, Trace};
 
 use crate::bench::BenchError;
@@ -65,7 +65,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// # Errors
 /// When there are not as many processors, which can't be modelled as cores wait for each other; or when the trace can't be
 /// replayed.
-pub fn lossy<N: NetworkFunction>(
+pub fn lossy<N: Function>(
     nf: &Arc<N>,
     trace: &Arc<Trace>,
     plan: &LossPlan,
@@ -117,7 +117,7 @@ fn whole_turns(trace: &Arc<Trace>, cores: usize) -> Arc<Trace> {
 }
 
 /// Replicas with their link and their trace, ready for rounds.
-struct Replicas<N: NetworkFunction> {
+struct Replicas<N: Function> {
     fleet: PrivateFleet<N>,
     ends: Vec<LinkEnd<N::Meta>>,
     link: Link,
@@ -130,7 +130,7 @@ struct Replicas<N: NetworkFunction> {
     readings: Vec<f64>,
 }
 
-impl<N: NetworkFunction> Replicas<N> {
+impl<N: Function> Replicas<N> {
     fn new(
         nf: &Arc<N>,
         trace: &Arc<Trace>,

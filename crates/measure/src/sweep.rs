@@ -4,11 +4,10 @@
 //! The step runs for each of a core's own packets and for each record of the history, so that a core of `k` spends
 //! `k` times as long computing: where that outweighs dispatch, more cores bring nothing.
 
-use std::cell::Cell;
 use std::sync::Arc;
 
 use engine::EngineKind;
-use memory::Memory;
+use memory::{Memory, Vector};
 use nf::{Context, Description, Meta, NetworkFunction, Opened, PacketSet, Sharing, Sizing, Step, Verdict};
 use packet::{Headers, Host};
 use port::Trace;
@@ -80,7 +79,7 @@ impl NetworkFunction for Compute {
     type Meta = Seen;
     type Flow = ();
     /// What the work hands on, so that a step's begins when the one before has ended.
-    type Shared<M: Memory> = Cell<u64>;
+    type Shared<M: Memory> = M::Vector<u64>;
 
     const DESCRIPTION: Description = Description {
         name: "compute",
@@ -99,8 +98,8 @@ impl NetworkFunction for Compute {
         Sizing { flows: 0, flows_v6: 0 }
     }
 
-    fn shared<M: Memory>(&self, _: &M) -> Cell<u64> {
-        Cell::new(1)
+    fn shared<M: Memory>(&self, memory: &M) -> M::Vector<u64> {
+        memory.vector(1, 1)
     }
 
     #[inline]
@@ -115,7 +114,8 @@ impl NetworkFunction for Compute {
 
     #[inline]
     fn packet<M: Memory>(&self, cx: &mut Context<'_, Self, M>, (): &mut (), _: &Seen) -> Step<Verdict, M> {
-        cx.shared.set(self.work.run(cx.shared.get()));
+        let handed = cx.shared.read(&mut cx.tx, 0)?;
+        cx.shared.write(&mut cx.tx, 0, self.work.run(handed))?;
         Ok(Verdict::forward())
     }
 }

@@ -9,9 +9,9 @@ use core::convert::Infallible;
 use core::hint::black_box;
 use core::marker::PhantomData;
 
-use packet::Key;
+use packet::Nanos;
 
-use crate::{Memory, Value, Vector};
+use crate::{Distributed, Memory, Name, Portion, Value, Vector};
 
 pub use allocator::LocalAllocator;
 pub use map::LocalMap;
@@ -39,19 +39,24 @@ impl Memory for Local {
     type Conflict = Infallible;
     type Tx<'a> = LocalTx<'a>;
     type Vector<T: Value> = LocalVector<T>;
-    type Map<K: Key, V: Value> = LocalMap<K, V>;
+    type Map<K: Name, V: Value> = LocalMap<K, V>;
     type Allocator = LocalAllocator;
+    type Distributed<T: Portion> = LocalDistributed<T>;
 
     fn vector<T: Value>(&self, len: usize, initial: T) -> LocalVector<T> {
         LocalVector { elements: (0..len).map(|_| Cell::new(initial)).collect() }
     }
 
-    fn map<K: Key, V: Value>(&self, capacity: usize) -> LocalMap<K, V> {
+    fn map<K: Name, V: Value>(&self, capacity: usize) -> LocalMap<K, V> {
         LocalMap::new(capacity, self.seed)
     }
 
     fn allocator(&self, capacity: usize) -> LocalAllocator {
         LocalAllocator::new(capacity)
+    }
+
+    fn distributed<T: Portion>(&self, empty: T, _: Nanos) -> LocalDistributed<T> {
+        LocalDistributed(Cell::new(empty))
     }
 }
 
@@ -83,5 +88,23 @@ impl<T: Value> Vector<T, Local> for LocalVector<T> {
         if let Some(element) = self.elements.get(index) {
             black_box(element.get());
         }
+    }
+}
+
+/// A distributed object of one portion, which is always up to date.
+pub struct LocalDistributed<T>(Cell<T>);
+
+impl<T: Portion> Distributed<T, Local> for LocalDistributed<T> {
+    #[inline]
+    fn update<'a>(&'a self, _: &mut LocalTx<'a>, change: impl FnOnce(&mut T)) -> Result<(), Infallible> {
+        let mut portion = self.0.get();
+        change(&mut portion);
+        self.0.set(portion);
+        Ok(())
+    }
+
+    #[inline]
+    fn read<'a>(&'a self, _: &mut LocalTx<'a>, _: Nanos) -> Result<T, Infallible> {
+        Ok(self.0.get())
     }
 }

@@ -1,12 +1,11 @@
-//! The structures' traits fit a transactional memory: a handler written once with `?`, run by four threads at a time, does
-//! what some serial order of its steps would have done. The memory says which order, and a replay in it must agree.
+//! A handler written once with `?`, run by four threads at a time in transactional memory, does what some serial order of its
+//! steps would have done. The memory says which order, and a replay in it must agree.
 
-mod optimistic;
-
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Barrier, Mutex};
 
-use memory::{Allocator, Local, LocalTx, Map, Memory, Vector};
-use optimistic::{Optimistic, Place};
+use memory::transactional::{ABORTS_MAX, Place, Session};
+use memory::{Allocator, Local, LocalTx, Map, Memory, Transactional, Vector};
 use packet::{Host, Host4, Key, Nanos};
 
 const HOSTS: u32 = 24;
@@ -16,8 +15,20 @@ const PORTS: usize = 8;
 struct Shared<M: Memory> {
     pool: M::Allocator,
     by_host: M::Map<Host4, u32>,
-    owners: M::Vector<Option<(Host4, u32)>>,
+    owners: M::Vector<Owner>,
     total: M::Vector<u64>,
+}
+
+/// Who has a port, and how many packets came through it; 0 where nobody has it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Owner {
+    host: Host4,
+    packets: u32,
+}
+
+packet::words! {
+    Owner: [2], owner => [owner.host.to_words()[0], u64::from(owner.packets)],
+        words => Self { host: Host4::from_words([words[0]]), packets: words[1] as u32 };
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -32,14 +43,19 @@ enum Output {
     Sent { port: u32, packets: u32, total: u64 },
     Exhausted,
     Gone(bool),
-    Owner(Option<(Host4, u32)>),
+    Owner(Owner),
+}
+
+/// The owner of a port that nobody has.
+fn nobody() -> Owner {
+    Owner { host: host(0), packets: 0 }
 }
 
 fn shared<M: Memory>(memory: &M) -> Shared<M> {
     Shared {
         pool: memory.allocator(PORTS),
         by_host: memory.map(PORTS),
-        owners: memory.vector(PORTS, None),
+        owners: memory.vector(PORTS, nobody()),
         total: memory.vector(1, 0),
     }
 }
@@ -62,9 +78,9 @@ fn step<'a, M: Memory>(s: &'a Shared<M>, tx: &mut M::Tx<'a>, input: Input) -> Re
                     None => return Ok(Output::Exhausted),
                 },
             };
-            let packets = s.owners.read(tx, port)?.map_or(1, |(_, packets)| packets + 1);
+            let packets = s.owners.read(tx, port)?.packets + 1;
             let total = s.total.read(tx, 0)? + 1;
-            s.owners.write(tx, port, Some((host, packets)))?;
+            s.owners.write(tx, port, Owner { host, packets })?;
             s.total.write(tx, 0, total)?;
             s.pool.refresh(tx, port, deadline)?;
             Ok(Output::Sent { port: port as u32, packets, total })
@@ -82,8 +98,9 @@ fn step<'a, M: Memory>(s: &'a Shared<M>, tx: &mut M::Tx<'a>, input: Input) -> Re
 }
 
 fn release<'a, M: Memory>(s: &'a Shared<M>, tx: &mut M::Tx<'a>, port: usize) -> Result<(), M::Conflict> {
-    let (host, _) = s.owners.read(tx, port)?.expect("a port in use has an owner");
-    s.owners.write(tx, port, None)?;
+    let Owner { host, packets } = s.owners.read(tx, port)?;
+    assert_ne!(packets, 0, "a port in use has an owner");
+    s.owners.write(tx, port, nobody())?;
     assert_eq!(s.by_host.remove(tx, &host)?, Some(port as u32));
     Ok(())
 }
@@ -108,62 +125,136 @@ fn host(number: u32) -> Host4 {
     }
 }
 
-/// Runs one input until it commits.
-fn run(memory: &Optimistic, shared: &Shared<Optimistic>, input: Input) -> (Place, Output) {
-    loop {
-        let mut tx = memory.begin();
+/// Runs one input until it commits; how often it failed.
+fn run(
+    session: &mut Session,
+    memory: &Transactional,
+    shared: &Shared<Transactional>,
+    input: Input,
+) -> (Place, Output, u32) {
+    for aborts in 0.. {
+        let mut log = session.log(memory);
+        let mut tx = log.attempt(aborts);
         let output = step(shared, &mut tx, input);
         // Others get in between here, however few cores there are.
         std::thread::yield_now();
-        let done = output.and_then(|output| Ok((tx.commit()?, output)));
-        if let Ok(done) = done {
-            return done;
+        if let Ok(output) = output
+            && let Ok(place) = tx.commit()
+        {
+            return (place, output, aborts);
         }
     }
+    unreachable!("a turn can't fail")
 }
 
 #[test]
 fn four_threads_do_what_one_would_have_done_in_the_order_of_commits() {
-    let memory = Optimistic::default();
-    let together = shared(&memory);
-    let (log, start) = (Mutex::new(Vec::new()), Barrier::new(4));
-    std::thread::scope(|scope| {
-        for seed in 0..4 {
-            let (memory, together, log, start) = (&memory, &together, &log, &start);
-            scope.spawn(move || {
-                start.wait();
-                for input in inputs(seed, 3000) {
-                    let (place, output) = run(memory, together, input);
-                    log.lock().unwrap().push((place, input, output));
-                }
-            });
-        }
-    });
-    let mut log = log.into_inner().unwrap();
-    log.sort_by_key(|&(place, ..)| place);
+    for recording in [false, true] {
+        let memory = Transactional::new(4, 5);
+        let together = shared(&memory);
+        let (log, start) = (Mutex::new(Vec::new()), Barrier::new(4));
+        std::thread::scope(|scope| {
+            for mut session in memory.sessions() {
+                let (memory, together, log, start) = (&memory, &together, &log, &start);
+                scope.spawn(move || {
+                    session.record(recording);
+                    start.wait();
+                    for (nth, input) in inputs(session.core() as u64, 3000).enumerate() {
+                        let (place, output, aborts) = run(&mut session, memory, together, input);
+                        log.lock().unwrap().push(((place, session.core(), nth), input, output, aborts));
+                    }
+                });
+            }
+        });
+        let mut log = log.into_inner().unwrap();
+        log.sort_by_key(|&(order, ..)| order);
+        assert!(log.iter().any(|&(.., aborts)| aborts > 0), "they met");
+        assert!(log.iter().all(|&(.., aborts)| aborts <= ABORTS_MAX), "a turn can't fail");
 
-    let fresh = Optimistic::default();
-    let alone = shared(&fresh);
-    for (place, input, output) in log {
-        assert_eq!(run(&fresh, &alone, input).1, output, "{input:?} at {place:?}");
+        let fresh = Transactional::new(4, 5);
+        let alone = shared(&fresh);
+        let mut sessions = fresh.sessions();
+        for (order, input, output, _) in log {
+            let (_, again, aborts) = run(&mut sessions[order.1], &fresh, &alone, input);
+            assert_eq!((again, aborts), (output, 0), "{input:?} at {order:?}");
+        }
     }
 }
 
 #[test]
-fn a_step_that_read_what_another_wrote_meanwhile_does_not_commit() {
-    let memory = Optimistic::default();
-    let shared = shared(&memory);
-    let (mut first, mut second) = (memory.begin(), memory.begin());
-    let packet = Input::Packet(host(1), Nanos(1));
-    let sent = Output::Sent { port: 0, packets: 1, total: 1 };
-    assert_eq!(step(&shared, &mut first, packet).unwrap(), sent);
-    assert_eq!(step(&shared, &mut second, packet).unwrap(), sent);
-    let mut reader = memory.begin();
-    assert_eq!(step(&shared, &mut reader, Input::Answer(0)).unwrap(), Output::Owner(None));
-    let second = second.commit().unwrap();
-    first.commit().unwrap_err();
-    step(&shared, &mut memory.begin(), packet).unwrap();
-    assert!(reader.commit().unwrap() < second, "a reader stands where it looked");
+fn cores_that_touch_different_objects_never_fail() {
+    let memory = Transactional::new(4, 5);
+    let counters = memory.vector(64, 0u64);
+    let aborts: u32 = std::thread::scope(|scope| {
+        let (memory, counters) = (&memory, &counters);
+        let core = |mut session: Session| {
+            scope.spawn(move || {
+                let mut aborts = 0;
+                for n in 0..20_000 {
+                    let index = session.core() * 16 + n % 16;
+                    let mut log = session.log(memory);
+                    let mut tx = log.begin();
+                    let counted =
+                        counters.read(&mut tx, index).and_then(|count| counters.write(&mut tx, index, count + 1));
+                    aborts += u32::from(counted.is_err() || tx.commit().is_err());
+                }
+                aborts
+            })
+        };
+        let cores: Vec<_> = memory.sessions().into_iter().map(core).collect();
+        cores.into_iter().map(|core| core.join().unwrap()).sum()
+    });
+    assert_eq!(aborts, 0);
+}
+
+#[test]
+fn who_looks_at_everything_gets_its_turn_however_fast_others_write() {
+    let memory = Transactional::new(3, 5);
+    let cells = memory.vector(32, 0u64);
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let mut sessions = memory.sessions().into_iter();
+        let mut reader = sessions.next().unwrap();
+        for mut session in sessions {
+            let (memory, cells, stop) = (&memory, &cells, &stop);
+            scope.spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    let mut log = session.log(memory);
+                    let mut tx = log.begin();
+                    let both = cells.read(&mut tx, 0).and_then(|n| {
+                        cells.write(&mut tx, 0, n + 1)?;
+                        cells.write(&mut tx, 31, n + 1)
+                    });
+                    if both.is_ok() {
+                        let _collided = tx.commit();
+                    }
+                }
+            });
+        }
+        let mut turns = 0;
+        for _ in 0..12 {
+            for aborts in 0.. {
+                assert!(aborts <= ABORTS_MAX);
+                let mut log = reader.log(&memory);
+                let mut tx = log.attempt(aborts);
+                let seen = (0..32).map(|at| {
+                    // A schedule that is as bad as can be: the others run at every step.
+                    std::thread::yield_now();
+                    cells.read(&mut tx, at)
+                });
+                let seen: Result<Vec<u64>, _> = seen.collect();
+                if let Ok(seen) = seen
+                    && tx.commit().is_ok()
+                {
+                    assert_eq!(seen[0], seen[31], "both or none");
+                    turns += u32::from(aborts == ABORTS_MAX);
+                    break;
+                }
+            }
+        }
+        assert!(turns > 0, "the schedule was bad enough that turns were needed");
+        stop.store(true, Ordering::Relaxed);
+    });
 }
 
 #[test]

@@ -6,7 +6,7 @@ use engine::carrier::{self, Outer, SequencedTotal, Shape};
 use engine::{Control, EngineError, EngineKind, Options, Outcome, Tables};
 use functions::{ddos, heavy_hitter, policer, port_knock};
 use measure::{Advice, Bench, BenchError, BenchPlan, LossPlan, LossRow, Question};
-use nf::{Description, Flow, NetworkFunction, PacketSet, Reason, Sizing};
+use nf::{Description, Flow, Function, PacketSet, Reason, Sizing};
 use port::{Batch, Packet, Queue, Received, Trace};
 use serde::de::DeserializeOwned;
 use testkit::conformance::{self, Plan, Verified};
@@ -79,7 +79,7 @@ impl Entry {
     #[must_use]
     pub fn of<N, C>(build: impl Fn(C) -> N + Send + Sync + 'static) -> Self
     where
-        N: NetworkFunction,
+        N: Function,
         C: DeserializeOwned + 'static,
     {
         Self::checked(move |config| Ok(build(config)))
@@ -90,7 +90,7 @@ impl Entry {
     #[must_use]
     pub fn checked<N, C>(build: impl Fn(C) -> Result<N, String> + Send + Sync + 'static) -> Self
     where
-        N: NetworkFunction,
+        N: Function,
         C: DeserializeOwned + 'static,
     {
         let load = move |settings: &Settings| {
@@ -103,7 +103,7 @@ impl Entry {
 
     /// A function that has nothing to configure.
     #[must_use]
-    pub fn plain<N: NetworkFunction>(build: impl Fn() -> N + Send + Sync + 'static) -> Self {
+    pub fn plain<N: Function>(build: impl Fn() -> N + Send + Sync + 'static) -> Self {
         Self::of(move |Nothing {}: Nothing| build())
     }
 
@@ -221,7 +221,7 @@ pub trait Program: Send + Sync {
 /// A function whose type is known.
 struct Loaded<N>(Arc<N>);
 
-impl<N: NetworkFunction> Program for Loaded<N> {
+impl<N: Function> Program for Loaded<N> {
     fn packet_set(&self) -> PacketSet {
         self.0.packet_set()
     }

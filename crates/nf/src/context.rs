@@ -80,4 +80,11 @@ impl<'a, N: NetworkFunction, M: Memory> Context<'a, N, M> {
     pub const fn effects(&self) -> Effects {
         self.effects
     }
+
+    /// What the handler asked for, and nothing asked for any more: the next handler of the same step has the context to itself.
+    /// For engines.
+    #[inline]
+    pub const fn next(&mut self) -> Effects {
+        core::mem::replace(&mut self.effects, Effects { deadline: None, close: false, assured: false })
+    }
 }

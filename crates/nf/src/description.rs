@@ -55,6 +55,14 @@ pub enum Sharing {
     Shares(&'static str),
 }
 
+impl Sharing {
+    /// Whether packet sets share anything.
+    #[must_use]
+    pub const fn is_any(self) -> bool {
+        matches!(self, Self::Shares(_))
+    }
+}
+
 /// A function's entry in the catalogue.
 #[derive(Clone, Copy, Debug)]
 pub struct Description {

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use memory::{Local, Memory};
+use memory::{Local, LocalTx, Memory, Transactional};
 use packet::{FlowKey, Headers, Host, Nanos};
 
 use crate::context::Context;
@@ -99,7 +99,17 @@ pub trait NetworkFunction: Sized + Send + Sync + 'static {
     fn shared<M: Memory>(&self, memory: &M) -> Self::Shared<M>;
 
     /// Adds all of the shared state that a later packet could tell apart.
-    fn fingerprint(&self, _shared: &Self::Shared<Local>, _fingerprint: &mut Fingerprint) {}
+    ///
+    /// # Errors
+    /// The memory's conflict, by `?`.
+    fn fingerprint<'a, M: Memory>(
+        &self,
+        _shared: &'a Self::Shared<M>,
+        _tx: &mut M::Tx<'a>,
+        _fingerprint: &mut Fingerprint,
+    ) -> Step<(), M> {
+        Ok(())
+    }
 
     /// What the packet contributes to state; `None` when it is not this function's business. Where it is inlined, no more is
     /// read of an ordinary packet than it looks at.
@@ -179,5 +189,20 @@ pub trait NetworkFunction: Sized + Send + Sync + 'static {
     /// What the function has to tell at the end of a run, from the flows that are alive, in no particular order.
     fn report(&self, _flows: &mut dyn Iterator<Item = (<Self::Meta as Meta>::Key, Self::Flow)>) -> Option<Report> {
         None
+    }
+}
+
+/// A network function that every engine can take: where its shared state lives in memory that cores share, all of them may look
+/// at it. Nothing else has to be said or done for it.
+pub trait Function: NetworkFunction<Shared<Transactional>: Sync> {}
+impl<N: NetworkFunction<Shared<Transactional>: Sync>> Function for N {}
+
+/// The digest of shared state that one core owns.
+#[must_use]
+pub fn local_fingerprint<N: NetworkFunction>(nf: &N, shared: &N::Shared<Local>) -> Fingerprint {
+    let mut fingerprint = Fingerprint::default();
+    match nf.fingerprint(shared, &mut LocalTx::default(), &mut fingerprint) {
+        Ok(()) => fingerprint,
+        Err(never) => match never {},
     }
 }

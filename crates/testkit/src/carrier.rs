@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use engine::carrier::{LateTime, Outer, Sequencer, run_sequenced};
 use engine::{Control, Counters, EngineError, EngineKind, Options, Outcome, run};
-use nf::{NetworkFunction, Report};
+use nf::{Function, Report};
 use packet::Nanos;
 use port::{MemoryQueue, Packet, Sent, Trace};
 
@@ -36,12 +36,7 @@ const BURST: usize = 13;
 ///
 /// # Panics
 /// For fewer than two cores.
-pub fn sequenced<N: NetworkFunction>(
-    nf: &Arc<N>,
-    trace: &Trace,
-    cores: usize,
-    outer: Outer,
-) -> Result<Trace, LateTime> {
+pub fn sequenced<N: Function>(nf: &Arc<N>, trace: &Trace, cores: usize, outer: Outer) -> Result<Trace, LateTime> {
     let mut sequencer = Sequencer::new(Arc::clone(nf), cores, outer);
     let (mut frames, mut frame) = (Trace::new(), Vec::new());
     for (packet, bytes) in trace.iter() {
@@ -57,7 +52,7 @@ pub fn sequenced<N: NetworkFunction>(
 /// # Panics
 /// When it doesn't take the function, or the function panics.
 #[must_use]
-pub fn plain<N: NetworkFunction>(nf: &Arc<N>, trace: &Trace, options: &Options) -> Came {
+pub fn plain<N: Function>(nf: &Arc<N>, trace: &Trace, options: &Options) -> Came {
     let mut queue = MemoryQueue::new(Arc::new(trace.clone()), BURST);
     let outcome = run(Arc::clone(nf), EngineKind::Sequential, 1, options, &mut queue, &Control::default());
     let outcome = outcome.expect("sequential takes every function");
@@ -70,7 +65,7 @@ pub fn plain<N: NetworkFunction>(nf: &Arc<N>, trace: &Trace, options: &Options) 
 /// # Panics
 /// For fewer than two cores.
 #[must_use]
-pub fn replicas<N: NetworkFunction>(
+pub fn replicas<N: Function>(
     nf: &Arc<N>,
     frames: &Trace,
     cores: usize,

@@ -11,11 +11,11 @@ use std::sync::Arc;
 
 use engine::{
     Commit, Control, EngineKind, Fleet, FlowState, Guarantee, KeyOf, Options, Parcel, Part, Placement, PrivateFleet,
-    Remains, ShardedFleet, Shared, SharedFleet, any_private_fleet, any_sharded_fleet, drive, private_fleet,
-    sharded_fleet, shared_fleet,
+    Remains, ShardedFleet, Shared, SharedFleet, TransactedFleet, any_private_fleet, any_sharded_fleet, drive,
+    private_fleet, sharded_fleet, shared_fleet, transacted_fleet,
 };
 use flow::{Ageing, Eviction, Index};
-use nf::{Fingerprint, NetworkFunction};
+use nf::{Fingerprint, Function, NetworkFunction, local_fingerprint};
 use packet::{Nanos, Seq};
 use port::{Batch, Fate, PortError, Queue, Received, Trace};
 
@@ -73,12 +73,7 @@ pub struct Verified {
 }
 
 /// Verifies a function over a trace. `progress` is told how many runs are done, and of how many.
-pub fn verify<N: NetworkFunction>(
-    nf: &Arc<N>,
-    trace: &Trace,
-    plan: &Plan,
-    progress: &mut dyn FnMut(u64, u64),
-) -> Verified {
+pub fn verify<N: Function>(nf: &Arc<N>, trace: &Trace, plan: &Plan, progress: &mut dyn FnMut(u64, u64)) -> Verified {
     // Short epochs, so that state changes cores in short traces too.
     let epoch = plan.options.epoch.min(trace.len() as u64 / 16).max(16);
     let options = Options { flows_max: Some(trace.len().max(16)), pin: false, epoch, ..plan.options };
@@ -144,7 +139,7 @@ struct Observation {
 type Flows<N> = Vec<(KeyOf<N>, <N as NetworkFunction>::Flow, Nanos)>;
 
 /// What a run came to, in a form that two runs can be compared by.
-struct Observed<N: NetworkFunction> {
+struct Observed<N: Function> {
     packets: Vec<Option<Observation>>,
     flows: Flows<N>,
     shared: u64,
@@ -157,7 +152,7 @@ struct Bench<'a, N> {
     options: Options,
 }
 
-impl<N: NetworkFunction> Bench<'_, N> {
+impl<N: Function> Bench<'_, N> {
     /// Every run of the plan that its engine takes; the others are noted as refused.
     fn cases(&self, plan: &Plan, verified: &mut Verified) -> Vec<Case> {
         let mut cases = Vec::new();
@@ -207,7 +202,7 @@ impl<N: NetworkFunction> Bench<'_, N> {
         Observed {
             packets,
             flows: sorted(place.flows(now)),
-            shared: fingerprint(&**self.nf, place.shared()),
+            shared: local_fingerprint(&**self.nf, place.shared()).value(),
             was_full: Remains::flow_counters(&fleet).was_full(),
         }
     }
@@ -222,7 +217,10 @@ impl<N: NetworkFunction> Bench<'_, N> {
                 true => self.run_sharded(any_sharded_fleet(engine, nf, cores, options), case, oracle, len),
             };
         }
-        match (engine.guarantee(), options.chooses_index()) {
+        if engine == EngineKind::Transactional && N::DESCRIPTION.sharing.is_any() {
+            return self.run_transacted(case, oracle, len);
+        }
+        match (self.promise(engine), options.chooses_index()) {
             (Guarantee::Identical | Guarantee::IdenticalPerPacketSet, false) => {
                 self.run_private(private_fleet(engine, nf, cores, options), case, oracle, len)
             }
@@ -231,6 +229,54 @@ impl<N: NetworkFunction> Bench<'_, N> {
             }
             (Guarantee::Serializable, _) => self.run_shared(shared_fleet(nf, cores, options), case, oracle, len),
         }
+    }
+
+    /// What the engine promises for this function: where packet sets share nothing, transactions have nothing to order.
+    fn promise(&self, engine: EngineKind) -> Guarantee {
+        match engine {
+            EngineKind::Transactional if !N::DESCRIPTION.sharing.is_any() => Guarantee::IdenticalPerPacketSet,
+            _ => engine.guarantee(),
+        }
+    }
+
+    /// Runs with the order of transactions recorded, and again in that order with one at a time: everything must come out alike.
+    /// On one core it must be the sequential outcome, too.
+    fn run_transacted(&self, case: Case, oracle: &Observed<N>, len: usize) -> Result<Held, Difference> {
+        let fleet = || transacted_fleet(Arc::clone(self.nf), case.cores, &self.options);
+        let (mut together, mut again) = (fleet(), fleet());
+        together.record();
+        let packets = self.observe_run(&mut together, case, len)?;
+        again.repeat(&together);
+        let repeated = self.repeat(&mut again, len);
+        compare_packets(&repeated, &packets)?;
+        let now = last_time(self.trace, len);
+        for (core, (one, other)) in again.workers.iter().zip(&together.workers).enumerate() {
+            let [one, other] = [one, other].map(|worker| sorted(worker.place().flows(now)));
+            compare_flows::<N>(&one, &other, &format!("the shard of core {core}"))?;
+        }
+        let [one, other] = [&mut again, &mut together].map(|fleet| fleet.fingerprint().value());
+        compare_shared(one, other)?;
+        if case.cores == 1 {
+            compare_packets(&oracle.packets, &packets)?;
+            compare_flows::<N>(&oracle.flows, &sorted(together.flows(now).into_iter()), "the only shard")?;
+            compare_shared(oracle.shared, other)?;
+        }
+        Ok(Held { full: Remains::flow_counters(&together).was_full(), moves: 0 })
+    }
+
+    /// Runs every core on all its packets at once, each on a thread: their transactions have an order to keep.
+    fn repeat(&self, fleet: &mut TransactedFleet<N>, len: usize) -> Vec<Option<Observation>> {
+        let (mut packets, mut all) = (vec![None; len], Batch::default());
+        fill(&mut all, self.trace, 0..len);
+        let mut parcels: Vec<_> = fleet.workers.iter().map(|_| Parcel::default()).collect();
+        fleet.dispatcher.split(&all, &mut parcels);
+        std::thread::scope(|scope| {
+            for (worker, parcel) in fleet.workers.iter_mut().zip(&mut parcels) {
+                scope.spawn(|| worker.process(&mut parcel.batch));
+            }
+        });
+        parcels.iter().for_each(|parcel| observe(&parcel.batch, self.trace, &mut packets));
+        packets
     }
 
     fn run_private<I: Index>(
@@ -243,7 +289,7 @@ impl<N: NetworkFunction> Bench<'_, N> {
         let packets = self.observe_run(&mut fleet, case, len)?;
         let full = oracle.was_full || Remains::flow_counters(&fleet).was_full();
         let held = Held { full, moves: 0 };
-        if full && case.engine.guarantee() == Guarantee::IdenticalPerPacketSet {
+        if full && self.promise(case.engine) == Guarantee::IdenticalPerPacketSet {
             return Ok(held);
         }
         compare_packets(&oracle.packets, &packets)?;
@@ -289,7 +335,7 @@ impl<N: NetworkFunction> Bench<'_, N> {
         for core in 0..replicas {
             let place = fleet.workers[core].place();
             compare_flows::<N>(&oracle.flows, &sorted(place.flows(now)), &format!("replica {core}"))?;
-            compare_shared(oracle.shared, fingerprint(&**self.nf, place.shared()))?;
+            compare_shared(oracle.shared, local_fingerprint(&**self.nf, place.shared()).value())?;
         }
         if replicas == 0 {
             compare_flows::<N>(&oracle.flows, &sorted(fleet.flows(now).into_iter()), "all shards")?;
@@ -338,7 +384,7 @@ impl<N: NetworkFunction> Bench<'_, N> {
             observe(&batch, self.trace, &mut expected);
             let replayed = replay.workers[0].place();
             compare_flows::<N>(&sorted(replayed.flows(now)), &sorted(flows.into_iter()), "a part against its witness")?;
-            let expected = fingerprint(&**self.nf, replayed.shared());
+            let expected = local_fingerprint(&**self.nf, replayed.shared()).value();
             shared.into_iter().try_for_each(|shared| compare_shared(expected, shared))?;
         }
         compare_packets(&expected, packets)
@@ -399,7 +445,7 @@ impl<N: NetworkFunction> Bench<'_, N> {
 }
 
 /// Steps the fleet's cores one burst at a time, in an order drawn from `seed`, over bursts of drawn lengths.
-fn schedule<N: NetworkFunction, P: Placement<N>>(
+fn schedule<N: Function, P: Placement<N>>(
     fleet: &mut Fleet<N, P>,
     trace: &Trace,
     len: usize,
@@ -560,16 +606,10 @@ fn last_time(trace: &Trace, len: usize) -> Nanos {
     len.checked_sub(1).map_or(Nanos(0), |last| trace.packets()[last].time)
 }
 
-fn sorted<N: NetworkFunction>(flows: impl Iterator<Item = FlowState<N>>) -> Flows<N> {
+fn sorted<N: Function>(flows: impl Iterator<Item = FlowState<N>>) -> Flows<N> {
     let mut flows: Flows<N> = flows.map(|state| (state.key, state.flow, state.deadline)).collect();
     flows.sort_unstable_by_key(|(key, ..)| *key);
     flows
-}
-
-fn fingerprint<N: NetworkFunction>(nf: &N, shared: &N::Shared<memory::Local>) -> u64 {
-    let mut fingerprint = Fingerprint::default();
-    nf.fingerprint(shared, &mut fingerprint);
-    fingerprint.value()
 }
 
 fn compare_packets(expected: &[Option<Observation>], got: &[Option<Observation>]) -> Result<(), Difference> {
@@ -581,7 +621,7 @@ fn compare_packets(expected: &[Option<Observation>], got: &[Option<Observation>]
     Err(Difference { seq: Some(Seq(index as u64)), expected: say(expected[index]), got: say(got[index]) })
 }
 
-fn compare_flows<N: NetworkFunction>(expected: &Flows<N>, got: &Flows<N>, which: &str) -> Result<(), Difference> {
+fn compare_flows<N: Function>(expected: &Flows<N>, got: &Flows<N>, which: &str) -> Result<(), Difference> {
     if expected == got {
         return Ok(());
     }

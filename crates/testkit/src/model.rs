@@ -13,7 +13,7 @@ mod tracking;
 use std::fmt;
 use std::net::IpAddr;
 
-use nf::{NetworkFunction, Reply, Verdict};
+use nf::{Function, Reply, Verdict};
 use packet::{Fragment, Headers, Nanos, Rewrite, Seq};
 
 use crate::driver::Driver;
@@ -95,7 +95,7 @@ impl fmt::Display for Disagreement {
 ///
 /// # Panics
 /// When a frame is malformed: models know of none.
-pub fn compare<N: NetworkFunction>(
+pub fn compare<N: Function>(
     driver: &mut Driver<N>,
     model: &mut impl Model,
     frames: &Frames,
@@ -112,7 +112,7 @@ pub fn compare<N: NetworkFunction>(
 ///
 /// # Errors
 /// They think differently.
-pub fn compare_packet<N: NetworkFunction>(
+pub fn compare_packet<N: Function>(
     driver: &mut Driver<N>,
     model: &mut impl Model,
     seq: Seq,

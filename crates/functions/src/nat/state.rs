@@ -2,7 +2,7 @@
 
 use core::net::Ipv4Addr;
 
-use memory::{Allocator, Local, LocalTx, Map, Memory, Vector};
+use memory::{Allocator, Map, Memory, Vector};
 use nf::{Fingerprint, RecordReader, RecordWriter, Step};
 use packet::{Endpoint, Family, FiveTuple, FiveTuple4, FlowKey, Nanos, protocol};
 
@@ -62,6 +62,15 @@ pub(super) enum Protocol {
 impl Protocol {
     pub(super) const COUNT: usize = 3;
 
+    /// The protocol of these two bits.
+    const fn from_bits(bits: u64) -> Self {
+        match bits & 3 {
+            0 => Self::Tcp,
+            1 => Self::Udp,
+            _ => Self::Icmp,
+        }
+    }
+
     pub(super) const fn number(self) -> u8 {
         match self {
             Self::Tcp => protocol::TCP,
@@ -94,6 +103,35 @@ struct Entry {
 }
 
 const _: () = assert!(size_of::<Entry>() == 32);
+
+packet::words! {
+    Mapping: [3], mapping => [
+        pack(mapping.internal),
+        pack(mapping.external),
+        u64::from(mapping.sessions) << 2 | mapping.protocol as u64,
+    ], words => Self {
+        internal: unpack(words[0]),
+        external: unpack(words[1]),
+        protocol: Protocol::from_bits(words[2]),
+        sessions: (words[2] >> 2) as u32,
+    };
+    Entry: [4], entry => {
+        let [a, b, c] = entry.addresses.map(u64::from);
+        let [p, q, r] = entry.ports.map(u64::from);
+        let rest = r << 16 | u64::from(entry.phase.bits()) << 2 | entry.protocol as u64;
+        [entry.deadline.0, a << 32 | b, c << 32 | u64::from(entry.mapping), p << 48 | q << 32 | rest]
+    }, words => {
+        let [deadline, ab, cm, rest] = words;
+        Self {
+            deadline: Nanos(deadline),
+            addresses: [(ab >> 32) as u32, ab as u32, (cm >> 32) as u32],
+            mapping: cm as u32,
+            ports: [(rest >> 48) as u16, (rest >> 32) as u16, (rest >> 16) as u16],
+            protocol: Protocol::from_bits(rest),
+            phase: Phase::from_bits((rest >> 2) as u8),
+        }
+    };
+}
 
 impl Entry {
     #[inline(always)]
@@ -403,32 +441,34 @@ fn peer(remote: Endpoint4, external: Endpoint4) -> FiveTuple4 {
     key(Endpoint4 { port: 0, ..remote }, external, Protocol::Tcp)
 }
 
-impl State<Local> {
+impl<M: Memory> State<M> {
     /// Adds all mappings and sessions with their deadlines. The order of the free ports is left out: it follows from what
     /// was taken and given back, which the same packets do alike.
-    pub(super) fn fingerprint(&self, fingerprint: &mut Fingerprint) {
-        let tx = &mut LocalTx::default();
+    pub(super) fn fingerprint<'a>(&'a self, tx: &mut M::Tx<'a>, fingerprint: &mut Fingerprint) -> Step<(), M> {
         for number in 0..self.mapping_pool.capacity() {
-            let Ok(used) = self.mapping_pool.is_allocated(tx, number);
-            if used {
-                let Ok(mapping) = self.mappings.read(tx, number);
+            if self.mapping_pool.is_allocated(tx, number)? {
+                let mapping = self.mappings.read(tx, number)?;
                 let word = u64::from(mapping.sessions) << 8 | mapping.protocol as u64;
                 let words = [number as u64, pack(mapping.internal), pack(mapping.external), word];
                 words.into_iter().for_each(|word| fingerprint.add(word));
             }
         }
         for index in 0..self.session_pool.capacity() {
-            let Ok(used) = self.session_pool.is_allocated(tx, index);
-            if used {
-                let Ok(session) = self.sessions.read(tx, index);
+            if self.session_pool.is_allocated(tx, index)? {
+                let session = self.sessions.read(tx, index)?;
                 let word = u64::from(session.mapping) << 8 | u64::from(session.phase.bits());
                 let words = [index as u64, pack(session.remote()), word, session.deadline.0];
                 words.into_iter().for_each(|word| fingerprint.add(word));
             }
         }
+        Ok(())
     }
 }
 
 fn pack(endpoint: Endpoint4) -> u64 {
     u64::from(endpoint.address) << 16 | u64::from(endpoint.port)
+}
+
+fn unpack(word: u64) -> Endpoint4 {
+    Endpoint4 { address: (word >> 16) as u32, port: word as u16 }
 }

@@ -77,6 +77,11 @@ impl Phase {
     pub(super) const fn bits(self) -> u8 {
         self.0
     }
+
+    /// Back from [`bits`](Self::bits).
+    pub(super) const fn from_bits(bits: u8) -> Self {
+        Self(bits)
+    }
 }
 
 /// Whether the segment is the first of a connection.

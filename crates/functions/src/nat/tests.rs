@@ -65,9 +65,7 @@ impl Driver {
     }
 
     pub(super) fn fingerprint(&self) -> u64 {
-        let mut fingerprint = Fingerprint::default();
-        self.nat.fingerprint(&self.state, &mut fingerprint);
-        fingerprint.value()
+        nf::local_fingerprint(&self.nat, &self.state).value()
     }
 }
 

@@ -1,6 +1,4 @@
-//! A bounded pool of indices with ageing: a hierarchical timing wheel (Varghese and Lauck, SOSP '87, scheme 7) of eight
-//! levels of 64 lists, on ticks of 2^20 ns. Putting a deadline off is one store: the index stays where it is in the wheel
-//! and is moved on when its old turn comes.
+//! A bounded pool of indices with ageing, in a core's own memory: see [`Wheel`].
 
 use alloc::boxed::Box;
 use core::cell::Cell;
@@ -10,18 +8,7 @@ use packet::Nanos;
 
 use super::{Local, LocalTx};
 use crate::Allocator;
-
-/// Deadlines are rounded up to ticks of 2^20 ns, about a millisecond.
-const TICK_BITS: u32 = 20;
-const SLOT_BITS: u32 = 6;
-const SLOTS: usize = 1 << SLOT_BITS;
-/// Enough for every deadline: 8 * 6 + 20 bits is more than 64.
-const LEVELS: usize = 8;
-/// How many indices one call of `expire` may move before it gives up for now.
-const WORK: usize = 8;
-/// The lists: one of the free, then one for each slot of each level.
-const FREE: u32 = 0;
-const LISTS: usize = 1 + LEVELS * SLOTS;
+use crate::wheel::{FREE, Half, LEVELS, LISTS, Wheel, Word};
 
 /// A pool in local memory, 24 bytes an index. Indices are given out in the order in which they were given back.
 ///
@@ -31,18 +18,12 @@ pub struct LocalAllocator {
     /// One for each index, then one for each list: the list's end and beginning.
     nodes: Box<[Node]>,
     capacity: u32,
-    /// Which slots of a level have anything in them.
     occupied: [Cell<u64>; LEVELS],
-    /// The tick that the wheel stands at. Everything in use is due then or later, and lies at the level of the highest
-    /// group of six bits in which its tick differs from this one.
     position: Cell<u64>,
-    /// The list whose indices are being moved to lower levels, if any: all of it is due before what lies there.
     cascading: Cell<u32>,
-    /// Nothing is due before this point, so that most calls of `expire` end at once.
     quiet_until: Cell<u64>,
 }
 
-/// A member of a circular, doubly linked list.
 struct Node {
     deadline: Cell<u64>,
     next: Cell<u32>,
@@ -68,119 +49,26 @@ impl LocalAllocator {
             cascading: Cell::new(FREE),
             quiet_until: Cell::new(u64::MAX),
         };
-        (0..capacity).for_each(|index| pool.push(index, FREE));
+        (0..capacity).for_each(|index| Numbers(&pool).push(index, FREE));
         pool
     }
 
-    #[inline]
-    fn node(&self, index: u32) -> &Node {
-        &self.nodes[index as usize]
-    }
-
-    /// The node that stands for a list.
-    #[inline]
-    fn end(&self, list: u32) -> u32 {
-        self.capacity + list
-    }
-
-    /// The first of a list, if it has any.
-    #[inline]
-    fn first(&self, list: u32) -> Option<u32> {
-        let first = self.node(self.end(list)).next.get();
-        (first < self.capacity).then_some(first)
-    }
-
-    /// Appends an index that is in no list.
-    fn push(&self, index: u32, list: u32) {
-        let end = self.end(list);
-        let last = self.node(end).prev.get();
-        let node = self.node(index);
-        node.prev.set(last);
-        node.next.set(end);
-        node.list.set(list);
-        self.node(last).next.set(index);
-        self.node(end).prev.set(index);
-        if list != FREE {
-            let (level, slot) = place(list);
-            self.occupied[level].set(self.occupied[level].get() | 1 << slot);
-        }
-    }
-
-    /// Takes an index out of its list.
-    fn unlink(&self, index: u32) {
-        let node = self.node(index);
-        let (prev, next, list) = (node.prev.get(), node.next.get(), node.list.get());
-        self.node(prev).next.set(next);
-        self.node(next).prev.set(prev);
-        if list != FREE && self.first(list).is_none() {
-            let (level, slot) = place(list);
-            self.occupied[level].set(self.occupied[level].get() & !(1 << slot));
-        }
-    }
-
-    /// Puts an index that is in no list where its deadline says, seen from the wheel's position.
-    fn arm(&self, index: u32) {
-        let due = tick_after(self.node(index).deadline.get()).max(self.position.get());
-        let differing = (due ^ self.position.get()) | 1;
-        let level = (differing.ilog2() / SLOT_BITS) as usize;
-        let slot = (due >> (SLOT_BITS * level as u32)) as usize % SLOTS;
-        self.push(index, (1 + level * SLOTS + slot) as u32);
-        let begins = (due >> (SLOT_BITS * level as u32)) << (SLOT_BITS * level as u32);
-        self.quiet_until.set(self.quiet_until.get().min(begins.saturating_mul(1 << TICK_BITS)));
-    }
-
-    /// The occupied slot that begins first: its list, and when. Lower levels come before higher ones, save for the list
-    /// whose slot the wheel has just entered.
-    fn soonest(&self) -> Option<(u32, u64)> {
-        let cascading = self.cascading.get();
-        if cascading != FREE {
-            if self.first(cascading).is_some() {
-                return Some((cascading, self.position.get()));
-            }
-            self.cascading.set(FREE);
-        }
-        let level = self.occupied.iter().position(|slots| slots.get() != 0)?;
-        let slot = self.occupied[level].get().trailing_zeros();
-        let shift = SLOT_BITS * level as u32;
-        let above = self.position.get() >> shift >> SLOT_BITS << SLOT_BITS;
-        Some(((1 + level * SLOTS) as u32 + slot, (above + u64::from(slot)) << shift))
-    }
-
-    /// The turn of what is due, in order, for a bounded number of moves.
-    #[inline(never)]
-    fn turn(&self, now_tick: u64) -> Option<usize> {
-        self.quiet_until.set(0);
-        for _ in 0..WORK {
-            let Some((list, begins)) = self.soonest().filter(|&(_, begins)| begins <= now_tick) else {
-                let next = self.soonest().map_or(u64::MAX, |(_, begins)| begins.saturating_mul(1 << TICK_BITS));
-                self.quiet_until.set(next);
-                self.position.set(self.position.get().max(now_tick));
-                return None;
-            };
-            self.position.set(begins);
-            let index = self.first(list).expect("an occupied slot has a first index");
-            let (level, _) = place(list);
-            self.cascading.set(if level > 0 { list } else { FREE });
-            self.unlink(index);
-            if level == 0 && tick_after(self.node(index).deadline.get()) <= begins {
-                self.push(index, FREE);
-                return Some(index as usize);
-            }
-            self.arm(index);
-        }
-        None
-    }
-
     fn take(&self, index: u32, deadline: Nanos) {
-        self.unlink(index);
-        self.node(index).deadline.set(deadline.0);
-        self.arm(index);
+        Numbers(self).unlink(index);
+        self.nodes[index as usize].deadline.set(deadline.0);
+        Numbers(self).arm(index, deadline.0);
     }
 
     #[cold]
-    fn rearm(&self, index: u32) {
-        self.unlink(index);
-        self.arm(index);
+    fn rearm(&self, index: u32, deadline: Nanos) {
+        Numbers(self).unlink(index);
+        Numbers(self).arm(index, deadline.0);
+    }
+
+    #[inline(never)]
+    fn turn(&self, now: Nanos) -> Option<usize> {
+        let Ok(index) = Numbers(self).turn(now.0);
+        index
     }
 
     #[inline]
@@ -190,15 +78,62 @@ impl LocalAllocator {
     }
 }
 
-/// The level and slot of a list of the wheel.
-fn place(list: u32) -> (usize, usize) {
-    let list = list as usize - 1;
-    (list / SLOTS, list % SLOTS)
+/// The pool's numbers, for its wheel.
+struct Numbers<'a>(&'a LocalAllocator);
+
+impl Numbers<'_> {
+    #[inline]
+    fn at(&self, at: Half) -> &Cell<u32> {
+        match at {
+            Half::Next(node) => &self.0.nodes[node as usize].next,
+            Half::Prev(node) => &self.0.nodes[node as usize].prev,
+            Half::List(node) => &self.0.nodes[node as usize].list,
+            Half::Cascading => &self.0.cascading,
+        }
+    }
+
+    #[inline]
+    fn of(&self, at: Word) -> &Cell<u64> {
+        match at {
+            Word::Occupied(level) => &self.0.occupied[level],
+            Word::Position => &self.0.position,
+            Word::QuietUntil => &self.0.quiet_until,
+        }
+    }
 }
 
-/// The first tick that begins at or after a point.
-fn tick_after(point: u64) -> u64 {
-    (point >> TICK_BITS) + u64::from(point.trailing_zeros() < TICK_BITS)
+impl Wheel for Numbers<'_> {
+    type Fault = Infallible;
+
+    #[inline]
+    fn half(&self, at: Half) -> u32 {
+        self.at(at).get()
+    }
+
+    #[inline]
+    fn set_half(&mut self, at: Half, number: u32) {
+        self.at(at).set(number);
+    }
+
+    #[inline]
+    fn word(&self, at: Word) -> u64 {
+        self.of(at).get()
+    }
+
+    #[inline]
+    fn set_word(&mut self, at: Word, number: u64) {
+        self.of(at).set(number);
+    }
+
+    #[inline]
+    fn deadline(&mut self, index: u32) -> Result<u64, Infallible> {
+        Ok(self.0.nodes[index as usize].deadline.get())
+    }
+
+    #[inline]
+    fn end(&self, list: u32) -> u32 {
+        self.0.capacity + list
+    }
 }
 
 impl Allocator<Local> for LocalAllocator {
@@ -208,7 +143,7 @@ impl Allocator<Local> for LocalAllocator {
     }
 
     fn allocate<'a>(&'a self, _: &mut LocalTx<'a>, deadline: Nanos) -> Result<Option<usize>, Infallible> {
-        let first = self.first(FREE);
+        let first = Numbers(self).first(FREE);
         if let Some(index) = first {
             self.take(index, deadline);
         }
@@ -233,7 +168,7 @@ impl Allocator<Local> for LocalAllocator {
         if self.in_use(index) {
             let earlier = self.nodes[index].deadline.replace(deadline.0) > deadline.0;
             if earlier {
-                self.rearm(index as u32);
+                self.rearm(index as u32, deadline);
             }
         }
         Ok(())
@@ -241,8 +176,8 @@ impl Allocator<Local> for LocalAllocator {
 
     fn free<'a>(&'a self, _: &mut LocalTx<'a>, index: usize) -> Result<(), Infallible> {
         if self.in_use(index) {
-            self.unlink(index as u32);
-            self.push(index as u32, FREE);
+            Numbers(self).unlink(index as u32);
+            Numbers(self).push(index as u32, FREE);
         }
         Ok(())
     }
@@ -252,7 +187,7 @@ impl Allocator<Local> for LocalAllocator {
         if now.0 < self.quiet_until.get() {
             return Ok(None);
         }
-        Ok(self.turn(now.0 >> TICK_BITS))
+        Ok(self.turn(now))
     }
 }
 

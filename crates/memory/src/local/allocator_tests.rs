@@ -6,6 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::Memory;
+use crate::wheel::{TICK_BITS, WORK, tick_after};
 
 const TICK: u64 = 1 << TICK_BITS;
 

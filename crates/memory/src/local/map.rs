@@ -5,10 +5,8 @@ use alloc::boxed::Box;
 use core::cell::Cell;
 use core::convert::Infallible;
 
-use packet::Key;
-
 use super::{Local, LocalTx};
-use crate::{Map, Value};
+use crate::{Map, Name, Value};
 
 /// A map in local memory: 32 bytes a slot for a five-tuple and an index, two slots for each pair that fits.
 pub struct LocalMap<K, V> {
@@ -26,7 +24,7 @@ enum Slot<K, V> {
     Full { hash: u32, value: V, key: K },
 }
 
-impl<K: Key, V: Value> LocalMap<K, V> {
+impl<K: Name, V: Value> LocalMap<K, V> {
     pub(super) fn new(capacity: usize, seed: u64) -> Self {
         let slots = capacity.checked_mul(2).expect("a map's capacity fits the address space").max(1);
         assert!(u32::try_from(slots).is_ok(), "a map of {capacity} pairs is beyond 32 bits");
@@ -83,7 +81,7 @@ impl<K: Key, V: Value> LocalMap<K, V> {
     }
 }
 
-impl<K: Key, V: Value> Map<K, V, Local> for LocalMap<K, V> {
+impl<K: Name, V: Value> Map<K, V, Local> for LocalMap<K, V> {
     #[inline]
     fn get<'a>(&'a self, _: &mut LocalTx<'a>, key: &K) -> Result<Option<V>, Infallible> {
         Ok(self.find(self.hash(key), key).1)
@@ -126,10 +124,16 @@ mod tests {
 
     use super::*;
     use crate::Memory;
+    use packet::Key;
 
     /// A key whose hash takes few values, so that runs are long and wrap around the end.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
     struct Crowded(u16);
+
+    packet::words! {
+        Crowded: [1], key => [u64::from(key.0)], words => Self(words[0] as u16);
+        Spread: [1], key => [u64::from(key.0)], words => Self(words[0] as u16);
+    }
 
     impl Key for Crowded {
         fn hash(&self, _: u64) -> u64 {
@@ -163,7 +167,7 @@ mod tests {
         proptest::collection::vec(op, 0..400)
     }
 
-    fn agrees_with_hash_map<K: Key + core::hash::Hash>(capacity: usize, ops: &[Op], key: fn(u16) -> K) {
+    fn agrees_with_hash_map<K: Name + core::hash::Hash>(capacity: usize, ops: &[Op], key: fn(u16) -> K) {
         let map: LocalMap<K, u32> = Local::default().map(capacity);
         let mut tx = LocalTx::default();
         let mut model = HashMap::new();

@@ -242,7 +242,7 @@ fn reason(advice: &Advice) -> String {
             counted(best.load.elephants as u64, "packet set is", "packet sets are"),
             share(best.load.recorded())
         ),
-        EngineKind::Shared => "it was measured to be the fastest".to_owned(),
+        EngineKind::Shared | EngineKind::Transactional => "it was measured to be the fastest".to_owned(),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use engine::{Counters, EngineKind, Outcome, Recovery, Tables};
+use engine::{Counters, EngineKind, Outcome, Recovery, Tables, Transactions};
 use nf::{Description, Report};
 use serde_json::{Map, Value, json};
 
@@ -44,7 +44,17 @@ impl Run<'_> {
             out += &format!("  {}\n", style.warn(note));
         }
         out += &self.moves(style);
-        if self.kind == EngineKind::Shared && self.cores > 1 {
+        if let Some(transactions) = &self.outcome.transactions {
+            let Transactions { committed, aborted, turns, .. } = transactions;
+            let failed = counted(*aborted, "attempt", "attempts");
+            out += &format!(
+                "  {} committed; {failed} failed and ran again",
+                counted(*committed, "transaction", "transactions")
+            );
+            out += &if *turns > 0 { format!(", {} in a turn of its own\n", count(*turns)) } else { "\n".to_owned() };
+        }
+        let any_order = matches!(self.kind, EngineKind::Shared) || self.outcome.transactions.is_some();
+        if any_order && self.cores > 1 {
             out += "  cores take packets in an order of their own: with another timing other packets may be dropped\n";
         }
         if self.clock_steps_back > 0 {
@@ -137,6 +147,7 @@ impl Run<'_> {
             moved,
             elephants,
             recovery,
+            transactions,
             ..
         } = self.outcome;
         let secs = elapsed.as_secs_f64();
@@ -171,6 +182,9 @@ impl Run<'_> {
             "recovery": recovery.as_ref().map(|Recovery { tally, fenced }| json!({
                 "lost": tally.lost, "recovered": tally.recovered_total(), "recovered_from_core": tally.recovered,
                 "nowhere": tally.nowhere, "waits": tally.waits, "waits_for_room": tally.waits_for_room, "fenced": fenced,
+            })),
+            "transactions": transactions.as_ref().map(|Transactions { committed, aborted, turns, .. }| json!({
+                "committed": committed, "aborted": aborted, "turns": turns,
             })),
             "clock_steps_back": self.clock_steps_back,
             "unread": counters.unread,

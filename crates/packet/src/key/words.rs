@@ -20,10 +20,25 @@ pub trait Words: Copy {
     fn from_words(words: Self::Array) -> Self;
 }
 
-/// For data that is `COUNT` words by its own expressions.
+/// Says how data is made of [`Words`]: how many there are, the words of a value, and the value of words.
+///
+/// ```
+/// #[derive(Clone, Copy, Debug, PartialEq)]
+/// struct Meter { bytes: u64, packets: u32, open: bool }
+///
+/// packet::words! {
+///     Meter: [2], meter => [meter.bytes, u64::from(meter.packets) << 1 | u64::from(meter.open)],
+///         words => Self { bytes: words[0], packets: (words[1] >> 1) as u32, open: words[1] & 1 == 1 };
+/// }
+///
+/// use packet::Words;
+/// let meter = Meter { bytes: 1500, packets: 3, open: true };
+/// assert_eq!(Meter::from_words(meter.to_words()), meter);
+/// ```
+#[macro_export]
 macro_rules! words {
     ($($type:ty: [$count:literal], $data:ident => $to:expr, $words:ident => $from:expr;)*) => {$(
-        impl Words for $type {
+        impl $crate::Words for $type {
             type Array = [u64; $count];
             const ZEROS: Self::Array = [0; $count];
 
@@ -73,6 +88,9 @@ words! {
     u16: [1], number => [u64::from(number)], words => words[0] as Self;
     u32: [1], number => [u64::from(number)], words => words[0] as Self;
     u64: [1], number => [number], words => words[0];
+    i64: [1], number => [number as u64], words => words[0] as Self;
+    bool: [1], flag => [u64::from(flag)], words => words[0] != 0;
+    (): [0], _unit => [], _words => ();
 }
 
 impl<const N: usize> Words for [u64; N] {

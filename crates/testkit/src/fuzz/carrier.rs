@@ -6,7 +6,7 @@ use std::sync::Arc;
 use engine::carrier::{Outer, Shape, TRAILER_BYTES, parse};
 use engine::{EngineError, Options};
 use functions::{conntrack, ddos, nat};
-use nf::NetworkFunction;
+use nf::Function;
 use packet::LinkType;
 use port::{PortError, Trace};
 
@@ -60,7 +60,7 @@ fn anything(bytes: &[u8]) {
     }
 }
 
-fn through<N: NetworkFunction>(nf: &Arc<N>, trace: &Trace, cores: usize, outer: Outer, change: &Change) {
+fn through<N: Function>(nf: &Arc<N>, trace: &Trace, cores: usize, outer: Outer, change: &Change) {
     let options = Options { flows_max: Some(12), pin: false, ..Options::default() };
     let Ok(frames) = sequenced(nf, trace, cores, outer) else { return };
     let shape = Shape::of::<N>(cores);

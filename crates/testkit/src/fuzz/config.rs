@@ -2,7 +2,7 @@
 //! any time without panicking.
 
 use functions::{conntrack, ddos, firewall, heavy_hitter, nat, policer, port_knock};
-use nf::{NetworkFunction, Sharing, Sizing};
+use nf::{Function, Sharing, Sizing};
 use packet::{LinkType, Nanos, TcpFlags};
 use serde::de::DeserializeOwned;
 
@@ -21,7 +21,7 @@ pub fn config(bytes: &[u8]) {
     check(text, |config: port_knock::Config| port_knock::PortKnock::new(&config));
 }
 
-fn check<C: DeserializeOwned, N: NetworkFunction>(text: &str, build: impl Fn(C) -> N) {
+fn check<C: DeserializeOwned, N: Function>(text: &str, build: impl Fn(C) -> N) {
     let read = toml::from_str::<C>(text);
     // Values given on a command line come in by a table.
     if let Ok(table) = toml::from_str::<toml::Table>(text) {
@@ -44,7 +44,7 @@ fn check<C: DeserializeOwned, N: NetworkFunction>(text: &str, build: impl Fn(C) 
 }
 
 /// A few packets at the ends of time.
-fn at_all_times<N: NetworkFunction>(function: N) {
+fn at_all_times<N: Function>(function: N) {
     let packets = [
         Build::tcp("10.0.0.1:40000", "192.0.2.1:7000").flags(TcpFlags::SYN),
         Build::tcp("192.0.2.1:7000", "10.0.0.1:40000").flags(TcpFlags::SYN.with(TcpFlags::ACK)),

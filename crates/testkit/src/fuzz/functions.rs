@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use engine::{EngineKind, Options, Remains, private_fleet};
 use functions::{conntrack, ddos, firewall, heavy_hitter, nat, policer, port_knock};
-use nf::{NetworkFunction, Sharing, Verdict};
+use nf::{Function, Sharing, Verdict};
 use packet::{LinkType, Nanos};
 use port::{Batch, Fate, Packet, Trace};
 use serde::de::DeserializeOwned;
@@ -92,7 +92,7 @@ fn read<C: DeserializeOwned>(text: &str) -> C {
     toml::from_str(text).expect("the check's own configuration")
 }
 
-fn through<N: NetworkFunction + Clone>(function: &N, trace: &Trace) {
+fn through<N: Function + Clone>(function: &N, trace: &Trace) {
     let name = N::DESCRIPTION.name;
     let options = Options { flows_max: Some(FLOWS_MAX), pin: false, ..Options::default() };
     let mut fleet = private_fleet(EngineKind::Sequential, Arc::new(function.clone()), 1, &options);
@@ -127,18 +127,13 @@ fn through<N: NetworkFunction + Clone>(function: &N, trace: &Trace) {
     }
 }
 
-fn named<N: NetworkFunction>(flows: &[engine::FlowState<N>]) -> Vec<(engine::KeyOf<N>, Nanos)> {
+fn named<N: Function>(flows: &[engine::FlowState<N>]) -> Vec<(engine::KeyOf<N>, Nanos)> {
     let mut flows: Vec<_> = flows.iter().map(|state| (state.key, state.deadline)).collect();
     flows.sort_unstable_by_key(|(key, _)| *key);
     flows
 }
 
-fn as_the_naive<N: NetworkFunction + Clone>(
-    function: &N,
-    trace: &Trace,
-    fates: &[Fate],
-    alive: &[(engine::KeyOf<N>, Nanos)],
-) {
+fn as_the_naive<N: Function + Clone>(function: &N, trace: &Trace, fates: &[Fate], alive: &[(engine::KeyOf<N>, Nanos)]) {
     let name = N::DESCRIPTION.name;
     let mut naive = Driver::new(function.clone());
     for (number, (verdict, fate)) in naive.run_trace(trace).iter().zip(fates).enumerate() {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use engine::carrier::{Outer, Sequencer};
 use functions::{conntrack, ddos, firewall, heavy_hitter, nat, policer, port_knock};
-use nf::{Meta, NetworkFunction};
+use nf::{Function, Meta};
 use packet::Fragment;
 use port::Packet;
 
@@ -76,7 +76,7 @@ impl<W: Write, O: FnMut(&str, Unit) -> io::Result<W>> Sets<O> {
     }
 
     /// Vectors for a function: of packets that the hardware reads all by itself, and of all.
-    fn function<N: NetworkFunction>(
+    fn function<N: Function>(
         &mut self,
         name: &str,
         number: u16,
@@ -116,7 +116,7 @@ impl<W: Write, O: FnMut(&str, Unit) -> io::Result<W>> Sets<O> {
 }
 
 /// What the hardware makes of a packet: what the function does, where it can read it.
-fn made<N: NetworkFunction>(function: &N, quotes: Quotes, packet: &Packet, bytes: &[u8]) -> Made {
+fn made<N: Function>(function: &N, quotes: Quotes, packet: &Packet, bytes: &[u8]) -> Made {
     if Unread::of(packet.link, bytes, packet.wire_len, quotes).is_some() {
         return Made::Software;
     }

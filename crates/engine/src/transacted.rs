@@ -1,0 +1,623 @@
+//! State that packet sets share, in memory that cores change by transactions (`transactional`); what a packet set has of its own
+//! is sharded, as `rss` does it.
+//!
+//! A packet's step is one transaction, and so is the end of a flow whose deadline has passed. Handlers work on a copy of the
+//! flow, and tables change once a transaction has committed, so one that fails leaves nothing behind.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use flow::index::AnyIndex;
+use flow::{Ageing, Hint, Plan, Slot, Table};
+use memory::Transactional;
+use memory::transactional::{Collision, Place, Session};
+use nf::{Context, Effects, Fingerprint, Flow, Function, Meta, NetworkFunction, Opened, Reason, Sizing, Step, Verdict};
+use packet::{Family, FlowKey, Key, Nanos};
+
+use crate::counters::FlowCounters;
+use crate::fleet::FlowState;
+use crate::placement::{KeyOf, Lane, Placement};
+use crate::private::{RECLAIM_PER_PACKET, chance};
+use crate::tables::{Refusal, Sources, Tables};
+use crate::worker::BURST;
+
+/// A core's handle on the state that all cores share, and its shard of the rest.
+pub struct Transacted<N: Function> {
+    v4: Flows<<KeyOf<N> as FlowKey>::V4, N::Flow>,
+    v6: Flows<<KeyOf<N> as FlowKey>::V6, N::Flow>,
+    rest: Rest<N>,
+}
+
+struct Flows<K, V> {
+    table: Table<K, V, AnyIndex>,
+    origins: Box<[u32]>,
+}
+
+/// All but the tables, so that a table and the rest can be borrowed at once.
+struct Rest<N: Function> {
+    common: Arc<Common<N>>,
+    session: Session,
+    seed: u64,
+    tables: Tables,
+    sources: Option<Sources>,
+    counters: FlowCounters,
+    tally: Transactions,
+    /// How many packets the next transaction takes, where packet sets have no state of their own.
+    batch: usize,
+    verdicts: Box<[Verdict; BURST]>,
+    order: Order,
+}
+
+/// What all cores share.
+struct Common<N: Function> {
+    memory: Transactional,
+    shared: N::Shared<Transactional>,
+}
+
+/// What became of transactions.
+#[derive(Clone, Debug, Default)]
+pub struct Transactions {
+    /// Those that committed.
+    pub committed: u64,
+    /// Those that failed and were run again.
+    pub aborted: u64,
+    /// Those of the committed that had to be given a turn in which nothing else went on.
+    pub turns: u64,
+    /// Who was in whose way, where that was [recorded](Transacted::profile).
+    pub collisions: HashMap<Collision, u64>,
+}
+
+/// Whether the order of transactions matters, beyond that there is one.
+enum Order {
+    Any,
+    /// It is written down.
+    Recorded(Vec<Place>),
+    /// It is this.
+    Given(Arc<Baton>),
+}
+
+/// An order of transactions, by their cores, for a run that is to repeat another.
+pub struct Baton {
+    cores: Vec<u16>,
+    at: AtomicUsize,
+}
+
+impl Transactions {
+    /// Adds what happened elsewhere.
+    pub fn add(&mut self, other: &Self) {
+        self.committed += other.committed;
+        self.aborted += other.aborted;
+        self.turns += other.turns;
+        for (collision, count) in &other.collisions {
+            *self.collisions.entry(*collision).or_default() += count;
+        }
+    }
+}
+
+impl Baton {
+    /// The order in which the transactions of `cores` stand, which have been [recorded](Transacted::record).
+    pub fn of<'a, N: Function>(cores: impl IntoIterator<Item = &'a Transacted<N>>) -> Arc<Self> {
+        let mut all: Vec<(Place, usize, usize)> = Vec::new();
+        for (core, handle) in cores.into_iter().enumerate() {
+            if let Order::Recorded(places) = &handle.rest.order {
+                all.extend(places.iter().enumerate().map(|(nth, place)| (*place, core, nth)));
+            }
+        }
+        all.sort_unstable();
+        Arc::new(Self { cores: all.into_iter().map(|(_, core, _)| core as u16).collect(), at: AtomicUsize::new(0) })
+    }
+
+    /// Waits until it is this core's turn.
+    ///
+    /// # Panics
+    /// When nothing happens for long: then the run is not the one that was recorded.
+    fn wait(&self, core: usize) {
+        // ORDERING: Acquire, with the release in `pass`: all that came before is seen.
+        let place = || self.at.load(Ordering::Acquire);
+        let (mut last, mut since) = (place(), Instant::now());
+        while self.cores.get(place()).is_some_and(|&next| usize::from(next) != core) {
+            std::thread::yield_now();
+            if place() != last {
+                (last, since) = (place(), Instant::now());
+            }
+            assert!(since.elapsed() < STALLED, "core {core} waits for a turn that never comes, behind {last}");
+        }
+    }
+
+    fn pass(&self) {
+        // ORDERING: Release, with `wait`.
+        self.at.fetch_add(1, Ordering::Release);
+    }
+}
+
+/// How long a run that repeats another may stand still.
+const STALLED: Duration = Duration::from_secs(20);
+
+/// How a flow ended.
+#[derive(Clone, Copy)]
+enum End {
+    Expired,
+    Closed,
+    Evicted,
+}
+
+/// What is to become of a new flow, as far as its table is concerned.
+#[derive(Clone, Copy)]
+enum Admission {
+    Refused(Refusal),
+    /// There is room, perhaps once this flow is gone.
+    Room(Option<Slot>),
+}
+
+/// What a new packet set's step has decided.
+enum Outset<F> {
+    Refused(Verdict),
+    Orphaned(Verdict),
+    Kept { flow: F, verdict: Verdict, opened: Effects, effects: Effects },
+}
+
+impl<N: Function> Transacted<N> {
+    /// Handles for `cores` cores, each with tables for `sizing` flows.
+    pub(crate) fn handles(nf: &N, cores: usize, sizing: Sizing, seed: u64, tables: Tables) -> Vec<Self> {
+        let memory = Transactional::new(cores, seed);
+        let sessions = memory.sessions();
+        let common = Arc::new(Common { shared: nf.shared(&memory), memory });
+        let (flows, flows_v6) = if N::Flow::STORED { (sizing.flows, sizing.flows_v6) } else { (0, 0) };
+        let handle = |session| Self {
+            v4: Flows::new(flows, seed, tables),
+            v6: Flows::new(flows_v6, seed, tables),
+            rest: Rest {
+                common: Arc::clone(&common),
+                session,
+                seed,
+                tables,
+                sources: tables.per_source.map(|most| Sources::new(most, flows + flows_v6, seed)),
+                counters: FlowCounters::default(),
+                tally: Transactions::default(),
+                batch: BURST,
+                verdicts: Box::new([Verdict::forward(); BURST]),
+                order: Order::Any,
+            },
+        };
+        sessions.into_iter().map(handle).collect()
+    }
+
+    /// From now on the order of transactions is kept, one packet each. It grows with every step: for verification alone.
+    pub fn record(&mut self) {
+        self.rest.order = Order::Recorded(Vec::new());
+    }
+
+    /// From now on transactions are in this order. The cores have to be given the packets that they had when it was recorded.
+    pub fn repeat(&mut self, baton: &Arc<Baton>) {
+        self.rest.order = Order::Given(Arc::clone(baton));
+    }
+
+    /// From now on it is kept who was in whose way.
+    pub fn profile(&mut self) {
+        self.rest.session.record(true);
+    }
+
+    /// What became of this core's transactions.
+    pub const fn transactions(&self) -> &Transactions {
+        &self.rest.tally
+    }
+
+    /// The digest of what all packet sets share.
+    pub fn fingerprint(&mut self, nf: &N) -> Fingerprint {
+        let common = Arc::clone(&self.rest.common);
+        self.rest.transact(&common, Nanos(0), packet::Seq(0), |cx| {
+            let mut fingerprint = Fingerprint::default();
+            nf.fingerprint(cx.shared, &mut cx.tx, &mut fingerprint)?;
+            Ok(fingerprint)
+        })
+    }
+
+    /// The flows of this shard whose deadline is later than `now`.
+    pub fn flows(&self, now: Nanos) -> impl Iterator<Item = FlowState<N>> + '_ {
+        let v4 = self.v4.table.iter().map(|(key, flow, deadline)| FlowState {
+            key: KeyOf::<N>::from_v4(*key),
+            flow: *flow,
+            deadline,
+        });
+        let v6 = self.v6.table.iter().map(|(key, flow, deadline)| FlowState {
+            key: KeyOf::<N>::from_v6(*key),
+            flow: *flow,
+            deadline,
+        });
+        v4.chain(v6).filter(move |state| state.deadline > now)
+    }
+
+    pub(crate) fn high_water(&self) -> usize {
+        self.v4.table.high_water() + self.v6.table.high_water()
+    }
+
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.v4.table.memory_bytes() + self.v6.table.memory_bytes()
+    }
+}
+
+impl<K: Key, V: Copy + Send + 'static> Flows<K, V> {
+    fn new(capacity: usize, seed: u64, tables: Tables) -> Self {
+        let Tables { index, ageing, per_source, .. } = tables;
+        let table = Table::planned(Plan { index, capacity, load_percent: None, ageing, seed });
+        Self { origins: Sources::origins(table.slots(), per_source.is_some()), table }
+    }
+}
+
+impl<N: Function> Placement<N> for Transacted<N> {
+    const BATCHES: bool = true;
+
+    fn seed(&self) -> u64 {
+        self.rest.seed
+    }
+
+    #[inline]
+    fn prefetch(&self, _: &N, meta: &N::Meta, hash: u64, _: u16) {
+        if N::Flow::STORED {
+            match meta.key().family() {
+                Family::V4(_) => self.v4.table.prefetch(hash),
+                Family::V6(_) => self.v6.table.prefetch(hash),
+            }
+        }
+    }
+
+    #[inline]
+    fn prefetch_entry(&self, nf: &N, meta: &N::Meta, hash: u64, _: u16) -> Hint {
+        nf.prefetch(&self.rest.common.shared, meta);
+        if !N::Flow::STORED {
+            return Hint::default();
+        }
+        match meta.key().family() {
+            Family::V4(_) => self.v4.table.prefetch_entry(hash),
+            Family::V6(_) => self.v6.table.prefetch_entry(hash),
+        }
+    }
+
+    fn step(&mut self, nf: &N, lane: &Lane<'_, N::Meta>, settle: impl FnOnce(&Verdict)) {
+        let verdict = match lane.meta.key().family() {
+            _ if !N::Flow::STORED => {
+                let common = Arc::clone(&self.rest.common);
+                self.rest.transact(&common, lane.now, lane.seq, |cx| stateless(nf, cx, lane.meta))
+            }
+            Family::V4(key) => self.rest.step(&mut self.v4, nf, key, lane),
+            Family::V6(key) => self.rest.step(&mut self.v6, nf, key, lane),
+        };
+        settle(&verdict);
+    }
+
+    fn steps<'l>(
+        &mut self,
+        nf: &N,
+        count: usize,
+        lane: impl FnMut(usize) -> Lane<'l, N::Meta>,
+        settle: impl FnMut(usize, &Verdict),
+    ) where
+        N::Meta: 'l,
+    {
+        self.rest.steps(nf, count, lane, settle);
+    }
+
+    fn flow_counters(&self) -> FlowCounters {
+        self.rest.counters
+    }
+}
+
+/// The step of a function whose packet sets have no state of their own.
+#[inline(always)]
+fn stateless<N: NetworkFunction>(
+    nf: &N,
+    cx: &mut Context<'_, N, Transactional>,
+    meta: &N::Meta,
+) -> Step<Verdict, Transactional> {
+    match nf.open(cx, meta)? {
+        Opened::Flow(mut flow) => nf.packet(cx, &mut flow, meta),
+        Opened::Refused(verdict) => Ok(verdict),
+    }
+}
+
+impl<N: Function> Rest<N> {
+    /// Runs `body` as a transaction until it commits.
+    #[inline]
+    fn transact<T>(
+        &mut self,
+        common: &Common<N>,
+        now: Nanos,
+        seq: packet::Seq,
+        mut body: impl for<'a> FnMut(&mut Context<'a, N, Transactional>) -> Step<T, Transactional>,
+    ) -> T {
+        if let Order::Given(baton) = &self.order {
+            baton.wait(self.session.core());
+        }
+        for aborts in 0.. {
+            let outcome = {
+                let mut log = self.session.log(&common.memory);
+                let mut cx = Context::new(&common.shared, log.attempt(aborts), now, seq);
+                match body(&mut cx) {
+                    Ok(value) => cx.tx.commit().map(|place| (value, place)),
+                    Err(_) => Err(cx.tx.abort()),
+                }
+            };
+            match outcome {
+                Ok((value, place)) => {
+                    self.committed(place, aborts, 1);
+                    return value;
+                }
+                Err(collision) => self.failed(collision),
+            }
+        }
+        unreachable!("a turn can't fail")
+    }
+
+    #[inline]
+    fn committed(&mut self, place: Place, aborts: u32, packets: usize) {
+        self.tally.committed += 1;
+        self.tally.turns += u64::from(aborts >= memory::transactional::ABORTS_MAX);
+        match &mut self.order {
+            Order::Any => {}
+            Order::Recorded(places) => places.extend((0..packets).map(|_| place)),
+            Order::Given(baton) => baton.pass(),
+        }
+    }
+
+    #[cold]
+    fn failed(&mut self, collision: Option<Collision>) {
+        self.tally.aborted += 1;
+        if let Some(collision) = collision
+            && self.session.is_recording()
+        {
+            *self.tally.collisions.entry(collision).or_default() += 1;
+        }
+    }
+
+    /// The steps of a burst, several in a transaction as long as those don't fail.
+    #[inline(always)]
+    fn steps<'l>(
+        &mut self,
+        nf: &N,
+        count: usize,
+        mut lane: impl FnMut(usize) -> Lane<'l, N::Meta>,
+        mut settle: impl FnMut(usize, &Verdict),
+    ) where
+        N::Meta: 'l,
+    {
+        let common = Arc::clone(&self.common);
+        let (mut done, mut aborts) = (0, 0);
+        while done < count {
+            if let Order::Given(baton) = &self.order {
+                baton.wait(self.session.core());
+            }
+            let together = if let Order::Given(_) = self.order { 1 } else { self.batch.min(count - done) };
+            let mut log = self.session.log(&common.memory);
+            let mut tx = log.attempt(aborts);
+            let mut failed = false;
+            for (at, verdict) in (done..).zip(&mut self.verdicts[..together]) {
+                let Lane { meta, now, seq, .. } = lane(at);
+                let mut cx = Context::new(&common.shared, tx, now, seq);
+                let decided = stateless(nf, &mut cx, meta);
+                tx = cx.tx;
+                match decided {
+                    Ok(decided) => *verdict = decided,
+                    Err(_) => {
+                        failed = true;
+                        break;
+                    }
+                }
+            }
+            let outcome = if failed { Err(tx.abort()) } else { tx.commit() };
+            match outcome {
+                Ok(place) => {
+                    self.committed(place, aborts, together);
+                    (done..).zip(&self.verdicts[..together]).for_each(|(at, verdict)| settle(at, verdict));
+                    done += together;
+                    aborts = 0;
+                    self.batch = (self.batch + 1).min(BURST);
+                }
+                Err(collision) => {
+                    self.failed(collision);
+                    aborts += 1;
+                    self.batch = (together / 2).max(1);
+                }
+            }
+        }
+    }
+
+    fn step<K: Key>(&mut self, flows: &mut Flows<K, N::Flow>, nf: &N, key: K, lane: &Lane<'_, N::Meta>) -> Verdict {
+        for _ in 0..RECLAIM_PER_PACKET {
+            let Some(slot) = flows.table.reclaim(lane.now) else { break };
+            self.end_alone(flows, nf, slot, lane);
+        }
+        let known = match flows.table.entry_near(&key, lane.hint, lane.now) {
+            Some(entry) => Some(entry.slot()),
+            None => match flows.table.find(&key, lane.hash) {
+                Some(slot) if flows.table.deadline(slot) > lane.now => Some(slot),
+                Some(stale) => {
+                    self.end_alone(flows, nf, stale, lane);
+                    None
+                }
+                None => None,
+            },
+        };
+        match known {
+            Some(slot) => self.known(flows, nf, slot, lane),
+            None => self.unknown(flows, nf, key, lane),
+        }
+    }
+
+    /// A packet of a flow that is alive.
+    #[inline]
+    fn known<K: Key>(
+        &mut self,
+        flows: &mut Flows<K, N::Flow>,
+        nf: &N,
+        slot: Slot,
+        lane: &Lane<'_, N::Meta>,
+    ) -> Verdict {
+        let (common, before) = (Arc::clone(&self.common), *flows.table.value(slot));
+        let (verdict, flow, effects) = self.transact(&common, lane.now, lane.seq, |cx| {
+            let mut flow = before;
+            let (verdict, effects) = packet(nf, cx, &mut flow, lane.meta)?;
+            Ok((verdict, flow, effects))
+        });
+        *flows.table.value_mut(slot) = flow;
+        self.take_effect(flows, slot, effects);
+        verdict
+    }
+
+    /// Does to its table what a flow's step asked for; the flow's end has been told already.
+    fn take_effect<K: Key>(&mut self, flows: &mut Flows<K, N::Flow>, slot: Slot, effects: Effects) {
+        if let Some(deadline) = effects.deadline {
+            flows.table.touch(slot, deadline);
+        }
+        if effects.assured {
+            flows.table.assure(slot);
+        }
+        if effects.close {
+            self.remove(flows, slot, End::Closed);
+        }
+    }
+
+    #[inline(never)]
+    fn unknown<K: Key>(&mut self, flows: &mut Flows<K, N::Flow>, nf: &N, key: K, lane: &Lane<'_, N::Meta>) -> Verdict {
+        if self.tables.ageing == Ageing::Lazy {
+            while let Some(dead) = flows.table.dead_near(lane.hash, lane.now) {
+                self.end_alone(flows, nf, dead, lane);
+            }
+        }
+        let (admission, origin) = self.admission(flows, lane);
+        let victim = match admission {
+            Admission::Room(victim) => victim.map(|slot| (slot, *flows.table.value(slot))),
+            Admission::Refused(_) => None,
+        };
+        let common = Arc::clone(&self.common);
+        let outset = self.transact(&common, lane.now, lane.seq, |cx| {
+            let mut flow = match nf.open(cx, lane.meta)? {
+                Opened::Flow(flow) => flow,
+                Opened::Refused(verdict) => return Ok(Outset::Refused(verdict)),
+            };
+            let opened = cx.next();
+            if let Admission::Refused(refusal) = admission {
+                nf.expire(cx, &flow)?;
+                let verdict = nf.orphan(cx, lane.meta)?;
+                let is_full = matches!(verdict, Verdict::Drop(Reason::TABLE_FULL));
+                return Ok(Outset::Orphaned(if is_full { Verdict::Drop(refusal.reason()) } else { verdict }));
+            }
+            if let Some((_, victim)) = &victim {
+                nf.expire(cx, victim)?;
+                cx.next();
+            }
+            let (verdict, effects) = packet(nf, cx, &mut flow, lane.meta)?;
+            Ok(Outset::Kept { flow, verdict, opened, effects })
+        });
+        let (kept, verdict) = match outset {
+            Outset::Refused(verdict) => (None, verdict),
+            Outset::Orphaned(verdict) => {
+                if let Admission::Refused(refusal) = admission {
+                    self.count(refusal);
+                }
+                (None, verdict)
+            }
+            Outset::Kept { flow, verdict, opened, effects } => (Some((flow, opened, effects)), verdict),
+        };
+        let Some((flow, opened, effects)) = kept else {
+            self.leave(origin);
+            return verdict;
+        };
+        if let Some((slot, _)) = victim {
+            let how = if flows.table.deadline(slot) <= lane.now { End::Expired } else { End::Evicted };
+            self.remove(flows, slot, how);
+        }
+        self.counters.opened += 1;
+        let deadline = opened.deadline.unwrap_or(Nanos::NEVER);
+        match flows.table.insert(key, lane.hash, flow, deadline, lane.now) {
+            Some(slot) => {
+                if let Some(origin) = origin {
+                    flows.origins[slot.index()] = origin;
+                }
+                self.take_effect(flows, slot, Effects { assured: opened.assured | effects.assured, ..effects });
+            }
+            // The index has no place for it after all: it was there for one packet, and ends as one that made room.
+            None => {
+                self.leave(origin);
+                if !effects.close {
+                    self.transact(&common, lane.now, lane.seq, |cx| nf.expire(cx, &flow));
+                }
+                self.counters.evicted += 1;
+            }
+        }
+        verdict
+    }
+
+    /// What becomes of a new flow, and where its source is counted if it gets in.
+    fn admission<K: Key>(&mut self, flows: &Flows<K, N::Flow>, lane: &Lane<'_, N::Meta>) -> (Admission, Option<u32>) {
+        let Tables { eviction, ageing, .. } = self.tables;
+        let table = &flows.table;
+        if self.tables.drops_early(table.len(), table.capacity(), chance(lane.hash, lane.seq)) {
+            return (Admission::Refused(Refusal::Early), None);
+        }
+        let origin = match self.sources.as_mut().map(|sources| sources.enter(lane.meta.source())).transpose() {
+            Ok(origin) => origin,
+            Err(refusal) => return (Admission::Refused(refusal), None),
+        };
+        if !table.is_full() {
+            return (Admission::Room(None), origin);
+        }
+        let dead = || table.dead_near(lane.hash, lane.now).filter(|_| ageing != Ageing::Wheel);
+        match table.victim(eviction, lane.hash).or_else(dead) {
+            Some(victim) => (Admission::Room(Some(victim)), origin),
+            None => (Admission::Refused(Refusal::Full), origin),
+        }
+    }
+
+    fn count(&mut self, refusal: Refusal) {
+        match refusal {
+            Refusal::Full => self.counters.orphaned += 1,
+            Refusal::Early => self.counters.early_dropped += 1,
+            Refusal::Source => self.counters.limited += 1,
+        }
+    }
+
+    fn leave(&mut self, origin: Option<u32>) {
+        if let (Some(origin), Some(sources)) = (origin, &mut self.sources) {
+            sources.leave(origin);
+        }
+    }
+
+    /// A flow's end, which is a transaction of its own.
+    #[inline(never)]
+    fn end_alone<K: Key>(&mut self, flows: &mut Flows<K, N::Flow>, nf: &N, slot: Slot, lane: &Lane<'_, N::Meta>) {
+        let (common, flow) = (Arc::clone(&self.common), *flows.table.value(slot));
+        self.transact(&common, lane.now, lane.seq, |cx| nf.expire(cx, &flow));
+        self.remove(flows, slot, End::Expired);
+    }
+
+    /// Takes a flow away whose end has been told.
+    fn remove<K: Key>(&mut self, flows: &mut Flows<K, N::Flow>, slot: Slot, how: End) {
+        if let Some(sources) = &mut self.sources {
+            sources.leave(flows.origins[slot.index()]);
+        }
+        flows.table.remove(slot);
+        match how {
+            End::Expired => self.counters.expired += 1,
+            End::Closed => self.counters.closed += 1,
+            End::Evicted => self.counters.evicted += 1,
+        }
+    }
+}
+
+/// Gives a packet to its flow, and tells the flow's end if that is what comes of it.
+#[inline]
+fn packet<N: NetworkFunction>(
+    nf: &N,
+    cx: &mut Context<'_, N, Transactional>,
+    flow: &mut N::Flow,
+    meta: &N::Meta,
+) -> Step<(Verdict, Effects), Transactional> {
+    let verdict = nf.packet(cx, flow, meta)?;
+    let effects = cx.next();
+    if effects.close {
+        nf.expire(cx, flow)?;
+    }
+    Ok((verdict, effects))
+}

@@ -1,0 +1,304 @@
+//! A bounded pool of indices with ageing, shared out among the cores: each takes from a pool of its own and expires what is
+//! there, and steals from the fullest when its own is used up.
+
+use alloc::boxed::Box;
+
+use packet::Nanos;
+
+use super::cause::Operation;
+use super::log::{Access, Tx};
+use super::object::{Objects, zeros};
+use super::sync::{AtomicU64, Ordering};
+use super::{Conflict, Transactional};
+use crate::Allocator;
+use crate::wheel::{FREE, Half, LISTS, Wheel, Word};
+
+/// A pool in transactional memory: a line for each index.
+///
+/// [`expire`](Allocator::expire) is as the local pool's, over the indices of the pool of the core that asks.
+pub struct TxAllocator {
+    /// Deadline and state, under the index's lock; its place in a list, under that of the pool it belongs to.
+    indices: Objects,
+    /// Each core's wheel, and how many of its indices are free.
+    pools: Objects,
+    /// Beginning and end of each list of each pool.
+    ends: Box<[AtomicU64]>,
+}
+
+/// An index's words.
+const DEADLINE: usize = 0;
+/// Twice the pool that it belongs to, and one if it is in use.
+const STATE: usize = 1;
+const NEXT: usize = 2;
+const PREV: usize = 3;
+const LIST: usize = 4;
+
+/// A pool's words.
+const POSITION: usize = 0;
+const QUIET_UNTIL: usize = 1;
+const CASCADING: usize = 2;
+const FREE_COUNT: usize = 3;
+const OCCUPIED: usize = 4;
+const POOL_WORDS: usize = OCCUPIED + crate::wheel::LEVELS;
+
+/// How many indices a core takes from another's pool at most.
+const STOLEN_MAX: u64 = 16;
+
+impl TxAllocator {
+    pub(super) fn new(capacity: usize, cores: usize) -> Self {
+        assert!(u32::try_from(capacity + LISTS).is_ok(), "a pool's indices fit 32 bits");
+        let pool = Self {
+            indices: Objects::new(capacity, 5),
+            pools: Objects::new(cores, POOL_WORDS),
+            ends: zeros(cores * LISTS * 2),
+        };
+        // ORDERING: Relaxed. The memory is handed to other threads behind this.
+        let set = |word: &AtomicU64, number: usize| word.store(number as u64, Ordering::Relaxed);
+        for core in 0..cores {
+            let (from, to) = (capacity * core / cores, capacity * (core + 1) / cores);
+            for list in 0..LISTS {
+                let at = (core * LISTS + list) * 2;
+                let is_empty = list != FREE as usize || from == to;
+                set(&pool.ends[at], if is_empty { capacity + list } else { from });
+                set(&pool.ends[at + 1], if is_empty { capacity + list } else { to - 1 });
+            }
+            for index in from..to {
+                pool.indices.word(index, DEADLINE).store(u64::MAX, Ordering::Relaxed);
+                set(pool.indices.word(index, STATE), core << 1);
+                set(pool.indices.word(index, NEXT), if index + 1 < to { index + 1 } else { capacity });
+                set(pool.indices.word(index, PREV), if index > from { index - 1 } else { capacity });
+            }
+            pool.pools.word(core, QUIET_UNTIL).store(u64::MAX, Ordering::Relaxed);
+            set(pool.pools.word(core, FREE_COUNT), to - from);
+        }
+        pool
+    }
+
+    #[inline(always)]
+    fn check(&self, index: usize) {
+        assert!(index < self.indices.len(), "index {index} is outside a pool of {}", self.indices.len());
+    }
+
+    /// Whether an index is in use, the pool that it belongs to, and its deadline.
+    #[inline(always)]
+    fn state<'a>(&'a self, tx: &mut Tx<'a>, index: usize, access: Access) -> Result<(bool, usize, u64), Conflict> {
+        let [deadline, state] = self.indices.load::<[u64; 2]>(tx, index, access)?;
+        Ok((state & 1 == 1, (state >> 1) as usize, deadline))
+    }
+
+    #[inline(always)]
+    fn lock_index<'a>(&'a self, tx: &mut Tx<'a>, index: usize, access: Access) -> Result<(), Conflict> {
+        tx.lock(self.indices.lock(index), Access { about: index as u32, ..access }).map(|_| ())
+    }
+
+    #[inline(always)]
+    fn lock_pool<'a>(&'a self, tx: &mut Tx<'a>, pool: usize, access: Access) -> Result<(), Conflict> {
+        tx.lock(self.pools.lock(pool), access).map(|_| ())
+    }
+
+    fn count<'a>(&'a self, tx: &mut Tx<'a>, pool: usize, change: i64) {
+        let count = self.pools.word(pool, FREE_COUNT);
+        tx.set(count, Tx::get(count).wrapping_add_signed(change));
+    }
+
+    /// Takes a free index of a pool; both are locked.
+    fn take<'a>(&'a self, tx: &mut Tx<'a>, pool: usize, index: usize, deadline: Nanos) {
+        let mut wheel = Numbers { tx, of: self, pool, operation: None };
+        wheel.unlink(index as u32);
+        wheel.arm(index as u32, deadline.0);
+        self.count(tx, pool, -1);
+        tx.set(self.indices.word(index, DEADLINE), deadline.0);
+        tx.set(self.indices.word(index, STATE), (pool as u64) << 1 | 1);
+    }
+
+    /// Takes some of the free indices of the pool that has most; `false` when there are none left.
+    #[cold]
+    fn steal<'a>(&'a self, tx: &mut Tx<'a>, core: usize, access: Access) -> Result<bool, Conflict> {
+        let mut most = (0, core);
+        for other in (0..self.pools.len()).filter(|&other| other != core) {
+            let count = tx.load(self.pools.lock(other), access, |_| Tx::get(self.pools.word(other, FREE_COUNT)))?;
+            most = most.max((count, other));
+        }
+        let (count, other) = most;
+        if count == 0 {
+            return Ok(false);
+        }
+        self.lock_pool(tx, other, access)?;
+        for _ in 0..count.div_ceil(2).min(STOLEN_MAX) {
+            let mut from = Numbers { tx, of: self, pool: other, operation: None };
+            let Some(index) = from.first(FREE) else { unreachable!("so many are free") };
+            from.unlink(index);
+            self.lock_index(tx, index as usize, access)?;
+            tx.set(self.indices.word(index as usize, STATE), (core as u64) << 1);
+            Numbers { tx, of: self, pool: core, operation: None }.push(index, FREE);
+            self.count(tx, other, -1);
+            self.count(tx, core, 1);
+        }
+        Ok(true)
+    }
+}
+
+/// A pool's numbers, for its wheel; the pool is locked.
+struct Numbers<'t, 'a> {
+    tx: &'t mut Tx<'a>,
+    of: &'a TxAllocator,
+    pool: usize,
+    /// For what deadlines are looked at, if they are.
+    operation: Option<Access>,
+}
+
+impl<'a> Numbers<'_, 'a> {
+    #[inline(always)]
+    fn at(&self, at: Half) -> &'a AtomicU64 {
+        let (node, of_index, of_end) = match at {
+            Half::Next(node) => (node as usize, NEXT, 0),
+            Half::Prev(node) => (node as usize, PREV, 1),
+            Half::List(node) => (node as usize, LIST, 0),
+            Half::Cascading => return self.of.pools.word(self.pool, CASCADING),
+        };
+        match node.checked_sub(self.of.indices.len()) {
+            None => self.of.indices.word(node, of_index),
+            Some(list) => &self.of.ends[(self.pool * LISTS + list) * 2 + of_end],
+        }
+    }
+
+    #[inline(always)]
+    fn of(&self, at: Word) -> &'a AtomicU64 {
+        let at = match at {
+            Word::Occupied(level) => OCCUPIED + level,
+            Word::Position => POSITION,
+            Word::QuietUntil => QUIET_UNTIL,
+        };
+        self.of.pools.word(self.pool, at)
+    }
+}
+
+impl Wheel for Numbers<'_, '_> {
+    type Fault = Conflict;
+
+    #[inline]
+    fn half(&self, at: Half) -> u32 {
+        Tx::get(self.at(at)) as u32
+    }
+
+    #[inline]
+    fn set_half(&mut self, at: Half, number: u32) {
+        self.tx.set(self.at(at), u64::from(number));
+    }
+
+    #[inline]
+    fn word(&self, at: Word) -> u64 {
+        Tx::get(self.of(at))
+    }
+
+    #[inline]
+    fn set_word(&mut self, at: Word, number: u64) {
+        self.tx.set(self.of(at), number);
+    }
+
+    #[inline]
+    fn deadline(&mut self, index: u32) -> Result<u64, Conflict> {
+        let Some(access) = self.operation else { unreachable!("only a turn asks, and says for what") };
+        let access = Access { about: index, ..access };
+        self.of.state(self.tx, index as usize, access).map(|(_, _, deadline)| deadline)
+    }
+
+    #[inline]
+    fn end(&self, list: u32) -> u32 {
+        self.of.indices.len() as u32 + list
+    }
+}
+
+impl Allocator<Transactional> for TxAllocator {
+    fn capacity(&self) -> usize {
+        self.indices.len()
+    }
+
+    fn allocate<'a>(&'a self, tx: &mut Tx<'a>, deadline: Nanos) -> Result<Option<usize>, Conflict> {
+        let access = Access::new(Operation::Allocate, u32::MAX);
+        let core = tx.core();
+        self.lock_pool(tx, core, access)?;
+        let first = |tx: &mut Tx<'a>| Numbers { tx, of: self, pool: core, operation: None }.first(FREE);
+        let index = match first(tx) {
+            Some(index) => index,
+            None if !self.steal(tx, core, access.on(Operation::AllocateSteal))? => return Ok(None),
+            None => first(tx).unwrap_or_else(|| unreachable!("something was stolen")),
+        };
+        self.lock_index(tx, index as usize, access)?;
+        self.take(tx, core, index as usize, deadline);
+        Ok(Some(index as usize))
+    }
+
+    fn allocate_exact<'a>(&'a self, tx: &mut Tx<'a>, index: usize, deadline: Nanos) -> Result<bool, Conflict> {
+        self.check(index);
+        let access = Access::new(Operation::AllocateExact, index as u32);
+        let (in_use, pool, _) = self.state(tx, index, access)?;
+        if in_use {
+            return Ok(false);
+        }
+        self.lock_index(tx, index, access)?;
+        self.lock_pool(tx, pool, access)?;
+        self.take(tx, pool, index, deadline);
+        Ok(true)
+    }
+
+    fn deadline<'a>(&'a self, tx: &mut Tx<'a>, index: usize) -> Result<Option<Nanos>, Conflict> {
+        self.check(index);
+        let (in_use, _, deadline) = self.state(tx, index, Access::new(Operation::Deadline, index as u32))?;
+        Ok(in_use.then_some(Nanos(deadline)))
+    }
+
+    fn refresh<'a>(&'a self, tx: &mut Tx<'a>, index: usize, deadline: Nanos) -> Result<(), Conflict> {
+        self.check(index);
+        let access = Access::new(Operation::Refresh, index as u32);
+        let (in_use, pool, old) = self.state(tx, index, access)?;
+        if !in_use || old == deadline.0 {
+            return Ok(());
+        }
+        self.lock_index(tx, index, access)?;
+        tx.set(self.indices.word(index, DEADLINE), deadline.0);
+        if deadline.0 < old {
+            self.lock_pool(tx, pool, access)?;
+            let mut wheel = Numbers { tx, of: self, pool, operation: None };
+            wheel.unlink(index as u32);
+            wheel.arm(index as u32, deadline.0);
+        }
+        Ok(())
+    }
+
+    fn free<'a>(&'a self, tx: &mut Tx<'a>, index: usize) -> Result<(), Conflict> {
+        self.check(index);
+        let access = Access::new(Operation::Free, index as u32);
+        let (in_use, pool, _) = self.state(tx, index, access)?;
+        if !in_use {
+            return Ok(());
+        }
+        self.lock_index(tx, index, access)?;
+        self.lock_pool(tx, pool, access)?;
+        let mut wheel = Numbers { tx, of: self, pool, operation: None };
+        wheel.unlink(index as u32);
+        wheel.push(index as u32, FREE);
+        self.count(tx, pool, 1);
+        tx.set(self.indices.word(index, STATE), (pool as u64) << 1);
+        Ok(())
+    }
+
+    #[inline]
+    fn expire<'a>(&'a self, tx: &mut Tx<'a>, now: Nanos) -> Result<Option<usize>, Conflict> {
+        let access = Access::new(Operation::Expire, u32::MAX);
+        let core = tx.core();
+        let lock = self.pools.lock(core);
+        let quiet_until = tx.load(lock, access, |_| Tx::get(self.pools.word(core, QUIET_UNTIL)))?;
+        if now.0 < quiet_until {
+            return Ok(None);
+        }
+        self.lock_pool(tx, core, access)?;
+        let index = Numbers { tx, of: self, pool: core, operation: Some(access) }.turn(now.0)?;
+        if let Some(index) = index {
+            self.lock_index(tx, index, access)?;
+            self.count(tx, core, 1);
+            tx.set(self.indices.word(index, STATE), (core as u64) << 1);
+        }
+        Ok(index)
+    }
+}

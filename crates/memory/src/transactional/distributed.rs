@@ -1,0 +1,74 @@
+//! An object of which each core keeps a portion: changed in place, merged when it is read.
+
+use core::marker::PhantomData;
+
+use packet::Nanos;
+
+use super::cause::Operation;
+use super::log::{Access, Tx};
+use super::object::Objects;
+use super::{Conflict, Transactional};
+use crate::{Distributed, Portion};
+
+/// A distributed object in transactional memory. Each core keeps what it merged last, and takes that for the whole as long as
+/// the staleness allows.
+pub struct TxDistributed<T> {
+    portions: Objects,
+    /// When each core has merged last, and what came of it.
+    merged: Objects,
+    staleness: Nanos,
+    of: PhantomData<T>,
+}
+
+/// Where the words begin of what was merged; those in front are the time, and whether there is one.
+const MERGED: usize = 2;
+
+impl<T: Portion> TxDistributed<T> {
+    pub(super) fn new(empty: &T, cores: usize, staleness: Nanos) -> Self {
+        let portions = Objects::new(cores, T::COUNT);
+        (0..cores).for_each(|core| portions.init(core, 0, empty));
+        Self { portions, merged: Objects::new(cores, MERGED + T::COUNT), staleness, of: PhantomData }
+    }
+
+    fn merge<'a>(&'a self, tx: &mut Tx<'a>, access: Access) -> Result<T, Conflict> {
+        let mut whole: T = self.portions.load(tx, 0, access)?;
+        for core in 1..self.portions.len() {
+            whole.merge(&self.portions.load(tx, core, access)?);
+        }
+        Ok(whole)
+    }
+}
+
+impl<T: Portion> Distributed<T, Transactional> for TxDistributed<T> {
+    fn update<'a>(&'a self, tx: &mut Tx<'a>, change: impl FnOnce(&mut T)) -> Result<(), Conflict> {
+        let core = tx.core();
+        tx.lock(self.portions.lock(core), Access::new(Operation::Update, 0))?;
+        let mut portion = T::from_words(self.portions.peek::<T>(core, 0));
+        change(&mut portion);
+        self.portions.set(tx, core, 0, &portion);
+        Ok(())
+    }
+
+    fn read<'a>(&'a self, tx: &mut Tx<'a>, now: Nanos) -> Result<T, Conflict> {
+        let access = Access::new(Operation::Merge, 0);
+        if self.staleness == Nanos(0) {
+            return self.merge(tx, access);
+        }
+        // What a core has merged is read and written by itself alone.
+        let core = tx.core();
+        let lock = self.merged.lock(core);
+        let (time, known, last) = tx.load(lock, access, |_| {
+            let [time, known] = [0, 1].map(|at| Tx::get(self.merged.word(core, at)));
+            (time, known, self.merged.peek::<T>(core, MERGED))
+        })?;
+        if known == 1 && now.0.saturating_sub(time) < self.staleness.0 {
+            return Ok(T::from_words(last));
+        }
+        let whole = self.merge(tx, access)?;
+        tx.lock(lock, access)?;
+        tx.set(self.merged.word(core, 0), now.0);
+        tx.set(self.merged.word(core, 1), 1);
+        self.merged.set(tx, core, MERGED, &whole);
+        Ok(whole)
+    }
+}

@@ -1,0 +1,424 @@
+//! A transaction: what it has read, what it has locked, and what it has to put back should it fail.
+//!
+//! The memory is one of versioned locks, one for each object, taken when it is first written to (TinySTM: Felber, Fetzer,
+//! Riegel, PPoPP '08). Values are written in place and the old ones kept; a reader that meets a lock, or a version that is
+//! younger than its own snapshot, sees it at once and extends the snapshot or gives up, so no handler ever sees a mix.
+
+use alloc::vec::Vec;
+use core::mem;
+use core::panic::Location;
+
+use super::cause::{Collision, Operation};
+use super::sites::{NearSites, Site};
+use super::stm::{Session, Stm};
+use super::sync::{AtomicU64, Ordering, Pause, fence};
+use super::{Conflict, Place};
+
+/// An object's versioned lock: twice the version of what is in the object, or, while a core writes to it, an odd number that
+/// tells which.
+pub(crate) struct Lock {
+    word: AtomicU64,
+    /// Where the source wrote to the object last, and to what in it, if that is being recorded: 32 bits of each.
+    writer: AtomicU64,
+}
+
+impl Default for Lock {
+    fn default() -> Self {
+        Self { word: AtomicU64::new(0), writer: AtomicU64::new(0) }
+    }
+}
+
+impl Lock {
+    /// A look that belongs to no transaction; `None` when the object changed meanwhile.
+    #[inline]
+    pub(crate) fn glimpse<T>(&self, read: impl Fn(Look<'_>) -> T) -> Option<T> {
+        // ORDERING: Acquire, Acquire and Relaxed, as in `Tx::load`.
+        let seen = self.word.load(Ordering::Acquire);
+        let value = read(Look { lock: self, seen });
+        fence(Ordering::Acquire);
+        (seen & 1 == 0 && self.word.load(Ordering::Relaxed) == seen).then_some(value)
+    }
+}
+
+/// Who uses an object, and for what.
+#[derive(Clone, Copy)]
+pub(crate) struct Access {
+    pub(crate) operation: Operation,
+    pub(crate) location: &'static Location<'static>,
+    /// What in the object it is after: equal for the same thing, seldom for others.
+    pub(crate) about: u32,
+}
+
+impl Access {
+    #[inline(always)]
+    #[track_caller]
+    pub(crate) fn new(operation: Operation, about: u32) -> Self {
+        Self { operation, location: Location::caller(), about }
+    }
+
+    /// The same for another part of what the operation does.
+    #[inline(always)]
+    pub(crate) const fn on(self, operation: Operation) -> Self {
+        Self { operation, ..self }
+    }
+
+    const fn site(&self) -> Site {
+        Site { location: self.location, operation: self.operation }
+    }
+}
+
+/// A look at an object's words, perhaps in the middle of a change.
+#[derive(Clone, Copy)]
+pub(crate) struct Look<'l> {
+    lock: &'l Lock,
+    seen: u64,
+}
+
+impl Look<'_> {
+    /// Whether the words have changed since, so that what is read is of no use.
+    #[inline(always)]
+    pub(crate) fn is_vain(self) -> bool {
+        // ORDERING: Acquire, so that a word that is read after this is no older than the answer.
+        self.lock.word.load(Ordering::Acquire) != self.seen
+    }
+}
+
+/// How often a core looks again at an object that another one holds, before it gives up.
+const PATIENCE: u32 = 5;
+
+/// How often a step fails at most: then it gets a turn, in which it can't.
+pub const ABORTS_MAX: u32 = 8;
+
+/// What a core keeps of its transactions from one to the next: room, no contents.
+#[derive(Default)]
+pub(crate) struct Buffers {
+    reads: Vec<(&'static Lock, u64)>,
+    locked: Vec<(&'static Lock, u64)>,
+    undo: Vec<(&'static AtomicU64, u64)>,
+    near: NearSites,
+    /// Where each of `reads` was read, if that is being recorded.
+    read_at: Vec<Access>,
+    /// Whether objects are to remember who wrote them.
+    pub(crate) recording: bool,
+}
+
+/// Where a transaction writes down what it does. It begins with [`begin`](Self::begin).
+pub struct Log<'a> {
+    session: &'a mut Session,
+    /// A copy of the session's, which outlives all transactions.
+    stm: &'a Stm,
+    mine: u64,
+    inside: bool,
+    /// Whether this is a turn, in which nothing can fail.
+    turn: bool,
+    /// The version up to which all that was read is consistent.
+    snapshot: u64,
+    reads: Vec<(&'a Lock, u64)>,
+    locked: Vec<(&'a Lock, u64)>,
+    undo: Vec<(&'a AtomicU64, u64)>,
+    collision: Option<Collision>,
+}
+
+/// A transaction under way. One that is dropped has done nothing.
+pub struct Tx<'a>(&'a mut Log<'a>);
+
+impl Session {
+    /// The log of one transaction on `memory`, to begin it with.
+    ///
+    /// # Panics
+    /// When the memory is not the session's.
+    #[inline]
+    pub fn log<'a>(&'a mut self, memory: &'a super::Transactional) -> Log<'a> {
+        assert!(core::ptr::eq(&raw const *self.stm, memory.stm()), "a session is at its own memory");
+        let buffers = &mut self.buffers;
+        Log {
+            stm: memory.stm(),
+            mine: (self.core as u64 + 1) << 1 | 1,
+            inside: false,
+            turn: false,
+            snapshot: 0,
+            reads: mem::take(&mut buffers.reads),
+            locked: mem::take(&mut buffers.locked),
+            undo: mem::take(&mut buffers.undo),
+            collision: None,
+            session: self,
+        }
+    }
+}
+
+impl<'a> Log<'a> {
+    /// Begins. Nothing is done before the first look at shared state: a step that has none costs next to nothing.
+    #[inline]
+    pub fn begin(&'a mut self) -> Tx<'a> {
+        Tx(self)
+    }
+
+    /// Begins once more after `aborts` that failed; from [`ABORTS_MAX`] on in a turn.
+    #[inline]
+    pub fn attempt(&'a mut self, aborts: u32) -> Tx<'a> {
+        if aborts < ABORTS_MAX { self.begin() } else { self.begin_turn() }
+    }
+
+    /// Begins in a turn: no other core is inside a transaction, so nothing fails. Waits for those that are.
+    #[cold]
+    pub fn begin_turn(&'a mut self) -> Tx<'a> {
+        self.stm.turn(self.session.core);
+        self.turn = true;
+        self.inside = true;
+        // ORDERING: Acquire. All that others committed is seen already, by the turn; this is its number.
+        self.snapshot = self.stm.clock.0.load(Ordering::Acquire);
+        Tx(self)
+    }
+
+    #[cold]
+    fn enter(&mut self) {
+        self.stm.enter(self.session.core);
+        self.inside = true;
+        // ORDERING: Acquire, with the increment in `commit`: whoever has a version up to this one had its locks by then.
+        self.snapshot = self.stm.clock.0.load(Ordering::Acquire);
+    }
+
+    /// Whether all that was read is as it was, at the clock as it is now.
+    #[cold]
+    fn extend(&mut self) -> bool {
+        // ORDERING: Acquire, as in `enter`.
+        let now = self.stm.clock.0.load(Ordering::Acquire);
+        let valid = self.is_valid();
+        if valid {
+            self.snapshot = now;
+        }
+        valid
+    }
+
+    /// Whether nobody wrote to what was read. What this core has locked was checked when it was.
+    fn is_valid(&self) -> bool {
+        self.reads.iter().all(|&(lock, seen)| {
+            // ORDERING: Acquire, so that the look at the next is not before this one.
+            let word = lock.word.load(Ordering::Acquire);
+            word == seen || word == self.mine
+        })
+    }
+
+    /// Notes who is in the way, as far as that is known.
+    #[cold]
+    fn collide(&mut self, lock: Option<&Lock>, access: Option<Access>) -> Conflict {
+        // ORDERING: Relaxed. A hint for a report.
+        let writer = lock.map_or(0, |lock| lock.writer.load(Ordering::Relaxed));
+        self.collision = Some(Collision {
+            mine: access.map(|access| access.site()),
+            other: self.stm.sites.site((writer >> 32) as u32),
+            same: access.is_some_and(|access| access.about == writer as u32),
+        });
+        Conflict(())
+    }
+
+    /// The locks and words that the log names are let go of, and its room goes back to the session.
+    fn end(&mut self) {
+        if self.inside {
+            if self.turn {
+                self.stm.end_turn();
+            } else {
+                self.stm.leave(self.session.core);
+            }
+            self.inside = false;
+        }
+        let buffers = &mut self.session.buffers;
+        buffers.read_at.clear();
+        buffers.reads = recycled(mem::take(&mut self.reads));
+        buffers.locked = recycled(mem::take(&mut self.locked));
+        buffers.undo = recycled(mem::take(&mut self.undo));
+    }
+}
+
+/// The room of a vector whose contents may live longer.
+fn recycled<'b, T>(mut used: Vec<(&T, u64)>) -> Vec<(&'b T, u64)> {
+    used.clear();
+    // Collecting nothing in place keeps the room.
+    used.into_iter().map(|_| -> (&'b T, u64) { unreachable!("it was cleared") }).collect()
+}
+
+impl<'a> Tx<'a> {
+    /// Reads an object. `read` may look at words in the middle of a change; what it makes of them then is thrown away. It is
+    /// handed what tells it to end such a look.
+    #[inline]
+    pub(crate) fn load<T>(
+        &mut self,
+        lock: &'a Lock,
+        access: Access,
+        read: impl Fn(Look<'_>) -> T,
+    ) -> Result<T, Conflict> {
+        let log = &mut *self.0;
+        if !log.inside {
+            log.enter();
+        }
+        let mut pause = Pause::default();
+        loop {
+            // ORDERING: Acquire, with the release of the lock: the words that go with this version are seen.
+            let seen = lock.word.load(Ordering::Acquire);
+            if seen == log.mine {
+                return Ok(read(Look { lock, seen }));
+            }
+            if seen & 1 == 0 {
+                let value = read(Look { lock, seen });
+                // ORDERING: Acquire, with the fence in `lock`: had `read` seen a word of the next writer, this sees its lock.
+                fence(Ordering::Acquire);
+                if lock.word.load(Ordering::Relaxed) == seen {
+                    log.reads.push((lock, seen));
+                    if log.session.buffers.recording {
+                        log.session.buffers.read_at.push(access);
+                    }
+                    if seen >> 1 > log.snapshot && !log.extend() {
+                        return Err(log.collide(Some(lock), Some(access)));
+                    }
+                    return Ok(value);
+                }
+            }
+            if pause.count() == PATIENCE {
+                return Err(log.collide(Some(lock), Some(access)));
+            }
+            pause.wait();
+        }
+    }
+
+    /// Locks an object until the transaction ends, to write to it.
+    #[inline]
+    pub(crate) fn lock(&mut self, lock: &'a Lock, access: Access) -> Result<Look<'a>, Conflict> {
+        let log = &mut *self.0;
+        if !log.inside {
+            log.enter();
+        }
+        let mut pause = Pause::default();
+        loop {
+            // ORDERING: Relaxed. The exchange below decides.
+            let seen = lock.word.load(Ordering::Relaxed);
+            if seen == log.mine {
+                break;
+            }
+            if seen & 1 == 0 {
+                // A younger version than the snapshot: what was read of this object before, if anything, is out of date.
+                if seen >> 1 > log.snapshot && !log.extend() {
+                    return Err(log.collide(Some(lock), Some(access)));
+                }
+                // ORDERING: Acquire, with the release of the lock. The fence keeps the writes that follow behind the lock.
+                let taken = lock.word.compare_exchange(seen, log.mine, Ordering::Acquire, Ordering::Relaxed);
+                if taken.is_ok() {
+                    fence(Ordering::Release);
+                    log.locked.push((lock, seen));
+                    break;
+                }
+            }
+            if pause.count() == PATIENCE {
+                return Err(log.collide(Some(lock), Some(access)));
+            }
+            pause.wait();
+        }
+        let buffers = &mut log.session.buffers;
+        if buffers.recording {
+            let number = buffers.near.number(access.site(), &log.stm.sites);
+            // ORDERING: Relaxed. A hint for a report.
+            lock.writer.store(u64::from(number) << 32 | u64::from(access.about), Ordering::Relaxed);
+        }
+        Ok(Look { lock, seen: log.mine })
+    }
+
+    /// The number in a word of an object that is locked.
+    #[inline(always)]
+    pub(crate) fn get(word: &AtomicU64) -> u64 {
+        // ORDERING: Relaxed. Nobody else writes it.
+        word.load(Ordering::Relaxed)
+    }
+
+    /// Writes to a word of an object that is locked.
+    #[inline(always)]
+    pub(crate) fn set(&mut self, word: &'a AtomicU64, number: u64) {
+        // ORDERING: Relaxed. Published by the release of the lock.
+        let old = word.load(Ordering::Relaxed);
+        if old != number {
+            self.0.undo.push((word, old));
+            word.store(number, Ordering::Relaxed);
+        }
+    }
+
+    /// The core that the transaction runs on.
+    #[inline(always)]
+    pub(crate) fn core(&self) -> usize {
+        self.0.session.core
+    }
+
+    /// Makes all that was written seen, at once. Where the transaction stands among all.
+    ///
+    /// # Errors
+    /// When others have changed what it read. Everything is as before then.
+    #[inline]
+    pub fn commit(self) -> Result<Place, Option<Collision>> {
+        let log = &mut *self.0;
+        if !log.locked.is_empty() {
+            // ORDERING: AcqRel. Release: whoever starts at this version sees the locks. Acquire: of two that commit, the
+            // second sees the locks of the first.
+            let version = log.stm.clock.0.fetch_add(1, Ordering::AcqRel) + 1;
+            if version != log.snapshot + 1 && !log.is_valid() {
+                log.collide_anywhere();
+                return Err(self.abort());
+            }
+            for &(lock, _) in &log.locked {
+                // ORDERING: Release. What was written is seen by whoever sees the version.
+                lock.word.store(version << 1, Ordering::Release);
+            }
+            log.locked.clear();
+            log.undo.clear();
+            log.session.place = Place { version, reads_only: false };
+        } else if log.inside {
+            log.session.place = Place { version: log.snapshot, reads_only: true };
+        } else {
+            // It saw nothing, so it may stand anywhere: behind what this core did before.
+            log.session.place.reads_only = true;
+        }
+        Ok(log.session.place)
+    }
+
+    /// Undoes all that was written, and tells who was in the way, if anyone was.
+    #[cold]
+    pub fn abort(self) -> Option<Collision> {
+        self.0.collision.take()
+    }
+}
+
+impl Log<'_> {
+    /// Notes who changed something that was read.
+    #[cold]
+    fn collide_anywhere(&mut self) {
+        // ORDERING: Relaxed. What changed stays changed, or is written to again.
+        let changed = |&&(lock, seen): &&(&Lock, u64)| {
+            let word = lock.word.load(Ordering::Relaxed);
+            word != seen && word != self.mine
+        };
+        let Some(at) = self.reads.iter().position(|read| changed(&read)) else { return };
+        let access = self.session.buffers.read_at.get(at).copied();
+        let _conflict = self.collide(Some(self.reads[at].0), access);
+    }
+
+    /// Puts back what was written.
+    #[cold]
+    fn roll_back(&mut self) {
+        for &(word, old) in self.undo.iter().rev() {
+            // ORDERING: Relaxed. Published by the release of the lock.
+            word.store(old, Ordering::Relaxed);
+        }
+        // A version of its own: a reader that saw the words in between must not find the version that it began with.
+        // ORDERING: AcqRel, as in `commit`.
+        let version = self.stm.clock.0.fetch_add(1, Ordering::AcqRel) + 1;
+        for &(lock, _) in &self.locked {
+            // ORDERING: Release, as in `commit`.
+            lock.word.store(version << 1, Ordering::Release);
+        }
+    }
+}
+
+impl Drop for Tx<'_> {
+    fn drop(&mut self) {
+        if !self.0.locked.is_empty() {
+            self.0.roll_back();
+        }
+        self.0.end();
+    }
+}

@@ -1,0 +1,99 @@
+//! Objects: words under a lock, on lines of their own.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use packet::Words;
+
+use super::log::{Access, Lock, Tx};
+use super::sync::AtomicU64;
+use super::{Conflict, sync};
+
+/// Words that fit on a line beside their lock.
+pub(crate) const NEAR: usize = 6;
+
+/// A line: a lock and the first of its words, so that small objects cost one miss and share lines with nobody.
+#[repr(C, align(64))]
+#[derive(Default)]
+pub(crate) struct Line {
+    pub(crate) lock: Lock,
+    pub(crate) words: [AtomicU64; NEAR],
+}
+
+/// As many zeros.
+pub(crate) fn zeros(count: usize) -> Box<[AtomicU64]> {
+    (0..count).map(|_| AtomicU64::new(0)).collect::<Vec<_>>().into()
+}
+
+/// Objects of some number of words each.
+pub(crate) struct Objects {
+    lines: Box<[Line]>,
+    /// Words that don't fit on the lines.
+    far: Box<[AtomicU64]>,
+    far_each: usize,
+}
+
+impl Objects {
+    pub(crate) fn new(count: usize, words: usize) -> Self {
+        let far_each = words.saturating_sub(NEAR);
+        Self { lines: (0..count).map(|_| Line::default()).collect(), far: zeros(count * far_each), far_each }
+    }
+
+    #[inline(always)]
+    pub(crate) fn len(&self) -> usize {
+        self.lines.len()
+    }
+
+    #[inline(always)]
+    pub(crate) fn lock(&self, object: usize) -> &Lock {
+        &self.lines[object].lock
+    }
+
+    #[inline(always)]
+    pub(crate) fn word(&self, object: usize, at: usize) -> &AtomicU64 {
+        match at.checked_sub(NEAR) {
+            None => &self.lines[object].words[at],
+            Some(at) => &self.far[object * self.far_each + at],
+        }
+    }
+
+    /// The value whose words begin at `from`, as they are now.
+    #[inline(always)]
+    pub(crate) fn peek<T: Words>(&self, object: usize, from: usize) -> T::Array {
+        let mut words = T::ZEROS;
+        for (at, word) in words.as_mut().iter_mut().enumerate() {
+            *word = Tx::get(self.word(object, from + at));
+        }
+        words
+    }
+
+    /// Reads an object that is nothing but a value.
+    #[inline(always)]
+    pub(crate) fn load<'a, T: Words>(&'a self, tx: &mut Tx<'a>, object: usize, access: Access) -> Result<T, Conflict> {
+        tx.load(self.lock(object), access, |_| self.peek::<T>(object, 0)).map(T::from_words)
+    }
+
+    /// Writes a value into an object that is locked.
+    #[inline(always)]
+    pub(crate) fn set<'a, T: Words>(&'a self, tx: &mut Tx<'a>, object: usize, from: usize, value: &T) {
+        for (at, word) in value.to_words().as_ref().iter().enumerate() {
+            tx.set(self.word(object, from + at), *word);
+        }
+    }
+
+    /// Writes a value before anyone else looks.
+    pub(crate) fn init<T: Words>(&self, object: usize, from: usize, value: &T) {
+        for (at, word) in value.to_words().as_ref().iter().enumerate() {
+            // ORDERING: Relaxed. The memory is handed to other threads behind this.
+            self.word(object, from + at).store(*word, sync::Ordering::Relaxed);
+        }
+    }
+
+    /// A load that nothing waits for.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, object: usize) {
+        if let Some(line) = self.lines.get(object) {
+            core::hint::black_box(Tx::get(&line.words[0]));
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! An array whose elements are objects, each on a line of its own.
+
+use core::marker::PhantomData;
+
+use super::cause::Operation;
+use super::log::{Access, Tx};
+use super::object::Objects;
+use super::{Conflict, Transactional};
+use crate::{Value, Vector};
+
+/// An array in transactional memory: 64 bytes an element of up to 48 bytes, and no two on a line.
+pub struct TxVector<T> {
+    elements: Objects,
+    of: PhantomData<T>,
+}
+
+impl<T: Value> TxVector<T> {
+    pub(super) fn new(len: usize, initial: &T) -> Self {
+        let elements = Objects::new(len, T::COUNT);
+        (0..len).for_each(|index| elements.init(index, 0, initial));
+        Self { elements, of: PhantomData }
+    }
+}
+
+impl<T: Value> Vector<T, Transactional> for TxVector<T> {
+    fn len(&self) -> usize {
+        self.elements.len()
+    }
+
+    #[inline]
+    fn read<'a>(&'a self, tx: &mut Tx<'a>, index: usize) -> Result<T, Conflict> {
+        self.elements.load(tx, index, Access::new(Operation::VectorRead, index as u32))
+    }
+
+    #[inline]
+    fn write<'a>(&'a self, tx: &mut Tx<'a>, index: usize, value: T) -> Result<(), Conflict> {
+        tx.lock(self.elements.lock(index), Access::new(Operation::VectorWrite, index as u32))?;
+        self.elements.set(tx, index, 0, &value);
+        Ok(())
+    }
+
+    #[inline]
+    fn prefetch(&self, index: usize) {
+        self.elements.prefetch(index);
+    }
+}

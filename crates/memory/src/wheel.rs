@@ -1,0 +1,167 @@
+//! A hierarchical timing wheel (Varghese and Lauck, SOSP '87, scheme 7) of eight levels of 64 lists, on ticks of 2^20 ns, over
+//! numbers that are kept elsewhere: in a core's own cells, or in words that cores share.
+//!
+//! Putting a deadline off is no matter of the wheel: an index stays where it is and is moved on when its old turn comes.
+
+/// Deadlines are rounded up to ticks of 2^20 ns, about a millisecond.
+pub(crate) const TICK_BITS: u32 = 20;
+const SLOT_BITS: u32 = 6;
+const SLOTS: usize = 1 << SLOT_BITS;
+/// Enough for every deadline: 8 * 6 + 20 bits is more than 64.
+pub(crate) const LEVELS: usize = 8;
+/// How many indices one turn may move before it gives up for now.
+pub(crate) const WORK: usize = 8;
+/// The lists: one of the free, then one for each slot of each level.
+pub(crate) const FREE: u32 = 0;
+pub(crate) const LISTS: usize = 1 + LEVELS * SLOTS;
+
+/// A number of 32 bits. Nodes are indices, then the ends of lists; each is a member of a circular, doubly linked list.
+#[derive(Clone, Copy)]
+pub(crate) enum Half {
+    Next(u32),
+    Prev(u32),
+    List(u32),
+    /// The list whose indices are being moved to lower levels, if any: all of it is due before what lies there.
+    Cascading,
+}
+
+/// A number of 64 bits.
+#[derive(Clone, Copy)]
+pub(crate) enum Word {
+    /// Which slots of a level have anything in them.
+    Occupied(usize),
+    /// The tick that the wheel stands at. Everything in it is due then or later, and lies at the level of the highest group of
+    /// six bits in which its tick differs from this one.
+    Position,
+    /// Nothing is due before this point, so that most turns end at once.
+    QuietUntil,
+}
+
+/// A wheel, wherever its numbers are.
+pub(crate) trait Wheel {
+    /// Why a number can't be had now.
+    type Fault;
+
+    fn half(&self, at: Half) -> u32;
+    fn set_half(&mut self, at: Half, number: u32);
+    fn word(&self, at: Word) -> u64;
+    fn set_word(&mut self, at: Word, number: u64);
+
+    /// An index's deadline.
+    fn deadline(&mut self, index: u32) -> Result<u64, Self::Fault>;
+
+    /// The node that stands for a list. It is above all indices.
+    fn end(&self, list: u32) -> u32;
+
+    /// The first of a list, if it has any.
+    #[inline]
+    fn first(&self, list: u32) -> Option<u32> {
+        let end = self.end(list);
+        let first = self.half(Half::Next(end));
+        (first != end).then_some(first)
+    }
+
+    /// Appends an index that is in no list.
+    #[inline]
+    fn push(&mut self, index: u32, list: u32) {
+        let end = self.end(list);
+        let last = self.half(Half::Prev(end));
+        self.set_half(Half::Prev(index), last);
+        self.set_half(Half::Next(index), end);
+        self.set_half(Half::List(index), list);
+        self.set_half(Half::Next(last), index);
+        self.set_half(Half::Prev(end), index);
+        if list != FREE {
+            let (level, slot) = place(list);
+            self.set_word(Word::Occupied(level), self.word(Word::Occupied(level)) | 1 << slot);
+        }
+    }
+
+    /// Takes an index out of its list.
+    #[inline]
+    fn unlink(&mut self, index: u32) {
+        let (prev, next) = (self.half(Half::Prev(index)), self.half(Half::Next(index)));
+        let list = self.half(Half::List(index));
+        self.set_half(Half::Next(prev), next);
+        self.set_half(Half::Prev(next), prev);
+        if list != FREE && self.first(list).is_none() {
+            let (level, slot) = place(list);
+            self.set_word(Word::Occupied(level), self.word(Word::Occupied(level)) & !(1 << slot));
+        }
+    }
+
+    /// Puts an index that is in no list where its deadline says, seen from the wheel's position.
+    #[inline]
+    fn arm(&mut self, index: u32, deadline: u64) {
+        let position = self.word(Word::Position);
+        let due = tick_after(deadline).max(position);
+        let differing = (due ^ position) | 1;
+        let level = (differing.ilog2() / SLOT_BITS) as usize;
+        let slot = (due >> (SLOT_BITS * level as u32)) as usize % SLOTS;
+        self.push(index, (1 + level * SLOTS + slot) as u32);
+        let begins = (due >> (SLOT_BITS * level as u32)) << (SLOT_BITS * level as u32);
+        let begins = begins.saturating_mul(1 << TICK_BITS);
+        if begins < self.word(Word::QuietUntil) {
+            self.set_word(Word::QuietUntil, begins);
+        }
+    }
+
+    /// The occupied slot that begins first: its list, and when. Lower levels come before higher ones, save for the list
+    /// whose slot the wheel has just entered.
+    #[inline]
+    fn soonest(&mut self) -> Option<(u32, u64)> {
+        let cascading = self.half(Half::Cascading);
+        if cascading != FREE {
+            if self.first(cascading).is_some() {
+                return Some((cascading, self.word(Word::Position)));
+            }
+            self.set_half(Half::Cascading, FREE);
+        }
+        let level = (0..LEVELS).find(|&level| self.word(Word::Occupied(level)) != 0)?;
+        let slot = self.word(Word::Occupied(level)).trailing_zeros();
+        let shift = SLOT_BITS * level as u32;
+        let above = self.word(Word::Position) >> shift >> SLOT_BITS << SLOT_BITS;
+        Some(((1 + level * SLOTS) as u32 + slot, (above + u64::from(slot)) << shift))
+    }
+
+    /// The turn of what is due, in order, for a bounded number of moves: one index, which is among the free then.
+    fn turn(&mut self, now: u64) -> Result<Option<usize>, Self::Fault> {
+        let now_tick = now >> TICK_BITS;
+        self.set_word(Word::QuietUntil, 0);
+        for _ in 0..WORK {
+            let soonest = self.soonest();
+            let Some((list, begins)) = soonest.filter(|&(_, begins)| begins <= now_tick) else {
+                let next = soonest.map_or(u64::MAX, |(_, begins)| begins.saturating_mul(1 << TICK_BITS));
+                self.set_word(Word::QuietUntil, next);
+                let position = self.word(Word::Position);
+                self.set_word(Word::Position, position.max(now_tick));
+                return Ok(None);
+            };
+            let Some(index) = self.first(list) else { unreachable!("an occupied slot has a first index") };
+            let deadline = self.deadline(index)?;
+            self.set_word(Word::Position, begins);
+            let (level, _) = place(list);
+            self.set_half(Half::Cascading, if level > 0 { list } else { FREE });
+            self.unlink(index);
+            if level == 0 && tick_after(deadline) <= begins {
+                self.push(index, FREE);
+                return Ok(Some(index as usize));
+            }
+            self.arm(index, deadline);
+        }
+        Ok(None)
+    }
+}
+
+/// The level and slot of a list of the wheel.
+#[inline]
+fn place(list: u32) -> (usize, usize) {
+    let list = list as usize - 1;
+    (list / SLOTS, list % SLOTS)
+}
+
+/// The first tick that begins at or after a point.
+#[inline]
+pub(crate) fn tick_after(point: u64) -> u64 {
+    (point >> TICK_BITS) + u64::from(point.trailing_zeros() < TICK_BITS)
+}
