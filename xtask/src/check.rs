@@ -34,9 +34,10 @@ pub(crate) fn run(deep: bool) -> Result<()> {
         Ok(())
     })?;
     step("shared tables under a model checker", || concurrency::linearizability(&mut totals))?;
+    step("transactions under a model checker", || concurrency::serializability(&mut totals))?;
     step("loss recovery under a model checker", || concurrency::agreement(&mut totals))?;
     step("loss recovery as a model", || models::loss_recovery(&mut totals))?;
-    step("shared tables under a thread sanitizer", || concurrency::sanitizer(&mut totals))?;
+    step("shared tables and transactions under a thread sanitizer", || concurrency::sanitizer(&mut totals))?;
     step("the sequencer in hardware, a sample", || rtl::simulate(rtl::Extent::Sample, &mut totals))?;
     let mut commands = 0;
     step("the README's commands", || {

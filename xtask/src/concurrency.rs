@@ -21,6 +21,11 @@ pub(crate) fn agreement(totals: &mut Totals) -> Result<()> {
     model_check("millrace-engine", "recovery_model", totals)
 }
 
+/// The check that transactions are serializable and never see a mix, on the code that ships.
+pub(crate) fn serializability(totals: &mut Totals) -> Result<()> {
+    model_check("millrace-memory", "serializable_model", totals)
+}
+
 fn model_check(package: &str, test: &str, totals: &mut Totals) -> Result<()> {
     let arguments = ["test", "-p", package, "--release", "--quiet", "--test", test];
     let mut command = cargo(&arguments, "loom", "--cfg loom");
@@ -28,7 +33,7 @@ fn model_check(package: &str, test: &str, totals: &mut Totals) -> Result<()> {
     run(&mut command, totals)
 }
 
-/// The shared tables' stress test under ThreadSanitizer. The standard library is not built for it, so its mutex, whose slow
+/// The stress tests of shared tables and of transactions under ThreadSanitizer. The standard library is not built for it, so its mutex, whose slow
 /// path lies there, would be called a race; the model checker has that table.
 pub(crate) fn sanitizer(totals: &mut Totals) -> Result<()> {
     if !has_sanitizer() {
@@ -38,19 +43,12 @@ pub(crate) fn sanitizer(totals: &mut Totals) -> Result<()> {
         totals.skipped += 1;
         return Ok(());
     }
-    let arguments = [
-        "test",
-        "-p",
-        "millrace-flow",
-        "--quiet",
-        "--target",
-        TARGET,
-        "--test",
-        "shared_stress",
-        "--",
-        "--skip",
-        "locked",
-    ];
+    sanitize(&["-p", "millrace-flow", "--test", "shared_stress", "--", "--skip", "locked"], totals)?;
+    sanitize(&["-p", "millrace-memory", "--test", "transactions"], totals)
+}
+
+fn sanitize(what: &[&str], totals: &mut Totals) -> Result<()> {
+    let arguments = [&["test", "--quiet", "--target", TARGET], what].concat();
     let mut command = cargo(&arguments, "tsan", "-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer");
     let suppressions = root().join("xtask/src/tsan.supp");
     command.env("RUSTC_BOOTSTRAP", "1").env("TSAN_OPTIONS", format!("suppressions={}", suppressions.display()));

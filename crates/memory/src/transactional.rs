@@ -28,6 +28,8 @@ pub use log::{ABORTS_MAX, Log, Tx};
 pub use map::TxMap;
 pub use sites::Site;
 pub use stm::Session;
+#[cfg(loom)]
+pub use sync::Fault;
 pub use vector::TxVector;
 
 use stm::Stm;

@@ -11,7 +11,7 @@ use core::panic::Location;
 use super::cause::{Collision, Operation};
 use super::sites::{NearSites, Site};
 use super::stm::{Session, Stm};
-use super::sync::{AtomicU64, Ordering, Pause, fence};
+use super::sync::{AtomicU64, Ordering, Pause, broken, fence};
 use super::{Conflict, Place};
 
 /// An object's versioned lock: twice the version of what is in the object, or, while a core writes to it, an odd number that
@@ -84,10 +84,10 @@ impl Look<'_> {
 }
 
 /// How often a core looks again at an object that another one holds, before it gives up.
-const PATIENCE: u32 = 5;
+const PATIENCE: u32 = if cfg!(loom) { 1 } else { 5 };
 
 /// How often a step fails at most: then it gets a turn, in which it can't.
-pub const ABORTS_MAX: u32 = 8;
+pub const ABORTS_MAX: u32 = if cfg!(loom) { 1 } else { 8 };
 
 /// What a core keeps of its transactions from one to the next: room, no contents.
 #[derive(Default)]
@@ -183,7 +183,7 @@ impl<'a> Log<'a> {
     fn extend(&mut self) -> bool {
         // ORDERING: Acquire, as in `enter`.
         let now = self.stm.clock.0.load(Ordering::Acquire);
-        let valid = self.is_valid();
+        let valid = broken!(Unextended) || self.is_valid();
         if valid {
             self.snapshot = now;
         }
@@ -262,7 +262,7 @@ impl<'a> Tx<'a> {
                 let value = read(Look { lock, seen });
                 // ORDERING: Acquire, with the fence in `lock`: had `read` seen a word of the next writer, this sees its lock.
                 fence(Ordering::Acquire);
-                if lock.word.load(Ordering::Relaxed) == seen {
+                if lock.word.load(Ordering::Relaxed) == seen || broken!(Unchecked) {
                     log.reads.push((lock, seen));
                     if log.session.buffers.recording {
                         log.session.buffers.read_at.push(access);
@@ -302,7 +302,9 @@ impl<'a> Tx<'a> {
                 // ORDERING: Acquire, with the release of the lock. The fence keeps the writes that follow behind the lock.
                 let taken = lock.word.compare_exchange(seen, log.mine, Ordering::Acquire, Ordering::Relaxed);
                 if taken.is_ok() {
-                    fence(Ordering::Release);
+                    if !broken!(EarlyWords) {
+                        fence(Ordering::Release);
+                    }
                     log.locked.push((lock, seen));
                     break;
                 }
@@ -356,7 +358,7 @@ impl<'a> Tx<'a> {
             // ORDERING: AcqRel. Release: whoever starts at this version sees the locks. Acquire: of two that commit, the
             // second sees the locks of the first.
             let version = log.stm.clock.0.fetch_add(1, Ordering::AcqRel) + 1;
-            if version != log.snapshot + 1 && !log.is_valid() {
+            if version != log.snapshot + 1 && !broken!(Unvalidated) && !log.is_valid() {
                 log.collide_anywhere();
                 return Err(self.abort());
             }
@@ -407,9 +409,10 @@ impl Log<'_> {
         // A version of its own: a reader that saw the words in between must not find the version that it began with.
         // ORDERING: AcqRel, as in `commit`.
         let version = self.stm.clock.0.fetch_add(1, Ordering::AcqRel) + 1;
-        for &(lock, _) in &self.locked {
+        for &(lock, before) in &self.locked {
+            let word = if broken!(SameVersion) { before } else { version << 1 };
             // ORDERING: Release, as in `commit`.
-            lock.word.store(version << 1, Ordering::Release);
+            lock.word.store(word, Ordering::Release);
         }
     }
 }

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use super::log::Buffers;
 use super::sites::Sites;
-use super::sync::{AtomicU64, Ordering, Pause};
+use super::sync::{AtomicU64, Ordering, Pause, broken, fence};
 
 /// On a line of its own: others are written by others.
 #[repr(align(128))]
@@ -46,9 +46,13 @@ impl Stm {
     #[inline]
     pub(crate) fn enter(&self, core: usize) {
         let seat = &self.seats[core].0;
-        // ORDERING: SeqCst, with `turn`: either this core sees the turn, or whoever takes it sees this core inside.
-        seat.store(1, Ordering::SeqCst);
-        if self.turns.0.load(Ordering::SeqCst) != 0 {
+        // ORDERING: Release and Relaxed. The fence, with the one in `turn`, sees to it that either this core sees the turn, or
+        // whoever takes it sees this core inside.
+        seat.store(1, Ordering::Release);
+        if !broken!(UnorderedEntry) {
+            fence(Ordering::SeqCst);
+        }
+        if self.turns.0.load(Ordering::Acquire) != 0 {
             self.queue_up(seat);
         }
     }
@@ -63,9 +67,10 @@ impl Stm {
             while self.turns.0.load(Ordering::Relaxed) != 0 {
                 pause.wait();
             }
-            // ORDERING: SeqCst, as in `enter`.
-            seat.store(1, Ordering::SeqCst);
-            if self.turns.0.load(Ordering::SeqCst) == 0 {
+            // ORDERING: as in `enter`; Acquire, so that what was done in the turn is seen.
+            seat.store(1, Ordering::Release);
+            fence(Ordering::SeqCst);
+            if self.turns.0.load(Ordering::Acquire) == 0 {
                 return;
             }
         }
@@ -83,8 +88,9 @@ impl Stm {
     /// they have begun.
     #[cold]
     pub(crate) fn turn(&self, core: usize) {
-        // ORDERING: SeqCst, with `enter`.
-        self.turns.0.fetch_add(1, Ordering::SeqCst);
+        // ORDERING: Relaxed, and the fence, as in `enter`.
+        self.turns.0.fetch_add(1, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
         // ORDERING: Relaxed. A number that nobody else draws.
         let ticket = self.next.fetch_add(1, Ordering::Relaxed);
         let mut pause = Pause::default();
@@ -93,8 +99,8 @@ impl Stm {
             pause.wait();
         }
         for (other, seat) in self.seats.iter().enumerate() {
-            // ORDERING: SeqCst, with `enter`; it acquires what the other did inside.
-            while other != core && seat.0.load(Ordering::SeqCst) != 0 {
+            // ORDERING: Acquire, with `leave`: what the other did inside is seen.
+            while other != core && !broken!(Impatient) && seat.0.load(Ordering::Acquire) != 0 {
                 pause.wait();
             }
         }
@@ -102,9 +108,9 @@ impl Stm {
 
     /// Ends a turn.
     pub(crate) fn end_turn(&self) {
-        // ORDERING: Release, with `turn` and `queue_up`.
+        // ORDERING: Release, with `turn`, `enter` and `queue_up`.
         self.serving.0.fetch_add(1, Ordering::Release);
-        self.turns.0.fetch_sub(1, Ordering::SeqCst);
+        self.turns.0.fetch_sub(1, Ordering::Release);
     }
 }
 
