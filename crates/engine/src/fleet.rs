@@ -250,9 +250,16 @@ pub trait Remains<N: NetworkFunction> {
     /// The memory of all tables, in bytes.
     fn memory_bytes(&self) -> usize;
 
-    /// What became of transactions, where there were any.
-    fn transactions(&self) -> Option<Transactions> {
+    /// What became of each core's transactions, where there can be any.
+    fn transactions_by_core(&self) -> Option<Vec<Transactions>> {
         None
+    }
+
+    /// What became of transactions, where there can be any.
+    fn transactions(&self) -> Option<Transactions> {
+        let mut total = Transactions::default();
+        self.transactions_by_core()?.iter().for_each(|core| total.add(core));
+        Some(total)
     }
 }
 
@@ -353,10 +360,8 @@ impl<N: Function> Remains<N> for TransactedFleet<N> {
         self.workers.iter().map(|worker| worker.place().memory_bytes()).sum()
     }
 
-    fn transactions(&self) -> Option<Transactions> {
-        let mut total = Transactions::default();
-        self.workers.iter().for_each(|worker| total.add(worker.place().transactions()));
-        Some(total)
+    fn transactions_by_core(&self) -> Option<Vec<Transactions>> {
+        Some(self.workers.iter().map(|worker| worker.place().transactions().clone()).collect())
     }
 }
 

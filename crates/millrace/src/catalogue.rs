@@ -5,8 +5,8 @@ use std::sync::Arc;
 use engine::carrier::{self, Outer, SequencedTotal, Shape};
 use engine::{Control, EngineError, EngineKind, Options, Outcome, Tables};
 use functions::{ddos, heavy_hitter, policer, port_knock};
-use measure::{Advice, Bench, BenchError, BenchPlan, LossPlan, LossRow, Question};
-use nf::{Description, Flow, Function, PacketSet, Reason, Sizing};
+use measure::{Advice, Bench, BenchError, BenchPlan, LossPlan, LossRow, Profile, ProfilePlan, Question};
+use nf::{Description, Flow, Function, PacketSet, Reason, Recipe, Sizing};
 use port::{Batch, Packet, Queue, Received, Trace};
 use serde::de::DeserializeOwned;
 use testkit::conformance::{self, Plan, Verified};
@@ -195,6 +195,20 @@ pub trait Program: Send + Sync {
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Advice, BenchError>;
 
+    /// Says why its transactions fail; see [`measure::profile`].
+    ///
+    /// # Errors
+    /// When it can't be run so.
+    fn profile(
+        &self,
+        trace: &Arc<Trace>,
+        plan: &ProfilePlan,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Profile, BenchError>;
+
+    /// What its configuration can do about that.
+    fn recipes(&self) -> &'static [Recipe];
+
     /// Measures it under each engine; see [`measure::bench`].
     ///
     /// # Errors
@@ -296,6 +310,19 @@ impl<N: Function> Program for Loaded<N> {
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Advice, BenchError> {
         measure::advise(&self.0, trace, question, progress)
+    }
+
+    fn profile(
+        &self,
+        trace: &Arc<Trace>,
+        plan: &ProfilePlan,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Profile, BenchError> {
+        measure::profile(&self.0, trace, plan, progress)
+    }
+
+    fn recipes(&self) -> &'static [Recipe] {
+        N::RECIPES
     }
 
     fn bench(

@@ -2,6 +2,8 @@
 
 use core::fmt;
 
+use memory::transactional::Cause;
+
 /// The header fields that name a packet set: packets that agree in them share a flow state and are ordered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PacketSet {
@@ -88,5 +90,16 @@ pub struct ConfigKey {
     /// The value when the file doesn't say, as it would stand in the file.
     pub default: &'static str,
     /// What it does, and its range and unit.
+    pub help: &'static str,
+}
+
+/// What an operator can do, by a configuration key, when transactions fail for a cause.
+#[derive(Clone, Copy, Debug)]
+pub struct Recipe {
+    /// The cause.
+    pub cause: Cause,
+    /// The key.
+    pub key: &'static str,
+    /// How to change it, and what that gives up.
     pub help: &'static str,
 }

@@ -6,7 +6,7 @@ use memory::{Local, LocalTx, Memory, Transactional};
 use packet::{FlowKey, Headers, Host, Nanos};
 
 use crate::context::Context;
-use crate::description::{Description, PacketSet};
+use crate::description::{Description, PacketSet, Recipe};
 use crate::report::{Fingerprint, Report};
 use crate::verdict::{Reason, Verdict};
 
@@ -88,6 +88,9 @@ pub trait NetworkFunction: Sized + Send + Sync + 'static {
 
     /// The function's entry in the catalogue.
     const DESCRIPTION: Description;
+
+    /// What its configuration can do about transactions that fail.
+    const RECIPES: &'static [Recipe] = &[];
 
     /// The fields that name a packet set.
     fn packet_set(&self) -> PacketSet;

@@ -91,6 +91,22 @@ pub const CAUSES: [Cause; 9] = [
 ];
 
 impl Cause {
+    /// The cause in a word or two, for programs.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::SameElement => "same-element",
+            Self::SameKey => "same-key",
+            Self::SameBucket => "same-bucket",
+            Self::MapRoomExhausted => "map-room-exhausted",
+            Self::PoolExhausted => "pool-exhausted",
+            Self::SameIndex => "same-index",
+            Self::ForeignPool => "foreign-pool",
+            Self::MergeDuringUpdate => "merge-during-update",
+            Self::Unknown => "unknown",
+        }
+    }
+
     /// The cause in words.
     #[must_use]
     pub const fn words(self) -> &'static str {

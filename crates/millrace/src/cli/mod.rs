@@ -10,6 +10,7 @@ mod folder;
 mod functions;
 mod inspect;
 mod link;
+mod profile;
 mod run;
 mod sequence;
 mod signals;
@@ -59,6 +60,7 @@ enum Task {
     Verify(verify::Args),
     Bench(bench::Args),
     Advise(advise::Args),
+    Profile(profile::Args),
     Tables(tables::Args),
     Synth(synth::Args),
     Inspect(inspect::Args),
@@ -101,6 +103,7 @@ fn perform(task: Task, catalogue: &Catalogue) -> Result<(), Failed> {
         Task::Verify(args) => verify::perform(&args, catalogue),
         Task::Bench(args) => bench::perform(&args, catalogue),
         Task::Advise(args) => advise::perform(&args, catalogue),
+        Task::Profile(args) => profile::perform(&args, catalogue),
         Task::Tables(args) => tables::perform(&args),
         Task::Synth(args) => synth::perform(&args),
         Task::Inspect(args) => inspect::perform(&args),
@@ -122,7 +125,7 @@ fn fish_functions(catalogue: &Catalogue) -> String {
         let Description { name, summary, .. } = entry.description();
         let summary = summary.replace('\'', "\\'");
         format!(
-            "complete -c millrace -n '__fish_seen_subcommand_from functions run sequence verify bench advise' -f -a {name} -d '{summary}'\n"
+            "complete -c millrace -n '__fish_seen_subcommand_from functions run sequence verify bench advise profile' -f -a {name} -d '{summary}'\n"
         )
     };
     catalogue.entries().iter().map(line).collect()
@@ -132,7 +135,7 @@ fn fish_functions(catalogue: &Catalogue) -> String {
 fn command(catalogue: &Catalogue) -> Command {
     let names: Vec<&'static str> = catalogue.entries().iter().map(|entry| entry.description().name).collect();
     let mut command = Cli::command();
-    for task in ["functions", "run", "sequence", "verify", "bench", "advise"] {
+    for task in ["functions", "run", "sequence", "verify", "bench", "advise", "profile"] {
         if command.find_subcommand(task).is_some() {
             let names = if task == "bench" { [names.as_slice(), &["suite", "sweep"]].concat() } else { names.clone() };
             command = command.mut_subcommand(task, |task| {
@@ -183,6 +186,11 @@ struct Configuration {
 
 impl Configuration {
     fn settings(&self) -> Result<Settings, Failed> {
+        self.settings_with(true)
+    }
+
+    /// The file's values, and those given besides or not.
+    fn settings_with(&self, given: bool) -> Result<Settings, Failed> {
         let mut settings = match &self.config {
             Some(path) => {
                 let text = configuration(path)
@@ -191,7 +199,7 @@ impl Configuration {
             }
             None => Settings::default(),
         };
-        for given in &self.set {
+        for given in self.set.iter().filter(|_| given) {
             settings.set(given)?;
         }
         Ok(settings)

@@ -1,0 +1,242 @@
+//! Why a function's transactions fail: who was in whose way, by source line and by cause, and how even the load is.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use engine::{Dispatcher, EngineKind, Fleet, Options, Placement, Remains, Transactions, cpus, run_queues};
+use engine::{private_fleet, transacted_fleet};
+use memory::transactional::{Cause, Collision, Operation};
+use nf::{Function, Meta};
+use port::{Loops, Port, Replay, Trace};
+
+use crate::bench::BenchError;
+use crate::spread::Spread;
+use crate::steered::Steered;
+
+/// What to profile.
+#[derive(Clone, Debug)]
+pub struct ProfilePlan {
+    /// On how many cores, no more than the machine has.
+    pub cores: usize,
+    /// How often it runs with recording, in turn with as many runs without.
+    pub rounds: usize,
+    /// How many packets a round has, over all cores; at least one pass over the trace.
+    pub packets: u64,
+    /// How the fleets are built.
+    pub options: Options,
+}
+
+/// What a profile came to.
+#[derive(Clone, Debug)]
+pub struct Profile {
+    /// Whether packet sets share anything: where they don't, there are no transactions.
+    pub shares: bool,
+    /// Millions of packets a second, without recording.
+    pub mpps: Spread,
+    /// The same with recording, which is what the rest was found with.
+    pub mpps_recorded: Spread,
+    /// What became of transactions, over all rounds with recording.
+    pub transactions: Transactions,
+    /// What each core did, over all rounds with recording.
+    pub cores: Vec<CoreLoad>,
+    /// How many packet sets there are.
+    pub packet_sets: usize,
+    /// The busiest of them with their packets in one pass, the busiest first.
+    pub busiest: Vec<(String, u64)>,
+    /// Packets in one pass.
+    pub packets: usize,
+}
+
+/// What a core did.
+#[derive(Clone, Debug, Default)]
+pub struct CoreLoad {
+    /// Packets.
+    pub packets: u64,
+    /// From the common start to its last packet, added up over rounds.
+    pub busy: Duration,
+    /// Transactions that committed.
+    pub committed: u64,
+    /// Attempts that failed.
+    pub aborted: u64,
+}
+
+/// A line of a function's source with the attempts that failed there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LineAborts {
+    /// The file and line; "commit" for what was found when a transaction was to commit and can't be charged to a line.
+    pub line: String,
+    /// What it does there.
+    pub operation: Option<Operation>,
+    /// How many attempts failed.
+    pub aborts: u64,
+}
+
+/// A cause with the attempts that failed of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CauseAborts {
+    /// The cause.
+    pub cause: Cause,
+    /// How many attempts failed of it.
+    pub aborts: u64,
+    /// The pair of lines that most of them are of.
+    pub pair: [Option<String>; 2],
+    /// What those lines do.
+    pub operations: [Option<Operation>; 2],
+}
+
+impl Profile {
+    /// Failed attempts by source line, most first.
+    #[must_use]
+    pub fn lines(&self) -> Vec<LineAborts> {
+        let mut lines: HashMap<(String, Option<Operation>), u64> = HashMap::new();
+        for (collision, count) in &self.transactions.collisions {
+            let (line, operation) = place(collision.mine);
+            *lines.entry((line.unwrap_or_else(|| "commit".to_owned()), operation)).or_default() += count;
+        }
+        let lines = lines.into_iter().map(|((line, operation), aborts)| LineAborts { line, operation, aborts });
+        let mut lines: Vec<_> = lines.collect();
+        lines.sort_by(|one, other| other.aborts.cmp(&one.aborts).then_with(|| one.line.cmp(&other.line)));
+        lines
+    }
+
+    /// Failed attempts by cause, most first.
+    #[must_use]
+    pub fn causes(&self) -> Vec<CauseAborts> {
+        let mut causes: HashMap<Cause, (u64, u64, Option<Collision>)> = HashMap::new();
+        for (collision, &count) in &self.transactions.collisions {
+            let (total, most, pair) = causes.entry(collision.cause()).or_default();
+            *total += count;
+            if count > *most {
+                (*most, *pair) = (count, Some(*collision));
+            }
+        }
+        let causes = causes.into_iter().map(|(cause, (aborts, _, pair))| {
+            let [mine, other] = pair.map_or([None; 2], |pair| [pair.mine, pair.other]).map(place);
+            CauseAborts { cause, aborts, pair: [mine.0, other.0], operations: [mine.1, other.1] }
+        });
+        let mut causes: Vec<_> = causes.collect();
+        causes.sort_by_key(|cause| (std::cmp::Reverse(cause.aborts), cause.cause));
+        causes
+    }
+
+    /// The busiest core's packets over the mean.
+    #[must_use]
+    pub fn imbalance(&self) -> f64 {
+        let total: u64 = self.cores.iter().map(|core| core.packets).sum();
+        let most = self.cores.iter().map(|core| core.packets).max().unwrap_or(0);
+        most as f64 * self.cores.len() as f64 / total.max(1) as f64
+    }
+}
+
+fn place(site: Option<memory::transactional::Site>) -> (Option<String>, Option<Operation>) {
+    let Some(site) = site else { return (None, None) };
+    (Some(format!("{}:{}", site.location.file(), site.location.line())), Some(site.operation))
+}
+
+/// How many of the busiest packet sets are named.
+const BUSIEST: usize = 5;
+
+/// Profiles a function over a trace under `transactional`. `progress` is told how many runs are done, and of how many.
+///
+/// # Errors
+/// When the engine can't run it, there are too few processors, or the trace can't be replayed.
+pub fn profile<N: Function>(
+    nf: &Arc<N>,
+    trace: &Arc<Trace>,
+    plan: &ProfilePlan,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Profile, BenchError> {
+    let accepted = EngineKind::Transactional.accepts(&N::DESCRIPTION, plan.cores);
+    accepted.and_then(|()| plan.options.tables.accepts(&**nf)).map_err(BenchError::Refused)?;
+    let have = cpus().len();
+    if plan.cores > have {
+        let cores = plan.cores;
+        return Err(BenchError::Refused(format!(
+            "a profile on {cores} cores needs as many processors, for conflicts can't be modelled; there are {have}"
+        )));
+    }
+    let (packet_sets, busiest) = busiest(nf, trace, &plan.options);
+    let found = if N::DESCRIPTION.sharing.is_any() {
+        let fleet = |profile| transacted_fleet(Arc::clone(nf), plan.cores, &Options { profile, ..plan.options });
+        rounds([fleet(false), fleet(true)], trace, plan, progress)?
+    } else {
+        let fleet = || private_fleet(EngineKind::Transactional, Arc::clone(nf), plan.cores, &plan.options);
+        rounds([fleet(), fleet()], trace, plan, progress)?
+    };
+    let Found { mpps, transactions, cores } = found;
+    let [mpps, mpps_recorded] = mpps.map(|figures| Spread::of(&figures).expect("a profile has rounds"));
+    let shares = N::DESCRIPTION.sharing.is_any();
+    Ok(Profile { shares, mpps, mpps_recorded, transactions, cores, packet_sets, busiest, packets: trace.len() })
+}
+
+struct Found {
+    mpps: [Vec<f64>; 2],
+    transactions: Transactions,
+    cores: Vec<CoreLoad>,
+}
+
+/// Runs two fleets in turn over the trace; what is told of transactions and cores is of the second.
+fn rounds<N: Function, P: Placement<N>>(
+    fleets: [Fleet<N, P>; 2],
+    trace: &Arc<Trace>,
+    plan: &ProfilePlan,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Found, BenchError>
+where
+    Fleet<N, P>: Remains<N>,
+{
+    let mut found = Found {
+        mpps: [Vec::new(), Vec::new()],
+        transactions: Transactions::default(),
+        cores: vec![CoreLoad::default(); plan.cores],
+    };
+    let loops = plan.packets.div_ceil(trace.len().max(1) as u64).max(1);
+    let mut runs = fleets.map(|mut fleet| {
+        let steered = Steered::pass(&mut fleet.dispatcher, trace);
+        let replay = Replay::new(Arc::clone(trace)).looped(Loops::Times(loops));
+        (fleet, replay.steered(steered.cores).bucketed(steered.buckets).continued())
+    });
+    let total = 2 * plan.rounds as u64;
+    for round in 0..plan.rounds as u64 {
+        for (which, (fleet, replay)) in runs.iter_mut().enumerate() {
+            progress(2 * round + which as u64, total);
+            let received = |fleet: &Fleet<N, P>| -> Vec<u64> {
+                fleet.workers.iter().map(|worker| worker.counters().received).collect()
+            };
+            let before = received(fleet);
+            let queues = replay.open(plan.cores)?;
+            let cores = run_queues(&mut fleet.workers, queues, None, &plan.options)?;
+            let packets: Vec<u64> = received(fleet).iter().zip(before).map(|(after, before)| after - before).collect();
+            let slowest = cores.iter().map(|core| core.elapsed).max().unwrap_or_default().as_secs_f64();
+            found.mpps[which].push(packets.iter().sum::<u64>() as f64 / slowest.max(1e-9) / 1e6);
+            if which == 1 {
+                for (load, (core, packets)) in found.cores.iter_mut().zip(cores.iter().zip(packets)) {
+                    load.busy += core.elapsed;
+                    load.packets += packets;
+                }
+            }
+        }
+    }
+    progress(total, total);
+    let (fleet, _) = &runs[1];
+    if let Some(of_cores) = fleet.transactions_by_core() {
+        for (load, of_core) in found.cores.iter_mut().zip(of_cores) {
+            (load.committed, load.aborted) = (of_core.committed, of_core.aborted);
+            found.transactions.add(&of_core);
+        }
+    }
+    Ok(found)
+}
+
+/// How many packet sets there are, and the busiest with their packets. Two replicas' records name them all.
+fn busiest<N: Function>(nf: &Arc<N>, trace: &Trace, options: &Options) -> (usize, Vec<(String, u64)>) {
+    let script = Steered::pass(&mut Dispatcher::new(Arc::clone(nf), EngineKind::Scr, 2, options), trace).script;
+    let mut counts: HashMap<_, u64> = HashMap::new();
+    script.records.iter().for_each(|record| *counts.entry(record.meta.key()).or_default() += 1);
+    let sets = counts.len();
+    let mut counts: Vec<_> = counts.into_iter().collect();
+    counts.sort_by(|(key, count), (other, others)| others.cmp(count).then_with(|| key.cmp(other)));
+    counts.truncate(BUSIEST);
+    (sets, counts.into_iter().map(|(key, count)| (key.to_string(), count)).collect())
+}

@@ -1,0 +1,247 @@
+//! `millrace profile`: why a function's transactions fail, where in its source, and what helps.
+
+use std::sync::Arc;
+
+use engine::Options;
+use measure::{Profile, ProfilePlan};
+use nf::{Description, Recipe};
+use port::Trace;
+use serde_json::{Value, json};
+
+use super::engines;
+use super::failure::Failed;
+use super::traffic::{Counter, Source};
+use super::upkeep::Upkeep;
+use super::{Configuration, entry, refuse_too_much};
+use crate::catalogue::{Catalogue, Entry};
+use crate::print::number::{self, count, counted};
+use crate::print::output::{print, print_json};
+use crate::print::progress::{Progress, Sample};
+use crate::print::style::Style;
+use crate::print::table::{Align, Sheet, Tone};
+
+/// Say why a function's transactions fail, where in its source, and what helps
+///
+/// Runs it under the engine `transactional` from memory, in turn with recording and without. Every attempt that fails is counted
+/// and charged to the line of the function's source that was at work, to what the other step did, and to a cause, for which there
+/// is a recipe. With --set the function runs as the file (or the default) has it and then with the values set, side by side.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  millrace profile nat --in a.pcap --cores 2
+  millrace profile nat --in a.pcap --cores 2 --set ports=1024-65535
+  millrace profile nat --synth university-dc --json")]
+pub(super) struct Args {
+    /// The function (`millrace functions` lists them)
+    #[arg(value_name = "FUNCTION")]
+    function: String,
+    #[command(flatten)]
+    source: Source,
+    #[command(flatten)]
+    configuration: Configuration,
+    /// How many cores, or all
+    #[arg(long, default_value = "all", value_name = "N", value_parser = engines::cores)]
+    cores: usize,
+    /// How often it runs each way; figures are medians
+    #[arg(long, default_value_t = 5, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    rounds: u16,
+    /// How many packets a run has, at least one pass over the traffic
+    #[arg(long, default_value = "1M", value_name = "NUMBER", value_parser = number::parse)]
+    round_packets: u64,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    upkeep: Upkeep,
+}
+
+pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> {
+    let entry = entry(catalogue, &args.function)?;
+    // Wrong values are to be heard of before traffic is read.
+    let ways: Vec<bool> = if args.configuration.set.is_empty() { vec![false] } else { vec![false, true] };
+    for with_sets in &ways {
+        entry.load(&args.configuration.settings_with(*with_sets)?)?;
+    }
+    let traffic = args.source.load(args.json)?;
+    let profiles: Vec<Profile> =
+        ways.iter().map(|with_sets| profiled(args, entry, *with_sets, &traffic.trace)).collect::<Result<_, _>>()?;
+    let Some(last) = profiles.last() else { unreachable!("it runs at least one way") };
+    let recipes = entry.load(&args.configuration.settings_with(true)?)?.recipes();
+    if args.json {
+        let all: Vec<Value> = profiles.iter().map(|profile| json(profile, recipes)).collect();
+        let sets = &args.configuration.set;
+        return print_json(&json!({
+            "function": entry.description().name, "traffic": traffic.name, "cores": args.cores, "set": sets, "profiles": all,
+        }));
+    }
+    let style = Style::stdout();
+    let packets = counted(last.packets as u64, "packet", "packets");
+    let cores = counted(args.cores as u64, "core", "cores");
+    let name = style.bold(entry.description().name);
+    let mut out = format!("{name} under transactional on {cores}, {} ({packets})\n\n", traffic.name);
+    if let [before, after] = profiles.as_slice() {
+        out += &beside(before, after, &args.configuration.set, style);
+        out += &format!("\n{}\n\n", style.bold("With these values"));
+    }
+    out += &text(entry.description(), last, recipes, style);
+    print(&out)
+}
+
+/// Profiles behind a progress bar.
+fn profiled(args: &Args, entry: &Entry, with_sets: bool, trace: &Arc<Trace>) -> Result<Profile, Failed> {
+    let program = entry.load(&args.configuration.settings_with(with_sets)?)?;
+    // Two fleets, each with as many tables as cores.
+    refuse_too_much(&*program, 2 * args.cores)?;
+    let options = Options { tables: args.upkeep.tables(&*program)?, ..Options::default() };
+    let plan =
+        ProfilePlan { cores: args.cores, rounds: usize::from(args.rounds), packets: args.round_packets, options };
+    let (done, of) = (Counter::default(), Counter::default());
+    let (shown, total) = (done.clone(), of.clone());
+    let packets = plan.packets.max(trace.len() as u64);
+    let sample = move || Sample { done: shown.get(), total: Some(total.get().max(1)), packets: shown.get() * packets };
+    let _progress = Progress::watch(args.json, "profile", sample);
+    Ok(program.profile(trace, &plan, &mut |runs, all| {
+        done.set(runs);
+        of.set(all);
+    })?)
+}
+
+fn percent(part: u64, of: u64) -> String {
+    format!("{:.1} %", 100.0 * part as f64 / of.max(1) as f64)
+}
+
+/// What recording costs of the speed.
+fn overhead(profile: &Profile) -> f64 {
+    100.0 * (1.0 - profile.mpps_recorded.median / profile.mpps.median)
+}
+
+fn mpps(profile: &Profile) -> String {
+    let spread = &profile.mpps;
+    format!("{:.2} Mpps ({:.2} to {:.2})", spread.median, spread.min, spread.max)
+}
+
+fn text(description: &Description, profile: &Profile, recipes: &[Recipe], style: Style) -> String {
+    let mut out = format!("{}; with recording {:.1} % less\n", mpps(profile), overhead(profile));
+    let transactions = &profile.transactions;
+    if !profile.shares {
+        out += &format!(
+            "packet sets share nothing in {}: there are no transactions, and nothing fails\n",
+            description.name
+        );
+    } else {
+        let attempts = transactions.committed + transactions.aborted;
+        let failed = counted(transactions.aborted, "attempt", "attempts");
+        out += &format!(
+            "{} committed; {failed} failed ({}), {} needed a turn of its own\n",
+            counted(transactions.committed, "transaction", "transactions"),
+            percent(transactions.aborted, attempts),
+            count(transactions.turns)
+        );
+    }
+    if transactions.aborted > 0 {
+        out += &format!("\n{}\n", style.bold("Failed attempts by line"));
+        let columns = [("line", Align::Left), ("does", Align::Left), ("failed", Align::Right), ("", Align::Right)];
+        let mut sheet = Sheet::new(style, &columns);
+        for line in profile.lines() {
+            let does = line.operation.map_or_else(|| "-".to_owned(), |operation| operation.to_string());
+            sheet.row([line.line, does, count(line.aborts), percent(line.aborts, transactions.aborted)]);
+        }
+        out += &sheet.lines(2);
+        out += &format!("\n{}\n", style.bold("Causes"));
+        for (rank, cause) in profile.causes().iter().enumerate() {
+            let share = percent(cause.aborts, transactions.aborted);
+            out += &format!("  {}. {} ({share})\n", rank + 1, cause.cause);
+            if let [Some(mine), Some(other)] = &cause.operations {
+                let [at, by] = [0, 1].map(|which| cause.pair[which].as_deref().unwrap_or("?"));
+                out += &format!("     {}\n", style.dim(format!("mostly {mine} at {at}, against {other} at {by}")));
+            }
+            out += &format!("     {} {}\n", style.good("recipe:"), cause.cause.recipe());
+            for recipe in recipes.iter().filter(|recipe| recipe.cause == cause.cause) {
+                out += &format!("             {}: {}\n", recipe.key, recipe.help);
+            }
+        }
+    }
+    out += &format!("\n{}\n", style.bold("Load"));
+    let columns = [
+        ("core", Align::Right),
+        ("packets", Align::Right),
+        ("", Align::Right),
+        ("busy", Align::Right),
+        ("committed", Align::Right),
+        ("failed", Align::Right),
+    ];
+    let mut sheet = Sheet::new(style, &columns);
+    let total: u64 = profile.cores.iter().map(|core| core.packets).sum();
+    for (number, core) in profile.cores.iter().enumerate() {
+        sheet.row([
+            number.to_string(),
+            count(core.packets),
+            percent(core.packets, total),
+            format!("{:.0} ms", core.busy.as_secs_f64() * 1e3),
+            count(core.committed),
+            count(core.aborted),
+        ]);
+    }
+    out += &sheet.lines(2);
+    out += &format!("  the busiest core has {:.2} times the mean\n", profile.imbalance());
+    out += &format!("\n{} of {}\n", style.bold("Busiest packet sets"), count(profile.packet_sets as u64));
+    let mut sheet = Sheet::new(style, &[("", Align::Left), ("", Align::Right), ("", Align::Right)]);
+    for (set, packets) in &profile.busiest {
+        sheet.row([set.clone(), count(*packets), percent(*packets, profile.packets as u64)]);
+    }
+    out += &sheet.lines(2);
+    out
+}
+
+/// Before and after.
+fn beside(before: &Profile, after: &Profile, sets: &[String], style: Style) -> String {
+    let with = sets.join(", ");
+    let columns = [("", Align::Left), ("before", Align::Right), (with.as_str(), Align::Right)];
+    let mut sheet = Sheet::new(style, &columns);
+    let row = |name: &str, figure: &dyn Fn(&Profile) -> String| [name.to_owned(), figure(before), figure(after)];
+    sheet.row(row("throughput", &mpps));
+    sheet.row(row("transactions", &|profile| count(profile.transactions.committed)));
+    sheet.row(row("failed attempts", &|profile| count(profile.transactions.aborted)));
+    let share = |profile: &Profile| {
+        let transactions = &profile.transactions;
+        percent(transactions.aborted, transactions.committed + transactions.aborted)
+    };
+    sheet.row(row("  of all", &share));
+    sheet.row(row("turns", &|profile| count(profile.transactions.turns)));
+    let first = |profile: &Profile| {
+        profile.causes().first().map_or_else(|| "none".to_owned(), |first| first.cause.name().to_owned())
+    };
+    sheet.toned(row("first cause", &first).map(|cell| (cell, Tone::Plain)));
+    sheet.lines(0)
+}
+
+fn json(profile: &Profile, recipes: &[Recipe]) -> Value {
+    let Profile { transactions, cores, .. } = profile;
+    let spread = |spread: &measure::Spread| json!({ "median": spread.median, "min": spread.min, "max": spread.max });
+    json!({
+        "mpps": spread(&profile.mpps),
+        "mpps_recorded": spread(&profile.mpps_recorded),
+        "recording_costs_percent": overhead(profile),
+        "recorded": "every attempt that failed",
+        "transactions": {
+            "committed": transactions.committed, "aborted": transactions.aborted, "turns": transactions.turns,
+        },
+        "lines": profile.lines().iter().map(|line| json!({
+            "line": line.line, "operation": line.operation.map(|operation| operation.to_string()), "aborts": line.aborts,
+        })).collect::<Vec<_>>(),
+        "causes": profile.causes().iter().map(|cause| {
+            let keys = recipes.iter().filter(|recipe| recipe.cause == cause.cause);
+            json!({
+                "cause": cause.cause.name(), "words": cause.cause.words(), "aborts": cause.aborts,
+                "pair": cause.pair, "operations": cause.operations.map(|one| one.map(|one| one.to_string())),
+                "recipe": cause.cause.recipe(),
+                "keys": keys.map(|recipe| json!({ "key": recipe.key, "help": recipe.help })).collect::<Vec<_>>(),
+            })
+        }).collect::<Vec<_>>(),
+        "cores": cores.iter().map(|core| json!({
+            "packets": core.packets, "busy_s": core.busy.as_secs_f64(), "committed": core.committed, "aborted": core.aborted,
+        })).collect::<Vec<_>>(),
+        "imbalance": profile.imbalance(),
+        "packet_sets": profile.packet_sets,
+        "busiest": profile.busiest.iter().map(|(set, packets)| json!({ "packet_set": set, "packets": packets })).collect::<Vec<_>>(),
+    })
+}
