@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::card::{Card, Driver};
 use crate::field::{Fields, PacketType};
-use crate::plan::{Prefer, select};
+use crate::plan::{Prefer, select_at};
 use crate::sets::PacketSets;
 
 /// One type of packets at one port.
@@ -75,15 +75,15 @@ impl fmt::Display for Fit {
     }
 }
 
-/// Every type of packets at every port.
+/// Every type of packets at every port, all of one card or each of its own.
 #[must_use]
-pub fn check(card: &Card, driver: Driver, sets: &PacketSets) -> Vec<Check> {
+pub fn check(card: &Card, driver: Driver, sets: &PacketSets, one_card: bool) -> Vec<Check> {
     let mut out = Vec::new();
     for port in &sets.ports {
         for of_type in &port.types {
             let (kind, named) = (of_type.kind, of_type.set());
             // A part is right without a key's help, so it is nearer than more.
-            let fit = match select(card, driver, kind, named, Prefer::Less) {
+            let fit = match select_at(card, driver, sets, one_card, (kind, named), Prefer::Less) {
                 None => Fit::Unhashed,
                 Some(selection) if selection == named => Fit::Exact,
                 // A part of a symmetric set would tell its directions apart, unless it is symmetric itself.
@@ -109,7 +109,7 @@ mod tests {
 
     fn fit(card: &str, driver: Driver, line: &str, kind: PacketType) -> Fit {
         let sets = PacketSets::from_line(line, None).unwrap();
-        check(Card::named(card).unwrap(), driver, &sets).into_iter().find(|check| check.kind == kind).unwrap().fit
+        check(Card::named(card).unwrap(), driver, &sets, true).into_iter().find(|check| check.kind == kind).unwrap().fit
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::card::{Card, Driver};
+use crate::card::{Card, Driver, Scope};
 use crate::field::{Family, Field, Fields, PacketType};
 use crate::sets::PacketSets;
 
@@ -76,11 +76,28 @@ pub(crate) fn select(card: &Card, driver: Driver, kind: PacketType, named: Field
         .or_else(|| all.first().copied())
 }
 
+/// What a card hashes of packets of a type at a port, given what ports name. Where all ports have one choice of fields, it is
+/// made for all that any of them names.
+pub(crate) fn select_at(
+    card: &Card,
+    driver: Driver,
+    sets: &PacketSets,
+    one_card: bool,
+    (kind, named): (PacketType, Fields),
+    prefer: Prefer,
+) -> Option<Fields> {
+    let all = sets.ports.iter().flat_map(|port| &port.types).filter(|other| other.kind == kind);
+    let shared = one_card && card.fields_scope == Scope::Device;
+    let wanted = if shared { all.fold(named, |sum, other| sum.with(other.set())) } else { named };
+    select(card, driver, kind, wanted, prefer)
+}
+
 /// Every member, or the first packets that the card doesn't hash at all: their port and type.
 pub(crate) fn members(
     card: &Card,
     driver: Driver,
     sets: &PacketSets,
+    one_card: bool,
     prefer: Prefer,
 ) -> Result<Vec<Member>, (usize, PacketType)> {
     let mut classes = BTreeMap::new();
@@ -98,7 +115,8 @@ pub(crate) fn members(
             let key: (&str, Family, Option<PacketType>) = (&of_port.state, kind.family(), alone.then_some(kind));
             let next = classes.len();
             let class = *classes.entry(key).or_insert(next);
-            let selection = select(card, driver, kind, of_type.set(), prefer).ok_or((port, kind))?;
+            let asked = (kind, of_type.set());
+            let selection = select_at(card, driver, sets, one_card, asked, prefer).ok_or((port, kind))?;
             let (named, symmetric) = (of_type.fields.clone(), of_port.symmetric);
             members.push(Member { port, kind, named, symmetric, selection, class });
         }
@@ -131,7 +149,7 @@ mod tests {
     #[test]
     fn types_share_sets_unless_ports_are_named() {
         let members =
-            |line| members(card("ice"), Driver::Dpdk, &PacketSets::from_line(line, None).unwrap(), Prefer::More);
+            |line| members(card("ice"), Driver::Dpdk, &PacketSets::from_line(line, None).unwrap(), true, Prefer::More);
         let classes = |line| members(line).unwrap().iter().map(|member| member.class).max().unwrap() + 1;
         assert_eq!(classes("a: src"), 2, "IPv4 and IPv6");
         assert_eq!(classes("a: src, b: dst"), 2);

@@ -1,6 +1,6 @@
 //! What would do instead, where there is no key.
 
-use crate::card::Driver;
+use crate::card::{Driver, Scope};
 use crate::field::{Family, PacketType};
 use crate::sets::Vary;
 use crate::solve::{Outcome, Problem, solve};
@@ -16,12 +16,14 @@ pub struct Relaxation {
     pub types: Option<Vec<PacketType>>,
     /// What tells hosts apart then.
     pub vary: Vary,
+    /// Whether all ports may be of one card.
+    pub one_card: bool,
 }
 
 /// Problems near to `problem` that have a solution, each with one demand less.
 #[must_use]
 pub fn relaxations(problem: &Problem<'_>) -> Vec<Relaxation> {
-    let Problem { driver, sets, .. } = *problem;
+    let Problem { driver, sets, one_card, .. } = *problem;
     let vary = sets.vary;
     let of = |says: &str, wanted: &dyn Fn(PacketType) -> bool| {
         let counts =
@@ -29,14 +31,21 @@ pub fn relaxations(problem: &Problem<'_>) -> Vec<Relaxation> {
         let (types, others): (Vec<_>, Vec<_>) =
             PacketType::ALL.into_iter().filter(counts).partition(|kind| wanted(*kind));
         let given_up = !types.is_empty() && !others.is_empty();
-        given_up.then(|| Relaxation { says: says.to_owned(), driver, types: Some(types), vary })
+        given_up.then(|| Relaxation { says: says.to_owned(), driver, types: Some(types), vary, one_card })
     };
     let other = match driver {
         Driver::Linux => Driver::Dpdk,
         Driver::Dpdk => Driver::Linux,
     };
     let names = [
-        Some(Relaxation { says: format!("set up by {other}"), driver: other, types: None, vary }),
+        Some(Relaxation { says: format!("set up by {other}"), driver: other, types: None, vary, one_card }),
+        (one_card && problem.card.fields_scope == Scope::Device).then(|| Relaxation {
+            says: "with each port on a card of its own".to_owned(),
+            driver,
+            types: None,
+            vary,
+            one_card: false,
+        }),
         of("if only packets with ports touch the state", &|kind| !kind.fields().both(crate::Fields::PORTS).is_empty()),
         of("if only TCP and UDP touch the state", &is_tcp_or_udp),
         of("if only IPv4 touches the state", &|kind| kind.family() == Family::V4),
@@ -48,6 +57,7 @@ pub fn relaxations(problem: &Problem<'_>) -> Vec<Relaxation> {
             driver,
             types: None,
             vary: Vary::ALL,
+            one_card,
         }),
     ];
     let mut found: Vec<Relaxation> = Vec::new();
@@ -71,7 +81,7 @@ fn holds(problem: &Problem<'_>, relaxation: &Relaxation) -> bool {
     };
     let Some(mut sets) = sets else { return false };
     sets.vary = relaxation.vary;
-    let problem = Problem { driver: relaxation.driver, sets: &sets, ..*problem };
+    let problem = Problem { driver: relaxation.driver, sets: &sets, one_card: relaxation.one_card, ..*problem };
     matches!(solve(&problem), Outcome::Solved(_))
 }
 

@@ -1,6 +1,6 @@
 //! Keys: the space of those that keep packet sets together, and one of them that spreads.
 
-use crate::card::{Card, Driver};
+use crate::card::{Card, Driver, Scope};
 use crate::constraint::{Constraint, constraints, one_key, system};
 use crate::field::Field;
 use crate::gf2::{Bits, Space, rank};
@@ -26,6 +26,8 @@ pub struct Problem<'a> {
     pub driver: Driver,
     /// The packet sets.
     pub sets: &'a PacketSets,
+    /// Whether all ports are of one card, which may let them have one choice of fields only.
+    pub one_card: bool,
     /// Entries of the indirection table, a power of two.
     pub table: usize,
     /// The same seed draws the same keys.
@@ -33,10 +35,10 @@ pub struct Problem<'a> {
 }
 
 impl<'a> Problem<'a> {
-    /// The problem with the card's usual table.
+    /// The problem with the card's usual table, all ports on one card.
     #[must_use]
     pub const fn new(card: &'static Card, driver: Driver, sets: &'a PacketSets) -> Self {
-        Self { card, driver, sets, table: card.table_sizes[0], seed: 1 }
+        Self { card, driver, sets, one_card: true, table: card.table_sizes[0], seed: 1 }
     }
 }
 
@@ -117,15 +119,15 @@ pub fn solve(problem: &Problem<'_>) -> Outcome {
 }
 
 fn attempt(problem: &Problem<'_>, prefer: Prefer) -> Outcome {
-    let Problem { card, driver, sets, table, seed } = *problem;
+    let Problem { card, driver, sets, one_card, table, seed } = *problem;
     let names: Vec<String> = sets.ports.iter().map(|port| port.name.clone()).collect();
-    let members = match members(card, driver, sets, prefer) {
+    let members = match members(card, driver, sets, one_card, prefer) {
         Ok(members) => members,
         Err((port, kind)) => return Outcome::Impossible(Proof::unhashed(&names[port], kind)),
     };
     let key_bits = card.key_bytes * 8;
     let mut constraints = constraints(&members, HASH_BITS);
-    if card.key_scope == crate::card::Scope::Device {
+    if one_card && card.key_scope == Scope::Device {
         constraints.extend(one_key(names.len(), key_bits));
     }
     let space = system(&constraints, names.len(), key_bits).solve();

@@ -10,6 +10,7 @@ mod folder;
 mod functions;
 mod inspect;
 mod link;
+mod rss;
 mod run;
 mod sequence;
 mod signals;
@@ -60,6 +61,7 @@ enum Task {
     Bench(bench::Args),
     Advise(advise::Args),
     Tables(tables::Args),
+    Rss(rss::Args),
     Synth(synth::Args),
     Inspect(inspect::Args),
     /// Print a shell's completion script
@@ -102,6 +104,7 @@ fn perform(task: Task, catalogue: &Catalogue) -> Result<(), Failed> {
         Task::Bench(args) => bench::perform(&args, catalogue),
         Task::Advise(args) => advise::perform(&args, catalogue),
         Task::Tables(args) => tables::perform(&args),
+        Task::Rss(args) => rss::perform(&args),
         Task::Synth(args) => synth::perform(&args),
         Task::Inspect(args) => inspect::perform(&args),
         Task::Completions { shell } => {
