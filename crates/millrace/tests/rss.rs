@@ -201,7 +201,7 @@ fn slips_are_answered_with_what_was_meant() {
     for (line, sets, hint) in [
         ("rss solve --nic ixgb", CLIENTS, "'ixgbe'"),
         ("rss solve --nic e1000", CLIENTS, "mlx5, ice, i40e, ixgbe, ena, virtio"),
-        ("rss solve --nic ice", "", "--sets <LINE>"),
+        ("rss solve --nic ice", "", "a FILE, or --sets"),
         ("rss check none.toml --nic ice", "", "none.toml: can't be read"),
         ("rss check --nic ice", "lan: scr", "--sets:1:6: `scr` is no field"),
         ("rss solve --nic ice --table 100", CLIENTS, "512 or 2048"),

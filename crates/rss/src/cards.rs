@@ -59,7 +59,7 @@ pub(crate) const CARDS: &[Card] = &[
         key_settable: true,
         key_reversed_on_linux: false,
         fields_scope: Scope::Port,
-        table_sizes: &[256, 128, 512],
+        table_sizes: &[256, 512, 1024, 2048],
         symmetry: Symmetry::Usual("symmetric-or-xor"),
         flow_rules: true,
         abilities: &[
@@ -86,7 +86,10 @@ pub(crate) const CARDS: &[Card] = &[
                  the key then does not do what it says",
                 "Linux mlx5/core/en/rss.c: hash.symmetric = true; en/tir.c: rx_hash_symmetric",
             ),
-            guess("tables of 128 to 512 entries, by the number of queues", "Linux mlx5/core/en/rqt.c: mlx5e_rqt_size"),
+            fact(
+                "256 entries, or two to four for each queue rounded up to a power of two if that is more",
+                "Linux mlx5/core/en/rqt.h: MLX5E_INDIR_MIN_RQT_SIZE; en/rqt.c: mlx5e_rqt_size",
+            ),
             guess("fragments are hashed as other IP packets are", "no source found"),
             ORDER,
             PACKED,
@@ -132,10 +135,8 @@ pub(crate) const CARDS: &[Card] = &[
                 "symmetric-xor, if asked for, hashes source xor destination",
                 "Linux commit `ice: enable symmetric-xor RSS for Toeplitz hash function`",
             ),
-            guess(
-                "other packets are hashed by both addresses, fragments as well",
-                "Linux ice_lib.c: ice_vsi_set_rss_flow_fld",
-            ),
+            fact("other IP packets by both addresses", "Linux ice_lib.c: default_rss_cfgs"),
+            guess("fragments are hashed as other IP packets are", "no source found"),
             ORDER,
             PACKED,
         ],

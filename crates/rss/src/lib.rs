@@ -50,5 +50,5 @@ pub use plan::Member;
 pub use proof::{Forced, Proof};
 pub use relax::{Relaxation, relaxations};
 pub use sets::{PacketSets, PortSets, SetsError, TypeSets, Vary};
-pub use solve::{Outcome, Problem, Rank, Solution, solve};
+pub use solve::{FieldRank, Outcome, Problem, Rank, Solution, solve};
 pub use verify::{Mismatch, Probe, probe, verify};

@@ -2,7 +2,6 @@
 
 use crate::card::{Card, Driver, Scope};
 use crate::constraint::{Constraint, constraints, one_key, system};
-use crate::field::Field;
 use crate::gf2::{Bits, Space, rank};
 use crate::key::Key;
 use crate::plan::{Member, Prefer, members};
@@ -14,6 +13,8 @@ use crate::sets::PacketSets;
 pub(crate) const HASH_BITS: usize = 32;
 /// Keys that are drawn before the best of them is taken.
 const DRAWS: usize = 128;
+/// The last bits of a field, by which neighbours differ.
+const NEIGHBOURS: usize = 8;
 /// So many free bits are tried in every way, where no key that was drawn will do and nothing says why.
 const TRIED_BITS_MAX: usize = 12;
 
@@ -85,8 +86,19 @@ pub struct Rank {
     pub rank: usize,
     /// All bits of the index.
     pub of: usize,
-    /// The same for each field that names the set, as far as it is hashed: hosts that differ in that field alone.
-    pub fields: Vec<(Field, usize)>,
+    /// The same for each field that names the set, as far as it is hashed.
+    pub fields: Vec<FieldRank>,
+}
+
+/// How much of the table's index depends on one field alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FieldRank {
+    /// The field's place in the set's name.
+    pub place: usize,
+    /// Bits of the index that differ independently with it.
+    pub rank: usize,
+    /// Those that differ with its last eight bits, by which neighbours differ.
+    pub neighbours: usize,
 }
 
 /// What a class asks of the keys.
@@ -95,8 +107,8 @@ pub(crate) struct Demand {
     pub(crate) member: usize,
     /// For each input bit that differs between hosts, the key bit with which it counts for the index's highest bit.
     pub(crate) bits: Vec<usize>,
-    /// The same, by field.
-    fields: Vec<(Field, Vec<usize>)>,
+    /// The same, by the field's place in the set's name.
+    fields: Vec<(usize, Vec<usize>)>,
     /// What rank will do.
     pub(crate) required: usize,
 }
@@ -146,11 +158,16 @@ fn attempt(problem: &Problem<'_>, prefer: Prefer) -> Outcome {
         return unspread(&names, &members, demand, &space, index_bits);
     }
     let keys = (0..names.len()).map(|port| Key::from_bits(&key, port * key_bits, key_bits)).collect();
+    let field_rank = |(place, bits): &(usize, Vec<usize>)| FieldRank {
+        place: *place,
+        rank: rank_of(&key, bits, index_bits),
+        neighbours: rank_of(&key, last(bits, NEIGHBOURS), index_bits),
+    };
     let ranks = demands.iter().map(|demand| Rank {
         class: members[demand.member].class,
         rank: rank_of(&key, &demand.bits, index_bits),
         of: index_bits,
-        fields: demand.fields.iter().map(|(field, bits)| (*field, rank_of(&key, bits, index_bits))).collect(),
+        fields: demand.fields.iter().map(field_rank).collect(),
     });
     let ranks = ranks.collect();
     Outcome::Solved(Box::new(Solution { card, driver, table, ports: names, keys, members, ranks, constraints, space }))
@@ -166,12 +183,12 @@ fn demands(members: &[Member], sets: &PacketSets, key_bits: usize, index_bits: u
         let Member { port, kind, named, .. } = &members[member];
         let mut varying = 0;
         let mut fields = Vec::new();
-        for field in named {
+        for (place, field) in named.iter().enumerate() {
             let (all, last) = (field.bits(kind.family()), sets.vary.bits(*field, kind.family()));
             varying += last;
             if let Some(offset) = members[member].offset(*field) {
                 let first = port * key_bits + offset + all - last + HASH_BITS - index_bits;
-                fields.push((*field, (first..first + last).collect::<Vec<usize>>()));
+                fields.push((place, (first..first + last).collect::<Vec<usize>>()));
             }
         }
         let bits = fields.iter().flat_map(|(_, bits)| bits.iter().copied()).collect();
@@ -186,16 +203,21 @@ fn rank_of(key: &Bits, bits: &[usize], index_bits: usize) -> usize {
     rank(bits.iter().map(column))
 }
 
+/// The last bits of a field.
+fn last(bits: &[usize], len: usize) -> &[usize] {
+    &bits[bits.len().saturating_sub(len)..]
+}
+
 /// The best of some keys that a seed draws: first by whether all classes spread in full, then by each field alone, by the
-/// last bits of each field, which differ between neighbours, and by as many ones as zeros.
+/// last bits of each field, which differ between neighbours.
 fn draw(space: &Space, demands: &[Demand], index_bits: usize, seed: u64) -> Bits {
     let mut rng = Rng::new(seed);
     let score = |key: &Bits| {
         let full = demands.iter().filter(|demand| rank_of(key, &demand.bits, index_bits) >= demand.required).count();
-        let by_field = demands.iter().flat_map(|demand| &demand.fields).map(|(_, bits)| {
-            let last = &bits[bits.len().saturating_sub(index_bits)..];
-            rank_of(key, bits, index_bits) + rank_of(key, last, index_bits)
-        });
+        let by_field = demands
+            .iter()
+            .flat_map(|demand| &demand.fields)
+            .map(|(_, bits)| rank_of(key, bits, index_bits) + rank_of(key, last(bits, NEIGHBOURS), index_bits));
         (full, by_field.sum::<usize>())
     };
     let draws = (0..DRAWS).map(|_| space.combine(|| rng.bits() >> 63 == 1));

@@ -12,7 +12,7 @@ use crate::cli::failure::Failed;
 #[derive(clap::Args)]
 pub(super) struct Question {
     /// The packet sets, in TOML: under [port.NAME] what names its sets, fields = ["src"]
-    #[arg(value_name = "FILE", required_unless_present = "sets", conflicts_with = "sets")]
+    #[arg(value_name = "FILE", conflicts_with = "sets")]
     file: Option<PathBuf>,
     /// The packet sets in a line: ports share state where a comma parts them ("lan: src, wan: dst"), and none at a semicolon
     #[arg(long, value_name = "LINE")]
@@ -52,9 +52,8 @@ impl Question {
                     .map_err(|error| Failed::usage(format_args!("{}: can't be read: {error}", path.display())))?;
                 PacketSets::parse(&text).map_err(|error| error.of(&path.display().to_string()))
             }
-            (None, line) => {
-                PacketSets::from_line(line.as_deref().unwrap_or_default(), None).map_err(|error| error.of("--sets"))
-            }
+            (None, Some(line)) => PacketSets::from_line(line, None).map_err(|error| error.of("--sets")),
+            (None, None) => Err("say what names the packet sets: a FILE, or --sets \"lan: src, wan: dst\"".to_owned()),
         };
         let mut sets = read.map_err(Failed::usage)?;
         if let Some(types) = &self.types {

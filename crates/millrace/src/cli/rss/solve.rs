@@ -1,8 +1,8 @@
 //! `millrace rss solve`: the keys, or why there are none.
 
 use ::rss::{
-    Balance, Driver, Field, Member, Outcome, PacketSets, PacketType, Probe, Problem, Proof, Rank, Relaxation, Solution,
-    Spread, commands, probe, relaxations, verify,
+    Balance, Driver, Field, FieldRank, Member, Outcome, PacketSets, PacketType, Probe, Problem, Proof, Rank,
+    Relaxation, Solution, Spread, commands, probe, relaxations, verify,
 };
 use functions::config::Prefix;
 use serde_json::{Value, json};
@@ -193,7 +193,12 @@ fn members(solution: &Solution, style: Style) -> Sheet {
     let mut rows: Vec<Row<'_>> = Vec::new();
     for member in &solution.members {
         let hashed = hashed(member);
-        let rank = solution.ranks.iter().find(|rank| rank.class == member.class).map(varying).unwrap_or_default();
+        let rank = solution
+            .ranks
+            .iter()
+            .find(|rank| rank.class == member.class)
+            .map(|rank| varying(rank, member))
+            .unwrap_or_default();
         let same = rows.iter_mut().find(|(port, named, other, ranks, _)| {
             *port == member.port && *named == member.named && *other == hashed && *ranks == rank
         });
@@ -227,9 +232,11 @@ fn hashed(member: &Member) -> String {
     out
 }
 
-fn varying(rank: &Rank) -> String {
-    let fields: Vec<String> = rank.fields.iter().map(|(field, rank)| format!("{field} {rank}")).collect();
-    format!("{} of {} ({})", rank.rank, rank.of, fields.join(", "))
+/// `9 of 9 (src 9, neighbours 8)`.
+fn varying(rank: &Rank, member: &Member) -> String {
+    let field = |one: &FieldRank| format!("{} {}, neighbours {}", member.named[one.place], one.rank, one.neighbours);
+    let fields: Vec<String> = rank.fields.iter().map(field).collect();
+    format!("{} of {} ({})", rank.rank, rank.of, fields.join("; "))
 }
 
 fn balance(solution: &Solution, measured: &Measured, style: Style) -> String {
@@ -333,12 +340,16 @@ fn json(
 fn solution_json(args: &Args, solution: &Solution, measured: Option<&Measured>) -> Value {
     let members = solution.members.iter().map(|member| {
         let rank = solution.ranks.iter().find(|rank| rank.class == member.class);
+        let of_field = |one: &FieldRank| {
+            json!({ "field": member.named[one.place].name(), "varying": one.rank, "neighbours": one.neighbours })
+        };
         json!({
             "port": solution.ports[member.port], "packets": member.kind.name(),
             "set_by": member.named.iter().map(|field| field.name()).collect::<Vec<_>>(), "symmetric": member.symmetric,
             "hashed": names(member.selection), "not_counting": names(member.extra()), "left_out": names(member.missing()),
             "order_documented": solution.card.order_is_documented(member.selection),
             "index_bits_varying": rank.map(|rank| rank.rank), "index_bits": rank.map(|rank| rank.of),
+            "by_field": rank.map(|rank| rank.fields.iter().map(of_field).collect::<Vec<_>>()),
         })
     });
     let keys =
