@@ -1,8 +1,8 @@
 //! `millrace rss solve`: the keys, or why there are none.
 
 use ::rss::{
-    Balance, Driver, Field, FieldRank, Member, Outcome, PacketSets, PacketType, Probe, Problem, Proof, Rank,
-    Relaxation, Solution, Spread, commands, probe, relaxations, verify,
+    Balance, Driver, Field, FieldRank, Member, Outcome, PacketSets, PacketType, Probe, Proof, Rank, Relaxation,
+    Solution, Spread, commands, probe, relaxations, verify,
 };
 use functions::config::Prefix;
 use serde_json::{Value, json};
@@ -77,7 +77,7 @@ pub(super) fn perform(args: &Args) -> Result<(), Failed> {
             Outcome::Impossible(proof) => (proof, true),
             Outcome::NotFound(proof) => (proof, false),
         };
-        refused.push(Refused { driver: problem.driver, proof, proved, instead: instead(&problem) });
+        refused.push(Refused { driver: problem.driver, proof, proved, instead: relaxations(&problem) });
     }
     let Some(solution) = solved else {
         if args.json {
@@ -101,10 +101,6 @@ pub(super) fn perform(args: &Args) -> Result<(), Failed> {
         let text = refusals(args, &sets, &refused, false) + &text(args, &solution, measured.as_ref());
         print(&text)
     }
-}
-
-fn instead(problem: &Problem<'_>) -> Vec<Relaxation> {
-    relaxations(problem)
 }
 
 /// Counts what comes of a capture, port by port.
