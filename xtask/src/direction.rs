@@ -14,11 +14,12 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("memory", &["packet"]),
     ("nf", &["packet", "flow", "memory"]),
     ("port", &["packet"]),
+    ("rss", &["packet"]),
     ("engine", &["packet", "flow", "memory", "nf", "port"]),
     ("functions", &["packet", "flow", "memory", "nf"]),
     ("measure", &["packet", "flow", "memory", "port", "nf", "engine"]),
     ("testkit", &["packet", "flow", "memory", "nf", "port", "engine", "functions", "measure"]),
-    ("millrace", &["packet", "flow", "memory", "nf", "port", "engine", "functions", "measure", "testkit"]),
+    ("millrace", &["packet", "flow", "memory", "nf", "port", "engine", "functions", "measure", "rss", "testkit"]),
     ("xtask", &[]),
 ];
 

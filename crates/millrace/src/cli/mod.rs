@@ -11,6 +11,7 @@ mod functions;
 mod inspect;
 mod link;
 mod profile;
+mod rss;
 mod run;
 mod sequence;
 mod signals;
@@ -62,6 +63,7 @@ enum Task {
     Advise(advise::Args),
     Profile(profile::Args),
     Tables(tables::Args),
+    Rss(rss::Args),
     Synth(synth::Args),
     Inspect(inspect::Args),
     /// Print a shell's completion script
@@ -105,6 +107,7 @@ fn perform(task: Task, catalogue: &Catalogue) -> Result<(), Failed> {
         Task::Advise(args) => advise::perform(&args, catalogue),
         Task::Profile(args) => profile::perform(&args, catalogue),
         Task::Tables(args) => tables::perform(&args),
+        Task::Rss(args) => rss::perform(&args),
         Task::Synth(args) => synth::perform(&args),
         Task::Inspect(args) => inspect::perform(&args),
         Task::Completions { shell } => {

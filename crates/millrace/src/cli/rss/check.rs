@@ -1,0 +1,157 @@
+//! `millrace rss check`: can this card shard these packet sets?
+
+use ::rss::{Check, Driver, Fields, Fit, Outcome, PacketSets, PacketType, Problem, Proof};
+use serde_json::{Value, json};
+
+use super::question::Question;
+use super::shown;
+use crate::cli::failure::{Failed, OUTCOME};
+use crate::print::output::{print, print_json};
+use crate::print::style::Style;
+use crate::print::table::{Align, Sheet, Tone};
+
+/// Say whether a card can shard packet sets, and which fields are in the way
+///
+/// A card that hashes less than names a set is right: sets that differ in the rest share a queue. One that hashes more sends
+/// packets of one set to several queues, unless a key makes the rest not count; whether there is one is worked out.
+/// Exit code 1 when the answer is no.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  millrace rss check my-sets.toml --nic mlx5
+  millrace rss check --sets \"lan: src, wan: dst\" --nic ixgbe --json")]
+pub(super) struct Args {
+    #[command(flatten)]
+    question: Question,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What one driver can do.
+struct Answer {
+    driver: Driver,
+    rows: Vec<Check>,
+    proof: Option<Proof>,
+}
+
+impl Answer {
+    fn of(problem: &Problem<'_>) -> Self {
+        let rows = ::rss::check(problem.card, problem.driver, problem.sets, problem.one_card);
+        let proof = match ::rss::solve(problem) {
+            Outcome::Solved(_) => None,
+            Outcome::Impossible(proof) | Outcome::NotFound(proof) => Some(proof),
+        };
+        Self { driver: problem.driver, rows, proof }
+    }
+
+    const fn is_yes(&self) -> bool {
+        self.proof.is_none()
+    }
+
+    /// By what it is done.
+    fn by(&self) -> Option<&'static str> {
+        let together = self.rows.iter().all(|row| row.fit.keeps_together());
+        self.is_yes().then_some(if together { "fields" } else { "key" })
+    }
+}
+
+pub(super) fn perform(args: &Args) -> Result<(), Failed> {
+    let sets = args.question.sets()?;
+    let answers: Vec<Answer> = args.question.problems(&sets, 1)?.iter().map(Answer::of).collect();
+    if args.json {
+        print_json(&json(args, &answers))?;
+    } else {
+        print(&text(args, &sets, &answers))?;
+    }
+    if answers.iter().any(Answer::is_yes) { Ok(()) } else { Err(Failed::Said(OUTCOME)) }
+}
+
+fn text(args: &Args, sets: &PacketSets, answers: &[Answer]) -> String {
+    let style = Style::stdout();
+    let names: Vec<&str> = sets.ports.iter().map(|port| port.name.as_str()).collect();
+    let mut out = format!("{} on {}\n\n", names.join(", "), shown::card(args.question.nic, style));
+    out += &table(answers, style).lines(0);
+    out.push('\n');
+    for answer in answers {
+        let driver = format!("{:<6}", answer.driver.name());
+        out += &match (&answer.proof, answer.by()) {
+            (Some(proof), _) => format!("{driver} {}: {}\n", style.bad("no"), proof.consequence),
+            (None, Some("fields")) => {
+                format!(
+                    "{driver} {}: only fields that name the sets are hashed; `rss solve` has the keys\n",
+                    style.good("yes")
+                )
+            }
+            (None, _) => {
+                format!(
+                    "{driver} {}, by a key that makes other fields not count; `rss solve` has it\n",
+                    style.good("yes")
+                )
+            }
+        };
+    }
+    out + &shown::not_confirmed(args.question.nic, style)
+}
+
+/// Types of a port with the same answers are one row.
+fn table(answers: &[Answer], style: Style) -> Sheet {
+    let mut columns = vec![("port", Align::Left), ("packets", Align::Left), ("set by", Align::Left)];
+    columns.extend(answers.iter().map(|answer| (answer.driver.name(), Align::Left)));
+    let mut sheet = Sheet::new(style, &columns);
+    let mut rows: Vec<(&str, Fields, Vec<Fit>, Vec<PacketType>)> = Vec::new();
+    for (index, row) in answers.first().map(|answer| answer.rows.as_slice()).unwrap_or_default().iter().enumerate() {
+        let fits: Vec<Fit> = answers.iter().map(|answer| answer.rows[index].fit).collect();
+        let same =
+            rows.iter_mut().find(|(port, named, other, _)| *port == row.port && *named == row.named && *other == fits);
+        match same {
+            Some((.., kinds)) => kinds.push(row.kind),
+            None => rows.push((&row.port, row.named, fits, vec![row.kind])),
+        }
+    }
+    for (port, named, fits, kinds) in rows {
+        let mut cells =
+            vec![(port.to_owned(), Tone::Bold), (shown::types(&kinds), Tone::Plain), (named.to_string(), Tone::Plain)];
+        cells.extend(fits.iter().map(|fit| (brief(*fit), if fit.keeps_together() { Tone::Good } else { Tone::Warn })));
+        sheet.toned(cells);
+    }
+    sheet
+}
+
+fn brief(fit: Fit) -> String {
+    match fit {
+        Fit::Exact => "exact".to_owned(),
+        Fit::Coarser { selection } => format!("coarser: {selection}"),
+        Fit::Splits { selection, in_the_way } => format!("splits: {selection}, {in_the_way} in the way"),
+        Fit::Unhashed => "not hashed".to_owned(),
+    }
+}
+
+fn json(args: &Args, answers: &[Answer]) -> Value {
+    let row = |row: &Check| {
+        let (selection, in_the_way) = match row.fit {
+            Fit::Exact => (Some(row.named), Fields::NONE),
+            Fit::Coarser { selection } => (Some(selection), Fields::NONE),
+            Fit::Splits { selection, in_the_way } => (Some(selection), in_the_way),
+            Fit::Unhashed => (None, Fields::NONE),
+        };
+        json!({
+            "port": row.port, "packets": row.kind.name(), "set_by": names(row.named), "fit": row.fit.name(),
+            "hashed": selection.map(names), "in_the_way": names(in_the_way), "says": row.fit.to_string(),
+        })
+    };
+    let answer = |answer: &Answer| {
+        json!({
+            "driver": answer.driver.name(), "yes": answer.is_yes(), "by": answer.by(),
+            "proof": answer.proof.as_ref().map(shown::proof_json), "rows": answer.rows.iter().map(row).collect::<Vec<_>>(),
+        })
+    };
+    json!({
+        "card": args.question.nic.name, "yes": answers.iter().any(Answer::is_yes),
+        "drivers": answers.iter().map(answer).collect::<Vec<_>>(), "facts": shown::facts_json(args.question.nic),
+    })
+}
+
+/// The names of fields, one by one.
+pub(super) fn names(fields: Fields) -> Vec<&'static str> {
+    fields.iter().map(|field| field.name()).collect()
+}

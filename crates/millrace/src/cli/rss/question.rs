@@ -1,0 +1,107 @@
+//! What is asked: packet sets, a card, and what may be given up.
+
+use std::path::PathBuf;
+
+use ::rss::{Card, Driver, PacketSets, PacketType, Problem, Vary};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+
+use crate::cli::configuration;
+use crate::cli::failure::Failed;
+
+/// Packet sets on a card.
+#[derive(clap::Args)]
+pub(super) struct Question {
+    /// The packet sets, in TOML: under [port.NAME] what names its sets, fields = ["src"]
+    #[arg(value_name = "FILE", conflicts_with = "sets")]
+    file: Option<PathBuf>,
+    /// The packet sets in a line: ports share state where a comma parts them ("lan: src, wan: dst"), and none at a semicolon
+    #[arg(long, value_name = "LINE")]
+    sets: Option<String>,
+    /// The card, by its driver's name
+    #[arg(long, value_name = "CARD", value_parser = card())]
+    pub(super) nic: &'static Card,
+    /// Who sets the card up: linux (ethtool), dpdk, or any of them
+    #[arg(long = "driver", value_name = "DRIVER", default_value = "any", value_parser = drivers())]
+    drivers: Drivers,
+    /// The only types of packets that touch the state, separated by commas: tcp4, udp4, sctp4, other4, frag4, tcp6, ...
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = packet_type())]
+    types: Option<Vec<PacketType>>,
+    /// How many of an IPv4 address's last bits differ between your hosts; 24 unless the file says
+    #[arg(long, value_name = "BITS", value_parser = clap::value_parser!(u8).range(1..=32))]
+    vary_ipv4: Option<u8>,
+    /// How many of an IPv6 address's last bits differ between your hosts; 96 unless the file says
+    #[arg(long, value_name = "BITS", value_parser = clap::value_parser!(u8).range(1..=128))]
+    vary_ipv6: Option<u8>,
+    /// Every port is on a card of its own
+    #[arg(long)]
+    separate_cards: bool,
+    /// Entries of the card's indirection table, if not as usual
+    #[arg(long, value_name = "NUMBER")]
+    table: Option<usize>,
+}
+
+/// Who may set a card up.
+type Drivers = &'static [Driver];
+
+impl Question {
+    /// The packet sets.
+    pub(super) fn sets(&self) -> Result<PacketSets, Failed> {
+        let read = match (&self.file, &self.sets) {
+            (Some(path), _) => {
+                let text = configuration(path)
+                    .map_err(|error| Failed::usage(format_args!("{}: can't be read: {error}", path.display())))?;
+                PacketSets::parse(&text).map_err(|error| error.of(&path.display().to_string()))
+            }
+            (None, Some(line)) => PacketSets::from_line(line, None).map_err(|error| error.of("--sets")),
+            (None, None) => Err("say what names the packet sets: a FILE, or --sets \"lan: src, wan: dst\"".to_owned()),
+        };
+        let mut sets = read.map_err(Failed::usage)?;
+        if let Some(types) = &self.types {
+            sets = sets.only(types).ok_or_else(|| {
+                Failed::usage("--types leaves a port without packets that have a set; name more types")
+            })?;
+        }
+        let Vary { ipv4, ipv6 } = &mut sets.vary;
+        *ipv4 = self.vary_ipv4.map_or(*ipv4, usize::from);
+        *ipv6 = self.vary_ipv6.map_or(*ipv6, usize::from);
+        Ok(sets)
+    }
+
+    /// What is asked of each driver, in the order in which they are asked.
+    pub(super) fn problems<'s>(&self, sets: &'s PacketSets, seed: u64) -> Result<Vec<Problem<'s>>, Failed> {
+        let table = self.table.unwrap_or(self.nic.table_sizes[0]);
+        if !self.nic.table_sizes.contains(&table) {
+            let sizes: Vec<String> = self.nic.table_sizes.iter().map(usize::to_string).collect();
+            return Err(Failed::usage(format_args!(
+                "--table {table}: the indirection table of {} has {} entries",
+                self.nic.name,
+                sizes.join(" or ")
+            )));
+        }
+        let problem = |driver: &Driver| Problem {
+            table,
+            seed,
+            one_card: !self.separate_cards,
+            ..Problem::new(self.nic, *driver, sets)
+        };
+        Ok(self.drivers.iter().map(problem).collect())
+    }
+}
+
+fn card() -> impl TypedValueParser<Value = &'static Card> {
+    PossibleValuesParser::new(Card::all().iter().map(|card| card.name))
+        .map(|name| Card::named(&name).expect("the parser lets cards' names through alone"))
+}
+
+fn drivers() -> impl TypedValueParser<Value = Drivers> {
+    PossibleValuesParser::new(["any", "linux", "dpdk"]).map(|name| match name.as_str() {
+        "linux" => &[Driver::Linux],
+        "dpdk" => &[Driver::Dpdk],
+        _ => &Driver::ALL as Drivers,
+    })
+}
+
+fn packet_type() -> impl TypedValueParser<Value = PacketType> {
+    PossibleValuesParser::new(PacketType::ALL.map(PacketType::name))
+        .map(|name| PacketType::named(&name).expect("the parser lets types' names through alone"))
+}

@@ -1,0 +1,133 @@
+//! What a packet set names against what a card can hash, before any key is thought of.
+
+use std::fmt;
+
+use crate::card::{Card, Driver};
+use crate::field::{Fields, PacketType};
+use crate::plan::{Prefer, select_at};
+use crate::sets::PacketSets;
+
+/// One type of packets at one port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Check {
+    /// The port.
+    pub port: String,
+    /// The type.
+    pub kind: PacketType,
+    /// What names the packet set.
+    pub named: Fields,
+    /// What the card can do about it.
+    pub fit: Fit,
+}
+
+/// How near a card comes to a packet set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fit {
+    /// It can hash just these fields.
+    Exact,
+    /// It can hash a part of them: sets that differ in the others alone share a queue, which is right and coarser.
+    Coarser {
+        /// What it hashes.
+        selection: Fields,
+    },
+    /// It hashes more: packets of one set would go to several queues, unless a key makes `in_the_way` not count.
+    Splits {
+        /// What it hashes.
+        selection: Fields,
+        /// What it should not.
+        in_the_way: Fields,
+    },
+    /// It hashes none of these packets.
+    Unhashed,
+}
+
+impl Fit {
+    /// Whether no set is split, whatever the key.
+    #[must_use]
+    pub const fn keeps_together(self) -> bool {
+        matches!(self, Self::Exact | Self::Coarser { .. })
+    }
+
+    /// The fit's name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Exact => "exact",
+            Self::Coarser { .. } => "coarser",
+            Self::Splits { .. } => "splits",
+            Self::Unhashed => "unhashed",
+        }
+    }
+}
+
+impl fmt::Display for Fit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exact => f.write_str("just these fields can be hashed"),
+            Self::Coarser { selection } => {
+                write!(f, "{selection} can be hashed: right, and coarser than need be")
+            }
+            Self::Splits { selection, in_the_way } => {
+                write!(f, "{selection} is the nearest: {in_the_way} would split the set")
+            }
+            Self::Unhashed => f.write_str("these packets are not hashed: all go to one queue"),
+        }
+    }
+}
+
+/// Every type of packets at every port, all of one card or each of its own.
+#[must_use]
+pub fn check(card: &Card, driver: Driver, sets: &PacketSets, one_card: bool) -> Vec<Check> {
+    let mut out = Vec::new();
+    for port in &sets.ports {
+        for of_type in &port.types {
+            let (kind, named) = (of_type.kind, of_type.set());
+            // A part is right without a key's help, so it is nearer than more.
+            let fit = match select_at(card, driver, sets, one_card, (kind, named), Prefer::Less) {
+                None => Fit::Unhashed,
+                Some(selection) if selection == named => Fit::Exact,
+                // A part of a symmetric set would tell its directions apart, unless it is symmetric itself.
+                Some(selection) if selection.is_part_of(named) && (!port.symmetric || is_symmetric(selection)) => {
+                    Fit::Coarser { selection }
+                }
+                Some(selection) => Fit::Splits { selection, in_the_way: selection.without(named) },
+            };
+            out.push(Check { port: port.name.clone(), kind, named, fit });
+        }
+    }
+    out
+}
+
+fn is_symmetric(fields: Fields) -> bool {
+    fields.iter().all(|field| fields.contains(field.opposite()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::field::Field;
+
+    fn fit(card: &str, driver: Driver, line: &str, kind: PacketType) -> Fit {
+        let sets = PacketSets::from_line(line, None).unwrap();
+        check(Card::named(card).unwrap(), driver, &sets, true).into_iter().find(|check| check.kind == kind).unwrap().fit
+    }
+
+    #[test]
+    fn exact_coarser_and_splitting() {
+        use Driver::{Dpdk, Linux};
+        use PacketType::{Frag4, Other4, Sctp4, Tcp4};
+        let dst = Fields::of(&[Field::Dst]);
+        assert_eq!(fit("ice", Linux, "a: src", Tcp4), Fit::Exact);
+        assert_eq!(fit("ice", Linux, "a: src", Other4), Fit::Splits { selection: Fields::HOSTS, in_the_way: dst });
+        assert_eq!(fit("ice", Dpdk, "a: src", Other4), Fit::Exact);
+        let in_the_way = dst.with(Fields::PORTS);
+        assert_eq!(fit("ixgbe", Linux, "a: src", Tcp4), Fit::Splits { selection: Fields::FOUR, in_the_way });
+        assert_eq!(fit("virtio", Linux, "a: five-tuple", Sctp4), Fit::Coarser { selection: Fields::HOSTS });
+        assert_eq!(fit("virtio", Linux, "a: src dst sport", Tcp4), Fit::Coarser { selection: Fields::HOSTS });
+        assert_eq!(fit("virtio", Linux, "a: five-tuple", Frag4), Fit::Exact, "fragments are named by their addresses");
+        assert_eq!(
+            fit("virtio", Linux, "a: smac", Tcp4),
+            Fit::Splits { selection: Fields::HOSTS, in_the_way: Fields::HOSTS }
+        );
+    }
+}
