@@ -25,7 +25,8 @@ cargo xtask readme           the README's own commands alone
 cargo xtask rtl              the sequencer in hardware: simulated against the software one under Verilator, every function and
                              seeded faults; synthesised with yosys, beside the paper's table 2
 cargo xtask results scr      the claims of state-compute replication, measured and modelled here: docs/results/scr.md (minutes, on a
-                             machine that does nothing else) [--quick] [FOLDER]
+                             machine that does nothing else); when it was cut, it goes on with the runs that target/results
+                             doesn't have yet [--fresh] [--quick] [FOLDER]
 cargo xtask bench tables     our flow tables against DPDK's rte_hash (libdpdk-dev) and the standard map, with the targets
                              [-- --entries 4M --rounds 7 --only lookups|insertions|flows|memory]
 ";
@@ -42,14 +43,13 @@ fn main() -> ExitCode {
         }
         ["models"] => models::loss_recovery(&mut tests::Totals::default()),
         ["rtl"] => rtl::run(),
-        ["results", "scr"] => results::scr(results::Extent::Full, None),
-        ["results", "scr", "--quick"] => results::scr(results::Extent::Quick, None),
-        ["results", "scr", folder] if !folder.starts_with('-') => {
-            results::scr(results::Extent::Full, Some(folder.as_ref()))
-        }
-        ["results", "scr", "--quick", folder] if !folder.starts_with('-') => {
-            results::scr(results::Extent::Quick, Some(folder.as_ref()))
-        }
+        ["results", "scr", rest @ ..] => match results::Options::read(rest) {
+            Some(options) => results::scr(&options),
+            None => {
+                eprint!("{HELP}");
+                return ExitCode::from(2);
+            }
+        },
         ["readme"] => readme::run().map(|commands| println!("{commands} commands of the README ran")),
         ["help" | "--help" | "-h"] => {
             print!("{HELP}");

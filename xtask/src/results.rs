@@ -3,6 +3,7 @@
 //! The page is made of what `millrace bench --json` says and of nothing else, so that a run's sentences are that run's.
 
 mod claims;
+mod kept;
 mod page;
 mod paper;
 mod plot;
@@ -10,23 +11,55 @@ mod table;
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
+use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::check::{cargo, root};
+use kept::{Kept, Session, utc};
 use paper::PROGRAMS;
 
 /// How much is run.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extent {
     /// All, in some minutes.
     Full,
     /// Small traces and one or two rounds, in about a minute: to see that the page can be made.
     Quick,
+}
+
+/// What is asked for.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Options {
+    extent: Extent,
+    /// Whether nothing is taken from earlier calls.
+    fresh: bool,
+    /// Where the page goes, if not to `docs/results`.
+    to: Option<PathBuf>,
+}
+
+impl Options {
+    /// Reads the command's arguments, in any order; `None` for ones that there aren't.
+    pub(crate) fn read(arguments: &[&str]) -> Option<Self> {
+        let mut options = Self { extent: Extent::Full, fresh: false, to: None };
+        for argument in arguments {
+            match *argument {
+                "--quick" => options.extent = Extent::Quick,
+                "--fresh" => options.fresh = true,
+                folder if !folder.starts_with('-') && options.to.is_none() => options.to = Some(folder.into()),
+                _ => return None,
+            }
+        }
+        Some(options)
+    }
 }
 
 /// A run of the program by the name that the page knows it by.
@@ -48,47 +81,89 @@ struct Results {
 /// The machine in words.
 struct Machine {
     cores: usize,
-    /// Load averages at the start, as the system tells them.
-    load: String,
+    /// The sessions that the runs are of, by their start, each with the names of its runs.
+    sessions: BTreeMap<u64, (Session, Vec<String>)>,
 }
 
-/// Runs everything and writes the page with its pictures to `docs/results`, or elsewhere where that is told.
-pub(crate) fn scr(extent: Extent, to: Option<&Path>) -> Result<()> {
+/// Runs everything that isn't kept from an earlier call, unless that is to be made afresh, and writes the page with its
+/// pictures to `docs/results`, or elsewhere where that is told.
+pub(crate) fn scr(options: &Options) -> Result<()> {
+    let Options { extent, fresh, to } = options;
     let start = Instant::now();
     cargo(&["build", "--release", "--quiet", "--package", "millrace"])?;
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
     let program = target.join("release/millrace");
-    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    let load = load.split(' ').take(3).collect::<Vec<_>>().join(", ");
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let plan = plan(extent, cores);
-    let mut runs = BTreeMap::new();
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    let plan = plan(*extent, cores);
+    let folder = target.join("results/scr").join(if *extent == Extent::Quick { "quick" } else { "full" });
+    if *fresh {
+        Kept::forget(&folder)?;
+    }
+    let kept = Kept::of(folder, &program, session())?;
+    let (mut runs, mut sessions) = (BTreeMap::new(), BTreeMap::new());
+    let stop = stop_on_interrupt()?;
     for (index, run) in plan.iter().enumerate() {
-        println!(
-            "{}/{} {:.0} s: millrace {}",
-            index + 1,
-            plan.len(),
-            start.elapsed().as_secs_f64(),
-            run.arguments.join(" ")
-        );
-        runs.insert(run.name.clone(), json(&program, run)?);
+        let place = format!("{}/{} {:.0} s", index + 1, plan.len(), start.elapsed().as_secs_f64());
+        let line = run.arguments.join(" ");
+        if let Some((session, printed)) = kept.get(run) {
+            println!("{place}: kept of {}: millrace {line}", utc(session.start_s));
+            note(&mut runs, &mut sessions, run, session, printed);
+            continue;
+        }
+        println!("{place}: millrace {line}");
+        let Some(printed) = json(&program, run, &stop)? else {
+            bail!("interrupted; {index} of {} runs are kept, and the same command goes on with the others", plan.len())
+        };
+        kept.keep(run, &printed)?;
+        note(&mut runs, &mut sessions, run, kept.session().clone(), printed);
     }
     let decision = root().join("docs/decisions/0012-sequencer-in-hardware.md");
     let decision = fs::read_to_string(&decision).with_context(|| format!("{} can't be read", decision.display()))?;
     let results = Results {
-        quick: extent == Extent::Quick,
-        machine: Machine { cores, load },
+        quick: *extent == Extent::Quick,
+        machine: Machine { cores, sessions },
         runs,
         hardware: table::in_text(&decision, "| rows of 112 bits"),
     };
-    let to = to.map_or_else(|| root().join("docs/results"), Path::to_path_buf);
+    let to = to.clone().unwrap_or_else(|| root().join("docs/results"));
     fs::create_dir_all(&to).with_context(|| format!("{} can't be made", to.display()))?;
     for (name, text) in page::files(&results)? {
         let path = to.join(name);
         fs::write(&path, text).with_context(|| format!("{} can't be written", path.display()))?;
     }
     println!("{} in {:.0} s", to.join("scr.md").display(), start.elapsed().as_secs_f64());
+    if !results.machine.sessions.contains_key(&kept.session().start_s) {
+        println!("nothing was run: all of it was kept; --fresh measures anew");
+    }
     Ok(())
+}
+
+/// The session that begins now.
+fn session() -> Session {
+    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load = load.split(' ').take(3).collect::<Vec<_>>().join(", ");
+    let start_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    Session { start_s, load }
+}
+
+fn note(
+    runs: &mut BTreeMap<String, Value>,
+    sessions: &mut BTreeMap<u64, (Session, Vec<String>)>,
+    run: &Run,
+    session: Session,
+    printed: Value,
+) {
+    sessions.entry(session.start_s).or_insert_with(|| (session, Vec::new())).1.push(run.name.clone());
+    runs.insert(run.name.clone(), printed);
+}
+
+/// From now on Ctrl-C (and a polite kill) asks for an end, which the run under way comes to at once.
+fn stop_on_interrupt() -> Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&stop))?;
+    }
+    Ok(stop)
 }
 
 /// Every run, in order.
@@ -144,13 +219,39 @@ fn plan(extent: Extent, cores: usize) -> Vec<Run> {
     runs
 }
 
-/// Runs the program and reads what it prints.
-fn json(program: &Path, run: &Run) -> Result<Value> {
-    let output = Command::new(program).args(&run.arguments).stdin(Stdio::null()).output();
-    let output = output.with_context(|| format!("{} can't be run", program.display()))?;
+/// Runs the program and reads what it prints; `None` when it was to stop meanwhile.
+fn json(program: &Path, run: &Run, stop: &AtomicBool) -> Result<Option<Value>> {
     let line = run.arguments.join(" ");
-    ensure!(output.status.success(), "millrace {line} failed:\n{}", String::from_utf8_lossy(&output.stderr));
-    serde_json::from_slice(&output.stdout).with_context(|| format!("millrace {line} printed no JSON"))
+    let mut command = Command::new(program);
+    command.args(&run.arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().with_context(|| format!("{} can't be run", program.display()))?;
+    let read = |mut pipe: Box<dyn Read + Send>| {
+        thread::spawn(move || {
+            let mut bytes = Vec::new();
+            pipe.read_to_end(&mut bytes).map(|_| bytes)
+        })
+    };
+    let printed = read(Box::new(child.stdout.take().context("its output is piped")?));
+    let said = read(Box::new(child.stderr.take().context("its messages are piped")?));
+    let status = loop {
+        if let Some(status) = child.try_wait()? {
+            break status;
+        }
+        // ORDERING: Relaxed. The flag carries no data; it is seen soon enough.
+        if stop.load(Ordering::Relaxed) {
+            child.kill()?;
+        }
+        // Seldom enough to take nothing from what is measured.
+        thread::sleep(Duration::from_millis(100));
+    };
+    let collect = |reader: thread::JoinHandle<std::io::Result<Vec<u8>>>| reader.join().expect("it doesn't panic");
+    let (printed, said) = (collect(printed)?, collect(said)?);
+    // ORDERING: Relaxed, as above. From a terminal the program has the signal too and may have ended by itself.
+    if stop.load(Ordering::Relaxed) {
+        return Ok(None);
+    }
+    ensure!(status.success(), "millrace {line} failed:\n{}", String::from_utf8_lossy(&said));
+    serde_json::from_slice(&printed).map(Some).with_context(|| format!("millrace {line} printed no JSON"))
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod affinity;
+mod any_worker;
 mod balance;
 pub mod carrier;
 mod classify;
@@ -32,6 +33,7 @@ mod transacted;
 mod worker;
 
 pub use affinity::{cpus, pin};
+pub use any_worker::AnyWorker;
 pub use balance::{Balancer, Migration};
 pub use counters::{Counters, FlowCounters};
 pub use dispatch::{Dispatcher, EPOCH, Parcel, Standing};
@@ -46,7 +48,7 @@ pub use link::{Link, LinkEnd, Presequenced, run_replayed};
 pub use moves::{Elephant, Move, Moves, What};
 pub use placement::{KeyOf, Lane, Placement, hash_of};
 pub use private::Private;
-pub use run::{Control, CoreRun, Course, Outcome, Recovery, drive, run, run_queues};
+pub use run::{Control, CoreRun, Course, Outcome, Recovery, drive, run, run_queues, run_workers};
 pub use sharded::Sharded;
 pub use shared::{Part, Shared};
 pub use steering::{BUCKETS, Steering};

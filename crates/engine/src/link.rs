@@ -6,11 +6,11 @@ use nf::{Meta, NetworkFunction, Reason};
 use packet::{Nanos, Seq};
 use port::Batch;
 
+use crate::any_worker::AnyWorker;
 use crate::history::{Block, Log, Record};
 use crate::kind::EngineKind;
-use crate::placement::{Placement, hash_of};
+use crate::placement::hash_of;
 use crate::recovery::{Fenced, Logs, Member, Patience, Shape, Tally};
-use crate::worker::Worker;
 
 pub use replayed::{Presequenced, run_replayed};
 
@@ -109,9 +109,9 @@ impl<M: Meta> LinkEnd<M> {
     ///
     /// # Errors
     /// When the others have gone on without this core. Its packets are dropped then, all that were not applied in time.
-    pub fn process<N: NetworkFunction<Meta = M>, P: Placement<N>>(
+    pub fn process<N: NetworkFunction<Meta = M>>(
         &mut self,
-        worker: &mut Worker<N, P>,
+        worker: &mut dyn AnyWorker<N>,
         batch: &mut Batch,
         block: &Block<M>,
     ) -> Result<(), Fenced> {
@@ -119,7 +119,7 @@ impl<M: Meta> LinkEnd<M> {
         let Self { link, member, words, first, block: decided, arrived, .. } = self;
         let shape = member.logs().shape();
         arrived.clear();
-        let seed = worker.place().seed();
+        let seed = worker.seed();
         decided.end = worker.next();
         decided.records.clear();
         let mut apply = |seq: Seq, words: Option<&[u64]>| {
@@ -150,13 +150,13 @@ impl<M: Meta> LinkEnd<M> {
     ///
     /// # Errors
     /// As [`process`](Self::process) does.
-    pub fn finish<N: NetworkFunction<Meta = M>, P: Placement<N>>(
+    pub fn finish<N: NetworkFunction<Meta = M>>(
         mut self,
-        worker: &mut Worker<N, P>,
+        worker: &mut dyn AnyWorker<N>,
         sent: Seq,
     ) -> (Tally, Result<(), Fenced>) {
         let Self { member, block: mut decided, .. } = self;
-        let seed = worker.place().seed();
+        let seed = worker.seed();
         decided.end = worker.next();
         decided.records.clear();
         let apply = |seq: Seq, words: Option<&[u64]>| {
@@ -170,7 +170,7 @@ impl<M: Meta> LinkEnd<M> {
     }
 
     /// Gives the worker what was decided, with the packets that it has, and puts those into `batch`.
-    fn step<N: NetworkFunction<Meta = M>, P: Placement<N>>(&mut self, worker: &mut Worker<N, P>, batch: &mut Batch) {
+    fn step<N: NetworkFunction<Meta = M>>(&mut self, worker: &mut dyn AnyWorker<N>, batch: &mut Batch) {
         let Self { block, arrived, .. } = self;
         batch.clear();
         // A core that was fenced holds packets whose turn has not come and never will.

@@ -6,7 +6,7 @@ use flow::index::CuckooPp;
 use flow::{Ageing, Entry, Hint, Index, Plan, Slot, Table};
 use memory::{Local, LocalTx};
 use nf::{Context, Effects, Flow, Meta, NetworkFunction, Opened, Reason, Sizing, Verdict};
-use packet::{Family, FlowKey, Key, Nanos, Seq};
+use packet::{Family, FlowKey, Host6, Key, Nanos, Seq};
 
 use crate::counters::FlowCounters;
 use crate::fleet::FlowState;
@@ -117,6 +117,8 @@ pub(crate) struct Carried<N: NetworkFunction> {
     flow: N::Flow,
     deadline: Nanos,
     assured: bool,
+    /// Who opened it, where sources are limited: its packets, which come from both ends, don't tell.
+    source: Option<Host6>,
 }
 
 impl<N: NetworkFunction> Clone for Carried<N> {
@@ -136,10 +138,13 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Flows<K, V, I> {
     ) -> Option<Carried<N>> {
         let slot = self.table.find(key, hash)?;
         let (deadline, assured) = (self.table.deadline(slot), self.table.is_assured(slot));
-        if let Some(sources) = &mut rest.sources {
-            sources.leave(self.origins[slot.index()]);
-        }
-        Some(Carried { flow: self.table.remove(slot), deadline, assured })
+        let source = rest.sources.as_mut().and_then(|sources| {
+            let origin = self.origins[slot.index()];
+            let source = sources.source(origin);
+            sources.leave(origin);
+            source
+        });
+        Some(Carried { flow: self.table.remove(slot), deadline, assured, source })
     }
 
     fn carry_in<N: NetworkFunction<Flow = V>>(
@@ -150,11 +155,16 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Flows<K, V, I> {
         now: Nanos,
         rest: &mut Rest<N>,
     ) {
-        let Carried { flow, deadline, assured } = *carried;
-        match self.table.insert(key, hash, flow, deadline, now) {
-            Some(slot) if assured => self.table.assure(slot),
-            Some(_) => {}
-            None => rest.counters.evicted += 1,
+        let Carried { flow, deadline, assured, source } = *carried;
+        let Some(slot) = self.table.insert(key, hash, flow, deadline, now) else {
+            rest.counters.evicted += 1;
+            return;
+        };
+        if assured {
+            self.table.assure(slot);
+        }
+        if let Some(sources) = &mut rest.sources {
+            self.origins[slot.index()] = sources.take_in(source);
         }
     }
 }
@@ -475,3 +485,6 @@ pub(crate) const fn chance(hash: u64, seq: Seq) -> u32 {
     let mixed = (hash ^ seq.0).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed >> 32) as u32
 }
+
+#[cfg(test)]
+mod tests;

@@ -17,8 +17,9 @@ use packet::{Nanos, Seq};
 use port::{Batch, Fate, Queue, Received};
 
 use crate::affinity::{cpus, pin};
+use crate::any_worker::AnyWorker;
 use crate::counters::Counters;
-use crate::dispatch::Parcel;
+use crate::dispatch::{Dispatcher, Parcel};
 use crate::error::{EngineError, Failure};
 use crate::fleet::{
     Fleet, Options, Remains, any_private_fleet, any_sharded_fleet, private_fleet, sharded_fleet, shared_fleet,
@@ -155,12 +156,28 @@ pub fn run_queues<N: NetworkFunction, P: Placement<N>>(
     course: Option<&Course<'_, N::Meta>>,
     options: &Options,
 ) -> Result<Vec<CoreRun>, EngineError> {
+    run_workers(workers.iter_mut().map(|worker| worker as &mut dyn AnyWorker<N>).collect(), queues, course, options)
+}
+
+/// The same for workers whose placement is not known.
+///
+/// # Errors
+/// As [`run_queues`].
+///
+/// # Panics
+/// As [`run_queues`] does.
+pub fn run_workers<N: NetworkFunction>(
+    workers: Vec<&mut dyn AnyWorker<N>>,
+    queues: Vec<Box<dyn Queue>>,
+    course: Option<&Course<'_, N::Meta>>,
+    options: &Options,
+) -> Result<Vec<CoreRun>, EngineError> {
     assert_eq!(queues.len(), workers.len(), "one queue for each core");
     let barrier = Barrier::new(queues.len());
     let cpus = processors(options, queues.len());
     thread::scope(|scope| {
         let cores: Vec<_> = workers
-            .iter_mut()
+            .into_iter()
             .zip(queues)
             .enumerate()
             .map(|(core, (worker, queue))| {
@@ -176,8 +193,8 @@ pub fn run_queues<N: NetworkFunction, P: Placement<N>>(
     })
 }
 
-fn poll<N: NetworkFunction, P: Placement<N>>(
-    worker: &mut Worker<N, P>,
+fn poll<N: NetworkFunction>(
+    worker: &mut dyn AnyWorker<N>,
     mut queue: Box<dyn Queue>,
     course: Option<&Course<'_, N::Meta>>,
 ) -> Result<CoreRun, EngineError> {
@@ -225,7 +242,10 @@ where
     let start = Instant::now();
     let mut end = match fleet.workers.as_mut_slice() {
         [worker] => alone(worker, queue, control, options),
-        _ => pump(fleet, queue, control, options),
+        workers => {
+            let mut workers: Vec<_> = workers.iter_mut().map(|worker| worker as &mut dyn AnyWorker<N>).collect();
+            pump(&mut workers, &mut fleet.dispatcher, queue, control, options)
+        }
     };
     if let Err(error) = queue.finish() {
         end.failure.get_or_insert(error.into());
@@ -313,8 +333,8 @@ impl End {
 }
 
 /// One core, which reads, works and writes by itself.
-fn alone<N: NetworkFunction, P: Placement<N>>(
-    worker: &mut Worker<N, P>,
+fn alone<N: NetworkFunction>(
+    worker: &mut dyn AnyWorker<N>,
     queue: &mut dyn Queue,
     control: &Control,
     options: &Options,
@@ -372,13 +392,13 @@ struct Returned<M> {
 }
 
 /// Several cores behind one queue.
-fn pump<N: NetworkFunction, P: Placement<N>>(
-    fleet: &mut Fleet<N, P>,
+fn pump<N: NetworkFunction>(
+    workers: &mut [&mut dyn AnyWorker<N>],
+    dispatcher: &mut Dispatcher<N>,
     queue: &mut dyn Queue,
     control: &Control,
     options: &Options,
 ) -> End {
-    let Fleet { workers, dispatcher, .. } = fleet;
     let cores = workers.len();
     let cpus = processors(options, cores);
     thread::scope(|scope| {
@@ -393,7 +413,7 @@ fn pump<N: NetworkFunction, P: Placement<N>>(
                 let link = ends.as_mut().and_then(Iterator::next);
                 let thread = scope.spawn(move || {
                     cpu.map(pin);
-                    serve(core, worker, link, &parcels, &back)
+                    serve(core, &mut **worker, link, &parcels, &back)
                 });
                 (input, thread)
             })
@@ -449,9 +469,9 @@ fn pump<N: NetworkFunction, P: Placement<N>>(
 
 /// A worker's thread: it returns every parcel, the failed one with what happened, later ones untouched. At the end, what
 /// the link lost and recovery brought back, and whether the others went on without this core.
-fn serve<N: NetworkFunction, P: Placement<N>>(
+fn serve<N: NetworkFunction>(
     core: usize,
-    worker: &mut Worker<N, P>,
+    worker: &mut dyn AnyWorker<N>,
     mut link: Option<LinkEnd<N::Meta>>,
     parcels: &Receiver<Parcel<N::Meta>>,
     back: &SyncSender<Returned<N::Meta>>,
@@ -488,11 +508,11 @@ fn serve<N: NetworkFunction, P: Placement<N>>(
 }
 
 /// Processes a batch; a panic of the function becomes a failure that names its packet.
-fn guarded<N: NetworkFunction, P: Placement<N>>(
+fn guarded<N: NetworkFunction>(
     core: usize,
-    worker: &mut Worker<N, P>,
+    worker: &mut dyn AnyWorker<N>,
     batch: &mut Batch,
-    process: impl FnOnce(&mut Worker<N, P>, &mut Batch),
+    process: impl FnOnce(&mut dyn AnyWorker<N>, &mut Batch),
 ) -> Result<(), Failure> {
     // After a panic the worker's state is used for nothing but its counters.
     catch_unwind(AssertUnwindSafe(|| process(worker, batch))).map_err(|panic| Failure {

@@ -1,7 +1,7 @@
 //! How flow tables are kept: which index, who ages, what happens when room runs short.
 
 use flow::index::IndexKind;
-use flow::{Ageing, Eviction, Plan, Table};
+use flow::{Ageing, Eviction, Plan, Slot, Table};
 use nf::{Flow, Meta, NetworkFunction, Reason};
 use packet::{Host, Host6, Nanos};
 
@@ -104,18 +104,36 @@ impl Sources {
             Host::V4(host) => host.mapped(),
             Host::V6(host) => host,
         };
-        let hash = self.counts.hash(&key);
-        let slot = match self.counts.find(&key, hash) {
-            Some(slot) => slot,
-            // As many counts as flows, so there is room unless the hash is at fault.
-            None => self.counts.insert(key, hash, 0, Nanos::NEVER, Nanos(0)).ok_or(Refusal::Full)?,
-        };
+        let slot = self.place(key).ok_or(Refusal::Full)?;
         let count = self.counts.value_mut(slot);
         if *count >= self.most {
             return Err(Refusal::Source);
         }
         *count += 1;
         Ok(slot.index() as u32)
+    }
+
+    /// Counts a flow that was let in elsewhere, even where its source has enough: it opens nothing, and replicas that take flows
+    /// in in different orders come to the same counts.
+    pub(crate) fn take_in(&mut self, source: Option<Host6>) -> u32 {
+        let Some(slot) = source.and_then(|source| self.place(source)) else { return NOBODY };
+        *self.counts.value_mut(slot) += 1;
+        slot.index() as u32
+    }
+
+    /// Where the source is counted, from now on if it wasn't.
+    fn place(&mut self, source: Host6) -> Option<Slot> {
+        let hash = self.counts.hash(&source);
+        match self.counts.find(&source, hash) {
+            Some(slot) => Some(slot),
+            // As many counts as flows, so there is room unless the hash is at fault.
+            None => self.counts.insert(source, hash, 0, Nanos::NEVER, Nanos(0)),
+        }
+    }
+
+    /// The source that is counted at `origin`.
+    pub(crate) fn source(&self, origin: u32) -> Option<Host6> {
+        (origin != NOBODY).then(|| *self.counts.key(self.counts.slot(origin as usize)))
     }
 
     /// A flow whose source was counted at `origin` has ended.
@@ -166,5 +184,20 @@ mod tests {
         sources.leave(first);
         sources.leave(first);
         assert_eq!(sources.counts.len(), 1);
+    }
+
+    #[test]
+    fn a_flow_that_moves_is_counted_beyond_the_limit() {
+        let mut sources = Sources::new(1, 4, 1);
+        let host = Host::v4([192, 0, 2, 1].into());
+        let first = sources.enter(Some(host)).expect("it has none");
+        let source = sources.source(first);
+        assert!(source.is_some() && sources.source(NOBODY).is_none());
+        assert_eq!(sources.take_in(source), first);
+        sources.leave(first);
+        assert_eq!(sources.enter(Some(host)), Err(Refusal::Source), "one is left");
+        sources.leave(first);
+        assert_eq!(sources.enter(Some(host)), Ok(first));
+        assert_eq!(sources.take_in(None), NOBODY);
     }
 }

@@ -18,8 +18,9 @@ use alloc::boxed::Box;
 use core::net::Ipv4Addr;
 
 use memory::Memory;
+use memory::transactional::Cause;
 use nf::{
-    ConfigKey, Context, Description, Fingerprint, NetworkFunction, Opened, PacketSet, Reason, RecordReader,
+    ConfigKey, Context, Description, Fingerprint, NetworkFunction, Opened, PacketSet, Reason, Recipe, RecordReader,
     RecordWriter, Sharing, Sizing, Step, Verdict,
 };
 use packet::{FiveTuple, Fragment, Headers, Icmp, Network, TcpFlags, Transport, protocol};
@@ -148,6 +149,29 @@ impl NetworkFunction for Nat {
             "private-destination",
         ],
     };
+
+    const RECIPES: &'static [Recipe] = &[
+        Recipe {
+            cause: Cause::ForeignPool,
+            key: "port_preservation",
+            help: "false: a core takes any port of its own pool in place of the inside port, which others may hold",
+        },
+        Recipe {
+            cause: Cause::PoolExhausted,
+            key: "external, ports, mappings, sessions",
+            help: "more than are needed at once, so that no core runs out of its share",
+        },
+        Recipe {
+            cause: Cause::MapRoomExhausted,
+            key: "mappings, sessions",
+            help: "more than are needed at once, so that no core runs out of its share",
+        },
+        Recipe {
+            cause: Cause::SameBucket,
+            key: "mappings, sessions",
+            help: "more of them: their maps have half as many buckets again",
+        },
+    ];
 
     fn packet_set(&self) -> PacketSet {
         PacketSet::FiveTuple

@@ -15,6 +15,7 @@ const CASES: [(&str, &str, &str); 8] = [
     ("file", "let _ = std::fs::read(\"/etc/hostname\");", NO_STD),
     ("random", "count.0 ^= std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 1);", NO_STD),
     ("lock", "let _ = std::sync::Mutex::new(0).lock();", NO_STD),
+    // A string, and no unsafe block of this crate: it is what the compiler has to refuse.
     ("raw", "let count = unsafe { &mut *core::ptr::from_mut(count) };", UNSAFE),
 ];
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use engine::{
-    CoreRun, Course, EngineError, EngineKind, Fleet, Options, Placement, Private, Script, any_private_fleet,
-    any_sharded_fleet, cpus, private_fleet, run_queues, sharded_fleet, shared_fleet, transacted_fleet,
+    AnyWorker, CoreRun, Course, EngineError, EngineKind, Fleet, Options, Placement, Private, Script, any_private_fleet,
+    any_sharded_fleet, cpus, private_fleet, run_workers, sharded_fleet, shared_fleet, transacted_fleet,
 };
 use nf::{Function, Sizing};
 use port::{HugePages, Loops, Offered, Port, Queue, Replay, Trace};
@@ -280,8 +280,10 @@ trait Case {
     fn huge_pages(&self) -> HugePages;
 }
 
-struct Fleets<N: Function, P> {
-    fleet: Fleet<N, P>,
+/// Compiled once for a function, whatever the placement: what is measured, the workers' loop, is called once a batch.
+struct Fleets<N: Function> {
+    engine: EngineKind,
+    workers: Vec<Box<dyn AnyWorker<N>>>,
     replay: Replay,
     script: Script<N::Meta>,
     options: Options,
@@ -294,15 +296,30 @@ struct Fleets<N: Function, P> {
     found: Option<Vec<Found>>,
 }
 
-impl<N: Function, P: Placement<N>> Fleets<N, P> {
+impl<N: Function> Fleets<N> {
     /// Places the trace in memory, steered for the fleet, and runs it once to warm tables and caches.
-    fn new(mut fleet: Fleet<N, P>, trace: &Arc<Trace>, plan: &BenchPlan) -> Result<Self, BenchError> {
+    fn new<P: Placement<N> + 'static>(
+        mut fleet: Fleet<N, P>,
+        trace: &Arc<Trace>,
+        plan: &BenchPlan,
+    ) -> Result<Self, BenchError> {
         let steered = Steered::pass(&mut fleet.dispatcher, trace);
         Self::steered(fleet, trace, plan, steered)
     }
 
-    fn steered(
+    fn steered<P: Placement<N> + 'static>(
         fleet: Fleet<N, P>,
+        trace: &Arc<Trace>,
+        plan: &BenchPlan,
+        steered: Steered<N::Meta>,
+    ) -> Result<Self, BenchError> {
+        let workers = fleet.workers.into_iter().map(|worker| Box::new(worker) as Box<dyn AnyWorker<N>>).collect();
+        Self::of(fleet.kind, workers, trace, plan, steered)
+    }
+
+    fn of(
+        engine: EngineKind,
+        workers: Vec<Box<dyn AnyWorker<N>>>,
         trace: &Arc<Trace>,
         plan: &BenchPlan,
         steered: Steered<N::Meta>,
@@ -311,10 +328,11 @@ impl<N: Function, P: Placement<N>> Fleets<N, P> {
         let loops = plan.packets.div_ceil(trace.len().max(1) as u64).max(1);
         let replay =
             Replay::new(Arc::clone(trace)).looped(Loops::Times(loops)).steered(steered).bucketed(buckets).continued();
-        let basis = if fleet.workers.len() <= cpus().len() { Basis::Measured } else { Basis::Modelled };
+        let basis = if workers.len() <= cpus().len() { Basis::Measured } else { Basis::Modelled };
         let found = plan.loss_free.map(|_| Vec::new());
         let mut new = Self {
-            fleet,
+            engine,
+            workers,
             replay,
             script,
             options: plan.options,
@@ -341,12 +359,13 @@ impl<N: Function, P: Placement<N>> Fleets<N, P> {
         let course = Course { script: &self.script, packets, span, end };
         let course = (!self.script.is_empty()).then_some(&course);
         if self.basis == Basis::Measured {
-            return run_queues(&mut self.fleet.workers, queues, course, &self.options);
+            let workers = self.workers.iter_mut().map(|worker| &mut **worker as &mut dyn AnyWorker<N>).collect();
+            return run_workers(workers, queues, course, &self.options);
         }
         let mut runs = Vec::new();
-        for (worker, queue) in self.fleet.workers.iter_mut().zip(queues) {
+        for (worker, queue) in self.workers.iter_mut().zip(queues) {
             if !self.only_first || runs.is_empty() {
-                runs.extend(run_queues(std::slice::from_mut(worker), vec![queue], course, &self.options)?);
+                runs.extend(run_workers(vec![&mut **worker], vec![queue], course, &self.options)?);
             }
         }
         Ok(runs)
@@ -354,21 +373,22 @@ impl<N: Function, P: Placement<N>> Fleets<N, P> {
 
     /// Offers load to all cores at once.
     fn trial(&mut self, plan: &LossFreePlan, mpps: f64) -> Result<Offered, BenchError> {
-        let queues = self.replay.offer(self.fleet.workers.len(), plan.load(mpps));
+        let queues = self.replay.offer(self.workers.len(), plan.load(mpps));
         self.run(queues)?;
         Ok(self.replay.offered().into_iter().fold(Offered::default(), Offered::and))
     }
 }
 
-impl<N: Function, P: Placement<N>> Case for Fleets<N, P> {
+impl<N: Function> Case for Fleets<N> {
     fn round(&mut self) -> Result<(), BenchError> {
-        let received =
-            |fleet: &Fleet<N, P>| fleet.workers.iter().map(|worker| worker.counters().received).collect::<Vec<_>>();
-        let before = received(&self.fleet);
-        let queues = self.replay.open(self.fleet.workers.len())?;
+        let received = |workers: &[Box<dyn AnyWorker<N>>]| {
+            workers.iter().map(|worker| worker.counters().received).collect::<Vec<_>>()
+        };
+        let before = received(&self.workers);
+        let queues = self.replay.open(self.workers.len())?;
         let runs = self.run(queues)?;
         let packets: Vec<u64> =
-            received(&self.fleet).iter().zip(before).map(|(after, before)| after - before).collect();
+            received(&self.workers).iter().zip(before).map(|(after, before)| after - before).collect();
         let slowest = runs.iter().map(|run| run.elapsed).max().unwrap_or_default().as_secs_f64();
         let busy: f64 = runs.iter().map(|run| run.elapsed.as_secs_f64()).sum();
         let total: u64 = packets.iter().sum();
@@ -398,14 +418,14 @@ impl<N: Function, P: Placement<N>> Case for Fleets<N, P> {
             Spread::of(&figures).expect("a bench has rounds")
         };
         Row {
-            engine: self.fleet.kind,
-            cores: self.fleet.workers.len(),
+            engine: self.engine,
+            cores: self.workers.len(),
             mpps: spread(|reading| reading.mpps),
             ns_per_packet_per_core: spread(|reading| reading.own_ns),
             basis: self.basis,
             loss_free: self.found.as_ref().map(|found| {
                 let reason = || {
-                    let (cores, have) = (self.fleet.workers.len(), cpus().len());
+                    let (cores, have) = (self.workers.len(), cpus().len());
                     format!("{cores} cores can't be offered load on {have}: they don't run at the same time")
                 };
                 LossFree::of(found).ok_or_else(reason)

@@ -111,7 +111,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let counters = &outcome.counters;
     println!("{} packets: {} forwarded, {} dropped", counters.received, counters.forwarded, counters.dropped_total());
 
-    // Every engine keeps its promise; all but `shared`, which may take another serial order, count the very same.
+    // Every engine keeps its promise; all but those that may take another serial order count the very same.
     let trace = Arc::new(Trace::load(&mut capture()?, usize::MAX)?);
     for engine in EngineKind::ALL {
         let cores = if engine == EngineKind::Sequential { 1 } else { 2 };
@@ -125,7 +125,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             assert_eq!((own.forwarded, own.dropped_total()), (counters.forwarded, counters.dropped_total()));
         }
         assert_eq!(verified.mismatch, None);
-        println!("{engine:>10}: {} forwarded, equal in {} runs", own.forwarded, verified.runs);
+        println!("{engine:>13}: {} forwarded, equal in {} runs", own.forwarded, verified.runs);
     }
     Ok(())
 }

@@ -21,7 +21,7 @@ mod print;
 
 /// What a network function is written with.
 pub mod prelude {
-    pub use memory::{Allocator, Map, Memory, Vector};
+    pub use memory::{Allocator, Distributed, Map, Memory, Portion, Vector};
     pub use nf::{
         ADDRESS_BYTES, ConfigKey, Context, Description, Fingerprint, Flow, HOST_BYTES, Meta, NetworkFunction, Opened,
         PacketSet, PortId, Reason, RecordReader, RecordWriter, Reply, Report, Sharing, Sizing, Step, TUPLE_BYTES,
@@ -36,3 +36,8 @@ pub mod prelude {
 /// The capture that ships with Millrace: twenty seconds at a router between an office, the servers that it uses and an
 /// attacker. Zstandard-compressed pcap; `testdata/README.md` says what is in it.
 pub const DEMO_CAPTURE: &[u8] = include_bytes!("../../../testdata/demo.pcap.zst");
+
+/// The tutorial is compiled, and run, as it stands.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/write-a-function.md")]
+pub struct Tutorial;

@@ -1,10 +1,11 @@
 //! The page: a section for each figure, each with how it was made and what in it was measured.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
+use super::kept::{Session, utc};
 use super::paper::PROGRAMS;
 use super::plot::{Line, Plot, Point};
 use super::table::markdown;
@@ -89,8 +90,10 @@ fn head(results: &Results) -> Result<String> {
     } else {
         ""
     };
-    let load: f64 = results.machine.load.split(',').next().and_then(|load| load.trim().parse().ok()).unwrap_or(0.0);
-    let busy = if load > QUIET {
+    let sessions = &results.machine.sessions;
+    let load = |load: &str| load.split(',').next().and_then(|load| load.trim().parse().ok()).unwrap_or(0.0);
+    let busiest = sessions.values().map(|(session, _)| load(&session.load)).fold(0.0_f64, f64::max);
+    let busy = if busiest > QUIET {
         "* **The machine was not quiet**: other programs ran on the same processors, and rates of several cores suffer most from that.\n"
     } else {
         ""
@@ -98,15 +101,29 @@ fn head(results: &Results) -> Result<String> {
     Ok(format!(
         "# State-compute replication, reproduced\n\n{quick}`cargo xtask results scr` makes this page. It follows the figures and tables of \
          \"State-Compute Replication: Parallelizing High-Speed Stateful Packet Processing\" (NSDI '25).\n\n\
-         * The machine: {} processors ({processor}); load averages at the start {}.\n{busy}\
+         * The machine: {} processors ({processor}).\n{}{busy}\
          * **measured**: as many threads as the row has cores, each on a processor of its own, at the same time. **modelled**: each \
          core's share run alone, one after the other, or a formula, which is told. Nothing is timed on more cores than there are.\n\
          * Packets lie in memory and were sequenced beforehand, which stands for the card that would do it: where no card does, the \
          sequencer's core is to be counted as a core besides.\n\
          * Mpps are medians of rounds in which all cases took turns. In pictures filled points are measured, hollow ones and \
          broken lines modelled.\n\n",
-        results.machine.cores, results.machine.load
+        results.machine.cores,
+        times(sessions)
     ))
+}
+
+/// When the runs were made: of those of several sessions, which.
+fn times(sessions: &BTreeMap<u64, (Session, Vec<String>)>) -> String {
+    let when = |session: &Session| format!("{}, load averages then {}", utc(session.start_s), session.load);
+    if let (1, Some((session, _))) = (sessions.len(), sessions.values().next()) {
+        return format!("* The runs were begun {}.\n", when(session));
+    }
+    let mut out = format!("* **The runs are of {} times**, for it was cut and gone on with:\n", sessions.len());
+    for (session, runs) in sessions.values() {
+        out += &format!("  * begun {}: {}.\n", when(session), runs.join(", "));
+    }
+    out
 }
 
 /// Rates by cores and engine, in a table and a picture.

@@ -42,6 +42,10 @@ fn link(cost: f64) -> Value {
     json!({ "link": rows, "command": "millrace bench --link-loss" })
 }
 
+fn quiet(start_s: u64) -> Session {
+    Session { start_s, load: "0.10, 0.20, 0.30".into() }
+}
+
 /// Results of every run that is planned. Shared falls, scr rises, and nothing else does.
 fn canned(cores: usize) -> Results {
     let engines = [("shared", 0.4), ("rss", 1.0), ("rss++", 1.02), ("scr", 1.7), ("hybrid", 1.7)];
@@ -67,7 +71,8 @@ fn canned(cores: usize) -> Results {
         };
         runs.insert(name, value);
     }
-    let machine = Machine { cores, load: "0.10, 0.20, 0.30".into() };
+    let names: Vec<String> = runs.keys().cloned().collect();
+    let machine = Machine { cores, sessions: BTreeMap::from([(0, (quiet(0), names))]) };
     Results {
         quick: false,
         machine,
@@ -174,11 +179,47 @@ fn a_machine_of_one_core_says_what_it_cannot_measure() {
 fn a_quick_page_says_so_and_a_missing_run_is_an_error() {
     let mut results = canned(2);
     assert!(!page(&results).contains("not quiet"));
-    (results.quick, results.machine.load) = (true, "1.20, 0.20, 0.30".into());
+    results.quick = true;
+    results.machine.sessions.insert(60, (Session { load: "1.20, 0.20, 0.30".into(), ..quiet(60) }, Vec::new()));
     assert!(page(&results).contains("**This page is of a quick run**"));
     assert!(page(&results).contains("**The machine was not quiet**"));
     results.runs.remove("sweep");
     assert!(page::files(&results).is_err_and(|error| error.to_string().contains("sweep")));
+}
+
+#[test]
+fn arguments_come_in_any_order() {
+    let full = Options { extent: Extent::Full, fresh: false, to: None };
+    assert_eq!(Options::read(&[]), Some(full));
+    let all = Options { extent: Extent::Quick, fresh: true, to: Some("out".into()) };
+    assert_eq!(Options::read(&["--fresh", "out", "--quick"]).as_ref(), Some(&all));
+    assert_eq!(Options::read(&["--quick", "--fresh", "out"]).as_ref(), Some(&all));
+    assert_eq!(Options::read(&["out", "other"]), None);
+    assert_eq!(Options::read(&["--slow"]), None);
+}
+
+#[test]
+fn a_page_says_which_runs_are_of_which_time() {
+    let mut results = canned(2);
+    assert!(
+        page(&results).contains("* The runs were begun 1970-01-01 00:00 UTC, load averages then 0.10, 0.20, 0.30.\n")
+    );
+    results.machine.sessions.insert(3_600, (quiet(3_600), vec!["sweep".into(), "link/ddos".into()]));
+    let page = page(&results);
+    assert!(page.contains("**The runs are of 2 times**"));
+    assert!(page.contains("  * begun 1970-01-01 01:00 UTC, load averages then 0.10, 0.20, 0.30: sweep, link/ddos.\n"));
+}
+
+/// Programs that stand in for ours: what they print is read, what they say when they fail is told, and they end when they are to.
+#[test]
+fn a_run_is_read_or_ended() {
+    let run = |script: &str| Run { name: "run".into(), arguments: vec!["-c".into(), script.into()] };
+    let go = |script: &str, stop| json(Path::new("/bin/sh"), &run(script), &AtomicBool::new(stop));
+    assert_eq!(go("echo '[1, 2]'", false).unwrap(), Some(json!([1, 2])));
+    assert!(go("echo no; exit 3", false).is_err_and(|error| error.to_string().contains("failed")));
+    assert!(go("echo why >&2; exit 3", false).is_err_and(|error| error.to_string().contains("why")));
+    assert!(go("echo no", false).is_err_and(|error| error.to_string().contains("no JSON")));
+    assert_eq!(go("exec cat /dev/zero > /dev/null", true).unwrap(), None);
 }
 
 #[test]

@@ -11,6 +11,7 @@ use port::{Batch, Queue, Received};
 
 use super::{LinkEnd, record_of, words_of, write};
 use crate::affinity::pin;
+use crate::any_worker::AnyWorker;
 use crate::error::EngineError;
 use crate::fleet::Options;
 use crate::history::{Event, Log, Record};
@@ -107,9 +108,9 @@ impl<M: Meta> LinkEnd<M> {
     ///
     /// # Errors
     /// As [`process`](Self::process) does.
-    pub fn process_replayed<N: NetworkFunction<Meta = M>, P: Placement<N>>(
+    pub fn process_replayed<N: NetworkFunction<Meta = M>>(
         &mut self,
-        worker: &mut Worker<N, P>,
+        worker: &mut dyn AnyWorker<N>,
         batch: &mut Batch,
         log: &mut Log<'_, M>,
         carried: &Presequenced,
@@ -138,16 +139,16 @@ impl<M: Meta> LinkEnd<M> {
     ///
     /// # Errors
     /// As [`process`](Self::process) does.
-    pub fn finish_replayed<N: NetworkFunction<Meta = M>, P: Placement<N>>(
+    pub fn finish_replayed<N: NetworkFunction<Meta = M>>(
         self,
-        worker: &mut Worker<N, P>,
+        worker: &mut dyn AnyWorker<N>,
         log: &mut Log<'_, M>,
         carried: &Presequenced,
         sent: Seq,
     ) -> (Tally, Result<(), Fenced>) {
         let Self { member, block: mut decided, mut arrived, .. } = self;
         decided.records.clear();
-        let seed = worker.place().seed();
+        let seed = worker.seed();
         let mut apply = Replayed::<N> { log, carried, records: &mut decided.records, seed };
         let outcome = member.finish_into(sent, &mut apply);
         arrived.clear();
@@ -156,9 +157,9 @@ impl<M: Meta> LinkEnd<M> {
     }
 
     #[inline]
-    fn recovering<N: NetworkFunction<Meta = M>, P: Placement<N>>(
+    fn recovering<N: NetworkFunction<Meta = M>>(
         &mut self,
-        worker: &mut Worker<N, P>,
+        worker: &mut dyn AnyWorker<N>,
         batch: &mut Batch,
         log: &mut Log<'_, M>,
         carried: &Presequenced,
@@ -167,7 +168,7 @@ impl<M: Meta> LinkEnd<M> {
         let Self { member, block: decided, .. } = self;
         decided.records.clear();
         let start = member.next();
-        let seed = worker.place().seed();
+        let seed = worker.seed();
         let mut apply = Replayed::<N> { log: &mut *log, carried, records: &mut decided.records, seed };
         let mut lap = batch.packets().first().map_or(0, |packet| carried.lap(packet.seq));
         let mut result = Ok(());
@@ -208,9 +209,9 @@ impl<M: Meta> LinkEnd<M> {
     }
 
     /// Replays what the packets that came bring along, and nothing else.
-    fn forgetting<N: NetworkFunction<Meta = M>, P: Placement<N>>(
+    fn forgetting<N: NetworkFunction<Meta = M>>(
         &mut self,
-        worker: &mut Worker<N, P>,
+        worker: &mut dyn AnyWorker<N>,
         batch: &mut Batch,
         log: &mut Log<'_, M>,
         carried: &Presequenced,
@@ -227,9 +228,9 @@ impl<M: Meta> LinkEnd<M> {
     }
 
     /// The same packet by packet.
-    fn one<N: NetworkFunction<Meta = M>, P: Placement<N>>(
+    fn one<N: NetworkFunction<Meta = M>>(
         &mut self,
-        worker: &mut Worker<N, P>,
+        worker: &mut dyn AnyWorker<N>,
         batch: &mut Batch,
         log: &mut Log<'_, M>,
         carried: &Presequenced,
@@ -237,7 +238,7 @@ impl<M: Meta> LinkEnd<M> {
         let decided = &mut self.block;
         decided.records.clear();
         decided.end = worker.next();
-        let mut apply = Replayed::<N> { log, carried, records: &mut decided.records, seed: worker.place().seed() };
+        let mut apply = Replayed::<N> { log, carried, records: &mut decided.records, seed: worker.seed() };
         for packet in batch.packets() {
             let oldest = Seq(packet.seq.0.saturating_sub(carried.cores as u64 - 1));
             apply.carried(oldest.max(decided.end), packet.seq.next());
@@ -282,8 +283,8 @@ pub fn run_replayed<N: NetworkFunction, P: Placement<N>>(
     })
 }
 
-fn poll<N: NetworkFunction, P: Placement<N>>(
-    worker: &mut Worker<N, P>,
+fn poll<N: NetworkFunction>(
+    worker: &mut dyn AnyWorker<N>,
     mut queue: Box<dyn Queue>,
     link: &mut LinkEnd<N::Meta>,
     course: &Course<'_, N::Meta>,

@@ -10,6 +10,7 @@ mod folder;
 mod functions;
 mod inspect;
 mod link;
+mod new;
 mod profile;
 mod rss;
 mod run;
@@ -66,6 +67,7 @@ enum Task {
     Rss(rss::Args),
     Synth(synth::Args),
     Inspect(inspect::Args),
+    New(new::Args),
     /// Print a shell's completion script
     #[command(after_help = "Example:  millrace completions bash > ~/.local/share/bash-completion/completions/millrace")]
     Completions {
@@ -110,6 +112,7 @@ fn perform(task: Task, catalogue: &Catalogue) -> Result<(), Failed> {
         Task::Rss(args) => rss::perform(&args),
         Task::Synth(args) => synth::perform(&args),
         Task::Inspect(args) => inspect::perform(&args),
+        Task::New(args) => new::perform(&args, catalogue),
         Task::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut command(catalogue), "millrace", &mut script);

@@ -120,7 +120,11 @@ fn mpps(profile: &Profile) -> String {
 }
 
 fn text(description: &Description, profile: &Profile, recipes: &[Recipe], style: Style) -> String {
-    let mut out = format!("{}; with recording {:.1} % less\n", mpps(profile), overhead(profile));
+    let recording = match overhead(profile) {
+        cost if cost > 0.0 => format!("{cost:.1} % less with recording on"),
+        _ => "no less with recording on".to_owned(),
+    };
+    let mut out = format!("{}; {recording}\n", mpps(profile));
     let transactions = &profile.transactions;
     if !profile.shares {
         out += &format!(

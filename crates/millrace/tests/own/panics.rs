@@ -1,27 +1,19 @@
 //! A bug in a function: the run stops with the packet's number and a capture of the packet, and loses nothing that was
 //! forwarded before.
-//!
-//! This program is the command itself, over a catalogue with a function that has a bug, when its environment says so;
-//! otherwise it tests that command.
 
-#![allow(clippy::print_stdout)]
-
-use std::env;
-use std::process::{Command, ExitCode, Output};
-
-use millrace::catalogue::{Catalogue, Entry};
 use millrace::port::pcap::Reader;
 use millrace::port::{Batch, Packet, Received, Trace};
 use millrace::prelude::*;
-use tempfile::TempDir;
+
+use super::{demo, millrace};
 
 /// Forwards everything, and stumbles over one UDP port.
-struct Stumbling;
+pub(crate) struct Stumbling;
 
 const PORT: u16 = 53;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Seen(FiveTuple);
+pub(crate) struct Seen(FiveTuple);
 
 impl Meta for Seen {
     type Key = FiveTuple;
@@ -41,7 +33,7 @@ impl Meta for Seen {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Count(u32);
+pub(crate) struct Count(u32);
 
 impl Flow for Count {}
 
@@ -84,37 +76,7 @@ impl NetworkFunction for Stumbling {
     }
 }
 
-const AS_COMMAND: &str = "MILLRACE_TEST_AS_COMMAND";
-
-fn main() -> ExitCode {
-    if env::var_os(AS_COMMAND).is_some() {
-        return millrace::cli::main(&Catalogue::standard().with(Entry::plain(|| Stumbling)));
-    }
-    // What a test runner asks of programs of this kind.
-    if env::args().any(|argument| argument == "--list") {
-        return ExitCode::SUCCESS;
-    }
-    for (engine, cores) in [("sequential", 1), ("rss", 2), ("scr", 2), ("shared", 2)] {
-        a_panic_names_its_packet(engine, cores);
-        println!("a panic under {engine} names its packet ... ok");
-    }
-    an_own_function_is_in_the_catalogue();
-    println!("an own function is in the catalogue ... ok");
-    ExitCode::SUCCESS
-}
-
-fn millrace(folder: &TempDir, line: &str) -> Output {
-    let mut command = Command::new(env::current_exe().unwrap());
-    command.env(AS_COMMAND, "1").current_dir(folder.path()).args(line.split_whitespace()).output().unwrap()
-}
-
-fn demo() -> TempDir {
-    let folder = TempDir::new().unwrap();
-    std::fs::write(folder.path().join("demo.pcap.zst"), millrace::DEMO_CAPTURE).unwrap();
-    folder
-}
-
-fn a_panic_names_its_packet(engine: &str, cores: usize) {
+pub(crate) fn a_panic_names_its_packet(engine: &str, cores: usize) {
     let folder = demo();
     let trace = Trace::load(&mut Reader::open(folder.path().join("demo.pcap.zst")).unwrap(), usize::MAX).unwrap();
     let asks = |(packet, bytes): &(&Packet, &[u8])| {
@@ -151,7 +113,7 @@ fn a_panic_names_its_packet(engine: &str, cores: usize) {
     assert!(before.iter().zip(&written).all(|(sent, kept)| sent == kept), "{engine}");
 }
 
-fn an_own_function_is_in_the_catalogue() {
+pub(crate) fn an_own_function_is_in_the_catalogue() {
     let folder = demo();
     let output = millrace(&folder, "functions stumbling");
     assert!(String::from_utf8(output.stdout).unwrap().contains("has a bug"));

@@ -4,30 +4,26 @@ use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Stdio};
 
 use millrace::packet::{LinkType, Nanos, Seq};
 use millrace::port::pcap::{Container, Reader, Writer};
 use millrace::port::{Batch, Fate, Packet, Received};
 use millrace::testkit::Build;
 use rustix::process::{Pid, Signal, kill_process};
-use tempfile::TempDir;
 
-fn millrace(folder: &Path, line: &str) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_millrace"));
-    command.current_dir(folder).args(line.split_whitespace());
-    command
-}
+use super::folder::Folder;
 
-fn run(folder: &Path, line: &str) -> (i32, String) {
-    let Output { status, stderr, .. } = millrace(folder, line).output().unwrap();
-    (status.code().expect("it ends by itself"), String::from_utf8(stderr).unwrap())
+/// The exit code and standard error.
+fn run(folder: &Folder, line: &str) -> (i32, String) {
+    let (code, _, error) = folder.run(line);
+    (code, error)
 }
 
 /// A folder with a capture `good.pcap` of so many UDP packets.
-fn folder(packets: u64) -> TempDir {
-    let folder = TempDir::new().unwrap();
-    write(&folder.path().join("good.pcap"), packets, LinkType::Ethernet);
+fn folder(packets: u64) -> Folder {
+    let folder = Folder::empty();
+    write(&folder.path("good.pcap"), packets, LinkType::Ethernet);
     folder
 }
 
@@ -69,7 +65,7 @@ fn packets(path: &Path) -> usize {
 #[test]
 fn what_is_no_capture_is_told() {
     let folder = folder(1);
-    let at = |name: &str| folder.path().join(name);
+    let at = |name: &str| folder.path(name);
     fs::write(at("text.txt"), "this is a text\n").unwrap();
     fs::write(at("empty.pcap"), "").unwrap();
     fs::create_dir(at("folder")).unwrap();
@@ -83,7 +79,7 @@ fn what_is_no_capture_is_told() {
         ("verify ddos --in missing.pcap", "missing.pcap"),
         ("bench ddos --in text.txt", "not a capture"),
     ] {
-        let (code, error) = run(folder.path(), line);
+        let (code, error) = run(&folder, line);
         assert_eq!(code, 3, "{line}: {error}");
         assert!(error.contains(words), "{line}: {error}");
         assert_eq!(error.matches("No such file").count().max(1), 1, "said once: {error}");
@@ -94,47 +90,47 @@ fn what_is_no_capture_is_told() {
 #[test]
 fn a_capture_cut_in_a_record_gives_what_came_before() {
     let folder = folder(100);
-    let whole = fs::read(folder.path().join("good.pcap")).unwrap();
-    fs::write(folder.path().join("cut.pcap"), &whole[..whole.len() - 50]).unwrap();
+    let whole = fs::read(folder.path("good.pcap")).unwrap();
+    fs::write(folder.path("cut.pcap"), &whole[..whole.len() - 50]).unwrap();
     for cores in [1, 2] {
         let line = format!("run ddos --in cut.pcap --out out.pcap --cores {cores}");
-        let (code, error) = run(folder.path(), &line);
+        let (code, error) = run(&folder, &line);
         assert_eq!(code, 3, "{error}");
         assert!(error.contains("ends") && error.contains("packet 100") && error.contains("99 packets"), "{error}");
-        assert_eq!(packets(&folder.path().join("out.pcap")), 99);
+        assert_eq!(packets(&folder.path("out.pcap")), 99);
     }
-    let (code, error) = run(folder.path(), "inspect cut.pcap");
+    let (code, error) = run(&folder, "inspect cut.pcap");
     assert!(code == 3 && error.contains("ends"), "{error}");
     // Compressed, the same.
-    fs::write(folder.path().join("cut.pcap.zst"), &millrace::DEMO_CAPTURE[..millrace::DEMO_CAPTURE.len() / 2]).unwrap();
-    let (code, error) = run(folder.path(), "run ddos --in cut.pcap.zst --out out.pcap");
+    fs::write(folder.path("cut.pcap.zst"), &millrace::DEMO_CAPTURE[..millrace::DEMO_CAPTURE.len() / 2]).unwrap();
+    let (code, error) = run(&folder, "run ddos --in cut.pcap.zst --out out.pcap");
     assert!(code == 3 && error.contains("Zstandard"), "{error}");
-    assert!(packets(&folder.path().join("out.pcap")) > 1_000);
+    assert!(packets(&folder.path("out.pcap")) > 1_000);
 }
 
 #[test]
 fn short_snaps_empty_captures_and_unknown_links_are_no_errors() {
     let folder = folder(0);
-    let (code, error) = run(folder.path(), "run conntrack --in good.pcap --out out.pcap");
+    let (code, error) = run(&folder, "run conntrack --in good.pcap --out out.pcap");
     assert!(code == 0 && error.contains("0 packets"), "{error}");
-    assert_eq!(packets(&folder.path().join("out.pcap")), 0);
-    assert_eq!(run(folder.path(), "inspect good.pcap").0, 0);
+    assert_eq!(packets(&folder.path("out.pcap")), 0);
+    assert_eq!(run(&folder, "inspect good.pcap").0, 0);
     // There is nothing to verify or to time.
-    assert_eq!(run(folder.path(), "verify ddos --in good.pcap").0, 3);
-    assert_eq!(run(folder.path(), "bench ddos --in good.pcap").0, 3);
+    assert_eq!(run(&folder, "verify ddos --in good.pcap").0, 3);
+    assert_eq!(run(&folder, "bench ddos --in good.pcap").0, 3);
 
-    write(&folder.path().join("strange.pcap"), 10, LinkType::Other(147));
-    let (code, error) = run(folder.path(), "run ddos --in strange.pcap --out out.pcap");
+    write(&folder.path("strange.pcap"), 10, LinkType::Other(147));
+    let (code, error) = run(&folder, "run ddos --in strange.pcap --out out.pcap");
     assert_eq!(code, 0, "{error}");
-    assert_eq!(packets(&folder.path().join("out.pcap")), 10, "they pass unread");
+    assert_eq!(packets(&folder.path("out.pcap")), 10, "they pass unread");
     assert!(error.contains("10 packets are of a link type that is not read"), "{error}");
-    write(&folder.path().join("plain.pcap"), 10, LinkType::Ethernet);
-    assert!(!run(folder.path(), "run ddos --in plain.pcap").1.contains("not read"));
-    let seen = millrace(folder.path(), "inspect strange.pcap").output().unwrap();
+    write(&folder.path("plain.pcap"), 10, LinkType::Ethernet);
+    assert!(!run(&folder, "run ddos --in plain.pcap").1.contains("not read"));
+    let seen = folder.command("inspect strange.pcap").output().unwrap();
     assert!(String::from_utf8_lossy(&seen.stdout).contains("link type 147"));
 
     let frame = frame_of_udp();
-    let path = folder.path().join("short.pcap");
+    let path = folder.path("short.pcap");
     let mut writer = Writer::create(&path, None, None).unwrap();
     for len in 0..frame.len() {
         let packet = Packet {
@@ -151,7 +147,7 @@ fn short_snaps_empty_captures_and_unknown_links_are_no_errors() {
         writer.write(&packet, &frame[..len]).unwrap();
     }
     writer.finish().unwrap();
-    let (code, error) = run(folder.path(), "run conntrack --in short.pcap");
+    let (code, error) = run(&folder, "run conntrack --in short.pcap");
     assert_eq!(code, 0, "{error}");
     for reason in ["link-truncated", "ip-truncated", "transport-truncated"] {
         assert!(error.contains(reason), "{reason} in {error}");
@@ -161,18 +157,17 @@ fn short_snaps_empty_captures_and_unknown_links_are_no_errors() {
 #[test]
 fn the_input_is_never_written_over() {
     let folder = folder(10);
-    let good = folder.path().join("good.pcap");
-    symlink(&good, folder.path().join("soft.pcap")).unwrap();
-    fs::hard_link(&good, folder.path().join("hard.pcap")).unwrap();
+    let good = folder.path("good.pcap");
+    symlink(&good, folder.path("soft.pcap")).unwrap();
+    fs::hard_link(&good, folder.path("hard.pcap")).unwrap();
     let before = fs::read(&good).unwrap();
     for output in ["good.pcap", "./good.pcap", "soft.pcap", "hard.pcap"] {
-        let (code, error) = run(folder.path(), &format!("run ddos --in good.pcap --out {output}"));
+        let (code, error) = run(&folder, &format!("run ddos --in good.pcap --out {output}"));
         assert_eq!(code, 2, "{error}");
         assert!(error.contains("is the input"), "{error}");
         assert!(fs::read(&good).unwrap() == before);
     }
-    let output =
-        millrace(folder.path(), "run ddos --in - --out good.pcap").stdin(File::open(&good).unwrap()).output().unwrap();
+    let output = folder.command("run ddos --in - --out good.pcap").stdin(File::open(&good).unwrap()).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(fs::read(&good).unwrap() == before);
 }
@@ -183,22 +178,21 @@ fn outputs_that_cannot_be_written_leave_nothing_behind() {
     for (output, words) in [("none/out.pcap", "can't be created"), ("/dev/full", "disk is full"), (".", "directory")] {
         for cores in [1, 2] {
             let line = format!("run ddos --in good.pcap --out {output} --cores {cores}");
-            let (code, error) = run(folder.path(), &line);
+            let (code, error) = run(&folder, &line);
             assert_eq!(code, 3, "{line}: {error}");
             assert!(error.contains(words), "{line}: {error}");
         }
-        let (code, error) =
-            run(folder.path(), &format!("synth --profile uniform --flows 10 --packets 20k --out {output}"));
+        let (code, error) = run(&folder, &format!("synth --profile uniform --flows 10 --packets 20k --out {output}"));
         assert!(code == 3 && error.contains(words), "{error}");
     }
-    let locked = folder.path().join("locked");
+    let locked = folder.path("locked");
     fs::create_dir(&locked).unwrap();
     fs::set_permissions(&locked, fs::Permissions::from_mode(0o500)).unwrap();
     // Root may write anywhere.
     if File::create(locked.join("probe")).is_err() {
-        assert_eq!(run(folder.path(), "run ddos --in good.pcap --out locked/out.pcap").0, 3);
+        assert_eq!(run(&folder, "run ddos --in good.pcap --out locked/out.pcap").0, 3);
     }
-    let left: Vec<PathBuf> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let left: Vec<PathBuf> = fs::read_dir(folder.root()).unwrap().map(|entry| entry.unwrap().path()).collect();
     assert_eq!(left.len(), 2, "nothing half-written lies about: {left:?}");
 }
 
@@ -210,7 +204,7 @@ fn a_reader_that_goes_is_a_quiet_end() {
         "run ddos --in good.pcap --out - --cores 2",
         "synth --profile uniform --flows 10 --packets 1M --out -",
     ] {
-        let mut child = millrace(folder.path(), line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child = folder.command(line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut first = [0; 24];
         child.stdout.as_mut().unwrap().read_exact(&mut first).unwrap();
         drop(child.stdout.take());
@@ -219,7 +213,7 @@ fn a_reader_that_goes_is_a_quiet_end() {
         assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{line}");
     }
     for line in ["functions --json", "functions", "--help", "completions bash", "inspect good.pcap"] {
-        let mut child = millrace(folder.path(), line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child = folder.command(line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         drop(child.stdout.take());
         let output = child.wait_with_output().unwrap();
         let code = output.status.code().expect("no signal ends it");
@@ -233,14 +227,10 @@ fn a_reader_that_goes_is_a_quiet_end() {
 fn an_interrupt_leaves_a_valid_output_and_full_statistics() {
     for cores in [1, 2] {
         let folder = folder(50_000);
-        let capture = fs::read(folder.path().join("good.pcap")).unwrap();
+        let capture = fs::read(folder.path("good.pcap")).unwrap();
         let line = format!("run ddos --in - --out out.pcap --cores {cores} --json");
-        let mut child: Child = millrace(folder.path(), &line)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut child: Child =
+            folder.command(&line).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut input = child.stdin.take().unwrap();
         let (first, second) = capture.split_at(capture.len() / 2);
         input.write_all(first).unwrap();
@@ -255,6 +245,6 @@ fn an_interrupt_leaves_a_valid_output_and_full_statistics() {
         assert_eq!(run["interrupted"], true);
         let received = run["packets"]["received"].as_u64().unwrap();
         assert!(received < 50_000);
-        assert_eq!(packets(&folder.path().join("out.pcap")) as u64, received, "ddos drops none of them");
+        assert_eq!(packets(&folder.path("out.pcap")) as u64, received, "ddos drops none of them");
     }
 }

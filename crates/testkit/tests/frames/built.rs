@@ -1,9 +1,9 @@
 //! Built frames say what was asked for: to tshark, and to our own parser.
 
-mod common;
-
 use packet::{Fragment, LinkType, Nanos, TcpFlags, Transport, protocol};
 use testkit::{Build, Frames};
+
+use super::tshark::tshark;
 
 const V4: (&str, &str) = ("192.0.2.1:40000", "198.51.100.2:443");
 const V6: (&str, &str) = ("[2001:db8::1]:40000", "[2001:db8::2]:443");
@@ -49,7 +49,7 @@ fn tshark_finds_every_checksum_good() {
     fields.extend(["_ws.malformed", "frame.protocols"]);
     for link in [LinkType::Ethernet, LinkType::RawIp, LinkType::Null, LinkType::LinuxSll, LinkType::LinuxSll2] {
         let frames = trace(link);
-        let Some(rows) = common::tshark(&frames, &[], &fields) else { return };
+        let Some(rows) = tshark(&frames, &[], &fields) else { return };
         assert_eq!(rows.len(), frames.len());
         for row in rows {
             assert_eq!(row[5], "", "{link}: malformed: {row:?}");
@@ -67,7 +67,7 @@ fn tshark_finds_spoiled_checksums() {
         frames.build(Nanos(0), &Build::tcp(src, dst).payload(3).spoiled());
         frames.build(Nanos(0), &Build::udp(src, dst).payload(3).spoiled());
     }
-    let Some(rows) = common::tshark(&frames, &[], &["tcp.checksum.status", "udp.checksum.status"]) else { return };
+    let Some(rows) = tshark(&frames, &[], &["tcp.checksum.status", "udp.checksum.status"]) else { return };
     let statuses: Vec<String> = rows.iter().map(|row| row.concat()).collect();
     assert_eq!(statuses, ["0", "0", "0", "0"]);
 }
@@ -80,7 +80,7 @@ fn tshark_puts_fragments_together() {
             frames.push(Nanos(0), &frame);
         }
     }
-    let Some(rows) = common::tshark(&frames, &[], &["udp.length", "udp.checksum.status"]) else { return };
+    let Some(rows) = tshark(&frames, &[], &["udp.length", "udp.checksum.status"]) else { return };
     let whole: Vec<&Vec<String>> = rows.iter().filter(|row| !row[0].is_empty()).collect();
     assert_eq!(whole, [&["4008", "1"], &["4008", "1"]]);
 }

@@ -1,12 +1,12 @@
 //! Synthesised traces hold what they promise: to our parser, to a naive reader of TCP, and to tshark.
 
-mod common;
-
 use std::collections::{HashMap, HashSet};
 
 use packet::{FiveTuple, Headers, LinkType, Nanos, TcpFlags, Transport};
 use testkit::synth::{Carrier, FrameLen, Params, Profile, SynthError};
 use testkit::{Frames, Synth};
+
+use super::tshark::tshark;
 
 fn synthesise(profile: Profile, params: &Params) -> Frames {
     let mut synth = Synth::new(profile, params).unwrap_or_else(|error| panic!("{profile}: {error}"));
@@ -132,7 +132,7 @@ fn tshark_finds_nothing_to_complain_of() {
     for (profile, params) in all[..6].iter().chain([&all[6], &all[9], &all[22]]).cloned() {
         let params = Params { packets: 3_000, ..params };
         let frames = synthesise(profile, &params);
-        let Some(rows) = common::tshark(&frames, &[], &fields) else { return };
+        let Some(rows) = tshark(&frames, &[], &fields) else { return };
         for (row, number) in rows.iter().zip(0..) {
             // In a flood a source may send the same SYN again, which is what tshark then says.
             let analysis = if profile == Profile::SynFlood { "" } else { row[0].as_str() };
@@ -147,7 +147,7 @@ fn tshark_finds_nothing_to_complain_of() {
 fn tshark_finds_every_connection_complete() {
     for profile in [Profile::UniversityDc, Profile::Hyperscaler, Profile::SingleFlow] {
         let frames = synthesise(profile, &Params { packets: 20_000, ..Params::default() });
-        let Some(rows) = common::tshark(&frames, &["-Y", "tcp"], &["tcp.stream", "tcp.completeness"]) else { return };
+        let Some(rows) = tshark(&frames, &["-Y", "tcp"], &["tcp.stream", "tcp.completeness"]) else { return };
         // The last packet's word is the connection's.
         let streams: HashMap<String, String> = rows.into_iter().map(|row| (row[0].clone(), row[1].clone())).collect();
         assert!(!streams.is_empty());

@@ -1,50 +1,14 @@
 //! `millrace tables` as a user types it: small tables, for what is told and not for how fast it was.
 
 use std::fs;
-use std::path::PathBuf;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use assert_cmd::Command;
 use millrace::port::pcap::{Container, Writer};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use tempfile::TempDir;
 
-/// A folder with the demo's capture in it.
-struct Folder(TempDir);
-
-impl Folder {
-    fn new() -> Self {
-        let folder = TempDir::new().unwrap();
-        fs::write(folder.path().join("demo.pcap.zst"), millrace::DEMO_CAPTURE).unwrap();
-        Self(folder)
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-
-    fn millrace(&self, line: &str) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_millrace"));
-        command.current_dir(self.0.path()).args(line.split_whitespace());
-        command
-    }
-
-    fn stdout(&self, line: &str) -> String {
-        let output = self.millrace(line).assert().success().get_output().stdout.clone();
-        String::from_utf8(output).unwrap()
-    }
-
-    fn json(&self, line: &str) -> Value {
-        serde_json::from_str(&self.stdout(line)).unwrap()
-    }
-
-    /// The exit code and standard error.
-    fn fails(&self, line: &str) -> (i32, String) {
-        let output = self.millrace(line).assert().failure().get_output().clone();
-        (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
-    }
-}
+use super::folder::Folder;
 
 /// So small that all of it takes a moment.
 const SMALL: &str = "tables bench --entries 2k --rounds 2 --round-packets 2k";
@@ -225,10 +189,8 @@ fn what_cannot_be_read_or_written_is_told() {
 #[test]
 fn an_interrupt_leaves_no_report() {
     let folder = Folder::new();
-    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_millrace"));
     let line = "tables bench --entries 1k --load 0.5,0.9 --rounds 1000 --round-packets 20k --report out --json";
-    command.current_dir(folder.0.path()).args(line.split(' ')).stdout(std::process::Stdio::piped());
-    let child = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let child = folder.command(line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     // The folder is made once signals are watched.
     let deadline = Instant::now() + Duration::from_secs(60);
     while !folder.path("out").exists() && Instant::now() < deadline {

@@ -1,58 +1,14 @@
 //! Every command as a user types it, over the capture that ships.
 
 use std::fs;
-use std::path::{Path, PathBuf};
 
-use assert_cmd::Command;
 use serde_json::Value;
-use tempfile::TempDir;
 
-/// A folder with the demo's capture in it.
-struct Bench {
-    folder: TempDir,
-}
-
-impl Bench {
-    fn new() -> Self {
-        let folder = TempDir::new().unwrap();
-        fs::write(folder.path().join("demo.pcap.zst"), millrace::DEMO_CAPTURE).unwrap();
-        Self { folder }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    /// The command, run in the folder.
-    fn millrace(&self, line: &str) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_millrace"));
-        command.current_dir(self.folder.path()).args(line.split_whitespace());
-        command
-    }
-
-    fn stdout(&self, line: &str) -> String {
-        let output = self.millrace(line).assert().success().get_output().stdout.clone();
-        String::from_utf8(output).unwrap()
-    }
-
-    fn json(&self, line: &str) -> Value {
-        serde_json::from_str(&self.stdout(line)).unwrap()
-    }
-
-    /// The exit code and standard error.
-    fn fails(&self, line: &str) -> (i32, String) {
-        let output = self.millrace(line).assert().failure().get_output().clone();
-        (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
-    }
-}
-
-fn read(path: impl AsRef<Path>) -> Vec<u8> {
-    fs::read(path).unwrap()
-}
+use super::folder::Folder;
 
 #[test]
 fn the_demo_shows_equal_engines() {
-    let demo = Bench::new().json("demo --json");
+    let demo = Folder::new().json("demo --json");
     assert_eq!(demo["equal"], true);
     assert_eq!(demo["packets"]["received"], 35_169);
     let packets = &demo["packets"];
@@ -62,12 +18,12 @@ fn the_demo_shows_equal_engines() {
     let refused =
         demo["dropped"].as_array().unwrap().iter().map(|line| line["packets"].as_u64().unwrap()).max().unwrap();
     assert!(refused >= 5_880, "{demo:#}");
-    assert_eq!(demo["engines"].as_array().unwrap().len(), 6);
+    assert_eq!(demo["engines"].as_array().unwrap().len(), 7);
     for engine in demo["engines"].as_array().unwrap() {
         assert_eq!(engine["equal"], true);
         assert!(engine["runs"].as_u64().unwrap() > 0 || !engine["refused"].is_null());
     }
-    let text = Bench::new().stdout("demo");
+    let text = Folder::new().stdout("demo");
     for word in ["forwarded", "dropped", "sequential", "shared", "rss", "scr", "203.0.113.66", "Try next"] {
         assert!(text.contains(word), "{word} is missing in {text}");
     }
@@ -76,19 +32,19 @@ fn the_demo_shows_equal_engines() {
 
 #[test]
 fn the_catalogue_tells_all() {
-    let bench = Bench::new();
-    let all = bench.json("functions --json");
+    let folder = Folder::new();
+    let all = folder.json("functions --json");
     let names: Vec<&str> = all.as_array().unwrap().iter().map(|function| function["name"].as_str().unwrap()).collect();
     for name in ["ddos", "heavy-hitter", "conntrack", "policer", "port-knock", "firewall", "nat"] {
         assert!(names.contains(&name), "{name} is not in {names:?}");
-        let page = bench.stdout(&format!("functions {name}"));
+        let page = folder.stdout(&format!("functions {name}"));
         for heading in ["packet set", "Configuration", "Drops of its own", "Engines"] {
             assert!(page.contains(heading), "{heading} is missing in {page}");
         }
-        assert_eq!(bench.json(&format!("functions {name} --json"))["name"], name);
+        assert_eq!(folder.json(&format!("functions {name} --json"))["name"], name);
     }
-    assert!(bench.stdout("functions").contains("packet set"));
-    let nat = bench.json("functions nat --json");
+    assert!(folder.stdout("functions").contains("packet set"));
+    let nat = folder.json("functions nat --json");
     let rss = nat["engines"].as_array().unwrap().iter().find(|engine| engine["engine"] == "rss").unwrap();
     assert!(rss["refusal"].as_str().unwrap().contains("share"), "{rss:#}");
 }
@@ -96,16 +52,16 @@ fn the_catalogue_tells_all() {
 /// Each default in the catalogue, written to a file as it stands there, is what the function takes without a file.
 #[test]
 fn the_defaults_told_are_the_defaults_taken() {
-    let bench = Bench::new();
+    let folder = Folder::new();
     let counts = |line: &str| {
-        let mut run = bench.json(line);
+        let mut run = folder.json(line);
         (run["packets"].take(), run["flows"].take())
     };
-    for function in bench.json("functions --json").as_array().unwrap() {
+    for function in folder.json("functions --json").as_array().unwrap() {
         let name = function["name"].as_str().unwrap();
         let keys = function["keys"].as_array().unwrap();
         let line = |key: &Value| format!("{} = {}\n", key["name"].as_str().unwrap(), key["default"].as_str().unwrap());
-        fs::write(bench.path("defaults.toml"), keys.iter().map(line).collect::<String>()).unwrap();
+        fs::write(folder.path("defaults.toml"), keys.iter().map(line).collect::<String>()).unwrap();
         let without = counts(&format!("run {name} --in demo.pcap.zst --json"));
         let with = counts(&format!("run {name} --in demo.pcap.zst --config defaults.toml --json"));
         assert_eq!(with, without, "{name}");
@@ -114,69 +70,69 @@ fn the_defaults_told_are_the_defaults_taken() {
 
 #[test]
 fn every_engine_writes_the_same_bytes_in_input_order() {
-    let bench = Bench::new();
+    let folder = Folder::new();
     for function in ["firewall", "nat", "conntrack", "policer", "ddos", "heavy-hitter", "port-knock"] {
-        bench.millrace(&format!("run {function} --in demo.pcap.zst --out one.pcap")).assert().success();
-        let one = read(bench.path("one.pcap"));
+        folder.millrace(&format!("run {function} --in demo.pcap.zst --out one.pcap")).assert().success();
+        let one = folder.bytes("one.pcap");
         for engine in ["rss", "scr"] {
             let run = format!("run {function} --in demo.pcap.zst --out several.pcap --engine {engine} --cores 3");
-            let output = bench.millrace(&run).assert().get_output().clone();
+            let output = folder.millrace(&run).assert().get_output().clone();
             if engine == "rss" && function == "nat" {
                 assert_eq!(output.status.code(), Some(2), "the functions's packet sets share state");
-                assert!(!bench.path("several.pcap").exists() || read(bench.path("several.pcap")) == one);
+                assert!(!folder.path("several.pcap").exists() || folder.bytes("several.pcap") == one);
                 continue;
             }
             assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
-            assert!(read(bench.path("several.pcap")) == one, "{function} under {engine}");
+            assert!(folder.bytes("several.pcap") == one, "{function} under {engine}");
         }
-        fs::remove_file(bench.path("several.pcap")).unwrap();
+        fs::remove_file(folder.path("several.pcap")).unwrap();
         // A second run, and another seed of the tables' hashes, change nothing.
-        bench.millrace(&format!("run {function} --in demo.pcap.zst --out again.pcap --seed 7")).assert().success();
-        assert!(read(bench.path("again.pcap")) == one, "{function} twice");
+        folder.millrace(&format!("run {function} --in demo.pcap.zst --out again.pcap --seed 7")).assert().success();
+        assert!(folder.bytes("again.pcap") == one, "{function} twice");
     }
 }
 
 #[test]
 fn standard_input_and_output_are_piped() {
-    let bench = Bench::new();
-    bench.millrace("run ddos --in demo.pcap.zst --out file.pcap").assert().success();
+    let folder = Folder::new();
+    folder.millrace("run ddos --in demo.pcap.zst --out file.pcap").assert().success();
     let output =
-        bench.millrace("run ddos --in - --out -").write_stdin(read(bench.path("demo.pcap.zst"))).assert().success();
-    assert!(output.get_output().stdout == read(bench.path("file.pcap")));
+        folder.millrace("run ddos --in - --out -").write_stdin(folder.bytes("demo.pcap.zst")).assert().success();
+    assert!(output.get_output().stdout == folder.bytes("file.pcap"));
     assert!(
         String::from_utf8_lossy(&output.get_output().stderr).contains("35,169"),
         "the summary goes to standard error"
     );
 
     // Both reports on one pipe would spoil the capture: JSON moves over.
-    let output = bench.millrace("run ddos --in demo.pcap.zst --out - --json").assert().success().get_output().clone();
-    assert!(output.stdout == read(bench.path("file.pcap")));
+    let output = folder.millrace("run ddos --in demo.pcap.zst --out - --json").assert().success().get_output().clone();
+    assert!(output.stdout == folder.bytes("file.pcap"));
     let run: Value = serde_json::from_slice(&output.stderr).unwrap();
     assert_eq!(run["packets"]["received"], 35_169);
 }
 
 #[test]
 fn formats_follow_the_name_or_the_word() {
-    let bench = Bench::new();
-    let first = |name: &str| read(bench.path(name))[..4].to_vec();
+    let folder = Folder::new();
+    let first = |name: &str| folder.bytes(name)[..4].to_vec();
     for (out, magic) in [
         ("a.pcap", [0xd4, 0xc3, 0xb2, 0xa1]),
         ("a.pcapng", [0x0a, 0x0d, 0x0d, 0x0a]),
         ("a.pcap.zst", [0x28, 0xb5, 0x2f, 0xfd]),
     ] {
-        bench.millrace(&format!("run ddos --in demo.pcap.zst --out {out}")).assert().success();
+        folder.millrace(&format!("run ddos --in demo.pcap.zst --out {out}")).assert().success();
         assert_eq!(first(out), magic, "{out}");
-        assert_eq!(bench.json(&format!("inspect {out} --json"))["packets"], 35_169);
+        assert_eq!(folder.json(&format!("inspect {out} --json"))["packets"], 35_169);
     }
-    bench.millrace("run ddos --in demo.pcap.zst --out b.pcap --format pcapng").assert().success();
+    folder.millrace("run ddos --in demo.pcap.zst --out b.pcap --format pcapng").assert().success();
     assert_eq!(first("b.pcap"), [0x0a, 0x0d, 0x0d, 0x0a]);
 }
 
 #[test]
 fn counters_add_up_and_json_is_complete() {
-    let bench = Bench::new();
+    let folder = Folder::new();
     for cores in [1, 2, 4] {
-        let run = bench.json(&format!("run firewall --in demo.pcap.zst --cores {cores} --json"));
+        let run = folder.json(&format!("run firewall --in demo.pcap.zst --cores {cores} --json"));
         let packets = &run["packets"];
         let number = |name: &str| packets[name].as_u64().unwrap();
         assert_eq!(number("received"), number("forwarded") + number("replied") + number("dropped"));
@@ -192,21 +148,21 @@ fn counters_add_up_and_json_is_complete() {
 
 #[test]
 fn verify_passes_and_names_refusals() {
-    let bench = Bench::new();
-    let verified = bench.json("verify heavy-hitter --in demo.pcap.zst --cores 1-3 --seeds 2 --json");
+    let folder = Folder::new();
+    let verified = folder.json("verify heavy-hitter --in demo.pcap.zst --cores 1-3 --seeds 2 --json");
     assert_eq!(verified["equal"], true);
     for engine in verified["engines"].as_array().unwrap() {
         let cores = if engine["engine"] == "sequential" { 1 } else { 3 };
         assert_eq!(engine["runs"], cores * 3, "two schedules and real threads: {engine:#}");
     }
-    let text = bench.stdout("verify nat --in demo.pcap.zst --engines rss,scr --cores 2 --seeds 1");
+    let text = folder.stdout("verify nat --in demo.pcap.zst --engines rss,scr --cores 2 --seeds 1");
     assert!(text.contains("refused") && text.contains("share") && text.contains("equal"), "{text}");
 }
 
 #[test]
 fn bench_labels_what_it_measured() {
-    let bench = Bench::new();
-    let result = bench.json(
+    let folder = Folder::new();
+    let result = folder.json(
         "bench ddos --in demo.pcap.zst --set flows=2000 --cores 1-6 --engines scr --rounds 1 --round-packets 1 --json",
     );
     let cores = std::thread::available_parallelism().unwrap().get() as u64;
@@ -215,29 +171,29 @@ fn bench_labels_what_it_measured() {
         assert_eq!(row["basis"], basis, "{row:#}");
         assert!(row["mpps"]["median"].as_f64().unwrap() > 0.0);
     }
-    let (code, error) = bench.fails("bench ddos --in demo.pcap.zst --cores 200 --engines scr --set flows=200000000");
+    let (code, error) = folder.fails("bench ddos --in demo.pcap.zst --cores 200 --engines scr --set flows=200000000");
     assert!(code == 2 && error.contains("smaller tables"), "{error}");
-    let text = bench.stdout("bench policer --synth uniform --flows 100 --packets 10k --cores 1 --rounds 1");
+    let text = folder.stdout("bench policer --synth uniform --flows 100 --packets 10k --cores 1 --rounds 1");
     assert!(text.contains("ns/packet/core") && text.contains("measured"), "{text}");
 }
 
 #[test]
 fn synth_is_reproducible_and_exact() {
-    let bench = Bench::new();
+    let folder = Folder::new();
     let line = "synth --profile university-dc --flows 200 --packets 20k --seed 7 --ipv6 20";
-    let made = bench.json(&format!("{line} --out a.pcap --json"));
+    let made = folder.json(&format!("{line} --out a.pcap --json"));
     assert_eq!((made["packets"].as_u64(), made["flows"].as_u64()), (Some(20_000), Some(200)));
-    bench.millrace(&format!("{line} --out b.pcap")).assert().success();
-    assert!(read(bench.path("a.pcap")) == read(bench.path("b.pcap")));
-    let seen = bench.json("inspect a.pcap --json");
+    folder.millrace(&format!("{line} --out b.pcap")).assert().success();
+    assert!(folder.bytes("a.pcap") == folder.bytes("b.pcap"));
+    let seen = folder.json("inspect a.pcap --json");
     assert_eq!((seen["packets"].as_u64(), seen["flows"]["flows"].as_u64()), (Some(20_000), Some(200)));
     assert!(seen["malformed"].as_object().unwrap().is_empty());
-    let single = bench.json("synth --profile single-flow --packets 100 --out c.pcap --json");
+    let single = folder.json("synth --profile single-flow --packets 100 --out c.pcap --json");
     assert_eq!(single["flows"], 1);
-    let (code, error) = bench.fails("synth --profile uniform --flows 1M --packets 10 --out d.pcap");
-    assert!(code == 2 && !bench.path("d.pcap").exists(), "{error}");
-    let piped = bench.millrace("synth --profile uniform --flows 10 --packets 100 --out -").assert().success();
-    let seen = bench.millrace("inspect - --json").write_stdin(piped.get_output().stdout.clone()).assert().success();
+    let (code, error) = folder.fails("synth --profile uniform --flows 1M --packets 10 --out d.pcap");
+    assert!(code == 2 && !folder.path("d.pcap").exists(), "{error}");
+    let piped = folder.millrace("synth --profile uniform --flows 10 --packets 100 --out -").assert().success();
+    let seen = folder.millrace("inspect - --json").write_stdin(piped.get_output().stdout.clone()).assert().success();
     let seen: Value = serde_json::from_slice(&seen.get_output().stdout).unwrap();
     assert_eq!(seen["packets"], 100);
 }
@@ -245,7 +201,7 @@ fn synth_is_reproducible_and_exact() {
 /// The figures of `testdata/README.md`, which tshark told.
 #[test]
 fn inspect_agrees_with_tshark_on_the_demo() {
-    let seen = Bench::new().json("inspect demo.pcap.zst --json");
+    let seen = Folder::new().json("inspect demo.pcap.zst --json");
     assert_eq!(seen["packets"], 35_169);
     assert_eq!(seen["cut_short"], 8_775);
     assert_eq!(seen["clock_steps_back"], 0);
@@ -260,27 +216,27 @@ fn inspect_agrees_with_tshark_on_the_demo() {
 
 #[test]
 fn help_and_completions() {
-    let bench = Bench::new();
+    let folder = Folder::new();
     for command in
         ["", "demo ", "functions ", "run ", "verify ", "bench ", "tables ", "synth ", "inspect ", "completions "]
     {
-        assert!(bench.stdout(&format!("{command}--help")).contains("Usage: millrace"), "{command}");
+        assert!(folder.stdout(&format!("{command}--help")).contains("Usage: millrace"), "{command}");
         if !command.is_empty() {
-            assert!(bench.stdout(&format!("{command}--help")).contains("Example"), "{command} shows an example");
+            assert!(folder.stdout(&format!("{command}--help")).contains("Example"), "{command} shows an example");
         }
     }
-    assert!(bench.stdout("--help").contains("Exit codes"));
-    assert!(bench.stdout("--version").starts_with("millrace "));
+    assert!(folder.stdout("--help").contains("Exit codes"));
+    assert!(folder.stdout("--version").starts_with("millrace "));
     for shell in ["bash", "zsh", "fish"] {
-        let script = bench.stdout(&format!("completions {shell}"));
+        let script = folder.stdout(&format!("completions {shell}"));
         assert!(script.contains("millrace") && script.contains("heavy-hitter"), "{shell} knows the functions");
     }
 }
 
 #[test]
 fn slips_are_answered_with_what_was_meant() {
-    let bench = Bench::new();
-    fs::write(bench.path("bad.toml"), "").unwrap();
+    let folder = Folder::new();
+    fs::write(folder.path("bad.toml"), "").unwrap();
     for (line, hint) in [
         ("run contrack --in demo.pcap.zst", "'conntrack'"),
         ("run ddos --in demo.pcap.zst --engine rsss", "'rss'"),
@@ -302,14 +258,14 @@ fn slips_are_answered_with_what_was_meant() {
         ("run firewall --in demo.pcap.zst --engine rss --cores 200 --set flows=268435456", "take fewer cores"),
         ("run ddos --in demo.pcap.zst --config bad.toml --out ./bad.toml", "the configuration itself"),
     ] {
-        let (code, error) = bench.fails(line);
+        let (code, error) = folder.fails(line);
         assert_eq!(code, 2, "{line}: {error}");
         assert!(error.contains(hint), "{line}: {error}");
     }
-    let (code, error) = bench.fails("run ddos --in demo.pcap.zst --config /dev/zero");
+    let (code, error) = folder.fails("run ddos --in demo.pcap.zst --config /dev/zero");
     assert_eq!((code, error.contains("/dev/zero") && error.contains("1 MiB")), (2, true), "{error}");
-    fs::write(bench.path("bad.toml"), "# the policer\nrate = \"10Mbit\"\nburst = 0\n").unwrap();
-    let (code, error) = bench.fails("run policer --in demo.pcap.zst --config bad.toml");
+    fs::write(folder.path("bad.toml"), "# the policer\nrate = \"10Mbit\"\nburst = 0\n").unwrap();
+    let (code, error) = folder.fails("run policer --in demo.pcap.zst --config bad.toml");
     assert_eq!(code, 2);
     assert!(error.contains("bad.toml:3:9: 0 is out of range: from 1 to 1000000000"), "{error}");
     assert!(error.contains("3 | burst = 0\n  |         ^"), "{error}");

@@ -1,28 +1,21 @@
 //! An engine whose outcome differs: `verify` ends with exit code 1, the packet that differs, and the shortest prefix of
 //! the capture that shows it.
 //!
-//! The engines are right, so that the function has to be wrong: this program is the command itself, over a catalogue with
-//! a function that keeps what its packet sets share to itself, when its environment says so; otherwise it tests that
-//! command.
+//! The engines are right, so that the function has to be wrong: it keeps what its packet sets share to itself.
 
-#![allow(clippy::print_stdout)]
-
-use std::env;
-use std::process::{Command, ExitCode, Output};
-
-use millrace::catalogue::{Catalogue, Entry};
 use millrace::port::Trace;
 use millrace::port::pcap::Reader;
 use millrace::prelude::*;
-use tempfile::TempDir;
+
+use super::{demo, millrace};
 
 /// Lets so many packets through in all, whoever sends them, and claims that sources share nothing.
-struct Liar;
+pub(crate) struct Liar;
 
 const ENOUGH: u64 = 100;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Source(Host);
+pub(crate) struct Source(Host);
 
 impl Meta for Source {
     type Key = Host;
@@ -82,36 +75,6 @@ impl NetworkFunction for Liar {
     }
 }
 
-const AS_COMMAND: &str = "MILLRACE_TEST_AS_COMMAND";
-
-fn main() -> ExitCode {
-    if env::var_os(AS_COMMAND).is_some() {
-        return millrace::cli::main(&Catalogue::standard().with(Entry::plain(|| Liar)));
-    }
-    // What a test runner asks of programs of this kind.
-    if env::args().any(|argument| argument == "--list") {
-        return ExitCode::SUCCESS;
-    }
-    a_difference_is_told_and_kept();
-    println!("a difference is told and kept ... ok");
-    json_tells_it_too();
-    println!("json tells it too ... ok");
-    engines_that_agree_end_well();
-    println!("engines that agree end well ... ok");
-    ExitCode::SUCCESS
-}
-
-fn millrace(folder: &TempDir, line: &str) -> Output {
-    let mut command = Command::new(env::current_exe().unwrap());
-    command.env(AS_COMMAND, "1").current_dir(folder.path()).args(line.split_whitespace()).output().unwrap()
-}
-
-fn demo() -> TempDir {
-    let folder = TempDir::new().unwrap();
-    std::fs::write(folder.path().join("demo.pcap.zst"), millrace::DEMO_CAPTURE).unwrap();
-    folder
-}
-
 const VERIFY: &str = "verify liar --engines rss --cores 2 --seeds 3-3 --no-threads";
 
 /// The number in front of a word, thousands set apart.
@@ -120,7 +83,7 @@ fn number(text: &str, before: &str) -> usize {
     head.rsplit(' ').next().unwrap().replace(',', "").parse().unwrap()
 }
 
-fn a_difference_is_told_and_kept() {
+pub(crate) fn a_difference_is_told_and_kept() {
     let folder = demo();
     let output = millrace(&folder, &format!("{VERIFY} --in demo.pcap.zst --packets 2000"));
     let (table, error) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
@@ -152,7 +115,7 @@ fn a_difference_is_told_and_kept() {
     assert_eq!(millrace(&folder, &format!("{VERIFY} --in kept.pcap")).status.code(), Some(1));
 }
 
-fn json_tells_it_too() {
+pub(crate) fn json_tells_it_too() {
     let output = millrace(&demo(), &format!("{VERIFY} --in demo.pcap.zst --packets 2000 --json"));
     assert_eq!(output.status.code(), Some(1));
     let all: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -163,7 +126,7 @@ fn json_tells_it_too() {
 }
 
 /// Replicas all count everything: the function is wrong, but not under this engine.
-fn engines_that_agree_end_well() {
+pub(crate) fn engines_that_agree_end_well() {
     let line = "verify liar --engines sequential,scr --cores 1-3 --seeds 2 --in demo.pcap.zst --packets 2000";
     let output = millrace(&demo(), line);
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));

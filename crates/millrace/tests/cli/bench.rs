@@ -2,46 +2,10 @@
 //! as short as they can be: what is held here is what is told, not how fast anything is.
 
 use std::fs;
-use std::path::PathBuf;
 
-use assert_cmd::Command;
 use serde_json::Value;
-use tempfile::TempDir;
 
-/// A folder with the demo's capture in it.
-struct Folder(TempDir);
-
-impl Folder {
-    fn new() -> Self {
-        let folder = TempDir::new().unwrap();
-        fs::write(folder.path().join("demo.pcap.zst"), millrace::DEMO_CAPTURE).unwrap();
-        Self(folder)
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-
-    fn millrace(&self, line: &str) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_millrace"));
-        command.current_dir(self.0.path()).args(line.split_whitespace());
-        command
-    }
-
-    fn stdout(&self, line: &str) -> String {
-        let output = self.millrace(line).assert().success().get_output().stdout.clone();
-        String::from_utf8(output).unwrap()
-    }
-
-    fn json(&self, line: &str) -> Value {
-        serde_json::from_str(&self.stdout(line)).unwrap()
-    }
-
-    fn fails(&self, line: &str) -> (i32, String) {
-        let output = self.millrace(line).assert().failure().get_output().clone();
-        (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
-    }
-}
+use super::folder::Folder;
 
 /// A small bench of one round.
 const SMALL: &str = "--synth uniform --flows 100 --packets 5k --rounds 1 --round-packets 1";

@@ -3,37 +3,29 @@
 use std::fs;
 use std::path::PathBuf;
 
-use assert_cmd::Command;
 use serde_json::Value;
-use tempfile::TempDir;
 
-/// A folder with the demo's capture in it.
-struct Folder(TempDir);
+use crate::folder::Folder;
 
-impl Folder {
+/// Commands whose line of packet sets stands behind `--sets`, for it has blanks in it.
+struct Bench(Folder);
+
+impl Bench {
     fn new() -> Self {
-        let folder = TempDir::new().unwrap();
-        fs::write(folder.path().join("demo.pcap.zst"), millrace::DEMO_CAPTURE).unwrap();
-        Self(folder)
+        Self(Folder::new())
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-
-    /// The command, its words parted by blanks and a line of packet sets behind `--sets`.
-    fn millrace(&self, line: &str, sets: &str) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_millrace"));
-        command.current_dir(self.0.path()).args(line.split_whitespace());
-        if !sets.is_empty() {
-            command.args(["--sets", sets]);
-        }
-        command
+        self.0.path(name)
     }
 
     /// The exit code, standard output and standard error.
     fn run(&self, line: &str, sets: &str) -> (i32, String, String) {
-        let output = self.millrace(line, sets).output().unwrap();
+        let mut command = self.0.command(line);
+        if !sets.is_empty() {
+            command.args(["--sets", sets]);
+        }
+        let output = command.output().unwrap();
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
         (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
     }
@@ -55,7 +47,7 @@ const FLOWS: &str = "lan: src dst sport dport, wan: dst src dport sport";
 
 #[test]
 fn check_names_the_fields_in_the_way() {
-    let folder = Folder::new();
+    let folder = Bench::new();
     let text = folder.stdout("rss check --nic ice", CLIENTS, 0);
     assert!(text.contains("tcp4 udp4 sctp4 tcp6 udp6 sctp6  src     exact"), "{text}");
     assert!(text.contains("splits: src+dst, dst in the way"), "{text}");
@@ -81,7 +73,7 @@ fn check_names_the_fields_in_the_way() {
 
 #[test]
 fn every_card_answers_in_full() {
-    let folder = Folder::new();
+    let folder = Bench::new();
     for card in CARDS {
         let solved = folder.json(&format!("rss solve --nic {card} --queues 4 --in demo.pcap.zst --json"), FLOWS, 0);
         assert_eq!(solved["solved"], true, "{card}");
@@ -110,7 +102,7 @@ fn every_card_answers_in_full() {
 /// The packets of both directions, as one port sees them: a flow's two directions are one set, and one queue.
 #[test]
 fn symmetric_sets_halve_the_number_of_sets() {
-    let folder = Folder::new();
+    let folder = Bench::new();
     let balance = |sets: &str| {
         let solved = folder.json("rss solve --nic ixgbe --in demo.pcap.zst --json", sets, 0);
         solved["solution"]["balance"]["ports"][0].clone()
@@ -136,7 +128,7 @@ fn symmetric_sets_halve_the_number_of_sets() {
 /// Clients by their address on both sides: each port counts the packets of its side, and they go to the same queues.
 #[test]
 fn both_sides_of_clients_meet() {
-    let folder = Folder::new();
+    let folder = Bench::new();
     let line =
         "rss solve --nic ice --driver dpdk --in demo.pcap.zst --queues 4 --inside 10.0.0.0/8,192.168.0.0/16 --json";
     let solved = folder.json(line, CLIENTS, 0);
@@ -152,7 +144,7 @@ fn both_sides_of_clients_meet() {
 
 #[test]
 fn no_key_is_proved_in_words() {
-    let folder = Folder::new();
+    let folder = Bench::new();
     let text = folder.stdout("rss solve --nic virtio", CLIENTS, 1);
     for words in [
         "virtio (virtio-net with VIRTIO_NET_F_RSS) by linux: there is no key that spreads",
@@ -180,7 +172,7 @@ fn no_key_is_proved_in_words() {
 
 #[test]
 fn sets_come_from_a_file_with_errors_that_point() {
-    let folder = Folder::new();
+    let folder = Bench::new();
     let file = "# clients\n[port.lan]\nfields = [\"src\"]\n[port.wan]\nfields = [\"dst\"]\n";
     fs::write(folder.path("sets.toml"), file).unwrap();
     let by_file = folder.json("rss solve sets.toml --nic ice --json", "", 0);
@@ -197,7 +189,7 @@ fn sets_come_from_a_file_with_errors_that_point() {
 
 #[test]
 fn slips_are_answered_with_what_was_meant() {
-    let folder = Folder::new();
+    let folder = Bench::new();
     for (line, sets, hint) in [
         ("rss solve --nic ixgb", CLIENTS, "'ixgbe'"),
         ("rss solve --nic e1000", CLIENTS, "mlx5, ice, i40e, ixgbe, ena, virtio"),
@@ -221,7 +213,7 @@ fn slips_are_answered_with_what_was_meant() {
 
 #[test]
 fn cards_tell_what_they_can_and_where_it_is_from() {
-    let folder = Folder::new();
+    let folder = Bench::new();
     let all = folder.stdout("rss cards", "", 0);
     assert!(CARDS.iter().all(|card| all.contains(card)), "{all}");
     let one = folder.stdout("rss cards mlx5", "", 0);

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use engine::{EngineKind, Options, Parcel, What, sharded_fleet};
+use engine::{EngineKind, Options, Parcel, Tables, What, sharded_fleet};
 use functions::{conntrack, ddos, heavy_hitter, policer, port_knock};
 use nf::NetworkFunction;
 use packet::{Nanos, Seq};
@@ -36,12 +36,16 @@ fn restless() -> Trace {
 }
 
 fn check<N: NetworkFunction>(nf: N, trace: &Trace) {
+    check_kept(nf, trace, Tables::default());
+}
+
+fn check_kept<N: NetworkFunction>(nf: N, trace: &Trace, tables: Tables) {
     let plan = Plan {
         engines: vec![EngineKind::RssPlusPlus, EngineKind::Hybrid],
         cores: 2..=8,
         seeds: 0..3,
         threads: true,
-        options: Options { epoch: 128, ..Options::default() },
+        options: Options { epoch: 128, tables, ..Options::default() },
     };
     let verified = verify(&Arc::new(nf), trace, &plan, &mut |_, _| ());
     assert_eq!(verified.mismatch, None, "{}", N::DESCRIPTION.name);
@@ -59,7 +63,16 @@ fn state_follows_its_packets() {
     check(conntrack::Conntrack::new(conntrack::Config::default()), &trace);
 }
 
-/// The test above shows something only if all kinds of move occur.
+/// Limits that nobody comes up to change nothing; each flow that moves is counted where it comes to and no more where it was.
+#[test]
+fn sources_are_counted_where_their_flows_are() {
+    let trace = restless();
+    let tables = Tables { per_source: Some(5_000), ..Tables::default() };
+    check_kept(heavy_hitter::HeavyHitter::new(&heavy_hitter::Config::default()), &trace, tables);
+    check_kept(conntrack::Conntrack::new(conntrack::Config::default()), &trace, tables);
+}
+
+/// The first test shows something only if all kinds of move occur.
 #[test]
 fn everything_that_can_move_does() {
     let trace = restless();

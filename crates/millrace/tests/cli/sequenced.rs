@@ -1,99 +1,58 @@
 //! `millrace sequence` and `millrace run --sequenced` as a user types them: over captures in files and pipes, the outcome is
 //! the one of `run` over the original; and what is wrong with a sequenced capture is told.
-#![allow(clippy::print_stderr)]
 
 use std::fs;
 use std::io::Read;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::path::Path;
+use std::process::Stdio;
 
 use millrace::packet::Nanos;
 use millrace::port::pcap::{Interface, Reader, Writer};
 use millrace::port::{Batch, Packet, Received, Trace};
 use serde_json::Value;
-use tempfile::TempDir;
+
+use super::folder::Folder;
 
 const FUNCTIONS: [&str; 7] = ["firewall", "nat", "conntrack", "policer", "ddos", "heavy-hitter", "port-knock"];
 
-struct Bench(TempDir);
-
-impl Bench {
-    fn new() -> Self {
-        let folder = TempDir::new().unwrap();
-        fs::write(folder.path().join("demo.pcap.zst"), millrace::DEMO_CAPTURE).unwrap();
-        Self(folder)
+/// Whether sequencing and running comes to what running alone does: the output to the byte, and every counter.
+fn same(folder: &Folder, function: &str, input: &str, ending: &str, cores: usize, ethernet: &str) {
+    let [seq, one, other] = ["seq", "one", "other"].map(|name| format!("{name}.{ending}"));
+    folder.stdout(&format!(
+        "sequence --in {input} --out {seq} --function {function} --cores {cores} --carrier piggyback --ethernet {ethernet}"
+    ));
+    let plain = folder.json(&format!("run {function} --in {input} --out {one} --json"));
+    let run =
+        folder.json(&format!("run {function} --sequenced --in {seq} --cores {cores} --out {other} --json --seed 7"));
+    assert!(folder.bytes(&one) == folder.bytes(&other), "{function} over {input} on {cores} cores: another output");
+    for part in ["packets", "flows", "report", "unread", "clock_steps_back", "error"] {
+        assert_eq!(run[part], plain[part], "{function} over {input} on {cores} cores: {part}");
     }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-
-    fn command(&self, line: &str) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_millrace"));
-        command.current_dir(self.0.path()).args(line.split_whitespace());
-        command
-    }
-
-    /// The exit code, standard output, standard error.
-    fn run(&self, line: &str) -> (i32, Vec<u8>, String) {
-        let Output { status, stdout, stderr } = self.command(line).output().unwrap();
-        (status.code().expect("it ends by itself"), stdout, String::from_utf8(stderr).unwrap())
-    }
-
-    fn does(&self, line: &str) -> Vec<u8> {
-        let (code, stdout, stderr) = self.run(line);
-        assert_eq!(code, 0, "{line}: {stderr}");
-        stdout
-    }
-
-    fn json(&self, line: &str) -> Value {
-        serde_json::from_slice(&self.does(line)).unwrap()
-    }
-
-    fn bytes(&self, name: &str) -> Vec<u8> {
-        fs::read(self.path(name)).unwrap()
-    }
-
-    /// Whether sequencing and running comes to what running alone does: the output to the byte, and every counter.
-    fn same(&self, function: &str, input: &str, ending: &str, cores: usize, ethernet: &str) {
-        let [seq, one, other] = ["seq", "one", "other"].map(|name| format!("{name}.{ending}"));
-        self.does(&format!(
-            "sequence --in {input} --out {seq} --function {function} --cores {cores} --carrier piggyback --ethernet {ethernet}"
-        ));
-        let plain = self.json(&format!("run {function} --in {input} --out {one} --json"));
-        let run =
-            self.json(&format!("run {function} --sequenced --in {seq} --cores {cores} --out {other} --json --seed 7"));
-        assert!(self.bytes(&one) == self.bytes(&other), "{function} over {input} on {cores} cores: another output");
-        for part in ["packets", "flows", "report", "unread", "clock_steps_back", "error"] {
-            assert_eq!(run[part], plain[part], "{function} over {input} on {cores} cores: {part}");
-        }
-        assert_eq!((run["engine"].as_str(), run["by_core"].as_array().unwrap().len()), (Some("scr"), cores));
-        let replayed: u64 =
-            run["by_core"].as_array().unwrap().iter().map(|core| core["replayed"].as_u64().unwrap()).sum();
-        let received = run["packets"]["received"].as_u64().unwrap();
-        assert!(replayed <= received * (cores as u64 - 1));
-    }
+    assert_eq!((run["engine"].as_str(), run["by_core"].as_array().unwrap().len()), (Some("scr"), cores));
+    let replayed: u64 = run["by_core"].as_array().unwrap().iter().map(|core| core["replayed"].as_u64().unwrap()).sum();
+    let received = run["packets"]["received"].as_u64().unwrap();
+    assert!(replayed <= received * (cores as u64 - 1));
 }
 
 #[test]
 fn the_outcome_is_that_of_the_original() {
-    let bench = Bench::new();
+    let folder = Folder::new();
     for (index, function) in FUNCTIONS.into_iter().enumerate() {
-        bench.same(function, "demo.pcap.zst", "pcap", 2 + index, if index % 2 == 0 { "on" } else { "off" });
+        same(&folder, function, "demo.pcap.zst", "pcap", 2 + index, if index % 2 == 0 { "on" } else { "off" });
     }
-    bench.same("conntrack", "demo.pcap.zst", "pcap.zst", 7, "on");
-    bench.same("firewall", "demo.pcap.zst", "pcapng.gz", 3, "off");
+    same(&folder, "conntrack", "demo.pcap.zst", "pcap.zst", 7, "on");
+    same(&folder, "firewall", "demo.pcap.zst", "pcapng.gz", 3, "off");
 }
 
 /// Captures of every kind: several interfaces and link types, clocks that step back, packets cut short, no Ethernet.
 #[test]
 fn the_outcome_is_that_of_real_captures() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
-    let Ok(manifest) = fs::read_to_string(folder.join("MANIFEST.tsv")) else {
+    let captures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
+    let Ok(manifest) = fs::read_to_string(captures.join("MANIFEST.tsv")) else {
         eprintln!("SKIPPED (no ../shared/traces)");
         return;
     };
-    let bench = Bench::new();
+    let folder = Folder::new();
     let mut held = 0;
     let lines = manifest.lines().skip(1);
     let wanted = |line: &&str| {
@@ -102,16 +61,16 @@ fn the_outcome_is_that_of_real_captures() {
     };
     for (index, line) in lines.filter(wanted).step_by(9).enumerate() {
         let name = line.split('\t').next().unwrap();
-        let path = folder.join(name);
+        let path = captures.join(name);
         if fs::metadata(&path).is_ok_and(|file| file.len() > 200_000) || Reader::open(&path).is_err() {
             continue;
         }
         let ending = if name.contains("pcapng") || line.contains("pcapng") { "pcapng" } else { "pcap" };
         let input = path.to_str().unwrap();
-        if bench.run(&format!("inspect {input}")).0 != 0 {
+        if folder.run(&format!("inspect {input}")).0 != 0 {
             continue;
         }
-        bench.same(FUNCTIONS[index % 7], input, ending, 2 + index % 6, if index % 3 == 0 { "off" } else { "on" });
+        same(&folder, FUNCTIONS[index % 7], input, ending, 2 + index % 6, if index % 3 == 0 { "off" } else { "on" });
         held += 1;
     }
     assert!(held > 5, "{held} captures");
@@ -120,10 +79,10 @@ fn the_outcome_is_that_of_real_captures() {
 /// Two interfaces with names and snap lengths, the second of them first, the times stepping back.
 #[test]
 fn interfaces_keep_their_names_limits_and_times() {
-    let bench = Bench::new();
-    let mut reader = Reader::open(bench.path("demo.pcap.zst")).unwrap();
+    let folder = Folder::new();
+    let mut reader = Reader::open(folder.path("demo.pcap.zst")).unwrap();
     let trace = Trace::load(&mut reader, 200).unwrap();
-    let mut writer = Writer::create(bench.path("two.pcapng"), None, None).unwrap();
+    let mut writer = Writer::create(folder.path("two.pcapng"), None, None).unwrap();
     let described = reader.interfaces()[0].clone();
     for (number, name, snaplen) in [(0, "inside", 0), (1, "outside", 1_600)] {
         writer.describe_as(number, Interface { name: Some(name.into()), snaplen, ..described.clone() });
@@ -136,10 +95,10 @@ fn interfaces_keep_their_names_limits_and_times() {
     }
     writer.finish().unwrap();
     for ethernet in ["on", "off"] {
-        bench.same("firewall", "two.pcapng", "pcapng", 3, ethernet);
-        let text = String::from_utf8_lossy(&bench.bytes("other.pcapng")).into_owned();
+        same(&folder, "firewall", "two.pcapng", "pcapng", 3, ethernet);
+        let text = String::from_utf8_lossy(&folder.bytes("other.pcapng")).into_owned();
         assert!(text.contains("inside") && text.contains("outside"));
-        let seq = Reader::open(bench.path("seq.pcapng")).unwrap();
+        let seq = Reader::open(folder.path("seq.pcapng")).unwrap();
         let grown = |mut seq: Reader| {
             while seq.read(&mut Batch::default()).unwrap() != Received::End {}
             seq.interfaces().iter().map(|interface| interface.snaplen).collect::<Vec<_>>()
@@ -151,8 +110,8 @@ fn interfaces_keep_their_names_limits_and_times() {
 
 #[test]
 fn the_summary_tells_what_history_costs() {
-    let bench = Bench::new();
-    let seq = bench.json("sequence --in demo.pcap.zst --out seq.pcap --function conntrack --cores 7 --json");
+    let folder = Folder::new();
+    let seq = folder.json("sequence --in demo.pcap.zst --out seq.pcap --function conntrack --cores 7 --json");
     assert_eq!(
         (seq["packets"].as_u64(), seq["rows"].as_u64(), seq["record_bytes"].as_u64()),
         (Some(35_169), Some(6), Some(60))
@@ -162,8 +121,9 @@ fn the_summary_tells_what_history_costs() {
     assert_eq!(number("bytes_after") - number("bytes_before"), 35_169 * (14 + 6 * 68 + 32));
     let share = (number("bytes_after") - number("bytes_before")) as f64 / number("bytes_after") as f64;
     assert!((seq["share_carried"].as_f64().unwrap() - share).abs() < 1e-9);
-    assert_eq!(bench.json("inspect seq.pcap --json")["packets"], 35_169);
-    let (_, _, text) = bench.run("sequence --in demo.pcap.zst --out seq.pcap --function ddos --cores 4 --ethernet off");
+    assert_eq!(folder.json("inspect seq.pcap --json")["packets"], 35_169);
+    let (_, _, text) =
+        folder.run("sequence --in demo.pcap.zst --out seq.pcap --function ddos --cores 4 --ethernet off");
     for words in
         ["ddos for 4 cores, piggyback: 35,169 packets", "28.1 % of it history", "107 B", "3 records of 17 bytes"]
     {
@@ -173,26 +133,26 @@ fn the_summary_tells_what_history_costs() {
 
 #[test]
 fn both_ends_of_a_pipe() {
-    let bench = Bench::new();
-    bench.does("run ddos --in demo.pcap.zst --out one.pcap");
-    let mut first = bench
+    let folder = Folder::new();
+    folder.stdout("run ddos --in demo.pcap.zst --out one.pcap");
+    let mut first = folder
         .command("sequence --in demo.pcap.zst --out - --function ddos --cores 3")
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
     let second =
-        bench.command("run ddos --sequenced --in - --cores 3 --out -").stdin(first.stdout.take().unwrap()).output();
-    assert!(second.unwrap().stdout == bench.bytes("one.pcap"));
+        folder.command("run ddos --sequenced --in - --cores 3 --out -").stdin(first.stdout.take().unwrap()).output();
+    assert!(second.unwrap().stdout == folder.bytes("one.pcap"));
     assert!(first.wait().unwrap().success());
     // JSON moves over, as with `run`.
-    let (code, stdout, stderr) = bench.run("sequence --in demo.pcap.zst --out - --function ddos --cores 3 --json");
+    let (code, stdout, stderr) = folder.run("sequence --in demo.pcap.zst --out - --function ddos --cores 3 --json");
     assert!(code == 0 && stdout.len() > 10_000_000 && serde_json::from_str::<Value>(&stderr).is_ok(), "{stderr}");
     for line in [
         "sequence --in demo.pcap.zst --out - --function ddos --cores 3",
         "run ddos --sequenced --in seq.pcap --cores 3 --out -",
     ] {
-        bench.does("sequence --in demo.pcap.zst --out seq.pcap --function ddos --cores 3");
-        let mut child = bench.command(line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        folder.stdout("sequence --in demo.pcap.zst --out seq.pcap --function ddos --cores 3");
+        let mut child = folder.command(line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         child.stdout.as_mut().unwrap().read_exact(&mut [0; 24]).unwrap();
         drop(child.stdout.take());
         let output = child.wait_with_output().unwrap();
@@ -201,14 +161,14 @@ fn both_ends_of_a_pipe() {
 }
 
 /// Takes packets of a capture in another order, by their places.
-fn rearranged(bench: &Bench, from: &str, to: &str, order: impl Iterator<Item = usize>) {
-    let mut reader = Reader::open(bench.path(from)).unwrap();
+fn rearranged(folder: &Folder, from: &str, to: &str, order: impl Iterator<Item = usize>) {
+    let mut reader = Reader::open(folder.path(from)).unwrap();
     let format = reader.format();
     let (mut batch, mut packets) = (Batch::default(), Vec::new());
     while reader.read(&mut batch).unwrap() != Received::End {
         packets.extend((0..batch.len()).map(|index| (batch.packets()[index], batch.bytes(index).to_vec())));
     }
-    let mut writer = Writer::create(bench.path(to), None, Some(&format)).unwrap();
+    let mut writer = Writer::create(folder.path(to), None, Some(&format)).unwrap();
     for place in order {
         let (packet, bytes) = &packets[place];
         writer.write(packet, bytes).unwrap();
@@ -218,18 +178,18 @@ fn rearranged(bench: &Bench, from: &str, to: &str, order: impl Iterator<Item = u
 
 #[test]
 fn what_is_wrong_with_a_sequenced_capture_is_told() {
-    let bench = Bench::new();
-    bench.does("sequence --in demo.pcap.zst --out seq.pcap --function ddos --cores 4");
-    rearranged(&bench, "seq.pcap", "gap.pcap", (0..2_000).filter(|place| !(1_000..1_003).contains(place)));
-    rearranged(&bench, "seq.pcap", "late.pcap", 5..100);
-    rearranged(&bench, "seq.pcap", "twice.pcap", (0..100).chain(99..200));
-    rearranged(&bench, "seq.pcap", "swapped.pcap", (0..50).chain([51, 50]).chain(52..100));
-    let whole = bench.bytes("seq.pcap");
-    fs::write(bench.path("cut.pcap"), &whole[..whole.len() / 2 - 11]).unwrap();
+    let folder = Folder::new();
+    folder.stdout("sequence --in demo.pcap.zst --out seq.pcap --function ddos --cores 4");
+    rearranged(&folder, "seq.pcap", "gap.pcap", (0..2_000).filter(|place| !(1_000..1_003).contains(place)));
+    rearranged(&folder, "seq.pcap", "late.pcap", 5..100);
+    rearranged(&folder, "seq.pcap", "twice.pcap", (0..100).chain(99..200));
+    rearranged(&folder, "seq.pcap", "swapped.pcap", (0..50).chain([51, 50]).chain(52..100));
+    let whole = folder.bytes("seq.pcap");
+    fs::write(folder.path("cut.pcap"), &whole[..whole.len() / 2 - 11]).unwrap();
     // The first packet's record, cut inside the history it carries: 24 of file header, 16 of record header.
     let mut short = [&whole[..24 + 16], &whole[24 + 16..24 + 16 + 50]].concat();
     short[32..36].copy_from_slice(&50_u32.to_le_bytes());
-    fs::write(bench.path("short.pcap"), short).unwrap();
+    fs::write(folder.path("short.pcap"), short).unwrap();
     for (input, cores, sent, words) in [
         (
             "gap.pcap",
@@ -245,25 +205,25 @@ fn what_is_wrong_with_a_sequenced_capture_is_told() {
         ("seq.pcap", 5, Some(0), "seq.pcap: packet 1: it was sequenced for 4 cores, not for 5; give --cores 4"),
         ("demo.pcap.zst", 4, Some(0), "demo.pcap.zst: packet 1: it is no sequenced packet"),
     ] {
-        let (code, _, error) = bench.run(&format!("run ddos --sequenced --in {input} --cores {cores} --out out.pcap"));
+        let (code, _, error) = folder.run(&format!("run ddos --sequenced --in {input} --cores {cores} --out out.pcap"));
         assert!(code == 3 && error.contains(words), "{input}: {code}: {error}");
         if let Some(sent) = sent {
-            let seen = bench.json("inspect out.pcap --json");
+            let seen = folder.json("inspect out.pcap --json");
             assert_eq!(seen["packets"].as_u64().unwrap_or(0), sent, "{input}: what was good is in the output");
         }
     }
-    let (code, _, error) = bench.run("run conntrack --sequenced --in seq.pcap --cores 4");
+    let (code, _, error) = folder.run("run conntrack --sequenced --in seq.pcap --cores 4");
     assert!(code == 3 && error.contains("another function") && error.contains("25 bytes, not 68"), "{error}");
-    bench.does("sequence --in demo.pcap.zst --out seq.pcap --function policer --set per=\"source\" --cores 4");
-    let (code, _, error) = bench.run("run policer --sequenced --in seq.pcap --cores 4");
+    folder.stdout("sequence --in demo.pcap.zst --out seq.pcap --function policer --set per=\"source\" --cores 4");
+    let (code, _, error) = folder.run("run policer --sequenced --in seq.pcap --cores 4");
     assert!(code == 3 && error.contains("policer, configured as here"), "{error}");
 }
 
 #[test]
 fn slips_are_answered_and_nothing_is_destroyed() {
-    let bench = Bench::new();
-    fs::write(bench.path("c.toml"), "").unwrap();
-    let demo = bench.bytes("demo.pcap.zst");
+    let folder = Folder::new();
+    fs::write(folder.path("c.toml"), "").unwrap();
+    let demo = folder.bytes("demo.pcap.zst");
     for (line, code, hint) in [
         ("sequence --in demo.pcap.zst --out s.pcap --function contrack --cores 7", 2, "'conntrack'"),
         ("sequence --in demo.pcap.zst --out s.pcap --function ddos", 2, "--cores"),
@@ -284,15 +244,15 @@ fn slips_are_answered_and_nothing_is_destroyed() {
         ("run ddos --sequenced --in demo.pcap.zst", 2, "two cores or more"),
         ("run ddos --sequenced --in demo.pcap.zst --cores 4 --engine rss", 2, "cannot be used with"),
     ] {
-        let (is, _, error) = bench.run(line);
+        let (is, _, error) = folder.run(line);
         assert!(is == code && error.contains(hint), "{line}: {is}: {error}");
-        assert!(!bench.path("s.pcap").exists(), "{line}");
+        assert!(!folder.path("s.pcap").exists(), "{line}");
     }
-    assert!(bench.bytes("demo.pcap.zst") == demo);
-    let help = String::from_utf8(bench.does("sequence --help")).unwrap();
+    assert!(folder.bytes("demo.pcap.zst") == demo);
+    let help = folder.stdout("sequence --help");
     assert!(help.contains("Examples") && help.contains("run conntrack --sequenced"), "{help}");
     for shell in ["bash", "fish"] {
-        let script = String::from_utf8(bench.does(&format!("completions {shell}"))).unwrap();
+        let script = folder.stdout(&format!("completions {shell}"));
         assert!(script.contains("sequence") && script.contains("ethernet"));
     }
 }

@@ -1,0 +1,161 @@
+//! `millrace new`: a crate with a function that works, to be filled in.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::failure::Failed;
+use crate::catalogue::Catalogue;
+use crate::print::output::print;
+
+/// Write a crate with a network function that works, to be filled in
+///
+/// The crate holds the function, the command `millrace` with that function in its catalogue, a test that holds every engine against
+/// it, and a README that says what to change.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  millrace new my-function
+  millrace new my-function --into functions/mine --millrace ../millrace/crates/millrace")]
+pub(super) struct Args {
+    /// The function's name: lower case letters and digits, words joined by hyphens
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// The folder to write to, which must not be there or be empty [default: the name]
+    #[arg(long, value_name = "FOLDER")]
+    into: Option<PathBuf>,
+    /// The folder of the crate `millrace` to build with [default: the one that this command was built from]
+    #[arg(long, value_name = "FOLDER")]
+    millrace: Option<PathBuf>,
+}
+
+/// Ahead of the function: what the compiler is to refuse.
+const HEAD: &str = "#![no_std]\n#![forbid(unsafe_code)]\n";
+
+/// The files, by their place in the crate.
+const FILES: [(&str, &str); 4] = [
+    ("src/lib.rs", include_str!("../../skeleton/lib.rs")),
+    ("src/main.rs", include_str!("../../skeleton/main.rs")),
+    ("tests/engines.rs", include_str!("../../skeleton/test.rs")),
+    ("README.md", include_str!("../../skeleton/README.md")),
+];
+
+pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> {
+    let name = args.name.as_str();
+    if let Some(wrong) = wrong(name) {
+        return Err(Failed::usage(format_args!("`{name}` {wrong}: as in `my-function`")));
+    }
+    if catalogue.get(name).is_some() {
+        return Err(Failed::usage(format_args!(
+            "there is a function `{name}` already; `millrace functions {name}` tells what it does"
+        )));
+    }
+    let folder = args.into.clone().unwrap_or_else(|| PathBuf::from(name));
+    let taken = fs::read_dir(&folder).map(|mut entries| entries.next().is_some());
+    if taken.unwrap_or_else(|_| folder.exists()) {
+        return Err(Failed::usage(format_args!(
+            "{} is there already, and not empty; --into names another folder",
+            folder.display()
+        )));
+    }
+    let dependency = dependency(args.millrace.as_deref())?;
+    let manifest = format!(
+        "[package]\nname = \"{name}\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n[dependencies]\nmillrace = {dependency}\nserde = {{ version = \
+         \"1\", default-features = false, features = [\"derive\"] }}\n\n# A build of its own, wherever the folder lies.\n[workspace]\n\n\
+         [profile.release]\nlto = \"thin\"\n"
+    );
+    write(&folder, "Cargo.toml", &manifest)?;
+    write(&folder, ".gitignore", "/target\n")?;
+    for (place, text) in FILES {
+        write(&folder, place, &named(place, text, name))?;
+    }
+    let shown = folder.display();
+    print(&format!(
+        "{shown}: the function `{name}`, which counts the packets of each host until it is told otherwise\n\n  cd {shown}\n  cargo test\n  cargo \
+         run --release -- functions {name}\n\nREADME.md says what to change, and in which order.\n"
+    ))
+}
+
+/// What is wrong with a name, if anything.
+fn wrong(name: &str) -> Option<&'static str> {
+    let words: Vec<&str> = name.split('-').collect();
+    let is_word = |word: &&str| !word.is_empty() && word.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
+    if !words.iter().all(|word| is_word(&word)) {
+        return Some("is not of lower case letters and digits, words joined by hyphens");
+    }
+    if !name.starts_with(|c: char| c.is_ascii_lowercase()) {
+        return Some("doesn't begin with a letter");
+    }
+    const TAKEN: [&str; 12] =
+        ["millrace", "core", "std", "alloc", "test", "proc-macro", "serde", "self", "crate", "super", "fn", "mod"];
+    TAKEN.contains(&name).then_some("means something else to the compiler")
+}
+
+/// A file's text with the name in place of the skeleton's.
+fn named(place: &str, text: &str, name: &str) -> String {
+    let camel: String = name
+        .split('-')
+        .map(|word| {
+            let mut letters = word.chars();
+            letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+        })
+        .collect();
+    let used = format!("use {}::", name.replace('-', "_"));
+    let text = text.replace("use crate::skeleton::", &used).replace("use skeleton::", &used);
+    let text = text.replace("Skeleton", &camel).replace("skeleton", name);
+    if place != "src/lib.rs" {
+        return text;
+    }
+    // Behind the file's own words.
+    match text.split_once("\n\nuse ") {
+        Some((words, rest)) => format!("{words}\n{HEAD}\nuse {rest}"),
+        None => HEAD.to_owned() + &text,
+    }
+}
+
+/// How the new crate finds Millrace.
+fn dependency(given: Option<&Path>) -> Result<String, Failed> {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folder = match given {
+        Some(folder) => folder
+            .canonicalize()
+            .ok()
+            .filter(|folder| {
+                fs::read_to_string(folder.join("Cargo.toml")).is_ok_and(|text| text.contains("name = \"millrace\""))
+            })
+            .ok_or_else(|| {
+                let shown = folder.display();
+                Failed::usage(format_args!(
+                    "{shown} has no crate `millrace` in it; in Millrace's sources it is crates/millrace"
+                ))
+            })?,
+        None if here.join("Cargo.toml").exists() => here.to_path_buf(),
+        None => return Ok(format!("\"{}\"", env!("CARGO_PKG_VERSION"))),
+    };
+    Ok(format!("{{ path = {folder:?} }}"))
+}
+
+fn write(folder: &Path, place: &str, text: &str) -> Result<(), Failed> {
+    let path = folder.join(place);
+    let written = path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(&path, text));
+    written.map_err(|error| Failed::input(format_args!("{}: {error}", path.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_what_crates_and_types_can_be_called() {
+        for good in ["my-function", "a", "dns2-tunnel-guard"] {
+            assert_eq!(wrong(good), None, "{good}");
+        }
+        for bad in ["", "-", "My", "a--b", "a_b", "1a", "a-", "core", "ä", "a b", "../a"] {
+            assert!(wrong(bad).is_some(), "{bad}");
+        }
+        assert_eq!(named("README.md", "skeleton Skeleton use skeleton::X", "my-fn"), "my-fn MyFn use my_fn::X");
+        let lib = named("src/lib.rs", FILES[0].1, "my-fn");
+        assert!(
+            lib.contains("first.\n#![no_std]\n#![forbid(unsafe_code)]\n\nuse millrace") && !lib.contains("keleton"),
+            "{lib}"
+        );
+    }
+}

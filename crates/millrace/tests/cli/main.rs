@@ -1,0 +1,18 @@
+//! Every command as a user types it. One program for all of them: each would be linked with everything anew.
+#![allow(clippy::print_stderr)]
+
+mod bench;
+mod broken_input;
+mod commands;
+mod folder;
+mod new;
+mod profile;
+mod rss;
+mod sequenced;
+// What `millrace new` writes, as it is here.
+#[allow(unreachable_pub)]
+#[path = "../../skeleton/lib.rs"]
+mod skeleton;
+#[path = "../../skeleton/test.rs"]
+mod skeleton_test;
+mod tables;

@@ -1,0 +1,77 @@
+//! `millrace profile` as a user types it.
+
+use serde_json::Value;
+
+use crate::folder::Folder;
+
+const SMALL: &str = "--synth university-dc --flows 500 --packets 20k --rounds 2 --round-packets 40k";
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap()
+}
+
+#[test]
+fn every_failed_attempt_has_a_line_and_a_cause() {
+    let folder = Folder::empty();
+    let said: Value = serde_json::from_str(&folder.stdout(&format!("profile nat {SMALL} --cores 2 --json"))).unwrap();
+    let profile = &said["profiles"][0];
+    let (committed, aborted) = (&profile["transactions"]["committed"], &profile["transactions"]["aborted"]);
+    assert!(number(committed) > 0);
+    for (parts, key) in [("lines", "aborts"), ("causes", "aborts"), ("cores", "aborted")] {
+        let total: u64 = profile[parts].as_array().unwrap().iter().map(|part| number(&part[key])).sum();
+        assert_eq!(total, number(aborted), "{parts}");
+    }
+    let packets: u64 = profile["cores"].as_array().unwrap().iter().map(|core| number(&core["packets"])).sum();
+    assert_eq!(packets, 2 * 40_000);
+    let all: u64 = profile["cores"].as_array().unwrap().iter().map(|core| number(&core["committed"])).sum();
+    assert_eq!(all, number(committed));
+    assert_eq!(profile["busiest"].as_array().unwrap().len(), 5);
+}
+
+#[test]
+fn a_recipe_is_tried_beside_what_was_before() {
+    let folder = Folder::empty();
+    let text = folder.stdout(&format!("profile nat {SMALL} --cores 2 --set port_preservation=false"));
+    assert!(
+        text.lines().any(|line| line.trim_start().starts_with("before") && line.ends_with("port_preservation=false")),
+        "{text}"
+    );
+    for row in ["throughput", "transactions", "failed attempts", "turns", "first cause", "With these values", "Load"] {
+        assert!(text.contains(row), "{row}: {text}");
+    }
+}
+
+#[test]
+fn where_nothing_is_shared_nothing_fails() {
+    let text = Folder::empty().stdout(&format!("profile ddos {SMALL} --cores 1"));
+    assert!(text.contains("packet sets share nothing in ddos"), "{text}");
+}
+
+#[test]
+fn recipes_name_keys_that_there_are() {
+    let functions = millrace::catalogue::Catalogue::standard();
+    for entry in functions.entries() {
+        let program = entry.load(&millrace::config::Settings::default()).unwrap();
+        let keys: Vec<&str> = entry.description().keys.iter().map(|key| key.name).collect();
+        for recipe in program.recipes() {
+            for key in recipe.key.split(", ") {
+                assert!(keys.contains(&key), "{}: there is no key `{key}`", entry.description().name);
+            }
+        }
+    }
+}
+
+#[test]
+fn slips_are_told_before_anything_runs() {
+    let folder = Folder::empty();
+    for (line, said) in [
+        ("profile nat --synth university-dc --set no_such=1", "no_such"),
+        ("profile nta --synth university-dc", "nat"),
+        ("profile nat --synth university-dc --packets 1k --flows 100 --cores 64", "64 cores"),
+        ("profile nat --in none.pcap", "none.pcap"),
+    ] {
+        let (code, out, error) = folder.run(line);
+        assert!(code == 2 || code == 3, "{line}: {code}");
+        assert!(out.is_empty() && error.contains(said), "{line}: {error}");
+    }
+}
