@@ -6,6 +6,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod bridge;
 pub mod config;
 pub mod conntrack;
 pub mod ddos;

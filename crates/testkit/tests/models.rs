@@ -1,13 +1,14 @@
-//! The four functions of state-compute replication's table 1 against naive models, over random traces of few hosts and
-//! few ports, whose times jump around the timeouts.
+//! Functions against naive models, over random traces of few hosts and few ports, whose times jump around the timeouts.
 
 use functions::{ddos, heavy_hitter, policer, port_knock};
-use nf::NetworkFunction;
+use nf::Function;
 use packet::{Nanos, TcpFlags, protocol};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use serde::de::DeserializeOwned;
-use testkit::model::{BucketPer, DdosModel, HeavyHitterModel, Model, PolicerModel, PortKnockModel, compare};
+use testkit::model::{
+    BucketPer, DdosModel, HeavyHitterModel, Model, PolicerModel, PortKnockModel, compare,
+};
 use testkit::{Build, Driver, Frames};
 
 const SECOND: u64 = 1_000_000_000;
@@ -57,7 +58,7 @@ fn trace() -> impl Strategy<Value = Frames> {
 }
 
 /// Runs both over the trace; the driver, for its final state.
-fn agree<N: NetworkFunction>(function: N, model: &mut impl Model, frames: &Frames) -> Result<Driver<N>, TestCaseError> {
+fn agree<N: Function>(function: N, model: &mut impl Model, frames: &Frames) -> Result<Driver<N>, TestCaseError> {
     let mut driver = Driver::new(function);
     compare(&mut driver, model, frames).map_err(|disagreement| TestCaseError::fail(disagreement.to_string()))?;
     Ok(driver)
