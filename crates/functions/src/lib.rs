@@ -6,6 +6,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod anti_ddos;
 pub mod bridge;
 pub mod config;
 pub mod conntrack;

@@ -1,6 +1,6 @@
 //! What the catalogue says of a configuration file is what reading one does.
 
-use functions::{bridge, ddos, heavy_hitter, policer, port_knock};
+use functions::{anti_ddos, bridge, ddos, heavy_hitter, policer, port_knock};
 use nf::{Description, NetworkFunction};
 use serde::de::DeserializeOwned;
 
@@ -27,6 +27,7 @@ fn defaults_are_true<C: DeserializeOwned + Default + PartialEq + std::fmt::Debug
 
 #[test]
 fn catalogue_defaults() {
+    defaults_are_true::<anti_ddos::Config>(&anti_ddos::AntiDdos::DESCRIPTION);
     defaults_are_true::<bridge::Config>(&bridge::Bridge::DESCRIPTION);
     defaults_are_true::<ddos::Config>(&ddos::Ddos::DESCRIPTION);
     defaults_are_true::<heavy_hitter::Config>(&heavy_hitter::HeavyHitter::DESCRIPTION);

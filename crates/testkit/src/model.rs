@@ -2,6 +2,7 @@
 //! the functions. They know no engine and no contract, and keep what they know for ever; where a table may be full, that is
 //! part of the model.
 
+mod anti_ddos;
 mod bridge;
 mod conntrack;
 mod ddos;
@@ -20,6 +21,7 @@ use packet::{Fragment, Headers, Nanos, Rewrite, Seq};
 use crate::driver::Driver;
 use crate::frames::Frames;
 
+pub use anti_ddos::AntiDdosModel;
 pub use bridge::BridgeModel;
 pub use conntrack::ConntrackModel;
 pub use ddos::DdosModel;

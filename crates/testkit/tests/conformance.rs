@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use engine::{EngineKind, Options};
-use functions::{bridge, conntrack, ddos, firewall, heavy_hitter, nat, policer, port_knock};
+use functions::{anti_ddos, bridge, conntrack, ddos, firewall, heavy_hitter, nat, policer, port_knock};
 use nf::{Function, Sharing};
 use packet::{LinkType, Seq};
 use port::pcap::Reader;
@@ -90,6 +90,7 @@ fn hold(subject: &Subject, seeds: u64) {
     let pools =
         toml::from_str("mappings = 2048\nsessions = 2048\nports = \"1024-9215\"").expect("it is a configuration");
     one(&nat::Nat::new(pools), subject, seeds);
+    one(&anti_ddos::AntiDdos::new(&read_config("minimum = 10\nidle_timeout = 5")), subject, seeds);
     let sides = Subject { name: format!("{} on two sides", subject.name), trace: on_two_sides(&subject.trace) };
     one(&bridge::Bridge::new(&read_config("stations = 256")), &sides, seeds);
 }

@@ -1,13 +1,13 @@
 //! Functions against naive models, over random traces of few hosts and few ports, whose times jump around the timeouts.
 
-use functions::{ddos, heavy_hitter, policer, port_knock};
+use functions::{anti_ddos, ddos, heavy_hitter, policer, port_knock};
 use nf::Function;
 use packet::{Nanos, TcpFlags, protocol};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use serde::de::DeserializeOwned;
 use testkit::model::{
-    BucketPer, DdosModel, HeavyHitterModel, Model, PolicerModel, PortKnockModel, compare,
+    AntiDdosModel, BucketPer, DdosModel, HeavyHitterModel, Model, PolicerModel, PortKnockModel, compare,
 };
 use testkit::{Build, Driver, Frames};
 
@@ -70,6 +70,13 @@ fn config<C: DeserializeOwned>(text: &str) -> C {
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn anti_ddos(frames in trace(), percent in 20..95_usize, minimum in 0..6_usize, idle in 1..4_u64) {
+        let text = format!("threshold = 0.{percent}\nminimum = {minimum}\nidle_timeout = {idle}");
+        let mut model = AntiDdosModel::new(percent, minimum, idle);
+        agree(anti_ddos::AntiDdos::new(&config(&text)), &mut model, &frames)?;
+    }
 
     #[test]
     fn ddos(frames in trace(), threshold in 1..8_usize, window in 0..4_u64, idle in 1..4_u64) {

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use functions::{bridge, conntrack, ddos, firewall, heavy_hitter, nat, policer, port_knock};
+use functions::{anti_ddos, bridge, conntrack, ddos, firewall, heavy_hitter, nat, policer, port_knock};
 use nf::{Meta, NetworkFunction};
 use packet::TcpFlags;
 use port::pcap::Reader;
@@ -27,6 +27,7 @@ fn each(visit: &mut impl Visit) {
     visit.visit(&firewall::Firewall::new(firewall::Config::default()));
     visit.visit(&nat::Nat::new(nat::Config::default()));
     visit.visit(&bridge::Bridge::new(&bridge::Config::default()));
+    visit.visit(&anti_ddos::AntiDdos::new(&anti_ddos::Config::default()));
 }
 
 /// The record of `meta`, held against what it is read as; every byte of it is written.

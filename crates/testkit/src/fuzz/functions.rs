@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use engine::{EngineKind, Options, Remains, private_fleet};
-use functions::{bridge, conntrack, ddos, firewall, heavy_hitter, nat, policer, port_knock};
+use functions::{anti_ddos, bridge, conntrack, ddos, firewall, heavy_hitter, nat, policer, port_knock};
 use nf::{Function, Sharing, Verdict};
 use packet::{LinkType, Nanos};
 use port::{Batch, Fate, Packet, Trace};
@@ -31,6 +31,7 @@ pub fn functions(bytes: &[u8]) {
     through(&heavy_hitter::HeavyHitter::new(&read("heavy_bytes = 200\nidle_timeout = 2\n")), &trace);
     through(&port_knock::PortKnock::new(&read("")), &trace);
     through(&bridge::Bridge::new(&read("stations = 3\nageing = 2\n")), &trace);
+    through(&anti_ddos::AntiDdos::new(&read("minimum = 2\nidle_timeout = 2\n")), &trace);
 }
 
 /// Packets as the input of [`functions`]: the number of the link type among those that are read, then of each packet
