@@ -79,8 +79,18 @@ fn the_catalogue_tells_all() {
     let bench = Bench::new();
     let all = bench.json("functions --json");
     let names: Vec<&str> = all.as_array().unwrap().iter().map(|function| function["name"].as_str().unwrap()).collect();
-    for name in ["ddos", "heavy-hitter", "conntrack", "policer", "port-knock", "firewall", "nat", "bridge", "anti-ddos"]
-    {
+    for name in [
+        "ddos",
+        "heavy-hitter",
+        "conntrack",
+        "policer",
+        "port-knock",
+        "firewall",
+        "nat",
+        "bridge",
+        "anti-ddos",
+        "load-balancer",
+    ] {
         assert!(names.contains(&name), "{name} is not in {names:?}");
         let page = bench.stdout(&format!("functions {name}"));
         for heading in ["packet set", "Configuration", "Drops of its own", "Engines"] {

@@ -11,7 +11,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use engine::{EngineKind, Options};
-use functions::{anti_ddos, bridge, conntrack, ddos, firewall, heavy_hitter, nat, policer, port_knock};
+use functions::{
+    anti_ddos, bridge, conntrack, ddos, firewall, heavy_hitter, load_balancer, nat, policer, port_knock,
+};
 use nf::{Function, Sharing};
 use packet::{LinkType, Seq};
 use port::pcap::Reader;
@@ -91,12 +93,36 @@ fn hold(subject: &Subject, seeds: u64) {
         toml::from_str("mappings = 2048\nsessions = 2048\nports = \"1024-9215\"").expect("it is a configuration");
     one(&nat::Nat::new(pools), subject, seeds);
     one(&anti_ddos::AntiDdos::new(&read_config("minimum = 10\nidle_timeout = 5")), subject, seeds);
+    one(&load_balancer::LoadBalancer::new(read_config(&services_of(&subject.trace))), subject, seeds);
     let sides = Subject { name: format!("{} on two sides", subject.name), trace: on_two_sides(&subject.trace) };
     one(&bridge::Bridge::new(&read_config("stations = 256")), &sides, seeds);
 }
 
 fn read_config<C: serde::de::DeserializeOwned>(text: &str) -> C {
     toml::from_str(text).expect("the test's own configuration")
+}
+
+/// Whom the trace's first connections are opened to, as services; whom later ones are, as their backends.
+fn services_of(trace: &Trace) -> String {
+    let mut servers = Vec::new();
+    for (packet, bytes) in trace.iter() {
+        let Ok(headers) = packet::parse(packet.link, bytes, packet.wire_len, packet.interface) else { continue };
+        let Some(tuple) = headers.five_tuple().filter(|tuple| tuple.protocol() == 6) else { continue };
+        let server = tuple.destination();
+        let is_new = server.port > 0 && server.port < 1_024 && !servers.contains(&server);
+        if is_new && servers.len() < 12 {
+            servers.push(server);
+        }
+    }
+    let mut text = String::from("answer_timeout = 1\nidle_timeout = 5\ntransitory_timeout = 2\ntable_size = 251\n");
+    for is_v4 in [true, false] {
+        let of_family: Vec<_> = servers.iter().filter(|server| server.address.is_ipv4() == is_v4).collect();
+        for service in of_family.chunks_exact(3) {
+            let [address, one, other] = [0, 1, 2].map(|nth| service[nth].to_string());
+            text += &format!("[[services]]\naddress = {address:?}\nbackends = [{one:?}, {other:?}]\n");
+        }
+    }
+    text
 }
 
 /// The trace as two interfaces would have seen it, those of a sender mostly by one of them.

@@ -1,5 +1,4 @@
 use std::string::ToString;
-use std::vec::Vec;
 
 use memory::{Local, LocalTx};
 use nf::local_fingerprint;
