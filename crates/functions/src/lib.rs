@@ -17,6 +17,7 @@ pub mod load_balancer;
 pub mod nat;
 pub mod policer;
 pub mod port_knock;
+pub mod port_scan;
 pub mod rate;
 mod top;
 pub mod tracking;

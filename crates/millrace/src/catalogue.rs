@@ -38,6 +38,7 @@ impl Catalogue {
                 Entry::of(|config: heavy_hitter::Config| heavy_hitter::HeavyHitter::new(&config)),
                 Entry::of(|config: port_knock::Config| port_knock::PortKnock::new(&config)),
                 Entry::of(functions::load_balancer::LoadBalancer::new),
+                Entry::of(functions::port_scan::PortScan::new),
                 Entry::of(|config: bridge::Config| bridge::Bridge::new(&config)),
                 Entry::of(|config: anti_ddos::Config| anti_ddos::AntiDdos::new(&config)),
             ],

@@ -11,6 +11,7 @@ mod heavy_hitter;
 mod load_balancer;
 mod policer;
 mod port_knock;
+mod port_scan;
 mod tracking;
 
 use std::fmt;
@@ -31,6 +32,7 @@ pub use heavy_hitter::HeavyHitterModel;
 pub use load_balancer::LoadBalancerModel;
 pub use policer::{BucketPer, PolicerModel};
 pub use port_knock::PortKnockModel;
+pub use port_scan::PortScanModel;
 pub use tracking::Tracked;
 
 /// A function's behaviour, packet by packet.

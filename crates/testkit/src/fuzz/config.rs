@@ -2,7 +2,7 @@
 //! any time without panicking.
 
 use functions::{
-    anti_ddos, bridge, conntrack, ddos, firewall, heavy_hitter, load_balancer, nat, policer, port_knock,
+    anti_ddos, bridge, conntrack, ddos, firewall, heavy_hitter, load_balancer, nat, policer, port_knock, port_scan,
 };
 use nf::{Function, Sharing, Sizing};
 use packet::{LinkType, Nanos, TcpFlags};
@@ -22,6 +22,7 @@ pub fn config(bytes: &[u8]) {
     check(text, |config: heavy_hitter::Config| heavy_hitter::HeavyHitter::new(&config));
     check(text, |config: port_knock::Config| port_knock::PortKnock::new(&config));
     check(text, load_balancer::LoadBalancer::new);
+    check(text, port_scan::PortScan::new);
     check(text, |config: bridge::Config| bridge::Bridge::new(&config));
     check(text, |config: anti_ddos::Config| anti_ddos::AntiDdos::new(&config));
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use engine::{EngineKind, Options, Remains, private_fleet};
 use functions::{
-    anti_ddos, bridge, conntrack, ddos, firewall, heavy_hitter, load_balancer, nat, policer, port_knock,
+    anti_ddos, bridge, conntrack, ddos, firewall, heavy_hitter, load_balancer, nat, policer, port_knock, port_scan,
 };
 use nf::{Function, Sharing, Verdict};
 use packet::{LinkType, Nanos};
@@ -37,6 +37,7 @@ pub fn functions(bytes: &[u8]) {
         &load_balancer::LoadBalancer::new(read(&format!("answer_timeout = 1\ndown_after = 1\n{services}"))),
         &trace,
     );
+    through(&port_scan::PortScan::new(read("answer_timeout = 1\nidle_timeout = 2\n")), &trace);
     through(&bridge::Bridge::new(&read("stations = 3\nageing = 2\n")), &trace);
     through(&anti_ddos::AntiDdos::new(&read("minimum = 2\nidle_timeout = 2\n")), &trace);
 }
