@@ -89,6 +89,48 @@ impl<const MIN: u64, const MAX: u64> TryFrom<i64> for Count<MIN, MAX> {
     }
 }
 
+/// A share or a probability: above 0, below 1.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Deserialize)]
+#[serde(try_from = "f64")]
+pub struct Share(f64);
+
+impl Share {
+    /// This share.
+    ///
+    /// # Panics
+    /// When it is out of range.
+    #[must_use]
+    pub const fn new(share: f64) -> Self {
+        assert!(share > 0.0 && share < 1.0);
+        Self(share)
+    }
+
+    /// The share.
+    #[must_use]
+    pub const fn get(self) -> f64 {
+        self.0
+    }
+
+    /// The share in millionths, rounded.
+    #[must_use]
+    pub const fn millionths(self) -> u32 {
+        (self.0 * 1e6 + 0.5) as u32
+    }
+}
+
+impl TryFrom<f64> for Share {
+    type Error = String;
+
+    fn try_from(share: f64) -> Result<Self, String> {
+        // What is no number is not in the range either.
+        if share > 0.0 && share < 1.0 {
+            Ok(Self(share))
+        } else {
+            Err(format!("{share} is out of range: above 0 and below 1"))
+        }
+    }
+}
+
 /// An address prefix: `10.0.0.0/8`, `fc00::/7`, or a bare address for that one alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prefix {
@@ -250,6 +292,7 @@ mod tests {
         flows: Option<Flows>,
         inside: Option<Prefix>,
         outside: Option<Vec<Prefix>>,
+        share: Option<Share>,
     }
 
     #[test]
@@ -264,6 +307,8 @@ mod tests {
             ("inside = \"ten\"", "line 1, column 10", "not a prefix"),
             ("outside = [\n  \"10.0.0.0/8\",\n  \"fc00::1/7\",\n]", "line 3, column 3", "write fc00::/7"),
             ("inside = 7", "line 1, column 10", "string"),
+            ("share = 1.0", "line 1, column 9", "1 is out of range: above 0 and below 1"),
+            ("share = nan", "line 1, column 9", "out of range"),
             ("idel = 7", "line 1, column 1", "unknown field"),
         ] {
             let error = toml::from_str::<Sample>(text).unwrap_err().to_string();

@@ -6,14 +6,18 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod anti_ddos;
+pub mod bridge;
 pub mod config;
 pub mod conntrack;
 pub mod ddos;
 pub mod firewall;
 pub mod heavy_hitter;
+pub mod load_balancer;
 pub mod nat;
 pub mod policer;
 pub mod port_knock;
+pub mod port_scan;
 pub mod rate;
 mod top;
 pub mod tracking;

@@ -1,6 +1,6 @@
 //! What the catalogue says of a configuration file is what reading one does.
 
-use functions::{ddos, heavy_hitter, policer, port_knock};
+use functions::{anti_ddos, bridge, ddos, heavy_hitter, load_balancer, policer, port_knock, port_scan};
 use nf::{Description, NetworkFunction};
 use serde::de::DeserializeOwned;
 
@@ -27,10 +27,14 @@ fn defaults_are_true<C: DeserializeOwned + Default + PartialEq + std::fmt::Debug
 
 #[test]
 fn catalogue_defaults() {
+    defaults_are_true::<anti_ddos::Config>(&anti_ddos::AntiDdos::DESCRIPTION);
+    defaults_are_true::<bridge::Config>(&bridge::Bridge::DESCRIPTION);
     defaults_are_true::<ddos::Config>(&ddos::Ddos::DESCRIPTION);
     defaults_are_true::<heavy_hitter::Config>(&heavy_hitter::HeavyHitter::DESCRIPTION);
+    defaults_are_true::<load_balancer::Config>(&load_balancer::LoadBalancer::DESCRIPTION);
     defaults_are_true::<policer::Config>(&policer::Policer::DESCRIPTION);
     defaults_are_true::<port_knock::Config>(&port_knock::PortKnock::DESCRIPTION);
+    defaults_are_true::<port_scan::Config>(&port_scan::PortScan::DESCRIPTION);
 }
 
 #[test]

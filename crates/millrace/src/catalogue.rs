@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use engine::carrier::{self, Outer, SequencedTotal, Shape};
 use engine::{Control, EngineError, EngineKind, Options, Outcome, Tables};
-use functions::{ddos, heavy_hitter, policer, port_knock};
+use functions::{anti_ddos, bridge, ddos, heavy_hitter, policer, port_knock};
 use measure::{Advice, Bench, BenchError, BenchPlan, LossPlan, LossRow, Profile, ProfilePlan, Question};
 use nf::{Description, Flow, Function, PacketSet, Reason, Recipe, Sizing};
 use port::{Batch, Packet, Queue, Received, Trace};
@@ -37,6 +37,10 @@ impl Catalogue {
                 Entry::of(|config: ddos::Config| ddos::Ddos::new(&config)),
                 Entry::of(|config: heavy_hitter::Config| heavy_hitter::HeavyHitter::new(&config)),
                 Entry::of(|config: port_knock::Config| port_knock::PortKnock::new(&config)),
+                Entry::of(functions::load_balancer::LoadBalancer::new),
+                Entry::of(functions::port_scan::PortScan::new),
+                Entry::of(|config: bridge::Config| bridge::Bridge::new(&config)),
+                Entry::of(|config: anti_ddos::Config| anti_ddos::AntiDdos::new(&config)),
             ],
         }
     }

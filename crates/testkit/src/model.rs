@@ -2,12 +2,16 @@
 //! the functions. They know no engine and no contract, and keep what they know for ever; where a table may be full, that is
 //! part of the model.
 
+mod anti_ddos;
+mod bridge;
 mod conntrack;
 mod ddos;
 mod firewall;
 mod heavy_hitter;
+mod load_balancer;
 mod policer;
 mod port_knock;
+mod port_scan;
 mod tracking;
 
 use std::fmt;
@@ -19,12 +23,16 @@ use packet::{Fragment, Headers, Nanos, Rewrite, Seq};
 use crate::driver::Driver;
 use crate::frames::Frames;
 
+pub use anti_ddos::AntiDdosModel;
+pub use bridge::BridgeModel;
 pub use conntrack::ConntrackModel;
 pub use ddos::DdosModel;
 pub use firewall::FirewallModel;
 pub use heavy_hitter::HeavyHitterModel;
+pub use load_balancer::LoadBalancerModel;
 pub use policer::{BucketPer, PolicerModel};
 pub use port_knock::PortKnockModel;
+pub use port_scan::PortScanModel;
 pub use tracking::Tracked;
 
 /// A function's behaviour, packet by packet.

@@ -1,9 +1,9 @@
 //! The law of [`NetworkFunction::run`]: taking equal contributions at once comes to the same as taking them one by one, whatever
 //! the times in between.
 
-use functions::{ddos, heavy_hitter, port_knock};
+use functions::{anti_ddos, ddos, heavy_hitter, port_knock};
 use memory::{Local, LocalTx};
-use nf::{Context, Effects, NetworkFunction, Opened};
+use nf::{Context, Effects, NetworkFunction, Opened, local_fingerprint};
 use packet::{Nanos, Seq};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -19,18 +19,25 @@ fn contributions<N: NetworkFunction>(nf: &N) -> Vec<N::Meta> {
 }
 
 /// What a step asks for, deadlines and all.
-fn step<N: NetworkFunction<Shared<Local> = ()>>(nf: &N, flow: &mut N::Flow, meta: &N::Meta, now: Nanos) -> Effects {
-    let mut cx = Context::<N, Local>::new(&(), LocalTx::default(), now, Seq(0));
+fn step<N: NetworkFunction>(
+    nf: &N,
+    shared: &N::Shared<Local>,
+    flow: &mut N::Flow,
+    meta: &N::Meta,
+    now: Nanos,
+) -> Effects {
+    let mut cx = Context::<N, Local>::new(shared, LocalTx::default(), now, Seq(0));
     let Ok(_) = nf.packet(&mut cx, flow, meta);
     cx.effects()
 }
 
 /// Lets a flow live through `runs`: so many steps with such gaps, in nanoseconds. Returns how many runs were folded.
-fn hold<N: NetworkFunction<Shared<Local> = ()>>(nf: &N, which: usize, runs: &[(usize, Vec<u64>)]) -> usize {
+fn hold<N: NetworkFunction>(nf: &N, which: usize, runs: &[(usize, Vec<u64>)]) -> usize {
     assert!(N::FOLDS);
     let metas = contributions(nf);
     let mut now = Nanos(1_000_000_000);
-    let mut cx = Context::<N, Local>::new(&(), LocalTx::default(), now, Seq(0));
+    let shared = nf.shared(&Local::default());
+    let mut cx = Context::<N, Local>::new(&shared, LocalTx::default(), now, Seq(0));
     let mut flow = None;
     for meta in metas.iter().cycle().skip(which).take(metas.len()) {
         let Ok(opened) = nf.open(&mut cx, meta);
@@ -47,7 +54,7 @@ fn hold<N: NetworkFunction<Shared<Local> = ()>>(nf: &N, which: usize, runs: &[(u
         let mut assured = false;
         for gap in gaps {
             now = now + Nanos(*gap);
-            let effects = step(nf, &mut flow, meta, now);
+            let effects = step(nf, &shared, &mut flow, meta, now);
             if effects.close {
                 return folded;
             }
@@ -58,8 +65,11 @@ fn hold<N: NetworkFunction<Shared<Local> = ()>>(nf: &N, which: usize, runs: &[(u
             (latest, assured) = (effects, assured | effects.assured);
         }
         let mut at_once = before;
-        let mut cx = Context::<N, Local>::new(&(), LocalTx::default(), now, Seq(0));
+        let mut cx = Context::<N, Local>::new(&shared, LocalTx::default(), now, Seq(0));
+        let stepped = local_fingerprint(nf, &shared);
         let Ok(done) = nf.run(&mut cx, &mut at_once, meta, gaps.len() as u32, first);
+        // None that folds changes what is shared, so that both ways may be taken one behind the other.
+        assert_eq!(local_fingerprint(nf, &shared), stepped);
         if done {
             folded += 1;
             assert_eq!(at_once, flow, "{meta:?} with gaps of {gaps:?} from {before:?}");
@@ -83,6 +93,7 @@ proptest! {
         hold(&heavy_hitter::HeavyHitter::new(&heavy_hitter::Config::default()), which, &runs);
         let config: port_knock::Config = toml::from_str("ports = [443]").expect("it is one");
         hold(&port_knock::PortKnock::new(&config), which, &runs);
+        hold(&anti_ddos::AntiDdos::new(&anti_ddos::Config::default()), which, &runs);
     }
 }
 
@@ -93,4 +104,6 @@ fn runs_are_folded() {
     let config: ddos::Config = toml::from_str("threshold = 7").expect("it is one");
     assert_eq!(hold(&ddos::Ddos::new(&config), 0, &runs), 20);
     assert_eq!(hold(&heavy_hitter::HeavyHitter::new(&heavy_hitter::Config::default()), 0, &runs), 20);
+    // The first run has the flow's first two packets, which are not taken at once.
+    assert_eq!(hold(&anti_ddos::AntiDdos::new(&anti_ddos::Config::default()), 0, &runs), 19);
 }

@@ -1,13 +1,14 @@
-//! The four functions of state-compute replication's table 1 against naive models, over random traces of few hosts and
-//! few ports, whose times jump around the timeouts.
+//! Functions against naive models, over random traces of few hosts and few ports, whose times jump around the timeouts.
 
-use functions::{ddos, heavy_hitter, policer, port_knock};
-use nf::NetworkFunction;
+use functions::{anti_ddos, ddos, heavy_hitter, policer, port_knock};
+use nf::Function;
 use packet::{Nanos, TcpFlags, protocol};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use serde::de::DeserializeOwned;
-use testkit::model::{BucketPer, DdosModel, HeavyHitterModel, Model, PolicerModel, PortKnockModel, compare};
+use testkit::model::{
+    AntiDdosModel, BucketPer, DdosModel, HeavyHitterModel, Model, PolicerModel, PortKnockModel, compare,
+};
 use testkit::{Build, Driver, Frames};
 
 const SECOND: u64 = 1_000_000_000;
@@ -57,7 +58,7 @@ fn trace() -> impl Strategy<Value = Frames> {
 }
 
 /// Runs both over the trace; the driver, for its final state.
-fn agree<N: NetworkFunction>(function: N, model: &mut impl Model, frames: &Frames) -> Result<Driver<N>, TestCaseError> {
+fn agree<N: Function>(function: N, model: &mut impl Model, frames: &Frames) -> Result<Driver<N>, TestCaseError> {
     let mut driver = Driver::new(function);
     compare(&mut driver, model, frames).map_err(|disagreement| TestCaseError::fail(disagreement.to_string()))?;
     Ok(driver)
@@ -69,6 +70,13 @@ fn config<C: DeserializeOwned>(text: &str) -> C {
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn anti_ddos(frames in trace(), percent in 20..95_usize, minimum in 0..6_usize, idle in 1..4_u64) {
+        let text = format!("threshold = 0.{percent}\nminimum = {minimum}\nidle_timeout = {idle}");
+        let mut model = AntiDdosModel::new(percent, minimum, idle);
+        agree(anti_ddos::AntiDdos::new(&config(&text)), &mut model, &frames)?;
+    }
 
     #[test]
     fn ddos(frames in trace(), threshold in 1..8_usize, window in 0..4_u64, idle in 1..4_u64) {

@@ -4,7 +4,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use functions::{conntrack, ddos, firewall, heavy_hitter, nat, policer, port_knock};
+use functions::{
+    anti_ddos, bridge, conntrack, ddos, firewall, heavy_hitter, load_balancer, nat, policer, port_knock, port_scan,
+};
 use nf::{Meta, NetworkFunction};
 use packet::TcpFlags;
 use port::pcap::Reader;
@@ -26,6 +28,12 @@ fn each(visit: &mut impl Visit) {
     visit.visit(&port_knock::PortKnock::new(&port_knock::Config::default()));
     visit.visit(&firewall::Firewall::new(firewall::Config::default()));
     visit.visit(&nat::Nat::new(nat::Config::default()));
+    let services = "services = [{ address = \"[2001:db8::b]:443\", backends = [\"[2001:db8::c]:443\"] },
+        { address = \"10.0.0.2:80\", backends = [\"10.0.0.1:80\", \"192.168.1.1:80\"] }]";
+    visit.visit(&load_balancer::LoadBalancer::new(toml::from_str(services).expect("it is a configuration")));
+    visit.visit(&port_scan::PortScan::new(port_scan::Config::default()));
+    visit.visit(&bridge::Bridge::new(&bridge::Config::default()));
+    visit.visit(&anti_ddos::AntiDdos::new(&anti_ddos::Config::default()));
 }
 
 /// The record of `meta`, held against what it is read as; every byte of it is written.
@@ -204,5 +212,5 @@ proptest! {
 fn zeros_are_a_record_of_some() {
     let mut read = Read { bytes: &[0; 64], taken: 0 };
     each(&mut read);
-    assert!((4..=7).contains(&read.taken), "{} take zeros", read.taken);
+    assert!((4..=8).contains(&read.taken), "{} take zeros", read.taken);
 }

@@ -35,7 +35,18 @@ fn the_catalogue_tells_all() {
     let folder = Folder::new();
     let all = folder.json("functions --json");
     let names: Vec<&str> = all.as_array().unwrap().iter().map(|function| function["name"].as_str().unwrap()).collect();
-    for name in ["ddos", "heavy-hitter", "conntrack", "policer", "port-knock", "firewall", "nat"] {
+    for name in [
+        "ddos",
+        "heavy-hitter",
+        "conntrack",
+        "policer",
+        "port-knock",
+        "firewall",
+        "nat",
+        "bridge",
+        "anti-ddos",
+        "load-balancer",
+    ] {
         assert!(names.contains(&name), "{name} is not in {names:?}");
         let page = folder.stdout(&format!("functions {name}"));
         for heading in ["packet set", "Configuration", "Drops of its own", "Engines"] {

@@ -1,7 +1,9 @@
 //! Configuration files: any text is a configuration or an error, and a function that is so configured takes packets at
 //! any time without panicking.
 
-use functions::{conntrack, ddos, firewall, heavy_hitter, nat, policer, port_knock};
+use functions::{
+    anti_ddos, bridge, conntrack, ddos, firewall, heavy_hitter, load_balancer, nat, policer, port_knock, port_scan,
+};
 use nf::{Function, Sharing, Sizing};
 use packet::{LinkType, Nanos, TcpFlags};
 use serde::de::DeserializeOwned;
@@ -19,6 +21,10 @@ pub fn config(bytes: &[u8]) {
     check(text, |config: ddos::Config| ddos::Ddos::new(&config));
     check(text, |config: heavy_hitter::Config| heavy_hitter::HeavyHitter::new(&config));
     check(text, |config: port_knock::Config| port_knock::PortKnock::new(&config));
+    check(text, load_balancer::LoadBalancer::new);
+    check(text, port_scan::PortScan::new);
+    check(text, |config: bridge::Config| bridge::Bridge::new(&config));
+    check(text, |config: anti_ddos::Config| anti_ddos::AntiDdos::new(&config));
 }
 
 fn check<C: DeserializeOwned, N: Function>(text: &str, build: impl Fn(C) -> N) {

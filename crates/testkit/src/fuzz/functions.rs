@@ -4,7 +4,9 @@
 use std::sync::Arc;
 
 use engine::{EngineKind, Options, Remains, private_fleet};
-use functions::{conntrack, ddos, firewall, heavy_hitter, nat, policer, port_knock};
+use functions::{
+    anti_ddos, bridge, conntrack, ddos, firewall, heavy_hitter, load_balancer, nat, policer, port_knock, port_scan,
+};
 use nf::{Function, Sharing, Verdict};
 use packet::{LinkType, Nanos};
 use port::{Batch, Fate, Packet, Trace};
@@ -30,6 +32,14 @@ pub fn functions(bytes: &[u8]) {
     through(&ddos::Ddos::new(&read("threshold = 2\n")), &trace);
     through(&heavy_hitter::HeavyHitter::new(&read("heavy_bytes = 200\nidle_timeout = 2\n")), &trace);
     through(&port_knock::PortKnock::new(&read("")), &trace);
+    let services = "[[services]]\naddress = \"192.0.2.1:80\"\nbackends = [\"10.0.0.1:40000\", \"10.0.0.2:80\"]\n";
+    through(
+        &load_balancer::LoadBalancer::new(read(&format!("answer_timeout = 1\ndown_after = 1\n{services}"))),
+        &trace,
+    );
+    through(&port_scan::PortScan::new(read("answer_timeout = 1\nidle_timeout = 2\n")), &trace);
+    through(&bridge::Bridge::new(&read("stations = 3\nageing = 2\n")), &trace);
+    through(&anti_ddos::AntiDdos::new(&read("minimum = 2\nidle_timeout = 2\n")), &trace);
 }
 
 /// Packets as the input of [`functions`]: the number of the link type among those that are read, then of each packet

@@ -11,8 +11,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use engine::{EngineKind, Options};
-use functions::{conntrack, ddos, firewall, heavy_hitter, nat, policer, port_knock};
-use nf::NetworkFunction;
+use functions::{
+    anti_ddos, bridge, conntrack, ddos, firewall, heavy_hitter, load_balancer, nat, policer, port_knock, port_scan,
+};
+use nf::{Function, Sharing};
 use packet::{LinkType, Seq};
 use port::pcap::Reader;
 use port::{Fate, Packet, Trace};
@@ -78,7 +80,7 @@ fn every_function_under_every_engine_over_the_shipped_capture() {
     hold(&Subject { name, trace }, seeds());
 }
 
-/// Runs all seven functions over the subject.
+/// Runs all functions over the subject.
 fn hold(subject: &Subject, seeds: u64) {
     one(&ddos::Ddos::new(&ddos::Config::default()), subject, seeds);
     one(&heavy_hitter::HeavyHitter::new(&heavy_hitter::Config::default()), subject, seeds);
@@ -90,9 +92,52 @@ fn hold(subject: &Subject, seeds: u64) {
     let pools =
         toml::from_str("mappings = 2048\nsessions = 2048\nports = \"1024-9215\"").expect("it is a configuration");
     one(&nat::Nat::new(pools), subject, seeds);
+    one(&anti_ddos::AntiDdos::new(&read_config("minimum = 10\nidle_timeout = 5")), subject, seeds);
+    one(&port_scan::PortScan::new(read_config("answer_timeout = 1\nidle_timeout = 5")), subject, seeds);
+    one(&load_balancer::LoadBalancer::new(read_config(&services_of(&subject.trace))), subject, seeds);
+    let sides = Subject { name: format!("{} on two sides", subject.name), trace: on_two_sides(&subject.trace) };
+    one(&bridge::Bridge::new(&read_config("stations = 256")), &sides, seeds);
 }
 
-fn one<N: NetworkFunction + Clone>(nf: &N, subject: &Subject, seeds: u64) {
+fn read_config<C: serde::de::DeserializeOwned>(text: &str) -> C {
+    toml::from_str(text).expect("the test's own configuration")
+}
+
+/// Whom the trace's first connections are opened to, as services; whom later ones are, as their backends.
+fn services_of(trace: &Trace) -> String {
+    let mut servers = Vec::new();
+    for (packet, bytes) in trace.iter() {
+        let Ok(headers) = packet::parse(packet.link, bytes, packet.wire_len, packet.interface) else { continue };
+        let Some(tuple) = headers.five_tuple().filter(|tuple| tuple.protocol() == 6) else { continue };
+        let server = tuple.destination();
+        let is_new = server.port > 0 && server.port < 1_024 && !servers.contains(&server);
+        if is_new && servers.len() < 12 {
+            servers.push(server);
+        }
+    }
+    let mut text = String::from("answer_timeout = 1\nidle_timeout = 5\ntransitory_timeout = 2\ntable_size = 251\n");
+    for is_v4 in [true, false] {
+        let of_family: Vec<_> = servers.iter().filter(|server| server.address.is_ipv4() == is_v4).collect();
+        for service in of_family.chunks_exact(3) {
+            let [address, one, other] = [0, 1, 2].map(|nth| service[nth].to_string());
+            text += &format!("[[services]]\naddress = {address:?}\nbackends = [{one:?}, {other:?}]\n");
+        }
+    }
+    text
+}
+
+/// The trace as two interfaces would have seen it, those of a sender mostly by one of them.
+fn on_two_sides(trace: &Trace) -> Trace {
+    let mut sides = Trace::new();
+    for (packet, bytes) in trace.iter() {
+        let sender = bytes.get(6..12).unwrap_or_default().iter().fold(0, |sum, byte| sum ^ byte);
+        let side = u16::from(sender.count_ones() % 2 == 1) ^ u16::from(packet.seq.0 % 61 == 60);
+        sides.push(Packet { interface: side, ..*packet }, bytes);
+    }
+    sides
+}
+
+fn one<N: Function + Clone>(nf: &N, subject: &Subject, seeds: u64) {
     let name = N::DESCRIPTION.name;
     let plan = Plan {
         engines: EngineKind::ALL.to_vec(),
@@ -106,7 +151,8 @@ fn one<N: NetworkFunction + Clone>(nf: &N, subject: &Subject, seeds: u64) {
     assert_eq!(verified.mismatch, None, "{name} over {}", subject.name);
     for (engine, cores, reason) in &verified.refused {
         let shards = matches!(engine, EngineKind::Rss | EngineKind::RssPlusPlus | EngineKind::Hybrid);
-        assert!(shards && name == "nat" && *cores > 1, "{name}: {reason}");
+        let shares = matches!(N::DESCRIPTION.sharing, Sharing::Shares(_));
+        assert!(shards && shares && *cores > 1, "{name}: {reason}");
     }
 }
 

@@ -1,12 +1,16 @@
 //! Functions under the engines. One program for all of them: each would compile every function under every engine anew.
 
+mod anti_ddos;
+mod bridge;
 mod carrier;
 mod conformance;
 mod faults;
 mod link;
+mod load_balancer;
 mod moves;
 mod naive;
 mod offered_load;
+mod port_scan;
 mod shared;
 mod tables;
 mod verify;

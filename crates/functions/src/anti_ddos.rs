@@ -1,0 +1,305 @@
+//! Drops new TCP flows while nearly all flows have had one packet only: listing 2 of NFork, which adapted it from NFF-Go.
+//! Behaviour and choices: `docs/anti-ddos.md`.
+
+use alloc::string::{String, ToString};
+use alloc::vec;
+
+use memory::transactional::Cause;
+use memory::{Distributed, Memory, Portion};
+use nf::{
+    ConfigKey, Context, Description, Fingerprint, Flow, Meta, NetworkFunction, Opened, PacketSet, Reason, Recipe,
+    RecordReader, RecordWriter, Report, Sharing, Sizing, Step, TUPLE_BYTES, Verdict,
+};
+use packet::{FiveTuple, Headers, Host, Nanos, Transport, protocol};
+use serde::Deserialize;
+
+use crate::config::{Count, Flows, Share, Timeout};
+
+/// The function, configured.
+#[derive(Clone, Debug)]
+pub struct AntiDdos {
+    sizing: Sizing,
+    /// In millionths.
+    threshold: u128,
+    minimum: i64,
+    staleness: Nanos,
+    idle: Nanos,
+}
+
+/// Its configuration file.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Under attack when more than this share of the flows has had one packet only.
+    pub threshold: Share,
+    /// Flows from which on the share counts.
+    pub minimum: Count<0, { u32::MAX as u64 }>,
+    /// Microseconds for which a core may go by counts that it has read before.
+    pub staleness_us: Count<0, 1_000_000>,
+    /// A flow that is silent for so long is forgotten.
+    pub idle_timeout: Timeout,
+    /// IPv4 flows that are remembered.
+    pub flows: Flows,
+    /// IPv6 flows that are remembered.
+    pub flows_v6: Flows,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            threshold: Share::new(0.8),
+            minimum: Count::new(1_000),
+            staleness_us: Count::new(0),
+            idle_timeout: Timeout::from_secs(60),
+            flows: Count::new(1_048_576),
+            flows_v6: Count::new(65_536),
+        }
+    }
+}
+
+/// What a packet contributes: its flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment(FiveTuple);
+
+impl Meta for Segment {
+    type Key = FiveTuple;
+
+    const RECORD_BYTES: usize = TUPLE_BYTES;
+    const TELLS_SOURCE: bool = true;
+
+    #[inline]
+    fn key(&self) -> FiveTuple {
+        self.0
+    }
+
+    fn source(&self) -> Option<Host> {
+        Some(Host::from(self.0.source().address))
+    }
+
+    #[inline]
+    fn write(&self, record: &mut [u8]) {
+        RecordWriter::new(record).tuple(&self.0).end();
+    }
+
+    #[inline]
+    fn read(record: &[u8]) -> Option<Self> {
+        let mut fields = RecordReader::new(record);
+        let tuple = fields.tuple()?;
+        fields.end()?;
+        (tuple.protocol() == protocol::TCP).then_some(Self(tuple))
+    }
+}
+
+/// How many packets a flow has had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Packets {
+    /// The first is about to be looked at; the flow isn't counted yet.
+    None,
+    /// One.
+    One,
+    /// More than one.
+    More,
+}
+
+impl Flow for Packets {}
+
+/// A core's part of the counts. A flow may end on another core than it began on, so it may be negative.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    flows: i64,
+    one_packet: i64,
+}
+
+packet::words! {
+    Counts: [2], counts => [counts.flows as u64, counts.one_packet as u64],
+        words => Self { flows: words[0] as i64, one_packet: words[1] as i64 };
+}
+
+impl Portion for Counts {
+    fn merge(&mut self, other: &Self) {
+        self.flows += other.flows;
+        self.one_packet += other.one_packet;
+    }
+}
+
+const ATTACK: Reason = Reason::own(0);
+
+impl AntiDdos {
+    /// The function as configured.
+    #[must_use]
+    pub fn new(config: &Config) -> Self {
+        Self {
+            sizing: Sizing { flows: config.flows.get() as usize, flows_v6: config.flows_v6.get() as usize },
+            threshold: config.threshold.millionths().into(),
+            minimum: config.minimum.get() as i64,
+            staleness: Nanos::from_micros(config.staleness_us.get()),
+            idle: config.idle_timeout.nanos(),
+        }
+    }
+
+    fn is_attack(&self, Counts { flows, one_packet }: Counts) -> bool {
+        // Counts that are a little old may not even fit each other.
+        let [flows, one_packet] = [flows.max(0), one_packet.max(0)];
+        flows >= self.minimum
+            && u128::from(one_packet.unsigned_abs()) * 1_000_000 > u128::from(flows.unsigned_abs()) * self.threshold
+    }
+}
+
+impl NetworkFunction for AntiDdos {
+    type Meta = Segment;
+    type Flow = Packets;
+    type Shared<M: Memory> = M::Distributed<Counts>;
+
+    const DESCRIPTION: Description = Description {
+        name: "anti-ddos",
+        summary: "drops new TCP flows while nearly all flows have had one packet only (NFork, listing 2)",
+        state: "whether the flow has had one packet or more",
+        sharing: Sharing::Shares("the number of flows, and of those that have had one packet"),
+        keys: &[
+            ConfigKey {
+                name: "threshold",
+                default: "0.8",
+                help: "under attack when more than this share of the flows has had one packet only; above 0, below 1",
+            },
+            ConfigKey {
+                name: "minimum",
+                default: "1000",
+                help: "flows from which on the share counts; 0 to 4294967295",
+            },
+            ConfigKey {
+                name: "staleness_us",
+                default: "0",
+                help: "microseconds for which a core may go by counts that it has read before; 0 to 1000000",
+            },
+            ConfigKey {
+                name: "idle_timeout",
+                default: "60",
+                help: "seconds of silence after which a flow is forgotten",
+            },
+            ConfigKey { name: "flows", default: "1048576", help: "IPv4 flows that are remembered" },
+            ConfigKey { name: "flows_v6", default: "65536", help: "IPv6 flows that are remembered" },
+        ],
+        drop_reasons: &["attack"],
+    };
+
+    const RECIPES: &'static [Recipe] = &[Recipe {
+        cause: Cause::MergeDuringUpdate,
+        key: "staleness_us",
+        help: "longer: an attack is noticed, and its end, by as much later",
+    }];
+
+    fn packet_set(&self) -> PacketSet {
+        PacketSet::FiveTuple
+    }
+
+    fn sizing(&self) -> Sizing {
+        self.sizing
+    }
+
+    fn shared<M: Memory>(&self, memory: &M) -> M::Distributed<Counts> {
+        memory.distributed(Counts::default(), self.staleness)
+    }
+
+    fn fingerprint<'a, M: Memory>(
+        &self,
+        shared: &'a M::Distributed<Counts>,
+        tx: &mut M::Tx<'a>,
+        fingerprint: &mut Fingerprint,
+    ) -> Step<(), M> {
+        // At the end of time nothing that was read before is new enough.
+        let Counts { flows, one_packet } = shared.read(tx, Nanos::NEVER)?;
+        fingerprint.add(flows as u64);
+        fingerprint.add(one_packet as u64);
+        Ok(())
+    }
+
+    #[inline]
+    fn meta(&self, headers: &Headers) -> Option<Segment> {
+        match headers.transport {
+            Transport::Tcp(_) => headers.five_tuple().map(Segment),
+            Transport::None | Transport::Udp { .. } | Transport::Icmp(_) | Transport::Sctp { .. } => None,
+        }
+    }
+
+    /// Counts nothing, so that a flow for which there turns out to be no room has nothing to give back.
+    #[inline]
+    fn open<M: Memory>(&self, _: &mut Context<'_, Self, M>, _: &Segment) -> Step<Opened<Packets>, M> {
+        Ok(Opened::Flow(Packets::None))
+    }
+
+    #[inline]
+    fn packet<M: Memory>(&self, cx: &mut Context<'_, Self, M>, packets: &mut Packets, _: &Segment) -> Step<Verdict, M> {
+        cx.expire_after(self.idle);
+        let (counts, now) = (cx.shared, cx.now());
+        match packets {
+            Packets::None => {
+                *packets = Packets::One;
+                counts.update(&mut cx.tx, |counts| {
+                    counts.flows += 1;
+                    counts.one_packet += 1;
+                })?;
+                if self.is_attack(counts.read(&mut cx.tx, now)?) {
+                    return Ok(Verdict::Drop(ATTACK));
+                }
+            }
+            Packets::One => {
+                *packets = Packets::More;
+                counts.update(&mut cx.tx, |counts| counts.one_packet -= 1)?;
+                cx.assure();
+            }
+            Packets::More => cx.assure(),
+        }
+        Ok(Verdict::forward())
+    }
+
+    const FOLDS: bool = true;
+
+    /// From the second packet on nothing changes but the deadline.
+    #[inline]
+    fn run<M: Memory>(
+        &self,
+        cx: &mut Context<'_, Self, M>,
+        packets: &mut Packets,
+        _: &Segment,
+        _count: u32,
+        _first: Nanos,
+    ) -> Step<bool, M> {
+        if *packets != Packets::More {
+            return Ok(false);
+        }
+        cx.expire_after(self.idle);
+        cx.assure();
+        Ok(true)
+    }
+
+    fn expire<M: Memory>(&self, cx: &mut Context<'_, Self, M>, packets: &Packets) -> Step<(), M> {
+        let (flows, one_packet) = match packets {
+            Packets::None => return Ok(()),
+            Packets::One => (1, 1),
+            Packets::More => (1, 0),
+        };
+        cx.shared.update(&mut cx.tx, |counts| {
+            counts.flows -= flows;
+            counts.one_packet -= one_packet;
+        })
+    }
+
+    fn report(&self, flows: &mut dyn Iterator<Item = (FiveTuple, Packets)>) -> Option<Report> {
+        let (mut one, mut more) = (0_u64, 0_u64);
+        for (_, packets) in flows {
+            match packets {
+                Packets::None => {}
+                Packets::One => one += 1,
+                Packets::More => more += 1,
+            }
+        }
+        Some(Report {
+            title: String::from("flows alive, by packets"),
+            columns: vec!["packets", "flows"],
+            rows: vec![vec!["one".to_string(), one.to_string()], vec!["more".to_string(), more.to_string()]],
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,315 @@
+//! A bridge that learns which side of it a station is on (IEEE 802.1D, clauses 7.7 to 7.9; the bridge of NFork, table 6).
+//! Behaviour and choices: `docs/bridge.md`.
+//!
+//! All state is shared, for a station is written by what it sends and read by what is sent to it.
+
+use alloc::format;
+use alloc::string::String;
+
+use memory::transactional::Cause;
+use memory::{Allocator, Map, Memory, Vector};
+use nf::{
+    ConfigKey, Context, Description, Fingerprint, Meta, NetworkFunction, Opened, PacketSet, PortId, Reason, Recipe,
+    RecordReader, RecordWriter, Sharing, Sizing, Step, Verdict,
+};
+use packet::{Headers, Mac, Nanos};
+use serde::Deserialize;
+
+use crate::config::{Count, Timeout};
+
+/// The function, configured.
+#[derive(Clone, Debug)]
+pub struct Bridge {
+    stations: usize,
+    ageing: Nanos,
+    refresh_interval: Nanos,
+}
+
+/// Its configuration file.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "Fields")]
+pub struct Config(Fields);
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Fields {
+    stations: Count<1, 16_777_216>,
+    ageing: Timeout,
+    refresh_interval: Count<0, 315_360_000>,
+}
+
+impl Default for Fields {
+    fn default() -> Self {
+        Self { stations: Count::new(16_384), ageing: Timeout::from_secs(300), refresh_interval: Count::new(0) }
+    }
+}
+
+impl TryFrom<Fields> for Config {
+    type Error = String;
+
+    fn try_from(fields: Fields) -> Result<Self, String> {
+        let (refresh, ageing) = (fields.refresh_interval.get(), fields.ageing.secs());
+        // Otherwise stations would be forgotten while they talk.
+        if refresh >= u64::from(ageing) {
+            return Err(format!("`refresh_interval` ({refresh}) has to be less than `ageing` ({ageing})"));
+        }
+        Ok(Self(fields))
+    }
+}
+
+/// What a packet contributes: which station sent it, to whom, and the port that it came in by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frame {
+    source: Mac,
+    destination: Mac,
+    port: u16,
+}
+
+impl Meta for Frame {
+    type Key = Mac;
+
+    const RECORD_BYTES: usize = 14;
+
+    #[inline]
+    fn key(&self) -> Mac {
+        self.source
+    }
+
+    #[inline]
+    fn write(&self, record: &mut [u8]) {
+        RecordWriter::new(record).bytes(self.source.0).bytes(self.destination.0).u16(self.port).end();
+    }
+
+    #[inline]
+    fn read(record: &[u8]) -> Option<Self> {
+        let mut fields = RecordReader::new(record);
+        let frame = Self { source: Mac(fields.bytes()?), destination: Mac(fields.bytes()?), port: fields.u16()? };
+        fields.end()?;
+        is_station(frame.source).then_some(frame)
+    }
+}
+
+/// Where a station is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Entry {
+    port: u16,
+    /// Its place in the pool.
+    index: u32,
+    /// When this was written last: not later than `ageing` ago, or the station is as good as forgotten.
+    written: Nanos,
+}
+
+packet::words! {
+    Entry: [2], entry => [u64::from(entry.index) << 16 | u64::from(entry.port), entry.written.0],
+        words => Self { port: words[0] as u16, index: (words[0] >> 16) as u32, written: Nanos(words[1]) };
+}
+
+/// The stations that are known.
+pub struct Stations<M: Memory> {
+    entries: M::Map<Mac, Entry>,
+    /// Ages the entries: each has an index, by which its station is found again.
+    pool: M::Allocator,
+    names: M::Vector<Mac>,
+}
+
+/// How many entries past their age a packet takes away; it makes one at most.
+const RECLAIMED_A_PACKET: usize = 2;
+
+const SAME_SIDE: Reason = Reason::own(0);
+const RESERVED: Reason = Reason::own(1);
+const BAD_SOURCE: Reason = Reason::own(2);
+const NOT_ETHERNET: Reason = Reason::own(3);
+
+impl Bridge {
+    /// The function as configured.
+    #[must_use]
+    pub fn new(config: &Config) -> Self {
+        let Config(fields) = config;
+        Self {
+            stations: fields.stations.get() as usize,
+            ageing: fields.ageing.nanos(),
+            refresh_interval: Nanos::from_secs(fields.refresh_interval.get()),
+        }
+    }
+
+    /// Takes away what is past its age.
+    #[inline]
+    fn reclaim<M: Memory>(&self, cx: &mut Context<'_, Self, M>) -> Step<(), M> {
+        let (stations, now) = (cx.shared, cx.now());
+        for _ in 0..RECLAIMED_A_PACKET {
+            let Some(index) = stations.pool.expire(&mut cx.tx, now)? else { break };
+            let name = stations.names.read(&mut cx.tx, index)?;
+            stations.entries.remove(&mut cx.tx, &name)?;
+        }
+        Ok(())
+    }
+
+    /// Notes where the sender is, unless that is known and was written not long ago.
+    #[inline]
+    fn learn<M: Memory>(&self, cx: &mut Context<'_, Self, M>, Frame { source, port, .. }: &Frame) -> Step<(), M> {
+        let (stations, now) = (cx.shared, cx.now());
+        let deadline = now + self.ageing;
+        let index = match stations.entries.get(&mut cx.tx, source)? {
+            Some(known) if known.port == *port && now.since(known.written) <= self.refresh_interval => return Ok(()),
+            Some(known) => {
+                stations.pool.refresh(&mut cx.tx, known.index as usize, deadline)?;
+                known.index
+            }
+            None => {
+                let Some(index) = stations.pool.allocate(&mut cx.tx, deadline)? else { return Ok(()) };
+                stations.names.write(&mut cx.tx, index, *source)?;
+                index as u32
+            }
+        };
+        // There are as many indices as pairs fit, so there is room.
+        stations.entries.insert(&mut cx.tx, *source, Entry { port: *port, index, written: now })?;
+        Ok(())
+    }
+
+    /// Where a station is, if that is known.
+    #[inline]
+    fn find<M: Memory>(&self, cx: &mut Context<'_, Self, M>, station: &Mac) -> Step<Option<u16>, M> {
+        let (now, ageing) = (cx.now(), self.ageing);
+        let entry = cx.shared.entries.get(&mut cx.tx, station)?;
+        Ok(entry.filter(|entry| entry.written + ageing > now).map(|entry| entry.port))
+    }
+}
+
+/// Whether a frame can come from here: from one station, that is.
+const fn is_station(Mac(address): Mac) -> bool {
+    !is_group(Mac(address)) && !matches!(address, [0, 0, 0, 0, 0, 0])
+}
+
+/// Whether many are meant.
+const fn is_group(Mac([first, ..]): Mac) -> bool {
+    first & 1 == 1
+}
+
+/// The addresses that bridges keep to their own segment (802.1D, table 7-10).
+const fn is_reserved(Mac(address): Mac) -> bool {
+    matches!(address, [0x01, 0x80, 0xc2, 0, 0, 0..=0x0f])
+}
+
+impl NetworkFunction for Bridge {
+    type Meta = Frame;
+    type Flow = ();
+    type Shared<M: Memory> = Stations<M>;
+
+    const DESCRIPTION: Description = Description {
+        name: "bridge",
+        summary: "learns which side stations are on, and sends a frame on where its destination is (IEEE 802.1D)",
+        state: "nothing of its own",
+        sharing: Sharing::Shares("the map of stations"),
+        keys: &[
+            ConfigKey { name: "stations", default: "16384", help: "stations that are remembered; 1 to 16777216" },
+            ConfigKey { name: "ageing", default: "300", help: "seconds of silence after which a station is forgotten" },
+            ConfigKey {
+                name: "refresh_interval",
+                default: "0",
+                help: "seconds for which a station's entry isn't written again while it stays where it is; less than ageing",
+            },
+        ],
+        drop_reasons: &["same-side", "reserved-address", "bad-source", "not-ethernet"],
+    };
+
+    const RECIPES: &'static [Recipe] = &[
+        Recipe {
+            cause: Cause::SameKey,
+            key: "refresh_interval",
+            help: "longer: a station that stays is written again only after so long, and forgotten by as much sooner",
+        },
+        Recipe { cause: Cause::SameIndex, key: "refresh_interval", help: "longer, as above" },
+        Recipe {
+            cause: Cause::SameBucket,
+            key: "stations",
+            help: "more of them: the map has half as many buckets again",
+        },
+        Recipe {
+            cause: Cause::MapRoomExhausted,
+            key: "stations",
+            help: "more than there are, so that no core runs out of its share",
+        },
+    ];
+
+    fn packet_set(&self) -> PacketSet {
+        PacketSet::None
+    }
+
+    fn sizing(&self) -> Sizing {
+        Sizing { flows: 0, flows_v6: 0 }
+    }
+
+    fn shared<M: Memory>(&self, memory: &M) -> Stations<M> {
+        Stations {
+            entries: memory.map(self.stations),
+            pool: memory.allocator(self.stations),
+            names: memory.vector(self.stations, Mac::default()),
+        }
+    }
+
+    fn fingerprint<'a, M: Memory>(
+        &self,
+        shared: &'a Stations<M>,
+        tx: &mut M::Tx<'a>,
+        fingerprint: &mut Fingerprint,
+    ) -> Step<(), M> {
+        let (mut stations, mut sum) = (0, 0_u64);
+        for index in 0..shared.pool.capacity() {
+            if let Some(deadline) = shared.pool.deadline(tx, index)? {
+                let name = shared.names.read(tx, index)?;
+                let Some(entry) = shared.entries.get(tx, &name)? else { continue };
+                let mut digest = Fingerprint::default();
+                let [station] = packet::Words::to_words(&name);
+                let words = [station, u64::from(entry.port), entry.written.0, deadline.0];
+                words.into_iter().for_each(|word| digest.add(word));
+                // A sum, for no packet can tell which index a station has.
+                sum = sum.wrapping_add(digest.value());
+                stations += 1;
+            }
+        }
+        fingerprint.add(stations);
+        fingerprint.add(sum);
+        Ok(())
+    }
+
+    #[inline]
+    fn meta(&self, headers: &Headers) -> Option<Frame> {
+        let (source, destination) = headers.macs?;
+        is_station(source).then_some(Frame { source, destination, port: headers.interface })
+    }
+
+    fn other(&self, headers: &Headers) -> Verdict {
+        Verdict::Drop(if headers.macs.is_some() { BAD_SOURCE } else { NOT_ETHERNET })
+    }
+
+    #[inline]
+    fn prefetch<M: Memory>(&self, shared: &Stations<M>, frame: &Frame) {
+        let _ = (shared.entries.hint(&frame.source), shared.entries.hint(&frame.destination));
+    }
+
+    #[inline]
+    fn open<M: Memory>(&self, _: &mut Context<'_, Self, M>, _: &Frame) -> Step<Opened<()>, M> {
+        Ok(Opened::Flow(()))
+    }
+
+    #[inline]
+    fn packet<M: Memory>(&self, cx: &mut Context<'_, Self, M>, (): &mut (), frame: &Frame) -> Step<Verdict, M> {
+        self.reclaim(cx)?;
+        // Whatever becomes of a frame, its sender is on the side that it came from.
+        self.learn(cx, frame)?;
+        if is_reserved(frame.destination) {
+            return Ok(Verdict::Drop(RESERVED));
+        }
+        if is_group(frame.destination) {
+            return Ok(Verdict::forward());
+        }
+        Ok(match self.find(cx, &frame.destination)? {
+            Some(port) if port == frame.port => Verdict::Drop(SAME_SIDE),
+            Some(port) => Verdict::Forward(PortId(port)),
+            None => Verdict::forward(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,199 @@
+//! The balancer's configuration file, checked while it is read.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+
+use packet::{Endpoint, protocol};
+use serde::Deserialize;
+
+use super::maglev::is_prime;
+use crate::config::{Count, Flows, Timeout};
+
+/// How the balancer is set up.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "Fields")]
+pub struct Config {
+    pub(super) fields: Fields,
+}
+
+/// The keys of the file. Defaults and meanings: `docs/load-balancer.md`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Fields {
+    pub(super) services: Vec<Service>,
+    pub(super) table_size: Prime,
+    pub(super) seed: Count<0, { i64::MAX as u64 }>,
+    pub(super) down_after: Count<0, 255>,
+    pub(super) answer_timeout: Timeout,
+    pub(super) retry_after: Timeout,
+    pub(super) transitory_timeout: Timeout,
+    pub(super) idle_timeout: Timeout,
+    pub(super) flows: Flows,
+    pub(super) flows_v6: Flows,
+}
+
+impl Default for Fields {
+    fn default() -> Self {
+        Self {
+            services: Vec::new(),
+            table_size: Prime(65_537),
+            seed: Count::new(0),
+            down_after: Count::new(3),
+            answer_timeout: Timeout::from_secs(3),
+            retry_after: Timeout::from_secs(10),
+            transitory_timeout: Timeout::from_secs(60),
+            idle_timeout: Timeout::from_secs(900),
+            flows: Flows::new(1_048_576),
+            flows_v6: Flows::new(65_536),
+        }
+    }
+}
+
+/// An address that clients know, and who answers there.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Service {
+    pub(super) address: Address,
+    #[serde(default)]
+    pub(super) protocol: Protocol,
+    pub(super) backends: Vec<Address>,
+}
+
+/// What clients speak.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Protocol {
+    #[default]
+    Tcp,
+    Udp,
+}
+
+impl Protocol {
+    pub(super) const fn number(self) -> u8 {
+        match self {
+            Self::Tcp => protocol::TCP,
+            Self::Udp => protocol::UDP,
+        }
+    }
+}
+
+/// An address and a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub(super) struct Address(pub(super) Endpoint);
+
+impl TryFrom<String> for Address {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        match text.parse::<SocketAddr>() {
+            Ok(address) if address.port() > 0 => Ok(Self(Endpoint::new(address.ip(), address.port()))),
+            _ => Err(format!("`{text}` is no address and port: write 192.0.2.1:80 or [2001:db8::1]:80")),
+        }
+    }
+}
+
+/// The size of a look-up table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "i64")]
+pub(super) struct Prime(pub(super) u32);
+
+const TABLE_MAX: u32 = 1_048_573;
+
+impl TryFrom<i64> for Prime {
+    type Error = String;
+
+    fn try_from(number: i64) -> Result<Self, String> {
+        match u32::try_from(number) {
+            Ok(number @ 3..=TABLE_MAX) if is_prime(number.into()) => Ok(Self(number)),
+            Ok(number @ 3..=TABLE_MAX) => {
+                let next = (number..).find(|number| is_prime((*number).into())).unwrap_or(TABLE_MAX);
+                Err(format!("{number} is no prime: {next} is"))
+            }
+            _ => Err(format!("{number} is out of range: a prime from 3 to {TABLE_MAX}")),
+        }
+    }
+}
+
+/// Each takes a table of its own.
+const SERVICES_MAX: usize = 256;
+/// Of one service. When nearly all are down, a new flow looks at each.
+const BACKENDS_MAX: usize = 256;
+
+impl TryFrom<Fields> for Config {
+    type Error = String;
+
+    fn try_from(fields: Fields) -> Result<Self, String> {
+        if fields.services.len() > SERVICES_MAX {
+            return Err(format!("there are {} services: {SERVICES_MAX} at most", fields.services.len()));
+        }
+        let mut known = Vec::new();
+        for Service { address: Address(address), protocol, backends } in &fields.services {
+            let most = BACKENDS_MAX.min(fields.table_size.0 as usize);
+            if backends.is_empty() || backends.len() > most {
+                return Err(format!("{address} has {} `backends`: from 1 to {most}", backends.len()));
+            }
+            known.push((*address, *protocol));
+            for Address(backend) in backends {
+                if backend.address.is_ipv4() != address.address.is_ipv4() {
+                    return Err(format!("{backend} can't answer for {address}: both have to be IPv4 or IPv6"));
+                }
+                known.push((*backend, *protocol));
+            }
+        }
+        known.sort_unstable_by_key(|(endpoint, protocol)| (*endpoint, protocol.number()));
+        // What comes from a backend has to tell which service it is an answer of.
+        match known.windows(2).find(|pair| pair[0] == pair[1]) {
+            Some(pair) => Err(format!("{} stands there twice: every address and port has one place", pair[0].0)),
+            None => Ok(Self { fields }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::string::ToString;
+
+    use super::*;
+
+    #[test]
+    fn errors_say_what_is_wrong() {
+        let service =
+            |address: &str, backends: &str| format!("[[services]]\naddress = \"{address}\"\nbackends = [{backends}]\n");
+        let two = service("192.0.2.1:80", "\"10.0.0.1:80\"") + &service("192.0.2.2:80", "\"10.0.0.1:80\"");
+        for (text, says) in [
+            ("table_size = 65536".into(), "65536 is no prime: 65537 is"),
+            ("table_size = 1".into(), "from 3 to 1048573"),
+            (service("192.0.2.1", "\"10.0.0.1:80\""), "`192.0.2.1` is no address and port"),
+            (service("192.0.2.1:80", "\"10.0.0.1:0\""), "line 3, column 12"),
+            (service("192.0.2.1:80", ""), "192.0.2.1:80 has 0 `backends`: from 1 to 256"),
+            (service("192.0.2.1:80", "\"[2001:db8::1]:80\""), "both have to be IPv4 or IPv6"),
+            (service("192.0.2.1:80", "\"192.0.2.1:80\""), "192.0.2.1:80 stands there twice"),
+            (two, "10.0.0.1:80 stands there twice"),
+            (
+                "table_size = 3\n".to_string()
+                    + &service("1.1.1.1:1", "\"1.1.1.1:2\",\"1.1.1.1:3\",\"1.1.1.1:4\",\"1.1.1.1:5\""),
+                "from 1 to 3",
+            ),
+            ("down_after = 256".into(), "from 0 to 255"),
+            ("[[services]]\naddress = \"1.1.1.1:1\"\nprotocol = \"sctp\"".into(), "unknown variant `sctp`"),
+            ("vips = []".into(), "unknown field"),
+        ] {
+            let error = toml::from_str::<Config>(&text).unwrap_err().to_string();
+            assert!(error.contains(says), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn one_address_may_speak_two_protocols() {
+        let text = |protocol: &str| {
+            format!(
+                "[[services]]\naddress = \"192.0.2.1:53\"\nprotocol = \"{protocol}\"\nbackends = [\"10.0.0.1:53\"]\n"
+            )
+        };
+        assert!(toml::from_str::<Config>(&(text("tcp") + &text("udp"))).is_ok());
+        assert!(toml::from_str::<Config>(&(text("udp") + &text("udp"))).is_err());
+    }
+}

@@ -1,0 +1,202 @@
+//! Finds hosts that scan, by threshold random walk (Jung, Paxson, Berger, Balakrishnan: IEEE S&P '04), and blocks them.
+//! Behaviour and choices: `docs/port-scan.md`.
+
+mod config;
+mod walk;
+
+use alloc::string::{String, ToString};
+use alloc::vec;
+
+use memory::Memory;
+use nf::{
+    Context, Description, HOST_BYTES, Meta, NetworkFunction, Opened, PacketSet, Reason, RecordReader, RecordWriter,
+    Report, Sharing, Sizing, Step, Verdict,
+};
+use packet::{Family, FlowKey, Headers, Host, Key, TcpFlags, Transport};
+
+pub use self::config::Config;
+pub use self::walk::Suspect;
+use self::walk::{Attempts, Standing, Walk};
+use crate::top::heaviest;
+
+/// The function, configured.
+#[derive(Clone, Debug)]
+pub struct PortScan {
+    config: Config,
+    walk: Walk,
+}
+
+/// What a packet contributes: whose walk it moves, whom that host has to do with, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Contact {
+    /// Who sent the packet, or, of what may be an answer to an attempt, whom it is for.
+    host: Host,
+    peer: Host,
+    event: Event,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Event {
+    /// The host asks for a connection.
+    Attempt,
+    /// The host sends something else.
+    Data,
+    /// The peer grants a connection.
+    Granted,
+    /// The peer resets one.
+    Reset,
+}
+
+impl Meta for Contact {
+    type Key = Host;
+
+    const RECORD_BYTES: usize = 1 + 2 * HOST_BYTES;
+
+    #[inline]
+    fn key(&self) -> Host {
+        self.host
+    }
+
+    #[inline]
+    fn write(&self, record: &mut [u8]) {
+        RecordWriter::new(record).u8(self.event as u8).host(&self.host).host(&self.peer).end();
+    }
+
+    #[inline]
+    fn read(record: &[u8]) -> Option<Self> {
+        let mut fields = RecordReader::new(record);
+        let event = match fields.u8()? {
+            0 => Event::Attempt,
+            1 => Event::Data,
+            2 => Event::Granted,
+            3 => Event::Reset,
+            _ => return None,
+        };
+        let (host, peer) = (fields.host()?, fields.host()?);
+        fields.end()?;
+        let is_one_family = matches!((host, peer), (Host::V4(_), Host::V4(_)) | (Host::V6(_), Host::V6(_)));
+        is_one_family.then_some(Self { host, peer, event })
+    }
+}
+
+const SCANNER: Reason = Reason::own(0);
+
+impl PortScan {
+    /// The function as configured.
+    #[must_use]
+    pub fn new(config: Config) -> Self {
+        Self { walk: config.walk(), config }
+    }
+
+    /// The peer's name in a suspect's memory: one host in 2^64 is taken for another.
+    fn name(peer: &Host) -> u64 {
+        // Not keyed: the same on every core. Whoever finds two hosts of one name is not seen to try the second.
+        match peer.family() {
+            Family::V4(peer) => peer.hash(0),
+            Family::V6(peer) => peer.hash(0),
+        }
+    }
+}
+
+impl NetworkFunction for PortScan {
+    type Meta = Contact;
+    type Flow = Suspect;
+    type Shared<M: Memory> = ();
+
+    const DESCRIPTION: Description = Description {
+        name: "port-scan",
+        summary: "finds hosts whose first contacts mostly fail, by threshold random walk, and blocks them",
+        state: "the host's likelihood ratio, its attempts that are open and whom it tried lately",
+        sharing: Sharing::Nothing,
+        keys: config::KEYS,
+        drop_reasons: &["scanner"],
+    };
+
+    fn packet_set(&self) -> PacketSet {
+        PacketSet::Source
+    }
+
+    fn sizing(&self) -> Sizing {
+        self.config.sizing()
+    }
+
+    fn shared<M: Memory>(&self, _memory: &M) {}
+
+    #[inline]
+    fn meta(&self, headers: &Headers) -> Option<Contact> {
+        let Transport::Tcp(tcp) = headers.transport else { return None };
+        let (source, destination) = (headers.source()?, headers.destination()?);
+        let (syn, ack) = (tcp.flags.contains(TcpFlags::SYN), tcp.flags.contains(TcpFlags::ACK));
+        Some(match (tcp.flags.contains(TcpFlags::RST), syn, ack) {
+            (true, _, _) => Contact { host: destination, peer: source, event: Event::Reset },
+            (false, true, true) => Contact { host: destination, peer: source, event: Event::Granted },
+            (false, true, false) => Contact { host: source, peer: destination, event: Event::Attempt },
+            (false, false, _) => Contact { host: source, peer: destination, event: Event::Data },
+        })
+    }
+
+    /// Who has asked for no connection is no suspect.
+    #[inline]
+    fn open<M: Memory>(&self, _: &mut Context<'_, Self, M>, contact: &Contact) -> Step<Opened<Suspect>, M> {
+        Ok(match contact.event {
+            Event::Attempt => Opened::Flow(Suspect::default()),
+            Event::Data | Event::Granted | Event::Reset => Opened::Refused(Verdict::forward()),
+        })
+    }
+
+    #[inline]
+    fn refuses(&self, contact: &Contact) -> bool {
+        contact.event != Event::Attempt
+    }
+
+    fn packet<M: Memory>(
+        &self,
+        cx: &mut Context<'_, Self, M>,
+        suspect: &mut Suspect,
+        contact: &Contact,
+    ) -> Step<Verdict, M> {
+        let now = cx.now();
+        suspect.miss(&self.walk, now);
+        match contact.event {
+            Event::Attempt => suspect.attempt(Self::name(&contact.peer), now),
+            Event::Granted => suspect.answer(&self.walk, Self::name(&contact.peer), true),
+            Event::Reset => suspect.answer(&self.walk, Self::name(&contact.peer), false),
+            Event::Data => {}
+        }
+        let is_own = matches!(contact.event, Event::Attempt | Event::Data);
+        // What others send to a host doesn't keep it in memory.
+        if is_own {
+            cx.expire_after(self.config.idle());
+        }
+        if suspect.standing != Standing::Scanner {
+            return Ok(Verdict::forward());
+        }
+        // Made-up sources must not push out those that are known to scan.
+        cx.assure();
+        Ok(if is_own && self.config.blocks() { Verdict::Drop(SCANNER) } else { Verdict::forward() })
+    }
+
+    /// A detector that has no room left doesn't stop the traffic.
+    fn orphan<M: Memory>(&self, _: &mut Context<'_, Self, M>, _: &Contact) -> Step<Verdict, M> {
+        Ok(Verdict::forward())
+    }
+
+    fn report(&self, flows: &mut dyn Iterator<Item = (Host, Suspect)>) -> Option<Report> {
+        let row = |(host, suspect): (Host, Suspect)| {
+            let Attempts { failed, succeeded } = suspect.attempts;
+            vec![host.to_string(), failed.to_string(), succeeded.to_string()]
+        };
+        let weight = |suspect: &Suspect| match suspect.standing {
+            Standing::Scanner => suspect.attempts.failed.into(),
+            Standing::Open => 0,
+        };
+        Some(Report {
+            title: String::from("hosts that scan"),
+            columns: vec!["host", "first contacts that failed", "that succeeded"],
+            rows: heaviest(flows, self.config.top(), weight).into_iter().map(row).collect(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

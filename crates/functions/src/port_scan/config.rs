@@ -1,0 +1,145 @@
+//! The detector's configuration file, checked while it is read.
+
+use alloc::format;
+use alloc::string::String;
+
+use nf::{ConfigKey, Sizing};
+use packet::Nanos;
+use serde::Deserialize;
+
+use super::walk::Walk;
+use crate::config::{Count, Flows, Share, Timeout};
+
+/// How the detector is set up.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(try_from = "Fields")]
+pub struct Config(Fields);
+
+/// The keys of the file. Defaults and meanings: `docs/port-scan.md`.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Fields {
+    theta0: Share,
+    theta1: Share,
+    alpha: Share,
+    beta: Share,
+    answer_timeout: Timeout,
+    block: bool,
+    idle_timeout: Timeout,
+    flows: Flows,
+    flows_v6: Flows,
+    top: Count<0, 10_000>,
+}
+
+impl Default for Fields {
+    fn default() -> Self {
+        Self {
+            theta0: Share::new(0.8),
+            theta1: Share::new(0.2),
+            alpha: Share::new(0.01),
+            beta: Share::new(0.99),
+            answer_timeout: Timeout::from_secs(3),
+            block: true,
+            idle_timeout: Timeout::from_secs(1_800),
+            flows: Flows::new(131_072),
+            flows_v6: Flows::new(16_384),
+            top: Count::new(10),
+        }
+    }
+}
+
+impl TryFrom<Fields> for Config {
+    type Error = String;
+
+    fn try_from(fields: Fields) -> Result<Self, String> {
+        let Fields { theta0, theta1, alpha, beta, .. } = &fields;
+        let [theta0, theta1, alpha, beta] = [theta0, theta1, alpha, beta].map(|share| share.get());
+        // Otherwise the walk would go the wrong way, or be at its end before it begins.
+        if theta1 >= theta0 {
+            return Err(format!("`theta1` ({theta1}) has to be less than `theta0` ({theta0})"));
+        }
+        if alpha >= beta {
+            return Err(format!("`alpha` ({alpha}) has to be less than `beta` ({beta})"));
+        }
+        Ok(Self(fields))
+    }
+}
+
+impl Config {
+    /// The walk of these probabilities: the paper's equations 1, 4 and 5.
+    pub(super) fn walk(&self) -> Walk {
+        let Fields { theta0, theta1, alpha, beta, answer_timeout, .. } = &self.0;
+        let [theta0, theta1, alpha, beta] = [theta0, theta1, alpha, beta].map(|share| share.get());
+        Walk {
+            success: theta1 / theta0,
+            failure: (1.0 - theta1) / (1.0 - theta0),
+            harmless: (1.0 - beta) / (1.0 - alpha),
+            scans: beta / alpha,
+            answer_timeout: answer_timeout.nanos(),
+        }
+    }
+
+    pub(super) const fn sizing(&self) -> Sizing {
+        Sizing { flows: self.0.flows.get() as usize, flows_v6: self.0.flows_v6.get() as usize }
+    }
+
+    pub(super) const fn idle(&self) -> Nanos {
+        self.0.idle_timeout.nanos()
+    }
+
+    pub(super) const fn blocks(&self) -> bool {
+        self.0.block
+    }
+
+    pub(super) const fn top(&self) -> usize {
+        self.0.top.get() as usize
+    }
+}
+
+const fn key(name: &'static str, default: &'static str, help: &'static str) -> ConfigKey {
+    ConfigKey { name, default, help }
+}
+
+pub(super) const KEYS: &[ConfigKey] = &[
+    key("theta0", "0.8", "how likely a first contact of a harmless host succeeds; above 0, below 1"),
+    key("theta1", "0.2", "how likely one of a scanner does; less than theta0"),
+    key("alpha", "0.01", "how likely a harmless host may be taken for a scanner"),
+    key("beta", "0.99", "how likely a scanner has to be found; more than alpha"),
+    key("answer_timeout", "3", "seconds after which an attempt without an answer has failed"),
+    key("block", "true", "whether what a scanner sends is dropped; where it isn't, scanners are reported alone"),
+    key("idle_timeout", "1800", "seconds of silence after which a host is forgotten"),
+    key("flows", "131072", "IPv4 hosts that are remembered"),
+    key("flows_v6", "16384", "IPv6 hosts that are remembered"),
+    key("top", "10", "how many scanners the report lists; 0 to 10000"),
+];
+
+#[cfg(test)]
+mod tests {
+    use std::string::ToString;
+
+    use super::*;
+
+    #[test]
+    fn a_walk_that_goes_nowhere_is_refused() {
+        for (text, says) in [
+            ("theta0 = 0.2", "`theta1` (0.2) has to be less than `theta0` (0.2)"),
+            ("alpha = 0.5\nbeta = 0.4", "`alpha` (0.5) has to be less than `beta` (0.4)"),
+            ("\nbeta = 1", "line 2, column 8"),
+            ("theta1 = 0.0", "above 0 and below 1"),
+            ("theta = 0.5", "unknown field"),
+        ] {
+            let error = toml::from_str::<Config>(text).unwrap_err().to_string();
+            assert!(error.contains(says), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn the_defaults_are_the_papers() {
+        let walk = Config::default().walk();
+        let near = |got: f64, right: f64| assert!((got / right - 1.0).abs() < 1e-9, "{got} is not {right}");
+        near(walk.success, 0.25);
+        near(walk.failure, 4.0);
+        near(walk.scans, 99.0);
+        near(walk.harmless, 1.0 / 99.0);
+    }
+}

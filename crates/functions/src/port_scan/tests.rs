@@ -1,0 +1,152 @@
+use core::net::Ipv4Addr;
+
+use memory::{Local, LocalTx};
+use packet::{Nanos, Seq};
+
+use super::walk::PEERS;
+use super::*;
+
+struct Bench {
+    function: PortScan,
+    suspect: Suspect,
+    now: Nanos,
+}
+
+impl Bench {
+    fn new(text: &str) -> Self {
+        let function = PortScan::new(toml::from_str(text).expect("the test's own configuration"));
+        Self { function, suspect: Suspect::default(), now: Nanos::from_secs(1_000) }
+    }
+
+    fn give(&mut self, event: Event, peer: u8) -> bool {
+        let [host, peer] = [1, peer].map(|last| Host::v4(Ipv4Addr::new(10, 0, 0, last)));
+        let mut cx = Context::<PortScan, Local>::new(&(), LocalTx::default(), self.now, Seq(0));
+        let Ok(verdict) = self.function.packet(&mut cx, &mut self.suspect, &Contact { host, peer, event });
+        assert_eq!(cx.effects().assured, self.suspect.standing == Standing::Scanner);
+        assert_eq!(cx.effects().deadline.is_some(), matches!(event, Event::Attempt | Event::Data));
+        verdict == Verdict::FORWARD
+    }
+
+    fn wait(&mut self, secs: u64) {
+        self.now = self.now + Nanos::from_secs(secs);
+    }
+
+    fn judged(&self) -> (u32, u32) {
+        (self.suspect.attempts.failed, self.suspect.attempts.succeeded)
+    }
+}
+
+#[test]
+fn four_failures_in_a_row_make_a_scanner() {
+    let mut bench = Bench::new("");
+    for peer in 2..5 {
+        assert!(bench.give(Event::Attempt, peer) && bench.give(Event::Reset, peer));
+    }
+    assert!(bench.give(Event::Attempt, 5), "64 is less than 99");
+    assert!(bench.give(Event::Reset, 5), "what others send passes");
+    assert!(!bench.give(Event::Attempt, 6) && !bench.give(Event::Data, 6), "256 is not");
+    assert_eq!(bench.judged(), (4, 0));
+}
+
+#[test]
+fn a_success_takes_a_failure_back() {
+    let mut bench = Bench::new("");
+    for peer in 2..60 {
+        bench.give(Event::Attempt, peer);
+        assert!(bench.give(if peer % 2 == 0 { Event::Reset } else { Event::Granted }, peer));
+    }
+    assert_eq!((bench.judged(), bench.suspect.standing), ((29, 29), Standing::Open));
+}
+
+#[test]
+fn a_harmless_past_is_no_capital() {
+    let mut bench = Bench::new("");
+    for peer in 2..102 {
+        bench.give(Event::Attempt, peer);
+        bench.give(Event::Granted, peer);
+    }
+    for peer in 102..106 {
+        assert!(bench.give(Event::Attempt, peer));
+        bench.give(Event::Reset, peer);
+    }
+    assert!(!bench.give(Event::Data, 2), "a walk began anew after each four successes");
+}
+
+#[test]
+fn silence_is_a_failure_once_its_time_is_over() {
+    let mut bench = Bench::new("");
+    for peer in 2..6 {
+        assert!(bench.give(Event::Attempt, peer));
+    }
+    bench.now = bench.now + Nanos::from_secs(3) - Nanos(1);
+    assert!(bench.give(Event::Data, 2));
+    assert_eq!(bench.judged(), (0, 0));
+    bench.now = bench.now + Nanos(1);
+    assert!(!bench.give(Event::Attempt, 9), "the packet that shows it is the first that is dropped");
+    assert_eq!(bench.judged(), (4, 0));
+    bench.give(Event::Granted, 3);
+    assert_eq!(bench.judged(), (4, 0), "too late");
+}
+
+#[test]
+fn a_contact_counts_once_and_answers_need_a_question() {
+    let mut bench = Bench::new("");
+    bench.give(Event::Reset, 2);
+    bench.give(Event::Granted, 2);
+    assert_eq!(bench.judged(), (0, 0));
+    for _ in 0..5 {
+        bench.give(Event::Attempt, 2);
+        bench.give(Event::Reset, 2);
+    }
+    assert_eq!(bench.judged(), (1, 0), "a port that is closed is tried again and again by harmless hosts");
+}
+
+#[test]
+fn the_oldest_that_is_settled_is_forgotten() {
+    let mut bench = Bench::new("block = false");
+    let last = 1 + PEERS as u8;
+    for peer in 2..=last {
+        bench.give(Event::Attempt, peer);
+    }
+    bench.give(Event::Attempt, 100);
+    bench.give(Event::Granted, 100);
+    assert_eq!(bench.judged(), (0, 0), "where all are open, one more isn't judged");
+    bench.give(Event::Granted, 3);
+    bench.give(Event::Attempt, 100);
+    bench.give(Event::Granted, 100);
+    bench.give(Event::Granted, 2);
+    assert_eq!(bench.judged(), (0, 3));
+    bench.give(Event::Attempt, 3);
+    bench.give(Event::Granted, 3);
+    assert_eq!(bench.judged(), (0, 4), "3 made room, so that it is a first contact again");
+    bench.wait(3);
+    bench.give(Event::Data, 2);
+    assert_eq!(bench.judged(), (PEERS as u32 - 2, 4));
+    assert!(bench.give(Event::Data, 2), "it is reported, not blocked");
+    assert_eq!(bench.suspect.standing, Standing::Scanner);
+}
+
+#[test]
+fn only_attempts_make_suspects() {
+    let bench = Bench::new("");
+    let host = Host::v4(Ipv4Addr::LOCALHOST);
+    for event in [Event::Attempt, Event::Data, Event::Granted, Event::Reset] {
+        let contact = Contact { host, peer: host, event };
+        let mut cx = Context::<PortScan, Local>::new(&(), LocalTx::default(), bench.now, Seq(0));
+        let Ok(opened) = bench.function.open(&mut cx, &contact);
+        assert_eq!(matches!(opened, Opened::Refused(Verdict::FORWARD)), bench.function.refuses(&contact));
+        assert_eq!(bench.function.refuses(&contact), event != Event::Attempt);
+    }
+}
+
+#[test]
+fn the_report_lists_scanners_alone() {
+    let mut bench = Bench::new("");
+    for peer in 2..6 {
+        bench.give(Event::Attempt, peer);
+        bench.give(Event::Reset, peer);
+    }
+    let host = |last| Host::v4(Ipv4Addr::new(10, 0, 0, last));
+    let mut flows = [(host(1), bench.suspect), (host(2), Suspect::default())].into_iter();
+    assert_eq!(bench.function.report(&mut flows).unwrap().rows, [["10.0.0.1", "4", "0"]]);
+}

@@ -1,0 +1,125 @@
+//! The walk of one host: a sequential hypothesis test (Wald) on whether its first contacts succeed.
+
+use nf::Flow;
+use packet::Nanos;
+
+/// By what a step goes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Walk {
+    /// What a success multiplies the ratio by, and a failure.
+    pub(super) success: f64,
+    pub(super) failure: f64,
+    /// At or below this the host is harmless, at or above that it scans.
+    pub(super) harmless: f64,
+    pub(super) scans: f64,
+    /// An attempt that is not answered for so long has failed.
+    pub(super) answer_timeout: Nanos,
+}
+
+/// What is remembered of a host that has asked for connections.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Suspect {
+    /// How many times likelier what was seen is of a scanner than of another host.
+    ratio: f64,
+    pub(super) standing: Standing,
+    pub(super) attempts: Attempts,
+    /// The first `tried` of these: whom it tried first is in front.
+    peers: [Peer; PEERS],
+    tried: u8,
+}
+
+/// First contacts whose outcome is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Attempts {
+    pub(super) failed: u32,
+    pub(super) succeeded: u32,
+}
+
+/// What the walk has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// Nothing yet.
+    Open,
+    /// The host scans.
+    Scanner,
+}
+
+/// A host that was tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Peer {
+    name: u64,
+    /// When, as long as the outcome isn't known; [`SETTLED`] afterwards.
+    since: Nanos,
+}
+
+const SETTLED: Nanos = Nanos::NEVER;
+
+/// How many of those that a host tried are remembered.
+pub(super) const PEERS: usize = 16;
+
+impl Flow for Suspect {}
+
+impl Default for Suspect {
+    fn default() -> Self {
+        Self {
+            ratio: 1.0,
+            standing: Standing::Open,
+            attempts: Attempts::default(),
+            peers: [Peer { name: 0, since: SETTLED }; PEERS],
+            tried: 0,
+        }
+    }
+}
+
+impl Suspect {
+    /// Attempts that have been open for too long have failed.
+    #[inline]
+    pub(super) fn miss(&mut self, walk: &Walk, now: Nanos) {
+        for at in 0..usize::from(self.tried) {
+            let since = self.peers[at].since;
+            if since != SETTLED && since + walk.answer_timeout <= now {
+                self.peers[at].since = SETTLED;
+                self.step(walk, false);
+            }
+        }
+    }
+
+    /// The host asks a peer for a connection. That counts once, until the peer is forgotten.
+    pub(super) fn attempt(&mut self, name: u64, now: Nanos) {
+        let tried = usize::from(self.tried);
+        if self.peers[..tried].iter().any(|peer| peer.name == name) {
+            return;
+        }
+        let new = Peer { name, since: now };
+        if tried < PEERS {
+            self.peers[tried] = new;
+            self.tried += 1;
+        } else if let Some(oldest) = self.peers.iter().position(|peer| peer.since == SETTLED) {
+            self.peers.copy_within(oldest + 1.., oldest);
+            self.peers[PEERS - 1] = new;
+        }
+        // Where the outcome of all is open, this one isn't judged: forgetting an open one would hide whoever is fast enough.
+    }
+
+    /// A peer has answered, if it was asked.
+    pub(super) fn answer(&mut self, walk: &Walk, name: u64, granted: bool) {
+        let tried = usize::from(self.tried);
+        if let Some(peer) = self.peers[..tried].iter_mut().find(|peer| peer.name == name && peer.since != SETTLED) {
+            peer.since = SETTLED;
+            self.step(walk, granted);
+        }
+    }
+
+    fn step(&mut self, walk: &Walk, success: bool) {
+        let count = if success { &mut self.attempts.succeeded } else { &mut self.attempts.failed };
+        *count = count.saturating_add(1);
+        self.ratio *= if success { walk.success } else { walk.failure };
+        if self.ratio >= walk.scans {
+            self.standing = Standing::Scanner;
+        }
+        // A walk that has come to its end begins anew: a harmless host may yet be taken over.
+        if self.ratio <= walk.harmless || self.ratio >= walk.scans {
+            self.ratio = 1.0;
+        }
+    }
+}
