@@ -13,7 +13,19 @@ use millrace::port::{Batch, Packet, Received, Trace};
 use serde_json::Value;
 use tempfile::TempDir;
 
-const FUNCTIONS: [&str; 7] = ["firewall", "nat", "conntrack", "policer", "ddos", "heavy-hitter", "port-knock"];
+const FUNCTIONS: [&str; 11] = [
+    "firewall",
+    "nat",
+    "conntrack",
+    "policer",
+    "ddos",
+    "heavy-hitter",
+    "port-knock",
+    "bridge",
+    "anti-ddos",
+    "load-balancer",
+    "port-scan",
+];
 
 struct Bench(TempDir);
 
@@ -111,7 +123,13 @@ fn the_outcome_is_that_of_real_captures() {
         if bench.run(&format!("inspect {input}")).0 != 0 {
             continue;
         }
-        bench.same(FUNCTIONS[index % 7], input, ending, 2 + index % 6, if index % 3 == 0 { "off" } else { "on" });
+        bench.same(
+            FUNCTIONS[index % FUNCTIONS.len()],
+            input,
+            ending,
+            2 + index % 6,
+            if index % 3 == 0 { "off" } else { "on" },
+        );
         held += 1;
     }
     assert!(held > 5, "{held} captures");
