@@ -283,11 +283,6 @@ impl NetworkFunction for Bridge {
     }
 
     #[inline]
-    fn prefetch<M: Memory>(&self, shared: &Stations<M>, frame: &Frame) {
-        let _ = (shared.entries.hint(&frame.source), shared.entries.hint(&frame.destination));
-    }
-
-    #[inline]
     fn open<M: Memory>(&self, _: &mut Context<'_, Self, M>, _: &Frame) -> Step<Opened<()>, M> {
         Ok(Opened::Flow(()))
     }

@@ -24,8 +24,8 @@ pub mod prelude {
     pub use memory::{Allocator, Distributed, Map, Memory, Portion, Vector};
     pub use nf::{
         ADDRESS_BYTES, ConfigKey, Context, Description, Fingerprint, Flow, HOST_BYTES, Meta, NetworkFunction, Opened,
-        PacketSet, PortId, Reason, RecordReader, RecordWriter, Reply, Report, Sharing, Sizing, Step, TUPLE_BYTES,
-        Verdict,
+        PacketSet, PortId, Reason, Recipe, RecordReader, RecordWriter, Reply, Report, Sharing, Sizing, Step,
+        TUPLE_BYTES, Verdict,
     };
     pub use packet::{
         Endpoint, FiveTuple, FlowKey, Fragment, Headers, Host, Mac, Nanos, Network, Rewrite, Seq, TcpFlags, Transport,

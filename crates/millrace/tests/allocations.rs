@@ -8,8 +8,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use millrace::engine::{
     Control, EngineKind, Fleet, Log, Options, Parcel, Placement, private_fleet, run, sharded_fleet, shared_fleet,
+    transacted_fleet,
 };
+use millrace::functions::{anti_ddos, bridge, load_balancer, port_scan};
 use millrace::functions::{conntrack, ddos, firewall, heavy_hitter, nat, policer, port_knock};
+use millrace::nf::Function;
 use millrace::port::pcap::Reader;
 use millrace::port::{Batch, Loops, Packet, Port, Received, Renumber, Replay, Trace};
 use millrace::prelude::*;
@@ -119,7 +122,7 @@ fn watch<N: NetworkFunction, P: Placement<N>>(mut fleet: Fleet<N, P>, trace: &Ar
     allocated
 }
 
-fn all_engines<N: NetworkFunction>(build: impl Fn() -> N) {
+fn all_engines<N: Function>(build: impl Fn() -> N) {
     let options = Options { flows_max: Some(FLOWS_MAX), pin: false, ..Options::default() };
     let name = N::DESCRIPTION.name;
     for (traffic, trace) in &traces() {
@@ -131,7 +134,10 @@ fn all_engines<N: NetworkFunction>(build: impl Fn() -> N) {
                 let nf = Arc::new(build());
                 let allocated = match kind {
                     EngineKind::Shared => watch(shared_fleet(nf, cores, &options), trace),
-                    EngineKind::Sequential | EngineKind::Rss | EngineKind::Scr => {
+                    EngineKind::Transactional if N::DESCRIPTION.sharing.is_any() => {
+                        watch(transacted_fleet(nf, cores, &options), trace)
+                    }
+                    EngineKind::Sequential | EngineKind::Rss | EngineKind::Transactional | EngineKind::Scr => {
                         watch(private_fleet(kind, nf, cores, &options), trace)
                     }
                     EngineKind::RssPlusPlus | EngineKind::Hybrid => {
@@ -177,6 +183,26 @@ fn firewall_allocates_nothing() {
 #[test]
 fn nat_allocates_nothing() {
     all_engines(|| nat::Nat::new(nat::Config::default()));
+}
+
+#[test]
+fn bridge_allocates_nothing() {
+    all_engines(|| bridge::Bridge::new(&bridge::Config::default()));
+}
+
+#[test]
+fn anti_ddos_allocates_nothing() {
+    all_engines(|| anti_ddos::AntiDdos::new(&anti_ddos::Config::default()));
+}
+
+#[test]
+fn load_balancer_allocates_nothing() {
+    all_engines(|| load_balancer::LoadBalancer::new(load_balancer::Config::default()));
+}
+
+#[test]
+fn port_scan_allocates_nothing() {
+    all_engines(|| port_scan::PortScan::new(port_scan::Config::default()));
 }
 
 /// Whole runs, threads and channels and all: what is allocated doesn't grow with the packets. By itself, as the counter

@@ -124,7 +124,7 @@ mod tests {
             left.remove(gone);
             let after = Table::new(&left, SMALL);
             let disrupted = disrupted(&before, &after, gone);
-            // By modulo hashing it would be 98 %. A hundredth has to move; the paper's figure 12 has as much again and less.
+            // A hundredth has to move, the leaver's own. Of the others, hashing by the number of backends would move nearly all.
             assert!(disrupted * 100 < 2 * SMALL, "without {gone}, {disrupted} entries of others moved");
         }
     }

@@ -10,11 +10,11 @@ use super::object::Objects;
 use super::{Conflict, Transactional};
 use crate::{Distributed, Portion};
 
-/// A distributed object in transactional memory. Each core keeps what it merged last, and takes that for the whole as long as
-/// the staleness allows.
+/// A distributed object in transactional memory. Each core keeps what it merged of the others last, and takes that for theirs as
+/// long as the staleness allows. Of its own portion it misses nothing.
 pub struct TxDistributed<T> {
     portions: Objects,
-    /// When each core has merged last, and what came of it.
+    /// When each core has merged the others last, and what came of it.
     merged: Objects,
     staleness: Nanos,
     of: PhantomData<T>,
@@ -30,10 +30,15 @@ impl<T: Portion> TxDistributed<T> {
         Self { portions, merged: Objects::new(cores, MERGED + T::COUNT), staleness, of: PhantomData }
     }
 
-    fn merge<'a>(&'a self, tx: &mut Tx<'a>, access: Access) -> Result<T, Conflict> {
-        let mut whole: T = self.portions.load(tx, 0, access)?;
-        for core in 1..self.portions.len() {
-            whole.merge(&self.portions.load(tx, core, access)?);
+    /// The portions of all cores but this one; `None` where there are no others.
+    fn others<'a>(&'a self, tx: &mut Tx<'a>, own: usize, access: Access) -> Result<Option<T>, Conflict> {
+        let mut whole: Option<T> = None;
+        for core in (0..self.portions.len()).filter(|core| *core != own) {
+            let portion = self.portions.load(tx, core, access)?;
+            match &mut whole {
+                Some(whole) => whole.merge(&portion),
+                None => whole = Some(portion),
+            }
         }
         Ok(whole)
     }
@@ -51,24 +56,29 @@ impl<T: Portion> Distributed<T, Transactional> for TxDistributed<T> {
 
     fn read<'a>(&'a self, tx: &mut Tx<'a>, now: Nanos) -> Result<T, Conflict> {
         let access = Access::new(Operation::Merge, 0);
+        let core = tx.core();
+        let mut whole: T = self.portions.load(tx, core, access)?;
         if self.staleness == Nanos(0) {
-            return self.merge(tx, access);
+            if let Some(others) = self.others(tx, core, access)? {
+                whole.merge(&others);
+            }
+            return Ok(whole);
         }
         // What a core has merged is read and written by itself alone.
-        let core = tx.core();
         let lock = self.merged.lock(core);
         let (time, known, last) = tx.load(lock, access, |_| {
             let [time, known] = [0, 1].map(|at| Tx::get(self.merged.word(core, at)));
             (time, known, self.merged.peek::<T>(core, MERGED))
         })?;
-        if known == 1 && now.0.saturating_sub(time) < self.staleness.0 {
-            return Ok(T::from_words(last));
+        if known == 1 && now.0.checked_sub(time).is_some_and(|age| age < self.staleness.0) {
+            whole.merge(&T::from_words(last));
+        } else if let Some(others) = self.others(tx, core, access)? {
+            tx.lock(lock, access)?;
+            tx.set(self.merged.word(core, 0), now.0);
+            tx.set(self.merged.word(core, 1), 1);
+            self.merged.set(tx, core, MERGED, &others);
+            whole.merge(&others);
         }
-        let whole = self.merge(tx, access)?;
-        tx.lock(lock, access)?;
-        tx.set(self.merged.word(core, 0), now.0);
-        tx.set(self.merged.word(core, 1), 1);
-        self.merged.set(tx, core, MERGED, &whole);
         Ok(whole)
     }
 }

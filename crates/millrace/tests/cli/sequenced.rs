@@ -13,7 +13,19 @@ use serde_json::Value;
 
 use super::folder::Folder;
 
-const FUNCTIONS: [&str; 7] = ["firewall", "nat", "conntrack", "policer", "ddos", "heavy-hitter", "port-knock"];
+const FUNCTIONS: [&str; 11] = [
+    "firewall",
+    "nat",
+    "conntrack",
+    "policer",
+    "ddos",
+    "heavy-hitter",
+    "port-knock",
+    "bridge",
+    "anti-ddos",
+    "load-balancer",
+    "port-scan",
+];
 
 /// Whether sequencing and running comes to what running alone does: the output to the byte, and every counter.
 fn same(folder: &Folder, function: &str, input: &str, ending: &str, cores: usize, ethernet: &str) {
@@ -70,7 +82,14 @@ fn the_outcome_is_that_of_real_captures() {
         if folder.run(&format!("inspect {input}")).0 != 0 {
             continue;
         }
-        same(&folder, FUNCTIONS[index % 7], input, ending, 2 + index % 6, if index % 3 == 0 { "off" } else { "on" });
+        same(
+            &folder,
+            FUNCTIONS[index % FUNCTIONS.len()],
+            input,
+            ending,
+            2 + index % 6,
+            if index % 3 == 0 { "off" } else { "on" },
+        );
         held += 1;
     }
     assert!(held > 5, "{held} captures");

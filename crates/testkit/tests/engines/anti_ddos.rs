@@ -83,6 +83,7 @@ fn hold(trace: &Trace, text: &str) -> bool {
 fn every_engine_finds_the_flood() {
     let trace = flood(20, 600).trace();
     assert!(!hold(&trace, "minimum = 20\nflows = 4096"));
+    hold(&trace, "minimum = 20\nflows = 4096\nstaleness_us = 5000");
     assert!(hold(&trace, "minimum = 20\nflows = 64"), "flows were pushed out");
 }
 
