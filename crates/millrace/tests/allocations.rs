@@ -89,7 +89,7 @@ fn traces() -> Vec<(&'static str, Arc<Trace>)> {
 
 /// Takes a fleet through the trace, batch by batch, all cores on this thread, as the pump would; returns what was
 /// allocated once every buffer had its size.
-fn watch<N: NetworkFunction, P: Placement<N>>(mut fleet: Fleet<N, P>, trace: &Arc<Trace>) -> u64 {
+fn watch<N: Function, P: Placement<N>>(mut fleet: Fleet<N, P>, trace: &Arc<Trace>) -> u64 {
     let mut replay =
         Replay::new(Arc::clone(trace)).looped(Loops::Times(WARM + WATCHED)).renumbered(Renumber::default());
     let mut queue = replay.open(1).unwrap().remove(0);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
 
 use memory::{Local, LocalTx};
-use nf::{Context, Effects, Fingerprint, Flow, Function, Meta, NetworkFunction, Opened, Reason, Report, Verdict};
+use nf::{Context, Effects, Fingerprint, Flow, Meta, NetworkFunction, Opened, Reason, Report, Verdict};
 use packet::{Fragment, Headers, LinkType, Malformed, Nanos, Seq};
 use port::Trace;
 
@@ -17,7 +17,7 @@ pub type KeyOf<N> = <<N as NetworkFunction>::Meta as Meta>::Key;
 ///
 /// Before each packet that reaches the function, every flow whose deadline has passed is expired, in the order of the
 /// deadlines. An engine that expires fewer of them, or later, must not be told apart by a function without shared state.
-pub struct Driver<N: Function> {
+pub struct Driver<N: NetworkFunction> {
     function: N,
     shared: N::Shared<Local>,
     flows: HashMap<KeyOf<N>, Entry<N::Flow>>,
@@ -36,7 +36,7 @@ struct Entry<F> {
     assured: bool,
 }
 
-impl<N: Function> Driver<N> {
+impl<N: NetworkFunction> Driver<N> {
     /// The function before its first packet.
     #[must_use]
     pub fn new(function: N) -> Self {

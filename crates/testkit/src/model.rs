@@ -17,7 +17,7 @@ mod tracking;
 use std::fmt;
 use std::net::IpAddr;
 
-use nf::{Function, Reply, Verdict};
+use nf::{NetworkFunction, Reply, Verdict};
 use packet::{Fragment, Headers, Nanos, Rewrite, Seq};
 
 use crate::driver::Driver;
@@ -103,7 +103,7 @@ impl fmt::Display for Disagreement {
 ///
 /// # Panics
 /// When a frame is malformed: models know of none.
-pub fn compare<N: Function>(
+pub fn compare<N: NetworkFunction>(
     driver: &mut Driver<N>,
     model: &mut impl Model,
     frames: &Frames,
@@ -120,7 +120,7 @@ pub fn compare<N: Function>(
 ///
 /// # Errors
 /// They think differently.
-pub fn compare_packet<N: Function>(
+pub fn compare_packet<N: NetworkFunction>(
     driver: &mut Driver<N>,
     model: &mut impl Model,
     seq: Seq,

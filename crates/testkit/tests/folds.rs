@@ -3,7 +3,7 @@
 
 use functions::{anti_ddos, ddos, heavy_hitter, port_knock};
 use memory::{Local, LocalTx};
-use nf::{Context, Effects, NetworkFunction, Opened, local_fingerprint};
+use nf::{Context, Effects, Function, Opened, local_fingerprint};
 use packet::{Nanos, Seq};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -11,7 +11,7 @@ use testkit::Synth;
 use testkit::synth::{Carrier, Params, Profile};
 
 /// Contributions of a few hosts: different ones of the same function.
-fn contributions<N: NetworkFunction>(nf: &N) -> Vec<N::Meta> {
+fn contributions<N: Function>(nf: &N) -> Vec<N::Meta> {
     let params = Params { packets: 60, flows: Some(6), transport: Some(Carrier::Tcp), ..Params::default() };
     let trace = Synth::new(Profile::Hyperscaler, &params).expect("it is possible").trace();
     let headers = trace.iter().map(|(packet, bytes)| packet::parse(packet.link, bytes, packet.wire_len, 0));
@@ -19,20 +19,14 @@ fn contributions<N: NetworkFunction>(nf: &N) -> Vec<N::Meta> {
 }
 
 /// What a step asks for, deadlines and all.
-fn step<N: NetworkFunction>(
-    nf: &N,
-    shared: &N::Shared<Local>,
-    flow: &mut N::Flow,
-    meta: &N::Meta,
-    now: Nanos,
-) -> Effects {
+fn step<N: Function>(nf: &N, shared: &N::Shared<Local>, flow: &mut N::Flow, meta: &N::Meta, now: Nanos) -> Effects {
     let mut cx = Context::<N, Local>::new(shared, LocalTx::default(), now, Seq(0));
     let Ok(_) = nf.packet(&mut cx, flow, meta);
     cx.effects()
 }
 
 /// Lets a flow live through `runs`: so many steps with such gaps, in nanoseconds. Returns how many runs were folded.
-fn hold<N: NetworkFunction>(nf: &N, which: usize, runs: &[(usize, Vec<u64>)]) -> usize {
+fn hold<N: Function>(nf: &N, which: usize, runs: &[(usize, Vec<u64>)]) -> usize {
     assert!(N::FOLDS);
     let metas = contributions(nf);
     let mut now = Nanos(1_000_000_000);

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use functions::{
     anti_ddos, bridge, conntrack, ddos, firewall, heavy_hitter, load_balancer, nat, policer, port_knock, port_scan,
 };
-use nf::{Meta, NetworkFunction};
+use nf::{Function, Meta};
 use packet::TcpFlags;
 use port::pcap::Reader;
 use port::{Batch, Received};
@@ -17,7 +17,7 @@ use testkit::Build;
 
 /// What is done for each function of the catalogue.
 trait Visit {
-    fn visit<N: NetworkFunction>(&mut self, function: &N);
+    fn visit<N: Function>(&mut self, function: &N);
 }
 
 fn each(visit: &mut impl Visit) {
@@ -64,7 +64,7 @@ struct Bytes {
 }
 
 impl Visit for Bytes {
-    fn visit<N: NetworkFunction>(&mut self, _: &N) {
+    fn visit<N: Function>(&mut self, _: &N) {
         self.function = N::DESCRIPTION.name;
         self.paper = match self.function {
             "ddos" => "4",
@@ -97,7 +97,7 @@ struct Packets<'a> {
 }
 
 impl Visit for Packets<'_> {
-    fn visit<N: NetworkFunction>(&mut self, function: &N) {
+    fn visit<N: Function>(&mut self, function: &N) {
         for index in 0..self.batch.len() {
             let (packet, bytes) = self.batch.packet(index);
             let parsed = packet::parse(packet.link, bytes, packet.wire_len, packet.interface);
@@ -142,7 +142,7 @@ struct Read<'a> {
 }
 
 impl Visit for Read<'_> {
-    fn visit<N: NetworkFunction>(&mut self, _: &N) {
+    fn visit<N: Function>(&mut self, _: &N) {
         self.taken += u32::from(canonical::<N::Meta>(&self.bytes[..N::Meta::RECORD_BYTES]));
     }
 }
@@ -155,7 +155,7 @@ struct Changed<'a> {
 }
 
 impl Visit for Changed<'_> {
-    fn visit<N: NetworkFunction>(&mut self, function: &N) {
+    fn visit<N: Function>(&mut self, function: &N) {
         let headers = packet::parse(packet::LinkType::Ethernet, self.frame, self.frame.len() as u32, 3);
         let Some(meta) = headers.ok().and_then(|headers| function.meta(&headers)) else { return };
         let mut record = there_and_back(&meta);

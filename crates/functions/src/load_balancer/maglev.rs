@@ -70,7 +70,7 @@ fn hash(backend: &Endpoint, seed: u64) -> u64 {
 pub(super) const fn is_prime(number: u64) -> bool {
     let mut divisor = 2;
     while divisor * divisor <= number {
-        if number % divisor == 0 {
+        if number.is_multiple_of(divisor) {
             return false;
         }
         divisor += 1;

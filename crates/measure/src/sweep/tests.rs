@@ -2,6 +2,8 @@ use engine::{Log, Options, PrivateFleet, private_fleet};
 use packet::Seq;
 use port::Batch;
 
+use memory::LocalTx;
+
 use super::*;
 use crate::bench::tests::{plan, trace};
 use crate::steered::Steered;
@@ -26,7 +28,8 @@ fn every_record_is_worked_for() {
     let expected = (0..5 * 300).fold(1, |value, _| once.run(value));
     for (worker, batch) in fleet.workers.iter_mut().zip(&mut own) {
         worker.process_with(batch, &mut Log::of_loop(&script, trace.len(), trace.duration(), Seq(0)), Seq(300));
-        assert_eq!(worker.place().shared().get(), expected);
+        let shared = worker.place().shared();
+        assert_eq!(shared.read(&mut LocalTx::default(), 0), Ok(expected));
         assert_eq!((worker.counters().forwarded, worker.counters().replayed), (100, 200));
     }
 }

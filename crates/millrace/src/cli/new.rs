@@ -78,7 +78,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
 fn wrong(name: &str) -> Option<&'static str> {
     let words: Vec<&str> = name.split('-').collect();
     let is_word = |word: &&str| !word.is_empty() && word.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
-    if !words.iter().all(|word| is_word(&word)) {
+    if !words.iter().all(is_word) {
         return Some("is not of lower case letters and digits, words joined by hyphens");
     }
     if !name.starts_with(|c: char| c.is_ascii_lowercase()) {

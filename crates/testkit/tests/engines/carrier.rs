@@ -10,7 +10,7 @@ use engine::carrier::{Outer, Sequencer, Shape, TAKES_STEP, parse};
 use engine::{EngineError, Options, Tables};
 use flow::{Eviction, index::IndexKind};
 use functions::{conntrack, ddos, firewall, heavy_hitter, nat, policer, port_knock};
-use nf::NetworkFunction;
+use nf::Function;
 use packet::{LinkType, Nanos, Seq, TcpFlags};
 use port::pcap::Reader;
 use port::{Batch, Packet, PortError, Received, Trace};
@@ -34,7 +34,7 @@ fn hold(name: &str, trace: &Trace, options: &Options) {
     }
 }
 
-fn one<N: NetworkFunction>(nf: N, name: &str, trace: &Trace, options: &Options) {
+fn one<N: Function>(nf: N, name: &str, trace: &Trace, options: &Options) {
     let nf = Arc::new(nf);
     let expected = plain(&nf, trace, options);
     for cores in 2..=8 {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use engine::{Control, EngineKind, Guarantee, Options, run};
 use functions::{conntrack, ddos, firewall, heavy_hitter, nat, policer, port_knock};
-use nf::NetworkFunction;
+use nf::Function;
 use packet::Seq;
 use port::{Batch, Faults, Faulty, MemoryQueue, Outbox, Queue, Received, Sent, Trace};
 use serde::de::DeserializeOwned;
@@ -113,7 +113,7 @@ fn engines_agree_over_what_faults_leave() {
     }
 }
 
-fn agree<N: NetworkFunction + Clone>(function: &N, harmed: &Trace, what: &str) {
+fn agree<N: Function + Clone>(function: &N, harmed: &Trace, what: &str) {
     let plan = Plan {
         engines: EngineKind::ALL.to_vec(),
         cores: 1..=4,
@@ -136,7 +136,7 @@ fn engines_send_the_same_behind_a_faulty_queue() {
     }
 }
 
-fn live<N: NetworkFunction + Clone>(function: &N, trace: &Arc<Trace>, seed: u64, name: &str) {
+fn live<N: Function + Clone>(function: &N, trace: &Arc<Trace>, seed: u64, name: &str) {
     let function = Arc::new(function.clone());
     let harmed = Arc::new(harmed(trace, seed));
     let behind_faults = |kind, cores| {
@@ -172,7 +172,7 @@ fn live<N: NetworkFunction + Clone>(function: &N, trace: &Arc<Trace>, seed: u64,
 }
 
 /// What an engine sends that takes in `received` packets by a queue with this outbox.
-fn sent<N: NetworkFunction>(
+fn sent<N: Function>(
     function: &Arc<N>,
     (kind, cores): (EngineKind, usize),
     queue: &mut dyn Queue,

@@ -8,7 +8,7 @@ use std::thread;
 use engine::recovery::{Patience, Tally};
 use engine::{Counters, Course, EngineKind, Link, LinkEnd, Log, Options, Parcel, Presequenced, Script, private_fleet};
 use functions::{conntrack, ddos, heavy_hitter, nat, policer, port_knock};
-use nf::{NetworkFunction, Reason};
+use nf::{Function, Reason};
 use packet::{Nanos, Seq};
 use port::{Batch, Fate, Trace};
 use testkit::Synth;
@@ -47,14 +47,14 @@ fn batches(trace: &Trace) -> Vec<Batch> {
 }
 
 /// The flows that are alive, in an order of their own.
-fn flows<N: NetworkFunction>(place: &engine::Private<N>, now: Nanos) -> Vec<String> {
+fn flows<N: Function>(place: &engine::Private<N>, now: Nanos) -> Vec<String> {
     let mut flows: Vec<String> =
         place.flows(now).map(|state| format!("{:?} {:?} {:?}", state.key, state.flow, state.deadline)).collect();
     flows.sort_unstable();
     flows
 }
 
-fn check<N: NetworkFunction>(nf: N, trace: &Trace, cores: usize, link: Link) -> Tally {
+fn check<N: Function>(nf: N, trace: &Trace, cores: usize, link: Link) -> Tally {
     let (nf, name) = (Arc::new(nf), N::DESCRIPTION.name);
     let options = Options { flows_max: Some(trace.len()), pin: false, ..Options::default() };
     let batches = batches(trace);
@@ -131,7 +131,7 @@ const PASSES: u64 = 3;
 const SPAN: Nanos = Nanos(7_000_000_000);
 
 /// The same of a replay whose packets bring their history along.
-fn check_replayed<N: NetworkFunction>(nf: N, trace: &Trace, cores: usize, link: Link) -> Tally {
+fn check_replayed<N: Function>(nf: N, trace: &Trace, cores: usize, link: Link) -> Tally {
     let (nf, name) = (Arc::new(nf), N::DESCRIPTION.name);
     let trace = trace.prefix(trace.len() - trace.len() % cores);
     let total = trace.len() * PASSES as usize;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use engine::{EngineKind, Options, Parcel, Tables, What, sharded_fleet};
 use functions::{conntrack, ddos, heavy_hitter, policer, port_knock};
-use nf::NetworkFunction;
+use nf::Function;
 use packet::{Nanos, Seq};
 use port::{Batch, Packet, Trace};
 use testkit::Synth;
@@ -35,11 +35,11 @@ fn restless() -> Trace {
     trace
 }
 
-fn check<N: NetworkFunction>(nf: N, trace: &Trace) {
+fn check<N: Function>(nf: N, trace: &Trace) {
     check_kept(nf, trace, Tables::default());
 }
 
-fn check_kept<N: NetworkFunction>(nf: N, trace: &Trace, tables: Tables) {
+fn check_kept<N: Function>(nf: N, trace: &Trace, tables: Tables) {
     let plan = Plan {
         engines: vec![EngineKind::RssPlusPlus, EngineKind::Hybrid],
         cores: 2..=8,

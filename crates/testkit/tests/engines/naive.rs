@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use engine::{EngineKind, Options, private_fleet};
 use functions::{ddos, heavy_hitter, policer, port_knock};
-use nf::{NetworkFunction, Verdict};
+use nf::{Function, Verdict};
 use port::{Batch, Fate, Trace};
 use serde::de::DeserializeOwned;
 use testkit::conformance::{Plan, verify};
@@ -30,7 +30,7 @@ fn traces() -> Vec<(String, Trace)> {
 }
 
 /// Holds the sequential engine against the naive one, packet by packet and flow by flow.
-fn against_the_naive<N: NetworkFunction + Clone>(function: &N, name: &str, trace: &Trace) {
+fn against_the_naive<N: Function + Clone>(function: &N, name: &str, trace: &Trace) {
     let mut naive = Driver::new(function.clone());
     let verdicts = naive.run_trace(trace);
     let options = Options { flows_max: Some(trace.len()), pin: false, ..Options::default() };
@@ -51,7 +51,7 @@ fn against_the_naive<N: NetworkFunction + Clone>(function: &N, name: &str, trace
     assert_eq!(flows, expected, "{name}");
 }
 
-fn check<N: NetworkFunction + Clone>(function: &N) {
+fn check<N: Function + Clone>(function: &N) {
     let plan = Plan {
         engines: EngineKind::ALL.to_vec(),
         cores: 1..=4,

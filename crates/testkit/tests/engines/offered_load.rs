@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use engine::{Course, EngineKind, Fleet, FlowState, Options, PrivateFleet, Script, private_fleet, run_queues};
 use functions::{conntrack, ddos, heavy_hitter, policer, port_knock};
-use nf::NetworkFunction;
+use nf::Function;
 use packet::{Nanos, Seq};
 use port::{Batch, Load, Loops, Offered, Port, Replay, Trace};
 use testkit::Synth;
@@ -19,14 +19,14 @@ const FLOOD: Load =
 const TRICKLE: Load =
     Load { rate_pps: 5e5, warm_up: Duration::ZERO, duration: Duration::from_millis(2), descriptors: 64 };
 
-fn sorted<N: NetworkFunction>(flows: impl Iterator<Item = FlowState<N>>) -> Vec<String> {
+fn sorted<N: Function>(flows: impl Iterator<Item = FlowState<N>>) -> Vec<String> {
     let mut flows: Vec<_> = flows.map(|state| (state.key, state.flow, state.deadline)).collect();
     flows.sort_unstable_by_key(|(key, ..)| *key);
     flows.into_iter().map(|flow| format!("{flow:?}")).collect()
 }
 
 /// The state of one core that was given the first `packets` packets of the looped trace.
-fn alone<N: NetworkFunction>(nf: &Arc<N>, trace: &Arc<Trace>, packets: u64, options: &Options) -> PrivateFleet<N> {
+fn alone<N: Function>(nf: &Arc<N>, trace: &Arc<Trace>, packets: u64, options: &Options) -> PrivateFleet<N> {
     let mut fleet: PrivateFleet<N> = private_fleet(EngineKind::Sequential, Arc::clone(nf), 1, options);
     let mut queue = Replay::new(Arc::clone(trace)).looped(Loops::UntilStopped).open(1).expect("a queue").remove(0);
     let (mut batch, mut part) = (Batch::default(), Batch::default());
@@ -43,7 +43,7 @@ fn alone<N: NetworkFunction>(nf: &Arc<N>, trace: &Arc<Trace>, packets: u64, opti
     }
 }
 
-fn check<N: NetworkFunction>(nf: N, trace: &Arc<Trace>) {
+fn check<N: Function>(nf: N, trace: &Arc<Trace>) {
     let nf = Arc::new(nf);
     let options = Options { flows_max: Some(trace.len()), pin: false, ..Options::default() };
     for cores in 2..=3 {

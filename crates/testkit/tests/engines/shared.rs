@@ -7,7 +7,9 @@ use engine::{EngineKind, Options, Remains, shared_fleet};
 use flow::{Ageing, Eviction};
 use functions::{conntrack, ddos, heavy_hitter, policer, port_knock};
 use memory::{Memory, Vector};
-use nf::{Context, Description, Flow, NetworkFunction, Opened, PacketSet, Reason, Sharing, Sizing, Step, Verdict};
+use nf::{
+    Context, Description, Flow, Function, NetworkFunction, Opened, PacketSet, Reason, Sharing, Sizing, Step, Verdict,
+};
 use packet::{Headers, Host, Nanos};
 use port::{Batch, Trace};
 use serde::de::DeserializeOwned;
@@ -37,7 +39,7 @@ fn plan(threads: bool) -> Plan {
     Plan { engines: vec![EngineKind::Shared], cores: 2..=8, seeds: 0..3, threads, options: Options::default() }
 }
 
-fn hold<N: NetworkFunction + Clone>(nf: &N) {
+fn hold<N: Function + Clone>(nf: &N) {
     for (flows, rate) in [(1, 1_000), (3, 1), (40, 2), (400, 100_000)] {
         let trace = traffic(flows, rate);
         let verified = verify(&Arc::new(nf.clone()), &trace, &plan(true), &mut |_, _| ());

@@ -7,7 +7,7 @@ use engine::{Counters, EngineKind, Options, Remains, Tables, any_private_fleet};
 use flow::index::IndexKind;
 use flow::{Ageing, Eviction};
 use functions::{conntrack, ddos, firewall, heavy_hitter, policer, port_knock};
-use nf::{NetworkFunction, Reason};
+use nf::{Function, Reason};
 use packet::{Nanos, TcpFlags};
 use port::{Batch, Trace};
 use testkit::conformance::{Plan, verify};
@@ -33,7 +33,7 @@ fn every_table_and_every_ageing_gives_the_outcome_of_the_default() {
     }
 }
 
-fn one<N: NetworkFunction + Clone>(nf: &N, trace: &Trace, tables: Tables) {
+fn one<N: Function + Clone>(nf: &N, trace: &Trace, tables: Tables) {
     let plan = Plan {
         engines: EngineKind::ALL.to_vec(),
         cores: 1..=3,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use nf::{NetworkFunction, PortId, Verdict};
+use nf::{Function, PortId, Verdict};
 use packet::{LinkType, Nanos};
 use testkit::Driver;
 
@@ -10,19 +10,19 @@ use crate::player::Router;
 use crate::script::{Scenario, Side};
 
 /// Runs a function that `build` makes from a scenario's settings.
-pub(crate) struct Ours<N: NetworkFunction, F: Fn(&Scenario) -> N> {
+pub(crate) struct Ours<N: Function, F: Fn(&Scenario) -> N> {
     build: F,
     driver: Option<Driver<N>>,
     packets: u64,
 }
 
-impl<N: NetworkFunction, F: Fn(&Scenario) -> N> Ours<N, F> {
+impl<N: Function, F: Fn(&Scenario) -> N> Ours<N, F> {
     pub(crate) const fn new(build: F) -> Self {
         Self { build, driver: None, packets: 0 }
     }
 }
 
-impl<N: NetworkFunction, F: Fn(&Scenario) -> N> Router for Ours<N, F> {
+impl<N: Function, F: Fn(&Scenario) -> N> Router for Ours<N, F> {
     fn begin(&mut self, scenario: &Scenario) {
         self.driver = Some(Driver::new((self.build)(scenario)));
         self.packets = 0;
