@@ -27,6 +27,8 @@ cargo xtask rtl              the sequencer in hardware: simulated against the so
 cargo xtask results scr      the claims of state-compute replication, measured and modelled here: docs/results/scr.md (minutes, on a
                              machine that does nothing else); when it was cut, it goes on with the runs that target/results
                              doesn't have yet [--fresh] [--quick] [FOLDER]
+cargo xtask results shared-state  what transactions cost and how they scale, the case studies, and a microbenchmark against other ways to
+                             share: docs/results/shared-state.md [--fresh] [--quick] [FOLDER]
 cargo xtask bench tables     our flow tables against DPDK's rte_hash (libdpdk-dev) and the standard map, with the targets
                              [-- --entries 4M --rounds 7 --only lookups|insertions|flows|memory]
 ";
@@ -43,8 +45,9 @@ fn main() -> ExitCode {
         }
         ["models"] => models::loss_recovery(&mut tests::Totals::default()),
         ["rtl"] => rtl::run(),
-        ["results", "scr", rest @ ..] => match results::Options::read(rest) {
-            Some(options) => results::scr(&options),
+        ["results", page @ ("scr" | "shared-state"), rest @ ..] => match results::Options::read(rest) {
+            Some(options) if *page == "scr" => results::scr(&options),
+            Some(options) => results::shared_state::make(&options),
             None => {
                 eprint!("{HELP}");
                 return ExitCode::from(2);

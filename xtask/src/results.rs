@@ -7,6 +7,7 @@ mod kept;
 mod page;
 mod paper;
 mod plot;
+pub(crate) mod shared_state;
 mod table;
 
 use std::collections::BTreeMap;
@@ -60,6 +61,10 @@ impl Options {
         }
         Some(options)
     }
+
+    fn is_quick(&self) -> bool {
+        self.extent == Extent::Quick
+    }
 }
 
 /// A run of the program by the name that the page knows it by.
@@ -85,18 +90,20 @@ struct Machine {
     sessions: BTreeMap<u64, (Session, Vec<String>)>,
 }
 
-/// Runs everything that isn't kept from an earlier call, unless that is to be made afresh, and writes the page with its
-/// pictures to `docs/results`, or elsewhere where that is told.
-pub(crate) fn scr(options: &Options) -> Result<()> {
-    let Options { extent, fresh, to } = options;
+/// What runs printed, by their names, and when they were made.
+struct Gathered {
+    runs: BTreeMap<String, Value>,
+    sessions: BTreeMap<u64, (Session, Vec<String>)>,
+}
+
+/// Runs everything that isn't kept under this name from an earlier call, unless that is to be made afresh.
+fn gather(options: &Options, name: &str, plan: &[Run]) -> Result<Gathered> {
     let start = Instant::now();
     cargo(&["build", "--release", "--quiet", "--package", "millrace"])?;
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
     let program = target.join("release/millrace");
-    let cores = thread::available_parallelism().map_or(1, usize::from);
-    let plan = plan(*extent, cores);
-    let folder = target.join("results/scr").join(if *extent == Extent::Quick { "quick" } else { "full" });
-    if *fresh {
+    let folder = target.join("results").join(name).join(if options.is_quick() { "quick" } else { "full" });
+    if options.fresh {
         Kept::forget(&folder)?;
     }
     let kept = Kept::of(folder, &program, session())?;
@@ -117,24 +124,32 @@ pub(crate) fn scr(options: &Options) -> Result<()> {
         kept.keep(run, &printed)?;
         note(&mut runs, &mut sessions, run, kept.session().clone(), printed);
     }
+    if !sessions.contains_key(&kept.session().start_s) {
+        println!("nothing was run: all of it was kept; --fresh measures anew");
+    }
+    Ok(Gathered { runs, sessions })
+}
+
+/// Runs everything and writes the page with its pictures to `docs/results`, or elsewhere where that is told.
+pub(crate) fn scr(options: &Options) -> Result<()> {
+    let start = Instant::now();
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    let Gathered { runs, sessions } = gather(options, "scr", &plan(options.extent, cores))?;
     let decision = root().join("docs/decisions/0012-sequencer-in-hardware.md");
     let decision = fs::read_to_string(&decision).with_context(|| format!("{} can't be read", decision.display()))?;
     let results = Results {
-        quick: *extent == Extent::Quick,
+        quick: options.is_quick(),
         machine: Machine { cores, sessions },
         runs,
         hardware: table::in_text(&decision, "| rows of 112 bits"),
     };
-    let to = to.clone().unwrap_or_else(|| root().join("docs/results"));
+    let to = options.to.clone().unwrap_or_else(|| root().join("docs/results"));
     fs::create_dir_all(&to).with_context(|| format!("{} can't be made", to.display()))?;
     for (name, text) in page::files(&results)? {
         let path = to.join(name);
         fs::write(&path, text).with_context(|| format!("{} can't be written", path.display()))?;
     }
     println!("{} in {:.0} s", to.join("scr.md").display(), start.elapsed().as_secs_f64());
-    if !results.machine.sessions.contains_key(&kept.session().start_s) {
-        println!("nothing was run: all of it was kept; --fresh measures anew");
-    }
     Ok(())
 }
 

@@ -40,6 +40,10 @@ pub struct Dispatcher<N: NetworkFunction> {
     /// What hashes are keyed by.
     seed: u64,
     steering: Steering,
+    /// Whether packets that belong to no packet set, and so touch no state, go around the cores in turn; otherwise core 0 has
+    /// them, as cards do it.
+    spreads_strays: bool,
+    strays_to: usize,
     /// Whether every core needs every record.
     replicate: bool,
     adaptive: Option<Box<Adaptive<N::Meta>>>,
@@ -110,6 +114,8 @@ impl<N: NetworkFunction> Dispatcher<N> {
             nf,
             seed,
             steering,
+            spreads_strays: kind == EngineKind::Transactional,
+            strays_to: cores,
             replicate: kind == EngineKind::Scr && cores > 1,
             adaptive,
             blocks: Vec::new(),
@@ -257,6 +263,9 @@ impl<N: NetworkFunction> Dispatcher<N> {
         let meta = if self.replicate || by_hash { self.meta(batch, index) } else { None };
         let key = meta.map(|meta| meta.key());
         let (mut core, mut bucket) = self.steering.steer(seq, key.as_ref());
+        if key.is_none() && self.spreads_strays {
+            core = (seq % self.strays_to as u64) as usize;
+        }
         let mut route = Route { meta, hash: 0, core, bucket, recorded: self.replicate };
         let Some((meta, key)) = meta.zip(key) else {
             if let Some(adaptive) = &mut self.adaptive {

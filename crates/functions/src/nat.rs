@@ -157,6 +157,11 @@ impl NetworkFunction for Nat {
             help: "false: a core takes any port of its own pool in place of the inside port, which others may hold",
         },
         Recipe {
+            cause: Cause::SameIndex,
+            key: "port_preservation",
+            help: "false: hosts that use the same inside port don't ask for the same external one",
+        },
+        Recipe {
             cause: Cause::PoolExhausted,
             key: "external, ports, mappings, sessions",
             help: "more than are needed at once, so that no core runs out of its share",

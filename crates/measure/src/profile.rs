@@ -40,6 +40,10 @@ pub struct Profile {
     pub transactions: Transactions,
     /// What each core did, over all rounds with recording.
     pub cores: Vec<CoreLoad>,
+    /// Packets that were forwarded or replied to, over all rounds with recording.
+    pub passed: u64,
+    /// Packets that were dropped.
+    pub dropped: u64,
     /// How many packet sets there are.
     pub packet_sets: usize,
     /// The busiest of them with their packets in one pass, the busiest first.
@@ -164,16 +168,19 @@ pub fn profile<N: Function>(
         let fleet = || private_fleet(EngineKind::Transactional, Arc::clone(nf), plan.cores, &plan.options);
         rounds([fleet(), fleet()], trace, plan, progress)?
     };
-    let Found { mpps, transactions, cores } = found;
+    let Found { mpps, transactions, cores, passed, dropped } = found;
     let [mpps, mpps_recorded] = mpps.map(|figures| Spread::of(&figures).expect("a profile has rounds"));
     let shares = N::DESCRIPTION.sharing.is_any();
-    Ok(Profile { shares, mpps, mpps_recorded, transactions, cores, packet_sets, busiest, packets: trace.len() })
+    let packets = trace.len();
+    Ok(Profile { shares, mpps, mpps_recorded, transactions, cores, passed, dropped, packet_sets, busiest, packets })
 }
 
 struct Found {
     mpps: [Vec<f64>; 2],
     transactions: Transactions,
     cores: Vec<CoreLoad>,
+    passed: u64,
+    dropped: u64,
 }
 
 /// Runs two fleets in turn over the trace; what is told of transactions and cores is of the second.
@@ -190,6 +197,8 @@ where
         mpps: [Vec::new(), Vec::new()],
         transactions: Transactions::default(),
         cores: vec![CoreLoad::default(); plan.cores],
+        passed: 0,
+        dropped: 0,
     };
     let loops = plan.packets.div_ceil(trace.len().max(1) as u64).max(1);
     let mut runs = fleets.map(|mut fleet| {
@@ -220,6 +229,8 @@ where
     }
     progress(total, total);
     let (fleet, _) = &runs[1];
+    let counters = fleet.counters();
+    (found.passed, found.dropped) = (counters.forwarded + counters.replied, counters.dropped_total());
     if let Some(of_cores) = fleet.transactions_by_core() {
         for (load, of_core) in found.cores.iter_mut().zip(of_cores) {
             (load.committed, load.aborted) = (of_core.committed, of_core.aborted);

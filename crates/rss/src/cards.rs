@@ -238,7 +238,8 @@ pub(crate) const CARDS: &[Card] = &[
         flow_rules: false,
         abilities: &[
             can(Linux, TCP_UDP, ANY),
-            can(Linux, REST_AND_SCTP, HOST),
+            // Nothing tells the driver of a part of the addresses for these.
+            can(Linux, REST_AND_SCTP, HOSTS),
             can(Linux, &[Ether], MAC),
             can(Dpdk, TCP_UDP, ANY_WITH_HOST),
             can(Dpdk, REST_AND_SCTP, HOST),
@@ -266,6 +267,10 @@ pub(crate) const CARDS: &[Card] = &[
             ),
             fact("SCTP can't be told apart", "Linux ena_ethtool.c: SCTP_V4_FLOW gives EOPNOTSUPP"),
             guess("SCTP and fragments are hashed as other IP packets are", "no source found"),
+            guess(
+                "under Linux other IP packets are hashed by both addresses: ethtool has no name to choose by",
+                "no source found",
+            ),
             ORDER,
             PACKED,
         ],

@@ -132,7 +132,7 @@ impl Cause {
             Self::SameBucket => "make the map larger",
             Self::MapRoomExhausted => "make the map larger than its pairs need",
             Self::PoolExhausted => "over-provision the pool",
-            Self::SameIndex => "refresh less often (a refresh interval)",
+            Self::SameIndex => "refresh less often (a refresh interval), or take any index in place of a given one",
             Self::ForeignPool => "take any index in place of a given one; give indices back on the core that took them",
             Self::MergeDuringUpdate => "allow the object to be read stale",
             Self::Unknown => "profile for longer",

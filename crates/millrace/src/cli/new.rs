@@ -52,7 +52,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     let taken = fs::read_dir(&folder).map(|mut entries| entries.next().is_some());
     if taken.unwrap_or_else(|_| folder.exists()) {
         return Err(Failed::usage(format_args!(
-            "{} is there already, and not empty; --into names another folder",
+            "{} is there already, and no empty folder; --into names another",
             folder.display()
         )));
     }
@@ -84,20 +84,92 @@ fn wrong(name: &str) -> Option<&'static str> {
     if !name.starts_with(|c: char| c.is_ascii_lowercase()) {
         return Some("doesn't begin with a letter");
     }
-    const TAKEN: [&str; 12] =
-        ["millrace", "core", "std", "alloc", "test", "proc-macro", "serde", "self", "crate", "super", "fn", "mod"];
-    TAKEN.contains(&name).then_some("means something else to the compiler")
+    if name.len() > NAME_MAX {
+        return Some("is longer than 64 letters");
+    }
+    // Words of the language, of the libraries and of cargo, and what the crate's own text is made of.
+    let (snake, camel) = (name.replace('-', "_"), camel(name));
+    let words = |text: &'static str| text.split(|c: char| !c.is_alphanumeric() && c != '_');
+    let used = FILES.iter().flat_map(|(_, text)| words(text)).any(|word| word == snake || word == camel);
+    (RESERVED.contains(&name) || used).then_some("means something else to the compiler, or in the crate itself")
 }
 
-/// A file's text with the name in place of the skeleton's.
-fn named(place: &str, text: &str, name: &str) -> String {
-    let camel: String = name
-        .split('-')
+const NAME_MAX: usize = 64;
+
+const RESERVED: [&str; 58] = [
+    "abstract",
+    "alloc",
+    "as",
+    "async",
+    "await",
+    "become",
+    "box",
+    "break",
+    "build",
+    "const",
+    "continue",
+    "core",
+    "crate",
+    "deps",
+    "do",
+    "dyn",
+    "else",
+    "enum",
+    "examples",
+    "extern",
+    "false",
+    "final",
+    "fn",
+    "for",
+    "gen",
+    "if",
+    "impl",
+    "in",
+    "incremental",
+    "let",
+    "loop",
+    "macro",
+    "match",
+    "millrace",
+    "mod",
+    "move",
+    "mut",
+    "override",
+    "priv",
+    "proc-macro",
+    "pub",
+    "ref",
+    "return",
+    "self",
+    "serde",
+    "static",
+    "std",
+    "struct",
+    "super",
+    "test",
+    "trait",
+    "try",
+    "type",
+    "typeof",
+    "unsafe",
+    "use",
+    "where",
+    "yield",
+];
+
+/// The name as a type has it.
+fn camel(name: &str) -> String {
+    name.split('-')
         .map(|word| {
             let mut letters = word.chars();
             letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
         })
-        .collect();
+        .collect()
+}
+
+/// A file's text with the name in place of the skeleton's.
+fn named(place: &str, text: &str, name: &str) -> String {
+    let camel = camel(name);
     let used = format!("use {}::", name.replace('-', "_"));
     let text = text.replace("use crate::skeleton::", &used).replace("use skeleton::", &used);
     let text = text.replace("Skeleton", &camel).replace("skeleton", name);
@@ -148,7 +220,9 @@ mod tests {
         for good in ["my-function", "a", "dns2-tunnel-guard"] {
             assert_eq!(wrong(good), None, "{good}");
         }
-        for bad in ["", "-", "My", "a--b", "a_b", "1a", "a-", "core", "ä", "a b", "../a"] {
+        for bad in
+            ["", "-", "My", "a--b", "a_b", "1a", "a-", "core", "ä", "a b", "../a", "match", "config", "flow", "entry"]
+        {
             assert!(wrong(bad).is_some(), "{bad}");
         }
         assert_eq!(named("README.md", "skeleton Skeleton use skeleton::X", "my-fn"), "my-fn MyFn use my_fn::X");

@@ -28,7 +28,7 @@ use crate::print::table::{Align, Sheet, Tone};
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   millrace profile nat --in a.pcap --cores 2
-  millrace profile nat --in a.pcap --cores 2 --set ports=1024-65535
+  millrace profile nat --in a.pcap --cores 2 --set port_preservation=false
   millrace profile nat --synth university-dc --json")]
 pub(super) struct Args {
     /// The function (`millrace functions` lists them)
@@ -164,7 +164,7 @@ fn text(description: &Description, profile: &Profile, recipes: &[Recipe], style:
             }
         }
     }
-    out += &format!("\n{}\n", style.bold("Load"));
+    out += &format!("\n{}\n", style.bold("Load, all rounds with recording together"));
     let columns = [
         ("core", Align::Right),
         ("packets", Align::Right),
@@ -187,7 +187,8 @@ fn text(description: &Description, profile: &Profile, recipes: &[Recipe], style:
     }
     out += &sheet.lines(2);
     out += &format!("  the busiest core has {:.2} times the mean\n", profile.imbalance());
-    out += &format!("\n{} of {}\n", style.bold("Busiest packet sets"), count(profile.packet_sets as u64));
+    let sets = count(profile.packet_sets as u64);
+    out += &format!("\n{} of {sets}, in one pass\n", style.bold("Busiest packet sets"));
     let mut sheet = Sheet::new(style, &[("", Align::Left), ("", Align::Right), ("", Align::Right)]);
     for (set, packets) in &profile.busiest {
         sheet.row([set.clone(), count(*packets), percent(*packets, profile.packets as u64)]);
@@ -203,6 +204,7 @@ fn beside(before: &Profile, after: &Profile, sets: &[String], style: Style) -> S
     let mut sheet = Sheet::new(style, &columns);
     let row = |name: &str, figure: &dyn Fn(&Profile) -> String| [name.to_owned(), figure(before), figure(after)];
     sheet.row(row("throughput", &mpps));
+    sheet.row(row("dropped", &|profile| percent(profile.dropped, profile.dropped + profile.passed)));
     sheet.row(row("transactions", &|profile| count(profile.transactions.committed)));
     sheet.row(row("failed attempts", &|profile| count(profile.transactions.aborted)));
     let share = |profile: &Profile| {
@@ -223,6 +225,8 @@ fn json(profile: &Profile, recipes: &[Recipe]) -> Value {
     let spread = |spread: &measure::Spread| json!({ "median": spread.median, "min": spread.min, "max": spread.max });
     json!({
         "mpps": spread(&profile.mpps),
+        "passed": profile.passed,
+        "dropped": profile.dropped,
         "mpps_recorded": spread(&profile.mpps_recorded),
         "recording_costs_percent": overhead(profile),
         "recorded": "every attempt that failed",
@@ -238,7 +242,9 @@ fn json(profile: &Profile, recipes: &[Recipe]) -> Value {
                 "cause": cause.cause.name(), "words": cause.cause.words(), "aborts": cause.aborts,
                 "pair": cause.pair, "operations": cause.operations.map(|one| one.map(|one| one.to_string())),
                 "recipe": cause.cause.recipe(),
-                "keys": keys.map(|recipe| json!({ "key": recipe.key, "help": recipe.help })).collect::<Vec<_>>(),
+                "keys": keys.flat_map(|recipe| {
+                    recipe.key.split(", ").map(|key| json!({ "key": key, "help": recipe.help }))
+                }).collect::<Vec<_>>(),
             })
         }).collect::<Vec<_>>(),
         "cores": cores.iter().map(|core| json!({

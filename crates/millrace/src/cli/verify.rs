@@ -81,6 +81,10 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     {
         return Err(Failed::usage(format_args!("nothing can be verified: {reason}")));
     }
+    if rows.iter().all(|row| row.verified.runs == 0) {
+        let why = "sequential runs on one core alone, and no other engine was asked for";
+        return Err(Failed::usage(format_args!("nothing was verified: {why}")));
+    }
     let failed = rows.iter().find_map(|row| row.verified.mismatch.as_ref());
     let saved = match (failed, &args.save_prefix) {
         (Some(mismatch), Some(path)) => {

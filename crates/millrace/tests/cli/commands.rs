@@ -271,6 +271,10 @@ fn slips_are_answered_with_what_was_meant() {
         ("run ddos", "--in"),
         ("run ddos --in demo.pcap.zst --config none.toml", "none.toml"),
         ("verify nat --in demo.pcap.zst --engines rss --cores 2", "nothing can be verified: rss can't run nat"),
+        (
+            "verify ddos --in demo.pcap.zst --engines sequential --cores 2",
+            "nothing was verified: sequential runs on one core",
+        ),
         ("bench nat --in demo.pcap.zst --engines rss --cores 2", "nothing can be measured: rss can't run nat"),
         ("bench suite --in demo.pcap.zst", "leave --in out"),
         ("verify ddos --in demo.pcap.zst --flows 5", "'--flows"),

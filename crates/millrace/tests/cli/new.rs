@@ -32,10 +32,12 @@ fn nothing_is_written_over_and_slips_are_told() {
     fs::create_dir(folder.path("taken")).unwrap();
     fs::write(folder.path("taken/file"), "mine").unwrap();
     for (line, said) in [
-        ("new taken", "is there already, and not empty"),
+        ("new taken", "is there already, and no empty folder"),
         ("new My_Function", "lower case letters"),
         ("new ../away", "lower case letters"),
         ("new core", "means something else"),
+        ("new match", "means something else"),
+        ("new config", "means something else"),
         ("new nat", "there is a function `nat` already"),
         ("new fine --millrace taken", "has no crate `millrace` in it"),
     ] {

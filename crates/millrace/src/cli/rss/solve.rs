@@ -68,7 +68,14 @@ pub(super) fn perform(args: &Args) -> Result<(), Failed> {
     let sets = args.question.sets()?;
     let mut refused = Vec::new();
     let mut solved = None;
-    for problem in args.question.problems(&sets, args.seed)? {
+    let problems = args.question.problems(&sets, args.seed)?;
+    if let Some(table) = problems.iter().map(|problem| problem.table).find(|table| usize::from(args.queues) > *table) {
+        return Err(Failed::usage(format_args!(
+            "--queues {}: an indirection table of {table} entries leads to so many queues at most",
+            args.queues
+        )));
+    }
+    for problem in problems {
         let (proof, proved) = match ::rss::solve(&problem) {
             Outcome::Solved(solution) => {
                 solved = Some(solution);

@@ -1,0 +1,142 @@
+//! `cargo xtask results shared-state`: what transactions on shared state cost, how they scale on two cores, and the case studies of
+//! NFork: the page is made of what the program and the benchmark print and of nothing else.
+
+use std::fs;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use super::kept::utc;
+use super::page::{list, mpps, number};
+use super::table::markdown;
+use super::{Options, Run, gather};
+use crate::check::root;
+
+/// Functions by what packet sets share, and what they are configured with: the recipe's setting where there is one.
+const FUNCTIONS: [(&str, &str); 6] = [
+    ("firewall", ""),
+    ("policer", ""),
+    ("bridge", "--set refresh_interval=60"),
+    (
+        "load-balancer",
+        "--set services=[{address=\"198.18.0.1:80\",protocol=\"tcp\",backends=[\"10.9.0.1:80\",\"10.9.0.2:80\"]}]",
+    ),
+    ("anti-ddos", "--set staleness_us=100"),
+    ("nat", "--set port_preservation=false"),
+];
+
+/// What a function may lose on one core by transactions, in percent: the aim.
+fn aim(function: &str) -> f64 {
+    match function {
+        "firewall" | "policer" => 10.0,
+        "bridge" | "load-balancer" | "anti-ddos" => 25.0,
+        _ => 35.0,
+    }
+}
+
+/// The case studies: a function, its traffic, and the recipe.
+const CASES: [(&str, &str, &str); 3] = [
+    ("anti-ddos", "syn-flood", "staleness_us=100"),
+    ("nat", "university-dc", "port_preservation=false"),
+    ("bridge", "university-dc", "refresh_interval=60"),
+];
+
+/// Runs what isn't kept, and writes the page.
+pub(crate) fn make(options: &Options) -> Result<()> {
+    let gathered = gather(options, "shared-state", &plan(options.is_quick()))?;
+    let run = |name: &str| gathered.runs.get(name).with_context(|| format!("the run {name} is missing"));
+    let mut page = String::from("# Shared state by transactions, measured\n\n");
+    if options.is_quick() {
+        page += "**This page is of a quick run**, which shows that it can be made. Its figures are no results.\n\n";
+    }
+    page += "`cargo xtask results shared-state` makes this page. What is compared is told in \
+             [decision 0015](../decisions/0015-transactional-memory.md); NFork is the paper behind it. All figures are measured, on no more \
+             threads than there are processors; Mpps are medians of rounds in which all cases took turns, from memory.\n\n";
+    for (session, names) in gathered.sessions.values() {
+        page +=
+            &format!("* {} runs begun {}, load averages then {}.\n", names.len(), utc(session.start_s), session.load);
+    }
+    page += "\n## What transactions cost on one core, and what two yield\n\n";
+    let mut rows = Vec::new();
+    for (function, setting) in FUNCTIONS {
+        let bench = run(&format!("overhead/{function}"))?;
+        let rate = |engine, cores| mpps(bench, engine, cores).map(|(rate, _)| rate);
+        let (Some(local), Some(one)) = (rate("sequential", 1), rate("transactional", 1)) else { continue };
+        let two = rate("transactional", 2);
+        rows.push(vec![
+            format!("{function} {}", setting.replace("--set ", "").split('=').next().unwrap_or("")),
+            format!("{local:.2}"),
+            format!("{one:.2}"),
+            format!("{:.0} %", 100.0 * (1.0 - one / local)),
+            format!("{:.0} %", aim(function)),
+            two.map_or_else(|| "-".into(), |two| format!("{two:.2}")),
+            two.map_or_else(|| "-".into(), |two| format!("{:.2}", two / one)),
+            "measured".into(),
+        ]);
+    }
+    let columns = ["function", "local", "transactional", "less", "aim", "on two cores", "times one (aim 1.7)", ""];
+    page += &markdown(&columns, &rows);
+    page +=
+        "`local` is `sequential`. Functions whose packet sets share nothing run as under `rss`.\n\n## Case studies\n\n";
+    for (function, traffic, recipe) in CASES {
+        let profiles = list(run(&format!("case/{function}"))?, "profiles")?;
+        let [before, after] = profiles else { continue };
+        page += &format!("`millrace profile {function} --synth {traffic} --cores 2 --set {recipe}`\n\n");
+        let mut rows = Vec::new();
+        for (name, path) in [
+            ("Mpps", "/mpps/median"),
+            ("transactions", "/transactions/committed"),
+            ("failed attempts", "/transactions/aborted"),
+            ("turns", "/transactions/turns"),
+            ("recording costs, %", "/recording_costs_percent"),
+        ] {
+            let shown = |profile: &Value| {
+                number(profile, path).map(|n| if n.fract() == 0.0 { format!("{n:.0}") } else { format!("{n:.2}") })
+            };
+            rows.push(vec![name.into(), shown(before)?, shown(after)?, "measured".into()]);
+        }
+        let first = |profile: &Value| profile["causes"][0]["cause"].as_str().unwrap_or("none").to_owned();
+        rows.push(vec!["first cause".into(), first(before), first(after), "measured".into()]);
+        page += &markdown(&["", "before", recipe, ""], &rows);
+    }
+    page += "## The microbenchmark of figure 6a\n\n`cargo bench -p millrace-memory --bench contention`: 10,000 elements; million steps a second, by \
+             cores.\n\n```text\n";
+    page += &contention()?;
+    page += "```\n";
+    let to = options.to.clone().unwrap_or_else(|| root().join("docs/results"));
+    fs::create_dir_all(&to).with_context(|| format!("{} can't be made", to.display()))?;
+    let path = to.join("shared-state.md");
+    fs::write(&path, page).with_context(|| format!("{} can't be written", path.display()))?;
+    println!("{}", path.display());
+    Ok(())
+}
+
+fn plan(quick: bool) -> Vec<Run> {
+    let (small, rounds) = match quick {
+        true => ("--flows 1k --packets 20k --round-packets 40k", 2),
+        false => ("--flows 10k --packets 200k --round-packets 600k", 7),
+    };
+    let words = |line: String| line.split_whitespace().map(str::to_owned).collect();
+    let mut runs = Vec::new();
+    for (function, setting) in FUNCTIONS {
+        let line = format!("bench {function} --synth university-dc {small} --rounds {rounds} {setting}");
+        let line = format!("{line} --engines sequential,transactional --cores 1-2 --json");
+        runs.push(Run { name: format!("overhead/{function}"), arguments: words(line) });
+    }
+    for (function, traffic, recipe) in CASES {
+        let line =
+            format!("profile {function} --synth {traffic} {small} --rounds {rounds} --cores 2 --set {recipe} --json");
+        runs.push(Run { name: format!("case/{function}"), arguments: words(line) });
+    }
+    runs
+}
+
+/// What the benchmark prints.
+fn contention() -> Result<String> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let arguments = ["bench", "--quiet", "--package", "millrace-memory", "--bench", "contention"];
+    let output = Command::new(cargo).args(arguments).current_dir(root()).output().context("cargo can't be run")?;
+    ensure!(output.status.success(), "the benchmark failed:\n{}", String::from_utf8_lossy(&output.stderr));
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
