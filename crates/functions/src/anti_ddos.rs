@@ -1,14 +1,15 @@
 //! Drops new TCP flows while nearly all flows have had one packet only: listing 2 of NFork, which adapted it from NFF-Go.
 //! Behaviour and choices: `docs/anti-ddos.md`.
 
+mod keys;
+
 use alloc::string::{String, ToString};
 use alloc::vec;
 
-use memory::transactional::Cause;
 use memory::{Distributed, Memory, Portion};
 use nf::{
-    ConfigKey, Context, Description, Fingerprint, Flow, Meta, NetworkFunction, Opened, PacketSet, Reason, Recipe,
-    RecordReader, RecordWriter, Report, Sharing, Sizing, Step, TUPLE_BYTES, Verdict,
+    Context, Description, Fingerprint, Flow, Meta, NetworkFunction, Opened, PacketSet, Reason, Recipe, RecordReader,
+    RecordWriter, Report, Sharing, Sizing, Step, TUPLE_BYTES, Verdict,
 };
 use packet::{FiveTuple, Headers, Host, Nanos, Transport, protocol};
 use serde::Deserialize;
@@ -155,38 +156,11 @@ impl NetworkFunction for AntiDdos {
         summary: "drops new TCP flows while nearly all flows have had one packet only (NFork, listing 2)",
         state: "whether the flow has had one packet or more",
         sharing: Sharing::Shares("the number of flows, and of those that have had one packet"),
-        keys: &[
-            ConfigKey {
-                name: "threshold",
-                default: "0.8",
-                help: "under attack when more than this share of the flows has had one packet only; above 0, below 1",
-            },
-            ConfigKey {
-                name: "minimum",
-                default: "1000",
-                help: "flows from which on the share counts; 0 to 4294967295",
-            },
-            ConfigKey {
-                name: "staleness_us",
-                default: "0",
-                help: "microseconds for which a core may go by counts that it has read before; 0 to 1000000",
-            },
-            ConfigKey {
-                name: "idle_timeout",
-                default: "60",
-                help: "seconds of silence after which a flow is forgotten",
-            },
-            ConfigKey { name: "flows", default: "1048576", help: "IPv4 flows that are remembered" },
-            ConfigKey { name: "flows_v6", default: "65536", help: "IPv6 flows that are remembered" },
-        ],
+        keys: keys::KEYS,
         drop_reasons: &["attack"],
     };
 
-    const RECIPES: &'static [Recipe] = &[Recipe {
-        cause: Cause::MergeDuringUpdate,
-        key: "staleness_us",
-        help: "longer: an attack is noticed, and its end, by as much later",
-    }];
+    const RECIPES: &'static [Recipe] = keys::RECIPES;
 
     fn packet_set(&self) -> PacketSet {
         PacketSet::FiveTuple

@@ -3,14 +3,15 @@
 //!
 //! All state is shared, for a station is written by what it sends and read by what is sent to it.
 
+mod keys;
+
 use alloc::format;
 use alloc::string::String;
 
-use memory::transactional::Cause;
 use memory::{Allocator, Map, Memory, Vector};
 use nf::{
-    ConfigKey, Context, Description, Fingerprint, Meta, NetworkFunction, Opened, PacketSet, PortId, Reason, Recipe,
-    RecordReader, RecordWriter, Sharing, Sizing, Step, Verdict,
+    Context, Description, Fingerprint, Meta, NetworkFunction, Opened, PacketSet, PortId, Reason, Recipe, RecordReader,
+    RecordWriter, Sharing, Sizing, Step, Verdict,
 };
 use packet::{Headers, Mac, Nanos};
 use serde::Deserialize;
@@ -200,36 +201,11 @@ impl NetworkFunction for Bridge {
         summary: "learns which side stations are on, and sends a frame on where its destination is (IEEE 802.1D)",
         state: "nothing of its own",
         sharing: Sharing::Shares("the map of stations"),
-        keys: &[
-            ConfigKey { name: "stations", default: "16384", help: "stations that are remembered; 1 to 16777216" },
-            ConfigKey { name: "ageing", default: "300", help: "seconds of silence after which a station is forgotten" },
-            ConfigKey {
-                name: "refresh_interval",
-                default: "0",
-                help: "seconds for which a station's entry isn't written again while it stays where it is; less than ageing",
-            },
-        ],
+        keys: keys::KEYS,
         drop_reasons: &["same-side", "reserved-address", "bad-source", "not-ethernet"],
     };
 
-    const RECIPES: &'static [Recipe] = &[
-        Recipe {
-            cause: Cause::SameKey,
-            key: "refresh_interval",
-            help: "longer: a station that stays is written again only after so long, and forgotten by as much sooner",
-        },
-        Recipe { cause: Cause::SameIndex, key: "refresh_interval", help: "longer, as above" },
-        Recipe {
-            cause: Cause::SameBucket,
-            key: "stations",
-            help: "more of them: the map has half as many buckets again",
-        },
-        Recipe {
-            cause: Cause::MapRoomExhausted,
-            key: "stations",
-            help: "more than there are, so that no core runs out of its share",
-        },
-    ];
+    const RECIPES: &'static [Recipe] = keys::RECIPES;
 
     fn packet_set(&self) -> PacketSet {
         PacketSet::None

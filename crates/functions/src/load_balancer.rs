@@ -14,7 +14,8 @@ use alloc::vec::Vec;
 
 use memory::{Memory, Vector};
 use nf::{
-    Context, Description, Fingerprint, NetworkFunction, Opened, PacketSet, Report, Sharing, Sizing, Step, Verdict,
+    Context, Description, Fingerprint, NetworkFunction, Opened, PacketSet, Recipe, Report, Sharing, Sizing, Step,
+    Verdict,
 };
 use packet::{Endpoint, Family, FiveTuple, FlowKey, Headers, Key, Rewrite};
 
@@ -131,6 +132,8 @@ impl NetworkFunction for LoadBalancer {
         keys: keys::KEYS,
         drop_reasons: &[],
     };
+
+    const RECIPES: &'static [Recipe] = keys::RECIPES;
 
     fn packet_set(&self) -> PacketSet {
         PacketSet::FiveTuple

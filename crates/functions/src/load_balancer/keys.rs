@@ -1,6 +1,7 @@
-//! The keys of the balancer's configuration file, as the catalogue prints them.
+//! The keys of the balancer's configuration file, as the catalogue prints them, and which to turn when.
 
-use nf::ConfigKey;
+use memory::transactional::Cause;
+use nf::{ConfigKey, Recipe};
 
 const fn key(name: &'static str, default: &'static str, help: &'static str) -> ConfigKey {
     ConfigKey { name, default, help }
@@ -30,3 +31,9 @@ pub(super) const KEYS: &[ConfigKey] = &[
     key("flows", "1048576", "IPv4 connections that are remembered"),
     key("flows_v6", "65536", "IPv6 connections that are remembered"),
 ];
+
+pub(super) const RECIPES: &[Recipe] = &[Recipe {
+    cause: Cause::SameElement,
+    key: "retry_after",
+    help: "longer: who is down is tried more seldom, and found to be back by as much later",
+}];
