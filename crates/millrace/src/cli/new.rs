@@ -87,10 +87,10 @@ fn wrong(name: &str) -> Option<&'static str> {
     if name.len() > NAME_MAX {
         return Some("is longer than 64 letters");
     }
-    // Words of the language, of the libraries and of cargo, and what the crate's own text is made of.
-    let (snake, camel) = (name.replace('-', "_"), camel(name));
-    let words = |text: &'static str| text.split(|c: char| !c.is_alphanumeric() && c != '_');
-    let used = FILES.iter().flat_map(|(_, text)| words(text)).any(|word| word == snake || word == camel);
+    // Words of the language, of the libraries and of cargo, and types that the crate's own text names.
+    let camel = camel(name);
+    let code = FILES.iter().flat_map(|(_, text)| text.lines()).filter(|line| !line.trim_start().starts_with("//"));
+    let used = code.flat_map(|line| line.split(|c: char| !c.is_alphanumeric() && c != '_')).any(|word| word == camel);
     (RESERVED.contains(&name) || used).then_some("means something else to the compiler, or in the crate itself")
 }
 
