@@ -38,15 +38,20 @@ struct Flows<K, V> {
 /// All but the tables, so that a table and the rest can be borrowed at once.
 struct Rest<N: Function> {
     common: Arc<Common<N>>,
-    session: Session,
+    own: Own,
     seed: u64,
     tables: Tables,
     sources: Option<Sources>,
     counters: FlowCounters,
-    tally: Transactions,
     /// How many packets the next transaction takes, where packet sets have no state of their own.
     batch: usize,
     verdicts: Box<[Verdict; BURST]>,
+}
+
+/// A core's way to transactions.
+struct Own {
+    session: Session,
+    tally: Transactions,
     order: Order,
 }
 
@@ -101,7 +106,7 @@ impl Baton {
     pub fn of<'a, N: Function>(cores: impl IntoIterator<Item = &'a Transacted<N>>) -> Arc<Self> {
         let mut all: Vec<(Place, usize, usize)> = Vec::new();
         for (core, handle) in cores.into_iter().enumerate() {
-            if let Order::Recorded(places) = &handle.rest.order {
+            if let Order::Recorded(places) = &handle.rest.own.order {
                 all.extend(places.iter().enumerate().map(|(nth, place)| (*place, core, nth)));
             }
         }
@@ -170,15 +175,13 @@ impl<N: Function> Transacted<N> {
             v6: Flows::new(flows_v6, seed, tables),
             rest: Rest {
                 common: Arc::clone(&common),
-                session,
+                own: Own { session, tally: Transactions::default(), order: Order::Any },
                 seed,
                 tables,
                 sources: tables.per_source.map(|most| Sources::new(most, flows + flows_v6, seed)),
                 counters: FlowCounters::default(),
-                tally: Transactions::default(),
                 batch: BURST,
                 verdicts: Box::new([Verdict::forward(); BURST]),
-                order: Order::Any,
             },
         };
         sessions.into_iter().map(handle).collect()
@@ -186,28 +189,28 @@ impl<N: Function> Transacted<N> {
 
     /// From now on the order of transactions is kept, one packet each. It grows with every step: for verification alone.
     pub fn record(&mut self) {
-        self.rest.order = Order::Recorded(Vec::new());
+        self.rest.own.order = Order::Recorded(Vec::new());
     }
 
     /// From now on transactions are in this order. The cores have to be given the packets that they had when it was recorded.
     pub fn repeat(&mut self, baton: &Arc<Baton>) {
-        self.rest.order = Order::Given(Arc::clone(baton));
+        self.rest.own.order = Order::Given(Arc::clone(baton));
     }
 
     /// From now on it is kept who was in whose way.
     pub fn profile(&mut self) {
-        self.rest.session.record(true);
+        self.rest.own.session.record(true);
     }
 
     /// What became of this core's transactions.
     pub const fn transactions(&self) -> &Transactions {
-        &self.rest.tally
+        &self.rest.own.tally
     }
 
     /// The digest of what all packet sets share.
     pub fn fingerprint(&mut self, nf: &N) -> Fingerprint {
-        let common = Arc::clone(&self.rest.common);
-        self.rest.transact(&common, Nanos(0), packet::Seq(0), |cx| {
+        let Rest { common, own, .. } = &mut self.rest;
+        own.transact(common, Nanos(0), packet::Seq(0), |cx| {
             let mut fingerprint = Fingerprint::default();
             nf.fingerprint(cx.shared, &mut cx.tx, &mut fingerprint)?;
             Ok(fingerprint)
@@ -278,8 +281,8 @@ impl<N: Function> Placement<N> for Transacted<N> {
     fn step(&mut self, nf: &N, lane: &Lane<'_, N::Meta>, settle: impl FnOnce(&Verdict)) {
         let verdict = match lane.meta.key().family() {
             _ if !N::Flow::STORED => {
-                let common = Arc::clone(&self.rest.common);
-                self.rest.transact(&common, lane.now, lane.seq, |cx| stateless(nf, cx, lane.meta))
+                let Rest { common, own, .. } = &mut self.rest;
+                own.transact(common, lane.now, lane.seq, |cx| stateless(nf, cx, lane.meta))
             }
             Family::V4(key) => self.rest.step(&mut self.v4, nf, key, lane),
             Family::V6(key) => self.rest.step(&mut self.v6, nf, key, lane),
@@ -317,10 +320,10 @@ fn stateless<N: NetworkFunction>(
     }
 }
 
-impl<N: Function> Rest<N> {
+impl Own {
     /// Runs `body` as a transaction until it commits.
     #[inline]
-    fn transact<T>(
+    fn transact<N: Function, T>(
         &mut self,
         common: &Common<N>,
         now: Nanos,
@@ -370,7 +373,9 @@ impl<N: Function> Rest<N> {
             *self.tally.collisions.entry(collision).or_default() += 1;
         }
     }
+}
 
+impl<N: Function> Rest<N> {
     /// The steps of a burst, several in a transaction as long as those don't fail.
     #[inline(always)]
     fn steps<'l>(
@@ -382,17 +387,17 @@ impl<N: Function> Rest<N> {
     ) where
         N::Meta: 'l,
     {
-        let common = Arc::clone(&self.common);
+        let Self { common, own, batch, verdicts, .. } = self;
         let (mut done, mut aborts) = (0, 0);
         while done < count {
-            if let Order::Given(baton) = &self.order {
-                baton.wait(self.session.core());
+            if let Order::Given(baton) = &own.order {
+                baton.wait(own.session.core());
             }
-            let together = if let Order::Given(_) = self.order { 1 } else { self.batch.min(count - done) };
-            let mut log = self.session.log(&common.memory);
+            let together = if let Order::Given(_) = own.order { 1 } else { (*batch).min(count - done) };
+            let mut log = own.session.log(&common.memory);
             let mut tx = log.attempt(aborts);
             let mut failed = false;
-            for (at, verdict) in (done..).zip(&mut self.verdicts[..together]) {
+            for (at, verdict) in (done..).zip(&mut verdicts[..together]) {
                 let Lane { meta, now, seq, .. } = lane(at);
                 let mut cx = Context::new(&common.shared, tx, now, seq);
                 let decided = stateless(nf, &mut cx, meta);
@@ -408,16 +413,16 @@ impl<N: Function> Rest<N> {
             let outcome = if failed { Err(tx.abort()) } else { tx.commit() };
             match outcome {
                 Ok(place) => {
-                    self.committed(place, aborts, together);
-                    (done..).zip(&self.verdicts[..together]).for_each(|(at, verdict)| settle(at, verdict));
+                    own.committed(place, aborts, together);
+                    (done..).zip(&verdicts[..together]).for_each(|(at, verdict)| settle(at, verdict));
                     done += together;
                     aborts = 0;
-                    self.batch = (self.batch + 1).min(BURST);
+                    *batch = (*batch + 1).min(BURST);
                 }
                 Err(collision) => {
-                    self.failed(collision);
+                    own.failed(collision);
                     aborts += 1;
-                    self.batch = (together / 2).max(1);
+                    *batch = (together / 2).max(1);
                 }
             }
         }
@@ -454,8 +459,8 @@ impl<N: Function> Rest<N> {
         slot: Slot,
         lane: &Lane<'_, N::Meta>,
     ) -> Verdict {
-        let (common, before) = (Arc::clone(&self.common), *flows.table.value(slot));
-        let (verdict, flow, effects) = self.transact(&common, lane.now, lane.seq, |cx| {
+        let before = *flows.table.value(slot);
+        let (verdict, flow, effects) = self.own.transact(&self.common, lane.now, lane.seq, |cx| {
             let mut flow = before;
             let (verdict, effects) = packet(nf, cx, &mut flow, lane.meta)?;
             Ok((verdict, flow, effects))
@@ -490,8 +495,7 @@ impl<N: Function> Rest<N> {
             Admission::Room(victim) => victim.map(|slot| (slot, *flows.table.value(slot))),
             Admission::Refused(_) => None,
         };
-        let common = Arc::clone(&self.common);
-        let outset = self.transact(&common, lane.now, lane.seq, |cx| {
+        let outset = self.own.transact(&self.common, lane.now, lane.seq, |cx| {
             let mut flow = match nf.open(cx, lane.meta)? {
                 Opened::Flow(flow) => flow,
                 Opened::Refused(verdict) => return Ok(Outset::Refused(verdict)),
@@ -541,7 +545,7 @@ impl<N: Function> Rest<N> {
             None => {
                 self.leave(origin);
                 if !effects.close {
-                    self.transact(&common, lane.now, lane.seq, |cx| nf.expire(cx, &flow));
+                    self.own.transact(&self.common, lane.now, lane.seq, |cx| nf.expire(cx, &flow));
                 }
                 self.counters.evicted += 1;
             }
@@ -587,8 +591,8 @@ impl<N: Function> Rest<N> {
     /// A flow's end, which is a transaction of its own.
     #[inline(never)]
     fn end_alone<K: Key>(&mut self, flows: &mut Flows<K, N::Flow>, nf: &N, slot: Slot, lane: &Lane<'_, N::Meta>) {
-        let (common, flow) = (Arc::clone(&self.common), *flows.table.value(slot));
-        self.transact(&common, lane.now, lane.seq, |cx| nf.expire(cx, &flow));
+        let flow = *flows.table.value(slot);
+        self.own.transact(&self.common, lane.now, lane.seq, |cx| nf.expire(cx, &flow));
         self.remove(flows, slot, End::Expired);
     }
 
