@@ -197,7 +197,7 @@ fn slips_are_answered_with_what_was_meant() {
         ("rss check none.toml --nic ice", "", "none.toml: can't be read"),
         ("rss check --nic ice", "lan: scr", "--sets:1:6: `scr` is no field"),
         ("rss solve --nic ice --table 100", CLIENTS, "512 or 2048"),
-        ("rss solve --nic ice --driver dpdk --queues 60000", CLIENTS, "leads to so many queues at most"),
+        ("rss solve --nic ice --driver dpdk --table 512 --queues 1024", CLIENTS, "leads to so many queues at most"),
         ("rss solve --nic ice --types tcp", CLIENTS, "tcp4, udp4, sctp4"),
         ("rss solve --nic ice --types ether", CLIENTS, "name more types"),
         ("rss solve --nic ice --inside 10.0.0.0/8", CLIENTS, "--in"),
