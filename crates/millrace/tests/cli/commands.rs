@@ -31,7 +31,7 @@ fn the_demo_shows_equal_engines() {
 }
 
 /// The whole catalogue.
-const FUNCTIONS: [&str; 11] = [
+pub(crate) const FUNCTIONS: [&str; 11] = [
     "firewall",
     "nat",
     "conntrack",

@@ -11,21 +11,8 @@ use millrace::port::pcap::{Interface, Reader, Writer};
 use millrace::port::{Batch, Packet, Received, Trace};
 use serde_json::Value;
 
+use super::commands::FUNCTIONS;
 use super::folder::Folder;
-
-const FUNCTIONS: [&str; 11] = [
-    "firewall",
-    "nat",
-    "conntrack",
-    "policer",
-    "ddos",
-    "heavy-hitter",
-    "port-knock",
-    "bridge",
-    "anti-ddos",
-    "load-balancer",
-    "port-scan",
-];
 
 /// Whether sequencing and running comes to what running alone does: the output to the byte, and every counter.
 fn same(folder: &Folder, function: &str, input: &str, ending: &str, cores: usize, ethernet: &str) {
