@@ -24,7 +24,7 @@ pub(crate) fn classify<N: NetworkFunction>(
         wire_len,
         interface,
         #[inline(always)]
-        |headers| contributes(nf, headers, meta, verdict),
+        |headers| contributes(nf, headers, bytes, meta, verdict),
     );
     match ordinary {
         Some(takes_step) => takes_step,
@@ -36,10 +36,11 @@ pub(crate) fn classify<N: NetworkFunction>(
 fn contributes<N: NetworkFunction>(
     nf: &N,
     headers: &Headers,
+    bytes: &[u8],
     meta: &mut Option<N::Meta>,
     verdict: &mut Verdict,
 ) -> bool {
-    *meta = nf.meta(headers);
+    *meta = nf.meta(headers, headers.payload(bytes));
     if meta.is_none() {
         *verdict = nf.other(headers);
     }
@@ -59,7 +60,7 @@ fn classify_odd<N: NetworkFunction>(
     match packet::parse(packet.link, bytes, packet.wire_len, packet.interface) {
         Err(kind) => *verdict = Verdict::Drop(Reason::malformed(kind)),
         Ok(headers) if by_ports && headers.fragment == Fragment::Later => *verdict = Verdict::Drop(Reason::FRAGMENT),
-        Ok(headers) => return contributes(nf, &headers, meta, verdict),
+        Ok(headers) => return contributes(nf, &headers, bytes, meta, verdict),
     }
     false
 }

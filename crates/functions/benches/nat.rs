@@ -26,7 +26,7 @@ fn main() {
             let packets: Vec<Headers> = (0..flows).flat_map(|flow| pair(&nat, &state, flow, transport)).collect();
             // A stride without common divisor visits all, in an order that the machine can't foresee.
             let order = (0..packets.len()).map(|n| &packets[n * 7919 % packets.len()]);
-            let metas: Vec<Meta> = order.map(|headers| nat.meta(headers).expect("these are translated")).collect();
+            let metas: Vec<Meta> = order.map(|headers| nat.meta(headers, &[]).expect("these are translated")).collect();
             let [mut alone, mut ahead] = [f64::INFINITY; 2];
             for _ in 0..RUNS {
                 alone = alone.min(run(&nat, &state, &metas, false));
@@ -43,7 +43,7 @@ fn pair(nat: &Nat, state: &State<Local>, flow: u32, transport: fn(u16, u16) -> (
     let remote = Ipv4Addr::from_bits(0xc633_0001 + flow / 977);
     let port = 1024 + (flow % 64_000) as u16;
     let out = headers(inside, remote, transport(port, 443));
-    let meta = nat.meta(&out).expect("inside to outside is translated");
+    let meta = nat.meta(&out, &[]).expect("inside to outside is translated");
     let Verdict::Rewrite { rewrite, .. } = step(nat, state, &meta, Nanos::from_secs(1)) else {
         panic!("flow {flow} has no room")
     };

@@ -163,7 +163,7 @@ impl NetworkFunction for LoadBalancer {
     }
 
     #[inline]
-    fn meta(&self, headers: &Headers) -> Option<Passing> {
+    fn meta(&self, headers: &Headers, _payload: &[u8]) -> Option<Passing> {
         let signal = Signal::of(headers)?;
         let tuple = headers.five_tuple()?;
         if let Some(service) = find(&self.by_address, (tuple.destination(), tuple.protocol())) {

@@ -100,7 +100,7 @@ fn four_threads_translate_as_one_would_have_in_the_order_of_commits() {
                 for n in 0..400 {
                     // Six seconds apart, so that sessions of all kinds expire while others go on.
                     let now = Nanos::from_secs(1000 + 6 * n);
-                    let Some(meta) = nat.meta(&packet(&mut draw)) else { continue };
+                    let Some(meta) = nat.meta(&packet(&mut draw), &[]) else { continue };
                     let (place, verdict) = step(nat, &mut session, memory, together, &meta, now);
                     log.lock().expect("no thread panics").push(((place, session.core(), n), meta, now, verdict));
                 }

@@ -48,7 +48,7 @@ impl NetworkFunction for Pass {
 
     fn shared<M: memory::Memory>(&self, _: &M) {}
 
-    fn meta(&self, _: &Headers) -> Option<Never> {
+    fn meta(&self, _: &Headers, _payload: &[u8]) -> Option<Never> {
         None
     }
 

@@ -103,7 +103,7 @@ impl NetworkFunction for Compute {
     }
 
     #[inline]
-    fn meta(&self, headers: &Headers) -> Option<Seen> {
+    fn meta(&self, headers: &Headers, _payload: &[u8]) -> Option<Seen> {
         headers.source().map(Seen)
     }
 

@@ -116,7 +116,11 @@ pub trait NetworkFunction: Sized + Send + Sync + 'static {
 
     /// What the packet contributes to state; `None` when it is not this function's business. Where it is inlined, no more is
     /// read of an ordinary packet than it looks at.
-    fn meta(&self, headers: &Headers) -> Option<Self::Meta>;
+    ///
+    /// `payload` is what was captured of the transport's payload. Whatever is wanted of it has to be in the metadata, which
+    /// replicas get in the packet's place: a digest, a class, a few bytes. Nothing here is reassembled; a message that is split
+    /// over segments is seen in pieces.
+    fn meta(&self, headers: &Headers, payload: &[u8]) -> Option<Self::Meta>;
 
     /// What becomes of a packet that is not this function's business. Depends on its headers alone.
     fn other(&self, _headers: &Headers) -> Verdict {

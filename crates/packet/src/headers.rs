@@ -61,6 +61,16 @@ pub struct Headers {
 }
 
 impl Headers {
+    /// What was captured of the transport's payload. `bytes` is the frame that these headers were parsed from; of another one,
+    /// nothing.
+    #[inline(always)]
+    #[must_use]
+    pub fn payload<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
+        let start = usize::from(self.payload_offset);
+        let end = bytes.len().min(start + self.payload_len as usize);
+        bytes.get(start..end).unwrap_or_default()
+    }
+
     /// Source and destination address, if there is an IP layer.
     #[inline]
     #[must_use]

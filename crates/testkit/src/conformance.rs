@@ -608,8 +608,13 @@ fn last_time(trace: &Trace, len: usize) -> Nanos {
 
 fn sorted<N: Function>(flows: impl Iterator<Item = FlowState<N>>) -> Flows<N> {
     let mut flows: Flows<N> = flows.map(|state| (state.key, state.flow, state.deadline)).collect();
-    flows.sort_unstable_by_key(|(key, ..)| *key);
+    sort::<N>(&mut flows);
     flows
+}
+
+/// A function of its own: sorting is much code, compiled once for each function this way and not for each iterator.
+fn sort<N: Function>(flows: &mut Flows<N>) {
+    flows.sort_unstable_by_key(|(key, ..)| *key);
 }
 
 fn compare_packets(expected: &[Option<Observation>], got: &[Option<Observation>]) -> Result<(), Difference> {

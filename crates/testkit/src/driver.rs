@@ -64,7 +64,7 @@ impl<N: NetworkFunction> Driver<N> {
 
     /// Gives the function one frame, all of which was captured.
     pub fn frame(&mut self, time: Nanos, link: LinkType, bytes: &[u8]) -> Verdict {
-        self.packet(time, packet::parse(link, bytes, bytes.len() as u32, 0).as_ref())
+        self.packet(time, packet::parse(link, bytes, bytes.len() as u32, 0).as_ref(), bytes)
     }
 
     /// Gives the function all frames of a trace, in order.
@@ -75,13 +75,14 @@ impl<N: NetworkFunction> Driver<N> {
     /// Gives the function all packets of a trace, in order, numbered from 0 whatever their own numbers.
     pub fn run_trace(&mut self, trace: &Trace) -> Vec<Verdict> {
         let verdict = |(packet, bytes): (&port::Packet, &[u8])| {
-            self.packet(packet.time, packet::parse(packet.link, bytes, packet.wire_len, packet.interface).as_ref())
+            let parsed = packet::parse(packet.link, bytes, packet.wire_len, packet.interface);
+            self.packet(packet.time, parsed.as_ref(), bytes)
         };
         trace.iter().map(verdict).collect()
     }
 
-    /// Gives the function one packet, as it was parsed. A `time` before the last packet's counts as that one's.
-    pub fn packet(&mut self, time: Nanos, parsed: Result<&Headers, &Malformed>) -> Verdict {
+    /// Gives the function one packet, as it was parsed from its bytes. A `time` before the last packet's counts as that one's.
+    pub fn packet(&mut self, time: Nanos, parsed: Result<&Headers, &Malformed>, bytes: &[u8]) -> Verdict {
         let seq = self.seq;
         self.seq = seq.next();
         self.now = self.now.max(time);
@@ -92,7 +93,7 @@ impl<N: NetworkFunction> Driver<N> {
         if self.function.packet_set().has_ports() && headers.fragment == Fragment::Later {
             return Verdict::Drop(Reason::FRAGMENT);
         }
-        match self.function.meta(headers) {
+        match self.function.meta(headers, headers.payload(bytes)) {
             Some(meta) => self.step(seq, &meta),
             None => self.function.other(headers),
         }

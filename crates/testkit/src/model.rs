@@ -39,7 +39,7 @@ pub use tracking::Tracked;
 pub trait Model {
     /// What becomes of packet number `seq`. Malformed packets don't come here, nor do later fragments where the
     /// function's packet sets are named by ports.
-    fn packet(&mut self, seq: Seq, now: Nanos, headers: &Headers) -> Fate;
+    fn packet(&mut self, seq: Seq, now: Nanos, headers: &Headers, payload: &[u8]) -> Fate;
 }
 
 /// Source address and port, destination address and port, protocol.
@@ -111,7 +111,7 @@ pub fn compare<N: NetworkFunction>(
     for ((now, bytes), number) in frames.iter().zip(0..) {
         let headers =
             packet::parse(frames.link(), bytes, bytes.len() as u32, 0).expect("models take well-formed packets");
-        compare_packet(driver, model, Seq(number), now, &headers)?;
+        compare_packet(driver, model, Seq(number), now, &headers, bytes)?;
     }
     Ok(())
 }
@@ -126,13 +126,14 @@ pub fn compare_packet<N: NetworkFunction>(
     seq: Seq,
     time: Nanos,
     headers: &Headers,
+    bytes: &[u8],
 ) -> Result<Fate, Box<Disagreement>> {
-    let got = Fate::of(driver.packet(time, Ok(headers)), N::DESCRIPTION.drop_reasons);
+    let got = Fate::of(driver.packet(time, Ok(headers), bytes), N::DESCRIPTION.drop_reasons);
     let now = driver.now();
     let expected = if driver.function().packet_set().has_ports() && headers.fragment == Fragment::Later {
         Fate::Drop("fragment")
     } else {
-        model.packet(seq, now, headers)
+        model.packet(seq, now, headers, headers.payload(bytes))
     };
     if got == expected { Ok(got) } else { Err(Box::new(Disagreement { seq, now, headers: *headers, got, expected })) }
 }

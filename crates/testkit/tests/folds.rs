@@ -5,6 +5,7 @@ use functions::{anti_ddos, ddos, heavy_hitter, port_knock};
 use memory::{Local, LocalTx};
 use nf::{Context, Effects, Function, Opened, local_fingerprint};
 use packet::{Nanos, Seq};
+use port::Packet;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use testkit::Synth;
@@ -14,8 +15,11 @@ use testkit::synth::{Carrier, Params, Profile};
 fn contributions<N: Function>(nf: &N) -> Vec<N::Meta> {
     let params = Params { packets: 60, flows: Some(6), transport: Some(Carrier::Tcp), ..Params::default() };
     let trace = Synth::new(Profile::Hyperscaler, &params).expect("it is possible").trace();
-    let headers = trace.iter().map(|(packet, bytes)| packet::parse(packet.link, bytes, packet.wire_len, 0));
-    headers.filter_map(|headers| nf.meta(&headers.expect("it is whole"))).collect()
+    let meta = |(packet, bytes): (&Packet, &[u8])| {
+        let headers = packet::parse(packet.link, bytes, packet.wire_len, 0).expect("it is whole");
+        nf.meta(&headers, headers.payload(bytes))
+    };
+    trace.iter().filter_map(meta).collect()
 }
 
 /// What a step asks for, deadlines and all.

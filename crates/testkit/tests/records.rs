@@ -101,7 +101,7 @@ impl Visit for Packets<'_> {
         for index in 0..self.batch.len() {
             let (packet, bytes) = self.batch.packet(index);
             let parsed = packet::parse(packet.link, bytes, packet.wire_len, packet.interface);
-            if let Some(meta) = parsed.ok().and_then(|headers| function.meta(&headers)) {
+            if let Some(meta) = parsed.ok().and_then(|headers| function.meta(&headers, headers.payload(bytes))) {
                 there_and_back(&meta);
                 self.records += 1;
             }
@@ -157,7 +157,9 @@ struct Changed<'a> {
 impl Visit for Changed<'_> {
     fn visit<N: Function>(&mut self, function: &N) {
         let headers = packet::parse(packet::LinkType::Ethernet, self.frame, self.frame.len() as u32, 3);
-        let Some(meta) = headers.ok().and_then(|headers| function.meta(&headers)) else { return };
+        let Some(meta) = headers.ok().and_then(|headers| function.meta(&headers, headers.payload(self.frame))) else {
+            return;
+        };
         let mut record = there_and_back(&meta);
         let at = self.at % record.len();
         record[at] ^= self.byte;

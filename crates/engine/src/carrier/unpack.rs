@@ -161,7 +161,7 @@ mod tests {
 
         fn shared<M: Memory>(&self, _: &M) {}
 
-        fn meta(&self, headers: &Headers) -> Option<Source> {
+        fn meta(&self, headers: &Headers, _payload: &[u8]) -> Option<Source> {
             headers.source().map(Source)
         }
 

@@ -38,7 +38,7 @@ impl Driver {
 
     pub(super) fn send(&mut self, packet: Headers) -> Verdict {
         self.seq = self.seq.next();
-        let Some(meta) = self.nat.meta(&packet) else { return self.nat.other(&packet) };
+        let Some(meta) = self.nat.meta(&packet, &[]) else { return self.nat.other(&packet) };
         let mut cx = Context::<Nat, Local>::new(&self.state, LocalTx::default(), self.now, self.seq);
         let Ok(verdict) = self.nat.packet(&mut cx, &mut (), &meta);
         verdict

@@ -33,7 +33,7 @@ impl<N: NetworkFunction<Shared<Local> = ()>> Driver<N> {
     }
 
     pub(crate) fn give(&mut self, headers: &Headers) -> Verdict {
-        match self.function.meta(headers) {
+        match self.function.meta(headers, &[]) {
             Some(meta) => self.step(&meta),
             None => self.function.other(headers),
         }

@@ -60,7 +60,7 @@ impl NetworkFunction for Liar {
         memory.vector(1, 0)
     }
 
-    fn meta(&self, headers: &Headers) -> Option<Source> {
+    fn meta(&self, headers: &Headers, _payload: &[u8]) -> Option<Source> {
         headers.source().map(Source)
     }
 

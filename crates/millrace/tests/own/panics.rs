@@ -61,7 +61,7 @@ impl NetworkFunction for Stumbling {
 
     fn shared<M: Memory>(&self, _: &M) {}
 
-    fn meta(&self, headers: &Headers) -> Option<Seen> {
+    fn meta(&self, headers: &Headers, _payload: &[u8]) -> Option<Seen> {
         headers.five_tuple().map(Seen)
     }
 

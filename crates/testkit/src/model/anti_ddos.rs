@@ -25,7 +25,7 @@ impl AntiDdosModel {
 }
 
 impl Model for AntiDdosModel {
-    fn packet(&mut self, _seq: Seq, now: Nanos, headers: &Headers) -> Fate {
+    fn packet(&mut self, _seq: Seq, now: Nanos, headers: &Headers, _payload: &[u8]) -> Fate {
         let Some((src, dst)) = headers.addresses().filter(|_| headers.protocol == protocol::TCP) else {
             return Fate::FORWARD;
         };

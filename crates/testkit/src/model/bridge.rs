@@ -55,7 +55,7 @@ impl BridgeModel {
 }
 
 impl Model for BridgeModel {
-    fn packet(&mut self, _seq: Seq, now: Nanos, headers: &Headers) -> Fate {
+    fn packet(&mut self, _seq: Seq, now: Nanos, headers: &Headers, _payload: &[u8]) -> Fate {
         Fate::of(self.verdict(now, headers), &REASONS)
     }
 }

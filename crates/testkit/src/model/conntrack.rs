@@ -48,7 +48,7 @@ impl ConntrackModel {
 }
 
 impl Model for ConntrackModel {
-    fn packet(&mut self, _seq: Seq, now: Nanos, headers: &Headers) -> Fate {
+    fn packet(&mut self, _seq: Seq, now: Nanos, headers: &Headers, _payload: &[u8]) -> Fate {
         match self.tracking.packet(now, headers, true) {
             Judgement::NonIp | Judgement::Exempt | Judgement::Passes | Judgement::Related => Fate::FORWARD,
             Judgement::Invalid { .. } if self.forwards_invalid => Fate::FORWARD,

@@ -26,7 +26,7 @@ impl DdosModel {
 }
 
 impl Model for DdosModel {
-    fn packet(&mut self, _seq: Seq, now: Nanos, headers: &Headers) -> Fate {
+    fn packet(&mut self, _seq: Seq, now: Nanos, headers: &Headers, _payload: &[u8]) -> Fate {
         let Some((source, _)) = headers.addresses() else { return Fate::FORWARD };
         let windows = self.sources.entry(source).or_default();
         let last = windows.last().and_then(|window| window.last()).copied();

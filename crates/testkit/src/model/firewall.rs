@@ -124,7 +124,7 @@ impl FirewallModel {
 }
 
 impl Model for FirewallModel {
-    fn packet(&mut self, _seq: Seq, now: Nanos, headers: &Headers) -> Fate {
+    fn packet(&mut self, _seq: Seq, now: Nanos, headers: &Headers, _payload: &[u8]) -> Fate {
         let may_open = self.may_open(headers);
         match self.tracking.packet(now, headers, may_open) {
             Judgement::NonIp if self.policy.non_ip == "drop" => Fate::Drop("non-ip"),

@@ -38,7 +38,7 @@ impl HeavyHitterModel {
 }
 
 impl Model for HeavyHitterModel {
-    fn packet(&mut self, _seq: Seq, now: Nanos, headers: &Headers) -> Fate {
+    fn packet(&mut self, _seq: Seq, now: Nanos, headers: &Headers, _payload: &[u8]) -> Fate {
         if let Some((src, dst)) = headers.addresses() {
             let (src_port, dst_port) = headers.ports();
             let tuple = (src, src_port, dst, dst_port, headers.protocol);

@@ -39,7 +39,7 @@ impl PolicerModel {
 }
 
 impl Model for PolicerModel {
-    fn packet(&mut self, _seq: Seq, now: Nanos, headers: &Headers) -> Fate {
+    fn packet(&mut self, _seq: Seq, now: Nanos, headers: &Headers, _payload: &[u8]) -> Fate {
         let Some((src, dst)) = headers.addresses() else { return Fate::FORWARD };
         let (src_port, dst_port) = headers.ports();
         let none = IpAddr::from([0; 4]);

@@ -48,7 +48,7 @@ impl PortKnockModel {
 }
 
 impl Model for PortKnockModel {
-    fn packet(&mut self, _seq: Seq, now: Nanos, headers: &Headers) -> Fate {
+    fn packet(&mut self, _seq: Seq, now: Nanos, headers: &Headers, _payload: &[u8]) -> Fate {
         let source = match headers.network {
             Network::V4(ip) => IpAddr::V4(ip.src),
             Network::V6(_) if !self.ipv6 => return Fate::Drop("ipv6"),

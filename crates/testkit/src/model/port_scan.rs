@@ -45,7 +45,7 @@ impl PortScanModel {
 }
 
 impl Model for PortScanModel {
-    fn packet(&mut self, _seq: Seq, now: Nanos, headers: &Headers) -> Fate {
+    fn packet(&mut self, _seq: Seq, now: Nanos, headers: &Headers, _payload: &[u8]) -> Fate {
         let Transport::Tcp(tcp) = headers.transport else { return Fate::FORWARD };
         let Some((src, dst)) = headers.addresses() else { return Fate::FORWARD };
         let [rst, syn, ack] = [TcpFlags::RST, TcpFlags::SYN, TcpFlags::ACK].map(|flag| tcp.flags.contains(flag));

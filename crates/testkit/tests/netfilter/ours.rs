@@ -37,7 +37,7 @@ impl<N: Function, F: Fn(&Scenario) -> N> Router for Ours<N, F> {
         self.packets += 1;
         let time = Nanos::from_secs(1_000_000) + Nanos::from_millis(at_ms) + Nanos::from_micros(self.packets);
         let parsed = packet::parse(LinkType::Ethernet, &frame, frame.len() as u32, from as u16);
-        match driver.packet(time, parsed.as_ref()) {
+        match driver.packet(time, parsed.as_ref(), &frame) {
             Verdict::Drop(_) => vec![],
             Verdict::Reply(reply) => panic!("a {reply:?} was not asked for"),
             Verdict::Forward(port) => vec![(side(from, port), frame[14..].to_vec())],

@@ -40,7 +40,7 @@ fn run(frames: &[Frame], config: &str) -> (u64, u64) {
         fleet.workers[0].process(&mut batch);
         let fate = match headers.fragment {
             Fragment::Later => Fate::Drop("fragment"),
-            Fragment::Whole | Fragment::First => model.packet(Seq(number), time, &headers),
+            Fragment::Whole | Fragment::First => model.packet(Seq(number), time, &headers, &[]),
         };
         if let Fate::Drop(reason) = fate {
             *dropped.entry(reason).or_default() += 1;

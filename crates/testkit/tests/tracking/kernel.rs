@@ -60,7 +60,7 @@ fn check(file: &str) -> usize {
         let (segment, expected) = line.split_once("->").expect("an answer");
         let (wait, build) = parse(segment);
         now += wait;
-        let fate = model.packet(Seq(0), Nanos(now), &build.headers());
+        let fate = model.packet(Seq(0), Nanos(now), &build.headers(), &[]);
         let mut got = match fate {
             Fate::Drop(_) if expected.trim_start().starts_with("! ") => vec![String::from("!")],
             Fate::Drop(cause) => vec![format!("!{cause}")],

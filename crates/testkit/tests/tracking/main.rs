@@ -49,7 +49,7 @@ where
     let mut fates = Vec::with_capacity(packets.len());
     for (time, headers) in packets {
         let number = fates.len();
-        let fate = compare_packet(&mut driver, model, Seq(number as u64), *time, headers);
+        let fate = compare_packet(&mut driver, model, Seq(number as u64), *time, headers, &[]);
         fates.push(fate.map_err(|disagreement| disagreement.to_string())?);
         if number % every != 0 && number + 1 != packets.len() {
             continue;

@@ -67,7 +67,7 @@ proptest! {
             now = now + Nanos(gap);
             let headers = packet::parse(LinkType::Ethernet, &bytes, bytes.len() as u32, 0).expect("it is whole");
             let tables = tables_choice(&headers);
-            let got = driver.packet(now, Ok(&headers));
+            let got = driver.packet(now, Ok(&headers), &bytes);
             if let Err(right) = model.check(now, &headers, tables, got) {
                 return Err(TestCaseError::fail(format!("packet {number} at {now}: {got:?}, right is {right}")));
             }
@@ -77,7 +77,7 @@ proptest! {
 
 /// The backend that a client has where backends are never down, or any for what isn't from a client.
 fn tables_choice(headers: &packet::Headers) -> Endpoint {
-    match Driver::new(configured("down_after = 0")).packet(Nanos(0), Ok(headers)) {
+    match Driver::new(configured("down_after = 0")).packet(Nanos(0), Ok(headers), &[]) {
         Verdict::Rewrite { rewrite, .. } => rewrite.dst.unwrap_or(SERVICE.endpoint()),
         Verdict::Forward(_) | Verdict::Drop(_) | Verdict::Reply(_) => SERVICE.endpoint(),
     }

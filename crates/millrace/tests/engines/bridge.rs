@@ -62,7 +62,7 @@ proptest! {
             now = now + Nanos(gap);
             let bytes = frame(MACS[source], MACS[destination]);
             let headers = packet::parse(LinkType::Ethernet, &bytes, bytes.len() as u32, port).expect("it is whole");
-            let got = driver.packet(now, Ok(&headers));
+            let got = driver.packet(now, Ok(&headers), &bytes);
             prop_assert_eq!(got, model.verdict(now, &headers), "frame {}", number);
         }
     }

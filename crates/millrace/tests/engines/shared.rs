@@ -163,7 +163,7 @@ impl NetworkFunction for Liar {
         memory.vector(1, 0)
     }
 
-    fn meta(&self, headers: &Headers) -> Option<From> {
+    fn meta(&self, headers: &Headers, _payload: &[u8]) -> Option<From> {
         headers.source().map(From)
     }
 

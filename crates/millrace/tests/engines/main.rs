@@ -1,4 +1,5 @@
-//! Functions under the engines. One program for all of them: each would compile every function under every engine anew.
+//! Functions under the engines. One program for all of them, and beside the catalogue: each program of its own would compile every
+//! function under every engine anew.
 
 mod anti_ddos;
 mod bridge;
