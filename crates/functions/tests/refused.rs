@@ -1,5 +1,6 @@
 //! A function that reaches for a clock, a thread, a file, random numbers or unsafe code does not compile, and these are the
-//! compiler's words. Function crates are `no_std` and forbid unsafe code: each case is a crate with the same two lines.
+//! compiler's words. Function crates are `no_std` and forbid unsafe code: each case is a crate with the same two lines. What those
+//! leave, atomics and cells, is clippy's, which says what to use instead.
 #![allow(clippy::print_stdout)]
 
 use std::fs;
@@ -19,12 +20,41 @@ const CASES: [(&str, &str, &str); 8] = [
     ("raw", "let count = unsafe { &mut *core::ptr::from_mut(count) };", UNSAFE),
 ];
 
+/// What compiles, and is not to be: the line, what clippy calls it, and what it says to use instead.
+const DISALLOWED: [(&str, &str, &str, &str); 4] = [
+    (
+        "atomic",
+        "static SEEN: core::sync::atomic::AtomicU64 = core::sync::atomic::AtomicU64::new(0); count.0 ^= SEEN.fetch_add(1, \
+         core::sync::atomic::Ordering::Relaxed);",
+        "disallowed type `core::sync::atomic::AtomicU64`",
+        "keep it in the flow, or share it as `M::Vector` or `M::Distributed`",
+    ),
+    (
+        "cell",
+        "let cell = core::cell::Cell::new(1); cell.set(2); count.0 ^= cell.get();",
+        "disallowed type `core::cell::Cell`",
+        "a handler changes its flow, or what it shares by `cx.shared`, and nothing else",
+    ),
+    (
+        "lazy",
+        "let lazy = core::cell::LazyCell::new(|| 1); count.0 ^= *lazy;",
+        "disallowed type `core::cell::LazyCell`",
+        "where the function is built",
+    ),
+    (
+        "spins",
+        "core::hint::spin_loop();",
+        "disallowed method `core::hint::spin_loop`",
+        "there is nothing to wait for in a step",
+    ),
+];
+
 const NO_STD: &str = "error[E0433]: ";
 const UNSAFE: &str = "error: usage of an `unsafe` block";
 
 #[test]
 fn a_function_that_reaches_out_does_not_compile() {
-    let folder = prepare();
+    let folder = prepare("refused", &CASES.map(|(name, line, _)| (name, line)));
     let output = Command::new(env!("CARGO"))
         .args(["check", "--offline", "--quiet", "--keep-going", "--examples", "--message-format", "short"])
         .args(["--target-dir".as_ref(), folder.join("target").as_os_str()])
@@ -52,6 +82,32 @@ fn a_function_that_reaches_out_does_not_compile() {
         let errors = of_case.iter().filter(|line| line.contains(" error")).count();
         let expected = of_case.iter().filter(|line| line.contains(&format!(":{here}:"))).count();
         assert_eq!(errors, expected, "{name} fails for another reason too: {said}");
+    }
+}
+
+#[test]
+fn what_compiles_and_is_not_to_be_is_clippys() {
+    let cases = DISALLOWED.map(|(name, line, ..)| (name, line));
+    let folder = prepare("disallowed", &[&[("nothing", "")], &cases[..]].concat());
+    let output = Command::new(env!("CARGO"))
+        .args(["clippy", "--offline", "--quiet", "--keep-going", "--examples"])
+        .args(["--target-dir".as_ref(), folder.join("target").as_os_str()])
+        .args(["--", "-D", "clippy::disallowed_types", "-D", "clippy::disallowed_methods"])
+        .current_dir(&folder)
+        .env_remove("RUSTFLAGS")
+        .env_remove("CARGO_TARGET_DIR")
+        .output()
+        .expect("cargo runs");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success(), "clippy has nothing against any of them: {said}");
+    assert!(!said.contains("nothing.rs"), "a function that reaches for nothing is fine: {said}");
+    let here = line_of(&template(), "// REACHES");
+    for (name, _, what, instead) in DISALLOWED {
+        let place = format!("examples/{name}.rs:{here}:");
+        let message = said.split("\n\n").find(|message| message.contains(&place) && message.contains(what));
+        let Some(message) = message else { panic!("{name} should be told `{what}`: {said}") };
+        assert!(message.contains(instead), "{name}: {message}");
+        println!("{message}");
     }
 }
 
@@ -103,8 +159,8 @@ fn line_of(text: &str, words: &str) -> usize {
 
 /// A package whose examples are the cases. It has the workspace's lock file, so that nothing is looked for elsewhere, and the
 /// three crates that a function is written with.
-fn prepare() -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("refused");
+fn prepare(package: &str, cases: &[(&str, &str)]) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(package);
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the workspace is there");
     fs::create_dir_all(folder.join("examples")).expect("the target folder can be written");
     fs::create_dir_all(folder.join("src")).expect("the target folder can be written");
@@ -114,12 +170,15 @@ fn prepare() -> PathBuf {
         let path = workspace.join("crates").join(name);
         manifest += &format!("{name} = {{ package = \"millrace-{name}\", path = {path:?} }}\n");
     }
-    for (name, line, _) in CASES {
+    for (name, line) in cases {
         manifest += &format!("\n[[example]]\nname = \"{name}\"\ncrate-type = [\"lib\"]\n");
         write(&folder.join("examples").join(format!("{name}.rs")), &template().replace("// REACHES", line));
     }
     write(&folder.join("Cargo.toml"), &manifest);
     write(&folder.join("src/lib.rs"), "#![no_std]\n");
+    let lints =
+        fs::read_to_string(workspace.join("crates/functions/clippy.toml")).expect("the lints lie beside the functions");
+    write(&folder.join("clippy.toml"), &lints);
     let lock = fs::read_to_string(workspace.join("Cargo.lock")).expect("the workspace has a lock file");
     write(&folder.join("Cargo.lock"), &lock);
     folder

@@ -31,11 +31,12 @@ pub(super) struct Args {
 const HEAD: &str = "#![no_std]\n#![forbid(unsafe_code)]\n";
 
 /// The files, by their place in the crate.
-const FILES: [(&str, &str); 4] = [
+const FILES: [(&str, &str); 5] = [
     ("src/lib.rs", include_str!("../../skeleton/lib.rs")),
     ("src/main.rs", include_str!("../../skeleton/main.rs")),
     ("tests/engines.rs", include_str!("../../skeleton/test.rs")),
     ("README.md", include_str!("../../skeleton/README.md")),
+    ("clippy.toml", include_str!("../../../functions/clippy.toml")),
 ];
 
 pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> {
