@@ -2,10 +2,12 @@
 
 use std::path::PathBuf;
 use std::process::Command;
+use std::thread;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
+use crate::tests::Totals;
 use crate::{bench, concurrency, direction, models, packages, readme, rtl, tests};
 
 /// Runs every check; stops at the first that fails.
@@ -15,7 +17,7 @@ pub(crate) fn run(deep: bool) -> Result<()> {
     step("dependency direction", direction::check)?;
     step("system packages", packages::install)?;
     step("lints", || cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"]))?;
-    let mut totals = tests::Totals::default();
+    let mut totals = Totals::default();
     let mut skipped = 0;
     step("lints of what needs DPDK", || match bench::without_dpdk() {
         None => {
@@ -33,12 +35,7 @@ pub(crate) fn run(deep: bool) -> Result<()> {
         totals.skipped += skipped;
         Ok(())
     })?;
-    step("shared tables under a model checker", || concurrency::linearizability(&mut totals))?;
-    step("transactions under a model checker", || concurrency::serializability(&mut totals))?;
-    step("loss recovery under a model checker", || concurrency::agreement(&mut totals))?;
-    step("loss recovery as a model", || models::loss_recovery(&mut totals))?;
-    step("shared tables and transactions under a thread sanitizer", || concurrency::sanitizer(&mut totals))?;
-    step("the sequencer in hardware, a sample", || rtl::simulate(rtl::Extent::Sample, &mut totals))?;
+    side_by_side(&MODELS, &mut totals)?;
     let mut commands = 0;
     step("the README's commands", || {
         commands = readme::run()?;
@@ -46,6 +43,49 @@ pub(crate) fn run(deep: bool) -> Result<()> {
     })?;
     println!("\nall checks passed in {:.0} s; {commands} commands of the README ran", start.elapsed().as_secs_f64());
     println!("{} passed, 0 failed, {} skipped", totals.passed, totals.skipped);
+    Ok(())
+}
+
+/// A step that counts what it checks.
+type Counted = (&'static str, fn(&mut Totals) -> Result<()>);
+
+/// What keeps one core busy and not two: the steps of one row wait for each other, those of the other don't.
+const MODELS: [&[Counted]; 2] = [
+    &[
+        ("loss recovery under a model checker", concurrency::agreement),
+        ("transactions under a model checker", concurrency::serializability),
+        ("shared tables under a model checker", concurrency::linearizability),
+    ],
+    &[
+        ("shared tables and transactions under a thread sanitizer", concurrency::sanitizer),
+        ("loss recovery as a model", models::loss_recovery),
+        ("the sequencer in hardware, a sample", |totals| rtl::simulate(rtl::Extent::Sample, totals)),
+    ],
+];
+
+fn side_by_side(rows: &[&[Counted]], totals: &mut Totals) -> Result<()> {
+    println!(
+        "== side by side: {}",
+        rows.iter().copied().flatten().map(|(name, _)| *name).collect::<Vec<_>>().join("; ")
+    );
+    let all = |row: &[Counted]| {
+        let mut totals = Totals::default();
+        for (name, check) in row {
+            let start = Instant::now();
+            check(&mut totals).with_context(|| format!("{name}: failed"))?;
+            println!("   {name}: {:.1} s", start.elapsed().as_secs_f64());
+        }
+        Ok::<_, anyhow::Error>(totals)
+    };
+    let counted: Vec<Result<Totals>> = thread::scope(|scope| {
+        let rows: Vec<_> = rows.iter().map(|row| scope.spawn(move || all(row))).collect();
+        rows.into_iter().map(|row| row.join().expect("a check doesn't panic")).collect()
+    });
+    for row in counted {
+        let row = row?;
+        totals.passed += row.passed;
+        totals.skipped += row.skipped;
+    }
     Ok(())
 }
 

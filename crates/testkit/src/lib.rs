@@ -8,10 +8,12 @@ pub mod carrier;
 pub mod conformance;
 mod driver;
 mod frames;
+#[cfg(feature = "checks")]
 pub mod fuzz;
 pub mod model;
 pub mod netns;
 mod rng;
+#[cfg(feature = "checks")]
 pub mod rtl;
 pub mod synth;
 
