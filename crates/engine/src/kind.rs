@@ -59,13 +59,16 @@ impl EngineKind {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// What the engine promises.
+    /// What the engine promises of a function whose packet sets share this.
     #[must_use]
-    pub const fn guarantee(self) -> Guarantee {
-        match self {
-            Self::Sequential | Self::Scr => Guarantee::Identical,
-            Self::Rss | Self::RssPlusPlus | Self::Hybrid => Guarantee::IdenticalPerPacketSet,
-            Self::Shared | Self::Transactional => Guarantee::Serializable,
+    pub const fn guarantee(self, sharing: Sharing) -> Guarantee {
+        match (self, sharing) {
+            (Self::Sequential | Self::Scr, _) => Guarantee::Identical,
+            // Where nothing is shared there is nothing that transactions have to order.
+            (Self::Rss | Self::RssPlusPlus | Self::Hybrid, _) | (Self::Transactional, Sharing::Nothing) => {
+                Guarantee::IdenticalPerPacketSet
+            }
+            (Self::Shared, _) | (Self::Transactional, Sharing::Shares(_)) => Guarantee::Serializable,
         }
     }
 

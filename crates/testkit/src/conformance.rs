@@ -220,7 +220,7 @@ impl<N: Function> Bench<'_, N> {
         if engine == EngineKind::Transactional && N::DESCRIPTION.sharing.is_any() {
             return self.run_transacted(case, oracle, len);
         }
-        match (self.promise(engine), options.chooses_index()) {
+        match (engine.guarantee(N::DESCRIPTION.sharing), options.chooses_index()) {
             (Guarantee::Identical | Guarantee::IdenticalPerPacketSet, false) => {
                 self.run_private(private_fleet(engine, nf, cores, options), case, oracle, len)
             }
@@ -228,14 +228,6 @@ impl<N: Function> Bench<'_, N> {
                 self.run_private(any_private_fleet(engine, nf, cores, options), case, oracle, len)
             }
             (Guarantee::Serializable, _) => self.run_shared(shared_fleet(nf, cores, options), case, oracle, len),
-        }
-    }
-
-    /// What the engine promises for this function: where packet sets share nothing, transactions have nothing to order.
-    fn promise(&self, engine: EngineKind) -> Guarantee {
-        match engine {
-            EngineKind::Transactional if !N::DESCRIPTION.sharing.is_any() => Guarantee::IdenticalPerPacketSet,
-            _ => engine.guarantee(),
         }
     }
 
@@ -289,7 +281,7 @@ impl<N: Function> Bench<'_, N> {
         let packets = self.observe_run(&mut fleet, case, len)?;
         let full = oracle.was_full || Remains::flow_counters(&fleet).was_full();
         let held = Held { full, moves: 0 };
-        if full && self.promise(case.engine) == Guarantee::IdenticalPerPacketSet {
+        if full && case.engine.guarantee(N::DESCRIPTION.sharing) == Guarantee::IdenticalPerPacketSet {
             return Ok(held);
         }
         compare_packets(&oracle.packets, &packets)?;

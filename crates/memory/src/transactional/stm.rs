@@ -114,7 +114,9 @@ impl Stm {
     }
 }
 
-/// A core's place at a transactional memory. There is one for each core, and a core uses its own alone.
+/// A core's place at a transactional memory. There is one for each core, and a core uses its own alone: aligned so that no two
+/// share a line.
+#[repr(align(128))]
 pub struct Session {
     pub(crate) stm: Arc<Stm>,
     pub(crate) core: usize,

@@ -62,7 +62,7 @@ pub(super) struct Args {
     #[arg(long, default_value_t = 5, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=1000))]
     rounds: u16,
     /// How many packets a case has in a round, at least one pass over the traffic
-    #[arg(long, default_value = "1M", value_name = "NUMBER", value_parser = number::parse)]
+    #[arg(long, default_value = "1M", value_name = "NUMBER", value_parser = number::parse_positive)]
     round_packets: u64,
     #[command(flatten)]
     options: options::Options,

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use engine::{Control, EngineKind, Guarantee, Options, Outcome};
 use measure::{Basis, Bench, BenchPlan, Work};
-use nf::{Description, Reason};
+use nf::{Description, Reason, Sharing};
 use port::pcap::Reader;
 use port::{MemoryQueue, Trace};
 use serde_json::{Value, json};
@@ -231,7 +231,9 @@ impl Shown<'_> {
                 (Some(_), _) => ("DIFFERS".to_owned(), Tone::Bad),
                 (None, Some((_, _, reason))) => (reason.clone(), Tone::Warn),
                 (None, None) if *engine == EngineKind::Sequential => ("the oracle".to_owned(), Tone::Dim),
-                (None, None) => (format!("equal on {cores} cores, {}", how(*engine)), Tone::Good),
+                (None, None) => {
+                    (format!("equal on {cores} cores, {}", how(*engine, self.description.sharing)), Tone::Good)
+                }
             });
             sheet.toned(row);
         }
@@ -279,7 +281,7 @@ impl Shown<'_> {
                     .collect();
                 json!({
                     "engine": engine.name(), "cores": cores, "runs": verified.runs,
-                    "equal": verified.mismatch.is_none(), "guarantee": engine.guarantee().to_string(),
+                    "equal": verified.mismatch.is_none(), "guarantee": engine.guarantee(self.description.sharing).to_string(),
                     "refused": verified.refused.first().map(|(_, _, reason)| reason), "rates": rates,
                 })
             })
@@ -293,8 +295,8 @@ impl Shown<'_> {
 }
 
 /// How far the engine was held to `sequential`, in few words.
-const fn how(engine: EngineKind) -> &'static str {
-    match engine.guarantee() {
+const fn how(engine: EngineKind, sharing: Sharing) -> &'static str {
+    match engine.guarantee(sharing) {
         Guarantee::Identical => "packet by packet",
         Guarantee::IdenticalPerPacketSet => "in every packet set",
         Guarantee::Serializable => "in the order of its steps",

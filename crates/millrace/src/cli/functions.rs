@@ -110,7 +110,8 @@ fn page(entry: &Entry) -> Result<String, Failed> {
     let mut sheet = Sheet::new(style, &[("", Align::Left), ("", Align::Left)]);
     for kind in EngineKind::ALL {
         match refusal(kind, description) {
-            None => sheet.toned([(kind.name(), Tone::Good), (&kind.guarantee().to_string(), Tone::Plain)]),
+            None => sheet
+                .toned([(kind.name(), Tone::Good), (&kind.guarantee(description.sharing).to_string(), Tone::Plain)]),
             Some(reason) => sheet.toned([(kind.name(), Tone::Warn), (&reason, Tone::Plain)]),
         }
     }
@@ -134,7 +135,7 @@ fn facts(entry: &Entry) -> Result<Value, Failed> {
         .map(|kind| {
             let refusal = refusal(kind, entry.description());
             json!({
-                "engine": kind.name(), "guarantee": kind.guarantee().to_string(),
+                "engine": kind.name(), "guarantee": kind.guarantee(*sharing).to_string(),
                 "takes": refusal.is_none(), "refusal": refusal,
             })
         })

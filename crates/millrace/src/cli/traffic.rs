@@ -26,10 +26,10 @@ pub(super) struct Source {
     #[arg(long, value_name = "PROFILE", group = "traffic")]
     synth: Option<Profile>,
     /// With --synth: how many flows
-    #[arg(long, default_value = "10k", value_name = "NUMBER", value_parser = number::parse, conflicts_with = "input")]
+    #[arg(long, default_value = "10k", value_name = "NUMBER", value_parser = number::parse_positive, conflicts_with = "input")]
     flows: u64,
     /// How many packets to take at most
-    #[arg(long, default_value = "1M", value_name = "NUMBER", value_parser = number::parse)]
+    #[arg(long, default_value = "1M", value_name = "NUMBER", value_parser = number::parse_positive)]
     packets: u64,
 }
 
@@ -62,7 +62,7 @@ impl Source {
             (None, Some(profile)) => {
                 let flows = single(profile).unwrap_or(self.flows);
                 let params = Params { packets: self.packets, flows: Some(flows), ..Params::default() };
-                let name = format!("{profile}, {} flows", number::count(flows));
+                let name = format!("{profile}, {}", number::counted(flows, "flow", "flows"));
                 Ok(Traffic { name, trace: synthesised(profile, &params)? })
             }
             (None, None) => Err(Failed::usage("say where packets come from: --in FILE or --synth PROFILE")),
@@ -81,7 +81,8 @@ impl Source {
             return Err(Failed::input(format_args!("{} holds no packets", files::shown(&input).display())));
         }
         if trace.len() == packets_max && !quiet {
-            note(&format!("the first {} packets are taken; --packets takes more\n", number::count(self.packets)));
+            let taken = number::counted(self.packets, "packet is", "packets are");
+            note(&format!("the first {taken} taken; --packets takes more\n"));
         }
         Ok(Traffic { name: files::shown(&input).display().to_string(), trace: Arc::new(trace) })
     }

@@ -147,10 +147,10 @@ fn text(args: &Args, description: &Description, name: &str, trace: &Trace, rows:
     let mut sheet = Sheet::new(style, &columns);
     for Row { engine, verified } in rows.iter().filter(|row| row.verified.runs > 0) {
         let (word, tone) = match &verified.mismatch {
-            None if verified.was_full && engine.guarantee() != Guarantee::Identical => {
+            None if verified.was_full && engine.guarantee(description.sharing) != Guarantee::Identical => {
                 ("not compared where a flow table was full or turned flows away, equal elsewhere".to_owned(), Tone::Bad)
             }
-            None => (format!("equal: {}", engine.guarantee()), Tone::Good),
+            None => (format!("equal: {}", engine.guarantee(description.sharing)), Tone::Good),
             Some(mismatch) => (format!("DIFFERS on {}", counted(mismatch.cores as u64, "core", "cores")), Tone::Bad),
         };
         let (cores, runs) = (taken(args, *engine, verified), count(verified.runs));
@@ -228,7 +228,7 @@ fn json(
                 })
             });
             json!({
-                "engine": engine.name(), "guarantee": engine.guarantee().to_string(), "runs": verified.runs,
+                "engine": engine.name(), "guarantee": engine.guarantee(description.sharing).to_string(), "runs": verified.runs,
                 "packets": verified.packets, "equal": (verified.runs > 0).then_some(verified.mismatch.is_none()), "was_full": verified.was_full,
                 "refused": refused, "mismatch": mismatch,
             })

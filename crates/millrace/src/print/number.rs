@@ -107,6 +107,14 @@ pub(crate) fn parse(text: &str) -> Result<u64, String> {
     }
 }
 
+/// As [`parse`], from 1 on.
+pub(crate) fn parse_positive(text: &str) -> Result<u64, String> {
+    match parse(text)? {
+        0 => Err("it has to be 1 at least".to_owned()),
+        number => Ok(number),
+    }
+}
+
 /// Reads `4` or `1-8`, nothing below 1.
 pub(crate) fn parse_range(text: &str) -> Result<RangeInclusive<usize>, String> {
     let wrong = || format!("`{text}` is not a range: write 4 or 1-8");

@@ -162,7 +162,7 @@ fn live<N: Function + Clone>(function: &N, trace: &Arc<Trace>, seed: u64, name: 
             let what = format!("{} under {kind} on {cores} over {name}, faults of seed {seed}", N::DESCRIPTION.name);
             assert!(sent.is_sorted_by(|a, b| a.seq < b.seq), "{what}: the output is in input order");
             // On several cores `shared` takes the packets in an order of its own, which `verify` has it tell.
-            if kind.guarantee() != Guarantee::Serializable || cores == 1 {
+            if kind.guarantee(N::DESCRIPTION.sharing) != Guarantee::Serializable || cores == 1 {
                 assert_eq!(sent.len(), expected.len(), "{what}");
                 let differs = sent.iter().zip(&expected).find(|(sent, expected)| sent != expected);
                 assert_eq!(differs, None, "{what}");

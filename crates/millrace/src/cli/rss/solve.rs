@@ -12,7 +12,7 @@ use super::question::Question;
 use super::shown;
 use crate::cli::failure::{Failed, OUTCOME};
 use crate::cli::traffic::{Source, Traffic};
-use crate::print::number::{count, percent};
+use crate::print::number::{count, counted, percent};
 use crate::print::output::{print, print_json};
 use crate::print::style::Style;
 use crate::print::table::{Align, Sheet, Tone};
@@ -173,7 +173,7 @@ fn text(args: &Args, solution: &Solution, measured: Option<&Measured>) -> String
     if let Some(measured) = measured {
         out += &balance(solution, measured, style);
     }
-    out += &format!("\nto set the card up, with {} queues:\n", args.queues);
+    out += &format!("\nto set the card up, with {}:\n", counted(u64::from(args.queues), "queue", "queues"));
     for command in commands(solution, usize::from(args.queues)) {
         out += &format!("  {}\n", if command.starts_with('#') { style.dim(command) } else { command });
     }
