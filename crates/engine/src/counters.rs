@@ -70,7 +70,7 @@ impl Counters {
     #[inline]
     pub fn count(&mut self, verdict: &Verdict) {
         match verdict {
-            Verdict::Forward(_) | Verdict::Rewrite { .. } => self.forwarded += 1,
+            Verdict::Forward(_) | Verdict::Rewrite { .. } | Verdict::Transform { .. } => self.forwarded += 1,
             Verdict::Reply(_) => self.replied += 1,
             Verdict::Drop(reason) => self.dropped[usize::from(reason.0) % Reason::COUNT] += 1,
         }

@@ -24,6 +24,7 @@ mod placement;
 mod private;
 pub mod recovery;
 mod run;
+mod settle;
 mod sharded;
 mod shared;
 mod steering;

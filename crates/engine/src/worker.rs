@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use flow::Hint;
-use nf::{Flow, Meta, NetworkFunction, PortId, Reason, Reply, Verdict};
-use packet::{LinkType, Nanos, Rewrite, Seq};
-use port::{Batch, Fate, Packet};
+use nf::{Flow, Meta, NetworkFunction, Reason, Verdict};
+use packet::{LinkType, Nanos, Seq};
+use port::{Batch, Packet};
 
 use crate::classify::classify;
 use crate::counters::Counters;
@@ -13,6 +13,7 @@ use crate::error::FailedPacket;
 use crate::history::{Event, Log, Record, Stretch};
 use crate::moves::Moves;
 use crate::placement::{Lane, Placement, hash_of};
+use crate::settle::settle;
 
 /// How many steps are looked ahead: enough for the memory's latencies to overlap, few enough for the first-level cache.
 pub const BURST: usize = 32;
@@ -32,6 +33,8 @@ pub struct Worker<N: NetworkFunction, P> {
     next: Seq,
     /// The packet that the function is at, for the report of a panic.
     position: Seq,
+    /// Room for a packet that is made anew.
+    scratch: Vec<u8>,
 }
 
 /// The steps that wait for their burst to be full. Aligned for the same reason as their worker.
@@ -119,6 +122,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
             }),
             next: Seq(0),
             position: Seq(0),
+            scratch: Vec::new(),
         }
     }
 
@@ -235,7 +239,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         let lane = &mut waiting[*len];
         if !classify(&*self.nf, self.by_ports, packet, bytes, &mut lane.meta, settled) {
             self.counters.unread += u64::from(matches!(packet.link, LinkType::Other(_)));
-            return settle(&mut self.counters, batch, index, settled);
+            return settle(&*self.nf, &mut self.scratch, &mut self.counters, batch, index, settled);
         }
         if N::Flow::STORED {
             lane.hash = hash_of::<N>(&lane.meta().key(), self.seed);
@@ -297,7 +301,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
     /// processor has several of them under way at once.
     #[inline(never)]
     fn flush(&mut self, batch: &mut Batch) {
-        let Self { nf, place, lanes, counters, position, .. } = self;
+        let Self { nf, place, lanes, counters, position, scratch, .. } = self;
         let nf = &**nf;
         let Lanes { len, waiting, again, .. } = &mut **lanes;
         let waiting = &mut waiting[..*len];
@@ -316,7 +320,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
                 waiting[at].lane()
             };
             place.steps(nf, waiting.len(), lane, |at, verdict| {
-                settle(counters, batch, waiting[at].index as usize, verdict);
+                settle(nf, scratch, counters, batch, waiting[at].index as usize, verdict);
             });
             *len = 0;
             return;
@@ -337,7 +341,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
                 #[inline(always)]
                 |verdict| match index {
                     NOT_HERE => counters.replayed += 1,
-                    index => settle(counters, batch, index as usize, verdict),
+                    index => settle(nf, scratch, counters, batch, index as usize, verdict),
                 },
             );
         }
@@ -364,53 +368,4 @@ fn catch_up<N: NetworkFunction, P: Placement<N>>(
         *position = seq;
         place.step(nf, &Lane { seq, now, ..*lane }, |_| ());
     }
-}
-
-/// Counts a verdict and carries it out on the packet. Always inlined: a verdict that crosses a call goes over memory.
-#[inline(always)]
-fn settle(counters: &mut Counters, batch: &mut Batch, index: usize, verdict: &Verdict) {
-    let fate = match verdict {
-        Verdict::Forward(port) => {
-            counters.count(verdict);
-            Fate::Transmit(port.0)
-        }
-        Verdict::Rewrite { port, rewrite } => {
-            apply(batch, index, rewrite);
-            counters.count(verdict);
-            Fate::Transmit(port.0)
-        }
-        Verdict::Drop(_) => {
-            counters.count(verdict);
-            Fate::Drop
-        }
-        Verdict::Reply(reply) => answer(counters, batch, index, *reply),
-    };
-    batch.packets_mut()[index].fate = fate;
-}
-
-/// Rewrites the packet. Its headers are parsed anew: keeping them for the few verdicts that rewrite costs all packets more.
-#[inline(never)]
-fn apply(batch: &mut Batch, index: usize, rewrite: &Rewrite) {
-    let Packet { link, wire_len, interface, .. } = batch.packets()[index];
-    rewrite.apply_to_frame(link, batch.bytes_mut(index), wire_len, interface);
-}
-
-/// Turns the packet into its answer. What can't be answered (a reset, a segment cut short) is dropped and counted so.
-#[cold]
-fn answer(counters: &mut Counters, batch: &mut Batch, index: usize, reply: Reply) -> Fate {
-    let Packet { link, wire_len, interface, .. } = batch.packets()[index];
-    let bytes = batch.bytes_mut(index);
-    let len = match (reply, packet::parse(link, bytes, wire_len, interface)) {
-        (Reply::TcpReset, Ok(headers)) => packet::tcp_reset(bytes, &headers),
-        (Reply::TcpReset, Err(_)) => None,
-    };
-    let Some(len) = len else {
-        counters.count(&Verdict::Drop(Reason::UNANSWERABLE));
-        return Fate::Drop;
-    };
-    let packet = &mut batch.packets_mut()[index];
-    packet.len = len as u32;
-    packet.wire_len = len as u32;
-    counters.replied += 1;
-    Fate::Transmit(PortId::BACK.0)
 }

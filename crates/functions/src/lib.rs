@@ -13,6 +13,7 @@ pub mod conntrack;
 pub mod ddos;
 pub mod firewall;
 pub mod heavy_hitter;
+pub mod ipsec;
 pub mod load_balancer;
 pub mod nat;
 pub mod policer;

@@ -1,6 +1,6 @@
 //! What the catalogue says of a configuration file is what reading one does.
 
-use functions::{anti_ddos, bridge, ddos, heavy_hitter, load_balancer, policer, port_knock, port_scan};
+use functions::{anti_ddos, bridge, ddos, heavy_hitter, ipsec, load_balancer, policer, port_knock, port_scan};
 use nf::{Description, NetworkFunction};
 use serde::de::DeserializeOwned;
 
@@ -31,6 +31,7 @@ fn catalogue_defaults() {
     defaults_are_true::<bridge::Config>(&bridge::Bridge::DESCRIPTION);
     defaults_are_true::<ddos::Config>(&ddos::Ddos::DESCRIPTION);
     defaults_are_true::<heavy_hitter::Config>(&heavy_hitter::HeavyHitter::DESCRIPTION);
+    defaults_are_true::<ipsec::Config>(&ipsec::Ipsec::DESCRIPTION);
     defaults_are_true::<load_balancer::Config>(&load_balancer::LoadBalancer::DESCRIPTION);
     defaults_are_true::<policer::Config>(&policer::Policer::DESCRIPTION);
     defaults_are_true::<port_knock::Config>(&port_knock::PortKnock::DESCRIPTION);

@@ -41,6 +41,7 @@ impl Catalogue {
                 Entry::of(functions::port_scan::PortScan::new),
                 Entry::of(|config: bridge::Config| bridge::Bridge::new(&config)),
                 Entry::of(|config: anti_ddos::Config| anti_ddos::AntiDdos::new(&config)),
+                Entry::of(functions::ipsec::Ipsec::new),
             ],
         }
     }
@@ -138,6 +139,9 @@ pub trait Program: Send + Sync {
 
     /// How many packet sets are remembered, as configured.
     fn sizing(&self) -> Sizing;
+
+    /// By how many bytes packets grow on their way through, at most.
+    fn growth(&self) -> u32;
 
     /// Whether it keeps flows in flow tables at all.
     fn keeps_flows(&self) -> bool;
@@ -246,6 +250,10 @@ impl<N: Function> Program for Loaded<N> {
 
     fn sizing(&self) -> Sizing {
         self.0.sizing()
+    }
+
+    fn growth(&self) -> u32 {
+        N::GROWTH.unwrap_or(0)
     }
 
     fn keeps_flows(&self) -> bool {

@@ -10,7 +10,7 @@ use millrace::engine::{
     Control, EngineKind, Fleet, Log, Options, Parcel, Placement, private_fleet, run, sharded_fleet, shared_fleet,
     transacted_fleet,
 };
-use millrace::functions::{anti_ddos, bridge, load_balancer, port_scan};
+use millrace::functions::{anti_ddos, bridge, ipsec, load_balancer, port_scan};
 use millrace::functions::{conntrack, ddos, firewall, heavy_hitter, nat, policer, port_knock};
 use millrace::nf::Function;
 use millrace::port::pcap::Reader;
@@ -188,6 +188,14 @@ fn nat_allocates_nothing() {
 #[test]
 fn bridge_allocates_nothing() {
     all_engines(|| bridge::Bridge::new(&bridge::Config::default()));
+}
+
+#[test]
+fn ipsec_allocates_nothing() {
+    let tunnel = "[[tunnels]]\nlocal = \"192.0.2.1\"\npeer = \"10.0.0.1\"\ninside = [\"0.0.0.0/1\", \"::/0\"]\nbeyond = [\"128.0.0.0/1\", \"::/0\"]\n\
+        spi_out = 4097\nkey_out = \"000102030405060708090a0b0c0d0e0f10111213\"\n\
+        spi_in = 4098\nkey_in = \"ff0102030405060708090a0b0c0d0e0f10111213\"\n";
+    all_engines(|| ipsec::Ipsec::new(toml::from_str(tunnel).unwrap()));
 }
 
 #[test]

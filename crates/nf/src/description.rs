@@ -21,6 +21,8 @@ pub enum PacketSet {
     SourceDestination,
     /// The source Ethernet address.
     SourceMac,
+    /// The tunnel that a packet goes into or comes out of, by direction.
+    Tunnel,
 }
 
 impl PacketSet {
@@ -29,7 +31,12 @@ impl PacketSet {
     pub const fn has_ports(self) -> bool {
         match self {
             Self::FiveTuple | Self::SymmetricFiveTuple => true,
-            Self::None | Self::Source | Self::Destination | Self::SourceDestination | Self::SourceMac => false,
+            Self::None
+            | Self::Source
+            | Self::Destination
+            | Self::SourceDestination
+            | Self::SourceMac
+            | Self::Tunnel => false,
         }
     }
 }
@@ -44,6 +51,7 @@ impl fmt::Display for PacketSet {
             Self::Destination => "destination address",
             Self::SourceDestination => "source and destination address",
             Self::SourceMac => "source Ethernet address",
+            Self::Tunnel => "tunnel and direction",
         })
     }
 }

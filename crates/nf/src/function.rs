@@ -1,5 +1,6 @@
 //! The contract itself.
 
+use alloc::vec::Vec;
 use core::fmt;
 
 use memory::{Local, LocalTx, Memory, Transactional};
@@ -147,6 +148,20 @@ pub trait NetworkFunction: Sized + Send + Sync + 'static {
         flow: &mut Self::Flow,
         meta: &Self::Meta,
     ) -> Step<Verdict, M>;
+
+    /// By how many bytes [`transform`](Self::transform) makes a frame longer at most; `None` where no packet is made anew.
+    const GROWTH: Option<u32> = None;
+
+    /// Writes into `out`, which is empty, the frame that goes out in place of the one that `headers` was parsed from. Called for
+    /// [`Verdict::Transform`] alone, by the core that has the packet, once the step has committed: what takes long and needs no
+    /// state, as encryption does, is best done here. It must depend on nothing but its arguments.
+    ///
+    /// # Errors
+    /// The reason for which the packet is dropped after all.
+    fn transform(&self, _work: u64, _headers: &Headers, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Reason> {
+        out.extend_from_slice(bytes);
+        Ok(())
+    }
 
     /// Whether [`open`](Self::open) refuses this packet, whatever else is the case, and does nothing besides: then a replica need
     /// not ask it. To say no is always right.

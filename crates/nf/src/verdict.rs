@@ -14,6 +14,14 @@ pub enum Verdict {
         /// What changes in it.
         rewrite: Rewrite,
     },
+    /// Another packet goes out in its place, which the function makes of it outside of its step:
+    /// [`NetworkFunction::transform`](crate::NetworkFunction::transform).
+    Transform {
+        /// The port that it leaves by.
+        port: PortId,
+        /// What to do, in the function's own numbering.
+        work: u64,
+    },
     /// The packet ends here, for a reason that is counted.
     Drop(Reason),
     /// The packet ends here, and an answer goes back by the port that it came from.

@@ -7,6 +7,8 @@ use packet::{LinkType, Nanos, Seq};
 pub struct Batch {
     memory: Vec<u8>,
     packets: Vec<Packet>,
+    /// How much memory there was before packets were replaced by longer ones, which lie behind it.
+    filled: Option<usize>,
 }
 
 /// One packet of a batch.
@@ -54,7 +56,7 @@ impl Batch {
     /// An empty batch with room for `packets` packets of `bytes` bytes together, which it will not grow beyond on its own.
     #[must_use]
     pub fn with_capacity(packets: usize, bytes: usize) -> Self {
-        Self { memory: Vec::with_capacity(bytes), packets: Vec::with_capacity(packets) }
+        Self { memory: Vec::with_capacity(bytes), packets: Vec::with_capacity(packets), filled: None }
     }
 
     /// How many packets there are.
@@ -75,11 +77,19 @@ impl Batch {
     pub fn clear(&mut self) {
         self.memory.clear();
         self.packets.clear();
+        self.filled = None;
     }
 
     /// Takes all packets out and leaves the memory as it is, for ports that fill it in place.
     pub(crate) fn clear_packets(&mut self) {
+        self.forget_longer();
         self.packets.clear();
+    }
+
+    fn forget_longer(&mut self) {
+        if let Some(filled) = self.filled.take() {
+            self.memory.truncate(filled);
+        }
     }
 
     /// The packets' descriptors.
@@ -138,8 +148,29 @@ impl Batch {
         self.packets.push(Packet { offset, len: bytes.len() as u32, ..packet });
     }
 
-    /// The memory that offsets count in, and the descriptors: for ports that fill it in place.
+    /// Puts a whole frame in the place of packet number `index`. A longer one than was there lies behind all others until the batch
+    /// is filled again.
+    ///
+    /// # Panics
+    /// When there is no such packet, or when the batch's memory would outgrow 4 GiB.
+    pub fn replace(&mut self, index: usize, frame: &[u8]) {
+        let packet = &mut self.packets[index];
+        if frame.len() > packet.len as usize {
+            let offset = self.memory.len();
+            self.filled.get_or_insert(offset);
+            self.memory.extend_from_slice(frame);
+            packet.offset = u32::try_from(offset).expect("a batch is far below 4 GiB");
+        } else {
+            self.memory[packet.offset as usize..][..frame.len()].copy_from_slice(frame);
+        }
+        packet.len = frame.len() as u32;
+        packet.wire_len = frame.len() as u32;
+    }
+
+    /// The memory that offsets count in, and the descriptors: for ports that fill it in place. What [`replace`](Self::replace) put
+    /// behind the others is gone.
     pub fn parts_mut(&mut self) -> (&mut Vec<u8>, &mut Vec<Packet>) {
+        self.forget_longer();
         (&mut self.memory, &mut self.packets)
     }
 }

@@ -50,6 +50,8 @@ pub type Tuple = (IpAddr, u16, IpAddr, u16, u8);
 pub enum Fate {
     /// It goes out, changed like this.
     Forward(Rewrite),
+    /// Another goes out in its place, which this makes of it.
+    Transform(u64),
     /// It ends here.
     Drop(&'static str),
     /// It ends here, and this goes back.
@@ -66,6 +68,7 @@ impl Fate {
         match verdict {
             Verdict::Forward(_) => Self::Forward(Rewrite::NONE),
             Verdict::Rewrite { port: _, rewrite } => Self::Forward(rewrite),
+            Verdict::Transform { port: _, work } => Self::Transform(work),
             Verdict::Drop(reason) => Self::Drop(reason.name(own_reasons)),
             Verdict::Reply(reply) => Self::Reply(reply),
         }

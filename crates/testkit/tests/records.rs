@@ -5,7 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use functions::{
-    anti_ddos, bridge, conntrack, ddos, firewall, heavy_hitter, load_balancer, nat, policer, port_knock, port_scan,
+    anti_ddos, bridge, conntrack, ddos, firewall, heavy_hitter, ipsec, load_balancer, nat, policer, port_knock,
+    port_scan,
 };
 use nf::{Function, Meta};
 use packet::TcpFlags;
@@ -34,6 +35,10 @@ fn each(visit: &mut impl Visit) {
     visit.visit(&port_scan::PortScan::new(port_scan::Config::default()));
     visit.visit(&bridge::Bridge::new(&bridge::Config::default()));
     visit.visit(&anti_ddos::AntiDdos::new(&anti_ddos::Config::default()));
+    let tunnel = "[[tunnels]]\nlocal = \"192.0.2.1\"\npeer = \"10.0.0.1\"\ninside = [\"0.0.0.0/1\", \"::/0\"]\nbeyond = [\"128.0.0.0/1\", \"::/0\"]\n\
+        spi_out = 4097\nkey_out = \"000102030405060708090a0b0c0d0e0f10111213\"\n\
+        spi_in = 4098\nkey_in = \"ff0102030405060708090a0b0c0d0e0f10111213\"\n";
+    visit.visit(&ipsec::Ipsec::new(toml::from_str(tunnel).expect("it is a configuration")));
 }
 
 /// The record of `meta`, held against what it is read as; every byte of it is written.

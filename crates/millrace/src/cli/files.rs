@@ -31,13 +31,8 @@ pub(super) fn is_standard(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-/// Opens an input and, where there is one, an output.
-pub(super) fn open(input: &Path, output: Option<&Path>, format: Option<Format>) -> Result<(Capture, Progress), Failed> {
-    open_growing(input, output, format, 0)
-}
-
-/// The same, with packets that grow by so many bytes on their way through.
-pub(super) fn open_growing(
+/// Opens an input and, where there is one, an output of packets that grow by so many bytes on their way through.
+pub(super) fn open(
     input: &Path,
     output: Option<&Path>,
     format: Option<Format>,

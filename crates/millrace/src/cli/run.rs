@@ -111,7 +111,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         let name = output.display();
         return Err(Failed::usage(format_args!("{name} is the configuration itself; write to another file")));
     }
-    let (mut capture, file) = files::open(&args.input, args.output.as_deref(), args.format)?;
+    let (mut capture, file) = files::open(&args.input, args.output.as_deref(), args.format, program.growth())?;
 
     let control = Control::default();
     signals::stop_on_interrupt(&control.stop);

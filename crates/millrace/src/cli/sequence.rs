@@ -91,7 +91,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         return Err(Failed::usage(format_args!("{name} is the configuration itself; write to another file")));
     }
     let growth = program.shape(args.cores).overhead(outer) as u32;
-    let (mut capture, file) = files::open_growing(&args.input, Some(&args.output), args.format, growth)?;
+    let (mut capture, file) = files::open(&args.input, Some(&args.output), args.format, growth)?;
 
     let control = Control::default();
     signals::stop_on_interrupt(&control.stop);

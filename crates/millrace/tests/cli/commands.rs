@@ -31,7 +31,7 @@ fn the_demo_shows_equal_engines() {
 }
 
 /// The whole catalogue.
-pub(crate) const FUNCTIONS: [&str; 11] = [
+pub(crate) const FUNCTIONS: [&str; 12] = [
     "firewall",
     "nat",
     "conntrack",
@@ -41,6 +41,7 @@ pub(crate) const FUNCTIONS: [&str; 11] = [
     "port-knock",
     "bridge",
     "anti-ddos",
+    "ipsec",
     "load-balancer",
     "port-scan",
 ];

@@ -12,7 +12,8 @@ use std::thread;
 
 use engine::{EngineKind, Options};
 use functions::{
-    anti_ddos, bridge, conntrack, ddos, firewall, heavy_hitter, load_balancer, nat, policer, port_knock, port_scan,
+    anti_ddos, bridge, conntrack, ddos, firewall, heavy_hitter, ipsec, load_balancer, nat, policer, port_knock,
+    port_scan,
 };
 use nf::{Function, Sharing};
 use packet::{LinkType, Seq};
@@ -94,10 +95,16 @@ fn hold(subject: &Subject, seeds: u64) {
     one(&nat::Nat::new(pools), subject, seeds);
     one(&anti_ddos::AntiDdos::new(&read_config("minimum = 10\nidle_timeout = 5")), subject, seeds);
     one(&port_scan::PortScan::new(read_config("answer_timeout = 1\nidle_timeout = 5")), subject, seeds);
+    one(&ipsec::Ipsec::new(read_config(TUNNELS)), subject, seeds);
     one(&load_balancer::LoadBalancer::new(read_config(&services_of(&subject.trace))), subject, seeds);
     let sides = Subject { name: format!("{} on two sides", subject.name), trace: on_two_sides(&subject.trace) };
     one(&bridge::Bridge::new(&read_config("stations = 256")), &sides, seeds);
 }
+
+/// Most of any traffic goes into one of these, and what ESP there is comes from nobody known.
+const TUNNELS: &str = "mtu = 1500\nother = \"forward\"\n[[tunnels]]\nlocal = \"192.0.2.1\"\npeer = \"10.0.0.1\"\ninside = [\"0.0.0.0/1\", \"::/0\"]\nbeyond = [\"128.0.0.0/1\", \"::/0\"]\n\
+        spi_out = 4097\nkey_out = \"000102030405060708090a0b0c0d0e0f10111213\"\n\
+        spi_in = 4098\nkey_in = \"ff0102030405060708090a0b0c0d0e0f10111213\"\n";
 
 fn read_config<C: serde::de::DeserializeOwned>(text: &str) -> C {
     toml::from_str(text).expect("the test's own configuration")

@@ -6,6 +6,7 @@ mod bridge;
 mod carrier;
 mod conformance;
 mod faults;
+mod ipsec;
 mod link;
 mod load_balancer;
 mod moves;

@@ -2,7 +2,8 @@
 //! any time without panicking.
 
 use functions::{
-    anti_ddos, bridge, conntrack, ddos, firewall, heavy_hitter, load_balancer, nat, policer, port_knock, port_scan,
+    anti_ddos, bridge, conntrack, ddos, firewall, heavy_hitter, ipsec, load_balancer, nat, policer, port_knock,
+    port_scan,
 };
 use nf::{Function, Sharing, Sizing};
 use packet::{LinkType, Nanos, TcpFlags};
@@ -24,6 +25,7 @@ pub fn config(bytes: &[u8]) {
     check(text, load_balancer::LoadBalancer::new);
     check(text, port_scan::PortScan::new);
     check(text, |config: bridge::Config| bridge::Bridge::new(&config));
+    check(text, ipsec::Ipsec::new);
     check(text, |config: anti_ddos::Config| anti_ddos::AntiDdos::new(&config));
 }
 

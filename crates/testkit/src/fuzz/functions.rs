@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use engine::{EngineKind, Options, Remains, private_fleet};
 use functions::{
-    anti_ddos, bridge, conntrack, ddos, firewall, heavy_hitter, load_balancer, nat, policer, port_knock, port_scan,
+    anti_ddos, bridge, conntrack, ddos, firewall, heavy_hitter, ipsec, load_balancer, nat, policer, port_knock,
+    port_scan,
 };
 use nf::{Function, Sharing, Verdict};
 use packet::{LinkType, Nanos};
@@ -39,6 +40,10 @@ pub fn functions(bytes: &[u8]) {
     );
     through(&port_scan::PortScan::new(read("answer_timeout = 1\nidle_timeout = 2\n")), &trace);
     through(&bridge::Bridge::new(&read("stations = 3\nageing = 2\n")), &trace);
+    let tunnel = "[[tunnels]]\nlocal = \"192.0.2.1\"\npeer = \"10.0.0.1\"\ninside = [\"0.0.0.0/1\", \"::/0\"]\nbeyond = [\"128.0.0.0/1\", \"::/0\"]\n\
+        spi_out = 4097\nkey_out = \"000102030405060708090a0b0c0d0e0f10111213\"\n\
+        spi_in = 4098\nkey_in = \"ff0102030405060708090a0b0c0d0e0f10111213\"\n";
+    through(&ipsec::Ipsec::new(read(tunnel)), &trace);
     through(&anti_ddos::AntiDdos::new(&read("minimum = 2\nidle_timeout = 2\n")), &trace);
 }
 
@@ -151,8 +156,8 @@ fn as_the_naive<N: Function + Clone>(function: &N, trace: &Trace, fates: &[Fate]
         let agree = match verdict {
             Verdict::Forward(_) | Verdict::Rewrite { .. } => goes_out,
             Verdict::Drop(_) => !goes_out,
-            // Not everything can be answered, which the engine alone finds out.
-            Verdict::Reply(_) => true,
+            // Not everything can be answered, or made anew, which the engine alone finds out.
+            Verdict::Reply(_) | Verdict::Transform { .. } => true,
         };
         assert!(agree, "{name}: packet {number}: {verdict:?} by the naive engine, {fate:?}");
     }

@@ -64,7 +64,7 @@ fn check(file: &str) -> usize {
         let mut got = match fate {
             Fate::Drop(_) if expected.trim_start().starts_with("! ") => vec![String::from("!")],
             Fate::Drop(cause) => vec![format!("!{cause}")],
-            Fate::Forward(_) | Fate::Reply(_) => vec![],
+            Fate::Forward(_) | Fate::Reply(_) | Fate::Transform(_) => vec![],
         };
         match model.connections(Nanos(now)).first() {
             Some(tracked) => {

@@ -152,7 +152,7 @@ fn agree_on_random_traffic(run: Run, config: fn(&mut Rng) -> String, packets: us
         let packets: Vec<Timed> = trace(&mut rng, EACH, &secs).iter().map(Frame::parsed).collect();
         match run(&config, &packets, 1) {
             Ok(fates) => seen.extend(fates.into_iter().map(|fate| match fate {
-                Fate::Forward(_) => "forward",
+                Fate::Forward(_) | Fate::Transform(_) => "forward",
                 Fate::Reply(_) => "reply",
                 Fate::Drop(reason) => reason,
             })),

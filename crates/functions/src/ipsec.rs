@@ -1,0 +1,376 @@
+//! An IPsec gateway: ESP tunnels between networks (RFC 4303 in tunnel mode, AES-GCM as RFC 4106 has it). Behaviour and choices:
+//! `docs/ipsec.md`.
+//!
+//! A tunnel's state is little: the number that was sent last, and which of the latest came. The work is in the sealing, which needs
+//! nothing of it but the number: it is done when the step is over, by the core that has the packet.
+
+mod config;
+mod esp;
+mod gcm;
+#[cfg(test)]
+mod tests;
+mod window;
+
+use alloc::format;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+use memory::Memory;
+use nf::{
+    ConfigKey, Context, Description, Flow, Meta, NetworkFunction, Opened, PacketSet, PortId, Reason, RecordReader,
+    RecordWriter, Report, Sharing, Sizing, Step, TUPLE_BYTES, Verdict,
+};
+use packet::{FiveTuple, Fragment, Headers, protocol};
+
+pub use config::Config;
+use config::{Other, Tunnel};
+use esp::Association;
+use window::Window;
+
+use crate::config::Prefix;
+
+/// The function, configured.
+#[derive(Clone, Debug)]
+pub struct Ipsec {
+    tunnels: Vec<Ends>,
+    replay_window: u32,
+    mtu: u64,
+    other: Other,
+}
+
+/// A tunnel as packets meet it.
+#[derive(Clone, Debug)]
+struct Ends {
+    local: IpAddr,
+    peer: IpAddr,
+    inside: Vec<Prefix>,
+    beyond: Vec<Prefix>,
+    out: Association,
+    into: Association,
+}
+
+impl Ends {
+    fn new(tunnel: &Tunnel) -> Self {
+        let association = |spi: config::Spi, key: &config::Key| Association {
+            spi: spi.get() as u32,
+            salt: key.salt(),
+            gcm: key.gcm(),
+        };
+        Self {
+            local: tunnel.local,
+            peer: tunnel.peer,
+            inside: tunnel.inside.clone(),
+            beyond: tunnel.beyond.clone(),
+            out: association(tunnel.spi_out, &tunnel.key_out),
+            into: association(tunnel.spi_in, &tunnel.key_in),
+        }
+    }
+
+    fn takes(&self, source: IpAddr, destination: IpAddr) -> bool {
+        has(&self.inside, source) && has(&self.beyond, destination)
+    }
+
+    fn gives(&self, source: IpAddr, destination: IpAddr) -> bool {
+        has(&self.beyond, source) && has(&self.inside, destination)
+    }
+
+    /// What names an association: the addresses outside and its index, where other packets have ports.
+    fn key(&self, way: Way) -> FiveTuple {
+        let (source, destination, spi) = match way {
+            Way::Out => (self.local, self.peer, self.out.spi),
+            Way::In => (self.peer, self.local, self.into.spi),
+        };
+        let [high, low] = [(spi >> 16) as u16, spi as u16];
+        match (source, destination) {
+            (IpAddr::V4(source), IpAddr::V4(destination)) => {
+                FiveTuple::v4(source, destination, high, low, protocol::ESP)
+            }
+            (IpAddr::V6(source), IpAddr::V6(destination)) => {
+                FiveTuple::v6(source, destination, high, low, protocol::ESP)
+            }
+            (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => {
+                unreachable!("a tunnel's ends are of one family")
+            }
+        }
+    }
+}
+
+fn has(prefixes: &[Prefix], address: IpAddr) -> bool {
+    prefixes.iter().any(|prefix| prefix.contains(address))
+}
+
+/// Into the tunnel, or out of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Out,
+    In,
+}
+
+/// What a packet contributes: the tunnel that it passes, and what can be told of it without the tunnel's state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Passage {
+    key: FiveTuple,
+    tunnel: u16,
+    what: What,
+    /// The number that it came with; 0 for one that goes out.
+    number: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    /// It is to be sealed.
+    Out,
+    /// It came sealed with the tunnel's key.
+    Sealed,
+    /// It came, and not from whom it says.
+    Forged,
+    /// The capture has not all of it.
+    Truncated,
+}
+
+impl What {
+    const ALL: [Self; 4] = [Self::Out, Self::Sealed, Self::Forged, Self::Truncated];
+}
+
+impl Meta for Passage {
+    type Key = FiveTuple;
+
+    const RECORD_BYTES: usize = TUPLE_BYTES + 7;
+
+    #[inline]
+    fn key(&self) -> FiveTuple {
+        self.key
+    }
+
+    #[inline]
+    fn write(&self, record: &mut [u8]) {
+        RecordWriter::new(record).tuple(&self.key).u16(self.tunnel).u8(self.what as u8).u32(self.number).end();
+    }
+
+    #[inline]
+    fn read(record: &[u8]) -> Option<Self> {
+        let mut fields = RecordReader::new(record);
+        let (key, tunnel) = (fields.tuple()?, fields.u16()?);
+        let what = *What::ALL.get(usize::from(fields.u8()?))?;
+        let passage = Self { key, tunnel, what, number: fields.u32()? };
+        fields.end()?;
+        (what != What::Out || passage.number == 0).then_some(passage)
+    }
+}
+
+/// One direction of a tunnel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    window: Window,
+    packets: u64,
+}
+
+impl Flow for Counted {}
+
+/// The function's own reasons, in the order of their names.
+mod reason {
+    use nf::Reason;
+
+    pub(super) const NO_POLICY: Reason = Reason::own(0);
+    pub(super) const UNKNOWN: Reason = Reason::own(1);
+    pub(super) const FORGED: Reason = Reason::own(2);
+    pub(super) const REPLAYED: Reason = Reason::own(3);
+    pub(super) const EXHAUSTED: Reason = Reason::own(4);
+    pub(super) const TRUNCATED: Reason = Reason::own(5);
+    pub(super) const TTL: Reason = Reason::own(6);
+    pub(super) const MALFORMED: Reason = Reason::own(7);
+    pub(super) const SELECTOR: Reason = Reason::own(8);
+    pub(super) const TOO_BIG: Reason = Reason::own(9);
+    pub(super) const DUMMY: Reason = Reason::own(10);
+    pub(super) const LINK: Reason = Reason::own(11);
+    pub(super) const CONGESTION: Reason = Reason::own(12);
+}
+
+impl Ipsec {
+    /// The function as configured.
+    #[must_use]
+    pub fn new(config: Config) -> Self {
+        let fields = config.fields;
+        Self {
+            tunnels: fields.tunnels.iter().map(Ends::new).collect(),
+            replay_window: fields.replay_window.get() as u32,
+            mtu: fields.mtu.get(),
+            other: fields.other,
+        }
+    }
+
+    /// The packet with its tunnel's key, as the tunnel's other end would see it come.
+    fn arriving(&self, headers: &Headers, esp: &[u8]) -> Option<Passage> {
+        let (source, destination) = headers.addresses()?;
+        let (spi, number) = esp.split_first_chunk::<4>()?;
+        let number = u32::from_be_bytes(*number.first_chunk()?);
+        let spi = u32::from_be_bytes(*spi);
+        let comes_by = |ends: &Ends| (ends.peer, ends.local, ends.into.spi) == (source, destination, spi);
+        let tunnel = self.tunnels.iter().position(comes_by)?;
+        let ends = &self.tunnels[tunnel];
+        let what = if (esp.len() as u64) < u64::from(headers.payload_len) {
+            What::Truncated
+        } else if ends.into.is_authentic(esp) {
+            What::Sealed
+        } else {
+            What::Forged
+        };
+        Some(Passage { key: ends.key(Way::In), tunnel: tunnel as u16, what, number })
+    }
+}
+
+impl NetworkFunction for Ipsec {
+    type Meta = Passage;
+    type Flow = Counted;
+    type Shared<M: Memory> = ();
+
+    const DESCRIPTION: Description = Description {
+        name: "ipsec",
+        summary: "seals what goes from network to network in ESP tunnels (AES-GCM), and opens what comes out of them",
+        state: "the last sequence number, and which of the latest have come",
+        sharing: Sharing::Nothing,
+        keys: &[
+            ConfigKey {
+                name: "tunnels",
+                default: "[]",
+                help: "tables with local, peer, inside, beyond, spi_out, key_out, spi_in, key_in; the first that a packet fits",
+            },
+            ConfigKey {
+                name: "replay_window",
+                default: "64",
+                help: "packets that may be overtaken by a later one; 1 to 256",
+            },
+            ConfigKey {
+                name: "mtu",
+                default: "65535",
+                help: "bytes of the longest IP packet that may go out sealed; 576 to 65535",
+            },
+            ConfigKey {
+                name: "other",
+                default: "\"drop\"",
+                help: "what becomes of packets that no tunnel is for: drop or forward",
+            },
+        ],
+        drop_reasons: &[
+            "no-policy",
+            "unknown-spi",
+            "forged",
+            "replayed",
+            "sequence-exhausted",
+            "truncated",
+            "ttl-exceeded",
+            "inner-malformed",
+            "wrong-selector",
+            "too-big",
+            "dummy",
+            "unsupported-link",
+            "congestion-unmarkable",
+        ],
+    };
+
+    const GROWTH: Option<u32> = Some(esp::GROWTH);
+
+    fn packet_set(&self) -> PacketSet {
+        PacketSet::Tunnel
+    }
+
+    fn sizing(&self) -> Sizing {
+        let ways = (2 * self.tunnels.len()).max(2);
+        Sizing { flows: ways, flows_v6: ways }
+    }
+
+    fn shared<M: Memory>(&self, _memory: &M) {}
+
+    fn meta(&self, headers: &Headers, payload: &[u8]) -> Option<Passage> {
+        let (source, destination) = headers.addresses()?;
+        if headers.protocol == protocol::ESP
+            && headers.fragment == Fragment::Whole
+            && let Some(passage) = self.arriving(headers, payload)
+        {
+            return Some(passage);
+        }
+        let tunnel = self.tunnels.iter().position(|ends| ends.takes(source, destination))?;
+        let key = self.tunnels[tunnel].key(Way::Out);
+        Some(Passage { key, tunnel: tunnel as u16, what: What::Out, number: 0 })
+    }
+
+    fn other(&self, headers: &Headers) -> Verdict {
+        let is_ours = |(source, destination): (IpAddr, IpAddr)| {
+            self.tunnels.iter().any(|ends| (ends.peer, ends.local) == (source, destination))
+        };
+        if headers.protocol == protocol::ESP && headers.addresses().is_some_and(is_ours) {
+            let is_whole = headers.fragment == Fragment::Whole;
+            return Verdict::Drop(if is_whole { reason::UNKNOWN } else { Reason::FRAGMENT });
+        }
+        match self.other {
+            Other::Drop => Verdict::Drop(reason::NO_POLICY),
+            Other::Forward => Verdict::forward(),
+        }
+    }
+
+    fn open<M: Memory>(&self, _cx: &mut Context<'_, Self, M>, _meta: &Passage) -> Step<Opened<Counted>, M> {
+        Ok(Opened::Flow(Counted::default()))
+    }
+
+    fn packet<M: Memory>(&self, _cx: &mut Context<'_, Self, M>, way: &mut Counted, meta: &Passage) -> Step<Verdict, M> {
+        let number = match meta.what {
+            What::Forged => return Ok(Verdict::Drop(reason::FORGED)),
+            What::Truncated => return Ok(Verdict::Drop(reason::TRUNCATED)),
+            What::Sealed if way.window.take(meta.number, self.replay_window) => meta.number,
+            What::Sealed => return Ok(Verdict::Drop(reason::REPLAYED)),
+            What::Out => match way.window.top.checked_add(1) {
+                // A number that came again would be a nonce that came again, which gives the key away.
+                None => return Ok(Verdict::Drop(reason::EXHAUSTED)),
+                Some(number) => {
+                    way.window.top = number;
+                    number
+                }
+            },
+        };
+        way.packets += 1;
+        Ok(Verdict::Transform { port: PortId::ACROSS, work: Work { meta, number }.into() })
+    }
+
+    fn transform(&self, work: u64, headers: &Headers, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Reason> {
+        let ends = &self.tunnels[usize::from((work >> 33) as u16)];
+        if work >> 32 & 1 == 1 {
+            return esp::decapsulate(&ends.into, |source, to| ends.gives(source, to), headers, bytes, out);
+        }
+        esp::encapsulate(&ends.out, [ends.local, ends.peer], (work as u32, self.mtu), headers, bytes, out)
+    }
+
+    fn report(&self, flows: &mut dyn Iterator<Item = (FiveTuple, Counted)>) -> Option<Report> {
+        let mut ways: Vec<_> = flows.filter(|(_, way)| way.packets > 0).collect();
+        ways.sort_unstable_by_key(|(key, _)| *key);
+        let row = |(key, way): &(FiveTuple, Counted)| {
+            let (source, destination) = (key.source(), key.destination());
+            let spi = u32::from(source.port) << 16 | u32::from(destination.port);
+            vec![
+                format!("{}", source.address),
+                format!("{}", destination.address),
+                format!("{spi:#x}"),
+                format!("{}", way.packets),
+                format!("{}", way.window.top),
+            ]
+        };
+        (!ways.is_empty()).then(|| Report {
+            title: "Tunnels".into(),
+            columns: vec!["from", "to", "spi", "packets", "last number"],
+            rows: ways.iter().map(row).collect(),
+        })
+    }
+}
+
+/// What is to be done with a packet: the tunnel, the way, and the number.
+struct Work<'a> {
+    meta: &'a Passage,
+    number: u32,
+}
+
+impl From<Work<'_>> for u64 {
+    fn from(Work { meta, number }: Work<'_>) -> Self {
+        let is_in = Self::from(meta.what != What::Out);
+        Self::from(meta.tunnel) << 33 | is_in << 32 | Self::from(number)
+    }
+}
