@@ -11,6 +11,7 @@ pub mod bridge;
 pub mod config;
 pub mod conntrack;
 pub mod ddos;
+pub mod dns_tunnel;
 pub mod firewall;
 pub mod heavy_hitter;
 pub mod load_balancer;

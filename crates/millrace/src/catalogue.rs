@@ -41,6 +41,7 @@ impl Catalogue {
                 Entry::of(functions::port_scan::PortScan::new),
                 Entry::of(|config: bridge::Config| bridge::Bridge::new(&config)),
                 Entry::of(|config: anti_ddos::Config| anti_ddos::AntiDdos::new(&config)),
+                Entry::of(functions::dns_tunnel::DnsTunnel::new),
             ],
         }
     }

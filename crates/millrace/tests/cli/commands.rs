@@ -31,7 +31,7 @@ fn the_demo_shows_equal_engines() {
 }
 
 /// The whole catalogue.
-pub(crate) const FUNCTIONS: [&str; 11] = [
+pub(crate) const FUNCTIONS: [&str; 12] = [
     "firewall",
     "nat",
     "conntrack",
@@ -43,10 +43,11 @@ pub(crate) const FUNCTIONS: [&str; 11] = [
     "anti-ddos",
     "load-balancer",
     "port-scan",
+    "dns-tunnel",
 ];
 
 /// Those whose packet sets share state.
-const SHARING: [&str; 4] = ["nat", "bridge", "anti-ddos", "load-balancer"];
+const SHARING: [&str; 5] = ["nat", "bridge", "anti-ddos", "load-balancer", "dns-tunnel"];
 
 #[test]
 fn the_catalogue_tells_all() {

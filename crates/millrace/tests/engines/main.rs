@@ -5,6 +5,7 @@ mod anti_ddos;
 mod bridge;
 mod carrier;
 mod conformance;
+mod dns_tunnel;
 mod faults;
 mod link;
 mod load_balancer;
