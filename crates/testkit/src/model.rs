@@ -13,7 +13,9 @@ mod load_balancer;
 mod policer;
 mod port_knock;
 mod port_scan;
+mod sidejacking;
 mod tracking;
+mod web_cache;
 
 use std::fmt;
 use std::net::IpAddr;
@@ -35,7 +37,9 @@ pub use load_balancer::LoadBalancerModel;
 pub use policer::{BucketPer, PolicerModel};
 pub use port_knock::PortKnockModel;
 pub use port_scan::PortScanModel;
+pub use sidejacking::SidejackingModel;
 pub use tracking::Tracked;
+pub use web_cache::WebCacheModel;
 
 /// A function's behaviour, packet by packet.
 pub trait Model {

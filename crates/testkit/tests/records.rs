@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use functions::{
     anti_ddos, bridge, conntrack, ddos, dns_tunnel, firewall, heavy_hitter, load_balancer, nat, policer, port_knock,
-    port_scan,
+    port_scan, sidejacking, web_cache,
 };
 use nf::{Function, Meta};
 use packet::TcpFlags;
@@ -36,6 +36,8 @@ fn each(visit: &mut impl Visit) {
     visit.visit(&bridge::Bridge::new(&bridge::Config::default()));
     visit.visit(&anti_ddos::AntiDdos::new(&anti_ddos::Config::default()));
     visit.visit(&dns_tunnel::DnsTunnel::new(dns_tunnel::Config::default()));
+    visit.visit(&sidejacking::Sidejacking::new(sidejacking::Config::default()));
+    visit.visit(&web_cache::WebCache::new(web_cache::Config::default()));
 }
 
 /// The record of `meta`, held against what it is read as; every byte of it is written.

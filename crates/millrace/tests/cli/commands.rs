@@ -31,7 +31,7 @@ fn the_demo_shows_equal_engines() {
 }
 
 /// The whole catalogue.
-pub(crate) const FUNCTIONS: [&str; 12] = [
+pub(crate) const FUNCTIONS: [&str; 14] = [
     "firewall",
     "nat",
     "conntrack",
@@ -44,10 +44,12 @@ pub(crate) const FUNCTIONS: [&str; 12] = [
     "load-balancer",
     "port-scan",
     "dns-tunnel",
+    "sidejacking",
+    "web-cache",
 ];
 
 /// Those whose packet sets share state.
-const SHARING: [&str; 5] = ["nat", "bridge", "anti-ddos", "load-balancer", "dns-tunnel"];
+const SHARING: [&str; 7] = ["nat", "bridge", "anti-ddos", "load-balancer", "dns-tunnel", "sidejacking", "web-cache"];
 
 #[test]
 fn the_catalogue_tells_all() {

@@ -13,7 +13,7 @@ use std::thread;
 use engine::{EngineKind, Options};
 use functions::{
     anti_ddos, bridge, conntrack, ddos, dns_tunnel, firewall, heavy_hitter, load_balancer, nat, policer, port_knock,
-    port_scan,
+    port_scan, sidejacking, web_cache,
 };
 use nf::{Function, Sharing};
 use packet::{LinkType, Seq};
@@ -100,6 +100,9 @@ fn hold(subject: &Subject, seeds: u64) {
     one(&bridge::Bridge::new(&read_config("stations = 256")), &sides, seeds);
     let small = "threshold = 3\nwindow = 5\nidle_timeout = 9\nblock = \"all\"\nanswers = 64\nclients = 32";
     one(&dns_tunnel::DnsTunnel::new(read_config(small)), subject, seeds);
+    let small = "differs = \"either\"\nblock = true\nshortest = 1\nsession_timeout = 5\nsessions = 64";
+    one(&sidejacking::Sidejacking::new(read_config(small)), subject, seeds);
+    one(&web_cache::WebCache::new(read_config("store_port = 1\nresponses = 16")), subject, seeds);
 }
 
 fn read_config<C: serde::de::DeserializeOwned>(text: &str) -> C {

@@ -14,5 +14,7 @@ mod naive;
 mod offered_load;
 mod port_scan;
 mod shared;
+mod sidejacking;
 mod tables;
 mod verify;
+mod web_cache;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use engine::{EngineKind, Options, Remains, private_fleet};
 use functions::{
     anti_ddos, bridge, conntrack, ddos, dns_tunnel, firewall, heavy_hitter, load_balancer, nat, policer, port_knock,
-    port_scan,
+    port_scan, sidejacking, web_cache,
 };
 use nf::{Function, Sharing, Verdict};
 use packet::{LinkType, Nanos};
@@ -47,6 +47,8 @@ pub fn functions(bytes: &[u8]) {
         )),
         &trace,
     );
+    through(&sidejacking::Sidejacking::new(read("block = true\nsession_timeout = 2\nsessions = 2\n")), &trace);
+    through(&web_cache::WebCache::new(read("store_port = 1\nresponses = 2\nidle_timeout = 2\n")), &trace);
 }
 
 /// Packets as the input of [`functions`]: the number of the link type among those that are read, then of each packet
