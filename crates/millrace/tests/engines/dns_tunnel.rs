@@ -5,10 +5,11 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use engine::{EngineKind, Options};
+use engine::{Control, EngineKind, Options, run};
 use functions::dns_tunnel::DnsTunnel;
-use nf::{Report, Verdict};
+use nf::{NetworkFunction, Report, Verdict};
 use packet::Nanos;
+use port::{Port, Replay};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use testkit::conformance::{Plan, verify};
@@ -197,6 +198,31 @@ fn every_engine_finds_them() {
         assert_eq!(verified.mismatch, None, "{text}");
         for (engine, cores, _) in verified.refused {
             assert!(cores > 1 && matches!(engine, EngineKind::Rss | EngineKind::RssPlusPlus | EngineKind::Hybrid));
+        }
+    }
+}
+
+/// A client's packets meet on one core, so that what is told doesn't depend on the order of the cores' steps either.
+#[test]
+fn every_engine_tells_the_same() {
+    let frames = tunnels_and_a_user();
+    let mut driver = Driver::new(configured("window = 60"));
+    driver.run(&frames);
+    let (told, trace) = (driver.report(), Arc::new(frames.trace()));
+    for kind in EngineKind::ALL {
+        for cores in 1..=3 {
+            if kind.accepts(&DnsTunnel::DESCRIPTION, cores).is_err() {
+                continue;
+            }
+            let options = Options { pin: false, ..Options::default() };
+            let mut queue = Replay::new(Arc::clone(&trace)).open(1).expect("it can be replayed").remove(0);
+            let nf = Arc::new(configured("window = 60"));
+            let outcome = run(nf, kind, cores, &options, &mut *queue, &Control::default()).expect("it takes it");
+            assert_eq!(outcome.report, told, "{kind} on {cores} cores");
+            if let Some(transactions) = outcome.transactions {
+                let committed = transactions.committed;
+                assert!(committed <= trace.len() as u64, "the report's is not among {committed} transactions");
+            }
         }
     }
 }
