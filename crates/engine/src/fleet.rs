@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use flow::Index;
 use flow::index::{AnyIndex, CuckooPp, IndexKind};
-use nf::{Fingerprint, Function, NetworkFunction, Report, Sizing};
+use nf::{Fingerprint, Function, NetworkFunction, Report, Sizing, local_report};
 use packet::Nanos;
 
 use crate::counters::{Counters, FlowCounters};
@@ -250,6 +250,9 @@ pub trait Remains<N: NetworkFunction> {
     /// The memory of all tables, in bytes.
     fn memory_bytes(&self) -> usize;
 
+    /// What the function has to tell at `now` of what packet sets share.
+    fn report_shared(&mut self, nf: &N, now: Nanos) -> Option<Report>;
+
     /// What became of each core's transactions, where there can be any.
     fn transactions_by_core(&self) -> Option<Vec<Transactions>> {
         None
@@ -274,6 +277,10 @@ impl<N: NetworkFunction, I: Index> PrivateFleet<N, I> {
 }
 
 impl<N: NetworkFunction, I: Index> Remains<N> for PrivateFleet<N, I> {
+    fn report_shared(&mut self, nf: &N, now: Nanos) -> Option<Report> {
+        self.parts().next().and_then(|part| local_report(nf, part.shared(), now))
+    }
+
     fn flows(&self, now: Nanos) -> Vec<FlowState<N>> {
         self.parts().flat_map(|part| part.flows(now)).collect()
     }
@@ -306,6 +313,10 @@ impl<N: NetworkFunction, I: Index> ShardedFleet<N, I> {
 }
 
 impl<N: NetworkFunction, I: Index> Remains<N> for ShardedFleet<N, I> {
+    fn report_shared(&mut self, nf: &N, now: Nanos) -> Option<Report> {
+        self.parts().next().and_then(|part| local_report(nf, part.shared(), now))
+    }
+
     fn flows(&self, now: Nanos) -> Vec<FlowState<N>> {
         self.parts().flat_map(|part| part.flows(now)).collect()
     }
@@ -326,6 +337,10 @@ impl<N: NetworkFunction, I: Index> Remains<N> for ShardedFleet<N, I> {
 }
 
 impl<N: NetworkFunction> Remains<N> for SharedFleet<N> {
+    fn report_shared(&mut self, nf: &N, now: Nanos) -> Option<Report> {
+        self.workers[0].place().report_shared(nf, now)
+    }
+
     fn flows(&self, now: Nanos) -> Vec<FlowState<N>> {
         self.workers[0].place().flows(now)
     }
@@ -344,6 +359,10 @@ impl<N: NetworkFunction> Remains<N> for SharedFleet<N> {
 }
 
 impl<N: Function> Remains<N> for TransactedFleet<N> {
+    fn report_shared(&mut self, nf: &N, now: Nanos) -> Option<Report> {
+        self.workers[0].place_mut().report_shared(nf, now)
+    }
+
     fn flows(&self, now: Nanos) -> Vec<FlowState<N>> {
         self.workers.iter().flat_map(|worker| worker.place().flows(now)).collect()
     }
@@ -398,11 +417,13 @@ where
         Counters { flows: self.flow_counters(), ..total }
     }
 
-    /// What the function has to tell of the flows alive at `now`.
+    /// What the function has to tell at `now`: of the flows alive, or else of what they share.
     #[must_use]
-    pub fn report(&self, now: Nanos) -> Option<Report> {
+    pub fn report(&mut self, now: Nanos) -> Option<Report> {
         let flows = self.flows(now);
-        self.nf.report(&mut flows.into_iter().map(|state| (state.key, state.flow)))
+        let of_flows = self.nf.report(&mut flows.into_iter().map(|state| (state.key, state.flow)));
+        let nf = Arc::clone(&self.nf);
+        of_flows.or_else(|| self.report_shared(&nf, now))
     }
 }
 

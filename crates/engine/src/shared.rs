@@ -2,7 +2,7 @@
 //! under one.
 
 use flow::Hint;
-use nf::{Flow, NetworkFunction, Sharing, Sizing, Verdict, local_fingerprint};
+use nf::{Flow, NetworkFunction, Report, Sharing, Sizing, Verdict, local_fingerprint, local_report};
 use packet::Nanos;
 
 use crate::counters::FlowCounters;
@@ -91,6 +91,16 @@ impl<N: NetworkFunction> Shared<N> {
             Way::Entries(entries) => entries.flows(now),
             Way::Stripes(stripes) => {
                 stripes.each(|part| part.flows(now).collect::<Vec<_>>()).into_iter().flatten().collect()
+            }
+        }
+    }
+
+    /// What the function has to tell at `now` of what packet sets share.
+    pub(crate) fn report_shared(&self, nf: &N, now: Nanos) -> Option<Report> {
+        match &self.0 {
+            Way::Entries(entries) => local_report(nf, entries.shared(), now),
+            Way::Stripes(stripes) => {
+                stripes.each(|part| local_report(nf, Private::shared(part), now)).into_iter().flatten().next()
             }
         }
     }

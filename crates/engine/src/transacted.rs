@@ -13,7 +13,9 @@ use flow::index::AnyIndex;
 use flow::{Ageing, Hint, Plan, Slot, Table};
 use memory::Transactional;
 use memory::transactional::{Collision, Place, Session};
-use nf::{Context, Effects, Fingerprint, Flow, Function, Meta, NetworkFunction, Opened, Reason, Sizing, Step, Verdict};
+use nf::{
+    Context, Effects, Fingerprint, Flow, Function, Meta, NetworkFunction, Opened, Reason, Report, Sizing, Step, Verdict,
+};
 use packet::{Family, FlowKey, Key, Nanos};
 
 use crate::counters::FlowCounters;
@@ -215,6 +217,16 @@ impl<N: Function> Transacted<N> {
             nf.fingerprint(cx.shared, &mut cx.tx, &mut fingerprint)?;
             Ok(fingerprint)
         })
+    }
+
+    /// What the function has to tell at `now` of what packet sets share. Nobody else may be at it: what is recorded or told of
+    /// transactions knows nothing of this one.
+    pub(crate) fn report_shared(&mut self, nf: &N, now: Nanos) -> Option<Report> {
+        let Rest { common, own, .. } = &mut self.rest;
+        let (order, tally) = (std::mem::replace(&mut own.order, Order::Any), own.tally.clone());
+        let report = own.transact(common, now, packet::Seq(0), |cx| nf.report_shared(cx.shared, &mut cx.tx, now));
+        (own.order, own.tally) = (order, tally);
+        report
     }
 
     /// The flows of this shard whose deadline is later than `now`.

@@ -1,6 +1,9 @@
 //! What the catalogue says of a configuration file is what reading one does.
 
-use functions::{anti_ddos, bridge, ddos, heavy_hitter, ipsec, load_balancer, policer, port_knock, port_scan};
+use functions::{
+    anti_ddos, bridge, ddos, dns_tunnel, heavy_hitter, ipsec, load_balancer, policer, port_knock, port_scan,
+    sidejacking, web_cache,
+};
 use nf::{Description, NetworkFunction};
 use serde::de::DeserializeOwned;
 
@@ -36,6 +39,9 @@ fn catalogue_defaults() {
     defaults_are_true::<policer::Config>(&policer::Policer::DESCRIPTION);
     defaults_are_true::<port_knock::Config>(&port_knock::PortKnock::DESCRIPTION);
     defaults_are_true::<port_scan::Config>(&port_scan::PortScan::DESCRIPTION);
+    defaults_are_true::<dns_tunnel::Config>(&dns_tunnel::DnsTunnel::DESCRIPTION);
+    defaults_are_true::<sidejacking::Config>(&sidejacking::Sidejacking::DESCRIPTION);
+    defaults_are_true::<web_cache::Config>(&web_cache::WebCache::DESCRIPTION);
 }
 
 #[test]

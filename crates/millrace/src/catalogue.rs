@@ -42,6 +42,9 @@ impl Catalogue {
                 Entry::of(|config: bridge::Config| bridge::Bridge::new(&config)),
                 Entry::of(|config: anti_ddos::Config| anti_ddos::AntiDdos::new(&config)),
                 Entry::of(functions::ipsec::Ipsec::new),
+                Entry::of(functions::dns_tunnel::DnsTunnel::new),
+                Entry::of(functions::sidejacking::Sidejacking::new),
+                Entry::of(functions::web_cache::WebCache::new),
             ],
         }
     }

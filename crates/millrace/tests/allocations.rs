@@ -10,7 +10,7 @@ use millrace::engine::{
     Control, EngineKind, Fleet, Log, Options, Parcel, Placement, private_fleet, run, sharded_fleet, shared_fleet,
     transacted_fleet,
 };
-use millrace::functions::{anti_ddos, bridge, ipsec, load_balancer, port_scan};
+use millrace::functions::{anti_ddos, bridge, dns_tunnel, ipsec, load_balancer, port_scan, sidejacking, web_cache};
 use millrace::functions::{conntrack, ddos, firewall, heavy_hitter, nat, policer, port_knock};
 use millrace::nf::Function;
 use millrace::port::pcap::Reader;
@@ -211,6 +211,21 @@ fn load_balancer_allocates_nothing() {
 #[test]
 fn port_scan_allocates_nothing() {
     all_engines(|| port_scan::PortScan::new(port_scan::Config::default()));
+}
+
+#[test]
+fn dns_tunnel_allocates_nothing() {
+    all_engines(|| dns_tunnel::DnsTunnel::new(dns_tunnel::Config::default()));
+}
+
+#[test]
+fn sidejacking_allocates_nothing() {
+    all_engines(|| sidejacking::Sidejacking::new(sidejacking::Config::default()));
+}
+
+#[test]
+fn web_cache_allocates_nothing() {
+    all_engines(|| web_cache::WebCache::new(web_cache::Config::default()));
 }
 
 /// Whole runs, threads and channels and all: what is allocated doesn't grow with the packets. By itself, as the counter

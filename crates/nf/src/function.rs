@@ -212,6 +212,20 @@ pub trait NetworkFunction: Sized + Send + Sync + 'static {
     fn report(&self, _flows: &mut dyn Iterator<Item = (<Self::Meta as Meta>::Key, Self::Flow)>) -> Option<Report> {
         None
     }
+
+    /// What the function has to tell at the end of a run, at `now`, of what all packet sets share. Asked where
+    /// [`report`](Self::report) tells nothing.
+    ///
+    /// # Errors
+    /// The memory's conflict, by `?`.
+    fn report_shared<'a, M: Memory>(
+        &self,
+        _shared: &'a Self::Shared<M>,
+        _tx: &mut M::Tx<'a>,
+        _now: Nanos,
+    ) -> Step<Option<Report>, M> {
+        Ok(None)
+    }
 }
 
 /// A network function that every engine can take: where its shared state lives in memory that cores share, all of them may look
@@ -225,6 +239,15 @@ pub fn local_fingerprint<N: NetworkFunction>(nf: &N, shared: &N::Shared<Local>) 
     let mut fingerprint = Fingerprint::default();
     match nf.fingerprint(shared, &mut LocalTx::default(), &mut fingerprint) {
         Ok(()) => fingerprint,
+        Err(never) => match never {},
+    }
+}
+
+/// What a function has to tell of shared state that one core owns.
+#[must_use]
+pub fn local_report<N: NetworkFunction>(nf: &N, shared: &N::Shared<Local>, now: Nanos) -> Option<Report> {
+    match nf.report_shared(shared, &mut LocalTx::default(), now) {
+        Ok(report) => report,
         Err(never) => match never {},
     }
 }

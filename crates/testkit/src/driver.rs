@@ -161,7 +161,8 @@ impl<N: NetworkFunction> Driver<N> {
     /// What the function has to tell now.
     #[must_use]
     pub fn report(&self) -> Option<Report> {
-        self.function.report(&mut self.flows().into_iter().map(|(key, flow, ..)| (key, flow)))
+        let of_flows = self.function.report(&mut self.flows().into_iter().map(|(key, flow, ..)| (key, flow)));
+        of_flows.or_else(|| nf::local_report(&self.function, &self.shared, self.now))
     }
 
     /// The digest of the shared state.

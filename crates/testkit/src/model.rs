@@ -6,13 +6,16 @@ mod anti_ddos;
 mod bridge;
 mod conntrack;
 mod ddos;
+mod dns_tunnel;
 mod firewall;
 mod heavy_hitter;
 mod load_balancer;
 mod policer;
 mod port_knock;
 mod port_scan;
+mod sidejacking;
 mod tracking;
+mod web_cache;
 
 use std::fmt;
 use std::net::IpAddr;
@@ -27,13 +30,16 @@ pub use anti_ddos::AntiDdosModel;
 pub use bridge::BridgeModel;
 pub use conntrack::ConntrackModel;
 pub use ddos::DdosModel;
+pub use dns_tunnel::DnsTunnelModel;
 pub use firewall::FirewallModel;
 pub use heavy_hitter::HeavyHitterModel;
 pub use load_balancer::LoadBalancerModel;
 pub use policer::{BucketPer, PolicerModel};
 pub use port_knock::PortKnockModel;
 pub use port_scan::PortScanModel;
+pub use sidejacking::SidejackingModel;
 pub use tracking::Tracked;
+pub use web_cache::WebCacheModel;
 
 /// A function's behaviour, packet by packet.
 pub trait Model {

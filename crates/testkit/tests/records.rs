@@ -5,8 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use functions::{
-    anti_ddos, bridge, conntrack, ddos, firewall, heavy_hitter, ipsec, load_balancer, nat, policer, port_knock,
-    port_scan,
+    anti_ddos, bridge, conntrack, ddos, dns_tunnel, firewall, heavy_hitter, ipsec, load_balancer, nat, policer,
+    port_knock, port_scan, sidejacking, web_cache,
 };
 use nf::{Function, Meta};
 use packet::TcpFlags;
@@ -39,6 +39,9 @@ fn each(visit: &mut impl Visit) {
         spi_out = 4097\nkey_out = \"000102030405060708090a0b0c0d0e0f10111213\"\n\
         spi_in = 4098\nkey_in = \"ff0102030405060708090a0b0c0d0e0f10111213\"\n";
     visit.visit(&ipsec::Ipsec::new(toml::from_str(tunnel).expect("it is a configuration")));
+    visit.visit(&dns_tunnel::DnsTunnel::new(dns_tunnel::Config::default()));
+    visit.visit(&sidejacking::Sidejacking::new(sidejacking::Config::default()));
+    visit.visit(&web_cache::WebCache::new(web_cache::Config::default()));
 }
 
 /// The record of `meta`, held against what it is read as; every byte of it is written.

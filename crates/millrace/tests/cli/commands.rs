@@ -31,7 +31,7 @@ fn the_demo_shows_equal_engines() {
 }
 
 /// The whole catalogue.
-pub(crate) const FUNCTIONS: [&str; 12] = [
+pub(crate) const FUNCTIONS: [&str; 15] = [
     "firewall",
     "nat",
     "conntrack",
@@ -44,10 +44,13 @@ pub(crate) const FUNCTIONS: [&str; 12] = [
     "ipsec",
     "load-balancer",
     "port-scan",
+    "dns-tunnel",
+    "sidejacking",
+    "web-cache",
 ];
 
 /// Those whose packet sets share state.
-const SHARING: [&str; 4] = ["nat", "bridge", "anti-ddos", "load-balancer"];
+const SHARING: [&str; 7] = ["nat", "bridge", "anti-ddos", "load-balancer", "dns-tunnel", "sidejacking", "web-cache"];
 
 #[test]
 fn the_catalogue_tells_all() {

@@ -12,8 +12,8 @@ use std::thread;
 
 use engine::{EngineKind, Options};
 use functions::{
-    anti_ddos, bridge, conntrack, ddos, firewall, heavy_hitter, ipsec, load_balancer, nat, policer, port_knock,
-    port_scan,
+    anti_ddos, bridge, conntrack, ddos, dns_tunnel, firewall, heavy_hitter, ipsec, load_balancer, nat, policer,
+    port_knock, port_scan, sidejacking, web_cache,
 };
 use nf::{Function, Sharing};
 use packet::{LinkType, Seq};
@@ -24,9 +24,9 @@ use testkit::conformance::{Plan, verify};
 use testkit::synth::{Params, Profile};
 
 /// A trace with the name that a failure is reported under.
-struct Subject {
-    name: String,
-    trace: Trace,
+pub(crate) struct Subject {
+    pub(crate) name: String,
+    pub(crate) trace: Trace,
 }
 
 #[test]
@@ -99,6 +99,11 @@ fn hold(subject: &Subject, seeds: u64) {
     one(&load_balancer::LoadBalancer::new(read_config(&services_of(&subject.trace))), subject, seeds);
     let sides = Subject { name: format!("{} on two sides", subject.name), trace: on_two_sides(&subject.trace) };
     one(&bridge::Bridge::new(&read_config("stations = 256")), &sides, seeds);
+    let small = "threshold = 3\nwindow = 5\nidle_timeout = 9\nblock = \"all\"\nanswers = 64\nclients = 32";
+    one(&dns_tunnel::DnsTunnel::new(read_config(small)), subject, seeds);
+    let small = "differs = \"either\"\nblock = true\nshortest = 1\nsession_timeout = 5\nsessions = 64";
+    one(&sidejacking::Sidejacking::new(read_config(small)), subject, seeds);
+    one(&web_cache::WebCache::new(read_config("store_port = 1\nresponses = 16")), subject, seeds);
 }
 
 /// Most of any traffic goes into one of these, and what ESP there is comes from nobody known.
@@ -192,7 +197,7 @@ fn synthesised(profile: Profile, params: &Params) -> Trace {
 }
 
 /// A capture's packets; those ahead of a defect count, a file that is no capture does not.
-fn read(path: &Path) -> Option<Subject> {
+pub(crate) fn read(path: &Path) -> Option<Subject> {
     let mut reader = Reader::open(path).ok()?;
     let mut trace = Trace::new();
     let mut batch = port::Batch::default();
@@ -205,7 +210,7 @@ fn read(path: &Path) -> Option<Subject> {
     (!trace.is_empty()).then_some(Subject { name, trace })
 }
 
-fn shared_traces() -> Option<PathBuf> {
+pub(crate) fn shared_traces() -> Option<PathBuf> {
     let given = std::env::var_os("MILLRACE_TRACES").map(PathBuf::from);
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
     given.into_iter().chain([beside]).find(|folder| folder.join("MANIFEST.tsv").is_file())

@@ -2,8 +2,8 @@
 //! any time without panicking.
 
 use functions::{
-    anti_ddos, bridge, conntrack, ddos, firewall, heavy_hitter, ipsec, load_balancer, nat, policer, port_knock,
-    port_scan,
+    anti_ddos, bridge, conntrack, ddos, dns_tunnel, firewall, heavy_hitter, ipsec, load_balancer, nat, policer,
+    port_knock, port_scan, sidejacking, web_cache,
 };
 use nf::{Function, Sharing, Sizing};
 use packet::{LinkType, Nanos, TcpFlags};
@@ -27,6 +27,9 @@ pub fn config(bytes: &[u8]) {
     check(text, |config: bridge::Config| bridge::Bridge::new(&config));
     check(text, ipsec::Ipsec::new);
     check(text, |config: anti_ddos::Config| anti_ddos::AntiDdos::new(&config));
+    check(text, dns_tunnel::DnsTunnel::new);
+    check(text, sidejacking::Sidejacking::new);
+    check(text, web_cache::WebCache::new);
 }
 
 fn check<C: DeserializeOwned, N: Function>(text: &str, build: impl Fn(C) -> N) {

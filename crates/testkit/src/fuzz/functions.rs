@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use engine::{EngineKind, Options, Remains, private_fleet};
 use functions::{
-    anti_ddos, bridge, conntrack, ddos, firewall, heavy_hitter, ipsec, load_balancer, nat, policer, port_knock,
-    port_scan,
+    anti_ddos, bridge, conntrack, ddos, dns_tunnel, firewall, heavy_hitter, ipsec, load_balancer, nat, policer,
+    port_knock, port_scan, sidejacking, web_cache,
 };
 use nf::{Function, Sharing, Verdict};
 use packet::{LinkType, Nanos};
@@ -45,6 +45,14 @@ pub fn functions(bytes: &[u8]) {
         spi_in = 4098\nkey_in = \"ff0102030405060708090a0b0c0d0e0f10111213\"\n";
     through(&ipsec::Ipsec::new(read(tunnel)), &trace);
     through(&anti_ddos::AntiDdos::new(&read("minimum = 2\nidle_timeout = 2\n")), &trace);
+    through(
+        &dns_tunnel::DnsTunnel::new(read(
+            "threshold = 2\nwindow = 2\nidle_timeout = 2\nblock = \"all\"\nanswers = 3\nclients = 2\n",
+        )),
+        &trace,
+    );
+    through(&sidejacking::Sidejacking::new(read("block = true\nsession_timeout = 2\nsessions = 2\n")), &trace);
+    through(&web_cache::WebCache::new(read("store_port = 1\nresponses = 2\nidle_timeout = 2\n")), &trace);
 }
 
 /// Packets as the input of [`functions`]: the number of the link type among those that are read, then of each packet

@@ -114,7 +114,43 @@ fn conversations() -> Vec<Vec<u8>> {
     translated.build(second(1), &raw(Build::tcp("10.0.0.2:5000", "203.0.113.1:1024").flags(TcpFlags::SYN)));
     translated.build(second(300), &raw(Build::tcp("10.0.0.2:5000", "192.0.2.9:80").flags(TcpFlags::RST)));
     all.push(encode(&translated));
+    all.extend([resolving(), browsing()].iter().map(encode));
     all
+}
+
+/// Answers with and without addresses, and packets to some of those.
+fn resolving() -> Frames {
+    let (client, resolver) = ("10.0.0.1:4000", "192.0.2.9:53");
+    let message = |answers: u8, records: &[u8]| {
+        let head = [0, 7, 0x81, 0x80, 0, 1, 0, answers, 0, 0, 0, 0, 1, b'a', 3, b'n', b'e', b't', 0, 0, 1, 0, 1];
+        [&head, records].concat()
+    };
+    let alias = [0xc0, 12, 0, 5, 0, 1, 0, 0, 0, 9, 0, 4, 1, b'b', 0xc0, 14];
+    let address = |last: u8| [0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 9, 0, 4, 192, 0, 2, last];
+    let mut frames = Frames::default();
+    for last in 1..4 {
+        let now = Nanos(u64::from(last) << 29);
+        frames.build(now, &Build::udp(client, resolver).data(&message(0, &[])));
+        let records = [&alias[..], &address(last), &address(last + 1)].concat();
+        frames.build(now, &Build::udp(resolver, client).data(&message(3, &records)));
+        frames.build(now, &Build::udp(resolver, client).data(&message(1, &alias)));
+        frames.build(now, &Build::tcp(client, "192.0.2.2:80").flags(TcpFlags::SYN));
+    }
+    frames
+}
+
+/// Two clients with one cookie, who ask for what may be kept.
+fn browsing() -> Frames {
+    let request = b"GET / HTTP/1.1\r\nHost: a\r\nCookie: sid=01234567\r\nCache-Control: x\r\n\r\n";
+    let response = b"HTTP/1.1 200 OK\r\nCache-Control: max-age=9\r\nContent-Length: 7\r\n\r\nlonger ";
+    let mut frames = Frames::default();
+    for (number, client) in [A4, "10.0.0.2:40000", A4, "10.0.0.2:40000"].into_iter().enumerate() {
+        let (now, seq) = (Nanos((number as u64 + 1) << 29), number as u32 * 100);
+        frames.build(now, &Build::tcp(client, B4).seq(seq).data(request));
+        frames.build(now, &Build::tcp(B4, client).seq(seq).data(response));
+    }
+    frames.build(Nanos(1 << 32), &Build::tcp(A4, B4).flags(TcpFlags::RST));
+    frames
 }
 
 /// Packets to sequence, and packets that a sequencer has been at.

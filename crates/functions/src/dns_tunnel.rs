@@ -1,0 +1,253 @@
+//! Finds clients that get DNS answers and make no use of them: the DNS-tunnel detector of Chimera (Borders, Springer, Burnside:
+//! USENIX Security '12; NFork, table 6). Behaviour and choices: `docs/dns-tunnel.md`.
+//!
+//! All state is shared, for answers are aged across clients; a client's packets meet on one core all the same, by their key.
+
+mod config;
+mod message;
+mod orphans;
+mod state;
+
+use alloc::format;
+use alloc::string::ToString;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+use memory::{Allocator, Distributed, Memory, Vector};
+use nf::{
+    Context, Description, Fingerprint, HOST_BYTES, Meta, NetworkFunction, Opened, PacketSet, Reason, Recipe,
+    RecordReader, RecordWriter, Report, Sharing, Sizing, Step, Verdict,
+};
+use packet::{Family, FlowKey, Headers, Host, Host6, Key, Nanos, Transport, Words};
+
+pub use self::config::{Block, Config};
+use self::message::{ADDRESSES_MAX, Answer};
+pub use self::state::Answers;
+use self::state::{Client, Peers, Totals, name};
+use crate::top::heaviest;
+
+/// The function, configured.
+#[derive(Clone, Debug)]
+pub struct DnsTunnel {
+    config: Config,
+}
+
+/// What a packet contributes: whom it is about, and what that host does or is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sight {
+    client: Host,
+    event: Event,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Event {
+    /// The client sends something to a peer of this name.
+    Sends { peer: u32, is_query: bool },
+    /// It is answered these addresses.
+    Told(Peers),
+    /// It is answered something that holds no address.
+    Nowhere,
+    /// It is sent what can't be read.
+    Unreadable,
+}
+
+impl Meta for Sight {
+    type Key = Host;
+
+    const RECORD_BYTES: usize = 1 + HOST_BYTES + 4 * ADDRESSES_MAX;
+
+    #[inline]
+    fn key(&self) -> Host {
+        self.client
+    }
+
+    #[inline]
+    fn write(&self, record: &mut [u8]) {
+        let (kind, peers) = match self.event {
+            Event::Sends { peer, is_query } => (1 + u8::from(is_query), [peer, 0, 0, 0, 0, 0, 0, 0]),
+            Event::Told(peers) => (3, peers),
+            Event::Nowhere => (4, [0; ADDRESSES_MAX]),
+            Event::Unreadable => (5, [0; ADDRESSES_MAX]),
+        };
+        let fields = RecordWriter::new(record).u8(kind).host(&self.client);
+        peers.into_iter().fold(fields, RecordWriter::u32).end();
+    }
+
+    fn read(record: &[u8]) -> Option<Self> {
+        let mut fields = RecordReader::new(record);
+        let (kind, client) = (fields.u8()?, fields.host()?);
+        let mut peers: Peers = [0; ADDRESSES_MAX];
+        for peer in &mut peers {
+            *peer = fields.u32()?;
+        }
+        fields.end()?;
+        let count = peers.iter().take_while(|peer| **peer != 0).count();
+        if peers[count..].iter().any(|peer| *peer != 0) {
+            return None;
+        }
+        let event = match (kind, count) {
+            (1 | 2, 1) => Event::Sends { peer: peers[0], is_query: kind == 2 },
+            (3, 1..) => Event::Told(peers),
+            (4, 0) => Event::Nowhere,
+            (5, 0) => Event::Unreadable,
+            _ => return None,
+        };
+        Some(Self { client, event })
+    }
+}
+
+const DNS: u16 = 53;
+
+const TUNNEL: Reason = Reason::own(0);
+
+impl DnsTunnel {
+    /// The function as configured.
+    #[must_use]
+    pub const fn new(config: Config) -> Self {
+        Self { config }
+    }
+
+    /// The name of an address that is told or sent to; 0 where a client can't be seen to use it. One of IPv4 is the address itself, and
+    /// of IPv6 one in 2^32 is taken for another.
+    #[inline]
+    fn peer(address: IpAddr) -> u32 {
+        if address.is_unspecified() || address.is_loopback() {
+            return 0;
+        }
+        match Host::from(address).family() {
+            Family::V4(host) => host.to_words()[0] as u32,
+            // Not keyed: the same on every core.
+            Family::V6(host) => ((host.hash(0) >> 32) as u32).max(1),
+        }
+    }
+
+    /// What a message from a server tells its client.
+    fn told(message: &[u8]) -> Option<Event> {
+        match message::read(message) {
+            Ok(Some(Answer::Addresses { addresses, count })) => {
+                let (mut peers, mut kept): (Peers, _) = ([0; ADDRESSES_MAX], 0);
+                for peer in addresses[..count].iter().map(|address| Self::peer(*address)).filter(|peer| *peer != 0) {
+                    peers[kept] = peer;
+                    kept += 1;
+                }
+                (kept > 0).then_some(Event::Told(peers))
+            }
+            Ok(Some(Answer::Nowhere)) => Some(Event::Nowhere),
+            Ok(None) => None,
+            Err(message::Unreadable) => Some(Event::Unreadable),
+        }
+    }
+}
+
+impl NetworkFunction for DnsTunnel {
+    type Meta = Sight;
+    type Flow = ();
+    type Shared<M: Memory> = Answers<M>;
+
+    const DESCRIPTION: Description = Description {
+        name: "dns-tunnel",
+        summary: "finds clients that get DNS answers and never talk to whom these name (Chimera), as the ends of tunnels do",
+        state: "nothing of its own",
+        sharing: Sharing::Shares("the answers that wait for their use, and each client's count of them"),
+        keys: config::KEYS,
+        drop_reasons: &["tunnel"],
+    };
+
+    const RECIPES: &'static [Recipe] = config::RECIPES;
+
+    fn packet_set(&self) -> PacketSet {
+        PacketSet::None
+    }
+
+    fn sizing(&self) -> Sizing {
+        Sizing { flows: 0, flows_v6: 0 }
+    }
+
+    fn shared<M: Memory>(&self, memory: &M) -> Answers<M> {
+        Answers::new(memory, self.config.answers.get() as usize, self.config.clients.get() as usize)
+    }
+
+    fn fingerprint<'a, M: Memory>(
+        &self,
+        shared: &'a Answers<M>,
+        tx: &mut M::Tx<'a>,
+        fingerprint: &mut Fingerprint,
+    ) -> Step<(), M> {
+        shared.fingerprint(tx, fingerprint)
+    }
+
+    #[inline]
+    fn meta(&self, headers: &Headers, payload: &[u8]) -> Option<Sight> {
+        let (source, destination) = headers.addresses()?;
+        let is_judged = |client: IpAddr| !self.config.ignore.iter().any(|prefix| prefix.contains(client));
+        if let Transport::Udp { src_port: DNS, .. } = headers.transport
+            && let Some(event) = Self::told(payload)
+        {
+            return is_judged(destination).then(|| Sight { client: destination.into(), event });
+        }
+        let is_query = match headers.transport {
+            Transport::Udp { dst_port, .. } => dst_port == DNS,
+            Transport::Tcp(tcp) => tcp.dst_port == DNS,
+            Transport::None | Transport::Icmp(_) | Transport::Sctp { .. } => false,
+        };
+        let peer = Self::peer(destination);
+        (peer != 0 && is_judged(source))
+            .then(|| Sight { client: source.into(), event: Event::Sends { peer, is_query } })
+    }
+
+    #[inline]
+    fn open<M: Memory>(&self, _: &mut Context<'_, Self, M>, _: &Sight) -> Step<Opened<()>, M> {
+        Ok(Opened::Flow(()))
+    }
+
+    fn packet<M: Memory>(&self, cx: &mut Context<'_, Self, M>, (): &mut (), sight: &Sight) -> Step<Verdict, M> {
+        self.reclaim(cx)?;
+        let name = name(sight.client);
+        match &sight.event {
+            Event::Sends { peer, .. } => {
+                if self.take_back(cx, name, *peer)? {
+                    cx.shared.totals.update(&mut cx.tx, |totals| totals.used += 1)?;
+                }
+            }
+            Event::Told(peers) => self.answered(cx, name, Some(peers))?,
+            Event::Nowhere => self.answered(cx, name, None)?,
+            Event::Unreadable => cx.shared.totals.update(&mut cx.tx, |totals| totals.unreadable += 1)?,
+        }
+        Ok(if self.is_blocked(cx, name, &sight.event)? { Verdict::Drop(TUNNEL) } else { Verdict::forward() })
+    }
+
+    fn report_shared<'a, M: Memory>(
+        &self,
+        shared: &'a Answers<M>,
+        tx: &mut M::Tx<'a>,
+        now: Nanos,
+    ) -> Step<Option<Report>, M> {
+        let Totals { answers, used, unreadable, unjudged } = shared.totals.read(tx, Nanos::NEVER)?;
+        let mut clients = Vec::new();
+        for place in 0..shared.known.capacity() {
+            if shared.known.is_allocated(tx, place)? {
+                let client = shared.clients.read(tx, place)?;
+                clients.extend(self.knows(&client, now).then_some((client.name, client)));
+            }
+        }
+        let row = |(name, client): (Host6, Client)| {
+            let host = Host::from_v6(name).address().to_canonical();
+            let is_tunnel = if client.is_tunnel { "yes" } else { "no" };
+            let counts = [client.peak, client.answers, client.nowhere].map(|count| count.to_string());
+            [host.to_string()].into_iter().chain(counts).chain([is_tunnel.into()]).collect()
+        };
+        let top = heaviest(&mut clients.into_iter(), self.config.top.get() as usize, |client| client.peak.into());
+        Ok(Some(Report {
+            title: format!(
+                "clients by DNS answers without use ({answers} answers, {used} used; {unreadable} messages unreadable, \
+                 {unjudged} answers without room)"
+            ),
+            columns: vec!["client", "most in a window", "answers", "without address", "tunnel"],
+            rows: top.into_iter().map(row).collect(),
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests;

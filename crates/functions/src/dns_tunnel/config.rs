@@ -1,0 +1,99 @@
+//! The detector's configuration file, and its keys as the catalogue prints them.
+
+use alloc::vec::Vec;
+
+use memory::transactional::Cause;
+use nf::{ConfigKey, Recipe};
+use packet::Nanos;
+use serde::Deserialize;
+
+use crate::config::{Count, Prefix, Timeout};
+
+/// How the detector is set up. Defaults and meanings: `docs/dns-tunnel.md`.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Orphans within a window from which on a client is taken for a tunnel's end.
+    pub threshold: Count<1, 1_000_000>,
+    /// How long a window is, and how long an answer may wait for its use.
+    pub window: Timeout,
+    /// Whether answers count that hold no address.
+    pub without_address: bool,
+    /// What becomes of the packets of a client that is taken for a tunnel's end.
+    pub block: Block,
+    /// A client that gets no answer for so long is forgotten.
+    pub idle_timeout: Timeout,
+    /// Answers that are remembered until they are used.
+    pub answers: Count<1, 1_048_576>,
+    /// Clients that are remembered.
+    pub clients: Count<1, 1_048_576>,
+    /// Clients that aren't judged.
+    pub ignore: Vec<Prefix>,
+    /// How many clients the report lists.
+    pub top: Count<0, 10_000>,
+}
+
+/// What is dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Block {
+    /// Nothing: tunnels are reported alone.
+    Nothing,
+    /// The client's queries, and the answers to it.
+    Dns,
+    /// All that the client sends, and the answers to it.
+    All,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            threshold: Count::new(50),
+            window: Timeout::from_secs(300),
+            without_address: true,
+            block: Block::Nothing,
+            idle_timeout: Timeout::from_secs(1_800),
+            answers: Count::new(16_384),
+            clients: Count::new(16_384),
+            ignore: Vec::new(),
+            top: Count::new(10),
+        }
+    }
+}
+
+impl Config {
+    /// How long a client is remembered behind its last answer: its window has to be over by then.
+    pub(super) fn keep(&self) -> Nanos {
+        self.idle_timeout.max(self.window).nanos()
+    }
+}
+
+const fn key(name: &'static str, default: &'static str, help: &'static str) -> ConfigKey {
+    ConfigKey { name, default, help }
+}
+
+pub(super) const KEYS: &[ConfigKey] = &[
+    key("threshold", "50", "orphans in a window from which on a client is taken for a tunnel's end; 1 to 1000000"),
+    key("window", "300", "seconds that orphans are counted for, and that an answer may wait for its use"),
+    key("without_address", "true", "whether answers that hold no address count, as those for TXT, NULL, CNAME and MX"),
+    key("block", "\"nothing\"", "what is dropped of a client that is taken for a tunnel's end: nothing, dns or all"),
+    key("idle_timeout", "1800", "seconds without an answer after which a client is forgotten"),
+    key("answers", "16384", "answers that are remembered until they are used; 1 to 1048576"),
+    key("clients", "16384", "clients that are remembered; 1 to 1048576"),
+    key("ignore", "[]", "prefixes of clients that aren't judged: resolvers and mail servers"),
+    key("top", "10", "how many clients the report lists, those with most orphans first; 0 to 10000"),
+];
+
+pub(super) const RECIPES: &[Recipe] = &[
+    Recipe { cause: Cause::SameBucket, key: "answers", help: "more of them: the map has as many more buckets" },
+    Recipe {
+        cause: Cause::MapRoomExhausted,
+        key: "answers",
+        help: "more than wait at once, so that no core runs out of its share",
+    },
+    Recipe {
+        cause: Cause::PoolExhausted,
+        key: "answers",
+        help: "more than wait at once, so that no core runs out of its share",
+    },
+];

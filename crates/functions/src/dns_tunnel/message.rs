@@ -1,0 +1,310 @@
+//! What of a DNS response matters here: which addresses it answers with (RFC 1035, section 4; RFC 3596 for AAAA).
+//!
+//! No name is needed, so compressed ones are stepped over and never followed: the walk is as long as the message at most.
+
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// How many addresses of a response are told: a client that takes another one is seldom.
+pub(super) const ADDRESSES_MAX: usize = 8;
+/// Records behind which a walk ends. A message has no room for many more that are of use.
+const RECORDS_MAX: u16 = 256;
+
+const HEADER: usize = 12;
+const RESPONSE: u8 = 0x80;
+const OPCODE: u8 = 0x78;
+const CUT: u8 = 0x02;
+const RCODE: u8 = 0x0f;
+const POINTER: u8 = 0xc0;
+const LABEL_MAX: u8 = 63;
+const NAME_MAX: usize = 255;
+const INTERNET: u16 = 1;
+
+const A: u16 = 1;
+const NS: u16 = 2;
+const SOA: u16 = 6;
+const PTR: u16 = 12;
+const AAAA: u16 = 28;
+const DS: u16 = 43;
+const RRSIG: u16 = 46;
+const NSEC: u16 = 47;
+const DNSKEY: u16 = 48;
+const NSEC3: u16 = 50;
+const NSEC3PARAM: u16 = 51;
+const SVCB: u16 = 64;
+const HTTPS: u16 = 65;
+
+/// What a response to a query answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// These addresses, `count` of them, perhaps among others.
+    Addresses { addresses: [IpAddr; ADDRESSES_MAX], count: usize },
+    /// Something, but no address: text, a mail server, an alias that leads nowhere.
+    Nowhere,
+}
+
+/// The message isn't one, or isn't there as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Unreadable;
+
+/// What a message from a server answers. `None`: nothing that a client could use or leave unused. No response to a query, an
+/// error, a response cut short (which is asked for again by TCP), no record, or records about names and zones alone.
+pub(super) fn read(message: &[u8]) -> Result<Option<Answer>, Unreadable> {
+    let header: &[u8; HEADER] = message.first_chunk().ok_or(Unreadable)?;
+    let [_, _, high, low, ..] = *header;
+    let count = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
+    if high & RESPONSE == 0 || high & (OPCODE | CUT) != 0 || low & RCODE != 0 {
+        return Ok(None);
+    }
+    let (questions, answers) = (count(4), count(6));
+    let mut walk = Walk { message, at: HEADER };
+    let mut asked = A;
+    for _ in 0..questions.min(RECORDS_MAX) {
+        walk.name()?;
+        asked = walk.u16()?;
+        walk.u16()?;
+    }
+    let (mut addresses, mut found) = ([IpAddr::V4(Ipv4Addr::UNSPECIFIED); ADDRESSES_MAX], 0);
+    for _ in 0..answers.min(RECORDS_MAX) {
+        if let Some(address) = walk.record()?
+            && found < ADDRESSES_MAX
+        {
+            addresses[found] = address;
+            found += 1;
+        }
+    }
+    Ok(match (found, answers) {
+        (1.., _) => Some(Answer::Addresses { addresses, count: found }),
+        (0, 0) => None,
+        (0, _) if is_about_names(asked) => None,
+        (0, _) => Some(Answer::Nowhere),
+    })
+}
+
+/// Whether who asks for this has no use for an address. Browsers ask for HTTPS beside A, loggers for PTR, resolvers for the rest.
+const fn is_about_names(kind: u16) -> bool {
+    matches!(kind, NS | SOA | PTR | DS | RRSIG | NSEC | DNSKEY | NSEC3 | NSEC3PARAM | SVCB | HTTPS)
+}
+
+/// A place in a message.
+struct Walk<'a> {
+    message: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Walk<'a> {
+    fn bytes(&mut self, count: usize) -> Result<&'a [u8], Unreadable> {
+        let bytes = self.message.get(self.at..self.at + count).ok_or(Unreadable)?;
+        self.at += count;
+        Ok(bytes)
+    }
+
+    fn u8(&mut self) -> Result<u8, Unreadable> {
+        self.bytes(1).map(|bytes| bytes[0])
+    }
+
+    fn u16(&mut self) -> Result<u16, Unreadable> {
+        self.bytes(2).map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]]))
+    }
+
+    /// Steps over a name: labels, and at the end nothing or a pointer to what came before.
+    fn name(&mut self) -> Result<(), Unreadable> {
+        let start = self.at;
+        loop {
+            let here = self.at;
+            match self.u8()? {
+                0 => break,
+                length @ 1..=LABEL_MAX => {
+                    self.bytes(length.into())?;
+                }
+                high if high & POINTER == POINTER => {
+                    let target = usize::from(high & !POINTER) << 8 | usize::from(self.u8()?);
+                    if !(HEADER..here).contains(&target) {
+                        return Err(Unreadable);
+                    }
+                    break;
+                }
+                _ => return Err(Unreadable),
+            }
+        }
+        if self.at - start > NAME_MAX { Err(Unreadable) } else { Ok(()) }
+    }
+
+    /// Steps over a record, and says its address if it has one.
+    fn record(&mut self) -> Result<Option<IpAddr>, Unreadable> {
+        self.name()?;
+        let (kind, class) = (self.u16()?, self.u16()?);
+        self.bytes(4)?;
+        let length = self.u16()?;
+        let data = self.bytes(length.into())?;
+        match (kind, class) {
+            (A, INTERNET) => {
+                let octets: [u8; 4] = data.try_into().map_err(|_| Unreadable)?;
+                Ok(Some(IpAddr::V4(Ipv4Addr::from(octets))))
+            }
+            (AAAA, INTERNET) => {
+                let octets: [u8; 16] = data.try_into().map_err(|_| Unreadable)?;
+                Ok(Some(IpAddr::V6(Ipv6Addr::from(octets))))
+            }
+            _ => Ok(None),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::vec;
+    use std::vec::Vec;
+
+    use proptest::prelude::*;
+    use simple_dns::rdata::{A as V4, AAAA as V6, CNAME, RData, TXT};
+    use simple_dns::{CLASS, Name, Packet, PacketFlag, QCLASS, QTYPE, Question, ResourceRecord, TYPE};
+
+    use super::*;
+
+    #[derive(Clone, Debug)]
+    enum Record {
+        Address(IpAddr),
+        Alias,
+        Text,
+    }
+
+    fn records() -> impl Strategy<Value = Vec<(u8, Record)>> {
+        let record = prop_oneof![
+            3 => any::<u32>().prop_map(|bits| Record::Address(Ipv4Addr::from(bits).into())),
+            2 => any::<u128>().prop_map(|bits| Record::Address(Ipv6Addr::from(bits).into())),
+            2 => Just(Record::Alias),
+            1 => Just(Record::Text),
+        ];
+        proptest::collection::vec((0..4_u8, record), 0..14)
+    }
+
+    const NAMES: [&str; 4] = ["example.net", "www.example.net", "a.long.name.in.www.example.net", "cdn.example.org"];
+
+    /// A response to a query for `asked`, as another library writes it.
+    fn response(asked: TYPE, records: &[(u8, Record)], compressed: bool) -> Vec<u8> {
+        let mut packet = Packet::new_reply(7);
+        packet.set_flags(PacketFlag::RECURSION_AVAILABLE);
+        let name = |at: u8| Name::new_unchecked(NAMES[usize::from(at)]);
+        packet.questions.push(Question::new(name(1), QTYPE::TYPE(asked), QCLASS::CLASS(CLASS::IN), false));
+        for (at, record) in records {
+            let data = match record {
+                Record::Address(IpAddr::V4(address)) => RData::A(V4 { address: address.to_bits() }),
+                Record::Address(IpAddr::V6(address)) => RData::AAAA(V6 { address: address.to_bits() }),
+                Record::Alias => RData::CNAME(CNAME(name((at + 1) % 4))),
+                Record::Text => RData::TXT(TXT::new().with_string("v=spf1 -all").expect("it is short")),
+            };
+            packet.answers.push(ResourceRecord::new(name(*at), CLASS::IN, 300, data));
+        }
+        let written = if compressed { packet.build_bytes_vec_compressed() } else { packet.build_bytes_vec() };
+        written.expect("it is a message")
+    }
+
+    fn addresses(records: &[(u8, Record)]) -> Vec<IpAddr> {
+        let of = |(_, record): &(u8, Record)| match record {
+            Record::Address(address) => Some(*address),
+            Record::Alias | Record::Text => None,
+        };
+        records.iter().filter_map(of).take(ADDRESSES_MAX).collect()
+    }
+
+    fn told(answer: Option<Answer>) -> Option<Vec<IpAddr>> {
+        answer.map(|answer| match answer {
+            Answer::Addresses { addresses, count } => addresses[..count].to_vec(),
+            Answer::Nowhere => vec![],
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn reads_what_another_library_writes(records in records(), compressed in any::<bool>()) {
+            let message = response(TYPE::A, &records, compressed);
+            let expected = (!records.is_empty()).then(|| addresses(&records));
+            prop_assert_eq!(read(&message).map(told), Ok(expected));
+        }
+
+        /// Whatever another library can read, this reads alike; what is cut short neither does.
+        #[test]
+        fn reads_spoilt_messages_as_another_library_does(
+            records in records(),
+            compressed in any::<bool>(),
+            changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
+            cut in 0..40_usize,
+        ) {
+            let mut message = response(TYPE::TXT, &records, compressed);
+            for (at, byte) in changes {
+                let at = at.index(message.len());
+                message[at] = byte;
+            }
+            let own = read(&message);
+            if let Ok(packet) = Packet::parse(&message)
+                && let Ok(own) = own
+            {
+                let of = |record: &ResourceRecord| match &record.rdata {
+                    _ if record.class != CLASS::IN => None,
+                    RData::A(V4 { address }) => Some(IpAddr::V4(Ipv4Addr::from(*address))),
+                    RData::AAAA(V6 { address }) => Some(IpAddr::V6(Ipv6Addr::from(*address))),
+                    _ => None,
+                };
+                let expected: Vec<_> = packet.answers.iter().filter_map(of).take(ADDRESSES_MAX).collect();
+                prop_assert!(own.is_none() || told(own) == Some(expected));
+            }
+            message.truncate(message.len().saturating_sub(cut));
+            let _ = read(&message);
+        }
+
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = read(&bytes);
+        }
+    }
+
+    /// Every prefix of a message is unreadable: what is missing is noticed.
+    #[test]
+    fn what_is_cut_short_is_unreadable() {
+        let records = [(1, Record::Alias), (2, Record::Address(Ipv4Addr::LOCALHOST.into())), (1, Record::Text)];
+        for compressed in [false, true] {
+            let message = response(TYPE::A, &records, compressed);
+            assert!(read(&message).is_ok());
+            for len in 0..message.len() {
+                assert_eq!(read(&message[..len]), Err(Unreadable), "{len} of {} bytes", message.len());
+            }
+        }
+    }
+
+    #[test]
+    fn answers_without_an_address_count_by_what_was_asked() {
+        let text = [(1, Record::Text)];
+        for (asked, expected) in [
+            (TYPE::TXT, Some(Answer::Nowhere)),
+            (TYPE::NULL, Some(Answer::Nowhere)),
+            (TYPE::CNAME, Some(Answer::Nowhere)),
+            (TYPE::MX, Some(Answer::Nowhere)),
+            (TYPE::PTR, None),
+            (TYPE::HTTPS, None),
+            (TYPE::DNSKEY, None),
+        ] {
+            assert_eq!(read(&response(asked, &text, true)), Ok(expected), "{asked:?}");
+        }
+    }
+
+    #[test]
+    fn errors_queries_and_messages_to_be_asked_for_again_answer_nothing() {
+        let message = response(TYPE::A, &[(1, Record::Address(Ipv4Addr::LOCALHOST.into()))], true);
+        for (at, bits) in [(2, RESPONSE), (2, CUT), (2, 0x20), (3, 3)] {
+            let mut other = message.clone();
+            other[at] ^= bits;
+            assert_eq!(read(&other), Ok(None), "byte {at} with {bits:#x}");
+        }
+        assert_eq!(read(&response(TYPE::A, &[], true)), Ok(None));
+    }
+
+    #[test]
+    fn pointers_lead_back_or_the_message_is_unreadable() {
+        let mut message = response(TYPE::A, &[(1, Record::Address(Ipv4Addr::LOCALHOST.into()))], true);
+        let at = message.windows(2).position(|pair| pair == [0xc0, 0x0c]).expect("the answer's name is compressed");
+        for target in [at, at + 1, 0x3fff, 11, 0] {
+            message[at..at + 2].copy_from_slice(&(0xc000 | target as u16).to_be_bytes());
+            assert_eq!(read(&message), Err(Unreadable), "a pointer to {target}");
+        }
+    }
+}

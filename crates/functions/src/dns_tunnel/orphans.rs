@@ -1,0 +1,144 @@
+//! How orphans are counted: an answer is one from when it comes until its client sends to an address in it.
+
+use memory::{Allocator, Distributed, Map, Memory, Vector};
+use nf::{Context, Step};
+use packet::{Host6, Nanos};
+
+use super::state::{Answered, Client, Peers, pair};
+use super::{Block, DnsTunnel, Event};
+
+/// How many places past their time a packet gives back, of answers and of clients each; it takes one of each at most.
+const RECLAIMED_A_PACKET: usize = 2;
+
+impl DnsTunnel {
+    /// The client's entry and its place, a new one where there is none; `None` where there is no room either.
+    fn client<M: Memory>(&self, cx: &mut Context<'_, Self, M>, name: Host6) -> Step<Option<(usize, Client)>, M> {
+        let (shared, now, deadline) = (cx.shared, cx.now(), cx.now() + self.config.keep());
+        if let Some(place) = shared.by_name.get(&mut cx.tx, &name)? {
+            let client = shared.clients.read(&mut cx.tx, place as usize)?;
+            shared.known.refresh(&mut cx.tx, place as usize, deadline)?;
+            return Ok(Some((place as usize, if self.knows(&client, now) { client } else { Client::new(name, now) })));
+        }
+        let Some(place) = shared.known.allocate(&mut cx.tx, deadline)? else { return Ok(None) };
+        if shared.by_name.insert(&mut cx.tx, name, place as u32)? {
+            return Ok(Some((place, Client::new(name, now))));
+        }
+        shared.known.free(&mut cx.tx, place)?;
+        Ok(None)
+    }
+
+    /// Whether the entry still counts. It may be there for a while after that.
+    pub(super) fn knows(&self, client: &Client, now: Nanos) -> bool {
+        client.last + self.config.keep() > now
+    }
+
+    /// The client has been answered, with addresses or without.
+    pub(super) fn answered<M: Memory>(
+        &self,
+        cx: &mut Context<'_, Self, M>,
+        name: Host6,
+        peers: Option<&Peers>,
+    ) -> Step<(), M> {
+        let (shared, now) = (cx.shared, cx.now());
+        // Of two answers that name one address the later waits: who asks twice has one of them to use.
+        for peer in peers.into_iter().flatten().filter(|peer| **peer != 0) {
+            self.take_back(cx, name, *peer)?;
+        }
+        let entry = self.client(cx, name)?;
+        let judged = match (&entry, peers) {
+            (None, _) => false,
+            // Its answers would fill the table, and nothing more is to be learnt from them.
+            (Some((_, client)), _) if client.is_tunnel => true,
+            (Some(_), Some(peers)) => self.wait(cx, &Answered { client: name, at: now, peers: *peers })?,
+            (Some(_), None) => true,
+        };
+        shared.totals.update(&mut cx.tx, |totals| {
+            totals.answers += 1;
+            totals.unjudged += u64::from(!judged);
+        })?;
+        let Some((place, mut client)) = entry else { return Ok(()) };
+        client.answered(now, peers.is_none());
+        if judged && (peers.is_some() || self.config.without_address) {
+            client.orphan(now, self.config.window.nanos(), self.config.threshold.get() as u32);
+        }
+        shared.clients.write(&mut cx.tx, place, client)
+    }
+
+    /// Remembers an answer until its use; `false`, and nothing done, where there is no room.
+    fn wait<M: Memory>(&self, cx: &mut Context<'_, Self, M>, answer: &Answered) -> Step<bool, M> {
+        let (shared, deadline) = (cx.shared, cx.now() + self.config.window.nanos());
+        let Some(place) = shared.waiting.allocate(&mut cx.tx, deadline)? else { return Ok(false) };
+        shared.answers.write(&mut cx.tx, place, *answer)?;
+        for pair in answer.pairs() {
+            if !shared.told.insert(&mut cx.tx, pair, place as u32)? {
+                self.unlink(cx, place, answer)?;
+                shared.waiting.free(&mut cx.tx, place)?;
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// The answer that told the client of this peer is no orphan, if there is one that waits.
+    #[inline]
+    pub(super) fn take_back<M: Memory>(&self, cx: &mut Context<'_, Self, M>, name: Host6, peer: u32) -> Step<bool, M> {
+        let shared = cx.shared;
+        let Some(place) = shared.told.get(&mut cx.tx, &pair(name, peer))? else { return Ok(false) };
+        let answer = shared.answers.read(&mut cx.tx, place as usize)?;
+        self.unlink(cx, place as usize, &answer)?;
+        shared.waiting.free(&mut cx.tx, place as usize)?;
+        if let Some(place) = shared.by_name.get(&mut cx.tx, &name)? {
+            let mut client = shared.clients.read(&mut cx.tx, place as usize)?;
+            client.used(answer.at);
+            shared.clients.write(&mut cx.tx, place as usize, client)?;
+        }
+        Ok(true)
+    }
+
+    /// The answer at this place is no longer found by the peers that it names.
+    fn unlink<M: Memory>(&self, cx: &mut Context<'_, Self, M>, place: usize, answer: &Answered) -> Step<(), M> {
+        for pair in answer.pairs() {
+            if cx.shared.told.get(&mut cx.tx, &pair)? == Some(place as u32) {
+                cx.shared.told.remove(&mut cx.tx, &pair)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes away what is past its time.
+    #[inline]
+    pub(super) fn reclaim<M: Memory>(&self, cx: &mut Context<'_, Self, M>) -> Step<(), M> {
+        let (shared, now) = (cx.shared, cx.now());
+        for _ in 0..RECLAIMED_A_PACKET {
+            let Some(place) = shared.waiting.expire(&mut cx.tx, now)? else { break };
+            let answer = shared.answers.read(&mut cx.tx, place)?;
+            self.unlink(cx, place, &answer)?;
+        }
+        for _ in 0..RECLAIMED_A_PACKET {
+            let Some(place) = shared.known.expire(&mut cx.tx, now)? else { break };
+            let client = shared.clients.read(&mut cx.tx, place)?;
+            shared.by_name.remove(&mut cx.tx, &client.name)?;
+        }
+        Ok(())
+    }
+
+    /// Whether what is seen is of a client that is taken for a tunnel's end, and is not to pass.
+    #[inline]
+    pub(super) fn is_blocked<M: Memory>(
+        &self,
+        cx: &mut Context<'_, Self, M>,
+        name: Host6,
+        event: &Event,
+    ) -> Step<bool, M> {
+        let concerned = match (self.config.block, event) {
+            (Block::Nothing, _) | (Block::Dns, Event::Sends { is_query: false, .. }) => false,
+            (Block::Dns | Block::All, _) => true,
+        };
+        if !concerned {
+            return Ok(false);
+        }
+        let Some(place) = cx.shared.by_name.get(&mut cx.tx, &name)? else { return Ok(false) };
+        let client = cx.shared.clients.read(&mut cx.tx, place as usize)?;
+        Ok(client.is_tunnel && self.knows(&client, cx.now()))
+    }
+}

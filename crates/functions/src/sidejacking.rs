@@ -1,0 +1,293 @@
+//! Finds HTTP sessions that another client takes over by the cookie: the sidejacking detector of Chimera (Borders, Springer, Burnside:
+//! USENIX Security '12; NFork, table 6). Behaviour and choices: `docs/sidejacking.md`.
+
+mod config;
+mod segment;
+mod session;
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec;
+use alloc::vec::Vec;
+
+use memory::{Allocator, Distributed, Map, Memory, Vector};
+use nf::{
+    Context, Description, Fingerprint, Flow, NetworkFunction, Opened, PacketSet, Reason, Recipe, Report, Sharing,
+    Sizing, Step, Verdict,
+};
+use packet::{Endpoint, Family, FlowKey, Headers, Host, Host6, Nanos, TcpFlags, Transport, Words};
+
+pub use self::config::{Config, Differs};
+use self::segment::Event;
+pub use self::segment::Segment;
+use self::session::{Session, Totals, User, of_request};
+use crate::http::{self, Digest};
+use crate::top::heaviest;
+
+/// The function, configured.
+#[derive(Clone, Debug)]
+pub struct Sidejacking {
+    config: Config,
+}
+
+/// What is known of a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Connection {
+    /// Whether somebody else's cookie was sent over it.
+    is_foreign: bool,
+}
+
+impl Flow for Connection {}
+
+/// The sessions that are known.
+pub struct Sessions<M: Memory> {
+    by_name: M::Map<Digest, u32>,
+    /// Ages the sessions: each has a place.
+    places: M::Allocator,
+    sessions: M::Vector<Session>,
+    totals: M::Distributed<Totals>,
+}
+
+/// How many places past their time a request gives back; it takes one at most.
+const RECLAIMED_A_REQUEST: usize = 2;
+/// How long a connection is remembered behind a FIN.
+const FIN_TIMEOUT: Nanos = Nanos::from_secs(10);
+
+const SIDEJACKED: Reason = Reason::own(0);
+
+impl Sidejacking {
+    /// The function as configured.
+    #[must_use]
+    pub const fn new(config: Config) -> Self {
+        Self { config }
+    }
+
+    /// Takes away what is past its time.
+    fn reclaim<M: Memory>(&self, cx: &mut Context<'_, Self, M>) -> Step<(), M> {
+        let (shared, now) = (cx.shared, cx.now());
+        for _ in 0..RECLAIMED_A_REQUEST {
+            let Some(place) = shared.places.expire(&mut cx.tx, now)? else { break };
+            let session = shared.sessions.read(&mut cx.tx, place)?;
+            shared.by_name.remove(&mut cx.tx, &session.name)?;
+        }
+        Ok(())
+    }
+
+    /// Notes the use of a session. Whether it is by someone that it doesn't belong to; `None` where there is no room to tell.
+    fn judge<M: Memory>(
+        &self,
+        cx: &mut Context<'_, Self, M>,
+        name: Digest,
+        server: Endpoint,
+        user: User,
+    ) -> Step<Option<bool>, M> {
+        let (shared, now) = (cx.shared, cx.now());
+        let deadline = now + self.config.session_timeout.nanos();
+        let new = Session::new(name, (name_of(server), server.port), user, now);
+        let place = match shared.by_name.get(&mut cx.tx, &name)? {
+            Some(place) => place as usize,
+            None => {
+                let Some(place) = shared.places.allocate(&mut cx.tx, deadline)? else { return Ok(None) };
+                if !shared.by_name.insert(&mut cx.tx, name, place as u32)? {
+                    shared.places.free(&mut cx.tx, place)?;
+                    return Ok(None);
+                }
+                shared.sessions.write(&mut cx.tx, place, new)?;
+                return Ok(Some(false));
+            }
+        };
+        let known = shared.sessions.read(&mut cx.tx, place)?;
+        let is_over = !self.lasts(&known, now);
+        let is_foreign = !is_over && known.is_foreign(user, self.config.differs);
+        if is_foreign {
+            // Only its own client's use keeps a session.
+            let foreign = known.foreign.saturating_add(1);
+            shared.sessions.write(&mut cx.tx, place, Session { other: user, foreign, ..known })?;
+        } else if is_over || now.since(known.last) >= Nanos::from_secs(self.config.refresh_interval.get()) {
+            shared.places.refresh(&mut cx.tx, place, deadline)?;
+            let session = if is_over { new } else { Session { last: now, ..known } };
+            shared.sessions.write(&mut cx.tx, place, session)?;
+        }
+        Ok(Some(is_foreign))
+    }
+
+    /// Whether the entry still counts. It may be there for a while after that.
+    fn lasts(&self, session: &Session, now: Nanos) -> bool {
+        session.last + self.config.session_timeout.nanos() > now
+    }
+}
+
+/// An address of either family.
+fn name_of(endpoint: Endpoint) -> Host6 {
+    match Host::from(endpoint.address).family() {
+        Family::V4(host) => host.mapped(),
+        Family::V6(host) => host,
+    }
+}
+
+impl NetworkFunction for Sidejacking {
+    type Meta = Segment;
+    type Flow = Connection;
+    type Shared<M: Memory> = Sessions<M>;
+
+    const DESCRIPTION: Description = Description {
+        name: "sidejacking",
+        summary: "finds HTTP sessions that are taken over: the cookie of one client in another one's requests (Chimera)",
+        state: "whether somebody else's cookie was sent over the connection",
+        sharing: Sharing::Shares("whom each HTTP session belongs to"),
+        keys: config::KEYS,
+        drop_reasons: &["sidejacked"],
+    };
+
+    const RECIPES: &'static [Recipe] = config::RECIPES;
+
+    fn packet_set(&self) -> PacketSet {
+        PacketSet::SymmetricFiveTuple
+    }
+
+    fn sizing(&self) -> Sizing {
+        Sizing { flows: self.config.flows.get() as usize, flows_v6: self.config.flows_v6.get() as usize }
+    }
+
+    fn shared<M: Memory>(&self, memory: &M) -> Sessions<M> {
+        let sessions = self.config.sessions.get() as usize;
+        Sessions {
+            by_name: memory.map(sessions),
+            places: memory.allocator(sessions),
+            sessions: memory.vector(sessions, Session::none()),
+            totals: memory.distributed(Totals::default(), Nanos(0)),
+        }
+    }
+
+    fn fingerprint<'a, M: Memory>(
+        &self,
+        shared: &'a Sessions<M>,
+        tx: &mut M::Tx<'a>,
+        fingerprint: &mut Fingerprint,
+    ) -> Step<(), M> {
+        // A sum, for no packet can tell which place a session has.
+        let mut sum = 0_u64;
+        for place in 0..shared.places.capacity() {
+            if let Some(deadline) = shared.places.deadline(tx, place)? {
+                let mut digest = Fingerprint::default();
+                let words = shared.sessions.read(tx, place)?.to_words();
+                words.into_iter().chain([deadline.0]).for_each(|word| digest.add(word));
+                sum = sum.wrapping_add(digest.value());
+            }
+        }
+        let totals = shared.totals.read(tx, Nanos::NEVER)?.to_words();
+        totals.into_iter().chain([sum]).for_each(|word| fingerprint.add(word));
+        Ok(())
+    }
+
+    #[inline]
+    fn meta(&self, headers: &Headers, payload: &[u8]) -> Option<Segment> {
+        let Transport::Tcp(tcp) = headers.transport else { return None };
+        let tuple = headers.five_tuple()?;
+        let has = |flag| tcp.flags.contains(flag);
+        let event = if has(TcpFlags::RST) {
+            Event::Reset
+        } else if has(TcpFlags::SYN) {
+            Event::Syn
+        } else if let Some(Some((session, agent))) =
+            http::request(payload, |request| of_request(&self.config, &request, tuple.destination()))
+        {
+            Event::Request { session, agent }
+        } else if has(TcpFlags::FIN) {
+            Event::Fin
+        } else {
+            Event::Data
+        };
+        Some(Segment { tuple, event })
+    }
+
+    #[inline]
+    fn open<M: Memory>(&self, _: &mut Context<'_, Self, M>, segment: &Segment) -> Step<Opened<Connection>, M> {
+        Ok(if self.refuses(segment) {
+            Opened::Refused(Verdict::forward())
+        } else {
+            Opened::Flow(Connection::default())
+        })
+    }
+
+    /// A connection is of interest from its first cookie on.
+    #[inline]
+    fn refuses(&self, segment: &Segment) -> bool {
+        !matches!(segment.event, Event::Request { .. })
+    }
+
+    fn packet<M: Memory>(
+        &self,
+        cx: &mut Context<'_, Self, M>,
+        connection: &mut Connection,
+        segment: &Segment,
+    ) -> Step<Verdict, M> {
+        cx.expire_after(self.config.idle_timeout.nanos());
+        match segment.event {
+            Event::Data => {}
+            // The ports are taken by another connection.
+            Event::Syn => *connection = Connection::default(),
+            Event::Fin => cx.expire_after(FIN_TIMEOUT),
+            Event::Reset => cx.close(),
+            Event::Request { session, agent } => {
+                self.reclaim(cx)?;
+                let user = User { address: name_of(segment.tuple.source()), agent };
+                let judged = self.judge(cx, session, segment.tuple.destination(), user)?;
+                connection.is_foreign |= judged == Some(true);
+                cx.shared.totals.update(&mut cx.tx, |totals| {
+                    totals.requests += 1;
+                    totals.foreign += u64::from(judged == Some(true));
+                    totals.unjudged += u64::from(judged.is_none());
+                })?;
+            }
+        }
+        if !connection.is_foreign {
+            return Ok(Verdict::forward());
+        }
+        // Who makes many connections must not push this one out.
+        cx.assure();
+        Ok(if self.config.block { Verdict::Drop(SIDEJACKED) } else { Verdict::forward() })
+    }
+
+    /// A detector that has no room left doesn't stop the traffic.
+    fn orphan<M: Memory>(&self, cx: &mut Context<'_, Self, M>, _: &Segment) -> Step<Verdict, M> {
+        cx.shared.totals.update(&mut cx.tx, |totals| totals.unjudged += 1)?;
+        Ok(Verdict::forward())
+    }
+
+    fn report_shared<'a, M: Memory>(
+        &self,
+        shared: &'a Sessions<M>,
+        tx: &mut M::Tx<'a>,
+        now: Nanos,
+    ) -> Step<Option<Report>, M> {
+        let Totals { requests, foreign, unjudged } = shared.totals.read(tx, Nanos::NEVER)?;
+        let mut sessions = Vec::new();
+        for place in 0..shared.places.capacity() {
+            if shared.places.is_allocated(tx, place)? {
+                let session = shared.sessions.read(tx, place)?;
+                sessions.extend(self.lasts(&session, now).then_some((session.name, session)));
+            }
+        }
+        let address = |host: Host6| Host::from_v6(host).address().to_canonical();
+        let row = |(_, session): (Digest, Session)| {
+            let Session { server, port, owner, other, foreign, .. } = session;
+            let agent = if owner.agent == other.agent { "the same" } else { "another" };
+            let hosts = [owner.address, other.address].map(|host| address(host).to_string());
+            let server = Endpoint::new(address(server), port).to_string();
+            [server].into_iter().chain(hosts).chain([agent.into(), foreign.to_string()]).collect()
+        };
+        let top = heaviest(&mut sessions.into_iter(), self.config.top.get() as usize, |session| session.foreign.into());
+        Ok(Some(Report {
+            title: format!(
+                "sessions in use by others ({requests} requests with a session's cookie, {foreign} of others, \
+                 {unjudged} without room)"
+            ),
+            columns: vec!["server", "client", "other client", "user agent", "its requests"],
+            rows: top.into_iter().map(row).collect::<Vec<Vec<String>>>(),
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests;

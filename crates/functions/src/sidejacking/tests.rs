@@ -1,0 +1,146 @@
+use core::net::{IpAddr, Ipv4Addr};
+use std::string::String;
+
+use memory::{Local, LocalTx};
+use nf::local_report;
+use packet::{FiveTuple, Seq};
+
+use super::*;
+
+const OWNER: [u8; 4] = [10, 0, 0, 1];
+const OTHER: [u8; 4] = [10, 0, 0, 2];
+
+struct Bench {
+    function: Sidejacking,
+    state: Sessions<Local>,
+    now: Nanos,
+}
+
+fn tuple(client: [u8; 4], port: u16) -> FiveTuple {
+    FiveTuple::v4(client.into(), Ipv4Addr::new(192, 0, 2, 80), port, 80, packet::protocol::TCP)
+}
+
+impl Bench {
+    fn new(text: &str) -> Self {
+        let function = Sidejacking::new(toml::from_str(text).expect("the test's own configuration"));
+        Self { state: function.shared(&Local::default()), function, now: Nanos::from_secs(1_000) }
+    }
+
+    fn wait(&mut self, secs: u64) {
+        self.now = self.now + Nanos::from_secs(secs);
+    }
+
+    fn step(&self, connection: &mut Connection, client: [u8; 4], event: Event) -> Verdict {
+        let mut cx = Context::new(&self.state, LocalTx::default(), self.now, Seq(0));
+        let segment = Segment { tuple: tuple(client, 4000), event };
+        let Ok(verdict) = self.function.packet(&mut cx, connection, &segment);
+        assert_eq!(cx.effects().assured, connection.is_foreign);
+        verdict
+    }
+
+    /// Whether a request by a connection of its own is taken for somebody else's.
+    fn asks(&self, client: [u8; 4], session: u64, agent: u32) -> bool {
+        let mut connection = Connection::default();
+        self.step(&mut connection, client, Event::Request { session: Digest(session), agent });
+        connection.is_foreign
+    }
+
+    /// What a request says of its session.
+    fn session(&self, text: &str) -> Option<(Digest, u32)> {
+        let server = Endpoint::new(IpAddr::from([192, 0, 2, 80]), 80);
+        http::request(text.as_bytes(), |request| of_request(&self.function.config, &request, server)).flatten()
+    }
+}
+
+fn request(fields: &str) -> String {
+    std::format!("GET / HTTP/1.1\r\n{fields}\r\n")
+}
+
+#[test]
+fn a_session_belongs_to_who_used_it_first() {
+    let mut bench = Bench::new("session_timeout = 100\nrefresh_interval = 10");
+    assert!(!bench.asks(OWNER, 7, 1) && bench.asks(OTHER, 7, 1) && !bench.asks(OWNER, 7, 2));
+    assert!(!bench.asks(OTHER, 8, 1), "another session");
+    for _ in 0..12 {
+        bench.wait(10);
+        assert!(!bench.asks(OWNER, 7, 1) && bench.asks(OTHER, 7, 1));
+    }
+    bench.wait(99);
+    assert!(bench.asks(OTHER, 7, 1));
+    bench.wait(1);
+    assert!(!bench.asks(OTHER, 7, 1) && bench.asks(OWNER, 7, 1), "its own client has left it");
+}
+
+#[test]
+fn what_differs_is_configured() {
+    for (differs, address, agent, both) in [
+        ("address", true, false, true),
+        ("agent", false, true, true),
+        ("either", true, true, true),
+        ("both", false, false, true),
+    ] {
+        let bench = Bench::new(&std::format!("differs = {differs:?}"));
+        bench.asks(OWNER, 7, 1);
+        assert_eq!((bench.asks(OTHER, 7, 1), bench.asks(OWNER, 7, 2), bench.asks(OTHER, 7, 2)), (address, agent, both));
+    }
+}
+
+#[test]
+fn a_connection_is_blocked_from_the_cookie_to_its_end() {
+    let bench = Bench::new("block = true");
+    bench.asks(OWNER, 7, 1);
+    let mut connection = Connection::default();
+    let drop = Verdict::Drop(SIDEJACKED);
+    let cookie = Event::Request { session: Digest(7), agent: 1 };
+    assert_eq!(bench.step(&mut connection, OTHER, Event::Data), Verdict::FORWARD);
+    for event in [cookie, Event::Data, Event::Request { session: Digest(9), agent: 1 }, Event::Fin, Event::Reset] {
+        assert_eq!(bench.step(&mut connection, OTHER, event), drop, "{event:?}");
+    }
+    assert_eq!(bench.step(&mut connection, OTHER, Event::Syn), Verdict::FORWARD, "another connection");
+}
+
+#[test]
+fn sessions_without_room_are_counted_and_told_of_nobody() {
+    let mut bench = Bench::new("sessions = 1\nsession_timeout = 10");
+    assert!(
+        !bench.asks(OWNER, 7, 1) && !bench.asks(OWNER, 8, 1) && !bench.asks(OTHER, 8, 1) && bench.asks(OTHER, 7, 2)
+    );
+    let report = local_report(&bench.function, &bench.state, bench.now).unwrap();
+    assert!(
+        report.title.contains("4 requests with a session's cookie, 1 of others, 2 without room"),
+        "{}",
+        report.title
+    );
+    assert_eq!(report.rows, [["192.0.2.80:80", "10.0.0.1", "10.0.0.2", "another", "1"]]);
+    bench.wait(12);
+    assert!(!bench.asks(OTHER, 8, 1) && bench.asks(OWNER, 8, 1), "there is room again");
+}
+
+#[test]
+fn cookies_name_sessions() {
+    let bench = Bench::new("");
+    let one = bench.session(&request("Host: a\r\nCookie: PHPSESSID=0123456789abcdef\r\n")).expect("it has a cookie");
+    for same in [
+        "cookie:x=1;y; PHPSESSID=0123456789abcdef ;z=2\r\nHOST: A:80\r\n",
+        "Host: a\r\nCookie: sid=short\r\nCookie: PHPSESSID=0123456789abcdef\r\n",
+    ] {
+        assert_eq!(bench.session(&request(same)), Some(one), "{same}");
+    }
+    for other in [
+        "Host: b\r\nCookie: PHPSESSID=0123456789abcdef\r\n",
+        "Host: a\r\nCookie: PHPSESSID=0123456789abcdeF\r\n",
+        "Host: a\r\nCookie: JSESSIONID=0123456789abcdef\r\n",
+        "Cookie: PHPSESSID=0123456789abcdef\r\n",
+    ] {
+        let session = bench.session(&request(other)).expect("it has a cookie");
+        assert_ne!(session.0, one.0, "{other}");
+    }
+    for none in ["Host: a\r\n", "Host: a\r\nCookie: lang=0123456789\r\n", "Cookie: sid=0123456\r\n", "Cookie: sid\r\n"]
+    {
+        assert_eq!(bench.session(&request(none)), None, "{none}");
+    }
+    assert!(bench.session(&request("Cookie: ASPSESSIONIDQQABCDEF=0123456789\r\n")).is_some());
+    let [a, b] = ["x", "y"].map(|agent| std::format!("Host: a\r\nUser-Agent: {agent}\r\nCookie: sid=0123456789\r\n"));
+    let [a, b] = [a, b].map(|fields| bench.session(&request(&fields)).expect("it has a cookie"));
+    assert!(a.0 == b.0 && a.1 != b.1);
+}

@@ -1,0 +1,228 @@
+//! An HTTP cache's headers and index: which requests could be answered without asking the server, by RFC 9111 (the web cache of NFork,
+//! table 6). Bodies are not kept. Behaviour and choices: `docs/web-cache.md`.
+
+mod config;
+mod connection;
+mod date;
+mod index;
+mod message;
+mod segment;
+
+use alloc::string::{String, ToString};
+use alloc::vec;
+
+use memory::{Distributed, Memory};
+use nf::{
+    Context, Description, Fingerprint, NetworkFunction, Opened, PacketSet, PortId, Recipe, Report, Sharing, Sizing,
+    Step, Verdict,
+};
+use packet::{Headers, Nanos, TcpFlags, Transport};
+
+pub use self::config::Config;
+pub use self::connection::Connection;
+pub use self::index::Index;
+use self::index::{Known, Totals};
+use self::message::{Ask, Keep, Reply, Uncacheable, What};
+use self::segment::Event;
+pub use self::segment::Segment;
+
+/// The function, configured.
+#[derive(Clone, Debug)]
+pub struct WebCache {
+    config: Config,
+}
+
+/// How long a connection is remembered behind a FIN.
+const FIN_TIMEOUT: Nanos = Nanos::from_secs(10);
+
+impl WebCache {
+    /// The function as configured.
+    #[must_use]
+    pub const fn new(config: Config) -> Self {
+        Self { config }
+    }
+
+    /// Counts a request by what becomes of it, if it is a new one, and sends it where it can be answered.
+    fn ask<M: Memory>(&self, cx: &mut Context<'_, Self, M>, ask: &Ask, is_new: bool) -> Step<Verdict, M> {
+        let (index, now) = (cx.shared, cx.now());
+        let found = match ask.what {
+            What::LookUp => index.find(&mut cx.tx, ask.name, now)?,
+            What::Reload | What::Authorized | What::Unsafe | What::Pass(_) => None,
+        };
+        if is_new {
+            index.totals.update(&mut cx.tx, |totals| match (ask.what, &found) {
+                (What::LookUp, Some(known)) => {
+                    totals.hits += 1;
+                    totals.bytes_saved = totals.bytes_saved.wrapping_add(known.length);
+                }
+                (What::LookUp | What::Reload, _) => totals.misses += 1,
+                (What::Authorized, _) => count(totals, Uncacheable::Authorization),
+                (What::Unsafe, _) => count(totals, Uncacheable::Method),
+                (What::Pass(why), _) => count(totals, why),
+            })?;
+        }
+        Ok(match found {
+            Some(_) => Verdict::Forward(PortId(self.config.store_port.get() as u16)),
+            None => Verdict::forward(),
+        })
+    }
+
+    /// Keeps a response to this request, or says why not.
+    fn reply<M: Memory>(&self, cx: &mut Context<'_, Self, M>, ask: Option<Ask>, reply: &Reply) -> Step<(), M> {
+        let (index, now) = (cx.shared, cx.now());
+        let Some(Ask { name, what }) = ask else {
+            return index.totals.update(&mut cx.tx, |totals| count(totals, Uncacheable::Unmatched));
+        };
+        match (what, reply.keep) {
+            // These have been counted with their requests.
+            (What::Pass(_), _) => Ok(()),
+            (What::Unsafe, _) if reply.succeeds => index.invalidate(&mut cx.tx, name),
+            (What::Unsafe, _) => Ok(()),
+            (What::Authorized, _) if !reply.is_public => Ok(()),
+            (What::Authorized, Keep::Not(_)) => Ok(()),
+            (What::LookUp | What::Reload | What::Authorized, Keep::For(secs)) => {
+                let lifetime = Nanos::from_secs(u64::from(secs.min(self.config.longest.secs())));
+                index.keep(&mut cx.tx, Known { name, stale_at: now + lifetime, length: reply.length })
+            }
+            (What::LookUp | What::Reload, Keep::Not(why)) => {
+                index.totals.update(&mut cx.tx, |totals| count(totals, why))
+            }
+        }
+    }
+}
+
+fn count(totals: &mut Totals, why: Uncacheable) {
+    totals.uncacheable[why as usize] += 1;
+}
+
+impl NetworkFunction for WebCache {
+    type Meta = Segment;
+    type Flow = Connection;
+    type Shared<M: Memory> = Index<M>;
+
+    const DESCRIPTION: Description = Description {
+        name: "web-cache",
+        summary: "knows which HTTP requests a cache could answer (RFC 9111), counts them, and sends them to a store's port",
+        state: "the requests that wait for their responses",
+        sharing: Sharing::Shares("the index of responses"),
+        keys: config::KEYS,
+        drop_reasons: &[],
+    };
+
+    const RECIPES: &'static [Recipe] = config::RECIPES;
+
+    fn packet_set(&self) -> PacketSet {
+        PacketSet::SymmetricFiveTuple
+    }
+
+    fn sizing(&self) -> Sizing {
+        Sizing { flows: self.config.flows.get() as usize, flows_v6: self.config.flows_v6.get() as usize }
+    }
+
+    fn shared<M: Memory>(&self, memory: &M) -> Index<M> {
+        Index::new(memory, self.config.responses.get() as usize)
+    }
+
+    fn fingerprint<'a, M: Memory>(
+        &self,
+        shared: &'a Index<M>,
+        tx: &mut M::Tx<'a>,
+        fingerprint: &mut Fingerprint,
+    ) -> Step<(), M> {
+        shared.fingerprint(tx, fingerprint)
+    }
+
+    #[inline]
+    fn meta(&self, headers: &Headers, payload: &[u8]) -> Option<Segment> {
+        let Transport::Tcp(tcp) = headers.transport else { return None };
+        let tuple = headers.five_tuple()?;
+        let has = |flag| tcp.flags.contains(flag);
+        let event = if has(TcpFlags::RST) {
+            Event::Reset
+        } else if has(TcpFlags::SYN) {
+            Event::Syn
+        } else if let Some(ask) = message::ask(payload) {
+            Event::Ask(ask, tcp.seq)
+        } else if let Some(reply) = message::reply(payload) {
+            Event::Reply(reply, tcp.seq)
+        } else if has(TcpFlags::FIN) {
+            Event::Fin
+        } else {
+            Event::Data
+        };
+        Some(Segment { tuple, event })
+    }
+
+    #[inline]
+    fn open<M: Memory>(&self, _: &mut Context<'_, Self, M>, segment: &Segment) -> Step<Opened<Connection>, M> {
+        Ok(if self.refuses(segment) {
+            Opened::Refused(Verdict::forward())
+        } else {
+            Opened::Flow(Connection::default())
+        })
+    }
+
+    /// A connection is of interest from its first request on.
+    #[inline]
+    fn refuses(&self, segment: &Segment) -> bool {
+        !matches!(segment.event, Event::Ask(..))
+    }
+
+    fn packet<M: Memory>(
+        &self,
+        cx: &mut Context<'_, Self, M>,
+        connection: &mut Connection,
+        segment: &Segment,
+    ) -> Step<Verdict, M> {
+        cx.expire_after(self.config.idle_timeout.nanos());
+        let is_first = segment.tuple.symmetric().1;
+        match &segment.event {
+            Event::Data => {}
+            // The ports are taken by another connection.
+            Event::Syn => *connection = Connection::default(),
+            Event::Fin => cx.expire_after(FIN_TIMEOUT),
+            Event::Reset => cx.close(),
+            Event::Ask(ask, seq) => {
+                if connection.is_client(is_first) {
+                    let now = cx.now();
+                    cx.shared.reclaim(&mut cx.tx, now)?;
+                    let is_new = connection.asks(*ask, *seq);
+                    return self.ask(cx, ask, is_new);
+                }
+            }
+            Event::Reply(reply, seq) => {
+                if connection.is_server(is_first)
+                    && let Some(ask) = connection.answers(*seq)
+                {
+                    self.reply(cx, ask, reply)?;
+                    // Who has been answered is no flood's.
+                    cx.assure();
+                }
+            }
+        }
+        Ok(Verdict::forward())
+    }
+
+    /// A connection without room is asked for nothing, and passes.
+    fn orphan<M: Memory>(&self, _: &mut Context<'_, Self, M>, _: &Segment) -> Step<Verdict, M> {
+        Ok(Verdict::forward())
+    }
+
+    fn report_shared<'a, M: Memory>(
+        &self,
+        shared: &'a Index<M>,
+        tx: &mut M::Tx<'a>,
+        _: Nanos,
+    ) -> Step<Option<Report>, M> {
+        let totals = shared.totals.read(tx, Nanos::NEVER)?;
+        let row = |(what, count): (&str, u64)| vec![what.to_string(), count.to_string()];
+        Ok(Some(Report {
+            title: String::from("requests that a cache could answer, and why it couldn't answer others"),
+            columns: vec!["what", "count"],
+            rows: totals.rows().into_iter().map(row).collect(),
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests;

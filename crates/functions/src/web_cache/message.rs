@@ -1,0 +1,260 @@
+//! Which requests a shared cache may answer, and which responses it may keep and for how long (RFC 9111).
+
+use super::date;
+use crate::http::{self, Digest, Fields, Request, Response};
+
+/// Why an exchange is none for a cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Uncacheable {
+    Method,
+    NoHost,
+    RequestNoStore,
+    Range,
+    Authorization,
+    /// A request's or a response's head goes on in another segment.
+    Split,
+    /// No request was seen for the response, or too many at once.
+    Unmatched,
+    Status,
+    NoStore,
+    Private,
+    NoCache,
+    Vary,
+    NoLifetime,
+    Stale,
+}
+
+impl Uncacheable {
+    pub(super) const ALL: [Self; 14] = [
+        Self::Method,
+        Self::NoHost,
+        Self::RequestNoStore,
+        Self::Range,
+        Self::Authorization,
+        Self::Split,
+        Self::Unmatched,
+        Self::Status,
+        Self::NoStore,
+        Self::Private,
+        Self::NoCache,
+        Self::Vary,
+        Self::NoLifetime,
+        Self::Stale,
+    ];
+
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Method => "method",
+            Self::NoHost => "no host",
+            Self::RequestNoStore => "request: no-store",
+            Self::Range => "range",
+            Self::Authorization => "authorization",
+            Self::Split => "split head",
+            Self::Unmatched => "no request",
+            Self::Status => "status",
+            Self::NoStore => "no-store",
+            Self::Private => "private",
+            Self::NoCache => "no-cache",
+            Self::Vary => "vary",
+            Self::NoLifetime => "no lifetime",
+            Self::Stale => "stale",
+        }
+    }
+}
+
+/// A request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ask {
+    /// What it asks for; zero where that isn't told.
+    pub name: Digest,
+    pub what: What,
+}
+
+/// What a cache has to do with a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum What {
+    /// It may answer, and keep what comes.
+    LookUp,
+    /// It may keep what comes, and not answer.
+    Reload,
+    /// It may keep what comes if that says so.
+    Authorized,
+    /// What it knows is out of date if this succeeds.
+    Unsafe,
+    /// Nothing.
+    Pass(Uncacheable),
+}
+
+/// A response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Reply {
+    pub keep: Keep,
+    /// Whether it may be kept though the request was authorized.
+    pub is_public: bool,
+    /// Whether it tells of success, or of another place.
+    pub succeeds: bool,
+    /// Bytes of its body, zero where it doesn't say.
+    pub length: u64,
+}
+
+/// Whether a response may be kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Keep {
+    /// For so many seconds.
+    For(u32),
+    Not(Uncacheable),
+}
+
+/// What a payload that begins with a request asks for.
+#[inline]
+pub(super) fn ask(payload: &[u8]) -> Option<Ask> {
+    http::request(payload, |request| {
+        let resource = request.resource();
+        let name = resource.map_or(Digest(0), |(host, path)| Digest::of(host, &[path.as_bytes()]));
+        Ask { name, what: what(&request, resource.is_some()) }
+    })
+}
+
+fn what(request: &Request<'_>, has_host: bool) -> What {
+    let fields = request.fields;
+    match request.method {
+        "GET" => {}
+        "HEAD" | "OPTIONS" | "TRACE" | "CONNECT" => return What::Pass(Uncacheable::Method),
+        _ if has_host => return What::Unsafe,
+        _ => return What::Pass(Uncacheable::Method),
+    }
+    // What is missing could forbid it.
+    if !fields.is_whole {
+        return What::Pass(Uncacheable::Split);
+    }
+    if !has_host {
+        return What::Pass(Uncacheable::NoHost);
+    }
+    let asks = Directives::of(fields);
+    if asks.no_store {
+        What::Pass(Uncacheable::RequestNoStore)
+    } else if fields.first("range").is_some() {
+        What::Pass(Uncacheable::Range)
+    } else if fields.first("authorization").is_some() {
+        What::Authorized
+    } else if asks.no_cache || asks.max_age == Some(0) || (!asks.are_any && is_pragma(fields)) {
+        What::Reload
+    } else {
+        What::LookUp
+    }
+}
+
+fn is_pragma(fields: Fields<'_>) -> bool {
+    fields.members("pragma").any(|member| member.eq_ignore_ascii_case(b"no-cache"))
+}
+
+/// What a payload that begins with a response says; `None` also for one that another one follows.
+#[inline]
+pub(super) fn reply(payload: &[u8]) -> Option<Reply> {
+    http::response(payload, |response| {
+        let is_interim = (100..200).contains(&response.status) && response.status != 101;
+        (!is_interim).then(|| read(&response))
+    })
+    .flatten()
+}
+
+fn read(response: &Response<'_>) -> Reply {
+    let fields = response.fields;
+    let says = Directives::of(fields);
+    let length = fields.first("content-length").and_then(number).unwrap_or_default();
+    Reply {
+        keep: keep(response, &says),
+        is_public: says.public || says.s_maxage.is_some() || says.must_revalidate,
+        succeeds: (200..400).contains(&response.status),
+        length,
+    }
+}
+
+fn keep(response: &Response<'_>, says: &Directives) -> Keep {
+    let fields = response.fields;
+    let why = if !fields.is_whole {
+        Uncacheable::Split
+    } else if matches!(response.status, 101 | 206 | 304) {
+        Uncacheable::Status
+    } else if says.no_store {
+        Uncacheable::NoStore
+    } else if says.private {
+        Uncacheable::Private
+    } else if says.no_cache {
+        Uncacheable::NoCache
+    } else if fields.first("vary").is_some() {
+        Uncacheable::Vary
+    } else {
+        return match lifetime(fields, says) {
+            None => Keep::Not(Uncacheable::NoLifetime),
+            Some(0) => Keep::Not(Uncacheable::Stale),
+            Some(secs) => Keep::For(u32::try_from(secs).unwrap_or(u32::MAX)),
+        };
+    };
+    Keep::Not(why)
+}
+
+/// How long a response is fresh from now on (RFC 9111, section 4.2.1). `None`: it doesn't say, and nothing is guessed.
+fn lifetime(fields: Fields<'_>, says: &Directives) -> Option<u64> {
+    let lifetime = match (says.s_maxage, says.max_age, fields.first("expires")) {
+        (Some(secs), ..) | (None, Some(secs), _) => secs,
+        (None, None, Some(expires)) => {
+            // A date that can't be read is in the past.
+            let Some(expires) = date::seconds(expires) else { return Some(0) };
+            expires.saturating_sub(fields.first("date").and_then(date::seconds)?)
+        }
+        (None, None, None) => return None,
+    };
+    let age = fields.first("age").and_then(number).unwrap_or_default();
+    Some(lifetime.saturating_sub(age))
+}
+
+/// What is read of the `Cache-Control` fields.
+#[derive(Clone, Copy, Debug, Default)]
+struct Directives {
+    are_any: bool,
+    no_store: bool,
+    no_cache: bool,
+    private: bool,
+    public: bool,
+    must_revalidate: bool,
+    /// Zero where the number can't be read: then it is stale (RFC 9111, section 4.2.1).
+    max_age: Option<u64>,
+    s_maxage: Option<u64>,
+}
+
+impl Directives {
+    fn of(fields: Fields<'_>) -> Self {
+        let mut all = Self::default();
+        for member in fields.members("cache-control") {
+            all.are_any = true;
+            let at = member.iter().position(|byte| *byte == b'=');
+            let (name, value) = at.map_or((member, None), |at| (&member[..at], Some(&member[at + 1..])));
+            let secs = value.and_then(number).unwrap_or_default();
+            let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
+            all.no_store |= is("no-store");
+            all.no_cache |= is("no-cache");
+            all.private |= is("private");
+            all.public |= is("public");
+            all.must_revalidate |= is("must-revalidate");
+            // Of several the first counts.
+            if is("max-age") {
+                all.max_age = all.max_age.or(Some(secs));
+            }
+            if is("s-maxage") {
+                all.s_maxage = all.s_maxage.or(Some(secs));
+            }
+        }
+        all
+    }
+}
+
+/// A whole number, perhaps in quotes; one that is too large is the largest.
+fn number(value: &[u8]) -> Option<u64> {
+    let value = value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\"")).unwrap_or(value);
+    let add = |sum: u64, digit: &u8| {
+        digit.is_ascii_digit().then(|| sum.saturating_mul(10).saturating_add(u64::from(digit - b'0')))
+    };
+    if value.is_empty() { None } else { value.iter().try_fold(0, add) }
+}

@@ -1,0 +1,163 @@
+//! The model of `dns-tunnel`.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use packet::{Headers, Nanos, Seq, Transport};
+
+use super::{Fate, Model};
+
+/// Remembers every answer that a client was given, and counts anew which of them it has made no use of.
+#[derive(Clone, Debug)]
+pub struct DnsTunnelModel {
+    threshold: usize,
+    window_secs: u64,
+    idle_secs: u64,
+    without_address: bool,
+    /// Whether a tunnel's DNS is dropped, and whether all that it sends is.
+    block: (bool, bool),
+    clients: HashMap<IpAddr, Client>,
+}
+
+#[derive(Clone, Debug)]
+struct Client {
+    /// When its window began.
+    began: u64,
+    last: u64,
+    /// The answers without use, with their times. Those without an address hold none.
+    orphans: Vec<(u64, Vec<IpAddr>)>,
+    is_tunnel: bool,
+}
+
+/// What a message of a server says.
+enum Says {
+    Addresses(Vec<IpAddr>),
+    SomethingElse,
+    Nothing,
+}
+
+impl DnsTunnelModel {
+    /// A model of these parameters, which has room for all. `block` as in the configuration file.
+    ///
+    /// # Panics
+    /// For another `block` than there is.
+    #[must_use]
+    pub fn new(threshold: usize, window_secs: u64, idle_secs: u64, without_address: bool, block: &str) -> Self {
+        let block = match block {
+            "nothing" => (false, false),
+            "dns" => (true, false),
+            "all" => (true, true),
+            other => panic!("there is no `{other}` to block"),
+        };
+        Self { threshold, window_secs, idle_secs, without_address, block, clients: HashMap::new() }
+    }
+
+    fn answered(&mut self, now: u64, client: IpAddr, addresses: Option<Vec<IpAddr>>) {
+        let secs = |secs: u64| secs * 1_000_000_000;
+        let fresh = Client { began: now, last: now, orphans: Vec::new(), is_tunnel: false };
+        let client = self.clients.entry(client).or_insert_with(|| fresh.clone());
+        if client.last + secs(self.idle_secs.max(self.window_secs)) <= now {
+            *client = fresh;
+        }
+        client.last = now;
+        let counts = addresses.is_some() || self.without_address;
+        if let Some(addresses) = &addresses {
+            client.orphans.retain(|(_, told)| told.iter().all(|address| !addresses.contains(address)));
+        }
+        if counts {
+            if client.began + secs(self.window_secs) <= now {
+                client.began = now;
+            }
+            client.orphans.push((now, addresses.unwrap_or_default()));
+            let in_window = client.orphans.iter().filter(|(time, _)| *time >= client.began).count();
+            client.is_tunnel |= in_window >= self.threshold;
+        }
+    }
+}
+
+impl Model for DnsTunnelModel {
+    fn packet(&mut self, _seq: Seq, now: Nanos, headers: &Headers, payload: &[u8]) -> Fate {
+        let Some((src, dst)) = headers.addresses() else { return Fate::FORWARD };
+        let (src_port, dst_port) = headers.ports();
+        let is_udp = matches!(headers.transport, Transport::Udp { .. });
+        let is_carrier = is_udp || matches!(headers.transport, Transport::Tcp(_));
+        let says = if is_udp && src_port == 53 { says(payload) } else { Some(Says::Nothing) };
+        let (client, is_dns) = match says {
+            None => (dst, true),
+            Some(Says::Addresses(addresses)) => {
+                self.answered(now.0, dst, Some(addresses));
+                (dst, true)
+            }
+            Some(Says::SomethingElse) => {
+                self.answered(now.0, dst, None);
+                (dst, true)
+            }
+            Some(Says::Nothing) if is_nobody(dst) => return Fate::FORWARD,
+            Some(Says::Nothing) => {
+                if let Some(client) = self.clients.get_mut(&src) {
+                    client.orphans.retain(|(_, told)| !told.contains(&dst));
+                }
+                (src, is_carrier && dst_port == 53)
+            }
+        };
+        let keep = self.idle_secs.max(self.window_secs) * 1_000_000_000;
+        let is_tunnel = self.clients.get(&client).is_some_and(|client| client.is_tunnel && client.last + keep > now.0);
+        let (dns, all) = self.block;
+        if is_tunnel && (all || (dns && is_dns)) { Fate::Drop("tunnel") } else { Fate::FORWARD }
+    }
+}
+
+fn is_nobody(address: IpAddr) -> bool {
+    address.is_unspecified() || address.is_loopback()
+}
+
+/// Reads a message, names and all. `None`: it can't be read.
+fn says(message: &[u8]) -> Option<Says> {
+    let u16_at = |at: usize| Some(u16::from_be_bytes([*message.get(at)?, *message.get(at + 1)?]));
+    let (flags, questions, answers) = (u16_at(2)?, u16_at(4)?, u16_at(6)?);
+    u16_at(10)?;
+    // A response to a query, not cut, without error.
+    if flags & 0x8000 == 0 || flags & 0x7a0f != 0 {
+        return Some(Says::Nothing);
+    }
+    let (mut at, mut asked, mut addresses) = (12, 1, Vec::new());
+    for _ in 0..questions {
+        at = behind_name(message, at)?;
+        asked = u16_at(at)?;
+        u16_at(at + 2)?;
+        at += 4;
+    }
+    for _ in 0..answers {
+        at = behind_name(message, at)?;
+        let (kind, class, length) = (u16_at(at)?, u16_at(at + 2)?, u16_at(at + 8)?);
+        let data = message.get(at + 10..at + 10 + usize::from(length))?;
+        at += 10 + usize::from(length);
+        match (kind, class) {
+            (1, 1) => addresses.push(IpAddr::from(<[u8; 4]>::try_from(data).ok()?)),
+            (28, 1) => addresses.push(IpAddr::from(<[u8; 16]>::try_from(data).ok()?)),
+            _ => {}
+        }
+    }
+    if !addresses.is_empty() {
+        addresses.truncate(8);
+        addresses.retain(|address| !is_nobody(*address));
+        return Some(if addresses.is_empty() { Says::Nothing } else { Says::Addresses(addresses) });
+    }
+    let names_alone = [2, 6, 12, 43, 46, 47, 48, 50, 51, 64, 65].contains(&asked);
+    Some(if answers == 0 || names_alone { Says::Nothing } else { Says::SomethingElse })
+}
+
+fn behind_name(message: &[u8], mut at: usize) -> Option<usize> {
+    let start = at;
+    while *message.get(at)? != 0 {
+        if message[at] >= 0xc0 {
+            let target = usize::from(message[at] & 0x3f) * 256 + usize::from(*message.get(at + 1)?);
+            return (target >= 12 && target < at && at + 2 - start <= 255).then_some(at + 2);
+        }
+        if message[at] > 63 {
+            return None;
+        }
+        at += 1 + usize::from(message[at]);
+    }
+    (at + 1 - start <= 255).then_some(at + 1)
+}
