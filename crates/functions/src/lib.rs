@@ -7,6 +7,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod anti_ddos;
+pub mod app_classifier;
 pub mod bridge;
 pub mod config;
 pub mod conntrack;
@@ -21,3 +22,8 @@ pub mod port_scan;
 pub mod rate;
 mod top;
 pub mod tracking;
+
+/// The examples in the functions' documents compile.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/app-classifier.md")]
+pub struct Documents;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use engine::carrier::{self, Outer, SequencedTotal, Shape};
 use engine::{Control, EngineError, EngineKind, Options, Outcome, Tables};
-use functions::{anti_ddos, bridge, ddos, heavy_hitter, policer, port_knock};
+use functions::{anti_ddos, app_classifier, bridge, ddos, heavy_hitter, policer, port_knock};
 use measure::{Advice, Bench, BenchError, BenchPlan, LossPlan, LossRow, Profile, ProfilePlan, Question};
 use nf::{Description, Flow, Function, PacketSet, Reason, Recipe, Sizing};
 use port::{Batch, Packet, Queue, Received, Trace};
@@ -41,6 +41,7 @@ impl Catalogue {
                 Entry::of(functions::port_scan::PortScan::new),
                 Entry::of(|config: bridge::Config| bridge::Bridge::new(&config)),
                 Entry::of(|config: anti_ddos::Config| anti_ddos::AntiDdos::new(&config)),
+                Entry::of(|config: app_classifier::Config| app_classifier::AppClassifier::new(&config)),
             ],
         }
     }

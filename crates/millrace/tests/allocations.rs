@@ -10,7 +10,7 @@ use millrace::engine::{
     Control, EngineKind, Fleet, Log, Options, Parcel, Placement, private_fleet, run, sharded_fleet, shared_fleet,
     transacted_fleet,
 };
-use millrace::functions::{anti_ddos, bridge, load_balancer, port_scan};
+use millrace::functions::{anti_ddos, app_classifier, bridge, load_balancer, port_scan};
 use millrace::functions::{conntrack, ddos, firewall, heavy_hitter, nat, policer, port_knock};
 use millrace::nf::Function;
 use millrace::port::pcap::Reader;
@@ -203,6 +203,11 @@ fn load_balancer_allocates_nothing() {
 #[test]
 fn port_scan_allocates_nothing() {
     all_engines(|| port_scan::PortScan::new(port_scan::Config::default()));
+}
+
+#[test]
+fn app_classifier_allocates_nothing() {
+    all_engines(|| <app_classifier::AppClassifier>::new(&app_classifier::Config::default()));
 }
 
 /// Whole runs, threads and channels and all: what is allocated doesn't grow with the packets. By itself, as the counter

@@ -3,6 +3,7 @@
 //! part of the model.
 
 mod anti_ddos;
+mod app_classifier;
 mod bridge;
 mod conntrack;
 mod ddos;
@@ -24,6 +25,7 @@ use crate::driver::Driver;
 use crate::frames::Frames;
 
 pub use anti_ddos::AntiDdosModel;
+pub use app_classifier::{AppClassifierModel, Told};
 pub use bridge::BridgeModel;
 pub use conntrack::ConntrackModel;
 pub use ddos::DdosModel;

@@ -5,7 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use functions::{
-    anti_ddos, bridge, conntrack, ddos, firewall, heavy_hitter, load_balancer, nat, policer, port_knock, port_scan,
+    anti_ddos, app_classifier, bridge, conntrack, ddos, firewall, heavy_hitter, load_balancer, nat, policer,
+    port_knock, port_scan,
 };
 use nf::{Function, Meta};
 use packet::TcpFlags;
@@ -34,6 +35,7 @@ fn each(visit: &mut impl Visit) {
     visit.visit(&port_scan::PortScan::new(port_scan::Config::default()));
     visit.visit(&bridge::Bridge::new(&bridge::Config::default()));
     visit.visit(&anti_ddos::AntiDdos::new(&anti_ddos::Config::default()));
+    visit.visit(&<app_classifier::AppClassifier>::new(&app_classifier::Config::default()));
 }
 
 /// The record of `meta`, held against what it is read as; every byte of it is written.

@@ -31,7 +31,7 @@ fn the_demo_shows_equal_engines() {
 }
 
 /// The whole catalogue.
-pub(crate) const FUNCTIONS: [&str; 11] = [
+pub(crate) const FUNCTIONS: [&str; 12] = [
     "firewall",
     "nat",
     "conntrack",
@@ -43,6 +43,7 @@ pub(crate) const FUNCTIONS: [&str; 11] = [
     "anti-ddos",
     "load-balancer",
     "port-scan",
+    "app-classifier",
 ];
 
 /// Those whose packet sets share state.

@@ -2,6 +2,7 @@
 //! function under every engine anew.
 
 mod anti_ddos;
+mod app_classifier;
 mod bridge;
 mod carrier;
 mod conformance;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use engine::{EngineKind, Options, Remains, private_fleet};
 use functions::{
-    anti_ddos, bridge, conntrack, ddos, firewall, heavy_hitter, load_balancer, nat, policer, port_knock, port_scan,
+    anti_ddos, app_classifier, bridge, conntrack, ddos, firewall, heavy_hitter, load_balancer, nat, policer,
+    port_knock, port_scan,
 };
 use nf::{Function, Sharing, Verdict};
 use packet::{LinkType, Nanos};
@@ -40,6 +41,8 @@ pub fn functions(bytes: &[u8]) {
     through(&port_scan::PortScan::new(read("answer_timeout = 1\nidle_timeout = 2\n")), &trace);
     through(&bridge::Bridge::new(&read("stations = 3\nageing = 2\n")), &trace);
     through(&anti_ddos::AntiDdos::new(&read("minimum = 2\nidle_timeout = 2\n")), &trace);
+    let unwanted = "drop = [\"dns\", \"unknown\"]\ngive_up = 2\nidle_timeout = 2\n";
+    through(&<app_classifier::AppClassifier>::new(&read(unwanted)), &trace);
 }
 
 /// Packets as the input of [`functions`]: the number of the link type among those that are read, then of each packet
