@@ -110,7 +110,7 @@ pub struct Session {
     /// What its last packets with payload looked like, counted likewise, and how many of them there were.
     candidate: u8,
     evidence: u8,
-    /// Packets with payload that it was unknown in.
+    /// Packets with payload that were looked at while it was unknown.
     tried: u8,
 }
 
@@ -232,10 +232,10 @@ impl<C: Classifier> NetworkFunction for AppClassifier<C> {
         cx.expire_after(self.idle);
         let is_open = session.class == 0 && session.tried < self.give_up;
         match seen.look {
-            Look::Begins => *session = Session::default(),
+            Look::Begins if session.tried > 0 => *session = Session::default(),
             Look::Strange if is_open => session.learn::<C>(None),
             Look::Of(application) if is_open => session.learn::<C>(Some(application)),
-            Look::Empty | Look::Strange | Look::Of(_) => {}
+            Look::Empty | Look::Begins | Look::Strange | Look::Of(_) => {}
         }
         session.packets += 1;
         session.bytes += u64::from(seen.bytes);

@@ -13,6 +13,7 @@ pub mod config;
 pub mod conntrack;
 pub mod ddos;
 pub mod firewall;
+pub mod flow_buffer;
 pub mod heavy_hitter;
 pub mod load_balancer;
 pub mod nat;

@@ -5,8 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use functions::{
-    anti_ddos, app_classifier, bridge, conntrack, ddos, firewall, heavy_hitter, load_balancer, nat, policer,
-    port_knock, port_scan,
+    anti_ddos, app_classifier, bridge, conntrack, ddos, firewall, flow_buffer, heavy_hitter, load_balancer, nat,
+    policer, port_knock, port_scan,
 };
 use nf::{Function, Meta};
 use packet::TcpFlags;
@@ -36,6 +36,7 @@ fn each(visit: &mut impl Visit) {
     visit.visit(&bridge::Bridge::new(&bridge::Config::default()));
     visit.visit(&anti_ddos::AntiDdos::new(&anti_ddos::Config::default()));
     visit.visit(&<app_classifier::AppClassifier>::new(&app_classifier::Config::default()));
+    visit.visit(&flow_buffer::FlowBuffer::new(flow_buffer::Config::default()));
 }
 
 /// The record of `meta`, held against what it is read as; every byte of it is written.
@@ -205,7 +206,7 @@ proptest! {
 
     /// Few bits, so that many of these are records.
     #[test]
-    fn what_is_read_is_written_alike(bytes in vec(prop_oneof![Just(0_u8), 0..8_u8, any::<u8>()], 64)) {
+    fn what_is_read_is_written_alike(bytes in vec(prop_oneof![Just(0_u8), 0..8_u8, any::<u8>()], 128)) {
         let mut read = Read { bytes: &bytes, taken: 0 };
         each(&mut read);
     }
@@ -214,7 +215,7 @@ proptest! {
 /// The reader takes some bytes that no packet was: otherwise the property above would say nothing.
 #[test]
 fn zeros_are_a_record_of_some() {
-    let mut read = Read { bytes: &[0; 64], taken: 0 };
+    let mut read = Read { bytes: &[0; 128], taken: 0 };
     each(&mut read);
     assert!((4..=8).contains(&read.taken), "{} take zeros", read.taken);
 }

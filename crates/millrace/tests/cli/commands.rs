@@ -31,7 +31,7 @@ fn the_demo_shows_equal_engines() {
 }
 
 /// The whole catalogue.
-pub(crate) const FUNCTIONS: [&str; 12] = [
+pub(crate) const FUNCTIONS: [&str; 13] = [
     "firewall",
     "nat",
     "conntrack",
@@ -44,6 +44,7 @@ pub(crate) const FUNCTIONS: [&str; 12] = [
     "load-balancer",
     "port-scan",
     "app-classifier",
+    "flow-buffer",
 ];
 
 /// Those whose packet sets share state.

@@ -12,8 +12,8 @@ use std::thread;
 
 use engine::{EngineKind, Options};
 use functions::{
-    anti_ddos, app_classifier, bridge, conntrack, ddos, firewall, heavy_hitter, load_balancer, nat, policer,
-    port_knock, port_scan,
+    anti_ddos, app_classifier, bridge, conntrack, ddos, firewall, flow_buffer, heavy_hitter, load_balancer, nat,
+    policer, port_knock, port_scan,
 };
 use nf::{Function, Sharing};
 use packet::{LinkType, Seq};
@@ -97,6 +97,8 @@ fn hold(subject: &Subject, seeds: u64) {
     one(&port_scan::PortScan::new(read_config("answer_timeout = 1\nidle_timeout = 5")), subject, seeds);
     let unwanted = "drop = [\"dns\", \"tls\", \"unknown\"]\ngive_up = 4\nidle_timeout = 5";
     one(&<app_classifier::AppClassifier>::new(&read_config(unwanted)), subject, seeds);
+    let strict = "patterns = [\"GET /\", \"hex:16 03\"]\ndrop_contradictions = true\nidle_timeout = 5";
+    one(&flow_buffer::FlowBuffer::new(read_config(strict)), subject, seeds);
     one(&load_balancer::LoadBalancer::new(read_config(&services_of(&subject.trace))), subject, seeds);
     let sides = Subject { name: format!("{} on two sides", subject.name), trace: on_two_sides(&subject.trace) };
     one(&bridge::Bridge::new(&read_config("stations = 256")), &sides, seeds);

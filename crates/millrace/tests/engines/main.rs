@@ -7,6 +7,7 @@ mod bridge;
 mod carrier;
 mod conformance;
 mod faults;
+mod flow_buffer;
 mod link;
 mod load_balancer;
 mod moves;
