@@ -8,6 +8,7 @@ extern crate std;
 
 pub mod anti_ddos;
 pub mod app_classifier;
+pub mod asset_monitor;
 pub mod bridge;
 pub mod config;
 pub mod conntrack;

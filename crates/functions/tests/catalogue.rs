@@ -1,7 +1,8 @@
 //! What the catalogue says of a configuration file is what reading one does.
 
 use functions::{
-    anti_ddos, app_classifier, bridge, ddos, flow_buffer, heavy_hitter, load_balancer, policer, port_knock, port_scan,
+    anti_ddos, app_classifier, asset_monitor, bridge, ddos, flow_buffer, heavy_hitter, load_balancer, policer,
+    port_knock, port_scan,
 };
 use nf::{Description, NetworkFunction};
 use serde::de::DeserializeOwned;
@@ -39,6 +40,7 @@ fn catalogue_defaults() {
     defaults_are_true::<port_scan::Config>(&port_scan::PortScan::DESCRIPTION);
     defaults_are_true::<app_classifier::Config>(&<app_classifier::AppClassifier>::DESCRIPTION);
     defaults_are_true::<flow_buffer::Config>(&flow_buffer::FlowBuffer::DESCRIPTION);
+    defaults_are_true::<asset_monitor::Config>(&asset_monitor::AssetMonitor::DESCRIPTION);
 }
 
 #[test]

@@ -43,6 +43,7 @@ impl Catalogue {
                 Entry::of(|config: anti_ddos::Config| anti_ddos::AntiDdos::new(&config)),
                 Entry::of(|config: app_classifier::Config| app_classifier::AppClassifier::new(&config)),
                 Entry::of(functions::flow_buffer::FlowBuffer::new),
+                Entry::of(functions::asset_monitor::AssetMonitor::new),
             ],
         }
     }

@@ -10,7 +10,7 @@ use millrace::engine::{
     Control, EngineKind, Fleet, Log, Options, Parcel, Placement, private_fleet, run, sharded_fleet, shared_fleet,
     transacted_fleet,
 };
-use millrace::functions::{anti_ddos, app_classifier, bridge, flow_buffer, load_balancer, port_scan};
+use millrace::functions::{anti_ddos, app_classifier, asset_monitor, bridge, flow_buffer, load_balancer, port_scan};
 use millrace::functions::{conntrack, ddos, firewall, heavy_hitter, nat, policer, port_knock};
 use millrace::nf::Function;
 use millrace::port::pcap::Reader;
@@ -213,6 +213,11 @@ fn app_classifier_allocates_nothing() {
 #[test]
 fn flow_buffer_allocates_nothing() {
     all_engines(|| flow_buffer::FlowBuffer::new(flow_buffer::Config::default()));
+}
+
+#[test]
+fn asset_monitor_allocates_nothing() {
+    all_engines(|| asset_monitor::AssetMonitor::new(asset_monitor::Config::default()));
 }
 
 /// Whole runs, threads and channels and all: what is allocated doesn't grow with the packets. By itself, as the counter

@@ -4,6 +4,7 @@
 
 mod anti_ddos;
 mod app_classifier;
+mod asset_monitor;
 mod bridge;
 mod conntrack;
 mod ddos;
@@ -27,6 +28,7 @@ use crate::frames::Frames;
 
 pub use anti_ddos::AntiDdosModel;
 pub use app_classifier::{AppClassifierModel, Told};
+pub use asset_monitor::{AssetMonitorModel, KnownHost, KnownSession, TellService, TellSystem};
 pub use bridge::BridgeModel;
 pub use conntrack::ConntrackModel;
 pub use ddos::DdosModel;

@@ -5,8 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use functions::{
-    anti_ddos, app_classifier, bridge, conntrack, ddos, firewall, flow_buffer, heavy_hitter, load_balancer, nat,
-    policer, port_knock, port_scan,
+    anti_ddos, app_classifier, asset_monitor, bridge, conntrack, ddos, firewall, flow_buffer, heavy_hitter,
+    load_balancer, nat, policer, port_knock, port_scan,
 };
 use nf::{Function, Meta};
 use packet::TcpFlags;
@@ -37,6 +37,7 @@ fn each(visit: &mut impl Visit) {
     visit.visit(&anti_ddos::AntiDdos::new(&anti_ddos::Config::default()));
     visit.visit(&<app_classifier::AppClassifier>::new(&app_classifier::Config::default()));
     visit.visit(&flow_buffer::FlowBuffer::new(flow_buffer::Config::default()));
+    visit.visit(&asset_monitor::AssetMonitor::new(asset_monitor::Config::default()));
 }
 
 /// The record of `meta`, held against what it is read as; every byte of it is written.

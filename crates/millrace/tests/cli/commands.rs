@@ -31,7 +31,7 @@ fn the_demo_shows_equal_engines() {
 }
 
 /// The whole catalogue.
-pub(crate) const FUNCTIONS: [&str; 13] = [
+pub(crate) const FUNCTIONS: [&str; 14] = [
     "firewall",
     "nat",
     "conntrack",
@@ -45,10 +45,11 @@ pub(crate) const FUNCTIONS: [&str; 13] = [
     "port-scan",
     "app-classifier",
     "flow-buffer",
+    "asset-monitor",
 ];
 
 /// Those whose packet sets share state.
-const SHARING: [&str; 4] = ["nat", "bridge", "anti-ddos", "load-balancer"];
+const SHARING: [&str; 5] = ["nat", "bridge", "anti-ddos", "load-balancer", "asset-monitor"];
 
 #[test]
 fn the_catalogue_tells_all() {

@@ -3,6 +3,7 @@
 
 mod anti_ddos;
 mod app_classifier;
+mod asset_monitor;
 mod bridge;
 mod carrier;
 mod conformance;

@@ -2,8 +2,8 @@
 //! any time without panicking.
 
 use functions::{
-    anti_ddos, app_classifier, bridge, conntrack, ddos, firewall, flow_buffer, heavy_hitter, load_balancer, nat,
-    policer, port_knock, port_scan,
+    anti_ddos, app_classifier, asset_monitor, bridge, conntrack, ddos, firewall, flow_buffer, heavy_hitter,
+    load_balancer, nat, policer, port_knock, port_scan,
 };
 use nf::{Function, Sharing, Sizing};
 use packet::{LinkType, Nanos, TcpFlags};
@@ -28,6 +28,7 @@ pub fn config(bytes: &[u8]) {
     check(text, |config: anti_ddos::Config| anti_ddos::AntiDdos::new(&config));
     check(text, |config: app_classifier::Config| app_classifier::AppClassifier::new(&config));
     check(text, flow_buffer::FlowBuffer::new);
+    check(text, asset_monitor::AssetMonitor::new);
 }
 
 fn check<C: DeserializeOwned, N: Function>(text: &str, build: impl Fn(C) -> N) {

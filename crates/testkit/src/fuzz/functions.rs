@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use engine::{EngineKind, Options, Remains, private_fleet};
 use functions::{
-    anti_ddos, app_classifier, bridge, conntrack, ddos, firewall, flow_buffer, heavy_hitter, load_balancer, nat,
-    policer, port_knock, port_scan,
+    anti_ddos, app_classifier, asset_monitor, bridge, conntrack, ddos, firewall, flow_buffer, heavy_hitter,
+    load_balancer, nat, policer, port_knock, port_scan,
 };
 use nf::{Function, Sharing, Verdict};
 use packet::{LinkType, Nanos};
@@ -45,6 +45,8 @@ pub fn functions(bytes: &[u8]) {
     through(&<app_classifier::AppClassifier>::new(&read(unwanted)), &trace);
     let strict = "bytes = 9\npatterns = [\"hex:00\", \"GET \"]\ndrop_contradictions = true\nidle_timeout = 2\n";
     through(&flow_buffer::FlowBuffer::new(read(strict)), &trace);
+    let few = "hosts = 3\nservices = 2\nasset_timeout = 3\nrefresh_interval = 1\nidle_timeout = 2\n";
+    through(&asset_monitor::AssetMonitor::new(read(few)), &trace);
 }
 
 /// Packets as the input of [`functions`]: the number of the link type among those that are read, then of each packet
