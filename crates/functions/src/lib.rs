@@ -7,12 +7,15 @@ extern crate alloc;
 extern crate std;
 
 pub mod anti_ddos;
+pub mod app_classifier;
+pub mod asset_monitor;
 pub mod bridge;
 pub mod config;
 pub mod conntrack;
 pub mod ddos;
 pub mod dns_tunnel;
 pub mod firewall;
+pub mod flow_buffer;
 pub mod heavy_hitter;
 mod http;
 pub mod ipsec;
@@ -26,3 +29,8 @@ pub mod sidejacking;
 mod top;
 pub mod tracking;
 pub mod web_cache;
+
+/// The examples in the functions' documents compile.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/app-classifier.md")]
+pub struct Documents;

@@ -1,8 +1,8 @@
 //! What the catalogue says of a configuration file is what reading one does.
 
 use functions::{
-    anti_ddos, bridge, ddos, dns_tunnel, heavy_hitter, ipsec, load_balancer, policer, port_knock, port_scan,
-    sidejacking, web_cache,
+    anti_ddos, app_classifier, asset_monitor, bridge, ddos, dns_tunnel, flow_buffer, heavy_hitter, ipsec,
+    load_balancer, policer, port_knock, port_scan, sidejacking, web_cache,
 };
 use nf::{Description, NetworkFunction};
 use serde::de::DeserializeOwned;
@@ -42,6 +42,9 @@ fn catalogue_defaults() {
     defaults_are_true::<dns_tunnel::Config>(&dns_tunnel::DnsTunnel::DESCRIPTION);
     defaults_are_true::<sidejacking::Config>(&sidejacking::Sidejacking::DESCRIPTION);
     defaults_are_true::<web_cache::Config>(&web_cache::WebCache::DESCRIPTION);
+    defaults_are_true::<app_classifier::Config>(&<app_classifier::AppClassifier>::DESCRIPTION);
+    defaults_are_true::<flow_buffer::Config>(&flow_buffer::FlowBuffer::DESCRIPTION);
+    defaults_are_true::<asset_monitor::Config>(&asset_monitor::AssetMonitor::DESCRIPTION);
 }
 
 #[test]

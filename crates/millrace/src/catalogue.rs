@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use engine::carrier::{self, Outer, SequencedTotal, Shape};
 use engine::{Control, EngineError, EngineKind, Options, Outcome, Tables};
-use functions::{anti_ddos, bridge, ddos, heavy_hitter, policer, port_knock};
+use functions::{anti_ddos, app_classifier, bridge, ddos, heavy_hitter, policer, port_knock};
 use measure::{Advice, Bench, BenchError, BenchPlan, LossPlan, LossRow, Profile, ProfilePlan, Question};
 use nf::{Description, Flow, Function, PacketSet, Reason, Recipe, Sizing};
 use port::{Batch, Packet, Queue, Received, Trace};
@@ -45,6 +45,9 @@ impl Catalogue {
                 Entry::of(functions::dns_tunnel::DnsTunnel::new),
                 Entry::of(functions::sidejacking::Sidejacking::new),
                 Entry::of(functions::web_cache::WebCache::new),
+                Entry::of(|config: app_classifier::Config| app_classifier::AppClassifier::new(&config)),
+                Entry::of(functions::flow_buffer::FlowBuffer::new),
+                Entry::of(functions::asset_monitor::AssetMonitor::new),
             ],
         }
     }

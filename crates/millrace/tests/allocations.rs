@@ -10,7 +10,10 @@ use millrace::engine::{
     Control, EngineKind, Fleet, Log, Options, Parcel, Placement, private_fleet, run, sharded_fleet, shared_fleet,
     transacted_fleet,
 };
-use millrace::functions::{anti_ddos, bridge, dns_tunnel, ipsec, load_balancer, port_scan, sidejacking, web_cache};
+use millrace::functions::{
+    anti_ddos, app_classifier, asset_monitor, bridge, dns_tunnel, flow_buffer, ipsec, load_balancer, port_scan,
+    sidejacking, web_cache,
+};
 use millrace::functions::{conntrack, ddos, firewall, heavy_hitter, nat, policer, port_knock};
 use millrace::nf::Function;
 use millrace::port::pcap::Reader;
@@ -226,6 +229,21 @@ fn sidejacking_allocates_nothing() {
 #[test]
 fn web_cache_allocates_nothing() {
     all_engines(|| web_cache::WebCache::new(web_cache::Config::default()));
+}
+
+#[test]
+fn app_classifier_allocates_nothing() {
+    all_engines(|| <app_classifier::AppClassifier>::new(&app_classifier::Config::default()));
+}
+
+#[test]
+fn flow_buffer_allocates_nothing() {
+    all_engines(|| flow_buffer::FlowBuffer::new(flow_buffer::Config::default()));
+}
+
+#[test]
+fn asset_monitor_allocates_nothing() {
+    all_engines(|| asset_monitor::AssetMonitor::new(asset_monitor::Config::default()));
 }
 
 /// Whole runs, threads and channels and all: what is allocated doesn't grow with the packets. By itself, as the counter

@@ -3,11 +3,14 @@
 //! part of the model.
 
 mod anti_ddos;
+mod app_classifier;
+mod asset_monitor;
 mod bridge;
 mod conntrack;
 mod ddos;
 mod dns_tunnel;
 mod firewall;
+mod flow_buffer;
 mod heavy_hitter;
 mod load_balancer;
 mod policer;
@@ -27,11 +30,14 @@ use crate::driver::Driver;
 use crate::frames::Frames;
 
 pub use anti_ddos::AntiDdosModel;
+pub use app_classifier::{AppClassifierModel, Told};
+pub use asset_monitor::{AssetMonitorModel, KnownHost, KnownSession, TellService, TellSystem};
 pub use bridge::BridgeModel;
 pub use conntrack::ConntrackModel;
 pub use ddos::DdosModel;
 pub use dns_tunnel::DnsTunnelModel;
 pub use firewall::FirewallModel;
+pub use flow_buffer::FlowBufferModel;
 pub use heavy_hitter::HeavyHitterModel;
 pub use load_balancer::LoadBalancerModel;
 pub use policer::{BucketPer, PolicerModel};

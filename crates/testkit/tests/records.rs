@@ -5,8 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use functions::{
-    anti_ddos, bridge, conntrack, ddos, dns_tunnel, firewall, heavy_hitter, ipsec, load_balancer, nat, policer,
-    port_knock, port_scan, sidejacking, web_cache,
+    anti_ddos, app_classifier, asset_monitor, bridge, conntrack, ddos, dns_tunnel, firewall, flow_buffer, heavy_hitter,
+    ipsec, load_balancer, nat, policer, port_knock, port_scan, sidejacking, web_cache,
 };
 use nf::{Function, Meta};
 use packet::TcpFlags;
@@ -42,6 +42,9 @@ fn each(visit: &mut impl Visit) {
     visit.visit(&dns_tunnel::DnsTunnel::new(dns_tunnel::Config::default()));
     visit.visit(&sidejacking::Sidejacking::new(sidejacking::Config::default()));
     visit.visit(&web_cache::WebCache::new(web_cache::Config::default()));
+    visit.visit(&<app_classifier::AppClassifier>::new(&app_classifier::Config::default()));
+    visit.visit(&flow_buffer::FlowBuffer::new(flow_buffer::Config::default()));
+    visit.visit(&asset_monitor::AssetMonitor::new(asset_monitor::Config::default()));
 }
 
 /// The record of `meta`, held against what it is read as; every byte of it is written.
@@ -211,7 +214,7 @@ proptest! {
 
     /// Few bits, so that many of these are records.
     #[test]
-    fn what_is_read_is_written_alike(bytes in vec(prop_oneof![Just(0_u8), 0..8_u8, any::<u8>()], 64)) {
+    fn what_is_read_is_written_alike(bytes in vec(prop_oneof![Just(0_u8), 0..8_u8, any::<u8>()], 128)) {
         let mut read = Read { bytes: &bytes, taken: 0 };
         each(&mut read);
     }
@@ -220,7 +223,7 @@ proptest! {
 /// The reader takes some bytes that no packet was: otherwise the property above would say nothing.
 #[test]
 fn zeros_are_a_record_of_some() {
-    let mut read = Read { bytes: &[0; 64], taken: 0 };
+    let mut read = Read { bytes: &[0; 128], taken: 0 };
     each(&mut read);
     assert!((4..=8).contains(&read.taken), "{} take zeros", read.taken);
 }

@@ -31,7 +31,7 @@ fn the_demo_shows_equal_engines() {
 }
 
 /// The whole catalogue.
-pub(crate) const FUNCTIONS: [&str; 15] = [
+pub(crate) const FUNCTIONS: [&str; 18] = [
     "firewall",
     "nat",
     "conntrack",
@@ -47,10 +47,14 @@ pub(crate) const FUNCTIONS: [&str; 15] = [
     "dns-tunnel",
     "sidejacking",
     "web-cache",
+    "app-classifier",
+    "flow-buffer",
+    "asset-monitor",
 ];
 
 /// Those whose packet sets share state.
-const SHARING: [&str; 7] = ["nat", "bridge", "anti-ddos", "load-balancer", "dns-tunnel", "sidejacking", "web-cache"];
+const SHARING: [&str; 8] =
+    ["nat", "bridge", "anti-ddos", "load-balancer", "dns-tunnel", "sidejacking", "web-cache", "asset-monitor"];
 
 #[test]
 fn the_catalogue_tells_all() {

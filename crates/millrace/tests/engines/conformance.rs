@@ -12,8 +12,8 @@ use std::thread;
 
 use engine::{EngineKind, Options};
 use functions::{
-    anti_ddos, bridge, conntrack, ddos, dns_tunnel, firewall, heavy_hitter, ipsec, load_balancer, nat, policer,
-    port_knock, port_scan, sidejacking, web_cache,
+    anti_ddos, app_classifier, asset_monitor, bridge, conntrack, ddos, dns_tunnel, firewall, flow_buffer, heavy_hitter,
+    ipsec, load_balancer, nat, policer, port_knock, port_scan, sidejacking, web_cache,
 };
 use nf::{Function, Sharing};
 use packet::{LinkType, Seq};
@@ -96,6 +96,13 @@ fn hold(subject: &Subject, seeds: u64) {
     one(&anti_ddos::AntiDdos::new(&read_config("minimum = 10\nidle_timeout = 5")), subject, seeds);
     one(&port_scan::PortScan::new(read_config("answer_timeout = 1\nidle_timeout = 5")), subject, seeds);
     one(&ipsec::Ipsec::new(read_config(TUNNELS)), subject, seeds);
+    let unwanted = "drop = [\"dns\", \"tls\", \"unknown\"]\ngive_up = 4\nidle_timeout = 5";
+    one(&<app_classifier::AppClassifier>::new(&read_config(unwanted)), subject, seeds);
+    let strict = "patterns = [\"GET /\", \"hex:16 03\"]\ndrop_contradictions = true\nidle_timeout = 5";
+    one(&flow_buffer::FlowBuffer::new(read_config(strict)), subject, seeds);
+    let few =
+        "hosts = 256\nservices = 128\nasset_timeout = 5\nrefresh_interval = 1\nidle_timeout = 5\nstaleness_us = 0";
+    one(&asset_monitor::AssetMonitor::new(read_config(few)), subject, seeds);
     one(&load_balancer::LoadBalancer::new(read_config(&services_of(&subject.trace))), subject, seeds);
     let sides = Subject { name: format!("{} on two sides", subject.name), trace: on_two_sides(&subject.trace) };
     one(&bridge::Bridge::new(&read_config("stations = 256")), &sides, seeds);

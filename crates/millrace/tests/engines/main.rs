@@ -2,11 +2,14 @@
 //! function under every engine anew.
 
 mod anti_ddos;
+mod app_classifier;
+mod asset_monitor;
 mod bridge;
 mod carrier;
 mod conformance;
 mod dns_tunnel;
 mod faults;
+mod flow_buffer;
 mod ipsec;
 mod link;
 mod load_balancer;

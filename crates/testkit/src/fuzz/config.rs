@@ -2,8 +2,8 @@
 //! any time without panicking.
 
 use functions::{
-    anti_ddos, bridge, conntrack, ddos, dns_tunnel, firewall, heavy_hitter, ipsec, load_balancer, nat, policer,
-    port_knock, port_scan, sidejacking, web_cache,
+    anti_ddos, app_classifier, asset_monitor, bridge, conntrack, ddos, dns_tunnel, firewall, flow_buffer, heavy_hitter,
+    ipsec, load_balancer, nat, policer, port_knock, port_scan, sidejacking, web_cache,
 };
 use nf::{Function, Sharing, Sizing};
 use packet::{LinkType, Nanos, TcpFlags};
@@ -30,6 +30,9 @@ pub fn config(bytes: &[u8]) {
     check(text, dns_tunnel::DnsTunnel::new);
     check(text, sidejacking::Sidejacking::new);
     check(text, web_cache::WebCache::new);
+    check(text, |config: app_classifier::Config| app_classifier::AppClassifier::new(&config));
+    check(text, flow_buffer::FlowBuffer::new);
+    check(text, asset_monitor::AssetMonitor::new);
 }
 
 fn check<C: DeserializeOwned, N: Function>(text: &str, build: impl Fn(C) -> N) {

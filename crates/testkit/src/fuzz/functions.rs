@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use engine::{EngineKind, Options, Remains, private_fleet};
 use functions::{
-    anti_ddos, bridge, conntrack, ddos, dns_tunnel, firewall, heavy_hitter, ipsec, load_balancer, nat, policer,
-    port_knock, port_scan, sidejacking, web_cache,
+    anti_ddos, app_classifier, asset_monitor, bridge, conntrack, ddos, dns_tunnel, firewall, flow_buffer, heavy_hitter,
+    ipsec, load_balancer, nat, policer, port_knock, port_scan, sidejacking, web_cache,
 };
 use nf::{Function, Sharing, Verdict};
 use packet::{LinkType, Nanos};
@@ -53,6 +53,12 @@ pub fn functions(bytes: &[u8]) {
     );
     through(&sidejacking::Sidejacking::new(read("block = true\nsession_timeout = 2\nsessions = 2\n")), &trace);
     through(&web_cache::WebCache::new(read("store_port = 1\nresponses = 2\nidle_timeout = 2\n")), &trace);
+    let unwanted = "drop = [\"dns\", \"unknown\"]\ngive_up = 2\nidle_timeout = 2\n";
+    through(&<app_classifier::AppClassifier>::new(&read(unwanted)), &trace);
+    let strict = "bytes = 9\npatterns = [\"hex:00\", \"GET \"]\ndrop_contradictions = true\nidle_timeout = 2\n";
+    through(&flow_buffer::FlowBuffer::new(read(strict)), &trace);
+    let few = "hosts = 3\nservices = 2\nasset_timeout = 3\nrefresh_interval = 1\nidle_timeout = 2\n";
+    through(&asset_monitor::AssetMonitor::new(read(few)), &trace);
 }
 
 /// Packets as the input of [`functions`]: the number of the link type among those that are read, then of each packet

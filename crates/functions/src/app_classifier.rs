@@ -1,0 +1,275 @@
+//! Tells which application each session is of, and drops those that aren't wanted (the nDPI of NFork, table 6). What tells
+//! applications apart is a [`Classifier`], of which one ships. Behaviour and choices: `docs/app-classifier.md`.
+
+mod classifier;
+mod config;
+mod signatures;
+
+use alloc::collections::BTreeMap;
+use alloc::string::{String, ToString};
+use alloc::vec;
+
+use memory::Memory;
+use nf::{
+    Context, Description, ENDS_BYTES, Flow, IPV6, Meta, NetworkFunction, Opened, PacketSet, Reason, RecordReader,
+    RecordWriter, Report, Sharing, Sizing, Step, Verdict, family_of,
+};
+use packet::{FiveTuple, Headers, Host, Nanos, TcpFlags, Transport, protocol};
+
+pub use self::classifier::{Application, Classifier, Label, Payload};
+pub use self::config::Config;
+pub use self::signatures::{Protocol, Signatures};
+
+/// The function, configured, around what tells applications apart.
+#[derive(Clone, Debug)]
+pub struct AppClassifier<C: Classifier = Signatures> {
+    classifier: C,
+    drops: ClassSet,
+    give_up: u8,
+    idle: Nanos,
+    sizing: Sizing,
+}
+
+/// What a packet contributes: its session, its length, and what its payload looks like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen {
+    tuple: FiveTuple,
+    bytes: u32,
+    look: Look,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Look {
+    /// It has no payload.
+    Empty,
+    /// It grants a TCP connection: what was known of the session is of another one.
+    Begins,
+    /// Nothing that is known.
+    Strange,
+    /// A packet of this application.
+    Of(Application),
+}
+
+impl Meta for Seen {
+    type Key = FiveTuple;
+
+    /// Family and look, the tuple, the length, the application.
+    const RECORD_BYTES: usize = 1 + ENDS_BYTES + 4 + 1;
+    const TELLS_SOURCE: bool = true;
+
+    #[inline]
+    fn key(&self) -> FiveTuple {
+        self.tuple.symmetric().0
+    }
+
+    fn source(&self) -> Option<Host> {
+        Some(Host::from(self.tuple.source().address))
+    }
+
+    #[inline]
+    fn write(&self, record: &mut [u8]) {
+        let (look, application) = match self.look {
+            Look::Empty => (0, 0),
+            Look::Begins => (1, 0),
+            Look::Strange => (2, 0),
+            Look::Of(Application(number)) => (3, number),
+        };
+        let bits = family_of(self.tuple.source().address) | look << LOOK_SHIFT;
+        RecordWriter::new(record).u8(bits).ends(&self.tuple).u32(self.bytes).u8(application).end();
+    }
+
+    #[inline]
+    fn read(record: &[u8]) -> Option<Self> {
+        let mut fields = RecordReader::new(record);
+        let bits = fields.u8()?;
+        let (tuple, bytes) = (fields.ends(bits & IPV6 != 0)?, fields.u32()?);
+        let look = match (bits >> LOOK_SHIFT, fields.u8()?) {
+            (0, 0) => Look::Empty,
+            (1, 0) => Look::Begins,
+            (2, 0) => Look::Strange,
+            (3, number) if number < u8::MAX => Look::Of(Application(number)),
+            _ => return None,
+        };
+        fields.end()?;
+        let is_begun = look == Look::Begins;
+        let is_carrier = tuple.protocol() == protocol::TCP || (tuple.protocol() == protocol::UDP && !is_begun);
+        is_carrier.then_some(Self { tuple, bytes, look })
+    }
+}
+
+/// Where the look begins in a record's first byte.
+const LOOK_SHIFT: u32 = 1;
+
+/// What is known of a session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Session {
+    packets: u64,
+    bytes: u64,
+    /// The number of its application in the classifier's list, counted from 1. 0 while it is unknown.
+    class: u8,
+    /// What its last packets with payload looked like, counted likewise, and how many of them there were.
+    candidate: u8,
+    evidence: u8,
+    /// Packets with payload that were looked at while it was unknown.
+    tried: u8,
+}
+
+impl Flow for Session {}
+
+impl Session {
+    /// Looks at a packet with payload while the session is unknown.
+    fn learn<C: Classifier>(&mut self, found: Option<Application>) {
+        self.tried += 1;
+        let candidate = found.map_or(0, |Application(number)| number + 1);
+        self.evidence = if candidate == self.candidate { self.evidence.saturating_add(1) } else { 1 };
+        self.candidate = candidate;
+        let needed = found.and_then(|Application(number)| C::APPLICATIONS.get(usize::from(number)));
+        if needed.is_some_and(|label| self.evidence >= label.evidence) {
+            self.class = candidate;
+        }
+    }
+}
+
+/// What sessions are called whose application isn't known.
+const UNKNOWN: &str = "unknown";
+
+/// A set of classes: applications counted from 1, and 0 for unknown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct ClassSet([u64; 4]);
+
+impl ClassSet {
+    const fn with(mut self, class: u8) -> Self {
+        self.0[(class >> 6) as usize] |= 1 << (class & 63);
+        self
+    }
+
+    #[inline]
+    const fn has(&self, class: u8) -> bool {
+        self.0[(class >> 6) as usize] >> (class & 63) & 1 == 1
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0 == [0; 4]
+    }
+}
+
+const UNWANTED: Reason = Reason::own(0);
+
+impl<C: Classifier> AppClassifier<C> {
+    /// The function as configured.
+    #[must_use]
+    pub fn new(config: &Config<C>) -> Self {
+        const { assert!(C::APPLICATIONS.len() < u8::MAX as usize, "there are 254 applications at most") };
+        Self {
+            classifier: C::default(),
+            drops: config.drops(),
+            give_up: config.give_up(),
+            idle: config.idle(),
+            sizing: config.sizing(),
+        }
+    }
+
+    fn name(class: u8) -> &'static str {
+        let label = usize::from(class).checked_sub(1).and_then(|at| C::APPLICATIONS.get(at));
+        label.map_or(UNKNOWN, |label| label.name)
+    }
+
+    /// The application of a session, by its name.
+    #[must_use]
+    pub fn application(&self, session: &Session) -> Option<&'static str> {
+        (session.class > 0).then(|| Self::name(session.class))
+    }
+}
+
+impl<C: Classifier> NetworkFunction for AppClassifier<C> {
+    type Meta = Seen;
+    type Flow = Session;
+    type Shared<M: Memory> = ();
+
+    const DESCRIPTION: Description = Description {
+        name: "app-classifier",
+        summary: "tells which application each session is of by what its packets carry, and drops those that aren't wanted",
+        state: "the session's application, what its last packets looked like, its packets and bytes",
+        sharing: Sharing::Nothing,
+        keys: config::KEYS,
+        drop_reasons: &["unwanted-application"],
+    };
+
+    fn packet_set(&self) -> PacketSet {
+        PacketSet::SymmetricFiveTuple
+    }
+
+    fn sizing(&self) -> Sizing {
+        self.sizing
+    }
+
+    fn shared<M: Memory>(&self, _memory: &M) {}
+
+    #[inline]
+    fn meta(&self, headers: &Headers, payload: &[u8]) -> Option<Seen> {
+        let begins = match headers.transport {
+            Transport::Tcp(tcp) => tcp.flags.contains(TcpFlags::SYN.with(TcpFlags::ACK)),
+            Transport::Udp { .. } => false,
+            Transport::None | Transport::Icmp(_) | Transport::Sctp { .. } => return None,
+        };
+        let look = match Payload::of(headers, payload) {
+            _ if begins => Look::Begins,
+            None => Look::Empty,
+            Some(payload) => match self.classifier.classify(&payload) {
+                Some(application) if usize::from(application.0) < C::APPLICATIONS.len() => Look::Of(application),
+                Some(_) | None => Look::Strange,
+            },
+        };
+        headers.five_tuple().map(|tuple| Seen { tuple, bytes: headers.wire_len, look })
+    }
+
+    #[inline]
+    fn open<M: Memory>(&self, _: &mut Context<'_, Self, M>, _: &Seen) -> Step<Opened<Session>, M> {
+        Ok(Opened::Flow(Session::default()))
+    }
+
+    fn packet<M: Memory>(&self, cx: &mut Context<'_, Self, M>, session: &mut Session, seen: &Seen) -> Step<Verdict, M> {
+        cx.expire_after(self.idle);
+        let is_open = session.class == 0 && session.tried < self.give_up;
+        match seen.look {
+            Look::Begins if session.tried > 0 => *session = Session::default(),
+            Look::Strange if is_open => session.learn::<C>(None),
+            Look::Of(application) if is_open => session.learn::<C>(Some(application)),
+            Look::Empty | Look::Begins | Look::Strange | Look::Of(_) => {}
+        }
+        session.packets += 1;
+        session.bytes += u64::from(seen.bytes);
+        let is_settled = session.class > 0 || session.tried >= self.give_up;
+        if session.class > 0 {
+            // Who makes up sessions must not push out those that are known.
+            cx.assure();
+        }
+        Ok(if is_settled && self.drops.has(session.class) { Verdict::Drop(UNWANTED) } else { Verdict::forward() })
+    }
+
+    /// Where nothing is to be dropped, a lack of room stops nothing; otherwise it must not be a way through.
+    fn orphan<M: Memory>(&self, _: &mut Context<'_, Self, M>, _: &Seen) -> Step<Verdict, M> {
+        Ok(if self.drops.is_empty() { Verdict::forward() } else { Verdict::Drop(Reason::TABLE_FULL) })
+    }
+
+    fn report(&self, flows: &mut dyn Iterator<Item = (FiveTuple, Session)>) -> Option<Report> {
+        let mut sums: BTreeMap<&str, (u64, u64, u64)> = BTreeMap::new();
+        for (_, session) in flows {
+            let (sessions, packets, bytes) = sums.entry(Self::name(session.class)).or_default();
+            *sessions += 1;
+            *packets += session.packets;
+            *bytes += session.bytes;
+        }
+        let row = |(name, (sessions, packets, bytes)): (&&str, &(u64, u64, u64))| {
+            vec![name.to_string(), sessions.to_string(), packets.to_string(), bytes.to_string()]
+        };
+        Some(Report {
+            title: String::from("sessions by application"),
+            columns: vec!["application", "sessions", "packets", "bytes"],
+            rows: sums.iter().map(row).collect(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,242 @@
+//! Learns by listening which hosts there are, what systems they run and what services they offer (after PRADS, an example of
+//! NFork's table 6). Behaviour and choices: `docs/asset-monitor.md`.
+
+mod assets;
+mod config;
+mod sighting;
+pub mod systems;
+
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec;
+
+use memory::{Distributed, Memory};
+use nf::{
+    Context, Description, Fingerprint, Flow, NetworkFunction, Opened, PacketSet, Recipe, Report, Sharing, Sizing, Step,
+    Verdict,
+};
+use packet::{Endpoint, FiveTuple, Headers, Host, Nanos, Transport};
+
+pub use self::assets::{Asset, Assets, Traffic};
+pub use self::config::Config;
+use self::sighting::Look;
+pub use self::sighting::Sighting;
+use crate::app_classifier::{Application, Classifier, Payload, Signatures};
+
+/// The function, configured.
+#[derive(Clone, Debug)]
+pub struct AssetMonitor {
+    config: Config,
+}
+
+/// What is known of a session: the lower end of the key first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Session {
+    /// Both ends as they were known when this session told of them last.
+    assets: [Option<Asset>; 2],
+    /// Which end the service is at.
+    server: Option<u8>,
+    /// Who has spoken first over UDP.
+    opener: Option<u8>,
+    /// The service's protocol in the list of [`Signatures`], counted from 1; 0 while it is unknown.
+    service: u8,
+    /// All traffic as it was when this session told of a host last.
+    traffic: Traffic,
+}
+
+impl Flow for Session {}
+
+impl Session {
+    /// What is known of both ends, and which of them offers which service.
+    #[must_use]
+    pub fn told(&self) -> ([Option<Asset>; 2], Option<(u8, &'static str)>) {
+        (self.assets, self.server.map(|server| (server, service_name(self.service))))
+    }
+}
+
+/// The services of a host in the report: protocol and port, and what they speak.
+type Services = BTreeMap<(u8, u16), u8>;
+
+fn service_name(service: u8) -> &'static str {
+    let label = usize::from(service).checked_sub(1).and_then(|at| Signatures::APPLICATIONS.get(at));
+    label.map_or("unknown", |label| label.name)
+}
+
+impl AssetMonitor {
+    /// The function as configured.
+    #[must_use]
+    pub const fn new(config: Config) -> Self {
+        Self { config }
+    }
+
+    /// Which end of the session offers its service, once that can be told: who grants a connection, or answers a datagram.
+    fn find_server(session: &mut Session, sighting: &Sighting, side: u8) -> bool {
+        if session.server.is_some() {
+            return false;
+        }
+        let is_found = match sighting.look() {
+            Look::Grants(_) => true,
+            Look::Speaks(_) if sighting.is_udp() => session.opener.is_some_and(|opener| opener != side),
+            Look::Speaks(_) | Look::Asks(_) | Look::Quiet => false,
+        };
+        if sighting.is_udp() {
+            session.opener.get_or_insert(side);
+        }
+        if is_found {
+            session.server = Some(side);
+        }
+        is_found
+    }
+}
+
+impl NetworkFunction for AssetMonitor {
+    type Meta = Sighting;
+    type Flow = Session;
+    type Shared<M: Memory> = Assets<M>;
+
+    const DESCRIPTION: Description = Description {
+        name: "asset-monitor",
+        summary: "learns by listening which hosts there are, what systems they run and what services they offer",
+        state: "what is known of both ends, which of them offers a service, and which",
+        sharing: Sharing::Shares("what is known of hosts and services, and the sum of all traffic"),
+        keys: config::KEYS,
+        drop_reasons: &[],
+    };
+
+    const RECIPES: &'static [Recipe] = config::RECIPES;
+
+    fn packet_set(&self) -> PacketSet {
+        PacketSet::SymmetricFiveTuple
+    }
+
+    fn sizing(&self) -> Sizing {
+        self.config.sizing()
+    }
+
+    fn shared<M: Memory>(&self, memory: &M) -> Assets<M> {
+        Assets::new(memory, &self.config)
+    }
+
+    fn fingerprint<'a, M: Memory>(
+        &self,
+        shared: &'a Assets<M>,
+        tx: &mut M::Tx<'a>,
+        fingerprint: &mut Fingerprint,
+    ) -> Step<(), M> {
+        shared.fingerprint(tx, fingerprint)
+    }
+
+    #[inline]
+    fn meta(&self, headers: &Headers, payload: &[u8]) -> Option<Sighting> {
+        let look = match headers.transport {
+            Transport::Tcp(tcp) => match systems::of(headers, &tcp) {
+                Some((system, false)) => Look::Asks(system),
+                Some((system, true)) => Look::Grants(system),
+                None => Look::Quiet,
+            },
+            Transport::Udp { .. } => Look::Quiet,
+            Transport::None | Transport::Icmp(_) | Transport::Sctp { .. } => return None,
+        };
+        let look = match Payload::of(headers, payload) {
+            Some(payload) if look == Look::Quiet => {
+                Look::Speaks(Signatures.classify(&payload).map_or(0, |Application(number)| number + 1))
+            }
+            Some(_) | None => look,
+        };
+        headers.five_tuple().map(|tuple| Sighting::new(tuple, headers.wire_len, look))
+    }
+
+    #[inline]
+    fn open<M: Memory>(&self, _: &mut Context<'_, Self, M>, _: &Sighting) -> Step<Opened<Session>, M> {
+        Ok(Opened::Flow(Session::default()))
+    }
+
+    fn packet<M: Memory>(
+        &self,
+        cx: &mut Context<'_, Self, M>,
+        session: &mut Session,
+        sighting: &Sighting,
+    ) -> Step<Verdict, M> {
+        cx.expire_after(self.config.idle());
+        let (assets, now) = (cx.shared, cx.now());
+        let (side, sender) = (sighting.side(), sighting.sender());
+        assets.traffic.update(&mut cx.tx, |traffic| traffic.add(sighting.bytes()))?;
+        let found = Self::find_server(session, sighting, side);
+        let told = match sighting.look() {
+            Look::Asks(system) => systems::Told { system, evidence: 2 },
+            Look::Grants(system) => systems::Told { system, evidence: 1 },
+            Look::Speaks(_) | Look::Quiet => systems::Told::default(),
+        };
+        let known = session.assets[usize::from(side)];
+        let is_due =
+            known.is_none_or(|known| known.last + self.config.refresh() <= now || known.told.evidence < told.evidence);
+        if is_due || found {
+            session.assets[usize::from(side)] = assets.note_host(&mut cx.tx, now, sender.address, told)?;
+            session.traffic = assets.traffic.read(&mut cx.tx, now)?;
+        }
+        let speaks = match sighting.look() {
+            Look::Speaks(service) if session.server == Some(side) && session.service == 0 => service,
+            Look::Speaks(_) | Look::Asks(_) | Look::Grants(_) | Look::Quiet => 0,
+        };
+        if speaks > 0 {
+            session.service = speaks;
+        }
+        let is_served = session.server == Some(side);
+        if is_served && (found || is_due || speaks > 0) {
+            let is_new = assets.note_service(&mut cx.tx, now, sender, sighting.protocol(), session.service)?;
+            if is_new {
+                session.assets[usize::from(side)] = assets.count_service(&mut cx.tx, sender.address)?;
+            }
+            cx.assure();
+        }
+        Ok(Verdict::forward())
+    }
+
+    /// A monitor that has no room left doesn't stop the traffic.
+    fn orphan<M: Memory>(&self, _: &mut Context<'_, Self, M>, _: &Sighting) -> Step<Verdict, M> {
+        Ok(Verdict::forward())
+    }
+
+    fn report(&self, flows: &mut dyn Iterator<Item = (FiveTuple, Session)>) -> Option<Report> {
+        let mut hosts: BTreeMap<Host, (Asset, Services)> = BTreeMap::new();
+        let mut traffic = Traffic::default();
+        for (key, session) in flows {
+            let ends: [Endpoint; 2] = [key.source(), key.destination()];
+            for (side, (end, asset)) in ends.iter().zip(session.assets).enumerate() {
+                let Some(asset) = asset else { continue };
+                let (known, services) = hosts.entry(Host::from(end.address)).or_insert((asset, Services::new()));
+                *known = known.latest(asset);
+                if session.server == Some(side as u8) {
+                    let class = services.entry((key.protocol(), end.port)).or_default();
+                    *class = (*class).max(session.service);
+                }
+            }
+            traffic = traffic.latest(session.traffic);
+        }
+        let seconds = |time: Nanos| (time.0 / 1_000_000_000).to_string();
+        let service = |((protocol, port), class): (&(u8, u16), &u8)| {
+            let carrier = if *protocol == packet::protocol::TCP { "tcp" } else { "udp" };
+            format!("{port}/{carrier} {}", service_name(*class))
+        };
+        let row = |(host, (asset, services)): (&Host, &(Asset, Services))| {
+            let services: vec::Vec<String> = services.iter().map(service).collect();
+            vec![
+                host.to_string(),
+                asset.told.system.name().to_string(),
+                seconds(asset.first),
+                seconds(asset.last),
+                asset.services.to_string(),
+                services.join(", "),
+            ]
+        };
+        Some(Report {
+            title: format!("{} hosts; {} packets, {} bytes", hosts.len(), traffic.packets, traffic.bytes),
+            columns: vec!["host", "system", "first seen, s", "last seen, s", "services found", "services"],
+            rows: hosts.iter().take(self.config.top()).map(row).collect(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,259 @@
+//! What is shared: hosts, services, and the sum of all traffic. Hosts and services age by a pool each, whose indices lead back to
+//! their names.
+
+use core::net::{IpAddr, Ipv6Addr};
+
+use memory::{Allocator, Map, Memory, Portion, Vector};
+use nf::{Fingerprint, Step};
+use packet::{Endpoint, Family, FiveTuple, FiveTuple6, FlowKey, Host, Host6, Nanos};
+
+use super::config::Config;
+use super::systems::{System, Told};
+
+/// What is known of a host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Asset {
+    /// What system it is.
+    pub told: Told,
+    /// How many services were found at it.
+    pub services: u32,
+    /// When it was noted first.
+    pub first: Nanos,
+    /// When it was noted last.
+    pub last: Nanos,
+}
+
+impl Asset {
+    /// The later of two states of what is known.
+    pub(super) fn latest(self, other: Self) -> Self {
+        if (other.last, other.services, other.told) > (self.last, self.services, self.told) { other } else { self }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct HostEntry {
+    asset: Asset,
+    index: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct ServiceEntry {
+    class: u8,
+    index: u32,
+    last: Nanos,
+}
+
+/// All traffic of TCP and UDP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes on the wire.
+    pub bytes: u64,
+}
+
+impl Traffic {
+    pub(super) const fn add(&mut self, bytes: u32) {
+        self.packets += 1;
+        self.bytes += bytes as u64;
+    }
+
+    pub(super) const fn latest(self, other: Self) -> Self {
+        if other.packets > self.packets { other } else { self }
+    }
+}
+
+impl Portion for Traffic {
+    fn merge(&mut self, other: &Self) {
+        self.packets += other.packets;
+        self.bytes += other.bytes;
+    }
+}
+
+packet::words! {
+    Traffic: [2], traffic => [traffic.packets, traffic.bytes], words => Self { packets: words[0], bytes: words[1] };
+    HostEntry: [4], entry => {
+        let Told { system, evidence } = entry.asset.told;
+        let small = u64::from(entry.index) << 16 | u64::from(evidence) << 8 | system as u64;
+        [small, entry.asset.services.into(), entry.asset.first.0, entry.asset.last.0]
+    }, words => {
+        let [small, services, first, last] = words;
+        let system = System::from_number(small as u8).unwrap_or_default();
+        let told = Told { system, evidence: (small >> 8) as u8 };
+        let asset = Asset { told, services: services as u32, first: Nanos(first), last: Nanos(last) };
+        Self { asset, index: (small >> 16) as u32 }
+    };
+    ServiceEntry: [2], entry => [u64::from(entry.index) << 8 | u64::from(entry.class), entry.last.0],
+        words => Self { class: words[0] as u8, index: (words[0] >> 8) as u32, last: Nanos(words[1]) };
+}
+
+/// What is known of all.
+pub struct Assets<M: Memory> {
+    /// All traffic.
+    pub(super) traffic: M::Distributed<Traffic>,
+    hosts: M::Map<Host6, HostEntry>,
+    host_pool: M::Allocator,
+    host_names: M::Vector<Host6>,
+    services: M::Map<FiveTuple6, ServiceEntry>,
+    service_pool: M::Allocator,
+    service_names: M::Vector<FiveTuple6>,
+    timeout: Nanos,
+}
+
+/// How many entries past their age make room for a new one.
+const RECLAIMED: usize = 2;
+
+/// Addresses of both families in one form.
+fn host_name(address: IpAddr) -> Host6 {
+    match Host::from(address).family() {
+        Family::V4(host) => host.mapped(),
+        Family::V6(host) => host,
+    }
+}
+
+/// A place that a service is at, as a tuple to nowhere.
+fn service_name(place: Endpoint, protocol: u8) -> FiveTuple6 {
+    let address = match place.address {
+        IpAddr::V4(address) => address.to_ipv6_mapped(),
+        IpAddr::V6(address) => address,
+    };
+    match FiveTuple::v6(address, Ipv6Addr::UNSPECIFIED, place.port, 0, protocol).family() {
+        Family::V6(name) => name,
+        Family::V4(_) => unreachable!("it was made of IPv6 addresses"),
+    }
+}
+
+impl<M: Memory> Assets<M> {
+    pub(super) fn new(memory: &M, config: &Config) -> Self {
+        let nobody = Endpoint::new(Ipv6Addr::UNSPECIFIED.into(), 0);
+        let (hosts, services) = (config.hosts(), config.services());
+        Self {
+            traffic: memory.distributed(Traffic::default(), config.staleness()),
+            hosts: memory.map(hosts),
+            host_pool: memory.allocator(hosts),
+            host_names: memory.vector(hosts, host_name(nobody.address)),
+            services: memory.map(services),
+            service_pool: memory.allocator(services),
+            service_names: memory.vector(services, service_name(nobody, 0)),
+            timeout: config.asset_timeout(),
+        }
+    }
+
+    /// Notes that a host was heard of, and what was told of its system; what is known of it now. `None` where there is no room for it.
+    pub(super) fn note_host<'a>(
+        &'a self,
+        tx: &mut M::Tx<'a>,
+        now: Nanos,
+        address: IpAddr,
+        told: Told,
+    ) -> Step<Option<Asset>, M> {
+        let name = host_name(address);
+        let fresh = Asset { told, services: 0, first: now, last: now };
+        let (asset, index) = match self.hosts.get(tx, &name)? {
+            Some(HostEntry { asset, index }) if asset.last + self.timeout > now => {
+                // Of two guesses that are as good, the later: addresses change hands.
+                let told = if told.evidence >= asset.told.evidence && told.evidence > 0 { told } else { asset.told };
+                (Asset { told, last: now, ..asset }, index)
+            }
+            Some(HostEntry { index, .. }) => (fresh, index),
+            None => {
+                self.reclaim_hosts(tx, now)?;
+                let Some(index) = self.host_pool.allocate(tx, now + self.timeout)? else { return Ok(None) };
+                self.host_names.write(tx, index, name)?;
+                (fresh, index as u32)
+            }
+        };
+        self.host_pool.refresh(tx, index as usize, now + self.timeout)?;
+        // There are as many indices as pairs fit, so there is room.
+        self.hosts.insert(tx, name, HostEntry { asset, index })?;
+        Ok(Some(asset))
+    }
+
+    /// One service more was found at a host; what is known of the host now.
+    pub(super) fn count_service<'a>(&'a self, tx: &mut M::Tx<'a>, address: IpAddr) -> Step<Option<Asset>, M> {
+        let name = host_name(address);
+        let Some(mut entry) = self.hosts.get(tx, &name)? else { return Ok(None) };
+        entry.asset.services = entry.asset.services.saturating_add(1);
+        self.hosts.insert(tx, name, entry)?;
+        Ok(Some(entry.asset))
+    }
+
+    /// Notes that a service answers, and by what protocol if that is known; whether it is new.
+    pub(super) fn note_service<'a>(
+        &'a self,
+        tx: &mut M::Tx<'a>,
+        now: Nanos,
+        place: Endpoint,
+        protocol: u8,
+        class: u8,
+    ) -> Step<bool, M> {
+        let name = service_name(place, protocol);
+        let (class, index, is_new) = match self.services.get(tx, &name)? {
+            Some(known) if known.last + self.timeout > now => {
+                (if class > 0 { class } else { known.class }, known.index, false)
+            }
+            Some(stale) => (class, stale.index, true),
+            None => {
+                self.reclaim_services(tx, now)?;
+                let Some(index) = self.service_pool.allocate(tx, now + self.timeout)? else { return Ok(false) };
+                self.service_names.write(tx, index, name)?;
+                (class, index as u32, true)
+            }
+        };
+        self.service_pool.refresh(tx, index as usize, now + self.timeout)?;
+        self.services.insert(tx, name, ServiceEntry { class, index, last: now })?;
+        Ok(is_new)
+    }
+
+    fn reclaim_hosts<'a>(&'a self, tx: &mut M::Tx<'a>, now: Nanos) -> Step<(), M> {
+        for _ in 0..RECLAIMED {
+            let Some(index) = self.host_pool.expire(tx, now)? else { break };
+            let name = self.host_names.read(tx, index)?;
+            self.hosts.remove(tx, &name)?;
+        }
+        Ok(())
+    }
+
+    fn reclaim_services<'a>(&'a self, tx: &mut M::Tx<'a>, now: Nanos) -> Step<(), M> {
+        for _ in 0..RECLAIMED {
+            let Some(index) = self.service_pool.expire(tx, now)? else { break };
+            let name = self.service_names.read(tx, index)?;
+            self.services.remove(tx, &name)?;
+        }
+        Ok(())
+    }
+
+    /// Sums of digests, for no packet can tell which index an entry has.
+    pub(super) fn fingerprint<'a>(&'a self, tx: &mut M::Tx<'a>, fingerprint: &mut Fingerprint) -> Step<(), M> {
+        let (mut hosts, mut services) = (0_u64, 0_u64);
+        for index in 0..self.host_pool.capacity() {
+            if !self.host_pool.is_allocated(tx, index)? {
+                continue;
+            }
+            let name = self.host_names.read(tx, index)?;
+            let Some(HostEntry { asset, .. }) = self.hosts.get(tx, &name)? else { continue };
+            let [a, b] = packet::Words::to_words(&name);
+            let told = u64::from(asset.told.evidence) << 8 | asset.told.system as u64;
+            hosts = hosts.wrapping_add(digest(&[a, b, told, asset.services.into(), asset.first.0, asset.last.0]));
+        }
+        for index in 0..self.service_pool.capacity() {
+            if !self.service_pool.is_allocated(tx, index)? {
+                continue;
+            }
+            let name = self.service_names.read(tx, index)?;
+            let Some(ServiceEntry { class, last, .. }) = self.services.get(tx, &name)? else { continue };
+            let [a, b, _, _, rest] = packet::Words::to_words(&name);
+            services = services.wrapping_add(digest(&[a, b, rest, class.into(), last.0]));
+        }
+        // At the end of time nothing that was read before is new enough.
+        let Traffic { packets, bytes } = memory::Distributed::read(&self.traffic, tx, Nanos::NEVER)?;
+        [hosts, services, packets, bytes].into_iter().for_each(|word| fingerprint.add(word));
+        Ok(())
+    }
+}
+
+fn digest(words: &[u64]) -> u64 {
+    let mut digest = Fingerprint::default();
+    words.iter().for_each(|word| digest.add(*word));
+    digest.value()
+}

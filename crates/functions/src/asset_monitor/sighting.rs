@@ -1,0 +1,108 @@
+//! What a packet tells of the host that sent it.
+
+use nf::{ENDS_BYTES, IPV6, Meta, RecordReader, RecordWriter, family_of};
+use packet::{Endpoint, FiveTuple, Host, protocol};
+
+use super::systems::System;
+use crate::app_classifier::{Classifier, Signatures};
+
+/// What a packet contributes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sighting {
+    /// As sent.
+    tuple: FiveTuple,
+    bytes: u32,
+    look: Look,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Look {
+    /// Nothing.
+    Quiet,
+    /// A host asks for a connection, and what system it looks like.
+    Asks(System),
+    /// A host grants one.
+    Grants(System),
+    /// There is a payload, of the protocol with this number in the list of `Signatures`, counted from 1; 0 for one that isn't known.
+    Speaks(u8),
+}
+
+impl Sighting {
+    pub(super) const fn new(tuple: FiveTuple, bytes: u32, look: Look) -> Self {
+        Self { tuple, bytes, look }
+    }
+
+    pub(super) const fn look(&self) -> Look {
+        self.look
+    }
+
+    pub(super) const fn bytes(&self) -> u32 {
+        self.bytes
+    }
+
+    pub(super) const fn sender(&self) -> Endpoint {
+        self.tuple.source()
+    }
+
+    pub(super) const fn protocol(&self) -> u8 {
+        self.tuple.protocol()
+    }
+
+    pub(super) const fn is_udp(&self) -> bool {
+        self.tuple.protocol() == protocol::UDP
+    }
+
+    /// Which end of the session's key sent it.
+    pub(super) const fn side(&self) -> u8 {
+        if self.tuple.symmetric().1 { 0 } else { 1 }
+    }
+}
+
+/// Where the look begins in a record's first byte.
+const LOOK_SHIFT: u32 = 1;
+
+impl Meta for Sighting {
+    type Key = FiveTuple;
+
+    /// Family and look, the tuple, the length, and what the look says.
+    const RECORD_BYTES: usize = 1 + ENDS_BYTES + 4 + 1;
+    const TELLS_SOURCE: bool = true;
+
+    #[inline]
+    fn key(&self) -> FiveTuple {
+        self.tuple.symmetric().0
+    }
+
+    fn source(&self) -> Option<Host> {
+        Some(Host::from(self.tuple.source().address))
+    }
+
+    #[inline]
+    fn write(&self, record: &mut [u8]) {
+        let (look, value) = match self.look {
+            Look::Quiet => (0, 0),
+            Look::Asks(system) => (1, system as u8),
+            Look::Grants(system) => (2, system as u8),
+            Look::Speaks(service) => (3, service),
+        };
+        let bits = family_of(self.tuple.source().address) | look << LOOK_SHIFT;
+        RecordWriter::new(record).u8(bits).ends(&self.tuple).u32(self.bytes).u8(value).end();
+    }
+
+    #[inline]
+    fn read(record: &[u8]) -> Option<Self> {
+        let mut fields = RecordReader::new(record);
+        let bits = fields.u8()?;
+        let (tuple, bytes) = (fields.ends(bits & IPV6 != 0)?, fields.u32()?);
+        let is_tcp = tuple.protocol() == protocol::TCP;
+        let look = match (bits >> LOOK_SHIFT, fields.u8()?) {
+            (0, 0) => Look::Quiet,
+            (1, system) if is_tcp => Look::Asks(System::from_number(system)?),
+            (2, system) if is_tcp => Look::Grants(System::from_number(system)?),
+            (3, service) if usize::from(service) <= Signatures::APPLICATIONS.len() => Look::Speaks(service),
+            _ => return None,
+        };
+        fields.end()?;
+        (is_tcp || tuple.protocol() == protocol::UDP).then_some(Self { tuple, bytes, look })
+    }
+}

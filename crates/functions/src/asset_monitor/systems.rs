@@ -1,0 +1,282 @@
+//! What system a host runs, guessed by how it opens or grants TCP connections. The rules are data, each with where it is from.
+
+use packet::{Headers, Network, Tcp, TcpFlags};
+
+/// Systems as far as they can be told apart by what is looked at: a family each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum System {
+    /// None that is known.
+    #[default]
+    Unknown,
+    /// Linux, Android with it.
+    Linux,
+    /// Windows of the NT line.
+    Windows,
+    /// macOS, iOS, FreeBSD, NetBSD: of one descent.
+    AppleOrBsd,
+    /// OpenBSD.
+    OpenBsd,
+    /// Solaris.
+    Solaris,
+    /// A switch, a router, a printer.
+    Device,
+    /// No system but a scanner's own packets.
+    Scanner,
+}
+
+impl System {
+    const ALL: [Self; 8] = [
+        Self::Unknown,
+        Self::Linux,
+        Self::Windows,
+        Self::AppleOrBsd,
+        Self::OpenBsd,
+        Self::Solaris,
+        Self::Device,
+        Self::Scanner,
+    ];
+
+    /// The system of this number, as `as u8` gives it.
+    #[must_use]
+    pub fn from_number(number: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(number)).copied()
+    }
+
+    /// The system's name in reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::Linux => "Linux",
+            Self::Windows => "Windows",
+            Self::AppleOrBsd => "macOS or BSD",
+            Self::OpenBsd => "OpenBSD",
+            Self::Solaris => "Solaris",
+            Self::Device => "device",
+            Self::Scanner => "scanner",
+        }
+    }
+}
+
+/// A guess and what it is made by: 0 nothing, 1 a SYN-ACK, 2 a SYN. The more the better.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Told {
+    /// The guess.
+    pub system: System,
+    /// What it is made by.
+    pub evidence: u8,
+}
+
+/// A window as the rules have it.
+#[derive(Clone, Copy, Debug)]
+enum Window {
+    Any,
+    Is(&'static [u16]),
+    /// So many times the segment size: that which is announced, or Ethernet's where somebody on the way has lowered it.
+    Times(&'static [u16]),
+}
+
+/// A window scale as the rules have it.
+#[derive(Clone, Copy, Debug)]
+enum Scale {
+    Any,
+    None,
+    From(u8, u8),
+}
+
+struct Rule {
+    system: System,
+    /// The initial time to live.
+    ttl: u8,
+    window: Window,
+    scale: Scale,
+    sack: Option<bool>,
+    /// Where it is from.
+    _source: &'static str,
+}
+
+const fn rule(system: System, ttl: u8, window: Window, scale: Scale, sack: Option<bool>, source: &'static str) -> Rule {
+    Rule { system, ttl, window, scale, sack, _source: source }
+}
+
+const MSS_ETHERNET: u32 = 1_460;
+
+/// Of who asks. The first that fits counts.
+const ASKS: &[Rule] = &[
+    rule(
+        System::Scanner,
+        64,
+        Window::Is(&[1_024, 2_048, 3_072, 4_096]),
+        Scale::None,
+        Some(false),
+        "p0f 3 p0f.fp, nmap SYN scan",
+    ),
+    rule(
+        System::Linux,
+        64,
+        Window::Times(&[2, 3, 4, 10, 20]),
+        Scale::Any,
+        Some(true),
+        "p0f 3 p0f.fp and PRADS tcp-syn.fp, Linux 2.4 to 3",
+    ),
+    rule(
+        System::Linux,
+        64,
+        Window::Times(&[44, 45]),
+        Scale::From(0, 14),
+        Some(true),
+        "Linux 4.20 tcp_select_initial_window; p0f 3, Android",
+    ),
+    rule(
+        System::Linux,
+        64,
+        Window::Is(&[32_767, 43_690, 65_495]),
+        Scale::From(0, 14),
+        Some(true),
+        "PRADS tcp-syn.fp, Linux over loopback",
+    ),
+    rule(
+        System::AppleOrBsd,
+        64,
+        Window::Is(&[65_535]),
+        Scale::From(0, 9),
+        Some(true),
+        "p0f 3 p0f.fp, Mac OS X and FreeBSD",
+    ),
+    rule(
+        System::AppleOrBsd,
+        64,
+        Window::Is(&[32_768, 57_344]),
+        Scale::From(0, 9),
+        None,
+        "PRADS tcp-syn.fp, FreeBSD 4, NetBSD",
+    ),
+    rule(System::OpenBsd, 64, Window::Is(&[16_384]), Scale::From(0, 6), Some(true), "p0f 3 p0f.fp, OpenBSD 3 to 5"),
+    rule(System::Solaris, 64, Window::Is(&[32_850]), Scale::Any, Some(true), "PRADS tcp-syn.fp, Solaris 9 and 10"),
+    rule(System::Solaris, 64, Window::Times(&[17, 34]), Scale::Any, Some(true), "PRADS tcp-syn.fp, Solaris 8 and 9"),
+    rule(System::Windows, 128, Window::Any, Scale::Any, Some(true), "p0f 3 p0f.fp, Windows, NT kernel"),
+    rule(System::Device, 255, Window::Any, Scale::None, Some(false), "PRADS tcp-syn.fp, Cisco IOS"),
+];
+
+/// Of who grants: what is offered in return depends on what was asked for, so less is told by it.
+const GRANTS: &[Rule] = &[
+    rule(
+        System::Linux,
+        64,
+        Window::Is(&[5_792, 14_480, 28_960, 65_160]),
+        Scale::Any,
+        None,
+        "p0f 3 p0f.fp, Linux with time stamps",
+    ),
+    rule(System::Linux, 64, Window::Times(&[2, 3, 4, 10, 20, 44, 45]), Scale::Any, None, "p0f 3 p0f.fp, Linux"),
+    rule(System::AppleOrBsd, 64, Window::Is(&[65_535]), Scale::Any, None, "p0f 3 p0f.fp, FreeBSD and Mac OS X"),
+    rule(System::OpenBsd, 64, Window::Is(&[16_384]), Scale::Any, None, "p0f 2 p0fa.fp, OpenBSD"),
+    rule(System::Windows, 128, Window::Any, Scale::Any, None, "p0f 3 p0f.fp, Windows"),
+    rule(System::Device, 255, Window::Any, Scale::None, Some(false), "p0f 2 p0fa.fp, Cisco IOS"),
+];
+
+impl Rule {
+    fn fits(&self, ttl: u8, tcp: &Tcp) -> bool {
+        let window = match self.window {
+            Window::Any => true,
+            Window::Is(windows) => windows.contains(&tcp.window),
+            Window::Times(times) => {
+                let is_times = |size: u32| times.iter().any(|times| size * u32::from(*times) == u32::from(tcp.window));
+                let announced = tcp.options.mss.map_or(MSS_ETHERNET, u32::from);
+                is_times(announced) || is_times(MSS_ETHERNET)
+            }
+        };
+        let scale = match (self.scale, tcp.options.window_scale) {
+            (Scale::Any, _) | (Scale::None, None) => true,
+            (Scale::From(low, high), Some(scale)) => (low..=high).contains(&scale),
+            (Scale::None, Some(_)) | (Scale::From(..), None) => false,
+        };
+        self.ttl == ttl && window && scale && self.sack.is_none_or(|sack| sack == tcp.options.sack_permitted)
+    }
+}
+
+/// What system sent a SYN or, `true`, a SYN-ACK. `None` for other segments.
+#[must_use]
+pub fn of(headers: &Headers, tcp: &Tcp) -> Option<(System, bool)> {
+    let [syn, ack, rst] = [TcpFlags::SYN, TcpFlags::ACK, TcpFlags::RST].map(|flag| tcp.flags.contains(flag));
+    if !syn || rst {
+        return None;
+    }
+    let left = match headers.network {
+        Network::V4(ip) => ip.ttl,
+        Network::V6(ip) => ip.hop_limit,
+        Network::None | Network::Arp => return None,
+    };
+    // Each router takes one: the least that it may have been in the beginning.
+    let ttl = [32, 64, 128].into_iter().find(|initial| left <= *initial).unwrap_or(255);
+    let rules = if ack { GRANTS } else { ASKS };
+    let system = rules.iter().find(|rule| rule.fits(ttl, tcp)).map_or(System::Unknown, |rule| rule.system);
+    Some((system, ack))
+}
+
+#[cfg(test)]
+mod tests {
+    use core::net::Ipv4Addr;
+    use packet::{LinkType, TcpOptions};
+    use std::vec::Vec;
+
+    use super::*;
+
+    /// A SYN behind a header of raw IP.
+    fn headers(ttl: u8) -> Headers {
+        let mut bytes = Vec::from([0x45, 0, 0, 40, 0, 0, 0x40, 0, ttl, 6, 0, 0]);
+        bytes.extend(Ipv4Addr::new(10, 0, 0, 1).octets());
+        bytes.extend(Ipv4Addr::new(10, 0, 0, 2).octets());
+        bytes.extend([0, 1, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0x50, 2, 0, 0, 0, 0, 0, 0]);
+        packet::parse(LinkType::RawIp, &bytes, 40, 0).expect("it is whole")
+    }
+
+    fn told(
+        ttl: u8,
+        window: u16,
+        mss: Option<u16>,
+        window_scale: Option<u8>,
+        sack_permitted: bool,
+        flags: u8,
+    ) -> System {
+        let options = TcpOptions { window_scale, mss, sack_permitted, sack_edge: None };
+        let tcp = Tcp { src_port: 1, dst_port: 2, seq: 0, ack: 0, flags: TcpFlags(flags), window, options };
+        of(&headers(ttl), &tcp).expect("it is a SYN").0
+    }
+
+    /// Openings as the systems send them.
+    #[test]
+    fn systems_are_told_by_how_they_open() {
+        let mss = Some(1_460);
+        assert_eq!(told(57, 64_240, mss, Some(7), true, 2), System::Linux);
+        assert_eq!(told(64, 29_200, mss, Some(7), true, 2), System::Linux);
+        assert_eq!(
+            told(60, 5_840, Some(1_400), Some(6), true, 2),
+            System::Linux,
+            "somebody has lowered the segment size"
+        );
+        assert_eq!(told(128, 64_240, mss, Some(8), true, 2), System::Windows);
+        assert_eq!(told(113, 8_192, mss, Some(2), true, 2), System::Windows);
+        assert_eq!(told(64, 65_535, mss, Some(6), true, 2), System::AppleOrBsd);
+        assert_eq!(told(64, 16_384, mss, Some(3), true, 2), System::OpenBsd);
+        assert_eq!(told(41, 1_024, mss, None, false, 2), System::Scanner);
+        assert_eq!(told(255, 4_128, Some(536), None, false, 2), System::Device);
+        assert_eq!(told(32, 8_192, Some(536), None, false, 2), System::Unknown);
+    }
+
+    #[test]
+    fn systems_are_told_by_how_they_grant() {
+        assert_eq!(told(64, 28_960, Some(1_460), Some(7), true, 0x12), System::Linux);
+        assert_eq!(told(128, 8_192, Some(1_460), Some(8), true, 0x12), System::Windows);
+        assert_eq!(told(64, 65_535, Some(1_460), None, true, 0x12), System::AppleOrBsd);
+    }
+
+    #[test]
+    fn numbers_come_back() {
+        for (number, system) in (0..).zip(System::ALL) {
+            assert_eq!((system as u8, System::from_number(number)), (number, Some(system)));
+        }
+        assert_eq!(System::from_number(8), None);
+    }
+}

@@ -1,0 +1,202 @@
+//! Keeps the first bytes that each side of a TCP session says, in order, and judges sessions by them (after Abacus: Go et al.,
+//! NDSS '14, as NFork's table 6 has it). Behaviour and choices: `docs/flow-buffer.md`.
+
+mod config;
+mod segment;
+mod side;
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec;
+
+use memory::Memory;
+use nf::{
+    Context, Description, Flow, NetworkFunction, Opened, PacketSet, Reason, Report, Sharing, Sizing, Step, Verdict,
+};
+use packet::{FiveTuple, Headers, TcpFlags, Transport};
+
+pub use self::config::Config;
+pub use self::segment::{HEAD_MAX, Segment};
+pub use self::side::Side;
+use crate::top::heaviest;
+
+/// The function, configured.
+#[derive(Clone, Debug)]
+pub struct FlowBuffer {
+    config: Config,
+}
+
+/// What is kept of a session: what each of both ends has said, the lower end of the key first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Session {
+    sides: [Side; 2],
+    /// Bytes of payload of both sides, repetitions included.
+    payload: u64,
+    /// Segments that say otherwise what was said before.
+    contradictions: u32,
+    /// Which of the patterns the session begins with, counted from 1.
+    pattern: u8,
+    /// A side has reset it.
+    reset: bool,
+}
+
+impl Flow for Session {}
+
+impl Session {
+    /// What the sides have said from the first byte on, as far as it is known without a gap.
+    #[must_use]
+    pub fn heads(&self) -> [&[u8]; 2] {
+        [self.sides[0].head(), self.sides[1].head()]
+    }
+
+    /// Whether nothing more will be kept of it: both heads are full, or their side said no more.
+    const fn is_whole(&self, len: usize) -> bool {
+        self.reset || (self.sides[0].is_whole(len) && self.sides[1].is_whole(len))
+    }
+
+    /// Whether both sides have ended it.
+    const fn is_over(&self) -> bool {
+        self.reset || (self.sides[0].has_ended() && self.sides[1].has_ended())
+    }
+}
+
+const PATTERN: Reason = Reason::own(0);
+const CONTRADICTION: Reason = Reason::own(1);
+
+impl FlowBuffer {
+    /// The function as configured.
+    #[must_use]
+    pub const fn new(config: Config) -> Self {
+        Self { config }
+    }
+
+    /// Takes in a segment; whether it says otherwise what was said before.
+    fn take(&self, session: &mut Session, segment: &Segment) -> bool {
+        if segment.has(TcpFlags::SYN) && session.is_over() && session.pattern == 0 {
+            // Another connection between the same ports.
+            *session = Session::default();
+        }
+        session.payload += u64::from(segment.len());
+        session.reset |= segment.has(TcpFlags::RST);
+        let side = &mut session.sides[usize::from(!segment.is_from_first())];
+        let before = side.head().len();
+        let contradicts = side.take(segment, self.config.head_len());
+        session.contradictions = session.contradictions.saturating_add(contradicts.into());
+        let head = session.sides[usize::from(!segment.is_from_first())].head();
+        if session.pattern == 0 && head.len() > before {
+            session.pattern = self.config.matching(head);
+        }
+        contradicts
+    }
+
+    /// What has been said, in letters where there are any.
+    fn legible(head: &[u8]) -> String {
+        head.iter().take(32).map(|byte| if (b' '..=b'~').contains(byte) { char::from(*byte) } else { '.' }).collect()
+    }
+
+    /// FNV-1a of 64 bits: to find the same beginnings again.
+    fn digest(head: &[u8]) -> String {
+        let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        if head.is_empty() {
+            String::from("-")
+        } else {
+            format!("{:016x}", head.iter().fold(0xcbf2_9ce4_8422_2325, step))
+        }
+    }
+}
+
+impl NetworkFunction for FlowBuffer {
+    type Meta = Segment;
+    type Flow = Session;
+    type Shared<M: Memory> = ();
+
+    const DESCRIPTION: Description = Description {
+        name: "flow-buffer",
+        summary: "keeps the first bytes that each side of a TCP session says, in order, and drops sessions that begin as listed",
+        state: "up to 64 bytes of each side and which of them are known, payload, contradictions",
+        sharing: Sharing::Nothing,
+        keys: config::KEYS,
+        drop_reasons: &["pattern", "contradiction"],
+    };
+
+    fn packet_set(&self) -> PacketSet {
+        PacketSet::SymmetricFiveTuple
+    }
+
+    fn sizing(&self) -> Sizing {
+        self.config.sizing()
+    }
+
+    fn shared<M: Memory>(&self, _memory: &M) {}
+
+    #[inline]
+    fn meta(&self, headers: &Headers, payload: &[u8]) -> Option<Segment> {
+        let Transport::Tcp(tcp) = headers.transport else { return None };
+        Segment::new(headers.five_tuple()?, &tcp, headers.payload_len, payload, self.config.head_len())
+    }
+
+    #[inline]
+    fn open<M: Memory>(&self, _: &mut Context<'_, Self, M>, _: &Segment) -> Step<Opened<Session>, M> {
+        Ok(Opened::Flow(Session::default()))
+    }
+
+    fn packet<M: Memory>(
+        &self,
+        cx: &mut Context<'_, Self, M>,
+        session: &mut Session,
+        segment: &Segment,
+    ) -> Step<Verdict, M> {
+        cx.expire_after(self.config.idle());
+        let contradicts = self.take(session, segment);
+        if session.sides.iter().all(|side| !side.head().is_empty()) || session.pattern > 0 {
+            cx.assure();
+        }
+        Ok(if session.pattern > 0 && self.config.blocks() {
+            Verdict::Drop(PATTERN)
+        } else if contradicts && self.config.drops_contradictions() {
+            Verdict::Drop(CONTRADICTION)
+        } else {
+            Verdict::forward()
+        })
+    }
+
+    /// Where nothing is to be dropped, a lack of room stops nothing; otherwise it must not be a way through.
+    fn orphan<M: Memory>(&self, _: &mut Context<'_, Self, M>, _: &Segment) -> Step<Verdict, M> {
+        Ok(if self.config.drops_nothing() { Verdict::forward() } else { Verdict::Drop(Reason::TABLE_FULL) })
+    }
+
+    fn report(&self, flows: &mut dyn Iterator<Item = (FiveTuple, Session)>) -> Option<Report> {
+        let (mut sessions, mut whole) = (0_u64, 0_u64);
+        let mut counted = flows.inspect(|(_, session)| {
+            sessions += 1;
+            whole += u64::from(session.is_whole(self.config.head_len()));
+        });
+        // Those that were looked for come first, then those that contradict themselves, then the heaviest.
+        let weight = |session: &Session| {
+            let rank = if session.pattern > 0 { 2 } else { u64::from(session.contradictions > 0) };
+            rank << 62 | session.payload.min((1 << 62) - 1)
+        };
+        let heaviest = heaviest(&mut counted, self.config.top(), weight);
+        let row = |(tuple, session): (FiveTuple, Session)| {
+            let [first, second] = session.heads();
+            vec![
+                tuple.to_string(),
+                session.payload.to_string(),
+                self.config.name(session.pattern).to_string(),
+                session.contradictions.to_string(),
+                Self::legible(first),
+                Self::digest(first),
+                Self::legible(second),
+                Self::digest(second),
+            ]
+        };
+        Some(Report {
+            title: format!("first bytes of {sessions} TCP sessions, {whole} of them whole"),
+            columns: vec!["session", "payload", "pattern", "contradictions", "says", "digest", "is told", "digest"],
+            rows: heaviest.into_iter().map(row).collect(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

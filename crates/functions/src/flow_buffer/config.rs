@@ -1,0 +1,215 @@
+//! The buffer's configuration file, checked while it is read.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+
+use nf::{ConfigKey, Sizing};
+use packet::Nanos;
+use serde::de::{self, Visitor};
+use serde::{Deserialize, Deserializer};
+
+use super::segment::HEAD_MAX;
+use crate::config::{Count, Flows, Timeout};
+
+/// How the buffer is set up.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(try_from = "Fields")]
+pub struct Config(Fields);
+
+/// The keys of the file. Defaults and meanings: `docs/flow-buffer.md`.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Fields {
+    bytes: Count<1, { HEAD_MAX as u64 }>,
+    patterns: Vec<Pattern>,
+    block: bool,
+    drop_contradictions: bool,
+    idle_timeout: Timeout,
+    flows: Flows,
+    flows_v6: Flows,
+    top: Count<0, 10_000>,
+}
+
+impl Default for Fields {
+    fn default() -> Self {
+        Self {
+            bytes: Count::new(HEAD_MAX as u64),
+            patterns: Vec::new(),
+            block: true,
+            drop_contradictions: false,
+            idle_timeout: Timeout::from_secs(300),
+            flows: Flows::new(262_144),
+            flows_v6: Flows::new(32_768),
+            top: Count::new(10),
+        }
+    }
+}
+
+/// How many patterns there may be: a session keeps the number of the one that it begins with in a byte.
+const PATTERNS_MAX: usize = 255;
+
+impl TryFrom<Fields> for Config {
+    type Error = String;
+
+    fn try_from(fields: Fields) -> Result<Self, String> {
+        if fields.patterns.len() > PATTERNS_MAX {
+            return Err(format!("{} `patterns`: there may be {PATTERNS_MAX}", fields.patterns.len()));
+        }
+        let len = fields.bytes.get() as usize;
+        // It could never be met.
+        match fields.patterns.iter().find(|pattern| pattern.bytes.len() > len) {
+            Some(pattern) => Err(format!("`{}` is longer than the `bytes` ({len}) that are kept", pattern.text)),
+            None => Ok(Self(fields)),
+        }
+    }
+}
+
+/// What a side may begin with.
+#[derive(Clone, Debug, PartialEq)]
+struct Pattern {
+    text: String,
+    bytes: Vec<u8>,
+}
+
+impl Pattern {
+    fn new(text: &str) -> Result<Self, String> {
+        let bytes = match text.strip_prefix("hex:") {
+            Some(digits) => {
+                let digits: Vec<u8> = digits.bytes().filter(|byte| *byte != b' ').collect();
+                let (pairs, rest) = digits.as_chunks::<2>();
+                let byte = |[high, low]: &[u8; 2]| {
+                    let digit = |digit: u8| char::from(digit).to_digit(16);
+                    Some((digit(*high)? * 16 + digit(*low)?) as u8)
+                };
+                let bytes = pairs.iter().map(byte).collect::<Option<Vec<u8>>>().filter(|_| rest.is_empty());
+                bytes.ok_or_else(|| format!("`{text}` is no pattern: write hex:16 03 01, digits in pairs"))?
+            }
+            None => text.as_bytes().to_vec(),
+        };
+        match bytes.len() {
+            1..=HEAD_MAX => Ok(Self { text: text.into(), bytes }),
+            len => Err(format!("a pattern of {len} bytes: from 1 to {HEAD_MAX}")),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Pattern {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_str(PatternVisitor)
+    }
+}
+
+/// While it is being read, so that the error points at the pattern and not at the list.
+struct PatternVisitor;
+
+impl Visitor<'_> for PatternVisitor {
+    type Value = Pattern;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a pattern as a string")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Pattern, E> {
+        Pattern::new(text).map_err(E::custom)
+    }
+}
+
+impl Config {
+    pub(super) const fn head_len(&self) -> usize {
+        self.0.bytes.get() as usize
+    }
+
+    /// Which pattern this begins with, counted from 1; 0 for none.
+    pub(super) fn matching(&self, head: &[u8]) -> u8 {
+        let at = self.0.patterns.iter().position(|pattern| head.starts_with(&pattern.bytes));
+        at.map_or(0, |at| at as u8 + 1)
+    }
+
+    /// The pattern of this number, as it was written.
+    pub(super) fn name(&self, pattern: u8) -> &str {
+        let at = usize::from(pattern).checked_sub(1).and_then(|at| self.0.patterns.get(at));
+        at.map_or("-", |pattern| &pattern.text)
+    }
+
+    pub(super) const fn blocks(&self) -> bool {
+        self.0.block
+    }
+
+    pub(super) const fn drops_contradictions(&self) -> bool {
+        self.0.drop_contradictions
+    }
+
+    pub(super) const fn drops_nothing(&self) -> bool {
+        (self.0.patterns.is_empty() || !self.0.block) && !self.0.drop_contradictions
+    }
+
+    pub(super) const fn idle(&self) -> Nanos {
+        self.0.idle_timeout.nanos()
+    }
+
+    pub(super) const fn sizing(&self) -> Sizing {
+        Sizing { flows: self.0.flows.get() as usize, flows_v6: self.0.flows_v6.get() as usize }
+    }
+
+    pub(super) const fn top(&self) -> usize {
+        self.0.top.get() as usize
+    }
+}
+
+const fn key(name: &'static str, default: &'static str, help: &'static str) -> ConfigKey {
+    ConfigKey { name, default, help }
+}
+
+pub(super) const KEYS: &[ConfigKey] = &[
+    key("bytes", "64", "how many bytes are kept of each side; 1 to 64"),
+    key(
+        "patterns",
+        "[]",
+        "beginnings that are looked for, as text or as \"hex:16 03 01\"; up to 255 of up to `bytes` bytes",
+    ),
+    key(
+        "block",
+        "true",
+        "whether sessions with such a beginning are dropped; where they aren't, they are reported alone",
+    ),
+    key("drop_contradictions", "false", "whether segments are dropped that say otherwise what was said before"),
+    key("idle_timeout", "300", "seconds of silence after which a session is forgotten"),
+    key("flows", "262144", "IPv4 sessions that are remembered"),
+    key("flows_v6", "32768", "IPv6 sessions that are remembered"),
+    key("top", "10", "how many sessions the report lists; 0 to 10000"),
+];
+
+#[cfg(test)]
+mod tests {
+    use std::string::ToString;
+
+    use super::*;
+
+    #[test]
+    fn patterns_are_text_or_digits() {
+        let config: Config = toml::from_str("patterns = [\"GET \", \"hex:16 0301\"]").unwrap();
+        let of = |head: &[u8]| config.name(config.matching(head)).to_string();
+        assert_eq!(of(b"GET / HTTP/1.1"), "GET ");
+        assert_eq!(of(&[0x16, 3, 1, 2]), "hex:16 0301");
+        assert_eq!((of(b"GET"), of(&[]), of(&[0x16, 3])), ("-".into(), "-".into(), "-".into()));
+    }
+
+    #[test]
+    fn patterns_that_cannot_be_are_refused() {
+        for (text, says) in [
+            ("patterns = [\n\"\"]", "line 2, column 1"),
+            ("patterns = [\"hex:1\"]", "digits in pairs"),
+            ("patterns = [\"hex:zz\"]", "digits in pairs"),
+            ("bytes = 3\npatterns = [\"GET \"]", "longer than the `bytes` (3)"),
+            ("bytes = 65", "from 1 to 64"),
+            ("pattern = []", "unknown field"),
+        ] {
+            let error = toml::from_str::<Config>(text).unwrap_err().to_string();
+            assert!(error.contains(says), "{text}: {error}");
+        }
+        let many: String = (0..256).map(|number| format!("\"{number}\",")).collect();
+        assert!(toml::from_str::<Config>(&format!("patterns = [{many}]")).unwrap_err().to_string().contains("255"));
+    }
+}

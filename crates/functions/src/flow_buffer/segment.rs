@@ -1,0 +1,118 @@
+//! What a TCP segment contributes: where it begins, and its first bytes.
+
+use nf::{ENDS_BYTES, IPV6, Meta, RecordReader, RecordWriter, family_of};
+use packet::{FiveTuple, Host, Tcp, TcpFlags, protocol};
+
+/// The most that is kept of each side, in bytes.
+pub const HEAD_MAX: usize = 64;
+
+/// What a packet contributes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// The session, the lower end first.
+    key: FiveTuple,
+    is_from_first: bool,
+    flags: TcpFlags,
+    /// The number of the first byte of payload.
+    seq: u32,
+    /// How much payload it had.
+    len: u32,
+    /// How many of its first bytes are here, and these; zeros behind them.
+    carried: u8,
+    bytes: [u8; HEAD_MAX],
+}
+
+/// The flags that matter here.
+const FLAGS: u8 = TcpFlags::SYN.with(TcpFlags::FIN).with(TcpFlags::RST).0;
+/// In a record's first byte: the first endpoint sent the packet.
+const FROM_FIRST: u8 = 2;
+
+impl Segment {
+    /// What a segment says, with no more of its payload than `carry` bytes.
+    #[inline]
+    pub(super) fn new(tuple: FiveTuple, tcp: &Tcp, len: u32, payload: &[u8], carry: usize) -> Option<Self> {
+        let (key, is_from_first) = tuple.symmetric();
+        let mut bytes = [0; HEAD_MAX];
+        let carried = payload.len().min(carry);
+        bytes.get_mut(..carried)?.copy_from_slice(&payload[..carried]);
+        // The number of a SYN is its own, and its data's the next.
+        let seq = tcp.seq.wrapping_add(tcp.flags.contains(TcpFlags::SYN).into());
+        Some(Self { key, is_from_first, flags: TcpFlags(tcp.flags.0 & FLAGS), seq, len, carried: carried as u8, bytes })
+    }
+
+    #[inline]
+    pub(super) const fn has(&self, flag: TcpFlags) -> bool {
+        self.flags.contains(flag)
+    }
+
+    #[inline]
+    pub(super) const fn is_from_first(&self) -> bool {
+        self.is_from_first
+    }
+
+    #[inline]
+    pub(super) const fn seq(&self) -> u32 {
+        self.seq
+    }
+
+    #[inline]
+    pub(super) const fn len(&self) -> u32 {
+        self.len
+    }
+
+    #[inline]
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.carried)]
+    }
+}
+
+impl Meta for Segment {
+    type Key = FiveTuple;
+
+    /// Family, direction and flags in two bytes, the session, the number, the length, the first bytes and how many they are.
+    const RECORD_BYTES: usize = 2 + ENDS_BYTES + 4 + 4 + 1 + HEAD_MAX;
+    const TELLS_SOURCE: bool = true;
+
+    #[inline]
+    fn key(&self) -> FiveTuple {
+        self.key
+    }
+
+    fn source(&self) -> Option<Host> {
+        let sender = if self.is_from_first { self.key.source() } else { self.key.destination() };
+        Some(Host::from(sender.address))
+    }
+
+    #[inline]
+    fn write(&self, record: &mut [u8]) {
+        let direction = if self.is_from_first { FROM_FIRST } else { 0 };
+        RecordWriter::new(record)
+            .u8(family_of(self.key.source().address) | direction)
+            .u8(self.flags.0)
+            .ends(&self.key)
+            .u32(self.seq)
+            .u32(self.len)
+            .u8(self.carried)
+            .bytes(self.bytes)
+            .end();
+    }
+
+    #[inline]
+    fn read(record: &[u8]) -> Option<Self> {
+        let mut fields = RecordReader::new(record);
+        let (bits, flags) = (fields.u8()?, fields.u8()?);
+        let key = fields.ends(bits & IPV6 != 0)?;
+        let (seq, len, carried) = (fields.u32()?, fields.u32()?, fields.u8()?);
+        let bytes: [u8; HEAD_MAX] = fields.bytes()?;
+        fields.end()?;
+        let behind = bytes.get(usize::from(carried)..)?;
+        let is_written = bits & !(IPV6 | FROM_FIRST) == 0
+            && flags & !FLAGS == 0
+            && u32::from(carried) <= len
+            && behind.iter().all(|byte| *byte == 0)
+            && key.protocol() == protocol::TCP
+            && key.symmetric().1;
+        let is_from_first = bits & FROM_FIRST != 0;
+        is_written.then_some(Self { key, is_from_first, flags: TcpFlags(flags), seq, len, carried, bytes })
+    }
+}

@@ -1,0 +1,76 @@
+//! One side of a session: its first bytes, put together from segments in whatever order they come.
+
+use packet::TcpFlags;
+
+use super::segment::{HEAD_MAX, Segment};
+
+/// What one side has said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Side {
+    /// Each bit tells that the byte of its place is known.
+    known: u64,
+    bytes: [u8; HEAD_MAX],
+    /// The sequence number of the first byte.
+    start: u32,
+    /// How many bytes the side says in all, if that is known and no more than are kept.
+    total: Option<u8>,
+    /// It has sent anything, by which the number of its first byte is known.
+    begun: bool,
+    ended: bool,
+}
+
+// A bit for each byte.
+const _: () = assert!(HEAD_MAX == u64::BITS as usize);
+
+impl Default for Side {
+    fn default() -> Self {
+        Self { known: 0, bytes: [0; HEAD_MAX], start: 0, total: None, begun: false, ended: false }
+    }
+}
+
+impl Side {
+    /// What it said from its first byte on, as far as it is known without a gap.
+    #[inline]
+    pub(super) fn head(&self) -> &[u8] {
+        &self.bytes[..self.known.trailing_ones() as usize]
+    }
+
+    /// Whether all that is kept of it is there, of `len` bytes.
+    pub(super) const fn is_whole(&self, len: usize) -> bool {
+        let wanted = match self.total {
+            Some(total) if (total as usize) < len => total as usize,
+            Some(_) | None => len,
+        };
+        self.known.trailing_ones() as usize >= wanted
+    }
+
+    pub(super) const fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// Takes in a segment as far as it lies within the first `len` bytes. What is known stays; whether the segment has other bytes
+    /// there.
+    pub(super) fn take(&mut self, segment: &Segment, len: usize) -> bool {
+        if !self.begun {
+            (self.begun, self.start) = (true, segment.seq());
+        }
+        // Numbers wrap, so what is more than half of them ahead is behind.
+        let offset = i64::from(segment.seq().wrapping_sub(self.start).cast_signed());
+        let mut contradicts = false;
+        for (at, byte) in (offset..).zip(segment.bytes()) {
+            let Some(at) = usize::try_from(at).ok().filter(|at| *at < len) else { continue };
+            if self.known >> at & 1 == 1 {
+                contradicts |= self.bytes[at] != *byte;
+            } else {
+                self.known |= 1 << at;
+                self.bytes[at] = *byte;
+            }
+        }
+        if segment.has(TcpFlags::FIN) {
+            self.ended = true;
+            let end = u8::try_from(offset + i64::from(segment.len())).ok().filter(|end| usize::from(*end) <= len);
+            self.total = self.total.or(end);
+        }
+        contradicts
+    }
+}
