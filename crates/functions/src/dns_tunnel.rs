@@ -1,7 +1,7 @@
 //! Finds clients that get DNS answers and make no use of them: the DNS-tunnel detector of Chimera (Borders, Springer, Burnside:
 //! USENIX Security '12; NFork, table 6). Behaviour and choices: `docs/dns-tunnel.md`.
 //!
-//! All state is shared, for answers are aged across clients; a client's packets meet on one core all the same, by their key.
+//! All state is shared, for answers are aged across clients; a client's packets keep their order all the same, by their key.
 
 mod config;
 mod message;
@@ -156,8 +156,9 @@ impl NetworkFunction for DnsTunnel {
 
     const RECIPES: &'static [Recipe] = config::RECIPES;
 
+    /// There is no state of its own to find by it, but an answer and its use have to come in their order.
     fn packet_set(&self) -> PacketSet {
-        PacketSet::None
+        PacketSet::Source
     }
 
     fn sizing(&self) -> Sizing {
