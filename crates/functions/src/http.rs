@@ -1,5 +1,5 @@
 //! The heads of HTTP/1 messages (RFC 9112), where a segment begins with one. Nothing is put together: of a head that goes on in the
-//! next segment, the fields that are here are read.
+//! next segment, the fields that are here are read; its first line has to be whole.
 
 use core::fmt;
 
@@ -43,6 +43,9 @@ pub(crate) fn request<T>(payload: &[u8], look: impl FnOnce(Request<'_>) -> T) ->
     let mut fields = [EMPTY_HEADER; FIELDS_MAX];
     let mut request = httparse::Request::new(&mut fields);
     let is_whole = matches!(request.parse(payload).ok()?, Status::Complete(_));
+    if !has_first_line(payload) {
+        return None;
+    }
     // Without a version it isn't known that this is HTTP.
     let (method, target) = (request.method?, request.path.filter(|_| request.version.is_some())?);
     Some(look(Request { method, target, fields: Fields { fields: request.headers, is_whole } }))
@@ -57,8 +60,16 @@ pub(crate) fn response<T>(payload: &[u8], look: impl FnOnce(Response<'_>) -> T) 
     let mut fields = [EMPTY_HEADER; FIELDS_MAX];
     let mut response = httparse::Response::new(&mut fields);
     let is_whole = matches!(response.parse(payload).ok()?, Status::Complete(_));
+    if !has_first_line(payload) {
+        return None;
+    }
     let status = response.code?;
     Some(look(Response { status, fields: Fields { fields: response.headers, is_whole } }))
+}
+
+/// Whether the first line, by which a message is known, is here to its end.
+fn has_first_line(payload: &[u8]) -> bool {
+    payload.contains(&b'\n')
 }
 
 impl<'a> Fields<'a> {

@@ -1,6 +1,9 @@
 //! Functions under the engines. One program for all of them, and beside the catalogue: each program of its own would compile every
 //! function under every engine anew.
 
+// Brings those instances in.
+use millrace as _;
+
 mod anti_ddos;
 mod app_classifier;
 mod asset_monitor;
