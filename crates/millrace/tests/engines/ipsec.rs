@@ -12,6 +12,7 @@ use packet::{Headers, LinkType, Nanos, Network, TcpFlags};
 use port::{Batch, Fate};
 use proptest::collection::vec;
 use proptest::prelude::*;
+use testkit::conformance::{Plan, verify};
 use testkit::{Build, Frames};
 
 const KEYS: [&str; 2] = [
@@ -196,6 +197,43 @@ fn what_is_for_no_tunnel_is_dropped_for_its_reason() {
     assert_eq!(sealed[15] & 3, 2, "as inside");
     let opened = through(&east, &[mark(&sealed)]).remove(0).expect("it is opened");
     assert_eq!(opened[15] & 3, 3);
+}
+
+/// Both ways through one gateway, with copies and forgeries among what comes: the same bytes and states under every engine.
+#[test]
+fn every_engine_seals_and_opens_alike() {
+    let (west, east) = (gateway(true, true, ""), gateway(false, true, "replay_window = 8"));
+    let to_east: Vec<_> = (0..300).map(|n| Build::udp("10.1.0.1:1", "10.2.0.1:2").payload(n).bytes()).collect();
+    let sealed: Vec<_> = through(&west, &to_east).into_iter().map(|made| made.expect("it is sealed")).collect();
+    let mut frames = Frames::default();
+    let mut clock = 0;
+    let mut push = |bytes: &[u8]| {
+        clock += 1_000;
+        frames.push(Nanos(clock), bytes);
+    };
+    for (nth, frame) in sealed.iter().enumerate() {
+        push(frame);
+        push(&Build::tcp("10.2.0.7:80", &*format!("10.1.0.9:{}", 1_000 + nth)).payload(nth).bytes());
+        match nth % 7 {
+            3 => push(&sealed[nth.saturating_sub(nth % 20)]),
+            5 => {
+                let mut forged = frame.clone();
+                *forged.last_mut().expect("it has a tag") ^= 1;
+                push(&forged);
+            }
+            _ => {}
+        }
+    }
+    let plan = Plan {
+        engines: EngineKind::ALL.to_vec(),
+        cores: 1..=4,
+        seeds: 0..6,
+        threads: true,
+        options: Options::default(),
+    };
+    let verified = verify(&Arc::new(east), &frames.trace(), &plan, &mut |_, _| ());
+    assert_eq!(verified.mismatch, None);
+    assert!(verified.refused.is_empty() && verified.runs > 100, "{verified:?}");
 }
 
 #[test]
