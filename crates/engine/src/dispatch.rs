@@ -159,13 +159,15 @@ impl<N: NetworkFunction> Dispatcher<N> {
 
     /// Copies each packet of `batch` to its core's parcel. The parcels are emptied first.
     pub fn split(&mut self, batch: &Batch, parcels: &mut [Parcel<N::Meta>]) {
-        let bytes = batch.packets().iter().map(|packet| packet.len as usize).sum();
+        let bytes: usize = batch.packets().iter().map(|packet| packet.len as usize).sum();
+        // A packet that is made anew lies behind the others, which keep their places.
+        let anew = N::GROWTH.map_or(0, |growth| bytes + growth as usize * batch.len());
         for parcel in parcels.iter_mut() {
             parcel.batch.clear();
             parcel.block = None;
             // Room for the whole batch, so that no later one, steered otherwise, makes a parcel grow.
             let (memory, packets) = parcel.batch.parts_mut();
-            memory.reserve(bytes);
+            memory.reserve(bytes + anew);
             packets.reserve(batch.len());
         }
         if let Some(unpack) = &mut self.unpack {

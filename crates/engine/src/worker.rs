@@ -70,6 +70,9 @@ const AGAIN_MAX: usize = 8 * BURST;
 
 const NOT_HERE: u32 = u32::MAX;
 
+/// An IP packet at its longest, and a link header: what there is room for from the start where packets are made anew.
+const FRAME_MAX: usize = 65_535 + 64;
+
 impl<M: Copy + PartialEq> Waiting<M> {
     const NONE: Self = Self {
         meta: None,
@@ -122,7 +125,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
             }),
             next: Seq(0),
             position: Seq(0),
-            scratch: Vec::new(),
+            scratch: Vec::with_capacity(N::GROWTH.map_or(0, |growth| FRAME_MAX + growth as usize)),
         }
     }
 
