@@ -5,8 +5,10 @@
 //! nothing of it but the number: it is done when the step is over, by the core that has the packet.
 
 mod config;
+mod ends;
 mod esp;
 mod gcm;
+mod passage;
 #[cfg(test)]
 mod tests;
 mod window;
@@ -18,17 +20,17 @@ use core::net::IpAddr;
 
 use memory::Memory;
 use nf::{
-    ConfigKey, Context, Description, Flow, Meta, NetworkFunction, Opened, PacketSet, PortId, Reason, RecordReader,
-    RecordWriter, Report, Sharing, Sizing, Step, TUPLE_BYTES, Verdict,
+    ConfigKey, Context, Description, Flow, NetworkFunction, Opened, PacketSet, PortId, Reason, Report, Sharing, Sizing,
+    Step, Verdict,
 };
 use packet::{FiveTuple, Fragment, Headers, protocol};
 
 pub use config::Config;
-use config::{Other, Tunnel};
-use esp::Association;
+use config::Other;
+use ends::{Ends, Way};
+pub use passage::Passage;
+use passage::What;
 use window::Window;
-
-use crate::config::Prefix;
 
 /// The function, configured.
 #[derive(Clone, Debug)]
@@ -37,126 +39,6 @@ pub struct Ipsec {
     replay_window: u32,
     mtu: u64,
     other: Other,
-}
-
-/// A tunnel as packets meet it.
-#[derive(Clone, Debug)]
-struct Ends {
-    local: IpAddr,
-    peer: IpAddr,
-    inside: Vec<Prefix>,
-    beyond: Vec<Prefix>,
-    out: Association,
-    into: Association,
-}
-
-impl Ends {
-    fn new(tunnel: &Tunnel) -> Self {
-        let association = |spi: config::Spi, key: &config::Key| Association {
-            spi: spi.get() as u32,
-            salt: key.salt(),
-            gcm: key.gcm(),
-        };
-        Self {
-            local: tunnel.local,
-            peer: tunnel.peer,
-            inside: tunnel.inside.clone(),
-            beyond: tunnel.beyond.clone(),
-            out: association(tunnel.spi_out, &tunnel.key_out),
-            into: association(tunnel.spi_in, &tunnel.key_in),
-        }
-    }
-
-    fn takes(&self, source: IpAddr, destination: IpAddr) -> bool {
-        has(&self.inside, source) && has(&self.beyond, destination)
-    }
-
-    fn gives(&self, source: IpAddr, destination: IpAddr) -> bool {
-        has(&self.beyond, source) && has(&self.inside, destination)
-    }
-
-    /// What names an association: the addresses outside and its index, where other packets have ports.
-    fn key(&self, way: Way) -> FiveTuple {
-        let (source, destination, spi) = match way {
-            Way::Out => (self.local, self.peer, self.out.spi),
-            Way::In => (self.peer, self.local, self.into.spi),
-        };
-        let [high, low] = [(spi >> 16) as u16, spi as u16];
-        match (source, destination) {
-            (IpAddr::V4(source), IpAddr::V4(destination)) => {
-                FiveTuple::v4(source, destination, high, low, protocol::ESP)
-            }
-            (IpAddr::V6(source), IpAddr::V6(destination)) => {
-                FiveTuple::v6(source, destination, high, low, protocol::ESP)
-            }
-            (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => {
-                unreachable!("a tunnel's ends are of one family")
-            }
-        }
-    }
-}
-
-fn has(prefixes: &[Prefix], address: IpAddr) -> bool {
-    prefixes.iter().any(|prefix| prefix.contains(address))
-}
-
-/// Into the tunnel, or out of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
-    Out,
-    In,
-}
-
-/// What a packet contributes: the tunnel that it passes, and what can be told of it without the tunnel's state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Passage {
-    key: FiveTuple,
-    tunnel: u16,
-    what: What,
-    /// The number that it came with; 0 for one that goes out.
-    number: u32,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum What {
-    /// It is to be sealed.
-    Out,
-    /// It came sealed with the tunnel's key.
-    Sealed,
-    /// It came, and not from whom it says.
-    Forged,
-    /// The capture has not all of it.
-    Truncated,
-}
-
-impl What {
-    const ALL: [Self; 4] = [Self::Out, Self::Sealed, Self::Forged, Self::Truncated];
-}
-
-impl Meta for Passage {
-    type Key = FiveTuple;
-
-    const RECORD_BYTES: usize = TUPLE_BYTES + 7;
-
-    #[inline]
-    fn key(&self) -> FiveTuple {
-        self.key
-    }
-
-    #[inline]
-    fn write(&self, record: &mut [u8]) {
-        RecordWriter::new(record).tuple(&self.key).u16(self.tunnel).u8(self.what as u8).u32(self.number).end();
-    }
-
-    #[inline]
-    fn read(record: &[u8]) -> Option<Self> {
-        let mut fields = RecordReader::new(record);
-        let (key, tunnel) = (fields.tuple()?, fields.u16()?);
-        let what = *What::ALL.get(usize::from(fields.u8()?))?;
-        let passage = Self { key, tunnel, what, number: fields.u32()? };
-        fields.end()?;
-        (what != What::Out || passage.number == 0).then_some(passage)
-    }
 }
 
 /// One direction of a tunnel.

@@ -26,6 +26,15 @@ pub(super) struct Association {
     pub(super) gcm: Gcm,
 }
 
+/// An ESP packet.
+struct Parts<'a> {
+    /// What is authenticated and not sealed.
+    head: &'a [u8],
+    nonce: [u8; NONCE],
+    ciphertext: &'a [u8],
+    tag: &'a [u8; TAG],
+}
+
 impl Association {
     fn nonce(&self, explicit: [u8; 8]) -> [u8; NONCE] {
         let mut nonce = [0; NONCE];
@@ -34,20 +43,24 @@ impl Association {
         nonce
     }
 
-    /// The parts of an ESP packet of this association: what is authenticated only, the nonce, the ciphertext, the tag.
-    fn parts<'a>(&self, esp: &'a [u8]) -> Option<(&'a [u8], [u8; NONCE], &'a [u8], &'a [u8; TAG])> {
+    /// The parts of an ESP packet of this association; `None` when it can't be one.
+    fn parts<'a>(&self, esp: &'a [u8]) -> Option<Parts<'a>> {
         let (header, sealed) = esp.split_first_chunk::<HEADER>()?;
         let (ciphertext, tag) = sealed.split_last_chunk()?;
         let (head, explicit) = header.split_first_chunk::<8>()?;
         // Padding is to make it whole words, of which there is one at least.
         let is_whole = !ciphertext.is_empty() && ciphertext.len().is_multiple_of(4);
-        is_whole.then_some((head, self.nonce(*explicit.first_chunk()?), ciphertext, tag))
+        let nonce = self.nonce(*explicit.first_chunk()?);
+        is_whole.then_some(Parts { head, nonce, ciphertext, tag })
     }
 
     /// Whether the ESP packet was sealed with this key.
     pub(super) fn is_authentic(&self, esp: &[u8]) -> bool {
-        self.parts(esp)
-            .is_some_and(|(head, nonce, ciphertext, tag)| self.gcm.is_authentic(nonce, head, ciphertext, tag))
+        let is_authentic = |parts: Parts<'_>| {
+            let Parts { head, nonce, ciphertext, tag } = parts;
+            self.gcm.is_authentic(nonce, head, ciphertext, tag)
+        };
+        self.parts(esp).is_some_and(is_authentic)
     }
 }
 
@@ -128,8 +141,7 @@ pub(super) fn decapsulate(
     bytes: &[u8],
     out: &mut Vec<u8>,
 ) -> Result<(), Reason> {
-    let parts = association.parts(headers.payload(bytes)).ok_or(reason::FORGED)?;
-    let (_, nonce, ciphertext, _) = parts;
+    let Parts { nonce, ciphertext, .. } = association.parts(headers.payload(bytes)).ok_or(reason::FORGED)?;
     // The trailer tells the family, which the link header names: it is decrypted in its place behind the other.
     let link = link_header_len(headers)?;
     out.extend_from_slice(&bytes[..link]);

@@ -118,7 +118,7 @@ const GRANTING: &[(&str, usize)] = &[
 fn shared(capture: &str) -> Option<Trace> {
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
     let folder = std::env::var_os("MILLRACE_TRACES").map_or(beside, Into::into);
-    Trace::load(&mut Reader::open(&folder.join(capture)).ok()?, usize::MAX).ok()
+    Trace::load(&mut Reader::open(folder.join(capture)).ok()?, usize::MAX).ok()
 }
 
 #[test]

@@ -183,7 +183,7 @@ fn what_is_for_no_tunnel_is_dropped_for_its_reason() {
         KEYS[1], KEYS[0]
     ));
     let narrow = Ipsec::new(narrow.expect("it is a configuration"));
-    assert_eq!(through(&narrow, &[strange.clone()]), [Err("wrong-selector")]);
+    assert_eq!(through(&narrow, std::slice::from_ref(&strange)), [Err("wrong-selector")]);
     // A mark of congestion on the way: taken over where it can be.
     let mark = |frame: &[u8]| {
         let mut frame = frame.to_vec();

@@ -1,0 +1,74 @@
+//! A tunnel as packets meet it.
+
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+use packet::{FiveTuple, protocol};
+
+use super::config::{Key, Spi, Tunnel};
+use super::esp::Association;
+use crate::config::Prefix;
+
+/// A tunnel as packets meet it.
+#[derive(Clone, Debug)]
+pub(super) struct Ends {
+    pub(super) local: IpAddr,
+    pub(super) peer: IpAddr,
+    inside: Vec<Prefix>,
+    beyond: Vec<Prefix>,
+    pub(super) out: Association,
+    pub(super) into: Association,
+}
+
+impl Ends {
+    pub(super) fn new(tunnel: &Tunnel) -> Self {
+        let association = |spi: Spi, key: &Key| Association { spi: spi.get() as u32, salt: key.salt(), gcm: key.gcm() };
+        Self {
+            local: tunnel.local,
+            peer: tunnel.peer,
+            inside: tunnel.inside.clone(),
+            beyond: tunnel.beyond.clone(),
+            out: association(tunnel.spi_out, &tunnel.key_out),
+            into: association(tunnel.spi_in, &tunnel.key_in),
+        }
+    }
+
+    pub(super) fn takes(&self, source: IpAddr, destination: IpAddr) -> bool {
+        has(&self.inside, source) && has(&self.beyond, destination)
+    }
+
+    pub(super) fn gives(&self, source: IpAddr, destination: IpAddr) -> bool {
+        has(&self.beyond, source) && has(&self.inside, destination)
+    }
+
+    /// What names an association: the addresses outside and its index, where other packets have ports.
+    pub(super) fn key(&self, way: Way) -> FiveTuple {
+        let (source, destination, spi) = match way {
+            Way::Out => (self.local, self.peer, self.out.spi),
+            Way::In => (self.peer, self.local, self.into.spi),
+        };
+        let [high, low] = [(spi >> 16) as u16, spi as u16];
+        match (source, destination) {
+            (IpAddr::V4(source), IpAddr::V4(destination)) => {
+                FiveTuple::v4(source, destination, high, low, protocol::ESP)
+            }
+            (IpAddr::V6(source), IpAddr::V6(destination)) => {
+                FiveTuple::v6(source, destination, high, low, protocol::ESP)
+            }
+            (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => {
+                unreachable!("a tunnel's ends are of one family")
+            }
+        }
+    }
+}
+
+fn has(prefixes: &[Prefix], address: IpAddr) -> bool {
+    prefixes.iter().any(|prefix| prefix.contains(address))
+}
+
+/// Into the tunnel, or out of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    Out,
+    In,
+}
