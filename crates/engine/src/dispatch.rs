@@ -338,9 +338,16 @@ impl<N: NetworkFunction> Dispatcher<N> {
         let inner = Arc::get_mut(&mut block).expect("nobody else holds a free block");
         inner.records.clear();
         inner.moves.clear();
+        if self.adaptive.is_some() {
+            inner.moves.reserve(MOVES);
+        }
         block
     }
 }
+
+/// Moves at one boundary that a block has room for from the start: all promotions and demotions that there can be, and what buckets
+/// an uneven load moves.
+const MOVES: usize = 64;
 
 /// Who has what.
 #[derive(Clone, Debug)]
