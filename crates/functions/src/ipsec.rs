@@ -158,8 +158,9 @@ impl NetworkFunction for Ipsec {
     }
 
     fn sizing(&self) -> Sizing {
-        let ways = (2 * self.tunnels.len()).max(2);
-        Sizing { flows: ways, flows_v6: ways }
+        // Twice the room that there is use for: no association is ever in another's way.
+        let room = (4 * self.tunnels.len()).max(16);
+        Sizing { flows: room, flows_v6: room }
     }
 
     fn shared<M: Memory>(&self, _memory: &M) {}
@@ -195,7 +196,9 @@ impl NetworkFunction for Ipsec {
         Ok(Opened::Flow(Counted::default()))
     }
 
-    fn packet<M: Memory>(&self, _cx: &mut Context<'_, Self, M>, way: &mut Counted, meta: &Passage) -> Step<Verdict, M> {
+    fn packet<M: Memory>(&self, cx: &mut Context<'_, Self, M>, way: &mut Counted, meta: &Passage) -> Step<Verdict, M> {
+        // One that made room would begin with its numbers anew, which are the nonces.
+        cx.assure();
         let number = match meta.what {
             What::Forged => return Ok(Verdict::Drop(reason::FORGED)),
             What::Truncated => return Ok(Verdict::Drop(reason::TRUNCATED)),
