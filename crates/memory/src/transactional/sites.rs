@@ -3,6 +3,7 @@
 
 use alloc::vec::Vec;
 use core::panic::Location;
+use core::ptr;
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
@@ -45,10 +46,10 @@ impl Sites {
     }
 }
 
-/// How many sites a core remembers the numbers of without asking.
+/// How many sites a core remembers the numbers of without asking: more than a function has.
 const NEAR: usize = 64;
 
-/// A core's own memory of sites' numbers.
+/// A core's own memory of sites' numbers, by open addressing. What finds no place is asked for each time.
 pub(crate) struct NearSites([Option<(Site, u32)>; NEAR]);
 
 impl Default for NearSites {
@@ -61,14 +62,24 @@ impl NearSites {
     /// The site's number.
     #[inline]
     pub(crate) fn number(&mut self, site: Site, all: &Sites) -> u32 {
-        let at = (site.location.line() as usize * 8 + site.operation as usize) % NEAR;
-        match self.0[at] {
-            Some((known, number)) if known == site => number,
-            _ => {
-                let number = all.number(site);
-                self.0[at] = Some((site, number));
-                number
+        let home = site.location.line() as usize;
+        for at in (home..home + NEAR).map(|at| at % NEAR) {
+            match self.0[at] {
+                // By address, as to compare two locations is to compare their files' names. A line may have several addresses:
+                // they share a number, which `all` knows.
+                Some((known, number))
+                    if ptr::eq(known.location, site.location) && known.operation == site.operation =>
+                {
+                    return number;
+                }
+                Some(_) => {}
+                None => {
+                    let number = all.number(site);
+                    self.0[at] = Some((site, number));
+                    return number;
+                }
             }
         }
+        all.number(site)
     }
 }
