@@ -130,16 +130,15 @@ impl Session {
     #[inline]
     pub fn log<'a>(&'a mut self, memory: &'a super::Transactional) -> Log<'a> {
         assert!(core::ptr::eq(&raw const *self.stm, memory.stm()), "a session is at its own memory");
-        let buffers = &mut self.buffers;
         Log {
             stm: memory.stm(),
             mine: (self.core as u64 + 1) << 1 | 1,
             inside: false,
             turn: false,
             snapshot: 0,
-            reads: mem::take(&mut buffers.reads),
-            locked: mem::take(&mut buffers.locked),
-            undo: mem::take(&mut buffers.undo),
+            reads: Vec::new(),
+            locked: Vec::new(),
+            undo: Vec::new(),
             collision: None,
             session: self,
         }
@@ -164,16 +163,34 @@ impl<'a> Log<'a> {
     pub fn begin_turn(&'a mut self) -> Tx<'a> {
         self.stm.turn(self.session.core);
         self.turn = true;
-        self.inside = true;
+        self.set_inside();
         // ORDERING: Acquire. All that others committed is seen already, by the turn; this is its number.
         self.snapshot = self.stm.clock.0.load(Ordering::Acquire);
         Tx(self)
     }
 
-    #[cold]
+    /// Takes the session's room for what is read. That for what is written is taken with the first lock: to give room back costs
+    /// a few nanoseconds, and a step without shared state needs none.
+    fn set_inside(&mut self) {
+        self.inside = true;
+        self.reads = mem::take(&mut self.session.buffers.reads);
+    }
+
+    /// Keeps a lock that was taken, and what it said before.
+    #[inline]
+    fn keep(&mut self, lock: &'a Lock, before: u64) {
+        if self.locked.is_empty() {
+            let buffers = &mut self.session.buffers;
+            self.locked = mem::take(&mut buffers.locked);
+            self.undo = mem::take(&mut buffers.undo);
+        }
+        self.locked.push((lock, before));
+    }
+
+    #[inline(never)]
     fn enter(&mut self) {
         self.stm.enter(self.session.core);
-        self.inside = true;
+        self.set_inside();
         // ORDERING: Acquire, with the increment in `commit`: whoever has a version up to this one had its locks by then.
         self.snapshot = self.stm.clock.0.load(Ordering::Acquire);
     }
@@ -212,19 +229,25 @@ impl<'a> Log<'a> {
         Conflict(())
     }
 
-    /// The locks and words that the log names are let go of, and its room goes back to the session.
+    /// What was read is forgotten, and its room goes back to the session.
     fn end(&mut self) {
-        if self.inside {
-            if self.turn {
-                self.stm.end_turn();
-            } else {
-                self.stm.leave(self.session.core);
-            }
-            self.inside = false;
+        if !self.inside {
+            return;
+        }
+        self.inside = false;
+        if self.turn {
+            self.stm.end_turn();
+        } else {
+            self.stm.leave(self.session.core);
         }
         let buffers = &mut self.session.buffers;
         buffers.read_at.clear();
         buffers.reads = recycled(mem::take(&mut self.reads));
+    }
+
+    /// The room for what is written goes back to the session: nothing is locked any more.
+    fn give_back(&mut self) {
+        let buffers = &mut self.session.buffers;
         buffers.locked = recycled(mem::take(&mut self.locked));
         buffers.undo = recycled(mem::take(&mut self.undo));
     }
@@ -305,7 +328,7 @@ impl<'a> Tx<'a> {
                     if !broken!(EarlyWords) {
                         fence(Ordering::Release);
                     }
-                    log.locked.push((lock, seen));
+                    log.keep(lock, seen);
                     break;
                 }
             }
@@ -366,8 +389,7 @@ impl<'a> Tx<'a> {
                 // ORDERING: Release. What was written is seen by whoever sees the version.
                 lock.word.store(version << 1, Ordering::Release);
             }
-            log.locked.clear();
-            log.undo.clear();
+            log.give_back();
             log.session.place = Place { version, reads_only: false };
         } else if log.inside {
             log.session.place = Place { version: log.snapshot, reads_only: true };
@@ -414,6 +436,7 @@ impl Log<'_> {
             // ORDERING: Release, as in `commit`.
             lock.word.store(word, Ordering::Release);
         }
+        self.give_back();
     }
 }
 
