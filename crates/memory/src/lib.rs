@@ -12,10 +12,12 @@
 extern crate alloc;
 
 mod local;
+mod locked;
 pub mod transactional;
 mod wheel;
 
 pub use local::{Local, LocalAllocator, LocalDistributed, LocalMap, LocalTx, LocalVector};
+pub use locked::{Guarded, Locked, LockedTx};
 use packet::{Key, Nanos, Words};
 pub use transactional::Transactional;
 

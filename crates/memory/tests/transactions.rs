@@ -3,10 +3,10 @@
 #![cfg(not(loom))]
 
 use std::sync::Barrier;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use memory::transactional::{ABORTS_MAX, Place, Session};
-use memory::{Allocator, Local, LocalTx, Map, Memory, Transactional, Vector};
+use memory::{Allocator, Local, LocalTx, Locked, Map, Memory, Transactional, Vector};
 use packet::{Host, Host4, Key, Nanos};
 
 const HOSTS: u32 = 24;
@@ -263,6 +263,40 @@ fn who_looks_at_everything_gets_its_turn_however_fast_others_write() {
         stop.store(true, Ordering::Relaxed);
         writers.into_iter().for_each(|writer| writer.join().unwrap());
     });
+}
+
+#[test]
+fn four_threads_under_a_lock_do_what_one_does_in_the_order_of_turns() {
+    let memory = Locked::keyed(5);
+    let together = shared(&memory);
+    let (start, turns) = (Barrier::new(4), AtomicU64::new(0));
+    let mut log = std::thread::scope(|scope| {
+        let (memory, together, start, turns) = (&memory, &together, &start, &turns);
+        let core = |core: u64| {
+            scope.spawn(move || {
+                start.wait();
+                let taken = inputs(core, 1500).map(|input| {
+                    let mut tx = memory.begin();
+                    let Ok(output) = step(together, &mut tx, input);
+                    // Others would get in here.
+                    std::thread::yield_now();
+                    // ORDERING: Relaxed. The lock is still held, so numbers are drawn in the order of steps.
+                    let turn = turns.fetch_add(1, Ordering::Relaxed);
+                    drop(tx);
+                    (turn, core, input, output)
+                });
+                taken.collect::<Vec<_>>()
+            })
+        };
+        let cores: Vec<_> = (0..4).map(core).collect();
+        cores.into_iter().flat_map(|core| core.join().unwrap()).collect::<Vec<_>>()
+    });
+    log.sort_by_key(|&(turn, ..)| turn);
+    assert!(log.windows(2).any(|pair| pair[0].1 != pair[1].1), "they took turns");
+    let alone = shared(&Local::keyed(5));
+    for (turn, _, input, output) in log {
+        assert_eq!(step::<Local>(&alone, &mut LocalTx::default(), input), Ok(output), "{input:?} at {turn}");
+    }
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! Transactions of several cores, stepped by one thread: against the local memory on one core, against naive models on more.
+//! Transactions of several cores, stepped by one thread: against the local memory on one core, against naive models on more. The
+//! locked memory is held against both, too.
 //! What real threads do is in `tests/transactions.rs`, what a model checker finds in `tests/serializable_model.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,7 +9,7 @@ use packet::{Family, FlowKey, Host, Host4, Key, Nanos};
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Allocator, Distributed, Local, LocalTx, Map, Vector};
+use crate::{Allocator, Distributed, Local, LocalTx, Locked, Map, Vector};
 
 const KEYS: u64 = 12;
 const ROOM: usize = 6;
@@ -196,6 +197,19 @@ proptest! {
             let mut tx = log.begin();
             let answer = carry_out(&other, &mut tx, op).expect("nobody else is there");
             prop_assert!(tx.commit().is_ok());
+            prop_assert_eq!(answer, expected, "{:?}", op);
+        }
+    }
+
+    #[test]
+    fn under_a_lock_it_is_the_local_memory(ops in proptest::collection::vec(op(), 0..200)) {
+        let (local, memory) = (Local::keyed(7), Locked::keyed(7));
+        let (one, other) = (world(&local), world(&memory));
+        let mut model = Model::default();
+        for op in ops {
+            let Ok(expected) = carry_out(&one, &mut LocalTx::default(), op);
+            let Ok(answer) = carry_out(&other, &mut memory.begin(), op);
+            model.check(op, &answer)?;
             prop_assert_eq!(answer, expected, "{:?}", op);
         }
     }

@@ -1,0 +1,152 @@
+//! Memory that all cores share under one lock: a step takes it with its first look at shared state and keeps it until it ends.
+//!
+//! Nothing fails, nothing is undone, and no two steps ever go on at once: what [`Transactional`](crate::Transactional) is held
+//! against. Steps come in the order in which the lock's users get it, which the operating system decides.
+
+use alloc::sync::Arc;
+use core::convert::Infallible;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use packet::Nanos;
+
+use crate::{
+    Allocator, Distributed, Local, LocalAllocator, LocalDistributed, LocalMap, LocalTx, LocalVector, Map, Memory, Name,
+    Portion, Value, Vector,
+};
+
+/// A memory of local structures that cores use in turn.
+#[derive(Clone, Debug, Default)]
+pub struct Locked {
+    turn: Arc<Mutex<()>>,
+    local: Local,
+}
+
+/// A step under way: it has the lock from its first access on, until it is dropped.
+#[derive(Debug)]
+pub struct LockedTx<'a> {
+    turn: &'a Mutex<()>,
+    held: Option<MutexGuard<'a, ()>>,
+}
+
+/// A structure of a locked memory. Who uses it has the memory's lock, so that its own, which says so to the compiler, is free.
+pub struct Guarded<S>(Mutex<S>);
+
+impl Locked {
+    /// Memory whose maps' hashes are keyed by `seed`, as [`Local::keyed`] has it.
+    #[must_use]
+    pub fn keyed(seed: u64) -> Self {
+        Self { turn: Arc::default(), local: Local::keyed(seed) }
+    }
+
+    /// Begins a step. Steps that begin on one thread must end before the next begins there.
+    #[must_use]
+    pub fn begin(&self) -> LockedTx<'_> {
+        LockedTx { turn: &self.turn, held: None }
+    }
+}
+
+impl LockedTx<'_> {
+    /// Takes the lock unless the step has it.
+    #[inline]
+    fn enter(&mut self) {
+        if self.held.is_none() {
+            // A step that panicked has left plain data behind: its run is over, whoever looks at it sees what there is.
+            self.held = Some(self.turn.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+    }
+}
+
+impl<S> Guarded<S> {
+    fn new(structure: S) -> Self {
+        Self(Mutex::new(structure))
+    }
+
+    #[inline]
+    fn get(&self) -> MutexGuard<'_, S> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The structure, for a step.
+    #[inline]
+    fn of(&self, tx: &mut LockedTx<'_>) -> MutexGuard<'_, S> {
+        tx.enter();
+        self.get()
+    }
+}
+
+impl Memory for Locked {
+    type Conflict = Infallible;
+    type Tx<'a> = LockedTx<'a>;
+    type Vector<T: Value> = Guarded<LocalVector<T>>;
+    type Map<K: Name, V: Value> = Guarded<LocalMap<K, V>>;
+    type Allocator = Guarded<LocalAllocator>;
+    type Distributed<T: Portion> = Guarded<LocalDistributed<T>>;
+
+    fn vector<T: Value>(&self, len: usize, initial: T) -> Self::Vector<T> {
+        Guarded::new(self.local.vector(len, initial))
+    }
+
+    fn map<K: Name, V: Value>(&self, capacity: usize) -> Self::Map<K, V> {
+        Guarded::new(self.local.map(capacity))
+    }
+
+    fn allocator(&self, capacity: usize) -> Self::Allocator {
+        Guarded::new(self.local.allocator(capacity))
+    }
+
+    /// There is one portion, so nothing is ever stale.
+    fn distributed<T: Portion>(&self, empty: T, staleness: Nanos) -> Self::Distributed<T> {
+        Guarded::new(self.local.distributed(empty, staleness))
+    }
+}
+
+/// The local structure's methods, under the lock.
+macro_rules! under_the_lock {
+    ($($name:ident($($argument:ident: $type:ty),*) -> $answer:ty;)*) => {$(
+        #[inline]
+        fn $name<'a>(&'a self, tx: &mut LockedTx<'a>, $($argument: $type),*) -> Result<$answer, Infallible> {
+            self.of(tx).$name(&mut LocalTx::default(), $($argument),*)
+        }
+    )*};
+}
+
+impl<T: Value> Vector<T, Locked> for Guarded<LocalVector<T>> {
+    fn len(&self) -> usize {
+        self.get().len()
+    }
+
+    under_the_lock! {
+        read(index: usize) -> T;
+        write(index: usize, value: T) -> ();
+    }
+}
+
+impl<K: Name, V: Value> Map<K, V, Locked> for Guarded<LocalMap<K, V>> {
+    under_the_lock! {
+        get(key: &K) -> Option<V>;
+        insert(key: K, value: V) -> bool;
+        remove(key: &K) -> Option<V>;
+    }
+}
+
+impl Allocator<Locked> for Guarded<LocalAllocator> {
+    fn capacity(&self) -> usize {
+        self.get().capacity()
+    }
+
+    under_the_lock! {
+        allocate(deadline: Nanos) -> Option<usize>;
+        allocate_exact(index: usize, deadline: Nanos) -> bool;
+        deadline(index: usize) -> Option<Nanos>;
+        refresh(index: usize, deadline: Nanos) -> ();
+        free(index: usize) -> ();
+        expire(now: Nanos) -> Option<usize>;
+    }
+}
+
+impl<T: Portion> Distributed<T, Locked> for Guarded<LocalDistributed<T>> {
+    under_the_lock! {
+        update(change: impl FnOnce(&mut T)) -> ();
+        read(now: Nanos) -> T;
+    }
+}
