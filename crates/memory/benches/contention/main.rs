@@ -1,13 +1,17 @@
 //! What sharing an array costs: figure 6a of NFork. 10,000 elements, a step reads one or reads and writes one, drawn evenly or by
 //! Zipf's law (0.99), on one core and on two, interleaved.
 //!
-//! `cargo bench -p millrace-memory --bench contention`
+//! `cargo bench -p millrace-memory --bench contention`, or of some rows: `... -- transactional`
 #![allow(clippy::print_stdout)]
+
+mod designs;
 
 use std::sync::{Barrier, Mutex, RwLock};
 use std::time::Instant;
 
-use memory::{Memory, Transactional, Vector};
+use memory::{Locked, Memory, Transactional, Vector};
+
+use designs::{Buffer, Buffered, Failed, Versions};
 
 const ELEMENTS: usize = 10_000;
 const STEPS: usize = 400_000;
@@ -84,6 +88,80 @@ fn transactional(cores: usize, skew: f64, writes: bool, batch: usize) -> f64 {
     })
 }
 
+/// By transactions that buffer what they write.
+fn buffered(cores: usize, skew: f64, writes: bool, batch: usize) -> f64 {
+    let array = Buffered::new(ELEMENTS);
+    let taken = timed(cores, skew, &|_, draws| {
+        let (mut buffer, mut held) = (Buffer::default(), Vec::new());
+        in_bursts(draws, batch, |burst| {
+            array.begin(&mut buffer);
+            for at in burst {
+                let value = array.read(&mut buffer, *at as usize)?;
+                if writes {
+                    array.write(&mut buffer, *at as usize, value + 1);
+                }
+            }
+            array.commit(&buffer, &mut held)
+        });
+    });
+    assert_eq!(array.sum(), if writes { (cores * STEPS) as u64 } else { 0 }, "no step is lost");
+    taken
+}
+
+/// By transactions on several versions.
+fn versions(cores: usize, skew: f64, writes: bool, batch: usize) -> f64 {
+    // What fails has made copies too, and they are not used again: there is room for most steps to fail once.
+    let array = Versions::new(ELEMENTS, cores, if writes { 4 * STEPS } else { 0 });
+    let taken = timed(cores, skew, &|core, draws| {
+        let mut writer = array.writer(core);
+        in_bursts(draws, batch, |burst| {
+            array.begin(&mut writer);
+            for at in burst {
+                let value = array.read(&writer, *at as usize);
+                if writes && array.write(&mut writer, *at as usize, value + 1).is_err() {
+                    array.abort(&mut writer);
+                    return Err(Failed);
+                }
+                std::hint::black_box(value);
+            }
+            array.commit(&writer);
+            Ok(())
+        });
+    });
+    assert_eq!(array.sum(), if writes { (cores * STEPS) as u64 } else { 0 }, "no step is lost");
+    taken
+}
+
+/// Bursts as the engine has them: one that fails is halved, and they grow again one by one.
+fn in_bursts(draws: &[u32], batch: usize, mut transaction: impl FnMut(&[u32]) -> Result<(), Failed>) {
+    let (mut done, mut size) = (0, batch);
+    while done < draws.len() {
+        let burst = &draws[done..(done + size).min(draws.len())];
+        match transaction(burst) {
+            Ok(()) => (done, size) = (done + burst.len(), (size + 1).min(batch)),
+            Err(Failed) => size = (burst.len() / 2).max(1),
+        }
+    }
+}
+
+/// By steps under the lock of a locked memory, `batch` at a time.
+fn locked(cores: usize, skew: f64, writes: bool, batch: usize) -> f64 {
+    let memory = Locked::keyed(1);
+    let array = memory.vector(ELEMENTS, 0u64);
+    timed(cores, skew, &|_, draws| {
+        for burst in draws.chunks(batch) {
+            let mut tx = memory.begin();
+            for at in burst {
+                let Ok(value) = array.read(&mut tx, *at as usize);
+                std::hint::black_box(value);
+                if writes {
+                    let Ok(()) = array.write(&mut tx, *at as usize, value + 1);
+                }
+            }
+        }
+    })
+}
+
 fn mutex(cores: usize, skew: f64, writes: bool) -> f64 {
     let array = Mutex::new(vec![0u64; ELEMENTS]);
     timed(cores, skew, &|_, draws| {
@@ -135,9 +213,15 @@ fn stm_core(cores: usize, skew: f64, writes: bool) -> f64 {
 
 type Contestant = (&'static str, fn(usize, f64, bool) -> f64);
 
-const CONTESTANTS: [Contestant; 6] = [
+const CONTESTANTS: [Contestant; 12] = [
     ("transactional, 32 steps", |cores, skew, writes| transactional(cores, skew, writes, BATCH)),
     ("transactional, 1 step", |cores, skew, writes| transactional(cores, skew, writes, 1)),
+    ("buffered, 32 steps", |cores, skew, writes| buffered(cores, skew, writes, BATCH)),
+    ("buffered, 1 step", |cores, skew, writes| buffered(cores, skew, writes, 1)),
+    ("versions, 32 steps", |cores, skew, writes| versions(cores, skew, writes, BATCH)),
+    ("versions, 1 step", |cores, skew, writes| versions(cores, skew, writes, 1)),
+    ("locked, 32 steps", |cores, skew, writes| locked(cores, skew, writes, BATCH)),
+    ("locked, 1 step", |cores, skew, writes| locked(cores, skew, writes, 1)),
     ("one mutex", mutex),
     ("one RwLock", rw_lock),
     ("sharded map (dashmap)", sharded_map),
@@ -145,21 +229,25 @@ const CONTESTANTS: [Contestant; 6] = [
 ];
 
 fn main() {
+    // Cargo adds flags of its own.
+    let wanted: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
+    let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|part| name.contains(part.as_str()));
+    let contestants: Vec<Contestant> = CONTESTANTS.into_iter().filter(|(name, _)| is_wanted(name)).collect();
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     println!("million steps a second, all cores together: median of {ROUNDS} rounds, interleaved (least to most)\n");
     for (skew, writes) in [(0.0, false), (0.99, false), (0.0, true), (0.99, true)] {
         let what = if writes { "read and write" } else { "read" };
         println!("{what}, Zipf {skew}");
         let cores: Vec<usize> = [1, 2].into_iter().filter(|cores| *cores <= processors).collect();
-        let mut figures = vec![vec![Vec::new(); cores.len()]; CONTESTANTS.len()];
+        let mut figures = vec![vec![Vec::new(); cores.len()]; contestants.len()];
         for _ in 0..ROUNDS {
-            for (which, (_, contestant)) in CONTESTANTS.iter().enumerate() {
+            for (which, (_, contestant)) in contestants.iter().enumerate() {
                 for (at, &cores) in cores.iter().enumerate() {
                     figures[which][at].push(1e3 * cores as f64 / contestant(cores, skew, writes));
                 }
             }
         }
-        for ((name, _), figures) in CONTESTANTS.iter().zip(&mut figures) {
+        for ((name, _), figures) in contestants.iter().zip(&mut figures) {
             let shown: Vec<String> = cores
                 .iter()
                 .zip(figures.iter_mut())
