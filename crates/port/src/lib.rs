@@ -18,4 +18,4 @@ pub use error::PortError;
 pub use faulty::{Faults, Faulty, FaultyPort};
 pub use memory::{MemoryPort, MemoryQueue, Outbox, Sent, Trace};
 pub use queue::{Port, Queue, Received};
-pub use replay::{BURST, DESCRIPTORS, HugePages, Load, Loops, Offered, Renumber, Replay};
+pub use replay::{BURST, DESCRIPTORS, Depth, HugePages, Load, Loops, Offered, Renumber, Replay};

@@ -21,7 +21,7 @@ use crate::queue::{Port, Queue, Received};
 pub use arena::HugePages;
 use arena::{Arena, Slot};
 use offered::{Count, OfferedQueue, Wire};
-pub use offered::{DESCRIPTORS, Load, Offered};
+pub use offered::{DESCRIPTORS, Depth, Load, Offered};
 pub use renumber::Renumber;
 
 /// Packets that are delivered at a time.
@@ -215,6 +215,12 @@ impl Replay {
     #[must_use]
     pub fn offered(&self) -> Vec<Offered> {
         self.counts.iter().map(|count| count.read()).collect()
+    }
+
+    /// How many packets of the load offered last waited in each queue's ring; all zero for queues that have not ended.
+    #[must_use]
+    pub fn depths(&self) -> Vec<Depth> {
+        self.counts.iter().map(|count| count.depth()).collect()
     }
 
     /// Has the queues' memory ready.

@@ -72,6 +72,62 @@ impl Offered {
     }
 }
 
+/// How many packets waited in a receive ring, warm-up left out. Each time a core came for packets it found so many, and what it
+/// found counts for the time since it came last.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Depth {
+    /// The mean over time.
+    pub mean: f64,
+    /// Half of the time there were no more.
+    pub median: usize,
+    /// No more in 99 of 100 parts of the time.
+    pub p99: usize,
+    /// The most that were found.
+    pub max: usize,
+}
+
+/// For how long so many packets waited, in nanoseconds.
+#[derive(Debug)]
+struct Depths {
+    by_depth: Box<[u64]>,
+    last: Duration,
+}
+
+impl Depths {
+    fn new(descriptors: usize) -> Self {
+        Self { by_depth: vec![0; descriptors + 1].into(), last: Duration::ZERO }
+    }
+
+    /// So many were found so long after the start.
+    #[inline]
+    fn found(&mut self, depth: u64, elapsed: Duration, counts: bool) {
+        if counts {
+            self.by_depth[depth as usize] += elapsed.saturating_sub(self.last).as_nanos() as u64;
+        }
+        self.last = elapsed;
+    }
+
+    fn depth(&self) -> Depth {
+        let total: u64 = self.by_depth.iter().sum();
+        // The least depth that was not exceeded for such a share of the time.
+        let within = |share: f64| {
+            let mut so_far = 0;
+            let at = self.by_depth.iter().position(|time| {
+                so_far += time;
+                so_far > 0 && so_far as f64 >= total as f64 * share
+            });
+            at.unwrap_or(0)
+        };
+        let weighted: f64 = (0_u64..).zip(&self.by_depth).map(|(depth, time)| depth as f64 * *time as f64).sum();
+        Depth {
+            mean: weighted / total.max(1) as f64,
+            median: within(0.5),
+            p99: within(0.99),
+            max: self.by_depth.iter().rposition(|time| *time > 0).unwrap_or(0),
+        }
+    }
+}
+
 /// What all queues of an opening have in common.
 #[derive(Debug)]
 pub(super) struct Wire {
@@ -89,9 +145,15 @@ pub(super) struct Wire {
 pub(super) struct Count {
     offered: AtomicU64,
     lost: AtomicU64,
+    depth: OnceLock<Depth>,
 }
 
 impl Count {
+    /// All zero as long as the queue has not ended.
+    pub(super) fn depth(&self) -> Depth {
+        self.depth.get().copied().unwrap_or_default()
+    }
+
     pub(super) fn read(&self) -> Offered {
         // ORDERING: Relaxed; pairs with the stores in `OfferedQueue::tell`. Final once the queue's thread was joined.
         let (offered, lost) = (self.offered.load(Ordering::Relaxed), self.lost.load(Ordering::Relaxed));
@@ -107,6 +169,7 @@ pub(super) struct OfferedQueue {
     /// Where each packet's bytes begin, in chunks.
     starts: Arc<[u32]>,
     ring: Ring,
+    depths: Depths,
     /// Packets of all queues ahead of this one have been looked at.
     seen: u64,
     /// The loop that they end in: its first packet, and how many of the queue's own come ahead of it.
@@ -124,13 +187,14 @@ impl OfferedQueue {
     pub(super) fn new(queue: ReplayQueue, wire: Arc<Wire>, starts: Arc<[u32]>, count: Arc<Count>) -> Self {
         let (warm_up, _) = wire.load.packets();
         let first = queue.own_before(wire.first);
+        let depths = Depths::new(wire.load.descriptors);
         let ring = Ring::new(wire.load.descriptors as u64, first, queue.own_before(wire.first + warm_up));
         let share = queue.arena.slots().len();
         let part = share as f64 / queue.packets.max(1) as f64;
         let looped = wire.first / queue.packets.max(1);
         let (loop_first, loop_own) = (looped * queue.packets, looped * share as u64);
         let (seen, is_over) = (wire.first, share == 0);
-        Self { queue, seen, loop_first, loop_own, part, wire, starts, ring, count, is_over }
+        Self { queue, seen, loop_first, loop_own, part, wire, starts, ring, depths, count, is_over }
     }
 
     /// How many of the queue's own packets come ahead of packet `end`, which isn't ahead of what was seen.
@@ -167,6 +231,7 @@ impl OfferedQueue {
             self.ring.arrive(own);
             self.seen = end;
             self.is_over = end == self.wire.end;
+            self.depths.found(self.ring.waiting(), elapsed, self.ring.counts());
         }
         let Some(run) = self.ring.front() else {
             batch.clear_packets();
@@ -186,6 +251,8 @@ impl OfferedQueue {
         // ORDERING: Relaxed, as there is one writer; pairs with the loads in `Count::read`.
         self.count.offered.store(self.ring.arrived(), Ordering::Relaxed);
         self.count.lost.store(self.ring.lost(), Ordering::Relaxed);
+        // A queue may be asked again once it has ended: nothing has changed since.
+        let _ = self.count.depth.set(self.depths.depth());
     }
 }
 

@@ -75,6 +75,18 @@ impl Ring {
         self.next
     }
 
+    /// How many packets wait.
+    #[inline]
+    pub(super) const fn waiting(&self) -> u64 {
+        self.taken
+    }
+
+    /// Whether packets count by now.
+    #[inline]
+    pub(super) const fn counts(&self) -> bool {
+        self.next > self.counted_from
+    }
+
     /// Packets that arrived, of those that count.
     pub(super) const fn arrived(&self) -> u64 {
         self.next.saturating_sub(self.counted_from)

@@ -86,6 +86,8 @@ proptest! {
         let mut naive = Naive { coming, waiting: VecDeque::new(), lost: 0, descriptors };
         let offered = naive.coming.iter().filter(|(_, number)| *number >= counted_from).count() as u64;
         let (mut batch, mut now, mut received) = (Batch::default(), 0, 0);
+        // How many waited, once for each nanosecond.
+        let (mut depths, mut last, mut queue_was_over) = (Vec::new(), 0, queue.is_over);
         for step in 0..10_000 {
             now += if queue.is_over { 1 } else { pauses[step % pauses.len()].max(1) };
             let went = queue.deliver(Duration::from_nanos(now), &mut batch);
@@ -93,6 +95,13 @@ proptest! {
             let seen = queue.seen - first;
             prop_assert!(queue.is_over || seen.abs_diff(now) <= 1);
             naive.arrive(if queue.is_over { f64::MAX } else { seen as f64 }, counted_from);
+            if !queue_was_over {
+                if queue.ring.counts() {
+                    depths.extend((last..now).map(|_| naive.waiting.len()));
+                }
+                last = now;
+            }
+            queue_was_over = queue.is_over;
             match went {
                 Received::End => break,
                 Received::Idle => prop_assert!(naive.waiting.is_empty() && batch.is_empty()),
@@ -110,6 +119,12 @@ proptest! {
         }
         prop_assert!(queue.is_over && naive.waiting.is_empty() && naive.coming.is_empty());
         prop_assert_eq!(queue.count.read(), Offered { offered, received, lost: naive.lost });
+        depths.sort_unstable();
+        let share = |of: usize, part: usize| depths.get((depths.len() * part).div_ceil(of).max(1) - 1).copied().unwrap_or(0);
+        let Depth { mean, median, p99, max } = queue.count.depth();
+        prop_assert_eq!((median, p99, max), (share(2, 1), share(100, 99), share(1, 1)));
+        let sum: usize = depths.iter().sum();
+        prop_assert!((mean - sum as f64 / depths.len().max(1) as f64).abs() < 1e-9);
     }
 }
 
