@@ -26,7 +26,7 @@ pub use bench::{Basis, Bench, BenchError, BenchPlan, Row, bench};
 pub use loss_free::{Found, LossFree, LossFreePlan, search};
 pub use lossy::{LossPlan, LossRow, lossy};
 pub use model::{Beside, CostModel, Prediction};
-pub use profile::{CauseAborts, CoreLoad, LineAborts, Profile, ProfilePlan, profile};
+pub use profile::{CauseAborts, CoreLoad, LOAD, LineAborts, Loaded, Profile, ProfilePlan, profile};
 pub use spread::Spread;
 pub use sweep::{SweepPoint, sweep};
 pub use work::{Calibration, MOST_NS, Work};

@@ -8,7 +8,7 @@ use engine::{Dispatcher, EngineKind, Fleet, Options, Placement, Remains, Transac
 use engine::{private_fleet, transacted_fleet};
 use memory::transactional::{Cause, Collision, Operation};
 use nf::{Function, Meta};
-use port::{Loops, Port, Replay, Trace};
+use port::{DESCRIPTORS, Depth, Load, Loops, Offered, Port, Renumber, Replay, Trace};
 
 use crate::bench::BenchError;
 use crate::spread::Spread;
@@ -23,6 +23,8 @@ pub struct ProfilePlan {
     pub rounds: usize,
     /// How many packets a round has, over all cores; at least one pass over the trace.
     pub packets: u64,
+    /// Whether hosts have other addresses in each pass, so that flows end and new ones begin.
+    pub churn: bool,
     /// How the fleets are built.
     pub options: Options,
 }
@@ -50,7 +52,26 @@ pub struct Profile {
     pub busiest: Vec<(String, u64)>,
     /// Packets in one pass.
     pub packets: usize,
+    /// How the queues do under the load that is offered last.
+    pub loaded: Loaded,
 }
+
+/// What queues look like when packets arrive whether or not a core is ready for them.
+#[derive(Clone, Debug, Default)]
+pub struct Loaded {
+    /// Millions of packets a second that were offered: [`LOAD`] of what the function took without a wire.
+    pub mpps: f64,
+    /// Descriptors of each ring.
+    pub descriptors: usize,
+    /// Each core's packets and how many waited.
+    pub queues: Vec<(Offered, Depth)>,
+}
+
+/// The share of the throughput that is offered to see how deep queues are.
+pub const LOAD: f64 = 0.9;
+/// For how long it is, before it counts and then.
+const WARM_UP: Duration = Duration::from_millis(20);
+const OFFERED: Duration = Duration::from_millis(200);
 
 /// What a core did.
 #[derive(Clone, Debug, Default)]
@@ -168,11 +189,23 @@ pub fn profile<N: Function>(
         let fleet = || private_fleet(EngineKind::Transactional, Arc::clone(nf), plan.cores, &plan.options);
         rounds([fleet(), fleet()], trace, plan, progress)?
     };
-    let Found { mpps, transactions, cores, passed, dropped } = found;
+    let Found { mpps, transactions, cores, passed, dropped, loaded } = found;
     let [mpps, mpps_recorded] = mpps.map(|figures| Spread::of(&figures).expect("a profile has rounds"));
     let shares = N::DESCRIPTION.sharing.is_any();
     let packets = trace.len();
-    Ok(Profile { shares, mpps, mpps_recorded, transactions, cores, passed, dropped, packet_sets, busiest, packets })
+    Ok(Profile {
+        shares,
+        mpps,
+        mpps_recorded,
+        transactions,
+        cores,
+        passed,
+        dropped,
+        packet_sets,
+        busiest,
+        packets,
+        loaded,
+    })
 }
 
 struct Found {
@@ -181,6 +214,7 @@ struct Found {
     cores: Vec<CoreLoad>,
     passed: u64,
     dropped: u64,
+    loaded: Loaded,
 }
 
 /// Runs two fleets in turn over the trace; what is told of transactions and cores is of the second.
@@ -199,14 +233,16 @@ where
         cores: vec![CoreLoad::default(); plan.cores],
         passed: 0,
         dropped: 0,
+        loaded: Loaded::default(),
     };
     let loops = plan.packets.div_ceil(trace.len().max(1) as u64).max(1);
     let mut runs = fleets.map(|mut fleet| {
         let steered = Steered::pass(&mut fleet.dispatcher, trace);
         let replay = Replay::new(Arc::clone(trace)).looped(Loops::Times(loops));
-        (fleet, replay.steered(steered.cores).bucketed(steered.buckets).continued())
+        let replay = replay.steered(steered.cores).bucketed(steered.buckets).continued();
+        (fleet, if plan.churn { replay.renumbered(Renumber::default()) } else { replay })
     });
-    let total = 2 * plan.rounds as u64;
+    let total = 2 * plan.rounds as u64 + 1;
     for round in 0..plan.rounds as u64 {
         for (which, (fleet, replay)) in runs.iter_mut().enumerate() {
             progress(2 * round + which as u64, total);
@@ -227,8 +263,10 @@ where
             }
         }
     }
+    progress(total - 1, total);
+    let [(plain, replay), (fleet, _)] = &mut runs;
+    found.loaded = loaded(plain, replay, plan, &found.mpps[0])?;
     progress(total, total);
-    let (fleet, _) = &runs[1];
     let counters = fleet.counters();
     (found.passed, found.dropped) = (counters.forwarded + counters.replied, counters.dropped_total());
     if let Some(of_cores) = fleet.transactions_by_core() {
@@ -238,6 +276,23 @@ where
         }
     }
     Ok(found)
+}
+
+/// Offers a fleet [`LOAD`] of the median of `mpps`.
+fn loaded<N: Function, P: Placement<N>>(
+    fleet: &mut Fleet<N, P>,
+    replay: &mut Replay,
+    plan: &ProfilePlan,
+    mpps: &[f64],
+) -> Result<Loaded, BenchError> {
+    let mpps = LOAD * Spread::of(mpps).map_or(0.0, |spread| spread.median);
+    if mpps <= 0.0 || !mpps.is_finite() {
+        return Ok(Loaded::default());
+    }
+    let load = Load { rate_pps: mpps * 1e6, warm_up: WARM_UP, duration: OFFERED, descriptors: DESCRIPTORS };
+    run_queues(&mut fleet.workers, replay.offer(plan.cores, load), None, &plan.options)?;
+    let queues = replay.offered().into_iter().zip(replay.depths()).collect();
+    Ok(Loaded { mpps, descriptors: DESCRIPTORS, queues })
 }
 
 /// How many packet sets there are, and the busiest with their packets. Two replicas' records name them all.

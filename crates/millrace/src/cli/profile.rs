@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use engine::Options;
-use measure::{Profile, ProfilePlan};
+use measure::{Loaded, Profile, ProfilePlan};
 use nf::{Description, Recipe};
 use port::Trace;
 use serde_json::{Value, json};
@@ -47,6 +47,9 @@ pub(super) struct Args {
     /// How many packets a run has, at least one pass over the traffic
     #[arg(long, default_value = "1M", value_name = "NUMBER", value_parser = number::parse_positive)]
     round_packets: u64,
+    /// Give hosts other addresses in each pass over the traffic, so that flows end and new ones begin
+    #[arg(long)]
+    churn: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -92,8 +95,13 @@ fn profiled(args: &Args, entry: &Entry, with_sets: bool, trace: &Arc<Trace>) -> 
     // Two fleets, each with as many tables as cores.
     refuse_too_much(&*program, 2 * args.cores)?;
     let options = Options { tables: args.upkeep.tables(&*program)?, ..Options::default() };
-    let plan =
-        ProfilePlan { cores: args.cores, rounds: usize::from(args.rounds), packets: args.round_packets, options };
+    let plan = ProfilePlan {
+        cores: args.cores,
+        rounds: usize::from(args.rounds),
+        packets: args.round_packets,
+        churn: args.churn,
+        options,
+    };
     let (done, of) = (Counter::default(), Counter::default());
     let (shown, total) = (done.clone(), of.clone());
     let packets = plan.packets.max(trace.len() as u64);
@@ -187,6 +195,7 @@ fn text(description: &Description, profile: &Profile, recipes: &[Recipe], style:
     }
     out += &sheet.lines(2);
     out += &format!("  the busiest core has {:.2} times the mean\n", profile.imbalance());
+    out += &queues(&profile.loaded, style);
     let sets = count(profile.packet_sets as u64);
     out += &format!("\n{} of {sets}, in one pass\n", style.bold("Busiest packet sets"));
     let mut sheet = Sheet::new(style, &[("", Align::Left), ("", Align::Right), ("", Align::Right)]);
@@ -195,6 +204,27 @@ fn text(description: &Description, profile: &Profile, recipes: &[Recipe], style:
     }
     out += &sheet.lines(2);
     out
+}
+
+/// How deep the queues are under load.
+fn queues(loaded: &Loaded, style: Style) -> String {
+    let share = 100.0 * measure::LOAD;
+    let Loaded { mpps, descriptors, .. } = loaded;
+    let title = format!("Queues of {descriptors} under load, {mpps:.2} Mpps: {share:.0} % of the throughput");
+    let columns = ["core", "arrived", "lost", "waiting, mean", "median", "p99", "most"];
+    let mut sheet = Sheet::new(style, &columns.map(|name| (name, Align::Right)));
+    for (core, (offered, depth)) in loaded.queues.iter().enumerate() {
+        sheet.row([
+            core.to_string(),
+            count(offered.offered),
+            count(offered.lost),
+            format!("{:.1}", depth.mean),
+            depth.median.to_string(),
+            depth.p99.to_string(),
+            depth.max.to_string(),
+        ]);
+    }
+    format!("\n{}\n{}", style.bold(&title), sheet.lines(2))
 }
 
 /// Before and after.
@@ -251,6 +281,15 @@ fn json(profile: &Profile, recipes: &[Recipe]) -> Value {
             "packets": core.packets, "busy_s": core.busy.as_secs_f64(), "committed": core.committed, "aborted": core.aborted,
         })).collect::<Vec<_>>(),
         "imbalance": profile.imbalance(),
+        "loaded": {
+            "mpps": profile.loaded.mpps,
+            "of_throughput": measure::LOAD,
+            "descriptors": profile.loaded.descriptors,
+            "queues": profile.loaded.queues.iter().map(|(offered, depth)| json!({
+                "offered": offered.offered, "lost": offered.lost,
+                "mean": depth.mean, "median": depth.median, "p99": depth.p99, "max": depth.max,
+            })).collect::<Vec<_>>(),
+        },
         "packet_sets": profile.packet_sets,
         "busiest": profile.busiest.iter().map(|(set, packets)| json!({ "packet_set": set, "packets": packets })).collect::<Vec<_>>(),
     })

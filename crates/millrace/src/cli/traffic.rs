@@ -28,6 +28,12 @@ pub(super) struct Source {
     /// With --synth: how many flows
     #[arg(long, default_value = "10k", value_name = "NUMBER", value_parser = number::parse_positive, conflicts_with = "input")]
     flows: u64,
+    /// With --synth: packets a second of packet time
+    #[arg(long, default_value = "1M", value_name = "NUMBER", value_parser = number::parse_positive, conflicts_with = "input")]
+    rate: u64,
+    /// With --synth: how many client addresses; by default as many as suit the profile
+    #[arg(long, value_name = "NUMBER", value_parser = number::parse_positive, conflicts_with = "input")]
+    hosts: Option<u64>,
     /// How many packets to take at most
     #[arg(long, default_value = "1M", value_name = "NUMBER", value_parser = number::parse_positive)]
     packets: u64,
@@ -61,7 +67,13 @@ impl Source {
             (Some(input), _) => self.read(input.clone(), quiet),
             (None, Some(profile)) => {
                 let flows = single(profile).unwrap_or(self.flows);
-                let params = Params { packets: self.packets, flows: Some(flows), ..Params::default() };
+                let params = Params {
+                    packets: self.packets,
+                    flows: Some(flows),
+                    rate_pps: self.rate,
+                    hosts: self.hosts,
+                    ..Params::default()
+                };
                 let name = format!("{profile}, {}", number::counted(flows, "flow", "flows"));
                 Ok(Traffic { name, trace: synthesised(profile, &params)? })
             }
@@ -91,7 +103,10 @@ impl Source {
     pub(super) fn again(&self) -> String {
         let from = match (&self.input, self.synth) {
             (Some(input), _) => format!("--in {}", input.display()),
-            (None, Some(profile)) => format!("--synth {profile} --flows {}", self.flows),
+            (None, Some(profile)) => {
+                let hosts = self.hosts.map(|hosts| format!(" --hosts {hosts}")).unwrap_or_default();
+                format!("--synth {profile} --flows {} --rate {}{hosts}", self.flows, self.rate)
+            }
             (None, None) => String::new(),
         };
         format!("{from} --packets {}", self.packets)
