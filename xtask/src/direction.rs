@@ -18,7 +18,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("engine", &["packet", "flow", "memory", "nf", "port"]),
     ("functions", &["packet", "flow", "memory", "nf"]),
     ("measure", &["packet", "flow", "memory", "port", "nf", "engine"]),
-    ("testkit", &["packet", "flow", "memory", "nf", "port", "engine", "functions", "measure"]),
+    ("testkit", &["packet", "flow", "memory", "nf", "port", "engine", "functions", "measure", "rss"]),
     ("millrace", &["packet", "flow", "memory", "nf", "port", "engine", "functions", "measure", "rss", "testkit"]),
     ("xtask", &[]),
 ];

@@ -6,8 +6,10 @@ mod carrier;
 mod config;
 mod functions;
 mod parse;
+mod rss;
 pub mod seeds;
 
+pub use self::rss::rss;
 pub use capture::capture;
 pub use carrier::carrier;
 pub use config::config;
@@ -18,5 +20,11 @@ pub use parse::parse;
 pub type Check = fn(&[u8]);
 
 /// All checks, by the names of their targets.
-pub const CHECKS: [(&str, Check); 5] =
-    [("parse", parse), ("capture", capture), ("functions", functions), ("config", config), ("carrier", carrier)];
+pub const CHECKS: [(&str, Check); 6] = [
+    ("parse", parse),
+    ("capture", capture),
+    ("functions", functions),
+    ("config", config),
+    ("carrier", carrier),
+    ("rss", rss),
+];

@@ -27,6 +27,7 @@ pub fn write(folder: &Path) -> io::Result<()> {
         ("config", configs()),
         ("capture", captures()?),
         ("carrier", sequenced()),
+        ("rss", packet_sets()),
     ];
     for (target, seeds) in targets {
         let folder = folder.join(target);
@@ -36,6 +37,19 @@ pub fn write(folder: &Path) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Packet sets, in files and in lines.
+fn packet_sets() -> Vec<Vec<u8>> {
+    let all = [
+        "types = [\"tcp4\", \"udp4\"]\n[vary]\nipv4 = 24\n[port.lan]\nfields = [\"src\"]\n[port.wan]\nfields = [\"dst\"]\n",
+        "[port.0]\nfields = [\"five-tuple\"]\nsymmetric = true\nstate = \"a\"\nudp4 = [\"src\", \"sport\"]\n",
+        "[port.bridge]\nfields = [\"smac\"]\n",
+        "lan: src, wan: dst",
+        "lan: src dst sport dport symmetric; wan: dst",
+        "lan: sorc",
+    ];
+    all.map(|text| text.as_bytes().to_vec()).into()
 }
 
 const A4: &str = "10.0.0.1:40000";
