@@ -472,10 +472,13 @@ impl<N: Function> Rest<N> {
         lane: &Lane<'_, N::Meta>,
     ) -> Verdict {
         let before = *flows.table.value(slot);
-        let (verdict, flow, effects) = self.own.transact(&self.common, lane.now, lane.seq, |cx| {
-            let mut flow = before;
-            let (verdict, effects) = packet(nf, cx, &mut flow, lane.meta)?;
-            Ok((verdict, flow, effects))
+        // Set in place: verdicts are large, and to hand them out costs more than a short step.
+        let (mut flow, mut verdict, mut effects) = (before, Verdict::forward(), Effects::default());
+        self.own.transact(&self.common, lane.now, lane.seq, |cx| {
+            flow = before;
+            verdict = nf.packet(cx, &mut flow, lane.meta)?;
+            effects = cx.next();
+            if effects.close { nf.expire(cx, &flow) } else { Ok(()) }
         });
         *flows.table.value_mut(slot) = flow;
         self.take_effect(flows, slot, effects);
@@ -523,7 +526,11 @@ impl<N: Function> Rest<N> {
                 nf.expire(cx, victim)?;
                 cx.next();
             }
-            let (verdict, effects) = packet(nf, cx, &mut flow, lane.meta)?;
+            let verdict = nf.packet(cx, &mut flow, lane.meta)?;
+            let effects = cx.next();
+            if effects.close {
+                nf.expire(cx, &flow)?;
+            }
             Ok(Outset::Kept { flow, verdict, opened, effects })
         });
         let (kept, verdict) = match outset {
@@ -620,20 +627,4 @@ impl<N: Function> Rest<N> {
             End::Evicted => self.counters.evicted += 1,
         }
     }
-}
-
-/// Gives a packet to its flow, and tells the flow's end if that is what comes of it.
-#[inline]
-fn packet<N: NetworkFunction>(
-    nf: &N,
-    cx: &mut Context<'_, N, Transactional>,
-    flow: &mut N::Flow,
-    meta: &N::Meta,
-) -> Step<(Verdict, Effects), Transactional> {
-    let verdict = nf.packet(cx, flow, meta)?;
-    let effects = cx.next();
-    if effects.close {
-        nf.expire(cx, flow)?;
-    }
-    Ok((verdict, effects))
 }

@@ -160,8 +160,7 @@ fn the_check_notices_what_is_broken() {
         (Fault::Unextended, &TORN),
         (Fault::Unvalidated, &SKEW),
         (Fault::SameVersion, &UNDONE),
-        (Fault::Impatient, &RAISES),
-        (Fault::UnorderedEntry, &RAISES),
+        (Fault::UnlockedTurn, &RAISES),
     ];
     for (fault, case) in faults {
         Fault::inject(Some(fault));

@@ -219,10 +219,9 @@ fn who_looks_at_everything_gets_its_turn_however_fast_others_write() {
     std::thread::scope(|scope| {
         let mut sessions = memory.sessions().into_iter();
         let mut reader = sessions.next().unwrap();
-        let mut writers = Vec::new();
         for mut session in sessions {
             let (memory, cells, stop) = (&memory, &cells, &stop);
-            writers.push(scope.spawn(move || {
+            scope.spawn(move || {
                 while !stop.load(Ordering::Relaxed) {
                     let mut log = session.log(memory);
                     let mut tx = log.begin();
@@ -234,10 +233,16 @@ fn who_looks_at_everything_gets_its_turn_however_fast_others_write() {
                         let _collided = tx.commit();
                     }
                 }
-            }));
+            });
         }
+        // Whatever happens here, they end.
+        let _stop = Stop(&stop);
         let mut turns = 0;
-        for _ in 0..3 {
+        // How often it takes hangs on when the others are let run.
+        for _ in 0..1000 {
+            if turns == 3 {
+                break;
+            }
             for aborts in 0.. {
                 assert!(aborts <= ABORTS_MAX);
                 let mut log = reader.log(&memory);
@@ -260,9 +265,16 @@ fn who_looks_at_everything_gets_its_turn_however_fast_others_write() {
             }
         }
         assert!(turns > 0, "the schedule was bad enough that turns were needed");
-        stop.store(true, Ordering::Relaxed);
-        writers.into_iter().for_each(|writer| writer.join().unwrap());
     });
+}
+
+/// Tells others to stop once it is gone.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 #[test]

@@ -108,15 +108,24 @@ pub struct Log<'a> {
     /// A copy of the session's, which outlives all transactions.
     stm: &'a Stm,
     mine: u64,
-    inside: bool,
-    /// Whether this is a turn, in which nothing can fail.
-    turn: bool,
+    state: State,
     /// The version up to which all that was read is consistent.
     snapshot: u64,
     reads: Vec<(&'a Lock, u64)>,
     locked: Vec<(&'a Lock, u64)>,
     undo: Vec<(&'a AtomicU64, u64)>,
     collision: Option<Collision>,
+}
+
+/// How far a transaction is.
+#[derive(Clone, Copy, PartialEq)]
+enum State {
+    /// It hasn't looked at shared state yet.
+    Outside,
+    Inside,
+    /// It is a turn, which locks all that it looks at and waits for what others hold: nothing in it can fail. The others let go, for
+    /// they don't wait for long, and stay away once they have seen that there is a turn.
+    Turn,
 }
 
 /// A transaction under way. One that is dropped has done nothing.
@@ -133,8 +142,7 @@ impl Session {
         Log {
             stm: memory.stm(),
             mine: (self.core as u64 + 1) << 1 | 1,
-            inside: false,
-            turn: false,
+            state: State::Outside,
             snapshot: 0,
             reads: Vec::new(),
             locked: Vec::new(),
@@ -158,25 +166,18 @@ impl<'a> Log<'a> {
         if aborts < ABORTS_MAX { self.begin() } else { self.begin_turn() }
     }
 
-    /// Begins in a turn: no other core is inside a transaction, so nothing fails. Waits for those that are.
+    /// Begins in a turn, in which nothing fails. Waits for those of others.
     #[cold]
     pub fn begin_turn(&'a mut self) -> Tx<'a> {
-        self.stm.turn(self.session.core);
-        self.turn = true;
-        self.set_inside();
-        // ORDERING: Acquire. All that others committed is seen already, by the turn; this is its number.
+        self.stm.turn();
+        self.state = State::Turn;
+        // ORDERING: Acquire, as in `enter`.
         self.snapshot = self.stm.clock.0.load(Ordering::Acquire);
         Tx(self)
     }
 
-    /// Takes the session's room for what is read. That for what is written is taken with the first lock: to give room back costs
-    /// a few nanoseconds, and a step without shared state needs none.
-    fn set_inside(&mut self) {
-        self.inside = true;
-        self.reads = mem::take(&mut self.session.buffers.reads);
-    }
-
-    /// Keeps a lock that was taken, and what it said before.
+    /// Keeps a lock that was taken, and what it said before. The room for it is taken with the first: to give room back costs a few
+    /// nanoseconds, which those that only read need not spend.
     #[inline]
     fn keep(&mut self, lock: &'a Lock, before: u64) {
         if self.locked.is_empty() {
@@ -187,10 +188,11 @@ impl<'a> Log<'a> {
         self.locked.push((lock, before));
     }
 
-    #[inline(never)]
+    #[inline]
     fn enter(&mut self) {
-        self.stm.enter(self.session.core);
-        self.set_inside();
+        self.stm.wait_for_turns();
+        self.state = State::Inside;
+        self.reads = mem::take(&mut self.session.buffers.reads);
         // ORDERING: Acquire, with the increment in `commit`: whoever has a version up to this one had its locks by then.
         self.snapshot = self.stm.clock.0.load(Ordering::Acquire);
     }
@@ -231,18 +233,15 @@ impl<'a> Log<'a> {
 
     /// What was read is forgotten, and its room goes back to the session.
     fn end(&mut self) {
-        if !self.inside {
-            return;
+        match self.state {
+            State::Outside => {}
+            State::Inside => {
+                let buffers = &mut self.session.buffers;
+                buffers.read_at.clear();
+                buffers.reads = recycled(mem::take(&mut self.reads));
+            }
+            State::Turn => self.stm.end_turn(),
         }
-        self.inside = false;
-        if self.turn {
-            self.stm.end_turn();
-        } else {
-            self.stm.leave(self.session.core);
-        }
-        let buffers = &mut self.session.buffers;
-        buffers.read_at.clear();
-        buffers.reads = recycled(mem::take(&mut self.reads));
     }
 
     /// The room for what is written goes back to the session: nothing is locked any more.
@@ -271,9 +270,13 @@ impl<'a> Tx<'a> {
         read: impl Fn(Look<'_>) -> T,
     ) -> Result<T, Conflict> {
         let log = &mut *self.0;
-        if !log.inside {
-            log.enter();
+        match log.state {
+            State::Inside => {}
+            State::Outside => log.enter(),
+            State::Turn if broken!(UnlockedTurn) => {}
+            State::Turn => return self.take(lock, access).map(read),
         }
+        let log = &mut *self.0;
         let mut pause = Pause::default();
         loop {
             // ORDERING: Acquire, with the release of the lock: the words that go with this version are seen.
@@ -306,8 +309,22 @@ impl<'a> Tx<'a> {
     /// Locks an object until the transaction ends, to write to it.
     #[inline]
     pub(crate) fn lock(&mut self, lock: &'a Lock, access: Access) -> Result<Look<'a>, Conflict> {
+        let look = self.take(lock, access)?;
         let log = &mut *self.0;
-        if !log.inside {
+        let buffers = &mut log.session.buffers;
+        if buffers.recording {
+            let number = buffers.near.number(access.site(), &log.stm.sites);
+            // ORDERING: Relaxed. A hint for a report.
+            lock.writer.store(u64::from(number) << 32 | u64::from(access.about), Ordering::Relaxed);
+        }
+        Ok(look)
+    }
+
+    /// The same, and nobody is told who it was.
+    #[inline]
+    fn take(&mut self, lock: &'a Lock, access: Access) -> Result<Look<'a>, Conflict> {
+        let log = &mut *self.0;
+        if log.state == State::Outside {
             log.enter();
         }
         let mut pause = Pause::default();
@@ -332,16 +349,10 @@ impl<'a> Tx<'a> {
                     break;
                 }
             }
-            if pause.count() == PATIENCE {
+            if pause.count() >= PATIENCE && log.state != State::Turn {
                 return Err(log.collide(Some(lock), Some(access)));
             }
             pause.wait();
-        }
-        let buffers = &mut log.session.buffers;
-        if buffers.recording {
-            let number = buffers.near.number(access.site(), &log.stm.sites);
-            // ORDERING: Relaxed. A hint for a report.
-            lock.writer.store(u64::from(number) << 32 | u64::from(access.about), Ordering::Relaxed);
         }
         Ok(Look { lock, seen: log.mine })
     }
@@ -391,7 +402,7 @@ impl<'a> Tx<'a> {
             }
             log.give_back();
             log.session.place = Place { version, reads_only: false };
-        } else if log.inside {
+        } else if log.state != State::Outside {
             log.session.place = Place { version: log.snapshot, reads_only: true };
         } else {
             // It saw nothing, so it may stand anywhere: behind what this core did before.

@@ -1,12 +1,11 @@
-//! What all cores of a transactional memory share besides its objects: the clock, the seats, the turns.
+//! What all cores of a transactional memory share besides its objects: the clock and the turns.
 
-use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::log::Buffers;
 use super::sites::Sites;
-use super::sync::{AtomicU64, Ordering, Pause, broken, fence};
+use super::sync::{AtomicU64, Ordering, Pause};
 
 /// On a line of its own: others are written by others.
 #[repr(align(128))]
@@ -16,13 +15,12 @@ pub(crate) struct Apart<T>(pub(crate) T);
 pub(crate) struct Stm {
     /// How many transactions have written something: the version of what was written last.
     pub(crate) clock: Apart<AtomicU64>,
-    /// How many cores are at or wait for a turn.
+    /// How many cores are at or wait for a turn. Every transaction looks at it, and it is seldom written.
     turns: Apart<AtomicU64>,
     /// The ticket that has its turn now, and the next to be drawn.
     serving: Apart<AtomicU64>,
     next: AtomicU64,
-    /// Whether a core is inside a transaction. Each core writes its own.
-    seats: Box<[Apart<AtomicU64>]>,
+    cores: usize,
     pub(crate) sites: Sites,
 }
 
@@ -33,84 +31,46 @@ impl Stm {
             turns: Apart(AtomicU64::new(0)),
             serving: Apart(AtomicU64::new(0)),
             next: AtomicU64::new(0),
-            seats: (0..cores).map(|_| Apart(AtomicU64::new(0))).collect(),
+            cores,
             sites: Sites::default(),
         }
     }
 
-    pub(crate) fn cores(&self) -> usize {
-        self.seats.len()
+    pub(crate) const fn cores(&self) -> usize {
+        self.cores
     }
 
-    /// Enters a transaction; waits as long as others have turns.
+    /// Waits as long as others have turns. Whoever misses one gets in its way for one transaction more: the turn waits for it.
     #[inline]
-    pub(crate) fn enter(&self, core: usize) {
-        let seat = &self.seats[core].0;
-        // ORDERING: Release and Relaxed. The fence, with the one in `turn`, sees to it that either this core sees the turn, or
-        // whoever takes it sees this core inside.
-        seat.store(1, Ordering::Release);
-        if !broken!(UnorderedEntry) {
-            fence(Ordering::SeqCst);
-        }
-        if self.turns.0.load(Ordering::Acquire) != 0 {
-            self.queue_up(seat);
-        }
-    }
-
-    #[cold]
-    fn queue_up(&self, seat: &AtomicU64) {
+    pub(crate) fn wait_for_turns(&self) {
         let mut pause = Pause::default();
-        loop {
-            // ORDERING: Release. Nothing was done inside; what follows is another attempt.
-            seat.store(0, Ordering::Release);
-            // ORDERING: Relaxed. Looked at again, in order, below.
-            while self.turns.0.load(Ordering::Relaxed) != 0 {
-                pause.wait();
-            }
-            // ORDERING: as in `enter`; Acquire, so that what was done in the turn is seen.
-            seat.store(1, Ordering::Release);
-            fence(Ordering::SeqCst);
-            if self.turns.0.load(Ordering::Acquire) == 0 {
-                return;
-            }
+        // ORDERING: Relaxed. What turns do is ordered by the objects' locks; this only keeps out of their way.
+        while self.turns.0.load(Ordering::Relaxed) != 0 {
+            pause.wait();
         }
     }
 
-    /// Leaves a transaction that was entered.
-    #[inline]
-    pub(crate) fn leave(&self, core: usize) {
-        // ORDERING: Release. Whoever has a turn sees all that was done inside.
-        self.seats[core].0.store(0, Ordering::Release);
-    }
-
-    /// Takes a turn: until [`end_turn`](Self::end_turn) no other core is inside a transaction. Turns are taken in the order in
-    /// which they were asked for, and a core asks for one at a time, so the wait is bounded by the others' turns and by what
-    /// they have begun.
+    /// Takes a turn, which lasts until [`end_turn`](Self::end_turn). Turns are taken in the order in which they were asked for,
+    /// and a core asks for one at a time, so the wait is bounded by the others' turns.
     #[cold]
-    pub(crate) fn turn(&self, core: usize) {
-        // ORDERING: Relaxed, and the fence, as in `enter`.
+    pub(crate) fn turn(&self) {
+        // ORDERING: Relaxed, as in `wait_for_turns`.
         self.turns.0.fetch_add(1, Ordering::Relaxed);
-        fence(Ordering::SeqCst);
         // ORDERING: Relaxed. A number that nobody else draws.
         let ticket = self.next.fetch_add(1, Ordering::Relaxed);
         let mut pause = Pause::default();
-        // ORDERING: Acquire, with `end_turn`: what the turn before did is seen.
+        // ORDERING: Acquire, with `end_turn`: what the turn before did is done.
         while self.serving.0.load(Ordering::Acquire) != ticket {
             pause.wait();
-        }
-        for (other, seat) in self.seats.iter().enumerate() {
-            // ORDERING: Acquire, with `leave`: what the other did inside is seen.
-            while other != core && !broken!(Impatient) && seat.0.load(Ordering::Acquire) != 0 {
-                pause.wait();
-            }
         }
     }
 
     /// Ends a turn.
     pub(crate) fn end_turn(&self) {
-        // ORDERING: Release, with `turn`, `enter` and `queue_up`.
+        // ORDERING: Release, with `turn`.
         self.serving.0.fetch_add(1, Ordering::Release);
-        self.turns.0.fetch_sub(1, Ordering::Release);
+        // ORDERING: Relaxed, as in `wait_for_turns`.
+        self.turns.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -20,7 +20,7 @@ impl Pause {
     /// Waits a little, and longer each time. Whoever is waited for may have lost its processor.
     #[cold]
     pub(crate) fn wait(&mut self) {
-        self.0 += 1;
+        self.0 = self.0.saturating_add(1);
         #[cfg(loom)]
         loom::thread::yield_now();
         #[cfg(not(loom))]
@@ -72,10 +72,8 @@ mod checked {
         Unextended,
         /// What was undone has the version that it had before.
         SameVersion,
-        /// Who takes a turn doesn't wait for those who are inside.
-        Impatient,
-        /// Whoever enters doesn't see to it that it is seen before it looks for turns.
-        UnorderedEntry,
+        /// Who has a turn doesn't lock what it reads.
+        UnlockedTurn,
     }
 
     thread_local! {
