@@ -8,6 +8,7 @@ mod cause;
 mod distributed;
 mod log;
 mod map;
+mod notes;
 mod object;
 mod sites;
 mod stm;

@@ -5,10 +5,10 @@
 //! younger than its own snapshot, sees it at once and extends the snapshot or gives up, so no handler ever sees a mix.
 
 use alloc::vec::Vec;
-use core::mem;
 use core::panic::Location;
 
 use super::cause::{Collision, Operation};
+use super::notes::{Notes, Room};
 use super::sites::{NearSites, Site};
 use super::stm::{Session, Stm};
 use super::sync::{AtomicU64, Ordering, Pause, broken, fence};
@@ -92,9 +92,9 @@ pub const ABORTS_MAX: u32 = if cfg!(loom) { 1 } else { 8 };
 /// What a core keeps of its transactions from one to the next: room, no contents.
 #[derive(Default)]
 pub(crate) struct Buffers {
-    reads: Vec<(&'static Lock, u64)>,
-    locked: Vec<(&'static Lock, u64)>,
-    undo: Vec<(&'static AtomicU64, u64)>,
+    reads: Room<Lock>,
+    locked: Room<Lock>,
+    undo: Room<AtomicU64>,
     near: NearSites,
     /// Where each of `reads` was read, if that is being recorded.
     read_at: Vec<Access>,
@@ -111,9 +111,9 @@ pub struct Log<'a> {
     state: State,
     /// The version up to which all that was read is consistent.
     snapshot: u64,
-    reads: Vec<(&'a Lock, u64)>,
-    locked: Vec<(&'a Lock, u64)>,
-    undo: Vec<(&'a AtomicU64, u64)>,
+    reads: Notes<'a, Lock, 4>,
+    locked: Notes<'a, Lock, 3>,
+    undo: Notes<'a, AtomicU64, 4>,
     collision: Option<Collision>,
 }
 
@@ -144,9 +144,9 @@ impl Session {
             mine: (self.core as u64 + 1) << 1 | 1,
             state: State::Outside,
             snapshot: 0,
-            reads: Vec::new(),
-            locked: Vec::new(),
-            undo: Vec::new(),
+            reads: Notes::new(),
+            locked: Notes::new(),
+            undo: Notes::new(),
             collision: None,
             session: self,
         }
@@ -176,23 +176,10 @@ impl<'a> Log<'a> {
         Tx(self)
     }
 
-    /// Keeps a lock that was taken, and what it said before. The room for it is taken with the first: to give room back costs a few
-    /// nanoseconds, which those that only read need not spend.
-    #[inline]
-    fn keep(&mut self, lock: &'a Lock, before: u64) {
-        if self.locked.is_empty() {
-            let buffers = &mut self.session.buffers;
-            self.locked = mem::take(&mut buffers.locked);
-            self.undo = mem::take(&mut buffers.undo);
-        }
-        self.locked.push((lock, before));
-    }
-
     #[inline]
     fn enter(&mut self) {
         self.stm.wait_for_turns();
         self.state = State::Inside;
-        self.reads = mem::take(&mut self.session.buffers.reads);
         // ORDERING: Acquire, with the increment in `commit`: whoever has a version up to this one had its locks by then.
         self.snapshot = self.stm.clock.0.load(Ordering::Acquire);
     }
@@ -211,7 +198,7 @@ impl<'a> Log<'a> {
 
     /// Whether nobody wrote to what was read. What this core has locked was checked when it was.
     fn is_valid(&self) -> bool {
-        self.reads.iter().all(|&(lock, seen)| {
+        self.reads.iter().all(|(lock, seen)| {
             // ORDERING: Acquire, so that the look at the next is not before this one.
             let word = lock.word.load(Ordering::Acquire);
             word == seen || word == self.mine
@@ -233,30 +220,21 @@ impl<'a> Log<'a> {
 
     /// What was read is forgotten, and its room goes back to the session.
     fn end(&mut self) {
-        match self.state {
-            State::Outside => {}
-            State::Inside => {
-                let buffers = &mut self.session.buffers;
-                buffers.read_at.clear();
-                buffers.reads = recycled(mem::take(&mut self.reads));
-            }
-            State::Turn => self.stm.end_turn(),
-        }
-    }
-
-    /// The room for what is written goes back to the session: nothing is locked any more.
-    fn give_back(&mut self) {
         let buffers = &mut self.session.buffers;
-        buffers.locked = recycled(mem::take(&mut self.locked));
-        buffers.undo = recycled(mem::take(&mut self.undo));
+        buffers.read_at.clear();
+        self.reads.clear(&mut buffers.reads);
+        if self.state == State::Turn {
+            self.stm.end_turn();
+        }
+        self.state = State::Outside;
     }
-}
 
-/// The room of a vector whose contents may live longer.
-fn recycled<'b, T>(mut used: Vec<(&T, u64)>) -> Vec<(&'b T, u64)> {
-    used.clear();
-    // Collecting nothing in place keeps the room.
-    used.into_iter().map(|_| -> (&'b T, u64) { unreachable!("it was cleared") }).collect()
+    /// What was written is forgotten: nothing is locked any more.
+    fn forget_writes(&mut self) {
+        let buffers = &mut self.session.buffers;
+        self.locked.clear(&mut buffers.locked);
+        self.undo.clear(&mut buffers.undo);
+    }
 }
 
 impl<'a> Tx<'a> {
@@ -289,7 +267,7 @@ impl<'a> Tx<'a> {
                 // ORDERING: Acquire, with the fence in `lock`: had `read` seen a word of the next writer, this sees its lock.
                 fence(Ordering::Acquire);
                 if lock.word.load(Ordering::Relaxed) == seen || broken!(Unchecked) {
-                    log.reads.push((lock, seen));
+                    log.reads.push(lock, seen, &mut log.session.buffers.reads);
                     if log.session.buffers.recording {
                         log.session.buffers.read_at.push(access);
                     }
@@ -345,7 +323,7 @@ impl<'a> Tx<'a> {
                     if !broken!(EarlyWords) {
                         fence(Ordering::Release);
                     }
-                    log.keep(lock, seen);
+                    log.locked.push(lock, seen, &mut log.session.buffers.locked);
                     break;
                 }
             }
@@ -370,7 +348,8 @@ impl<'a> Tx<'a> {
         // ORDERING: Relaxed. Published by the release of the lock.
         let old = word.load(Ordering::Relaxed);
         if old != number {
-            self.0.undo.push((word, old));
+            let log = &mut *self.0;
+            log.undo.push(word, old, &mut log.session.buffers.undo);
             word.store(number, Ordering::Relaxed);
         }
     }
@@ -396,11 +375,11 @@ impl<'a> Tx<'a> {
                 log.collide_anywhere();
                 return Err(self.abort());
             }
-            for &(lock, _) in &log.locked {
+            for (lock, _) in log.locked.iter() {
                 // ORDERING: Release. What was written is seen by whoever sees the version.
                 lock.word.store(version << 1, Ordering::Release);
             }
-            log.give_back();
+            log.forget_writes();
             log.session.place = Place { version, reads_only: false };
         } else if log.state != State::Outside {
             log.session.place = Place { version: log.snapshot, reads_only: true };
@@ -423,31 +402,31 @@ impl Log<'_> {
     #[cold]
     fn collide_anywhere(&mut self) {
         // ORDERING: Relaxed. What changed stays changed, or is written to again.
-        let changed = |&&(lock, seen): &&(&Lock, u64)| {
+        let changed = |(lock, seen): (&Lock, u64)| {
             let word = lock.word.load(Ordering::Relaxed);
             word != seen && word != self.mine
         };
-        let Some(at) = self.reads.iter().position(|read| changed(&read)) else { return };
+        let Some((at, (lock, _))) = self.reads.iter().enumerate().find(|(_, read)| changed(*read)) else { return };
         let access = self.session.buffers.read_at.get(at).copied();
-        let _conflict = self.collide(Some(self.reads[at].0), access);
+        let _conflict = self.collide(Some(lock), access);
     }
 
     /// Puts back what was written.
     #[cold]
     fn roll_back(&mut self) {
-        for &(word, old) in self.undo.iter().rev() {
+        for (word, old) in self.undo.iter().rev() {
             // ORDERING: Relaxed. Published by the release of the lock.
             word.store(old, Ordering::Relaxed);
         }
         // A version of its own: a reader that saw the words in between must not find the version that it began with.
         // ORDERING: AcqRel, as in `commit`.
         let version = self.stm.clock.0.fetch_add(1, Ordering::AcqRel) + 1;
-        for &(lock, before) in &self.locked {
+        for (lock, before) in self.locked.iter() {
             let word = if broken!(SameVersion) { before } else { version << 1 };
             // ORDERING: Release, as in `commit`.
             lock.word.store(word, Ordering::Release);
         }
-        self.give_back();
+        self.forget_writes();
     }
 }
 
