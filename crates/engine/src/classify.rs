@@ -57,7 +57,7 @@ fn classify_odd<N: NetworkFunction>(
     meta: &mut Option<N::Meta>,
     verdict: &mut Verdict,
 ) -> bool {
-    match packet::parse(packet.link, bytes, packet.wire_len, packet.interface) {
+    match packet::parse_odd(packet.link, bytes, packet.wire_len, packet.interface) {
         Err(kind) => *verdict = Verdict::Drop(Reason::malformed(kind)),
         Ok(headers) if by_ports && headers.fragment == Fragment::Later => *verdict = Verdict::Drop(Reason::FRAGMENT),
         Ok(headers) => return contributes(nf, &headers, bytes, meta, verdict),

@@ -17,7 +17,7 @@ const ROUNDS: usize = 401;
 
 fn main() {
     println!("size of Headers: {} bytes", size_of::<Headers>());
-    for (name, frames) in [("64-byte TCP", minimal()), ("mixed", mixed())] {
+    for (name, frames) in [("64-byte TCP", minimal()), ("SYN with options", openings()), ("mixed", mixed())] {
         let frames = Frames::new(&frames);
         let mut headers = vec![Err(Malformed::LinkTruncated); BURST];
         let (mut looked, mut fields_lax, mut fields_sliced) = (vec![None; BURST], vec![None; BURST], vec![None; BURST]);
@@ -182,6 +182,30 @@ fn minimal() -> Vec<Vec<u8>> {
         .collect()
 }
 
+/// First segments of connections, as Linux sends them.
+fn openings() -> Vec<Vec<u8>> {
+    (0..PACKETS as u32)
+        .map(|n| {
+            let [_, _, high, low] = n.to_be_bytes();
+            let mut frame = Vec::new();
+            let tcp =
+                ethernet().ipv4([10, 0, high, low], [192, 168, low, high], 64).tcp(1024 + n as u16, 80, n, 1000).syn();
+            tcp.options(&handshake(n)).expect("they fit").write(&mut frame, &[]).expect("writing to memory");
+            frame
+        })
+        .collect()
+}
+
+const fn handshake(n: u32) -> [TcpOptionElement; 5] {
+    [
+        TcpOptionElement::MaximumSegmentSize(1460),
+        TcpOptionElement::SelectiveAcknowledgementPermitted,
+        TcpOptionElement::Timestamp(n, 0),
+        TcpOptionElement::Noop,
+        TcpOptionElement::WindowScale(7),
+    ]
+}
+
 /// Half timestamped TCP, then UDP, handshakes with options, IPv6, VLAN and ICMP.
 fn mixed() -> Vec<Vec<u8>> {
     let payload = [0; 20];
@@ -191,13 +215,6 @@ fn mixed() -> Vec<Vec<u8>> {
             let (src, dst) = ([10, 0, high, low], [192, 168, low, high]);
             let (src6, dst6) = ([high ^ 0x20; 16], [low | 1; 16]);
             let stamp = [TcpOptionElement::Noop, TcpOptionElement::Noop, TcpOptionElement::Timestamp(n, n)];
-            let handshake = [
-                TcpOptionElement::MaximumSegmentSize(1460),
-                TcpOptionElement::SelectiveAcknowledgementPermitted,
-                TcpOptionElement::Timestamp(n, 0),
-                TcpOptionElement::Noop,
-                TcpOptionElement::WindowScale(7),
-            ];
             let mut frame = Vec::new();
             // A shuffle that repeats after 4096 packets only, so that branches can't be learned by heart.
             match n.wrapping_mul(0x9e37_79b9) >> 28 {
@@ -208,7 +225,7 @@ fn mixed() -> Vec<Vec<u8>> {
                 8..12 => ethernet().ipv4(src, dst, 64).udp(1024, 53).write(&mut frame, &payload),
                 12 => {
                     let tcp = ethernet().ipv4(src, dst, 64).tcp(1024, 80, n, 1000).syn();
-                    tcp.options(&handshake).expect("they fit").write(&mut frame, &[])
+                    tcp.options(&handshake(n)).expect("they fit").write(&mut frame, &[])
                 }
                 13 => ethernet().ipv6(src6, dst6, 64).tcp(1024, 80, n, 1000).write(&mut frame, &payload),
                 14 => {

@@ -1,8 +1,9 @@
 //! Checked parsing of a frame to [`Headers`].
 //!
 //! Most packets are Ethernet, IPv4 without options, unfragmented, TCP or UDP: those are recognised by [`ordinary`] in
-//! straight-line code that is inlined into the caller's loop. Everything else, and everything odd, goes to [`slow`], which
-//! walks layer by layer. What is ordinary reads as `slow` would read it; a property test holds the two together.
+//! straight-line code that is inlined into the caller's loop. Segments with options, with which connections begin, have a short
+//! way of their own. Everything else, and everything odd, goes to [`slow`], which walks layer by layer. What takes a short way reads
+//! as `slow` would read it; a property test holds them together.
 
 mod icmp;
 mod ip;
@@ -33,8 +34,42 @@ pub(crate) use ip::behind_ipv6;
 pub fn parse(link: LinkType, bytes: &[u8], wire_len: u32, interface: u16) -> Result<Headers, Malformed> {
     match parse_ordinary(link, bytes, wire_len, interface, |headers| *headers) {
         Some(headers) => Ok(headers),
+        None => parse_odd(link, bytes, wire_len, interface),
+    }
+}
+
+/// What [`parse`] makes of a frame that isn't an ordinary one, for whoever knows already that [`parse_ordinary`] says `None`.
+///
+/// # Errors
+/// What is wrong with the frame's headers.
+#[inline(never)]
+pub fn parse_odd(link: LinkType, bytes: &[u8], wire_len: u32, interface: u16) -> Result<Headers, Malformed> {
+    match with_options(link, bytes, wire_len, interface) {
+        Some(headers) => headers,
         None => slow(link, bytes, wire_len, interface),
     }
+}
+
+/// The oddest that is common: a TCP segment with other options than the timestamp alone, as every connection begins with, in a
+/// datagram and a frame that are ordinary. `None` says nothing of the frame.
+#[inline(always)]
+fn with_options(link: LinkType, bytes: &[u8], wire_len: u32, interface: u16) -> Option<Result<Headers, Malformed>> {
+    let head: &[u8; ORDINARY] = bytes.first_chunk()?;
+    let wire_len = wire_len.max(bytes.len() as u32);
+    let header_len = u16::from(head[46] >> 4) * 4;
+    let is_segment = link == LinkType::Ethernet
+        && is_ordinary_datagram(head, wire_len)
+        && head[23] == protocol::TCP
+        && header_len >= 20
+        && be16(head, 16) >= 20 + header_len;
+    if !is_segment {
+        return None;
+    }
+    let options = bytes.get(ORDINARY..34 + usize::from(header_len))?;
+    Some(transport::read_options(options, be32(head, 42), TcpFlags(head[47]).contains(TcpFlags::SYN)).map(|options| {
+        let segment = Transport::Tcp(Tcp { options, ..tcp(head) });
+        headers_of(head, wire_len, interface, segment, header_len)
+    }))
 }
 
 /// Shows `look` what [`parse`] would make of the frame, if it is an ordinary one: Ethernet, IPv4, TCP or UDP, nothing odd
@@ -82,11 +117,7 @@ enum Ordinary {
 #[inline(always)]
 fn ordinary(head: &[u8; ORDINARY], bytes: &[u8], wire_len: u32) -> Ordinary {
     let total_len = be16(head, 16);
-    let ordinary = be16(head, 12) == link::IPV4
-        && head[14] == 0x45
-        && be16(head, 20) & ip::FRAGMENT_BITS == 0
-        && 14 + u32::from(total_len) <= wire_len;
-    if !ordinary {
+    if !is_ordinary_datagram(head, wire_len) {
         return Ordinary::No;
     }
     match head[23] {
@@ -110,6 +141,15 @@ fn ordinary(head: &[u8; ORDINARY], bytes: &[u8], wire_len: u32) -> Ordinary {
         }
         _ => Ordinary::No,
     }
+}
+
+/// Ethernet, and a whole IPv4 datagram without options, as long as it says.
+#[inline(always)]
+fn is_ordinary_datagram(head: &[u8; ORDINARY], wire_len: u32) -> bool {
+    be16(head, 12) == link::IPV4
+        && head[14] == 0x45
+        && be16(head, 20) & ip::FRAGMENT_BITS == 0
+        && 14 + u32::from(be16(head, 16)) <= wire_len
 }
 
 /// The TCP header of an ordinary packet. A timestamp is not among the options that are kept.

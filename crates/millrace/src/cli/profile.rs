@@ -257,11 +257,13 @@ fn json(profile: &Profile, recipes: &[Recipe]) -> Value {
         "mpps": spread(&profile.mpps),
         "passed": profile.passed,
         "dropped": profile.dropped,
+        "dropped_percent": 100.0 * profile.dropped as f64 / (profile.passed + profile.dropped).max(1) as f64,
         "mpps_recorded": spread(&profile.mpps_recorded),
         "recording_costs_percent": overhead(profile),
         "recorded": "every attempt that failed",
         "transactions": {
             "committed": transactions.committed, "aborted": transactions.aborted, "turns": transactions.turns,
+            "aborted_percent": 100.0 * transactions.aborted as f64 / (transactions.committed + transactions.aborted).max(1) as f64,
         },
         "lines": profile.lines().iter().map(|line| json!({
             "line": line.line, "operation": line.operation.map(|operation| operation.to_string()), "aborts": line.aborts,

@@ -87,7 +87,7 @@ fn read_tcp(bytes: &[u8], ip: &Datagram) -> Result<(Transport, usize), Malformed
 
 /// Reads TCP options. What only a SYN may carry is ignored elsewhere (RFC 7323, section 2.2), and so are known options
 /// of a length that they don't have.
-fn read_options(mut options: &[u8], ack: u32, is_syn: bool) -> Result<TcpOptions, Malformed> {
+pub(super) fn read_options(mut options: &[u8], ack: u32, is_syn: bool) -> Result<TcpOptions, Malformed> {
     let mut found = TcpOptions::default();
     while let [kind, rest @ ..] = options {
         let len = match (kind, rest) {
