@@ -238,7 +238,7 @@ fn plan(extent: Extent, cores: usize) -> Vec<Run> {
 fn json(program: &Path, run: &Run, stop: &AtomicBool) -> Result<Option<Value>> {
     let line = run.arguments.join(" ");
     let mut command = Command::new(program);
-    command.args(&run.arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.args(&run.arguments).current_dir(root()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().with_context(|| format!("{} can't be run", program.display()))?;
     let read = |mut pipe: Box<dyn Read + Send>| {
         thread::spawn(move || {

@@ -13,18 +13,24 @@ use super::table::markdown;
 use super::{Options, Run, gather};
 use crate::check::root;
 
-/// Functions by what packet sets share, and what they are configured with: the recipe's setting where there is one.
-const FUNCTIONS: [(&str, &str); 6] = [
-    ("firewall", ""),
-    ("policer", ""),
-    ("bridge", "--set refresh_interval=60"),
-    (
-        "load-balancer",
-        "--set services=[{address=\"198.18.0.1:80\",protocol=\"tcp\",backends=[\"10.9.0.1:80\",\"10.9.0.2:80\"]}]",
-    ),
-    ("anti-ddos", "--set staleness_us=100"),
-    ("nat", "--set port_preservation=false"),
+/// A function on one core and on two: its name, what it is configured with, for short, and its traffic and configuration: the
+/// recipe's setting where there is one.
+const FUNCTIONS: [(&str, &str, &str); 6] = [
+    ("firewall", "", ""),
+    ("policer", "", ""),
+    ("bridge", "refresh_interval", "--set refresh_interval=60"),
+    ("load-balancer", "one server's traffic", SERVICES),
+    ("anti-ddos", "staleness_us", "--set staleness_us=100"),
+    ("nat", "port_preservation", "--set port_preservation=false"),
 ];
+
+/// Sixteen clients have one server, which is made the services: all traffic is balanced.
+const SERVICES: &str = "--hosts 16 --set services=[\
+    {address=\"198.18.0.0:443\",protocol=\"tcp\",backends=[\"10.9.0.1:443\",\"10.9.0.2:443\"]},\
+    {address=\"198.18.0.0:80\",protocol=\"tcp\",backends=[\"10.9.0.1:80\",\"10.9.0.2:80\"]},\
+    {address=\"198.18.0.0:22\",protocol=\"tcp\",backends=[\"10.9.0.1:22\"]},\
+    {address=\"198.18.0.0:443\",protocol=\"udp\",backends=[\"10.9.0.1:443\"]},\
+    {address=\"198.18.0.0:53\",protocol=\"udp\",backends=[\"10.9.0.3:53\"]}]";
 
 /// What a function may lose on one core by transactions, in percent: the aim.
 fn aim(function: &str) -> f64 {
@@ -35,11 +41,12 @@ fn aim(function: &str) -> f64 {
     }
 }
 
-/// The case studies: a function, its traffic, and the recipe.
-const CASES: [(&str, &str, &str); 3] = [
-    ("anti-ddos", "syn-flood", "staleness_us=100"),
-    ("nat", "university-dc", "port_preservation=false"),
-    ("bridge", "university-dc", "refresh_interval=60"),
+/// The case studies: a name, what is profiled, and the recipe.
+const CASES: [(&str, &str, &str); 4] = [
+    ("anti-ddos", "anti-ddos --synth syn-flood --churn", "staleness_us=100"),
+    ("nat", "nat --synth syn-flood --churn --rate 12k --config docs/results/nat-pool.toml", "ports=\"1024-65535\""),
+    ("nat-ports", "nat --synth university-dc", "port_preservation=false"),
+    ("bridge", "bridge --synth university-dc", "refresh_interval=60"),
 ];
 
 /// Runs what isn't kept, and writes the page.
@@ -59,35 +66,39 @@ pub(crate) fn make(options: &Options) -> Result<()> {
     }
     page += "\n## What transactions cost on one core, and what two yield\n\n";
     let mut rows = Vec::new();
-    for (function, setting) in FUNCTIONS {
+    for (function, setting, _) in FUNCTIONS {
         let bench = run(&format!("overhead/{function}"))?;
         let rate = |engine, cores| mpps(bench, engine, cores).map(|(rate, _)| rate);
         let (Some(local), Some(one)) = (rate("sequential", 1), rate("transactional", 1)) else { continue };
-        let two = rate("transactional", 2);
+        let (two, locked) = (rate("transactional", 2), rate("shared", 2));
         rows.push(vec![
-            format!("{function} {}", setting.replace("--set ", "").split('=').next().unwrap_or("")),
+            format!("{function} {setting}").trim().to_owned(),
             format!("{local:.2}"),
             format!("{one:.2}"),
             format!("{:.0} %", 100.0 * (1.0 - one / local)),
             format!("{:.0} %", aim(function)),
             two.map_or_else(|| "-".into(), |two| format!("{two:.2}")),
             two.map_or_else(|| "-".into(), |two| format!("{:.2}", two / one)),
+            locked.map_or_else(|| "-".into(), |locked| format!("{locked:.2}")),
             "measured".into(),
         ]);
     }
-    let columns = ["function", "local", "transactional", "less", "aim", "on two cores", "times one (aim 1.7)", ""];
+    let columns =
+        ["function", "local", "transactional", "less", "aim", "on two cores", "times one (aim 1.7)", "shared, two", ""];
     page += &markdown(&columns, &rows);
-    page +=
-        "`local` is `sequential`. Functions whose packet sets share nothing run as under `rss`.\n\n## Case studies\n\n";
-    for (function, traffic, recipe) in CASES {
-        let profiles = list(run(&format!("case/{function}"))?, "profiles")?;
+    page += "`local` is `sequential`. Functions whose packet sets share nothing run as under `rss`. `shared` has one lock for what packet sets \
+         share, and one for each flow where they share nothing.\n\n## Case studies\n\n";
+    for (name, profiled, recipe) in CASES {
+        let profiles = list(run(&format!("case/{name}"))?, "profiles")?;
         let [before, after] = profiles else { continue };
-        page += &format!("`millrace profile {function} --synth {traffic} --cores 2 --set {recipe}`\n\n");
+        page += &format!("`millrace profile {profiled} --cores 2 --set '{recipe}'`\n\n");
         let mut rows = Vec::new();
         for (name, path) in [
             ("Mpps", "/mpps/median"),
             ("transactions", "/transactions/committed"),
             ("failed attempts", "/transactions/aborted"),
+            ("of all attempts, %", "/transactions/aborted_percent"),
+            ("packets dropped, %", "/dropped_percent"),
             ("turns", "/transactions/turns"),
             ("recording costs, %", "/recording_costs_percent"),
         ] {
@@ -113,21 +124,22 @@ pub(crate) fn make(options: &Options) -> Result<()> {
 }
 
 fn plan(quick: bool) -> Vec<Run> {
-    let (small, rounds) = match quick {
-        true => ("--flows 1k --packets 20k --round-packets 40k", 2),
-        false => ("--flows 10k --packets 200k --round-packets 600k", 7),
-    };
+    let (flows, packets, round, rounds) = if quick { ("1k", "20k", "40k", 2) } else { ("10k", "200k", "600k", 7) };
+    let small = format!("--packets {packets} --round-packets {round}");
     let words = |line: String| line.split_whitespace().map(str::to_owned).collect();
     let mut runs = Vec::new();
-    for (function, setting) in FUNCTIONS {
-        let line = format!("bench {function} --synth university-dc {small} --rounds {rounds} {setting}");
-        let line = format!("{line} --engines sequential,transactional --cores 1-2 --json");
+    for (function, _, setting) in FUNCTIONS {
+        let line =
+            format!("bench {function} --synth university-dc --flows {flows} {small} --rounds {rounds} {setting}");
+        let line = format!("{line} --engines sequential,transactional,shared --cores 1-2 --json");
         runs.push(Run { name: format!("overhead/{function}"), arguments: words(line) });
     }
-    for (function, traffic, recipe) in CASES {
+    for (name, profiled, recipe) in CASES {
+        // Where flows come and go there is one for each packet.
+        let flows = if profiled.contains("--churn") { packets } else { flows };
         let line =
-            format!("profile {function} --synth {traffic} {small} --rounds {rounds} --cores 2 --set {recipe} --json");
-        runs.push(Run { name: format!("case/{function}"), arguments: words(line) });
+            format!("profile {profiled} --flows {flows} {small} --rounds {rounds} --cores 2 --set {recipe} --json");
+        runs.push(Run { name: format!("case/{name}"), arguments: words(line) });
     }
     runs
 }
