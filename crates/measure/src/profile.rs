@@ -27,6 +27,22 @@ pub struct ProfilePlan {
     pub options: Options,
 }
 
+impl ProfilePlan {
+    /// Whether the function can be profiled so.
+    pub(crate) fn accepts<N: Function>(&self, nf: &N) -> Result<(), BenchError> {
+        let accepted = EngineKind::Transactional.accepts(&N::DESCRIPTION, self.cores);
+        accepted.and_then(|()| self.options.tables.accepts(nf)).map_err(BenchError::Refused)?;
+        let have = cpus().len();
+        if self.cores > have {
+            let cores = self.cores;
+            return Err(BenchError::Refused(format!(
+                "a profile on {cores} cores needs as many processors, for conflicts can't be modelled; there are {have}"
+            )));
+        }
+        Ok(())
+    }
+}
+
 /// What a profile came to.
 #[derive(Clone, Debug)]
 pub struct Profile {
@@ -151,15 +167,7 @@ pub fn profile<N: Function>(
     plan: &ProfilePlan,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Profile, BenchError> {
-    let accepted = EngineKind::Transactional.accepts(&N::DESCRIPTION, plan.cores);
-    accepted.and_then(|()| plan.options.tables.accepts(&**nf)).map_err(BenchError::Refused)?;
-    let have = cpus().len();
-    if plan.cores > have {
-        let cores = plan.cores;
-        return Err(BenchError::Refused(format!(
-            "a profile on {cores} cores needs as many processors, for conflicts can't be modelled; there are {have}"
-        )));
-    }
+    plan.accepts(&**nf)?;
     let (packet_sets, busiest) = busiest(nf, trace, &plan.options);
     let found = if N::DESCRIPTION.sharing.is_any() {
         let fleet = |profile| transacted_fleet(Arc::clone(nf), plan.cores, &Options { profile, ..plan.options });
