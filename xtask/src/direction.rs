@@ -18,8 +18,12 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("engine", &["packet", "flow", "memory", "nf", "port"]),
     ("functions", &["packet", "flow", "memory", "nf"]),
     ("measure", &["packet", "flow", "memory", "port", "nf", "engine"]),
+    ("sampler", &[]),
     ("testkit", &["packet", "flow", "memory", "nf", "port", "engine", "functions", "measure", "rss"]),
-    ("millrace", &["packet", "flow", "memory", "nf", "port", "engine", "functions", "measure", "rss", "testkit"]),
+    (
+        "millrace",
+        &["packet", "flow", "memory", "nf", "port", "engine", "functions", "measure", "rss", "sampler", "testkit"],
+    ),
     ("xtask", &[]),
 ];
 

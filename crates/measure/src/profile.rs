@@ -29,6 +29,27 @@ pub struct ProfilePlan {
     pub options: Options,
 }
 
+impl ProfilePlan {
+    /// The replay with new addresses in each pass, if flows are to come and go.
+    pub(crate) fn replayed(&self, replay: Replay) -> Replay {
+        if self.churn { replay.renumbered(Renumber::default()) } else { replay }
+    }
+
+    /// Whether the function can be profiled so.
+    pub(crate) fn accepts<N: Function>(&self, nf: &N) -> Result<(), BenchError> {
+        let accepted = EngineKind::Transactional.accepts(&N::DESCRIPTION, self.cores);
+        accepted.and_then(|()| self.options.tables.accepts(nf)).map_err(BenchError::Refused)?;
+        let have = cpus().len();
+        if self.cores > have {
+            let cores = self.cores;
+            return Err(BenchError::Refused(format!(
+                "a profile on {cores} cores needs as many processors, for conflicts can't be modelled; there are {have}"
+            )));
+        }
+        Ok(())
+    }
+}
+
 /// What a profile came to.
 #[derive(Clone, Debug)]
 pub struct Profile {
@@ -172,15 +193,7 @@ pub fn profile<N: Function>(
     plan: &ProfilePlan,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Profile, BenchError> {
-    let accepted = EngineKind::Transactional.accepts(&N::DESCRIPTION, plan.cores);
-    accepted.and_then(|()| plan.options.tables.accepts(&**nf)).map_err(BenchError::Refused)?;
-    let have = cpus().len();
-    if plan.cores > have {
-        let cores = plan.cores;
-        return Err(BenchError::Refused(format!(
-            "a profile on {cores} cores needs as many processors, for conflicts can't be modelled; there are {have}"
-        )));
-    }
+    plan.accepts(&**nf)?;
     let (packet_sets, busiest) = busiest(nf, trace, &plan.options);
     let found = if N::DESCRIPTION.sharing.is_any() {
         let fleet = |profile| transacted_fleet(Arc::clone(nf), plan.cores, &Options { profile, ..plan.options });
@@ -239,8 +252,7 @@ where
     let mut runs = fleets.map(|mut fleet| {
         let steered = Steered::pass(&mut fleet.dispatcher, trace);
         let replay = Replay::new(Arc::clone(trace)).looped(Loops::Times(loops));
-        let replay = replay.steered(steered.cores).bucketed(steered.buckets).continued();
-        (fleet, if plan.churn { replay.renumbered(Renumber::default()) } else { replay })
+        (fleet, plan.replayed(replay.steered(steered.cores).bucketed(steered.buckets).continued()))
     });
     let total = 2 * plan.rounds as u64 + 1;
     for round in 0..plan.rounds as u64 {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use engine::carrier::{self, Outer, SequencedTotal, Shape};
 use engine::{Control, EngineError, EngineKind, Options, Outcome, Tables};
 use functions::{anti_ddos, app_classifier, bridge, ddos, heavy_hitter, policer, port_knock};
-use measure::{Advice, Bench, BenchError, BenchPlan, LossPlan, LossRow, Profile, ProfilePlan, Question};
+use measure::{Advice, Bench, BenchError, BenchPlan, LossPlan, LossRow, Profile, ProfilePlan, Question, Repeated};
 use nf::{Description, Flow, Function, PacketSet, Reason, Recipe, Sizing};
 use port::{Batch, Packet, Queue, Received, Trace};
 use serde::de::DeserializeOwned;
@@ -220,6 +220,20 @@ pub trait Program: Send + Sync {
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Profile, BenchError>;
 
+    /// Runs it as a profile does, round after round; see [`measure::repeat`].
+    ///
+    /// # Errors
+    /// When it can't be run so.
+    fn repeat(
+        &self,
+        trace: &Arc<Trace>,
+        plan: &ProfilePlan,
+        more: &mut dyn FnMut(&Repeated) -> bool,
+    ) -> Result<Repeated, BenchError>;
+
+    /// Where its code is.
+    fn code(&self) -> Code;
+
     /// What its configuration can do about that.
     fn recipes(&self) -> &'static [Recipe];
 
@@ -244,6 +258,15 @@ pub trait Program: Send + Sync {
         plan: &LossPlan,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Vec<LossRow>, BenchError>;
+}
+
+/// Where a function's code is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Code {
+    /// The crate that it is from.
+    pub home: &'static str,
+    /// The address of something that was compiled for it.
+    pub address: usize,
 }
 
 /// A function whose type is known.
@@ -337,6 +360,20 @@ impl<N: Function> Program for Loaded<N> {
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Profile, BenchError> {
         measure::profile(&self.0, trace, plan, progress)
+    }
+
+    fn repeat(
+        &self,
+        trace: &Arc<Trace>,
+        plan: &ProfilePlan,
+        more: &mut dyn FnMut(&Repeated) -> bool,
+    ) -> Result<Repeated, BenchError> {
+        measure::repeat(&self.0, trace, plan, more)
+    }
+
+    fn code(&self) -> Code {
+        let home = std::any::type_name::<N>().split("::").next().unwrap_or_default();
+        Code { home, address: measure::repeat::<N> as *const () as usize }
     }
 
     fn recipes(&self) -> &'static [Recipe] {

@@ -6,6 +6,7 @@ mod demo;
 mod engines;
 pub(crate) mod failure;
 mod files;
+mod flame;
 mod folder;
 mod functions;
 mod inspect;

@@ -61,7 +61,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     let manifest = format!(
         "[package]\nname = \"{name}\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n[dependencies]\nmillrace = {dependency}\nserde = {{ version = \
          \"1\", default-features = false, features = [\"derive\"] }}\n\n# A build of its own, wherever the folder lies.\n[workspace]\n\n\
-         [profile.release]\nlto = \"thin\"\n"
+         [profile.release]\nlto = \"thin\"\n\n# With line tables, for `profile --flame`.\n[profile.profiling]\ninherits = \"release\"\ndebug = \"line-tables-only\"\n"
     );
     write(&folder, "Cargo.toml", &manifest)?;
     write(&folder, ".gitignore", "/target\n")?;

@@ -10,12 +10,13 @@ use serde_json::{Value, json};
 
 use super::engines;
 use super::failure::Failed;
+use super::flame::{self, Cycles};
 use super::traffic::{Counter, Source};
 use super::upkeep::Upkeep;
 use super::{Configuration, entry, refuse_too_much};
-use crate::catalogue::{Catalogue, Entry};
+use crate::catalogue::{Catalogue, Entry, Program};
 use crate::print::number::{self, count, counted};
-use crate::print::output::{print, print_json};
+use crate::print::output::{note, print};
 use crate::print::progress::{Progress, Sample};
 use crate::print::style::Style;
 use crate::print::table::{Align, Sheet, Tone};
@@ -25,11 +26,17 @@ use crate::print::table::{Align, Sheet, Tone};
 /// Runs it under the engine `transactional` from memory, in turn with recording and without. Every attempt that fails is counted
 /// and charged to the line of the function's source that was at work, to what the other step did, and to a cause, for which there
 /// is a recipe. With --set the function runs as the file (or the default) has it and then with the values set, side by side.
+///
+/// With --flame it then runs on, with the values set, while the stacks of its workers are sampled, and says where processor time
+/// goes: by line of the function, in what those lines call, and in the engine. That takes no privilege, but a build with line tables:
+/// `cargo build --profile profiling`. A crate that `millrace new` wrote has that profile in its Cargo.toml: inherits = "release",
+/// debug = "line-tables-only".
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   millrace profile nat --in a.pcap --cores 2
   millrace profile nat --in a.pcap --cores 2 --set port_preservation=false
-  millrace profile nat --synth university-dc --json")]
+  millrace profile nat --synth university-dc --json
+  cargo run --profile profiling -- profile nat --in a.pcap --cores 2 --flame nat.svg")]
 pub(super) struct Args {
     /// The function (`millrace functions` lists them)
     #[arg(value_name = "FUNCTION")]
@@ -54,6 +61,8 @@ pub(super) struct Args {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
+    flame: flame::Options,
+    #[command(flatten)]
     upkeep: Upkeep,
 }
 
@@ -64,19 +73,32 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     for with_sets in &ways {
         entry.load(&args.configuration.settings_with(*with_sets)?)?;
     }
+    let program = entry.load(&args.configuration.settings()?)?;
+    args.flame.check(&*program, entry.description().name, &args.source)?;
     let traffic = args.source.load(args.json)?;
     let profiles: Vec<Profile> =
         ways.iter().map(|with_sets| profiled(args, entry, *with_sets, &traffic.trace)).collect::<Result<_, _>>()?;
     let Some(last) = profiles.last() else { unreachable!("it runs at least one way") };
-    let recipes = entry.load(&args.configuration.settings_with(true)?)?.recipes();
+    let recipes = program.recipes();
+    let cycles = args.flame.is_wanted().then(|| {
+        let values = args.configuration.set.iter().map(String::as_str);
+        let on = [traffic.name.as_str()].into_iter().chain(values).collect::<Vec<_>>().join(", ");
+        let names = [entry.description().name, &on];
+        flame::sample(&*program, &traffic.trace, &plan(args, &*program)?, names, args.json)
+    });
+    let cycles = cycles.transpose()?;
     if args.json {
         let all: Vec<Value> = profiles.iter().map(|profile| json(profile, recipes)).collect();
         let sets = &args.configuration.set;
-        return print_json(&json!({
+        let mut value = json!({
             "function": entry.description().name, "traffic": traffic.name, "cores": args.cores, "set": sets, "profiles": all,
-        }));
+        });
+        if let Some(cycles) = &cycles {
+            [value["cycles"], value["samples"]] = cycles.json().into();
+        }
+        return said(args, &format!("{value:#}\n"), cycles.as_ref());
     }
-    let style = Style::stdout();
+    let style = if args.flame.takes_output() { Style::stderr() } else { Style::stdout() };
     let packets = counted(last.packets as u64, "packet", "packets");
     let cores = counted(args.cores as u64, "core", "cores");
     let name = style.bold(entry.description().name);
@@ -86,7 +108,29 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         out += &format!("\n{}\n\n", style.bold("With these values"));
     }
     out += &text(entry.description(), last, recipes, style);
-    print(&out)
+    out += &cycles.as_ref().map(|cycles| cycles.text(style)).unwrap_or_default();
+    said(args, &out, cycles.as_ref())
+}
+
+/// Says what there is to say where nothing else goes, and writes the rest where it is wanted.
+fn said(args: &Args, words: &str, cycles: Option<&Cycles>) -> Result<(), Failed> {
+    if args.flame.takes_output() {
+        note(words)
+    } else {
+        print(words)?
+    }
+    cycles.map_or(Ok(()), |cycles| args.flame.write(cycles, args.json))
+}
+
+fn plan(args: &Args, program: &dyn Program) -> Result<ProfilePlan, Failed> {
+    let options = Options { tables: args.upkeep.tables(program)?, ..Options::default() };
+    Ok(ProfilePlan {
+        cores: args.cores,
+        rounds: usize::from(args.rounds),
+        packets: args.round_packets,
+        churn: args.churn,
+        options,
+    })
 }
 
 /// Profiles behind a progress bar.
@@ -94,14 +138,7 @@ fn profiled(args: &Args, entry: &Entry, with_sets: bool, trace: &Arc<Trace>) -> 
     let program = entry.load(&args.configuration.settings_with(with_sets)?)?;
     // Two fleets, each with as many tables as cores.
     refuse_too_much(&*program, 2 * args.cores)?;
-    let options = Options { tables: args.upkeep.tables(&*program)?, ..Options::default() };
-    let plan = ProfilePlan {
-        cores: args.cores,
-        rounds: usize::from(args.rounds),
-        packets: args.round_packets,
-        churn: args.churn,
-        options,
-    };
+    let plan = plan(args, &*program)?;
     let (done, of) = (Counter::default(), Counter::default());
     let (shown, total) = (done.clone(), of.clone());
     let packets = plan.packets.max(trace.len() as u64);

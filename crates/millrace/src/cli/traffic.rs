@@ -1,6 +1,6 @@
 //! Traffic held in memory: a capture, or a trace made up on the spot.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -59,6 +59,11 @@ impl Source {
     /// Whether there is any.
     pub(super) const fn is_given(&self) -> bool {
         self.input.is_some() || self.synth.is_some()
+    }
+
+    /// The capture, where it is one.
+    pub(super) fn input(&self) -> Option<&Path> {
+        self.input.as_deref()
     }
 
     /// Brings the traffic into memory; a capture that ends in the middle of a record counts as far as it goes.

@@ -327,7 +327,8 @@ fn text(out: &mut String, x: f64, y: f64, anchor: &str, class: &str, words: &str
     let _ = write!(out, r##"<text x="{x:.1}" y="{y:.1}" text-anchor="{anchor}" class="{class}">{words}</text>"##);
 }
 
-fn escaped(text: &str) -> String {
+/// Text as it stands in XML.
+pub(super) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 

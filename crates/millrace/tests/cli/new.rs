@@ -13,7 +13,12 @@ fn a_crate_is_written_under_the_name_that_was_asked_for() {
     for name in ["Cargo.toml", "README.md", "src/lib.rs", "src/main.rs", "tests/engines.rs", "clippy.toml"] {
         assert!(!read(name).to_lowercase().contains("skeleton"), "{name}");
     }
-    assert!(read("Cargo.toml").contains("name = \"my-guard\"") && read("Cargo.toml").contains("crates/millrace"));
+    let manifest = read("Cargo.toml");
+    for part in
+        ["name = \"my-guard\"", "crates/millrace", "[profile.profiling]\ninherits = \"release\"\ndebug = \"line"]
+    {
+        assert!(manifest.contains(part), "{part}: {manifest}");
+    }
     assert!(
         read("src/lib.rs").contains("#![no_std]\n#![forbid(unsafe_code)]")
             && read("src/lib.rs").contains("pub struct MyGuard")

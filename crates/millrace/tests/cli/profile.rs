@@ -1,5 +1,7 @@
 //! `millrace profile` as a user types it.
 
+use std::fs;
+
 use serde_json::Value;
 
 use crate::folder::Folder;
@@ -74,4 +76,37 @@ fn slips_are_told_before_anything_runs() {
         assert!(code == 2 || code == 3, "{line}: {code}");
         assert!(out.is_empty() && error.contains(said), "{line}: {error}");
     }
+}
+
+#[test]
+fn a_flame_graph_without_line_tables_is_refused_with_what_to_do() {
+    let folder = Folder::empty();
+    fs::write(folder.path("old.svg"), "old").unwrap();
+    for outputs in ["--flame new.svg", "--flame old.svg --folded new.txt", "--folded old.svg --json", "--flame -"] {
+        // The capture, which isn't there, is not looked for.
+        let (code, out, error) = folder.run(&format!("profile nat --in none.pcap {outputs}"));
+        assert_eq!(code, 2, "{outputs}: {error}");
+        assert!(out.is_empty() && error.contains("cargo run --profile profiling -- profile nat"), "{outputs}: {error}");
+    }
+    assert_eq!(folder.bytes("old.svg"), b"old");
+    assert_eq!(fs::read_dir(folder.root()).unwrap().count(), 1, "nothing else was written");
+}
+
+#[test]
+fn outputs_that_lead_nowhere_are_told_before_anything_runs() {
+    let folder = Folder::new();
+    for (outputs, code, said) in [
+        ("--flame none/x.svg", 3, "none/x.svg: can't be created"),
+        ("--flame .", 3, ".: is a directory; name a file in it"),
+        ("--flame x.svg --folded none/x.txt", 3, "none/x.txt: can't be created"),
+        ("--flame demo.pcap.zst", 2, "is the input demo.pcap.zst itself"),
+        ("--flame x --folded x", 2, "can't both be x"),
+        ("--flame - --folded -", 2, "can't both be -"),
+    ] {
+        let (found, out, error) = folder.run(&format!("profile nat --in demo.pcap.zst {outputs}"));
+        assert_eq!(found, code, "{outputs}: {error}");
+        assert!(out.is_empty() && error.contains(said), "{outputs}: {error}");
+    }
+    assert_eq!(folder.bytes("demo.pcap.zst"), millrace::DEMO_CAPTURE);
+    assert_eq!(fs::read_dir(folder.root()).unwrap().count(), 1, "nothing was written");
 }

@@ -105,7 +105,8 @@ impl std::error::Error for Error {
 
 impl Fault {
     /// The fault that a failed write comes from.
-    pub(super) fn from_write(source: io::Error) -> Self {
+    #[must_use]
+    pub fn from_write(source: io::Error) -> Self {
         match source.kind() {
             io::ErrorKind::BrokenPipe => Self::BrokenPipe,
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::DiskFull,
@@ -140,7 +141,7 @@ impl Fault {
     const fn advice(&self) -> &'static str {
         match self {
             Self::Open(_) => "check the path and its permissions",
-            Self::Directory => "name a capture file in it",
+            Self::Directory => "name a file in it",
             Self::Read(_) => "the packets before it were read; check the disk",
             Self::NotACapture(_) => "give a pcap or pcapng file, plain or as .gz or .zst",
             Self::Variant(_) | Self::Version(..) => "convert it with `editcap -F pcapng`",

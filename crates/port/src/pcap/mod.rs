@@ -18,7 +18,7 @@ pub use error::{Error, Fault};
 pub use format::{ByteOrder, Compression, Container, Format, Interface, Resolution};
 pub use reader::{BLOCK_BYTES, Reader};
 pub use source::Progress;
-pub use target::same_file;
+pub use target::{Target, same_file};
 pub use writer::Writer;
 
 use crate::batch::{Batch, Fate, Packet};

@@ -83,15 +83,20 @@ impl Sink {
     }
 }
 
-/// A file that is being written.
-pub(super) struct Target {
+/// A file that is being written, a capture or any other. It has its name once it is [complete](Self::commit).
+#[derive(Debug)]
+pub struct Target {
     file: File,
     /// The name that it has until it is complete; `None` for pipes, devices and standard output.
     partial: Option<Partial>,
 }
 
 impl Target {
-    fn create(path: &Path) -> Result<Self, Fault> {
+    /// Creates the file; `-` is standard output.
+    ///
+    /// # Errors
+    /// Why it can't be created.
+    pub fn create(path: &Path) -> Result<Self, Fault> {
         if is_standard(path) {
             return Ok(Self { file: standard_output().map_err(Fault::Create)?, partial: None });
         }
@@ -120,7 +125,11 @@ impl Target {
         Ok(Self { file, partial: Some(Partial { temporary, path, kept: false }) })
     }
 
-    fn commit(self) -> io::Result<()> {
+    /// Gives the file its name.
+    ///
+    /// # Errors
+    /// Why it can't have it.
+    pub fn commit(self) -> io::Result<()> {
         match self.partial {
             None => Ok(()),
             Some(mut partial) => {
@@ -152,6 +161,7 @@ fn partial_name(mut name: OsString) -> OsString {
 }
 
 /// The file under its first name, removed unless it was given its own.
+#[derive(Debug)]
 struct Partial {
     temporary: PathBuf,
     path: PathBuf,
