@@ -173,6 +173,39 @@ fn counters_add_up_and_json_is_complete() {
     }
 }
 
+/// A flow past its deadline has expired, whether or not a packet came by to take its entry away.
+#[test]
+fn every_flow_that_was_opened_has_ended_or_is_alive() {
+    let folder = Folder::new();
+    for (function, key, engines) in [
+        (
+            "heavy-hitter",
+            "idle_timeout",
+            ["sequential", "rss", "rss++", "shared", "scr", "transactional", "hybrid"].as_slice(),
+        ),
+        ("conntrack", "timeouts.tcp_syn_sent", &["sequential", "rss", "hybrid", "shared"]),
+        ("anti-ddos", "idle_timeout", &["sequential", "scr", "transactional", "shared"]),
+        ("asset-monitor", "idle_timeout", &["sequential", "transactional", "shared"]),
+    ] {
+        let mut expired = Vec::new();
+        for engine in engines {
+            let cores = if *engine == "sequential" { 1 } else { 3 };
+            let line =
+                format!("run {function} --in demo.pcap.zst --set {key}=1 --engine {engine} --cores {cores} --json");
+            let flows = folder.json(&line)["flows"].take();
+            let [opened, closed, ended, evicted, alive] =
+                ["opened", "closed", "expired", "evicted", "alive"].map(|name| flows[name].as_u64().unwrap());
+            assert!(opened > 500 && ended > 0, "{line}: {flows}");
+            assert_eq!(opened, closed + ended + evicted + alive, "{line}: {flows}");
+            // Under `shared` packets come in an order of their own, so that other flows may end.
+            if *engine != "shared" && !SHARING.contains(&function) {
+                expired.push(ended);
+            }
+        }
+        assert!(expired.iter().all(|ended| *ended == expired[0]), "{function}: {expired:?}");
+    }
+}
+
 #[test]
 fn verify_passes_and_names_refusals() {
     let folder = Folder::new();
