@@ -232,11 +232,11 @@ impl NetworkFunction for Ipsec {
             let (source, destination) = (key.source(), key.destination());
             let spi = u32::from(source.port) << 16 | u32::from(destination.port);
             vec![
-                format!("{}", source.address),
-                format!("{}", destination.address),
-                format!("{spi:#x}"),
-                format!("{}", way.packets),
-                format!("{}", way.window.top),
+                format!("{}", source.address).into(),
+                format!("{}", destination.address).into(),
+                format!("{spi:#x}").into(),
+                way.packets.into(),
+                way.window.top.into(),
             ]
         };
         (!ways.is_empty()).then(|| Report {

@@ -258,7 +258,7 @@ impl NetworkFunction for LoadBalancer {
         }
         let row = |(Backend { endpoint, service }, flows): (&Backend, &u64)| {
             let address = self.services[usize::from(*service)].address;
-            vec![address.to_string(), endpoint.to_string(), flows.to_string()]
+            vec![address.to_string().into(), endpoint.to_string().into(), (*flows).into()]
         };
         Some(Report {
             title: String::from("connections alive, by backend"),

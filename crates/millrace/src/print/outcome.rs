@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use engine::{Counters, EngineKind, Outcome, Recovery, Tables, Transactions};
-use nf::{Description, Report};
+use nf::{Cell, Description, Report};
 use serde_json::{Map, Value, json};
 
 use super::number::{bytes, count, counted, percent, rate, span};
@@ -189,6 +189,7 @@ impl Run<'_> {
             "clock_steps_back": self.clock_steps_back,
             "unread": counters.unread,
             "report": report.as_ref().map(|Report { title, columns, rows }| {
+                let rows: Vec<Vec<Value>> = rows.iter().map(|row| row.iter().map(cell).collect()).collect();
                 json!({ "title": title, "columns": columns, "rows": rows })
             }),
             "interrupted": interrupted,
@@ -232,6 +233,14 @@ pub(crate) fn packets(counters: &Counters, description: &Description) -> Value {
     })
 }
 
+/// What stands in a report, as JSON.
+fn cell(cell: &Cell) -> Value {
+    match cell {
+        Cell::Text(text) => text.as_str().into(),
+        Cell::Count(number) | Cell::Number(number) => (*number).into(),
+    }
+}
+
 /// A function's findings.
 pub(crate) fn table(report: &Report, style: Style) -> String {
     let Report { title, columns, rows } = report;
@@ -239,13 +248,13 @@ pub(crate) fn table(report: &Report, style: Style) -> String {
         return format!("\n{}: none\n", style.bold(title));
     }
     // A column whose every cell is a number stands to the right.
-    let number = |column: usize| rows.iter().all(|row| row[column].parse::<f64>().is_ok());
+    let number = |column: usize| rows.iter().all(|row| row[column].number().is_some());
     let aligned = columns.iter().enumerate();
     let aligned: Vec<(&str, Align)> =
         aligned.map(|(index, name)| (*name, if number(index) { Align::Right } else { Align::Left })).collect();
     let mut sheet = Sheet::new(style, &aligned);
     for row in rows {
-        sheet.row(row);
+        sheet.row(row.iter().map(ToString::to_string));
     }
     format!("\n{}\n{}", style.bold(title), sheet.lines(2))
 }

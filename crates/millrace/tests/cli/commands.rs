@@ -206,6 +206,31 @@ fn every_flow_that_was_opened_has_ended_or_is_alive() {
     }
 }
 
+/// Programs get numbers as numbers and text as text, even text of digits alone.
+#[test]
+fn reports_have_numbers_as_numbers() {
+    let folder = Folder::new();
+    let run = folder.json("run heavy-hitter --in demo.pcap.zst --set top=5 --json");
+    let rows = run["report"]["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 5);
+    for row in rows {
+        assert!(row[0].is_string() && row[2].is_string() && row[3].is_u64() && row[4].is_u64(), "{row}");
+    }
+    let (code, _, text) = folder.run("run heavy-hitter --in demo.pcap.zst --set top=5");
+    let most = rows[0][4].as_u64().unwrap();
+    assert!(code == 0 && most > 1_000_000 && !text.contains(&most.to_string()), "{text}");
+    assert!(text.contains(&format!(",{:03},{:03}", most / 1_000 % 1_000, most % 1_000)), "{text}");
+    for function in FUNCTIONS {
+        let run = folder.json(&format!("run {function} --in demo.pcap.zst --json"));
+        for cell in run["report"]["rows"].as_array().into_iter().flatten().flat_map(|row| row.as_array().unwrap()) {
+            assert!(
+                cell.is_u64() || cell.as_str().is_some_and(|text| text.parse::<u64>().is_err()),
+                "{function}: {cell}"
+            );
+        }
+    }
+}
+
 #[test]
 fn verify_passes_and_names_refusals() {
     let folder = Folder::new();
