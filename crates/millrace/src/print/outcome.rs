@@ -4,6 +4,7 @@ use std::path::Path;
 
 use engine::{Counters, EngineKind, Outcome, Recovery, Tables, Transactions};
 use nf::{Cell, Description, Report};
+use packet::LinkType;
 use serde_json::{Map, Value, json};
 
 use super::number::{bytes, count, counted, percent, rate, span};
@@ -21,6 +22,10 @@ pub(crate) struct Run<'a> {
     pub(crate) input: &'a Path,
     pub(crate) output: Option<&'a Path>,
     pub(crate) clock_steps_back: u64,
+    /// The link types of packets that nobody reads, as far as they are known.
+    pub(crate) unread_links: Vec<LinkType>,
+    /// What the function has to say to who most likely meant something else.
+    pub(crate) remark: Option<String>,
     pub(crate) outcome: &'a Outcome,
 }
 
@@ -40,8 +45,14 @@ impl Run<'_> {
         out += &self.flows(style);
         if counters.unread > 0 {
             let packets = counted(counters.unread, "packet is", "packets are");
-            let note = format!("{packets} of a link type that is not read: no function has looked at what they carry");
+            let links: Vec<String> = self.unread_links.iter().map(ToString::to_string).collect();
+            let links = if links.is_empty() { String::new() } else { format!(", {}", links.join(", ")) };
+            let note =
+                format!("{packets} of a link type that is not read{links}: no function has looked at what they carry");
             out += &format!("  {}\n", style.warn(note));
+        }
+        if let Some(remark) = &self.remark {
+            out += &format!("  {}\n", style.warn(remark));
         }
         out += &self.moves(style);
         if let Some(transactions) = &self.outcome.transactions {
@@ -188,6 +199,8 @@ impl Run<'_> {
             })),
             "clock_steps_back": self.clock_steps_back,
             "unread": counters.unread,
+            "unread_links": self.unread_links.iter().map(|link| link.number()).collect::<Vec<_>>(),
+            "remark": self.remark,
             "report": report.as_ref().map(|Report { title, columns, rows }| {
                 let rows: Vec<Vec<Value>> = rows.iter().map(|row| row.iter().map(cell).collect()).collect();
                 json!({ "title": title, "columns": columns, "rows": rows })

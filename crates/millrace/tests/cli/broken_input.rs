@@ -127,7 +127,20 @@ fn short_snaps_empty_captures_and_unknown_links_are_no_errors() {
     write(&folder.path("plain.pcap"), 10, LinkType::Ethernet);
     assert!(!run(&folder, "run ddos --in plain.pcap").1.contains("not read"));
     let seen = folder.command("inspect strange.pcap").output().unwrap();
-    assert!(String::from_utf8_lossy(&seen.stdout).contains("link type 147"));
+    let seen = String::from_utf8(seen.stdout).unwrap();
+    assert!(seen.contains("no flows: no packet has addresses to tell one by"), "{seen}");
+    assert!(seen.contains("10 packets are of a link type that is not read, link type 147: what"), "{seen}");
+    write(&folder.path("radio.pcap"), 10, LinkType::Other(127));
+    for line in ["run ddos --in radio.pcap", "inspect radio.pcap"] {
+        let seen = folder.command(line).output().unwrap();
+        let seen = String::from_utf8([seen.stdout, seen.stderr].concat()).unwrap();
+        let words =
+            "10 packets are of a link type that is not read, IEEE 802.11 with radiotap header (link type 127): ";
+        assert_eq!(seen.matches(words).count(), 1, "{line}: {seen}");
+    }
+    assert!(
+        !String::from_utf8(folder.command("inspect plain.pcap").output().unwrap().stdout).unwrap().contains("not read")
+    );
 
     let frame = frame_of_udp();
     let path = folder.path("short.pcap");

@@ -231,6 +231,31 @@ fn reports_have_numbers_as_numbers() {
     }
 }
 
+/// Who most likely meant something else is told so, once, and others aren't.
+#[test]
+fn a_function_that_does_nothing_says_why() {
+    let folder = Folder::new();
+    fs::write(
+        folder.path("web.toml"),
+        "[[services]]\naddress = \"192.0.2.1:80\"\nbackends = [\"10.0.0.1:80\", \"10.0.0.2:80\"]\n",
+    )
+    .unwrap();
+    for (line, words) in [
+        ("bridge", "frames went to stations on the side that they came from"),
+        ("load-balancer", "there are no `services`, and every packet passes unchanged"),
+        ("ipsec", "there are no `tunnels`, and every packet is dropped"),
+        ("ipsec --set other=forward", "there are no `tunnels`, and every packet passes unchanged"),
+    ] {
+        let (code, _, text) = folder.run(&format!("run {line} --in demo.pcap.zst"));
+        assert!(code == 0 && text.matches(words).count() == 1, "{line}: {text}");
+        let run = folder.json(&format!("run {line} --in demo.pcap.zst --json"));
+        assert!(run["remark"].as_str().unwrap().contains(words), "{line}: {run:#}");
+    }
+    for line in ["load-balancer --config web.toml", "ddos", "nat", "firewall"] {
+        assert_eq!(folder.json(&format!("run {line} --in demo.pcap.zst --json"))["remark"], Value::Null, "{line}");
+    }
+}
+
 #[test]
 fn verify_passes_and_names_refusals() {
     let folder = Folder::new();
