@@ -256,6 +256,44 @@ fn a_function_that_does_nothing_says_why() {
     }
 }
 
+/// In a user's words: what is wanted and what stands there, where, and the keys of that place.
+#[test]
+fn configurations_are_refused_in_words() {
+    let folder = Folder::new();
+    let service = |keys: &str| format!("table_size = 307\n[[services]]\naddress = \"192.0.2.1:80\"\n{keys}\n");
+    for (text, says) in [
+        (
+            service("backends = \"10.0.0.1:80\""),
+            "web.toml:4:12: a list in [ ] is wanted here, not the text \"10.0.0.1:80\"\n",
+        ),
+        (
+            service("backend = []"),
+            "web.toml:4:1: `backend` is no key here; did you mean `backends`? (the keys here: address, protocol, backends)\n",
+        ),
+        (service("backends = [80]"), "web.toml:4:13: a text in quotes is wanted here, not the number 80\n"),
+        (service("protocol = \"sctp\""), "web.toml:4:12: `sctp` is none of the choices: tcp, udp\n"),
+        (service(""), "web.toml:2:1: `backends` is missing\n"),
+        (
+            "services = [80]".to_owned(),
+            "web.toml:1:13: a table of keys, as { key = value }, is wanted here, not the number 80\n",
+        ),
+        ("table_size = \"large\"".to_owned(), "web.toml:1:14: a whole number is wanted here, not the text \"large\"\n"),
+        (
+            "table_size = 3".to_owned(),
+            "web.toml:1:14: 3 is out of range: a prime from 101 to 1048573, a hundred times the backends or more\n",
+        ),
+        (
+            service("backends = [\"10.0.0.1:80\", \"10.0.0.2:80\", \"10.0.0.3:80\", \"10.0.0.4:80\"]"),
+            "192.0.2.1:80 has 4 `backends`, too many for a `table_size` of 307: Maglev's table has 100 entries for each or more",
+        ),
+    ] {
+        fs::write(folder.path("web.toml"), &text).unwrap();
+        let (code, error) = folder.fails("run load-balancer --in demo.pcap.zst --config web.toml");
+        assert!(code == 2 && error.contains(says), "{text}: {error}");
+        assert!(["i64", "u64", "struct", "sequence", "string"].iter().all(|word| !error.contains(word)), "{error}");
+    }
+}
+
 #[test]
 fn verify_passes_and_names_refusals() {
     let folder = Folder::new();
