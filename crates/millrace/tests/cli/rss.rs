@@ -57,6 +57,17 @@ fn check_names_the_fields_in_the_way() {
     assert!(text.contains("splits: src+dst+sport+dport, dst+sport+dport in the way"), "{text}");
     assert!(!text.contains("yes"), "{text}");
 
+    for (port, field) in [("lan", "dst"), ("wan", "src")] {
+        let text = folder.stdout("rss check --nic ice --driver linux", CLIENTS, 1);
+        assert!(text.contains(&format!("other4 frag4 other6 frag6 at {port} are hashed by {field} too")), "{text}");
+        assert!(!text.contains("tcp4 packets"), "those fit: {text}");
+    }
+    let check = folder.json("rss check --nic ixgbe --driver linux --json", CLIENTS, 1);
+    let in_the_way = check["drivers"][0]["in_the_way"].as_array().unwrap();
+    assert_eq!(in_the_way.len(), 4, "TCP by its ports, the others by an address, at either port: {check:#}");
+    assert_eq!(in_the_way[0]["packets"], serde_json::json!(["tcp4"]));
+    assert_eq!(in_the_way[0]["fields"], serde_json::json!(["dst", "sport", "dport"]));
+
     let check = folder.json("rss check --nic virtio --driver linux --json", FLOWS, 0);
     assert_eq!((&check["yes"], &check["drivers"][0]["by"]), (&Value::from(true), &Value::from("fields")));
     let row = |kind: &str| {
