@@ -149,6 +149,12 @@ fn both_sides_of_clients_meet() {
     let whole = folder.json("rss solve --nic ice --driver dpdk --in demo.pcap.zst --json", CLIENTS, 0);
     let all = whole["solution"]["balance"]["ports"][0]["packets"].as_u64().unwrap();
     assert_eq!(packets(0) + packets(1), all, "each packet is of one side");
+    assert_eq!(whole["solution"]["balance"]["packets"], 35_169);
+    let text =
+        |line: &str| folder.stdout(&format!("rss solve --nic ice --driver dpdk --in demo.pcap.zst {line}"), CLIENTS, 0);
+    assert!(text("").contains("each port is shown with all 35,169 packets, as if they came in there"), "{}", text(""));
+    let sides = text("--inside 10.0.0.0/8");
+    assert!(sides.contains("of 35,169 packets those from inside are counted at lan, the others at wan"), "{sides}");
     let probes = solved["solution"]["probes"].as_array().unwrap();
     assert!(probes.iter().all(|probe| probe["hash"].as_str().unwrap().len() == 8), "{probes:#?}");
 }
