@@ -96,7 +96,9 @@ pub(super) fn chosen(
             name.display()
         )));
     }
-    let trace = Trace::load(&mut Reader::open(input)?, LOOK_PACKETS)?;
+    let mut trace = Trace::new();
+    // What is wrong with the capture is told by the run.
+    let _ = trace.fill(&mut Reader::open(input)?, LOOK_PACKETS);
     if trace.is_empty() {
         return Ok((EngineKind::Sequential, 1, "there are no packets".to_owned()));
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use packet::{LinkType, Nanos, Seq};
 use port::pcap::Reader;
-use port::{Fate, Packet, Trace};
+use port::{Fate, Packet, PortError, Trace};
 use testkit::synth::{Params, Profile, Synth};
 
 use super::failure::Failed;
@@ -55,7 +55,7 @@ impl Source {
         self.input.is_some() || self.synth.is_some()
     }
 
-    /// Brings the traffic into memory; a capture that ends in the middle of a record counts as far as it goes.
+    /// Brings the traffic into memory, all of it or none.
     pub(super) fn load(&self, quiet: bool) -> Result<Traffic, Failed> {
         match (&self.input, self.synth) {
             (Some(input), _) => self.read(input.clone(), quiet),
@@ -75,8 +75,9 @@ impl Source {
         let sample = move || Sample { done: file.consumed(), total: file.total(), packets: 0 };
         let progress = Progress::watch(quiet, "read", sample);
         let packets_max = usize::try_from(self.packets).unwrap_or(usize::MAX);
-        let trace = Trace::load(&mut reader, packets_max)?;
+        let trace = Trace::load(&mut reader, packets_max);
         drop(progress);
+        let trace = trace.map_err(unused)?;
         if trace.is_empty() {
             return Err(Failed::input(format_args!("{} holds no packets", files::shown(&input).display())));
         }
@@ -96,6 +97,28 @@ impl Source {
         };
         format!("{from} --packets {}", self.packets)
     }
+}
+
+/// The failure of a capture that was read in vain, with how to make do with what comes before the place at fault.
+fn unused(error: PortError) -> Failed {
+    match error {
+        PortError::Capture(error) => cut(error),
+        error => error.into(),
+    }
+}
+
+/// The same of a reader's error.
+pub(super) fn cut(error: port::pcap::Error) -> Failed {
+    if error.packets == 0 {
+        return error.into();
+    }
+    let (name, place) = (files::shown(&error.path), format!("at byte {}, packet {}", error.offset, error.packets + 1));
+    Failed::input(format_args!(
+        "{}: {} ({place}); --packets {} takes what comes before that",
+        name.display(),
+        error.fault,
+        error.packets
+    ))
 }
 
 /// A profile that has one flow and no say in it.

@@ -69,6 +69,7 @@ fn what_is_no_capture_is_told() {
     fs::write(at("text.txt"), "this is a text\n").unwrap();
     fs::write(at("empty.pcap"), "").unwrap();
     fs::create_dir(at("folder")).unwrap();
+    fs::write(at("header.pcap"), &fs::read(at("good.pcap")).unwrap()[..10]).unwrap();
     for (line, words) in [
         ("run ddos --in missing.pcap --out out.pcap", "missing.pcap: can't be opened"),
         ("run ddos --in text.txt --out out.pcap", "not a capture"),
@@ -78,6 +79,10 @@ fn what_is_no_capture_is_told() {
         ("inspect text.txt", "text"),
         ("verify ddos --in missing.pcap", "missing.pcap"),
         ("bench ddos --in text.txt", "not a capture"),
+        ("profile nat --in empty.pcap", "empty.pcap: is empty"),
+        ("profile nat --in folder", "folder: is a directory"),
+        ("verify ddos --in -", "error: standard input: is empty"),
+        ("run ddos --in header.pcap", "ends 10 bytes into its header; there is no packet in it"),
     ] {
         let (code, error) = run(&folder, line);
         assert_eq!(code, 3, "{line}: {error}");
@@ -101,6 +106,18 @@ fn a_capture_cut_in_a_record_gives_what_came_before() {
     }
     let (code, error) = run(&folder, "inspect cut.pcap");
     assert!(code == 3 && error.contains("ends"), "{error}");
+    // What would mean something else over a part of the traffic does nothing, and says how to have the part.
+    for command in ["verify ddos --seeds 1 --no-threads", "profile nat --rounds 1 --round-packets 1", "tables advise"] {
+        let (code, error) = run(&folder, &format!("{command} --in cut.pcap"));
+        let words = "(at byte 15666, packet 100); --packets 99 takes what comes before that\n";
+        assert!(code == 3 && error.starts_with("error: cut.pcap: ends ") && error.ends_with(words), "{error}");
+    }
+    let (code, error) =
+        run(&folder, "verify ddos --seeds 1 --no-threads --engines sequential,rss --in cut.pcap --packets 99");
+    assert_eq!(code, 0, "{error}");
+    // One that looks ahead runs all the same.
+    let (code, error) = run(&folder, "run ddos --in cut.pcap --engine auto --out out.pcap");
+    assert!(code == 3 && error.contains("99 packets") && error.contains("ends"), "{error}");
     // Compressed, the same.
     fs::write(folder.path("cut.pcap.zst"), &millrace::DEMO_CAPTURE[..millrace::DEMO_CAPTURE.len() / 2]).unwrap();
     let (code, error) = run(&folder, "run ddos --in cut.pcap.zst --out out.pcap");

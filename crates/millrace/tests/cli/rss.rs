@@ -211,7 +211,6 @@ fn slips_are_answered_with_what_was_meant() {
         ("rss solve --nic ixgb", CLIENTS, "'ixgbe'"),
         ("rss solve --nic e1000", CLIENTS, "mlx5, ice, i40e, ixgbe, ena, virtio"),
         ("rss solve --nic ice", "", "a FILE, or --sets"),
-        ("rss check none.toml --nic ice", "", "none.toml: can't be read"),
         ("rss check --nic ice", "lan: scr", "--sets:1:6: `scr` is no field"),
         ("rss solve --nic ice --table 100", CLIENTS, "512 or 2048"),
         ("rss solve --nic ice --driver dpdk --table 512 --queues 1024", CLIENTS, "leads to so many queues at most"),
@@ -227,6 +226,8 @@ fn slips_are_answered_with_what_was_meant() {
     }
     let (code, _, error) = folder.run("rss solve --nic ice --in none.pcap", FLOWS);
     assert!(code == 3 && error.contains("none.pcap"), "{error}");
+    let (code, _, error) = folder.run("rss check none.toml --nic ice", "");
+    assert!(code == 3 && error.contains("none.toml: can't be read: No such file"), "{error}");
 }
 
 #[test]
