@@ -264,8 +264,7 @@ fn an_interrupt_leaves_a_valid_output_and_full_statistics() {
         let mut input = child.stdin.take().unwrap();
         let (first, second) = capture.split_at(capture.len() / 2);
         input.write_all(first).unwrap();
-        let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
-        kill_process(pid, Signal::INT).unwrap();
+        interrupt(&child);
         // What wakes the read may find nobody there any more.
         let _ = input.write_all(second);
         drop(input);
@@ -277,4 +276,74 @@ fn an_interrupt_leaves_a_valid_output_and_full_statistics() {
         assert!(received < 50_000);
         assert_eq!(packets(&folder.path("out.pcap")) as u64, received, "ddos drops none of them");
     }
+}
+
+/// A run whose input has nothing to say for now, and isn't over.
+#[test]
+fn an_interrupt_ends_a_wait_for_an_idle_pipe() {
+    for (line, has_output) in [
+        ("run ddos --in - --out out.pcap --json", true),
+        ("run ddos --in - --out out.pcap --cores 2 --json", true),
+        ("inspect - --json", false),
+    ] {
+        let folder = folder(50_000);
+        let capture = fs::read(folder.path("good.pcap")).unwrap();
+        let output = interrupted(&folder, line, &capture[..capture.len() / 2]);
+        assert_eq!(output.status.code(), Some(130), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+        let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        if has_output {
+            assert_eq!(told["interrupted"], true);
+            let received = told["packets"]["received"].as_u64().unwrap();
+            assert!((1..=25_000).contains(&received), "{received}");
+            assert_eq!(packets(&folder.path("out.pcap")) as u64, received, "ddos drops none of them");
+        }
+    }
+}
+
+/// Work whose figures mean nothing before its end says what was done, and gives no figures.
+#[test]
+fn an_interrupt_tells_how_far_the_work_was() {
+    let folder = folder(50_000);
+    let capture = fs::read(folder.path("good.pcap")).unwrap();
+    for (line, words) in [
+        ("verify ddos --in -", "interrupted: nothing was verified, for the traffic was still being read\n"),
+        ("bench ddos --in -", "interrupted: nothing was timed yet\n"),
+        ("profile nat --in - --json", "interrupted: nothing was timed yet\n"),
+    ] {
+        let output = interrupted(&folder, line, &capture[..capture.len() / 2]);
+        assert_eq!(output.status.code(), Some(130), "{line}");
+        assert_eq!((output.stdout.len(), String::from_utf8(output.stderr).unwrap().as_str()), (0, words), "{line}");
+    }
+    let child = folder.command("demo").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let status = format!("/proc/{}/status", child.id());
+    let heeds = || {
+        fs::read_to_string(&status).unwrap().lines().any(|line| {
+            let mask = line.strip_prefix("SigCgt:").and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+            mask.is_some_and(|mask| mask >> 1 & 1 == 1)
+        })
+    };
+    while !heeds() {
+        std::thread::yield_now();
+    }
+    interrupt(&child);
+    let output = child.wait_with_output().unwrap();
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(130) && output.stdout.is_empty(), "{error}");
+    assert!(error.starts_with("interrupted: ") && error.matches('\n').count() == 1, "{error}");
+}
+
+/// What becomes of a command that is interrupted once it has taken in more than a pipe holds, and is not told the end.
+fn interrupted(folder: &Folder, line: &str, input: &[u8]) -> std::process::Output {
+    let mut child: Child =
+        folder.command(line).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut pipe = child.stdin.take().unwrap();
+    pipe.write_all(input).unwrap();
+    interrupt(&child);
+    let output = child.wait_with_output().unwrap();
+    drop(pipe);
+    output
+}
+
+fn interrupt(child: &Child) {
+    kill_process(Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap(), Signal::INT).unwrap();
 }
