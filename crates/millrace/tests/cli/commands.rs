@@ -70,6 +70,13 @@ fn the_catalogue_tells_all() {
         }
         assert_eq!(folder.json(&format!("functions {name} --json"))["name"], name);
     }
+    for (name, room) in [
+        ("bridge", "room for       as many as its keys say of each: it has no flow table"),
+        ("conntrack", "room for       1,048,576 IPv4 and 65,536 IPv6 packet sets"),
+    ] {
+        let page = folder.stdout(&format!("functions {name}"));
+        assert!(page.contains(room), "{page}");
+    }
     assert!(folder.stdout("functions").contains("packet set"));
     let nat = folder.json("functions nat --json");
     let rss = nat["engines"].as_array().unwrap().iter().find(|engine| engine["engine"] == "rss").unwrap();
