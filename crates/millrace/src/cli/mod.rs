@@ -29,7 +29,7 @@ use clap::builder::PossibleValuesParser;
 use clap::error::ErrorKind;
 use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
-use nf::Description;
+use nf::{ConfigKey, Description};
 
 use crate::catalogue::{Catalogue, Entry, Program};
 use crate::cli::failure::{EXIT_CODES, Failed};
@@ -125,16 +125,26 @@ fn perform(task: Task, catalogue: &Catalogue) -> Result<(), Failed> {
     }
 }
 
-/// The generator leaves arguments without a flag out of fish's script; these are the catalogue's names.
+/// The generator leaves arguments without a flag out of fish's script: these are the catalogue's names, and with each its keys.
 fn fish_functions(catalogue: &Catalogue) -> String {
     let line = |entry: &Entry| {
-        let Description { name, summary, .. } = entry.description();
-        let summary = summary.replace('\'', "\\'");
-        format!(
-            "complete -c millrace -n '__fish_seen_subcommand_from functions run sequence verify bench advise profile' -f -a {name} -d '{summary}'\n"
-        )
+        let Description { name, summary, keys, .. } = entry.description();
+        let quoted = |text: &str| text.replace('\\', "\\\\").replace('\'', "\\'");
+        let mut out = format!(
+            "complete -c millrace -n '__fish_seen_subcommand_from functions run verify bench advise profile' -f -a {name} -d '{}'\n",
+            quoted(summary)
+        );
+        for ConfigKey { name: key, help, .. } in *keys {
+            out += &format!(
+                "complete -c millrace -n '__fish_seen_subcommand_from {name}' -l set -x -a '{key}=' -d '{}'\n",
+                quoted(help)
+            );
+        }
+        out
     };
-    catalogue.entries().iter().map(line).collect()
+    let of_bench = ["suite", "sweep"]
+        .map(|name| format!("complete -c millrace -n '__fish_seen_subcommand_from bench' -f -a {name}\n"));
+    catalogue.entries().iter().map(line).chain(of_bench).collect()
 }
 
 /// The command line, with the catalogue's names filled in, so that slips are noticed and completions know them.

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use packet::{LinkType, Nanos, Seq};
 use port::pcap::Reader;
 use port::{Fate, Packet, PortError, Trace};
@@ -23,15 +24,18 @@ pub(super) struct Source {
     #[arg(long = "in", short, value_name = "FILE", group = "traffic")]
     input: Option<PathBuf>,
     /// Make traffic up instead, of this profile (`millrace synth --help` lists them)
-    #[arg(long, value_name = "PROFILE", group = "traffic")]
+    #[arg(long, value_name = "PROFILE", group = "traffic", value_parser = profile(), hide_possible_values = true)]
     synth: Option<Profile>,
     /// With --synth: how many flows
-    #[arg(long, default_value = "10k", value_name = "NUMBER", value_parser = number::parse_positive, conflicts_with = "input")]
+    #[arg(long, default_value = FLOWS, value_name = "NUMBER", value_parser = number::parse_positive, conflicts_with = "input")]
     flows: u64,
     /// How many packets to take at most
     #[arg(long, default_value = "1M", value_name = "NUMBER", value_parser = number::parse_positive)]
     packets: u64,
 }
+
+/// Flows of what is made up, unless told.
+const FLOWS: &str = "10k";
 
 /// Traffic in memory.
 pub(super) struct Traffic {
@@ -60,6 +64,11 @@ impl Source {
         match (&self.input, self.synth) {
             (Some(input), _) => self.read(input.clone(), quiet),
             (None, Some(profile)) => {
+                if single(profile).is_some_and(|flows| flows != self.flows) && number::parse(FLOWS) != Ok(self.flows) {
+                    return Err(Failed::usage(format_args!(
+                        "--flows changes nothing in {profile}: it has one flow; leave it out"
+                    )));
+                }
                 let flows = single(profile).unwrap_or(self.flows);
                 let params = Params { packets: self.packets, flows: Some(flows), ..Params::default() };
                 let name = format!("{profile}, {}", number::counted(flows, "flow", "flows"));
@@ -97,6 +106,12 @@ impl Source {
         };
         format!("{from} --packets {}", self.packets)
     }
+}
+
+/// Reads a profile's name, which completions know.
+pub(super) fn profile() -> impl TypedValueParser<Value = Profile> {
+    PossibleValuesParser::new(Profile::ALL.map(|profile| PossibleValue::new(profile.name()).help(profile.summary())))
+        .map(|name| name.parse().expect("the parser lets profiles' names through alone"))
 }
 
 /// The failure of a capture that was read in vain, with how to make do with what comes before the place at fault.

@@ -347,6 +347,37 @@ fn synth_is_reproducible_and_exact() {
     assert_eq!(single["flows"], 1);
     let (code, error) = folder.fails("synth --profile uniform --flows 1M --packets 10 --out d.pcap");
     assert!(code == 2 && !folder.path("d.pcap").exists(), "{error}");
+    for (options, says) in [
+        ("single-flow --flows 7", "--flows changes nothing in single-flow: it has one flow"),
+        ("single-flow --hosts 7", "it has one client"),
+        ("syn-flood --skew 1", "--skew changes nothing in syn-flood: its flows are alike"),
+        ("syn-flood --transport udp", "TCP's SYN segments"),
+        ("backbone --turns", "only the flows of `uniform` can take turns"),
+        ("uniform --turns --burst 4", "--burst changes nothing in uniform: its flows take turns"),
+        ("uniform --gap 100", "--gap changes nothing in uniform: its packets come at a steady rate"),
+    ] {
+        let (code, error) = folder.fails(&format!("synth --profile {options} --packets 1k --out d.pcap"));
+        assert!(code == 2 && error.contains(says) && !folder.path("d.pcap").exists(), "{options}: {error}");
+    }
+    let (code, error) = folder.fails("bench ddos --synth single-flow --flows 7");
+    assert!(code == 2 && error.contains("--flows changes nothing in single-flow"), "{error}");
+    // What is refused changes nothing, and what is taken does.
+    let trace = |options: &str| {
+        folder.stdout(&format!("synth --profile {options} --packets 3k --out e.pcap"));
+        folder.bytes("e.pcap")
+    };
+    for (profile, option) in [
+        ("uniform --flows 10", "--burst 4"),
+        ("uniform --flows 10", "--turns"),
+        ("uniform --flows 10", "--skew 1"),
+        ("backbone", "--gap 100"),
+        ("backbone", "--burst 4"),
+        ("hyperscaler", "--transport udp"),
+        ("single-flow", "--transport udp"),
+        ("syn-flood", "--hosts 5"),
+    ] {
+        assert_ne!(trace(&format!("{profile} {option}")), trace(profile), "{profile} {option}");
+    }
     let piped = folder.millrace("synth --profile uniform --flows 10 --packets 100 --out -").assert().success();
     let seen = folder.millrace("inspect - --json").write_stdin(piped.get_output().stdout.clone()).assert().success();
     let seen: Value = serde_json::from_slice(&seen.get_output().stdout).unwrap();
@@ -384,8 +415,15 @@ fn help_and_completions() {
     assert!(folder.stdout("--version").starts_with("millrace "));
     for shell in ["bash", "zsh", "fish"] {
         let script = folder.stdout(&format!("completions {shell}"));
-        assert!(script.contains("millrace") && script.contains("heavy-hitter"), "{shell} knows the functions");
+        for word in ["heavy-hitter", "rss++", "university-dc", "suite", "frag6"] {
+            assert!(script.contains(word), "{shell} knows {word}");
+        }
     }
+    let fish = folder.stdout("completions fish");
+    assert!(fish.contains("'__fish_seen_subcommand_from policer' -l set -x -a 'rate=' -d '"), "{fish}");
+    // Names that are listed elsewhere don't make help longer.
+    let help = folder.stdout("bench --help");
+    assert!(!help.contains("university-dc") && !help.contains("heavy-hitter"), "{help}");
 }
 
 #[test]
