@@ -99,7 +99,11 @@ fn page(entry: &Entry) -> Result<String, Failed> {
     } else {
         let mut sheet = Sheet::new(style, &[("key", Align::Left), ("default", Align::Left), ("", Align::Left)]);
         for ConfigKey { name, default, help } in description.keys {
-            sheet.row([name, default, help]);
+            // A long list would push all that stands behind it off the screen.
+            match default.len() {
+                ..=DEFAULT_MAX => sheet.row([*name, *default, *help]),
+                _ => sheet.row([*name, "", &format!("{help}; by default {default}")]),
+            }
         }
         out += &sheet.lines(2);
     }
@@ -121,6 +125,9 @@ fn page(entry: &Entry) -> Result<String, Failed> {
     out += &format!("\n{}\n", style.dim(example));
     Ok(out)
 }
+
+/// Characters of a default that has a column to itself.
+const DEFAULT_MAX: usize = 32;
 
 /// How many packet sets are remembered, in words.
 fn room(Sizing { flows, flows_v6 }: Sizing, keeps_flows: bool) -> String {

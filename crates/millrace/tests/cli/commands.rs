@@ -77,6 +77,8 @@ fn the_catalogue_tells_all() {
         let page = folder.stdout(&format!("functions {name}"));
         assert!(page.contains(room), "{page}");
     }
+    let page = folder.stdout("functions sidejacking");
+    assert!(page.contains("; by default [\"PHPSESSID\", ") && page.contains("  block             false"), "{page}");
     assert!(folder.stdout("functions").contains("packet set"));
     let nat = folder.json("functions nat --json");
     let rss = nat["engines"].as_array().unwrap().iter().find(|engine| engine["engine"] == "rss").unwrap();
