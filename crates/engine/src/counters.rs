@@ -126,6 +126,12 @@ impl FlowCounters {
         self.limited += limited;
     }
 
+    /// Packet sets that ended, in whatever way.
+    #[must_use]
+    pub const fn ended(&self) -> u64 {
+        self.expired + self.closed + self.evicted
+    }
+
     /// Whether a table was ever too full for a packet set to stay or to come, or a limit kept one out.
     #[must_use]
     pub const fn was_full(&self) -> bool {

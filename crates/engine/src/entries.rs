@@ -138,6 +138,14 @@ impl<N: NetworkFunction> EntryLocked<N> {
         total
     }
 
+    /// The entries of the tables: flows alive, and flows past their deadline that were not reclaimed yet.
+    pub(crate) fn entries(&self) -> usize {
+        let mut entries = 0;
+        self.common.v4.each(|_| entries += 1);
+        self.common.v6.each(|_| entries += 1);
+        entries
+    }
+
     /// The most flows that there ever were at once, added up over stripes.
     pub(crate) fn high_water(&self) -> usize {
         self.common.v4.high_water() + self.common.v6.high_water()

@@ -241,6 +241,9 @@ pub trait Remains<N: NetworkFunction> {
     /// The flows alive at `now`, each once, in no particular order. `scr`: those of one replica.
     fn flows(&self, now: Nanos) -> Vec<FlowState<N>>;
 
+    /// The entries of the tables, each once: flows alive, and flows past their deadline that were not reclaimed yet.
+    fn entries(&self) -> usize;
+
     /// What happened to flows, each counted once.
     fn flow_counters(&self) -> FlowCounters;
 
@@ -285,6 +288,10 @@ impl<N: NetworkFunction, I: Index> Remains<N> for PrivateFleet<N, I> {
         self.parts().flat_map(|part| part.flows(now)).collect()
     }
 
+    fn entries(&self) -> usize {
+        self.parts().map(Private::entries).sum()
+    }
+
     fn flow_counters(&self) -> FlowCounters {
         sum(self.parts().map(Placement::flow_counters))
     }
@@ -321,6 +328,10 @@ impl<N: NetworkFunction, I: Index> Remains<N> for ShardedFleet<N, I> {
         self.parts().flat_map(|part| part.flows(now)).collect()
     }
 
+    fn entries(&self) -> usize {
+        self.parts().map(Private::entries).sum()
+    }
+
     fn flow_counters(&self) -> FlowCounters {
         sum(self.parts().map(Placement::flow_counters))
     }
@@ -345,6 +356,10 @@ impl<N: NetworkFunction> Remains<N> for SharedFleet<N> {
         self.workers[0].place().flows(now)
     }
 
+    fn entries(&self) -> usize {
+        self.workers[0].place().entries()
+    }
+
     fn flow_counters(&self) -> FlowCounters {
         self.workers[0].place().all_flow_counters()
     }
@@ -365,6 +380,10 @@ impl<N: Function> Remains<N> for TransactedFleet<N> {
 
     fn flows(&self, now: Nanos) -> Vec<FlowState<N>> {
         self.workers.iter().flat_map(|worker| worker.place().flows(now)).collect()
+    }
+
+    fn entries(&self) -> usize {
+        self.workers.iter().map(|worker| worker.place().entries()).sum()
     }
 
     fn flow_counters(&self) -> FlowCounters {
@@ -415,6 +434,15 @@ where
             total.add(&worker.counters());
         }
         Counters { flows: self.flow_counters(), ..total }
+    }
+
+    /// What happened to flows until `now`. Expiry is logical: a flow past its deadline has expired, whether or not its entry
+    /// was reclaimed. So every flow that was opened has ended or is alive.
+    #[must_use]
+    pub fn flow_counters_at(&self, now: Nanos) -> FlowCounters {
+        let counters = self.flow_counters();
+        let lapsed = self.entries() - self.flows(now).len();
+        FlowCounters { expired: counters.expired + lapsed as u64, ..counters }
     }
 
     /// What the function has to tell at `now`: of the flows alive, or else of what they share.

@@ -82,6 +82,11 @@ impl<N: NetworkFunction, I: Index> Private<N, I> {
         v4.chain(v6).filter(move |state| state.deadline > now)
     }
 
+    /// The entries of the tables: flows alive, and flows past their deadline that were not reclaimed yet.
+    pub(crate) fn entries(&self) -> usize {
+        self.v4.table.len() + self.v6.table.len()
+    }
+
     /// The most flows that there ever were at once.
     #[must_use]
     pub fn high_water(&self) -> usize {

@@ -45,9 +45,9 @@ pub struct Control {
 /// What a run came to.
 #[derive(Debug)]
 pub struct Outcome {
-    /// What happened to packets and flows.
+    /// What happened to packets and flows: every flow that was opened has ended or is alive.
     pub counters: Counters,
-    /// The same by core; flows are counted where a core owns them.
+    /// The same by core; flows are counted where a core owns them, and as expired once they were reclaimed.
     pub by_core: Vec<Counters>,
     /// The most flows that there ever were at once.
     pub flows_high_water: usize,
@@ -252,11 +252,16 @@ where
     }
     // Taken here: what follows walks the tables.
     let elapsed = start.elapsed();
-    let counters = fleet.counters();
-    debug_assert!(end.failure.is_some() || counters.add_up(), "a packet is unaccounted for: {counters:?}");
+    let counters = Counters { flows: fleet.flow_counters_at(end.last), ..fleet.counters() };
+    let flows_alive = fleet.flows(end.last).len();
+    let adds_up = counters.add_up() && counters.flows.opened == counters.flows.ended() + flows_alive as u64;
+    debug_assert!(
+        end.failure.is_some() || adds_up,
+        "a packet or a flow is unaccounted for: {flows_alive} of {counters:?}"
+    );
     Outcome {
         flows_high_water: fleet.high_water(),
-        flows_alive: fleet.flows(end.last).len(),
+        flows_alive,
         memory_bytes: fleet.memory_bytes(),
         report: fleet.report(end.last),
         moved: fleet.dispatcher.moved(),

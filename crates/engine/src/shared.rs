@@ -117,6 +117,14 @@ impl<N: NetworkFunction> Shared<N> {
         }
     }
 
+    /// The entries of the tables: flows alive, and flows past their deadline that were not reclaimed yet.
+    pub(crate) fn entries(&self) -> usize {
+        match &self.0 {
+            Way::Entries(entries) => entries.entries(),
+            Way::Stripes(stripes) => stripes.each(Private::entries).into_iter().sum(),
+        }
+    }
+
     /// The most flows that there ever were at once, added up over stripes.
     pub(crate) fn high_water(&self) -> usize {
         match &self.0 {

@@ -244,6 +244,10 @@ impl<N: Function> Transacted<N> {
         v4.chain(v6).filter(move |state| state.deadline > now)
     }
 
+    pub(crate) fn entries(&self) -> usize {
+        self.v4.table.len() + self.v6.table.len()
+    }
+
     pub(crate) fn high_water(&self) -> usize {
         self.v4.table.high_water() + self.v6.table.high_water()
     }

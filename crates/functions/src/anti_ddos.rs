@@ -3,7 +3,7 @@
 
 mod keys;
 
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec;
 
 use memory::{Distributed, Memory, Portion};
@@ -270,7 +270,7 @@ impl NetworkFunction for AntiDdos {
         Some(Report {
             title: String::from("flows alive, by packets"),
             columns: vec!["packets", "flows"],
-            rows: vec![vec!["one".to_string(), one.to_string()], vec!["more".to_string(), more.to_string()]],
+            rows: vec![vec!["one".into(), one.into()], vec!["more".into(), more.into()]],
         })
     }
 }

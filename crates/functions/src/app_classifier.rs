@@ -6,7 +6,7 @@ mod config;
 mod signatures;
 
 use alloc::collections::BTreeMap;
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec;
 
 use memory::Memory;
@@ -261,7 +261,7 @@ impl<C: Classifier> NetworkFunction for AppClassifier<C> {
             *bytes += session.bytes;
         }
         let row = |(name, (sessions, packets, bytes)): (&&str, &(u64, u64, u64))| {
-            vec![name.to_string(), sessions.to_string(), packets.to_string(), bytes.to_string()]
+            vec![(*name).into(), (*sessions).into(), (*packets).into(), (*bytes).into()]
         };
         Some(Report {
             title: String::from("sessions by application"),

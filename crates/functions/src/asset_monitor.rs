@@ -13,8 +13,8 @@ use alloc::vec;
 
 use memory::{Distributed, Memory};
 use nf::{
-    Context, Description, Fingerprint, Flow, NetworkFunction, Opened, PacketSet, Recipe, Report, Sharing, Sizing, Step,
-    Verdict,
+    Cell, Context, Description, Fingerprint, Flow, NetworkFunction, Opened, PacketSet, Recipe, Report, Sharing, Sizing,
+    Step, Verdict, grouped,
 };
 use packet::{Endpoint, FiveTuple, Headers, Host, Nanos, Transport};
 
@@ -214,7 +214,7 @@ impl NetworkFunction for AssetMonitor {
             }
             traffic = traffic.latest(session.traffic);
         }
-        let seconds = |time: Nanos| (time.0 / 1_000_000_000).to_string();
+        let seconds = |time: Nanos| Cell::Number(time.0 / 1_000_000_000);
         let service = |((protocol, port), class): (&(u8, u16), &u8)| {
             let carrier = if *protocol == packet::protocol::TCP { "tcp" } else { "udp" };
             format!("{port}/{carrier} {}", service_name(*class))
@@ -222,16 +222,21 @@ impl NetworkFunction for AssetMonitor {
         let row = |(host, (asset, services)): (&Host, &(Asset, Services))| {
             let services: vec::Vec<String> = services.iter().map(service).collect();
             vec![
-                host.to_string(),
-                asset.told.system.name().to_string(),
+                host.to_string().into(),
+                asset.told.system.name().into(),
                 seconds(asset.first),
                 seconds(asset.last),
-                asset.services.to_string(),
-                services.join(", "),
+                asset.services.into(),
+                services.join(", ").into(),
             ]
         };
         Some(Report {
-            title: format!("{} hosts; {} packets, {} bytes", hosts.len(), traffic.packets, traffic.bytes),
+            title: format!(
+                "{} hosts; {} packets, {} bytes",
+                grouped(hosts.len() as u64),
+                grouped(traffic.packets),
+                grouped(traffic.bytes)
+            ),
             columns: vec!["host", "system", "first seen, s", "last seen, s", "services found", "services"],
             rows: hosts.iter().take(self.config.top()).map(row).collect(),
         })

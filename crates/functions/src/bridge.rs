@@ -10,8 +10,8 @@ use alloc::string::String;
 
 use memory::{Allocator, Map, Memory, Vector};
 use nf::{
-    Context, Description, Fingerprint, Meta, NetworkFunction, Opened, PacketSet, PortId, Reason, Recipe, RecordReader,
-    RecordWriter, Sharing, Sizing, Step, Verdict,
+    Context, Description, Fates, Fingerprint, Meta, NetworkFunction, Opened, PacketSet, PortId, Reason, Recipe,
+    RecordReader, RecordWriter, Sharing, Sizing, Step, Verdict, grouped,
 };
 use packet::{Headers, Mac, Nanos};
 use serde::Deserialize;
@@ -278,6 +278,20 @@ impl NetworkFunction for Bridge {
             Some(port) if port == frame.port => Verdict::Drop(SAME_SIDE),
             Some(port) => Verdict::Forward(PortId(port)),
             None => Verdict::forward(),
+        })
+    }
+
+    /// Most likely a capture of one interface, where everybody is on one side.
+    fn remark(&self, fates: &Fates<'_>) -> Option<String> {
+        let stayed = fates.dropped_for(SAME_SIDE);
+        (stayed > fates.received / 2).then(|| {
+            format!(
+                "{} of {} frames went to stations on the side that they came from, where a bridge leaves them. Each interface of \
+                 a capture is a side; `mergecap -I none -w both.pcapng A.pcap B.pcap` makes a capture of two sides out of two \
+                 captures",
+                grouped(stayed),
+                grouped(fates.received)
+            )
         })
     }
 }

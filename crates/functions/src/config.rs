@@ -245,7 +245,7 @@ impl Visitor<'_> for PrefixVisitor {
     type Value = Prefix;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a prefix as a string")
+        f.write_str("a prefix in quotes")
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<Prefix, E> {
@@ -306,7 +306,7 @@ mod tests {
             ("inside = \"10.0.0.0/33\"", "line 1, column 10", "from 0 to 32"),
             ("inside = \"ten\"", "line 1, column 10", "not a prefix"),
             ("outside = [\n  \"10.0.0.0/8\",\n  \"fc00::1/7\",\n]", "line 3, column 3", "write fc00::/7"),
-            ("inside = 7", "line 1, column 10", "string"),
+            ("inside = 7", "line 1, column 10", "a prefix in quotes"),
             ("share = 1.0", "line 1, column 9", "1 is out of range: above 0 and below 1"),
             ("share = nan", "line 1, column 9", "out of range"),
             ("idel = 7", "line 1, column 1", "unknown field"),

@@ -3,12 +3,12 @@
 //! The judgement is the Linux tracker's (`nf_conntrack`), see [`tracking`](crate::tracking); README: `docs/conntrack.md`.
 
 use alloc::collections::BTreeMap;
-use alloc::string::ToString;
 use alloc::{format, vec};
 
 use memory::Memory;
 use nf::{
-    ConfigKey, Context, Description, NetworkFunction, Opened, PacketSet, Reason, Report, Sharing, Sizing, Step, Verdict,
+    ConfigKey, Context, Description, NetworkFunction, Opened, PacketSet, Reason, Report, Sharing, Sizing, Step,
+    Verdict, grouped,
 };
 use packet::{FiveTuple, Headers};
 use serde::Deserialize;
@@ -212,11 +212,14 @@ pub(crate) fn count_by_state(flows: &mut dyn Iterator<Item = (FiveTuple, Connect
     }
     let total: u64 = counts.values().map(|(all, _)| all).sum();
     Report {
-        title: format!("{total} connections by protocol and state"),
+        title: match total {
+            0 => "connections by protocol and state".into(),
+            _ => format!("{} connections by protocol and state", grouped(total)),
+        },
         columns: vec!["protocol", "state", "connections", "assured"],
         rows: (counts.iter())
             .map(|((protocol, state), (all, assured))| {
-                vec![protocol.to_string(), state.to_string(), all.to_string(), assured.to_string()]
+                vec![(*protocol).into(), (*state).into(), (*all).into(), (*assured).into()]
             })
             .collect(),
     }

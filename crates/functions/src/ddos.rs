@@ -216,7 +216,7 @@ impl NetworkFunction for Ddos {
 
     fn report(&self, flows: &mut dyn Iterator<Item = (Host, Source)>) -> Option<Report> {
         let row = |(host, source): (Host, Source)| {
-            vec![host.to_string(), source.packets.to_string(), source.dropped.to_string()]
+            vec![host.to_string().into(), source.packets.into(), source.dropped.into()]
         };
         Some(Report {
             title: String::from("sources over the threshold"),

@@ -17,7 +17,7 @@ use core::net::IpAddr;
 use memory::{Allocator, Distributed, Memory, Vector};
 use nf::{
     Context, Description, Fingerprint, HOST_BYTES, Meta, NetworkFunction, Opened, PacketSet, Reason, Recipe,
-    RecordReader, RecordWriter, Report, Sharing, Sizing, Step, Verdict,
+    RecordReader, RecordWriter, Report, Sharing, Sizing, Step, Verdict, grouped,
 };
 use packet::{Family, FlowKey, Headers, Host, Host6, Key, Nanos, Transport, Words};
 
@@ -235,14 +235,17 @@ impl NetworkFunction for DnsTunnel {
         let row = |(name, client): (Host6, Client)| {
             let host = Host::from_v6(name).address().to_canonical();
             let is_tunnel = if client.is_tunnel { "yes" } else { "no" };
-            let counts = [client.peak, client.answers, client.nowhere].map(|count| count.to_string());
-            [host.to_string()].into_iter().chain(counts).chain([is_tunnel.into()]).collect()
+            let Client { peak, answers, nowhere, .. } = client;
+            vec![host.to_string().into(), peak.into(), answers.into(), nowhere.into(), is_tunnel.into()]
         };
         let top = heaviest(&mut clients.into_iter(), self.config.top.get() as usize, |client| client.peak.into());
         Ok(Some(Report {
             title: format!(
-                "clients by DNS answers without use ({answers} answers, {used} used; {unreadable} messages unreadable, \
-                 {unjudged} answers without room)"
+                "clients by DNS answers without use ({} answers, {} used; {} messages unreadable, {} answers without room)",
+                grouped(answers),
+                grouped(used),
+                grouped(unreadable),
+                grouped(unjudged)
             ),
             columns: vec!["client", "most in a window", "answers", "without address", "tunnel"],
             rows: top.into_iter().map(row).collect(),

@@ -12,6 +12,7 @@ use alloc::vec;
 use memory::Memory;
 use nf::{
     Context, Description, Flow, NetworkFunction, Opened, PacketSet, Reason, Report, Sharing, Sizing, Step, Verdict,
+    grouped,
 };
 use packet::{FiveTuple, Headers, TcpFlags, Transport};
 
@@ -180,18 +181,18 @@ impl NetworkFunction for FlowBuffer {
         let row = |(tuple, session): (FiveTuple, Session)| {
             let [first, second] = session.heads();
             vec![
-                tuple.to_string(),
-                session.payload.to_string(),
-                self.config.name(session.pattern).to_string(),
-                session.contradictions.to_string(),
-                Self::legible(first),
-                Self::digest(first),
-                Self::legible(second),
-                Self::digest(second),
+                tuple.to_string().into(),
+                session.payload.into(),
+                self.config.name(session.pattern).into(),
+                session.contradictions.into(),
+                Self::legible(first).into(),
+                Self::digest(first).into(),
+                Self::legible(second).into(),
+                Self::digest(second).into(),
             ]
         };
         Some(Report {
-            title: format!("first bytes of {sessions} TCP sessions, {whole} of them whole"),
+            title: format!("first bytes of {} TCP sessions, {} of them whole", grouped(sessions), grouped(whole)),
             columns: vec!["session", "payload", "pattern", "contradictions", "says", "digest", "is told", "digest"],
             rows: heaviest.into_iter().map(row).collect(),
         })

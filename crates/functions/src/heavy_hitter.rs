@@ -198,11 +198,11 @@ impl NetworkFunction for HeavyHitter {
     fn report(&self, flows: &mut dyn Iterator<Item = (FiveTuple, Volume)>) -> Option<Report> {
         let row = |(tuple, flow): (FiveTuple, Volume)| {
             vec![
-                tuple.source().to_string(),
-                tuple.destination().to_string(),
-                protocol_name(tuple.protocol()),
-                flow.packets.to_string(),
-                flow.bytes.to_string(),
+                tuple.source().to_string().into(),
+                tuple.destination().to_string().into(),
+                protocol_name(tuple.protocol()).into(),
+                flow.packets.into(),
+                flow.bytes.into(),
             ]
         };
         Some(Report {

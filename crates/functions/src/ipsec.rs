@@ -14,14 +14,15 @@ mod tests;
 mod window;
 
 use alloc::format;
+use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use memory::Memory;
 use nf::{
-    ConfigKey, Context, Description, Flow, NetworkFunction, Opened, PacketSet, PortId, Reason, Report, Sharing, Sizing,
-    Step, Verdict,
+    ConfigKey, Context, Description, Fates, Flow, NetworkFunction, Opened, PacketSet, PortId, Reason, Report, Sharing,
+    Sizing, Step, Verdict,
 };
 use packet::{FiveTuple, Fragment, Headers, protocol};
 
@@ -232,11 +233,11 @@ impl NetworkFunction for Ipsec {
             let (source, destination) = (key.source(), key.destination());
             let spi = u32::from(source.port) << 16 | u32::from(destination.port);
             vec![
-                format!("{}", source.address),
-                format!("{}", destination.address),
-                format!("{spi:#x}"),
-                format!("{}", way.packets),
-                format!("{}", way.window.top),
+                format!("{}", source.address).into(),
+                format!("{}", destination.address).into(),
+                format!("{spi:#x}").into(),
+                way.packets.into(),
+                way.window.top.into(),
             ]
         };
         (!ways.is_empty()).then(|| Report {
@@ -244,6 +245,14 @@ impl NetworkFunction for Ipsec {
             columns: vec!["from", "to", "spi", "packets", "last number"],
             rows: ways.iter().map(row).collect(),
         })
+    }
+
+    fn remark(&self, _: &Fates<'_>) -> Option<String> {
+        let becomes = match self.other {
+            Other::Drop => "is dropped, for no tunnel is for it",
+            Other::Forward => "passes unchanged",
+        };
+        self.tunnels.is_empty().then(|| format!("there are no `tunnels`, and every packet {becomes}"))
     }
 }
 

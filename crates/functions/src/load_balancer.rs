@@ -14,8 +14,8 @@ use alloc::vec::Vec;
 
 use memory::{Memory, Vector};
 use nf::{
-    Context, Description, Fingerprint, NetworkFunction, Opened, PacketSet, Recipe, Report, Sharing, Sizing, Step,
-    Verdict,
+    Context, Description, Fates, Fingerprint, NetworkFunction, Opened, PacketSet, Recipe, Report, Sharing, Sizing,
+    Step, Verdict,
 };
 use packet::{Endpoint, Family, FiveTuple, FlowKey, Headers, Key, Rewrite};
 
@@ -258,12 +258,21 @@ impl NetworkFunction for LoadBalancer {
         }
         let row = |(Backend { endpoint, service }, flows): (&Backend, &u64)| {
             let address = self.services[usize::from(*service)].address;
-            vec![address.to_string(), endpoint.to_string(), flows.to_string()]
+            vec![address.to_string().into(), endpoint.to_string().into(), (*flows).into()]
         };
         Some(Report {
             title: String::from("connections alive, by backend"),
             columns: vec!["service", "backend", "connections"],
             rows: self.backends.iter().zip(&alive).map(row).collect(),
+        })
+    }
+
+    fn remark(&self, _: &Fates<'_>) -> Option<String> {
+        self.services.is_empty().then(|| {
+            String::from(
+                "nobody is balanced, as there are no `services`, and every packet passes unchanged; write \
+                 services = [{ address = \"192.0.2.1:80\", backends = [\"10.0.0.1:80\", \"10.0.0.2:80\"] }]",
+            )
         })
     }
 }

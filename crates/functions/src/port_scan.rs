@@ -184,7 +184,7 @@ impl NetworkFunction for PortScan {
     fn report(&self, flows: &mut dyn Iterator<Item = (Host, Suspect)>) -> Option<Report> {
         let row = |(host, suspect): (Host, Suspect)| {
             let Attempts { failed, succeeded } = suspect.attempts;
-            vec![host.to_string(), failed.to_string(), succeeded.to_string()]
+            vec![host.to_string().into(), failed.into(), succeeded.into()]
         };
         let weight = |suspect: &Suspect| match suspect.standing {
             Standing::Scanner => suspect.attempts.failed.into(),

@@ -6,14 +6,14 @@ mod segment;
 mod session;
 
 use alloc::format;
-use alloc::string::{String, ToString};
+use alloc::string::ToString;
 use alloc::vec;
 use alloc::vec::Vec;
 
 use memory::{Allocator, Distributed, Map, Memory, Vector};
 use nf::{
     Context, Description, Fingerprint, Flow, NetworkFunction, Opened, PacketSet, Reason, Recipe, Report, Sharing,
-    Sizing, Step, Verdict,
+    Sizing, Step, Verdict, grouped,
 };
 use packet::{Endpoint, Family, FlowKey, Headers, Host, Host6, Nanos, TcpFlags, Transport, Words};
 
@@ -273,18 +273,20 @@ impl NetworkFunction for Sidejacking {
         let row = |(_, session): (Digest, Session)| {
             let Session { server, port, owner, other, foreign, .. } = session;
             let agent = if owner.agent == other.agent { "the same" } else { "another" };
-            let hosts = [owner.address, other.address].map(|host| address(host).to_string());
+            let [owner, other] = [owner.address, other.address].map(|host| address(host).to_string());
             let server = Endpoint::new(address(server), port).to_string();
-            [server].into_iter().chain(hosts).chain([agent.into(), foreign.to_string()]).collect()
+            vec![server.into(), owner.into(), other.into(), agent.into(), foreign.into()]
         };
         let top = heaviest(&mut sessions.into_iter(), self.config.top.get() as usize, |session| session.foreign.into());
         Ok(Some(Report {
             title: format!(
-                "sessions in use by others ({requests} requests with a session's cookie, {foreign} of others, \
-                 {unjudged} without room)"
+                "sessions in use by others ({} requests with a session's cookie, {} of others, {} without room)",
+                grouped(requests),
+                grouped(foreign),
+                grouped(unjudged)
             ),
             columns: vec!["server", "client", "other client", "user agent", "its requests"],
-            rows: top.into_iter().map(row).collect::<Vec<Vec<String>>>(),
+            rows: top.into_iter().map(row).collect(),
         }))
     }
 }

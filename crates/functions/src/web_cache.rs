@@ -8,7 +8,7 @@ mod index;
 mod message;
 mod segment;
 
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec;
 
 use memory::{Distributed, Memory};
@@ -215,7 +215,7 @@ impl NetworkFunction for WebCache {
         _: Nanos,
     ) -> Step<Option<Report>, M> {
         let totals = shared.totals.read(tx, Nanos::NEVER)?;
-        let row = |(what, count): (&str, u64)| vec![what.to_string(), count.to_string()];
+        let row = |(what, count): (&str, u64)| vec![what.into(), count.into()];
         Ok(Some(Report {
             title: String::from("requests that a cache could answer, and why it couldn't answer others"),
             columns: vec!["what", "count"],

@@ -6,7 +6,7 @@ use engine::carrier::{self, Outer, SequencedTotal, Shape};
 use engine::{Control, EngineError, EngineKind, Options, Outcome, Tables};
 use functions::{anti_ddos, app_classifier, bridge, ddos, heavy_hitter, policer, port_knock};
 use measure::{Advice, Bench, BenchError, BenchPlan, LossPlan, LossRow, Profile, ProfilePlan, Question, Repeated};
-use nf::{Description, Flow, Function, PacketSet, Reason, Recipe, Sizing};
+use nf::{Description, Fates, Flow, Function, PacketSet, Reason, Recipe, Sizing};
 use port::{Batch, Packet, Queue, Received, Trace};
 use serde::de::DeserializeOwned;
 use testkit::conformance::{self, Plan, Verified};
@@ -152,6 +152,9 @@ pub trait Program: Send + Sync {
     /// Whether it keeps flows in flow tables at all.
     fn keeps_flows(&self) -> bool;
 
+    /// What an operator should hear who most likely meant something else; see [`nf::NetworkFunction::remark`].
+    fn remark(&self, fates: &Fates<'_>) -> Option<String>;
+
     /// Whether its flows can be kept so; otherwise why not.
     ///
     /// # Errors
@@ -287,6 +290,10 @@ impl<N: Function> Program for Loaded<N> {
 
     fn keeps_flows(&self) -> bool {
         N::Flow::STORED
+    }
+
+    fn remark(&self, fates: &Fates<'_>) -> Option<String> {
+        self.0.remark(fates)
     }
 
     fn accepts(&self, tables: &Tables) -> Result<(), String> {

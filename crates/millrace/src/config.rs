@@ -1,5 +1,7 @@
 //! Settings of a function: a file, values given beside it, and errors that point at the place.
 
+mod words;
+
 use std::fmt;
 use std::ops::Range;
 
@@ -174,15 +176,19 @@ impl std::error::Error for ConfigError {}
 
 /// The message in the words of a configuration file, with what would have been right.
 fn explain(message: &str, function: &Description) -> String {
-    let quoted = |text: &str| text.split('`').nth(1).map(ToOwned::to_owned);
-    let Some(unknown) = message.strip_prefix("unknown field ").and_then(quoted) else {
-        return message.trim_end().replace('\n', "; ");
+    let Some((unknown, here)) = words::unknown_key(message) else { return words::plain(message) };
+    let did_you_mean = |names: &[&str]| {
+        let guess = nearest(unknown, names.iter().copied());
+        guess.map(|guess| format!("; did you mean `{guess}`?")).unwrap_or_default()
     };
     let names: Vec<&str> = function.keys.iter().map(|ConfigKey { name, .. }| *name).collect();
-    let guess = nearest(&unknown, names.iter().copied());
-    let hint = guess.map(|guess| format!("; did you mean `{guess}`?")).unwrap_or_default();
+    // What a list's entries have is not in the catalogue.
+    let in_catalogue = |key: &&str| names.iter().any(|name| name.split('.').any(|part| part == *key));
+    if !here.iter().all(in_catalogue) {
+        return format!("`{unknown}` is no key here{} (the keys here: {})", did_you_mean(&here), here.join(", "));
+    }
     let known = if names.is_empty() { "has no keys".to_owned() } else { format!("knows: {}", names.join(", ")) };
-    format!("`{unknown}` is no key of {}{hint} ({} {known})", function.name, function.name)
+    format!("`{unknown}` is no key of {}{} ({} {known})", function.name, did_you_mean(&names), function.name)
 }
 
 /// The name that was most likely meant, if one is near.
@@ -207,6 +213,17 @@ mod tests {
         flows: Option<Flows>,
         inside: Option<Prefix>,
         tcp: Option<Inner>,
+        #[serde(default)]
+        #[allow(dead_code)]
+        rules: Vec<Rule>,
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    #[allow(dead_code)]
+    struct Rule {
+        from: Prefix,
+        allow: bool,
     }
 
     #[derive(Debug, Default, Deserialize)]
@@ -225,6 +242,7 @@ mod tests {
             ConfigKey { name: "flows", default: "1000", help: "" },
             ConfigKey { name: "inside", default: "\"10.0.0.0/8\"", help: "" },
             ConfigKey { name: "tcp.established", default: "3600", help: "" },
+            ConfigKey { name: "rules", default: "[]", help: "" },
         ],
         drop_reasons: &[],
     };
@@ -257,6 +275,26 @@ mod tests {
         );
         let nested = error("[tcp]\nestablishd = 7");
         assert!(nested.contains("a.toml:2:1") && nested.contains("did you mean `tcp.established`?"), "{nested}");
+        let listed = error("[[rules]]\nfrom = \"10.0.0.0/8\"\nalow = true");
+        assert!(
+            listed
+                .starts_with("a.toml:3:1: `alow` is no key here; did you mean `allow`? (the keys here: from, allow)\n"),
+            "{listed}"
+        );
+    }
+
+    #[test]
+    fn wrong_values_are_told_without_types() {
+        let wrong = error("idle = 5\nflows = \"many\"");
+        assert!(wrong.starts_with("a.toml:2:9: a whole number is wanted here, not the text \"many\"\n"), "{wrong}");
+        let wrong = error("rules = [{ from = 7, allow = true }]");
+        assert!(wrong.starts_with("a.toml:1:19: a prefix in quotes is wanted here, not the number 7"), "{wrong}");
+        let missing = error("\n[[rules]]\nallow = true");
+        assert!(missing.starts_with("a.toml:2:1: `from` is missing"), "{missing}");
+        let mut settings = Settings::default();
+        settings.set("tcp=7").unwrap();
+        let wrong = settings.read::<Sample>(&FUNCTION).unwrap_err().to_string();
+        assert_eq!(wrong, "--set tcp=7: a table of keys, as { key = value }, is wanted here, not the number 7");
     }
 
     #[test]
@@ -265,7 +303,7 @@ mod tests {
         for given in ["idle=9", "inside = 192.0.2.0/24", "tcp.established=3"] {
             settings.set(given).unwrap();
         }
-        let Sample { idle, flows, inside, tcp } = settings.read(&FUNCTION).unwrap();
+        let Sample { idle, flows, inside, tcp, .. } = settings.read(&FUNCTION).unwrap();
         assert_eq!(idle.map(Timeout::secs), Some(9));
         assert_eq!(flows.map(Flows::get), Some(7));
         assert_eq!(inside.unwrap().to_string(), "192.0.2.0/24");

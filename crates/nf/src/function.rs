@@ -1,5 +1,6 @@
 //! The contract itself.
 
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -9,7 +10,7 @@ use packet::{FlowKey, Headers, Host, Nanos};
 use crate::context::Context;
 use crate::description::{Description, PacketSet, Recipe};
 use crate::report::{Fingerprint, Report};
-use crate::verdict::{Reason, Verdict};
+use crate::verdict::{Fates, Reason, Verdict};
 
 /// The outcome of a handler: a value, or the conflict of the memory that its shared state lives in.
 pub type Step<T, M> = Result<T, <M as Memory>::Conflict>;
@@ -225,6 +226,12 @@ pub trait NetworkFunction: Sized + Send + Sync + 'static {
         _now: Nanos,
     ) -> Step<Option<Report>, M> {
         Ok(None)
+    }
+
+    /// What an operator should hear who most likely meant something else: that nothing is configured, that nearly all packets
+    /// end for one reason, and what to do about it. A sentence or two.
+    fn remark(&self, _fates: &Fates<'_>) -> Option<String> {
+        None
     }
 }
 

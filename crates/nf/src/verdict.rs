@@ -66,6 +66,23 @@ pub enum Reply {
     TcpReset,
 }
 
+/// What became of a run's packets, as far as a function's remark may depend on it.
+#[derive(Clone, Copy, Debug)]
+pub struct Fates<'a> {
+    /// Packets that came in.
+    pub received: u64,
+    /// Packets that were dropped, by [`Reason`].
+    pub dropped: &'a [u64; Reason::COUNT],
+}
+
+impl Fates<'_> {
+    /// Packets that were dropped for this reason.
+    #[must_use]
+    pub const fn dropped_for(&self, reason: Reason) -> u64 {
+        self.dropped[reason.0 as usize]
+    }
+}
+
 /// Why a packet was dropped. Numbers below [`Reason::OWN`] mean the same for all functions; those from it on are the
 /// function's own, in the order of [`Description::drop_reasons`](crate::Description::drop_reasons).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

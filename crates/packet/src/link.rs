@@ -60,6 +60,37 @@ impl LinkType {
     }
 }
 
+/// What others are called that are met often, by tcpdump's registry.
+const UNREAD: &[(u16, &str)] = &[
+    (6, "Token Ring"),
+    (8, "SLIP"),
+    (9, "PPP"),
+    (10, "FDDI"),
+    (50, "PPP in HDLC"),
+    (51, "PPPoE"),
+    (104, "Cisco HDLC"),
+    (105, "IEEE 802.11"),
+    (107, "Frame Relay"),
+    (117, "OpenBSD pflog"),
+    (119, "IEEE 802.11 with Prism header"),
+    (127, "IEEE 802.11 with radiotap header"),
+    (143, "DOCSIS"),
+    (163, "IEEE 802.11 with AVS header"),
+    (187, "Bluetooth HCI"),
+    (189, "USB of Linux"),
+    (192, "PPI"),
+    (195, "IEEE 802.15.4"),
+    (201, "Bluetooth HCI with direction"),
+    (220, "USB of Linux, mapped"),
+    (227, "CAN"),
+    (230, "IEEE 802.15.4 without checksum"),
+    (239, "NFLOG"),
+    (247, "InfiniBand"),
+    (249, "USBPcap"),
+    (251, "Bluetooth LE"),
+    (253, "Netlink"),
+];
+
 impl fmt::Display for LinkType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -71,7 +102,27 @@ impl fmt::Display for LinkType {
             Self::LinuxSll2 => f.write_str("Linux cooked v2"),
             Self::Ipv4 => f.write_str("raw IPv4"),
             Self::Ipv6 => f.write_str("raw IPv6"),
-            Self::Other(number) => write!(f, "link type {number}"),
+            Self::Other(number) => match UNREAD.iter().find(|(known, _)| known == number) {
+                Some((_, name)) => write!(f, "{name} (link type {number})"),
+                None => write!(f, "link type {number}"),
+            },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::string::ToString;
+
+    use super::*;
+
+    #[test]
+    fn what_is_not_read_has_a_name_too() {
+        assert_eq!(LinkType::from_number(127).to_string(), "IEEE 802.11 with radiotap header (link type 127)");
+        assert_eq!(LinkType::from_number(147).to_string(), "link type 147");
+        for (number, _) in UNREAD {
+            assert_eq!(LinkType::from_number(*number), LinkType::Other(*number), "it is not read");
+        }
+        assert!(UNREAD.is_sorted_by(|(one, _), (next, _)| one < next), "each once");
     }
 }

@@ -29,17 +29,25 @@ impl Trace {
     /// Why the capture can't be read to its end; [`PortError::TraceTooLarge`].
     pub fn load(reader: &mut Reader, packets_max: usize) -> Result<Self, PortError> {
         let mut trace = Self::new();
+        trace.fill(reader, packets_max).map(|()| trace)
+    }
+
+    /// Reads on until there are `packets_max` packets, as [`load`](Self::load) does. What was read before an error is there.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    pub fn fill(&mut self, reader: &mut Reader, packets_max: usize) -> Result<(), PortError> {
         let mut batch = Batch::default();
-        while trace.len() < packets_max && reader.read(&mut batch)? != Received::End {
-            let room = packets_max - trace.len();
+        while self.len() < packets_max && reader.read(&mut batch)? != Received::End {
+            let room = packets_max - self.len();
             for (index, packet) in batch.packets().iter().enumerate().take(room) {
-                if trace.bytes.len() + packet.len as usize > BYTES_MAX {
-                    return Err(PortError::TraceTooLarge { path: reader.path().to_owned(), packets: trace.len() });
+                if self.bytes.len() + packet.len as usize > BYTES_MAX {
+                    return Err(PortError::TraceTooLarge { path: reader.path().to_owned(), packets: self.len() });
                 }
-                trace.push(*packet, batch.bytes(index));
+                self.push(*packet, batch.bytes(index));
             }
         }
-        Ok(trace)
+        Ok(())
     }
 
     /// Adds a packet whose bytes are copied in; `packet.offset` and `packet.len` are set from them.

@@ -412,6 +412,12 @@ impl<N: Function> Bench<'_, N> {
             let expected = format!("{len} packets received, forwarded, replied and dropped");
             return Err(Difference { seq: None, expected, got: format!("{counters:?}") });
         }
+        let now = last_time(self.trace, len);
+        let (flows, alive) = (fleet.flow_counters_at(now), fleet.flows(now).len() as u64);
+        if flows.opened != flows.ended() + alive {
+            let expected = format!("{} flows ended or alive, as many as were opened", flows.opened);
+            return Err(Difference { seq: None, expected, got: format!("{alive} alive of {flows:?}") });
+        }
         Ok(packets)
     }
 

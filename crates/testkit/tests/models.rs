@@ -90,12 +90,12 @@ proptest! {
         let mut model = HeavyHitterModel::new(idle);
         let driver = agree(heavy_hitter::HeavyHitter::new(&config(&text)), &mut model, &frames)?;
         let report = driver.report().expect("it has a report");
-        let got: Vec<(String, String)> = report.rows.iter().map(|row| (row[3].clone(), row[4].clone())).collect();
-        let expected: Vec<(String, String)> =
-            model.largest(driver.now()).iter().map(|(_, packets, bytes)| (packets.to_string(), bytes.to_string())).collect();
-        let bytes = |rows: &[(String, String)]| rows.iter().map(|row| row.1.clone()).collect::<Vec<_>>();
+        let got: Vec<(Option<u64>, Option<u64>)> = report.rows.iter().map(|row| (row[3].number(), row[4].number())).collect();
+        let expected: Vec<(Option<u64>, Option<u64>)> =
+            model.largest(driver.now()).iter().map(|(_, packets, bytes)| (Some(*packets), Some(*bytes))).collect();
+        let bytes = |rows: &[(Option<u64>, Option<u64>)]| rows.iter().map(|row| row.1).collect::<Vec<_>>();
         prop_assert_eq!(bytes(&got), bytes(&expected));
-        let sorted = |mut rows: Vec<(String, String)>| { rows.sort(); rows };
+        let sorted = |mut rows: Vec<(Option<u64>, Option<u64>)>| { rows.sort(); rows };
         prop_assert_eq!(sorted(got), sorted(expected));
     }
 

@@ -1,6 +1,4 @@
 use core::net::Ipv4Addr;
-use std::string::ToString;
-use std::vec::Vec;
 
 use memory::{Local, LocalTx};
 use packet::Seq;
@@ -112,6 +110,5 @@ fn the_report_sums_by_application() {
     let session = |class, packets| Session { class, packets, bytes: 10 * packets, ..Session::default() };
     let sessions = [session(2, 3), session(0, 4), session(2, 5)];
     let report = function.report(&mut sessions.into_iter().map(|session| (tuple(), session))).unwrap();
-    let rows: Vec<_> = report.rows.iter().map(|row| row.join(" ")).collect();
-    assert_eq!(rows, ["maybe 2 8 80".to_string(), "unknown 1 4 40".to_string()]);
+    assert_eq!(report.rows, [["maybe", "2", "8", "80"], ["unknown", "1", "4", "40"]]);
 }

@@ -108,7 +108,7 @@ impl Visitor<'_> for PatternVisitor {
     type Value = Pattern;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a pattern as a string")
+        f.write_str("a pattern in quotes")
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<Pattern, E> {

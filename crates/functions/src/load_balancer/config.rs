@@ -100,19 +100,26 @@ impl TryFrom<String> for Address {
 #[serde(try_from = "i64")]
 pub(super) struct Prime(pub(super) u32);
 
+/// Entries for each backend at least, so that their shares differ by a hundredth at most (Maglev, section 3.4).
+const ENTRIES_MIN: u32 = 100;
+const TABLE_MIN: u32 = 101;
 const TABLE_MAX: u32 = 1_048_573;
+
+/// The first prime that is not smaller.
+fn prime_from(number: u32) -> u32 {
+    (number..).find(|number| is_prime((*number).into())).unwrap_or(TABLE_MAX)
+}
 
 impl TryFrom<i64> for Prime {
     type Error = String;
 
     fn try_from(number: i64) -> Result<Self, String> {
         match u32::try_from(number) {
-            Ok(number @ 3..=TABLE_MAX) if is_prime(number.into()) => Ok(Self(number)),
-            Ok(number @ 3..=TABLE_MAX) => {
-                let next = (number..).find(|number| is_prime((*number).into())).unwrap_or(TABLE_MAX);
-                Err(format!("{number} is no prime: {next} is"))
-            }
-            _ => Err(format!("{number} is out of range: a prime from 3 to {TABLE_MAX}")),
+            Ok(number @ TABLE_MIN..=TABLE_MAX) if is_prime(number.into()) => Ok(Self(number)),
+            Ok(number @ TABLE_MIN..=TABLE_MAX) => Err(format!("{number} is no prime: {} is", prime_from(number))),
+            _ => Err(format!(
+                "{number} is out of range: a prime from {TABLE_MIN} to {TABLE_MAX}, a hundred times the backends or more"
+            )),
         }
     }
 }
@@ -131,9 +138,17 @@ impl TryFrom<Fields> for Config {
         }
         let mut known = Vec::new();
         for Service { address: Address(address), protocol, backends } in &fields.services {
-            let most = BACKENDS_MAX.min(fields.table_size.0 as usize);
-            if backends.is_empty() || backends.len() > most {
-                return Err(format!("{address} has {} `backends`: from 1 to {most}", backends.len()));
+            if backends.is_empty() || backends.len() > BACKENDS_MAX {
+                return Err(format!("{address} has {} `backends`: from 1 to {BACKENDS_MAX}", backends.len()));
+            }
+            let (size, needed) = (fields.table_size.0, backends.len() as u32 * ENTRIES_MIN);
+            if size < needed {
+                return Err(format!(
+                    "{address} has {} `backends`, too many for a `table_size` of {size}: Maglev's table has {ENTRIES_MIN} \
+                     entries for each or more, or their shares are uneven; take {} or a larger prime",
+                    backends.len(),
+                    prime_from(needed)
+                ));
             }
             known.push((*address, *protocol));
             for Address(backend) in backends {
@@ -165,7 +180,10 @@ mod tests {
         let two = service("192.0.2.1:80", "\"10.0.0.1:80\"") + &service("192.0.2.2:80", "\"10.0.0.1:80\"");
         for (text, says) in [
             ("table_size = 65536".into(), "65536 is no prime: 65537 is"),
-            ("table_size = 1".into(), "from 3 to 1048573"),
+            (
+                "table_size = 3".into(),
+                "3 is out of range: a prime from 101 to 1048573, a hundred times the backends or more",
+            ),
             (service("192.0.2.1", "\"10.0.0.1:80\""), "`192.0.2.1` is no address and port"),
             (service("192.0.2.1:80", "\"10.0.0.1:0\""), "line 3, column 12"),
             (service("192.0.2.1:80", ""), "192.0.2.1:80 has 0 `backends`: from 1 to 256"),
@@ -173,9 +191,9 @@ mod tests {
             (service("192.0.2.1:80", "\"192.0.2.1:80\""), "192.0.2.1:80 stands there twice"),
             (two, "10.0.0.1:80 stands there twice"),
             (
-                "table_size = 3\n".to_string()
-                    + &service("1.1.1.1:1", "\"1.1.1.1:2\",\"1.1.1.1:3\",\"1.1.1.1:4\",\"1.1.1.1:5\""),
-                "from 1 to 3",
+                "table_size = 101\n".to_string() + &service("1.1.1.1:1", "\"1.1.1.1:2\",\"1.1.1.1:3\""),
+                "1.1.1.1:1 has 2 `backends`, too many for a `table_size` of 101: Maglev's table has 100 entries for each or \
+                 more, or their shares are uneven; take 211 or a larger prime",
             ),
             ("down_after = 256".into(), "from 0 to 255"),
             ("[[services]]\naddress = \"1.1.1.1:1\"\nprotocol = \"sctp\"".into(), "unknown variant `sctp`"),

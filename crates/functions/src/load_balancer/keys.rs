@@ -16,7 +16,7 @@ pub(super) const KEYS: &[ConfigKey] = &[
     key(
         "table_size",
         "65537",
-        "entries of a look-up table: a prime, a hundred times the backends or more; 3 to 1048573",
+        "entries of a look-up table: a prime, a hundred times the backends or more; 101 to 1048573",
     ),
     key("seed", "0", "what connections are hashed by: the same on balancers that share their services"),
     key(

@@ -1,5 +1,5 @@
 use core::net::Ipv4Addr;
-use std::string::String;
+use std::string::{String, ToString};
 use std::vec::Vec;
 
 use memory::{Local, LocalTx};
@@ -74,7 +74,7 @@ impl Bench {
     /// What was counted of these.
     fn told(&self, names: &[&str]) -> Vec<String> {
         let rows = local_report(&self.function, &self.state, self.now).unwrap().rows;
-        names.iter().map(|name| rows.iter().find(|row| row[0] == *name).expect("it is told")[1].clone()).collect()
+        names.iter().map(|name| rows.iter().find(|row| row[0] == *name).expect("it is told")[1].to_string()).collect()
     }
 }
 
@@ -93,7 +93,7 @@ fn what_was_kept_answers_until_it_is_stale() {
     assert!(bench.is_kept("/long"));
     bench.wait(40);
     assert!(!bench.is_kept("/long"), "nothing is kept for longer than configured");
-    assert_eq!(bench.told(&["hits", "misses", "bytes saved", "responses kept"]), ["2", "5", "2468", "2"]);
+    assert_eq!(bench.told(&["hits", "misses", "bytes saved", "responses kept"]), ["2", "5", "2,468", "2"]);
 }
 
 /// Table by table what RFC 9111 says of responses: whether they are kept for 60 seconds and no longer, and what is counted if not.

@@ -11,11 +11,12 @@ use port::pcap::Reader;
 use serde_json::{Value, json};
 
 use super::bench::options::nanoseconds;
+use super::bench::timed_so_far;
 use super::engines;
 use super::failure::Failed;
 use super::traffic::{Counter, Source};
 use super::upkeep::Upkeep;
-use super::{Configuration, entry, files, refuse_too_much};
+use super::{Configuration, entry, files, refuse_too_much, signals};
 use crate::catalogue::{Catalogue, Program};
 use crate::print::number::{self, counted};
 use crate::print::output::{print, print_json};
@@ -65,6 +66,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     let options = Options { tables: args.upkeep.tables(&*program)?, ..Options::default() };
     // Costs are measured with the tables of a lone core and of eight replicas of which one runs.
     refuse_too_much(&*program, 9)?;
+    signals::exit_on_interrupt("nothing was timed yet");
     let traffic = args.source.load(args.json)?;
     let question = question(args.cores, args.dispatch, options, usize::from(args.rounds), args.round_packets);
     let advice = asked(&*program, &traffic.trace, &question, args.json)?;
@@ -96,7 +98,9 @@ pub(super) fn chosen(
             name.display()
         )));
     }
-    let trace = Trace::load(&mut Reader::open(input)?, LOOK_PACKETS)?;
+    let mut trace = Trace::new();
+    // What is wrong with the capture is told by the run.
+    let _ = trace.fill(&mut Reader::open(input)?, LOOK_PACKETS);
     if trace.is_empty() {
         return Ok((EngineKind::Sequential, 1, "there are no packets".to_owned()));
     }
@@ -130,6 +134,7 @@ fn asked(program: &dyn Program, trace: &Arc<Trace>, question: &Question, quiet: 
     let sample = move || Sample { done: shown.get(), total: Some(total.get().max(1)), packets: shown.get() * packets };
     let _progress = Progress::watch(quiet, "advise", sample);
     let advice = program.advise(trace, question, &mut |runs, all| {
+        signals::so_far(timed_so_far(runs, all));
         done.set(runs);
         of.set(all);
     })?;

@@ -23,7 +23,7 @@ use super::failure::Failed;
 use super::folder::{Folder, refuse_no_folder};
 use super::traffic::{Counter, Source};
 use super::upkeep::Upkeep;
-use super::{Configuration, entry, refuse_too_much};
+use super::{Configuration, entry, refuse_too_much, signals};
 use crate::catalogue::{Catalogue, Program};
 use crate::print::number;
 use crate::print::output::{note, print, print_json};
@@ -80,6 +80,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     if args.function != "sweep" && !args.compute.is_empty() {
         return Err(Failed::usage("--compute belongs to `millrace bench sweep`; leave it out"));
     }
+    signals::exit_on_interrupt("nothing was timed yet");
     match args.function.as_str() {
         "suite" => {
             args.source.refuse("suite makes its own traffic")?;
@@ -161,9 +162,15 @@ fn watched<T>(
     let sample = move || Sample { done: shown.get(), total: Some(total.get().max(1)), packets: shown.get() * packets };
     let _progress = Progress::watch(quiet, "bench", sample);
     Ok(work(&mut |runs, all| {
+        signals::so_far(timed_so_far(runs, all));
         done.set(runs);
         of.set(all);
     })?)
+}
+
+/// What an interrupt leaves.
+pub(super) fn timed_so_far(runs: u64, of: u64) -> String {
+    format!("{} of {} runs were timed; figures are told once all of them are", number::count(runs), number::count(of))
 }
 
 /// What a bench is told by.

@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 use testkit::conformance::{Plan, Verified};
 
 use super::engines::{fitting, machine_cores};
-use super::entry;
 use super::failure::{Failed, OUTCOME};
+use super::{entry, signals};
 use crate::DEMO_CAPTURE;
 use crate::catalogue::{Catalogue, Program};
 use crate::config::Settings;
@@ -57,6 +57,7 @@ struct Held {
 }
 
 pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> {
+    signals::exit_on_interrupt("the demo had only begun");
     let entry = entry(catalogue, FUNCTION)?;
     let mut settings = Settings::default();
     settings.set(INSIDE)?;
@@ -73,7 +74,13 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     }
     let dropped = who(&*program, &trace)?;
     let together = cores.max(2);
-    let held: Vec<Held> = EngineKind::ALL.into_iter().map(|engine| hold(&*program, &trace, engine, together)).collect();
+    let mut held: Vec<Held> = Vec::new();
+    for engine in EngineKind::ALL {
+        let (done, all) = (held.len(), EngineKind::ALL.len());
+        signals::so_far(format!("{done} of {all} engines were held against sequential, and none was timed"));
+        held.push(hold(&*program, &trace, engine, together));
+    }
+    signals::so_far("all engines were held against sequential, and were being timed".to_owned());
     let plan = BenchPlan {
         engines: EngineKind::ALL.to_vec(),
         cores: if cores > 1 { vec![1, cores] } else { vec![1] },

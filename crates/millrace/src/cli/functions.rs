@@ -1,13 +1,14 @@
 //! `millrace functions`: the catalogue.
 
 use engine::EngineKind;
-use nf::{ConfigKey, Description, Sharing};
+use nf::{ConfigKey, Description, Sharing, Sizing};
 use serde_json::{Value, json};
 
 use super::entry;
 use super::failure::Failed;
 use crate::catalogue::{Catalogue, Entry};
 use crate::config::Settings;
+use crate::print::number::count;
 use crate::print::output::{print, print_json};
 use crate::print::style::Style;
 use crate::print::table::{Align, Sheet, Tone};
@@ -81,7 +82,7 @@ fn page(entry: &Entry) -> Result<String, Failed> {
         Sharing::Nothing => "nothing",
         Sharing::Shares(what) => what,
     };
-    let room = format!("{} IPv4 and {} IPv6 packet sets", sizing.flows, sizing.flows_v6);
+    let room = room(sizing, program.keeps_flows());
     for (name, text) in [
         ("packet set", program.packet_set().to_string().as_str()),
         ("state of one", description.state),
@@ -98,7 +99,11 @@ fn page(entry: &Entry) -> Result<String, Failed> {
     } else {
         let mut sheet = Sheet::new(style, &[("key", Align::Left), ("default", Align::Left), ("", Align::Left)]);
         for ConfigKey { name, default, help } in description.keys {
-            sheet.row([name, default, help]);
+            // A long list would push all that stands behind it off the screen.
+            match default.len() {
+                ..=DEFAULT_MAX => sheet.row([*name, *default, *help]),
+                _ => sheet.row([*name, "", &format!("{help}; by default {default}")]),
+            }
         }
         out += &sheet.lines(2);
     }
@@ -119,6 +124,19 @@ fn page(entry: &Entry) -> Result<String, Failed> {
     let example = format!("millrace run {} --in a.pcap --out b.pcap", description.name);
     out += &format!("\n{}\n", style.dim(example));
     Ok(out)
+}
+
+/// Characters of a default that has a column to itself.
+const DEFAULT_MAX: usize = 32;
+
+/// How many packet sets are remembered, in words.
+fn room(Sizing { flows, flows_v6 }: Sizing, keeps_flows: bool) -> String {
+    match (keeps_flows, flows_v6) {
+        (false, _) => "as many as its keys say of each: it has no flow table".to_owned(),
+        // Its keys are of one form.
+        (true, 0) => format!("{} packet sets", count(flows as u64)),
+        (true, _) => format!("{} IPv4 and {} IPv6 packet sets", count(flows as u64), count(flows_v6 as u64)),
+    }
 }
 
 /// Why the engine refuses the function, on one core or on two.
@@ -150,7 +168,7 @@ fn facts(entry: &Entry) -> Result<Value, Failed> {
     };
     Ok(json!({
         "name": name, "summary": summary, "packet_set": program.packet_set().to_string(), "state": state,
-        "shared": shared, "record_bytes": usize::from(program.shape(2).row_bytes()) - engine::carrier::TIME_BYTES, "flows": program.sizing().flows, "flows_v6": program.sizing().flows_v6,
+        "shared": shared, "record_bytes": usize::from(program.shape(2).row_bytes()) - engine::carrier::TIME_BYTES, "keeps_flows": program.keeps_flows(), "flows": program.sizing().flows, "flows_v6": program.sizing().flows_v6,
         "keys": keys, "drop_reasons": drop_reasons, "engines": engines,
     }))
 }

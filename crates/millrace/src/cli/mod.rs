@@ -30,7 +30,7 @@ use clap::builder::PossibleValuesParser;
 use clap::error::ErrorKind;
 use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
-use nf::Description;
+use nf::{ConfigKey, Description};
 
 use crate::catalogue::{Catalogue, Entry, Program};
 use crate::cli::failure::{EXIT_CODES, Failed};
@@ -126,16 +126,26 @@ fn perform(task: Task, catalogue: &Catalogue) -> Result<(), Failed> {
     }
 }
 
-/// The generator leaves arguments without a flag out of fish's script; these are the catalogue's names.
+/// The generator leaves arguments without a flag out of fish's script: these are the catalogue's names, and with each its keys.
 fn fish_functions(catalogue: &Catalogue) -> String {
     let line = |entry: &Entry| {
-        let Description { name, summary, .. } = entry.description();
-        let summary = summary.replace('\'', "\\'");
-        format!(
-            "complete -c millrace -n '__fish_seen_subcommand_from functions run sequence verify bench advise profile' -f -a {name} -d '{summary}'\n"
-        )
+        let Description { name, summary, keys, .. } = entry.description();
+        let quoted = |text: &str| text.replace('\\', "\\\\").replace('\'', "\\'");
+        let mut out = format!(
+            "complete -c millrace -n '__fish_seen_subcommand_from functions run verify bench advise profile' -f -a {name} -d '{}'\n",
+            quoted(summary)
+        );
+        for ConfigKey { name: key, help, .. } in *keys {
+            out += &format!(
+                "complete -c millrace -n '__fish_seen_subcommand_from {name}' -l set -x -a '{key}=' -d '{}'\n",
+                quoted(help)
+            );
+        }
+        out
     };
-    catalogue.entries().iter().map(line).collect()
+    let of_bench = ["suite", "sweep"]
+        .map(|name| format!("complete -c millrace -n '__fish_seen_subcommand_from bench' -f -a {name}\n"));
+    catalogue.entries().iter().map(line).chain(of_bench).collect()
 }
 
 /// The command line, with the catalogue's names filled in, so that slips are noticed and completions know them.
@@ -199,11 +209,7 @@ impl Configuration {
     /// The file's values, and those given besides or not.
     fn settings_with(&self, given: bool) -> Result<Settings, Failed> {
         let mut settings = match &self.config {
-            Some(path) => {
-                let text = configuration(path)
-                    .map_err(|error| Failed::usage(format_args!("{}: can't be read: {error}", path.display())))?;
-                Settings::from_file(path.display().to_string(), text)
-            }
+            Some(path) => Settings::from_file(path.display().to_string(), configuration(path)?),
             None => Settings::default(),
         };
         for given in self.set.iter().filter(|_| given) {
@@ -213,15 +219,18 @@ impl Configuration {
     }
 }
 
-/// The text of a configuration file, which may be a device or a capture by mistake.
-fn configuration(path: &std::path::Path) -> io::Result<String> {
+/// The text of a configuration file, which may be a device or a capture by mistake: that is a wrong configuration, and not a
+/// file that can't be read.
+fn configuration(path: &std::path::Path) -> Result<String, Failed> {
     const BYTES_MAX: u64 = 1 << 20;
-    let mut text = String::new();
-    let file = std::fs::File::open(path)?;
-    if file.take(BYTES_MAX + 1).read_to_string(&mut text)? as u64 > BYTES_MAX {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it has more than 1 MiB, so it is no configuration"));
+    let name = path.display();
+    let unread = |error: io::Error| Failed::input(format_args!("{name}: can't be read: {error}"));
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(path).map_err(unread)?;
+    if file.take(BYTES_MAX + 1).read_to_end(&mut bytes).map_err(unread)? as u64 > BYTES_MAX {
+        return Err(Failed::usage(format_args!("{name} has more than 1 MiB, so it is no configuration")));
     }
-    Ok(text)
+    String::from_utf8(bytes).map_err(|_| Failed::usage(format_args!("{name} is no text, so it is no configuration")))
 }
 
 /// Refuses to build so many tables of the function's size where the machine can't hold them: that would end with the kernel

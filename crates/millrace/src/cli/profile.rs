@@ -8,12 +8,13 @@ use nf::{Description, Recipe};
 use port::Trace;
 use serde_json::{Value, json};
 
+use super::bench::timed_so_far as timed;
 use super::engines;
 use super::failure::Failed;
 use super::flame::{self, Cycles};
 use super::traffic::{Counter, Source};
 use super::upkeep::Upkeep;
-use super::{Configuration, entry, refuse_too_much};
+use super::{Configuration, entry, refuse_too_much, signals};
 use crate::catalogue::{Catalogue, Entry, Program};
 use crate::print::number::{self, count, counted};
 use crate::print::output::{note, print};
@@ -75,6 +76,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     }
     let program = entry.load(&args.configuration.settings()?)?;
     args.flame.check(&*program, entry.description().name, &args.source)?;
+    signals::exit_on_interrupt("nothing was timed yet");
     let traffic = args.source.load(args.json)?;
     let profiles: Vec<Profile> =
         ways.iter().map(|with_sets| profiled(args, entry, *with_sets, &traffic.trace)).collect::<Result<_, _>>()?;
@@ -145,6 +147,7 @@ fn profiled(args: &Args, entry: &Entry, with_sets: bool, trace: &Arc<Trace>) -> 
     let sample = move || Sample { done: shown.get(), total: Some(total.get().max(1)), packets: shown.get() * packets };
     let _progress = Progress::watch(args.json, "profile", sample);
     Ok(program.profile(trace, &plan, &mut |runs, all| {
+        signals::so_far(timed(runs, all));
         done.set(runs);
         of.set(all);
     })?)

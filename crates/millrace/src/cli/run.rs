@@ -7,8 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::{panic, process};
 
 use engine::{Control, EngineError, EngineKind, FailedPacket, Failure, Options};
-use packet::Seq;
-use port::pcap::{Container, Writer, same_file};
+use nf::Fates;
+use packet::{LinkType, Seq};
+use port::pcap::{Container, Reader, Writer, same_file};
 use port::{Fate, Packet, PortError};
 
 use super::engines::Wanted;
@@ -131,6 +132,8 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     drop(progress);
 
     let outcome = outcome?;
+    let counters = &outcome.counters;
+    let fates = Fates { received: counters.received, dropped: &counters.dropped };
     let run = Run {
         description: entry.description(),
         kind,
@@ -140,6 +143,8 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         input: &args.input,
         output: args.output.as_deref(),
         clock_steps_back: capture.reader().clock_steps_back(),
+        unread_links: if args.sequenced { Vec::new() } else { unread_links(capture.reader()) },
+        remark: (counters.received > 0).then(|| program.remark(&fates)).flatten(),
         outcome: &outcome,
     };
     if let Some(EngineError::Port(PortError::Capture(error))) = &outcome.failure
@@ -158,6 +163,15 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         None => Ok(()),
         Some(error) => Err(report(error, place, args)),
     }
+}
+
+/// The link types of a capture that are not read.
+fn unread_links(reader: &Reader) -> Vec<LinkType> {
+    let mut links: Vec<LinkType> = reader.interfaces().iter().map(|interface| interface.link).collect();
+    links.retain(|link| matches!(link, LinkType::Other(_)));
+    links.sort_unstable();
+    links.dedup();
+    links
 }
 
 /// A number that whoever sends the packets can't guess.

@@ -1,12 +1,17 @@
 //! Ctrl-C: the first ends the run cleanly, the second ends the program.
 
-use std::sync::Arc;
+use std::io::{IsTerminal, stderr};
+use std::process;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
+use signal_hook::iterator::Signals;
 
 use super::failure::INTERRUPTED;
+use crate::print::output::note;
 
 /// From now on Ctrl-C (and a polite kill) sets `stop`; once it is set, the next one exits.
 pub(super) fn stop_on_interrupt(stop: &Arc<AtomicBool>) {
@@ -15,4 +20,27 @@ pub(super) fn stop_on_interrupt(stop: &Arc<AtomicBool>) {
         let _ = flag::register_conditional_shutdown(signal, i32::from(INTERRUPTED), Arc::clone(stop));
         let _ = flag::register(signal, Arc::clone(stop));
     }
+}
+
+/// How far the work has come. As the signals, it is the whole program's.
+static SO_FAR: Mutex<String> = Mutex::new(String::new());
+
+/// From now on Ctrl-C (and a polite kill) says how far the work has come, and exits: for work whose figures mean nothing before
+/// its end. `begun` completes "interrupted: ...".
+pub(super) fn exit_on_interrupt(begun: &str) {
+    so_far(begun.to_owned());
+    let Ok(mut signals) = Signals::new([SIGINT, SIGTERM]) else { return };
+    thread::spawn(move || {
+        if signals.forever().next().is_some() {
+            // In place of what a progress bar has drawn.
+            let line = if stderr().is_terminal() { "\r\x1b[2K" } else { "" };
+            note(&format!("{line}interrupted: {}\n", SO_FAR.lock().unwrap_or_else(PoisonError::into_inner)));
+            process::exit(i32::from(INTERRUPTED));
+        }
+    });
+}
+
+/// It has come so far.
+pub(super) fn so_far(words: String) {
+    *SO_FAR.lock().unwrap_or_else(PoisonError::into_inner) = words;
 }

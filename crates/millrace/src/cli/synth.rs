@@ -15,7 +15,7 @@ use testkit::synth::{Carrier, FrameLen, Params, Profile, Synth};
 use super::failure::{Failed, INTERRUPTED};
 use super::files::{self, Format};
 use super::signals;
-use super::traffic::{Counter, descriptor};
+use super::traffic::{Counter, descriptor, profile};
 use crate::print::number::{self, bytes, count, counted, rate, span};
 use crate::print::output::{note, print_json};
 use crate::print::progress::{Progress, Sample};
@@ -36,7 +36,7 @@ Examples:
   millrace synth --profile uniform --flows 1M --packets 5M --size 64 --out - | millrace inspect -")]
 pub(super) struct Args {
     /// The kind of traffic
-    #[arg(long, value_name = "PROFILE")]
+    #[arg(long, value_name = "PROFILE", value_parser = profile(), hide_possible_values = true)]
     profile: Profile,
     /// Where to write it; - for standard output. The name tells format and compression (.pcapng.zst)
     #[arg(long = "out", short, value_name = "FILE")]
@@ -115,7 +115,31 @@ impl Args {
     }
 }
 
+/// Refuses what the profile would pass over in silence.
+fn refuse_unused(profile: Profile, params: &Params) -> Result<(), Failed> {
+    let Params { flows, skew, burst, gap, transport, hosts, turns, .. } = params;
+    let usual = Params::default();
+    let (uniform, flood) = (profile == Profile::Uniform, profile == Profile::SynFlood);
+    let one = profile == Profile::SingleFlow;
+    let (spread, in_turns) = (uniform && skew.is_some(), one || flood || uniform && *turns);
+    for (option, given, applies, why) in [
+        ("--flows", flows.is_some_and(|flows| flows != 1), !one, "it has one flow"),
+        ("--hosts", hosts.is_some_and(|hosts| hosts != 1), !one, "it has one client"),
+        ("--skew", skew.is_some(), !one && !flood, "its flows are alike"),
+        ("--transport", transport.is_some(), !flood, "it is of TCP's SYN segments"),
+        ("--turns", *turns, uniform && !spread, "only the flows of `uniform` can take turns, and those of one size"),
+        ("--burst", *burst != usual.burst, !in_turns, "its flows take turns"),
+        ("--gap", *gap != usual.gap, !one && !flood && !uniform, "its packets come at a steady rate"),
+    ] {
+        if given && !applies {
+            return Err(Failed::usage(format_args!("{option} changes nothing in {profile}: {why}; leave it out")));
+        }
+    }
+    Ok(())
+}
+
 pub(super) fn perform(args: &Args) -> Result<(), Failed> {
+    refuse_unused(args.profile, &args.params())?;
     files::refuse_output(&args.output)?;
     let start = Instant::now();
     let mut synth = Synth::new(args.profile, &args.params()).map_err(Failed::usage)?;

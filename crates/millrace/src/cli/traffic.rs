@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use packet::{LinkType, Nanos, Seq};
 use port::pcap::Reader;
-use port::{Fate, Packet, Trace};
+use port::{Fate, Packet, PortError, Trace};
 use testkit::synth::{Params, Profile, Synth};
 
 use super::failure::Failed;
@@ -23,10 +24,10 @@ pub(super) struct Source {
     #[arg(long = "in", short, value_name = "FILE", group = "traffic")]
     input: Option<PathBuf>,
     /// Make traffic up instead, of this profile (`millrace synth --help` lists them)
-    #[arg(long, value_name = "PROFILE", group = "traffic")]
+    #[arg(long, value_name = "PROFILE", group = "traffic", value_parser = profile(), hide_possible_values = true)]
     synth: Option<Profile>,
     /// With --synth: how many flows
-    #[arg(long, default_value = "10k", value_name = "NUMBER", value_parser = number::parse_positive, conflicts_with = "input")]
+    #[arg(long, default_value = FLOWS, value_name = "NUMBER", value_parser = number::parse_positive, conflicts_with = "input")]
     flows: u64,
     /// With --synth: packets a second of packet time
     #[arg(long, default_value = "1M", value_name = "NUMBER", value_parser = number::parse_positive, conflicts_with = "input")]
@@ -38,6 +39,9 @@ pub(super) struct Source {
     #[arg(long, default_value = "1M", value_name = "NUMBER", value_parser = number::parse_positive)]
     packets: u64,
 }
+
+/// Flows of what is made up, unless told.
+const FLOWS: &str = "10k";
 
 /// Traffic in memory.
 pub(super) struct Traffic {
@@ -66,11 +70,16 @@ impl Source {
         self.input.as_deref()
     }
 
-    /// Brings the traffic into memory; a capture that ends in the middle of a record counts as far as it goes.
+    /// Brings the traffic into memory, all of it or none.
     pub(super) fn load(&self, quiet: bool) -> Result<Traffic, Failed> {
         match (&self.input, self.synth) {
             (Some(input), _) => self.read(input.clone(), quiet),
             (None, Some(profile)) => {
+                if single(profile).is_some_and(|flows| flows != self.flows) && number::parse(FLOWS) != Ok(self.flows) {
+                    return Err(Failed::usage(format_args!(
+                        "--flows changes nothing in {profile}: it has one flow; leave it out"
+                    )));
+                }
                 let flows = single(profile).unwrap_or(self.flows);
                 let params = Params {
                     packets: self.packets,
@@ -92,8 +101,9 @@ impl Source {
         let sample = move || Sample { done: file.consumed(), total: file.total(), packets: 0 };
         let progress = Progress::watch(quiet, "read", sample);
         let packets_max = usize::try_from(self.packets).unwrap_or(usize::MAX);
-        let trace = Trace::load(&mut reader, packets_max)?;
+        let trace = Trace::load(&mut reader, packets_max);
         drop(progress);
+        let trace = trace.map_err(unused)?;
         if trace.is_empty() {
             return Err(Failed::input(format_args!("{} holds no packets", files::shown(&input).display())));
         }
@@ -116,6 +126,34 @@ impl Source {
         };
         format!("{from} --packets {}", self.packets)
     }
+}
+
+/// Reads a profile's name, which completions know.
+pub(super) fn profile() -> impl TypedValueParser<Value = Profile> {
+    PossibleValuesParser::new(Profile::ALL.map(|profile| PossibleValue::new(profile.name()).help(profile.summary())))
+        .map(|name| name.parse().expect("the parser lets profiles' names through alone"))
+}
+
+/// The failure of a capture that was read in vain, with how to make do with what comes before the place at fault.
+fn unused(error: PortError) -> Failed {
+    match error {
+        PortError::Capture(error) => cut(error),
+        error => error.into(),
+    }
+}
+
+/// The same of a reader's error.
+pub(super) fn cut(error: port::pcap::Error) -> Failed {
+    if error.packets == 0 {
+        return error.into();
+    }
+    let (name, place) = (files::shown(&error.path), format!("at byte {}, packet {}", error.offset, error.packets + 1));
+    Failed::input(format_args!(
+        "{}: {} ({place}); --packets {} takes what comes before that",
+        name.display(),
+        error.fault,
+        error.packets
+    ))
 }
 
 /// A profile that has one flow and no say in it.

@@ -16,7 +16,7 @@ use super::engines::{self, Choice};
 use super::failure::{Failed, OUTCOME};
 use super::traffic::Source;
 use super::upkeep::Upkeep;
-use super::{Configuration, entry, files};
+use super::{Configuration, entry, files, signals};
 use crate::catalogue::{Catalogue, Program};
 use crate::print::number::{count, counted};
 use crate::print::output::{note, print, print_json};
@@ -72,6 +72,7 @@ struct Row {
 pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> {
     let entry = entry(catalogue, &args.function)?;
     let program = entry.load(&args.configuration.settings()?)?;
+    signals::exit_on_interrupt("nothing was verified, for the traffic was still being read");
     let traffic = args.source.load(args.json)?;
     let options = Options { tables: args.upkeep.tables(&*program)?, ..Options::default() };
     let rows = rows(args, &*program, &options, &traffic.trace);
@@ -127,6 +128,7 @@ fn rows(args: &Args, program: &dyn Program, options: &Options, trace: &Trace) ->
             options: *options,
         };
         let verified = program.verify(trace, &plan, &mut |runs, of| {
+            signals::so_far(so_far(&rows, engine, runs, of));
             for (number, value) in done.iter().zip([index as u64, runs, of]) {
                 number.store(value, Ordering::Relaxed);
             }
@@ -134,6 +136,20 @@ fn rows(args: &Args, program: &dyn Program, options: &Options, trace: &Trace) ->
         rows.push(Row { engine, verified });
     }
     rows
+}
+
+/// What an interrupt leaves: the engines that are done, and how far the one is that is not.
+fn so_far(rows: &[Row], engine: EngineKind, runs: u64, of: u64) -> String {
+    let mut out = String::new();
+    for Row { engine, verified } in rows {
+        let word = match (&verified.mismatch, verified.runs) {
+            (Some(_), _) => "DIFFERS",
+            (None, 0) => "refused",
+            (None, _) => "equal",
+        };
+        out += &format!("{engine} {word}, ");
+    }
+    format!("{out}{engine} equal in {} of {} runs so far; no verdict", count(runs), count(of))
 }
 
 fn text(args: &Args, description: &Description, name: &str, trace: &Trace, rows: &[Row]) -> String {
@@ -254,5 +270,33 @@ fn seeds(text: &str) -> Result<Range<u64>, String> {
             let (first, last): (u64, u64) = (first.parse().map_err(wrong)?, last.parse().map_err(wrong)?);
             if first <= last && last < u64::MAX { Ok(first..last + 1) } else { Err("the first comes first".to_owned()) }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interrupt_tells_what_was_held() {
+        let row = |engine, runs, mismatch| Row { engine, verified: Verified { runs, mismatch, ..Verified::default() } };
+        let mismatch = Mismatch {
+            engine: EngineKind::Scr,
+            cores: 2,
+            seed: None,
+            prefix: 1,
+            seq: None,
+            expected: String::new(),
+            got: String::new(),
+        };
+        let rows = [
+            row(EngineKind::Sequential, 6, None),
+            row(EngineKind::Rss, 0, None),
+            row(EngineKind::Scr, 3, Some(mismatch)),
+        ];
+        assert_eq!(
+            so_far(&rows, EngineKind::Shared, 1_200, 3_000),
+            "sequential equal, rss refused, scr DIFFERS, shared equal in 1,200 of 3,000 runs so far; no verdict"
+        );
     }
 }

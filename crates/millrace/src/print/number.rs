@@ -3,18 +3,8 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// `35,169`.
-pub(crate) fn count(number: u64) -> String {
-    let digits = number.to_string();
-    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
-}
+// A function's report has the same numbers in it.
+pub(crate) use nf::grouped as count;
 
 /// `1 packet`, `35,169 packets`.
 pub(crate) fn counted(number: u64, one: &str, many: &str) -> String {

@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use engine::{Counters, EngineKind, Outcome, Recovery, Tables, Transactions};
-use nf::{Description, Report};
+use nf::{Cell, Description, Report};
+use packet::LinkType;
 use serde_json::{Map, Value, json};
 
 use super::number::{bytes, count, counted, percent, rate, span};
@@ -21,6 +22,10 @@ pub(crate) struct Run<'a> {
     pub(crate) input: &'a Path,
     pub(crate) output: Option<&'a Path>,
     pub(crate) clock_steps_back: u64,
+    /// The link types of packets that nobody reads, as far as they are known.
+    pub(crate) unread_links: Vec<LinkType>,
+    /// What the function has to say to who most likely meant something else.
+    pub(crate) remark: Option<String>,
     pub(crate) outcome: &'a Outcome,
 }
 
@@ -40,8 +45,14 @@ impl Run<'_> {
         out += &self.flows(style);
         if counters.unread > 0 {
             let packets = counted(counters.unread, "packet is", "packets are");
-            let note = format!("{packets} of a link type that is not read: no function has looked at what they carry");
+            let links: Vec<String> = self.unread_links.iter().map(ToString::to_string).collect();
+            let links = if links.is_empty() { String::new() } else { format!(", {}", links.join(", ")) };
+            let note =
+                format!("{packets} of a link type that is not read{links}: no function has looked at what they carry");
             out += &format!("  {}\n", style.warn(note));
+        }
+        if let Some(remark) = &self.remark {
+            out += &format!("  {}\n", style.warn(remark));
         }
         out += &self.moves(style);
         if let Some(transactions) = &self.outcome.transactions {
@@ -188,7 +199,10 @@ impl Run<'_> {
             })),
             "clock_steps_back": self.clock_steps_back,
             "unread": counters.unread,
+            "unread_links": self.unread_links.iter().map(|link| link.number()).collect::<Vec<_>>(),
+            "remark": self.remark,
             "report": report.as_ref().map(|Report { title, columns, rows }| {
+                let rows: Vec<Vec<Value>> = rows.iter().map(|row| row.iter().map(cell).collect()).collect();
                 json!({ "title": title, "columns": columns, "rows": rows })
             }),
             "interrupted": interrupted,
@@ -232,6 +246,14 @@ pub(crate) fn packets(counters: &Counters, description: &Description) -> Value {
     })
 }
 
+/// What stands in a report, as JSON.
+fn cell(cell: &Cell) -> Value {
+    match cell {
+        Cell::Text(text) => text.as_str().into(),
+        Cell::Count(number) | Cell::Number(number) => (*number).into(),
+    }
+}
+
 /// A function's findings.
 pub(crate) fn table(report: &Report, style: Style) -> String {
     let Report { title, columns, rows } = report;
@@ -239,13 +261,13 @@ pub(crate) fn table(report: &Report, style: Style) -> String {
         return format!("\n{}: none\n", style.bold(title));
     }
     // A column whose every cell is a number stands to the right.
-    let number = |column: usize| rows.iter().all(|row| row[column].parse::<f64>().is_ok());
+    let number = |column: usize| rows.iter().all(|row| row[column].number().is_some());
     let aligned = columns.iter().enumerate();
     let aligned: Vec<(&str, Align)> =
         aligned.map(|(index, name)| (*name, if number(index) { Align::Right } else { Align::Left })).collect();
     let mut sheet = Sheet::new(style, &aligned);
     for row in rows {
-        sheet.row(row);
+        sheet.row(row.iter().map(ToString::to_string));
     }
     format!("\n{}\n{}", style.bold(title), sheet.lines(2))
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::number::{count, rate};
+use super::number::{counted, rate};
 
 /// How far the work is.
 #[derive(Clone, Copy, Debug, Default)]
@@ -46,12 +46,12 @@ impl Progress {
             bar.set_message(what);
             bar.set_style(look(sample().total.is_some()));
             loop {
-                let Sample { done, total, packets } = sample();
-                if let Some(total) = total {
+                let sample = sample();
+                if let Some(total) = sample.total {
                     bar.set_length(total);
                 }
-                bar.set_position(done);
-                bar.set_prefix(format!("{} packets, {}", count(packets), rate(packets, start.elapsed())));
+                bar.set_position(sample.done);
+                bar.set_prefix(words(&sample, start.elapsed()));
                 if over(PERIOD) {
                     bar.finish_and_clear();
                     return;
@@ -72,10 +72,52 @@ impl Drop for Progress {
 }
 
 fn look(bounded: bool) -> ProgressStyle {
-    let template = if bounded {
-        "{msg} {wide_bar:.cyan/dim} {percent:>3} %  {prefix}, {eta} to go"
-    } else {
-        "{msg} {spinner} {prefix}"
-    };
+    let template =
+        if bounded { "{msg} {wide_bar:.cyan/dim} {percent:>3} %  {prefix}" } else { "{msg} {spinner} {prefix}" };
     ProgressStyle::with_template(template).expect("the template is well-formed").progress_chars("━╸─")
+}
+
+/// `35,169 packets, 2.86 Mpps, 12 s to go`, without what nobody knows.
+fn words(sample: &Sample, elapsed: Duration) -> String {
+    let Sample { done, total, packets } = *sample;
+    let mut parts = Vec::new();
+    if packets > 0 {
+        parts.push(format!("{}, {}", counted(packets, "packet", "packets"), rate(packets, elapsed)));
+    }
+    if let Some(left) = total.map(|total| total.saturating_sub(done))
+        && done > 0
+    {
+        parts.push(to_go(elapsed.as_secs_f64() * left as f64 / done as f64));
+    }
+    parts.join(", ")
+}
+
+/// In units as large as the guess is good.
+fn to_go(secs: f64) -> String {
+    let minutes = (secs / 60.0).round() as u64;
+    match secs {
+        ..1.0 => "nearly done".to_owned(),
+        ..100.0 => format!("{} s to go", secs.ceil()),
+        ..6_000.0 => format!("{minutes} min to go"),
+        _ => format!("{} h {} min to go", minutes / 60, minutes % 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_tell_what_is_known() {
+        let words = |done, total, packets| words(&Sample { done, total, packets }, Duration::from_secs(10));
+        assert_eq!(words(0, Some(100), 0), "", "nothing is known yet");
+        assert_eq!(words(50, Some(100), 2_000_000), "2,000,000 packets, 200 kpps, 10 s to go");
+        assert_eq!(words(50, Some(100), 0), "10 s to go", "a file is read");
+        assert_eq!(words(100, Some(100), 1), "1 packet, 0 pps, nearly done");
+        assert_eq!(words(7, None, 2_000), "2,000 packets, 200 pps", "a pipe has no end yet");
+        assert_eq!(
+            [15.2, 99.9, 600.0, 9_000.0].map(to_go),
+            ["16 s to go", "100 s to go", "10 min to go", "2 h 30 min to go"]
+        );
+    }
 }

@@ -69,6 +69,7 @@ fn what_is_no_capture_is_told() {
     fs::write(at("text.txt"), "this is a text\n").unwrap();
     fs::write(at("empty.pcap"), "").unwrap();
     fs::create_dir(at("folder")).unwrap();
+    fs::write(at("header.pcap"), &fs::read(at("good.pcap")).unwrap()[..10]).unwrap();
     for (line, words) in [
         ("run ddos --in missing.pcap --out out.pcap", "missing.pcap: can't be opened"),
         ("run ddos --in text.txt --out out.pcap", "not a capture"),
@@ -78,6 +79,10 @@ fn what_is_no_capture_is_told() {
         ("inspect text.txt", "text"),
         ("verify ddos --in missing.pcap", "missing.pcap"),
         ("bench ddos --in text.txt", "not a capture"),
+        ("profile nat --in empty.pcap", "empty.pcap: is empty"),
+        ("profile nat --in folder", "folder: is a directory"),
+        ("verify ddos --in -", "error: standard input: is empty"),
+        ("run ddos --in header.pcap", "ends 10 bytes into its header; there is no packet in it"),
     ] {
         let (code, error) = run(&folder, line);
         assert_eq!(code, 3, "{line}: {error}");
@@ -101,6 +106,18 @@ fn a_capture_cut_in_a_record_gives_what_came_before() {
     }
     let (code, error) = run(&folder, "inspect cut.pcap");
     assert!(code == 3 && error.contains("ends"), "{error}");
+    // What would mean something else over a part of the traffic does nothing, and says how to have the part.
+    for command in ["verify ddos --seeds 1 --no-threads", "profile nat --rounds 1 --round-packets 1", "tables advise"] {
+        let (code, error) = run(&folder, &format!("{command} --in cut.pcap"));
+        let words = "(at byte 15666, packet 100); --packets 99 takes what comes before that\n";
+        assert!(code == 3 && error.starts_with("error: cut.pcap: ends ") && error.ends_with(words), "{error}");
+    }
+    let (code, error) =
+        run(&folder, "verify ddos --seeds 1 --no-threads --engines sequential,rss --in cut.pcap --packets 99");
+    assert_eq!(code, 0, "{error}");
+    // One that looks ahead runs all the same.
+    let (code, error) = run(&folder, "run ddos --in cut.pcap --engine auto --out out.pcap");
+    assert!(code == 3 && error.contains("99 packets") && error.contains("ends"), "{error}");
     // Compressed, the same.
     fs::write(folder.path("cut.pcap.zst"), &millrace::DEMO_CAPTURE[..millrace::DEMO_CAPTURE.len() / 2]).unwrap();
     let (code, error) = run(&folder, "run ddos --in cut.pcap.zst --out out.pcap");
@@ -127,7 +144,20 @@ fn short_snaps_empty_captures_and_unknown_links_are_no_errors() {
     write(&folder.path("plain.pcap"), 10, LinkType::Ethernet);
     assert!(!run(&folder, "run ddos --in plain.pcap").1.contains("not read"));
     let seen = folder.command("inspect strange.pcap").output().unwrap();
-    assert!(String::from_utf8_lossy(&seen.stdout).contains("link type 147"));
+    let seen = String::from_utf8(seen.stdout).unwrap();
+    assert!(seen.contains("no flows: no packet has addresses to tell one by"), "{seen}");
+    assert!(seen.contains("10 packets are of a link type that is not read, link type 147: what"), "{seen}");
+    write(&folder.path("radio.pcap"), 10, LinkType::Other(127));
+    for line in ["run ddos --in radio.pcap", "inspect radio.pcap"] {
+        let seen = folder.command(line).output().unwrap();
+        let seen = String::from_utf8([seen.stdout, seen.stderr].concat()).unwrap();
+        let words =
+            "10 packets are of a link type that is not read, IEEE 802.11 with radiotap header (link type 127): ";
+        assert_eq!(seen.matches(words).count(), 1, "{line}: {seen}");
+    }
+    assert!(
+        !String::from_utf8(folder.command("inspect plain.pcap").output().unwrap().stdout).unwrap().contains("not read")
+    );
 
     let frame = frame_of_udp();
     let path = folder.path("short.pcap");
@@ -234,8 +264,7 @@ fn an_interrupt_leaves_a_valid_output_and_full_statistics() {
         let mut input = child.stdin.take().unwrap();
         let (first, second) = capture.split_at(capture.len() / 2);
         input.write_all(first).unwrap();
-        let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
-        kill_process(pid, Signal::INT).unwrap();
+        interrupt(&child);
         // What wakes the read may find nobody there any more.
         let _ = input.write_all(second);
         drop(input);
@@ -247,4 +276,74 @@ fn an_interrupt_leaves_a_valid_output_and_full_statistics() {
         assert!(received < 50_000);
         assert_eq!(packets(&folder.path("out.pcap")) as u64, received, "ddos drops none of them");
     }
+}
+
+/// A run whose input has nothing to say for now, and isn't over.
+#[test]
+fn an_interrupt_ends_a_wait_for_an_idle_pipe() {
+    for (line, has_output) in [
+        ("run ddos --in - --out out.pcap --json", true),
+        ("run ddos --in - --out out.pcap --cores 2 --json", true),
+        ("inspect - --json", false),
+    ] {
+        let folder = folder(50_000);
+        let capture = fs::read(folder.path("good.pcap")).unwrap();
+        let output = interrupted(&folder, line, &capture[..capture.len() / 2]);
+        assert_eq!(output.status.code(), Some(130), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+        let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        if has_output {
+            assert_eq!(told["interrupted"], true);
+            let received = told["packets"]["received"].as_u64().unwrap();
+            assert!((1..=25_000).contains(&received), "{received}");
+            assert_eq!(packets(&folder.path("out.pcap")) as u64, received, "ddos drops none of them");
+        }
+    }
+}
+
+/// Work whose figures mean nothing before its end says what was done, and gives no figures.
+#[test]
+fn an_interrupt_tells_how_far_the_work_was() {
+    let folder = folder(50_000);
+    let capture = fs::read(folder.path("good.pcap")).unwrap();
+    for (line, words) in [
+        ("verify ddos --in -", "interrupted: nothing was verified, for the traffic was still being read\n"),
+        ("bench ddos --in -", "interrupted: nothing was timed yet\n"),
+        ("profile nat --in - --json", "interrupted: nothing was timed yet\n"),
+    ] {
+        let output = interrupted(&folder, line, &capture[..capture.len() / 2]);
+        assert_eq!(output.status.code(), Some(130), "{line}");
+        assert_eq!((output.stdout.len(), String::from_utf8(output.stderr).unwrap().as_str()), (0, words), "{line}");
+    }
+    let child = folder.command("demo").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let status = format!("/proc/{}/status", child.id());
+    let heeds = || {
+        fs::read_to_string(&status).unwrap().lines().any(|line| {
+            let mask = line.strip_prefix("SigCgt:").and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+            mask.is_some_and(|mask| mask >> 1 & 1 == 1)
+        })
+    };
+    while !heeds() {
+        std::thread::yield_now();
+    }
+    interrupt(&child);
+    let output = child.wait_with_output().unwrap();
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(130) && output.stdout.is_empty(), "{error}");
+    assert!(error.starts_with("interrupted: ") && error.matches('\n').count() == 1, "{error}");
+}
+
+/// What becomes of a command that is interrupted once it has taken in more than a pipe holds, and is not told the end.
+fn interrupted(folder: &Folder, line: &str, input: &[u8]) -> std::process::Output {
+    let mut child: Child =
+        folder.command(line).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut pipe = child.stdin.take().unwrap();
+    pipe.write_all(input).unwrap();
+    interrupt(&child);
+    let output = child.wait_with_output().unwrap();
+    drop(pipe);
+    output
+}
+
+fn interrupt(child: &Child) {
+    kill_process(Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap(), Signal::INT).unwrap();
 }

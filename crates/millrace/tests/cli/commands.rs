@@ -70,6 +70,15 @@ fn the_catalogue_tells_all() {
         }
         assert_eq!(folder.json(&format!("functions {name} --json"))["name"], name);
     }
+    for (name, room) in [
+        ("bridge", "room for       as many as its keys say of each: it has no flow table"),
+        ("conntrack", "room for       1,048,576 IPv4 and 65,536 IPv6 packet sets"),
+    ] {
+        let page = folder.stdout(&format!("functions {name}"));
+        assert!(page.contains(room), "{page}");
+    }
+    let page = folder.stdout("functions sidejacking");
+    assert!(page.contains("; by default [\"PHPSESSID\", ") && page.contains("  block             false"), "{page}");
     assert!(folder.stdout("functions").contains("packet set"));
     let nat = folder.json("functions nat --json");
     let rss = nat["engines"].as_array().unwrap().iter().find(|engine| engine["engine"] == "rss").unwrap();
@@ -173,6 +182,127 @@ fn counters_add_up_and_json_is_complete() {
     }
 }
 
+/// A flow past its deadline has expired, whether or not a packet came by to take its entry away.
+#[test]
+fn every_flow_that_was_opened_has_ended_or_is_alive() {
+    let folder = Folder::new();
+    for (function, key, engines) in [
+        (
+            "heavy-hitter",
+            "idle_timeout",
+            ["sequential", "rss", "rss++", "shared", "scr", "transactional", "hybrid"].as_slice(),
+        ),
+        ("conntrack", "timeouts.tcp_syn_sent", &["sequential", "rss", "hybrid", "shared"]),
+        ("anti-ddos", "idle_timeout", &["sequential", "scr", "transactional", "shared"]),
+        ("asset-monitor", "idle_timeout", &["sequential", "transactional", "shared"]),
+    ] {
+        let mut expired = Vec::new();
+        for engine in engines {
+            let cores = if *engine == "sequential" { 1 } else { 3 };
+            let line =
+                format!("run {function} --in demo.pcap.zst --set {key}=1 --engine {engine} --cores {cores} --json");
+            let flows = folder.json(&line)["flows"].take();
+            let [opened, closed, ended, evicted, alive] =
+                ["opened", "closed", "expired", "evicted", "alive"].map(|name| flows[name].as_u64().unwrap());
+            assert!(opened > 500 && ended > 0, "{line}: {flows}");
+            assert_eq!(opened, closed + ended + evicted + alive, "{line}: {flows}");
+            // Under `shared` packets come in an order of their own, so that other flows may end.
+            if *engine != "shared" && !SHARING.contains(&function) {
+                expired.push(ended);
+            }
+        }
+        assert!(expired.iter().all(|ended| *ended == expired[0]), "{function}: {expired:?}");
+    }
+}
+
+/// Programs get numbers as numbers and text as text, even text of digits alone.
+#[test]
+fn reports_have_numbers_as_numbers() {
+    let folder = Folder::new();
+    let run = folder.json("run heavy-hitter --in demo.pcap.zst --set top=5 --json");
+    let rows = run["report"]["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 5);
+    for row in rows {
+        assert!(row[0].is_string() && row[2].is_string() && row[3].is_u64() && row[4].is_u64(), "{row}");
+    }
+    let (code, _, text) = folder.run("run heavy-hitter --in demo.pcap.zst --set top=5");
+    let most = rows[0][4].as_u64().unwrap();
+    assert!(code == 0 && most > 1_000_000 && !text.contains(&most.to_string()), "{text}");
+    assert!(text.contains(&format!(",{:03},{:03}", most / 1_000 % 1_000, most % 1_000)), "{text}");
+    for function in FUNCTIONS {
+        let run = folder.json(&format!("run {function} --in demo.pcap.zst --json"));
+        for cell in run["report"]["rows"].as_array().into_iter().flatten().flat_map(|row| row.as_array().unwrap()) {
+            assert!(
+                cell.is_u64() || cell.as_str().is_some_and(|text| text.parse::<u64>().is_err()),
+                "{function}: {cell}"
+            );
+        }
+    }
+}
+
+/// Who most likely meant something else is told so, once, and others aren't.
+#[test]
+fn a_function_that_does_nothing_says_why() {
+    let folder = Folder::new();
+    fs::write(
+        folder.path("web.toml"),
+        "[[services]]\naddress = \"192.0.2.1:80\"\nbackends = [\"10.0.0.1:80\", \"10.0.0.2:80\"]\n",
+    )
+    .unwrap();
+    for (line, words) in [
+        ("bridge", "frames went to stations on the side that they came from"),
+        ("load-balancer", "there are no `services`, and every packet passes unchanged"),
+        ("ipsec", "there are no `tunnels`, and every packet is dropped"),
+        ("ipsec --set other=forward", "there are no `tunnels`, and every packet passes unchanged"),
+    ] {
+        let (code, _, text) = folder.run(&format!("run {line} --in demo.pcap.zst"));
+        assert!(code == 0 && text.matches(words).count() == 1, "{line}: {text}");
+        let run = folder.json(&format!("run {line} --in demo.pcap.zst --json"));
+        assert!(run["remark"].as_str().unwrap().contains(words), "{line}: {run:#}");
+    }
+    for line in ["load-balancer --config web.toml", "ddos", "nat", "firewall"] {
+        assert_eq!(folder.json(&format!("run {line} --in demo.pcap.zst --json"))["remark"], Value::Null, "{line}");
+    }
+}
+
+/// In a user's words: what is wanted and what stands there, where, and the keys of that place.
+#[test]
+fn configurations_are_refused_in_words() {
+    let folder = Folder::new();
+    let service = |keys: &str| format!("table_size = 307\n[[services]]\naddress = \"192.0.2.1:80\"\n{keys}\n");
+    for (text, says) in [
+        (
+            service("backends = \"10.0.0.1:80\""),
+            "web.toml:4:12: a list in [ ] is wanted here, not the text \"10.0.0.1:80\"\n",
+        ),
+        (
+            service("backend = []"),
+            "web.toml:4:1: `backend` is no key here; did you mean `backends`? (the keys here: address, protocol, backends)\n",
+        ),
+        (service("backends = [80]"), "web.toml:4:13: a text in quotes is wanted here, not the number 80\n"),
+        (service("protocol = \"sctp\""), "web.toml:4:12: `sctp` is none of the choices: tcp, udp\n"),
+        (service(""), "web.toml:2:1: `backends` is missing\n"),
+        (
+            "services = [80]".to_owned(),
+            "web.toml:1:13: a table of keys, as { key = value }, is wanted here, not the number 80\n",
+        ),
+        ("table_size = \"large\"".to_owned(), "web.toml:1:14: a whole number is wanted here, not the text \"large\"\n"),
+        (
+            "table_size = 3".to_owned(),
+            "web.toml:1:14: 3 is out of range: a prime from 101 to 1048573, a hundred times the backends or more\n",
+        ),
+        (
+            service("backends = [\"10.0.0.1:80\", \"10.0.0.2:80\", \"10.0.0.3:80\", \"10.0.0.4:80\"]"),
+            "192.0.2.1:80 has 4 `backends`, too many for a `table_size` of 307: Maglev's table has 100 entries for each or more",
+        ),
+    ] {
+        fs::write(folder.path("web.toml"), &text).unwrap();
+        let (code, error) = folder.fails("run load-balancer --in demo.pcap.zst --config web.toml");
+        assert!(code == 2 && error.contains(says), "{text}: {error}");
+        assert!(["i64", "u64", "struct", "sequence", "string"].iter().all(|word| !error.contains(word)), "{error}");
+    }
+}
+
 #[test]
 fn verify_passes_and_names_refusals() {
     let folder = Folder::new();
@@ -219,6 +349,37 @@ fn synth_is_reproducible_and_exact() {
     assert_eq!(single["flows"], 1);
     let (code, error) = folder.fails("synth --profile uniform --flows 1M --packets 10 --out d.pcap");
     assert!(code == 2 && !folder.path("d.pcap").exists(), "{error}");
+    for (options, says) in [
+        ("single-flow --flows 7", "--flows changes nothing in single-flow: it has one flow"),
+        ("single-flow --hosts 7", "it has one client"),
+        ("syn-flood --skew 1", "--skew changes nothing in syn-flood: its flows are alike"),
+        ("syn-flood --transport udp", "TCP's SYN segments"),
+        ("backbone --turns", "only the flows of `uniform` can take turns"),
+        ("uniform --turns --burst 4", "--burst changes nothing in uniform: its flows take turns"),
+        ("uniform --gap 100", "--gap changes nothing in uniform: its packets come at a steady rate"),
+    ] {
+        let (code, error) = folder.fails(&format!("synth --profile {options} --packets 1k --out d.pcap"));
+        assert!(code == 2 && error.contains(says) && !folder.path("d.pcap").exists(), "{options}: {error}");
+    }
+    let (code, error) = folder.fails("bench ddos --synth single-flow --flows 7");
+    assert!(code == 2 && error.contains("--flows changes nothing in single-flow"), "{error}");
+    // What is refused changes nothing, and what is taken does.
+    let trace = |options: &str| {
+        folder.stdout(&format!("synth --profile {options} --packets 3k --out e.pcap"));
+        folder.bytes("e.pcap")
+    };
+    for (profile, option) in [
+        ("uniform --flows 10", "--burst 4"),
+        ("uniform --flows 10", "--turns"),
+        ("uniform --flows 10", "--skew 1"),
+        ("backbone", "--gap 100"),
+        ("backbone", "--burst 4"),
+        ("hyperscaler", "--transport udp"),
+        ("single-flow", "--transport udp"),
+        ("syn-flood", "--hosts 5"),
+    ] {
+        assert_ne!(trace(&format!("{profile} {option}")), trace(profile), "{profile} {option}");
+    }
     let piped = folder.millrace("synth --profile uniform --flows 10 --packets 100 --out -").assert().success();
     let seen = folder.millrace("inspect - --json").write_stdin(piped.get_output().stdout.clone()).assert().success();
     let seen: Value = serde_json::from_slice(&seen.get_output().stdout).unwrap();
@@ -256,8 +417,15 @@ fn help_and_completions() {
     assert!(folder.stdout("--version").starts_with("millrace "));
     for shell in ["bash", "zsh", "fish"] {
         let script = folder.stdout(&format!("completions {shell}"));
-        assert!(script.contains("millrace") && script.contains("heavy-hitter"), "{shell} knows the functions");
+        for word in ["heavy-hitter", "rss++", "university-dc", "suite", "frag6"] {
+            assert!(script.contains(word), "{shell} knows {word}");
+        }
     }
+    let fish = folder.stdout("completions fish");
+    assert!(fish.contains("'__fish_seen_subcommand_from policer' -l set -x -a 'rate=' -d '"), "{fish}");
+    // Names that are listed elsewhere don't make help longer.
+    let help = folder.stdout("bench --help");
+    assert!(!help.contains("university-dc") && !help.contains("heavy-hitter"), "{help}");
 }
 
 #[test]
@@ -277,7 +445,6 @@ fn slips_are_answered_with_what_was_meant() {
         ("synth --profile university --out a.pcap", "university-dc"),
         ("bench ddos", "--in"),
         ("run ddos", "--in"),
-        ("run ddos --in demo.pcap.zst --config none.toml", "none.toml"),
         ("verify nat --in demo.pcap.zst --engines rss --cores 2", "nothing can be verified: rss can't run nat"),
         (
             "verify ddos --in demo.pcap.zst --engines sequential --cores 2",
@@ -293,8 +460,17 @@ fn slips_are_answered_with_what_was_meant() {
         assert_eq!(code, 2, "{line}: {error}");
         assert!(error.contains(hint), "{line}: {error}");
     }
-    let (code, error) = folder.fails("run ddos --in demo.pcap.zst --config /dev/zero");
-    assert_eq!((code, error.contains("/dev/zero") && error.contains("1 MiB")), (2, true), "{error}");
+    // A file that can't be read is one thing, a file that is no configuration another.
+    for (config, exit, words) in [
+        ("none.toml", 3, "none.toml: can't be read: No such file"),
+        (".", 3, ".: can't be read: Is a directory"),
+        ("/dev/zero", 2, "/dev/zero has more than 1 MiB"),
+        ("demo.bin", 2, "demo.bin is no text"),
+    ] {
+        fs::write(folder.path("demo.bin"), [0xff; 100]).unwrap();
+        let (code, error) = folder.fails(&format!("run ddos --in demo.pcap.zst --config {config}"));
+        assert!(code == exit && error.contains(words), "{code}: {error}");
+    }
     fs::write(folder.path("bad.toml"), "# the policer\nrate = \"10Mbit\"\nburst = 0\n").unwrap();
     let (code, error) = folder.fails("run policer --in demo.pcap.zst --config bad.toml");
     assert_eq!(code, 2);

@@ -57,6 +57,17 @@ fn check_names_the_fields_in_the_way() {
     assert!(text.contains("splits: src+dst+sport+dport, dst+sport+dport in the way"), "{text}");
     assert!(!text.contains("yes"), "{text}");
 
+    for (port, field) in [("lan", "dst"), ("wan", "src")] {
+        let text = folder.stdout("rss check --nic ice --driver linux", CLIENTS, 1);
+        assert!(text.contains(&format!("other4 frag4 other6 frag6 at {port} are hashed by {field} too")), "{text}");
+        assert!(!text.contains("tcp4 packets"), "those fit: {text}");
+    }
+    let check = folder.json("rss check --nic ixgbe --driver linux --json", CLIENTS, 1);
+    let in_the_way = check["drivers"][0]["in_the_way"].as_array().unwrap();
+    assert_eq!(in_the_way.len(), 4, "TCP by its ports, the others by an address, at either port: {check:#}");
+    assert_eq!(in_the_way[0]["packets"], serde_json::json!(["tcp4"]));
+    assert_eq!(in_the_way[0]["fields"], serde_json::json!(["dst", "sport", "dport"]));
+
     let check = folder.json("rss check --nic virtio --driver linux --json", FLOWS, 0);
     assert_eq!((&check["yes"], &check["drivers"][0]["by"]), (&Value::from(true), &Value::from("fields")));
     let row = |kind: &str| {
@@ -138,6 +149,12 @@ fn both_sides_of_clients_meet() {
     let whole = folder.json("rss solve --nic ice --driver dpdk --in demo.pcap.zst --json", CLIENTS, 0);
     let all = whole["solution"]["balance"]["ports"][0]["packets"].as_u64().unwrap();
     assert_eq!(packets(0) + packets(1), all, "each packet is of one side");
+    assert_eq!(whole["solution"]["balance"]["packets"], 35_169);
+    let text =
+        |line: &str| folder.stdout(&format!("rss solve --nic ice --driver dpdk --in demo.pcap.zst {line}"), CLIENTS, 0);
+    assert!(text("").contains("each port is shown with all 35,169 packets, as if they came in there"), "{}", text(""));
+    let sides = text("--inside 10.0.0.0/8");
+    assert!(sides.contains("of 35,169 packets those from inside are counted at lan, the others at wan"), "{sides}");
     let probes = solved["solution"]["probes"].as_array().unwrap();
     assert!(probes.iter().all(|probe| probe["hash"].as_str().unwrap().len() == 8), "{probes:#?}");
 }
@@ -194,7 +211,6 @@ fn slips_are_answered_with_what_was_meant() {
         ("rss solve --nic ixgb", CLIENTS, "'ixgbe'"),
         ("rss solve --nic e1000", CLIENTS, "mlx5, ice, i40e, ixgbe, ena, virtio"),
         ("rss solve --nic ice", "", "a FILE, or --sets"),
-        ("rss check none.toml --nic ice", "", "none.toml: can't be read"),
         ("rss check --nic ice", "lan: scr", "--sets:1:6: `scr` is no field"),
         ("rss solve --nic ice --table 100", CLIENTS, "512 or 2048"),
         ("rss solve --nic ice --driver dpdk --table 512 --queues 1024", CLIENTS, "leads to so many queues at most"),
@@ -210,6 +226,8 @@ fn slips_are_answered_with_what_was_meant() {
     }
     let (code, _, error) = folder.run("rss solve --nic ice --in none.pcap", FLOWS);
     assert!(code == 3 && error.contains("none.pcap"), "{error}");
+    let (code, _, error) = folder.run("rss check none.toml --nic ice", "");
+    assert!(code == 3 && error.contains("none.toml: can't be read: No such file"), "{error}");
 }
 
 #[test]

@@ -22,7 +22,7 @@ const FLAGS: [TcpFlags; 6] =
     [TcpFlags::SYN, TcpFlags::SYN, TcpFlags::ACK, TcpFlags::FIN, TcpFlags::RST, TcpFlags(0x12)];
 
 fn configured(text: &str) -> LoadBalancer {
-    let text = format!("table_size = 251\n{text}\n[[services]]\naddress = \"{SERVICE}\"\nbackends = {BACKENDS:?}\n");
+    let text = format!("table_size = 307\n{text}\n[[services]]\naddress = \"{SERVICE}\"\nbackends = {BACKENDS:?}\n");
     LoadBalancer::new(toml::from_str(&text).expect("the test's own configuration"))
 }
 

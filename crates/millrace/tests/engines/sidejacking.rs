@@ -212,6 +212,6 @@ fn real_sessions_are_of_one_client_until_another_sends_the_same() {
             let [b, c, d]: [u8; 3] = rest;
             Ipv4Addr::new(first ^ bits, b, c, d).to_string()
         });
-        assert!(!report.rows.is_empty() && report.rows.iter().all(|row| row[1] == owner && row[2] == other));
+        assert!(!report.rows.is_empty() && report.rows.iter().all(|row| row[1] == *owner && row[2] == *other));
     }
 }

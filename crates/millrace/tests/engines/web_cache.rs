@@ -23,8 +23,8 @@ fn configured(text: &str) -> WebCache {
 
 /// What was counted of these.
 fn told(report: &Report, names: &[&str]) -> Vec<u64> {
-    let count = |name: &&str| report.rows.iter().find(|row| row[0] == *name).expect("it is told")[1].clone();
-    names.iter().map(|name| count(name).parse().expect("it is a number")).collect()
+    let count = |name: &&str| report.rows.iter().find(|row| row[0] == *name).expect("it is told")[1].number();
+    names.iter().map(|name| count(name).expect("it is a number")).collect()
 }
 
 const REQUESTS: [&str; 12] = [

@@ -38,6 +38,8 @@ pub enum Fault {
     Version(u16, u16),
     /// The compressed stream is damaged or cut off.
     Compressed(Compression, io::Error),
+    /// The capture ends in its header, of which this many bytes are there.
+    Header(u64),
     /// The capture ends in the middle of a record, of which this many bytes are there.
     Truncated(u64),
     /// A record claims to have this many bytes.
@@ -82,13 +84,23 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.path.display(), self.fault)?;
+        match (self.path.as_os_str() == "-", self.fault.is_of_output()) {
+            (true, false) => f.write_str("standard input")?,
+            (true, true) => f.write_str("standard output")?,
+            (false, _) => write!(f, "{}", self.path.display())?,
+        }
+        write!(f, ": {}", self.fault)?;
         if self.fault.has_place() {
             write!(f, " (at byte {}, packet {})", self.offset, self.packets + 1)?;
         }
-        write!(f, "; {}", self.fault.advice())
+        let advice = self.fault.advice();
+        let of_packets = advice.strip_prefix(READ_BEFORE).filter(|_| self.packets == 0);
+        write!(f, "; {}", of_packets.unwrap_or(advice))
     }
 }
+
+/// Said where there are any.
+const READ_BEFORE: &str = "the packets before it were read; ";
 
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
@@ -114,6 +126,31 @@ impl Fault {
         }
     }
 
+    /// Whether it is a fault of what is written.
+    const fn is_of_output(&self) -> bool {
+        match self {
+            Self::Create(_)
+            | Self::Write(_)
+            | Self::DiskFull
+            | Self::BrokenPipe
+            | Self::MixedLinks(..)
+            | Self::LateTime => true,
+            Self::Open(_)
+            | Self::Directory
+            | Self::Read(_)
+            | Self::NotACapture(_)
+            | Self::Variant(_)
+            | Self::Version(..)
+            | Self::Compressed(..)
+            | Self::Header(_)
+            | Self::Truncated(_)
+            | Self::RecordLength(_)
+            | Self::Block(_)
+            | Self::UnknownInterface(_)
+            | Self::TooManyInterfaces => false,
+        }
+    }
+
     /// Whether the fault lies at a place inside the capture.
     const fn has_place(&self) -> bool {
         match self {
@@ -131,6 +168,7 @@ impl Fault {
             | Self::NotACapture(_)
             | Self::Variant(_)
             | Self::Version(..)
+            | Self::Header(_)
             | Self::Create(_)
             | Self::Write(_)
             | Self::DiskFull
@@ -146,6 +184,7 @@ impl Fault {
             Self::NotACapture(_) => "give a pcap or pcapng file, plain or as .gz or .zst",
             Self::Variant(_) | Self::Version(..) => "convert it with `editcap -F pcapng`",
             Self::Compressed(..) => "the packets before it were read; compress or copy the file again",
+            Self::Header(_) => "there is no packet in it; copy the file again",
             Self::Truncated(_) => {
                 "the packets before it were read; copy the file again or cut the rest off with `editcap`"
             }
@@ -178,6 +217,7 @@ impl fmt::Display for Fault {
             Self::Variant(name) => write!(f, "is {name}, which is not read"),
             Self::Version(major, minor) => write!(f, "is of version {major}.{minor}, which is not read"),
             Self::Compressed(compression, source) => write!(f, "the {compression} stream is damaged: {source}"),
+            Self::Header(have) => write!(f, "ends {have} bytes into its header"),
             Self::Truncated(have) => write!(f, "ends {have} bytes into a record"),
             Self::RecordLength(len) => write!(f, "a record claims to be {len} bytes long"),
             Self::Block(what) => write!(f, "a block contradicts itself: {what}"),

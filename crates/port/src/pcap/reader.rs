@@ -285,7 +285,7 @@ fn identify(source: &mut Source, carry: &mut Vec<u8>) -> Result<Walker, Fault> {
     if magic == sections::MAGIC {
         fill_up(source, carry, SECTION_HEADER_BYTES)?;
         let whole = carry.len() == SECTION_HEADER_BYTES;
-        return if whole { Ok(Walker::Sections(Sections::new())) } else { Err(Fault::Truncated(carry.len() as u64)) };
+        return if whole { Ok(Walker::Sections(Sections::new())) } else { Err(Fault::Header(carry.len() as u64)) };
     }
     if !Classic::is_magic(magic) {
         carry.truncate(SHOWN_BYTES);
@@ -293,7 +293,7 @@ fn identify(source: &mut Source, carry: &mut Vec<u8>) -> Result<Walker, Fault> {
     }
     match carry.first_chunk::<FILE_HEADER_BYTES>() {
         Some(header) => Ok(Walker::Classic(Classic::open(header)?)),
-        None => Err(Fault::Truncated(carry.len() as u64)),
+        None => Err(Fault::Header(carry.len() as u64)),
     }
 }
 

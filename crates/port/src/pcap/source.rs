@@ -6,6 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
 use super::decompress::{Decompressed, Gzip, Zstd};
 use super::error::Fault;
 use super::format::Compression;
@@ -63,7 +65,10 @@ impl Source {
         if metadata.is_dir() {
             return Err(Fault::Directory);
         }
-        Self::new(Box::new(file), metadata.is_file().then_some(metadata.len()))
+        match metadata.is_file() {
+            true => Self::new(Box::new(file), Some(metadata.len())),
+            false => Self::new(Box::new(Pipe(file)), None),
+        }
     }
 
     /// Takes any reader, of `total` bytes where that is known.
@@ -97,6 +102,21 @@ impl Source {
             // The system's own errors carry its number, the decompressors' do not.
             Some(compression) if source.raw_os_error().is_none() => Fault::Compressed(compression, source),
             _ => Fault::Read(source),
+        }
+    }
+}
+
+/// What may have nothing to read for long. It is waited for in short spans, each of which ends like an interrupted call: whoever
+/// reads is asked meanwhile whether to go on.
+struct Pipe(File);
+
+const SPAN: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+
+impl Read for Pipe {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match poll(&mut [PollFd::new(&self.0, PollFlags::IN)], Some(&SPAN))? {
+            0 => Err(io::ErrorKind::Interrupted.into()),
+            _ => self.0.read(into),
         }
     }
 }

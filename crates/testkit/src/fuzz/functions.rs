@@ -145,9 +145,8 @@ fn through<N: Function + Clone>(function: &N, trace: &Trace) {
 
     let now = trace.packets().last().map_or(Nanos(0), |packet| packet.time);
     let alive = fleet.flows(now).len() as u64;
-    let flows = fleet.flow_counters();
-    let ended = flows.expired + flows.closed + flows.evicted;
-    assert!(alive + ended <= flows.opened, "{name}: {alive} flows alive, {flows:?}");
+    let flows = fleet.flow_counters_at(now);
+    assert_eq!(alive + flows.ended(), flows.opened, "{name}: {alive} flows alive, {flows:?}");
     assert!(fleet.high_water() <= 2 * FLOWS_MAX, "{name}: {} flows at once", fleet.high_water());
     let _ = fleet.report(now);
     // When a flow ends that others share state with is the engine's to choose, within bounds.

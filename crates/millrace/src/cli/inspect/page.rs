@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use packet::Malformed;
+use packet::{LinkType, Malformed};
 use port::pcap::{Error, Format};
 use serde_json::{Map, Value, json};
 
@@ -69,8 +69,22 @@ impl<'a> Page<'a> {
             },
         );
         out += &sheet.lines(2);
-        if let Some(skew) = census.skew() {
-            out += &self.flows(&skew, style);
+        match census.skew() {
+            Some(skew) => out += &self.flows(&skew, style),
+            None if census.packets > 0 => out += "\n  no flows: no packet has addresses to tell one by\n",
+            None => {}
+        }
+        let unread: Vec<&(LinkType, u64)> =
+            census.links.iter().filter(|(link, _)| matches!(link, LinkType::Other(_))).collect();
+        let packets: u64 = unread.iter().map(|(_, number)| number).sum();
+        if packets > 0 {
+            let links: Vec<String> = unread.iter().map(|(link, _)| link.to_string()).collect();
+            let packets = counted(packets, "packet is", "packets are");
+            let note = format!(
+                "{packets} of a link type that is not read, {}: what they carry is not in this",
+                links.join(", ")
+            );
+            out += &format!("  {}\n", style.warn(note));
         }
         out
     }

@@ -1,6 +1,6 @@
 //! `millrace rss check`: can this card shard these packet sets?
 
-use ::rss::{Check, Driver, Fields, Fit, Outcome, PacketSets, PacketType, Problem, Proof};
+use ::rss::{Check, Driver, Fields, Fit, Obstacle, Outcome, PacketSets, PacketType, Problem, Proof};
 use serde_json::{Value, json};
 
 use super::question::Question;
@@ -32,6 +32,8 @@ struct Answer {
     driver: Driver,
     rows: Vec<Check>,
     proof: Option<Proof>,
+    /// What is in the way, if it can't.
+    obstacles: Vec<Obstacle>,
 }
 
 impl Answer {
@@ -41,7 +43,8 @@ impl Answer {
             Outcome::Solved(_) => None,
             Outcome::Impossible(proof) | Outcome::NotFound(proof) => Some(proof),
         };
-        Self { driver: problem.driver, rows, proof }
+        let obstacles = if proof.is_some() { ::rss::obstacles(problem) } else { Vec::new() };
+        Self { driver: problem.driver, rows, proof, obstacles }
     }
 
     const fn is_yes(&self) -> bool {
@@ -75,7 +78,7 @@ fn text(args: &Args, sets: &PacketSets, answers: &[Answer]) -> String {
     for answer in answers {
         let driver = format!("{:<6}", answer.driver.name());
         out += &match (&answer.proof, answer.by()) {
-            (Some(proof), _) => format!("{driver} {}: {}\n", style.bad("no"), proof.consequence),
+            (Some(proof), _) => format!("{driver} {}: {}", style.bad("no"), refusal(proof, &answer.obstacles)),
             (None, Some("fields")) => {
                 format!(
                     "{driver} {}: only fields that name the sets are hashed; `rss solve` has the keys\n",
@@ -91,6 +94,24 @@ fn text(args: &Args, sets: &PacketSets, answers: &[Answer]) -> String {
         };
     }
     out + &shown::not_confirmed(args.question.nic, style)
+}
+
+/// Why the answer is no, by all packets that are in the way.
+fn refusal(proof: &Proof, obstacles: &[Obstacle]) -> String {
+    if obstacles.is_empty() {
+        return format!("{}; `rss solve` has the proof\n", proof.consequence);
+    }
+    let mut out =
+        "these are in the way, and no key helps (`rss solve` has the proof, and what would do instead)\n".to_owned();
+    for Obstacle { port, types, fields } in obstacles {
+        let what = if *fields == Fields::NONE {
+            "are not hashed, and all go to one queue".to_owned()
+        } else {
+            format!("are hashed by {fields} too")
+        };
+        out += &format!("         {} at {port} {what}\n", shown::types(types));
+    }
+    out
 }
 
 /// Types of a port with the same answers are one row.
@@ -142,7 +163,11 @@ fn json(args: &Args, answers: &[Answer]) -> Value {
     let answer = |answer: &Answer| {
         json!({
             "driver": answer.driver.name(), "yes": answer.is_yes(), "by": answer.by(),
-            "proof": answer.proof.as_ref().map(shown::proof_json), "rows": answer.rows.iter().map(row).collect::<Vec<_>>(),
+            "proof": answer.proof.as_ref().map(shown::proof_json),
+            "in_the_way": answer.obstacles.iter().map(|Obstacle { port, types, fields }| json!({
+                "port": port, "packets": types.iter().map(|kind| kind.name()).collect::<Vec<_>>(), "fields": names(*fields),
+            })).collect::<Vec<_>>(),
+            "rows": answer.rows.iter().map(row).collect::<Vec<_>>(),
         })
     };
     json!({

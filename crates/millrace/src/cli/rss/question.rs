@@ -48,8 +48,7 @@ impl Question {
     pub(super) fn sets(&self) -> Result<PacketSets, Failed> {
         let read = match (&self.file, &self.sets) {
             (Some(path), _) => {
-                let text = configuration(path)
-                    .map_err(|error| Failed::usage(format_args!("{}: can't be read: {error}", path.display())))?;
+                let text = configuration(path)?;
                 PacketSets::parse(&text).map_err(|error| error.of(&path.display().to_string()))
             }
             (None, Some(line)) => PacketSets::from_line(line, None).map_err(|error| error.of("--sets")),

@@ -61,7 +61,48 @@ struct Refused {
 /// A capture's packets on the queues.
 struct Measured {
     name: String,
+    /// Packets of the capture.
+    packets: u64,
+    counted: Counted,
     ports: Vec<Balance>,
+}
+
+/// At which ports a packet is counted.
+#[derive(Clone, Copy)]
+enum Counted {
+    /// At each, as a capture doesn't tell where a packet came in.
+    Everywhere,
+    /// At the first if it comes from inside, at the rest if not.
+    BySide,
+}
+
+impl Counted {
+    fn of(args: &Args) -> Self {
+        if args.inside.is_empty() { Self::Everywhere } else { Self::BySide }
+    }
+
+    fn words(self, solution: &Solution, packets: u64) -> String {
+        let packets = counted(packets, "packet", "packets");
+        let (first, rest) = solution.ports.split_first().map_or(("", &[][..]), |(first, rest)| (first, rest));
+        match self {
+            Self::Everywhere => format!(
+                "each port is shown with all {packets}, as if they came in there; --inside PREFIX tells which come in at {first}"
+            ),
+            Self::BySide => {
+                format!(
+                    "of {packets} those from inside are counted at {first}, the others at {}",
+                    rest.join(" and at ")
+                )
+            }
+        }
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Everywhere => "each packet at every port",
+            Self::BySide => "packets from inside at the first port, others at the rest",
+        }
+    }
 }
 
 pub(super) fn perform(args: &Args) -> Result<(), Failed> {
@@ -124,7 +165,8 @@ fn measure(args: &Args, solution: &Solution, traffic: &Traffic) -> Measured {
         }
         spread.finish()
     });
-    Measured { name: traffic.name.clone(), ports: ports.collect() }
+    let packets = traffic.trace.len() as u64;
+    Measured { name: traffic.name.clone(), packets, counted: Counted::of(args), ports: ports.collect() }
 }
 
 /// Why drivers can't, and what would do.
@@ -273,9 +315,12 @@ fn balance(solution: &Solution, measured: &Measured, style: Style) -> String {
         ]);
     }
     out += &sheet.lines(2);
-    let left_out: u64 = measured.ports.iter().map(|balance| balance.left_out).sum();
-    if left_out > 0 {
-        out += &format!("  {}\n", style.dim(format!("packets of types that don't count: {}", count(left_out))));
+    let dim = |text: String| format!("  {}\n", style.dim(text));
+    if solution.ports.len() > 1 {
+        out += &dim(measured.counted.words(solution, measured.packets));
+    }
+    for (port, balance) in solution.ports.iter().zip(&measured.ports).filter(|(_, balance)| balance.left_out > 0) {
+        out += &dim(format!("at {port}, packets of types that don't count: {}", count(balance.left_out)));
     }
     out
 }
@@ -371,7 +416,10 @@ fn solution_json(args: &Args, solution: &Solution, measured: Option<&Measured>) 
                 "left_out": balance.left_out,
             })
         });
-        json!({ "input": measured.name, "ports": ports.collect::<Vec<_>>() })
+        json!({
+            "input": measured.name, "packets": measured.packets, "counted": measured.counted.name(),
+            "ports": ports.collect::<Vec<_>>(),
+        })
     });
     json!({
         "table": solution.table, "keys": keys.collect::<Vec<_>>(), "free_key_bits": solution.space.dimension(),

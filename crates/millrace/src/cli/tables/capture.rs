@@ -10,7 +10,7 @@ use port::{Batch, Received};
 
 use crate::cli::failure::{Failed, INTERRUPTED};
 use crate::cli::files;
-use crate::cli::traffic::Counter;
+use crate::cli::traffic::{Counter, cut};
 use crate::print::number;
 use crate::print::output::note;
 use crate::print::progress::{Progress, Sample};
@@ -50,9 +50,10 @@ pub(super) fn read(
     let progress = Progress::watch(quiet, "read", sample);
     let mut extent = Extent::default();
     let mut batch = Batch::default();
-    'capture: while reader.read(&mut batch)? != Received::End {
+    'capture: while reader.read(&mut batch).map_err(cut)? != Received::End {
         // ORDERING: Relaxed. The flag carries no data; pairs with the signal's handler.
         if stop.load(Ordering::Relaxed) {
+            note("interrupted: the capture was still being read\n");
             return Err(Failed::Said(INTERRUPTED));
         }
         for index in 0..batch.len() {
