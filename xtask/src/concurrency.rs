@@ -33,8 +33,8 @@ fn model_check(package: &str, test: &str, totals: &mut Totals) -> Result<()> {
     run(&mut command, totals)
 }
 
-/// The stress tests of shared tables and of transactions under ThreadSanitizer. The standard library is not built for it, so its mutex, whose slow
-/// path lies there, would be called a race; the model checker has that table.
+/// The stress tests of shared tables and of transactions, alone and under the engine, under ThreadSanitizer. The standard library is
+/// not built for it, so its mutex, whose slow path lies there, would be called a race; the model checker has that table.
 pub(crate) fn sanitizer(totals: &mut Totals) -> Result<()> {
     if !has_sanitizer() {
         println!(
@@ -44,7 +44,8 @@ pub(crate) fn sanitizer(totals: &mut Totals) -> Result<()> {
         return Ok(());
     }
     sanitize(&["-p", "millrace-flow", "--test", "shared_stress", "--", "--skip", "locked"], totals)?;
-    sanitize(&["-p", "millrace-memory", "--test", "transactions"], totals)
+    sanitize(&["-p", "millrace-memory", "--test", "transactions"], totals)?;
+    sanitize(&["-p", "millrace-engine", "--test", "transacted"], totals)
 }
 
 fn sanitize(what: &[&str], totals: &mut Totals) -> Result<()> {
