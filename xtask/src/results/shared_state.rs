@@ -71,6 +71,8 @@ pub(crate) fn make(options: &Options) -> Result<()> {
         let rate = |engine, cores| mpps(bench, engine, cores).map(|(rate, _)| rate);
         let (Some(local), Some(one)) = (rate("sequential", 1), rate("transactional", 1)) else { continue };
         let (two, locked) = (rate("transactional", 2), rate("shared", 2));
+        let recording = list(run(&format!("recording/{function}"))?, "profiles")?.first();
+        let recording = recording.map(|profile| number(profile, "/recording_costs_percent")).transpose()?;
         rows.push(vec![
             format!("{function} {setting}").trim().to_owned(),
             format!("{local:.2}"),
@@ -80,14 +82,26 @@ pub(crate) fn make(options: &Options) -> Result<()> {
             two.map_or_else(|| "-".into(), |two| format!("{two:.2}")),
             two.map_or_else(|| "-".into(), |two| format!("{:.2}", two / one)),
             locked.map_or_else(|| "-".into(), |locked| format!("{locked:.2}")),
+            recording.map_or_else(|| "-".into(), |cost| format!("{cost:.1} %")),
             "measured".into(),
         ]);
     }
-    let columns =
-        ["function", "local", "transactional", "less", "aim", "on two cores", "times one (aim 1.7)", "shared, two", ""];
+    let columns = [
+        "function",
+        "local",
+        "transactional",
+        "less",
+        "aim",
+        "on two cores",
+        "times one (aim 1.7)",
+        "shared, two",
+        "recording (aim 5 %)",
+        "",
+    ];
     page += &markdown(&columns, &rows);
     page += "`local` is `sequential`. Functions whose packet sets share nothing run as under `rss`. `shared` has one lock for what packet sets \
-         share, and one for each flow where they share nothing.\n\n## Case studies\n\n";
+         share, and one for each flow where they share nothing. What recording costs is measured on one core, by `millrace profile`, \
+         where nothing fails; where steps fail, it changes which of them meet, and a run with it may be slower or faster.\n\n## Case studies\n\n";
     for (name, profiled, recipe) in CASES {
         let profiles = list(run(&format!("case/{name}"))?, "profiles")?;
         let [before, after] = profiles else { continue };
@@ -133,6 +147,10 @@ fn plan(quick: bool) -> Vec<Run> {
             format!("bench {function} --synth university-dc --flows {flows} {small} --rounds {rounds} {setting}");
         let line = format!("{line} --engines sequential,transactional,shared --cores 1-2 --json");
         runs.push(Run { name: format!("overhead/{function}"), arguments: words(line) });
+        let line =
+            format!("profile {function} --synth university-dc --flows {flows} {small} --rounds {rounds} {setting}");
+        let line = format!("{line} --cores 1 --json");
+        runs.push(Run { name: format!("recording/{function}"), arguments: words(line) });
     }
     for (name, profiled, recipe) in CASES {
         // Where flows come and go there is one for each packet.

@@ -89,8 +89,10 @@ const PATIENCE: u32 = if cfg!(loom) { 1 } else { 5 };
 /// How often a step fails at most: then it gets a turn, in which it can't.
 pub const ABORTS_MAX: u32 = if cfg!(loom) { 1 } else { 8 };
 
+/// Room for so many notes of a kind at the start: more than a burst of any function that ships makes.
+const ROOM: usize = 4096;
+
 /// What a core keeps of its transactions from one to the next: room, no contents.
-#[derive(Default)]
 pub(crate) struct Buffers {
     reads: Room<Lock>,
     locked: Room<Lock>,
@@ -100,6 +102,19 @@ pub(crate) struct Buffers {
     read_at: Vec<Access>,
     /// Whether objects are to remember who wrote them.
     pub(crate) recording: bool,
+}
+
+impl Default for Buffers {
+    fn default() -> Self {
+        Self {
+            reads: Vec::with_capacity(ROOM),
+            locked: Vec::with_capacity(ROOM),
+            undo: Vec::with_capacity(ROOM),
+            near: NearSites::default(),
+            read_at: Vec::new(),
+            recording: false,
+        }
+    }
 }
 
 /// Where a transaction writes down what it does. It begins with [`begin`](Self::begin).
