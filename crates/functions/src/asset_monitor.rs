@@ -6,19 +6,20 @@ mod config;
 mod sighting;
 pub mod systems;
 
-use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec;
+use core::net::IpAddr;
 
 use memory::{Distributed, Memory};
 use nf::{
     Cell, Context, Description, Fingerprint, Flow, NetworkFunction, Opened, PacketSet, Recipe, Report, Sharing, Sizing,
     Step, Verdict, grouped,
 };
-use packet::{Endpoint, FiveTuple, Headers, Host, Nanos, Transport};
+use packet::{Headers, Nanos, Transport};
 
-pub use self::assets::{Asset, Assets, Traffic};
+use self::assets::Services;
+pub use self::assets::{Asset, Assets};
 pub use self::config::Config;
 use self::sighting::Look;
 pub use self::sighting::Sighting;
@@ -41,8 +42,6 @@ pub struct Session {
     opener: Option<u8>,
     /// The service's protocol in the list of [`Signatures`], counted from 1; 0 while it is unknown.
     service: u8,
-    /// All traffic as it was when this session told of a host last.
-    traffic: Traffic,
 }
 
 impl Flow for Session {}
@@ -54,9 +53,6 @@ impl Session {
         (self.assets, self.server.map(|server| (server, service_name(self.service))))
     }
 }
-
-/// The services of a host in the report: protocol and port, and what they speak.
-type Services = BTreeMap<(u8, u16), u8>;
 
 fn service_name(service: u8) -> &'static str {
     let label = usize::from(service).checked_sub(1).and_then(|at| Signatures::APPLICATIONS.get(at));
@@ -173,7 +169,6 @@ impl NetworkFunction for AssetMonitor {
             known.is_none_or(|known| known.last + self.config.refresh() <= now || known.told.evidence < told.evidence);
         if is_due || found {
             session.assets[usize::from(side)] = assets.note_host(&mut cx.tx, now, sender.address, told)?;
-            session.traffic = assets.traffic.read(&mut cx.tx, now)?;
         }
         let speaks = match sighting.look() {
             Look::Speaks(service) if session.server == Some(side) && session.service == 0 => service,
@@ -198,31 +193,22 @@ impl NetworkFunction for AssetMonitor {
         Ok(Verdict::forward())
     }
 
-    fn report(&self, flows: &mut dyn Iterator<Item = (FiveTuple, Session)>) -> Option<Report> {
-        let mut hosts: BTreeMap<Host, (Asset, Services)> = BTreeMap::new();
-        let mut traffic = Traffic::default();
-        for (key, session) in flows {
-            let ends: [Endpoint; 2] = [key.source(), key.destination()];
-            for (side, (end, asset)) in ends.iter().zip(session.assets).enumerate() {
-                let Some(asset) = asset else { continue };
-                let (known, services) = hosts.entry(Host::from(end.address)).or_insert((asset, Services::new()));
-                *known = known.latest(asset);
-                if session.server == Some(side as u8) {
-                    let class = services.entry((key.protocol(), end.port)).or_default();
-                    *class = (*class).max(session.service);
-                }
-            }
-            traffic = traffic.latest(session.traffic);
-        }
+    fn report_shared<'a, M: Memory>(
+        &self,
+        shared: &'a Assets<M>,
+        tx: &mut M::Tx<'a>,
+        now: Nanos,
+    ) -> Step<Option<Report>, M> {
+        let (hosts, traffic) = shared.known(tx, now)?;
         let seconds = |time: Nanos| Cell::Number(time.0 / 1_000_000_000);
         let service = |((protocol, port), class): (&(u8, u16), &u8)| {
             let carrier = if *protocol == packet::protocol::TCP { "tcp" } else { "udp" };
             format!("{port}/{carrier} {}", service_name(*class))
         };
-        let row = |(host, (asset, services)): (&Host, &(Asset, Services))| {
+        let row = |(address, (asset, services)): (&IpAddr, &(Asset, Services))| {
             let services: vec::Vec<String> = services.iter().map(service).collect();
             vec![
-                host.to_string().into(),
+                address.to_string().into(),
                 asset.told.system.name().into(),
                 seconds(asset.first),
                 seconds(asset.last),
@@ -230,16 +216,18 @@ impl NetworkFunction for AssetMonitor {
                 services.join(", ").into(),
             ]
         };
-        Some(Report {
+        let count =
+            |count: u64, one: &str, many: &str| format!("{} {}", grouped(count), if count == 1 { one } else { many });
+        Ok(Some(Report {
             title: format!(
-                "{} hosts; {} packets, {} bytes",
-                grouped(hosts.len() as u64),
-                grouped(traffic.packets),
-                grouped(traffic.bytes)
+                "{}; {}, {}",
+                count(hosts.len() as u64, "host", "hosts"),
+                count(traffic.packets, "packet", "packets"),
+                count(traffic.bytes, "byte", "bytes")
             ),
-            columns: vec!["host", "system", "first seen, s", "last seen, s", "services found", "services"],
+            columns: vec!["host", "system", "first seen, s", "last noted, s", "services found", "services"],
             rows: hosts.iter().take(self.config.top()).map(row).collect(),
-        })
+        }))
     }
 }
 

@@ -117,7 +117,9 @@ impl NetworkFunction for Ipsec {
             ConfigKey {
                 name: "tunnels",
                 default: "[]",
-                help: "tables with local, peer, inside, beyond, spi_out, key_out, spi_in, key_in; the first that a packet fits",
+                help: "as [{local=\"192.0.2.1\", peer=\"192.0.2.2\", inside=[\"10.1.0.0/16\"], beyond=[\"10.2.0.0/16\"], spi_out=4096, \
+                       key_out=\"HEX\", spi_in=4097, key_in=\"HEX\"}]: the first that a packet fits; keys are AES's 16, 24 or 32 bytes \
+                       and 4 of salt, and are used once: numbers begin at 1 with each run",
             },
             ConfigKey {
                 name: "replay_window",

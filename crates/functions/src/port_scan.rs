@@ -105,7 +105,7 @@ impl NetworkFunction for PortScan {
 
     const DESCRIPTION: Description = Description {
         name: "port-scan",
-        summary: "finds hosts that scan other hosts, as their first contacts mostly fail (threshold random walk), and blocks them",
+        summary: "finds hosts that scan many other hosts (not many ports of one), as their first contacts mostly fail (threshold random walk), and blocks them",
         state: "the host's likelihood ratio, its attempts that are open and whom it tried lately",
         sharing: Sharing::Nothing,
         keys: config::KEYS,

@@ -71,6 +71,7 @@ fn dpdk(solution: &Solution, port: usize, queues: usize) -> Vec<String> {
             if member.selection.both(Fields::PORTS).is_empty() { host_type(member.kind) } else { rss_type(member.kind) }
         };
         let mut types: Vec<&str> = of_port(solution, port).map(named).collect();
+        types.extend(of_port(solution, port).flat_map(|member| parts(member.selection)));
         types.sort_unstable();
         types.dedup();
         out.push(format!("port config {port} rss-hash-key {} {key}", types.first().copied().unwrap_or("ipv4")));
@@ -80,24 +81,33 @@ fn dpdk(solution: &Solution, port: usize, queues: usize) -> Vec<String> {
     let list: Vec<String> = (0..queues).map(|queue| queue.to_string()).collect();
     for Member { kind, selection, .. } in of_port(solution, port) {
         let mut types = types_of(solution, *kind, *selection);
-        let only = |both: Fields, one: Field, word: &str| {
-            (selection.both(both) == Fields::of(&[one])).then(|| word.to_owned())
-        };
-        types.extend(only(Fields::HOSTS, Field::Src, "l3-src-only"));
-        types.extend(only(Fields::HOSTS, Field::Dst, "l3-dst-only"));
-        types.extend(only(Fields::PORTS, Field::SrcPort, "l4-src-only"));
-        types.extend(only(Fields::PORTS, Field::DstPort, "l4-dst-only"));
-        types.extend(only(Fields::MACS, Field::SrcMac, "l2-src-only"));
-        types.extend(only(Fields::MACS, Field::DstMac, "l2-dst-only"));
+        types.extend(parts(*selection).map(ToOwned::to_owned));
         let bytes = solution.keys[port].bytes().len();
-        out.push(format!(
+        let rule = format!(
             "flow create {port} ingress pattern {} end actions rss types {} end key {key} key_len {bytes} queues {} end / end",
             pattern(*kind),
             types.join(" "),
             list.join(" ")
-        ));
+        );
+        // Types that a card doesn't tell apart have one rule.
+        if !out.contains(&rule) {
+            out.push(rule);
+        }
     }
     out
+}
+
+/// What DPDK calls the parts of a pair of fields that are hashed alone.
+fn parts(selection: Fields) -> impl Iterator<Item = &'static str> {
+    let words = [
+        (Fields::HOSTS, Field::Src, "l3-src-only"),
+        (Fields::HOSTS, Field::Dst, "l3-dst-only"),
+        (Fields::PORTS, Field::SrcPort, "l4-src-only"),
+        (Fields::PORTS, Field::DstPort, "l4-dst-only"),
+        (Fields::MACS, Field::SrcMac, "l2-src-only"),
+        (Fields::MACS, Field::DstMac, "l2-dst-only"),
+    ];
+    words.into_iter().filter_map(move |(both, one, word)| (selection.both(both) == Fields::of(&[one])).then_some(word))
 }
 
 /// The types that stand for this selection. mlx5 takes a part of the addresses with the network layer's type alone, the

@@ -1,6 +1,7 @@
 //! What is shared: hosts, services, and the sum of all traffic. Hosts and services age by a pool each, whose indices lead back to
 //! their names.
 
+use alloc::collections::BTreeMap;
 use core::net::{IpAddr, Ipv6Addr};
 
 use memory::{Allocator, Map, Memory, Portion, Vector};
@@ -23,13 +24,6 @@ pub struct Asset {
     pub last: Nanos,
 }
 
-impl Asset {
-    /// The later of two states of what is known.
-    pub(super) fn latest(self, other: Self) -> Self {
-        if (other.last, other.services, other.told) > (self.last, self.services, self.told) { other } else { self }
-    }
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct HostEntry {
     asset: Asset,
@@ -43,9 +37,15 @@ struct ServiceEntry {
     last: Nanos,
 }
 
+/// The services of a host: protocol and port, and what they speak.
+pub(super) type Services = BTreeMap<(u8, u16), u8>;
+
+/// Hosts with their services, by address.
+pub(super) type Hosts = BTreeMap<IpAddr, (Asset, Services)>;
+
 /// All traffic of TCP and UDP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Traffic {
+pub(super) struct Traffic {
     /// Packets.
     pub packets: u64,
     /// Bytes on the wire.
@@ -56,10 +56,6 @@ impl Traffic {
     pub(super) const fn add(&mut self, bytes: u32) {
         self.packets += 1;
         self.bytes += bytes as u64;
-    }
-
-    pub(super) const fn latest(self, other: Self) -> Self {
-        if other.packets > self.packets { other } else { self }
     }
 }
 
@@ -128,7 +124,7 @@ impl<M: Memory> Assets<M> {
         let nobody = Endpoint::new(Ipv6Addr::UNSPECIFIED.into(), 0);
         let (hosts, services) = (config.hosts(), config.services());
         Self {
-            traffic: memory.distributed(Traffic::default(), config.staleness()),
+            traffic: memory.distributed(Traffic::default(), Nanos(0)),
             hosts: memory.map(hosts),
             host_pool: memory.allocator(hosts),
             host_names: memory.vector(hosts, host_name(nobody.address)),
@@ -221,6 +217,34 @@ impl<M: Memory> Assets<M> {
             self.services.remove(tx, &name)?;
         }
         Ok(())
+    }
+
+    /// All hosts that are known at `now` with their services, by address, and all traffic.
+    pub(super) fn known<'a>(&'a self, tx: &mut M::Tx<'a>, now: Nanos) -> Step<(Hosts, Traffic), M> {
+        let mut hosts = Hosts::new();
+        for index in 0..self.host_pool.capacity() {
+            if !self.host_pool.is_allocated(tx, index)? {
+                continue;
+            }
+            let name = self.host_names.read(tx, index)?;
+            let Some(HostEntry { asset, .. }) = self.hosts.get(tx, &name)? else { continue };
+            if asset.last + self.timeout > now {
+                hosts.insert(Host::from_v6(name).address().to_canonical(), (asset, Services::new()));
+            }
+        }
+        for index in 0..self.service_pool.capacity() {
+            if !self.service_pool.is_allocated(tx, index)? {
+                continue;
+            }
+            let name = self.service_names.read(tx, index)?;
+            let Some(ServiceEntry { class, last, .. }) = self.services.get(tx, &name)? else { continue };
+            let place = FiveTuple::from_v6(name);
+            let known = hosts.get_mut(&place.source().address.to_canonical());
+            if let Some((_, services)) = known.filter(|_| last + self.timeout > now) {
+                services.insert((place.protocol(), place.source().port), class);
+            }
+        }
+        Ok((hosts, memory::Distributed::read(&self.traffic, tx, Nanos::NEVER)?))
     }
 
     /// Sums of digests, for no packet can tell which index an entry has.

@@ -23,7 +23,6 @@ struct Fields {
     services: Count<1, 16_777_216>,
     asset_timeout: Timeout,
     refresh_interval: Timeout,
-    staleness_us: Count<0, 60_000_000>,
     idle_timeout: Timeout,
     flows: Flows,
     flows_v6: Flows,
@@ -37,7 +36,6 @@ impl Default for Fields {
             services: Count::new(65_536),
             asset_timeout: Timeout::from_secs(86_400),
             refresh_interval: Timeout::from_secs(60),
-            staleness_us: Count::new(1_000_000),
             idle_timeout: Timeout::from_secs(300),
             flows: Flows::new(262_144),
             flows_v6: Flows::new(32_768),
@@ -76,10 +74,6 @@ impl Config {
         self.0.refresh_interval.nanos()
     }
 
-    pub(super) const fn staleness(&self) -> Nanos {
-        Nanos::from_micros(self.0.staleness_us.get())
-    }
-
     pub(super) const fn idle(&self) -> Nanos {
         self.0.idle_timeout.nanos()
     }
@@ -101,11 +95,10 @@ pub(super) const KEYS: &[ConfigKey] = &[
     key("hosts", "65536", "hosts that are known; 1 to 16777216"),
     key("services", "65536", "services that are known; 1 to 16777216"),
     key("asset_timeout", "86400", "seconds of silence after which a host or a service is forgotten"),
-    key("refresh_interval", "60", "seconds for which a session doesn't note its host again; less than asset_timeout"),
     key(
-        "staleness_us",
-        "1000000",
-        "microseconds for which a core may go by a sum of traffic that it has read before; 0 to 60000000",
+        "refresh_interval",
+        "60",
+        "seconds for which a session doesn't note its host again; 1 or more, less than asset_timeout",
     ),
     key("idle_timeout", "300", "seconds of silence after which a session is forgotten"),
     key("flows", "262144", "IPv4 sessions that are remembered"),
@@ -115,7 +108,7 @@ pub(super) const KEYS: &[ConfigKey] = &[
 
 pub(super) const RECIPES: &[Recipe] = &[
     Recipe { cause: Cause::SameKey, key: "refresh_interval", help: "longer: a session notes its hosts less often" },
-    Recipe { cause: Cause::SameIndex, key: "refresh_interval", help: "longer, as above" },
+    Recipe { cause: Cause::SameIndex, key: "refresh_interval", help: "longer: a session notes its hosts less often" },
     Recipe { cause: Cause::SameBucket, key: "hosts", help: "more of them: the map has half as many buckets again" },
     Recipe {
         cause: Cause::MapRoomExhausted,

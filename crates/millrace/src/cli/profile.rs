@@ -109,7 +109,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         out += &beside(before, after, &args.configuration.set, style);
         out += &format!("\n{}\n\n", style.bold("With these values"));
     }
-    out += &text(entry.description(), last, recipes, style);
+    out += &text(entry.description(), last, recipes, &args.configuration.set, style);
     out += &cycles.as_ref().map(|cycles| cycles.text(style)).unwrap_or_default();
     said(args, &out, cycles.as_ref())
 }
@@ -167,7 +167,13 @@ fn mpps(profile: &Profile) -> String {
     format!("{:.2} Mpps ({:.2} to {:.2})", spread.median, spread.min, spread.max)
 }
 
-fn text(description: &Description, profile: &Profile, recipes: &[Recipe], style: Style) -> String {
+/// Says of a recipe that it was followed in this run, as far as the command line tells.
+fn tried(recipe: &Recipe, sets: &[String]) -> &'static str {
+    let is_set = |key: &str| sets.iter().any(|set| set.split('=').next().is_some_and(|set| set.trim() == key));
+    if recipe.key.split(", ").any(is_set) { " (set in this run)" } else { "" }
+}
+
+fn text(description: &Description, profile: &Profile, recipes: &[Recipe], sets: &[String], style: Style) -> String {
     let recording = match overhead(profile) {
         cost if cost > 0.0 => format!("{cost:.1} % less with recording on"),
         _ => "no less with recording on".to_owned(),
@@ -208,7 +214,7 @@ fn text(description: &Description, profile: &Profile, recipes: &[Recipe], style:
             }
             out += &format!("     {} {}\n", style.good("recipe:"), cause.cause.recipe());
             for recipe in recipes.iter().filter(|recipe| recipe.cause == cause.cause) {
-                out += &format!("             {}: {}\n", recipe.key, recipe.help);
+                out += &format!("             {}: {}{}\n", recipe.key, recipe.help, tried(recipe, sets));
             }
         }
     }
@@ -246,6 +252,9 @@ fn text(description: &Description, profile: &Profile, recipes: &[Recipe], style:
     out
 }
 
+/// From this loss on, at less than what the cores have taken, it is said that something held them up.
+const HELD_UP_PERCENT: u64 = 2;
+
 /// How deep the queues are under load.
 fn queues(loaded: &Loaded, style: Style) -> String {
     let share = 100.0 * measure::LOAD;
@@ -264,7 +273,15 @@ fn queues(loaded: &Loaded, style: Style) -> String {
             depth.max.to_string(),
         ]);
     }
-    format!("\n{}\n{}", style.bold(&title), sheet.lines(2))
+    let lost: u64 = loaded.queues.iter().map(|(offered, _)| offered.lost).sum();
+    let arrived: u64 = loaded.queues.iter().map(|(offered, _)| offered.offered).sum();
+    // What the cores took all the time before they can take now, unless they are held up.
+    let held_up = if lost * 100 > arrived * HELD_UP_PERCENT {
+        "  they took more than that before: cores were held up, by other work on the machine or by each other\n"
+    } else {
+        ""
+    };
+    format!("\n{}\n{}{held_up}", style.bold(&title), sheet.lines(2))
 }
 
 /// Before and after.

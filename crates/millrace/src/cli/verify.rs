@@ -252,7 +252,7 @@ fn json(
         .collect();
     json!({
         "function": description.name, "input": name, "packets": trace.len(),
-        "cores": [args.cores.start(), args.cores.end()], "seeds": [args.seeds.start, args.seeds.end],
+        "cores": [args.cores.start(), args.cores.end()], "seeds": [args.seeds.start, args.seeds.end - 1],
         "threads": !args.no_threads, "equal": rows.iter().all(|row| row.verified.mismatch.is_none()),
         "engines": engines, "saved_prefix": saved.map(|path| path.display().to_string()),
     })

@@ -6,7 +6,11 @@ pub(super) fn plain(message: &str) -> String {
     let told = ["invalid type: ", "invalid value: "].into_iter().find_map(|start| message.strip_prefix(start));
     // The text that was found may hold the same words.
     if let Some((found, wanted)) = told.and_then(|told| told.rsplit_once(", expected ")) {
-        return format!("{} is wanted here, not {}", self::wanted(wanted), self::found(found));
+        let wanted = self::wanted(wanted);
+        return match self::found(found) {
+            Some(found) => format!("{wanted} is wanted here, not {found}"),
+            None => format!("{wanted} is wanted here"),
+        };
     }
     if let Some(name) = message.strip_prefix("missing field ") {
         return format!("{name} is missing");
@@ -39,7 +43,7 @@ fn wanted(expected: &str) -> &str {
             "a whole number"
         }
         "f32" | "f64" => "a number",
-        "a string" | "a character" | "IP address" | "IPv4 address" | "IPv6 address" => TEXT,
+        "a string" | "string only" | "a character" | "IP address" | "IPv4 address" | "IPv6 address" => TEXT,
         "a boolean" => "true or false",
         "a sequence" => "a list in [ ]",
         "a map" => TABLE,
@@ -51,16 +55,18 @@ fn wanted(expected: &str) -> &str {
 
 const TABLE: &str = "a table of keys, as { key = value },";
 
-fn found(found: &str) -> String {
+/// `None` for what has no name outside of Rust.
+fn found(found: &str) -> Option<String> {
     let inside = || found.split('`').nth(1).unwrap_or(found);
-    match found.split(' ').next() {
+    Some(match found.split(' ').next() {
+        Some("unit") => return None,
         Some("string") => found.replacen("string", "the text", 1),
         Some("integer" | "floating") => format!("the number {}", inside()),
         Some("boolean") => inside().to_owned(),
         Some("sequence") => "a list".to_owned(),
         Some("map") => "a table".to_owned(),
         _ => found.to_owned(),
-    }
+    })
 }
 
 #[cfg(test)]

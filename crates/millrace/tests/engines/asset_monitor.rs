@@ -180,7 +180,7 @@ fn every_engine_knows_it() {
     };
     let trace = office().trace();
     let fast = "refresh_interval = 1\nasset_timeout = 2\nidle_timeout = 3\n";
-    for text in ["hosts = 256\nservices = 64\nflows = 256", "hosts = 64\nservices = 64\nflows = 24\nstaleness_us = 0"] {
+    for text in ["hosts = 256\nservices = 64\nflows = 256", "hosts = 64\nservices = 64\nflows = 24"] {
         let verified = verify(&Arc::new(configured(&format!("{fast}{text}"))), &trace, &plan, &mut |_, _| ());
         assert_eq!(verified.mismatch, None, "{text}");
         for (engine, cores, _) in verified.refused {

@@ -100,8 +100,7 @@ fn hold(subject: &Subject, seeds: u64) {
     one(&<app_classifier::AppClassifier>::new(&read_config(unwanted)), subject, seeds);
     let strict = "patterns = [\"GET /\", \"hex:16 03\"]\ndrop_contradictions = true\nidle_timeout = 5";
     one(&flow_buffer::FlowBuffer::new(read_config(strict)), subject, seeds);
-    let few =
-        "hosts = 256\nservices = 128\nasset_timeout = 5\nrefresh_interval = 1\nidle_timeout = 5\nstaleness_us = 0";
+    let few = "hosts = 256\nservices = 128\nasset_timeout = 5\nrefresh_interval = 1\nidle_timeout = 5";
     one(&asset_monitor::AssetMonitor::new(read_config(few)), subject, seeds);
     one(&load_balancer::LoadBalancer::new(read_config(&services_of(&subject.trace))), subject, seeds);
     let sides = Subject { name: format!("{} on two sides", subject.name), trace: on_two_sides(&subject.trace) };
