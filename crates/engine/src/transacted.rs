@@ -481,8 +481,8 @@ impl<N: Function> Rest<N> {
         self.own.transact(&self.common, lane.now, lane.seq, |cx| {
             flow = before;
             verdict = nf.packet(cx, &mut flow, lane.meta)?;
-            effects = cx.next();
-            if effects.close { nf.expire(cx, &flow) } else { Ok(()) }
+            effects = close(nf, cx, &flow)?;
+            Ok(())
         });
         *flows.table.value_mut(slot) = flow;
         self.take_effect(flows, slot, effects);
@@ -531,10 +531,7 @@ impl<N: Function> Rest<N> {
                 cx.next();
             }
             let verdict = nf.packet(cx, &mut flow, lane.meta)?;
-            let effects = cx.next();
-            if effects.close {
-                nf.expire(cx, &flow)?;
-            }
+            let effects = close(nf, cx, &flow)?;
             Ok(Outset::Kept { flow, verdict, opened, effects })
         });
         let (kept, verdict) = match outset {
@@ -631,4 +628,18 @@ impl<N: Function> Rest<N> {
             End::Evicted => self.counters.evicted += 1,
         }
     }
+}
+
+/// What a step asked for; the flow's end is told if that is among it.
+#[inline(always)]
+fn close<N: NetworkFunction>(
+    nf: &N,
+    cx: &mut Context<'_, N, Transactional>,
+    flow: &N::Flow,
+) -> Step<Effects, Transactional> {
+    let effects = cx.next();
+    if effects.close {
+        nf.expire(cx, flow)?;
+    }
+    Ok(effects)
 }

@@ -30,8 +30,12 @@ pub struct ProfilePlan {
 }
 
 impl ProfilePlan {
-    /// The replay with new addresses in each pass, if flows are to come and go.
-    pub(crate) fn replayed(&self, replay: Replay) -> Replay {
+    /// Rounds of the trace as this dispatcher steers it, each going on where the one before ended.
+    pub(crate) fn replay<N: Function>(&self, dispatcher: &mut Dispatcher<N>, trace: &Arc<Trace>) -> Replay {
+        let loops = self.packets.div_ceil(trace.len().max(1) as u64).max(1);
+        let steered = Steered::pass(dispatcher, trace);
+        let replay = Replay::new(Arc::clone(trace)).looped(Loops::Times(loops));
+        let replay = replay.steered(steered.cores).bucketed(steered.buckets).continued();
         if self.churn { replay.renumbered(Renumber::default()) } else { replay }
     }
 
@@ -248,11 +252,9 @@ where
         dropped: 0,
         loaded: Loaded::default(),
     };
-    let loops = plan.packets.div_ceil(trace.len().max(1) as u64).max(1);
     let mut runs = fleets.map(|mut fleet| {
-        let steered = Steered::pass(&mut fleet.dispatcher, trace);
-        let replay = Replay::new(Arc::clone(trace)).looped(Loops::Times(loops));
-        (fleet, plan.replayed(replay.steered(steered.cores).bucketed(steered.buckets).continued()))
+        let replay = plan.replay(&mut fleet.dispatcher, trace);
+        (fleet, replay)
     });
     let total = 2 * plan.rounds as u64 + 1;
     for round in 0..plan.rounds as u64 {

@@ -5,11 +5,10 @@ use std::time::Duration;
 
 use engine::{EngineKind, Fleet, Placement, Remains, private_fleet, run_queues, transacted_fleet};
 use nf::Function;
-use port::{Loops, Port, Replay, Trace};
+use port::{Port, Trace};
 
 use crate::bench::BenchError;
 use crate::profile::ProfilePlan;
-use crate::steered::Steered;
 
 /// What rounds came to.
 #[derive(Clone, Debug, Default)]
@@ -51,10 +50,7 @@ fn rounds<N: Function, P: Placement<N>>(
 where
     Fleet<N, P>: Remains<N>,
 {
-    let loops = plan.packets.div_ceil(trace.len().max(1) as u64).max(1);
-    let steered = Steered::pass(&mut fleet.dispatcher, trace);
-    let replay = Replay::new(Arc::clone(trace)).looped(Loops::Times(loops));
-    let mut replay = plan.replayed(replay.steered(steered.cores).bucketed(steered.buckets).continued());
+    let mut replay = plan.replay(&mut fleet.dispatcher, trace);
     let mut repeated = Repeated::default();
     while more(&repeated) {
         let cores = run_queues(&mut fleet.workers, replay.open(plan.cores)?, None, &plan.options)?;
