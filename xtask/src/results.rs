@@ -217,8 +217,8 @@ fn plan(extent: Extent, cores: usize) -> Vec<Run> {
     add("sweep".into(), format!("bench sweep {sweep} {to}"));
     for program in &PROGRAMS {
         let (name, d) = (program.name, program.d);
-        for trace in ["university-dc", "single-flow"] {
-            let fit = format!("bench {name} --synth {trace} --flows 1k {cached} --set flows=4000 --set flows_v6=1");
+        for (trace, traffic) in [("university-dc", "university-dc --flows 1k"), ("single-flow", "single-flow")] {
+            let fit = format!("bench {name} --synth {traffic} {cached} --set flows=4000 --set flows_v6=1");
             let fit = format!("{fit} --engines sequential,scr {to}");
             add(format!("fit/{trace}/{name}"), fit.clone());
             add(format!("fit-dispatch/{trace}/{name}"), format!("{fit} --dispatch {d}ns"));
