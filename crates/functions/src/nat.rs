@@ -4,6 +4,8 @@
 //! All state is shared, for a mapping belongs to every packet set that uses it.
 
 mod config;
+mod keys;
+mod meta;
 mod ports;
 mod state;
 mod tcp;
@@ -15,20 +17,25 @@ mod model;
 mod tests;
 
 use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec;
 use core::net::Ipv4Addr;
 
 use memory::Memory;
-use memory::transactional::Cause;
 use nf::{
-    ConfigKey, Context, Description, Fingerprint, NetworkFunction, Opened, PacketSet, Reason, Recipe, RecordReader,
-    RecordWriter, Sharing, Sizing, Step, Verdict,
+    Context, Description, Fates, Fingerprint, NetworkFunction, Opened, PacketSet, Reason, Recipe, Report, Sharing,
+    Sizing, Step, Verdict, grouped,
 };
-use packet::{FiveTuple, Fragment, Headers, Icmp, Network, TcpFlags, Transport, protocol};
+use packet::{Fragment, Headers, Nanos, Network, Transport, protocol};
 
 use self::config::is_unicast;
-use self::state::{Endpoint4, Protocol};
+use self::keys::{KEYS, RECIPES};
+use self::meta::{Content, Way, is_icmp_error};
+use self::state::{Endpoint4, Use};
 
 pub use self::config::Config;
+pub use self::meta::Meta;
 pub use self::state::State;
 
 /// The translator.
@@ -37,42 +44,6 @@ pub struct Nat {
     config: Config,
     inside: Box<[(u32, u32)]>,
     external: Box<[u32]>,
-}
-
-/// What a packet contributes: who sends to whom, and what it does to a session.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Meta {
-    source: Endpoint4,
-    destination: Endpoint4,
-    way: Way,
-    content: Content,
-}
-
-/// Which way a packet goes through the translator.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
-    /// From inside to a remote host.
-    Outward,
-    /// From a remote host to an external address.
-    Inward,
-    /// From inside to an external address.
-    Hairpin,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Content {
-    Segment(TcpFlags),
-    Datagram,
-    /// An ICMP query, or the reply to one.
-    Query {
-        is_request: bool,
-    },
-    /// An ICMP error about a packet from `source` to `destination`.
-    Error {
-        source: Endpoint4,
-        destination: Endpoint4,
-        protocol: Protocol,
-    },
 }
 
 impl Nat {
@@ -150,33 +121,7 @@ impl NetworkFunction for Nat {
         ],
     };
 
-    const RECIPES: &'static [Recipe] = &[
-        Recipe {
-            cause: Cause::ForeignPool,
-            key: "port_preservation",
-            help: "false: a core takes any port of its own pool in place of the inside port, which others may hold",
-        },
-        Recipe {
-            cause: Cause::SameIndex,
-            key: "port_preservation",
-            help: "false: hosts that use the same inside port don't ask for the same external one",
-        },
-        Recipe {
-            cause: Cause::PoolExhausted,
-            key: "external, ports, mappings, sessions",
-            help: "more than are needed at once, so that no core runs out of its share",
-        },
-        Recipe {
-            cause: Cause::MapRoomExhausted,
-            key: "mappings, sessions",
-            help: "more than are needed at once, so that no core runs out of its share",
-        },
-        Recipe {
-            cause: Cause::SameBucket,
-            key: "mappings, sessions",
-            help: "more of them: their maps have half as many buckets again",
-        },
-    ];
+    const RECIPES: &'static [Recipe] = RECIPES;
 
     fn packet_set(&self) -> PacketSet {
         PacketSet::FiveTuple
@@ -197,6 +142,36 @@ impl NetworkFunction for Nat {
         fingerprint: &mut Fingerprint,
     ) -> Step<(), M> {
         shared.fingerprint(tx, fingerprint)
+    }
+
+    fn report_shared<'a, M: Memory>(
+        &self,
+        shared: &'a State<M>,
+        tx: &mut M::Tx<'a>,
+        now: Nanos,
+    ) -> Step<Option<Report>, M> {
+        let row = |used: Use| {
+            let Use { address, protocol, mappings, sessions } = used;
+            vec![address.to_string().into(), protocol.into(), mappings.into(), sessions.into()]
+        };
+        Ok(Some(Report {
+            title: "what is in use of the external addresses".into(),
+            columns: vec!["external", "protocol", "mappings", "sessions"],
+            rows: shared.in_use(tx, now)?.into_iter().map(row).collect(),
+        }))
+    }
+
+    /// Most likely a capture that was made elsewhere: in front of another translator, or by its other side.
+    fn remark(&self, fates: &Fates<'_>) -> Option<String> {
+        let unasked = fates.dropped_for(Self::NO_MAPPING) + fates.dropped_for(Self::PRIVATE_DESTINATION);
+        (unasked > fates.received / 2).then(|| {
+            format!(
+                "{} of {} packets came from outside to what nobody inside had opened. `inside` and `external` say where inside is, \
+                 and under which addresses it is known outside",
+                grouped(unasked),
+                grouped(fates.received)
+            )
+        })
     }
 
     #[inline(always)]
@@ -248,164 +223,3 @@ impl NetworkFunction for Nat {
         self.translate(cx.shared, &mut cx.tx, now, meta)
     }
 }
-
-impl nf::Meta for Meta {
-    type Key = FiveTuple;
-
-    /// Which way and what kind of packet; both ends; the flags of a segment, or both ends of the packet that an error quotes.
-    const RECORD_BYTES: usize = 1 + 2 * Endpoint4::RECORD_BYTES + QUOTED_BYTES;
-
-    fn key(&self) -> FiveTuple {
-        let protocol = match self.content {
-            Content::Segment(_) => protocol::TCP,
-            Content::Datagram => protocol::UDP,
-            Content::Query { .. } | Content::Error { .. } => protocol::ICMP,
-        };
-        let [src, dst] = [self.source, self.destination].map(|endpoint| Ipv4Addr::from_bits(endpoint.address));
-        FiveTuple::v4(src, dst, self.source.port, self.destination.port, protocol)
-    }
-
-    #[inline]
-    fn write(&self, record: &mut [u8]) {
-        let bits = self.way as u8 | self.content.number() << CONTENT_SHIFT;
-        let fields = RecordWriter::new(record).u8(bits);
-        let fields = self.destination.write(self.source.write(fields));
-        match self.content {
-            Content::Segment(flags) => fields.u8(flags.0).none::<{ QUOTED_BYTES - 1 }>().end(),
-            Content::Datagram | Content::Query { .. } => fields.none::<QUOTED_BYTES>().end(),
-            Content::Error { source, destination, .. } => destination.write(source.write(fields)).end(),
-        }
-    }
-
-    #[inline]
-    fn read(record: &[u8]) -> Option<Self> {
-        let mut fields = RecordReader::new(record);
-        let bits = fields.u8()?;
-        let way = match bits & ((1 << CONTENT_SHIFT) - 1) {
-            0 => Way::Outward,
-            1 => Way::Inward,
-            2 => Way::Hairpin,
-            _ => return None,
-        };
-        let (source, destination) = (Endpoint4::read(&mut fields)?, Endpoint4::read(&mut fields)?);
-        let content = Content::read(bits >> CONTENT_SHIFT, &mut fields)?;
-        fields.end()?;
-        // A query's identifier stands for both ports; an error has none.
-        let makes_sense = match content {
-            Content::Segment(_) | Content::Datagram => true,
-            Content::Query { .. } => source.port == destination.port,
-            Content::Error { .. } => source.port == 0 && destination.port == 0,
-        };
-        makes_sense.then_some(Self { source, destination, way, content })
-    }
-}
-
-/// Where the content's number begins in a record's first byte, behind the way's.
-const CONTENT_SHIFT: u32 = 2;
-/// Both ends of a packet that an error quotes.
-const QUOTED_BYTES: usize = 2 * Endpoint4::RECORD_BYTES;
-
-impl Content {
-    const fn number(self) -> u8 {
-        match self {
-            Self::Segment(_) => 0,
-            Self::Datagram => 1,
-            Self::Query { is_request: false } => 2,
-            Self::Query { is_request: true } => 3,
-            Self::Error { protocol: Protocol::Tcp, .. } => 4,
-            Self::Error { protocol: Protocol::Udp, .. } => 5,
-            Self::Error { protocol: Protocol::Icmp, .. } => 6,
-        }
-    }
-
-    /// The content of this number, with what follows of its record.
-    fn read(number: u8, fields: &mut RecordReader<'_>) -> Option<Self> {
-        let protocol = match number {
-            0 => {
-                let flags = TcpFlags(fields.u8()?);
-                return fields.none::<{ QUOTED_BYTES - 1 }>().map(|()| Self::Segment(flags));
-            }
-            1 => return fields.none::<QUOTED_BYTES>().map(|()| Self::Datagram),
-            2 | 3 => return fields.none::<QUOTED_BYTES>().map(|()| Self::Query { is_request: number == 3 }),
-            4 => Protocol::Tcp,
-            5 => Protocol::Udp,
-            6 => Protocol::Icmp,
-            _ => return None,
-        };
-        let (source, destination) = (Endpoint4::read(fields)?, Endpoint4::read(fields)?);
-        Some(Self::Error { source, destination, protocol })
-    }
-
-    fn of_icmp(icmp: &Icmp) -> Option<Self> {
-        if icmp.identifier.is_some() {
-            // Echo, timestamp, information, address mask (RFC 792, RFC 950): the others are their replies.
-            return Some(Self::Query { is_request: matches!(icmp.kind, 8 | 13 | 15 | 17) });
-        }
-        // A redirect quotes a packet too, yet it is no error: it would make the host send past the translation.
-        if !is_icmp_error(icmp.kind) {
-            return None;
-        }
-        let FiveTuple::V4(_) = icmp.embedded?.tuple else { return None };
-        let tuple = icmp.embedded?.tuple;
-        let protocol = match tuple.protocol() {
-            protocol::TCP => Protocol::Tcp,
-            protocol::UDP => Protocol::Udp,
-            protocol::ICMP => Protocol::Icmp,
-            _ => return None,
-        };
-        let [source, destination] = [tuple.source(), tuple.destination()].map(|endpoint| match endpoint.address {
-            core::net::IpAddr::V4(address) => Some(Endpoint4::new(address, endpoint.port)),
-            core::net::IpAddr::V6(_) => None,
-        });
-        Some(Self::Error { source: source?, destination: destination?, protocol })
-    }
-}
-
-/// Destination unreachable, source quench, time exceeded, parameter problem.
-fn is_icmp_error(kind: u8) -> bool {
-    matches!(kind, 3 | 4 | 11 | 12)
-}
-
-const fn config_key(name: &'static str, default: &'static str, help: &'static str) -> ConfigKey {
-    ConfigKey { name, default, help }
-}
-
-const KEYS: &[ConfigKey] = &[
-    config_key(
-        "inside",
-        r#"["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"]"#,
-        "prefixes whose packets are translated",
-    ),
-    config_key("external", r#"["203.0.113.1"]"#, "external addresses or prefixes, up to 256 addresses"),
-    config_key("ports", r#""1024-65535""#, "external ports, and identifiers of ICMP queries"),
-    config_key("mapping", r#""endpoint-independent""#, "the one mapping there is"),
-    config_key(
-        "filtering",
-        r#""endpoint-independent""#,
-        "who may send in: that, \"address-dependent\" or \"address-and-port-dependent\"",
-    ),
-    config_key(
-        "pooling",
-        r#""paired""#,
-        "whether a host keeps to one external address (\"paired\") or not (\"arbitrary\")",
-    ),
-    config_key("hairpinning", "true", "inside hosts reach each other by their external endpoints"),
-    config_key("port_parity", "true", "an even UDP port becomes an even one, an odd one odd"),
-    config_key("port_preservation", "true", "an inside port becomes the same external one if it is free"),
-    config_key("inbound_refresh", "false", "packets from outside keep UDP and ICMP sessions alive, too"),
-    config_key("loose", "true", "whether TCP connections may be picked up half-way, from inside"),
-    config_key("mappings", "65536", "how many inside endpoints at a time"),
-    config_key("sessions", "65536", "how many sessions at a time"),
-    config_key("timeouts.udp", "300", "idle seconds of a UDP session; RFC 4787 asks for 120 or more"),
-    config_key(
-        "timeouts.tcp_established",
-        "7440",
-        "idle seconds of an open connection; RFC 5382 asks for 7440 or more",
-    ),
-    config_key(
-        "timeouts.tcp_transitory",
-        "240",
-        "idle seconds of one that opens or closes; RFC 5382 asks for 240 or more",
-    ),
-    config_key("timeouts.icmp", "60", "idle seconds of an ICMP query; RFC 5508 asks for 60 or more"),
-];

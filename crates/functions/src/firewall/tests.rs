@@ -1,9 +1,9 @@
 use std::format;
-use std::net::IpAddr;
-use std::string::ToString;
+use std::net::{IpAddr, Ipv4Addr};
+use std::string::{String, ToString};
 
 use nf::NetworkFunction;
-use packet::{Fragment, Network, TcpFlags, Transport};
+use packet::{Fragment, Network, TcpFlags, Transport, protocol};
 
 use super::*;
 use crate::tracking::driver::*;

@@ -32,6 +32,23 @@ impl Config {
     pub(super) fn settings(&self) -> &Fields {
         &self.fields
     }
+
+    /// How many mappings there is room for.
+    pub(super) fn mappings(&self) -> usize {
+        self.fields.pool.overprovision.over(self.fields.mappings.get())
+    }
+
+    /// How many sessions there is room for.
+    pub(super) fn sessions(&self) -> usize {
+        self.fields.pool.overprovision.over(self.fields.sessions.get())
+    }
+
+    /// The external ports: those that are named, and of those behind them as many as are to be more.
+    pub(super) fn ports(&self) -> PortRange {
+        let PortRange { first, last } = self.fields.ports;
+        let count = self.fields.pool.overprovision.over(u64::from(last - first) + 1);
+        PortRange { first, last: u16::try_from(usize::from(first) + count - 1).unwrap_or(u16::MAX) }
+    }
 }
 
 impl TryFrom<Fields> for Config {
@@ -82,6 +99,7 @@ pub(super) struct Fields {
     pub(super) loose: bool,
     pub(super) mappings: Entries,
     pub(super) sessions: Entries,
+    pub(super) pool: Pool,
     pub(super) timeouts: Timeouts,
 }
 
@@ -105,7 +123,40 @@ impl Default for Fields {
             loose: true,
             mappings: Entries::new(65_536),
             sessions: Entries::new(65_536),
+            pool: Pool::default(),
             timeouts: Timeouts::default(),
+        }
+    }
+}
+
+/// How much more of everything there is than is asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Pool {
+    overprovision: Surplus,
+}
+
+/// How much more, in millionths; none by default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "f64")]
+struct Surplus(u32);
+
+impl Surplus {
+    /// So many, and this much more, rounded up.
+    const fn over(self, count: u64) -> usize {
+        (count + (count * self.0 as u64).div_ceil(1_000_000)) as usize
+    }
+}
+
+impl TryFrom<f64> for Surplus {
+    type Error = String;
+
+    fn try_from(surplus: f64) -> Result<Self, String> {
+        // What is no number is not in the range either.
+        if (0.0..=1.0).contains(&surplus) {
+            Ok(Self((surplus * 1e6 + 0.5) as u32))
+        } else {
+            Err(format!("{surplus} is out of range: from 0 to 1, as 0.05 for 5 % more"))
         }
     }
 }
@@ -243,11 +294,29 @@ mod tests {
             ("\nfiltering = \"none\"", "line 2, column 13"),
             ("sessions = 0", "out of range"),
             ("[timeouts]\nudp = 0", "line 2, column 7"),
+            ("pool.overprovision = 5", "5 is out of range: from 0 to 1, as 0.05 for 5 % more"),
+            ("pool.overprovision = -0.1", "out of range"),
+            ("pool.overprovision = nan", "out of range"),
+            ("pool.size = 5", "unknown field `size`"),
             ("hairpin = true", "unknown field"),
         ] {
             let error = toml::from_str::<Config>(text).unwrap_err().to_string();
             assert!(error.contains(says), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn there_is_more_of_everything_as_far_as_there_is_any() {
+        let of = |text: &str| {
+            let config: Config = toml::from_str(text).unwrap();
+            (config.mappings(), config.sessions(), config.ports().first, config.ports().last)
+        };
+        assert_eq!(of("mappings = 100\nsessions = 7\nports = \"10-29\""), (100, 7, 10, 29));
+        let some = "mappings = 100\nsessions = 7\nports = \"10-29\"\npool.overprovision = ";
+        assert_eq!(of(&format!("{some}0.05")), (105, 8, 10, 30));
+        assert_eq!(of(&format!("{some}1")), (200, 14, 10, 49));
+        assert_eq!(of("pool.overprovision = 0.05"), (68_813, 68_813, 1024, 65_535));
+        assert_eq!(of("ports = \"1-65535\"\npool.overprovision = 1.0").3, 65_535);
     }
 
     #[test]

@@ -24,7 +24,7 @@ impl<M: Memory> Ports<M> {
     pub(super) fn new(config: &Config, memory: &M) -> Self {
         let addresses = config.external();
         let settings = config.settings();
-        let range = settings.ports;
+        let range = config.ports();
         let of_parity = |parity| (range.first..=range.last).filter(|port| port % 2 == parity).count();
         let sizes = [of_parity(0), of_parity(1)];
         let count = addresses.len() * Protocol::COUNT * 2;

@@ -1,5 +1,7 @@
 //! What the translator remembers: mappings, sessions, and the ways to find them.
 
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 
 use memory::{Allocator, Map, Memory, Vector};
@@ -68,6 +70,14 @@ impl Protocol {
             0 => Self::Tcp,
             1 => Self::Udp,
             _ => Self::Icmp,
+        }
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp",
+            Self::Udp => "udp",
+            Self::Icmp => "icmp",
         }
     }
 
@@ -231,7 +241,7 @@ pub struct State<M: Memory> {
 impl<M: Memory> State<M> {
     pub(super) fn new(config: &Config, memory: &M) -> Self {
         let settings = config.settings();
-        let (mappings, sessions) = (settings.mappings.get() as usize, settings.sessions.get() as usize);
+        let (mappings, sessions) = (config.mappings(), config.sessions());
         let nobody = Endpoint4::ANY;
         let mapping = Mapping { internal: nobody, external: nobody, protocol: Protocol::Udp, sessions: 0 };
         let session = Entry {
@@ -441,7 +451,38 @@ fn peer(remote: Endpoint4, external: Endpoint4) -> FiveTuple4 {
     key(Endpoint4 { port: 0, ..remote }, external, Protocol::Tcp)
 }
 
+/// What is in use of an external address, by protocol.
+pub(super) struct Use {
+    pub(super) address: Ipv4Addr,
+    pub(super) protocol: &'static str,
+    pub(super) mappings: u64,
+    pub(super) sessions: u64,
+}
+
 impl<M: Memory> State<M> {
+    /// What is in use at `now`, by external address and protocol, in their order: sessions whose deadline has passed are not,
+    /// whether they have been cleared away or not, nor are mappings that have no others.
+    pub(super) fn in_use<'a>(&'a self, tx: &mut M::Tx<'a>, now: Nanos) -> Step<Vec<Use>, M> {
+        let mut sessions: BTreeMap<(u32, u8), (BTreeSet<u32>, u64)> = BTreeMap::new();
+        for index in 0..self.session_pool.capacity() {
+            if self.session_pool.is_allocated(tx, index)? {
+                let session = self.sessions.read(tx, index)?;
+                if session.deadline > now {
+                    let of = sessions.entry((session.external().address, session.protocol as u8)).or_default();
+                    of.0.insert(session.mapping);
+                    of.1 += 1;
+                }
+            }
+        }
+        let use_of = |((address, protocol), (mappings, sessions)): ((u32, u8), (BTreeSet<u32>, u64))| Use {
+            address: Ipv4Addr::from_bits(address),
+            protocol: Protocol::from_bits(protocol.into()).name(),
+            mappings: mappings.len() as u64,
+            sessions,
+        };
+        Ok(sessions.into_iter().map(use_of).collect())
+    }
+
     /// Adds all mappings and sessions with their deadlines. The order of the free ports is left out: it follows from what
     /// was taken and given back, which the same packets do alike.
     pub(super) fn fingerprint<'a>(&'a self, tx: &mut M::Tx<'a>, fingerprint: &mut Fingerprint) -> Step<(), M> {

@@ -1,0 +1,170 @@
+//! The firewall's configuration file, checked while it is read, and its keys as the catalogue shows them.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::net::{Ipv4Addr, Ipv6Addr};
+
+use nf::ConfigKey;
+use packet::{FiveTuple, protocol};
+use serde::Deserialize;
+
+use crate::config::{Count, Flows, Prefix};
+use crate::tracking::rules::{Retransmissions, TIMEOUT_KEYS, join_keys};
+use crate::tracking::{Event, Timeouts};
+
+/// The configuration of [`Firewall`].
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// The addresses that are inside.
+    pub inside: Vec<Prefix>,
+    /// The interfaces that inside is behind. Where there are any, a packet is from inside by its interface alone.
+    pub inside_interfaces: Vec<u16>,
+    /// The services inside that outside may use.
+    pub allow: Vec<Service>,
+    /// Whether TCP segments that may not open a connection are answered by a reset.
+    pub reject: bool,
+    /// Whether ICMP errors about known connections pass.
+    pub icmp_errors: bool,
+    /// What becomes of packets that are neither IPv4 nor IPv6.
+    pub non_ip: NonIp,
+    /// Whether inside may pick up TCP connections half-way.
+    pub loose: bool,
+    /// From how many repetitions of a TCP segment on `timeouts.tcp_retransmitted` counts.
+    pub max_retransmissions: Retransmissions,
+    /// IPv4 connections.
+    pub flows: Flows,
+    /// IPv6 connections.
+    pub flows_v6: Flows,
+    /// How long connections may idle.
+    pub timeouts: Timeouts,
+}
+
+/// What becomes of packets that are neither IPv4 nor IPv6.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NonIp {
+    /// They pass: address resolution must, where the firewall is a bridge.
+    Forward,
+    /// They are dropped.
+    Drop,
+}
+
+/// A service inside that outside may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "ServiceEntry")]
+pub struct Service {
+    protocol: ServiceProtocol,
+    /// Any port where there is none.
+    port: Option<u16>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum ServiceProtocol {
+    Tcp,
+    Udp,
+    Sctp,
+    /// ICMP and ICMPv6 queries.
+    Icmp,
+}
+
+/// A service as the file has it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ServiceEntry {
+    proto: ServiceProtocol,
+    port: Option<Count<1, 65_535>>,
+}
+
+impl TryFrom<ServiceEntry> for Service {
+    type Error = String;
+
+    fn try_from(entry: ServiceEntry) -> Result<Self, String> {
+        match (entry.proto, entry.port) {
+            (ServiceProtocol::Icmp, Some(_)) => Err("icmp has no ports: leave `port` out".into()),
+            (protocol, port) => Ok(Self { protocol, port: port.map(|port| port.get() as u16) }),
+        }
+    }
+}
+
+impl Service {
+    pub(super) fn takes(self, event: &Event, tuple: &FiveTuple) -> bool {
+        let protocol = match self.protocol {
+            ServiceProtocol::Tcp => matches!(event, Event::Tcp(_)),
+            ServiceProtocol::Udp => matches!(event, Event::Udp),
+            ServiceProtocol::Sctp => matches!(event, Event::Other) && tuple.protocol() == protocol::SCTP,
+            ServiceProtocol::Icmp => matches!(event, Event::Query(_)),
+        };
+        protocol && self.port.is_none_or(|port| port == tuple.destination().port)
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            inside: [
+                Prefix::v4(Ipv4Addr::new(10, 0, 0, 0), 8),
+                Prefix::v4(Ipv4Addr::new(172, 16, 0, 0), 12),
+                Prefix::v4(Ipv4Addr::new(192, 168, 0, 0), 16),
+                Prefix::v6(Ipv6Addr::new(0xfc00, 0, 0, 0, 0, 0, 0, 0), 7),
+                Prefix::v6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0), 10),
+            ]
+            .into(),
+            inside_interfaces: Vec::new(),
+            allow: Vec::new(),
+            reject: false,
+            icmp_errors: true,
+            non_ip: NonIp::Forward,
+            loose: false,
+            max_retransmissions: Retransmissions::new(3),
+            flows: Flows::new(1_048_576),
+            flows_v6: Flows::new(65_536),
+            timeouts: Timeouts::default(),
+        }
+    }
+}
+
+pub(super) const KEYS: [ConfigKey; 25] = join_keys(
+    &[
+        ConfigKey {
+            name: "inside",
+            default: r#"["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7", "fe80::/10"]"#,
+            help: "the addresses that are inside, as prefixes",
+        },
+        ConfigKey {
+            name: "inside_interfaces",
+            default: "[]",
+            help: "the interfaces that inside is behind, by number; where there are any, sources are judged by them alone",
+        },
+        ConfigKey {
+            name: "allow",
+            default: "[]",
+            help: "services inside that outside may use: { proto = \"tcp\", port = 22 }, proto tcp, udp, sctp or icmp, no port for any",
+        },
+        ConfigKey {
+            name: "reject",
+            default: "false",
+            help: "whether TCP segments that may not open a connection are answered by a reset",
+        },
+        ConfigKey { name: "icmp_errors", default: "true", help: "whether ICMP errors about known connections pass" },
+        ConfigKey {
+            name: "non_ip",
+            default: "\"forward\"",
+            help: "what becomes of packets that are neither IPv4 nor IPv6: \"forward\" or \"drop\"",
+        },
+        ConfigKey {
+            name: "loose",
+            default: "false",
+            help: "whether TCP connections may be picked up half-way, by who may open them",
+        },
+        ConfigKey {
+            name: "max_retransmissions",
+            default: "3",
+            help: "repetitions of a TCP segment before timeouts.tcp_retransmitted counts, 1 to 255",
+        },
+        ConfigKey { name: "flows", default: "1048576", help: "IPv4 connections that are remembered, 1 to 268435456" },
+        ConfigKey { name: "flows_v6", default: "65536", help: "IPv6 connections that are remembered, 1 to 268435456" },
+    ],
+    &TIMEOUT_KEYS,
+);

@@ -1,0 +1,161 @@
+//! What a packet contributes to the translation, and how it is recorded.
+
+use core::net::Ipv4Addr;
+
+use nf::{RecordReader, RecordWriter};
+use packet::{FiveTuple, Icmp, TcpFlags, protocol};
+
+use super::state::{Endpoint4, Protocol};
+
+/// What a packet contributes: who sends to whom, and what it does to a session.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Meta {
+    pub(super) source: Endpoint4,
+    pub(super) destination: Endpoint4,
+    pub(super) way: Way,
+    pub(super) content: Content,
+}
+
+/// Which way a packet goes through the translator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// From inside to a remote host.
+    Outward,
+    /// From a remote host to an external address.
+    Inward,
+    /// From inside to an external address.
+    Hairpin,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Content {
+    Segment(TcpFlags),
+    Datagram,
+    /// An ICMP query, or the reply to one.
+    Query {
+        is_request: bool,
+    },
+    /// An ICMP error about a packet from `source` to `destination`.
+    Error {
+        source: Endpoint4,
+        destination: Endpoint4,
+        protocol: Protocol,
+    },
+}
+
+impl nf::Meta for Meta {
+    type Key = FiveTuple;
+
+    /// Which way and what kind of packet; both ends; the flags of a segment, or both ends of the packet that an error quotes.
+    const RECORD_BYTES: usize = 1 + 2 * Endpoint4::RECORD_BYTES + QUOTED_BYTES;
+
+    fn key(&self) -> FiveTuple {
+        let protocol = match self.content {
+            Content::Segment(_) => protocol::TCP,
+            Content::Datagram => protocol::UDP,
+            Content::Query { .. } | Content::Error { .. } => protocol::ICMP,
+        };
+        let [src, dst] = [self.source, self.destination].map(|endpoint| Ipv4Addr::from_bits(endpoint.address));
+        FiveTuple::v4(src, dst, self.source.port, self.destination.port, protocol)
+    }
+
+    #[inline]
+    fn write(&self, record: &mut [u8]) {
+        let bits = self.way as u8 | self.content.number() << CONTENT_SHIFT;
+        let fields = RecordWriter::new(record).u8(bits);
+        let fields = self.destination.write(self.source.write(fields));
+        match self.content {
+            Content::Segment(flags) => fields.u8(flags.0).none::<{ QUOTED_BYTES - 1 }>().end(),
+            Content::Datagram | Content::Query { .. } => fields.none::<QUOTED_BYTES>().end(),
+            Content::Error { source, destination, .. } => destination.write(source.write(fields)).end(),
+        }
+    }
+
+    #[inline]
+    fn read(record: &[u8]) -> Option<Self> {
+        let mut fields = RecordReader::new(record);
+        let bits = fields.u8()?;
+        let way = match bits & ((1 << CONTENT_SHIFT) - 1) {
+            0 => Way::Outward,
+            1 => Way::Inward,
+            2 => Way::Hairpin,
+            _ => return None,
+        };
+        let (source, destination) = (Endpoint4::read(&mut fields)?, Endpoint4::read(&mut fields)?);
+        let content = Content::read(bits >> CONTENT_SHIFT, &mut fields)?;
+        fields.end()?;
+        // A query's identifier stands for both ports; an error has none.
+        let makes_sense = match content {
+            Content::Segment(_) | Content::Datagram => true,
+            Content::Query { .. } => source.port == destination.port,
+            Content::Error { .. } => source.port == 0 && destination.port == 0,
+        };
+        makes_sense.then_some(Self { source, destination, way, content })
+    }
+}
+
+/// Where the content's number begins in a record's first byte, behind the way's.
+const CONTENT_SHIFT: u32 = 2;
+/// Both ends of a packet that an error quotes.
+const QUOTED_BYTES: usize = 2 * Endpoint4::RECORD_BYTES;
+
+impl Content {
+    const fn number(self) -> u8 {
+        match self {
+            Self::Segment(_) => 0,
+            Self::Datagram => 1,
+            Self::Query { is_request: false } => 2,
+            Self::Query { is_request: true } => 3,
+            Self::Error { protocol: Protocol::Tcp, .. } => 4,
+            Self::Error { protocol: Protocol::Udp, .. } => 5,
+            Self::Error { protocol: Protocol::Icmp, .. } => 6,
+        }
+    }
+
+    /// The content of this number, with what follows of its record.
+    fn read(number: u8, fields: &mut RecordReader<'_>) -> Option<Self> {
+        let protocol = match number {
+            0 => {
+                let flags = TcpFlags(fields.u8()?);
+                return fields.none::<{ QUOTED_BYTES - 1 }>().map(|()| Self::Segment(flags));
+            }
+            1 => return fields.none::<QUOTED_BYTES>().map(|()| Self::Datagram),
+            2 | 3 => return fields.none::<QUOTED_BYTES>().map(|()| Self::Query { is_request: number == 3 }),
+            4 => Protocol::Tcp,
+            5 => Protocol::Udp,
+            6 => Protocol::Icmp,
+            _ => return None,
+        };
+        let (source, destination) = (Endpoint4::read(fields)?, Endpoint4::read(fields)?);
+        Some(Self::Error { source, destination, protocol })
+    }
+
+    pub(super) fn of_icmp(icmp: &Icmp) -> Option<Self> {
+        if icmp.identifier.is_some() {
+            // Echo, timestamp, information, address mask (RFC 792, RFC 950): the others are their replies.
+            return Some(Self::Query { is_request: matches!(icmp.kind, 8 | 13 | 15 | 17) });
+        }
+        // A redirect quotes a packet too, yet it is no error: it would make the host send past the translation.
+        if !is_icmp_error(icmp.kind) {
+            return None;
+        }
+        let FiveTuple::V4(_) = icmp.embedded?.tuple else { return None };
+        let tuple = icmp.embedded?.tuple;
+        let protocol = match tuple.protocol() {
+            protocol::TCP => Protocol::Tcp,
+            protocol::UDP => Protocol::Udp,
+            protocol::ICMP => Protocol::Icmp,
+            _ => return None,
+        };
+        let [source, destination] = [tuple.source(), tuple.destination()].map(|endpoint| match endpoint.address {
+            core::net::IpAddr::V4(address) => Some(Endpoint4::new(address, endpoint.port)),
+            core::net::IpAddr::V6(_) => None,
+        });
+        Some(Self::Error { source: source?, destination: destination?, protocol })
+    }
+}
+
+/// Destination unreachable, source quench, time exceeded, parameter problem.
+pub(super) fn is_icmp_error(kind: u8) -> bool {
+    matches!(kind, 3 | 4 | 11 | 12)
+}
