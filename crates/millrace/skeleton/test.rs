@@ -4,6 +4,8 @@ use std::io::Cursor;
 use std::sync::Arc;
 
 use crate::skeleton::{Config, Skeleton};
+use millrace::cases;
+use millrace::catalogue::Entry;
 use millrace::engine::{EngineKind, Options};
 use millrace::packet::LinkType;
 use millrace::port::Trace;
@@ -19,6 +21,13 @@ fn a_host_sends_as_much_as_it_may() {
     let mut verdict = |second| driver.frame(Nanos::from_secs(second), LinkType::Ethernet, &packet);
     assert_eq!([1, 2, 3].map(&mut verdict), [Verdict::FORWARD, Verdict::FORWARD, Verdict::Drop(Reason::own(0))]);
     assert_eq!(verdict(100), Verdict::FORWARD, "it was quiet for longer than a minute");
+}
+
+/// What comes in and what goes out, in words: `cases.toml`.
+#[test]
+fn cases_come_out_as_they_should() {
+    let outcome = cases::check(&Entry::of(Skeleton::new), include_str!("cases.toml"));
+    assert_eq!(outcome, Ok(()));
 }
 
 #[test]

@@ -6,9 +6,11 @@ use engine::carrier::{self, Outer, SequencedTotal, Shape};
 use engine::{Control, EngineError, EngineKind, Options, Outcome, Tables};
 use functions::{anti_ddos, app_classifier, bridge, ddos, heavy_hitter, policer, port_knock};
 use measure::{Advice, Bench, BenchError, BenchPlan, LossPlan, LossRow, Profile, ProfilePlan, Question, Repeated};
-use nf::{Description, Fates, Flow, Function, PacketSet, Reason, Recipe, Sizing};
-use port::{Batch, Packet, Queue, Received, Trace};
+use nf::{Description, Fates, Flow, Function, PacketSet, Reason, Recipe, Report, Sizing};
+use packet::Nanos;
+use port::{Batch, Queue, Received, Trace};
 use serde::de::DeserializeOwned;
+use testkit::case::Fared;
 use testkit::conformance::{self, Plan, Verified};
 
 use crate::config::{ConfigError, Settings};
@@ -82,8 +84,8 @@ pub struct Entry {
 /// Builds a function from its settings.
 type Load = dyn Fn(&Settings) -> Result<Box<dyn Program>, ConfigError> + Send + Sync;
 
-/// Is told of each packet: its descriptor, its bytes as they came in, and the reason if it was dropped.
-pub type Visit<'a> = dyn FnMut(&Packet, &[u8], Option<Reason>) + 'a;
+/// Is told of each packet what became of it, and the reason if it was dropped.
+pub type Visit<'a> = dyn FnMut(&Fared<'_>, Option<Reason>) + 'a;
 
 impl Entry {
     /// A function that is built from its configuration.
@@ -192,11 +194,11 @@ pub trait Program: Send + Sync {
         control: &Control,
     ) -> Result<Outcome, EngineError>;
 
-    /// Runs it on one core, packet by packet, and tells what becomes of each.
+    /// Runs it on one core, packet by packet, tells what becomes of each, and returns what it has to report.
     ///
     /// # Errors
     /// The port's.
-    fn explain(&self, queue: &mut dyn Queue, visit: &mut Visit<'_>) -> Result<(), EngineError>;
+    fn explain(&self, queue: &mut dyn Queue, visit: &mut Visit<'_>) -> Result<Option<Report>, EngineError>;
 
     /// Holds every engine against `sequential`; see [`conformance::verify`].
     fn verify(&self, trace: &Trace, plan: &Plan, progress: &mut dyn FnMut(u64, u64)) -> Verified;
@@ -329,24 +331,34 @@ impl<N: Function> Program for Loaded<N> {
         carrier::run_sequenced(Arc::clone(&self.0), cores, options, queue, control)
     }
 
-    fn explain(&self, queue: &mut dyn Queue, visit: &mut Visit<'_>) -> Result<(), EngineError> {
+    fn explain(&self, queue: &mut dyn Queue, visit: &mut Visit<'_>) -> Result<Option<Report>, EngineError> {
         let mut fleet = engine::private_fleet(EngineKind::Sequential, Arc::clone(&self.0), 1, &Options::default());
-        let worker = &mut fleet.workers[0];
         let (mut batch, mut one) = (Batch::default(), Batch::default());
-        let mut before = worker.counters();
+        let mut before = fleet.workers[0].counters();
+        let mut now = Nanos(0);
         while queue.receive(&mut batch)? != Received::End {
             for (index, packet) in batch.packets().iter().enumerate() {
                 one.clear();
                 one.push(*packet, batch.bytes(index));
-                worker.process(&mut one);
-                let after = worker.counters();
+                fleet.workers[0].process(&mut one);
+                let after = fleet.workers[0].counters();
                 let reason = after.drops().find(|(reason, count)| before.dropped[usize::from(reason.0)] < *count);
-                visit(packet, batch.bytes(index), reason.map(|(reason, _)| reason));
-                before = after;
+                let reason = reason.map(|(reason, _)| reason);
+                let (packet, bytes) = one.packet(0);
+                let fared = Fared {
+                    packet,
+                    before: batch.bytes(index),
+                    after: bytes,
+                    replied: after.replied > before.replied,
+                    dropped: reason.map(|reason| reason.name(N::DESCRIPTION.drop_reasons)),
+                };
+                visit(&fared, reason);
+                (before, now) = (after, now.max(packet.time));
             }
         }
-        Ok(())
+        Ok(fleet.report(now))
     }
+
     fn verify(&self, trace: &Trace, plan: &Plan, progress: &mut dyn FnMut(u64, u64)) -> Verified {
         conformance::verify(&self.0, trace, plan, progress)
     }

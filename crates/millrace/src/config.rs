@@ -25,7 +25,8 @@ struct File {
 /// A value given as `key=value`.
 #[derive(Clone, Debug)]
 struct Override {
-    given: String,
+    /// Where it was given, as errors name it.
+    place: String,
     key: String,
     value: Value,
 }
@@ -35,6 +36,27 @@ impl Settings {
     #[must_use]
     pub fn from_file(name: impl Into<String>, text: impl Into<String>) -> Self {
         Self { file: Some(File { name: name.into(), text: text.into() }), overrides: Vec::new() }
+    }
+
+    /// The settings of a table, which errors call `name`.
+    #[must_use]
+    pub fn from_table(name: &str, table: &Table) -> Self {
+        let mut settings = Self::default();
+        settings.adopt(name, "", table);
+        settings
+    }
+
+    fn adopt(&mut self, name: &str, prefix: &str, table: &Table) {
+        for (key, value) in table {
+            let key = format!("{prefix}{key}");
+            match value {
+                Value::Table(inner) => self.adopt(name, &format!("{key}."), inner),
+                value => {
+                    let place = format!("{name}: {key} = {value}");
+                    self.overrides.push(Override { place, key, value: value.clone() });
+                }
+            }
+        }
     }
 
     /// Takes `key=value` before what the file says. The value is written as in the file; quotes around text may be left
@@ -50,7 +72,7 @@ impl Settings {
         let parsed =
             toml::from_str::<Table>(&format!("value = {text}")).ok().and_then(|mut table| table.remove("value"));
         let value = parsed.unwrap_or_else(|| Value::String(text.to_owned()));
-        self.overrides.push(Override { given: given.to_owned(), key, value });
+        self.overrides.push(Override { place: format!("--set {given}"), key, value });
         Ok(())
     }
 
@@ -71,11 +93,10 @@ impl Settings {
             }
         };
         // One at a time, so that the value at fault can be named.
-        for Override { given, key, value } in &self.overrides {
+        for Override { place, key, value } in &self.overrides {
             insert(&mut table, key, value.clone());
-            config = (table.clone().try_into::<C>()).map_err(|error| {
-                ConfigError::plain(format!("--set {given}: {}", explain(error.message(), function)))
-            })?;
+            config = (table.clone().try_into::<C>())
+                .map_err(|error| ConfigError::plain(format!("{place}: {}", explain(error.message(), function))))?;
         }
         Ok(config)
     }

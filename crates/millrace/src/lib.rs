@@ -11,6 +11,8 @@
 pub use {engine, flow, functions, measure, memory, nf, packet, port, testkit};
 
 #[cfg(feature = "cli")]
+pub mod cases;
+#[cfg(feature = "cli")]
 pub mod catalogue;
 #[cfg(feature = "cli")]
 pub mod cli;

@@ -3,6 +3,7 @@
 
 mod capture;
 mod carrier;
+mod cases;
 mod config;
 mod functions;
 mod parse;
@@ -12,6 +13,7 @@ pub mod seeds;
 pub use self::rss::rss;
 pub use capture::capture;
 pub use carrier::carrier;
+pub use cases::cases;
 pub use config::config;
 pub use functions::functions;
 pub use parse::parse;
@@ -20,11 +22,12 @@ pub use parse::parse;
 pub type Check = fn(&[u8]);
 
 /// All checks, by the names of their targets.
-pub const CHECKS: [(&str, Check); 6] = [
+pub const CHECKS: [(&str, Check); 7] = [
     ("parse", parse),
     ("capture", capture),
     ("functions", functions),
     ("config", config),
     ("carrier", carrier),
     ("rss", rss),
+    ("cases", cases),
 ];

@@ -5,6 +5,7 @@
 
 mod build;
 pub mod carrier;
+pub mod case;
 pub mod conformance;
 mod driver;
 mod frames;

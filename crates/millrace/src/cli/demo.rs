@@ -12,6 +12,7 @@ use nf::{Description, Reason, Sharing};
 use port::pcap::Reader;
 use port::{MemoryQueue, Trace};
 use serde_json::{Value, json};
+use testkit::case::Fared;
 use testkit::conformance::{Plan, Verified};
 
 use super::engines::{fitting, machine_cores};
@@ -114,10 +115,10 @@ fn options(trace: &Trace) -> Options {
 fn who(program: &dyn Program, trace: &Arc<Trace>) -> Result<Vec<Dropped>, Failed> {
     let mut by_reason: HashMap<Reason, HashMap<IpAddr, u64>> = HashMap::new();
     let mut queue = MemoryQueue::new(Arc::clone(trace), 256);
-    program.explain(&mut queue, &mut |packet, bytes, reason| {
+    program.explain(&mut queue, &mut |&Fared { packet, before, .. }, reason| {
         let Some(reason) = reason else { return };
         let sources = by_reason.entry(reason).or_default();
-        if let Ok(headers) = packet::parse(packet.link, bytes, packet.wire_len, packet.interface)
+        if let Ok(headers) = packet::parse(packet.link, before, packet.wire_len, packet.interface)
             && let Some((source, _)) = headers.addresses()
         {
             *sources.entry(source).or_default() += 1;

@@ -19,6 +19,7 @@ mod sequence;
 mod signals;
 mod synth;
 mod tables;
+mod test;
 mod traffic;
 mod upkeep;
 mod verify;
@@ -61,6 +62,7 @@ enum Task {
     Run(run::Args),
     Sequence(sequence::Args),
     Verify(verify::Args),
+    Test(test::Args),
     Bench(bench::Args),
     Advise(advise::Args),
     Profile(profile::Args),
@@ -106,6 +108,7 @@ fn perform(task: Task, catalogue: &Catalogue) -> Result<(), Failed> {
         Task::Run(args) => run::perform(&args, catalogue),
         Task::Sequence(args) => sequence::perform(&args, catalogue),
         Task::Verify(args) => verify::perform(&args, catalogue),
+        Task::Test(args) => test::perform(&args, catalogue),
         Task::Bench(args) => bench::perform(&args, catalogue),
         Task::Advise(args) => advise::perform(&args, catalogue),
         Task::Profile(args) => profile::perform(&args, catalogue),
@@ -185,7 +188,7 @@ fn wrong_arguments(error: &clap::Error) -> ExitCode {
 fn entry<'a>(catalogue: &'a Catalogue, name: &str) -> Result<&'a Entry, Failed> {
     catalogue.get(name).ok_or_else(|| {
         let guess = nearest(name, catalogue.entries().iter().map(|entry| entry.description().name));
-        let hint = guess.map(|guess| format!("; did you mean `{guess}`?")).unwrap_or_default();
+        let hint = guess.map_or(";".to_owned(), |guess| format!("; did you mean `{guess}`?"));
         Failed::usage(format_args!("there is no function `{name}`{hint} `millrace functions` lists them"))
     })
 }

@@ -10,7 +10,7 @@ use crate::print::output::print;
 /// Write a crate with a network function that works, to be filled in
 ///
 /// The crate holds the function, the command `millrace` with that function in its catalogue, a test that holds every engine against
-/// it, and a README that says what to change.
+/// it, a case file that says in words what it does, and a README that says what to change.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   millrace new my-function
@@ -31,10 +31,11 @@ pub(super) struct Args {
 const HEAD: &str = "#![no_std]\n#![forbid(unsafe_code)]\n";
 
 /// The files, by their place in the crate.
-const FILES: [(&str, &str); 5] = [
+const FILES: [(&str, &str); 6] = [
     ("src/lib.rs", include_str!("../../skeleton/lib.rs")),
     ("src/main.rs", include_str!("../../skeleton/main.rs")),
     ("tests/engines.rs", include_str!("../../skeleton/test.rs")),
+    ("tests/cases.toml", include_str!("../../skeleton/cases.toml")),
     ("README.md", include_str!("../../skeleton/README.md")),
     ("clippy.toml", include_str!("../../../functions/clippy.toml")),
 ];
@@ -90,7 +91,7 @@ fn wrong(name: &str) -> Option<&'static str> {
     }
     // Words of the language, of the libraries and of cargo, and types that the crate's own text names.
     let camel = camel(name);
-    let sources = FILES.iter().filter(|(place, _)| place.starts_with("src") || place.starts_with("tests"));
+    let sources = FILES.iter().filter(|(place, _)| place.ends_with(".rs"));
     let code = sources.flat_map(|(_, text)| text.lines()).filter(|line| !line.trim_start().starts_with("//"));
     let used = code.flat_map(|line| line.split(|c: char| !c.is_alphanumeric() && c != '_')).any(|word| word == camel);
     (RESERVED.contains(&name) || used).then_some("means something else to the compiler, or in the crate itself")

@@ -3,6 +3,7 @@
 
 mod bench;
 mod broken_input;
+mod cases;
 mod commands;
 mod folder;
 mod new;

@@ -10,7 +10,9 @@ fn a_crate_is_written_under_the_name_that_was_asked_for() {
     let said = folder.stdout("new my-guard");
     assert!(said.contains("cd my-guard") && said.contains("functions my-guard"), "{said}");
     let read = |name: &str| fs::read_to_string(folder.path("my-guard").join(name)).unwrap();
-    for name in ["Cargo.toml", "README.md", "src/lib.rs", "src/main.rs", "tests/engines.rs", "clippy.toml"] {
+    for name in
+        ["Cargo.toml", "README.md", "src/lib.rs", "src/main.rs", "tests/engines.rs", "tests/cases.toml", "clippy.toml"]
+    {
         assert!(!read(name).to_lowercase().contains("skeleton"), "{name}");
     }
     let manifest = read("Cargo.toml");

@@ -28,6 +28,7 @@ pub fn write(folder: &Path) -> io::Result<()> {
         ("capture", captures()?),
         ("carrier", sequenced()),
         ("rss", packet_sets()),
+        ("cases", case_files()),
     ];
     for (target, seeds) in targets {
         let folder = folder.join(target);
@@ -37,6 +38,20 @@ pub fn write(folder: &Path) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Case files, short ones with every kind of word.
+fn case_files() -> Vec<Vec<u8>> {
+    let case = |lines: &str| format!("function = \"a\"\n[[case]]\nname = \"b\"\npackets = '''\n{lines}\n'''\n");
+    let all = [
+        "0s udp 10.0.0.1:1 > 10.0.0.2:2 len 3 -> forward by 1 udp 10.0.0.1:9 > 10.0.0.2:2\n+1.5ms x3 every 1us on 1 arp # c\n1h hex 0102",
+        "0s tcp [2001:db8::1]:1 > [2001:db8::2]:2 SFPU. seq 1 ack 2 window 3 mss 4 wscale 5 sack \"\\x0a\" -> reply tcp 10.0.0.1:1 > 10.0.0.2:2 R",
+        "0s icmp 10.0.0.1 > 10.0.0.2 type 3 code 1 id 1 seq 2 quoting (udp 10.0.0.2:1 > 10.0.0.1:2) -> drop reason",
+        "0s eth 02:00:00:00:00:01 > 02:00:00:00:00:02 vlan 3 ip 10.0.0.1 > 10.0.0.2 proto 50 ttl 1 tos 2 ip-id 3 fragment 8+ hex ff",
+    ];
+    let config = "function = \"a\"\n[[case]]\nname = \"b\"\nconfig.c = 1\nreport = [[\"d\"]]\npackets = '''0s arp'''\n";
+    let files = all.into_iter().map(case).chain([config.to_owned()]);
+    files.map(String::into_bytes).chain(frames()).collect()
 }
 
 /// Packet sets, in files and in lines.

@@ -1,0 +1,175 @@
+//! The words of a case's line: separated by blanks, but for what stands in quotes or parentheses.
+
+/// What a line is made of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Word {
+    Plain(String),
+    /// Stood in quotes; escapes are resolved.
+    Quoted(Vec<u8>),
+    /// Stood in parentheses.
+    Group(Vec<Self>),
+}
+
+/// Splits a line, up to where a comment begins.
+pub(super) fn split(line: &str) -> Result<Vec<Word>, String> {
+    let mut rest = line;
+    let words = group(&mut rest, false)?;
+    debug_assert!(rest.is_empty(), "all of the line is read");
+    Ok(words)
+}
+
+fn group(rest: &mut &str, inner: bool) -> Result<Vec<Word>, String> {
+    let mut words = Vec::new();
+    loop {
+        *rest = rest.trim_start();
+        match rest.chars().next() {
+            None | Some('#') if inner => return Err("a `(` has no `)`".to_owned()),
+            None | Some('#') => {
+                *rest = "";
+                return Ok(words);
+            }
+            Some('"') => words.push(Word::Quoted(quoted(rest)?)),
+            Some('(') => {
+                *rest = &rest[1..];
+                words.push(Word::Group(group(rest, true)?));
+            }
+            Some(')') if inner => {
+                *rest = &rest[1..];
+                return Ok(words);
+            }
+            Some(')') => return Err("a `)` has no `(`".to_owned()),
+            Some(_) => {
+                let end = rest.find(|c: char| c.is_whitespace() || "()\"#".contains(c)).unwrap_or(rest.len());
+                words.push(Word::Plain(rest[..end].to_owned()));
+                *rest = &rest[end..];
+            }
+        }
+    }
+}
+
+/// Takes a text in quotes, with the escapes of the language's strings: `\r`, `\n`, `\t`, `\"`, `\\`, `\x0a`.
+fn quoted(rest: &mut &str) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    let mut chars = rest[1..].char_indices();
+    while let Some((at, char)) = chars.next() {
+        match char {
+            '"' => {
+                *rest = &rest[1 + at + 1..];
+                return Ok(bytes);
+            }
+            '\\' => match chars.next().map(|(_, escape)| escape) {
+                Some('r') => bytes.push(b'\r'),
+                Some('n') => bytes.push(b'\n'),
+                Some('t') => bytes.push(b'\t'),
+                Some(escape @ ('"' | '\\')) => bytes.push(escape as u8),
+                Some('x') => {
+                    let digits: String = chars.by_ref().take(2).map(|(_, digit)| digit).collect();
+                    bytes.extend(hex(&digits).filter(|bytes| bytes.len() == 1).ok_or_else(|| {
+                        format!("`\\x{digits}` is no byte: write two hexadecimal digits, as in `\\x0a`")
+                    })?);
+                }
+                escape => return Err(format!("`\\{}` is no escape", escape.unwrap_or(' '))),
+            },
+            other => bytes.extend(other.encode_utf8(&mut [0; 4]).bytes()),
+        }
+    }
+    Err("a text has no end: a `\"` is missing".to_owned())
+}
+
+/// The bytes that a text of hexadecimal digits stands for.
+pub(super) fn hex(digits: &str) -> Option<Vec<u8>> {
+    let digits: Option<Vec<u8>> = digits.chars().map(|digit| Some(digit.to_digit(16)? as u8)).collect();
+    let digits = digits.filter(|digits| !digits.is_empty() && digits.len().is_multiple_of(2))?;
+    Some(digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect())
+}
+
+/// The words that are left of a line.
+pub(super) struct Words<'a> {
+    left: &'a [Word],
+}
+
+impl<'a> Words<'a> {
+    pub(super) const fn new(left: &'a [Word]) -> Self {
+        Self { left }
+    }
+
+    pub(super) fn peek(&self) -> Option<&'a Word> {
+        self.left.first()
+    }
+
+    pub(super) fn next(&mut self) -> Option<&'a Word> {
+        let (first, left) = self.left.split_first()?;
+        self.left = left;
+        Some(first)
+    }
+
+    /// The next word, if it is this one.
+    pub(super) fn take(&mut self, word: &str) -> bool {
+        let is_it = matches!(self.peek(), Some(Word::Plain(next)) if next == word);
+        if is_it {
+            self.next();
+        }
+        is_it
+    }
+
+    /// The next word, which `what` has to follow.
+    pub(super) fn plain(&mut self, what: &str) -> Result<&'a str, String> {
+        match self.next() {
+            Some(Word::Plain(word)) => Ok(word),
+            Some(other) => Err(format!("{} stands where {what} is expected", show(other))),
+            None => Err(format!("the line ends where {what} is expected")),
+        }
+    }
+
+    /// The next word as a number.
+    pub(super) fn number<T: std::str::FromStr>(&mut self, what: &str) -> Result<T, String> {
+        let word = self.plain(what)?;
+        word.parse().map_err(|_| format!("`{word}` stands where {what} is expected"))
+    }
+}
+
+/// A word as an error shows it.
+pub(super) fn show(word: &Word) -> String {
+    match word {
+        Word::Plain(word) => format!("`{word}`"),
+        Word::Quoted(text) => format!("\"{}\"", text.escape_ascii()),
+        Word::Group(_) => "a group in parentheses".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plain(word: &str) -> Word {
+        Word::Plain(word.to_owned())
+    }
+
+    #[test]
+    fn words_are_split() {
+        let expected = [
+            plain("udp"),
+            plain("a"),
+            plain(">"),
+            Word::Quoted(b"x \"#\r\n\xff".to_vec()),
+            Word::Group(vec![plain("b"), Word::Group(vec![plain("c")])]),
+        ];
+        assert_eq!(split(" udp a > \"x \\\"#\\r\\n\\xff\"(b (c)) # d (\" ").unwrap(), expected);
+        assert_eq!(split("# nothing").unwrap(), []);
+    }
+
+    #[test]
+    fn slips_are_told() {
+        for (line, says) in [
+            ("\"a", "no end"),
+            ("\"\\q\"", "`\\q` is no escape"),
+            ("\"\\x1\"", "no byte"),
+            ("(a", "no `)`"),
+            ("(a # b)", "no `)`"),
+            ("a)", "no `(`"),
+        ] {
+            let error = split(line).unwrap_err();
+            assert!(error.contains(says), "{line}: {error}");
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! Case files, and frames in words: any text is cases or an error that points into it, and what a frame is shown as can be read again.
+
+use crate::case::{Cases, Spec};
+
+/// Reads the input as a case file, and shows it as a frame.
+pub fn cases(bytes: &[u8]) {
+    reads_back(bytes);
+    let Ok(text) = str::from_utf8(bytes) else { return };
+    match Cases::read(text) {
+        Ok(cases) => {
+            for case in &cases.cases {
+                let trace = case.trace();
+                assert_eq!(trace.len(), case.steps.len());
+                trace.iter().take(PACKETS_MAX).for_each(|(_, frame)| reads_back(frame));
+            }
+        }
+        Err(error) => {
+            assert!(!error.message.is_empty());
+            let lines = text.matches('\n').count() + 1;
+            assert!(error.line.is_none_or(|line| (1..=lines).contains(&line)), "{error:?} of {text:?}");
+        }
+    }
+}
+
+/// A run is to be short; what many packets find a few find, too.
+const PACKETS_MAX: usize = 20;
+
+/// What a frame is shown as is a packet, and one that is shown as it is.
+fn reads_back(frame: &[u8]) {
+    if frame.is_empty() {
+        return;
+    }
+    let shown = Spec::of(frame).to_string();
+    let read = Spec::parse(&shown).unwrap_or_else(|error| panic!("{shown}: {error}"));
+    assert_eq!(Spec::of(&read.to_frame()).to_string(), shown, "{frame:02x?}");
+}
