@@ -23,6 +23,7 @@ pub use self::assets::{Asset, Assets};
 pub use self::config::Config;
 use self::sighting::Look;
 pub use self::sighting::Sighting;
+use self::systems::{System, Told};
 use crate::app_classifier::{Application, Classifier, Payload, Signatures};
 
 /// The function, configured.
@@ -160,9 +161,12 @@ impl NetworkFunction for AssetMonitor {
         assets.traffic.update(&mut cx.tx, |traffic| traffic.add(sighting.bytes()))?;
         let found = Self::find_server(session, sighting, side);
         let told = match sighting.look() {
-            Look::Asks(system) => systems::Told { system, evidence: 2 },
-            Look::Grants(system) => systems::Told { system, evidence: 1 },
-            Look::Speaks(_) | Look::Quiet => systems::Told::default(),
+            // What fits no rule tells nothing, least of all against what is known.
+            Look::Asks(System::Unknown) | Look::Grants(System::Unknown) | Look::Speaks(_) | Look::Quiet => {
+                Told::default()
+            }
+            Look::Asks(system) => Told { system, evidence: 2 },
+            Look::Grants(system) => Told { system, evidence: 1 },
         };
         let known = session.assets[usize::from(side)];
         let is_due =
@@ -189,7 +193,8 @@ impl NetworkFunction for AssetMonitor {
     }
 
     /// A monitor that has no room left doesn't stop the traffic.
-    fn orphan<M: Memory>(&self, _: &mut Context<'_, Self, M>, _: &Sighting) -> Step<Verdict, M> {
+    fn orphan<M: Memory>(&self, cx: &mut Context<'_, Self, M>, sighting: &Sighting) -> Step<Verdict, M> {
+        cx.shared.traffic.update(&mut cx.tx, |traffic| traffic.add(sighting.bytes()))?;
         Ok(Verdict::forward())
     }
 

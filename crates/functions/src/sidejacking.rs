@@ -35,6 +35,8 @@ pub struct Sidejacking {
 pub struct Connection {
     /// Whether somebody else's cookie was sent over it.
     is_foreign: bool,
+    /// Whether either end has sent a FIN, by the ends' order.
+    ended: [bool; 2],
 }
 
 impl Flow for Connection {}
@@ -50,7 +52,7 @@ pub struct Sessions<M: Memory> {
 
 /// How many places past their time a request gives back; it takes one at most.
 const RECLAIMED_A_REQUEST: usize = 2;
-/// How long a connection is remembered behind a FIN.
+/// How long a connection is remembered once both ends have sent a FIN.
 const FIN_TIMEOUT: Nanos = Nanos::from_secs(10);
 
 const SIDEJACKED: Reason = Reason::own(0);
@@ -227,7 +229,7 @@ impl NetworkFunction for Sidejacking {
             Event::Data => {}
             // The ports are taken by another connection.
             Event::Syn => *connection = Connection::default(),
-            Event::Fin => cx.expire_after(FIN_TIMEOUT),
+            Event::Fin => connection.ended[usize::from(segment.tuple.symmetric().1)] = true,
             Event::Reset => cx.close(),
             Event::Request { session, agent } => {
                 self.reclaim(cx)?;
@@ -240,6 +242,9 @@ impl NetworkFunction for Sidejacking {
                     totals.unjudged += u64::from(judged.is_none());
                 })?;
             }
+        }
+        if connection.ended == [true; 2] && matches!(segment.event, Event::Data | Event::Fin) {
+            cx.expire_after(FIN_TIMEOUT);
         }
         if !connection.is_foreign {
             return Ok(Verdict::forward());

@@ -32,7 +32,7 @@ pub struct WebCache {
     config: Config,
 }
 
-/// How long a connection is remembered behind a FIN.
+/// How long a connection is remembered once both ends have sent a FIN.
 const FIN_TIMEOUT: Nanos = Nanos::from_secs(10);
 
 impl WebCache {
@@ -40,6 +40,13 @@ impl WebCache {
     #[must_use]
     pub const fn new(config: Config) -> Self {
         Self { config }
+    }
+
+    /// A segment without a message doesn't keep a connection that both ends have ended.
+    fn linger<M: Memory>(&self, cx: &mut Context<'_, Self, M>, connection: &Connection) {
+        if connection.ended == [true; 2] {
+            cx.expire_after(FIN_TIMEOUT);
+        }
     }
 
     /// Counts a request by what becomes of it, if it is a new one, and sends it where it can be answered.
@@ -177,10 +184,13 @@ impl NetworkFunction for WebCache {
         cx.expire_after(self.config.idle_timeout.nanos());
         let is_first = segment.tuple.symmetric().1;
         match &segment.event {
-            Event::Data => {}
+            Event::Data => self.linger(cx, connection),
             // The ports are taken by another connection.
             Event::Syn => *connection = Connection::default(),
-            Event::Fin => cx.expire_after(FIN_TIMEOUT),
+            Event::Fin => {
+                connection.ended[usize::from(is_first)] = true;
+                self.linger(cx, connection);
+            }
             Event::Reset => cx.close(),
             Event::Ask(ask, seq) => {
                 if connection.is_client(is_first) {

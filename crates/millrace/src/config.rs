@@ -92,6 +92,14 @@ impl Settings {
                 Table::new().try_into::<C>().map_err(|error| ConfigError::plain(explain(error.message(), function)))?
             }
         };
+        // All at once, for values may only make sense together.
+        let mut all = table.clone();
+        self.overrides.iter().for_each(|Override { key, value, .. }| insert(&mut all, key, value.clone()));
+        if !self.overrides.is_empty()
+            && let Ok(config) = all.try_into::<C>()
+        {
+            return Ok(config);
+        }
         // One at a time, so that the value at fault can be named.
         for Override { place, key, value } in &self.overrides {
             insert(&mut table, key, value.clone());

@@ -25,7 +25,7 @@ use nf::{Cell, PortId, Report};
 use packet::{LinkType, Nanos, Seq};
 use port::{Fate, Packet, Trace};
 use serde::Deserialize;
-use toml::{Spanned, Table};
+use toml::{Spanned, Table, Value};
 
 pub use spec::Spec;
 use words::{Words, show, split};
@@ -48,7 +48,9 @@ pub struct Case {
     pub config: Table,
     /// What comes in, and what is to become of it.
     pub steps: Vec<Step>,
-    /// The rows that the function reports in the end, and the line that tells them.
+    /// The title of what the function reports in the end, and the line that tells it.
+    title: Option<(usize, String)>,
+    /// The rows of that, and the line that tells them.
     report: Option<(usize, Vec<Vec<Shown>>)>,
 }
 
@@ -111,6 +113,8 @@ impl CaseError {
 struct FileFields {
     function: String,
     #[serde(default)]
+    config: Table,
+    #[serde(default)]
     case: Vec<CaseFields>,
 }
 
@@ -121,6 +125,7 @@ struct CaseFields {
     #[serde(default)]
     config: Table,
     packets: Spanned<String>,
+    title: Option<Spanned<String>>,
     report: Option<Spanned<Vec<Vec<Shown>>>>,
 }
 
@@ -169,14 +174,16 @@ impl Cases {
         if file.case.is_empty() {
             return Err(CaseError { line: None, message: "there is no `[[case]]` in it".to_owned() });
         }
-        let cases = file.case.into_iter().map(|fields| Case::of(fields, text)).collect::<Result<Vec<_>, _>>()?;
+        let case = |fields| Case::of(fields, &file.config, text);
+        let cases = file.case.into_iter().map(case).collect::<Result<Vec<_>, _>>()?;
         Ok(Self { function: file.function, cases })
     }
 }
 
 impl Case {
-    fn of(fields: CaseFields, text: &str) -> Result<Self, CaseError> {
-        let CaseFields { name, config, packets, report } = fields;
+    fn of(fields: CaseFields, common: &Table, text: &str) -> Result<Self, CaseError> {
+        let CaseFields { name, config, packets, title, report } = fields;
+        let config = merged(common, config);
         let (first, lines) = literal(text, packets.span())?;
         let mut steps: Vec<Step> = Vec::new();
         for (at, line) in lines.lines().enumerate() {
@@ -204,8 +211,9 @@ impl Case {
         if steps.is_empty() {
             return Err(CaseError { line: Some(line), message: format!("the case \"{name}\" has no packets") });
         }
+        let title = title.map(|title| (line_of(text, title.span().start), title.into_inner()));
         let report = report.map(|report| (line_of(text, report.span().start), report.into_inner()));
-        Ok(Self { name, config, steps, report })
+        Ok(Self { name, config, steps, title, report })
     }
 
     /// The packets, as a port delivers them.
@@ -244,6 +252,15 @@ impl Case {
     /// # Errors
     /// Both, where they differ, and the line.
     pub fn holds(&self, report: Option<&Report>) -> Result<(), (usize, Difference)> {
+        if let Some((line, expected)) = &self.title {
+            let got = report.map_or(NO_REPORT, |report| &report.title);
+            if got != expected {
+                return Err((
+                    *line,
+                    Difference { expected: format!("the title {expected:?}"), got: format!("{got:?}") },
+                ));
+            }
+        }
         let Some((line, expected)) = &self.report else { return Ok(()) };
         let alike = |(expected, got): (&Vec<Shown>, &Vec<Cell>)| {
             expected.len() == got.len() && expected.iter().zip(got).all(|(expected, got)| expected.is(got))
@@ -257,11 +274,26 @@ impl Case {
                     .map(|cell| cell.number().map_or_else(|| format!("{:?}", cell.to_string()), |n| n.to_string()))
                     .collect()
             })),
-            None => "nothing: the function has no report".to_owned(),
+            None => NO_REPORT.to_owned(),
         };
         let expected = table(expected.iter().map(|row| row.iter().map(ToString::to_string).collect()));
         Err((*line, Difference { expected: format!("the report {expected}"), got }))
     }
+}
+
+const NO_REPORT: &str = "nothing: the function has no report";
+
+/// The one table's values, and for keys that it hasn't the other's.
+fn merged(common: &Table, own: Table) -> Table {
+    let mut all = common.clone();
+    for (key, value) in own {
+        let value = match (all.remove(&key), value) {
+            (Some(Value::Table(common)), Value::Table(own)) => Value::Table(merged(&common, own)),
+            (_, own) => own,
+        };
+        all.insert(key, value);
+    }
+    all
 }
 
 /// Rows as a case file has them.
@@ -489,6 +521,16 @@ mod tests {
     }
 
     #[test]
+    fn what_the_file_configures_cases_may_configure_otherwise() {
+        let text =
+            FILE.replace("\n\n[[case]]", "\n[config]\nports = \"8-9\"\nsessions = 5\ntimeouts = { udp = 7 }\n[[case]]");
+        let text = text.replace("config.ports", "config.timeouts.icmp = 3\nconfig.ports");
+        let config = Cases::read(&text).unwrap().cases.remove(0).config;
+        let expected = "ports = \"1-2\"\nsessions = 5\n[timeouts]\nudp = 7\nicmp = 3";
+        assert_eq!(config, toml::from_str::<Table>(expected).unwrap());
+    }
+
+    #[test]
     fn slips_are_told_with_their_line() {
         let edited = |from: &str, to: &str| Cases::read(&FILE.replace(from, to)).map(|_| ()).unwrap_err();
         for (from, to, line, says) in [
@@ -506,7 +548,7 @@ mod tests {
             ("-> forward", "-> forward unchanged arp", 8, "`arp` can't stand behind `unchanged`"),
             ("x3", "x10000", 9, "at most 10000 packets"),
             ("on 1", "on one", 9, "`one` stands where"),
-            ("name", "title", 4, "unknown field `title`"),
+            ("name", "heading", 4, "unknown field `heading`"),
             ("# nothing", "(", 7, "no `)`"),
         ] {
             let error = edited(from, to);

@@ -16,6 +16,8 @@ pub struct Connection {
     is_lost: bool,
     /// Whether the client is the first of the ends in their order; `None` until there was a request.
     client_is_first: Option<bool>,
+    /// Whether either end has sent a FIN, by the ends' order.
+    pub(super) ended: [bool; 2],
     /// Where the last request began, and the last response.
     last: [Option<u32>; 2],
 }

@@ -78,8 +78,8 @@ A line of `packets`:
   TIME [xCOUNT [every SPAN]] [on INTERFACE] PACKET [-> OUTCOME]     # comment
 
   TIME, SPAN   20ms, 1.5s, with ns, us, ms, s, min or h. A time counts from the beginning of the case, and with + from the
-               packet before. Without `every` all of COUNT packets come at once
-  INTERFACE    that it comes in by; 0 where none is told
+               packet before, the last of them. Without `every` all of COUNT packets come at once
+  INTERFACE    its number, 0 where none is told; a function with two sides has 0 and 1
   OUTCOME      forward            as it came in, by the other port
                forward PACKET     changed: what is said changes, the rest must stay, checksums must be right
                forward back ...   by the port that it came in by; `forward by 2 ...` by that one
@@ -97,11 +97,15 @@ A line of `packets`:
     hex DIGITS                            a whole Ethernet frame
   and for all IP  [ttl N] [tos N] [ip-id N] [fragment OFFSET[+]] [len N | \"TEXT\" | hex DIGITS], where + is: more follow;
                   escapes in TEXT are \\r \\n \\t \\\" \\\\ \\x0a
-  Where nothing is told: from 02:00:00:00:00:01 to 02:00:00:00:00:02, ttl 64, window 65535, other numbers 0, no payload.
+  `len` bytes count up from 0. Where nothing is told: from 02:00:00:00:00:01 to 02:00:00:00:00:02, ttl 64, window 65535, other numbers 0, no payload.
+
+Where another kind of packet goes out than came in (out of a tunnel, say), what isn't said of it may be anything.
 
 Besides `name` and `packets` a case has
-  config       the function's configuration: config.ports = \"1024-2047\", or a table
+  config       the function's configuration: config.ports = \"1024-2047\", or a table; for all cases it may stand ahead of
+               them, as [config]
   report       the rows that it reports at the last packet's time, in their order: [[\"10.0.0.1\", 3]]; texts as they are shown
+  title        the title of that
 
 Example:  millrace test testdata/nf/nat.toml";
 

@@ -92,7 +92,7 @@ fn slips_are_told_before_anything_is_run() {
         ),
         ("name =", "config.reject = 5\nname =", "slip.toml, case \"outside may not open\": reject = 5: "),
         ("name =", "config.rejct = true\nname =", "slip.toml, case \"outside may not open\": rejct = true: "),
-        ("name =", "title =", "slip.toml:4: "),
+        ("name =", "heading =", "slip.toml:4: "),
         ("[[case]]", "[[cases]]", "slip.toml:3: "),
     ];
     for (from, to, said) in edits {

@@ -121,10 +121,11 @@ impl Model for AssetMonitorModel {
         if found {
             session.server = Some(side);
         }
+        let system = if evidence > 0 { (self.tell_system)(headers) } else { "unknown" };
+        let evidence = if system == "unknown" { 0 } else { evidence };
         let is_due = session.hosts[side]
             .is_none_or(|host: KnownHost| host.last + self.refresh_secs * SECOND <= now || host.evidence < evidence);
         if is_due || found {
-            let system = if evidence > 0 { (self.tell_system)(headers) } else { "unknown" };
             session.hosts[side] = Some(self.note_host(now, src, system, evidence));
         }
         if session.server == Some(side) {

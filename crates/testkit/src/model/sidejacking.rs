@@ -1,11 +1,19 @@
 //! The model of `sidejacking`.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
 use packet::{Headers, Nanos, Seq, TcpFlags, Transport};
 
 use super::{Fate, Model};
+
+/// A connection: when it is forgotten, whether somebody else's cookie was sent over it, who has sent a FIN.
+#[derive(Clone, Debug, Default)]
+struct Connection {
+    end: u64,
+    foreign: bool,
+    ended: HashSet<(IpAddr, u16)>,
+}
 
 /// Remembers who used each cookie first, and which connections sent somebody else's.
 #[derive(Clone, Debug)]
@@ -18,7 +26,7 @@ pub struct SidejackingModel {
     idle_secs: u64,
     sessions: HashMap<(String, String, String), Session>,
     /// Each connection's end, and whether it is somebody else's.
-    connections: HashMap<[(IpAddr, u16); 2], (u64, bool)>,
+    connections: HashMap<[(IpAddr, u16); 2], Connection>,
 }
 
 #[derive(Clone, Debug)]
@@ -71,7 +79,7 @@ impl Model for SidejackingModel {
         let Some((src, dst)) = headers.addresses() else { return Fate::FORWARD };
         let mut ends = [(src, tcp.src_port), (dst, tcp.dst_port)];
         ends.sort_unstable();
-        if self.connections.get(&ends).is_some_and(|(end, _)| *end <= now.0) {
+        if self.connections.get(&ends).is_some_and(|connection| connection.end <= now.0) {
             self.connections.remove(&ends);
         }
         let [reset, syn, fin] = [TcpFlags::RST, TcpFlags::SYN, TcpFlags::FIN].map(|flag| tcp.flags.contains(flag));
@@ -79,12 +87,18 @@ impl Model for SidejackingModel {
         let idle = now.0 + self.idle_secs * 1_000_000_000;
         let asked = asks.map(|(name, agent)| self.is_foreign(now.0, name, src, agent));
         if let Some(foreign) = asked {
-            self.connections.entry(ends).or_insert((0, false)).1 |= foreign;
+            self.connections.entry(ends).or_default().foreign |= foreign;
         }
-        let Some((end, foreign)) = self.connections.get_mut(&ends) else { return Fate::FORWARD };
-        *foreign &= reset || !syn;
-        *end = if fin && asked.is_none() && !reset && !syn { now.0 + 10_000_000_000 } else { idle };
-        let fate = if *foreign && self.block { Fate::Drop("sidejacked") } else { Fate::FORWARD };
+        let Some(connection) = self.connections.get_mut(&ends) else { return Fate::FORWARD };
+        if syn && !reset {
+            *connection = Connection::default();
+        }
+        if fin && asked.is_none() && !reset && !syn {
+            connection.ended.insert((src, tcp.src_port));
+        }
+        let is_over = connection.ended.len() == 2 && asked.is_none() && !syn;
+        connection.end = if is_over { now.0 + 10_000_000_000 } else { idle };
+        let fate = if connection.foreign && self.block { Fate::Drop("sidejacked") } else { Fate::FORWARD };
         if reset {
             self.connections.remove(&ends);
         }

@@ -1,6 +1,6 @@
 //! The model of `web-cache`.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::IpAddr;
 
 use nf::{PortId, Verdict};
@@ -25,6 +25,8 @@ pub struct WebCacheModel {
 #[derive(Clone, Debug)]
 struct Connection {
     end: u64,
+    /// Who has sent a FIN.
+    ended: HashSet<(IpAddr, u16)>,
     client: Option<(IpAddr, u16)>,
     waiting: VecDeque<Ask>,
     is_lost: bool,
@@ -55,8 +57,9 @@ struct Message {
 }
 
 impl Connection {
-    const fn new(end: u64) -> Self {
-        Self { end, client: None, waiting: VecDeque::new(), is_lost: false, asked: None, answered: None }
+    fn new(end: u64) -> Self {
+        let ended = HashSet::new();
+        Self { end, ended, client: None, waiting: VecDeque::new(), is_lost: false, asked: None, answered: None }
     }
 }
 
@@ -101,7 +104,11 @@ impl WebCacheModel {
         }
         let Some(connection) = self.connections.get_mut(&ends) else { return Verdict::FORWARD };
         let is_message = asks.is_some() || says.is_some();
-        connection.end = if fin && !is_message && !syn { now.0 + 10_000_000_000 } else { idle };
+        if fin && !is_message && !syn {
+            connection.ended.insert(from);
+        }
+        let is_over = connection.ended.len() == 2 && !is_message && !syn;
+        connection.end = if is_over { now.0 + 10_000_000_000 } else { idle };
         if syn {
             *connection = Connection::new(idle);
         }
