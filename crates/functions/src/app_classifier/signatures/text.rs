@@ -1,4 +1,6 @@
 //! Protocols that are lines of text.
+//!
+//! What a payload begins with is looked at before its first line is searched for, which in most payloads has no end.
 
 use super::super::classifier::Payload;
 
@@ -74,39 +76,53 @@ pub(super) fn ssh(payload: &Payload<'_>) -> Option<bool> {
 
 /// RFC 5321: a greeting that names the protocol, or the client's first words.
 pub(super) fn smtp(payload: &Payload<'_>) -> Option<bool> {
+    let word = [&b"EHLO "[..], b"HELO ", b"MAIL FROM:", b"RCPT TO:"].iter().any(|word| begins(payload.bytes, word));
+    if !word && !reply(payload.bytes, b"220") {
+        return Some(false);
+    }
     let (line, _) = payload.line();
-    let greets = reply(line, b"220") && contains(line, b"SMTP");
-    let word = [&b"EHLO "[..], b"HELO ", b"MAIL FROM:", b"RCPT TO:"].iter().any(|word| begins(line, word));
-    Some((greets || word) && is_text(line))
+    Some((word || contains(line, b"SMTP")) && is_text(line))
 }
 
 /// RFC 959: a greeting that names the protocol, the request for a password, or what no other protocol's client says.
 pub(super) fn ftp(payload: &Payload<'_>) -> Option<bool> {
+    const WORDS: [&[u8]; 7] = [b"PASV", b"EPSV", b"FEAT", b"TYPE I", b"TYPE A", b"AUTH TLS", b"AUTH SSL"];
+    if !payload.u8(0)?.is_ascii_digit() && !WORDS.iter().any(|word| begins(payload.bytes, word)) {
+        return Some(false);
+    }
     let (line, ended) = payload.line();
     let greets = reply(line, b"220") && contains(line, b"FTP");
     let asks = reply(line, b"331") && contains(line, b"password");
     let passive = line.starts_with(b"227 Entering Passive Mode") || line.starts_with(b"229 Entering Extended Passive");
-    let word = [&b"PASV"[..], b"EPSV", b"FEAT", b"TYPE I", b"TYPE A", b"AUTH TLS", b"AUTH SSL"]
-        .iter()
-        .any(|word| line.eq_ignore_ascii_case(word));
+    let word = WORDS.iter().any(|word| line.eq_ignore_ascii_case(word));
     Some((greets || asks || passive || (word && ended)) && is_text(line))
 }
 
 /// RFC 1939. `+OK` alone is an answer of Redis, too.
 pub(super) fn pop3(payload: &Payload<'_>) -> Option<bool> {
+    if !payload.has(0, b"+OK ") && !begins(payload.bytes, b"CAPA") && !begins(payload.bytes, b"STLS") {
+        return Some(false);
+    }
     let (line, ended) = payload.line();
     let answers = line.starts_with(b"+OK ") && line.len() > 4;
     let word = line.eq_ignore_ascii_case(b"CAPA") || line.eq_ignore_ascii_case(b"STLS");
     Some(ended && (answers || word) && is_text(line))
 }
 
+/// Tags of more bytes are legal, and no client has them.
+const IMAP_TAG_MAX: usize = 12;
+
 /// RFC 9051: the server's greeting, or a client's command behind its tag.
 pub(super) fn imap(payload: &Payload<'_>) -> Option<bool> {
+    let head = &payload.bytes[..payload.bytes.len().min(IMAP_TAG_MAX + 1)];
+    if !head.contains(&b' ') {
+        return Some(false);
+    }
     let (line, ended) = payload.line();
     let greets = starts_with_any(line, &[b"* OK ", b"* OK [", b"* PREAUTH ", b"* CAPABILITY IMAP4", b"* BYE "]);
     let mut words = line.splitn(3, |byte| *byte == b' ');
     let (tag, command) = (words.next()?, words.next().unwrap_or_default());
-    let is_tag = matches!(tag.len(), 1..=12)
+    let is_tag = matches!(tag.len(), 1..=IMAP_TAG_MAX)
         && tag.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'.')
         && tag.iter().any(u8::is_ascii_digit);
     let known = [&b"CAPABILITY"[..], b"LOGIN", b"STARTTLS", b"AUTHENTICATE", b"SELECT", b"EXAMINE"];
@@ -167,6 +183,22 @@ pub(super) fn memcached_datagram(payload: &Payload<'_>) -> Option<bool> {
 }
 
 fn memcached_text(bytes: &[u8]) -> bool {
+    const WORDS: [&[u8]; 11] = [
+        b"set ",
+        b"add ",
+        b"replace ",
+        b"append ",
+        b"prepend ",
+        b"cas ",
+        b"get ",
+        b"gets ",
+        b"VALUE ",
+        b"STAT ",
+        b"stats",
+    ];
+    if !starts_with_any(bytes, &WORDS) {
+        return false;
+    }
     let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let Some(line) = line.strip_suffix(b"\r") else { return false };
     let words = line.split(|byte| *byte == b' ').count();
@@ -186,6 +218,9 @@ fn memcached_binary(payload: &Payload<'_>) -> Option<bool> {
 
 /// RFC 2812: a client's registration, or the server's first numeric.
 pub(super) fn irc(payload: &Payload<'_>) -> Option<bool> {
+    if !starts_with_any(payload.bytes, &[b"NICK ", b"USER ", b"CAP LS", b"JOIN #", b"PRIVMSG ", b":"]) {
+        return Some(false);
+    }
     let (line, ended) = payload.line();
     let words = line.split(|byte| *byte == b' ').count();
     let client = (line.starts_with(b"NICK ") && words == 2)
