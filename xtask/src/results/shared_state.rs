@@ -53,7 +53,7 @@ fn aim(function: &str) -> Option<u32> {
 /// The case studies: a name, what is profiled, and the recipe.
 const CASES: [(&str, &str, &str); 4] = [
     ("anti-ddos", "anti-ddos --synth syn-flood --churn", "staleness_us=100"),
-    ("nat", "nat --synth syn-flood --churn --rate 12k --config docs/results/nat-pool.toml", "ports=\"1024-65535\""),
+    ("nat", "nat --synth syn-flood --churn --rate 12k --config docs/results/nat-pool.toml", "pool.overprovision=0.25"),
     ("nat-ports", "nat --synth university-dc", "port_preservation=false"),
     ("bridge", "bridge --synth university-dc", "refresh_interval=60"),
 ];
