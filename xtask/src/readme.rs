@@ -1,4 +1,4 @@
-//! The README's own commands, run word for word in an empty folder.
+//! The README's own commands, run word for word in a folder with nothing but what ships as data.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -14,6 +14,7 @@ pub(crate) fn run() -> Result<usize> {
     let readme = fs::read_to_string(root().join("README.md")).context("README.md can't be read")?;
     let folder = std::env::temp_dir().join(format!("millrace-readme-{}", std::process::id()));
     fs::create_dir_all(&folder)?;
+    std::os::unix::fs::symlink(root().join("testdata"), folder.join("testdata"))?;
     let result = commands(&readme).try_fold(0, |count, command| {
         execute(command, &folder).with_context(|| format!("the README's command failed: {command}"))?;
         Ok(count + 1)

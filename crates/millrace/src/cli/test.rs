@@ -25,22 +25,7 @@ use crate::print::style::Style;
 /// case, packet by packet; then every engine that takes it is held against that run, by random schedules and by real threads, on
 /// each number of cores. If anything differs: exit code 1, the line of the file, and what became of the packet.
 #[derive(clap::Args)]
-#[command(after_help = "Example:  millrace test testdata/nf/nat.toml
-
-A case file:
-
-  function = \"nat\"
-
-  [[case]]
-  name = \"an inside host reaches out, and is answered\"
-  config.external = [\"203.0.113.1\"]
-  packets = '''
-  0s     tcp 10.0.0.5:5000 > 198.51.100.7:80 S       -> forward tcp 203.0.113.1:5000 > 198.51.100.7:80
-  +20ms  tcp 198.51.100.7:80 > 203.0.113.1:5000 S.   -> forward tcp 198.51.100.7:80 > 10.0.0.5:5000
-  +1s    udp 198.51.100.7:53 > 203.0.113.1:53        -> drop no-mapping
-  '''
-
-`millrace test --help` says how packets are written.", after_long_help = LANGUAGE)]
+#[command(after_help = SHORT, after_long_help = LANGUAGE)]
 pub(super) struct Args {
     /// Case files, in TOML
     #[arg(value_name = "FILE", required = true)]
@@ -59,7 +44,10 @@ pub(super) struct Args {
     json: bool,
 }
 
-const LANGUAGE: &str = "\
+/// A case file as the help has it, whose lines are at most 98 columns wide: longer ones are broken.
+macro_rules! example {
+    () => {
+        "\
 A case file:
 
   function = \"nat\"
@@ -68,46 +56,73 @@ A case file:
   name = \"an inside host reaches out, and is answered\"
   config.external = [\"203.0.113.1\"]
   packets = '''
-  0s     tcp 10.0.0.5:5000 > 198.51.100.7:80 S       -> forward tcp 203.0.113.1:5000 > 198.51.100.7:80
-  +20ms  tcp 198.51.100.7:80 > 203.0.113.1:5000 S.   -> forward tcp 198.51.100.7:80 > 10.0.0.5:5000
-  +1s    udp 198.51.100.7:53 > 203.0.113.1:53        -> drop no-mapping
+  0s     tcp 10.0.0.5:5000 > 192.0.2.7:80 S       -> forward tcp 203.0.113.1:5000 > 192.0.2.7:80
+  +20ms  tcp 192.0.2.7:80 > 203.0.113.1:5000 S.   -> forward tcp 192.0.2.7:80 > 10.0.0.5:5000
+  +1s    udp 192.0.2.7:53 > 203.0.113.1:53        -> drop no-mapping
   '''
+"
+    };
+}
 
+const SHORT: &str = concat!(
+    example!(),
+    "
+Example:  millrace test testdata/nf/nat.toml
+
+`millrace test --help` says how packets are written."
+);
+
+const LANGUAGE: &str = concat!(
+    example!(),
+    "
 A line of `packets`:
 
   TIME [xCOUNT [every SPAN]] [on INTERFACE] PACKET [-> OUTCOME]     # comment
 
-  TIME, SPAN   20ms, 1.5s, with ns, us, ms, s, min or h. A time counts from the beginning of the case, and with + from the
-               packet before, the last of them. Without `every` all of COUNT packets come at once
-  INTERFACE    its number, 0 where none is told; a function with two sides has 0 and 1
-  OUTCOME      forward            as it came in, by the other port
-               forward PACKET     changed: what is said changes, the rest must stay, checksums must be right
-               forward back ...   by the port that it came in by; `forward by 2 ...` by that one
-               reply PACKET       answered; flags, numbers and the rest that isn't said may be anything
-               drop REASON        dropped for this reason (`millrace functions NAME` lists them)
-               Where none is told it may be any.
+  TIME, SPAN  20ms, 1.5s, with ns, us, ms, s, min or h. A time counts from the beginning of the
+              case, with + from the packet before, the last of them. Without `every` all of COUNT
+              packets come at once
+  INTERFACE   its number, 0 where none is told; a function with two sides has 0 and 1
+  OUTCOME     forward           as it came in, by the other port
+              forward PACKET    changed: what is said changes, the rest must stay, and checksums
+                                must be right
+              forward back ...  by the port that it came in by; `forward by 2 ...` by that one
+              reply PACKET      answered; flags, numbers and the rest that isn't said may be
+                                anything
+              drop REASON       dropped for this reason (`millrace functions NAME` lists them)
+              Where none is told it may be any.
 
-  PACKET       [eth MAC > MAC] [vlan NUMBER]... and one of
+  PACKET      [eth MAC > MAC] [vlan NUMBER]... and one of
+
     tcp ADDRESS:PORT > ADDRESS:PORT [FLAGS] [seq N] [ack N] [window N] [mss N] [wscale N] [sack]
-                                          FLAGS as tcpdump has them: S, S., ., P., F., R, or none; by default .
+         FLAGS as tcpdump has them: S, S., ., P., F., R, or none; by default .
     udp ADDRESS:PORT > ADDRESS:PORT
-    icmp ADDRESS > ADDRESS echo-request|echo-reply|type N [code N] [id N] [seq N] [quoting (PACKET)]
-    ip ADDRESS > ADDRESS proto N          of any protocol, and later fragments, which have no ports
-    arp                                   a request
-    hex DIGITS                            a whole Ethernet frame
-  and for all IP  [ttl N] [tos N] [ip-id N] [fragment OFFSET[+]] [len N | \"TEXT\" | hex DIGITS], where + is: more follow;
-                  escapes in TEXT are \\r \\n \\t \\\" \\\\ \\x0a
-  `len` bytes count up from 0. Where nothing is told: from 02:00:00:00:00:01 to 02:00:00:00:00:02, ttl 64, window 65535, other numbers 0, no payload.
+    icmp ADDRESS > ADDRESS echo-request|echo-reply|type N [code N] [id N] [seq N]
+         [quoting (PACKET)]
+    ip ADDRESS > ADDRESS proto N
+         of any protocol, and later fragments, which have no ports
+    arp  a request
+    hex DIGITS
+         a whole Ethernet frame
 
-Where another kind of packet goes out than came in (out of a tunnel, say), what isn't said of it may be anything.
+  and for all IP, [ttl N] [tos N] [ip-id N] [fragment OFFSET[+]], where + is: more follow, and
+  [len N | \"TEXT\" | hex DIGITS], the payload. Escapes in TEXT are \\r \\n \\t \\\" \\\\ \\x0a;
+  `len` bytes count up from 0.
+
+  Where nothing is told: from 02:00:00:00:00:01 to 02:00:00:00:00:02, ttl 64, window 65535, other
+  numbers 0, no payload. Where another kind of packet goes out than came in (out of a tunnel,
+  say), what isn't said of it may be anything.
 
 Besides `name` and `packets` a case has
-  config       the function's configuration: config.ports = \"1024-2047\", or a table; for all cases it may stand ahead of
-               them, as [config]
-  report       the rows that it reports at the last packet's time, in their order: [[\"10.0.0.1\", 3]]; texts as they are shown
-  title        the title of that
 
-Example:  millrace test testdata/nf/nat.toml";
+  config      the function's configuration: config.ports = \"1024-2047\", or a table; for all
+              cases it may stand ahead of them, as [config]
+  report      the rows that it reports at the last packet's time, in their order:
+              [[\"10.0.0.1\", 3]]; texts as they are shown
+  title       the title of that
+
+Example:  millrace test testdata/nf/nat.toml"
+);
 
 /// A file and how it went.
 struct Tested {
