@@ -280,6 +280,20 @@ mod tests {
         Settings::from_file("a.toml", text).read::<Sample>(&FUNCTION).unwrap_err().to_string()
     }
 
+    /// Two values may only make sense together, whichever comes first.
+    #[test]
+    fn values_are_checked_together() {
+        let read = |given: [&str; 2]| {
+            let mut settings = Settings::default();
+            given.iter().for_each(|given| settings.set(given).unwrap());
+            settings.read::<functions::asset_monitor::Config>(&FUNCTION).map(|_| ()).map_err(|error| error.to_string())
+        };
+        assert_eq!(read(["asset_timeout=30", "refresh_interval=10"]), Ok(()));
+        assert_eq!(read(["refresh_interval=10", "asset_timeout=30"]), Ok(()));
+        let error = read(["refresh_interval=40", "asset_timeout=30"]).unwrap_err();
+        assert!(error.starts_with("--set asset_timeout=30: "), "{error}");
+    }
+
     #[test]
     fn errors_show_the_line_with_a_caret() {
         assert_eq!(
