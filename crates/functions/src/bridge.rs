@@ -3,6 +3,7 @@
 //!
 //! All state is shared, for a station is written by what it sends and read by what is sent to it.
 
+mod config;
 mod keys;
 
 use alloc::format;
@@ -14,9 +15,8 @@ use nf::{
     RecordReader, RecordWriter, Sharing, Sizing, Step, Verdict, grouped,
 };
 use packet::{Headers, Mac, Nanos};
-use serde::Deserialize;
 
-use crate::config::{Count, Timeout};
+pub use self::config::Config;
 
 /// The function, configured.
 #[derive(Clone, Debug)]
@@ -24,38 +24,6 @@ pub struct Bridge {
     stations: usize,
     ageing: Nanos,
     refresh_interval: Nanos,
-}
-
-/// Its configuration file.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "Fields")]
-pub struct Config(Fields);
-
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct Fields {
-    stations: Count<1, 16_777_216>,
-    ageing: Timeout,
-    refresh_interval: Count<0, 315_360_000>,
-}
-
-impl Default for Fields {
-    fn default() -> Self {
-        Self { stations: Count::new(16_384), ageing: Timeout::from_secs(300), refresh_interval: Count::new(0) }
-    }
-}
-
-impl TryFrom<Fields> for Config {
-    type Error = String;
-
-    fn try_from(fields: Fields) -> Result<Self, String> {
-        let (refresh, ageing) = (fields.refresh_interval.get(), fields.ageing.secs());
-        // Otherwise stations would be forgotten while they talk.
-        if refresh >= u64::from(ageing) {
-            return Err(format!("`refresh_interval` ({refresh}) has to be less than `ageing` ({ageing})"));
-        }
-        Ok(Self(fields))
-    }
 }
 
 /// What a packet contributes: which station sent it, to whom, and the port that it came in by.

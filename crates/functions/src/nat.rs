@@ -161,17 +161,25 @@ impl NetworkFunction for Nat {
         }))
     }
 
-    /// Most likely a capture that was made elsewhere: in front of another translator, or by its other side.
+    /// Most likely a capture that was made elsewhere.
     fn remark(&self, fates: &Fates<'_>) -> Option<String> {
-        let unasked = fates.dropped_for(Self::NO_MAPPING) + fates.dropped_for(Self::PRIVATE_DESTINATION);
-        (unasked > fates.received / 2).then(|| {
-            format!(
-                "{} of {} packets came from outside to what nobody inside had opened. `inside` and `external` say where inside is, \
-                 and under which addresses it is known outside",
-                grouped(unasked),
-                grouped(fates.received)
+        let [told, unasked] = [Self::PRIVATE_DESTINATION, Self::NO_MAPPING].map(|reason| fates.dropped_for(reason));
+        let (count, what) = if told > fates.received / 2 {
+            (
+                told,
+                "went from outside to inside addresses, which nobody outside knows: where a capture was made inside of a \
+                    translator answers are translated back already",
             )
-        })
+        } else if unasked > fates.received / 2 {
+            (
+                unasked,
+                "came from outside to what nobody inside had opened: `external` says under which addresses inside is known \
+                       outside, and `inside` where that is",
+            )
+        } else {
+            return None;
+        };
+        Some(format!("{} of {} packets {what}", grouped(count), grouped(fates.received)))
     }
 
     #[inline(always)]

@@ -12,14 +12,15 @@ use alloc::vec::Vec;
 
 use memory::{Allocator, Distributed, Map, Memory, Vector};
 use nf::{
-    Context, Description, Fingerprint, Flow, NetworkFunction, Opened, PacketSet, Reason, Recipe, Report, Sharing,
-    Sizing, Step, Verdict, grouped,
+    Context, Description, Fingerprint, NetworkFunction, Opened, PacketSet, Reason, Recipe, Report, Sharing, Sizing,
+    Step, Verdict, grouped,
 };
 use packet::{Endpoint, Family, FlowKey, Headers, Host, Host6, Nanos, TcpFlags, Transport, Words};
 
 pub use self::config::{Config, Differs};
 use self::segment::Event;
 pub use self::segment::Segment;
+pub use self::session::Connection;
 use self::session::{Session, Totals, User, of_request};
 use crate::http::{self, Digest};
 use crate::top::heaviest;
@@ -29,17 +30,6 @@ use crate::top::heaviest;
 pub struct Sidejacking {
     config: Config,
 }
-
-/// What is known of a connection.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Connection {
-    /// Whether somebody else's cookie was sent over it.
-    is_foreign: bool,
-    /// Whether either end has sent a FIN, by the ends' order.
-    ended: [bool; 2],
-}
-
-impl Flow for Connection {}
 
 /// The sessions that are known.
 pub struct Sessions<M: Memory> {

@@ -467,3 +467,23 @@ fn a_mass_expiry_stalls_nobody_and_misleads_nobody() {
         nat.out(udp(end, at(FAR)));
     }
 }
+
+/// Who gave it a capture from elsewhere is told so, by what most packets ended for.
+#[test]
+fn a_capture_from_elsewhere_is_remarked_on() {
+    let nat = Nat::new(Config::default());
+    let remark = |reason: Reason, count| {
+        let mut dropped = [0; Reason::COUNT];
+        dropped[usize::from(reason.0)] = count;
+        nat.remark(&Fates { received: 2_000, dropped: &dropped })
+    };
+    let told = remark(Nat::PRIVATE_DESTINATION, 1_001).unwrap();
+    assert!(told.starts_with("1,001 of 2,000 packets went from outside to inside addresses"), "{told}");
+    let unasked = remark(Nat::NO_MAPPING, 2_000).unwrap();
+    assert!(
+        unasked.starts_with("2,000 of 2,000 packets came from outside to what nobody inside had opened"),
+        "{unasked}"
+    );
+    assert_eq!(remark(Nat::NO_MAPPING, 1_000), None);
+    assert_eq!(remark(Nat::FILTERED, 2_000), None);
+}

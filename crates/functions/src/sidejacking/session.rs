@@ -1,11 +1,22 @@
-//! What is remembered of HTTP sessions, and the cookies that name them.
+//! What is remembered of connections and of HTTP sessions, and the cookies that name these.
 
 use memory::Portion;
-use nf::Fingerprint;
+use nf::{Fingerprint, Flow};
 use packet::{Endpoint, Host6, Nanos, Words};
 
 use super::config::{Config, Differs};
 use crate::http::{Digest, Request};
+
+/// What is known of a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Connection {
+    /// Whether somebody else's cookie was sent over it.
+    pub(super) is_foreign: bool,
+    /// Whether either end has sent a FIN, by the ends' order.
+    pub(super) ended: [bool; 2],
+}
+
+impl Flow for Connection {}
 
 /// Who uses a session: an address and a name of the user agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
