@@ -1,14 +1,37 @@
 //! The packets that travel together through an engine.
 
+use std::sync::Arc;
+
+use memmap2::Mmap;
 use packet::{LinkType, Nanos, Seq};
 
 /// Packets in arrival order, with the memory that their bytes lie in.
+///
+/// A port copies bytes into the batch's own memory, or lends them: then they are read where they lie, and a packet that is
+/// written to is copied first, so that what was lent stays as it is.
 #[derive(Debug, Default)]
 pub struct Batch {
     memory: Vec<u8>,
     packets: Vec<Packet>,
+    lent: Option<Lent>,
     /// How much memory there was before packets were replaced by longer ones, which lie behind it.
     filled: Option<usize>,
+}
+
+/// Bytes that lie with a port. Offsets within them come ahead of those in the batch's own memory.
+#[derive(Debug)]
+struct Lent {
+    memory: Arc<Mmap>,
+    start: usize,
+    len: usize,
+}
+
+impl Lent {
+    /// The packet's bytes, if they are among these.
+    #[inline(always)]
+    fn bytes(&self, start: usize, len: usize) -> Option<&[u8]> {
+        (start < self.len).then(|| &self.memory[self.start + start..][..len])
+    }
 }
 
 /// One packet of a batch.
@@ -56,7 +79,7 @@ impl Batch {
     /// An empty batch with room for `packets` packets of `bytes` bytes together, which it will not grow beyond on its own.
     #[must_use]
     pub fn with_capacity(packets: usize, bytes: usize) -> Self {
-        Self { memory: Vec::with_capacity(bytes), packets: Vec::with_capacity(packets), filled: None }
+        Self { memory: Vec::with_capacity(bytes), packets: Vec::with_capacity(packets), lent: None, filled: None }
     }
 
     /// How many packets there are.
@@ -77,7 +100,18 @@ impl Batch {
     pub fn clear(&mut self) {
         self.memory.clear();
         self.packets.clear();
+        self.lent = None;
         self.filled = None;
+    }
+
+    /// Takes out the packets that `keep` refuses; the others keep their order.
+    pub fn retain(&mut self, keep: impl FnMut(&Packet) -> bool) {
+        self.packets.retain(keep);
+    }
+
+    /// Takes out all packets behind the first `len`.
+    pub fn truncate(&mut self, len: usize) {
+        self.packets.truncate(len);
     }
 
     /// Takes all packets out and leaves the memory as it is, for ports that fill it in place.
@@ -112,30 +146,43 @@ impl Batch {
     #[inline]
     #[must_use]
     pub fn bytes(&self, index: usize) -> &[u8] {
-        let packet = &self.packets[index];
-        &self.memory[packet.offset as usize..][..packet.len as usize]
+        self.packet(index).1
     }
 
     /// The descriptor and the bytes of packet number `index` of this batch.
     ///
     /// # Panics
     /// When there is no such packet.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn packet(&self, index: usize) -> (&Packet, &[u8]) {
         let packet = &self.packets[index];
-        let start = packet.offset as usize;
-        (packet, &self.memory[start..start + packet.len as usize])
+        let (start, len) = (packet.offset as usize, packet.len as usize);
+        let bytes = match &self.lent {
+            Some(lent) => lent.bytes(start, len).unwrap_or_else(|| &self.memory[start - lent.len..][..len]),
+            None => &self.memory[start..start + len],
+        };
+        (packet, bytes)
     }
 
-    /// The bytes of packet number `index` of this batch, to rewrite them.
+    /// The bytes of packet number `index` of this batch, to rewrite them. Those that were lent are copied first.
     ///
     /// # Panics
-    /// When there is no such packet.
+    /// When there is no such packet, or when the batch's memory would outgrow 4 GiB.
     #[inline]
     pub fn bytes_mut(&mut self, index: usize) -> &mut [u8] {
-        let packet = &self.packets[index];
-        &mut self.memory[packet.offset as usize..][..packet.len as usize]
+        let packet = &mut self.packets[index];
+        let len = packet.len as usize;
+        let mut start = packet.offset as usize;
+        if let Some(lent) = &self.lent {
+            if let Some(bytes) = lent.bytes(start, len) {
+                start = lent.len + self.memory.len();
+                packet.offset = u32::try_from(start).expect("a batch is far below 4 GiB");
+                self.memory.extend_from_slice(bytes);
+            }
+            start -= lent.len;
+        }
+        &mut self.memory[start..start + len]
     }
 
     /// Adds a packet whose bytes are copied in; `packet.offset` and `packet.len` are set from them.
@@ -143,7 +190,7 @@ impl Batch {
     /// # Panics
     /// When the batch's memory would outgrow 4 GiB.
     pub fn push(&mut self, packet: Packet, bytes: &[u8]) {
-        let offset = u32::try_from(self.memory.len()).expect("a batch is far below 4 GiB");
+        let offset = u32::try_from(self.lent_len() + self.memory.len()).expect("a batch is far below 4 GiB");
         self.memory.extend_from_slice(bytes);
         self.packets.push(Packet { offset, len: bytes.len() as u32, ..packet });
     }
@@ -154,23 +201,165 @@ impl Batch {
     /// # Panics
     /// When there is no such packet, or when the batch's memory would outgrow 4 GiB.
     pub fn replace(&mut self, index: usize, frame: &[u8]) {
+        let lent = self.lent_len();
         let packet = &mut self.packets[index];
-        if frame.len() > packet.len as usize {
-            let offset = self.memory.len();
-            self.filled.get_or_insert(offset);
+        let start = packet.offset as usize;
+        if frame.len() > packet.len as usize || start < lent {
+            let end = self.memory.len();
+            self.filled.get_or_insert(end);
             self.memory.extend_from_slice(frame);
-            packet.offset = u32::try_from(offset).expect("a batch is far below 4 GiB");
+            packet.offset = u32::try_from(lent + end).expect("a batch is far below 4 GiB");
         } else {
-            self.memory[packet.offset as usize..][..frame.len()].copy_from_slice(frame);
+            self.memory[start - lent..][..frame.len()].copy_from_slice(frame);
         }
         packet.len = frame.len() as u32;
         packet.wire_len = frame.len() as u32;
     }
 
     /// The memory that offsets count in, and the descriptors: for ports that fill it in place. What [`replace`](Self::replace) put
-    /// behind the others is gone.
+    /// behind the others is gone, and so are packets whose bytes were lent.
     pub fn parts_mut(&mut self) -> (&mut Vec<u8>, &mut Vec<Packet>) {
         self.forget_longer();
+        if self.lent.take().is_some() {
+            self.packets.clear();
+        }
         (&mut self.memory, &mut self.packets)
+    }
+
+    /// The descriptors, for a port that fills them in anew: their offsets count in these `len` bytes of `memory`, which are lent
+    /// until the batch is filled again. There is room for copies of `room` bytes together.
+    pub(crate) fn lend(&mut self, memory: &Arc<Mmap>, start: usize, len: usize, room: usize) -> &mut Vec<Packet> {
+        self.filled = None;
+        self.memory.clear();
+        self.memory.reserve(room);
+        match &mut self.lent {
+            // As it mostly is; counting references would write to what other cores write to.
+            Some(lent) if Arc::ptr_eq(&lent.memory, memory) => (lent.start, lent.len) = (start, len),
+            lent => *lent = Some(Lent { memory: Arc::clone(memory), start, len }),
+        }
+        &mut self.packets
+    }
+
+    /// Whether most packets were copied since the batch was lent to.
+    pub(crate) fn is_copied(&self) -> bool {
+        self.lent.as_ref().is_none_or(|lent| self.memory.len() > lent.len / 2)
+    }
+
+    fn lent_len(&self) -> usize {
+        self.lent.as_ref().map_or(0, |lent| lent.len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use memmap2::MmapMut;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const PACKET: Packet = Packet {
+        seq: Seq(0),
+        time: Nanos(0),
+        offset: 0,
+        len: 0,
+        wire_len: 0,
+        interface: 0,
+        link: LinkType::Ethernet,
+        bucket: 0,
+        fate: Fate::Pending,
+    };
+
+    /// What is done to a batch; packets are taken modulo how many there are.
+    #[derive(Clone, Debug)]
+    enum Op {
+        Write(usize, u8),
+        Replace(usize, Vec<u8>),
+        Push(Vec<u8>),
+        Retain(usize),
+        Truncate(usize),
+    }
+
+    fn op() -> impl Strategy<Value = Op> {
+        let frame = || vec(any::<u8>(), 0..100);
+        prop_oneof![
+            (any::<usize>(), any::<u8>()).prop_map(|(at, with)| Op::Write(at, with)),
+            (any::<usize>(), frame()).prop_map(|(at, frame)| Op::Replace(at, frame)),
+            frame().prop_map(Op::Push),
+            (2..5usize).prop_map(Op::Retain),
+            (0..40usize).prop_map(Op::Truncate),
+        ]
+    }
+
+    /// Has the batch begin with these frames, lent or its own; what it is lent has `start` bytes ahead of them.
+    fn fill(batch: &mut Batch, frames: &[Vec<u8>], lent: Option<(&mut Vec<Arc<Mmap>>, usize)>) {
+        let Some((arenas, start)) = lent else {
+            batch.clear();
+            frames.iter().for_each(|frame| batch.push(PACKET, frame));
+            return;
+        };
+        let bytes = frames.concat();
+        let mut arena = MmapMut::map_anon(start + bytes.len() + 1).expect("memory is there");
+        arena[start..start + bytes.len()].copy_from_slice(&bytes);
+        let arena = Arc::new(arena.make_read_only().expect("memory is there"));
+        let packets = batch.lend(&arena, start, bytes.len(), 64);
+        packets.clear();
+        let mut offset = 0;
+        for frame in frames {
+            packets.push(Packet { offset, len: frame.len() as u32, ..PACKET });
+            offset += frame.len() as u32;
+        }
+        arenas.push(arena);
+    }
+
+    proptest! {
+        /// A batch is a list of frames, whoever's memory they lie in, and what was lent stays as it is.
+        #[test]
+        fn a_batch_does_as_a_list_does(
+            rounds in vec((vec(vec(any::<u8>(), 0..80), 0..20), any::<bool>(), 0..100usize, vec(op(), 0..30)), 1..4),
+        ) {
+            let mut batch = Batch::default();
+            let mut arenas = Vec::new();
+            for (frames, is_lent, start, ops) in rounds {
+                fill(&mut batch, &frames, is_lent.then_some((&mut arenas, start)));
+                let before: Vec<Vec<u8>> = arenas.iter().map(|arena| arena.to_vec()).collect();
+                let mut naive = frames;
+                for op in ops {
+                    match op {
+                        Op::Write(at, with) if !naive.is_empty() => {
+                            let at = at % naive.len();
+                            naive[at].fill(with);
+                            batch.bytes_mut(at).fill(with);
+                        }
+                        Op::Replace(at, frame) if !naive.is_empty() => {
+                            let at = at % naive.len();
+                            batch.replace(at, &frame);
+                            naive[at] = frame;
+                        }
+                        Op::Write(..) | Op::Replace(..) => {}
+                        Op::Push(frame) => {
+                            batch.push(PACKET, &frame);
+                            naive.push(frame);
+                        }
+                        Op::Retain(every) => {
+                            let (mut one, mut other) = (0, 0);
+                            batch.retain(|_| { one += 1; one % every != 0 });
+                            naive.retain(|_| { other += 1; other % every != 0 });
+                        }
+                        Op::Truncate(len) => {
+                            batch.truncate(len);
+                            naive.truncate(len);
+                        }
+                    }
+                    prop_assert_eq!(batch.len(), naive.len());
+                    for (at, frame) in naive.iter().enumerate() {
+                        prop_assert_eq!(batch.bytes(at), frame);
+                    }
+                }
+                for (arena, before) in arenas.iter().zip(before) {
+                    prop_assert_eq!(&arena[..], before);
+                }
+            }
+        }
     }
 }

@@ -110,7 +110,7 @@ impl<N: NetworkFunction> Queue for Sequenced<'_, N> {
                 }
                 Err(error) => {
                     self.ended = true;
-                    batch.parts_mut().1.truncate(index);
+                    batch.truncate(index);
                     let error = PortError::Unfit(Box::new(error));
                     if index == 0 {
                         return Err(error);

@@ -119,7 +119,7 @@ impl<M: Meta> LinkEnd<M> {
         let sent = last.seq.next();
         if self.link.loss_ppm > 0 {
             let link = self.link;
-            batch.parts_mut().1.retain(|packet| {
+            batch.retain(|packet| {
                 let lost = link.loses(packet.seq);
                 if lost {
                     worker.drop_unseen(packet, Reason::LINK_LOSS);
@@ -197,7 +197,7 @@ impl<M: Meta> LinkEnd<M> {
         }
         decided.end = member.next();
         let end = decided.end;
-        batch.parts_mut().1.retain(|packet| {
+        batch.retain(|packet| {
             let decided = packet.seq < end;
             if !decided {
                 worker.drop_unseen(packet, Reason::FENCED);

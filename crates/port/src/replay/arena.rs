@@ -3,9 +3,10 @@
 use std::fs;
 use std::sync::Arc;
 
-use memmap2::{Advice, MmapMut};
+use memmap2::{Advice, Mmap, MmapMut};
 use packet::{LinkType, Nanos};
 
+use super::BURST;
 use super::renumber::Site;
 use crate::memory::Trace;
 
@@ -38,7 +39,7 @@ impl Slot {
 /// The packed share.
 #[derive(Debug)]
 pub(super) struct Arena {
-    memory: MmapMut,
+    memory: Arc<Mmap>,
     slots: Vec<Slot>,
     /// Where each packet's addresses lie; empty where they are never changed.
     sites: Vec<Site>,
@@ -74,12 +75,25 @@ impl Arena {
             arena.push(slot);
         }
         let longest = arena.iter().map(Slot::stride).max().unwrap_or(0);
+        let memory = memory.make_read_only().expect("memory can be made read-only").into();
         Self { memory, slots: arena, sites, sources, longest }
     }
 
     #[inline]
-    pub(super) fn bytes(&self) -> &[u8] {
+    pub(super) const fn memory(&self) -> &Arc<Mmap> {
         &self.memory
+    }
+
+    /// Brings the headers of the burst behind the next one near: the next one's are on their way. `slots` are the packets from
+    /// the next burst on, and `offset` is where they begin.
+    #[inline]
+    pub(super) fn prefetch(&self, slots: &[Slot], mut offset: usize) {
+        let (next, behind) = slots.split_at(slots.len().min(BURST));
+        offset += next.iter().map(Slot::stride).sum::<usize>();
+        for slot in &behind[..behind.len().min(BURST)] {
+            prefetch(self.memory.as_ptr().wrapping_add(offset));
+            offset += slot.stride();
+        }
     }
 
     #[inline]
@@ -125,6 +139,19 @@ impl Arena {
     pub(super) const fn longest(&self) -> usize {
         self.longest
     }
+}
+
+/// Brings the cache line at `address` near. Never faults, whatever the address.
+#[inline(always)]
+fn prefetch(address: *const u8) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch reads nothing and faults on nothing.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
+    }
+    #[cfg(any(not(target_arch = "x86_64"), miri))]
+    let _ = address;
 }
 
 /// The place of a source in the table, which it is added to if it is new. Packets of one source mostly follow each other.

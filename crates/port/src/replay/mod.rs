@@ -1,8 +1,10 @@
 //! Replay: a trace delivered from memory, over and over, as fast as it is taken or at a given rate.
 //!
 //! The trace lies packed and touched beforehand, on huge pages where the kernel gives them, each queue's share by itself
-//! and in order. A burst is copied into the batch, which stands for what a card's DMA would do: the packets may be
-//! rewritten, the trace stays as it is. Nothing is allocated once a batch has been filled for the first time.
+//! and in order. A burst is lent to the batch where it lies, as a card hands over buffers that it has filled: what a packet
+//! costs is what the function reads of it. A packet that is written to is copied first, and the trace stays as it is. Where most
+//! packets are written to, and where addresses change from loop to loop, bursts are copied at once, which costs less than one by
+//! one. Nothing is allocated once a batch has been filled for the first time.
 
 mod arena;
 mod offered;
@@ -243,6 +245,7 @@ impl Replay {
             stop: Arc::clone(&self.stop),
             loops,
             renumber: self.renumber,
+            copies: false,
             room: ROOM_BYTES.max(arena.longest()),
             span: self.span(),
             packets: self.trace.len() as u64,
@@ -307,6 +310,8 @@ struct ReplayQueue {
     stop: Arc<AtomicBool>,
     loops: Loops,
     renumber: Option<Renumber>,
+    /// Bursts are copied at once, as most packets of one were written to.
+    copies: bool,
     /// Bytes that a burst may take.
     room: usize,
     span: Nanos,
@@ -338,6 +343,7 @@ impl Queue for ReplayQueue {
             }
         }
         self.tally.add(packets, bytes);
+        self.copies = self.copies || batch.is_copied();
         Ok(())
     }
 }
@@ -356,21 +362,33 @@ impl ReplayQueue {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Delivers the next packets, `most` of them at most, which is a burst's.
+    /// Delivers the next packets, `most` of them at most and as many as there is room for: at least one.
     #[inline]
     fn next_burst(&mut self, batch: &mut Batch, most: usize) {
-        let (memory, packets) = batch.parts_mut();
-        // Old bytes stay, so that nothing is zeroed from burst to burst.
-        if memory.len() < self.room {
-            memory.resize(self.room, 0);
+        let arena = &*self.arena;
+        let rest = &arena.slots()[self.next..];
+        let slots = &rest[..rest.len().min(most)];
+        let slots = if arena.longest() * BURST <= self.room { slots } else { fitting(slots, self.room) };
+        let bytes: usize = slots.iter().map(Slot::stride).sum();
+        let renumber = self.renumber.filter(|_| self.looped > 0);
+        if self.copies || renumber.is_some() {
+            let (memory, packets) = batch.parts_mut();
+            // Old bytes stay, so that nothing is zeroed from burst to burst.
+            if memory.len() < self.room {
+                memory.resize(self.room, 0);
+            }
+            memory[..bytes].copy_from_slice(&arena.memory()[self.offset..][..bytes]);
+            self.describe(slots, packets);
+            if let Some(renumber) = renumber {
+                renumber.apply(self.looped, &arena.sites()[self.next..][..slots.len()], packets, memory);
+            }
+        } else {
+            self.describe(slots, batch.lend(arena.memory(), self.offset, bytes, self.room));
+            arena.prefetch(&rest[slots.len()..], self.offset + bytes);
         }
-        self.burst(&mut memory[..self.room], packets, most);
-        if let Some(renumber) = self.renumber.filter(|_| self.looped > 0) {
-            let sites = &self.arena.sites()[self.next..][..packets.len()];
-            renumber.apply(self.looped, sites, packets, memory);
-        }
-        self.next += packets.len();
-        if self.next == self.arena.slots().len() {
+        self.next += slots.len();
+        self.offset += bytes;
+        if self.next == arena.slots().len() {
             (self.next, self.offset) = (0, 0);
             self.looped += 1;
         }
@@ -395,21 +413,17 @@ impl ReplayQueue {
         looped * slots.len() as u64 + slots.partition_point(|slot| u64::from(slot.index) < index) as u64
     }
 
-    /// Copies the next packets, `most` of them at most and as many as there is room for: at least one.
+    /// Writes the descriptors of packets that lie one behind the other.
     #[inline]
-    fn burst(&mut self, memory: &mut [u8], packets: &mut Vec<Packet>, most: usize) {
-        let arena = &*self.arena;
-        let slots = &arena.slots()[self.next..];
-        let slots = &slots[..slots.len().min(most)];
-        let slots = if arena.longest() * BURST <= memory.len() { slots } else { fitting(slots, memory.len()) };
+    fn describe(&self, slots: &[Slot], packets: &mut Vec<Packet>) {
         let first_seq = self.looped * self.packets;
         let later = Nanos(self.span.0.saturating_mul(self.looped));
-        let sole = arena.sole_source();
+        let sole = self.arena.sole_source();
         let mut at = 0;
         // Written over rather than pushed: from burst to burst the count is the same.
         packets.resize(slots.len(), NO_PACKET);
         for (slot, packet) in slots.iter().zip(packets) {
-            let (interface, link) = sole.unwrap_or_else(|| arena.source(slot));
+            let (interface, link) = sole.unwrap_or_else(|| self.arena.source(slot));
             *packet = Packet {
                 seq: Seq(first_seq + u64::from(slot.index)),
                 time: slot.time + later,
@@ -423,8 +437,6 @@ impl ReplayQueue {
             };
             at += slot.stride();
         }
-        memory[..at].copy_from_slice(&arena.bytes()[self.offset..][..at]);
-        self.offset += at;
     }
 }
 
