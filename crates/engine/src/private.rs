@@ -469,7 +469,11 @@ impl<N: NetworkFunction> Rest<N> {
     fn stateless(&mut self, nf: &N, lane: &Lane<'_, N::Meta>, settle: impl FnOnce(&Verdict)) {
         let mut cx = Context::new(&self.shared, LocalTx::default(), lane.now, lane.seq);
         match always(nf.open(&mut cx, lane.meta)) {
-            Opened::Flow(mut flow) => settle(&always(nf.packet(&mut cx, &mut flow, lane.meta))),
+            // Looked at where it was written: to hand it on would copy it.
+            Opened::Flow(mut flow) => match &nf.packet(&mut cx, &mut flow, lane.meta) {
+                Ok(verdict) => settle(verdict),
+                Err(never) => match *never {},
+            },
             Opened::Refused(verdict) => settle(&verdict),
         }
     }

@@ -295,15 +295,14 @@ impl<N: Function> Placement<N> for Transacted<N> {
     }
 
     fn step(&mut self, nf: &N, lane: &Lane<'_, N::Meta>, settle: impl FnOnce(&Verdict)) {
-        let verdict = match lane.meta.key().family() {
+        match lane.meta.key().family() {
             _ if !N::Flow::STORED => {
                 let Rest { common, own, .. } = &mut self.rest;
-                own.transact(common, lane.now, lane.seq, |cx| stateless(nf, cx, lane.meta))
+                settle(&own.transact(common, lane.now, lane.seq, |cx| stateless(nf, cx, lane.meta)));
             }
-            Family::V4(key) => self.rest.step(&mut self.v4, nf, key, lane),
-            Family::V6(key) => self.rest.step(&mut self.v6, nf, key, lane),
-        };
-        settle(&verdict);
+            Family::V4(key) => self.rest.step(&mut self.v4, nf, key, lane, settle),
+            Family::V6(key) => self.rest.step(&mut self.v6, nf, key, lane, settle),
+        }
     }
 
     fn steps<'l>(
@@ -418,8 +417,8 @@ impl<N: Function> Rest<N> {
                 let mut cx = Context::new(&common.shared, tx, now, seq);
                 let decided = stateless(nf, &mut cx, meta);
                 tx = cx.tx;
-                match decided {
-                    Ok(decided) => *verdict = decided,
+                match &decided {
+                    Ok(decided) => verdict.set(decided),
                     Err(_) => {
                         failed = true;
                         break;
@@ -444,7 +443,15 @@ impl<N: Function> Rest<N> {
         }
     }
 
-    fn step<K: Key>(&mut self, flows: &mut Flows<K, N::Flow>, nf: &N, key: K, lane: &Lane<'_, N::Meta>) -> Verdict {
+    #[inline(always)]
+    fn step<K: Key>(
+        &mut self,
+        flows: &mut Flows<K, N::Flow>,
+        nf: &N,
+        key: K,
+        lane: &Lane<'_, N::Meta>,
+        settle: impl FnOnce(&Verdict),
+    ) {
         for _ in 0..RECLAIM_PER_PACKET {
             let Some(slot) = flows.table.reclaim(lane.now) else { break };
             self.end_alone(flows, nf, slot, lane);
@@ -461,8 +468,8 @@ impl<N: Function> Rest<N> {
             },
         };
         match known {
-            Some(slot) => self.known(flows, nf, slot, lane),
-            None => self.unknown(flows, nf, key, lane),
+            Some(slot) => self.known(flows, nf, slot, lane, settle),
+            None => settle(&self.unknown(flows, nf, key, lane)),
         }
     }
 
@@ -474,19 +481,23 @@ impl<N: Function> Rest<N> {
         nf: &N,
         slot: Slot,
         lane: &Lane<'_, N::Meta>,
-    ) -> Verdict {
+        settle: impl FnOnce(&Verdict),
+    ) {
         let before = *flows.table.value(slot);
-        // Set in place: verdicts are large, and to hand them out costs more than a short step.
+        // Set here rather than handed out: verdicts are large, and to copy one costs as much as a short step.
         let (mut flow, mut verdict, mut effects) = (before, Verdict::forward(), Effects::default());
         self.own.transact(&self.common, lane.now, lane.seq, |cx| {
             flow = before;
-            verdict = nf.packet(cx, &mut flow, lane.meta)?;
+            match nf.packet(cx, &mut flow, lane.meta) {
+                Ok(ref decided) => verdict.set(decided),
+                Err(conflict) => return Err(conflict),
+            }
             effects = close(nf, cx, &flow)?;
             Ok(())
         });
         *flows.table.value_mut(slot) = flow;
         self.take_effect(flows, slot, effects);
-        verdict
+        settle(&verdict);
     }
 
     /// Does to its table what a flow's step asked for; the flow's end has been told already.

@@ -14,7 +14,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-use memory::{Allocator, Distributed, Memory, Vector};
+use memory::{Allocator, Distributed, Map, Memory, Vector};
 use nf::{
     Context, Description, Fingerprint, HOST_BYTES, Meta, NetworkFunction, Opened, PacketSet, Reason, Recipe,
     RecordReader, RecordWriter, Report, Sharing, Sizing, Step, Verdict, grouped,
@@ -24,7 +24,7 @@ use packet::{Family, FlowKey, Headers, Host, Host6, Key, Nanos, Transport, Words
 pub use self::config::{Block, Config};
 use self::message::{ADDRESSES_MAX, Answer};
 pub use self::state::Answers;
-use self::state::{Client, Peers, Totals, name};
+use self::state::{Client, Peers, Totals, name, pair};
 use crate::top::heaviest;
 
 /// The function, configured.
@@ -195,6 +195,16 @@ impl NetworkFunction for DnsTunnel {
         let peer = Self::peer(destination);
         (peer != 0 && is_judged(source))
             .then(|| Sight { client: source.into(), event: Event::Sends { peer, is_query } })
+    }
+
+    #[inline]
+    fn prefetch<M: Memory>(&self, shared: &Answers<M>, sight: &Sight) {
+        let name = name(sight.client);
+        match sight.event {
+            Event::Sends { peer, .. } => shared.told.prefetch(&pair(name, peer)),
+            Event::Told(_) | Event::Nowhere => shared.by_name.prefetch(&name),
+            Event::Unreadable => {}
+        }
     }
 
     #[inline]

@@ -124,6 +124,9 @@ pub trait Map<K: Name, V: Value, M: Memory>: Send + 'static {
     #[track_caller]
     fn remove<'a>(&'a self, tx: &mut M::Tx<'a>, key: &K) -> Result<Option<V>, M::Conflict>;
 
+    /// Brings near what a look-up of `key` reads first, where the memory can. Belongs to no transaction and changes nothing.
+    fn prefetch(&self, _key: &K) {}
+
     /// What a look-up of `key` is likely to find, to bring near what it leads to. Belongs to no transaction, so it proves
     /// nothing; `None` where the memory can't tell.
     fn hint(&self, _key: &K) -> Option<V> {

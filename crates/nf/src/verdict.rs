@@ -40,6 +40,17 @@ impl Verdict {
         Self::Forward(PortId::ACROSS)
     }
 
+    /// Becomes `other`, of which no more is read than there is: a verdict was written just now, in pieces, and to copy it in the
+    /// size of the largest means to wait until they have all arrived.
+    #[inline(always)]
+    pub const fn set(&mut self, other: &Self) {
+        match other {
+            Self::Forward(port) => *self = Self::Forward(*port),
+            Self::Drop(reason) => *self = Self::Drop(*reason),
+            Self::Rewrite { .. } | Self::Transform { .. } | Self::Reply(_) => *self = *other,
+        }
+    }
+
     /// The packet goes out changed, by the other port than it came in.
     #[inline]
     #[must_use]

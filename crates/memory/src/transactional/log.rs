@@ -267,18 +267,20 @@ impl<'a> Tx<'a> {
             State::Inside => {}
             State::Outside => log.enter(),
             State::Turn if broken!(UnlockedTurn) => {}
-            State::Turn => return self.take(lock, access).map(read),
+            State::Turn => return self.load_in_turn(lock, access, read),
         }
         let log = &mut *self.0;
         let mut pause = Pause::default();
         loop {
             // ORDERING: Acquire, with the release of the lock: the words that go with this version are seen.
             let seen = lock.word.load(Ordering::Acquire);
-            if seen == log.mine {
-                return Ok(read(Look { lock, seen }));
-            }
-            if seen & 1 == 0 {
+            let is_mine = seen == log.mine;
+            if seen & 1 == 0 || is_mine {
+                // In one place, so that it is inlined and what it gives stays in registers.
                 let value = read(Look { lock, seen });
+                if is_mine {
+                    return Ok(value);
+                }
                 // ORDERING: Acquire, with the fence in `lock`: had `read` seen a word of the next writer, this sees its lock.
                 fence(Ordering::Acquire);
                 if lock.word.load(Ordering::Relaxed) == seen || broken!(Unchecked) {
@@ -297,6 +299,13 @@ impl<'a> Tx<'a> {
             }
             pause.wait();
         }
+    }
+
+    /// In a turn what is read is locked as well.
+    #[cold]
+    #[inline(never)]
+    fn load_in_turn<T>(&mut self, lock: &'a Lock, access: Access, read: impl Fn(Look<'_>) -> T) -> Result<T, Conflict> {
+        self.take(lock, access).map(read)
     }
 
     /// Locks an object until the transaction ends, to write to it.

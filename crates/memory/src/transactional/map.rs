@@ -117,9 +117,12 @@ impl<K: Name, V: Value> TxMap<K, V> {
 
     #[inline(always)]
     fn look_up<'a>(&'a self, tx: &mut Tx<'a>, bucket: usize, key: &K, access: Access) -> Result<Option<V>, Conflict> {
-        let words = tx.load(self.buckets.lock(bucket), access, |look| {
-            self.find(bucket, key, look).map(|at| self.value(bucket, at))
-        })?;
+        let words = tx.load(
+            self.buckets.lock(bucket),
+            access,
+            #[inline(always)]
+            |look| self.find(bucket, key, look).map(|at| self.value(bucket, at)),
+        )?;
         Ok(words.map(V::from_words))
     }
 
@@ -237,6 +240,11 @@ impl<K: Name, V: Value> Map<K, V, Transactional> for TxMap<K, V> {
         };
         self.give_node(tx, node, access)?;
         Ok(Some(value))
+    }
+
+    #[inline]
+    fn prefetch(&self, key: &K) {
+        self.buckets.prefetch(self.bucket(key).0);
     }
 
     #[inline]

@@ -70,7 +70,13 @@ impl Objects {
     /// Reads an object that is nothing but a value.
     #[inline(always)]
     pub(crate) fn load<'a, T: Words>(&'a self, tx: &mut Tx<'a>, object: usize, access: Access) -> Result<T, Conflict> {
-        tx.load(self.lock(object), access, |_| self.peek::<T>(object, 0)).map(T::from_words)
+        tx.load(
+            self.lock(object),
+            access,
+            #[inline(always)]
+            |_| self.peek::<T>(object, 0),
+        )
+        .map(T::from_words)
     }
 
     /// Writes a value into an object that is locked.
