@@ -5,6 +5,8 @@
 //! monotonic; the engine decides each packet's [`Fate`]; the queue carries the fates out. A port is called once a burst,
 //! so it stands behind a trait object; nothing else on the path does.
 
+#![deny(unsafe_code)]
+
 mod batch;
 mod error;
 mod faulty;

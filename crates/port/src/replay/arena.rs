@@ -143,6 +143,7 @@ impl Arena {
 
 /// Brings the cache line at `address` near. Never faults, whatever the address.
 #[inline(always)]
+#[allow(unsafe_code)]
 fn prefetch(address: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
