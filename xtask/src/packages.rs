@@ -6,6 +6,8 @@ use std::process::{Command, Stdio};
 
 use anyhow::Result;
 
+use crate::bench::without_dpdk;
+
 /// A program, and the Debian package that has it.
 const PROGRAMS: &[(&str, &str)] = &[
     ("tshark", "tshark"),
@@ -25,17 +27,19 @@ const FOR_RTL: &[(&str, &str)] = &[("verilator", "verilator"), ("yosys", "yosys"
 
 /// Installs what is missing for the tests, when we may.
 pub(crate) fn install() -> Result<()> {
-    install_missing(PROGRAMS)
+    let dpdk = without_dpdk().map_or(&[][..], |_| &["pkg-config", "libdpdk-dev"]);
+    install_missing(PROGRAMS, dpdk)
 }
 
 /// Installs what is missing for the sequencer in hardware, when we may.
 pub(crate) fn install_for_rtl() -> Result<()> {
-    install_missing(FOR_RTL)
+    install_missing(FOR_RTL, &[])
 }
 
-fn install_missing(programs: &[(&str, &'static str)]) -> Result<()> {
-    let missing: Vec<&str> =
-        programs.iter().filter(|(program, _)| !exists(program)).map(|(_, package)| *package).collect();
+/// Installs the packages of programs that are missing, and `packages`, which are.
+fn install_missing(programs: &[(&str, &'static str)], packages: &[&'static str]) -> Result<()> {
+    let missing = programs.iter().filter(|(program, _)| !exists(program)).map(|(_, package)| *package);
+    let missing: Vec<&str> = missing.chain(packages.iter().copied()).collect();
     if missing.is_empty() {
         return Ok(());
     }
