@@ -281,7 +281,8 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
         value
     }
 
-    /// Moves the flow's deadline. Moving it later costs a store; moving it earlier costs two list operations.
+    /// Moves the flow's deadline. Moving it later costs a store, and mostly so does moving it earlier; ahead of where the
+    /// wheel would look at the flow costs two list operations.
     #[inline]
     pub fn touch(&mut self, slot: Slot, deadline: Nanos) {
         if !self.slab.postpone(slot.0, deadline) {
@@ -292,7 +293,7 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
     #[inline(never)]
     fn advance_deadline(&mut self, at: u32, deadline: Nanos) {
         self.slab.set_deadline(at, deadline);
-        if self.ageing == Ageing::Wheel {
+        if self.ageing == Ageing::Wheel && !self.wheel.is_in_time(&self.slab, at, deadline) {
             self.wheel.disarm(&mut self.slab, at);
             self.wheel.arm(&mut self.slab, at);
         }

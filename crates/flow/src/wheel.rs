@@ -2,8 +2,8 @@
 //! jump of the clock costs the same whether it is of a millisecond or of years.
 //!
 //! An entry lies at the lowest level whose circle reaches its tick, counted from the wheel's own. The lowest level reaches
-//! over two minutes in large tables, so that most timeouts never come down a level. Deadlines that move later are only noted
-//! in the entry: its list comes up early then, and the entry is armed anew.
+//! over two minutes in large tables, so that most timeouts never come down a level. A deadline that moves is only noted in the
+//! entry while its list comes up in time for it: too early mostly, and then the entry is armed anew.
 //!
 //! Lists are chains of blocks of slot numbers, a cache line each, and an entry knows its place in them. So the entries that
 //! come next are known without reading those before, and can be brought near in time; links from entry to entry would be
@@ -155,6 +155,26 @@ impl Wheel {
             bits: HIGH_BITS,
             low: self.low_bits + above * HIGH_BITS,
         }
+    }
+
+    /// Whether the entry comes up in time for this deadline as it is: then moving its deadline there is a store.
+    #[inline]
+    pub(crate) fn is_in_time<K: Key, V: Copy>(&self, slab: &Slab<K, V>, entry: u32, deadline: Nanos) -> bool {
+        let position = slab.links(entry).position;
+        position != LOOSE && self.comes_up(self.blocks.list_of(position)) <= tick_of(deadline)
+    }
+
+    /// The tick at which a list that has entries comes up.
+    #[inline]
+    const fn comes_up(&self, list: u16) -> u64 {
+        let number = match (list as u32).checked_sub(1 << self.low_bits) {
+            None => 0,
+            Some(above) => 1 + (above >> HIGH_BITS),
+        };
+        let level = self.level(number);
+        let here = self.tick >> level.low;
+        let distance = (list as u64).wrapping_sub(level.first as u64).wrapping_sub(here) & ((1 << level.bits) - 1);
+        (here + distance) << level.low
     }
 
     /// Takes an entry out, if it is in.
@@ -313,6 +333,7 @@ mod tests {
                         let (list, up) = wheel.place_of(tick + distance);
                         assert!(list < wheel.lists.len() && up <= tick + distance);
                         assert!(up > tick || distance == 0, "{tick} + {distance} comes up at {up}");
+                        assert_eq!(wheel.comes_up(list as u16), up);
                     }
                 }
             }
