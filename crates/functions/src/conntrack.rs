@@ -109,27 +109,28 @@ impl Conntrack {
         Self { rules, invalid: config.invalid, sizing }
     }
 
-    /// What becomes of a packet that is not plainly of an open connection.
+    /// Judges a packet that is not plainly of an open connection. A verdict is left to the caller, for one that crosses a call
+    /// goes over memory.
     #[inline(never)]
-    fn judge<M: Memory>(&self, cx: &mut Context<'_, Self, M>, flow: &mut Connection, meta: &Observation) -> Verdict {
+    fn judge<M: Memory>(
+        &self,
+        cx: &mut Context<'_, Self, M>,
+        flow: &mut Connection,
+        meta: &Observation,
+    ) -> Result<(), Cause> {
         let mut outcome = flow.step(meta, &self.rules, cx.now());
         if outcome == Outcome::Reopens {
-            match Connection::open(meta, &self.rules, cx.now()) {
-                Ok(connection) => *flow = connection,
-                Err(cause) => return self.invalid(cause),
-            }
+            *flow = Connection::open(meta, &self.rules, cx.now())?;
             outcome = flow.step(meta, &self.rules, cx.now());
         }
-        match outcome.carry_out(flow, cx) {
-            Ok(()) => Verdict::forward(),
-            Err(cause) => self.invalid(cause),
-        }
+        outcome.carry_out(flow, cx)
     }
 
+    #[inline(always)]
     const fn invalid(&self, cause: Cause) -> Verdict {
         match self.invalid {
             Invalid::Drop => Verdict::Drop(Reason::own(cause as u8)),
-            Invalid::Forward => Verdict::FORWARD,
+            Invalid::Forward => Verdict::forward(),
         }
     }
 }
@@ -194,7 +195,10 @@ impl NetworkFunction for Conntrack {
             }
             return Ok(Verdict::forward());
         }
-        Ok(self.judge(cx, flow, meta))
+        Ok(match self.judge(cx, flow, meta) {
+            Ok(()) => Verdict::forward(),
+            Err(cause) => self.invalid(cause),
+        })
     }
 
     fn report(&self, flows: &mut dyn Iterator<Item = (FiveTuple, Connection)>) -> Option<Report> {

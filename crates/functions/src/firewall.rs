@@ -69,32 +69,32 @@ impl Firewall {
         }
     }
 
-    /// What becomes of a packet that is not plainly of an open connection.
+    /// Judges a packet that is not plainly of an open connection. A verdict is left to the caller, for one that crosses a call
+    /// goes over memory.
     #[inline(never)]
-    fn judge<M: Memory>(&self, cx: &mut Context<'_, Self, M>, flow: &mut Connection, meta: &Observation) -> Verdict {
+    fn judge<M: Memory>(
+        &self,
+        cx: &mut Context<'_, Self, M>,
+        flow: &mut Connection,
+        meta: &Observation,
+    ) -> Result<(), Refusal> {
         // A query by the answering side asks anew: it shares the identifier alone.
         let asks = matches!(meta.event, Event::Query(_)) && flow.direction(meta) == Direction::Reply;
         if asks && !self.may_open(meta) {
-            return self.refuse(meta, NOT_ALLOWED);
+            return Err(self.refusal(meta, NOT_ALLOWED));
         }
         let mut outcome = flow.step(meta, &self.rules, cx.now());
         if outcome == Outcome::Reopens {
             if !self.may_open(meta) {
-                return self.refuse(meta, NOT_ALLOWED);
+                return Err(self.refusal(meta, NOT_ALLOWED));
             }
-            match Connection::open(meta, &self.rules, cx.now()) {
-                Ok(connection) => *flow = connection,
-                Err(cause) => return Verdict::Drop(invalid(cause)),
-            }
+            *flow = Connection::open(meta, &self.rules, cx.now()).map_err(invalid)?;
             outcome = flow.step(meta, &self.rules, cx.now());
         }
         if outcome == Outcome::Related && !self.icmp_errors {
-            return Verdict::Drop(ICMP_ERROR);
+            return Err(Refusal::Drop(ICMP_ERROR));
         }
-        match outcome.carry_out(flow, cx) {
-            Ok(()) => Verdict::forward(),
-            Err(cause) => Verdict::Drop(invalid(cause)),
-        }
+        outcome.carry_out(flow, cx).map_err(invalid)
     }
 
     /// Whether the packet may open a connection.
@@ -115,17 +115,37 @@ impl Firewall {
     }
 
     /// The refusal of a packet that opens no connection. A reset is never answered by a reset.
-    fn refuse(&self, meta: &Observation, reason: Reason) -> Verdict {
+    fn refusal(&self, meta: &Observation, reason: Reason) -> Refusal {
         match meta.event {
-            Event::Tcp(segment) if self.reject && segment.event != tcp::Event::Rst => Verdict::Reply(Reply::TcpReset),
+            Event::Tcp(segment) if self.reject && segment.event != tcp::Event::Rst => Refusal::Reset,
             Event::Tcp(_) | Event::Udp | Event::Query(_) | Event::Reply(_) | Event::Error | Event::Other => {
-                Verdict::Drop(reason)
+                Refusal::Drop(reason)
             }
         }
     }
 }
 
-const fn invalid(cause: Cause) -> Reason {
+/// How a packet is turned away.
+enum Refusal {
+    Drop(Reason),
+    Reset,
+}
+
+impl Refusal {
+    #[inline(always)]
+    const fn verdict(&self) -> Verdict {
+        match self {
+            Self::Drop(reason) => Verdict::Drop(*reason),
+            Self::Reset => Verdict::Reply(Reply::TcpReset),
+        }
+    }
+}
+
+const fn invalid(cause: Cause) -> Refusal {
+    Refusal::Drop(reason_of(cause))
+}
+
+const fn reason_of(cause: Cause) -> Reason {
     Reason::own(cause as u8)
 }
 
@@ -167,15 +187,15 @@ impl NetworkFunction for Firewall {
             },
             Unobserved::Untracked => Verdict::FORWARD,
             Unobserved::Fragment => Verdict::Drop(Reason::FRAGMENT),
-            Unobserved::Invalid(cause) => Verdict::Drop(invalid(cause)),
+            Unobserved::Invalid(cause) => Verdict::Drop(reason_of(cause)),
         }
     }
 
     #[inline]
     fn open<M: Memory>(&self, cx: &mut Context<'_, Self, M>, meta: &Observation) -> Step<Opened<Connection>, M> {
         Ok(match Connection::open(meta, &self.rules, cx.now()) {
-            Err(cause) => Opened::Refused(self.refuse(meta, invalid(cause))),
-            Ok(_) if !self.may_open(meta) => Opened::Refused(self.refuse(meta, NOT_ALLOWED)),
+            Err(cause) => Opened::Refused(self.refusal(meta, reason_of(cause)).verdict()),
+            Ok(_) if !self.may_open(meta) => Opened::Refused(self.refusal(meta, NOT_ALLOWED).verdict()),
             Ok(connection) => Opened::Flow(connection),
         })
     }
@@ -194,7 +214,10 @@ impl NetworkFunction for Firewall {
             }
             return Ok(Verdict::forward());
         }
-        Ok(self.judge(cx, flow, meta))
+        Ok(match self.judge(cx, flow, meta) {
+            Ok(()) => Verdict::forward(),
+            Err(refusal) => refusal.verdict(),
+        })
     }
 
     fn report(&self, flows: &mut dyn Iterator<Item = (FiveTuple, Connection)>) -> Option<Report> {

@@ -129,12 +129,9 @@ impl Tracker {
         })
     }
 
-    /// Judges a segment and follows it.
+    /// Judges a segment and follows it, whatever it is: also one that [`flow`](Self::flow) would follow sooner.
     #[inline]
     pub fn step(&mut self, segment: &Segment, direction: Direction, rules: &TcpRules) -> Outcome {
-        if let Some(idle) = self.flow(segment, direction, rules) {
-            return Outcome::Valid(idle);
-        }
         let outcome = self.step_by_table(segment, direction, rules);
         if direction == Direction::Reply && matches!(outcome, Outcome::Valid(_) | Outcome::Kept) {
             self.status |= SEEN_REPLY;
@@ -197,7 +194,7 @@ impl Tracker {
         self.status & SEEN_REPLY != 0
     }
 
-    #[inline(never)]
+    #[inline]
     fn step_by_table(&mut self, segment: &Segment, direction: Direction, rules: &TcpRules) -> Outcome {
         let old = self.state;
         if segment.event == Event::Rst {
@@ -245,6 +242,7 @@ impl Tracker {
 
     /// Lets a segment through that may be wrong: we may hold a dead connection while the two sides open a new one. The
     /// answer will tell, so what matters of the segment is kept.
+    #[inline(never)]
     fn let_through(&mut self, segment: &Segment, direction: Direction, rules: &TcpRules) -> Outcome {
         let answers_let_through_syn = segment.event == Event::SynAck
             && self.last.event == Event::Syn
@@ -285,6 +283,7 @@ impl Tracker {
 
     /// RFC 5961 3.2: a reset ends a connection only when it hits the next expected byte; a near miss brings a challenge
     /// ACK from a real receiver, so it may not end ours.
+    #[inline(never)]
     fn reset(&mut self, segment: &Segment, direction: Direction, rules: &TcpRules) -> Outcome {
         let old = self.state;
         // Once a connection is closing, its addresses and ports may be in use anew, and what we know of it is stale.
