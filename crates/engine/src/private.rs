@@ -196,7 +196,7 @@ impl<N: NetworkFunction, I: Index> Placement<N> for Private<N, I> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn prefetch_entry(&self, nf: &N, meta: &N::Meta, hash: u64, _: u16) -> Hint {
         nf.prefetch(&self.rest.shared, meta);
         if !N::Flow::STORED {

@@ -178,7 +178,7 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
 
     /// Brings the entry near that [`find`](Self::find) will look at, and says which it is, for
     /// [`entry_near`](Self::entry_near). The index should be near by now.
-    #[inline]
+    #[inline(always)]
     pub fn prefetch_entry(&self, hash: u64) -> Hint {
         Hint(self.index.guess(hash, |slot| self.slab.prefetch(slot)).unwrap_or(u32::MAX))
     }
