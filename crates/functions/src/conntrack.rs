@@ -188,7 +188,7 @@ impl NetworkFunction for Conntrack {
         flow: &mut Connection,
         meta: &Observation,
     ) -> Step<Verdict, M> {
-        if let Some(idle) = flow.flow(meta, &self.rules) {
+        if let Some(idle) = flow.flow(meta, &self.rules, cx.now()) {
             cx.expire_after(idle);
             if flow.assured() {
                 cx.assure();

@@ -207,7 +207,7 @@ impl NetworkFunction for Firewall {
         flow: &mut Connection,
         meta: &Observation,
     ) -> Step<Verdict, M> {
-        if let Some(idle) = flow.flow(meta, &self.rules) {
+        if let Some(idle) = flow.flow(meta, &self.rules, cx.now()) {
             cx.expire_after(idle);
             if flow.assured() {
                 cx.assure();

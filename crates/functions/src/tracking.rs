@@ -249,24 +249,25 @@ impl Connection {
         Ok(Self { tracked, opener_first: observation.from_first })
     }
 
-    /// Follows a packet if it is a segment within the windows of an open TCP connection, as nearly all are. How long the
-    /// connection may idle; `None`, and nothing has changed, where [`step`](Self::step) must judge.
+    /// Follows a packet if it is a segment within the windows of an open TCP connection, as nearly all are, or a datagram of a
+    /// UDP conversation. How long the connection may idle; `None`, and nothing has changed, where [`step`](Self::step) must judge.
     #[inline(always)]
-    pub fn flow(&mut self, observation: &Observation, rules: &Rules) -> Option<Nanos> {
+    pub fn flow(&mut self, observation: &Observation, rules: &Rules, now: Nanos) -> Option<Nanos> {
         let direction = self.direction(observation);
         match (&mut self.tracked, &observation.event) {
             (Tracked::Tcp(tracker), Event::Tcp(segment)) => tracker.flow(segment, direction, &rules.tcp),
+            (Tracked::Udp(conversation), Event::Udp) => Some(conversation.step_udp(direction, rules, now)),
             _ => None,
         }
     }
 
-    /// Judges a packet and follows it.
+    /// Judges a packet and follows it, also one that [`flow`](Self::flow) would follow sooner.
     pub fn step(&mut self, observation: &Observation, rules: &Rules, now: Nanos) -> Outcome {
         let direction = self.direction(observation);
         match (&mut self.tracked, &observation.event) {
             (Tracked::Tcp(tracker), Event::Tcp(segment)) => tracker.step(segment, direction, &rules.tcp),
             (_, Event::Error) => Outcome::Related,
-            (Tracked::Udp(conversation), Event::Udp) => conversation.step_udp(direction, rules, now),
+            (Tracked::Udp(conversation), Event::Udp) => Outcome::Valid(conversation.step_udp(direction, rules, now)),
             (Tracked::Icmp(queries), Event::Query(kind)) => {
                 queries.asked[direction as usize] |= 1 << (kind & 7);
                 Outcome::Valid(rules.icmp)
@@ -367,7 +368,7 @@ impl Outcome {
 
 impl Conversation {
     #[inline]
-    fn step_udp(&mut self, direction: Direction, rules: &Rules, now: Nanos) -> Outcome {
+    fn step_udp(&mut self, direction: Direction, rules: &Rules, now: Nanos) -> Nanos {
         let mut idle = rules.udp;
         // The first answer alone proves nothing: the timeout grows with what comes after it.
         if self.answered {
@@ -378,7 +379,7 @@ impl Conversation {
             }
         }
         self.answered |= direction == Direction::Reply;
-        Outcome::Valid(idle)
+        idle
     }
 }
 

@@ -607,3 +607,6 @@ const fn at_most(a: u32, b: u32) -> bool {
 const fn at_least(a: u32, b: u32) -> bool {
     after(a, b.wrapping_sub(1))
 }
+
+#[cfg(test)]
+mod tests;
