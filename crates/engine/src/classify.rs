@@ -57,10 +57,21 @@ fn classify_odd<N: NetworkFunction>(
     meta: &mut Option<N::Meta>,
     verdict: &mut Verdict,
 ) -> bool {
-    match packet::parse_odd(packet.link, bytes, packet.wire_len, packet.interface) {
-        Err(kind) => *verdict = Verdict::Drop(Reason::malformed(kind)),
-        Ok(headers) if by_ports && headers.fragment == Fragment::Later => *verdict = Verdict::Drop(Reason::FRAGMENT),
-        Ok(headers) => return contributes(nf, &headers, bytes, meta, verdict),
-    }
-    false
+    let Packet { link, wire_len, interface, .. } = *packet;
+    let segment = packet::parse_segment(link, bytes, wire_len, interface, |headers| {
+        contributes(nf, headers, bytes, meta, verdict)
+    });
+    let outcome = segment.unwrap_or_else(|| {
+        packet::parse_odd(link, bytes, wire_len, interface).map(|headers| match headers.fragment {
+            Fragment::Later if by_ports => {
+                *verdict = Verdict::Drop(Reason::FRAGMENT);
+                false
+            }
+            _ => contributes(nf, &headers, bytes, meta, verdict),
+        })
+    });
+    outcome.unwrap_or_else(|kind| {
+        *verdict = Verdict::Drop(Reason::malformed(kind));
+        false
+    })
 }

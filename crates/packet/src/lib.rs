@@ -29,7 +29,7 @@ pub use key::{
     Key, NoKey, Words,
 };
 pub use link::LinkType;
-pub use parse::{parse, parse_odd, parse_ordinary};
+pub use parse::{parse, parse_odd, parse_ordinary, parse_segment};
 pub use reply::tcp_reset;
 pub use rewrite::{Macs, Rewrite};
 pub use time::{Nanos, Seq};

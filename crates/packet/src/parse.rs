@@ -2,8 +2,8 @@
 //!
 //! Most packets are Ethernet, IPv4 without options, unfragmented, TCP or UDP: those are recognised by [`ordinary`] in
 //! straight-line code that is inlined into the caller's loop. Segments with options, with which connections begin, have a short
-//! way of their own. Everything else, and everything odd, goes to [`slow`], which walks layer by layer. What takes a short way reads
-//! as `slow` would read it; a property test holds them together.
+//! way of their own. Everything else, and everything odd, goes to [`parse_odd`], which walks layer by layer. What takes a short way
+//! reads as that would read it; a property test holds them together.
 
 mod icmp;
 mod ip;
@@ -34,42 +34,14 @@ pub(crate) use ip::behind_ipv6;
 pub fn parse(link: LinkType, bytes: &[u8], wire_len: u32, interface: u16) -> Result<Headers, Malformed> {
     match parse_ordinary(link, bytes, wire_len, interface, |headers| *headers) {
         Some(headers) => Ok(headers),
-        None => parse_odd(link, bytes, wire_len, interface),
+        None => odd(link, bytes, wire_len, interface),
     }
 }
 
-/// What [`parse`] makes of a frame that isn't an ordinary one, for whoever knows already that [`parse_ordinary`] says `None`.
-///
-/// # Errors
-/// What is wrong with the frame's headers.
 #[inline(never)]
-pub fn parse_odd(link: LinkType, bytes: &[u8], wire_len: u32, interface: u16) -> Result<Headers, Malformed> {
-    match with_options(link, bytes, wire_len, interface) {
-        Some(headers) => headers,
-        None => slow(link, bytes, wire_len, interface),
-    }
-}
-
-/// The oddest that is common: a TCP segment with other options than the timestamp alone, as every connection begins with, in a
-/// datagram and a frame that are ordinary. `None` says nothing of the frame.
-#[inline(always)]
-fn with_options(link: LinkType, bytes: &[u8], wire_len: u32, interface: u16) -> Option<Result<Headers, Malformed>> {
-    let head: &[u8; ORDINARY] = bytes.first_chunk()?;
-    let wire_len = wire_len.max(bytes.len() as u32);
-    let header_len = u16::from(head[46] >> 4) * 4;
-    let is_segment = link == LinkType::Ethernet
-        && is_ordinary_datagram(head, wire_len)
-        && head[23] == protocol::TCP
-        && header_len >= 20
-        && be16(head, 16) >= 20 + header_len;
-    if !is_segment {
-        return None;
-    }
-    let options = bytes.get(ORDINARY..34 + usize::from(header_len))?;
-    Some(transport::read_options(options, be32(head, 42), TcpFlags(head[47]).contains(TcpFlags::SYN)).map(|options| {
-        let segment = Transport::Tcp(Tcp { options, ..tcp(head) });
-        headers_of(head, wire_len, interface, segment, header_len)
-    }))
+fn odd(link: LinkType, bytes: &[u8], wire_len: u32, interface: u16) -> Result<Headers, Malformed> {
+    parse_segment(link, bytes, wire_len, interface, |headers| *headers)
+        .unwrap_or_else(|| parse_odd(link, bytes, wire_len, interface))
 }
 
 /// Shows `look` what [`parse`] would make of the frame, if it is an ordinary one: Ethernet, IPv4, TCP or UDP, nothing odd
@@ -101,6 +73,38 @@ pub fn parse_ordinary<R>(
         }
         Ordinary::No => None,
     }
+}
+
+/// Shows `look` what [`parse`] would make of the frame, if it is the oddest that is common: a TCP segment with other options than
+/// the timestamp alone, as every connection begins with, in a datagram and a frame that are ordinary. `None` says nothing of the
+/// frame. For the same kind of look as [`parse_ordinary`] takes.
+///
+/// # Errors
+/// What is wrong with the options.
+#[inline(always)]
+pub fn parse_segment<R>(
+    link: LinkType,
+    bytes: &[u8],
+    wire_len: u32,
+    interface: u16,
+    look: impl FnOnce(&Headers) -> R,
+) -> Option<Result<R, Malformed>> {
+    let head: &[u8; ORDINARY] = bytes.first_chunk()?;
+    let wire_len = wire_len.max(bytes.len() as u32);
+    let header_len = u16::from(head[46] >> 4) * 4;
+    let is_segment = link == LinkType::Ethernet
+        && is_ordinary_datagram(head, wire_len)
+        && head[23] == protocol::TCP
+        && header_len >= 20
+        && be16(head, 16) >= 20 + header_len;
+    if !is_segment {
+        return None;
+    }
+    let options = bytes.get(ORDINARY..34 + usize::from(header_len))?;
+    Some(transport::read_options(options, be32(head, 42), TcpFlags(head[47]).contains(TcpFlags::SYN)).map(|options| {
+        let segment = Transport::Tcp(Tcp { options, ..tcp(head) });
+        look(&headers_of(head, wire_len, interface, segment, header_len))
+    }))
 }
 
 /// Long enough for TCP. Ethernet pads shorter UDP to 60 bytes, so few frames are shorter.
@@ -197,9 +201,12 @@ fn headers_of(head: &[u8; ORDINARY], wire_len: u32, interface: u16, transport: T
     }
 }
 
-/// Any frame, layer by layer.
+/// What [`parse`] makes of any frame, layer by layer: for whoever knows already that it is nothing ordinary.
+///
+/// # Errors
+/// What is wrong with the frame's headers.
 #[inline(never)]
-fn slow(link: LinkType, bytes: &[u8], wire_len: u32, interface: u16) -> Result<Headers, Malformed> {
+pub fn parse_odd(link: LinkType, bytes: &[u8], wire_len: u32, interface: u16) -> Result<Headers, Malformed> {
     let wire_len = wire_len.max(u32::try_from(bytes.len()).unwrap_or(u32::MAX));
     let outside = link::read(link, bytes)?;
     let mut headers = Headers {
