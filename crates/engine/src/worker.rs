@@ -176,6 +176,12 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         self.counters.receive(batch);
         for index in 0..batch.len() {
             let seq = batch.packets()[index].seq;
+            // The history takes so long that what the port brought near is far again.
+            if index + 1 < batch.len()
+                && let Some(header) = batch.bytes(index + 1).first()
+            {
+                flow::prefetch(header);
+            }
             self.replay(batch, log, seq);
             log.skip(seq);
             self.intake(batch, index);

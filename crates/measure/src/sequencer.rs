@@ -1,0 +1,113 @@
+//! A sequencer in software, alone on one core: what the core in front of the replicas can hand out.
+//!
+//! It numbers every packet, works out what the packet contributes, and says which core it goes to; what the packet's bytes are
+//! doing meanwhile depends on the carrier. With a *shared log* they stay where they lie: the cores get descriptors, and all read
+//! the same records. With *piggyback* each packet is written anew with the latest records ahead of it.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use engine::carrier::{Outer, Sequencer};
+use engine::{Dispatcher, EngineKind, Parcel};
+use nf::Function;
+use port::{Batch, Loops, Port, PortError, Queue, Received, Replay, Trace};
+
+use crate::bench::{BenchError, BenchPlan};
+use crate::spread::Spread;
+
+/// What a sequencer keeps up with, for so many cores behind it. Receiving the packets is in the figures, sending them is not.
+#[derive(Clone, Debug)]
+pub struct Sequencing {
+    /// The cores that it sprays over.
+    pub cores: usize,
+    /// Millions of packets a second with a shared log.
+    pub log_mpps: Spread,
+    /// The same with the history written ahead of each packet.
+    pub piggyback_mpps: Spread,
+    /// Bytes that a packet grows by then.
+    pub piggyback_bytes: usize,
+}
+
+/// Both carriers, ready for rounds.
+pub(crate) struct Sequencers<N: Function> {
+    cores: usize,
+    replay: Replay,
+    dispatcher: Dispatcher<N>,
+    parcels: Vec<Parcel<N::Meta>>,
+    sequencer: Sequencer<N>,
+    batch: Batch,
+    frame: Vec<u8>,
+    log_mpps: Vec<f64>,
+    piggyback_mpps: Vec<f64>,
+}
+
+impl<N: Function> Sequencers<N> {
+    /// Places the trace in memory, and runs it once through both to warm them.
+    pub(crate) fn new(nf: &Arc<N>, trace: &Arc<Trace>, cores: usize, plan: &BenchPlan) -> Result<Self, BenchError> {
+        let loops = plan.packets.div_ceil(trace.len().max(1) as u64).max(1);
+        let mut new = Self {
+            cores,
+            replay: Replay::new(Arc::clone(trace)).looped(Loops::Times(loops)).continued(),
+            dispatcher: Dispatcher::new(Arc::clone(nf), EngineKind::Scr, cores, &plan.options),
+            parcels: (0..cores).map(|_| Parcel::default()).collect(),
+            sequencer: Sequencer::new(Arc::clone(nf), cores, Outer::None),
+            batch: Batch::default(),
+            frame: Vec::new(),
+            log_mpps: Vec::new(),
+            piggyback_mpps: Vec::new(),
+        };
+        new.round()?;
+        new.log_mpps.clear();
+        new.piggyback_mpps.clear();
+        Ok(new)
+    }
+
+    /// One round of each carrier.
+    pub(crate) fn round(&mut self) -> Result<(), BenchError> {
+        let Self { dispatcher, parcels, sequencer, batch, frame, .. } = self;
+        let mpps = over(&mut self.replay, batch, |batch| {
+            dispatcher.split(batch, parcels);
+            Ok(())
+        })?;
+        self.log_mpps.push(mpps);
+        let mpps = over(&mut self.replay, batch, |batch| {
+            for index in 0..batch.len() {
+                let (packet, bytes) = batch.packet(index);
+                sequencer.sequence(packet, bytes, frame).map_err(|late| PortError::Unfit(Box::new(late)))?;
+            }
+            Ok(())
+        })?;
+        self.piggyback_mpps.push(mpps);
+        Ok(())
+    }
+
+    pub(crate) fn result(self) -> Sequencing {
+        let spread = |figures: &[f64]| Spread::of(figures).expect("a bench has rounds");
+        Sequencing {
+            cores: self.cores,
+            log_mpps: spread(&self.log_mpps),
+            piggyback_mpps: spread(&self.piggyback_mpps),
+            piggyback_bytes: self.sequencer.overhead(),
+        }
+    }
+}
+
+/// Millions of packets a second that are received and taken.
+fn over(
+    replay: &mut Replay,
+    batch: &mut Batch,
+    mut take: impl FnMut(&Batch) -> Result<(), PortError>,
+) -> Result<f64, BenchError> {
+    let mut queues = replay.open(1)?;
+    let queue: &mut dyn Queue = queues.first_mut().expect("one queue was asked for").as_mut();
+    let (start, mut packets) = (Instant::now(), 0);
+    loop {
+        match queue.receive(batch)? {
+            Received::Packets => take(batch)?,
+            Received::Idle => continue,
+            Received::End => break,
+        }
+        packets += batch.len() as u64;
+    }
+    Ok(packets as f64 / start.elapsed().as_secs_f64() / 1e6)
+}
