@@ -157,18 +157,15 @@ impl<N: NetworkFunction> Dispatcher<N> {
         }
     }
 
-    /// Copies each packet of `batch` to its core's parcel. The parcels are emptied first.
+    /// Hands each packet of `batch` to its core's parcel: lent where it was lent, else copied. The parcels are emptied first.
     pub fn split(&mut self, batch: &Batch, parcels: &mut [Parcel<N::Meta>]) {
         let bytes: usize = batch.packets().iter().map(|packet| packet.len as usize).sum();
         // A packet that is made anew lies behind the others, which keep their places.
         let anew = N::GROWTH.map_or(0, |growth| bytes + growth as usize * batch.len());
         for parcel in parcels.iter_mut() {
-            parcel.batch.clear();
             parcel.block = None;
             // Room for the whole batch, so that no later one, steered otherwise, makes a parcel grow.
-            let (memory, packets) = parcel.batch.parts_mut();
-            memory.reserve(bytes + anew);
-            packets.reserve(batch.len());
+            parcel.batch.clear_beside(batch, bytes + anew);
         }
         if let Some(unpack) = &mut self.unpack {
             return unpack.split(batch, parcels);
@@ -182,7 +179,7 @@ impl<N: NetworkFunction> Dispatcher<N> {
         }
         for (index, packet) in batch.packets().iter().enumerate() {
             let route = self.route(batch, index);
-            parcels[route.core].batch.push(Packet { bucket: route.bucket, ..*packet }, batch.bytes(index));
+            parcels[route.core].batch.push_of(batch, index, route.bucket);
             if let (Some(block), Some(record)) = (&mut inner, record_of(packet, &route)) {
                 block.records.push(record);
             }
@@ -258,7 +255,8 @@ impl<N: NetworkFunction> Dispatcher<N> {
         Some(self.adaptive.as_ref()?.elephants.as_ref()?.herd())
     }
 
-    #[inline]
+    /// Inlined where the route is taken: one that crosses a call is stored in pieces and read at once, which has to wait for them.
+    #[inline(always)]
     fn route(&mut self, batch: &Batch, index: usize) -> Route<N::Meta> {
         let seq = batch.packets()[index].seq.0;
         let by_hash = matches!(self.steering, Steering::Hash(_));
@@ -324,7 +322,7 @@ impl<N: NetworkFunction> Dispatcher<N> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn meta(&self, batch: &Batch, index: usize) -> Option<N::Meta> {
         let (packet, bytes) = batch.packet(index);
         let (mut meta, mut verdict) = (None, Verdict::forward());
@@ -361,6 +359,7 @@ fn elephant<M: Copy>(one: &Tracked<M>, table: &[u16]) -> Elephant<M> {
     Elephant { meta, hash, bucket, owner: table[usize::from(bucket)] }
 }
 
+#[inline(always)]
 fn record_of<M: Copy>(packet: &Packet, route: &Route<M>) -> Option<Record<M>> {
     let meta = route.meta.filter(|_| route.recorded)?;
     Some(Record { seq: packet.seq, time: packet.time, hash: route.hash, meta })

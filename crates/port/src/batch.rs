@@ -195,6 +195,46 @@ impl Batch {
         self.packets.push(Packet { offset, len: bytes.len() as u32, ..packet });
     }
 
+    /// Takes all packets out; what was lent to `other` is now lent to this batch too, for [`push_of`](Self::push_of). There is
+    /// room for all packets of `other`, and for copies of `room` bytes together.
+    pub fn clear_beside(&mut self, other: &Self, room: usize) {
+        self.memory.clear();
+        self.memory.reserve(room);
+        self.packets.clear();
+        self.packets.reserve(other.len());
+        self.filled = None;
+        match (&mut self.lent, &other.lent) {
+            // Counting references would write to what other cores write to.
+            (Some(own), Some(lent)) if Arc::ptr_eq(&own.memory, &lent.memory) => {
+                (own.start, own.len) = (lent.start, lent.len);
+            }
+            (own, lent) => {
+                *own = lent.as_ref().map(|Lent { memory, start, len }| Lent {
+                    memory: Arc::clone(memory),
+                    start: *start,
+                    len: *len,
+                });
+            }
+        }
+    }
+
+    /// Adds packet number `index` of `other`, beside which this batch was [cleared](Self::clear_beside), steered by `bucket`. What
+    /// was lent stays where it lies, all else is copied.
+    ///
+    /// # Panics
+    /// When there is no such packet, or when the batch's memory would outgrow 4 GiB.
+    #[inline(always)]
+    pub fn push_of(&mut self, other: &Self, index: usize, bucket: u16) {
+        let (packet, bytes) = other.packet(index);
+        let packet = Packet { bucket, ..*packet };
+        debug_assert_eq!(self.lent_len(), other.lent_len(), "the batch was cleared beside the other");
+        if (packet.offset as usize) < self.lent_len() {
+            self.packets.push(packet);
+        } else {
+            self.push(packet, bytes);
+        }
+    }
+
     /// Puts a whole frame in the place of packet number `index`. A longer one than was there lies behind all others until the batch
     /// is filled again.
     ///
@@ -319,6 +359,7 @@ mod tests {
             rounds in vec((vec(vec(any::<u8>(), 0..80), 0..20), any::<bool>(), 0..100usize, vec(op(), 0..30)), 1..4),
         ) {
             let mut batch = Batch::default();
+            let mut beside = [Batch::default(), Batch::default()];
             let mut arenas = Vec::new();
             for (frames, is_lent, start, ops) in rounds {
                 fill(&mut batch, &frames, is_lent.then_some((&mut arenas, start)));
@@ -355,6 +396,19 @@ mod tests {
                     for (at, frame) in naive.iter().enumerate() {
                         prop_assert_eq!(batch.bytes(at), frame);
                     }
+                }
+                // Split into two, which are then written to.
+                beside.iter_mut().for_each(|part| part.clear_beside(&batch, 0));
+                for at in 0..naive.len() {
+                    beside[at % 2].push_of(&batch, at, 7);
+                }
+                for (at, frame) in naive.iter().enumerate() {
+                    let part = &mut beside[at % 2];
+                    prop_assert_eq!((part.bytes(at / 2), part.packets()[at / 2].bucket), (&frame[..], 7));
+                    part.bytes_mut(at / 2).fill(!frame.first().copied().unwrap_or_default());
+                }
+                for (at, frame) in naive.iter().enumerate() {
+                    prop_assert_eq!(batch.bytes(at), frame);
                 }
                 for (arena, before) in arenas.iter().zip(before) {
                     prop_assert_eq!(&arena[..], before);
