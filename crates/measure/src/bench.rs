@@ -14,6 +14,7 @@ use crate::bare::Bare;
 use crate::loss_free::{Found, LossFree, LossFreePlan, search};
 use crate::model::{CostModel, Prediction};
 use crate::pass::Pass;
+use crate::sequencer::{Sequencers, Sequencing};
 use crate::spread::Spread;
 use crate::steered::Steered;
 use crate::work::{Dispatched, Work};
@@ -83,6 +84,8 @@ pub struct Bench {
     /// Nanoseconds a packet of a bare loop that checks one header and counts in one table, in the same rounds: what the machine
     /// gave meanwhile. `None` unless asked for.
     pub bare_ns: Option<Spread>,
+    /// What a sequencer in software keeps up with; `None` where replication isn't asked for or refused.
+    pub sequencing: Option<Sequencing>,
     /// Bytes that an IPv4 flow takes when the table is full; `None` for a function that keeps no flows.
     pub bytes_per_flow: Option<f64>,
     /// How long the tables took to come up.
@@ -130,8 +133,14 @@ pub fn bench<N: Function>(
     let mut done = 0;
     let mut bare = plan.with_bare.then(|| Bare::new(trace));
     let mut bare_ns = Vec::new();
+    let replicates =
+        plan.engines.contains(&EngineKind::Scr) && EngineKind::Scr.accepts(&N::DESCRIPTION, REPLICAS).is_ok();
+    let mut sequencers = replicates.then(|| Sequencers::new(nf, trace, REPLICAS, plan)).transpose()?;
     for _ in 0..plan.rounds {
         bare_ns.extend(bare.as_mut().map(|bare| bare.round(plan.packets)));
+        if let Some(sequencers) = &mut sequencers {
+            sequencers.round()?;
+        }
         for case in cases.iter_mut().chain(&mut parts) {
             progress(done, total);
             case.round()?;
@@ -179,7 +188,8 @@ pub fn bench<N: Function>(
     rows.sort_by_key(|row| (plan.engines.iter().position(|engine| *engine == row.engine), row.cores));
     let predictions = Prediction::all(&model, &rows, plan.model_to);
     let (bare_ns, dispatch) = (Spread::of(&bare_ns), plan.dispatch);
-    Ok(Bench { rows, refused, model, predictions, dispatch, bare_ns, bytes_per_flow, startup, huge_pages })
+    let sequencing = sequencers.map(Sequencers::result);
+    Ok(Bench { rows, refused, model, predictions, dispatch, bare_ns, sequencing, bytes_per_flow, startup, huge_pages })
 }
 
 /// The numbers of cores that shares are run for beyond those asked for, where the machine has too few: all to 4, the even

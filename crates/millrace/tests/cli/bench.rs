@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::folder::Folder;
 
@@ -18,6 +18,21 @@ fn machine_cores() -> u64 {
 
 fn rows(result: &Value) -> &[Value] {
     result["rows"].as_array().unwrap()
+}
+
+#[test]
+fn a_sequencer_in_software_is_measured_where_replication_is() {
+    let folder = Folder::new();
+    let line = format!("bench ddos {SMALL} --set flows=500 --set flows_v6=1 --cores 1");
+    let sequencer = &folder.json(&format!("{line} --engines scr --json"))["software_sequencer"];
+    assert_eq!((&sequencer["cores"], &sequencer["basis"]), (&json!(8), &json!("measured")));
+    // Seven rows of a time and a source, and the trailer.
+    assert!(sequencer["piggyback_bytes"].as_u64().unwrap() >= 7 * (8 + 4), "{sequencer:#}");
+    for carrier in ["shared_log_mpps", "piggyback_mpps"] {
+        assert!(sequencer[carrier]["median"].as_f64().unwrap() > 0.0, "{sequencer:#}");
+    }
+    assert!(folder.stdout(&format!("{line} --engines scr")).contains("a sequencer in software"));
+    assert_eq!(folder.json(&format!("{line} --engines rss --json"))["software_sequencer"], Value::Null);
 }
 
 #[test]

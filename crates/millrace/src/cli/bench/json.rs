@@ -1,6 +1,6 @@
 //! What a bench came to, for programs.
 
-use measure::{Basis, Bench, LossFree, Prediction, Row, Spread, SweepPoint, Work};
+use measure::{Basis, Bench, LossFree, Prediction, Row, Sequencing, Spread, SweepPoint, Work};
 use serde_json::{Value, json};
 
 use super::{Benched, huge_share};
@@ -22,6 +22,7 @@ pub(super) fn benched(benched: &Benched<'_>) -> Value {
     json!({
         "function": description.name, "input": name, "packets": trace.len(), "rows": rows(bench), "refused": refused,
         "model_ns": model(bench), "scr_by_model": predictions(bench), "dispatch_added": work(bench.dispatch), "loss_free_plan": plan,
+        "software_sequencer": bench.sequencing.as_ref().map(sequencing),
         "bytes_per_flow": bench.bytes_per_flow, "startup_s": bench.startup.as_secs_f64(), "huge_pages_share": huge_share(bench),
         "processor": processor(), "command": command(),
     })
@@ -74,6 +75,14 @@ fn predictions(bench: &Bench) -> Vec<Value> {
         json!({ "engine": "scr", "cores": cores, "mpps": mpps, "basis": "modelled", "beside": beside })
     };
     bench.predictions.iter().map(prediction).collect()
+}
+
+pub(super) fn sequencing(sequencing: &Sequencing) -> Value {
+    let Sequencing { cores, log_mpps, piggyback_mpps, piggyback_bytes } = sequencing;
+    json!({
+        "cores": cores, "basis": "measured", "shared_log_mpps": spread(log_mpps), "piggyback_mpps": spread(piggyback_mpps),
+        "piggyback_bytes": piggyback_bytes,
+    })
 }
 
 pub(super) fn work(work: Work) -> Value {

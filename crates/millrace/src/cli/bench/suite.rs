@@ -5,7 +5,8 @@ use measure::{Bench, BenchPlan, Work};
 use serde_json::{Value, json};
 use testkit::synth::{Carrier, FrameLen, Params, Profile};
 
-use super::json::spread;
+use super::json::{sequencing, spread};
+use super::text::sequencer;
 use super::{Args, timed};
 use crate::catalogue::Catalogue;
 use crate::cli::engines::machine_cores;
@@ -43,6 +44,9 @@ const TARGETS: [Target; 11] = [
 
 /// Two cores have to carry so many times what one does, sharded, on uniform traffic.
 const SCALING: f64 = 1.85;
+
+/// A sequencer in software has to keep up with so many millions of packets a second, with a shared log.
+const SEQUENCED: f64 = 40.0;
 
 /// Packets of a trace, unless its flows need more: so few that the trace stays in the last-level cache, which is where
 /// a card puts what it receives.
@@ -180,16 +184,22 @@ fn scaling(args: &Args, catalogue: &Catalogue) -> Result<Option<Scaling>, Failed
     let model = replicated.model;
     let times = two / one.max(1e-9);
     let style = Style::stdout();
-    let word = if times >= SCALING { style.good("met") } else { style.bad("missed") };
+    let word = |is_met| if is_met { style.good("met") } else { style.bad("missed") };
+    let sequenced = replicated.sequencing.as_ref().map_or_else(String::new, |sequencing| {
+        let met = word(sequencing.log_mpps.median >= SEQUENCED);
+        format!("\n{} (target {SEQUENCED}: {met})\n", sequencer(sequencing))
+    });
+    let word = word(times >= SCALING);
     let text = format!(
         "\ntwo cores, ddos, measured\n  rss, uniform traffic  {one:.1} -> {two:.1} Mpps: {times:.2} times (target {SCALING}: {word})\n  \
          a single flow         {alone:.1} Mpps on one core; on two {rss:.1} under rss, {scr:.1} under scr\n  \
-         its cost model        t = {:.1} ns, d = {:.1}, c1 = {:.1}, c2 = {:.1}\n",
+         its cost model        t = {:.1} ns, d = {:.1}, c1 = {:.1}, c2 = {:.1}\n{sequenced}",
         model.t, model.d, model.c1, model.c2
     );
     let json = json!({
         "rss_uniform_mpps": [one, two], "rss_uniform_times": times, "target_times": SCALING,
         "single_flow_mpps": { "one_core": alone, "rss": rss, "scr": scr },
+        "software_sequencer": replicated.sequencing.as_ref().map(sequencing), "target_sequencer_mpps": SEQUENCED,
         "model_ns": { "t": model.t, "d": model.d, "c1": model.c1, "c2": model.c2 },
     });
     Ok(Some(Scaling { text, json }))

@@ -1,7 +1,7 @@
 //! What a bench came to, for a terminal.
 
 use engine::EngineKind;
-use measure::{Basis, Bench, LossFreePlan, Row, Work};
+use measure::{Basis, Bench, LossFreePlan, Row, Sequencing, Work};
 
 use super::{Benched, huge_share};
 use crate::print::number::{counted, span, time};
@@ -33,6 +33,9 @@ pub(super) fn text(benched: &Benched<'_>, style: Style) -> String {
         out += "\nscr by the model k / (t + (k-1) c2), and what was found\n\n";
         out += &predictions(bench, style).lines(0);
     }
+    if let Some(sequencing) = &bench.sequencing {
+        out += &format!("{}\n", sequencer(sequencing));
+    }
     if let Some(each) = bench.bytes_per_flow {
         out += &format!("{each:.0} bytes a flow in a full table, which came up in {}\n", span(bench.startup));
     }
@@ -41,6 +44,16 @@ pub(super) fn text(benched: &Benched<'_>, style: Style) -> String {
         out += &format!("{}\n", style.dim(note));
     }
     out
+}
+
+/// What a sequencer in software does, in a sentence.
+pub(super) fn sequencer(sequencing: &Sequencing) -> String {
+    let Sequencing { cores, log_mpps, piggyback_mpps, piggyback_bytes } = sequencing;
+    format!(
+        "a sequencer in software, alone on a core before {cores} others (measured): {:.1} Mpps with a shared log, {:.1} with the \
+         history ahead of each packet ({piggyback_bytes} bytes more)",
+        log_mpps.median, piggyback_mpps.median
+    )
 }
 
 /// What isn't there, with its reason. On one core `sequential` says it all; that it takes no more is no news.
