@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use super::Results;
 use super::page::{gain, list, mpps, number, record_bytes};
-use super::paper::{GAIN, GAIN_WITH_DISPATCH, PROGRAMS, RECOVERY_COST};
+use super::paper::{GAIN, GAIN_WITH_DISPATCH, PROGRAMS, RECOVERY_COST, SEQUENCED};
 use super::table::markdown;
 
 /// How far rates may be apart that are taken for the same.
@@ -42,6 +42,16 @@ pub(super) fn summary(results: &Results) -> Result<String> {
         let what = format!("{}: a record of a history (c2)", program.name);
         claim(what, format!("at most {target} ns"), Some(found), |found| format!("{found:.1} ns"), found <= target);
     }
+    let run = results.run("fit/single-flow/ddos")?;
+    let found = number(run, "/software_sequencer/shared_log_mpps/median")?;
+    let what = "ddos: the sequencer in software, alone on one core".to_owned();
+    claim(
+        what,
+        format!("at least {SEQUENCED} Mpps"),
+        Some(found),
+        |found| format!("{found:.1} Mpps"),
+        found >= SEQUENCED,
+    );
     for (kind, words) in [("link", "memory port"), ("link-dispatch", "with the paper's dispatch added")] {
         for program in &PROGRAMS {
             let found = recovery_cost(results, kind, program.name)?;

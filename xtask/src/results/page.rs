@@ -23,6 +23,7 @@ pub(super) fn files(results: &Results) -> Result<Vec<(String, String)>> {
         figure_10a(results, &mut files)?,
         figure_10b(results, &mut files)?,
         figure_11(results, &mut files)?,
+        software_sequencer(results)?,
         table_2(results),
         claims::differences(results)?,
     ];
@@ -331,6 +332,32 @@ fn figure_10b(results: &Results, files: &mut Vec<(String, String)>) -> Result<St
     }
     let title = "port-knock, scr on two cores behind a link that loses packets (measured)".to_owned();
     out += &picture(files, "figure-10b.svg", &Plot { title, x_label: "packets lost, %", y_label: "Mpps", lines });
+    Ok(out)
+}
+
+/// What stands in front of the replicas where no card does.
+fn software_sequencer(results: &Results) -> Result<String> {
+    let mut out = "## The sequencer in software\n\nAlone on one core, without sending: it numbers, works out what each packet contributes, and \
+                   chooses its core. With a shared log the packets stay where they lie; with piggyback each is written anew behind its history. \
+                   Mpps, medians.\n\n"
+        .to_owned();
+    let mut rows = Vec::new();
+    for trace in ["university-dc", "single-flow"] {
+        for program in &PROGRAMS {
+            let found = &results.run(&format!("fit/{trace}/{}", program.name))?["software_sequencer"];
+            rows.push(vec![
+                program.name.to_owned(),
+                trace.to_owned(),
+                format!("{:.1}", number(found, "/shared_log_mpps/median")?),
+                format!("{:.1}", number(found, "/piggyback_mpps/median")?),
+                format!("{}", number(found, "/piggyback_bytes")?),
+                format!("{}", number(found, "/cores")?),
+                "measured".to_owned(),
+            ]);
+        }
+    }
+    let columns = ["function", "traffic", "shared log", "piggyback", "bytes more a packet", "cores behind", "Mpps are"];
+    out += &markdown(&columns, &rows);
     Ok(out)
 }
 

@@ -33,3 +33,5 @@ pub(super) const GAIN: f64 = 1.5;
 pub(super) const GAIN_WITH_DISPATCH: f64 = 1.8;
 /// What loss recovery may cost where nothing is lost.
 pub(super) const RECOVERY_COST: f64 = 0.10;
+/// Millions of packets a second that a sequencer in software has to keep up with, with a shared log.
+pub(super) const SEQUENCED: f64 = 40.0;

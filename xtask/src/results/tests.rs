@@ -27,6 +27,9 @@ fn bench(line: &str, two: &[(&str, f64)], c2: f64) -> Value {
             { "cores": 1, "mpps": 20.0, "beside": beside(19.0, "measured") }, { "cores": 5, "mpps": 50.0, "beside": null },
             { "cores": 8, "mpps": 66.0, "beside": beside(60.0, "modelled") },
         ],
+        "software_sequencer": {
+            "cores": 8, "basis": "measured", "shared_log_mpps": spread(44.0), "piggyback_mpps": spread(33.0), "piggyback_bytes": 116,
+        },
         "processor": "A Processor", "command": format!("millrace {line}"),
     })
 }
