@@ -4,8 +4,9 @@
 mod config;
 mod walk;
 
-use alloc::string::{String, ToString};
-use alloc::vec;
+use alloc::string::ToString;
+use alloc::vec::Vec;
+use alloc::{format, vec};
 
 use memory::Memory;
 use nf::{
@@ -97,6 +98,9 @@ impl PortScan {
         }
     }
 }
+
+/// What the report says besides where answers may have taken another way.
+const NOBODY_ANSWERED: &str = ", unless answers went another way: not one first contact of any host succeeded";
 
 impl NetworkFunction for PortScan {
     type Meta = Contact;
@@ -190,10 +194,14 @@ impl NetworkFunction for PortScan {
             Standing::Scanner => suspect.attempts.failed.into(),
             Standing::Open => 0,
         };
+        let mut any_succeeded = false;
+        let mut flows = flows.inspect(|(_, suspect)| any_succeeded |= suspect.attempts.succeeded > 0);
+        let rows: Vec<_> = heaviest(&mut flows, self.config.top(), weight).into_iter().map(row).collect();
+        let doubt = if rows.is_empty() || any_succeeded { "" } else { NOBODY_ANSWERED };
         Some(Report {
-            title: String::from("hosts that scan"),
+            title: format!("hosts that scan{doubt}"),
             columns: vec!["host", "first contacts that failed", "that succeeded"],
-            rows: heaviest(flows, self.config.top(), weight).into_iter().map(row).collect(),
+            rows,
         })
     }
 }

@@ -147,6 +147,12 @@ fn the_report_lists_scanners_alone() {
         bench.give(Event::Reset, peer);
     }
     let host = |last| Host::v4(Ipv4Addr::new(10, 0, 0, last));
-    let mut flows = [(host(1), bench.suspect), (host(2), Suspect::default())].into_iter();
-    assert_eq!(bench.function.report(&mut flows).unwrap().rows, [["10.0.0.1", "4", "0"]]);
+    let report = |flows: &[(Host, Suspect)]| bench.function.report(&mut flows.iter().copied()).unwrap();
+    let mut harmless = Suspect::default();
+    let unanswered = report(&[(host(1), bench.suspect), (host(2), harmless)]);
+    assert_eq!(unanswered.rows, [["10.0.0.1", "4", "0"]]);
+    assert!(unanswered.title.contains("another way"), "{}", unanswered.title);
+    harmless.attempts.succeeded = 1;
+    assert_eq!(report(&[(host(1), bench.suspect), (host(2), harmless)]).title, "hosts that scan");
+    assert_eq!(report(&[(host(2), Suspect::default())]).title, "hosts that scan");
 }
