@@ -92,6 +92,9 @@ pub struct Log<'a, M> {
     boundary: usize,
     /// How often the trace was begun again, by the records and by the boundaries.
     laps: [u64; 2],
+    /// By how much the records' numbers are larger in this pass than in the first, and their times later.
+    first: u64,
+    later: Nanos,
     packets: u64,
     span: Nanos,
 }
@@ -136,7 +139,17 @@ impl<'a, M: Copy> Log<'a, M> {
     #[must_use]
     pub const fn of_block(block: &'a Block<M>) -> Self {
         let records = block.records.as_slice();
-        Self { records, boundaries: &[], record: 0, boundary: 0, laps: [0; 2], packets: 0, span: Nanos(0) }
+        Self {
+            records,
+            boundaries: &[],
+            record: 0,
+            boundary: 0,
+            laps: [0; 2],
+            first: 0,
+            later: Nanos(0),
+            packets: 0,
+            span: Nanos(0),
+        }
     }
 
     /// The log of a trace of `packets` packets that is replayed over and over, later by `span` each time. A core that has
@@ -151,7 +164,10 @@ impl<'a, M: Copy> Log<'a, M> {
         let Script { records, boundaries } = script;
         let record = records.partition_point(|record| record.seq < within);
         let boundary = boundaries.partition_point(|boundary| boundary.seq <= within);
-        Self { records, boundaries, record, boundary, laps: [lap; 2], packets, span }
+        let (first, later) = (0, Nanos(0));
+        let mut log = Self { records, boundaries, record, boundary, laps: [lap; 2], first, later, packets, span };
+        log.lap_records(lap);
+        log
     }
 
     /// What comes next ahead of packet number `until`; at most `room` records at a time. Of what has the same number, moves come
@@ -168,17 +184,49 @@ impl<'a, M: Copy> Log<'a, M> {
         if self.record == self.records.len() && !self.begin_again() {
             return None;
         }
-        let lap = self.laps[0];
-        let (first, later) = (lap * self.packets, self.later(lap));
+        let Self { first, later, .. } = *self;
         let rest = &self.records[self.record..];
         let rest = &rest[..rest.len().min(room)];
         let count = rest.iter().take_while(|record| record.seq.0 + first < until.0).count();
-        // A replica reads as fast as memory gives: what comes next is asked for in time.
-        for record in self.records.iter().skip(self.record + AHEAD).take(count) {
-            flow::prefetch(record);
-        }
         self.record += count;
         (count > 0).then_some(Event::Records(Stretch { records: &rest[..count], first, later }))
+    }
+
+    /// Where records end that come before all moves: at `until`, or at the boundary ahead of it; or the moves that are next.
+    #[inline(always)]
+    pub(crate) fn limit(&mut self, until: Seq) -> Result<Seq, Moves<'a, M>> {
+        if self.boundaries.is_empty() {
+            return Ok(until);
+        }
+        match self.moves_before(until) {
+            Some(moves) => Err(moves),
+            None => Ok(until.min(self.next_boundary())),
+        }
+    }
+
+    /// Whether moves come ahead of packet `until` once the records before them are taken.
+    #[inline(always)]
+    pub(crate) fn moves_by(&mut self, until: Seq) -> bool {
+        !self.boundaries.is_empty() && self.next_boundary() <= until
+    }
+
+    /// The next record, if it comes ahead of packet `limit`, as in the first pass; by how much its number is larger in this one, and
+    /// its time later.
+    #[inline(always)]
+    pub(crate) fn next(&mut self, limit: Seq) -> Option<(&'a Record<M>, u64, Nanos)> {
+        if self.record == self.records.len() && !self.begin_again() {
+            return None;
+        }
+        let record = &self.records[self.record];
+        if record.seq.0 + self.first >= limit.0 {
+            return None;
+        }
+        // A replica reads as fast as memory gives: what comes later is asked for in time.
+        if let Some(later) = self.records.get(self.record + AHEAD) {
+            flow::prefetch(later);
+        }
+        self.record += 1;
+        Some((record, self.first, self.later))
     }
 
     /// Leaves out the record of this packet, if it comes next: the packet is at hand itself.
@@ -195,7 +243,7 @@ impl<'a, M: Copy> Log<'a, M> {
         if self.record == self.records.len() && !self.begin_again() {
             return None;
         }
-        Some(Seq(self.records[self.record].seq.0 + self.laps[0] * self.packets))
+        Some(Seq(self.records[self.record].seq.0 + self.first))
     }
 
     /// Begins the trace's records again; `false` where there are none, or there is no trace but a block.
@@ -204,8 +252,12 @@ impl<'a, M: Copy> Log<'a, M> {
             return false;
         }
         self.record = 0;
-        self.laps[0] += 1;
+        self.lap_records(self.laps[0] + 1);
         true
+    }
+
+    fn lap_records(&mut self, lap: u64) {
+        (self.laps[0], self.first, self.later) = (lap, lap * self.packets, self.later(lap));
     }
 
     #[inline]
@@ -270,6 +322,45 @@ mod tests {
         let mut log = Log::of_loop(&script, 4, Nanos(100), Seq(8));
         assert_eq!(numbers(&mut log, 9), []);
         assert_eq!(numbers(&mut log, 10), [("record", 9, 210), ("moves", 2, 220)]);
+    }
+
+    /// One by one, as replicas take them.
+    fn singly(log: &mut Log<'_, u64>, until: u64) -> Vec<(&'static str, u64, u64)> {
+        let mut met = Vec::new();
+        loop {
+            match log.limit(Seq(until)) {
+                Err(moves) => met.push(("moves", moves.lap, moves.time.0)),
+                Ok(limit) => {
+                    while let Some((record, first, later)) = log.next(limit) {
+                        met.push(("record", record.seq.0 + first, record.time.0 + later.0));
+                    }
+                    if !log.moves_by(Seq(until)) {
+                        return met;
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn one_by_one_comes_what_comes_in_stretches() {
+        let boundary = |seq| Boundary { seq: Seq(seq), time: Nanos(seq * 10), moves: Vec::new() };
+        for records in 0..16u64 {
+            for boundaries in [&[][..], &[4], &[1, 4], &[2, 3, 4]] {
+                let records = (0..4).filter(|seq| records >> seq & 1 == 1).map(record).collect();
+                let boundaries = boundaries.iter().copied().map(boundary).collect();
+                let script = Script { records, boundaries };
+                for step in 1..6 {
+                    let mut logs = [0, 1].map(|_| Log::of_loop(&script, 4, Nanos(40), Seq(0)));
+                    for until in (step..20).step_by(step as usize) {
+                        let [one, other] = &mut logs;
+                        assert_eq!(singly(one, until), numbers(other, until), "{script:?} until {until}");
+                        one.skip(Seq(until));
+                        other.skip(Seq(until));
+                    }
+                }
+            }
+        }
     }
 
     #[test]

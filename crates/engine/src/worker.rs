@@ -10,7 +10,7 @@ use port::{Batch, Packet};
 use crate::classify::classify;
 use crate::counters::Counters;
 use crate::error::FailedPacket;
-use crate::history::{Event, Log, Record, Stretch};
+use crate::history::{Log, Record};
 use crate::moves::Moves;
 use crate::placement::{Lane, Placement, hash_of};
 use crate::settle::settle;
@@ -174,19 +174,20 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
     #[inline(never)]
     pub fn process_with(&mut self, batch: &mut Batch, log: &mut Log<'_, N::Meta>, end: Seq) {
         self.counters.receive(batch);
-        for index in 0..batch.len() {
-            let seq = batch.packets()[index].seq;
+        for index in 0..=batch.len() {
+            let own = batch.packets().get(index).map(|packet| packet.seq);
             // The history takes so long that what the port brought near is far again.
             if index + 1 < batch.len()
                 && let Some(header) = batch.bytes(index + 1).first()
             {
                 flow::prefetch(header);
             }
-            self.replay(batch, log, seq);
-            log.skip(seq);
-            self.intake(batch, index);
+            self.replay(batch, log, own.unwrap_or(end));
+            if let Some(seq) = own {
+                log.skip(seq);
+                self.intake(batch, index);
+            }
         }
-        self.replay(batch, log, end);
         self.flush(batch);
         self.next = end;
     }
@@ -264,20 +265,21 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         }
     }
 
-    #[inline]
+    /// Takes what the log has ahead of packet `until`. Inlined, for between two packets of two replicas there is one record.
+    #[inline(always)]
     fn replay(&mut self, batch: &mut Batch, log: &mut Log<'_, N::Meta>, until: Seq) {
-        while let Some(event) = log.before(until, BURST - self.lanes.len) {
-            let Stretch { records, first, later } = match event {
-                Event::Records(stretch) => stretch,
-                Event::Moves(moves) => {
+        loop {
+            let limit = match log.limit(until) {
+                Ok(limit) => limit,
+                Err(moves) => {
                     self.flush(batch);
                     assert!(self.hand_over(&moves), "another core has failed");
                     continue;
                 }
             };
-            let Lanes { len, waiting, again, .. } = &mut *self.lanes;
-            for record in records {
+            while let Some((record, first, later)) = log.next(limit) {
                 let (seq, now) = (Seq(record.seq.0 + first), record.time + later);
+                let Lanes { len, waiting, again, .. } = &mut *self.lanes;
                 if N::FOLDS
                     && let Some(ahead) = len.checked_sub(1).map(|last| &mut waiting[last])
                     && ahead.is_like(record)
@@ -299,9 +301,12 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
                 lane.seq = seq;
                 lane.now = now;
                 *len += 1;
+                if *len == BURST {
+                    self.flush(batch);
+                }
             }
-            if *len == BURST {
-                self.flush(batch);
+            if !log.moves_by(until) {
+                return;
             }
         }
     }
