@@ -13,26 +13,34 @@ const SAME: f64 = 0.10;
 /// The claims with their targets.
 pub(super) fn summary(results: &Results) -> Result<String> {
     let mut rows = Vec::new();
-    let mut claim = |what: String, target: String, found: Option<f64>, shown: fn(f64) -> String, met: bool| {
-        let verdict = if found.is_none() {
-            "not measured here"
-        } else if met {
-            "met"
-        } else {
-            "**missed**"
+    let mut claim =
+        |what: String, target: String, [found, fastest]: [Option<f64>; 2], shown: fn(f64) -> String, met: bool| {
+            let verdict = if found.is_none() {
+                "not measured here"
+            } else if met {
+                "met"
+            } else {
+                "**missed**"
+            };
+            let [found, fastest] = [found, fastest].map(|figure| figure.map_or_else(|| "-".to_owned(), shown));
+            rows.push(vec![what, target, found, verdict.to_owned(), fastest, "measured".to_owned()]);
         };
-        let found = found.map_or_else(|| "-".to_owned(), shown);
-        rows.push(vec![what, target, found, verdict.to_owned(), "measured".to_owned()]);
-    };
     let times = |value: f64| format!("{value:.2} times");
     for (kind, least, words) in
         [("fit", GAIN, "memory port"), ("fit-dispatch", GAIN_WITH_DISPATCH, "with the paper's dispatch added")]
     {
         for trace in ["university-dc", "single-flow"] {
             for program in &PROGRAMS {
-                let found = gain(results.run(&format!("{kind}/{trace}/{}", program.name))?, "scr");
+                let run = results.run(&format!("{kind}/{trace}/{}", program.name))?;
+                let [found, fastest] = ["median", "max"].map(|of| gain(run, "scr", of));
                 let what = format!("{}, {trace}: scr on two cores over one, {words}", program.name);
-                claim(what, format!("at least {least}"), found, times, found.is_some_and(|found| found >= least));
+                claim(
+                    what,
+                    format!("at least {least}"),
+                    [found, fastest],
+                    times,
+                    found.is_some_and(|found| found >= least),
+                );
             }
         }
     }
@@ -40,18 +48,20 @@ pub(super) fn summary(results: &Results) -> Result<String> {
         let Some(target) = program.c2_target else { continue };
         let found = number(results.run(&format!("fit/university-dc/{}", program.name))?, "/model_ns/c2")?;
         let what = format!("{}: a record of a history (c2)", program.name);
-        claim(what, format!("at most {target} ns"), Some(found), |found| format!("{found:.1} ns"), found <= target);
+        claim(
+            what,
+            format!("at most {target} ns"),
+            [Some(found), None],
+            |found| format!("{found:.1} ns"),
+            found <= target,
+        );
     }
     let run = results.run("fit/single-flow/ddos")?;
     let found = number(run, "/software_sequencer/shared_log_mpps/median")?;
+    let fastest = number(run, "/software_sequencer/shared_log_mpps/max")?;
     let what = "ddos: the sequencer in software, alone on one core".to_owned();
-    claim(
-        what,
-        format!("at least {SEQUENCED} Mpps"),
-        Some(found),
-        |found| format!("{found:.1} Mpps"),
-        found >= SEQUENCED,
-    );
+    let mpps = |found: f64| format!("{found:.1} Mpps");
+    claim(what, format!("at least {SEQUENCED} Mpps"), [Some(found), Some(fastest)], mpps, found >= SEQUENCED);
     for (kind, words) in [("link", "memory port"), ("link-dispatch", "with the paper's dispatch added")] {
         for program in &PROGRAMS {
             let found = recovery_cost(results, kind, program.name)?;
@@ -62,10 +72,12 @@ pub(super) fn summary(results: &Results) -> Result<String> {
                 let percent = found.abs() * 100.0;
                 format!("{percent:.1} % {}", if found < 0.0 { "more" } else { "less" })
             };
-            claim(what, target, found, less, met);
+            claim(what, target, [found, None], less, met);
         }
     }
-    Ok("## Claims\n\n".to_owned() + &markdown(&["claim", "target", "found", "", "figures are"], &rows))
+    let head = "## Claims\n\nWhat is found is of medians, and verdicts go by that. The fastest rounds stand beside it: others on a machine slow rounds down \
+                and speed none up.\n\n";
+    Ok(head.to_owned() + &markdown(&["claim", "target", "found", "", "fastest rounds", "figures are"], &rows))
 }
 
 /// What share of the rate recovery takes where nothing is lost; `None` where that couldn't be measured.

@@ -59,14 +59,18 @@ pub(super) fn list<'a>(value: &'a Value, name: &str) -> Result<&'a [Value]> {
 
 /// The median rate of an engine on some cores, and whether it was modelled; `None` where there is no such row.
 pub(super) fn mpps(run: &Value, engine: &str, cores: u64) -> Option<(f64, bool)> {
-    let row = run["rows"].as_array()?.iter().find(|row| row["engine"] == engine && row["cores"] == cores)?;
-    Some((row["mpps"]["median"].as_f64()?, row["basis"] == "modelled"))
+    rate(run, engine, cores, "median")
 }
 
-/// How many times one core's rate an engine has on two, where both were measured.
-pub(super) fn gain(run: &Value, engine: &str) -> Option<f64> {
-    let one = mpps(run, "sequential", 1).or_else(|| mpps(run, engine, 1))?;
-    let two = mpps(run, engine, 2).filter(|(_, modelled)| !modelled)?;
+fn rate(run: &Value, engine: &str, cores: u64, of: &str) -> Option<(f64, bool)> {
+    let row = run["rows"].as_array()?.iter().find(|row| row["engine"] == engine && row["cores"] == cores)?;
+    Some((row["mpps"][of].as_f64()?, row["basis"] == "modelled"))
+}
+
+/// How many times one core's rate an engine has on two, where both were measured; of the `median` rounds or of the fastest, `max`.
+pub(super) fn gain(run: &Value, engine: &str, of: &str) -> Option<f64> {
+    let one = rate(run, "sequential", 1, of).or_else(|| rate(run, engine, 1, of))?;
+    let two = rate(run, engine, 2, of).filter(|(_, modelled)| !modelled)?;
     Some(two.0 / one.0)
 }
 
