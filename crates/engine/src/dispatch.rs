@@ -49,6 +49,9 @@ pub struct Dispatcher<N: NetworkFunction> {
     adaptive: Option<Box<Adaptive<N::Meta>>>,
     /// Blocks that cores may still be reading; those that nobody holds any more are used again.
     blocks: Vec<Arc<Block<N::Meta>>>,
+    /// What the packets of the batch at hand contribute. Worked out for all of them first: what was just built in pieces and is then
+    /// copied whole has to be waited for.
+    seen: Vec<Option<N::Meta>>,
     /// What takes the place of all this where packets come sequenced.
     unpack: Option<Unpack<N>>,
 }
@@ -119,6 +122,7 @@ impl<N: NetworkFunction> Dispatcher<N> {
             replicate: kind == EngineKind::Scr && cores > 1,
             adaptive,
             blocks: Vec::new(),
+            seen: Vec::new(),
             unpack: None,
         }
     }
@@ -177,8 +181,9 @@ impl<N: NetworkFunction> Dispatcher<N> {
             self.decide(&mut block.moves);
             block.records.reserve(batch.len());
         }
+        self.look(batch);
         for (index, packet) in batch.packets().iter().enumerate() {
-            let route = self.route(batch, index);
+            let route = self.route(packet.seq.0, index);
             parcels[route.core].batch.push_of(batch, index, route.bucket);
             if let (Some(block), Some(record)) = (&mut inner, record_of(packet, &route)) {
                 block.records.push(record);
@@ -208,8 +213,9 @@ impl<N: NetworkFunction> Dispatcher<N> {
                 script.boundaries.push(Boundary { seq: first.seq, time: first.time, moves });
             }
         }
+        self.look(batch);
         for (index, packet) in batch.packets().iter().enumerate() {
-            let route = self.route(batch, index);
+            let route = self.route(packet.seq.0, index);
             cores.push(route.core as u16);
             buckets.push(route.bucket);
             script.records.extend(record_of(packet, &route));
@@ -257,10 +263,8 @@ impl<N: NetworkFunction> Dispatcher<N> {
 
     /// Inlined where the route is taken: one that crosses a call is stored in pieces and read at once, which has to wait for them.
     #[inline(always)]
-    fn route(&mut self, batch: &Batch, index: usize) -> Route<N::Meta> {
-        let seq = batch.packets()[index].seq.0;
-        let by_hash = matches!(self.steering, Steering::Hash(_));
-        let meta = if self.replicate || by_hash { self.meta(batch, index) } else { None };
+    fn route(&mut self, seq: u64, index: usize) -> Route<N::Meta> {
+        let meta = self.seen[index];
         let key = meta.map(|meta| meta.key());
         let (mut core, mut bucket) = self.steering.steer(seq, key.as_ref());
         if key.is_none() && self.spreads_strays {
@@ -322,12 +326,21 @@ impl<N: NetworkFunction> Dispatcher<N> {
         }
     }
 
-    #[inline(always)]
-    fn meta(&self, batch: &Batch, index: usize) -> Option<N::Meta> {
-        let (packet, bytes) = batch.packet(index);
-        let (mut meta, mut verdict) = (None, Verdict::forward());
-        let takes_step = classify(&*self.nf, self.by_ports, packet, bytes, &mut meta, &mut verdict);
-        meta.filter(|_| takes_step)
+    /// Works out what the packets of a batch contribute, where that decides anything.
+    fn look(&mut self, batch: &Batch) {
+        let Self { nf, by_ports, seen, .. } = self;
+        seen.clear();
+        seen.resize(batch.len(), None);
+        if !self.replicate && !matches!(self.steering, Steering::Hash(_)) {
+            return;
+        }
+        let mut verdict = Verdict::forward();
+        for (index, meta) in seen.iter_mut().enumerate() {
+            let (packet, bytes) = batch.packet(index);
+            if !classify(&**nf, *by_ports, packet, bytes, meta, &mut verdict) {
+                *meta = None;
+            }
+        }
     }
 
     fn free_block(&mut self) -> Arc<Block<N::Meta>> {
