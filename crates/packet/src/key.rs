@@ -135,6 +135,13 @@ const fn pack(src_port: u16, dst_port: u16, protocol: u8) -> u64 {
     (src_port as u64) << 48 | (dst_port as u64) << 32 | (protocol as u64) << 24
 }
 
+/// With the two ports in each other's place.
+#[inline]
+const fn swap_ports(rest: u64) -> u64 {
+    let ports = (rest >> 32) as u32;
+    (ports.rotate_left(16) as u64) << 32 | rest & 0xffff_ffff
+}
+
 impl FiveTuple4 {
     #[inline]
     const fn new(src: u32, dst: u32, src_port: u16, dst_port: u16, protocol: u8) -> Self {
@@ -164,6 +171,19 @@ impl FiveTuple4 {
     #[inline]
     const fn protocol(self) -> u8 {
         (self.rest >> 24) as u8
+    }
+
+    /// See [`FiveTuple::symmetric`]. Chosen by a mask: which endpoint is the smaller no processor foresees.
+    #[inline(always)]
+    const fn symmetric(self) -> (Self, bool) {
+        let [src, dst] =
+            [(self.src() as u64) << 16 | self.src_port() as u64, (self.dst() as u64) << 16 | self.dst_port() as u64];
+        let in_order = src <= dst;
+        let swapped = Self { hosts: self.hosts.rotate_left(32), rest: swap_ports(self.rest) };
+        let mask = (in_order as u64).wrapping_sub(1);
+        let hosts = self.hosts ^ (self.hosts ^ swapped.hosts) & mask;
+        let rest = self.rest ^ (self.rest ^ swapped.rest) & mask;
+        (Self { hosts, rest }, in_order)
     }
 }
 
@@ -265,10 +285,8 @@ impl FiveTuple {
     #[must_use]
     pub const fn reversed(&self) -> Self {
         match self {
-            Self::V4(t) => Self::V4(FiveTuple4::new(t.dst(), t.src(), t.dst_port(), t.src_port(), t.protocol())),
-            Self::V6(t) => {
-                Self::V6(FiveTuple6 { hosts: t.hosts.reversed(), rest: pack(t.dst_port(), t.src_port(), t.protocol()) })
-            }
+            Self::V4(t) => Self::V4(FiveTuple4 { hosts: t.hosts.rotate_left(32), rest: swap_ports(t.rest) }),
+            Self::V6(t) => Self::V6(FiveTuple6 { hosts: t.hosts.reversed(), rest: swap_ports(t.rest) }),
         }
     }
 
@@ -277,17 +295,17 @@ impl FiveTuple {
     #[inline]
     #[must_use]
     pub const fn symmetric(&self) -> (Self, bool) {
-        let in_order = match self {
+        match self {
             Self::V4(t) => {
-                let (src, dst) = (t.src(), t.dst());
-                src < dst || (src == dst && t.src_port() <= t.dst_port())
+                let (tuple, in_order) = t.symmetric();
+                (Self::V4(tuple), in_order)
             }
             Self::V6(t) => {
                 let (src, dst) = (join(t.hosts.src), join(t.hosts.dst));
-                src < dst || (src == dst && t.src_port() <= t.dst_port())
+                let in_order = src < dst || (src == dst && t.src_port() <= t.dst_port());
+                if in_order { (*self, true) } else { (self.reversed(), false) }
             }
-        };
-        if in_order { (*self, true) } else { (self.reversed(), false) }
+        }
     }
 }
 
