@@ -459,14 +459,16 @@ impl Tracker {
         let sender = &mut self.windows[of_sender];
         let mut flags = self.marks[of_sender].flags;
         sender.max_win = sender.max_win.max(window.wrapping_add(sack.wrapping_sub(ack)));
-        let beyond_allowed = if after(end, sender.max_end) { end.wrapping_sub(sender.max_end) } else { 0 };
-        if after(end, sender.end) {
-            sender.end = end;
-            flags |= Marks::UNACKNOWLEDGED;
-        }
-        if moved.has_ack && (flags & Marks::MAX_ACK_SET == 0 || after(ack, sender.max_ack)) {
-            sender.max_ack = ack;
-            flags |= Marks::MAX_ACK_SET;
+        let beyond_allowed = distance(sender.max_end, end);
+        let new_data = distance(sender.end, end);
+        sender.end = sender.end.wrapping_add(new_data);
+        flags |= if new_data != 0 { Marks::UNACKNOWLEDGED } else { 0 };
+        if moved.has_ack {
+            if flags & Marks::MAX_ACK_SET == 0 {
+                sender.max_ack = ack;
+                flags |= Marks::MAX_ACK_SET;
+            }
+            sender.max_ack = sender.max_ack.wrapping_add(distance(sender.max_ack, ack));
         }
         self.marks[of_sender].flags = flags;
 
@@ -479,18 +481,16 @@ impl Tracker {
             // A closed window may still be probed with one byte.
             receiver.max_end = allowed.wrapping_add(u32::from(window == 0));
         }
-        if ack == receiver.end {
-            self.marks[of_receiver].flags &= !Marks::UNACKNOWLEDGED;
-        }
+        self.marks[of_receiver].flags &= if ack == receiver.end { !Marks::UNACKNOWLEDGED } else { !0 };
 
         if event == Event::Ack {
             let last = &mut self.last;
-            let same = (last.direction == direction)
-                & (last.seq == seq)
-                & (last.ack == ack)
-                & (last.end == end)
-                & (last.window == moved.window);
-            self.retransmissions = if same { self.retransmissions.saturating_add(1) } else { 0 };
+            let differs = (last.seq ^ seq)
+                | (last.ack ^ ack)
+                | (last.end ^ end)
+                | u32::from(last.window ^ moved.window)
+                | (last.direction as u32 ^ direction as u32);
+            self.retransmissions = if differs == 0 { self.retransmissions.saturating_add(1) } else { 0 };
             (last.seq, last.ack, last.end, last.window) = (seq, ack, end, moved.window);
         }
     }
@@ -596,6 +596,14 @@ const fn before(a: u32, b: u32) -> bool {
 #[inline]
 const fn after(a: u32, b: u32) -> bool {
     before(b, a)
+}
+
+/// How far `to` lies behind `from`; 0 if it doesn't. A subtraction and a choice without a branch, for whether a segment brings
+/// something new is what no processor foresees.
+#[inline(always)]
+fn distance(from: u32, to: u32) -> u32 {
+    let back = from.wrapping_sub(to) as i32;
+    back.min(0).wrapping_neg() as u32
 }
 
 #[inline]
