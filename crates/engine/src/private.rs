@@ -329,7 +329,7 @@ impl<N: NetworkFunction> Rest<N> {
             Ok(verdict) => settle(verdict),
             Err(never) => match *never {},
         }
-        let postponed = effects.deadline.is_none_or(|deadline| entry.postpone(deadline));
+        let postponed = effects.deadline.is_none_or(|deadline| entry.move_deadline(deadline, lane.now));
         let granted = postponed && !effects.close && (!effects.assured || entry.is_assured());
         (entry.slot(), (!granted).then_some(effects))
     }

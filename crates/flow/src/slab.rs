@@ -10,6 +10,7 @@ use packet::{Key, Nanos};
 
 use crate::chain::{END, Pair};
 use crate::memory::{CACHE_LINE, Region, prefetch};
+use crate::wheel::HORIZON;
 
 /// What a packet needs of an entry.
 pub(crate) struct Hot<K, V> {
@@ -346,13 +347,26 @@ impl<K, V> Hot<K, V> {
 
     /// Sets the deadline, unless it is earlier than the one that is set.
     #[inline(always)]
-    pub(crate) fn postpone(&mut self, deadline: Nanos) -> bool {
+    fn postpone(&mut self, deadline: Nanos) -> bool {
         let deadline = encode(deadline);
         let is_later = deadline | ASSURED >= self.word;
         if is_later {
             self.word = self.word & ASSURED | deadline;
         }
         is_later
+    }
+
+    /// Sets the deadline, unless the wheel may have to know: where it is earlier than the one that is set, and ahead of `now`'s
+    /// horizon or the first that the flow has. One branch for both, as some flows' deadlines go to and fro with every packet.
+    #[inline(always)]
+    pub(crate) fn move_deadline(&mut self, deadline: Nanos, now: Nanos) -> bool {
+        let is_far = (deadline >= now + HORIZON) & (self.word < encode(Nanos::NEVER));
+        let deadline = encode(deadline);
+        let is_store = (deadline | ASSURED >= self.word) | is_far;
+        if is_store {
+            self.word = self.word & ASSURED | deadline;
+        }
+        is_store
     }
 }
 

@@ -90,12 +90,12 @@ impl<K, V> Entry<'_, K, V> {
         self.hot.is_assured()
     }
 
-    /// Moves the flow's deadline later; `false`, and nothing done, when it would move earlier, which is
-    /// [`Table::touch`]'s matter.
+    /// Moves the flow's deadline where that is a store: later, or to behind what the wheel looks ahead from `now`, the packet's
+    /// time. `false`, and nothing done, where it isn't, which is [`Table::touch`]'s matter.
     #[inline(always)]
     #[must_use]
-    pub fn postpone(&mut self, deadline: Nanos) -> bool {
-        self.hot.postpone(deadline)
+    pub fn move_deadline(&mut self, deadline: Nanos, now: Nanos) -> bool {
+        self.hot.move_deadline(deadline, now)
     }
 }
 
@@ -257,7 +257,7 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
         self.slab.take(slot, key, value, deadline);
         if self.ageing == Ageing::Wheel {
             self.wheel.follow(now);
-            self.wheel.arm(&mut self.slab, slot);
+            self.wheel.arm(&mut self.slab, slot, now);
         }
         self.unassured.append(&mut self.slab, slot);
         Some(Slot(slot))
@@ -295,7 +295,7 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
         self.slab.set_deadline(at, deadline);
         if self.ageing == Ageing::Wheel && !self.wheel.is_in_time(&self.slab, at, deadline) {
             self.wheel.disarm(&mut self.slab, at);
-            self.wheel.arm(&mut self.slab, at);
+            self.wheel.arm(&mut self.slab, at, Nanos(0));
         }
     }
 

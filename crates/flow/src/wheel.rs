@@ -32,6 +32,10 @@ const SMALL: usize = 4096;
 /// The levels above reach 512 times as far each.
 const HIGH_BITS: u32 = 9;
 const LEVELS: u32 = 4;
+/// An entry is put no further ahead of the present than this, some four and a half minutes, and looked at again then if its
+/// deadline is later. So a deadline that moves earlier, yet stays behind this horizon, is a store like one that moves later.
+pub(crate) const HORIZON: Nanos = Nanos(HORIZON_TICKS << TICK_BITS);
+const HORIZON_TICKS: u64 = 1 << 14;
 /// Lists advanced to and entries looked at in one unit of work. An entry is looked at once for each level that it comes
 /// down, at most four times and mostly once, so one unit a packet keeps up with one new flow a packet.
 const STEPS_MAX: usize = 4;
@@ -111,14 +115,16 @@ impl Wheel {
         }
     }
 
-    /// Puts an entry that is on no list where its deadline says. One without a deadline stays out.
+    /// Puts an entry that is on no list where its deadline says, or at the [`HORIZON`] of `now` if that comes first. One without
+    /// a deadline stays out.
     #[inline]
-    pub(crate) fn arm<K: Key, V: Copy>(&mut self, slab: &mut Slab<K, V>, entry: u32) {
+    pub(crate) fn arm<K: Key, V: Copy>(&mut self, slab: &mut Slab<K, V>, entry: u32, now: Nanos) {
         let deadline = slab.deadline(entry);
         if deadline == Nanos::NEVER {
             return;
         }
-        let tick = tick_of(deadline).max(self.tick);
+        let horizon = self.tick.max(now.0 >> TICK_BITS) + HORIZON_TICKS;
+        let tick = tick_of(deadline).max(self.tick).min(horizon);
         let (list, up) = self.place_of(tick);
         self.due = self.due.min(time_of(up));
         self.occupied[list / 64] |= 1 << (list % 64);
@@ -206,7 +212,7 @@ impl Wheel {
                     return Some(entry);
                 }
                 self.disarm(slab, entry);
-                self.arm(slab, entry);
+                self.arm(slab, entry, now);
             } else if !self.advance(slab, now) {
                 return None;
             }

@@ -241,17 +241,40 @@ fn near(table: &mut Table<Host4, u32>, hint: Hint, now: u64) -> Option<Slot> {
     table.entry_near(&host(1), hint, Nanos(now)).map(|entry| entry.slot())
 }
 
+/// Behind the wheel's horizon a deadline moves to and fro by a store, and is met to the tick all the same.
+#[test]
+fn a_deadline_behind_the_horizon_moves_at_the_entry() {
+    const HORIZON: Nanos = Nanos(TICK.0 << 14);
+    for age in [Nanos(0), Nanos(1), Nanos(TICK.0 - 1), TICK, HORIZON, Nanos::from_secs(86_400)] {
+        let mut table = Table::<Host4, u32>::new(10, 1);
+        let start = Nanos::from_secs(1_000_000);
+        let slot = insert(&mut table, 1, start + Nanos::from_secs(5 * 86_400), start);
+        let now = start + age;
+        assert_eq!(drain(&mut table, now).0, []);
+        assert!(!table.entry(slot).move_deadline(now + HORIZON - Nanos(1), now));
+        assert!(table.entry(slot).move_deadline(now + HORIZON, now));
+        assert_eq!(drain(&mut table, now + HORIZON - Nanos(1)).0, []);
+        assert_eq!(drain(&mut table, now + HORIZON + TICK).0, [1], "{age:?}");
+    }
+    // One that never had a deadline is on no list, so the wheel has to know.
+    let mut table = Table::<Host4, u32>::new(10, 1);
+    let slot = insert(&mut table, 1, Nanos::NEVER, Nanos(0));
+    assert!(!table.entry(slot).move_deadline(HORIZON, Nanos(0)));
+}
+
 #[test]
 fn an_entry_is_what_its_slot_names() {
     let mut table = Table::<Host4, u32>::new(10, 1);
     let slot = insert(&mut table, 1, Nanos(9), Nanos(0));
     let mut entry = table.entry(slot);
     *entry.value_mut() = 7;
-    assert!(entry.postpone(Nanos(20)) && !entry.postpone(Nanos(19)) && !entry.is_assured());
+    assert!(
+        entry.move_deadline(Nanos(20), Nanos(0)) && !entry.move_deadline(Nanos(19), Nanos(0)) && !entry.is_assured()
+    );
     assert_eq!((*table.value(slot), table.deadline(slot)), (7, Nanos(20)));
     table.assure(slot);
     assert!(table.entry(slot).is_assured());
-    assert!(table.entry(slot).postpone(Nanos::NEVER));
+    assert!(table.entry(slot).move_deadline(Nanos::NEVER, Nanos(0)));
     assert_eq!((table.deadline(slot), table.is_assured(slot)), (Nanos::NEVER, true));
 }
 
