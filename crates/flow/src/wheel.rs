@@ -32,10 +32,10 @@ const SMALL: usize = 4096;
 /// The levels above reach 512 times as far each.
 const HIGH_BITS: u32 = 9;
 const LEVELS: u32 = 4;
-/// An entry is put no further ahead of the present than this, some four and a half minutes, and looked at again then if its
-/// deadline is later. So a deadline that moves earlier, yet stays behind this horizon, is a store like one that moves later.
-pub(crate) const HORIZON: Nanos = Nanos(HORIZON_TICKS << TICK_BITS);
-const HORIZON_TICKS: u64 = 1 << 14;
+/// An entry is put no further ahead of the present than this, and looked at again then if its deadline is later. So a deadline that
+/// moves earlier, yet stays behind this horizon, is a store like one that moves later: most do, and a look a minute at each
+/// flow that lasts is cheap. No timeout of up to a minute costs a look more for it.
+pub(crate) const HORIZON: Nanos = Nanos::from_secs(60);
 /// Lists advanced to and entries looked at in one unit of work. An entry is looked at once for each level that it comes
 /// down, at most four times and mostly once, so one unit a packet keeps up with one new flow a packet.
 const STEPS_MAX: usize = 4;
@@ -123,8 +123,8 @@ impl Wheel {
         if deadline == Nanos::NEVER {
             return;
         }
-        let horizon = self.tick.max(now.0 >> TICK_BITS) + HORIZON_TICKS;
-        let tick = tick_of(deadline).max(self.tick).min(horizon);
+        let horizon = now.max(Nanos(time_of(self.tick))) + HORIZON;
+        let tick = tick_of(deadline.min(horizon)).max(self.tick);
         let (list, up) = self.place_of(tick);
         self.due = self.due.min(time_of(up));
         self.occupied[list / 64] |= 1 << (list % 64);

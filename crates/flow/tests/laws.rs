@@ -244,7 +244,7 @@ fn near(table: &mut Table<Host4, u32>, hint: Hint, now: u64) -> Option<Slot> {
 /// Behind the wheel's horizon a deadline moves to and fro by a store, and is met to the tick all the same.
 #[test]
 fn a_deadline_behind_the_horizon_moves_at_the_entry() {
-    const HORIZON: Nanos = Nanos(TICK.0 << 14);
+    const HORIZON: Nanos = Nanos::from_secs(60);
     for age in [Nanos(0), Nanos(1), Nanos(TICK.0 - 1), TICK, HORIZON, Nanos::from_secs(86_400)] {
         let mut table = Table::<Host4, u32>::new(10, 1);
         let start = Nanos::from_secs(1_000_000);

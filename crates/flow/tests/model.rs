@@ -64,7 +64,7 @@ enum Step {
 }
 
 /// How many ticks ahead the wheel looks.
-const HORIZON: u64 = 1 << 14;
+const HORIZON: u64 = 60_000_000_000 / TICK.0;
 
 /// Spans from nothing to forever, as many of each magnitude.
 fn span() -> impl Strategy<Value = u64> {
