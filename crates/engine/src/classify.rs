@@ -4,8 +4,8 @@ use nf::{NetworkFunction, Reason, Verdict};
 use packet::{Fragment, Headers};
 use port::Packet;
 
-/// Classifies a frame: whether it takes a step. What it contributes to that is left in `meta`; otherwise its verdict, which
-/// follows from its headers alone, is left in `verdict`. Sequencer and worker both go by this, so that they agree.
+/// Classifies a frame: whether it takes a step. What it contributes to that is left in `meta`; otherwise `meta` stays as it is, and its
+/// verdict, which follows from its headers alone, is left in `verdict`. Sequencer and worker both go by this, so that they agree.
 ///
 /// Both are built where they stay, for moving values of their size costs more than making them.
 #[inline(always)]
@@ -40,11 +40,19 @@ fn contributes<N: NetworkFunction>(
     meta: &mut Option<N::Meta>,
     verdict: &mut Verdict,
 ) -> bool {
-    *meta = nf.meta(headers, headers.payload(bytes));
-    if meta.is_none() {
-        *verdict = nf.other(headers);
+    // Two ways from here on, each with stores of its own: what they had in common would go over the stack field by field.
+    match nf.meta(headers, headers.payload(bytes)) {
+        Some(made) => {
+            *meta = Some(made);
+            true
+        }
+        None => {
+            // A copy, for whatever `other` lends to a call has to be in memory, and of all other packets nothing has to be.
+            let headers = *headers;
+            *verdict = nf.other(&headers);
+            false
+        }
     }
-    meta.is_some()
 }
 
 /// Later fragments carry no ports; a function whose packet sets are named by ports can't place them.
