@@ -16,7 +16,7 @@ use packet::{Family, FlowKey, Key, Nanos};
 
 use crate::counters::FlowCounters;
 use crate::fleet::FlowState;
-use crate::placement::{KeyOf, Lane, Placement};
+use crate::placement::{KeyOf, Lane, Placement, Ticket};
 use crate::private::{RECLAIM_PER_PACKET, always, chance};
 use crate::striped::Commit;
 use crate::tables::{Refusal, Sources, Tables};
@@ -158,7 +158,7 @@ impl<N: NetworkFunction> EntryLocked<N> {
 
     /// Ages one stripe of either family, by as many units as the packets since the last time are worth.
     #[cold]
-    fn age(&mut self, nf: &N, lane: &Lane<'_, N::Meta>) {
+    fn age(&mut self, nf: &N, lane: Lane<'_, N::Meta>) {
         self.until_round = ROUND;
         let Common { v4, v6, .. } = &*self.common;
         let at = self.hand;
@@ -172,7 +172,7 @@ impl<N: NetworkFunction> EntryLocked<N> {
     }
 
     #[inline(always)]
-    fn stepping<'a>(&'a self, nf: &'a N, lane: &'a Lane<'a, N::Meta>) -> Stepping<'a, N> {
+    fn stepping<'a>(&'a self, nf: &'a N, lane: Lane<'a, N::Meta>) -> Stepping<'a, N> {
         Stepping { nf, lane, common: &self.common, shared: &self.shared, core: self.core }
     }
 }
@@ -199,7 +199,7 @@ impl<N: NetworkFunction> Placement<N> for EntryLocked<N> {
     }
 
     #[inline]
-    fn step(&mut self, nf: &N, lane: &Lane<'_, N::Meta>, settle: impl FnOnce(&Verdict)) {
+    fn step(&mut self, nf: &N, lane: Lane<'_, N::Meta>, settle: impl FnOnce(&Verdict)) {
         self.until_round -= 1;
         if self.until_round == 0 {
             self.age(nf, lane);
@@ -221,7 +221,7 @@ impl<N: NetworkFunction> Placement<N> for EntryLocked<N> {
 /// One packet's step.
 struct Stepping<'a, N: NetworkFunction> {
     nf: &'a N,
-    lane: &'a Lane<'a, N::Meta>,
+    lane: Lane<'a, N::Meta>,
     common: &'a Common<N>,
     shared: &'a N::Shared<Local>,
     core: usize,
@@ -238,7 +238,7 @@ enum End {
 impl<N: NetworkFunction> Stepping<'_, N> {
     #[inline(always)]
     fn take<K: Key>(&self, flows: &Flows<K, N::Flow>, key: K) -> Verdict {
-        let Lane { hash, hint, .. } = *self.lane;
+        let Ticket { hash, hint, .. } = *self.lane.ticket;
         let stepped = flows.step(&key, hash, hint, |entry| self.on_known(entry));
         match stepped.flatten() {
             Some(verdict) => verdict,
@@ -351,7 +351,7 @@ impl<N: NetworkFunction> Stepping<'_, N> {
     /// Makes room for a new flow where that is needed and allowed; where its source is counted.
     fn admit<K: Key>(&self, stripe: &mut Stripe<'_, K, N::Flow>) -> Result<Option<u32>, Refusal> {
         let Tables { eviction, ageing, .. } = self.common.tables;
-        let Lane { hash, seq, .. } = *self.lane;
+        let Ticket { hash, seq, .. } = *self.lane.ticket;
         let now = stripe.own().now;
         if ageing == Ageing::Lazy {
             while let Some((slot, entry)) = stripe.bury_near(hash, now) {

@@ -1,5 +1,7 @@
 //! Placement: where the state lives that a step reads and writes.
 
+use core::ops::Deref;
+
 use flow::Hint;
 use nf::{Flow, Meta, NetworkFunction, Verdict};
 use packet::{Family, FlowKey, Key, Nanos, Seq};
@@ -7,23 +9,47 @@ use packet::{Family, FlowKey, Key, Nanos, Seq};
 use crate::counters::FlowCounters;
 use crate::moves::Moves;
 
-/// A packet at its step.
-#[derive(Clone, Copy, Debug)]
+/// A packet at its step. Two references, as calls pass them in registers; what they lead to stays where the worker wrote it.
+#[derive(Debug)]
 pub struct Lane<'a, M> {
     /// What the packet contributes.
     pub meta: &'a M,
+    /// What else its step goes by.
+    pub ticket: &'a Ticket,
+}
+
+/// What a packet's step goes by besides what the packet contributes.
+#[derive(Clone, Copy, Debug)]
+pub struct Ticket {
     /// The hash of its packet set ([`hash_of`]).
     pub hash: u64,
-    /// The bucket that it was steered by.
-    pub bucket: u16,
-    /// Where the packet set's entry is likely to be ([`Placement::prefetch_entry`]).
-    pub hint: Hint,
     /// The packet's number.
     pub seq: Seq,
     /// The packet's time.
     pub now: Nanos,
+    /// Where the packet set's entry is likely to be ([`Placement::prefetch_entry`]).
+    pub hint: Hint,
+    /// The bucket that it was steered by.
+    pub bucket: u16,
     /// Whether it is a record of a packet that another core decides.
     pub replayed: bool,
+}
+
+impl<M> Clone for Lane<'_, M> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<M> Copy for Lane<'_, M> {}
+
+impl<M> Deref for Lane<'_, M> {
+    type Target = Ticket;
+
+    #[inline(always)]
+    fn deref(&self) -> &Ticket {
+        self.ticket
+    }
 }
 
 /// The type of a function's packet set names.
@@ -54,7 +80,7 @@ pub trait Placement<N: NetworkFunction>: Send {
 
     /// Takes one step and hands its verdict to `settle`. A verdict is large: what decides it and what carries it out are
     /// compiled into one place, where most of its fields are known and none is stored.
-    fn step(&mut self, nf: &N, lane: &Lane<'_, N::Meta>, settle: impl FnOnce(&Verdict));
+    fn step(&mut self, nf: &N, lane: Lane<'_, N::Meta>, settle: impl FnOnce(&Verdict));
 
     /// Whether it may take the steps of a burst together, of functions whose packet sets have no state of their own.
     const BATCHES: bool = false;
@@ -69,12 +95,12 @@ pub trait Placement<N: NetworkFunction>: Send {
     ) where
         N::Meta: 'l,
     {
-        (0..count).for_each(|at| self.step(nf, &lane(at), |verdict| settle(at, verdict)));
+        (0..count).for_each(|at| self.step(nf, lane(at), |verdict| settle(at, verdict)));
     }
 
     /// Takes `count` steps at once that contribute the same, the first at `first`, the last being the lane's, and settles none;
     /// `false`, and nothing done, where they have to be taken one by one.
-    fn fold(&mut self, _nf: &N, _last: &Lane<'_, N::Meta>, _count: u32, _first: Nanos) -> bool {
+    fn fold(&mut self, _nf: &N, _last: Lane<'_, N::Meta>, _count: u32, _first: Nanos) -> bool {
         false
     }
 

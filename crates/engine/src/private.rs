@@ -209,7 +209,7 @@ impl<N: NetworkFunction, I: Index> Placement<N> for Private<N, I> {
     }
 
     #[inline(always)]
-    fn step(&mut self, nf: &N, lane: &Lane<'_, N::Meta>, settle: impl FnOnce(&Verdict)) {
+    fn step(&mut self, nf: &N, lane: Lane<'_, N::Meta>, settle: impl FnOnce(&Verdict)) {
         if !N::Flow::STORED {
             return self.rest.stateless(nf, lane, settle);
         }
@@ -219,7 +219,7 @@ impl<N: NetworkFunction, I: Index> Placement<N> for Private<N, I> {
         }
     }
 
-    fn fold(&mut self, nf: &N, last: &Lane<'_, N::Meta>, count: u32, first: Nanos) -> bool {
+    fn fold(&mut self, nf: &N, last: Lane<'_, N::Meta>, count: u32, first: Nanos) -> bool {
         N::Flow::STORED
             && match last.meta.key().family() {
                 Family::V4(key) => self.rest.fold(&mut self.v4, nf, &key, last, count, first),
@@ -247,7 +247,7 @@ impl<N: NetworkFunction> Rest<N> {
         flows: &mut Flows<K, N::Flow, I>,
         nf: &N,
         key: K,
-        lane: &Lane<'_, N::Meta>,
+        lane: Lane<'_, N::Meta>,
         settle: impl FnOnce(&Verdict),
     ) {
         for _ in 0..RECLAIM_PER_PACKET {
@@ -256,7 +256,7 @@ impl<N: NetworkFunction> Rest<N> {
         }
         let entry = match flows.table.entry_near(&key, lane.hint, lane.now) {
             Some(entry) => entry,
-            None => match self.alive(flows, nf, &key, lane) {
+            None => match self.alive(flows, nf, key, lane) {
                 Some(slot) => flows.table.entry(slot),
                 // Nobody asks for the verdict, and nothing else would come of it.
                 None if lane.replayed && nf.refuses(lane.meta) => return settle(&Verdict::forward()),
@@ -277,7 +277,7 @@ impl<N: NetworkFunction> Rest<N> {
         flows: &mut Flows<K, N::Flow, I>,
         nf: &N,
         key: &K,
-        last: &Lane<'_, N::Meta>,
+        last: Lane<'_, N::Meta>,
         count: u32,
         first: Nanos,
     ) -> bool {
@@ -302,10 +302,10 @@ impl<N: NetworkFunction> Rest<N> {
         &mut self,
         flows: &mut Flows<K, N::Flow, I>,
         nf: &N,
-        key: &K,
-        lane: &Lane<'_, N::Meta>,
+        key: K,
+        lane: Lane<'_, N::Meta>,
     ) -> Option<Slot> {
-        let slot = flows.table.find(key, lane.hash)?;
+        let slot = flows.table.find(&key, lane.hash)?;
         if flows.table.deadline(slot) > lane.now {
             return Some(slot);
         }
@@ -319,19 +319,20 @@ impl<N: NetworkFunction> Rest<N> {
         &self,
         mut entry: Entry<'_, K, N::Flow>,
         nf: &N,
-        lane: &Lane<'_, N::Meta>,
+        lane: Lane<'_, N::Meta>,
         settle: impl FnOnce(&Verdict),
     ) -> (Slot, Option<Effects>) {
         let mut cx = Context::new(&self.shared, LocalTx::default(), lane.now, lane.seq);
         let decision = nf.packet(&mut cx, entry.value_mut(), lane.meta);
-        let effects = cx.effects();
+        let Effects { deadline, close, assured } = cx.effects();
         match &decision {
             Ok(verdict) => settle(verdict),
             Err(never) => match *never {},
         }
-        let postponed = effects.deadline.is_none_or(|deadline| entry.move_deadline(deadline, lane.now));
-        let granted = postponed && !effects.close && (!effects.assured || entry.is_assured());
-        (entry.slot(), (!granted).then_some(effects))
+        let moved = deadline.is_none_or(|deadline| entry.move_deadline(deadline, lane.now));
+        let granted = moved && !close && (!assured || entry.is_assured());
+        // Put together anew, so that nobody else needs it in one piece.
+        (entry.slot(), (!granted).then_some(Effects { deadline, close, assured }))
     }
 
     /// Does what a step asked for and is not done with every packet.
@@ -341,7 +342,7 @@ impl<N: NetworkFunction> Rest<N> {
         flows: &mut Flows<K, N::Flow, I>,
         nf: &N,
         slot: Slot,
-        lane: &Lane<'_, N::Meta>,
+        lane: Lane<'_, N::Meta>,
         effects: Effects,
     ) {
         if let Some(deadline) = effects.deadline {
@@ -361,7 +362,7 @@ impl<N: NetworkFunction> Rest<N> {
         flows: &mut Flows<K, N::Flow, I>,
         nf: &N,
         key: K,
-        lane: &Lane<'_, N::Meta>,
+        lane: Lane<'_, N::Meta>,
     ) -> Verdict {
         let mut cx = Context::new(&self.shared, LocalTx::default(), lane.now, lane.seq);
         let flow = match always(nf.open(&mut cx, lane.meta)) {
@@ -393,7 +394,7 @@ impl<N: NetworkFunction> Rest<N> {
         flows: &mut Flows<K, N::Flow, I>,
         nf: &N,
         key: K,
-        lane: &Lane<'_, N::Meta>,
+        lane: Lane<'_, N::Meta>,
         flow: N::Flow,
         deadline: Nanos,
     ) -> Result<Slot, Refusal> {
@@ -427,7 +428,7 @@ impl<N: NetworkFunction> Rest<N> {
 
     /// The packet set isn't let in: what opening it took is given back, and the function decides.
     #[cold]
-    fn orphan(&mut self, nf: &N, flow: &N::Flow, lane: &Lane<'_, N::Meta>, refusal: Refusal) -> Verdict {
+    fn orphan(&mut self, nf: &N, flow: &N::Flow, lane: Lane<'_, N::Meta>, refusal: Refusal) -> Verdict {
         match refusal {
             Refusal::Full => self.counters.orphaned += 1,
             Refusal::Early => self.counters.early_dropped += 1,
@@ -448,7 +449,7 @@ impl<N: NetworkFunction> Rest<N> {
         flows: &mut Flows<K, N::Flow, I>,
         nf: &N,
         slot: Slot,
-        lane: &Lane<'_, N::Meta>,
+        lane: Lane<'_, N::Meta>,
         how: End,
     ) {
         let flow = flows.table.remove(slot);
@@ -466,7 +467,7 @@ impl<N: NetworkFunction> Rest<N> {
 
     /// The step of a function whose packet sets have no state of their own.
     #[inline(always)]
-    fn stateless(&mut self, nf: &N, lane: &Lane<'_, N::Meta>, settle: impl FnOnce(&Verdict)) {
+    fn stateless(&mut self, nf: &N, lane: Lane<'_, N::Meta>, settle: impl FnOnce(&Verdict)) {
         let mut cx = Context::new(&self.shared, LocalTx::default(), lane.now, lane.seq);
         match always(nf.open(&mut cx, lane.meta)) {
             // Looked at where it was written: to hand it on would copy it.

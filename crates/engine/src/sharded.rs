@@ -116,13 +116,13 @@ impl<N: NetworkFunction, I: Index> Placement<N> for Sharded<N, I> {
     }
 
     #[inline(always)]
-    fn step(&mut self, nf: &N, lane: &Lane<'_, N::Meta>, settle: impl FnOnce(&Verdict)) {
+    fn step(&mut self, nf: &N, lane: Lane<'_, N::Meta>, settle: impl FnOnce(&Verdict)) {
         let sprayed = lane.bucket == Packet::SPRAYED;
         let part = if sprayed { &mut self.replica } else { &mut self.shards[usize::from(lane.bucket)] };
         part.as_deref_mut().expect(OWNED).step(nf, lane, settle);
     }
 
-    fn fold(&mut self, nf: &N, last: &Lane<'_, N::Meta>, count: u32, first: Nanos) -> bool {
+    fn fold(&mut self, nf: &N, last: Lane<'_, N::Meta>, count: u32, first: Nanos) -> bool {
         self.replica.as_deref_mut().is_some_and(|replica| replica.fold(nf, last, count, first))
     }
 

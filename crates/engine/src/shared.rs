@@ -167,7 +167,7 @@ impl<N: NetworkFunction> Placement<N> for Shared<N> {
     }
 
     #[inline]
-    fn step(&mut self, nf: &N, lane: &Lane<'_, N::Meta>, settle: impl FnOnce(&Verdict)) {
+    fn step(&mut self, nf: &N, lane: Lane<'_, N::Meta>, settle: impl FnOnce(&Verdict)) {
         match &mut self.0 {
             Way::Entries(entries) => entries.step(nf, lane, settle),
             Way::Stripes(stripes) => stripes.step(nf, lane, settle),

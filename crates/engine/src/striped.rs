@@ -11,7 +11,7 @@ use nf::{NetworkFunction, Sharing, Sizing, Verdict};
 use packet::{Nanos, Seq};
 
 use crate::counters::FlowCounters;
-use crate::placement::{Lane, Placement};
+use crate::placement::{Lane, Placement, Ticket};
 use crate::private::Private;
 use crate::tables::Tables;
 
@@ -105,7 +105,7 @@ impl<N: NetworkFunction> Placement<N> for Striped<N> {
         Hint::default()
     }
 
-    fn step(&mut self, nf: &N, lane: &Lane<'_, N::Meta>, settle: impl FnOnce(&Verdict)) {
+    fn step(&mut self, nf: &N, lane: Lane<'_, N::Meta>, settle: impl FnOnce(&Verdict)) {
         // The middle bits: the table inside goes by the outer ones.
         let index = ((lane.hash >> 28) & self.table.mask) as usize;
         let mut stripe = lock(&self.table.stripes[index]);
@@ -116,7 +116,8 @@ impl<N: NetworkFunction> Placement<N> for Striped<N> {
             stripe.commits.push(Commit { seq: lane.seq, now });
         }
         let mut decided = None;
-        stripe.state.step(nf, &Lane { now, ..*lane }, |verdict| decided = Some(*verdict));
+        let ticket = Ticket { now, ..*lane.ticket };
+        stripe.state.step(nf, Lane { ticket: &ticket, ..lane }, |verdict| decided = Some(*verdict));
         // What follows touches the packet alone.
         drop(stripe);
         decided.as_ref().map(settle);

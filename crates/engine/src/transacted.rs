@@ -294,7 +294,7 @@ impl<N: Function> Placement<N> for Transacted<N> {
         }
     }
 
-    fn step(&mut self, nf: &N, lane: &Lane<'_, N::Meta>, settle: impl FnOnce(&Verdict)) {
+    fn step(&mut self, nf: &N, lane: Lane<'_, N::Meta>, settle: impl FnOnce(&Verdict)) {
         match lane.meta.key().family() {
             _ if !N::Flow::STORED => {
                 let Rest { common, own, .. } = &mut self.rest;
@@ -413,7 +413,8 @@ impl<N: Function> Rest<N> {
             let mut tx = log.attempt(aborts);
             let mut failed = false;
             for (at, verdict) in (done..).zip(&mut verdicts[..together]) {
-                let Lane { meta, now, seq, .. } = lane(at);
+                let lane = lane(at);
+                let (meta, now, seq) = (lane.meta, lane.now, lane.seq);
                 let mut cx = Context::new(&common.shared, tx, now, seq);
                 let decided = stateless(nf, &mut cx, meta);
                 tx = cx.tx;
@@ -449,7 +450,7 @@ impl<N: Function> Rest<N> {
         flows: &mut Flows<K, N::Flow>,
         nf: &N,
         key: K,
-        lane: &Lane<'_, N::Meta>,
+        lane: Lane<'_, N::Meta>,
         settle: impl FnOnce(&Verdict),
     ) {
         for _ in 0..RECLAIM_PER_PACKET {
@@ -480,7 +481,7 @@ impl<N: Function> Rest<N> {
         flows: &mut Flows<K, N::Flow>,
         nf: &N,
         slot: Slot,
-        lane: &Lane<'_, N::Meta>,
+        lane: Lane<'_, N::Meta>,
         settle: impl FnOnce(&Verdict),
     ) {
         let before = *flows.table.value(slot);
@@ -514,7 +515,7 @@ impl<N: Function> Rest<N> {
     }
 
     #[inline(never)]
-    fn unknown<K: Key>(&mut self, flows: &mut Flows<K, N::Flow>, nf: &N, key: K, lane: &Lane<'_, N::Meta>) -> Verdict {
+    fn unknown<K: Key>(&mut self, flows: &mut Flows<K, N::Flow>, nf: &N, key: K, lane: Lane<'_, N::Meta>) -> Verdict {
         if self.tables.ageing == Ageing::Lazy {
             while let Some(dead) = flows.table.dead_near(lane.hash, lane.now) {
                 self.end_alone(flows, nf, dead, lane);
@@ -585,7 +586,7 @@ impl<N: Function> Rest<N> {
     }
 
     /// What becomes of a new flow, and where its source is counted if it gets in.
-    fn admission<K: Key>(&mut self, flows: &Flows<K, N::Flow>, lane: &Lane<'_, N::Meta>) -> (Admission, Option<u32>) {
+    fn admission<K: Key>(&mut self, flows: &Flows<K, N::Flow>, lane: Lane<'_, N::Meta>) -> (Admission, Option<u32>) {
         let Tables { eviction, ageing, .. } = self.tables;
         let table = &flows.table;
         if self.tables.drops_early(table.len(), table.capacity(), chance(lane.hash, lane.seq)) {
@@ -621,7 +622,7 @@ impl<N: Function> Rest<N> {
 
     /// A flow's end, which is a transaction of its own.
     #[inline(never)]
-    fn end_alone<K: Key>(&mut self, flows: &mut Flows<K, N::Flow>, nf: &N, slot: Slot, lane: &Lane<'_, N::Meta>) {
+    fn end_alone<K: Key>(&mut self, flows: &mut Flows<K, N::Flow>, nf: &N, slot: Slot, lane: Lane<'_, N::Meta>) {
         let flow = *flows.table.value(slot);
         self.own.transact(&self.common, lane.now, lane.seq, |cx| nf.expire(cx, &flow));
         self.remove(flows, slot, End::Expired);

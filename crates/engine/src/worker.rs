@@ -12,7 +12,7 @@ use crate::counters::Counters;
 use crate::error::FailedPacket;
 use crate::history::{Log, Record};
 use crate::moves::Moves;
-use crate::placement::{Lane, Placement, hash_of};
+use crate::placement::{Lane, Placement, Ticket, hash_of};
 use crate::settle::settle;
 
 /// How many steps are looked ahead: enough for the memory's latencies to overlap, few enough for the first-level cache.
@@ -53,22 +53,16 @@ struct Lanes<M> {
 struct Waiting<M> {
     /// What its packet contributes: built here and never moved.
     meta: Option<M>,
-    hash: u64,
-    hint: Hint,
-    bucket: u16,
-    /// The packet's place in the batch; [`NOT_HERE`] for a record of the history, which has no packet here.
+    ticket: Ticket,
+    /// The packet's place in the batch. A record of the history has no packet here.
     index: u32,
     /// How many of `again` are this record's, and where they begin.
     more: u32,
     first: u32,
-    seq: Seq,
-    now: Nanos,
 }
 
 /// Records that a burst has room for besides its lanes.
 const AGAIN_MAX: usize = 8 * BURST;
-
-const NOT_HERE: u32 = u32::MAX;
 
 /// An IP packet at its longest, and a link header: what there is room for from the start where packets are made anew.
 const FRAME_MAX: usize = 65_535 + 64;
@@ -76,27 +70,22 @@ const FRAME_MAX: usize = 65_535 + 64;
 impl<M: Copy + PartialEq> Waiting<M> {
     const NONE: Self = Self {
         meta: None,
-        hash: 0,
-        hint: Hint::NOWHERE,
-        bucket: 0,
-        index: NOT_HERE,
+        ticket: Ticket { hash: 0, seq: Seq(0), now: Nanos(0), hint: Hint::NOWHERE, bucket: 0, replayed: false },
+        index: 0,
         more: 0,
         first: 0,
-        seq: Seq(0),
-        now: Nanos(0),
     };
 
     /// Whether this is a record that contributes the same as another.
     #[inline(always)]
     fn is_like(&self, record: &Record<M>) -> bool {
-        self.hash == record.hash && self.index == NOT_HERE && self.meta.as_ref() == Some(&record.meta)
+        self.ticket.hash == record.hash && self.ticket.replayed && self.meta.as_ref() == Some(&record.meta)
     }
 
     /// The step, as placements see it.
     #[inline(always)]
     fn lane(&self) -> Lane<'_, M> {
-        let Self { hash, hint, bucket, seq, now, index, .. } = *self;
-        Lane { meta: self.meta(), hash, bucket, hint, seq, now, replayed: index == NOT_HERE }
+        Lane { meta: self.meta(), ticket: &self.ticket }
     }
 
     /// What the packet of a lane in use contributes.
@@ -252,13 +241,14 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
             return settle(&*self.nf, &mut self.scratch, &mut self.counters, batch, index, settled);
         }
         if N::Flow::STORED {
-            lane.hash = hash_of::<N>(&lane.meta().key(), self.seed);
+            lane.ticket.hash = hash_of::<N>(&lane.meta().key(), self.seed);
         }
-        lane.bucket = bucket;
+        lane.ticket.bucket = bucket;
+        lane.ticket.seq = seq;
+        lane.ticket.now = time;
+        lane.ticket.replayed = false;
         lane.index = index as u32;
         lane.more = 0;
-        lane.seq = seq;
-        lane.now = time;
         *len += 1;
         if *len == BURST {
             self.flush(batch);
@@ -294,12 +284,9 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
                 }
                 let lane = &mut waiting[*len];
                 lane.meta = Some(record.meta);
-                lane.hash = record.hash;
-                lane.bucket = Packet::SPRAYED;
-                lane.index = NOT_HERE;
+                let hint = Hint::NOWHERE;
+                lane.ticket = Ticket { hash: record.hash, seq, now, hint, bucket: Packet::SPRAYED, replayed: true };
                 lane.more = 0;
-                lane.seq = seq;
-                lane.now = now;
                 *len += 1;
                 if *len == BURST {
                     self.flush(batch);
@@ -321,16 +308,16 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         let waiting = &mut waiting[..*len];
         if N::Flow::STORED {
             for lane in waiting.iter() {
-                place.prefetch(nf, lane.meta(), lane.hash, lane.bucket);
+                place.prefetch(nf, lane.meta(), lane.ticket.hash, lane.ticket.bucket);
             }
         }
         for lane in waiting.iter_mut() {
-            lane.hint = place.prefetch_entry(nf, lane.meta(), lane.hash, lane.bucket);
+            lane.ticket.hint = place.prefetch_entry(nf, lane.meta(), lane.ticket.hash, lane.ticket.bucket);
         }
         if P::BATCHES && !N::Flow::STORED {
             let waiting = &*waiting;
             let lane = |at: usize| {
-                *position = waiting[at].seq;
+                *position = waiting[at].ticket.seq;
                 waiting[at].lane()
             };
             place.steps(nf, waiting.len(), lane, |at, verdict| {
@@ -340,22 +327,24 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
             return;
         }
         for waiting in waiting.iter() {
-            let Waiting { seq, index, more, first, .. } = *waiting;
-            *position = seq;
+            *position = waiting.ticket.seq;
             let lane = waiting.lane();
-            if N::FOLDS && more > 0 {
-                let again = &again[first as usize..][..more as usize];
-                counters.replayed += 1 + u64::from(more);
-                catch_up(place, nf, &lane, again, position);
+            if N::FOLDS && waiting.more > 0 {
+                let again = &again[waiting.first as usize..][..waiting.more as usize];
+                counters.replayed += 1 + u64::from(waiting.more);
+                catch_up(place, nf, lane, again, position);
                 continue;
             }
             place.step(
                 nf,
-                &lane,
+                lane,
                 #[inline(always)]
-                |verdict| match index {
-                    NOT_HERE => counters.replayed += 1,
-                    index => settle(nf, scratch, counters, batch, index as usize, verdict),
+                |verdict| {
+                    if waiting.ticket.replayed {
+                        counters.replayed += 1;
+                    } else {
+                        settle(nf, scratch, counters, batch, waiting.index as usize, verdict);
+                    }
                 },
             );
         }
@@ -369,17 +358,19 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
 fn catch_up<N: NetworkFunction, P: Placement<N>>(
     place: &mut P,
     nf: &N,
-    lane: &Lane<'_, N::Meta>,
+    lane: Lane<'_, N::Meta>,
     again: &[(Seq, Nanos)],
     position: &mut Seq,
 ) {
     let Some(&(seq, now)) = again.last() else { return };
-    if place.fold(nf, &Lane { seq, now, ..*lane }, 1 + again.len() as u32, lane.now) {
+    let last = Ticket { seq, now, ..*lane.ticket };
+    if place.fold(nf, Lane { ticket: &last, ..lane }, 1 + again.len() as u32, lane.now) {
         return;
     }
     place.step(nf, lane, |_| ());
     for &(seq, now) in again {
         *position = seq;
-        place.step(nf, &Lane { seq, now, ..*lane }, |_| ());
+        let ticket = Ticket { seq, now, ..*lane.ticket };
+        place.step(nf, Lane { ticket: &ticket, ..lane }, |_| ());
     }
 }

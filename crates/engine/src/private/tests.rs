@@ -3,7 +3,7 @@ use nf::{Description, PacketSet, RecordReader, RecordWriter, Sharing, Step};
 use packet::{FiveTuple, Headers, Host};
 
 use super::*;
-use crate::placement::hash_of;
+use crate::placement::{Ticket, hash_of};
 
 /// Remembers who talks to whom, until one of them hangs up.
 struct Calls;
@@ -103,9 +103,10 @@ fn said(caller: u8, call: u16) -> Said {
 fn step(place: &mut Private<Calls>, meta: Said) -> bool {
     let hash = hash_of::<Calls>(&meta.key, SEED);
     let (seq, now) = (Seq(0), Nanos(1));
-    let lane = Lane { meta: &meta, hash, bucket: 0, hint: Hint::default(), seq, now, replayed: false };
+    let ticket = Ticket { hash, seq, now, hint: Hint::default(), bucket: 0, replayed: false };
+    let lane = Lane { meta: &meta, ticket: &ticket };
     let mut passes = false;
-    place.step(&Calls, &lane, |verdict| passes = !matches!(verdict, Verdict::Drop(_)));
+    place.step(&Calls, lane, |verdict| passes = !matches!(verdict, Verdict::Drop(_)));
     passes
 }
 
