@@ -120,8 +120,7 @@ impl Conntrack {
     ) -> Result<(), Cause> {
         let mut outcome = flow.step(meta, &self.rules, cx.now());
         if outcome == Outcome::Reopens {
-            *flow = Connection::open(meta, &self.rules, cx.now())?;
-            outcome = flow.step(meta, &self.rules, cx.now());
+            outcome = flow.reopen(meta, &self.rules, cx.now())?;
         }
         outcome.carry_out(flow, cx)
     }

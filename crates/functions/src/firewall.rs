@@ -88,8 +88,7 @@ impl Firewall {
             if !self.may_open(meta) {
                 return Err(self.refusal(meta, NOT_ALLOWED));
             }
-            *flow = Connection::open(meta, &self.rules, cx.now()).map_err(invalid)?;
-            outcome = flow.step(meta, &self.rules, cx.now());
+            outcome = flow.reopen(meta, &self.rules, cx.now()).map_err(invalid)?;
         }
         if outcome == Outcome::Related && !self.icmp_errors {
             return Err(Refusal::Drop(ICMP_ERROR));

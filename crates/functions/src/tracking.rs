@@ -137,8 +137,8 @@ pub enum Outcome {
     Related,
     /// It passes, and the connection ends with it.
     Ends,
-    /// The connection has ended, and this packet opens it anew: the caller decides whether it may, then replaces the
-    /// state by [`Connection::open`] and gives it the packet again.
+    /// The connection has ended, and this packet opens it anew: the caller decides whether it may, and then lets it
+    /// [reopen](Connection::reopen).
     Reopens,
     /// It is invalid.
     Invalid(Cause),
@@ -254,18 +254,26 @@ impl Connection {
     #[inline(always)]
     pub fn flow(&mut self, observation: &Observation, rules: &Rules, now: Nanos) -> Option<Nanos> {
         let direction = self.direction(observation);
-        match (&mut self.tracked, &observation.event) {
-            (Tracked::Tcp(tracker), Event::Tcp(segment)) => tracker.flow(segment, direction, &rules.tcp),
-            (Tracked::Udp(conversation), Event::Udp) => Some(conversation.step_udp(direction, rules, now)),
-            _ => None,
+        // One question after the other: as a pair, both would be answered in full first.
+        if let Tracked::Tcp(tracker) = &mut self.tracked {
+            let Event::Tcp(segment) = &observation.event else { return None };
+            return tracker.flow(segment, direction, &rules.tcp);
         }
+        if let (Tracked::Udp(conversation), Event::Udp) = (&mut self.tracked, &observation.event) {
+            return Some(conversation.step_udp(direction, rules, now));
+        }
+        None
     }
 
     /// Judges a packet and follows it, also one that [`flow`](Self::flow) would follow sooner.
+    #[inline]
     pub fn step(&mut self, observation: &Observation, rules: &Rules, now: Nanos) -> Outcome {
         let direction = self.direction(observation);
         match (&mut self.tracked, &observation.event) {
-            (Tracked::Tcp(tracker), Event::Tcp(segment)) => tracker.step(segment, direction, &rules.tcp),
+            (Tracked::Tcp(tracker), Event::Tcp(segment)) => match tracker.flow_on(segment, direction, &rules.tcp) {
+                Some(idle) => Outcome::Valid(idle),
+                None => tracker.step(segment, direction, &rules.tcp),
+            },
             (_, Event::Error) => Outcome::Related,
             (Tracked::Udp(conversation), Event::Udp) => Outcome::Valid(conversation.step_udp(direction, rules, now)),
             (Tracked::Icmp(queries), Event::Query(kind)) => {
@@ -289,6 +297,17 @@ impl Connection {
                 Outcome::Invalid(Cause::InvalidState)
             }
         }
+    }
+
+    /// Opens the connection anew with a packet of which [`step`](Self::step) said that it [reopens](Outcome::Reopens) it, and follows
+    /// that.
+    ///
+    /// # Errors
+    /// Why no connection can begin with it.
+    #[inline(never)]
+    pub fn reopen(&mut self, observation: &Observation, rules: &Rules, now: Nanos) -> Result<Outcome, Cause> {
+        *self = Self::open(observation, rules, now)?;
+        Ok(self.step(observation, rules, now))
     }
 
     /// Which side sent the packet.

@@ -10,7 +10,7 @@ mod state;
 use packet::Nanos;
 pub use segment::{Event, Segment};
 pub use state::State;
-use state::{Next, transition};
+use state::{Next, ordinarily, transition};
 
 use super::{Cause, Direction, Outcome, TcpRules};
 
@@ -143,33 +143,69 @@ impl Tracker {
     /// windows. How long the connection may idle; `None`, and nothing has changed, where [`step`](Self::step) must judge.
     #[inline(always)]
     pub fn flow(&mut self, segment: &Segment, direction: Direction, rules: &TcpRules) -> Option<Nanos> {
-        let (of_sender, of_receiver) = (direction as usize, direction as usize ^ 1);
-        let &Segment { seq, end, ack, .. } = segment;
-        let sack = if self.marks[of_receiver].has(Marks::SACK) { segment.sack } else { ack };
-        let sender = &self.windows[of_sender];
-        let plain = (segment.event == Event::Ack) & (self.state == State::Established) & (sender.max_win != 0);
-        if !(plain & fits(seq, end, sack, sender, &self.windows[of_receiver])) {
+        if (segment.event != Event::Ack) | (self.state != State::Established) {
             return None;
         }
-        let moved = Moved { seq, end, ack, sack, window: segment.window, syn: false, has_ack: true };
-        self.advance(&moved, Event::Ack, direction);
-        self.last.event = Event::Ack;
-        self.last.direction = direction;
+        self.glide(segment, direction, rules, Event::Ack, [State::Established; 2])
+    }
 
-        let mut idle = self.idle(Event::Ack, rules);
-        let mut status = self.status & !LONG;
-        if direction == Direction::Reply {
-            status |= SEEN_REPLY;
+    /// The same for what opens and closes a connection in the ordinary way: an acknowledgement or a FIN in any state.
+    #[inline]
+    pub fn flow_on(&mut self, segment: &Segment, direction: Direction, rules: &TcpRules) -> Option<Nanos> {
+        let (old, event) = (self.state, segment.event);
+        let new = ordinarily(old, event, direction)?;
+        if self.last.marks.has(SIMULTANEOUS | CHALLENGE) {
+            return None;
         }
-        if self.answered() {
-            status |= ASSURED;
-        } else {
+        self.glide(segment, direction, rules, event, [old, new])
+    }
+
+    /// Follows an acknowledgement or a FIN that leads from state to state, if it fits the windows. What the caller knows of it is
+    /// compiled in.
+    #[inline(always)]
+    fn glide(
+        &mut self,
+        segment: &Segment,
+        direction: Direction,
+        rules: &TcpRules,
+        event: Event,
+        [old, new]: [State; 2],
+    ) -> Option<Nanos> {
+        let &Segment { seq, end, ack, window, .. } = segment;
+        let mut sides = self.sides(direction);
+        let sack = if sides.receiver_marks.has(Marks::SACK) { segment.sack } else { ack };
+        if !((sides.sender.max_win != 0) & fits(seq, end, sack, &sides.sender, &sides.receiver)) {
+            return None;
+        }
+        let moved = Moved { seq, end, ack, sack, window, syn: false, has_ack: true };
+        sides.advance(&moved);
+        let closes = (new == State::FinWait) & (old != State::FinWait);
+        sides.sender_marks.flags |= if closes { Marks::CLOSE_INIT } else { 0 };
+        self.set_sides(direction, &sides);
+        if event == Event::Ack {
+            self.note(&moved, direction);
+        }
+        self.last.event = event;
+        self.last.direction = direction;
+        self.state = new;
+
+        let mut idle = rules.idle[new as usize];
+        if sides.are_unacknowledged() {
             idle = idle.min(rules.idle_unacknowledged);
         }
-        if idle > rules.idle_unacknowledged {
-            status |= LONG;
+        if (self.retransmissions >= rules.retransmissions_max) | (self.last.window == 0) {
+            idle = self.idle(event, rules);
         }
-        self.status = status;
+        let mut status = self.status & !LONG;
+        if new == State::Established {
+            if !self.answered() {
+                idle = idle.min(rules.idle_unacknowledged);
+            } else if matches!(old, State::SynRecv | State::Established) {
+                status |= ASSURED;
+            }
+        }
+        status |= if direction == Direction::Reply { SEEN_REPLY } else { 0 };
+        self.status = status | if idle > rules.idle_unacknowledged { LONG } else { 0 };
         Some(idle)
     }
 
@@ -194,7 +230,7 @@ impl Tracker {
         self.status & SEEN_REPLY != 0
     }
 
-    #[inline]
+    #[inline(always)]
     fn step_by_table(&mut self, segment: &Segment, direction: Direction, rules: &TcpRules) -> Outcome {
         let old = self.state;
         if segment.event == Event::Rst {
@@ -260,7 +296,7 @@ impl Tracker {
             };
             self.windows[opener ^ 1] = Window::default();
             self.marks[opener ^ 1].flags &= Marks::LIBERAL;
-            return self.follow(segment, direction, State::SynSent, State::SynRecv, rules);
+            return self.follow_apart(segment, direction, State::SynSent, State::SynRecv, rules);
         }
 
         self.last.event = segment.event;
@@ -307,7 +343,7 @@ impl Tracker {
                 }
             }
             if new == State::Close {
-                return self.follow(segment, direction, old, new, rules);
+                return self.follow_apart(segment, direction, old, new, rules);
             }
         }
         // A reset that answers a SYN or ACK that we let through: the windows that we know say nothing about it.
@@ -320,10 +356,24 @@ impl Tracker {
         if ((answers_syn || answers_ack) && segment.ack == self.last.end) || answers_challenge {
             return self.settle(Event::Rst, direction, old, new, rules);
         }
-        self.follow(segment, direction, old, new, rules)
+        self.follow_apart(segment, direction, old, new, rules)
     }
 
     /// Checks the windows, then moves on.
+    #[inline(never)]
+    fn follow_apart(
+        &mut self,
+        segment: &Segment,
+        direction: Direction,
+        old: State,
+        new: State,
+        rules: &TcpRules,
+    ) -> Outcome {
+        self.follow(segment, direction, old, new, rules)
+    }
+
+    /// Checks the windows, then moves on. Openings and closings come by here: a call the less is worth a twentieth of them.
+    #[inline(always)]
     fn follow(&mut self, segment: &Segment, direction: Direction, old: State, new: State, rules: &TcpRules) -> Outcome {
         match self.check(segment, direction, rules) {
             Fit::In => self.settle(segment.event, direction, old, new, rules),
@@ -444,55 +494,53 @@ impl Tracker {
             return self.misfit(seq, end, sack, direction, rules);
         }
         let moved = Moved { seq, end, ack, sack, window: segment.window, syn, has_ack };
-        self.advance(&moved, event, direction);
+        let mut sides = self.sides(direction);
+        sides.advance(&moved);
+        self.set_sides(direction, &sides);
+        if event == Event::Ack {
+            self.note(&moved, direction);
+        }
         Fit::In
     }
 
-    /// The segment fits: moves both sides' windows.
+    /// What is known of both sides, by who sends.
     #[inline(always)]
-    fn advance(&mut self, moved: &Moved, event: Event, direction: Direction) {
+    const fn sides(&self, direction: Direction) -> Sides {
         let (of_sender, of_receiver) = (direction as usize, direction as usize ^ 1);
-        let &Moved { seq, end, ack, sack, .. } = moved;
-        let scale = if moved.syn { 0 } else { self.marks[of_sender].scale };
-        let window = u32::from(moved.window) << scale;
+        Sides {
+            sender: self.windows[of_sender],
+            receiver: self.windows[of_receiver],
+            sender_marks: self.marks[of_sender],
+            receiver_marks: self.marks[of_receiver],
+        }
+    }
 
-        let sender = &mut self.windows[of_sender];
-        let mut flags = self.marks[of_sender].flags;
-        sender.max_win = sender.max_win.max(window.wrapping_add(sack.wrapping_sub(ack)));
-        let beyond_allowed = distance(sender.max_end, end);
-        let new_data = distance(sender.end, end);
-        sender.end = sender.end.wrapping_add(new_data);
-        flags |= if new_data != 0 { Marks::UNACKNOWLEDGED } else { 0 };
-        if moved.has_ack {
-            if flags & Marks::MAX_ACK_SET == 0 {
-                sender.max_ack = ack;
-                flags |= Marks::MAX_ACK_SET;
-            }
-            sender.max_ack = sender.max_ack.wrapping_add(distance(sender.max_ack, ack));
-        }
-        self.marks[of_sender].flags = flags;
+    /// Puts back what [`Sides::advance`] moves.
+    #[inline(always)]
+    const fn set_sides(&mut self, direction: Direction, sides: &Sides) {
+        let (of_sender, of_receiver) = (direction as usize, direction as usize ^ 1);
+        let (sender, receiver) = (&sides.sender, &sides.receiver);
+        self.windows[of_sender].end = sender.end;
+        self.windows[of_sender].max_win = sender.max_win;
+        self.windows[of_sender].max_ack = sender.max_ack;
+        self.windows[of_receiver].max_end = receiver.max_end;
+        self.windows[of_receiver].max_win = receiver.max_win;
+        self.marks[of_sender].flags = sides.sender_marks.flags;
+        self.marks[of_receiver].flags = sides.receiver_marks.flags;
+    }
 
-        let receiver = &mut self.windows[of_receiver];
-        if receiver.max_win != 0 {
-            receiver.max_win = receiver.max_win.wrapping_add(beyond_allowed);
-        }
-        let allowed = sack.wrapping_add(window);
-        if at_least(allowed, receiver.max_end) {
-            // A closed window may still be probed with one byte.
-            receiver.max_end = allowed.wrapping_add(u32::from(window == 0));
-        }
-        self.marks[of_receiver].flags &= if ack == receiver.end { !Marks::UNACKNOWLEDGED } else { !0 };
-
-        if event == Event::Ack {
-            let last = &mut self.last;
-            let differs = (last.seq ^ seq)
-                | (last.ack ^ ack)
-                | (last.end ^ end)
-                | u32::from(last.window ^ moved.window)
-                | (last.direction as u32 ^ direction as u32);
-            self.retransmissions = if differs == 0 { self.retransmissions.saturating_add(1) } else { 0 };
-            (last.seq, last.ack, last.end, last.window) = (seq, ack, end, moved.window);
-        }
+    /// Notes an acknowledgement that fits, and whether it is the last segment once more.
+    #[inline(always)]
+    fn note(&mut self, moved: &Moved, direction: Direction) {
+        let &Moved { seq, end, ack, window, .. } = moved;
+        let last = &mut self.last;
+        let differs = (last.seq ^ seq)
+            | (last.ack ^ ack)
+            | (last.end ^ end)
+            | u32::from(last.window ^ window)
+            | (last.direction as u32 ^ direction as u32);
+        self.retransmissions = if differs == 0 { self.retransmissions.saturating_add(1) } else { 0 };
+        (last.seq, last.ack, last.end, last.window) = (seq, ack, end, window);
     }
 
     /// A side's first SYN, or one that starts it anew.
@@ -585,6 +633,57 @@ struct Moved {
     window: u16,
     syn: bool,
     has_ack: bool,
+}
+
+/// What is known of both sides, taken out together: one side is not told from the other in memory, so that in place each store
+/// to one would have to be waited for by the next load of the other.
+struct Sides {
+    sender: Window,
+    receiver: Window,
+    sender_marks: Marks,
+    receiver_marks: Marks,
+}
+
+impl Sides {
+    /// The segment fits: moves both sides' windows.
+    #[inline(always)]
+    fn advance(&mut self, moved: &Moved) {
+        let &Moved { end, ack, sack, .. } = moved;
+        let scale = if moved.syn { 0 } else { self.sender_marks.scale };
+        let window = u32::from(moved.window) << scale;
+
+        let (sender, flags) = (&mut self.sender, &mut self.sender_marks.flags);
+        sender.max_win = sender.max_win.max(window.wrapping_add(sack.wrapping_sub(ack)));
+        // More than the receiver allowed is rare.
+        let beyond_allowed = if after(end, sender.max_end) { end.wrapping_sub(sender.max_end) } else { 0 };
+        let new_data = distance(sender.end, end);
+        sender.end = sender.end.wrapping_add(new_data);
+        *flags |= if new_data != 0 { Marks::UNACKNOWLEDGED } else { 0 };
+        if moved.has_ack {
+            if *flags & Marks::MAX_ACK_SET == 0 {
+                sender.max_ack = ack;
+                *flags |= Marks::MAX_ACK_SET;
+            }
+            sender.max_ack = sender.max_ack.wrapping_add(distance(sender.max_ack, ack));
+        }
+
+        let receiver = &mut self.receiver;
+        if beyond_allowed != 0 && receiver.max_win != 0 {
+            receiver.max_win = receiver.max_win.wrapping_add(beyond_allowed);
+        }
+        let allowed = sack.wrapping_add(window);
+        if at_least(allowed, receiver.max_end) {
+            // A closed window may still be probed with one byte.
+            receiver.max_end = allowed.wrapping_add(u32::from(window == 0));
+        }
+        self.receiver_marks.flags &= if ack == receiver.end { !Marks::UNACKNOWLEDGED } else { !0 };
+    }
+
+    /// Whether either side has sent data that the other hasn't acknowledged.
+    #[inline(always)]
+    const fn are_unacknowledged(&self) -> bool {
+        (self.sender_marks.flags | self.receiver_marks.flags) & Marks::UNACKNOWLEDGED != 0
+    }
 }
 
 /// Whether sequence number `a` lies before `b` (RFC 9293 3.4).

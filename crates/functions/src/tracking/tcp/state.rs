@@ -70,6 +70,34 @@ pub(super) const fn transition(state: State, event: Event, direction: Direction)
     }
 }
 
+/// Where a FIN or an acknowledgement leads that nothing is special about; `None` for all that needs a closer look.
+#[inline(always)]
+pub(super) const fn ordinarily(state: State, event: Event, direction: Direction) -> Option<State> {
+    ORDINARY[state as usize][direction as usize][event as usize]
+}
+
+/// Of [`TRANSITIONS`] what is ordinary, in a form that is read at once. The last two events of a side are none.
+const ORDINARY: [[[Option<State>; 8]; 2]; State::COUNT] = {
+    let mut ordinary = [[[None; 8]; 2]; State::COUNT];
+    let mut state = 0;
+    while state < State::COUNT {
+        let mut side = 0;
+        while side < 2 {
+            let events = [Event::Fin as usize, Event::Ack as usize];
+            let mut at = 0;
+            while at < events.len() {
+                if let Next::To(next) = TRANSITIONS[state][side][events[at]] {
+                    ordinary[state][side][events[at]] = Some(next);
+                }
+                at += 1;
+            }
+            side += 1;
+        }
+        state += 1;
+    }
+    ordinary
+};
+
 /// For each state, what the opener's segments do and what the other side's do: SYN, SYN and ACK, FIN, ACK.
 #[rustfmt::skip]
 const TRANSITIONS: [[[Next; 4]; 2]; State::COUNT] = {

@@ -1,4 +1,5 @@
-//! The short way against the long one: where [`Tracker::flow`] follows a segment, [`Tracker::step`] does the very same.
+//! The short ways against the long one: where [`Tracker::flow`] or [`Tracker::flow_on`] follows a segment, [`Tracker::step`] does the
+//! very same.
 
 use packet::{Tcp, TcpFlags, TcpOptions};
 use proptest::prelude::*;
@@ -46,7 +47,7 @@ fn side(replies: bool) -> Direction {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #![proptest_config(ProptestConfig::with_cases(4000))]
 
     #[test]
     fn what_flows_is_what_would_have_been_judged(
@@ -70,15 +71,17 @@ proptest! {
                     Err(_) => continue,
                 },
             };
-            let (mut short, before) = (*known, *known);
-            let flowed = short.flow(&segment, direction, &rules);
+            let before = *known;
             let outcome = known.step(&segment, direction, &rules);
-            match flowed {
-                Some(idle) => {
-                    prop_assert_eq!(outcome, Outcome::Valid(idle), "{:?} by {:?}", before, segment);
-                    prop_assert_eq!(&short, &*known, "{:?} by {:?}", before, segment);
+            for short_way in [Tracker::flow, Tracker::flow_on] {
+                let mut short = before;
+                match short_way(&mut short, &segment, direction, &rules) {
+                    Some(idle) => {
+                        prop_assert_eq!(outcome, Outcome::Valid(idle), "{:?} by {:?}", before, segment);
+                        prop_assert_eq!(&short, &*known, "{:?} by {:?}", before, segment);
+                    }
+                    None => prop_assert_eq!(short, before, "nothing has changed"),
                 }
-                None => prop_assert_eq!(short, before, "nothing has changed"),
             }
             if matches!(outcome, Outcome::Ends | Outcome::Reopens) {
                 tracker = None;
@@ -87,28 +90,30 @@ proptest! {
     }
 }
 
-/// Nearly all of a long connection's segments take the short way, and none that opens or closes it.
+/// All of a connection's segments take a short way behind those that only open it, and while it is open the shortest.
 #[test]
-fn what_an_open_connection_carries_flows() {
+fn what_a_connection_carries_flows() {
     let rules = rules(false);
     let (ack, syn) = (TcpFlags::ACK, TcpFlags::SYN);
     let mut tracker = Tracker::open(&segment(syn, 0, 0, 0), &rules).expect("it opens");
-    for (segment, replies, flows, then) in [
-        (segment(syn, 0, 0, 0), false, false, State::SynSent),
-        (segment(SYN_ACK, 0, 1, 0), true, false, State::SynRecv),
-        (segment(ack, 1, 1, 0), false, false, State::Established),
-        (segment(ack, 1, 1, 5), false, true, State::Established),
-        (segment(ack, 1, 6, 9), true, true, State::Established),
-        (segment(ack, 6, 10, 0), false, true, State::Established),
-        (segment(FIN_ACK, 6, 10, 0), false, false, State::FinWait),
-        (segment(ack, 10, 7, 0), true, false, State::CloseWait),
-        (segment(FIN_ACK, 10, 7, 0), true, false, State::LastAck),
-        (segment(ack, 7, 11, 0), false, false, State::TimeWait),
+    let (judged, on, flows) = ((false, false), (false, true), (true, true));
+    for (segment, replies, short, then) in [
+        (segment(syn, 0, 0, 0), false, judged, State::SynSent),
+        (segment(SYN_ACK, 0, 1, 0), true, judged, State::SynRecv),
+        (segment(ack, 1, 1, 0), false, on, State::Established),
+        (segment(ack, 1, 1, 5), false, flows, State::Established),
+        (segment(ack, 1, 6, 9), true, flows, State::Established),
+        (segment(ack, 6, 10, 0), false, flows, State::Established),
+        (segment(FIN_ACK, 6, 10, 0), false, on, State::FinWait),
+        (segment(ack, 10, 7, 0), true, on, State::CloseWait),
+        (segment(FIN_ACK, 10, 7, 0), true, on, State::LastAck),
+        (segment(ack, 7, 11, 0), false, on, State::TimeWait),
     ] {
-        assert_eq!(tracker.flow(&segment, side(replies), &rules).is_some(), flows, "to {then:?}");
-        if !flows {
-            assert!(matches!(tracker.step(&segment, side(replies), &rules), Outcome::Valid(_)));
-        }
+        let (mut one, mut other) = (tracker, tracker);
+        let direction = side(replies);
+        let ways = (one.flow(&segment, direction, &rules), other.flow_on(&segment, direction, &rules));
+        assert_eq!((ways.0.is_some(), ways.1.is_some()), short, "to {then:?}");
+        assert!(matches!(tracker.step(&segment, direction, &rules), Outcome::Valid(_)));
         assert_eq!(tracker.state(), then);
     }
 }
