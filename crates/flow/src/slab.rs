@@ -360,8 +360,8 @@ impl<K, V> Hot<K, V> {
     /// horizon or the first that the flow has. One branch for both, as some flows' deadlines go to and fro with every packet.
     #[inline(always)]
     pub(crate) fn move_deadline(&mut self, deadline: Nanos, now: Nanos) -> bool {
+        let is_far = (deadline - now >= HORIZON) & (self.word < encode(Nanos::NEVER));
         let deadline = encode(deadline);
-        let is_far = (deadline.saturating_sub(encode(now)) >= HORIZON.0 << 1) & (self.word < encode(Nanos::NEVER));
         let is_store = (deadline | ASSURED >= self.word) | is_far;
         if is_store {
             self.word = self.word & ASSURED | deadline;
