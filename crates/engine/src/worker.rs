@@ -1,4 +1,4 @@
-//! The one worker loop: look at all, hash all, prefetch all, step all.
+//! The one worker loop: look at all, hash and ask for what leads to their entries, ask for the entries of all, step all.
 
 use std::sync::Arc;
 
@@ -42,6 +42,9 @@ pub struct Worker<N: NetworkFunction, P> {
 struct Lanes<M> {
     len: usize,
     waiting: [Waiting<M>; BURST],
+    /// Whether some of those are records. What leads to their entries is not asked for yet: between taking one record and the next
+    /// there is no time for it.
+    records: bool,
     /// Records that contribute the same as the one ahead of them: their packets' numbers and times.
     again: Vec<(Seq, Nanos)>,
     /// The verdict of a packet that takes no step.
@@ -109,6 +112,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
             lanes: Box::new(Lanes {
                 len: 0,
                 waiting: [Waiting::NONE; BURST],
+                records: false,
                 again: Vec::with_capacity(AGAIN_MAX),
                 settled: Verdict::forward(),
             }),
@@ -241,7 +245,9 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
             return settle(&*self.nf, &mut self.scratch, &mut self.counters, batch, index, settled);
         }
         if N::Flow::STORED {
-            lane.ticket.hash = hash_of::<N>(&lane.meta().key(), self.seed);
+            let hash = hash_of::<N>(&lane.meta().key(), self.seed);
+            lane.ticket.hash = hash;
+            self.place.prefetch(&self.nf, lane.meta(), hash, bucket);
         }
         lane.ticket.bucket = bucket;
         lane.ticket.seq = seq;
@@ -269,7 +275,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
             };
             while let Some((record, first, later)) = log.next(limit) {
                 let (seq, now) = (Seq(record.seq.0 + first), record.time + later);
-                let Lanes { len, waiting, again, .. } = &mut *self.lanes;
+                let Lanes { len, waiting, again, records, .. } = &mut *self.lanes;
                 if N::FOLDS
                     && let Some(ahead) = len.checked_sub(1).map(|last| &mut waiting[last])
                     && ahead.is_like(record)
@@ -287,6 +293,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
                 let hint = Hint::NOWHERE;
                 lane.ticket = Ticket { hash: record.hash, seq, now, hint, bucket: Packet::SPRAYED, replayed: true };
                 lane.more = 0;
+                *records = true;
                 *len += 1;
                 if *len == BURST {
                     self.flush(batch);
@@ -304,12 +311,15 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
     fn flush(&mut self, batch: &mut Batch) {
         let Self { nf, place, lanes, counters, position, scratch, .. } = self;
         let nf = &**nf;
-        let Lanes { len, waiting, again, .. } = &mut **lanes;
+        let Lanes { len, waiting, again, records, .. } = &mut **lanes;
         let waiting = &mut waiting[..*len];
-        if N::Flow::STORED {
-            for lane in waiting.iter() {
-                place.prefetch(nf, lane.meta(), lane.ticket.hash, lane.ticket.bucket);
+        if N::Flow::STORED && *records {
+            for Waiting { meta, ticket, .. } in waiting.iter().filter(|lane| lane.ticket.replayed) {
+                if let Some(meta) = meta {
+                    place.prefetch(nf, meta, ticket.hash, ticket.bucket);
+                }
             }
+            *records = false;
         }
         for lane in waiting.iter_mut() {
             lane.ticket.hint = place.prefetch_entry(nf, lane.meta(), lane.ticket.hash, lane.ticket.bucket);
