@@ -47,7 +47,7 @@ pub use history::{Block, Boundary, Event, Log, Record, Script, Stretch};
 pub use kind::{EngineKind, Guarantee};
 pub use link::{Link, LinkEnd, Presequenced, run_replayed};
 pub use moves::{Elephant, Move, Moves, What};
-pub use placement::{KeyOf, Lane, Placement, hash_of};
+pub use placement::{KeyOf, Lane, Placement, Ticket, hash_of};
 pub use private::Private;
 pub use run::{Control, CoreRun, Course, Outcome, Recovery, drive, run, run_queues, run_workers};
 pub use sharded::Sharded;
