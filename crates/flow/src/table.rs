@@ -295,6 +295,7 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
         self.slab.set_deadline(at, deadline);
         if self.ageing == Ageing::Wheel && !self.wheel.is_in_time(&self.slab, at, deadline) {
             self.wheel.disarm(&mut self.slab, at);
+            // No packet's time is at hand: the horizon counts from the wheel's own tick, which is no later.
             self.wheel.arm(&mut self.slab, at, Nanos(0));
         }
     }

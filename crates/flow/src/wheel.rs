@@ -2,8 +2,9 @@
 //! jump of the clock costs the same whether it is of a millisecond or of years.
 //!
 //! An entry lies at the lowest level whose circle reaches its tick, counted from the wheel's own. The lowest level reaches
-//! over two minutes in large tables, so that most timeouts never come down a level. A deadline that moves is only noted in the
-//! entry while its list comes up in time for it: too early mostly, and then the entry is armed anew.
+//! over two minutes in large tables, so that timeouts never come down a level; the levels above serve small tables, and clocks
+//! that jump. A deadline that moves is only noted in the entry while its list comes up in time for it: too early mostly, and
+//! then the entry is armed anew.
 //!
 //! Lists are chains of blocks of slot numbers, a cache line each, and an entry knows its place in them. So the entries that
 //! come next are known without reading those before, and can be brought near in time; links from entry to entry would be
@@ -37,7 +38,8 @@ const LEVELS: u32 = 4;
 /// flow that lasts is cheap. No timeout of up to a minute costs a look more for it.
 pub(crate) const HORIZON: Nanos = Nanos::from_secs(60);
 /// Lists advanced to and entries looked at in one unit of work. An entry is looked at once for each level that it comes
-/// down, at most four times and mostly once, so one unit a packet keeps up with one new flow a packet.
+/// down, mostly one, and once a minute while it lasts, so one unit a packet keeps up with one new flow a packet. Where there are too few
+/// packets for all looks, rounds take longer than a minute, for each look counts from the present.
 const STEPS_MAX: usize = 4;
 /// How many entries ahead of their turn they are asked for.
 const AHEAD: usize = 12;
