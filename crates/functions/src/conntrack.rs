@@ -118,6 +118,10 @@ impl Conntrack {
         flow: &mut Connection,
         meta: &Observation,
     ) -> Result<(), Cause> {
+        if let Some(idle) = flow.flow_on(meta, &self.rules) {
+            flow.keep_for(idle, cx);
+            return Ok(());
+        }
         let mut outcome = flow.step(meta, &self.rules, cx.now());
         if outcome == Outcome::Reopens {
             outcome = flow.reopen(meta, &self.rules, cx.now())?;
@@ -188,10 +192,7 @@ impl NetworkFunction for Conntrack {
         meta: &Observation,
     ) -> Step<Verdict, M> {
         if let Some(idle) = flow.flow(meta, &self.rules, cx.now()) {
-            cx.expire_after(idle);
-            if flow.assured() {
-                cx.assure();
-            }
+            flow.keep_for(idle, cx);
             return Ok(Verdict::forward());
         }
         Ok(match self.judge(cx, flow, meta) {

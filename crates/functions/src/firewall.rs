@@ -78,6 +78,10 @@ impl Firewall {
         flow: &mut Connection,
         meta: &Observation,
     ) -> Result<(), Refusal> {
+        if let Some(idle) = flow.flow_on(meta, &self.rules) {
+            flow.keep_for(idle, cx);
+            return Ok(());
+        }
         // A query by the answering side asks anew: it shares the identifier alone.
         let asks = matches!(meta.event, Event::Query(_)) && flow.direction(meta) == Direction::Reply;
         if asks && !self.may_open(meta) {
@@ -207,10 +211,7 @@ impl NetworkFunction for Firewall {
         meta: &Observation,
     ) -> Step<Verdict, M> {
         if let Some(idle) = flow.flow(meta, &self.rules, cx.now()) {
-            cx.expire_after(idle);
-            if flow.assured() {
-                cx.assure();
-            }
+            flow.keep_for(idle, cx);
             return Ok(Verdict::forward());
         }
         Ok(match self.judge(cx, flow, meta) {

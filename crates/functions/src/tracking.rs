@@ -265,15 +265,30 @@ impl Connection {
         None
     }
 
-    /// Judges a packet and follows it, also one that [`flow`](Self::flow) would follow sooner.
+    /// The same for what opens and closes a TCP connection in the ordinary way, with [`flow`](Self::flow) most of all packets.
+    #[inline(always)]
+    pub fn flow_on(&mut self, observation: &Observation, rules: &Rules) -> Option<Nanos> {
+        let direction = self.direction(observation);
+        let Tracked::Tcp(tracker) = &mut self.tracked else { return None };
+        let Event::Tcp(segment) = &observation.event else { return None };
+        tracker.flow_on(segment, direction, &rules.tcp)
+    }
+
+    /// Asks the engine for what follows from a packet that one of the short ways has followed.
+    #[inline(always)]
+    pub fn keep_for<N: NetworkFunction, M: Memory>(&self, idle: Nanos, cx: &mut Context<'_, N, M>) {
+        cx.expire_after(idle);
+        if self.assured() {
+            cx.assure();
+        }
+    }
+
+    /// Judges a packet and follows it, also one that [`flow`](Self::flow) or [`flow_on`](Self::flow_on) would follow sooner.
     #[inline]
     pub fn step(&mut self, observation: &Observation, rules: &Rules, now: Nanos) -> Outcome {
         let direction = self.direction(observation);
         match (&mut self.tracked, &observation.event) {
-            (Tracked::Tcp(tracker), Event::Tcp(segment)) => match tracker.flow_on(segment, direction, &rules.tcp) {
-                Some(idle) => Outcome::Valid(idle),
-                None => tracker.step(segment, direction, &rules.tcp),
-            },
+            (Tracked::Tcp(tracker), Event::Tcp(segment)) => tracker.step(segment, direction, &rules.tcp),
             (_, Event::Error) => Outcome::Related,
             (Tracked::Udp(conversation), Event::Udp) => Outcome::Valid(conversation.step_udp(direction, rules, now)),
             (Tracked::Icmp(queries), Event::Query(kind)) => {

@@ -150,7 +150,7 @@ impl Tracker {
     }
 
     /// The same for what opens and closes a connection in the ordinary way: an acknowledgement or a FIN in any state.
-    #[inline]
+    #[inline(always)]
     pub fn flow_on(&mut self, segment: &Segment, direction: Direction, rules: &TcpRules) -> Option<Nanos> {
         let (old, event) = (self.state, segment.event);
         let new = ordinarily(old, event, direction)?;
