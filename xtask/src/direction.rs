@@ -9,15 +9,16 @@ use crate::check::root;
 
 /// What each crate of the house may use of the others. Development dependencies may use `testkit` besides.
 const ALLOWED: &[(&str, &[&str])] = &[
+    ("locality", &[]),
     ("packet", &[]),
-    ("flow", &["packet"]),
-    ("memory", &["packet"]),
+    ("flow", &["packet", "locality"]),
+    ("memory", &["packet", "locality"]),
     ("nf", &["packet", "flow", "memory"]),
-    ("port", &["packet"]),
+    ("port", &["packet", "locality"]),
     ("rss", &["packet"]),
-    ("engine", &["packet", "flow", "memory", "nf", "port"]),
+    ("engine", &["packet", "flow", "memory", "nf", "port", "locality"]),
     ("functions", &["packet", "flow", "memory", "nf"]),
-    ("measure", &["packet", "flow", "memory", "port", "nf", "engine"]),
+    ("measure", &["packet", "flow", "memory", "port", "nf", "engine", "locality"]),
     ("sampler", &[]),
     ("testkit", &["packet", "flow", "memory", "nf", "port", "engine", "functions", "measure", "rss"]),
     (

@@ -1,6 +1,7 @@
 //! Histories: what earlier packets contributed, for a core to replay before its own packet (state-compute replication), and
 //! the state that changes cores in between.
 
+use locality::prefetch;
 use packet::{Nanos, Seq};
 
 use crate::moves::{Move, Moves};
@@ -223,7 +224,7 @@ impl<'a, M: Copy> Log<'a, M> {
         }
         // A replica reads as fast as memory gives: what comes later is asked for in time.
         if let Some(later) = self.records.get(self.record + AHEAD) {
-            flow::prefetch(later);
+            prefetch::start(later);
         }
         self.record += 1;
         Some((record, self.first, self.later))

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use flow::Hint;
 use nf::{Flow, Meta, NetworkFunction, Reason, Verdict};
+use locality::prefetch;
 use packet::{LinkType, Nanos, Seq};
 use port::{Batch, Packet};
 
@@ -173,7 +174,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
             if index + 1 < batch.len()
                 && let Some(header) = batch.bytes(index + 1).first()
             {
-                flow::prefetch(header);
+                prefetch::start(header);
             }
             self.replay(batch, log, own.unwrap_or(end));
             if let Some(seq) = own {

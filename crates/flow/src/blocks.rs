@@ -4,9 +4,10 @@
 use alloc::boxed::Box;
 use alloc::vec;
 
+use locality::prefetch;
 use packet::Key;
 
-use crate::memory::{Region, prefetch};
+use crate::memory::Region;
 use crate::slab::Slab;
 
 /// Slots in a block.
@@ -141,7 +142,7 @@ impl Blocks {
         }
         let next = self.block(head.next);
         // The one behind that is asked for here, a block's length ahead.
-        prefetch((&raw const *self.block(if next.next == NONE { head.next } else { next.next })).cast());
+        prefetch::start(self.block(if next.next == NONE { head.next } else { next.next }));
         let distance = distance - usize::from(head.len);
         (distance < usize::from(next.len)).then(|| next.slots[usize::from(next.first) + distance])
     }

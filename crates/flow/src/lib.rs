@@ -21,7 +21,6 @@ mod tags;
 mod wheel;
 
 pub use index::Index;
-pub use memory::prefetch_value as prefetch;
 pub use policy::{Ageing, Eviction};
 pub use table::{Entry, Hint, Plan, SCANNED, Slot, Table};
 pub use wheel::TICK;

@@ -3,10 +3,8 @@
 use alloc::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use core::ptr::NonNull;
 
-/// What a processor fetches at once.
-pub(crate) const CACHE_LINE: usize = 64;
-/// The huge page of x86-64 and of most others.
-const HUGE_PAGE: usize = 2 << 20;
+use locality::CACHE_LINE;
+use locality::pages::{self, HUGE_PAGE};
 
 /// A stretch of zeroed memory, every page of it touched. It begins on a cache line, and on a huge page when it is as
 /// long as one.
@@ -29,7 +27,7 @@ impl Region {
         // SAFETY: the layout is not empty.
         let base = unsafe { alloc(layout) };
         let Some(base) = NonNull::new(base) else { handle_alloc_error(layout) };
-        advise_huge_pages(base, bytes);
+        pages::advise(base.as_ptr(), bytes);
         // Zeroed by hand after the advice: `alloc_zeroed` would touch the pages first, and get small ones.
         // SAFETY: `bytes` bytes were just allocated at `base`.
         unsafe { base.write_bytes(0, bytes) };
@@ -61,37 +59,6 @@ impl Drop for Region {
 unsafe impl Send for Region {}
 // SAFETY: as above; a shared region hands out nothing but its address.
 unsafe impl Sync for Region {}
-
-/// Asks for huge pages; a kernel that has none to give says so, and small ones do.
-#[cfg(all(target_os = "linux", not(miri)))]
-fn advise_huge_pages(base: NonNull<u8>, bytes: usize) {
-    if bytes >= HUGE_PAGE {
-        // SAFETY: the range was just allocated, begins on a page, and this advice changes no content.
-        let _ = unsafe { rustix::mm::madvise(base.as_ptr().cast(), bytes, rustix::mm::Advice::LinuxHugepage) };
-    }
-}
-
-#[cfg(any(not(target_os = "linux"), miri))]
-const fn advise_huge_pages(_: NonNull<u8>, _: usize) {}
-
-/// Brings the cache line near where a value begins; nothing waits for it.
-#[inline(always)]
-pub fn prefetch_value<T>(value: &T) {
-    prefetch((&raw const *value).cast());
-}
-
-/// Brings the cache line at `address` near. Never faults, whatever the address.
-#[inline(always)]
-pub(crate) fn prefetch(address: *const u8) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    {
-        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch reads nothing and faults on nothing.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
-    }
-    #[cfg(any(not(target_arch = "x86_64"), miri))]
-    let _ = address;
-}
 
 #[cfg(test)]
 mod tests {

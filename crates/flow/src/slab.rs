@@ -6,10 +6,11 @@
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 
+use locality::{CACHE_LINE, prefetch};
 use packet::{Key, Nanos};
 
 use crate::chain::{END, Pair};
-use crate::memory::{CACHE_LINE, Region, prefetch};
+use crate::memory::Region;
 use crate::wheel::HORIZON;
 
 /// What a packet needs of an entry.
@@ -268,11 +269,11 @@ impl<K: Key, V: Copy> Slab<K, V> {
     #[inline(always)]
     pub(crate) fn prefetch(&self, at: u32) {
         let place = self.hot.as_ptr().wrapping_add(at as usize * Self::STRIDE);
-        prefetch(place);
+        prefetch::address(place);
         // Entries of more than a line may begin in the middle of one, so the last byte says how far they reach.
         let mut line = CACHE_LINE;
         while line < Self::HOT {
-            prefetch(place.wrapping_add(line));
+            prefetch::address(place.wrapping_add(line));
             line += CACHE_LINE;
         }
     }
@@ -281,7 +282,7 @@ impl<K: Key, V: Copy> Slab<K, V> {
     #[inline(always)]
     pub(crate) fn prefetch_links(&self, at: u32) {
         if !Self::LINKS_INSIDE || Self::HOT > CACHE_LINE {
-            prefetch(self.links.as_ptr().wrapping_add(at as usize * Self::LINKS_STRIDE));
+            prefetch::address(self.links.as_ptr().wrapping_add(at as usize * Self::LINKS_STRIDE));
         }
     }
 

@@ -7,6 +7,7 @@
 
 use std::time::Instant;
 
+use locality::prefetch;
 use port::Trace;
 
 /// Bytes of a packet that lie in memory.
@@ -78,7 +79,7 @@ impl Bare {
             for (frame, waiting) in burst.iter().zip(&mut waiting) {
                 let Some(source) = source(frame) else { continue };
                 let home = self.home(source);
-                flow::prefetch(&self.buckets[home]);
+                prefetch::start(&self.buckets[home]);
                 *waiting = (source, home);
             }
             for (frame, (source, home)) in burst.iter_mut().zip(waiting) {

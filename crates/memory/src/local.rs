@@ -6,9 +6,9 @@ mod map;
 use alloc::boxed::Box;
 use core::cell::Cell;
 use core::convert::Infallible;
-use core::hint::black_box;
 use core::marker::PhantomData;
 
+use locality::{pages, prefetch};
 use packet::Nanos;
 
 use crate::{Distributed, Memory, Name, Portion, Value, Vector};
@@ -44,7 +44,7 @@ impl Memory for Local {
     type Distributed<T: Portion> = LocalDistributed<T>;
 
     fn vector<T: Value>(&self, len: usize, initial: T) -> LocalVector<T> {
-        LocalVector { elements: (0..len).map(|_| Cell::new(initial)).collect() }
+        LocalVector { elements: pages::boxed((0..len).map(|_| Cell::new(initial))) }
     }
 
     fn map<K: Name, V: Value>(&self, capacity: usize) -> LocalMap<K, V> {
@@ -84,9 +84,8 @@ impl<T: Value> Vector<T, Local> for LocalVector<T> {
 
     #[inline]
     fn prefetch(&self, index: usize) {
-        // Safe code can't prefetch; a load that nothing waits for overlaps with others all the same.
         if let Some(element) = self.elements.get(index) {
-            black_box(element.get());
+            prefetch::all(element);
         }
     }
 }

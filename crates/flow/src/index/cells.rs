@@ -2,7 +2,8 @@
 
 use core::ops::{Deref, DerefMut};
 
-use crate::memory::{Region, prefetch};
+use crate::memory::Region;
+use locality::prefetch;
 
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -31,7 +32,7 @@ impl Cells {
     /// Brings a cell near.
     #[inline(always)]
     pub(super) fn prefetch(&self, at: usize) {
-        prefetch(self.region.base().as_ptr().wrapping_add(at * size_of::<Cell>()));
+        prefetch::address(self.region.base().as_ptr().wrapping_add(at * size_of::<Cell>()));
     }
 }
 

@@ -4,7 +4,8 @@
 //! step down a chain is a cache miss that waits for the one before.
 
 use crate::index::{Index, scale, upper};
-use crate::memory::{Region, prefetch};
+use crate::memory::Region;
+use locality::prefetch;
 
 /// An entry in its chain, numbered as the entry is.
 #[repr(C)]
@@ -90,14 +91,14 @@ impl Index for Chaining {
 
     #[inline(always)]
     fn prefetch(&self, hash: u64) {
-        prefetch(self.heads.base().as_ptr().wrapping_add(self.chain(hash) * size_of::<u32>()));
+        prefetch::address(self.heads.base().as_ptr().wrapping_add(self.chain(hash) * size_of::<u32>()));
     }
 
     /// The first of the chain, unread: its node and its entry are asked for together, for nothing else can be ahead of time.
     #[inline(always)]
     fn guess(&self, hash: u64, mut near: impl FnMut(u32)) -> Option<u32> {
         let first = self.head(self.chain(hash)).checked_sub(1)?;
-        prefetch(self.nodes.base().as_ptr().wrapping_add(first as usize * size_of::<Node>()));
+        prefetch::address(self.nodes.base().as_ptr().wrapping_add(first as usize * size_of::<Node>()));
         near(first);
         Some(first)
     }

@@ -6,8 +6,9 @@
 //! if the first one says that some such key had to go there.
 
 use crate::index::{Index, scale, tag_of, upper};
-use crate::memory::{CACHE_LINE, Region, prefetch};
+use crate::memory::Region;
 use crate::tags::Tags;
+use locality::{CACHE_LINE, prefetch};
 
 /// Places in a bucket.
 const WIDTH: usize = 12;
@@ -76,9 +77,9 @@ impl<const NOTES: bool> Index for Buckets<NOTES> {
     #[inline(always)]
     fn prefetch(&self, hash: u64) {
         let Home { bucket, tag } = self.home(hash);
-        prefetch(self.region.base().as_ptr().wrapping_add(bucket * size_of::<Bucket>()));
+        prefetch::address(self.region.base().as_ptr().wrapping_add(bucket * size_of::<Bucket>()));
         if !NOTES {
-            prefetch(self.region.base().as_ptr().wrapping_add(self.other(bucket, tag) * size_of::<Bucket>()));
+            prefetch::address(self.region.base().as_ptr().wrapping_add(self.other(bucket, tag) * size_of::<Bucket>()));
         }
     }
 

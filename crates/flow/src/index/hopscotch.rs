@@ -8,7 +8,8 @@
 
 use crate::index::cells::{Cell, Cells};
 use crate::index::{Index, scale, upper};
-use crate::memory::{Region, prefetch};
+use crate::memory::Region;
+use locality::prefetch;
 
 /// Cells that may hold entries of one home.
 const NEIGHBOURHOOD: usize = u32::BITS as usize;
@@ -104,7 +105,7 @@ impl Index for Hopscotch {
     #[inline(always)]
     fn prefetch(&self, hash: u64) {
         let home = self.home(hash);
-        prefetch(self.bitmaps.base().as_ptr().wrapping_add(home * size_of::<u32>()));
+        prefetch::address(self.bitmaps.base().as_ptr().wrapping_add(home * size_of::<u32>()));
         self.cells.prefetch(home);
     }
 

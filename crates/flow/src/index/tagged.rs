@@ -7,8 +7,9 @@
 //! probes within a cache line of four chunks before they go to the next. Entries never move, so their places serve as slots.
 
 use crate::index::{Index, scale, tag_of, upper};
-use crate::memory::{Region, prefetch};
+use crate::memory::Region;
 use crate::tags::Tags;
+use locality::prefetch;
 
 /// Places in a chunk.
 const WIDTH: usize = 14;
@@ -118,7 +119,7 @@ impl Index for Tagged {
 
     #[inline(always)]
     fn prefetch(&self, hash: u64) {
-        prefetch(self.region.base().as_ptr().wrapping_add(self.home(hash) * size_of::<Tags>()));
+        prefetch::address(self.region.base().as_ptr().wrapping_add(self.home(hash) * size_of::<Tags>()));
     }
 
     #[inline(always)]

@@ -8,9 +8,9 @@
 use core::marker::PhantomData;
 use core::ops::Deref;
 
+use locality::{CACHE_LINE, prefetch};
 use packet::{Nanos, Words};
 
-use crate::memory::{CACHE_LINE, prefetch};
 use crate::shared::sync::{AtomicU64, Ordering, Pause, broken, fence};
 use crate::tags::equal_bytes;
 
@@ -166,7 +166,7 @@ impl<'a, K: Words, V: Words, const WIDTH: usize> Bucket<'a, K, V, WIDTH> {
     /// Brings the head near.
     #[inline(always)]
     pub(super) fn prefetch(&self) {
-        prefetch(self.words.as_ptr().cast());
+        prefetch::address(self.words.as_ptr().cast());
     }
 
     /// Brings the entries with this tag near.
@@ -177,11 +177,11 @@ impl<'a, K: Words, V: Words, const WIDTH: usize> Bucket<'a, K, V, WIDTH> {
             let entry = self.entry(mask.trailing_zeros() as usize).as_ptr_range();
             let mut line = entry.start.cast::<u8>();
             while line < entry.end.cast() {
-                prefetch(line);
+                prefetch::address(line);
                 line = line.wrapping_add(CACHE_LINE);
             }
             // It may end a line further than its length says.
-            prefetch(entry.end.cast::<u8>().wrapping_sub(1));
+            prefetch::address(entry.end.cast::<u8>().wrapping_sub(1));
             mask &= mask - 1;
         }
     }

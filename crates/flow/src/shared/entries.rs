@@ -11,10 +11,10 @@
 
 use alloc::boxed::Box;
 
+use locality::{pages, prefetch};
 use packet::{Key, Nanos};
 
 use crate::index::CuckooPp;
-use crate::memory::prefetch;
 use crate::shared::signposts::Signposts;
 use crate::shared::spin::Spin;
 use crate::shared::striped::share;
@@ -137,7 +137,7 @@ impl<K: Key, V: Copy + Send + 'static, I: Index, X: Send> Entries<K, V, I, X> {
             })
             .collect();
         let slots = stripes[0].0.with(|ledger| ledger.table.slots());
-        let entries: Box<[_]> = (0..slots * stripes.len()).map(|_| Locked(Spin::new(None))).collect();
+        let entries = pages::boxed((0..slots * stripes.len()).map(|_| Locked(Spin::new(None))));
         assert!(entries.len() < u32::MAX as usize, "a table has fewer than 2^32 places");
         Self { signposts: Signposts::new(stripes.len(), slots), entries, stripes, slots, seed: plan.seed }
     }
@@ -169,7 +169,7 @@ impl<K: Key, V: Copy + Send + 'static, I: Index, X: Send> Entries<K, V, I, X> {
         let Some(at) = self.find(hash) else { return Hint::NOWHERE };
         if let Some(entry) = self.entries.get(at as usize) {
             let entry: *const u8 = core::ptr::from_ref(entry).cast();
-            (0..size_of::<Locked<K, V>>()).step_by(64).for_each(|offset| prefetch(entry.wrapping_add(offset)));
+            (0..size_of::<Locked<K, V>>()).step_by(64).for_each(|offset| prefetch::address(entry.wrapping_add(offset)));
         }
         Hint(at)
     }

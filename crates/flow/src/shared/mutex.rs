@@ -3,10 +3,10 @@
 //!
 //! The lock is the standard library's, which puts a core to sleep that waits for long.
 
+use locality::prefetch;
 use packet::{Key, Nanos};
 
 use crate::index::CuckooPp;
-use crate::memory::prefetch;
 use crate::shared::alone::Alone;
 use crate::shared::sync::{Mutex, PoisonError};
 use crate::shared::{Insertion, SharedTable};
@@ -52,7 +52,7 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> SharedTable<K, V> for Locked<K,
     /// What the lock guards can't be asked for without it.
     #[inline]
     fn prefetch(&self, _: u64) {
-        prefetch((&raw const self.table).cast());
+        prefetch::start(&self.table);
     }
 
     #[inline]

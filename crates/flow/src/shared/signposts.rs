@@ -3,8 +3,8 @@
 //! a wrong one, asks under the lock. So no order between a signpost and its entry is needed.
 
 use crate::index::{scale, upper};
-use crate::memory::prefetch;
 use crate::shared::sync::{AtomicU64, Ordering, Words};
+use locality::prefetch;
 
 /// Signposts in a bucket: a cache line of them.
 const WIDTH: usize = 8;
@@ -36,7 +36,7 @@ impl Signposts {
     /// Brings the signposts of this hash near.
     #[inline(always)]
     pub(super) fn prefetch(&self, part: usize, hash: u64) {
-        prefetch(self.bucket(part, hash, 0).as_ptr().cast());
+        prefetch::address(self.bucket(part, hash, 0).as_ptr().cast());
     }
 
     /// The slot where the hash's flow probably lies.

@@ -3,10 +3,10 @@
 
 use alloc::boxed::Box;
 
+use locality::prefetch;
 use packet::{Key, Nanos};
 
 use crate::index::CuckooPp;
-use crate::memory::prefetch;
 use crate::shared::alone::Alone;
 use crate::shared::spin::Spin;
 use crate::shared::{Insertion, SharedTable};
@@ -75,7 +75,7 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> SharedTable<K, V> for Striped<K
     /// What a lock guards can't be asked for without it.
     #[inline]
     fn prefetch(&self, hash: u64) {
-        prefetch(core::ptr::from_ref(self.stripe(hash)).cast());
+        prefetch::address(core::ptr::from_ref(self.stripe(hash)).cast());
     }
 
     #[inline]

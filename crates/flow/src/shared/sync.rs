@@ -121,7 +121,7 @@ mod checked {
 
     impl Words {
         pub(crate) fn zeroed(count: usize) -> Self {
-            Self((0..count).map(|_| AtomicU64::new(0)).collect())
+            Self(locality::pages::boxed((0..count).map(|_| AtomicU64::new(0))))
         }
     }
 

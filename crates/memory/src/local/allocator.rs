@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 use core::cell::Cell;
 use core::convert::Infallible;
 
+use locality::pages;
 use packet::Nanos;
 
 use super::{Local, LocalTx};
@@ -42,7 +43,7 @@ impl LocalAllocator {
             list: Cell::new(FREE),
         };
         let pool = Self {
-            nodes: (0..capacity + LISTS as u32).map(node).collect(),
+            nodes: pages::boxed((0..capacity as usize + LISTS).map(|at| node(at as u32))),
             capacity,
             occupied: [const { Cell::new(0) }; LEVELS],
             position: Cell::new(0),

@@ -4,10 +4,10 @@
 use alloc::boxed::Box;
 use core::cell::Cell;
 use core::convert::Infallible;
-use core::hint::black_box;
 
 use super::{Local, LocalTx};
 use crate::{Map, Name, Value};
+use locality::{pages, prefetch};
 
 /// A map in local memory: 32 bytes a slot for a five-tuple and an index, two slots for each pair that fits.
 pub struct LocalMap<K, V> {
@@ -29,7 +29,7 @@ impl<K: Name, V: Value> LocalMap<K, V> {
     pub(super) fn new(capacity: usize, seed: u64) -> Self {
         let slots = capacity.checked_mul(2).expect("a map's capacity fits the address space").max(1);
         assert!(u32::try_from(slots).is_ok(), "a map of {capacity} pairs is beyond 32 bits");
-        Self { slots: (0..slots).map(|_| Cell::new(Slot::Empty)).collect(), len: Cell::new(0), capacity, seed }
+        Self { slots: pages::boxed((0..slots).map(|_| Cell::new(Slot::Empty))), len: Cell::new(0), capacity, seed }
     }
 
     #[inline]
@@ -112,9 +112,8 @@ impl<K: Name, V: Value> Map<K, V, Local> for LocalMap<K, V> {
 
     #[inline]
     fn prefetch(&self, key: &K) {
-        // Safe code can't prefetch; a load that nothing waits for overlaps with others all the same.
         if let Some(slot) = self.slots.get(self.home(self.hash(key))) {
-            black_box(matches!(slot.get(), Slot::Empty));
+            prefetch::all(slot);
         }
     }
 

@@ -1,8 +1,8 @@
 //! Objects: words under a lock, on lines of their own.
 
 use alloc::boxed::Box;
-use alloc::vec::Vec;
 
+use locality::{pages, prefetch};
 use packet::Words;
 
 use super::log::{Access, Lock, Tx};
@@ -22,7 +22,7 @@ pub(crate) struct Line {
 
 /// As many zeros.
 pub(crate) fn zeros(count: usize) -> Box<[AtomicU64]> {
-    (0..count).map(|_| AtomicU64::new(0)).collect::<Vec<_>>().into()
+    pages::boxed((0..count).map(|_| AtomicU64::new(0)))
 }
 
 /// Objects of some number of words each.
@@ -36,7 +36,7 @@ pub(crate) struct Objects {
 impl Objects {
     pub(crate) fn new(count: usize, words: usize) -> Self {
         let far_each = words.saturating_sub(NEAR);
-        Self { lines: (0..count).map(|_| Line::default()).collect(), far: zeros(count * far_each), far_each }
+        Self { lines: pages::boxed((0..count).map(|_| Line::default())), far: zeros(count * far_each), far_each }
     }
 
     #[inline(always)]
@@ -95,11 +95,11 @@ impl Objects {
         }
     }
 
-    /// A load that nothing waits for.
+    /// Brings near where the object begins.
     #[inline(always)]
     pub(crate) fn prefetch(&self, object: usize) {
         if let Some(line) = self.lines.get(object) {
-            core::hint::black_box(Tx::get(&line.words[0]));
+            prefetch::start(line);
         }
     }
 }

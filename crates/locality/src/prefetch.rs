@@ -1,0 +1,55 @@
+//! Asking for memory ahead of time, so that its latencies overlap.
+//!
+//! A load in the place of a prefetch overlaps with others too, but holds up all that comes behind it once the processor has no
+//! room left for what isn't done: after a few packets, where a prefetch reaches over a whole burst.
+
+use crate::CACHE_LINE;
+
+/// Brings the cache line at `address` near. Never faults, whatever the address; nothing where the processor has no such
+/// instruction that is known here.
+#[inline(always)]
+pub fn address(address: *const u8) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    {
+        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch reads nothing and faults on nothing.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
+    }
+    #[cfg(any(not(target_arch = "x86_64"), miri))]
+    let _ = address;
+}
+
+/// Brings the cache line near where the value begins.
+#[inline(always)]
+pub fn start<T>(value: &T) {
+    address((&raw const *value).cast());
+}
+
+/// Brings all of the value near.
+#[inline(always)]
+pub fn all<T: ?Sized>(value: &T) {
+    let first = core::ptr::from_ref(value).cast::<u8>();
+    let bytes = size_of_val(value);
+    for at in (0..bytes).step_by(CACHE_LINE) {
+        address(first.wrapping_add(at));
+    }
+    // What doesn't begin with a line may end in one more.
+    if bytes > 0 && !first.addr().is_multiple_of(CACHE_LINE) {
+        address(first.wrapping_add(bytes - 1));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_address_may_be_asked_for() {
+        for at in [0, 1, 4095, usize::MAX] {
+            address(core::ptr::without_provenance(at));
+        }
+        start(&7u8);
+        all(&[0u32; 100][1..]);
+        all::<[u64]>(&[]);
+    }
+}
