@@ -1,5 +1,7 @@
 //! The packets that travel together through an engine.
 
+use std::ops::Range;
+use std::slice;
 use std::sync::Arc;
 
 use memmap2::Mmap;
@@ -27,10 +29,46 @@ struct Lent {
 }
 
 impl Lent {
-    /// The packet's bytes, if they are among these.
+    /// All of them.
     #[inline(always)]
-    fn bytes(&self, start: usize, len: usize) -> Option<&[u8]> {
-        (start < self.len).then(|| &self.memory[self.start + start..][..len])
+    fn bytes(&self) -> &[u8] {
+        &self.memory[self.start..][..self.len]
+    }
+}
+
+/// Some packets of a batch, each with its bytes: where those lie is found out once for all.
+#[derive(Debug)]
+pub struct Frames<'a> {
+    packets: slice::IterMut<'a, Packet>,
+    memory: Memory<'a>,
+}
+
+impl<'a> Iterator for Frames<'a> {
+    type Item = (&'a mut Packet, &'a [u8]);
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Self::Item> {
+        let packet = self.packets.next()?;
+        let bytes = self.memory.bytes(packet);
+        Some((packet, bytes))
+    }
+}
+
+/// What the offsets of a batch's packets count in.
+#[derive(Clone, Copy, Debug)]
+struct Memory<'a> {
+    lent: &'a [u8],
+    own: &'a [u8],
+}
+
+impl<'a> Memory<'a> {
+    #[inline(always)]
+    fn bytes(self, packet: &Packet) -> &'a [u8] {
+        let (start, len) = (packet.offset as usize, packet.len as usize);
+        match start.checked_sub(self.lent.len()) {
+            None => &self.lent[start..][..len],
+            Some(start) => &self.own[start..][..len],
+        }
     }
 }
 
@@ -157,12 +195,23 @@ impl Batch {
     #[must_use]
     pub fn packet(&self, index: usize) -> (&Packet, &[u8]) {
         let packet = &self.packets[index];
-        let (start, len) = (packet.offset as usize, packet.len as usize);
-        let bytes = match &self.lent {
-            Some(lent) => lent.bytes(start, len).unwrap_or_else(|| &self.memory[start - lent.len..][..len]),
-            None => &self.memory[start..start + len],
-        };
-        (packet, bytes)
+        (packet, self.memory().bytes(packet))
+    }
+
+    /// The descriptors and the bytes of these packets of this batch, to decide their fates.
+    ///
+    /// # Panics
+    /// When there are no such packets.
+    #[inline(always)]
+    #[must_use]
+    pub fn frames(&mut self, range: Range<usize>) -> Frames<'_> {
+        let memory = Memory { lent: self.lent.as_ref().map_or(&[], Lent::bytes), own: &self.memory };
+        Frames { packets: self.packets[range].iter_mut(), memory }
+    }
+
+    #[inline(always)]
+    fn memory(&self) -> Memory<'_> {
+        Memory { lent: self.lent.as_ref().map_or(&[], Lent::bytes), own: &self.memory }
     }
 
     /// The bytes of packet number `index` of this batch, to rewrite them. Those that were lent are copied first.
@@ -175,7 +224,8 @@ impl Batch {
         let len = packet.len as usize;
         let mut start = packet.offset as usize;
         if let Some(lent) = &self.lent {
-            if let Some(bytes) = lent.bytes(start, len) {
+            if start < lent.len {
+                let bytes = &lent.bytes()[start..][..len];
                 start = lent.len + self.memory.len();
                 packet.offset = u32::try_from(start).expect("a batch is far below 4 GiB");
                 self.memory.extend_from_slice(bytes);

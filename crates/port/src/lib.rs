@@ -5,7 +5,7 @@
 //! monotonic; the engine decides each packet's [`Fate`]; the queue carries the fates out. A port is called once a burst,
 //! so it stands behind a trait object; nothing else on the path does.
 
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 
 mod batch;
 mod error;
@@ -15,7 +15,7 @@ pub mod pcap;
 mod queue;
 mod replay;
 
-pub use batch::{Batch, Fate, Packet};
+pub use batch::{Batch, Fate, Frames, Packet};
 pub use error::PortError;
 pub use faulty::{Faults, Faulty, FaultyPort};
 pub use memory::{MemoryPort, MemoryQueue, Outbox, Sent, Trace};

@@ -3,6 +3,8 @@
 use std::fs;
 use std::sync::Arc;
 
+use locality::pages::{self, HUGE_PAGE};
+use locality::prefetch;
 use memmap2::{Advice, Mmap, MmapMut};
 use packet::{LinkType, Nanos};
 
@@ -12,7 +14,6 @@ use crate::memory::Trace;
 
 /// Packets begin at multiples of a cache line, as they would under a card.
 pub(super) const CHUNK_BYTES: usize = 64;
-const HUGE_PAGE_BYTES: usize = 2 << 20;
 
 /// What a queue needs of a packet.
 #[derive(Clone, Copy, Debug)]
@@ -41,6 +42,8 @@ impl Slot {
 pub(super) struct Arena {
     memory: Arc<Mmap>,
     slots: Vec<Slot>,
+    /// Where each packet begins, in chunks, and where the last one ends.
+    starts: Vec<u32>,
     /// Where each packet's addresses lie; empty where they are never changed.
     sites: Vec<Site>,
     sources: Vec<(u16, LinkType)>,
@@ -51,14 +54,16 @@ impl Arena {
     /// Packs these packets of the trace. Every page is touched by it.
     ///
     /// # Panics
-    /// When the system has no such memory, or the share has more than 65,536 combinations of interface and link type.
+    /// When the system has no such memory, when the share has more than 256 GiB, or more than 65,536 combinations of interface and
+    /// link type.
     pub(super) fn load(trace: &Trace, share: &[u32], buckets: &[u16], with_sites: bool) -> Self {
         let stride = |index: &u32| (trace.packets()[*index as usize].len as usize).next_multiple_of(CHUNK_BYTES);
-        let bytes = share.iter().map(stride).sum::<usize>().next_multiple_of(HUGE_PAGE_BYTES).max(HUGE_PAGE_BYTES);
+        let bytes = share.iter().map(stride).sum::<usize>().next_multiple_of(HUGE_PAGE).max(HUGE_PAGE);
         let mut memory = MmapMut::map_anon(bytes).expect("memory for the trace");
         // A kernel without huge pages gives common ones, which `huge_pages` tells.
         let _ = memory.advise(Advice::HugePage);
-        let mut arena = Vec::with_capacity(share.len());
+        let mut slots = pages::with_capacity(share.len());
+        let mut starts = pages::with_capacity(share.len() + 1);
         let mut sites = Vec::with_capacity(if with_sites { share.len() } else { 0 });
         let (mut sources, mut at) = (Vec::new(), 0);
         for &index in share {
@@ -71,12 +76,14 @@ impl Arena {
             let source = source(&mut sources, (packet.interface, packet.link));
             let bucket = buckets.get(index as usize).copied().unwrap_or(packet.bucket);
             let slot = Slot { time, index, len, wire_len, source, bucket };
+            starts.push(chunk(at));
             at += slot.stride();
-            arena.push(slot);
+            slots.push(slot);
         }
-        let longest = arena.iter().map(Slot::stride).max().unwrap_or(0);
+        starts.push(chunk(at));
+        let longest = slots.iter().map(Slot::stride).max().unwrap_or(0);
         let memory = memory.make_read_only().expect("memory can be made read-only").into();
-        Self { memory, slots: arena, sites, sources, longest }
+        Self { memory, slots, starts, sites, sources, longest }
     }
 
     #[inline]
@@ -84,35 +91,29 @@ impl Arena {
         &self.memory
     }
 
-    /// Brings the headers of the burst behind the next one near: the next one's are on their way. `slots` are the packets from
-    /// the next burst on, and `offset` is where they begin.
+    /// Where packet number `at` of the share begins; of the number behind the last, where that ends.
     #[inline]
-    pub(super) fn prefetch(&self, slots: &[Slot], mut offset: usize) {
-        let (next, behind) = slots.split_at(slots.len().min(BURST));
-        offset += next.iter().map(Slot::stride).sum::<usize>();
-        for slot in &behind[..behind.len().min(BURST)] {
-            prefetch(self.memory.as_ptr().wrapping_add(offset));
-            offset += slot.stride();
+    pub(super) fn start(&self, at: usize) -> usize {
+        self.starts[at] as usize * CHUNK_BYTES
+    }
+
+    /// Brings the headers of the burst behind the next one near: the next one's are on their way, and begin with packet number
+    /// `next`.
+    #[inline]
+    pub(super) fn prefetch(&self, next: usize) {
+        let behind = self.slots.len().min(next + BURST);
+        let end = self.slots.len().min(behind + BURST);
+        for start in &self.starts[behind..end] {
+            prefetch::address(self.memory.as_ptr().wrapping_add(*start as usize * CHUNK_BYTES));
         }
+        // What tells of them and of those behind them, for the processor foresees a stream no further than to the end of a page.
+        prefetch::all(&self.slots[behind..end]);
+        prefetch::all(&self.starts[end..self.slots.len().min(end + BURST)]);
     }
 
     #[inline]
     pub(super) fn slots(&self) -> &[Slot] {
         &self.slots
-    }
-
-    /// Where each packet begins, in chunks: for queues that go back and forth.
-    ///
-    /// # Panics
-    /// When the share has more than 256 GiB.
-    pub(super) fn starts(&self) -> Arc<[u32]> {
-        let mut chunk = 0;
-        let start = |slot: &Slot| {
-            let start = u32::try_from(chunk).expect("a trace has far less");
-            chunk += slot.stride() / CHUNK_BYTES;
-            start
-        };
-        self.slots.iter().map(start).collect()
     }
 
     #[inline]
@@ -141,18 +142,8 @@ impl Arena {
     }
 }
 
-/// Brings the cache line at `address` near. Never faults, whatever the address.
-#[inline(always)]
-#[allow(unsafe_code)]
-fn prefetch(address: *const u8) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch reads nothing and faults on nothing.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
-    }
-    #[cfg(any(not(target_arch = "x86_64"), miri))]
-    let _ = address;
+fn chunk(at: usize) -> u32 {
+    u32::try_from(at / CHUNK_BYTES).expect("a trace has far less than 256 GiB")
 }
 
 /// The place of a source in the table, which it is added to if it is new. Packets of one source mostly follow each other.

@@ -64,8 +64,6 @@ pub struct Replay {
     begun: u64,
     continued: bool,
     arenas: Vec<Arc<Arena>>,
-    /// Where packets begin in each arena; made when a load is offered first.
-    starts: Vec<Arc<[u32]>>,
     tallies: Vec<Arc<Tally>>,
     counts: Vec<Arc<Count>>,
 }
@@ -93,7 +91,6 @@ impl Replay {
             begun: 0,
             continued: false,
             arenas: Vec::new(),
-            starts: Vec::new(),
             tallies: Vec::new(),
             counts: Vec::new(),
         }
@@ -189,9 +186,6 @@ impl Replay {
         assert!(load.rate_pps.is_finite() && load.rate_pps > 0.0, "a wire has a rate");
         assert!(load.descriptors > 0, "a ring has descriptors");
         self.prepare(cores);
-        if self.starts.len() != cores {
-            self.starts = self.arenas.iter().map(|arena| arena.starts()).collect();
-        }
         self.counts = (0..cores).map(|_| Arc::default()).collect();
         let (first, (_, packets)) = (self.begun, load.packets());
         let wire = Arc::new(Wire { load, start: OnceLock::new(), first, end: first + packets });
@@ -200,8 +194,7 @@ impl Replay {
         }
         let queues = (0..cores).map(|core| {
             let queue = self.queue(core, 0, Loops::UntilStopped);
-            let (wire, starts, count) = (&wire, &self.starts[core], &self.counts[core]);
-            let queue = OfferedQueue::new(queue, Arc::clone(wire), Arc::clone(starts), Arc::clone(count));
+            let queue = OfferedQueue::new(queue, Arc::clone(&wire), Arc::clone(&self.counts[core]));
             Box::new(queue) as Box<dyn Queue>
         });
         queues.collect()
@@ -232,7 +225,6 @@ impl Replay {
         assert!(steered_to.is_none_or(|core| usize::from(*core) < cores), "packets go to queues that there are");
         if self.arenas.len() != cores {
             self.arenas = self.load(cores);
-            self.starts.clear();
         }
         self.tallies = (0..cores).map(|_| Arc::default()).collect();
     }
@@ -251,7 +243,6 @@ impl Replay {
             packets: self.trace.len() as u64,
             looped,
             next: 0,
-            offset: 0,
         }
     }
 
@@ -319,8 +310,6 @@ struct ReplayQueue {
     packets: u64,
     looped: u64,
     next: usize,
-    /// Where the next packet's bytes begin.
-    offset: usize,
 }
 
 impl Queue for ReplayQueue {
@@ -369,7 +358,8 @@ impl ReplayQueue {
         let rest = &arena.slots()[self.next..];
         let slots = &rest[..rest.len().min(most)];
         let slots = if arena.longest() * BURST <= self.room { slots } else { fitting(slots, self.room) };
-        let bytes: usize = slots.iter().map(Slot::stride).sum();
+        let (start, behind) = (arena.start(self.next), self.next + slots.len());
+        let bytes = arena.start(behind) - start;
         let renumber = self.renumber.filter(|_| self.looped > 0);
         if self.copies || renumber.is_some() {
             let (memory, packets) = batch.parts_mut();
@@ -377,33 +367,29 @@ impl ReplayQueue {
             if memory.len() < self.room {
                 memory.resize(self.room, 0);
             }
-            memory[..bytes].copy_from_slice(&arena.memory()[self.offset..][..bytes]);
+            memory[..bytes].copy_from_slice(&arena.memory()[start..][..bytes]);
             self.describe(slots, packets);
             if let Some(renumber) = renumber {
                 renumber.apply(self.looped, &arena.sites()[self.next..][..slots.len()], packets, memory);
             }
         } else {
-            self.describe(slots, batch.lend(arena.memory(), self.offset, bytes, self.room));
-            arena.prefetch(&rest[slots.len()..], self.offset + bytes);
+            self.describe(slots, batch.lend(arena.memory(), start, bytes, self.room));
         }
-        self.next += slots.len();
-        self.offset += bytes;
-        if self.next == arena.slots().len() {
-            (self.next, self.offset) = (0, 0);
+        arena.prefetch(behind);
+        self.next = behind;
+        if behind == arena.slots().len() {
+            self.next = 0;
             self.looped += 1;
         }
     }
 
-    /// Goes to the queue's own packet number `own`, counted over all loops.
+    /// Goes to the queue's own packet number `own`, counted over all loops of its `share` packets.
     #[inline]
-    fn seek(&mut self, own: u64, starts: &[u32]) {
-        let share = self.arena.slots().len() as u64;
-        if own == self.looped * share + self.next as u64 {
-            return;
+    const fn seek(&mut self, own: u64, share: u64) {
+        if own != self.looped * share + self.next as u64 {
+            self.looped = own / share;
+            self.next = (own % share) as usize;
         }
-        self.looped = own / share;
-        self.next = (own % share) as usize;
-        self.offset = starts[self.next] as usize * arena::CHUNK_BYTES;
     }
 
     /// How many of the queue's own packets come ahead of packet `number` of all queues, counted over all loops.

@@ -166,8 +166,6 @@ pub(super) struct OfferedQueue {
     queue: ReplayQueue,
     wire: Arc<Wire>,
     count: Arc<Count>,
-    /// Where each packet's bytes begin, in chunks.
-    starts: Arc<[u32]>,
     ring: Ring,
     depths: Depths,
     /// Packets of all queues ahead of this one have been looked at.
@@ -184,7 +182,7 @@ pub(super) struct OfferedQueue {
 const WALK: u64 = 1024;
 
 impl OfferedQueue {
-    pub(super) fn new(queue: ReplayQueue, wire: Arc<Wire>, starts: Arc<[u32]>, count: Arc<Count>) -> Self {
+    pub(super) fn new(queue: ReplayQueue, wire: Arc<Wire>, count: Arc<Count>) -> Self {
         let (warm_up, _) = wire.load.packets();
         let first = queue.own_before(wire.first);
         let depths = Depths::new(wire.load.descriptors);
@@ -194,7 +192,7 @@ impl OfferedQueue {
         let looped = wire.first / queue.packets.max(1);
         let (loop_first, loop_own) = (looped * queue.packets, looped * share as u64);
         let (seen, is_over) = (wire.first, share == 0);
-        Self { queue, seen, loop_first, loop_own, part, wire, starts, ring, depths, count, is_over }
+        Self { queue, seen, loop_first, loop_own, part, wire, ring, depths, count, is_over }
     }
 
     /// How many of the queue's own packets come ahead of packet `end`, which isn't ahead of what was seen.
@@ -241,7 +239,8 @@ impl OfferedQueue {
             }
             return Received::Idle;
         };
-        self.queue.seek(run.first, &self.starts);
+        let share = self.queue.arena.slots().len() as u64;
+        self.queue.seek(run.first, share);
         self.queue.next_burst(batch, run.len.min(BURST as u64) as usize);
         self.ring.take(batch.len() as u64);
         Received::Packets

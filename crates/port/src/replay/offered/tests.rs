@@ -36,7 +36,7 @@ fn queue(replay: &mut Replay, cores: usize, core: usize, load: Load, first: u64)
     replay.prepare(cores);
     let wire = Arc::new(Wire { load, start: OnceLock::new(), first, end: first + load.packets().1 });
     let queue = replay.queue(core, 0, Loops::UntilStopped);
-    OfferedQueue::new(queue, wire, replay.arenas[core].starts(), Arc::default())
+    OfferedQueue::new(queue, wire, Arc::default())
 }
 
 /// A wire, a ring and a core, packet by packet.
