@@ -257,7 +257,7 @@ impl<N: NetworkFunction> Rest<N> {
         let entry = match flows.table.entry_near(&key, lane.hint, lane.now) {
             Some(entry) => entry,
             None => match self.alive(flows, nf, key, lane) {
-                Some(slot) => flows.table.entry(slot),
+                Some(slot) => flows.table.entry(slot, lane.now),
                 // Nobody asks for the verdict, and nothing else would come of it.
                 None if lane.replayed && nf.refuses(lane.meta) => return settle(&Verdict::forward()),
                 None => return settle(&self.open(flows, nf, key, lane)),
@@ -329,7 +329,7 @@ impl<N: NetworkFunction> Rest<N> {
             Ok(verdict) => settle(verdict),
             Err(never) => match *never {},
         }
-        let moved = deadline.is_none_or(|deadline| entry.move_deadline(deadline, lane.now));
+        let moved = deadline.is_none_or(|deadline| entry.move_deadline(deadline));
         let granted = moved && !close && (!assured || entry.is_assured());
         // Put together anew, so that nobody else needs it in one piece.
         (entry.slot(), (!granted).then_some(Effects { deadline, close, assured }))
@@ -380,7 +380,7 @@ impl<N: NetworkFunction> Rest<N> {
             flows.table.assure(slot);
         }
         let mut decided = Verdict::forward();
-        let (slot, effects) = self.packet(flows.table.entry(slot), nf, lane, |verdict| decided = *verdict);
+        let (slot, effects) = self.packet(flows.table.entry(slot, lane.now), nf, lane, |verdict| decided = *verdict);
         if let Some(effects) = effects {
             self.take_effect(flows, nf, slot, lane, effects);
         }

@@ -41,6 +41,11 @@ const ASSURED: u64 = 1;
 /// The latest deadline that can be told, in the year 2262: it stands for [`Nanos::NEVER`].
 const LATEST: u64 = u64::MAX / 2 - 1;
 
+/// Whether a time is behind all that can be told.
+pub(crate) const fn is_behind_all(time: Nanos) -> bool {
+    time.0 > LATEST
+}
+
 /// A deadline as an entry tells it.
 #[inline(always)]
 pub(crate) const fn told(deadline: Nanos) -> Nanos {
@@ -357,15 +362,14 @@ impl<K, V> Hot<K, V> {
         is_later
     }
 
-    /// Sets the deadline, unless the wheel may have to know: where it is earlier than the one that is set, and ahead of `now`'s
-    /// horizon or the first that the flow has. One branch for both, as some flows' deadlines go to and fro with every packet.
+    /// Sets the deadline, unless the wheel may have to know: where it is earlier than the one that is set, and ahead of the present's
+    /// horizon. One branch for both, as some flows' deadlines go to and fro with every packet.
     #[inline(always)]
-    pub(crate) fn move_deadline(&mut self, deadline: Nanos, now: Nanos) -> bool {
-        let is_far = (deadline - now >= HORIZON) & (self.word < encode(Nanos::NEVER));
-        let deadline = encode(deadline);
-        let is_store = (deadline | ASSURED >= self.word) | is_far;
+    pub(crate) fn move_deadline(&mut self, deadline: Nanos, present: Alive) -> bool {
+        let word = encode(deadline) | ASSURED;
+        let is_store = word >= self.word.min(present.0.saturating_add(2 * HORIZON.0));
         if is_store {
-            self.word = self.word & ASSURED | deadline;
+            self.word = word & (self.word | !ASSURED);
         }
         is_store
     }

@@ -66,6 +66,8 @@ pub struct Slot(u32);
 pub struct Entry<'a, K, V> {
     hot: &'a mut Hot<K, V>,
     slot: Slot,
+    /// The packet's time, as the look for the flow went by it.
+    present: Alive,
 }
 
 impl<K, V> Entry<'_, K, V> {
@@ -90,12 +92,12 @@ impl<K, V> Entry<'_, K, V> {
         self.hot.is_assured()
     }
 
-    /// Moves the flow's deadline where that is a store: later, or to behind what the wheel looks ahead from `now`, the packet's
-    /// time. `false`, and nothing done, where it isn't, which is [`Table::touch`]'s matter.
+    /// Moves the flow's deadline where that is a store: later, or to behind what the wheel looks ahead from the packet's time.
+    /// `false`, and nothing done, where it isn't, which is [`Table::touch`]'s matter.
     #[inline(always)]
     #[must_use]
-    pub fn move_deadline(&mut self, deadline: Nanos, now: Nanos) -> bool {
-        self.hot.move_deadline(deadline, now)
+    pub fn move_deadline(&mut self, deadline: Nanos) -> bool {
+        self.hot.move_deadline(deadline, self.present)
     }
 }
 
@@ -187,14 +189,15 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
     /// mostly it is. `None` proves nothing; [`find`](Self::find) does.
     #[inline(always)]
     pub fn entry_near(&mut self, key: &K, hint: Hint, now: Nanos) -> Option<Entry<'_, K, V>> {
-        let hot = self.slab.alive(hint.0, key, Alive::after(now))?;
-        Some(Entry { hot, slot: Slot(hint.0) })
+        let present = Alive::after(now);
+        let hot = self.slab.alive(hint.0, key, present)?;
+        Some(Entry { hot, slot: Slot(hint.0), present })
     }
 
-    /// The flow at the slot, for several accesses in a row.
+    /// The flow at the slot, for several accesses in a row at the time `now`.
     #[inline(always)]
-    pub fn entry(&mut self, slot: Slot) -> Entry<'_, K, V> {
-        Entry { hot: self.slab.hot_mut(slot.0), slot }
+    pub fn entry(&mut self, slot: Slot, now: Nanos) -> Entry<'_, K, V> {
+        Entry { hot: self.slab.hot_mut(slot.0), slot, present: Alive::after(now) }
     }
 
     /// The key's flow, whether or not its deadline has passed.

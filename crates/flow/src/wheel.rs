@@ -16,7 +16,7 @@ use alloc::vec;
 use packet::{Key, Nanos};
 
 use crate::blocks::{Blocks, List};
-use crate::slab::{LOOSE, Slab};
+use crate::slab::{LOOSE, Slab, is_behind_all};
 
 /// How exact the ageing is: an entry is reclaimed in the order of its deadline rounded up to this, some 17 milliseconds.
 pub const TICK: Nanos = Nanos(1 << TICK_BITS);
@@ -34,12 +34,13 @@ const SMALL: usize = 4096;
 const HIGH_BITS: u32 = 9;
 const LEVELS: u32 = 4;
 /// An entry is put no further ahead of the present than this, and looked at again then if its deadline is later. So a deadline that
-/// moves earlier, yet stays behind this horizon, is a store like one that moves later: most do, and a look a minute at each
-/// flow that lasts is cheap. No timeout of up to a minute costs a look more for it.
-pub(crate) const HORIZON: Nanos = Nanos::from_secs(60);
+/// moves earlier, yet stays behind this horizon, is a store like one that moves later: most do, and two looks a minute at each
+/// flow that lasts is cheap. No timeout of up to that costs a look more for it. Half a minute is the shortest of the timeouts that
+/// ordinary TCP connections come by, and that of most others' first packets.
+pub(crate) const HORIZON: Nanos = Nanos::from_secs(30);
 /// Lists advanced to and entries looked at in one unit of work. An entry is looked at once for each level that it comes
-/// down, mostly one, and once a minute while it lasts, so one unit a packet keeps up with one new flow a packet. Where there are too few
-/// packets for all looks, rounds take longer than a minute, for each look counts from the present.
+/// down, mostly one, and twice a minute while it lasts, so one unit a packet keeps up with one new flow a packet. Where there are too few
+/// packets for all looks, rounds take longer than that, for each look counts from the present.
 const STEPS_MAX: usize = 4;
 /// How many entries ahead of their turn they are asked for.
 const AHEAD: usize = 12;
@@ -117,15 +118,15 @@ impl Wheel {
         }
     }
 
-    /// Puts an entry that is on no list where its deadline says, or at the [`HORIZON`] of `now` if that comes first. One without
-    /// a deadline stays out.
+    /// Puts an entry that is on no list where its deadline says, or at the [`HORIZON`] of `now` if that comes first. One that lives
+    /// to the end of time stays out where that comes first.
     #[inline]
     pub(crate) fn arm<K: Key, V: Copy>(&mut self, slab: &mut Slab<K, V>, entry: u32, now: Nanos) {
         let deadline = slab.deadline(entry);
-        if deadline == Nanos::NEVER {
+        let horizon = now.max(Nanos(time_of(self.tick))) + HORIZON;
+        if is_behind_all(deadline.min(horizon)) {
             return;
         }
-        let horizon = now.max(Nanos(time_of(self.tick))) + HORIZON;
         let tick = tick_of(deadline.min(horizon)).max(self.tick);
         let (list, up) = self.place_of(tick);
         self.due = self.due.min(time_of(up));

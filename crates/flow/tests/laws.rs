@@ -244,37 +244,61 @@ fn near(table: &mut Table<Host4, u32>, hint: Hint, now: u64) -> Option<Slot> {
 /// Behind the wheel's horizon a deadline moves to and fro by a store, and is met to the tick all the same.
 #[test]
 fn a_deadline_behind_the_horizon_moves_at_the_entry() {
-    const HORIZON: Nanos = Nanos::from_secs(60);
+    const HORIZON: Nanos = Nanos::from_secs(30);
     for age in [Nanos(0), Nanos(1), Nanos(TICK.0 - 1), TICK, HORIZON, Nanos::from_secs(86_400)] {
         let mut table = Table::<Host4, u32>::new(10, 1);
         let start = Nanos::from_secs(1_000_000);
         let slot = insert(&mut table, 1, start + Nanos::from_secs(5 * 86_400), start);
         let now = start + age;
         assert_eq!(drain(&mut table, now).0, []);
-        assert!(!table.entry(slot).move_deadline(now + HORIZON - Nanos(1), now));
-        assert!(table.entry(slot).move_deadline(now + HORIZON, now));
+        assert!(!table.entry(slot, now).move_deadline(now + HORIZON - Nanos(1)));
+        assert!(table.entry(slot, now).move_deadline(now + HORIZON));
         assert_eq!(drain(&mut table, now + HORIZON - Nanos(1)).0, []);
         assert_eq!(drain(&mut table, now + HORIZON + TICK).0, [1], "{age:?}");
     }
-    // One that never had a deadline is on no list, so the wheel has to know.
-    let mut table = Table::<Host4, u32>::new(10, 1);
-    let slot = insert(&mut table, 1, Nanos::NEVER, Nanos(0));
-    assert!(!table.entry(slot).move_deadline(HORIZON, Nanos(0)));
+}
+
+/// One that has no deadline is looked at like those that have a far one, and never found dead.
+#[test]
+fn a_first_deadline_is_met() {
+    for (at, idle, is_store) in [(0, 30, true), (0, 29, false), (1_000_000, 30, true), (1_000_000, 29, false)] {
+        let mut table = Table::<Host4, u32>::new(10, 1);
+        let slot = insert(&mut table, 1, Nanos::NEVER, Nanos(0));
+        let now = Nanos::from_secs(at);
+        assert_eq!(drain(&mut table, now).0, []);
+        assert_eq!(table.entry(slot, now).move_deadline(now + Nanos::from_secs(idle)), is_store);
+        table.touch(slot, now + Nanos::from_secs(idle));
+        assert_eq!(drain(&mut table, now + Nanos::from_secs(idle) - Nanos(1)).0, []);
+        assert_eq!(drain(&mut table, now + Nanos::from_secs(idle) + TICK).0, [1]);
+    }
+}
+
+/// Where the horizon lies behind the end of time, no deadline is behind it, and only later ones are stores.
+#[test]
+fn at_the_end_of_time_deadlines_move_one_way() {
+    const END: Nanos = Nanos(u64::MAX / 2 - 1);
+    for (now, deadline) in [(END - Nanos(100), END - Nanos(50)), (END - Nanos::from_secs(20), END - Nanos(1))] {
+        let mut table = Table::<Host4, u32>::new(10, 1);
+        let slot = insert(&mut table, 1, deadline, now);
+        assert!(!table.entry(slot, now).move_deadline(deadline - Nanos(1)));
+        assert!(table.entry(slot, now).move_deadline(Nanos::NEVER));
+        assert!(!table.entry(slot, now).move_deadline(deadline));
+        table.touch(slot, deadline);
+        assert_eq!(table.deadline(slot), deadline);
+    }
 }
 
 #[test]
 fn an_entry_is_what_its_slot_names() {
     let mut table = Table::<Host4, u32>::new(10, 1);
     let slot = insert(&mut table, 1, Nanos(9), Nanos(0));
-    let mut entry = table.entry(slot);
+    let mut entry = table.entry(slot, Nanos(0));
     *entry.value_mut() = 7;
-    assert!(
-        entry.move_deadline(Nanos(20), Nanos(0)) && !entry.move_deadline(Nanos(19), Nanos(0)) && !entry.is_assured()
-    );
+    assert!(entry.move_deadline(Nanos(20)) && !entry.move_deadline(Nanos(19)) && !entry.is_assured());
     assert_eq!((*table.value(slot), table.deadline(slot)), (7, Nanos(20)));
     table.assure(slot);
-    assert!(table.entry(slot).is_assured());
-    assert!(table.entry(slot).move_deadline(Nanos::NEVER, Nanos(0)));
+    assert!(table.entry(slot, Nanos(0)).is_assured());
+    assert!(table.entry(slot, Nanos(0)).move_deadline(Nanos::NEVER));
     assert_eq!((table.deadline(slot), table.is_assured(slot)), (Nanos::NEVER, true));
 }
 

@@ -64,7 +64,7 @@ enum Step {
 }
 
 /// How many ticks ahead the wheel looks.
-const HORIZON: u64 = 60_000_000_000 / TICK.0;
+const HORIZON: u64 = 30_000_000_000 / TICK.0;
 
 /// Spans from nothing to forever, as many of each magnitude.
 fn span() -> impl Strategy<Value = u64> {
@@ -221,7 +221,7 @@ impl<const BITS: u32> Model<BITS> {
     fn touch(&mut self, key: u32, deadline: Nanos) {
         if let Some(flow) = self.flows.get_mut(&key) {
             // As engines do: what is a store is done at the entry.
-            if key.is_multiple_of(2) || !self.table.entry(flow.slot).move_deadline(deadline, self.now) {
+            if key.is_multiple_of(2) || !self.table.entry(flow.slot, self.now).move_deadline(deadline) {
                 self.table.touch(flow.slot, deadline);
             }
             flow.deadline = representable(deadline);

@@ -117,7 +117,7 @@ impl<I: Index> Aged<I> {
             self.expire(slot);
         }
         if let Some(mut entry) = self.table.entry_near(key, hint, now) {
-            let _ = entry.move_deadline(now + life, now);
+            let _ = entry.move_deadline(now + life);
             return;
         }
         if let Some(slot) = self.table.find(key, hash) {

@@ -144,7 +144,7 @@ impl<I: Index> Subject for Tracker<I> {
                             count(entry.value_mut());
                             found += 1;
                             // Only a deadline that moves earlier needs more.
-                            let _ = entry.move_deadline(deadline, now);
+                            let _ = entry.move_deadline(deadline);
                         } else if let Some(slot) = self.table.find(key, hash) {
                             count(self.table.value_mut(slot));
                             found += 1;
