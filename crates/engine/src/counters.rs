@@ -1,7 +1,8 @@
 //! What happened to the packets, and to the flows. `received = forwarded + replied + sum of drops`, always.
 
 use nf::{Reason, Verdict};
-use port::Batch;
+use packet::LinkType;
+use port::{Batch, Packet};
 
 /// What happened to the packets of a core or of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,6 +65,12 @@ impl Counters {
     pub(crate) fn receive(&mut self, batch: &Batch) {
         self.received += batch.len() as u64;
         self.received_bytes += batch.packets().iter().map(|packet| u64::from(packet.wire_len)).sum::<u64>();
+    }
+
+    /// Counts a packet that no function was shown, if nobody here reads its link type.
+    #[inline]
+    pub(crate) fn count_unread(&mut self, packet: &Packet) {
+        self.unread += u64::from(matches!(packet.link, LinkType::Other(_)));
     }
 
     /// Counts a packet's verdict.

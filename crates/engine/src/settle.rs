@@ -39,6 +39,18 @@ pub(crate) fn settle<N: NetworkFunction>(
     batch.packets_mut()[index].fate = fate;
 }
 
+/// Counts a verdict that leaves the packet's bytes as they are, and tells the packet's fate; `None`, and nothing done, for any other.
+#[inline(always)]
+pub(crate) fn settle_unwritten(counters: &mut Counters, verdict: &Verdict) -> Option<Fate> {
+    let fate = match verdict {
+        Verdict::Forward(port) => Fate::Transmit(port.0),
+        Verdict::Drop(_) => Fate::Drop,
+        Verdict::Rewrite { .. } | Verdict::Transform { .. } | Verdict::Reply(_) => return None,
+    };
+    counters.count(verdict);
+    Some(fate)
+}
+
 /// Rewrites the packet. Its headers are parsed anew: keeping them for the few verdicts that rewrite costs all packets more.
 #[inline(never)]
 fn apply(batch: &mut Batch, index: usize, rewrite: &Rewrite) {

@@ -1,11 +1,12 @@
 //! The one worker loop: look at all, hash and ask for what leads to their entries, ask for the entries of all, step all.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use flow::Hint;
-use nf::{Flow, Meta, NetworkFunction, Reason, Verdict};
 use locality::prefetch;
-use packet::{LinkType, Nanos, Seq};
+use nf::{Flow, Meta, NetworkFunction, Reason, Verdict};
+use packet::{Nanos, Seq};
 use port::{Batch, Packet};
 
 use crate::classify::classify;
@@ -14,7 +15,7 @@ use crate::error::FailedPacket;
 use crate::history::{Log, Record};
 use crate::moves::Moves;
 use crate::placement::{Lane, Placement, Ticket, hash_of};
-use crate::settle::settle;
+use crate::settle::{settle, settle_unwritten};
 
 /// How many steps are looked ahead: enough for the memory's latencies to overlap, few enough for the first-level cache.
 pub const BURST: usize = 32;
@@ -50,6 +51,9 @@ struct Lanes<M> {
     again: Vec<(Seq, Nanos)>,
     /// The verdict of a packet that takes no step.
     settled: Verdict,
+    /// The packets of a burst that take none and are written to, by their place in the batch: they are seen to once all have been
+    /// looked at.
+    stepless: Vec<(usize, Verdict)>,
 }
 
 /// A step that waits.
@@ -116,6 +120,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
                 records: false,
                 again: Vec::with_capacity(AGAIN_MAX),
                 settled: Verdict::forward(),
+                stepless: Vec::with_capacity(BURST),
             }),
             next: Seq(0),
             position: Seq(0),
@@ -154,10 +159,13 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
     #[inline(never)]
     pub fn process(&mut self, batch: &mut Batch) {
         self.counters.receive(batch);
-        for index in 0..batch.len() {
-            self.intake(batch, index);
+        let mut begin = 0;
+        while begin < batch.len() {
+            let end = batch.len().min(begin + BURST);
+            self.intake_burst(batch, begin..end);
+            self.flush(batch);
+            begin = end;
         }
-        self.flush(batch);
     }
 
     /// Decides every packet of the batch, after replaying from `log` what came ahead of it and went to other cores; then
@@ -234,28 +242,43 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         Some(FailedPacket { time: packet.time, link: packet.link, wire_len: packet.wire_len, bytes })
     }
 
+    /// Has the packets wait that take a step; nobody waits yet, and there is room for all.
+    #[inline(always)]
+    fn intake_burst(&mut self, batch: &mut Batch, range: Range<usize>) {
+        let Self { nf, by_ports, seed, place, lanes, counters, position, scratch, .. } = self;
+        let door = Door { nf: &**nf, by_ports: *by_ports, seed: *seed, place: &*place };
+        let Lanes { len, waiting, settled, stepless, .. } = &mut **lanes;
+        let mut count = 0;
+        for (index, (packet, bytes)) in range.clone().zip(batch.frames(range)) {
+            *position = packet.seq;
+            if door.let_in(&mut waiting[count], settled, packet, bytes, index) {
+                count += 1;
+                continue;
+            }
+            counters.count_unread(packet);
+            match settle_unwritten(counters, settled) {
+                Some(fate) => packet.fate = fate,
+                None => stepless.push((index, *settled)),
+            }
+        }
+        *len = count;
+        for (index, verdict) in stepless.drain(..) {
+            settle(door.nf, scratch, counters, batch, index, &verdict);
+        }
+    }
+
+    /// Has the packet wait if it takes a step.
     #[inline(always)]
     fn intake(&mut self, batch: &mut Batch, index: usize) {
+        let Self { nf, by_ports, seed, place, lanes, counters, position, scratch, .. } = self;
+        let door = Door { nf: &**nf, by_ports: *by_ports, seed: *seed, place: &*place };
+        let Lanes { len, waiting, settled, .. } = &mut **lanes;
         let (packet, bytes) = batch.packet(index);
-        let Packet { seq, time, bucket, .. } = *packet;
-        self.position = seq;
-        let Lanes { len, waiting, settled, .. } = &mut *self.lanes;
-        let lane = &mut waiting[*len];
-        if !classify(&*self.nf, self.by_ports, packet, bytes, &mut lane.meta, settled) {
-            self.counters.unread += u64::from(matches!(packet.link, LinkType::Other(_)));
-            return settle(&*self.nf, &mut self.scratch, &mut self.counters, batch, index, settled);
+        *position = packet.seq;
+        if !door.let_in(&mut waiting[*len], settled, packet, bytes, index) {
+            counters.count_unread(packet);
+            return settle(door.nf, scratch, counters, batch, index, settled);
         }
-        if N::Flow::STORED {
-            let hash = hash_of::<N>(&lane.meta().key(), self.seed);
-            lane.ticket.hash = hash;
-            self.place.prefetch(&self.nf, lane.meta(), hash, bucket);
-        }
-        lane.ticket.bucket = bucket;
-        lane.ticket.seq = seq;
-        lane.ticket.now = time;
-        lane.ticket.replayed = false;
-        lane.index = index as u32;
-        lane.more = 0;
         *len += 1;
         if *len == BURST {
             self.flush(batch);
@@ -314,7 +337,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         let nf = &**nf;
         let Lanes { len, waiting, again, records, .. } = &mut **lanes;
         let waiting = &mut waiting[..*len];
-        if N::Flow::STORED && *records {
+        if *records {
             for Waiting { meta, ticket, .. } in waiting.iter().filter(|lane| lane.ticket.replayed) {
                 if let Some(meta) = meta {
                     place.prefetch(nf, meta, ticket.hash, ticket.bucket);
@@ -361,6 +384,44 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         }
         again.clear();
         *len = 0;
+    }
+}
+
+/// What packets are let in by.
+struct Door<'a, N, P> {
+    nf: &'a N,
+    by_ports: bool,
+    seed: u64,
+    place: &'a P,
+}
+
+impl<N: NetworkFunction, P: Placement<N>> Door<'_, N, P> {
+    /// Fills the lane for a packet that takes a step. Any other leaves its verdict in `settled`.
+    #[inline(always)]
+    fn let_in(
+        &self,
+        lane: &mut Waiting<N::Meta>,
+        settled: &mut Verdict,
+        packet: &Packet,
+        bytes: &[u8],
+        index: usize,
+    ) -> bool {
+        let Packet { seq, time, bucket, .. } = *packet;
+        if !classify(self.nf, self.by_ports, packet, bytes, &mut lane.meta, settled) {
+            return false;
+        }
+        let hash = hash_of::<N>(&lane.meta().key(), self.seed);
+        if N::Flow::STORED {
+            lane.ticket.hash = hash;
+        }
+        self.place.prefetch(self.nf, lane.meta(), hash, bucket);
+        lane.ticket.bucket = bucket;
+        lane.ticket.seq = seq;
+        lane.ticket.now = time;
+        lane.ticket.replayed = false;
+        lane.index = index as u32;
+        lane.more = 0;
+        true
     }
 }
 
