@@ -186,8 +186,9 @@ impl<N: NetworkFunction, I: Index> Placement<N> for Private<N, I> {
         self.seed
     }
 
-    #[inline]
-    fn prefetch(&self, _: &N, meta: &N::Meta, hash: u64, _: u16) {
+    #[inline(always)]
+    fn prefetch(&self, nf: &N, meta: &N::Meta, hash: u64, _: u16) {
+        nf.prefetch(&self.rest.shared, meta);
         if N::Flow::STORED {
             match meta.key().family() {
                 Family::V4(_) => self.v4.table.prefetch(hash),
@@ -198,7 +199,7 @@ impl<N: NetworkFunction, I: Index> Placement<N> for Private<N, I> {
 
     #[inline(always)]
     fn prefetch_entry(&self, nf: &N, meta: &N::Meta, hash: u64, _: u16) -> Hint {
-        nf.prefetch(&self.rest.shared, meta);
+        nf.prefetch_entry(&self.rest.shared, meta);
         if !N::Flow::STORED {
             return Hint::default();
         }

@@ -273,7 +273,8 @@ impl<N: Function> Placement<N> for Transacted<N> {
     }
 
     #[inline]
-    fn prefetch(&self, _: &N, meta: &N::Meta, hash: u64, _: u16) {
+    fn prefetch(&self, nf: &N, meta: &N::Meta, hash: u64, _: u16) {
+        nf.prefetch(&self.rest.common.shared, meta);
         if N::Flow::STORED {
             match meta.key().family() {
                 Family::V4(_) => self.v4.table.prefetch(hash),
@@ -284,7 +285,7 @@ impl<N: Function> Placement<N> for Transacted<N> {
 
     #[inline]
     fn prefetch_entry(&self, nf: &N, meta: &N::Meta, hash: u64, _: u16) -> Hint {
-        nf.prefetch(&self.rest.common.shared, meta);
+        nf.prefetch_entry(&self.rest.common.shared, meta);
         if !N::Flow::STORED {
             return Hint::default();
         }

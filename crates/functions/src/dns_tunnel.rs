@@ -198,7 +198,7 @@ impl NetworkFunction for DnsTunnel {
     }
 
     #[inline]
-    fn prefetch<M: Memory>(&self, shared: &Answers<M>, sight: &Sight) {
+    fn prefetch_entry<M: Memory>(&self, shared: &Answers<M>, sight: &Sight) {
         let name = name(sight.client);
         match sight.event {
             Event::Sends { peer, .. } => shared.told.prefetch(&pair(name, peer)),

@@ -216,7 +216,16 @@ impl NetworkFunction for Nat {
 
     #[inline]
     fn prefetch<M: Memory>(&self, shared: &State<M>, meta: &Meta) {
-        self.look_ahead(shared, meta);
+        if let Some(wanted) = self.look_ahead(meta) {
+            shared.prefetch(wanted);
+        }
+    }
+
+    #[inline]
+    fn prefetch_entry<M: Memory>(&self, shared: &State<M>, meta: &Meta) {
+        if let Some(wanted) = self.look_ahead(meta) {
+            shared.prefetch_session(wanted);
+        }
     }
 
     #[inline(always)]

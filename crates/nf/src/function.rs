@@ -129,9 +129,12 @@ pub trait NetworkFunction: Sized + Send + Sync + 'static {
         Verdict::forward()
     }
 
-    /// A packet will come in a moment: brings near what its step reads of shared state. Engines call it for a whole burst
+    /// A packet will come in a moment: brings near what its step reads first of shared state. Engines call it for a whole burst
     /// before they step, so that the memory's latencies overlap. Belongs to no step: what is seen may change.
     fn prefetch<M: Memory>(&self, _shared: &Self::Shared<M>, _meta: &Self::Meta) {}
+
+    /// What [`prefetch`](Self::prefetch) asked for is near by now: brings near what it leads to. Belongs to no step either.
+    fn prefetch_entry<M: Memory>(&self, _shared: &Self::Shared<M>, _meta: &Self::Meta) {}
 
     /// A packet of an unknown packet set has come.
     ///

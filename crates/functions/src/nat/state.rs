@@ -8,6 +8,7 @@ use memory::{Allocator, Map, Memory, Vector};
 use nf::{Fingerprint, RecordReader, RecordWriter, Step};
 use packet::{Endpoint, Family, FiveTuple, FiveTuple4, FlowKey, Nanos, protocol};
 
+use super::Way;
 use super::config::{Config, Filtering};
 use super::ports::Ports;
 use super::tcp::Phase;
@@ -278,23 +279,26 @@ impl<M: Memory> State<M> {
         Ok(())
     }
 
-    /// Brings near what [`Self::outbound`] reads.
+    /// Brings near where [`Self::outbound`] or [`Self::inbound`] begins to look.
     #[inline(always)]
-    pub(super) fn prefetch_outbound(&self, (internal, remote, protocol): Between) {
-        self.prefetch(&self.by_inside, &key(internal, remote, protocol));
+    pub(super) fn prefetch(&self, (way, (source, destination, protocol)): (Way, Between)) {
+        self.sessions_of(way).prefetch(&key(source, destination, protocol));
     }
 
-    /// Brings near what [`Self::inbound`] reads.
+    /// Brings near the session that is found there.
     #[inline(always)]
-    pub(super) fn prefetch_inbound(&self, (remote, external, protocol): Between) {
-        self.prefetch(&self.by_outside, &key(remote, external, protocol));
-    }
-
-    // A look at the map first, to bring its slot near, costs more than it saves.
-    #[inline(always)]
-    fn prefetch(&self, map: &M::Map<FiveTuple4, u32>, key: &FiveTuple4) {
-        if let Some(index) = map.hint(key) {
+    pub(super) fn prefetch_session(&self, (way, (source, destination, protocol)): (Way, Between)) {
+        if let Some(index) = self.sessions_of(way).hint(&key(source, destination, protocol)) {
             self.sessions.prefetch(index as usize);
+        }
+    }
+
+    /// The map that knows packets of this way, by the ends that they come with.
+    #[inline(always)]
+    const fn sessions_of(&self, way: Way) -> &M::Map<FiveTuple4, u32> {
+        match way {
+            Way::Inward => &self.by_outside,
+            Way::Outward | Way::Hairpin => &self.by_inside,
         }
     }
 

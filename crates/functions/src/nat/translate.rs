@@ -20,21 +20,16 @@ struct Ends {
 }
 
 impl Nat {
-    /// Brings near what the step of a packet outward or inward reads. The others are few.
+    /// What the step of a packet outward or inward looks up, for those to come. The others are few.
     #[inline(always)]
-    pub(super) fn look_ahead<M: Memory>(&self, state: &State<M>, meta: &Meta) {
+    pub(super) fn look_ahead(&self, meta: &Meta) -> Option<(Way, Between)> {
         let protocol = meta.content.protocol();
-        match (meta.content, meta.way) {
-            (Content::Error { .. }, _) | (_, Way::Hairpin) => {}
-            (_, Way::Outward) => {
-                let remote = self.scope(protocol, meta.destination);
-                state.prefetch_outbound((meta.source, remote, protocol));
-            }
-            (_, Way::Inward) => {
-                let remote = self.scope(protocol, meta.source);
-                state.prefetch_inbound((remote, meta.destination, protocol));
-            }
-        }
+        let between = match (meta.content, meta.way) {
+            (Content::Error { .. }, _) | (_, Way::Hairpin) => return None,
+            (_, Way::Outward) => (meta.source, self.scope(protocol, meta.destination), protocol),
+            (_, Way::Inward) => (self.scope(protocol, meta.source), meta.destination, protocol),
+        };
+        Some((meta.way, between))
     }
 
     // Always inlined, as is what packets outward and inward take: a verdict that crosses a call goes over memory. It is made
