@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use packet::{LinkType, Nanos, Seq};
-use port::pcap::{Capture, Container, Error, Fault, Pcap, Reader, Resolution, Writer, same_file};
+use port::pcap::{Capture, Container, Error, Fault, Interface, Pcap, Reader, Resolution, Writer, same_file};
 use port::{Batch, Fate, Packet, Port, PortError, Queue, Received};
 use shared::{Read, manifest, read_all};
 
@@ -319,6 +319,55 @@ fn capinfos_agrees() {
             assert!(fields.iter().any(|field| field.trim_matches('"') == want), "{name}: no {want} in {text}");
         }
     }
+}
+
+fn described(name: &str) -> Interface {
+    let (link, resolution) = (LinkType::Ethernet, Resolution::NANOS);
+    Interface { name: Some(name.into()), link, snaplen: 96, resolution, time_offset_secs: 0, section: 0 }
+}
+
+/// Interfaces keep their numbers and names from capture to capture, also those that no packet comes from.
+#[test]
+fn interfaces_keep_their_numbers() {
+    let folder = folder("interfaces");
+    let names = ["wan", "spare", "lan"];
+    let (first, second) = (folder.join("first.pcapng"), folder.join("second.pcapng"));
+    let mut writer = Writer::create(&first, None, None).expect("an output");
+    for (number, name) in (0..).zip(names) {
+        writer.describe_as(number, described(name));
+    }
+    for (time, interface) in [(1, 2), (2, 0), (3, 2)] {
+        writer.write(&Packet { interface, ..packet(time) }, &[0; 57]).expect("room");
+    }
+    writer.finish().expect("room");
+    copy(&first, &second).expect("it can be copied");
+    for path in [&first, &second] {
+        let read = read_all(Reader::open(path).expect("a capture"));
+        let numbers: Vec<u16> = read.packets.iter().map(|(packet, _)| packet.interface).collect();
+        assert_eq!(numbers, [2, 0, 2], "{}", path.display());
+        let mut reader = Reader::open(path).expect("a capture");
+        assert_eq!(reader.read(&mut Batch::default()).expect("packets"), Received::Packets);
+        let named: Vec<_> = reader.interfaces().iter().map(|one| one.name.as_deref().unwrap_or_default()).collect();
+        assert_eq!(named, names, "{}", path.display());
+    }
+}
+
+/// Where packets have another link type than their interface had in the input, only theirs is described.
+#[test]
+fn interfaces_of_another_link_type_are_their_own() {
+    let folder = folder("other-links");
+    let to = folder.join("to.pcapng");
+    let mut writer = Writer::create(&to, None, None).expect("an output");
+    (0..3).for_each(|number| writer.describe_as(number, described("some")));
+    for (interface, link) in [(1, LinkType::RawIp), (1, LinkType::Ethernet), (1, LinkType::RawIp)] {
+        writer.write(&Packet { interface, link, ..packet(1) }, &[0; 57]).expect("room");
+    }
+    writer.finish().expect("room");
+    let read = read_all(Reader::open(&to).expect("a capture"));
+    let links: Vec<LinkType> = read.packets.iter().map(|(packet, _)| packet.link).collect();
+    assert_eq!(links, [LinkType::RawIp, LinkType::Ethernet, LinkType::RawIp]);
+    let numbers: Vec<u16> = read.packets.iter().map(|(packet, _)| packet.interface).collect();
+    assert_eq!(numbers[0], numbers[2]);
 }
 
 /// Run by the test below in a process of its own: from standard input to standard output.

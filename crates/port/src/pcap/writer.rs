@@ -29,8 +29,8 @@ pub struct Writer {
     packets: u64,
     /// Bytes of the capture, before compression.
     bytes: u64,
-    /// The input's interfaces, as far as they were described.
-    interfaces: Vec<Interface>,
+    /// The input's interfaces, as far as they were described; nothing in place of numbers that nobody described.
+    interfaces: Vec<Option<Interface>>,
     /// How much longer packets may be than the input's.
     growth: u32,
 }
@@ -54,6 +54,8 @@ struct Section {
     written: Vec<(u16, LinkType)>,
     /// The latest number in `written` of each of the packets' interfaces.
     latest: Vec<usize>,
+    /// How many of the input's interfaces were described as the input has them.
+    described: usize,
 }
 
 impl Writer {
@@ -78,7 +80,7 @@ impl Writer {
             body: Body::new(container, input),
             packets: 0,
             bytes: 0,
-            interfaces: input.map_or(Vec::new(), |input| input.interfaces.clone()),
+            interfaces: input.map_or(Vec::new(), |input| input.interfaces.iter().cloned().map(Some).collect()),
             growth: 0,
         };
         if container == Container::PcapNg {
@@ -102,7 +104,8 @@ impl Writer {
     /// Tells the names of the input's interfaces, where they have become more since the last call.
     pub fn describe(&mut self, interfaces: &[Interface]) {
         if interfaces.len() > self.interfaces.len() {
-            self.interfaces.extend_from_slice(&interfaces[self.interfaces.len()..]);
+            let new = &interfaces[self.interfaces.len()..];
+            self.interfaces.extend(new.iter().cloned().map(Some));
         }
     }
 
@@ -125,9 +128,9 @@ impl Writer {
     pub fn describe_as(&mut self, number: u16, interface: Interface) {
         let index = usize::from(number);
         if self.interfaces.len() <= index {
-            self.interfaces.resize(index + 1, interface.clone());
+            self.interfaces.resize(index + 1, None);
         }
-        self.interfaces[index] = interface;
+        self.interfaces[index] = Some(interface);
     }
 
     /// Writes a packet of these bytes; of its descriptor, time, wire length, interface and link type count.
@@ -184,7 +187,7 @@ impl Writer {
         classic.link = Some(link);
         let magic = if classic.resolution == Resolution::MICROS { MAGIC_MICROS } else { MAGIC_NANOS };
         let version = 2 | 4 << 16;
-        let snaplen = match self.interfaces.first() {
+        let snaplen = match self.interfaces.first().and_then(Option::as_ref) {
             // What reads them is to find its way back to the input's.
             Some(input) if self.growth > 0 && input.snaplen > 0 => input.snaplen,
             Some(_) | None => SNAPLEN,
@@ -221,21 +224,42 @@ impl Writer {
         self.put(&len.to_le_bytes(), &[], 0)
     }
 
-    /// Describes the interface of a packet that is the first of it.
+    /// Describes the interface of a packet that is the first of it. Where it is as in the input, so are the others, which are
+    /// described in the input's order first: then they keep their numbers, and those that no packet comes from aren't lost.
     #[cold]
     fn interface(&mut self, packet: &Packet) -> Result<u32, Error> {
+        let Body::PcapNg(section) = &self.body else { return Ok(0) };
+        let described = section.described;
+        let link_of = |interface: &Option<Interface>| interface.as_ref().map(|interface| interface.link);
+        if self.interfaces.get(usize::from(packet.interface)).and_then(link_of) == Some(packet.link) {
+            for number in described..self.interfaces.len() {
+                if let (Some(link), Ok(number)) = (link_of(&self.interfaces[number]), u16::try_from(number)) {
+                    self.describe_one(number, link)?;
+                }
+            }
+            if let Body::PcapNg(section) = &mut self.body {
+                section.described = self.interfaces.len();
+            }
+        }
+        self.describe_one(packet.interface, packet.link)
+    }
+
+    /// Describes an interface with this link type, if it isn't yet, and tells its number in the file.
+    fn describe_one(&mut self, number: u16, link: LinkType) -> Result<u32, Error> {
         let Body::PcapNg(section) = &mut self.body else { return Ok(0) };
-        let known = section.written.iter().position(|written| *written == (packet.interface, packet.link));
+        let index = usize::from(number);
+        let latest = section.latest.get(index).copied().filter(|id| *id != usize::MAX);
+        // An interface has one link type mostly, so nobody looks for others of an interface that has none yet.
+        let known = latest.and_then(|_| section.written.iter().position(|written| *written == (number, link)));
         let id = known.unwrap_or(section.written.len());
-        let index = usize::from(packet.interface);
         if section.latest.len() <= index {
             section.latest.resize(index + 1, usize::MAX);
         }
         section.latest[index] = id;
         if known.is_none() {
-            section.written.push((packet.interface, packet.link));
-            let described = self.interfaces.get(index);
-            let block = interface_description(packet.link, described, self.growth);
+            section.written.push((number, link));
+            let described = self.interfaces.get(index).and_then(Option::as_ref);
+            let block = interface_description(link, described, self.growth);
             self.put(&block, &[], 0)?;
         }
         Ok(id as u32)
