@@ -263,6 +263,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         }
         *len = count;
         for (index, verdict) in stepless.drain(..) {
+            *position = batch.packets()[index].seq;
             settle(door.nf, scratch, counters, batch, index, &verdict);
         }
     }

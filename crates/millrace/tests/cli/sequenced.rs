@@ -110,7 +110,9 @@ fn interfaces_keep_their_names_limits_and_times() {
             seq.interfaces().iter().map(|interface| interface.snaplen).collect::<Vec<_>>()
         };
         let carried = 2 * 68 + 32 + if ethernet == "on" { 14 } else { 0 };
-        assert_eq!(grown(seq), [1_600 + carried, 0]);
+        // Without a link header in front the interfaces are others than the input's, so they come in the order of their packets.
+        let by_packets = [1_600 + carried, 0];
+        assert_eq!(grown(seq), if ethernet == "on" { [0, 1_600 + carried] } else { by_packets });
     }
 }
 
