@@ -383,9 +383,10 @@ impl ReplayQueue {
         }
     }
 
-    /// Goes to the queue's own packet number `own`, counted over all loops of its `share` packets.
+    /// Goes to the queue's own packet number `own`, counted over all loops.
     #[inline]
-    const fn seek(&mut self, own: u64, share: u64) {
+    fn seek(&mut self, own: u64) {
+        let share = self.arena.slots().len() as u64;
         if own != self.looped * share + self.next as u64 {
             self.looped = own / share;
             self.next = (own % share) as usize;

@@ -239,8 +239,7 @@ impl OfferedQueue {
             }
             return Received::Idle;
         };
-        let share = self.queue.arena.slots().len() as u64;
-        self.queue.seek(run.first, share);
+        self.queue.seek(run.first);
         self.queue.next_burst(batch, run.len.min(BURST as u64) as usize);
         self.ring.take(batch.len() as u64);
         Received::Packets
