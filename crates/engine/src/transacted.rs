@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use flow::index::AnyIndex;
-use flow::{Ageing, Hint, Plan, Slot, Table};
+use flow::{Ageing, Entry, Hint, Plan, Slot, Table};
 use memory::Transactional;
 use memory::transactional::{Collision, Place, Session};
 use nf::{
@@ -123,13 +123,14 @@ impl Baton {
     fn wait(&self, core: usize) {
         // ORDERING: Acquire, with the release in `pass`: all that came before is seen.
         let place = || self.at.load(Ordering::Acquire);
-        let (mut last, mut since) = (place(), Instant::now());
+        let (mut last, mut looked, mut waited) = (place(), Instant::now(), Duration::ZERO);
         while self.cores.get(place()).is_some_and(|&next| usize::from(next) != core) {
             std::thread::yield_now();
-            if place() != last {
-                (last, since) = (place(), Instant::now());
-            }
-            assert!(since.elapsed() < STALLED, "core {core} waits for a turn that never comes, behind {last}");
+            let now = Instant::now();
+            // A process that was suspended has waited for one look, not for all that time.
+            waited = if place() == last { waited + (now - looked).min(LOOK_MAX) } else { Duration::ZERO };
+            (last, looked) = (place(), now);
+            assert!(waited < STALLED, "core {core} waits for a turn that never comes, behind {last}");
         }
     }
 
@@ -141,6 +142,8 @@ impl Baton {
 
 /// How long a run that repeats another may stand still.
 const STALLED: Duration = Duration::from_secs(20);
+/// What a look around counts for at most.
+const LOOK_MAX: Duration = Duration::from_millis(100);
 
 /// How a flow ended.
 #[derive(Clone, Copy)]
@@ -458,51 +461,68 @@ impl<N: Function> Rest<N> {
             let Some(slot) = flows.table.reclaim(lane.now) else { break };
             self.end_alone(flows, nf, slot, lane);
         }
-        let known = match flows.table.entry_near(&key, lane.hint, lane.now) {
-            Some(entry) => Some(entry.slot()),
-            None => match flows.table.find(&key, lane.hash) {
-                Some(slot) if flows.table.deadline(slot) > lane.now => Some(slot),
-                Some(stale) => {
-                    self.end_alone(flows, nf, stale, lane);
-                    None
-                }
-                None => None,
+        let entry = match flows.table.entry_near(&key, lane.hint, lane.now) {
+            Some(entry) => entry,
+            None => match self.alive(flows, nf, key, lane) {
+                Some(slot) => flows.table.entry(slot, lane.now),
+                None => return settle(&self.unknown(flows, nf, key, lane)),
             },
         };
-        match known {
-            Some(slot) => self.known(flows, nf, slot, lane, settle),
-            None => settle(&self.unknown(flows, nf, key, lane)),
+        let (slot, effects) = self.packet(entry, nf, lane, settle);
+        if let Some(effects) = effects {
+            self.take_effect(flows, slot, effects);
         }
     }
 
-    /// A packet of a flow that is alive.
-    #[inline]
-    fn known<K: Key>(
+    /// The key's flow, where its hint didn't lead to it. One whose deadline has passed ends here.
+    #[inline(never)]
+    fn alive<K: Key>(
         &mut self,
         flows: &mut Flows<K, N::Flow>,
         nf: &N,
-        slot: Slot,
+        key: K,
+        lane: Lane<'_, N::Meta>,
+    ) -> Option<Slot> {
+        let slot = flows.table.find(&key, lane.hash)?;
+        if flows.table.deadline(slot) > lane.now {
+            return Some(slot);
+        }
+        self.end_alone(flows, nf, slot, lane);
+        None
+    }
+
+    /// Gives the packet to its flow. What the step asks for and the entry alone can't grant is handed back; a flow's end has been told
+    /// already.
+    #[inline(always)]
+    fn packet<K: Key>(
+        &mut self,
+        mut entry: Entry<'_, K, N::Flow>,
+        nf: &N,
         lane: Lane<'_, N::Meta>,
         settle: impl FnOnce(&Verdict),
-    ) {
-        let before = *flows.table.value(slot);
+    ) -> (Slot, Option<Effects>) {
+        let before = *entry.value_mut();
         // Set here rather than handed out: verdicts are large, and to copy one costs as much as a short step.
-        let (mut flow, mut verdict, mut effects) = (before, Verdict::forward(), Effects::default());
+        let (mut flow, mut verdict, mut asked) = (before, Verdict::forward(), Effects::default());
         self.own.transact(&self.common, lane.now, lane.seq, |cx| {
             flow = before;
             match nf.packet(cx, &mut flow, lane.meta) {
                 Ok(ref decided) => verdict.set(decided),
                 Err(conflict) => return Err(conflict),
             }
-            effects = close(nf, cx, &flow)?;
+            asked = close(nf, cx, &flow)?;
             Ok(())
         });
-        *flows.table.value_mut(slot) = flow;
-        self.take_effect(flows, slot, effects);
+        *entry.value_mut() = flow;
         settle(&verdict);
+        let Effects { deadline, close, assured } = asked;
+        let moved = deadline.is_none_or(|deadline| entry.move_deadline(deadline));
+        let granted = moved && !close && (!assured || entry.is_assured());
+        (entry.slot(), (!granted).then_some(Effects { deadline, close, assured }))
     }
 
-    /// Does to its table what a flow's step asked for; the flow's end has been told already.
+    /// Does to its table what a flow's step asked for and is not done with every packet.
+    #[inline(never)]
     fn take_effect<K: Key>(&mut self, flows: &mut Flows<K, N::Flow>, slot: Slot, effects: Effects) {
         if let Some(deadline) = effects.deadline {
             flows.table.touch(slot, deadline);

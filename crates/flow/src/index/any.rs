@@ -78,6 +78,19 @@ macro_rules! each {
     };
 }
 
+/// What comes with every packet is compiled as a call, but for the default.
+impl AnyIndex {
+    #[inline(never)]
+    fn prefetch_other(&self, hash: u64) {
+        each!(self, index => index.prefetch(hash));
+    }
+
+    #[inline(never)]
+    fn guess_other(&self, hash: u64, near: impl FnMut(u32)) -> Option<u32> {
+        each!(self, index => index.guess(hash, near))
+    }
+}
+
 impl Index for AnyIndex {
     type Choice = IndexKind;
 
@@ -116,14 +129,20 @@ impl Index for AnyIndex {
         each!(self, index => index.bytes())
     }
 
-    #[inline]
+    #[inline(always)]
     fn prefetch(&self, hash: u64) {
-        each!(self, index => index.prefetch(hash));
+        match self {
+            Self::CuckooPp(index) => index.prefetch(hash),
+            _ => self.prefetch_other(hash),
+        }
     }
 
-    #[inline(never)]
+    #[inline(always)]
     fn guess(&self, hash: u64, near: impl FnMut(u32)) -> Option<u32> {
-        each!(self, index => index.guess(hash, near))
+        match self {
+            Self::CuckooPp(index) => index.guess(hash, near),
+            _ => self.guess_other(hash, near),
+        }
     }
 
     #[inline(never)]

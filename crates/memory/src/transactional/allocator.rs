@@ -88,7 +88,7 @@ impl TxAllocator {
 
     #[inline(always)]
     fn lock_index<'a>(&'a self, tx: &mut Tx<'a>, index: usize, access: Access) -> Result<(), Conflict> {
-        tx.lock(self.indices.lock(index), Access { about: index as u32, ..access }).map(|_| ())
+        tx.lock(self.indices.lock(index), access.after(index as u32)).map(|_| ())
     }
 
     #[inline(always)]
@@ -109,6 +109,20 @@ impl TxAllocator {
         self.count(tx, pool, -1);
         tx.set(self.indices.word(index, DEADLINE), deadline.0);
         tx.set(self.indices.word(index, STATE), (pool as u64) << 1 | 1);
+    }
+
+    /// Gives an index of this core's back whose deadline has passed, if one comes to light.
+    #[inline(never)]
+    fn turn<'a>(&'a self, tx: &mut Tx<'a>, now: Nanos, access: Access) -> Result<Option<usize>, Conflict> {
+        let core = tx.core();
+        self.lock_pool(tx, core, access)?;
+        let index = Numbers { tx, of: self, pool: core, operation: Some(access) }.turn(now.0)?;
+        if let Some(index) = index {
+            self.lock_index(tx, index, access)?;
+            self.count(tx, core, 1);
+            tx.set(self.indices.word(index, STATE), (core as u64) << 1);
+        }
+        Ok(index)
     }
 
     /// Takes some of the free indices of the pool that has most; `false` when there are none left.
@@ -199,8 +213,7 @@ impl Wheel for Numbers<'_, '_> {
     #[inline]
     fn deadline(&mut self, index: u32) -> Result<u64, Conflict> {
         let Some(access) = self.operation else { unreachable!("only a turn asks, and says for what") };
-        let access = Access { about: index, ..access };
-        self.of.state(self.tx, index as usize, access).map(|(_, _, deadline)| deadline)
+        self.of.state(self.tx, index as usize, access.after(index)).map(|(_, _, deadline)| deadline)
     }
 
     #[inline]
@@ -283,22 +296,12 @@ impl Allocator<Transactional> for TxAllocator {
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     fn expire<'a>(&'a self, tx: &mut Tx<'a>, now: Nanos) -> Result<Option<usize>, Conflict> {
         let access = Access::new(Operation::Expire, u32::MAX);
         let core = tx.core();
         let lock = self.pools.lock(core);
-        let quiet_until = tx.load(lock, access, |_| Tx::get(self.pools.word(core, QUIET_UNTIL)))?;
-        if now.0 < quiet_until {
-            return Ok(None);
-        }
-        self.lock_pool(tx, core, access)?;
-        let index = Numbers { tx, of: self, pool: core, operation: Some(access) }.turn(now.0)?;
-        if let Some(index) = index {
-            self.lock_index(tx, index, access)?;
-            self.count(tx, core, 1);
-            tx.set(self.indices.word(index, STATE), (core as u64) << 1);
-        }
-        Ok(index)
+        let quiet_until = tx.load(lock, access, move |_| Tx::get(self.pools.word(core, QUIET_UNTIL)))?;
+        if now.0 < quiet_until { Ok(None) } else { self.turn(tx, now, access) }
     }
 }

@@ -43,6 +43,34 @@ pub enum Operation {
     Merge,
 }
 
+/// All operations, each at its number.
+pub(crate) const OPERATIONS: [Operation; 16] = [
+    Operation::VectorRead,
+    Operation::VectorWrite,
+    Operation::MapGet,
+    Operation::MapInsert,
+    Operation::MapRemove,
+    Operation::MapRoom,
+    Operation::MapSteal,
+    Operation::Allocate,
+    Operation::AllocateSteal,
+    Operation::AllocateExact,
+    Operation::Deadline,
+    Operation::Refresh,
+    Operation::Free,
+    Operation::Expire,
+    Operation::Update,
+    Operation::Merge,
+];
+
+const _: () = {
+    let mut at = 0;
+    while at < OPERATIONS.len() {
+        assert!(OPERATIONS[at] as usize == at, "each operation is at its number");
+        at += 1;
+    }
+};
+
 /// A transaction failed because another one was in its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Collision {

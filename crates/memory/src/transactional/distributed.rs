@@ -66,7 +66,7 @@ impl<T: Portion> Distributed<T, Transactional> for TxDistributed<T> {
         }
         // What a core has merged is read and written by itself alone.
         let lock = self.merged.lock(core);
-        let (time, known, last) = tx.load(lock, access, |_| {
+        let (time, known, last) = tx.load(lock, access, move |_| {
             let [time, known] = [0, 1].map(|at| Tx::get(self.merged.word(core, at)));
             (time, known, self.merged.peek::<T>(core, MERGED))
         })?;

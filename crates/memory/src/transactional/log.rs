@@ -7,7 +7,7 @@
 use alloc::vec::Vec;
 use core::panic::Location;
 
-use super::cause::{Collision, Operation};
+use super::cause::{Collision, OPERATIONS, Operation};
 use super::notes::{Notes, Room};
 use super::sites::{NearSites, Site};
 use super::stm::{Session, Stm};
@@ -40,30 +40,39 @@ impl Lock {
     }
 }
 
-/// Who uses an object, and for what.
+/// Who uses an object, and for what. Two words, so that it stays in registers until someone asks.
 #[derive(Clone, Copy)]
 pub(crate) struct Access {
-    pub(crate) operation: Operation,
-    pub(crate) location: &'static Location<'static>,
-    /// What in the object it is after: equal for the same thing, seldom for others.
-    pub(crate) about: u32,
+    location: &'static Location<'static>,
+    /// The operation's number, and in the lower half what in the object it is after: equal for the same thing, seldom for others.
+    what: u64,
 }
 
 impl Access {
     #[inline(always)]
     #[track_caller]
     pub(crate) fn new(operation: Operation, about: u32) -> Self {
-        Self { operation, location: Location::caller(), about }
+        Self { location: Location::caller(), what: (operation as u64) << 32 | u64::from(about) }
     }
 
     /// The same for another part of what the operation does.
     #[inline(always)]
     pub(crate) const fn on(self, operation: Operation) -> Self {
-        Self { operation, ..self }
+        Self { what: (operation as u64) << 32 | self.what & u32::MAX as u64, ..self }
     }
 
-    const fn site(&self) -> Site {
-        Site { location: self.location, operation: self.operation }
+    /// The same, after something else in the object.
+    #[inline(always)]
+    pub(crate) const fn after(self, about: u32) -> Self {
+        Self { what: self.what & !(u32::MAX as u64) | about as u64, ..self }
+    }
+
+    const fn about(self) -> u32 {
+        self.what as u32
+    }
+
+    const fn site(self) -> Site {
+        Site { location: self.location, operation: OPERATIONS[(self.what >> 32) as usize] }
     }
 }
 
@@ -199,6 +208,16 @@ impl<'a> Log<'a> {
         self.snapshot = self.stm.clock.0.load(Ordering::Acquire);
     }
 
+    /// Notes that an object was read.
+    #[inline(always)]
+    fn note(&mut self, lock: &'a Lock, seen: u64, access: Access) {
+        let buffers = &mut self.session.buffers;
+        self.reads.push(lock, seen, &mut buffers.reads);
+        if buffers.recording {
+            buffers.read_at.push(access);
+        }
+    }
+
     /// Whether all that was read is as it was, at the clock as it is now.
     #[cold]
     fn extend(&mut self) -> bool {
@@ -228,12 +247,13 @@ impl<'a> Log<'a> {
         self.collision = Some(Collision {
             mine: access.map(|access| access.site()),
             other: self.stm.sites.site((writer >> 32) as u32),
-            same: access.is_some_and(|access| access.about == writer as u32),
+            same: access.is_some_and(|access| access.about() == writer as u32),
         });
         Conflict(())
     }
 
     /// What was read is forgotten, and its room goes back to the session.
+    #[inline]
     fn end(&mut self) {
         let buffers = &mut self.session.buffers;
         buffers.read_at.clear();
@@ -255,7 +275,7 @@ impl<'a> Log<'a> {
 impl<'a> Tx<'a> {
     /// Reads an object. `read` may look at words in the middle of a change; what it makes of them then is thrown away. It is
     /// handed what tells it to end such a look.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn load<T>(
         &mut self,
         lock: &'a Lock,
@@ -263,16 +283,36 @@ impl<'a> Tx<'a> {
         read: impl Fn(Look<'_>) -> T,
     ) -> Result<T, Conflict> {
         let log = &mut *self.0;
-        match log.state {
-            State::Inside => {}
-            State::Outside => log.enter(),
-            State::Turn if broken!(UnlockedTurn) => {}
-            State::Turn => return self.load_in_turn(lock, access, read),
+        if log.state == State::Outside {
+            log.enter();
+        }
+        if log.state == State::Inside {
+            // ORDERING: Acquire, with the release of the lock: the words that go with this version are seen.
+            let seen = lock.word.load(Ordering::Acquire);
+            // Nobody writes to it, and it is no younger than the snapshot.
+            if seen & 1 == 0 && seen >> 1 <= log.snapshot {
+                let value = read(Look { lock, seen });
+                // ORDERING: Acquire, with the fence in `lock`: had `read` seen a word of the next writer, this sees its lock.
+                fence(Ordering::Acquire);
+                if lock.word.load(Ordering::Relaxed) == seen || broken!(Unchecked) {
+                    log.note(lock, seen, access);
+                    return Ok(value);
+                }
+            }
+        }
+        self.load_slowly(lock, access, read)
+    }
+
+    /// The same where it isn't that simple.
+    #[inline(never)]
+    fn load_slowly<T>(&mut self, lock: &'a Lock, access: Access, read: impl Fn(Look<'_>) -> T) -> Result<T, Conflict> {
+        if self.0.state == State::Turn && !broken!(UnlockedTurn) {
+            return self.load_in_turn(lock, access, read);
         }
         let log = &mut *self.0;
         let mut pause = Pause::default();
         loop {
-            // ORDERING: Acquire, with the release of the lock: the words that go with this version are seen.
+            // ORDERING: Acquire, Acquire and Relaxed, as in `load`.
             let seen = lock.word.load(Ordering::Acquire);
             let is_mine = seen == log.mine;
             if seen & 1 == 0 || is_mine {
@@ -281,13 +321,9 @@ impl<'a> Tx<'a> {
                 if is_mine {
                     return Ok(value);
                 }
-                // ORDERING: Acquire, with the fence in `lock`: had `read` seen a word of the next writer, this sees its lock.
                 fence(Ordering::Acquire);
                 if lock.word.load(Ordering::Relaxed) == seen || broken!(Unchecked) {
-                    log.reads.push(lock, seen, &mut log.session.buffers.reads);
-                    if log.session.buffers.recording {
-                        log.session.buffers.read_at.push(access);
-                    }
+                    log.note(lock, seen, access);
                     if seen >> 1 > log.snapshot && !log.extend() {
                         return Err(log.collide(Some(lock), Some(access)));
                     }
@@ -317,7 +353,7 @@ impl<'a> Tx<'a> {
         if buffers.recording {
             let number = buffers.near.number(access.site(), &log.stm.sites);
             // ORDERING: Relaxed. A hint for a report.
-            lock.writer.store(u64::from(number) << 32 | u64::from(access.about), Ordering::Relaxed);
+            lock.writer.store(u64::from(number) << 32 | u64::from(access.about()), Ordering::Relaxed);
         }
         Ok(look)
     }
@@ -388,29 +424,38 @@ impl<'a> Tx<'a> {
     ///
     /// # Errors
     /// When others have changed what it read. Everything is as before then.
-    #[inline]
+    #[inline(always)]
     pub fn commit(self) -> Result<Place, Option<Collision>> {
         let log = &mut *self.0;
         if !log.locked.is_empty() {
-            // ORDERING: AcqRel. Release: whoever starts at this version sees the locks. Acquire: of two that commit, the
-            // second sees the locks of the first.
-            let version = log.stm.clock.0.fetch_add(1, Ordering::AcqRel) + 1;
-            if version != log.snapshot + 1 && !broken!(Unvalidated) && !log.is_valid() {
-                log.collide_anywhere();
-                return Err(self.abort());
-            }
-            for (lock, _) in log.locked.iter() {
-                // ORDERING: Release. What was written is seen by whoever sees the version.
-                lock.word.store(version << 1, Ordering::Release);
-            }
-            log.forget_writes();
-            log.session.place = Place { version, reads_only: false };
-        } else if log.state != State::Outside {
-            log.session.place = Place { version: log.snapshot, reads_only: true };
-        } else {
-            // It saw nothing, so it may stand anywhere: behind what this core did before.
-            log.session.place.reads_only = true;
+            return self.publish();
         }
+        let place = &mut log.session.place;
+        if log.state != State::Outside {
+            place.version = log.snapshot;
+        }
+        // One that saw nothing may stand anywhere: behind what this core did before.
+        place.reads_only = true;
+        Ok(*place)
+    }
+
+    /// Commits what has written.
+    #[inline(never)]
+    fn publish(self) -> Result<Place, Option<Collision>> {
+        let log = &mut *self.0;
+        // ORDERING: AcqRel. Release: whoever starts at this version sees the locks. Acquire: of two that commit, the
+        // second sees the locks of the first.
+        let version = log.stm.clock.0.fetch_add(1, Ordering::AcqRel) + 1;
+        if version != log.snapshot + 1 && !broken!(Unvalidated) && !log.is_valid() {
+            log.collide_anywhere();
+            return Err(self.abort());
+        }
+        for (lock, _) in log.locked.iter() {
+            // ORDERING: Release. What was written is seen by whoever sees the version.
+            lock.word.store(version << 1, Ordering::Release);
+        }
+        log.forget_writes();
+        log.session.place = Place { version, reads_only: false };
         Ok(log.session.place)
     }
 
@@ -455,6 +500,7 @@ impl Log<'_> {
 }
 
 impl Drop for Tx<'_> {
+    #[inline]
     fn drop(&mut self) {
         if !self.0.locked.is_empty() {
             self.0.roll_back();

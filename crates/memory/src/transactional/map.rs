@@ -121,7 +121,7 @@ impl<K: Name, V: Value> TxMap<K, V> {
             self.buckets.lock(bucket),
             access,
             #[inline(always)]
-            |look| self.find(bucket, key, look).map(|at| self.value(bucket, at)),
+            move |look| self.find(bucket, key, look).map(|at| self.value(bucket, at)),
         )?;
         Ok(words.map(V::from_words))
     }

@@ -9,6 +9,7 @@ use core::mem;
 /// time, as much as such a step, so it is taken when it is needed.
 pub(crate) struct Notes<'a, T, const NEAR: usize> {
     near: [Option<(&'a T, u64)>; NEAR],
+    /// How many of those hold one.
     len: usize,
     far: Vec<(&'a T, u64)>,
 }
@@ -22,18 +23,26 @@ impl<'a, T, const NEAR: usize> Notes<'a, T, NEAR> {
     }
 
     /// Notes one more.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn push(&mut self, word: &'a T, said: u64, room: &mut Room<T>) {
-        match self.near.get_mut(self.len) {
-            Some(near) => *near = Some((word, said)),
-            None => {
-                if self.len == NEAR {
-                    self.far = mem::take(room);
-                }
-                self.far.push((word, said));
-            }
+        // A burst's transaction notes a hundred, and has taken the room.
+        if self.far.len() < self.far.capacity() {
+            self.far.push((word, said));
+        } else if let Some(near) = self.near.get_mut(self.len) {
+            *near = Some((word, said));
+            self.len += 1;
+        } else {
+            self.push_far(word, said, room);
         }
-        self.len += 1;
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn push_far(&mut self, word: &'a T, said: u64, room: &mut Room<T>) {
+        if self.far.is_empty() {
+            self.far = mem::take(room);
+        }
+        self.far.push((word, said));
     }
 
     #[inline]
@@ -43,14 +52,13 @@ impl<'a, T, const NEAR: usize> Notes<'a, T, NEAR> {
 
     #[inline]
     pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = (&'a T, u64)> {
-        let near = self.near[..self.len.min(NEAR)].iter().copied().flatten();
-        near.chain(self.far.iter().copied())
+        self.near[..self.len].iter().copied().flatten().chain(self.far.iter().copied())
     }
 
     /// Forgets them all, and gives the room back if it was taken.
     #[inline]
     pub(crate) fn clear(&mut self, room: &mut Room<T>) {
-        if self.len > NEAR {
+        if !self.far.is_empty() {
             self.far.clear();
             // Collecting nothing in place keeps the room.
             let emptied = mem::take(&mut self.far).into_iter();

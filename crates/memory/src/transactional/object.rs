@@ -74,7 +74,7 @@ impl Objects {
             self.lock(object),
             access,
             #[inline(always)]
-            |_| self.peek::<T>(object, 0),
+            move |_| self.peek::<T>(object, 0),
         )
         .map(T::from_words)
     }
