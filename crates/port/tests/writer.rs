@@ -326,7 +326,8 @@ fn described(name: &str) -> Interface {
     Interface { name: Some(name.into()), link, snaplen: 96, resolution, time_offset_secs: 0, section: 0 }
 }
 
-/// Interfaces keep their numbers and names from capture to capture, also those that no packet comes from.
+/// Interfaces keep their numbers and names from capture to capture, also those that no packet comes from, and one that is described
+/// behind the last packet.
 #[test]
 fn interfaces_keep_their_numbers() {
     let folder = folder("interfaces");
@@ -339,16 +340,16 @@ fn interfaces_keep_their_numbers() {
     for (time, interface) in [(1, 2), (2, 0), (3, 2)] {
         writer.write(&Packet { interface, ..packet(time) }, &[0; 57]).expect("room");
     }
+    writer.describe_as(3, described("late"));
     writer.finish().expect("room");
     copy(&first, &second).expect("it can be copied");
     for path in [&first, &second] {
         let read = read_all(Reader::open(path).expect("a capture"));
         let numbers: Vec<u16> = read.packets.iter().map(|(packet, _)| packet.interface).collect();
         assert_eq!(numbers, [2, 0, 2], "{}", path.display());
-        let mut reader = Reader::open(path).expect("a capture");
-        assert_eq!(reader.read(&mut Batch::default()).expect("packets"), Received::Packets);
-        let named: Vec<_> = reader.interfaces().iter().map(|one| one.name.as_deref().unwrap_or_default()).collect();
-        assert_eq!(named, names, "{}", path.display());
+        let named = read.format.interfaces.iter().map(|one| one.name.as_deref().unwrap_or_default());
+        let named: Vec<_> = named.collect();
+        assert_eq!(named, [&names[..], &["late"]].concat(), "{}", path.display());
     }
 }
 

@@ -85,7 +85,12 @@ impl Queue for Capture {
     }
 
     fn finish(&mut self) -> Result<(), PortError> {
-        self.writer.as_mut().map_or(Ok(()), Writer::finish)?;
+        let Some(writer) = &mut self.writer else { return Ok(()) };
+        if !self.renumbered {
+            // Those that were described behind the last packet, too.
+            writer.describe(self.reader.interfaces());
+        }
+        writer.finish()?;
         Ok(())
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::mem;
 use std::path::{Path, PathBuf};
 
 use packet::LinkType;
@@ -170,6 +171,9 @@ impl Writer {
         if let Body::Pcap(Classic { link: None, link_if_empty, .. }) = self.body {
             self.begin(link_if_empty)?;
         }
+        if matches!(&self.body, Body::PcapNg(section) if section.described > 0) {
+            self.describe_rest()?;
+        }
         self.flush()?;
         match self.sink.take().map_or(Ok(()), Sink::finish) {
             Ok(()) => Ok(()),
@@ -228,20 +232,24 @@ impl Writer {
     /// described in the input's order first: then they keep their numbers, and those that no packet comes from aren't lost.
     #[cold]
     fn interface(&mut self, packet: &Packet) -> Result<u32, Error> {
-        let Body::PcapNg(section) = &self.body else { return Ok(0) };
-        let described = section.described;
-        let link_of = |interface: &Option<Interface>| interface.as_ref().map(|interface| interface.link);
-        if self.interfaces.get(usize::from(packet.interface)).and_then(link_of) == Some(packet.link) {
-            for number in described..self.interfaces.len() {
-                if let (Some(link), Ok(number)) = (link_of(&self.interfaces[number]), u16::try_from(number)) {
-                    self.describe_one(number, link)?;
-                }
-            }
-            if let Body::PcapNg(section) = &mut self.body {
-                section.described = self.interfaces.len();
-            }
+        let input = self.interfaces.get(usize::from(packet.interface)).and_then(Option::as_ref);
+        if input.is_some_and(|input| input.link == packet.link) {
+            self.describe_rest()?;
         }
         self.describe_one(packet.interface, packet.link)
+    }
+
+    /// Describes those of the input's interfaces that aren't yet, as the input has them.
+    fn describe_rest(&mut self) -> Result<(), Error> {
+        let Body::PcapNg(section) = &mut self.body else { return Ok(()) };
+        let described = mem::replace(&mut section.described, self.interfaces.len());
+        for number in described..self.interfaces.len() {
+            let link = self.interfaces[number].as_ref().map(|interface| interface.link);
+            if let (Some(link), Ok(number)) = (link, u16::try_from(number)) {
+                self.describe_one(number, link)?;
+            }
+        }
+        Ok(())
     }
 
     /// Describes an interface with this link type, if it isn't yet, and tells its number in the file.
