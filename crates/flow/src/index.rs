@@ -54,6 +54,10 @@ pub trait Index: Send + Sync + 'static {
     /// there is no place for it.
     fn insert(&mut self, hash: u64, free: u32) -> Option<u32>;
 
+    /// An entry will be taken out in a moment, and what [`prefetch`](Self::prefetch) asked for is near: brings the rest near that
+    /// this needs.
+    fn prefetch_removal(&self, _hash: u64, _slot: u32) {}
+
     /// Takes an entry out; `false` if it isn't in under this hash.
     fn remove(&mut self, hash: u64, slot: u32) -> bool;
 

@@ -349,6 +349,9 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
         if let Some(soon) = self.wheel.ahead(SOON) {
             self.index.prefetch(self.hash(self.slab.key(soon)));
         }
+        if let Some(sooner) = self.wheel.ahead(SOON / 2) {
+            self.index.prefetch_removal(self.hash(self.slab.key(sooner)), sooner);
+        }
         Some(Slot(slot))
     }
 

@@ -242,7 +242,7 @@ impl NetworkFunction for Ipsec {
                 way.window.top.into(),
             ]
         };
-        (!ways.is_empty()).then(|| Report {
+        (!self.tunnels.is_empty()).then(|| Report {
             title: "Tunnels".into(),
             columns: vec!["from", "to", "spi", "packets", "last number"],
             rows: ways.iter().map(row).collect(),

@@ -17,6 +17,7 @@ use nf::{
 };
 use packet::{Endpoint, Family, FlowKey, Headers, Host, Host6, Nanos, TcpFlags, Transport, Words};
 
+use self::config::Fields;
 pub use self::config::{Config, Differs};
 use self::segment::Event;
 pub use self::segment::Segment;
@@ -28,7 +29,7 @@ use crate::top::heaviest;
 /// The function, configured.
 #[derive(Clone, Debug)]
 pub struct Sidejacking {
-    config: Config,
+    config: Fields,
 }
 
 /// The sessions that are known.
@@ -50,7 +51,7 @@ const SIDEJACKED: Reason = Reason::own(0);
 impl Sidejacking {
     /// The function as configured.
     #[must_use]
-    pub const fn new(config: Config) -> Self {
+    pub fn new(Config(config): Config) -> Self {
         Self { config }
     }
 

@@ -14,12 +14,14 @@ extern crate alloc;
 mod local;
 mod locked;
 pub mod transactional;
+mod weighed;
 mod wheel;
 
 pub use local::{Local, LocalAllocator, LocalDistributed, LocalMap, LocalTx, LocalVector};
 pub use locked::{Guarded, Locked, LockedTx};
 use packet::{Key, Nanos, Words};
 pub use transactional::Transactional;
+pub use weighed::{Absent, Weighed};
 
 /// Plain data that shared structures hold. It says what words it is made of, so that cores can share it word by word:
 /// [`packet::words!`] writes that down.

@@ -6,6 +6,7 @@ use engine::carrier::{self, Outer, SequencedTotal, Shape};
 use engine::{Control, EngineError, EngineKind, Options, Outcome, Tables};
 use functions::{anti_ddos, app_classifier, bridge, ddos, heavy_hitter, policer, port_knock};
 use measure::{Advice, Bench, BenchError, BenchPlan, LossPlan, LossRow, Profile, ProfilePlan, Question, Repeated};
+use memory::Weighed;
 use nf::{Description, Fates, Flow, Function, PacketSet, Reason, Recipe, Report, Sizing};
 use packet::Nanos;
 use port::{Batch, Queue, Received, Trace};
@@ -148,6 +149,9 @@ pub trait Program: Send + Sync {
     /// How many packet sets are remembered, as configured.
     fn sizing(&self) -> Sizing;
 
+    /// What packet sets share, without any of it: how much it would take.
+    fn weigh(&self, cores: usize) -> Weighed;
+
     /// By how many bytes packets grow on their way through, at most.
     fn growth(&self) -> u32;
 
@@ -284,6 +288,12 @@ impl<N: Function> Program for Loaded<N> {
 
     fn sizing(&self) -> Sizing {
         self.0.sizing()
+    }
+
+    fn weigh(&self, cores: usize) -> Weighed {
+        let memory = Weighed::new(cores);
+        drop(self.0.shared(&memory));
+        memory
     }
 
     fn growth(&self) -> u32 {

@@ -353,6 +353,42 @@ fn interfaces_keep_their_numbers() {
     }
 }
 
+/// A packet that goes out by a port has that interface in the output, if there is one; others keep theirs.
+#[test]
+fn ports_are_interfaces_where_that_is_asked_for() {
+    let folder = folder("ports");
+    let from = folder.join("from.pcapng");
+    let mut writer = Writer::create(&from, None, None).expect("an output");
+    ["left", "right"].into_iter().zip(0..).for_each(|(name, number)| writer.describe_as(number, described(name)));
+    for (time, interface) in [(1, 0), (2, 1), (3, 1), (4, 0), (5, 1)] {
+        writer.write(&Packet { interface, ..packet(time) }, &[0; 57]).expect("room");
+    }
+    writer.finish().expect("room");
+    for (name, by_ports, want) in
+        [("as-asked.pcapng", true, [1, 0, 1, 0, 1]), ("as-it-was.pcapng", false, [0, 1, 1, 0, 1])]
+    {
+        let to = folder.join(name);
+        let reader = Reader::open(&from).expect("a capture");
+        let writer = Writer::create(&to, None, Some(&reader.format())).expect("an output");
+        let mut capture = Capture::new(reader, Some(writer));
+        if by_ports {
+            capture.write_ports();
+        }
+        let mut batch = Batch::default();
+        assert_eq!(capture.receive(&mut batch).expect("packets"), Received::Packets);
+        for (packet, port) in batch.packets_mut().iter_mut().zip([1, 0, u16::MAX, 7, 1]) {
+            packet.fate = Fate::Transmit(port);
+        }
+        capture.transmit(&mut batch).expect("room");
+        capture.finish().expect("room");
+        let read = read_all(Reader::open(&to).expect("a capture"));
+        let have: Vec<u16> = read.packets.iter().map(|(packet, _)| packet.interface).collect();
+        assert_eq!(have, want, "{name}");
+        let named = read.format.interfaces.iter().map(|one| one.name.as_deref().unwrap_or_default());
+        assert_eq!(named.collect::<Vec<_>>(), ["left", "right"]);
+    }
+}
+
 /// Where packets have another link type than their interface had in the input, only theirs is described.
 #[test]
 fn interfaces_of_another_link_type_are_their_own() {

@@ -52,6 +52,8 @@ impl Member {
 pub(crate) enum Prefer {
     /// Hash more: the key has to make what is too much not count.
     More,
+    /// Hash as much of all types that share sets as any of them needs: then their hashes are made of the same bits in the same places.
+    Alike,
     /// Hash less: sets that differ only in the rest share a queue.
     Less,
 }
@@ -67,7 +69,7 @@ pub(crate) fn select(card: &Card, driver: Driver, kind: PacketType, named: Field
     let more = || all.iter().copied().find(|selection| named.is_part_of(*selection));
     let less = || all.iter().copied().rfind(|selection| selection.is_part_of(named));
     let nearest = match prefer {
-        Prefer::More => more().or_else(less),
+        Prefer::More | Prefer::Alike => more().or_else(less),
         Prefer::Less => less().or_else(more),
     };
     let overlap = |selection: &Fields| (selection.both(named).len(), usize::MAX - selection.len());
@@ -119,6 +121,18 @@ pub(crate) fn members(
             let selection = select_at(card, driver, sets, one_card, asked, prefer).ok_or((port, kind))?;
             let (named, symmetric) = (of_type.fields.clone(), of_port.symmetric);
             members.push(Member { port, kind, named, symmetric, selection, class });
+        }
+    }
+    if prefer == Prefer::Alike {
+        let shared = one_card && card.fields_scope == Scope::Device;
+        let of = |member: &Member| {
+            let with = |other: &&Member| other.class == member.class && (shared || other.port == member.port);
+            let all = members.iter().filter(with).fold(Fields::NONE, |sum, other| sum.with(other.selection));
+            select(card, driver, member.kind, all, prefer).unwrap_or(member.selection)
+        };
+        let selections: Vec<Fields> = members.iter().map(of).collect();
+        for (member, selection) in members.iter_mut().zip(selections) {
+            member.selection = selection;
         }
     }
     Ok(members)

@@ -41,6 +41,14 @@ impl<'a> Problem<'a> {
     pub const fn new(card: &'static Card, driver: Driver, sets: &'a PacketSets) -> Self {
         Self { card, driver, sets, one_card: true, table: card.table_sizes[0], seed: 1 }
     }
+
+    /// Whether the card can be told to hash some of these packets in more ways than one. Not all such choices are tried: just what names a
+    /// set or the nearest that is more, the same for all types of a set, the nearest that is less. A proof is of those.
+    #[must_use]
+    pub fn leaves_choice(&self) -> bool {
+        let kinds = self.sets.ports.iter().flat_map(|port| &port.types).map(|of_type| of_type.kind);
+        kinds.into_iter().any(|kind| self.card.selections(self.driver, kind).len() > 1)
+    }
 }
 
 /// What comes of a problem.
@@ -48,7 +56,7 @@ impl<'a> Problem<'a> {
 pub enum Outcome {
     /// There are keys.
     Solved(Box<Solution>),
-    /// There are none that spread.
+    /// There are none that spread, with the fields that come nearest to the sets; see [`Problem::leaves_choice`].
     Impossible(Proof),
     /// None of the keys that were drawn spreads well enough, though nothing says that there is none.
     NotFound(Proof),
@@ -124,10 +132,8 @@ pub fn solve(problem: &Problem<'_>) -> Outcome {
     if matches!(more, Outcome::Solved(_)) {
         return more;
     }
-    match attempt(problem, Prefer::Less) {
-        solved @ Outcome::Solved(_) => solved,
-        Outcome::Impossible(_) | Outcome::NotFound(_) => more,
-    }
+    let others = [Prefer::Alike, Prefer::Less].into_iter().map(|prefer| attempt(problem, prefer));
+    others.into_iter().find(|outcome| matches!(outcome, Outcome::Solved(_))).unwrap_or(more)
 }
 
 fn attempt(problem: &Problem<'_>, prefer: Prefer) -> Outcome {

@@ -155,6 +155,10 @@ impl Index for AnyIndex {
         each!(self, index => index.insert(hash, free))
     }
 
+    fn prefetch_removal(&self, hash: u64, slot: u32) {
+        each!(self, index => index.prefetch_removal(hash, slot));
+    }
+
     #[inline(never)]
     fn remove(&mut self, hash: u64, slot: u32) -> bool {
         each!(self, index => index.remove(hash, slot))

@@ -149,7 +149,8 @@ impl<M: Memory> Assets<M> {
             Some(HostEntry { asset, index }) if asset.last + self.timeout > now => {
                 // Of two guesses that are as good, the later: addresses change hands.
                 let told = if told.evidence >= asset.told.evidence && told.evidence > 0 { told } else { asset.told };
-                (Asset { told, last: now, ..asset }, index)
+                // Sessions' steps on other cores aren't in the order of time.
+                (Asset { told, first: asset.first.min(now), last: asset.last.max(now), ..asset }, index)
             }
             Some(HostEntry { index, .. }) => (fresh, index),
             None => {
@@ -184,20 +185,20 @@ impl<M: Memory> Assets<M> {
         class: u8,
     ) -> Step<bool, M> {
         let name = service_name(place, protocol);
-        let (class, index, is_new) = match self.services.get(tx, &name)? {
+        let (class, index, last, is_new) = match self.services.get(tx, &name)? {
             Some(known) if known.last + self.timeout > now => {
-                (if class > 0 { class } else { known.class }, known.index, false)
+                (if class > 0 { class } else { known.class }, known.index, known.last.max(now), false)
             }
-            Some(stale) => (class, stale.index, true),
+            Some(stale) => (class, stale.index, now, true),
             None => {
                 self.reclaim_services(tx, now)?;
                 let Some(index) = self.service_pool.allocate(tx, now + self.timeout)? else { return Ok(false) };
                 self.service_names.write(tx, index, name)?;
-                (class, index as u32, true)
+                (class, index as u32, now, true)
             }
         };
         self.service_pool.refresh(tx, index as usize, now + self.timeout)?;
-        self.services.insert(tx, name, ServiceEntry { class, index, last: now })?;
+        self.services.insert(tx, name, ServiceEntry { class, index, last })?;
         Ok(is_new)
     }
 

@@ -102,6 +102,23 @@ fn a_host_is_written_again_only_when_it_is_due() {
     assert_eq!((asset.last, asset.last.since(asset.first)), (bench.now, Nanos::from_secs(10)));
 }
 
+/// Other cores' steps come in an order that isn't that of time.
+#[test]
+fn what_was_seen_first_and_last_goes_by_time() {
+    let mut bench = Bench::new("");
+    let times = |bench: &Bench| {
+        bench.session.told().0[0].map(|asset| (asset.first.0 / 1_000_000_000, asset.last.0 / 1_000_000_000))
+    };
+    bench.give(protocol::TCP, true, Look::Asks(System::Windows));
+    assert_eq!(times(&bench), Some((1_000, 1_000)));
+    // Another session of the same hosts.
+    for (now, want) in [(990, (990, 1_000)), (1_020, (990, 1_020)), (1_010, (990, 1_020))] {
+        (bench.session, bench.now) = (Session::default(), Nanos::from_secs(now));
+        bench.give(protocol::TCP, true, Look::Asks(System::Windows));
+        assert_eq!(times(&bench), Some(want));
+    }
+}
+
 #[test]
 fn silence_is_forgotten_and_makes_room() {
     let mut bench = Bench::new("hosts = 2\nservices = 1\nasset_timeout = 20\nrefresh_interval = 1");

@@ -48,10 +48,7 @@ impl Association {
         let (header, sealed) = esp.split_first_chunk::<HEADER>()?;
         let (ciphertext, tag) = sealed.split_last_chunk()?;
         let (head, explicit) = header.split_first_chunk::<8>()?;
-        // Padding is to make it whole words, of which there is one at least.
-        let is_whole = !ciphertext.is_empty() && ciphertext.len().is_multiple_of(4);
-        let nonce = self.nonce(*explicit.first_chunk()?);
-        is_whole.then_some(Parts { head, nonce, ciphertext, tag })
+        Some(Parts { head, nonce: self.nonce(*explicit.first_chunk()?), ciphertext, tag })
     }
 
     /// Whether the ESP packet was sealed with this key.
@@ -142,6 +139,10 @@ pub(super) fn decapsulate(
     out: &mut Vec<u8>,
 ) -> Result<(), Reason> {
     let Parts { nonce, ciphertext, .. } = association.parts(headers.payload(bytes)).ok_or(reason::FORGED)?;
+    // Padding is to make it whole words.
+    if !ciphertext.len().is_multiple_of(4) {
+        return Err(reason::MALFORMED);
+    }
     // The trailer tells the family, which the link header names: it is decrypted in its place behind the other.
     let link = link_header_len(headers)?;
     out.extend_from_slice(&bytes[..link]);

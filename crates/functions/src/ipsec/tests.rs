@@ -70,6 +70,23 @@ fn published_packets_are_opened_and_sealed_alike() {
     }
 }
 
+/// Padding is looked at behind the tag: who has the key and doesn't pad is no forger.
+#[test]
+fn what_is_not_padded_is_authentic_all_the_same() {
+    let [key, header, ..] = PUBLISHED[0];
+    let (key, header) = (bytes(key), bytes(header));
+    let (key, salt) = key.split_last_chunk().unwrap();
+    let association = Association { spi: 0, salt: *salt, gcm: Gcm::new(key).unwrap() };
+    let mut nonce = [0; 12];
+    nonce[..4].copy_from_slice(salt);
+    nonce[4..].copy_from_slice(&header[8..]);
+    for len in [0, 1, 5, 8] {
+        let mut text = std::vec![7; len];
+        let tag = association.gcm.seal(nonce, &header[..8], &mut text);
+        assert!(association.is_authentic(&[&header[..], &text, &tag].concat()), "{len} bytes");
+    }
+}
+
 const TUNNEL: &str = r#"
 [[tunnels]]
 local = "192.0.2.1"

@@ -1,5 +1,6 @@
 //! The detector's configuration file, and its keys as the catalogue prints them.
 
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -10,31 +11,35 @@ use serde::Deserialize;
 use crate::config::{Count, Flows, Timeout};
 
 /// How the detector is set up. Defaults and meanings: `docs/sidejacking.md`.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(try_from = "Fields")]
+pub struct Config(pub(super) Fields);
+
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Config {
+pub(super) struct Fields {
     /// The names of session cookies; one that ends in `*` is a beginning.
-    pub cookies: Vec<String>,
+    pub(super) cookies: Vec<String>,
     /// Values shorter than this name no session.
-    pub shortest: Count<1, 4096>,
+    pub(super) shortest: Count<1, 4096>,
     /// In what a client has to differ from the one that a session belongs to.
-    pub differs: Differs,
+    pub(super) differs: Differs,
     /// Whether connections with somebody else's cookie are dropped.
-    pub block: bool,
+    pub(super) block: bool,
     /// A session that its client hasn't used for so long is forgotten.
-    pub session_timeout: Timeout,
+    pub(super) session_timeout: Timeout,
     /// Seconds for which the use of a session by its client isn't noted again.
-    pub refresh_interval: Count<0, 86_400>,
+    pub(super) refresh_interval: Count<0, 86_400>,
     /// Sessions that are remembered.
-    pub sessions: Count<1, 1_048_576>,
+    pub(super) sessions: Count<1, 1_048_576>,
     /// A connection that is silent for so long is forgotten.
-    pub idle_timeout: Timeout,
+    pub(super) idle_timeout: Timeout,
     /// IPv4 connections that are remembered.
-    pub flows: Flows,
+    pub(super) flows: Flows,
     /// IPv6 connections that are remembered.
-    pub flows_v6: Flows,
+    pub(super) flows_v6: Flows,
     /// How many sessions the report lists.
-    pub top: Count<0, 10_000>,
+    pub(super) top: Count<0, 10_000>,
 }
 
 /// What makes another client of a client.
@@ -63,7 +68,29 @@ const COOKIES: [&str; 9] = [
     "CFTOKEN",
 ];
 
-impl Default for Config {
+impl TryFrom<Fields> for Config {
+    type Error = String;
+
+    fn try_from(fields: Fields) -> Result<Self, String> {
+        let (refresh, timeout) = (fields.refresh_interval.get(), fields.session_timeout.secs());
+        // Otherwise a session would be forgotten while its client uses it, and belong to whoever comes next.
+        if refresh >= u64::from(timeout) {
+            return Err(format!("`refresh_interval` ({refresh}) has to be less than `session_timeout` ({timeout})"));
+        }
+        let is_name = |cookie: &&String| {
+            let name = cookie.strip_suffix('*').unwrap_or(cookie);
+            !name.is_empty() && !name.contains(['*', '=', ';']) && name.trim() == name
+        };
+        match fields.cookies.iter().find(|cookie| !is_name(cookie)) {
+            Some(cookie) => Err(format!(
+                "`cookies` has {cookie:?}, which no cookie's name can be; a name, or a name's beginning and then one *"
+            )),
+            None => Ok(Self(fields)),
+        }
+    }
+}
+
+impl Default for Fields {
     fn default() -> Self {
         Self {
             cookies: COOKIES.map(String::from).into(),
@@ -100,7 +127,11 @@ pub(super) const KEYS: &[ConfigKey] = &[
     ),
     key("block", "false", "whether connections with somebody else's cookie are dropped"),
     key("session_timeout", "1800", "seconds after which a session that its client hasn't used is forgotten"),
-    key("refresh_interval", "1", "seconds for which a session's use by its client isn't noted again; 0 to 86400"),
+    key(
+        "refresh_interval",
+        "1",
+        "seconds for which a session's use by its client isn't noted again; 0 to 86400, less than session_timeout",
+    ),
     key("sessions", "16384", "sessions that are remembered; 1 to 1048576"),
     key("idle_timeout", "300", "seconds of silence after which a connection is forgotten"),
     key("flows", "65536", "IPv4 connections that are remembered"),

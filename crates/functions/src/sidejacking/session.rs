@@ -4,7 +4,7 @@ use memory::Portion;
 use nf::{Fingerprint, Flow};
 use packet::{Endpoint, Host6, Nanos, Words};
 
-use super::config::{Config, Differs};
+use super::config::{Differs, Fields};
 use crate::http::{Digest, Request};
 
 /// What is known of a connection.
@@ -108,7 +108,7 @@ impl Session {
 }
 
 /// The session that a request's cookie names, and its user agent's name; `None` where there is no such cookie.
-pub(super) fn of_request(config: &Config, request: &Request<'_>, server: Endpoint) -> Option<(Digest, u32)> {
+pub(super) fn of_request(config: &Fields, request: &Request<'_>, server: Endpoint) -> Option<(Digest, u32)> {
     let cookies = request.fields.all("cookie").flat_map(|list| list.split(|byte| *byte == b';'));
     let pairs = cookies.filter_map(|cookie| {
         let at = cookie.iter().position(|byte| *byte == b'=')?;

@@ -144,3 +144,16 @@ fn cookies_name_sessions() {
     let [a, b] = [a, b].map(|fields| bench.session(&request(&fields)).expect("it has a cookie"));
     assert!(a.0 == b.0 && a.1 != b.1);
 }
+
+#[test]
+fn what_can_never_match_or_would_turn_the_tables_is_refused() {
+    let refused = |text: &str| toml::from_str::<Config>(text).expect_err(text).to_string();
+    for cookie in ["", "*", "a*b", "**", "a=b", "a;b", " a"] {
+        let error = refused(&std::format!("cookies = [\"sid\", {cookie:?}]"));
+        assert!(error.contains("`cookies` has") && error.contains(cookie), "{error}");
+    }
+    assert!(toml::from_str::<Config>("cookies = [\"sid\", \"ASPSESSIONID*\"]").is_ok());
+    let error = refused("refresh_interval = 1800");
+    assert!(error.contains("`refresh_interval` (1800) has to be less than `session_timeout` (1800)"), "{error}");
+    assert!(toml::from_str::<Config>("refresh_interval = 1799").is_ok());
+}

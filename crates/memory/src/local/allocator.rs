@@ -54,6 +54,11 @@ impl LocalAllocator {
         pool
     }
 
+    /// What a pool takes.
+    pub(crate) const fn bytes(capacity: usize) -> u64 {
+        (capacity + LISTS) as u64 * size_of::<Node>() as u64
+    }
+
     fn take(&self, index: u32, deadline: Nanos) {
         Numbers(self).unlink(index);
         self.nodes[index as usize].deadline.set(deadline.0);

@@ -32,6 +32,11 @@ impl<K: Name, V: Value> LocalMap<K, V> {
         Self { slots: pages::boxed((0..slots).map(|_| Cell::new(Slot::Empty))), len: Cell::new(0), capacity, seed }
     }
 
+    /// What a map takes.
+    pub(crate) const fn bytes(capacity: usize) -> u64 {
+        2 * capacity as u64 * size_of::<Slot<K, V>>() as u64
+    }
+
     #[inline]
     fn hash(&self, key: &K) -> u32 {
         (key.hash(self.seed) >> 32) as u32

@@ -32,6 +32,7 @@ const STATE: usize = 1;
 const NEXT: usize = 2;
 const PREV: usize = 3;
 const LIST: usize = 4;
+const INDEX_WORDS: usize = 5;
 
 /// A pool's words.
 const POSITION: usize = 0;
@@ -48,7 +49,7 @@ impl TxAllocator {
     pub(super) fn new(capacity: usize, cores: usize) -> Self {
         assert!(u32::try_from(capacity + LISTS).is_ok(), "a pool's indices fit 32 bits");
         let pool = Self {
-            indices: Objects::new(capacity, 5),
+            indices: Objects::new(capacity, INDEX_WORDS),
             pools: Objects::new(cores, POOL_WORDS),
             ends: zeros(cores * LISTS * 2),
         };
@@ -72,6 +73,11 @@ impl TxAllocator {
             set(pool.pools.word(core, FREE_COUNT), to - from);
         }
         pool
+    }
+
+    /// What a pool takes, but for the ends of the lists of each core.
+    pub(crate) const fn bytes(capacity: usize) -> u64 {
+        Objects::bytes(capacity, INDEX_WORDS)
     }
 
     #[inline(always)]

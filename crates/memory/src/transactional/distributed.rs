@@ -30,6 +30,11 @@ impl<T: Portion> TxDistributed<T> {
         Self { portions, merged: Objects::new(cores, MERGED + T::COUNT), staleness, of: PhantomData }
     }
 
+    /// What an object takes.
+    pub(crate) const fn bytes(cores: usize) -> u64 {
+        Objects::bytes(cores, T::COUNT) + Objects::bytes(cores, MERGED + T::COUNT)
+    }
+
     /// The portions of all cores but this one; `None` where there are no others.
     fn others<'a>(&'a self, tx: &mut Tx<'a>, own: usize, access: Access) -> Result<Option<T>, Conflict> {
         let mut whole: Option<T> = None;

@@ -61,6 +61,12 @@ impl<K: Name, V: Value> TxMap<K, V> {
         map
     }
 
+    /// What a map takes, but for a line for each core.
+    pub(crate) const fn bytes(capacity: usize) -> u64 {
+        let nodes = capacity as u64 * (Self::STRIDE * size_of::<AtomicU64>()) as u64;
+        nodes + Objects::bytes(capacity + capacity / 2 + 1, PAIR + K::COUNT + V::COUNT)
+    }
+
     /// The key's bucket, and what tells it from others in a report.
     #[inline(always)]
     fn bucket(&self, key: &K) -> (usize, u32) {

@@ -39,6 +39,11 @@ impl Objects {
         Self { lines: pages::boxed((0..count).map(|_| Line::default())), far: zeros(count * far_each), far_each }
     }
 
+    /// What so many take.
+    pub(crate) const fn bytes(count: usize, words: usize) -> u64 {
+        count as u64 * (size_of::<Line>() + words.saturating_sub(NEAR) * size_of::<AtomicU64>()) as u64
+    }
+
     #[inline(always)]
     pub(crate) fn len(&self) -> usize {
         self.lines.len()

@@ -20,6 +20,11 @@ impl<T: Value> TxVector<T> {
         (0..len).for_each(|index| elements.init(index, 0, initial));
         Self { elements, of: PhantomData }
     }
+
+    /// What an array takes.
+    pub(crate) const fn bytes(len: usize) -> u64 {
+        Objects::bytes(len, T::COUNT)
+    }
 }
 
 impl<T: Value> Vector<T, Transactional> for TxVector<T> {

@@ -64,8 +64,8 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     let entry = entry(catalogue, &args.function)?;
     let program = entry.load(&args.configuration.settings()?)?;
     let options = Options { tables: args.upkeep.tables(&*program)?, ..Options::default() };
-    // Costs are measured with the tables of a lone core and of eight replicas of which one runs.
-    refuse_too_much(&*program, 9)?;
+    // Costs are measured with a lone core and with eight replicas of which one runs.
+    refuse_too_much(&*program, &[(EngineKind::Sequential, 1), (EngineKind::Scr, 8)])?;
     signals::exit_on_interrupt("nothing was timed yet");
     let traffic = args.source.load(args.json)?;
     let question = question(args.cores, args.dispatch, options, usize::from(args.rounds), args.round_packets);

@@ -100,7 +100,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     }
     let traffic = args.source.load(args.json)?;
     let plan = args.plan(engine::Options { tables: args.upkeep.tables(&*program)?, ..engine::Options::default() });
-    refuse_too_much(&*program, tables(&plan))?;
+    refuse_too_much(&*program, &fleets(&plan))?;
     let bench = timed(&*program, &traffic.trace, &plan, args.json)?;
     if let ([], Some((.., reason))) = (bench.rows.as_slice(), bench.refused.first()) {
         return Err(Failed::usage(format_args!("nothing can be measured: {reason}")));
@@ -139,11 +139,16 @@ impl Args {
     }
 }
 
-/// How many cores' tables lie in memory at once: engines take turns, and replicas are as many as cores.
-fn tables(plan: &BenchPlan) -> usize {
-    let of = |engine: &EngineKind| plan.cores.iter().map(|cores| engine.tables(*cores)).sum::<usize>();
+/// The fleets that lie in memory at once: engines take turns.
+fn fleets(plan: &BenchPlan) -> Vec<(EngineKind, usize)> {
+    let of = |engine: &EngineKind| plan.cores.iter().map(|cores| (*engine, *cores)).collect::<Vec<_>>();
+    let mut fleets: Vec<_> = plan.engines.iter().flat_map(of).collect();
     // Modelled cores come one case at a time, behind the others.
-    plan.engines.iter().map(of).sum::<usize>().max(plan.model_to)
+    let modelled: usize = fleets.iter().map(|(engine, cores)| engine.tables(*cores)).sum();
+    if plan.model_to > modelled {
+        fleets = vec![(EngineKind::Scr, plan.model_to)];
+    }
+    fleets
 }
 
 /// Measures behind a progress bar.

@@ -64,7 +64,13 @@ impl Options {
 
     /// Refuses what can't come to a good end, before there is any work: a program that can't tell lines, outputs that can't be
     /// written or that would destroy something.
-    pub(super) fn check(&self, program: &dyn Program, function: &str, source: &Source) -> Result<(), Failed> {
+    pub(super) fn check(
+        &self,
+        program: &dyn Program,
+        function: &str,
+        source: &Source,
+        config: Option<&Path>,
+    ) -> Result<(), Failed> {
         if !self.is_wanted() {
             return Ok(());
         }
@@ -82,6 +88,10 @@ impl Options {
             if let Some(input) = source.input().filter(|input| same_file(input, output)) {
                 let (input, output) = (input.display(), output.display());
                 return Err(Failed::usage(format_args!("{output} is the input {input} itself; write to another file")));
+            }
+            if config.is_some_and(|config| same_file(config, output)) {
+                let name = output.display();
+                return Err(Failed::usage(format_args!("{name} is the configuration itself; write to another file")));
             }
             // Pipes and devices have one beginning. Of files, it is known that they can be made when one was.
             if std::fs::metadata(output).map_or(true, |found| found.is_file() || found.is_dir()) {

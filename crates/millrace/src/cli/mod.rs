@@ -31,6 +31,7 @@ use clap::builder::PossibleValuesParser;
 use clap::error::ErrorKind;
 use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
+use engine::EngineKind;
 use nf::{ConfigKey, Description};
 
 use crate::catalogue::{Catalogue, Entry, Program};
@@ -236,21 +237,44 @@ fn configuration(path: &std::path::Path) -> Result<String, Failed> {
     String::from_utf8(bytes).map_err(|_| Failed::usage(format_args!("{name} is no text, so it is no configuration")))
 }
 
-/// Refuses to build so many tables of the function's size where the machine can't hold them: that would end with the kernel
-/// killing something, or with an abort.
-fn refuse_too_much(program: &dyn Program, tables: usize) -> Result<(), Failed> {
+/// Refuses to build fleets of these engines, on so many cores each, where the machine can't hold all of them at once: that would end with
+/// the kernel killing something, or with an abort.
+fn refuse_too_much(program: &dyn Program, fleets: &[(EngineKind, usize)]) -> Result<(), Failed> {
     /// A little more than the largest entry with its share of the index takes.
     const FLOW_BYTES: u64 = 144;
     let sizing = program.sizing();
-    let need = (sizing.flows + sizing.flows_v6) as u64 * FLOW_BYTES * tables as u64;
-    match available_bytes() {
-        Some(have) if need > have / 10 * 9 => Err(Failed::usage(format_args!(
-            "the tables of all cores would take about {}, and {} are free; take fewer cores, or smaller tables by --set flows=...",
-            bytes(need),
-            bytes(have)
-        ))),
-        Some(_) | None => Ok(()),
+    let flows = (sizing.flows + sizing.flows_v6) as u64 * FLOW_BYTES;
+    let mut need = (0_u64, 0_u64);
+    for (engine, cores) in fleets {
+        let shared = program.weigh(*cores);
+        need.0 = need.0.saturating_add(flows.saturating_mul(engine.tables(*cores) as u64));
+        need.1 = need.1.saturating_add(match engine {
+            EngineKind::Transactional => shared.transactional(),
+            EngineKind::Scr => shared.local().saturating_mul(*cores as u64),
+            EngineKind::Sequential
+            | EngineKind::Shared
+            | EngineKind::Rss
+            | EngineKind::RssPlusPlus
+            | EngineKind::Hybrid => shared.local(),
+        });
     }
+    let (tables, shared) = need;
+    let Some(have) = available_bytes().filter(|have| tables.saturating_add(shared) > have / 10 * 9) else {
+        return Ok(());
+    };
+    let what = match (tables, shared) {
+        (0, shared) => format!("what packet sets share would take about {}", bytes(shared)),
+        (tables, 0) => format!("the tables of all cores would take about {}", bytes(tables)),
+        (tables, shared) => format!(
+            "the tables of all cores would take about {}, and what packet sets share {}",
+            bytes(tables),
+            bytes(shared)
+        ),
+    };
+    Err(Failed::usage(format_args!(
+        "{what}, and {} are free; take fewer cores, or make things smaller by --set (`millrace functions` and the function's name tell its keys)",
+        bytes(have)
+    )))
 }
 
 /// The memory that the kernel says can be had.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use engine::Options;
+use engine::{EngineKind, Options};
 use measure::{Loaded, Profile, ProfilePlan};
 use nf::{Description, Recipe};
 use port::Trace;
@@ -75,7 +75,8 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         entry.load(&args.configuration.settings_with(*with_sets)?)?;
     }
     let program = entry.load(&args.configuration.settings()?)?;
-    args.flame.check(&*program, entry.description().name, &args.source)?;
+    let config = args.configuration.config.as_deref();
+    args.flame.check(&*program, entry.description().name, &args.source, config)?;
     signals::exit_on_interrupt("nothing was timed yet");
     let traffic = args.source.load(args.json)?;
     let profiles: Vec<Profile> =
@@ -138,8 +139,7 @@ fn plan(args: &Args, program: &dyn Program) -> Result<ProfilePlan, Failed> {
 /// Profiles behind a progress bar.
 fn profiled(args: &Args, entry: &Entry, with_sets: bool, trace: &Arc<Trace>) -> Result<Profile, Failed> {
     let program = entry.load(&args.configuration.settings_with(with_sets)?)?;
-    // Two fleets, each with as many tables as cores.
-    refuse_too_much(&*program, 2 * args.cores)?;
+    refuse_too_much(&*program, &[(EngineKind::Transactional, args.cores); 2])?;
     let plan = plan(args, &*program)?;
     let (done, of) = (Counter::default(), Counter::default());
     let (shown, total) = (done.clone(), of.clone());

@@ -105,7 +105,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     if let Some(link) = &options.link {
         link.accepts(kind, cores).map_err(Failed::usage)?;
     }
-    refuse_too_much(&*program, kind.tables(cores))?;
+    refuse_too_much(&*program, &[(kind, cores)])?;
     if let (Some(config), Some(output)) = (&args.configuration.config, &args.output)
         && same_file(config, output)
     {
@@ -113,6 +113,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         return Err(Failed::usage(format_args!("{name} is the configuration itself; write to another file")));
     }
     let (mut capture, file) = files::open(&args.input, args.output.as_deref(), args.format, program.growth())?;
+    capture.write_ports();
 
     let control = Control::default();
     signals::stop_on_interrupt(&control.stop);

@@ -455,6 +455,14 @@ fn slips_are_answered_with_what_was_meant() {
         ("bench suite --in demo.pcap.zst", "leave --in out"),
         ("verify ddos --in demo.pcap.zst --flows 5", "'--flows"),
         ("run firewall --in demo.pcap.zst --engine rss --cores 200 --set flows=268435456", "take fewer cores"),
+        (
+            "run nat --in demo.pcap.zst --engine scr --cores 256 --set mappings=67108864 --set sessions=67108864",
+            "what packet sets share",
+        ),
+        (
+            "run web-cache --in demo.pcap.zst --engine scr --cores 256 --set flows=1 --set flows_v6=1 --set responses=16777216",
+            "what packet sets share",
+        ),
         ("run ddos --in demo.pcap.zst --config bad.toml --out ./bad.toml", "the configuration itself"),
     ] {
         let (code, error) = folder.fails(line);

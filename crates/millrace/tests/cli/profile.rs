@@ -95,6 +95,7 @@ fn a_flame_graph_without_line_tables_is_refused_with_what_to_do() {
 #[test]
 fn outputs_that_lead_nowhere_are_told_before_anything_runs() {
     let folder = Folder::new();
+    fs::write(folder.path("nat.toml"), "mappings = 9\n").unwrap();
     for (outputs, code, said) in [
         ("--flame none/x.svg", 3, "none/x.svg: can't be created"),
         ("--flame .", 3, ".: is a directory; name a file in it"),
@@ -102,6 +103,8 @@ fn outputs_that_lead_nowhere_are_told_before_anything_runs() {
         ("--flame demo.pcap.zst", 2, "is the input demo.pcap.zst itself"),
         ("--flame x --folded x", 2, "can't both be x"),
         ("--flame - --folded -", 2, "can't both be -"),
+        ("--config nat.toml --flame nat.toml", 2, "nat.toml is the configuration itself"),
+        ("--config nat.toml --folded ./nat.toml", 2, "nat.toml is the configuration itself"),
     ] {
         let (found, out, error) = folder.run(&format!("profile nat --in demo.pcap.zst {outputs}"));
         assert_eq!(found, code, "{outputs}: {error}");

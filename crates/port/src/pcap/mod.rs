@@ -32,6 +32,8 @@ pub struct Capture {
     writer: Option<Writer>,
     /// Whether packets go out by interfaces that the caller numbers.
     renumbered: bool,
+    /// Whether a packet's interface is the port that it goes out by.
+    by_ports: bool,
 }
 
 impl Capture {
@@ -41,7 +43,13 @@ impl Capture {
         if writer.is_some() {
             reader.keep_original_times();
         }
-        Self { reader, writer, renumbered: false }
+        Self { reader, writer, renumbered: false, by_ports: false }
+    }
+
+    /// From now on a packet that goes out by a port which is the number of an interface has that interface in the output. Others keep the
+    /// one that they came in by.
+    pub const fn write_ports(&mut self) {
+        self.by_ports = true;
     }
 
     /// From now on packets that go out name interfaces by the caller's numbers, of which this is one.
@@ -77,7 +85,10 @@ impl Queue for Capture {
             // Asked for each packet, sent or not, so that what lies behind is forgotten.
             let time = self.reader.original_time(packet.seq, packet.time);
             match packet.fate {
-                Fate::Transmit(_) => writer.write(&Packet { time, ..*packet }, batch.bytes(index))?,
+                Fate::Transmit(port) => {
+                    let interface = if self.by_ports && writer.knows(port) { port } else { packet.interface };
+                    writer.write(&Packet { time, interface, ..*packet }, batch.bytes(index))?;
+                }
                 Fate::Pending | Fate::Drop => {}
             }
         }

@@ -134,6 +134,12 @@ impl Writer {
         self.interfaces[index] = Some(interface);
     }
 
+    /// Whether an interface of this number was described.
+    #[inline]
+    pub(super) fn knows(&self, number: u16) -> bool {
+        self.interfaces.get(usize::from(number)).is_some_and(Option::is_some)
+    }
+
     /// Writes a packet of these bytes; of its descriptor, time, wire length, interface and link type count.
     ///
     /// # Errors

@@ -74,6 +74,22 @@ fn the_known_symmetric_key_is_a_member() {
     }
 }
 
+/// Who can hash one address of some packets and only both of others has to hash both of all: then there is one hash for all of a set.
+#[test]
+fn types_that_share_sets_are_hashed_alike() {
+    use PacketType::{Frag4, Frag6, Other4, Other6, Sctp4, Sctp6, Tcp4, Tcp6, Udp4, Udp6};
+    for card in ["ice", "mlx5", "ena"] {
+        let v6 = sets("lan: src, wan: dst", &[Tcp6, Udp6, Sctp6, Other6, Frag6]);
+        let mut v4 = sets("lan: src, wan: dst", &[Tcp4, Udp4, Sctp4, Other4, Frag4]);
+        v4.vary = Vary::ALL;
+        for sets in [v6, v4] {
+            let solution = solved(card, Driver::Linux, &sets);
+            assert!(solution.members.iter().all(|member| member.selection == Fields::HOSTS), "{card}");
+            assert_eq!(verify(&solution, 1_000, 7), Ok(()), "{card}");
+        }
+    }
+}
+
 /// A pair of keys that another solver found for a firewall, which shards LAN packets by their flow and WAN packets by the flow
 /// that they answer; the rest of its 52 bytes is zero.
 #[test]

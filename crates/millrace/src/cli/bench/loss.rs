@@ -1,5 +1,6 @@
 //! `millrace bench FUNCTION --link-loss`: what loss on the way to the replicas costs, and what being ready for it.
 
+use engine::EngineKind;
 use measure::{LossPlan, LossRow};
 use nf::Description;
 use serde_json::{Value, json};
@@ -30,7 +31,7 @@ pub(super) fn perform(args: &Args, program: &dyn Program, description: &Descript
         return Err(Failed::usage("--link-loss is measured with the default --table; leave --table out"));
     }
     // With recovery and without, at each rate and at none.
-    refuse_too_much(program, 2 * plan.cores * (plan.loss_ppm.len() + 1))?;
+    refuse_too_much(program, &vec![(EngineKind::Scr, plan.cores); 2 * (plan.loss_ppm.len() + 1)])?;
     let rows = watched(plan.packets.max(traffic.trace.len() as u64), args.json, |progress| {
         program.bench_loss(&traffic.trace, &plan, progress)
     })?;

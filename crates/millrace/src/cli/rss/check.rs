@@ -102,7 +102,8 @@ fn refusal(proof: &Proof, obstacles: &[Obstacle]) -> String {
         return format!("{}; `rss solve` has the proof\n", proof.consequence);
     }
     let mut out =
-        "these are in the way, and no key helps (`rss solve --driver` and its name has the proof, and what would do instead)\n".to_owned();
+        "these are in the way, and no key that is known helps (`rss solve --driver NAME` says why, and what would do instead)\n"
+            .to_owned();
     for Obstacle { port, types, fields } in obstacles {
         let what = if *fields == Fields::NONE {
             "are not hashed, and all go to one queue".to_owned()

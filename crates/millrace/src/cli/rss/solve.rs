@@ -53,8 +53,10 @@ const VERIFIED_PACKETS: usize = 20_000;
 struct Refused {
     driver: Driver,
     proof: Proof,
-    /// Whether that there is no key is proved.
+    /// Whether that there is no key is proved, for the fields that were tried.
     proved: bool,
+    /// Whether the card could be told to hash other fields than those.
+    chooses: bool,
     instead: Vec<Relaxation>,
 }
 
@@ -125,7 +127,8 @@ pub(super) fn perform(args: &Args) -> Result<(), Failed> {
             Outcome::Impossible(proof) => (proof, true),
             Outcome::NotFound(proof) => (proof, false),
         };
-        refused.push(Refused { driver: problem.driver, proof, proved, instead: relaxations(&problem) });
+        let (driver, chooses, instead) = (problem.driver, problem.leaves_choice(), relaxations(&problem));
+        refused.push(Refused { driver, proof, proved, chooses, instead });
     }
     let Some(solution) = solved else {
         if args.json {
@@ -173,8 +176,12 @@ fn measure(args: &Args, solution: &Solution, traffic: &Traffic) -> Measured {
 fn refusals(args: &Args, sets: &PacketSets, refused: &[Refused], all: bool) -> String {
     let style = Style::stdout();
     let mut out = String::new();
-    for Refused { driver, proof, proved, instead } in refused {
-        let verdict = if *proved { "there is no key that spreads" } else { "no key was found that spreads" };
+    for Refused { driver, proof, proved, chooses, instead } in refused {
+        let verdict = match (proved, chooses) {
+            (true, false) => "there is no key that spreads",
+            (true, true) => "there is no key that spreads, with the fields that come nearest to the sets",
+            (false, _) => "no key was found that spreads",
+        };
         out += &format!("{} by {driver}: {}\n", shown::card(args.question.nic, style), style.bad(verdict));
         out += &format!("  {}\n", proof.consequence);
         for forced in &proof.forced {
@@ -373,7 +380,7 @@ fn json(
             json!({ "says": says, "arguments": arguments })
         });
         json!({
-            "driver": one.driver.name(), "proved": one.proved, "proof": shown::proof_json(&one.proof),
+            "driver": one.driver.name(), "proved": one.proved, "other_fields_untried": one.chooses, "proof": shown::proof_json(&one.proof),
             "instead": instead.collect::<Vec<_>>(),
         })
     };
