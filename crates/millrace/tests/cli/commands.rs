@@ -330,7 +330,7 @@ fn bench_labels_what_it_measured() {
         assert!(row["mpps"]["median"].as_f64().unwrap() > 0.0);
     }
     let (code, error) = folder.fails("bench ddos --in demo.pcap.zst --cores 200 --engines scr --set flows=200000000");
-    assert!(code == 2 && error.contains("smaller tables"), "{error}");
+    assert!(code == 2 && error.contains("make things smaller"), "{error}");
     let text = folder.stdout("bench policer --synth uniform --flows 100 --packets 10k --cores 1 --rounds 1");
     assert!(text.contains("ns/packet/core") && text.contains("measured"), "{text}");
 }

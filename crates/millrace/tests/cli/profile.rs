@@ -111,5 +111,6 @@ fn outputs_that_lead_nowhere_are_told_before_anything_runs() {
         assert!(out.is_empty() && error.contains(said), "{outputs}: {error}");
     }
     assert_eq!(folder.bytes("demo.pcap.zst"), millrace::DEMO_CAPTURE);
-    assert_eq!(fs::read_dir(folder.root()).unwrap().count(), 1, "nothing was written");
+    assert_eq!(folder.bytes("nat.toml"), b"mappings = 9\n");
+    assert_eq!(fs::read_dir(folder.root()).unwrap().count(), 2, "nothing was written");
 }
