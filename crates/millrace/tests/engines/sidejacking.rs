@@ -86,8 +86,9 @@ proptest! {
         frames in trace(),
         differs in prop_oneof![Just("address"), Just("agent"), Just("either"), Just("both")],
         block in any::<bool>(),
-        (session, refresh, idle) in (1..9_u64, 0..3_u64, 1..9_u64),
+        (refresh, longer, idle) in (0..3_u64, 1..7_u64, 1..9_u64),
     ) {
+        let session = refresh + longer;
         let text = format!(
             "cookies = [\"sid\", \"PHPSESSID*\"]\ndiffers = {differs:?}\nblock = {block}\nsession_timeout = {session}\n\
              refresh_interval = {refresh}\nidle_timeout = {idle}\nsessions = 64"
