@@ -127,10 +127,11 @@ impl<N: NetworkFunction> Dispatcher<N> {
         }
     }
 
-    /// The same for packets that a sequencer has been at, whose history is what they carry.
+    /// The same for packets that a sequencer has been at, whose history is what they carry; with `recovery` for cores that
+    /// take from each other what they miss.
     #[must_use]
-    pub(crate) fn unpacking(self, shape: Shape) -> Self {
-        Self { unpack: Some(Unpack::new(shape, self.seed)), ..self }
+    pub(crate) fn unpacking(self, shape: Shape, recovery: bool) -> Self {
+        Self { unpack: Some(Unpack::new(&self.nf, shape, self.seed, recovery)), ..self }
     }
 
     /// The core of each bucket, where there are buckets.

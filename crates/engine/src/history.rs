@@ -32,11 +32,14 @@ pub struct Block<M> {
     pub moves: Vec<Move<M>>,
     /// When it does: the first packet's time.
     pub time: Nanos,
+    /// For cores that live on what their own packets carry, and recover from each other what they miss: the words that each
+    /// packet of the core's share brings. The block has no records then.
+    pub carried: Option<Vec<u64>>,
 }
 
 impl<M> Default for Block<M> {
     fn default() -> Self {
-        Self { first: Seq(0), end: Seq(0), records: Vec::new(), moves: Vec::new(), time: Nanos(0) }
+        Self { first: Seq(0), end: Seq(0), records: Vec::new(), moves: Vec::new(), time: Nanos(0), carried: None }
     }
 }
 

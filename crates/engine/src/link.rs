@@ -105,7 +105,8 @@ impl<M: Meta> LinkEnd<M> {
     }
 
     /// Decides those packets of the core's share of a batch that arrive, and leaves nothing else in it. `block` has the
-    /// records of the whole batch: what each packet carries is taken from it, and nothing else is.
+    /// records of the whole batch, and what each packet carries is taken from it; or it has what was
+    /// [carried](Block::carried) here, and a packet that is missing was lost before.
     ///
     /// # Errors
     /// When the others have gone on without this core. Its packets are dropped then, all that were not applied in time.
@@ -115,7 +116,9 @@ impl<M: Meta> LinkEnd<M> {
         batch: &mut Batch,
         block: &Block<M>,
     ) -> Result<(), Fenced> {
-        self.encode(block);
+        if block.carried.is_none() {
+            self.encode(block);
+        }
         let Self { link, member, words, first, block: decided, arrived, .. } = self;
         let shape = member.logs().shape();
         arrived.clear();
@@ -127,14 +130,24 @@ impl<M: Meta> LinkEnd<M> {
             decided.records.extend(words.and_then(|words| record_of::<N>(seq, words, seed)));
         };
         let mut result = Ok(());
+        let mut brought = 0;
         for (index, packet) in batch.packets().iter().enumerate() {
+            let len = shape.cores.min(packet.seq.0 as usize + 1) * shape.words;
+            let carried = match &block.carried {
+                Some(carried) => {
+                    brought += len;
+                    &carried[brought - len..brought]
+                }
+                None => {
+                    let behind = (packet.seq.0 + 1 - first.0) as usize * shape.words;
+                    &words[behind - len..behind]
+                }
+            };
             if link.loses(packet.seq) {
                 worker.drop_unseen(packet, Reason::LINK_LOSS);
                 continue;
             }
-            let behind = (packet.seq.0 + 1 - first.0) as usize * shape.words;
-            let carried = shape.cores.min(packet.seq.0 as usize + 1) * shape.words;
-            if member.receive(packet.seq, &words[behind - carried..behind], &mut apply).is_ok() {
+            if member.receive(packet.seq, carried, &mut apply).is_ok() {
                 arrived.push(*packet, batch.bytes(index));
             } else {
                 worker.drop_unseen(packet, Reason::FENCED);
@@ -206,16 +219,24 @@ const TAKES_STEP: u64 = 1 << 63;
 const RECORD_BYTES_MAX: usize = 256;
 
 /// The words of a record: its time, then its wire form.
-fn words_of<M: Meta>() -> usize {
+pub(crate) fn words_of<M: Meta>() -> usize {
     assert!(M::RECORD_BYTES <= RECORD_BYTES_MAX, "a record has {RECORD_BYTES_MAX} bytes at most");
     1 + M::RECORD_BYTES.div_ceil(8)
 }
 
 fn write<M: Meta>(record: &Record<M>, words: &mut [u64]) {
-    words[0] = record.time.0 | TAKES_STEP;
     let mut bytes = [0; RECORD_BYTES_MAX];
     record.meta.write(&mut bytes[..M::RECORD_BYTES]);
-    for (word, bytes) in words[1..].iter_mut().zip(bytes.as_chunks::<8>().0) {
+    write_bytes(record.time.0 | TAKES_STEP, &bytes[..M::RECORD_BYTES], words);
+}
+
+/// The words of a record that lies there as bytes: its time, with the bit that says whether it takes a step, and its wire form.
+pub(crate) fn write_bytes(time: u64, record: &[u8], words: &mut [u64]) {
+    words[0] = time;
+    let (whole, rest) = record.as_chunks::<8>();
+    let mut last = [0; 8];
+    last[..rest.len()].copy_from_slice(rest);
+    for (word, bytes) in words[1..].iter_mut().zip(whole.iter().chain([&last])) {
         *word = u64::from_le_bytes(*bytes);
     }
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use engine::carrier::{LateTime, Outer, Sequencer, run_sequenced};
-use engine::{Control, Counters, EngineError, EngineKind, Options, Outcome, run};
+use engine::{Control, Counters, EngineError, EngineKind, Options, Outcome, Recovery, run};
 use nf::{Function, Report};
 use packet::Nanos;
 use port::{MemoryQueue, Packet, Sent, Trace};
@@ -24,6 +24,8 @@ pub struct Came {
     pub last: Nanos,
     /// What the function has to tell.
     pub report: Option<Report>,
+    /// What loss came to, where packets may be missing.
+    pub recovery: Option<Recovery>,
 }
 
 /// Packets that are delivered at a time: several for each core, and often not as many for each.
@@ -77,7 +79,7 @@ pub fn replicas<N: Function>(
 }
 
 fn came(queue: &MemoryQueue, outcome: Outcome) -> (Came, Option<EngineError>) {
-    let Outcome { counters, flows_alive, flows_high_water, last, report, failure, .. } = outcome;
+    let Outcome { counters, flows_alive, flows_high_water, last, report, recovery, failure, .. } = outcome;
     let came = Came {
         sent: queue.outbox().take(),
         counters: Counters { replayed: 0, ..counters },
@@ -85,6 +87,7 @@ fn came(queue: &MemoryQueue, outcome: Outcome) -> (Came, Option<EngineError>) {
         high_water: flows_high_water,
         last,
         report,
+        recovery,
     };
     (came, failure)
 }

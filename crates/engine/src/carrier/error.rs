@@ -179,6 +179,15 @@ pub enum OrderError {
         /// The packet behind the gap.
         next: Seq,
     },
+    /// More packets are missing than a link loses.
+    WideGap {
+        /// The place of the packet behind the gap.
+        place: u64,
+        /// The first packet that is missing.
+        first: Seq,
+        /// The packet behind the gap.
+        next: Seq,
+    },
     /// A packet comes behind later ones.
     Reordered {
         /// The place of the packet that comes too early.
@@ -204,20 +213,20 @@ impl fmt::Display for OrderError {
         // Places count from 1, as other errors of captures do; numbers are the sequencer's, from 0.
         match self {
             Self::Packet { place, error } => write!(f, "packet {}: {error}", place + 1),
-            Self::Gap { place, first, next } => {
-                let lost = next.0 - first.0;
-                let which = if lost == 1 {
-                    format!("number {first} is")
-                } else {
-                    format!("numbers {first} to {} ({lost} packets) are", next.0 - 1)
-                };
-                write!(
-                    f,
-                    "packet {}: {which} missing ahead of number {next}; what is lost behind the sequencer needs loss \
-                     recovery, which a sequenced capture can't have: sequence the original capture again",
-                    place + 1
-                )
-            }
+            Self::Gap { place, first, next } => write!(
+                f,
+                "packet {}: {} missing ahead of number {next}; give --loss-recovery on, so that cores take from each \
+                 other what these carried",
+                place + 1,
+                missing(*first, *next)
+            ),
+            Self::WideGap { place, first, next } => write!(
+                f,
+                "packet {}: {} missing ahead of number {next}, more than a link loses at one place: it is damaged, or packets \
+                 were cut out; sequence the original capture again",
+                place + 1,
+                missing(*first, *next)
+            ),
             Self::Reordered { place, late, early } => write!(
                 f,
                 "packet {}: number {early} comes ahead of number {late}; cores must get their packets in order: sort \
@@ -231,5 +240,13 @@ impl fmt::Display for OrderError {
                 place + 1
             ),
         }
+    }
+}
+
+/// The numbers from `first` to ahead of `next`, and the verb behind them.
+fn missing(first: Seq, next: Seq) -> String {
+    match next.0 - first.0 {
+        1 => format!("number {first} is"),
+        lost => format!("numbers {first} to {} ({lost} packets) are", next.0 - 1),
     }
 }

@@ -1,5 +1,6 @@
 //! A queue of sequenced packets, each held against what the sequencer must have written.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use nf::NetworkFunction;
@@ -8,15 +9,33 @@ use port::{Batch, PortError, Queue, Received};
 
 use super::error::{CarrierError, OrderError};
 use super::layout::{Carried, Shape, parse};
-use super::ring::Ring;
+use super::ring::{Ring, contribution_of};
+
+/// What becomes of packets that don't come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gaps {
+    /// Their absence ends the input: cores that only know what they were sent would differ from then on.
+    Refused,
+    /// Cores recover what later packets say of them. What these say first is taken on trust, for there is nothing to hold it
+    /// against; later ones must say the same.
+    Recovered,
+}
+
+/// Packets that may be missing at one place. More is damage, and recovery would have a long look for what nobody has.
+const GAP_MAX: u64 = 1 << 20;
 
 /// A queue that lets sequenced packets through as long as they come whole, in order, each once, and carry what the function
-/// makes of the packets before. The first that doesn't ends the input.
+/// makes of the packets before. The first that doesn't ends the input; but gaps may be [let through](Gaps::Recovered).
 ///
 /// They stay as they are, but for their numbers and times, which become the sequencer's.
 pub struct Sequenced<'a, N: NetworkFunction> {
     inner: &'a mut dyn Queue,
     expected: Ring<N>,
+    gaps: Gaps,
+    /// The numbers that were missing last.
+    missing: Range<u64>,
+    /// How many packets have come.
+    place: u64,
     now: Nanos,
     /// What is to be told once the packets ahead of it have been delivered.
     pending: Option<PortError>,
@@ -29,8 +48,9 @@ impl<'a, N: NetworkFunction> Sequenced<'a, N> {
     /// # Panics
     /// As [`Shape::of`] does.
     #[must_use]
-    pub fn new(inner: &'a mut dyn Queue, nf: Arc<N>, cores: usize) -> Self {
-        Self { inner, expected: Ring::new(nf, cores), now: Nanos(0), pending: None, ended: false }
+    pub fn new(inner: &'a mut dyn Queue, nf: Arc<N>, cores: usize, gaps: Gaps) -> Self {
+        let expected = Ring::new(nf, cores);
+        Self { inner, expected, gaps, missing: 0..0, place: 0, now: Nanos(0), pending: None, ended: false }
     }
 
     /// What the packets carry.
@@ -41,30 +61,56 @@ impl<'a, N: NetworkFunction> Sequenced<'a, N> {
 
     /// Holds a packet against what must come now.
     fn check(&mut self, batch: &Batch, index: usize) -> Result<(Seq, Nanos), OrderError> {
-        let place = self.expected.next();
-        let fault = |error| OrderError::Packet { place: place.0, error };
+        let (next, place) = (self.expected.next(), self.place);
+        let fault = |error| OrderError::Packet { place, error };
         let (packet, bytes) = batch.packet(index);
         let carried = parse(packet.link, bytes, self.shape()).map_err(fault)?;
-        if carried.seq != place {
-            return Err(self.out_of_order(batch, index, carried.seq));
-        }
-        if carried.rows != self.expected.rows() {
+        if carried.seq != next {
+            if self.gaps == Gaps::Refused || carried.seq < next || carried.seq.0 - next.0 > GAP_MAX {
+                return Err(self.out_of_order(batch, index, carried.seq));
+            }
+            self.check_behind_gap(&carried).map_err(fault)?;
+            self.missing = next.0..carried.seq.0;
+            self.expected.resume(carried.rows, carried.seq);
+        } else if carried.rows != self.expected.rows() {
             return Err(fault(self.other_rows(&carried)));
         }
         if carried.time < self.now {
             return Err(fault(CarrierError::Falls { seq: carried.seq }));
         }
         self.now = carried.time;
+        self.place += 1;
         self.expected.record(&carried.packet(), carried.bytes);
         Ok((carried.seq, carried.time))
+    }
+
+    /// Holds a packet behind a gap against the packets ahead of it; of those in the gap nothing is known.
+    #[cold]
+    fn check_behind_gap(&self, carried: &Carried<'_>) -> Result<(), CarrierError> {
+        carried.check_rows()?;
+        let next = self.expected.next();
+        let function = N::DESCRIPTION.name;
+        let fits = |seq: Seq, row: &[u8]| match seq < next {
+            true => Carried { rows: self.expected.rows(), ..*carried }.row(seq) == row,
+            false => contribution_of::<N::Meta>(row).is_some(),
+        };
+        let other = carried.history().find(|(seq, row)| !fits(*seq, row));
+        other.map_or(Ok(()), |(of, _)| Err(CarrierError::OtherRecord { of, function }))
     }
 
     /// Why a packet of this number is out of order. What is missing may come later in the batch.
     #[cold]
     fn out_of_order(&self, batch: &Batch, index: usize, seq: Seq) -> OrderError {
-        let (first, place) = (self.expected.next(), self.expected.next().0);
+        let (first, place) = (self.expected.next(), self.place);
+        if self.missing.contains(&seq.0) {
+            let since = first.0 - self.missing.end;
+            return OrderError::Reordered { place: place - since, late: seq, early: Seq(self.missing.end) };
+        }
         if seq < first {
             return OrderError::Again { place, seq };
+        }
+        if self.gaps == Gaps::Recovered {
+            return OrderError::WideGap { place, first, next: seq };
         }
         let later = (index + 1..batch.len()).any(|index| {
             let (packet, bytes) = batch.packet(index);

@@ -49,6 +49,19 @@ impl<N: NetworkFunction> Ring<N> {
         self.next
     }
 
+    /// Takes the rows over that packet number `next` came with, when packets before it did not come.
+    pub(super) fn resume(&mut self, rows: &[u8], next: Seq) {
+        self.rows.copy_from_slice(rows);
+        self.next = next;
+    }
+
+    /// The row of this packet, by itself: it is written over the oldest one as that of the packet that comes next.
+    pub(super) fn row_of(&mut self, packet: &Packet, bytes: &[u8]) -> &[u8] {
+        let (len, index) = (usize::from(self.shape.row_bytes()), self.next.0 % u64::from(self.shape.rows()));
+        self.record(packet, bytes);
+        &self.rows[index as usize * len..][..len]
+    }
+
     /// Writes the row of the packet that comes next over the oldest one.
     #[inline]
     pub(super) fn record(&mut self, packet: &Packet, bytes: &[u8]) {

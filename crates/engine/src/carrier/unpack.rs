@@ -4,16 +4,18 @@ use std::sync::Arc;
 
 use flow::Index;
 use nf::{Meta, NetworkFunction};
+use packet::Seq;
 use port::{Batch, Queue};
 
-use super::layout::{Shape, parse};
-use super::queue::Sequenced;
-use super::ring::contribution_of;
+use super::layout::{Shape, TIME_BYTES, parse, u64_at};
+use super::queue::{Gaps, Sequenced};
+use super::ring::{Ring, contribution_of};
 use crate::dispatch::{Dispatcher, Parcel};
 use crate::error::EngineError;
 use crate::fleet::{Options, PrivateFleet, any_private_fleet, private_fleet};
 use crate::history::{Block, Record};
 use crate::kind::EngineKind;
+use crate::link::{words_of, write_bytes};
 use crate::placement::hash_of;
 use crate::run::{Control, Outcome, drive};
 
@@ -24,11 +26,15 @@ pub(crate) struct Unpack<N: NetworkFunction> {
     seed: u64,
     /// Blocks that cores may still be reading; those that nobody holds any more are used again.
     blocks: Vec<Arc<Block<N::Meta>>>,
+    /// Where cores recover from each other what was lost: what makes the row of a packet that came.
+    own: Option<Ring<N>>,
 }
 
 impl<N: NetworkFunction> Unpack<N> {
-    pub(crate) const fn new(shape: Shape, seed: u64) -> Self {
-        Self { shape, seed, blocks: Vec::new() }
+    /// `recovery`: what is handed out is what each packet carries, for links whose ends recover what is missing.
+    pub(crate) fn new(nf: &Arc<N>, shape: Shape, seed: u64, recovery: bool) -> Self {
+        let own = recovery.then(|| Ring::new(Arc::clone(nf), shape.cores()));
+        Self { shape, seed, blocks: Vec::new(), own }
     }
 
     /// Copies each packet of `batch`, which a [`Sequenced`] queue let through, to its core's parcel, and what it carries to
@@ -36,6 +42,11 @@ impl<N: NetworkFunction> Unpack<N> {
     pub(crate) fn split(&mut self, batch: &Batch, parcels: &mut [Parcel<N::Meta>]) {
         for parcel in parcels.iter_mut() {
             parcel.block = Some(self.free_block());
+        }
+        if let Some(own) = &mut self.own {
+            lay_out(own, self.shape, batch, parcels);
+            // Who got nothing hears all the same how far the sequencer is.
+            return self.blocks.extend(parcels.iter().filter_map(|parcel| parcel.block.clone()));
         }
         for index in 0..batch.len() {
             let (packet, bytes) = batch.packet(index);
@@ -64,12 +75,43 @@ impl<N: NetworkFunction> Unpack<N> {
         let inner = Arc::get_mut(&mut block).expect("nobody else holds a free block");
         inner.records.clear();
         inner.moves.clear();
+        if self.own.is_some() {
+            inner.carried.get_or_insert_default().clear();
+        }
         block
+    }
+}
+
+/// Copies each packet to its core's parcel, and the words of what it carries, its own last, to the core's block.
+fn lay_out<N: NetworkFunction>(own: &mut Ring<N>, shape: Shape, batch: &Batch, parcels: &mut [Parcel<N::Meta>]) {
+    let width = words_of::<N::Meta>();
+    let end = batch.packets().last().map_or(Seq(0), |packet| packet.seq.next());
+    for index in 0..batch.len() {
+        let (packet, bytes) = batch.packet(index);
+        let carried = parse(packet.link, bytes, shape).expect("the queue lets none but sequenced packets through");
+        let Parcel { batch, block } = &mut parcels[carried.core()];
+        let block = block.as_mut().and_then(Arc::get_mut).expect("nobody else holds a free block");
+        let words = block.carried.as_mut().expect("a free block has room for them");
+        let mut add = |row: &[u8]| {
+            let start = words.len();
+            words.resize(start + width, 0);
+            write_bytes(u64_at(row, 0), &row[TIME_BYTES..], &mut words[start..]);
+        };
+        carried.history().for_each(|(_, row)| add(row));
+        add(own.row_of(&carried.packet(), carried.bytes));
+        batch.push(carried.packet(), carried.bytes);
+    }
+    for parcel in parcels {
+        let block = parcel.block.as_mut().and_then(Arc::get_mut).expect("nobody else holds a free block");
+        block.end = end;
     }
 }
 
 /// Runs a function over sequenced packets as [`run`](crate::run()) does over others, by replicas that fast-forward from what
 /// their own packets carry alone. The outcome is that of the packets that were sequenced.
+///
+/// With a [link](Options::link), packets may be missing: cores take what these carried from each other, and a packet steps
+/// every replica or, when nothing that carries its record came, none.
 ///
 /// # Errors
 /// [`EngineError::Refused`] when the function can't be run so. What goes wrong later is [`Outcome::failure`]; a packet that
@@ -86,6 +128,9 @@ pub fn run_sequenced<N: NetworkFunction>(
 ) -> Result<Outcome, EngineError> {
     EngineKind::Scr.accepts(&N::DESCRIPTION, cores).map_err(EngineError::Refused)?;
     options.tables.accepts(&*nf).map_err(EngineError::Refused)?;
+    if let Some(link) = &options.link {
+        link.accepts(EngineKind::Scr, cores).map_err(EngineError::Refused)?;
+    }
     Ok(match options.chooses_index() {
         false => over(private_fleet(EngineKind::Scr, nf, cores, options), options, queue, control),
         true => over(any_private_fleet(EngineKind::Scr, nf, cores, options), options, queue, control),
@@ -99,8 +144,10 @@ fn over<N: NetworkFunction, I: Index>(
     control: &Control,
 ) -> Outcome {
     let (nf, cores) = (Arc::clone(&fleet.nf), fleet.workers.len());
-    let mut queue = Sequenced::new(queue, Arc::clone(&nf), cores);
-    fleet.dispatcher = Dispatcher::new(nf, EngineKind::Scr, cores, options).unpacking(queue.shape());
+    let recovery = options.link.is_some();
+    let gaps = if recovery { Gaps::Recovered } else { Gaps::Refused };
+    let mut queue = Sequenced::new(queue, Arc::clone(&nf), cores, gaps);
+    fleet.dispatcher = Dispatcher::new(nf, EngineKind::Scr, cores, options).unpacking(queue.shape(), recovery);
     drive(&mut fleet, options, &mut queue, control)
 }
 
@@ -111,7 +158,7 @@ mod tests {
         Context, Description, HOST_BYTES, Meta, Opened, PacketSet, RecordReader, RecordWriter, Sharing, Sizing, Step,
         Verdict,
     };
-    use packet::{Headers, Host, LinkType, Nanos, Seq};
+    use packet::{Headers, Host, LinkType, Nanos};
     use port::{Fate, Packet};
 
     use super::*;
@@ -197,7 +244,7 @@ mod tests {
             batch.push(Packet { link: LINK, ..packet }, &frame);
         }
         let mut parcels: Vec<Parcel<Source>> = (0..3).map(|_| Parcel::default()).collect();
-        Unpack::<Watch>::new(sequencer.shape(), 0).split(&batch, &mut parcels);
+        Unpack::new(&Arc::new(Watch), sequencer.shape(), 0, false).split(&batch, &mut parcels);
         let sources = |core: usize| {
             let block = parcels[core].block.as_ref().expect("each has a packet");
             let one = |record: &Record<Source>| (record.seq.0, record.meta.0.address().to_string());

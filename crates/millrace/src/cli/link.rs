@@ -7,8 +7,9 @@ use super::bench::options::percent;
 /// What is lost on the way to replicas, and whether they recover it.
 #[derive(clap::Args)]
 pub(super) struct LinkArgs {
-    /// With scr: keep logs from which cores take what they missed (on), or don't (off, as without the option)
-    #[arg(long, value_enum, value_name = "SWITCH", conflicts_with = "sequenced", help_heading = "Loss")]
+    /// With scr: keep logs from which cores take what they missed (on), or don't (off, as without the option). With
+    /// --sequenced: packets may be missing
+    #[arg(long, value_enum, value_name = "SWITCH", help_heading = "Loss")]
     loss_recovery: Option<Switch>,
     /// With scr: how many of the packets are lost, with the history they carry, on the way to their cores: 0.1%
     #[arg(long, value_name = "PERCENT", value_parser = percent, conflicts_with = "sequenced", help_heading = "Loss")]

@@ -33,7 +33,7 @@ use crate::print::table::{Align, Sheet};
   millrace sequence --in a.pcap --out - --function ddos --cores 4 | millrace run ddos --sequenced --in - --cores 4
 
 The output has the input's format unless its name or --format says another. What `run --sequenced` writes is then, byte for
-byte, what `run` writes of the original.")]
+byte, what `run` writes of the original. With `--loss-recovery on` packets may have been lost on the way.")]
 pub(super) struct Args {
     /// The function whose records packets carry (`millrace functions` lists them)
     #[arg(long, value_name = "FUNCTION")]

@@ -6,7 +6,8 @@ use std::io::Read;
 use std::path::Path;
 use std::process::Stdio;
 
-use millrace::packet::Nanos;
+use millrace::engine::Link;
+use millrace::packet::{Nanos, Seq};
 use millrace::port::pcap::{Interface, Reader, Writer};
 use millrace::port::{Batch, Packet, Received, Trace};
 use serde_json::Value;
@@ -203,7 +204,7 @@ fn what_is_wrong_with_a_sequenced_capture_is_told() {
             "gap.pcap",
             4,
             Some(1_000),
-            "gap.pcap: packet 1001: numbers 1000 to 1002 (3 packets) are missing ahead of number 1003; what is lost behind the sequencer needs loss recovery",
+            "gap.pcap: packet 1001: numbers 1000 to 1002 (3 packets) are missing ahead of number 1003; give --loss-recovery on",
         ),
         ("late.pcap", 4, Some(0), "packet 1: numbers 0 to 4 (5 packets) are missing"),
         ("twice.pcap", 4, Some(100), "packet 101: number 99 comes a second time"),
@@ -225,6 +226,38 @@ fn what_is_wrong_with_a_sequenced_capture_is_told() {
     folder.stdout("sequence --in demo.pcap.zst --out seq.pcap --function policer --set per=\"source\" --cores 4");
     let (code, _, error) = folder.run("run policer --sequenced --in seq.pcap --cores 4");
     assert!(code == 3 && error.contains("policer, configured as here"), "{error}");
+}
+
+/// What is missing from a sequenced capture is recovered as from a link that loses the same packets.
+#[test]
+fn a_sequenced_capture_with_gaps_is_as_a_link_that_loses_packets() {
+    let folder = Folder::new();
+    let link = Link { loss_ppm: 50_000, seed: 11, ..Link::default() };
+    for (function, cores) in [("conntrack", 4), ("ddos", 2), ("nat", 7)] {
+        folder.stdout(&format!("sequence --in demo.pcap.zst --out seq.pcap --function {function} --cores {cores}"));
+        let packets = folder.json("inspect seq.pcap --json")["packets"].as_u64().unwrap();
+        let came = (0..packets).filter(|seq| !link.loses(Seq(*seq)));
+        let last = came.clone().next_back().unwrap();
+        rearranged(&folder, "seq.pcap", "gaps.pcap", came.map(|seq| seq as usize));
+        let gaps = folder.json(&format!(
+            "run {function} --sequenced --loss-recovery on --in gaps.pcap --cores {cores} --out a.pcap --json --seed 11"
+        ));
+        let lossy = folder.json(&format!(
+            "run {function} --engine scr --loss-recovery on --link-loss 5% --in demo.pcap.zst --cores {cores} \
+             --out b.pcap --json --seed 11"
+        ));
+        assert!(folder.bytes("a.pcap") == folder.bytes("b.pcap"), "{function}");
+        assert_eq!(gaps["flows"], lossy["flows"], "{function}");
+        // What was lost behind the last packet that came is not known of.
+        let known = |run: &Value, key: &str| run["recovery"][key].as_u64().unwrap();
+        assert_eq!(known(&gaps, "lost") + packets - 1 - last, known(&lossy, "lost"), "{function}");
+        assert!(known(&gaps, "recovered") > 0, "{function}");
+        let sum = |run: &Value| run["packets"]["forwarded"].as_u64().unwrap();
+        assert_eq!(sum(&gaps), sum(&lossy), "{function}");
+        let text =
+            folder.run(&format!("run {function} --sequenced --loss-recovery on --in gaps.pcap --cores {cores}")).2;
+        assert!(text.contains("packets lost on the link; cores took"), "{text}");
+    }
 }
 
 #[test]

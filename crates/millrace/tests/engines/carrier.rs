@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use engine::carrier::{Outer, Sequencer, Shape, TAKES_STEP, parse};
-use engine::{EngineError, Options, Tables};
+use engine::{EngineError, Link, Options, Tables};
 use flow::{Eviction, index::IndexKind};
 use functions::{conntrack, ddos, firewall, heavy_hitter, nat, policer, port_knock};
 use nf::Function;
@@ -202,7 +202,7 @@ fn packets_out_of_order_are_told_apart() {
     let frames = edited(|_, _| ());
     let pick = |order: &[usize]| order.iter().map(|&at| (&frames.packets()[at], frames.bytes(at))).collect::<Trace>();
     for (order, sent, words) in [
-        (&[0, 2, 3][..], 1, "packet 2: number 1 is missing ahead of number 2; what is lost"),
+        (&[0, 2, 3][..], 1, "packet 2: number 1 is missing ahead of number 2; give --loss-recovery on"),
         (&[0, 3], 1, "packet 2: numbers 1 to 2 (2 packets) are missing ahead of number 3"),
         (&[2, 3], 0, "packet 1: numbers 0 to 1 (2 packets) are missing"),
         (&[0, 2, 1, 3], 1, "packet 2: number 2 comes ahead of number 1; cores must get"),
@@ -212,7 +212,6 @@ fn packets_out_of_order_are_told_apart() {
         let (out, error) = refusal(&pick(order));
         assert!(out == sent && error.contains(words), "{order:?}: {out} sent, {error}");
     }
-    assert!(refusal(&pick(&[0, 2])).1.contains("loss recovery"));
 }
 
 type Edit = &'static dyn Fn(&mut Vec<u8>);
@@ -301,6 +300,9 @@ proptest! {
         });
         let (came, failure) = replicas(&ddos(), &frames, 3, &options(16));
         prop_assert!(came.counters.add_up());
+        // Where packets may be missing, a packet that is renumbered is one behind a gap. Nothing panics.
+        let (lenient, _) = replicas(&ddos(), &frames, 3, &Options { link: Some(Link::default()), ..options(16) });
+        prop_assert!(lenient.counters.add_up() && lenient.sent.len() >= came.sent.len());
         // Ahead of the packet itself nothing can be changed without notice, but the interface, the link and the length; and
         // the last packet's time, which no row repeats.
         if at < 88 && (at < 80 || number < 3) {

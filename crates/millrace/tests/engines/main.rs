@@ -13,6 +13,7 @@ mod conformance;
 mod dns_tunnel;
 mod faults;
 mod flow_buffer;
+mod gaps;
 mod ipsec;
 mod link;
 mod load_balancer;
