@@ -34,7 +34,7 @@ const SLACK_PERCENT: u64 = 5;
 /// Moves in one epoch at most.
 const MOVES_MAX: usize = 32;
 /// The utilisation in percent above which a core more is used, and that which the others must stay below for one less to do.
-const SCALE_PERCENT: [u32; 2] = [85, 70];
+const SCALE_PERCENT: [u64; 2] = [85, 70];
 
 impl Balancer {
     /// Nothing counted yet, all cores in use.
@@ -74,14 +74,14 @@ impl Balancer {
         self.active
     }
 
-    /// Uses a core more when those in use are too busy, one less when the others could do its work. `utilisation` is that
-    /// of each core in percent since it was last asked. [`rebalance`](Self::rebalance) then fills or empties the core.
-    pub fn scale(&mut self, utilisation: &[u32]) {
-        let total: u32 = utilisation.iter().take(self.active).sum();
+    /// Uses a core more when those in use are too busy, one less when the others could do its work. `work` is what they had
+    /// to do since that was last asked, in percent of what one core can do. [`rebalance`](Self::rebalance) then fills or empties
+    /// the core.
+    pub fn scale(&mut self, work: u64) {
         let [high, low] = SCALE_PERCENT;
-        if total > high * self.active as u32 {
+        if work > high * self.active as u64 {
             self.active = (self.active + 1).min(self.cores);
-        } else if self.active > 1 && total < low * (self.active as u32 - 1) {
+        } else if self.active > 1 && work < low * (self.active as u64 - 1) {
             self.active -= 1;
         }
     }
@@ -277,8 +277,8 @@ mod tests {
         let mut balancer = balancer(4, &[10; 64]);
         let mut table = dealt(64, 4);
         let mut migrations = Vec::new();
-        for (utilisation, active) in [(20, 3), (20, 2), (20, 1), (10, 1), (95, 2), (95, 3), (95, 4), (95, 4), (75, 4)] {
-            balancer.scale(&[utilisation; 4]);
+        for (work, active) in [(80, 3), (60, 2), (40, 1), (10, 1), (95, 2), (190, 3), (285, 4), (380, 4), (300, 4)] {
+            balancer.scale(work);
             assert_eq!(balancer.active(), active);
             for _ in 0..4 {
                 balancer.rebalance(&mut table, 0, &mut migrations);

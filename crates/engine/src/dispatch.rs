@@ -1,10 +1,11 @@
 //! The dispatcher: it stands where a card or a sequencer would, numbers nothing itself, and hands each core its packets
 //! and, for replicas, the history.
 
+use std::mem::replace;
 use std::sync::Arc;
 
 use nf::{Meta, NetworkFunction, PacketSet, Verdict};
-use packet::Seq;
+use packet::{Nanos, Seq};
 use port::{Batch, Packet};
 
 use crate::balance::{Balancer, Migration};
@@ -64,6 +65,12 @@ struct Adaptive<M> {
     left: u64,
     epoch: u64,
     frozen: bool,
+    /// What a core carries, where only as many are in use as that takes.
+    core_pps: Option<u64>,
+    /// The first packet of the epoch, and its time.
+    since: (Seq, Nanos),
+    /// The fewest and the most cores that were in use.
+    in_use: [usize; 2],
     /// Moves that were ever decided.
     tickets: u64,
     migrations: Vec<Migration>,
@@ -85,7 +92,7 @@ impl<N: NetworkFunction> Dispatcher<N> {
     /// The dispatcher of an engine.
     #[must_use]
     pub fn new(nf: Arc<N>, kind: EngineKind, cores: usize, options: &Options) -> Self {
-        let Options { epoch, replay_percent, seed, .. } = *options;
+        let Options { epoch, replay_percent, seed, core_pps, .. } = *options;
         // One core has one table, which packet sets may share what they like in.
         let buckets = if cores == 1 { 1 } else { options.buckets };
         let steering = match kind {
@@ -106,6 +113,9 @@ impl<N: NetworkFunction> Dispatcher<N> {
                 left: epoch,
                 epoch,
                 frozen: false,
+                core_pps,
+                since: (Seq(0), Nanos(0)),
+                in_use: [cores; 2],
                 tickets: 0,
                 migrations: Vec::with_capacity(buckets),
                 changes: Vec::with_capacity(buckets),
@@ -155,6 +165,14 @@ impl<N: NetworkFunction> Dispatcher<N> {
         self.adaptive.as_ref().map_or(0, |adaptive| adaptive.tickets)
     }
 
+    /// The fewest and the most cores that were in use, and how many are now, where that follows the load.
+    #[must_use]
+    pub fn cores_in_use(&self) -> Option<[usize; 3]> {
+        let adaptive = self.adaptive.as_ref().filter(|adaptive| adaptive.core_pps.is_some())?;
+        let [least, most] = adaptive.in_use;
+        Some([least, most, adaptive.balancer.active()])
+    }
+
     /// From now on nothing changes cores.
     pub fn freeze(&mut self) {
         if let Some(adaptive) = &mut self.adaptive {
@@ -179,7 +197,7 @@ impl<N: NetworkFunction> Dispatcher<N> {
         let mut inner = block.as_mut().and_then(Arc::get_mut);
         if let (Some(block), Some(first), Some(last)) = (&mut inner, batch.packets().first(), batch.packets().last()) {
             (block.time, block.first, block.end) = (first.time, first.seq, last.seq.next());
-            self.decide(&mut block.moves);
+            self.decide(first, &mut block.moves);
             block.records.reserve(batch.len());
         }
         self.look(batch);
@@ -209,7 +227,7 @@ impl<N: NetworkFunction> Dispatcher<N> {
     ) {
         if let Some(first) = batch.packets().first().filter(|first| first.seq > Seq(0)) {
             let mut moves = Vec::new();
-            self.decide(&mut moves);
+            self.decide(first, &mut moves);
             if !moves.is_empty() {
                 script.boundaries.push(Boundary { seq: first.seq, time: first.time, moves });
             }
@@ -297,22 +315,27 @@ impl<N: NetworkFunction> Dispatcher<N> {
     }
 
     /// At the end of an epoch: what changes cores before the next packet.
-    fn decide(&mut self, moves: &mut Vec<Move<N::Meta>>) {
+    fn decide(&mut self, next: &Packet, moves: &mut Vec<Move<N::Meta>>) {
         let (Some(adaptive), Some(rss)) = (&mut self.adaptive, self.steering.rss_table()) else { return };
+        if next.seq == Seq(0) {
+            adaptive.since = (next.seq, next.time);
+        }
         if adaptive.left > 0 || adaptive.frozen {
             return;
         }
+        adaptive.scale(next);
         let Adaptive { balancer, elephants, left, epoch, tickets, migrations, changes, table, .. } = &mut **adaptive;
         *left = *epoch;
         let mut add = |what| {
             moves.push(Move { ticket: *tickets, what });
             *tickets += 1;
         };
+        let active = balancer.active();
         let expected = balancer.end_epoch();
         table.clear();
         table.extend_from_slice(rss.table());
         if let Some(elephants) = elephants {
-            elephants.end_epoch(expected, changes);
+            elephants.end_epoch(expected, active, changes);
             for change in changes.drain(..) {
                 add(match change {
                     Change::Promote(one) => What::Promote(elephant(&one, table)),
@@ -350,10 +373,26 @@ impl<N: NetworkFunction> Dispatcher<N> {
         let inner = Arc::get_mut(&mut block).expect("nobody else holds a free block");
         inner.records.clear();
         inner.moves.clear();
-        if self.adaptive.is_some() {
-            inner.moves.reserve(MOVES);
+        if let Some(adaptive) = &self.adaptive {
+            // A core that is no longer in use leaves all its buckets.
+            inner.moves.reserve(MOVES + if adaptive.core_pps.is_some() { self.table().len() } else { 0 });
         }
         block
+    }
+}
+
+impl<M> Adaptive<M> {
+    /// Uses a core more or less, by what came since the epoch began and how long that took.
+    fn scale(&mut self, next: &Packet) {
+        let Some(pps) = self.core_pps else { return };
+        let (first, start) = replace(&mut self.since, (next.seq, next.time));
+        let packets = u128::from(next.seq.0 - first.0);
+        // What one core carries meanwhile, in billionths of a packet.
+        let carried = u128::from(next.time.0.saturating_sub(start.0)) * u128::from(pps);
+        let work = (packets * 100 * 1_000_000_000).checked_div(carried).unwrap_or(u128::MAX);
+        self.balancer.scale(u64::try_from(work).unwrap_or(u64::MAX));
+        let [least, most] = &mut self.in_use;
+        (*least, *most) = ((*least).min(self.balancer.active()), (*most).max(self.balancer.active()));
     }
 }
 

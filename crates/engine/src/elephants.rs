@@ -120,9 +120,11 @@ impl<M: Meta> Elephants<M> {
         first[a].min(second[b])
     }
 
-    /// Ends an epoch: what should change, given what is expected of each bucket, elephants left out. Both are kept up to date.
-    pub(crate) fn end_epoch(&mut self, expected: &mut [u32], changes: &mut Vec<Change<M>>) {
+    /// Ends an epoch: what should change, given what is expected of each bucket, elephants left out, and how many cores are in
+    /// use from now on. The former and the elephants are kept up to date.
+    pub(crate) fn end_epoch(&mut self, expected: &mut [u32], active: usize, changes: &mut Vec<Change<M>>) {
         changes.clear();
+        self.cores = active as u64;
         let mut candidates = std::mem::take(&mut self.candidates);
         for candidate in &mut candidates {
             self.marks[mark_of(candidate.hash)] = 0;
@@ -194,7 +196,7 @@ impl<M: Meta> Elephants<M> {
     fn cost(&mut self, expected: &[u32], more: i64) -> u64 {
         self.buckets.clear();
         self.buckets.extend_from_slice(expected);
-        let mice = balanced(&mut self.buckets, &mut self.by_core);
+        let mice = balanced(&mut self.buckets, &mut self.by_core[..self.cores as usize]);
         let herd: i64 = self.herd.iter().map(|one| i64::from(one.packets)).sum();
         let sprayed = (herd + more).max(0) as u64;
         mice * 100 + sprayed * (100 + (self.cores - 1) * self.replay_percent) / self.cores
@@ -245,7 +247,7 @@ mod tests {
         for _ in 0..times {
             feed(&mut elephants, &mut balancer, heavy);
             let mut changes = Vec::new();
-            elephants.end_epoch(balancer.end_epoch(), &mut changes);
+            elephants.end_epoch(balancer.end_epoch(), cores, &mut changes);
             all.push(changes);
         }
         (elephants, all)
@@ -302,7 +304,7 @@ mod tests {
         let mut balancer = Balancer::new(4, BUCKETS);
         let mut changes = Vec::new();
         feed(&mut elephants, &mut balancer, &[]);
-        elephants.end_epoch(balancer.end_epoch(), &mut changes);
+        elephants.end_epoch(balancer.end_epoch(), 4, &mut changes);
         assert!(matches!(changes.as_slice(), [Change::Demote(_)]), "{changes:?}");
         assert_eq!(elephants.herd(), []);
     }

@@ -35,6 +35,9 @@ pub struct Options {
     pub buckets: usize,
     /// How many packets pass between two looks at the load, for the engines that follow it.
     pub epoch: u64,
+    /// How many packets a second a core carries, for the engines that follow the load: as many cores are in use then as the
+    /// packets need by their own times. Otherwise all are.
+    pub core_pps: Option<u64>,
     /// What replaying a record costs of what a packet costs, in percent: from which point on `hybrid` replicates.
     pub replay_percent: u32,
     /// A link between sequencer and cores that may lose packets, for replicas that recover what was lost.
@@ -52,6 +55,7 @@ impl Default for Options {
             tables: Tables::default(),
             buckets: BUCKETS,
             epoch: EPOCH,
+            core_pps: None,
             replay_percent: REPLAY_PERCENT,
             link: None,
             profile: false,

@@ -65,6 +65,8 @@ pub struct Outcome {
     pub moved: u64,
     /// Packet sets that are replicated by themselves at the end.
     pub elephants: usize,
+    /// The fewest and the most cores that were in use, and how many were at the end, where that followed the load.
+    pub cores_in_use: Option<[usize; 3]>,
     /// What loss on the link and its recovery came to, where there was a link to lose anything.
     pub recovery: Option<Recovery>,
     /// What became of transactions, where packet sets share state by them.
@@ -266,6 +268,7 @@ where
         report: fleet.report(end.last),
         moved: fleet.dispatcher.moved(),
         elephants: fleet.dispatcher.elephants(),
+        cores_in_use: fleet.dispatcher.cores_in_use(),
         recovery: end.recovery,
         transactions: fleet.transactions(),
         by_core: fleet.workers.iter().map(Worker::counters).collect(),

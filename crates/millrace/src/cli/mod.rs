@@ -11,6 +11,7 @@ mod folder;
 mod functions;
 mod inspect;
 mod link;
+mod load;
 mod new;
 mod profile;
 mod rss;

@@ -16,6 +16,7 @@ use super::engines::Wanted;
 use super::failure::{Failed, INPUT, INTERRUPTED, OUTCOME};
 use super::files::{self, Format};
 use super::link::LinkArgs;
+use super::load::Load;
 use super::sequence::Original;
 use super::upkeep::Upkeep;
 use super::{Configuration, advise, engines, entry, refuse_too_much, sequence, signals};
@@ -37,6 +38,7 @@ use crate::print::style::Style;
   millrace run policer --set rate=10Mbit --in a.pcap --json
   millrace run conntrack --in a.pcap --cores 8 --engine auto
   millrace run conntrack --in a.pcap --engine scr --cores 7 --loss-recovery on --link-loss 0.1%
+  millrace run conntrack --in a.pcap --engine rss++ --cores 8 --core-rate 2.5
   millrace run conntrack --sequenced --in seq.pcap --cores 7
 
 Without --engine: `sequential` on one core; on several the first of rss, scr and shared that takes the function.
@@ -76,6 +78,8 @@ pub(super) struct Args {
     upkeep: Upkeep,
     #[command(flatten)]
     link: LinkArgs,
+    #[command(flatten)]
+    load: Load,
 }
 
 pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> {
@@ -83,7 +87,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     let program = entry.load(&args.configuration.settings()?)?;
     let tables = args.upkeep.tables(&*program)?;
     let seed = args.seed.unwrap_or_else(secret);
-    let options = Options { seed, tables, link: args.link.link(seed), ..Options::default() };
+    let mut options = Options { seed, tables, link: args.link.link(seed), ..Options::default() };
     let (kind, cores) = match args.engine {
         _ if args.sequenced => {
             sequence::refuse_one_core(args.cores)?;
@@ -102,6 +106,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         None => (engines::fitting(entry, args.cores)?, args.cores),
     };
     kind.accepts(entry.description(), cores).map_err(Failed::usage)?;
+    args.load.set(&[kind], &mut options)?;
     if let Some(link) = &options.link {
         link.accepts(kind, cores).map_err(Failed::usage)?;
     }

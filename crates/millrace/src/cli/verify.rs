@@ -14,6 +14,7 @@ use testkit::conformance::{Mismatch, Plan, Verified};
 
 use super::engines::{self, Choice};
 use super::failure::{Failed, OUTCOME};
+use super::load::Load;
 use super::traffic::Source;
 use super::upkeep::Upkeep;
 use super::{Configuration, entry, files, signals};
@@ -61,6 +62,8 @@ pub(super) struct Args {
     json: bool,
     #[command(flatten)]
     upkeep: Upkeep,
+    #[command(flatten)]
+    load: Load,
 }
 
 /// One engine's result.
@@ -74,7 +77,8 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     let program = entry.load(&args.configuration.settings()?)?;
     signals::exit_on_interrupt("nothing was verified, for the traffic was still being read");
     let traffic = args.source.load(args.json)?;
-    let options = Options { tables: args.upkeep.tables(&*program)?, ..Options::default() };
+    let mut options = Options { tables: args.upkeep.tables(&*program)?, ..Options::default() };
+    args.load.set(&engines::chosen(&args.engines), &mut options)?;
     let rows = rows(args, &*program, &options, &traffic.trace);
     if let [Row { verified, .. }, ..] = rows.as_slice()
         && rows.iter().all(|row| row.verified.runs == 0)

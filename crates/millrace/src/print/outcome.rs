@@ -80,7 +80,7 @@ impl Run<'_> {
 
     /// What the engine did besides: state that changed cores, loss and what was recovered.
     fn moves(&self, style: Style) -> String {
-        let Outcome { moved, elephants, recovery, counters, .. } = self.outcome;
+        let Outcome { moved, elephants, cores_in_use, recovery, counters, .. } = self.outcome;
         let mut out = String::new();
         if self.kind.moves_state() && self.cores > 1 {
             let moved = counted(*moved, "time", "times");
@@ -90,6 +90,9 @@ impl Run<'_> {
                 out += &format!("; {sets} replicated at the end, {} records were replayed", count(counters.replayed));
             }
             out += "\n";
+        }
+        if let Some([least, most, end]) = cores_in_use {
+            out += &format!("  {least} to {most} cores were in use, {end} at the end\n");
         }
         let Some(Recovery { tally, fenced }) = recovery else { return out };
         let lost = counted(tally.lost, "packet", "packets");
@@ -157,6 +160,7 @@ impl Run<'_> {
             failure,
             moved,
             elephants,
+            cores_in_use,
             recovery,
             transactions,
             ..
@@ -190,6 +194,7 @@ impl Run<'_> {
             "ns_per_packet": secs * 1e9 / counters.received.max(1) as f64,
             "state_moves": moved,
             "elephants": elephants,
+            "cores_in_use": cores_in_use.map(|[least, most, end]| json!({ "least": least, "most": most, "end": end })),
             "recovery": recovery.as_ref().map(|Recovery { tally, fenced }| json!({
                 "lost": tally.lost, "recovered": tally.recovered_total(), "recovered_from_core": tally.recovered,
                 "nowhere": tally.nowhere, "waits": tally.waits, "waits_for_room": tally.waits_for_room, "fenced": fenced,

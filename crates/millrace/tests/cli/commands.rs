@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::folder::Folder;
 
@@ -212,6 +212,38 @@ fn every_flow_that_was_opened_has_ended_or_is_alive() {
             }
         }
         assert!(expired.iter().all(|ended| *ended == expired[0]), "{function}: {expired:?}");
+    }
+}
+
+/// How many cores follow the load is told, and what steering knows nothing of is refused.
+#[test]
+fn as_many_cores_are_used_as_the_load_needs() {
+    let folder = Folder::new();
+    // Some 1,900 packets a second: one core in ten of that many does, where each carries a hundred thousand.
+    for (rate, most_at_end) in [("0.1", 1), ("0.0001", 8)] {
+        let line = format!(
+            "run conntrack --in demo.pcap.zst --engine rss++ --cores 8 --core-rate {rate} --epoch 500 --buckets 256 --json"
+        );
+        let in_use = folder.json(&line)["cores_in_use"].take();
+        assert_eq!((&in_use["end"], &in_use["most"]), (&json!(most_at_end), &json!(8)), "{line}: {in_use}");
+    }
+    let (code, _, text) =
+        folder.run("run conntrack --in demo.pcap.zst --engine rss++ --cores 8 --core-rate 0.1 --epoch 500");
+    assert!(code == 0 && text.contains("1 to 8 cores were in use, 1 at the end"), "{text}");
+    assert!(folder.json("run conntrack --in demo.pcap.zst --engine rss++ --cores 8 --json")["cores_in_use"].is_null());
+    folder
+        .stdout("verify ddos --in demo.pcap.zst --engines rss++ --cores 2-3 --seeds 1 --core-rate 0.002 --epoch 1000");
+    for (line, hint) in [
+        ("run ddos --in demo.pcap.zst --engine scr --cores 2 --core-rate 1", "--core-rate belongs to rss++ and hybrid"),
+        ("run ddos --in demo.pcap.zst --engine rss --cores 2 --epoch 100", "--epoch belongs to rss++ and hybrid"),
+        ("run ddos --in demo.pcap.zst --buckets 128", "--buckets belongs to rss, rss++, hybrid and transactional"),
+        ("run ddos --in demo.pcap.zst --engine rss --cores 2 --buckets 100", "128, 256 or 512"),
+        ("run ddos --in demo.pcap.zst --engine rss++ --cores 2 --core-rate 0", "2.5"),
+        ("run ddos --in demo.pcap.zst --engine rss++ --cores 2 --core-rate fast", "2.5"),
+        ("verify ddos --in demo.pcap.zst --engines scr --epoch 100", "--epoch belongs to rss++ and hybrid"),
+    ] {
+        let (code, _, error) = folder.run(line);
+        assert!(code == 2 && error.contains(hint), "{line}: {code}: {error}");
     }
 }
 

@@ -72,6 +72,77 @@ fn sources_are_counted_where_their_flows_are() {
     check_kept(conntrack::Conntrack::new(conntrack::Config::default()), &trace, tables);
 }
 
+/// So many packets of three hundred flows at so many a second, one stretch behind the other.
+fn at_rates(rates: &[(u64, u64)]) -> Trace {
+    let (mut trace, mut start) = (Trace::new(), Nanos(0));
+    for (packets, rate_pps) in rates {
+        let params = Params { packets: *packets, flows: Some(300), rate_pps: *rate_pps, ..Params::default() };
+        let part = Synth::new(Profile::Uniform, &params).expect("it is possible").trace();
+        let first = part.packets()[0].time;
+        for (packet, bytes) in part.iter() {
+            let time = Nanos(start.0 + packet.time.0 - first.0);
+            trace.push(Packet { seq: Seq(trace.len() as u64), time, ..*packet }, bytes);
+        }
+        start = Nanos(trace.packets()[trace.len() - 1].time.0 + 1_000_000_000 / rate_pps);
+    }
+    trace
+}
+
+/// By the packets' own times, where a core carries a thousand a second: one more above 85 % of that for each, one fewer where the
+/// others would be below 70 %.
+#[test]
+fn as_many_cores_are_in_use_as_the_packets_need() {
+    let nf = Arc::new(heavy_hitter::HeavyHitter::new(&heavy_hitter::Config::default()));
+    let options = Options { epoch: 128, core_pps: Some(1_000), pin: false, ..Options::default() };
+    for kind in [EngineKind::RssPlusPlus, EngineKind::Hybrid] {
+        for (rates, expected) in [
+            (&[(3_000, 100)][..], [1, 8, 1]),
+            (&[(3_000, 100), (3_000, 4_000)], [1, 8, 5]),
+            (&[(3_000, 100), (3_000, 100_000)], [1, 8, 8]),
+            (&[(3_000, 4_000), (3_000, 1_500)], [3, 8, 3]),
+            (&[(3_000, 4_000), (3_000, 1_300)], [2, 8, 2]),
+            (&[(3_000, 4_000), (60, 1)], [5, 8, 5]),
+        ] {
+            let trace = at_rates(rates);
+            let mut fleet = sharded_fleet(kind, Arc::clone(&nf), 8, &options);
+            let mut parcels: Vec<Parcel<_>> = (0..8).map(|_| Parcel::default()).collect();
+            let mut batch = Batch::default();
+            for start in (0..trace.len()).step_by(64) {
+                batch.clear();
+                for index in start..(start + 64).min(trace.len()) {
+                    batch.push(trace.packets()[index], trace.bytes(index));
+                }
+                fleet.dispatcher.split(&batch, &mut parcels);
+            }
+            let in_use = fleet.dispatcher.cores_in_use().expect("it follows the load");
+            assert_eq!(in_use, expected, "{kind} at {rates:?}");
+            let beyond = fleet.dispatcher.table().iter().filter(|core| usize::from(**core) >= in_use[2]).count();
+            assert_eq!(beyond, 0, "{kind}: nothing is left to cores that are not in use");
+            let busy = parcels.iter().filter(|parcel| !parcel.batch.is_empty()).count();
+            assert!(busy <= in_use[2], "{kind} at {rates:?}: {busy} cores had packets");
+        }
+    }
+}
+
+/// Cores that come and go take nothing with them.
+#[test]
+fn the_outcome_stays_whoever_is_in_use() {
+    let trace = at_rates(&[(600, 100), (900, 4_000), (600, 300), (900, 50_000), (600, 200)]);
+    let plan = Plan {
+        engines: vec![EngineKind::RssPlusPlus, EngineKind::Hybrid],
+        cores: 2..=8,
+        seeds: 0..3,
+        threads: true,
+        options: Options { epoch: 128, core_pps: Some(700), buckets: 256, ..Options::default() },
+    };
+    let tracker = Arc::new(conntrack::Conntrack::new(conntrack::Config::default()));
+    let verified = verify(&tracker, &trace, &plan, &mut |_, _| ());
+    assert_eq!(verified.mismatch, None);
+    assert!(verified.moves > 100 * verified.runs, "{} moves in {} runs", verified.moves, verified.runs);
+    let counter = Arc::new(heavy_hitter::HeavyHitter::new(&heavy_hitter::Config::default()));
+    assert_eq!(verify(&counter, &trace, &plan, &mut |_, _| ()).mismatch, None);
+}
+
 /// The first test shows something only if all kinds of move occur.
 #[test]
 fn everything_that_can_move_does() {

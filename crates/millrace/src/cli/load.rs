@@ -1,0 +1,64 @@
+//! How steering follows the load, as commands take it.
+
+use engine::{BUCKETS, EPOCH, EngineKind, Options};
+
+use super::failure::Failed;
+use crate::print::number;
+
+/// How steering follows the load.
+#[derive(clap::Args)]
+#[command(next_help_heading = "Steering")]
+pub(super) struct Load {
+    /// Entries of the indirection table: 128, 256 or 512 [default: 128]
+    #[arg(long, value_name = "NUMBER", value_parser = buckets)]
+    buckets: Option<usize>,
+    /// With rss++ and hybrid: how many packets pass between two looks at the load [default: 16384]
+    #[arg(long, value_name = "PACKETS", value_parser = number::parse_positive)]
+    epoch: Option<u64>,
+    /// With rss++ and hybrid: what one core carries in millions of packets a second; as many cores are in use as the packets
+    /// need, by their own times [default: all are]
+    #[arg(long, value_name = "MPPS", value_parser = packets_a_second)]
+    core_rate: Option<u64>,
+}
+
+impl Load {
+    /// Sets what was asked for.
+    ///
+    /// # Errors
+    /// When none of these engines knows it.
+    pub(super) fn set(&self, kinds: &[EngineKind], options: &mut Options) -> Result<(), Failed> {
+        let hashes =
+            |kind: &EngineKind| kind.moves_state() || matches!(kind, EngineKind::Rss | EngineKind::Transactional);
+        let follows = |kind: &EngineKind| kind.moves_state();
+        let asked: [(&str, bool, &dyn Fn(&EngineKind) -> bool, &str); 3] = [
+            ("--buckets", self.buckets.is_some(), &hashes, "rss, rss++, hybrid and transactional"),
+            ("--epoch", self.epoch.is_some(), &follows, "rss++ and hybrid"),
+            ("--core-rate", self.core_rate.is_some(), &follows, "rss++ and hybrid"),
+        ];
+        for (option, asked, knows, whose) in asked {
+            if asked && !kinds.iter().any(knows) {
+                return Err(Failed::usage(format_args!(
+                    "{option} belongs to {whose}; name one of them by --engine, or leave it out"
+                )));
+            }
+        }
+        options.buckets = self.buckets.unwrap_or(BUCKETS);
+        options.epoch = self.epoch.unwrap_or(EPOCH);
+        options.core_pps = self.core_rate;
+        Ok(())
+    }
+}
+
+fn buckets(text: &str) -> Result<usize, String> {
+    text.parse()
+        .ok()
+        .filter(|number| matches!(number, 128 | 256 | 512))
+        .ok_or_else(|| "write 128, 256 or 512".to_owned())
+}
+
+/// Reads millions of packets a second.
+fn packets_a_second(text: &str) -> Result<u64, String> {
+    let mpps = text.parse::<f64>().ok().filter(|mpps| (1e-6..=1e6).contains(mpps));
+    mpps.map(|mpps| (mpps * 1e6).round() as u64)
+        .ok_or_else(|| "write millions of packets a second, from 0.000001 to 1000000: 2.5".to_owned())
+}
