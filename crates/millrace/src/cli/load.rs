@@ -27,18 +27,16 @@ impl Load {
     /// # Errors
     /// When none of these engines knows it.
     pub(super) fn set(&self, kinds: &[EngineKind], options: &mut Options) -> Result<(), Failed> {
-        let hashes =
-            |kind: &EngineKind| kind.moves_state() || matches!(kind, EngineKind::Rss | EngineKind::Transactional);
-        let follows = |kind: &EngineKind| kind.moves_state();
-        let asked: [(&str, bool, &dyn Fn(&EngineKind) -> bool, &str); 3] = [
-            ("--buckets", self.buckets.is_some(), &hashes, "rss, rss++, hybrid and transactional"),
-            ("--epoch", self.epoch.is_some(), &follows, "rss++ and hybrid"),
-            ("--core-rate", self.core_rate.is_some(), &follows, "rss++ and hybrid"),
-        ];
-        for (option, asked, knows, whose) in asked {
-            if asked && !kinds.iter().any(knows) {
+        let follows = kinds.iter().any(|kind| kind.moves_state());
+        let hashes = follows || kinds.iter().any(|kind| matches!(kind, EngineKind::Rss | EngineKind::Transactional));
+        for (option, asked, known, whose) in [
+            ("--buckets", self.buckets.is_some(), hashes, "rss, rss++, hybrid and transactional"),
+            ("--epoch", self.epoch.is_some(), follows, "rss++ and hybrid"),
+            ("--core-rate", self.core_rate.is_some(), follows, "rss++ and hybrid"),
+        ] {
+            if asked && !known {
                 return Err(Failed::usage(format_args!(
-                    "{option} belongs to {whose}; name one of them by --engine, or leave it out"
+                    "{option} belongs to {whose}; name one of them, or leave it out"
                 )));
             }
         }
