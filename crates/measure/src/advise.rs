@@ -2,17 +2,21 @@
 //!
 //! What a packet costs is measured ([`crate::bench`]); how steering would spread the packets is counted by running every
 //! engine's own dispatcher over the trace. The prediction is arithmetic on both: a core's work is its own packets at `t`
-//! each and the records that it replays at `c2` each, and the busiest core's work is what a packet takes.
+//! each and the records that it replays at `c2` each, and the busiest core's work is what a packet takes. Replicas that outgrow
+//! a cache take longer for each ([`Spill`]). Under `shared` what cores cost each other is measured on two ([`Contention`]). And
+//! no engine carries more than a link does, whose packets take their histories along.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use engine::carrier::{Outer, Shape};
 use engine::{Dispatcher, EngineKind, Options};
 use nf::{Function, Meta};
 use port::Trace;
 
-use crate::bench::{BenchError, BenchPlan, bench};
+use crate::bench::{BenchError, BenchPlan, Contention, bench};
 use crate::model::CostModel;
+use crate::spill::Spill;
 use crate::steered::Steered;
 
 /// What is asked.
@@ -22,8 +26,40 @@ pub struct Question {
     pub cores: usize,
     /// What presenting a packet to the function costs on the port that is meant, in nanoseconds; `None` for what it costs here.
     pub dispatch_ns: Option<f64>,
+    /// The link by which packets come to the cores, behind the sequencer where there is one; `None` for one that is never full.
+    pub wire: Option<Wire>,
     /// How the costs are measured: rounds, packets in each, how fleets are built.
     pub plan: BenchPlan,
+}
+
+/// A link of Ethernet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wire {
+    /// Bits a second.
+    pub bits_per_s: u64,
+}
+
+impl Wire {
+    /// Nanoseconds that a packet of so many bytes is on it, on the average: preamble, check sequence and gap included.
+    fn ns(self, bytes: f64) -> f64 {
+        (bytes.max(MIN_FRAME) + AROUND_FRAME) * 8e9 / self.bits_per_s as f64
+    }
+}
+
+/// Bytes of the shortest frame of Ethernet, without its check sequence.
+const MIN_FRAME: f64 = 60.0;
+/// Bytes of preamble, check sequence and the gap between frames.
+const AROUND_FRAME: f64 = 24.0;
+
+/// What keeps an engine from carrying more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// The busiest core's work.
+    Work,
+    /// Packets wait for their turn at state that another core has.
+    Turns,
+    /// The link is full.
+    Wire,
 }
 
 /// What came out.
@@ -35,7 +71,7 @@ pub struct Advice {
     pub spread: [f64; 2],
     /// Every engine's prediction on each number of cores looked at, by engine, then cores.
     pub forecasts: Vec<Forecast>,
-    /// Engines that can't take the function on the most cores, and why; `shared` among them, which isn't predicted.
+    /// Engines that can't take the function on the most cores, or can't be predicted, and why.
     pub refused: Vec<(EngineKind, String)>,
     /// The best of the forecasts, by number. Of those within [`TIE_PERCENT`] the simplest engine on the fewest cores.
     pub best: usize,
@@ -46,6 +82,14 @@ pub struct Advice {
     pub turning: Vec<(f64, EngineKind)>,
     /// How many packets were looked at.
     pub packets: usize,
+    /// What replicas cost each other in cache.
+    pub spill: Spill,
+    /// What cores cost each other under `shared`, where that was measured.
+    pub contention: Option<Contention>,
+    /// The link, if one was given.
+    pub wire: Option<Wire>,
+    /// What a packet is on the wire, in bytes, on the average.
+    pub mean_bytes: f64,
 }
 
 /// What an engine is predicted to carry.
@@ -59,6 +103,12 @@ pub struct Forecast {
     pub mpps: f64,
     /// The same with the costs at their least and at their most.
     pub mpps_range: [f64; 2],
+    /// What keeps it from carrying more.
+    pub bound: Bound,
+    /// Nanoseconds that each step takes longer because of the others' replicas.
+    pub spill_ns: f64,
+    /// Bytes that a packet carries of others' history where a link leads to the cores, on the average.
+    pub carried: f64,
     /// How the packets were spread.
     pub load: Workload,
 }
@@ -82,13 +132,13 @@ pub struct Workload {
 pub const TIE_PERCENT: f64 = 5.0;
 
 impl Workload {
-    /// Nanoseconds a packet that the busiest core works.
-    fn ns(&self, model: &CostModel) -> f64 {
+    /// Nanoseconds a packet that the busiest core works, if each step takes so much longer.
+    fn ns(&self, model: &CostModel, longer: f64) -> f64 {
         let work = self
             .own
             .iter()
             .zip(&self.replayed)
-            .map(|(own, replayed)| *own as f64 * model.t + *replayed as f64 * model.c2);
+            .map(|(own, replayed)| *own as f64 * (model.t + longer) + *replayed as f64 * (model.c2 + longer));
         work.fold(0.0, f64::max) / self.packets.max(1) as f64
     }
 
@@ -106,6 +156,48 @@ impl Workload {
     }
 }
 
+/// All that predictions are made from.
+struct Costs {
+    model: CostModel,
+    /// What dispatching costs here, where everything was measured.
+    dispatch_here: f64,
+    spread: [f64; 2],
+    spill: Spill,
+    contention: Option<Contention>,
+    /// The share of the packets that wait for each other under `shared`.
+    turns: f64,
+    wire: Option<Wire>,
+    mean_bytes: f64,
+}
+
+impl Costs {
+    /// Nanoseconds a packet that an engine takes, but for the link.
+    fn ns(&self, engine: EngineKind, load: &Workload) -> (f64, Bound) {
+        let cores = load.own.len();
+        let Some(Contention { alone_ns, transfer_ns, turn_ns }) =
+            self.contention.filter(|_| engine == EngineKind::Shared && cores > 1)
+        else {
+            let longer = if engine == EngineKind::Scr { self.spill.ns(cores) } else { 0.0 };
+            return (load.ns(&self.model, longer), Bound::Work);
+        };
+        let elsewhere = (cores - 1) as f64 / cores as f64;
+        let dispatch = self.model.d - self.dispatch_here;
+        let work = (alone_ns + dispatch + transfer_ns * elsewhere) * load.busiest();
+        let turn = turn_ns * self.turns;
+        if turn > work { (turn, Bound::Turns) } else { (work, Bound::Work) }
+    }
+
+    fn forecast(&self, engine: EngineKind, cores: usize, load: Workload, carried: f64) -> Forecast {
+        let (ns, bound) = self.ns(engine, &load);
+        let on_wire = self.wire.map_or(0.0, |wire| wire.ns(self.mean_bytes + carried));
+        let bound = if on_wire > ns { Bound::Wire } else { bound };
+        let mpps = |ns: f64| 1e3 / ns.max(on_wire);
+        let mpps_range = [mpps(ns * self.spread[1]), mpps(ns * self.spread[0])];
+        let spill_ns = if engine == EngineKind::Scr { self.spill.ns(cores) } else { 0.0 };
+        Forecast { engine, cores, mpps: mpps(ns), mpps_range, bound, spill_ns, carried, load }
+    }
+}
+
 /// Says which engine to take for a function on this traffic. `progress` is told how much is done, and of how much.
 ///
 /// # Errors
@@ -116,10 +208,11 @@ pub fn advise<N: Function>(
     question: &Question,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Advice, BenchError> {
-    let Question { cores, dispatch_ns, plan } = question;
+    let Question { cores, dispatch_ns, wire, plan } = question;
     let plan = BenchPlan { engines: vec![EngineKind::Sequential], cores: vec![1], ..plan.clone() };
     let measured = bench(nf, trace, &plan, progress)?;
     let mut model = measured.model;
+    let dispatch_here = model.d;
     if let Some(dispatch) = dispatch_ns {
         model.d = *dispatch;
         model.t = model.d + model.c1;
@@ -129,20 +222,22 @@ pub fn advise<N: Function>(
     // What replicating costs here decides which packet sets are worth it.
     let percent = (100.0 * model.c2 / model.t).clamp(1.0, 100.0) as u32;
     let options = Options { replay_percent: percent, ..plan.options };
+    let Sets { heaviest, flows, turns } = Sets::of(nf, trace, &options);
+    let shares = *cores > 1 && EngineKind::Shared.accepts(&N::DESCRIPTION, *cores).is_ok();
+    let contention = match shares {
+        true => Contention::measure(nf, trace, &Arc::new(turns), &plan, progress)?,
+        false => None,
+    };
+    // What all packet sets share is one state, and every packet waits for its turn at it.
+    let turns = if N::DESCRIPTION.sharing.is_any() { 1.0 } else { heaviest };
+    let replicates = EngineKind::Scr.accepts(&N::DESCRIPTION, *cores).is_ok();
+    let spill = Spill::measure(if replicates { flows } else { 0 }, *cores);
+    let lens = trace.packets().iter().map(|packet| f64::from(packet.wire_len));
+    let mean_bytes = lens.sum::<f64>() / trace.len().max(1) as f64;
+    let costs = Costs { model, dispatch_here, spread, spill, contention, turns, wire: *wire, mean_bytes };
     let (mut forecasts, mut refused) = (Vec::new(), Vec::new());
     for engine in EngineKind::ALL {
-        if engine == EngineKind::Shared {
-            let why = "its contention can't be told from how packets are spread; `millrace bench` measures it";
-            refused.push((engine, why.to_owned()));
-            continue;
-        }
-        if engine == EngineKind::Transactional {
-            let why = match N::DESCRIPTION.sharing.is_any() {
-                true => {
-                    "how often its transactions fail can't be told from how packets are spread; `millrace profile` measures it"
-                }
-                false => "packet sets share nothing here, so that it is `rss`",
-            };
+        if let Some(why) = unpredicted::<N>(engine, contention.is_some(), *cores) {
             refused.push((engine, why.to_owned()));
             continue;
         }
@@ -153,13 +248,60 @@ pub fn advise<N: Function>(
         }
         for cores in steps(most).into_iter().filter(|cores| *cores > 1 || engine == EngineKind::Sequential) {
             let load = load(nf, trace, engine, cores, &options);
-            forecasts.push(forecast(engine, cores, load, &model, spread));
+            let carried = match (wire, engine, cores) {
+                (Some(_), EngineKind::Scr, 2..) => Shape::of::<N>(cores).overhead(Outer::Ethernet) as f64,
+                (Some(_), EngineKind::Hybrid, 2..) => {
+                    Shape::of::<N>(cores).overhead(Outer::Ethernet) as f64 * load.recorded()
+                }
+                _ => 0.0,
+            };
+            forecasts.push(costs.forecast(engine, cores, load, carried));
         }
     }
     let best = best(&forecasts);
-    let turning = turning(&forecasts, best, &model);
-    let heaviest = heaviest(nf, trace, &options);
-    Ok(Advice { model, spread, best, turning, forecasts, refused, heaviest, packets: trace.len() })
+    let turning = turning(&forecasts, best, &costs);
+    let Costs { model, spread, spill, contention, wire, mean_bytes, .. } = costs;
+    let packets = trace.len();
+    Ok(Advice {
+        model,
+        spread,
+        best,
+        turning,
+        forecasts,
+        refused,
+        heaviest,
+        packets,
+        spill,
+        contention,
+        wire,
+        mean_bytes,
+    })
+}
+
+/// Why nothing is predicted of an engine that would take the function.
+fn unpredicted<N: Function>(engine: EngineKind, contention: bool, cores: usize) -> Option<&'static str> {
+    match engine {
+        EngineKind::Shared if cores > 1 && !contention => {
+            Some("what cores cost each other is measured on two, and here is but one")
+        }
+        EngineKind::Transactional if N::DESCRIPTION.sharing.is_any() => Some(
+            "how often its transactions fail can't be told from how packets are spread; `millrace profile` measures it",
+        ),
+        EngineKind::Transactional => Some("packet sets share nothing here, so that it is `rss`"),
+        _ => None,
+    }
+}
+
+/// What the model makes of an engine on so many cores, in millions of packets a second, from one core's costs alone.
+pub(crate) fn predicted<N: Function>(
+    nf: &Arc<N>,
+    trace: &Trace,
+    engine: EngineKind,
+    cores: usize,
+    plan: &BenchPlan,
+    model: &CostModel,
+) -> f64 {
+    1e3 / load(nf, trace, engine, cores, &plan.options).ns(model, 0.0)
 }
 
 /// One, the powers of two, and the most.
@@ -170,17 +312,14 @@ fn steps(most: usize) -> Vec<usize> {
     steps
 }
 
-fn forecast(engine: EngineKind, cores: usize, load: Workload, model: &CostModel, spread: [f64; 2]) -> Forecast {
-    let mpps = 1e3 / load.ns(model);
-    Forecast { engine, cores, mpps, mpps_range: [mpps / spread[1], mpps / spread[0]], load }
-}
-
-/// The best: the simplest engine, then the fewest cores, among those that are as good as the first.
+/// The best: the simplest engine, then the fewest cores, among those that are as good as the first. `shared` takes packets in an
+/// order of its own, which is for its user to want.
 fn best(forecasts: &[Forecast]) -> usize {
-    let most = forecasts.iter().map(|forecast| forecast.mpps).fold(0.0, f64::max);
+    let all: Vec<_> =
+        forecasts.iter().enumerate().filter(|(_, forecast)| forecast.engine != EngineKind::Shared).collect();
+    let most = all.iter().map(|(_, forecast)| forecast.mpps).fold(0.0, f64::max);
     let good = |forecast: &&(usize, &Forecast)| forecast.1.mpps >= most * (1.0 - TIE_PERCENT / 100.0);
     let rank = |(_, forecast): &(usize, &Forecast)| (forecast.cores, plainness(forecast.engine));
-    let all: Vec<_> = forecasts.iter().enumerate().collect();
     all.iter().filter(good).min_by_key(|one| rank(one)).map_or(0, |(index, _)| *index)
 }
 
@@ -191,13 +330,18 @@ fn plainness(engine: EngineKind) -> usize {
 }
 
 /// At which dispatch costs another engine overtakes the best on as many cores.
-fn turning(forecasts: &[Forecast], best: usize, model: &CostModel) -> Vec<(f64, EngineKind)> {
+fn turning(forecasts: &[Forecast], best: usize, costs: &Costs) -> Vec<(f64, EngineKind)> {
     let Some(chosen) = forecasts.get(best) else { return Vec::new() };
-    let rivals: Vec<&Forecast> = forecasts.iter().filter(|other| other.cores == chosen.cores).collect();
+    let rival = |other: &&Forecast| other.cores == chosen.cores && other.engine != EngineKind::Shared;
+    let rivals: Vec<&Forecast> = forecasts.iter().filter(rival).collect();
+    let model = &costs.model;
     let leader = |dispatch: f64| {
         let model = CostModel { d: dispatch, t: dispatch + model.c1, ..*model };
-        let ns = |forecast: &&&Forecast| forecast.load.ns(&model);
-        let least = rivals.iter().map(|rival| rival.load.ns(&model)).fold(f64::INFINITY, f64::min);
+        let ns = |forecast: &&&Forecast| {
+            let on_wire = costs.wire.map_or(0.0, |wire| wire.ns(costs.mean_bytes + forecast.carried));
+            forecast.load.ns(&model, forecast.spill_ns).max(on_wire)
+        };
+        let least = rivals.iter().map(|rival| ns(&rival)).fold(f64::INFINITY, f64::min);
         let tied = rivals.iter().filter(|rival| ns(rival) <= least * (1.0 + TIE_PERCENT / 100.0));
         tied.min_by_key(|rival| plainness(rival.engine)).map(|rival| rival.engine)
     };
@@ -230,14 +374,42 @@ fn load<N: Function>(nf: &Arc<N>, trace: &Trace, engine: EngineKind, cores: usiz
     Workload { packets: trace.len() as u64, own, replayed, elephants: dispatcher.elephants(), moves }
 }
 
-/// The heaviest packet set's share. Two replicas' records name them all.
-fn heaviest<N: Function>(nf: &Arc<N>, trace: &Trace, options: &Options) -> f64 {
-    let script = Steered::pass(&mut Dispatcher::new(Arc::clone(nf), EngineKind::Scr, 2, options), trace).script;
-    let mut counts = HashMap::new();
-    for record in &script.records {
-        *counts.entry(record.meta.key()).or_insert(0_u64) += 1;
+/// The packet sets of a trace.
+struct Sets {
+    /// The share of the packets that the heaviest brings.
+    heaviest: f64,
+    /// How many there are.
+    flows: u64,
+    /// The packets that wait for each other where state is shared: the heaviest's, or all that take a step.
+    turns: Trace,
+}
+
+impl Sets {
+    /// Two replicas' records name them all.
+    fn of<N: Function>(nf: &Arc<N>, trace: &Trace, options: &Options) -> Self {
+        let script = Steered::pass(&mut Dispatcher::new(Arc::clone(nf), EngineKind::Scr, 2, options), trace).script;
+        let mut counts = HashMap::new();
+        for record in &script.records {
+            *counts.entry(record.meta.key()).or_insert(0_u64) += 1;
+        }
+        // Of equals the one that comes first.
+        let mut most: Option<(u64, _)> = None;
+        for record in &script.records {
+            let key = record.meta.key();
+            if most.as_ref().is_none_or(|(count, _)| counts[&key] > *count) {
+                most = Some((counts[&key], key));
+            }
+        }
+        let waits =
+            |key: &_| N::DESCRIPTION.sharing.is_any() || most.as_ref().is_some_and(|(_, heaviest)| key == heaviest);
+        let mut turns = Trace::new();
+        for record in script.records.iter().filter(|record| waits(&record.meta.key())) {
+            let index = record.seq.0 as usize;
+            turns.push(trace.packets()[index], trace.bytes(index));
+        }
+        let heaviest = most.map_or(0, |(count, _)| count) as f64 / trace.len().max(1) as f64;
+        Self { heaviest, flows: counts.len() as u64, turns }
     }
-    counts.into_values().max().unwrap_or(0) as f64 / trace.len().max(1) as f64
 }
 
 #[cfg(test)]
@@ -250,8 +422,60 @@ mod tests {
         Workload { packets: own.iter().sum(), own: own.to_vec(), replayed: replayed.to_vec(), elephants: 0, moves: 0 }
     }
 
+    fn costs() -> Costs {
+        Costs {
+            model: MODEL,
+            dispatch_here: 104.0,
+            spread: [0.9, 1.2],
+            spill: Spill::default(),
+            contention: None,
+            turns: 0.0,
+            wire: None,
+            mean_bytes: 60.0,
+        }
+    }
+
     fn of(engine: EngineKind, cores: usize, load: Workload) -> Forecast {
-        forecast(engine, cores, load, &MODEL, [0.9, 1.2])
+        costs().forecast(engine, cores, load, 0.0)
+    }
+
+    #[test]
+    fn a_link_carries_no_more_than_its_bits() {
+        let gigabit = Costs { wire: Some(Wire { bits_per_s: 1_000_000_000 }), ..costs() };
+        let even = |carried: f64| gigabit.forecast(EngineKind::Scr, 4, load(&[100; 4], &[300; 4]), carried);
+        // The rate that every card of a gigabit is held against.
+        assert!((even(0.0).mpps - 1.488).abs() < 0.001, "{:?}", even(0.0));
+        assert_eq!(even(0.0).bound, Bound::Wire);
+        assert!((even(84.0).mpps - 0.744).abs() < 0.001);
+        let fast = Costs { wire: Some(Wire { bits_per_s: 100_000_000_000 }), ..costs() };
+        let fast = fast.forecast(EngineKind::Scr, 4, load(&[100; 4], &[300; 4]), 84.0);
+        assert!((fast.mpps - MODEL.mpps(4)).abs() < 1e-9 && fast.bound == Bound::Work);
+    }
+
+    #[test]
+    fn shared_state_is_had_in_turns() {
+        let contention = Some(Contention { alone_ns: 120.0, transfer_ns: 60.0, turn_ns: 90.0 });
+        let all = |turns: f64, cores: usize| {
+            let costs = Costs { contention, turns, ..costs() };
+            costs.forecast(EngineKind::Shared, cores, load(&vec![100; cores], &vec![0; cores]), 0.0)
+        };
+        // Two cores: half of the time the other one had it.
+        assert!((all(0.1, 2).mpps - 1e3 * 2.0 / 150.0).abs() < 1e-9 && all(0.1, 2).bound == Bound::Work);
+        assert!((all(0.1, 4).mpps - 1e3 * 4.0 / 165.0).abs() < 1e-9);
+        // One flow: no cores help.
+        assert!((all(1.0, 16).mpps - 1e3 / 90.0).abs() < 1e-9 && all(1.0, 16).bound == Bound::Turns);
+        // And it is never the advice.
+        let forecasts = [of(EngineKind::Sequential, 1, load(&[100], &[0])), all(0.1, 4)];
+        assert_eq!(best(&forecasts), 0);
+    }
+
+    #[test]
+    fn replicas_that_outgrow_a_cache_take_longer() {
+        let spill = Spill::measure(0, 1);
+        assert_eq!(spill.ns(8), 0.0);
+        let even = load(&[100; 4], &[300; 4]);
+        let (now, longer) = (even.ns(&MODEL, 0.0), even.ns(&MODEL, 7.0));
+        assert!((longer - now - 7.0).abs() < 1e-9, "a quarter of the packets, each with three records: four steps");
     }
 
     #[test]
@@ -289,7 +513,7 @@ mod tests {
             of(EngineKind::Scr, 8, load(&[100; 8], &[700; 8])),
         ];
         assert_eq!(best(&forecasts), 1);
-        let turning = turning(&forecasts, 1, &MODEL);
+        let turning = turning(&forecasts, 1, &costs());
         assert_eq!(turning.len(), 1, "{turning:?}");
         let (dispatch, engine) = turning[0];
         assert_eq!(engine, EngineKind::Rss);

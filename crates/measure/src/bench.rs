@@ -10,6 +10,7 @@ use engine::{
 use nf::{Function, Sizing};
 use port::{HugePages, Loops, Offered, Port, Queue, Replay, Trace};
 
+use crate::advise::predicted;
 use crate::bare::Bare;
 use crate::loss_free::{Found, LossFree, LossFreePlan, search};
 use crate::model::{CostModel, Prediction};
@@ -79,6 +80,8 @@ pub struct Bench {
     pub model: CostModel,
     /// What the model makes of replication on each number of cores to [`BenchPlan::model_to`], beside what was found there.
     pub predictions: Vec<Prediction>,
+    /// The same of engines that shard, wherever something was found.
+    pub sharded: Vec<Prediction>,
     /// The work that was added to each received packet; it is in all figures.
     pub dispatch: Work,
     /// Nanoseconds a packet of a bare loop that checks one header and counts in one table, in the same rounds: what the machine
@@ -187,9 +190,75 @@ pub fn bench<N: Function>(
     progress(total, total);
     rows.sort_by_key(|row| (plan.engines.iter().position(|engine| *engine == row.engine), row.cores));
     let predictions = Prediction::all(&model, &rows, plan.model_to);
+    let shards = |row: &&Row| {
+        matches!(row.engine, EngineKind::Rss | EngineKind::RssPlusPlus | EngineKind::Hybrid) && plan.model_to > 0
+    };
+    let sharded = rows.iter().filter(shards);
+    let sharded = sharded
+        .map(|row| {
+            Prediction::of(row.engine, row.cores, predicted(nf, trace, row.engine, row.cores, plan, &model), Some(row))
+        })
+        .collect();
     let (bare_ns, dispatch) = (Spread::of(&bare_ns), plan.dispatch);
     let sequencing = sequencers.map(Sequencers::result);
-    Ok(Bench { rows, refused, model, predictions, dispatch, bare_ns, sequencing, bytes_per_flow, startup, huge_pages })
+    Ok(Bench {
+        rows,
+        refused,
+        model,
+        predictions,
+        sharded,
+        dispatch,
+        bare_ns,
+        sequencing,
+        bytes_per_flow,
+        startup,
+        huge_pages,
+    })
+}
+
+/// What cores cost each other under `shared`, measured on two.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Contention {
+    /// Nanoseconds of a packet on a core that has the state to itself.
+    pub alone_ns: f64,
+    /// Nanoseconds more where another core had the state last.
+    pub transfer_ns: f64,
+    /// Nanoseconds for a packet's turn at the state that the heaviest packet set has, or all have, with others waiting.
+    pub turn_ns: f64,
+}
+
+impl Contention {
+    /// Measures it on a trace, and the turns on the packets of it that wait for each other. `None` where there are no two cores
+    /// to measure on.
+    ///
+    /// # Errors
+    /// When a trace can't be replayed.
+    pub(crate) fn measure<N: Function>(
+        nf: &Arc<N>,
+        trace: &Arc<Trace>,
+        turns: &Arc<Trace>,
+        plan: &BenchPlan,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Option<Self>, BenchError> {
+        if cpus().len() < 2 || turns.is_empty() {
+            return Ok(None);
+        }
+        let of = |trace| Fleets::new(shared_fleet(Arc::clone(nf), 2, &plan.options), trace, plan);
+        let mut cases = [of(trace)?.share(), of(trace)?, of(turns)?];
+        for round in 0..plan.rounds {
+            for (index, case) in cases.iter_mut().enumerate() {
+                progress((round * 3 + index) as u64, (plan.rounds * 3) as u64);
+                case.round()?;
+            }
+        }
+        let [alone, together, hot] = &cases;
+        let alone_ns = median(alone.readings());
+        let turns: Vec<f64> = hot.readings().iter().map(|reading| 1e3 / reading.mpps).collect();
+        let turn_ns = Spread::of(&turns).map_or(0.0, |spread| spread.median);
+        // With two cores it is the other one every second time.
+        let transfer_ns = ((median(together.readings()) - alone_ns) * 2.0).max(0.0);
+        Ok(Some(Self { alone_ns, transfer_ns, turn_ns }))
+    }
 }
 
 /// The numbers of cores that shares are run for beyond those asked for, where the machine has too few: all to 4, the even
@@ -368,7 +437,7 @@ impl<N: Function> Fleets<N> {
         let (packets, span, end) = (self.replay.trace().len(), self.replay.span(), self.replay.end());
         let course = Course { script: &self.script, packets, span, end };
         let course = (!self.script.is_empty()).then_some(&course);
-        if self.basis == Basis::Measured {
+        if self.basis == Basis::Measured && !self.only_first {
             let workers = self.workers.iter_mut().map(|worker| &mut **worker as &mut dyn AnyWorker<N>).collect();
             return run_workers(workers, queues, course, &self.options);
         }

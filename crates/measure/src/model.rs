@@ -29,9 +29,11 @@ impl CostModel {
     }
 }
 
-/// What the model makes of replication on some cores.
+/// What the model makes of an engine on some cores.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Prediction {
+    /// The engine.
+    pub engine: EngineKind,
     /// The cores.
     pub cores: usize,
     /// Millions of packets a second, by the model: never measured.
@@ -55,16 +57,20 @@ impl Prediction {
     /// Predictions for 1 to `model_to` cores. On one core there is nothing to replicate, and any engine's row will do.
     pub(crate) fn all(model: &CostModel, rows: &[Row], model_to: usize) -> Vec<Self> {
         let of = |cores: usize| {
-            let mpps = model.mpps(cores);
             let row = rows.iter().find(|row| row.engine == EngineKind::Scr && row.cores == cores);
             let row = row.or_else(|| rows.iter().find(|row| cores == 1 && row.engine == EngineKind::Sequential));
-            let beside = row.map(|row| {
-                let found = row.mpps.median;
-                Beside { mpps: found, basis: row.basis, error_percent: (mpps / found - 1.0) * 100.0 }
-            });
-            Self { cores, mpps, beside }
+            Self::of(EngineKind::Scr, cores, model.mpps(cores), row)
         };
         (1..=model_to).map(of).collect()
+    }
+
+    /// A prediction beside what was found there, if anything was.
+    pub(crate) fn of(engine: EngineKind, cores: usize, mpps: f64, row: Option<&Row>) -> Self {
+        let beside = row.map(|row| {
+            let found = row.mpps.median;
+            Beside { mpps: found, basis: row.basis, error_percent: (mpps / found - 1.0) * 100.0 }
+        });
+        Self { engine, cores, mpps, beside }
     }
 }
 

@@ -2,9 +2,11 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use engine::{EngineKind, Options};
-use measure::{Advice, BenchPlan, Forecast, Question, Work};
+use functions::rate::Rate;
+use measure::{Advice, BenchPlan, Bound, Contention, Forecast, Question, TIE_PERCENT, Wire, Work};
 use nf::Description;
 use port::Trace;
 use port::pcap::Reader;
@@ -32,6 +34,7 @@ use crate::print::table::{Align, Sheet, Tone};
 #[command(after_help = "Examples:
   millrace advise conntrack --in a.pcap --cores 16
   millrace advise nat --in a.pcap --dispatch 104ns --cores 16
+  millrace advise conntrack --in a.pcap --link 100Gbit --cores 16
   millrace advise ddos --synth single-flow --cores 8 --json")]
 pub(super) struct Args {
     /// The function (`millrace functions` lists them)
@@ -47,6 +50,10 @@ pub(super) struct Args {
     /// What receiving and sending a packet costs on the port that is meant: 104ns. Otherwise it is what it costs here, from memory
     #[arg(long, value_name = "TIME", value_parser = nanoseconds)]
     dispatch: Option<f64>,
+    /// The link to the cores, by which a sequencer ahead of it sends each packet with the history that it carries: 100Gbit.
+    /// Otherwise packets come as fast as they can be taken, and histories by memory
+    #[arg(long, value_name = "RATE")]
+    link: Option<Rate>,
     /// How often costs are measured; the prediction is from the medians, its range from the least and the most
     #[arg(long, default_value_t = 5, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=1000))]
     rounds: u16,
@@ -68,7 +75,12 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     refuse_too_much(&*program, &[(EngineKind::Sequential, 1), (EngineKind::Scr, 8)])?;
     signals::exit_on_interrupt("nothing was timed yet");
     let traffic = args.source.load(args.json)?;
-    let question = question(args.cores, args.dispatch, options, usize::from(args.rounds), args.round_packets);
+    let wire = args.link.map(|rate| Wire { bits_per_s: rate.bits() });
+    let question = Question {
+        dispatch_ns: args.dispatch,
+        wire,
+        ..question(args.cores, options, usize::from(args.rounds), args.round_packets)
+    };
     let advice = asked(&*program, &traffic.trace, &question, args.json)?;
     if args.json {
         print_json(&json(entry.description(), &traffic.name, &advice))
@@ -104,14 +116,14 @@ pub(super) fn chosen(
     if trace.is_empty() {
         return Ok((EngineKind::Sequential, 1, "there are no packets".to_owned()));
     }
-    let question = question(cores, None, options, LOOK_ROUNDS, LOOK_PACKETS as u64);
+    let question = question(cores, options, LOOK_ROUNDS, LOOK_PACKETS as u64);
     let advice = asked(program, &Arc::new(trace), &question, quiet)?;
     let Forecast { engine, cores, .. } = advice.forecasts[advice.best];
     Ok((engine, cores, reason(&advice)))
 }
 
 /// What is asked of [`measure::advise`].
-fn question(cores: usize, dispatch_ns: Option<f64>, options: Options, rounds: usize, packets: u64) -> Question {
+fn question(cores: usize, options: Options, rounds: usize, packets: u64) -> Question {
     let plan = BenchPlan {
         engines: Vec::new(),
         cores: Vec::new(),
@@ -123,7 +135,7 @@ fn question(cores: usize, dispatch_ns: Option<f64>, options: Options, rounds: us
         loss_free: None,
         model_to: 0,
     };
-    Question { cores, dispatch_ns, plan }
+    Question { cores, dispatch_ns: None, wire: None, plan }
 }
 
 /// Asks behind a progress bar.
@@ -150,6 +162,9 @@ fn text(description: &Description, name: &str, advice: &Advice, given: bool) -> 
         "{}\n",
         style.dim("Mpps, modelled from the costs below and from how each engine spreads these packets")
     );
+    for limit in limits(advice) {
+        out += &format!("{}\n", style.dim(limit));
+    }
     for (engine, reason) in &advice.refused {
         // What an engine says for itself begins with its name.
         let named = reason.starts_with(engine.name());
@@ -201,6 +216,51 @@ fn table(advice: &Advice, style: Style) -> Sheet {
     sheet
 }
 
+/// What bears on the figures beside costs and spread.
+fn limits(advice: &Advice) -> Vec<String> {
+    let mut limits = Vec::new();
+    let last = |engine: EngineKind| advice.forecasts.iter().rfind(|one| one.engine == engine);
+    if let (Some(shared), Some(Contention { alone_ns, transfer_ns, turn_ns })) =
+        (last(EngineKind::Shared), advice.contention)
+    {
+        let turns = if shared.bound == Bound::Turns { ", which is what bounds it" } else { "" };
+        limits.push(format!(
+            "shared: {alone_ns:.1} ns a packet on a core alone, {transfer_ns:.1} more where another core had the state last, {turn_ns:.1} for \
+             a turn at the state that most packets want{turns} (measured on two cores); never advised, as its packets come in an \
+             order of their own"
+        ));
+    }
+    if let Some(scr) = last(EngineKind::Scr).filter(|scr| scr.spill_ns > 0.05) {
+        limits.push(format!(
+            "scr: {} of state in each replica; {} outgrow the cache that they share, and a step takes {:.1} ns longer",
+            number::bytes(advice.spill.bytes),
+            counted(scr.cores as u64, "replica", "replicas"),
+            scr.spill_ns
+        ));
+    }
+    if let Some(wire) = advice.wire {
+        let full = |one: &&Forecast| one.bound == Bound::Wire;
+        let rate = number::bit_rate(wire.bits_per_s / 8, Duration::from_secs(1));
+        let mut said = format!("link: {rate}, {:.0} bytes a packet", advice.mean_bytes);
+        if let Some(scr) = last(EngineKind::Scr) {
+            let on = counted(scr.cores as u64, "core", "cores");
+            said += &format!(" and {:.0} of history under scr on {on}", scr.carried);
+        }
+        let filled: Vec<&str> = EngineKind::ALL
+            .into_iter()
+            .filter_map(last)
+            .filter(|one| full(&one))
+            .map(|one| one.engine.name())
+            .collect();
+        said += &match filled.as_slice() {
+            [] => "; no engine fills it".to_owned(),
+            filled => format!("; full under {} on the most cores", filled.join(", ")),
+        };
+        limits.push(said);
+    }
+    limits
+}
+
 fn share(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
@@ -213,6 +273,15 @@ fn headline(advice: &Advice) -> String {
 
 /// Why the best is the best, in words.
 fn reason(advice: &Advice) -> String {
+    let mut reason = reason_by_work(advice);
+    if advice.forecasts[advice.best].bound == Bound::Wire {
+        reason += "; the link carries no more";
+    }
+    reason
+}
+
+/// The same as far as cores are concerned.
+fn reason_by_work(advice: &Advice) -> String {
     let best = &advice.forecasts[advice.best];
     let rival =
         |engine: EngineKind| advice.forecasts.iter().find(|one| one.engine == engine && one.cores == best.cores);
@@ -265,9 +334,10 @@ fn turns(advice: &Advice) -> Vec<String> {
         .collect();
     let fewer = advice.forecasts.iter().filter(|one| one.cores < best.cores && one.cores > 1).map(|one| one.cores);
     if let Some(cores) = fewer.max() {
-        let best_there = |plain: &&Forecast| plain.cores == cores;
-        let there = advice.forecasts.iter().filter(best_there).max_by(|a, b| a.mpps.total_cmp(&b.mpps));
-        if let Some(there) = there.filter(|there| there.engine != best.engine) {
+        let there = advice.forecasts.iter().filter(|one| one.cores == cores && one.engine != EngineKind::Shared);
+        let same = there.clone().find(|one| one.engine == best.engine).map_or(0.0, |one| one.mpps);
+        let first = there.max_by(|a, b| a.mpps.total_cmp(&b.mpps));
+        if let Some(there) = first.filter(|there| there.mpps > same * (1.0 + TIE_PERCENT / 100.0)) {
             turns.push(format!("on {cores} cores {} would lead with {:.1} Mpps", there.engine, there.mpps));
         }
     }
@@ -283,6 +353,8 @@ fn json(description: &Description, name: &str, advice: &Advice) -> Value {
             "engine": one.engine.name(), "cores": one.cores, "mpps": one.mpps, "mpps_range": one.mpps_range,
             "busiest_core_share": one.load.busiest(), "replicated_share": one.load.recorded(),
             "elephants": one.load.elephants, "state_moves": one.load.moves, "basis": "modelled",
+            "bound": match one.bound { Bound::Work => "work", Bound::Turns => "turns", Bound::Wire => "link" },
+            "spill_ns": one.spill_ns, "history_bytes_a_packet": one.carried,
         })
     };
     let model = &advice.model;
@@ -295,5 +367,10 @@ fn json(description: &Description, name: &str, advice: &Advice) -> Value {
         "heaviest_packet_set_share": advice.heaviest,
         "model_ns": { "t": model.t, "d": model.d, "c1": model.c1, "c2": model.c2 },
         "cost_range": advice.spread,
+        "state_bytes": advice.spill.bytes,
+        "contention_ns": advice.contention.map(|Contention { alone_ns, transfer_ns, turn_ns }| json!({
+            "alone": alone_ns, "transfer": transfer_ns, "turn": turn_ns, "basis": "measured on two cores",
+        })),
+        "link": advice.wire.map(|wire| json!({ "bits_per_s": wire.bits_per_s, "mean_packet_bytes": advice.mean_bytes })),
     })
 }

@@ -82,6 +82,17 @@ fn the_model_stands_beside_what_was_found() {
             assert!((number(&one["beside"]["error_percent"]) - (predicted / found - 1.0) * 100.0).abs() < 1e-6);
         }
     }
+    let sharded = result["sharded_by_model"].as_array().unwrap();
+    for engine in ["rss", "rss++", "hybrid"] {
+        let of = |list: &[Value]| list.iter().filter(|one| one["engine"] == engine).count();
+        assert!(of(sharded) == of(rows(&result)) && of(sharded) > 1, "{engine}");
+    }
+    for one in sharded {
+        // One core has all packets, at t each; on more the busiest one counts.
+        let (mpps, cores) = (number(&one["mpps"]), number(&one["cores"]));
+        let (least, most) = (1e3 / number(&part["t"]), 1e3 * cores / number(&part["t"]));
+        assert!(mpps >= least - 1e-6 && mpps <= most + 1e-6 && one["beside"].is_object(), "{one:#}");
+    }
     for engine in ["rss", "scr"] {
         let last = rows(&result).iter().rfind(|row| row["engine"] == engine).unwrap();
         assert!(last["cores"] == to && last["basis"] == "modelled", "{last:#}");
@@ -90,6 +101,7 @@ fn the_model_stands_beside_what_was_found() {
         result["refused"].as_array().unwrap().iter().filter(|refused| refused["engine"] == "shared").collect();
     assert!(shared.len() == 1 && shared[0]["reason"].as_str().unwrap().contains("contention"), "{shared:#?}");
     let text = folder.stdout(&format!("bench port-knock {SMALL} --set flows=500 --cores 1 --model-to {to}"));
+    assert!(text.contains("engines that shard, by the model"), "{text}");
     assert!(text.contains("modelled beside measured") && text.contains("can't be modelled from shares"), "{text}");
 }
 

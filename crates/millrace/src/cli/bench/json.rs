@@ -21,7 +21,7 @@ pub(super) fn benched(benched: &Benched<'_>) -> Value {
     });
     json!({
         "function": description.name, "input": name, "packets": trace.len(), "rows": rows(bench), "refused": refused,
-        "model_ns": model(bench), "scr_by_model": predictions(bench), "dispatch_added": work(bench.dispatch), "loss_free_plan": plan,
+        "model_ns": model(bench), "scr_by_model": predictions(&bench.predictions), "sharded_by_model": predictions(&bench.sharded), "dispatch_added": work(bench.dispatch), "loss_free_plan": plan,
         "software_sequencer": bench.sequencing.as_ref().map(sequencing),
         "bytes_per_flow": bench.bytes_per_flow, "startup_s": bench.startup.as_secs_f64(), "huge_pages_share": huge_share(bench),
         "processor": processor(), "command": command(),
@@ -32,7 +32,7 @@ pub(super) fn swept(name: &str, points: &[SweepPoint]) -> Value {
     let point = |point: &SweepPoint| {
         let bench = &point.bench;
         json!({
-            "compute": work(point.compute), "rows": rows(bench), "model_ns": model(bench), "scr_by_model": predictions(bench),
+            "compute": work(point.compute), "rows": rows(bench), "model_ns": model(bench), "scr_by_model": predictions(&bench.predictions),
             "dispatch_added": work(bench.dispatch),
         })
     };
@@ -67,14 +67,14 @@ fn model(bench: &Bench) -> Value {
     json!({ "t": model.t, "d": model.d, "c1": model.c1, "c2": model.c2 })
 }
 
-fn predictions(bench: &Bench) -> Vec<Value> {
-    let prediction = |Prediction { cores, mpps, beside }: &Prediction| {
+fn predictions(predictions: &[Prediction]) -> Vec<Value> {
+    let prediction = |Prediction { engine, cores, mpps, beside }: &Prediction| {
         let beside = beside.map(|beside| {
             json!({ "mpps": beside.mpps, "basis": basis(beside.basis), "error_percent": beside.error_percent })
         });
-        json!({ "engine": "scr", "cores": cores, "mpps": mpps, "basis": "modelled", "beside": beside })
+        json!({ "engine": engine.name(), "cores": cores, "mpps": mpps, "basis": "modelled", "beside": beside })
     };
-    bench.predictions.iter().map(prediction).collect()
+    predictions.iter().map(prediction).collect()
 }
 
 pub(super) fn sequencing(sequencing: &Sequencing) -> Value {

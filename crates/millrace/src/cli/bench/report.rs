@@ -255,26 +255,41 @@ fn model(bench: &Bench) -> Markup {
                      model: above what was found, or below." }
                 div.pair {
                     figure { (chart.svg()) }
-                    table.numbers {
-                        thead { tr { th { "cores" } th { "model, Mpps" } th { "found" } th { "error" } th.left { "" } } }
-                        tbody {
-                            @for one in &bench.predictions {
-                                tr {
-                                    th { (one.cores) }
-                                    td { (format!("{:.2}", one.mpps)) }
-                                    @match one.beside {
-                                        Some(beside) => {
-                                            td { b { (format!("{:.2}", beside.mpps)) } }
-                                            td { (format!("{:+.1} %", beside.error_percent)) }
-                                            td.left.dim { "modelled beside " (match beside.basis {
-                                                Basis::Measured => "measured",
-                                                Basis::Modelled => "each core's share alone",
-                                            }) }
-                                        }
-                                        None => { td {} td {} td.left.bad { "modelled" } }
-                                    }
-                                }
+                    (predictions(&bench.predictions, false))
+                }
+                @if !bench.sharded.is_empty() {
+                    p { "Engines that shard, by the busiest core's packets at t each." }
+                    (predictions(&bench.sharded, true))
+                }
+            }
+        }
+    }
+}
+
+/// What was predicted, and what was found; `named` with the engines' names.
+fn predictions(predictions: &[measure::Prediction], named: bool) -> Markup {
+    html! {
+        table.numbers {
+            thead { tr {
+                @if named { th.left { "engine" } }
+                th { "cores" } th { "model, Mpps" } th { "found" } th { "error" } th.left { "" }
+            } }
+            tbody {
+                @for one in predictions {
+                    tr {
+                        @if named { th.left { (one.engine.name()) } }
+                        th { (one.cores) }
+                        td { (format!("{:.2}", one.mpps)) }
+                        @match one.beside {
+                            Some(beside) => {
+                                td { b { (format!("{:.2}", beside.mpps)) } }
+                                td { (format!("{:+.1} %", beside.error_percent)) }
+                                td.left.dim { "modelled beside " (match beside.basis {
+                                    Basis::Measured => "measured",
+                                    Basis::Modelled => "each core's share alone",
+                                }) }
                             }
+                            None => { td {} td {} td.left.bad { "modelled" } }
                         }
                     }
                 }

@@ -1,7 +1,7 @@
 //! What a bench came to, for a terminal.
 
 use engine::EngineKind;
-use measure::{Basis, Bench, LossFreePlan, Row, Sequencing, Work};
+use measure::{Basis, Bench, LossFreePlan, Prediction, Row, Sequencing, Work};
 
 use super::{Benched, huge_share};
 use crate::print::number::{counted, span, time};
@@ -31,7 +31,11 @@ pub(super) fn text(benched: &Benched<'_>, style: Style) -> String {
         out += &format!("scr by the model k / (t + (k-1) c2): {}\n", curve(bench));
     } else {
         out += "\nscr by the model k / (t + (k-1) c2), and what was found\n\n";
-        out += &predictions(bench, style).lines(0);
+        out += &predictions(&bench.predictions, false, style).lines(0);
+        if !bench.sharded.is_empty() {
+            out += "\nengines that shard, by the model: the busiest core's packets at t each, and what was found\n\n";
+            out += &predictions(&bench.sharded, true, style).lines(0);
+        }
     }
     if let Some(sequencing) = &bench.sequencing {
         out += &format!("{}\n", sequencer(sequencing));
@@ -167,8 +171,9 @@ pub(super) fn share(share: f64) -> String {
     }
 }
 
-fn predictions(bench: &Bench, style: Style) -> Sheet {
+fn predictions(predictions: &[Prediction], named: bool, style: Style) -> Sheet {
     let columns = [
+        (if named { "engine" } else { "" }, Align::Left),
         ("cores", Align::Right),
         ("model, Mpps", Align::Right),
         ("found", Align::Right),
@@ -176,7 +181,7 @@ fn predictions(bench: &Bench, style: Style) -> Sheet {
         ("", Align::Left),
     ];
     let mut sheet = Sheet::new(style, &columns);
-    for prediction in &bench.predictions {
+    for prediction in predictions {
         let (found, error, basis) = prediction.beside.map_or_else(
             || (String::new(), String::new(), "modelled"),
             |beside| {
@@ -188,6 +193,7 @@ fn predictions(bench: &Bench, style: Style) -> Sheet {
             },
         );
         sheet.toned([
+            (if named { prediction.engine.name().to_owned() } else { String::new() }, Tone::Bold),
             (prediction.cores.to_string(), Tone::Plain),
             (format!("{:.2}", prediction.mpps), Tone::Warn),
             (found, Tone::Good),

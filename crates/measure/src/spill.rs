@@ -1,0 +1,136 @@
+//! What it costs that replicas outgrow a cache: each has the whole state, and the last level is one for all.
+//!
+//! Replicas can't be run together on more cores than there are. But a state that is `k` times as large takes the same room
+//! of a cache that is shared, so one core's time for reaching into that much stands for it.
+
+use std::fs;
+use std::hint::black_box;
+use std::time::Instant;
+
+use locality::{CACHE_LINE, pages, prefetch};
+
+/// Lines that a step reaches for: where a flow is found, and the flow.
+pub(crate) const LINES: u64 = 2;
+/// Lines that are asked for at a time: a burst's.
+const BURST: usize = 32;
+/// Lines that are reached for in a reading.
+const REACHES: usize = 1 << 19;
+const READINGS: usize = 3;
+/// Above this no cache is left to outgrow.
+const BYTES_MAX: u64 = 512 << 20;
+/// What a core is taken to have for itself where the machine doesn't say.
+const PRIVATE_BYTES: u64 = 512 << 10;
+
+/// A line of state.
+#[repr(align(64))]
+#[derive(Clone, Copy)]
+struct Line([u64; CACHE_LINE / 8]);
+
+/// What a step takes longer, by the number of replicas that keep the same state.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Spill {
+    /// Bytes of the state that packets reach for.
+    pub bytes: u64,
+    /// Replicas, and nanoseconds that a step of each takes longer than of one alone.
+    points: Vec<(usize, f64)>,
+}
+
+impl Spill {
+    /// Measures it for a state of so many flows and up to so many replicas.
+    pub(crate) fn measure(flows: u64, most: usize) -> Self {
+        let bytes = flows * LINES * CACHE_LINE as u64;
+        // A state that fits into what each core has for itself is nobody else's matter.
+        if bytes <= private_bytes() {
+            return Self { bytes, points: Vec::new() };
+        }
+        let alone = reach_ns(bytes);
+        let replicas = std::iter::successors(Some(2), |replicas| Some(replicas * 2));
+        let replicas = replicas.take_while(|replicas| *replicas < most * 2 && most > 1);
+        let longer = |replicas: usize| LINES as f64 * (reach_ns(bytes * replicas as u64) - alone).max(0.0);
+        Self { bytes, points: replicas.map(|replicas| (replicas, longer(replicas))).collect() }
+    }
+
+    /// Nanoseconds that a step takes longer with so many replicas.
+    #[must_use]
+    pub fn ns(&self, replicas: usize) -> f64 {
+        let mut before = (1, 0.0);
+        for &(count, ns) in &self.points {
+            if replicas <= count {
+                let part = (replicas.saturating_sub(before.0)) as f64 / (count - before.0) as f64;
+                return before.1 + (ns - before.1) * part;
+            }
+            before = (count, ns);
+        }
+        before.1
+    }
+}
+
+/// Nanoseconds for a line of so many bytes that was asked for a burst ahead: the least of some readings.
+fn reach_ns(bytes: u64) -> f64 {
+    let lines = (bytes.min(BYTES_MAX) as usize / CACHE_LINE).max(BURST);
+    let mut region = pages::boxed((0..lines).map(|line| Line([line as u64; CACHE_LINE / 8])));
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut places = [0; BURST];
+    let reading = |_| {
+        let start = Instant::now();
+        for _ in 0..REACHES / BURST {
+            for place in &mut places {
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                *place = (u128::from(state) * lines as u128 >> 64) as usize;
+                prefetch::start(&region[*place]);
+            }
+            for place in places {
+                region[place].0[0] = region[place].0[0].wrapping_add(1);
+            }
+        }
+        black_box(&mut region);
+        start.elapsed().as_secs_f64() * 1e9 / REACHES as f64
+    };
+    (0..READINGS).map(reading).fold(f64::INFINITY, f64::min)
+}
+
+/// The largest cache that a core has for itself, in bytes.
+fn private_bytes() -> u64 {
+    let of = |index: usize| {
+        let about =
+            |what: &str| fs::read_to_string(format!("/sys/devices/system/cpu/cpu0/cache/index{index}/{what}")).ok();
+        let data = about("type").is_some_and(|kind| kind.trim() != "Instruction");
+        let own = about("shared_cpu_list").is_some_and(|cpus| cpus.trim() == "0");
+        (data && own).then(|| about("size")).flatten().and_then(|size| kibibytes(size.trim()))
+    };
+    (0..8).filter_map(of).max().unwrap_or(PRIVATE_BYTES)
+}
+
+/// Reads `1024K` as bytes.
+fn kibibytes(text: &str) -> Option<u64> {
+    text.strip_suffix('K')?.parse::<u64>().ok().map(|number| number << 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn between_what_was_measured_lie_straight_lines() {
+        let spill = Spill { bytes: 1 << 24, points: vec![(2, 4.0), (4, 10.0)] };
+        let all: Vec<f64> = (0..=5).map(|replicas| spill.ns(replicas)).collect();
+        assert_eq!(all, [0.0, 0.0, 4.0, 7.0, 10.0, 10.0]);
+        assert_eq!(Spill::default().ns(16), 0.0);
+    }
+
+    #[test]
+    fn a_small_state_costs_nobody_anything() {
+        assert_eq!(Spill::measure(100, 16), Spill { bytes: 100 * 128, points: vec![] });
+        assert_eq!(kibibytes("1024K"), Some(1 << 20));
+    }
+
+    #[test]
+    fn what_is_measured_reaches_to_the_most_replicas() {
+        let spill = Spill::measure(1 << 17, 3);
+        assert_eq!(spill.points.iter().map(|(replicas, _)| *replicas).collect::<Vec<_>>(), [2, 4]);
+        assert!(spill.points.iter().all(|(_, ns)| (0.0..10_000.0).contains(ns)), "{spill:?}");
+        assert!(Spill::measure(1 << 17, 1).points.is_empty());
+    }
+}

@@ -1,0 +1,75 @@
+//! `millrace advise` as a user types it: what bears on its predictions is in them, and told.
+
+use serde_json::Value;
+
+use super::folder::Folder;
+
+/// Traffic that takes no time.
+const SMALL: &str = "--packets 3000 --rounds 1 --round-packets 3000 --set flows=500 --set flows_v6=1";
+
+fn forecast<'a>(advice: &'a Value, engine: &str, cores: u64) -> &'a Value {
+    let all = advice["forecasts"].as_array().unwrap();
+    all.iter()
+        .find(|one| one["engine"] == engine && one["cores"] == cores)
+        .unwrap_or_else(|| panic!("{engine} on {cores}"))
+}
+
+fn mpps(forecast: &Value) -> f64 {
+    forecast["mpps"].as_f64().unwrap()
+}
+
+#[test]
+fn every_engine_is_predicted_or_left_out_with_a_reason() {
+    let folder = Folder::new();
+    let advice = folder.json(&format!("advise ddos --synth single-flow {SMALL} --cores 8 --json"));
+    let refused: Vec<&Value> = advice["refused"].as_array().unwrap().iter().map(|one| &one["engine"]).collect();
+    let two = std::thread::available_parallelism().unwrap().get() >= 2;
+    for engine in ["sequential", "shared", "rss", "rss++", "scr", "transactional", "hybrid"] {
+        let told = advice["forecasts"].as_array().unwrap().iter().any(|one| one["engine"] == engine);
+        assert!(told != refused.iter().any(|name| **name == engine), "{engine}: {advice:#}");
+        assert!(told || engine == "transactional" || engine == "shared" && !two, "{engine}");
+    }
+    for one in advice["forecasts"].as_array().unwrap() {
+        let [low, high] = [0, 1].map(|end: usize| one["mpps_range"][end].as_f64().unwrap());
+        assert!(low <= mpps(one) && mpps(one) <= high && one["basis"] == "modelled", "{one:#}");
+    }
+    assert_ne!(advice["best"]["engine"], "shared", "its packets come in an order of their own");
+    assert_eq!(advice["contention_ns"].is_object(), two);
+    assert!(advice["link"].is_null() && advice["state_bytes"].as_u64().unwrap() > 0);
+    // One flow and its turns: past some number of cores no more comes of more.
+    if two {
+        assert!(mpps(forecast(&advice, "shared", 8)) <= mpps(forecast(&advice, "shared", 4)) * 2.001);
+        let turn = advice["contention_ns"]["turn"].as_f64().unwrap();
+        let share = advice["heaviest_packet_set_share"].as_f64().unwrap();
+        assert!(mpps(forecast(&advice, "shared", 8)) <= 1e3 / (turn * share) + 1e-6, "{advice:#}");
+    }
+    let text = folder.stdout(&format!("advise ddos --synth single-flow {SMALL} --cores 8"));
+    assert!(text.contains("take ") && text.contains("because "), "{text}");
+    assert_eq!(text.contains("where another core had the state last"), two, "{text}");
+}
+
+/// A packet of 64 bytes takes 88 on the link, besides the history that it carries.
+#[test]
+fn a_link_bounds_what_comes_to_the_cores() {
+    let folder = Folder::new();
+    folder.stdout("synth --profile uniform --flows 100 --size 64 --packets 3000 --out u.pcap");
+    let line = "advise ddos --in u.pcap --rounds 1 --round-packets 3000 --set flows=500 --set flows_v6=1 --cores 4";
+    let advice = folder.json(&format!("{line} --link 1Gbit --json"));
+    assert_eq!(advice["link"]["bits_per_s"], 1_000_000_000_u64);
+    for (engine, cores, carried) in [("sequential", 1, 0.0), ("rss", 4, 0.0), ("scr", 2, 71.0), ("scr", 4, 121.0)] {
+        let one = forecast(&advice, engine, cores);
+        let bytes: f64 = 64.0 + carried + 24.0;
+        assert_eq!(one["history_bytes_a_packet"], carried, "{one:#}");
+        assert!((mpps(one) - 125.0 / bytes).abs() < 1e-3 && one["bound"] == "link", "{one:#}");
+    }
+    assert_eq!((&advice["best"]["engine"], &advice["best"]["cores"]), (&Value::from("sequential"), &Value::from(1)));
+    assert!(advice["reason"].as_str().unwrap().contains("the link carries no more"), "{advice:#}");
+    let text = folder.stdout(&format!("{line} --link 1Gbit"));
+    assert!(text.contains("link: 1.00 Gbit/s, 64 bytes a packet and 121 of history under scr on 4 cores"), "{text}");
+    let wide = folder.json(&format!("{line} --link 10Tbit --json"));
+    assert!(wide["forecasts"].as_array().unwrap().iter().all(|one| one["bound"] != "link"), "{wide:#}");
+    for (rate, hint) in [("fast", "is not a rate"), ("0", "out of range"), ("100Tbit", "out of range")] {
+        let (code, _, error) = folder.run(&format!("{line} --link {rate}"));
+        assert!(code == 2 && error.contains(hint), "{rate}: {code}: {error}");
+    }
+}
