@@ -78,7 +78,7 @@ fn reach_ns(bytes: u64) -> f64 {
                 state ^= state << 13;
                 state ^= state >> 7;
                 state ^= state << 17;
-                *place = (u128::from(state) * lines as u128 >> 64) as usize;
+                *place = ((u128::from(state) * lines as u128) >> 64) as usize;
                 prefetch::start(&region[*place]);
             }
             for place in places {

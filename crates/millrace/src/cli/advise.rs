@@ -71,8 +71,8 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     let entry = entry(catalogue, &args.function)?;
     let program = entry.load(&args.configuration.settings()?)?;
     let options = Options { tables: args.upkeep.tables(&*program)?, ..Options::default() };
-    // Costs are measured with a lone core and with eight replicas of which one runs.
-    refuse_too_much(&*program, &[(EngineKind::Sequential, 1), (EngineKind::Scr, 8)])?;
+    // Costs are measured with a lone core, with eight replicas of which one runs, and with two cores that share.
+    refuse_too_much(&*program, &[(EngineKind::Sequential, 1), (EngineKind::Scr, 8), (EngineKind::Shared, 2)])?;
     signals::exit_on_interrupt("nothing was timed yet");
     let traffic = args.source.load(args.json)?;
     let wire = args.link.map(|rate| Wire { bits_per_s: rate.bits() });
@@ -249,7 +249,7 @@ fn limits(advice: &Advice) -> Vec<String> {
         let filled: Vec<&str> = EngineKind::ALL
             .into_iter()
             .filter_map(last)
-            .filter(|one| full(&one))
+            .filter(full)
             .map(|one| one.engine.name())
             .collect();
         said += &match filled.as_slice() {
