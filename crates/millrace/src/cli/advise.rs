@@ -246,12 +246,8 @@ fn limits(advice: &Advice) -> Vec<String> {
             let on = counted(scr.cores as u64, "core", "cores");
             said += &format!(" and {:.0} of history under scr on {on}", scr.carried);
         }
-        let filled: Vec<&str> = EngineKind::ALL
-            .into_iter()
-            .filter_map(last)
-            .filter(full)
-            .map(|one| one.engine.name())
-            .collect();
+        let filled: Vec<&str> =
+            EngineKind::ALL.into_iter().filter_map(last).filter(full).map(|one| one.engine.name()).collect();
         said += &match filled.as_slice() {
             [] => "; no engine fills it".to_owned(),
             filled => format!("; full under {} on the most cores", filled.join(", ")),
