@@ -191,6 +191,11 @@ fn plan(extent: Extent, cores: usize) -> Vec<Run> {
     };
     // So few packets that they stay in the last-level cache: what is to be told is a record's cost, not the memory's.
     let cached = if quick { small } else { "--packets 20k --round-packets 400k --rounds 7" };
+    let searched = if quick {
+        "--packets 20k --round-packets 20k --rounds 1 --trial 2ms --warm-up 1ms --attempts 1"
+    } else {
+        "--packets 20k --round-packets 200k --rounds 3 --trial 20ms --warm-up 5ms"
+    };
     let (flows, model_to) = if quick { (2_000, 8) } else { (20_000, 16) };
     let loss = if quick { "1%" } else { "0.01%,0.1%,1%,10%" };
     let measured = cores.min(2);
@@ -213,6 +218,17 @@ fn plan(extent: Extent, cores: usize) -> Vec<Run> {
             add(format!("traces/{trace}/{function}"), line);
         }
     }
+    for (trace, traffic, function) in [
+        ("hyperscaler", format!("hyperscaler --flows {flows}"), "ddos"),
+        ("single-flow", "single-flow".to_owned(), "ddos"),
+        ("uniform", format!("uniform --flows {flows}"), "ddos"),
+        ("backbone", format!("backbone --flows {flows}"), "conntrack"),
+        ("uniform", format!("uniform --flows {flows}"), "conntrack"),
+        ("university-dc", format!("university-dc --flows {flows}"), "conntrack"),
+    ] {
+        let line = format!("bench {function} --synth {traffic} {small} {tables} --engines rss++,scr,hybrid {to}");
+        add(format!("hybrid/{trace}/{function}"), line);
+    }
     let sweep = if quick { "--rounds 1 --round-packets 1" } else { "--rounds 3 --round-packets 400k" };
     add("sweep".into(), format!("bench sweep {sweep} {to}"));
     for program in &PROGRAMS {
@@ -222,6 +238,10 @@ fn plan(extent: Extent, cores: usize) -> Vec<Run> {
             let fit = format!("{fit} --engines sequential,scr {to}");
             add(format!("fit/{trace}/{name}"), fit.clone());
             add(format!("fit-dispatch/{trace}/{name}"), format!("{fit} --dispatch {d}ns"));
+            let offered =
+                format!("bench {name} --synth {traffic} {searched} --set flows=4000 --set flows_v6=1 {engines}");
+            let offered = format!("{offered} --cores 1-{measured} --dispatch {d}ns --mlffr --json");
+            add(format!("loss-free/{trace}/{name}"), offered);
         }
         if measured > 1 {
             let link =

@@ -31,6 +31,8 @@ pub(super) const PROGRAMS: [Program; 5] = [
 /// How much more two cores have to carry than one: on the memory port as it is, and with the paper's dispatch added.
 pub(super) const GAIN: f64 = 1.5;
 pub(super) const GAIN_WITH_DISPATCH: f64 = 1.8;
+/// How many times the better of sharding and replication the two together have to carry: a twentieth less is a tie.
+pub(super) const HYBRID: f64 = 0.95;
 /// What loss recovery may cost where nothing is lost.
 pub(super) const RECOVERY_COST: f64 = 0.10;
 /// Millions of packets a second that a sequencer in software has to keep up with, with a shared log.
