@@ -82,6 +82,8 @@ pub struct Advice {
     pub turning: Vec<(f64, EngineKind)>,
     /// How many packets were looked at.
     pub packets: usize,
+    /// What replaying a record costs of what a packet costs, in percent: what a run of `hybrid` is to go by.
+    pub replay_percent: u32,
     /// What replicas cost each other in cache.
     pub spill: Spill,
     /// What cores cost each other under `shared`, where that was measured.
@@ -271,6 +273,7 @@ pub fn advise<N: Function>(
         refused,
         heaviest,
         packets,
+        replay_percent: percent,
         spill,
         contention,
         wire,
@@ -298,10 +301,10 @@ pub(crate) fn predicted<N: Function>(
     trace: &Trace,
     engine: EngineKind,
     cores: usize,
-    plan: &BenchPlan,
+    options: &Options,
     model: &CostModel,
 ) -> f64 {
-    1e3 / load(nf, trace, engine, cores, &plan.options).ns(model, 0.0)
+    1e3 / load(nf, trace, engine, cores, options).ns(model, 0.0)
 }
 
 /// One, the powers of two, and the most.

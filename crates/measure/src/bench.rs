@@ -1,5 +1,6 @@
 //! Throughput under each engine, all cases interleaved in one run.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -95,6 +96,8 @@ pub struct Bench {
     pub startup: Duration,
     /// How much of the traces' memory lay on huge pages.
     pub huge_pages: HugePages,
+    /// What replaying a record was found to cost of what a packet costs, in percent, by the number of cores: what `hybrid` went by.
+    pub replays: Vec<(usize, u32)>,
 }
 
 /// How a bench can fail.
@@ -112,9 +115,11 @@ pub fn bench<N: Function>(
 ) -> Result<Bench, BenchError> {
     let mut refused = Vec::new();
     let mut cases: Vec<Box<dyn Case>> = Vec::new();
+    let mut replays = Vec::new();
     for &engine in &plan.engines {
         for &cores in &plan.cores {
-            match case(nf, trace, engine, cores, plan)? {
+            let plan = informed(nf, trace, engine, cores, plan, &mut replays)?;
+            match case(nf, trace, engine, cores, &plan)? {
                 Ok(case) => cases.push(case),
                 Err(reason) => refused.push((engine, cores, reason)),
             }
@@ -171,6 +176,7 @@ pub fn bench<N: Function>(
     // One after the other, as the tables of so many cores don't fit into memory at once.
     for &engine in plan.engines.iter().filter(|engine| **engine != EngineKind::Sequential) {
         for &cores in &beyond {
+            let plan = &*informed(nf, trace, engine, cores, plan, &mut replays)?;
             match case(nf, trace, engine, cores, plan)? {
                 Ok(mut case) => {
                     for _ in 0..plan.rounds {
@@ -196,7 +202,11 @@ pub fn bench<N: Function>(
     let sharded = rows.iter().filter(shards);
     let sharded = sharded
         .map(|row| {
-            Prediction::of(row.engine, row.cores, predicted(nf, trace, row.engine, row.cores, plan, &model), Some(row))
+            let known = replays.iter().find(|(cores, _)| *cores == row.cores && row.engine == EngineKind::Hybrid);
+            let replay_percent = known.map_or(plan.options.replay_percent, |(_, percent)| *percent);
+            let options = Options { replay_percent, ..plan.options };
+            let mpps = predicted(nf, trace, row.engine, row.cores, &options, &model);
+            Prediction::of(row.engine, row.cores, mpps, Some(row))
         })
         .collect();
     let (bare_ns, dispatch) = (Spread::of(&bare_ns), plan.dispatch);
@@ -213,6 +223,7 @@ pub fn bench<N: Function>(
         bytes_per_flow,
         startup,
         huge_pages,
+        replays,
     })
 }
 
@@ -275,6 +286,37 @@ fn beyond(plan: &BenchPlan, machine: usize) -> Vec<usize> {
 
 /// How many replicas the history's cost is measured with.
 const REPLICAS: usize = 8;
+/// Rounds by which `hybrid` is told what replicating costs, before those that count.
+const LOOKS: usize = 3;
+
+/// The plan, with what replaying a record costs on so many cores for the engine that has to know: it decides from which point on
+/// replicating pays.
+fn informed<'a, N: Function>(
+    nf: &Arc<N>,
+    trace: &Arc<Trace>,
+    engine: EngineKind,
+    cores: usize,
+    plan: &'a BenchPlan,
+    replays: &mut Vec<(usize, u32)>,
+) -> Result<Cow<'a, BenchPlan>, BenchError> {
+    let replicates = EngineKind::Scr.accepts(&N::DESCRIPTION, cores).is_ok();
+    if engine != EngineKind::Hybrid || cores < 2 || !replicates || engine.accepts(&N::DESCRIPTION, cores).is_err() {
+        return Ok(Cow::Borrowed(plan));
+    }
+    let mut alone = Fleets::new(private_fleet(EngineKind::Sequential, Arc::clone(nf), 1, &plan.options), trace, plan)?;
+    let mut replica =
+        Fleets::new(private_fleet(EngineKind::Scr, Arc::clone(nf), cores, &plan.options), trace, plan)?.share();
+    for _ in 0..LOOKS {
+        alone.round()?;
+        replica.round()?;
+    }
+    let (t, with_records) = (median(alone.readings()), median(replica.readings()));
+    let percent = 100.0 * (with_records - t) / ((cores - 1) as f64 * t);
+    // Not for nothing, and no more than would ever pay.
+    let replay_percent = percent.clamp(1.0, 200.0) as u32;
+    replays.push((cores, replay_percent));
+    Ok(Cow::Owned(BenchPlan { options: Options { replay_percent, ..plan.options }, ..plan.clone() }))
+}
 
 fn median(readings: &[Reading]) -> f64 {
     let own: Vec<f64> = readings.iter().map(|reading| reading.own_ns).collect();

@@ -94,14 +94,24 @@ const LOOK_PACKETS: usize = 100_000;
 /// Rounds of its measurements: enough to tell engines apart that differ by more than a few percent.
 const LOOK_ROUNDS: usize = 3;
 
-/// The engine and the number of cores, at most so many, that suit a capture's first packets, and why.
+/// What suits a capture's first packets.
+pub(super) struct Chosen {
+    pub(super) engine: EngineKind,
+    pub(super) cores: usize,
+    /// What `hybrid` is to go by.
+    pub(super) replay_percent: u32,
+    /// Why.
+    pub(super) reason: String,
+}
+
+/// The engine and the number of cores, at most so many, that suit a capture's first packets.
 pub(super) fn chosen(
     program: &dyn Program,
     input: &Path,
     cores: usize,
     options: Options,
     quiet: bool,
-) -> Result<(EngineKind, usize, String), Failed> {
+) -> Result<Chosen, Failed> {
     let is_file = std::fs::metadata(input).is_ok_and(|about| about.is_file());
     if files::is_standard(input) || !is_file {
         let name = files::shown(input);
@@ -114,12 +124,13 @@ pub(super) fn chosen(
     // What is wrong with the capture is told by the run.
     let _ = trace.fill(&mut Reader::open(input)?, LOOK_PACKETS);
     if trace.is_empty() {
-        return Ok((EngineKind::Sequential, 1, "there are no packets".to_owned()));
+        let (engine, cores, replay_percent) = (EngineKind::Sequential, 1, options.replay_percent);
+        return Ok(Chosen { engine, cores, replay_percent, reason: "there are no packets".to_owned() });
     }
     let question = question(cores, options, LOOK_ROUNDS, LOOK_PACKETS as u64);
     let advice = asked(program, &Arc::new(trace), &question, quiet)?;
     let Forecast { engine, cores, .. } = advice.forecasts[advice.best];
-    Ok((engine, cores, reason(&advice)))
+    Ok(Chosen { engine, cores, replay_percent: advice.replay_percent, reason: reason(&advice) })
 }
 
 /// What is asked of [`measure::advise`].

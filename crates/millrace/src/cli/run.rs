@@ -12,6 +12,7 @@ use packet::{LinkType, Seq};
 use port::pcap::{Container, Reader, Writer, same_file};
 use port::{Fate, Packet, PortError};
 
+use super::advise::Chosen;
 use super::engines::Wanted;
 use super::failure::{Failed, INPUT, INTERRUPTED, OUTCOME};
 use super::files::{self, Format};
@@ -95,7 +96,9 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         }
         Some(Wanted::Auto) => {
             let looked = Options { link: None, ..options };
-            let (kind, cores, reason) = advise::chosen(&*program, &args.input, args.cores, looked, args.json)?;
+            let Chosen { engine: kind, cores, replay_percent, reason } =
+                advise::chosen(&*program, &args.input, args.cores, looked, args.json)?;
+            options.replay_percent = replay_percent;
             if !args.json {
                 let on = counted(cores as u64, "core", "cores");
                 note(&format!("auto: {kind} on {on}, because {reason}\n"));

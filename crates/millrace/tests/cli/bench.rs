@@ -93,6 +93,15 @@ fn the_model_stands_beside_what_was_found() {
         let (least, most) = (1e3 / number(&part["t"]), 1e3 * cores / number(&part["t"]));
         assert!(mpps >= least - 1e-6 && mpps <= most + 1e-6 && one["beside"].is_object(), "{one:#}");
     }
+    // What hybrid was told, for each number of cores that it was run on but one.
+    let told: Vec<u64> =
+        result["replay_percent"].as_array().unwrap().iter().map(|one| one["cores"].as_u64().unwrap()).collect();
+    let ran: Vec<u64> = rows(&result)
+        .iter()
+        .filter(|row| row["engine"] == "hybrid")
+        .map(|row| row["cores"].as_u64().unwrap())
+        .collect();
+    assert_eq!(told, ran[1..]);
     for engine in ["rss", "scr"] {
         let last = rows(&result).iter().rfind(|row| row["engine"] == engine).unwrap();
         assert!(last["cores"] == to && last["basis"] == "modelled", "{last:#}");
@@ -101,7 +110,10 @@ fn the_model_stands_beside_what_was_found() {
         result["refused"].as_array().unwrap().iter().filter(|refused| refused["engine"] == "shared").collect();
     assert!(shared.len() == 1 && shared[0]["reason"].as_str().unwrap().contains("contention"), "{shared:#?}");
     let text = folder.stdout(&format!("bench port-knock {SMALL} --set flows=500 --cores 1 --model-to {to}"));
-    assert!(text.contains("engines that shard, by the model"), "{text}");
+    assert!(
+        text.contains("engines that shard, by the model") && text.contains("hybrid replicates where that pays"),
+        "{text}"
+    );
     assert!(text.contains("modelled beside measured") && text.contains("can't be modelled from shares"), "{text}");
 }
 

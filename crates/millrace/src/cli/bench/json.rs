@@ -21,7 +21,8 @@ pub(super) fn benched(benched: &Benched<'_>) -> Value {
     });
     json!({
         "function": description.name, "input": name, "packets": trace.len(), "rows": rows(bench), "refused": refused,
-        "model_ns": model(bench), "scr_by_model": predictions(&bench.predictions), "sharded_by_model": predictions(&bench.sharded), "dispatch_added": work(bench.dispatch), "loss_free_plan": plan,
+        "model_ns": model(bench), "scr_by_model": predictions(&bench.predictions), "sharded_by_model": predictions(&bench.sharded),
+        "replay_percent": bench.replays.iter().map(|(cores, percent)| json!({ "cores": cores, "percent": percent })).collect::<Vec<_>>(), "dispatch_added": work(bench.dispatch), "loss_free_plan": plan,
         "software_sequencer": bench.sequencing.as_ref().map(sequencing),
         "bytes_per_flow": bench.bytes_per_flow, "startup_s": bench.startup.as_secs_f64(), "huge_pages_share": huge_share(bench),
         "processor": processor(), "command": command(),

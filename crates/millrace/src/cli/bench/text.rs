@@ -37,6 +37,11 @@ pub(super) fn text(benched: &Benched<'_>, style: Style) -> String {
             out += &predictions(&bench.sharded, true, style).lines(0);
         }
     }
+    if !bench.replays.is_empty() {
+        let of = |(cores, percent): &(usize, u32)| format!("{percent} % of a packet's time on {cores}");
+        let all = bench.replays.iter().map(of).collect::<Vec<_>>().join(", ");
+        out += &format!("hybrid replicates where that pays if replaying a record takes {all}, as was found before\n");
+    }
     if let Some(sequencing) = &bench.sequencing {
         out += &format!("{}\n", sequencer(sequencing));
     }
