@@ -1,10 +1,10 @@
 //! The piggyback carrier: any bytes are taken apart or refused; what a sequencer writes comes back; and replicas that are
-//! given something else say so or do as before.
+//! given something else say so or do as before, or go on behind what is missing.
 
 use std::sync::Arc;
 
 use engine::carrier::{Outer, Shape, TRAILER_BYTES, parse};
-use engine::{EngineError, Options};
+use engine::{EngineError, Link, Options};
 use functions::{conntrack, ddos, nat};
 use nf::Function;
 use packet::LinkType;
@@ -84,9 +84,20 @@ fn through<N: Function>(nf: &Arc<N>, trace: &Trace, cores: usize, outer: Outer, 
         }
         changed.push(*frame, &bytes);
     }
-    let (got, failure) = replicas(nf, &changed, cores, &options);
-    assert!(
-        got.counters.add_up() && matches!(failure, None | Some(EngineError::Port(PortError::Unfit(_)))),
-        "{failure:?}"
-    );
+    // Where packets may be missing, a packet of another number is one behind a gap.
+    let lenient = Options { link: Some(Link::default()), ..options };
+    for options in [options, lenient] {
+        let (got, failure) = replicas(nf, &changed, cores, &options);
+        assert!(
+            got.counters.add_up() && matches!(failure, None | Some(EngineError::Port(PortError::Unfit(_)))),
+            "{failure:?}"
+        );
+    }
+    // A packet that is lost, and those behind it.
+    let (first, count) = (change.number % frames.len(), usize::from(change.bits) % 12);
+    let left = frames.iter().enumerate().filter(|(number, _)| !(first..first + count).contains(number));
+    let left: Trace = left.map(|(_, frame)| frame).collect();
+    let (got, failure) = replicas(nf, &left, cores, &lenient);
+    assert!(failure.is_none() && got.counters.add_up(), "{failure:?}");
+    assert_eq!(got.counters.received, left.len() as u64);
 }
