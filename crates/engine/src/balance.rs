@@ -91,7 +91,8 @@ impl Balancer {
     pub fn rebalance(&mut self, table: &mut [u16], extra: u64, migrations: &mut Vec<Migration>) {
         migrations.clear();
         let mut loads = std::mem::take(&mut self.loads);
-        loads.fill(extra);
+        loads.fill(0);
+        loads[..self.active].fill(extra);
         for (core, load) in table.iter().zip(&self.expected) {
             loads[usize::from(*core)] += u64::from(*load);
         }

@@ -170,7 +170,9 @@ impl<N: NetworkFunction> Dispatcher<N> {
     pub fn cores_in_use(&self) -> Option<[usize; 3]> {
         let adaptive = self.adaptive.as_ref().filter(|adaptive| adaptive.core_pps.is_some())?;
         let [least, most] = adaptive.in_use;
-        Some([least, most, adaptive.balancer.active()])
+        // A core without a bucket gets nothing, unless packets are sprayed besides.
+        let reach = if adaptive.elephants.is_some() { usize::MAX } else { self.table().len() };
+        Some([least, most, adaptive.balancer.active()].map(|cores| cores.min(reach)))
     }
 
     /// From now on nothing changes cores.

@@ -130,6 +130,9 @@ pub struct Workload {
     pub moves: u64,
 }
 
+/// Nanoseconds that no packet takes less than: what is measured below is noise.
+const LEAST_NS: f64 = 0.1;
+
 /// Predictions that differ by no more are as good as equal.
 pub const TIE_PERCENT: f64 = 5.0;
 
@@ -141,7 +144,7 @@ impl Workload {
             .iter()
             .zip(&self.replayed)
             .map(|(own, replayed)| *own as f64 * (model.t + longer) + *replayed as f64 * (model.c2 + longer));
-        work.fold(0.0, f64::max) / self.packets.max(1) as f64
+        (work.fold(0.0, f64::max) / self.packets.max(1) as f64).max(LEAST_NS)
     }
 
     /// The share of the packets that the core with the most of its own gets.
@@ -222,7 +225,7 @@ pub fn advise<N: Function>(
     let ns = &measured.rows[0].ns_per_packet_per_core;
     let spread = [ns.min / ns.median, ns.max / ns.median];
     // What replicating costs here decides which packet sets are worth it.
-    let percent = (100.0 * model.c2 / model.t).clamp(1.0, 100.0) as u32;
+    let percent = model.replay_percent();
     let options = Options { replay_percent: percent, ..plan.options };
     let Sets { heaviest, flows, turns } = Sets::of(nf, trace, &options);
     let shares = *cores > 1 && EngineKind::Shared.accepts(&N::DESCRIPTION, *cores).is_ok();
@@ -239,7 +242,7 @@ pub fn advise<N: Function>(
     let costs = Costs { model, dispatch_here, spread, spill, contention, turns, wire: *wire, mean_bytes };
     let (mut forecasts, mut refused) = (Vec::new(), Vec::new());
     for engine in EngineKind::ALL {
-        if let Some(why) = unpredicted::<N>(engine, contention.is_some(), *cores) {
+        if let Some(why) = unpredicted::<N>(engine, contention.is_some(), heaviest > 0.0, *cores) {
             refused.push((engine, why.to_owned()));
             continue;
         }
@@ -282,8 +285,9 @@ pub fn advise<N: Function>(
 }
 
 /// Why nothing is predicted of an engine that would take the function.
-fn unpredicted<N: Function>(engine: EngineKind, contention: bool, cores: usize) -> Option<&'static str> {
+fn unpredicted<N: Function>(engine: EngineKind, contention: bool, steps: bool, cores: usize) -> Option<&'static str> {
     match engine {
+        EngineKind::Shared if cores > 1 && !steps => Some("none of these packets has any state to share"),
         EngineKind::Shared if cores > 1 && !contention => {
             Some("what cores cost each other is measured on two, and here is but one")
         }

@@ -166,7 +166,7 @@ pub fn bench<N: Function>(
     }
     let own: Vec<f64> = parts.iter().map(|part| median(part.readings())).collect();
     let (d, t, of_eight) = (own[0], own[1], own[2]);
-    let model = CostModel { t, d, c1: t - d, c2: (of_eight - t) / (REPLICAS as f64 - 1.0) };
+    let model = CostModel::of(d, t, of_eight, REPLICAS as f64 - 1.0);
     let (bytes_per_flow, startup) = tables(&**nf, &plan.options);
     let huge_pages = cases.iter().chain(&parts).map(|case| case.huge_pages()).fold(HugePages::default(), |sum, one| {
         HugePages { bytes: sum.bytes + one.bytes, huge_bytes: sum.huge_bytes + one.huge_bytes }
@@ -311,9 +311,7 @@ fn informed<'a, N: Function>(
         replica.round()?;
     }
     let (t, with_records) = (median(alone.readings()), median(replica.readings()));
-    let percent = 100.0 * (with_records - t) / ((cores - 1) as f64 * t);
-    // Not for nothing, and no more than would ever pay.
-    let replay_percent = percent.clamp(1.0, 200.0) as u32;
+    let replay_percent = CostModel::of(0.0, t, with_records, (cores - 1) as f64).replay_percent();
     replays.push((cores, replay_percent));
     Ok(Cow::Owned(BenchPlan { options: Options { replay_percent, ..plan.options }, ..plan.clone() }))
 }

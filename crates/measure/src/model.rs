@@ -21,6 +21,18 @@ pub struct CostModel {
 }
 
 impl CostModel {
+    /// The parameters, from what a packet was found to take without a step, with one, and with a step and `records` of a history.
+    /// Of a few packets noise makes differences below nothing, which are taken for nothing.
+    pub(crate) fn of(d: f64, t: f64, with_records: f64, records: f64) -> Self {
+        let t = t.max(d);
+        Self { t, d, c1: t - d, c2: ((with_records - t) / records).max(0.0) }
+    }
+
+    /// What replaying a record costs of what a packet costs, in percent: not nothing, and no more than would ever pay.
+    pub(crate) fn replay_percent(&self) -> u32 {
+        (100.0 * self.c2 / self.t).clamp(1.0, 100.0) as u32
+    }
+
     /// Millions of packets a second that `cores` cores carry under state-compute replication, by the model.
     #[must_use]
     pub fn mpps(&self, cores: usize) -> f64 {

@@ -1,7 +1,8 @@
 //! What it costs that replicas outgrow a cache: each has the whole state, and the last level is one for all.
 //!
 //! Replicas can't be run together on more cores than there are. But a state that is `k` times as large takes the same room
-//! of a cache that is shared, so one core's time for reaching into that much stands for it.
+//! of a cache that is shared, so one core's time for reaching into that much stands for it. What a core has for itself it keeps,
+//! however many there are: that part of its reaches is taken out.
 
 use std::fs;
 use std::hint::black_box;
@@ -19,7 +20,7 @@ const READINGS: usize = 3;
 /// Above this no cache is left to outgrow.
 const BYTES_MAX: u64 = 512 << 20;
 /// What a core is taken to have for itself where the machine doesn't say.
-const PRIVATE_BYTES: u64 = 512 << 10;
+const OWN_BYTES: u64 = 512 << 10;
 
 /// A line of state.
 #[repr(align(64))]
@@ -39,14 +40,26 @@ impl Spill {
     /// Measures it for a state of so many flows and up to so many replicas.
     pub(crate) fn measure(flows: u64, most: usize) -> Self {
         let bytes = flows * LINES * CACHE_LINE as u64;
+        let Caches { own, shared } = Caches::here();
         // A state that fits into what each core has for itself is nobody else's matter.
-        if bytes <= private_bytes() {
+        if bytes <= own || most < 2 {
             return Self { bytes, points: Vec::new() };
         }
-        let alone = reach_ns(bytes);
+        let near = reach_ns(own / 2);
+        // A reach that a core's own cache doesn't serve, into so many bytes.
+        let beyond = |bytes: u64| {
+            let served = own as f64 / bytes as f64;
+            ((reach_ns(bytes) - served * near) / (1.0 - served)).max(near)
+        };
+        let alone = beyond(bytes);
         let replicas = std::iter::successors(Some(2), |replicas| Some(replicas * 2));
-        let replicas = replicas.take_while(|replicas| *replicas < most * 2 && most > 1);
-        let longer = |replicas: usize| LINES as f64 * (reach_ns(bytes * replicas as u64) - alone).max(0.0);
+        let longer = |replicas: usize| {
+            let all = bytes * replicas as u64;
+            let missed = 1.0 - own as f64 / bytes as f64;
+            // What they have together still fits.
+            if all <= shared { 0.0 } else { LINES as f64 * missed * (beyond(all) - alone).max(0.0) }
+        };
+        let replicas = replicas.take_while(|replicas| *replicas < most * 2);
         Self { bytes, points: replicas.map(|replicas| (replicas, longer(replicas))).collect() }
     }
 
@@ -91,16 +104,27 @@ fn reach_ns(bytes: u64) -> f64 {
     (0..READINGS).map(reading).fold(f64::INFINITY, f64::min)
 }
 
-/// The largest cache that a core has for itself, in bytes.
-fn private_bytes() -> u64 {
-    let of = |index: usize| {
-        let about =
-            |what: &str| fs::read_to_string(format!("/sys/devices/system/cpu/cpu0/cache/index{index}/{what}")).ok();
-        let data = about("type").is_some_and(|kind| kind.trim() != "Instruction");
-        let own = about("shared_cpu_list").is_some_and(|cpus| cpus.trim() == "0");
-        (data && own).then(|| about("size")).flatten().and_then(|size| kibibytes(size.trim()))
-    };
-    (0..8).filter_map(of).max().unwrap_or(PRIVATE_BYTES)
+/// Bytes of the largest cache that a core has for itself, and of the largest that it shares.
+struct Caches {
+    own: u64,
+    shared: u64,
+}
+
+impl Caches {
+    /// As the machine says.
+    fn here() -> Self {
+        let of = |index: usize| {
+            let about =
+                |what: &str| fs::read_to_string(format!("/sys/devices/system/cpu/cpu0/cache/index{index}/{what}")).ok();
+            let data = about("type").is_some_and(|kind| kind.trim() != "Instruction");
+            let own = about("shared_cpu_list").is_some_and(|cpus| cpus.trim() == "0");
+            let size = about("size").and_then(|size| kibibytes(size.trim()));
+            size.filter(|_| data).map(|size| (own, size))
+        };
+        let all: Vec<(bool, u64)> = (0..8).filter_map(of).collect();
+        let largest = |mine: bool| all.iter().filter(|(own, _)| *own == mine).map(|(_, size)| *size).max();
+        Self { own: largest(true).unwrap_or(OWN_BYTES), shared: largest(false).unwrap_or(0) }
+    }
 }
 
 /// Reads `1024K` as bytes.
@@ -128,9 +152,10 @@ mod tests {
 
     #[test]
     fn what_is_measured_reaches_to_the_most_replicas() {
-        let spill = Spill::measure(1 << 17, 3);
+        // Larger than any core's own cache, and together than any that is shared.
+        let spill = Spill::measure(1 << 20, 3);
         assert_eq!(spill.points.iter().map(|(replicas, _)| *replicas).collect::<Vec<_>>(), [2, 4]);
         assert!(spill.points.iter().all(|(_, ns)| (0.0..10_000.0).contains(ns)), "{spill:?}");
-        assert!(Spill::measure(1 << 17, 1).points.is_empty());
+        assert!(Spill::measure(1 << 20, 1).points.is_empty());
     }
 }

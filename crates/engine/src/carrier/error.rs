@@ -230,7 +230,7 @@ impl fmt::Display for OrderError {
             Self::Reordered { place, late, early } => write!(
                 f,
                 "packet {}: number {early} comes ahead of number {late}; cores must get their packets in order: sort \
-                 them (`reordercap`), or sequence the original capture again",
+                 them (`reordercap`), or, if a number was damaged, sequence the original capture again",
                 place + 1
             ),
             Self::Again { place, seq } => write!(

@@ -1,5 +1,6 @@
 //! A queue of sequenced packets, each held against what the sequencer must have written.
 
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -21,8 +22,15 @@ pub enum Gaps {
     Recovered,
 }
 
-/// Packets that may be missing at one place. More is damage, and recovery would have a long look for what nobody has.
-const GAP_MAX: u64 = 1 << 20;
+/// Packets that may be missing at one place. More is damage, and cores would ask each other long for what nobody has: what they do
+/// for each grows with the square of their number.
+const fn gap_max(cores: u64) -> u64 {
+    let (asked, rounds) = ((1 << 23) / (cores * cores), 4 * cores);
+    if asked > rounds { asked } else { rounds }
+}
+
+/// Gaps that are remembered, to tell what comes late from what comes twice.
+const GAPS_MAX: usize = 64;
 
 /// A queue that lets sequenced packets through as long as they come whole, in order, each once, and carry what the function
 /// makes of the packets before. The first that doesn't ends the input; but gaps may be [let through](Gaps::Recovered).
@@ -32,8 +40,8 @@ pub struct Sequenced<'a, N: NetworkFunction> {
     inner: &'a mut dyn Queue,
     expected: Ring<N>,
     gaps: Gaps,
-    /// The numbers that were missing last.
-    missing: Range<u64>,
+    /// The numbers that were missing lately, each with the place of the packet behind them.
+    missing: VecDeque<(Range<u64>, u64)>,
     /// How many packets have come.
     place: u64,
     now: Nanos,
@@ -50,7 +58,16 @@ impl<'a, N: NetworkFunction> Sequenced<'a, N> {
     #[must_use]
     pub fn new(inner: &'a mut dyn Queue, nf: Arc<N>, cores: usize, gaps: Gaps) -> Self {
         let expected = Ring::new(nf, cores);
-        Self { inner, expected, gaps, missing: 0..0, place: 0, now: Nanos(0), pending: None, ended: false }
+        Self {
+            inner,
+            expected,
+            gaps,
+            missing: VecDeque::with_capacity(GAPS_MAX),
+            place: 0,
+            now: Nanos(0),
+            pending: None,
+            ended: false,
+        }
     }
 
     /// What the packets carry.
@@ -66,11 +83,15 @@ impl<'a, N: NetworkFunction> Sequenced<'a, N> {
         let (packet, bytes) = batch.packet(index);
         let carried = parse(packet.link, bytes, self.shape()).map_err(fault)?;
         if carried.seq != next {
-            if self.gaps == Gaps::Refused || carried.seq < next || carried.seq.0 - next.0 > GAP_MAX {
+            if self.gaps == Gaps::Refused
+                || carried.seq < next
+                || carried.seq.0 - next.0 > gap_max(self.shape().cores() as u64)
+            {
                 return Err(self.out_of_order(batch, index, carried.seq));
             }
             self.check_behind_gap(&carried).map_err(fault)?;
-            self.missing = next.0..carried.seq.0;
+            self.missing.truncate(GAPS_MAX - 1);
+            self.missing.push_front((next.0..carried.seq.0, place));
             self.expected.resume(carried.rows, carried.seq);
         } else if carried.rows != self.expected.rows() {
             return Err(fault(self.other_rows(&carried)));
@@ -94,17 +115,23 @@ impl<'a, N: NetworkFunction> Sequenced<'a, N> {
             true => Carried { rows: self.expected.rows(), ..*carried }.row(seq) == row,
             false => contribution_of::<N::Meta>(row).is_some(),
         };
-        let other = carried.history().find(|(seq, row)| !fits(*seq, row));
-        other.map_or(Ok(()), |(of, _)| Err(CarrierError::OtherRecord { of, function }))
+        for (of, row) in carried.history() {
+            if !fits(of, row) {
+                return Err(CarrierError::OtherRecord { of, function });
+            }
+            if of >= next && contribution_of::<N::Meta>(row).is_some_and(|(time, _)| time < self.now) {
+                return Err(CarrierError::RowTime { of });
+            }
+        }
+        Ok(())
     }
 
     /// Why a packet of this number is out of order. What is missing may come later in the batch.
     #[cold]
     fn out_of_order(&self, batch: &Batch, index: usize, seq: Seq) -> OrderError {
         let (first, place) = (self.expected.next(), self.place);
-        if self.missing.contains(&seq.0) {
-            let since = first.0 - self.missing.end;
-            return OrderError::Reordered { place: place - since, late: seq, early: Seq(self.missing.end) };
+        if let Some((gap, place)) = self.missing.iter().find(|(gap, _)| gap.contains(&seq.0)) {
+            return OrderError::Reordered { place: *place, late: seq, early: Seq(gap.end) };
         }
         if seq < first {
             return OrderError::Again { place, seq };

@@ -212,9 +212,7 @@ fn table(advice: &Advice, style: Style) -> Sheet {
         let of: Vec<&Forecast> = advice.forecasts.iter().filter(|forecast| forecast.engine == engine).collect();
         let Some(last) = of.last() else { continue };
         let cell = |cores: &usize| {
-            of.iter()
-                .find(|forecast| forecast.cores == *cores)
-                .map_or_else(String::new, |one| format!("{:.2}", one.mpps))
+            of.iter().find(|forecast| forecast.cores == *cores).map_or_else(String::new, |one| rate(one.mpps))
         };
         let figures: Vec<String> = cores.iter().map(cell).collect();
         let (busiest, recorded) = (share(last.load.busiest()), share(last.load.recorded()));
@@ -235,8 +233,12 @@ fn limits(advice: &Advice) -> Vec<String> {
         (last(EngineKind::Shared), advice.contention)
     {
         let turns = if shared.bound == Bound::Turns { ", which is what bounds it" } else { "" };
+        let transfer = match transfer_ns {
+            ..0.05 => "no more that could be measured".to_owned(),
+            _ => format!("{transfer_ns:.1} more"),
+        };
         limits.push(format!(
-            "shared: {alone_ns:.1} ns a packet on a core alone, {transfer_ns:.1} more where another core had the state last, {turn_ns:.1} for \
+            "shared: {alone_ns:.1} ns a packet on a core alone, {transfer} where another core had the state last, {turn_ns:.1} for \
              a turn at the state that most packets want{turns} (measured on two cores); never advised, as its packets come in an \
              order of their own"
         ));
@@ -272,10 +274,19 @@ fn share(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
 
+/// Millions of packets a second, few of them with more digits.
+fn rate(mpps: f64) -> String {
+    match mpps {
+        ..0.095 => format!("{mpps:.6}"),
+        0.095..9.95 => format!("{mpps:.2}"),
+        _ => format!("{mpps:.1}"),
+    }
+}
+
 fn headline(advice: &Advice) -> String {
     let Forecast { engine, cores, mpps, mpps_range: [low, high], .. } = &advice.forecasts[advice.best];
     let on = counted(*cores as u64, "core", "cores");
-    format!("take {engine} on {on}: {mpps:.1} Mpps predicted ({low:.1} to {high:.1})")
+    format!("take {engine} on {on}: {} Mpps predicted ({} to {})", rate(*mpps), rate(*low), rate(*high))
 }
 
 /// Why the best is the best, in words.
@@ -286,6 +297,9 @@ fn reason(advice: &Advice) -> String {
     }
     reason
 }
+
+/// How many times its even share a core may have where packets are spread well.
+const EVEN: f64 = 1.3;
 
 /// The same as far as cores are concerned.
 fn reason_by_work(advice: &Advice) -> String {
@@ -301,10 +315,15 @@ fn reason_by_work(advice: &Advice) -> String {
             "no other engine was to be had on these cores".to_owned()
         }
         EngineKind::Sequential => "more cores gain next to nothing here".to_owned(),
-        EngineKind::Rss => format!(
-            "its hash spreads these packet sets well: the busiest of {cores} cores gets {} of the packets, an even share is {fair}",
-            share(best.load.busiest())
-        ),
+        EngineKind::Rss => {
+            let busiest = best.load.busiest();
+            let spread =
+                format!("the busiest of {cores} cores gets {} of the packets, an even share is {fair}", share(busiest));
+            match busiest * cores as f64 <= EVEN {
+                true => format!("its hash spreads these packet sets well: {spread}"),
+                false => format!("nothing else carries more, though {spread}; {replay}"),
+            }
+        }
         EngineKind::RssPlusPlus => format!(
             "moving buckets evens the load out: the busiest core gets {} of the packets, where plain rss leaves it {}",
             share(best.load.busiest()),
@@ -313,7 +332,10 @@ fn reason_by_work(advice: &Advice) -> String {
         EngineKind::Scr => {
             let shards = plain.map_or_else(
                 || "packet sets share state, so they can't be sharded".to_owned(),
-                |plain| format!("one packet set alone brings {heaviest} of the packets, and rss would leave its busiest core {plain}"),
+                |plain| match advice.heaviest * cores as f64 > 1.0 {
+                    true => format!("one packet set alone brings {heaviest} of the packets, and rss would leave its busiest core {plain}"),
+                    false => format!("rss would leave its busiest core {plain} of the packets, those that belong to no packet set among them"),
+                },
             );
             format!("{shards}, while {replay}")
         }

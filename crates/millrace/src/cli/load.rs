@@ -12,7 +12,8 @@ pub(super) struct Load {
     /// Entries of the indirection table: 128, 256 or 512 [default: 128]
     #[arg(long, value_name = "NUMBER", value_parser = buckets)]
     buckets: Option<usize>,
-    /// With rss++ and hybrid: how many packets pass between two looks at the load [default: 16384]
+    /// With rss++ and hybrid: how many packets pass between two looks at the load, which come between reads of up to a thousand
+    /// or so [default: 16384]
     #[arg(long, value_name = "PACKETS", value_parser = number::parse_positive)]
     epoch: Option<u64>,
     /// With rss++ and hybrid: what one core carries in millions of packets a second; as many cores are in use as the packets
@@ -22,18 +23,28 @@ pub(super) struct Load {
 }
 
 impl Load {
+    /// The first option that changes nothing under this engine.
+    pub(super) fn idle(&self, kind: EngineKind) -> Option<&'static str> {
+        self.asked(&[kind]).into_iter().find(|(_, asked, known, _)| *asked && !known).map(|(option, ..)| option)
+    }
+
+    /// Each option, whether it is asked for, whether one of these engines knows it, and which do.
+    fn asked(&self, kinds: &[EngineKind]) -> [(&'static str, bool, bool, &'static str); 3] {
+        let follows = kinds.iter().any(|kind| kind.moves_state());
+        let hashes = follows || kinds.iter().any(|kind| matches!(kind, EngineKind::Rss | EngineKind::Transactional));
+        [
+            ("--buckets", self.buckets.is_some(), hashes, "rss, rss++, hybrid and transactional"),
+            ("--epoch", self.epoch.is_some(), follows, "rss++ and hybrid"),
+            ("--core-rate", self.core_rate.is_some(), follows, "rss++ and hybrid"),
+        ]
+    }
+
     /// Sets what was asked for.
     ///
     /// # Errors
     /// When none of these engines knows it.
     pub(super) fn set(&self, kinds: &[EngineKind], options: &mut Options) -> Result<(), Failed> {
-        let follows = kinds.iter().any(|kind| kind.moves_state());
-        let hashes = follows || kinds.iter().any(|kind| matches!(kind, EngineKind::Rss | EngineKind::Transactional));
-        for (option, asked, known, whose) in [
-            ("--buckets", self.buckets.is_some(), hashes, "rss, rss++, hybrid and transactional"),
-            ("--epoch", self.epoch.is_some(), follows, "rss++ and hybrid"),
-            ("--core-rate", self.core_rate.is_some(), follows, "rss++ and hybrid"),
-        ] {
+        for (option, asked, known, whose) in self.asked(kinds) {
             if asked && !known {
                 return Err(Failed::usage(format_args!(
                     "{option} belongs to {whose}; name one of them, or leave it out"

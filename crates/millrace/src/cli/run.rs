@@ -95,13 +95,17 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
             (EngineKind::Scr, args.cores)
         }
         Some(Wanted::Auto) => {
-            let looked = Options { link: None, ..options };
+            args.load.set(&EngineKind::ALL, &mut options)?;
+            let looked = Options { link: None, core_pps: None, ..options };
             let Chosen { engine: kind, cores, replay_percent, reason } =
                 advise::chosen(&*program, &args.input, args.cores, looked, args.json)?;
             options.replay_percent = replay_percent;
             if !args.json {
                 let on = counted(cores as u64, "core", "cores");
                 note(&format!("auto: {kind} on {on}, because {reason}\n"));
+                if let Some(option) = args.load.idle(kind) {
+                    note(&format!("auto: {option} changes nothing under {kind}\n"));
+                }
             }
             (kind, cores)
         }
@@ -109,7 +113,9 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         None => (engines::fitting(entry, args.cores)?, args.cores),
     };
     kind.accepts(entry.description(), cores).map_err(Failed::usage)?;
-    args.load.set(&[kind], &mut options)?;
+    if !matches!(args.engine, Some(Wanted::Auto)) {
+        args.load.set(&[kind], &mut options)?;
+    }
     if let Some(link) = &options.link {
         link.accepts(kind, cores).map_err(Failed::usage)?;
     }

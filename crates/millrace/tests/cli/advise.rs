@@ -48,6 +48,27 @@ fn every_engine_is_predicted_or_left_out_with_a_reason() {
     assert_eq!(text.contains("where another core had the state last"), two, "{text}");
 }
 
+/// Of so few packets that noise is all there is, and of such as belong to no packet set.
+#[test]
+fn figures_stay_figures() {
+    let folder = Folder::new();
+    folder.stdout("synth --profile uniform --flows 2 --packets 2 --out two.pcap");
+    for function in ["ddos", "nat", "ipsec", "load-balancer"] {
+        let line =
+            format!("advise {function} --in two.pcap --cores 4 --rounds 1 --round-packets 1 --dispatch 0ns --json");
+        let advice = folder.json(&line);
+        for one in advice["forecasts"].as_array().unwrap() {
+            let found = one["mpps"].as_f64().unwrap_or_else(|| panic!("{line}: {one:#}"));
+            assert!(found > 0.0 && found <= 1e4 * one["cores"].as_f64().unwrap(), "{line}: {one:#}");
+        }
+        for cost in ["t", "d", "c1", "c2"] {
+            assert!(advice["model_ns"][cost].as_f64().unwrap() >= 0.0, "{line}: {advice:#}");
+        }
+    }
+    let text = folder.stdout("advise ipsec --in two.pcap --cores 4 --rounds 1");
+    assert!(!text.contains("here is but one") || std::thread::available_parallelism().unwrap().get() < 2, "{text}");
+}
+
 /// A packet of 64 bytes takes 88 on the link, besides the history that it carries.
 #[test]
 fn a_link_bounds_what_comes_to_the_cores() {

@@ -233,6 +233,9 @@ fn as_many_cores_are_used_as_the_load_needs() {
     assert!(folder.json("run conntrack --in demo.pcap.zst --engine rss++ --cores 8 --json")["cores_in_use"].is_null());
     folder
         .stdout("verify ddos --in demo.pcap.zst --engines rss++ --cores 2-3 --seeds 1 --core-rate 0.002 --epoch 1000");
+    // Whatever is chosen, what was asked for is no mistake.
+    let (code, _, text) = folder.run("run nat --in demo.pcap.zst --engine auto --cores 2 --core-rate 1 --buckets 256");
+    assert!(code == 0 && text.contains("--buckets changes nothing under"), "{text}");
     for (line, hint) in [
         ("run ddos --in demo.pcap.zst --engine scr --cores 2 --core-rate 1", "--core-rate belongs to rss++ and hybrid"),
         ("run ddos --in demo.pcap.zst --engine rss --cores 2 --epoch 100", "--epoch belongs to rss++ and hybrid"),

@@ -147,6 +147,13 @@ fn numbers_that_begin_late_are_taken_up_to_a_bound() {
     let (came, failure) = replicas(&nf, &jumped, 3, &options(200));
     let error = failure.expect("that is no loss").to_string();
     assert!(came.sent.len() == 6 && error.contains("more than a link loses at one place"), "{error}");
+    // Many cores would ask each other long.
+    let nf = Arc::new(ddos::Ddos::new(&ddos::Config::default()));
+    let frames = sequenced(&nf, &traffic(5_000, 4), 64, Outer::None).expect("times are early");
+    for (first, taken) in [(2_048, true), (2_049, false)] {
+        let (_, failure) = replicas(&nf, &frames.iter().skip(first).collect(), 64, &options(200));
+        assert_eq!(failure.is_none(), taken, "{first}: {failure:?}");
+    }
 }
 
 #[test]
@@ -162,6 +169,20 @@ fn what_comes_late_or_twice_or_says_something_else_is_refused() {
     assert!(out == 4 && error.contains("packet 3: number 4 comes ahead of number 3"), "{out} {error}");
     let (out, error) = said(&pick(&[0, 1, 4, 5, 1, 6]));
     assert!(out == 4 && error.contains("packet 5: number 1 comes a second time"), "{out} {error}");
+    // Of a gap before the last one, too.
+    let (out, error) = said(&pick(&[0, 1, 4, 5, 8, 9, 3, 10]));
+    assert!(out == 6 && error.contains("packet 3: number 4 comes ahead of number 3"), "{out} {error}");
+    // Rows that are earlier than what came before the gap: no sequencer writes them. The times' first byte says that there is a step.
+    let mut early = pick(&[0, 1, 2, 3, 4, 5]);
+    let mut bytes = frames.bytes(9).to_vec();
+    bytes[1..8].fill(0);
+    bytes[26..33].fill(0);
+    early.push(frames.packets()[9], &bytes);
+    let (out, error) = said(&early);
+    assert!(
+        out == 6 && error.contains("packet 7: it is damaged: the record of number 7 is out of its time"),
+        "{error}"
+    );
     // Behind a gap: the row of a packet that came, then one that no packet makes, then one that a later packet contradicts. Rows of
     // 25 bytes; number 7 carries those of 5 and 6, 6 first.
     let edited = |at: usize, byte: usize, to: u8, rest: &[usize]| {
