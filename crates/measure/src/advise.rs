@@ -187,7 +187,7 @@ impl Costs {
         };
         let elsewhere = (cores - 1) as f64 / cores as f64;
         let dispatch = self.model.d - self.dispatch_here;
-        let work = (alone_ns + dispatch + transfer_ns * elsewhere) * load.busiest();
+        let work = ((alone_ns + dispatch + transfer_ns * elsewhere) * load.busiest()).max(LEAST_NS);
         let turn = turn_ns * self.turns;
         if turn > work { (turn, Bound::Turns) } else { (work, Bound::Work) }
     }
