@@ -76,7 +76,8 @@ fn sources_are_counted_where_their_flows_are() {
 fn at_rates(rates: &[(u64, u64)]) -> Trace {
     let (mut trace, mut start) = (Trace::new(), Nanos(0));
     for (packets, rate_pps) in rates {
-        let params = Params { packets: *packets, flows: Some(300), rate_pps: *rate_pps, ..Params::default() };
+        let flows = Some((*packets).min(300));
+        let params = Params { packets: *packets, flows, rate_pps: *rate_pps, ..Params::default() };
         let part = Synth::new(Profile::Uniform, &params).expect("it is possible").trace();
         let first = part.packets()[0].time;
         for (packet, bytes) in part.iter() {
@@ -101,7 +102,7 @@ fn as_many_cores_are_in_use_as_the_packets_need() {
             (&[(3_000, 100), (3_000, 100_000)], [1, 8, 8]),
             (&[(3_000, 4_000), (3_000, 1_500)], [3, 8, 3]),
             (&[(3_000, 4_000), (3_000, 1_300)], [2, 8, 2]),
-            (&[(3_000, 4_000), (60, 1)], [5, 8, 5]),
+            (&[(3_000, 4_000), (60, 1)], [6, 8, 6]),
         ] {
             let trace = at_rates(rates);
             let mut fleet = sharded_fleet(kind, Arc::clone(&nf), 8, &options);
