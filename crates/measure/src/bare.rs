@@ -10,6 +10,11 @@ use std::time::Instant;
 use locality::prefetch;
 use port::Trace;
 
+use crate::bench::{BenchError, BenchPlan};
+use crate::gauge::Gauge;
+use crate::rounds::{Contender, Reading, Readings};
+use crate::spread::Spread;
+
 /// Bytes of a packet that lie in memory.
 const FRAME: usize = 64;
 const BURST: usize = 32;
@@ -29,11 +34,14 @@ pub(crate) struct Bare {
     buckets: Vec<Bucket>,
     /// Packets of sources that found no place: a sum that has to come to something.
     lost: u64,
+    /// Packets of a round.
+    packets: u64,
+    readings: Readings,
 }
 
 impl Bare {
     /// A loop over the trace's frames, its table made for as many sources as they have.
-    pub(crate) fn new(trace: &Trace) -> Self {
+    pub(crate) fn new(trace: &Trace, plan: &BenchPlan) -> Self {
         let mut frames = Vec::with_capacity(trace.len());
         for index in 0..trace.len() {
             let mut frame = [0; FRAME];
@@ -49,6 +57,8 @@ impl Bare {
             frames,
             buckets: vec![Bucket::default(); (sources.len() / (WIDTH / 2)).next_power_of_two().max(1)],
             lost: 0,
+            packets: plan.packets,
+            readings: Readings::new(plan.undisturbed),
         };
         for source in sources {
             let home = bare.home(source);
@@ -60,16 +70,9 @@ impl Bare {
         bare
     }
 
-    /// One pass over `packets` packets, round and round; nanoseconds a packet.
-    pub(crate) fn round(&mut self, packets: u64) -> f64 {
-        let (start, mut done) = (Instant::now(), 0);
-        while done < packets {
-            done += self.pass();
-            if done == 0 {
-                return 0.0;
-            }
-        }
-        start.elapsed().as_secs_f64() * 1e9 / done as f64
+    /// Nanoseconds a packet; `None` of no packets.
+    pub(crate) fn ns(&self) -> Option<Spread> {
+        (!self.frames.is_empty()).then(|| self.readings.spread(|reading| reading.own_ns))
     }
 
     fn pass(&mut self) -> u64 {
@@ -103,6 +106,23 @@ impl Bare {
     }
 }
 
+impl Contender for Bare {
+    fn round(&mut self) -> Result<(), BenchError> {
+        let (start, mut done, mut gauge) = (Instant::now(), 0, Gauge::default());
+        gauge.read();
+        while done < self.packets && !self.frames.is_empty() {
+            done += self.pass();
+        }
+        gauge.read();
+        self.readings.push(Reading::of(done, &[start.elapsed()], &[gauge], 1));
+        Ok(())
+    }
+
+    fn counted(&self) -> usize {
+        self.readings.len()
+    }
+}
+
 /// The source of an IPv4 packet of TCP or UDP whose lengths hold.
 #[inline(always)]
 fn source(frame: &[u8; FRAME]) -> Option<u32> {
@@ -117,6 +137,7 @@ mod tests {
     use port::{Fate, Packet};
 
     use super::*;
+    use crate::bench::tests::plan;
 
     #[test]
     fn every_packet_is_counted_by_its_source() {
@@ -133,10 +154,14 @@ mod tests {
                 &frame,
             );
         }
-        let mut bare = Bare::new(&trace);
-        assert!(bare.round(250) > 0.0);
+        let plan = BenchPlan { packets: 250, ..plan() };
+        let mut bare = Bare::new(&trace, &plan);
+        bare.round().expect("nothing is read");
+        assert!(bare.ns().is_some_and(|ns| ns.median > 0.0));
         let counted: u32 = bare.buckets.iter().flat_map(|bucket| bucket.counts).sum();
         assert_eq!((u64::from(counted), bare.lost), (300, 0));
-        assert_eq!(Bare::new(&Trace::new()).round(10), 0.0);
+        let mut none = Bare::new(&Trace::new(), &plan);
+        none.round().expect("nothing is read");
+        assert_eq!(none.ns(), None);
     }
 }

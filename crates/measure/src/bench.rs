@@ -13,9 +13,11 @@ use port::{HugePages, Loops, Offered, Port, Queue, Replay, Trace};
 
 use crate::advise::predicted;
 use crate::bare::Bare;
+use crate::gauge::{Gauged, Shown};
 use crate::loss_free::{Found, LossFree, LossFreePlan, search};
 use crate::model::{CostModel, Prediction};
 use crate::pass::Pass;
+use crate::rounds::{Contender, Reading, Readings, Rounds, Rules, take_turns};
 use crate::sequencer::{Sequencers, Sequencing};
 use crate::spread::Spread;
 use crate::steered::Steered;
@@ -30,6 +32,8 @@ pub struct BenchPlan {
     pub cores: Vec<usize>,
     /// How often each case runs, in turn with the others; the medians are of these.
     pub rounds: usize,
+    /// Whether only rounds count in which nobody outside disturbed, as far as the gauge tells. There are up to twenty times as many, then.
+    pub undisturbed: bool,
     /// How many packets a case has in each round, over all its cores; at least one pass over the trace.
     pub packets: u64,
     /// How the fleets are built.
@@ -42,6 +46,12 @@ pub struct BenchPlan {
     pub loss_free: Option<LossFreePlan>,
     /// How many cores figures are modelled to; 0 for none beyond those that are asked for.
     pub model_to: usize,
+}
+
+impl BenchPlan {
+    const fn rules(&self) -> Rules {
+        Rules { rounds: self.rounds, undisturbed: self.undisturbed }
+    }
 }
 
 /// Where a figure comes from.
@@ -66,6 +76,8 @@ pub struct Row {
     pub ns_per_packet_per_core: Spread,
     /// Where the figures come from.
     pub basis: Basis,
+    /// The rounds that ran and those that the figures are of.
+    pub rounds: Rounds,
     /// The loss-free rate, if it was asked for, or why load can't be offered.
     pub loss_free: Option<Result<LossFree, String>>,
 }
@@ -127,34 +139,27 @@ pub fn bench<N: Function>(
     }
     // The model's parameters: dispatch alone, a lone core, and one core's share of eight replicas.
     let pass = Arc::new(Pass);
-    let mut parts: Vec<Box<dyn Case>> = vec![
-        Box::new(Fleets::new(private_fleet(EngineKind::Sequential, pass, 1, &plan.options), trace, plan)?),
-        Box::new(Fleets::new(private_fleet(EngineKind::Sequential, Arc::clone(nf), 1, &plan.options), trace, plan)?),
-        Box::new(
-            Fleets::new(private_fleet(EngineKind::Scr, Arc::clone(nf), REPLICAS, &plan.options), trace, plan)?.share(),
-        ),
-    ];
-    let beyond = beyond(plan, cpus().len());
-    let searches = if plan.loss_free.is_some() { cases.len() } else { 0 };
-    let engines = plan.engines.iter().filter(|engine| **engine != EngineKind::Sequential).count();
-    let total = ((cases.len() + parts.len() + searches + engines * beyond.len()) * plan.rounds) as u64;
-    let mut done = 0;
-    let mut bare = plan.with_bare.then(|| Bare::new(trace));
-    let mut bare_ns = Vec::new();
+    let mut dispatch = Fleets::new(private_fleet(EngineKind::Sequential, pass, 1, &plan.options), trace, plan)?;
+    let mut alone = Fleets::new(private_fleet(EngineKind::Sequential, Arc::clone(nf), 1, &plan.options), trace, plan)?;
+    let mut of_eight =
+        Fleets::new(private_fleet(EngineKind::Scr, Arc::clone(nf), REPLICAS, &plan.options), trace, plan)?.share();
+    let mut bare = plan.with_bare.then(|| Bare::new(trace, plan));
     let replicates =
         plan.engines.contains(&EngineKind::Scr) && EngineKind::Scr.accepts(&N::DESCRIPTION, REPLICAS).is_ok();
     let mut sequencers = replicates.then(|| Sequencers::new(nf, trace, REPLICAS, plan)).transpose()?;
-    for _ in 0..plan.rounds {
-        bare_ns.extend(bare.as_mut().map(|bare| bare.round(plan.packets)));
-        if let Some(sequencers) = &mut sequencers {
-            sequencers.round()?;
-        }
-        for case in cases.iter_mut().chain(&mut parts) {
-            progress(done, total);
-            case.round()?;
-            done += 1;
-        }
-    }
+    let searches = if plan.loss_free.is_some() { cases.len() } else { 0 };
+    let mut contenders: Vec<&mut dyn Contender> = Vec::new();
+    contenders.extend(bare.as_mut().map(|bare| bare as &mut dyn Contender));
+    contenders.extend(sequencers.as_mut().map(|sequencers| sequencers as &mut dyn Contender));
+    contenders.extend(cases.iter_mut().map(|case| case.as_mut().contender()));
+    contenders.extend([&mut dispatch as &mut dyn Contender, &mut alone, &mut of_eight]);
+    let rounds = |contenders: usize| (contenders * plan.rounds) as u64;
+    let beyond = beyond(plan, cpus().len());
+    let engines = plan.engines.iter().filter(|engine| **engine != EngineKind::Sequential).count();
+    let total = rounds(contenders.len() + searches + engines * beyond.len());
+    let mut done = rounds(contenders.len());
+    take_turns(&mut contenders, plan.rules(), |done| progress(done, total))?;
+    drop(contenders);
     if let Some(loss_free) = &plan.loss_free {
         for _ in 0..plan.rounds {
             for case in &mut cases {
@@ -164,26 +169,22 @@ pub fn bench<N: Function>(
             }
         }
     }
-    let own: Vec<f64> = parts.iter().map(|part| median(part.readings())).collect();
-    let (d, t, of_eight) = (own[0], own[1], own[2]);
-    let model = CostModel::of(d, t, of_eight, REPLICAS as f64 - 1.0);
+    let model = CostModel::of(dispatch.own_ns(), alone.own_ns(), of_eight.own_ns(), REPLICAS as f64 - 1.0);
     let (bytes_per_flow, startup) = tables(&**nf, &plan.options);
-    let huge_pages = cases.iter().chain(&parts).map(|case| case.huge_pages()).fold(HugePages::default(), |sum, one| {
+    let parts = [dispatch.huge_pages(), alone.huge_pages(), of_eight.huge_pages()];
+    let huge_pages = cases.iter().map(|case| case.huge_pages()).chain(parts).fold(HugePages::default(), |sum, one| {
         HugePages { bytes: sum.bytes + one.bytes, huge_bytes: sum.huge_bytes + one.huge_bytes }
     });
     let mut rows: Vec<Row> = cases.iter().map(|case| case.row()).collect();
-    drop((cases, parts));
+    drop((cases, dispatch, alone, of_eight));
     // One after the other, as the tables of so many cores don't fit into memory at once.
     for &engine in plan.engines.iter().filter(|engine| **engine != EngineKind::Sequential) {
         for &cores in &beyond {
             let plan = &*informed(nf, trace, engine, cores, plan, &mut replays)?;
             match case(nf, trace, engine, cores, plan)? {
                 Ok(mut case) => {
-                    for _ in 0..plan.rounds {
-                        progress(done, total);
-                        case.round()?;
-                        done += 1;
-                    }
+                    take_turns(&mut [case.contender()], plan.rules(), |more| progress(done + more, total))?;
+                    done += rounds(1);
                     rows.push(case.row());
                 }
                 Err(reason) => {
@@ -209,7 +210,7 @@ pub fn bench<N: Function>(
             Prediction::of(row.engine, row.cores, mpps, Some(row))
         })
         .collect();
-    let (bare_ns, dispatch) = (Spread::of(&bare_ns), plan.dispatch);
+    let (bare_ns, dispatch) = (bare.and_then(|bare| bare.ns()), plan.dispatch);
     let sequencing = sequencers.map(Sequencers::result);
     Ok(Bench {
         rows,
@@ -263,11 +264,10 @@ impl Contention {
             }
         }
         let [alone, together, hot] = &cases;
-        let alone_ns = median(alone.readings());
-        let turns: Vec<f64> = hot.readings().iter().map(|reading| 1e3 / reading.mpps).collect();
-        let turn_ns = Spread::of(&turns).map_or(0.0, |spread| spread.median);
+        let alone_ns = alone.own_ns();
+        let turn_ns = if plan.rounds > 0 { hot.readings.spread(|reading| 1e3 / reading.mpps).median } else { 0.0 };
         // With two cores it is the other one every second time.
-        let transfer_ns = ((median(together.readings()) - alone_ns) * 2.0).max(0.0);
+        let transfer_ns = ((together.own_ns() - alone_ns) * 2.0).max(0.0);
         Ok(Some(Self { alone_ns, transfer_ns, turn_ns }))
     }
 }
@@ -310,15 +310,10 @@ fn informed<'a, N: Function>(
         alone.round()?;
         replica.round()?;
     }
-    let (t, with_records) = (median(alone.readings()), median(replica.readings()));
+    let (t, with_records) = (alone.own_ns(), replica.own_ns());
     let replay_percent = CostModel::of(0.0, t, with_records, (cores - 1) as f64).replay_percent();
     replays.push((cores, replay_percent));
     Ok(Cow::Owned(BenchPlan { options: Options { replay_percent, ..plan.options }, ..plan.clone() }))
-}
-
-fn median(readings: &[Reading]) -> f64 {
-    let own: Vec<f64> = readings.iter().map(|reading| reading.own_ns).collect();
-    Spread::of(&own).map_or(0.0, |spread| spread.median)
 }
 
 fn case<N: Function>(
@@ -380,21 +375,11 @@ fn tables<N: Function>(nf: &N, options: &Options) -> (Option<f64>, Duration) {
     ((flows > 0 && bytes > 0).then(|| bytes as f64 / flows as f64), startup)
 }
 
-/// One round's figures.
-#[derive(Clone, Copy, Debug)]
-struct Reading {
-    /// Millions of packets a second, all cores together.
-    mpps: f64,
-    /// Nanoseconds that a core spends on each of its own packets.
-    own_ns: f64,
-}
-
 /// A fleet with its trace, ready for rounds.
-trait Case {
-    fn round(&mut self) -> Result<(), BenchError>;
+trait Case: Contender {
+    fn contender(&mut self) -> &mut dyn Contender;
     /// Looks for the loss-free rate once, from the rounds' rates on; not where load can't be offered.
     fn search(&mut self, plan: &LossFreePlan) -> Result<(), BenchError>;
-    fn readings(&self) -> &[Reading];
     fn row(&self) -> Row;
     fn huge_pages(&self) -> HugePages;
 }
@@ -409,7 +394,7 @@ struct Fleets<N: Function> {
     basis: Basis,
     /// Run core 0's share alone.
     only_first: bool,
-    readings: Vec<Reading>,
+    readings: Readings,
     dispatch: Work,
     /// What searches for the loss-free rate found, if there are any.
     found: Option<Vec<Found>>,
@@ -457,7 +442,7 @@ impl<N: Function> Fleets<N> {
             options: plan.options,
             basis,
             only_first: false,
-            readings: Vec::new(),
+            readings: Readings::new(plan.undisturbed),
             dispatch: plan.dispatch,
             found,
         };
@@ -472,12 +457,22 @@ impl<N: Function> Fleets<N> {
         self
     }
 
+    /// Whether all workers run at the same time.
+    fn is_at_once(&self) -> bool {
+        self.basis == Basis::Measured && !self.only_first
+    }
+
+    /// Nanoseconds that a core spends on each of its own packets.
+    fn own_ns(&self) -> f64 {
+        self.readings.own_ns()
+    }
+
     fn run(&mut self, queues: Vec<Box<dyn Queue>>) -> Result<Vec<CoreRun>, BenchError> {
         let queues = Dispatched::wrap(queues, self.dispatch);
         let (packets, span, end) = (self.replay.trace().len(), self.replay.span(), self.replay.end());
         let course = Course { script: &self.script, packets, span, end };
         let course = (!self.script.is_empty()).then_some(&course);
-        if self.basis == Basis::Measured && !self.only_first {
+        if self.is_at_once() {
             let workers = self.workers.iter_mut().map(|worker| &mut **worker as &mut dyn AnyWorker<N>).collect();
             return run_workers(workers, queues, course, &self.options);
         }
@@ -498,28 +493,37 @@ impl<N: Function> Fleets<N> {
     }
 }
 
-impl<N: Function> Case for Fleets<N> {
+impl<N: Function> Contender for Fleets<N> {
     fn round(&mut self) -> Result<(), BenchError> {
-        let received = |workers: &[Box<dyn AnyWorker<N>>]| {
-            workers.iter().map(|worker| worker.counters().received).collect::<Vec<_>>()
+        let received = |workers: &[Box<dyn AnyWorker<N>>]| -> u64 {
+            workers.iter().map(|worker| worker.counters().received).sum()
         };
         let before = received(&self.workers);
-        let queues = self.replay.open(self.workers.len())?;
+        let (queues, shown) = Gauged::wrap(self.replay.open(self.workers.len())?);
         let runs = self.run(queues)?;
-        let packets: Vec<u64> =
-            received(&self.workers).iter().zip(before).map(|(after, before)| after - before).collect();
-        let slowest = runs.iter().map(|run| run.elapsed).max().unwrap_or_default().as_secs_f64();
-        let busy: f64 = runs.iter().map(|run| run.elapsed.as_secs_f64()).sum();
-        let total: u64 = packets.iter().sum();
-        self.readings.push(Reading { mpps: total as f64 / slowest / 1e6, own_ns: busy * 1e9 / total as f64 });
+        let packets = received(&self.workers) - before;
+        let elapsed: Vec<Duration> = runs.iter().map(|run| run.elapsed).collect();
+        let gauges: Vec<_> = shown.iter().take(runs.len()).map(Shown::get).collect();
+        let together = if self.is_at_once() { runs.len() } else { 1 };
+        self.readings.push(Reading::of(packets, &elapsed, &gauges, together));
         Ok(())
+    }
+
+    fn counted(&self) -> usize {
+        self.readings.len()
+    }
+}
+
+impl<N: Function> Case for Fleets<N> {
+    fn contender(&mut self) -> &mut dyn Contender {
+        self
     }
 
     fn search(&mut self, plan: &LossFreePlan) -> Result<(), BenchError> {
         if self.basis == Basis::Modelled {
             return Ok(());
         }
-        let fastest = self.readings.iter().map(|reading| reading.mpps).fold(0.0, f64::max);
+        let fastest = self.readings.spread(|reading| reading.mpps).max;
         // A tenth more than it ever carried, besides what may be lost.
         let high = fastest * 1.1 / (1.0 - plan.threshold.min(0.9));
         let found = search(plan, high, |mpps| self.trial(plan, mpps))?;
@@ -527,21 +531,14 @@ impl<N: Function> Case for Fleets<N> {
         Ok(())
     }
 
-    fn readings(&self) -> &[Reading] {
-        &self.readings
-    }
-
     fn row(&self) -> Row {
-        let spread = |figure: fn(&Reading) -> f64| {
-            let figures: Vec<f64> = self.readings.iter().map(figure).collect();
-            Spread::of(&figures).expect("a bench has rounds")
-        };
         Row {
             engine: self.engine,
             cores: self.workers.len(),
-            mpps: spread(|reading| reading.mpps),
-            ns_per_packet_per_core: spread(|reading| reading.own_ns),
+            mpps: self.readings.spread(|reading| reading.mpps),
+            ns_per_packet_per_core: self.readings.spread(|reading| reading.own_ns),
             basis: self.basis,
+            rounds: self.readings.rounds(),
             loss_free: self.found.as_ref().map(|found| {
                 let reason = || {
                     let (cores, have) = (self.workers.len(), cpus().len());

@@ -5,17 +5,21 @@
 //! running each core's share alone, one after the other, and stand for what the cores would do if nothing between them
 //! cost anything; they are labelled so wherever they go. *Loss-free* rates are searched for by offering load to receive
 //! rings; that takes all cores at the same time, so no modelled row has one.
+//!
+//! A gauge is read between bursts, which tells rounds that somebody outside disturbed ([`Rounds`]).
 #![forbid(unsafe_code)]
 
 mod advise;
 mod bare;
 mod bench;
+mod gauge;
 mod loss_free;
 mod lossy;
 mod model;
 mod pass;
 mod profile;
 mod repeat;
+mod rounds;
 mod sequencer;
 mod spill;
 mod spread;
@@ -31,6 +35,7 @@ pub use lossy::{LossPlan, LossRow, lossy};
 pub use model::{Beside, CostModel, Prediction};
 pub use profile::{CauseAborts, CoreLoad, LOAD, LineAborts, Loaded, Profile, ProfilePlan, profile};
 pub use repeat::{Repeated, repeat};
+pub use rounds::Rounds;
 pub use sequencer::Sequencing;
 pub use spill::Spill;
 pub use spread::Spread;

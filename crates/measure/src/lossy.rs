@@ -15,6 +15,8 @@ use nf::{Function, Reason};
 use port::{Loops, Port, Replay, Trace};
 
 use crate::bench::BenchError;
+use crate::gauge::{Gauged, Shown};
+use crate::rounds::{Contender, Reading, Readings, Rounds, Rules, take_turns};
 use crate::spread::Spread;
 use crate::steered::Steered;
 use crate::work::{Dispatched, Work};
@@ -28,6 +30,8 @@ pub struct LossPlan {
     pub cores: usize,
     /// How often each case runs, in turn with the others.
     pub rounds: usize,
+    /// Whether only rounds count in which nobody outside disturbed, as [`BenchPlan::undisturbed`](crate::BenchPlan::undisturbed) has it.
+    pub undisturbed: bool,
     /// How many packets a case has in each round, over all its cores; at least one pass over the trace.
     pub packets: u64,
     /// How the fleets are built.
@@ -45,8 +49,10 @@ pub struct LossRow {
     pub recovery: bool,
     /// Millions of packets a second that arrived, all cores together.
     pub mpps: Spread,
-    /// The same as a share of what there was in the same round without loss and without recovery.
+    /// The same as a share of what there was without loss and without recovery: in the same round, or in the middle one where not all count.
     pub of_best: Spread,
+    /// The rounds that ran and those that the figures are of.
+    pub rounds: Rounds,
     /// Packets that the link lost, over all rounds and the one that warmed up.
     pub lost: u64,
     /// What recovery came to meanwhile.
@@ -97,17 +103,11 @@ pub fn lossy<N: Function>(
         }
     }
     let total = (cases.len() * plan.rounds) as u64;
-    let mut done = 0;
-    for _ in 0..plan.rounds {
-        for case in &mut cases {
-            progress(done, total);
-            case.round()?;
-            done += 1;
-        }
-    }
-    progress(total, total);
-    let best = cases[0].readings.clone();
-    Ok(cases.into_iter().map(|case| case.row(&best)).collect())
+    let rules = Rules { rounds: plan.rounds, undisturbed: plan.undisturbed };
+    let mut contenders: Vec<_> = cases.iter_mut().map(|case| case as &mut dyn Contender).collect();
+    take_turns(&mut contenders, rules, |done| progress(done, total))?;
+    let best = cases[0].readings.counted();
+    Ok(cases.into_iter().map(|case| case.row(&best, plan.undisturbed)).collect())
 }
 
 /// As many of the packets as go around the cores without a rest, so that every pass begins with the same core.
@@ -126,8 +126,7 @@ struct Replicas<N: Function> {
     carried: Presequenced,
     options: Options,
     dispatch: Work,
-    /// Millions of packets a second.
-    readings: Vec<f64>,
+    readings: Readings,
 }
 
 impl<N: Function> Replicas<N> {
@@ -148,22 +147,20 @@ impl<N: Function> Replicas<N> {
         let carried = Presequenced::of(&course, plan.cores);
         let ends = LinkEnd::ends(link, plan.cores, WINDOW * plan.cores);
         let (options, dispatch) = (plan.options, plan.dispatch);
-        let mut new = Self { fleet, ends, link, replay, script, carried, options, dispatch, readings: Vec::new() };
+        let mut new = Self {
+            fleet,
+            ends,
+            link,
+            replay,
+            script,
+            carried,
+            options,
+            dispatch,
+            readings: Readings::new(plan.undisturbed),
+        };
         new.round()?;
         new.readings.clear();
         Ok(new)
-    }
-
-    fn round(&mut self) -> Result<(), BenchError> {
-        let before = self.arrived();
-        let queues = Dispatched::wrap(self.replay.open(self.fleet.workers.len())?, self.dispatch);
-        let (packets, span, end) = (self.replay.trace().len(), self.replay.span(), self.replay.end());
-        let course = Course { script: &self.script, packets, span, end };
-        let Self { fleet, ends, carried, options, .. } = self;
-        let runs = run_replayed(&mut fleet.workers, queues, ends, &course, carried, options)?;
-        let slowest = runs.iter().map(|run| run.elapsed).max().unwrap_or_default().as_secs_f64();
-        self.readings.push((self.arrived() - before) as f64 / slowest / 1e6);
-        Ok(())
     }
 
     fn arrived(&self) -> u64 {
@@ -171,9 +168,16 @@ impl<N: Function> Replicas<N> {
         counters.map(|counters| counters.received - counters.dropped[usize::from(Reason::LINK_LOSS.0)]).sum()
     }
 
-    fn row(self, best: &[f64]) -> LossRow {
-        let spread = |figures: &[f64]| Spread::of(figures).expect("a bench has rounds");
-        let of_best: Vec<f64> = self.readings.iter().zip(best).map(|(own, best)| own / best).collect();
+    fn row(self, best: &[Reading], undisturbed: bool) -> LossRow {
+        // Round by round, as they took turns; where some don't count, all are held against the middle one.
+        let middle =
+            Spread::of(&best.iter().map(|best| best.mpps).collect::<Vec<_>>()).expect("there were rounds").median;
+        let own = self.readings.counted();
+        let of_best: Vec<f64> = if undisturbed {
+            own.iter().map(|own| own.mpps / middle).collect()
+        } else {
+            own.iter().zip(best).map(|(own, best)| own.mpps / best.mpps).collect()
+        };
         let mut tally = Tally::default();
         for end in &self.ends {
             tally.add(end.tally());
@@ -182,11 +186,32 @@ impl<N: Function> Replicas<N> {
         LossRow {
             loss_ppm: self.link.loss_ppm,
             recovery: self.link.recovery,
-            mpps: spread(&self.readings),
-            of_best: spread(&of_best),
+            mpps: self.readings.spread(|reading| reading.mpps),
+            of_best: Spread::of(&of_best).expect("there were rounds"),
+            rounds: self.readings.rounds(),
             lost: received - self.arrived(),
             tally,
         }
+    }
+}
+
+impl<N: Function> Contender for Replicas<N> {
+    fn round(&mut self) -> Result<(), BenchError> {
+        let before = self.arrived();
+        let (queues, shown) = Gauged::wrap(self.replay.open(self.fleet.workers.len())?);
+        let queues = Dispatched::wrap(queues, self.dispatch);
+        let (packets, span, end) = (self.replay.trace().len(), self.replay.span(), self.replay.end());
+        let course = Course { script: &self.script, packets, span, end };
+        let Self { fleet, ends, carried, options, .. } = self;
+        let runs = run_replayed(&mut fleet.workers, queues, ends, &course, carried, options)?;
+        let elapsed: Vec<Duration> = runs.iter().map(|run| run.elapsed).collect();
+        let gauges: Vec<_> = shown.iter().map(Shown::get).collect();
+        self.readings.push(Reading::of(self.arrived() - before, &elapsed, &gauges, runs.len()));
+        Ok(())
+    }
+
+    fn counted(&self) -> usize {
+        self.readings.len()
     }
 }
 
@@ -198,7 +223,15 @@ mod tests {
 
     fn plan() -> LossPlan {
         let options = Options { flows_max: Some(64), ..Options::default() };
-        LossPlan { loss_ppm: vec![100_000], cores: 2, rounds: 2, packets: 800, options, dispatch: Work::NONE }
+        LossPlan {
+            loss_ppm: vec![100_000],
+            cores: 2,
+            rounds: 2,
+            undisturbed: false,
+            packets: 800,
+            options,
+            dispatch: Work::NONE,
+        }
     }
 
     #[test]

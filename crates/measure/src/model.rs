@@ -89,6 +89,7 @@ impl Prediction {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rounds::Rounds;
     use crate::spread::Spread;
 
     #[test]
@@ -97,7 +98,15 @@ mod tests {
         let row = |engine, cores, mpps, basis| {
             let spread = |value| Spread { min: value, median: value, max: value };
             let ns_per_packet_per_core = spread(1e3 * cores as f64 / mpps);
-            Row { engine, cores, mpps: spread(mpps), ns_per_packet_per_core, basis, loss_free: None }
+            Row {
+                engine,
+                cores,
+                mpps: spread(mpps),
+                ns_per_packet_per_core,
+                basis,
+                rounds: Rounds::default(),
+                loss_free: None,
+            }
         };
         let rows = [
             row(EngineKind::Sequential, 1, 8.0, Basis::Measured),

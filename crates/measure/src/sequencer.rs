@@ -13,6 +13,8 @@ use nf::Function;
 use port::{Batch, Loops, Port, PortError, Queue, Received, Replay, Trace};
 
 use crate::bench::{BenchError, BenchPlan};
+use crate::gauge::{Gauged, Shown};
+use crate::rounds::{Contender, Reading, Readings};
 use crate::spread::Spread;
 
 /// What a sequencer keeps up with, for so many cores behind it. Receiving the packets is in the figures, sending them is not.
@@ -37,8 +39,8 @@ pub(crate) struct Sequencers<N: Function> {
     sequencer: Sequencer<N>,
     batch: Batch,
     frame: Vec<u8>,
-    log_mpps: Vec<f64>,
-    piggyback_mpps: Vec<f64>,
+    log: Readings,
+    piggyback: Readings,
 }
 
 impl<N: Function> Sequencers<N> {
@@ -53,52 +55,57 @@ impl<N: Function> Sequencers<N> {
             sequencer: Sequencer::new(Arc::clone(nf), cores, Outer::None),
             batch: Batch::default(),
             frame: Vec::new(),
-            log_mpps: Vec::new(),
-            piggyback_mpps: Vec::new(),
+            log: Readings::new(plan.undisturbed),
+            piggyback: Readings::new(plan.undisturbed),
         };
         new.round()?;
-        new.log_mpps.clear();
-        new.piggyback_mpps.clear();
+        new.log.clear();
+        new.piggyback.clear();
         Ok(new)
     }
 
+    pub(crate) fn result(self) -> Sequencing {
+        Sequencing {
+            cores: self.cores,
+            log_mpps: self.log.spread(|reading| reading.mpps),
+            piggyback_mpps: self.piggyback.spread(|reading| reading.mpps),
+            piggyback_bytes: self.sequencer.overhead(),
+        }
+    }
+}
+
+impl<N: Function> Contender for Sequencers<N> {
     /// One round of each carrier.
-    pub(crate) fn round(&mut self) -> Result<(), BenchError> {
+    fn round(&mut self) -> Result<(), BenchError> {
         let Self { dispatcher, parcels, sequencer, batch, frame, .. } = self;
-        let mpps = over(&mut self.replay, batch, |batch| {
+        let reading = over(&mut self.replay, batch, |batch| {
             dispatcher.split(batch, parcels);
             Ok(())
         })?;
-        self.log_mpps.push(mpps);
-        let mpps = over(&mut self.replay, batch, |batch| {
+        self.log.push(reading);
+        let reading = over(&mut self.replay, batch, |batch| {
             for index in 0..batch.len() {
                 let (packet, bytes) = batch.packet(index);
                 sequencer.sequence(packet, bytes, frame).map_err(|late| PortError::Unfit(Box::new(late)))?;
             }
             Ok(())
         })?;
-        self.piggyback_mpps.push(mpps);
+        self.piggyback.push(reading);
         Ok(())
     }
 
-    pub(crate) fn result(self) -> Sequencing {
-        let spread = |figures: &[f64]| Spread::of(figures).expect("a bench has rounds");
-        Sequencing {
-            cores: self.cores,
-            log_mpps: spread(&self.log_mpps),
-            piggyback_mpps: spread(&self.piggyback_mpps),
-            piggyback_bytes: self.sequencer.overhead(),
-        }
+    fn counted(&self) -> usize {
+        self.log.len().min(self.piggyback.len())
     }
 }
 
-/// Millions of packets a second that are received and taken.
+/// Packets that are received and taken.
 fn over(
     replay: &mut Replay,
     batch: &mut Batch,
     mut take: impl FnMut(&Batch) -> Result<(), PortError>,
-) -> Result<f64, BenchError> {
-    let mut queues = replay.open(1)?;
+) -> Result<Reading, BenchError> {
+    let (mut queues, shown) = Gauged::wrap(replay.open(1)?);
     let queue: &mut dyn Queue = queues.first_mut().expect("one queue was asked for").as_mut();
     let (start, mut packets) = (Instant::now(), 0);
     loop {
@@ -109,5 +116,7 @@ fn over(
         }
         packets += batch.len() as u64;
     }
-    Ok(packets as f64 / start.elapsed().as_secs_f64() / 1e6)
+    let elapsed = start.elapsed();
+    let gauges: Vec<_> = shown.iter().map(Shown::get).collect();
+    Ok(Reading::of(packets, &[elapsed], &gauges, 1))
 }

@@ -29,6 +29,7 @@ pub(crate) fn plan() -> BenchPlan {
         rounds: 1,
         packets: 1,
         options: Options { flows_max: Some(64), ..Options::default() },
+        undisturbed: false,
         with_bare: false,
         dispatch: Work::NONE,
         loss_free: None,

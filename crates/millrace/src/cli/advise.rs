@@ -141,6 +141,7 @@ fn question(cores: usize, options: Options, rounds: usize, packets: u64) -> Ques
         rounds,
         packets,
         options,
+        undisturbed: false,
         with_bare: false,
         dispatch: Work::NONE,
         loss_free: None,

@@ -88,6 +88,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         rounds: 3,
         packets: 200_000,
         options: options(&trace),
+        undisturbed: false,
         with_bare: false,
         dispatch: Work::NONE,
         loss_free: None,

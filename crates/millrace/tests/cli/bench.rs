@@ -35,6 +35,35 @@ fn a_sequencer_in_software_is_measured_where_replication_is() {
     assert_eq!(folder.json(&format!("{line} --engines rss --json"))["software_sequencer"], Value::Null);
 }
 
+/// Nobody knows beforehand how quiet a machine is: what is held is that the rounds add up, and that patience ends.
+#[test]
+fn rounds_that_somebody_disturbed_are_told_and_can_be_left_out() {
+    let folder = Folder::new();
+    let two = SMALL.replace("--rounds 1", "--rounds 2");
+    let line = format!("bench ddos {two} --set flows=500 --set flows_v6=1 --engines sequential,scr --cores 1");
+    for (option, most) in [("", 2), ("--undisturbed", 2 * 20)] {
+        for row in rows(&folder.json(&format!("{line} {option} --json"))) {
+            let of = |key: &str| row["rounds"][key].as_u64().unwrap();
+            let (run, disturbed, counted) = (of("run"), of("disturbed"), of("counted"));
+            assert!((2..=most).contains(&run) && disturbed <= run, "{row:#}");
+            assert_eq!(row["rounds"]["only_undisturbed"], !option.is_empty());
+            let undisturbed = run - disturbed;
+            assert_eq!(counted, if option.is_empty() || undisturbed == 0 { run } else { undisturbed }, "{row:#}");
+            assert!(row["rounds"]["gauge_worst_times"].as_f64().unwrap() >= 1.0, "{row:#}");
+        }
+    }
+    let text = folder.stdout(&format!("{line} --undisturbed"));
+    assert!(text.contains("measured, ") && text.contains(" rounds"), "{text}");
+    if machine_cores() > 1 {
+        let lossy =
+            format!("bench ddos {SMALL} --set flows=500 --set flows_v6=1 --cores 2 --link-loss 1% --undisturbed");
+        let result = folder.json(&format!("{lossy} --json"));
+        let link = result["link"].as_array().unwrap();
+        assert!(link.iter().all(|row| row["rounds"]["run"].as_u64().unwrap() <= 20), "{result:#}");
+        assert!(folder.stdout(&lossy).contains("behind a card"));
+    }
+}
+
 #[test]
 fn loss_free_rates_stand_in_measured_rows_alone() {
     let folder = Folder::new();

@@ -1,6 +1,6 @@
 //! What a bench came to, for programs.
 
-use measure::{Basis, Bench, LossFree, Prediction, Row, Sequencing, Spread, SweepPoint, Work};
+use measure::{Basis, Bench, LossFree, Prediction, Rounds, Row, Sequencing, Spread, SweepPoint, Work};
 use serde_json::{Value, json};
 
 use super::{Benched, huge_share};
@@ -47,11 +47,18 @@ fn rows(bench: &Bench) -> Vec<Value> {
     let row = |row: &Row| {
         json!({
             "engine": row.engine.name(), "cores": row.cores, "mpps": spread(&row.mpps),
-            "ns_per_packet_per_core": spread(&row.ns_per_packet_per_core), "basis": basis(row.basis),
+            "ns_per_packet_per_core": spread(&row.ns_per_packet_per_core), "basis": basis(row.basis), "rounds": rounds(row.rounds),
             "dispatch_added_ns": bench.dispatch.asked_ns, "loss_free": row.loss_free.as_ref().map(loss_free),
         })
     };
     bench.rows.iter().map(row).collect()
+}
+
+pub(super) fn rounds(rounds: Rounds) -> Value {
+    let Rounds { run, disturbed, counted, only_undisturbed, worst } = rounds;
+    json!({
+        "run": run, "disturbed": disturbed, "counted": counted, "only_undisturbed": only_undisturbed, "gauge_worst_times": worst,
+    })
 }
 
 fn loss_free(found: &Result<LossFree, String>) -> Value {

@@ -1,12 +1,12 @@
 //! `millrace bench FUNCTION --link-loss`: what loss on the way to the replicas costs, and what being ready for it.
 
 use engine::EngineKind;
-use measure::{LossPlan, LossRow};
+use measure::{LossPlan, LossRow, Rounds};
 use nf::Description;
 use serde_json::{Value, json};
 
-use super::json::{spread, work};
-use super::text::{added, share};
+use super::json::{rounds, spread, work};
+use super::text::{added, disturbance, share};
 use super::{Args, refuse_too_much, watched};
 use crate::catalogue::Program;
 use crate::cli::engines::{command, processor};
@@ -23,6 +23,7 @@ pub(super) fn perform(args: &Args, program: &dyn Program, description: &Descript
         loss_ppm: args.options.link_loss.clone(),
         cores: *args.cores.end(),
         rounds: usize::from(args.rounds),
+        undisturbed: args.undisturbed,
         packets: args.round_packets,
         options: engine::Options { tables, ..engine::Options::default() },
         dispatch: args.options.dispatch(),
@@ -48,6 +49,7 @@ fn figures(description: &Description, name: &str, packets: usize, plan: &LossPla
             "mpps": spread(&row.mpps), "of_no_loss_no_recovery": spread(&row.of_best), "basis": "measured",
             "lost": row.lost, "recovered": row.tally.recovered_total(), "nowhere": row.tally.nowhere,
             "waits": row.tally.waits, "waits_for_room": row.tally.waits_for_room,
+            "rounds": rounds(row.rounds),
         })
     };
     json!({
@@ -90,6 +92,10 @@ fn text(description: &Description, name: &str, plan: &LossPlan, rows: &[LossRow]
         ]);
     }
     out += &sheet.lines(0);
+    let all = rows.iter().map(|row| row.rounds).fold(Rounds::default(), Rounds::and);
+    if let Some(note) = disturbance(all) {
+        out += &format!("{}\n", style.dim(note));
+    }
     out += "\nPackets were sequenced beforehand and bring their history along, as behind a card.\n";
     if !plan.dispatch.is_none() {
         out += &format!("All figures are {}.\n", added(plan.dispatch));

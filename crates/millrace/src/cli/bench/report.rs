@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use engine::EngineKind;
 use maud::{Markup, html};
-use measure::{Basis, Bench, Row, Spread, SweepPoint, Work};
+use measure::{Basis, Bench, Rounds, Row, Spread, SweepPoint, Work};
 
-use super::text::{NOTHING_PASSED, added, label, left_out, nothing_passed, rate, rules, share};
+use super::text::{NOTHING_PASSED, added, disturbance, label, left_out, nothing_passed, of_all, rate, rules, share};
 use super::{Benched, sweep};
 use crate::cli::engines::{command, processor};
 use crate::print::number::{count, counted, time};
@@ -40,6 +40,7 @@ pub(super) fn benched(benched: &Benched<'_>, rounds: u16) -> String {
             }
             (rows(bench, with_loss_free))
             @for reason in left_out(bench) { p { (sentence(reason)) } }
+            @if let Some(note) = disturbance(of_all(bench)) { p { (sentence(&note)) } }
             @if nothing_passed(bench) { p.bad { (sentence(NOTHING_PASSED)) } }
         }
         (model(bench))
@@ -80,6 +81,7 @@ pub(super) fn benched(benched: &Benched<'_>, rounds: u16) -> String {
 pub(super) fn swept(name: &str, points: &[SweepPoint], rounds: u16) -> String {
     let title = "Replication as the program gets longer";
     let dispatch = points.first().map_or(Work::NONE, |point| point.bench.dispatch);
+    let all = points.iter().map(|point| of_all(&point.bench)).fold(Rounds::default(), Rounds::and);
     let absolute = by_compute("Throughput", "Mpps", points, |row, _| Some(row.mpps));
     let normal = by_compute("Against one core", "times one core", points, |row, bench| {
         let one = sweep::one_core(bench)?.mpps.median;
@@ -106,6 +108,7 @@ pub(super) fn swept(name: &str, points: &[SweepPoint], rounds: u16) -> String {
                 } }
                 tbody { @for point in points { @for (index, row) in point.bench.rows.iter().enumerate() { (swept_row(point, row, index == 0)) } } }
             }
+            @if let Some(note) = disturbance(all) { p { (sentence(&note)) } }
         }
         section {
             h2 { "How this was measured" }

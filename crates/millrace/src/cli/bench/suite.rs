@@ -1,12 +1,12 @@
 //! `millrace bench suite`: the table of targets, on made-up uniform traffic of 64-byte packets, one core.
 
 use engine::{EngineKind, Options, Tables};
-use measure::{Bench, BenchPlan, Work};
+use measure::{Bench, BenchPlan, Rounds, Work};
 use serde_json::{Value, json};
 use testkit::synth::{Carrier, FrameLen, Params, Profile};
 
-use super::json::{sequencing, spread};
-use super::text::sequencer;
+use super::json::{rounds, sequencing, spread};
+use super::text::{self, sequencer};
 use super::{Args, timed};
 use crate::catalogue::Catalogue;
 use crate::cli::engines::machine_cores;
@@ -67,11 +67,13 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         ("target", Align::Right),
         ("", Align::Left),
         ("ns/packet", Align::Right),
+        (if args.undisturbed { "undisturbed" } else { "" }, Align::Left),
         ("bare loop", Align::Right),
         ("bytes/flow", Align::Right),
         ("start-up", Align::Right),
     ];
     let mut sheet = Sheet::new(style, &columns);
+    let mut all = Rounds::default();
     for target in &TARGETS {
         let Some(bench) = measured(args, catalogue, target)? else { continue };
         let Some(row) = bench.rows.first() else { continue };
@@ -84,13 +86,15 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
             (&format!("{:.0}", target.mpps), Tone::Plain),
             (word, tone),
             (&format!("{:.1}", row.ns_per_packet_per_core.median), Tone::Plain),
+            (&text::rounds(row.rounds).unwrap_or_default(), Tone::Dim),
             (&bench.bare_ns.map_or_else(String::new, |bare| format!("{:.1}", bare.median)), Tone::Dim),
             (&bench.bytes_per_flow.map_or_else(String::new, |bytes| format!("{bytes:.0}")), Tone::Plain),
             (&format!("{:.0} ms", bench.startup.as_secs_f64() * 1e3), Tone::Plain),
         ]);
+        all = all.and(row.rounds);
         lines.push(json!({
             "function": target.function, "flows": target.flows, "mpps": spread(&row.mpps), "target_mpps": target.mpps,
-            "met": row.mpps.median >= target.mpps, "ns_per_packet": spread(&row.ns_per_packet_per_core),
+            "met": row.mpps.median >= target.mpps, "ns_per_packet": spread(&row.ns_per_packet_per_core), "rounds": rounds(row.rounds),
             "bare_loop_ns": bench.bare_ns.as_ref().map(spread),
             "bytes_per_flow": bench.bytes_per_flow, "startup_s": bench.startup.as_secs_f64(),
         }));
@@ -100,13 +104,17 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         return print_json(&json!({ "one_core": lines, "two_cores": scaling.as_ref().map(|scaling| &scaling.json) }));
     }
     let head = format!(
-        "{}: 64-byte packets from memory, one core, medians of {} rounds\n\n",
+        "{}: 64-byte packets from memory, one core, medians of {} {}\n\n",
         style.bold("suite"),
-        args.rounds
+        args.rounds,
+        if args.undisturbed { "rounds that nobody outside disturbed" } else { "rounds" }
     );
     let mut out = head + &sheet.lines(0);
     out += "\nbare loop: ns a packet, on the same packets and in the same rounds, of a loop that checks one header, counts by source \
             in one table and swaps the MAC addresses. It tells what the machine gave meanwhile.\n";
+    if let Some(note) = text::disturbance(all) {
+        out += &format!("\n{}\n", style.dim(note));
+    }
     if let Some(scaling) = scaling {
         out += &scaling.text;
     }
@@ -141,6 +149,7 @@ fn plan(args: &Args, tables: Tables, engines: Vec<EngineKind>, cores: Vec<usize>
         rounds: usize::from(args.rounds),
         packets: args.round_packets,
         options: Options { tables, ..Options::default() },
+        undisturbed: args.undisturbed,
         with_bare: true,
         dispatch: Work::NONE,
         loss_free: None,
@@ -170,7 +179,12 @@ fn scaling(args: &Args, catalogue: &Catalogue) -> Result<Option<Scaling>, Failed
         ..Params::default()
     };
     let uniform = synthesised(Profile::Uniform, &params(10_000))?;
-    let sharded = timed(&*program, &uniform, &plan(args, tables, vec![EngineKind::Rss], vec![1, 2]), args.json)?;
+    let mut sharding = plan(args, tables, vec![EngineKind::Rss], vec![1, 2]);
+    if args.undisturbed {
+        // Two cores are rarely left alone for long.
+        sharding.packets = sharding.packets.min(2 * TRACE_PACKETS);
+    }
+    let sharded = timed(&*program, &uniform, &sharding, args.json)?;
     let single = synthesised(Profile::SingleFlow, &params(1))?;
     let replicated =
         timed(&*program, &single, &plan(args, tables, vec![EngineKind::Rss, EngineKind::Scr], vec![1, 2]), args.json)?;
@@ -191,9 +205,11 @@ fn scaling(args: &Args, catalogue: &Catalogue) -> Result<Option<Scaling>, Failed
         format!("\n{} (target {SEQUENCED}: {met})\n", sequencer(sequencing))
     });
     let word = word(times >= SCALING);
+    let of_two = sharded.rows.iter().filter(|row| row.cores == 2).find_map(|row| text::rounds(row.rounds));
+    let of_two = of_two.map_or_else(String::new, |rounds| format!("; two cores: {rounds}"));
     let text = format!(
         "\ntwo cores, ddos, measured\n  rss, uniform traffic  {one:.1} -> {two:.1} Mpps: {times:.2} times (target {SCALING}: {word}), {times_fastest:.2} by \
-         the fastest rounds\n  a single flow         {alone:.1} Mpps on one core; on two {rss:.1} under rss, {scr:.1} under scr\n  \
+         the fastest rounds{of_two}\n  a single flow         {alone:.1} Mpps on one core; on two {rss:.1} under rss, {scr:.1} under scr\n  \
          its cost model        t = {:.1} ns, d = {:.1}, c1 = {:.1}, c2 = {:.1}\n{sequenced}",
         model.t, model.d, model.c1, model.c2
     );

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use measure::{Basis, Bench, BenchPlan, Calibration, Row, SweepPoint};
+use measure::{Basis, Bench, BenchPlan, Calibration, Rounds, Row, SweepPoint};
 use port::Trace;
 use testkit::synth::{Carrier, FrameLen, Params, Profile};
 
-use super::text::{label, rate};
+use super::text::{disturbance, label, of_all, rate};
 use super::{Args, json, keep, report, watched};
 use crate::cli::failure::Failed;
 use crate::cli::folder::refuse_no_folder;
@@ -122,6 +122,10 @@ fn text(name: &str, points: &[SweepPoint], plan: &BenchPlan, style: Style) -> St
         }
     }
     out += &sheet.lines(0);
+    let all = points.iter().map(|point| of_all(&point.bench)).fold(Rounds::default(), Rounds::and);
+    if let Some(note) = disturbance(all) {
+        out += &format!("\n{}\n", style.dim(note));
+    }
     let note = "model: k / (t + (k-1) c2), its parameters measured on one core at each compute time";
     out + &format!("\n{}\n", style.dim(note))
 }

@@ -1,10 +1,10 @@
 //! What a bench came to, for a terminal.
 
 use engine::EngineKind;
-use measure::{Basis, Bench, LossFreePlan, Prediction, Row, Sequencing, Work};
+use measure::{Basis, Bench, LossFreePlan, Prediction, Rounds, Row, Sequencing, Work};
 
 use super::{Benched, huge_share};
-use crate::print::number::{counted, span, time};
+use crate::print::number::{count, counted, span, time};
 use crate::print::style::Style;
 use crate::print::table::{Align, Sheet, Tone};
 
@@ -15,6 +15,9 @@ pub(super) fn text(benched: &Benched<'_>, style: Style) -> String {
     out += &table(bench, style).lines(0);
     for reason in left_out(bench) {
         out += &format!("{}\n", style.warn(reason));
+    }
+    if let Some(note) = disturbance(of_all(bench)) {
+        out += &format!("{}\n", style.dim(note));
     }
     if let Some(plan) = loss_free {
         out += &format!("\nloss-free: {}\n", rules(plan));
@@ -53,6 +56,43 @@ pub(super) fn text(benched: &Benched<'_>, style: Style) -> String {
         out += &format!("{}\n", style.dim(note));
     }
     out
+}
+
+/// The rounds of all rows.
+pub(super) fn of_all(bench: &Bench) -> Rounds {
+    bench.rows.iter().map(|row| row.rounds).fold(Rounds::default(), Rounds::and)
+}
+
+/// What there is to say of rounds that somebody outside disturbed.
+pub(super) fn disturbance(rounds: Rounds) -> Option<String> {
+    let Rounds { run, disturbed, only_undisturbed, worst, .. } = rounds;
+    let what_of_it = if only_undisturbed {
+        "they count only where there were no others"
+    } else {
+        "--undisturbed goes on until there are as many others"
+    };
+    (disturbed > 0).then(|| {
+        format!(
+            "{} of {} had a share of the cores for somebody else, as plain arithmetic between the bursts took up to {worst:.2} times its \
+             least; {what_of_it}",
+            count(disturbed as u64),
+            counted(run as u64, "round", "rounds")
+        )
+    })
+}
+
+/// Which rounds a row is of, where not all count.
+pub(super) fn rounds(rounds: Rounds) -> Option<String> {
+    let Rounds { run, disturbed, counted, only_undisturbed, .. } = rounds;
+    match only_undisturbed {
+        true if run > 0 && disturbed == run => Some(format!("all {} disturbed", counted_rounds(run))),
+        true => Some(format!("{counted} of {}", counted_rounds(run))),
+        false => None,
+    }
+}
+
+fn counted_rounds(rounds: usize) -> String {
+    counted(rounds as u64, "round", "rounds")
 }
 
 /// What a sequencer in software does, in a sentence.
@@ -158,6 +198,9 @@ pub(super) fn label(row: &Row, modelled: &str, dispatch: Work) -> String {
     if !dispatch.is_none() {
         label += &format!(", {}", added(dispatch));
     }
+    if let Some(rounds) = rounds(row.rounds) {
+        label += &format!(", {rounds}");
+    }
     label
 }
 
@@ -224,6 +267,22 @@ mod tests {
         for (of, text) in [(0.0, "0"), (1e-6, "< 0.01 %"), (0.0003, "0.03 %"), (0.0391, "3.9 %")] {
             assert_eq!(share(of), text);
         }
+    }
+
+    #[test]
+    fn disturbed_rounds_are_told() {
+        let all = Rounds { run: 5, counted: 5, worst: 1.02, ..Rounds::default() };
+        assert_eq!((disturbance(all), rounds(all)), (None, None));
+        let some = Rounds { disturbed: 2, worst: 1.7, ..all };
+        let said = disturbance(some).unwrap();
+        assert!(said.starts_with("2 of 5 rounds had") && said.contains("1.70") && said.contains("--undisturbed"));
+        let asked = Rounds { counted: 3, only_undisturbed: true, ..some };
+        assert!(disturbance(asked).unwrap().contains("count only where there were no others"));
+        assert_eq!(rounds(asked).unwrap(), "3 of 5 rounds");
+        let none = Rounds { disturbed: 5, counted: 5, ..asked };
+        assert_eq!(rounds(none).unwrap(), "all 5 rounds disturbed");
+        let sum = some.and(Rounds { worst: 2.0, run: 1_000, ..all });
+        assert!(disturbance(sum).unwrap().starts_with("2 of 1,005 rounds") && sum.worst == 2.0);
     }
 
     #[test]

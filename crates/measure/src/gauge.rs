@@ -1,0 +1,202 @@
+//! What the processor has to give meanwhile: a gauge between bursts, which tells rounds that somebody outside disturbed.
+//!
+//! On a shared host others run on the same physical cores, unseen by the guest: they take issue slots from a core's other
+//! hardware thread, and all that they do together takes the clock down. The gauge is plain arithmetic that touches no memory and
+//! knows nothing of what is measured. So its time, held against the least that it ever took, says what the core had to give,
+//! whatever the function under test did. What others do to caches and memory it does not see.
+
+use std::collections::BTreeMap;
+use std::hint::black_box;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use port::{Batch, PortError, Queue, Received};
+
+/// Turns of a reading: some ten microseconds.
+const TURNS: u64 = 8_192;
+/// Bursts between two readings: a few thousandths of a second.
+const BURSTS: u32 = 1_024;
+/// A round is undisturbed up to so many times the least that the gauge took.
+const TOLERANCE: f64 = 1.05;
+
+/// The least mean of a round so far in this process, by how many cores worked at once: a processor's clock may hang on that.
+static LEAST: Mutex<BTreeMap<usize, f64>> = Mutex::new(BTreeMap::new());
+
+/// What the gauge showed on one core in one round.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Gauge {
+    /// All readings together. It is no part of what a round measures.
+    pub(crate) spent: Duration,
+    readings: u32,
+}
+
+impl Gauge {
+    /// Takes a reading, on the core that is to be read.
+    pub(crate) fn read(&mut self) {
+        let start = Instant::now();
+        black_box(arithmetic(black_box(1)));
+        self.spent += start.elapsed();
+        self.readings += 1;
+    }
+
+    #[cfg(test)]
+    pub(crate) const fn of(readings: u32, spent: Duration) -> Self {
+        Self { spent, readings }
+    }
+
+    /// Nanoseconds of a reading, on average; 0 of none.
+    fn mean_ns(&self) -> f64 {
+        self.spent.as_secs_f64() * 1e9 / f64::from(self.readings.max(1))
+    }
+}
+
+/// Four chains that don't wait for each other, each of operations of its own so that no vector is made of them: as much as a core
+/// can issue.
+#[inline(never)]
+fn arithmetic(seed: u64) -> u64 {
+    let (mut a, mut b, mut c, mut d) = (seed, seed ^ 3, seed ^ 5, seed ^ 9);
+    for turn in 0..TURNS {
+        a = a.wrapping_add(turn) ^ 0x55;
+        b = b.rotate_left(7).wrapping_sub(turn);
+        c = ((c ^ turn) + 0x1001) & 0xffff_ffff;
+        d = (d | 1) ^ (turn << 1);
+    }
+    a ^ b ^ c ^ d
+}
+
+/// What a round's gauges showed: nanoseconds of the busiest core's readings.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Strain {
+    ns: f64,
+    /// How many cores worked at once.
+    together: usize,
+}
+
+impl Strain {
+    /// Of cores that worked at once, or of some that had the machine one after the other.
+    pub(crate) fn of(gauges: &[Gauge], together: usize) -> Self {
+        let mut least = LEAST.lock().unwrap_or_else(PoisonError::into_inner);
+        let least = least.entry(together).or_insert(f64::INFINITY);
+        let mut ns = 0.0;
+        for gauge in gauges.iter().filter(|gauge| gauge.readings > 0) {
+            *least = least.min(gauge.mean_ns());
+            ns = gauge.mean_ns().max(ns);
+        }
+        Self { ns, together }
+    }
+
+    /// How many times the least that such readings took so far, of any round.
+    pub(crate) fn times_least(self) -> f64 {
+        let least = LEAST.lock().unwrap_or_else(PoisonError::into_inner).get(&self.together).copied();
+        least.filter(|least| least.is_finite()).map_or(1.0, |least| self.ns / least)
+    }
+
+    /// Whether somebody outside had a share of the cores, as far as is known by now.
+    pub(crate) fn is_disturbed(self) -> bool {
+        self.times_least() > TOLERANCE
+    }
+}
+
+/// A queue with a gauge, which is read ahead of the first burst, every so many bursts, and behind the last.
+pub(crate) struct Gauged {
+    queue: Box<dyn Queue>,
+    gauge: Gauge,
+    until: u32,
+    shown: Shown,
+}
+
+/// What a queue's gauge showed, once the queue has ended.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Shown(Arc<Mutex<Gauge>>);
+
+impl Shown {
+    pub(crate) fn get(&self) -> Gauge {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Gauged {
+    /// The queues with a gauge each.
+    pub(crate) fn wrap(queues: Vec<Box<dyn Queue>>) -> (Vec<Box<dyn Queue>>, Vec<Shown>) {
+        let wrap = |queue| {
+            let shown = Shown::default();
+            let gauged = Self { queue, gauge: Gauge::default(), until: 0, shown: shown.clone() };
+            (Box::new(gauged) as Box<dyn Queue>, shown)
+        };
+        queues.into_iter().map(wrap).unzip()
+    }
+}
+
+impl Queue for Gauged {
+    fn receive(&mut self, batch: &mut Batch) -> Result<Received, PortError> {
+        if self.until == 0 {
+            self.gauge.read();
+            self.until = BURSTS;
+        }
+        self.until -= 1;
+        let received = self.queue.receive(batch)?;
+        if received == Received::End {
+            self.gauge.read();
+            *self.shown.0.lock().unwrap_or_else(PoisonError::into_inner) = self.gauge;
+        }
+        Ok(received)
+    }
+
+    fn transmit(&mut self, batch: &mut Batch) -> Result<(), PortError> {
+        self.queue.transmit(batch)
+    }
+
+    fn finish(&mut self) -> Result<(), PortError> {
+        self.queue.finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use port::{Loops, Port, Replay};
+
+    use super::*;
+    use crate::bench::tests::trace;
+
+    fn gauge(readings: u32, spent_us: u64) -> Gauge {
+        Gauge::of(readings, Duration::from_micros(spent_us))
+    }
+
+    /// Numbers of cores that no machine has, as all tests share what was least.
+    #[test]
+    fn a_round_is_held_against_the_least_of_as_many_cores() {
+        let first = Strain::of(&[gauge(2, 40), gauge(4, 40)], 1_001);
+        assert_eq!(first.times_least(), 2.0, "the busiest core counts, 20 us against the other's 10");
+        assert!(first.is_disturbed());
+        let quiet = Strain::of(&[gauge(1, 10), gauge(10, 104)], 1_001);
+        assert!(!quiet.is_disturbed());
+        assert!(Strain::of(&[gauge(10, 106)], 1_001).is_disturbed());
+        let alone = Strain::of(&[gauge(1, 5)], 1_002);
+        assert!(!alone.is_disturbed() && !quiet.is_disturbed(), "another number of cores is another matter");
+        Strain::of(&[gauge(1, 9)], 1_001);
+        assert!(quiet.is_disturbed(), "what was thought quiet no longer is");
+    }
+
+    #[test]
+    fn what_was_not_read_says_nothing() {
+        let none = Strain::of(&[Gauge::default()], 1_003);
+        assert!(!none.is_disturbed() && none.times_least() == 1.0);
+        Strain::of(&[gauge(1, 10)], 1_003);
+        assert!(!none.is_disturbed());
+    }
+
+    #[test]
+    fn a_queue_is_gauged_at_both_ends_and_between() {
+        let mut replay = Replay::new(trace(400, 20)).looped(Loops::Times(1_000));
+        let (mut queues, shown) = Gauged::wrap(replay.open(1).expect("a queue"));
+        let (mut batch, mut packets, mut bursts) = (Batch::default(), 0, 0u32);
+        while queues[0].receive(&mut batch).expect("memory is there") == Received::Packets {
+            packets += batch.len();
+            bursts += 1;
+        }
+        assert_eq!(packets, 400_000);
+        // The burst that there was none of is asked for like the others.
+        assert_eq!(shown[0].get().readings, 1 + (bursts + 1).div_ceil(BURSTS));
+        assert!(shown[0].get().spent > Duration::ZERO);
+    }
+}

@@ -1,0 +1,225 @@
+//! Rounds of several contenders in turn, and which of them count.
+
+use std::time::Duration;
+
+use crate::bench::BenchError;
+use crate::gauge::{Gauge, Strain};
+use crate::spread::Spread;
+
+/// How many rounds there may be for each that is to count.
+const PATIENCE: usize = 20;
+
+/// The rounds of a row: those that ran, and what the gauge says of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Rounds {
+    /// How many ran.
+    pub run: usize,
+    /// In how many of them somebody outside had a share of the cores.
+    pub disturbed: usize,
+    /// How many the figures are of: all, unless only undisturbed ones are to count and there are any.
+    pub counted: usize,
+    /// Whether only undisturbed ones were to count.
+    pub only_undisturbed: bool,
+    /// What the gauge took in the worst of all, in times of the least that it took.
+    pub worst: f64,
+}
+
+impl Rounds {
+    /// The rounds of both.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            run: self.run + other.run,
+            disturbed: self.disturbed + other.disturbed,
+            counted: self.counted + other.counted,
+            only_undisturbed: self.only_undisturbed || other.only_undisturbed,
+            worst: self.worst.max(other.worst),
+        }
+    }
+}
+
+/// What counts: so many rounds of each, all or the undisturbed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rules {
+    pub(crate) rounds: usize,
+    pub(crate) undisturbed: bool,
+}
+
+/// One round's figures.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reading {
+    /// Millions of packets a second, all cores together.
+    pub(crate) mpps: f64,
+    /// Nanoseconds that a core spends on each of its own packets.
+    pub(crate) own_ns: f64,
+    strain: Strain,
+}
+
+impl Reading {
+    /// Of cores that took so long each for so many packets altogether, `together` of them at a time. What the gauges took is taken off.
+    pub(crate) fn of(packets: u64, elapsed: &[Duration], gauges: &[Gauge], together: usize) -> Self {
+        let cores =
+            elapsed.iter().zip(gauges).map(|(elapsed, gauge)| elapsed.saturating_sub(gauge.spent).as_secs_f64());
+        let (slowest, busy) = cores.fold((0.0f64, 0.0), |(slowest, busy), core| (slowest.max(core), busy + core));
+        let (mpps, own_ns) = (packets as f64 / slowest / 1e6, busy * 1e9 / packets as f64);
+        Self { mpps, own_ns, strain: Strain::of(gauges, together) }
+    }
+}
+
+/// All readings of a contender.
+#[derive(Debug)]
+pub(crate) struct Readings {
+    all: Vec<Reading>,
+    undisturbed: bool,
+}
+
+impl Readings {
+    /// None so far; whether only the undisturbed are to count.
+    pub(crate) const fn new(undisturbed: bool) -> Self {
+        Self { all: Vec::new(), undisturbed }
+    }
+
+    pub(crate) fn push(&mut self, reading: Reading) {
+        self.all.push(reading);
+    }
+
+    /// Forgets those that were to warm up. What the gauge showed then stays known.
+    pub(crate) fn clear(&mut self) {
+        self.all.clear();
+    }
+
+    /// The readings to go by.
+    pub(crate) fn counted(&self) -> Vec<Reading> {
+        let is_quiet = |reading: &&Reading| !self.undisturbed || !reading.strain.is_disturbed();
+        let counted: Vec<Reading> = self.all.iter().filter(is_quiet).copied().collect();
+        if counted.is_empty() { self.all.clone() } else { counted }
+    }
+
+    /// How many of the readings are such as are asked for.
+    pub(crate) fn len(&self) -> usize {
+        self.all.iter().filter(|reading| !self.undisturbed || !reading.strain.is_disturbed()).count()
+    }
+
+    pub(crate) fn rounds(&self) -> Rounds {
+        Rounds {
+            run: self.all.len(),
+            disturbed: self.all.iter().filter(|reading| reading.strain.is_disturbed()).count(),
+            counted: self.counted().len(),
+            only_undisturbed: self.undisturbed,
+            worst: self.all.iter().map(|reading| reading.strain.times_least()).fold(1.0, f64::max),
+        }
+    }
+
+    /// # Panics
+    /// When there are none.
+    pub(crate) fn spread(&self, figure: impl Fn(&Reading) -> f64) -> Spread {
+        let figures: Vec<f64> = self.counted().iter().map(figure).collect();
+        Spread::of(&figures).expect("there were rounds")
+    }
+
+    /// The median of what a core spends on each of its own packets, in nanoseconds.
+    pub(crate) fn own_ns(&self) -> f64 {
+        if self.all.is_empty() { 0.0 } else { self.spread(|reading| reading.own_ns).median }
+    }
+}
+
+/// Who takes part in rounds.
+pub(crate) trait Contender {
+    fn round(&mut self) -> Result<(), BenchError>;
+    /// How many of its rounds are such as are asked for.
+    fn counted(&self) -> usize;
+}
+
+/// Has all take turns until each has as many rounds as the rules say. Where only undisturbed ones count, those that have theirs rest, and
+/// patience ends. `progress` is told how many rounds more count.
+pub(crate) fn take_turns(
+    contenders: &mut [&mut dyn Contender],
+    rules: Rules,
+    mut progress: impl FnMut(u64),
+) -> Result<(), BenchError> {
+    let all = (contenders.len() * rules.rounds) as u64;
+    let most = if rules.undisturbed { rules.rounds * PATIENCE } else { rules.rounds };
+    for _ in 0..most {
+        for at in 0..contenders.len() {
+            let counted = contenders.iter().map(|contender| contender.counted().min(rules.rounds) as u64);
+            progress(counted.sum());
+            if contenders[at].counted() < rules.rounds {
+                contenders[at].round()?;
+            }
+        }
+    }
+    progress(all);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Somebody of whose rounds every so many counts, and in what order all ran.
+    struct Every<'a>(usize, usize, &'a std::cell::RefCell<Vec<usize>>);
+
+    impl Contender for Every<'_> {
+        fn round(&mut self) -> Result<(), BenchError> {
+            self.1 += 1;
+            self.2.borrow_mut().push(self.0);
+            Ok(())
+        }
+
+        fn counted(&self) -> usize {
+            self.1 / self.0
+        }
+    }
+
+    #[test]
+    fn who_has_enough_rests_and_patience_ends() {
+        let order = std::cell::RefCell::new(Vec::new());
+        let (mut quiet, mut half, mut never) = (Every(1, 0, &order), Every(2, 0, &order), Every(usize::MAX, 0, &order));
+        let rules = Rules { rounds: 3, undisturbed: true };
+        let mut told = Vec::new();
+        take_turns(&mut [&mut quiet, &mut half, &mut never], rules, |done| told.push(done)).expect("none fails");
+        assert_eq!((quiet.1, half.1, never.1), (3, 6, 3 * PATIENCE));
+        assert_eq!(order.borrow()[..6], [1, 2, usize::MAX, 1, 2, usize::MAX], "in turn");
+        assert!(told.is_sorted() && told[0] == 0 && told.last() == Some(&9), "{told:?}");
+    }
+
+    #[test]
+    fn without_the_gauge_all_rounds_count_and_no_more_are_run() {
+        let order = std::cell::RefCell::new(Vec::new());
+        let (mut one, mut other) = (Every(1, 0, &order), Every(1, 0, &order));
+        take_turns(&mut [&mut one, &mut other], Rules { rounds: 2, undisturbed: false }, |_| ()).expect("none fails");
+        assert_eq!(*order.borrow(), [1, 1, 1, 1]);
+    }
+
+    fn gauge(us: u64) -> Gauge {
+        Gauge::of(1, Duration::from_micros(us))
+    }
+
+    #[test]
+    fn the_gauge_is_no_part_of_the_figures() {
+        let ms = Duration::from_millis;
+        let reading = Reading::of(4_000, &[ms(3), ms(2)], &[gauge(1_000), gauge(500)], 2_001);
+        assert!((reading.mpps - 2.0).abs() < 1e-9, "{reading:?}");
+        assert!((reading.own_ns - 875.0).abs() < 1e-9, "{reading:?}");
+    }
+
+    #[test]
+    fn undisturbed_rounds_count_alone_if_there_are_any() {
+        let of = |us| Reading::of(1_000, &[Duration::from_millis(us)], &[gauge(us)], 2_002);
+        for undisturbed in [false, true] {
+            let mut readings = Readings::new(undisturbed);
+            [30, 10, 20].into_iter().for_each(|us| readings.push(of(us)));
+            let counted = if undisturbed { 1 } else { 3 };
+            assert_eq!(
+                readings.rounds(),
+                Rounds { run: 3, disturbed: 2, counted, only_undisturbed: undisturbed, worst: 3.0 }
+            );
+            assert_eq!(readings.len(), counted);
+        }
+        let mut disturbed = Readings::new(true);
+        disturbed.push(of(15));
+        let rounds = Rounds { run: 1, disturbed: 1, counted: 1, only_undisturbed: true, worst: 1.5 };
+        assert_eq!(disturbed.rounds(), rounds);
+        assert_eq!(disturbed.len(), 0, "it is not what was asked for, and all that there is");
+    }
+}
