@@ -44,7 +44,12 @@ pub struct Worker<N: NetworkFunction, P> {
 struct Lanes<M> {
     len: usize,
     waiting: [Waiting<M>; BURST],
-    /// Whether some of those are records. What leads to their entries is not asked for yet: between taking one record and the next
+    /// The lanes between records that are kept for packets of the batch, which are looked at together once the burst is full.
+    kept: [u8; BURST],
+    /// How many are, and the place in the batch of the first one's packet: they are consecutive.
+    keeping: usize,
+    first: usize,
+    /// Whether some lanes are records. What leads to their entries is not asked for yet: between taking one record and the next
     /// there is no time for it.
     records: bool,
     /// Records that contribute the same as the one ahead of them: their packets' numbers and times.
@@ -68,6 +73,9 @@ struct Waiting<M> {
     more: u32,
     first: u32,
 }
+
+/// How many packets ahead of its turn a header is asked for where records come between.
+const HEADERS_AHEAD: usize = 4;
 
 /// Records that a burst has room for besides its lanes.
 const AGAIN_MAX: usize = 8 * BURST;
@@ -117,6 +125,9 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
             lanes: Box::new(Lanes {
                 len: 0,
                 waiting: [Waiting::NONE; BURST],
+                kept: [0; BURST],
+                keeping: 0,
+                first: 0,
                 records: false,
                 again: Vec::with_capacity(AGAIN_MAX),
                 settled: Verdict::forward(),
@@ -179,18 +190,18 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         for index in 0..=batch.len() {
             let own = batch.packets().get(index).map(|packet| packet.seq);
             // The history takes so long that what the port brought near is far again.
-            if index + 1 < batch.len()
-                && let Some(header) = batch.bytes(index + 1).first()
+            if index + HEADERS_AHEAD < batch.len()
+                && let Some(header) = batch.bytes(index + HEADERS_AHEAD).first()
             {
                 prefetch::start(header);
             }
             self.replay(batch, log, own.unwrap_or(end));
             if let Some(seq) = own {
                 log.skip(seq);
-                self.intake(batch, index);
+                self.keep_lane(batch, index);
             }
         }
-        self.flush(batch);
+        self.flush_kept(batch);
         self.next = end;
     }
 
@@ -268,22 +279,58 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         }
     }
 
-    /// Has the packet wait if it takes a step.
+    /// Keeps the next lane for a packet that is to be looked at.
     #[inline(always)]
-    fn intake(&mut self, batch: &mut Batch, index: usize) {
-        let Self { nf, by_ports, seed, place, lanes, counters, position, scratch, .. } = self;
-        let door = Door { nf: &**nf, by_ports: *by_ports, seed: *seed, place: &*place };
-        let Lanes { len, waiting, settled, .. } = &mut **lanes;
-        let (packet, bytes) = batch.packet(index);
-        *position = packet.seq;
-        if !door.let_in(&mut waiting[*len], settled, packet, bytes, index) {
-            counters.count_unread(packet);
-            return settle(door.nf, scratch, counters, batch, index, settled);
+    fn keep_lane(&mut self, batch: &mut Batch, index: usize) {
+        let Lanes { len, waiting, kept, keeping, first, .. } = &mut *self.lanes;
+        waiting[*len].ticket.replayed = false;
+        if *keeping == 0 {
+            *first = index;
         }
+        kept[*keeping] = *len as u8;
+        *keeping += 1;
         *len += 1;
         if *len == BURST {
-            self.flush(batch);
+            self.flush_kept(batch);
         }
+    }
+
+    /// Looks at the packets that lanes are kept for, and takes all steps that wait.
+    #[inline(never)]
+    fn flush_kept(&mut self, batch: &mut Batch) {
+        let Self { nf, by_ports, seed, place, lanes, counters, position, scratch, .. } = self;
+        let door = Door { nf: &**nf, by_ports: *by_ports, seed: *seed, place: &*place };
+        let Lanes { len, waiting, kept, keeping, first, settled, stepless, .. } = &mut **lanes;
+        let range = *first..*first + *keeping;
+        // The lanes of packets that take no step.
+        let mut empty = 0u32;
+        for ((index, lane), (packet, bytes)) in range.clone().zip(&kept[..*keeping]).zip(batch.frames(range)) {
+            let lane = usize::from(*lane) % BURST;
+            *position = packet.seq;
+            if door.let_in(&mut waiting[lane], settled, packet, bytes, index) {
+                continue;
+            }
+            empty |= 1 << lane;
+            counters.count_unread(packet);
+            match settle_unwritten(counters, settled) {
+                Some(fate) => packet.fate = fate,
+                None => stepless.push((index, *settled)),
+            }
+        }
+        (*keeping, *first) = (0, 0);
+        for (index, verdict) in stepless.drain(..) {
+            *position = batch.packets()[index].seq;
+            settle(door.nf, scratch, counters, batch, index, &verdict);
+        }
+        if empty != 0 {
+            let mut full = 0;
+            for lane in (0..*len).filter(|lane| empty >> lane & 1 == 0) {
+                waiting[full] = waiting[lane];
+                full += 1;
+            }
+            *len = full;
+        }
+        self.flush(batch);
     }
 
     /// Takes what the log has ahead of packet `until`. Inlined, for between two packets of two replicas there is one record.
@@ -293,7 +340,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
             let limit = match log.limit(until) {
                 Ok(limit) => limit,
                 Err(moves) => {
-                    self.flush(batch);
+                    self.flush_kept(batch);
                     assert!(self.hand_over(&moves), "another core has failed");
                     continue;
                 }
@@ -321,7 +368,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
                 *records = true;
                 *len += 1;
                 if *len == BURST {
-                    self.flush(batch);
+                    self.flush_kept(batch);
                 }
             }
             if !log.moves_by(until) {
