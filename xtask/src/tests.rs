@@ -37,11 +37,11 @@ pub(crate) fn run(deep: bool) -> Result<Totals> {
 fn tests(arguments: &[&str], deep: bool, totals: &mut Totals) -> Result<()> {
     // Panics that tests expect go to the log with the rest, which is shown when something fails.
     let mut command = Command::new("sh");
-    command.args(["-c", "exec cargo \"$@\" 2>&1", "sh"]).args(arguments).arg("--quiet").args(["--", "--nocapture"]);
-    command.current_dir(root()).env("RUST_BACKTRACE", "0");
+    command.args(["-c", "exec cargo \"$@\" 2>&1", "sh"]).args(arguments).arg("--quiet");
     if deep {
-        command.env("MILLRACE_DEEP", "1");
+        command.args(["--profile", "deep"]).env("MILLRACE_DEEP", "1");
     }
+    command.args(["--", "--nocapture"]).current_dir(root()).env("RUST_BACKTRACE", "0");
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().context("cargo test can't be run")?;
     let output = child.stdout.take().context("cargo test has an output")?;
     let mut log = Vec::new();
@@ -54,6 +54,10 @@ fn tests(arguments: &[&str], deep: bool, totals: &mut Totals) -> Result<()> {
         }
         if let Some(start) = line.find("test result: ") {
             totals.count(&line[start..]);
+            println!("   {}", &line[start..]);
+        }
+        // What takes most of an hour tells how far it is.
+        if deep && let Some(start) = line.find("AGREE ") {
             println!("   {}", &line[start..]);
         }
         log.push(line);
