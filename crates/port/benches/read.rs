@@ -14,7 +14,7 @@ use port::pcap::{Reader, Writer};
 use port::{Batch, Fate, HugePages, Loops, Packet, Port, Queue, Received, Renumber, Replay, Trace};
 
 const PACKETS: u64 = 1_000_000;
-const ROUNDS: usize = 7;
+const ROUNDS: usize = 25;
 
 fn main() {
     let folder = std::env::temp_dir().join(format!("millrace-bench-{}", std::process::id()));
@@ -68,18 +68,9 @@ fn read_blocks(path: &Path) {
 
 /// Nanoseconds for each of the packets that `run` says it had.
 fn per_packet(run: impl FnOnce() -> u64) -> f64 {
-    let (start, ran) = (Instant::now(), ran_nanos());
+    let start = Instant::now();
     let packets = run();
-    let nanos = match (ran, ran_nanos()) {
-        (Some(before), Some(after)) => (after - before) as f64,
-        _ => start.elapsed().as_nanos() as f64,
-    };
-    nanos / packets.max(1) as f64
-}
-
-/// How long this thread has had a processor, so that what else the machine does counts less.
-fn ran_nanos() -> Option<u64> {
-    fs::read_to_string("/proc/thread-self/schedstat").ok()?.split(' ').next()?.parse().ok()
+    start.elapsed().as_nanos() as f64 / packets.max(1) as f64
 }
 
 fn read(path: &Path, block: usize, touch: bool) -> u64 {
