@@ -9,7 +9,7 @@ use super::kept::{Session, utc};
 use super::paper::PROGRAMS;
 use super::plot::{Line, Plot, Point};
 use super::table::markdown;
-use super::{Results, claims};
+use super::{Results, claims, disturbance};
 
 /// The page and its pictures, by file name.
 pub(super) fn files(results: &Results) -> Result<Vec<(String, String)>> {
@@ -178,7 +178,7 @@ fn head(results: &Results) -> Result<String> {
     Ok(format!(
         "# State-compute replication, reproduced\n\n{quick}`cargo xtask results scr` makes this page. It follows the figures and tables of \
          \"State-Compute Replication: Parallelizing High-Speed Stateful Packet Processing\" (NSDI '25).\n\n\
-         * The machine: {} processors ({processor}).\n{}{busy}\
+         * The machine: {} processors ({processor}).\n{}{busy}{disturbed}\
          * **measured**: as many threads as the row has cores, each on a processor of its own, at the same time. **modelled**: each \
          core's share run alone, one after the other, or a formula, which is told. Nothing is timed on more cores than there are.\n\
          * Packets lie in memory and were sequenced beforehand, which stands for the card that would do it: where no card does, the \
@@ -186,7 +186,8 @@ fn head(results: &Results) -> Result<String> {
          * Mpps are medians of rounds in which all cases took turns. In pictures filled points are measured, hollow ones and \
          broken lines modelled.\n\n",
         results.machine.cores,
-        times(sessions)
+        times(sessions),
+        disturbed = disturbance::told(&results.runs)
     ))
 }
 

@@ -8,6 +8,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
+use super::disturbance;
 use super::kept::utc;
 use super::page::{list, number};
 use super::table::markdown;
@@ -109,6 +110,7 @@ pub(crate) fn make(options: &Options) -> Result<()> {
         page +=
             &format!("* {} runs begun {}, load averages then {}.\n", names.len(), utc(session.start_s), session.load);
     }
+    page += &disturbance::told(&gathered.runs);
     page += "\n## What transactions cost on one core, and what two yield\n\n";
     let mut rows = Vec::new();
     for (function, setting, _) in FUNCTIONS {
@@ -188,11 +190,13 @@ pub(crate) fn make(options: &Options) -> Result<()> {
 fn plan(quick: bool) -> Vec<Run> {
     let (flows, packets, round, rounds) = if quick { ("1k", "20k", "40k", 2) } else { ("10k", "200k", "600k", 15) };
     let small = format!("--packets {packets} --round-packets {round}");
+    // Short rounds, for which others on the machine leave more of the cores alone.
+    let turns = if quick { "--round-packets 40k --rounds 2" } else { "--round-packets 200k --rounds 9 --undisturbed" };
     let words = |line: String| line.split_whitespace().map(str::to_owned).collect();
     let mut runs = Vec::new();
     for (function, _, setting) in FUNCTIONS {
         let line =
-            format!("bench {function} --synth university-dc --flows {flows} {small} --rounds {rounds} {setting}");
+            format!("bench {function} --synth university-dc --flows {flows} --packets {packets} {turns} {setting}");
         let line = format!("{line} --engines sequential,transactional,shared --cores 1-2 --json");
         runs.push(Run { name: format!("overhead/{function}"), arguments: words(line) });
         let line =
