@@ -49,9 +49,6 @@ struct Lanes<M> {
     /// How many are, and the place in the batch of the first one's packet: they are consecutive.
     keeping: usize,
     first: usize,
-    /// Whether some lanes are records. What leads to their entries is not asked for yet: between taking one record and the next
-    /// there is no time for it.
-    records: bool,
     /// Records that contribute the same as the one ahead of them: their packets' numbers and times.
     again: Vec<(Seq, Nanos)>,
     /// The verdict of a packet that takes no step.
@@ -73,9 +70,6 @@ struct Waiting<M> {
     more: u32,
     first: u32,
 }
-
-/// How many packets ahead of its turn a header is asked for where records come between.
-const HEADERS_AHEAD: usize = 4;
 
 /// Records that a burst has room for besides its lanes.
 const AGAIN_MAX: usize = 8 * BURST;
@@ -128,7 +122,6 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
                 kept: [0; BURST],
                 keeping: 0,
                 first: 0,
-                records: false,
                 again: Vec::with_capacity(AGAIN_MAX),
                 settled: Verdict::forward(),
                 stepless: Vec::with_capacity(BURST),
@@ -189,12 +182,6 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         self.counters.receive(batch);
         for index in 0..=batch.len() {
             let own = batch.packets().get(index).map(|packet| packet.seq);
-            // The history takes so long that what the port brought near is far again.
-            if index + HEADERS_AHEAD < batch.len()
-                && let Some(header) = batch.bytes(index + HEADERS_AHEAD).first()
-            {
-                prefetch::start(header);
-            }
             self.replay(batch, log, own.unwrap_or(end));
             if let Some(seq) = own {
                 log.skip(seq);
@@ -317,6 +304,13 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
                 None => stepless.push((index, *settled)),
             }
         }
+        // The history takes so long that what the port brought near is far again: the next burst's packets, which are about as many.
+        let next = *first + *keeping;
+        for (_, bytes) in batch.frames(next..batch.len().min(next + *keeping + 2)) {
+            if let Some(header) = bytes.first() {
+                prefetch::start(header);
+            }
+        }
         (*keeping, *first) = (0, 0);
         for (index, verdict) in stepless.drain(..) {
             *position = batch.packets()[index].seq;
@@ -347,7 +341,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
             };
             while let Some((record, first, later)) = log.next(limit) {
                 let (seq, now) = (Seq(record.seq.0 + first), record.time + later);
-                let Lanes { len, waiting, again, records, .. } = &mut *self.lanes;
+                let Lanes { len, waiting, again, .. } = &mut *self.lanes;
                 if N::FOLDS
                     && let Some(ahead) = len.checked_sub(1).map(|last| &mut waiting[last])
                     && ahead.is_like(record)
@@ -365,7 +359,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
                 let hint = Hint::NOWHERE;
                 lane.ticket = Ticket { hash: record.hash, seq, now, hint, bucket: Packet::SPRAYED, replayed: true };
                 lane.more = 0;
-                *records = true;
+                self.place.prefetch(&self.nf, &record.meta, record.hash, Packet::SPRAYED);
                 *len += 1;
                 if *len == BURST {
                     self.flush_kept(batch);
@@ -383,16 +377,8 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
     fn flush(&mut self, batch: &mut Batch) {
         let Self { nf, place, lanes, counters, position, scratch, .. } = self;
         let nf = &**nf;
-        let Lanes { len, waiting, again, records, .. } = &mut **lanes;
+        let Lanes { len, waiting, again, .. } = &mut **lanes;
         let waiting = &mut waiting[..*len];
-        if *records {
-            for Waiting { meta, ticket, .. } in waiting.iter().filter(|lane| lane.ticket.replayed) {
-                if let Some(meta) = meta {
-                    place.prefetch(nf, meta, ticket.hash, ticket.bucket);
-                }
-            }
-            *records = false;
-        }
         for lane in waiting.iter_mut() {
             lane.ticket.hint = place.prefetch_entry(nf, lane.meta(), lane.ticket.hash, lane.ticket.bucket);
         }
