@@ -28,8 +28,9 @@ use crate::print::table::{Align, Sheet, Tone};
 
 /// Say which engine and how many cores suit a function on this traffic
 ///
-/// Measures what a packet costs and what replaying a record costs, counts how every engine would spread these packets,
-/// and predicts from both. Predictions are modelled, whatever the number of cores; `millrace bench` measures.
+/// Measures what a packet costs and what replaying a record costs, where there are two processors also what two cores cost each other
+/// that share state or a cache, counts how every engine would spread these packets, and predicts from all that, within what
+/// --link carries. Predictions are modelled, whatever the number of cores; `millrace bench` measures.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   millrace advise conntrack --in a.pcap --cores 16

@@ -42,14 +42,19 @@ impl Load {
     /// Sets what was asked for.
     ///
     /// # Errors
-    /// When none of these engines knows it.
-    pub(super) fn set(&self, kinds: &[EngineKind], options: &mut Options) -> Result<(), Failed> {
+    /// When none of these engines knows it, or on so many cores at most nothing could come of it.
+    pub(super) fn set(&self, kinds: &[EngineKind], cores: usize, options: &mut Options) -> Result<(), Failed> {
         for (option, asked, known, whose) in self.asked(kinds) {
             if asked && !known {
                 return Err(Failed::usage(format_args!(
                     "{option} belongs to {whose}; name one of them, or leave it out"
                 )));
             }
+        }
+        if self.core_rate.is_some() && cores < 2 {
+            return Err(Failed::usage(
+                "--core-rate says how many of several cores are in use; give it --cores 2 or more, or leave it out",
+            ));
         }
         options.buckets = self.buckets.unwrap_or(BUCKETS);
         options.epoch = self.epoch.unwrap_or(EPOCH);

@@ -95,7 +95,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
             (EngineKind::Scr, args.cores)
         }
         Some(Wanted::Auto) => {
-            args.load.set(&EngineKind::ALL, &mut options)?;
+            args.load.set(&EngineKind::ALL, args.cores, &mut options)?;
             let looked = Options { link: None, core_pps: None, ..options };
             let Chosen { engine: kind, cores, replay_percent, reason } =
                 advise::chosen(&*program, &args.input, args.cores, looked, args.json)?;
@@ -114,7 +114,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     };
     kind.accepts(entry.description(), cores).map_err(Failed::usage)?;
     if !matches!(args.engine, Some(Wanted::Auto)) {
-        args.load.set(&[kind], &mut options)?;
+        args.load.set(&[kind], cores, &mut options)?;
     }
     if let Some(link) = &options.link {
         link.accepts(kind, cores).map_err(Failed::usage)?;

@@ -78,7 +78,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     signals::exit_on_interrupt("nothing was verified, for the traffic was still being read");
     let traffic = args.source.load(args.json)?;
     let mut options = Options { tables: args.upkeep.tables(&*program)?, ..Options::default() };
-    args.load.set(&engines::chosen(&args.engines), &mut options)?;
+    args.load.set(&engines::chosen(&args.engines), *args.cores.end(), &mut options)?;
     let rows = rows(args, &*program, &options, &traffic.trace);
     if let [Row { verified, .. }, ..] = rows.as_slice()
         && rows.iter().all(|row| row.verified.runs == 0)

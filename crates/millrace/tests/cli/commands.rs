@@ -243,6 +243,9 @@ fn as_many_cores_are_used_as_the_load_needs() {
         ("run ddos --in demo.pcap.zst --engine rss --cores 2 --buckets 100", "128, 256 or 512"),
         ("run ddos --in demo.pcap.zst --engine rss++ --cores 2 --core-rate 0", "2.5"),
         ("run ddos --in demo.pcap.zst --engine rss++ --cores 2 --core-rate fast", "2.5"),
+        ("run ddos --in demo.pcap.zst --engine rss++ --cores 1 --core-rate 2", "give it --cores 2 or more"),
+        ("run ddos --in demo.pcap.zst --engine auto --cores 1 --core-rate 2", "give it --cores 2 or more"),
+        ("verify ddos --in demo.pcap.zst --engines rss++ --cores 1 --core-rate 2", "give it --cores 2 or more"),
         ("verify ddos --in demo.pcap.zst --engines scr --epoch 100", "--epoch belongs to rss++ and hybrid"),
     ] {
         let (code, _, error) = folder.run(line);
