@@ -188,10 +188,10 @@ fn plan(extent: Extent, cores: usize) -> Vec<Run> {
     let small = if quick {
         "--packets 20k --round-packets 40k --rounds 2"
     } else {
-        "--packets 200k --round-packets 400k --rounds 5 --undisturbed"
+        "--packets 200k --round-packets 200k --rounds 5 --undisturbed"
     };
     // So few packets that they stay in the last-level cache: what is to be told is a record's cost, not the memory's.
-    let cached = if quick { small } else { "--packets 20k --round-packets 400k --rounds 7 --undisturbed" };
+    let cached = if quick { small } else { "--packets 20k --round-packets 200k --rounds 7 --undisturbed" };
     let searched = if quick {
         "--packets 20k --round-packets 20k --rounds 1 --trial 2ms --warm-up 1ms --attempts 1"
     } else {
@@ -230,7 +230,7 @@ fn plan(extent: Extent, cores: usize) -> Vec<Run> {
         let line = format!("bench {function} --synth {traffic} {small} {tables} --engines rss++,scr,hybrid {to}");
         add(format!("hybrid/{trace}/{function}"), line);
     }
-    let sweep = if quick { "--rounds 1 --round-packets 1" } else { "--rounds 3 --round-packets 400k --undisturbed" };
+    let sweep = if quick { "--rounds 1 --round-packets 1" } else { "--rounds 3 --round-packets 200k --undisturbed" };
     add("sweep".into(), format!("bench sweep {sweep} {to}"));
     for program in &PROGRAMS {
         let (name, d) = (program.name, program.d);

@@ -5,9 +5,10 @@
 //! flow, and tables change once a transaction has committed, so one that fails leaves nothing behind.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, Thread};
+use std::time::Duration;
 
 use flow::index::AnyIndex;
 use flow::{Ageing, Entry, Hint, Plan, Slot, Table};
@@ -89,6 +90,8 @@ enum Order {
 pub struct Baton {
     cores: Vec<u16>,
     at: AtomicUsize,
+    /// The thread of each core that has waited, to be woken when its turn comes.
+    waiting: Vec<Mutex<Option<Thread>>>,
 }
 
 impl Transactions {
@@ -106,14 +109,16 @@ impl Transactions {
 impl Baton {
     /// The order in which the transactions of `cores` stand, which have been [recorded](Transacted::record).
     pub fn of<'a, N: Function>(cores: impl IntoIterator<Item = &'a Transacted<N>>) -> Arc<Self> {
-        let mut all: Vec<(Place, usize, usize)> = Vec::new();
+        let (mut all, mut waiting): (Vec<(Place, usize, usize)>, _) = (Vec::new(), Vec::new());
         for (core, handle) in cores.into_iter().enumerate() {
+            waiting.push(Mutex::default());
             if let Order::Recorded(places) = &handle.rest.own.order {
                 all.extend(places.iter().enumerate().map(|(nth, place)| (*place, core, nth)));
             }
         }
         all.sort_unstable();
-        Arc::new(Self { cores: all.into_iter().map(|(_, core, _)| core as u16).collect(), at: AtomicUsize::new(0) })
+        let cores: Vec<u16> = all.into_iter().map(|(_, core, _)| core as u16).collect();
+        Arc::new(Self { cores, at: AtomicUsize::new(0), waiting })
     }
 
     /// Waits until it is this core's turn.
@@ -121,29 +126,60 @@ impl Baton {
     /// # Panics
     /// When nothing happens for long: then the run is not the one that was recorded.
     fn wait(&self, core: usize) {
-        // ORDERING: Acquire, with the release in `pass`: all that came before is seen.
-        let place = || self.at.load(Ordering::Acquire);
-        let (mut last, mut looked, mut waited) = (place(), Instant::now(), Duration::ZERO);
-        while self.cores.get(place()).is_some_and(|&next| usize::from(next) != core) {
-            std::thread::yield_now();
-            let now = Instant::now();
+        for _ in 0..YIELDS {
+            if self.is_turn(core) {
+                return;
+            }
+            thread::yield_now();
+        }
+        *self.waiter(core) = Some(thread::current());
+        let (mut last, mut waited) = (self.place(), Duration::ZERO);
+        while !self.is_turn(core) {
             // A process that was suspended has waited for one look, not for all that time.
-            waited = if place() == last { waited + (now - looked).min(LOOK_MAX) } else { Duration::ZERO };
-            (last, looked) = (place(), now);
+            thread::park_timeout(LOOK);
+            waited = if self.place() == last { waited + LOOK } else { Duration::ZERO };
+            last = self.place();
             assert!(waited < STALLED, "core {core} waits for a turn that never comes, behind {last}");
         }
     }
 
+    /// Whether it is this core's turn, or nobody's any more.
+    fn is_turn(&self, core: usize) -> bool {
+        self.cores.get(self.place()).is_none_or(|&next| usize::from(next) == core)
+    }
+
+    fn place(&self) -> usize {
+        // ORDERING: Acquire, with the release in `pass`: all that came before is seen.
+        self.at.load(Ordering::Acquire)
+    }
+
     fn pass(&self) {
-        // ORDERING: Release, with `wait`.
-        self.at.fetch_add(1, Ordering::Release);
+        // ORDERING: Release, with `place`. Who begins to wait now and has not left its name yet looks at the place behind the lock that it leaves
+        // its name under, and so sees this.
+        let next = self.at.fetch_add(1, Ordering::Release) + 1;
+        match self.cores.get(next) {
+            Some(&core) => self.wake(usize::from(core)),
+            None => (0..self.waiting.len()).for_each(|core| self.wake(core)),
+        }
+    }
+
+    fn wake(&self, core: usize) {
+        if let Some(thread) = &*self.waiter(core) {
+            thread.unpark();
+        }
+    }
+
+    fn waiter(&self, core: usize) -> MutexGuard<'_, Option<Thread>> {
+        self.waiting[core].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
+/// How often a core looks whether its turn has come before it sleeps.
+const YIELDS: usize = 16;
 /// How long a run that repeats another may stand still.
 const STALLED: Duration = Duration::from_secs(20);
-/// What a look around counts for at most.
-const LOOK_MAX: Duration = Duration::from_millis(100);
+/// How long a core sleeps at most.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// How a flow ended.
 #[derive(Clone, Copy)]

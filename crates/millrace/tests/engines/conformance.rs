@@ -49,20 +49,26 @@ fn every_function_under_every_engine_over_shared_captures() {
     if !deep() {
         captures = stratified(captures);
     }
-    // The largest first, so that no thread is left alone with one at the end.
+    // The largest first, and each function by itself, so that no thread is left alone with much at the end.
     captures.sort_by_key(|path| Reverse(fs::metadata(path).map_or(0, |about| about.len())));
-    let (next, taken, packets) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
+    let pieces = captures.len() * FUNCTIONS.len();
+    let [next, done, taken, packets] = [0; 4].map(AtomicUsize::new);
     thread::scope(|scope| {
         for _ in 0..thread::available_parallelism().map_or(1, NonZero::get) {
             scope.spawn(|| {
-                // ORDERING: Relaxed, here and below. Counts; the scope's end orders them before they are read.
-                while let Some(path) = captures.get(next.fetch_add(1, Ordering::Relaxed)) {
+                loop {
+                    // ORDERING: Relaxed, here and below. Counts; the scope's end orders them before they are read.
+                    let piece = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(path) = captures.get(piece / FUNCTIONS.len()) else { break };
                     let Some(subject) = read(path) else { continue };
-                    hold(&subject, seeds());
-                    packets.fetch_add(subject.trace.len(), Ordering::Relaxed);
-                    let taken = taken.fetch_add(1, Ordering::Relaxed) + 1;
-                    if taken <= 8 || taken.is_multiple_of(100) {
-                        println!("AGREE {taken} of {} captures", captures.len());
+                    FUNCTIONS[piece % FUNCTIONS.len()](&subject, seeds());
+                    if piece % FUNCTIONS.len() == 0 {
+                        taken.fetch_add(1, Ordering::Relaxed);
+                        packets.fetch_add(subject.trace.len(), Ordering::Relaxed);
+                    }
+                    let done = done.fetch_add(1, Ordering::Relaxed) + 1;
+                    if done <= 64 || done.is_multiple_of(1_000) {
+                        println!("AGREE {done} of {pieces} pieces, the last of {}", subject.name);
                     }
                 }
             });
@@ -83,34 +89,58 @@ fn every_function_under_every_engine_over_the_shipped_capture() {
 
 /// Runs all functions over the subject.
 fn hold(subject: &Subject, seeds: u64) {
-    one(&ddos::Ddos::new(&ddos::Config::default()), subject, seeds);
-    one(&heavy_hitter::HeavyHitter::new(&heavy_hitter::Config::default()), subject, seeds);
-    one(&policer::Policer::new(&policer::Config::default()), subject, seeds);
-    one(&port_knock::PortKnock::new(&port_knock::Config::default()), subject, seeds);
-    one(&conntrack::Conntrack::new(conntrack::Config::default()), subject, seeds);
-    one(&firewall::Firewall::new(firewall::Config::default()), subject, seeds);
-    // Every replica has pools of its own, and every run makes them anew: small ones, which the traces can exhaust.
-    let pools =
-        toml::from_str("mappings = 2048\nsessions = 2048\nports = \"1024-9215\"").expect("it is a configuration");
-    one(&nat::Nat::new(pools), subject, seeds);
-    one(&anti_ddos::AntiDdos::new(&read_config("minimum = 10\nidle_timeout = 5")), subject, seeds);
-    one(&port_scan::PortScan::new(read_config("answer_timeout = 1\nidle_timeout = 5")), subject, seeds);
-    one(&ipsec::Ipsec::new(read_config(TUNNELS)), subject, seeds);
-    let unwanted = "drop = [\"dns\", \"tls\", \"unknown\"]\ngive_up = 4\nidle_timeout = 5";
-    one(&<app_classifier::AppClassifier>::new(&read_config(unwanted)), subject, seeds);
-    let strict = "patterns = [\"GET /\", \"hex:16 03\"]\ndrop_contradictions = true\nidle_timeout = 5";
-    one(&flow_buffer::FlowBuffer::new(read_config(strict)), subject, seeds);
-    let few = "hosts = 256\nservices = 128\nasset_timeout = 5\nrefresh_interval = 1\nidle_timeout = 5";
-    one(&asset_monitor::AssetMonitor::new(read_config(few)), subject, seeds);
-    one(&load_balancer::LoadBalancer::new(read_config(&services_of(&subject.trace))), subject, seeds);
-    let sides = Subject { name: format!("{} on two sides", subject.name), trace: on_two_sides(&subject.trace) };
-    one(&bridge::Bridge::new(&read_config("stations = 256")), &sides, seeds);
-    let small = "threshold = 3\nwindow = 5\nidle_timeout = 9\nblock = \"all\"\nanswers = 64\nclients = 32";
-    one(&dns_tunnel::DnsTunnel::new(read_config(small)), subject, seeds);
-    let small = "differs = \"either\"\nblock = true\nshortest = 1\nsession_timeout = 5\nsessions = 64";
-    one(&sidejacking::Sidejacking::new(read_config(small)), subject, seeds);
-    one(&web_cache::WebCache::new(read_config("store_port = 1\nresponses = 16")), subject, seeds);
+    FUNCTIONS.iter().for_each(|function| function(subject, seeds));
 }
+
+/// Holds one function over a subject, by so many seeds.
+type Hold = fn(&Subject, u64);
+
+/// Every function, so configured that traces can exhaust what it has.
+const FUNCTIONS: [Hold; 18] = [
+    |subject, seeds| one(&ddos::Ddos::new(&ddos::Config::default()), subject, seeds),
+    |subject, seeds| one(&heavy_hitter::HeavyHitter::new(&heavy_hitter::Config::default()), subject, seeds),
+    |subject, seeds| one(&policer::Policer::new(&policer::Config::default()), subject, seeds),
+    |subject, seeds| one(&port_knock::PortKnock::new(&port_knock::Config::default()), subject, seeds),
+    |subject, seeds| one(&conntrack::Conntrack::new(conntrack::Config::default()), subject, seeds),
+    |subject, seeds| one(&firewall::Firewall::new(firewall::Config::default()), subject, seeds),
+    |subject, seeds| {
+        // Every replica has pools of its own, and every run makes them anew: small ones, which the traces can exhaust.
+        one(&nat::Nat::new(read_config("mappings = 2048\nsessions = 2048\nports = \"1024-9215\"")), subject, seeds);
+    },
+    |subject, seeds| one(&anti_ddos::AntiDdos::new(&read_config("minimum = 10\nidle_timeout = 5")), subject, seeds),
+    |subject, seeds| {
+        one(&port_scan::PortScan::new(read_config("answer_timeout = 1\nidle_timeout = 5")), subject, seeds)
+    },
+    |subject, seeds| one(&ipsec::Ipsec::new(read_config(TUNNELS)), subject, seeds),
+    |subject, seeds| {
+        let unwanted = "drop = [\"dns\", \"tls\", \"unknown\"]\ngive_up = 4\nidle_timeout = 5";
+        one(&<app_classifier::AppClassifier>::new(&read_config(unwanted)), subject, seeds);
+    },
+    |subject, seeds| {
+        let strict = "patterns = [\"GET /\", \"hex:16 03\"]\ndrop_contradictions = true\nidle_timeout = 5";
+        one(&flow_buffer::FlowBuffer::new(read_config(strict)), subject, seeds);
+    },
+    |subject, seeds| {
+        let few = "hosts = 256\nservices = 128\nasset_timeout = 5\nrefresh_interval = 1\nidle_timeout = 5";
+        one(&asset_monitor::AssetMonitor::new(read_config(few)), subject, seeds);
+    },
+    |subject, seeds| {
+        one(&load_balancer::LoadBalancer::new(read_config(&services_of(&subject.trace))), subject, seeds);
+    },
+    |subject, seeds| {
+        let sides = Subject { name: format!("{} on two sides", subject.name), trace: on_two_sides(&subject.trace) };
+        one(&bridge::Bridge::new(&read_config("stations = 256")), &sides, seeds);
+    },
+    |subject, seeds| {
+        let small = "threshold = 3\nwindow = 5\nidle_timeout = 9\nblock = \"all\"\nanswers = 64\nclients = 32";
+        one(&dns_tunnel::DnsTunnel::new(read_config(small)), subject, seeds);
+    },
+    |subject, seeds| {
+        let small = "differs = \"either\"\nblock = true\nshortest = 1\nsession_timeout = 5\nsessions = 64";
+        one(&sidejacking::Sidejacking::new(read_config(small)), subject, seeds);
+    },
+    |subject, seeds| one(&web_cache::WebCache::new(read_config("store_port = 1\nresponses = 16")), subject, seeds),
+];
 
 /// Most of any traffic goes into one of these, and what ESP there is comes from nobody known.
 const TUNNELS: &str = "mtu = 1500\nother = \"forward\"\n[[tunnels]]\nlocal = \"192.0.2.1\"\npeer = \"10.0.0.1\"\ninside = [\"0.0.0.0/1\", \"::/0\"]\nbeyond = [\"128.0.0.0/1\", \"::/0\"]\n\
