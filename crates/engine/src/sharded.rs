@@ -142,14 +142,12 @@ impl<N: NetworkFunction, I: Index> Placement<N> for Sharded<N, I> {
                     let shard = self.shards[usize::from(*bucket)].take().expect(OWNED);
                     self.exchange.park(name, Cargo::Shard(shard), 1);
                 }
+                // The owner takes it like the others: were its own the first in its replica, the replicas would age in orders of their
+                // own, and a flow past its deadline could be reclaimed in one and demoted in the next.
                 What::Promote(one) if one.owner == self.core => {
-                    let key = one.meta.key();
                     let shard = self.shards[usize::from(one.bucket)].as_mut().expect(OWNED);
-                    let carried = shard.carry_off(&key, one.hash);
-                    if let (Some(carried), Some(replica)) = (&carried, &mut self.replica) {
-                        replica.carry_in(&key, one.hash, carried, moves.time);
-                    }
-                    self.exchange.park(name, Cargo::Flow(carried), self.cores - 1);
+                    let carried = shard.carry_off(&one.meta.key(), one.hash);
+                    self.exchange.park(name, Cargo::Flow(carried), self.cores);
                 }
                 What::Demote(one) => {
                     let key = one.meta.key();
@@ -196,11 +194,11 @@ impl<N: NetworkFunction, I: Index> Placement<N> for Sharded<N, I> {
     }
 }
 
-/// Whether a core has to take something that another lets go of.
+/// Whether a core has to take something, from another or from itself.
 fn comes<M>(what: &What<M>, core: u16) -> bool {
     match what {
         What::Bucket { to, .. } => *to == core,
-        What::Promote(one) => one.owner != core,
+        What::Promote(_) => true,
         What::Demote(_) => false,
     }
 }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use engine::{EngineKind, Options, Parcel, Tables, What, sharded_fleet};
+use engine::{EngineKind, Log, Options, Parcel, Tables, What, sharded_fleet};
 use functions::{conntrack, ddos, heavy_hitter, policer, port_knock};
 use nf::Function;
 use packet::{Nanos, Seq};
@@ -61,6 +61,51 @@ fn state_follows_its_packets() {
     check(policer::Policer::new(&policer::Config::default()), &trace);
     check(port_knock::PortKnock::new(&port_knock::Config::default()), &trace);
     check(conntrack::Conntrack::new(conntrack::Config::default()), &trace);
+}
+
+/// The replicas of elephants are alike down to the slots, at each point of the trace: so they age alike, and a flow past its deadline
+/// is in all of them or in none when it is given back. Several elephants come at one boundary here, from different cores.
+#[test]
+fn replicas_of_elephants_are_alike_down_to_their_slots() {
+    const CORES: usize = 5;
+    let trace = restless();
+    let nf = Arc::new(heavy_hitter::HeavyHitter::new(&heavy_hitter::Config::default()));
+    let options = Options { epoch: 128, pin: false, ..Options::default() };
+    let mut fleet = sharded_fleet(EngineKind::Hybrid, nf, CORES, &options);
+    let mut parcels: Vec<Parcel<_>> = (0..CORES).map(|_| Parcel::default()).collect();
+    let (mut batch, mut from_several, mut most) = (Batch::default(), 0, 0);
+    for start in (0..trace.len()).step_by(64) {
+        batch.clear();
+        for index in start..(start + 64).min(trace.len()) {
+            batch.push(trace.packets()[index], trace.bytes(index));
+        }
+        fleet.dispatcher.split(&batch, &mut parcels);
+        let block = parcels[0].block.clone().expect("hybrid's cores are told what moves");
+        let moves = block.moves();
+        fleet.workers.iter_mut().for_each(|worker| worker.release(&moves));
+        for (worker, parcel) in fleet.workers.iter_mut().zip(&mut parcels) {
+            worker.acquire(&moves);
+            worker.process_with(&mut parcel.batch, &mut Log::of_block(&block), block.end);
+        }
+        let mut owners: Vec<u16> = moves.list.iter().filter_map(|one| owner(&one.what)).collect();
+        owners.dedup();
+        from_several += usize::from(owners.len() > 1);
+        let replica = |core: usize| {
+            let replica = fleet.workers[core].place().replica().expect("every core has one");
+            replica.flows(Nanos(0)).map(|state| (state.key, state.flow, state.deadline)).collect::<Vec<_>>()
+        };
+        most = most.max(replica(0).len());
+        (1..CORES).for_each(|core| assert_eq!(replica(core), replica(0), "core {core} ahead of packet {}", block.end));
+    }
+    assert!(most > 1 && from_several > 1, "{most} elephants at most, {from_several} boundaries with several owners");
+}
+
+/// Whose the packet set was that becomes an elephant.
+fn owner<M>(what: &What<M>) -> Option<u16> {
+    match what {
+        What::Promote(one) => Some(one.owner),
+        What::Bucket { .. } | What::Demote(_) => None,
+    }
 }
 
 /// Limits that nobody comes up to change nothing; each flow that moves is counted where it comes to and no more where it was.
