@@ -2,6 +2,7 @@
 
 mod advise;
 mod bench;
+mod completions;
 mod demo;
 mod engines;
 pub(crate) mod failure;
@@ -33,7 +34,6 @@ use clap::error::ErrorKind;
 use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 use engine::EngineKind;
-use nf::{ConfigKey, Description};
 
 use crate::catalogue::{Catalogue, Entry, Program};
 use crate::cli::failure::{EXIT_CODES, Failed};
@@ -119,38 +119,8 @@ fn perform(task: Task, catalogue: &Catalogue) -> Result<(), Failed> {
         Task::Synth(args) => synth::perform(&args),
         Task::Inspect(args) => inspect::perform(&args),
         Task::New(args) => new::perform(&args, catalogue),
-        Task::Completions { shell } => {
-            let mut script = Vec::new();
-            clap_complete::generate(shell, &mut command(catalogue), "millrace", &mut script);
-            let mut script = String::from_utf8_lossy(&script).into_owned();
-            if shell == Shell::Fish {
-                script += &fish_functions(catalogue);
-            }
-            print(&script)
-        }
+        Task::Completions { shell } => print(&completions::script(shell, command(catalogue), catalogue)),
     }
-}
-
-/// The generator leaves arguments without a flag out of fish's script: these are the catalogue's names, and with each its keys.
-fn fish_functions(catalogue: &Catalogue) -> String {
-    let line = |entry: &Entry| {
-        let Description { name, summary, keys, .. } = entry.description();
-        let quoted = |text: &str| text.replace('\\', "\\\\").replace('\'', "\\'");
-        let mut out = format!(
-            "complete -c millrace -n '__fish_seen_subcommand_from functions run verify bench advise profile' -f -a {name} -d '{}'\n",
-            quoted(summary)
-        );
-        for ConfigKey { name: key, help, .. } in *keys {
-            out += &format!(
-                "complete -c millrace -n '__fish_seen_subcommand_from {name}' -l set -x -a '{key}=' -d '{}'\n",
-                quoted(help)
-            );
-        }
-        out
-    };
-    let of_bench = ["suite", "sweep"]
-        .map(|name| format!("complete -c millrace -n '__fish_seen_subcommand_from bench' -f -a {name}\n"));
-    catalogue.entries().iter().map(line).chain(of_bench).collect()
 }
 
 /// The command line, with the catalogue's names filled in, so that slips are noticed and completions know them.

@@ -1,6 +1,7 @@
 //! Every command as a user types it, over the capture that ships.
 
 use std::fs;
+use std::process::Command;
 
 use serde_json::{Value, json};
 
@@ -462,9 +463,36 @@ fn help_and_completions() {
     }
     let fish = folder.stdout("completions fish");
     assert!(fish.contains("'__fish_seen_subcommand_from policer' -l set -x -a 'rate=' -d '"), "{fish}");
+    let zsh = folder.stdout("completions zsh");
+    assert!(zsh.contains(":KEY=VALUE:_millrace_keys") && !zsh.contains(":KEY=VALUE:_default"), "{zsh}");
+    assert!(zsh.contains("policer) keys=('per:"), "{zsh}");
     // Names that are listed elsewhere don't make help longer.
     let help = folder.stdout("bench --help");
     assert!(!help.contains("university-dc") && !help.contains("heavy-hitter"), "{help}");
+}
+
+/// As bash itself would ask: the words of the line, the last one being completed.
+#[test]
+fn bash_completes_names_and_the_keys_of_the_function_that_the_line_names() {
+    let folder = Folder::new();
+    fs::write(folder.path("script"), folder.stdout("completions bash")).unwrap();
+    let complete = |words: &[&str]| {
+        let line = "source ./script; f=$(complete -p millrace); f=${f#*-F }; f=${f%% *}; COMP_WORDS=(\"$@\"); COMP_CWORD=$(($#-1)); \
+                    $f millrace \"${COMP_WORDS[COMP_CWORD]}\" \"${COMP_WORDS[COMP_CWORD-1]}\" 2> /dev/null; echo \"${COMPREPLY[*]}\"";
+        let mut bash = Command::new("bash");
+        let output = bash.args(["--norc", "-c", line, "bash"]).args(words).current_dir(folder.root()).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    };
+    assert_eq!(complete(&["millrace", "run", "heavy-h"]), "heavy-hitter");
+    assert_eq!(complete(&["millrace", "run", "ddos", "--engine", "transa"]), "transactional");
+    assert_eq!(
+        complete(&["millrace", "run", "ddos", "--set", ""]),
+        "threshold= window= idle_timeout= flows= flows_v6= top="
+    );
+    assert_eq!(complete(&["millrace", "run", "ddos", "--set", "th"]), "threshold=");
+    assert_eq!(complete(&["millrace", "run", "--set", "th", "ddos", "--set", "wi"]), "window=");
+    assert_eq!(complete(&["millrace", "run", "--set", "th"]), "");
 }
 
 #[test]
