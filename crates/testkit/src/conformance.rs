@@ -79,9 +79,11 @@ pub fn verify<N: Function>(nf: &Arc<N>, trace: &Trace, plan: &Plan, progress: &m
     let options = Options { flows_max: Some(trace.len().max(16)), pin: false, epoch, ..plan.options };
     let mut bench = Bench { nf, trace, options };
     let mut verified = Verified::default();
-    let oracle = bench.oracle(trace.len());
+    let opened = bench.oracle(trace.len()).opened;
     // Most of the time would go into fresh tables. Other orders may open some flows more than the oracle did.
-    bench.options.flows_max = Some(trace.len().min(2 * oracle.opened as usize).max(16));
+    bench.options.flows_max = Some(trace.len().min(2 * opened as usize).max(16));
+    // With tables like everybody's: when ended flows are reclaimed may depend on their size.
+    let oracle = bench.oracle(trace.len());
     let cases = bench.cases(plan, &mut verified);
     let total = cases.len() as u64;
     for (done, case) in cases.into_iter().enumerate() {
@@ -370,9 +372,9 @@ impl<N: Function> Bench<'_, N> {
         let now = last_time(self.trace, len);
         let places = fleet.workers.iter().map(engine::Worker::place);
         for Part { commits, flows, shared } in Shared::parts(places, &**self.nf, now) {
-            // No table was full, so all that its size must do is hold the flows of these steps.
-            let options = Options { flows_max: Some(commits.len()), ..self.options };
-            let mut replay = private_fleet(EngineKind::Sequential, Arc::clone(self.nf), 1, &options);
+            // As large as the run's: where ended flows change what packet sets share, it matters when they are reclaimed, and by its size
+            // a table chooses how far the levels of its wheel reach.
+            let mut replay = private_fleet(EngineKind::Sequential, Arc::clone(self.nf), 1, &self.options);
             let mut batch = Batch::default();
             for &Commit { seq, now } in &commits {
                 let (packet, bytes) = at(self.trace, seq.0 as usize);
