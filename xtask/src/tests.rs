@@ -39,7 +39,8 @@ fn tests(arguments: &[&str], deep: bool, totals: &mut Totals) -> Result<()> {
     let mut command = Command::new("sh");
     command.args(["-c", "exec cargo \"$@\" 2>&1", "sh"]).args(arguments).arg("--quiet");
     if deep {
-        command.args(["--profile", "deep"]).env("MILLRACE_DEEP", "1");
+        // An hour and a half is dear: one run shows all there is.
+        command.args(["--no-fail-fast", "--profile", "deep"]).env("MILLRACE_DEEP", "1");
     }
     command.args(["--", "--nocapture"]).current_dir(root()).env("RUST_BACKTRACE", "0");
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().context("cargo test can't be run")?;
