@@ -4,13 +4,13 @@ mod replayed;
 
 use nf::{Meta, NetworkFunction, Reason};
 use packet::{Nanos, Seq};
-use port::Batch;
+use port::{Batch, Packet};
 
 use crate::any_worker::AnyWorker;
 use crate::history::{Block, Log, Record};
 use crate::kind::EngineKind;
 use crate::placement::hash_of;
-use crate::recovery::{Fenced, Logs, Member, Patience, Shape, Tally};
+use crate::recovery::{Fenced, Logs, Member, Patience, Refusal, Shape, Tally, Words};
 
 pub use replayed::{Presequenced, run_replayed};
 
@@ -42,6 +42,12 @@ impl Link {
         word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
         ((word ^ word >> 31) % 1_000_000) < self.loss_ppm as u64
+    }
+
+    /// The packets ahead of the first that is lost.
+    fn reach<'a>(&self, packets: &'a [Packet]) -> &'a [Packet] {
+        let lost = if self.loss_ppm == 0 { None } else { packets.iter().position(|packet| self.loses(packet.seq)) };
+        &packets[..lost.unwrap_or(packets.len())]
     }
 
     /// Whether an engine's cores can be run over it.
@@ -131,26 +137,37 @@ impl<M: Meta> LinkEnd<M> {
         };
         let mut result = Ok(());
         let mut brought = 0;
-        for (index, packet) in batch.packets().iter().enumerate() {
-            let len = shape.cores.min(packet.seq.0 as usize + 1) * shape.words;
+        let mut at = 0;
+        while let Some(packet) = batch.packets().get(at) {
+            let lost = link.loses(packet.seq);
+            let count = if lost { 1 } else { run_of(link.reach(&batch.packets()[at..]), shape.cores) };
+            let run = at..at + count;
+            at = run.end;
+            let len = (shape.cores.min(packet.seq.0 as usize + 1) + (count - 1) * shape.cores) * shape.words;
             let carried = match &block.carried {
                 Some(carried) => {
                     brought += len;
                     &carried[brought - len..brought]
                 }
                 None => {
-                    let behind = (packet.seq.0 + 1 - first.0) as usize * shape.words;
+                    let last = batch.packets()[run.end - 1].seq;
+                    let behind = (last.0 + 1 - first.0) as usize * shape.words;
                     &words[behind - len..behind]
                 }
             };
-            if link.loses(packet.seq) {
+            if lost {
                 worker.drop_unseen(packet, Reason::LINK_LOSS);
                 continue;
             }
-            if member.receive(packet.seq, carried, &mut apply).is_ok() {
-                arrived.push(*packet, batch.bytes(index));
-            } else {
-                worker.drop_unseen(packet, Reason::FENCED);
+            let taken = member.receive_run(packet.seq, count, carried, &mut Words(&mut apply));
+            for (packet, index) in batch.packets()[run.clone()].iter().zip(run) {
+                match taken {
+                    // Those that were not applied before the fence are dropped with the others that it keeps from their turn.
+                    Ok(()) | Err(Refusal::Fenced(_)) => arrived.push(*packet, batch.bytes(index)),
+                    Err(Refusal::Late | Refusal::Astray) => worker.drop_unseen(packet, Reason::FENCED),
+                }
+            }
+            if taken.is_err() {
                 result = Err(Fenced);
             }
         }
@@ -210,6 +227,17 @@ impl<M: Meta> LinkEnd<M> {
             let start = kept + (record.seq.0 - block.first.0) as usize * shape.words;
             write(record, &mut self.words[start..start + shape.words]);
         }
+    }
+}
+
+/// How many of a core's packets from the first on are consecutive ones, of several in order.
+#[inline]
+fn run_of(packets: &[Packet], cores: usize) -> usize {
+    let step = cores as u64;
+    match packets {
+        // Mostly all are: none has room for another between it and the next.
+        [first, .., last] if last.seq.0 - first.seq.0 == (packets.len() as u64 - 1) * step => packets.len(),
+        _ => 1 + packets.array_windows().take_while(|[one, next]| next.seq.0 == one.seq.0 + step).count(),
     }
 }
 

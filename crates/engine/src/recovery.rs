@@ -16,7 +16,7 @@ mod sync;
 mod tally;
 
 pub use log::{Logs, Shape};
-pub use member::{Apply, Fenced, Member, Refusal};
+pub use member::{Apply, Fenced, Member, Refusal, Words};
 pub use patience::Patience;
 #[cfg(loom)]
 pub use sync::Fault;

@@ -4,7 +4,7 @@
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
 
-use engine::recovery::{Logs, Member, Patience, Refusal, Shape, Tally};
+use engine::recovery::{Logs, Member, Patience, Refusal, Shape, Tally, Words};
 use packet::Seq;
 
 /// How packets get lost on the way to their core.
@@ -98,12 +98,26 @@ impl Case {
         let mut records = Vec::new();
         for start in bursts {
             let end = self.packets.min(start + self.burst);
-            for packet in (start..end).filter(|packet| packet % self.cores as u64 == core as u64) {
-                if self.reaches(packet) {
-                    records.clear();
-                    records.extend(((packet + 1).saturating_sub(self.cores as u64)..=packet).flat_map(record));
-                    member.receive(Seq(packet), &records, &mut apply).expect("packets come in order, nobody is fenced");
+            let mut own = (start..end).filter(|packet| packet % self.cores as u64 == core as u64).peekable();
+            while let Some(first) = own.next() {
+                if !self.reaches(first) {
+                    continue;
                 }
+                records.clear();
+                records.extend(((first + 1).saturating_sub(self.cores as u64)..=first).flat_map(record));
+                if self.seed % 2 == 0 {
+                    member.receive(Seq(first), &records, &mut apply).expect("packets come in order, nobody is fenced");
+                    continue;
+                }
+                // With those behind it that came too, as long as none is missing.
+                let mut count = 1;
+                while let Some(packet) = own.next_if(|packet| self.reaches(*packet)) {
+                    records.extend((packet + 1 - self.cores as u64..=packet).flat_map(record));
+                    count += 1;
+                }
+                member
+                    .receive_run(Seq(first), count, &records, &mut Words(&mut apply))
+                    .expect("packets come in order, nobody is fenced");
             }
             member.advance(Seq(end), &mut apply).expect("nobody is fenced");
             done();

@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize as Count, Ordering};
 
-use engine::recovery::{Fault, Logs, Member, Patience, Shape};
+use engine::recovery::{Fault, Logs, Member, Patience, Shape, Words};
 use loom::thread;
 use packet::Seq;
 
@@ -73,14 +73,28 @@ impl Case {
         while start < self.packets {
             let end = self.packets.min(start + self.burst);
             let stalls = |at| self.stall.is_some_and(|(who, when)| who == core && when <= at);
+            // Packets with none missing between them are taken together.
+            let mut run: Option<(u64, usize)> = None;
+            let mut records = Vec::new();
             for packet in (start..end).filter(|packet| *packet % self.cores as u64 == core as u64) {
-                let records: Vec<u64> =
-                    ((packet + 1).saturating_sub(self.cores as u64)..=packet).flat_map(record).collect();
                 if stalls(packet) {
+                    // What came before is taken as far as the member got: a stall is no end of a burst.
+                    if let Some((first, count)) = run {
+                        let _ = member.receive_run(Seq(first), count, &records, &mut Words(&mut apply));
+                    }
                     return (Trail { applied, fenced: false }, Some(member));
                 }
-                if self.reaches(packet) && member.receive(Seq(packet), &records, &mut apply).is_err() {
-                    return (Trail { applied, fenced: true }, None);
+                if self.reaches(packet) {
+                    records.extend(((packet + 1).saturating_sub(self.cores as u64)..=packet).flat_map(record));
+                    run = Some(run.map_or((packet, 1), |(first, count)| (first, count + 1)));
+                }
+                let goes_on = self.reaches(packet) && packet + (self.cores as u64) < end;
+                if let Some((first, count)) = run.filter(|_| !goes_on) {
+                    if member.receive_run(Seq(first), count, &records, &mut Words(&mut apply)).is_err() {
+                        return (Trail { applied, fenced: true }, None);
+                    }
+                    run = None;
+                    records.clear();
                 }
             }
             if stalls(end) {
@@ -186,6 +200,11 @@ fn two_cores_agree_whatever_is_lost() {
         }
     }
     assert!(check(WRAPPING).0 > 100);
+    // Bursts of two packets a core, taken together: in one piece, and around the end of the log.
+    for (slots, lost) in [(2, &[][..]), (2, &[3]), (1, &[]), (1, &[4]), (3, &[5])] {
+        let (runs, _) = check(Case { slots, lost, packets: 8, burst: 4, runs_max: 3_000, ..WRAPPING });
+        assert!(runs > 1, "bursts, {lost:?} in {slots} slots: {runs} runs");
+    }
 }
 
 #[test]

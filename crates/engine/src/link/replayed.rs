@@ -9,7 +9,7 @@ use nf::{Meta, NetworkFunction, Reason};
 use packet::{Nanos, Seq};
 use port::{Batch, Queue, Received};
 
-use super::{LinkEnd, record_of, words_of, write};
+use super::{LinkEnd, record_of, run_of, words_of, write};
 use crate::affinity::pin;
 use crate::any_worker::AnyWorker;
 use crate::error::EngineError;
@@ -52,12 +52,13 @@ impl Presequenced {
         Self { words, width, cores, packets: *packets, span: *span }
     }
 
-    /// What a packet carries, oldest first. The first packets of all carry less, as there is no more.
+    /// What `count` packets of a core carry, from `first` on, all in one pass: oldest first. The first packets of all carry less, as
+    /// there is no more.
     #[inline]
-    fn of_packet(&self, seq: Seq, lap: u64) -> &[u64] {
-        let index = (seq.0 - lap * self.packets as u64) as usize;
-        let missing = (self.cores - 1).saturating_sub(seq.0 as usize);
-        &self.words[(index + missing) * self.width..(index + self.cores) * self.width]
+    fn of_packets(&self, first: Seq, count: usize, lap: u64) -> &[u64] {
+        let index = (first.0 - lap * self.packets as u64) as usize;
+        let missing = (self.cores - 1).saturating_sub(first.0 as usize);
+        &self.words[(index + missing) * self.width..(index + count * self.cores) * self.width]
     }
 
     fn lap(&self, seq: Seq) -> u64 {
@@ -172,11 +173,19 @@ impl<M: Meta> LinkEnd<M> {
         let mut apply = Replayed::<N> { log: &mut *log, carried, records: &mut decided.records, seed };
         let mut lap = batch.packets().first().map_or(0, |packet| carried.lap(packet.seq));
         let mut result = Ok(());
-        for packet in batch.packets() {
-            if packet.seq.0 >= (lap + 1) * carried.packets as u64 {
+        let mut rest = batch.packets();
+        while let [first, .., last] | [first @ last] = rest {
+            let first = first.seq;
+            let mut end = (lap + 1) * carried.packets as u64;
+            if first.0 >= end {
                 lap += 1;
+                end += carried.packets as u64;
             }
-            if member.receive_into(packet.seq, carried.of_packet(packet.seq, lap), &mut apply).is_err() {
+            let all = last.seq.0 < end;
+            let of_lap = if all { rest.len() } else { rest.partition_point(|packet| packet.seq.0 < end) };
+            let (run, later) = rest.split_at(run_of(&rest[..of_lap], carried.cores));
+            rest = later;
+            if member.receive_run(first, run.len(), carried.of_packets(first, run.len(), lap), &mut apply).is_err() {
                 result = Err(Fenced);
                 break;
             }

@@ -50,7 +50,10 @@ pub struct Logs {
 struct CoreLog {
     mark: Line,
     progress: Line,
-    /// An entry for each slot: a head, then the packet's records with the packet's own last.
+    /// A bit for each slot: whether the packet came. Sixty-four to a word, so that those of a burst are a store or two.
+    received: Box<[AtomicU64]>,
+    /// A packet's records for each slot, the packet's own last. What consecutive packets of a core carry are consecutive records, so
+    /// the slots of a burst are one piece, and are copied as one.
     words: Box<[AtomicU64]>,
     /// One for each slot.
     watches: Box<[Watch]>,
@@ -124,7 +127,8 @@ impl Logs {
     /// Their memory, in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        self.cores.iter().map(|log| size_of::<CoreLog>() + size_of_val(&*log.words)).sum()
+        let of = |log: &CoreLog| size_of::<CoreLog>() + size_of_val(&*log.words) + size_of_val(&*log.received);
+        self.cores.iter().map(of).sum()
     }
 
     /// The number of this core's packet of this turn.
@@ -210,55 +214,62 @@ impl Logs {
         self.cores[core].progress.0.load(Ordering::Acquire)
     }
 
-    /// Writes one packet's entry: its records, oldest first, or that it is lost. Only the core itself may, and only when nobody
-    /// who isn't fenced may still read what is there.
+    /// How many entries from this turn's on lie in one piece.
+    pub(super) const fn in_one_piece(&self, turn: u64) -> usize {
+        self.shape.slots - self.slot(turn)
+    }
+
+    /// The words of an entry.
+    pub(super) const fn entry_words(&self) -> usize {
+        self.shape.cores * self.shape.words
+    }
+
+    /// Writes the entries of `count` consecutive packets that came, [in one piece](Self::in_one_piece): their records, oldest first; those
+    /// of the first may be fewer. Only the core itself may, and only when nobody who isn't fenced may still read what is there.
     #[inline]
-    pub(super) fn write(&self, core: usize, turn: u64, records: Option<&[u64]>) {
+    pub(super) fn receive(&self, core: usize, turn: u64, count: usize, records: &[u64]) {
         let log = &self.cores[core];
-        let (slot, words) = log.slot(self.slot(turn), self.shape);
-        log.watches[slot].write();
-        if !broken!(EarlyWords) {
-            // ORDERING: Release pairs with the Acquire fence in `is_fenced`: a fenced core whose words we write over knows it.
-            fence(Ordering::Release);
-        }
-        let (head, room) = words.split_first().expect("an entry has a head");
+        let slot = self.slot(turn);
+        log.begin(slot, count);
+        log.tell(slot, count, true);
+        let end = (slot + count) * self.entry_words();
+        let room = &log.words[end - records.len()..end];
         // ORDERING: Relaxed for all words. The mark's Release publishes them, and they say nothing before.
-        head.store(turn << 1 | u64::from(records.is_some()), Ordering::Relaxed);
-        let records = records.unwrap_or_default();
-        let room = &room[room.len() - records.len()..];
-        // By fours: this is what recovery costs where nothing is lost, and no compiler unrolls atomic stores.
-        let ((fours, rest), (values, last)) = (room.as_chunks::<4>(), records.as_chunks::<4>());
-        for (words, [one, two, three, four]) in fours.iter().zip(values) {
-            words[0].store(*one, Ordering::Relaxed);
-            words[1].store(*two, Ordering::Relaxed);
-            words[2].store(*three, Ordering::Relaxed);
-            words[3].store(*four, Ordering::Relaxed);
+        // By eights: this is what recovery costs where nothing is lost, and no compiler unrolls atomic stores.
+        let ((eights, rest), (values, last)) = (room.as_chunks::<8>(), records.as_chunks::<8>());
+        for (words, values) in eights.iter().zip(values) {
+            for (word, value) in words.iter().zip(values) {
+                word.store(*value, Ordering::Relaxed);
+            }
         }
         for (word, value) in rest.iter().zip(last) {
             word.store(*value, Ordering::Relaxed);
         }
     }
 
+    /// Writes the entry of a packet that is lost, under the same conditions.
+    pub(super) fn lose(&self, core: usize, turn: u64) {
+        let (log, slot) = (&self.cores[core], self.slot(turn));
+        log.begin(slot, 1);
+        log.tell(slot, 1, false);
+    }
+
     /// What the core's log says of a packet of its core that has been published.
     pub(super) fn entry(&self, core: usize, turn: u64) -> Entry {
-        let log = &self.cores[core];
-        let (slot, words) = log.slot(self.slot(turn), self.shape);
+        let (log, slot) = (&self.cores[core], self.slot(turn));
         log.watches[slot].read();
         // ORDERING: Relaxed, after an Acquire of the mark or by the writer itself. A fenced core may read what came later.
-        match words[0].load(Ordering::Relaxed) & 1 {
-            0 => Entry::Lost,
-            _ => Entry::Received,
-        }
+        let received = log.received[slot / BITS].load(Ordering::Relaxed);
+        if received >> (slot % BITS) & 1 == 0 { Entry::Lost } else { Entry::Received }
     }
 
     /// Copies a record out of a packet that the core received.
     pub(super) fn read(&self, core: usize, turn: u64, record: u64, into: &mut [u64]) {
-        let log = &self.cores[core];
-        let (slot, words) = log.slot(self.slot(turn), self.shape);
+        let (log, slot) = (&self.cores[core], self.slot(turn));
         log.watches[slot].read();
         let behind = (self.packet(core, turn) - record) as usize;
-        let start = words.len() - (behind + 1) * self.shape.words;
-        for (value, word) in into.iter_mut().zip(&words[start..]) {
+        let start = (slot + 1) * self.entry_words() - (behind + 1) * self.shape.words;
+        for (value, word) in into.iter_mut().zip(&log.words[start..]) {
             // ORDERING: Relaxed, as in `entry`.
             *value = word.load(Ordering::Relaxed);
         }
@@ -288,24 +299,44 @@ pub(super) struct Suspect {
     pub(super) progress: u64,
 }
 
+/// Bits in a word.
+const BITS: usize = u64::BITS as usize;
+
 impl CoreLog {
     fn new(shape: Shape) -> Self {
-        let words = shape.slots * Self::entry_words(shape);
+        let zeroes = |words| (0..words).map(|_| AtomicU64::new(0)).collect();
         Self {
             mark: Line(AtomicU64::new(Mark::new(0).0)),
             progress: Line(AtomicU64::new(0)),
-            words: (0..words).map(|_| AtomicU64::new(0)).collect(),
+            received: zeroes(shape.slots.div_ceil(BITS)),
+            words: zeroes(shape.slots * shape.cores * shape.words),
             watches: (0..shape.slots).map(|_| Watch::default()).collect(),
         }
     }
 
-    const fn entry_words(shape: Shape) -> usize {
-        1 + shape.cores * shape.words
+    /// Before `count` entries are written over.
+    #[inline(always)]
+    fn begin(&self, slot: usize, count: usize) {
+        self.watches[slot..slot + count].iter().for_each(Watch::write);
+        if !broken!(EarlyWords) {
+            // ORDERING: Release pairs with the Acquire fence in `is_fenced`: a fenced core whose words we write over knows it.
+            fence(Ordering::Release);
+        }
     }
 
-    fn slot(&self, slot: usize, shape: Shape) -> (usize, &[AtomicU64]) {
-        let words = Self::entry_words(shape);
-        (slot, &self.words[slot * words..][..words])
+    /// Says of `count` packets whether they came.
+    #[inline]
+    fn tell(&self, slot: usize, count: usize, received: bool) {
+        let (mut slot, end) = (slot, slot + count);
+        while slot < end {
+            let bits = (end - slot).min(BITS - slot % BITS);
+            let mask = u64::MAX >> (BITS - bits) << (slot % BITS);
+            // ORDERING: Relaxed, as for words. Nobody else writes here, so a load and a store do; the other bits stay as they are.
+            let word = &self.received[slot / BITS];
+            let before = word.load(Ordering::Relaxed);
+            word.store(if received { before | mask } else { before & !mask }, Ordering::Relaxed);
+            slot += bits;
+        }
     }
 }
 

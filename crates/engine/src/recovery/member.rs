@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use packet::Seq;
 
-use super::log::{Entry, Logs, Mark, Suspect};
+use super::log::{Entry, Logs, Mark, Shape, Suspect};
 use super::patience::{Patience, Wait};
 use super::sync::{Pause, broken};
 use super::tally::Tally;
@@ -72,7 +72,8 @@ pub trait Apply {
 }
 
 /// Applies all records from their words.
-struct Words<F>(F);
+#[derive(Debug)]
+pub struct Words<F>(pub F);
 
 impl<F: FnMut(Seq, Option<&[u64]>)> Apply for Words<F> {
     fn record(&mut self, seq: Seq, words: Option<&[u64]>) {
@@ -142,26 +143,44 @@ impl Member {
         records: &[u64],
         apply: impl FnMut(Seq, Option<&[u64]>),
     ) -> Result<(), Refusal> {
-        self.receive_into(seq, records, &mut Words(apply))
+        self.receive_run(seq, 1, records, &mut Words(apply))
     }
 
-    /// The same for an applier that has the packets' records by it.
+    /// Takes `count` packets of this core in, from `first` on and none missing between them, for an applier that has the packets'
+    /// records by it: all their records, oldest first. What consecutive packets of a core carry are consecutive records.
     ///
     /// # Errors
-    /// As [`receive`](Self::receive).
+    /// As [`receive`](Self::receive); those taken in before the log was full, if it was, may have been applied.
     #[inline]
-    pub fn receive_into(&mut self, seq: Seq, records: &[u64], apply: &mut impl Apply) -> Result<(), Refusal> {
-        let cores = self.logs.shape.cores as u64;
+    pub fn receive_run(
+        &mut self,
+        first: Seq,
+        count: usize,
+        records: &[u64],
+        apply: &mut impl Apply,
+    ) -> Result<(), Refusal> {
+        let Shape { cores, words, .. } = self.logs.shape;
         debug_assert_eq!(
-            records.len() as u64,
-            cores.min(seq.0 + 1) * self.logs.shape.words as u64,
-            "the packet's records"
+            records.len(),
+            (cores.min(first.0 as usize + 1) + count.saturating_sub(1) * cores) * words,
+            "the packets' records"
         );
         // The packet that is to come next needs no division.
-        if seq.0 != self.logs.packet(self.core, self.turn) {
-            self.skip_to(seq, apply)?;
+        if first.0 != self.logs.packet(self.core, self.turn) {
+            self.skip_to(first, apply)?;
         }
-        self.log(Some(records), seq.0, apply)?;
+        let (mut count, mut records) = (count, records);
+        while count > 0 {
+            if self.turn >= self.room {
+                self.make_room(self.logs.packet(self.core, self.turn), apply)?;
+            }
+            let taken = count.min((self.room - self.turn) as usize).min(self.logs.in_one_piece(self.turn));
+            count -= taken;
+            let (now, later) = records.split_at(records.len() - count * self.logs.entry_words());
+            self.logs.receive(self.core, self.turn, taken, now);
+            self.turn += taken as u64;
+            records = later;
+        }
         Ok(())
     }
 
@@ -177,7 +196,7 @@ impl Member {
             return Err(Refusal::Late);
         }
         while self.turn < turn {
-            self.log(None, seq.0, apply)?;
+            self.lose(seq.0, apply)?;
             self.tally.lost += 1;
         }
         Ok(())
@@ -246,28 +265,26 @@ impl Member {
     fn settle(&mut self, sent: u64, end: u64, apply: &mut impl Apply) -> Result<(), Fenced> {
         let turns = self.logs.turns_below(self.core, sent);
         while self.turn < turns {
-            self.log(None, sent, apply)?;
+            self.lose(sent, apply)?;
             // What is past the end of the stream can't be lost.
             self.tally.lost += u64::from(self.logs.packet(self.core, self.turn - 1) < end);
         }
         self.catch_up(sent, end, apply)
     }
 
-    /// Writes the next entry of this core's log. All cores have been told, or are about to be, of the packets below `sent`.
-    #[inline]
-    fn log(&mut self, records: Option<&[u64]>, sent: u64, apply: &mut impl Apply) -> Result<(), Fenced> {
+    /// Says of the core's next packet that it is lost. All cores have been told, or are about to be, of the packets below `sent`.
+    fn lose(&mut self, sent: u64, apply: &mut impl Apply) -> Result<(), Fenced> {
         if self.turn >= self.room {
             self.make_room(sent, apply)?;
         }
-        self.logs.write(self.core, self.turn, records);
+        self.logs.lose(self.core, self.turn);
         self.turn += 1;
-        if records.is_none() {
-            self.lost = self.turn;
-        }
+        self.lost = self.turn;
         Ok(())
     }
 
-    /// Waits until nobody has to read any more what the next entry is written over.
+    /// Waits until nobody has to read any more what the next entry is written over. All cores have been told, or are about to be, of the
+    /// packets below `sent`.
     #[cold]
     fn make_room(&mut self, sent: u64, apply: &mut impl Apply) -> Result<(), Fenced> {
         let slots = self.logs.shape.slots as u64;
