@@ -105,7 +105,7 @@ impl Case {
                 }
                 records.clear();
                 records.extend(((first + 1).saturating_sub(self.cores as u64)..=first).flat_map(record));
-                if self.seed % 2 == 0 {
+                if self.seed.is_multiple_of(2) {
                     member.receive(Seq(first), &records, &mut apply).expect("packets come in order, nobody is fenced");
                     continue;
                 }

@@ -5,6 +5,7 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::Instant;
 
+use locality::prefetch;
 use nf::{Meta, NetworkFunction, Reason};
 use packet::{Nanos, Seq};
 use port::{Batch, Queue, Received};
@@ -59,6 +60,15 @@ impl Presequenced {
         let index = (first.0 - lap * self.packets as u64) as usize;
         let missing = (self.cores - 1).saturating_sub(first.0 as usize);
         &self.words[(index + missing) * self.width..(index + count * self.cores) * self.width]
+    }
+
+    /// Asks for what the packets of a core carry that come next, of which there are about `count`, from `next` on: a card lays it where
+    /// packets lie, which ports ask for ahead of time.
+    #[inline]
+    fn prefetch(&self, next: Seq, count: usize, lap: u64) {
+        let start = (next.0 - lap * self.packets as u64) as usize * self.width;
+        let end = self.words.len().min(start + count * self.cores * self.width);
+        prefetch::all(&self.words[start.min(end)..end]);
     }
 
     fn lap(&self, seq: Seq) -> u64 {
@@ -190,6 +200,7 @@ impl<M: Meta> LinkEnd<M> {
                 break;
             }
         }
+        carried.prefetch(sent, batch.len(), lap);
         if result.is_ok() {
             match member.pass(sent) {
                 // Nothing is missing and nothing was applied yet: the replay's own records will do.
