@@ -1,7 +1,7 @@
 //! Histories: what earlier packets contributed, for a core to replay before its own packet (state-compute replication), and
 //! the state that changes cores in between.
 
-use locality::prefetch;
+use locality::{CACHE_LINE, prefetch};
 use packet::{Nanos, Seq};
 
 use crate::moves::{Move, Moves};
@@ -225,17 +225,31 @@ impl<'a, M: Copy> Log<'a, M> {
         if record.seq.0 + self.first >= limit.0 {
             return None;
         }
-        // A replica reads as fast as memory gives: what comes later is asked for in time.
-        prefetch::address(self.records.as_ptr().wrapping_add(self.record + AHEAD).cast());
-        self.record += 1;
+        self.step();
         Some((record, self.first, self.later))
+    }
+
+    /// Goes on to the next record. A replica reads as fast as memory gives: what comes later is asked for in time, all lines of it,
+    /// whether or not this record is one to replay.
+    #[inline(always)]
+    fn step(&mut self) {
+        let ahead = self.records.as_ptr().wrapping_add(self.record + AHEAD).cast::<u8>();
+        let mut line = 0;
+        while line < size_of::<Record<M>>() {
+            prefetch::address(ahead.wrapping_add(line));
+            line += CACHE_LINE;
+        }
+        if !size_of::<Record<M>>().is_multiple_of(CACHE_LINE) && size_of::<Record<M>>() > CACHE_LINE {
+            prefetch::address(ahead.wrapping_add(size_of::<Record<M>>() - 1));
+        }
+        self.record += 1;
     }
 
     /// Leaves out the record of this packet, if it comes next: the packet is at hand itself.
     #[inline]
     pub fn skip(&mut self, seq: Seq) {
         if self.peek() == Some(seq) {
-            self.record += 1;
+            self.step();
         }
     }
 
