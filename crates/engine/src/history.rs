@@ -236,11 +236,11 @@ impl<'a, M: Copy> Log<'a, M> {
         let ahead = self.records.as_ptr().wrapping_add(self.record + AHEAD).cast::<u8>();
         let mut line = 0;
         while line < size_of::<Record<M>>() {
-            prefetch::address(ahead.wrapping_add(line));
+            prefetch::closest(ahead.wrapping_add(line));
             line += CACHE_LINE;
         }
         if !size_of::<Record<M>>().is_multiple_of(CACHE_LINE) && size_of::<Record<M>>() > CACHE_LINE {
-            prefetch::address(ahead.wrapping_add(size_of::<Record<M>>() - 1));
+            prefetch::closest(ahead.wrapping_add(size_of::<Record<M>>() - 1));
         }
         self.record += 1;
     }

@@ -5,14 +5,30 @@
 
 use crate::CACHE_LINE;
 
-/// Brings the cache line at `address` near. Never faults, whatever the address; nothing where the processor has no such
-/// instruction that is known here.
+/// Brings the cache line at `address` near: to the second-level cache, from which a load takes it while others go on. Never faults,
+/// whatever the address; nothing where the processor has no such instruction that is known here.
+///
+/// Not to the first level: a line that comes from memory would occupy one of the few places for misses there for as long as that takes, and
+/// once all are taken the loads and prefetches behind wait.
 #[inline(always)]
 pub fn address(address: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
-        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        use core::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
         // SAFETY: a prefetch reads nothing and faults on nothing.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(address.cast()) };
+    }
+    #[cfg(any(not(target_arch = "x86_64"), miri))]
+    let _ = address;
+}
+
+/// Brings the cache line at `address` as near as it gets, for what is read in order and soon.
+#[inline(always)]
+pub fn closest(address: *const u8) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    {
+        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: as above.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
     }
     #[cfg(any(not(target_arch = "x86_64"), miri))]
@@ -47,6 +63,7 @@ mod tests {
     fn any_address_may_be_asked_for() {
         for at in [0, 1, 4095, usize::MAX] {
             address(core::ptr::without_provenance(at));
+            closest(core::ptr::without_provenance(at));
         }
         start(&7u8);
         all(&[0u32; 100][1..]);
