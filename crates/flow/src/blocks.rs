@@ -42,6 +42,12 @@ impl List {
     pub(crate) const fn is_empty(self) -> bool {
         self.head == NONE
     }
+
+    /// The number of its first block, which no list of others has as long as it is this one's.
+    #[inline]
+    pub(crate) const fn head(self) -> u32 {
+        self.head
+    }
 }
 
 /// The pool.
@@ -127,24 +133,39 @@ impl Blocks {
         }
     }
 
-    /// The entry `distance` behind the list's first, if it is in the first block or the one behind it.
+    /// The list's first entry.
     #[inline]
-    pub(crate) fn ahead(&self, list: List, distance: usize) -> Option<u32> {
-        if list.is_empty() {
-            return None;
+    pub(crate) fn first(&self, list: List) -> Option<u32> {
+        self.slots(list, 0).first().copied()
+    }
+
+    /// The slots of the list's block that lies `behind` its first one: none, if there is no such block.
+    #[inline]
+    pub(crate) fn slots(&self, list: List, behind: usize) -> &[u32] {
+        match self.block_behind(list, behind) {
+            None => &[],
+            Some(block) => &block.slots[usize::from(block.first)..][..usize::from(block.len)],
         }
-        let head = self.block(list.head);
-        if distance < usize::from(head.len) {
-            return Some(head.slots[usize::from(head.first) + distance]);
+    }
+
+    /// Brings the block near that lies `behind` the list's first one. Those ahead of it should be.
+    #[inline]
+    pub(crate) fn prefetch(&self, list: List, behind: usize) {
+        if let Some(block) = self.block_behind(list, behind) {
+            prefetch::start(block);
         }
-        if head.next == NONE {
-            return None;
+    }
+
+    #[inline]
+    fn block_behind(&self, list: List, behind: usize) -> Option<&Block> {
+        let mut at = list.head;
+        for _ in 0..behind {
+            if at == NONE {
+                return None;
+            }
+            at = self.block(at).next;
         }
-        let next = self.block(head.next);
-        // The one behind that is asked for here, a block's length ahead.
-        prefetch::start(self.block(if next.next == NONE { head.next } else { next.next }));
-        let distance = distance - usize::from(head.len);
-        (distance < usize::from(next.len)).then(|| next.slots[usize::from(next.first) + distance])
+        (at != NONE).then(|| self.block(at))
     }
 
     #[inline]
@@ -257,12 +278,9 @@ mod tests {
             }
             for (list, model) in lists.iter().zip(&model) {
                 assert_eq!(list.is_empty(), model.is_empty());
-                assert_eq!(blocks.ahead(*list, 0), model.first().copied());
-                for distance in [1, 5, 13] {
-                    if let Some(entry) = blocks.ahead(*list, distance) {
-                        assert_eq!(Some(&entry), model.get(distance));
-                    }
-                }
+                assert_eq!(blocks.first(*list), model.first().copied());
+                let all = (0..).map(|behind| blocks.slots(*list, behind)).take_while(|slots| !slots.is_empty());
+                assert_eq!(all.flatten().copied().collect::<Vec<u32>>(), *model);
             }
         }
     }

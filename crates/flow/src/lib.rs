@@ -11,6 +11,7 @@ extern crate std;
 
 mod blocks;
 mod chain;
+mod hashes;
 pub mod index;
 mod memory;
 mod policy;

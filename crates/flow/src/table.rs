@@ -5,6 +5,7 @@ use core::fmt;
 use packet::{Key, Nanos};
 
 use crate::chain::{self, List};
+use crate::hashes::Hashes;
 use crate::index::{CuckooPp, Index};
 use crate::policy::{Ageing, Eviction};
 use crate::slab::{Alive, Hot, Slab};
@@ -25,6 +26,7 @@ pub struct Table<K, V, I = CuckooPp> {
     index: I,
     slab: Slab<K, V>,
     wheel: Wheel,
+    hashes: Hashes,
     ageing: Ageing,
     capacity: u32,
     /// The slot that the scan comes to next.
@@ -51,8 +53,6 @@ pub struct Plan<C = ()> {
 
 /// How often eviction looks where nobody lies.
 const RANDOM_TRIES: usize = 64;
-/// How many turns ahead an expired entry's part of the index is asked for.
-const SOON: usize = 6;
 /// Slots that [`Ageing::Scan`] looks at in a call of [`Table::reclaim`].
 pub const SCANNED: usize = 4;
 
@@ -156,6 +156,7 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
             slab: Slab::new(if capacity == 0 { 0 } else { slots }),
             index,
             wheel,
+            hashes: Hashes::new(ageing == Ageing::Wheel),
             ageing,
             capacity: capacity as u32,
             hand: 0,
@@ -274,7 +275,9 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
     pub fn remove(&mut self, slot: Slot) -> V {
         let at = slot.0;
         let value = *self.slab.value(at);
-        let was_in = self.index.remove(self.hash(self.slab.key(at)), at);
+        let hash = self.hashes.take(at).unwrap_or_else(|| self.slab.key(at).hash(self.seed));
+        debug_assert_eq!(hash, self.hash(self.slab.key(at)), "a slot's hash is forgotten with its flow");
+        let was_in = self.index.remove(hash, at);
         debug_assert!(was_in, "every flow is in the index");
         self.wheel.disarm(&mut self.slab, at);
         if !self.slab.is_assured(at) {
@@ -344,15 +347,28 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
         if self.ageing == Ageing::Scan {
             return self.scan(now);
         }
-        let slot = self.wheel.work(&mut self.slab, now)?;
-        // The wheel has asked for the entries; those that are near by now lead to the part of the index that removal needs.
-        if let Some(soon) = self.wheel.ahead(SOON) {
-            self.index.prefetch(self.hash(self.slab.key(soon)));
+        let slot = self.wheel.work(&mut self.slab, now);
+        if self.wheel.has_begun() {
+            self.prefetch_removals();
         }
-        if let Some(sooner) = self.wheel.ahead(SOON / 2) {
-            self.index.prefetch_removal(self.hash(self.slab.key(sooner)), sooner);
+        slot.map(Slot)
+    }
+
+    /// Entries of the next block are near by now, and lead to the part of the index that their removal needs; of the present block's, that
+    /// part is near, and may lead on. A block's at once, as their addresses have to be translated.
+    fn prefetch_removals(&mut self) {
+        for &ending in self.wheel.coming(1) {
+            if self.wheel.ends(&self.slab, ending) {
+                let hash = self.slab.key(ending).hash(self.seed);
+                self.index.prefetch(hash);
+                self.hashes.note(ending, hash);
+            }
         }
-        Some(Slot(slot))
+        for &ending in self.wheel.coming(0) {
+            if let Some(hash) = self.hashes.get(ending) {
+                self.index.prefetch_removal(hash, ending);
+            }
+        }
     }
 
     /// Goes a few slots further round those that were ever used.
@@ -500,7 +516,7 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
     /// What the table takes, in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        size_of::<Self>() + self.slab.bytes() + self.index.bytes() + self.wheel.bytes()
+        size_of::<Self>() + self.slab.bytes() + self.index.bytes() + self.wheel.bytes() + self.hashes.bytes()
     }
 
     /// All flows: key, value and deadline, in the order of their slots.

@@ -42,8 +42,9 @@ pub(crate) const HORIZON: Nanos = Nanos::from_secs(30);
 /// down, mostly one, and twice a minute while it lasts, so one unit a packet keeps up with one new flow a packet. Where there are too few
 /// packets for all looks, rounds take longer than that, for each look counts from the present.
 const STEPS_MAX: usize = 4;
-/// How many entries ahead of their turn they are asked for.
-const AHEAD: usize = 12;
+/// How many blocks ahead of their turn entries are asked for: a block's at once, so that the translations of their addresses overlap, which
+/// takes longer than all else about them.
+const AHEAD: usize = 2;
 
 /// The wheel: its own tick, and who is due when.
 pub(crate) struct Wheel {
@@ -54,6 +55,9 @@ pub(crate) struct Wheel {
     /// The list above the lowest level that has come up and is being spread over the levels below it.
     spreading: Option<u32>,
     low_bits: u32,
+    /// The block that is being dealt with, and whether nobody has [asked](Self::has_begun) since it was begun.
+    begun: u32,
+    is_new: bool,
     /// A bit for each list that has an entry.
     occupied: Box<[u64]>,
     lists: Box<[List]>,
@@ -89,6 +93,8 @@ impl Wheel {
             tick: 0,
             spreading: None,
             low_bits,
+            begun: u32::MAX,
+            is_new: false,
             occupied: vec![0; lists / 64].into(),
             lists: vec![List::EMPTY; lists].into(),
             blocks: Blocks::new(entries, lists),
@@ -206,12 +212,9 @@ impl Wheel {
     pub(crate) fn work<K: Key, V: Copy>(&mut self, slab: &mut Slab<K, V>, now: Nanos) -> Option<u32> {
         for _ in 0..STEPS_MAX {
             let list = self.current();
-            if let Some(entry) = self.blocks.ahead(self.lists[list], 0) {
-                if let Some(later) = self.blocks.ahead(self.lists[list], AHEAD) {
-                    slab.prefetch(later);
-                    slab.prefetch_links(later);
-                }
-                if self.spreading.is_none() && tick_of(slab.deadline(entry)) <= self.tick {
+            if let Some(entry) = self.blocks.first(self.lists[list]) {
+                self.begin_block(slab, list);
+                if self.ends(slab, entry) {
                     return Some(entry);
                 }
                 self.disarm(slab, entry);
@@ -223,10 +226,43 @@ impl Wheel {
         None
     }
 
-    /// The entry that comes up `distance` behind the present one, if it is on the same list.
+    /// Asks for what comes [`AHEAD`] blocks behind the one that the list begins with, once for each.
     #[inline]
-    pub(crate) fn ahead(&self, distance: usize) -> Option<u32> {
-        self.blocks.ahead(self.lists[self.current()], distance)
+    fn begin_block<K: Key, V: Copy>(&mut self, slab: &Slab<K, V>, list: usize) {
+        let list = self.lists[list];
+        if self.begun == list.head() {
+            return;
+        }
+        (self.begun, self.is_new) = (list.head(), true);
+        self.blocks.prefetch(list, AHEAD + 1);
+        self.prefetch_entries(slab, list, AHEAD);
+    }
+
+    #[inline]
+    fn prefetch_entries<K: Key, V: Copy>(&self, slab: &Slab<K, V>, list: List, behind: usize) {
+        for entry in self.blocks.slots(list, behind) {
+            slab.prefetch(*entry);
+            slab.prefetch_links(*entry);
+        }
+    }
+
+    /// Whether a block has been begun since the last time that somebody asked.
+    #[inline]
+    pub(crate) const fn has_begun(&mut self) -> bool {
+        core::mem::replace(&mut self.is_new, false)
+    }
+
+    /// The entries of the block that lies `behind` the present one. Those of the next block are near when that has
+    /// [begun](Self::has_begun).
+    #[inline]
+    pub(crate) fn coming(&self, behind: usize) -> &[u32] {
+        self.blocks.slots(self.lists[self.current()], behind)
+    }
+
+    /// Whether an entry that comes up is due then, and not to be armed anew.
+    #[inline]
+    pub(crate) fn ends<K: Key, V: Copy>(&self, slab: &Slab<K, V>, entry: u32) -> bool {
+        self.spreading.is_none() && tick_of(slab.deadline(entry)) <= self.tick
     }
 
     /// The list that is being dealt with.
@@ -264,11 +300,7 @@ impl Wheel {
         }
         self.tick = up;
         self.spreading = (number > 0).then_some(list as u32);
-        for distance in 0..AHEAD {
-            let Some(entry) = self.blocks.ahead(self.lists[list], distance) else { break };
-            slab.prefetch(entry);
-            slab.prefetch_links(entry);
-        }
+        (0..AHEAD).for_each(|behind| self.prefetch_entries(slab, self.lists[list], behind));
         true
     }
 
