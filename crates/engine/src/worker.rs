@@ -308,7 +308,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         let next = *first + *keeping;
         for (_, bytes) in batch.frames(next..batch.len().min(next + *keeping + 2)) {
             if let Some(header) = bytes.first() {
-                prefetch::start(header);
+                prefetch::closest(header);
             }
         }
         (*keeping, *first) = (0, 0);
