@@ -35,8 +35,6 @@ pub struct Expiring {
     pub singles: Option<Tail>,
 }
 
-/// How long flows live.
-const LIFE: Nanos = Nanos::from_secs(60);
 /// A table has places for its flows and this part more, so that whoever ages has some time.
 const SLACK: usize = 32;
 
@@ -156,6 +154,8 @@ struct Case<I> {
     /// The flow that comes next.
     next: u64,
     pace: u64,
+    /// How long it lives.
+    life: Nanos,
     /// Of passes that count.
     before: Counts,
 }
@@ -225,25 +225,26 @@ impl Visit for Make<'_> {
         let seed = seed_of(plan.seed);
         let mut aged = Aged::<I>::new(Plan { index: choice, capacity, load_percent: Some(load), ageing, seed });
         let alive = capacity - capacity / SLACK;
-        let pace = LIFE.0 / alive.max(1) as u64 + 1;
+        let life = plan.lifetime;
+        let pace = life.0 / alive.max(1) as u64 + 1;
         // As after a while: those that expire together lie apart. All go in, leave in no order, and come again in time's.
         let mut order: Vec<u64> = (0..alive as u64).collect();
-        order.iter().for_each(|number| aged.put(made_up(FRESH + number), LIFE, Nanos(0)));
+        order.iter().for_each(|number| aged.put(made_up(FRESH + number), life, Nanos(0)));
         Random(plan.seed).shuffle(&mut order);
         order.iter().for_each(|number| aged.take(&made_up(FRESH + number)));
         for number in 0..alive as u64 {
             let now = Nanos(number * pace);
-            aged.put(made_up(FRESH + number), now + LIFE, now);
+            aged.put(made_up(FRESH + number), now + life, now);
         }
         let before = aged.counts;
-        Box::new(Case { kind, load, aged, next: alive as u64, pace, before })
+        Box::new(Case { kind, load, aged, next: alive as u64, pace, life, before })
     }
 }
 
 impl<I: Index> Case<I> {
     fn metered<M: Meter>(&mut self, packets: u64, meter: &mut M) {
-        let (next, pace) = (self.next, self.pace);
-        self.aged.open(FRESH + next, packets, |at| Nanos((next + at) * pace), LIFE, meter);
+        let (next, pace, life) = (self.next, self.pace, self.life);
+        self.aged.open(FRESH + next, packets, |at| Nanos((next + at) * pace), life, meter);
         self.next += packets;
     }
 }

@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use flow::index::{AnyIndex, Chaining, Cuckoo, CuckooPp, Hopscotch, IndexKind, RobinHood, Tagged};
 use flow::{Ageing, Index};
+use packet::Nanos;
 
 pub use ageing::Expiring;
 pub use clump::Clump;
@@ -70,6 +71,8 @@ pub struct TablesPlan {
     pub rounds: usize,
     /// How many packets a case has in a round.
     pub round_packets: u64,
+    /// How long flows live, by packet time, for [`Op::Expire`].
+    pub lifetime: Nanos,
     /// What keys the tables' hashes.
     pub seed: u64,
 }

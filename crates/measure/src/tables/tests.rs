@@ -11,6 +11,7 @@ fn plan() -> TablesPlan {
         cores: vec![1, 2, 300],
         rounds: 2,
         round_packets: 4_096,
+        lifetime: Nanos::from_secs(20),
         seed: 1,
     }
 }

@@ -11,7 +11,7 @@ use measure::tables::{
     Captured, Clock, MADE_UP_PROTOCOL, OWN_BYTES, Op, Resident, Skew, TableKind, TablesBench, TablesPlan, Traffic,
     bench_tables,
 };
-use packet::FiveTuple;
+use packet::{FiveTuple, Nanos};
 
 use super::{capture, json, report, text};
 use crate::cli::engines::{core_range, processor};
@@ -76,6 +76,9 @@ pub(super) struct Args {
     /// How many packets a case has in a round
     #[arg(long, default_value = "500k", value_name = "NUMBER", value_parser = number::parse)]
     round_packets: u64,
+    /// How many seconds of packet time flows live in `expire`; what lives longer than half a minute is looked at on its way
+    #[arg(long, default_value_t = 60, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    lifetime: u32,
     /// Write a page with plots, index.html, and all figures, tables.json, into this folder
     #[arg(long, value_name = "FOLDER")]
     report: Option<PathBuf>,
@@ -239,6 +242,7 @@ impl Args {
             cores: self.cores.clone().collect(),
             rounds: usize::from(self.rounds),
             round_packets: self.round_packets,
+            lifetime: Nanos::from_secs(u64::from(self.lifetime)),
             seed: SEED,
         }
     }
@@ -256,7 +260,7 @@ impl Args {
         let loads: Vec<String> = self.load.iter().map(|load| (*load as f64 / 100.0).to_string()).collect();
         line += &format!(" --load {} --ops {} --tables {}", loads.join(","), self.ops.join(","), self.tables.join(","));
         line += &format!(" --ageing {} --cores {}-{}", self.ageing.join(","), self.cores.start(), self.cores.end());
-        line + &format!(" --rounds {} --round-packets {}", self.rounds, self.round_packets)
+        line + &format!(" --rounds {} --round-packets {} --lifetime {}", self.rounds, self.round_packets, self.lifetime)
     }
 }
 

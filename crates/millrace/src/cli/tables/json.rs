@@ -43,7 +43,7 @@ pub(super) fn measured(measured: &Measured) -> Value {
     };
     json!({
         "command": again, "source": source, "entries": entries, "own_bytes_per_entry": OWN_BYTES,
-        "rounds": plan.rounds, "round_packets": plan.round_packets,
+        "rounds": plan.rounds, "round_packets": plan.round_packets, "lifetime_s": plan.lifetime.as_secs_f64(),
         "processor": processor, "clock": { "ghz": clock.ghz, "reading_ns": clock.reading_ns },
         "rows": bench.resident.iter().map(resident).collect::<Vec<_>>(),
         "expire": bench.expiring.iter().map(expiring).collect::<Vec<_>>(),

@@ -8,7 +8,7 @@ use measure::tables::{Clump, Expiring, OWN_BYTES, Op, Resident, Scaling, Sharing
 
 use super::bench::Measured;
 use super::json::mops;
-use super::text::{against_none, made_room, success, times_one};
+use super::text::{against_none, lifetime, made_room, success, times_one};
 use crate::print::number::{count, counted, time};
 use crate::print::page;
 use crate::print::plot::{Chart, Line, Marks, Point, Shape, Strips};
@@ -323,7 +323,7 @@ fn expiry(measured: &Measured) -> Markup {
     html! {
         section {
             h2 { (Op::Expire.name()) }
-            p { (Op::Expire.summary()) " Where nobody ages flows, the oldest one makes room; that is what the others are held against." }
+            p { (Op::Expire.summary()) " " (lifetime(measured)) " Where nobody ages flows, the oldest one makes room; that is what the others are held against." }
             div.pair { @for ageing in &measured.plan.ageings { (chart(*ageing)) } }
             table.numbers {
                 thead { tr {

@@ -27,7 +27,7 @@ pub(super) fn measured(measured: &Measured, style: Style) -> String {
         out += &memory(measured, style);
     }
     if !bench.expiring.is_empty() {
-        out += &heading(Op::Expire.name(), Op::Expire.summary(), style);
+        out += &heading(Op::Expire.name(), &format!("{} {}", Op::Expire.summary(), lifetime(measured)), style);
         out += &expiring(measured, style);
     }
     if let Some(first) = bench.clumps.first() {
@@ -143,6 +143,11 @@ fn missing(row: &Resident) -> String {
 /// Hundredths that may be few; what isn't nothing is never told as nothing.
 fn few(percent: f64) -> String {
     if percent > 0.0 && percent < 0.01 { "< 0.01 %".to_owned() } else { format!("{percent:.2} %") }
+}
+
+/// How long flows live that expire.
+pub(super) fn lifetime(measured: &Measured) -> String {
+    format!("They live for {} s of packet time.", measured.plan.lifetime.0 / 1_000_000_000)
 }
 
 fn memory(measured: &Measured, style: Style) -> String {
