@@ -5,16 +5,16 @@ use alloc::boxed::Box;
 use alloc::vec;
 
 use locality::prefetch;
-use packet::Key;
 
 use crate::memory::Region;
-use crate::slab::Slab;
 
 /// Slots in a block.
 const WIDTH: usize = 13;
 /// Positions in a block that a position's number has room for.
 const POSITIONS: u32 = 16;
 const NONE: u32 = u32::MAX;
+/// The position of an entry that is on no list: in the block that is never used. Zero, so that memory comes up loose.
+pub(crate) const LOOSE: u32 = 0;
 
 #[repr(C, align(64))]
 struct Block {
@@ -56,6 +56,9 @@ pub(crate) struct Blocks {
     /// The number of the list that each block is of. Apart from the blocks, for it is asked for more often than they are, and
     /// so takes a thirtieth of the lines.
     lists: Box<[u16]>,
+    /// Where each entry is, or [`LOOSE`].
+    positions: Region,
+    entries: u32,
     count: u32,
     /// No block from here on has been in use.
     used: u32,
@@ -64,19 +67,52 @@ pub(crate) struct Blocks {
 }
 
 impl Blocks {
-    /// As many blocks as `entries` can take on so many lists: a list's first and last may hold one slot only.
+    /// As many blocks as `entries` can take on so many lists, each a number below `slots`: a list's first and last may hold one slot only.
     ///
     /// # Panics
     /// When there are more than positions can number, some 3 billion entries.
-    pub(crate) fn new(entries: usize, lists: usize) -> Self {
-        let count = (entries.div_ceil(WIDTH) + 2 * lists).min(entries) + 1;
+    pub(crate) fn new(entries: usize, slots: usize, lists: usize) -> Self {
+        // One more is never used, and its positions mean something else.
+        let count = (entries.div_ceil(WIDTH) + 2 * lists).min(entries) + 2;
         assert!(count < (NONE / POSITIONS) as usize && lists <= 1 << u16::BITS, "positions have 32 bits");
         let region = Region::zeroed(count * size_of::<Block>());
-        Self { region, lists: vec![0; count].into(), count: count as u32, used: 0, free: NONE }
+        let positions = Region::zeroed(slots * size_of::<u32>());
+        Self {
+            region,
+            lists: vec![0; count].into(),
+            positions,
+            entries: slots as u32,
+            count: count as u32,
+            used: 1,
+            free: NONE,
+        }
     }
 
     pub(crate) const fn bytes(&self) -> usize {
-        self.region.bytes() + size_of_val(&*self.lists)
+        self.region.bytes() + self.positions.bytes() + size_of_val(&*self.lists)
+    }
+
+    /// Where the entry is: [`LOOSE`] where it is on no list.
+    #[inline]
+    pub(crate) fn position(&self, entry: u32) -> u32 {
+        if entry >= self.entries {
+            return LOOSE;
+        }
+        // SAFETY: there is a position for each entry below `entries`, and zeros are one.
+        unsafe { self.positions.base().cast::<u32>().add(entry as usize).read() }
+    }
+
+    #[inline]
+    fn set_position(&mut self, entry: u32, position: u32) {
+        assert!(entry < self.entries, "entries are numbered by their slots");
+        // SAFETY: there is a position for each entry below `entries`, and `self` is borrowed uniquely.
+        unsafe { self.positions.base().cast::<u32>().add(entry as usize).write(position) };
+    }
+
+    /// Brings the entry's position near.
+    #[inline]
+    pub(crate) fn prefetch_position(&self, entry: u32) {
+        prefetch::address(self.positions.base().as_ptr().wrapping_add(entry as usize * size_of::<u32>()));
     }
 
     /// The list that the position is on.
@@ -87,7 +123,7 @@ impl Blocks {
 
     /// Puts an entry behind all others on the list, which is number `number`, and notes its position.
     #[inline]
-    pub(crate) fn append<K: Key, V: Copy>(&mut self, slab: &mut Slab<K, V>, list: &mut List, number: u32, entry: u32) {
+    pub(crate) fn append(&mut self, list: &mut List, number: u32, entry: u32) {
         let mut at = list.tail;
         if at == NONE || self.is_filled(at) {
             at = self.take(number as u16, list.tail);
@@ -101,12 +137,13 @@ impl Blocks {
         let place = usize::from(block.first + block.len);
         block.slots[place] = entry;
         block.len += 1;
-        slab.links_mut(entry).position = at * POSITIONS + place as u32;
+        self.set_position(entry, at * POSITIONS + place as u32);
     }
 
     /// Takes the entry at this position off its list.
     #[inline]
-    pub(crate) fn remove<K: Key, V: Copy>(&mut self, slab: &mut Slab<K, V>, list: &mut List, position: u32) {
+    pub(crate) fn remove(&mut self, list: &mut List, entry: u32, position: u32) {
+        self.set_position(entry, LOOSE);
         let (at, place) = (position / POSITIONS, position % POSITIONS);
         if at == list.head && place == u32::from(self.block(at).first) {
             let head = self.block_mut(at);
@@ -126,7 +163,7 @@ impl Blocks {
         let (is_spent, prev) = (block.len == 0, block.prev);
         if tail * POSITIONS + last_place != position {
             self.block_mut(at).slots[place as usize] = last;
-            slab.links_mut(last).position = position;
+            self.set_position(last, position);
         }
         if is_spent {
             self.drop_tail(list, prev);
@@ -233,24 +270,13 @@ impl Blocks {
 mod tests {
     use std::vec::Vec;
 
-    use packet::{Host, Host4, Nanos};
-
     use super::*;
-
-    fn key() -> Host4 {
-        match Host::v4(core::net::Ipv4Addr::UNSPECIFIED) {
-            Host::V4(key) => key,
-            Host::V6(_) => unreachable!(),
-        }
-    }
 
     /// Against vectors: entries come and go at random on three lists, first ones and others, and the pool suffices.
     #[test]
     fn lists_hold_what_was_appended_and_not_removed() {
         const ENTRIES: u32 = if cfg!(miri) { 60 } else { 400 };
-        let mut slab = Slab::<Host4, u64>::new(ENTRIES as usize);
-        (0..ENTRIES).for_each(|at| slab.take(at, key(), 0, Nanos(1)));
-        let mut blocks = Blocks::new(ENTRIES as usize, 3);
+        let mut blocks = Blocks::new(ENTRIES as usize, ENTRIES as usize, 3);
         let mut lists = [List::EMPTY; 3];
         let mut model: [Vec<u32>; 3] = Default::default();
         let mut random = 1u64;
@@ -259,15 +285,16 @@ mod tests {
             let (entry, list) = ((random >> 33) as u32 % ENTRIES, (random >> 60) as usize % 3);
             match model.iter().position(|list| list.contains(&entry)) {
                 None => {
-                    blocks.append(&mut slab, &mut lists[list], list as u32, entry);
+                    blocks.append(&mut lists[list], list as u32, entry);
                     model[list].push(entry);
                 }
                 Some(list) => {
                     // Every other time the first one goes.
                     let entry = if random >> 50 & 1 == 0 { model[list][0] } else { entry };
-                    let position = slab.links(entry).position;
+                    let position = blocks.position(entry);
                     assert_eq!(usize::from(blocks.list_of(position)), list);
-                    blocks.remove(&mut slab, &mut lists[list], position);
+                    blocks.remove(&mut lists[list], entry, position);
+                    assert_eq!(blocks.position(entry), LOOSE);
                     let at = model[list].iter().position(|other| *other == entry).expect("it is there");
                     if at == 0 {
                         model[list].remove(0);

@@ -1,7 +1,7 @@
 //! Bounded flow tables and the ageing of flows.
 //!
 //! [`Table`] is a slab of entries behind an [`Index`], with a timing wheel over packet time and a
-//! queue of the flows that nobody has answered. It is sized and faulted in at the start; from then on it allocates
+//! hand that goes round the flows that nobody has answered. It is sized and faulted in at the start; from then on it allocates
 //! nothing and every operation takes bounded time.
 #![no_std]
 
@@ -10,7 +10,6 @@ extern crate alloc;
 extern crate std;
 
 mod blocks;
-mod chain;
 mod hashes;
 pub mod index;
 mod memory;
@@ -19,6 +18,7 @@ pub mod shared;
 mod slab;
 mod table;
 mod tags;
+mod unanswered;
 mod wheel;
 
 pub use index::Index;

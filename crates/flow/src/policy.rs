@@ -18,7 +18,8 @@ pub enum Ageing {
 /// Which flow makes room when a table is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Eviction {
-    /// The oldest of those that nobody has answered, wherever it lies; none if all were answered.
+    /// About the oldest of those that nobody has answered, wherever it lies; none if all were answered. A
+    /// [hand](crate::Table::oldest_unassured) goes round the places.
     #[default]
     OldestUnanswered,
     /// Of those that lie where the new one would go, the one whose deadline comes first: with one timeout for all, the least

@@ -1,19 +1,17 @@
 //! The entries themselves, at places that never change.
 //!
-//! What a packet reads and writes (key, value, deadline) is kept together and within one cache line where it fits; the
-//! links of the lists follow in the entry's padding if there is room, and else live in an array of their own.
+//! What a packet reads and writes (key, value, deadline) is kept together, one entry close behind the other.
 
 use core::marker::PhantomData;
-use core::ptr::NonNull;
 
 use locality::{CACHE_LINE, prefetch};
 use packet::{Key, Nanos};
 
-use crate::chain::{END, Pair};
 use crate::memory::Region;
 use crate::wheel::HORIZON;
 
-/// What a packet needs of an entry.
+/// What a packet needs of an entry. Where nobody is, the next place that is free stands behind the word.
+#[repr(C)]
 pub(crate) struct Hot<K, V> {
     /// [`VACANT`], or the deadline plus one and, in the lowest bit, whether the flow is assured: so one comparison with
     /// [`Alive`] says whether there is a flow here that lives, and asking for the bit costs no other cache line.
@@ -22,18 +20,8 @@ pub(crate) struct Hot<K, V> {
     value: V,
 }
 
-/// Where an entry is on the lists of its table.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Links {
-    /// Its position on the timing wheel, or [`LOOSE`]; of a free entry, the next one that is free.
-    pub(crate) position: u32,
-    /// Its neighbours among the flows that nobody has answered.
-    pub(crate) unassured: Pair,
-}
-
-/// In the links of an entry that is on no list.
-pub(crate) const LOOSE: u32 = u32::MAX;
+/// From this number on, there are no slots.
+const END: u32 = 1 << 31;
 
 /// The word of an entry that is not in use. Zero, so that memory comes up vacant.
 const VACANT: u64 = 0;
@@ -67,8 +55,6 @@ impl Alive {
 /// Entries numbered from 0, some in use and the others on a free list.
 pub(crate) struct Slab<K, V> {
     region: Region,
-    hot: NonNull<u8>,
-    links: NonNull<u8>,
     slots: u32,
     /// No entry from here on has been in use.
     used: u32,
@@ -86,39 +72,21 @@ unsafe impl<K: Sync, V: Sync> Sync for Slab<K, V> {}
 
 impl<K: Key, V: Copy> Slab<K, V> {
     const HOT: usize = size_of::<Hot<K, V>>();
-    /// A power of two up to a cache line, so that no entry crosses one; half lines above.
-    const STRIDE: usize = {
-        assert!(align_of::<Hot<K, V>>() <= CACHE_LINE / 2, "keys and values are aligned to half a cache line at most");
-        if Self::HOT <= CACHE_LINE {
-            Self::HOT.next_power_of_two()
-        } else {
-            (Self::HOT + size_of::<Links>()).next_multiple_of(CACHE_LINE / 2)
-        }
-    };
-    const LINKS_INSIDE: bool = Self::STRIDE - Self::HOT >= size_of::<Links>();
-    const LINKS_STRIDE: usize = if Self::LINKS_INSIDE { Self::STRIDE } else { size_of::<Links>() };
+    /// From one entry to the next: at least the word and the next free place.
+    const STRIDE: usize = if Self::HOT < 16 { 16 } else { Self::HOT };
+    /// Whether some entries reach into a line more than others do.
+    const CROSSES: bool = !Self::STRIDE.is_multiple_of(CACHE_LINE) && !CACHE_LINE.is_multiple_of(Self::STRIDE);
 
     /// Room for `slots` entries.
     ///
     /// # Panics
     /// When that is 2^31 or more.
     pub(crate) fn new(slots: usize) -> Self {
+        const { assert!(align_of::<Hot<K, V>>() <= CACHE_LINE, "keys and values are aligned to a cache line at most") };
         assert!(slots < END as usize, "a table has fewer than 2^31 places");
-        let hot_bytes = (slots * Self::STRIDE).next_multiple_of(align_of::<Links>());
-        let links_bytes = if Self::LINKS_INSIDE { 0 } else { slots * size_of::<Links>() };
-        let region = Region::zeroed(hot_bytes + links_bytes);
-        let hot = region.base();
-        let offset = if slots == 0 {
-            0
-        } else if Self::LINKS_INSIDE {
-            Self::HOT
-        } else {
-            hot_bytes
-        };
-        // SAFETY: the offset lies within the region, or it is 0.
-        let links = unsafe { hot.add(offset) };
+        let region = Region::zeroed(slots * Self::STRIDE);
         let slots = slots as u32;
-        Self { region, hot, links, slots, used: 0, free: END, len: 0, high_water: 0, entries: PhantomData }
+        Self { region, slots, used: 0, free: END, len: 0, high_water: 0, entries: PhantomData }
     }
 
     #[inline]
@@ -150,7 +118,7 @@ impl<K: Key, V: Copy> Slab<K, V> {
         if self.free != END { self.free } else { self.used }
     }
 
-    /// Puts an unassured entry at a free slot. It is on no list yet.
+    /// Puts an unassured entry at a free slot.
     ///
     /// # Panics
     /// When there is no such slot.
@@ -158,10 +126,10 @@ impl<K: Key, V: Copy> Slab<K, V> {
     pub(crate) fn take(&mut self, at: u32, key: K, value: V, deadline: Nanos) {
         assert!(at < self.slots, "entries are put where the slab has room");
         if at == self.free {
-            self.free = self.links(at).position;
+            // SAFETY: the place lies within the region, as was just checked, and `give` left this there.
+            self.free = unsafe { self.next_free(at).read_unaligned() };
             // The next one to be taken may have been given back long ago.
             self.prefetch(self.free);
-            self.prefetch_links(self.free);
         }
         self.used = self.used.max(at + 1);
         self.len += 1;
@@ -169,16 +137,15 @@ impl<K: Key, V: Copy> Slab<K, V> {
         let word = encode(deadline);
         // SAFETY: the place lies within the region, as was just checked; the stride keeps it aligned.
         unsafe { self.place(at).write(Hot { word, key, value }) };
-        *self.links_mut(at) = Links { position: LOOSE, unassured: Pair::LOOSE };
     }
 
-    /// Gives an entry back that is on no list any more; `listed` if it is to be found by [`vacant`](Self::vacant).
+    /// Gives an entry back; `listed` if it is to be found by [`vacant`](Self::vacant).
     #[inline]
     pub(crate) fn give(&mut self, at: u32, listed: bool) {
         self.hot_mut(at).word = VACANT;
         if listed {
-            let next = self.free;
-            self.links_mut(at).position = next;
+            // SAFETY: the place lies within the region, as an entry was in use there; nobody reads its key any more.
+            unsafe { self.next_free(at).write_unaligned(self.free) };
             self.free = at;
         }
         self.len -= 1;
@@ -256,38 +223,17 @@ impl<K: Key, V: Copy> Slab<K, V> {
         self.hot_mut(at).word |= ASSURED;
     }
 
-    #[inline]
-    pub(crate) fn links(&self, at: u32) -> &Links {
-        self.check(at);
-        // SAFETY: checked to lie within the region. Zeroed memory is a value of `Links` too.
-        unsafe { &*self.links_place(at) }
-    }
-
-    #[inline]
-    pub(crate) fn links_mut(&mut self, at: u32) -> &mut Links {
-        self.check(at);
-        // SAFETY: as above, and `self` is borrowed uniquely.
-        unsafe { &mut *self.links_place(at) }
-    }
-
     /// Brings what a packet needs of an entry near.
     #[inline(always)]
     pub(crate) fn prefetch(&self, at: u32) {
-        let place = self.hot.as_ptr().wrapping_add(at as usize * Self::STRIDE);
-        prefetch::address(place);
-        // Entries of more than a line may begin in the middle of one, so the last byte says how far they reach.
-        let mut line = CACHE_LINE;
+        let place = self.place(at).cast::<u8>();
+        let mut line = 0;
         while line < Self::HOT {
             prefetch::address(place.wrapping_add(line));
             line += CACHE_LINE;
         }
-    }
-
-    /// Brings an entry's links near, if they are apart from the rest.
-    #[inline(always)]
-    pub(crate) fn prefetch_links(&self, at: u32) {
-        if !Self::LINKS_INSIDE || Self::HOT > CACHE_LINE {
-            prefetch::address(self.links.as_ptr().wrapping_add(at as usize * Self::LINKS_STRIDE));
+        if Self::CROSSES {
+            prefetch::address(place.wrapping_add(Self::HOT - 1));
         }
     }
 
@@ -323,20 +269,14 @@ impl<K: Key, V: Copy> Slab<K, V> {
     }
 
     #[inline(always)]
-    fn check(&self, at: u32) {
-        if at >= self.slots {
-            stale_slot();
-        }
-    }
-
-    #[inline(always)]
     fn place(&self, at: u32) -> *mut Hot<K, V> {
-        self.hot.as_ptr().wrapping_add(at as usize * Self::STRIDE).cast()
+        self.region.base().as_ptr().wrapping_add(at as usize * Self::STRIDE).cast()
     }
 
+    /// Where a free place names the next one.
     #[inline(always)]
-    fn links_place(&self, at: u32) -> *mut Links {
-        self.links.as_ptr().wrapping_add(at as usize * Self::LINKS_STRIDE).cast()
+    fn next_free(&self, at: u32) -> *mut u32 {
+        self.place(at).cast::<u8>().wrapping_add(size_of::<u64>()).cast()
     }
 }
 
@@ -394,21 +334,14 @@ mod tests {
 
     use super::*;
 
-    /// Bytes of an entry, links included.
-    const fn entry_bytes<K: Key, V: Copy>() -> usize {
-        let links = if Slab::<K, V>::LINKS_INSIDE { 0 } else { size_of::<Links>() };
-        Slab::<K, V>::STRIDE + links
-    }
-
     #[test]
-    fn entries_are_small_and_cross_no_line() {
-        assert_eq!(entry_bytes::<Host4, u32>(), 16 + 12);
-        assert_eq!(entry_bytes::<Host4, u64>(), 32 + 12);
-        assert_eq!(entry_bytes::<Host4, [u64; 2]>(), 32 + 12);
-        assert_eq!(entry_bytes::<FiveTuple4, [u64; 2]>(), 64);
-        assert_eq!(entry_bytes::<FiveTuple4, [u64; 3]>(), 64);
-        assert_eq!(entry_bytes::<FiveTuple4, [u64; 4]>(), 64 + 12);
-        assert_eq!(entry_bytes::<FiveTuple6, [u64; 3]>(), 96);
+    fn entries_take_what_their_parts_take() {
+        assert_eq!(Slab::<Host4, u32>::STRIDE, 16);
+        assert_eq!(Slab::<Host4, u64>::STRIDE, 24);
+        assert_eq!(Slab::<FiveTuple4, u64>::STRIDE, 32);
+        assert_eq!(Slab::<FiveTuple4, [u64; 3]>::STRIDE, 48);
+        assert_eq!(Slab::<FiveTuple4, [u64; 4]>::STRIDE, 56);
+        assert_eq!(Slab::<FiveTuple6, [u64; 3]>::STRIDE, 72);
     }
 
     #[test]

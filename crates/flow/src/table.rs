@@ -4,11 +4,11 @@ use core::fmt;
 
 use packet::{Key, Nanos};
 
-use crate::chain::{self, List};
 use crate::hashes::Hashes;
 use crate::index::{CuckooPp, Index};
 use crate::policy::{Ageing, Eviction};
 use crate::slab::{Alive, Hot, Slab};
+use crate::unanswered::Unanswered;
 use crate::wheel::Wheel;
 
 /// Flows by key, bounded in number, with deadlines in packet time.
@@ -31,8 +31,7 @@ pub struct Table<K, V, I = CuckooPp> {
     capacity: u32,
     /// The slot that the scan comes to next.
     hand: u32,
-    /// The flows that nobody has answered, oldest first.
-    unassured: List,
+    unanswered: Unanswered,
     seed: u64,
 }
 
@@ -148,19 +147,21 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
         assert!((1..=100).contains(&load), "a load is between 1 and 100 %");
         let index = I::new(choice, (capacity * 100).div_ceil(load));
         let slots = if index.assigns() { index.places() } else { capacity };
-        let mut wheel = Wheel::new(if ageing == Ageing::Wheel { capacity } else { 0 });
+        let slots = if capacity == 0 { 0 } else { slots };
+        let (aged, aged_slots) = if ageing == Ageing::Wheel { (capacity, slots) } else { (0, 0) };
+        let mut wheel = Wheel::new(aged, aged_slots);
         if ageing == Ageing::Scan {
             wheel.always_due();
         }
         Self {
-            slab: Slab::new(if capacity == 0 { 0 } else { slots }),
+            slab: Slab::new(slots),
             index,
             wheel,
             hashes: Hashes::new(ageing == Ageing::Wheel),
             ageing,
             capacity: capacity as u32,
             hand: 0,
-            unassured: List::EMPTY,
+            unanswered: Unanswered::new(slots),
             seed,
         }
     }
@@ -261,9 +262,9 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
         self.slab.take(slot, key, value, deadline);
         if self.ageing == Ageing::Wheel {
             self.wheel.follow(now);
-            self.wheel.arm(&mut self.slab, slot, now);
+            self.wheel.arm(&self.slab, slot, now);
         }
-        self.unassured.append(&mut self.slab, slot);
+        self.unanswered.insert(slot);
         Some(Slot(slot))
     }
 
@@ -279,9 +280,9 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
         debug_assert_eq!(hash, self.hash(self.slab.key(at)), "a slot's hash is forgotten with its flow");
         let was_in = self.index.remove(hash, at);
         debug_assert!(was_in, "every flow is in the index");
-        self.wheel.disarm(&mut self.slab, at);
+        self.wheel.disarm(at);
         if !self.slab.is_assured(at) {
-            self.unassured.unlink(&mut self.slab, at);
+            self.unanswered.remove(at);
         }
         self.slab.give(at, !self.index.assigns());
         value
@@ -299,10 +300,10 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
     #[inline(never)]
     fn advance_deadline(&mut self, at: u32, deadline: Nanos) {
         self.slab.set_deadline(at, deadline);
-        if self.ageing == Ageing::Wheel && !self.wheel.is_in_time(&self.slab, at, deadline) {
-            self.wheel.disarm(&mut self.slab, at);
+        if self.ageing == Ageing::Wheel && !self.wheel.is_in_time(at, deadline) {
+            self.wheel.disarm(at);
             // No packet's time is at hand: the horizon counts from the wheel's own tick, which is no later.
-            self.wheel.arm(&mut self.slab, at, Nanos(0));
+            self.wheel.arm(&self.slab, at, Nanos(0));
         }
     }
 
@@ -311,15 +312,17 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
     pub fn assure(&mut self, slot: Slot) {
         if !self.slab.is_assured(slot.0) {
             self.slab.set_assured(slot.0);
-            self.unassured.unlink(&mut self.slab, slot.0);
+            self.unanswered.remove(slot.0);
         }
     }
 
-    /// The oldest of the flows that nobody has answered.
+    /// The flow that makes room next, of those that nobody has answered: about the oldest of them. A hand goes round the
+    /// slots, so while every new flow takes the place of the one that went, as in a flood, it is the oldest; a flow that came to a place that
+    /// was left otherwise has its turn when the hand comes by.
     #[inline]
     #[must_use]
-    pub fn oldest_unassured(&self) -> Option<Slot> {
-        let slot = self.unassured.first()?;
+    pub fn oldest_unassured(&mut self) -> Option<Slot> {
+        let slot = self.unanswered.first()?;
         self.prefetch_followers(slot);
         Some(Slot(slot))
     }
@@ -347,7 +350,7 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
         if self.ageing == Ageing::Scan {
             return self.scan(now);
         }
-        let slot = self.wheel.work(&mut self.slab, now);
+        let slot = self.wheel.work(&self.slab, now);
         if self.wheel.has_begun() {
             self.prefetch_removals();
         }
@@ -398,7 +401,7 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
 
     /// The flow to remove when there is no room for one with this hash; `None` when none may go.
     #[must_use]
-    pub fn victim(&self, eviction: Eviction, hash: u64) -> Option<Slot> {
+    pub fn victim(&mut self, eviction: Eviction, hash: u64) -> Option<Slot> {
         match eviction {
             Eviction::OldestUnanswered => self.oldest_unassured(),
             Eviction::LeastRecent => self.soonest_near(hash).or_else(|| self.elsewhere(hash, Self::soonest_near)),
@@ -443,15 +446,15 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
         victim
     }
 
-    /// Brings near what removing the next two flows of the list will need: the second's entry, and of the first, which
+    /// Brings near what removing the next two flows will need: the second's entry, and of the first, which
     /// the call before brought, the part of the index.
     #[inline]
     fn prefetch_followers(&self, slot: u32) {
-        let Some(first) = chain::next(&self.slab, slot) else { return };
+        let Some(first) = self.unanswered.behind(slot) else { return };
         self.index.prefetch(self.hash(self.slab.key(first)));
-        let Some(second) = chain::next(&self.slab, first) else { return };
+        let Some(second) = self.unanswered.behind(first) else { return };
         self.slab.prefetch(second);
-        self.slab.prefetch_links(second);
+        self.wheel.prefetch_position(second);
     }
 
     /// How many flows lie where one with this hash would go.
@@ -516,7 +519,12 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
     /// What the table takes, in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        size_of::<Self>() + self.slab.bytes() + self.index.bytes() + self.wheel.bytes() + self.hashes.bytes()
+        size_of::<Self>()
+            + self.slab.bytes()
+            + self.index.bytes()
+            + self.wheel.bytes()
+            + self.unanswered.bytes()
+            + self.hashes.bytes()
     }
 
     /// All flows: key, value and deadline, in the order of their slots.

@@ -15,8 +15,8 @@ use alloc::vec;
 
 use packet::{Key, Nanos};
 
-use crate::blocks::{Blocks, List};
-use crate::slab::{LOOSE, Slab, is_behind_all};
+use crate::blocks::{Blocks, LOOSE, List};
+use crate::slab::{Slab, is_behind_all};
 
 /// How exact the ageing is: an entry is reclaimed in the order of its deadline rounded up to this, some 17 milliseconds.
 pub const TICK: Nanos = Nanos(1 << TICK_BITS);
@@ -84,8 +84,8 @@ impl Level {
 }
 
 impl Wheel {
-    /// An empty wheel at the beginning of time, for at most `entries`.
-    pub(crate) fn new(entries: usize) -> Self {
+    /// An empty wheel at the beginning of time, for at most `entries`, each a number below `slots`.
+    pub(crate) fn new(entries: usize, slots: usize) -> Self {
         let low_bits = if entries < SMALL { LOW_BITS_SMALL } else { LOW_BITS };
         let lists = (1 << low_bits) + (LEVELS as usize - 1) * (1 << HIGH_BITS);
         Self {
@@ -97,7 +97,7 @@ impl Wheel {
             is_new: false,
             occupied: vec![0; lists / 64].into(),
             lists: vec![List::EMPTY; lists].into(),
-            blocks: Blocks::new(entries, lists),
+            blocks: Blocks::new(entries, slots, lists),
         }
     }
 
@@ -127,7 +127,7 @@ impl Wheel {
     /// Puts an entry that is on no list where its deadline says, or at the [`HORIZON`] of `now` if that comes first. One that lives
     /// to the end of time stays out where that comes first.
     #[inline]
-    pub(crate) fn arm<K: Key, V: Copy>(&mut self, slab: &mut Slab<K, V>, entry: u32, now: Nanos) {
+    pub(crate) fn arm<K: Key, V: Copy>(&mut self, slab: &Slab<K, V>, entry: u32, now: Nanos) {
         let deadline = slab.deadline(entry);
         let horizon = now.max(Nanos(time_of(self.tick))) + HORIZON;
         if is_behind_all(deadline.min(horizon)) {
@@ -137,7 +137,7 @@ impl Wheel {
         let (list, up) = self.place_of(tick);
         self.due = self.due.min(time_of(up));
         self.occupied[list / 64] |= 1 << (list % 64);
-        self.blocks.append(slab, &mut self.lists[list], list as u32, entry);
+        self.blocks.append(&mut self.lists[list], list as u32, entry);
     }
 
     /// The list for entries of this tick, and the tick at which the list comes up.
@@ -174,8 +174,8 @@ impl Wheel {
 
     /// Whether the entry comes up in time for this deadline as it is: then moving its deadline there is a store.
     #[inline]
-    pub(crate) fn is_in_time<K: Key, V: Copy>(&self, slab: &Slab<K, V>, entry: u32, deadline: Nanos) -> bool {
-        let position = slab.links(entry).position;
+    pub(crate) fn is_in_time(&self, entry: u32, deadline: Nanos) -> bool {
+        let position = self.blocks.position(entry);
         position != LOOSE && self.comes_up(self.blocks.list_of(position)) <= tick_of(deadline)
     }
 
@@ -194,14 +194,13 @@ impl Wheel {
 
     /// Takes an entry out, if it is in.
     #[inline]
-    pub(crate) fn disarm<K: Key, V: Copy>(&mut self, slab: &mut Slab<K, V>, entry: u32) {
-        let position = slab.links(entry).position;
+    pub(crate) fn disarm(&mut self, entry: u32) {
+        let position = self.blocks.position(entry);
         if position == LOOSE {
             return;
         }
-        slab.links_mut(entry).position = LOOSE;
         let list = self.blocks.list_of(position) as usize;
-        self.blocks.remove(slab, &mut self.lists[list], position);
+        self.blocks.remove(&mut self.lists[list], entry, position);
         if self.lists[list].is_empty() {
             self.occupied[list / 64] &= !(1 << (list % 64));
         }
@@ -209,7 +208,7 @@ impl Wheel {
 
     /// Does one bounded unit of work; an entry whose deadline is at or before `now` if that came to light. The entry
     /// stays where it is until it is disarmed.
-    pub(crate) fn work<K: Key, V: Copy>(&mut self, slab: &mut Slab<K, V>, now: Nanos) -> Option<u32> {
+    pub(crate) fn work<K: Key, V: Copy>(&mut self, slab: &Slab<K, V>, now: Nanos) -> Option<u32> {
         for _ in 0..STEPS_MAX {
             let list = self.current();
             if let Some(entry) = self.blocks.first(self.lists[list]) {
@@ -217,7 +216,7 @@ impl Wheel {
                 if self.ends(slab, entry) {
                     return Some(entry);
                 }
-                self.disarm(slab, entry);
+                self.disarm(entry);
                 self.arm(slab, entry, now);
             } else if !self.advance(slab, now) {
                 return None;
@@ -242,8 +241,14 @@ impl Wheel {
     fn prefetch_entries<K: Key, V: Copy>(&self, slab: &Slab<K, V>, list: List, behind: usize) {
         for entry in self.blocks.slots(list, behind) {
             slab.prefetch(*entry);
-            slab.prefetch_links(*entry);
+            self.blocks.prefetch_position(*entry);
         }
+    }
+
+    /// Brings near what taking the entry out needs first.
+    #[inline]
+    pub(crate) fn prefetch_position(&self, entry: u32) {
+        self.blocks.prefetch_position(entry);
     }
 
     /// Whether a block has been begun since the last time that somebody asked.
@@ -366,7 +371,7 @@ mod tests {
     #[test]
     fn every_tick_has_a_list_that_comes_up_in_time() {
         for entries in [1, SMALL] {
-            let mut wheel = Wheel::new(entries);
+            let mut wheel = Wheel::new(entries, entries);
             for tick in [0, 1, 1023, 1024, 8191, 8192, 1 << 20, (1 << 30) + 7, (1 << 39) + 12_345] {
                 wheel.tick = tick;
                 for bits in 0..40 {

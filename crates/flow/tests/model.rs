@@ -115,8 +115,8 @@ struct Model<const BITS: u32> {
     kind: IndexKind,
     ageing: Ageing,
     flows: HashMap<u32, Flow>,
-    /// Unassured flows in order of arrival.
-    arrivals: Vec<u32>,
+    /// The slot from which on the next flow to make room is looked for.
+    hand: usize,
     now: Nanos,
     high_water: usize,
 }
@@ -124,7 +124,7 @@ struct Model<const BITS: u32> {
 impl<const BITS: u32> Model<BITS> {
     fn new((kind, ageing): (IndexKind, Ageing), capacity: usize, start: u64) -> Self {
         let table = Table::planned(Plan { index: kind, capacity, ageing, seed: 0x5eed, ..Plan::default() });
-        Self { table, kind, ageing, flows: HashMap::new(), arrivals: Vec::new(), now: Nanos(start), high_water: 0 }
+        Self { table, kind, ageing, flows: HashMap::new(), hand: 0, now: Nanos(start), high_water: 0 }
     }
 
     fn step(&mut self, step: Step) {
@@ -141,13 +141,10 @@ impl<const BITS: u32> Model<BITS> {
                 if let Some(flow) = self.flows.get_mut(&key) {
                     self.table.assure(flow.slot);
                     flow.assured = true;
-                    self.arrivals.retain(|other| *other != key);
                 }
             }
             Step::Evict => {
-                let victim = self.table.oldest_unassured();
-                assert_eq!(victim.map(|slot| self.table.key(slot).0), self.arrivals.first().copied());
-                if let Some(slot) = victim {
+                if let Some(slot) = self.oldest_unassured() {
                     self.remove(self.table.key(slot).0);
                 }
             }
@@ -178,15 +175,27 @@ impl<const BITS: u32> Model<BITS> {
         let deadline = representable(deadline);
         let backdated = deadline <= self.now;
         self.flows.insert(key, Flow { slot, value, deadline, assured: false, backdated });
-        self.arrivals.push(key);
+        if slot.index() == self.hand {
+            self.hand += 1;
+        }
         self.high_water = self.high_water.max(self.flows.len());
     }
 
+    /// Of those that nobody has answered, the first one from the hand on, going round.
+    fn oldest_unassured(&mut self) -> Option<Slot> {
+        let unassured = self.flows.values().filter(|flow| !flow.assured).map(|flow| flow.slot);
+        let first = unassured.min_by_key(|slot| (slot.index() < self.hand, slot.index()));
+        self.hand = first.map_or(self.hand, Slot::index);
+        assert_eq!(self.table.oldest_unassured(), first);
+        first
+    }
+
     /// Victims are flows, and the policy that asks for one by its deadline gets none that is later than all its neighbours.
-    fn victims(&self, key: u32) {
+    fn victims(&mut self, key: u32) {
         let hash = self.table.hash(&Number(key));
         assert_eq!(self.table.victim(Eviction::None, hash), None);
-        assert_eq!(self.table.victim(Eviction::OldestUnanswered, hash), self.table.oldest_unassured());
+        let oldest = self.oldest_unassured();
+        assert_eq!(self.table.victim(Eviction::OldestUnanswered, hash), oldest);
         for eviction in [Eviction::LeastRecent, Eviction::Random] {
             if let Some(slot) = self.table.victim(eviction, hash) {
                 assert_eq!(self.flows[&self.table.key(slot).0].slot, slot);
@@ -214,7 +223,6 @@ impl<const BITS: u32> Model<BITS> {
 
     fn remove(&mut self, key: u32) {
         let flow = self.flows.remove(&key).expect("the key is in the model");
-        self.arrivals.retain(|other| *other != key);
         assert_eq!(self.table.remove(flow.slot), flow.value);
     }
 

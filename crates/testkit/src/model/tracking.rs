@@ -109,7 +109,16 @@ pub struct Tracked {
 pub(super) struct Tracking {
     settings: Settings,
     connections: HashMap<Name, Entry>,
-    opened: u64,
+    /// Of IPv4 and of IPv6.
+    places: [Places; 2],
+}
+
+/// Where connections are, which says who makes room next: places are taken in order, those left last first, and a hand goes round.
+#[derive(Clone, Debug, Default)]
+struct Places {
+    used: usize,
+    left: Vec<usize>,
+    hand: usize,
 }
 
 /// A connection in its place.
@@ -118,8 +127,7 @@ struct Entry {
     opener: (IpAddr, u16),
     talk: Talk,
     deadline: u64,
-    /// How many were opened before it.
-    number: u64,
+    place: usize,
     /// It has been answered once, and makes no room for others.
     keeps_place: bool,
 }
@@ -159,7 +167,7 @@ pub(super) enum Judgement {
 
 impl Tracking {
     pub(super) fn new(settings: Settings) -> Self {
-        Self { settings, connections: HashMap::new(), opened: 0 }
+        Self { settings, connections: HashMap::new(), places: Default::default() }
     }
 
     /// Takes a packet; `may_open` says whether it may open a connection, if it would.
@@ -189,7 +197,7 @@ impl Tracking {
         match entry.packet(way, headers, &self.settings, now.0, may_open) {
             Course::Passes => Judgement::Passes,
             Course::Ends => {
-                self.connections.remove(&name);
+                self.forget(&name);
                 Judgement::Passes
             }
             Course::Invalid(cause) => Judgement::Invalid { cause, known: true },
@@ -234,26 +242,43 @@ impl Tracking {
 
     fn forget_if_dead(&mut self, name: &Name, now: u64) {
         if self.connections.get(name).is_some_and(|entry| entry.deadline <= now) {
-            self.connections.remove(name);
+            self.forget(name);
         }
+    }
+
+    fn forget(&mut self, name: &Name) {
+        let entry = self.connections.remove(name).expect("it is there");
+        self.places_of(name).left.push(entry.place);
+    }
+
+    fn places_of(&mut self, name: &Name) -> &mut Places {
+        &mut self.places[usize::from(name.0.0.is_ipv6())]
     }
 
     fn open(&mut self, name: Name, opener: (IpAddr, u16), talk: Talk, headers: &Headers, now: u64) -> Judgement {
         let is_v4 = opener.0.is_ipv4();
         let capacity = if is_v4 { self.settings.flows } else { self.settings.flows_v6 };
         if self.connections.len() >= capacity {
-            self.connections.retain(|_, entry| entry.deadline > now);
+            let dead = self.connections.iter().filter(|(_, entry)| entry.deadline <= now).map(|(name, _)| *name);
+            dead.collect::<Vec<_>>().iter().for_each(|name| self.forget(name));
             let family = || self.connections.iter().filter(|((one, _, _), _)| one.0.is_ipv4() == is_v4);
             if family().count() >= capacity {
+                let hand = self.places[usize::from(!is_v4)].hand;
                 let movable = family().filter(|(_, entry)| !entry.keeps_place);
-                let Some((oldest, _)) = movable.min_by_key(|(_, entry)| entry.number) else { return Judgement::Full };
-                let oldest = *oldest;
-                self.connections.remove(&oldest);
+                let next = movable.min_by_key(|(_, entry)| (entry.place < hand, entry.place));
+                let Some((next, place)) = next.map(|(name, entry)| (*name, entry.place)) else {
+                    return Judgement::Full;
+                };
+                self.places_of(&next).hand = place;
+                self.forget(&next);
             }
         }
-        let mut entry = Entry { opener, talk, deadline: 0, number: self.opened, keeps_place: false };
+        let places = self.places_of(&name);
+        let place = places.left.pop().unwrap_or(places.used);
+        places.used = places.used.max(place + 1);
+        places.hand += usize::from(places.hand == place);
+        let mut entry = Entry { opener, talk, deadline: 0, place, keeps_place: false };
         entry.packet(0, headers, &self.settings, now, true);
-        self.opened += 1;
         self.connections.insert(name, entry);
         Judgement::Passes
     }

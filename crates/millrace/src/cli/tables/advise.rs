@@ -341,7 +341,7 @@ impl Advice {
         let spare = facts_spare(all, &self.facts);
         let full = match eviction {
             Eviction::OldestUnanswered => {
-                "a new flow takes the place of the oldest that nobody has answered; when all are answered it finds no room, and its packets \
+                "a new flow takes the place of about the oldest that nobody has answered; when all are answered it finds no room, and its packets \
                  are dropped as table-full"
             }
             Eviction::LeastRecent => {
