@@ -8,7 +8,7 @@ use crate::hashes::Hashes;
 use crate::index::{CuckooPp, Index};
 use crate::policy::{Ageing, Eviction};
 use crate::slab::{Alive, Hot, Slab};
-use crate::unanswered::Unanswered;
+use crate::unanswered::{Round, Unanswered};
 use crate::wheel::Wheel;
 
 /// Flows by key, bounded in number, with deadlines in packet time.
@@ -155,13 +155,13 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
         }
         Self {
             slab: Slab::new(slots),
+            unanswered: Unanswered::new(slots, if index.assigns() { Round::Spread } else { Round::InTurn }),
             index,
             wheel,
             hashes: Hashes::new(ageing == Ageing::Wheel),
             ageing,
             capacity: capacity as u32,
             hand: 0,
-            unanswered: Unanswered::new(slots),
             seed,
         }
     }
@@ -318,7 +318,7 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
 
     /// The flow that makes room next, of those that nobody has answered: about the oldest of them. A hand goes round the
     /// slots, so while every new flow takes the place of the one that went, as in a flood, it is the oldest; a flow that came to a place that
-    /// was left otherwise has its turn when the hand comes by.
+    /// was left otherwise has its turn when the hand comes by. Under an index that [says itself](Index::assigns) where flows lie it is any.
     #[inline]
     #[must_use]
     pub fn oldest_unassured(&mut self) -> Option<Slot> {

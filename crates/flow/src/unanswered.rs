@@ -14,18 +14,41 @@ pub(crate) struct Unanswered {
     levels: Vec<Box<[u64]>>,
     /// The slot from which on the next to go is looked for.
     hand: u32,
+    /// How far it goes on when the flow there is gone.
+    stride: u32,
+    slots: u32,
 }
+
+/// How the hand goes round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Round {
+    /// From slot to slot, where a new flow takes the place that was left last: so it has its turn a whole round later.
+    InTurn,
+    /// To and fro by the golden section, where hashes say which slot a flow takes: a hand that went in turn would leave room behind it
+    /// and none ahead.
+    Spread,
+}
+
+/// The golden section as a fraction of 2^32.
+const GOLDEN: u64 = 0x9e37_79b9;
+/// How often a hand that goes to and fro finds nobody before it looks in turn. Looking in turn from anywhere makes gaps grow, for the
+/// larger a gap is the more often the one behind it goes.
+const MISSES_MAX: usize = 64;
 
 impl Unanswered {
     /// None of so many slots.
-    pub(crate) fn new(slots: usize) -> Self {
+    pub(crate) fn new(slots: usize, round: Round) -> Self {
+        let stride = match round {
+            Round::InTurn => 1,
+            Round::Spread => spread(slots as u32),
+        };
         let mut levels = Vec::new();
         let mut bits = slots;
         loop {
             let words = bits.div_ceil(64).max(1);
             levels.push(vec![0; words].into());
             if words == 1 {
-                return Self { levels, hand: 0 };
+                return Self { levels, hand: 0, stride, slots: slots as u32 };
             }
             bits = words;
         }
@@ -35,12 +58,9 @@ impl Unanswered {
         self.levels.iter().map(|words| size_of_val(&**words)).sum()
     }
 
-    /// A flow has come to the slot. Its turn is a whole round away if the hand stood here for the one before.
+    /// A flow has come to the slot.
     #[inline]
     pub(crate) fn insert(&mut self, slot: u32) {
-        if slot == self.hand {
-            self.hand = slot + 1;
-        }
         let mut at = slot as usize;
         for words in &mut self.levels {
             let word = &mut words[at / 64];
@@ -56,6 +76,9 @@ impl Unanswered {
     /// The flow at the slot is answered, or gone.
     #[inline]
     pub(crate) fn remove(&mut self, slot: u32) {
+        if slot == self.hand {
+            self.hand = self.next(slot);
+        }
         let mut at = slot as usize;
         for words in &mut self.levels {
             let word = &mut words[at / 64];
@@ -75,16 +98,36 @@ impl Unanswered {
         Some(slot)
     }
 
-    /// The one whose turn it is behind this one's.
+    /// The one whose turn it is behind this one's, as it looks now.
     #[inline]
     pub(crate) fn behind(&self, slot: u32) -> Option<u32> {
-        self.from(slot + 1).filter(|other| *other != slot)
+        self.from(self.next(slot)).filter(|other| *other != slot)
     }
 
-    /// The first one from the slot on, going round.
+    #[inline]
+    const fn next(&self, slot: u32) -> u32 {
+        let next = slot + self.stride;
+        if next < self.slots { next } else { next - self.slots }
+    }
+
+    /// The first one from the slot on.
     #[inline]
     fn from(&self, slot: u32) -> Option<u32> {
+        let mut slot = slot;
+        if self.stride > 1 {
+            for _ in 0..MISSES_MAX {
+                if self.contains(slot) {
+                    return Some(slot);
+                }
+                slot = self.next(slot);
+            }
+        }
         self.at_or_after(slot as usize).or_else(|| self.at_or_after(0)).map(|slot| slot as u32)
+    }
+
+    #[inline]
+    fn contains(&self, slot: u32) -> bool {
+        self.levels[0].get(slot as usize / 64).is_some_and(|word| word >> (slot % 64) & 1 == 1)
     }
 
     #[inline]
@@ -108,6 +151,19 @@ fn lowest(word: usize, words: &[u64]) -> usize {
     word * 64 + words[word].trailing_zeros() as usize
 }
 
+/// A stride of about the golden section that comes by all slots.
+fn spread(slots: u32) -> u32 {
+    let golden = (u64::from(slots) * GOLDEN >> 32) as u32;
+    let divides_both = |stride: u32| {
+        let (mut one, mut other) = (slots, stride);
+        while other > 0 {
+            (one, other) = (other, one % other);
+        }
+        one > 1
+    };
+    (golden.max(1)..).find(|stride| !divides_both(*stride)).unwrap_or(1)
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
@@ -117,8 +173,14 @@ mod tests {
     /// Against a set: who comes next from the hand on, over slots of several levels and some that end with a word.
     #[test]
     fn the_hand_finds_whom_a_set_finds() {
-        for slots in [1, 63, 64, 65, 4096, 4097, if cfg!(miri) { 5000 } else { 300_000 }] {
-            let mut bits = Unanswered::new(slots as usize);
+        let large = if cfg!(miri) { 5000 } else { 300_000 };
+        let rounds = [1, 63, 64, 65, 4096, 4097, large]
+            .into_iter()
+            .flat_map(|slots| [(slots, Round::InTurn), (slots, Round::Spread)]);
+        for (slots, round) in rounds {
+            let mut bits = Unanswered::new(slots as usize, round);
+            let stride = bits.stride;
+            let on = |slot: u32| (slot + stride) % slots;
             let (mut set, mut hand) = (BTreeSet::new(), 0);
             let mut random = 7u64;
             for step in 0..if cfg!(miri) { 300 } else { 30_000 } {
@@ -128,19 +190,29 @@ mod tests {
                 match random >> 33 & 3 {
                     0 | 1 if set.insert(slot) => {
                         bits.insert(slot);
-                        hand += u32::from(slot == hand);
                     }
-                    2 if set.remove(&slot) => bits.remove(slot),
+                    2 if set.remove(&slot) => {
+                        bits.remove(slot);
+                        hand = if slot == hand { on(slot) } else { hand };
+                    }
                     _ => {}
                 }
                 if random >> 36 & 1 == 0 {
-                    let round = |from: u32| set.range(from..).chain(set.range(..from)).next().copied();
-                    let first = round(hand);
+                    let next = |from: u32| {
+                        let tries = if round == Round::InTurn { 0 } else { MISSES_MAX };
+                        let tried = (0..tries)
+                            .map(|many| (u64::from(from) + many as u64 * u64::from(stride)) % u64::from(slots));
+                        let tried: Vec<_> = tried.map(|slot| slot as u32).collect();
+                        let from = tried.last().map_or(from, |last| on(*last));
+                        let hit = tried.into_iter().find(|slot| set.contains(slot));
+                        hit.or_else(|| set.range(from..).chain(set.range(..from)).next().copied())
+                    };
+                    let first = next(hand);
                     hand = first.unwrap_or(hand);
                     assert_eq!((bits.first(), bits.first()), (first, first), "{slots} slots");
                     if let Some(first) = first {
-                        assert_eq!(bits.behind(first), round(first + 1).filter(|other| *other != first));
-                        assert_eq!(set.contains(&slot), bits.from(slot) == Some(slot));
+                        assert_eq!(bits.behind(first), next(on(first)).filter(|other| *other != first));
+                        assert_eq!(set.contains(&slot), bits.contains(slot));
                     }
                 }
             }
@@ -148,15 +220,25 @@ mod tests {
     }
 
     #[test]
+    fn a_hand_that_is_spread_comes_by_all_slots() {
+        for slots in (2..300).chain([4096, 14 * 9973]) {
+            let stride = u64::from(spread(slots));
+            let met: BTreeSet<_> = (0..u64::from(slots)).map(|step| step * stride % u64::from(slots)).collect();
+            assert_eq!(met.len(), slots as usize);
+            assert!(slots < 300 || stride.abs_diff(u64::from(slots) * 618 / 1000) < u64::from(slots) / 100);
+        }
+    }
+
+    #[test]
     fn of_no_slots_none_goes() {
-        let mut none = Unanswered::new(0);
+        let mut none = Unanswered::new(0, Round::InTurn);
         assert_eq!((none.first(), none.bytes()), (None, 8));
     }
 
     /// Whoever takes the place of the one that went is the last to go.
     #[test]
     fn a_flood_goes_in_the_order_of_its_arrival() {
-        let mut bits = Unanswered::new(100);
+        let mut bits = Unanswered::new(100, Round::InTurn);
         (0..100).for_each(|slot| bits.insert(slot));
         [3, 4, 70].iter().for_each(|answered| bits.remove(*answered));
         for round in 0..3 {

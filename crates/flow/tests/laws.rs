@@ -2,7 +2,8 @@
 
 use std::net::Ipv4Addr;
 
-use flow::{Hint, Slot, TICK, Table};
+use flow::index::{AnyIndex, IndexKind};
+use flow::{Ageing, Hint, Plan, Slot, TICK, Table};
 use packet::{FiveTuple, FiveTuple4, Host, Host4, Nanos};
 
 /// As many flows as Miri can bear.
@@ -195,6 +196,30 @@ fn an_expired_flow_is_found_until_it_is_removed() {
     assert_eq!(find(&table, 1), Some(slot));
     table.remove(slot);
     assert_eq!(find(&table, 1), None);
+}
+
+/// Whoever goes next, a flood leaves the index as able to take a new flow as it was: victims don't leave room in one part only.
+#[test]
+fn a_flood_finds_room_in_every_index() {
+    let capacity = scaled(20_000);
+    for kind in IndexKind::ALL {
+        let plan = Plan { index: kind, capacity: capacity as usize, ageing: Ageing::None, seed: 5, ..Plan::default() };
+        let mut table = Table::<Host4, u32, AnyIndex>::planned(plan);
+        for number in 0..capacity * if cfg!(miri) { 3 } else { 12 } {
+            if table.is_full() {
+                let slot = table.oldest_unassured().expect("not all are assured");
+                table.remove(slot);
+            }
+            let hash = table.hash(&host(number));
+            let slot = table.insert(host(number), hash, number, Nanos::NEVER, Nanos(0));
+            let slot = slot.unwrap_or_else(|| panic!("{} refuses flow {number} at {}", kind.name(), table.len()));
+            // Some stay for good.
+            if number % 97 == 0 && number < capacity {
+                table.assure(slot);
+            }
+        }
+        assert_eq!(table.high_water(), capacity as usize);
+    }
 }
 
 #[test]

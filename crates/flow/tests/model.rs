@@ -140,7 +140,8 @@ impl<const BITS: u32> Model<BITS> {
             Step::Assure { key } => {
                 if let Some(flow) = self.flows.get_mut(&key) {
                     self.table.assure(flow.slot);
-                    flow.assured = true;
+                    let (slot, was_assured) = (flow.slot, std::mem::replace(&mut flow.assured, true));
+                    self.pass_on(slot, was_assured);
                 }
             }
             Step::Evict => {
@@ -175,19 +176,30 @@ impl<const BITS: u32> Model<BITS> {
         let deadline = representable(deadline);
         let backdated = deadline <= self.now;
         self.flows.insert(key, Flow { slot, value, deadline, assured: false, backdated });
-        if slot.index() == self.hand {
-            self.hand += 1;
-        }
         self.high_water = self.high_water.max(self.flows.len());
     }
 
     /// Of those that nobody has answered, the first one from the hand on, going round.
     fn oldest_unassured(&mut self) -> Option<Slot> {
         let unassured = self.flows.values().filter(|flow| !flow.assured).map(|flow| flow.slot);
-        let first = unassured.min_by_key(|slot| (slot.index() < self.hand, slot.index()));
-        self.hand = first.map_or(self.hand, Slot::index);
-        assert_eq!(self.table.oldest_unassured(), first);
-        first
+        let oldest = self.table.oldest_unassured();
+        if self.kind == IndexKind::Tagged {
+            let found = unassured.clone().find(|slot| Some(*slot) == oldest);
+            assert_eq!((found.is_none(), oldest), (unassured.count() == 0, found));
+        } else {
+            let first = unassured.min_by_key(|slot| (slot.index() < self.hand, slot.index()));
+            self.hand = first.map_or(self.hand, Slot::index);
+            assert_eq!(oldest, first);
+        }
+        oldest
+    }
+
+    /// The flow there won't make room any more: the hand goes on if it waited for that one. Where it goes under an index that says itself
+    /// where flows lie is nobody's business.
+    fn pass_on(&mut self, slot: Slot, assured: bool) {
+        if !assured && slot.index() == self.hand {
+            self.hand = (self.hand + 1) % self.table.slots();
+        }
     }
 
     /// Victims are flows, and the policy that asks for one by its deadline gets none that is later than all its neighbours.
@@ -223,6 +235,7 @@ impl<const BITS: u32> Model<BITS> {
 
     fn remove(&mut self, key: u32) {
         let flow = self.flows.remove(&key).expect("the key is in the model");
+        self.pass_on(flow.slot, flow.assured);
         assert_eq!(self.table.remove(flow.slot), flow.value);
     }
 

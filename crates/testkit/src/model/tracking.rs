@@ -116,9 +116,19 @@ pub(super) struct Tracking {
 /// Where connections are, which says who makes room next: places are taken in order, those left last first, and a hand goes round.
 #[derive(Clone, Debug, Default)]
 struct Places {
+    count: usize,
     used: usize,
     left: Vec<usize>,
     hand: usize,
+}
+
+impl Places {
+    /// The connection there won't make room any more: the hand goes on if it waited for that one.
+    fn pass_on(&mut self, place: usize) {
+        if place == self.hand {
+            self.hand = (self.hand + 1) % self.count;
+        }
+    }
 }
 
 /// A connection in its place.
@@ -167,7 +177,8 @@ pub(super) enum Judgement {
 
 impl Tracking {
     pub(super) fn new(settings: Settings) -> Self {
-        Self { settings, connections: HashMap::new(), places: Default::default() }
+        let places = [settings.flows, settings.flows_v6].map(|count| Places { count, ..Places::default() });
+        Self { settings, connections: HashMap::new(), places }
     }
 
     /// Takes a packet; `may_open` says whether it may open a connection, if it would.
@@ -186,7 +197,7 @@ impl Tracking {
         let (source, destination) = ((src, src_port), (dst, dst_port));
         let name = name(source, destination, headers.protocol);
         self.forget_if_dead(&name, now.0);
-        let Some(entry) = self.connections.get_mut(&name) else {
+        let Some(entry) = self.connections.get(&name) else {
             return match Talk::open(headers, &self.settings, now.0) {
                 Err(cause) => Judgement::Invalid { cause, known: false },
                 Ok(_) if !may_open => Judgement::Refused,
@@ -194,7 +205,7 @@ impl Tracking {
             };
         };
         let way = usize::from(entry.opener != source);
-        match entry.packet(way, headers, &self.settings, now.0, may_open) {
+        match self.give(&name, way, headers, now.0, may_open) {
             Course::Passes => Judgement::Passes,
             Course::Ends => {
                 self.forget(&name);
@@ -206,7 +217,7 @@ impl Tracking {
                 let talk = Talk::open(headers, &self.settings, now.0).expect("a SYN opens");
                 let entry = self.connections.get_mut(&name).expect("it was there a moment ago");
                 (entry.opener, entry.talk) = (source, talk);
-                entry.packet(0, headers, &self.settings, now.0, may_open);
+                self.give(&name, 0, headers, now.0, may_open);
                 Judgement::Passes
             }
         }
@@ -248,7 +259,23 @@ impl Tracking {
 
     fn forget(&mut self, name: &Name) {
         let entry = self.connections.remove(name).expect("it is there");
-        self.places_of(name).left.push(entry.place);
+        let places = self.places_of(name);
+        places.left.push(entry.place);
+        if !entry.keeps_place {
+            places.pass_on(entry.place);
+        }
+    }
+
+    /// What a packet does to a connection that is known.
+    fn give(&mut self, name: &Name, way: usize, headers: &Headers, now: u64, may_open: bool) -> Course {
+        let entry = self.connections.get_mut(name).expect("it is there");
+        let kept = entry.keeps_place;
+        let course = entry.packet(way, headers, &self.settings, now, may_open);
+        let (place, keeps) = (entry.place, entry.keeps_place);
+        if keeps && !kept {
+            self.places_of(name).pass_on(place);
+        }
+        course
     }
 
     fn places_of(&mut self, name: &Name) -> &mut Places {
@@ -276,10 +303,8 @@ impl Tracking {
         let places = self.places_of(&name);
         let place = places.left.pop().unwrap_or(places.used);
         places.used = places.used.max(place + 1);
-        places.hand += usize::from(places.hand == place);
-        let mut entry = Entry { opener, talk, deadline: 0, place, keeps_place: false };
-        entry.packet(0, headers, &self.settings, now, true);
-        self.connections.insert(name, entry);
+        self.connections.insert(name, Entry { opener, talk, deadline: 0, place, keeps_place: false });
+        self.give(&name, 0, headers, now, true);
         Judgement::Passes
     }
 }
