@@ -140,21 +140,27 @@ impl Blocks {
         self.set_position(entry, at * POSITIONS + place as u32);
     }
 
+    /// Takes the entry off the list, of which it is the first.
+    #[inline]
+    pub(crate) fn remove_first(&mut self, list: &mut List, entry: u32) {
+        self.set_position(entry, LOOSE);
+        let head = self.block_mut(list.head);
+        head.first += 1;
+        head.len -= 1;
+        if head.len == 0 {
+            let next = head.next;
+            self.drop_head(list, next);
+        }
+    }
+
     /// Takes the entry at this position off its list.
     #[inline]
     pub(crate) fn remove(&mut self, list: &mut List, entry: u32, position: u32) {
-        self.set_position(entry, LOOSE);
         let (at, place) = (position / POSITIONS, position % POSITIONS);
         if at == list.head && place == u32::from(self.block(at).first) {
-            let head = self.block_mut(at);
-            head.first += 1;
-            head.len -= 1;
-            if head.len == 0 {
-                let next = head.next;
-                self.drop_head(list, next);
-            }
-            return;
+            return self.remove_first(list, entry);
         }
+        self.set_position(entry, LOOSE);
         let tail = list.tail;
         let block = self.block_mut(tail);
         block.len -= 1;

@@ -7,7 +7,7 @@ use packet::{Key, Nanos};
 use crate::hashes::Hashes;
 use crate::index::{CuckooPp, Index};
 use crate::policy::{Ageing, Eviction};
-use crate::slab::{Alive, Hot, Slab};
+use crate::slab::{Alive, Hot, Slab, told};
 use crate::unanswered::{Round, Unanswered};
 use crate::wheel::Wheel;
 
@@ -262,7 +262,7 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
         self.slab.take(slot, key, value, deadline);
         if self.ageing == Ageing::Wheel {
             self.wheel.follow(now);
-            self.wheel.arm(&self.slab, slot, now);
+            self.wheel.arm(slot, told(deadline), now);
         }
         self.unanswered.insert(slot);
         Some(Slot(slot))
@@ -303,7 +303,7 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
         if self.ageing == Ageing::Wheel && !self.wheel.is_in_time(at, deadline) {
             self.wheel.disarm(at);
             // No packet's time is at hand: the horizon counts from the wheel's own tick, which is no later.
-            self.wheel.arm(&self.slab, at, Nanos(0));
+            self.wheel.arm(at, told(deadline), Nanos(0));
         }
     }
 

@@ -153,7 +153,7 @@ fn lowest(word: usize, words: &[u64]) -> usize {
 
 /// A stride of about the golden section that comes by all slots.
 fn spread(slots: u32) -> u32 {
-    let golden = (u64::from(slots) * GOLDEN >> 32) as u32;
+    let golden = ((u64::from(slots) * GOLDEN) >> 32) as u32;
     let divides_both = |stride: u32| {
         let (mut one, mut other) = (slots, stride);
         while other > 0 {

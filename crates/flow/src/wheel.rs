@@ -124,11 +124,10 @@ impl Wheel {
         }
     }
 
-    /// Puts an entry that is on no list where its deadline says, or at the [`HORIZON`] of `now` if that comes first. One that lives
+    /// Puts an entry that is on no list where its deadline, as it is told, says, or at the [`HORIZON`] of `now` if that comes first. One that lives
     /// to the end of time stays out where that comes first.
     #[inline]
-    pub(crate) fn arm<K: Key, V: Copy>(&mut self, slab: &Slab<K, V>, entry: u32, now: Nanos) {
-        let deadline = slab.deadline(entry);
+    pub(crate) fn arm(&mut self, entry: u32, deadline: Nanos, now: Nanos) {
         let horizon = now.max(Nanos(time_of(self.tick))) + HORIZON;
         if is_behind_all(deadline.min(horizon)) {
             return;
@@ -195,12 +194,20 @@ impl Wheel {
     /// Takes an entry out, if it is in.
     #[inline]
     pub(crate) fn disarm(&mut self, entry: u32) {
-        let position = self.blocks.position(entry);
-        if position == LOOSE {
-            return;
-        }
-        let list = self.blocks.list_of(position) as usize;
-        self.blocks.remove(&mut self.lists[list], entry, position);
+        let current = self.current();
+        let list = if self.blocks.first(self.lists[current]) == Some(entry) {
+            // Whoever is due goes so, and its position need not be asked for.
+            self.blocks.remove_first(&mut self.lists[current], entry);
+            current
+        } else {
+            let position = self.blocks.position(entry);
+            if position == LOOSE {
+                return;
+            }
+            let list = self.blocks.list_of(position) as usize;
+            self.blocks.remove(&mut self.lists[list], entry, position);
+            list
+        };
         if self.lists[list].is_empty() {
             self.occupied[list / 64] &= !(1 << (list % 64));
         }
@@ -217,7 +224,7 @@ impl Wheel {
                     return Some(entry);
                 }
                 self.disarm(entry);
-                self.arm(slab, entry, now);
+                self.arm(entry, slab.deadline(entry), now);
             } else if !self.advance(slab, now) {
                 return None;
             }

@@ -255,6 +255,8 @@ impl<V: State, I: Index> Aged for Burst<V, I> {
         let mut evicted = 0;
         for (burst, words) in keys.tuples.chunks(BURST).zip(keys.words.chunks(BURST)) {
             let hashes = self.hash(burst);
+            // Nobody is there, yet an engine asks before it knows.
+            self.hints(&hashes[..burst.len()]);
             for ((key, hash), word) in burst.iter().zip(hashes).zip(words) {
                 self.now = self.now + self.pace;
                 // No more than two a packet, so that a packet's work is bounded; that is enough to keep up.
