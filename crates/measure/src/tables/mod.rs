@@ -151,8 +151,8 @@ impl TableKind {
     }
 }
 
-/// What a flow takes in `flow`'s tables beside the index: a cache line.
-const ENTRY_BYTES: usize = 64;
+/// What a flow takes in `flow`'s tables beside the index: its entry, its position on the wheel and its part of a block there.
+const ENTRY_BYTES: usize = OWN_BYTES + 10;
 
 /// What is done with an index whose type only its name tells.
 pub(crate) trait Visit {
