@@ -157,8 +157,9 @@ fn round_up(number: u64) -> u64 {
 /// What an entry of each family takes with its share of everything, in bytes.
 fn entry_bytes(kind: IndexKind) -> [f64; 2] {
     fn of<K: Key>(kind: IndexKind) -> f64 {
-        // Sizes at which no page, prime or odd number is worth much; what doesn't grow cancels out.
-        const SMALL: usize = 1 << 14;
+        // Sizes at which no page, prime or odd number is worth much; what doesn't grow cancels out. In smaller tables the wheel has a block for
+        // each entry.
+        const SMALL: usize = 1 << 15;
         let bytes = |capacity| {
             let plan = Plan { index: kind, capacity, ..Plan::default() };
             Table::<K, Connection, AnyIndex>::planned(plan).memory_bytes() as f64
@@ -207,17 +208,38 @@ fn shared_out(wanted: [u64; 2], each: [f64; 2], memory: u64) -> Option<[u64; 2]>
 
 /// Entries for each family that the memory holds with all that tables take besides, and what their tables take.
 fn fitting(kind: IndexKind, wanted: [u64; 2], each: [f64; 2], memory: u64) -> Option<([u64; 2], [u64; 2])> {
-    let mut budget = memory;
-    for _ in 0..16 {
+    let attempt = |budget: u64| {
         let entries = shared_out(wanted, each, budget)?;
         let taken = tables_bytes(kind, entries);
-        let over = taken.iter().sum::<u64>().saturating_sub(memory);
+        let sum = taken.iter().sum::<u64>();
+        Some((entries, taken, sum))
+    };
+    let (mut budget, mut too_much) = (memory, memory);
+    let mut found = None;
+    for _ in 0..16 {
+        let (entries, taken, sum) = attempt(budget)?;
+        let over = sum.saturating_sub(memory);
         if over == 0 {
-            return Some((entries, taken));
+            found = Some((entries, taken, sum));
+            break;
         }
+        too_much = budget;
         budget = budget.min(total(entries, each) as u64).checked_sub(over)?;
     }
-    None
+    let mut best = found?;
+    // What small tables take besides doesn't grow evenly, so that may have been too large a step.
+    for _ in 0..8 {
+        if best.2 >= memory / 100 * 97 || best.0 == wanted {
+            break;
+        }
+        let between = budget + (too_much - budget) / 2;
+        match attempt(between) {
+            Some(more) if more.2 <= memory => (best, budget) = (more, between),
+            _ => too_much = between,
+        }
+    }
+    let (entries, taken, _) = best;
+    Some((entries, taken))
 }
 
 impl Advice {
