@@ -214,29 +214,19 @@ fn fitting(kind: IndexKind, wanted: [u64; 2], each: [f64; 2], memory: u64) -> Op
         let sum = taken.iter().sum::<u64>();
         Some((entries, taken, sum))
     };
-    let (mut budget, mut too_much) = (memory, memory);
-    let mut found = None;
+    let (mut low, mut high) = (total(least(wanted), each).ceil() as u64, memory);
+    let mut best = attempt(low).filter(|(_, _, sum)| *sum <= memory)?;
+    // What small tables take besides their entries doesn't grow evenly, so no one step leads there.
+    let mut budget = memory;
     for _ in 0..16 {
-        let (entries, taken, sum) = attempt(budget)?;
-        let over = sum.saturating_sub(memory);
-        if over == 0 {
-            found = Some((entries, taken, sum));
+        match attempt(budget) {
+            Some(more) if more.2 <= memory => (best, low) = (more, budget),
+            _ => high = budget,
+        }
+        if best.0 == wanted || best.2 >= memory / 100 * 97 {
             break;
         }
-        too_much = budget;
-        budget = budget.min(total(entries, each) as u64).checked_sub(over)?;
-    }
-    let mut best = found?;
-    // What small tables take besides doesn't grow evenly, so that may have been too large a step.
-    for _ in 0..8 {
-        if best.2 >= memory / 100 * 97 || best.0 == wanted {
-            break;
-        }
-        let between = budget + (too_much - budget) / 2;
-        match attempt(between) {
-            Some(more) if more.2 <= memory => (best, budget) = (more, between),
-            _ => too_much = between,
-        }
+        budget = low + (high - low) / 2;
     }
     let (entries, taken, _) = best;
     Some((entries, taken))
