@@ -411,9 +411,9 @@ impl<N: NetworkFunction> Rest<N> {
         let origin = self.sources.as_mut().map(|sources| sources.enter(lane.meta.source())).transpose()?;
         if flows.table.is_full() {
             // Where nobody finds the dead they stay although they were answered: the nearest of them may go then.
-            let victim = flows.table.victim(eviction, lane.hash);
             let dead = || flows.table.dead_near(lane.hash, lane.now).filter(|_| ageing != Ageing::Wheel);
-            if let Some(victim) = victim.or_else(dead) {
+            let victim = || flows.table.victim(eviction, lane.hash);
+            if let Some(victim) = flows.table.overdue(lane.now).or_else(victim).or_else(dead) {
                 let how = if flows.table.deadline(victim) <= lane.now { End::Expired } else { End::Evicted };
                 self.end(flows, nf, victim, lane, how);
             }

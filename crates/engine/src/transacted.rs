@@ -643,13 +643,9 @@ impl<N: Function> Rest<N> {
     }
 
     /// What becomes of a new flow, and where its source is counted if it gets in.
-    fn admission<K: Key>(
-        &mut self,
-        flows: &mut Flows<K, N::Flow>,
-        lane: Lane<'_, N::Meta>,
-    ) -> (Admission, Option<u32>) {
+    fn admission<K: Key>(&mut self, flows: &Flows<K, N::Flow>, lane: Lane<'_, N::Meta>) -> (Admission, Option<u32>) {
         let Tables { eviction, ageing, .. } = self.tables;
-        let table = &mut flows.table;
+        let table = &flows.table;
         if self.tables.drops_early(table.len(), table.capacity(), chance(lane.hash, lane.seq)) {
             return (Admission::Refused(Refusal::Early), None);
         }
@@ -660,9 +656,9 @@ impl<N: Function> Rest<N> {
         if !table.is_full() {
             return (Admission::Room(None), origin);
         }
-        let victim = table.victim(eviction, lane.hash);
         let dead = || table.dead_near(lane.hash, lane.now).filter(|_| ageing != Ageing::Wheel);
-        match victim.or_else(dead) {
+        let victim = || table.victim(eviction, lane.hash);
+        match table.overdue(lane.now).or_else(victim).or_else(dead) {
             Some(victim) => (Admission::Room(Some(victim)), origin),
             None => (Admission::Refused(Refusal::Full), origin),
         }

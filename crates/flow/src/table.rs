@@ -282,7 +282,7 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
         debug_assert!(was_in, "every flow is in the index");
         self.wheel.disarm(at);
         if !self.slab.is_assured(at) {
-            self.unanswered.remove(at);
+            self.unanswered.remove(at, self.is_full());
         }
         self.slab.give(at, !self.index.assigns());
         value
@@ -312,16 +312,16 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
     pub fn assure(&mut self, slot: Slot) {
         if !self.slab.is_assured(slot.0) {
             self.slab.set_assured(slot.0);
-            self.unanswered.remove(slot.0);
+            self.unanswered.remove(slot.0, self.is_full());
         }
     }
 
     /// The flow that makes room next, of those that nobody has answered: about the oldest of them. A hand goes round the
     /// slots, so while every new flow takes the place of the one that went, as in a flood, it is the oldest; a flow that came to a place that
-    /// was left otherwise has its turn when the hand comes by. Under an index that [says itself](Index::assigns) where flows lie it is any.
+    /// was left otherwise has its turn when the hand comes by. To ask changes nothing; the hand goes on once that flow is gone. Under an index that [says itself](Index::assigns) where flows lie it is any.
     #[inline]
     #[must_use]
-    pub fn oldest_unassured(&mut self) -> Option<Slot> {
+    pub fn oldest_unassured(&self) -> Option<Slot> {
         let slot = self.unanswered.first()?;
         self.prefetch_followers(slot);
         Some(Slot(slot))
@@ -386,6 +386,13 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
         None
     }
 
+    /// A flow whose deadline has passed, though [`reclaim`](Self::reclaim) hasn't come to it, among those that come up next: who makes
+    /// room ahead of all others. `None` proves nothing.
+    #[must_use]
+    pub fn overdue(&self, now: Nanos) -> Option<Slot> {
+        self.wheel.overdue(&self.slab, now).map(Slot)
+    }
+
     /// A flow whose deadline has passed among those that lie where a new one with this hash would go: what lazy deletion
     /// takes away on a new flow's arrival.
     #[must_use]
@@ -401,7 +408,7 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
 
     /// The flow to remove when there is no room for one with this hash; `None` when none may go.
     #[must_use]
-    pub fn victim(&mut self, eviction: Eviction, hash: u64) -> Option<Slot> {
+    pub fn victim(&self, eviction: Eviction, hash: u64) -> Option<Slot> {
         match eviction {
             Eviction::OldestUnanswered => self.oldest_unassured(),
             Eviction::LeastRecent => self.soonest_near(hash).or_else(|| self.elsewhere(hash, Self::soonest_near)),

@@ -6,8 +6,9 @@
 //! every change, and would be followed at the memory's latency.
 
 use alloc::boxed::Box;
-use alloc::vec;
 use alloc::vec::Vec;
+
+use locality::pages;
 
 pub(crate) struct Unanswered {
     /// The lowest first; the highest has one word.
@@ -46,7 +47,7 @@ impl Unanswered {
         let mut bits = slots;
         loop {
             let words = bits.div_ceil(64).max(1);
-            levels.push(vec![0; words].into());
+            levels.push(pages::boxed((0..words).map(|_| 0)));
             if words == 1 {
                 return Self { levels, hand: 0, stride, slots: slots as u32 };
             }
@@ -73,10 +74,11 @@ impl Unanswered {
         }
     }
 
-    /// The flow at the slot is answered, or gone.
+    /// The flow at the slot is answered, or gone. If it is the one whose turn it is in a `full` table, or where the hand stands, the hand
+    /// goes on.
     #[inline]
-    pub(crate) fn remove(&mut self, slot: u32) {
-        if slot == self.hand {
+    pub(crate) fn remove(&mut self, slot: u32, full: bool) {
+        if slot == self.hand || full && self.first() == Some(slot) {
             self.hand = self.next(slot);
         }
         let mut at = slot as usize;
@@ -90,12 +92,10 @@ impl Unanswered {
         }
     }
 
-    /// The one whose turn it is. The hand stays here, so it is the same one until that flow is answered or gone.
+    /// The one whose turn it is. To ask moves no hand: not everybody who asks has that flow go.
     #[inline]
-    pub(crate) fn first(&mut self) -> Option<u32> {
-        let slot = self.from(self.hand)?;
-        self.hand = slot;
-        Some(slot)
+    pub(crate) fn first(&self) -> Option<u32> {
+        self.from(self.hand)
     }
 
     /// The one whose turn it is behind this one's, as it looks now.
@@ -181,6 +181,13 @@ mod tests {
             let mut bits = Unanswered::new(slots as usize, round);
             let stride = bits.stride;
             let on = |slot: u32| (slot + stride) % slots;
+            let next = |set: &BTreeSet<u32>, from: u32| {
+                let tries = if round == Round::InTurn { 0 } else { MISSES_MAX };
+                let tried: Vec<_> = core::iter::successors(Some(from), |slot| Some(on(*slot))).take(tries).collect();
+                let from = tried.last().map_or(from, |last| on(*last));
+                let hit = tried.into_iter().find(|slot| set.contains(slot));
+                hit.or_else(|| set.range(from..).chain(set.range(..from)).next().copied())
+            };
             let (mut set, mut hand) = (BTreeSet::new(), 0);
             let mut random = 7u64;
             for step in 0..if cfg!(miri) { 300 } else { 30_000 } {
@@ -191,30 +198,23 @@ mod tests {
                     0 | 1 if set.insert(slot) => {
                         bits.insert(slot);
                     }
-                    2 if set.remove(&slot) => {
-                        bits.remove(slot);
-                        hand = if slot == hand { on(slot) } else { hand };
+                    2 if set.contains(&slot) => {
+                        let full = random >> 35 & 1 == 0;
+                        // The one whose turn it is goes as often as others.
+                        let slot = next(&set, hand).filter(|_| random >> 37 & 1 == 0).unwrap_or(slot);
+                        let goes_on = slot == hand || full && next(&set, hand) == Some(slot);
+                        hand = if goes_on { on(slot) } else { hand };
+                        set.remove(&slot);
+                        bits.remove(slot, full);
                     }
                     _ => {}
                 }
-                if random >> 36 & 1 == 0 {
-                    let next = |from: u32| {
-                        let tries = if round == Round::InTurn { 0 } else { MISSES_MAX };
-                        let tried = (0..tries)
-                            .map(|many| (u64::from(from) + many as u64 * u64::from(stride)) % u64::from(slots));
-                        let tried: Vec<_> = tried.map(|slot| slot as u32).collect();
-                        let from = tried.last().map_or(from, |last| on(*last));
-                        let hit = tried.into_iter().find(|slot| set.contains(slot));
-                        hit.or_else(|| set.range(from..).chain(set.range(..from)).next().copied())
-                    };
-                    let first = next(hand);
-                    hand = first.unwrap_or(hand);
-                    assert_eq!((bits.first(), bits.first()), (first, first), "{slots} slots");
-                    if let Some(first) = first {
-                        assert_eq!(bits.behind(first), next(on(first)).filter(|other| *other != first));
-                        assert_eq!(set.contains(&slot), bits.contains(slot));
-                    }
+                let first = next(&set, hand);
+                assert_eq!(bits.first(), first, "{slots} slots");
+                if let Some(first) = first {
+                    assert_eq!(bits.behind(first), next(&set, on(first)).filter(|other| *other != first));
                 }
+                assert_eq!(set.contains(&slot), bits.contains(slot));
             }
         }
     }
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn of_no_slots_none_goes() {
-        let mut none = Unanswered::new(0, Round::InTurn);
+        let none = Unanswered::new(0, Round::InTurn);
         assert_eq!((none.first(), none.bytes()), (None, 8));
     }
 
@@ -240,11 +240,11 @@ mod tests {
     fn a_flood_goes_in_the_order_of_its_arrival() {
         let mut bits = Unanswered::new(100, Round::InTurn);
         (0..100).for_each(|slot| bits.insert(slot));
-        [3, 4, 70].iter().for_each(|answered| bits.remove(*answered));
+        [3, 4, 70].iter().for_each(|answered| bits.remove(*answered, false));
         for round in 0..3 {
             for slot in (0..100).filter(|slot| ![3, 4, 70].contains(slot)) {
                 assert_eq!(bits.first(), Some(slot), "round {round}");
-                bits.remove(slot);
+                bits.remove(slot, true);
                 bits.insert(slot);
             }
         }

@@ -252,6 +252,14 @@ impl Wheel {
         }
     }
 
+    /// The first entry of the list that comes up next, if its deadline is at or before `now`.
+    pub(crate) fn overdue<K: Key, V: Copy>(&self, slab: &Slab<K, V>, now: Nanos) -> Option<u32> {
+        let lowest = self.level(0);
+        let distance = self.first_occupied(lowest, self.tick)?;
+        let entry = self.blocks.first(self.lists[lowest.list(self.tick + distance)])?;
+        slab.is_dead(entry, now).then_some(entry)
+    }
+
     /// Brings near what taking the entry out needs first.
     #[inline]
     pub(crate) fn prefetch_position(&self, entry: u32) {

@@ -223,6 +223,21 @@ fn a_flood_finds_room_in_every_index() {
 }
 
 #[test]
+fn the_dead_make_room_though_the_wheel_is_not_there_yet() {
+    let mut table = Table::<Host4, u32>::new(4, 1);
+    let start = Nanos(TICK.0 * 1000 + 5);
+    let slots: Vec<_> =
+        (0..3).map(|number| insert(&mut table, number, start + Nanos(10 + u64::from(number)), start)).collect();
+    assert_eq!(table.overdue(start + Nanos(9)), None);
+    let now = start + Nanos(11);
+    assert_eq!((table.reclaim(now), table.overdue(now)), (None, Some(slots[0])));
+    table.remove(slots[0]);
+    assert_eq!(table.overdue(now), Some(slots[1]));
+    table.remove(slots[1]);
+    assert_eq!(table.overdue(now), None);
+}
+
+#[test]
 fn the_oldest_that_nobody_answered_makes_room() {
     let mut table = Table::<Host4, u32>::new(4, 1);
     let slots: Vec<_> = (0..4).map(|number| insert(&mut table, number, Nanos::NEVER, Nanos(0))).collect();

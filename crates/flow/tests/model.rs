@@ -138,10 +138,11 @@ impl<const BITS: u32> Model<BITS> {
             Step::Touch { key, after } => self.touch(key, self.now + Nanos(after)),
             Step::Backdate { key, before } => self.touch(key, self.now - Nanos(before)),
             Step::Assure { key } => {
-                if let Some(flow) = self.flows.get_mut(&key) {
-                    self.table.assure(flow.slot);
-                    let (slot, was_assured) = (flow.slot, std::mem::replace(&mut flow.assured, true));
-                    self.pass_on(slot, was_assured);
+                if let Some(flow) = self.flows.get(&key) {
+                    let slot = flow.slot;
+                    self.pass_on(key);
+                    self.table.assure(slot);
+                    self.flows.entry(key).and_modify(|flow| flow.assured = true);
                 }
             }
             Step::Evict => {
@@ -179,35 +180,38 @@ impl<const BITS: u32> Model<BITS> {
         self.high_water = self.high_water.max(self.flows.len());
     }
 
-    /// Of those that nobody has answered, the first one from the hand on, going round.
-    fn oldest_unassured(&mut self) -> Option<Slot> {
+    /// Of those that nobody has answered, the first one from the hand on, going round. Where the hand goes under an index that says itself
+    /// where flows lie is nobody's business.
+    fn oldest_unassured(&self) -> Option<Slot> {
         let unassured = self.flows.values().filter(|flow| !flow.assured).map(|flow| flow.slot);
         let oldest = self.table.oldest_unassured();
         if self.kind == IndexKind::Tagged {
             let found = unassured.clone().find(|slot| Some(*slot) == oldest);
             assert_eq!((found.is_none(), oldest), (unassured.count() == 0, found));
         } else {
-            let first = unassured.min_by_key(|slot| (slot.index() < self.hand, slot.index()));
-            self.hand = first.map_or(self.hand, Slot::index);
-            assert_eq!(oldest, first);
+            assert_eq!(oldest, unassured.min_by_key(|slot| (slot.index() < self.hand, slot.index())));
         }
         oldest
     }
 
-    /// The flow there won't make room any more: the hand goes on if it waited for that one. Where it goes under an index that says itself
-    /// where flows lie is nobody's business.
-    fn pass_on(&mut self, slot: Slot, assured: bool) {
-        if !assured && slot.index() == self.hand {
-            self.hand = (self.hand + 1) % self.table.slots();
+    /// The flow won't make room any more: the hand goes on if it stands there, or if the table is full and that one was next.
+    fn pass_on(&mut self, key: u32) {
+        let Flow { slot, assured, .. } = self.flows[&key];
+        let is_next = self.table.is_full() && self.oldest_unassured() == Some(slot);
+        if !assured && (slot.index() == self.hand || is_next) {
+            self.hand = (slot.index() + 1) % self.table.slots();
         }
     }
 
     /// Victims are flows, and the policy that asks for one by its deadline gets none that is later than all its neighbours.
-    fn victims(&mut self, key: u32) {
+    fn victims(&self, key: u32) {
         let hash = self.table.hash(&Number(key));
         assert_eq!(self.table.victim(Eviction::None, hash), None);
         let oldest = self.oldest_unassured();
         assert_eq!(self.table.victim(Eviction::OldestUnanswered, hash), oldest);
+        if let Some(slot) = self.table.overdue(self.now) {
+            assert!(self.ageing == Ageing::Wheel && self.flows[&self.table.key(slot).0].deadline <= self.now);
+        }
         for eviction in [Eviction::LeastRecent, Eviction::Random] {
             if let Some(slot) = self.table.victim(eviction, hash) {
                 assert_eq!(self.flows[&self.table.key(slot).0].slot, slot);
@@ -234,8 +238,8 @@ impl<const BITS: u32> Model<BITS> {
     }
 
     fn remove(&mut self, key: u32) {
+        self.pass_on(key);
         let flow = self.flows.remove(&key).expect("the key is in the model");
-        self.pass_on(flow.slot, flow.assured);
         assert_eq!(self.table.remove(flow.slot), flow.value);
     }
 

@@ -183,15 +183,16 @@ impl<N: Function> Bench<'_, N> {
         cases
     }
 
-    /// The sequential outcome, with the default index where the outcome doesn't depend on that: so another is held to it. Where a full
-    /// table's hand goes round the slots, an index that says itself where flows lie has an order of its own.
+    /// The sequential outcome, with the default index where the outcome doesn't depend on that: so another is held to it. A full
+    /// table is another matter where its hand goes round the slots and the index says itself where flows lie, or where nobody finds the dead.
     fn oracle(&self, len: usize) -> Observed<N> {
         let tables = &self.options.tables;
         let alike = match (tables.ageing, tables.eviction) {
             (Ageing::Wheel | Ageing::None, Eviction::OldestUnanswered | Eviction::None) => true,
             (Ageing::Scan | Ageing::Lazy, _) | (_, Eviction::LeastRecent | Eviction::Random) => false,
         };
-        let own = tables.index == IndexKind::Tagged && tables.eviction == Eviction::OldestUnanswered;
+        let own = tables.ageing == Ageing::None
+            || tables.index == IndexKind::Tagged && tables.eviction == Eviction::OldestUnanswered;
         if alike || !self.options.chooses_index() {
             let nf = Arc::clone(self.nf);
             let oracle = self.observe_alone(private_fleet(EngineKind::Sequential, nf, 1, &self.options), len);

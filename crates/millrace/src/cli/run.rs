@@ -69,7 +69,7 @@ pub(super) struct Args {
     /// How many cores to use, or all
     #[arg(long, default_value = "1", value_name = "N", value_parser = engines::cores)]
     cores: usize,
-    /// The secret that tables are hashed with, drawn anew if not given; the outcome depends on it only where full tables evict by lru or at random, or drop early
+    /// The secret that tables are hashed with, drawn anew if not given; the outcome depends on it only where full tables evict by lru or at random, drop early, are tagged, or don't age by the wheel
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
     /// Print the summary as JSON, to standard output (with `--out -` to standard error)

@@ -13,13 +13,13 @@ use crate::print::number;
 #[derive(clap::Args)]
 #[command(next_help_heading = "Flow tables")]
 pub(super) struct Upkeep {
-    /// The table that finds flows: a matter of speed, unless it is full and where flows lie says who goes (lazy, lru, random; tagged)
+    /// The table that finds flows: a matter of speed, unless it is full and where flows lie says who goes (all but wheel; lru, random; tagged)
     #[arg(long, value_name = "TABLE", default_value = IndexKind::default().name(), value_parser = table())]
     table: IndexKind,
     /// Who finds the flows whose time is over: a timing wheel, a hand going round, the next flow to come by (lazy), nobody
     #[arg(long, value_name = "WHO", default_value = Ageing::default().name(), value_parser = ageing())]
     ageing: Ageing,
-    /// Which flow goes when the table is full: about the oldest never answered, the least recently used nearby, a random one, none
+    /// Which flow goes when the table is full: about the oldest never answered (under tagged any), the least recently used nearby, a random one, none
     #[arg(long, value_name = "WHICH", default_value = Eviction::default().name(), value_parser = eviction())]
     eviction: Eviction,
     /// Turn new flows away once the table is so full, ever more of them up to 100 %

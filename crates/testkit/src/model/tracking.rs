@@ -122,15 +122,6 @@ struct Places {
     hand: usize,
 }
 
-impl Places {
-    /// The connection there won't make room any more: the hand goes on if it waited for that one.
-    fn pass_on(&mut self, place: usize) {
-        if place == self.hand {
-            self.hand = (self.hand + 1) % self.count;
-        }
-    }
-}
-
 /// A connection in its place.
 #[derive(Clone, Debug)]
 struct Entry {
@@ -258,22 +249,43 @@ impl Tracking {
     }
 
     fn forget(&mut self, name: &Name) {
+        let next = self.next(name.0.0.is_ipv4());
         let entry = self.connections.remove(name).expect("it is there");
-        let places = self.places_of(name);
-        places.left.push(entry.place);
+        self.places_of(name).left.push(entry.place);
         if !entry.keeps_place {
-            places.pass_on(entry.place);
+            self.pass_on(name, entry.place, next, 1);
+        }
+    }
+
+    /// Who makes room next, and where that is.
+    fn next(&self, is_v4: bool) -> Option<(Name, usize)> {
+        let hand = self.places[usize::from(!is_v4)].hand;
+        let movable = self.connections.iter().filter(|(name, entry)| name.0.0.is_ipv4() == is_v4 && !entry.keeps_place);
+        let next = movable.min_by_key(|(_, entry)| (entry.place < hand, entry.place));
+        next.map(|(name, entry)| (*name, entry.place))
+    }
+
+    /// A connection won't make room any more, of which so many are gone: the hand goes on if it stood there, or if the table was full and
+    /// that one was next.
+    fn pass_on(&mut self, name: &Name, place: usize, next: Option<(Name, usize)>, gone: usize) {
+        let is_v4 = name.0.0.is_ipv4();
+        let left = self.connections.keys().filter(|name| name.0.0.is_ipv4() == is_v4).count();
+        let places = self.places_of(name);
+        let was_next = left + gone == places.count && next.is_some_and(|(_, at)| at == place);
+        if place == places.hand || was_next {
+            places.hand = (place + 1) % places.count;
         }
     }
 
     /// What a packet does to a connection that is known.
     fn give(&mut self, name: &Name, way: usize, headers: &Headers, now: u64, may_open: bool) -> Course {
+        let next = self.next(name.0.0.is_ipv4());
         let entry = self.connections.get_mut(name).expect("it is there");
         let kept = entry.keeps_place;
         let course = entry.packet(way, headers, &self.settings, now, may_open);
         let (place, keeps) = (entry.place, entry.keeps_place);
         if keeps && !kept {
-            self.places_of(name).pass_on(place);
+            self.pass_on(name, place, next, 0);
         }
         course
     }

@@ -323,7 +323,7 @@ fn expiry(measured: &Measured) -> Markup {
     html! {
         section {
             h2 { (Op::Expire.name()) }
-            p { (Op::Expire.summary()) " " (lifetime(measured)) " Where nobody ages flows, the oldest one makes room; that is what the others are held against." }
+            p { (Op::Expire.summary()) " " (lifetime(measured)) " Where nobody ages flows, about the oldest one makes room (any, under tagged); that is what the others are held against." }
             div.pair { @for ageing in &measured.plan.ageings { (chart(*ageing)) } }
             table.numbers {
                 thead { tr {
