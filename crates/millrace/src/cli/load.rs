@@ -23,6 +23,18 @@ pub(super) struct Load {
 }
 
 impl Load {
+    /// The arguments that steer so again, each behind a blank, as far as an engine takes them.
+    pub(super) fn again(&self, kind: EngineKind) -> String {
+        let given = [
+            ("--buckets", self.buckets.map(|buckets| buckets.to_string())),
+            ("--epoch", self.epoch.map(|packets| packets.to_string())),
+            ("--core-rate", self.core_rate.map(|pps| (pps as f64 / 1e6).to_string())),
+        ];
+        let known = self.asked(&[kind]).map(|(.., known, _)| known);
+        let taken = given.into_iter().zip(known).filter(|(_, known)| *known);
+        taken.filter_map(|((option, value), _)| value.map(|value| format!(" {option} {value}"))).collect()
+    }
+
     /// The first option that changes nothing under this engine.
     pub(super) fn idle(&self, kind: EngineKind) -> Option<&'static str> {
         self.asked(&[kind]).into_iter().find(|(_, asked, known, _)| *asked && !known).map(|(option, ..)| option)

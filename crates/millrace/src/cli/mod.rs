@@ -165,6 +165,15 @@ fn entry<'a>(catalogue: &'a Catalogue, name: &str) -> Result<&'a Entry, Failed> 
     })
 }
 
+/// What a shell takes as this one word.
+fn word(text: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_=./:,@%+".contains(&byte);
+    if !text.is_empty() && text.bytes().all(is_plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
 /// How a function is to be configured.
 #[derive(clap::Args)]
 struct Configuration {
@@ -177,6 +186,12 @@ struct Configuration {
 }
 
 impl Configuration {
+    /// The arguments that configure the function so again, each behind a blank.
+    fn again(&self) -> String {
+        let config = self.config.iter().map(|path| format!(" --config {}", word(&path.display().to_string())));
+        config.chain(self.set.iter().map(|given| format!(" --set {}", word(given)))).collect()
+    }
+
     fn settings(&self) -> Result<Settings, Failed> {
         self.settings_with(true)
     }

@@ -19,7 +19,8 @@ pub(super) struct Upkeep {
     /// Who finds the flows whose time is over: a timing wheel, a hand going round, the next flow to come by (lazy), nobody
     #[arg(long, value_name = "WHO", default_value = Ageing::default().name(), value_parser = ageing())]
     ageing: Ageing,
-    /// Which flow goes when the table is full: about the oldest never answered (under tagged any), the least recently used nearby, a random one, none
+    /// Which flow goes when the table is full: about the oldest never answered (under tagged any), the least recently used nearby, a
+    /// random one, none
     #[arg(long, value_name = "WHICH", default_value = Eviction::default().name(), value_parser = eviction())]
     eviction: Eviction,
     /// Turn new flows away once the table is so full, ever more of them up to 100 %
@@ -31,6 +32,19 @@ pub(super) struct Upkeep {
 }
 
 impl Upkeep {
+    /// The arguments that keep flows so again, each behind a blank, as far as they aren't what nobody has to say.
+    pub(super) fn again(&self) -> String {
+        let Self { table, ageing, eviction, early_drop, per_source } = self;
+        let given = [
+            (*table != IndexKind::default()).then(|| format!(" --table {}", table.name())),
+            (*ageing != Ageing::default()).then(|| format!(" --ageing {}", ageing.name())),
+            (*eviction != Eviction::default()).then(|| format!(" --eviction {}", eviction.name())),
+            early_drop.map(|percent| format!(" --early-drop {percent}")),
+            per_source.map(|flows| format!(" --per-source {flows}")),
+        ];
+        given.into_iter().flatten().collect()
+    }
+
     /// How the function's flows are kept.
     ///
     /// # Errors

@@ -210,9 +210,12 @@ fn explain(args: &Args, mismatch: &Mismatch, saved: Option<&Path>) -> String {
     };
     if let Some(seed) = seed {
         out += &format!(
-            "  again: millrace verify {} {} --engines {engine} --cores {cores} --seeds {seed}-{seed} --no-threads\n",
+            "  again: millrace verify {} {}{}{}{} --engines {engine} --cores {cores} --seeds {seed}-{seed} --no-threads\n",
             args.function,
             args.source.again(),
+            args.configuration.again(),
+            args.upkeep.again(),
+            args.load.again(*engine),
         );
     }
     out

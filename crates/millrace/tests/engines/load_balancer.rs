@@ -171,3 +171,25 @@ fn hold(trace: &Trace, text: &str) {
         assert!(cores > 1 && matches!(engine, EngineKind::Rss | EngineKind::RssPlusPlus | EngineKind::Hybrid));
     }
 }
+
+/// A full table in which one flow is answered and ends, and a packet between that may open none: who makes room later must not hang on
+/// whether an engine asks who would go before the function refuses or after.
+#[test]
+fn a_refused_newcomer_changes_nobodys_turn() {
+    let text = "flows = 3\nflows_v6 = 3\n[[services]]\naddress = \"192.0.2.1:53\"\nprotocol = \"udp\"\nbackends = [\"10.0.0.1:53\"]";
+    let function = LoadBalancer::new(toml::from_str(text).expect("the test's own configuration"));
+    let client = |number: u64| format!("198.51.100.{number}:1000");
+    let asks = |second: u64, number| (second, Build::udp(&*client(number), "192.0.2.1:53"));
+    let answer = |second: u64, number| (second, Build::udp("10.0.0.1:53", &*client(number)));
+    let packets =
+        [asks(1, 1), asks(2, 2), asks(3, 3), answer(4, 2), asks(5, 4), answer(6, 7), asks(500, 3), asks(501, 4)];
+    let later = [asks(910, 4), asks(911, 4), asks(912, 4), asks(913, 5), asks(914, 6)];
+    let mut frames = Frames::default();
+    for (second, build) in packets.into_iter().chain(later) {
+        frames.build(Nanos(second * SECOND), &build);
+    }
+    let engines = [EngineKind::Sequential, EngineKind::Transactional, EngineKind::Shared, EngineKind::Scr].to_vec();
+    let plan = Plan { engines, cores: 1..=2, seeds: 0..4, threads: false, options: Options::default() };
+    let verified = verify(&Arc::new(function), &frames.trace(), &plan, &mut |_, _| ());
+    assert_eq!(verified.mismatch, None);
+}
