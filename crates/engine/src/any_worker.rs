@@ -30,7 +30,7 @@ pub trait AnyWorker<N: NetworkFunction>: Send {
     fn drop_unseen(&mut self, packet: &Packet, reason: Reason);
 
     /// See [`Worker::fail`].
-    fn fail(&self);
+    fn fail(&mut self);
 
     /// What its hashes are keyed by.
     fn seed(&self) -> u64;
@@ -65,7 +65,7 @@ impl<N: NetworkFunction, P: Placement<N>> AnyWorker<N> for Worker<N, P> {
         Self::drop_unseen(self, packet, reason);
     }
 
-    fn fail(&self) {
+    fn fail(&mut self) {
         Self::fail(self);
     }
 

@@ -353,27 +353,27 @@ impl<N: NetworkFunction, I: Index> Remains<N> for ShardedFleet<N, I> {
 
 impl<N: NetworkFunction> Remains<N> for SharedFleet<N> {
     fn report_shared(&mut self, nf: &N, now: Nanos) -> Option<Report> {
-        self.workers[0].place().report_shared(nf, now)
+        self.workers[0].place().whole().report_shared(nf, now)
     }
 
     fn flows(&self, now: Nanos) -> Vec<FlowState<N>> {
-        self.workers[0].place().flows(now)
+        self.workers[0].place().whole().flows(&self.nf, now)
     }
 
     fn entries(&self) -> usize {
-        self.workers[0].place().entries()
+        self.workers[0].place().whole().entries()
     }
 
     fn flow_counters(&self) -> FlowCounters {
-        self.workers[0].place().all_flow_counters()
+        self.workers[0].place().whole().all_flow_counters()
     }
 
     fn high_water(&self) -> usize {
-        self.workers[0].place().high_water()
+        self.workers[0].place().whole().high_water()
     }
 
     fn memory_bytes(&self) -> usize {
-        self.workers[0].place().memory_bytes()
+        self.workers[0].place().whole().memory_bytes()
     }
 }
 

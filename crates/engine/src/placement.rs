@@ -104,6 +104,10 @@ pub trait Placement<N: NetworkFunction>: Send {
         false
     }
 
+    /// The burst's steps have been taken.
+    #[inline(always)]
+    fn rest(&mut self) {}
+
     /// What happened to flows here, where this placement belongs to one core.
     fn flow_counters(&self) -> FlowCounters;
 
@@ -124,5 +128,5 @@ pub trait Placement<N: NetworkFunction>: Send {
     fn acquire(&mut self, _moves: &Moves<'_, N::Meta>) {}
 
     /// This core has failed and will release nothing more.
-    fn fail(&self) {}
+    fn fail(&mut self) {}
 }

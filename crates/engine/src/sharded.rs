@@ -189,7 +189,7 @@ impl<N: NetworkFunction, I: Index> Placement<N> for Sharded<N, I> {
         }
     }
 
-    fn fail(&self) {
+    fn fail(&mut self) {
         self.exchange.fail();
     }
 }

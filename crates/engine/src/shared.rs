@@ -1,15 +1,15 @@
-//! State that all cores share (`shared`): each entry under a lock of its own, or, where packet sets share state, all of it
-//! under one.
+//! State that all cores share (`shared`): each entry under a lock of its own, or, if asked for and where steps add up, stepped on
+//! by one atomic operation; where packet sets share state, all of it under one lock.
 
-use flow::Hint;
-use nf::{Flow, NetworkFunction, Report, Sharing, Sizing, Verdict, local_fingerprint, local_report};
+use flow::shared::{Adding, Locking};
+use flow::{EntryGuard, Hint};
+use nf::{Flow, NetworkFunction, Report, Sharing, Sizing, Verdict};
 use packet::Nanos;
 
 use crate::counters::FlowCounters;
-use crate::entries::EntryLocked;
+use crate::entries::ByEntry;
 use crate::fleet::FlowState;
 use crate::placement::{Lane, Placement};
-use crate::private::Private;
 use crate::striped::{Commit, Striped};
 use crate::tables::Tables;
 
@@ -17,10 +17,42 @@ use crate::tables::Tables;
 pub struct Shared<N: NetworkFunction>(Way<N>);
 
 enum Way<N: NetworkFunction> {
+    /// An atomic operation for each step ([`EntryGuard::Atomic`]).
+    Sums(ByEntry<N, Adding>),
     /// A lock for each entry.
-    Entries(EntryLocked<N>),
+    Entries(ByEntry<N, Locking>),
     /// A lock for each stripe.
     Stripes(Striped<N>),
+}
+
+/// What is asked of state that all cores share while nobody steps.
+pub(crate) trait Whole<N: NetworkFunction> {
+    /// From now on the order of the steps is kept.
+    fn record(&self);
+
+    /// The parts that state falls into, as this core knows it, at `now`.
+    fn parts(&self, nf: &N, now: Nanos) -> Vec<Part<N>>;
+
+    /// The fingerprint of what packet sets share, if each core has its own of that.
+    fn own_fingerprint(&self, nf: &N) -> Option<u64>;
+
+    /// The flows alive at `now`.
+    fn flows(&self, nf: &N, now: Nanos) -> Vec<FlowState<N>>;
+
+    /// What the function has to tell at `now` of what packet sets share.
+    fn report_shared(&self, nf: &N, now: Nanos) -> Option<Report>;
+
+    /// What happened to flows, on all cores.
+    fn all_flow_counters(&self) -> FlowCounters;
+
+    /// The entries of the tables: flows alive, and flows past their deadline that were not reclaimed yet.
+    fn entries(&self) -> usize;
+
+    /// The most flows that there ever were at once, added up over stripes.
+    fn high_water(&self) -> usize;
+
+    /// The memory of the tables, in bytes.
+    fn memory_bytes(&self) -> usize;
 }
 
 /// A part of the state that nothing else shares, with the steps that made it so.
@@ -39,8 +71,12 @@ impl<N: NetworkFunction> Shared<N> {
     #[must_use]
     pub(crate) fn handles(nf: &N, cores: usize, sizing: Sizing, seed: u64, tables: Tables) -> Vec<Self> {
         match (N::DESCRIPTION.sharing, N::Flow::STORED) {
+            (Sharing::Nothing, true) if N::ADDS && tables.guard == EntryGuard::Atomic => {
+                let handles = ByEntry::handles(nf, cores, sizing, seed, tables);
+                handles.into_iter().map(|handle| Self(Way::Sums(handle))).collect()
+            }
             (Sharing::Nothing, true) => {
-                let handles = EntryLocked::handles(nf, cores, sizing, seed, tables);
+                let handles = ByEntry::handles(nf, cores, sizing, seed, tables);
                 handles.into_iter().map(|handle| Self(Way::Entries(handle))).collect()
             }
             (Sharing::Shares(_), _) | (Sharing::Nothing, false) => {
@@ -52,10 +88,7 @@ impl<N: NetworkFunction> Shared<N> {
 
     /// From now on the order of the steps is kept. It grows with every step: for verification alone.
     pub fn record(&self) {
-        match &self.0 {
-            Way::Entries(entries) => entries.record(),
-            Way::Stripes(stripes) => stripes.record(),
-        }
+        self.whole().record();
     }
 
     /// The parts that state falls into, as `handles`, the cores' handles on it, have left them at `now`.
@@ -64,80 +97,19 @@ impl<N: NetworkFunction> Shared<N> {
     /// When there are no handles.
     pub fn parts<'a>(handles: impl IntoIterator<Item = &'a Self>, nf: &N, now: Nanos) -> Vec<Part<N>> {
         let mut handles = handles.into_iter();
-        let first = handles.next().expect("a fleet has at least one core");
-        match &first.0 {
-            Way::Entries(entries) => {
-                let others = handles.filter_map(|handle| match &handle.0 {
-                    Way::Entries(entries) => Some(entries),
-                    Way::Stripes(_) => None,
-                });
-                let cores = std::iter::once(entries).chain(others);
-                let shared = cores.map(|entries| local_fingerprint(nf, entries.shared()).value()).collect();
-                vec![Part { commits: entries.commits(), flows: entries.flows(now), shared }]
-            }
-            Way::Stripes(stripes) => {
-                let states = stripes.each(|part| {
-                    (part.flows(now).collect(), vec![local_fingerprint(nf, Private::shared(part)).value()])
-                });
-                let commits = stripes.commits().into_iter();
-                commits.zip(states).map(|(commits, (flows, shared))| Part { commits, flows, shared }).collect()
-            }
+        let mut parts = handles.next().expect("a fleet has at least one core").whole().parts(nf, now);
+        for part in &mut parts {
+            part.shared.extend(handles.by_ref().filter_map(|handle| handle.whole().own_fingerprint(nf)));
         }
+        parts
     }
 
-    /// The flows alive at `now`.
-    pub(crate) fn flows(&self, now: Nanos) -> Vec<FlowState<N>> {
+    /// What is asked of all of it.
+    pub(crate) fn whole(&self) -> &dyn Whole<N> {
         match &self.0 {
-            Way::Entries(entries) => entries.flows(now),
-            Way::Stripes(stripes) => {
-                stripes.each(|part| part.flows(now).collect::<Vec<_>>()).into_iter().flatten().collect()
-            }
-        }
-    }
-
-    /// What the function has to tell at `now` of what packet sets share.
-    pub(crate) fn report_shared(&self, nf: &N, now: Nanos) -> Option<Report> {
-        match &self.0 {
-            Way::Entries(entries) => local_report(nf, entries.shared(), now),
-            Way::Stripes(stripes) => {
-                stripes.each(|part| local_report(nf, Private::shared(part), now)).into_iter().flatten().next()
-            }
-        }
-    }
-
-    /// What happened to flows, on all cores.
-    pub(crate) fn all_flow_counters(&self) -> FlowCounters {
-        match &self.0 {
-            Way::Entries(entries) => entries.all_flow_counters(),
-            Way::Stripes(stripes) => {
-                let mut total = FlowCounters::default();
-                stripes.each(Placement::flow_counters).iter().for_each(|part| total.add(part));
-                total
-            }
-        }
-    }
-
-    /// The entries of the tables: flows alive, and flows past their deadline that were not reclaimed yet.
-    pub(crate) fn entries(&self) -> usize {
-        match &self.0 {
-            Way::Entries(entries) => entries.entries(),
-            Way::Stripes(stripes) => stripes.each(Private::entries).into_iter().sum(),
-        }
-    }
-
-    /// The most flows that there ever were at once, added up over stripes.
-    pub(crate) fn high_water(&self) -> usize {
-        match &self.0 {
-            Way::Entries(entries) => entries.high_water(),
-            Way::Stripes(stripes) => stripes.each(Private::high_water).into_iter().sum(),
-        }
-    }
-
-    /// The memory of the tables, in bytes.
-    pub(crate) fn memory_bytes(&self) -> usize {
-        match &self.0 {
-            Way::Entries(entries) => entries.memory_bytes(),
-            Way::Stripes(stripes) => stripes.each(Private::memory_bytes).into_iter().sum(),
+            Way::Sums(entries) => entries,
+            Way::Entries(entries) => entries,
+            Way::Stripes(stripes) => stripes,
         }
     }
 }
@@ -145,6 +117,7 @@ impl<N: NetworkFunction> Shared<N> {
 impl<N: NetworkFunction> Placement<N> for Shared<N> {
     fn seed(&self) -> u64 {
         match &self.0 {
+            Way::Sums(entries) => entries.seed(),
             Way::Entries(entries) => entries.seed(),
             Way::Stripes(stripes) => stripes.seed(),
         }
@@ -153,6 +126,7 @@ impl<N: NetworkFunction> Placement<N> for Shared<N> {
     #[inline]
     fn prefetch(&self, nf: &N, meta: &N::Meta, hash: u64, bucket: u16) {
         match &self.0 {
+            Way::Sums(entries) => entries.prefetch(nf, meta, hash, bucket),
             Way::Entries(entries) => entries.prefetch(nf, meta, hash, bucket),
             Way::Stripes(stripes) => stripes.prefetch(nf, meta, hash, bucket),
         }
@@ -161,6 +135,7 @@ impl<N: NetworkFunction> Placement<N> for Shared<N> {
     #[inline]
     fn prefetch_entry(&self, nf: &N, meta: &N::Meta, hash: u64, bucket: u16) -> Hint {
         match &self.0 {
+            Way::Sums(entries) => entries.prefetch_entry(nf, meta, hash, bucket),
             Way::Entries(entries) => entries.prefetch_entry(nf, meta, hash, bucket),
             Way::Stripes(stripes) => stripes.prefetch_entry(nf, meta, hash, bucket),
         }
@@ -170,7 +145,23 @@ impl<N: NetworkFunction> Placement<N> for Shared<N> {
     fn step(&mut self, nf: &N, lane: Lane<'_, N::Meta>, settle: impl FnOnce(&Verdict)) {
         match &mut self.0 {
             Way::Entries(entries) => entries.step(nf, lane, settle),
+            // Compiled for functions alone that may be here.
+            Way::Sums(entries) if N::ADDS => entries.step(nf, lane, settle),
+            Way::Sums(_) => {}
             Way::Stripes(stripes) => stripes.step(nf, lane, settle),
+        }
+    }
+
+    #[inline]
+    fn rest(&mut self) {
+        if let Way::Sums(entries) = &mut self.0 {
+            entries.rest();
+        }
+    }
+
+    fn fail(&mut self) {
+        if let Way::Sums(entries) = &mut self.0 {
+            entries.fail();
         }
     }
 

@@ -7,12 +7,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use flow::Hint;
 use flow::index::AnyIndex;
-use nf::{NetworkFunction, Sharing, Sizing, Verdict};
+use nf::{NetworkFunction, Report, Sharing, Sizing, Verdict, local_fingerprint, local_report};
 use packet::{Nanos, Seq};
 
 use crate::counters::FlowCounters;
+use crate::fleet::FlowState;
 use crate::placement::{Lane, Placement, Ticket};
 use crate::private::Private;
+use crate::shared::{Part, Whole};
 use crate::tables::Tables;
 
 /// A core's handle on the stripes that all cores share.
@@ -73,21 +75,57 @@ impl<N: NetworkFunction> Striped<N> {
         (0..cores).map(|_| Self { table: Arc::clone(&table) }).collect()
     }
 
-    /// From now on each stripe keeps the order of its steps. It grows with every step: for verification alone.
-    pub(crate) fn record(&self) {
+    /// Visits the state of each stripe.
+    fn each<T>(&self, mut visit: impl FnMut(&Private<N, AnyIndex>) -> T) -> Vec<T> {
+        self.table.stripes.iter().map(|stripe| visit(&lock(stripe).state)).collect()
+    }
+}
+
+impl<N: NetworkFunction> Whole<N> for Striped<N> {
+    /// Each stripe keeps the order of its steps.
+    fn record(&self) {
         // ORDERING: Relaxed. Set before the cores start; starting a thread orders it.
         self.table.recording.store(true, Ordering::Relaxed);
     }
 
-    /// The order in which each stripe took its steps. Stripes touch disjoint state, so any order of the stripes serves.
-    #[must_use]
-    pub(crate) fn commits(&self) -> Vec<Vec<Commit>> {
-        self.table.stripes.iter().map(|stripe| lock(stripe).commits.clone()).collect()
+    /// Stripes touch disjoint state, so any order of the stripes serves.
+    fn parts(&self, nf: &N, now: Nanos) -> Vec<Part<N>> {
+        let part = |stripe: &Mutex<Stripe<N>>| {
+            let Stripe { state, commits, .. } = &*lock(stripe);
+            let shared = vec![local_fingerprint(nf, state.shared()).value()];
+            Part { commits: commits.clone(), flows: state.flows(now).collect(), shared }
+        };
+        self.table.stripes.iter().map(part).collect()
     }
 
-    /// Visits the state of each stripe.
-    pub(crate) fn each<T>(&self, mut visit: impl FnMut(&Private<N, AnyIndex>) -> T) -> Vec<T> {
-        self.table.stripes.iter().map(|stripe| visit(&lock(stripe).state)).collect()
+    fn own_fingerprint(&self, _: &N) -> Option<u64> {
+        None
+    }
+
+    fn flows(&self, _: &N, now: Nanos) -> Vec<FlowState<N>> {
+        self.each(|state| state.flows(now).collect::<Vec<_>>()).into_iter().flatten().collect()
+    }
+
+    fn report_shared(&self, nf: &N, now: Nanos) -> Option<Report> {
+        self.each(|state| local_report(nf, state.shared(), now)).into_iter().flatten().next()
+    }
+
+    fn all_flow_counters(&self) -> FlowCounters {
+        let mut total = FlowCounters::default();
+        self.each(Placement::flow_counters).iter().for_each(|part| total.add(part));
+        total
+    }
+
+    fn entries(&self) -> usize {
+        self.each(Private::entries).into_iter().sum()
+    }
+
+    fn high_water(&self) -> usize {
+        self.each(Private::high_water).into_iter().sum()
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.each(Private::memory_bytes).into_iter().sum()
     }
 }
 

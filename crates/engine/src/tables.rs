@@ -1,7 +1,7 @@
 //! How flow tables are kept: which index, who ages, what happens when room runs short.
 
 use flow::index::IndexKind;
-use flow::{Ageing, Eviction, Plan, Slot, Table};
+use flow::{Ageing, EntryGuard, Eviction, Plan, Slot, Table};
 use nf::{Flow, Meta, NetworkFunction, Reason};
 use packet::{Host, Host6, Nanos};
 
@@ -19,6 +19,8 @@ pub struct Tables {
     pub early_drop_percent: Option<u8>,
     /// How many flows a source may have in a table at once.
     pub per_source: Option<u32>,
+    /// What keeps cores apart on an entry that they share.
+    pub guard: EntryGuard,
 }
 
 /// Why a new flow isn't let in.
@@ -53,6 +55,11 @@ impl Tables {
         if !N::Flow::STORED && *self != Self::default() {
             return Err(format!(
                 "{name} keeps its state in tables of its own, so nothing about flow tables can be chosen for it"
+            ));
+        }
+        if self.guard == EntryGuard::Atomic && !N::ADDS {
+            return Err(format!(
+                "a step of {name} is more than an atomic operation does, so its entries are shared under locks: leave --guard out"
             ));
         }
         if self.per_source.is_some() && !N::Meta::TELLS_SOURCE {

@@ -220,7 +220,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
     }
 
     /// This core has failed: nobody is to wait for it.
-    pub fn fail(&self) {
+    pub fn fail(&mut self) {
         self.place.fail();
     }
 
@@ -416,6 +416,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
                 },
             );
         }
+        place.rest();
         again.clear();
         *len = 0;
     }

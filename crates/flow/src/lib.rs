@@ -22,6 +22,6 @@ mod unanswered;
 mod wheel;
 
 pub use index::Index;
-pub use policy::{Ageing, Eviction};
+pub use policy::{Ageing, EntryGuard, Eviction};
 pub use table::{Entry, Hint, Plan, SCANNED, Slot, Table};
 pub use wheel::TICK;

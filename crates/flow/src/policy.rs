@@ -31,6 +31,30 @@ pub enum Eviction {
     None,
 }
 
+/// What keeps two cores from stepping on one entry of a shared table at once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EntryGuard {
+    /// A lock of its own.
+    #[default]
+    Lock,
+    /// A step is one atomic operation; for functions whose steps add up.
+    Atomic,
+}
+
+impl EntryGuard {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Lock, Self::Atomic];
+
+    /// Its name on a command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Lock => "lock",
+            Self::Atomic => "atomic",
+        }
+    }
+}
+
 impl Ageing {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Wheel, Self::Scan, Self::Lazy, Self::None];

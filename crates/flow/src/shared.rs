@@ -2,9 +2,12 @@
 //!
 //! Beside them stands the table that needs no sharing: a [`Table`](crate::Table) for each core.
 
+mod adding;
 mod alone;
 mod bucket;
+mod bursts;
 mod entries;
+mod guard;
 mod mutex;
 mod optimistic;
 mod path;
@@ -15,7 +18,10 @@ mod sync;
 
 use packet::{Key, Nanos};
 
-pub use entries::{Entries, Entry, Fate, Held};
+pub use adding::{Adding, Sum};
+pub use bursts::{Bursts, Member};
+pub use entries::{Ended, Entries, Held};
+pub use guard::{Entry, Fate, Guard, Locking, Pass};
 pub use mutex::Locked;
 pub use optimistic::Optimistic;
 pub use striped::Striped;

@@ -236,7 +236,7 @@ fn striped() -> Striped<Chosen, Value> {
 }
 
 fn entries() -> Entries<Chosen, Value> {
-    Entries::cut(Plan { capacity: 3, ageing: Ageing::Lazy, ..Plan::default() }, 1, |_| ())
+    Entries::cut(Plan { capacity: 3, ageing: Ageing::Lazy, ..Plan::default() }, 1, |_| (), ())
 }
 
 static SAME_KEY: Case = Case {

@@ -188,7 +188,7 @@ fn run_all<const BITS: u32>(capacity: usize, keys: u32, steps: &[Step]) {
     Model::<BITS, _>::new(Striped::<_, _>::planned(plan(Ageing::Wheel)), full_from(capacity)).run(keys, steps);
     let lazy = Striped::<_, _>::cut(plan(Ageing::Lazy), 4);
     Model::<BITS, _> { ages: false, ..Model::new(lazy, full_from(capacity / 4)) }.run(keys, steps);
-    let entries = |plan, stripes| Entries::<_, _>::cut(plan, stripes, |_| ());
+    let entries = |plan, stripes| Entries::<_, _>::cut(plan, stripes, |_| (), ());
     Model::<BITS, _>::new(entries(plan(Ageing::Wheel), 1), full_from(capacity)).run(keys, steps);
     Model::<BITS, _>::new(entries(plan(Ageing::Scan), 1), full_from(capacity)).run(keys, steps);
     let lazy = entries(plan(Ageing::Lazy), 4);
@@ -293,7 +293,7 @@ fn a_table_full_of_the_dead_takes_the_living() {
     refill(&Locked::<_, _>::new(capacity, 1));
     // Of stripes, others are full now than before.
     refill(&Striped::<_, _>::cut(Plan { capacity, ..Plan::default() }, 1));
-    refill(&Entries::<_, _>::cut(Plan { capacity, ..Plan::default() }, 1, |_| ()));
+    refill(&Entries::<_, _>::cut(Plan { capacity, ..Plan::default() }, 1, |_| (), ()));
     refill(&Optimistic::<_, _, 8>::with_buckets(1, 1));
 }
 

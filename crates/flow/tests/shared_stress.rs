@@ -4,9 +4,10 @@
 use std::sync::Arc;
 use std::thread;
 
-use flow::Plan;
-use flow::shared::{Entries, Insertion, Locked, Optimistic, SharedTable, Striped};
-use packet::{Host, Host4, Nanos};
+use flow::index::CuckooPp;
+use flow::shared::{Adding, Entries, Fate, Insertion, Locked, Member, Optimistic, Pass, SharedTable, Striped, Sum};
+use flow::{Hint, Plan};
+use packet::{Host, Host4, Key, Nanos};
 
 const THREADS: u64 = 4;
 const OPERATIONS: u64 = if cfg!(miri) { 100 } else { 30_000 };
@@ -123,12 +124,12 @@ fn striped() {
 
 #[test]
 fn entries() {
-    stress(Entries::<_, _>::cut(Plan { capacity: 2 * KEYS as usize, ..Plan::default() }, 4, |_| ()), true);
+    stress(Entries::<_, _>::cut(Plan { capacity: 2 * KEYS as usize, ..Plan::default() }, 4, |_| (), ()), true);
 }
 
 #[test]
 fn entries_full() {
-    stress(Entries::<_, _>::cut(Plan { capacity: KEYS as usize / 2, ..Plan::default() }, 1, |_| ()), false);
+    stress(Entries::<_, _>::cut(Plan { capacity: KEYS as usize / 2, ..Plan::default() }, 1, |_| (), ()), false);
 }
 
 #[test]
@@ -142,4 +143,74 @@ fn optimistic_full() {
     stress(Optimistic::<_, Value, 2>::with_buckets(19, 1), false);
     stress(Optimistic::<_, Value, 4>::with_buckets(9, 1), false);
     stress(Optimistic::<_, Value, 1>::with_buckets(41, 1), false);
+}
+
+/// A value, which steps add to.
+type Sums = Entries<Host4, u64, CuckooPp, (), Adding>;
+
+/// What a thread has added to each key, less what went with flows that it ended.
+fn add(table: &Sums, mut member: Member, thread: u64) -> Vec<i64> {
+    let mut counts = vec![0; KEYS as usize];
+    let mut random = thread + 1;
+    for _ in 0..OPERATIONS {
+        random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        // Some keys come much oftener than others.
+        let number = (random >> 40) % KEYS * ((random >> 50) % 3) / 2;
+        let (key, count) = (host(number), &mut counts[number as usize]);
+        let hash = key.hash(1);
+        table.prefetch(hash);
+        let hint = if random >> 63 == 0 { table.prefetch_entry(hash) } else { Hint::NOWHERE };
+        if !(random >> 33).is_multiple_of(8) {
+            member.enter();
+            let amount = random >> 58;
+            let step = |entry: &mut flow::shared::Entry<Host4, u64, Sum>| {
+                entry.add(amount, NOW.max(entry.now), Nanos(entry.now.0 + 1000)).then_some(())
+            };
+            if table.step(&member, &key, hash, hint, step).is_some() {
+                *count += amount as i64;
+                continue;
+            }
+        }
+        member.leave();
+        table.stripe(hash, |stripe| match stripe.find(&key, hash) {
+            Some(slot) => stripe.decide(slot, |entry| {
+                let value = entry.value + entry.sum.amount;
+                (entry.value, entry.sum) = (value, Sum::default());
+                if (random >> 36).is_multiple_of(4) {
+                    *count -= value as i64;
+                    return ((), Fate::Goes);
+                }
+                ((), if (random >> 36) % 4 == 1 { Fate::Changes } else { Fate::Stays })
+            }),
+            None => {
+                let flow = (0, NOW + Nanos(1000), NOW);
+                stripe.insert(key, hash, flow, |_| ((), Fate::Changes)).expect("there is room");
+            }
+        });
+    }
+    counts
+}
+
+/// What is left of each key is what was added to it, less what ended.
+#[test]
+fn adding() {
+    let members = Member::all(THREADS as usize);
+    let plan = Plan { capacity: 2 * KEYS as usize, seed: 1, ..Plan::default() };
+    let table = Arc::new(Sums::cut(plan, 2, |_| (), Arc::clone(members[0].bursts())));
+    let threads: Vec<_> = (0..)
+        .zip(members)
+        .map(|(thread, member)| {
+            let table = Arc::clone(&table);
+            thread::spawn(move || add(&table, member, thread))
+        })
+        .collect();
+    let counts: Vec<_> = threads.into_iter().map(|thread| thread.join().expect("no thread panics")).collect();
+    let mut left = vec![0; KEYS as usize];
+    table.each(|entry| {
+        let number = (0..KEYS).find(|number| host(*number) == *entry.key()).expect("one of these");
+        left[number as usize] = (entry.value + entry.sum.amount) as i64;
+    });
+    for number in 0..KEYS as usize {
+        assert_eq!(left[number], counts.iter().map(|counts| counts[number]).sum::<i64>(), "key {number}");
+    }
 }

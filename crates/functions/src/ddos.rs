@@ -7,7 +7,7 @@ use alloc::vec;
 use memory::Memory;
 use nf::{
     ConfigKey, Context, Description, Flow, HOST_BYTES, Meta, NetworkFunction, Opened, PacketSet, Reason, RecordReader,
-    RecordWriter, Report, Sharing, Sizing, Step, Verdict,
+    RecordWriter, Report, Sharing, Sizing, Step, Sum, Verdict,
 };
 use packet::{Headers, Host, Nanos};
 use serde::Deserialize;
@@ -200,18 +200,27 @@ impl NetworkFunction for Ddos {
         count: u32,
         _first: Nanos,
     ) -> Step<bool, M> {
-        if cx.now().since(source.window_start) >= self.window {
+        if !self.add(source, &Sum { count, amount: 0, last: cx.now() }) {
             return Ok(false);
         }
         cx.expire_after(self.idle);
-        let allowed = self.threshold.saturating_sub(source.packets);
-        let over = u64::from(count).saturating_sub(allowed);
-        source.packets += u64::from(count);
-        source.dropped += over;
-        if over > 0 {
+        if source.packets > self.threshold {
             cx.assure();
         }
         Ok(true)
+    }
+
+    const ADDS: bool = true;
+
+    #[inline]
+    fn add(&self, source: &mut Source, sum: &Sum) -> bool {
+        let is_inside = sum.last.since(source.window_start) < self.window;
+        if is_inside {
+            let allowed = self.threshold.saturating_sub(source.packets);
+            source.packets += u64::from(sum.count);
+            source.dropped += u64::from(sum.count).saturating_sub(allowed);
+        }
+        is_inside
     }
 
     fn report(&self, flows: &mut dyn Iterator<Item = (Host, Source)>) -> Option<Report> {

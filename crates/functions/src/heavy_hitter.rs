@@ -7,7 +7,7 @@ use alloc::vec;
 use memory::Memory;
 use nf::{
     ConfigKey, Context, Description, Flow, Meta, NetworkFunction, Opened, PacketSet, RecordReader, RecordWriter,
-    Report, Sharing, Sizing, Step, TUPLE_BYTES, Verdict,
+    Report, Sharing, Sizing, Step, Sum, TUPLE_BYTES, Verdict,
 };
 use packet::{FiveTuple, Headers, Host, Nanos, protocol};
 use serde::Deserialize;
@@ -73,6 +73,11 @@ impl Meta for Carried {
 
     fn source(&self) -> Option<Host> {
         Some(Host::from(self.tuple.source().address))
+    }
+
+    #[inline]
+    fn amount(&self) -> u32 {
+        self.bytes
     }
 
     #[inline]
@@ -182,12 +187,21 @@ impl NetworkFunction for HeavyHitter {
         _first: Nanos,
     ) -> Step<bool, M> {
         cx.expire_after(self.idle);
-        flow.packets += u64::from(count);
-        flow.bytes += u64::from(meta.bytes) * u64::from(count);
+        let amount = u64::from(meta.bytes) * u64::from(count);
+        self.add(flow, &Sum { count, amount, last: cx.now() });
         if flow.bytes >= self.heavy_bytes {
             cx.assure();
         }
         Ok(true)
+    }
+
+    const ADDS: bool = true;
+
+    #[inline]
+    fn add(&self, flow: &mut Volume, sum: &Sum) -> bool {
+        flow.packets += u64::from(sum.count);
+        flow.bytes += sum.amount;
+        true
     }
 
     /// A monitor that has no room left doesn't stop the traffic.

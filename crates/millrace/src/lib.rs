@@ -26,7 +26,7 @@ pub mod prelude {
     pub use memory::{Allocator, Distributed, Map, Memory, Portion, Vector};
     pub use nf::{
         ADDRESS_BYTES, ConfigKey, Context, Description, Fingerprint, Flow, HOST_BYTES, Meta, NetworkFunction, Opened,
-        PacketSet, PortId, Reason, Recipe, RecordReader, RecordWriter, Reply, Report, Sharing, Sizing, Step,
+        PacketSet, PortId, Reason, Recipe, RecordReader, RecordWriter, Reply, Report, Sharing, Sizing, Step, Sum,
         TUPLE_BYTES, Verdict,
     };
     pub use packet::{

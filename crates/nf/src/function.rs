@@ -35,6 +35,11 @@ pub trait Meta: Copy + PartialEq + fmt::Debug + Send + Sync + 'static {
         None
     }
 
+    /// What of it adds up ([`NetworkFunction::add`]): a length in bytes, say.
+    fn amount(&self) -> u32 {
+        0
+    }
+
     /// Writes the wire form, by which a sequencer hands it to a core that doesn't see the packet. `record` has
     /// [`RECORD_BYTES`](Self::RECORD_BYTES) bytes, each of which is written: see [`RecordWriter`](crate::RecordWriter).
     fn write(&self, record: &mut [u8]);
@@ -61,6 +66,17 @@ pub enum Opened<F> {
     Flow(F),
     /// It isn't remembered, and this becomes of the packet.
     Refused(Verdict),
+}
+
+/// What a row of contributions to one flow comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sum {
+    /// How many there are.
+    pub count: u32,
+    /// Their [amounts](Meta::amount) together.
+    pub amount: u64,
+    /// When the last one came.
+    pub last: Nanos,
 }
 
 /// How many flows the tables hold.
@@ -194,6 +210,20 @@ pub trait NetworkFunction: Sized + Send + Sync + 'static {
         _first: Nanos,
     ) -> Step<bool, M> {
         Ok(false)
+    }
+
+    /// Whether steps on a flow add up, by [`add`](Self::add): then cores that share the flow's state can each take one by a single
+    /// atomic operation, without a lock.
+    const ADDS: bool = false;
+
+    /// What [`packet`](Self::packet) would have made of the flow in as many steps, by contributions that come to this sum. `false`,
+    /// and nothing done, where they have to be taken one by one.
+    ///
+    /// The law, which [`ADDS`](Self::ADDS) claims and a property test has to show: contributions of one packet set differ in their
+    /// amounts alone, and where every beginning of a row of them is taken, whatever the times in between, the flow's state is the
+    /// one that the row's steps would have left. And [`expire`](Self::expire) does nothing.
+    fn add(&self, _flow: &mut Self::Flow, _sum: &Sum) -> bool {
+        false
     }
 
     /// A packet set has ended: its deadline has passed, it was closed, or it had to make room.

@@ -1,9 +1,9 @@
-//! The law of [`NetworkFunction::run`]: taking equal contributions at once comes to the same as taking them one by one, whatever
-//! the times in between.
+//! The laws of [`NetworkFunction::run`] and [`NetworkFunction::add`]: taking contributions at once comes to the same as taking them
+//! one by one, whatever the times in between.
 
 use functions::{anti_ddos, ddos, heavy_hitter, port_knock};
 use memory::{Local, LocalTx};
-use nf::{Context, Effects, Function, Opened, local_fingerprint};
+use nf::{Context, Effects, Function, Meta, Opened, Sum, local_fingerprint};
 use packet::{Nanos, Seq};
 use port::Packet;
 use proptest::collection::vec;
@@ -93,6 +93,53 @@ proptest! {
         hold(&port_knock::PortKnock::new(&config), which, &runs);
         hold(&anti_ddos::AntiDdos::new(&anti_ddos::Config::default()), which, &runs);
     }
+}
+
+/// Lets a flow take a row of contributions with such gaps, in nanoseconds, of which each beginning that adds up has to come to what
+/// its steps come to. Returns how many did.
+fn hold_sums<N: Function>(nf: &N, which: usize, gaps: &[u64]) -> usize {
+    assert!(N::ADDS);
+    let metas = contributions(nf);
+    let key = metas[which % metas.len()].key();
+    let of_key: Vec<_> = metas.into_iter().filter(|meta| meta.key() == key).collect();
+    let mut now = Nanos(1_000_000_000);
+    let shared = nf.shared(&Local::default());
+    let mut cx = Context::<N, Local>::new(&shared, LocalTx::default(), now, Seq(0));
+    let Ok(Opened::Flow(mut flow)) = nf.open(&mut cx, &of_key[0]) else { return 0 };
+    // As an entry is first written: with a step taken.
+    step(nf, &shared, &mut flow, &of_key[0], now);
+    let (start, mut sum) = (flow, Sum { count: 0, amount: 0, last: now });
+    for (gap, meta) in gaps.iter().zip(of_key.iter().cycle()) {
+        now = now + Nanos(*gap);
+        step(nf, &shared, &mut flow, meta, now);
+        sum = Sum { count: sum.count + 1, amount: sum.amount + u64::from(meta.amount()), last: now };
+        let mut added = start;
+        if !nf.add(&mut added, &sum) {
+            assert_eq!(added, start, "nothing done is nothing done");
+            return sum.count as usize - 1;
+        }
+        assert_eq!(added, flow, "{sum:?} with gaps of {gaps:?} from {start:?}");
+    }
+    gaps.len()
+}
+
+proptest! {
+    #[test]
+    fn sums_are_what_their_steps_are(which in 0..50_usize, gaps in vec(0..100_000_000_u64, 1..40)) {
+        let config: ddos::Config = toml::from_str("threshold = 7").expect("it is one");
+        hold_sums(&ddos::Ddos::new(&config), which, &gaps);
+        let forever: ddos::Config = toml::from_str("threshold = 7\nwindow = 0").expect("it is one");
+        prop_assert_eq!(hold_sums(&ddos::Ddos::new(&forever), which, &gaps), gaps.len());
+        let heavy = heavy_hitter::HeavyHitter::new(&heavy_hitter::Config::default());
+        prop_assert_eq!(hold_sums(&heavy, which, &gaps), gaps.len());
+    }
+}
+
+/// A window of a second takes what comes within it, and nothing of the next.
+#[test]
+fn sums_end_with_their_window() {
+    let config: ddos::Config = toml::from_str("threshold = 7").expect("it is one");
+    assert_eq!(hold_sums(&ddos::Ddos::new(&config), 0, &[100_000_000; 20]), 9);
 }
 
 /// The law says nothing where nothing is ever folded.

@@ -15,10 +15,10 @@ use locality::{pages, prefetch};
 use packet::{Key, Nanos};
 
 use crate::index::CuckooPp;
+use crate::shared::guard::{Cell, Decided, Entry, Fate, Guard, Locking, Pass, Places};
 use crate::shared::signposts::Signposts;
 use crate::shared::spin::Spin;
 use crate::shared::striped::share;
-use crate::shared::sync::broken;
 use crate::shared::{Insertion, SharedTable};
 use crate::slab::told;
 use crate::{Eviction, Hint, Index, Plan, Slot, Table};
@@ -35,111 +35,62 @@ const TRIES: usize = 64;
 /// Units of ageing that [`SharedTable::insert`] may cost when there is no room.
 const RECLAIMS: usize = 8;
 
-/// The table. With each stripe goes an `X` of the caller's, under the stripe's lock.
-pub struct Entries<K, V, I = CuckooPp, X = ()> {
+/// The table. With each stripe goes an `X` of the caller's, under the stripe's lock; entries are guarded by `G`.
+pub struct Entries<K: Key, V: Copy + Send + Sync + 'static, I = CuckooPp, X = (), G: Guard = Locking> {
     signposts: Signposts,
-    entries: Box<[Locked<K, V>]>,
-    stripes: Box<[Stripe<K, I, X>]>,
-    /// Slots of a stripe.
-    slots: usize,
+    cells: Box<[G::Cell<K, V>]>,
+    stripes: Box<[Stripe<K, I, X, G>]>,
+    bursts: G::Bursts,
+    /// Places of a stripe's entries.
+    places: usize,
     seed: u64,
 }
 
-/// A line of its own, so that no two locks share one.
-#[repr(align(64))]
-struct Locked<K, V>(Spin<Option<Entry<K, V>>>);
-
-/// What a packet reads and writes of a flow.
-#[derive(Clone, Copy, Debug)]
-pub struct Entry<K, V> {
-    key: K,
-    deadline: Nanos,
-    /// The time of the last step. Cores hold packets of different ages; a flow's state moves forward only.
-    pub now: Nanos,
-    /// The flow's value.
-    pub value: V,
-    /// Whether the flow has been answered: it doesn't make room for others any more.
-    pub assured: bool,
-}
-
-impl<K, V> Entry<K, V> {
-    /// The flow.
-    pub const fn key(&self) -> &K {
-        &self.key
-    }
-
-    /// When the flow ends if nothing more comes.
-    #[inline(always)]
-    pub const fn deadline(&self) -> Nanos {
-        self.deadline
-    }
-
-    /// Moves the flow's deadline. One after the year 2262 is [`Nanos::NEVER`].
-    #[inline(always)]
-    pub const fn set_deadline(&mut self, deadline: Nanos) {
-        self.deadline = told(deadline);
-    }
-
-    /// Moves the flow's deadline later; `false`, and nothing done, when it would move earlier, which its stripe has to know.
-    #[inline(always)]
-    #[must_use]
-    pub fn postpone(&mut self, deadline: Nanos) -> bool {
-        let deadline = told(deadline);
-        let is_later = deadline >= self.deadline;
-        if is_later {
-            self.deadline = deadline;
-        }
-        is_later
-    }
-}
-
-/// Whether a flow stays.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
-    /// It does.
-    Stays,
-    /// It ends.
-    Goes,
-}
-
 #[repr(align(128))]
-struct Stripe<K, I, X>(Spin<Ledger<K, I, X>>);
+struct Stripe<K, I, X, G: Guard>(Spin<Ledger<K, I, X, G>>);
 
 /// Which flows of a stripe there are.
-struct Ledger<K, I, X> {
+struct Ledger<K, I, X, G: Guard> {
     table: Table<K, (), I>,
+    places: G::Places,
     own: X,
 }
 
+/// A flow that was taken out, and the slot that it had.
+pub type Ended<K, V, G> = (Slot, Entry<K, V, <G as Guard>::Sum>);
+
 /// A stripe whose lock is held.
-pub struct Held<'a, K, V, I, X> {
-    ledger: &'a mut Ledger<K, I, X>,
+pub struct Held<'a, K: Key, V: Copy + Send + Sync + 'static, I, X, G: Guard = Locking> {
+    ledger: &'a mut Ledger<K, I, X, G>,
     signposts: &'a Signposts,
-    entries: &'a [Locked<K, V>],
+    cells: &'a [G::Cell<K, V>],
+    bursts: &'a G::Bursts,
     part: usize,
 }
 
-impl<K: Key, V: Copy + Send + 'static, I: Index, X: Send> Entries<K, V, I, X> {
+impl<K: Key, V: Copy + Send + Sync + 'static, I: Index, X: Send, G: Guard> Entries<K, V, I, X, G> {
     /// An empty table as planned, cut into so many stripes, each with what `own` makes for so many slots. Each has room for
-    /// more than its share, as hashes don't cut evenly.
+    /// more than its share, as hashes don't cut evenly. `bursts` are those of the cores that will use it.
     ///
     /// # Panics
     /// As [`Table::planned`] does, and when the number is not a power of two up to 2^12.
     #[must_use]
-    pub fn cut(plan: Plan<I::Choice>, stripes: usize, mut own: impl FnMut(usize) -> X) -> Self {
+    pub fn cut(plan: Plan<I::Choice>, stripes: usize, mut own: impl FnMut(usize) -> X, bursts: G::Bursts) -> Self {
         assert!(stripes.is_power_of_two() && stripes <= 1 << 12, "the number of stripes is a power of two up to 2^12");
         let capacity = share(plan.capacity, stripes);
         let stripes: Box<[_]> = (0..stripes)
             .map(|_| {
                 let table = Table::planned(Plan { capacity, ..plan });
-                let own = own(table.slots());
-                Stripe(Spin::new(Ledger { table, own }))
+                let (own, places) = (own(table.slots()), G::Places::new(table.slots(), &bursts));
+                Stripe(Spin::new(Ledger { table, places, own }))
             })
             .collect();
         let slots = stripes[0].0.with(|ledger| ledger.table.slots());
-        let entries = pages::boxed((0..slots * stripes.len()).map(|_| Locked(Spin::new(None))));
-        assert!(entries.len() < u32::MAX as usize, "a table has fewer than 2^32 places");
-        Self { signposts: Signposts::new(stripes.len(), slots), entries, stripes, slots, seed: plan.seed }
+        let places = G::Places::count(slots);
+        let cells = pages::boxed((0..places * stripes.len()).map(|_| G::Cell::empty()));
+        assert!(cells.len() < u32::MAX as usize, "a table has fewer than 2^32 places");
+        let signposts = Signposts::new(stripes.len(), slots);
+        Self { signposts, cells, stripes, bursts, places, seed: plan.seed }
     }
 
     /// How many stripes suit so many flows.
@@ -167,30 +118,48 @@ impl<K: Key, V: Copy + Send + 'static, I: Index, X: Send> Entries<K, V, I, X> {
     #[inline]
     pub fn prefetch_entry(&self, hash: u64) -> Hint {
         let Some(at) = self.find(hash) else { return Hint::NOWHERE };
-        if let Some(entry) = self.entries.get(at as usize) {
-            let entry: *const u8 = core::ptr::from_ref(entry).cast();
-            (0..size_of::<Locked<K, V>>()).step_by(64).for_each(|offset| prefetch::address(entry.wrapping_add(offset)));
+        if let Some(cell) = self.cells.get(at as usize) {
+            let cell: *const u8 = core::ptr::from_ref(cell).cast();
+            (0..size_of::<G::Cell<K, V>>()).step_by(64).for_each(|offset| prefetch::address(cell.wrapping_add(offset)));
         }
         Hint(at)
     }
 
-    /// Works on the key's entry while it alone is locked, if it is found without the stripe's lock; what `work` returns. `None` of
-    /// the search proves nothing: [`stripe`](Self::stripe) does. `work` must not make the deadline earlier, nor a flow assured.
+    /// Works on the key's entry without the stripe's lock, if it is found so and the guard can grant what `work` does to it; what
+    /// `work` returns. `None` of the search proves nothing: [`stripe`](Self::stripe) does. `work` must not make the deadline
+    /// earlier, nor a flow assured, and where it returns `None` it must have done nothing.
+    ///
+    /// # Panics
+    /// When the core may not step: it has not [entered](Pass::enter), or its pass is for another table.
     #[inline(always)]
-    pub fn step<T>(&self, key: &K, hash: u64, hint: Hint, work: impl FnOnce(&mut Entry<K, V>) -> T) -> Option<T> {
-        let mut work = Some(work);
-        let mut look = |at: u32| {
-            self.entries.get(at as usize)?.0.with(|entry| {
-                let entry = entry.as_mut().filter(|entry| broken!(Trusting) || entry.key == *key)?;
-                Some(work.take()?(entry))
-            })
-        };
-        // Anything may have happened since the hint was given.
-        look(hint.0).or_else(|| look(self.find(hash).filter(|at| *at != hint.0)?))
+    pub fn step<T>(
+        &self,
+        pass: &G::Pass,
+        key: &K,
+        hash: u64,
+        hint: Hint,
+        mut work: impl FnMut(&mut Entry<K, V, G::Sum>) -> Option<T>,
+    ) -> Option<T> {
+        assert!(pass.admits(&self.bursts), "a core enters before it steps");
+        let mut at = hint.0;
+        loop {
+            // The work is in one place, so that it is compiled into this one.
+            if let Some(cell) = self.cells.get(at as usize)
+                && let Some(result) = cell.step(key, &mut work)
+            {
+                return result;
+            }
+            // Anything may have happened since the hint was given.
+            if at != hint.0 {
+                return None;
+            }
+            at = self.find(hash).filter(|at| *at != hint.0)?;
+        }
     }
 
-    /// Works on the stripe that the hash falls into while it is locked. Work that uses the table otherwise waits forever.
-    pub fn stripe<T>(&self, hash: u64, work: impl FnOnce(&mut Held<'_, K, V, I, X>) -> T) -> T {
+    /// Works on the stripe that the hash falls into while it is locked. Work that uses the table otherwise waits forever. A core
+    /// [leaves](Pass::leave) before it comes here.
+    pub fn stripe<T>(&self, hash: u64, work: impl FnOnce(&mut Held<'_, K, V, I, X, G>) -> T) -> T {
         self.nth_stripe(self.part(hash), work)
     }
 
@@ -198,14 +167,23 @@ impl<K: Key, V: Copy + Send + 'static, I: Index, X: Send> Entries<K, V, I, X> {
     ///
     /// # Panics
     /// When there is no such stripe.
-    pub fn nth_stripe<T>(&self, part: usize, work: impl FnOnce(&mut Held<'_, K, V, I, X>) -> T) -> T {
-        let entries = &self.entries[part * self.slots..][..self.slots];
-        self.stripes[part].0.with(|ledger| work(&mut Held { ledger, signposts: &self.signposts, entries, part }))
+    pub fn nth_stripe<T>(&self, part: usize, work: impl FnOnce(&mut Held<'_, K, V, I, X, G>) -> T) -> T {
+        let Self { signposts, bursts, .. } = self;
+        let cells = &self.cells[part * self.places..][..self.places];
+        self.stripes[part].0.with(|ledger| work(&mut Held { ledger, signposts, cells, bursts, part }))
     }
 
-    /// Visits every flow, one after another, each while its entry is locked.
-    pub fn each(&self, mut visit: impl FnMut(&Entry<K, V>)) {
-        self.entries.iter().for_each(|entry| entry.0.with(|entry| entry.as_ref().map(&mut visit).unwrap_or_default()));
+    /// Visits a copy of every flow, stripe by stripe, each while its stripe is locked.
+    pub fn each(&self, mut visit: impl FnMut(Entry<K, V, G::Sum>)) {
+        for part in 0..self.stripes.len() {
+            self.nth_stripe(part, |stripe| stripe.cells.iter().filter_map(Cell::copy).for_each(&mut visit));
+        }
+    }
+
+    /// How many flows there are.
+    #[must_use]
+    pub fn flows(&self) -> usize {
+        self.stripes.iter().map(|stripe| stripe.0.with(|ledger| ledger.table.len())).sum()
     }
 
     /// The most flows that there ever were in each stripe, added up.
@@ -217,10 +195,11 @@ impl<K: Key, V: Copy + Send + 'static, I: Index, X: Send> Entries<K, V, I, X> {
     /// What the table takes, in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        let inside =
-            |stripe: &Stripe<K, I, X>| stripe.0.with(|Ledger { table, .. }| table.memory_bytes() - size_of_val(table));
+        let inside = |stripe: &Stripe<K, I, X, G>| {
+            stripe.0.with(|Ledger { table, places, .. }| table.memory_bytes() - size_of_val(table) + places.bytes())
+        };
         let stripes = size_of_val(&*self.stripes) + self.stripes.iter().map(inside).sum::<usize>();
-        size_of::<Self>() + stripes + size_of_val(&*self.entries) + self.signposts.bytes()
+        size_of::<Self>() + stripes + size_of_val(&*self.cells) + self.signposts.bytes()
     }
 
     #[inline(always)]
@@ -232,12 +211,12 @@ impl<K: Key, V: Copy + Send + 'static, I: Index, X: Send> Entries<K, V, I, X> {
     #[inline(always)]
     fn find(&self, hash: u64) -> Option<u32> {
         let part = self.part(hash);
-        let slot = self.signposts.find(part, hash)?;
-        Some((part * self.slots) as u32 + slot)
+        let place = self.signposts.find(part, hash)?;
+        Some((part * self.places) as u32 + place)
     }
 }
 
-impl<K: Key, V: Copy + Send + 'static, I: Index, X> Held<'_, K, V, I, X> {
+impl<K: Key, V: Copy + Send + Sync + 'static, I: Index, X, G: Guard> Held<'_, K, V, I, X, G> {
     /// What the caller keeps with the stripe.
     pub const fn own(&mut self) -> &mut X {
         &mut self.ledger.own
@@ -249,28 +228,33 @@ impl<K: Key, V: Copy + Send + 'static, I: Index, X> Held<'_, K, V, I, X> {
         self.ledger.table.find(key, hash)
     }
 
-    /// Works on a flow while its entry is locked, and ends it there and then if so decided.
+    /// Works on a flow while nobody else does, and ends it there and then if so decided.
     ///
     /// # Panics
     /// When there is no flow at the slot.
-    pub fn decide<T>(&mut self, slot: Slot, work: impl FnOnce(&mut Entry<K, V>) -> (T, Fate)) -> T {
-        let table = &mut self.ledger.table;
-        let (result, gone) = self.entries[slot.index()].0.with(|place| {
-            let entry = place.as_mut().expect("the table knows the entry");
-            let (result, fate) = work(entry);
-            if fate == Fate::Goes {
-                *place = None;
-                return (result, true);
+    pub fn decide<T>(&mut self, slot: Slot, work: impl FnOnce(&mut Entry<K, V, G::Sum>) -> (T, Fate)) -> T {
+        let place = self.ledger.places.of(slot.index());
+        let (result, decided) = self.cells[place].decide(work);
+        let (deadline, assured) = match decided {
+            Decided::Here(deadline, assured) => (deadline, assured),
+            Decided::Moves(entry) => {
+                let Ledger { table, places, .. } = &mut *self.ledger;
+                places.give(slot.index(), self.bursts);
+                let to = places.take(slot.index(), self.bursts);
+                self.cells[to].put(entry);
+                self.signposts.redirect(self.part, table.hash(&entry.key), place as u32, to as u32);
+                (entry.deadline, entry.assured)
             }
-            table.touch(slot, entry.deadline);
-            if entry.assured {
-                table.assure(slot);
+            Decided::Gone => {
+                let Ledger { table, places, .. } = &mut *self.ledger;
+                let hash = table.hash(table.key(slot));
+                table.remove(slot);
+                places.give(slot.index(), self.bursts);
+                self.signposts.clear(self.part, hash, place as u32);
+                return result;
             }
-            (result, false)
-        });
-        if gone {
-            self.forget(slot);
-        }
+        };
+        self.tell(slot, deadline, assured);
         result
     }
 
@@ -281,34 +265,26 @@ impl<K: Key, V: Copy + Send + 'static, I: Index, X> Held<'_, K, V, I, X> {
         key: K,
         hash: u64,
         (value, deadline, now): (V, Nanos, Nanos),
-        work: impl FnOnce(&mut Entry<K, V>) -> (T, Fate),
+        work: impl FnOnce(&mut Entry<K, V, G::Sum>) -> (T, Fate),
     ) -> Option<(Slot, T)> {
         let slot = self.ledger.table.insert(key, hash, (), deadline, now)?;
-        let entry = Entry { key, deadline: told(deadline), now, value, assured: false };
-        self.signposts.set(self.part, hash, slot.index() as u32);
-        let table = &mut self.ledger.table;
-        let (result, gone) = self.entries[slot.index()].0.with(|place| {
-            debug_assert!(place.is_none(), "a free slot's entry is empty");
-            let entry = place.insert(entry);
-            let (result, fate) = work(entry);
-            if fate == Fate::Goes {
-                *place = None;
-                return (result, true);
-            }
-            table.touch(slot, entry.deadline);
-            if entry.assured {
-                table.assure(slot);
-            }
-            (result, false)
-        });
-        if gone {
-            self.forget(slot);
+        let mut entry = Entry { key, deadline: told(deadline), now, value, sum: G::Sum::default(), assured: false };
+        let undo = Undo(&mut self.ledger.table, slot);
+        let (result, fate) = work(&mut entry);
+        if fate == Fate::Goes {
+            drop(undo);
+            return Some((slot, result));
         }
+        core::mem::forget(undo);
+        let place = self.ledger.places.take(slot.index(), self.bursts);
+        self.cells[place].put(entry);
+        self.signposts.set(self.part, hash, place as u32);
+        self.tell(slot, entry.deadline, entry.assured);
         Some((slot, result))
     }
 
     /// Does one bounded unit of the work of ageing: the flow that it ended. `None` may mean that there is more to do.
-    pub fn reclaim(&mut self, now: Nanos) -> Option<(Slot, Entry<K, V>)> {
+    pub fn reclaim(&mut self, now: Nanos) -> Option<Ended<K, V, G>> {
         let slot = self.ledger.table.reclaim(now)?;
         self.bury(slot, now).map(|entry| (slot, entry))
     }
@@ -323,12 +299,12 @@ impl<K: Key, V: Copy + Send + 'static, I: Index, X> Held<'_, K, V, I, X> {
     ///
     /// # Panics
     /// When there is no flow at the slot.
-    pub fn bury(&mut self, slot: Slot, now: Nanos) -> Option<Entry<K, V>> {
+    pub fn bury(&mut self, slot: Slot, now: Nanos) -> Option<Entry<K, V, G::Sum>> {
         self.decide(slot, |entry| if entry.deadline <= now { (Some(*entry), Fate::Goes) } else { (None, Fate::Stays) })
     }
 
     /// Ends a flow whose deadline has passed among those that lie where a new one with this hash would go.
-    pub fn bury_near(&mut self, hash: u64, now: Nanos) -> Option<(Slot, Entry<K, V>)> {
+    pub fn bury_near(&mut self, hash: u64, now: Nanos) -> Option<Ended<K, V, G>> {
         for _ in 0..TRIES {
             let slot = self.ledger.table.dead_near(hash, now)?;
             if let Some(entry) = self.bury(slot, now) {
@@ -339,11 +315,11 @@ impl<K: Key, V: Copy + Send + 'static, I: Index, X> Held<'_, K, V, I, X> {
     }
 
     /// Ends the flow that makes room for one with this hash, if one may.
-    pub fn evict(&mut self, eviction: Eviction, hash: u64) -> Option<(Slot, Entry<K, V>)> {
+    pub fn evict(&mut self, eviction: Eviction, hash: u64) -> Option<Ended<K, V, G>> {
         for last in (0..TRIES).rev() {
             let slot = self.ledger.table.victim(eviction, hash)?;
             let told = self.ledger.table.deadline(slot);
-            let decide = |entry: &mut Entry<K, V>| {
+            let decide = |entry: &mut Entry<K, V, G::Sum>| {
                 // The choice may have gone by a deadline that is out of date.
                 if last > 0 && entry.deadline != told { (None, Fate::Stays) } else { (Some(*entry), Fate::Goes) }
             };
@@ -378,18 +354,27 @@ impl<K: Key, V: Copy + Send + 'static, I: Index, X> Held<'_, K, V, I, X> {
         self.ledger.table.is_full()
     }
 
-    /// Takes a flow whose entry is gone out of the table.
-    fn forget(&mut self, slot: Slot) {
-        let Ledger { table, .. } = &mut *self.ledger;
-        let hash = table.hash(table.key(slot));
-        table.remove(slot);
-        self.signposts.clear(self.part, hash, slot.index() as u32);
+    /// Tells the table what has become of a flow.
+    fn tell(&mut self, slot: Slot, deadline: Nanos, assured: bool) {
+        self.ledger.table.touch(slot, deadline);
+        if assured {
+            self.ledger.table.assure(slot);
+        }
     }
 }
 
-impl<K: Key, V: Copy + Send + 'static, I: Index> SharedTable<K, V> for Entries<K, V, I> {
+/// Takes a flow out of the table again that has no entry yet, also when work on it panics.
+struct Undo<'a, K: Key, I: Index>(&'a mut Table<K, (), I>, Slot);
+
+impl<K: Key, I: Index> Drop for Undo<'_, K, I> {
+    fn drop(&mut self) {
+        self.0.remove(self.1);
+    }
+}
+
+impl<K: Key, V: Copy + Send + Sync + 'static, I: Index> SharedTable<K, V> for Entries<K, V, I> {
     fn new(capacity: usize, seed: u64) -> Self {
-        Self::cut(Plan { capacity, seed, ..Plan::default() }, Self::stripes_for(capacity), |_| ())
+        Self::cut(Plan { capacity, seed, ..Plan::default() }, Self::stripes_for(capacity), |_| (), ())
     }
 
     #[inline]
@@ -421,9 +406,9 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> SharedTable<K, V> for Entries<K
             let is_earlier = deadline < entry.deadline;
             entry.value = value;
             entry.set_deadline(deadline);
-            (result, is_earlier)
+            Some((result, is_earlier))
         };
-        let stepped = self.step(key, hash, Hint::NOWHERE, &mut work);
+        let stepped = self.step(&(), key, hash, Hint::NOWHERE, &mut work);
         if let Some((result, false)) = stepped {
             return result;
         }
@@ -435,7 +420,7 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> SharedTable<K, V> for Entries<K
                     slot.iter().for_each(|slot| stripe.decide(*slot, |_| ((), Fate::Stays)));
                     result
                 }
-                None => stripe.decide(slot?, |entry| (work(entry).0, Fate::Stays)),
+                None => stripe.decide(slot?, |entry| (work(entry), Fate::Changes))?.0,
             }
         })
     }
@@ -448,7 +433,7 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> SharedTable<K, V> for Entries<K
                 return Insertion::Present;
             }
             let insert = |stripe: &mut Held<'_, K, V, I, ()>| {
-                stripe.insert(key, hash, (value, deadline, now), |_| ((), Fate::Stays)).is_some()
+                stripe.insert(key, hash, (value, deadline, now), |_| ((), Fate::Changes)).is_some()
             };
             let make_room = |stripe: &mut Held<'_, K, V, I, ()>| {
                 stripe.bury_near(hash, now).is_some() || (0..RECLAIMS).any(|_| stripe.reclaim(now).is_some())
@@ -501,7 +486,7 @@ mod tests {
 
     /// A table of one stripe with flows 0, 1, .. of these deadlines.
     fn table(capacity: usize, deadlines: &[u64]) -> Few {
-        let table = Few::cut(Plan { capacity, ..Plan::default() }, 1, |_| ());
+        let table = Few::cut(Plan { capacity, ..Plan::default() }, 1, |_| (), ());
         for (number, deadline) in (0..).zip(deadlines) {
             let key = host(number);
             let insertion = SharedTable::insert(&table, key, key.hash(0), number.into(), Nanos(*deadline), Nanos(0));
@@ -512,8 +497,8 @@ mod tests {
 
     fn postpone(table: &Few, number: u32, deadline: u64) -> bool {
         let key = host(number);
-        let step = |entry: &mut Entry<Host4, u64>| entry.postpone(Nanos(deadline));
-        table.step(&key, key.hash(0), Hint::NOWHERE, step).expect("it has a signpost")
+        let step = |entry: &mut Entry<Host4, u64>| Some(entry.postpone(Nanos(deadline)));
+        table.step(&(), &key, key.hash(0), Hint::NOWHERE, step).expect("it has a signpost")
     }
 
     const SECOND: u64 = 1_000_000_000;
@@ -525,11 +510,11 @@ mod tests {
         table.stripe(0, |_| assert!(postpone(&table, 1, 2 * SECOND)));
         let hint = table.prefetch_entry(host(1).hash(0));
         table.stripe(0, |_| {
-            let found = table.step(&host(1), host(1).hash(0), hint, |entry| (entry.value, entry.deadline()));
+            let found = table.step(&(), &host(1), host(1).hash(0), hint, |entry| Some((entry.value, entry.deadline())));
             assert_eq!(found, Some((1, Nanos(2 * SECOND))));
             // A hint that leads to another's entry does no harm.
-            assert_eq!(table.step(&host(0), host(0).hash(0), hint, |entry| entry.value), Some(0));
-            assert_eq!(table.step(&host(7), host(7).hash(0), hint, |entry| entry.value), None);
+            assert_eq!(table.step(&(), &host(0), host(0).hash(0), hint, |entry| Some(entry.value)), Some(0));
+            assert_eq!(table.step(&(), &host(7), host(7).hash(0), hint, |entry| Some(entry.value)), None);
         });
     }
 
@@ -573,7 +558,7 @@ mod tests {
             stripe.decide(slot, |entry| (entry.value, Fate::Goes))
         });
         assert_eq!(value, 0);
-        assert_eq!(table.step(&key, key.hash(0), Hint::NOWHERE, |_| ()), None);
+        assert_eq!(table.step(&(), &key, key.hash(0), Hint::NOWHERE, |_| Some(())), None);
         let (_, kept) = table
             .stripe(key.hash(0), |stripe| {
                 stripe.insert(key, key.hash(0), (5, Nanos::NEVER, Nanos(3)), |entry| (entry.now, Fate::Goes))
@@ -588,7 +573,7 @@ mod tests {
         static MADE: AtomicU32 = AtomicU32::new(0);
         let plan = Plan { capacity: 1000, ..Plan::default() };
         // ORDERING: Relaxed. One thread counts.
-        let table = Few::cut(plan, 4, |_| MADE.fetch_add(1, Ordering::Relaxed));
+        let table = Few::cut(plan, 4, |_| MADE.fetch_add(1, Ordering::Relaxed), ());
         assert_eq!(table.stripes(), 4);
         (0..4).for_each(|at| assert_eq!(table.nth_stripe(at, |stripe| *stripe.own()), at as u32));
     }

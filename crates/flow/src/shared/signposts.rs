@@ -42,8 +42,14 @@ impl Signposts {
     /// The slot where the hash's flow probably lies.
     #[inline(always)]
     pub(super) fn find(&self, part: usize, hash: u64) -> Option<u32> {
-        let here = self.bucket(part, hash, 0);
-        find_in(here, hash).or_else(|| find_in(self.bucket(part, hash, 1), hash))
+        let here = find_in(self.bucket(part, hash, 0), hash);
+        if here.is_some() { here } else { self.find_behind(part, hash) }
+    }
+
+    /// The same, in the second of its buckets.
+    #[cold]
+    fn find_behind(&self, part: usize, hash: u64) -> Option<u32> {
+        find_in(self.bucket(part, hash, 1), hash)
     }
 
     /// Sets a signpost, if there is room. The caller holds the part's lock.
@@ -59,11 +65,24 @@ impl Signposts {
     /// Takes a signpost away, if there is one. The caller holds the part's lock.
     #[inline]
     pub(super) fn clear(&self, part: usize, hash: u64, slot: u32) {
-        let same = |word: &&AtomicU64| load(word) == signpost(hash, slot);
-        let near = self.bucket(part, hash, 0).iter().find(same);
-        if let Some(word) = near.or_else(|| self.bucket(part, hash, 1).iter().find(same)) {
+        if let Some(word) = self.leading(part, hash, slot) {
             store(word, 0);
         }
+    }
+
+    /// Has a signpost lead elsewhere, if there is one. The caller holds the part's lock.
+    #[inline]
+    pub(super) fn redirect(&self, part: usize, hash: u64, from: u32, to: u32) {
+        if let Some(word) = self.leading(part, hash, from) {
+            store(word, signpost(hash, to));
+        }
+    }
+
+    /// The signpost from this hash to this place.
+    fn leading(&self, part: usize, hash: u64, to: u32) -> Option<&AtomicU64> {
+        let same = |word: &&AtomicU64| load(word) == signpost(hash, to);
+        let near = self.bucket(part, hash, 0).iter().find(same);
+        near.or_else(|| self.bucket(part, hash, 1).iter().find(same))
     }
 
     /// The hash's bucket, or the one behind it.
@@ -77,16 +96,14 @@ impl Signposts {
 
 #[inline(always)]
 fn find_in(bucket: &[AtomicU64], hash: u64) -> Option<u32> {
-    let half = hash << 32;
-    let mut found = None;
+    let mut found = 0;
     for word in bucket {
         let word = load(word);
-        // All are looked at, for eight compares without a branch are quicker than a branch that nobody can foretell.
-        if word ^ half < 1 << 32 && word as u32 != 0 {
-            found = Some(word as u32 - 1);
-        }
+        // All are looked at, for eight compares without a branch are quicker than a branch that nobody can foretell. Of two that
+        // fit the number comes out wrong, which does no harm.
+        found |= if (word >> 32) as u32 == hash as u32 { word as u32 } else { 0 };
     }
-    found
+    found.checked_sub(1)
 }
 
 #[inline(always)]

@@ -46,7 +46,13 @@ mod shipped {
             Self(cell::UnsafeCell::new(content))
         }
 
-        /// What is in the cell, by its address. The caller sees to it that nobody else looks meanwhile.
+        /// What is in the cell, by its address. The caller sees to it that nobody writes meanwhile.
+        #[inline(always)]
+        pub(crate) fn with<R>(&self, look: impl FnOnce(*const T) -> R) -> R {
+            look(self.0.get())
+        }
+
+        /// The same, to write. The caller sees to it that nobody else looks meanwhile.
         #[inline(always)]
         pub(crate) fn with_mut<R>(&self, look: impl FnOnce(*mut T) -> R) -> R {
             look(self.0.get())
@@ -111,6 +117,10 @@ mod checked {
             Self(loom::cell::UnsafeCell::new(content))
         }
 
+        pub(crate) fn with<R>(&self, look: impl FnOnce(*const T) -> R) -> R {
+            self.0.with(look)
+        }
+
         pub(crate) fn with_mut<R>(&self, look: impl FnOnce(*mut T) -> R) -> R {
             self.0.with_mut(look)
         }
@@ -150,6 +160,12 @@ mod checked {
         EarlyUnlock,
         /// Who follows a signpost doesn't look whose entry it leads to.
         Trusting,
+        /// A core's announcement that it is in a burst may be seen after it has begun.
+        LateEntry,
+        /// A place is used again without a look at who is in a burst.
+        EarlyReuse,
+        /// Who decides on an entry that cores add to doesn't keep them from it.
+        Unclosed,
     }
 
     thread_local! {

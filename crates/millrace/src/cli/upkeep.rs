@@ -3,7 +3,7 @@
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use engine::Tables;
 use flow::index::IndexKind;
-use flow::{Ageing, Eviction};
+use flow::{Ageing, EntryGuard, Eviction};
 
 use super::failure::Failed;
 use crate::catalogue::Program;
@@ -29,18 +29,23 @@ pub(super) struct Upkeep {
     /// Let a source have so many flows at once, on each core of rss and in each stripe of shared
     #[arg(long, value_name = "FLOWS", value_parser = flows)]
     per_source: Option<u32>,
+    /// What keeps the cores of shared apart on a flow: a lock, or, for functions that count (ddos, heavy-hitter), one atomic operation a
+    /// packet
+    #[arg(long, value_name = "HOW", default_value = EntryGuard::default().name(), value_parser = guard())]
+    guard: EntryGuard,
 }
 
 impl Upkeep {
     /// The arguments that keep flows so again, each behind a blank, as far as they aren't what nobody has to say.
     pub(super) fn again(&self) -> String {
-        let Self { table, ageing, eviction, early_drop, per_source } = self;
+        let Self { table, ageing, eviction, early_drop, per_source, guard } = self;
         let given = [
             (*table != IndexKind::default()).then(|| format!(" --table {}", table.name())),
             (*ageing != Ageing::default()).then(|| format!(" --ageing {}", ageing.name())),
             (*eviction != Eviction::default()).then(|| format!(" --eviction {}", eviction.name())),
             early_drop.map(|percent| format!(" --early-drop {percent}")),
             per_source.map(|flows| format!(" --per-source {flows}")),
+            (*guard != EntryGuard::default()).then(|| format!(" --guard {}", guard.name())),
         ];
         given.into_iter().flatten().collect()
     }
@@ -56,6 +61,7 @@ impl Upkeep {
             eviction: self.eviction,
             early_drop_percent: self.early_drop,
             per_source: self.per_source,
+            guard: self.guard,
         };
         program.accepts(&tables).map_err(Failed::usage)?;
         Ok(tables)
@@ -81,6 +87,10 @@ fn ageing() -> impl TypedValueParser<Value = Ageing> {
 
 fn eviction() -> impl TypedValueParser<Value = Eviction> {
     by_name(&Eviction::ALL, Eviction::name)
+}
+
+fn guard() -> impl TypedValueParser<Value = EntryGuard> {
+    by_name(&EntryGuard::ALL, EntryGuard::name)
 }
 
 /// Reads one of `all` by its name.

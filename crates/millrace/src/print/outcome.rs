@@ -175,6 +175,7 @@ impl Run<'_> {
             "tables": self.tables.map(|tables| json!({
                 "table": tables.index.name(), "ageing": tables.ageing.name(), "eviction": tables.eviction.name(),
                 "early_drop_percent": tables.early_drop_percent, "per_source": tables.per_source,
+                "guard": tables.guard.name(),
             })),
             "input": self.input.display().to_string(),
             "output": self.output.map(|path| path.display().to_string()),

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use engine::{EngineKind, Options, Remains, shared_fleet};
-use flow::{Ageing, Eviction};
+use flow::{Ageing, EntryGuard, Eviction};
 use functions::{conntrack, ddos, heavy_hitter, policer, port_knock};
 use memory::{Memory, Vector};
 use nf::{
@@ -40,10 +40,21 @@ fn plan(threads: bool) -> Plan {
 }
 
 fn hold<N: Function + Clone>(nf: &N) {
-    for (flows, rate) in [(1, 1_000), (3, 1), (40, 2), (400, 100_000)] {
+    hold_guarded(nf, EntryGuard::Lock);
+    if N::ADDS {
+        hold_guarded(nf, EntryGuard::Atomic);
+    }
+}
+
+fn hold_guarded<N: Function + Clone>(nf: &N, guard: EntryGuard) {
+    let mut plan = plan(true);
+    plan.options.tables.guard = guard;
+    // At a million a second there are more packets of a flow than a sum holds.
+    for (flows, rate) in [(1, 1_000), (1, 1_000_000), (3, 1), (40, 2), (400, 100_000)] {
         let trace = traffic(flows, rate);
-        let verified = verify(&Arc::new(nf.clone()), &trace, &plan(true), &mut |_, _| ());
-        assert_eq!(verified.mismatch, None, "{} over {flows} flows at {rate} a second", N::DESCRIPTION.name);
+        let verified = verify(&Arc::new(nf.clone()), &trace, &plan, &mut |_, _| ());
+        let name = N::DESCRIPTION.name;
+        assert_eq!(verified.mismatch, None, "{name} over {flows} flows at {rate} a second, {guard:?}");
         assert!(!verified.was_full, "what is full is not compared");
     }
 }
@@ -61,13 +72,17 @@ fn few_flows_and_many_threads_have_a_witness() {
 /// The trace over and over on cores in turn, under every policy, in a table for far fewer flows than it has.
 #[test]
 fn a_full_table_keeps_its_bounds_and_its_books() {
+    keeps_its_books(&conntrack::Conntrack::new(conntrack::Config::default()), EntryGuard::Lock);
+    keeps_its_books(&heavy_hitter::HeavyHitter::new(&config("heavy_bytes = 2000")), EntryGuard::Atomic);
+}
+
+fn keeps_its_books<N: Function + Clone>(nf: &N, guard: EntryGuard) {
     let trace = traffic(2_000, 100_000);
-    let nf = Arc::new(conntrack::Conntrack::new(conntrack::Config::default()));
     for eviction in Eviction::ALL {
         for ageing in Ageing::ALL {
             let mut options = Options { flows_max: Some(64), pin: false, ..Options::default() };
-            (options.tables.eviction, options.tables.ageing) = (eviction, ageing);
-            let mut fleet = shared_fleet(Arc::clone(&nf), 3, &options);
+            (options.tables.eviction, options.tables.ageing, options.tables.guard) = (eviction, ageing, guard);
+            let mut fleet = shared_fleet(Arc::new(nf.clone()), 3, &options);
             let mut batch = Batch::default();
             for (index, (packet, bytes)) in trace.iter().enumerate() {
                 batch.push(*packet, bytes);
@@ -91,9 +106,14 @@ fn a_full_table_keeps_its_bounds_and_its_books() {
 /// Known flows alone, all of which end at once: nobody who comes later waits for a table to be swept.
 #[test]
 fn a_table_of_known_flows_ages() {
+    EntryGuard::ALL.into_iter().for_each(ages);
+}
+
+fn ages(guard: EntryGuard) {
     let trace = traffic(1_000, 1_000_000);
     let nf = Arc::new(heavy_hitter::HeavyHitter::new(&config("idle_timeout = 1")));
-    let options = Options { flows_max: Some(4_096), pin: false, ..Options::default() };
+    let mut options = Options { flows_max: Some(4_096), pin: false, ..Options::default() };
+    options.tables.guard = guard;
     let mut fleet = shared_fleet(nf, 2, &options);
     let mut batch = Batch::default();
     trace.iter().for_each(|(packet, bytes)| batch.push(*packet, bytes));

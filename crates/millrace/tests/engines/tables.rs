@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use engine::{Counters, EngineKind, Options, Remains, Tables, any_private_fleet};
 use flow::index::IndexKind;
-use flow::{Ageing, Eviction};
+use flow::{Ageing, EntryGuard, Eviction};
 use functions::{conntrack, ddos, firewall, heavy_hitter, policer, port_knock};
 use nf::{Function, Reason};
 use packet::{Nanos, TcpFlags};
@@ -203,4 +203,8 @@ fn what_a_function_cannot_do_is_refused() {
     assert!(other.accepts(&ddos).is_ok());
     let limited = Tables { per_source: Some(1), ..Tables::default() };
     assert!(limited.accepts(&ddos).is_err_and(|reason| reason.contains("ddos")));
+    let atomic = Tables { guard: EntryGuard::Atomic, ..Tables::default() };
+    assert!(atomic.accepts(&ddos).is_ok());
+    let conntrack = conntrack::Conntrack::new(conntrack::Config::default());
+    assert!(atomic.accepts(&conntrack).is_err_and(|reason| reason.contains("conntrack") && reason.contains("--guard")));
 }

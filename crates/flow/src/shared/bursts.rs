@@ -1,0 +1,159 @@
+//! Which cores are in a burst, so that what one took away is used again only once no other can still be looking at it: epochs
+//! (Fraser, "Practical lock-freedom", 2004).
+//!
+//! A core announces the epoch in which its burst begins, and looks at nothing until everybody can see that. What is taken away
+//! carries the epoch in which that happened; it is free once each core is in no burst, or in one that began in a later epoch.
+//! Nobody waits for a core that is in no burst, and whoever is in one waits for nobody.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+
+use crate::shared::guard::Pass;
+use crate::shared::sync::{AtomicU64, Ordering, broken, fence};
+
+/// The cores that use a table.
+pub struct Bursts {
+    /// From 1 on.
+    epoch: AtomicU64,
+    cores: Box<[Announced]>,
+}
+
+/// The epoch in which the core's burst began, or 0 if it is in none. Two lines, for processors fetch lines in pairs.
+#[repr(align(128))]
+struct Announced(AtomicU64);
+
+/// One of the cores. It is in a burst from [`enter`](Pass::enter) to [`leave`](Pass::leave).
+pub struct Member {
+    bursts: Arc<Bursts>,
+    core: usize,
+    is_in: bool,
+}
+
+impl fmt::Debug for Member {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Member").field("core", &self.core).field("is_in", &self.is_in).finish_non_exhaustive()
+    }
+}
+
+impl Member {
+    /// So many cores, none of them in a burst.
+    #[must_use]
+    pub fn all(cores: usize) -> Vec<Self> {
+        let announced = (0..cores).map(|_| Announced(AtomicU64::new(0))).collect();
+        let bursts = Arc::new(Bursts { epoch: AtomicU64::new(1), cores: announced });
+        (0..cores).map(|core| Self { bursts: Arc::clone(&bursts), core, is_in: false }).collect()
+    }
+
+    /// This core and the others.
+    #[must_use]
+    pub const fn bursts(&self) -> &Arc<Bursts> {
+        &self.bursts
+    }
+
+    #[inline]
+    fn announce(&mut self) {
+        let Bursts { epoch, cores } = &*self.bursts;
+        // ORDERING: Relaxed. An older epoch than the present one only keeps others waiting longer.
+        let epoch = epoch.load(Ordering::Relaxed);
+        // ORDERING: Release pairs with the Acquire in `Bursts::is_over`: what this core read in earlier bursts it has read.
+        cores[self.core].0.store(epoch, Ordering::Release);
+        if !broken!(LateEntry) {
+            // ORDERING: SeqCst pairs with the fence in `Bursts::epoch`: of a core that begins a burst and one that has taken
+            // something away at least one sees the other's. So whoever begins unseen finds it taken away.
+            fence(Ordering::SeqCst);
+        }
+        self.is_in = true;
+    }
+}
+
+impl Pass<Arc<Bursts>> for Member {
+    #[inline(always)]
+    fn admits(&self, bursts: &Arc<Bursts>) -> bool {
+        self.is_in && Arc::ptr_eq(&self.bursts, bursts)
+    }
+
+    #[inline(always)]
+    fn enter(&mut self) {
+        if !self.is_in {
+            self.announce();
+        }
+    }
+
+    #[inline(always)]
+    fn leave(&mut self) {
+        if self.is_in {
+            self.is_in = false;
+            // ORDERING: Release, as in `announce`.
+            self.bursts.cores[self.core].0.store(0, Ordering::Release);
+        }
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+impl Bursts {
+    /// The epoch of what has been taken away by now.
+    pub(super) fn epoch(&self) -> u64 {
+        // ORDERING: SeqCst pairs with the fence in `Member::announce`, as told there. A core that has seen what was taken away
+        // read the epoch ahead of its own fence, so it has announced this one or an older one.
+        fence(Ordering::SeqCst);
+        // ORDERING: Relaxed. The fence keeps it behind.
+        self.epoch.load(Ordering::Relaxed)
+    }
+
+    /// Whether every burst is over that may have begun before something was taken away in `epoch`.
+    pub(super) fn is_over(&self, epoch: u64) -> bool {
+        if broken!(EarlyReuse) {
+            return true;
+        }
+        // Bursts that begin from now on can be told from those.
+        // ORDERING: Relaxed. A number and nothing else; where the exchange fails another core has gone on.
+        let _ = self.epoch.compare_exchange(epoch, epoch + 1, Ordering::Relaxed, Ordering::Relaxed);
+        self.cores.iter().all(|Announced(core)| {
+            // ORDERING: Acquire pairs with the Release in `Member::announce` and `leave`: that core has read what it did.
+            let began = core.load(Ordering::Acquire);
+            began == 0 || began > epoch
+        })
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_taken_away_is_free_when_all_bursts_of_then_are_over() {
+        let mut members = Member::all(2);
+        let bursts = Arc::clone(members[0].bursts());
+        let first = bursts.epoch();
+        assert!(bursts.is_over(first), "nobody is in a burst");
+        members[0].enter();
+        let taken = bursts.epoch();
+        assert!(!bursts.is_over(taken));
+        members[1].enter();
+        assert!(!bursts.is_over(taken), "the first is still in its burst");
+        members[0].leave();
+        assert!(bursts.is_over(taken), "the second began later");
+        assert!(!bursts.is_over(bursts.epoch()), "but not later than now");
+        // To enter again changes nothing.
+        members[1].enter();
+        assert!(!bursts.is_over(bursts.epoch()));
+        drop(members);
+        assert!(bursts.is_over(bursts.epoch()), "who is gone is in no burst");
+    }
+
+    #[test]
+    fn a_pass_is_for_one_table() {
+        let (mut one, other) = (Member::all(1), Member::all(1));
+        assert!(!one[0].admits(one[0].bursts()));
+        one[0].enter();
+        assert!(one[0].admits(one[0].bursts()));
+        assert!(!one[0].admits(other[0].bursts()));
+    }
+}

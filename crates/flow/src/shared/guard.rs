@@ -1,0 +1,232 @@
+//! How a table's entries are kept from two cores that would step on one at once: each under a lock of its own, or, where
+//! steps add up, by one atomic operation.
+
+use core::fmt;
+
+use packet::{Key, Nanos};
+
+use crate::shared::spin::Spin;
+use crate::shared::sync::broken;
+use crate::slab::told;
+
+/// A way to guard entries.
+pub trait Guard: Sized + Send + Sync + 'static {
+    /// What steps have added to an entry since its value was written.
+    type Sum: Copy + Default + fmt::Debug + Send + 'static;
+    /// An entry's place in memory.
+    type Cell<K: Key, V: Copy + Send + Sync + 'static>: Cell<K, V, Self::Sum>;
+    /// Which places a stripe's slots have.
+    type Places: Places<Self::Bursts>;
+    /// What the table knows of the cores that use it.
+    type Bursts: Clone + Send + Sync + 'static;
+    /// What a core shows to step on entries.
+    type Pass: Pass<Self::Bursts> + Send + 'static;
+}
+
+/// What a packet reads and writes of a flow.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry<K, V, S = ()> {
+    pub(super) key: K,
+    pub(super) deadline: Nanos,
+    /// The time of the last step. Cores hold packets of different ages; a flow's state moves forward only.
+    pub now: Nanos,
+    /// The flow's value, without the sum.
+    pub value: V,
+    /// What steps have added to the value.
+    pub sum: S,
+    /// Whether the flow has been answered: it doesn't make room for others any more.
+    pub assured: bool,
+}
+
+impl<K, V, S> Entry<K, V, S> {
+    /// The flow.
+    pub const fn key(&self) -> &K {
+        &self.key
+    }
+
+    /// When the flow ends if nothing more comes.
+    #[inline(always)]
+    pub const fn deadline(&self) -> Nanos {
+        self.deadline
+    }
+
+    /// Moves the flow's deadline. One after the year 2262 is [`Nanos::NEVER`].
+    #[inline(always)]
+    pub const fn set_deadline(&mut self, deadline: Nanos) {
+        self.deadline = told(deadline);
+    }
+
+    /// Moves the flow's deadline later; `false`, and nothing done, when it would move earlier, which its stripe has to know.
+    #[inline(always)]
+    #[must_use]
+    pub fn postpone(&mut self, deadline: Nanos) -> bool {
+        let deadline = told(deadline);
+        let is_later = deadline >= self.deadline;
+        if is_later {
+            self.deadline = deadline;
+        }
+        is_later
+    }
+}
+
+/// Whether a flow stays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It does, and nothing of it was changed.
+    Stays,
+    /// It does, changed.
+    Changes,
+    /// It ends.
+    Goes,
+}
+
+/// What became of an entry that was decided on.
+pub enum Decided<K, V, S> {
+    /// It is where it was, with this deadline, answered or not.
+    Here(Nanos, bool),
+    /// It has been taken out, changed, and goes to another place.
+    Moves(Entry<K, V, S>),
+    /// It has been taken out.
+    Gone,
+}
+
+/// A place for an entry.
+pub trait Cell<K, V, S>: Send + Sync {
+    /// A place with nothing in it.
+    fn empty() -> Self;
+
+    /// Works on the entry if it is this key's; `None` if it isn't, and `Some(None)`, with nothing done, if `work` says so or asks
+    /// for more than the guard can grant. `work` may be called again, on what the entry has become.
+    fn step<T>(&self, key: &K, work: impl FnMut(&mut Entry<K, V, S>) -> Option<T>) -> Option<Option<T>>;
+
+    /// Works on the entry, which has to be there, while nobody steps on it. The caller holds the stripe.
+    fn decide<T>(&self, work: impl FnOnce(&mut Entry<K, V, S>) -> (T, Fate)) -> (T, Decided<K, V, S>);
+
+    /// Puts an entry where there is none. The caller holds the stripe.
+    fn put(&self, entry: Entry<K, V, S>);
+
+    /// A copy of the entry, if there is one. The caller holds the stripe.
+    fn copy(&self) -> Option<Entry<K, V, S>>;
+}
+
+/// The places of a stripe's slots.
+pub trait Places<B>: Send {
+    /// How many places a stripe of so many slots has.
+    fn count(slots: usize) -> usize;
+
+    /// Those of so many slots, none of them used.
+    fn new(slots: usize, bursts: &B) -> Self;
+
+    /// Where the slot's entry is.
+    fn of(&self, slot: usize) -> usize;
+
+    /// A place for an entry of the slot.
+    fn take(&mut self, slot: usize, bursts: &B) -> usize;
+
+    /// The slot's entry has been taken out of its place.
+    fn give(&mut self, slot: usize, bursts: &B);
+
+    /// What is kept, in bytes.
+    fn bytes(&self) -> usize {
+        0
+    }
+}
+
+/// What a core shows to step on entries.
+pub trait Pass<B> {
+    /// Whether it is one for the table that knows these cores, and the core may step now.
+    fn admits(&self, bursts: &B) -> bool;
+
+    /// From now on the core may step, until it [leaves](Self::leave).
+    fn enter(&mut self);
+
+    /// The core holds nothing of the table any more, and may wait for a stripe.
+    fn leave(&mut self);
+}
+
+/// A lock for each entry. A core needs nothing to step, and a slot's place is its own.
+#[derive(Clone, Copy, Debug)]
+pub struct Locking;
+
+impl Guard for Locking {
+    type Sum = ();
+    type Cell<K: Key, V: Copy + Send + Sync + 'static> = Locked<K, V>;
+    type Places = ();
+    type Bursts = ();
+    type Pass = ();
+}
+
+/// A line of its own, so that no two locks share one.
+#[repr(align(64))]
+pub struct Locked<K, V>(Spin<Option<Entry<K, V>>>);
+
+impl<K: Key, V: Copy + Send + Sync> Cell<K, V, ()> for Locked<K, V> {
+    fn empty() -> Self {
+        Self(Spin::new(None))
+    }
+
+    #[inline(always)]
+    fn step<T>(&self, key: &K, mut work: impl FnMut(&mut Entry<K, V>) -> Option<T>) -> Option<Option<T>> {
+        self.0.with(|entry| entry.as_mut().filter(|entry| broken!(Trusting) || entry.key == *key).map(&mut work))
+    }
+
+    fn decide<T>(&self, work: impl FnOnce(&mut Entry<K, V>) -> (T, Fate)) -> (T, Decided<K, V, ()>) {
+        self.0.with(|place| {
+            let entry = place.as_mut().expect("the table knows the entry");
+            let (result, fate) = work(entry);
+            let decided = match fate {
+                Fate::Stays | Fate::Changes => Decided::Here(entry.deadline, entry.assured),
+                Fate::Goes => {
+                    *place = None;
+                    Decided::Gone
+                }
+            };
+            (result, decided)
+        })
+    }
+
+    fn put(&self, entry: Entry<K, V>) {
+        self.0.with(|place| {
+            debug_assert!(place.is_none(), "a free slot's entry is empty");
+            *place = Some(entry);
+        });
+    }
+
+    fn copy(&self) -> Option<Entry<K, V>> {
+        self.0.with(|place| *place)
+    }
+}
+
+impl Places<()> for () {
+    fn count(slots: usize) -> usize {
+        slots
+    }
+
+    fn new(_: usize, (): &()) -> Self {}
+
+    #[inline(always)]
+    fn of(&self, slot: usize) -> usize {
+        slot
+    }
+
+    #[inline(always)]
+    fn take(&mut self, slot: usize, (): &()) -> usize {
+        slot
+    }
+
+    #[inline(always)]
+    fn give(&mut self, _: usize, (): &()) {}
+}
+
+impl Pass<()> for () {
+    #[inline(always)]
+    fn admits(&self, (): &()) -> bool {
+        true
+    }
+
+    #[inline(always)]
+    fn enter(&mut self) {}
+
+    #[inline(always)]
+    fn leave(&mut self) {}
+}
