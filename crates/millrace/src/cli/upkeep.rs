@@ -29,8 +29,7 @@ pub(super) struct Upkeep {
     /// Let a source have so many flows at once, on each core of rss and in each stripe of shared
     #[arg(long, value_name = "FLOWS", value_parser = flows)]
     per_source: Option<u32>,
-    /// What keeps the cores of shared apart on a flow: a lock, or, for functions that count (ddos, heavy-hitter), one atomic operation a
-    /// packet
+    /// What keeps the cores of shared apart on a flow: a lock, or, for functions that only count, one atomic operation a packet
     #[arg(long, value_name = "HOW", default_value = EntryGuard::default().name(), value_parser = guard())]
     guard: EntryGuard,
 }
