@@ -199,6 +199,7 @@ impl<N: NetworkFunction> Dispatcher<N> {
         let mut inner = block.as_mut().and_then(Arc::get_mut);
         if let (Some(block), Some(first), Some(last)) = (&mut inner, batch.packets().first(), batch.packets().last()) {
             (block.time, block.first, block.end) = (first.time, first.seq, last.seq.next());
+            block.whole = self.replicate;
             self.decide(first, &mut block.moves);
             block.records.reserve(batch.len());
         }
@@ -234,6 +235,7 @@ impl<N: NetworkFunction> Dispatcher<N> {
                 script.boundaries.push(Boundary { seq: first.seq, time: first.time, moves });
             }
         }
+        script.whole = self.replicate;
         self.look(batch);
         for (index, packet) in batch.packets().iter().enumerate() {
             let route = self.route(packet.seq.0, index);

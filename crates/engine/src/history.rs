@@ -32,6 +32,8 @@ pub struct Block<M> {
     pub moves: Vec<Move<M>>,
     /// When it does: the first packet's time.
     pub time: Nanos,
+    /// Whether every packet that takes a step has its record here, a core's own too.
+    pub whole: bool,
     /// For cores that live on what their own packets carry, and recover from each other what they miss: the words that each
     /// packet of the core's share brings. The block has no records then.
     pub carried: Option<Vec<u64>>,
@@ -39,7 +41,8 @@ pub struct Block<M> {
 
 impl<M> Default for Block<M> {
     fn default() -> Self {
-        Self { first: Seq(0), end: Seq(0), records: Vec::new(), moves: Vec::new(), time: Nanos(0), carried: None }
+        let (first, end, time) = (Seq(0), Seq(0), Nanos(0));
+        Self { first, end, records: Vec::new(), moves: Vec::new(), time, whole: false, carried: None }
     }
 }
 
@@ -69,11 +72,13 @@ pub struct Script<M> {
     pub records: Vec<Record<M>>,
     /// The boundaries, by number. At the last everything is back where it was at the beginning, if anything had moved.
     pub boundaries: Vec<Boundary<M>>,
+    /// Whether every packet that takes a step has its record here, a core's own too.
+    pub whole: bool,
 }
 
 impl<M> Default for Script<M> {
     fn default() -> Self {
-        Self { records: Vec::new(), boundaries: Vec::new() }
+        Self { records: Vec::new(), boundaries: Vec::new(), whole: false }
     }
 }
 
@@ -92,7 +97,10 @@ impl<M> Script<M> {
 pub struct Log<'a, M> {
     records: &'a [Record<M>],
     boundaries: &'a [Boundary<M>],
+    whole: bool,
     record: usize,
+    /// The record up to which what leads to the state was asked for.
+    asked: usize,
     boundary: usize,
     /// How often the trace was begun again, by the records and by the boundaries.
     laps: [u64; 2],
@@ -146,7 +154,9 @@ impl<'a, M: Copy> Log<'a, M> {
         Self {
             records,
             boundaries: &[],
+            whole: block.whole,
             record: 0,
+            asked: 0,
             boundary: 0,
             laps: [0; 2],
             first: 0,
@@ -165,13 +175,22 @@ impl<'a, M: Copy> Log<'a, M> {
     pub fn of_loop(script: &'a Script<M>, packets: usize, span: Nanos, next: Seq) -> Self {
         let packets = packets as u64;
         let (lap, within) = (next.0 / packets, Seq(next.0 % packets));
-        let Script { records, boundaries } = script;
+        let Script { records, boundaries, whole } = script;
+        let whole = *whole;
         let record = records.partition_point(|record| record.seq < within);
         let boundary = boundaries.partition_point(|boundary| boundary.seq <= within);
         let (first, later) = (0, Nanos(0));
-        let mut log = Self { records, boundaries, record, boundary, laps: [lap; 2], first, later, packets, span };
+        let asked = record;
+        let mut log =
+            Self { records, boundaries, whole, record, asked, boundary, laps: [lap; 2], first, later, packets, span };
         log.lap_records(lap);
         log
+    }
+
+    /// Whether every packet that takes a step has its record here, a core's own too.
+    #[inline]
+    pub(crate) const fn is_whole(&self) -> bool {
+        self.whole
     }
 
     /// What comes next ahead of packet number `until`; at most `room` records at a time. Of what has the same number, moves come
@@ -214,6 +233,43 @@ impl<'a, M: Copy> Log<'a, M> {
         !self.boundaries.is_empty() && self.next_boundary() <= until
     }
 
+    /// The end of what comes before all moves: packet `until`, or the boundary ahead of it.
+    #[inline]
+    pub(crate) fn bound(&mut self, until: Seq) -> Seq {
+        if self.boundaries.is_empty() { until } else { until.min(self.next_boundary()) }
+    }
+
+    /// The next records that come ahead of packet `limit`, at most `room`. Each record is shown to `ask` as far ahead of its turn, once, to
+    /// have brought near what it leads to.
+    #[inline(always)]
+    pub(crate) fn stretch(
+        &mut self,
+        limit: Seq,
+        room: usize,
+        mut ask: impl FnMut(&Record<M>),
+    ) -> Option<Stretch<'a, M>> {
+        if self.record == self.records.len() && !self.begin_again() {
+            return None;
+        }
+        let Self { records, record, first, later, .. } = *self;
+        let rest = &records[record..];
+        let mut count = rest.len().min(room);
+        if rest[count - 1].seq.0 + first >= limit.0 {
+            count = rest[..count].partition_point(|record| record.seq.0 + first < limit.0);
+        }
+        if count == 0 {
+            return None;
+        }
+        let stretch = Stretch { records: &rest[..count], first, later };
+        let ahead = records.len().min(record + count + room);
+        for record in &records[self.asked.clamp(record, ahead)..ahead] {
+            near_by(core::ptr::from_ref(record).wrapping_add(AHEAD));
+            ask(record);
+        }
+        (self.record, self.asked) = (record + count, ahead);
+        Some(stretch)
+    }
+
     /// The next record, if it comes ahead of packet `limit`, as in the first pass; by how much its number is larger in this one, and
     /// its time later.
     #[inline(always)]
@@ -229,19 +285,11 @@ impl<'a, M: Copy> Log<'a, M> {
         Some((record, self.first, self.later))
     }
 
-    /// Goes on to the next record. A replica reads as fast as memory gives: what comes later is asked for in time, all lines of it,
-    /// whether or not this record is one to replay.
+    /// Goes on to the next record. A replica reads as fast as memory gives: what comes later is asked for in time, whether or not
+    /// this record is one to replay.
     #[inline(always)]
     fn step(&mut self) {
-        let ahead = self.records.as_ptr().wrapping_add(self.record + AHEAD).cast::<u8>();
-        let mut line = 0;
-        while line < size_of::<Record<M>>() {
-            prefetch::closest(ahead.wrapping_add(line));
-            line += CACHE_LINE;
-        }
-        if !size_of::<Record<M>>().is_multiple_of(CACHE_LINE) && size_of::<Record<M>>() > CACHE_LINE {
-            prefetch::closest(ahead.wrapping_add(size_of::<Record<M>>() - 1));
-        }
+        near_by(self.records.as_ptr().wrapping_add(self.record + AHEAD));
         self.record += 1;
     }
 
@@ -267,7 +315,7 @@ impl<'a, M: Copy> Log<'a, M> {
         if self.packets == 0 || self.records.is_empty() {
             return false;
         }
-        self.record = 0;
+        (self.record, self.asked) = (0, 0);
         self.lap_records(self.laps[0] + 1);
         true
     }
@@ -302,6 +350,19 @@ impl<'a, M: Copy> Log<'a, M> {
     }
 }
 
+/// Asks for all lines of a record.
+#[inline(always)]
+fn near_by<M>(record: *const Record<M>) {
+    let (start, mut line) = (record.cast::<u8>(), 0);
+    while line < size_of::<Record<M>>() {
+        prefetch::closest(start.wrapping_add(line));
+        line += CACHE_LINE;
+    }
+    if !size_of::<Record<M>>().is_multiple_of(CACHE_LINE) && size_of::<Record<M>>() > CACHE_LINE {
+        prefetch::closest(start.wrapping_add(size_of::<Record<M>>() - 1));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -327,7 +388,11 @@ mod tests {
     #[test]
     fn a_loop_goes_around_in_numbers_and_in_time() {
         let boundary = |seq, time| Boundary { seq: Seq(seq), time: Nanos(time), moves: Vec::new() };
-        let script = Script { records: vec![record(1), record(3)], boundaries: vec![boundary(2, 20), boundary(4, 40)] };
+        let script = Script {
+            records: vec![record(1), record(3)],
+            boundaries: vec![boundary(2, 20), boundary(4, 40)],
+            whole: false,
+        };
         let mut log = Log::of_loop(&script, 4, Nanos(100), Seq(0));
         assert_eq!(numbers(&mut log, 3), [("record", 1, 10), ("moves", 0, 20)]);
         log.skip(Seq(3));
@@ -365,7 +430,7 @@ mod tests {
             for boundaries in [&[][..], &[4], &[1, 4], &[2, 3, 4]] {
                 let records = (0..4).filter(|seq| records >> seq & 1 == 1).map(record).collect();
                 let boundaries = boundaries.iter().copied().map(boundary).collect();
-                let script = Script { records, boundaries };
+                let script = Script { records, boundaries, whole: false };
                 for step in 1..6 {
                     let mut logs = [0, 1].map(|_| Log::of_loop(&script, 4, Nanos(40), Seq(0)));
                     for until in (step..20).step_by(step as usize) {

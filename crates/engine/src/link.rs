@@ -98,7 +98,7 @@ impl<M: Meta> LinkEnd<M> {
             member,
             words: Vec::new(),
             first: Seq(0),
-            block: Block::default(),
+            block: Block { whole: true, ..Block::default() },
             arrived: Batch::default(),
         };
         members.map(end).collect()

@@ -12,7 +12,7 @@ use port::{Batch, Packet};
 use crate::classify::classify;
 use crate::counters::Counters;
 use crate::error::FailedPacket;
-use crate::history::{Log, Record};
+use crate::history::{Log, Record, Stretch};
 use crate::moves::Moves;
 use crate::placement::{Lane, Placement, Ticket, hash_of};
 use crate::settle::{settle, settle_unwritten};
@@ -44,11 +44,11 @@ pub struct Worker<N: NetworkFunction, P> {
 struct Lanes<M> {
     len: usize,
     waiting: [Waiting<M>; BURST],
-    /// The lanes between records that are kept for packets of the batch, which are looked at together once the burst is full.
-    kept: [u8; BURST],
-    /// How many are, and the place in the batch of the first one's packet: they are consecutive.
+    /// The lanes between records that are kept for packets of the batch, which are looked at together once the burst is full, and those
+    /// packets' places in the batch.
+    kept: [(u8, u32); BURST],
+    /// How many are.
     keeping: usize,
-    first: usize,
     /// Records that contribute the same as the one ahead of them: their packets' numbers and times.
     again: Vec<(Seq, Nanos)>,
     /// The verdict of a packet that takes no step.
@@ -56,6 +56,8 @@ struct Lanes<M> {
     /// The packets of a burst that take none and are written to, by their place in the batch: they are seen to once all have been
     /// looked at.
     stepless: Vec<(usize, Verdict)>,
+    /// Those that a whole log has no record of, which are looked at later, by their place in the batch.
+    passed: Vec<usize>,
 }
 
 /// A step that waits.
@@ -119,12 +121,12 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
             lanes: Box::new(Lanes {
                 len: 0,
                 waiting: [Waiting::NONE; BURST],
-                kept: [0; BURST],
+                kept: [(0, 0); BURST],
                 keeping: 0,
-                first: 0,
                 again: Vec::with_capacity(AGAIN_MAX),
                 settled: Verdict::forward(),
                 stepless: Vec::with_capacity(BURST),
+                passed: Vec::with_capacity(BURST),
             }),
             next: Seq(0),
             position: Seq(0),
@@ -167,7 +169,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         while begin < batch.len() {
             let end = batch.len().min(begin + BURST);
             self.intake_burst(batch, begin..end);
-            self.flush(batch);
+            self.flush::<false>(batch);
             begin = end;
         }
     }
@@ -180,12 +182,19 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
     #[inline(never)]
     pub fn process_with(&mut self, batch: &mut Batch, log: &mut Log<'_, N::Meta>, end: Seq) {
         self.counters.receive(batch);
+        if log.is_whole() {
+            self.replay_whole(batch, log, end);
+            self.next = end;
+            return;
+        }
         for index in 0..=batch.len() {
             let own = batch.packets().get(index).map(|packet| packet.seq);
             self.replay(batch, log, own.unwrap_or(end));
             if let Some(seq) = own {
-                log.skip(seq);
-                self.keep_lane(batch, index);
+                match log.next(seq.next()) {
+                    Some((record, ..)) => self.take_own(batch, index, record),
+                    None => self.keep_lane(batch, index),
+                }
             }
         }
         self.flush_kept(batch);
@@ -269,13 +278,28 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
     /// Keeps the next lane for a packet that is to be looked at.
     #[inline(always)]
     fn keep_lane(&mut self, batch: &mut Batch, index: usize) {
-        let Lanes { len, waiting, kept, keeping, first, .. } = &mut *self.lanes;
+        let Lanes { len, waiting, kept, keeping, .. } = &mut *self.lanes;
         waiting[*len].ticket.replayed = false;
-        if *keeping == 0 {
-            *first = index;
-        }
-        kept[*keeping] = *len as u8;
+        kept[*keeping] = (*len as u8, index as u32);
         *keeping += 1;
+        *len += 1;
+        if *len == BURST {
+            self.flush_kept(batch);
+        }
+    }
+
+    /// Has a packet wait with what the log has of it.
+    #[inline(always)]
+    fn take_own(&mut self, batch: &mut Batch, index: usize, record: &Record<N::Meta>) {
+        let Packet { seq, time, bucket, .. } = batch.packets()[index];
+        let Lanes { len, waiting, .. } = &mut *self.lanes;
+        let lane = &mut waiting[*len];
+        lane.meta = Some(record.meta);
+        let hint = Hint::NOWHERE;
+        lane.ticket = Ticket { hash: record.hash, seq, now: time, hint, bucket, replayed: false };
+        lane.index = index as u32;
+        lane.more = 0;
+        self.place.prefetch(&self.nf, &record.meta, record.hash, bucket);
         *len += 1;
         if *len == BURST {
             self.flush_kept(batch);
@@ -287,12 +311,13 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
     fn flush_kept(&mut self, batch: &mut Batch) {
         let Self { nf, by_ports, seed, place, lanes, counters, position, scratch, .. } = self;
         let door = Door { nf: &**nf, by_ports: *by_ports, seed: *seed, place: &*place };
-        let Lanes { len, waiting, kept, keeping, first, settled, stepless, .. } = &mut **lanes;
-        let range = *first..*first + *keeping;
+        let Lanes { len, waiting, kept, keeping, settled, stepless, .. } = &mut **lanes;
+        let kept = &kept[..*keeping];
         // The lanes of packets that take no step.
         let mut empty = 0u32;
-        for ((index, lane), (packet, bytes)) in range.clone().zip(&kept[..*keeping]).zip(batch.frames(range)) {
-            let lane = usize::from(*lane) % BURST;
+        for &(lane, index) in kept {
+            let (lane, index) = (usize::from(lane) % BURST, index as usize);
+            let (packet, bytes) = batch.packet(index);
             *position = packet.seq;
             if door.let_in(&mut waiting[lane], settled, packet, bytes, index) {
                 continue;
@@ -300,18 +325,18 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
             empty |= 1 << lane;
             counters.count_unread(packet);
             match settle_unwritten(counters, settled) {
-                Some(fate) => packet.fate = fate,
+                Some(fate) => batch.packets_mut()[index].fate = fate,
                 None => stepless.push((index, *settled)),
             }
         }
         // The history takes so long that what the port brought near is far again: the next burst's packets, which are about as many.
-        let next = *first + *keeping;
-        for (_, bytes) in batch.frames(next..batch.len().min(next + *keeping + 2)) {
+        let next = kept.last().map_or(batch.len(), |&(_, index)| index as usize + 1);
+        for (_, bytes) in batch.frames(next..batch.len().min(next + kept.len() + 2)) {
             if let Some(header) = bytes.first() {
                 prefetch::closest(header);
             }
         }
-        (*keeping, *first) = (0, 0);
+        *keeping = 0;
         for (index, verdict) in stepless.drain(..) {
             *position = batch.packets()[index].seq;
             settle(door.nf, scratch, counters, batch, index, &verdict);
@@ -324,7 +349,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
             }
             *len = full;
         }
-        self.flush(batch);
+        self.flush::<true>(batch);
     }
 
     /// Takes what the log has ahead of packet `until`. Inlined, for between two packets of two replicas there is one record.
@@ -371,10 +396,142 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         }
     }
 
+    /// Steps through a log in which the packets of the batch have their records among the others: what sequenced them has parsed
+    /// them. A packet without a record takes no step.
+    #[inline(never)]
+    fn replay_whole(&mut self, batch: &mut Batch, log: &mut Log<'_, N::Meta>, end: Seq) {
+        let end = batch.packets().last().map_or(end, |last| end.max(last.seq.next()));
+        let mut own = 0;
+        loop {
+            let bound = log.bound(end);
+            loop {
+                let Self { nf, place, .. } = &*self;
+                let ask = |record: &Record<N::Meta>| place.prefetch(nf, &record.meta, record.hash, Packet::SPRAYED);
+                let Some(stretch) = log.stretch(bound, BURST, ask) else { break };
+                own = self.take(batch, own, stretch);
+            }
+            match log.limit(end) {
+                Err(moves) => assert!(self.hand_over(&moves), "another core has failed"),
+                Ok(_) => break,
+            }
+        }
+        for index in own..batch.len() {
+            self.pass_over(batch, index);
+        }
+        self.settle_stepless(batch);
+    }
+
+    /// Takes the steps of consecutive records, some of which are of packets of the batch, from the `own`th on; the packet that comes
+    /// after them.
+    #[inline(never)]
+    fn take(&mut self, batch: &mut Batch, mut own: usize, stretch: Stretch<'_, N::Meta>) -> usize {
+        let Stretch { records, first, later } = stretch;
+        let mut hints = [Hint::NOWHERE; BURST];
+        for (hint, record) in hints.iter_mut().zip(records) {
+            *hint = self.place.prefetch_entry(&self.nf, &record.meta, record.hash, Packet::SPRAYED);
+        }
+        self.counters.replayed += records.len() as u64;
+        let (mut rest, mut at) = (records, 0);
+        loop {
+            // As in the first pass. Only a packet that no record is about is left over from an earlier one.
+            let next = batch.packets().get(own).map_or(Some(u64::MAX), |packet| packet.seq.0.checked_sub(first));
+            let Some(next) = next else {
+                self.pass_over(batch, own);
+                own += 1;
+                continue;
+            };
+            let Self { nf, place, lanes, counters, position, scratch, .. } = self;
+            let (nf, again) = (&**nf, &mut lanes.again);
+            let ticket_of = |record: &Record<N::Meta>, at: usize, replayed: bool| Ticket {
+                hash: record.hash,
+                seq: Seq(record.seq.0 + first),
+                now: record.time + later,
+                hint: hints[at % BURST],
+                bucket: Packet::SPRAYED,
+                replayed,
+            };
+            while let [record, more @ ..] = rest
+                && record.seq.0 < next
+            {
+                let ticket = ticket_of(record, at, true);
+                *position = ticket.seq;
+                if N::FOLDS
+                    && let Some(follower) = more.first()
+                    && follower.hash == record.hash
+                    && let alike = alike(rest, next)
+                    && alike > 1
+                {
+                    again.clear();
+                    again.extend(rest[1..alike].iter().map(|one| (Seq(one.seq.0 + first), one.time + later)));
+                    catch_up(place, nf, Lane { meta: &record.meta, ticket: &ticket }, again, position);
+                    rest = &rest[alike..];
+                    at += alike;
+                    continue;
+                }
+                place.step(
+                    nf,
+                    Lane { meta: &record.meta, ticket: &ticket },
+                    #[inline(always)]
+                    |_| (),
+                );
+                rest = more;
+                at += 1;
+            }
+            let [record, more @ ..] = rest else { break };
+            if record.seq.0 > next {
+                self.pass_over(batch, own);
+                own += 1;
+                continue;
+            }
+            let ticket = ticket_of(record, at, false);
+            *position = ticket.seq;
+            counters.replayed -= 1;
+            place.step(
+                nf,
+                Lane { meta: &record.meta, ticket: &ticket },
+                #[inline(always)]
+                |verdict| settle(nf, scratch, counters, batch, own, verdict),
+            );
+            rest = more;
+            at += 1;
+            own += 1;
+        }
+        self.place.rest();
+        self.lanes.again.clear();
+        own
+    }
+
+    /// Leaves a packet that takes no step for later: it has no part in the order of the others.
+    #[inline]
+    fn pass_over(&mut self, batch: &mut Batch, index: usize) {
+        if let Some(header) = batch.bytes(index).first() {
+            prefetch::closest(header);
+        }
+        self.lanes.passed.push(index);
+        if self.lanes.passed.len() == BURST {
+            self.settle_stepless(batch);
+        }
+    }
+
+    /// Sees to the packets that were passed over.
+    fn settle_stepless(&mut self, batch: &mut Batch) {
+        let Self { nf, by_ports, lanes, counters, position, scratch, .. } = self;
+        let Lanes { waiting, settled, passed, .. } = &mut **lanes;
+        for index in passed.drain(..) {
+            let (packet, bytes) = batch.packet(index);
+            *position = packet.seq;
+            if classify(&**nf, *by_ports, packet, bytes, &mut waiting[0].meta, settled) {
+                unreachable!("a whole log has a record of every packet that takes a step");
+            }
+            counters.count_unread(packet);
+            settle(&**nf, scratch, counters, batch, index, settled);
+        }
+    }
+
     /// Takes the steps that wait. Each stage is a loop of its own: its iterations are short and independent, so that the
     /// processor has several of them under way at once.
     #[inline(never)]
-    fn flush(&mut self, batch: &mut Batch) {
+    fn flush<const MIXED: bool>(&mut self, batch: &mut Batch) {
         let Self { nf, place, lanes, counters, position, scratch, .. } = self;
         let nf = &**nf;
         let Lanes { len, waiting, again, .. } = &mut **lanes;
@@ -397,7 +554,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         for waiting in waiting.iter() {
             *position = waiting.ticket.seq;
             let lane = waiting.lane();
-            if N::FOLDS && waiting.more > 0 {
+            if MIXED && N::FOLDS && waiting.more > 0 {
                 let again = &again[waiting.first as usize..][..waiting.more as usize];
                 counters.replayed += 1 + u64::from(waiting.more);
                 catch_up(place, nf, lane, again, position);
@@ -408,7 +565,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
                 lane,
                 #[inline(always)]
                 |verdict| {
-                    if waiting.ticket.replayed {
+                    if MIXED && waiting.ticket.replayed {
                         counters.replayed += 1;
                     } else {
                         settle(nf, scratch, counters, batch, waiting.index as usize, verdict);
@@ -460,8 +617,17 @@ impl<N: NetworkFunction, P: Placement<N>> Door<'_, N, P> {
     }
 }
 
+/// How many records from the first on contribute the same, ahead of packet `next`.
+#[inline(never)]
+fn alike<M: PartialEq>(records: &[Record<M>], next: u64) -> usize {
+    let Some((first, others)) = records.split_first() else { return 0 };
+    let is_like = |other: &&Record<M>| other.hash == first.hash && other.meta == first.meta && other.seq.0 < next;
+    1 + others.iter().take_while(is_like).count()
+}
+
 /// Takes a record's step and those of the records behind it that contribute the same: at once if that is possible, else one by
-/// one.
+/// one. A call, so that nothing of it weighs on the loops around it.
+#[inline(never)]
 fn catch_up<N: NetworkFunction, P: Placement<N>>(
     place: &mut P,
     nf: &N,
