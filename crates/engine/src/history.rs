@@ -111,8 +111,9 @@ pub struct Log<'a, M> {
     span: Nanos,
 }
 
-/// How many records ahead of their turn they are asked for.
-const AHEAD: usize = 48;
+/// How many records ahead of the one that is looked at others are asked for: to the second-level cache, as a log is mostly larger than
+/// that, and far enough for the memory behind.
+const AHEAD: usize = 128;
 
 /// Consecutive records of one pass over a trace.
 #[derive(Clone, Copy, Debug)]
@@ -355,11 +356,11 @@ impl<'a, M: Copy> Log<'a, M> {
 fn near_by<M>(record: *const Record<M>) {
     let (start, mut line) = (record.cast::<u8>(), 0);
     while line < size_of::<Record<M>>() {
-        prefetch::closest(start.wrapping_add(line));
+        prefetch::address(start.wrapping_add(line));
         line += CACHE_LINE;
     }
     if !size_of::<Record<M>>().is_multiple_of(CACHE_LINE) && size_of::<Record<M>>() > CACHE_LINE {
-        prefetch::closest(start.wrapping_add(size_of::<Record<M>>() - 1));
+        prefetch::address(start.wrapping_add(size_of::<Record<M>>() - 1));
     }
 }
 

@@ -139,11 +139,13 @@ pub const TIE_PERCENT: f64 = 5.0;
 impl Workload {
     /// Nanoseconds a packet that the busiest core works, if each step takes so much longer.
     fn ns(&self, model: &CostModel, longer: f64) -> f64 {
-        let work = self
-            .own
-            .iter()
-            .zip(&self.replayed)
-            .map(|(own, replayed)| *own as f64 * (model.t + longer) + *replayed as f64 * (model.c2 + longer));
+        // The records of a core's own packets come with those that it replays, one for each core's.
+        let own_records = self.recorded() * self.packets as f64 / self.own.len().max(1) as f64;
+        let spared = own_records * model.s;
+        let work =
+            self.own.iter().zip(&self.replayed).map(|(own, replayed)| {
+                *own as f64 * (model.t + longer) + *replayed as f64 * (model.c2 + longer) - spared
+            });
         (work.fold(0.0, f64::max) / self.packets.max(1) as f64).max(LEAST_NS)
     }
 
@@ -423,7 +425,7 @@ impl Sets {
 mod tests {
     use super::*;
 
-    const MODEL: CostModel = CostModel { t: 114.0, d: 104.0, c1: 10.0, c2: 15.0 };
+    const MODEL: CostModel = CostModel { t: 114.0, d: 104.0, c1: 10.0, c2: 15.0, s: 4.0 };
 
     fn load(own: &[u64], replayed: &[u64]) -> Workload {
         Workload { packets: own.iter().sum(), own: own.to_vec(), replayed: replayed.to_vec(), elephants: 0, moves: 0 }

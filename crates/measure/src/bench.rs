@@ -15,7 +15,7 @@ use crate::advise::predicted;
 use crate::bare::Bare;
 use crate::gauge::{Gauged, Shown};
 use crate::loss_free::{Found, LossFree, LossFreePlan, search};
-use crate::model::{CostModel, Prediction};
+use crate::model::{CostModel, Prediction, replay_percent};
 use crate::pass::Pass;
 use crate::rounds::{Contender, Reading, Readings, Rounds, Rules, take_turns};
 use crate::sequencer::{Sequencers, Sequencing};
@@ -137,12 +137,15 @@ pub fn bench<N: Function>(
             }
         }
     }
-    // The model's parameters: dispatch alone, a lone core, and one core's share of eight replicas.
+    // The model's parameters: dispatch alone, a lone core, and one core's share of two and of eight replicas.
     let pass = Arc::new(Pass);
     let mut dispatch = Fleets::new(private_fleet(EngineKind::Sequential, pass, 1, &plan.options), trace, plan)?;
     let mut alone = Fleets::new(private_fleet(EngineKind::Sequential, Arc::clone(nf), 1, &plan.options), trace, plan)?;
-    let mut of_eight =
-        Fleets::new(private_fleet(EngineKind::Scr, Arc::clone(nf), REPLICAS, &plan.options), trace, plan)?.share();
+    let share_of = |replicas| {
+        let fleet = private_fleet(EngineKind::Scr, Arc::clone(nf), replicas, &plan.options);
+        Ok::<_, BenchError>(Fleets::new(fleet, trace, plan)?.share())
+    };
+    let (mut of_two, mut of_eight) = (share_of(2)?, share_of(REPLICAS)?);
     let mut bare = plan.with_bare.then(|| Bare::new(trace, plan));
     let replicates =
         plan.engines.contains(&EngineKind::Scr) && EngineKind::Scr.accepts(&N::DESCRIPTION, REPLICAS).is_ok();
@@ -152,7 +155,7 @@ pub fn bench<N: Function>(
     contenders.extend(bare.as_mut().map(|bare| bare as &mut dyn Contender));
     contenders.extend(sequencers.as_mut().map(|sequencers| sequencers as &mut dyn Contender));
     contenders.extend(cases.iter_mut().map(|case| case.as_mut().contender()));
-    contenders.extend([&mut dispatch as &mut dyn Contender, &mut alone, &mut of_eight]);
+    contenders.extend([&mut dispatch as &mut dyn Contender, &mut alone, &mut of_two, &mut of_eight]);
     let rounds = |contenders: usize| (contenders * plan.rounds) as u64;
     let beyond = beyond(plan, cpus().len());
     let engines = plan.engines.iter().filter(|engine| **engine != EngineKind::Sequential).count();
@@ -169,14 +172,15 @@ pub fn bench<N: Function>(
             }
         }
     }
-    let model = CostModel::of(dispatch.own_ns(), alone.own_ns(), of_eight.own_ns(), REPLICAS as f64 - 1.0);
+    let with_records = (of_two.own_ns(), of_eight.own_ns());
+    let model = CostModel::of(dispatch.own_ns(), alone.own_ns(), with_records.0, with_records.1, REPLICAS as f64 - 1.0);
     let (bytes_per_flow, startup) = tables(&**nf, &plan.options);
-    let parts = [dispatch.huge_pages(), alone.huge_pages(), of_eight.huge_pages()];
+    let parts = [dispatch.huge_pages(), alone.huge_pages(), of_two.huge_pages(), of_eight.huge_pages()];
     let huge_pages = cases.iter().map(|case| case.huge_pages()).chain(parts).fold(HugePages::default(), |sum, one| {
         HugePages { bytes: sum.bytes + one.bytes, huge_bytes: sum.huge_bytes + one.huge_bytes }
     });
     let mut rows: Vec<Row> = cases.iter().map(|case| case.row()).collect();
-    drop((cases, dispatch, alone, of_eight));
+    drop((cases, dispatch, alone, of_two, of_eight));
     // One after the other, as the tables of so many cores don't fit into memory at once.
     for &engine in plan.engines.iter().filter(|engine| **engine != EngineKind::Sequential) {
         for &cores in &beyond {
@@ -311,7 +315,7 @@ fn informed<'a, N: Function>(
         replica.round()?;
     }
     let (t, with_records) = (alone.own_ns(), replica.own_ns());
-    let replay_percent = CostModel::of(0.0, t, with_records, (cores - 1) as f64).replay_percent();
+    let replay_percent = replay_percent(t, (with_records - t) / (cores - 1) as f64);
     replays.push((cores, replay_percent));
     Ok(Cow::Owned(BenchPlan { options: Options { replay_percent, ..plan.options }, ..plan.clone() }))
 }

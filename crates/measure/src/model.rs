@@ -7,7 +7,8 @@ use crate::bench::{Basis, Row};
 /// The model's parameters, in nanoseconds a packet on one core.
 ///
 /// A core takes `t = d + c1` for its own packet and `c2` for each record of the history; `k` cores together carry
-/// `k / (t + (k - 1) c2)` packets a nanosecond.
+/// `k / (t + (k - 1) c2)` packets a nanosecond. To that we add `s`: what replicas are spared of `t`, for whatever sequenced their
+/// packets has parsed them. So two cores and more carry `k / (t - s + (k - 1) c2)`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CostModel {
     /// All of a packet: `d + c1`.
@@ -18,27 +19,40 @@ pub struct CostModel {
     pub c1: f64,
     /// The step for one record of the history.
     pub c2: f64,
+    /// What of `t` a replica is spared, as its packet's record comes with those of others.
+    pub s: f64,
 }
 
 impl CostModel {
-    /// The parameters, from what a packet was found to take without a step, with one, and with a step and `records` of a history.
-    /// Of a few packets noise makes differences below nothing, which are taken for nothing.
-    pub(crate) fn of(d: f64, t: f64, with_records: f64, records: f64) -> Self {
+    /// The parameters, from what a packet was found to take without a step, with one, and with a step and the records of one and of
+    /// `records` other replicas. Of a few packets noise makes differences below nothing, which are taken for nothing.
+    pub(crate) fn of(d: f64, t: f64, with_one: f64, with_records: f64, records: f64) -> Self {
         let t = t.max(d);
-        Self { t, d, c1: t - d, c2: ((with_records - t) / records).max(0.0) }
+        let c2 = ((with_records - with_one) / (records - 1.0)).max(0.0);
+        let s = t + c2 - with_one;
+        if s < 0.0 {
+            return Self { t, d, c1: t - d, c2: ((with_records - t) / records).max(0.0), s: 0.0 };
+        }
+        Self { t, d, c1: t - d, c2, s: s.min(t) }
     }
 
-    /// What replaying a record costs of what a packet costs, in percent: not nothing, and no more than would ever pay.
+    /// What replaying a record costs of what a packet costs, in percent.
     pub(crate) fn replay_percent(&self) -> u32 {
-        (100.0 * self.c2 / self.t).clamp(1.0, 100.0) as u32
+        replay_percent(self.t, self.c2)
     }
 
     /// Millions of packets a second that `cores` cores carry under state-compute replication, by the model.
     #[must_use]
     pub fn mpps(&self, cores: usize) -> f64 {
+        let spared = if cores > 1 { self.s } else { 0.0 };
         let cores = cores as f64;
-        cores / (self.t + (cores - 1.0) * self.c2) * 1e3
+        cores / (self.t - spared + (cores - 1.0) * self.c2) * 1e3
     }
+}
+
+/// What a record costs of a packet's `t`, in percent: not nothing, and no more than would ever pay.
+pub(crate) fn replay_percent(t: f64, record: f64) -> u32 {
+    (100.0 * record / t).clamp(1.0, 100.0) as u32
 }
 
 /// What the model makes of an engine on some cores.
@@ -94,7 +108,7 @@ mod tests {
 
     #[test]
     fn predictions_stand_beside_what_was_found() {
-        let model = CostModel { t: 100.0, d: 80.0, c1: 20.0, c2: 10.0 };
+        let model = CostModel { t: 100.0, d: 80.0, c1: 20.0, c2: 10.0, s: 0.0 };
         let row = |engine, cores, mpps, basis| {
             let spread = |value| Spread { min: value, median: value, max: value };
             let ns_per_packet_per_core = spread(1e3 * cores as f64 / mpps);
@@ -127,8 +141,23 @@ mod tests {
     #[test]
     fn the_model_gives_the_seeds_figures() {
         // Table 4 of the seed, the DDoS mitigator: 114 ns alone, 15 ns for each record.
-        let model = CostModel { t: 114.0, d: 104.0, c1: 10.0, c2: 15.0 };
+        let model = CostModel { t: 114.0, d: 104.0, c1: 10.0, c2: 15.0, s: 0.0 };
         assert!((model.mpps(1) - 8.77).abs() < 0.01);
         assert!((model.mpps(14) - 45.31).abs() < 0.01);
+    }
+
+    #[test]
+    fn what_replicas_are_spared_is_told_from_what_records_cost() {
+        // 8 ns dispatch, 17 alone; 23 with one record, and 10 for each of six more.
+        let model = CostModel::of(8.0, 17.0, 23.0, 83.0, 7.0);
+        assert_eq!(model, CostModel { t: 17.0, d: 8.0, c1: 9.0, c2: 10.0, s: 4.0 });
+        assert!((model.mpps(1) - 1e3 / 17.0).abs() < 1e-9);
+        assert!((model.mpps(2) - 2e3 / 23.0).abs() < 1e-9 && (model.mpps(8) - 8e3 / 83.0).abs() < 1e-9);
+        // One that is spared nothing.
+        let model = CostModel::of(8.0, 17.0, 30.0, 87.0, 7.0);
+        assert_eq!((model.c2, model.s), (10.0, 0.0));
+        // Noise.
+        let model = CostModel::of(8.0, 7.0, 6.0, 5.0, 7.0);
+        assert_eq!((model.t, model.c1, model.c2, model.s), (8.0, 0.0, 0.0, 2.0));
     }
 }

@@ -183,6 +183,9 @@ fn head(results: &Results) -> Result<String> {
          core's share run alone, one after the other, or a formula, which is told. Nothing is timed on more cores than there are.\n\
          * Packets lie in memory and were sequenced beforehand, which stands for the card that would do it: where no card does, the \
          sequencer's core is to be counted as a core besides.\n\
+         * Whatever sequences packets has parsed them, so on two cores and more a replica takes its own packets' records from the log \
+         as it takes the others' and parses nothing again. A lone core has no log and parses. What `scr` gains over one core \
+         is in part this ([decision 0014](../decisions/0014-replicas-that-catch-up.md)).\n\
          * Mpps are medians of rounds in which all cases took turns. In pictures filled points are measured, hollow ones and \
          broken lines modelled.\n\n",
         results.machine.cores,
@@ -271,9 +274,10 @@ fn figure_9(results: &Results, files: &mut Vec<(String, String)>) -> Result<Stri
             let cores = row["cores"].as_u64().context("a row has cores")?;
             let (found, modelled) = mpps(point, "scr", cores).context("the sweep is of scr")?;
             line.points.push(Point { x: cores as f64, y: found / one, modelled });
-            let by_model = cores as f64
-                / (number(point, "/model_ns/t")? + (cores as f64 - 1.0) * number(point, "/model_ns/c2")?)
-                * 1e3;
+            let others = cores as f64 - 1.0;
+            let spared = if cores > 1 { number(point, "/model_ns/s")? } else { 0.0 };
+            let by_model =
+                cores as f64 / (number(point, "/model_ns/t")? - spared + others * number(point, "/model_ns/c2")?) * 1e3;
             rows.push(vec![
                 format!("{compute:.0}"),
                 cores.to_string(),
@@ -286,7 +290,8 @@ fn figure_9(results: &Results, files: &mut Vec<(String, String)>) -> Result<Stri
         }
         lines.push(line);
     }
-    let columns = ["compute, ns", "cores", "Mpps", "times one core", "k / (t + (k-1) c2)", "model's error", "Mpps are"];
+    let columns =
+        ["compute, ns", "cores", "Mpps", "times one core", "k / (t - s + (k-1) c2)", "model's error", "Mpps are"];
     let title = "scr of a stateless program that takes ever longer (filled: measured; hollow: modelled)".to_owned();
     let plot = Plot { title, x_label: "cores", y_label: "times one core", lines };
     Ok("## Figure 9: as the program takes longer\n\n".to_owned()
@@ -440,7 +445,7 @@ fn software_sequencer(results: &Results) -> Result<String> {
 
 fn figure_11(results: &Results, files: &mut Vec<(String, String)>) -> Result<String> {
     let mut out = "## Table 4 and figure 11: the cost model\n\n`t` is all of a packet on one core, `d` its dispatch, `c1` the step, `c2` the step for one \
-                   record of a history; nanoseconds, measured on one core at university-dc with a thousand flows.\n\n"
+                   record of a history, `s` what replicas are spared of `t` as their own packets' records come along; nanoseconds, measured on one core at university-dc with a thousand flows.\n\n"
         .to_owned();
     let mut rows = Vec::new();
     for program in &PROGRAMS {
@@ -449,11 +454,12 @@ fn figure_11(results: &Results, files: &mut Vec<(String, String)>) -> Result<Str
         for (name, paper) in [("t", program.t), ("d", program.d), ("c1", program.c1), ("c2", program.c2)] {
             row.extend([format!("{:.1}", number(run, &format!("/model_ns/{name}"))?), format!("{paper:.0}")]);
         }
+        row.push(format!("{:.1}", number(run, "/model_ns/s")?));
         row.push(program.c2_target.map_or_else(|| "-".to_owned(), |target| format!("{target:.0}")));
         row.push("measured".to_owned());
         rows.push(row);
     }
-    let columns = ["function", "t", "paper", "d", "paper", "c1", "paper", "c2", "paper", "c2 at most", "ns are"];
+    let columns = ["function", "t", "paper", "d", "paper", "c1", "paper", "c2", "paper", "s", "c2 at most", "ns are"];
     out += &markdown(&columns, &rows);
     for (kind, words) in [
         ("fit", "as the memory port is"),
@@ -481,7 +487,7 @@ fn figure_11(results: &Results, files: &mut Vec<(String, String)>) -> Result<Str
         }
         out += &format!("### The model beside what was found, {words}\n\n");
         out += &made_by(results.run(&format!("{kind}/university-dc/ddos"))?);
-        out += &markdown(&["function", "cores", "k / (t + (k-1) c2), Mpps", "found", "error", "Mpps are"], &rows);
+        out += &markdown(&["function", "cores", "k / (t - s + (k-1) c2), Mpps", "found", "error", "Mpps are"], &rows);
         let title = format!("scr, {words} (filled: measured; hollow: modelled)");
         out += &picture(files, &format!("{kind}.svg"), &Plot { title, x_label: "cores", y_label: "Mpps", lines });
     }

@@ -190,12 +190,13 @@ fn text(description: &Description, name: &str, advice: &Advice, given: bool) -> 
     }
     let model = &advice.model;
     out += &format!(
-        "\nnanoseconds a packet: t = {:.1} ({:.1} dispatch{} + {:.1} step), {:.1} for each record of a history\n",
+        "\nnanoseconds a packet: t = {:.1} ({:.1} dispatch{} + {:.1} step), c2 = {:.1} for each record of a history; replicas are spared s = {:.1}\n",
         model.t,
         model.d,
         if given { ", as given" } else { "" },
         model.c1,
-        model.c2
+        model.c2,
+        model.s
     );
     out
 }
@@ -396,7 +397,7 @@ fn json(description: &Description, name: &str, advice: &Advice) -> Value {
         "refused": advice.refused.iter()
             .map(|(engine, reason)| json!({ "engine": engine.name(), "reason": reason })).collect::<Vec<_>>(),
         "heaviest_packet_set_share": advice.heaviest,
-        "model_ns": { "t": model.t, "d": model.d, "c1": model.c1, "c2": model.c2 },
+        "model_ns": { "t": model.t, "d": model.d, "c1": model.c1, "c2": model.c2, "s": model.s },
         "cost_range": advice.spread,
         "state_bytes": advice.spill.bytes,
         "contention_ns": advice.contention.map(|Contention { alone_ns, transfer_ns, turn_ns }| json!({

@@ -72,7 +72,7 @@ fn loss_free(found: &Result<LossFree, String>) -> Value {
 
 fn model(bench: &Bench) -> Value {
     let model = &bench.model;
-    json!({ "t": model.t, "d": model.d, "c1": model.c1, "c2": model.c2 })
+    json!({ "t": model.t, "d": model.d, "c1": model.c1, "c2": model.c2, "s": model.s })
 }
 
 fn predictions(predictions: &[Prediction]) -> Vec<Value> {

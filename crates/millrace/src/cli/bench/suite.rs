@@ -210,14 +210,14 @@ fn scaling(args: &Args, catalogue: &Catalogue) -> Result<Option<Scaling>, Failed
     let text = format!(
         "\ntwo cores, ddos, measured\n  rss, uniform traffic  {one:.1} -> {two:.1} Mpps: {times:.2} times (target {SCALING}: {word}), {times_fastest:.2} by \
          the fastest rounds{of_two}\n  a single flow         {alone:.1} Mpps on one core; on two {rss:.1} under rss, {scr:.1} under scr\n  \
-         its cost model        t = {:.1} ns, d = {:.1}, c1 = {:.1}, c2 = {:.1}\n{sequenced}",
-        model.t, model.d, model.c1, model.c2
+         its cost model        t = {:.1} ns, d = {:.1}, c1 = {:.1}, c2 = {:.1}, s = {:.1}\n{sequenced}",
+        model.t, model.d, model.c1, model.c2, model.s
     );
     let json = json!({
         "rss_uniform_mpps": [one, two], "rss_uniform_times": times, "rss_uniform_times_fastest": times_fastest, "target_times": SCALING,
         "single_flow_mpps": { "one_core": alone, "rss": rss, "scr": scr },
         "software_sequencer": replicated.sequencing.as_ref().map(sequencing), "target_sequencer_mpps": SEQUENCED,
-        "model_ns": { "t": model.t, "d": model.d, "c1": model.c1, "c2": model.c2 },
+        "model_ns": { "t": model.t, "d": model.d, "c1": model.c1, "c2": model.c2, "s": model.s },
     });
     Ok(Some(Scaling { text, json }))
 }

@@ -27,13 +27,13 @@ pub(super) fn text(benched: &Benched<'_>, style: Style) -> String {
     }
     let model = &bench.model;
     out += &format!(
-        "\nnanoseconds a packet: t = {:.1} ({:.1} dispatch + {:.1} step), {:.1} for each record of a history\n",
-        model.t, model.d, model.c1, model.c2
+        "\nnanoseconds a packet: t = {:.1} ({:.1} dispatch + {:.1} step), c2 = {:.1} for each record of a history; replicas are spared s = {:.1}\n",
+        model.t, model.d, model.c1, model.c2, model.s
     );
     if bench.predictions.is_empty() {
-        out += &format!("scr by the model k / (t + (k-1) c2): {}\n", curve(bench));
+        out += &format!("scr by the model k / (t - s + (k-1) c2): {}\n", curve(bench));
     } else {
-        out += "\nscr by the model k / (t + (k-1) c2), and what was found\n\n";
+        out += "\nscr by the model k / (t - s + (k-1) c2), and what was found\n\n";
         out += &predictions(&bench.predictions, false, style).lines(0);
         if !bench.sharded.is_empty() {
             out += "\nengines that shard, by the model: the busiest core's packets at t each, and what was found\n\n";
