@@ -13,7 +13,7 @@ use crate::carrier::{Shape, Unpack};
 use crate::classify::classify;
 use crate::elephants::{Change, Elephants, Tracked};
 use crate::fleet::Options;
-use crate::history::{Block, Boundary, Record, Script};
+use crate::history::{Block, Boundary, OwnRecords, Record, Script};
 use crate::kind::EngineKind;
 use crate::moves::{Elephant, Move, What};
 use crate::placement::hash_of;
@@ -199,7 +199,7 @@ impl<N: NetworkFunction> Dispatcher<N> {
         let mut inner = block.as_mut().and_then(Arc::get_mut);
         if let (Some(block), Some(first), Some(last)) = (&mut inner, batch.packets().first(), batch.packets().last()) {
             (block.time, block.first, block.end) = (first.time, first.seq, last.seq.next());
-            block.whole = self.replicate;
+            block.own = self.own_records();
             self.decide(first, &mut block.moves);
             block.records.reserve(batch.len());
         }
@@ -235,7 +235,7 @@ impl<N: NetworkFunction> Dispatcher<N> {
                 script.boundaries.push(Boundary { seq: first.seq, time: first.time, moves });
             }
         }
-        script.whole = self.replicate;
+        script.own = self.own_records();
         self.look(batch);
         for (index, packet) in batch.packets().iter().enumerate() {
             let route = self.route(packet.seq.0, index);
@@ -277,6 +277,14 @@ impl<N: NetworkFunction> Dispatcher<N> {
             for (bucket, core) in standing.table.iter().enumerate() {
                 rss.assign(bucket as u16, *core);
             }
+        }
+    }
+
+    /// Which packets' own cores find their records among those of others.
+    fn own_records(&self) -> OwnRecords {
+        match self.replicate {
+            true => OwnRecords::All,
+            false => OwnRecords::OfSprayed,
         }
     }
 

@@ -7,7 +7,7 @@ use packet::{Nanos, Seq};
 use port::{Batch, Packet};
 
 use crate::any_worker::AnyWorker;
-use crate::history::{Block, Log, Record};
+use crate::history::{Block, Log, OwnRecords, Record};
 use crate::kind::EngineKind;
 use crate::placement::hash_of;
 use crate::recovery::{Fenced, Logs, Member, Patience, Refusal, Shape, Tally, Words};
@@ -98,7 +98,7 @@ impl<M: Meta> LinkEnd<M> {
             member,
             words: Vec::new(),
             first: Seq(0),
-            block: Block { whole: true, ..Block::default() },
+            block: Block { own: OwnRecords::All, ..Block::default() },
             arrived: Batch::default(),
         };
         members.map(end).collect()

@@ -56,7 +56,7 @@ struct Lanes<M> {
     /// The packets of a burst that take none and are written to, by their place in the batch: they are seen to once all have been
     /// looked at.
     stepless: Vec<(usize, Verdict)>,
-    /// Those that a whole log has no record of, which are looked at later, by their place in the batch.
+    /// Those that the log has no record of, which are looked at later, by their place in the batch.
     passed: Vec<usize>,
 }
 
@@ -182,7 +182,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
     #[inline(never)]
     pub fn process_with(&mut self, batch: &mut Batch, log: &mut Log<'_, N::Meta>, end: Seq) {
         self.counters.receive(batch);
-        if log.is_whole() {
+        if log.is_whole_for(batch) {
             self.replay_whole(batch, log, end);
             self.next = end;
             return;
@@ -450,14 +450,16 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
                 bucket: Packet::SPRAYED,
                 replayed,
             };
+            // Runs of fewer than four are stepped one by one: that there is one is told by a single branch, which mostly goes the same way.
             while let [record, more @ ..] = rest
                 && record.seq.0 < next
             {
                 let ticket = ticket_of(record, at, true);
                 *position = ticket.seq;
                 if N::FOLDS
-                    && let Some(follower) = more.first()
-                    && follower.hash == record.hash
+                    && let [one, other, third, ..] = more
+                    && third.seq.0 < next
+                    && (one.hash ^ record.hash) | (other.hash ^ record.hash) | (third.hash ^ record.hash) == 0
                     && let alike = alike(rest, next)
                     && alike > 1
                 {
@@ -521,7 +523,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
             let (packet, bytes) = batch.packet(index);
             *position = packet.seq;
             if classify(&**nf, *by_ports, packet, bytes, &mut waiting[0].meta, settled) {
-                unreachable!("a whole log has a record of every packet that takes a step");
+                unreachable!("the log has a record of every packet here that takes a step");
             }
             counters.count_unread(packet);
             settle(&**nf, scratch, counters, batch, index, settled);
