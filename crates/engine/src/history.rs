@@ -441,6 +441,22 @@ mod tests {
         }
     }
 
+    /// Two by two, as replicas go through a log that has their own packets' records, with what was asked for on the way.
+    fn by_twos(log: &mut Log<'_, u64>, until: u64, asked: &mut Vec<u64>) -> Vec<(&'static str, u64, u64)> {
+        let mut met = Vec::new();
+        loop {
+            let bound = log.bound(Seq(until));
+            while let Some(stretch) = log.stretch(bound, 2, |record| asked.push(record.meta)) {
+                assert!((1..=2).contains(&stretch.records.len()));
+                met.extend(stretch.iter().map(|one| ("record", one.seq.0, one.time.0)));
+            }
+            match log.limit(Seq(until)) {
+                Err(moves) => met.push(("moves", moves.lap, moves.time.0)),
+                Ok(_) => return met,
+            }
+        }
+    }
+
     #[test]
     fn one_by_one_comes_what_comes_in_stretches() {
         let boundary = |seq| Boundary { seq: Seq(seq), time: Nanos(seq * 10), moves: Vec::new() };
@@ -450,13 +466,18 @@ mod tests {
                 let boundaries = boundaries.iter().copied().map(boundary).collect();
                 let script = Script { records, boundaries, own: OwnRecords::All };
                 for step in 1..6 {
-                    let mut logs = [0, 1].map(|_| Log::of_loop(&script, 4, Nanos(40), Seq(0)));
+                    let mut logs = [0, 1, 2].map(|_| Log::of_loop(&script, 4, Nanos(40), Seq(0)));
+                    let mut asked = Vec::new();
                     for until in (step..20).step_by(step as usize) {
-                        let [one, other] = &mut logs;
-                        assert_eq!(singly(one, until), numbers(other, until), "{script:?} until {until}");
-                        one.skip(Seq(until));
-                        other.skip(Seq(until));
+                        let [one, other, third] = &mut logs;
+                        let met = numbers(other, until);
+                        assert_eq!(singly(one, until), met, "{script:?} until {until}");
+                        assert_eq!(by_twos(third, until, &mut asked), met, "{script:?} until {until}");
+                        logs.iter_mut().for_each(|log| log.skip(Seq(until)));
                     }
+                    // Each record of a pass once at most, in its order.
+                    let passes = asked.chunk_by(|one, next| one < next).count();
+                    assert!(passes <= 6, "{passes} passes: {asked:?}");
                 }
             }
         }
