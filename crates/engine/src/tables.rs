@@ -2,7 +2,7 @@
 
 use flow::index::IndexKind;
 use flow::{Ageing, EntryGuard, Eviction, Plan, Slot, Table};
-use nf::{Flow, Meta, NetworkFunction, Reason};
+use nf::{Flow, Meta, NetworkFunction, Reason, Sharing};
 use packet::{Host, Host6, Nanos};
 
 /// How flow tables are kept. The default is what [`Plan`] and [`Eviction`] are by default, and no limits.
@@ -57,10 +57,8 @@ impl Tables {
                 "{name} keeps its state in tables of its own, so nothing about flow tables can be chosen for it"
             ));
         }
-        if self.guard == EntryGuard::Atomic && !N::ADDS {
-            return Err(format!(
-                "a step of {name} is more than an atomic operation does, so its entries are shared under locks: leave --guard out"
-            ));
+        if self.guard == EntryGuard::Atomic {
+            adds_up(name, N::ADDS, N::DESCRIPTION.sharing)?;
         }
         if self.per_source.is_some() && !N::Meta::TELLS_SOURCE {
             return Err(format!(
@@ -79,6 +77,19 @@ impl Tables {
         let (above, room) = ((len + 1).saturating_sub(start) as u64, (capacity - start) as u64);
         // The share of the room above the mark that is taken, held against a fraction of 2^32.
         above > 0 && u64::from(chance) * room < above << 32
+    }
+}
+
+/// Whether the steps of a function are single atomic operations on their entries; why not.
+fn adds_up(name: &str, adds: bool, sharing: Sharing) -> Result<(), String> {
+    match sharing {
+        Sharing::Shares(what) => {
+            Err(format!("packet sets of {name} share {what}, so its steps take turns at one lock: leave --guard out"))
+        }
+        Sharing::Nothing if !adds => Err(format!(
+            "a step of {name} is more than an atomic operation does, so its entries are shared under locks: leave --guard out"
+        )),
+        Sharing::Nothing => Ok(()),
     }
 }
 
@@ -173,6 +184,18 @@ mod tests {
         assert!(!none.drops_early(100, 100, 0));
         let at_full = Tables { early_drop_percent: Some(100), ..Tables::default() };
         assert!(!at_full.drops_early(98, 100, 0));
+    }
+
+    #[test]
+    fn only_what_adds_up_and_shares_nothing_is_guarded_by_atomics() {
+        assert_eq!(adds_up("count", true, Sharing::Nothing), Ok(()));
+        assert!(
+            adds_up("track", false, Sharing::Nothing).is_err_and(|why| why.contains("a step of track is more than"))
+        );
+        for adds in [false, true] {
+            let why = adds_up("pool", adds, Sharing::Shares("one pool of ports"));
+            assert!(why.is_err_and(|why| why.contains("packet sets of pool share one pool of ports, so")));
+        }
     }
 
     #[test]

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use millrace::engine::{
-    Control, EngineKind, Fleet, Log, Options, Parcel, Placement, private_fleet, run, sharded_fleet, shared_fleet,
-    transacted_fleet,
+    Control, EngineKind, Fleet, Log, Options, Parcel, Placement, Tables, private_fleet, run, sharded_fleet,
+    shared_fleet, transacted_fleet,
 };
+use millrace::flow::EntryGuard;
 use millrace::functions::{
     anti_ddos, app_classifier, asset_monitor, bridge, dns_tunnel, flow_buffer, ipsec, load_balancer, port_scan,
     sidejacking, web_cache,
@@ -149,6 +150,12 @@ fn all_engines<N: Function>(build: impl Fn() -> N) {
                 };
                 assert_eq!(allocated, 0, "{name} under {kind} on {cores} cores over {traffic}");
             }
+        }
+        if N::ADDS {
+            let atomic = Tables { guard: EntryGuard::Atomic, ..Tables::default() };
+            let options = Options { tables: atomic, ..options };
+            let allocated = watch(shared_fleet(Arc::new(build()), 3, &options), trace);
+            assert_eq!(allocated, 0, "{name} under shared by atomic operations over {traffic}");
         }
     }
 }
