@@ -29,6 +29,9 @@ pub trait AnyWorker<N: NetworkFunction>: Send {
     /// Counts a packet that never got here, or came in vain.
     fn drop_unseen(&mut self, packet: &Packet, reason: Reason);
 
+    /// Decides the packets that take no step and came ahead of the one that the function panicked at.
+    fn settle_stepless(&mut self, batch: &mut Batch);
+
     /// See [`Worker::fail`].
     fn fail(&mut self);
 
@@ -63,6 +66,10 @@ impl<N: NetworkFunction, P: Placement<N>> AnyWorker<N> for Worker<N, P> {
 
     fn drop_unseen(&mut self, packet: &Packet, reason: Reason) {
         Self::drop_unseen(self, packet, reason);
+    }
+
+    fn settle_stepless(&mut self, batch: &mut Batch) {
+        Self::settle_stepless(self, batch);
     }
 
     fn fail(&mut self) {

@@ -282,10 +282,7 @@ impl<N: NetworkFunction> Dispatcher<N> {
 
     /// Which packets' own cores find their records among those of others.
     fn own_records(&self) -> OwnRecords {
-        match self.replicate {
-            true => OwnRecords::All,
-            false => OwnRecords::OfSprayed,
-        }
+        if self.replicate { OwnRecords::All } else { OwnRecords::OfSprayed }
     }
 
     fn herd(&self) -> Option<&[Tracked<N::Meta>]> {

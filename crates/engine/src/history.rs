@@ -201,6 +201,12 @@ impl<'a, M: Copy> Log<'a, M> {
         log
     }
 
+    /// Whether there is nothing here for a core to take on its way to `end`.
+    #[inline]
+    pub(crate) fn is_silent_until(&mut self, end: Seq) -> bool {
+        self.records.is_empty() && !self.moves_by(end)
+    }
+
     /// Whether each of these packets, a core's own, has its record here if it takes a step.
     #[inline]
     pub(crate) fn is_whole_for(&self, batch: &Batch) -> bool {
@@ -311,14 +317,6 @@ impl<'a, M: Copy> Log<'a, M> {
         self.record += 1;
     }
 
-    /// Leaves out the record of this packet, if it comes next: the packet is at hand itself.
-    #[inline]
-    pub fn skip(&mut self, seq: Seq) {
-        if self.peek() == Some(seq) {
-            self.step();
-        }
-    }
-
     /// The number of the next record, if there is one.
     #[inline]
     fn peek(&mut self) -> Option<Seq> {
@@ -413,7 +411,7 @@ mod tests {
         };
         let mut log = Log::of_loop(&script, 4, Nanos(100), Seq(0));
         assert_eq!(numbers(&mut log, 3), [("record", 1, 10), ("moves", 0, 20)]);
-        log.skip(Seq(3));
+        assert!(log.next(Seq(4)).is_some_and(|(record, ..)| record.seq == Seq(3)));
         assert_eq!(numbers(&mut log, 6), [("moves", 0, 40), ("record", 5, 110), ("moves", 1, 120)]);
         // A core that came to packet 6 has taken what lies ahead of it.
         let mut log = Log::of_loop(&script, 4, Nanos(100), Seq(6));
@@ -473,7 +471,9 @@ mod tests {
                         let met = numbers(other, until);
                         assert_eq!(singly(one, until), met, "{script:?} until {until}");
                         assert_eq!(by_twos(third, until, &mut asked), met, "{script:?} until {until}");
-                        logs.iter_mut().for_each(|log| log.skip(Seq(until)));
+                        for log in &mut logs {
+                            log.next(Seq(until + 1));
+                        }
                     }
                     // Each record of a pass once at most, in its order.
                     let passes = asked.chunk_by(|one, next| one < next).count();
@@ -487,8 +487,8 @@ mod tests {
     fn a_block_ends() {
         let block = Block { records: vec![record(4), record(5)], ..Block::default() };
         let mut log = Log::of_block(&block);
-        log.skip(Seq(3));
-        log.skip(Seq(4));
+        assert!(log.next(Seq(4)).is_none());
+        assert!(log.next(Seq(5)).is_some_and(|(record, ..)| record.seq == Seq(4)));
         assert_eq!(numbers(&mut log, 9), [("record", 5, 50)]);
         assert_eq!(numbers(&mut log, 9), []);
     }

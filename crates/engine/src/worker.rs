@@ -94,6 +94,14 @@ impl<M: Copy + PartialEq> Waiting<M> {
         self.ticket.hash == record.hash && self.ticket.replayed && self.meta.as_ref() == Some(&record.meta)
     }
 
+    /// Waits with what the log has of a packet.
+    #[inline(always)]
+    fn fill(&mut self, record: &Record<M>, ticket: Ticket) {
+        self.meta = Some(record.meta);
+        self.ticket = ticket;
+        self.more = 0;
+    }
+
     /// The step, as placements see it.
     #[inline(always)]
     fn lane(&self) -> Lane<'_, M> {
@@ -165,6 +173,11 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
     #[inline(never)]
     pub fn process(&mut self, batch: &mut Batch) {
         self.counters.receive(batch);
+        self.decide(batch);
+    }
+
+    #[inline]
+    fn decide(&mut self, batch: &mut Batch) {
         let mut begin = 0;
         while begin < batch.len() {
             let end = batch.len().min(begin + BURST);
@@ -182,22 +195,13 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
     #[inline(never)]
     pub fn process_with(&mut self, batch: &mut Batch, log: &mut Log<'_, N::Meta>, end: Seq) {
         self.counters.receive(batch);
-        if log.is_whole_for(batch) {
+        if log.is_silent_until(end) {
+            self.decide(batch);
+        } else if log.is_whole_for(batch) {
             self.replay_whole(batch, log, end);
-            self.next = end;
-            return;
+        } else {
+            self.replay_between(batch, log, end);
         }
-        for index in 0..=batch.len() {
-            let own = batch.packets().get(index).map(|packet| packet.seq);
-            self.replay(batch, log, own.unwrap_or(end));
-            if let Some(seq) = own {
-                match log.next(seq.next()) {
-                    Some((record, ..)) => self.take_own(batch, index, record),
-                    None => self.keep_lane(batch, index),
-                }
-            }
-        }
-        self.flush_kept(batch);
         self.next = end;
     }
 
@@ -275,6 +279,22 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         }
     }
 
+    /// Has records and packets wait together, in their order. What the log has of a packet is not worked out again.
+    #[inline]
+    fn replay_between(&mut self, batch: &mut Batch, log: &mut Log<'_, N::Meta>, end: Seq) {
+        for index in 0..=batch.len() {
+            let own = batch.packets().get(index).map(|packet| packet.seq);
+            self.replay(batch, log, own.unwrap_or(end));
+            if let Some(seq) = own {
+                match log.next(seq.next()) {
+                    Some((record, ..)) => self.take_own(batch, index, record),
+                    None => self.keep_lane(batch, index),
+                }
+            }
+        }
+        self.flush_kept(batch);
+    }
+
     /// Keeps the next lane for a packet that is to be looked at.
     #[inline(always)]
     fn keep_lane(&mut self, batch: &mut Batch, index: usize) {
@@ -293,12 +313,9 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
     fn take_own(&mut self, batch: &mut Batch, index: usize, record: &Record<N::Meta>) {
         let Packet { seq, time, bucket, .. } = batch.packets()[index];
         let Lanes { len, waiting, .. } = &mut *self.lanes;
-        let lane = &mut waiting[*len];
-        lane.meta = Some(record.meta);
         let hint = Hint::NOWHERE;
-        lane.ticket = Ticket { hash: record.hash, seq, now: time, hint, bucket, replayed: false };
-        lane.index = index as u32;
-        lane.more = 0;
+        waiting[*len].fill(record, Ticket { hash: record.hash, seq, now: time, hint, bucket, replayed: false });
+        waiting[*len].index = index as u32;
         self.place.prefetch(&self.nf, &record.meta, record.hash, bucket);
         *len += 1;
         if *len == BURST {
@@ -379,11 +396,8 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
                     again.push((seq, now));
                     continue;
                 }
-                let lane = &mut waiting[*len];
-                lane.meta = Some(record.meta);
-                let hint = Hint::NOWHERE;
-                lane.ticket = Ticket { hash: record.hash, seq, now, hint, bucket: Packet::SPRAYED, replayed: true };
-                lane.more = 0;
+                let (hint, bucket) = (Hint::NOWHERE, Packet::SPRAYED);
+                waiting[*len].fill(record, Ticket { hash: record.hash, seq, now, hint, bucket, replayed: true });
                 self.place.prefetch(&self.nf, &record.meta, record.hash, Packet::SPRAYED);
                 *len += 1;
                 if *len == BURST {
@@ -430,14 +444,14 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         for (hint, record) in hints.iter_mut().zip(records) {
             *hint = self.place.prefetch_entry(&self.nf, &record.meta, record.hash, Packet::SPRAYED);
         }
-        self.counters.replayed += records.len() as u64;
-        let (mut rest, mut at) = (records, 0);
+        let (mut rest, mut at, before) = (records, 0, own);
+        let mut passed = 0;
         loop {
             // As in the first pass. Only a packet that no record is about is left over from an earlier one.
             let next = batch.packets().get(own).map_or(Some(u64::MAX), |packet| packet.seq.0.checked_sub(first));
             let Some(next) = next else {
                 self.pass_over(batch, own);
-                own += 1;
+                (own, passed) = (own + 1, passed + 1);
                 continue;
             };
             let Self { nf, place, lanes, counters, position, scratch, .. } = self;
@@ -482,12 +496,11 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
             let [record, more @ ..] = rest else { break };
             if record.seq.0 > next {
                 self.pass_over(batch, own);
-                own += 1;
+                (own, passed) = (own + 1, passed + 1);
                 continue;
             }
             let ticket = ticket_of(record, at, false);
             *position = ticket.seq;
-            counters.replayed -= 1;
             place.step(
                 nf,
                 Lane { meta: &record.meta, ticket: &ticket },
@@ -500,6 +513,8 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         }
         self.place.rest();
         self.lanes.again.clear();
+        // All but those of its own packets.
+        self.counters.replayed += (records.len() + passed + before - own) as u64;
         own
     }
 
@@ -516,7 +531,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
     }
 
     /// Sees to the packets that were passed over.
-    fn settle_stepless(&mut self, batch: &mut Batch) {
+    pub(crate) fn settle_stepless(&mut self, batch: &mut Batch) {
         let Self { nf, by_ports, lanes, counters, position, scratch, .. } = self;
         let Lanes { waiting, settled, passed, .. } = &mut **lanes;
         for index in passed.drain(..) {

@@ -193,6 +193,23 @@ fn a_panic_names_its_packet_and_keeps_what_was_forwarded() {
     }
 }
 
+/// Packets that take no step wait until the steps around them are taken.
+#[test]
+fn a_panic_loses_nothing_that_came_ahead_of_it() {
+    for cores in 2..=4 {
+        let mut queue = Memo::of(&[20, 20, 20, 20, 20, 20, 13]);
+        for seq in [0, 2, 3, 4] {
+            queue.frames[seq].1[12..14].copy_from_slice(&[8, 6]);
+        }
+        let outcome = go(EngineKind::Scr, cores, &mut queue, &Control::default());
+        let Some(EngineError::Panicked(failure)) = outcome.failure else { panic!("it went on") };
+        assert_eq!(failure.seq, Seq(6));
+        // What the core that held the packet had ahead of it.
+        let held: Vec<_> = (0..6).filter(|seq| seq % cores == 6 % cores).map(|seq| Seq(seq as u64)).collect();
+        assert!(held.iter().all(|seq| queue.sent.contains(seq)), "{cores} cores: {:?} of {held:?}", queue.sent);
+    }
+}
+
 #[test]
 fn a_stop_ends_with_everything_that_was_received() {
     let sources = vec![20; 700];
