@@ -286,10 +286,9 @@ impl<'a, M: Copy> Log<'a, M> {
         }
         let stretch = Stretch { records: &rest[..count], first, later };
         let ahead = records.len().min(record + count + room);
-        for record in &records[self.asked.clamp(record, ahead)..ahead] {
-            near_by(core::ptr::from_ref(record).wrapping_add(AHEAD));
-            ask(record);
-        }
+        let unasked = &records[self.asked.clamp(record, ahead)..ahead];
+        near_by(unasked.as_ptr().wrapping_add(AHEAD), unasked.len());
+        unasked.iter().for_each(&mut ask);
         (self.record, self.asked) = (record + count, ahead);
         Some(stretch)
     }
@@ -313,7 +312,7 @@ impl<'a, M: Copy> Log<'a, M> {
     /// this record is one to replay.
     #[inline(always)]
     fn step(&mut self) {
-        near_by(self.records.as_ptr().wrapping_add(self.record + AHEAD));
+        near_by(self.records.as_ptr().wrapping_add(self.record + AHEAD), 1);
         self.record += 1;
     }
 
@@ -366,16 +365,14 @@ impl<'a, M: Copy> Log<'a, M> {
     }
 }
 
-/// Asks for all lines of a record.
+/// Asks for all lines of so many records.
 #[inline(always)]
-fn near_by<M>(record: *const Record<M>) {
-    let (start, mut line) = (record.cast::<u8>(), 0);
-    while line < size_of::<Record<M>>() {
-        prefetch::address(start.wrapping_add(line));
-        line += CACHE_LINE;
-    }
-    if !size_of::<Record<M>>().is_multiple_of(CACHE_LINE) && size_of::<Record<M>>() > CACHE_LINE {
-        prefetch::address(start.wrapping_add(size_of::<Record<M>>() - 1));
+fn near_by<M>(records: *const Record<M>, count: usize) {
+    let (start, end) = (records.cast::<u8>(), records.wrapping_add(count).cast::<u8>());
+    let mut line = start.map_addr(|at| at & !(CACHE_LINE - 1));
+    while line < end {
+        prefetch::address(line);
+        line = line.wrapping_add(CACHE_LINE);
     }
 }
 

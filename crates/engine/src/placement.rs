@@ -35,6 +35,16 @@ pub struct Ticket {
     pub replayed: bool,
 }
 
+impl<M> Lane<'_, M> {
+    /// The lane for a call that not every step makes: its ticket is copied to memory for this call, so that on all other ways it may
+    /// stay in registers.
+    #[inline(always)]
+    pub fn lent<R>(self, call: impl FnOnce(Lane<'_, M>) -> R) -> R {
+        let ticket = *self.ticket;
+        call(Lane { meta: self.meta, ticket: &ticket })
+    }
+}
+
 impl<M> Clone for Lane<'_, M> {
     fn clone(&self) -> Self {
         *self
@@ -74,6 +84,12 @@ pub trait Placement<N: NetworkFunction>: Send {
 
     /// Brings near what leads to the state of a packet set of this bucket.
     fn prefetch(&self, nf: &N, meta: &N::Meta, hash: u64, bucket: u16);
+
+    /// Whether what leads to the state is so large that it has to be brought near ahead of its use. What isn't stays near by itself, and to
+    /// ask for it costs more than that saves.
+    fn is_far(&self) -> bool {
+        true
+    }
 
     /// Brings near the state itself, once what leads to it is near, and says where it is likely to be.
     fn prefetch_entry(&self, nf: &N, meta: &N::Meta, hash: u64, bucket: u16) -> Hint;

@@ -58,7 +58,8 @@ impl<N: NetworkFunction, I: Index> Private<N, I> {
         let limited = tables.per_source.is_some();
         let sources = tables.per_source.map(|most| Sources::new(most, flows + flows_v6, seed));
         let rest = Rest { shared: nf.shared(&Local::keyed(seed)), counters: FlowCounters::default(), tables, sources };
-        Self { seed, v4: Flows::new(plan(flows), limited), v6: Flows::new(plan(flows_v6), limited), rest }
+        let (v4, v6) = (Flows::new(plan(flows), limited), Flows::new(plan(flows_v6), limited));
+        Self { seed, v4, v6, rest }
     }
 
     /// The shared state.
@@ -197,15 +198,21 @@ impl<N: NetworkFunction, I: Index> Placement<N> for Private<N, I> {
         }
     }
 
+    fn is_far(&self) -> bool {
+        size_of::<N::Shared<Local>>() > 0 || self.v4.table.is_far() || self.v6.table.is_far()
+    }
+
     #[inline(always)]
     fn prefetch_entry(&self, nf: &N, meta: &N::Meta, hash: u64, _: u16) -> Hint {
         nf.prefetch_entry(&self.rest.shared, meta);
         if !N::Flow::STORED {
             return Hint::default();
         }
-        match meta.key().family() {
-            Family::V4(_) => self.v4.table.prefetch_entry(hash),
-            Family::V6(_) => self.v6.table.prefetch_entry(hash),
+        match (meta.key().family(), N::SELECTIVE) {
+            (Family::V4(_), false) => self.v4.table.prefetch_entry(hash),
+            (Family::V6(_), false) => self.v6.table.prefetch_entry(hash),
+            (Family::V4(_), true) => self.v4.table.prefetch_any(hash),
+            (Family::V6(_), true) => self.v6.table.prefetch_any(hash),
         }
     }
 
@@ -253,20 +260,25 @@ impl<N: NetworkFunction> Rest<N> {
     ) {
         for _ in 0..RECLAIM_PER_PACKET {
             let Some(slot) = flows.table.reclaim(lane.now) else { break };
-            self.end(flows, nf, slot, lane, End::Expired);
+            lane.lent(|lane| self.end(flows, nf, slot, lane, End::Expired));
         }
         let entry = match flows.table.entry_near(&key, lane.hint, lane.now) {
             Some(entry) => entry,
-            None => match self.alive(flows, nf, key, lane) {
-                Some(slot) => flows.table.entry(slot, lane.now),
-                // Nobody asks for the verdict, and nothing else would come of it.
-                None if lane.replayed && nf.refuses(lane.meta) => return settle(&Verdict::forward()),
-                None => return settle(&self.open(flows, nf, key, lane)),
-            },
+            None => {
+                let is_absent = flows.table.is_absent(lane.hint);
+                match if is_absent { None } else { lane.lent(|lane| self.alive(flows, nf, key, lane)) } {
+                    Some(slot) => flows.table.entry(slot, lane.now),
+                    // Nobody asks for a replayed packet's verdict, and nothing else would come of it.
+                    None if (lane.replayed || N::SELECTIVE) && nf.refuses(lane.meta) => {
+                        return if lane.replayed { settle(&Verdict::forward()) } else { self.refuse(nf, lane, settle) };
+                    }
+                    None => return settle(&lane.lent(|lane| self.open(flows, nf, key, lane))),
+                }
+            }
         };
         let (slot, effects) = self.packet(entry, nf, lane, settle);
         if let Some(effects) = effects {
-            self.take_effect(flows, nf, slot, lane, effects);
+            lane.lent(|lane| self.take_effect(flows, nf, slot, lane, effects));
         }
     }
 
@@ -354,6 +366,16 @@ impl<N: NetworkFunction> Rest<N> {
         }
         if effects.close {
             self.end(flows, nf, slot, lane, End::Closed);
+        }
+    }
+
+    /// Hands on a packet that no flow is opened for. In place, so that of its verdict nothing is stored.
+    #[inline(always)]
+    fn refuse(&self, nf: &N, lane: Lane<'_, N::Meta>, settle: impl FnOnce(&Verdict)) {
+        let mut cx = Context::new(&self.shared, LocalTx::default(), lane.now, lane.seq);
+        match &always(nf.open(&mut cx, lane.meta)) {
+            Opened::Refused(verdict) => settle(verdict),
+            Opened::Flow(_) => unreachable!("the function refuses this packet"),
         }
     }
 

@@ -110,6 +110,11 @@ impl<N: NetworkFunction, I: Index> Placement<N> for Sharded<N, I> {
         self.of(bucket).prefetch(nf, meta, hash, bucket);
     }
 
+    /// Records are of elephants, whose state is in the replica.
+    fn is_far(&self) -> bool {
+        self.replica().is_none_or(Placement::<N>::is_far)
+    }
+
     #[inline]
     fn prefetch_entry(&self, nf: &N, meta: &N::Meta, hash: u64, bucket: u16) -> Hint {
         self.of(bucket).prefetch_entry(nf, meta, hash, bucket)

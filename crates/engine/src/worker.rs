@@ -415,13 +415,15 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
     #[inline(never)]
     fn replay_whole(&mut self, batch: &mut Batch, log: &mut Log<'_, N::Meta>, end: Seq) {
         let end = batch.packets().last().map_or(end, |last| end.max(last.seq.next()));
+        let is_far = self.place.is_far();
         let mut own = 0;
         loop {
             let bound = log.bound(end);
             loop {
                 let Self { nf, place, .. } = &*self;
                 let ask = |record: &Record<N::Meta>| place.prefetch(nf, &record.meta, record.hash, Packet::SPRAYED);
-                let Some(stretch) = log.stretch(bound, BURST, ask) else { break };
+                let stretch = if is_far { log.stretch(bound, BURST, ask) } else { log.stretch(bound, BURST, |_| ()) };
+                let Some(stretch) = stretch else { break };
                 own = self.take(batch, own, stretch);
             }
             match log.limit(end) {
@@ -441,10 +443,18 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
     fn take(&mut self, batch: &mut Batch, mut own: usize, stretch: Stretch<'_, N::Meta>) -> usize {
         let Stretch { records, first, later } = stretch;
         let mut hints = [Hint::NOWHERE; BURST];
+        // Which records are of the same packet set as the one ahead of them; the last one's bit is the lowest.
+        let (mut equal, mut ahead) = (0u32, records.first().map_or(0, |first| !first.hash));
         for (hint, record) in hints.iter_mut().zip(records) {
             *hint = self.place.prefetch_entry(&self.nf, &record.meta, record.hash, Packet::SPRAYED);
+            if N::FOLDS {
+                equal = (equal << 1) | u32::from(record.hash == ahead);
+                ahead = record.hash;
+            }
         }
-        let (mut rest, mut at, before) = (records, 0, own);
+        // By their place in the stretch, those that three of the same packet set follow: shorter runs are stepped one by one.
+        let runs = ((equal << 1) & (equal << 2) & (equal << 3)).reverse_bits() >> ((BURST - records.len()) % BURST);
+        let (mut at, before) = (0, own);
         let mut passed = 0;
         loop {
             // As in the first pass. Only a packet that no record is about is left over from an earlier one.
@@ -464,23 +474,21 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
                 bucket: Packet::SPRAYED,
                 replayed,
             };
-            // Runs of fewer than four are stepped one by one: that there is one is told by a single branch, which mostly goes the same way.
-            while let [record, more @ ..] = rest
+            while let Some(record) = records.get(at)
                 && record.seq.0 < next
             {
                 let ticket = ticket_of(record, at, true);
                 *position = ticket.seq;
                 if N::FOLDS
-                    && let [one, other, third, ..] = more
-                    && third.seq.0 < next
-                    && (one.hash ^ record.hash) | (other.hash ^ record.hash) | (third.hash ^ record.hash) == 0
-                    && let alike = alike(rest, next)
+                    && runs >> (at % BURST) & 1 != 0
+                    && records[at..].get(3).is_some_and(|third| third.seq.0 < next)
+                    && let alike = alike(&records[at..], next)
                     && alike > 1
                 {
                     again.clear();
-                    again.extend(rest[1..alike].iter().map(|one| (Seq(one.seq.0 + first), one.time + later)));
-                    catch_up(place, nf, Lane { meta: &record.meta, ticket: &ticket }, again, position);
-                    rest = &rest[alike..];
+                    again.extend(records[at..][1..alike].iter().map(|one| (Seq(one.seq.0 + first), one.time + later)));
+                    let lane = Lane { meta: &record.meta, ticket: &ticket };
+                    lane.lent(|lane| catch_up(place, nf, lane, again, position));
                     at += alike;
                     continue;
                 }
@@ -490,10 +498,9 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
                     #[inline(always)]
                     |_| (),
                 );
-                rest = more;
                 at += 1;
             }
-            let [record, more @ ..] = rest else { break };
+            let Some(record) = records.get(at) else { break };
             if record.seq.0 > next {
                 self.pass_over(batch, own);
                 (own, passed) = (own + 1, passed + 1);
@@ -507,7 +514,6 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
                 #[inline(always)]
                 |verdict| settle(nf, scratch, counters, batch, own, verdict),
             );
-            rest = more;
             at += 1;
             own += 1;
         }

@@ -29,6 +29,8 @@ pub struct Table<K, V, I = CuckooPp> {
     hashes: Hashes,
     ageing: Ageing,
     capacity: u32,
+    /// How many flows have come so far, modulo 2^32.
+    came: u32,
     /// The slot that the scan comes to next.
     hand: u32,
     unanswered: Unanswered,
@@ -49,6 +51,9 @@ pub struct Plan<C = ()> {
     /// What keys the hash: where an attacker chooses the flows it must be secret.
     pub seed: u64,
 }
+
+/// How large an index is at most that stays in the second-level cache beside all else that a core reads.
+const NEAR_BYTES: usize = 128 * 1024;
 
 /// How often eviction looks where nobody lies.
 const RANDOM_TRIES: usize = 64;
@@ -101,12 +106,17 @@ impl<K, V> Entry<'_, K, V> {
 }
 
 /// Where a flow probably is.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hint(pub(crate) u32);
 
 impl Hint {
     /// The hint that says nothing.
     pub const NOWHERE: Self = Self(u32::MAX);
+    /// There is no such flow, as long as just so many have come; modulo 2^30. No slot's number is as large.
+    #[inline(always)]
+    const fn absent(came: u32) -> Self {
+        Self((1 << 31) | (came % (1 << 30)))
+    }
 }
 
 impl Default for Hint {
@@ -160,6 +170,7 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
             wheel,
             hashes: Hashes::new(ageing == Ageing::Wheel),
             ageing,
+            came: 0,
             capacity: capacity as u32,
             hand: 0,
             seed,
@@ -184,7 +195,21 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
     /// [`entry_near`](Self::entry_near). The index should be near by now.
     #[inline(always)]
     pub fn prefetch_entry(&self, hash: u64) -> Hint {
-        Hint(self.index.guess(hash, |slot| self.slab.prefetch(slot)).unwrap_or(u32::MAX))
+        self.index.guess(hash, |slot| self.slab.prefetch(slot)).map_or(Hint::absent(self.came), Hint)
+    }
+
+    /// The same for keys of which nothing foretells whether they are in the table. For those that mostly are it is slower.
+    #[inline(always)]
+    pub fn prefetch_any(&self, hash: u64) -> Hint {
+        self.index.guess_any(hash, |slot| self.slab.prefetch(slot)).map_or(Hint::absent(self.came), Hint)
+    }
+
+    /// Whether the hint proves that its key is not in the table: nobody was under the key's hash, and nobody has come since. It must
+    /// be younger than 2^30 flows.
+    #[inline(always)]
+    #[must_use]
+    pub fn is_absent(&self, hint: Hint) -> bool {
+        hint == Hint::absent(self.came)
     }
 
     /// The key's flow, if it is where the hint says, which may be out of date, and its deadline is later than `now`:
@@ -260,6 +285,7 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
         }
         let slot = self.index.insert(hash, self.slab.vacant())?;
         self.slab.take(slot, key, value, deadline);
+        self.came = self.came.wrapping_add(1);
         if self.ageing == Ageing::Wheel {
             self.wheel.follow(now);
             self.wheel.arm(slot, told(deadline), now);
@@ -532,6 +558,12 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
             + self.wheel.bytes()
             + self.unanswered.bytes()
             + self.hashes.bytes()
+    }
+
+    /// Whether [`prefetch`](Self::prefetch) brings much. What leads to the entries of a small table stays near by itself.
+    #[must_use]
+    pub fn is_far(&self) -> bool {
+        self.index.bytes() > NEAR_BYTES
     }
 
     /// All flows: key, value and deadline, in the order of their slots.

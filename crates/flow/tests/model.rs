@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use flow::index::{AnyIndex, IndexKind};
-use flow::{Ageing, Eviction, Plan, SCANNED, Slot, TICK, Table};
+use flow::{Ageing, Eviction, Hint, Plan, SCANNED, Slot, TICK, Table};
 use packet::{Key, Nanos};
 use proptest::prelude::*;
 
@@ -119,12 +119,25 @@ struct Model<const BITS: u32> {
     hand: usize,
     now: Nanos,
     high_water: usize,
+    /// Hints of different ages, by key.
+    hints: HashMap<u32, Hint>,
+    steps: u32,
 }
 
 impl<const BITS: u32> Model<BITS> {
     fn new((kind, ageing): (IndexKind, Ageing), capacity: usize, start: u64) -> Self {
         let table = Table::planned(Plan { index: kind, capacity, ageing, seed: 0x5eed, ..Plan::default() });
-        Self { table, kind, ageing, flows: HashMap::new(), hand: 0, now: Nanos(start), high_water: 0 }
+        Self {
+            table,
+            kind,
+            ageing,
+            flows: HashMap::new(),
+            hand: 0,
+            now: Nanos(start),
+            high_water: 0,
+            hints: HashMap::new(),
+            steps: 0,
+        }
     }
 
     fn step(&mut self, step: Step) {
@@ -308,6 +321,20 @@ impl<const BITS: u32> Model<BITS> {
         assert_eq!(self.table.high_water(), self.high_water);
     }
 
+    /// A hint that says a flow is absent is right for as long as nobody came.
+    fn check_hints(&mut self, keys: u32) {
+        for (key, hint) in &self.hints {
+            assert!(!self.table.is_absent(*hint) || !self.flows.contains_key(key));
+        }
+        self.steps += 1;
+        let key = self.steps.wrapping_mul(31) % keys;
+        let hash = self.table.hash(&Number(key));
+        let hint = if key.is_multiple_of(2) { self.table.prefetch_entry(hash) } else { self.table.prefetch_any(hash) };
+        assert!(!self.table.is_absent(hint) || !self.flows.contains_key(&key));
+        assert!(BITS < 64 || !self.flows.is_empty() || self.table.is_absent(hint), "nobody is in");
+        self.hints.insert(key, hint);
+    }
+
     /// What takes longer than a step.
     fn check_all(&self, keys: u32) {
         for key in 0..keys {
@@ -343,6 +370,7 @@ fn run<const BITS: u32>(design: (IndexKind, Ageing), capacity: usize, start: u64
     let mut model = Model::<BITS>::new(design, capacity, start);
     for step in steps {
         model.step(*step);
+        model.check_hints(keys);
     }
     model.check_all(keys);
     model.now = Nanos(u64::MAX - 1);

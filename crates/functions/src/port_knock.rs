@@ -225,6 +225,8 @@ impl NetworkFunction for PortKnock {
         Ok(if self.refuses(meta) { Opened::Refused(CLOSED) } else { Opened::Flow(Progress(0)) })
     }
 
+    const SELECTIVE: bool = true;
+
     #[inline]
     fn refuses(&self, meta: &Knock) -> bool {
         !meta.port.is_some_and(|port| self.knocks.is_next(0, port))

@@ -148,6 +148,8 @@ impl NetworkFunction for PortScan {
         })
     }
 
+    const SELECTIVE: bool = true;
+
     #[inline]
     fn refuses(&self, contact: &Contact) -> bool {
         contact.event != Event::Attempt

@@ -203,6 +203,8 @@ impl NetworkFunction for Sidejacking {
         })
     }
 
+    const SELECTIVE: bool = true;
+
     /// A connection is of interest from its first cookie on.
     #[inline]
     fn refuses(&self, segment: &Segment) -> bool {

@@ -169,6 +169,8 @@ impl NetworkFunction for WebCache {
         })
     }
 
+    const SELECTIVE: bool = true;
+
     /// A connection is of interest from its first request on.
     #[inline]
     fn refuses(&self, segment: &Segment) -> bool {

@@ -183,6 +183,10 @@ pub trait NetworkFunction: Sized + Send + Sync + 'static {
         Ok(())
     }
 
+    /// Whether it remembers some of the packet sets that it sees and not the others, as who [`refuses`](Self::refuses) does: then nothing
+    /// foretells whether a packet's flow is known, and flows are looked for without a guess at that. A matter of speed alone.
+    const SELECTIVE: bool = false;
+
     /// Whether [`open`](Self::open) refuses this packet, whatever else is the case, and does nothing besides: then a replica need
     /// not ask it. To say no is always right.
     fn refuses(&self, _meta: &Self::Meta) -> bool {

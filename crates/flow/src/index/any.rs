@@ -145,6 +145,14 @@ impl Index for AnyIndex {
         }
     }
 
+    #[inline(always)]
+    fn guess_any(&self, hash: u64, near: impl FnMut(u32)) -> Option<u32> {
+        match self {
+            Self::CuckooPp(index) => index.guess_any(hash, near),
+            _ => self.guess_other(hash, near),
+        }
+    }
+
     #[inline(never)]
     fn find(&self, hash: u64, is_it: impl FnMut(u32) -> bool) -> Option<u32> {
         each!(self, index => index.find(hash, is_it))

@@ -100,6 +100,22 @@ impl<const NOTES: bool> Index for Buckets<NOTES> {
     }
 
     #[inline(always)]
+    fn guess_any(&self, hash: u64, mut near: impl FnMut(u32)) -> Option<u32> {
+        let Home { bucket, tag } = self.home(hash);
+        let first = self.bucket(bucket);
+        let mask = first.head.matches(tag) & PLACES;
+        let strays = if NOTES { u32::from(first.strays()) } else { 1 };
+        let others = mask & mask.wrapping_sub(1);
+        if others | if mask == 0 { strays } else { 0 } != 0 {
+            return self.guess_apart(hash, near);
+        }
+        // Where there is none, whoever is at the last place.
+        let guess = first.slot(mask | 1 << (WIDTH - 1));
+        near(guess);
+        (mask != 0).then_some(guess)
+    }
+
+    #[inline(always)]
     fn find(&self, hash: u64, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
         let Home { bucket, tag } = self.home(hash);
         let first = self.bucket(bucket);
@@ -168,6 +184,11 @@ impl<const NOTES: bool> Buckets<NOTES> {
         if self.bucket(bucket).vacant().is_none() {
             self.prefetch_bucket(self.other(bucket, tag));
         }
+    }
+
+    #[inline(never)]
+    fn guess_apart(&self, hash: u64, near: impl FnMut(u32)) -> Option<u32> {
+        self.guess(hash, near)
     }
 
     #[cold]
@@ -342,12 +363,18 @@ impl Bucket {
     /// Whether a key with this tag whose first bucket is this one may be in its second.
     #[inline(always)]
     const fn may_stray(&self, tag: u8) -> bool {
-        u16::from_le_bytes([self.head.0[14], self.head.0[15]]) >> (tag % 16) & 1 != 0
+        self.strays() >> (tag % 16) & 1 != 0
+    }
+
+    /// The filter of the tags of such keys.
+    #[inline(always)]
+    const fn strays(&self) -> u16 {
+        u16::from_le_bytes([self.head.0[14], self.head.0[15]])
     }
 
     /// A key of this tag has gone to its second bucket.
     fn add_stray(&mut self, tag: u8) {
-        let filter = u16::from_le_bytes([self.head.0[14], self.head.0[15]]) | 1 << (tag % 16);
+        let filter = self.strays() | 1 << (tag % 16);
         self.head.0[14..].copy_from_slice(&filter.to_le_bytes());
         if self.head.0[13] < 0xf0 {
             self.head.0[13] += 0x10;

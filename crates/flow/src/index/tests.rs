@@ -50,10 +50,13 @@ impl Model {
             let mut shown = Vec::new();
             let guess = self.index.guess(*hash, |near| shown.push(near));
             assert!(guess.is_some_and(|guess| shown.contains(&guess)), "what is there is guessed somehow");
+            let any = self.index.guess_any(*hash, |near| shown.push(near));
+            assert!(any == guess && guess.is_some_and(|guess| shown.contains(&guess)));
         }
         for absent in 0..if cfg!(miri) { 10 } else { 1000 } {
             let hash = mix(u64::MAX - absent);
             assert_eq!(self.index.find(hash, |slot| self.hashes.get(&slot) == Some(&hash)), None);
+            assert_eq!(self.index.guess(hash, |_| ()), self.index.guess_any(hash, |_| ()));
             self.index.neighbours(hash, |slot| assert!(self.hashes.contains_key(&slot)));
         }
     }
