@@ -424,7 +424,12 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
                 let ask = |record: &Record<N::Meta>| place.prefetch(nf, &record.meta, record.hash, Packet::SPRAYED);
                 let stretch = if is_far { log.stretch(bound, BURST, ask) } else { log.stretch(bound, BURST, |_| ()) };
                 let Some(stretch) = stretch else { break };
-                own = self.take(batch, own, stretch);
+                let folds = N::FOLDS && has_runs(stretch.records) && are_apart(&batch.packets()[own..]);
+                own = if folds {
+                    self.take::<true>(batch, own, stretch)
+                } else {
+                    self.take::<false>(batch, own, stretch)
+                };
             }
             match log.limit(end) {
                 Err(moves) => assert!(self.hand_over(&moves), "another core has failed"),
@@ -438,22 +443,14 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
     }
 
     /// Takes the steps of consecutive records, some of which are of packets of the batch, from the `own`th on; the packet that comes
-    /// after them.
+    /// after them. Where the law of folding holds, it `FOLDS` runs.
     #[inline(never)]
-    fn take(&mut self, batch: &mut Batch, mut own: usize, stretch: Stretch<'_, N::Meta>) -> usize {
+    fn take<const FOLDS: bool>(&mut self, batch: &mut Batch, mut own: usize, stretch: Stretch<'_, N::Meta>) -> usize {
         let Stretch { records, first, later } = stretch;
         let mut hints = [Hint::NOWHERE; BURST];
-        // Which records are of the same packet set as the one ahead of them; the last one's bit is the lowest.
-        let (mut equal, mut ahead) = (0u32, records.first().map_or(0, |first| !first.hash));
         for (hint, record) in hints.iter_mut().zip(records) {
             *hint = self.place.prefetch_entry(&self.nf, &record.meta, record.hash, Packet::SPRAYED);
-            if N::FOLDS {
-                equal = (equal << 1) | u32::from(record.hash == ahead);
-                ahead = record.hash;
-            }
         }
-        // By their place in the stretch, those that three of the same packet set follow: shorter runs are stepped one by one.
-        let runs = ((equal << 1) & (equal << 2) & (equal << 3)).reverse_bits() >> ((BURST - records.len()) % BURST);
         let (mut at, before) = (0, own);
         let mut passed = 0;
         loop {
@@ -479,9 +476,10 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
             {
                 let ticket = ticket_of(record, at, true);
                 *position = ticket.seq;
-                if N::FOLDS
-                    && runs >> (at % BURST) & 1 != 0
-                    && records[at..].get(3).is_some_and(|third| third.seq.0 < next)
+                if FOLDS
+                    && let [_, one, _, third, ..] = &records[at..]
+                    && third.seq.0 < next
+                    && one.hash == record.hash
                     && let alike = alike(&records[at..], next)
                     && alike > 1
                 {
@@ -638,6 +636,19 @@ impl<N: NetworkFunction, P: Placement<N>> Door<'_, N, P> {
         lane.more = 0;
         true
     }
+}
+
+/// Whether these look like records of one packet set, in which there are runs to be looked for. In others the look costs more than the
+/// few that it finds save.
+#[inline(always)]
+fn has_runs<M>(records: &[Record<M>]) -> bool {
+    records.len() == BURST && [9, 18, 27].iter().all(|at| records[*at].hash == records[0].hash)
+}
+
+/// Whether a core's own packets leave room for runs of four between them.
+#[inline(always)]
+fn are_apart(own: &[Packet]) -> bool {
+    own.array_windows().next().is_none_or(|[one, next]| next.seq.0 - one.seq.0 > 4)
 }
 
 /// How many records from the first on contribute the same, ahead of packet `next`.
