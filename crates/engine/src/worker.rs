@@ -448,8 +448,12 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
     fn take<const FOLDS: bool>(&mut self, batch: &mut Batch, mut own: usize, stretch: Stretch<'_, N::Meta>) -> usize {
         let Stretch { records, first, later } = stretch;
         let mut hints = [Hint::NOWHERE; BURST];
-        for (hint, record) in hints.iter_mut().zip(records) {
-            *hint = self.place.prefetch_entry(&self.nf, &record.meta, record.hash, Packet::SPRAYED);
+        for (at, record) in records.iter().enumerate().take(BURST) {
+            hints[at] = if FOLDS && at > 0 && record.hash == records[at - 1].hash {
+                hints[at - 1]
+            } else {
+                self.place.prefetch_entry(&self.nf, &record.meta, record.hash, Packet::SPRAYED)
+            };
         }
         let (mut at, before) = (0, own);
         let mut passed = 0;
@@ -461,8 +465,8 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
                 (own, passed) = (own + 1, passed + 1);
                 continue;
             };
-            let Self { nf, place, lanes, counters, position, scratch, .. } = self;
-            let (nf, again) = (&**nf, &mut lanes.again);
+            let Self { nf, place, counters, position, scratch, .. } = self;
+            let nf = &**nf;
             let ticket_of = |record: &Record<N::Meta>, at: usize, replayed: bool| Ticket {
                 hash: record.hash,
                 seq: Seq(record.seq.0 + first),
@@ -483,8 +487,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
                     && let alike = alike(&records[at..], next)
                     && alike > 1
                 {
-                    again.clear();
-                    again.extend(records[at..][1..alike].iter().map(|one| (Seq(one.seq.0 + first), one.time + later)));
+                    let again = records[at..][1..alike].iter().map(|one| (Seq(one.seq.0 + first), one.time + later));
                     let lane = Lane { meta: &record.meta, ticket: &ticket };
                     lane.lent(|lane| catch_up(place, nf, lane, again, position));
                     at += alike;
@@ -516,7 +519,6 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
             own += 1;
         }
         self.place.rest();
-        self.lanes.again.clear();
         // All but those of its own packets.
         self.counters.replayed += (records.len() + passed + before - own) as u64;
         own
@@ -578,7 +580,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
             if MIXED && N::FOLDS && waiting.more > 0 {
                 let again = &again[waiting.first as usize..][..waiting.more as usize];
                 counters.replayed += 1 + u64::from(waiting.more);
-                catch_up(place, nf, lane, again, position);
+                catch_up(place, nf, lane, again.iter().copied(), position);
                 continue;
             }
             place.step(
@@ -642,7 +644,9 @@ impl<N: NetworkFunction, P: Placement<N>> Door<'_, N, P> {
 /// few that it finds save.
 #[inline(always)]
 fn has_runs<M>(records: &[Record<M>]) -> bool {
-    records.len() == BURST && [9, 18, 27].iter().all(|at| records[*at].hash == records[0].hash)
+    let [first, .., last] = records else { return false };
+    let is_like = |at: usize| records[at].hash == first.hash;
+    last.hash == first.hash && is_like(records.len() / 4) && is_like(records.len() / 3) && is_like(records.len() / 2)
 }
 
 /// Whether a core's own packets leave room for runs of four between them.
@@ -666,16 +670,16 @@ fn catch_up<N: NetworkFunction, P: Placement<N>>(
     place: &mut P,
     nf: &N,
     lane: Lane<'_, N::Meta>,
-    again: &[(Seq, Nanos)],
+    again: impl DoubleEndedIterator<Item = (Seq, Nanos)> + ExactSizeIterator + Clone,
     position: &mut Seq,
 ) {
-    let Some(&(seq, now)) = again.last() else { return };
+    let Some((seq, now)) = again.clone().next_back() else { return };
     let last = Ticket { seq, now, ..*lane.ticket };
     if place.fold(nf, Lane { ticket: &last, ..lane }, 1 + again.len() as u32, lane.now) {
         return;
     }
     place.step(nf, lane, |_| ());
-    for &(seq, now) in again {
+    for (seq, now) in again {
         *position = seq;
         let ticket = Ticket { seq, now, ..*lane.ticket };
         place.step(nf, Lane { ticket: &ticket, ..lane }, |_| ());
