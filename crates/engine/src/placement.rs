@@ -85,14 +85,20 @@ pub trait Placement<N: NetworkFunction>: Send {
     /// Brings near what leads to the state of a packet set of this bucket.
     fn prefetch(&self, nf: &N, meta: &N::Meta, hash: u64, bucket: u16);
 
-    /// Whether what leads to the state is so large that it has to be brought near ahead of its use. What isn't stays near by itself, and to
-    /// ask for it costs more than that saves.
-    fn is_far(&self) -> bool {
-        true
+    /// Whether the state is so small that it stays near by itself, now and later: then [`prefetch`](Self::prefetch) costs more than it saves, and
+    /// [`fetch_entry`](Self::fetch_entry) brings more.
+    fn is_near(&self) -> bool {
+        false
     }
 
     /// Brings near the state itself, once what leads to it is near, and says where it is likely to be.
     fn prefetch_entry(&self, nf: &N, meta: &N::Meta, hash: u64, bucket: u16) -> Hint;
+
+    /// The same for state that [is near](Self::is_near).
+    #[inline(always)]
+    fn fetch_entry(&self, nf: &N, meta: &N::Meta, hash: u64, bucket: u16) -> Hint {
+        self.prefetch_entry(nf, meta, hash, bucket)
+    }
 
     /// Takes one step and hands its verdict to `settle`. A verdict is large: what decides it and what carries it out are
     /// compiled into one place, where most of its fields are known and none is stored.

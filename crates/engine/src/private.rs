@@ -100,6 +100,20 @@ impl<N: NetworkFunction, I: Index> Private<N, I> {
         self.v4.table.memory_bytes() + self.v6.table.memory_bytes()
     }
 
+    #[inline(always)]
+    fn hint<const NEAR: bool>(&self, nf: &N, meta: &N::Meta, hash: u64) -> Hint {
+        nf.prefetch_entry(&self.rest.shared, meta);
+        if !N::Flow::STORED {
+            return Hint::default();
+        }
+        match (meta.key().family(), N::SELECTIVE) {
+            (Family::V4(_), false) => self.v4.table.prefetch_entry_as::<false, NEAR>(hash),
+            (Family::V6(_), false) => self.v6.table.prefetch_entry_as::<false, NEAR>(hash),
+            (Family::V4(_), true) => self.v4.table.prefetch_entry_as::<true, NEAR>(hash),
+            (Family::V6(_), true) => self.v6.table.prefetch_entry_as::<true, NEAR>(hash),
+        }
+    }
+
     /// Takes a packet set's state out, to be put in elsewhere: no end of the flow.
     pub(crate) fn carry_off(&mut self, key: &KeyOf<N>, hash: u64) -> Option<Carried<N>> {
         match key.family() {
@@ -198,22 +212,18 @@ impl<N: NetworkFunction, I: Index> Placement<N> for Private<N, I> {
         }
     }
 
-    fn is_far(&self) -> bool {
-        size_of::<N::Shared<Local>>() > 0 || self.v4.table.is_far() || self.v6.table.is_far()
+    fn is_near(&self) -> bool {
+        size_of::<N::Shared<Local>>() == 0 && self.v4.table.is_near() && self.v6.table.is_near()
     }
 
     #[inline(always)]
     fn prefetch_entry(&self, nf: &N, meta: &N::Meta, hash: u64, _: u16) -> Hint {
-        nf.prefetch_entry(&self.rest.shared, meta);
-        if !N::Flow::STORED {
-            return Hint::default();
-        }
-        match (meta.key().family(), N::SELECTIVE) {
-            (Family::V4(_), false) => self.v4.table.prefetch_entry(hash),
-            (Family::V6(_), false) => self.v6.table.prefetch_entry(hash),
-            (Family::V4(_), true) => self.v4.table.prefetch_any(hash),
-            (Family::V6(_), true) => self.v6.table.prefetch_any(hash),
-        }
+        self.hint::<false>(nf, meta, hash)
+    }
+
+    #[inline(always)]
+    fn fetch_entry(&self, nf: &N, meta: &N::Meta, hash: u64, _: u16) -> Hint {
+        self.hint::<true>(nf, meta, hash)
     }
 
     #[inline(always)]

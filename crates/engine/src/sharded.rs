@@ -111,13 +111,18 @@ impl<N: NetworkFunction, I: Index> Placement<N> for Sharded<N, I> {
     }
 
     /// Records are of elephants, whose state is in the replica.
-    fn is_far(&self) -> bool {
-        self.replica().is_none_or(Placement::<N>::is_far)
+    fn is_near(&self) -> bool {
+        self.replica().is_some_and(Placement::<N>::is_near)
     }
 
     #[inline]
     fn prefetch_entry(&self, nf: &N, meta: &N::Meta, hash: u64, bucket: u16) -> Hint {
         self.of(bucket).prefetch_entry(nf, meta, hash, bucket)
+    }
+
+    #[inline]
+    fn fetch_entry(&self, nf: &N, meta: &N::Meta, hash: u64, bucket: u16) -> Hint {
+        self.of(bucket).fetch_entry(nf, meta, hash, bucket)
     }
 
     #[inline(always)]

@@ -27,6 +27,8 @@ pub struct Worker<N: NetworkFunction, P> {
     nf: Arc<N>,
     by_ports: bool,
     place: P,
+    /// See [`Placement::is_near`].
+    near: bool,
     /// What hashes are keyed by.
     seed: u64,
     counters: Counters,
@@ -124,6 +126,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
             by_ports: nf.packet_set().has_ports(),
             nf,
             seed: place.seed(),
+            near: place.is_near(),
             place,
             counters: Counters::default(),
             lanes: Box::new(Lanes {
@@ -415,14 +418,13 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
     #[inline(never)]
     fn replay_whole(&mut self, batch: &mut Batch, log: &mut Log<'_, N::Meta>, end: Seq) {
         let end = batch.packets().last().map_or(end, |last| end.max(last.seq.next()));
-        let is_far = self.place.is_far();
         let mut own = 0;
         loop {
             let bound = log.bound(end);
             loop {
-                let Self { nf, place, .. } = &*self;
+                let Self { nf, place, near, .. } = &*self;
                 let ask = |record: &Record<N::Meta>| place.prefetch(nf, &record.meta, record.hash, Packet::SPRAYED);
-                let stretch = if is_far { log.stretch(bound, BURST, ask) } else { log.stretch(bound, BURST, |_| ()) };
+                let stretch = if *near { log.stretch(bound, BURST, |_| ()) } else { log.stretch(bound, BURST, ask) };
                 let Some(stretch) = stretch else { break };
                 let folds = N::FOLDS && has_runs(stretch.records) && are_apart(&batch.packets()[own..]);
                 own = if folds {
@@ -448,12 +450,11 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
     fn take<const FOLDS: bool>(&mut self, batch: &mut Batch, mut own: usize, stretch: Stretch<'_, N::Meta>) -> usize {
         let Stretch { records, first, later } = stretch;
         let mut hints = [Hint::NOWHERE; BURST];
-        for (at, record) in records.iter().enumerate().take(BURST) {
-            hints[at] = if FOLDS && at > 0 && record.hash == records[at - 1].hash {
-                hints[at - 1]
-            } else {
-                self.place.prefetch_entry(&self.nf, &record.meta, record.hash, Packet::SPRAYED)
-            };
+        let Self { nf, place, near, .. } = &*self;
+        if *near {
+            hint::<_, FOLDS>(&mut hints, records, |meta, hash| place.fetch_entry(nf, meta, hash, Packet::SPRAYED));
+        } else {
+            hint::<_, FOLDS>(&mut hints, records, |meta, hash| place.prefetch_entry(nf, meta, hash, Packet::SPRAYED));
         }
         let (mut at, before) = (0, own);
         let mut passed = 0;
@@ -637,6 +638,22 @@ impl<N: NetworkFunction, P: Placement<N>> Door<'_, N, P> {
         lane.index = index as u32;
         lane.more = 0;
         true
+    }
+}
+
+/// Takes down where the state of each record is likely to be; where it `FOLDS`, records of one packet set in a row are looked up once.
+#[inline(always)]
+fn hint<M, const FOLDS: bool>(
+    hints: &mut [Hint; BURST],
+    records: &[Record<M>],
+    mut look_up: impl FnMut(&M, u64) -> Hint,
+) {
+    for (at, record) in records.iter().enumerate().take(BURST) {
+        hints[at] = if FOLDS && at > 0 && record.hash == records[at - 1].hash {
+            hints[at - 1]
+        } else {
+            look_up(&record.meta, record.hash)
+        };
     }
 }
 

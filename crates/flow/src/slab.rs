@@ -226,14 +226,26 @@ impl<K: Key, V: Copy> Slab<K, V> {
     /// Brings what a packet needs of an entry near.
     #[inline(always)]
     pub(crate) fn prefetch(&self, at: u32) {
+        self.lines(at, prefetch::address);
+    }
+
+    /// The same where all entries are near: as near as it gets.
+    #[inline(always)]
+    pub(crate) fn prefetch_closest(&self, at: u32) {
+        self.lines(at, prefetch::closest);
+    }
+
+    /// Shows the lines of an entry.
+    #[inline(always)]
+    fn lines(&self, at: u32, see: impl Fn(*const u8)) {
         let place = self.place(at).cast::<u8>();
         let mut line = 0;
         while line < Self::HOT {
-            prefetch::address(place.wrapping_add(line));
+            see(place.wrapping_add(line));
             line += CACHE_LINE;
         }
         if Self::CROSSES {
-            prefetch::address(place.wrapping_add(Self::HOT - 1));
+            see(place.wrapping_add(Self::HOT - 1));
         }
     }
 

@@ -52,8 +52,9 @@ pub struct Plan<C = ()> {
     pub seed: u64,
 }
 
-/// How large an index is at most that stays in the second-level cache beside all else that a core reads.
-const NEAR_BYTES: usize = 128 * 1024;
+/// How large the parts of a table are at most that stay in the second-level cache beside all else that a core reads.
+const NEAR_INDEX_BYTES: usize = 128 * 1024;
+const NEAR_SLAB_BYTES: usize = 512 * 1024;
 
 /// How often eviction looks where nobody lies.
 const RANDOM_TRIES: usize = 64;
@@ -195,13 +196,16 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
     /// [`entry_near`](Self::entry_near). The index should be near by now.
     #[inline(always)]
     pub fn prefetch_entry(&self, hash: u64) -> Hint {
-        self.index.guess(hash, |slot| self.slab.prefetch(slot)).map_or(Hint::absent(self.came), Hint)
+        self.prefetch_entry_as::<false, false>(hash)
     }
 
-    /// The same for keys of which nothing foretells whether they are in the table. For those that mostly are it is slower.
+    /// The same for `ANY` keys, of which nothing foretells whether they are in the table; for those that mostly are it is slower. And
+    /// for a table that [is near](Self::is_near) as a whole.
     #[inline(always)]
-    pub fn prefetch_any(&self, hash: u64) -> Hint {
-        self.index.guess_any(hash, |slot| self.slab.prefetch(slot)).map_or(Hint::absent(self.came), Hint)
+    pub fn prefetch_entry_as<const ANY: bool, const NEAR: bool>(&self, hash: u64) -> Hint {
+        let near = |slot| if NEAR { self.slab.prefetch_closest(slot) } else { self.slab.prefetch(slot) };
+        let guess = if ANY { self.index.guess_any(hash, near) } else { self.index.guess(hash, near) };
+        guess.map_or(Hint::absent(self.came), Hint)
     }
 
     /// Whether the hint proves that its key is not in the table: nobody was under the key's hash, and nobody has come since. It must
@@ -560,10 +564,11 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
             + self.hashes.bytes()
     }
 
-    /// Whether [`prefetch`](Self::prefetch) brings much. What leads to the entries of a small table stays near by itself.
+    /// Whether it is so small that it stays in the second-level cache by itself: then [`prefetch`](Self::prefetch) costs more than it
+    /// saves.
     #[must_use]
-    pub fn is_far(&self) -> bool {
-        self.index.bytes() > NEAR_BYTES
+    pub fn is_near(&self) -> bool {
+        self.index.bytes() <= NEAR_INDEX_BYTES && self.slab.bytes() <= NEAR_SLAB_BYTES
     }
 
     /// All flows: key, value and deadline, in the order of their slots.

@@ -329,7 +329,13 @@ impl<const BITS: u32> Model<BITS> {
         self.steps += 1;
         let key = self.steps.wrapping_mul(31) % keys;
         let hash = self.table.hash(&Number(key));
-        let hint = if key.is_multiple_of(2) { self.table.prefetch_entry(hash) } else { self.table.prefetch_any(hash) };
+        let table = &self.table;
+        let hint = match key % 4 {
+            0 => table.prefetch_entry(hash),
+            1 => table.prefetch_entry_as::<true, false>(hash),
+            2 => table.prefetch_entry_as::<false, true>(hash),
+            _ => table.prefetch_entry_as::<true, true>(hash),
+        };
         assert!(!self.table.is_absent(hint) || !self.flows.contains_key(&key));
         assert!(BITS < 64 || !self.flows.is_empty() || self.table.is_absent(hint), "nobody is in");
         self.hints.insert(key, hint);
