@@ -22,7 +22,7 @@ use port::pcap::Reader;
 use port::{Fate, Packet, Trace};
 use testkit::Synth;
 use testkit::conformance::{Plan, verify};
-use testkit::synth::{Params, Profile};
+use testkit::synth::{Carrier, Params, Profile};
 
 /// A trace with the name that a failure is reported under.
 pub(crate) struct Subject {
@@ -91,6 +91,37 @@ fn every_function_under_every_engine_over_the_shipped_capture() {
     let Subject { name, trace } = read(&path).expect("the shipped capture can be read");
     let trace = if deep() { trace } else { trace.prefix(3_000) };
     hold(&Subject { name, trace }, seeds());
+}
+
+/// Where one packet set has the link to itself for long, replicas fold what they missed of it.
+#[test]
+fn functions_that_fold_under_every_engine_over_long_runs() {
+    let few = Params { packets: 1_500, rate_pps: 700, burst: 60.0, ipv6_percent: 20, ..Params::default() };
+    for seed in 0..if deep() { 20 } else { 3 } {
+        let runs = Params { flows: Some(6), transport: Some(Carrier::Udp), seed, ..few.clone() };
+        let flood = Params { hosts: Some(2), seed, ..few.clone() };
+        for (profile, params) in [(Profile::Uniform, runs), (Profile::SynFlood, flood)] {
+            let subject =
+                Subject { name: format!("runs, synth {profile}, seed {seed}"), trace: synthesised(profile, &params) };
+            // Windows begin anew and flows end in the midst of runs, some flows find no room, and some sources are let in.
+            let small = "flows = 3\nflows_v6 = 1\nidle_timeout = 1\n";
+            one(&ddos::Ddos::new(&read_config(&format!("threshold = 90\nwindow = 1\n{small}"))), &subject, seeds());
+            one(
+                &heavy_hitter::HeavyHitter::new(&read_config(&format!("heavy_bytes = 9000\n{small}"))),
+                &subject,
+                seeds(),
+            );
+            let port = port_of_first(&subject.trace);
+            one(&port_knock::PortKnock::new(&read_config(&format!("ports = [{port}]\n{small}"))), &subject, seeds());
+        }
+    }
+}
+
+/// Whereto the trace's first packet is sent.
+fn port_of_first(trace: &Trace) -> u16 {
+    let (packet, bytes) = trace.iter().next().expect("there are packets");
+    let headers = packet::parse(packet.link, bytes, packet.wire_len, packet.interface).expect("it is whole");
+    headers.five_tuple().expect("it has ports").destination().port
 }
 
 /// Runs all functions over the subject.
