@@ -85,8 +85,8 @@ pub trait Placement<N: NetworkFunction>: Send {
     /// Brings near what leads to the state of a packet set of this bucket.
     fn prefetch(&self, nf: &N, meta: &N::Meta, hash: u64, bucket: u16);
 
-    /// Whether the state is so small that it stays near by itself, now and later: then [`prefetch`](Self::prefetch) costs more than it saves, and
-    /// [`fetch_entry`](Self::fetch_entry) brings more.
+    /// Whether the state is so small that it stays near by itself, now and later: then [`prefetch`](Self::prefetch) costs more than it
+    /// saves, and [`fetch_entry`](Self::fetch_entry) brings more.
     fn is_near(&self) -> bool {
         false
     }

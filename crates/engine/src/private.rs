@@ -58,8 +58,7 @@ impl<N: NetworkFunction, I: Index> Private<N, I> {
         let limited = tables.per_source.is_some();
         let sources = tables.per_source.map(|most| Sources::new(most, flows + flows_v6, seed));
         let rest = Rest { shared: nf.shared(&Local::keyed(seed)), counters: FlowCounters::default(), tables, sources };
-        let (v4, v6) = (Flows::new(plan(flows), limited), Flows::new(plan(flows_v6), limited));
-        Self { seed, v4, v6, rest }
+        Self { seed, v4: Flows::new(plan(flows), limited), v6: Flows::new(plan(flows_v6), limited), rest }
     }
 
     /// The shared state.
@@ -100,6 +99,7 @@ impl<N: NetworkFunction, I: Index> Private<N, I> {
         self.v4.table.memory_bytes() + self.v6.table.memory_bytes()
     }
 
+    /// Brings the packet set's entry near, or, where tables are `NEAR` already, as near as it gets.
     #[inline(always)]
     fn hint<const NEAR: bool>(&self, nf: &N, meta: &N::Meta, hash: u64) -> Hint {
         nf.prefetch_entry(&self.rest.shared, meta);

@@ -186,6 +186,7 @@ impl<const NOTES: bool> Buckets<NOTES> {
         }
     }
 
+    /// The guess where several may be it, or where some with this home have gone to their second bucket.
     #[inline(never)]
     fn guess_apart(&self, hash: u64, near: impl FnMut(u32)) -> Option<u32> {
         self.guess(hash, near)
