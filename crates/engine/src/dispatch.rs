@@ -15,6 +15,7 @@ use crate::elephants::{Change, Elephants, Tracked};
 use crate::fleet::Options;
 use crate::history::{Block, Boundary, OwnRecords, Record, Script};
 use crate::kind::EngineKind;
+use crate::link::Histories;
 use crate::moves::{Elephant, Move, What};
 use crate::placement::hash_of;
 use crate::steering::Steering;
@@ -142,6 +143,12 @@ impl<N: NetworkFunction> Dispatcher<N> {
     #[must_use]
     pub(crate) fn unpacking(self, shape: Shape, recovery: bool) -> Self {
         Self { unpack: Some(Unpack::new(&self.nf, shape, self.seed, recovery)), ..self }
+    }
+
+    /// Where histories are that cores recover from: blocks stay where they are while a core needs them, and what a capture's packets
+    /// carry goes with their buffer.
+    pub(crate) const fn histories(&self) -> Histories {
+        if self.unpack.is_some() { Histories::Copied } else { Histories::Kept }
     }
 
     /// The core of each bucket, where there are buckets.

@@ -45,7 +45,7 @@ pub use fleet::{
 };
 pub use history::{Block, Boundary, Event, Log, OwnRecords, Record, Script, Stretch};
 pub use kind::{EngineKind, Guarantee};
-pub use link::{Link, LinkEnd, Presequenced, run_replayed};
+pub use link::{Histories, Link, LinkEnd, run_replayed};
 pub use moves::{Elephant, Move, Moves, What};
 pub use placement::{KeyOf, Lane, Placement, Ticket, hash_of};
 pub use private::Private;

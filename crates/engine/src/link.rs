@@ -2,6 +2,9 @@
 
 mod replayed;
 
+use std::collections::VecDeque;
+use std::sync::Arc;
+
 use nf::{Meta, NetworkFunction, Reason};
 use packet::{Nanos, Seq};
 use port::{Batch, Packet};
@@ -10,9 +13,9 @@ use crate::any_worker::AnyWorker;
 use crate::history::{Block, Log, OwnRecords, Record};
 use crate::kind::EngineKind;
 use crate::placement::hash_of;
-use crate::recovery::{Fenced, Logs, Member, Patience, Refusal, Shape, Tally, Words};
+use crate::recovery::{Apply, Fenced, Logs, Member, Patience, Refusal, Shape, Tally, Words};
 
-pub use replayed::{Presequenced, run_replayed};
+pub use replayed::run_replayed;
 
 /// A link that loses packets with their histories, on the way from the sequencer to their cores.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -72,14 +75,21 @@ impl Link {
     }
 }
 
+/// Where the histories are that cores recover from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Histories {
+    /// Where they came: in memory that all cores see, and nobody writes there before every core has passed what it holds.
+    Kept,
+    /// In each core's log, which copies there what its packets carry.
+    Copied,
+}
+
 /// A core's end of the link.
 pub struct LinkEnd<M> {
     link: Link,
     member: Member,
-    /// The words of the latest records: of the current block and of as many before it as a packet carries.
-    words: Vec<u64>,
-    /// The number of the packet that the first of them is of.
-    first: Seq,
+    /// The blocks with records that the core has still to apply, where histories are kept.
+    kept: VecDeque<Arc<Block<M>>>,
     /// What recovery says that the core is to apply.
     block: Block<M>,
     arrived: Batch,
@@ -88,16 +98,16 @@ pub struct LinkEnd<M> {
 impl<M: Meta> LinkEnd<M> {
     /// The ends of a link to so many cores. The sequencer numbers at most `window` packets past the slowest core's last batch.
     #[must_use]
-    pub fn ends(link: Link, cores: usize, window: usize) -> Vec<Self> {
-        let least = Shape::for_window(cores, window, words_of::<M>());
+    pub fn ends(link: Link, cores: usize, window: usize, histories: Histories) -> Vec<Self> {
+        let words = if histories == Histories::Kept { 0 } else { words_of::<M>() };
+        let least = Shape::for_window(cores, window, words);
         let shape = Shape { slots: least.slots.next_power_of_two(), ..least };
         assert!(shape.window() >= window, "cores don't wait for room in a log");
         let members = Logs::members(shape, link.patience).into_iter();
         let end = |member| Self {
             link,
             member,
-            words: Vec::new(),
-            first: Seq(0),
+            kept: VecDeque::new(),
             block: Block { own: OwnRecords::All, ..Block::default() },
             arrived: Batch::default(),
         };
@@ -111,7 +121,7 @@ impl<M: Meta> LinkEnd<M> {
     }
 
     /// Decides those packets of the core's share of a batch that arrive, and leaves nothing else in it. `block` has the
-    /// records of the whole batch, and what each packet carries is taken from it; or it has what was
+    /// records of the whole batch, of which each packet carries the latest; or, where histories are copied, what was
     /// [carried](Block::carried) here, and a packet that is missing was lost before.
     ///
     /// # Errors
@@ -120,58 +130,31 @@ impl<M: Meta> LinkEnd<M> {
         &mut self,
         worker: &mut dyn AnyWorker<N>,
         batch: &mut Batch,
-        block: &Block<M>,
+        block: &Arc<Block<M>>,
     ) -> Result<(), Fenced> {
-        if block.carried.is_none() {
-            self.encode(block);
-        }
-        let Self { link, member, words, first, block: decided, arrived, .. } = self;
-        let shape = member.logs().shape();
+        let Self { link, member, kept, block: decided, arrived } = self;
         arrived.clear();
-        let seed = worker.seed();
-        decided.end = worker.next();
         decided.records.clear();
-        let mut apply = |seq: Seq, words: Option<&[u64]>| {
-            decided.end = seq.next();
-            decided.records.extend(words.and_then(|words| record_of::<N>(seq, words, seed)));
+        let seed = worker.seed();
+        let result = match &block.carried {
+            Some(carried) => {
+                let mut apply = Words(|seq: Seq, words: Option<&[u64]>| {
+                    decided.records.extend(words.and_then(|words| record_of::<N>(seq, words, seed)));
+                });
+                take_in(link, member, worker, batch, carried, arrived, &mut apply)
+                    .and_then(|()| member.advance_into(block.end, &mut apply))
+            }
+            None => {
+                kept.push_back(Arc::clone(block));
+                let mut apply = Kept { blocks: kept, records: &mut decided.records };
+                take_in(link, member, worker, batch, &[], arrived, &mut apply)
+                    .and_then(|()| member.advance_into(block.end, &mut apply))
+            }
         };
-        let mut result = Ok(());
-        let mut brought = 0;
-        let mut at = 0;
-        while let Some(packet) = batch.packets().get(at) {
-            let lost = link.loses(packet.seq);
-            let count = if lost { 1 } else { run_of(link.reach(&batch.packets()[at..]), shape.cores) };
-            let run = at..at + count;
-            at = run.end;
-            let len = (shape.cores.min(packet.seq.0 as usize + 1) + (count - 1) * shape.cores) * shape.words;
-            let carried = match &block.carried {
-                Some(carried) => {
-                    brought += len;
-                    &carried[brought - len..brought]
-                }
-                None => {
-                    let last = batch.packets()[run.end - 1].seq;
-                    let behind = (last.0 + 1 - first.0) as usize * shape.words;
-                    &words[behind - len..behind]
-                }
-            };
-            if lost {
-                worker.drop_unseen(packet, Reason::LINK_LOSS);
-                continue;
-            }
-            let taken = member.receive_run(packet.seq, count, carried, &mut Words(&mut apply));
-            for (packet, index) in batch.packets()[run.clone()].iter().zip(run) {
-                match taken {
-                    // Those that were not applied before the fence are dropped with the others that it keeps from their turn.
-                    Ok(()) | Err(Refusal::Fenced(_)) => arrived.push(*packet, batch.bytes(index)),
-                    Err(Refusal::Late | Refusal::Astray) => worker.drop_unseen(packet, Reason::FENCED),
-                }
-            }
-            if taken.is_err() {
-                result = Err(Fenced);
-            }
+        decided.end = member.next();
+        while kept.front().is_some_and(|block| block.end <= decided.end) {
+            kept.pop_front();
         }
-        result = result.and(member.advance(block.end, &mut apply));
         self.step(worker, batch);
         result
     }
@@ -181,21 +164,22 @@ impl<M: Meta> LinkEnd<M> {
     /// # Errors
     /// As [`process`](Self::process) does.
     pub fn finish<N: NetworkFunction<Meta = M>>(
-        mut self,
+        self,
         worker: &mut dyn AnyWorker<N>,
         sent: Seq,
     ) -> (Tally, Result<(), Fenced>) {
-        let Self { member, block: mut decided, .. } = self;
-        let seed = worker.seed();
-        decided.end = worker.next();
+        let Self { member, kept, block: mut decided, mut arrived, .. } = self;
         decided.records.clear();
-        let apply = |seq: Seq, words: Option<&[u64]>| {
-            decided.end = seq.next();
-            decided.records.extend(words.and_then(|words| record_of::<N>(seq, words, seed)));
+        let seed = worker.seed();
+        let outcome = if member.logs().shape().words == 0 {
+            member.finish_into(sent, &mut Kept { blocks: &kept, records: &mut decided.records })
+        } else {
+            member.finish(sent, |seq, words| {
+                decided.records.extend(words.and_then(|words| record_of::<N>(seq, words, seed)));
+            })
         };
-        let outcome = member.finish(sent, apply);
-        self.arrived.clear();
-        worker.process_with(&mut self.arrived, &mut Log::of_block(&decided), decided.end);
+        arrived.clear();
+        worker.process_with(&mut arrived, &mut Log::of_block(&decided), sent);
         outcome
     }
 
@@ -213,21 +197,68 @@ impl<M: Meta> LinkEnd<M> {
         }
         worker.process_with(batch, &mut Log::of_block(block), block.end);
     }
+}
 
-    /// Turns the block's records into words, behind as many earlier ones as a packet may carry.
-    fn encode(&mut self, block: &Block<M>) {
-        let shape = self.member.logs().shape();
-        let keep = (self.words.len() / shape.words).min(shape.cores - 1);
-        self.words.drain(..self.words.len() - keep * shape.words);
-        self.first = Seq(block.first.0 - keep as u64);
-        let kept = self.words.len();
-        // All zeroes is a packet that takes no step.
-        self.words.resize(kept + (block.end.0 - block.first.0) as usize * shape.words, 0);
-        for record in &block.records {
-            let start = kept + (record.seq.0 - block.first.0) as usize * shape.words;
-            write(record, &mut self.words[start..start + shape.words]);
+/// Takes what the core is to apply from the blocks that it was handed.
+struct Kept<'a, M> {
+    blocks: &'a VecDeque<Arc<Block<M>>>,
+    records: &'a mut Vec<Record<M>>,
+}
+
+impl<M: Meta> Apply for Kept<'_, M> {
+    fn record(&mut self, seq: Seq, words: Option<&[u64]>) {
+        if words.is_some() {
+            self.carried(seq, seq.next());
         }
     }
+
+    fn carried(&mut self, first: Seq, end: Seq) -> bool {
+        for block in self.blocks.iter().filter(|block| block.first < end && first < block.end) {
+            let from = block.records.partition_point(|record| record.seq < first);
+            let count = block.records[from..].partition_point(|record| record.seq < end);
+            self.records.extend_from_slice(&block.records[from..from + count]);
+        }
+        true
+    }
+}
+
+/// Takes in those packets that the link doesn't lose, with their share of `carried`, and puts them into `arrived`.
+fn take_in<N: NetworkFunction>(
+    link: &Link,
+    member: &mut Member,
+    worker: &mut dyn AnyWorker<N>,
+    batch: &Batch,
+    carried: &[u64],
+    arrived: &mut Batch,
+    apply: &mut impl Apply,
+) -> Result<(), Fenced> {
+    let Shape { cores, words, .. } = member.logs().shape();
+    let (mut result, mut at, mut rest) = (Ok(()), 0, carried);
+    while let Some(packet) = batch.packets().get(at) {
+        let lost = link.loses(packet.seq);
+        let count = if lost { 1 } else { run_of(link.reach(&batch.packets()[at..]), cores) };
+        let run = at..at + count;
+        at = run.end;
+        let len = (cores.min(packet.seq.0 as usize + 1) + (count - 1) * cores) * words;
+        let (records, later) = rest.split_at(len);
+        rest = later;
+        if lost {
+            worker.drop_unseen(packet, Reason::LINK_LOSS);
+            continue;
+        }
+        let taken = member.receive_run(packet.seq, count, records, apply);
+        for (packet, index) in batch.packets()[run.clone()].iter().zip(run) {
+            match taken {
+                // Those that were not applied before the fence are dropped with the others that it keeps from their turn.
+                Ok(()) | Err(Refusal::Fenced(_)) => arrived.push(*packet, batch.bytes(index)),
+                Err(Refusal::Late | Refusal::Astray) => worker.drop_unseen(packet, Reason::FENCED),
+            }
+        }
+        if taken.is_err() {
+            result = Err(Fenced);
+        }
+    }
+    result
 }
 
 /// How many of a core's packets from the first on are consecutive ones, of several in order.
@@ -250,12 +281,6 @@ const RECORD_BYTES_MAX: usize = 256;
 pub(crate) fn words_of<M: Meta>() -> usize {
     assert!(M::RECORD_BYTES <= RECORD_BYTES_MAX, "a record has {RECORD_BYTES_MAX} bytes at most");
     1 + M::RECORD_BYTES.div_ceil(8)
-}
-
-fn write<M: Meta>(record: &Record<M>, words: &mut [u64]) {
-    let mut bytes = [0; RECORD_BYTES_MAX];
-    record.meta.write(&mut bytes[..M::RECORD_BYTES]);
-    write_bytes(record.time.0 | TAKES_STEP, &bytes[..M::RECORD_BYTES], words);
 }
 
 /// The words of a record that lies there as bytes: its time, with the bit that says whether it takes a step, and its wire form.

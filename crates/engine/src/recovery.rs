@@ -6,7 +6,8 @@
 //! applied by all, one that reached none is applied by none.
 //!
 //! Since record `i` reaches a core in exactly one packet, the one of its own among `i` to `i+k-1`, a log has an entry for each
-//! packet of its core and not, as in the paper, for each record: a `k`th of the entries, each published as a whole. How the
+//! packet of its core and not, as in the paper, for each record: a `k`th of the entries, each published as a whole. Its words are a copy
+//! of what the packet carries, or where histories stay in memory that all cores see, none. How the
 //! logs can be bounded, why nobody waits for ever, and how a stalled core is shut out: `docs/decisions/0009-loss-recovery.md`.
 
 mod log;

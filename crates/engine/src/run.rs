@@ -411,7 +411,8 @@ fn pump<N: NetworkFunction>(
     let cpus = processors(options, cores);
     thread::scope(|scope| {
         let (back, returns) = sync_channel(FLIGHTS * cores);
-        let mut ends = options.link.map(|link| LinkEnd::ends(link, cores, FLIGHTS * LINK_BATCH).into_iter());
+        let histories = dispatcher.histories();
+        let mut ends = options.link.map(|link| LinkEnd::ends(link, cores, FLIGHTS * LINK_BATCH, histories).into_iter());
         let (inputs, threads): (Vec<SyncSender<Parcel<N::Meta>>>, Vec<_>) = workers
             .iter_mut()
             .enumerate()

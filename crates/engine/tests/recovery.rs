@@ -58,6 +58,8 @@ struct Case {
     burst: u64,
     loss: Loss,
     seed: u64,
+    /// Whether the logs keep no records: only what came.
+    bare: bool,
 }
 
 /// A record's words, from which its number follows.
@@ -82,7 +84,12 @@ impl Case {
     }
 
     fn shape(&self) -> Shape {
-        Shape { cores: self.cores, slots: self.slots, words: 2 }
+        Shape { cores: self.cores, slots: self.slots, words: if self.bare { 0 } else { 2 } }
+    }
+
+    /// A record's words as logs keep them.
+    fn words(&self, seq: u64) -> Vec<u64> {
+        record(seq)[..self.shape().words].to_vec()
     }
 
     /// One core's run over the bursts that it is told of.
@@ -91,7 +98,7 @@ impl Case {
         let mut apply = |seq: Seq, words: Option<&[u64]>| {
             assert_eq!(seq.0, applied.len() as u64, "out of order");
             if let Some(words) = words {
-                assert_eq!(words, record(seq.0), "not the words of record {seq}");
+                assert_eq!(words, self.words(seq.0), "not the words of record {seq}");
             }
             applied.push(words.is_some());
         };
@@ -104,7 +111,8 @@ impl Case {
                     continue;
                 }
                 records.clear();
-                records.extend(((first + 1).saturating_sub(self.cores as u64)..=first).flat_map(record));
+                let oldest = (first + 1).saturating_sub(self.cores as u64);
+                records.extend((oldest..=first).flat_map(|record| self.words(record)));
                 if self.seed.is_multiple_of(2) {
                     member.receive(Seq(first), &records, &mut apply).expect("packets come in order, nobody is fenced");
                     continue;
@@ -112,7 +120,7 @@ impl Case {
                 // With those behind it that came too, as long as none is missing.
                 let mut count = 1;
                 while let Some(packet) = own.next_if(|packet| self.reaches(*packet)) {
-                    records.extend((packet + 1 - self.cores as u64..=packet).flat_map(record));
+                    records.extend((packet + 1 - self.cores as u64..=packet).flat_map(|record| self.words(record)));
                     count += 1;
                 }
                 member
@@ -181,10 +189,12 @@ fn all_cores_apply_what_any_received() {
         let losses = [Loss::Random(rate), Loss::Bursts(rate), Loss::Core(index % 2, rate), Loss::Record(rate)];
         for (loss, cores) in losses.into_iter().flat_map(|loss| (2..=8).map(move |cores| (loss, cores))) {
             let seed = (cores * 1000 + index) as u64;
-            let case = Case { cores, slots: 1 + cores % 5, packets, burst: 5 + seed % 60, loss, seed };
-            let total = case.check(None);
-            recovered += total.recovered_total();
-            nowhere += total.nowhere;
+            for bare in [false, true] {
+                let case = Case { cores, slots: 1 + cores % 5, packets, burst: 5 + seed % 60, loss, seed, bare };
+                let total = case.check(None);
+                recovered += total.recovered_total();
+                nowhere += total.nowhere;
+            }
         }
     }
     assert!(cfg!(miri) || (recovered > 1000 && nowhere > 100), "{recovered} recovered, {nowhere} nowhere");
@@ -193,7 +203,8 @@ fn all_cores_apply_what_any_received() {
 #[test]
 fn a_stream_may_lose_nothing_or_everything() {
     for (cores, rate) in [(2, 0), (7, 0), (2, 10_000), (7, 10_000)] {
-        let case = Case { cores, slots: 3, packets: 500, burst: 32, loss: Loss::Random(rate), seed: 1 };
+        let case =
+            Case { cores, slots: 3, packets: 500, burst: 32, loss: Loss::Random(rate), seed: 1, bare: cores == 2 };
         let total = case.check(None);
         assert_eq!((total.lost, total.nowhere), if rate == 0 { (0, 0) } else { (500, 500) });
     }
@@ -201,7 +212,7 @@ fn a_stream_may_lose_nothing_or_everything() {
 
 #[test]
 fn one_core_alone_needs_nobody() {
-    let case = Case { cores: 1, slots: 1, packets: 1000, burst: 32, loss: Loss::Random(1000), seed: 3 };
+    let case = Case { cores: 1, slots: 1, packets: 1000, burst: 32, loss: Loss::Random(1000), seed: 3, bare: false };
     let total = case.check(None);
     assert_eq!(total.lost, total.nowhere);
     assert_eq!(total.waits + total.waits_for_room, 0);
@@ -213,7 +224,7 @@ fn within_the_window_nobody_waits_for_room() {
         let (burst, window) = (13, 40);
         let slots = Shape::for_window(cores, window, 2).slots;
         for rate in [0, 100, 3000] {
-            let case = Case { cores, slots, packets: 5000, burst, loss: Loss::Random(rate), seed: rate };
+            let case = Case { cores, slots, packets: 5000, burst, loss: Loss::Random(rate), seed: rate, bare: false };
             assert_eq!(case.check(Some(window as u64)).waits_for_room, 0, "{case:?}");
         }
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use engine::recovery::{Patience, Tally};
 use engine::{
-    Course, EngineKind, Link, LinkEnd, Options, Presequenced, PrivateFleet, Script, cpus, private_fleet, run_replayed,
+    Course, EngineKind, Histories, Link, LinkEnd, Options, PrivateFleet, Script, cpus, private_fleet, run_replayed,
 };
 use nf::{Function, Reason};
 use port::{Loops, Port, Replay, Trace};
@@ -123,7 +123,6 @@ struct Replicas<N: Function> {
     link: Link,
     replay: Replay,
     script: Script<N::Meta>,
-    carried: Presequenced,
     options: Options,
     dispatch: Work,
     readings: Readings,
@@ -143,21 +142,10 @@ impl<N: Function> Replicas<N> {
         let replay =
             Replay::new(Arc::clone(trace)).looped(Loops::Times(loops)).steered(cores).bucketed(buckets).continued();
         let link = Link { loss_ppm, recovery, seed: plan.options.seed, patience: Patience::Time(PATIENCE) };
-        let course = Course { script: &script, packets: trace.len(), span: replay.span(), end: replay.end() };
-        let carried = Presequenced::of(&course, plan.cores);
-        let ends = LinkEnd::ends(link, plan.cores, WINDOW * plan.cores);
+        let ends = LinkEnd::ends(link, plan.cores, WINDOW * plan.cores, Histories::Kept);
         let (options, dispatch) = (plan.options, plan.dispatch);
-        let mut new = Self {
-            fleet,
-            ends,
-            link,
-            replay,
-            script,
-            carried,
-            options,
-            dispatch,
-            readings: Readings::new(plan.undisturbed),
-        };
+        let mut new =
+            Self { fleet, ends, link, replay, script, options, dispatch, readings: Readings::new(plan.undisturbed) };
         new.round()?;
         new.readings.clear();
         Ok(new)
@@ -202,8 +190,8 @@ impl<N: Function> Contender for Replicas<N> {
         let queues = Dispatched::wrap(queues, self.dispatch);
         let (packets, span, end) = (self.replay.trace().len(), self.replay.span(), self.replay.end());
         let course = Course { script: &self.script, packets, span, end };
-        let Self { fleet, ends, carried, options, .. } = self;
-        let runs = run_replayed(&mut fleet.workers, queues, ends, &course, carried, options)?;
+        let Self { fleet, ends, options, .. } = self;
+        let runs = run_replayed(&mut fleet.workers, queues, ends, &course, options)?;
         let elapsed: Vec<Duration> = runs.iter().map(|run| run.elapsed).collect();
         let gauges: Vec<_> = shown.iter().map(Shown::get).collect();
         self.readings.push(Reading::of(self.arrived() - before, &elapsed, &gauges, runs.len()));

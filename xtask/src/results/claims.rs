@@ -263,8 +263,8 @@ fn loss(results: &Results) -> Result<Vec<String>> {
         return Ok(Vec::new());
     }
     Ok(vec![format!(
-        "Figure 10b: where nothing is lost, recovery takes more than {:.0} % of the rate of {}. Each packet's records are written once \
-         more, and cores wait for each other where one is further ahead than its log is long.",
+        "Figure 10b: where nothing is lost, recovery takes more than {:.0} % of the rate of {}. Each burst is made known to the others, \
+         and cores wait for each other where one is further ahead than its log is long.",
         RECOVERY_COST * 100.0,
         missed.join(", ")
     )])

@@ -371,7 +371,8 @@ fn figure_10a(results: &Results, files: &mut Vec<(String, String)>) -> Result<St
 
 fn figure_10b(results: &Results, files: &mut Vec<(String, String)>) -> Result<String> {
     let mut out = "## Figure 10b: loss recovery\n\nReplicas on two cores behind a link that loses packets with their histories. *Of the best*: \
-                   beside the same round with no loss and recovery off. Without recovery replicas differ from the first loss on, so those \
+                   beside the same round with no loss and recovery off. Histories stay where the replay has them, as behind a port that keeps a packet's \
+                   buffer until all cores have passed it: nothing is copied into logs. Without recovery replicas differ from the first loss on, so those \
                    rows are there for their speed alone.\n\n"
         .to_owned();
     if !results.runs.contains_key("link/port-knock") {

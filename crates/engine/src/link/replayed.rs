@@ -5,12 +5,11 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::Instant;
 
-use locality::prefetch;
 use nf::{Meta, NetworkFunction, Reason};
-use packet::{Nanos, Seq};
+use packet::Seq;
 use port::{Batch, Queue, Received};
 
-use super::{LinkEnd, record_of, run_of, words_of, write};
+use super::{LinkEnd, run_of};
 use crate::affinity::pin;
 use crate::any_worker::AnyWorker;
 use crate::error::EngineError;
@@ -21,82 +20,27 @@ use crate::recovery::{Apply, Fenced, Tally};
 use crate::run::{CoreRun, Course, processors};
 use crate::worker::Worker;
 
-/// What the packets of a trace carry that is replayed over and over: the words of each packet's own record and of those before.
-#[derive(Debug)]
-pub struct Presequenced {
-    /// One pass, behind the end of the one before. Times are those of a pass that begins with the trace's own.
-    words: Vec<u64>,
-    /// The words of a record.
-    width: usize,
-    cores: usize,
-    packets: usize,
-    span: Nanos,
+/// Takes what the core is to apply from the replay, as histories stay where they lie: the records that its own packets brought, and
+/// those that recovery says others got.
+struct Replayed<'a, 'b, M> {
+    log: &'a mut Log<'b, M>,
+    records: &'a mut Vec<Record<M>>,
 }
 
-impl Presequenced {
-    /// What packets carry to so many cores.
-    ///
-    /// # Panics
-    /// When the passes of the trace don't begin with the same core: its packets have to be a multiple of the cores.
-    #[must_use]
-    pub fn of<M: Meta>(course: &Course<'_, M>, cores: usize) -> Self {
-        let Course { script, packets, span, .. } = course;
-        assert!(*packets >= cores && packets.is_multiple_of(cores), "every pass goes round the cores");
-        let (width, before) = (words_of::<M>(), cores - 1);
-        let mut words = vec![0; (before + packets) * width];
-        for record in &script.records {
-            let start = (before + record.seq.0 as usize) * width;
-            write(record, &mut words[start..start + width]);
-        }
-        let end = words.len() - before * width;
-        words.copy_within(end.., 0);
-        Self { words, width, cores, packets: *packets, span: *span }
-    }
-
-    /// What `count` packets of a core carry, from `first` on, all in one pass: oldest first. The first packets of all carry less, as
-    /// there is no more.
-    #[inline]
-    fn of_packets(&self, first: Seq, count: usize, lap: u64) -> &[u64] {
-        let index = (first.0 - lap * self.packets as u64) as usize;
-        let missing = (self.cores - 1).saturating_sub(first.0 as usize);
-        &self.words[(index + missing) * self.width..(index + count * self.cores) * self.width]
-    }
-
-    /// Asks for what the packets of a core carry that come next, of which there are about `count`, from `next` on: a card lays it where
-    /// packets lie, which ports ask for ahead of time.
-    #[inline]
-    fn prefetch(&self, next: Seq, count: usize, lap: u64) {
-        let start = (next.0 - lap * self.packets as u64) as usize * self.width;
-        let end = self.words.len().min(start + count * self.cores * self.width);
-        prefetch::all(&self.words[start.min(end)..end]);
-    }
-
-    fn lap(&self, seq: Seq) -> u64 {
-        seq.0 / self.packets as u64
-    }
-}
-
-/// Takes the records that a core's own packets brought from the replay, and the others from what recovery says.
-struct Replayed<'a, 'b, N: NetworkFunction> {
-    log: &'a mut Log<'b, N::Meta>,
-    carried: &'a Presequenced,
-    records: &'a mut Vec<Record<N::Meta>>,
-    seed: u64,
-}
-
-impl<N: NetworkFunction> Replayed<'_, '_, N> {
+impl<M: Meta> Replayed<'_, '_, M> {
     /// Leaves out what the core never got.
     fn skip_to(&mut self, end: Seq) {
         while self.log.before(end, usize::MAX).is_some() {}
     }
 }
 
-impl<N: NetworkFunction> Apply for Replayed<'_, '_, N> {
+impl<M: Meta> Apply for Replayed<'_, '_, M> {
     fn record(&mut self, seq: Seq, words: Option<&[u64]>) {
-        self.skip_to(seq.next());
-        if let Some(record) = words.and_then(|words| record_of::<N>(seq, words, self.seed)) {
-            let later = Nanos(self.carried.span.0.saturating_mul(self.carried.lap(seq)));
-            self.records.push(Record { time: record.time + later, ..record });
+        match words {
+            Some(_) => {
+                self.carried(seq, seq.next());
+            }
+            None => self.skip_to(seq.next()),
         }
     }
 
@@ -113,9 +57,8 @@ impl<N: NetworkFunction> Apply for Replayed<'_, '_, N> {
 }
 
 impl<M: Meta> LinkEnd<M> {
-    /// Decides those packets of the core's next batch that arrive, and leaves nothing else in it. `log` has the records of the
-    /// replay, from this core's [next](Worker::next) on, and `carried` the same as packets bring it. Without recovery the core
-    /// never hears of what it lost.
+    /// Decides those packets of the core's next batch that arrive, and leaves nothing else in it. `log` has what packets carry, from
+    /// this core's [next](Worker::next) record on. Without recovery the core never hears of what it lost.
     ///
     /// # Errors
     /// As [`process`](Self::process) does.
@@ -124,7 +67,6 @@ impl<M: Meta> LinkEnd<M> {
         worker: &mut dyn AnyWorker<N>,
         batch: &mut Batch,
         log: &mut Log<'_, M>,
-        carried: &Presequenced,
     ) -> Result<(), Fenced> {
         let Some(last) = batch.packets().last() else { return Ok(()) };
         let sent = last.seq.next();
@@ -139,9 +81,9 @@ impl<M: Meta> LinkEnd<M> {
             });
         }
         if self.link.recovery {
-            self.recovering(worker, batch, log, carried, sent)
+            self.recovering(worker, batch, log, sent)
         } else {
-            self.forgetting(worker, batch, log, carried);
+            self.forgetting(worker, batch, log);
             Ok(())
         }
     }
@@ -154,13 +96,11 @@ impl<M: Meta> LinkEnd<M> {
         self,
         worker: &mut dyn AnyWorker<N>,
         log: &mut Log<'_, M>,
-        carried: &Presequenced,
         sent: Seq,
     ) -> (Tally, Result<(), Fenced>) {
         let Self { member, block: mut decided, mut arrived, .. } = self;
         decided.records.clear();
-        let seed = worker.seed();
-        let mut apply = Replayed::<N> { log, carried, records: &mut decided.records, seed };
+        let mut apply = Replayed { log, records: &mut decided.records };
         let outcome = member.finish_into(sent, &mut apply);
         arrived.clear();
         worker.process_with(&mut arrived, &mut Log::of_block(&decided), sent);
@@ -173,34 +113,23 @@ impl<M: Meta> LinkEnd<M> {
         worker: &mut dyn AnyWorker<N>,
         batch: &mut Batch,
         log: &mut Log<'_, M>,
-        carried: &Presequenced,
         sent: Seq,
     ) -> Result<(), Fenced> {
         let Self { member, block: decided, .. } = self;
         decided.records.clear();
         let start = member.next();
-        let seed = worker.seed();
-        let mut apply = Replayed::<N> { log: &mut *log, carried, records: &mut decided.records, seed };
-        let mut lap = batch.packets().first().map_or(0, |packet| carried.lap(packet.seq));
+        let cores = member.logs().shape().cores;
+        let mut apply = Replayed { log: &mut *log, records: &mut decided.records };
         let mut result = Ok(());
         let mut rest = batch.packets();
-        while let [first, .., last] | [first @ last] = rest {
-            let first = first.seq;
-            let mut end = (lap + 1) * carried.packets as u64;
-            if first.0 >= end {
-                lap += 1;
-                end += carried.packets as u64;
-            }
-            let all = last.seq.0 < end;
-            let of_lap = if all { rest.len() } else { rest.partition_point(|packet| packet.seq.0 < end) };
-            let (run, later) = rest.split_at(run_of(&rest[..of_lap], carried.cores));
-            rest = later;
-            if member.receive_run(first, run.len(), carried.of_packets(first, run.len(), lap), &mut apply).is_err() {
+        while let [first, ..] = rest {
+            let (run, later) = rest.split_at(run_of(rest, cores));
+            if member.receive_run(first.seq, run.len(), &[], &mut apply).is_err() {
                 result = Err(Fenced);
                 break;
             }
+            rest = later;
         }
-        carried.prefetch(sent, batch.len(), lap);
         if result.is_ok() {
             match member.pass(sent) {
                 // Nothing is missing and nothing was applied yet: the replay's own records will do.
@@ -234,16 +163,15 @@ impl<M: Meta> LinkEnd<M> {
         worker: &mut dyn AnyWorker<N>,
         batch: &mut Batch,
         log: &mut Log<'_, M>,
-        carried: &Presequenced,
     ) {
-        let [first, .., last] = batch.packets() else { return self.one(worker, batch, log, carried) };
-        let cores = carried.cores as u64;
+        let [first, .., last] = batch.packets() else { return self.one(worker, batch, log) };
+        let cores = self.member.logs().shape().cores as u64;
         let whole = (batch.len() as u64 - 1) * cores == last.seq.0 - first.seq.0
             && first.seq.0.saturating_sub(cores - 1) <= worker.next().0;
         if whole {
             worker.process_with(batch, log, last.seq.next());
         } else {
-            self.one(worker, batch, log, carried);
+            self.one(worker, batch, log);
         }
     }
 
@@ -253,14 +181,14 @@ impl<M: Meta> LinkEnd<M> {
         worker: &mut dyn AnyWorker<N>,
         batch: &mut Batch,
         log: &mut Log<'_, M>,
-        carried: &Presequenced,
     ) {
-        let decided = &mut self.block;
+        let Self { member, block: decided, .. } = self;
+        let before = member.logs().shape().cores as u64 - 1;
         decided.records.clear();
         decided.end = worker.next();
-        let mut apply = Replayed::<N> { log, carried, records: &mut decided.records, seed: worker.seed() };
+        let mut apply = Replayed { log, records: &mut decided.records };
         for packet in batch.packets() {
-            let oldest = Seq(packet.seq.0.saturating_sub(carried.cores as u64 - 1));
+            let oldest = Seq(packet.seq.0.saturating_sub(before));
             apply.carried(oldest.max(decided.end), packet.seq.next());
             decided.end = packet.seq.next();
         }
@@ -281,7 +209,6 @@ pub fn run_replayed<N: NetworkFunction, P: Placement<N>>(
     queues: Vec<Box<dyn Queue>>,
     ends: &mut [LinkEnd<N::Meta>],
     course: &Course<'_, N::Meta>,
-    carried: &Presequenced,
     options: &Options,
 ) -> Result<Vec<CoreRun>, EngineError> {
     assert!(queues.len() == workers.len() && ends.len() == workers.len(), "a queue and an end for each core");
@@ -295,7 +222,7 @@ pub fn run_replayed<N: NetworkFunction, P: Placement<N>>(
                 scope.spawn(move || {
                     cpu.map(pin);
                     barrier.wait();
-                    poll(worker, queue, end, course, carried)
+                    poll(worker, queue, end, course)
                 })
             })
             .collect();
@@ -308,7 +235,6 @@ fn poll<N: NetworkFunction>(
     mut queue: Box<dyn Queue>,
     link: &mut LinkEnd<N::Meta>,
     course: &Course<'_, N::Meta>,
-    carried: &Presequenced,
 ) -> Result<CoreRun, EngineError> {
     let mut batch = Batch::default();
     let mut log = Log::of_loop(course.script, course.packets, course.span, worker.next());
@@ -320,7 +246,7 @@ fn poll<N: NetworkFunction>(
             Received::End => break,
         }
         let fenced = |fenced: Fenced| EngineError::Refused(fenced.to_string());
-        link.process_replayed(worker, &mut batch, &mut log, carried).map_err(fenced)?;
+        link.process_replayed(worker, &mut batch, &mut log).map_err(fenced)?;
         queue.transmit(&mut batch)?;
     }
     queue.finish()?;

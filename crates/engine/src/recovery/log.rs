@@ -13,7 +13,8 @@ pub struct Shape {
     pub cores: usize,
     /// The latest packets that each core's log keeps.
     pub slots: usize,
-    /// The words of a record.
+    /// The words of a record; 0 where the histories stay elsewhere, in memory that all cores see: then the logs tell who got a record,
+    /// and whoever applies it knows where it lies.
     pub words: usize,
 }
 

@@ -63,7 +63,7 @@ pub enum Refusal {
 
 /// What is done with the records that a core is to apply, in order, each exactly once.
 pub trait Apply {
-    /// Applies a record: its words, or nothing when no core received it.
+    /// Applies a record: its words, of which there are none where logs [keep none](Shape::words), or nothing when no core received it.
     fn record(&mut self, seq: Seq, words: Option<&[u64]>);
 
     /// Applies the records from `first` to ahead of `end`, which a packet of this core brought, from that packet; `false` to be

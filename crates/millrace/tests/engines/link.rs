@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread;
 
 use engine::recovery::{Patience, Tally};
-use engine::{Counters, Course, EngineKind, Link, LinkEnd, Log, Options, Parcel, Presequenced, Script, private_fleet};
+use engine::{Counters, Course, EngineKind, Histories, Link, LinkEnd, Log, Options, Parcel, Script, private_fleet};
 use functions::{conntrack, ddos, heavy_hitter, nat, policer, port_knock};
 use nf::{Function, Reason};
 use packet::{Nanos, Seq};
@@ -80,7 +80,7 @@ fn check<N: Function>(nf: N, trace: &Trace, cores: usize, link: Link) -> Tally {
         fleet.dispatcher.split(batch, &mut parcels);
         shares.iter_mut().zip(parcels).for_each(|(share, parcel)| share.push(parcel));
     }
-    let ends = LinkEnd::ends(link, cores, 2 * BURST);
+    let ends = LinkEnd::ends(link, cores, 2 * BURST, Histories::Kept);
     let (mut got, mut total) = (Fates::new(), Tally::default());
     thread::scope(|scope| {
         let cores: Vec<_> = fleet
@@ -160,13 +160,12 @@ fn check_replayed<N: Function>(nf: N, trace: &Trace, cores: usize, link: Link) -
         fleet.dispatcher.assign(batch, &mut Vec::new(), &mut Vec::new(), &mut script);
     }
     let course = Course { script: &script, packets: trace.len(), span: SPAN, end: Seq(total as u64) };
-    let carried = Presequenced::of(&course, cores);
-    let ends = LinkEnd::ends(link, cores, 3 * BURST);
+    let ends = LinkEnd::ends(link, cores, 3 * BURST, Histories::Kept);
     let (mut got, mut tally) = (Fates::new(), Tally::default());
     thread::scope(|scope| {
         let mut threads = Vec::new();
         for (core, (worker, mut end)) in fleet.workers.iter_mut().zip(ends).enumerate() {
-            let (course, carried, at) = (&course, &carried, &at);
+            let (course, at) = (&course, &at);
             threads.push(scope.spawn(move || {
                 let (mut fates, mut batch) = (Fates::new(), Batch::default());
                 let mut log = Log::of_loop(course.script, course.packets, course.span, worker.next());
@@ -176,10 +175,10 @@ fn check_replayed<N: Function>(nf: N, trace: &Trace, cores: usize, link: Link) -
                     for (packet, bytes) in share.iter().map(|seq| at(*seq)) {
                         batch.push(packet, bytes);
                     }
-                    end.process_replayed(worker, &mut batch, &mut log, carried).expect("nobody is fenced");
+                    end.process_replayed(worker, &mut batch, &mut log).expect("nobody is fenced");
                     note(&mut fates, &batch);
                 }
-                let (tally, result) = end.finish_replayed(worker, &mut log, carried, course.end);
+                let (tally, result) = end.finish_replayed(worker, &mut log, course.end);
                 result.expect("nobody is fenced");
                 (fates, tally)
             }));
@@ -235,9 +234,9 @@ fn a_replay_without_recovery_loses_the_records_with_the_packets() {
         for batch in &batches(&trace) {
             fleet.dispatcher.assign(batch, &mut Vec::new(), &mut Vec::new(), &mut script);
         }
-        let course = Course { script: &script, packets: 600, span: SPAN, end: Seq(600) };
-        let carried = Presequenced::of(&course, 2);
-        for (core, (worker, mut end)) in fleet.workers.iter_mut().zip(LinkEnd::ends(link, 2, 64)).enumerate() {
+        for (core, (worker, mut end)) in
+            fleet.workers.iter_mut().zip(LinkEnd::ends(link, 2, 64, Histories::Kept)).enumerate()
+        {
             let mut log = Log::of_loop(&script, 600, SPAN, Seq(0));
             let mut arrived = Vec::new();
             for start in (core..600).step_by(2 * BURST) {
@@ -245,7 +244,7 @@ fn a_replay_without_recovery_loses_the_records_with_the_packets() {
                 for seq in (start..(start + 2 * BURST).min(600)).step_by(2) {
                     batch.push(port::Packet { seq: Seq(seq as u64), ..trace.packets()[seq] }, trace.bytes(seq));
                 }
-                end.process_replayed(worker, &mut batch, &mut log, &carried).expect("nobody waits");
+                end.process_replayed(worker, &mut batch, &mut log).expect("nobody waits");
                 arrived.extend(batch.packets().iter().map(|packet| packet.seq.0));
             }
             let counters = worker.counters();
@@ -308,7 +307,7 @@ fn the_packets_of_a_fenced_core_are_dropped_by_name() {
     let options = Options { flows_max: Some(trace.len()), pin: false, ..Options::default() };
     let mut fleet = private_fleet(EngineKind::Scr, nf, 2, &options);
     let link = Link { loss_ppm: 10_000, seed: 7, patience: Patience::Looks(5), ..Link::default() };
-    let mut ends = LinkEnd::ends(link, 2, 2 * BURST);
+    let mut ends = LinkEnd::ends(link, 2, 2 * BURST, Histories::Kept);
     let mut shares = [Vec::new(), Vec::new()];
     for batch in batches(&trace) {
         let mut parcels = [Parcel::default(), Parcel::default()];
