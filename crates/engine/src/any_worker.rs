@@ -22,6 +22,16 @@ pub trait AnyWorker<N: NetworkFunction>: Send {
     /// See [`Worker::process_with`].
     fn process_with(&mut self, batch: &mut Batch, log: &mut Log<'_, N::Meta>, end: Seq);
 
+    /// See [`Worker::release`].
+    fn release(&mut self, moves: &Moves<'_, N::Meta>);
+
+    /// See [`Worker::is_ready`].
+    #[must_use]
+    fn is_ready(&self, moves: &Moves<'_, N::Meta>) -> bool;
+
+    /// See [`Worker::acquire`].
+    fn acquire(&mut self, moves: &Moves<'_, N::Meta>);
+
     /// See [`Worker::hand_over`].
     #[must_use]
     fn hand_over(&mut self, moves: &Moves<'_, N::Meta>) -> bool;
@@ -58,6 +68,18 @@ impl<N: NetworkFunction, P: Placement<N>> AnyWorker<N> for Worker<N, P> {
 
     fn process_with(&mut self, batch: &mut Batch, log: &mut Log<'_, N::Meta>, end: Seq) {
         Self::process_with(self, batch, log, end);
+    }
+
+    fn release(&mut self, moves: &Moves<'_, N::Meta>) {
+        Self::release(self, moves);
+    }
+
+    fn is_ready(&self, moves: &Moves<'_, N::Meta>) -> bool {
+        Self::is_ready(self, moves)
+    }
+
+    fn acquire(&mut self, moves: &Moves<'_, N::Meta>) {
+        Self::acquire(self, moves);
     }
 
     fn hand_over(&mut self, moves: &Moves<'_, N::Meta>) -> bool {

@@ -79,6 +79,9 @@ pub fn hash_of<N: NetworkFunction>(key: &KeyOf<N>, seed: u64) -> u64 {
 
 /// Where the state lives that a step reads and writes. The worker hashes and prefetches a whole burst before it steps.
 pub trait Placement<N: NetworkFunction>: Send {
+    /// Whether cores replay what others' packets contributed, or hand state to each other. Where they don't, nothing of that is compiled.
+    const REPLAYS: bool = false;
+
     /// What the hashes of its tables are keyed by.
     fn seed(&self) -> u64;
 

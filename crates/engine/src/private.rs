@@ -197,6 +197,8 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Flows<K, V, I> {
 }
 
 impl<N: NetworkFunction, I: Index> Placement<N> for Private<N, I> {
+    const REPLAYS: bool = true;
+
     fn seed(&self) -> u64 {
         self.seed
     }

@@ -101,6 +101,8 @@ impl<N: NetworkFunction, I: Index> Sharded<N, I> {
 const OWNED: &str = "a core gets packets of its own buckets and of elephants";
 
 impl<N: NetworkFunction, I: Index> Placement<N> for Sharded<N, I> {
+    const REPLAYS: bool = true;
+
     fn seed(&self) -> u64 {
         self.seed
     }

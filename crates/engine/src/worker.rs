@@ -194,16 +194,23 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
     /// replays on to `end`, the number behind the last record to read.
     ///
     /// # Panics
-    /// When another core has failed that this one would have had to wait for.
+    /// When another core has failed that this one would have had to wait for; and when there is something to replay under a placement
+    /// that [never does](Placement::REPLAYS).
     #[inline(never)]
     pub fn process_with(&mut self, batch: &mut Batch, log: &mut Log<'_, N::Meta>, end: Seq) {
         self.counters.receive(batch);
-        if log.is_silent_until(end) {
-            self.decide(batch);
-        } else if log.is_whole_for(batch) {
-            self.replay_whole(batch, log, end);
+        let is_silent = log.is_silent_until(end);
+        if P::REPLAYS {
+            if is_silent {
+                self.decide(batch);
+            } else if log.is_whole_for(batch) {
+                self.replay_whole(batch, log, end);
+            } else {
+                self.replay_between(batch, log, end);
+            }
         } else {
-            self.replay_between(batch, log, end);
+            assert!(is_silent, "this state is no replica");
+            self.decide(batch);
         }
         self.next = end;
     }
@@ -539,6 +546,9 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
 
     /// Sees to the packets that were passed over.
     pub(crate) fn settle_stepless(&mut self, batch: &mut Batch) {
+        if !P::REPLAYS {
+            return;
+        }
         let Self { nf, by_ports, lanes, counters, position, scratch, .. } = self;
         let Lanes { waiting, settled, passed, .. } = &mut **lanes;
         for index in passed.drain(..) {

@@ -1,6 +1,7 @@
 //! Why a function's transactions fail: who was in whose way, by source line and by cause, and how even the load is.
 
 use std::collections::HashMap;
+use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -314,9 +315,12 @@ fn busiest<N: Function>(nf: &Arc<N>, trace: &Trace, options: &Options) -> (usize
     let script = Steered::pass(&mut Dispatcher::new(Arc::clone(nf), EngineKind::Scr, 2, options), trace).script;
     let mut counts: HashMap<_, u64> = HashMap::new();
     script.records.iter().for_each(|record| *counts.entry(record.meta.key()).or_default() += 1);
-    let sets = counts.len();
-    let mut counts: Vec<_> = counts.into_iter().collect();
+    (counts.len(), most(counts.into_iter().collect()))
+}
+
+/// The first [`BUSIEST`] by count.
+fn most<K: Ord + Display>(mut counts: Vec<(K, u64)>) -> Vec<(String, u64)> {
     counts.sort_by(|(key, count), (other, others)| others.cmp(count).then_with(|| key.cmp(other)));
     counts.truncate(BUSIEST);
-    (sets, counts.into_iter().map(|(key, count)| (key.to_string(), count)).collect())
+    counts.into_iter().map(|(key, count)| (key.to_string(), count)).collect()
 }

@@ -10,9 +10,9 @@ use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
 use engine::{
-    Commit, Control, EngineKind, Fleet, FlowState, Guarantee, KeyOf, Options, Parcel, Part, Placement, PrivateFleet,
-    Remains, ShardedFleet, Shared, SharedFleet, TransactedFleet, any_private_fleet, any_sharded_fleet, drive,
-    private_fleet, sharded_fleet, shared_fleet, transacted_fleet,
+    AnyWorker, Commit, Control, Dispatcher, EngineKind, Fleet, FlowState, Guarantee, KeyOf, Options, Parcel, Part,
+    Placement, PrivateFleet, Remains, ShardedFleet, Shared, SharedFleet, TransactedFleet, any_private_fleet,
+    any_sharded_fleet, drive, private_fleet, sharded_fleet, shared_fleet, transacted_fleet,
 };
 use flow::index::IndexKind;
 use flow::{Ageing, Eviction, Index};
@@ -408,7 +408,11 @@ impl<N: Function> Bench<'_, N> {
         Fleet<N, P>: Remains<N>,
     {
         let packets = match case.seed {
-            Some(seed) => schedule(fleet, self.trace, len, seed),
+            Some(seed) => {
+                let mut workers: Vec<_> =
+                    fleet.workers.iter_mut().map(|worker| worker as &mut dyn AnyWorker<N>).collect();
+                schedule(&mut workers, &mut fleet.dispatcher, self.trace, len, seed)
+            }
             None => {
                 let mut queue = TraceQueue::new(self.trace, len);
                 let outcome = drive(fleet, &self.options, &mut queue, &Control::default());
@@ -457,9 +461,10 @@ impl<N: Function> Bench<'_, N> {
     }
 }
 
-/// Steps the fleet's cores one burst at a time, in an order drawn from `seed`, over bursts of drawn lengths.
-fn schedule<N: Function, P: Placement<N>>(
-    fleet: &mut Fleet<N, P>,
+/// Steps a fleet's cores one burst at a time, in an order drawn from `seed`, over bursts of drawn lengths.
+fn schedule<N: Function>(
+    workers: &mut [&mut dyn AnyWorker<N>],
+    dispatcher: &mut Dispatcher<N>,
     trace: &Trace,
     len: usize,
     seed: u64,
@@ -468,19 +473,19 @@ fn schedule<N: Function, P: Placement<N>>(
     let mut packets = vec![None; len];
     let mut batch = Batch::default();
     let mut next = 0;
-    let cores = fleet.workers.len();
+    let cores = workers.len();
     let mut waiting: Vec<Waiting<N::Meta>> = (0..cores).map(|_| Waiting::default()).collect();
     loop {
         // A core is drawn; when it has nothing to do and there is more to hand out, everyone gets some.
         let core = random.below(cores as u64) as usize;
         if !waiting[core].parcels.is_empty() {
-            waiting[core].step(&mut fleet.workers[core], trace, &mut packets);
+            waiting[core].step(workers[core], trace, &mut packets);
         } else if next < len {
             let burst = (1 + random.below(64) as usize).min(len - next);
             fill(&mut batch, trace, next..next + burst);
             next += burst;
             let mut parcels: Vec<_> = (0..cores).map(|_| Parcel::default()).collect();
-            fleet.dispatcher.split(&batch, &mut parcels);
+            dispatcher.split(&batch, &mut parcels);
             for (waiting, parcel) in waiting.iter_mut().zip(parcels) {
                 waiting.parcels.push_back(parcel);
             }
@@ -505,9 +510,9 @@ impl<M> Default for Waiting<M> {
 
 impl<M: Copy> Waiting<M> {
     /// Processes the first parcel, as far as nothing is missing that another core has still to let go of.
-    fn step<N: NetworkFunction<Meta = M>, P: Placement<N>>(
+    fn step<N: NetworkFunction<Meta = M>>(
         &mut self,
-        worker: &mut engine::Worker<N, P>,
+        worker: &mut dyn AnyWorker<N>,
         trace: &Trace,
         packets: &mut [Option<Observation>],
     ) {
