@@ -39,8 +39,8 @@ pub trait AnyWorker<N: NetworkFunction>: Send {
     /// Counts a packet that never got here, or came in vain.
     fn drop_unseen(&mut self, packet: &Packet, reason: Reason);
 
-    /// Decides the packets that take no step and came ahead of the one that the function panicked at.
-    fn settle_stepless(&mut self, batch: &mut Batch);
+    /// Decides the packets that were left for later and came ahead of the one that the function panicked at.
+    fn decide_passed(&mut self, batch: &mut Batch);
 
     /// See [`Worker::fail`].
     fn fail(&mut self);
@@ -90,8 +90,8 @@ impl<N: NetworkFunction, P: Placement<N>> AnyWorker<N> for Worker<N, P> {
         Self::drop_unseen(self, packet, reason);
     }
 
-    fn settle_stepless(&mut self, batch: &mut Batch) {
-        Self::settle_stepless(self, batch);
+    fn decide_passed(&mut self, batch: &mut Batch) {
+        Self::decide_passed(self, batch);
     }
 
     fn fail(&mut self) {

@@ -13,7 +13,7 @@ use crate::carrier::{Shape, Unpack};
 use crate::classify::classify;
 use crate::elephants::{Change, Elephants, Tracked};
 use crate::fleet::Options;
-use crate::history::{Block, Boundary, OwnRecords, Record, Script};
+use crate::history::{Block, Boundary, Record, Script};
 use crate::kind::EngineKind;
 use crate::link::Histories;
 use crate::moves::{Elephant, Move, What};
@@ -206,7 +206,7 @@ impl<N: NetworkFunction> Dispatcher<N> {
         let mut inner = block.as_mut().and_then(Arc::get_mut);
         if let (Some(block), Some(first), Some(last)) = (&mut inner, batch.packets().first(), batch.packets().last()) {
             (block.time, block.first, block.end) = (first.time, first.seq, last.seq.next());
-            block.own = self.own_records();
+            block.has_own = true;
             self.decide(first, &mut block.moves);
             block.records.reserve(batch.len());
         }
@@ -242,7 +242,7 @@ impl<N: NetworkFunction> Dispatcher<N> {
                 script.boundaries.push(Boundary { seq: first.seq, time: first.time, moves });
             }
         }
-        script.own = self.own_records();
+        script.has_own = true;
         self.look(batch);
         for (index, packet) in batch.packets().iter().enumerate() {
             let route = self.route(packet.seq.0, index);
@@ -285,11 +285,6 @@ impl<N: NetworkFunction> Dispatcher<N> {
                 rss.assign(bucket as u16, *core);
             }
         }
-    }
-
-    /// Which packets' own cores find their records among those of others.
-    fn own_records(&self) -> OwnRecords {
-        if self.replicate { OwnRecords::All } else { OwnRecords::OfSprayed }
     }
 
     fn herd(&self) -> Option<&[Tracked<N::Meta>]> {

@@ -3,7 +3,6 @@
 
 use locality::{CACHE_LINE, prefetch};
 use packet::{Nanos, Seq};
-use port::{Batch, Packet};
 
 use crate::moves::{Move, Moves};
 
@@ -20,18 +19,6 @@ pub struct Record<M> {
     pub meta: M,
 }
 
-/// Which packets of a core's own have their records among those of others, of the packets that take a step.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OwnRecords {
-    /// None: a packet brings what came before it, and is looked at itself.
-    #[default]
-    Missing,
-    /// Those that were [sprayed](Packet::SPRAYED).
-    OfSprayed,
-    /// All.
-    All,
-}
-
 /// What a sequencer hands to all cores at once: the records of consecutive packets, and what changes cores ahead of them.
 #[derive(Clone, Debug)]
 pub struct Block<M> {
@@ -45,8 +32,9 @@ pub struct Block<M> {
     pub moves: Vec<Move<M>>,
     /// When it does: the first packet's time.
     pub time: Nanos,
-    /// Which packets of a core's own have their records here as well.
-    pub own: OwnRecords,
+    /// Whether those of a core's own packets whose steps all cores take have their records here as well. Without them a packet brings what
+    /// came before it, and is looked at itself.
+    pub has_own: bool,
     /// For cores that live on what their own packets carry, and recover from each other what they miss: the words that each
     /// packet of the core's share brings. The block has no records then.
     pub carried: Option<Vec<u64>>,
@@ -55,7 +43,7 @@ pub struct Block<M> {
 impl<M> Default for Block<M> {
     fn default() -> Self {
         let (first, end, time) = (Seq(0), Seq(0), Nanos(0));
-        Self { first, end, records: Vec::new(), moves: Vec::new(), time, own: OwnRecords::Missing, carried: None }
+        Self { first, end, records: Vec::new(), moves: Vec::new(), time, has_own: false, carried: None }
     }
 }
 
@@ -85,13 +73,14 @@ pub struct Script<M> {
     pub records: Vec<Record<M>>,
     /// The boundaries, by number. At the last everything is back where it was at the beginning, if anything had moved.
     pub boundaries: Vec<Boundary<M>>,
-    /// Which packets of a core's own have their records here as well.
-    pub own: OwnRecords,
+    /// Whether those of a core's own packets whose steps all cores take have their records here as well. Without them a packet brings what
+    /// came before it, and is looked at itself.
+    pub has_own: bool,
 }
 
 impl<M> Default for Script<M> {
     fn default() -> Self {
-        Self { records: Vec::new(), boundaries: Vec::new(), own: OwnRecords::Missing }
+        Self { records: Vec::new(), boundaries: Vec::new(), has_own: false }
     }
 }
 
@@ -110,7 +99,7 @@ impl<M> Script<M> {
 pub struct Log<'a, M> {
     records: &'a [Record<M>],
     boundaries: &'a [Boundary<M>],
-    own: OwnRecords,
+    has_own: bool,
     record: usize,
     /// The record up to which what leads to the state was asked for.
     asked: usize,
@@ -168,7 +157,7 @@ impl<'a, M: Copy> Log<'a, M> {
         Self {
             records,
             boundaries: &[],
-            own: block.own,
+            has_own: block.has_own,
             record: 0,
             asked: 0,
             boundary: 0,
@@ -189,14 +178,14 @@ impl<'a, M: Copy> Log<'a, M> {
     pub fn of_loop(script: &'a Script<M>, packets: usize, span: Nanos, next: Seq) -> Self {
         let packets = packets as u64;
         let (lap, within) = (next.0 / packets, Seq(next.0 % packets));
-        let Script { records, boundaries, own } = script;
-        let own = *own;
+        let Script { records, boundaries, has_own } = script;
+        let has_own = *has_own;
         let record = records.partition_point(|record| record.seq < within);
         let boundary = boundaries.partition_point(|boundary| boundary.seq <= within);
         let (first, later) = (0, Nanos(0));
         let asked = record;
         let mut log =
-            Self { records, boundaries, own, record, asked, boundary, laps: [lap; 2], first, later, packets, span };
+            Self { records, boundaries, has_own, record, asked, boundary, laps: [lap; 2], first, later, packets, span };
         log.lap_records(lap);
         log
     }
@@ -207,14 +196,10 @@ impl<'a, M: Copy> Log<'a, M> {
         self.records.is_empty() && !self.moves_by(end)
     }
 
-    /// Whether each of these packets, a core's own, has its record here if it takes a step.
+    /// Whether those of a core's own packets whose steps all cores take have their records here as well.
     #[inline]
-    pub(crate) fn is_whole_for(&self, batch: &Batch) -> bool {
-        match self.own {
-            OwnRecords::Missing => false,
-            OwnRecords::OfSprayed => batch.packets().iter().all(|packet| packet.bucket == Packet::SPRAYED),
-            OwnRecords::All => true,
-        }
+    pub(crate) const fn has_own(&self) -> bool {
+        self.has_own
     }
 
     /// What comes next ahead of packet number `until`; at most `room` records at a time. Of what has the same number, moves come
@@ -404,7 +389,7 @@ mod tests {
         let script = Script {
             records: vec![record(1), record(3)],
             boundaries: vec![boundary(2, 20), boundary(4, 40)],
-            own: OwnRecords::All,
+            has_own: true,
         };
         let mut log = Log::of_loop(&script, 4, Nanos(100), Seq(0));
         assert_eq!(numbers(&mut log, 3), [("record", 1, 10), ("moves", 0, 20)]);
@@ -459,7 +444,7 @@ mod tests {
             for boundaries in [&[][..], &[4], &[1, 4], &[2, 3, 4]] {
                 let records = (0..4).filter(|seq| records >> seq & 1 == 1).map(record).collect();
                 let boundaries = boundaries.iter().copied().map(boundary).collect();
-                let script = Script { records, boundaries, own: OwnRecords::All };
+                let script = Script { records, boundaries, has_own: true };
                 for step in 1..6 {
                     let mut logs = [0, 1, 2].map(|_| Log::of_loop(&script, 4, Nanos(40), Seq(0)));
                     let mut asked = Vec::new();

@@ -10,7 +10,7 @@ use packet::{Nanos, Seq};
 use port::{Batch, Packet};
 
 use crate::any_worker::AnyWorker;
-use crate::history::{Block, Log, OwnRecords, Record};
+use crate::history::{Block, Log, Record};
 use crate::kind::EngineKind;
 use crate::placement::hash_of;
 use crate::recovery::{Apply, Fenced, Logs, Member, Patience, Refusal, Shape, Tally, Words};
@@ -108,7 +108,7 @@ impl<M: Meta> LinkEnd<M> {
             link,
             member,
             kept: VecDeque::new(),
-            block: Block { own: OwnRecords::All, ..Block::default() },
+            block: Block { has_own: true, ..Block::default() },
             arrived: Batch::default(),
         };
         members.map(end).collect()

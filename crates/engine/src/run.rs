@@ -523,18 +523,30 @@ fn guarded<N: NetworkFunction>(
     batch: &mut Batch,
     process: impl FnOnce(&mut dyn AnyWorker<N>, &mut Batch),
 ) -> Result<(), Failure> {
-    // After a panic the worker's state is used for nothing but its counters and what waits without a need of it.
-    let result = catch_unwind(AssertUnwindSafe(|| process(worker, batch))).map_err(|panic| Failure {
+    // After a panic the worker's state is used for nothing but its counters and what waits without a need of what was left half done.
+    let mut result = caught(core, worker, batch, process);
+    if let Err(failure) = &mut result {
+        // What was left for later came ahead, and so does its panic.
+        let earlier = caught(core, worker, batch, |worker, batch| worker.decide_passed(batch));
+        if let Some(earlier) = earlier.err().filter(|earlier| earlier.seq < failure.seq) {
+            *failure = earlier;
+        }
+    }
+    result
+}
+
+fn caught<N: NetworkFunction>(
+    core: usize,
+    worker: &mut dyn AnyWorker<N>,
+    batch: &mut Batch,
+    process: impl FnOnce(&mut dyn AnyWorker<N>, &mut Batch),
+) -> Result<(), Failure> {
+    catch_unwind(AssertUnwindSafe(|| process(worker, batch))).map_err(|panic| Failure {
         core,
         seq: worker.position(),
         message: message(&*panic),
         packet: worker.failed_packet(batch),
-    });
-    if result.is_err() {
-        // One that can't be read makes the function panic again: the first panic is the one that is told.
-        drop(catch_unwind(AssertUnwindSafe(|| worker.settle_stepless(batch))));
-    }
-    result
+    })
 }
 
 fn message(panic: &(dyn Any + Send)) -> String {

@@ -58,7 +58,7 @@ struct Lanes<M> {
     /// The packets of a burst that take none and are written to, by their place in the batch: they are seen to once all have been
     /// looked at.
     stepless: Vec<(usize, Verdict)>,
-    /// Those that the log has no record of, which are looked at later, by their place in the batch.
+    /// Those without a record in a log that has its own packets' records, which are looked at later, by their place in the batch.
     passed: Vec<usize>,
 }
 
@@ -203,8 +203,8 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         if P::REPLAYS {
             if is_silent {
                 self.decide(batch);
-            } else if log.is_whole_for(batch) {
-                self.replay_whole(batch, log, end);
+            } else if log.has_own() {
+                self.replay_among(batch, log, end);
             } else {
                 self.replay_between(batch, log, end);
             }
@@ -289,17 +289,14 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         }
     }
 
-    /// Has records and packets wait together, in their order. What the log has of a packet is not worked out again.
+    /// Has records and packets wait together, in their order.
     #[inline]
     fn replay_between(&mut self, batch: &mut Batch, log: &mut Log<'_, N::Meta>, end: Seq) {
         for index in 0..=batch.len() {
             let own = batch.packets().get(index).map(|packet| packet.seq);
             self.replay(batch, log, own.unwrap_or(end));
-            if let Some(seq) = own {
-                match log.next(seq.next()) {
-                    Some((record, ..)) => self.take_own(batch, index, record),
-                    None => self.keep_lane(batch, index),
-                }
+            if own.is_some() {
+                self.keep_lane(batch, index);
             }
         }
         self.flush_kept(batch);
@@ -312,21 +309,6 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         waiting[*len].ticket.replayed = false;
         kept[*keeping] = (*len as u8, index as u32);
         *keeping += 1;
-        *len += 1;
-        if *len == BURST {
-            self.flush_kept(batch);
-        }
-    }
-
-    /// Has a packet wait with what the log has of it.
-    #[inline(always)]
-    fn take_own(&mut self, batch: &mut Batch, index: usize, record: &Record<N::Meta>) {
-        let Packet { seq, time, bucket, .. } = batch.packets()[index];
-        let Lanes { len, waiting, .. } = &mut *self.lanes;
-        let hint = Hint::NOWHERE;
-        waiting[*len].fill(record, Ticket { hash: record.hash, seq, now: time, hint, bucket, replayed: false });
-        waiting[*len].index = index as u32;
-        self.place.prefetch(&self.nf, &record.meta, record.hash, bucket);
         *len += 1;
         if *len == BURST {
             self.flush_kept(batch);
@@ -420,10 +402,10 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         }
     }
 
-    /// Steps through a log in which the packets of the batch have their records among the others: what sequenced them has parsed
-    /// them. A packet without a record takes no step.
+    /// Steps through a log in which packets of the batch have their records among the others: what sequenced them has parsed them.
+    /// A packet without a record takes no step, or one that no record has a part in; those are looked at together.
     #[inline(never)]
-    fn replay_whole(&mut self, batch: &mut Batch, log: &mut Log<'_, N::Meta>, end: Seq) {
+    fn replay_among(&mut self, batch: &mut Batch, log: &mut Log<'_, N::Meta>, end: Seq) {
         let end = batch.packets().last().map_or(end, |last| end.max(last.seq.next()));
         let mut own = 0;
         loop {
@@ -440,15 +422,20 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
                     self.take::<false>(batch, own, stretch)
                 };
             }
+            while batch.packets().get(own).is_some_and(|packet| packet.seq < bound) {
+                self.pass_over(batch, own);
+                own += 1;
+            }
             match log.limit(end) {
-                Err(moves) => assert!(self.hand_over(&moves), "another core has failed"),
+                Err(moves) => {
+                    // Some may be of what leaves this core.
+                    self.decide_passed(batch);
+                    assert!(self.hand_over(&moves), "another core has failed");
+                }
                 Ok(_) => break,
             }
         }
-        for index in own..batch.len() {
-            self.pass_over(batch, index);
-        }
-        self.settle_stepless(batch);
+        self.decide_passed(batch);
     }
 
     /// Takes the steps of consecutive records, some of which are of packets of the batch, from the `own`th on; the packet that comes
@@ -532,7 +519,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         own
     }
 
-    /// Leaves a packet that takes no step for later: it has no part in the order of the others.
+    /// Leaves a packet without a record for later: it has no part in the order of those with one.
     #[inline]
     fn pass_over(&mut self, batch: &mut Batch, index: usize) {
         if let Some(header) = batch.bytes(index).first() {
@@ -540,25 +527,31 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         }
         self.lanes.passed.push(index);
         if self.lanes.passed.len() == BURST {
-            self.settle_stepless(batch);
+            self.decide_passed(batch);
         }
     }
 
-    /// Sees to the packets that were passed over.
-    pub(crate) fn settle_stepless(&mut self, batch: &mut Batch) {
+    /// Decides the packets that were passed over.
+    pub(crate) fn decide_passed(&mut self, batch: &mut Batch) {
         if !P::REPLAYS {
             return;
         }
-        let Self { nf, by_ports, lanes, counters, position, scratch, .. } = self;
-        let Lanes { waiting, settled, passed, .. } = &mut **lanes;
+        let Self { nf, by_ports, seed, place, lanes, counters, position, scratch, .. } = self;
+        let door = Door { nf: &**nf, by_ports: *by_ports, seed: *seed, place: &*place };
+        let Lanes { len, waiting, settled, passed, .. } = &mut **lanes;
+        *len = 0;
         for index in passed.drain(..) {
             let (packet, bytes) = batch.packet(index);
             *position = packet.seq;
-            if classify(&**nf, *by_ports, packet, bytes, &mut waiting[0].meta, settled) {
-                unreachable!("the log has a record of every packet here that takes a step");
+            if door.let_in(&mut waiting[*len], settled, packet, bytes, index) {
+                *len += 1;
+            } else {
+                counters.count_unread(packet);
+                settle(door.nf, scratch, counters, batch, index, settled);
             }
-            counters.count_unread(packet);
-            settle(&**nf, scratch, counters, batch, index, settled);
+        }
+        if *len > 0 {
+            self.flush::<false>(batch);
         }
     }
 

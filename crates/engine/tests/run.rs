@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use engine::{
-    Block, Control, EngineError, EngineKind, Log, Options, Outcome, OwnRecords, Private, Record, Worker, hash_of,
-    private_fleet, run,
+    Block, Control, EngineError, EngineKind, Log, Options, Outcome, Private, Record, Worker, hash_of, private_fleet,
+    run,
 };
 use memory::Memory;
 use nf::{Context, Description, NetworkFunction, Opened, PacketSet, PortId, Reason, Sharing, Sizing, Step, Verdict};
@@ -243,54 +243,60 @@ fn sequential_on_two_cores_is_refused_in_a_sentence() {
     assert_eq!(reason, "sequential runs on one core, not on 2; all other engines use more");
 }
 
-/// A worker of two, what its log has and its own packets 0, 2, 4 and 6: the first two are unreadable, packet 4 takes no step. It lets one
-/// packet of a source through.
-fn replayed(own: OwnRecords, bucket: u16) -> (Vec<Fate>, engine::Counters) {
+/// A worker of two over what its log has and its own packets 0, 2, 4 and so on. It lets one packet of a source through.
+fn replayed(records: &[(u64, u8)], own: &[Vec<u8>], bucket: u16) -> (Vec<Fate>, engine::Counters) {
     let nf = Arc::new(Limit { limit: 1, flows: 64 });
     let mut fleet = private_fleet(EngineKind::Scr, nf, 2, &Options::default());
     let worker: &mut Worker<Limit, Private<Limit>> = &mut fleet.workers[0];
     let seed = engine::AnyWorker::seed(worker);
-    let record = |(seq, source): (u64, u8)| {
+    let record = |&(seq, source): &(u64, u8)| {
         let meta = Source(Host::v4([10, 0, 0, source].into()));
         Record { seq: Seq(seq), time: Nanos(seq), hash: hash_of::<Limit>(&meta.0, seed), meta }
     };
-    let records = [(0, 1), (1, 2), (2, 2), (3, 3), (5, 4), (6, 1)].map(record).to_vec();
-    let block = Block { end: Seq(8), records, own, ..Block::default() };
+    let end = Seq(2 * own.len() as u64);
+    let block = Block { end, records: records.iter().map(record).collect(), has_own: true, ..Block::default() };
     let mut batch = Batch::default();
-    let mut arp = frame(9);
-    arp[12..14].copy_from_slice(&[8, 6]);
-    for (seq, bytes) in [(0, vec![0xff; 60]), (2, vec![0xff; 60]), (4, arp), (6, frame(1))] {
+    for (seq, bytes) in (0..).step_by(2).zip(own) {
         let (time, link, fate) = (Nanos(seq), LinkType::Ethernet, Fate::Pending);
         let wire_len = bytes.len() as u32;
-        batch.push(
-            Packet { seq: Seq(seq), time, offset: 0, len: 0, wire_len, interface: 0, link, bucket, fate },
-            &bytes,
-        );
+        batch
+            .push(Packet { seq: Seq(seq), time, offset: 0, len: 0, wire_len, interface: 0, link, bucket, fate }, bytes);
     }
     worker.process_with(&mut batch, &mut Log::of_block(&block), block.end);
     let fates = batch.packets().iter().map(|packet| packet.fate).collect();
     (fates, worker.counters())
 }
 
+const THROUGH: Fate = Fate::Transmit(PortId::ACROSS.0);
+const OVER: Fate = Fate::Drop;
+
 #[test]
 fn what_was_parsed_for_the_log_is_not_parsed_again() {
-    let (through, over) = (Fate::Transmit(PortId::ACROSS.0), Fate::Drop);
-    for (own, bucket) in
-        [(OwnRecords::All, 0), (OwnRecords::All, Packet::SPRAYED), (OwnRecords::OfSprayed, Packet::SPRAYED)]
-    {
-        let (fates, counters) = replayed(own, bucket);
+    let records = [(0, 1), (1, 2), (2, 2), (3, 3), (5, 4), (6, 1)];
+    let mut arp = frame(9);
+    arp[12..14].copy_from_slice(&[8, 6]);
+    let own = [vec![0xff; 60], vec![0xff; 60], arp, frame(1)];
+    for bucket in [0, Packet::SPRAYED] {
+        let (fates, counters) = replayed(&records, &own, bucket);
         // Source 1's first; source 2's second, as packet 1 was another core's; what takes no step; source 1's second.
-        assert_eq!(fates, [through, over, through, over], "{own:?} {bucket}");
-        assert_eq!((counters.received, counters.forwarded, counters.replayed), (4, 2, 3), "{own:?} {bucket}");
+        assert_eq!(fates, [THROUGH, OVER, THROUGH, OVER], "{bucket}");
+        assert_eq!((counters.received, counters.forwarded, counters.replayed), (4, 2, 3), "{bucket}");
         assert_eq!(counters.dropped[usize::from(Reason::own(0).0)], 2);
         assert!(counters.add_up());
     }
 }
 
+/// What belongs to one core alone takes its steps among what is replicated, in its own order.
 #[test]
-fn where_a_record_lies_in_the_log_it_is_taken_in_its_place() {
-    // Lanes are filled then, one by one, and packets without a record parsed.
-    for (own, bucket) in [(OwnRecords::Missing, 0), (OwnRecords::OfSprayed, 3)] {
-        assert_eq!(replayed(own, bucket), replayed(OwnRecords::All, bucket), "{own:?} {bucket}");
+fn what_the_log_has_no_record_of_is_looked_at_itself() {
+    // More than a burst of them, ahead of records, between them and behind. Packet 50 has its record.
+    let own: Vec<_> = (0..100).map(|at| if at == 50 { vec![0xff; 60] } else { frame(100 + at % 40) }).collect();
+    let records = [(21, 200), (100, 200), (101, 201), (139, 202)];
+    let (fates, counters) = replayed(&records, &own, 3);
+    for (at, fate) in fates.into_iter().enumerate() {
+        // From 40 on sources come again, and source 200's first was another core's.
+        assert_eq!(fate, if at < 40 { THROUGH } else { OVER }, "own packet {at}");
     }
+    assert_eq!((counters.received, counters.forwarded, counters.replayed), (100, 40, 3));
+    assert!(counters.add_up());
 }
