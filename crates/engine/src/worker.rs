@@ -532,6 +532,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
     }
 
     /// Decides the packets that were passed over.
+    #[inline(never)]
     pub(crate) fn decide_passed(&mut self, batch: &mut Batch) {
         if !P::REPLAYS {
             return;
