@@ -10,7 +10,7 @@ use nf::{
     ConfigKey, Context, Description, NetworkFunction, Opened, PacketSet, Reason, Report, Sharing, Sizing, Step,
     Verdict, grouped,
 };
-use packet::{FiveTuple, Headers};
+use packet::{FiveTuple, Headers, Nanos};
 use serde::Deserialize;
 
 use crate::config::Flows;
@@ -109,24 +109,17 @@ impl Conntrack {
         Self { rules, invalid: config.invalid, sizing }
     }
 
-    /// Judges a packet that is not plainly of an open connection. A verdict is left to the caller, for one that crosses a call
-    /// goes over memory.
+    /// Judges a packet that is not plainly of an open connection. What follows is left to the caller: a verdict that crosses a call
+    /// goes over memory, and a context that does so stays there for all packets.
     #[inline(never)]
-    fn judge<M: Memory>(
-        &self,
-        cx: &mut Context<'_, Self, M>,
-        flow: &mut Connection,
-        meta: &Observation,
-    ) -> Result<(), Cause> {
+    fn judge(&self, now: Nanos, flow: &mut Connection, meta: &Observation) -> Result<Outcome, Cause> {
         if let Some(idle) = flow.flow_on(meta, &self.rules) {
-            flow.keep_for(idle, cx);
-            return Ok(());
+            return Ok(Outcome::Valid(idle));
         }
-        let mut outcome = flow.step(meta, &self.rules, cx.now());
-        if outcome == Outcome::Reopens {
-            outcome = flow.reopen(meta, &self.rules, cx.now())?;
+        match flow.step(meta, &self.rules, now) {
+            Outcome::Reopens => flow.reopen(meta, &self.rules, now),
+            outcome => Ok(outcome),
         }
-        outcome.carry_out(flow, cx)
     }
 
     #[inline(always)]
@@ -195,7 +188,8 @@ impl NetworkFunction for Conntrack {
             flow.keep_for(idle, cx);
             return Ok(Verdict::forward());
         }
-        Ok(match self.judge(cx, flow, meta) {
+        let judged = self.judge(cx.now(), flow, meta);
+        Ok(match judged.and_then(|outcome| outcome.carry_out(flow, cx)) {
             Ok(()) => Verdict::forward(),
             Err(cause) => self.invalid(cause),
         })

@@ -11,7 +11,7 @@ use memory::Memory;
 use nf::{
     Context, Description, NetworkFunction, Opened, PacketSet, Reason, Reply, Report, Sharing, Sizing, Step, Verdict,
 };
-use packet::{FiveTuple, Headers};
+use packet::{FiveTuple, Headers, Nanos};
 
 use self::config::KEYS;
 use crate::config::Prefix;
@@ -69,35 +69,24 @@ impl Firewall {
         }
     }
 
-    /// Judges a packet that is not plainly of an open connection. A verdict is left to the caller, for one that crosses a call
-    /// goes over memory.
+    /// Judges a packet that is not plainly of an open connection. What follows is left to the caller: a verdict that crosses a call
+    /// goes over memory, and a context that does so stays there for all packets.
     #[inline(never)]
-    fn judge<M: Memory>(
-        &self,
-        cx: &mut Context<'_, Self, M>,
-        flow: &mut Connection,
-        meta: &Observation,
-    ) -> Result<(), Refusal> {
+    fn judge(&self, now: Nanos, flow: &mut Connection, meta: &Observation) -> Result<Outcome, Refusal> {
         if let Some(idle) = flow.flow_on(meta, &self.rules) {
-            flow.keep_for(idle, cx);
-            return Ok(());
+            return Ok(Outcome::Valid(idle));
         }
         // A query by the answering side asks anew: it shares the identifier alone.
         let asks = matches!(meta.event, Event::Query(_)) && flow.direction(meta) == Direction::Reply;
         if asks && !self.may_open(meta) {
             return Err(self.refusal(meta, NOT_ALLOWED));
         }
-        let mut outcome = flow.step(meta, &self.rules, cx.now());
-        if outcome == Outcome::Reopens {
-            if !self.may_open(meta) {
-                return Err(self.refusal(meta, NOT_ALLOWED));
-            }
-            outcome = flow.reopen(meta, &self.rules, cx.now()).map_err(invalid)?;
+        match flow.step(meta, &self.rules, now) {
+            Outcome::Reopens if !self.may_open(meta) => Err(self.refusal(meta, NOT_ALLOWED)),
+            Outcome::Reopens => flow.reopen(meta, &self.rules, now).map_err(invalid),
+            Outcome::Related if !self.icmp_errors => Err(Refusal::Drop(ICMP_ERROR)),
+            outcome => Ok(outcome),
         }
-        if outcome == Outcome::Related && !self.icmp_errors {
-            return Err(Refusal::Drop(ICMP_ERROR));
-        }
-        outcome.carry_out(flow, cx).map_err(invalid)
     }
 
     /// Whether the packet may open a connection.
@@ -214,7 +203,8 @@ impl NetworkFunction for Firewall {
             flow.keep_for(idle, cx);
             return Ok(Verdict::forward());
         }
-        Ok(match self.judge(cx, flow, meta) {
+        let judged = self.judge(cx.now(), flow, meta);
+        Ok(match judged.and_then(|outcome| outcome.carry_out(flow, cx).map_err(invalid)) {
             Ok(()) => Verdict::forward(),
             Err(refusal) => refusal.verdict(),
         })

@@ -7,6 +7,8 @@
 mod segment;
 mod state;
 
+use core::hint::select_unpredictable;
+
 use packet::Nanos;
 pub use segment::{Event, Segment};
 pub use state::State;
@@ -189,10 +191,9 @@ impl Tracker {
         self.last.direction = direction;
         self.state = new;
 
-        let mut idle = rules.idle[new as usize];
-        if sides.are_unacknowledged() {
-            idle = idle.min(rules.idle_unacknowledged);
-        }
+        // Whether an acknowledgement is owed changes with every few packets of every connection: no branch foresees it.
+        let owed = select_unpredictable(sides.are_unacknowledged(), rules.idle_unacknowledged, Nanos::NEVER);
+        let mut idle = rules.idle[new as usize].min(owed);
         if (self.retransmissions >= rules.retransmissions_max) | (self.last.window == 0) {
             idle = self.idle(event, rules);
         }
