@@ -68,7 +68,7 @@ impl<'a, N: NetworkFunction, M: Memory> Context<'a, N, M> {
     }
 
     /// The packet set has been answered (or has otherwise proved itself): when the table is full, it stays, and one that
-    /// hasn't goes.
+    /// hasn't goes. Asked once, it holds for as long as the packet set is remembered.
     #[inline]
     pub fn assure(&mut self) {
         self.effects.assured = true;
