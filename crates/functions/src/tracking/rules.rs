@@ -86,8 +86,8 @@ pub struct Rules {
 /// What TCP connections are judged by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpRules {
-    /// How long a connection may idle, by its [`State`].
-    pub idle: [Nanos; State::COUNT],
+    /// How long a connection may idle: by whether that is `idle_unacknowledged` at most, and by its [`State`].
+    pub idle: [[Nanos; State::COUNT]; 2],
     /// The same, when one side keeps sending the same segment, or has closed its window.
     pub idle_retransmitted: Nanos,
     /// The same, while data is not acknowledged.
@@ -105,23 +105,24 @@ pub struct TcpRules {
 impl Rules {
     /// Strict rules with these timeouts: no connection is picked up half-way, no segment passes outside the windows.
     #[must_use]
-    pub const fn strict(timeouts: &Timeouts, retransmissions_max: Retransmissions) -> Self {
+    pub fn strict(timeouts: &Timeouts, retransmissions_max: Retransmissions) -> Self {
         let t = timeouts;
+        let idle = [
+            // No connection stays in State::None.
+            t.tcp_syn_sent.nanos(),
+            t.tcp_syn_sent.nanos(),
+            t.tcp_syn_recv.nanos(),
+            t.tcp_established.nanos(),
+            t.tcp_fin_wait.nanos(),
+            t.tcp_close_wait.nanos(),
+            t.tcp_last_ack.nanos(),
+            t.tcp_time_wait.nanos(),
+            t.tcp_close.nanos(),
+            t.tcp_syn_sent2.nanos(),
+        ];
         Self {
             tcp: TcpRules {
-                idle: [
-                    // No connection stays in State::None.
-                    t.tcp_syn_sent.nanos(),
-                    t.tcp_syn_sent.nanos(),
-                    t.tcp_syn_recv.nanos(),
-                    t.tcp_established.nanos(),
-                    t.tcp_fin_wait.nanos(),
-                    t.tcp_close_wait.nanos(),
-                    t.tcp_last_ack.nanos(),
-                    t.tcp_time_wait.nanos(),
-                    t.tcp_close.nanos(),
-                    t.tcp_syn_sent2.nanos(),
-                ],
+                idle: [idle, idle.map(|idle| idle.min(t.tcp_unacknowledged.nanos()))],
                 idle_retransmitted: t.tcp_retransmitted.nanos(),
                 idle_unacknowledged: t.tcp_unacknowledged.nanos(),
                 retransmissions_max: retransmissions_max.get() as u8,

@@ -7,7 +7,7 @@
 mod segment;
 mod state;
 
-use core::hint::select_unpredictable;
+use core::hint::cold_path;
 
 use packet::Nanos;
 pub use segment::{Event, Segment};
@@ -192,18 +192,18 @@ impl Tracker {
         self.state = new;
 
         // Whether an acknowledgement is owed changes with every few packets of every connection: no branch foresees it.
-        let owed = select_unpredictable(sides.are_unacknowledged(), rules.idle_unacknowledged, Nanos::NEVER);
-        let mut idle = rules.idle[new as usize].min(owed);
+        let is_unanswered = (new == State::Established) & !self.answered();
+        let is_owed = sides.are_unacknowledged() | is_unanswered;
+        let mut idle = rules.idle[usize::from(is_owed)][new as usize];
         if (self.retransmissions >= rules.retransmissions_max) | (self.last.window == 0) {
             idle = self.idle(event, rules);
+            if is_unanswered {
+                idle = idle.min(rules.idle_unacknowledged);
+            }
         }
         let mut status = self.status & !LONG;
-        if new == State::Established {
-            if !self.answered() {
-                idle = idle.min(rules.idle_unacknowledged);
-            } else if matches!(old, State::SynRecv | State::Established) {
-                status |= ASSURED;
-            }
+        if !is_unanswered && new == State::Established && matches!(old, State::SynRecv | State::Established) {
+            status |= ASSURED;
         }
         status |= if direction == Direction::Reply { SEEN_REPLY } else { 0 };
         self.status = status | if idle > rules.idle_unacknowledged { LONG } else { 0 };
@@ -416,11 +416,11 @@ impl Tracker {
     /// How long the connection may idle in its state: less when one side gets no answer.
     #[inline(always)]
     fn idle(&self, event: Event, rules: &TcpRules) -> Nanos {
-        let idle = rules.idle[self.state as usize];
+        let idle = rules.idle[0][self.state as usize];
         if self.retransmissions >= rules.retransmissions_max && idle > rules.idle_retransmitted {
             rules.idle_retransmitted
         } else if event == Event::Rst {
-            rules.idle[State::Close as usize]
+            rules.idle[0][State::Close as usize]
         } else if (self.marks[0].flags | self.marks[1].flags) & Marks::UNACKNOWLEDGED != 0
             && idle > rules.idle_unacknowledged
         {
@@ -655,8 +655,6 @@ impl Sides {
 
         let (sender, flags) = (&mut self.sender, &mut self.sender_marks.flags);
         sender.max_win = sender.max_win.max(window.wrapping_add(sack.wrapping_sub(ack)));
-        // More than the receiver allowed is rare.
-        let beyond_allowed = if after(end, sender.max_end) { end.wrapping_sub(sender.max_end) } else { 0 };
         let new_data = distance(sender.end, end);
         sender.end = sender.end.wrapping_add(new_data);
         *flags |= if new_data != 0 { Marks::UNACKNOWLEDGED } else { 0 };
@@ -669,8 +667,12 @@ impl Sides {
         }
 
         let receiver = &mut self.receiver;
-        if beyond_allowed != 0 && receiver.max_win != 0 {
-            receiver.max_win = receiver.max_win.wrapping_add(beyond_allowed);
+        if after(end, sender.max_end) {
+            // More than the receiver allowed is rare.
+            cold_path();
+            if receiver.max_win != 0 {
+                receiver.max_win = receiver.max_win.wrapping_add(end.wrapping_sub(sender.max_end));
+            }
         }
         let allowed = sack.wrapping_add(window);
         if at_least(allowed, receiver.max_end) {
