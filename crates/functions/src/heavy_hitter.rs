@@ -115,6 +115,12 @@ impl HeavyHitter {
             top: config.top.get() as usize,
         }
     }
+
+    /// Whether the last so many bytes made the flow heavy. That happens once, and is foreseen; whether it is heavy is not.
+    #[inline(always)]
+    const fn became_heavy(&self, flow: &Volume, last: u64) -> bool {
+        flow.bytes.wrapping_sub(self.heavy_bytes) < last
+    }
 }
 
 impl NetworkFunction for HeavyHitter {
@@ -170,8 +176,7 @@ impl NetworkFunction for HeavyHitter {
         cx.expire_after(self.idle);
         flow.packets += 1;
         flow.bytes += u64::from(meta.bytes);
-        // Asked once, by the packet that makes it heavy: whether a flow is, no branch foresees.
-        if flow.bytes.wrapping_sub(self.heavy_bytes) < u64::from(meta.bytes) {
+        if self.became_heavy(flow, meta.bytes.into()) {
             cold_path();
             cx.assure();
         }
@@ -192,7 +197,7 @@ impl NetworkFunction for HeavyHitter {
         cx.expire_after(self.idle);
         let amount = u64::from(meta.bytes) * u64::from(count);
         self.add(flow, &Sum { count, amount, last: cx.now() });
-        if flow.bytes >= self.heavy_bytes {
+        if self.became_heavy(flow, amount) {
             cx.assure();
         }
         Ok(true)
