@@ -63,7 +63,7 @@ pub trait SharedTable<K: Key, V: Copy>: Send + Sync + Sized + 'static {
     /// flow: it should be short, and must not use the table.
     fn update<T>(&self, key: &K, hash: u64, now: Nanos, change: impl FnOnce(&mut V, &mut Nanos) -> T) -> Option<T>;
 
-    /// Adds a flow, unless there is one of this key or no room. A deadline after the year 2262 is [`Nanos::NEVER`].
+    /// Adds a flow, unless there is one of this key or no room. A deadline of zero is the first nanosecond.
     fn insert(&self, key: K, hash: u64, value: V, deadline: Nanos, now: Nanos) -> Insertion;
 
     /// Takes a flow out; its value.

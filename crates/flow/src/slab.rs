@@ -13,8 +13,7 @@ use crate::wheel::HORIZON;
 /// What a packet needs of an entry. Where nobody is, the next place that is free stands behind the word.
 #[repr(C)]
 pub(crate) struct Hot<K, V> {
-    /// [`VACANT`], or the deadline plus one and, in the lowest bit, whether the flow is assured: so one comparison with
-    /// [`Alive`] says whether there is a flow here that lives, and asking for the bit costs no other cache line.
+    /// [`VACANT`], or the deadline: so one comparison with the time says whether there is a flow here that lives.
     word: u64,
     key: K,
     value: V,
@@ -25,31 +24,11 @@ const END: u32 = 1 << 31;
 
 /// The word of an entry that is not in use. Zero, so that memory comes up vacant.
 const VACANT: u64 = 0;
-const ASSURED: u64 = 1;
-/// The latest deadline that can be told, in the year 2262: it stands for [`Nanos::NEVER`].
-const LATEST: u64 = u64::MAX / 2 - 1;
 
-/// Whether a time is behind all that can be told.
-pub(crate) const fn is_behind_all(time: Nanos) -> bool {
-    time.0 > LATEST
-}
-
-/// A deadline as an entry tells it.
+/// A deadline as an entry tells it: none is as early as the beginning of time, which stands for no flow.
 #[inline(always)]
 pub(crate) const fn told(deadline: Nanos) -> Nanos {
-    if deadline.0 < LATEST { deadline } else { Nanos::NEVER }
-}
-
-/// A point in time as words are compared with it: what is greater lives on.
-#[derive(Clone, Copy)]
-pub(crate) struct Alive(u64);
-
-impl Alive {
-    /// After `now`. At the end of time a flow that has no deadline may be passed over.
-    #[inline(always)]
-    pub(crate) const fn after(now: Nanos) -> Self {
-        Self(encode(now) | ASSURED)
-    }
+    if deadline.0 == VACANT { Nanos(1) } else { deadline }
 }
 
 /// Entries numbered from 0, some in use and the others on a free list.
@@ -118,7 +97,7 @@ impl<K: Key, V: Copy> Slab<K, V> {
         if self.free != END { self.free } else { self.used }
     }
 
-    /// Puts an unassured entry at a free slot.
+    /// Puts an entry at a free slot.
     ///
     /// # Panics
     /// When there is no such slot.
@@ -134,7 +113,7 @@ impl<K: Key, V: Copy> Slab<K, V> {
         self.used = self.used.max(at + 1);
         self.len += 1;
         self.high_water = self.high_water.max(self.len);
-        let word = encode(deadline);
+        let word = told(deadline).0;
         // SAFETY: the place lies within the region, as was just checked; the stride keeps it aligned.
         unsafe { self.place(at).write(Hot { word, key, value }) };
     }
@@ -161,13 +140,13 @@ impl<K: Key, V: Copy> Slab<K, V> {
     /// not dead at the end of time either.
     #[inline]
     pub(crate) fn is_dead(&self, at: u32, now: Nanos) -> bool {
-        self.is_live(at) && self.word(at) <= Alive::after(now).0 && self.deadline(at) != Nanos::NEVER
+        self.is_live(at) && self.deadline(at) <= now && self.deadline(at) != Nanos::NEVER
     }
 
-    /// The entry at `at`, which may be any number, if it holds a flow of this key that is alive.
+    /// The entry at `at`, which may be any number, if it holds a flow of this key that lives on after `now`: at the end of time none does.
     #[inline(always)]
-    pub(crate) fn alive(&mut self, at: u32, key: &K, alive: Alive) -> Option<&mut Hot<K, V>> {
-        if at >= self.slots || self.word(at) <= alive.0 {
+    pub(crate) fn alive(&mut self, at: u32, key: &K, now: Nanos) -> Option<&mut Hot<K, V>> {
+        if at >= self.slots || self.word(at) <= now.0 {
             return None;
         }
         // SAFETY: the place lies within the region and its word isn't `VACANT`, so the entry was written; `self` is borrowed
@@ -199,7 +178,7 @@ impl<K: Key, V: Copy> Slab<K, V> {
 
     #[inline]
     pub(crate) fn deadline(&self, at: u32) -> Nanos {
-        told(Nanos((self.hot(at).word >> 1) - 1))
+        Nanos(self.hot(at).word)
     }
 
     /// Sets the deadline, unless it is earlier than the one that is set.
@@ -209,43 +188,20 @@ impl<K: Key, V: Copy> Slab<K, V> {
     }
 
     pub(crate) fn set_deadline(&mut self, at: u32, deadline: Nanos) {
-        let hot = self.hot_mut(at);
-        hot.word = hot.word & ASSURED | encode(deadline);
-    }
-
-    #[inline]
-    pub(crate) fn is_assured(&self, at: u32) -> bool {
-        self.hot(at).is_assured()
-    }
-
-    #[inline]
-    pub(crate) fn set_assured(&mut self, at: u32) {
-        self.hot_mut(at).word |= ASSURED;
+        self.hot_mut(at).word = told(deadline).0;
     }
 
     /// Brings what a packet needs of an entry near.
     #[inline(always)]
     pub(crate) fn prefetch(&self, at: u32) {
-        self.lines(at, prefetch::address);
-    }
-
-    /// The same where all entries are near: as near as it gets.
-    #[inline(always)]
-    pub(crate) fn prefetch_closest(&self, at: u32) {
-        self.lines(at, prefetch::closest);
-    }
-
-    /// Shows the lines of an entry.
-    #[inline(always)]
-    fn lines(&self, at: u32, see: impl Fn(*const u8)) {
         let place = self.place(at).cast::<u8>();
         let mut line = 0;
         while line < Self::HOT {
-            see(place.wrapping_add(line));
+            prefetch::address(place.wrapping_add(line));
             line += CACHE_LINE;
         }
         if Self::CROSSES {
-            see(place.wrapping_add(Self::HOT - 1));
+            prefetch::address(place.wrapping_add(Self::HOT - 1));
         }
     }
 
@@ -274,7 +230,7 @@ impl<K: Key, V: Copy> Slab<K, V> {
 
     /// Stops a slot whose flow is gone, or of another table, as a slice stops an index past its end.
     #[inline(always)]
-    fn check_live(&self, at: u32) {
+    pub(crate) fn check_live(&self, at: u32) {
         if !self.is_live(at) {
             stale_slot();
         }
@@ -298,18 +254,12 @@ impl<K, V> Hot<K, V> {
         &mut self.value
     }
 
-    #[inline(always)]
-    pub(crate) const fn is_assured(&self) -> bool {
-        self.word & ASSURED != 0
-    }
-
     /// Sets the deadline, unless it is earlier than the one that is set.
     #[inline(always)]
-    fn postpone(&mut self, deadline: Nanos) -> bool {
-        let deadline = encode(deadline);
-        let is_later = deadline | ASSURED >= self.word;
+    const fn postpone(&mut self, deadline: Nanos) -> bool {
+        let is_later = deadline.0 >= self.word;
         if is_later {
-            self.word = self.word & ASSURED | deadline;
+            self.word = deadline.0;
         }
         is_later
     }
@@ -317,21 +267,14 @@ impl<K, V> Hot<K, V> {
     /// Sets the deadline, unless the wheel may have to know: where it is earlier than the one that is set, and ahead of the present's
     /// horizon. One branch for both, as some flows' deadlines go to and fro with every packet.
     #[inline(always)]
-    pub(crate) fn move_deadline(&mut self, deadline: Nanos, present: Alive) -> bool {
-        let word = encode(deadline) | ASSURED;
-        let is_store = word >= self.word.min(present.0.saturating_add(2 * HORIZON.0));
+    pub(crate) fn move_deadline(&mut self, deadline: Nanos, present: Nanos) -> bool {
+        let horizon = (present + HORIZON).0;
+        let is_store = deadline.0 >= self.word.min(horizon);
         if is_store {
-            self.word = word & (self.word | !ASSURED);
+            self.word = deadline.0;
         }
         is_store
     }
-}
-
-/// The word of an unassured entry with this deadline: at least 2.
-#[inline(always)]
-const fn encode(deadline: Nanos) -> u64 {
-    let deadline = if deadline.0 < LATEST { deadline.0 } else { LATEST };
-    (deadline + 1) << 1
 }
 
 #[cold]
@@ -370,7 +313,7 @@ mod tests {
         assert!(!slab.is_live(0) && slab.is_live(1) && !slab.is_live(2));
         assert_eq!(slab.vacant(), 0);
         slab.take(0, key, 4, Nanos(u64::MAX - 1));
-        assert_eq!((*slab.value(0), slab.deadline(0)), (4, Nanos::NEVER));
+        assert_eq!((*slab.value(0), slab.deadline(0)), (4, Nanos(u64::MAX - 1)));
         assert_eq!((slab.len(), slab.used(), slab.high_water()), (2, 2, 2));
     }
 
@@ -390,22 +333,18 @@ mod tests {
     }
 
     #[test]
-    fn the_assured_bit_and_the_deadline_are_apart() {
+    fn a_flow_lives_until_its_deadline() {
         let mut slab = Slab::<Host4, u64>::new(1);
         slab.take(0, key(7), 1, Nanos(5));
-        assert!(!slab.is_assured(0));
-        assert!(slab.postpone(0, Nanos(9)));
-        slab.set_assured(0);
-        assert!(slab.is_assured(0) && slab.deadline(0) == Nanos(9));
+        assert!(slab.postpone(0, Nanos(9)) && slab.deadline(0) == Nanos(9));
         assert!(!slab.postpone(0, Nanos(8)));
-        assert!(slab.postpone(0, Nanos::NEVER));
-        assert!(slab.is_assured(0) && slab.deadline(0) == Nanos::NEVER);
+        assert!(slab.postpone(0, Nanos::NEVER) && slab.deadline(0) == Nanos::NEVER);
+        assert!(slab.alive(0, &key(7), Nanos(u64::MAX - 1)).is_some() && !slab.is_dead(0, Nanos::NEVER));
         slab.set_deadline(0, Nanos(0));
-        assert!(slab.is_assured(0) && slab.deadline(0) == Nanos(0));
-        assert!(slab.is_dead(0, Nanos(0)) && slab.alive(0, &key(7), Alive::after(Nanos(0))).is_none());
-        slab.set_deadline(0, Nanos(1));
-        assert!(slab.alive(0, &key(7), Alive::after(Nanos(0))).is_some());
+        assert_eq!(slab.deadline(0), Nanos(1));
+        assert!(slab.alive(0, &key(7), Nanos(0)).is_some());
+        assert!(slab.is_dead(0, Nanos(1)) && slab.alive(0, &key(7), Nanos(1)).is_none());
         slab.give(0, true);
-        assert!(!slab.is_live(0) && slab.alive(0, &key(7), Alive::after(Nanos(0))).is_none());
+        assert!(!slab.is_live(0) && slab.alive(0, &key(7), Nanos(0)).is_none());
     }
 }

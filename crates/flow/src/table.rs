@@ -7,7 +7,7 @@ use packet::{Key, Nanos};
 use crate::hashes::Hashes;
 use crate::index::{CuckooPp, Index};
 use crate::policy::{Ageing, Eviction};
-use crate::slab::{Alive, Hot, Slab, told};
+use crate::slab::{Hot, Slab, told};
 use crate::unanswered::{Round, Unanswered};
 use crate::wheel::Wheel;
 
@@ -71,8 +71,9 @@ pub struct Slot(u32);
 pub struct Entry<'a, K, V> {
     hot: &'a mut Hot<K, V>,
     slot: Slot,
-    /// The packet's time, as the look for the flow went by it.
-    present: Alive,
+    /// The packet's time.
+    present: Nanos,
+    unanswered: &'a Unanswered,
 }
 
 impl<K, V> Entry<'_, K, V> {
@@ -93,8 +94,8 @@ impl<K, V> Entry<'_, K, V> {
     /// Whether the flow was [assured](Table::assure).
     #[inline(always)]
     #[must_use]
-    pub const fn is_assured(&self) -> bool {
-        self.hot.is_assured()
+    pub fn is_assured(&self) -> bool {
+        !self.unanswered.contains(self.slot.0)
     }
 
     /// Moves the flow's deadline where that is a store: later, or to behind what the wheel looks ahead from the packet's time.
@@ -199,11 +200,16 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
         self.prefetch_entry_as::<false, false>(hash)
     }
 
-    /// The same for `ANY` keys, of which nothing foretells whether they are in the table; for those that mostly are it is slower. And
-    /// for a table that [is near](Self::is_near) as a whole.
+    /// The same for `ANY` keys, of which nothing foretells whether they are in the table; for those that mostly are it is slower. In a
+    /// table that [is `NEAR`](Self::is_near) as a whole it says where the entry is and asks for nothing: what is looked for in the
+    /// first-level cache ahead of time costs more there than loads that overlap with others.
     #[inline(always)]
     pub fn prefetch_entry_as<const ANY: bool, const NEAR: bool>(&self, hash: u64) -> Hint {
-        let near = |slot| if NEAR { self.slab.prefetch_closest(slot) } else { self.slab.prefetch(slot) };
+        let near = |slot| {
+            if !NEAR {
+                self.slab.prefetch(slot);
+            }
+        };
         let guess = if ANY { self.index.guess_any(hash, near) } else { self.index.guess(hash, near) };
         guess.map_or(Hint::absent(self.came), Hint)
     }
@@ -220,15 +226,14 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
     /// mostly it is. `None` proves nothing; [`find`](Self::find) does.
     #[inline(always)]
     pub fn entry_near(&mut self, key: &K, hint: Hint, now: Nanos) -> Option<Entry<'_, K, V>> {
-        let present = Alive::after(now);
-        let hot = self.slab.alive(hint.0, key, present)?;
-        Some(Entry { hot, slot: Slot(hint.0), present })
+        let hot = self.slab.alive(hint.0, key, now)?;
+        Some(Entry { hot, slot: Slot(hint.0), present: now, unanswered: &self.unanswered })
     }
 
     /// The flow at the slot, for several accesses in a row at the time `now`.
     #[inline(always)]
     pub fn entry(&mut self, slot: Slot, now: Nanos) -> Entry<'_, K, V> {
-        Entry { hot: self.slab.hot_mut(slot.0), slot, present: Alive::after(now) }
+        Entry { hot: self.slab.hot_mut(slot.0), slot, present: now, unanswered: &self.unanswered }
     }
 
     /// The key's flow, whether or not its deadline has passed.
@@ -273,11 +278,12 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
     #[inline]
     #[must_use]
     pub fn is_assured(&self, slot: Slot) -> bool {
-        self.slab.is_assured(slot.0)
+        self.slab.check_live(slot.0);
+        !self.unanswered.contains(slot.0)
     }
 
     /// Adds a flow whose key is not in the table; `None` when there is no room. `hash` is the key's, `now` the packet's
-    /// time. The flow is not assured. A deadline after the year 2262 (2^63 nanoseconds) is [`Nanos::NEVER`].
+    /// time. The flow is not assured. The earliest deadline is the first nanosecond: one of zero is told as that.
     ///
     /// There is room while [`is_full`](Self::is_full) says no, unless dozens of keys have the same hash.
     #[inline]
@@ -311,7 +317,7 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
         let was_in = self.index.remove(hash, at);
         debug_assert!(was_in, "every flow is in the index");
         self.wheel.disarm(at);
-        if !self.slab.is_assured(at) {
+        if self.unanswered.contains(at) {
             self.unanswered.remove(at, self.is_full());
         }
         self.slab.give(at, !self.index.assigns());
@@ -340,8 +346,7 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
     /// The flow has been answered: it doesn't make room for others any more.
     #[inline]
     pub fn assure(&mut self, slot: Slot) {
-        if !self.slab.is_assured(slot.0) {
-            self.slab.set_assured(slot.0);
+        if !self.is_assured(slot) {
             self.unanswered.remove(slot.0, self.is_full());
         }
     }

@@ -11,8 +11,10 @@ use alloc::vec::Vec;
 use locality::pages;
 
 pub(crate) struct Unanswered {
-    /// The lowest first; the highest has one word.
-    levels: Vec<Box<[u64]>>,
+    /// A bit for each slot.
+    lowest: Box<[u64]>,
+    /// The levels above, the lower first; the highest has one word.
+    above: Vec<Box<[u64]>>,
     /// The slot from which on the next to go is looked for.
     hand: u32,
     /// How far it goes on when the flow there is gone.
@@ -43,27 +45,31 @@ impl Unanswered {
             Round::InTurn => 1,
             Round::Spread => spread(slots as u32),
         };
-        let mut levels = Vec::new();
-        let mut bits = slots;
+        let level = |bits: usize| pages::boxed((0..bits.div_ceil(64).max(1)).map(|_| 0));
+        let lowest: Box<[u64]> = level(slots);
+        let mut above: Vec<Box<[u64]>> = Vec::new();
         loop {
-            let words = bits.div_ceil(64).max(1);
-            levels.push(pages::boxed((0..words).map(|_| 0)));
+            let words = above.last().unwrap_or(&lowest).len();
             if words == 1 {
-                return Self { levels, hand: 0, stride, slots: slots as u32 };
+                return Self { lowest, above, hand: 0, stride, slots: slots as u32 };
             }
-            bits = words;
+            above.push(level(words));
         }
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        self.levels.iter().map(|words| size_of_val(&**words)).sum()
+        size_of_val(&*self.lowest) + self.above.iter().map(|words| size_of_val(&**words)).sum::<usize>()
+    }
+
+    fn levels(&mut self) -> impl Iterator<Item = &mut [u64]> {
+        core::iter::once(&mut *self.lowest).chain(self.above.iter_mut().map(|words| &mut **words))
     }
 
     /// A flow has come to the slot.
     #[inline]
     pub(crate) fn insert(&mut self, slot: u32) {
         let mut at = slot as usize;
-        for words in &mut self.levels {
+        for words in self.levels() {
             let word = &mut words[at / 64];
             let was_any = *word != 0;
             *word |= 1 << (at % 64);
@@ -82,7 +88,7 @@ impl Unanswered {
             self.hand = self.next(slot);
         }
         let mut at = slot as usize;
-        for words in &mut self.levels {
+        for words in self.levels() {
             let word = &mut words[at / 64];
             *word &= !(1 << (at % 64));
             if *word != 0 {
@@ -125,23 +131,29 @@ impl Unanswered {
         self.at_or_after(slot as usize).or_else(|| self.at_or_after(0)).map(|slot| slot as u32)
     }
 
-    #[inline]
-    fn contains(&self, slot: u32) -> bool {
-        self.levels[0].get(slot as usize / 64).is_some_and(|word| word >> (slot % 64) & 1 == 1)
+    /// Whether there is a flow at the slot, and nobody has answered it.
+    #[inline(always)]
+    pub(crate) fn contains(&self, slot: u32) -> bool {
+        self.lowest.get(slot as usize / 64).is_some_and(|word| word >> (slot % 64) & 1 == 1)
     }
 
     #[inline]
     fn at_or_after(&self, slot: usize) -> Option<usize> {
         let mut at = slot;
-        for (height, words) in self.levels.iter().enumerate() {
-            let word = words.get(at / 64)? & (u64::MAX << (at % 64));
+        for height in 0..=self.above.len() {
+            let word = self.level(height).get(at / 64)? & (u64::MAX << (at % 64));
             if word != 0 {
                 let found = at / 64 * 64 + word.trailing_zeros() as usize;
-                return Some(self.levels[..height].iter().rev().fold(found, |word, words| lowest(word, words)));
+                return Some((0..height).rev().fold(found, |word, height| lowest(word, self.level(height))));
             }
             at = at / 64 + 1;
         }
         None
+    }
+
+    #[inline]
+    fn level(&self, height: usize) -> &[u64] {
+        height.checked_sub(1).map_or(&self.lowest, |above| &self.above[above])
     }
 }
 

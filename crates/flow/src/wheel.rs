@@ -16,13 +16,13 @@ use alloc::vec;
 use packet::{Key, Nanos};
 
 use crate::blocks::{Blocks, LOOSE, List};
-use crate::slab::{Slab, is_behind_all};
+use crate::slab::Slab;
 
 /// How exact the ageing is: an entry is reclaimed in the order of its deadline rounded up to this, some 17 milliseconds.
 pub const TICK: Nanos = Nanos(1 << TICK_BITS);
 
 const TICK_BITS: u32 = 24;
-/// Deadlines have 63 bits at most, ticks 39; the wheel's own tick is that of any time.
+/// A tick that is rounded up has a bit more, and is behind all time.
 const TIME_BITS: u32 = u64::BITS - TICK_BITS;
 /// The lowest level's lists reach 137 seconds. Small tables get by with 17, for the lists take room too; what comes down from
 /// above holds up what is due meanwhile, which matters little where there are few.
@@ -124,12 +124,12 @@ impl Wheel {
         }
     }
 
-    /// Puts an entry that is on no list where its deadline, as it is told, says, or at the [`HORIZON`] of `now` if that comes first. One that lives
+    /// Puts an entry that is on no list where its deadline says, or at the [`HORIZON`] of `now` if that comes first. One that lives
     /// to the end of time stays out where that comes first.
     #[inline]
     pub(crate) fn arm(&mut self, entry: u32, deadline: Nanos, now: Nanos) {
         let horizon = now.max(Nanos(time_of(self.tick))) + HORIZON;
-        if is_behind_all(deadline.min(horizon)) {
+        if deadline.min(horizon) == Nanos::NEVER {
             return;
         }
         let tick = tick_of(deadline.min(horizon)).max(self.tick);

@@ -319,7 +319,7 @@ fn a_first_deadline_is_met() {
 /// Where the horizon lies behind the end of time, no deadline is behind it, and only later ones are stores.
 #[test]
 fn at_the_end_of_time_deadlines_move_one_way() {
-    const END: Nanos = Nanos(u64::MAX / 2 - 1);
+    const END: Nanos = Nanos(u64::MAX - 1);
     for (now, deadline) in [(END - Nanos(100), END - Nanos(50)), (END - Nanos::from_secs(20), END - Nanos(1))] {
         let mut table = Table::<Host4, u32>::new(10, 1);
         let slot = insert(&mut table, 1, deadline, now);

@@ -364,9 +364,9 @@ impl<const BITS: u32> Model<BITS> {
     }
 }
 
-/// Deadlines beyond 2^63 nanoseconds are never.
+/// No deadline is as early as the beginning of time.
 fn representable(deadline: Nanos) -> Nanos {
-    if deadline.0 >= (1 << 63) - 2 { Nanos::NEVER } else { deadline }
+    deadline.max(Nanos(1))
 }
 
 /// More slots than any table here has.

@@ -139,7 +139,11 @@ impl Index for Tagged {
         let guess = slot(home, mask);
         near(guess);
         let mut others = mask & (mask - 1);
-        while others != 0 {
+        // As in cuckoo hashing.
+        for _ in 1..WIDTH {
+            if others == 0 {
+                break;
+            }
             near(slot(home, others));
             others &= others - 1;
         }

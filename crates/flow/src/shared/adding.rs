@@ -17,7 +17,6 @@ use packet::{Key, Nanos};
 use crate::shared::bursts::{Bursts, Member};
 use crate::shared::guard::{Cell, Decided, Entry, Fate, Guard, Places};
 use crate::shared::sync::{AtomicU64, Ordering, Pause, broken};
-use crate::slab::told;
 
 /// Steps that add up, each one atomic operation.
 #[derive(Clone, Copy, Debug)]
@@ -216,7 +215,7 @@ impl<K: Key, V: Copy + Send + Sync> Cell<K, V, Sum> for Added<K, V> {
             unsafe { (*body).write(Body { key, value, written: now, deadline, assured }) };
         });
         // What is counted on from here doesn't come to where deadlines end.
-        let counts = told(deadline + Nanos(1 << 32)) != Nanos::NEVER;
+        let counts = deadline + Nanos(1 << 32) != Nanos::NEVER;
         let open = word(Nanos(0), sum).filter(|_| counts).unwrap_or(SEALED);
         debug_assert!(open != SEALED || sum == Sum::default(), "what was added is in the value by now");
         // ORDERING: Release pairs with the Acquire in `step`: whoever sees the word open sees the body.

@@ -50,7 +50,7 @@ impl<K, V, S> Entry<K, V, S> {
         self.deadline
     }
 
-    /// Moves the flow's deadline. One after the year 2262 is [`Nanos::NEVER`].
+    /// Moves the flow's deadline. One of zero is the first nanosecond.
     #[inline(always)]
     pub const fn set_deadline(&mut self, deadline: Nanos) {
         self.deadline = told(deadline);
