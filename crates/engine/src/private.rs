@@ -1,6 +1,7 @@
 //! State that one core owns: the whole of it (`sequential`), a shard (`rss`), a replica (`scr`).
 
 use core::convert::Infallible;
+use core::hint::cold_path;
 
 use flow::index::CuckooPp;
 use flow::{Ageing, Entry, Hint, Index, Plan, Slot, Table};
@@ -274,24 +275,56 @@ impl<N: NetworkFunction> Rest<N> {
             let Some(slot) = flows.table.reclaim(lane.now) else { break };
             lane.lent(|lane| self.end(flows, nf, slot, lane, End::Expired));
         }
-        let entry = match flows.table.entry_near(&key, lane.hint, lane.now) {
-            Some(entry) => entry,
-            None => {
-                let is_absent = flows.table.is_absent(lane.hint);
-                match if is_absent { None } else { lane.lent(|lane| self.alive(flows, nf, key, lane)) } {
-                    Some(slot) => flows.table.entry(slot, lane.now),
-                    // Nobody asks for a replayed packet's verdict, and nothing else would come of it.
-                    None if (lane.replayed || N::SELECTIVE) && nf.refuses(lane.meta) => {
-                        return if lane.replayed { settle(&Verdict::forward()) } else { self.refuse(nf, lane, settle) };
-                    }
-                    None => return settle(&lane.lent(|lane| self.open(flows, nf, key, lane))),
-                }
+        let Some(entry) = flows.table.entry_near(&key, lane.hint, lane.now) else {
+            let is_absent = flows.table.is_absent(lane.hint);
+            if is_absent && (lane.replayed || N::SELECTIVE) && nf.refuses(lane.meta) {
+                // Nobody asks for a replayed packet's verdict, and nothing else would come of it.
+                return if lane.replayed { settle(&Verdict::forward()) } else { self.refuse(nf, lane, settle) };
             }
+            return settle(&lane.lent(|lane| self.step_apart(flows, nf, key, lane, is_absent)));
         };
         let (slot, effects) = self.packet(entry, nf, lane, settle);
         if let Some(effects) = effects {
             lane.lent(|lane| self.take_effect(flows, nf, slot, lane, effects));
         }
+    }
+
+    /// The step where the packet set's flow is not where its hint says. A way of its own to the end, as whatever comes back to the others'
+    /// way costs all of them.
+    #[inline(never)]
+    fn step_apart<K: Key, I: Index>(
+        &mut self,
+        flows: &mut Flows<K, N::Flow, I>,
+        nf: &N,
+        key: K,
+        lane: Lane<'_, N::Meta>,
+        is_absent: bool,
+    ) -> Verdict {
+        let slot = if is_absent { None } else { self.alive(flows, nf, key, lane) };
+        let Some(slot) = slot else {
+            if lane.replayed && nf.refuses(lane.meta) {
+                return Verdict::forward();
+            }
+            return self.open(flows, nf, key, lane);
+        };
+        self.step_at(flows, nf, slot, lane)
+    }
+
+    /// The step of a flow that is known to be at this slot.
+    #[inline]
+    fn step_at<K: Key, I: Index>(
+        &mut self,
+        flows: &mut Flows<K, N::Flow, I>,
+        nf: &N,
+        slot: Slot,
+        lane: Lane<'_, N::Meta>,
+    ) -> Verdict {
+        let mut decided = Verdict::forward();
+        let (slot, effects) = self.packet(flows.table.entry(slot, lane.now), nf, lane, |verdict| decided = *verdict);
+        if let Some(effects) = effects {
+            self.take_effect(flows, nf, slot, lane, effects);
+        }
+        decided
     }
 
     /// Takes equal steps at once, if that comes to the same: nothing is to be reclaimed meanwhile, and the flow is alive even at the
@@ -350,14 +383,20 @@ impl<N: NetworkFunction> Rest<N> {
         let mut cx = Context::new(&self.shared, LocalTx::default(), lane.now, lane.seq);
         let decision = nf.packet(&mut cx, entry.value_mut(), lane.meta);
         let Effects { deadline, close, assured } = cx.effects();
+        // Right behind the step, so that where the function asks for this on a way of its own the others' aren't asked.
+        if close || assured && !entry.is_assured() {
+            cold_path();
+            let verdict = always(decision);
+            settle_apart(settle, &verdict);
+            return (entry.slot(), Some(Effects { deadline, close, assured }));
+        }
         match &decision {
             Ok(verdict) => settle(verdict),
             Err(never) => match *never {},
         }
         let moved = deadline.is_none_or(|deadline| entry.move_deadline(deadline));
-        let granted = moved && !close && (!assured || entry.is_assured());
         // Put together anew, so that nobody else needs it in one piece.
-        (entry.slot(), (!granted).then_some(Effects { deadline, close, assured }))
+        (entry.slot(), (!moved).then_some(Effects { deadline, close: false, assured: false }))
     }
 
     /// Does what a step asked for and is not done with every packet.
@@ -414,12 +453,7 @@ impl<N: NetworkFunction> Rest<N> {
         if effects.assured {
             flows.table.assure(slot);
         }
-        let mut decided = Verdict::forward();
-        let (slot, effects) = self.packet(flows.table.entry(slot, lane.now), nf, lane, |verdict| decided = *verdict);
-        if let Some(effects) = effects {
-            self.take_effect(flows, nf, slot, lane, effects);
-        }
-        decided
+        self.step_at(flows, nf, slot, lane)
     }
 
     /// Makes room for a new flow where that is needed and allowed, and puts it in.
@@ -514,6 +548,12 @@ impl<N: NetworkFunction> Rest<N> {
             Opened::Refused(verdict) => settle(&verdict),
         }
     }
+}
+
+/// A call, for verdicts on the rarer ways of a step.
+#[inline(never)]
+fn settle_apart(settle: impl FnOnce(&Verdict), verdict: &Verdict) {
+    settle(verdict);
 }
 
 /// Local memory has no conflicts.

@@ -450,6 +450,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         } else {
             hint::<_, FOLDS>(&mut hints, records, |meta, hash| place.prefetch_entry(nf, meta, hash, Packet::SPRAYED));
         }
+        let hints = &hints[..records.len()];
         let (mut at, before) = (0, own);
         let mut passed = 0;
         loop {
@@ -462,19 +463,20 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
             };
             let Self { nf, place, counters, position, scratch, .. } = self;
             let nf = &**nf;
-            let ticket_of = |record: &Record<N::Meta>, at: usize, replayed: bool| Ticket {
+            let ticket_of = |record: &Record<N::Meta>, seq: Seq, at: usize, replayed: bool| Ticket {
                 hash: record.hash,
-                seq: Seq(record.seq.0 + first),
+                seq,
                 now: record.time + later,
-                hint: hints[at % BURST],
+                hint: hints[at],
                 bucket: Packet::SPRAYED,
                 replayed,
             };
             while let Some(record) = records.get(at)
                 && record.seq.0 < next
             {
-                let ticket = ticket_of(record, at, true);
-                *position = ticket.seq;
+                let seq = Seq(record.seq.0 + first);
+                *position = seq;
+                let ticket = ticket_of(record, seq, at, true);
                 if FOLDS
                     && let [_, one, _, third, ..] = &records[at..]
                     && third.seq.0 < next
@@ -502,8 +504,9 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
                 (own, passed) = (own + 1, passed + 1);
                 continue;
             }
-            let ticket = ticket_of(record, at, false);
-            *position = ticket.seq;
+            let seq = Seq(record.seq.0 + first);
+            *position = seq;
+            let ticket = ticket_of(record, seq, at, false);
             place.step(
                 nf,
                 Lane { meta: &record.meta, ticket: &ticket },
@@ -652,12 +655,15 @@ fn hint<M, const FOLDS: bool>(
     records: &[Record<M>],
     mut look_up: impl FnMut(&M, u64) -> Hint,
 ) {
-    for (at, record) in records.iter().enumerate().take(BURST) {
-        hints[at] = if FOLDS && at > 0 && record.hash == records[at - 1].hash {
-            hints[at - 1]
-        } else {
-            look_up(&record.meta, record.hash)
+    assert!(records.len() <= BURST, "a stretch is no longer than a burst");
+    let mut last = None;
+    for (at, record) in records.iter().enumerate() {
+        let hint = match last {
+            Some((hash, hint)) if FOLDS && hash == record.hash => hint,
+            _ => look_up(&record.meta, record.hash),
         };
+        hints[at] = hint;
+        last = Some((record.hash, hint));
     }
 }
 
