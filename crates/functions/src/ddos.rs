@@ -86,8 +86,8 @@ impl Meta for Sent {
 /// What is remembered of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Source {
-    /// When the source's window began.
-    window_start: Nanos,
+    /// When the source's window ends: no longer inside.
+    window_end: Nanos,
     /// Packets in the window, those dropped among them.
     packets: u64,
     /// Packets dropped since the source became known.
@@ -168,14 +168,14 @@ impl NetworkFunction for Ddos {
 
     #[inline]
     fn open<M: Memory>(&self, cx: &mut Context<'_, Self, M>, _meta: &Sent) -> Step<Opened<Source>, M> {
-        Ok(Opened::Flow(Source { window_start: cx.now(), packets: 0, dropped: 0 }))
+        Ok(Opened::Flow(Source { window_end: cx.now() + self.window, packets: 0, dropped: 0 }))
     }
 
     #[inline]
     fn packet<M: Memory>(&self, cx: &mut Context<'_, Self, M>, source: &mut Source, _meta: &Sent) -> Step<Verdict, M> {
         cx.expire_after(self.idle);
-        if cx.now().since(source.window_start) >= self.window {
-            source.window_start = cx.now();
+        if cx.now() >= source.window_end {
+            source.window_end = cx.now() + self.window;
             source.packets = 0;
         }
         source.packets += 1;
@@ -214,7 +214,7 @@ impl NetworkFunction for Ddos {
 
     #[inline]
     fn add(&self, source: &mut Source, sum: &Sum) -> bool {
-        let is_inside = sum.last.since(source.window_start) < self.window;
+        let is_inside = sum.last < source.window_end;
         if is_inside {
             let allowed = self.threshold.saturating_sub(source.packets);
             source.packets += u64::from(sum.count);
@@ -253,7 +253,7 @@ mod tests {
 
     /// Gives one source's packets at these times, in milliseconds, to the function; whether each went out.
     fn run(ddos: &Ddos, times: &[u64]) -> (Source, Vec<bool>) {
-        let mut source = Source { window_start: Nanos::from_millis(times[0]), packets: 0, dropped: 0 };
+        let mut source = Source { window_end: Nanos::from_millis(times[0]) + ddos.window, packets: 0, dropped: 0 };
         let mut step = |millis: &u64| {
             let mut cx = Context::<Ddos, Local>::new(&(), LocalTx::default(), Nanos::from_millis(*millis), Seq(0));
             let Ok(verdict) = ddos.packet(&mut cx, &mut source, &FROM);
@@ -268,7 +268,7 @@ mod tests {
     fn a_window_begins_with_the_first_packet_behind_the_last_one() {
         let (source, out) = run(&configured(2, 1), &[500, 600, 700, 1499, 1500, 2499, 2500, 2501, 2502]);
         assert_eq!(out, [true, true, false, false, true, true, true, true, false]);
-        assert_eq!(source, Source { window_start: Nanos::from_millis(2500), packets: 3, dropped: 3 });
+        assert_eq!(source, Source { window_end: Nanos::from_millis(3500), packets: 3, dropped: 3 });
     }
 
     #[test]
@@ -288,7 +288,7 @@ mod tests {
     #[test]
     fn the_report_lists_attackers_alone() {
         let host = |last| Host::v4(Ipv4Addr::new(10, 0, 0, last));
-        let source = |dropped| Source { window_start: Nanos(0), packets: 5, dropped };
+        let source = |dropped| Source { window_end: Nanos(0), packets: 5, dropped };
         let mut flows = [(host(1), source(3)), (host(2), source(0)), (host(3), source(9))].into_iter();
         let report = configured(1, 1).report(&mut flows).unwrap();
         assert_eq!(report.rows, [["10.0.0.3", "5", "9"], ["10.0.0.1", "5", "3"]]);
