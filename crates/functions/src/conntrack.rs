@@ -184,8 +184,7 @@ impl NetworkFunction for Conntrack {
         flow: &mut Connection,
         meta: &Observation,
     ) -> Step<Verdict, M> {
-        if let Some(idle) = flow.flow(meta, &self.rules, cx.now()) {
-            flow.keep_for(idle, cx);
+        if flow.flow(meta, &self.rules, cx) {
             return Ok(Verdict::forward());
         }
         let judged = self.judge(cx.now(), flow, meta);

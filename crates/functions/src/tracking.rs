@@ -10,6 +10,7 @@ pub mod rules;
 pub mod tcp;
 
 use core::fmt;
+use core::hint::cold_path;
 
 use memory::Memory;
 use nf::{Context, ENDS_BYTES, Flow, IPV6, Meta, NetworkFunction, RecordReader, RecordWriter, family_of};
@@ -250,19 +251,32 @@ impl Connection {
     }
 
     /// Follows a packet if it is a segment within the windows of an open TCP connection, as nearly all are, or a datagram of a
-    /// UDP conversation. How long the connection may idle; `None`, and nothing has changed, where [`step`](Self::step) must judge.
+    /// UDP conversation, and asks the engine for what follows from it. `false`, and nothing has changed, where [`step`](Self::step)
+    /// must judge.
     #[inline(always)]
-    pub fn flow(&mut self, observation: &Observation, rules: &Rules, now: Nanos) -> Option<Nanos> {
+    pub fn flow<N: NetworkFunction, M: Memory>(
+        &mut self,
+        observation: &Observation,
+        rules: &Rules,
+        cx: &mut Context<'_, N, M>,
+    ) -> bool {
         let direction = self.direction(observation);
         // One question after the other: as a pair, both would be answered in full first.
-        if let Tracked::Tcp(tracker) = &mut self.tracked {
-            let Event::Tcp(segment) = &observation.event else { return None };
-            return tracker.flow(segment, direction, &rules.tcp);
+        if let Event::Tcp(segment) = &observation.event {
+            let Tracked::Tcp(tracker) = &mut self.tracked else { return false };
+            let Some(idle) = tracker.flow(segment, direction, &rules.tcp) else { return false };
+            // The packet that the connection was assured by has asked for its place.
+            cx.expire_after(idle);
+            return true;
         }
-        if let (Tracked::Udp(conversation), Event::Udp) = (&mut self.tracked, &observation.event) {
-            return Some(conversation.step_udp(direction, rules, now));
+        let (Tracked::Udp(conversation), Event::Udp) = (&mut self.tracked, &observation.event) else { return false };
+        let was_assured = conversation.assured;
+        cx.expire_after(conversation.step_udp(direction, rules, cx.now()));
+        if conversation.assured & !was_assured {
+            cold_path();
+            cx.assure();
         }
-        None
+        true
     }
 
     /// The same for what opens and closes a TCP connection in the ordinary way, with [`flow`](Self::flow) most of all packets.
@@ -272,15 +286,6 @@ impl Connection {
         let Tracked::Tcp(tracker) = &mut self.tracked else { return None };
         let Event::Tcp(segment) = &observation.event else { return None };
         tracker.flow_on(segment, direction, &rules.tcp)
-    }
-
-    /// Asks the engine for what follows from a packet that one of the short ways has followed.
-    #[inline(always)]
-    pub fn keep_for<N: NetworkFunction, M: Memory>(&self, idle: Nanos, cx: &mut Context<'_, N, M>) {
-        cx.expire_after(idle);
-        if self.assured() {
-            cx.assure();
-        }
     }
 
     /// Judges a packet and follows it, also one that [`flow`](Self::flow) or [`flow_on`](Self::flow_on) would follow sooner.

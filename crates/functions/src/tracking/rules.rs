@@ -86,8 +86,8 @@ pub struct Rules {
 /// What TCP connections are judged by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpRules {
-    /// How long a connection may idle: by whether that is `idle_unacknowledged` at most, and by its [`State`].
-    pub idle: [[Nanos; State::COUNT]; 2],
+    /// How long a connection may idle: by its [`State`], and by whether that is `idle_unacknowledged` at most.
+    pub idle: [[Nanos; 2]; State::COUNT],
     /// The same, when one side keeps sending the same segment, or has closed its window.
     pub idle_retransmitted: Nanos,
     /// The same, while data is not acknowledged.
@@ -122,7 +122,7 @@ impl Rules {
         ];
         Self {
             tcp: TcpRules {
-                idle: [idle, idle.map(|idle| idle.min(t.tcp_unacknowledged.nanos()))],
+                idle: idle.map(|idle| [idle, idle.min(t.tcp_unacknowledged.nanos())]),
                 idle_retransmitted: t.tcp_retransmitted.nanos(),
                 idle_unacknowledged: t.tcp_unacknowledged.nanos(),
                 retransmissions_max: retransmissions_max.get() as u8,

@@ -81,6 +81,28 @@ struct Last {
     marks: Marks,
 }
 
+impl Last {
+    /// Whether the acknowledgement is the last segment once more. No branch stands between the questions, as most are answered with no.
+    #[inline(always)]
+    const fn is_like(&self, moved: &Moved, direction: Direction) -> bool {
+        let &Moved { seq, end, ack, window, .. } = moved;
+        let differs = (self.seq ^ seq)
+            | (self.ack ^ ack)
+            | (self.end ^ end)
+            | (self.window ^ window) as u32
+            | (self.direction as u32 ^ direction as u32);
+        differs == 0
+    }
+
+    /// The acknowledgement is the last segment now.
+    #[inline(always)]
+    const fn note(&mut self, moved: &Moved, direction: Direction) {
+        let &Moved { seq, end, ack, window, .. } = moved;
+        (self.seq, self.ack, self.end, self.window) = (seq, ack, end, window);
+        (self.event, self.direction) = (Event::Ack, direction);
+    }
+}
+
 /// Both sides sent SYN.
 const SIMULTANEOUS: u8 = 0x40;
 /// A SYN in `LastAck` may bring a challenge ACK (RFC 5961), which must not be taken for the last ACK.
@@ -92,6 +114,9 @@ const SEEN_REPLY: u8 = 0x01;
 const ASSURED: u8 = 0x02;
 /// The deadline is further away than the timeout of a connection in doubt.
 const LONG: u8 = 0x04;
+/// The connection is established, assured and answered, and of both sides window and acknowledgements are known: what
+/// [`Tracker::flow`] need not ask one by one.
+const OPEN: u8 = 0x08;
 
 /// Acknowledgements may lag this far behind what has been sent, at least.
 const ACK_WINDOW_MIN: u32 = 66_000;
@@ -138,17 +163,48 @@ impl Tracker {
         if direction == Direction::Reply && matches!(outcome, Outcome::Valid(_) | Outcome::Kept) {
             self.status |= SEEN_REPLY;
         }
+        self.mark_open();
         outcome
     }
 
+    /// Notes whether the connection is [`OPEN`] now.
+    #[inline(always)]
+    const fn mark_open(&mut self) {
+        let [one, other] = &self.windows;
+        let is_known = (one.max_win != 0) & (other.max_win != 0);
+        let is_acknowledged = self.marks[0].flags & self.marks[1].flags & Marks::MAX_ACK_SET != 0;
+        let is_assured = self.status & (SEEN_REPLY | ASSURED) == SEEN_REPLY | ASSURED;
+        let is_open = is_known & is_acknowledged & is_assured & matches!(self.state, State::Established);
+        self.status = self.status & !OPEN | if is_open { OPEN } else { 0 };
+    }
+
     /// Follows a segment if it is what nearly all are: data or an acknowledgement of an open connection, within the
-    /// windows. How long the connection may idle; `None`, and nothing has changed, where [`step`](Self::step) must judge.
+    /// windows. How long the connection, which is [assured](Self::assured), may idle; `None`, and nothing has changed, where
+    /// [`step`](Self::step) must judge.
     #[inline(always)]
     pub fn flow(&mut self, segment: &Segment, direction: Direction, rules: &TcpRules) -> Option<Nanos> {
-        if (segment.event != Event::Ack) | (self.state != State::Established) {
+        let &Segment { seq, end, ack, window, event, .. } = segment;
+        // Of what goes another way, closed windows and what comes once more are the most, and rare.
+        if (event != Event::Ack) | (self.status & OPEN == 0) | (window == 0) {
             return None;
         }
-        self.glide(segment, direction, rules, Event::Ack, [State::Established; 2])
+        let mut sides = self.sides(direction);
+        let sack = if sides.receiver_marks.has(Marks::SACK) { segment.sack } else { ack };
+        let moved = Moved { seq, end, ack, sack, window, syn: false, has_ack: true };
+        let is_within = fits(seq, end, sack, &sides.sender, &sides.receiver, true) & !after(end, sides.sender.max_end);
+        if !is_within || self.last.is_like(&moved, direction) {
+            return None;
+        }
+        sides.advance(&moved, true);
+        self.set_sides(direction, &sides, true);
+        self.last.note(&moved, direction);
+        self.retransmissions = 0;
+
+        // Whether an acknowledgement is owed changes with every few packets of every connection: no branch foresees it.
+        let idle = rules.idle[State::Established as usize][usize::from(sides.are_unacknowledged())];
+        let long = if idle > rules.idle_unacknowledged { LONG } else { 0 };
+        self.status = OPEN | ASSURED | SEEN_REPLY | long;
+        Some(idle)
     }
 
     /// The same for what opens and closes a connection in the ordinary way: an acknowledgement or a FIN in any state.
@@ -159,31 +215,17 @@ impl Tracker {
         if self.last.marks.has(SIMULTANEOUS | CHALLENGE) {
             return None;
         }
-        self.glide(segment, direction, rules, event, [old, new])
-    }
-
-    /// Follows an acknowledgement or a FIN that leads from state to state, if it fits the windows. What the caller knows of it is
-    /// compiled in.
-    #[inline(always)]
-    fn glide(
-        &mut self,
-        segment: &Segment,
-        direction: Direction,
-        rules: &TcpRules,
-        event: Event,
-        [old, new]: [State; 2],
-    ) -> Option<Nanos> {
         let &Segment { seq, end, ack, window, .. } = segment;
         let mut sides = self.sides(direction);
         let sack = if sides.receiver_marks.has(Marks::SACK) { segment.sack } else { ack };
-        if !((sides.sender.max_win != 0) & fits(seq, end, sack, &sides.sender, &sides.receiver)) {
+        if !((sides.sender.max_win != 0) & fits(seq, end, sack, &sides.sender, &sides.receiver, false)) {
             return None;
         }
         let moved = Moved { seq, end, ack, sack, window, syn: false, has_ack: true };
-        sides.advance(&moved);
+        sides.advance(&moved, false);
         let closes = (new == State::FinWait) & (old != State::FinWait);
         sides.sender_marks.flags |= if closes { Marks::CLOSE_INIT } else { 0 };
-        self.set_sides(direction, &sides);
+        self.set_sides(direction, &sides, false);
         if event == Event::Ack {
             self.note(&moved, direction);
         }
@@ -191,10 +233,9 @@ impl Tracker {
         self.last.direction = direction;
         self.state = new;
 
-        // Whether an acknowledgement is owed changes with every few packets of every connection: no branch foresees it.
         let is_unanswered = (new == State::Established) & !self.answered();
         let is_owed = sides.are_unacknowledged() | is_unanswered;
-        let mut idle = rules.idle[usize::from(is_owed)][new as usize];
+        let mut idle = rules.idle[new as usize][usize::from(is_owed)];
         if (self.retransmissions >= rules.retransmissions_max) | (self.last.window == 0) {
             idle = self.idle(event, rules);
             if is_unanswered {
@@ -207,6 +248,7 @@ impl Tracker {
         }
         status |= if direction == Direction::Reply { SEEN_REPLY } else { 0 };
         self.status = status | if idle > rules.idle_unacknowledged { LONG } else { 0 };
+        self.mark_open();
         Some(idle)
     }
 
@@ -416,11 +458,11 @@ impl Tracker {
     /// How long the connection may idle in its state: less when one side gets no answer.
     #[inline(always)]
     fn idle(&self, event: Event, rules: &TcpRules) -> Nanos {
-        let idle = rules.idle[0][self.state as usize];
+        let idle = rules.idle[self.state as usize][0];
         if self.retransmissions >= rules.retransmissions_max && idle > rules.idle_retransmitted {
             rules.idle_retransmitted
         } else if event == Event::Rst {
-            rules.idle[0][State::Close as usize]
+            rules.idle[State::Close as usize][0]
         } else if (self.marks[0].flags | self.marks[1].flags) & Marks::UNACKNOWLEDGED != 0
             && idle > rules.idle_unacknowledged
         {
@@ -491,13 +533,13 @@ impl Tracker {
             end = seq;
         }
 
-        if !fits(seq, end, sack, &self.windows[of_sender], &self.windows[of_receiver]) {
+        if !fits(seq, end, sack, &self.windows[of_sender], &self.windows[of_receiver], false) {
             return self.misfit(seq, end, sack, direction, rules);
         }
         let moved = Moved { seq, end, ack, sack, window: segment.window, syn, has_ack };
         let mut sides = self.sides(direction);
-        sides.advance(&moved);
-        self.set_sides(direction, &sides);
+        sides.advance(&moved, false);
+        self.set_sides(direction, &sides, false);
         if event == Event::Ack {
             self.note(&moved, direction);
         }
@@ -516,16 +558,18 @@ impl Tracker {
         }
     }
 
-    /// Puts back what [`Sides::advance`] moves.
+    /// Puts back what [`Sides::advance`] moves; of an open connection, all that it moves within the windows.
     #[inline(always)]
-    const fn set_sides(&mut self, direction: Direction, sides: &Sides) {
+    const fn set_sides(&mut self, direction: Direction, sides: &Sides, is_open: bool) {
         let (of_sender, of_receiver) = (direction as usize, direction as usize ^ 1);
         let (sender, receiver) = (&sides.sender, &sides.receiver);
         self.windows[of_sender].end = sender.end;
         self.windows[of_sender].max_win = sender.max_win;
         self.windows[of_sender].max_ack = sender.max_ack;
         self.windows[of_receiver].max_end = receiver.max_end;
-        self.windows[of_receiver].max_win = receiver.max_win;
+        if !is_open {
+            self.windows[of_receiver].max_win = receiver.max_win;
+        }
         self.marks[of_sender].flags = sides.sender_marks.flags;
         self.marks[of_receiver].flags = sides.receiver_marks.flags;
     }
@@ -533,15 +577,9 @@ impl Tracker {
     /// Notes an acknowledgement that fits, and whether it is the last segment once more.
     #[inline(always)]
     fn note(&mut self, moved: &Moved, direction: Direction) {
-        let &Moved { seq, end, ack, window, .. } = moved;
-        let last = &mut self.last;
-        let differs = (last.seq ^ seq)
-            | (last.ack ^ ack)
-            | (last.end ^ end)
-            | u32::from(last.window ^ window)
-            | (last.direction as u32 ^ direction as u32);
-        self.retransmissions = if differs == 0 { self.retransmissions.saturating_add(1) } else { 0 };
-        (last.seq, last.ack, last.end, last.window) = (seq, ack, end, window);
+        let is_like = self.last.is_like(moved, direction);
+        self.retransmissions = if is_like { self.retransmissions.saturating_add(1) } else { 0 };
+        self.last.note(moved, direction);
     }
 
     /// A side's first SYN, or one that starts it anew.
@@ -608,12 +646,13 @@ impl Tracker {
     }
 }
 
-/// Whether a segment holds to all four bounds. No branch stands between them, for they hold nearly always.
+/// Whether a segment holds to all four bounds, of which one is not asked whether it is known where the connection `is_open`. No branch
+/// stands between them, for they hold nearly always.
 #[inline(always)]
-fn fits(seq: u32, end: u32, sack: u32, sender: &Window, receiver: &Window) -> bool {
+fn fits(seq: u32, end: u32, sack: u32, sender: &Window, receiver: &Window, is_open: bool) -> bool {
     at_most(seq, sender.max_end)
         & at_most(sack, receiver.end)
-        & ((receiver.max_win == 0) | at_least(end, sender.end.wrapping_sub(receiver.max_win)))
+        & ((!is_open & (receiver.max_win == 0)) | at_least(end, sender.end.wrapping_sub(receiver.max_win)))
         & at_least(sack, receiver.end.wrapping_sub(sender.max_win.max(ACK_WINDOW_MIN)))
 }
 
@@ -646,9 +685,9 @@ struct Sides {
 }
 
 impl Sides {
-    /// The segment fits: moves both sides' windows.
+    /// The segment fits: moves both sides' windows. What is known of a connection that `is_open` is not asked.
     #[inline(always)]
-    fn advance(&mut self, moved: &Moved) {
+    fn advance(&mut self, moved: &Moved, is_open: bool) {
         let &Moved { end, ack, sack, .. } = moved;
         let scale = if moved.syn { 0 } else { self.sender_marks.scale };
         let window = u32::from(moved.window) << scale;
@@ -659,7 +698,7 @@ impl Sides {
         sender.end = sender.end.wrapping_add(new_data);
         *flags |= if new_data != 0 { Marks::UNACKNOWLEDGED } else { 0 };
         if moved.has_ack {
-            if *flags & Marks::MAX_ACK_SET == 0 {
+            if !is_open && *flags & Marks::MAX_ACK_SET == 0 {
                 sender.max_ack = ack;
                 *flags |= Marks::MAX_ACK_SET;
             }
