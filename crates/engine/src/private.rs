@@ -383,20 +383,21 @@ impl<N: NetworkFunction> Rest<N> {
         let mut cx = Context::new(&self.shared, LocalTx::default(), lane.now, lane.seq);
         let decision = nf.packet(&mut cx, entry.value_mut(), lane.meta);
         let Effects { deadline, close, assured } = cx.effects();
-        // Right behind the step, so that where the function asks for this on a way of its own the others' aren't asked.
-        if close || assured && !entry.is_assured() {
+        // Right behind the step, so that what the function asks for, or doesn't, on a way of its own the others aren't asked about.
+        let (Some(deadline), false) = (deadline, close || assured && !entry.is_assured()) else {
             cold_path();
             let verdict = always(decision);
             settle_apart(settle, &verdict);
             return (entry.slot(), Some(Effects { deadline, close, assured }));
-        }
+        };
         match &decision {
             Ok(verdict) => settle(verdict),
             Err(never) => match *never {},
         }
-        let moved = deadline.is_none_or(|deadline| entry.move_deadline(deadline));
+        let moved = entry.move_deadline(deadline);
         // Put together anew, so that nobody else needs it in one piece.
-        (entry.slot(), (!moved).then_some(Effects { deadline, close: false, assured: false }))
+        let effects = Effects { deadline: Some(deadline), close: false, assured: false };
+        (entry.slot(), (!moved).then_some(effects))
     }
 
     /// Does what a step asked for and is not done with every packet.

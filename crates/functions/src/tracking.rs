@@ -199,6 +199,12 @@ const EVENT_SHIFT: u32 = 2;
 const QUERY_KINDS: u8 = 4;
 
 impl Event {
+    /// Whether it is a segment that acknowledges, with or without data. In one comparison, made without looking for another event first.
+    #[inline(always)]
+    const fn is_ack(&self) -> bool {
+        matches!(self, Self::Tcp(Segment { event: tcp::Event::Ack, .. }))
+    }
+
     const fn number(&self) -> u8 {
         match self {
             Self::Tcp(_) => 0,
@@ -262,8 +268,10 @@ impl Connection {
     ) -> bool {
         let direction = self.direction(observation);
         // One question after the other: as a pair, both would be answered in full first.
-        if let Event::Tcp(segment) = &observation.event {
-            let Tracked::Tcp(tracker) = &mut self.tracked else { return false };
+        if observation.event.is_ack() {
+            let (Event::Tcp(segment), Tracked::Tcp(tracker)) = (&observation.event, &mut self.tracked) else {
+                return false;
+            };
             let Some(idle) = tracker.flow(segment, direction, &rules.tcp) else { return false };
             // The packet that the connection was assured by has asked for its place.
             cx.expire_after(idle);

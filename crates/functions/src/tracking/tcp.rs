@@ -21,13 +21,12 @@ use super::{Cause, Direction, Outcome, TcpRules};
 pub struct Tracker {
     windows: [Window; 2],
     last: Last,
-    marks: [Marks; 2],
     state: State,
     retransmissions: u8,
     status: u8,
 }
 
-/// How far one side's data and acknowledgements have come. All numbers are of the side's own sequence space, except
+/// How far one side's data and acknowledgements have come, and what else is known of it. All numbers are of the side's own sequence space, except
 /// `max_ack`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Window {
@@ -39,9 +38,10 @@ struct Window {
     max_win: u32,
     /// The highest acknowledgement number that the side has sent.
     max_ack: u32,
+    marks: Marks,
 }
 
-/// The rest of what is known of a side.
+/// The rest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Marks {
     scale: u8,
@@ -57,10 +57,10 @@ impl Marks {
     const CLOSE_INIT: u8 = 0x04;
     /// The side's windows are guesses, for the connection was picked up half-way: be liberal.
     const LIBERAL: u8 = 0x08;
-    /// The side has sent data that the other hasn't acknowledged.
-    const UNACKNOWLEDGED: u8 = 0x10;
     /// `max_ack` counts.
-    const MAX_ACK_SET: u8 = 0x20;
+    const MAX_ACK_SET: u8 = 0x10;
+    /// The side has sent data that the other hasn't acknowledged.
+    const UNACKNOWLEDGED: u8 = 0x80;
 
     const fn has(self, flag: u8) -> bool {
         self.flags & flag != 0
@@ -104,9 +104,9 @@ impl Last {
 }
 
 /// Both sides sent SYN.
-const SIMULTANEOUS: u8 = 0x40;
+const SIMULTANEOUS: u8 = 0x20;
 /// A SYN in `LastAck` may bring a challenge ACK (RFC 5961), which must not be taken for the last ACK.
-const CHALLENGE: u8 = 0x80;
+const CHALLENGE: u8 = 0x40;
 
 /// The other side has sent something.
 const SEEN_REPLY: u8 = 0x01;
@@ -129,17 +129,20 @@ impl Tracker {
     #[inline]
     pub fn open(segment: &Segment, rules: &TcpRules) -> Result<Self, Cause> {
         let window = u32::from(segment.window).max(1);
-        let mut opener = Window { end: segment.end, max_end: segment.end, max_win: window, max_ack: 0 };
-        let marks = match segment.event {
-            Event::Syn => [segment.offer(0), Marks::default()],
+        let marks = segment.offer(0);
+        let mut opener = Window { end: segment.end, max_end: segment.end, max_win: window, max_ack: 0, marks };
+        let mut answerer = Window::default();
+        match segment.event {
+            Event::Syn => {}
             Event::Ack if rules.loose => {
                 opener.max_end = segment.end.wrapping_add(window);
-                [Marks { scale: 0, flags: Marks::SACK | Marks::LIBERAL }; 2]
+                opener.marks = Marks { scale: 0, flags: Marks::SACK | Marks::LIBERAL };
+                answerer.marks = opener.marks;
             }
             Event::Ack | Event::SynAck | Event::Fin | Event::Rst | Event::Nothing => return Err(Cause::NoConnection),
-        };
+        }
         Ok(Self {
-            windows: [opener, Window::default()],
+            windows: [opener, answerer],
             last: Last {
                 seq: 0,
                 ack: 0,
@@ -149,7 +152,6 @@ impl Tracker {
                 direction: Direction::Original,
                 marks: Marks::default(),
             },
-            marks,
             state: State::None,
             retransmissions: 0,
             status: 0,
@@ -172,7 +174,7 @@ impl Tracker {
     const fn mark_open(&mut self) {
         let [one, other] = &self.windows;
         let is_known = (one.max_win != 0) & (other.max_win != 0);
-        let is_acknowledged = self.marks[0].flags & self.marks[1].flags & Marks::MAX_ACK_SET != 0;
+        let is_acknowledged = self.windows[0].marks.flags & self.windows[1].marks.flags & Marks::MAX_ACK_SET != 0;
         let is_assured = self.status & (SEEN_REPLY | ASSURED) == SEEN_REPLY | ASSURED;
         let is_open = is_known & is_acknowledged & is_assured & matches!(self.state, State::Established);
         self.status = self.status & !OPEN | if is_open { OPEN } else { 0 };
@@ -188,17 +190,19 @@ impl Tracker {
         if (event != Event::Ack) | (self.status & OPEN == 0) | (window == 0) {
             return None;
         }
-        let mut sides = self.sides(direction);
-        let sack = if sides.receiver_marks.has(Marks::SACK) { segment.sack } else { ack };
+        let sides = self.sides(direction);
+        let sack = if sides.receiver.marks.has(Marks::SACK) { segment.sack } else { ack };
         let moved = Moved { seq, end, ack, sack, window, syn: false, has_ack: true };
         let is_within = fits(seq, end, sack, &sides.sender, &sides.receiver, true) & !after(end, sides.sender.max_end);
         if !is_within || self.last.is_like(&moved, direction) {
             return None;
         }
-        sides.advance(&moved, true);
-        self.set_sides(direction, &sides, true);
         self.last.note(&moved, direction);
         self.retransmissions = 0;
+        // Read anew, so that registers need not hold meanwhile what was compared.
+        let mut sides = self.sides(direction);
+        sides.advance(&moved, true);
+        self.set_sides(direction, &sides, true);
 
         // Whether an acknowledgement is owed changes with every few packets of every connection: no branch foresees it.
         let idle = rules.idle[State::Established as usize][usize::from(sides.are_unacknowledged())];
@@ -217,14 +221,14 @@ impl Tracker {
         }
         let &Segment { seq, end, ack, window, .. } = segment;
         let mut sides = self.sides(direction);
-        let sack = if sides.receiver_marks.has(Marks::SACK) { segment.sack } else { ack };
+        let sack = if sides.receiver.marks.has(Marks::SACK) { segment.sack } else { ack };
         if !((sides.sender.max_win != 0) & fits(seq, end, sack, &sides.sender, &sides.receiver, false)) {
             return None;
         }
         let moved = Moved { seq, end, ack, sack, window, syn: false, has_ack: true };
         sides.advance(&moved, false);
         let closes = (new == State::FinWait) & (old != State::FinWait);
-        sides.sender_marks.flags |= if closes { Marks::CLOSE_INIT } else { 0 };
+        sides.sender.marks.flags |= if closes { Marks::CLOSE_INIT } else { 0 };
         self.set_sides(direction, &sides, false);
         if event == Event::Ack {
             self.note(&moved, direction);
@@ -285,7 +289,7 @@ impl Tracker {
             // RFC 9293 3.6.1: a SYN may reopen a connection that has ended. One that we took to have ended without a FIN
             // or a reset from this side may still be alive.
             Next::To(State::SynSent) if matches!(old, State::TimeWait | State::Close) => {
-                let closed = (self.marks[0].flags | self.marks[1].flags) & Marks::CLOSE_INIT != 0;
+                let closed = (self.windows[0].marks.flags | self.windows[1].marks.flags) & Marks::CLOSE_INIT != 0;
                 let reset = self.last.direction == direction && self.last.event == Event::Rst;
                 return if closed || reset { Outcome::Reopens } else { self.let_through(segment, direction, rules) };
             }
@@ -333,12 +337,13 @@ impl Tracker {
             self.windows[opener].max_end = self.last.end;
             self.windows[opener].max_win = u32::from(self.last.window).max(1);
             self.last.marks.flags &= !CHALLENGE;
-            self.marks[opener] = Marks {
+            self.windows[opener].marks = Marks {
                 scale: self.last.marks.scale,
                 flags: self.last.marks.flags & (Marks::WINDOW_SCALE | Marks::SACK),
             };
-            self.windows[opener ^ 1] = Window::default();
-            self.marks[opener ^ 1].flags &= Marks::LIBERAL;
+            let answerer = &mut self.windows[opener ^ 1];
+            *answerer = Window { marks: answerer.marks, ..Window::default() };
+            answerer.marks.flags &= Marks::LIBERAL;
             return self.follow_apart(segment, direction, State::SynSent, State::SynRecv, rules);
         }
 
@@ -371,7 +376,7 @@ impl Tracker {
         }
         let mut new = State::Close;
         let peer = direction as usize ^ 1;
-        if self.marks[peer].has(Marks::MAX_ACK_SET) && self.last.event != Event::Syn {
+        if self.windows[peer].marks.has(Marks::MAX_ACK_SET) && self.last.event != Event::Syn {
             let expected = self.windows[peer].max_ack;
             let established = old == State::Established && self.assured();
             let answers_unbelieved = segment.seq == 0 && !established;
@@ -431,7 +436,7 @@ impl Tracker {
         self.last.direction = direction;
         self.state = new;
         if new == State::FinWait && old != State::FinWait {
-            self.marks[direction as usize].flags |= Marks::CLOSE_INIT;
+            self.windows[direction as usize].marks.flags |= Marks::CLOSE_INIT;
         }
 
         let mut idle = self.idle(event, rules);
@@ -463,7 +468,7 @@ impl Tracker {
             rules.idle_retransmitted
         } else if event == Event::Rst {
             rules.idle[State::Close as usize][0]
-        } else if (self.marks[0].flags | self.marks[1].flags) & Marks::UNACKNOWLEDGED != 0
+        } else if (self.windows[0].marks.flags | self.windows[1].marks.flags) & Marks::UNACKNOWLEDGED != 0
             && idle > rules.idle_unacknowledged
         {
             rules.idle_unacknowledged
@@ -499,7 +504,7 @@ impl Tracker {
         let Segment { mut seq, mut end, mut ack, mut sack, .. } = *segment;
         let syn = matches!(event, Event::Syn | Event::SynAck);
         let has_ack = segment.has_ack();
-        if !self.marks[of_receiver].has(Marks::SACK) {
+        if !self.windows[of_receiver].marks.has(Marks::SACK) {
             sack = ack;
         }
 
@@ -550,12 +555,7 @@ impl Tracker {
     #[inline(always)]
     const fn sides(&self, direction: Direction) -> Sides {
         let (of_sender, of_receiver) = (direction as usize, direction as usize ^ 1);
-        Sides {
-            sender: self.windows[of_sender],
-            receiver: self.windows[of_receiver],
-            sender_marks: self.marks[of_sender],
-            receiver_marks: self.marks[of_receiver],
-        }
+        Sides { sender: self.windows[of_sender], receiver: self.windows[of_receiver] }
     }
 
     /// Puts back what [`Sides::advance`] moves; of an open connection, all that it moves within the windows.
@@ -570,8 +570,8 @@ impl Tracker {
         if !is_open {
             self.windows[of_receiver].max_win = receiver.max_win;
         }
-        self.marks[of_sender].flags = sides.sender_marks.flags;
-        self.marks[of_receiver].flags = sides.receiver_marks.flags;
+        self.windows[of_sender].marks.flags = sender.marks.flags;
+        self.windows[of_receiver].marks.flags = receiver.marks.flags;
     }
 
     /// Notes an acknowledgement that fits, and whether it is the last segment once more.
@@ -589,19 +589,19 @@ impl Tracker {
         window.end = segment.end;
         window.max_end = segment.end;
         window.max_win = u32::from(segment.window).max(1);
-        self.marks[sender] = segment.offer(self.marks[sender].flags & Marks::LIBERAL);
+        self.windows[sender].marks = segment.offer(self.windows[sender].marks.flags & Marks::LIBERAL);
         // RFC 7323 2.2: windows are scaled only if both sides offered it.
-        let both = self.marks[0].flags & self.marks[1].flags & Marks::WINDOW_SCALE != 0;
+        let both = self.windows[0].marks.flags & self.windows[1].marks.flags & Marks::WINDOW_SCALE != 0;
         if direction == Direction::Reply && !both {
-            self.marks[0].scale = 0;
-            self.marks[1].scale = 0;
+            self.windows[0].marks.scale = 0;
+            self.windows[1].marks.scale = 0;
         }
     }
 
     /// A side's first segment that we see, its SYN lost to us: take the windows from what it says.
     fn pick_up(&mut self, segment: &Segment, sack: u32, direction: Direction) {
         let sender = direction as usize;
-        let window = (u32::from(segment.window) << self.marks[sender].scale).max(1);
+        let window = (u32::from(segment.window) << self.windows[sender].marks.scale).max(1);
         self.windows[sender].end = segment.end;
         self.windows[sender].max_win = window;
         self.windows[sender].max_end = segment.end.wrapping_add(window);
@@ -620,7 +620,7 @@ impl Tracker {
     fn misfit(&mut self, seq: u32, end: u32, sack: u32, direction: Direction, rules: &TcpRules) -> Fit {
         let (of_sender, of_receiver) = (direction as usize, direction as usize ^ 1);
         let (sender, receiver) = (self.windows[of_sender], self.windows[of_receiver]);
-        let liberal = rules.liberal || self.marks[of_sender].has(Marks::LIBERAL);
+        let liberal = rules.liberal || self.windows[of_sender].marks.has(Marks::LIBERAL);
         let ack_known = at_most(sack, receiver.end);
         let ack_recent = at_least(sack, receiver.end.wrapping_sub(sender.max_win.max(ACK_WINDOW_MIN)));
         let data_new = at_least(end, sender.end.wrapping_sub(receiver.max_win));
@@ -631,7 +631,7 @@ impl Tracker {
             let overshoot = end.wrapping_sub(sender.max_end).wrapping_add(1);
             if receiver.max_win != 0 && data_new && ack_recent && ack_known && overshoot <= receiver.max_win {
                 self.windows[of_sender].end = end;
-                self.marks[of_sender].flags |= Marks::UNACKNOWLEDGED;
+                self.windows[of_sender].marks.flags |= Marks::UNACKNOWLEDGED;
                 Fit::Ignored
             } else {
                 Fit::Out
@@ -680,8 +680,6 @@ struct Moved {
 struct Sides {
     sender: Window,
     receiver: Window,
-    sender_marks: Marks,
-    receiver_marks: Marks,
 }
 
 impl Sides {
@@ -689,18 +687,18 @@ impl Sides {
     #[inline(always)]
     fn advance(&mut self, moved: &Moved, is_open: bool) {
         let &Moved { end, ack, sack, .. } = moved;
-        let scale = if moved.syn { 0 } else { self.sender_marks.scale };
+        let scale = if moved.syn { 0 } else { self.sender.marks.scale };
         let window = u32::from(moved.window) << scale;
 
-        let (sender, flags) = (&mut self.sender, &mut self.sender_marks.flags);
+        let sender = &mut self.sender;
         sender.max_win = sender.max_win.max(window.wrapping_add(sack.wrapping_sub(ack)));
         let new_data = distance(sender.end, end);
         sender.end = sender.end.wrapping_add(new_data);
-        *flags |= if new_data != 0 { Marks::UNACKNOWLEDGED } else { 0 };
+        sender.marks.flags |= if new_data != 0 { Marks::UNACKNOWLEDGED } else { 0 };
         if moved.has_ack {
-            if !is_open && *flags & Marks::MAX_ACK_SET == 0 {
+            if !is_open && !sender.marks.has(Marks::MAX_ACK_SET) {
                 sender.max_ack = ack;
-                *flags |= Marks::MAX_ACK_SET;
+                sender.marks.flags |= Marks::MAX_ACK_SET;
             }
             sender.max_ack = sender.max_ack.wrapping_add(distance(sender.max_ack, ack));
         }
@@ -716,15 +714,15 @@ impl Sides {
         let allowed = sack.wrapping_add(window);
         if at_least(allowed, receiver.max_end) {
             // A closed window may still be probed with one byte.
-            receiver.max_end = allowed.wrapping_add(u32::from(window == 0));
+            receiver.max_end = allowed.wrapping_add(u32::from(moved.window == 0));
         }
-        self.receiver_marks.flags &= if ack == receiver.end { !Marks::UNACKNOWLEDGED } else { !0 };
+        self.receiver.marks.flags &= if ack == receiver.end { !Marks::UNACKNOWLEDGED } else { !0 };
     }
 
     /// Whether either side has sent data that the other hasn't acknowledged.
     #[inline(always)]
     const fn are_unacknowledged(&self) -> bool {
-        (self.sender_marks.flags | self.receiver_marks.flags) & Marks::UNACKNOWLEDGED != 0
+        (self.sender.marks.flags | self.receiver.marks.flags) & Marks::UNACKNOWLEDGED != 0
     }
 }
 
