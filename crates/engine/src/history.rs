@@ -272,7 +272,6 @@ impl<'a, M: Copy> Log<'a, M> {
         let stretch = Stretch { records: &rest[..count], first, later };
         let ahead = records.len().min(record + count + room);
         let unasked = &records[self.asked.clamp(record, ahead)..ahead];
-        near_by(unasked.as_ptr().wrapping_add(AHEAD), unasked.len());
         unasked.iter().for_each(&mut ask);
         (self.record, self.asked) = (record + count, ahead);
         Some(stretch)
@@ -297,7 +296,7 @@ impl<'a, M: Copy> Log<'a, M> {
     /// this record is one to replay.
     #[inline(always)]
     fn step(&mut self) {
-        near_by(self.records.as_ptr().wrapping_add(self.record + AHEAD), 1);
+        prefetch_ahead(self.records.as_ptr().wrapping_add(self.record));
         self.record += 1;
     }
 
@@ -350,14 +349,14 @@ impl<'a, M: Copy> Log<'a, M> {
     }
 }
 
-/// Asks for all lines of so many records.
+/// Asks for the record that comes [`AHEAD`] records behind this one, if there is one. With each record one, for many requests at once wait
+/// for each other.
 #[inline(always)]
-fn near_by<M>(records: *const Record<M>, count: usize) {
-    let (start, end) = (records.cast::<u8>(), records.wrapping_add(count).cast::<u8>());
-    let mut line = start.map_addr(|at| at & !(CACHE_LINE - 1));
-    while line < end {
-        prefetch::address(line);
-        line = line.wrapping_add(CACHE_LINE);
+pub(crate) fn prefetch_ahead<M>(record: *const Record<M>) {
+    // The lines that begin in it: the one that it begins in is its predecessor's.
+    let last = record.wrapping_add(AHEAD + 1).cast::<u8>().wrapping_sub(1);
+    for back in (0..size_of::<Record<M>>()).step_by(CACHE_LINE) {
+        prefetch::address(last.wrapping_sub(back));
     }
 }
 

@@ -12,7 +12,7 @@ use port::{Batch, Packet};
 use crate::classify::classify;
 use crate::counters::Counters;
 use crate::error::FailedPacket;
-use crate::history::{Log, Record, Stretch};
+use crate::history::{Log, Record, Stretch, prefetch_ahead};
 use crate::moves::Moves;
 use crate::placement::{Lane, Placement, Ticket, hash_of};
 use crate::settle::{settle, settle_unwritten};
@@ -663,6 +663,7 @@ fn hint<M, const FOLDS: bool>(
             _ => look_up(&record.meta, record.hash),
         };
         hints[at] = hint;
+        prefetch_ahead(record);
         last = Some((record.hash, hint));
     }
 }
