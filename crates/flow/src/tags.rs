@@ -20,38 +20,14 @@ impl Tags {
         }
     }
 
-    /// The same for the tag of a [hash](crate::index::tag_of). Where all tags are compared at once, the tag is made there too.
-    #[inline(always)]
-    pub(crate) fn matches_of(&self, hash: u64) -> u32 {
-        #[cfg(all(target_arch = "x86_64", not(miri)))]
-        {
-            use core::arch::x86_64::{_mm_max_epu8, _mm_set1_epi8};
-            // SAFETY: SSE2 is part of x86-64.
-            let tag = unsafe { _mm_max_epu8(_mm_set1_epi8((hash as u8).cast_signed()), _mm_set1_epi8(1)) };
-            self.matches_all(tag)
-        }
-        #[cfg(any(not(target_arch = "x86_64"), miri))]
-        {
-            self.matches_portable(crate::index::tag_of(hash))
-        }
-    }
-
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     #[inline(always)]
     fn matches_sse2(&self, tag: u8) -> u32 {
-        // SAFETY: SSE2 is part of x86-64.
-        self.matches_all(unsafe { core::arch::x86_64::_mm_set1_epi8(tag.cast_signed()) })
-    }
-
-    /// A bit for each byte that equals the one of `others` in its place.
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    #[inline(always)]
-    fn matches_all(&self, others: core::arch::x86_64::__m128i) -> u32 {
-        use core::arch::x86_64::{_mm_cmpeq_epi8, _mm_load_si128, _mm_movemask_epi8};
+        use core::arch::x86_64::{_mm_cmpeq_epi8, _mm_load_si128, _mm_movemask_epi8, _mm_set1_epi8};
         // SAFETY: SSE2 is part of x86-64; the type is sixteen bytes long and as aligned.
         unsafe {
             let tags = _mm_load_si128(self.0.as_ptr().cast());
-            _mm_movemask_epi8(_mm_cmpeq_epi8(tags, others)).cast_unsigned()
+            _mm_movemask_epi8(_mm_cmpeq_epi8(tags, _mm_set1_epi8(tag.cast_signed()))).cast_unsigned()
         }
     }
 
@@ -89,9 +65,6 @@ mod tests {
                 let plain = (0..16).filter(|at| bytes[*at] == tag).fold(0, |mask, at| mask | 1 << at);
                 assert_eq!(tags.matches(tag), plain);
                 assert_eq!(tags.matches_portable(tag), plain);
-            }
-            for hash in [0, 1, 2, 0xff, 0x100, state] {
-                assert_eq!(tags.matches_of(hash), tags.matches(crate::index::tag_of(hash)));
             }
         }
     }

@@ -87,7 +87,7 @@ impl<const NOTES: bool> Index for Buckets<NOTES> {
     fn guess(&self, hash: u64, mut near: impl FnMut(u32)) -> Option<u32> {
         let Home { bucket, tag } = self.home(hash);
         let first = self.bucket(bucket);
-        let guess = first.guess(first.head.matches_of(hash) & PLACES, &mut near);
+        let guess = first.guess(first.head.matches(tag) & PLACES, &mut near);
         if guess.is_some() {
             return guess;
         }
@@ -101,9 +101,9 @@ impl<const NOTES: bool> Index for Buckets<NOTES> {
 
     #[inline(always)]
     fn guess_any(&self, hash: u64, mut near: impl FnMut(u32)) -> Option<u32> {
-        let Home { bucket, .. } = self.home(hash);
+        let Home { bucket, tag } = self.home(hash);
         let first = self.bucket(bucket);
-        let mask = first.head.matches_of(hash) & PLACES;
+        let mask = first.head.matches(tag) & PLACES;
         let strays = if NOTES { u32::from(first.strays()) } else { 1 };
         let others = mask & mask.wrapping_sub(1);
         if others | if mask == 0 { strays } else { 0 } != 0 {
