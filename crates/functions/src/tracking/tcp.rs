@@ -10,6 +10,7 @@ mod state;
 use core::hint::cold_path;
 
 use packet::Nanos;
+use segment::Numbers;
 pub use segment::{Event, Segment};
 pub use state::State;
 use state::{Next, ordinarily, transition};
@@ -71,9 +72,7 @@ impl Marks {
 /// answer tells whether the two sides are further than we are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Last {
-    seq: u32,
-    ack: u32,
-    end: u32,
+    numbers: Numbers,
     window: u16,
     event: Event,
     direction: Direction,
@@ -84,21 +83,17 @@ struct Last {
 impl Last {
     /// Whether the acknowledgement is the last segment once more. No branch stands between the questions, as most are answered with no.
     #[inline(always)]
-    const fn is_like(&self, moved: &Moved, direction: Direction) -> bool {
-        let &Moved { seq, end, ack, window, .. } = moved;
-        let differs = (self.seq ^ seq)
-            | (self.ack ^ ack)
-            | (self.end ^ end)
-            | (self.window ^ window) as u32
-            | (self.direction as u32 ^ direction as u32);
+    fn is_like(&self, segment: &Segment, direction: Direction) -> bool {
+        let differs = self.numbers.differ_from(&segment.numbers)
+            | u64::from(self.window ^ segment.window)
+            | (self.direction as u64 ^ direction as u64);
         differs == 0
     }
 
     /// The acknowledgement is the last segment now.
     #[inline(always)]
-    const fn note(&mut self, moved: &Moved, direction: Direction) {
-        let &Moved { seq, end, ack, window, .. } = moved;
-        (self.seq, self.ack, self.end, self.window) = (seq, ack, end, window);
+    const fn note(&mut self, segment: &Segment, direction: Direction) {
+        (self.numbers, self.window) = (segment.numbers, segment.window);
         (self.event, self.direction) = (Event::Ack, direction);
     }
 }
@@ -130,12 +125,12 @@ impl Tracker {
     pub fn open(segment: &Segment, rules: &TcpRules) -> Result<Self, Cause> {
         let window = u32::from(segment.window).max(1);
         let marks = segment.offer(0);
-        let mut opener = Window { end: segment.end, max_end: segment.end, max_win: window, max_ack: 0, marks };
+        let mut opener = Window { end: segment.end(), max_end: segment.end(), max_win: window, max_ack: 0, marks };
         let mut answerer = Window::default();
         match segment.event {
             Event::Syn => {}
             Event::Ack if rules.loose => {
-                opener.max_end = segment.end.wrapping_add(window);
+                opener.max_end = segment.end().wrapping_add(window);
                 opener.marks = Marks { scale: 0, flags: Marks::SACK | Marks::LIBERAL };
                 answerer.marks = opener.marks;
             }
@@ -144,9 +139,7 @@ impl Tracker {
         Ok(Self {
             windows: [opener, answerer],
             last: Last {
-                seq: 0,
-                ack: 0,
-                end: 0,
+                numbers: Numbers::default(),
                 window: 0,
                 event: Event::Nothing,
                 direction: Direction::Original,
@@ -185,19 +178,19 @@ impl Tracker {
     /// [`step`](Self::step) must judge.
     #[inline(always)]
     pub fn flow(&mut self, segment: &Segment, direction: Direction, rules: &TcpRules) -> Option<Nanos> {
-        let &Segment { seq, end, ack, window, event, .. } = segment;
+        let &Segment { numbers: Numbers([seq, end, ack]), window, event, .. } = segment;
         // Of what goes another way, closed windows and what comes once more are the most, and rare.
         if (event != Event::Ack) | (self.status & OPEN == 0) | (window == 0) {
             return None;
         }
         let sides = self.sides(direction);
         let sack = if sides.receiver.marks.has(Marks::SACK) { segment.sack } else { ack };
-        let moved = Moved { seq, end, ack, sack, window, syn: false, has_ack: true };
+        let moved = Moved { end, ack, sack, window, syn: false, has_ack: true };
         let is_within = fits(seq, end, sack, &sides.sender, &sides.receiver, true) & !after(end, sides.sender.max_end);
-        if !is_within || self.last.is_like(&moved, direction) {
+        if !is_within || self.last.is_like(segment, direction) {
             return None;
         }
-        self.last.note(&moved, direction);
+        self.last.note(segment, direction);
         self.retransmissions = 0;
         // Read anew, so that registers need not hold meanwhile what was compared.
         let mut sides = self.sides(direction);
@@ -219,19 +212,19 @@ impl Tracker {
         if self.last.marks.has(SIMULTANEOUS | CHALLENGE) {
             return None;
         }
-        let &Segment { seq, end, ack, window, .. } = segment;
+        let &Segment { numbers: Numbers([seq, end, ack]), window, .. } = segment;
         let mut sides = self.sides(direction);
         let sack = if sides.receiver.marks.has(Marks::SACK) { segment.sack } else { ack };
         if !((sides.sender.max_win != 0) & fits(seq, end, sack, &sides.sender, &sides.receiver, false)) {
             return None;
         }
-        let moved = Moved { seq, end, ack, sack, window, syn: false, has_ack: true };
+        let moved = Moved { end, ack, sack, window, syn: false, has_ack: true };
         sides.advance(&moved, false);
         let closes = (new == State::FinWait) & (old != State::FinWait);
         sides.sender.marks.flags |= if closes { Marks::CLOSE_INIT } else { 0 };
         self.set_sides(direction, &sides, false);
         if event == Event::Ack {
-            self.note(&moved, direction);
+            self.note(segment, direction);
         }
         self.last.event = event;
         self.last.direction = direction;
@@ -330,11 +323,11 @@ impl Tracker {
         let answers_let_through_syn = segment.event == Event::SynAck
             && self.last.event == Event::Syn
             && self.last.direction != direction
-            && segment.ack == self.last.end;
+            && segment.ack() == self.last.numbers.end();
         if answers_let_through_syn {
             let opener = self.last.direction as usize;
-            self.windows[opener].end = self.last.end;
-            self.windows[opener].max_end = self.last.end;
+            self.windows[opener].end = self.last.numbers.end();
+            self.windows[opener].max_end = self.last.numbers.end();
             self.windows[opener].max_win = u32::from(self.last.window).max(1);
             self.last.marks.flags &= !CHALLENGE;
             self.windows[opener].marks = Marks {
@@ -349,8 +342,7 @@ impl Tracker {
 
         self.last.event = segment.event;
         self.last.direction = direction;
-        self.last.seq = segment.seq;
-        self.last.end = segment.end;
+        self.last.numbers.0[..2].copy_from_slice(&segment.numbers.0[..2]);
         self.last.window = segment.window;
         if segment.event == Event::Syn && direction == Direction::Original {
             self.last.marks = segment.offer(0);
@@ -360,7 +352,7 @@ impl Tracker {
         }
         // The reset that answers a challenge ACK will carry what that ACK acknowledged.
         if self.state == State::SynSent && segment.event == Event::Ack && direction == Direction::Reply {
-            self.last.ack = segment.ack;
+            self.last.numbers.0[2] = segment.ack();
         }
         Outcome::Kept
     }
@@ -379,14 +371,15 @@ impl Tracker {
         if self.windows[peer].marks.has(Marks::MAX_ACK_SET) && self.last.event != Event::Syn {
             let expected = self.windows[peer].max_ack;
             let established = old == State::Established && self.assured();
-            let answers_unbelieved = segment.seq == 0 && !established;
+            let answers_unbelieved = segment.seq() == 0 && !established;
             if !answers_unbelieved {
-                if before(segment.seq, expected) && !rules.ignore_invalid_rst {
+                if before(segment.seq(), expected) && !rules.ignore_invalid_rst {
                     return Outcome::Invalid(Cause::InvalidRst);
                 }
-                let follows_its_data =
-                    self.last.event == Event::Ack && self.last.direction == direction && segment.seq == self.last.end;
-                if established && segment.seq != expected && !follows_its_data {
+                let follows_its_data = self.last.event == Event::Ack
+                    && self.last.direction == direction
+                    && segment.seq() == self.last.numbers.end();
+                if established && segment.seq() != expected && !follows_its_data {
                     new = old;
                 }
             }
@@ -400,8 +393,8 @@ impl Tracker {
         let answers_challenge = old == State::SynSent
             && self.last.event == Event::Ack
             && self.last.direction == Direction::Reply
-            && segment.seq == self.last.ack;
-        if ((answers_syn || answers_ack) && segment.ack == self.last.end) || answers_challenge {
+            && segment.seq() == self.last.numbers.ack();
+        if ((answers_syn || answers_ack) && segment.ack() == self.last.numbers.end()) || answers_challenge {
             return self.settle(Event::Rst, direction, old, new, rules);
         }
         self.follow_apart(segment, direction, old, new, rules)
@@ -501,7 +494,7 @@ impl Tracker {
     fn check(&mut self, segment: &Segment, direction: Direction, rules: &TcpRules) -> Fit {
         let event = segment.event;
         let (of_sender, of_receiver) = (direction as usize, direction as usize ^ 1);
-        let Segment { mut seq, mut end, mut ack, mut sack, .. } = *segment;
+        let Segment { numbers: Numbers([mut seq, mut end, mut ack]), mut sack, .. } = *segment;
         let syn = matches!(event, Event::Syn | Event::SynAck);
         let has_ack = segment.has_ack();
         if !self.windows[of_receiver].marks.has(Marks::SACK) {
@@ -541,12 +534,12 @@ impl Tracker {
         if !fits(seq, end, sack, &self.windows[of_sender], &self.windows[of_receiver], false) {
             return self.misfit(seq, end, sack, direction, rules);
         }
-        let moved = Moved { seq, end, ack, sack, window: segment.window, syn, has_ack };
+        let moved = Moved { end, ack, sack, window: segment.window, syn, has_ack };
         let mut sides = self.sides(direction);
         sides.advance(&moved, false);
         self.set_sides(direction, &sides, false);
         if event == Event::Ack {
-            self.note(&moved, direction);
+            self.note(segment, direction);
         }
         Fit::In
     }
@@ -576,18 +569,18 @@ impl Tracker {
 
     /// Notes an acknowledgement that fits, and whether it is the last segment once more.
     #[inline(always)]
-    fn note(&mut self, moved: &Moved, direction: Direction) {
-        let is_like = self.last.is_like(moved, direction);
+    fn note(&mut self, segment: &Segment, direction: Direction) {
+        let is_like = self.last.is_like(segment, direction);
         self.retransmissions = if is_like { self.retransmissions.saturating_add(1) } else { 0 };
-        self.last.note(moved, direction);
+        self.last.note(segment, direction);
     }
 
     /// A side's first SYN, or one that starts it anew.
     fn begin(&mut self, segment: &Segment, direction: Direction) {
         let sender = direction as usize;
         let window = &mut self.windows[sender];
-        window.end = segment.end;
-        window.max_end = segment.end;
+        window.end = segment.end();
+        window.max_end = segment.end();
         window.max_win = u32::from(segment.window).max(1);
         self.windows[sender].marks = segment.offer(self.windows[sender].marks.flags & Marks::LIBERAL);
         // RFC 7323 2.2: windows are scaled only if both sides offered it.
@@ -602,9 +595,9 @@ impl Tracker {
     fn pick_up(&mut self, segment: &Segment, sack: u32, direction: Direction) {
         let sender = direction as usize;
         let window = (u32::from(segment.window) << self.windows[sender].marks.scale).max(1);
-        self.windows[sender].end = segment.end;
+        self.windows[sender].end = segment.end();
         self.windows[sender].max_win = window;
-        self.windows[sender].max_end = segment.end.wrapping_add(window);
+        self.windows[sender].max_end = segment.end().wrapping_add(window);
         let receiver = &mut self.windows[sender ^ 1];
         if receiver.max_win == 0 {
             receiver.end = sack;
@@ -666,7 +659,6 @@ enum Fit {
 
 /// A segment that fits, its numbers corrected where the header's don't count.
 struct Moved {
-    seq: u32,
     end: u32,
     ack: u32,
     sack: u32,

@@ -8,12 +8,8 @@ use super::{Marks, after};
 /// What a segment contributes to a connection's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// The sequence number.
-    pub seq: u32,
-    /// The sequence number behind the segment: SYN and FIN count as one each.
-    pub end: u32,
-    /// The acknowledgement number, as it stands in the header.
-    pub ack: u32,
+    /// The three that tell whether it is the same once more: together, so that they are compared and noted as one.
+    pub(super) numbers: Numbers,
     /// The highest right edge of the selective acknowledgement blocks; `ack` where there is none beyond it.
     pub sack: u32,
     /// The window as sent.
@@ -22,6 +18,38 @@ pub struct Segment {
     pub event: Event,
     /// The window scale in the low four bits, then `OFFERS_*` and `HAS_ACK`.
     bits: u8,
+}
+
+/// A segment's sequence number, the one behind it, and its acknowledgement number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Numbers(pub(super) [u32; 3]);
+
+impl Numbers {
+    /// Where they differ; 0 if they don't. Without a branch, unlike `==`: whether a side has sent something is what no processor foresees.
+    #[inline(always)]
+    pub(super) const fn differ_from(&self, others: &Self) -> u64 {
+        (self.first_two() ^ others.first_two()) | (self.ack() ^ others.ack()) as u64
+    }
+
+    #[inline(always)]
+    const fn first_two(&self) -> u64 {
+        self.0[0] as u64 | (self.0[1] as u64) << 32
+    }
+
+    #[inline(always)]
+    pub(super) const fn seq(&self) -> u32 {
+        self.0[0]
+    }
+
+    #[inline(always)]
+    pub(super) const fn end(&self) -> u32 {
+        self.0[1]
+    }
+
+    #[inline(always)]
+    pub(super) const fn ack(&self) -> u32 {
+        self.0[2]
+    }
 }
 
 /// What a segment says, by its flags. Other combinations are invalid.
@@ -55,7 +83,7 @@ impl Segment {
 
     /// Adds the wire form to a record.
     pub(crate) fn write<'a>(&self, fields: RecordWriter<'a>) -> RecordWriter<'a> {
-        let Self { seq, end, ack, sack, window, event, bits } = *self;
+        let Self { numbers: Numbers([seq, end, ack]), sack, window, event, bits } = *self;
         fields.u32(seq).u32(end).u32(ack).u32(sack).u16(window).u8(event as u8).u8(bits)
     }
 
@@ -75,7 +103,7 @@ impl Segment {
         let scale = bits & SCALE;
         let offers = bits & OFFERS_SCALE != 0 && scale <= 14 || scale == 0;
         let makes_sense = bits & !ALL_BITS == 0 && offers && (sack == ack || after(sack, ack));
-        makes_sense.then_some(Self { seq, end, ack, sack, window, event, bits })
+        makes_sense.then_some(Self { numbers: Numbers([seq, end, ack]), sack, window, event, bits })
     }
 
     /// What the header contributes, with `payload_len` bytes behind it; `None` when its flags go together in no segment
@@ -98,8 +126,29 @@ impl Segment {
             Some(edge) if after(edge, tcp.ack) => edge,
             _ => tcp.ack,
         };
-        let (seq, end) = (tcp.seq, tcp.seq.wrapping_add(counted));
-        Some(Self { seq, end, ack: tcp.ack, sack, window: tcp.window, event, bits })
+        let numbers = Numbers([tcp.seq, tcp.seq.wrapping_add(counted), tcp.ack]);
+        Some(Self { numbers, sack, window: tcp.window, event, bits })
+    }
+
+    /// The sequence number.
+    #[inline(always)]
+    #[must_use]
+    pub const fn seq(&self) -> u32 {
+        self.numbers.seq()
+    }
+
+    /// The sequence number behind the segment: SYN and FIN count as one each.
+    #[inline(always)]
+    #[must_use]
+    pub const fn end(&self) -> u32 {
+        self.numbers.end()
+    }
+
+    /// The acknowledgement number, as it stands in the header.
+    #[inline(always)]
+    #[must_use]
+    pub const fn ack(&self) -> u32 {
+        self.numbers.ack()
     }
 
     /// Whether the acknowledgement number counts.
