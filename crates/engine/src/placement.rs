@@ -88,8 +88,8 @@ pub trait Placement<N: NetworkFunction>: Send {
     /// Brings near what leads to the state of a packet set of this bucket.
     fn prefetch(&self, nf: &N, meta: &N::Meta, hash: u64, bucket: u16);
 
-    /// Whether the state is so small that it stays near by itself, now and later: then [`prefetch`](Self::prefetch) costs more than it
-    /// saves, and [`fetch_entry`](Self::fetch_entry) brings more.
+    /// Whether the state is so small, as it is now, that it stays near by itself: then [`prefetch`](Self::prefetch) costs more than it
+    /// saves, and [`locate`](Self::locate) does for [`prefetch_entry`](Self::prefetch_entry).
     fn is_near(&self) -> bool {
         false
     }
@@ -97,9 +97,9 @@ pub trait Placement<N: NetworkFunction>: Send {
     /// Brings near the state itself, once what leads to it is near, and says where it is likely to be.
     fn prefetch_entry(&self, nf: &N, meta: &N::Meta, hash: u64, bucket: u16) -> Hint;
 
-    /// The same for state that [is near](Self::is_near).
+    /// Says the same of state that [is near](Self::is_near), and need not ask for it.
     #[inline(always)]
-    fn fetch_entry(&self, nf: &N, meta: &N::Meta, hash: u64, bucket: u16) -> Hint {
+    fn locate(&self, nf: &N, meta: &N::Meta, hash: u64, bucket: u16) -> Hint {
         self.prefetch_entry(nf, meta, hash, bucket)
     }
 

@@ -225,7 +225,7 @@ impl<N: NetworkFunction, I: Index> Placement<N> for Private<N, I> {
     }
 
     #[inline(always)]
-    fn fetch_entry(&self, nf: &N, meta: &N::Meta, hash: u64, _: u16) -> Hint {
+    fn locate(&self, nf: &N, meta: &N::Meta, hash: u64, _: u16) -> Hint {
         self.hint::<true>(nf, meta, hash)
     }
 

@@ -123,8 +123,8 @@ impl<N: NetworkFunction, I: Index> Placement<N> for Sharded<N, I> {
     }
 
     #[inline]
-    fn fetch_entry(&self, nf: &N, meta: &N::Meta, hash: u64, bucket: u16) -> Hint {
-        self.of(bucket).fetch_entry(nf, meta, hash, bucket)
+    fn locate(&self, nf: &N, meta: &N::Meta, hash: u64, bucket: u16) -> Hint {
+        self.of(bucket).locate(nf, meta, hash, bucket)
     }
 
     #[inline(always)]

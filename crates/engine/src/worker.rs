@@ -27,7 +27,7 @@ pub struct Worker<N: NetworkFunction, P> {
     nf: Arc<N>,
     by_ports: bool,
     place: P,
-    /// See [`Placement::is_near`].
+    /// See [`Placement::is_near`]; as it was at the last log.
     near: bool,
     /// What hashes are keyed by.
     seed: u64,
@@ -407,6 +407,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
     #[inline(never)]
     fn replay_among(&mut self, batch: &mut Batch, log: &mut Log<'_, N::Meta>, end: Seq) {
         let end = batch.packets().last().map_or(end, |last| end.max(last.seq.next()));
+        self.near = self.place.is_near();
         let mut own = 0;
         loop {
             let bound = log.bound(end);
@@ -446,7 +447,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         let mut hints = [Hint::NOWHERE; BURST];
         let Self { nf, place, near, .. } = &*self;
         if *near {
-            hint::<_, FOLDS>(&mut hints, records, |meta, hash| place.fetch_entry(nf, meta, hash, Packet::SPRAYED));
+            hint::<_, FOLDS>(&mut hints, records, |meta, hash| place.locate(nf, meta, hash, Packet::SPRAYED));
         } else {
             hint::<_, FOLDS>(&mut hints, records, |meta, hash| place.prefetch_entry(nf, meta, hash, Packet::SPRAYED));
         }

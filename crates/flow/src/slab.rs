@@ -91,6 +91,12 @@ impl<K: Key, V: Copy> Slab<K, V> {
         self.region.bytes()
     }
 
+    /// The bytes of the lines that entries in use lie in: close behind each other, or `apart`, where others said which they are.
+    pub(crate) fn bytes_in_use(&self, apart: bool) -> usize {
+        let each = if apart { Self::STRIDE + CACHE_LINE } else { Self::STRIDE };
+        self.region.bytes().min(self.len as usize * each)
+    }
+
     /// An entry that is free, for indexes that point at entries: the number behind the last if all are in use.
     #[inline]
     pub(crate) const fn vacant(&self) -> u32 {

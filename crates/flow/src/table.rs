@@ -2,6 +2,7 @@
 
 use core::fmt;
 
+use locality::CACHE_LINE;
 use packet::{Key, Nanos};
 
 use crate::hashes::Hashes;
@@ -52,7 +53,7 @@ pub struct Plan<C = ()> {
     pub seed: u64,
 }
 
-/// How large the parts of a table are at most that stay in the second-level cache beside all else that a core reads.
+/// How large what is used of a table's parts is at most, if it stays in the second-level cache beside all else that a core reads.
 const NEAR_INDEX_BYTES: usize = 128 * 1024;
 const NEAR_SLAB_BYTES: usize = 512 * 1024;
 
@@ -569,11 +570,13 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
             + self.hashes.bytes()
     }
 
-    /// Whether it is so small that it stays in the second-level cache by itself: then [`prefetch`](Self::prefetch) costs more than it
-    /// saves.
+    /// Whether it is so small, or has so few flows now, that what they lie in stays in the second-level cache by itself: then
+    /// [`prefetch`](Self::prefetch) costs more than it saves.
     #[must_use]
     pub fn is_near(&self) -> bool {
-        self.index.bytes() <= NEAR_INDEX_BYTES && self.slab.bytes() <= NEAR_SLAB_BYTES
+        // In an index that is larger, each flow may have a line of its own.
+        let index = self.index.bytes().min(self.len() * CACHE_LINE);
+        index <= NEAR_INDEX_BYTES && self.slab.bytes_in_use(self.index.assigns()) <= NEAR_SLAB_BYTES
     }
 
     /// All flows: key, value and deadline, in the order of their slots.

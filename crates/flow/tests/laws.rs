@@ -316,6 +316,27 @@ fn a_first_deadline_is_met() {
     }
 }
 
+/// What is near is what is used, not what there is room for.
+#[test]
+fn a_large_table_is_near_while_it_has_few_flows() {
+    let mut table = Table::<Host4, u32>::new(100_000, 1);
+    let near: Vec<bool> = (0..10_000)
+        .map(|number| {
+            insert(&mut table, number, Nanos::NEVER, Nanos(0));
+            table.is_near()
+        })
+        .collect();
+    assert!(
+        (1000..4000).contains(&near.partition_point(|is_near| *is_near)) && near.is_sorted_by(|one, next| one >= next)
+    );
+    for number in 0..10_000 {
+        let slot = find(&table, number).expect("it is in");
+        table.remove(slot);
+    }
+    assert!(table.is_near());
+    assert!(Table::<Host4, u32>::new(1000, 1).is_near());
+}
+
 /// Where the horizon lies behind the end of time, no deadline is behind it, and only later ones are stores.
 #[test]
 fn at_the_end_of_time_deadlines_move_one_way() {
