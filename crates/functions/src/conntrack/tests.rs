@@ -26,7 +26,8 @@ fn cause(verdict: Verdict) -> Option<&'static str> {
 #[test]
 fn sizes_stay_small() {
     assert_eq!(size_of::<crate::tracking::tcp::Segment>(), 20);
-    assert!(size_of::<Connection>() <= 64, "{}", size_of::<Connection>());
+    // An IPv4 entry is 96 bytes long with it: two cache lines, wherever it begins.
+    assert!(size_of::<Connection>() <= 68, "{}", size_of::<Connection>());
     assert!(size_of::<Observation>() <= 96, "{}", size_of::<Observation>());
     assert_eq!(size_of::<Outcome>(), 16);
 }
