@@ -384,7 +384,11 @@ impl<N: NetworkFunction> Rest<N> {
         let decision = nf.packet(&mut cx, entry.value_mut(), lane.meta);
         let Effects { deadline, close, assured } = cx.effects();
         // Right behind the step, so that what the function asks for, or doesn't, on a way of its own the others aren't asked about.
-        let (Some(deadline), false) = (deadline, close || assured && !entry.is_assured()) else {
+        let ordinary = match deadline {
+            Some(deadline) if !(close || assured && !entry.is_assured()) => Some(deadline),
+            _ => None,
+        };
+        let Some(deadline) = ordinary else {
             cold_path();
             let verdict = always(decision);
             settle_apart(settle, &verdict);

@@ -4,7 +4,7 @@ use nf::ConfigKey;
 use packet::Nanos;
 use serde::Deserialize;
 
-use super::tcp::State;
+use super::tcp::{LONG, State};
 use crate::config::{Count, Timeout};
 
 /// The `[timeouts]` table of a configuration file: how long a connection may idle, in seconds.
@@ -88,7 +88,9 @@ pub struct Rules {
 pub struct TcpRules {
     /// How long a connection may idle: by its [`State`], and by whether that is `idle_unacknowledged` at most.
     pub idle: [[Nanos; 2]; State::COUNT],
-    /// The same, when one side keeps sending the same segment, or has closed its window.
+    /// Of an open connection's two idle times, whether they are longer than `idle_unacknowledged`: as a connection's status tells it.
+    pub(super) long_if_open: [u8; 2],
+    /// The same as `idle`, when one side keeps sending the same segment, or has closed its window.
     pub idle_retransmitted: Nanos,
     /// The same, while data is not acknowledged.
     pub idle_unacknowledged: Nanos,
@@ -120,9 +122,11 @@ impl Rules {
             t.tcp_close.nanos(),
             t.tcp_syn_sent2.nanos(),
         ];
+        let long = if t.tcp_established > t.tcp_unacknowledged { LONG } else { 0 };
         Self {
             tcp: TcpRules {
                 idle: idle.map(|idle| [idle, idle.min(t.tcp_unacknowledged.nanos())]),
+                long_if_open: [long, 0],
                 idle_retransmitted: t.tcp_retransmitted.nanos(),
                 idle_unacknowledged: t.tcp_unacknowledged.nanos(),
                 retransmissions_max: retransmissions_max.get() as u8,

@@ -7,7 +7,7 @@
 mod segment;
 mod state;
 
-use core::hint::cold_path;
+use core::hint::{cold_path, select_unpredictable};
 
 use packet::Nanos;
 use segment::Numbers;
@@ -108,7 +108,7 @@ const SEEN_REPLY: u8 = 0x01;
 /// Data can flow both ways: the connection is worth its place in a full table.
 const ASSURED: u8 = 0x02;
 /// The deadline is further away than the timeout of a connection in doubt.
-const LONG: u8 = 0x04;
+pub(super) const LONG: u8 = 0x04;
 /// The connection is established, assured and answered, and of both sides window and acknowledgements are known: what
 /// [`Tracker::flow`] need not ask one by one.
 const OPEN: u8 = 0x08;
@@ -198,10 +198,9 @@ impl Tracker {
         self.set_sides(direction, &sides, true);
 
         // Whether an acknowledgement is owed changes with every few packets of every connection: no branch foresees it.
-        let idle = rules.idle[State::Established as usize][usize::from(sides.are_unacknowledged())];
-        let long = if idle > rules.idle_unacknowledged { LONG } else { 0 };
-        self.status = OPEN | ASSURED | SEEN_REPLY | long;
-        Some(idle)
+        let is_owed = usize::from(sides.are_unacknowledged());
+        self.status = OPEN | ASSURED | SEEN_REPLY | rules.long_if_open[is_owed];
+        Some(rules.idle[State::Established as usize][is_owed])
     }
 
     /// The same for what opens and closes a connection in the ordinary way: an acknowledgement or a FIN in any state.
@@ -684,15 +683,15 @@ impl Sides {
 
         let sender = &mut self.sender;
         sender.max_win = sender.max_win.max(window.wrapping_add(sack.wrapping_sub(ack)));
-        let new_data = distance(sender.end, end);
-        sender.end = sender.end.wrapping_add(new_data);
-        sender.marks.flags |= if new_data != 0 { Marks::UNACKNOWLEDGED } else { 0 };
+        let is_new = after(end, sender.end);
+        sender.end = select_unpredictable(is_new, end, sender.end);
+        sender.marks.flags |= if is_new { Marks::UNACKNOWLEDGED } else { 0 };
         if moved.has_ack {
             if !is_open && !sender.marks.has(Marks::MAX_ACK_SET) {
                 sender.max_ack = ack;
                 sender.marks.flags |= Marks::MAX_ACK_SET;
             }
-            sender.max_ack = sender.max_ack.wrapping_add(distance(sender.max_ack, ack));
+            sender.max_ack = select_unpredictable(after(ack, sender.max_ack), ack, sender.max_ack);
         }
 
         let receiver = &mut self.receiver;
@@ -727,14 +726,6 @@ const fn before(a: u32, b: u32) -> bool {
 #[inline]
 const fn after(a: u32, b: u32) -> bool {
     before(b, a)
-}
-
-/// How far `to` lies behind `from`; 0 if it doesn't. A subtraction and a choice without a branch, for whether a segment brings
-/// something new is what no processor foresees.
-#[inline(always)]
-fn distance(from: u32, to: u32) -> u32 {
-    let back = from.wrapping_sub(to) as i32;
-    back.min(0).wrapping_neg() as u32
 }
 
 #[inline]
