@@ -88,8 +88,8 @@ pub struct Rules {
 pub struct TcpRules {
     /// How long a connection may idle: by its [`State`], and by whether that is `idle_unacknowledged` at most.
     pub idle: [[Nanos; 2]; State::COUNT],
-    /// Of an open connection's two idle times, whether they are longer than `idle_unacknowledged`: as a connection's status tells it.
-    pub(super) long_if_open: [u8; 2],
+    /// Whether an open connection's idle time is longer than `idle_unacknowledged`: as its status tells it.
+    pub(super) long_if_open: u8,
     /// The same as `idle`, when one side keeps sending the same segment, or has closed its window.
     pub idle_retransmitted: Nanos,
     /// The same, while data is not acknowledged.
@@ -126,7 +126,7 @@ impl Rules {
         Self {
             tcp: TcpRules {
                 idle: idle.map(|idle| [idle, idle.min(t.tcp_unacknowledged.nanos())]),
-                long_if_open: [long, 0],
+                long_if_open: long,
                 idle_retransmitted: t.tcp_retransmitted.nanos(),
                 idle_unacknowledged: t.tcp_unacknowledged.nanos(),
                 retransmissions_max: retransmissions_max.get() as u8,

@@ -107,11 +107,12 @@ const CHALLENGE: u8 = 0x40;
 const SEEN_REPLY: u8 = 0x01;
 /// Data can flow both ways: the connection is worth its place in a full table.
 const ASSURED: u8 = 0x02;
-/// The deadline is further away than the timeout of a connection in doubt.
-pub(super) const LONG: u8 = 0x04;
+/// The deadline is further away than the timeout of a connection in doubt. The bit that [`Marks`] have for data which isn't acknowledged:
+/// while there is some, it is not.
+pub(super) const LONG: u8 = Marks::UNACKNOWLEDGED;
 /// The connection is established, assured and answered, and of both sides window and acknowledgements are known: what
 /// [`Tracker::flow`] need not ask one by one.
-const OPEN: u8 = 0x08;
+const OPEN: u8 = 0x04;
 
 /// Acknowledgements may lag this far behind what has been sent, at least.
 const ACK_WINDOW_MIN: u32 = 66_000;
@@ -198,9 +199,11 @@ impl Tracker {
         self.set_sides(direction, &sides, true);
 
         // Whether an acknowledgement is owed changes with every few packets of every connection: no branch foresees it.
-        let is_owed = usize::from(sides.are_unacknowledged());
-        self.status = OPEN | ASSURED | SEEN_REPLY | rules.long_if_open[is_owed];
-        Some(rules.idle[State::Established as usize][is_owed])
+        // Both answers lie ready before it is known, for what it takes to know it is the longest way through a step.
+        let flags = sides.sender.marks.flags | sides.receiver.marks.flags;
+        self.status = OPEN | ASSURED | SEEN_REPLY | rules.long_if_open & !flags;
+        let [idle, owed] = rules.idle[State::Established as usize];
+        Some(select_unpredictable(flags & Marks::UNACKNOWLEDGED != 0, owed, idle))
     }
 
     /// The same for what opens and closes a connection in the ordinary way: an acknowledgement or a FIN in any state.
