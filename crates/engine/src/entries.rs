@@ -231,6 +231,18 @@ impl<N: NetworkFunction, G: Guarding> ByEntry<N, G> {
 }
 
 impl<N: NetworkFunction, G: Guarding> Placement<N> for ByEntry<N, G> {
+    type Replica = Self;
+
+    #[inline(always)]
+    fn recorded(&self) -> &Self {
+        self
+    }
+
+    #[inline(always)]
+    fn recorded_mut(&mut self) -> &mut Self {
+        self
+    }
+
     fn seed(&self) -> u64 {
         self.common.seed
     }

@@ -82,6 +82,21 @@ pub trait Placement<N: NetworkFunction>: Send {
     /// Whether cores replay what others' packets contributed, or hand state to each other. Where they don't, nothing of that is compiled.
     const REPLAYS: bool = false;
 
+    /// The state that records are of: all of it, or the part of it that each core has.
+    type Replica: Placement<N>;
+
+    /// That state. Asked for once for a stretch of records: what is looked up for each costs each.
+    ///
+    /// # Panics
+    /// Where records come and there is no such state.
+    fn recorded(&self) -> &Self::Replica;
+
+    /// The same, to be changed.
+    ///
+    /// # Panics
+    /// As [`recorded`](Self::recorded) does.
+    fn recorded_mut(&mut self) -> &mut Self::Replica;
+
     /// What the hashes of its tables are keyed by.
     fn seed(&self) -> u64;
 

@@ -200,6 +200,18 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Flows<K, V, I> {
 impl<N: NetworkFunction, I: Index> Placement<N> for Private<N, I> {
     const REPLAYS: bool = true;
 
+    type Replica = Self;
+
+    #[inline(always)]
+    fn recorded(&self) -> &Self {
+        self
+    }
+
+    #[inline(always)]
+    fn recorded_mut(&mut self) -> &mut Self {
+        self
+    }
+
     fn seed(&self) -> u64 {
         self.seed
     }

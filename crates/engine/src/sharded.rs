@@ -103,6 +103,18 @@ const OWNED: &str = "a core gets packets of its own buckets and of elephants";
 impl<N: NetworkFunction, I: Index> Placement<N> for Sharded<N, I> {
     const REPLAYS: bool = true;
 
+    type Replica = Private<N, I>;
+
+    #[inline(always)]
+    fn recorded(&self) -> &Private<N, I> {
+        self.replica.as_deref().expect(OWNED)
+    }
+
+    #[inline(always)]
+    fn recorded_mut(&mut self) -> &mut Private<N, I> {
+        self.replica.as_deref_mut().expect(OWNED)
+    }
+
     fn seed(&self) -> u64 {
         self.seed
     }

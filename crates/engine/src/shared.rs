@@ -115,6 +115,18 @@ impl<N: NetworkFunction> Shared<N> {
 }
 
 impl<N: NetworkFunction> Placement<N> for Shared<N> {
+    type Replica = Self;
+
+    #[inline(always)]
+    fn recorded(&self) -> &Self {
+        self
+    }
+
+    #[inline(always)]
+    fn recorded_mut(&mut self) -> &mut Self {
+        self
+    }
+
     fn seed(&self) -> u64 {
         match &self.0 {
             Way::Sums(entries) => entries.seed(),

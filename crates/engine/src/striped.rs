@@ -130,6 +130,18 @@ impl<N: NetworkFunction> Whole<N> for Striped<N> {
 }
 
 impl<N: NetworkFunction> Placement<N> for Striped<N> {
+    type Replica = Self;
+
+    #[inline(always)]
+    fn recorded(&self) -> &Self {
+        self
+    }
+
+    #[inline(always)]
+    fn recorded_mut(&mut self) -> &mut Self {
+        self
+    }
+
     fn seed(&self) -> u64 {
         self.table.seed
     }

@@ -307,6 +307,18 @@ impl<K: Key, V: Copy + Send + 'static> Flows<K, V> {
 impl<N: Function> Placement<N> for Transacted<N> {
     const BATCHES: bool = true;
 
+    type Replica = Self;
+
+    #[inline(always)]
+    fn recorded(&self) -> &Self {
+        self
+    }
+
+    #[inline(always)]
+    fn recorded_mut(&mut self) -> &mut Self {
+        self
+    }
+
     fn seed(&self) -> u64 {
         self.rest.seed
     }

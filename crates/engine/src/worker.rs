@@ -446,6 +446,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         let Stretch { records, first, later } = stretch;
         let mut hints = [Hint::NOWHERE; BURST];
         let Self { nf, place, near, .. } = &*self;
+        let place = place.recorded();
         if *near {
             hint::<_, FOLDS>(&mut hints, records, |meta, hash| place.locate(nf, meta, hash, Packet::SPRAYED));
         } else {
@@ -463,7 +464,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
                 continue;
             };
             let Self { nf, place, counters, position, scratch, .. } = self;
-            let nf = &**nf;
+            let (nf, place) = (&**nf, place.recorded_mut());
             let ticket_of = |record: &Record<N::Meta>, seq: Seq, at: usize, replayed: bool| Ticket {
                 hash: record.hash,
                 seq,
