@@ -20,7 +20,7 @@ use packet::{Family, FlowKey, Key, Nanos};
 
 use crate::counters::FlowCounters;
 use crate::fleet::FlowState;
-use crate::placement::{KeyOf, Lane, Placement, Ticket};
+use crate::placement::{KeyOf, Lane, Placement, Ticket, records_are_of_all};
 use crate::private::{RECLAIM_PER_PACKET, always, chance};
 use crate::shared::{Part, Whole};
 use crate::striped::Commit;
@@ -231,17 +231,7 @@ impl<N: NetworkFunction, G: Guarding> ByEntry<N, G> {
 }
 
 impl<N: NetworkFunction, G: Guarding> Placement<N> for ByEntry<N, G> {
-    type Replica = Self;
-
-    #[inline(always)]
-    fn recorded(&self) -> &Self {
-        self
-    }
-
-    #[inline(always)]
-    fn recorded_mut(&mut self) -> &mut Self {
-        self
-    }
+    records_are_of_all!();
 
     fn seed(&self) -> u64 {
         self.common.seed

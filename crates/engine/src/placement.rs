@@ -9,6 +9,24 @@ use packet::{Family, FlowKey, Key, Nanos, Seq};
 use crate::counters::FlowCounters;
 use crate::moves::Moves;
 
+/// For a placement whose records are of all its state.
+macro_rules! records_are_of_all {
+    () => {
+        type Replica = Self;
+
+        #[inline(always)]
+        fn recorded(&self) -> &Self {
+            self
+        }
+
+        #[inline(always)]
+        fn recorded_mut(&mut self) -> &mut Self {
+            self
+        }
+    };
+}
+pub(crate) use records_are_of_all;
+
 /// A packet at its step. Two references, as calls pass them in registers; what they lead to stays where the worker wrote it.
 #[derive(Debug)]
 pub struct Lane<'a, M> {

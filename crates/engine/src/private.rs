@@ -11,7 +11,7 @@ use packet::{Family, FlowKey, Host6, Key, Nanos, Seq};
 
 use crate::counters::FlowCounters;
 use crate::fleet::FlowState;
-use crate::placement::{KeyOf, Lane, Placement};
+use crate::placement::{KeyOf, Lane, Placement, records_are_of_all};
 use crate::tables::{Refusal, Sources, Tables};
 
 /// How many ended flows a packet takes away besides its own work. Two keep up with any rate of arrivals, since a packet
@@ -200,17 +200,7 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Flows<K, V, I> {
 impl<N: NetworkFunction, I: Index> Placement<N> for Private<N, I> {
     const REPLAYS: bool = true;
 
-    type Replica = Self;
-
-    #[inline(always)]
-    fn recorded(&self) -> &Self {
-        self
-    }
-
-    #[inline(always)]
-    fn recorded_mut(&mut self) -> &mut Self {
-        self
-    }
+    records_are_of_all!();
 
     fn seed(&self) -> u64 {
         self.seed

@@ -9,7 +9,7 @@ use packet::Nanos;
 use crate::counters::FlowCounters;
 use crate::entries::ByEntry;
 use crate::fleet::FlowState;
-use crate::placement::{Lane, Placement};
+use crate::placement::{Lane, Placement, records_are_of_all};
 use crate::striped::{Commit, Striped};
 use crate::tables::Tables;
 
@@ -115,17 +115,7 @@ impl<N: NetworkFunction> Shared<N> {
 }
 
 impl<N: NetworkFunction> Placement<N> for Shared<N> {
-    type Replica = Self;
-
-    #[inline(always)]
-    fn recorded(&self) -> &Self {
-        self
-    }
-
-    #[inline(always)]
-    fn recorded_mut(&mut self) -> &mut Self {
-        self
-    }
+    records_are_of_all!();
 
     fn seed(&self) -> u64 {
         match &self.0 {

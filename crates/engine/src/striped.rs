@@ -12,7 +12,7 @@ use packet::{Nanos, Seq};
 
 use crate::counters::FlowCounters;
 use crate::fleet::FlowState;
-use crate::placement::{Lane, Placement, Ticket};
+use crate::placement::{Lane, Placement, Ticket, records_are_of_all};
 use crate::private::Private;
 use crate::shared::{Part, Whole};
 use crate::tables::Tables;
@@ -130,17 +130,7 @@ impl<N: NetworkFunction> Whole<N> for Striped<N> {
 }
 
 impl<N: NetworkFunction> Placement<N> for Striped<N> {
-    type Replica = Self;
-
-    #[inline(always)]
-    fn recorded(&self) -> &Self {
-        self
-    }
-
-    #[inline(always)]
-    fn recorded_mut(&mut self) -> &mut Self {
-        self
-    }
+    records_are_of_all!();
 
     fn seed(&self) -> u64 {
         self.table.seed

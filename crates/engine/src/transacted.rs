@@ -21,7 +21,7 @@ use packet::{Family, FlowKey, Key, Nanos};
 
 use crate::counters::FlowCounters;
 use crate::fleet::FlowState;
-use crate::placement::{KeyOf, Lane, Placement};
+use crate::placement::{KeyOf, Lane, Placement, records_are_of_all};
 use crate::private::{RECLAIM_PER_PACKET, chance};
 use crate::tables::{Refusal, Sources, Tables};
 use crate::worker::BURST;
@@ -307,17 +307,7 @@ impl<K: Key, V: Copy + Send + 'static> Flows<K, V> {
 impl<N: Function> Placement<N> for Transacted<N> {
     const BATCHES: bool = true;
 
-    type Replica = Self;
-
-    #[inline(always)]
-    fn recorded(&self) -> &Self {
-        self
-    }
-
-    #[inline(always)]
-    fn recorded_mut(&mut self) -> &mut Self {
-        self
-    }
+    records_are_of_all!();
 
     fn seed(&self) -> u64 {
         self.rest.seed
