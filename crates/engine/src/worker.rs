@@ -650,7 +650,8 @@ impl<N: NetworkFunction, P: Placement<N>> Door<'_, N, P> {
     }
 }
 
-/// Takes down where the state of each record is likely to be; where it `FOLDS`, records of one packet set in a row are looked up once.
+/// Takes down where the state of each record is likely to be; where it `FOLDS`, records of one packet set in a row are looked up once. With
+/// each, a later record is asked for.
 #[inline(always)]
 fn hint<M, const FOLDS: bool>(
     hints: &mut [Hint; BURST],
