@@ -23,15 +23,19 @@ use crate::wheel::Wheel;
 /// nobody looks at, a bounded piece of work at a time.
 ///
 /// Which index finds the flows is a matter of type, and of speed alone: the flows that are in are the same under each.
+///
+/// What every look reads comes first and takes two cache lines: an engine has a table for every bucket of its packets, and their heads
+/// compete for the first-level cache.
+#[repr(C, align(64))]
 pub struct Table<K, V, I = CuckooPp> {
     index: I,
     slab: Slab<K, V>,
+    /// How many flows have come so far, modulo 2^32.
+    came: u32,
+    capacity: u32,
     wheel: Wheel,
     hashes: Hashes,
     ageing: Ageing,
-    capacity: u32,
-    /// How many flows have come so far, modulo 2^32.
-    came: u32,
     /// The slot that the scan comes to next.
     hand: u32,
     unanswered: Unanswered,

@@ -47,6 +47,7 @@ const STEPS_MAX: usize = 4;
 const AHEAD: usize = 2;
 
 /// The wheel: its own tick, and who is due when.
+#[repr(C)]
 pub(crate) struct Wheel {
     /// Nothing is due before this point; it may be too early but never too late.
     due: u64,
