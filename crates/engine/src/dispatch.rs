@@ -13,7 +13,7 @@ use crate::carrier::{Shape, Unpack};
 use crate::classify::classify;
 use crate::elephants::{Change, Elephants, Tracked};
 use crate::fleet::Options;
-use crate::history::{Block, Boundary, Record, Script};
+use crate::history::{Block, Boundary, Mouse, Record, Script};
 use crate::kind::EngineKind;
 use crate::link::Histories;
 use crate::moves::{Elephant, Move, What};
@@ -27,11 +27,13 @@ pub struct Parcel<M> {
     pub batch: Batch,
     /// The records that replicas need of the batch, and what changes cores before it.
     pub block: Option<Arc<Block<M>>>,
+    /// What those of the core's packets contribute whose steps no other core takes, if it is handed that.
+    pub mice: Vec<Mouse<M>>,
 }
 
 impl<M> Default for Parcel<M> {
     fn default() -> Self {
-        Self { batch: Batch::default(), block: None }
+        Self { batch: Batch::default(), block: None, mice: Vec::new() }
     }
 }
 
@@ -45,7 +47,7 @@ pub struct Dispatcher<N: NetworkFunction> {
     /// Whether packets that belong to no packet set, and so touch no state, go around the cores in turn; otherwise core 0 has
     /// them, as cards do it.
     spreads_strays: bool,
-    strays_to: usize,
+    cores: usize,
     /// Whether every core needs every record.
     replicate: bool,
     adaptive: Option<Box<Adaptive<N::Meta>>>,
@@ -85,8 +87,19 @@ struct Route<M> {
     hash: u64,
     core: usize,
     bucket: u16,
-    /// Whether replicas need its record.
-    recorded: bool,
+    /// Who needs its record.
+    recorded: For,
+}
+
+/// Who needs a packet's record.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum For {
+    /// Nobody.
+    Nobody,
+    /// Its own core, which is spared to parse it again.
+    Itself,
+    /// All of them.
+    All,
 }
 
 impl<N: NetworkFunction> Dispatcher<N> {
@@ -129,7 +142,7 @@ impl<N: NetworkFunction> Dispatcher<N> {
             seed,
             steering,
             spreads_strays: kind == EngineKind::Transactional,
-            strays_to: cores,
+            cores,
             replicate: kind == EngineKind::Scr && cores > 1,
             adaptive,
             blocks: Vec::new(),
@@ -196,6 +209,7 @@ impl<N: NetworkFunction> Dispatcher<N> {
         let anew = N::GROWTH.map_or(0, |growth| bytes + growth as usize * batch.len());
         for parcel in parcels.iter_mut() {
             parcel.block = None;
+            parcel.mice.clear();
             // Room for the whole batch, so that no later one, steered otherwise, makes a parcel grow.
             parcel.batch.clear_beside(batch, bytes + anew);
         }
@@ -210,12 +224,18 @@ impl<N: NetworkFunction> Dispatcher<N> {
             self.decide(first, &mut block.moves);
             block.records.reserve(batch.len());
         }
+        if self.herd().is_some() {
+            parcels.iter_mut().for_each(|parcel| parcel.mice.reserve(batch.len()));
+        }
         self.look(batch);
         for (index, packet) in batch.packets().iter().enumerate() {
             let route = self.route(packet.seq.0, index);
-            parcels[route.core].batch.push_of(batch, index, route.bucket);
-            if let (Some(block), Some(record)) = (&mut inner, record_of(packet, &route)) {
-                block.records.push(record);
+            let Parcel { batch: own, mice, .. } = &mut parcels[route.core];
+            own.push_of(batch, index, route.bucket);
+            match (route.recorded, &mut inner) {
+                (For::All, Some(block)) => block.records.extend(record_of(packet, &route)),
+                (For::Itself, _) => mice.extend(mouse_of(packet, &route)),
+                _ => {}
             }
         }
         if let Some(block) = block {
@@ -243,12 +263,19 @@ impl<N: NetworkFunction> Dispatcher<N> {
             }
         }
         script.has_own = true;
+        if self.herd().is_some() {
+            script.mice.resize_with(self.cores, Vec::new);
+        }
         self.look(batch);
         for (index, packet) in batch.packets().iter().enumerate() {
             let route = self.route(packet.seq.0, index);
             cores.push(route.core as u16);
             buckets.push(route.bucket);
-            script.records.extend(record_of(packet, &route));
+            match route.recorded {
+                For::All => script.records.extend(record_of(packet, &route)),
+                For::Itself => script.mice[route.core].extend(mouse_of(packet, &route)),
+                For::Nobody => {}
+            }
         }
     }
 
@@ -298,9 +325,10 @@ impl<N: NetworkFunction> Dispatcher<N> {
         let key = meta.map(|meta| meta.key());
         let (mut core, mut bucket) = self.steering.steer(seq, key.as_ref());
         if key.is_none() && self.spreads_strays {
-            core = (seq % self.strays_to as u64) as usize;
+            core = (seq % self.cores as u64) as usize;
         }
-        let mut route = Route { meta, hash: 0, core, bucket, recorded: self.replicate };
+        let recorded = if self.replicate { For::All } else { For::Nobody };
+        let mut route = Route { meta, hash: 0, core, bucket, recorded };
         let Some((meta, key)) = meta.zip(key) else {
             if let Some(adaptive) = &mut self.adaptive {
                 adaptive.left = adaptive.left.saturating_sub(1);
@@ -316,9 +344,10 @@ impl<N: NetworkFunction> Dispatcher<N> {
                 route.hash = hash_of::<N>(&key, self.seed);
                 if elephants.count(&key, route.hash) {
                     (core, bucket) = ((seq % adaptive.balancer.active() as u64) as usize, Packet::SPRAYED);
-                    return Route { core, bucket, recorded: true, ..route };
+                    return Route { core, bucket, recorded: For::All, ..route };
                 }
                 elephants.count_mouse(&meta, route.hash, bucket);
+                route.recorded = For::Itself;
             }
             adaptive.balancer.count(bucket);
         }
@@ -425,8 +454,13 @@ fn elephant<M: Copy>(one: &Tracked<M>, table: &[u16]) -> Elephant<M> {
 
 #[inline(always)]
 fn record_of<M: Copy>(packet: &Packet, route: &Route<M>) -> Option<Record<M>> {
-    let meta = route.meta.filter(|_| route.recorded)?;
+    let meta = route.meta?;
     Some(Record { seq: packet.seq, time: packet.time, hash: route.hash, meta })
+}
+
+#[inline(always)]
+fn mouse_of<M: Copy>(packet: &Packet, route: &Route<M>) -> Option<Mouse<M>> {
+    Some(Mouse { seq: packet.seq, hash: route.hash, bucket: route.bucket, meta: route.meta? })
 }
 
 /// How many packets pass between two looks at the load.

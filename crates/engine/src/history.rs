@@ -19,6 +19,19 @@ pub struct Record<M> {
     pub meta: M,
 }
 
+/// What a packet contributed whose step no core takes but its own: handed to that core, which is spared to parse it again.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Mouse<M> {
+    /// The packet's number.
+    pub seq: Seq,
+    /// The hash of its packet set.
+    pub hash: u64,
+    /// The bucket that it was steered by.
+    pub bucket: u16,
+    /// Its contribution.
+    pub meta: M,
+}
+
 /// What a sequencer hands to all cores at once: the records of consecutive packets, and what changes cores ahead of them.
 #[derive(Clone, Debug)]
 pub struct Block<M> {
@@ -76,19 +89,27 @@ pub struct Script<M> {
     /// Whether those of a core's own packets whose steps all cores take have their records here as well. Without them a packet brings what
     /// came before it, and is looked at itself.
     pub has_own: bool,
+    /// By core, if it is handed any: what those of its packets contribute whose steps no other core takes, by number.
+    pub mice: Vec<Vec<Mouse<M>>>,
 }
 
 impl<M> Default for Script<M> {
     fn default() -> Self {
-        Self { records: Vec::new(), boundaries: Vec::new(), has_own: false }
+        Self { records: Vec::new(), boundaries: Vec::new(), has_own: false, mice: Vec::new() }
     }
 }
 
 impl<M> Script<M> {
     /// Whether there is nothing that a core would have to know.
     #[must_use]
-    pub const fn is_empty(&self) -> bool {
-        self.records.is_empty() && self.boundaries.is_empty()
+    pub fn is_empty(&self) -> bool {
+        self.records.is_empty() && self.boundaries.is_empty() && self.mice.iter().all(Vec::is_empty)
+    }
+
+    /// What is for this core alone.
+    #[must_use]
+    pub fn mice_of(&self, core: usize) -> &[Mouse<M>] {
+        self.mice.get(core).map_or(&[], Vec::as_slice)
     }
 }
 
@@ -100,6 +121,7 @@ pub struct Log<'a, M> {
     records: &'a [Record<M>],
     boundaries: &'a [Boundary<M>],
     has_own: bool,
+    mice: Mice<'a, M>,
     record: usize,
     /// The record up to which what leads to the state was asked for.
     asked: usize,
@@ -111,6 +133,21 @@ pub struct Log<'a, M> {
     later: Nanos,
     packets: u64,
     span: Nanos,
+}
+
+/// What a core is handed of packets whose steps it alone takes, and its place among them.
+#[derive(Debug)]
+struct Mice<'a, M> {
+    all: &'a [Mouse<M>],
+    next: usize,
+    /// The one up to which what leads to the state was asked for.
+    asked: usize,
+    /// By how much the packets' numbers are larger in this pass than in the first.
+    first: u64,
+}
+
+impl<M> Mice<'_, M> {
+    const NONE: Self = Self { all: &[], next: 0, asked: 0, first: 0 };
 }
 
 /// How many records ahead of the one that is looked at others are asked for: to the second-level cache, as a log is mostly larger than
@@ -158,6 +195,7 @@ impl<'a, M: Copy> Log<'a, M> {
             records,
             boundaries: &[],
             has_own: block.has_own,
+            mice: Mice::NONE,
             record: 0,
             asked: 0,
             boundary: 0,
@@ -178,22 +216,67 @@ impl<'a, M: Copy> Log<'a, M> {
     pub fn of_loop(script: &'a Script<M>, packets: usize, span: Nanos, next: Seq) -> Self {
         let packets = packets as u64;
         let (lap, within) = (next.0 / packets, Seq(next.0 % packets));
-        let Script { records, boundaries, has_own } = script;
+        let Script { records, boundaries, has_own, .. } = script;
         let has_own = *has_own;
         let record = records.partition_point(|record| record.seq < within);
         let boundary = boundaries.partition_point(|boundary| boundary.seq <= within);
         let (first, later) = (0, Nanos(0));
-        let asked = record;
+        let (asked, mice) = (record, Mice::NONE);
+        let laps = [lap; 2];
         let mut log =
-            Self { records, boundaries, has_own, record, asked, boundary, laps: [lap; 2], first, later, packets, span };
+            Self { records, boundaries, has_own, mice, record, asked, boundary, laps, first, later, packets, span };
         log.lap_records(lap);
         log
+    }
+
+    /// The same for a core that is handed what packets contribute whose steps it alone takes; `next` is the packet that it has come to.
+    #[must_use]
+    pub fn with_mice(self, all: &'a [Mouse<M>], next: Seq) -> Self {
+        let within = next.0.checked_rem(self.packets).unwrap_or(next.0);
+        let first = next.0 - within;
+        let next = all.partition_point(|mouse| mouse.seq.0 < within);
+        Self { mice: Mice { all, next, asked: next, first }, ..self }
     }
 
     /// Whether there is nothing here for a core to take on its way to `end`.
     #[inline]
     pub(crate) fn is_silent_until(&mut self, end: Seq) -> bool {
-        self.records.is_empty() && !self.moves_by(end)
+        self.records.is_empty() && self.mice.all.is_empty() && !self.moves_by(end)
+    }
+
+    /// Whether the core is handed what packets contribute whose steps it alone takes.
+    #[inline]
+    pub(crate) const fn has_mice(&self) -> bool {
+        !self.mice.all.is_empty()
+    }
+
+    /// What is left of that in the pass that packet `seq` is of, from that packet on, and by how much packets' numbers are larger in this
+    /// pass. At most `room` of it are about to be taken, and are shown to `ask` with as many behind them, each once, to have brought near
+    /// what they lead to.
+    #[inline(always)]
+    pub(crate) fn mice(&mut self, seq: Seq, room: usize, ask: impl FnMut(&Mouse<M>)) -> (&'a [Mouse<M>], u64) {
+        let Mice { all, next, asked, first } = &mut self.mice;
+        if let Some(passes) = (seq.0 - *first).checked_div(self.packets).filter(|passes| *passes > 0) {
+            (*next, *asked, *first) = (0, 0, *first + passes * self.packets);
+        }
+        // Those that are left out are of packets that never came.
+        *next += all[*next..].iter().take_while(|mouse| mouse.seq.0 + *first < seq.0).count();
+        let ahead = all.len().min(*next + 2 * room);
+        all[(*asked).clamp(*next, ahead)..ahead].iter().for_each(ask);
+        *asked = ahead;
+        (&all[*next..], *first)
+    }
+
+    /// So many of them were taken.
+    #[inline]
+    pub(crate) const fn took_mice(&mut self, count: usize) {
+        self.mice.next += count;
+    }
+
+    /// The first packet of the pass behind the one that the last of [`mice`](Self::mice) were of.
+    #[inline]
+    pub(crate) fn mice_end(&self) -> Seq {
+        Seq(if self.packets == 0 { u64::MAX } else { self.mice.first + self.packets })
     }
 
     /// Whether those of a core's own packets whose steps all cores take have their records here as well.
@@ -352,10 +435,10 @@ impl<'a, M: Copy> Log<'a, M> {
 /// Asks for the record that comes [`AHEAD`] records behind this one, if there is one. With each record one, for many requests at once wait
 /// for each other.
 #[inline(always)]
-pub(crate) fn prefetch_ahead<M>(record: *const Record<M>) {
+pub(crate) fn prefetch_ahead<T>(record: *const T) {
     // The lines that begin in it: the one that it begins in is its predecessor's.
     let last = record.wrapping_add(AHEAD + 1).cast::<u8>().wrapping_sub(1);
-    for back in (0..size_of::<Record<M>>()).step_by(CACHE_LINE) {
+    for back in (0..size_of::<T>()).step_by(CACHE_LINE) {
         prefetch::address(last.wrapping_sub(back));
     }
 }
@@ -389,6 +472,7 @@ mod tests {
             records: vec![record(1), record(3)],
             boundaries: vec![boundary(2, 20), boundary(4, 40)],
             has_own: true,
+            mice: Vec::new(),
         };
         let mut log = Log::of_loop(&script, 4, Nanos(100), Seq(0));
         assert_eq!(numbers(&mut log, 3), [("record", 1, 10), ("moves", 0, 20)]);
@@ -443,7 +527,7 @@ mod tests {
             for boundaries in [&[][..], &[4], &[1, 4], &[2, 3, 4]] {
                 let records = (0..4).filter(|seq| records >> seq & 1 == 1).map(record).collect();
                 let boundaries = boundaries.iter().copied().map(boundary).collect();
-                let script = Script { records, boundaries, has_own: true };
+                let script = Script { records, boundaries, has_own: true, mice: Vec::new() };
                 for step in 1..6 {
                     let mut logs = [0, 1, 2].map(|_| Log::of_loop(&script, 4, Nanos(40), Seq(0)));
                     let mut asked = Vec::new();
@@ -461,6 +545,42 @@ mod tests {
                     assert!(passes <= 6, "{passes} passes: {asked:?}");
                 }
             }
+        }
+    }
+
+    /// What a core is handed of its own, taken as far as `room` goes, for those of these packets that it is handed.
+    fn own(log: &mut Log<'_, u64>, packets: &[u64], room: usize, asked: &mut Vec<u64>) -> Vec<u64> {
+        let (mut at, mut met) = (0, Vec::new());
+        while let Some(packet) = packets.get(at) {
+            let (mice, first) = log.mice(Seq(*packet), room, |mouse| asked.push(mouse.hash));
+            let is_of = |(mouse, packet): &(&Mouse<u64>, &u64)| mouse.seq.0 + first == **packet;
+            let count = mice.iter().zip(&packets[at..]).take(room).take_while(is_of).count();
+            met.extend(mice[..count].iter().map(|mouse| mouse.seq.0 + first));
+            assert!(log.mice_end() > Seq(*packet));
+            log.took_mice(count);
+            at += count.max(1);
+        }
+        met
+    }
+
+    #[test]
+    fn what_a_core_is_handed_goes_around_with_its_packets() {
+        let mouse = |seq| Mouse { seq: Seq(seq), hash: seq, bucket: 3, meta: seq };
+        let script = Script { mice: vec![Vec::new(), [1, 2, 4, 7].map(mouse).to_vec()], ..Script::default() };
+        assert!(!script.is_empty() && script.mice_of(0).is_empty() && script.mice_of(2).is_empty());
+        for room in 1..6 {
+            let log = |next| Log::of_loop(&script, 10, Nanos(100), next).with_mice(script.mice_of(1), next);
+            let mut asked = Vec::new();
+            let mut from_start = log(Seq(0));
+            assert!(from_start.has_mice() && !from_start.is_silent_until(Seq(1)));
+            assert_eq!(own(&mut from_start, &[0, 1, 2, 4], room, &mut asked), [1, 2, 4]);
+            assert_eq!(own(&mut from_start, &[7, 11, 12], room, &mut asked), [7, 11, 12]);
+            // Each once in a pass.
+            assert_eq!(asked.chunk_by(|one, next| one < next).count(), 2, "{asked:?}");
+            // Packets that never come, up to whole passes of them.
+            assert_eq!(own(&mut from_start, &[17, 22, 47, 81], room, &mut Vec::new()), [17, 22, 47, 81]);
+            assert_eq!(own(&mut log(Seq(5)), &[6, 7, 9, 11], room, &mut Vec::new()), [7, 11]);
+            assert_eq!(own(&mut log(Seq(24)), &[24, 27, 31], room, &mut Vec::new()), [24, 27, 31]);
         }
     }
 

@@ -43,7 +43,7 @@ pub use fleet::{
     Fleet, FlowState, Options, PrivateFleet, Remains, ShardedFleet, SharedFleet, TransactedFleet, any_private_fleet,
     any_sharded_fleet, private_fleet, sharded_fleet, shared_fleet, transacted_fleet,
 };
-pub use history::{Block, Boundary, Event, Log, Record, Script, Stretch};
+pub use history::{Block, Boundary, Event, Log, Mouse, Record, Script, Stretch};
 pub use kind::{EngineKind, Guarantee};
 pub use link::{Histories, Link, LinkEnd, run_replayed};
 pub use moves::{Elephant, Move, Moves, What};

@@ -100,6 +100,10 @@ pub trait Placement<N: NetworkFunction>: Send {
     /// Whether cores replay what others' packets contributed, or hand state to each other. Where they don't, nothing of that is compiled.
     const REPLAYS: bool = false;
 
+    /// Whether there are packet sets that one core has alone although records of others come to all (`hybrid`), so that it may be handed
+    /// the records of its own. Where there are none, nothing of that is compiled.
+    const MICE: bool = false;
+
     /// The state that records are of: all of it, or the part of it that each core has.
     type Replica: Placement<N>;
 

@@ -143,6 +143,8 @@ pub struct Course<'a, M> {
     pub span: Nanos,
     /// The number behind the last packet of all.
     pub end: Seq,
+    /// Which core the first of the workers is.
+    pub first: usize,
 }
 
 /// Runs workers, each over a queue of its own, from a common start until every queue has ended, and on to the course's end.
@@ -187,7 +189,7 @@ pub fn run_workers<N: NetworkFunction>(
                 scope.spawn(move || {
                     cpu.map(pin);
                     barrier.wait();
-                    poll(worker, queue, course)
+                    poll(core, worker, queue, course)
                 })
             })
             .collect();
@@ -195,13 +197,18 @@ pub fn run_workers<N: NetworkFunction>(
     })
 }
 
-fn poll<N: NetworkFunction>(
+fn poll<'a, N: NetworkFunction>(
+    core: usize,
     worker: &mut dyn AnyWorker<N>,
     mut queue: Box<dyn Queue>,
-    course: Option<&Course<'_, N::Meta>>,
+    course: Option<&Course<'a, N::Meta>>,
 ) -> Result<CoreRun, EngineError> {
     let mut batch = Batch::default();
-    let mut log = course.map(|course| Log::of_loop(course.script, course.packets, course.span, worker.next()));
+    let log_of = |course: &Course<'a, N::Meta>| {
+        let log = Log::of_loop(course.script, course.packets, course.span, worker.next());
+        log.with_mice(course.script.mice_of(course.first + core), worker.next())
+    };
+    let mut log = course.map(log_of);
     let start = Instant::now();
     loop {
         match queue.receive(&mut batch)? {
@@ -493,10 +500,13 @@ fn serve<N: NetworkFunction>(
         failed |= !failed && block.as_ref().is_some_and(|block| !worker.hand_over(&block.moves()));
         if !failed {
             sent = block.as_ref().map_or(sent, |block| block.end);
-            let result = guarded(core, worker, &mut parcel.batch, |worker, batch| match (&block, &mut link) {
+            let Parcel { batch, mice, .. } = &mut parcel;
+            let result = guarded(core, worker, batch, |worker, batch| match (&block, &mut link) {
                 // That the others went on without this core is told at the end; until then its packets are dropped and counted.
                 (Some(block), Some(link)) => drop(link.process(worker, batch, block)),
-                (Some(block), None) => worker.process_with(batch, &mut Log::of_block(block), block.end),
+                (Some(block), None) => {
+                    worker.process_with(batch, &mut Log::of_block(block).with_mice(mice, block.first), block.end);
+                }
                 (None, _) => worker.process(batch),
             });
             failure = result.err();
@@ -527,7 +537,7 @@ fn guarded<N: NetworkFunction>(
     let mut result = caught(core, worker, batch, process);
     if let Err(failure) = &mut result {
         // What was left for later came ahead, and so does its panic.
-        let earlier = caught(core, worker, batch, |worker, batch| worker.decide_passed(batch));
+        let earlier = caught(core, worker, batch, |worker, batch| worker.decide_left(batch));
         if let Some(earlier) = earlier.err().filter(|earlier| earlier.seq < failure.seq) {
             *failure = earlier;
         }

@@ -92,9 +92,14 @@ impl<N: NetworkFunction, I: Index> Sharded<N, I> {
     }
 
     #[inline(always)]
-    fn of(&self, bucket: u16) -> &Private<N, I> {
+    fn part(&self, bucket: u16) -> Option<&Private<N, I>> {
         let part = if bucket == Packet::SPRAYED { &self.replica } else { &self.shards[usize::from(bucket)] };
-        part.as_deref().expect(OWNED)
+        part.as_deref()
+    }
+
+    #[inline(always)]
+    fn of(&self, bucket: u16) -> &Private<N, I> {
+        self.part(bucket).expect(OWNED)
     }
 }
 
@@ -102,6 +107,7 @@ const OWNED: &str = "a core gets packets of its own buckets and of elephants";
 
 impl<N: NetworkFunction, I: Index> Placement<N> for Sharded<N, I> {
     const REPLAYS: bool = true;
+    const MICE: bool = true;
 
     type Replica = Private<N, I>;
 
@@ -119,9 +125,12 @@ impl<N: NetworkFunction, I: Index> Placement<N> for Sharded<N, I> {
         self.seed
     }
 
-    #[inline]
+    /// Nothing for what is still to come to this core.
+    #[inline(always)]
     fn prefetch(&self, nf: &N, meta: &N::Meta, hash: u64, bucket: u16) {
-        self.of(bucket).prefetch(nf, meta, hash, bucket);
+        if let Some(part) = self.part(bucket) {
+            part.prefetch(nf, meta, hash, bucket);
+        }
     }
 
     /// Records are of elephants, whose state is in the replica.
@@ -129,7 +138,7 @@ impl<N: NetworkFunction, I: Index> Placement<N> for Sharded<N, I> {
         self.replica().is_some_and(Placement::<N>::is_near)
     }
 
-    #[inline]
+    #[inline(always)]
     fn prefetch_entry(&self, nf: &N, meta: &N::Meta, hash: u64, bucket: u16) -> Hint {
         self.of(bucket).prefetch_entry(nf, meta, hash, bucket)
     }

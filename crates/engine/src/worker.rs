@@ -1,5 +1,6 @@
 //! The one worker loop: look at all, hash and ask for what leads to their entries, ask for the entries of all, step all.
 
+use std::mem::replace;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use port::{Batch, Packet};
 use crate::classify::classify;
 use crate::counters::Counters;
 use crate::error::FailedPacket;
-use crate::history::{Log, Record, Stretch, prefetch_ahead};
+use crate::history::{Log, Mouse, Record, Stretch, prefetch_ahead};
 use crate::moves::Moves;
 use crate::placement::{Lane, Placement, Ticket, hash_of};
 use crate::settle::{settle, settle_unwritten};
@@ -59,7 +60,10 @@ struct Lanes<M> {
     /// looked at.
     stepless: Vec<(usize, Verdict)>,
     /// Those without a record in a log that has its own packets' records, which are looked at later, by their place in the batch.
-    passed: Vec<usize>,
+    passed: Vec<u32>,
+    /// Where there may be packets that are this core's alone: how many of them are left for later, and the place ahead of which none is.
+    left: usize,
+    decided: usize,
 }
 
 /// A step that waits.
@@ -138,6 +142,8 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
                 settled: Verdict::forward(),
                 stepless: Vec::with_capacity(BURST),
                 passed: Vec::with_capacity(BURST),
+                left: 0,
+                decided: 0,
             }),
             next: Seq(0),
             position: Seq(0),
@@ -271,6 +277,9 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         let Lanes { len, waiting, settled, stepless, .. } = &mut **lanes;
         let mut count = 0;
         for (index, (packet, bytes)) in range.clone().zip(batch.frames(range)) {
+            if P::MICE && packet.bucket == Packet::SPRAYED {
+                continue;
+            }
             *position = packet.seq;
             if door.let_in(&mut waiting[count], settled, packet, bytes, index) {
                 count += 1;
@@ -408,6 +417,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
     fn replay_among(&mut self, batch: &mut Batch, log: &mut Log<'_, N::Meta>, end: Seq) {
         let end = batch.packets().last().map_or(end, |last| end.max(last.seq.next()));
         self.near = self.place.is_near();
+        (self.lanes.left, self.lanes.decided) = (0, 0);
         let mut own = 0;
         loop {
             let bound = log.bound(end);
@@ -422,21 +432,20 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
                 } else {
                     self.take::<false>(batch, own, stretch)
                 };
-            }
-            while batch.packets().get(own).is_some_and(|packet| packet.seq < bound) {
-                self.pass_over(batch, own);
-                own += 1;
-            }
-            match log.limit(end) {
-                Err(moves) => {
-                    // Some may be of what leaves this core.
-                    self.decide_passed(batch);
-                    assert!(self.hand_over(&moves), "another core has failed");
+                if P::MICE && self.lanes.left >= BURST {
+                    self.decide_passed(batch, own, Some(log));
                 }
+            }
+            let come = batch.packets()[own..].partition_point(|packet| packet.seq < bound);
+            (own..own + come).for_each(|index| self.pass_over(batch, index));
+            own += come;
+            // Some may be of what leaves this core.
+            self.decide_passed(batch, own, Some(log));
+            match log.limit(end) {
+                Err(moves) => assert!(self.hand_over(&moves), "another core has failed"),
                 Ok(_) => break,
             }
         }
-        self.decide_passed(batch);
     }
 
     /// Takes the steps of consecutive records, some of which are of packets of the batch, from the `own`th on; the packet that comes
@@ -524,29 +533,68 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         own
     }
 
-    /// Leaves a packet without a record for later: it has no part in the order of those with one.
-    #[inline]
-    fn pass_over(&mut self, batch: &mut Batch, index: usize) {
-        if let Some(header) = batch.bytes(index).first() {
-            prefetch::closest(header);
-        }
-        self.lanes.passed.push(index);
-        if self.lanes.passed.len() == BURST {
-            self.decide_passed(batch);
-        }
+    /// Decides the packets ahead of the one that the function panicked at which were left for later.
+    pub(crate) fn decide_left(&mut self, batch: &mut Batch) {
+        let until = batch.packets().partition_point(|packet| packet.seq < self.position);
+        self.decide_passed(batch, until, None);
     }
 
-    /// Decides the packets that were passed over.
-    #[inline(never)]
-    pub(crate) fn decide_passed(&mut self, batch: &mut Batch) {
+    /// Decides the packets ahead of the `until`th that were passed over: by the records that this core is handed of them, if the log has
+    /// any, and else by looking at them.
+    fn decide_passed(&mut self, batch: &mut Batch, until: usize, log: Option<&mut Log<'_, N::Meta>>) {
         if !P::REPLAYS {
             return;
         }
+        if !P::MICE {
+            return self.look_at_passed(batch);
+        }
+        if replace(&mut self.lanes.left, 0) == 0 {
+            self.lanes.decided = until;
+            return;
+        }
+        match log {
+            Some(log) if log.has_mice() => {
+                while self.lanes.decided < until {
+                    self.step_mice(batch, until, log);
+                    self.look_at_passed(batch);
+                }
+            }
+            _ => {
+                while self.lanes.decided < until {
+                    let end = until.min(self.lanes.decided + BURST);
+                    let begin = replace(&mut self.lanes.decided, end);
+                    self.intake_burst(batch, begin..end);
+                    self.flush::<false>(batch);
+                }
+            }
+        }
+    }
+
+    /// Leaves a packet without a record for later: it has no part in the order of those with one.
+    #[inline]
+    fn pass_over(&mut self, batch: &mut Batch, index: usize) {
+        if P::MICE {
+            self.lanes.left += 1;
+            return;
+        }
+        if let Some(header) = batch.bytes(index).first() {
+            prefetch::closest(header);
+        }
+        self.lanes.passed.push(index as u32);
+        if self.lanes.passed.len() == BURST {
+            self.look_at_passed(batch);
+        }
+    }
+
+    /// Decides the packets that were passed over and have no record at all.
+    #[inline(never)]
+    fn look_at_passed(&mut self, batch: &mut Batch) {
         let Self { nf, by_ports, seed, place, lanes, counters, position, scratch, .. } = self;
         let door = Door { nf: &**nf, by_ports: *by_ports, seed: *seed, place: &*place };
         let Lanes { len, waiting, settled, passed, .. } = &mut **lanes;
         *len = 0;
         for index in passed.drain(..) {
+            let index = index as usize;
             let (packet, bytes) = batch.packet(index);
             *position = packet.seq;
             if door.let_in(&mut waiting[*len], settled, packet, bytes, index) {
@@ -559,6 +607,67 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         if *len > 0 {
             self.flush::<false>(batch);
         }
+    }
+
+    /// Takes the steps of a burst of the packets ahead of the `until`th that this core alone takes the steps of and is handed the records
+    /// of. Those without a record, which take no step, are passed over.
+    #[inline(never)]
+    fn step_mice(&mut self, batch: &mut Batch, until: usize, log: &mut Log<'_, N::Meta>) {
+        let Self { nf, place, lanes, counters, position, scratch, .. } = self;
+        let nf = &**nf;
+        let Lanes { passed, decided, .. } = &mut **lanes;
+        let packets = &batch.packets()[..until];
+        let mut at = *decided;
+        at += packets[at..].iter().take_while(|packet| packet.bucket == Packet::SPRAYED).count();
+        let Some(next) = packets.get(at) else {
+            *decided = at;
+            return;
+        };
+        let ask = |mouse: &Mouse<N::Meta>| {
+            place.prefetch(nf, &mouse.meta, mouse.hash, mouse.bucket);
+            prefetch_ahead(mouse);
+        };
+        let (mice, first) = log.mice(next.seq, BURST, ask);
+        let end = log.mice_end();
+        let mut indices = [0; BURST];
+        let mut count = 0;
+        while let Some(packet) = packets.get(at)
+            && count < BURST
+        {
+            if packet.bucket != Packet::SPRAYED {
+                match mice.get(count) {
+                    Some(mouse) if mouse.seq.0 + first == packet.seq.0 => {
+                        indices[count] = at as u32;
+                        count += 1;
+                    }
+                    // A packet never came.
+                    Some(mouse) if mouse.seq.0 + first < packet.seq.0 => break,
+                    _ if packet.seq >= end || passed.len() == BURST => break,
+                    _ => passed.push(at as u32),
+                }
+            }
+            at += 1;
+        }
+        *decided = at;
+        log.took_mice(count);
+        let (mice, indices) = (&mice[..count], &indices[..count]);
+        let mut hints = [Hint::NOWHERE; BURST];
+        for (mouse, hint) in mice.iter().zip(&mut hints) {
+            *hint = place.prefetch_entry(nf, &mouse.meta, mouse.hash, mouse.bucket);
+        }
+        for ((mouse, index), hint) in mice.iter().zip(indices).zip(hints) {
+            let index = *index as usize;
+            let Packet { seq, time: now, .. } = batch.packets()[index];
+            *position = seq;
+            let ticket = Ticket { hash: mouse.hash, seq, now, hint, bucket: mouse.bucket, replayed: false };
+            place.step(
+                nf,
+                Lane { meta: &mouse.meta, ticket: &ticket },
+                #[inline(always)]
+                |verdict| settle(nf, scratch, counters, batch, index, verdict),
+            );
+        }
+        place.rest();
     }
 
     /// Takes the steps that wait. Each stage is a loop of its own: its iterations are short and independent, so that the

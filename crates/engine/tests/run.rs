@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use engine::{
-    Block, Control, EngineError, EngineKind, Log, Options, Outcome, Private, Record, Worker, hash_of, private_fleet,
-    run,
+    Block, Control, EngineError, EngineKind, Log, Mouse, Options, Outcome, Private, Record, Worker, hash_of,
+    private_fleet, run, sharded_fleet,
 };
 use memory::Memory;
 use nf::{Context, Description, NetworkFunction, Opened, PacketSet, PortId, Reason, Sharing, Sizing, Step, Verdict};
@@ -299,4 +299,91 @@ fn what_the_log_has_no_record_of_is_looked_at_itself() {
     }
     assert_eq!((counters.received, counters.forwarded, counters.replayed), (100, 40, 3));
     assert!(counters.add_up());
+}
+
+/// What a core's own packets are, of which one in five is each.
+#[derive(Clone, Copy)]
+enum Own {
+    /// Alone this core's, which is handed its contribution.
+    Mouse(u8),
+    /// The same, and nobody has looked at it.
+    Unseen(u8),
+    /// Replicated.
+    Elephant,
+    /// One that takes no step.
+    Stray,
+}
+
+/// A worker of `hybrid` that is handed what it alone takes steps of, but for some, takes others' records in between, and lacks the
+/// packets of some that it is handed.
+#[test]
+fn what_a_core_is_handed_is_not_parsed_again() {
+    let (nf, options) = (Arc::new(Limit { limit: 1, flows: 4096 }), Options::default());
+    let mut arp = frame(9);
+    arp[12..14].copy_from_slice(&[8, 6]);
+    for elephants in [true, false] {
+        let mut fleet = sharded_fleet(EngineKind::Hybrid, Arc::clone(&nf), 2, &options);
+        let worker = &mut fleet.workers[0];
+        let seed = engine::AnyWorker::seed(worker);
+        let meta_of = |source: u8| Source(Host::v4([10, 0, 0, source].into()));
+        let hash = |source: u8| hash_of::<Limit>(&meta_of(source).0, seed);
+        // Core 0 has the buckets with even numbers.
+        let bucket = |source: u8| 2 * u16::from(source % 64);
+        let record = |seq: u64| Record { seq: Seq(seq), time: Nanos(seq), hash: hash(1), meta: meta_of(1) };
+        let mouse = |seq: u64, source: u8| Mouse {
+            seq: Seq(seq),
+            hash: hash(source),
+            bucket: bucket(source),
+            meta: meta_of(source),
+        };
+        let (mut batch, mut block, mut mice) = (Batch::default(), Block { has_own: true, ..Block::default() }, vec![]);
+        let (mut seen, mut expected) = ([false; 256], Vec::new());
+        for seq in 0..500_u64 {
+            if seq % 2 == 1 {
+                match seq % 10 {
+                    // Another core's.
+                    1 | 3 if elephants => {
+                        block.records.push(record(seq));
+                        seen[1] = true;
+                    }
+                    // This core's, and lost on the way: no step is taken, and the source comes again later.
+                    5 => mice.push(mouse(seq, 100 + ((seq * 7 / 10 + 20) % 90) as u8)),
+                    _ => {}
+                }
+                continue;
+            }
+            let source = 100 + (seq * 7 / 10 % 90) as u8;
+            let own = match seq / 2 % 5 {
+                0 | 1 => Own::Mouse(source),
+                2 => Own::Unseen(20 + (seq % 60) as u8),
+                3 if elephants => Own::Elephant,
+                _ => Own::Stray,
+            };
+            let (bucket, bytes, source) = match own {
+                Own::Mouse(source) => (bucket(source), vec![0xff; 60], Some(source)),
+                Own::Unseen(source) => (bucket(source), frame(source), Some(source)),
+                Own::Elephant => (Packet::SPRAYED, vec![0xff; 60], Some(1)),
+                Own::Stray => (0, arp.clone(), None),
+            };
+            match own {
+                Own::Mouse(source) => mice.push(mouse(seq, source)),
+                Own::Elephant => block.records.push(record(seq)),
+                Own::Unseen(_) | Own::Stray => {}
+            }
+            let was_seen = source.is_some_and(|source| std::mem::replace(&mut seen[usize::from(source)], true));
+            expected.push(if was_seen { OVER } else { THROUGH });
+            let (seq, time, link, fate) = (Seq(seq), Nanos(seq), LinkType::Ethernet, Fate::Pending);
+            let wire_len = bytes.len() as u32;
+            batch.push(Packet { seq, time, offset: 0, len: 0, wire_len, interface: 0, link, bucket, fate }, &bytes);
+        }
+        block.end = Seq(500);
+        let mut log = Log::of_block(&block).with_mice(&mice, block.first);
+        worker.process_with(&mut batch, &mut log, block.end);
+        let fates: Vec<_> = batch.packets().iter().map(|packet| packet.fate).collect();
+        assert_eq!(fates, expected, "with elephants: {elephants}");
+        let counters = worker.counters();
+        assert_eq!((counters.received, counters.replayed), (250, if elephants { 100 } else { 0 }));
+        assert!(counters.add_up());
+        assert!(fates.iter().filter(|fate| **fate == THROUGH).count() > 80 && fates.contains(&OVER));
+    }
 }

@@ -124,6 +124,8 @@ pub struct Workload {
     pub own: Vec<u64>,
     /// The records that each core replays.
     pub replayed: Vec<u64>,
+    /// Those of each core's own packets that it is spared to parse, as what they contribute is handed to it.
+    pub spared: Vec<u64>,
     /// Packet sets that are replicated, at the end.
     pub elephants: usize,
     /// How often state changed cores in the counted pass.
@@ -139,13 +141,11 @@ pub const TIE_PERCENT: f64 = 5.0;
 impl Workload {
     /// Nanoseconds a packet that the busiest core works, if each step takes so much longer.
     fn ns(&self, model: &CostModel, longer: f64) -> f64 {
-        // The records of a core's own packets come with those that it replays, one for each core's.
-        let own_records = self.recorded() * self.packets as f64 / self.own.len().max(1) as f64;
-        let spared = own_records * model.s;
-        let work =
-            self.own.iter().zip(&self.replayed).map(|(own, replayed)| {
-                *own as f64 * (model.t + longer) + *replayed as f64 * (model.c2 + longer) - spared
-            });
+        let cores = self.own.iter().zip(&self.replayed).zip(&self.spared);
+        let work = cores.map(|((own, replayed), spared)| {
+            let [own, replayed, spared] = [own, replayed, spared].map(|count| *count as f64);
+            own * (model.t + longer) + replayed * (model.c2 + longer) - spared * model.s
+        });
         (work.fold(0.0, f64::max) / self.packets.max(1) as f64).max(LEAST_NS)
     }
 
@@ -375,12 +375,15 @@ fn load<N: Function>(nf: &Arc<N>, trace: &Trace, engine: EngineKind, cores: usiz
     };
     let mut own = vec![0; cores];
     steered.iter().for_each(|core| own[usize::from(*core)] += 1);
+    let mut spared: Vec<u64> = (0..cores).map(|core| script.mice_of(core).len() as u64).collect();
     let mut replayed = vec![script.records.len() as u64; cores];
     for record in &script.records {
-        replayed[usize::from(steered[record.seq.0 as usize])] -= 1;
+        let core = usize::from(steered[record.seq.0 as usize]);
+        replayed[core] -= 1;
+        spared[core] += 1;
     }
     let moves = script.boundaries.iter().map(|boundary| boundary.moves.len() as u64).sum();
-    Workload { packets: trace.len() as u64, own, replayed, elephants: dispatcher.elephants(), moves }
+    Workload { packets: trace.len() as u64, own, replayed, spared, elephants: dispatcher.elephants(), moves }
 }
 
 /// The packet sets of a trace.
@@ -427,8 +430,11 @@ mod tests {
 
     const MODEL: CostModel = CostModel { t: 114.0, d: 104.0, c1: 10.0, c2: 15.0, s: 4.0 };
 
+    /// What is replicated is sequenced.
     fn load(own: &[u64], replayed: &[u64]) -> Workload {
-        Workload { packets: own.iter().sum(), own: own.to_vec(), replayed: replayed.to_vec(), elephants: 0, moves: 0 }
+        let spared = if replayed.iter().any(|replayed| *replayed > 0) { own.to_vec() } else { vec![0; own.len()] };
+        let (packets, own, replayed) = (own.iter().sum(), own.to_vec(), replayed.to_vec());
+        Workload { packets, own, replayed, spared, elephants: 0, moves: 0 }
     }
 
     fn costs() -> Costs {
@@ -500,6 +506,13 @@ mod tests {
         let forecast = of(EngineKind::Rss, 4, load(&[700, 100, 100, 100], &[0; 4]));
         assert!((forecast.mpps - 1e3 / (0.7 * 114.0)).abs() < 1e-9);
         assert!((forecast.load.busiest() - 0.7).abs() < 1e-9);
+    }
+
+    #[test]
+    fn what_is_handed_to_its_core_is_not_parsed_there() {
+        let sharded = load(&[60, 40], &[0; 2]);
+        let handed = Workload { spared: vec![50, 40], ..sharded.clone() };
+        assert!((sharded.ns(&MODEL, 0.0) - handed.ns(&MODEL, 0.0) - 0.5 * MODEL.s).abs() < 1e-9);
     }
 
     #[test]

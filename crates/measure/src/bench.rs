@@ -297,12 +297,9 @@ fn beyond(plan: &BenchPlan, machine: usize) -> Vec<usize> {
 const REPLICAS: usize = 8;
 /// Rounds by which `hybrid` is told what replicating costs, before those that count.
 const LOOKS: usize = 3;
-/// How many times the rate it is that is taken for a better one.
-const PAYS: f64 = 1.03;
 
 /// The plan, with what replaying a record costs on so many cores for the engine that has to know: it decides from which point on
-/// replicating pays. What is measured of a record is not all that counts: a shard's packet is dearer than a lone core's, by how much
-/// depends on the traffic. So it is tried out whether less than measured suits better.
+/// replicating pays.
 fn informed<'a, N: Function>(
     nf: &Arc<N>,
     trace: &Arc<Trace>,
@@ -315,35 +312,20 @@ fn informed<'a, N: Function>(
     if engine != EngineKind::Hybrid || cores < 2 || !replicates || engine.accepts(&N::DESCRIPTION, cores).is_err() {
         return Ok(Cow::Borrowed(plan));
     }
-    let mut alone = Fleets::new(private_fleet(EngineKind::Sequential, Arc::clone(nf), 1, &plan.options), trace, plan)?;
-    let mut replica =
-        Fleets::new(private_fleet(EngineKind::Scr, Arc::clone(nf), cores, &plan.options), trace, plan)?.share();
+    let share_of = |replicas| {
+        let fleet = private_fleet(EngineKind::Scr, Arc::clone(nf), replicas, &plan.options);
+        Ok::<_, BenchError>(Fleets::new(fleet, trace, plan)?.share())
+    };
+    let (mut few, mut many) = (share_of(cores)?, share_of(cores + REPLICAS)?);
     for _ in 0..LOOKS {
-        alone.round()?;
-        replica.round()?;
+        few.round()?;
+        many.round()?;
     }
-    let (t, with_records) = (alone.own_ns(), replica.own_ns());
-    let measured = replay_percent(t, (with_records - t) / (cores - 1) as f64);
-    drop((alone, replica));
-    let told = |replay_percent| BenchPlan { options: Options { replay_percent, ..plan.options }, ..plan.clone() };
-    let mut best = (0.0, measured);
-    for percent in [measured, measured / 3, 1] {
-        if percent == 0 || percent == best.1 && best.0 > 0.0 {
-            continue;
-        }
-        let tried = BenchPlan { undisturbed: false, loss_free: None, ..told(percent) };
-        let Ok(mut case) = case(nf, trace, engine, cores, &tried)? else { break };
-        for _ in 0..LOOKS {
-            case.contender().round()?;
-        }
-        let mpps = case.row().mpps.median;
-        if mpps > best.0 * PAYS {
-            best = (mpps, percent);
-        }
-    }
-    let (_, replay_percent) = best;
+    // Each core is spared to parse its own packets under `hybrid` as under `scr`.
+    let record = ((many.own_ns() - few.own_ns()) / REPLICAS as f64).max(0.0);
+    let replay_percent = replay_percent(few.own_ns() - (cores - 1) as f64 * record, record);
     replays.push((cores, replay_percent));
-    Ok(Cow::Owned(told(replay_percent)))
+    Ok(Cow::Owned(BenchPlan { options: Options { replay_percent, ..plan.options }, ..plan.clone() }))
 }
 
 fn case<N: Function>(
@@ -500,15 +482,17 @@ impl<N: Function> Fleets<N> {
     fn run(&mut self, queues: Vec<Box<dyn Queue>>) -> Result<Vec<CoreRun>, BenchError> {
         let queues = Dispatched::wrap(queues, self.dispatch);
         let (packets, span, end) = (self.replay.trace().len(), self.replay.span(), self.replay.end());
-        let course = Course { script: &self.script, packets, span, end };
-        let course = (!self.script.is_empty()).then_some(&course);
+        let course = |first| Course { script: &self.script, packets, span, end, first };
+        let has_course = !self.script.is_empty();
         if self.is_at_once() {
             let workers = self.workers.iter_mut().map(|worker| &mut **worker as &mut dyn AnyWorker<N>).collect();
-            return run_workers(workers, queues, course, &self.options);
+            return run_workers(workers, queues, has_course.then_some(&course(0)), &self.options);
         }
         let mut runs = Vec::new();
-        for (worker, queue) in self.workers.iter_mut().zip(queues) {
+        for (core, (worker, queue)) in self.workers.iter_mut().zip(queues).enumerate() {
             if !self.only_first || runs.is_empty() {
+                let course = course(core);
+                let course = has_course.then_some(&course);
                 runs.extend(run_workers(vec![&mut **worker], vec![queue], course, &self.options)?);
             }
         }

@@ -189,7 +189,7 @@ impl<N: Function> Contender for Replicas<N> {
         let (queues, shown) = Gauged::wrap(self.replay.open(self.fleet.workers.len())?);
         let queues = Dispatched::wrap(queues, self.dispatch);
         let (packets, span, end) = (self.replay.trace().len(), self.replay.span(), self.replay.end());
-        let course = Course { script: &self.script, packets, span, end };
+        let course = Course { script: &self.script, packets, span, end, first: 0 };
         let Self { fleet, ends, options, .. } = self;
         let runs = run_replayed(&mut fleet.workers, queues, ends, &course, options)?;
         let elapsed: Vec<Duration> = runs.iter().map(|run| run.elapsed).collect();

@@ -36,9 +36,9 @@ impl CostModel {
         Self { t, d, c1: t - d, c2, s: s.min(t) }
     }
 
-    /// What replaying a record costs of what a packet costs, in percent.
+    /// What replaying a record costs of what a core's own packet costs, in percent.
     pub(crate) fn replay_percent(&self) -> u32 {
-        replay_percent(self.t, self.c2)
+        replay_percent(self.t - self.s, self.c2)
     }
 
     /// Millions of packets a second that `cores` cores carry under state-compute replication, by the model.
@@ -50,9 +50,9 @@ impl CostModel {
     }
 }
 
-/// What a record costs of a packet's `t`, in percent: not nothing, and no more than would ever pay.
-pub(crate) fn replay_percent(t: f64, record: f64) -> u32 {
-    (100.0 * record / t).clamp(1.0, 100.0) as u32
+/// What a record costs of what a packet costs whose record comes along, in percent: not nothing, and no more than would ever pay.
+pub(crate) fn replay_percent(packet: f64, record: f64) -> u32 {
+    if packet > record { (100.0 * record / packet).max(1.0) as u32 } else { 100 }
 }
 
 /// What the model makes of an engine on some cores.
@@ -153,11 +153,16 @@ mod tests {
         assert_eq!(model, CostModel { t: 17.0, d: 8.0, c1: 9.0, c2: 10.0, s: 4.0 });
         assert!((model.mpps(1) - 1e3 / 17.0).abs() < 1e-9);
         assert!((model.mpps(2) - 2e3 / 23.0).abs() < 1e-9 && (model.mpps(8) - 8e3 / 83.0).abs() < 1e-9);
+        assert_eq!(model.replay_percent(), 76, "10 of 13");
         // One that is spared nothing.
         let model = CostModel::of(8.0, 17.0, 30.0, 87.0, 7.0);
         assert_eq!((model.c2, model.s), (10.0, 0.0));
         // Noise.
         let model = CostModel::of(8.0, 7.0, 6.0, 5.0, 7.0);
         assert_eq!((model.t, model.c1, model.c2, model.s), (8.0, 0.0, 0.0, 2.0));
+        assert_eq!(
+            [(0.0, 0.0), (-1.0, 2.0), (5.0, 5.0), (5.0, 0.0)].map(|(own, one)| replay_percent(own, one)),
+            [100, 100, 100, 1]
+        );
     }
 }

@@ -1,6 +1,9 @@
 //! What an engine's dispatcher makes of a trace: for a replay that does without one, and to count how it spreads packets.
 
+use std::mem::take;
+
 use engine::{Boundary, Dispatcher, Script};
+use locality::pages;
 use nf::NetworkFunction;
 use packet::Seq;
 use port::{Batch, Packet, Trace};
@@ -32,6 +35,11 @@ impl<M: nf::Meta> Steered<M> {
                 batch.push(Packet { seq: Seq(index as u64), ..trace.packets()[index] }, trace.bytes(index));
             }
             dispatcher.assign(&batch, &mut steered.cores, &mut steered.buckets, &mut steered.script);
+        }
+        let Script { records, mice, .. } = &mut steered.script;
+        *records = pages::boxed(take(records).into_iter()).into_vec();
+        for mice in mice {
+            *mice = pages::boxed(take(mice).into_iter()).into_vec();
         }
         steered
     }

@@ -111,7 +111,8 @@ fn watch<N: Function, P: Placement<N>>(mut fleet: Fleet<N, P>, trace: &Arc<Trace
             parcel.block.iter().for_each(|block| worker.acquire(&block.moves()));
             match parcel.block.take() {
                 Some(block) => {
-                    worker.process_with(&mut parcel.batch, &mut Log::of_block(&block), block.end);
+                    let mut log = Log::of_block(&block).with_mice(&parcel.mice, block.first);
+                    worker.process_with(&mut parcel.batch, &mut log, block.end);
                 }
                 None => worker.process(&mut parcel.batch),
             }

@@ -529,9 +529,12 @@ impl<M: Copy> Waiting<M> {
             worker.acquire(&moves);
         }
         self.released = false;
-        let mut batch = self.parcels.pop_front().map(|parcel| parcel.batch).unwrap_or_default();
+        let Parcel { mut batch, mice, .. } = self.parcels.pop_front().unwrap_or_default();
         match &block {
-            Some(block) => worker.process_with(&mut batch, &mut engine::Log::of_block(block), block.end),
+            Some(block) => {
+                let mut log = engine::Log::of_block(block).with_mice(&mice, block.first);
+                worker.process_with(&mut batch, &mut log, block.end);
+            }
             None => worker.process(&mut batch),
         }
         observe(&batch, trace, packets);

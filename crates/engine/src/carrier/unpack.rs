@@ -52,7 +52,7 @@ impl<N: NetworkFunction> Unpack<N> {
             let (packet, bytes) = batch.packet(index);
             let carried =
                 parse(packet.link, bytes, self.shape).expect("the queue lets none but sequenced packets through");
-            let Parcel { batch, block } = &mut parcels[carried.core()];
+            let Parcel { batch, block, .. } = &mut parcels[carried.core()];
             let block = block.as_mut().and_then(Arc::get_mut).expect("nobody else holds a free block");
             block.end = carried.seq.next();
             for (seq, row) in carried.history() {
@@ -89,7 +89,7 @@ fn lay_out<N: NetworkFunction>(own: &mut Ring<N>, shape: Shape, batch: &Batch, p
     for index in 0..batch.len() {
         let (packet, bytes) = batch.packet(index);
         let carried = parse(packet.link, bytes, shape).expect("the queue lets none but sequenced packets through");
-        let Parcel { batch, block } = &mut parcels[carried.core()];
+        let Parcel { batch, block, .. } = &mut parcels[carried.core()];
         let block = block.as_mut().and_then(Arc::get_mut).expect("nobody else holds a free block");
         let words = block.carried.as_mut().expect("a free block has room for them");
         let mut add = |row: &[u8]| {

@@ -159,7 +159,7 @@ fn check_replayed<N: Function>(nf: N, trace: &Trace, cores: usize, link: Link) -
     for batch in &batches(&trace) {
         fleet.dispatcher.assign(batch, &mut Vec::new(), &mut Vec::new(), &mut script);
     }
-    let course = Course { script: &script, packets: trace.len(), span: SPAN, end: Seq(total as u64) };
+    let course = Course { script: &script, packets: trace.len(), span: SPAN, end: Seq(total as u64), first: 0 };
     let ends = LinkEnd::ends(link, cores, 3 * BURST, Histories::Kept);
     let (mut got, mut tally) = (Fates::new(), Tally::default());
     thread::scope(|scope| {

@@ -3,14 +3,18 @@
 
 use std::sync::Arc;
 
-use engine::{EngineKind, Log, Options, Parcel, Tables, What, sharded_fleet};
+use engine::{
+    Boundary, Course, EngineKind, Log, Options, Parcel, Remains, Script, Tables, What, run_queues, sharded_fleet,
+};
 use functions::{conntrack, ddos, heavy_hitter, policer, port_knock};
 use nf::Function;
 use packet::{Nanos, Seq};
-use port::{Batch, Packet, Trace};
+use port::{Batch, Loops, Packet, Port, Replay, Trace};
 use testkit::Synth;
 use testkit::conformance::{Plan, verify};
 use testkit::synth::{Params, Profile};
+
+use super::offered_load::{FLOOD, alone, sorted};
 
 /// A second of a flow by itself, then a few flows of very different weight, then many alike, and again with others.
 fn restless() -> Trace {
@@ -85,7 +89,8 @@ fn replicas_of_elephants_are_alike_down_to_their_slots() {
         fleet.workers.iter_mut().for_each(|worker| worker.release(&moves));
         for (worker, parcel) in fleet.workers.iter_mut().zip(&mut parcels) {
             worker.acquire(&moves);
-            worker.process_with(&mut parcel.batch, &mut Log::of_block(&block), block.end);
+            let mut log = Log::of_block(&block).with_mice(&parcel.mice, block.first);
+            worker.process_with(&mut parcel.batch, &mut log, block.end);
         }
         let mut owners: Vec<u16> = moves.list.iter().filter_map(|one| owner(&one.what)).collect();
         owners.dedup();
@@ -98,6 +103,71 @@ fn replicas_of_elephants_are_alike_down_to_their_slots() {
         (1..CORES).for_each(|core| assert_eq!(replica(core), replica(0), "core {core} ahead of packet {}", block.end));
     }
     assert!(most > 1 && from_several > 1, "{most} elephants at most, {from_several} boundaries with several owners");
+}
+
+/// A trace that is replayed over and over without a dispatcher, by what one would have handed out: moves, records, and what each core is
+/// spared to parse. Flows outlive several passes, and nobody tells passes apart but by their time.
+fn check_replayed<N: Function>(nf: N, trace: &Arc<Trace>) {
+    const PASSES: u64 = 3;
+    let nf = Arc::new(nf);
+    let options = Options { epoch: 128, pin: false, ..Options::default() };
+    let everything = alone(&nf, trace, PASSES * trace.len() as u64, &options);
+    for (kind, cores) in [(EngineKind::Hybrid, 2), (EngineKind::Hybrid, 3), (EngineKind::RssPlusPlus, 3)] {
+        let mut fleet = sharded_fleet(kind, Arc::clone(&nf), cores, &options);
+        let mut batch = Batch::default();
+        let mut pass = || {
+            let (mut steered, mut buckets, mut script) = (Vec::new(), Vec::new(), Script::default());
+            for start in (0..trace.len()).step_by(64) {
+                batch.clear();
+                for index in start..(start + 64).min(trace.len()) {
+                    batch.push(trace.packets()[index], trace.bytes(index));
+                }
+                fleet.dispatcher.assign(&batch, &mut steered, &mut buckets, &mut script);
+            }
+            (steered, buckets, script, fleet.dispatcher.standing())
+        };
+        let (.., start) = pass();
+        let (steered, buckets, mut script, _) = pass();
+        let (seq, time) = (Seq(trace.len() as u64), trace.packets()[trace.len() - 1].time);
+        let moves = fleet.dispatcher.back_to(&start);
+        script.boundaries.push(Boundary { seq, time, moves });
+        fleet.dispatcher.stand(&start);
+        fleet.settle();
+        let mice: usize = script.mice.iter().map(Vec::len).sum();
+        match kind {
+            EngineKind::Hybrid => assert_eq!(script.records.len() + mice, trace.len(), "all take a step"),
+            _ => assert_eq!(script.records.len() + mice, 0, "rss++ has what a card has"),
+        }
+        let replay = Replay::new(Arc::clone(trace)).steered(steered).bucketed(buckets).continued();
+        let mut replay = replay.looped(Loops::Times(PASSES));
+        let name = format!("{} under {kind} on {cores}", N::DESCRIPTION.name);
+        let queues = replay.open(cores).expect("memory is there");
+        let course = |end| Course { script: &script, packets: trace.len(), span: replay.span(), end, first: 0 };
+        run_queues(&mut fleet.workers, queues, Some(&course(replay.end())), &options).expect("memory is there");
+        let now = trace.packets()[0].time + Nanos(replay.span().0 * PASSES);
+        let expected = everything.workers[0].place().flows(now);
+        assert!(sorted(fleet.flows(now).into_iter()) == sorted(expected), "{name}: flows differ");
+        let (counters, expected) = (fleet.counters(), everything.workers[0].counters());
+        assert_eq!((counters.received, counters.forwarded), (expected.received, expected.forwarded), "{name}");
+        assert!(counters.add_up() && counters.dropped == expected.dropped, "{name}: {counters:?}");
+        // What is lost on the way is the dispatcher's in the script alone.
+        let queues = replay.offer(cores, FLOOD);
+        let course = Course { script: &script, packets: trace.len(), span: replay.span(), end: replay.end(), first: 0 };
+        run_queues(&mut fleet.workers, queues, Some(&course), &options).expect("memory is there");
+        let received: u64 = replay.offered().iter().map(|offered| offered.received).sum();
+        let lost: u64 = replay.offered().iter().map(|offered| offered.lost).sum();
+        let after = fleet.counters();
+        assert!(lost > 0 && after.add_up(), "{name}: {lost} lost, {after:?}");
+        assert_eq!(after.received, counters.received + received, "{name}");
+    }
+}
+
+#[test]
+fn what_was_taken_down_of_a_dispatcher_does_for_a_replay() {
+    let trace = Arc::new(restless());
+    check_replayed(heavy_hitter::HeavyHitter::new(&heavy_hitter::Config::default()), &trace);
+    check_replayed(conntrack::Conntrack::new(conntrack::Config::default()), &trace);
+    check_replayed(ddos::Ddos::new(&ddos::Config::default()), &trace);
 }
 
 /// Whose the packet set was that becomes an elephant.

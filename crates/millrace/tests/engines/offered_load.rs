@@ -13,20 +13,20 @@ use testkit::Synth;
 use testkit::synth::{Params, Profile};
 
 /// More than any core carries: nearly everything is lost.
-const FLOOD: Load =
+pub(crate) const FLOOD: Load =
     Load { rate_pps: 1e9, warm_up: Duration::ZERO, duration: Duration::from_micros(60), descriptors: 64 };
 /// So few that the cores mostly keep up.
 const TRICKLE: Load =
     Load { rate_pps: 5e5, warm_up: Duration::ZERO, duration: Duration::from_millis(2), descriptors: 64 };
 
-fn sorted<N: Function>(flows: impl Iterator<Item = FlowState<N>>) -> Vec<String> {
+pub(crate) fn sorted<N: Function>(flows: impl Iterator<Item = FlowState<N>>) -> Vec<String> {
     let mut flows: Vec<_> = flows.map(|state| (state.key, state.flow, state.deadline)).collect();
     flows.sort_unstable_by_key(|(key, ..)| *key);
     flows.into_iter().map(|flow| format!("{flow:?}")).collect()
 }
 
 /// The state of one core that was given the first `packets` packets of the looped trace.
-fn alone<N: Function>(nf: &Arc<N>, trace: &Arc<Trace>, packets: u64, options: &Options) -> PrivateFleet<N> {
+pub(crate) fn alone<N: Function>(nf: &Arc<N>, trace: &Arc<Trace>, packets: u64, options: &Options) -> PrivateFleet<N> {
     let mut fleet: PrivateFleet<N> = private_fleet(EngineKind::Sequential, Arc::clone(nf), 1, options);
     let mut queue = Replay::new(Arc::clone(trace)).looped(Loops::UntilStopped).open(1).expect("a queue").remove(0);
     let (mut batch, mut part) = (Batch::default(), Batch::default());
@@ -61,7 +61,7 @@ fn check<N: Function>(nf: N, trace: &Arc<Trace>) {
         let (mut packets, mut received) = (0, 0);
         for load in [FLOOD, TRICKLE, FLOOD] {
             let queues = replay.offer(cores, load);
-            let course = Course { script: &script, packets: trace.len(), span, end: replay.end() };
+            let course = Course { script: &script, packets: trace.len(), span, end: replay.end(), first: 0 };
             run_queues(&mut fleet.workers, queues, Some(&course), &options).expect("memory is there");
             let offered = replay.offered().into_iter().fold(Offered::default(), Offered::and);
             assert!(load != FLOOD || offered.lost > 0, "{name} on {cores}: {offered:?}");
