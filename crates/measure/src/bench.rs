@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use engine::{
-    AnyWorker, CoreRun, Course, EngineError, EngineKind, Fleet, Options, Placement, Private, Script, any_private_fleet,
-    any_sharded_fleet, cpus, private_fleet, run_workers, sharded_fleet, shared_fleet, transacted_fleet,
+    AnyWorker, CoreRun, Course, EngineError, EngineKind, Fleet, Options, Placement, Private, Script, ShardedFleet,
+    any_private_fleet, any_sharded_fleet, cpus, private_fleet, run_workers, sharded_fleet, shared_fleet,
+    transacted_fleet,
 };
+use flow::Index;
 use nf::{Function, Sizing};
 use port::{HugePages, Loops, Offered, Port, Queue, Replay, Trace};
 
@@ -312,20 +314,25 @@ fn informed<'a, N: Function>(
     if engine != EngineKind::Hybrid || cores < 2 || !replicates || engine.accepts(&N::DESCRIPTION, cores).is_err() {
         return Ok(Cow::Borrowed(plan));
     }
-    let share_of = |replicas| {
-        let fleet = private_fleet(EngineKind::Scr, Arc::clone(nf), replicas, &plan.options);
-        Ok::<_, BenchError>(Fleets::new(fleet, trace, plan)?.share())
-    };
-    let (mut few, mut many) = (share_of(cores)?, share_of(cores + REPLICAS)?);
+    let told = |replay_percent| BenchPlan { options: Options { replay_percent, ..plan.options }, ..plan.clone() };
+    // Were a record as dear as a packet, nothing would be replicated.
+    let unless = told(100);
+    let mut sharded = match unless.options.chooses_index() {
+        false => sharded_case(sharded_fleet(engine, Arc::clone(nf), cores, &unless.options), trace, &unless),
+        true => sharded_case(any_sharded_fleet(engine, Arc::clone(nf), cores, &unless.options), trace, &unless),
+    }?
+    .share();
+    let replica = private_fleet(EngineKind::Scr, Arc::clone(nf), cores, &plan.options);
+    let mut replica = Fleets::new(replica, trace, plan)?.share();
     for _ in 0..LOOKS {
-        few.round()?;
-        many.round()?;
+        sharded.round()?;
+        replica.round()?;
     }
-    // Each core is spared to parse its own packets under `hybrid` as under `scr`.
-    let record = ((many.own_ns() - few.own_ns()) / REPLICAS as f64).max(0.0);
-    let replay_percent = replay_percent(few.own_ns() - (cores - 1) as f64 * record, record);
+    // What a packet takes more of a replica's time, it and all others' records, than of a shard's.
+    let more = (replica.own_ns() - sharded.own_ns()) / (cores - 1) as f64;
+    let replay_percent = replay_percent(sharded.own_ns(), more);
     replays.push((cores, replay_percent));
-    Ok(Cow::Owned(BenchPlan { options: Options { replay_percent, ..plan.options }, ..plan.clone() }))
+    Ok(Cow::Owned(told(replay_percent)))
 }
 
 fn case<N: Function>(
@@ -359,19 +366,24 @@ fn case<N: Function>(
             Box::new(Fleets::new(any_private_fleet(engine, nf, cores, options), trace, plan)?)
         }
         (EngineKind::RssPlusPlus | EngineKind::Hybrid, false) => {
-            let mut fleet = sharded_fleet(engine, nf, cores, options);
-            let steered = Steered::settled(&mut fleet.dispatcher, trace, cores <= cpus().len());
-            fleet.settle();
-            Box::new(Fleets::steered(fleet, trace, plan, steered)?)
+            Box::new(sharded_case(sharded_fleet(engine, nf, cores, options), trace, plan)?)
         }
         (EngineKind::RssPlusPlus | EngineKind::Hybrid, true) => {
-            let mut fleet = any_sharded_fleet(engine, nf, cores, options);
-            let steered = Steered::settled(&mut fleet.dispatcher, trace, cores <= cpus().len());
-            fleet.settle();
-            Box::new(Fleets::steered(fleet, trace, plan, steered)?)
+            Box::new(sharded_case(any_sharded_fleet(engine, nf, cores, options), trace, plan)?)
         }
         (EngineKind::Shared, _) => Box::new(Fleets::new(shared_fleet(nf, cores, options), trace, plan)?),
     }))
+}
+
+/// A fleet whose state moves, once its steering has found its feet.
+fn sharded_case<N: Function, I: Index + 'static>(
+    mut fleet: ShardedFleet<N, I>,
+    trace: &Arc<Trace>,
+    plan: &BenchPlan,
+) -> Result<Fleets<N>, BenchError> {
+    let steered = Steered::settled(&mut fleet.dispatcher, trace, fleet.workers.len() <= cpus().len());
+    fleet.settle();
+    Fleets::steered(fleet, trace, plan, steered)
 }
 
 /// The memory of a full table's flow, and how long a table takes to come up.
