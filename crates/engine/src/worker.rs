@@ -546,7 +546,10 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
             return;
         }
         if !P::MICE {
-            return self.look_at_passed(batch);
+            if !self.lanes.passed.is_empty() {
+                self.look_at_passed(batch);
+            }
+            return;
         }
         if replace(&mut self.lanes.left, 0) == 0 {
             self.lanes.decided = until;
