@@ -465,13 +465,6 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         let (mut at, before) = (0, own);
         let mut passed = 0;
         loop {
-            // As in the first pass. Only a packet that no record is about is left over from an earlier one.
-            let next = batch.packets().get(own).map_or(Some(u64::MAX), |packet| packet.seq.0.checked_sub(first));
-            let Some(next) = next else {
-                self.pass_over(batch, own);
-                (own, passed) = (own + 1, passed + 1);
-                continue;
-            };
             let Self { nf, place, counters, position, scratch, .. } = self;
             let (nf, place) = (&**nf, place.recorded_mut());
             let ticket_of = |record: &Record<N::Meta>, seq: Seq, at: usize, replayed: bool| Ticket {
@@ -482,50 +475,60 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
                 bucket: Packet::SPRAYED,
                 replayed,
             };
-            while let Some(record) = records.get(at)
-                && record.seq.0 < next
-            {
+            // Until a packet comes that no record is about: what is looked up here is looked up for all ahead of it.
+            let is_done = loop {
+                // As in the first pass. Only such a packet is left over from an earlier one.
+                let next = batch.packets().get(own).map_or(Some(u64::MAX), |packet| packet.seq.0.checked_sub(first));
+                let Some(next) = next else { break false };
+                while let Some(record) = records.get(at)
+                    && record.seq.0 < next
+                {
+                    let seq = Seq(record.seq.0 + first);
+                    *position = seq;
+                    let ticket = ticket_of(record, seq, at, true);
+                    if FOLDS
+                        && let [_, one, _, third, ..] = &records[at..]
+                        && third.seq.0 < next
+                        && one.hash == record.hash
+                        && let alike = alike(&records[at..], next)
+                        && alike > 1
+                    {
+                        let again =
+                            records[at..][1..alike].iter().map(|one| (Seq(one.seq.0 + first), one.time + later));
+                        let lane = Lane { meta: &record.meta, ticket: &ticket };
+                        lane.lent(|lane| catch_up(place, nf, lane, again, position));
+                        at += alike;
+                        continue;
+                    }
+                    place.step(
+                        nf,
+                        Lane { meta: &record.meta, ticket: &ticket },
+                        #[inline(always)]
+                        |_| (),
+                    );
+                    at += 1;
+                }
+                let Some(record) = records.get(at) else { break true };
+                if record.seq.0 > next {
+                    break false;
+                }
                 let seq = Seq(record.seq.0 + first);
                 *position = seq;
-                let ticket = ticket_of(record, seq, at, true);
-                if FOLDS
-                    && let [_, one, _, third, ..] = &records[at..]
-                    && third.seq.0 < next
-                    && one.hash == record.hash
-                    && let alike = alike(&records[at..], next)
-                    && alike > 1
-                {
-                    let again = records[at..][1..alike].iter().map(|one| (Seq(one.seq.0 + first), one.time + later));
-                    let lane = Lane { meta: &record.meta, ticket: &ticket };
-                    lane.lent(|lane| catch_up(place, nf, lane, again, position));
-                    at += alike;
-                    continue;
-                }
+                let ticket = ticket_of(record, seq, at, false);
                 place.step(
                     nf,
                     Lane { meta: &record.meta, ticket: &ticket },
                     #[inline(always)]
-                    |_| (),
+                    |verdict| settle(nf, scratch, counters, batch, own, verdict),
                 );
                 at += 1;
+                own += 1;
+            };
+            if is_done {
+                break;
             }
-            let Some(record) = records.get(at) else { break };
-            if record.seq.0 > next {
-                self.pass_over(batch, own);
-                (own, passed) = (own + 1, passed + 1);
-                continue;
-            }
-            let seq = Seq(record.seq.0 + first);
-            *position = seq;
-            let ticket = ticket_of(record, seq, at, false);
-            place.step(
-                nf,
-                Lane { meta: &record.meta, ticket: &ticket },
-                #[inline(always)]
-                |verdict| settle(nf, scratch, counters, batch, own, verdict),
-            );
-            at += 1;
-            own += 1;
+            self.pass_over(batch, own);
+            (own, passed) = (own + 1, passed + 1);
         }
         self.place.rest();
         // All but those of its own packets.
