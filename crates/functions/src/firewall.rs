@@ -109,7 +109,7 @@ impl Firewall {
     /// The refusal of a packet that opens no connection. A reset is never answered by a reset.
     fn refusal(&self, meta: &Observation, reason: Reason) -> Refusal {
         match meta.event {
-            Event::Tcp(segment) if self.reject && segment.event != tcp::Event::Rst => Refusal::Reset,
+            Event::Tcp(segment) if self.reject && segment.event() != tcp::Event::Rst => Refusal::Reset,
             Event::Tcp(_) | Event::Udp | Event::Query(_) | Event::Reply(_) | Event::Error | Event::Other => {
                 Refusal::Drop(reason)
             }

@@ -17,7 +17,7 @@ use nf::{Context, ENDS_BYTES, Flow, IPV6, Meta, NetworkFunction, RecordReader, R
 use packet::{FiveTuple, Fragment, Headers, Host, Icmp, Nanos, Network, Transport, protocol};
 
 pub use rules::{Rules, TcpRules, Timeouts};
-use tcp::{Segment, Tracker};
+use tcp::{Head, Segment, Tracker};
 
 /// The state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -184,10 +184,11 @@ impl Meta for Observation {
         let bits = fields.u8()?;
         let key = fields.ends(bits & IPV6 != 0)?;
         let interface = fields.u16()?;
-        let event = Event::read(bits >> EVENT_SHIFT, &mut fields)?;
+        let from_first = bits & FROM_FIRST != 0;
+        let event = Event::read(bits >> EVENT_SHIFT, &mut fields)?.sent_by(from_first);
         fields.end()?;
         let is_symmetric = key.symmetric().1;
-        is_symmetric.then_some(Self { key, event, from_first: bits & FROM_FIRST != 0, interface })
+        is_symmetric.then_some(Self { key, event, from_first, interface })
     }
 }
 
@@ -202,7 +203,16 @@ impl Event {
     /// Whether it is a segment that acknowledges, with or without data. In one comparison, made without looking for another event first.
     #[inline(always)]
     const fn is_ack(&self) -> bool {
-        matches!(self, Self::Tcp(Segment { event: tcp::Event::Ack, .. }))
+        matches!(self, Self::Tcp(Segment { head: Head { event: tcp::Event::Ack, .. }, .. }))
+    }
+
+    /// The same, sent by the connection's first endpoint or not, where it keeps that itself.
+    #[inline(always)]
+    fn sent_by(mut self, first: bool) -> Self {
+        if let Self::Tcp(segment) = &mut self {
+            *segment = segment.sent_by(first);
+        }
+        self
     }
 
     const fn number(&self) -> u8 {
@@ -452,6 +462,7 @@ impl Observation {
             Transport::None => (tuple(headers, 0, 0)?, Event::Other),
         };
         let (key, from_first) = tuple.symmetric();
+        let event = event.sent_by(from_first);
         Some(Self { key, event, from_first, interface: headers.interface })
     }
 

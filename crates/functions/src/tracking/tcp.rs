@@ -8,9 +8,10 @@ mod segment;
 mod state;
 
 use core::hint::{cold_path, select_unpredictable};
+use core::mem::replace;
 
 use packet::Nanos;
-use segment::Numbers;
+pub(super) use segment::Head;
 pub use segment::{Event, Segment};
 pub use state::State;
 use state::{Next, ordinarily, transition};
@@ -72,30 +73,9 @@ impl Marks {
 /// answer tells whether the two sides are further than we are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Last {
-    numbers: Numbers,
-    window: u16,
-    event: Event,
-    direction: Direction,
+    head: Head,
     /// Of an unbelieved SYN: scale and flags as in [`Marks`]; of the connection: `SIMULTANEOUS`, `CHALLENGE`.
     marks: Marks,
-}
-
-impl Last {
-    /// Whether the acknowledgement is the last segment once more. No branch stands between the questions, as most are answered with no.
-    #[inline(always)]
-    fn is_like(&self, segment: &Segment, direction: Direction) -> bool {
-        let differs = self.numbers.differ_from(&segment.numbers)
-            | u64::from(self.window ^ segment.window)
-            | (self.direction as u64 ^ direction as u64);
-        differs == 0
-    }
-
-    /// The acknowledgement is the last segment now.
-    #[inline(always)]
-    const fn note(&mut self, segment: &Segment, direction: Direction) {
-        (self.numbers, self.window) = (segment.numbers, segment.window);
-        (self.event, self.direction) = (Event::Ack, direction);
-    }
 }
 
 /// Both sides sent SYN.
@@ -124,11 +104,11 @@ impl Tracker {
     /// When a connection can't begin with it.
     #[inline]
     pub fn open(segment: &Segment, rules: &TcpRules) -> Result<Self, Cause> {
-        let window = u32::from(segment.window).max(1);
+        let window = u32::from(segment.window()).max(1);
         let marks = segment.offer(0);
         let mut opener = Window { end: segment.end(), max_end: segment.end(), max_win: window, max_ack: 0, marks };
         let mut answerer = Window::default();
-        match segment.event {
+        match segment.head.event {
             Event::Syn => {}
             Event::Ack if rules.loose => {
                 opener.max_end = segment.end().wrapping_add(window);
@@ -137,19 +117,8 @@ impl Tracker {
             }
             Event::Ack | Event::SynAck | Event::Fin | Event::Rst | Event::Nothing => return Err(Cause::NoConnection),
         }
-        Ok(Self {
-            windows: [opener, answerer],
-            last: Last {
-                numbers: Numbers::default(),
-                window: 0,
-                event: Event::Nothing,
-                direction: Direction::Original,
-                marks: Marks::default(),
-            },
-            state: State::None,
-            retransmissions: 0,
-            status: 0,
-        })
+        let last = Last { head: Head::before(segment), marks: Marks::default() };
+        Ok(Self { windows: [opener, answerer], last, state: State::None, retransmissions: 0, status: 0 })
     }
 
     /// Judges a segment and follows it, whatever it is: also one that [`flow`](Self::flow) would follow sooner.
@@ -179,7 +148,7 @@ impl Tracker {
     /// [`step`](Self::step) must judge.
     #[inline(always)]
     pub fn flow(&mut self, segment: &Segment, direction: Direction, rules: &TcpRules) -> Option<Nanos> {
-        let &Segment { numbers: Numbers([seq, end, ack]), window, event, .. } = segment;
+        let Head { seq, end, ack, window, event, .. } = segment.head;
         // Of what goes another way, closed windows and what comes once more are the most, and rare.
         if (event != Event::Ack) | (self.status & OPEN == 0) | (window == 0) {
             return None;
@@ -188,10 +157,10 @@ impl Tracker {
         let sack = if sides.receiver.marks.has(Marks::SACK) { segment.sack } else { ack };
         let moved = Moved { end, ack, sack, window, syn: false, has_ack: true };
         let is_within = fits(seq, end, sack, &sides.sender, &sides.receiver, true) & !after(end, sides.sender.max_end);
-        if !is_within || self.last.is_like(segment, direction) {
+        if !is_within || self.last.head.is_like(&segment.head) {
             return None;
         }
-        self.last.note(segment, direction);
+        self.last.head = segment.head;
         self.retransmissions = 0;
         // Read anew, so that registers need not hold meanwhile what was compared.
         let mut sides = self.sides(direction);
@@ -209,12 +178,12 @@ impl Tracker {
     /// The same for what opens and closes a connection in the ordinary way: an acknowledgement or a FIN in any state.
     #[inline(always)]
     pub fn flow_on(&mut self, segment: &Segment, direction: Direction, rules: &TcpRules) -> Option<Nanos> {
-        let (old, event) = (self.state, segment.event);
+        let (old, event) = (self.state, segment.head.event);
         let new = ordinarily(old, event, direction)?;
         if self.last.marks.has(SIMULTANEOUS | CHALLENGE) {
             return None;
         }
-        let &Segment { numbers: Numbers([seq, end, ack]), window, .. } = segment;
+        let Head { seq, end, ack, window, .. } = segment.head;
         let mut sides = self.sides(direction);
         let sack = if sides.receiver.marks.has(Marks::SACK) { segment.sack } else { ack };
         if !((sides.sender.max_win != 0) & fits(seq, end, sack, &sides.sender, &sides.receiver, false)) {
@@ -226,16 +195,15 @@ impl Tracker {
         sides.sender.marks.flags |= if closes { Marks::CLOSE_INIT } else { 0 };
         self.set_sides(direction, &sides, false);
         if event == Event::Ack {
-            self.note(segment, direction);
+            self.note(segment);
         }
-        self.last.event = event;
-        self.last.direction = direction;
+        self.last.head.take_event_of(&segment.head);
         self.state = new;
 
         let is_unanswered = (new == State::Established) & !self.answered();
         let is_owed = sides.are_unacknowledged() | is_unanswered;
         let mut idle = rules.idle[new as usize][usize::from(is_owed)];
-        if (self.retransmissions >= rules.retransmissions_max) | (self.last.window == 0) {
+        if (self.retransmissions >= rules.retransmissions_max) | (self.last.head.window == 0) {
             idle = self.idle(event, rules);
             if is_unanswered {
                 idle = idle.min(rules.idle_unacknowledged);
@@ -275,20 +243,20 @@ impl Tracker {
     #[inline(always)]
     fn step_by_table(&mut self, segment: &Segment, direction: Direction, rules: &TcpRules) -> Outcome {
         let old = self.state;
-        if segment.event == Event::Rst {
+        if segment.head.event == Event::Rst {
             return self.reset(segment, direction, rules);
         }
-        let new = match transition(old, segment.event, direction) {
+        let new = match transition(old, segment.head.event, direction) {
             Next::Invalid => return Outcome::Invalid(Cause::InvalidState),
             Next::Ignore => return self.let_through(segment, direction, rules),
             // RFC 9293 3.6.1: a SYN may reopen a connection that has ended. One that we took to have ended without a FIN
             // or a reset from this side may still be alive.
             Next::To(State::SynSent) if matches!(old, State::TimeWait | State::Close) => {
                 let closed = (self.windows[0].marks.flags | self.windows[1].marks.flags) & Marks::CLOSE_INIT != 0;
-                let reset = self.last.direction == direction && self.last.event == Event::Rst;
+                let reset = self.last.head.is_of_side(&segment.head) && self.last.head.event == Event::Rst;
                 return if closed || reset { Outcome::Reopens } else { self.let_through(segment, direction, rules) };
             }
-            Next::To(State::TimeWait) if self.is_challenge(segment, direction) => {
+            Next::To(State::TimeWait) if self.is_challenge(segment) => {
                 self.last.marks.flags &= !CHALLENGE;
                 return Outcome::Kept;
             }
@@ -299,7 +267,7 @@ impl Tracker {
             // After a simultaneous open, each side acknowledges the other's SYN: this is the second time.
             Next::To(State::SynRecv)
                 if direction == Direction::Reply
-                    && segment.event == Event::Ack
+                    && segment.head.event == Event::Ack
                     && self.last.marks.has(SIMULTANEOUS) =>
             {
                 State::Established
@@ -310,11 +278,11 @@ impl Tracker {
     }
 
     /// An ACK in `LastAck` that answers a stray SYN (RFC 5961 4.2) rather than the FIN.
-    fn is_challenge(&self, segment: &Segment, direction: Direction) -> bool {
+    fn is_challenge(&self, segment: &Segment) -> bool {
         self.state == State::LastAck
-            && segment.event == Event::Ack
-            && self.last.direction != direction
-            && self.last.event == Event::Syn
+            && segment.head.event == Event::Ack
+            && !self.last.head.is_of_side(&segment.head)
+            && self.last.head.event == Event::Syn
             && self.last.marks.has(CHALLENGE)
     }
 
@@ -322,15 +290,15 @@ impl Tracker {
     /// answer will tell, so what matters of the segment is kept.
     #[inline(never)]
     fn let_through(&mut self, segment: &Segment, direction: Direction, rules: &TcpRules) -> Outcome {
-        let answers_let_through_syn = segment.event == Event::SynAck
-            && self.last.event == Event::Syn
-            && self.last.direction != direction
-            && segment.ack() == self.last.numbers.end();
+        let answers_let_through_syn = segment.head.event == Event::SynAck
+            && self.last.head.event == Event::Syn
+            && !self.last.head.is_of_side(&segment.head)
+            && segment.ack() == self.last.head.end;
         if answers_let_through_syn {
-            let opener = self.last.direction as usize;
-            self.windows[opener].end = self.last.numbers.end();
-            self.windows[opener].max_end = self.last.numbers.end();
-            self.windows[opener].max_win = u32::from(self.last.window).max(1);
+            let opener = direction as usize ^ 1;
+            self.windows[opener].end = self.last.head.end;
+            self.windows[opener].max_end = self.last.head.end;
+            self.windows[opener].max_win = u32::from(self.last.head.window).max(1);
             self.last.marks.flags &= !CHALLENGE;
             self.windows[opener].marks = Marks {
                 scale: self.last.marks.scale,
@@ -342,19 +310,17 @@ impl Tracker {
             return self.follow_apart(segment, direction, State::SynSent, State::SynRecv, rules);
         }
 
-        self.last.event = segment.event;
-        self.last.direction = direction;
-        self.last.numbers.0[..2].copy_from_slice(&segment.numbers.0[..2]);
-        self.last.window = segment.window;
-        if segment.event == Event::Syn && direction == Direction::Original {
+        let ack = replace(&mut self.last.head, segment.head).ack;
+        self.last.head.ack = ack;
+        if segment.head.event == Event::Syn && direction == Direction::Original {
             self.last.marks = segment.offer(0);
             if self.state == State::LastAck {
                 self.last.marks.flags |= CHALLENGE;
             }
         }
         // The reset that answers a challenge ACK will carry what that ACK acknowledged.
-        if self.state == State::SynSent && segment.event == Event::Ack && direction == Direction::Reply {
-            self.last.numbers.0[2] = segment.ack();
+        if self.state == State::SynSent && segment.head.event == Event::Ack && direction == Direction::Reply {
+            self.last.head.ack = segment.ack();
         }
         Outcome::Kept
     }
@@ -366,11 +332,11 @@ impl Tracker {
         let old = self.state;
         // Once a connection is closing, its addresses and ports may be in use anew, and what we know of it is stale.
         if matches!(old, State::FinWait | State::CloseWait | State::LastAck | State::TimeWait | State::Close) {
-            return self.settle(Event::Rst, direction, old, State::Close, rules);
+            return self.settle(segment, direction, old, State::Close, rules);
         }
         let mut new = State::Close;
         let peer = direction as usize ^ 1;
-        if self.windows[peer].marks.has(Marks::MAX_ACK_SET) && self.last.event != Event::Syn {
+        if self.windows[peer].marks.has(Marks::MAX_ACK_SET) && self.last.head.event != Event::Syn {
             let expected = self.windows[peer].max_ack;
             let established = old == State::Established && self.assured();
             let answers_unbelieved = segment.seq() == 0 && !established;
@@ -378,9 +344,9 @@ impl Tracker {
                 if before(segment.seq(), expected) && !rules.ignore_invalid_rst {
                     return Outcome::Invalid(Cause::InvalidRst);
                 }
-                let follows_its_data = self.last.event == Event::Ack
-                    && self.last.direction == direction
-                    && segment.seq() == self.last.numbers.end();
+                let follows_its_data = self.last.head.event == Event::Ack
+                    && self.last.head.is_of_side(&segment.head)
+                    && segment.seq() == self.last.head.end;
                 if established && segment.seq() != expected && !follows_its_data {
                     new = old;
                 }
@@ -390,14 +356,15 @@ impl Tracker {
             }
         }
         // A reset that answers a SYN or ACK that we let through: the windows that we know say nothing about it.
-        let answers_syn = self.answered() && self.last.event == Event::Syn && self.last.direction != direction;
-        let answers_ack = !self.assured() && self.last.event == Event::Ack;
+        let answers_syn =
+            self.answered() && self.last.head.event == Event::Syn && !self.last.head.is_of_side(&segment.head);
+        let answers_ack = !self.assured() && self.last.head.event == Event::Ack;
         let answers_challenge = old == State::SynSent
-            && self.last.event == Event::Ack
-            && self.last.direction == Direction::Reply
-            && segment.seq() == self.last.numbers.ack();
-        if ((answers_syn || answers_ack) && segment.ack() == self.last.numbers.end()) || answers_challenge {
-            return self.settle(Event::Rst, direction, old, new, rules);
+            && self.last.head.event == Event::Ack
+            && self.last.head.is_of_side(&segment.head) == (direction == Direction::Reply)
+            && segment.seq() == self.last.head.ack;
+        if ((answers_syn || answers_ack) && segment.ack() == self.last.head.end) || answers_challenge {
+            return self.settle(segment, direction, old, new, rules);
         }
         self.follow_apart(segment, direction, old, new, rules)
     }
@@ -419,16 +386,16 @@ impl Tracker {
     #[inline(always)]
     fn follow(&mut self, segment: &Segment, direction: Direction, old: State, new: State, rules: &TcpRules) -> Outcome {
         match self.check(segment, direction, rules) {
-            Fit::In => self.settle(segment.event, direction, old, new, rules),
+            Fit::In => self.settle(segment, direction, old, new, rules),
             Fit::Ignored => Outcome::Kept,
-            Fit::Out => self.doubt(segment.event, direction, rules),
+            Fit::Out => self.doubt(segment, rules),
         }
     }
 
     /// The connection has moved on: its state, and how long it may idle in it.
-    fn settle(&mut self, event: Event, direction: Direction, old: State, new: State, rules: &TcpRules) -> Outcome {
-        self.last.event = event;
-        self.last.direction = direction;
+    fn settle(&mut self, segment: &Segment, direction: Direction, old: State, new: State, rules: &TcpRules) -> Outcome {
+        let event = segment.head.event;
+        self.last.head.take_event_of(&segment.head);
         self.state = new;
         if new == State::FinWait && old != State::FinWait {
             self.windows[direction as usize].marks.flags |= Marks::CLOSE_INIT;
@@ -467,7 +434,7 @@ impl Tracker {
             && idle > rules.idle_unacknowledged
         {
             rules.idle_unacknowledged
-        } else if self.last.window == 0 {
+        } else if self.last.head.window == 0 {
             idle.min(rules.idle_retransmitted)
         } else {
             idle
@@ -477,16 +444,15 @@ impl Tracker {
     /// A segment outside the windows. When both sides in turn close a connection that we disagree about, it won't live
     /// long, whatever we think of its sequence numbers.
     #[cold]
-    fn doubt(&mut self, event: Event, direction: Direction, rules: &TcpRules) -> Outcome {
-        if self.assured() && matches!(event, Event::Fin | Event::Rst) {
-            if self.last.direction != direction && matches!(self.last.event, Event::Fin | Event::Rst) {
+    fn doubt(&mut self, segment: &Segment, rules: &TcpRules) -> Outcome {
+        if self.assured() && matches!(segment.head.event, Event::Fin | Event::Rst) {
+            if !self.last.head.is_of_side(&segment.head) && matches!(self.last.head.event, Event::Fin | Event::Rst) {
                 if self.status & LONG != 0 {
                     self.status &= !LONG;
                     return Outcome::InvalidAndIdle(Cause::OutOfWindow, rules.idle_unacknowledged);
                 }
             } else {
-                self.last.event = event;
-                self.last.direction = direction;
+                self.last.head.take_event_of(&segment.head);
             }
         }
         Outcome::Invalid(Cause::OutOfWindow)
@@ -494,9 +460,9 @@ impl Tracker {
 
     /// Whether the segment fits the windows; if so, they move.
     fn check(&mut self, segment: &Segment, direction: Direction, rules: &TcpRules) -> Fit {
-        let event = segment.event;
+        let event = segment.head.event;
         let (of_sender, of_receiver) = (direction as usize, direction as usize ^ 1);
-        let Segment { numbers: Numbers([mut seq, mut end, mut ack]), mut sack, .. } = *segment;
+        let Segment { head: Head { mut seq, mut end, mut ack, .. }, mut sack } = *segment;
         let syn = matches!(event, Event::Syn | Event::SynAck);
         let has_ack = segment.has_ack();
         if !self.windows[of_receiver].marks.has(Marks::SACK) {
@@ -536,12 +502,12 @@ impl Tracker {
         if !fits(seq, end, sack, &self.windows[of_sender], &self.windows[of_receiver], false) {
             return self.misfit(seq, end, sack, direction, rules);
         }
-        let moved = Moved { end, ack, sack, window: segment.window, syn, has_ack };
+        let moved = Moved { end, ack, sack, window: segment.window(), syn, has_ack };
         let mut sides = self.sides(direction);
         sides.advance(&moved, false);
         self.set_sides(direction, &sides, false);
         if event == Event::Ack {
-            self.note(segment, direction);
+            self.note(segment);
         }
         Fit::In
     }
@@ -571,10 +537,10 @@ impl Tracker {
 
     /// Notes an acknowledgement that fits, and whether it is the last segment once more.
     #[inline(always)]
-    fn note(&mut self, segment: &Segment, direction: Direction) {
-        let is_like = self.last.is_like(segment, direction);
+    fn note(&mut self, segment: &Segment) {
+        let is_like = self.last.head.is_like(&segment.head);
         self.retransmissions = if is_like { self.retransmissions.saturating_add(1) } else { 0 };
-        self.last.note(segment, direction);
+        self.last.head = segment.head;
     }
 
     /// A side's first SYN, or one that starts it anew.
@@ -583,7 +549,7 @@ impl Tracker {
         let window = &mut self.windows[sender];
         window.end = segment.end();
         window.max_end = segment.end();
-        window.max_win = u32::from(segment.window).max(1);
+        window.max_win = u32::from(segment.window()).max(1);
         self.windows[sender].marks = segment.offer(self.windows[sender].marks.flags & Marks::LIBERAL);
         // RFC 7323 2.2: windows are scaled only if both sides offered it.
         let both = self.windows[0].marks.flags & self.windows[1].marks.flags & Marks::WINDOW_SCALE != 0;
@@ -596,7 +562,7 @@ impl Tracker {
     /// A side's first segment that we see, its SYN lost to us: take the windows from what it says.
     fn pick_up(&mut self, segment: &Segment, sack: u32, direction: Direction) {
         let sender = direction as usize;
-        let window = (u32::from(segment.window) << self.windows[sender].marks.scale).max(1);
+        let window = (u32::from(segment.window()) << self.windows[sender].marks.scale).max(1);
         self.windows[sender].end = segment.end();
         self.windows[sender].max_win = window;
         self.windows[sender].max_end = segment.end().wrapping_add(window);

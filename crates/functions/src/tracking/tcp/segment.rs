@@ -8,47 +8,63 @@ use super::{Marks, after};
 /// What a segment contributes to a connection's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// The three that tell whether it is the same once more: together, so that they are compared and noted as one.
-    pub(super) numbers: Numbers,
+    /// What tells whether it is the same once more.
+    pub(in crate::tracking) head: Head,
     /// The highest right edge of the selective acknowledgement blocks; `ack` where there is none beyond it.
     pub sack: u32,
-    /// The window as sent.
-    pub window: u16,
-    /// What the segment says.
-    pub event: Event,
-    /// The window scale in the low four bits, then `OFFERS_*` and `HAS_ACK`.
-    bits: u8,
 }
 
-/// A segment's sequence number, the one behind it, and its acknowledgement number.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Numbers(pub(super) [u32; 3]);
+/// What tells segments apart: together, so that it is compared and noted as one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::tracking) struct Head {
+    /// The sequence number.
+    pub(super) seq: u32,
+    /// The one behind the segment.
+    pub(super) end: u32,
+    /// The acknowledgement number.
+    pub(super) ack: u32,
+    /// The window as sent.
+    pub(super) window: u16,
+    /// The window scale in the low four bits, then `OFFERS_*` and `HAS_ACK`, and who sent it in `FROM_FIRST`.
+    bits: u8,
+    /// What the segment says.
+    pub(in crate::tracking) event: Event,
+}
 
-impl Numbers {
-    /// Where they differ; 0 if they don't. Without a branch, unlike `==`: whether a side has sent something is what no processor foresees.
+impl Head {
+    /// Before any segment, as if sent by the side that sends this one.
+    pub(super) const fn before(segment: &Segment) -> Self {
+        let bits = segment.head.bits & FROM_FIRST;
+        Self { seq: 0, end: 0, ack: 0, window: 0, bits, event: Event::Nothing }
+    }
+
+    /// Whether they are the same but for what they say. Without a branch, unlike `==`: whether a side has sent something is what no processor
+    /// foresees.
     #[inline(always)]
-    pub(super) const fn differ_from(&self, others: &Self) -> u64 {
-        (self.first_two() ^ others.first_two()) | (self.ack() ^ others.ack()) as u64
+    pub(super) const fn is_like(&self, other: &Self) -> bool {
+        let numbers = (self.first_two() ^ other.first_two()) | (self.ack ^ other.ack) as u64;
+        // Widened first: in their own widths each would be cut and widened again.
+        let window = self.window as u64 ^ other.window as u64;
+        let side = (self.bits as u64 ^ other.bits as u64) & FROM_FIRST as u64;
+        numbers | window | side == 0
     }
 
     #[inline(always)]
     const fn first_two(&self) -> u64 {
-        self.0[0] as u64 | (self.0[1] as u64) << 32
+        self.seq as u64 | (self.end as u64) << 32
     }
 
+    /// Whether the same side sent both.
     #[inline(always)]
-    pub(super) const fn seq(&self) -> u32 {
-        self.0[0]
+    pub(super) const fn is_of_side(&self, other: &Self) -> bool {
+        (self.bits ^ other.bits) & FROM_FIRST == 0
     }
 
+    /// It said what the other says, and was sent by the same side. The numbers stay.
     #[inline(always)]
-    pub(super) const fn end(&self) -> u32 {
-        self.0[1]
-    }
-
-    #[inline(always)]
-    pub(super) const fn ack(&self) -> u32 {
-        self.0[2]
+    pub(super) const fn take_event_of(&mut self, other: &Self) {
+        self.event = other.event;
+        self.bits = self.bits & !FROM_FIRST | other.bits & FROM_FIRST;
     }
 }
 
@@ -74,6 +90,8 @@ const SCALE: u8 = 0x0f;
 const OFFERS_SCALE: u8 = 0x10;
 const OFFERS_SACK: u8 = 0x20;
 const HAS_ACK: u8 = 0x40;
+/// The connection's first endpoint sent it.
+const FROM_FIRST: u8 = 0x80;
 
 const ALL_BITS: u8 = SCALE | OFFERS_SCALE | OFFERS_SACK | HAS_ACK;
 
@@ -83,11 +101,11 @@ impl Segment {
 
     /// Adds the wire form to a record.
     pub(crate) fn write<'a>(&self, fields: RecordWriter<'a>) -> RecordWriter<'a> {
-        let Self { numbers: Numbers([seq, end, ack]), sack, window, event, bits } = *self;
-        fields.u32(seq).u32(end).u32(ack).u32(sack).u16(window).u8(event as u8).u8(bits)
+        let Self { head: Head { seq, end, ack, window, bits, event }, sack } = *self;
+        fields.u32(seq).u32(end).u32(ack).u32(sack).u16(window).u8(event as u8).u8(bits & ALL_BITS)
     }
 
-    /// Back from the wire form.
+    /// Back from the wire form, but for [who sent it](Self::sent_by).
     pub(crate) fn read(fields: &mut RecordReader<'_>) -> Option<Self> {
         let [seq, end, ack, sack] = [fields.u32()?, fields.u32()?, fields.u32()?, fields.u32()?];
         let window = fields.u16()?;
@@ -103,11 +121,19 @@ impl Segment {
         let scale = bits & SCALE;
         let offers = bits & OFFERS_SCALE != 0 && scale <= 14 || scale == 0;
         let makes_sense = bits & !ALL_BITS == 0 && offers && (sack == ack || after(sack, ack));
-        makes_sense.then_some(Self { numbers: Numbers([seq, end, ack]), sack, window, event, bits })
+        makes_sense.then_some(Self { head: Head { seq, end, ack, window, bits, event }, sack })
+    }
+
+    /// The same segment, sent by the connection's first endpoint or not.
+    #[inline(always)]
+    #[must_use]
+    pub(crate) const fn sent_by(mut self, first: bool) -> Self {
+        self.head.bits = self.head.bits & !FROM_FIRST | if first { FROM_FIRST } else { 0 };
+        self
     }
 
     /// What the header contributes, with `payload_len` bytes behind it; `None` when its flags go together in no segment
-    /// that a stack sends.
+    /// that a stack sends. [Who sent it](Self::sent_by) is still to be said.
     #[inline]
     #[must_use]
     pub fn new(tcp: &Tcp, payload_len: u32) -> Option<Self> {
@@ -126,46 +152,61 @@ impl Segment {
             Some(edge) if after(edge, tcp.ack) => edge,
             _ => tcp.ack,
         };
-        let numbers = Numbers([tcp.seq, tcp.seq.wrapping_add(counted), tcp.ack]);
-        Some(Self { numbers, sack, window: tcp.window, event, bits })
+        let end = tcp.seq.wrapping_add(counted);
+        Some(Self { head: Head { seq: tcp.seq, end, ack: tcp.ack, window: tcp.window, bits, event }, sack })
+    }
+
+    /// What the segment says.
+    #[inline(always)]
+    #[must_use]
+    pub const fn event(&self) -> Event {
+        self.head.event
+    }
+
+    /// The window as sent.
+    #[inline(always)]
+    #[must_use]
+    pub const fn window(&self) -> u16 {
+        self.head.window
     }
 
     /// The sequence number.
     #[inline(always)]
     #[must_use]
     pub const fn seq(&self) -> u32 {
-        self.numbers.seq()
+        self.head.seq
     }
 
     /// The sequence number behind the segment: SYN and FIN count as one each.
     #[inline(always)]
     #[must_use]
     pub const fn end(&self) -> u32 {
-        self.numbers.end()
+        self.head.end
     }
 
     /// The acknowledgement number, as it stands in the header.
     #[inline(always)]
     #[must_use]
     pub const fn ack(&self) -> u32 {
-        self.numbers.ack()
+        self.head.ack
     }
 
     /// Whether the acknowledgement number counts.
     #[inline]
     pub(super) const fn has_ack(&self) -> bool {
-        self.bits & HAS_ACK != 0
+        self.head.bits & HAS_ACK != 0
     }
 
     /// What a SYN offers, besides `flags`.
     pub(super) fn offer(&self, mut flags: u8) -> Marks {
-        if self.bits & OFFERS_SCALE != 0 {
+        let bits = self.head.bits;
+        if bits & OFFERS_SCALE != 0 {
             flags |= Marks::WINDOW_SCALE;
         }
-        if self.bits & OFFERS_SACK != 0 {
+        if bits & OFFERS_SACK != 0 {
             flags |= Marks::SACK;
         }
-        Marks { scale: self.bits & SCALE, flags }
+        Marks { scale: bits & SCALE, flags }
     }
 }
 
