@@ -231,7 +231,7 @@ impl<N: NetworkFunction> Dispatcher<N> {
 
     /// Hands out the packets that were looked at, and where cores need them records; where it tells elephants from mice, those to
     /// their own cores. A loop of its own for that: what is asked of each packet costs a sequencer's packets a tenth.
-    #[inline(always)]
+    #[inline(never)]
     fn deal<const TELLS: bool>(
         &mut self,
         batch: &Batch,

@@ -149,14 +149,13 @@ impl Tracker {
     #[inline(always)]
     pub fn flow(&mut self, segment: &Segment, direction: Direction, rules: &TcpRules) -> Option<Nanos> {
         let Head { seq, end, ack, window, event, .. } = segment.head;
-        // Of what goes another way, closed windows and what comes once more are the most, and rare.
-        if (event != Event::Ack) | (self.status & OPEN == 0) | (window == 0) {
+        // Of what goes another way, closed windows, blocks beyond a gap and what comes once more are the most, and rare.
+        if (event != Event::Ack) | (self.status & OPEN == 0) | (window == 0) | (segment.sack != ack) {
             return None;
         }
         let sides = self.sides(direction);
-        let sack = if sides.receiver.marks.has(Marks::SACK) { segment.sack } else { ack };
-        let moved = Moved { end, ack, sack, window, syn: false, has_ack: true };
-        let is_within = fits(seq, end, sack, &sides.sender, &sides.receiver, true) & !after(end, sides.sender.max_end);
+        let moved = Moved { end, ack, sack: ack, window, syn: false, has_ack: true };
+        let is_within = fits(seq, end, ack, &sides.sender, &sides.receiver, true) & !after(end, sides.sender.max_end);
         if !is_within || self.last.head.is_like(&segment.head) {
             return None;
         }
