@@ -37,7 +37,7 @@ pub(super) struct Folded {
 }
 
 /// What a worker does, by the function that it is done in.
-const STAGES: [(&str, &str, &str); 10] = [
+const STAGES: [(&str, &str, &str); 11] = [
     ("port", "receive", "receive"),
     ("port", "transmit", "transmit"),
     ("port", "finish", "transmit"),
@@ -45,6 +45,7 @@ const STAGES: [(&str, &str, &str); 10] = [
     ("engine", "hash_of", "hash keys"),
     ("engine", "prefetch", "prefetch"),
     ("engine", "prefetch_entry", "prefetch"),
+    ("engine", "locate", "prefetch"),
     ("engine", "step", "take steps"),
     ("engine", "steps", "take steps"),
     ("engine", "settle", "settle"),
