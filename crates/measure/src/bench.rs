@@ -318,8 +318,8 @@ fn informed<'a, N: Function>(
     // Were a record as dear as a packet, nothing would be replicated.
     let unless = told(100);
     let mut sharded = match unless.options.chooses_index() {
-        false => sharded_case(sharded_fleet(engine, Arc::clone(nf), cores, &unless.options), trace, &unless),
-        true => sharded_case(any_sharded_fleet(engine, Arc::clone(nf), cores, &unless.options), trace, &unless),
+        false => sharded_case(sharded_fleet(engine, Arc::clone(nf), cores, &unless.options), trace, &unless, false),
+        true => sharded_case(any_sharded_fleet(engine, Arc::clone(nf), cores, &unless.options), trace, &unless, false),
     }?
     .share();
     let replica = private_fleet(EngineKind::Scr, Arc::clone(nf), cores, &plan.options);
@@ -364,22 +364,24 @@ fn case<N: Function>(
             Box::new(Fleets::new(any_private_fleet(engine, nf, cores, options), trace, plan)?)
         }
         (EngineKind::RssPlusPlus | EngineKind::Hybrid, false) => {
-            Box::new(sharded_case(sharded_fleet(engine, nf, cores, options), trace, plan)?)
+            Box::new(sharded_case(sharded_fleet(engine, nf, cores, options), trace, plan, cores <= cpus().len())?)
         }
         (EngineKind::RssPlusPlus | EngineKind::Hybrid, true) => {
-            Box::new(sharded_case(any_sharded_fleet(engine, nf, cores, options), trace, plan)?)
+            Box::new(sharded_case(any_sharded_fleet(engine, nf, cores, options), trace, plan, cores <= cpus().len())?)
         }
         (EngineKind::Shared, _) => Box::new(Fleets::new(shared_fleet(nf, cores, options), trace, plan)?),
     }))
 }
 
-/// A fleet whose state moves, once its steering has found its feet.
+/// A fleet whose state moves, once its steering has found its feet. Unless its cores run `together`, nothing moves any more: who has to
+/// wait for another would wait for ever.
 fn sharded_case<N: Function, I: Index + 'static>(
     mut fleet: ShardedFleet<N, I>,
     trace: &Arc<Trace>,
     plan: &BenchPlan,
+    together: bool,
 ) -> Result<Fleets<N>, BenchError> {
-    let steered = Steered::settled(&mut fleet.dispatcher, trace, fleet.workers.len() <= cpus().len());
+    let steered = Steered::settled(&mut fleet.dispatcher, trace, together);
     fleet.settle();
     Fleets::steered(fleet, trace, plan, steered)
 }
