@@ -2,8 +2,8 @@
 
 use alloc::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use alloc::sync::Arc;
+use core::cell::Cell;
 use core::ptr::NonNull;
-use std::sync::{Mutex, PoisonError};
 
 use locality::CACHE_LINE;
 use locality::pages::{self, HUGE_PAGE};
@@ -23,8 +23,10 @@ struct Chunk {
     layout: Layout,
 }
 
-/// A chunk that has room left, and how much of it is taken.
-static OPEN: Mutex<Option<(Arc<Chunk>, usize)>> = Mutex::new(None);
+std::thread_local! {
+    /// A chunk of this thread's that has room left, and how much of it is taken. Who builds an engine's tables is one thread.
+    static OPEN: Cell<Option<(Arc<Chunk>, usize)>> = const { Cell::new(None) };
+}
 
 /// Regions of at most so many bytes lie together on huge pages. By itself each would have small ones, and an engine that gives every bucket
 /// of its packets tables of their own has more of those than the processor keeps translations of. What is left over of a page is less.
@@ -75,13 +77,15 @@ impl Chunk {
 
     /// Room for so many bytes, behind what others have; where it begins.
     fn with_others(bytes: usize) -> (Arc<Self>, usize) {
-        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-        let (chunk, start) = match open.take().filter(|(chunk, taken)| chunk.layout.size() - taken >= bytes) {
+        // A thread that is at its end has none any more, and every region a chunk to itself.
+        let open = OPEN.try_with(Cell::take).ok().flatten();
+        let (chunk, start) = match open.filter(|(chunk, taken)| chunk.layout.size() - taken >= bytes) {
             Some(open) => open,
             None => (Self::of(HUGE_PAGE), 0),
         };
         let taken = (start + bytes).next_multiple_of(CACHE_LINE);
-        *open = Some((Arc::clone(&chunk), taken));
+        let rest = (Arc::clone(&chunk), taken);
+        let _ = OPEN.try_with(|open| open.set(Some(rest)));
         (chunk, start)
     }
 }
