@@ -131,7 +131,8 @@ pub(crate) trait Contender {
 }
 
 /// Has all take turns until each has as many rounds as the rules say. Where only undisturbed ones count, those that have theirs rest, and
-/// patience ends. `progress` is told how many rounds more count.
+/// patience ends. Nobody runs twice in a row, in caches that it left itself, unless it is alone: one that rests runs in between.
+/// `progress` is told how many rounds more count.
 pub(crate) fn take_turns(
     contenders: &mut [&mut dyn Contender],
     rules: Rules,
@@ -139,12 +140,17 @@ pub(crate) fn take_turns(
 ) -> Result<(), BenchError> {
     let all = (contenders.len() * rules.rounds) as u64;
     let most = if rules.undisturbed { rules.rounds * PATIENCE } else { rules.rounds };
+    let mut last = None;
     for _ in 0..most {
         for at in 0..contenders.len() {
             let counted = contenders.iter().map(|contender| contender.counted().min(rules.rounds) as u64);
             progress(counted.sum());
             if contenders[at].counted() < rules.rounds {
+                if last == Some(at) && contenders.len() > 1 {
+                    contenders[(at + 1) % contenders.len()].round()?;
+                }
                 contenders[at].round()?;
+                last = Some(at);
             }
         }
     }
@@ -178,8 +184,10 @@ mod tests {
         let rules = Rules { rounds: 3, undisturbed: true };
         let mut told = Vec::new();
         take_turns(&mut [&mut quiet, &mut half, &mut never], rules, |done| told.push(done)).expect("none fails");
-        assert_eq!((quiet.1, half.1, never.1), (3, 6, 3 * PATIENCE));
+        let alone = 3 * PATIENCE - 6;
+        assert_eq!((quiet.1, half.1, never.1), (3 + alone, 6, 3 * PATIENCE));
         assert_eq!(order.borrow()[..6], [1, 2, usize::MAX, 1, 2, usize::MAX], "in turn");
+        assert!(order.borrow().array_windows().all(|[one, next]| one != next), "nobody comes to its own caches");
         assert!(told.is_sorted() && told[0] == 0 && told.last() == Some(&9), "{told:?}");
     }
 
