@@ -192,8 +192,9 @@ fn plan(extent: Extent, cores: usize) -> Vec<Run> {
         "--packets 200k --round-packets 1M --rounds 5 --undisturbed"
     };
     // So few packets that they stay in the last-level cache: what is to be told is a record's cost, not the memory's.
-    let cached = if quick { small } else { "--packets 20k --round-packets 200k --rounds 7 --undisturbed" };
-    let linked = if quick { small } else { "--packets 20k --round-packets 1M --rounds 7 --undisturbed" };
+    let cached = if quick { small } else { "--packets 20k --round-packets 1M --rounds 7 --undisturbed" };
+    let dispatched = if quick { small } else { "--packets 20k --round-packets 200k --rounds 7 --undisturbed" };
+    let linked = if quick { small } else { "--packets 20k --round-packets 1M --rounds 15 --undisturbed" };
     let searched = if quick {
         "--packets 20k --round-packets 20k --rounds 1 --trial 2ms --warm-up 1ms --attempts 1"
     } else {
@@ -237,10 +238,12 @@ fn plan(extent: Extent, cores: usize) -> Vec<Run> {
     for program in &PROGRAMS {
         let (name, d) = (program.name, program.d);
         for (trace, traffic) in [("university-dc", "university-dc --flows 1k"), ("single-flow", "single-flow")] {
-            let fit = format!("bench {name} --synth {traffic} {cached} --set flows=4000 --set flows_v6=1");
-            let fit = format!("{fit} --engines sequential,scr {to}");
-            add(format!("fit/{trace}/{name}"), fit.clone());
-            add(format!("fit-dispatch/{trace}/{name}"), format!("{fit} --dispatch {d}ns"));
+            let fit = |rounds| {
+                let tables = "--set flows=4000 --set flows_v6=1";
+                format!("bench {name} --synth {traffic} {rounds} {tables} --engines sequential,scr {to}")
+            };
+            add(format!("fit/{trace}/{name}"), fit(cached));
+            add(format!("fit-dispatch/{trace}/{name}"), format!("{} --dispatch {d}ns", fit(dispatched)));
             let offered =
                 format!("bench {name} --synth {traffic} {searched} --set flows=4000 --set flows_v6=1 {engines}");
             let offered = format!("{offered} --cores 1-{measured} --dispatch {d}ns --mlffr --json");

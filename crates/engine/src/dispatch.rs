@@ -44,9 +44,6 @@ pub struct Dispatcher<N: NetworkFunction> {
     /// What hashes are keyed by.
     seed: u64,
     steering: Steering,
-    /// Whether packets that belong to no packet set, and so touch no state, go around the cores in turn; otherwise core 0 has
-    /// them, as cards do it.
-    spreads_strays: bool,
     cores: usize,
     /// Whether every core needs every record.
     replicate: bool,
@@ -130,7 +127,6 @@ impl<N: NetworkFunction> Dispatcher<N> {
             nf,
             seed,
             steering,
-            spreads_strays: kind == EngineKind::Transactional,
             cores,
             replicate: kind == EngineKind::Scr && cores > 1,
             adaptive,
@@ -328,9 +324,6 @@ impl<N: NetworkFunction> Dispatcher<N> {
         let meta = self.seen[index];
         let key = meta.map(|meta| meta.key());
         let (mut core, mut bucket) = self.steering.steer(seq, key.as_ref());
-        if key.is_none() && self.spreads_strays {
-            core = (seq % self.cores as u64) as usize;
-        }
         let mut route = Route { meta, hash: 0, core, bucket, recorded: self.replicate };
         let Some((meta, key)) = meta.zip(key) else {
             if let Some(adaptive) = &mut self.adaptive {
@@ -366,6 +359,7 @@ impl<N: NetworkFunction> Dispatcher<N> {
             return;
         }
         adaptive.scale(next);
+        rss.use_cores(adaptive.balancer.active());
         let Adaptive { balancer, elephants, left, epoch, tickets, migrations, changes, table, .. } = &mut **adaptive;
         *left = *epoch;
         let mut add = |what| {

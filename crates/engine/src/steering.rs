@@ -22,6 +22,8 @@ pub struct Rss {
     toeplitz: Toeplitz,
     /// The core of each bucket.
     table: Vec<u16>,
+    /// The cores that packets go to: the first so many.
+    in_use: usize,
 }
 
 /// Entries of the indirection table, as most cards have them.
@@ -32,17 +34,17 @@ impl Steering {
     #[must_use]
     pub fn rss(cores: usize, buckets: usize) -> Self {
         let table = (0..buckets).map(|bucket| (bucket % cores) as u16).collect();
-        Self::Hash(Box::new(Rss { toeplitz: Toeplitz::new(&SYMMETRIC_KEY), table }))
+        Self::Hash(Box::new(Rss { toeplitz: Toeplitz::new(&SYMMETRIC_KEY), table, in_use: cores }))
     }
 
-    /// The core for packet number `seq` of this packet set, and the bucket that decided it. Packets that belong to no packet set
-    /// go to core 0, as cards do it.
+    /// The core for packet number `seq` of this packet set, and the bucket that decided it. Packets that belong to no packet set touch
+    /// no state and go around the cores in turn, as a card spreads by their addresses those that the function has no eye for.
     #[inline]
     pub fn steer<K: FlowKey>(&self, seq: u64, key: Option<&K>) -> (usize, u16) {
         match self {
             Self::One => (0, 0),
             Self::RoundRobin { cores } => ((seq % *cores as u64) as usize, Packet::SPRAYED),
-            Self::Hash(rss) => key.map_or((0, 0), |key| {
+            Self::Hash(rss) => key.map_or(((seq % rss.in_use as u64) as usize, 0), |key| {
                 let bucket = rss.bucket(key);
                 (usize::from(rss.table[usize::from(bucket)]), bucket)
             }),
@@ -74,6 +76,11 @@ impl Rss {
     #[must_use]
     pub fn table(&self) -> &[u16] {
         &self.table
+    }
+
+    /// Uses the first so many cores from now on.
+    pub(crate) const fn use_cores(&mut self, in_use: usize) {
+        self.in_use = in_use;
     }
 
     /// Gives a bucket to another core.

@@ -171,6 +171,21 @@ fn every_engine_forwards_the_same_packets_in_input_order() {
     }
 }
 
+/// No state depends on who has them.
+#[test]
+fn packets_of_no_packet_set_go_around_the_cores() {
+    let kinds = [EngineKind::Rss, EngineKind::RssPlusPlus, EngineKind::Hybrid, EngineKind::Transactional];
+    for (kind, cores) in kinds.into_iter().flat_map(|kind| [(kind, 2), (kind, 3)]) {
+        let mut queue = Memo::of(&[20; 600]);
+        for (_, frame) in &mut queue.frames {
+            frame[12..14].copy_from_slice(&[8, 6]);
+        }
+        let outcome = go(kind, cores, &mut queue, &Control::default());
+        let received: Vec<_> = outcome.by_core.iter().map(|core| core.received).collect();
+        assert_eq!(received, vec![600 / cores as u64; cores], "{kind}");
+    }
+}
+
 #[test]
 fn a_panic_names_its_packet_and_keeps_what_was_forwarded() {
     let mut sources = vec![20; 3];
