@@ -182,6 +182,9 @@ fn stop_on_interrupt() -> Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
+/// Processes in which `hybrid` is held against what it is made of.
+const PROCESSES: usize = 3;
+
 /// Every run, in order.
 fn plan(extent: Extent, cores: usize) -> Vec<Run> {
     let quick = extent == Extent::Quick;
@@ -212,6 +215,7 @@ fn plan(extent: Extent, cores: usize) -> Vec<Run> {
     let to = format!("--cores 1-{measured} --model-to {model_to} --json");
     add("functions".into(), "functions --json".into());
     add("figure-1".into(), format!("bench conntrack --synth single-flow {small} {tables} {engines} {to}"));
+    let mut three = vec![("single-flow".to_owned(), "single-flow".to_owned(), "conntrack")];
     for program in &PROGRAMS {
         let (function, traces): (_, &[&str]) = match program.name {
             "conntrack" => ("conntrack", &["hyperscaler"]),
@@ -220,6 +224,7 @@ fn plan(extent: Extent, cores: usize) -> Vec<Run> {
         for trace in traces {
             let line = format!("bench {function} --synth {trace} --flows {flows} {small} {tables} {engines} {to}");
             add(format!("traces/{trace}/{function}"), line);
+            three.push(((*trace).to_owned(), format!("{trace} --flows {flows}"), function));
         }
     }
     for (trace, traffic, function) in [
@@ -232,6 +237,15 @@ fn plan(extent: Extent, cores: usize) -> Vec<Run> {
     ] {
         let line = format!("bench {function} --synth {traffic} {small} {tables} --engines rss++,scr,hybrid {to}");
         add(format!("hybrid/{trace}/{function}"), line);
+        three.push((trace.to_owned(), traffic, function));
+    }
+    // Where tables come to lie differs from process to process, by more than rounds of one differ.
+    let processes = if quick || measured < 2 { 1 } else { PROCESSES };
+    for (process, (trace, traffic, function)) in
+        (2..=processes).flat_map(|process| three.iter().map(move |of| (process, of)))
+    {
+        let line = format!("bench {function} --synth {traffic} {small} {tables} --engines rss++,scr,hybrid --cores 2");
+        add(format!("again-{process}/{trace}/{function}"), format!("{line} --json"));
     }
     let sweep = if quick { "--rounds 1 --round-packets 1" } else { "--rounds 3 --round-packets 200k --undisturbed" };
     add("sweep".into(), format!("bench sweep {sweep} {to}"));

@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use super::Results;
-use super::page::{gain, list, mpps, number, of_the_better, record_bytes};
+use super::page::{gain, list, middle, mpps, number, record_bytes};
 use super::paper::{GAIN, GAIN_WITH_DISPATCH, HYBRID, PROGRAMS, RECOVERY_COST, SEQUENCED};
 use super::table::markdown;
 
@@ -78,7 +78,7 @@ pub(super) fn summary(results: &Results) -> Result<String> {
     for (trace, function, run) in results.three() {
         let [found, fastest] = ["median", "max"].map(|of| {
             let measured = mpps(run, "hybrid", 2).is_some_and(|(_, modelled)| !modelled);
-            of_the_better(run, 2, of).filter(|_| measured)
+            middle(&results.of_the_better(trace, function, run, 2, of)).filter(|_| measured)
         });
         let what = format!("{function}, {trace}: hybrid over the better of rss++ and scr, two cores");
         let target = format!("at least {HYBRID}, a tie");
@@ -175,7 +175,8 @@ fn on_traces(results: &Results) -> Vec<String> {
 /// Where the two together are behind one of them by more than figures of the same thing differ.
 fn hybrid(results: &Results) -> Vec<String> {
     let behind = results.three().filter_map(|(trace, function, run)| {
-        let times = of_the_better(run, 2, "median").filter(|times| *times < 1.0 - SAME)?;
+        let times = middle(&results.of_the_better(trace, function, run, 2, "median"));
+        let times = times.filter(|times| *times < 1.0 - SAME)?;
         let (hybrid, modelled) = mpps(run, "hybrid", 2)?;
         (!modelled).then(|| {
             format!("{function} on {trace}: on 2 cores `hybrid` ({hybrid:.1} Mpps, measured) carries {times:.2} times the better of `rss++` and `scr`.")

@@ -188,6 +188,23 @@ fn sentences_follow_from_the_figures() {
 }
 
 #[test]
+fn what_differs_by_process_is_of_the_one_in_the_middle() {
+    let mut results = canned(2);
+    assert!(!page(&results).contains("On two cores 3 processes"), "a quick page has one");
+    for (process, hybrid) in [(2, 1.7 * 0.8), (3, 1.7 * 0.9)] {
+        let engines = [("rss++", 1.02), ("scr", 1.7), ("hybrid", hybrid)];
+        results.runs.insert(format!("again-{process}/uniform/ddos"), bench("bench ddos", &engines, 5.0));
+    }
+    let page = page(&results);
+    assert!(page.contains("On two cores 3 processes"));
+    assert!(page.contains("| ddos | uniform | 2 | 20.4 | 34.0 | 34.0 | 0.90 times (0.80 to 1.00) | measured |"));
+    assert!(page.contains("ddos, uniform: hybrid over the better of rss++ and scr, two cores | at least 0.95, a tie | 0.90 times | **missed** |"));
+    let names = |extent, cores| plan(extent, cores).iter().filter(|run| run.name.starts_with("again-")).count();
+    let three = results.three().count();
+    assert_eq!([names(Extent::Full, 2), names(Extent::Full, 1), names(Extent::Quick, 2)], [three * 2, 0, 0]);
+}
+
+#[test]
 fn a_machine_of_one_core_says_what_it_cannot_measure() {
     let page = page(&canned(1));
     assert!(page.contains("Loss recovery is between two cores") && page.contains("not measured here"));
