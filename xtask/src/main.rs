@@ -25,7 +25,7 @@ cargo xtask models           the model of loss recovery alone (spin)
 cargo xtask readme           the README's own commands alone
 cargo xtask rtl              the sequencer in hardware: simulated against the software one under Verilator, every function and
                              seeded faults; synthesised with yosys, beside the paper's table 2
-cargo xtask results scr      the claims of state-compute replication, measured and modelled here: docs/results/scr.md (minutes, on a
+cargo xtask results scr      the claims of state-compute replication, measured and modelled here: docs/results/scr.md (half an hour, on a
                              machine that does nothing else); when it was cut, it goes on with the runs that target/results
                              doesn't have yet [--fresh] [--quick] [FOLDER]
 cargo xtask results shared-state  what transactions cost and how they scale, the case studies, and a microbenchmark against other ways to
