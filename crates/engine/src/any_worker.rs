@@ -4,7 +4,7 @@
 //! compiled once for each function, and calls the loop by way of this.
 
 use nf::{NetworkFunction, Reason};
-use packet::Seq;
+use packet::{Nanos, Seq};
 use port::{Batch, Packet};
 
 use crate::counters::Counters;
@@ -50,6 +50,12 @@ pub trait AnyWorker<N: NetworkFunction>: Send {
 
     /// See [`Worker::counters`].
     fn counters(&self) -> Counters;
+
+    /// What its core has counted of packets so far; of flows nothing, which would be gathered from their tables.
+    fn tally(&self) -> &Counters;
+
+    /// See [`Worker::age`].
+    fn age(&mut self, now: Nanos);
 
     /// See [`Worker::position`].
     fn position(&self) -> Seq;
@@ -104,6 +110,14 @@ impl<N: NetworkFunction, P: Placement<N>> AnyWorker<N> for Worker<N, P> {
 
     fn counters(&self) -> Counters {
         Self::counters(self)
+    }
+
+    fn tally(&self) -> &Counters {
+        Self::tally(self)
+    }
+
+    fn age(&mut self, now: Nanos) {
+        Self::age(self, now);
     }
 
     fn position(&self) -> Seq {

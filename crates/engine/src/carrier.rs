@@ -28,7 +28,7 @@ pub use error::{CarrierError, OrderError};
 pub use layout::{
     Carried, ETHERNET_BYTES, ETHERTYPE, LINK, Outer, Shape, TAKES_STEP, TIME_BYTES, TRAILER_BYTES, parse,
 };
-pub use queue::{Gaps, Sequenced};
+pub use queue::{Gaps, Sequenced, SequencedPort};
 pub use sequencer::{LateTime, SequencedTotal, Sequencer, sequence};
 pub(crate) use unpack::Unpack;
 pub use unpack::run_sequenced;

@@ -1,8 +1,14 @@
 //! What a frame is to a function, before any state is looked at.
 
-use nf::{NetworkFunction, Reason, Verdict};
+use std::ops::Range;
+use std::sync::Arc;
+
+use nf::{Meta, NetworkFunction, Reason, Verdict};
 use packet::{Fragment, Headers};
-use port::Packet;
+use port::{Batch, Packet};
+
+use crate::placement::hash_of;
+use crate::steering::Buckets;
 
 /// Classifies a frame: whether it takes a step. What it contributes to that is left in `meta`; otherwise `meta` stays as it is, and its
 /// verdict, which follows from its headers alone, is left in `verdict`. Sequencer and worker both go by this, so that they agree.
@@ -82,4 +88,58 @@ fn classify_odd<N: NetworkFunction>(
         *verdict = Verdict::Drop(Reason::malformed(kind));
         false
     })
+}
+
+/// Looks at packets ahead of their steering: what they contribute, and what steering goes by. Several cores do so at once.
+pub(crate) struct Classifier<N> {
+    nf: Arc<N>,
+    by_ports: bool,
+    /// What table hashes are keyed by.
+    seed: u64,
+    /// What packets' buckets are chosen by, where there are any.
+    buckets: Option<Buckets>,
+}
+
+/// What is known of a packet ahead of its steering.
+#[derive(Clone, Copy)]
+pub(crate) struct Classified<M> {
+    /// What it contributes; `None` for a packet that takes no step.
+    pub(crate) meta: Option<M>,
+    /// The hash of its packet set, which tables go by.
+    pub(crate) hash: u64,
+    /// Its entry of the indirection table; 0 where there is none.
+    pub(crate) bucket: u16,
+}
+
+impl<N: NetworkFunction> Classifier<N> {
+    pub(crate) fn new(nf: Arc<N>, seed: u64, buckets: Option<Buckets>) -> Self {
+        Self { by_ports: nf.packet_set().has_ports(), nf, seed, buckets }
+    }
+
+    /// Looks at packets of a batch, of which it is at number `at`, and adds what it finds.
+    pub(crate) fn classify(
+        &self,
+        batch: &Batch,
+        range: Range<usize>,
+        classified: &mut Vec<Classified<N::Meta>>,
+        at: &mut usize,
+    ) {
+        let before = classified.len();
+        classified.resize(before + range.len(), Classified { meta: None, hash: 0, bucket: 0 });
+        let mut verdict = Verdict::forward();
+        for (index, one) in range.zip(&mut classified[before..]) {
+            *at = index;
+            let (packet, bytes) = batch.packet(index);
+            if !classify(&*self.nf, self.by_ports, packet, bytes, &mut one.meta, &mut verdict) {
+                one.meta = None;
+                continue;
+            }
+            let Some(meta) = &one.meta else { continue };
+            let key = meta.key();
+            one.hash = hash_of::<N>(&key, self.seed);
+            if let Some(buckets) = &self.buckets {
+                one.bucket = buckets.bucket(&key);
+            }
+        }
+    }
 }

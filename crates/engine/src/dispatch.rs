@@ -1,58 +1,60 @@
 //! The dispatcher: it stands where a card or a sequencer would, numbers nothing itself, and hands each core its packets
 //! and, for replicas, the history.
 
-use std::mem::replace;
+use std::any::Any;
+use std::mem::{replace, take};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use nf::{Meta, NetworkFunction, PacketSet, Verdict};
+use locality::prefetch;
+use nf::{Meta, NetworkFunction, PacketSet};
 use packet::{Nanos, Seq};
 use port::{Batch, Packet};
 
 use crate::balance::{Balancer, Migration};
 use crate::carrier::{Shape, Unpack};
-use crate::classify::classify;
+use crate::classify::{Classified, Classifier};
 use crate::elephants::{Change, Elephants, Tracked};
 use crate::fleet::Options;
-use crate::history::{Block, Boundary, Mouse, Record, Script};
+use crate::history::{Block, Boundary, OwnedRecord, Record, Script};
 use crate::kind::EngineKind;
 use crate::link::Histories;
 use crate::moves::{Elephant, Move, What};
-use crate::placement::hash_of;
 use crate::steering::Steering;
+use crate::worker::BURST;
 
 /// What one core gets of one batch.
 #[derive(Debug)]
-pub struct Parcel<M> {
+pub struct CoreBatch<M> {
     /// The core's packets.
     pub batch: Batch,
     /// The records that replicas need of the batch, and what changes cores before it.
     pub block: Option<Arc<Block<M>>>,
     /// What those of the core's packets contribute whose steps no other core takes, if it is handed that.
-    pub mice: Vec<Mouse<M>>,
+    pub owned: Vec<OwnedRecord<M>>,
 }
 
-impl<M> Default for Parcel<M> {
+impl<M> Default for CoreBatch<M> {
     fn default() -> Self {
-        Self { batch: Batch::default(), block: None, mice: Vec::new() }
+        Self { batch: Batch::default(), block: None, owned: Vec::new() }
     }
 }
 
 /// Splits batches among cores.
 pub struct Dispatcher<N: NetworkFunction> {
     nf: Arc<N>,
-    by_ports: bool,
     /// What hashes are keyed by.
     seed: u64,
+    /// Steering as it is now; the router's stays as it was at first.
     steering: Steering,
+    router: Arc<Router<N>>,
     cores: usize,
-    /// Whether every core needs every record.
-    replicate: bool,
     adaptive: Option<Box<Adaptive<N::Meta>>>,
     /// Blocks that cores may still be reading; those that nobody holds any more are used again.
     blocks: Vec<Arc<Block<N::Meta>>>,
-    /// What the packets of the batch at hand contribute. Worked out for all of them first: what was just built in pieces and is then
+    /// Room for what the packets of a batch contribute. Worked out for all of them first: what was just built in pieces and is then
     /// copied whole has to be waited for.
-    seen: Vec<Option<N::Meta>>,
+    classified: Vec<Classified<N::Meta>>,
     /// What takes the place of all this where packets come sequenced.
     unpack: Option<Unpack<N>>,
 }
@@ -122,16 +124,18 @@ impl<N: NetworkFunction> Dispatcher<N> {
                 table: Vec::with_capacity(buckets),
             })
         });
+        let replicate = kind == EngineKind::Scr && cores > 1;
+        let looks = replicate || matches!(steering, Steering::Hash(_));
+        let classifier = looks.then(|| Classifier::new(Arc::clone(&nf), seed, steering.buckets()));
         Self {
-            by_ports: nf.packet_set().has_ports(),
             nf,
             seed,
+            router: Arc::new(Router { classifier, steering: steering.clone(), replicate }),
             steering,
             cores,
-            replicate: kind == EngineKind::Scr && cores > 1,
             adaptive,
             blocks: Vec::new(),
-            seen: Vec::new(),
+            classified: Vec::new(),
             unpack: None,
         }
     }
@@ -140,7 +144,10 @@ impl<N: NetworkFunction> Dispatcher<N> {
     /// take from each other what they miss.
     #[must_use]
     pub(crate) fn unpacking(self, shape: Shape, recovery: bool) -> Self {
-        Self { unpack: Some(Unpack::new(&self.nf, shape, self.seed, recovery)), ..self }
+        let unpack = Some(Unpack::new(&self.nf, shape, self.seed, recovery));
+        // What arrives is looked at once it is unpacked.
+        let router = Router { classifier: None, steering: Steering::One, replicate: true };
+        Self { unpack, router: Arc::new(router), ..self }
     }
 
     /// Where histories are that cores recover from: blocks stay where they are while a core needs them, and what a capture's packets
@@ -187,64 +194,55 @@ impl<N: NetworkFunction> Dispatcher<N> {
         }
     }
 
-    /// Hands each packet of `batch` to its core's parcel: lent where it was lent, else copied. The parcels are emptied first.
-    pub fn split(&mut self, batch: &Batch, parcels: &mut [Parcel<N::Meta>]) {
-        let bytes: usize = batch.packets().iter().map(|packet| packet.len as usize).sum();
-        // A packet that is made anew lies behind the others, which keep their places.
-        let anew = N::GROWTH.map_or(0, |growth| bytes + growth as usize * batch.len());
-        for parcel in parcels.iter_mut() {
-            parcel.block = None;
-            parcel.mice.clear();
-            // Room for the whole batch, so that no later one, steered otherwise, makes a parcel grow.
-            parcel.batch.clear_beside(batch, bytes + anew);
-        }
-        if let Some(unpack) = &mut self.unpack {
-            return unpack.split(batch, parcels);
-        }
-        let mut block = (self.replicate || self.adaptive.is_some()).then(|| self.free_block());
-        let mut inner = block.as_mut().and_then(Arc::get_mut);
-        if let (Some(block), Some(first), Some(last)) = (&mut inner, batch.packets().first(), batch.packets().last()) {
-            (block.time, block.first, block.end) = (first.time, first.seq, last.seq.next());
-            block.has_own = true;
-            self.decide(first, &mut block.moves);
-            block.records.reserve(batch.len());
-        }
-        self.look(batch);
-        let records = inner.map(|block| &mut block.records);
-        if self.herd().is_some() {
-            parcels.iter_mut().for_each(|parcel| parcel.mice.reserve(batch.len()));
-            self.deal::<true>(batch, parcels, records);
-        } else {
-            self.deal::<false>(batch, parcels, records);
-        }
-        if let Some(block) = block {
-            for parcel in parcels.iter_mut() {
-                parcel.block = Some(Arc::clone(&block));
-            }
-            self.blocks.push(block);
-        }
+    /// What hands out batches on any core and in any order, where steering doesn't follow what came before.
+    pub(crate) fn router(&self) -> Option<Arc<Router<N>>> {
+        (self.adaptive.is_none() && self.unpack.is_none()).then(|| Arc::clone(&self.router))
     }
 
-    /// Hands out the packets that were looked at, and where cores need them records; where it tells elephants from mice, those to
-    /// their own cores. A loop of its own for that: what is asked of each packet costs a sequencer's packets a tenth.
-    #[inline(never)]
-    fn deal<const TELLS: bool>(
-        &mut self,
-        batch: &Batch,
-        parcels: &mut [Parcel<N::Meta>],
-        mut records: Option<&mut Vec<Record<N::Meta>>>,
-    ) {
-        for (index, packet) in batch.packets().iter().enumerate() {
-            let route = self.route(packet.seq.0, index);
-            let parcel = &mut parcels[route.core];
-            parcel.batch.push_of(batch, index, route.bucket);
-            if let (Some(records), Some(record)) = (&mut records, record_of(packet, &route)) {
-                records.push(record);
+    /// What looks at packets ahead of [`deal`](Self::deal), on any core.
+    pub(crate) fn any_router(&self) -> Arc<Router<N>> {
+        Arc::clone(&self.router)
+    }
+
+    /// Hands each packet of `batch` to its core's share: lent where it was lent, else copied. The shares are emptied first.
+    pub fn split(&mut self, batch: &Batch, shares: &mut [CoreBatch<N::Meta>]) {
+        let mut classified = take(&mut self.classified);
+        match self.router() {
+            Some(router) => {
+                let mut block = router.replicate.then(|| self.free_block());
+                router.deal(batch, shares, block.as_mut(), &mut classified, &mut 0);
+                self.blocks.extend(block);
             }
-            if TELLS && let Some(mouse) = mouse_of(packet, &route) {
-                parcel.mice.push(mouse);
+            None => {
+                self.router.classify(batch, &mut classified, &mut 0);
+                self.deal(batch, &classified, shares);
             }
         }
+        self.classified = classified;
+    }
+
+    /// Hands each packet of `batch` to its core's share, by what was found out about it. Batches are dealt in their order.
+    pub(crate) fn deal(
+        &mut self,
+        batch: &Batch,
+        classified: &[Classified<N::Meta>],
+        shares: &mut [CoreBatch<N::Meta>],
+    ) {
+        clear::<N>(batch, shares);
+        if let Some(unpack) = &mut self.unpack {
+            return unpack.split(batch, shares);
+        }
+        let mut block = self.free_block();
+        let Some(inner) = Arc::get_mut(&mut block) else { unreachable!("nobody else holds a free block") };
+        begin(inner, batch);
+        if let Some(first) = batch.packets().first() {
+            self.decide(first, &mut inner.moves);
+        }
+        hand_out(batch, 0, classified, shares, Some(&mut inner.records), |seq, classified| self.route(seq, classified));
+        for share in shares.iter_mut() {
+            share.block = Some(Arc::clone(&block));
+        }
+        self.blocks.push(block);
     }
 
     /// What the dispatcher would do with the next packets of a trace that is replayed without one: the core and the bucket of
@@ -263,20 +261,23 @@ impl<N: NetworkFunction> Dispatcher<N> {
                 script.boundaries.push(Boundary { seq: first.seq, time: first.time, moves });
             }
         }
-        script.has_own = true;
         if self.herd().is_some() {
-            script.mice.resize_with(self.cores, Vec::new);
+            script.owned.resize_with(self.cores, Vec::new);
         }
-        self.look(batch);
-        for (index, packet) in batch.packets().iter().enumerate() {
-            let route = self.route(packet.seq.0, index);
+        let mut classified = take(&mut self.classified);
+        self.router.classify(batch, &mut classified, &mut 0);
+        // Steering that doesn't go by what packets contribute leaves nothing.
+        classified.resize(batch.len(), Classified { meta: None, hash: 0, bucket: 0 });
+        for (packet, classified) in batch.packets().iter().zip(&classified) {
+            let route = self.route(packet.seq.0, classified);
             cores.push(route.core as u16);
             buckets.push(route.bucket);
             script.records.extend(record_of(packet, &route));
-            if let Some(mice) = script.mice.get_mut(route.core) {
-                mice.extend(mouse_of(packet, &route));
+            if let Some(owned) = script.owned.get_mut(route.core) {
+                owned.extend(owned_record_of(packet, &route));
             }
         }
+        self.classified = classified;
     }
 
     /// What leads from here back to where `start` stood: for a trace that is replayed over and over.
@@ -320,29 +321,19 @@ impl<N: NetworkFunction> Dispatcher<N> {
 
     /// Inlined where the route is taken: one that crosses a call is stored in pieces and read at once, which has to wait for them.
     #[inline(always)]
-    fn route(&mut self, seq: u64, index: usize) -> Route<N::Meta> {
-        let meta = self.seen[index];
-        let key = meta.map(|meta| meta.key());
-        let (mut core, mut bucket) = self.steering.steer(seq, key.as_ref());
-        let mut route = Route { meta, hash: 0, core, bucket, recorded: self.replicate };
-        let Some((meta, key)) = meta.zip(key) else {
-            if let Some(adaptive) = &mut self.adaptive {
-                adaptive.left = adaptive.left.saturating_sub(1);
-            }
-            return route;
-        };
-        if self.replicate {
-            route.hash = hash_of::<N>(&key, self.seed);
-        }
+    fn route(&mut self, seq: u64, classified: &Classified<N::Meta>) -> Route<N::Meta> {
+        let Classified { meta, hash, bucket } = *classified;
+        let (core, bucket) = self.steering.steer(seq, meta.is_some().then_some(bucket));
+        let route = Route { meta, hash, core, bucket, recorded: self.router.replicate };
         if let Some(adaptive) = &mut self.adaptive {
             adaptive.left = adaptive.left.saturating_sub(1);
+            let Some(meta) = &meta else { return route };
             if let Some(elephants) = &mut adaptive.elephants {
-                route.hash = hash_of::<N>(&key, self.seed);
-                if elephants.count(&key, route.hash) {
-                    (core, bucket) = ((seq % adaptive.balancer.active() as u64) as usize, Packet::SPRAYED);
+                if elephants.count(&meta.key(), hash) {
+                    let (core, bucket) = ((seq % adaptive.balancer.active() as u64) as usize, Packet::SPRAYED);
                     return Route { core, bucket, recorded: true, ..route };
                 }
-                elephants.count_mouse(&meta, route.hash, bucket);
+                elephants.count_mouse(meta, hash, bucket);
             }
             adaptive.balancer.count(bucket);
         }
@@ -386,28 +377,10 @@ impl<N: NetworkFunction> Dispatcher<N> {
         }
     }
 
-    /// Works out what the packets of a batch contribute, where that decides anything.
-    fn look(&mut self, batch: &Batch) {
-        let Self { nf, by_ports, seen, .. } = self;
-        seen.clear();
-        seen.resize(batch.len(), None);
-        if !self.replicate && !matches!(self.steering, Steering::Hash(_)) {
-            return;
-        }
-        let mut verdict = Verdict::forward();
-        for (index, meta) in seen.iter_mut().enumerate() {
-            let (packet, bytes) = batch.packet(index);
-            if !classify(&**nf, *by_ports, packet, bytes, meta, &mut verdict) {
-                *meta = None;
-            }
-        }
-    }
-
     fn free_block(&mut self) -> Arc<Block<N::Meta>> {
         let free = self.blocks.iter_mut().position(|block| Arc::get_mut(block).is_some());
         let mut block = free.map_or_else(Arc::default, |index| self.blocks.swap_remove(index));
         let inner = Arc::get_mut(&mut block).expect("nobody else holds a free block");
-        inner.records.clear();
         inner.moves.clear();
         if let Some(adaptive) = &self.adaptive {
             // A core that is no longer in use leaves all its buckets.
@@ -429,6 +402,132 @@ impl<M> Adaptive<M> {
         self.balancer.scale(u64::try_from(work).unwrap_or(u64::MAX));
         let [least, most] = &mut self.in_use;
         (*least, *most) = ((*least).min(self.balancer.active()), (*most).max(self.balancer.active()));
+    }
+}
+
+/// Hands out packets by what they are alone. Steering that follows nothing needs no order: any core hands out any batch.
+pub(crate) struct Router<N: NetworkFunction> {
+    /// What looks at packets; `None` where steering doesn't go by what they contribute.
+    classifier: Option<Classifier<N>>,
+    steering: Steering,
+    /// Whether every core needs every record.
+    replicate: bool,
+}
+
+impl<N: NetworkFunction> Router<N> {
+    /// Whether every core needs every record.
+    pub(crate) const fn replicates(&self) -> bool {
+        self.replicate
+    }
+
+    /// Looks at all packets of a batch, of which it is at number `at`.
+    pub(crate) fn classify(&self, batch: &Batch, classified: &mut Vec<Classified<N::Meta>>, at: &mut usize) {
+        classified.clear();
+        if let Some(classifier) = &self.classifier {
+            classifier.classify(batch, 0..batch.len(), classified, at);
+        }
+    }
+
+    /// Hands each packet of a batch to its core's share, a burst at a time. The shares are emptied first; `block` is free and gets
+    /// what all cores need. It is at packet number `at`: where the function panics on that, those ahead of it are handed out.
+    pub(crate) fn deal(
+        &self,
+        batch: &Batch,
+        shares: &mut [CoreBatch<N::Meta>],
+        mut block: Option<&mut Arc<Block<N::Meta>>>,
+        classified: &mut Vec<Classified<N::Meta>>,
+        at: &mut usize,
+    ) -> Option<Panic> {
+        clear::<N>(batch, shares);
+        let Some(classifier) = &self.classifier else {
+            for (index, packet) in batch.packets().iter().enumerate() {
+                let (core, bucket) = self.steering.steer(packet.seq.0, None);
+                shares[core].batch.push_of(batch, index, bucket);
+            }
+            return None;
+        };
+        let mut inner = block.as_mut().and_then(|block| Arc::get_mut(block));
+        if let Some(block) = &mut inner {
+            begin(block, batch);
+        }
+        let route = |seq: u64, classified: &Classified<N::Meta>| {
+            let Classified { meta, hash, bucket } = *classified;
+            let (core, bucket) = self.steering.steer(seq, meta.is_some().then_some(bucket));
+            Route { meta, hash, core, bucket, recorded: self.replicate }
+        };
+        let mut panic = None;
+        let mut begin = 0;
+        while begin < batch.len() && panic.is_none() {
+            let range = begin..batch.len().min(begin + BURST);
+            classified.clear();
+            panic = catch_unwind(AssertUnwindSafe(|| classifier.classify(batch, range.clone(), classified, at))).err();
+            let whole = if panic.is_some() { *at - begin } else { classified.len() };
+            let records = inner.as_mut().map(|block| &mut block.records);
+            hand_out(batch, begin, &classified[..whole], shares, records, route);
+            begin = range.end;
+        }
+        if let Some(block) = block {
+            for share in shares.iter_mut() {
+                share.block = Some(Arc::clone(block));
+            }
+        }
+        panic
+    }
+}
+
+/// What a panic says.
+pub(crate) type Panic = Box<dyn Any + Send>;
+
+/// Empties shares of a batch. Each has room for the whole of it, so that no later one, steered otherwise, makes it grow.
+fn clear<N: NetworkFunction>(batch: &Batch, shares: &mut [CoreBatch<N::Meta>]) {
+    let bytes: usize = batch.packets().iter().map(|packet| packet.len as usize).sum();
+    // A packet that is made anew lies behind the others, which keep their places.
+    let anew = N::GROWTH.map_or(0, |growth| bytes + growth as usize * batch.len());
+    for share in shares {
+        share.block = None;
+        share.owned.clear();
+        share.owned.reserve(batch.len());
+        share.batch.clear_beside(batch, bytes + anew);
+    }
+}
+
+/// Has a free block be about the packets of a batch.
+fn begin<M>(block: &mut Block<M>, batch: &Batch) {
+    block.records.clear();
+    block.moves.clear();
+    if let (Some(first), Some(last)) = (batch.packets().first(), batch.packets().last()) {
+        (block.time, block.first, block.end) = (first.time, first.seq, last.seq.next());
+        block.records.reserve(batch.len());
+    }
+}
+
+/// Another core had a share last, and gives up a cache line in the time that about so many packets take.
+const PUSH_AHEAD: usize = 12;
+
+/// Hands out the packets of a batch from number `first` on, with what they contribute: to their cores alone, or to all where they are
+/// replicated.
+#[inline(always)]
+fn hand_out<M: Copy>(
+    batch: &Batch,
+    first: usize,
+    classified: &[Classified<M>],
+    shares: &mut [CoreBatch<M>],
+    mut records: Option<&mut Vec<Record<M>>>,
+    mut route: impl FnMut(u64, &Classified<M>) -> Route<M>,
+) {
+    for (index, classified) in (first..).zip(classified) {
+        let packet = &batch.packets()[index];
+        let route = route(packet.seq.0, classified);
+        let share = &mut shares[route.core];
+        share.batch.push_of(batch, index, route.bucket);
+        if route.recorded {
+            if let (Some(records), Some(record)) = (&mut records, record_of(packet, &route)) {
+                records.push(record);
+            }
+        } else if let Some(owned) = owned_record_of(packet, &route) {
+            prefetch::to_push(&share.owned, PUSH_AHEAD);
+            share.owned.push(owned);
+        }
     }
 }
 
@@ -456,9 +555,9 @@ fn record_of<M: Copy>(packet: &Packet, route: &Route<M>) -> Option<Record<M>> {
 
 /// Of a packet whose step no core takes but its own.
 #[inline(always)]
-fn mouse_of<M: Copy>(packet: &Packet, route: &Route<M>) -> Option<Mouse<M>> {
+fn owned_record_of<M: Copy>(packet: &Packet, route: &Route<M>) -> Option<OwnedRecord<M>> {
     let meta = route.meta.filter(|_| !route.recorded)?;
-    Some(Mouse { seq: packet.seq, hash: route.hash, bucket: route.bucket, meta })
+    Some(OwnedRecord { seq: packet.seq, hash: route.hash, bucket: route.bucket, meta })
 }
 
 /// How many packets pass between two looks at the load.

@@ -196,10 +196,10 @@ impl<M: Meta> Elephants<M> {
     fn cost(&mut self, expected: &[u32], more: i64) -> u64 {
         self.buckets.clear();
         self.buckets.extend_from_slice(expected);
-        let mice = balanced(&mut self.buckets, &mut self.by_core[..self.cores as usize]);
+        let owned = balanced(&mut self.buckets, &mut self.by_core[..self.cores as usize]);
         let herd: i64 = self.herd.iter().map(|one| i64::from(one.packets)).sum();
         let sprayed = (herd + more).max(0) as u64;
-        mice * 100 + sprayed * (100 + (self.cores - 1) * self.replay_percent) / self.cores
+        owned * 100 + sprayed * (100 + (self.cores - 1) * self.replay_percent) / self.cores
     }
 }
 
@@ -239,7 +239,7 @@ mod tests {
     const EPOCH: u32 = 10_000;
     const BUCKETS: usize = 128;
 
-    /// Epochs of traffic in which flow `i` has so many packets, the rest spread over thousands of mice.
+    /// Epochs of traffic in which flow `i` has so many packets, the rest spread over thousands of owned.
     fn epochs(cores: usize, heavy: &[u32], times: usize) -> (Elephants<From>, Vec<Vec<Change<From>>>) {
         let mut elephants = Elephants::new(cores, BUCKETS, u64::from(EPOCH), 30);
         let mut balancer = Balancer::new(cores, BUCKETS);
@@ -254,7 +254,7 @@ mod tests {
     }
 
     fn feed(elephants: &mut Elephants<From>, balancer: &mut Balancer, heavy: &[u32]) {
-        let mice = EPOCH - heavy.iter().sum::<u32>();
+        let owned = EPOCH - heavy.iter().sum::<u32>();
         let one = |elephants: &mut Elephants<From>, balancer: &mut Balancer, number: u32| {
             let key = Host::v4(number.into());
             let packet::Family::V4(v4) = key.family() else { unreachable!("it is IPv4") };
@@ -268,7 +268,7 @@ mod tests {
         for (number, packets) in heavy.iter().enumerate() {
             (0..*packets).for_each(|_| one(elephants, balancer, number as u32));
         }
-        (0..mice).for_each(|mouse| one(elephants, balancer, 1000 + mouse % 5000));
+        (0..owned).for_each(|record| one(elephants, balancer, 1000 + record % 5000));
     }
 
     #[test]

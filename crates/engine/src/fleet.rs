@@ -50,7 +50,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             seed: 0x6d69_6c6c_7261_6365,
-            pin: true,
+            pin: false,
             flows_max: None,
             tables: Tables::default(),
             buckets: BUCKETS,

@@ -78,6 +78,12 @@ impl EngineKind {
         matches!(self, Self::RssPlusPlus | Self::Hybrid)
     }
 
+    /// Whether it can take packets from a port that hands them to cores itself, as a card with several queues does.
+    #[must_use]
+    pub const fn takes_queues(self) -> bool {
+        matches!(self, Self::Sequential | Self::Shared | Self::Rss | Self::Transactional)
+    }
+
     /// How many tables of the function's whole size it builds on so many cores. The shards of `rss` may each come to hold nearly
     /// all flows; those of a bucket may not.
     #[must_use]

@@ -37,19 +37,21 @@ pub use affinity::{cpus, pin};
 pub use any_worker::AnyWorker;
 pub use balance::{Balancer, Migration};
 pub use counters::{Counters, FlowCounters};
-pub use dispatch::{Dispatcher, EPOCH, Parcel, Standing};
+pub use dispatch::{CoreBatch, Dispatcher, EPOCH, Standing};
 pub use error::{EngineError, FailedPacket, Failure};
 pub use fleet::{
     Fleet, FlowState, Options, PrivateFleet, Remains, ShardedFleet, SharedFleet, TransactedFleet, any_private_fleet,
     any_sharded_fleet, private_fleet, sharded_fleet, shared_fleet, transacted_fleet,
 };
-pub use history::{Block, Boundary, Event, Log, Mouse, Record, Script, Stretch};
+pub use history::{Block, Boundary, Event, Log, OwnedRecord, Record, Script, Stretch};
 pub use kind::{EngineKind, Guarantee};
-pub use link::{Histories, Link, LinkEnd, run_replayed};
+pub use link::{Histories, Link, LinkEnd};
 pub use moves::{Elephant, Move, Moves, What};
 pub use placement::{KeyOf, Lane, Placement, Ticket, hash_of};
 pub use private::Private;
-pub use run::{Control, CoreRun, Course, Outcome, Recovery, drive, run, run_queues, run_workers};
+pub use run::{
+    Control, CoreProgress, CoreRun, Feed, Mail, Outcome, Recovery, drive, processors, resolve, run, run_cores,
+};
 pub use sharded::Sharded;
 pub use shared::{Part, Shared};
 pub use steering::{BUCKETS, Steering};

@@ -15,8 +15,6 @@ use crate::kind::EngineKind;
 use crate::placement::hash_of;
 use crate::recovery::{Apply, Fenced, Logs, Member, Patience, Refusal, Shape, Tally, Words};
 
-pub use replayed::run_replayed;
-
 /// A link that loses packets with their histories, on the way from the sequencer to their cores.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Link {
@@ -104,13 +102,8 @@ impl<M: Meta> LinkEnd<M> {
         let shape = Shape { slots: least.slots.next_power_of_two(), ..least };
         assert!(shape.window() >= window, "cores don't wait for room in a log");
         let members = Logs::members(shape, link.patience).into_iter();
-        let end = |member| Self {
-            link,
-            member,
-            kept: VecDeque::new(),
-            block: Block { has_own: true, ..Block::default() },
-            arrived: Batch::default(),
-        };
+        let end =
+            |member| Self { link, member, kept: VecDeque::new(), block: Block::default(), arrived: Batch::default() };
         members.map(end).collect()
     }
 

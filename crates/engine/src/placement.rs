@@ -102,7 +102,7 @@ pub trait Placement<N: NetworkFunction>: Send {
 
     /// Whether there are packet sets that one core has alone although records of others come to all (`hybrid`), so that it may be handed
     /// the records of its own. Where there are none, nothing of that is compiled.
-    const MICE: bool = false;
+    const MIXED: bool = false;
 
     /// The state that records are of: all of it, or the part of it that each core has.
     type Replica: Placement<N>;
@@ -169,6 +169,10 @@ pub trait Placement<N: NetworkFunction>: Send {
     /// The burst's steps have been taken.
     #[inline(always)]
     fn rest(&mut self) {}
+
+    /// No packet comes, and the port's time is `now`: ends flows whose deadline has passed, where the state is this core's alone.
+    /// Replicas age with the packets that all of them see.
+    fn age(&mut self, _nf: &N, _now: Nanos, _last: Seq) {}
 
     /// What happened to flows here, where this placement belongs to one core.
     fn flow_counters(&self) -> FlowCounters;

@@ -250,6 +250,12 @@ impl<N: NetworkFunction, I: Index> Placement<N> for Private<N, I> {
             }
     }
 
+    fn age(&mut self, nf: &N, now: Nanos, last: Seq) {
+        let Self { v4, v6, rest, .. } = self;
+        rest.age(v4, nf, now, last);
+        rest.age(v6, nf, now, last);
+    }
+
     fn flow_counters(&self) -> FlowCounters {
         self.rest.counters
     }
@@ -275,7 +281,7 @@ impl<N: NetworkFunction> Rest<N> {
     ) {
         for _ in 0..RECLAIM_PER_PACKET {
             let Some(slot) = flows.table.reclaim(lane.now) else { break };
-            lane.lent(|lane| self.end(flows, nf, slot, lane, End::Expired));
+            lane.lent(|lane| self.end(flows, nf, slot, (lane.now, lane.seq), End::Expired));
         }
         let Some(entry) = flows.table.entry_near(&key, lane.hint, lane.now) else {
             let is_absent = flows.table.is_absent(lane.hint);
@@ -369,7 +375,7 @@ impl<N: NetworkFunction> Rest<N> {
         if flows.table.deadline(slot) > lane.now {
             return Some(slot);
         }
-        self.end(flows, nf, slot, lane, End::Expired);
+        self.end(flows, nf, slot, (lane.now, lane.seq), End::Expired);
         None
     }
 
@@ -423,7 +429,7 @@ impl<N: NetworkFunction> Rest<N> {
             flows.table.assure(slot);
         }
         if effects.close {
-            self.end(flows, nf, slot, lane, End::Closed);
+            self.end(flows, nf, slot, (lane.now, lane.seq), End::Closed);
         }
     }
 
@@ -477,7 +483,7 @@ impl<N: NetworkFunction> Rest<N> {
         let Tables { eviction, ageing, .. } = self.tables;
         if ageing == Ageing::Lazy {
             while let Some(dead) = flows.table.dead_near(lane.hash, lane.now) {
-                self.end(flows, nf, dead, lane, End::Expired);
+                self.end(flows, nf, dead, (lane.now, lane.seq), End::Expired);
             }
         }
         if self.tables.drops_early(flows.table.len(), flows.table.capacity(), chance(lane.hash, lane.seq)) {
@@ -490,7 +496,7 @@ impl<N: NetworkFunction> Rest<N> {
             let victim = || flows.table.victim(eviction, lane.hash);
             if let Some(victim) = flows.table.overdue(lane.now).or_else(victim).or_else(dead) {
                 let how = if flows.table.deadline(victim) <= lane.now { End::Expired } else { End::Evicted };
-                self.end(flows, nf, victim, lane, how);
+                self.end(flows, nf, victim, (lane.now, lane.seq), how);
             }
         }
         let slot = flows.table.insert(key, lane.hash, flow, deadline, lane.now);
@@ -526,19 +532,26 @@ impl<N: NetworkFunction> Rest<N> {
         flows: &mut Flows<K, N::Flow, I>,
         nf: &N,
         slot: Slot,
-        lane: Lane<'_, N::Meta>,
+        (now, seq): (Nanos, Seq),
         how: End,
     ) {
         let flow = flows.table.remove(slot);
         if let Some(sources) = &mut self.sources {
             sources.leave(flows.origins[slot.index()]);
         }
-        let mut cx = Context::new(&self.shared, LocalTx::default(), lane.now, lane.seq);
+        let mut cx = Context::new(&self.shared, LocalTx::default(), now, seq);
         always(nf.expire(&mut cx, &flow));
         match how {
             End::Expired => self.counters.expired += 1,
             End::Closed => self.counters.closed += 1,
             End::Evicted => self.counters.evicted += 1,
+        }
+    }
+
+    /// Ends the flows whose deadline has passed by `now`.
+    fn age<K: Key, I: Index>(&mut self, flows: &mut Flows<K, N::Flow, I>, nf: &N, now: Nanos, last: Seq) {
+        while let Some(slot) = flows.table.reclaim(now) {
+            self.end(flows, nf, slot, (now, last), End::Expired);
         }
     }
 

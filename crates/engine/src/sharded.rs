@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use flow::{Hint, Index};
 use nf::{Meta, NetworkFunction, Sizing, Verdict};
-use packet::Nanos;
+use packet::{Nanos, Seq};
 use port::Packet;
 
 use crate::counters::FlowCounters;
@@ -107,7 +107,7 @@ const OWNED: &str = "a core gets packets of its own buckets and of elephants";
 
 impl<N: NetworkFunction, I: Index> Placement<N> for Sharded<N, I> {
     const REPLAYS: bool = true;
-    const MICE: bool = true;
+    const MIXED: bool = true;
 
     type Replica = Private<N, I>;
 
@@ -157,6 +157,11 @@ impl<N: NetworkFunction, I: Index> Placement<N> for Sharded<N, I> {
 
     fn fold(&mut self, nf: &N, last: Lane<'_, N::Meta>, count: u32, first: Nanos) -> bool {
         self.replica.as_deref_mut().is_some_and(|replica| replica.fold(nf, last, count, first))
+    }
+
+    /// Shards are this core's alone; the replica ages with the packets that all cores see.
+    fn age(&mut self, nf: &N, now: Nanos, last: Seq) {
+        self.shards.iter_mut().flatten().for_each(|shard| shard.age(nf, now, last));
     }
 
     /// What happened to the flows of the shards that are here now; of elephants, on core 0.

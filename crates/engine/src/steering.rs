@@ -1,10 +1,13 @@
 //! Steering: which core gets a packet.
 
+use std::sync::Arc;
+
 use packet::FlowKey;
 use packet::toeplitz::{SYMMETRIC_KEY, Toeplitz};
 use port::Packet;
 
 /// Which core gets a packet.
+#[derive(Clone)]
 pub enum Steering {
     /// All packets go to core 0.
     One,
@@ -17,9 +20,10 @@ pub enum Steering {
     Hash(Box<Rss>),
 }
 
-/// The hash and the indirection table of receive-side scaling.
+/// The indirection table of receive-side scaling.
+#[derive(Clone)]
 pub struct Rss {
-    toeplitz: Toeplitz,
+    buckets: Buckets,
     /// The core of each bucket.
     table: Vec<u16>,
     /// The cores that packets go to: the first so many.
@@ -29,25 +33,54 @@ pub struct Rss {
 /// Entries of the indirection table, as most cards have them.
 pub const BUCKETS: usize = 128;
 
+/// What a packet set's entry of the indirection table is chosen by.
+#[derive(Clone)]
+pub struct Buckets {
+    toeplitz: Arc<Toeplitz>,
+    count: usize,
+}
+
+impl Buckets {
+    /// The bucket of a packet set.
+    #[inline]
+    #[must_use]
+    pub fn bucket<K: FlowKey>(&self, key: &K) -> u16 {
+        let mut input = [0; 36];
+        let len = key.rss_input(&mut input);
+        let hash = self.toeplitz.hash(&input[..len]);
+        (hash as usize % self.count) as u16
+    }
+}
+
 impl Steering {
     /// Receive-side scaling over `cores` cores, `buckets` buckets dealt out evenly.
     #[must_use]
     pub fn rss(cores: usize, buckets: usize) -> Self {
         let table = (0..buckets).map(|bucket| (bucket % cores) as u16).collect();
-        Self::Hash(Box::new(Rss { toeplitz: Toeplitz::new(&SYMMETRIC_KEY), table, in_use: cores }))
+        let buckets = Buckets { toeplitz: Arc::new(Toeplitz::new(&SYMMETRIC_KEY)), count: buckets };
+        Self::Hash(Box::new(Rss { buckets, table, in_use: cores }))
     }
 
-    /// The core for packet number `seq` of this packet set, and the bucket that decided it. Packets that belong to no packet set touch
-    /// no state and go around the cores in turn, as a card spreads by their addresses those that the function has no eye for.
+    /// The core for packet number `seq` of this bucket, and the bucket that it is told to go by. Packets that belong to no packet set
+    /// touch no state and go around the cores in turn, as a card spreads by their addresses those that the function has no eye for.
     #[inline]
-    pub fn steer<K: FlowKey>(&self, seq: u64, key: Option<&K>) -> (usize, u16) {
+    pub fn steer(&self, seq: u64, bucket: Option<u16>) -> (usize, u16) {
         match self {
             Self::One => (0, 0),
             Self::RoundRobin { cores } => ((seq % *cores as u64) as usize, Packet::SPRAYED),
-            Self::Hash(rss) => key.map_or(((seq % rss.in_use as u64) as usize, 0), |key| {
-                let bucket = rss.bucket(key);
-                (usize::from(rss.table[usize::from(bucket)]), bucket)
-            }),
+            Self::Hash(rss) => match bucket {
+                Some(bucket) => (usize::from(rss.table[usize::from(bucket)]), bucket),
+                None => ((seq % rss.in_use as u64) as usize, 0),
+            },
+        }
+    }
+
+    /// What packet sets' buckets are chosen by, if there are any.
+    #[must_use]
+    pub fn buckets(&self) -> Option<Buckets> {
+        match self {
+            Self::Hash(rss) => Some(rss.buckets.clone()),
+            Self::One | Self::RoundRobin { .. } => None,
         }
     }
 
@@ -62,16 +95,6 @@ impl Steering {
 }
 
 impl Rss {
-    /// The bucket of a packet set.
-    #[inline]
-    #[must_use]
-    pub fn bucket<K: FlowKey>(&self, key: &K) -> u16 {
-        let mut input = [0; 36];
-        let len = key.rss_input(&mut input);
-        let hash = self.toeplitz.hash(&input[..len]);
-        (hash as usize % self.table.len()) as u16
-    }
-
     /// The core of each bucket.
     #[must_use]
     pub fn table(&self) -> &[u16] {

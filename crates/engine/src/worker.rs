@@ -13,7 +13,7 @@ use port::{Batch, Packet};
 use crate::classify::classify;
 use crate::counters::Counters;
 use crate::error::FailedPacket;
-use crate::history::{Log, Mouse, Record, Stretch, prefetch_ahead};
+use crate::history::{Log, OwnedRecord, Record, Stretch, prefetch_ahead};
 use crate::moves::Moves;
 use crate::placement::{Lane, Placement, Ticket, hash_of};
 use crate::settle::{settle, settle_unwritten};
@@ -47,13 +47,6 @@ pub struct Worker<N: NetworkFunction, P> {
 struct Lanes<M> {
     len: usize,
     waiting: [Waiting<M>; BURST],
-    /// The lanes between records that are kept for packets of the batch, which are looked at together once the burst is full, and those
-    /// packets' places in the batch.
-    kept: [(u8, u32); BURST],
-    /// How many are.
-    keeping: usize,
-    /// Records that contribute the same as the one ahead of them: their packets' numbers and times.
-    again: Vec<(Seq, Nanos)>,
     /// The verdict of a packet that takes no step.
     settled: Verdict,
     /// The packets of a burst that take none and are written to, by their place in the batch: they are seen to once all have been
@@ -74,39 +67,17 @@ struct Waiting<M> {
     ticket: Ticket,
     /// The packet's place in the batch. A record of the history has no packet here.
     index: u32,
-    /// How many of `again` are this record's, and where they begin.
-    more: u32,
-    first: u32,
 }
-
-/// Records that a burst has room for besides its lanes.
-const AGAIN_MAX: usize = 8 * BURST;
 
 /// An IP packet at its longest, and a link header: what there is room for from the start where packets are made anew.
 const FRAME_MAX: usize = 65_535 + 64;
 
-impl<M: Copy + PartialEq> Waiting<M> {
+impl<M: Copy> Waiting<M> {
     const NONE: Self = Self {
         meta: None,
         ticket: Ticket { hash: 0, seq: Seq(0), now: Nanos(0), hint: Hint::NOWHERE, bucket: 0, replayed: false },
         index: 0,
-        more: 0,
-        first: 0,
     };
-
-    /// Whether this is a record that contributes the same as another.
-    #[inline(always)]
-    fn is_like(&self, record: &Record<M>) -> bool {
-        self.ticket.hash == record.hash && self.ticket.replayed && self.meta.as_ref() == Some(&record.meta)
-    }
-
-    /// Waits with what the log has of a packet.
-    #[inline(always)]
-    fn fill(&mut self, record: &Record<M>, ticket: Ticket) {
-        self.meta = Some(record.meta);
-        self.ticket = ticket;
-        self.more = 0;
-    }
 
     /// The step, as placements see it.
     #[inline(always)]
@@ -136,9 +107,6 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
             lanes: Box::new(Lanes {
                 len: 0,
                 waiting: [Waiting::NONE; BURST],
-                kept: [(0, 0); BURST],
-                keeping: 0,
-                again: Vec::with_capacity(AGAIN_MAX),
                 settled: Verdict::forward(),
                 stepless: Vec::with_capacity(BURST),
                 passed: Vec::with_capacity(BURST),
@@ -166,6 +134,18 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         Counters { flows: self.place.flow_counters(), ..self.counters.clone() }
     }
 
+    /// What this core has counted of packets so far; of flows nothing.
+    pub const fn tally(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// No packet comes, and the port's time is `now`: ends the flows whose deadline has passed, as far as that is no other core's
+    /// matter.
+    pub fn age(&mut self, now: Nanos) {
+        let Self { nf, place, position, .. } = self;
+        place.age(nf, now, *position);
+    }
+
     /// The packet that the function was last at.
     #[must_use]
     pub const fn position(&self) -> Seq {
@@ -191,7 +171,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         while begin < batch.len() {
             let end = batch.len().min(begin + BURST);
             self.intake_burst(batch, begin..end);
-            self.flush::<false>(batch);
+            self.flush(batch);
             begin = end;
         }
     }
@@ -205,18 +185,13 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
     #[inline(never)]
     pub fn process_with(&mut self, batch: &mut Batch, log: &mut Log<'_, N::Meta>, end: Seq) {
         self.counters.receive(batch);
-        let is_silent = log.is_silent_until(end);
-        if P::REPLAYS {
-            if is_silent {
-                self.decide(batch);
-            } else if log.has_own() {
-                self.replay_among(batch, log, end);
-            } else {
-                self.replay_between(batch, log, end);
-            }
-        } else {
-            assert!(is_silent, "this state is no replica");
+        if !P::MIXED && log.has_only_owned() {
+            self.decide_owned(batch, log);
+        } else if log.is_silent_until(end) {
             self.decide(batch);
+        } else {
+            assert!(P::REPLAYS, "this state is no replica");
+            self.replay(batch, log, end);
         }
         self.next = end;
     }
@@ -277,7 +252,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         let Lanes { len, waiting, settled, stepless, .. } = &mut **lanes;
         let mut count = 0;
         for (index, (packet, bytes)) in range.clone().zip(batch.frames(range)) {
-            if P::MICE && packet.bucket == Packet::SPRAYED {
+            if P::MIXED && packet.bucket == Packet::SPRAYED {
                 continue;
             }
             *position = packet.seq;
@@ -298,123 +273,10 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         }
     }
 
-    /// Has records and packets wait together, in their order.
-    #[inline]
-    fn replay_between(&mut self, batch: &mut Batch, log: &mut Log<'_, N::Meta>, end: Seq) {
-        for index in 0..=batch.len() {
-            let own = batch.packets().get(index).map(|packet| packet.seq);
-            self.replay(batch, log, own.unwrap_or(end));
-            if own.is_some() {
-                self.keep_lane(batch, index);
-            }
-        }
-        self.flush_kept(batch);
-    }
-
-    /// Keeps the next lane for a packet that is to be looked at.
-    #[inline(always)]
-    fn keep_lane(&mut self, batch: &mut Batch, index: usize) {
-        let Lanes { len, waiting, kept, keeping, .. } = &mut *self.lanes;
-        waiting[*len].ticket.replayed = false;
-        kept[*keeping] = (*len as u8, index as u32);
-        *keeping += 1;
-        *len += 1;
-        if *len == BURST {
-            self.flush_kept(batch);
-        }
-    }
-
-    /// Looks at the packets that lanes are kept for, and takes all steps that wait.
-    #[inline(never)]
-    fn flush_kept(&mut self, batch: &mut Batch) {
-        let Self { nf, by_ports, seed, place, lanes, counters, position, scratch, .. } = self;
-        let door = Door { nf: &**nf, by_ports: *by_ports, seed: *seed, place: &*place };
-        let Lanes { len, waiting, kept, keeping, settled, stepless, .. } = &mut **lanes;
-        let kept = &kept[..*keeping];
-        // The lanes of packets that take no step.
-        let mut empty = 0u32;
-        for &(lane, index) in kept {
-            let (lane, index) = (usize::from(lane) % BURST, index as usize);
-            let (packet, bytes) = batch.packet(index);
-            *position = packet.seq;
-            if door.let_in(&mut waiting[lane], settled, packet, bytes, index) {
-                continue;
-            }
-            empty |= 1 << lane;
-            counters.count_unread(packet);
-            match settle_unwritten(counters, settled) {
-                Some(fate) => batch.packets_mut()[index].fate = fate,
-                None => stepless.push((index, *settled)),
-            }
-        }
-        // The history takes so long that what the port brought near is far again: the next burst's packets, which are about as many.
-        let next = kept.last().map_or(batch.len(), |&(_, index)| index as usize + 1);
-        for (_, bytes) in batch.frames(next..batch.len().min(next + kept.len() + 2)) {
-            if let Some(header) = bytes.first() {
-                prefetch::closest(header);
-            }
-        }
-        *keeping = 0;
-        for (index, verdict) in stepless.drain(..) {
-            *position = batch.packets()[index].seq;
-            settle(door.nf, scratch, counters, batch, index, &verdict);
-        }
-        if empty != 0 {
-            let mut full = 0;
-            for lane in (0..*len).filter(|lane| empty >> lane & 1 == 0) {
-                waiting[full] = waiting[lane];
-                full += 1;
-            }
-            *len = full;
-        }
-        self.flush::<true>(batch);
-    }
-
-    /// Takes what the log has ahead of packet `until`. Inlined, for between two packets of two replicas there is one record.
-    #[inline(always)]
-    fn replay(&mut self, batch: &mut Batch, log: &mut Log<'_, N::Meta>, until: Seq) {
-        loop {
-            let limit = match log.limit(until) {
-                Ok(limit) => limit,
-                Err(moves) => {
-                    self.flush_kept(batch);
-                    assert!(self.hand_over(&moves), "another core has failed");
-                    continue;
-                }
-            };
-            while let Some((record, first, later)) = log.next(limit) {
-                let (seq, now) = (Seq(record.seq.0 + first), record.time + later);
-                let Lanes { len, waiting, again, .. } = &mut *self.lanes;
-                if N::FOLDS
-                    && let Some(ahead) = len.checked_sub(1).map(|last| &mut waiting[last])
-                    && ahead.is_like(record)
-                    && again.len() < AGAIN_MAX
-                {
-                    if ahead.more == 0 {
-                        ahead.first = again.len() as u32;
-                    }
-                    ahead.more += 1;
-                    again.push((seq, now));
-                    continue;
-                }
-                let (hint, bucket) = (Hint::NOWHERE, Packet::SPRAYED);
-                waiting[*len].fill(record, Ticket { hash: record.hash, seq, now, hint, bucket, replayed: true });
-                self.place.prefetch(&self.nf, &record.meta, record.hash, Packet::SPRAYED);
-                *len += 1;
-                if *len == BURST {
-                    self.flush_kept(batch);
-                }
-            }
-            if !log.moves_by(until) {
-                return;
-            }
-        }
-    }
-
     /// Steps through a log in which packets of the batch have their records among the others: what sequenced them has parsed them.
     /// A packet without a record takes no step, or one that no record has a part in; those are looked at together.
     #[inline(never)]
-    fn replay_among(&mut self, batch: &mut Batch, log: &mut Log<'_, N::Meta>, end: Seq) {
+    fn replay(&mut self, batch: &mut Batch, log: &mut Log<'_, N::Meta>, end: Seq) {
         let end = batch.packets().last().map_or(end, |last| end.max(last.seq.next()));
         self.near = self.place.is_near();
         (self.lanes.left, self.lanes.decided) = (0, 0);
@@ -432,7 +294,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
                 } else {
                     self.take::<false>(batch, own, stretch)
                 };
-                if P::MICE && self.lanes.left >= BURST {
+                if P::MIXED && self.lanes.left >= BURST {
                     self.decide_passed(batch, own, Some(log));
                 }
             }
@@ -539,16 +401,24 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
     /// Decides the packets ahead of the one that the function panicked at which were left for later.
     pub(crate) fn decide_left(&mut self, batch: &mut Batch) {
         let until = batch.packets().partition_point(|packet| packet.seq < self.position);
+        self.lanes.passed.retain(|index| (*index as usize) < until);
         self.decide_passed(batch, until, None);
+    }
+
+    /// Decides every packet of the batch by the records that this core is handed of them.
+    #[inline(never)]
+    fn decide_owned(&mut self, batch: &mut Batch, log: &mut Log<'_, N::Meta>) {
+        self.lanes.decided = 0;
+        while self.lanes.decided < batch.len() {
+            self.step_owned(batch, batch.len(), log);
+            self.look_at_passed(batch);
+        }
     }
 
     /// Decides the packets ahead of the `until`th that were passed over: by the records that this core is handed of them, if the log has
     /// any, and else by looking at them.
     fn decide_passed(&mut self, batch: &mut Batch, until: usize, log: Option<&mut Log<'_, N::Meta>>) {
-        if !P::REPLAYS {
-            return;
-        }
-        if !P::MICE {
+        if !P::MIXED {
             if !self.lanes.passed.is_empty() {
                 self.look_at_passed(batch);
             }
@@ -559,9 +429,9 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
             return;
         }
         match log {
-            Some(log) if log.has_mice() => {
+            Some(log) if log.has_owned() => {
                 while self.lanes.decided < until {
-                    self.step_mice(batch, until, log);
+                    self.step_owned(batch, until, log);
                     self.look_at_passed(batch);
                 }
             }
@@ -570,7 +440,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
                     let end = until.min(self.lanes.decided + BURST);
                     let begin = replace(&mut self.lanes.decided, end);
                     self.intake_burst(batch, begin..end);
-                    self.flush::<false>(batch);
+                    self.flush(batch);
                 }
             }
         }
@@ -579,7 +449,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
     /// Leaves a packet without a record for later: it has no part in the order of those with one.
     #[inline]
     fn pass_over(&mut self, batch: &mut Batch, index: usize) {
-        if P::MICE {
+        if P::MIXED {
             self.lanes.left += 1;
             return;
         }
@@ -611,43 +481,44 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
             }
         }
         if *len > 0 {
-            self.flush::<false>(batch);
+            self.flush(batch);
         }
     }
 
     /// Takes the steps of a burst of the packets ahead of the `until`th that this core alone takes the steps of and is handed the records
     /// of. Those without a record, which take no step, are passed over.
     #[inline(never)]
-    fn step_mice(&mut self, batch: &mut Batch, until: usize, log: &mut Log<'_, N::Meta>) {
+    fn step_owned(&mut self, batch: &mut Batch, until: usize, log: &mut Log<'_, N::Meta>) {
         let Self { nf, place, lanes, counters, position, scratch, .. } = self;
         let nf = &**nf;
         let Lanes { passed, decided, .. } = &mut **lanes;
         let packets = &batch.packets()[..until];
         let mut at = *decided;
-        at += packets[at..].iter().take_while(|packet| packet.bucket == Packet::SPRAYED).count();
+        let is_replicated = |packet: &Packet| P::MIXED && packet.bucket == Packet::SPRAYED;
+        at += packets[at..].iter().take_while(|packet| is_replicated(packet)).count();
         let Some(next) = packets.get(at) else {
             *decided = at;
             return;
         };
-        let ask = |mouse: &Mouse<N::Meta>| {
-            place.prefetch(nf, &mouse.meta, mouse.hash, mouse.bucket);
-            prefetch_ahead(mouse);
+        let ask = |record: &OwnedRecord<N::Meta>| {
+            place.prefetch(nf, &record.meta, record.hash, record.bucket);
+            prefetch_ahead(record);
         };
-        let (mice, first) = log.mice(next.seq, BURST, ask);
-        let end = log.mice_end();
+        let (owned, first) = log.owned(next.seq, BURST, ask);
+        let end = log.owned_end();
         let mut indices = [0; BURST];
         let mut count = 0;
         while let Some(packet) = packets.get(at)
             && count < BURST
         {
-            if packet.bucket != Packet::SPRAYED {
-                match mice.get(count) {
-                    Some(mouse) if mouse.seq.0 + first == packet.seq.0 => {
+            if !is_replicated(packet) {
+                match owned.get(count) {
+                    Some(record) if record.seq.0 + first == packet.seq.0 => {
                         indices[count] = at as u32;
                         count += 1;
                     }
                     // A packet never came.
-                    Some(mouse) if mouse.seq.0 + first < packet.seq.0 => break,
+                    Some(record) if record.seq.0 + first < packet.seq.0 => break,
                     _ if packet.seq >= end || passed.len() == BURST => break,
                     _ => passed.push(at as u32),
                 }
@@ -655,20 +526,20 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
             at += 1;
         }
         *decided = at;
-        log.took_mice(count);
-        let (mice, indices) = (&mice[..count], &indices[..count]);
+        log.took_owned(count);
+        let (owned, indices) = (&owned[..count], &indices[..count]);
         let mut hints = [Hint::NOWHERE; BURST];
-        for (mouse, hint) in mice.iter().zip(&mut hints) {
-            *hint = place.prefetch_entry(nf, &mouse.meta, mouse.hash, mouse.bucket);
+        for (record, hint) in owned.iter().zip(&mut hints) {
+            *hint = place.prefetch_entry(nf, &record.meta, record.hash, record.bucket);
         }
-        for ((mouse, index), hint) in mice.iter().zip(indices).zip(hints) {
+        for ((record, index), hint) in owned.iter().zip(indices).zip(hints) {
             let index = *index as usize;
             let Packet { seq, time: now, .. } = batch.packets()[index];
             *position = seq;
-            let ticket = Ticket { hash: mouse.hash, seq, now, hint, bucket: mouse.bucket, replayed: false };
+            let ticket = Ticket { hash: record.hash, seq, now, hint, bucket: record.bucket, replayed: false };
             place.step(
                 nf,
-                Lane { meta: &mouse.meta, ticket: &ticket },
+                Lane { meta: &record.meta, ticket: &ticket },
                 #[inline(always)]
                 |verdict| settle(nf, scratch, counters, batch, index, verdict),
             );
@@ -679,10 +550,10 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
     /// Takes the steps that wait. Each stage is a loop of its own: its iterations are short and independent, so that the
     /// processor has several of them under way at once.
     #[inline(never)]
-    fn flush<const MIXED: bool>(&mut self, batch: &mut Batch) {
+    fn flush(&mut self, batch: &mut Batch) {
         let Self { nf, place, lanes, counters, position, scratch, .. } = self;
         let nf = &**nf;
-        let Lanes { len, waiting, again, .. } = &mut **lanes;
+        let Lanes { len, waiting, .. } = &mut **lanes;
         let waiting = &mut waiting[..*len];
         for lane in waiting.iter_mut() {
             lane.ticket.hint = place.prefetch_entry(nf, lane.meta(), lane.ticket.hash, lane.ticket.bucket);
@@ -701,28 +572,14 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         }
         for waiting in waiting.iter() {
             *position = waiting.ticket.seq;
-            let lane = waiting.lane();
-            if MIXED && N::FOLDS && waiting.more > 0 {
-                let again = &again[waiting.first as usize..][..waiting.more as usize];
-                counters.replayed += 1 + u64::from(waiting.more);
-                catch_up(place, nf, lane, again.iter().copied(), position);
-                continue;
-            }
             place.step(
                 nf,
-                lane,
+                waiting.lane(),
                 #[inline(always)]
-                |verdict| {
-                    if MIXED && waiting.ticket.replayed {
-                        counters.replayed += 1;
-                    } else {
-                        settle(nf, scratch, counters, batch, waiting.index as usize, verdict);
-                    }
-                },
+                |verdict| settle(nf, scratch, counters, batch, waiting.index as usize, verdict),
             );
         }
         place.rest();
-        again.clear();
         *len = 0;
     }
 }
@@ -760,7 +617,6 @@ impl<N: NetworkFunction, P: Placement<N>> Door<'_, N, P> {
         lane.ticket.now = time;
         lane.ticket.replayed = false;
         lane.index = index as u32;
-        lane.more = 0;
         true
     }
 }

@@ -2,16 +2,15 @@
 #![cfg(not(loom))]
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use engine::{
-    Block, Control, EngineError, EngineKind, Log, Mouse, Options, Outcome, Private, Record, Worker, hash_of,
+    Block, Control, EngineError, EngineKind, Log, Options, Outcome, OwnedRecord, Private, Record, Worker, hash_of,
     private_fleet, run, sharded_fleet,
 };
 use memory::Memory;
 use nf::{Context, Description, NetworkFunction, Opened, PacketSet, PortId, Reason, Sharing, Sizing, Step, Verdict};
 use packet::{Headers, Host, LinkType, Nanos, Seq};
-use port::{Batch, Fate, Packet, PortError, Queue, Received};
+use port::{Batch, Fate, Packet, Port, PortError, Receive, Received, Stream, Transmit, TransmitCounts};
 
 /// Lets the first `limit` packets of a source through, and panics on a packet from 10.0.0.13.
 struct Limit {
@@ -81,23 +80,39 @@ impl NetworkFunction for Limit {
     }
 }
 
-/// Packets in memory, received in bursts of seven, with what was sent.
+/// A port of packets in memory, received in bursts of seven, with what was sent.
 struct Memo {
+    source: Source7,
+    sink: Sink,
+}
+
+struct Source7 {
     frames: Vec<(Nanos, Vec<u8>)>,
     next: usize,
+    stop_at: Option<(usize, Control)>,
+}
+
+#[derive(Default)]
+struct Sink {
     sent: Vec<Seq>,
     finished: bool,
-    stop_at: Option<(usize, Arc<AtomicBool>)>,
 }
 
 impl Memo {
     fn of(sources: &[u8]) -> Self {
         let frames = sources.iter().zip(0..).map(|(&source, time)| (Nanos(time * 1_000), frame(source))).collect();
-        Self { frames, next: 0, sent: Vec::new(), finished: false, stop_at: None }
+        Self { source: Source7 { frames, next: 0, stop_at: None }, sink: Sink::default() }
     }
 }
 
-impl Queue for Memo {
+impl Port for Memo {
+    fn open(&mut self, _cores: usize) -> Result<port::Opened<'_>, PortError> {
+        let (input, output) = (Box::new(&mut self.source), Box::new(&mut self.sink));
+        Ok(port::Opened::Stream(Stream { input, output, ordered: true }))
+    }
+}
+
+impl Receive for &mut Source7 {
     fn receive(&mut self, batch: &mut Batch) -> Result<Received, PortError> {
         batch.clear();
         for (time, bytes) in self.frames.iter().skip(self.next).take(7) {
@@ -115,14 +130,16 @@ impl Queue for Memo {
             batch.push(packet, bytes);
             self.next += 1;
         }
-        if let Some((at, stop)) = &self.stop_at
+        if let Some((at, control)) = &self.stop_at
             && self.next >= *at
         {
-            stop.store(true, Ordering::Relaxed);
+            control.stop();
         }
         Ok(if batch.is_empty() { Received::End } else { Received::Packets })
     }
+}
 
+impl Transmit for &mut Sink {
     fn transmit(&mut self, batch: &mut Batch) -> Result<(), PortError> {
         let sent = batch.packets().iter().filter(|packet| matches!(packet.fate, Fate::Transmit(_)));
         self.sent.extend(sent.map(|packet| packet.seq));
@@ -132,6 +149,10 @@ impl Queue for Memo {
     fn finish(&mut self) -> Result<(), PortError> {
         self.finished = true;
         Ok(())
+    }
+
+    fn sent(&self) -> Option<TransmitCounts> {
+        Some(TransmitCounts { sent: self.sent.len() as u64, lost: 0 })
     }
 }
 
@@ -149,8 +170,8 @@ fn limit() -> Arc<Limit> {
     Arc::new(Limit { limit: 3, flows: 64 })
 }
 
-fn go(kind: EngineKind, cores: usize, queue: &mut Memo, control: &Control) -> Outcome {
-    run(limit(), kind, cores, &Options::default(), queue, control).expect("the engine takes it")
+fn go(kind: EngineKind, cores: usize, port: &mut Memo, control: &Control) -> Outcome {
+    run(limit(), kind, cores, &Options::default(), port, control).expect("the engine takes it")
 }
 
 #[test]
@@ -158,14 +179,14 @@ fn every_engine_forwards_the_same_packets_in_input_order() {
     let sources: Vec<u8> = (0..500_u32).map(|i| (i * i % 90 + 20) as u8).collect();
     let mut oracle = Memo::of(&sources);
     go(EngineKind::Sequential, 1, &mut oracle, &Control::default());
-    assert!(oracle.sent.is_sorted() && !oracle.sent.is_empty());
+    assert!(oracle.sink.sent.is_sorted() && !oracle.sink.sent.is_empty());
     for kind in [EngineKind::Rss, EngineKind::Scr] {
         for cores in 1..=8 {
-            let mut queue = Memo::of(&sources);
-            let outcome = go(kind, cores, &mut queue, &Control::default());
-            assert_eq!(queue.sent, oracle.sent, "{kind} on {cores}");
-            assert!(queue.finished);
-            assert_eq!(outcome.counters.forwarded, oracle.sent.len() as u64);
+            let mut port = Memo::of(&sources);
+            let outcome = go(kind, cores, &mut port, &Control::default());
+            assert_eq!(port.sink.sent, oracle.sink.sent, "{kind} on {cores}");
+            assert!(port.sink.finished);
+            assert_eq!(outcome.counters.forwarded, oracle.sink.sent.len() as u64);
             assert!(outcome.counters.add_up());
         }
     }
@@ -176,11 +197,11 @@ fn every_engine_forwards_the_same_packets_in_input_order() {
 fn packets_of_no_packet_set_go_around_the_cores() {
     let kinds = [EngineKind::Rss, EngineKind::RssPlusPlus, EngineKind::Hybrid, EngineKind::Transactional];
     for (kind, cores) in kinds.into_iter().flat_map(|kind| [(kind, 2), (kind, 3)]) {
-        let mut queue = Memo::of(&[20; 600]);
-        for (_, frame) in &mut queue.frames {
+        let mut port = Memo::of(&[20; 600]);
+        for (_, frame) in &mut port.source.frames {
             frame[12..14].copy_from_slice(&[8, 6]);
         }
-        let outcome = go(kind, cores, &mut queue, &Control::default());
+        let outcome = go(kind, cores, &mut port, &Control::default());
         let received: Vec<_> = outcome.by_core.iter().map(|core| core.received).collect();
         assert_eq!(received, vec![600 / cores as u64; cores], "{kind}");
     }
@@ -193,17 +214,17 @@ fn a_panic_names_its_packet_and_keeps_what_was_forwarded() {
     for (kind, cores) in
         [(EngineKind::Sequential, 1), (EngineKind::Rss, 2), (EngineKind::Scr, 3), (EngineKind::Shared, 2)]
     {
-        let mut queue = Memo::of(&sources);
-        let outcome = go(kind, cores, &mut queue, &Control::default());
+        let mut port = Memo::of(&sources);
+        let outcome = go(kind, cores, &mut port, &Control::default());
         let Some(EngineError::Panicked(failure)) = outcome.failure else { panic!("{kind} went on") };
         assert_eq!(failure.seq, Seq(5), "{kind}");
         assert_eq!(failure.message, "thirteen is not served");
         let packet = failure.packet.expect("the core held the packet");
         assert_eq!(packet.bytes, frame(13));
-        assert!(queue.finished);
-        assert!(!queue.sent.contains(&Seq(5)));
+        assert!(port.sink.finished);
+        assert!(!port.sink.sent.contains(&Seq(5)));
         if cores == 1 {
-            assert_eq!(queue.sent, [0, 1, 2, 3, 4].map(Seq));
+            assert_eq!(port.sink.sent, [0, 1, 2, 3, 4].map(Seq));
         }
     }
 }
@@ -212,16 +233,16 @@ fn a_panic_names_its_packet_and_keeps_what_was_forwarded() {
 #[test]
 fn a_panic_loses_nothing_that_came_ahead_of_it() {
     for cores in 2..=4 {
-        let mut queue = Memo::of(&[20, 20, 20, 20, 20, 20, 13]);
+        let mut port = Memo::of(&[20, 20, 20, 20, 20, 20, 13]);
         for seq in [0, 2, 3, 4] {
-            queue.frames[seq].1[12..14].copy_from_slice(&[8, 6]);
+            port.source.frames[seq].1[12..14].copy_from_slice(&[8, 6]);
         }
-        let outcome = go(EngineKind::Scr, cores, &mut queue, &Control::default());
+        let outcome = go(EngineKind::Scr, cores, &mut port, &Control::default());
         let Some(EngineError::Panicked(failure)) = outcome.failure else { panic!("it went on") };
         assert_eq!(failure.seq, Seq(6));
         // What the core that held the packet had ahead of it.
         let held: Vec<_> = (0..6).filter(|seq| seq % cores == 6 % cores).map(|seq| Seq(seq as u64)).collect();
-        assert!(held.iter().all(|seq| queue.sent.contains(seq)), "{cores} cores: {:?} of {held:?}", queue.sent);
+        assert!(held.iter().all(|seq| port.sink.sent.contains(seq)), "{cores} cores: {:?} of {held:?}", port.sink.sent);
     }
 }
 
@@ -230,20 +251,20 @@ fn a_stop_ends_with_everything_that_was_received() {
     let sources = vec![20; 700];
     for (kind, cores) in [(EngineKind::Sequential, 1), (EngineKind::Rss, 2), (EngineKind::Scr, 3)] {
         let control = Control::default();
-        let mut queue = Memo::of(&sources);
-        queue.stop_at = Some((70, Arc::clone(&control.stop)));
-        let outcome = go(kind, cores, &mut queue, &control);
+        let mut port = Memo::of(&sources);
+        port.source.stop_at = Some((70, control.clone()));
+        let outcome = go(kind, cores, &mut port, &control);
         assert!(outcome.interrupted && outcome.failure.is_none());
-        assert_eq!(outcome.counters.received, queue.next as u64, "{kind}");
-        assert!(queue.next < 700 && queue.finished && outcome.counters.add_up());
+        assert_eq!(outcome.counters.received, port.source.next as u64, "{kind}");
+        assert!(port.source.next < 700 && port.sink.finished && outcome.counters.add_up());
     }
 }
 
 #[test]
 fn a_full_table_makes_room_by_the_oldest_and_says_so() {
     let nf = Arc::new(Limit { limit: 3, flows: 4 });
-    let mut queue = Memo::of(&[1, 2, 3, 4, 5, 1]);
-    let outcome = run(nf, EngineKind::Sequential, 1, &Options::default(), &mut queue, &Control::default());
+    let mut port = Memo::of(&[1, 2, 3, 4, 5, 1]);
+    let outcome = run(nf, EngineKind::Sequential, 1, &Options::default(), &mut port, &Control::default());
     let outcome = outcome.expect("sequential takes it");
     assert_eq!(outcome.counters.flows.evicted, 2);
     assert_eq!(outcome.flows_high_water, 4);
@@ -252,8 +273,8 @@ fn a_full_table_makes_room_by_the_oldest_and_says_so() {
 
 #[test]
 fn sequential_on_two_cores_is_refused_in_a_sentence() {
-    let mut queue = Memo::of(&[]);
-    let result = run(limit(), EngineKind::Sequential, 2, &Options::default(), &mut queue, &Control::default());
+    let mut port = Memo::of(&[]);
+    let result = run(limit(), EngineKind::Sequential, 2, &Options::default(), &mut port, &Control::default());
     let Err(EngineError::Refused(reason)) = result else { panic!("it ran") };
     assert_eq!(reason, "sequential runs on one core, not on 2; all other engines use more");
 }
@@ -269,7 +290,7 @@ fn replayed(records: &[(u64, u8)], own: &[Vec<u8>], bucket: u16) -> (Vec<Fate>, 
         Record { seq: Seq(seq), time: Nanos(seq), hash: hash_of::<Limit>(&meta.0, seed), meta }
     };
     let end = Seq(2 * own.len() as u64);
-    let block = Block { end, records: records.iter().map(record).collect(), has_own: true, ..Block::default() };
+    let block = Block { end, records: records.iter().map(record).collect(), ..Block::default() };
     let mut batch = Batch::default();
     for (seq, bytes) in (0..).step_by(2).zip(own) {
         let (time, link, fate) = (Nanos(seq), LinkType::Ethernet, Fate::Pending);
@@ -345,13 +366,13 @@ fn what_a_core_is_handed_is_not_parsed_again() {
         // Core 0 has the buckets with even numbers.
         let bucket = |source: u8| 2 * u16::from(source % 64);
         let record = |seq: u64| Record { seq: Seq(seq), time: Nanos(seq), hash: hash(1), meta: meta_of(1) };
-        let mouse = |seq: u64, source: u8| Mouse {
+        let owned_record = |seq: u64, source: u8| OwnedRecord {
             seq: Seq(seq),
             hash: hash(source),
             bucket: bucket(source),
             meta: meta_of(source),
         };
-        let (mut batch, mut block, mut mice) = (Batch::default(), Block { has_own: true, ..Block::default() }, vec![]);
+        let (mut batch, mut block, mut owned) = (Batch::default(), Block { ..Block::default() }, vec![]);
         let (mut seen, mut expected) = ([false; 256], Vec::new());
         for seq in 0..500_u64 {
             if seq % 2 == 1 {
@@ -362,7 +383,7 @@ fn what_a_core_is_handed_is_not_parsed_again() {
                         seen[1] = true;
                     }
                     // This core's, and lost on the way: no step is taken, and the source comes again later.
-                    5 => mice.push(mouse(seq, 100 + ((seq * 7 / 10 + 20) % 90) as u8)),
+                    5 => owned.push(owned_record(seq, 100 + ((seq * 7 / 10 + 20) % 90) as u8)),
                     _ => {}
                 }
                 continue;
@@ -381,7 +402,7 @@ fn what_a_core_is_handed_is_not_parsed_again() {
                 Own::Stray => (0, arp.clone(), None),
             };
             match own {
-                Own::Mouse(source) => mice.push(mouse(seq, source)),
+                Own::Mouse(source) => owned.push(owned_record(seq, source)),
                 Own::Elephant => block.records.push(record(seq)),
                 Own::Unseen(_) | Own::Stray => {}
             }
@@ -392,7 +413,7 @@ fn what_a_core_is_handed_is_not_parsed_again() {
             batch.push(Packet { seq, time, offset: 0, len: 0, wire_len, interface: 0, link, bucket, fate }, &bytes);
         }
         block.end = Seq(500);
-        let mut log = Log::of_block(&block).with_mice(&mice, block.first);
+        let mut log = Log::of_block(&block).with_owned(&owned, block.first);
         worker.process_with(&mut batch, &mut log, block.end);
         let fates: Vec<_> = batch.packets().iter().map(|packet| packet.fate).collect();
         assert_eq!(fates, expected, "with elephants: {elephants}");

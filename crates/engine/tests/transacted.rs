@@ -11,7 +11,7 @@ use nf::{
     Sharing, Sizing, Step, Verdict,
 };
 use packet::{Family, FlowKey, Headers, Host, Host4, LinkType, Nanos, Seq};
-use port::{Batch, Packet, PortError, Queue, Received};
+use port::{Batch, Packet, Port, PortError, Receive, Received, Stream, Transmit};
 
 const DESKS: usize = 24;
 const SOURCES: u8 = 40;
@@ -148,7 +148,21 @@ impl NetworkFunction for Desks {
 /// Packets of many sources, which go now and then.
 struct Visitors(u64);
 
-impl Queue for Visitors {
+impl Port for Visitors {
+    fn open(&mut self, _cores: usize) -> Result<port::Opened<'_>, PortError> {
+        Ok(port::Opened::Stream(Stream { input: Box::new(self), output: Box::new(Nowhere), ordered: false }))
+    }
+}
+
+struct Nowhere;
+
+impl Transmit for Nowhere {
+    fn transmit(&mut self, _: &mut Batch) -> Result<(), PortError> {
+        Ok(())
+    }
+}
+
+impl Receive for &mut Visitors {
     fn receive(&mut self, batch: &mut Batch) -> Result<Received, PortError> {
         batch.clear();
         for seq in (self.0..PACKETS).take(32) {
@@ -169,10 +183,6 @@ impl Queue for Visitors {
         }
         self.0 += batch.len() as u64;
         Ok(if batch.is_empty() { Received::End } else { Received::Packets })
-    }
-
-    fn transmit(&mut self, _: &mut Batch) -> Result<(), PortError> {
-        Ok(())
     }
 }
 

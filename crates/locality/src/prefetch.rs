@@ -35,6 +35,28 @@ pub fn closest(address: *const u8) {
     let _ = address;
 }
 
+/// Takes the cache line at `address` from whichever core has it, to be written to here.
+#[inline(always)]
+pub fn to_write(address: *const u8) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: a prefetch changes nothing that a program sees and faults on nothing. All 64-bit processors take the instruction; to those
+    // that don't know it it does nothing.
+    unsafe {
+        core::arch::asm!("prefetchw [{}]", in(reg) address, options(nomem, nostack, preserves_flags));
+    }
+    #[cfg(any(not(target_arch = "x86_64"), miri))]
+    let _ = address;
+}
+
+/// Takes the cache lines of the `ahead`th of those that will be pushed next from whichever core has them.
+#[inline(always)]
+pub fn to_push<T>(list: &alloc::vec::Vec<T>, ahead: usize) {
+    let first = list.as_ptr().wrapping_add(list.len().wrapping_add(ahead)).cast::<u8>();
+    for at in (0..size_of::<T>()).step_by(CACHE_LINE) {
+        to_write(first.wrapping_add(at));
+    }
+}
+
 /// Brings the cache line near where the value begins.
 #[inline(always)]
 pub fn start<T>(value: &T) {
@@ -64,8 +86,10 @@ mod tests {
         for at in [0, 1, 4095, usize::MAX] {
             address(core::ptr::without_provenance(at));
             closest(core::ptr::without_provenance(at));
+            to_write(core::ptr::without_provenance(at));
         }
         start(&7u8);
+        to_push(&alloc::vec![7u8], usize::MAX / 2);
         all(&[0u32; 100][1..]);
         all::<[u64]>(&[]);
     }

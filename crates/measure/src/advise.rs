@@ -375,7 +375,7 @@ fn load<N: Function>(nf: &Arc<N>, trace: &Trace, engine: EngineKind, cores: usiz
     };
     let mut own = vec![0; cores];
     steered.iter().for_each(|core| own[usize::from(*core)] += 1);
-    let mut spared: Vec<u64> = (0..cores).map(|core| script.mice_of(core).len() as u64).collect();
+    let mut spared: Vec<u64> = (0..cores).map(|core| script.owned_of(core).len() as u64).collect();
     let mut replayed = vec![script.records.len() as u64; cores];
     for record in &script.records {
         let core = usize::from(steered[record.seq.0 as usize]);

@@ -5,13 +5,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use engine::{
-    AnyWorker, CoreRun, Course, EngineError, EngineKind, Fleet, Options, Placement, Private, Script, ShardedFleet,
-    any_private_fleet, any_sharded_fleet, cpus, private_fleet, run_workers, sharded_fleet, shared_fleet,
-    transacted_fleet,
+    AnyWorker, CoreRun, EngineError, EngineKind, Fleet, Options, Placement, Private, Script, ShardedFleet,
+    any_private_fleet, any_sharded_fleet, cpus, private_fleet, sharded_fleet, shared_fleet, transacted_fleet,
 };
 use flow::Index;
 use nf::{Function, Sizing};
-use port::{HugePages, Loops, Offered, Port, Queue, Replay, Trace};
+use port::{HugePages, Loops, Offered, Queue, Replay, Trace};
 
 use crate::advise::predicted;
 use crate::bare::Bare;
@@ -19,6 +18,7 @@ use crate::gauge::{Gauged, Shown};
 use crate::loss_free::{Found, LossFree, LossFreePlan, search};
 use crate::model::{CostModel, Prediction, replay_percent};
 use crate::pass::Pass;
+use crate::replay::{ReplayPlan, replay_workers};
 use crate::rounds::{Contender, Reading, Readings, Rounds, Rules, take_turns};
 use crate::sequencer::{Sequencers, Sequencing};
 use crate::spread::Spread;
@@ -414,7 +414,6 @@ struct Fleets<N: Function> {
     workers: Vec<Box<dyn AnyWorker<N>>>,
     replay: Replay,
     script: Script<N::Meta>,
-    options: Options,
     basis: Basis,
     /// Run core 0's share alone.
     only_first: bool,
@@ -463,7 +462,6 @@ impl<N: Function> Fleets<N> {
             workers,
             replay,
             script,
-            options: plan.options,
             basis,
             only_first: false,
             readings: Readings::new(plan.undisturbed),
@@ -494,18 +492,18 @@ impl<N: Function> Fleets<N> {
     fn run(&mut self, queues: Vec<Box<dyn Queue>>) -> Result<Vec<CoreRun>, BenchError> {
         let queues = Dispatched::wrap(queues, self.dispatch);
         let (packets, span, end) = (self.replay.trace().len(), self.replay.span(), self.replay.end());
-        let course = |first| Course { script: &self.script, packets, span, end, first };
-        let has_course = !self.script.is_empty();
+        let plan = |first| ReplayPlan { script: &self.script, packets, span, end, first };
+        let has_plan = !self.script.is_empty();
         if self.is_at_once() {
             let workers = self.workers.iter_mut().map(|worker| &mut **worker as &mut dyn AnyWorker<N>).collect();
-            return run_workers(workers, queues, has_course.then_some(&course(0)), &self.options);
+            return replay_workers(workers, queues, has_plan.then_some(&plan(0)), None);
         }
         let mut runs = Vec::new();
         for (core, (worker, queue)) in self.workers.iter_mut().zip(queues).enumerate() {
             if !self.only_first || runs.is_empty() {
-                let course = course(core);
-                let course = has_course.then_some(&course);
-                runs.extend(run_workers(vec![&mut **worker], vec![queue], course, &self.options)?);
+                let plan = plan(core);
+                let plan = has_plan.then_some(&plan);
+                runs.extend(replay_workers(vec![&mut **worker], vec![queue], plan, None)?);
             }
         }
         Ok(runs)
@@ -525,7 +523,7 @@ impl<N: Function> Contender for Fleets<N> {
             workers.iter().map(|worker| worker.counters().received).sum()
         };
         let before = received(&self.workers);
-        let (queues, shown) = Gauged::wrap(self.replay.open(self.workers.len())?);
+        let (queues, shown) = Gauged::wrap(self.replay.queues(self.workers.len()));
         let runs = self.run(queues)?;
         let packets = received(&self.workers) - before;
         let elapsed: Vec<Duration> = runs.iter().map(|run| run.elapsed).collect();

@@ -10,7 +10,7 @@ use std::hint::black_box;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use port::{Batch, PortError, Queue, Received};
+use port::{Batch, PortError, Queue, Receive, Received, Transmit};
 
 /// Turns of a reading: some ten microseconds.
 const TURNS: u64 = 8_192;
@@ -127,7 +127,7 @@ impl Gauged {
     }
 }
 
-impl Queue for Gauged {
+impl Receive for Gauged {
     fn receive(&mut self, batch: &mut Batch) -> Result<Received, PortError> {
         if self.until == 0 {
             self.gauge.read();
@@ -142,18 +142,16 @@ impl Queue for Gauged {
         Ok(received)
     }
 
-    fn transmit(&mut self, batch: &mut Batch) -> Result<(), PortError> {
-        self.queue.transmit(batch)
-    }
+    port::forward_receive!(queue);
+}
 
-    fn finish(&mut self) -> Result<(), PortError> {
-        self.queue.finish()
-    }
+impl Transmit for Gauged {
+    port::forward_transmit!(queue);
 }
 
 #[cfg(test)]
 mod tests {
-    use port::{Loops, Port, Replay};
+    use port::{Loops, Replay};
 
     use super::*;
     use crate::bench::tests::trace;
@@ -188,7 +186,7 @@ mod tests {
     #[test]
     fn a_queue_is_gauged_at_both_ends_and_between() {
         let mut replay = Replay::new(trace(400, 20)).looped(Loops::Times(1_000));
-        let (mut queues, shown) = Gauged::wrap(replay.open(1).expect("a queue"));
+        let (mut queues, shown) = Gauged::wrap(replay.queues(1));
         let (mut batch, mut packets, mut bursts) = (Batch::default(), 0, 0u32);
         while queues[0].receive(&mut batch).expect("memory is there") == Received::Packets {
             packets += batch.len();

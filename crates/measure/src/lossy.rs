@@ -8,14 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::recovery::{Patience, Tally};
-use engine::{
-    Course, EngineKind, Histories, Link, LinkEnd, Options, PrivateFleet, Script, cpus, private_fleet, run_replayed,
-};
+use engine::{AnyWorker, EngineKind, Histories, Link, LinkEnd, Options, PrivateFleet, Script, cpus, private_fleet};
 use nf::{Function, Reason};
-use port::{Loops, Port, Replay, Trace};
+use port::{Loops, Replay, Trace};
 
 use crate::bench::BenchError;
 use crate::gauge::{Gauged, Shown};
+use crate::replay::{ReplayPlan, replay_workers};
 use crate::rounds::{Contender, Reading, Readings, Rounds, Rules, take_turns};
 use crate::spread::Spread;
 use crate::steered::Steered;
@@ -123,7 +122,6 @@ struct Replicas<N: Function> {
     link: Link,
     replay: Replay,
     script: Script<N::Meta>,
-    options: Options,
     dispatch: Work,
     readings: Readings,
 }
@@ -143,9 +141,8 @@ impl<N: Function> Replicas<N> {
             Replay::new(Arc::clone(trace)).looped(Loops::Times(loops)).steered(cores).bucketed(buckets).continued();
         let link = Link { loss_ppm, recovery, seed: plan.options.seed, patience: Patience::Time(PATIENCE) };
         let ends = LinkEnd::ends(link, plan.cores, WINDOW * plan.cores, Histories::Kept);
-        let (options, dispatch) = (plan.options, plan.dispatch);
-        let mut new =
-            Self { fleet, ends, link, replay, script, options, dispatch, readings: Readings::new(plan.undisturbed) };
+        let dispatch = plan.dispatch;
+        let mut new = Self { fleet, ends, link, replay, script, dispatch, readings: Readings::new(plan.undisturbed) };
         new.round()?;
         new.readings.clear();
         Ok(new)
@@ -186,12 +183,13 @@ impl<N: Function> Replicas<N> {
 impl<N: Function> Contender for Replicas<N> {
     fn round(&mut self) -> Result<(), BenchError> {
         let before = self.arrived();
-        let (queues, shown) = Gauged::wrap(self.replay.open(self.fleet.workers.len())?);
+        let (queues, shown) = Gauged::wrap(self.replay.queues(self.fleet.workers.len()));
         let queues = Dispatched::wrap(queues, self.dispatch);
         let (packets, span, end) = (self.replay.trace().len(), self.replay.span(), self.replay.end());
-        let course = Course { script: &self.script, packets, span, end, first: 0 };
-        let Self { fleet, ends, options, .. } = self;
-        let runs = run_replayed(&mut fleet.workers, queues, ends, &course, options)?;
+        let plan = ReplayPlan { script: &self.script, packets, span, end, first: 0 };
+        let Self { fleet, ends, .. } = self;
+        let workers = fleet.workers.iter_mut().map(|worker| worker as &mut dyn AnyWorker<N>).collect();
+        let runs = replay_workers(workers, queues, Some(&plan), Some(ends))?;
         let elapsed: Vec<Duration> = runs.iter().map(|run| run.elapsed).collect();
         let gauges: Vec<_> = shown.iter().map(Shown::get).collect();
         self.readings.push(Reading::of(self.arrived() - before, &elapsed, &gauges, runs.len()));

@@ -5,13 +5,14 @@ use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::{Dispatcher, EngineKind, Fleet, Options, Placement, Remains, Transactions, cpus, run_queues};
+use engine::{Dispatcher, EngineKind, Fleet, Options, Placement, Remains, Transactions, cpus};
 use engine::{private_fleet, transacted_fleet};
 use memory::transactional::{Cause, Collision, Operation};
 use nf::{Function, Meta};
-use port::{DESCRIPTORS, Depth, Load, Loops, Offered, Port, Renumber, Replay, Trace};
+use port::{DESCRIPTORS, Depth, Load, Loops, Offered, Renumber, Replay, Trace};
 
 use crate::bench::BenchError;
+use crate::replay::replay_queues;
 use crate::spread::Spread;
 use crate::steered::Steered;
 
@@ -265,8 +266,8 @@ where
                 fleet.workers.iter().map(|worker| worker.counters().received).collect()
             };
             let before = received(fleet);
-            let queues = replay.open(plan.cores)?;
-            let cores = run_queues(&mut fleet.workers, queues, None, &plan.options)?;
+            let queues = replay.queues(plan.cores);
+            let cores = replay_queues(&mut fleet.workers, queues, None)?;
             let packets: Vec<u64> = received(fleet).iter().zip(before).map(|(after, before)| after - before).collect();
             let slowest = cores.iter().map(|core| core.elapsed).max().unwrap_or_default().as_secs_f64();
             found.mpps[which].push(packets.iter().sum::<u64>() as f64 / slowest.max(1e-9) / 1e6);
@@ -305,7 +306,7 @@ fn loaded<N: Function, P: Placement<N>>(
         return Ok(Loaded::default());
     }
     let load = Load { rate_pps: mpps * 1e6, warm_up: WARM_UP, duration: OFFERED, descriptors: DESCRIPTORS };
-    run_queues(&mut fleet.workers, replay.offer(plan.cores, load), None, &plan.options)?;
+    replay_queues(&mut fleet.workers, replay.offer(plan.cores, load), None)?;
     let queues = replay.offered().into_iter().zip(replay.depths()).collect();
     Ok(Loaded { mpps, descriptors: DESCRIPTORS, queues })
 }

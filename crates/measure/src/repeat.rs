@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::{EngineKind, Fleet, Placement, Remains, private_fleet, run_queues, transacted_fleet};
+use engine::{EngineKind, Fleet, Placement, Remains, private_fleet, transacted_fleet};
 use nf::Function;
-use port::{Port, Trace};
+use port::Trace;
 
 use crate::bench::BenchError;
 use crate::profile::ProfilePlan;
+use crate::replay::replay_queues;
 
 /// What rounds came to.
 #[derive(Clone, Debug, Default)]
@@ -53,7 +54,7 @@ where
     let mut replay = plan.replay(&mut fleet.dispatcher, trace);
     let mut repeated = Repeated::default();
     while more(&repeated) {
-        let cores = run_queues(&mut fleet.workers, replay.open(plan.cores)?, None, &plan.options)?;
+        let cores = replay_queues(&mut fleet.workers, replay.queues(plan.cores), None)?;
         repeated.rounds += 1;
         repeated.packets = cores.iter().map(|core| core.counters.received).sum();
         repeated.elapsed += cores.iter().map(|core| core.elapsed).max().unwrap_or_default();

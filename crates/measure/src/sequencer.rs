@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use engine::carrier::{Outer, Sequencer};
-use engine::{Dispatcher, EngineKind, Parcel};
+use engine::{CoreBatch, Dispatcher, EngineKind};
 use nf::Function;
-use port::{Batch, Loops, Port, PortError, Queue, Received, Replay, Trace};
+use port::{Batch, Loops, PortError, Queue, Received, Replay, Trace};
 
 use crate::bench::{BenchError, BenchPlan};
 use crate::gauge::{Gauged, Shown};
@@ -35,7 +35,7 @@ pub(crate) struct Sequencers<N: Function> {
     cores: usize,
     replay: Replay,
     dispatcher: Dispatcher<N>,
-    parcels: Vec<Parcel<N::Meta>>,
+    shares: Vec<CoreBatch<N::Meta>>,
     sequencer: Sequencer<N>,
     batch: Batch,
     frame: Vec<u8>,
@@ -51,7 +51,7 @@ impl<N: Function> Sequencers<N> {
             cores,
             replay: Replay::new(Arc::clone(trace)).looped(Loops::Times(loops)).continued(),
             dispatcher: Dispatcher::new(Arc::clone(nf), EngineKind::Scr, cores, &plan.options),
-            parcels: (0..cores).map(|_| Parcel::default()).collect(),
+            shares: (0..cores).map(|_| CoreBatch::default()).collect(),
             sequencer: Sequencer::new(Arc::clone(nf), cores, Outer::None),
             batch: Batch::default(),
             frame: Vec::new(),
@@ -77,9 +77,9 @@ impl<N: Function> Sequencers<N> {
 impl<N: Function> Contender for Sequencers<N> {
     /// One round of each carrier.
     fn round(&mut self) -> Result<(), BenchError> {
-        let Self { dispatcher, parcels, sequencer, batch, frame, .. } = self;
+        let Self { dispatcher, shares, sequencer, batch, frame, .. } = self;
         let reading = over(&mut self.replay, batch, |batch| {
-            dispatcher.split(batch, parcels);
+            dispatcher.split(batch, shares);
             Ok(())
         })?;
         self.log.push(reading);
@@ -105,7 +105,7 @@ fn over(
     batch: &mut Batch,
     mut take: impl FnMut(&Batch) -> Result<(), PortError>,
 ) -> Result<Reading, BenchError> {
-    let (mut queues, shown) = Gauged::wrap(replay.open(1)?);
+    let (mut queues, shown) = Gauged::wrap(replay.queues(1));
     let queue: &mut dyn Queue = queues.first_mut().expect("one queue was asked for").as_mut();
     let (start, mut packets) = (Instant::now(), 0);
     loop {

@@ -36,10 +36,10 @@ impl<M: nf::Meta> Steered<M> {
             }
             dispatcher.assign(&batch, &mut steered.cores, &mut steered.buckets, &mut steered.script);
         }
-        let Script { records, mice, .. } = &mut steered.script;
+        let Script { records, owned, .. } = &mut steered.script;
         *records = pages::boxed(take(records).into_iter()).into_vec();
-        for mice in mice {
-            *mice = pages::boxed(take(mice).into_iter()).into_vec();
+        for owned in owned {
+            *owned = pages::boxed(take(owned).into_iter()).into_vec();
         }
         steered
     }

@@ -6,7 +6,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use port::{Batch, PortError, Queue, Received};
+use port::{Batch, PortError, Queue, Receive, Received, Transmit};
 
 use crate::spread::Spread;
 
@@ -142,7 +142,7 @@ impl Dispatched {
     }
 }
 
-impl Queue for Dispatched {
+impl Receive for Dispatched {
     fn receive(&mut self, batch: &mut Batch) -> Result<Received, PortError> {
         let received = self.queue.receive(batch)?;
         if received == Received::Packets {
@@ -154,13 +154,11 @@ impl Queue for Dispatched {
         Ok(received)
     }
 
-    fn transmit(&mut self, batch: &mut Batch) -> Result<(), PortError> {
-        self.queue.transmit(batch)
-    }
+    port::forward_receive!(queue);
+}
 
-    fn finish(&mut self) -> Result<(), PortError> {
-        self.queue.finish()
-    }
+impl Transmit for Dispatched {
+    port::forward_transmit!(queue);
 }
 
 #[cfg(test)]
@@ -220,7 +218,7 @@ mod tests {
 
     #[test]
     fn each_received_packet_is_worked_for() {
-        use port::{Loops, Port, Replay, Trace};
+        use port::{Loops, Replay, Trace};
         let mut trace = Trace::new();
         for number in 0..50u64 {
             let (seq, time) = (packet::Seq(number), packet::Nanos(number));
@@ -233,7 +231,7 @@ mod tests {
         }
         let work = Work { multiplications: 3, asked_ns: 4.0, takes_ns: 4.0 };
         let mut replay = Replay::new(trace.into()).looped(Loops::Times(2));
-        let queue = replay.open(1).expect("a queue").remove(0);
+        let queue = replay.queues(1).remove(0);
         let mut dispatched = Dispatched { queue, work, value: 1 };
         let mut batch = Batch::default();
         let mut packets = 0;

@@ -9,7 +9,7 @@ use measure::{Advice, Bench, BenchError, BenchPlan, LossPlan, LossRow, Profile, 
 use memory::Weighed;
 use nf::{Description, Fates, Flow, Function, PacketSet, Reason, Recipe, Report, Sizing};
 use packet::Nanos;
-use port::{Batch, Queue, Received, Trace};
+use port::{Batch, Port, Queue, Received, Trace};
 use serde::de::DeserializeOwned;
 use testkit::case::Fared;
 use testkit::conformance::{self, Plan, Verified};
@@ -176,7 +176,7 @@ pub trait Program: Send + Sync {
         kind: EngineKind,
         cores: usize,
         options: &Options,
-        queue: &mut dyn Queue,
+        port: &mut dyn Port,
         control: &Control,
     ) -> Result<Outcome, EngineError>;
 
@@ -194,7 +194,7 @@ pub trait Program: Send + Sync {
         &self,
         cores: usize,
         options: &Options,
-        queue: &mut dyn Queue,
+        port: &mut dyn Port,
         control: &Control,
     ) -> Result<Outcome, EngineError>;
 
@@ -317,10 +317,10 @@ impl<N: Function> Program for Loaded<N> {
         kind: EngineKind,
         cores: usize,
         options: &Options,
-        queue: &mut dyn Queue,
+        port: &mut dyn Port,
         control: &Control,
     ) -> Result<Outcome, EngineError> {
-        engine::run(Arc::clone(&self.0), kind, cores, options, queue, control)
+        engine::run(Arc::clone(&self.0), kind, cores, options, port, control)
     }
 
     fn shape(&self, cores: usize) -> Shape {
@@ -335,10 +335,10 @@ impl<N: Function> Program for Loaded<N> {
         &self,
         cores: usize,
         options: &Options,
-        queue: &mut dyn Queue,
+        port: &mut dyn Port,
         control: &Control,
     ) -> Result<Outcome, EngineError> {
-        carrier::run_sequenced(Arc::clone(&self.0), cores, options, queue, control)
+        carrier::run_sequenced(Arc::clone(&self.0), cores, options, port, control)
     }
 
     fn explain(&self, queue: &mut dyn Queue, visit: &mut Visit<'_>) -> Result<Option<Report>, EngineError> {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use millrace::engine::{
-    Control, EngineKind, Fleet, Log, Options, Parcel, Placement, Tables, private_fleet, run, sharded_fleet,
+    Control, CoreBatch, EngineKind, Fleet, Log, Options, Placement, Tables, private_fleet, run, sharded_fleet,
     shared_fleet, transacted_fleet,
 };
 use millrace::flow::EntryGuard;
@@ -18,7 +18,9 @@ use millrace::functions::{
 use millrace::functions::{conntrack, ddos, firewall, heavy_hitter, nat, policer, port_knock};
 use millrace::nf::Function;
 use millrace::port::pcap::Reader;
-use millrace::port::{Batch, Loops, Packet, Port, Received, Renumber, Replay, Trace};
+use millrace::port::{
+    Batch, Loops, Opened, Packet, Port, PortError, Received, Renumber, Replay, Stream, Trace, Transmit,
+};
 use millrace::prelude::*;
 use millrace::testkit::synth::{Params, Profile, Synth};
 
@@ -96,25 +98,25 @@ fn traces() -> Vec<(&'static str, Arc<Trace>)> {
 fn watch<N: Function, P: Placement<N>>(mut fleet: Fleet<N, P>, trace: &Arc<Trace>) -> u64 {
     let mut replay =
         Replay::new(Arc::clone(trace)).looped(Loops::Times(WARM + WATCHED)).renumbered(Renumber::default());
-    let mut queue = replay.open(1).unwrap().remove(0);
+    let mut queue = replay.queues(1).remove(0);
     let mut batch = Batch::default();
-    let mut parcels: Vec<Parcel<N::Meta>> = fleet.workers.iter().map(|_| Parcel::default()).collect();
+    let mut shares: Vec<CoreBatch<N::Meta>> = fleet.workers.iter().map(|_| CoreBatch::default()).collect();
     let (mut packets, mut allocated) = (0, 0);
     while queue.receive(&mut batch).unwrap() != Received::End {
         let before = BY_THREAD.get();
-        fleet.dispatcher.split(&batch, &mut parcels);
+        fleet.dispatcher.split(&batch, &mut shares);
         // On one thread a core can't wait for another: all let go before anyone takes.
-        for (worker, parcel) in fleet.workers.iter_mut().zip(&parcels) {
-            parcel.block.iter().for_each(|block| worker.release(&block.moves()));
+        for (worker, share) in fleet.workers.iter_mut().zip(&shares) {
+            share.block.iter().for_each(|block| worker.release(&block.moves()));
         }
-        for (worker, parcel) in fleet.workers.iter_mut().zip(&mut parcels) {
-            parcel.block.iter().for_each(|block| worker.acquire(&block.moves()));
-            match parcel.block.take() {
+        for (worker, share) in fleet.workers.iter_mut().zip(&mut shares) {
+            share.block.iter().for_each(|block| worker.acquire(&block.moves()));
+            match share.block.take() {
                 Some(block) => {
-                    let mut log = Log::of_block(&block).with_mice(&parcel.mice, block.first);
-                    worker.process_with(&mut parcel.batch, &mut log, block.end);
+                    let mut log = Log::of_block(&block).with_owned(&share.owned, block.first);
+                    worker.process_with(&mut share.batch, &mut log, block.end);
                 }
-                None => worker.process(&mut parcel.batch),
+                None => worker.process(&mut share.batch),
             }
         }
         packets += batch.len() as u64;
@@ -254,7 +256,26 @@ fn asset_monitor_allocates_nothing() {
     all_engines(|| asset_monitor::AssetMonitor::new(asset_monitor::Config::default()));
 }
 
-/// Whole runs, threads and channels and all: what is allocated doesn't grow with the packets. By itself, as the counter
+/// A replay as one stream, which cores share.
+struct OneStream(Replay);
+
+struct Nowhere;
+
+impl Transmit for Nowhere {
+    fn transmit(&mut self, batch: &mut Batch) -> Result<(), PortError> {
+        assert!(batch.packets().is_sorted_by_key(|packet| packet.seq), "in order");
+        Ok(())
+    }
+}
+
+impl Port for OneStream {
+    fn open(&mut self, _cores: usize) -> Result<Opened<'_>, PortError> {
+        let input = self.0.queues(1).remove(0);
+        Ok(Opened::Stream(Stream { input, output: Box::new(Nowhere), ordered: true }))
+    }
+}
+
+/// Whole runs, threads and all: what is allocated doesn't grow with the packets. By itself, as the counter
 /// is everybody's: `cargo test --test allocations -- --ignored`.
 #[test]
 #[ignore = "counts for the whole process; run by the test below in a process of its own"]
@@ -266,11 +287,10 @@ fn runs_allocate_at_their_start_alone() {
     {
         let allocated = |loops: u64| {
             let nf = Arc::new(ddos::Ddos::new(&ddos::Config::default()));
-            let mut replay = Replay::new(Arc::clone(&trace)).looped(Loops::Times(loops));
-            let mut queue = replay.open(1).unwrap().remove(0);
+            let mut port = OneStream(Replay::new(Arc::clone(&trace)).looped(Loops::Times(loops)));
             // ORDERING: Relaxed, as in `count`; the run joins its threads.
             let before = IN_ALL.load(Ordering::Relaxed);
-            let outcome = run(nf, kind, cores, &options, &mut *queue, &Control::default()).unwrap();
+            let outcome = run(nf, kind, cores, &options, &mut port, &Control::default()).unwrap();
             assert_eq!(outcome.counters.received, loops * trace.len() as u64);
             IN_ALL.load(Ordering::Relaxed) - before
         };

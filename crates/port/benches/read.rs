@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use packet::{LinkType, Nanos, Seq};
 use port::pcap::{Reader, Writer};
-use port::{Batch, Fate, HugePages, Loops, Packet, Port, Queue, Received, Renumber, Replay, Trace};
+use port::{Batch, Fate, HugePages, Loops, Packet, Queue, Received, Renumber, Replay, Trace};
 
 const PACKETS: u64 = 1_000_000;
 const ROUNDS: usize = 25;
@@ -168,7 +168,7 @@ fn replay() {
             }
             let mut best = f64::MAX;
             for _ in 0..ROUNDS {
-                let mut queue = replay.open(1).expect("a queue").remove(0);
+                let mut queue = replay.queues(1).remove(0);
                 best = best.min(per_packet(|| receive(&mut *queue)));
             }
             let HugePages { bytes, huge_bytes } = replay.huge_pages();

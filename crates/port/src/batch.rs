@@ -1,11 +1,15 @@
 //! The packets that travel together through an engine.
 
-use std::ops::Range;
+use std::mem;
+use std::ops::{Deref, Range};
 use std::slice;
 use std::sync::Arc;
 
+use locality::prefetch;
 use memmap2::Mmap;
 use packet::{LinkType, Nanos, Seq};
+
+use crate::pcap::{Interfaces, Raised};
 
 /// Packets in arrival order, with the memory that their bytes lie in.
 ///
@@ -18,14 +22,46 @@ pub struct Batch {
     lent: Option<Lent>,
     /// How much memory there was before packets were replaced by longer ones, which lie behind it.
     filled: Option<usize>,
+    origin: Origin,
 }
 
-/// Bytes that lie with a port. Offsets within them come ahead of those in the batch's own memory.
+/// What the writer of a capture needs to know of the capture that packets come from.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Origin {
+    /// The interfaces that were described so far, by number; `None` where packets come from elsewhere.
+    pub(crate) interfaces: Option<Arc<Interfaces>>,
+    /// The packets whose time was raised, in the order of their numbers.
+    pub(crate) raised: Vec<Raised>,
+}
+
+/// Bytes that lie with a port, or in a block that several batches share. Offsets within them come ahead of those in the batch's own
+/// memory.
 #[derive(Debug)]
 struct Lent {
-    memory: Arc<Mmap>,
+    memory: Arc<Block>,
     start: usize,
     len: usize,
+}
+
+/// Memory that batches can be lent.
+#[derive(Debug)]
+pub enum Block {
+    /// A mapping.
+    Mapped(Mmap),
+    /// What a port has filled.
+    Filled(Vec<u8>),
+}
+
+impl Deref for Block {
+    type Target = [u8];
+
+    #[inline(always)]
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Mapped(map) => map,
+            Self::Filled(bytes) => bytes,
+        }
+    }
 }
 
 impl Lent {
@@ -101,6 +137,9 @@ impl Packet {
     pub const SPRAYED: u16 = u16::MAX;
 }
 
+/// Another core had the batch last, and gives up a cache line in the time that about so many packets take.
+const PUSH_AHEAD: usize = 12;
+
 /// What becomes of a packet, as far as a port needs to know.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fate {
@@ -117,7 +156,7 @@ impl Batch {
     /// An empty batch with room for `packets` packets of `bytes` bytes together, which it will not grow beyond on its own.
     #[must_use]
     pub fn with_capacity(packets: usize, bytes: usize) -> Self {
-        Self { memory: Vec::with_capacity(bytes), packets: Vec::with_capacity(packets), lent: None, filled: None }
+        Self { memory: Vec::with_capacity(bytes), packets: Vec::with_capacity(packets), ..Self::default() }
     }
 
     /// How many packets there are.
@@ -140,6 +179,7 @@ impl Batch {
         self.packets.clear();
         self.lent = None;
         self.filled = None;
+        self.origin.raised.clear();
     }
 
     /// Takes out the packets that `keep` refuses; the others keep their order.
@@ -245,6 +285,47 @@ impl Batch {
         self.packets.push(Packet { offset, len: bytes.len() as u32, ..packet });
     }
 
+    /// Puts the batch's own memory into `block`, which nobody else may hold, and has it lent from there: several batches can then be
+    /// [cleared beside](Self::clear_beside) this one. What the block held becomes the batch's own memory, to be filled again.
+    ///
+    /// # Panics
+    /// When somebody else holds the block, or bytes were lent to the batch already.
+    pub fn share(&mut self, block: &mut Arc<Block>) {
+        assert!(self.lent.is_none(), "a batch is lent to once");
+        self.filled = None;
+        let filled = mem::take(&mut self.memory);
+        let len = filled.len();
+        let unshared = Arc::get_mut(block).expect("nobody else holds the block");
+        if let Block::Filled(old) = mem::replace(unshared, Block::Filled(filled)) {
+            self.memory = old;
+        }
+        self.lent = Some(Lent { memory: Arc::clone(block), start: 0, len });
+    }
+
+    /// Takes all packets out and lets go of what was lent, and gets the memory back that was [shared](Self::share), as it is.
+    pub fn unshare(&mut self, block: &mut Arc<Block>) {
+        self.packets.clear();
+        self.lent = None;
+        self.origin.raised.clear();
+        if let Some(Block::Filled(filled)) = Arc::get_mut(block) {
+            mem::swap(&mut self.memory, filled);
+        }
+    }
+
+    /// Whether bytes are lent to the batch.
+    #[must_use]
+    pub const fn is_lent(&self) -> bool {
+        self.lent.is_some()
+    }
+
+    pub(crate) const fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
+    pub(crate) const fn origin_mut(&mut self) -> &mut Origin {
+        &mut self.origin
+    }
+
     /// Takes all packets out; what was lent to `other` is now lent to this batch too, for [`push_of`](Self::push_of). There is
     /// room for all packets of `other`, and for copies of `room` bytes together.
     pub fn clear_beside(&mut self, other: &Self, room: usize) {
@@ -253,6 +334,7 @@ impl Batch {
         self.packets.clear();
         self.packets.reserve(other.len());
         self.filled = None;
+        self.come_with(other);
         match (&mut self.lent, &other.lent) {
             // Counting references would write to what other cores write to.
             (Some(own), Some(lent)) if Arc::ptr_eq(&own.memory, &lent.memory) => {
@@ -268,8 +350,18 @@ impl Batch {
         }
     }
 
-    /// Adds packet number `index` of `other`, beside which this batch was [cleared](Self::clear_beside), steered by `bucket`. What
-    /// was lent stays where it lies, all else is copied.
+    /// From now on the packets come from where those of `other` come from: what a writer needs to know of that is taken over.
+    pub fn come_with(&mut self, other: &Self) {
+        match (&self.origin.interfaces, &other.origin.interfaces) {
+            // Counting references would write to what other cores write to.
+            (Some(own), Some(others)) if Arc::ptr_eq(own, others) => {}
+            (_, others) => self.origin.interfaces.clone_from(others),
+        }
+        self.origin.raised.clone_from(&other.origin.raised);
+    }
+
+    /// Adds packet number `index` of `other`, steered by `bucket`. What was lent to both, as this batch was
+    /// [cleared beside](Self::clear_beside) the other or both beside a third, stays where it lies; all else is copied.
     ///
     /// # Panics
     /// When there is no such packet, or when the batch's memory would outgrow 4 GiB.
@@ -277,8 +369,9 @@ impl Batch {
     pub fn push_of(&mut self, other: &Self, index: usize, bucket: u16) {
         let (packet, bytes) = other.packet(index);
         let packet = Packet { bucket, ..*packet };
-        debug_assert_eq!(self.lent_len(), other.lent_len(), "the batch was cleared beside the other");
-        if (packet.offset as usize) < self.lent_len() {
+        prefetch::to_push(&self.packets, PUSH_AHEAD);
+        if (packet.offset as usize) < other.lent_len() {
+            debug_assert_eq!(self.lent_len(), other.lent_len(), "both are lent the same");
             self.packets.push(packet);
         } else {
             self.push(packet, bytes);
@@ -318,7 +411,7 @@ impl Batch {
 
     /// The descriptors, for a port that fills them in anew: their offsets count in these `len` bytes of `memory`, which are lent
     /// until the batch is filled again. There is room for copies of `room` bytes together.
-    pub(crate) fn lend(&mut self, memory: &Arc<Mmap>, start: usize, len: usize, room: usize) -> &mut Vec<Packet> {
+    pub(crate) fn lend(&mut self, memory: &Arc<Block>, start: usize, len: usize, room: usize) -> &mut Vec<Packet> {
         self.filled = None;
         self.memory.clear();
         self.memory.reserve(room);
@@ -382,7 +475,7 @@ mod tests {
     }
 
     /// Has the batch begin with these frames, lent or its own; what it is lent has `start` bytes ahead of them.
-    fn fill(batch: &mut Batch, frames: &[Vec<u8>], lent: Option<(&mut Vec<Arc<Mmap>>, usize)>) {
+    fn fill(batch: &mut Batch, frames: &[Vec<u8>], lent: Option<(&mut Vec<Arc<Block>>, usize)>) {
         let Some((arenas, start)) = lent else {
             batch.clear();
             frames.iter().for_each(|frame| batch.push(PACKET, frame));
@@ -391,7 +484,7 @@ mod tests {
         let bytes = frames.concat();
         let mut arena = MmapMut::map_anon(start + bytes.len() + 1).expect("memory is there");
         arena[start..start + bytes.len()].copy_from_slice(&bytes);
-        let arena = Arc::new(arena.make_read_only().expect("memory is there"));
+        let arena = Arc::new(Block::Mapped(arena.make_read_only().expect("memory is there")));
         let packets = batch.lend(&arena, start, bytes.len(), 64);
         packets.clear();
         let mut offset = 0;

@@ -37,6 +37,9 @@ pub enum PortError {
         /// Queues that were asked for.
         want: usize,
     },
+    /// The port is down for now; it may come up again.
+    #[error("{0} is down")]
+    Down(String),
     /// What came is not what was to come, or can't go out as it is to.
     #[error("{0}")]
     Unfit(Box<dyn std::error::Error + Send + Sync>),

@@ -5,7 +5,7 @@ use packet::{Nanos, Seq};
 
 use crate::batch::{Batch, Packet};
 use crate::error::PortError;
-use crate::queue::{Port, Queue, Received};
+use crate::queue::{Opened, Port, Queue, Receive, Received, Sides, Stream, Transmit};
 
 /// Which faults to make, and how often. Chances are from 0 to 1 for each packet; the default makes none.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -69,7 +69,7 @@ struct Numbers {
     step: u64,
 }
 
-impl<Q: Queue> Faulty<Q> {
+impl<Q: Receive> Faulty<Q> {
     /// Puts faults around `inner`.
     #[must_use]
     pub fn new(inner: Q, faults: Faults) -> Self {
@@ -160,7 +160,7 @@ impl<Q: Queue> Faulty<Q> {
     }
 }
 
-impl<Q: Queue> Queue for Faulty<Q> {
+impl<Q: Receive> Receive for Faulty<Q> {
     fn receive(&mut self, batch: &mut Batch) -> Result<Received, PortError> {
         batch.clear();
         if self.stalls() {
@@ -182,13 +182,11 @@ impl<Q: Queue> Queue for Faulty<Q> {
         }
     }
 
-    fn transmit(&mut self, batch: &mut Batch) -> Result<(), PortError> {
-        self.inner.transmit(batch)
-    }
+    crate::forward_receive!(inner);
+}
 
-    fn finish(&mut self) -> Result<(), PortError> {
-        self.inner.finish()
-    }
+impl<Q: Transmit> Transmit for Faulty<Q> {
+    crate::forward_transmit!(inner);
 }
 
 /// A port whose queues suffer faults, each its own.
@@ -213,17 +211,27 @@ impl<P: Port> FaultyPort<P> {
 }
 
 impl<P: Port> Port for FaultyPort<P> {
-    fn open(&mut self, cores: usize) -> Result<Vec<Box<dyn Queue>>, PortError> {
+    fn open<'a>(&'a mut self, cores: usize) -> Result<Opened<'a>, PortError> {
         let mut seeds = Random(self.faults.seed);
-        let queues = self.inner.open(cores)?;
+        let queues = match self.inner.open(cores)? {
+            Opened::Queues(queues) => queues,
+            Opened::Stream(Stream { input, output, ordered }) => {
+                let input = Box::new(Faulty::new(input, self.faults));
+                return Ok(Opened::Stream(Stream { input, output, ordered }));
+            }
+        };
         let step = queues.len() as u64;
-        let faulty = |(core, queue): (usize, Box<dyn Queue>)| {
+        let faulty = |(core, queue): (usize, Box<dyn Queue + 'a>)| {
             // One queue suffers what `Faulty` alone would make it suffer.
             let seed = if core == 0 { self.faults.seed } else { seeds.next() };
             let numbers = Numbers { next: core as u64, step };
-            Box::new(Faulty::with_numbers(queue, Faults { seed, ..self.faults }, numbers)) as Box<dyn Queue>
+            Box::new(Faulty::with_numbers(queue, Faults { seed, ..self.faults }, numbers)) as Box<dyn Queue + 'a>
         };
-        Ok(queues.into_iter().enumerate().map(faulty).collect())
+        Ok(Opened::Queues(queues.into_iter().enumerate().map(faulty).collect()))
+    }
+
+    fn sides(&self) -> Sides {
+        self.inner.sides()
     }
 }
 
@@ -351,7 +359,8 @@ mod tests {
     fn several_queues_suffer_differently_and_number_apart() {
         let faults = Faults { seed: 3, loss: 0.5, ..Faults::default() };
         let mut port = FaultyPort::new(MemoryPort::new(trace(), 32), faults);
-        let all: Vec<_> = port.open(2).expect("queues").into_iter().map(drain).collect();
+        let Opened::Queues(queues) = port.open(2).expect("queues") else { panic!("a queue for each core") };
+        let all: Vec<_> = queues.into_iter().map(drain).collect();
         for (core, all) in all.iter().enumerate() {
             assert!(all.iter().all(|(packet, _)| packet.seq.0 % 2 == core as u64));
         }

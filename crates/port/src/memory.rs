@@ -7,7 +7,7 @@ use packet::{Nanos, Seq};
 use crate::batch::{Batch, Fate, Packet};
 use crate::error::PortError;
 use crate::pcap::Reader;
-use crate::queue::{Port, Queue, Received};
+use crate::queue::{Opened, Port, Queue, Receive, Received, Stream, Transmit};
 
 /// A capture in memory: packets in arrival order, their bytes packed one behind the other.
 #[derive(Clone, Debug, Default)]
@@ -199,7 +199,7 @@ impl MemoryQueue {
     }
 }
 
-impl Queue for MemoryQueue {
+impl Receive for MemoryQueue {
     fn receive(&mut self, batch: &mut Batch) -> Result<Received, PortError> {
         batch.clear();
         let end = self.trace.len().min(self.next + self.burst);
@@ -209,10 +209,20 @@ impl Queue for MemoryQueue {
         self.next = end;
         Ok(if batch.is_empty() { Received::End } else { Received::Packets })
     }
+}
 
+impl Transmit for MemoryQueue {
     fn transmit(&mut self, batch: &mut Batch) -> Result<(), PortError> {
         self.outbox.put(batch);
         Ok(())
+    }
+}
+
+/// As a port it has one stream, which begins where the queue is.
+impl Port for MemoryQueue {
+    fn open(&mut self, _cores: usize) -> Result<Opened<'_>, PortError> {
+        let (input, output) = (Box::new(self.clone()), Box::new(self.clone()));
+        Ok(Opened::Stream(Stream { input, output, ordered: true }))
     }
 }
 
@@ -254,8 +264,10 @@ impl MemoryPort {
     }
 }
 
-impl Port for MemoryPort {
-    fn open(&mut self, cores: usize) -> Result<Vec<Box<dyn Queue>>, PortError> {
+impl MemoryPort {
+    /// Opens a queue for each core.
+    #[must_use]
+    pub fn queues(&mut self, cores: usize) -> Vec<Box<dyn Queue>> {
         let queue = |core: usize| {
             let comes =
                 |index: usize| self.cores.as_ref().map_or(index % cores, |told| usize::from(told[index])) == core;
@@ -263,7 +275,13 @@ impl Port for MemoryPort {
             let queue = MemoryQueue { trace, next: 0, burst: self.burst, outbox: self.outbox.clone() };
             Box::new(queue) as Box<dyn Queue>
         };
-        Ok((0..cores).map(queue).collect())
+        (0..cores).map(queue).collect()
+    }
+}
+
+impl Port for MemoryPort {
+    fn open(&mut self, cores: usize) -> Result<Opened<'_>, PortError> {
+        Ok(Opened::Queues(self.queues(cores)))
     }
 }
 
@@ -331,7 +349,7 @@ mod tests {
             queue.receive(batch).expect("memory is there");
             batch.packets().iter().map(|packet| packet.seq.0).collect::<Vec<_>>()
         };
-        let queues = port.open(3).expect("as many as asked for");
+        let queues = port.queues(3);
         let seqs: Vec<_> = queues.into_iter().map(|mut queue| of(&mut queue, &mut batch)).collect();
         assert_eq!(seqs, [vec![0, 2, 3, 5], vec![], vec![1, 4]]);
     }

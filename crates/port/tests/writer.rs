@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use packet::{LinkType, Nanos, Seq};
-use port::pcap::{Capture, Container, Error, Fault, Interface, Pcap, Reader, Resolution, Writer, same_file};
-use port::{Batch, Fate, Packet, Port, PortError, Queue, Received};
+use port::pcap::{Capture, Container, Error, Fault, Interface, Reader, Resolution, Writer, same_file};
+use port::{Batch, Fate, Opened, Packet, Port, PortError, Receive, Received, Transmit, TransmitCounts};
 use shared::{Read, manifest, read_all};
 
 /// An empty folder of this name.
@@ -37,7 +37,8 @@ fn packet(time: u64) -> Packet {
 fn copy(from: &Path, to: &Path) -> Result<(), PortError> {
     let reader = Reader::open(from)?;
     let writer = Writer::create(to, None, Some(&reader.format()))?;
-    let mut queue = Pcap::new(reader, Some(writer)).open(1)?.remove(0);
+    let mut capture = Capture::new(reader, Some(writer));
+    let mut queue = capture.stream();
     let mut batch = Batch::default();
     while queue.receive(&mut batch)? != Received::End {
         batch.packets_mut().iter_mut().for_each(|packet| packet.fate = Fate::Transmit(0));
@@ -257,13 +258,15 @@ fn equal_files_are_known_by_any_name() {
 }
 
 #[test]
-fn a_capture_has_one_queue_once() {
-    let path = folder("queue").join("a.pcap");
+fn a_capture_is_one_stream_whatever_the_cores() {
+    let path = folder("stream").join("a.pcap");
     Writer::create(&path, None, None).and_then(|mut writer| writer.finish()).expect("room");
-    let mut port = Pcap::new(Reader::open(&path).expect("a capture"), None);
-    assert!(matches!(port.open(2), Err(PortError::Queues { have: 1, want: 2 })));
-    assert_eq!(port.open(1).map(|queues| queues.len()).ok(), Some(1));
-    assert!(matches!(port.open(1), Err(PortError::Queues { have: 0, want: 1 })));
+    let mut port = Capture::new(Reader::open(&path).expect("a capture"), None);
+    for cores in [1, 2, 16] {
+        let Ok(Opened::Stream(mut stream)) = port.open(cores) else { panic!("{cores} cores have no stream") };
+        assert!(!stream.ordered, "nobody asks for the order of what isn't written");
+        assert_eq!(stream.receive(&mut Batch::default()).expect("a whole capture"), Received::End);
+    }
 }
 
 #[test]
@@ -280,15 +283,17 @@ fn only_what_is_sent_is_written() {
     let writer = Writer::create(&to, None, Some(&reader.format())).expect("an output");
     let mut capture = Capture::new(reader, Some(writer));
     let mut batch = Batch::default();
-    while capture.receive(&mut batch).expect("a whole capture") == Received::Packets {
+    let mut stream = capture.stream();
+    while stream.receive(&mut batch).expect("a whole capture") == Received::Packets {
         let fates = [Fate::Transmit(0), Fate::Drop, Fate::Pending, Fate::Transmit(1)];
         for index in 0..batch.len() {
             batch.packets_mut()[index].fate = fates[index % 4];
             batch.bytes_mut(index)[0] = 0xff;
         }
-        capture.transmit(&mut batch).expect("room");
+        stream.transmit(&mut batch).expect("room");
     }
-    capture.finish().expect("room");
+    stream.finish().expect("room");
+    assert_eq!(stream.sent(), Some(TransmitCounts { sent: 4, lost: 0 }));
     let written = fs::read(&to).expect("a file");
     let stamps: Vec<u8> = written[24..].chunks(76).map(|record| record[4]).collect();
     assert_eq!(stamps, [10, 15, 16, 50]);
@@ -375,12 +380,13 @@ fn ports_are_interfaces_where_that_is_asked_for() {
             capture.write_ports();
         }
         let mut batch = Batch::default();
-        assert_eq!(capture.receive(&mut batch).expect("packets"), Received::Packets);
+        let mut stream = capture.stream();
+        assert_eq!(stream.receive(&mut batch).expect("packets"), Received::Packets);
         for (packet, port) in batch.packets_mut().iter_mut().zip([1, 0, u16::MAX, 7, 1]) {
             packet.fate = Fate::Transmit(port);
         }
-        capture.transmit(&mut batch).expect("room");
-        capture.finish().expect("room");
+        stream.transmit(&mut batch).expect("room");
+        stream.finish().expect("room");
         let read = read_all(Reader::open(&to).expect("a capture"));
         let have: Vec<u16> = read.packets.iter().map(|(packet, _)| packet.interface).collect();
         assert_eq!(have, want, "{name}");

@@ -10,15 +10,15 @@ use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
 use engine::{
-    AnyWorker, Commit, Control, Dispatcher, EngineKind, Fleet, FlowState, Guarantee, KeyOf, Options, Parcel, Part,
+    AnyWorker, Commit, Control, CoreBatch, Dispatcher, EngineKind, Fleet, FlowState, Guarantee, KeyOf, Options, Part,
     Placement, PrivateFleet, Remains, ShardedFleet, Shared, SharedFleet, TransactedFleet, any_private_fleet,
-    any_sharded_fleet, drive, private_fleet, sharded_fleet, shared_fleet, transacted_fleet,
+    any_sharded_fleet, drive, private_fleet, resolve, sharded_fleet, shared_fleet, transacted_fleet,
 };
 use flow::index::IndexKind;
 use flow::{Ageing, Eviction, Index};
 use nf::{Fingerprint, Function, NetworkFunction, local_fingerprint};
 use packet::{Nanos, Seq};
-use port::{Batch, Fate, PortError, Queue, Received, Trace};
+use port::{Batch, Fate, Opened, Port, PortError, Receive, Received, Sides, Stream, Trace, Transmit};
 
 use crate::rng::Rng;
 
@@ -209,7 +209,7 @@ impl<N: Function> Bench<'_, N> {
         let mut batch = Batch::default();
         fill(&mut batch, self.trace, 0..len);
         fleet.workers[0].process(&mut batch);
-        observe(&batch, self.trace, &mut packets);
+        observe(&mut batch, self.trace, &mut packets);
         let now = last_time(self.trace, len);
         let counters = Remains::flow_counters(&fleet);
         let place = fleet.workers[0].place();
@@ -275,14 +275,14 @@ impl<N: Function> Bench<'_, N> {
     fn repeat(&self, fleet: &mut TransactedFleet<N>, len: usize) -> Vec<Option<Observation>> {
         let (mut packets, mut all) = (vec![None; len], Batch::default());
         fill(&mut all, self.trace, 0..len);
-        let mut parcels: Vec<_> = fleet.workers.iter().map(|_| Parcel::default()).collect();
-        fleet.dispatcher.split(&all, &mut parcels);
+        let mut shares: Vec<_> = fleet.workers.iter().map(|_| CoreBatch::default()).collect();
+        fleet.dispatcher.split(&all, &mut shares);
         std::thread::scope(|scope| {
-            for (worker, parcel) in fleet.workers.iter_mut().zip(&mut parcels) {
-                scope.spawn(|| worker.process(&mut parcel.batch));
+            for (worker, share) in fleet.workers.iter_mut().zip(&mut shares) {
+                scope.spawn(|| worker.process(&mut share.batch));
             }
         });
-        parcels.iter().for_each(|parcel| observe(&parcel.batch, self.trace, &mut packets));
+        shares.iter_mut().for_each(|share| observe(&mut share.batch, self.trace, &mut packets));
         packets
     }
 
@@ -388,7 +388,7 @@ impl<N: Function> Bench<'_, N> {
                 batch.push(port::Packet { time: now, seq, ..*packet }, bytes);
             }
             replay.workers[0].process(&mut batch);
-            observe(&batch, self.trace, &mut expected);
+            observe(&mut batch, self.trace, &mut expected);
             let replayed = replay.workers[0].place();
             compare_flows::<N>(&sorted(replayed.flows(now)), &sorted(flows.into_iter()), "a part against its witness")?;
             let expected = local_fingerprint(&**self.nf, replayed.shared()).value();
@@ -414,16 +414,16 @@ impl<N: Function> Bench<'_, N> {
                 schedule(&mut workers, &mut fleet.dispatcher, self.trace, len, seed)
             }
             None => {
-                let mut queue = TraceQueue::new(self.trace, len);
-                let outcome = drive(fleet, &self.options, &mut queue, &Control::default());
-                if let Some(failure) = outcome.failure {
+                let mut port = TracePort::new(self.trace, len);
+                let outcome = drive(fleet, &self.options, &mut port, &Control::default());
+                if let Some(failure) = outcome.map_or_else(Some, |outcome| outcome.failure) {
                     return Err(Difference {
                         seq: None,
                         expected: "a run to the end".into(),
                         got: failure.to_string(),
                     });
                 }
-                queue.observed()?
+                port.observed()?
             }
         };
         let counters = fleet.counters();
@@ -478,18 +478,18 @@ fn schedule<N: Function>(
     loop {
         // A core is drawn; when it has nothing to do and there is more to hand out, everyone gets some.
         let core = random.below(cores as u64) as usize;
-        if !waiting[core].parcels.is_empty() {
+        if !waiting[core].shares.is_empty() {
             waiting[core].step(workers[core], trace, &mut packets);
         } else if next < len {
             let burst = (1 + random.below(64) as usize).min(len - next);
             fill(&mut batch, trace, next..next + burst);
             next += burst;
-            let mut parcels: Vec<_> = (0..cores).map(|_| Parcel::default()).collect();
-            dispatcher.split(&batch, &mut parcels);
-            for (waiting, parcel) in waiting.iter_mut().zip(parcels) {
-                waiting.parcels.push_back(parcel);
+            let mut shares: Vec<_> = (0..cores).map(|_| CoreBatch::default()).collect();
+            dispatcher.split(&batch, &mut shares);
+            for (waiting, share) in waiting.iter_mut().zip(shares) {
+                waiting.shares.push_back(share);
             }
-        } else if waiting.iter().all(|waiting| waiting.parcels.is_empty()) {
+        } else if waiting.iter().all(|waiting| waiting.shares.is_empty()) {
             return packets;
         }
     }
@@ -497,26 +497,26 @@ fn schedule<N: Function>(
 
 /// What a core has still to do.
 struct Waiting<M> {
-    parcels: VecDeque<Parcel<M>>,
-    /// Whether what leaves the core ahead of the first parcel has left.
+    shares: VecDeque<CoreBatch<M>>,
+    /// Whether what leaves the core ahead of the first share has left.
     released: bool,
 }
 
 impl<M> Default for Waiting<M> {
     fn default() -> Self {
-        Self { parcels: VecDeque::new(), released: false }
+        Self { shares: VecDeque::new(), released: false }
     }
 }
 
 impl<M: Copy> Waiting<M> {
-    /// Processes the first parcel, as far as nothing is missing that another core has still to let go of.
+    /// Processes the first share, as far as nothing is missing that another core has still to let go of.
     fn step<N: NetworkFunction<Meta = M>>(
         &mut self,
         worker: &mut dyn AnyWorker<N>,
         trace: &Trace,
         packets: &mut [Option<Observation>],
     ) {
-        let block = self.parcels[0].block.clone();
+        let block = self.shares[0].block.clone();
         if let Some(block) = &block {
             let moves = block.moves();
             if !self.released {
@@ -529,54 +529,82 @@ impl<M: Copy> Waiting<M> {
             worker.acquire(&moves);
         }
         self.released = false;
-        let Parcel { mut batch, mice, .. } = self.parcels.pop_front().unwrap_or_default();
+        let CoreBatch { mut batch, owned, .. } = self.shares.pop_front().unwrap_or_default();
         match &block {
             Some(block) => {
-                let mut log = engine::Log::of_block(block).with_mice(&mice, block.first);
+                let mut log = engine::Log::of_block(block).with_owned(&owned, block.first);
                 worker.process_with(&mut batch, &mut log, block.end);
             }
             None => worker.process(&mut batch),
         }
-        observe(&batch, trace, packets);
+        observe(&mut batch, trace, packets);
     }
 }
 
-/// A trace as a queue, which keeps what is sent.
-struct TraceQueue<'a> {
+/// A trace as a port with one stream, which keeps what is sent.
+struct TracePort<'a> {
+    source: Source<'a>,
+    sink: Sink<'a>,
+}
+
+/// Delivers the trace in bursts of drawn lengths.
+struct Source<'a> {
     trace: &'a Trace,
     len: usize,
     next: usize,
     random: Rng,
+}
+
+struct Sink<'a> {
+    trace: &'a Trace,
     packets: Vec<Option<Observation>>,
     sent: Option<Seq>,
     out_of_order: Option<(Seq, Seq)>,
 }
 
-impl<'a> TraceQueue<'a> {
+impl<'a> TracePort<'a> {
     fn new(trace: &'a Trace, len: usize) -> Self {
-        let packets = vec![None; len];
-        Self { trace, len, next: 0, random: Rng::new(len as u64), packets, sent: None, out_of_order: None }
+        Self {
+            source: Source { trace, len, next: 0, random: Rng::new(len as u64) },
+            sink: Sink { trace, packets: vec![None; len], sent: None, out_of_order: None },
+        }
     }
 
     /// What became of each packet. What was not sent was dropped.
     fn observed(self) -> Result<Vec<Option<Observation>>, Difference> {
-        if let Some((earlier, later)) = self.out_of_order {
+        if let Some((earlier, later)) = self.sink.out_of_order {
             let expected = format!("packet {earlier} before packet {later}");
             return Err(Difference { seq: Some(later), expected, got: "the other way around".into() });
         }
         let dropped = Observation { fate: Fate::Drop, bytes: 0 };
-        Ok(self.packets.into_iter().map(|packet| packet.or(Some(dropped))).collect())
+        Ok(self.sink.packets.into_iter().map(|packet| packet.or(Some(dropped))).collect())
     }
 }
 
-impl Queue for TraceQueue<'_> {
+impl Port for TracePort<'_> {
+    fn open(&mut self, _cores: usize) -> Result<Opened<'_>, PortError> {
+        let (input, output) = (Box::new(&mut self.source), Box::new(&mut self.sink));
+        Ok(Opened::Stream(Stream { input, output, ordered: true }))
+    }
+
+    fn sides(&self) -> Sides {
+        SIDES
+    }
+}
+
+/// As if every interface had another side, so that what goes across is told from what goes back.
+const SIDES: Sides = Sides::Pairs;
+
+impl Receive for &mut Source<'_> {
     fn receive(&mut self, batch: &mut Batch) -> Result<Received, PortError> {
         let burst = (1 + self.random.below(200) as usize).min(self.len - self.next);
         fill(batch, self.trace, self.next..self.next + burst);
         self.next += burst;
         Ok(if burst == 0 { Received::End } else { Received::Packets })
     }
+}
 
+impl Transmit for &mut Sink<'_> {
     fn transmit(&mut self, batch: &mut Batch) -> Result<(), PortError> {
         for packet in batch.packets().iter().filter(|packet| packet.fate != Fate::Drop) {
             if let Some(sent) = self.sent
@@ -599,7 +627,8 @@ fn fill(batch: &mut Batch, trace: &Trace, range: Range<usize>) {
     }
 }
 
-fn observe(batch: &Batch, trace: &Trace, packets: &mut [Option<Observation>]) {
+fn observe(batch: &mut Batch, trace: &Trace, packets: &mut [Option<Observation>]) {
+    resolve(SIDES, batch);
     for (index, packet) in batch.packets().iter().enumerate() {
         let sent = matches!(packet.fate, Fate::Transmit(_));
         // Nearly all go out as they came in, and comparing is a tenth of the cost of a digest.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use nf::NetworkFunction;
 use packet::{Nanos, Seq};
-use port::{Batch, PortError, Queue, Received};
+use port::{Batch, Opened, Port, PortError, Receive, Received, Sides, Stream};
 
 use super::error::{CarrierError, OrderError};
 use super::layout::{Carried, Shape, parse};
@@ -37,7 +37,7 @@ const GAPS_MAX: usize = 64;
 ///
 /// They stay as they are, but for their numbers and times, which become the sequencer's.
 pub struct Sequenced<'a, N: NetworkFunction> {
-    inner: &'a mut dyn Queue,
+    inner: Box<dyn Receive + 'a>,
     expected: Ring<N>,
     gaps: Gaps,
     /// The numbers that were missing lately, each with the place of the packet behind them.
@@ -56,7 +56,7 @@ impl<'a, N: NetworkFunction> Sequenced<'a, N> {
     /// # Panics
     /// As [`Shape::of`] does.
     #[must_use]
-    pub fn new(inner: &'a mut dyn Queue, nf: Arc<N>, cores: usize, gaps: Gaps) -> Self {
+    pub fn new(inner: Box<dyn Receive + 'a>, nf: Arc<N>, cores: usize, gaps: Gaps) -> Self {
         let expected = Ring::new(nf, cores);
         Self {
             inner,
@@ -164,7 +164,7 @@ impl<'a, N: NetworkFunction> Sequenced<'a, N> {
     }
 }
 
-impl<N: NetworkFunction> Queue for Sequenced<'_, N> {
+impl<N: NetworkFunction> Receive for Sequenced<'_, N> {
     fn receive(&mut self, batch: &mut Batch) -> Result<Received, PortError> {
         if let Some(error) = self.pending.take() {
             batch.clear();
@@ -196,11 +196,50 @@ impl<N: NetworkFunction> Queue for Sequenced<'_, N> {
         Ok(received)
     }
 
-    fn transmit(&mut self, batch: &mut Batch) -> Result<(), PortError> {
-        self.inner.transmit(batch)
+    port::forward_receive!(inner);
+}
+
+/// A port with one stream whose packets are [sequenced](Sequenced).
+pub struct SequencedPort<'a, N: NetworkFunction> {
+    inner: &'a mut dyn Port,
+    nf: Arc<N>,
+    cores: usize,
+    gaps: Gaps,
+}
+
+impl<'a, N: NetworkFunction> SequencedPort<'a, N> {
+    /// The sequenced packets of `inner`, for `cores` cores that run the function.
+    #[must_use]
+    pub fn new(inner: &'a mut dyn Port, nf: Arc<N>, cores: usize, gaps: Gaps) -> Self {
+        Self { inner, nf, cores, gaps }
     }
 
-    fn finish(&mut self) -> Result<(), PortError> {
-        self.inner.finish()
+    /// What the packets carry.
+    ///
+    /// # Panics
+    /// As [`Shape::of`] does.
+    #[must_use]
+    pub fn shape(&self) -> Shape {
+        Shape::of::<N>(self.cores)
+    }
+}
+
+impl<N: NetworkFunction> Port for SequencedPort<'_, N> {
+    /// Opens the stream.
+    ///
+    /// # Errors
+    /// As the port inside; [`PortError::Queues`] where that has several orders of packets.
+    fn open(&mut self, cores: usize) -> Result<Opened<'_>, PortError> {
+        match self.inner.open(cores)? {
+            Opened::Stream(Stream { input, output, ordered }) => {
+                let input = Box::new(Sequenced::new(input, Arc::clone(&self.nf), self.cores, self.gaps));
+                Ok(Opened::Stream(Stream { input, output, ordered }))
+            }
+            Opened::Queues(queues) => Err(PortError::Queues { have: queues.len(), want: 1 }),
+        }
+    }
+
+    fn sides(&self) -> Sides {
+        self.inner.sides()
     }
 }

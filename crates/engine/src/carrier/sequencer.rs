@@ -1,8 +1,6 @@
 //! The sequencer of figure 3: it sees every packet, numbers it, keeps the latest records and sprays round robin.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use nf::NetworkFunction;
@@ -103,6 +101,9 @@ pub struct SequencedTotal {
     pub failure: Option<EngineError>,
 }
 
+/// How long it waits for packets before it looks again whether it is to stop.
+const WAIT: Duration = Duration::from_millis(50);
+
 /// Sequences all that comes by `queue` and sends it by the same.
 pub fn sequence<N: NetworkFunction>(
     nf: Arc<N>,
@@ -125,23 +126,23 @@ pub fn sequence<N: NetworkFunction>(
     };
     let (mut batch, mut out, mut frame) = (Batch::default(), Batch::default(), Vec::new());
     let result = loop {
-        // ORDERING: Relaxed. The flag carries no data; it is seen soon enough.
-        if control.stop.load(Ordering::Relaxed) {
+        if control.is_stopping() {
             total.interrupted = true;
             break Ok(());
         }
         match queue.receive(&mut batch) {
             Ok(Received::Packets) => {}
             Ok(Received::Idle) => {
-                thread::yield_now();
+                if let Err(error) = queue.wait(WAIT) {
+                    break Err(error);
+                }
                 continue;
             }
             Ok(Received::End) => break Ok(()),
             Err(error) => break Err(error),
         }
         let late = total.take(&mut sequencer, &batch, &mut out, &mut frame);
-        // ORDERING: Relaxed. A number for a progress bar.
-        control.packets.fetch_add(out.len() as u64, Ordering::Relaxed);
+        control.count(out.len() as u64);
         if let Err(error) = queue.transmit(&mut out) {
             break Err(error);
         }
@@ -166,6 +167,7 @@ impl SequencedTotal {
         frame: &mut Vec<u8>,
     ) -> Result<(), LateTime> {
         out.clear();
+        out.come_with(batch);
         let (link, overhead) = (sequencer.outer.link(), sequencer.overhead() as u32);
         for index in 0..batch.len() {
             let (packet, bytes) = batch.packet(index);

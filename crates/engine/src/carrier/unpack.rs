@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use flow::Index;
-use nf::{Meta, NetworkFunction};
+use nf::{Meta, NetworkFunction, Verdict};
 use packet::Seq;
-use port::{Batch, Queue};
+use port::{Batch, Packet, Port};
 
 use super::layout::{Shape, TIME_BYTES, parse, u64_at};
-use super::queue::{Gaps, Sequenced};
+use super::queue::{Gaps, SequencedPort};
 use super::ring::{Ring, contribution_of};
-use crate::dispatch::{Dispatcher, Parcel};
+use crate::classify::classify;
+use crate::dispatch::{CoreBatch, Dispatcher};
 use crate::error::EngineError;
 use crate::fleet::{Options, PrivateFleet, any_private_fleet, private_fleet};
 use crate::history::{Block, Record};
@@ -21,6 +22,8 @@ use crate::run::{Control, Outcome, drive};
 
 /// Splits sequenced packets among cores, each with the history that its own packets carry.
 pub(crate) struct Unpack<N: NetworkFunction> {
+    nf: Arc<N>,
+    by_ports: bool,
     shape: Shape,
     /// What hashes are keyed by.
     seed: u64,
@@ -28,31 +31,36 @@ pub(crate) struct Unpack<N: NetworkFunction> {
     blocks: Vec<Arc<Block<N::Meta>>>,
     /// Where cores recover from each other what was lost: what makes the row of a packet that came.
     own: Option<Ring<N>>,
+    /// What the packet at hand contributes.
+    meta: Option<N::Meta>,
+    /// Left by packets that take no step; nobody asks for it.
+    verdict: Verdict,
 }
 
 impl<N: NetworkFunction> Unpack<N> {
     /// `recovery`: what is handed out is what each packet carries, for links whose ends recover what is missing.
     pub(crate) fn new(nf: &Arc<N>, shape: Shape, seed: u64, recovery: bool) -> Self {
         let own = recovery.then(|| Ring::new(Arc::clone(nf), shape.cores()));
-        Self { shape, seed, blocks: Vec::new(), own }
+        let (nf, by_ports) = (Arc::clone(nf), nf.packet_set().has_ports());
+        Self { nf, by_ports, shape, seed, blocks: Vec::new(), own, meta: None, verdict: Verdict::forward() }
     }
 
-    /// Copies each packet of `batch`, which a [`Sequenced`] queue let through, to its core's parcel, and what it carries to
-    /// the core's block. The parcels are empty.
-    pub(crate) fn split(&mut self, batch: &Batch, parcels: &mut [Parcel<N::Meta>]) {
-        for parcel in parcels.iter_mut() {
-            parcel.block = Some(self.free_block());
+    /// Copies each packet of `batch`, which a [`SequencedPort`] let through, to its core's share, and what it carries to
+    /// the core's block. The shares are empty.
+    pub(crate) fn split(&mut self, batch: &Batch, shares: &mut [CoreBatch<N::Meta>]) {
+        for share in shares.iter_mut() {
+            share.block = Some(self.free_block());
         }
         if let Some(own) = &mut self.own {
-            lay_out(own, self.shape, batch, parcels);
+            lay_out(own, self.shape, batch, shares);
             // Who got nothing hears all the same how far the sequencer is.
-            return self.blocks.extend(parcels.iter().filter_map(|parcel| parcel.block.clone()));
+            return self.blocks.extend(shares.iter().filter_map(|share| share.block.clone()));
         }
         for index in 0..batch.len() {
             let (packet, bytes) = batch.packet(index);
             let carried =
                 parse(packet.link, bytes, self.shape).expect("the queue lets none but sequenced packets through");
-            let Parcel { batch, block, .. } = &mut parcels[carried.core()];
+            let CoreBatch { batch, block, .. } = &mut shares[carried.core()];
             let block = block.as_mut().and_then(Arc::get_mut).expect("nobody else holds a free block");
             block.end = carried.seq.next();
             for (seq, row) in carried.history() {
@@ -60,12 +68,18 @@ impl<N: NetworkFunction> Unpack<N> {
                 let record = |meta: N::Meta| Record { seq, time, hash: hash_of::<N>(&meta.key(), self.seed), meta };
                 block.records.extend(meta.map(record));
             }
-            batch.push(carried.packet(), carried.bytes);
+            let packet = carried.packet();
+            if classify(&*self.nf, self.by_ports, &packet, carried.bytes, &mut self.meta, &mut self.verdict) {
+                let Packet { seq, time, .. } = packet;
+                let record = |meta: N::Meta| Record { seq, time, hash: hash_of::<N>(&meta.key(), self.seed), meta };
+                block.records.extend(self.meta.map(record));
+            }
+            batch.push(packet, carried.bytes);
         }
-        for parcel in parcels {
-            self.blocks.extend(parcel.block.clone());
+        for share in shares {
+            self.blocks.extend(share.block.clone());
             // A core without a packet learns nothing.
-            parcel.block.take_if(|_| parcel.batch.is_empty());
+            share.block.take_if(|_| share.batch.is_empty());
         }
     }
 
@@ -82,14 +96,14 @@ impl<N: NetworkFunction> Unpack<N> {
     }
 }
 
-/// Copies each packet to its core's parcel, and the words of what it carries, its own last, to the core's block.
-fn lay_out<N: NetworkFunction>(own: &mut Ring<N>, shape: Shape, batch: &Batch, parcels: &mut [Parcel<N::Meta>]) {
+/// Copies each packet to its core's share, and the words of what it carries, its own last, to the core's block.
+fn lay_out<N: NetworkFunction>(own: &mut Ring<N>, shape: Shape, batch: &Batch, shares: &mut [CoreBatch<N::Meta>]) {
     let width = words_of::<N::Meta>();
     let end = batch.packets().last().map_or(Seq(0), |packet| packet.seq.next());
     for index in 0..batch.len() {
         let (packet, bytes) = batch.packet(index);
         let carried = parse(packet.link, bytes, shape).expect("the queue lets none but sequenced packets through");
-        let Parcel { batch, block, .. } = &mut parcels[carried.core()];
+        let CoreBatch { batch, block, .. } = &mut shares[carried.core()];
         let block = block.as_mut().and_then(Arc::get_mut).expect("nobody else holds a free block");
         let words = block.carried.as_mut().expect("a free block has room for them");
         let mut add = |row: &[u8]| {
@@ -101,8 +115,8 @@ fn lay_out<N: NetworkFunction>(own: &mut Ring<N>, shape: Shape, batch: &Batch, p
         add(own.row_of(&carried.packet(), carried.bytes));
         batch.push(carried.packet(), carried.bytes);
     }
-    for parcel in parcels {
-        let block = parcel.block.as_mut().and_then(Arc::get_mut).expect("nobody else holds a free block");
+    for share in shares {
+        let block = share.block.as_mut().and_then(Arc::get_mut).expect("nobody else holds a free block");
         block.end = end;
     }
 }
@@ -123,7 +137,7 @@ pub fn run_sequenced<N: NetworkFunction>(
     nf: Arc<N>,
     cores: usize,
     options: &Options,
-    queue: &mut dyn Queue,
+    port: &mut dyn Port,
     control: &Control,
 ) -> Result<Outcome, EngineError> {
     EngineKind::Scr.accepts(&N::DESCRIPTION, cores).map_err(EngineError::Refused)?;
@@ -131,24 +145,24 @@ pub fn run_sequenced<N: NetworkFunction>(
     if let Some(link) = &options.link {
         link.accepts(EngineKind::Scr, cores).map_err(EngineError::Refused)?;
     }
-    Ok(match options.chooses_index() {
-        false => over(private_fleet(EngineKind::Scr, nf, cores, options), options, queue, control),
-        true => over(any_private_fleet(EngineKind::Scr, nf, cores, options), options, queue, control),
-    })
+    match options.chooses_index() {
+        false => over(private_fleet(EngineKind::Scr, nf, cores, options), options, port, control),
+        true => over(any_private_fleet(EngineKind::Scr, nf, cores, options), options, port, control),
+    }
 }
 
 fn over<N: NetworkFunction, I: Index>(
     mut fleet: PrivateFleet<N, I>,
     options: &Options,
-    queue: &mut dyn Queue,
+    port: &mut dyn Port,
     control: &Control,
-) -> Outcome {
+) -> Result<Outcome, EngineError> {
     let (nf, cores) = (Arc::clone(&fleet.nf), fleet.workers.len());
     let recovery = options.link.is_some();
     let gaps = if recovery { Gaps::Recovered } else { Gaps::Refused };
-    let mut queue = Sequenced::new(queue, Arc::clone(&nf), cores, gaps);
-    fleet.dispatcher = Dispatcher::new(nf, EngineKind::Scr, cores, options).unpacking(queue.shape(), recovery);
-    drive(&mut fleet, options, &mut queue, control)
+    let mut port = SequencedPort::new(port, Arc::clone(&nf), cores, gaps);
+    fleet.dispatcher = Dispatcher::new(nf, EngineKind::Scr, cores, options).unpacking(port.shape(), recovery);
+    drive(&mut fleet, options, &mut port, control)
 }
 
 #[cfg(test)]
@@ -243,21 +257,21 @@ mod tests {
             }
             batch.push(Packet { link: LINK, ..packet }, &frame);
         }
-        let mut parcels: Vec<Parcel<Source>> = (0..3).map(|_| Parcel::default()).collect();
-        Unpack::new(&Arc::new(Watch), sequencer.shape(), 0, false).split(&batch, &mut parcels);
+        let mut shares: Vec<CoreBatch<Source>> = (0..3).map(|_| CoreBatch::default()).collect();
+        Unpack::new(&Arc::new(Watch), sequencer.shape(), 0, false).split(&batch, &mut shares);
         let sources = |core: usize| {
-            let block = parcels[core].block.as_ref().expect("each has a packet");
+            let block = shares[core].block.as_ref().expect("each has a packet");
             let one = |record: &Record<Source>| (record.seq.0, record.meta.0.address().to_string());
             (block.end.0, block.records.iter().map(one).collect::<Vec<_>>())
         };
         let named = |sources: &[(u64, u8)]| -> Vec<(u64, String)> {
             sources.iter().map(|(seq, source)| (*seq, format!("10.0.0.{source}"))).collect()
         };
-        assert_eq!(sources(0), (4, named(&[(1, 11), (2, 12)])));
-        assert_eq!(sources(1), (5, named(&[(0, 10), (2, 99), (3, 13)])));
-        assert_eq!(sources(2), (3, named(&[(0, 10), (1, 11)])));
-        let own = |core: usize| parcels[core].batch.packets().iter().map(|packet| packet.seq.0).collect::<Vec<_>>();
+        assert_eq!(sources(0), (4, named(&[(0, 10), (1, 11), (2, 12), (3, 13)])));
+        assert_eq!(sources(1), (5, named(&[(0, 10), (1, 11), (2, 99), (3, 13), (4, 14)])));
+        assert_eq!(sources(2), (3, named(&[(0, 10), (1, 11), (2, 12)])));
+        let own = |core: usize| shares[core].batch.packets().iter().map(|packet| packet.seq.0).collect::<Vec<_>>();
         assert_eq!([own(0), own(1), own(2)], [vec![0, 3], vec![1, 4], vec![2]]);
-        assert_eq!(parcels[1].batch.bytes(1), packet(4, 14).1);
+        assert_eq!(shares[1].batch.bytes(1), packet(4, 14).1);
     }
 }

@@ -1,24 +1,14 @@
 //! A link whose packets were sequenced beforehand, as a card would have done it: each brings its history along, and what a core
 //! spends is its own.
 
-use std::sync::Barrier;
-use std::thread;
-use std::time::Instant;
-
 use nf::{Meta, NetworkFunction, Reason};
 use packet::Seq;
-use port::{Batch, Queue, Received};
+use port::Batch;
 
 use super::{LinkEnd, run_of};
-use crate::affinity::pin;
 use crate::any_worker::AnyWorker;
-use crate::error::EngineError;
-use crate::fleet::Options;
 use crate::history::{Event, Log, Record};
-use crate::placement::Placement;
 use crate::recovery::{Apply, Fenced, Tally};
-use crate::run::{CoreRun, Course, processors};
-use crate::worker::Worker;
 
 /// Takes what the core is to apply from the replay, as histories stay where they lie: the records that its own packets brought, and
 /// those that recovery says others got.
@@ -194,61 +184,4 @@ impl<M: Meta> LinkEnd<M> {
         }
         worker.process_with(batch, &mut Log::of_block(decided), decided.end);
     }
-}
-
-/// Runs workers, each over a queue and a link of its own, from a common start until every queue has ended. What is undecided
-/// then, the last packets' records, is left to the next run with the same ends.
-///
-/// # Errors
-/// The first port's error, or that a core stalled and was fenced.
-///
-/// # Panics
-/// When there are not as many queues and ends as workers, or when the function panics.
-pub fn run_replayed<N: NetworkFunction, P: Placement<N>>(
-    workers: &mut [Worker<N, P>],
-    queues: Vec<Box<dyn Queue>>,
-    ends: &mut [LinkEnd<N::Meta>],
-    course: &Course<'_, N::Meta>,
-    options: &Options,
-) -> Result<Vec<CoreRun>, EngineError> {
-    assert!(queues.len() == workers.len() && ends.len() == workers.len(), "a queue and an end for each core");
-    let barrier = Barrier::new(queues.len());
-    let cpus = processors(options, queues.len());
-    thread::scope(|scope| {
-        let cores = workers.iter_mut().zip(queues).zip(ends).enumerate();
-        let cores: Vec<_> = cores
-            .map(|(core, ((worker, queue), end))| {
-                let (barrier, cpu) = (&barrier, cpus.get(core).copied());
-                scope.spawn(move || {
-                    cpu.map(pin);
-                    barrier.wait();
-                    poll(worker, queue, end, course)
-                })
-            })
-            .collect();
-        cores.into_iter().map(|core| core.join().expect("a function that panics ends the measurement")).collect()
-    })
-}
-
-fn poll<N: NetworkFunction>(
-    worker: &mut dyn AnyWorker<N>,
-    mut queue: Box<dyn Queue>,
-    link: &mut LinkEnd<N::Meta>,
-    course: &Course<'_, N::Meta>,
-) -> Result<CoreRun, EngineError> {
-    let mut batch = Batch::default();
-    let mut log = Log::of_loop(course.script, course.packets, course.span, worker.next());
-    let start = Instant::now();
-    loop {
-        match queue.receive(&mut batch)? {
-            Received::Packets => {}
-            Received::Idle => continue,
-            Received::End => break,
-        }
-        let fenced = |fenced: Fenced| EngineError::Refused(fenced.to_string());
-        link.process_replayed(worker, &mut batch, &mut log).map_err(fenced)?;
-        queue.transmit(&mut batch)?;
-    }
-    queue.finish()?;
-    Ok(CoreRun { counters: worker.counters(), elapsed: start.elapsed() })
 }

@@ -324,7 +324,7 @@ mod tests {
     /// Twelve lines of nat, hit 1, 2, ... 12 times, ten samples of the worker's loop, and three of another thread.
     fn cycles() -> Cycles {
         let stack = |inner: Option<Frame>| Stack {
-            frames: [frame("poll", "engine/src/run.rs", 1), frame("steps", "engine/src/transacted.rs", 2)]
+            frames: [frame("serve", "engine/src/run/cores.rs", 1), frame("steps", "engine/src/transacted.rs", 2)]
                 .into_iter()
                 .chain(inner)
                 .collect(),

@@ -2,7 +2,6 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::{panic, process};
 
@@ -69,6 +68,10 @@ pub(super) struct Args {
     /// How many cores to use, or all
     #[arg(long, default_value = "1", value_name = "N", value_parser = engines::cores)]
     cores: usize,
+    /// Pin each core's thread to a processor of its own, from the lowest on. For processors that nothing else uses: two runs that
+    /// are pinned share them
+    #[arg(long)]
+    pin: bool,
     /// The secret that tables are hashed with, drawn anew if not given; the outcome depends on it only where full tables evict by lru or at random, drop early, are tagged, or don't age by the wheel
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
@@ -88,7 +91,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     let program = entry.load(&args.configuration.settings()?)?;
     let tables = args.upkeep.tables(&*program)?;
     let seed = args.seed.unwrap_or_else(secret);
-    let mut options = Options { seed, tables, link: args.link.link(seed), ..Options::default() };
+    let mut options = Options { seed, tables, link: args.link.link(seed), pin: args.pin, ..Options::default() };
     let (kind, cores) = match args.engine {
         _ if args.sequenced => {
             sequence::refuse_one_core(args.cores)?;
@@ -131,10 +134,8 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
 
     let control = Control::default();
     signals::stop_on_interrupt(&control.stop);
-    let packets = Arc::clone(&control.packets);
-    // ORDERING: Relaxed. A number to look at; pairs with the engine's additions.
-    let sample =
-        move || Sample { done: file.consumed(), total: file.total(), packets: packets.load(Ordering::Relaxed) };
+    let watched = control.clone();
+    let sample = move || Sample { done: file.consumed(), total: file.total(), packets: watched.packets() };
     let progress = Progress::watch(args.json, &args.function, sample);
     let place = PanicPlace::watch();
     let outcome = if args.sequenced {

@@ -1,14 +1,12 @@
 //! `millrace sequence`: a capture as a sequencer sends it to the cores; and `run --sequenced`, which reads one.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use clap::ValueEnum;
 use engine::carrier::{ETHERNET_BYTES, Outer, SequencedTotal, Shape, TIME_BYTES, TRAILER_BYTES, parse};
 use engine::{Control, EngineError};
-use port::pcap::{Capture, Interface, same_file};
-use port::{Batch, PortError, Queue, Received};
+use port::pcap::{Capture, Interface, Renamed, same_file};
+use port::{Batch, Opened, Port, PortError, Receive, Received, Stream};
 use serde_json::{Value, json};
 
 use super::failure::{Failed, INPUT, INTERRUPTED};
@@ -95,12 +93,10 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
 
     let control = Control::default();
     signals::stop_on_interrupt(&control.stop);
-    let packets = Arc::clone(&control.packets);
-    // ORDERING: Relaxed. A number to look at; pairs with the sequencer's additions.
-    let sample =
-        move || Sample { done: file.consumed(), total: file.total(), packets: packets.load(Ordering::Relaxed) };
+    let watched = control.clone();
+    let sample = move || Sample { done: file.consumed(), total: file.total(), packets: watched.packets() };
     let progress = Progress::watch(args.json, "sequence", sample);
-    let total = program.sequence(args.cores, outer, &mut capture, &control);
+    let total = program.sequence(args.cores, outer, &mut capture.stream(), &control);
     drop(progress);
 
     if let Some(EngineError::Port(PortError::Capture(error))) = &total.failure
@@ -209,46 +205,66 @@ impl Done<'_> {
     }
 }
 
-/// A sequenced capture: what goes out of it goes by the interfaces of the original packets, as they were described there.
+/// A sequenced capture as a port: what goes out of it goes by the interfaces of the original packets, as they were described there.
 pub(super) struct Original<'a> {
     capture: &'a mut Capture,
     shape: Shape,
+    names: Names,
+}
+
+/// The original interfaces, as far as packets have named them.
+struct Names {
+    /// The interfaces of the sequenced capture.
+    sequenced: Vec<Interface>,
     /// The original interfaces that have been described, each with the one of the sequenced capture that it came in by.
     described: Vec<(u16, u16)>,
+    renamed: Renamed,
 }
 
 impl<'a> Original<'a> {
-    pub(super) const fn new(capture: &'a mut Capture, shape: Shape) -> Self {
-        Self { capture, shape, described: Vec::new() }
+    pub(super) fn new(capture: &'a mut Capture, shape: Shape) -> Self {
+        capture.rename();
+        let names = Names { sequenced: Vec::new(), described: Vec::new(), renamed: Renamed::new() };
+        Self { capture, shape, names }
     }
 }
 
-impl Queue for Original<'_> {
+impl Port for Original<'_> {
+    fn open(&mut self, _cores: usize) -> Result<Opened<'_>, PortError> {
+        let Self { capture, shape, names } = self;
+        let Stream { input, output, ordered } = capture.stream();
+        Ok(Opened::Stream(Stream { input: Box::new(Input { input, shape: *shape, names }), output, ordered }))
+    }
+}
+
+struct Input<'a> {
+    input: Box<dyn Receive + 'a>,
+    shape: Shape,
+    names: &'a mut Names,
+}
+
+impl Receive for Input<'_> {
     fn receive(&mut self, batch: &mut Batch) -> Result<Received, PortError> {
-        let received = self.capture.receive(batch)?;
+        let received = self.input.receive(batch)?;
+        let Names { sequenced, described, renamed } = &mut *self.names;
+        Renamed::names(batch, sequenced);
         for (index, packet) in batch.packets().iter().enumerate() {
             // What is wrong with a packet is told by whoever takes it.
             let Ok(carried) = parse(packet.link, batch.bytes(index), self.shape) else { continue };
             let pair = (carried.interface, packet.interface);
-            if self.described.last() == Some(&pair) || self.described.contains(&pair) {
+            if described.last() == Some(&pair) || described.contains(&pair) {
                 continue;
             }
-            self.described.push(pair);
+            described.push(pair);
             let outer = Outer::of(packet.link).map_or(0, |outer| self.shape.overhead(outer)) as u32;
-            if let Some(interface) = self.capture.reader().interfaces().get(usize::from(packet.interface)) {
+            if let Some(interface) = sequenced.get(usize::from(packet.interface)) {
                 let snaplen = interface.snaplen.saturating_sub(outer);
-                let original = Interface { link: carried.link, snaplen, ..interface.clone() };
-                self.capture.describe_as(carried.interface, original);
+                renamed.describe(carried.interface, Interface { link: carried.link, snaplen, ..interface.clone() });
             }
         }
+        renamed.name(batch);
         Ok(received)
     }
 
-    fn transmit(&mut self, batch: &mut Batch) -> Result<(), PortError> {
-        self.capture.transmit(batch)
-    }
-
-    fn finish(&mut self) -> Result<(), PortError> {
-        self.capture.finish()
-    }
+    port::forward_receive!(input);
 }

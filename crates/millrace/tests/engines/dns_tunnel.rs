@@ -9,7 +9,7 @@ use engine::{Control, EngineKind, Options, run};
 use functions::dns_tunnel::DnsTunnel;
 use nf::{NetworkFunction, Report, Verdict};
 use packet::Nanos;
-use port::{Port, Replay};
+use port::MemoryQueue;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use testkit::conformance::{Plan, verify};
@@ -216,9 +216,9 @@ fn every_engine_tells_the_same() {
                 continue;
             }
             let options = Options { pin: false, ..Options::default() };
-            let mut queue = Replay::new(Arc::clone(&trace)).open(1).expect("it can be replayed").remove(0);
+            let mut port = MemoryQueue::new(Arc::clone(&trace), 32);
             let nf = Arc::new(configured("window = 60"));
-            let outcome = run(nf, kind, cores, &options, &mut *queue, &Control::default()).expect("it takes it");
+            let outcome = run(nf, kind, cores, &options, &mut port, &Control::default()).expect("it takes it");
             let report = outcome.report.expect("it has a report");
             if kind == EngineKind::Shared && cores > 1 {
                 // Cores take turns, and a use may overtake its answer.

@@ -7,7 +7,7 @@ use engine::{Control, EngineKind, Guarantee, Options, run};
 use functions::{conntrack, ddos, firewall, heavy_hitter, nat, policer, port_knock};
 use nf::Function;
 use packet::Seq;
-use port::{Batch, Faults, Faulty, MemoryQueue, Outbox, Queue, Received, Sent, Trace};
+use port::{Batch, Faults, FaultyPort, MemoryQueue, Opened, Outbox, Port, Receive, Received, Sent, Trace};
 use serde::de::DeserializeOwned;
 use testkit::Synth;
 use testkit::conformance::{Plan, verify};
@@ -41,14 +41,15 @@ fn traces() -> Vec<(&'static str, Arc<Trace>)> {
     vec![("university-dc", trace(Profile::UniversityDc, &tcp)), ("uniform", trace(Profile::Uniform, &few))]
 }
 
-/// A queue in front of which the faults happen.
-fn faulty(trace: &Arc<Trace>, seed: u64) -> Faulty<MemoryQueue> {
-    Faulty::new(MemoryQueue::new(Arc::clone(trace), BURST), faults(seed))
+/// A port in front of which the faults happen.
+fn faulty(trace: &Arc<Trace>, seed: u64) -> FaultyPort<MemoryQueue> {
+    FaultyPort::new(MemoryQueue::new(Arc::clone(trace), BURST), faults(seed))
 }
 
 /// What comes out of the faults.
 fn harmed(trace: &Arc<Trace>, seed: u64) -> Trace {
-    let (mut queue, mut harmed, mut batch, mut stalls) = (faulty(trace, seed), Trace::new(), Batch::default(), 0);
+    let (mut port, mut harmed, mut batch, mut stalls) = (faulty(trace, seed), Trace::new(), Batch::default(), 0);
+    let Ok(Opened::Stream(mut queue)) = port.open(1) else { panic!("a faulty queue is a stream") };
     loop {
         match queue.receive(&mut batch).expect("memory is there") {
             Received::Packets => {
@@ -175,12 +176,12 @@ fn live<N: Function + Clone>(function: &N, trace: &Arc<Trace>, seed: u64, name: 
 fn sent<N: Function>(
     function: &Arc<N>,
     (kind, cores): (EngineKind, usize),
-    queue: &mut dyn Queue,
+    port: &mut dyn Port,
     outbox: &Outbox,
     received: usize,
 ) -> Vec<Sent> {
     let options = Options { flows_max: Some(1 << 10), pin: false, ..Options::default() };
-    let outcome = run(Arc::clone(function), kind, cores, &options, queue, &Control::default()).expect("it is taken");
+    let outcome = run(Arc::clone(function), kind, cores, &options, port, &Control::default()).expect("it is taken");
     assert!(outcome.failure.is_none(), "{:?}", outcome.failure);
     assert!(outcome.counters.add_up() && outcome.counters.received == received as u64, "{:?}", outcome.counters);
     assert!(!outcome.counters.flows.was_full(), "not all can be compared");

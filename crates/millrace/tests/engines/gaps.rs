@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use engine::carrier::Outer;
-use engine::{EngineError, EngineKind, Link, Options, Recovery, Remains, private_fleet};
+use engine::{EngineError, EngineKind, Link, Options, Recovery, Remains, private_fleet, resolve};
 use functions::{conntrack, ddos, firewall, heavy_hitter, nat, policer, port_knock};
 use nf::Function;
 use packet::Seq;
-use port::{Batch, Fate, Packet, PortError, Trace};
+use port::{Batch, Fate, Packet, PortError, Sides, Trace};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use testkit::Synth;
@@ -47,6 +47,7 @@ fn hold<N: Function>(nf: N, trace: &Trace, cores: usize, lost: &BTreeSet<u64>, o
     }
     let mut oracle = private_fleet(EngineKind::Sequential, nf, 1, options);
     oracle.workers[0].process(&mut received);
+    resolve(Sides::One, &mut received);
     let mut expected = BTreeMap::new();
     for (index, packet) in received.packets().iter().enumerate().filter(|(_, packet)| !lost.contains(&packet.seq.0)) {
         if let Fate::Transmit(port) = packet.fate {

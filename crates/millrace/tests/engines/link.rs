@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread;
 
 use engine::recovery::{Patience, Tally};
-use engine::{Counters, Course, EngineKind, Histories, Link, LinkEnd, Log, Options, Parcel, Script, private_fleet};
+use engine::{CoreBatch, Counters, EngineKind, Histories, Link, LinkEnd, Log, Options, Script, private_fleet};
 use functions::{conntrack, ddos, heavy_hitter, nat, policer, port_knock};
 use nf::{Function, Reason};
 use packet::{Nanos, Seq};
@@ -74,11 +74,11 @@ fn check<N: Function>(nf: N, trace: &Trace, cores: usize, link: Link) -> Tally {
     }
 
     let mut fleet = private_fleet(EngineKind::Scr, nf, cores, &options);
-    let mut shares: Vec<Vec<Parcel<N::Meta>>> = (0..cores).map(|_| Vec::new()).collect();
+    let mut of_cores: Vec<Vec<CoreBatch<N::Meta>>> = (0..cores).map(|_| Vec::new()).collect();
     for batch in &batches {
-        let mut parcels: Vec<Parcel<N::Meta>> = (0..cores).map(|_| Parcel::default()).collect();
-        fleet.dispatcher.split(batch, &mut parcels);
-        shares.iter_mut().zip(parcels).for_each(|(share, parcel)| share.push(parcel));
+        let mut shares: Vec<CoreBatch<N::Meta>> = (0..cores).map(|_| CoreBatch::default()).collect();
+        fleet.dispatcher.split(batch, &mut shares);
+        of_cores.iter_mut().zip(shares).for_each(|(of_core, share)| of_core.push(share));
     }
     let ends = LinkEnd::ends(link, cores, 2 * BURST, Histories::Kept);
     let (mut got, mut total) = (Fates::new(), Tally::default());
@@ -87,14 +87,14 @@ fn check<N: Function>(nf: N, trace: &Trace, cores: usize, link: Link) -> Tally {
             .workers
             .iter_mut()
             .zip(ends)
-            .zip(shares)
+            .zip(of_cores)
             .map(|((worker, mut end), share)| {
                 scope.spawn(move || {
                     let mut fates = Fates::new();
-                    for mut parcel in share {
-                        let block = parcel.block.take().expect("a replica gets the records");
-                        end.process(worker, &mut parcel.batch, &block).expect("nobody is fenced");
-                        note(&mut fates, &parcel.batch);
+                    for mut share in share {
+                        let block = share.block.take().expect("a replica gets the records");
+                        end.process(worker, &mut share.batch, &block).expect("nobody is fenced");
+                        note(&mut fates, &share.batch);
                     }
                     let (tally, result) = end.finish(worker, Seq(PACKETS as u64));
                     result.expect("nobody is fenced");
@@ -159,16 +159,15 @@ fn check_replayed<N: Function>(nf: N, trace: &Trace, cores: usize, link: Link) -
     for batch in &batches(&trace) {
         fleet.dispatcher.assign(batch, &mut Vec::new(), &mut Vec::new(), &mut script);
     }
-    let course = Course { script: &script, packets: trace.len(), span: SPAN, end: Seq(total as u64), first: 0 };
     let ends = LinkEnd::ends(link, cores, 3 * BURST, Histories::Kept);
     let (mut got, mut tally) = (Fates::new(), Tally::default());
     thread::scope(|scope| {
         let mut threads = Vec::new();
         for (core, (worker, mut end)) in fleet.workers.iter_mut().zip(ends).enumerate() {
-            let (course, at) = (&course, &at);
+            let (script, at, packets) = (&script, &at, trace.len());
             threads.push(scope.spawn(move || {
                 let (mut fates, mut batch) = (Fates::new(), Batch::default());
-                let mut log = Log::of_loop(course.script, course.packets, course.span, worker.next());
+                let mut log = Log::of_loop(script, packets, SPAN, worker.next());
                 let own: Vec<usize> = (core..total).step_by(cores).collect();
                 for share in own.chunks(BURST) {
                     batch.clear();
@@ -178,7 +177,7 @@ fn check_replayed<N: Function>(nf: N, trace: &Trace, cores: usize, link: Link) -
                     end.process_replayed(worker, &mut batch, &mut log).expect("nobody is fenced");
                     note(&mut fates, &batch);
                 }
-                let (tally, result) = end.finish_replayed(worker, &mut log, course.end);
+                let (tally, result) = end.finish_replayed(worker, &mut log, Seq(total as u64));
                 result.expect("nobody is fenced");
                 (fates, tally)
             }));
@@ -308,19 +307,19 @@ fn the_packets_of_a_fenced_core_are_dropped_by_name() {
     let mut fleet = private_fleet(EngineKind::Scr, nf, 2, &options);
     let link = Link { loss_ppm: 10_000, seed: 7, patience: Patience::Looks(5), ..Link::default() };
     let mut ends = LinkEnd::ends(link, 2, 2 * BURST, Histories::Kept);
-    let mut shares = [Vec::new(), Vec::new()];
+    let mut of_cores = [Vec::new(), Vec::new()];
     for batch in batches(&trace) {
-        let mut parcels = [Parcel::default(), Parcel::default()];
-        fleet.dispatcher.split(&batch, &mut parcels);
-        shares.iter_mut().zip(parcels).for_each(|(share, parcel)| share.push(parcel));
+        let mut shares = [CoreBatch::default(), CoreBatch::default()];
+        fleet.dispatcher.split(&batch, &mut shares);
+        of_cores.iter_mut().zip(shares).for_each(|(of_core, share)| of_core.push(share));
     }
     // Core 0 does all its work while core 1 does nothing, so that it takes core 1 for stalled.
     let mut fenced = 0;
-    for (core, share) in shares.into_iter().enumerate() {
-        for mut parcel in share {
-            let block = parcel.block.take().expect("a replica gets the records");
-            fenced += usize::from(ends[core].process(&mut fleet.workers[core], &mut parcel.batch, &block).is_err());
-            assert!(core == 0 || parcel.batch.is_empty(), "what a fenced core didn't publish goes nowhere");
+    for (core, of_core) in of_cores.into_iter().enumerate() {
+        for mut share in of_core {
+            let block = share.block.take().expect("a replica gets the records");
+            fenced += usize::from(ends[core].process(&mut fleet.workers[core], &mut share.batch, &block).is_err());
+            assert!(core == 0 || share.batch.is_empty(), "what a fenced core didn't publish goes nowhere");
         }
         assert_eq!(fenced > 0, core == 1);
         let counters = fleet.workers[core].counters();

@@ -3,13 +3,12 @@
 
 use std::sync::Arc;
 
-use engine::{
-    Boundary, Course, EngineKind, Log, Options, Parcel, Remains, Script, Tables, What, run_queues, sharded_fleet,
-};
+use engine::{Boundary, CoreBatch, EngineKind, Log, Options, Remains, Script, Tables, What, sharded_fleet};
 use functions::{conntrack, ddos, heavy_hitter, policer, port_knock};
+use measure::{ReplayPlan, replay_queues};
 use nf::Function;
 use packet::{Nanos, Seq};
-use port::{Batch, Loops, Packet, Port, Replay, Trace};
+use port::{Batch, Loops, Packet, Replay, Trace};
 use testkit::Synth;
 use testkit::conformance::{Plan, verify};
 use testkit::synth::{Params, Profile};
@@ -76,21 +75,21 @@ fn replicas_of_elephants_are_alike_down_to_their_slots() {
     let nf = Arc::new(heavy_hitter::HeavyHitter::new(&heavy_hitter::Config::default()));
     let options = Options { epoch: 128, pin: false, ..Options::default() };
     let mut fleet = sharded_fleet(EngineKind::Hybrid, nf, CORES, &options);
-    let mut parcels: Vec<Parcel<_>> = (0..CORES).map(|_| Parcel::default()).collect();
+    let mut shares: Vec<CoreBatch<_>> = (0..CORES).map(|_| CoreBatch::default()).collect();
     let (mut batch, mut from_several, mut most) = (Batch::default(), 0, 0);
     for start in (0..trace.len()).step_by(64) {
         batch.clear();
         for index in start..(start + 64).min(trace.len()) {
             batch.push(trace.packets()[index], trace.bytes(index));
         }
-        fleet.dispatcher.split(&batch, &mut parcels);
-        let block = parcels[0].block.clone().expect("hybrid's cores are told what moves");
+        fleet.dispatcher.split(&batch, &mut shares);
+        let block = shares[0].block.clone().expect("hybrid's cores are told what moves");
         let moves = block.moves();
         fleet.workers.iter_mut().for_each(|worker| worker.release(&moves));
-        for (worker, parcel) in fleet.workers.iter_mut().zip(&mut parcels) {
+        for (worker, share) in fleet.workers.iter_mut().zip(&mut shares) {
             worker.acquire(&moves);
-            let mut log = Log::of_block(&block).with_mice(&parcel.mice, block.first);
-            worker.process_with(&mut parcel.batch, &mut log, block.end);
+            let mut log = Log::of_block(&block).with_owned(&share.owned, block.first);
+            worker.process_with(&mut share.batch, &mut log, block.end);
         }
         let mut owners: Vec<u16> = moves.list.iter().filter_map(|one| owner(&one.what)).collect();
         owners.dedup();
@@ -133,17 +132,17 @@ fn check_replayed<N: Function>(nf: N, trace: &Arc<Trace>) {
         script.boundaries.push(Boundary { seq, time, moves });
         fleet.dispatcher.stand(&start);
         fleet.settle();
-        let mice: usize = script.mice.iter().map(Vec::len).sum();
+        let owned: usize = script.owned.iter().map(Vec::len).sum();
         match kind {
-            EngineKind::Hybrid => assert_eq!(script.records.len() + mice, trace.len(), "all take a step"),
-            _ => assert_eq!(script.records.len() + mice, 0, "rss++ has what a card has"),
+            EngineKind::Hybrid => assert_eq!(script.records.len() + owned, trace.len(), "all take a step"),
+            _ => assert_eq!(script.records.len() + owned, 0, "rss++ has what a card has"),
         }
         let replay = Replay::new(Arc::clone(trace)).steered(steered).bucketed(buckets).continued();
         let mut replay = replay.looped(Loops::Times(PASSES));
         let name = format!("{} under {kind} on {cores}", N::DESCRIPTION.name);
-        let queues = replay.open(cores).expect("memory is there");
-        let course = |end| Course { script: &script, packets: trace.len(), span: replay.span(), end, first: 0 };
-        run_queues(&mut fleet.workers, queues, Some(&course(replay.end())), &options).expect("memory is there");
+        let queues = replay.queues(cores);
+        let course = |end| ReplayPlan { script: &script, packets: trace.len(), span: replay.span(), end, first: 0 };
+        replay_queues(&mut fleet.workers, queues, Some(&course(replay.end()))).expect("memory is there");
         let now = trace.packets()[0].time + Nanos(replay.span().0 * PASSES);
         let expected = everything.workers[0].place().flows(now);
         assert!(sorted(fleet.flows(now).into_iter()) == sorted(expected), "{name}: flows differ");
@@ -152,8 +151,9 @@ fn check_replayed<N: Function>(nf: N, trace: &Arc<Trace>) {
         assert!(counters.add_up() && counters.dropped == expected.dropped, "{name}: {counters:?}");
         // What is lost on the way is the dispatcher's in the script alone.
         let queues = replay.offer(cores, FLOOD);
-        let course = Course { script: &script, packets: trace.len(), span: replay.span(), end: replay.end(), first: 0 };
-        run_queues(&mut fleet.workers, queues, Some(&course), &options).expect("memory is there");
+        let course =
+            ReplayPlan { script: &script, packets: trace.len(), span: replay.span(), end: replay.end(), first: 0 };
+        replay_queues(&mut fleet.workers, queues, Some(&course)).expect("memory is there");
         let received: u64 = replay.offered().iter().map(|offered| offered.received).sum();
         let lost: u64 = replay.offered().iter().map(|offered| offered.lost).sum();
         let after = fleet.counters();
@@ -221,20 +221,20 @@ fn as_many_cores_are_in_use_as_the_packets_need() {
         ] {
             let trace = at_rates(rates);
             let mut fleet = sharded_fleet(kind, Arc::clone(&nf), 8, &options);
-            let mut parcels: Vec<Parcel<_>> = (0..8).map(|_| Parcel::default()).collect();
+            let mut shares: Vec<CoreBatch<_>> = (0..8).map(|_| CoreBatch::default()).collect();
             let mut batch = Batch::default();
             for start in (0..trace.len()).step_by(64) {
                 batch.clear();
                 for index in start..(start + 64).min(trace.len()) {
                     batch.push(trace.packets()[index], trace.bytes(index));
                 }
-                fleet.dispatcher.split(&batch, &mut parcels);
+                fleet.dispatcher.split(&batch, &mut shares);
             }
             let in_use = fleet.dispatcher.cores_in_use().expect("it follows the load");
             assert_eq!(in_use, expected, "{kind} at {rates:?}");
             let beyond = fleet.dispatcher.table().iter().filter(|core| usize::from(**core) >= in_use[2]).count();
             assert_eq!(beyond, 0, "{kind}: nothing is left to cores that are not in use");
-            let busy = parcels.iter().filter(|parcel| !parcel.batch.is_empty()).count();
+            let busy = shares.iter().filter(|share| !share.batch.is_empty()).count();
             assert!(busy <= in_use[2], "{kind} at {rates:?}: {busy} cores had packets");
         }
     }
@@ -267,15 +267,15 @@ fn everything_that_can_move_does() {
     let options = Options { epoch: 128, pin: false, ..Options::default() };
     for (kind, cores) in [(EngineKind::Hybrid, 2), (EngineKind::Hybrid, 5), (EngineKind::RssPlusPlus, 3)] {
         let mut fleet = sharded_fleet(kind, Arc::clone(&nf), cores, &options);
-        let mut parcels: Vec<Parcel<_>> = (0..cores).map(|_| Parcel::default()).collect();
+        let mut shares: Vec<CoreBatch<_>> = (0..cores).map(|_| CoreBatch::default()).collect();
         let (mut batch, mut buckets, mut promoted, mut demoted) = (Batch::default(), 0, 0, 0);
         for start in (0..trace.len()).step_by(64) {
             batch.clear();
             for index in start..(start + 64).min(trace.len()) {
                 batch.push(trace.packets()[index], trace.bytes(index));
             }
-            fleet.dispatcher.split(&batch, &mut parcels);
-            for one in parcels[0].block.iter().flat_map(|block| block.moves().list) {
+            fleet.dispatcher.split(&batch, &mut shares);
+            for one in shares[0].block.iter().flat_map(|block| block.moves().list) {
                 match one.what {
                     What::Bucket { .. } => buckets += 1,
                     What::Promote(_) => promoted += 1,

@@ -4,11 +4,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::{Course, EngineKind, Fleet, FlowState, Options, PrivateFleet, Script, private_fleet, run_queues};
+use engine::{EngineKind, Fleet, FlowState, Options, PrivateFleet, Script, private_fleet};
 use functions::{conntrack, ddos, heavy_hitter, policer, port_knock};
+use measure::{ReplayPlan, replay_queues};
 use nf::Function;
 use packet::{Nanos, Seq};
-use port::{Batch, Load, Loops, Offered, Port, Replay, Trace};
+use port::{Batch, Load, Loops, Offered, Replay, Trace};
 use testkit::Synth;
 use testkit::synth::{Params, Profile};
 
@@ -28,7 +29,7 @@ pub(crate) fn sorted<N: Function>(flows: impl Iterator<Item = FlowState<N>>) -> 
 /// The state of one core that was given the first `packets` packets of the looped trace.
 pub(crate) fn alone<N: Function>(nf: &Arc<N>, trace: &Arc<Trace>, packets: u64, options: &Options) -> PrivateFleet<N> {
     let mut fleet: PrivateFleet<N> = private_fleet(EngineKind::Sequential, Arc::clone(nf), 1, options);
-    let mut queue = Replay::new(Arc::clone(trace)).looped(Loops::UntilStopped).open(1).expect("a queue").remove(0);
+    let mut queue = Replay::new(Arc::clone(trace)).looped(Loops::UntilStopped).queues(1).remove(0);
     let (mut batch, mut part) = (Batch::default(), Batch::default());
     loop {
         queue.receive(&mut batch).expect("memory is there");
@@ -61,8 +62,8 @@ fn check<N: Function>(nf: N, trace: &Arc<Trace>) {
         let (mut packets, mut received) = (0, 0);
         for load in [FLOOD, TRICKLE, FLOOD] {
             let queues = replay.offer(cores, load);
-            let course = Course { script: &script, packets: trace.len(), span, end: replay.end(), first: 0 };
-            run_queues(&mut fleet.workers, queues, Some(&course), &options).expect("memory is there");
+            let course = ReplayPlan { script: &script, packets: trace.len(), span, end: replay.end(), first: 0 };
+            replay_queues(&mut fleet.workers, queues, Some(&course)).expect("memory is there");
             let offered = replay.offered().into_iter().fold(Offered::default(), Offered::and);
             assert!(load != FLOOD || offered.lost > 0, "{name} on {cores}: {offered:?}");
             packets += offered.offered;
@@ -109,7 +110,7 @@ fn a_replica_without_the_log_is_not_whole() {
     let mut fleet: PrivateFleet<_> = private_fleet(EngineKind::Scr, Arc::clone(&nf), 2, &options);
     let mut replay = Replay::new(Arc::clone(&trace));
     let queues = replay.offer(2, FLOOD);
-    run_queues(&mut fleet.workers, queues, None, &options).expect("memory is there");
+    replay_queues(&mut fleet.workers, queues, None).expect("memory is there");
     let offered = replay.offered().into_iter().fold(Offered::default(), Offered::and);
     let expected = alone(&nf, &trace, offered.offered, &options);
     let now = trace.packets()[0].time;

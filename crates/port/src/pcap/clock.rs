@@ -1,7 +1,5 @@
 //! Packet numbers and packet time, given out in the order of the capture.
 
-use std::collections::VecDeque;
-
 use packet::{Nanos, Seq};
 
 /// Numbers packets and makes their time monotonic: a stamp that lies before the packet ahead is raised to it.
@@ -11,22 +9,19 @@ pub(super) struct Clock {
     now: u64,
     stamp: u64,
     steps_back: u64,
-    originals: Option<Originals>,
+    /// The stamps of packets whose time was raised since the last [take](Clock::take_raised).
+    raised: Vec<Raised>,
 }
 
-/// The stamps of packets whose time was raised and which have not been written yet, in the order of their numbers.
-#[derive(Debug)]
-struct Originals(VecDeque<Original>);
-
-#[derive(Clone, Copy, Debug)]
-struct Original {
-    seq: Seq,
-    raised: Nanos,
-    stamp: Nanos,
+/// A packet whose time was raised to that of the packet ahead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Raised {
+    pub(crate) seq: Seq,
+    /// The time that it was given.
+    pub(crate) time: Nanos,
+    /// The time stamp in the file.
+    pub(crate) stamp: Nanos,
 }
-
-/// The stamps that are kept at most. An engine has far fewer packets in flight.
-const ORIGINALS_MAX: usize = 1 << 16;
 
 impl Clock {
     /// Packets numbered so far.
@@ -37,11 +32,6 @@ impl Clock {
     /// How often a stamp lay before the one ahead.
     pub(super) const fn steps_back(&self) -> u64 {
         self.steps_back
-    }
-
-    /// Keeps the stamps of raised packets from now on, for [`Clock::original`].
-    pub(super) fn keep_originals(&mut self) {
-        self.originals = Some(Originals(VecDeque::with_capacity(ORIGINALS_MAX)));
     }
 
     /// The number and time of the next packet.
@@ -66,33 +56,13 @@ impl Clock {
     #[cold]
     fn raise(&mut self, seq: Seq, stamp: u64) {
         self.steps_back += u64::from(stamp < self.stamp);
-        if let Some(Originals(kept)) = &mut self.originals {
-            if kept.len() == ORIGINALS_MAX {
-                kept.pop_front();
-            }
-            kept.push_back(Original { seq, raised: Nanos(self.now), stamp: Nanos(stamp) });
-        }
+        self.raised.push(Raised { seq, time: Nanos(self.now), stamp: Nanos(stamp) });
     }
 
-    /// The stamp that packet `seq` had before its time was made `time`. Numbers asked for must rise; what lies below
-    /// them is forgotten.
-    #[inline]
-    pub(super) fn original(&mut self, seq: Seq, time: Nanos) -> Nanos {
-        match &mut self.originals {
-            Some(Originals(kept)) if !kept.is_empty() => search(kept, seq, time),
-            _ => time,
-        }
-    }
-}
-
-#[cold]
-fn search(kept: &mut VecDeque<Original>, seq: Seq, time: Nanos) -> Nanos {
-    while kept.front().is_some_and(|original| original.seq < seq) {
-        kept.pop_front();
-    }
-    match kept.front() {
-        Some(original) if original.seq == seq && original.raised == time => original.stamp,
-        _ => time,
+    /// Moves the stamps that were raised into `raised`, in place of what it held.
+    pub(super) fn take_raised(&mut self, raised: &mut Vec<Raised>) {
+        raised.clear();
+        raised.append(&mut self.raised);
     }
 }
 
@@ -111,15 +81,16 @@ mod tests {
     }
 
     #[test]
-    fn originals_come_back_by_number() {
+    fn raised_stamps_are_told_once() {
         let mut clock = Clock::default();
-        clock.keep_originals();
-        let stamps = [5, 3, 4, 7];
-        let given: Vec<_> = stamps.into_iter().map(|stamp| clock.next(stamp)).collect();
-        let original = |clock: &mut Clock, index: usize| clock.original(given[index].0, given[index].1).0;
-        assert_eq!(original(&mut clock, 0), 5);
-        assert_eq!(original(&mut clock, 2), 4);
-        assert_eq!(original(&mut clock, 3), 7);
-        assert_eq!(original(&mut clock, 1), 5, "asked out of order: the raised time stands");
+        for stamp in [5, 3, 4, 7] {
+            clock.next(stamp);
+        }
+        let raised = |seq, stamp| Raised { seq: Seq(seq), time: Nanos(5), stamp: Nanos(stamp) };
+        let mut taken = vec![raised(9, 9)];
+        clock.take_raised(&mut taken);
+        assert_eq!(taken, [raised(1, 3), raised(2, 4)]);
+        clock.take_raised(&mut taken);
+        assert!(taken.is_empty());
     }
 }

@@ -63,6 +63,9 @@ pub struct Interface {
     pub section: u32,
 }
 
+/// Interfaces by the number that packets name them by; nothing in place of numbers that nobody described.
+pub type Interfaces = Vec<Option<Interface>>;
+
 /// What a time stamp counts: a second divided by ten or by two so many times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resolution {

@@ -1,6 +1,6 @@
 //! Capture files: pcap and pcapng, read and written as they stream by.
 //!
-//! [`Reader`] and [`Writer`] know the files, [`Capture`] is the queue and [`Pcap`] the port made of them.
+//! [`Reader`] and [`Writer`] know the files, [`Capture`] is the port made of them.
 
 mod classic;
 mod clock;
@@ -14,36 +14,44 @@ mod target;
 mod walk;
 mod writer;
 
+pub(crate) use clock::Raised;
 pub use error::{Error, Fault};
-pub use format::{ByteOrder, Compression, Container, Format, Interface, Resolution};
+pub use format::{ByteOrder, Compression, Container, Format, Interface, Interfaces, Resolution};
 pub use reader::{BLOCK_BYTES, Reader};
 pub use source::Progress;
 pub use target::{Target, same_file};
 pub use writer::Writer;
 
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use packet::Nanos;
+
 use crate::batch::{Batch, Fate, Packet};
 use crate::error::PortError;
-use crate::queue::{Port, Queue, Received};
+use crate::queue::{Opened, Port, Receive, Received, Stream, Transmit, TransmitCounts};
 
-/// A capture that is read and, where there is a writer, one that takes what goes out.
+/// Bytes that are read at a time where several cores share a capture: what is known of the packets of several blocks has to stay in
+/// the cores' second-level caches.
+const SHARED_BLOCK_BYTES: usize = 64 << 10;
+
+/// The port of a capture that is read and, where there is a writer, of one that takes what goes out. It opens a stream: a file has
+/// one order.
 #[derive(Debug)]
 pub struct Capture {
     reader: Reader,
     writer: Option<Writer>,
-    /// Whether packets go out by interfaces that the caller numbers.
-    renumbered: bool,
     /// Whether a packet's interface is the port that it goes out by.
     by_ports: bool,
+    /// Whether packets name interfaces otherwise than the capture does.
+    renamed: bool,
 }
 
 impl Capture {
-    /// Reads from `reader` and writes to `writer`; without one, what goes out is gone.
+    /// Reads from `reader` and writes to `writer`; without one, what goes out is counted and gone.
     #[must_use]
-    pub fn new(mut reader: Reader, writer: Option<Writer>) -> Self {
-        if writer.is_some() {
-            reader.keep_original_times();
-        }
-        Self { reader, writer, renumbered: false, by_ports: false }
+    pub const fn new(reader: Reader, writer: Option<Writer>) -> Self {
+        Self { reader, writer, by_ports: false, renamed: false }
     }
 
     /// From now on a packet that goes out by a port which is the number of an interface has that interface in the output. Others keep the
@@ -52,15 +60,9 @@ impl Capture {
         self.by_ports = true;
     }
 
-    /// From now on packets that go out name interfaces by the caller's numbers, of which this is one.
-    pub fn describe_as(&mut self, number: u16, interface: Interface) {
-        let is_first = !std::mem::replace(&mut self.renumbered, true);
-        if let Some(writer) = &mut self.writer {
-            if is_first {
-                writer.expect_link(interface.link);
-            }
-            writer.describe_as(number, interface);
-        }
+    /// From now on packets that go out name interfaces as [`Renamed`] says, not as the capture does.
+    pub const fn rename(&mut self) {
+        self.renamed = true;
     }
 
     /// The capture that is read.
@@ -68,68 +70,152 @@ impl Capture {
     pub const fn reader(&self) -> &Reader {
         &self.reader
     }
+
+    /// Opens the stream.
+    pub fn stream(&mut self) -> Stream<'_> {
+        let Self { reader, writer, by_ports, renamed } = self;
+        let latest = Latest::default();
+        let input = Box::new(Input { reader, latest: latest.clone() });
+        let latest = (!*renamed).then_some(latest);
+        let output = Output { writer: writer.as_mut(), by_ports: *by_ports, latest, counts: TransmitCounts::default() };
+        Stream { input, ordered: output.writer.is_some(), output: Box::new(output) }
+    }
 }
 
-impl Queue for Capture {
-    fn receive(&mut self, batch: &mut Batch) -> Result<Received, PortError> {
-        Ok(self.reader.read(batch)?)
+impl Port for Capture {
+    fn open(&mut self, cores: usize) -> Result<Opened<'_>, PortError> {
+        if cores > 1 {
+            self.reader.set_block(SHARED_BLOCK_BYTES);
+        }
+        Ok(Opened::Stream(self.stream()))
+    }
+}
+
+/// The interfaces that were described by the end of what was read: those behind the last packet are written, too.
+#[derive(Clone, Debug, Default)]
+struct Latest(Arc<Mutex<Option<Arc<Interfaces>>>>);
+
+impl Latest {
+    fn set(&self, batch: &Batch) {
+        let mut latest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        latest.clone_from(&batch.origin().interfaces);
     }
 
+    fn get(&self) -> Option<Arc<Interfaces>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+struct Input<'a> {
+    reader: &'a mut Reader,
+    latest: Latest,
+}
+
+impl Receive for Input<'_> {
+    fn receive(&mut self, batch: &mut Batch) -> Result<Received, PortError> {
+        let received = self.reader.read(batch);
+        self.latest.set(batch);
+        Ok(received?)
+    }
+
+    fn wait(&mut self, at_most: Duration) -> Result<(), PortError> {
+        Ok(self.reader.wait(at_most)?)
+    }
+}
+
+struct Output<'a> {
+    writer: Option<&'a mut Writer>,
+    by_ports: bool,
+    latest: Option<Latest>,
+    counts: TransmitCounts,
+}
+
+impl Transmit for Output<'_> {
     /// Writes the packets as they are now, with the time stamps that they had in the file.
     fn transmit(&mut self, batch: &mut Batch) -> Result<(), PortError> {
-        let Some(writer) = &mut self.writer else { return Ok(()) };
-        if !self.renumbered {
-            writer.describe(self.reader.interfaces());
+        let Some(writer) = &mut self.writer else {
+            let goes_out = |packet: &&Packet| matches!(packet.fate, Fate::Transmit(_));
+            self.counts.sent += batch.packets().iter().filter(goes_out).count() as u64;
+            return Ok(());
+        };
+        let origin = batch.origin();
+        if let Some(interfaces) = &origin.interfaces {
+            writer.describe(interfaces);
         }
+        let mut raised = origin.raised.as_slice();
         for (index, packet) in batch.packets().iter().enumerate() {
-            // Asked for each packet, sent or not, so that what lies behind is forgotten.
-            let time = self.reader.original_time(packet.seq, packet.time);
-            match packet.fate {
-                Fate::Transmit(port) => {
-                    let interface = if self.by_ports && writer.knows(port) { port } else { packet.interface };
-                    writer.write(&Packet { time, interface, ..*packet }, batch.bytes(index))?;
-                }
-                Fate::Pending | Fate::Drop => {}
-            }
+            let Fate::Transmit(port) = packet.fate else { continue };
+            let time = if raised.is_empty() { packet.time } else { stamp(&mut raised, packet) };
+            let interface = if self.by_ports && writer.knows(port) { port } else { packet.interface };
+            writer.write(&Packet { time, interface, ..*packet }, batch.bytes(index))?;
+            self.counts.sent += 1;
         }
         Ok(())
     }
 
     fn finish(&mut self) -> Result<(), PortError> {
         let Some(writer) = &mut self.writer else { return Ok(()) };
-        if !self.renumbered {
-            // Those that were described behind the last packet, too.
-            writer.describe(self.reader.interfaces());
+        if let Some(interfaces) = self.latest.as_ref().and_then(Latest::get) {
+            writer.describe(&interfaces);
         }
         writer.finish()?;
         Ok(())
     }
-}
 
-/// The port of a capture. It has one queue: a file has one order.
-#[derive(Debug)]
-pub struct Pcap {
-    capture: Option<Capture>,
-}
-
-impl Pcap {
-    /// Reads from `reader` and writes to `writer`; without one, what goes out is gone.
-    #[must_use]
-    pub fn new(reader: Reader, writer: Option<Writer>) -> Self {
-        Self { capture: Some(Capture::new(reader, writer)) }
+    fn sent(&self) -> Option<TransmitCounts> {
+        Some(self.counts)
     }
 }
 
-impl Port for Pcap {
-    /// Opens the one queue, once.
-    fn open(&mut self, cores: usize) -> Result<Vec<Box<dyn Queue>>, PortError> {
-        match self.capture.take() {
-            Some(capture) if cores == 1 => Ok(vec![Box::new(capture)]),
-            capture => {
-                let have = usize::from(capture.is_some());
-                self.capture = capture;
-                Err(PortError::Queues { have, want: cores })
-            }
+/// The time stamp that a packet had in the file. Numbers rise from call to call; what lies below them is dropped from `raised`.
+#[cold]
+fn stamp(raised: &mut &[Raised], packet: &Packet) -> Nanos {
+    let below = raised.partition_point(|one| one.seq < packet.seq);
+    *raised = &raised[below..];
+    match raised.first() {
+        Some(one) if one.seq == packet.seq && one.time == packet.time => one.stamp,
+        _ => packet.time,
+    }
+}
+
+/// A capture whose packets name interfaces otherwise than the capture does, such as those that they had before they were sequenced.
+/// What goes out of it goes by these.
+pub struct Renamed {
+    interfaces: Arc<Interfaces>,
+}
+
+impl Renamed {
+    /// No interface is known yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { interfaces: Arc::new(Interfaces::new()) }
+    }
+
+    /// From now on packets that go out name an interface by this number.
+    pub fn describe(&mut self, number: u16, interface: Interface) {
+        let mut interfaces = Interfaces::clone(&self.interfaces);
+        let index = usize::from(number);
+        if interfaces.len() <= index {
+            interfaces.resize(index + 1, None);
         }
+        interfaces[index] = Some(interface);
+        self.interfaces = Arc::new(interfaces);
+    }
+
+    /// The interfaces of the capture that a batch was read from, where they have become more than are in `interfaces`.
+    pub fn names(batch: &Batch, interfaces: &mut Vec<Interface>) {
+        let described = batch.origin().interfaces.iter().flat_map(|all| all.iter().flatten());
+        interfaces.extend(described.skip(interfaces.len()).cloned());
+    }
+
+    /// Has the batch's packets name these interfaces.
+    pub fn name(&self, batch: &mut Batch) {
+        batch.origin_mut().interfaces = Some(Arc::clone(&self.interfaces));
+    }
+}
+
+impl Default for Renamed {
+    fn default() -> Self {
+        Self::new()
     }
 }

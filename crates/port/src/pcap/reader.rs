@@ -7,13 +7,13 @@
 use std::fmt;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-
-use packet::{Nanos, Seq};
+use std::sync::Arc;
+use std::time::Duration;
 
 use super::classic::{Classic, FILE_HEADER_BYTES};
 use super::clock::Clock;
 use super::error::{Error, Fault};
-use super::format::{Container, Format, Interface};
+use super::format::{Container, Format, Interface, Interfaces};
 use super::sections::{self, SECTION_HEADER_BYTES, Sections};
 use super::source::{Progress, Source};
 use super::walk::{Stop, Walked};
@@ -30,6 +30,8 @@ pub struct Reader {
     source: Source,
     walker: Walker,
     clock: Clock,
+    /// The interfaces described so far, as batches carry them.
+    described: Arc<Interfaces>,
     block_bytes: usize,
     /// The start of the record that the last block cut in two.
     carry: Vec<u8>,
@@ -80,7 +82,19 @@ impl Reader {
             carry_offset = FILE_HEADER_BYTES as u64;
         }
         let (clock, block_bytes) = (Clock::default(), BLOCK_BYTES);
-        Ok(Self { path, source, walker, clock, block_bytes, carry, carry_offset, pending: None, ended: false })
+        let described = Arc::new(Interfaces::new());
+        Ok(Self {
+            path,
+            source,
+            walker,
+            clock,
+            described,
+            block_bytes,
+            carry,
+            carry_offset,
+            pending: None,
+            ended: false,
+        })
     }
 
     /// Reads so many bytes at a time from now on.
@@ -89,9 +103,14 @@ impl Reader {
     /// When there are fewer than 64 or more than 1 GiB.
     #[must_use]
     pub fn with_block(mut self, bytes: usize) -> Self {
+        self.set_block(bytes);
+        self
+    }
+
+    /// The same for a reader that is in use.
+    pub(super) fn set_block(&mut self, bytes: usize) {
         assert!((64..=1 << 30).contains(&bytes), "a block has between 64 bytes and 1 GiB");
         self.block_bytes = bytes;
-        self
     }
 
     /// The file that is read.
@@ -132,15 +151,12 @@ impl Reader {
         self.source.progress.clone()
     }
 
-    /// Keeps the time stamps that are not monotonic, for [`Reader::original_time`].
-    pub(super) fn keep_original_times(&mut self) {
-        self.clock.keep_originals();
-    }
-
-    /// The time stamp in the file of a packet that was given `time`; to be asked in rising order.
-    #[inline]
-    pub(super) fn original_time(&mut self, seq: Seq, time: Nanos) -> Nanos {
-        self.clock.original(seq, time)
+    /// Waits until there may be something to read, at most so long.
+    ///
+    /// # Errors
+    /// None so far.
+    pub fn wait(&mut self, _at_most: Duration) -> Result<(), Error> {
+        Ok(())
     }
 
     /// Fills the batch with the packets of the next block, in place of what it held.
@@ -161,6 +177,16 @@ impl Reader {
         // The shortest record is a header of 16 bytes, so that no block makes the descriptors grow.
         packets.reserve(self.block_bytes / 16 + 1);
         let received = self.fill(memory, packets);
+        let origin = batch.origin_mut();
+        self.clock.take_raised(&mut origin.raised);
+        if self.described.len() != self.interfaces().len() {
+            self.described = self.interfaces().iter().cloned().map(Some).collect::<Vec<_>>().into();
+        }
+        match &mut origin.interfaces {
+            // Counting references would write to what other cores write to.
+            Some(known) if Arc::ptr_eq(known, &self.described) => {}
+            known => *known = Some(Arc::clone(&self.described)),
+        }
         self.source.progress.set_clock_steps_back(self.clock.steps_back());
         received
     }

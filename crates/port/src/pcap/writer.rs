@@ -4,12 +4,13 @@ use std::fmt;
 use std::io;
 use std::mem;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use packet::LinkType;
 
 use super::classic::{MAGIC_MICROS, MAGIC_NANOS};
 use super::error::{Error, Fault};
-use super::format::{Compression, Container, Format, Interface, Resolution};
+use super::format::{Compression, Container, Format, Interface, Interfaces, Resolution};
 use super::sections::{
     BYTE_ORDER_MAGIC, ENHANCED_PACKET, INTERFACE_DESCRIPTION, OPTION_NAME, OPTION_RESOLUTION, SECTION_HEADER,
 };
@@ -30,8 +31,10 @@ pub struct Writer {
     packets: u64,
     /// Bytes of the capture, before compression.
     bytes: u64,
-    /// The input's interfaces, as far as they were described; nothing in place of numbers that nobody described.
-    interfaces: Vec<Option<Interface>>,
+    /// The input's interfaces, as far as they were described.
+    interfaces: Interfaces,
+    /// What was told last of the input's interfaces.
+    told: Option<Arc<Interfaces>>,
     /// How much longer packets may be than the input's.
     growth: u32,
 }
@@ -81,6 +84,7 @@ impl Writer {
             body: Body::new(container, input),
             packets: 0,
             bytes: 0,
+            told: None,
             interfaces: input.map_or(Vec::new(), |input| input.interfaces.iter().cloned().map(Some).collect()),
             growth: 0,
         };
@@ -102,11 +106,24 @@ impl Writer {
         self.packets
     }
 
-    /// Tells the names of the input's interfaces, where they have become more since the last call.
-    pub fn describe(&mut self, interfaces: &[Interface]) {
-        if interfaces.len() > self.interfaces.len() {
-            let new = &interfaces[self.interfaces.len()..];
-            self.interfaces.extend(new.iter().cloned().map(Some));
+    /// Tells what the input's interfaces are, as far as that is known now.
+    pub(super) fn describe(&mut self, interfaces: &Arc<Interfaces>) {
+        if self.told.as_ref().is_some_and(|told| Arc::ptr_eq(told, interfaces)) {
+            return;
+        }
+        if let (None, Body::Pcap(classic), Some(first)) =
+            (&self.told, &mut self.body, interfaces.iter().flatten().next())
+        {
+            classic.link_if_empty = first.link;
+        }
+        self.told = Some(Arc::clone(interfaces));
+        for (number, interface) in interfaces.iter().enumerate() {
+            if self.interfaces.len() == number {
+                self.interfaces.push(None);
+            }
+            if interface.is_some() {
+                self.interfaces[number].clone_from(interface);
+            }
         }
     }
 
@@ -115,14 +132,6 @@ impl Writer {
     pub fn growing(mut self, bytes: u32) -> Self {
         self.growth = bytes;
         self
-    }
-
-    /// Tells the link type of a file that no packet comes into, where that isn't the input's.
-    pub const fn expect_link(&mut self, link: LinkType) {
-        match &mut self.body {
-            Body::Pcap(classic) => classic.link_if_empty = link,
-            Body::PcapNg(_) => {}
-        }
     }
 
     /// Tells what an interface is that packets name by this number, where that isn't as the input numbers its interfaces.

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use locality::pages::{self, HUGE_PAGE};
 use locality::prefetch;
-use memmap2::{Advice, Mmap, MmapMut};
+use memmap2::{Advice, MmapMut};
 use packet::{LinkType, Nanos};
 
 use super::BURST;
 use super::renumber::Site;
+use crate::batch::Block;
 use crate::memory::Trace;
 
 /// Packets begin at multiples of a cache line, as they would under a card.
@@ -40,7 +41,7 @@ impl Slot {
 /// The packed share.
 #[derive(Debug)]
 pub(super) struct Arena {
-    memory: Arc<Mmap>,
+    memory: Arc<Block>,
     slots: Vec<Slot>,
     /// Where each packet begins, in chunks, and where the last one ends.
     starts: Vec<u32>,
@@ -82,12 +83,12 @@ impl Arena {
         }
         starts.push(chunk(at));
         let longest = slots.iter().map(Slot::stride).max().unwrap_or(0);
-        let memory = memory.make_read_only().expect("memory can be made read-only").into();
+        let memory = Arc::new(Block::Mapped(memory.make_read_only().expect("memory can be made read-only")));
         Self { memory, slots, starts, sites, sources, longest }
     }
 
     #[inline]
-    pub(super) const fn memory(&self) -> &Arc<Mmap> {
+    pub(super) const fn memory(&self) -> &Arc<Block> {
         &self.memory
     }
 

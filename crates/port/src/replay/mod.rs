@@ -19,7 +19,7 @@ use packet::{LinkType, Nanos, Seq};
 use crate::batch::{Batch, Fate, Packet};
 use crate::error::PortError;
 use crate::memory::Trace;
-use crate::queue::{Port, Queue, Received};
+use crate::queue::{Opened, Port, Queue, Receive, Received, Transmit, TransmitCounts};
 pub use arena::HugePages;
 use arena::{Arena, Slot};
 use offered::{Count, OfferedQueue, Wire};
@@ -34,7 +34,7 @@ const ROOM_BYTES: usize = 64 << 10;
 /// The port that replays a trace. What is sent is counted and gone.
 ///
 /// ```
-/// # use port::{Batch, Loops, Port, Received, Replay, Trace};
+/// # use port::{Batch, Loops, Received, Replay, Trace};
 /// # use packet::{LinkType, Nanos, Seq};
 /// # use port::{Fate, Packet};
 /// # let mut trace = Trace::new();
@@ -42,7 +42,7 @@ const ROOM_BYTES: usize = 64 << 10;
 /// #     link: LinkType::Ethernet, bucket: 0, fate: Fate::Pending };
 /// # trace.push(packet, &[0; 60]);
 /// let mut replay = Replay::new(trace.into()).looped(Loops::Times(3));
-/// let mut queues = replay.open(1)?;
+/// let mut queues = replay.queues(1);
 /// let mut batch = Batch::default();
 /// let mut count = 0;
 /// while queues[0].receive(&mut batch)? == Received::Packets {
@@ -257,13 +257,13 @@ impl Replay {
     }
 }
 
-impl Port for Replay {
-    /// Opens queues, each at the trace's beginning. The memory is made at the first call and shared by later ones that
+impl Replay {
+    /// Opens a queue for each core, each at the trace's beginning. The memory is made at the first call and shared by later ones that
     /// ask for as many.
     ///
     /// # Panics
     /// When no queues are asked for, or packets are steered to more than are.
-    fn open(&mut self, cores: usize) -> Result<Vec<Box<dyn Queue>>, PortError> {
+    pub fn queues(&mut self, cores: usize) -> Vec<Box<dyn Queue>> {
         self.prepare(cores);
         let packets = self.trace.len() as u64;
         let begun = if packets == 0 { 0 } else { self.begun.div_ceil(packets) };
@@ -274,7 +274,13 @@ impl Port for Replay {
         if let (true, Loops::Times(end)) = (self.continued, loops) {
             self.begun = end * packets;
         }
-        Ok((0..cores).map(|core| Box::new(self.queue(core, begun, loops)) as Box<dyn Queue>).collect())
+        (0..cores).map(|core| Box::new(self.queue(core, begun, loops)) as Box<dyn Queue>).collect()
+    }
+}
+
+impl Port for Replay {
+    fn open(&mut self, cores: usize) -> Result<Opened<'_>, PortError> {
+        Ok(Opened::Queues(self.queues(cores)))
     }
 }
 
@@ -312,7 +318,7 @@ struct ReplayQueue {
     next: usize,
 }
 
-impl Queue for ReplayQueue {
+impl Receive for ReplayQueue {
     fn receive(&mut self, batch: &mut Batch) -> Result<Received, PortError> {
         if self.is_over() || self.is_stopped() {
             batch.clear_packets();
@@ -321,7 +327,9 @@ impl Queue for ReplayQueue {
         self.next_burst(batch, BURST);
         Ok(Received::Packets)
     }
+}
 
+impl Transmit for ReplayQueue {
     /// Counts what would go out.
     fn transmit(&mut self, batch: &mut Batch) -> Result<(), PortError> {
         let (mut packets, mut bytes) = (0, 0);
@@ -334,6 +342,11 @@ impl Queue for ReplayQueue {
         self.tally.add(packets, bytes);
         self.copies = self.copies || batch.is_copied();
         Ok(())
+    }
+
+    fn sent(&self) -> Option<TransmitCounts> {
+        // ORDERING: Relaxed, as this queue is the only writer.
+        Some(TransmitCounts { sent: self.tally.packets.load(Ordering::Relaxed), lost: 0 })
     }
 }
 

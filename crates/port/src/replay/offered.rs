@@ -4,6 +4,7 @@
 //! found a descriptor in its receive ring ([`Ring`]); the others are lost and counted. Packet `n` of the opening arrives
 //! `n / rate` after its start, whichever queue it is steered to, so that a queue sees the trace's own bursts.
 
+use std::hint;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -12,7 +13,7 @@ use super::ring::Ring;
 use super::{BURST, ReplayQueue};
 use crate::batch::Batch;
 use crate::error::PortError;
-use crate::queue::{Queue, Received};
+use crate::queue::{Receive, Received, Transmit};
 
 /// The load that a wire offers.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -254,7 +255,7 @@ impl OfferedQueue {
     }
 }
 
-impl Queue for OfferedQueue {
+impl Receive for OfferedQueue {
     fn receive(&mut self, batch: &mut Batch) -> Result<Received, PortError> {
         let start = *self.wire.start.get_or_init(Instant::now);
         // What has arrived is still delivered after a stop; nothing more arrives.
@@ -262,6 +263,14 @@ impl Queue for OfferedQueue {
         Ok(self.deliver(start.elapsed(), batch))
     }
 
+    /// Looks again at once: the wire goes by the clock.
+    fn wait(&mut self, _at_most: Duration) -> Result<(), PortError> {
+        hint::spin_loop();
+        Ok(())
+    }
+}
+
+impl Transmit for OfferedQueue {
     fn transmit(&mut self, batch: &mut Batch) -> Result<(), PortError> {
         self.queue.transmit(batch)
     }

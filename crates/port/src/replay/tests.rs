@@ -66,7 +66,7 @@ fn loops_follow_each_other() {
     let frames: Vec<_> = (0..70).map(|number| udp(number, usize::from(number) * 2)).collect();
     let mut replay = Replay::new(trace(frames.clone())).looped(Loops::Times(3));
     assert_eq!(replay.span(), Nanos(7_000));
-    let all = drain(&mut *replay.open(1).expect("a queue")[0]);
+    let all = drain(&mut *replay.queues(1)[0]);
     assert_eq!(all.len(), 210);
     for (number, (packet, bytes)) in all.iter().enumerate() {
         assert_eq!(packet.seq.0, number as u64);
@@ -76,7 +76,7 @@ fn loops_follow_each_other() {
     }
     let bytes: usize = frames.iter().map(Vec::len).sum();
     assert_eq!(replay.sent(), [(210, 3 * bytes as u64)]);
-    let again = drain(&mut *replay.open(1).expect("a queue")[0]);
+    let again = drain(&mut *replay.queues(1)[0]);
     assert_eq!(again.len(), 210, "a port opens again");
 }
 
@@ -86,13 +86,13 @@ fn queues_share_a_trace() {
     let mut replay = Replay::new(Arc::clone(&trace)).looped(Loops::Times(2));
     let seqs =
         |queue: &mut Box<dyn Queue>| drain(&mut **queue).iter().map(|(packet, _)| packet.seq.0).collect::<Vec<_>>();
-    let in_turn: Vec<_> = replay.open(3).expect("queues").iter_mut().map(seqs).collect();
+    let in_turn: Vec<_> = replay.queues(3).iter_mut().map(seqs).collect();
     let place = |seq: u64| (seq % 100) % 3;
     for (core, seqs) in in_turn.iter().enumerate() {
         assert_eq!(*seqs, (0..200).filter(|seq| place(*seq) == core as u64).collect::<Vec<_>>());
     }
     let mut steered = Replay::new(trace).steered((0..100).map(|index| u16::from(index < 10)).collect());
-    let mut queues = steered.open(3).expect("queues");
+    let mut queues = steered.queues(3);
     assert_eq!(seqs(&mut queues[1]), (0..10).collect::<Vec<_>>());
     assert_eq!(seqs(&mut queues[2]), []);
 }
@@ -101,7 +101,7 @@ fn queues_share_a_trace() {
 fn a_stop_ends_it() {
     let stop = Arc::new(AtomicBool::new(false));
     let mut replay = Replay::new(trace([udp(1, 0)])).looped(Loops::UntilStopped).stopped_by(Arc::clone(&stop));
-    let mut queue = replay.open(1).expect("a queue").remove(0);
+    let mut queue = replay.queues(1).remove(0);
     let mut batch = Batch::default();
     for _ in 0..1000 {
         assert!(matches!(queue.receive(&mut batch), Ok(Received::Packets)));
@@ -115,17 +115,17 @@ fn a_stop_ends_it() {
 fn nothing_to_replay() {
     for loops in [Loops::Times(5), Loops::UntilStopped] {
         let mut replay = Replay::new(Arc::default()).looped(loops);
-        assert!(drain(&mut *replay.open(1).expect("a queue")[0]).is_empty());
+        assert!(drain(&mut *replay.queues(1)[0]).is_empty());
     }
     let mut never = Replay::new(trace([udp(1, 0)])).looped(Loops::Times(0));
-    assert!(drain(&mut *never.open(1).expect("a queue")[0]).is_empty());
+    assert!(drain(&mut *never.queues(1)[0]).is_empty());
 }
 
 #[test]
 fn addresses_change_and_checksums_hold() {
     let frames: Vec<_> = (0..40).map(|number| udp(number, usize::from(number))).collect();
     let mut replay = Replay::new(trace(frames.clone())).looped(Loops::Times(300)).renumbered(Renumber::default());
-    let all = drain(&mut *replay.open(1).expect("a queue")[0]);
+    let all = drain(&mut *replay.queues(1)[0]);
     let mut flows = std::collections::HashSet::new();
     for (number, (packet, bytes)) in all.iter().enumerate() {
         if number < 40 {
@@ -151,7 +151,7 @@ fn absent_udp_checksums_stay_absent_and_wrong_ones_wrong() {
     let mut cut = udp(3, 4);
     cut.truncate(41);
     let mut replay = Replay::new(trace([absent, wrong, cut])).looped(Loops::Times(2)).renumbered(Renumber::new(8));
-    let all = drain(&mut *replay.open(1).expect("a queue")[0]);
+    let all = drain(&mut *replay.queues(1)[0]);
     assert_eq!(all[3].1[40..42], [0, 0]);
     assert_ne!(udp_sum(&all[4].1), 0);
     assert_eq!(sum(&all[5].1[14..34], &[]), 0);
@@ -161,7 +161,7 @@ fn absent_udp_checksums_stay_absent_and_wrong_ones_wrong() {
 fn long_packets_come_too() {
     let long = vec![7u8; 200_000];
     let mut replay = Replay::new(trace([udp(1, 0), long.clone(), vec![], udp(2, 0)]));
-    let all = drain(&mut *replay.open(1).expect("a queue")[0]);
+    let all = drain(&mut *replay.queues(1)[0]);
     assert_eq!(all.iter().map(|(packet, _)| packet.len).collect::<Vec<_>>(), [42, 200_000, 0, 42]);
     assert_eq!(all[1].1, long);
 }

@@ -52,7 +52,7 @@ const STAGES: [(&str, &str, &str); 11] = [
 ];
 
 /// What a worker's thread does from its first packet to its last.
-const WORKER: (&str, &str) = ("engine", "poll");
+const WORKER: (&str, &str) = ("engine", "serve");
 const LOOP: &str = "worker loop";
 /// Of a stack that can't be read.
 const UNKNOWN: &str = "not attributed";
@@ -187,11 +187,11 @@ mod tests {
         let outer = [
             frame("std::sys::thread::unix::Thread::new::thread_start", "/rustc/1/library/std/src/thread.rs", 1),
             frame(
-                "engine::run::run_workers::<functions::nat::Nat>::{closure#0}::{closure#0}",
+                "engine::run::cores::run_cores::<functions::nat::Nat>::{closure#0}::{closure#0}",
                 "/w/crates/engine/src/run.rs",
                 5,
             ),
-            frame("engine::run::poll::<functions::nat::Nat>", "/w/crates/engine/src/run.rs", 9),
+            frame("engine::run::cores::serve::<functions::nat::Nat>", "/w/crates/engine/src/run.rs", 9),
             frame(
                 "<engine::worker::Worker<N, P> as engine::any_worker::AnyWorker<N>>::process",
                 "/w/crates/engine/src/any.rs",
@@ -321,7 +321,7 @@ mod tests {
         )) {
             let kinds = [
                 steps(), packet(), outward(), get(), glue(),
-                frame("engine::settle::settle", "s", 1), frame("engine::run::poll", "r", 1),
+                frame("engine::settle::settle", "s", 1), frame("engine::run::cores::serve", "r", 1),
                 frame("0x7f0012", "", 0), frame("<port::Queue>::receive", "p", 0),
             ];
             let stacks: Vec<(Stack, u64)> = stacks.into_iter().map(|(inner, whole, is_worker, count)| {

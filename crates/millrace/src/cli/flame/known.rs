@@ -171,7 +171,7 @@ mod tests {
             ("next", "/toolchains/x/lib/rustlib/src/rust/library/core/src/iter.rs", library("core")),
             ("seal", "/h/registry/src/index-1/aes-gcm-0.10.3/src/lib.rs", library("aes_gcm")),
             ("my_function::packet", "", Origin::Own),
-            ("engine::run::poll", "", house("engine")),
+            ("engine::run::cores::serve", "", house("engine")),
             ("clone3", "./misc/../sysdeps/clone3.S", Origin::Library(None)),
             ("0x7f00", "", Origin::Library(None)),
         ] {

@@ -86,8 +86,8 @@ mod tests {
     #[test]
     fn names_lose_what_they_were_made_for() {
         for (function, home, short) in [
-            ("engine::run::poll", "engine", "poll"),
-            ("engine::run::poll::<functions::nat::Nat>", "engine", "poll"),
+            ("engine::run::cores::serve", "engine", "serve"),
+            ("engine::run::cores::serve::<functions::nat::Nat>", "engine", "serve"),
             ("engine::worker::Worker<N,P>::flush", "engine", "Worker::flush"),
             (
                 "<engine::worker::Worker<functions::nat::Nat, engine::transacted::Transacted<functions::nat::Nat>>>::flush",
@@ -102,7 +102,7 @@ mod tests {
             ),
             ("functions::nat::translate::<impl functions::nat::Nat>::outward", "functions", "Nat::outward"),
             ("<functions::nat::Nat>::outward::{closure#0}", "functions", "Nat::outward"),
-            ("engine::run::run_workers::{{closure}}::{{closure}}", "engine", "run_workers"),
+            ("engine::run::cores::run_cores::{{closure}}::{{closure}}", "engine", "run_cores"),
             (
                 "memory::transactional::map::<impl memory::Map<K,V> for memory::Shared<K,V>>::get",
                 "memory",

@@ -5,10 +5,11 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
+use crate::Renumber;
 use crate::batch::{Fate, Packet};
 use crate::memory::Trace;
+use crate::queue::Queue;
 use crate::replay::{Loops, Replay};
-use crate::{Port, Renumber};
 
 /// Packets whose bytes tell their number, of lengths that differ.
 fn trace(packets: u64) -> Arc<Trace> {
@@ -164,7 +165,7 @@ fn what_was_offered_was_received_or_lost() {
         first += total;
     }
     // Whole loops go on behind the last load, with the next whole one.
-    let whole = drain(&mut *replay.open(2).expect("queues")[0]);
+    let whole = drain(&mut *replay.queues(2)[0]);
     assert_eq!((whole.first(), whole.len()), (Some(&501_000), 500));
 }
 

@@ -1,0 +1,195 @@
+//! The run's loop: one for each core, whatever it works on.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Barrier;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nf::NetworkFunction;
+use packet::Nanos;
+use port::{Batch, Received};
+
+use super::feed::Feed;
+use super::handle::{Control, Published};
+use super::mail::Mail;
+use crate::affinity::pin;
+use crate::any_worker::AnyWorker;
+use crate::counters::Counters;
+use crate::error::{EngineError, Failure};
+
+/// What one core came to.
+#[derive(Debug)]
+pub struct CoreRun {
+    /// What it did.
+    pub counters: Counters,
+    /// From the common start to its last packet.
+    pub elapsed: Duration,
+    /// The time of its last packet, or what the port told since.
+    pub last: Nanos,
+    /// Whether it was told to stop before its input ended.
+    pub interrupted: bool,
+    /// What went wrong here.
+    pub failure: Option<EngineError>,
+}
+
+/// How long an idle core waits before it looks again whether it is to stop or has mail.
+const WAIT: Duration = Duration::from_millis(50);
+
+/// Runs workers, each on what it is fed, from a common start until every feed has ended. `cpus` has the processor of each core, or
+/// none where threads aren't pinned.
+///
+/// # Panics
+/// When there are not as many feeds as workers.
+pub fn run_cores<N: NetworkFunction>(
+    workers: Vec<&mut dyn AnyWorker<N>>,
+    feeds: Vec<&mut dyn Feed<N>>,
+    cpus: &[usize],
+    control: &Control,
+    mail: &Mail<N>,
+) -> Vec<CoreRun> {
+    assert_eq!(feeds.len(), workers.len(), "a feed for each core");
+    let published = control.publishers(workers.len());
+    let barrier = Barrier::new(workers.len());
+    thread::scope(|scope| {
+        let cores = workers.into_iter().zip(feeds).zip(published).enumerate();
+        let cores: Vec<_> = cores
+            .map(|(core, ((worker, feed), published))| {
+                let (barrier, cpu) = (&barrier, cpus.get(core).copied());
+                scope.spawn(move || {
+                    cpu.map(pin);
+                    barrier.wait();
+                    let run = || serve(core, worker, feed, control, published, mail);
+                    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
+                        worker.fail();
+                        feed.abandon();
+                        resume_unwind(panic)
+                    })
+                })
+            })
+            .collect();
+        cores.into_iter().map(|core| core.join().expect("a function's panic is caught where it is called")).collect()
+    })
+}
+
+/// One core's loop. A call, by which samples of stacks know that they are of a core.
+#[inline(never)]
+fn serve<N: NetworkFunction>(
+    core: usize,
+    worker: &mut dyn AnyWorker<N>,
+    feed: &mut dyn Feed<N>,
+    control: &Control,
+    published: &Published,
+    mail: &Mail<N>,
+) -> CoreRun {
+    let mut batch = Batch::default();
+    let mut run = CoreRun {
+        counters: Counters::default(),
+        elapsed: Duration::ZERO,
+        last: Nanos(0),
+        interrupted: false,
+        failure: None,
+    };
+    let mut panicked = false;
+    let start = Instant::now();
+    loop {
+        if control.is_stopping() && !run.interrupted {
+            run.interrupted = true;
+            feed.close();
+        }
+        if mail.has_come(core) && !panicked {
+            mail.read(core, worker);
+        }
+        match feed.receive(&mut batch) {
+            Ok(Received::Packets) => {}
+            Ok(Received::Idle) => {
+                if let Some(now) = feed.now().filter(|_| !panicked) {
+                    // Not ahead of what was stamped by then and is still to come.
+                    run.last = run.last.max(now);
+                    worker.age(run.last);
+                }
+                run.keep(feed.wait(WAIT), feed);
+                continue;
+            }
+            Ok(Received::End) => break,
+            Err(error) => {
+                run.keep(Err(error), feed);
+                continue;
+            }
+        }
+        if let Some(last) = batch.packets().last() {
+            run.last = run.last.max(last.time);
+        }
+        if !panicked {
+            match guarded(core, worker, feed, &mut batch) {
+                Ok(result) => run.keep(result, feed),
+                Err(failure) => {
+                    panicked = true;
+                    run.keep(Err(EngineError::Panicked(Box::new(failure))), feed);
+                    worker.fail();
+                    feed.fail();
+                }
+            }
+        }
+        let handed_on = feed.transmit(&mut batch);
+        run.keep(handed_on, feed);
+        published.publish(worker.tally());
+    }
+    batch.clear();
+    let finished = feed.finish(worker, &mut batch);
+    run.keep(finished, feed);
+    // Taken here: to gather counters from many tables is no packet's work.
+    run.elapsed = start.elapsed();
+    published.publish(worker.tally());
+    mail.close(core);
+    run.counters = worker.counters();
+    run
+}
+
+impl CoreRun {
+    /// Keeps the first failure, behind which nothing more is taken in.
+    fn keep<N: NetworkFunction>(&mut self, result: Result<(), EngineError>, feed: &mut dyn Feed<N>) {
+        if let Err(error) = result {
+            feed.close();
+            self.failure.get_or_insert(error);
+        }
+    }
+}
+
+/// Processes a batch; a panic of the function becomes a failure that names its packet.
+fn guarded<N: NetworkFunction>(
+    core: usize,
+    worker: &mut dyn AnyWorker<N>,
+    feed: &mut dyn Feed<N>,
+    batch: &mut Batch,
+) -> Result<Result<(), EngineError>, Failure> {
+    // After a panic the worker's state is used for nothing but its counters and what waits without a need of what was left half done.
+    let mut result = caught(core, worker, batch, |worker, batch| feed.process(worker, batch));
+    if let Err(failure) = &mut result {
+        // What was left for later came ahead, and so does its panic.
+        let earlier = caught(core, worker, batch, |worker, batch| worker.decide_left(batch));
+        if let Some(earlier) = earlier.err().filter(|earlier| earlier.seq < failure.seq) {
+            *failure = earlier;
+        }
+    }
+    result
+}
+
+fn caught<N: NetworkFunction, R>(
+    core: usize,
+    worker: &mut dyn AnyWorker<N>,
+    batch: &mut Batch,
+    process: impl FnOnce(&mut dyn AnyWorker<N>, &mut Batch) -> R,
+) -> Result<R, Failure> {
+    catch_unwind(AssertUnwindSafe(|| process(worker, batch))).map_err(|panic| Failure {
+        core,
+        seq: worker.position(),
+        message: message(&*panic),
+        packet: worker.failed_packet(batch),
+    })
+}
+
+pub(super) fn message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(ToString::to_string);
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".into())
+}

@@ -1,0 +1,563 @@
+//! Several cores on one stream: they take turns to read, to steer and to write.
+//!
+//! The stream is read in pieces. Each piece goes through the same stages, every stage done by whichever core comes first: one core
+//! *reads* it, and looks at its packets while another reads the next; the pieces are *steered* in order, which hands each core its
+//! share; every core *processes* its share, piece by piece; the core that is done last *writes* the piece, if all ahead of it are
+//! written. So the bytes stay where they were read, packets cross between cores as descriptors with what they contribute, and a core
+//! that has nothing to process does whatever else is to be done.
+//!
+//! One lock guards who does what; it is taken a few times a piece and never held while anything is done. A core that reads waits for
+//! input only when no piece is on its way, so nothing that can go on ever waits for the input.
+
+use std::hint;
+use std::mem::swap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use nf::NetworkFunction;
+use packet::Seq;
+use port::{Batch, Block as Memory, Fate, Packet, PortError, Receive, Received, Sides, Stream, Transmit};
+
+use super::cores::message;
+use super::feed::{Feed, resolve};
+use crate::any_worker::AnyWorker;
+use crate::classify::Classified;
+use crate::dispatch::{CoreBatch, Dispatcher, Router};
+use crate::error::{EngineError, FailedPacket, Failure};
+use crate::history::{Block, Log};
+use crate::link::LinkEnd;
+use crate::recovery::Tally;
+
+/// A stream that several cores share.
+pub(crate) struct Turns<'a, N: NetworkFunction> {
+    input: Mutex<Box<dyn Receive + 'a>>,
+    output: Mutex<Output<'a>>,
+    dispatcher: Mutex<&'a mut Dispatcher<N>>,
+    /// What hands out pieces as they were read, where that needs no order.
+    router: Option<Arc<Router<N>>>,
+    /// What looks at packets, where steering has to wait for the pieces ahead.
+    classifier: Arc<Router<N>>,
+    sides: Sides,
+    /// Whether pieces are written in order; else each core sends its share by itself.
+    ordered: bool,
+    cores: usize,
+    /// Packets of a piece at most, where logs have to hold what is under way.
+    piece_max: Option<usize>,
+    slots: Box<[Mutex<Piece<N>>]>,
+    state: Mutex<State>,
+    changed: Condvar,
+    /// Counts changes, for cores that look for a moment before they sleep.
+    changes: AtomicU64,
+}
+
+/// Where pieces go once they are processed.
+struct Output<'a> {
+    transmit: Box<dyn Transmit + 'a>,
+    /// A piece's packets of all cores, in order.
+    merged: Batch,
+    /// How far each core's share was merged.
+    heads: Vec<usize>,
+    /// What went wrong: nothing is written behind it.
+    failed: bool,
+}
+
+/// A piece of the stream, or a spare one.
+struct Piece<N: NetworkFunction> {
+    /// The packets as they were read.
+    batch: Batch,
+    /// Holds their bytes while cores share them.
+    memory: Arc<Memory>,
+    classified: Vec<Classified<N::Meta>>,
+    /// What all cores need of it, where that needs no order.
+    block: Arc<Block<N::Meta>>,
+    shares: Vec<CoreBatch<N::Meta>>,
+}
+
+/// Who does what. Pieces are numbered from 0 on; number `n` is in slot `n` modulo the slots.
+struct State {
+    /// The pieces that were read.
+    read: u64,
+    /// The pieces that were steered: cores may take their shares.
+    steered: u64,
+    /// The pieces that were written: their slots are free.
+    written: u64,
+    stages: Box<[Stage]>,
+    reading: bool,
+    steering: bool,
+    writing: bool,
+    /// Nothing more is read.
+    ended: bool,
+    /// A core has gone without giving back what it had: nobody is to wait for it.
+    abandoned: bool,
+    /// How many cores wait for a change.
+    waiting: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Free,
+    /// A core looks at the packets.
+    Read,
+    /// To be steered.
+    Classified,
+    /// So many cores have still to process their share.
+    Steered(usize),
+}
+
+/// How long a core looks out before it sleeps: about what another needs for its turn, and less than it takes to be woken.
+const LOOK_OUT: Duration = Duration::from_micros(50);
+
+/// Slots for each core: one that it reads, one that it processes, one that waits for others.
+const SLOTS_PER_CORE: usize = 3;
+
+impl<'a, N: NetworkFunction> Turns<'a, N> {
+    /// `lockstep`: a piece is read when the one ahead is written, so that no core waits for another that writes.
+    pub(crate) fn new(
+        stream: Stream<'a>,
+        sides: Sides,
+        dispatcher: &'a mut Dispatcher<N>,
+        cores: usize,
+        lockstep: Option<usize>,
+    ) -> Self {
+        let Stream { input, output: transmit, ordered } = stream;
+        let slots = if lockstep.is_some() { 1 } else { SLOTS_PER_CORE * cores };
+        let piece = || Piece {
+            batch: Batch::default(),
+            memory: Arc::new(Memory::Filled(Vec::new())),
+            classified: Vec::new(),
+            block: Arc::default(),
+            shares: (0..cores).map(|_| CoreBatch::default()).collect(),
+        };
+        let output = Output { transmit, merged: Batch::default(), heads: vec![0; cores], failed: false };
+        Self {
+            input: Mutex::new(input),
+            output: Mutex::new(output),
+            router: dispatcher.router(),
+            classifier: dispatcher.any_router(),
+            dispatcher: Mutex::new(dispatcher),
+            sides,
+            ordered,
+            cores,
+            piece_max: lockstep,
+            slots: (0..slots).map(|_| Mutex::new(piece())).collect(),
+            state: Mutex::new(State {
+                read: 0,
+                steered: 0,
+                written: 0,
+                stages: vec![Stage::Free; slots].into(),
+                reading: false,
+                steering: false,
+                writing: false,
+                ended: false,
+                abandoned: false,
+                waiting: 0,
+            }),
+            changed: Condvar::new(),
+            changes: AtomicU64::new(0),
+        }
+    }
+
+    /// A core's part in it.
+    pub(crate) fn seat(&self, core: usize, link: Option<LinkEnd<N::Meta>>) -> Seat<'_, 'a, N> {
+        Seat {
+            turns: self,
+            core,
+            next: 0,
+            share: CoreBatch::default(),
+            link,
+            sent: Seq(0),
+            failed: false,
+            recovery: None,
+        }
+    }
+
+    /// Gives the stream back once all cores are done.
+    pub(crate) fn into_stream(self) -> Stream<'a> {
+        let input = self.input.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let Output { transmit, .. } = self.output.into_inner().unwrap_or_else(PoisonError::into_inner);
+        Stream { input, output: transmit, ordered: self.ordered }
+    }
+
+    fn slot(&self, number: u64) -> usize {
+        (number % self.slots.len() as u64) as usize
+    }
+
+    fn piece(&self, number: u64) -> MutexGuard<'_, Piece<N>> {
+        lock(&self.slots[self.slot(number)])
+    }
+
+    /// Tells those that wait that something has changed.
+    fn changed(&self, state: &State) {
+        // ORDERING: Relaxed. Whoever sees it looks again under the lock; pairs with the loads in `look_out`.
+        self.changes.fetch_add(1, Ordering::Relaxed);
+        if state.waiting > 0 {
+            self.changed.notify_all();
+        }
+    }
+
+    /// Reads the next piece, for which there is a slot and whose turn it is; `false` when nothing has come.
+    fn read(&self, core: usize, number: u64) -> Result<bool, EngineError> {
+        let mut piece = self.piece(number);
+        let received = self.receive(&mut piece.batch);
+        {
+            let mut state = lock(&self.state);
+            state.reading = false;
+            match received {
+                Ok(Received::Packets) => {
+                    state.read += 1;
+                    state.stages[self.slot(number)] = Stage::Read;
+                }
+                Ok(Received::Idle) => return Ok(false),
+                Ok(Received::End) | Err(_) => state.ended = true,
+            }
+            self.changed(&state);
+        }
+        if received? == Received::End {
+            return Ok(true);
+        }
+        let failure = self.look(core, &mut piece);
+        drop(piece);
+        let mut state = lock(&self.state);
+        state.stages[self.slot(number)] = Stage::Classified;
+        state.ended |= failure.is_some();
+        self.steer(state);
+        failure.map_or(Ok(true), |failure| Err(EngineError::Panicked(Box::new(failure))))
+    }
+
+    /// Receives a piece, unless it is larger than logs have room for.
+    fn receive(&self, batch: &mut Batch) -> Result<Received, EngineError> {
+        let received = match lock(&self.input).receive(batch) {
+            Err(PortError::Down(_)) => Received::Idle,
+            received => received?,
+        };
+        match self.piece_max {
+            Some(most) if received == Received::Packets && batch.len() > most => Err(EngineError::Refused(format!(
+                "the port delivers {} packets at a time, and a link that can lose some takes {most}",
+                batch.len()
+            ))),
+            Some(_) | None => Ok(received),
+        }
+    }
+
+    /// Looks at a piece's packets, and hands them out where that needs no order. Where the function panics on one, it is the first of
+    /// those that are left out.
+    fn look(&self, core: usize, piece: &mut Piece<N>) -> Option<Failure> {
+        let Piece { batch, memory, classified, block, shares, .. } = piece;
+        if !batch.is_lent() {
+            batch.share(memory);
+        }
+        let mut at = 0;
+        let panic = match &self.router {
+            Some(router) => {
+                if Arc::get_mut(block).is_none() {
+                    // A link's end keeps it until it has recovered what was lost.
+                    *block = Arc::default();
+                }
+                router.deal(batch, shares, Some(block).filter(|_| router.replicates()), classified, &mut at)
+            }
+            None => {
+                let classify = || self.classifier.classify(batch, classified, &mut at);
+                catch_unwind(AssertUnwindSafe(classify)).err()
+            }
+        }?;
+        let (packet, bytes) = batch.packet(at);
+        let Packet { seq, time, link, wire_len, .. } = *packet;
+        let packet = Some(FailedPacket { time, link, wire_len, bytes: bytes.to_vec() });
+        batch.truncate(at);
+        classified.truncate(at);
+        Some(Failure { core, seq, message: message(&*panic), packet })
+    }
+
+    /// Steers the pieces whose turn it is, unless somebody is at it, who will.
+    fn steer<'s>(&'s self, mut state: MutexGuard<'s, State>) {
+        if state.steering {
+            return;
+        }
+        while state.stages[self.slot(state.steered)] == Stage::Classified {
+            state.steering = true;
+            let number = state.steered;
+            drop(state);
+            if self.router.is_none() {
+                let Piece { batch, classified, shares, .. } = &mut *self.piece(number);
+                lock(&self.dispatcher).deal(batch, classified, shares);
+            }
+            state = lock(&self.state);
+            state.steering = false;
+            state.stages[self.slot(number)] = Stage::Steered(self.cores);
+            state.steered += 1;
+            self.changed(&state);
+        }
+    }
+
+    /// A core has processed its share: whoever is last writes the piece, and those behind it that waited for it.
+    fn done(&self, number: u64) -> Result<(), EngineError> {
+        let mut state = lock(&self.state);
+        let slot = self.slot(number);
+        let Stage::Steered(left) = state.stages[slot] else { unreachable!("a share is of a piece that was steered") };
+        state.stages[slot] = Stage::Steered(left - 1);
+        if state.writing {
+            return Ok(());
+        }
+        let mut result = Ok(());
+        while state.stages[self.slot(state.written)] == Stage::Steered(0) {
+            state.writing = true;
+            let number = state.written;
+            drop(state);
+            let wrote = self.write(&mut self.piece(number));
+            state = lock(&self.state);
+            state.writing = false;
+            state.stages[self.slot(number)] = Stage::Free;
+            state.written += 1;
+            state.ended |= wrote.is_err();
+            self.changed(&state);
+            result = result.and(wrote.map_err(EngineError::from));
+        }
+        result
+    }
+
+    /// Sends a core's share by itself, where the order of packets doesn't matter.
+    fn send(&self, batch: &mut Batch) -> Result<(), PortError> {
+        let Output { transmit, failed, .. } = &mut *lock(&self.output);
+        if *failed {
+            return Ok(());
+        }
+        let result = transmit.transmit(batch);
+        *failed = result.is_err();
+        result
+    }
+
+    /// Writes a piece, and makes it a spare one.
+    fn write(&self, piece: &mut Piece<N>) -> Result<(), PortError> {
+        let Output { transmit, merged, heads, failed } = &mut *lock(&self.output);
+        let Piece { batch, memory, shares, .. } = piece;
+        let mut result = Ok(());
+        if self.ordered && !*failed {
+            merge(batch, shares, heads, merged);
+            result = transmit.transmit(merged);
+            merged.clear();
+            *failed = result.is_err();
+        }
+        for share in shares {
+            share.batch.clear();
+            share.block = None;
+        }
+        batch.unshare(memory);
+        result
+    }
+
+    /// Looks for a moment whether something changes: another core is mostly about to be done, and to be woken takes longer.
+    fn look_out(&self, seen: u64) -> bool {
+        let start = Instant::now();
+        while start.elapsed() < LOOK_OUT {
+            for _ in 0..16 {
+                // ORDERING: Relaxed, as in `changed`.
+                if self.changes.load(Ordering::Relaxed) != seen {
+                    return true;
+                }
+                hint::spin_loop();
+            }
+        }
+        false
+    }
+
+    /// Nothing more is read.
+    fn end(&self) {
+        let mut state = lock(&self.state);
+        state.ended = true;
+        self.changed(&state);
+    }
+}
+
+/// Puts the packets of all shares that go out into one batch, in the order in which they were read. Packets that were lost on the way
+/// to their core are in no share.
+fn merge<M>(batch: &Batch, shares: &[CoreBatch<M>], heads: &mut [usize], merged: &mut Batch) {
+    merged.clear_beside(batch, 0);
+    heads.fill(0);
+    loop {
+        let next = shares.iter().zip(&*heads).enumerate();
+        let next = next.filter_map(|(core, (share, &head))| Some((share.batch.packets().get(head)?.seq, core))).min();
+        let Some((_, core)) = next else { return };
+        let index = heads[core];
+        heads[core] += 1;
+        let packet = &shares[core].batch.packets()[index];
+        if let Fate::Transmit(_) = packet.fate {
+            merged.push_of(&shares[core].batch, index, packet.bucket);
+        }
+    }
+}
+
+/// A core's part in a shared stream.
+pub(crate) struct Seat<'t, 'a, N: NetworkFunction> {
+    turns: &'t Turns<'a, N>,
+    core: usize,
+    /// The piece whose share comes next.
+    next: u64,
+    /// The share at hand. Its batch is with the run's loop.
+    share: CoreBatch<N::Meta>,
+    link: Option<LinkEnd<N::Meta>>,
+    /// Behind the last packet that the core has heard of.
+    sent: Seq,
+    failed: bool,
+    recovery: Option<(Tally, bool)>,
+}
+
+impl<N: NetworkFunction> Seat<'_, '_, N> {
+    /// What the link lost and recovery brought back, and whether the others went on without this core.
+    pub(crate) const fn recovery(&self) -> Option<&(Tally, bool)> {
+        self.recovery.as_ref()
+    }
+
+    /// Takes the core's share of the next piece, which was steered.
+    fn take(&mut self, batch: &mut Batch) {
+        {
+            let mut piece = self.turns.piece(self.next);
+            swap(&mut self.share, &mut piece.shares[self.core]);
+        }
+        swap(&mut self.share.batch, batch);
+    }
+}
+
+impl<N: NetworkFunction> Feed<N> for Seat<'_, '_, N> {
+    fn receive(&mut self, batch: &mut Batch) -> Result<Received, EngineError> {
+        let turns = self.turns;
+        loop {
+            let mut state = lock(&turns.state);
+            if state.abandoned {
+                return Ok(Received::End);
+            }
+            if self.next < state.steered {
+                drop(state);
+                self.take(batch);
+                return Ok(Received::Packets);
+            }
+            if state.ended && self.next == state.read {
+                return Ok(Received::End);
+            }
+            let has_room = state.read - state.written < turns.slots.len() as u64;
+            if state.reading || state.ended || !has_room {
+                return Ok(Received::Idle);
+            }
+            state.reading = true;
+            let number = state.read;
+            drop(state);
+            if !turns.read(self.core, number)? {
+                return Ok(Received::Idle);
+            }
+        }
+    }
+
+    fn process(&mut self, worker: &mut dyn AnyWorker<N>, batch: &mut Batch) -> Result<(), EngineError> {
+        let Self { share, link, sent, failed, .. } = self;
+        if *failed {
+            return Ok(());
+        }
+        *sent = share.block.as_ref().map_or(*sent, |block| block.end);
+        match (&share.block, link) {
+            // That the others went on without this core is told at the end; until then its packets are dropped and counted.
+            (Some(block), Some(link)) => drop(link.process(worker, batch, block)),
+            (Some(block), None) => {
+                // Another core's failure is told by itself.
+                if worker.hand_over(&block.moves()) {
+                    let mut log = Log::of_block(block).with_owned(&share.owned, block.first);
+                    worker.process_with(batch, &mut log, block.end);
+                } else {
+                    *failed = true;
+                    worker.fail();
+                }
+            }
+            (None, _) => match (share.owned.first(), batch.packets().last()) {
+                (Some(first), Some(last)) => {
+                    let end = last.seq.next();
+                    worker.process_with(batch, &mut Log::of_owned(&share.owned, first.seq), end);
+                }
+                (None, _) | (_, None) => worker.process(batch),
+            },
+        }
+        Ok(())
+    }
+
+    fn transmit(&mut self, batch: &mut Batch) -> Result<(), EngineError> {
+        resolve(self.turns.sides, batch);
+        // Where nothing is merged nobody else has to read what became of these.
+        let sent = if self.turns.ordered { Ok(()) } else { self.turns.send(batch) };
+        swap(&mut self.share.batch, batch);
+        {
+            let mut piece = self.turns.piece(self.next);
+            swap(&mut self.share, &mut piece.shares[self.core]);
+        }
+        let number = self.next;
+        self.next += 1;
+        self.turns.done(number).and(sent.map_err(EngineError::from))
+    }
+
+    fn wait(&mut self, at_most: Duration) -> Result<(), EngineError> {
+        let turns = self.turns;
+        let mut state = lock(&turns.state);
+        let is_done = state.ended && self.next == state.read || state.abandoned;
+        if self.next < state.steered || is_done {
+            return Ok(());
+        }
+        if state.read == state.steered
+            && !state.reading
+            && !state.ended
+            && state.read - state.written < turns.slots.len() as u64
+        {
+            // Nobody can have work for this core before it has read some itself.
+            state.reading = true;
+            drop(state);
+            let result = lock(&turns.input).wait(at_most);
+            let mut state = lock(&turns.state);
+            state.reading = false;
+            turns.changed(&state);
+            return match result {
+                Err(PortError::Down(_)) => Ok(()),
+                result => Ok(result?),
+            };
+        }
+        // ORDERING: Relaxed, as in `changed`; under the lock, so it is of this state.
+        let seen = turns.changes.load(Ordering::Relaxed);
+        drop(state);
+        if turns.look_out(seen) {
+            return Ok(());
+        }
+        let mut state = lock(&turns.state);
+        // ORDERING: Relaxed. It changes under the lock alone.
+        if turns.changes.load(Ordering::Relaxed) == seen {
+            state.waiting += 1;
+            (state, _) = turns.changed.wait_timeout(state, at_most).unwrap_or_else(PoisonError::into_inner);
+            state.waiting -= 1;
+        }
+        drop(state);
+        Ok(())
+    }
+
+    fn close(&mut self) {
+        self.turns.end();
+    }
+
+    fn fail(&mut self) {
+        // The link's end leaves, so that nobody waits for it.
+        (self.failed, self.link) = (true, None);
+    }
+
+    fn abandon(&mut self) {
+        let mut state = lock(&self.turns.state);
+        state.abandoned = true;
+        self.turns.changed(&state);
+    }
+
+    fn finish(&mut self, worker: &mut dyn AnyWorker<N>, _: &mut Batch) -> Result<(), EngineError> {
+        if let Some(link) = self.link.take() {
+            let (tally, outcome) = link.finish(worker, self.sent);
+            self.recovery = Some((tally, outcome.is_err()));
+        }
+        Ok(())
+    }
+}
+
+/// A panic goes through no lock: what it guards is as its last holder left it.
+fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
