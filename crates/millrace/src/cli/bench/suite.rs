@@ -1,6 +1,7 @@
 //! `millrace bench suite`: the table of targets, on made-up uniform traffic of 64-byte packets, one core. A target is a multiple of
 //! the bare loop's time in the same rounds, so that it means the same on any processor (decision 0023).
 
+mod sharing;
 mod target;
 
 use engine::{EngineKind, Options, Tables};
@@ -20,6 +21,7 @@ use crate::print::number::count;
 use crate::print::output::{note, print, print_json};
 use crate::print::style::Style;
 use crate::print::table::{Align, Sheet, Tone};
+use sharing::Sharing;
 use target::Against;
 
 /// One line of the table.
@@ -55,6 +57,9 @@ const SEQUENCED: f64 = 8.5;
 /// Packets of a trace, unless its flows need more: so few that the trace stays in the last-level cache, which is where
 /// a card puts what it receives.
 const TRACE_PACKETS: u64 = 200_000;
+
+const ONE_PROCESSOR: &str =
+    "\ntwo cores: this machine has one processor, so scaling, shared and transactional are not measured\n";
 
 const fn target(function: &'static str, flows: u64, carrier: Carrier, times: f64) -> Target {
     Target { function, flows, carrier, times }
@@ -106,9 +111,12 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
             "startup_s": bench.startup.as_secs_f64(),
         }));
     }
-    let scaling = scaling(args, catalogue)?;
+    let has_two = machine_cores() >= 2;
+    let scaling = if has_two { scaling(args, catalogue)? } else { None };
+    let sharing = has_two.then(|| Sharing::measure(args, catalogue)).transpose()?;
     if args.json {
-        return print_json(&json!({ "one_core": lines, "two_cores": scaling.as_ref().map(|scaling| &scaling.json) }));
+        let (scaling, sharing) = (scaling.map(|scaling| scaling.json), sharing.as_ref().map(Sharing::json));
+        return print_json(&json!({ "one_core": lines, "two_cores": scaling, "sharing": sharing }));
     }
     let head = format!(
         "{}: 64-byte packets from memory, one core, medians of {} {}\n\n",
@@ -125,6 +133,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     if let Some(scaling) = scaling {
         out += &scaling.text;
     }
+    out += &sharing.map_or_else(|| ONE_PROCESSOR.to_owned(), |sharing| sharing.text(style));
     print(&out)
 }
 
@@ -173,10 +182,6 @@ struct Scaling {
 /// Sharding on uniform traffic, and replication on a single flow.
 fn scaling(args: &Args, catalogue: &Catalogue) -> Result<Option<Scaling>, Failed> {
     let Some(entry) = catalogue.get("ddos") else { return Ok(None) };
-    if machine_cores() < 2 {
-        let text = "\ntwo cores: this machine has one, so nothing is measured\n".to_owned();
-        return Ok(Some(Scaling { text, json: Value::Null }));
-    }
     let program = entry.load(&Settings::default())?;
     let tables = args.upkeep.tables(&*program)?;
     let params = |flows| Params {
