@@ -44,8 +44,8 @@ use crate::print::style::Style;
   millrace bench sweep --cores 1-2 --model-to 16
   millrace bench suite --undisturbed")]
 pub(super) struct Args {
-    /// The function (`millrace functions` lists them), `suite` for the table of targets, or `sweep` for a stateless program
-    /// that takes ever longer
+    /// The function (`millrace functions` lists them); `suite` for the table of targets, multiples of a bare loop's time, and for shared
+    /// and transactional on two cores beside sequential on one; or `sweep` for a stateless program that takes ever longer
     #[arg(value_name = "FUNCTION")]
     function: String,
     #[command(flatten)]

@@ -1,4 +1,8 @@
-//! `millrace bench suite`: the table of targets, on made-up uniform traffic of 64-byte packets, one core.
+//! `millrace bench suite`: the table of targets, on made-up uniform traffic of 64-byte packets, one core. A target is a multiple of
+//! the bare loop's time in the same rounds, so that it means the same on any processor (decision 0023).
+
+mod sharing;
+mod target;
 
 use engine::{EngineKind, Options, Tables};
 use measure::{Bench, BenchPlan, Rounds, Work};
@@ -17,43 +21,48 @@ use crate::print::number::count;
 use crate::print::output::{note, print, print_json};
 use crate::print::style::Style;
 use crate::print::table::{Align, Sheet, Tone};
+use sharing::Sharing;
+use target::Against;
 
 /// One line of the table.
 struct Target {
     function: &'static str,
     flows: u64,
     carrier: Carrier,
-    /// Millions of packets a second, at least.
-    mpps: f64,
+    /// How many times the bare loop's time a packet may take.
+    times: f64,
 }
 
 /// The functions whose state hangs on connections get whole connections, the others datagrams.
 const TARGETS: [Target; 11] = [
-    target("ddos", 10_000, Carrier::Udp, 35.0),
-    target("heavy-hitter", 10_000, Carrier::Udp, 35.0),
-    target("policer", 10_000, Carrier::Udp, 35.0),
-    target("port-knock", 10_000, Carrier::Tcp, 35.0),
-    target("ddos", 1_000_000, Carrier::Udp, 20.0),
-    target("heavy-hitter", 1_000_000, Carrier::Udp, 20.0),
-    target("policer", 1_000_000, Carrier::Udp, 20.0),
-    target("port-knock", 1_000_000, Carrier::Tcp, 20.0),
-    target("conntrack", 10_000, Carrier::Tcp, 20.0),
-    target("conntrack", 1_000_000, Carrier::Udp, 12.0),
-    target("nat", 10_000, Carrier::Udp, 15.0),
+    target("ddos", 10_000, Carrier::Udp, 2.4),
+    target("heavy-hitter", 10_000, Carrier::Udp, 2.4),
+    target("policer", 10_000, Carrier::Udp, 2.4),
+    target("port-knock", 10_000, Carrier::Tcp, 2.4),
+    target("ddos", 1_000_000, Carrier::Udp, 3.0),
+    target("heavy-hitter", 1_000_000, Carrier::Udp, 3.0),
+    target("policer", 1_000_000, Carrier::Udp, 3.0),
+    target("port-knock", 1_000_000, Carrier::Tcp, 3.1),
+    target("conntrack", 10_000, Carrier::Tcp, 4.2),
+    target("conntrack", 1_000_000, Carrier::Udp, 5.0),
+    target("nat", 10_000, Carrier::Udp, 5.6),
 ];
 
 /// Two cores have to carry so many times what one does, sharded, on uniform traffic.
 const SCALING: f64 = 1.85;
 
-/// A sequencer in software has to keep up with so many millions of packets a second, with a shared log.
-const SEQUENCED: f64 = 40.0;
+/// How many times the bare loop's time on a single flow a sequencer in software may take for a packet, with a shared log.
+const SEQUENCED: f64 = 8.5;
 
 /// Packets of a trace, unless its flows need more: so few that the trace stays in the last-level cache, which is where
 /// a card puts what it receives.
 const TRACE_PACKETS: u64 = 200_000;
 
-const fn target(function: &'static str, flows: u64, carrier: Carrier, mpps: f64) -> Target {
-    Target { function, flows, carrier, mpps }
+const ONE_PROCESSOR: &str =
+    "\ntwo cores: this machine has one processor, so scaling, shared and transactional are not measured\n";
+
+const fn target(function: &'static str, flows: u64, carrier: Carrier, times: f64) -> Target {
+    Target { function, flows, carrier, times }
 }
 
 pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> {
@@ -62,13 +71,14 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     let columns = [
         ("function", Align::Left),
         ("flows", Align::Right),
-        ("Mpps", Align::Right),
+        ("ns/packet", Align::Right),
         ("from - to", Align::Right),
+        ("bare loop", Align::Right),
+        ("times", Align::Right),
         ("target", Align::Right),
         ("", Align::Left),
-        ("ns/packet", Align::Right),
+        ("Mpps", Align::Right),
         (if args.undisturbed { "undisturbed" } else { "" }, Align::Left),
-        ("bare loop", Align::Right),
         ("bytes/flow", Align::Right),
         ("start-up", Align::Right),
     ];
@@ -76,32 +86,37 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     let mut all = Rounds::default();
     for target in &TARGETS {
         let Some(bench) = measured(args, catalogue, target)? else { continue };
-        let Some(row) = bench.rows.first() else { continue };
-        let (word, tone) = if row.mpps.median >= target.mpps { ("met", Tone::Good) } else { ("missed", Tone::Bad) };
+        let (Some(row), Some(bare)) = (bench.rows.first(), &bench.bare_ns) else { continue };
+        let ns = &row.ns_per_packet_per_core;
+        let against = Against { ns: ns.median, bare_ns: bare.median, target: target.times };
         sheet.toned([
             (target.function, Tone::Bold),
             (&count(target.flows), Tone::Plain),
+            (&format!("{:.1}", ns.median), Tone::Plain),
+            (&format!("{:.1} - {:.1}", ns.min, ns.max), Tone::Dim),
+            (&format!("{:.1}", bare.median), Tone::Plain),
+            (&format!("{:.2}", against.times()), Tone::Plain),
+            (&format!("{:.1}", against.target), Tone::Plain),
+            (against.word(), if against.is_met() { Tone::Good } else { Tone::Bad }),
             (&format!("{:.1}", row.mpps.median), Tone::Plain),
-            (&format!("{:.1} - {:.1}", row.mpps.min, row.mpps.max), Tone::Dim),
-            (&format!("{:.0}", target.mpps), Tone::Plain),
-            (word, tone),
-            (&format!("{:.1}", row.ns_per_packet_per_core.median), Tone::Plain),
             (&text::rounds(row.rounds).unwrap_or_default(), Tone::Dim),
-            (&bench.bare_ns.map_or_else(String::new, |bare| format!("{:.1}", bare.median)), Tone::Dim),
             (&bench.bytes_per_flow.map_or_else(String::new, |bytes| format!("{bytes:.0}")), Tone::Plain),
             (&format!("{:.0} ms", bench.startup.as_secs_f64() * 1e3), Tone::Plain),
         ]);
         all = all.and(row.rounds);
         lines.push(json!({
-            "function": target.function, "flows": target.flows, "mpps": spread(&row.mpps), "target_mpps": target.mpps,
-            "met": row.mpps.median >= target.mpps, "ns_per_packet": spread(&row.ns_per_packet_per_core), "rounds": rounds(row.rounds),
-            "bare_loop_ns": bench.bare_ns.as_ref().map(spread),
-            "bytes_per_flow": bench.bytes_per_flow, "startup_s": bench.startup.as_secs_f64(),
+            "function": target.function, "flows": target.flows, "ns_per_packet": spread(ns), "bare_loop_ns": spread(bare),
+            "times_bare_loop": against.times(), "target_times_bare_loop": against.target, "met": against.is_met(),
+            "mpps": spread(&row.mpps), "rounds": rounds(row.rounds), "bytes_per_flow": bench.bytes_per_flow,
+            "startup_s": bench.startup.as_secs_f64(),
         }));
     }
-    let scaling = scaling(args, catalogue)?;
+    let has_two = machine_cores() >= 2;
+    let scaling = if has_two { scaling(args, catalogue)? } else { None };
+    let sharing = has_two.then(|| Sharing::measure(args, catalogue)).transpose()?;
     if args.json {
-        return print_json(&json!({ "one_core": lines, "two_cores": scaling.as_ref().map(|scaling| &scaling.json) }));
+        let (scaling, sharing) = (scaling.map(|scaling| scaling.json), sharing.as_ref().map(Sharing::json));
+        return print_json(&json!({ "one_core": lines, "two_cores": scaling, "sharing": sharing }));
     }
     let head = format!(
         "{}: 64-byte packets from memory, one core, medians of {} {}\n\n",
@@ -111,13 +126,14 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     );
     let mut out = head + &sheet.lines(0);
     out += "\nbare loop: ns a packet, on the same packets and in the same rounds, of a loop that checks one header, counts by source \
-            in one table and swaps the MAC addresses. It tells what the machine gave meanwhile.\n";
+            in one table and swaps the MAC addresses. A target says how many times the bare loop's time a packet may take.\n";
     if let Some(note) = text::disturbance(all) {
         out += &format!("\n{}\n", style.dim(note));
     }
     if let Some(scaling) = scaling {
         out += &scaling.text;
     }
+    out += &sharing.map_or_else(|| ONE_PROCESSOR.to_owned(), |sharing| sharing.text(style));
     print(&out)
 }
 
@@ -166,10 +182,6 @@ struct Scaling {
 /// Sharding on uniform traffic, and replication on a single flow.
 fn scaling(args: &Args, catalogue: &Catalogue) -> Result<Option<Scaling>, Failed> {
     let Some(entry) = catalogue.get("ddos") else { return Ok(None) };
-    if machine_cores() < 2 {
-        let text = "\ntwo cores: this machine has one, so nothing is measured\n".to_owned();
-        return Ok(Some(Scaling { text, json: Value::Null }));
-    }
     let program = entry.load(&Settings::default())?;
     let tables = args.upkeep.tables(&*program)?;
     let params = |flows| Params {
@@ -200,9 +212,11 @@ fn scaling(args: &Args, catalogue: &Catalogue) -> Result<Option<Scaling>, Failed
     let (times, times_fastest) = (two / one.max(1e-9), two_fastest / one_fastest.max(1e-9));
     let style = Style::stdout();
     let word = |is_met| if is_met { style.good("met") } else { style.bad("missed") };
-    let sequenced = replicated.sequencing.as_ref().map_or_else(String::new, |sequencing| {
-        let met = word(sequencing.log_mpps.median >= SEQUENCED);
-        format!("\n{} (target {SEQUENCED}: {met})\n", sequencer(sequencing))
+    let bare_ns = replicated.bare_ns.map(|bare| bare.median);
+    let against = replicated.sequencing.as_ref().zip(bare_ns);
+    let against = against.map(|(sequencing, bare_ns)| Against::of_rate(sequencing.log_mpps.median, bare_ns, SEQUENCED));
+    let sequenced = replicated.sequencing.as_ref().zip(against).map_or_else(String::new, |(sequencing, against)| {
+        format!("\n{}{}\n", sequencer(sequencing), of_bare_loop(against, &word(against.is_met())))
     });
     let word = word(times >= SCALING);
     let of_two = sharded.rows.iter().filter(|row| row.cores == 2).find_map(|row| text::rounds(row.rounds));
@@ -216,8 +230,33 @@ fn scaling(args: &Args, catalogue: &Catalogue) -> Result<Option<Scaling>, Failed
     let json = json!({
         "rss_uniform_mpps": [one, two], "rss_uniform_times": times, "rss_uniform_times_fastest": times_fastest, "target_times": SCALING,
         "single_flow_mpps": { "one_core": alone, "rss": rss, "scr": scr },
-        "software_sequencer": replicated.sequencing.as_ref().map(sequencing), "target_sequencer_mpps": SEQUENCED,
+        "software_sequencer": replicated.sequencing.as_ref().map(sequencing),
+        "shared_log_target": against.map(|against| json!({
+            "ns_per_packet": against.ns, "bare_loop_ns": against.bare_ns, "times_bare_loop": against.times(),
+            "target_times_bare_loop": against.target, "met": against.is_met(),
+        })),
         "model_ns": { "t": model.t, "d": model.d, "c1": model.c1, "c2": model.c2, "s": model.s },
     });
     Ok(Some(Scaling { text, json }))
+}
+
+/// What the shared log takes beside the bare loop, `word` being whether the target is met.
+fn of_bare_loop(against: Against, word: &str) -> String {
+    let Against { ns, bare_ns, target } = against;
+    format!(
+        "; with a shared log {ns:.1} ns a packet, {:.2} times the bare loop's {bare_ns:.1} (target {target}: {word})",
+        against.times()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sequencer_is_held_against_the_bare_loop() {
+        let against = Against::of_rate(50.0, 5.0, 5.0);
+        let told = "; with a shared log 20.0 ns a packet, 4.00 times the bare loop's 5.0 (target 5: met)";
+        assert_eq!(of_bare_loop(against, against.word()), told);
+    }
 }
