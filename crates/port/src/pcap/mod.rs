@@ -2,6 +2,7 @@
 //!
 //! [`Reader`] and [`Writer`] know the files, [`Capture`] is the queue and [`Pcap`] the port made of them.
 
+mod ahead;
 mod classic;
 mod clock;
 mod decompress;

@@ -7,6 +7,7 @@
 use std::fmt;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use packet::{Nanos, Seq};
 
@@ -165,6 +166,26 @@ impl Reader {
         received
     }
 
+    /// Whether [`read`](Self::read) would return without a wait: the file has bytes, or the end or an error is to be told. Of a record
+    /// that came in part the rest may have to be waited for. A reader of [`from_read`](Self::from_read) is taken to have bytes.
+    #[must_use]
+    pub fn is_ready(&mut self) -> bool {
+        // The start of a record that is carried over gives no packet by itself.
+        self.pending.is_some() || self.ended || self.source.is_ready()
+    }
+
+    /// Waits until the capture [is ready](Self::is_ready), at most for `at_most`. A signal may end the wait earlier, but not where the
+    /// file is compressed: who has to heed signals waits in short spans.
+    ///
+    /// # Errors
+    /// When the system can't wait for the file.
+    pub fn wait(&mut self, at_most: Duration) -> Result<(), Error> {
+        if self.pending.is_some() || self.ended {
+            return Ok(());
+        }
+        self.source.wait(at_most).map_err(|error| self.error(Fault::Read(error)))
+    }
+
     fn fill(&mut self, memory: &mut Vec<u8>, packets: &mut Vec<Packet>) -> Result<Received, Error> {
         let mut block = Block::resume(memory, &mut self.carry, self.block_bytes);
         loop {
@@ -208,13 +229,17 @@ impl Reader {
     #[cold]
     fn deliver(&mut self, packets: &[Packet], fault: Fault) -> Result<Received, Error> {
         self.ended = true;
-        let (path, offset) = (self.path.clone(), self.carry_offset);
-        let error = Error { path, offset, packets: self.clock.packets(), fault };
+        let error = self.error(fault);
         if packets.is_empty() {
             return Err(error);
         }
         self.pending = Some(error);
         Ok(Received::Packets)
+    }
+
+    /// The fault, at the place that was reached.
+    fn error(&self, fault: Fault) -> Error {
+        Error { path: self.path.clone(), offset: self.carry_offset, packets: self.clock.packets(), fault }
     }
 }
 
