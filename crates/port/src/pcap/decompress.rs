@@ -1,4 +1,4 @@
-//! Decompression as a reader, by [zlib](https://www.rfc-editor.org/rfc/rfc1952) and
+//! Decompression, by [zlib](https://www.rfc-editor.org/rfc/rfc1952) and
 //! [Zstandard](https://www.rfc-editor.org/rfc/rfc8878): what was decoded ahead of damage is handed out before the damage is
 //! told, and how the input is cut into reads changes neither.
 
@@ -14,9 +14,20 @@ const BLOCK_BYTES: usize = 128 << 10;
 /// The window of any gzip stream, as the logarithm of its bytes.
 const GZIP_WINDOW_LOG: u8 = 15;
 
+/// A compressed stream, decoded step by step.
+pub(super) trait Stream: Send {
+    /// Decodes into `into`, which has room for a byte at least, from what was read already. `None`: it must [`read_on`](Self::read_on)
+    /// first. 0 bytes: the stream is over. What lies ahead of damage comes before the error.
+    fn decode(&mut self, into: &mut [u8]) -> Option<io::Result<usize>>;
+
+    /// Reads compressed bytes, at most a block; waits for them as the input does.
+    fn read_on(&mut self) -> io::Result<()>;
+}
+
 /// The bytes that a compressed stream decodes to.
 pub(super) struct Decompressed<R, D> {
     input: BufReader<R>,
+    input_ended: bool,
     decoder: D,
     /// The last step filled all room that it had, and may have more to give.
     has_more: bool,
@@ -46,36 +57,42 @@ pub(super) struct Step {
 impl<R: Read, D: Decoder> Decompressed<R, D> {
     pub(super) fn new(input: R, decoder: D) -> Self {
         let input = BufReader::with_capacity(BLOCK_BYTES, input);
-        Self { input, decoder, has_more: false, error: None }
+        Self { input, input_ended: false, decoder, has_more: false, error: None }
     }
 }
 
-impl<R: Read, D: Decoder> Read for Decompressed<R, D> {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+impl<R: Read + Send, D: Decoder + Send> Stream for Decompressed<R, D> {
+    fn decode(&mut self, into: &mut [u8]) -> Option<io::Result<usize>> {
+        debug_assert!(!into.is_empty(), "0 bytes are the end");
         if let Some(error) = self.error.take() {
-            return Err(error);
+            return Some(Err(error));
         }
-        while !into.is_empty() {
+        loop {
             // The decoder's own bytes come first: what waits for input may wait long.
             let keeps_back = self.has_more && !self.decoder.is_whole();
-            let input = if keeps_back { &[] } else { self.input.fill_buf()? };
+            let input = if keeps_back { &[] } else { self.input.buffer() };
             if input.is_empty() && !keeps_back {
                 let incomplete = || io::Error::new(io::ErrorKind::UnexpectedEof, D::INCOMPLETE);
-                return if self.decoder.is_whole() { Ok(0) } else { Err(incomplete()) };
+                let end = || if self.decoder.is_whole() { Ok(0) } else { Err(incomplete()) };
+                return self.input_ended.then(end);
             }
             let Step { taken, given, result } = self.decoder.step(input, into);
             self.input.consume(taken);
             self.has_more = given == into.len();
             match (given, result) {
                 (0, Ok(())) => {}
-                (0, Err(error)) => return Err(error),
+                (0, Err(error)) => return Some(Err(error)),
                 (_, result) => {
                     self.error = result.err();
-                    return Ok(given);
+                    return Some(Ok(given));
                 }
             }
         }
-        Ok(0)
+    }
+
+    fn read_on(&mut self) -> io::Result<()> {
+        self.input_ended = self.input.fill_buf()?.is_empty();
+        Ok(())
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! [`Reader`] and [`Writer`] know the files, [`Capture`] is the port made of them.
 
+mod ahead;
 mod classic;
 mod clock;
 mod decompress;
@@ -113,6 +114,10 @@ struct Input<'a> {
 
 impl Receive for Input<'_> {
     fn receive(&mut self, batch: &mut Batch) -> Result<Received, PortError> {
+        if !self.reader.is_ready() {
+            batch.clear();
+            return Ok(Received::Idle);
+        }
         let received = self.reader.read(batch);
         self.latest.set(batch);
         Ok(received?)

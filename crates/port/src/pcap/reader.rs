@@ -151,14 +151,6 @@ impl Reader {
         self.source.progress.clone()
     }
 
-    /// Waits until there may be something to read, at most so long.
-    ///
-    /// # Errors
-    /// None so far.
-    pub fn wait(&mut self, _at_most: Duration) -> Result<(), Error> {
-        Ok(())
-    }
-
     /// Fills the batch with the packets of the next block, in place of what it held.
     ///
     /// # Errors
@@ -189,6 +181,26 @@ impl Reader {
         }
         self.source.progress.set_clock_steps_back(self.clock.steps_back());
         received
+    }
+
+    /// Whether [`read`](Self::read) would return without a wait: the file has bytes, or the end or an error is to be told. Of a record
+    /// that came in part the rest may have to be waited for. A reader of [`from_read`](Self::from_read) is taken to have bytes.
+    #[must_use]
+    pub fn is_ready(&mut self) -> bool {
+        // The start of a record that is carried over gives no packet by itself.
+        self.pending.is_some() || self.ended || self.source.is_ready()
+    }
+
+    /// Waits until the capture [is ready](Self::is_ready), at most for `at_most`. A signal may end the wait earlier, but not where the
+    /// file is compressed: who has to heed signals waits in short spans.
+    ///
+    /// # Errors
+    /// When the system can't wait for the file.
+    pub fn wait(&mut self, at_most: Duration) -> Result<(), Error> {
+        if self.pending.is_some() || self.ended {
+            return Ok(());
+        }
+        self.source.wait(at_most).map_err(|error| self.error(Fault::Read(error)))
     }
 
     fn fill(&mut self, memory: &mut Vec<u8>, packets: &mut Vec<Packet>) -> Result<Received, Error> {
@@ -225,6 +237,11 @@ impl Reader {
                 Stop::Need(_) if count == 0 => {
                     return self.deliver(packets, Fault::Truncated(block.left().len() as u64));
                 }
+                // What is there of a record is kept, and nobody is held up until the rest comes.
+                Stop::Need(_) if !self.source.is_ready() => {
+                    self.carry.extend_from_slice(block.left());
+                    return Ok(Received::Idle);
+                }
                 Stop::Need(bytes) => block.make_room(bytes),
             }
         }
@@ -234,13 +251,17 @@ impl Reader {
     #[cold]
     fn deliver(&mut self, packets: &[Packet], fault: Fault) -> Result<Received, Error> {
         self.ended = true;
-        let (path, offset) = (self.path.clone(), self.carry_offset);
-        let error = Error { path, offset, packets: self.clock.packets(), fault };
+        let error = self.error(fault);
         if packets.is_empty() {
             return Err(error);
         }
         self.pending = Some(error);
         Ok(Received::Packets)
+    }
+
+    /// The fault, at the place that was reached.
+    fn error(&self, fault: Fault) -> Error {
+        Error { path: self.path.clone(), offset: self.carry_offset, packets: self.clock.packets(), fault }
     }
 }
 

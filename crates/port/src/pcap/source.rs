@@ -5,21 +5,35 @@ use std::io::{self, Cursor, Read};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 
-use super::decompress::{Decompressed, Gzip, Zstd};
+use super::ahead::Ahead;
+use super::decompress::{Decompressed, Gzip, Stream, Zstd};
 use super::error::Fault;
 use super::format::Compression;
 use super::target::{is_standard, standard_input};
 
 const MAGIC_BYTES: usize = 4;
 
+/// The longest time that a read waits for a pipe. Then it ends like an interrupted call, and whoever reads can look whether to
+/// stop.
+pub(super) const SPAN: Duration = Duration::from_millis(50);
+
 /// The decompressed bytes of a capture.
 pub(super) struct Source {
-    input: Box<dyn Read + Send>,
+    input: Input,
     pub(super) compression: Option<Compression>,
     pub(super) progress: Progress,
+}
+
+enum Input {
+    Plain(Box<dyn Read + Send>),
+    /// The same file twice: as it is read, and as it is polled.
+    Pipe(Box<dyn Read + Send>, Arc<File>),
+    Compressed(Ahead),
 }
 
 /// How far a file has been read: a handle for a progress bar and a report, valid on any thread and after the reader.
@@ -67,12 +81,19 @@ impl Source {
         }
         match metadata.is_file() {
             true => Self::new(Box::new(file), Some(metadata.len())),
-            false => Self::new(Box::new(Pipe(file)), None),
+            false => {
+                let pipe = Arc::new(file);
+                Self::start(Box::new(Pipe(Arc::clone(&pipe))), None, Some(pipe))
+            }
         }
     }
 
-    /// Takes any reader, of `total` bytes where that is known.
+    /// Takes any reader, of `total` bytes where that is known. It counts as one that never makes its reader wait.
     pub(super) fn new(input: Box<dyn Read + Send>, total: Option<u64>) -> Result<Self, Fault> {
+        Self::start(input, total, None)
+    }
+
+    fn start(input: Box<dyn Read + Send>, total: Option<u64>, pipe: Option<Arc<File>>) -> Result<Self, Fault> {
         let progress = Progress { total, ..Progress::default() };
         let mut counted = Counted { input, consumed: Arc::clone(&progress.consumed) };
         let magic = first_bytes(&mut counted)?;
@@ -82,18 +103,51 @@ impl Source {
             _ => None,
         };
         let whole = Cursor::new(magic).chain(counted);
-        let input: Box<dyn Read + Send> = match compression {
-            None => Box::new(whole),
-            Some(Compression::Gzip) => Box::new(Decompressed::new(whole, Gzip::new())),
-            Some(Compression::Zstd) => Box::new(Decompressed::new(whole, Zstd::new().map_err(Fault::Open)?)),
+        // Only a thread can decode what a pipe has without waiting for what it hasn't.
+        let compressed = |stream: Box<dyn Stream>| match pipe {
+            Some(_) => Input::Compressed(Ahead::at_once(stream)),
+            None => Input::Compressed(Ahead::once_long(stream)),
+        };
+        let input = match (compression, &pipe) {
+            (None, None) => Input::Plain(Box::new(whole)),
+            (None, Some(pipe)) => Input::Pipe(Box::new(whole), Arc::clone(pipe)),
+            (Some(Compression::Gzip), _) => compressed(Box::new(Decompressed::new(whole, Gzip::new()))),
+            (Some(Compression::Zstd), _) => {
+                compressed(Box::new(Decompressed::new(whole, Zstd::new().map_err(Fault::Open)?)))
+            }
         };
         Ok(Self { input, compression, progress })
     }
 
     /// Reads what there is, at most `into.len()` bytes; 0 at the end. What a compressed stream holds ahead of damage comes
-    /// before the error.
+    /// before the error. A pipe that has nothing for [`SPAN`] is [`Interrupted`](io::ErrorKind::Interrupted).
     pub(super) fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        self.input.read(into)
+        match &mut self.input {
+            Input::Plain(bytes) | Input::Pipe(bytes, _) => bytes.read(into),
+            Input::Compressed(ahead) => ahead.read(into),
+        }
+    }
+
+    /// Whether a read would give bytes, the end or an error at once. The first [`MAGIC_BYTES`] bytes of a pipe don't count.
+    pub(super) fn is_ready(&self) -> bool {
+        match &self.input {
+            Input::Plain(_) => true,
+            // What can't be polled is left to the read, which tells why.
+            Input::Pipe(_, file) => wait_for(file, Duration::ZERO).unwrap_or(true),
+            Input::Compressed(ahead) => ahead.is_ready(),
+        }
+    }
+
+    /// Waits until a read would give something at once, at most for `at_most`. A signal may end it earlier.
+    pub(super) fn wait(&mut self, at_most: Duration) -> io::Result<()> {
+        match &self.input {
+            Input::Plain(_) => Ok(()),
+            Input::Pipe(_, file) => wait_for(file, at_most).map(drop),
+            Input::Compressed(ahead) => {
+                ahead.wait(at_most);
+                Ok(())
+            }
+        }
     }
 
     /// The fault that a failed read comes from: the system's, or the compressed stream's.
@@ -106,18 +160,26 @@ impl Source {
     }
 }
 
-/// What may have nothing to read for long. It is waited for in short spans, each of which ends like an interrupted call: whoever
-/// reads is asked meanwhile whether to go on.
-struct Pipe(File);
-
-const SPAN: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+/// What may have nothing to read for long. It is waited for in short spans, each of which ends like an interrupted call.
+struct Pipe(Arc<File>);
 
 impl Read for Pipe {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        match poll(&mut [PollFd::new(&self.0, PollFlags::IN)], Some(&SPAN))? {
-            0 => Err(io::ErrorKind::Interrupted.into()),
-            _ => self.0.read(into),
+        match wait_for(&self.0, SPAN)? {
+            true => (&*self.0).read(into),
+            false => Err(io::ErrorKind::Interrupted.into()),
         }
+    }
+}
+
+/// Whether the file has something to read, or its end, after at most so long. A signal ends the wait.
+fn wait_for(file: &File, at_most: Duration) -> io::Result<bool> {
+    // Longer than a time can be told is forever.
+    let at_most = Timespec::try_from(at_most).ok();
+    match poll(&mut [PollFd::new(file, PollFlags::IN)], at_most.as_ref()) {
+        Ok(ready) => Ok(ready > 0),
+        Err(Errno::INTR) => Ok(false),
+        Err(error) => Err(error.into()),
     }
 }
 
