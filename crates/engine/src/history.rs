@@ -145,7 +145,7 @@ impl<M> Owned<'_, M> {
 
 /// How many records ahead of the one that is looked at others are asked for: to the second-level cache, as a log is mostly larger than
 /// that, and far enough for the memory behind.
-const AHEAD: usize = 128;
+pub(crate) const AHEAD: usize = 128;
 
 /// Consecutive records of one pass over a trace.
 #[derive(Clone, Copy, Debug)]

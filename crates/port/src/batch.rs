@@ -367,14 +367,17 @@ impl Batch {
     /// When there is no such packet, or when the batch's memory would outgrow 4 GiB.
     #[inline(always)]
     pub fn push_of(&mut self, other: &Self, index: usize, bucket: u16) {
-        let (packet, bytes) = other.packet(index);
-        let packet = Packet { bucket, ..*packet };
+        let packet = &other.packets[index];
         prefetch::to_push(&self.packets, PUSH_AHEAD);
         if (packet.offset as usize) < other.lent_len() {
             debug_assert_eq!(self.lent_len(), other.lent_len(), "both are lent the same");
-            self.packets.push(packet);
+            // Copied as it is: put together with its bucket first, the whole would have to wait for the part.
+            self.packets.push(*packet);
         } else {
-            self.push(packet, bytes);
+            self.push(*packet, other.bytes(index));
+        }
+        if let Some(pushed) = self.packets.last_mut() {
+            pushed.bucket = bucket;
         }
     }
 

@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use locality::prefetch;
 use nf::NetworkFunction;
 use packet::Seq;
 use port::{Batch, Block as Memory, Fate, Packet, PortError, Receive, Received, Sides, Stream, Transmit};
@@ -26,7 +27,7 @@ use crate::any_worker::AnyWorker;
 use crate::classify::Classified;
 use crate::dispatch::{CoreBatch, Dispatcher, Router};
 use crate::error::{EngineError, FailedPacket, Failure};
-use crate::history::{Block, Log};
+use crate::history::{AHEAD, Block, Log};
 use crate::link::LinkEnd;
 use crate::recovery::Tally;
 
@@ -453,6 +454,8 @@ impl<N: NetworkFunction> Feed<N> for Seat<'_, '_, N> {
         if *failed {
             return Ok(());
         }
+        // Another core mostly wrote them. Those behind are asked for on the way.
+        prefetch::all(&share.owned[..share.owned.len().min(AHEAD)]);
         *sent = share.block.as_ref().map_or(*sent, |block| block.end);
         match (&share.block, link) {
             // That the others went on without this core is told at the end; until then its packets are dropped and counted.
