@@ -6,7 +6,7 @@ use alloc::vec;
 
 use locality::prefetch;
 
-use crate::memory::Region;
+use crate::memory::{Filling, Region};
 
 /// Slots in a block.
 const WIDTH: usize = 13;
@@ -67,16 +67,17 @@ pub(crate) struct Blocks {
 }
 
 impl Blocks {
-    /// As many blocks as `entries` can take on so many lists, each a number below `slots`: a list's first and last may hold one slot only.
+    /// As many blocks as `entries` can take on so many lists, each a number below `slots`: a list's first and last may hold one slot only. The numbers
+    /// come in the order of `filling`.
     ///
     /// # Panics
     /// When there are more than positions can number, some 3 billion entries.
-    pub(crate) fn new(entries: usize, slots: usize, lists: usize) -> Self {
+    pub(crate) fn new(entries: usize, slots: usize, lists: usize, filling: Filling) -> Self {
         // One more is never used, and its positions mean something else.
         let count = (entries.div_ceil(WIDTH) + 2 * lists).min(entries) + 2;
         assert!(count < (NONE / POSITIONS) as usize && lists <= 1 << u16::BITS, "positions have 32 bits");
-        let region = Region::zeroed(count * size_of::<Block>());
-        let positions = Region::zeroed(slots * size_of::<u32>());
+        let region = Region::zeroed(count * size_of::<Block>(), Filling::InOrder);
+        let positions = Region::zeroed(slots * size_of::<u32>(), filling);
         Self {
             region,
             lists: vec![0; count].into(),
@@ -282,7 +283,7 @@ mod tests {
     #[test]
     fn lists_hold_what_was_appended_and_not_removed() {
         const ENTRIES: u32 = if cfg!(miri) { 60 } else { 400 };
-        let mut blocks = Blocks::new(ENTRIES as usize, ENTRIES as usize, 3);
+        let mut blocks = Blocks::new(ENTRIES as usize, ENTRIES as usize, 3, Filling::InOrder);
         let mut lists = [List::EMPTY; 3];
         let mut model: [Vec<u32>; 3] = Default::default();
         let mut random = 1u64;

@@ -29,7 +29,7 @@ pub trait Index: Send + Sync + 'static {
     /// How many of a hundred places are taken in a full table, unless someone asks for another load.
     fn load_percent(choice: Self::Choice) -> usize;
 
-    /// An index of at least so many places, all of it faulted in.
+    /// An index of at least so many places.
     fn new(choice: Self::Choice, places: usize) -> Self;
 
     /// Whether the index says where an entry lies. Otherwise it takes the slot that it is given.
@@ -68,6 +68,12 @@ pub trait Index: Send + Sync + 'static {
 
     /// Takes an entry out; `false` if it isn't in under this hash.
     fn remove(&mut self, hash: u64, slot: u32) -> bool;
+
+    /// Puts a piece of the index on a huge page, where it has begun on small ones; `false` if there is no such piece. See
+    /// [`Zeroed::collapse`](locality::pages::Zeroed::collapse).
+    fn collapse(&self, _piece: usize) -> bool {
+        false
+    }
 
     /// Shows the entries that lie where a new one under `hash` would go, a few dozen at most.
     fn neighbours(&self, hash: u64, see: impl FnMut(u32));

@@ -1,7 +1,7 @@
 //! Bounded flow tables and the ageing of flows.
 //!
 //! [`Table`] is a slab of entries behind an [`Index`], with a timing wheel over packet time and a
-//! hand that goes round the flows that nobody has answered. It is sized and faulted in at the start; from then on it allocates
+//! hand that goes round the flows that nobody has answered. It is sized at the start; from then on it allocates
 //! nothing and every operation takes bounded time.
 #![no_std]
 

@@ -37,7 +37,7 @@ pub use sync::Fault;
 /// Expiry is logical: a flow whose deadline is at or before `now` is not there for whoever asks. Cores may hold packets of
 /// different times; a flow that is dead to one may make room for another although it lives for a core that lags behind.
 pub trait SharedTable<K: Key, V: Copy>: Send + Sync + Sized + 'static {
-    /// An empty table for about `capacity` flows, every page of it faulted in; `seed` keys the hash.
+    /// An empty table for about `capacity` flows; `seed` keys the hash.
     ///
     /// # Panics
     /// When the capacity needs 2^31 places or more, and when memory runs out.

@@ -7,7 +7,7 @@ use core::marker::PhantomData;
 use locality::{CACHE_LINE, prefetch};
 use packet::{Key, Nanos};
 
-use crate::memory::Region;
+use crate::memory::{Filling, Region};
 use crate::wheel::HORIZON;
 
 /// What a packet needs of an entry. Where nobody is, the next place that is free stands behind the word.
@@ -56,14 +56,14 @@ impl<K: Key, V: Copy> Slab<K, V> {
     /// Whether some entries reach into a line more than others do.
     const CROSSES: bool = !Self::STRIDE.is_multiple_of(CACHE_LINE) && !CACHE_LINE.is_multiple_of(Self::STRIDE);
 
-    /// Room for `slots` entries.
+    /// Room for `slots` entries, which come in that order.
     ///
     /// # Panics
     /// When that is 2^31 or more.
-    pub(crate) fn new(slots: usize) -> Self {
+    pub(crate) fn new(slots: usize, filling: Filling) -> Self {
         const { assert!(align_of::<Hot<K, V>>() <= CACHE_LINE, "keys and values are aligned to a cache line at most") };
         assert!(slots < END as usize, "a table has fewer than 2^31 places");
-        let region = Region::zeroed(slots * Self::STRIDE);
+        let region = Region::zeroed(slots * Self::STRIDE, filling);
         let slots = slots as u32;
         Self { region, slots, used: 0, free: END, len: 0, high_water: 0, entries: PhantomData }
     }
@@ -307,7 +307,7 @@ mod tests {
 
     #[test]
     fn entries_are_taken_and_given_back_in_turn() {
-        let mut slab = Slab::<Host4, u64>::new(2);
+        let mut slab = Slab::<Host4, u64>::new(2, Filling::InOrder);
         let key = key(7);
         assert_eq!(slab.vacant(), 0);
         slab.take(0, key, 1, Nanos(5));
@@ -326,7 +326,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "no flow at the slot")]
     fn a_slot_never_used_is_stopped() {
-        let mut slab = Slab::<Host4, u64>::new(2);
+        let mut slab = Slab::<Host4, u64>::new(2, Filling::InOrder);
         slab.take(0, key(7), 1, Nanos(5));
         slab.value(1);
     }
@@ -340,7 +340,7 @@ mod tests {
 
     #[test]
     fn a_flow_lives_until_its_deadline() {
-        let mut slab = Slab::<Host4, u64>::new(1);
+        let mut slab = Slab::<Host4, u64>::new(1, Filling::InOrder);
         slab.take(0, key(7), 1, Nanos(5));
         assert!(slab.postpone(0, Nanos(9)) && slab.deadline(0) == Nanos(9));
         assert!(!slab.postpone(0, Nanos(8)));

@@ -3,10 +3,12 @@
 use core::fmt;
 
 use locality::CACHE_LINE;
+use locality::pages::STEP;
 use packet::{Key, Nanos};
 
 use crate::hashes::Hashes;
 use crate::index::{CuckooPp, Index};
+use crate::memory::Filling;
 use crate::policy::{Ageing, Eviction};
 use crate::slab::{Hot, Slab, told};
 use crate::unanswered::{Round, Unanswered};
@@ -38,6 +40,8 @@ pub struct Table<K, V, I = CuckooPp> {
     ageing: Ageing,
     /// The slot that the scan comes to next.
     hand: u32,
+    /// With how many flows the index gets its next huge page.
+    collapse_at: u32,
     unanswered: Unanswered,
     seed: u64,
 }
@@ -142,7 +146,7 @@ impl Slot {
 }
 
 impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
-    /// An empty table for `capacity` flows, aged by a timing wheel, every page of it faulted in. Of capacity 0 it is always full.
+    /// An empty table for `capacity` flows, aged by a timing wheel. Its memory is reserved now and comes as flows do. Of capacity 0 it is always full.
     ///
     /// `seed` keys the hash: where an attacker chooses the flows it must be secret.
     ///
@@ -166,13 +170,17 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
         let slots = if index.assigns() { index.places() } else { capacity };
         let slots = if capacity == 0 { 0 } else { slots };
         let (aged, aged_slots) = if ageing == Ageing::Wheel { (capacity, slots) } else { (0, 0) };
-        let mut wheel = Wheel::new(aged, aged_slots);
+        let (filling, round) = match index.assigns() {
+            true => (Filling::Whole, Round::Spread),
+            false => (Filling::InOrder, Round::InTurn),
+        };
+        let mut wheel = Wheel::new(aged, aged_slots, filling);
         if ageing == Ageing::Scan {
             wheel.always_due();
         }
         Self {
-            slab: Slab::new(slots),
-            unanswered: Unanswered::new(slots, if index.assigns() { Round::Spread } else { Round::InTurn }),
+            slab: Slab::new(slots, filling),
+            unanswered: Unanswered::new(slots, round),
             index,
             wheel,
             hashes: Hashes::new(ageing == Ageing::Wheel),
@@ -180,6 +188,7 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
             came: 0,
             capacity: capacity as u32,
             hand: 0,
+            collapse_at: STEP as u32,
             seed,
         }
     }
@@ -306,7 +315,18 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
             self.wheel.arm(slot, told(deadline), now);
         }
         self.unanswered.insert(slot);
+        if self.slab.high_water() >= self.collapse_at {
+            self.collapse_next();
+        }
         Some(Slot(slot))
+    }
+
+    /// Puts one more piece of the index on a huge page.
+    #[cold]
+    #[inline(never)]
+    fn collapse_next(&mut self) {
+        let piece = self.collapse_at as usize / STEP - 1;
+        self.collapse_at = if self.index.collapse(piece) { self.collapse_at + STEP as u32 } else { u32::MAX };
     }
 
     /// Takes a flow out.

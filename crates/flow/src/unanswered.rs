@@ -6,6 +6,7 @@
 //! every change, and would be followed at the memory's latency.
 
 use alloc::boxed::Box;
+use alloc::vec;
 use alloc::vec::Vec;
 
 use locality::pages;
@@ -45,7 +46,11 @@ impl Unanswered {
             Round::InTurn => 1,
             Round::Spread => spread(slots as u32),
         };
-        let level = |bits: usize| pages::boxed((0..bits.div_ceil(64).max(1)).map(|_| 0));
+        let level = |bits: usize| {
+            let words: Box<[u64]> = vec![0; bits.div_ceil(64).max(1)].into();
+            pages::advise(words.as_ptr().cast(), size_of_val(&*words));
+            words
+        };
         let lowest: Box<[u64]> = level(slots);
         let mut above: Vec<Box<[u64]>> = Vec::new();
         loop {

@@ -16,6 +16,7 @@ use alloc::vec;
 use packet::{Key, Nanos};
 
 use crate::blocks::{Blocks, LOOSE, List};
+use crate::memory::Filling;
 use crate::slab::Slab;
 
 /// How exact the ageing is: an entry is reclaimed in the order of its deadline rounded up to this, some 17 milliseconds.
@@ -85,8 +86,8 @@ impl Level {
 }
 
 impl Wheel {
-    /// An empty wheel at the beginning of time, for at most `entries`, each a number below `slots`.
-    pub(crate) fn new(entries: usize, slots: usize) -> Self {
+    /// An empty wheel at the beginning of time, for at most `entries`, each a number below `slots`; these come in the order of `filling`.
+    pub(crate) fn new(entries: usize, slots: usize, filling: Filling) -> Self {
         let low_bits = if entries < SMALL { LOW_BITS_SMALL } else { LOW_BITS };
         let lists = (1 << low_bits) + (LEVELS as usize - 1) * (1 << HIGH_BITS);
         Self {
@@ -98,7 +99,7 @@ impl Wheel {
             is_new: false,
             occupied: vec![0; lists / 64].into(),
             lists: vec![List::EMPTY; lists].into(),
-            blocks: Blocks::new(entries, slots, lists),
+            blocks: Blocks::new(entries, slots, lists, filling),
         }
     }
 
@@ -387,7 +388,7 @@ mod tests {
     #[test]
     fn every_tick_has_a_list_that_comes_up_in_time() {
         for entries in [1, SMALL] {
-            let mut wheel = Wheel::new(entries, entries);
+            let mut wheel = Wheel::new(entries, entries, Filling::InOrder);
             for tick in [0, 1, 1023, 1024, 8191, 8192, 1 << 20, (1 << 30) + 7, (1 << 39) + 12_345] {
                 wheel.tick = tick;
                 for bits in 0..40 {

@@ -1,7 +1,10 @@
-//! What keeps memory quick to reach: huge pages, and asking ahead of time.
+//! What keeps memory quick to reach: huge pages, and asking ahead of time. And memory that is reserved at the start, and comes when it
+//! is first touched.
 #![no_std]
 
 extern crate alloc;
+#[cfg(test)]
+extern crate std;
 
 pub mod pages;
 pub mod prefetch;

@@ -3,9 +3,20 @@
 //! What is large and looked at here and there costs a walk through the page tables at every look, on pages of 4 KiB: in a virtual
 //! machine that is dearer than the look itself. The advice has to come before the memory is touched, for what is touched has its
 //! pages.
+//!
+//! [`Zeroed`] is memory for tables, which may stay nearly empty: it begins on small pages, and lies on huge ones once it fills. [`Zeros`]
+//! and [`Filled`] are arrays in it.
+
+mod filled;
+mod zeroed;
+mod zeros;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+
+pub use filled::Filled;
+pub use zeroed::{Filling, HEAD, STEP, Zeroed};
+pub use zeros::{Slot, Zero, Zeros};
 
 /// The huge page of x86-64 and of most others.
 pub const HUGE_PAGE: usize = 2 << 20;
@@ -35,7 +46,7 @@ pub fn advise(first: *const u8, bytes: usize) {
         let before = first.addr() % 4096;
         let first = first.wrapping_sub(before).cast_mut().cast();
         // SAFETY: this advice changes no content, whoever owns it, and what isn't mapped is refused.
-        let _ = unsafe { rustix::mm::madvise(first, before + bytes, rustix::mm::Advice::LinuxHugepage) };
+        let _ = unsafe { libc::madvise(first, before + bytes, libc::MADV_HUGEPAGE) };
     }
     #[cfg(any(not(target_os = "linux"), miri))]
     let _ = (first, bytes);

@@ -66,8 +66,12 @@ pub fn start<T>(value: &T) {
 /// Brings all of the value near.
 #[inline(always)]
 pub fn all<T: ?Sized>(value: &T) {
-    let first = core::ptr::from_ref(value).cast::<u8>();
-    let bytes = size_of_val(value);
+    bytes(core::ptr::from_ref(value).cast(), size_of_val(value));
+}
+
+/// Brings so many bytes near.
+#[inline(always)]
+pub fn bytes(first: *const u8, bytes: usize) {
     for at in (0..bytes).step_by(CACHE_LINE) {
         address(first.wrapping_add(at));
     }

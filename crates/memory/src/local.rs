@@ -1,14 +1,14 @@
-//! Memory that one core owns: plain structures, no synchronisation, no conflicts. All of it is taken at construction.
+//! Memory that one core owns: plain structures, no synchronisation, no conflicts. All of it is reserved at construction, and comes when it is
+//! first used.
 
 mod allocator;
 mod map;
 
-use alloc::boxed::Box;
 use core::cell::Cell;
 use core::convert::Infallible;
 use core::marker::PhantomData;
 
-use locality::{pages, prefetch};
+use locality::pages::Filled;
 use packet::Nanos;
 
 use crate::{Distributed, Memory, Name, Portion, Value, Vector};
@@ -44,7 +44,7 @@ impl Memory for Local {
     type Distributed<T: Portion> = LocalDistributed<T>;
 
     fn vector<T: Value>(&self, len: usize, initial: T) -> LocalVector<T> {
-        LocalVector { elements: pages::boxed((0..len).map(|_| Cell::new(initial))) }
+        LocalVector { elements: Filled::new(len, initial) }
     }
 
     fn map<K: Name, V: Value>(&self, capacity: usize) -> LocalMap<K, V> {
@@ -62,7 +62,7 @@ impl Memory for Local {
 
 /// An array in local memory.
 pub struct LocalVector<T> {
-    elements: Box<[Cell<T>]>,
+    elements: Filled<T>,
 }
 
 impl<T: Value> Vector<T, Local> for LocalVector<T> {
@@ -73,20 +73,18 @@ impl<T: Value> Vector<T, Local> for LocalVector<T> {
 
     #[inline]
     fn read<'a>(&'a self, _: &mut LocalTx<'a>, index: usize) -> Result<T, Infallible> {
-        Ok(self.elements[index].get())
+        Ok(self.elements.get(index))
     }
 
     #[inline]
     fn write<'a>(&'a self, _: &mut LocalTx<'a>, index: usize, value: T) -> Result<(), Infallible> {
-        self.elements[index].set(value);
+        self.elements.set(index, value);
         Ok(())
     }
 
     #[inline]
     fn prefetch(&self, index: usize) {
-        if let Some(element) = self.elements.get(index) {
-            prefetch::all(element);
-        }
+        self.elements.prefetch(index);
     }
 }
 

@@ -172,6 +172,10 @@ impl Index for AnyIndex {
         each!(self, index => index.remove(hash, slot))
     }
 
+    fn collapse(&self, piece: usize) -> bool {
+        each!(self, index => index.collapse(piece))
+    }
+
     fn neighbours(&self, hash: u64, see: impl FnMut(u32)) {
         each!(self, index => index.neighbours(hash, see));
     }

@@ -2,7 +2,7 @@
 
 use core::ops::{Deref, DerefMut};
 
-use crate::memory::Region;
+use crate::memory::{Filling, Region};
 use locality::prefetch;
 
 #[repr(C)]
@@ -22,7 +22,7 @@ pub(super) struct Cells {
 
 impl Cells {
     pub(super) fn free(count: usize) -> Self {
-        Self { region: Region::zeroed(count * size_of::<Cell>()), count }
+        Self { region: Region::zeroed(count * size_of::<Cell>(), Filling::Whole), count }
     }
 
     pub(super) const fn bytes(&self) -> usize {

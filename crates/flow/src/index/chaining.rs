@@ -4,7 +4,7 @@
 //! step down a chain is a cache miss that waits for the one before.
 
 use crate::index::{Index, scale, upper};
-use crate::memory::Region;
+use crate::memory::{Filling, Region};
 use locality::prefetch;
 
 /// An entry in its chain, numbered as the entry is.
@@ -70,8 +70,8 @@ impl Index for Chaining {
     fn new((): (), places: usize) -> Self {
         let count = places.max(1);
         Self {
-            heads: Region::zeroed(count * size_of::<u32>()),
-            nodes: Region::zeroed(count * size_of::<Node>()),
+            heads: Region::zeroed(count * size_of::<u32>(), Filling::Whole),
+            nodes: Region::zeroed(count * size_of::<Node>(), Filling::Whole),
             count,
         }
     }

@@ -6,7 +6,7 @@
 //! if the first one says that some such key had to go there.
 
 use crate::index::{Index, scale, tag_of, upper};
-use crate::memory::Region;
+use crate::memory::{Filling, Region};
 use crate::tags::Tags;
 use locality::{CACHE_LINE, prefetch};
 
@@ -58,7 +58,7 @@ impl<const NOTES: bool> Index for Buckets<NOTES> {
     /// its own second one.
     fn new((): (), places: usize) -> Self {
         let count = (places.div_ceil(WIDTH) + 4) | 1;
-        Self { region: Region::zeroed(count * size_of::<Bucket>()), count }
+        Self { region: Region::zeroed(count * size_of::<Bucket>(), Filling::Scattered), count }
     }
 
     #[inline(always)]
@@ -156,6 +156,10 @@ impl<const NOTES: bool> Index for Buckets<NOTES> {
         self.bucket_mut(second).clear(place);
         self.bucket_mut(bucket).remove_stray();
         true
+    }
+
+    fn collapse(&self, piece: usize) -> bool {
+        self.region.collapse(piece)
     }
 
     fn neighbours(&self, hash: u64, mut see: impl FnMut(u32)) {

@@ -8,7 +8,7 @@
 
 use crate::index::cells::{Cell, Cells};
 use crate::index::{Index, scale, upper};
-use crate::memory::Region;
+use crate::memory::{Filling, Region};
 use locality::prefetch;
 
 /// Cells that may hold entries of one home.
@@ -86,7 +86,11 @@ impl Index for Hopscotch {
 
     fn new((): (), places: usize) -> Self {
         let count = places.max(1);
-        Self { bitmaps: Region::zeroed(count * size_of::<u32>()), cells: Cells::free(count + RANGE), count }
+        Self {
+            bitmaps: Region::zeroed(count * size_of::<u32>(), Filling::Whole),
+            cells: Cells::free(count + RANGE),
+            count,
+        }
     }
 
     #[inline(always)]

@@ -7,7 +7,7 @@
 //! probes within a cache line of four chunks before they go to the next. Entries never move, so their places serve as slots.
 
 use crate::index::{Index, scale, tag_of, upper};
-use crate::memory::Region;
+use crate::memory::{Filling, Region};
 use crate::tags::Tags;
 use locality::prefetch;
 
@@ -101,7 +101,7 @@ impl Index for Tagged {
 
     fn new((): (), places: usize) -> Self {
         let chunks = next_prime(places.div_ceil(WIDTH).max(2));
-        Self { region: Region::zeroed(chunks * size_of::<Tags>()), chunks }
+        Self { region: Region::zeroed(chunks * size_of::<Tags>(), Filling::Whole), chunks }
     }
 
     #[inline(always)]

@@ -16,7 +16,7 @@ mod shipped {
     pub(crate) use std::sync::{Mutex, PoisonError};
     use std::thread;
 
-    use crate::memory::Region;
+    use crate::memory::{Filling, Region};
 
     /// Spins this often, twice as long each time, before it lets another thread have the processor.
     const SPINS: u32 = 6;
@@ -59,12 +59,12 @@ mod shipped {
         }
     }
 
-    /// Atomic words, all of them 0 and their pages there at the start.
+    /// Atomic words, all of them 0.
     pub(crate) struct Words(Region);
 
     impl Words {
         pub(crate) fn zeroed(count: usize) -> Self {
-            Self(Region::zeroed(count * size_of::<AtomicU64>()))
+            Self(Region::zeroed(count * size_of::<AtomicU64>(), Filling::Whole))
         }
     }
 
@@ -74,7 +74,7 @@ mod shipped {
         #[inline(always)]
         fn deref(&self) -> &[AtomicU64] {
             let count = self.0.bytes() / size_of::<AtomicU64>();
-            // SAFETY: the region is that long, aligned to a cache line and written whole; zeros are atomic words, and nobody
+            // SAFETY: the region is that long, aligned to a cache line and zeroed; zeros are atomic words, and nobody
             // reaches them but through this.
             unsafe { slice::from_raw_parts(self.0.base().cast::<AtomicU64>().as_ptr(), count) }
         }

@@ -1,10 +1,9 @@
 //! A bounded pool of indices with ageing, in a core's own memory: see [`Wheel`].
 
-use alloc::boxed::Box;
 use core::cell::Cell;
 use core::convert::Infallible;
 
-use locality::pages;
+use locality::pages::{Filling, Zeros};
 use packet::Nanos;
 
 use super::{Local, LocalTx};
@@ -17,7 +16,7 @@ use crate::wheel::{FREE, Half, LEVELS, LISTS, Wheel, Word};
 /// that had passed already when they were set count from then.
 pub struct LocalAllocator {
     /// One for each index, then one for each list: the list's end and beginning.
-    nodes: Box<[Node]>,
+    nodes: Zeros<Node>,
     capacity: u32,
     occupied: [Cell<u64>; LEVELS],
     position: Cell<u64>,
@@ -25,32 +24,43 @@ pub struct LocalAllocator {
     quiet_until: Cell<u64>,
 }
 
-struct Node {
-    deadline: Cell<u64>,
-    next: Cell<u32>,
-    prev: Cell<u32>,
-    list: Cell<u32>,
-}
+/// A deadline, then [`NEXT`], [`PREV`] and [`LIST`]. Zeros are an index on the list of the free, between those with the numbers ahead and
+/// behind: so nothing need be written before an index is used.
+type Node = (Cell<u64>, [Cell<u32>; 3]);
+
+/// The node behind this one, less its own number and one.
+const NEXT: usize = 0;
+/// The node ahead of this one, less its own number and plus one.
+const PREV: usize = 1;
+/// The list that the node is in.
+const LIST: usize = 2;
+
+const _: () = assert!(FREE == 0, "zeros are on the list of the free");
 
 impl LocalAllocator {
     pub(super) fn new(capacity: usize) -> Self {
         let capacity =
             u32::try_from(capacity + LISTS).map(|nodes| nodes - LISTS as u32).expect("a pool's indices fit 32 bits");
-        let node = |index: u32| Node {
-            deadline: Cell::new(u64::MAX),
-            next: Cell::new(index),
-            prev: Cell::new(index),
-            list: Cell::new(FREE),
-        };
         let pool = Self {
-            nodes: pages::boxed((0..capacity as usize + LISTS).map(|at| node(at as u32))),
+            nodes: Zeros::new(capacity as usize + LISTS, Filling::InOrder),
             capacity,
             occupied: [const { Cell::new(0) }; LEVELS],
             position: Cell::new(0),
             cascading: Cell::new(FREE),
             quiet_until: Cell::new(u64::MAX),
         };
-        (0..capacity).for_each(|index| Numbers(&pool).push(index, FREE));
+        let mut numbers = Numbers(&pool);
+        for list in 0..LISTS as u32 {
+            let end = numbers.end(list);
+            numbers.set_half(Half::Next(end), end);
+            numbers.set_half(Half::Prev(end), end);
+        }
+        if capacity > 0 {
+            let end = numbers.end(FREE);
+            numbers.set_half(Half::Next(end), 0);
+            numbers.set_half(Half::Prev(end), capacity - 1);
+            numbers.set_half(Half::Prev(0), end);
+        }
         pool
     }
 
@@ -61,7 +71,7 @@ impl LocalAllocator {
 
     fn take(&self, index: u32, deadline: Nanos) {
         Numbers(self).unlink(index);
-        self.nodes[index as usize].deadline.set(deadline.0);
+        self.nodes[index as usize].0.set(deadline.0);
         Numbers(self).arm(index, deadline.0);
     }
 
@@ -80,7 +90,7 @@ impl LocalAllocator {
     #[inline]
     fn in_use(&self, index: usize) -> bool {
         assert!(index < self.capacity as usize, "index {index} is outside a pool of {}", self.capacity);
-        self.nodes[index].list.get() != FREE
+        self.nodes[index].1[LIST].get() != FREE
     }
 }
 
@@ -88,13 +98,14 @@ impl LocalAllocator {
 struct Numbers<'a>(&'a LocalAllocator);
 
 impl Numbers<'_> {
-    #[inline]
-    fn at(&self, at: Half) -> &Cell<u32> {
+    /// Where the number is kept, and what it is there less of.
+    #[inline(always)]
+    fn at(&self, at: Half) -> (&Cell<u32>, u32) {
         match at {
-            Half::Next(node) => &self.0.nodes[node as usize].next,
-            Half::Prev(node) => &self.0.nodes[node as usize].prev,
-            Half::List(node) => &self.0.nodes[node as usize].list,
-            Half::Cascading => &self.0.cascading,
+            Half::Next(node) => (&self.0.nodes[node as usize].1[NEXT], node.wrapping_add(1)),
+            Half::Prev(node) => (&self.0.nodes[node as usize].1[PREV], node.wrapping_sub(1)),
+            Half::List(node) => (&self.0.nodes[node as usize].1[LIST], 0),
+            Half::Cascading => (&self.0.cascading, 0),
         }
     }
 
@@ -113,12 +124,14 @@ impl Wheel for Numbers<'_> {
 
     #[inline]
     fn half(&self, at: Half) -> u32 {
-        self.at(at).get()
+        let (cell, less) = self.at(at);
+        cell.get().wrapping_add(less)
     }
 
     #[inline]
     fn set_half(&mut self, at: Half, number: u32) {
-        self.at(at).set(number);
+        let (cell, less) = self.at(at);
+        cell.set(number.wrapping_sub(less));
     }
 
     #[inline]
@@ -133,7 +146,7 @@ impl Wheel for Numbers<'_> {
 
     #[inline]
     fn deadline(&mut self, index: u32) -> Result<u64, Infallible> {
-        Ok(self.0.nodes[index as usize].deadline.get())
+        Ok(self.0.nodes[index as usize].0.get())
     }
 
     #[inline]
@@ -166,13 +179,13 @@ impl Allocator<Local> for LocalAllocator {
 
     #[inline]
     fn deadline<'a>(&'a self, _: &mut LocalTx<'a>, index: usize) -> Result<Option<Nanos>, Infallible> {
-        Ok(self.in_use(index).then(|| Nanos(self.nodes[index].deadline.get())))
+        Ok(self.in_use(index).then(|| Nanos(self.nodes[index].0.get())))
     }
 
     #[inline]
     fn refresh<'a>(&'a self, _: &mut LocalTx<'a>, index: usize, deadline: Nanos) -> Result<(), Infallible> {
         if self.in_use(index) {
-            let earlier = self.nodes[index].deadline.replace(deadline.0) > deadline.0;
+            let earlier = self.nodes[index].0.replace(deadline.0) > deadline.0;
             if earlier {
                 self.rearm(index as u32, deadline);
             }

@@ -1,40 +1,37 @@
 //! A bounded map: open addressing with linear probing at no more than half full, and deletion by shifting back (Knuth,
 //! vol. 3, 6.4, algorithm R), so that no tombstones pile up however long it runs.
 
-use alloc::boxed::Box;
 use core::cell::Cell;
 use core::convert::Infallible;
 
 use super::{Local, LocalTx};
 use crate::{Map, Name, Value};
-use locality::{pages, prefetch};
+use locality::pages::{Filling, STEP, Slot, Zeros};
+use locality::prefetch;
 
 /// A map in local memory: 32 bytes a slot for a five-tuple and an index, two slots for each pair that fits.
 pub struct LocalMap<K, V> {
-    slots: Box<[Cell<Slot<K, V>>]>,
+    /// Each pair with the top half of its key's hash, which is enough to find home again.
+    slots: Zeros<Slot<(V, K)>>,
     len: Cell<usize>,
+    /// With how many pairs the next piece goes to a huge page.
+    collapse_at: Cell<usize>,
     capacity: usize,
     /// What the hash is keyed by. What a map answers doesn't depend on it.
     seed: u64,
-}
-
-/// `hash` is the top half of the key's, which is enough to find home again.
-#[derive(Clone, Copy)]
-enum Slot<K, V> {
-    Empty,
-    Full { hash: u32, value: V, key: K },
 }
 
 impl<K: Name, V: Value> LocalMap<K, V> {
     pub(super) fn new(capacity: usize, seed: u64) -> Self {
         let slots = capacity.checked_mul(2).expect("a map's capacity fits the address space").max(1);
         assert!(u32::try_from(slots).is_ok(), "a map of {capacity} pairs is beyond 32 bits");
-        Self { slots: pages::boxed((0..slots).map(|_| Cell::new(Slot::Empty))), len: Cell::new(0), capacity, seed }
+        let slots = Zeros::new(slots, Filling::Scattered);
+        Self { slots, len: Cell::new(0), collapse_at: Cell::new(STEP), capacity, seed }
     }
 
     /// What a map takes.
     pub(crate) const fn bytes(capacity: usize) -> u64 {
-        2 * capacity as u64 * size_of::<Slot<K, V>>() as u64
+        2 * capacity as u64 * size_of::<Slot<(V, K)>>() as u64
     }
 
     #[inline]
@@ -60,13 +57,19 @@ impl<K: Name, V: Value> LocalMap<K, V> {
         let mut at = self.home(hash);
         loop {
             match self.slots[at].get() {
-                Slot::Empty => return (at, None),
-                Slot::Full { hash: other, value, key: found } if other == hash && found == *key => {
-                    return (at, Some(value));
-                }
-                Slot::Full { .. } => at = self.next(at),
+                None => return (at, None),
+                Some((other, (value, found))) if other == hash && found == *key => return (at, Some(value)),
+                Some(_) => at = self.next(at),
             }
         }
+    }
+
+    /// Puts one more piece on a huge page.
+    #[cold]
+    #[inline(never)]
+    fn collapse_next(&self) {
+        let at = self.collapse_at.get();
+        self.collapse_at.set(if self.slots.collapse(at / STEP - 1) { at + STEP } else { usize::MAX });
     }
 
     /// Empties the slot and moves up whatever could no longer be found behind the hole.
@@ -74,16 +77,16 @@ impl<K: Name, V: Value> LocalMap<K, V> {
         let mut at = hole;
         loop {
             at = self.next(at);
-            let Slot::Full { hash, value, key } = self.slots[at].get() else { break };
+            let Some((hash, pair)) = self.slots[at].get() else { break };
             // The pair may fill the hole unless its home lies behind the hole, seen in probing order up to `at`.
             let home = self.home(hash);
             let stays = if hole <= at { hole < home && home <= at } else { hole < home || home <= at };
             if !stays {
-                self.slots[hole].set(Slot::Full { hash, value, key });
+                self.slots[hole].set(hash, pair);
                 hole = at;
             }
         }
-        self.slots[hole].set(Slot::Empty);
+        self.slots[hole].clear();
     }
 }
 
@@ -101,8 +104,11 @@ impl<K: Name, V: Value> Map<K, V, Local> for LocalMap<K, V> {
                 return Ok(false);
             }
             self.len.set(self.len.get() + 1);
+            if self.len.get() >= self.collapse_at.get() {
+                self.collapse_next();
+            }
         }
-        self.slots[at].set(Slot::Full { hash, value, key });
+        self.slots[at].set(hash, (value, key));
         Ok(true)
     }
 
@@ -212,6 +218,6 @@ mod tests {
 
     #[test]
     fn a_slot_for_a_five_tuple_takes_half_a_cache_line() {
-        assert_eq!(size_of::<Slot<packet::FiveTuple4, u32>>(), 32);
+        assert_eq!(size_of::<Slot<(u32, packet::FiveTuple4)>>(), 32);
     }
 }

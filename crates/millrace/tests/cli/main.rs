@@ -7,6 +7,7 @@ mod broken_input;
 mod cases;
 mod commands;
 mod folder;
+mod memory;
 mod new;
 mod profile;
 mod rss;

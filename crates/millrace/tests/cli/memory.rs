@@ -1,0 +1,65 @@
+//! What a run takes: no more than its packets need, however many flows there is room for.
+#![cfg(target_os = "linux")]
+
+use std::fs;
+use std::io::{Read, Write, pipe};
+use std::process::{Child, Stdio};
+
+use rustix::pipe::fcntl_setpipe_size;
+
+use crate::folder::Folder;
+
+/// Kilobytes that a run may take for a hundred packets, the program included.
+const PEAK_KB: u64 = 20_000;
+
+#[test]
+fn a_short_capture_takes_little_memory() {
+    let folder = Folder::empty();
+    folder.stdout("synth --profile university-dc --packets 100 --seed 7 --out small.pcap");
+    for function in folder.json("functions --json").as_array().unwrap() {
+        let function = function["name"].as_str().unwrap();
+        let peak = peak_kb(&folder, &format!("run {function} --in small.pcap --json"));
+        assert!((1..=PEAK_KB).contains(&peak), "{function} takes {peak} kB");
+    }
+}
+
+/// The most memory that a command had by the time it reported.
+fn peak_kb(folder: &Folder, line: &str) -> u64 {
+    // There is no room for its report, so it is still there to be looked at.
+    let (mut reader, mut writer) = pipe().unwrap();
+    let room = fcntl_setpipe_size(&writer, 4096).unwrap();
+    writer.write_all(&vec![b' '; room]).unwrap();
+    let mut child = folder.command(line).stdin(Stdio::null()).stdout(writer).stderr(Stdio::null()).spawn().unwrap();
+    let mut peak = 0;
+    loop {
+        let status = Status::of(&child);
+        peak = status.peak_kb.unwrap_or(peak).max(peak);
+        if status.is_waiting || child.try_wait().unwrap().is_some() {
+            break;
+        }
+        std::thread::yield_now();
+    }
+    let mut report = Vec::new();
+    reader.read_to_end(&mut report).unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&report).unwrap();
+    assert_eq!((child.wait().unwrap().success(), report["packets"]["received"].as_u64()), (true, Some(100)), "{line}");
+    peak
+}
+
+/// What the kernel says of a process.
+struct Status {
+    is_waiting: bool,
+    peak_kb: Option<u64>,
+}
+
+impl Status {
+    fn of(child: &Child) -> Self {
+        let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+        let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim_ascii);
+        let kilobytes = |value: &str| value.strip_suffix(" kB").and_then(|number| number.parse().ok());
+        Self {
+            is_waiting: field("State:").is_some_and(|state| state.starts_with('S')),
+            peak_kb: field("VmHWM:").and_then(kilobytes),
+        }
+    }
+}
