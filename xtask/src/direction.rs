@@ -23,7 +23,20 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("testkit", &["packet", "flow", "memory", "nf", "port", "engine", "functions", "measure", "rss"]),
     (
         "millrace",
-        &["packet", "flow", "memory", "nf", "port", "engine", "functions", "measure", "rss", "sampler", "testkit"],
+        &[
+            "locality",
+            "packet",
+            "flow",
+            "memory",
+            "nf",
+            "port",
+            "engine",
+            "functions",
+            "measure",
+            "rss",
+            "sampler",
+            "testkit",
+        ],
     ),
     ("xtask", &[]),
 ];

@@ -14,6 +14,7 @@ use crate::print::progress::{Progress, Sample};
 use crate::print::style::Style;
 
 mod census;
+mod flows;
 mod page;
 
 use census::Census;
@@ -54,9 +55,7 @@ pub(super) fn perform(args: &Args) -> Result<(), Failed> {
         }
         match reader.read(&mut batch) {
             Ok(Received::Packets) => {
-                for (index, packet) in batch.packets().iter().enumerate() {
-                    census.count(packet, batch.bytes(index));
-                }
+                census.count(&batch);
                 packets.fetch_add(batch.len() as u64, Ordering::Relaxed);
             }
             Ok(Received::Idle) => {}

@@ -28,9 +28,15 @@ fn folder(packets: u64) -> Folder {
 }
 
 fn write(path: &Path, packets: u64, link: LinkType) {
-    let frame = frame_of_udp();
+    write_changed(path, packets, link, |_| {});
+}
+
+/// Writes frames that `change` has changed, each as it left the one ahead.
+fn write_changed(path: &Path, packets: u64, link: LinkType, mut change: impl FnMut(&mut [u8])) {
+    let mut frame = frame_of_udp();
     let mut writer = Writer::create(path, Some(Container::Pcap), None).unwrap();
     for number in 0..packets {
+        change(&mut frame);
         let packet = Packet {
             seq: Seq(number),
             time: Nanos::from_micros(number),
@@ -297,6 +303,31 @@ fn an_interrupt_ends_a_wait_for_an_idle_pipe() {
             assert!((1..=25_000).contains(&received), "{received}");
             assert_eq!(packets(&folder.path("out.pcap")) as u64, received, "ddos drops none of them");
         }
+    }
+}
+
+/// The same where a thread waits for the pipe, to decode what comes.
+#[test]
+fn an_interrupt_ends_a_wait_for_an_idle_compressed_pipe() {
+    let folder = Folder::empty();
+    let mut random = 1u32;
+    let payload = |frame: &mut [u8]| {
+        for byte in &mut frame[42..] {
+            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            *byte = (random >> 24) as u8;
+        }
+    };
+    // Their bytes don't compress, so that half of them is more than is decoded ahead of the packets.
+    write_changed(&folder.path("good.pcap.zst"), 50_000, LinkType::Ethernet, payload);
+    let capture = fs::read(folder.path("good.pcap.zst")).unwrap();
+    assert!(capture.len() > 5 << 20);
+    for line in ["run ddos --in - --json", "run ddos --in - --cores 2 --json"] {
+        let output = interrupted(&folder, line, &capture[..capture.len() / 2]);
+        assert_eq!(output.status.code(), Some(130), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+        let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(told["interrupted"], true);
+        let received = told["packets"]["received"].as_u64().unwrap();
+        assert!((1..50_000).contains(&received), "{received}");
     }
 }
 

@@ -1,11 +1,11 @@
 //! Counts what a capture holds.
 
-use std::collections::HashMap;
-
 use packet::{
     FiveTuple, Fragment, Headers, LinkType, Malformed, Nanos, Network, TcpFlags, Transport, TunnelKind, protocol,
 };
-use port::Packet;
+use port::{Batch, Packet};
+
+use super::flows::{Flows, Volume};
 
 /// What a capture holds.
 #[derive(Default)]
@@ -30,16 +30,7 @@ pub(super) struct Census {
     pub(super) resets: u64,
     pub(super) malformed: [u64; Malformed::ALL.len()],
     pub(super) tunnels: [u64; TUNNELS.len()],
-    flows: HashMap<FiveTuple, Flow>,
-    /// Packets of flows that found no room.
-    pub(super) uncounted: u64,
-}
-
-/// The packets of both directions.
-#[derive(Clone, Copy, Default)]
-struct Flow {
-    packets: u64,
-    bytes: u64,
+    flows: Flows,
 }
 
 /// Every tunnel, in the order in which they are counted.
@@ -49,9 +40,6 @@ pub(super) const TUNNELS: [(TunnelKind, &str); 4] = [
     (TunnelKind::Geneve, "Geneve"),
     (TunnelKind::Ip, "IP in IP"),
 ];
-
-/// A census is bounded as everything is: so many flows take about a gigabyte.
-const FLOWS_MAX: usize = 16 << 20;
 
 /// The flows of one protocol.
 #[derive(Clone, Copy, Default)]
@@ -78,22 +66,51 @@ pub(super) struct Skew {
 }
 
 impl Census {
-    pub(super) fn count(&mut self, packet: &Packet, bytes: &[u8]) {
-        self.packets += 1;
-        self.bytes += u64::from(packet.wire_len);
-        self.cut += u64::from(packet.len < packet.wire_len);
-        self.first.get_or_insert(packet.time);
-        self.last = packet.time;
-        match self.links.iter_mut().find(|(link, _)| *link == packet.link) {
-            Some((_, count)) => *count += 1,
-            None => self.links.push((packet.link, 1)),
+    /// Counts the packets of a batch.
+    pub(super) fn count(&mut self, batch: &Batch) {
+        let packets = batch.packets();
+        let (Some(first), Some(last)) = (packets.first(), packets.last()) else { return };
+        self.packets += packets.len() as u64;
+        self.first.get_or_insert(first.time);
+        self.last = last.time;
+        for alike in packets.chunk_by(|one, next| one.link == next.link) {
+            self.link(alike[0].link, alike.len() as u64);
         }
+        for (index, packet) in packets.iter().enumerate() {
+            self.bytes += u64::from(packet.wire_len);
+            self.cut += u64::from(packet.len < packet.wire_len);
+            self.packet(packet, batch.bytes(index));
+        }
+        self.flows.flush();
+    }
+
+    fn link(&mut self, link: LinkType, packets: u64) {
+        match self.links.iter_mut().find(|(known, _)| *known == link) {
+            Some((_, count)) => *count += packets,
+            None => self.links.push((link, packets)),
+        }
+    }
+
+    #[inline(always)]
+    fn packet(&mut self, packet: &Packet, bytes: &[u8]) {
+        let &Packet { link, wire_len, interface, .. } = packet;
+        // Of an ordinary packet no more is read than is counted.
+        let ordinary =
+            packet::parse_ordinary(link, bytes, wire_len, interface, |headers| self.headers(headers, wire_len));
+        if ordinary.is_none() {
+            self.odd_packet(packet, bytes);
+        }
+    }
+
+    #[inline(never)]
+    fn odd_packet(&mut self, packet: &Packet, bytes: &[u8]) {
         match packet::parse(packet.link, bytes, packet.wire_len, packet.interface) {
             Ok(headers) => self.headers(&headers, packet.wire_len),
             Err(kind) => self.malformed[kind as usize] += 1,
         }
     }
 
+    #[inline(always)]
     fn headers(&mut self, headers: &Headers, wire_len: u32) {
         match headers.network {
             Network::V4(_) => self.v4 += 1,
@@ -126,35 +143,34 @@ impl Census {
         }
         let Some(tuple) = headers.five_tuple() else { return };
         let (tuple, _) = tuple.symmetric();
-        if self.flows.len() >= FLOWS_MAX && !self.flows.contains_key(&tuple) {
-            self.uncounted += 1;
-            return;
-        }
-        let flow = self.flows.entry(tuple).or_default();
-        flow.packets += 1;
-        flow.bytes += u64::from(wire_len);
+        self.flows.count(&tuple, wire_len);
+    }
+
+    /// Packets of flows that found no room.
+    pub(super) const fn uncounted(&self) -> u64 {
+        self.flows.uncounted()
     }
 
     /// The flows of each protocol, those with the most packets first.
     pub(super) fn by_protocol(&self) -> Vec<Share> {
-        let mut shares: HashMap<u8, Share> = HashMap::new();
-        for (tuple, flow) in &self.flows {
-            let share = shares.entry(tuple.protocol()).or_default();
+        let mut shares = [Share::default(); 256];
+        for (tuple, volume) in self.flows.iter() {
+            let share = &mut shares[usize::from(tuple.protocol())];
             share.protocol = tuple.protocol();
             share.flows += 1;
-            share.packets += flow.packets;
-            share.bytes += flow.bytes;
+            share.packets += volume.packets;
+            share.bytes += volume.bytes;
         }
-        let mut shares: Vec<Share> = shares.into_values().collect();
+        let mut shares: Vec<Share> = shares.into_iter().filter(|share| share.flows > 0).collect();
         shares.sort_by_key(|share| (std::cmp::Reverse(share.packets), share.protocol));
         shares
     }
 
     /// How packets are spread over flows; `None` without any.
     pub(super) fn skew(&self) -> Option<Skew> {
-        let (largest, flow) =
-            self.flows.iter().max_by_key(|(tuple, flow)| (flow.packets, std::cmp::Reverse(**tuple)))?;
-        let mut sizes: Vec<u64> = self.flows.values().map(|flow| flow.packets).collect();
+        let (largest, Volume { packets: largest_packets, .. }) =
+            self.flows.iter().max_by_key(|(tuple, volume)| (volume.packets, std::cmp::Reverse(*tuple)))?;
+        let mut sizes: Vec<u64> = self.flows.iter().map(|(_, volume)| volume.packets).collect();
         sizes.sort_unstable();
         let packets: u64 = sizes.iter().sum();
         let (count, total) = (sizes.len() as f64, packets as f64);
@@ -163,8 +179,8 @@ impl Census {
         Some(Skew {
             flows: sizes.len() as u64,
             packets,
-            largest: *largest,
-            largest_packets: flow.packets,
+            largest,
+            largest_packets,
             top10_packets: top(10),
             tenth_packets: top(sizes.len().div_ceil(10)),
             gini: (2.0 * weighted / (count * total) - (count + 1.0) / count).max(0.0),

@@ -113,8 +113,8 @@ impl<'a> Page<'a> {
             skew.gini,
             verdict(skew),
         );
-        if self.census.uncounted > 0 {
-            let uncounted = counted(self.census.uncounted, "packet", "packets");
+        if self.census.uncounted() > 0 {
+            let uncounted = counted(self.census.uncounted(), "packet", "packets");
             out += &format!("  {uncounted} of further flows found no room to be counted by flow\n");
         }
         out
@@ -207,7 +207,7 @@ impl<'a> Page<'a> {
             "fragments": { "first": census.fragments_first, "later": census.fragments_later },
             "tcp": { "syn": census.syns, "rst": census.resets },
             "malformed": named(Malformed::ALL.iter().map(|kind| kind.name()).zip(census.malformed).collect()),
-            "protocols": protocols, "flows": skew, "packets_of_uncounted_flows": census.uncounted,
+            "protocols": protocols, "flows": skew, "packets_of_uncounted_flows": census.uncounted(),
             "clock_steps_back": self.clock_steps_back,
             "error": self.failure.map(ToString::to_string),
         })
