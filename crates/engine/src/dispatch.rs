@@ -11,12 +11,13 @@ use nf::{Meta, NetworkFunction, PacketSet};
 use packet::{Nanos, Seq};
 use port::{Batch, Packet};
 
+use crate::any_worker::AnyWorker;
 use crate::balance::{Balancer, Migration};
 use crate::carrier::{Shape, Unpack};
 use crate::classify::{Classified, Classifier};
 use crate::elephants::{Change, Elephants, Tracked};
 use crate::fleet::Options;
-use crate::history::{Block, Boundary, OwnedRecord, Record, Script};
+use crate::history::{Block, Boundary, Log, OwnedRecord, Record, Script};
 use crate::kind::EngineKind;
 use crate::link::Histories;
 use crate::moves::{Elephant, Move, What};
@@ -30,13 +31,57 @@ pub struct CoreBatch<M> {
     pub batch: Batch,
     /// The records that replicas need of the batch, and what changes cores before it.
     pub block: Option<Arc<Block<M>>>,
-    /// What those of the core's packets contribute whose steps no other core takes, if it is handed that.
-    pub owned: Vec<OwnedRecord<M>>,
+    /// Places for what its packets contribute; those behind the first `owned` are stale.
+    places: Vec<OwnedRecord<M>>,
+    owned: usize,
 }
 
 impl<M> Default for CoreBatch<M> {
     fn default() -> Self {
-        Self { batch: Batch::default(), block: None, owned: Vec::new() }
+        Self { batch: Batch::default(), block: None, places: Vec::new(), owned: 0 }
+    }
+}
+
+impl<M> CoreBatch<M> {
+    /// What those of the core's packets contribute whose steps no other core takes, if it is handed that.
+    #[must_use]
+    pub fn owned(&self) -> &[OwnedRecord<M>] {
+        &self.places[..self.owned]
+    }
+}
+
+impl<M: Meta> CoreBatch<M> {
+    /// Has the core's worker decide `batch`, the packets that were taken out of this share, by what else there is of them. What changes
+    /// cores ahead of them has been handed over.
+    pub fn process<N: NetworkFunction<Meta = M>>(&self, worker: &mut dyn AnyWorker<N>, batch: &mut Batch) {
+        match (&self.block, self.owned().first(), batch.packets().last()) {
+            (Some(block), ..) => {
+                let mut log = Log::of_block(block).with_owned(self.owned(), block.first);
+                worker.process_with(batch, &mut log, block.end);
+            }
+            (None, Some(first), Some(last)) => {
+                let end = last.seq.next();
+                worker.process_with(batch, &mut Log::of_owned(self.owned(), first.seq), end);
+            }
+            (None, ..) => worker.process(batch),
+        }
+    }
+}
+
+impl<M: Copy> CoreBatch<M> {
+    /// Adds what a packet contributes. It is written where it stays, over what was there: put together first, it would have to be
+    /// waited for to be copied.
+    #[inline(always)]
+    fn own(&mut self, seq: Seq, hash: u64, bucket: u16, meta: &M) {
+        prefetch::to_write(self.places.as_ptr().wrapping_add(self.owned + PUSH_AHEAD).cast());
+        match self.places.get_mut(self.owned) {
+            Some(place) => {
+                place.meta = *meta;
+                (place.seq, place.hash, place.bucket) = (seq, hash, bucket);
+            }
+            None => self.places.push(OwnedRecord { seq, hash, bucket, meta: *meta }),
+        }
+        self.owned += 1;
     }
 }
 
@@ -480,13 +525,13 @@ pub(crate) type Panic = Box<dyn Any + Send>;
 
 /// Empties shares of a batch. Each has room for the whole of it, so that no later one, steered otherwise, makes it grow.
 fn clear<N: NetworkFunction>(batch: &Batch, shares: &mut [CoreBatch<N::Meta>]) {
-    let bytes: usize = batch.packets().iter().map(|packet| packet.len as usize).sum();
+    let bytes = batch.bytes_max();
     // A packet that is made anew lies behind the others, which keep their places.
     let anew = N::GROWTH.map_or(0, |growth| bytes + growth as usize * batch.len());
     for share in shares {
         share.block = None;
-        share.owned.clear();
-        share.owned.reserve(batch.len());
+        share.owned = 0;
+        share.places.reserve(batch.len().saturating_sub(share.places.len()));
         share.batch.clear_beside(batch, bytes + anew);
     }
 }
@@ -524,9 +569,8 @@ fn hand_out<M: Copy>(
             if let (Some(records), Some(record)) = (&mut records, record_of(packet, &route)) {
                 records.push(record);
             }
-        } else if let Some(owned) = owned_record_of(packet, &route) {
-            prefetch::to_push(&share.owned, PUSH_AHEAD);
-            share.owned.push(owned);
+        } else if let Some(meta) = &classified.meta {
+            share.own(packet.seq, route.hash, route.bucket, meta);
         }
     }
 }

@@ -50,7 +50,8 @@ pub use moves::{Elephant, Move, Moves, What};
 pub use placement::{KeyOf, Lane, Placement, Ticket, hash_of};
 pub use private::Private;
 pub use run::{
-    Control, CoreProgress, CoreRun, Feed, Mail, Outcome, Recovery, drive, processors, resolve, run, run_cores,
+    Control, CoreProgress, CoreRun, Feed, Mail, Outcome, Recovery, Running, drive, processors, resolve, run, run_cores,
+    start,
 };
 pub use sharded::Sharded;
 pub use shared::{Part, Shared};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use packet::FlowKey;
-use packet::toeplitz::{SYMMETRIC_KEY, Toeplitz};
+use packet::toeplitz::SymmetricToeplitz;
 use port::Packet;
 
 /// Which core gets a packet.
@@ -36,7 +36,7 @@ pub const BUCKETS: usize = 128;
 /// What a packet set's entry of the indirection table is chosen by.
 #[derive(Clone)]
 pub struct Buckets {
-    toeplitz: Arc<Toeplitz>,
+    toeplitz: Arc<SymmetricToeplitz>,
     count: usize,
 }
 
@@ -59,7 +59,7 @@ impl Steering {
     #[must_use]
     pub fn rss(cores: usize, buckets: usize) -> Self {
         let table = (0..buckets).map(|bucket| (bucket % cores) as u16).collect();
-        let buckets = Buckets { toeplitz: Arc::new(Toeplitz::new(&SYMMETRIC_KEY)), count: buckets };
+        let buckets = Buckets { toeplitz: Arc::new(SymmetricToeplitz::new()), count: buckets };
         Self::Hash(Box::new(Rss { buckets, table, in_use: cores }))
     }
 

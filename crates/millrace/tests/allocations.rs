@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use millrace::engine::{
-    Control, CoreBatch, EngineKind, Fleet, Log, Options, Placement, Tables, private_fleet, run, sharded_fleet,
-    shared_fleet, transacted_fleet,
+    Control, CoreBatch, EngineKind, Fleet, Options, Placement, Tables, private_fleet, run, sharded_fleet, shared_fleet,
+    transacted_fleet,
 };
 use millrace::flow::EntryGuard;
 use millrace::functions::{
@@ -111,13 +111,10 @@ fn watch<N: Function, P: Placement<N>>(mut fleet: Fleet<N, P>, trace: &Arc<Trace
         }
         for (worker, share) in fleet.workers.iter_mut().zip(&mut shares) {
             share.block.iter().for_each(|block| worker.acquire(&block.moves()));
-            match share.block.take() {
-                Some(block) => {
-                    let mut log = Log::of_block(&block).with_owned(&share.owned, block.first);
-                    worker.process_with(&mut share.batch, &mut log, block.end);
-                }
-                None => worker.process(&mut share.batch),
-            }
+            let mut batch = std::mem::take(&mut share.batch);
+            share.process(worker, &mut batch);
+            share.batch = batch;
+            share.block = None;
         }
         packets += batch.len() as u64;
         if packets > WARM * trace.len() as u64 {

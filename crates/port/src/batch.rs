@@ -166,6 +166,12 @@ impl Batch {
         self.packets.len()
     }
 
+    /// How many bytes the packets have together, at most.
+    #[must_use]
+    pub fn bytes_max(&self) -> usize {
+        self.lent_len() + self.memory.len()
+    }
+
     /// Whether there are no packets.
     #[inline]
     #[must_use]

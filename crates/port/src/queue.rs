@@ -102,6 +102,14 @@ pub trait Transmit: Send {
     /// When the output can't be written. What was written before stays valid.
     fn transmit(&mut self, batch: &mut Batch) -> Result<(), PortError>;
 
+    /// Lets go of what was gathered to be sent together: nothing more may come for long.
+    ///
+    /// # Errors
+    /// As [`Transmit::transmit`].
+    fn flush(&mut self) -> Result<(), PortError> {
+        Ok(())
+    }
+
     /// Completes the output: nothing comes after this.
     ///
     /// # Errors
@@ -193,6 +201,10 @@ impl Transmit for Stream<'_> {
         self.output.transmit(batch)
     }
 
+    fn flush(&mut self) -> Result<(), PortError> {
+        self.output.flush()
+    }
+
     fn finish(&mut self) -> Result<(), PortError> {
         self.output.finish()
     }
@@ -223,6 +235,10 @@ impl<Q: Receive + ?Sized> Receive for Box<Q> {
 impl<Q: Transmit + ?Sized> Transmit for Box<Q> {
     fn transmit(&mut self, batch: &mut Batch) -> Result<(), PortError> {
         (**self).transmit(batch)
+    }
+
+    fn flush(&mut self) -> Result<(), PortError> {
+        (**self).flush()
     }
 
     fn finish(&mut self) -> Result<(), PortError> {
@@ -258,6 +274,10 @@ macro_rules! forward_transmit {
     ($inner:ident) => {
         fn transmit(&mut self, batch: &mut $crate::Batch) -> Result<(), $crate::PortError> {
             self.$inner.transmit(batch)
+        }
+
+        fn flush(&mut self) -> Result<(), $crate::PortError> {
+            self.$inner.flush()
         }
 
         fn finish(&mut self) -> Result<(), $crate::PortError> {

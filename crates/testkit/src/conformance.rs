@@ -6,17 +6,18 @@
 //! order in which it committed them must reproduce every verdict and the state.
 
 use std::collections::VecDeque;
+use std::mem::take;
 use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
 use engine::{
-    AnyWorker, Commit, Control, CoreBatch, Dispatcher, EngineKind, Fleet, FlowState, Guarantee, KeyOf, Options, Part,
-    Placement, PrivateFleet, Remains, ShardedFleet, Shared, SharedFleet, TransactedFleet, any_private_fleet,
+    AnyWorker, Commit, Control, CoreBatch, Dispatcher, EngineKind, Fleet, FlowState, Guarantee, KeyOf, Mail, Options,
+    Part, Placement, PrivateFleet, Remains, ShardedFleet, Shared, SharedFleet, TransactedFleet, any_private_fleet,
     any_sharded_fleet, drive, private_fleet, resolve, sharded_fleet, shared_fleet, transacted_fleet,
 };
 use flow::index::IndexKind;
 use flow::{Ageing, Eviction, Index};
-use nf::{Fingerprint, Function, NetworkFunction, local_fingerprint};
+use nf::{Fingerprint, Function, Meta, NetworkFunction, local_fingerprint};
 use packet::{Nanos, Seq};
 use port::{Batch, Fate, Opened, Port, PortError, Receive, Received, Sides, Stream, Trace, Transmit};
 
@@ -415,7 +416,7 @@ impl<N: Function> Bench<'_, N> {
             }
             None => {
                 let mut port = TracePort::new(self.trace, len);
-                let outcome = drive(fleet, &self.options, &mut port, &Control::default());
+                let outcome = drive(fleet, &self.options, &mut port, &Control::default(), &Mail::new(case.cores));
                 if let Some(failure) = outcome.map_or_else(Some, |outcome| outcome.failure) {
                     return Err(Difference {
                         seq: None,
@@ -508,7 +509,7 @@ impl<M> Default for Waiting<M> {
     }
 }
 
-impl<M: Copy> Waiting<M> {
+impl<M: Meta> Waiting<M> {
     /// Processes the first share, as far as nothing is missing that another core has still to let go of.
     fn step<N: NetworkFunction<Meta = M>>(
         &mut self,
@@ -529,14 +530,9 @@ impl<M: Copy> Waiting<M> {
             worker.acquire(&moves);
         }
         self.released = false;
-        let CoreBatch { mut batch, owned, .. } = self.shares.pop_front().unwrap_or_default();
-        match &block {
-            Some(block) => {
-                let mut log = engine::Log::of_block(block).with_owned(&owned, block.first);
-                worker.process_with(&mut batch, &mut log, block.end);
-            }
-            None => worker.process(&mut batch),
-        }
+        let mut share = self.shares.pop_front().unwrap_or_default();
+        let mut batch = take(&mut share.batch);
+        share.process(worker, &mut batch);
         observe(&mut batch, trace, packets);
     }
 }

@@ -18,7 +18,7 @@ use crate::history::{Block, Record};
 use crate::kind::EngineKind;
 use crate::link::{words_of, write_bytes};
 use crate::placement::hash_of;
-use crate::run::{Control, Outcome, drive};
+use crate::run::{Control, Mail, Outcome, drive};
 
 /// Splits sequenced packets among cores, each with the history that its own packets carry.
 pub(crate) struct Unpack<N: NetworkFunction> {
@@ -162,7 +162,7 @@ fn over<N: NetworkFunction, I: Index>(
     let gaps = if recovery { Gaps::Recovered } else { Gaps::Refused };
     let mut port = SequencedPort::new(port, Arc::clone(&nf), cores, gaps);
     fleet.dispatcher = Dispatcher::new(nf, EngineKind::Scr, cores, options).unpacking(port.shape(), recovery);
-    drive(&mut fleet, options, &mut port, control)
+    drive(&mut fleet, options, &mut port, control, &Mail::new(cores))
 }
 
 #[cfg(test)]

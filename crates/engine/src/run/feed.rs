@@ -91,6 +91,7 @@ impl<N: NetworkFunction> Feed<N> for Own<'_> {
     }
 
     fn wait(&mut self, at_most: Duration) -> Result<(), EngineError> {
+        self.queue.flush()?;
         match self.queue.wait(at_most) {
             Err(PortError::Down(_)) => Ok(()),
             result => Ok(result?),

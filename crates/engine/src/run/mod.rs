@@ -6,6 +6,7 @@ mod cores;
 mod feed;
 mod handle;
 mod mail;
+mod running;
 mod turns;
 
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use self::feed::Own;
 pub use self::feed::{Feed, resolve};
 pub use self::handle::{Control, CoreProgress};
 pub use self::mail::Mail;
+pub use self::running::{Running, start};
 use self::turns::Turns;
 use crate::affinity::cpus;
 use crate::any_worker::AnyWorker;
@@ -98,6 +100,19 @@ pub fn run<N: Function>(
     port: &mut dyn Port,
     control: &Control,
 ) -> Result<Outcome, EngineError> {
+    run_asked(nf, kind, cores, options, port, control, &Mail::new(cores))
+}
+
+/// The same for a run whose cores can be asked.
+fn run_asked<N: Function>(
+    nf: Arc<N>,
+    kind: EngineKind,
+    cores: usize,
+    options: &Options,
+    port: &mut dyn Port,
+    control: &Control,
+    mail: &Mail<N>,
+) -> Result<Outcome, EngineError> {
     kind.accepts(&N::DESCRIPTION, cores).map_err(EngineError::Refused)?;
     options.tables.accepts(&*nf).map_err(EngineError::Refused)?;
     if let Some(link) = &options.link {
@@ -105,21 +120,21 @@ pub fn run<N: Function>(
     }
     match (kind, options.chooses_index()) {
         (EngineKind::Transactional, _) if N::DESCRIPTION.sharing.is_any() => {
-            drive(&mut transacted_fleet(nf, cores, options), options, port, control)
+            drive(&mut transacted_fleet(nf, cores, options), options, port, control, mail)
         }
         (EngineKind::Sequential | EngineKind::Rss | EngineKind::Transactional | EngineKind::Scr, false) => {
-            drive(&mut private_fleet(kind, nf, cores, options), options, port, control)
+            drive(&mut private_fleet(kind, nf, cores, options), options, port, control, mail)
         }
         (EngineKind::Sequential | EngineKind::Rss | EngineKind::Transactional | EngineKind::Scr, true) => {
-            drive(&mut any_private_fleet(kind, nf, cores, options), options, port, control)
+            drive(&mut any_private_fleet(kind, nf, cores, options), options, port, control, mail)
         }
         (EngineKind::RssPlusPlus | EngineKind::Hybrid, false) => {
-            drive(&mut sharded_fleet(kind, nf, cores, options), options, port, control)
+            drive(&mut sharded_fleet(kind, nf, cores, options), options, port, control, mail)
         }
         (EngineKind::RssPlusPlus | EngineKind::Hybrid, true) => {
-            drive(&mut any_sharded_fleet(kind, nf, cores, options), options, port, control)
+            drive(&mut any_sharded_fleet(kind, nf, cores, options), options, port, control, mail)
         }
-        (EngineKind::Shared, _) => drive(&mut shared_fleet(nf, cores, options), options, port, control),
+        (EngineKind::Shared, _) => drive(&mut shared_fleet(nf, cores, options), options, port, control, mail),
     }
 }
 
@@ -132,6 +147,7 @@ pub fn drive<N: NetworkFunction, P: Placement<N>>(
     options: &Options,
     port: &mut dyn Port,
     control: &Control,
+    mail: &Mail<N>,
 ) -> Result<Outcome, EngineError>
 where
     Fleet<N, P>: Remains<N>,
@@ -140,13 +156,12 @@ where
     let sides = port.sides();
     let opened = port.open(cores)?;
     let cpus = processors(options.pin, cores);
-    let mail = Mail::new(cores);
     let start = Instant::now();
     let mut workers: Vec<_> = fleet.workers.iter_mut().map(|worker| worker as &mut dyn AnyWorker<N>).collect();
     let end = match opened {
         Opened::Stream(stream) => match workers.as_mut_slice() {
-            [_] => over_queues(workers, vec![Box::new(stream)], sides, &cpus, control, &mail),
-            _ => over_stream(workers, &mut fleet.dispatcher, stream, sides, options, &cpus, control, &mail),
+            [_] => over_queues(workers, vec![Box::new(stream)], sides, &cpus, control, mail),
+            _ => over_stream(workers, &mut fleet.dispatcher, stream, sides, options, &cpus, control, mail),
         },
         Opened::Queues(queues) => {
             if queues.len() < cores {
@@ -159,7 +174,7 @@ where
                     fleet.kind
                 )));
             }
-            over_queues(workers, queues, sides, &cpus, control, &mail)
+            over_queues(workers, queues, sides, &cpus, control, mail)
         }
     };
     // Taken here: what follows walks the tables.

@@ -27,7 +27,7 @@ use crate::any_worker::AnyWorker;
 use crate::classify::Classified;
 use crate::dispatch::{CoreBatch, Dispatcher, Router};
 use crate::error::{EngineError, FailedPacket, Failure};
-use crate::history::{AHEAD, Block, Log};
+use crate::history::{AHEAD, Block};
 use crate::link::LinkEnd;
 use crate::recovery::Tally;
 
@@ -88,6 +88,8 @@ struct State {
     reading: bool,
     steering: bool,
     writing: bool,
+    /// A core waits for the input: what was written is not to wait for more.
+    starved: bool,
     /// Nothing more is read.
     ended: bool,
     /// A core has gone without giving back what it had: nobody is to wait for it.
@@ -151,6 +153,7 @@ impl<'a, N: NetworkFunction> Turns<'a, N> {
                 reading: false,
                 steering: false,
                 writing: false,
+                starved: false,
                 ended: false,
                 abandoned: false,
                 waiting: 0,
@@ -315,6 +318,10 @@ impl<'a, N: NetworkFunction> Turns<'a, N> {
             self.changed(&state);
             result = result.and(wrote.map_err(EngineError::from));
         }
+        if state.starved && state.written == state.read {
+            drop(state);
+            result = result.and(self.flush().map_err(EngineError::from));
+        }
         result
     }
 
@@ -361,6 +368,17 @@ impl<'a, N: NetworkFunction> Turns<'a, N> {
             }
         }
         false
+    }
+
+    /// Lets go of what was written and gathered.
+    fn flush(&self) -> Result<(), PortError> {
+        let Output { transmit, failed, .. } = &mut *lock(&self.output);
+        if *failed {
+            return Ok(());
+        }
+        let result = transmit.flush();
+        *failed = result.is_err();
+        result
     }
 
     /// Nothing more is read.
@@ -455,28 +473,17 @@ impl<N: NetworkFunction> Feed<N> for Seat<'_, '_, N> {
             return Ok(());
         }
         // Another core mostly wrote them. Those behind are asked for on the way.
-        prefetch::all(&share.owned[..share.owned.len().min(AHEAD)]);
+        prefetch::all(&share.owned()[..share.owned().len().min(AHEAD)]);
         *sent = share.block.as_ref().map_or(*sent, |block| block.end);
         match (&share.block, link) {
             // That the others went on without this core is told at the end; until then its packets are dropped and counted.
             (Some(block), Some(link)) => drop(link.process(worker, batch, block)),
-            (Some(block), None) => {
-                // Another core's failure is told by itself.
-                if worker.hand_over(&block.moves()) {
-                    let mut log = Log::of_block(block).with_owned(&share.owned, block.first);
-                    worker.process_with(batch, &mut log, block.end);
-                } else {
-                    *failed = true;
-                    worker.fail();
-                }
+            // Another core's failure is told by itself.
+            (Some(block), None) if !worker.hand_over(&block.moves()) => {
+                *failed = true;
+                worker.fail();
             }
-            (None, _) => match (share.owned.first(), batch.packets().last()) {
-                (Some(first), Some(last)) => {
-                    let end = last.seq.next();
-                    worker.process_with(batch, &mut Log::of_owned(&share.owned, first.seq), end);
-                }
-                (None, _) | (_, None) => worker.process(batch),
-            },
+            (_, _) => share.process(worker, batch),
         }
         Ok(())
     }
@@ -508,11 +515,13 @@ impl<N: NetworkFunction> Feed<N> for Seat<'_, '_, N> {
             && state.read - state.written < turns.slots.len() as u64
         {
             // Nobody can have work for this core before it has read some itself.
-            state.reading = true;
+            (state.reading, state.starved) = (true, true);
+            let is_written = state.written == state.read;
             drop(state);
-            let result = lock(&turns.input).wait(at_most);
+            let flushed = if is_written { turns.flush() } else { Ok(()) };
+            let result = flushed.and_then(|()| lock(&turns.input).wait(at_most));
             let mut state = lock(&turns.state);
-            state.reading = false;
+            (state.reading, state.starved) = (false, false);
             turns.changed(&state);
             return match result {
                 Err(PortError::Down(_)) => Ok(()),

@@ -19,3 +19,4 @@ mod skeleton;
 #[path = "../../skeleton/test.rs"]
 mod skeleton_test;
 mod tables;
+mod waiting;

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use engine::{Boundary, CoreBatch, EngineKind, Log, Options, Remains, Script, Tables, What, sharded_fleet};
+use engine::{Boundary, CoreBatch, EngineKind, Options, Remains, Script, Tables, What, sharded_fleet};
 use functions::{conntrack, ddos, heavy_hitter, policer, port_knock};
 use measure::{ReplayPlan, replay_queues};
 use nf::Function;
@@ -88,8 +88,9 @@ fn replicas_of_elephants_are_alike_down_to_their_slots() {
         fleet.workers.iter_mut().for_each(|worker| worker.release(&moves));
         for (worker, share) in fleet.workers.iter_mut().zip(&mut shares) {
             worker.acquire(&moves);
-            let mut log = Log::of_block(&block).with_owned(&share.owned, block.first);
-            worker.process_with(&mut share.batch, &mut log, block.end);
+            let mut batch = std::mem::take(&mut share.batch);
+            share.process(worker, &mut batch);
+            share.batch = batch;
         }
         let mut owners: Vec<u16> = moves.list.iter().filter_map(|one| owner(&one.what)).collect();
         owners.dedup();

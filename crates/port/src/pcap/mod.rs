@@ -32,10 +32,6 @@ use crate::batch::{Batch, Fate, Packet};
 use crate::error::PortError;
 use crate::queue::{Opened, Port, Receive, Received, Stream, Transmit, TransmitCounts};
 
-/// Bytes that are read at a time where several cores share a capture: what is known of the packets of several blocks has to stay in
-/// the cores' second-level caches.
-const SHARED_BLOCK_BYTES: usize = 64 << 10;
-
 /// The port of a capture that is read and, where there is a writer, of one that takes what goes out. It opens a stream: a file has
 /// one order.
 #[derive(Debug)]
@@ -84,10 +80,7 @@ impl Capture {
 }
 
 impl Port for Capture {
-    fn open(&mut self, cores: usize) -> Result<Opened<'_>, PortError> {
-        if cores > 1 {
-            self.reader.set_block(SHARED_BLOCK_BYTES);
-        }
+    fn open(&mut self, _cores: usize) -> Result<Opened<'_>, PortError> {
         Ok(Opened::Stream(self.stream()))
     }
 }
@@ -154,6 +147,13 @@ impl Transmit for Output<'_> {
             let interface = if self.by_ports && writer.knows(port) { port } else { packet.interface };
             writer.write(&Packet { time, interface, ..*packet }, batch.bytes(index))?;
             self.counts.sent += 1;
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), PortError> {
+        if let Some(writer) = &mut self.writer {
+            writer.hand_over()?;
         }
         Ok(())
     }

@@ -103,14 +103,9 @@ impl Reader {
     /// When there are fewer than 64 or more than 1 GiB.
     #[must_use]
     pub fn with_block(mut self, bytes: usize) -> Self {
-        self.set_block(bytes);
-        self
-    }
-
-    /// The same for a reader that is in use.
-    pub(super) fn set_block(&mut self, bytes: usize) {
         assert!((64..=1 << 30).contains(&bytes), "a block has between 64 bytes and 1 GiB");
         self.block_bytes = bytes;
+        self
     }
 
     /// The file that is read.

@@ -1,0 +1,84 @@
+//! A run that goes on by itself.
+
+use std::panic::resume_unwind;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+
+use nf::Function;
+use port::Port;
+
+use super::handle::{Control, CoreProgress};
+use super::mail::Mail;
+use super::{Outcome, run_asked};
+use crate::any_worker::AnyWorker;
+use crate::error::EngineError;
+use crate::fleet::Options;
+use crate::kind::EngineKind;
+
+/// A run that goes on by itself: it can be looked at, asked, stopped and waited for. Dropped, it goes on unwatched.
+pub struct Running<N: Function> {
+    control: Control,
+    mail: Mail<N>,
+    thread: JoinHandle<Result<Outcome, EngineError>>,
+}
+
+/// Starts a function under an engine over a port.
+pub fn start<N: Function>(
+    nf: Arc<N>,
+    kind: EngineKind,
+    cores: usize,
+    options: Options,
+    mut port: impl Port + Send + 'static,
+) -> Running<N> {
+    let (control, mail) = (Control::default(), Mail::new(cores));
+    let (held, asked) = (control.clone(), mail.clone());
+    let thread = thread::spawn(move || {
+        let outcome = run_asked(nf, kind, cores, &options, &mut port, &held, &asked);
+        // Where it never began, nobody else sends the letters back.
+        (0..cores).for_each(|core| asked.close(core));
+        outcome
+    });
+    Running { control, mail, thread }
+}
+
+impl<N: Function> Running<N> {
+    /// What each core has done so far, as of its last batch; empty before the run has begun.
+    #[must_use]
+    pub fn cores(&self) -> Vec<CoreProgress> {
+        self.control.cores()
+    }
+
+    /// The handle without the function's type.
+    #[must_use]
+    pub const fn control(&self) -> &Control {
+        &self.control
+    }
+
+    /// Asks every core between two of its batches, and returns the answers by core; `None` when the run has ended before all had
+    /// answered. See [`Mail::ask`].
+    pub fn ask<R: Send + 'static>(
+        &self,
+        question: impl Fn(usize, &mut dyn AnyWorker<N>) -> R + Send + Sync + 'static,
+    ) -> Option<Vec<R>> {
+        self.mail.ask(question)
+    }
+
+    /// Ends the run: what was received is finished, nothing more is taken.
+    pub fn stop(&self) {
+        self.control.stop();
+    }
+
+    /// Whether the run has ended.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.thread.is_finished()
+    }
+
+    /// Waits for the run's end.
+    ///
+    /// # Errors
+    /// As [`run`](super::run()).
+    pub fn wait(self) -> Result<Outcome, EngineError> {
+        self.thread.join().unwrap_or_else(|panic| resume_unwind(panic))
+    }
+}
