@@ -73,7 +73,7 @@ impl<M: Copy> CoreBatch<M> {
     /// waited for to be copied.
     #[inline(always)]
     fn own(&mut self, seq: Seq, hash: u64, bucket: u16, meta: &M) {
-        prefetch::to_write(self.places.as_ptr().wrapping_add(self.owned + PUSH_AHEAD).cast());
+        prefetch::place_to_write(self.places.as_ptr(), self.owned + PUSH_AHEAD);
         match self.places.get_mut(self.owned) {
             Some(place) => {
                 place.meta = *meta;

@@ -42,18 +42,18 @@ pub fn to_write(address: *const u8) {
     // SAFETY: a prefetch changes nothing that a program sees and faults on nothing. All 64-bit processors take the instruction; to those
     // that don't know it it does nothing.
     unsafe {
-        core::arch::asm!("prefetchw [{}]", in(reg) address, options(nomem, nostack, preserves_flags));
+        core::arch::asm!("prefetchw [{}]", in(reg) address, options(readonly, nostack, preserves_flags));
     }
     #[cfg(any(not(target_arch = "x86_64"), miri))]
     let _ = address;
 }
 
-/// Takes the cache lines of the `ahead`th of those that will be pushed next from whichever core has them.
+/// Takes the cache lines of the value at place `at` of a list, which begins at `first`, from whichever core has them.
 #[inline(always)]
-pub fn to_push<T>(list: &alloc::vec::Vec<T>, ahead: usize) {
-    let first = list.as_ptr().wrapping_add(list.len().wrapping_add(ahead)).cast::<u8>();
-    for at in (0..size_of::<T>()).step_by(CACHE_LINE) {
-        to_write(first.wrapping_add(at));
+pub fn place_to_write<T>(first: *const T, at: usize) {
+    let place = first.wrapping_add(at).cast::<u8>();
+    for byte in (0..size_of::<T>()).step_by(CACHE_LINE) {
+        to_write(place.wrapping_add(byte));
     }
 }
 
@@ -93,7 +93,7 @@ mod tests {
             to_write(core::ptr::without_provenance(at));
         }
         start(&7u8);
-        to_push(&alloc::vec![7u8], usize::MAX / 2);
+        place_to_write(core::ptr::without_provenance::<[u64; 20]>(1 << 40), 7);
         all(&[0u32; 100][1..]);
         all::<[u64]>(&[]);
     }

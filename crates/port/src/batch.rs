@@ -374,7 +374,7 @@ impl Batch {
     #[inline(always)]
     pub fn push_of(&mut self, other: &Self, index: usize, bucket: u16) {
         let packet = &other.packets[index];
-        prefetch::to_push(&self.packets, PUSH_AHEAD);
+        prefetch::place_to_write(self.packets.as_ptr(), self.packets.len() + PUSH_AHEAD);
         if (packet.offset as usize) < other.lent_len() {
             debug_assert_eq!(self.lent_len(), other.lent_len(), "both are lent the same");
             // Copied as it is: put together with its bucket first, the whole would have to wait for the part.
