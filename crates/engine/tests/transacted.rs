@@ -11,7 +11,7 @@ use nf::{
     Sharing, Sizing, Step, Verdict,
 };
 use packet::{Family, FlowKey, Headers, Host, Host4, LinkType, Nanos, Seq};
-use port::{Batch, Packet, Port, PortError, Receive, Received, Stream, Transmit};
+use port::{Batch, Packet, Port, PortError, Queue, Receive, Received, Transmit};
 
 const DESKS: usize = 24;
 const SOURCES: u8 = 40;
@@ -145,28 +145,39 @@ impl NetworkFunction for Desks {
     }
 }
 
-/// Packets of many sources, which go now and then.
-struct Visitors(u64);
+/// Packets of many sources, which go now and then. Each source comes by one queue, as from a card, so that cores meet in what
+/// sources share and nowhere else.
+struct Visitors;
+
+struct VisitorsOf {
+    core: u64,
+    cores: u64,
+    next: u64,
+}
 
 impl Port for Visitors {
-    fn open(&mut self, _cores: usize) -> Result<port::Opened<'_>, PortError> {
-        Ok(port::Opened::Stream(Stream { input: Box::new(self), output: Box::new(Nowhere), ordered: false }))
+    fn open(&mut self, cores: usize) -> Result<port::Opened<'_>, PortError> {
+        let queue = |core| Box::new(VisitorsOf { core, cores: cores as u64, next: 0 }) as Box<dyn Queue>;
+        Ok(port::Opened::Queues((0..cores as u64).map(queue).collect()))
     }
 }
 
-struct Nowhere;
-
-impl Transmit for Nowhere {
+impl Transmit for VisitorsOf {
     fn transmit(&mut self, _: &mut Batch) -> Result<(), PortError> {
         Ok(())
     }
 }
 
-impl Receive for &mut Visitors {
+impl Receive for VisitorsOf {
     fn receive(&mut self, batch: &mut Batch) -> Result<Received, PortError> {
         batch.clear();
-        for seq in (self.0..PACKETS).take(32) {
+        while batch.len() < 32 && self.next < PACKETS {
+            let seq = self.next;
+            self.next += 1;
             let source = (seq.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as u8 % SOURCES;
+            if u64::from(source) % self.cores != self.core {
+                continue;
+            }
             let bytes = frame(source);
             let packet = Packet {
                 seq: Seq(seq),
@@ -181,7 +192,6 @@ impl Receive for &mut Visitors {
             };
             batch.push(packet, &bytes);
         }
-        self.0 += batch.len() as u64;
         Ok(if batch.is_empty() { Received::End } else { Received::Packets })
     }
 }
@@ -199,7 +209,7 @@ fn frame(source: u8) -> [u8; 60] {
 #[test]
 fn four_cores_count_every_packet_once_and_give_every_desk_back() {
     let outcome =
-        run(Arc::new(Desks), EngineKind::Transactional, 4, &Options::default(), &mut Visitors(0), &Control::default())
+        run(Arc::new(Desks), EngineKind::Transactional, 4, &Options::default(), &mut Visitors, &Control::default())
             .expect("the engine takes it");
     let counters = &outcome.counters;
     assert_eq!(counters.received, PACKETS);
