@@ -320,7 +320,7 @@ fn an_interrupt_ends_a_wait_for_an_idle_compressed_pipe() {
     // Their bytes don't compress, so that half of them is more than is decoded ahead of the packets.
     write_changed(&folder.path("good.pcap.zst"), 50_000, LinkType::Ethernet, payload);
     let capture = fs::read(folder.path("good.pcap.zst")).unwrap();
-    assert!(capture.len() > 5 << 20);
+    assert!(capture.len() > 1 << 19);
     for line in ["run ddos --in - --json", "run ddos --in - --cores 2 --json"] {
         let output = interrupted(&folder, line, &capture[..capture.len() / 2]);
         assert_eq!(output.status.code(), Some(130), "{line}: {}", String::from_utf8_lossy(&output.stderr));

@@ -72,15 +72,6 @@ impl Sink {
         }
     }
 
-    /// Writes what the compression keeps back, so that what came so far can be read.
-    pub(super) fn flush(&mut self) -> io::Result<()> {
-        match self {
-            Self::Plain(target) => target.flush(),
-            Self::Gzip(encoder) => encoder.flush(),
-            Self::Zstd(encoder) => encoder.flush(),
-        }
-    }
-
     /// Completes the output and gives it its name.
     pub(super) fn finish(self) -> io::Result<()> {
         match self {

@@ -31,8 +31,6 @@ pub struct Writer {
     packets: u64,
     /// Bytes of the capture, before compression.
     bytes: u64,
-    /// How many of them were [handed over](Writer::hand_over).
-    handed_over: u64,
     /// The input's interfaces, as far as they were described.
     interfaces: Interfaces,
     /// What was told last of the input's interfaces.
@@ -86,7 +84,6 @@ impl Writer {
             body: Body::new(container, input),
             packets: 0,
             bytes: 0,
-            handed_over: 0,
             told: None,
             interfaces: input.map_or(Vec::new(), |input| input.interfaces.iter().cloned().map(Some).collect()),
             growth: 0,
@@ -305,21 +302,15 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes what was gathered so far, down to whoever reads the output.
+    /// Writes what was gathered so far. What is compressed stays: where its blocks end is not to depend on when packets come.
     ///
     /// # Errors
     /// As [`write`](Self::write) where the file is given up.
     pub fn hand_over(&mut self) -> Result<(), Error> {
-        if self.handed_over == self.bytes || self.sink.is_none() {
-            return Ok(());
+        match &self.sink {
+            Some(Sink::Plain(_)) if !self.buffer.is_empty() => self.flush(),
+            Some(_) | None => Ok(()),
         }
-        self.flush()?;
-        self.handed_over = self.bytes;
-        let Some(sink) = &mut self.sink else { return Ok(()) };
-        sink.flush().map_err(|error| {
-            self.sink = None;
-            self.error(Fault::from_write(error))
-        })
     }
 
     #[cold]
