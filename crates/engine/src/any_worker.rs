@@ -5,7 +5,7 @@
 
 use nf::{NetworkFunction, Reason};
 use packet::{Nanos, Seq};
-use port::{Batch, Packet};
+use port::{Batch, Packet, Sides};
 
 use crate::counters::Counters;
 use crate::error::FailedPacket;
@@ -51,7 +51,10 @@ pub trait AnyWorker<N: NetworkFunction>: Send {
     /// See [`Worker::counters`].
     fn counters(&self) -> Counters;
 
-    /// What its core has counted of packets so far; of flows nothing, which would be gathered from their tables.
+    /// See [`Worker::face`].
+    fn face(&mut self, sides: Sides);
+
+    /// See [`Worker::tally`].
     fn tally(&self) -> &Counters;
 
     /// See [`Worker::age`].
@@ -110,6 +113,10 @@ impl<N: NetworkFunction, P: Placement<N>> AnyWorker<N> for Worker<N, P> {
 
     fn counters(&self) -> Counters {
         Self::counters(self)
+    }
+
+    fn face(&mut self, sides: Sides) {
+        Self::face(self, sides);
     }
 
     fn tally(&self) -> &Counters {

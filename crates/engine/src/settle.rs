@@ -2,7 +2,7 @@
 
 use nf::{NetworkFunction, PortId, Reason, Reply, Verdict};
 use packet::Rewrite;
-use port::{Batch, Fate, Packet};
+use port::{Batch, Fate, Packet, Sides};
 
 use crate::counters::Counters;
 
@@ -10,6 +10,7 @@ use crate::counters::Counters;
 #[inline(always)]
 pub(crate) fn settle<N: NetworkFunction>(
     nf: &N,
+    sides: Option<Sides>,
     scratch: &mut Vec<u8>,
     counters: &mut Counters,
     batch: &mut Batch,
@@ -19,31 +20,36 @@ pub(crate) fn settle<N: NetworkFunction>(
     let fate = match verdict {
         Verdict::Forward(port) => {
             counters.count(verdict);
-            Fate::Transmit(port.0)
+            out(sides, *port, &batch.packets()[index])
         }
         Verdict::Rewrite { port, rewrite } => {
             apply(batch, index, rewrite);
             counters.count(verdict);
-            Fate::Transmit(port.0)
+            out(sides, *port, &batch.packets()[index])
         }
         Verdict::Transform { port, work } => match N::GROWTH.is_some() {
-            true => transform(nf, scratch, counters, batch, index, *port, *work),
+            true => transform(nf, sides, scratch, counters, batch, index, *port, *work),
             false => unreachable!("{} says that it makes no packet anew", N::DESCRIPTION.name),
         },
         Verdict::Drop(_) => {
             counters.count(verdict);
             Fate::Drop
         }
-        Verdict::Reply(reply) => answer(counters, batch, index, *reply),
+        Verdict::Reply(reply) => answer(sides, counters, batch, index, *reply),
     };
     batch.packets_mut()[index].fate = fate;
 }
 
 /// Counts a verdict that leaves the packet's bytes as they are, and tells the packet's fate; `None`, and nothing done, for any other.
 #[inline(always)]
-pub(crate) fn settle_unwritten(counters: &mut Counters, verdict: &Verdict) -> Option<Fate> {
+pub(crate) fn settle_unwritten(
+    sides: Option<Sides>,
+    counters: &mut Counters,
+    packet: &Packet,
+    verdict: &Verdict,
+) -> Option<Fate> {
     let fate = match verdict {
-        Verdict::Forward(port) => Fate::Transmit(port.0),
+        Verdict::Forward(port) => out(sides, *port, packet),
         Verdict::Drop(_) => Fate::Drop,
         Verdict::Rewrite { .. } | Verdict::Transform { .. } | Verdict::Reply(_) => return None,
     };
@@ -60,8 +66,10 @@ fn apply(batch: &mut Batch, index: usize, rewrite: &Rewrite) {
 
 /// Puts in the packet's place what the function makes of it, or drops it for the reason that the function gives.
 #[inline(never)]
+#[expect(clippy::too_many_arguments, reason = "what a worker settles by, each a part of it that is borrowed apart")]
 fn transform<N: NetworkFunction>(
     nf: &N,
+    sides: Option<Sides>,
     scratch: &mut Vec<u8>,
     counters: &mut Counters,
     batch: &mut Batch,
@@ -79,7 +87,7 @@ fn transform<N: NetworkFunction>(
         Ok(()) => {
             batch.replace(index, scratch);
             counters.count(&Verdict::Transform { port, work });
-            Fate::Transmit(port.0)
+            out(sides, port, &batch.packets()[index])
         }
         Err(reason) => {
             counters.count(&Verdict::Drop(reason));
@@ -90,7 +98,7 @@ fn transform<N: NetworkFunction>(
 
 /// Turns the packet into its answer. What can't be answered (a reset, a segment cut short) is dropped and counted so.
 #[cold]
-fn answer(counters: &mut Counters, batch: &mut Batch, index: usize, reply: Reply) -> Fate {
+fn answer(sides: Option<Sides>, counters: &mut Counters, batch: &mut Batch, index: usize, reply: Reply) -> Fate {
     let Packet { link, wire_len, interface, .. } = batch.packets()[index];
     let bytes = batch.bytes_mut(index);
     let len = match (reply, packet::parse(link, bytes, wire_len, interface)) {
@@ -105,5 +113,16 @@ fn answer(counters: &mut Counters, batch: &mut Batch, index: usize, reply: Reply
     packet.len = len as u32;
     packet.wire_len = len as u32;
     counters.replied += 1;
-    Fate::Transmit(PortId::BACK.0)
+    out(sides, PortId::BACK, packet)
+}
+
+/// A packet's way out: by the port that the function says, named as an interface where it is told how those lie.
+#[inline(always)]
+fn out(sides: Option<Sides>, port: PortId, packet: &Packet) -> Fate {
+    let named = match (sides, port) {
+        (Some(sides), PortId::ACROSS) => sides.across(packet.interface),
+        (Some(_), PortId::BACK) => packet.interface,
+        (Some(_) | None, PortId(port)) => port,
+    };
+    Fate::Transmit(named)
 }

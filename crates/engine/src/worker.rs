@@ -8,7 +8,7 @@ use flow::Hint;
 use locality::prefetch;
 use nf::{Flow, Meta, NetworkFunction, Reason, Verdict};
 use packet::{Nanos, Seq};
-use port::{Batch, Packet};
+use port::{Batch, Packet, Sides};
 
 use crate::classify::classify;
 use crate::counters::Counters;
@@ -40,6 +40,8 @@ pub struct Worker<N: NetworkFunction, P> {
     position: Seq,
     /// Room for a packet that is made anew.
     scratch: Vec<u8>,
+    /// How the port's interfaces lie to each other, by which packets' ways out are named; `None` to leave them as the function says.
+    sides: Option<Sides>,
 }
 
 /// The steps that wait for their burst to be full. Aligned for the same reason as their worker.
@@ -115,6 +117,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
             }),
             next: Seq(0),
             position: Seq(0),
+            sides: None,
             scratch: Vec::with_capacity(N::GROWTH.map_or(0, |growth| FRAME_MAX + growth as usize)),
         }
     }
@@ -134,7 +137,13 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         Counters { flows: self.place.flow_counters(), ..self.counters.clone() }
     }
 
-    /// What this core has counted of packets so far; of flows nothing.
+    /// From now on packets go out by interfaces of a port whose interfaces lie so: functions say "across" and "back", ports know
+    /// numbers.
+    pub const fn face(&mut self, sides: Sides) {
+        self.sides = Some(sides);
+    }
+
+    /// The core's packet counters so far. Those of flows stay at 0, as they would have to be gathered from tables.
     pub const fn tally(&self) -> &Counters {
         &self.counters
     }
@@ -247,7 +256,8 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
     /// Has the packets wait that take a step; nobody waits yet, and there is room for all.
     #[inline(always)]
     fn intake_burst(&mut self, batch: &mut Batch, range: Range<usize>) {
-        let Self { nf, by_ports, seed, place, lanes, counters, position, scratch, .. } = self;
+        let Self { nf, by_ports, seed, place, lanes, counters, position, scratch, sides, .. } = self;
+        let sides = *sides;
         let door = Door { nf: &**nf, by_ports: *by_ports, seed: *seed, place: &*place };
         let Lanes { len, waiting, settled, stepless, .. } = &mut **lanes;
         let mut count = 0;
@@ -261,7 +271,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
                 continue;
             }
             counters.count_unread(packet);
-            match settle_unwritten(counters, settled) {
+            match settle_unwritten(sides, counters, packet, settled) {
                 Some(fate) => packet.fate = fate,
                 None => stepless.push((index, *settled)),
             }
@@ -269,7 +279,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         *len = count;
         for (index, verdict) in stepless.drain(..) {
             *position = batch.packets()[index].seq;
-            settle(door.nf, scratch, counters, batch, index, &verdict);
+            settle(door.nf, sides, scratch, counters, batch, index, &verdict);
         }
     }
 
@@ -327,7 +337,8 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         let (mut at, before) = (0, own);
         let mut passed = 0;
         loop {
-            let Self { nf, place, counters, position, scratch, .. } = self;
+            let Self { nf, place, counters, position, scratch, sides, .. } = self;
+            let sides = *sides;
             let (nf, place) = (&**nf, place.recorded_mut());
             let ticket_of = |record: &Record<N::Meta>, seq: Seq, at: usize, replayed: bool| Ticket {
                 hash: record.hash,
@@ -381,7 +392,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
                     nf,
                     Lane { meta: &record.meta, ticket: &ticket },
                     #[inline(always)]
-                    |verdict| settle(nf, scratch, counters, batch, own, verdict),
+                    |verdict| settle(nf, sides, scratch, counters, batch, own, verdict),
                 );
                 at += 1;
                 own += 1;
@@ -465,7 +476,8 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
     /// Decides the packets that were passed over and have no record at all.
     #[inline(never)]
     fn look_at_passed(&mut self, batch: &mut Batch) {
-        let Self { nf, by_ports, seed, place, lanes, counters, position, scratch, .. } = self;
+        let Self { nf, by_ports, seed, place, lanes, counters, position, scratch, sides, .. } = self;
+        let sides = *sides;
         let door = Door { nf: &**nf, by_ports: *by_ports, seed: *seed, place: &*place };
         let Lanes { len, waiting, settled, passed, .. } = &mut **lanes;
         *len = 0;
@@ -477,7 +489,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
                 *len += 1;
             } else {
                 counters.count_unread(packet);
-                settle(door.nf, scratch, counters, batch, index, settled);
+                settle(door.nf, sides, scratch, counters, batch, index, settled);
             }
         }
         if *len > 0 {
@@ -489,7 +501,8 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
     /// of. Those without a record, which take no step, are passed over.
     #[inline(never)]
     fn step_owned(&mut self, batch: &mut Batch, until: usize, log: &mut Log<'_, N::Meta>) {
-        let Self { nf, place, lanes, counters, position, scratch, .. } = self;
+        let Self { nf, place, lanes, counters, position, scratch, sides, .. } = self;
+        let sides = *sides;
         let nf = &**nf;
         let Lanes { passed, decided, .. } = &mut **lanes;
         let packets = &batch.packets()[..until];
@@ -541,7 +554,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
                 nf,
                 Lane { meta: &record.meta, ticket: &ticket },
                 #[inline(always)]
-                |verdict| settle(nf, scratch, counters, batch, index, verdict),
+                |verdict| settle(nf, sides, scratch, counters, batch, index, verdict),
             );
         }
         place.rest();
@@ -551,7 +564,8 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
     /// processor has several of them under way at once.
     #[inline(never)]
     fn flush(&mut self, batch: &mut Batch) {
-        let Self { nf, place, lanes, counters, position, scratch, .. } = self;
+        let Self { nf, place, lanes, counters, position, scratch, sides, .. } = self;
+        let sides = *sides;
         let nf = &**nf;
         let Lanes { len, waiting, .. } = &mut **lanes;
         let waiting = &mut waiting[..*len];
@@ -565,7 +579,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
                 waiting[at].lane()
             };
             place.steps(nf, waiting.len(), lane, |at, verdict| {
-                settle(nf, scratch, counters, batch, waiting[at].index as usize, verdict);
+                settle(nf, sides, scratch, counters, batch, waiting[at].index as usize, verdict);
             });
             *len = 0;
             return;
@@ -576,7 +590,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
                 nf,
                 waiting.lane(),
                 #[inline(always)]
-                |verdict| settle(nf, scratch, counters, batch, waiting.index as usize, verdict),
+                |verdict| settle(nf, sides, scratch, counters, batch, waiting.index as usize, verdict),
             );
         }
         place.rest();

@@ -61,13 +61,12 @@ pub trait Feed<N: NetworkFunction>: Send {
 /// A queue of the core's own, whose packets it looks at itself.
 pub(crate) struct Own<'a> {
     queue: Box<dyn Queue + 'a>,
-    sides: Sides,
     closed: bool,
 }
 
 impl<'a> Own<'a> {
-    pub(crate) fn new(queue: Box<dyn Queue + 'a>, sides: Sides) -> Self {
-        Self { queue, sides, closed: false }
+    pub(crate) fn new(queue: Box<dyn Queue + 'a>) -> Self {
+        Self { queue, closed: false }
     }
 
     pub(crate) fn queue(&self) -> &dyn Queue {
@@ -86,7 +85,6 @@ impl<N: NetworkFunction> Feed<N> for Own<'_> {
     }
 
     fn transmit(&mut self, batch: &mut Batch) -> Result<(), EngineError> {
-        resolve(self.sides, batch);
         Ok(self.queue.transmit(batch)?)
     }
 

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use nf::{Function, NetworkFunction, Report};
 use packet::Nanos;
-use port::{Opened, Port, PortError, Queue, ReceiveLosses, Sides, Stream, Transmit, TransmitCounts};
+use port::{Opened, Port, PortError, Queue, ReceiveLosses, Stream, Transmit, TransmitCounts};
 
 pub use self::cores::{CoreRun, run_cores};
 use self::feed::Own;
@@ -158,10 +158,11 @@ where
     let cpus = processors(options.pin, cores);
     let start = Instant::now();
     let mut workers: Vec<_> = fleet.workers.iter_mut().map(|worker| worker as &mut dyn AnyWorker<N>).collect();
+    workers.iter_mut().for_each(|worker| worker.face(sides));
     let end = match opened {
         Opened::Stream(stream) => match workers.as_mut_slice() {
-            [_] => over_queues(workers, vec![Box::new(stream)], sides, &cpus, control, mail),
-            _ => over_stream(workers, &mut fleet.dispatcher, stream, sides, options, &cpus, control, mail),
+            [_] => over_queues(workers, vec![Box::new(stream)], &cpus, control, mail),
+            _ => over_stream(workers, &mut fleet.dispatcher, stream, options, &cpus, control, mail),
         },
         Opened::Queues(queues) => {
             if queues.len() < cores {
@@ -174,7 +175,7 @@ where
                     fleet.kind
                 )));
             }
-            over_queues(workers, queues, sides, &cpus, control, mail)
+            over_queues(workers, queues, &cpus, control, mail)
         }
     };
     // Taken here: what follows walks the tables.
@@ -271,12 +272,11 @@ impl End {
 fn over_queues<N: NetworkFunction>(
     workers: Vec<&mut dyn AnyWorker<N>>,
     queues: Vec<Box<dyn Queue + '_>>,
-    sides: Sides,
     cpus: &[usize],
     control: &Control,
     mail: &Mail<N>,
 ) -> End {
-    let mut feeds: Vec<_> = queues.into_iter().map(|queue| Own::new(queue, sides)).collect();
+    let mut feeds: Vec<_> = queues.into_iter().map(Own::new).collect();
     let runs = run_cores(workers, feeds.iter_mut().map(|feed| feed as &mut dyn Feed<N>).collect(), cpus, control, mail);
     let mut end = End::default();
     runs.into_iter().for_each(|run| end.add(run));
@@ -293,7 +293,6 @@ fn over_stream<'a, N: NetworkFunction>(
     workers: Vec<&mut dyn AnyWorker<N>>,
     dispatcher: &'a mut Dispatcher<N>,
     stream: Stream<'a>,
-    sides: Sides,
     options: &Options,
     cpus: &[usize],
     control: &Control,
@@ -302,7 +301,7 @@ fn over_stream<'a, N: NetworkFunction>(
     let cores = workers.len();
     let histories = dispatcher.histories();
     let mut ends = options.link.map(|link| LinkEnd::ends(link, cores, LINK_BATCH, histories).into_iter());
-    let turns = Turns::new(stream, sides, dispatcher, cores, options.link.map(|_| LINK_BATCH));
+    let turns = Turns::new(stream, dispatcher, cores, options.link.map(|_| LINK_BATCH));
     let seat = |core: usize| turns.seat(core, ends.as_mut().and_then(Iterator::next));
     let mut seats: Vec<_> = (0..cores).map(seat).collect();
     let runs = run_cores(workers, seats.iter_mut().map(|seat| seat as &mut dyn Feed<N>).collect(), cpus, control, mail);

@@ -19,10 +19,10 @@ use std::time::{Duration, Instant};
 use locality::prefetch;
 use nf::NetworkFunction;
 use packet::Seq;
-use port::{Batch, Block as Memory, Fate, Packet, PortError, Receive, Received, Sides, Stream, Transmit};
+use port::{Batch, Block as Memory, Fate, Packet, PortError, Receive, Received, Stream, Transmit};
 
 use super::cores::message;
-use super::feed::{Feed, resolve};
+use super::feed::Feed;
 use crate::any_worker::AnyWorker;
 use crate::classify::Classified;
 use crate::dispatch::{CoreBatch, Dispatcher, Router};
@@ -40,7 +40,6 @@ pub(crate) struct Turns<'a, N: NetworkFunction> {
     router: Option<Arc<Router<N>>>,
     /// What looks at packets, where steering has to wait for the pieces ahead.
     classifier: Arc<Router<N>>,
-    sides: Sides,
     /// Whether pieces are written in order; else each core sends its share by itself.
     ordered: bool,
     cores: usize,
@@ -119,7 +118,6 @@ impl<'a, N: NetworkFunction> Turns<'a, N> {
     /// `lockstep`: a piece is read when the one ahead is written, so that no core waits for another that writes.
     pub(crate) fn new(
         stream: Stream<'a>,
-        sides: Sides,
         dispatcher: &'a mut Dispatcher<N>,
         cores: usize,
         lockstep: Option<usize>,
@@ -140,7 +138,6 @@ impl<'a, N: NetworkFunction> Turns<'a, N> {
             router: dispatcher.router(),
             classifier: dispatcher.any_router(),
             dispatcher: Mutex::new(dispatcher),
-            sides,
             ordered,
             cores,
             piece_max: lockstep,
@@ -489,7 +486,6 @@ impl<N: NetworkFunction> Feed<N> for Seat<'_, '_, N> {
     }
 
     fn transmit(&mut self, batch: &mut Batch) -> Result<(), EngineError> {
-        resolve(self.turns.sides, batch);
         // Where nothing is merged nobody else has to read what became of these.
         let sent = if self.turns.ordered { Ok(()) } else { self.turns.send(batch) };
         swap(&mut self.share.batch, batch);

@@ -258,7 +258,7 @@ fn a_reader_that_goes_is_a_quiet_end() {
     }
 }
 
-/// Gives a run one half of a capture, interrupts it, gives it the other half.
+/// Interrupts a run whose input goes on for as long as somebody reads it.
 #[test]
 fn an_interrupt_leaves_a_valid_output_and_full_statistics() {
     for cores in [1, 2] {
@@ -271,15 +271,18 @@ fn an_interrupt_leaves_a_valid_output_and_full_statistics() {
         let (first, second) = capture.split_at(capture.len() / 2);
         input.write_all(first).unwrap();
         interrupt(&child);
-        // What wakes the read may find nobody there any more.
-        let _ = input.write_all(second);
+        let mut given = input.write_all(second);
+        let since = Instant::now();
+        while given.is_ok() {
+            assert!(since.elapsed() < Duration::from_secs(60), "{line}: nothing stops it");
+            given = input.write_all(&capture[FILE_HEADER..]);
+        }
         drop(input);
         let output = child.wait_with_output().unwrap();
         assert_eq!(output.status.code(), Some(130), "{}", String::from_utf8_lossy(&output.stderr));
         let run: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(run["interrupted"], true);
         let received = run["packets"]["received"].as_u64().unwrap();
-        assert!(received < 50_000);
         assert_eq!(packets(&folder.path("out.pcap")) as u64, received, "ddos drops none of them");
     }
 }
