@@ -242,8 +242,13 @@ pub fn transacted_fleet<N: Function>(nf: Arc<N>, cores: usize, options: &Options
 
 /// What a fleet leaves behind, whatever its placement.
 pub trait Remains<N: NetworkFunction> {
-    /// The flows alive at `now`, each once, in no particular order. `scr`: those of one replica.
-    fn flows(&self, now: Nanos) -> Vec<FlowState<N>>;
+    /// The flows alive at `now`, each once, in no particular order, as they are found. `scr`: those of one replica.
+    fn each_flow(&self, now: Nanos) -> Box<dyn Iterator<Item = FlowState<N>> + '_>;
+
+    /// [The same](Self::each_flow), collected.
+    fn flows(&self, now: Nanos) -> Vec<FlowState<N>> {
+        self.each_flow(now).collect()
+    }
 
     /// The entries of the tables, each once: flows alive, and flows past their deadline that were not reclaimed yet.
     fn entries(&self) -> usize;
@@ -288,8 +293,8 @@ impl<N: NetworkFunction, I: Index> Remains<N> for PrivateFleet<N, I> {
         self.parts().next().and_then(|part| local_report(nf, part.shared(), now))
     }
 
-    fn flows(&self, now: Nanos) -> Vec<FlowState<N>> {
-        self.parts().flat_map(|part| part.flows(now)).collect()
+    fn each_flow(&self, now: Nanos) -> Box<dyn Iterator<Item = FlowState<N>> + '_> {
+        Box::new(self.parts().flat_map(move |part| part.flows(now)))
     }
 
     fn entries(&self) -> usize {
@@ -328,8 +333,8 @@ impl<N: NetworkFunction, I: Index> Remains<N> for ShardedFleet<N, I> {
         self.parts().next().and_then(|part| local_report(nf, part.shared(), now))
     }
 
-    fn flows(&self, now: Nanos) -> Vec<FlowState<N>> {
-        self.parts().flat_map(|part| part.flows(now)).collect()
+    fn each_flow(&self, now: Nanos) -> Box<dyn Iterator<Item = FlowState<N>> + '_> {
+        Box::new(self.parts().flat_map(move |part| part.flows(now)))
     }
 
     fn entries(&self) -> usize {
@@ -356,8 +361,8 @@ impl<N: NetworkFunction> Remains<N> for SharedFleet<N> {
         self.workers[0].place().whole().report_shared(nf, now)
     }
 
-    fn flows(&self, now: Nanos) -> Vec<FlowState<N>> {
-        self.workers[0].place().whole().flows(&self.nf, now)
+    fn each_flow(&self, now: Nanos) -> Box<dyn Iterator<Item = FlowState<N>> + '_> {
+        Box::new(self.workers[0].place().whole().flows(&self.nf, now).into_iter())
     }
 
     fn entries(&self) -> usize {
@@ -382,8 +387,8 @@ impl<N: Function> Remains<N> for TransactedFleet<N> {
         self.workers[0].place_mut().report_shared(nf, now)
     }
 
-    fn flows(&self, now: Nanos) -> Vec<FlowState<N>> {
-        self.workers.iter().flat_map(|worker| worker.place().flows(now)).collect()
+    fn each_flow(&self, now: Nanos) -> Box<dyn Iterator<Item = FlowState<N>> + '_> {
+        Box::new(self.workers.iter().flat_map(move |worker| worker.place().flows(now)))
     }
 
     fn entries(&self) -> usize {
@@ -444,16 +449,20 @@ where
     /// was reclaimed. So every flow that was opened has ended or is alive.
     #[must_use]
     pub fn flow_counters_at(&self, now: Nanos) -> FlowCounters {
+        self.flow_counters_with(self.each_flow(now).count())
+    }
+
+    /// The same at a time at which so many flows are alive.
+    pub(crate) fn flow_counters_with(&self, alive: usize) -> FlowCounters {
         let counters = self.flow_counters();
-        let lapsed = self.entries() - self.flows(now).len();
+        let lapsed = self.entries() - alive;
         FlowCounters { expired: counters.expired + lapsed as u64, ..counters }
     }
 
     /// What the function has to tell at `now`: of the flows alive, or else of what they share.
     #[must_use]
     pub fn report(&mut self, now: Nanos) -> Option<Report> {
-        let flows = self.flows(now);
-        let of_flows = self.nf.report(&mut flows.into_iter().map(|state| (state.key, state.flow)));
+        let of_flows = self.nf.report(&mut self.each_flow(now).map(|state| (state.key, state.flow)));
         let nf = Arc::clone(&self.nf);
         of_flows.or_else(|| self.report_shared(&nf, now))
     }

@@ -180,8 +180,8 @@ where
     };
     // Taken here: what follows walks the tables.
     let elapsed = start.elapsed();
-    let counters = Counters { flows: fleet.flow_counters_at(end.last), ..fleet.counters() };
-    let flows_alive = fleet.flows(end.last).len();
+    let flows_alive = fleet.each_flow(end.last).count();
+    let counters = Counters { flows: fleet.flow_counters_with(flows_alive), ..fleet.counters() };
     let adds_up = counters.add_up() && counters.flows.opened == counters.flows.ended() + flows_alive as u64;
     debug_assert!(
         end.failure.is_some() || adds_up,
