@@ -126,9 +126,8 @@ struct Adaptive<M> {
 }
 
 /// Where a packet goes.
-struct Route<M> {
-    meta: Option<M>,
-    hash: u64,
+#[derive(Clone, Copy)]
+struct Route {
     core: usize,
     bucket: u16,
     /// Whether replicas need its record.
@@ -317,9 +316,10 @@ impl<N: NetworkFunction> Dispatcher<N> {
             let route = self.route(packet.seq.0, classified);
             cores.push(route.core as u16);
             buckets.push(route.bucket);
-            script.records.extend(record_of(packet, &route));
-            if let Some(owned) = script.owned.get_mut(route.core) {
-                owned.extend(owned_record_of(packet, &route));
+            if route.recorded {
+                script.records.extend(record_of(packet, classified));
+            } else if let (Some(owned), Some(meta)) = (script.owned.get_mut(route.core), classified.meta) {
+                owned.push(OwnedRecord { seq: packet.seq, hash: classified.hash, bucket: route.bucket, meta });
             }
         }
         self.classified = classified;
@@ -366,17 +366,18 @@ impl<N: NetworkFunction> Dispatcher<N> {
 
     /// Inlined where the route is taken: one that crosses a call is stored in pieces and read at once, which has to wait for them.
     #[inline(always)]
-    fn route(&mut self, seq: u64, classified: &Classified<N::Meta>) -> Route<N::Meta> {
-        let Classified { meta, hash, bucket } = *classified;
+    fn route(&mut self, seq: u64, classified: &Classified<N::Meta>) -> Route {
+        let Classified { meta, hash, bucket } = classified;
+        let (hash, bucket) = (*hash, *bucket);
         let (core, bucket) = self.steering.steer(seq, meta.is_some().then_some(bucket));
-        let route = Route { meta, hash, core, bucket, recorded: self.router.replicate };
+        let route = Route { core, bucket, recorded: self.router.replicate };
         if let Some(adaptive) = &mut self.adaptive {
             adaptive.left = adaptive.left.saturating_sub(1);
-            let Some(meta) = &meta else { return route };
+            let Some(meta) = meta else { return route };
             if let Some(elephants) = &mut adaptive.elephants {
                 if elephants.count(&meta.key(), hash) {
                     let (core, bucket) = ((seq % adaptive.balancer.active() as u64) as usize, Packet::SPRAYED);
-                    return Route { core, bucket, recorded: true, ..route };
+                    return Route { core, bucket, recorded: true };
                 }
                 elephants.count_mouse(meta, hash, bucket);
             }
@@ -496,9 +497,8 @@ impl<N: NetworkFunction> Router<N> {
             begin(block, batch);
         }
         let route = |seq: u64, classified: &Classified<N::Meta>| {
-            let Classified { meta, hash, bucket } = *classified;
-            let (core, bucket) = self.steering.steer(seq, meta.is_some().then_some(bucket));
-            Route { meta, hash, core, bucket, recorded: self.replicate }
+            let (core, bucket) = self.steering.steer(seq, classified.meta.is_some().then_some(classified.bucket));
+            Route { core, bucket, recorded: self.replicate }
         };
         let mut panic = None;
         let mut begin = 0;
@@ -558,19 +558,18 @@ fn hand_out<M: Copy>(
     classified: &[Classified<M>],
     shares: &mut [CoreBatch<M>],
     mut records: Option<&mut Vec<Record<M>>>,
-    mut route: impl FnMut(u64, &Classified<M>) -> Route<M>,
+    mut route: impl FnMut(u64, &Classified<M>) -> Route,
 ) {
-    for (index, classified) in (first..).zip(classified) {
-        let packet = &batch.packets()[index];
+    for (index, (packet, classified)) in (first..).zip(batch.packets()[first..].iter().zip(classified)) {
         let route = route(packet.seq.0, classified);
         let share = &mut shares[route.core];
         share.batch.push_of(batch, index, route.bucket);
         if route.recorded {
-            if let (Some(records), Some(record)) = (&mut records, record_of(packet, &route)) {
+            if let (Some(records), Some(record)) = (&mut records, record_of(packet, classified)) {
                 records.push(record);
             }
         } else if let Some(meta) = &classified.meta {
-            share.own(packet.seq, route.hash, route.bucket, meta);
+            share.own(packet.seq, classified.hash, route.bucket, meta);
         }
     }
 }
@@ -592,16 +591,9 @@ fn elephant<M: Copy>(one: &Tracked<M>, table: &[u16]) -> Elephant<M> {
 }
 
 #[inline(always)]
-fn record_of<M: Copy>(packet: &Packet, route: &Route<M>) -> Option<Record<M>> {
-    let meta = route.meta.filter(|_| route.recorded)?;
-    Some(Record { seq: packet.seq, time: packet.time, hash: route.hash, meta })
-}
-
-/// Of a packet whose step no core takes but its own.
-#[inline(always)]
-fn owned_record_of<M: Copy>(packet: &Packet, route: &Route<M>) -> Option<OwnedRecord<M>> {
-    let meta = route.meta.filter(|_| !route.recorded)?;
-    Some(OwnedRecord { seq: packet.seq, hash: route.hash, bucket: route.bucket, meta })
+fn record_of<M: Copy>(packet: &Packet, classified: &Classified<M>) -> Option<Record<M>> {
+    let meta = classified.meta?;
+    Some(Record { seq: packet.seq, time: packet.time, hash: classified.hash, meta })
 }
 
 /// How many packets pass between two looks at the load.

@@ -377,8 +377,9 @@ impl Batch {
         prefetch::place_to_write(self.packets.as_ptr(), self.packets.len() + PUSH_AHEAD);
         if (packet.offset as usize) < other.lent_len() {
             debug_assert_eq!(self.lent_len(), other.lent_len(), "both are lent the same");
-            // Copied as it is: put together with its bucket first, the whole would have to wait for the part.
-            self.packets.push(*packet);
+            // Copied as it is, and straight from there: put together with its bucket first, the whole would have to wait for the part,
+            // and what is pushed by value goes over the stack.
+            self.packets.extend_from_slice(slice::from_ref(packet));
         } else {
             self.push(*packet, other.bytes(index));
         }
