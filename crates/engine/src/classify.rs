@@ -116,18 +116,16 @@ impl<N: NetworkFunction> Classifier<N> {
         Self { by_ports: nf.packet_set().has_ports(), nf, seed, buckets }
     }
 
-    /// Looks at packets of a batch, of which it is at number `at`, and adds what it finds.
+    /// Looks at packets of a batch, of which it is at number `at`, and writes what it finds over as many `places`.
     pub(crate) fn classify(
         &self,
         batch: &Batch,
         range: Range<usize>,
-        classified: &mut Vec<Classified<N::Meta>>,
+        places: &mut [Classified<N::Meta>],
         at: &mut usize,
     ) {
-        let before = classified.len();
-        classified.resize(before + range.len(), Classified { meta: None, hash: 0, bucket: 0 });
         let mut verdict = Verdict::forward();
-        for (index, one) in range.zip(&mut classified[before..]) {
+        for (index, one) in range.zip(places) {
             *at = index;
             let (packet, bytes) = batch.packet(index);
             if !classify(&*self.nf, self.by_ports, packet, bytes, &mut one.meta, &mut verdict) {
@@ -142,4 +140,12 @@ impl<N: NetworkFunction> Classifier<N> {
             }
         }
     }
+}
+
+/// Places for what is found out about so many packets, with whatever was found out about others before.
+pub(crate) fn places<M: Copy>(classified: &mut Vec<Classified<M>>, count: usize) -> &mut [Classified<M>] {
+    if classified.len() < count {
+        classified.resize(count, Classified { meta: None, hash: 0, bucket: 0 });
+    }
+    &mut classified[..count]
 }

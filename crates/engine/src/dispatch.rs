@@ -14,7 +14,7 @@ use port::{Batch, Packet};
 use crate::any_worker::AnyWorker;
 use crate::balance::{Balancer, Migration};
 use crate::carrier::{Shape, Unpack};
-use crate::classify::{Classified, Classifier};
+use crate::classify::{Classified, Classifier, places};
 use crate::elephants::{Change, Elephants, Tracked};
 use crate::fleet::Options;
 use crate::history::{Block, Boundary, Log, OwnedRecord, Record, Script};
@@ -282,7 +282,8 @@ impl<N: NetworkFunction> Dispatcher<N> {
         if let Some(first) = batch.packets().first() {
             self.decide(first, &mut inner.moves);
         }
-        hand_out(batch, 0, classified, shares, Some(&mut inner.records), |seq, classified| self.route(seq, classified));
+        let route = |seq: u64, classified: &Classified<N::Meta>| self.route(seq, classified);
+        hand_out(batch, 0, &classified[..batch.len()], shares, Some(&mut inner.records), route);
         for share in shares.iter_mut() {
             share.block = Some(Arc::clone(&block));
         }
@@ -309,9 +310,9 @@ impl<N: NetworkFunction> Dispatcher<N> {
             script.owned.resize_with(self.cores, Vec::new);
         }
         let mut classified = take(&mut self.classified);
+        // Steering that doesn't go by what packets contribute leaves the places as they are.
+        places(&mut classified, batch.len());
         self.router.classify(batch, &mut classified, &mut 0);
-        // Steering that doesn't go by what packets contribute leaves nothing.
-        classified.resize(batch.len(), Classified { meta: None, hash: 0, bucket: 0 });
         for (packet, classified) in batch.packets().iter().zip(&classified) {
             let route = self.route(packet.seq.0, classified);
             cores.push(route.core as u16);
@@ -468,9 +469,8 @@ impl<N: NetworkFunction> Router<N> {
 
     /// Looks at all packets of a batch, of which it is at number `at`.
     pub(crate) fn classify(&self, batch: &Batch, classified: &mut Vec<Classified<N::Meta>>, at: &mut usize) {
-        classified.clear();
         if let Some(classifier) = &self.classifier {
-            classifier.classify(batch, 0..batch.len(), classified, at);
+            classifier.classify(batch, 0..batch.len(), places(classified, batch.len()), at);
         }
     }
 
@@ -504,11 +504,11 @@ impl<N: NetworkFunction> Router<N> {
         let mut begin = 0;
         while begin < batch.len() && panic.is_none() {
             let range = begin..batch.len().min(begin + BURST);
-            classified.clear();
-            panic = catch_unwind(AssertUnwindSafe(|| classifier.classify(batch, range.clone(), classified, at))).err();
-            let whole = if panic.is_some() { *at - begin } else { classified.len() };
+            let found = places(classified, range.len());
+            panic = catch_unwind(AssertUnwindSafe(|| classifier.classify(batch, range.clone(), found, at))).err();
+            let whole = if panic.is_some() { *at - begin } else { range.len() };
             let records = inner.as_mut().map(|block| &mut block.records);
-            hand_out(batch, begin, &classified[..whole], shares, records, route);
+            hand_out(batch, begin, &found[..whole], shares, records, route);
             begin = range.end;
         }
         if let Some(block) = block {

@@ -267,7 +267,6 @@ impl<'a, N: NetworkFunction> Turns<'a, N> {
         let Packet { seq, time, link, wire_len, .. } = *packet;
         let packet = Some(FailedPacket { time, link, wire_len, bytes: bytes.to_vec() });
         batch.truncate(at);
-        classified.truncate(at);
         Some(Failure { core, seq, message: message(&*panic), packet })
     }
 
