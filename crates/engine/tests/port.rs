@@ -2,6 +2,8 @@
 //! a link that goes down and comes up. And the run's handle: looked at, asked and stopped while it goes.
 #![cfg(not(loom))]
 
+mod source;
+
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -10,33 +12,18 @@ use std::time::{Duration, Instant};
 use engine::{EngineKind, Options, start};
 use memory::Memory;
 use nf::{Context, Description, NetworkFunction, Opened, PacketSet, Reason, Sharing, Sizing, Step, Verdict};
-use packet::{Headers, Host, LinkType, Nanos, Seq};
+use packet::{Headers, LinkType, Nanos, Seq};
 use port::{
     Batch, Fate, Packet, Port, PortError, Queue, Receive, ReceiveLosses, Received, Sides, Transmit, TransmitCounts,
 };
+
+use source::Source;
 
 /// Forwards each source's first packets, three of them, and forgets sources that are silent for a second.
 struct Three;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Source(Host);
-
-#[derive(Clone, Copy, Debug, PartialEq)]
 struct Count(u32);
-
-impl nf::Meta for Source {
-    type Key = Host;
-    const RECORD_BYTES: usize = nf::HOST_BYTES;
-    fn key(&self) -> Host {
-        self.0
-    }
-    fn write(&self, record: &mut [u8]) {
-        nf::RecordWriter::new(record).host(&self.0).end();
-    }
-    fn read(record: &[u8]) -> Option<Self> {
-        nf::RecordReader::new(record).host().map(Self)
-    }
-}
 
 impl nf::Flow for Count {}
 

@@ -1,6 +1,8 @@
 //! Runs over a queue in memory: the output's order, what a panic leaves behind, what a stop leaves behind.
 #![cfg(not(loom))]
 
+mod source;
+
 use std::sync::Arc;
 
 use engine::{
@@ -12,6 +14,8 @@ use nf::{Context, Description, NetworkFunction, Opened, PacketSet, PortId, Reaso
 use packet::{Headers, Host, LinkType, Nanos, Seq};
 use port::{Batch, Fate, Packet, Port, PortError, Receive, Received, Stream, Transmit, TransmitCounts};
 
+use source::Source;
+
 /// Lets the first `limit` packets of a source through, and panics on a packet from 10.0.0.13.
 struct Limit {
     limit: u32,
@@ -19,24 +23,7 @@ struct Limit {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Source(Host);
-
-#[derive(Clone, Copy, Debug, PartialEq)]
 struct Seen(u32);
-
-impl nf::Meta for Source {
-    type Key = Host;
-    const RECORD_BYTES: usize = nf::HOST_BYTES;
-    fn key(&self) -> Host {
-        self.0
-    }
-    fn write(&self, record: &mut [u8]) {
-        nf::RecordWriter::new(record).host(&self.0).end();
-    }
-    fn read(record: &[u8]) -> Option<Self> {
-        nf::RecordReader::new(record).host().map(Self)
-    }
-}
 
 impl nf::Flow for Seen {}
 
@@ -82,11 +69,11 @@ impl NetworkFunction for Limit {
 
 /// A port of packets in memory, received in bursts of seven, with what was sent.
 struct Memo {
-    source: Source7,
+    source: Frames,
     sink: Sink,
 }
 
-struct Source7 {
+struct Frames {
     frames: Vec<(Nanos, Vec<u8>)>,
     next: usize,
     stop_at: Option<(usize, Control)>,
@@ -101,7 +88,7 @@ struct Sink {
 impl Memo {
     fn of(sources: &[u8]) -> Self {
         let frames = sources.iter().zip(0..).map(|(&source, time)| (Nanos(time * 1_000), frame(source))).collect();
-        Self { source: Source7 { frames, next: 0, stop_at: None }, sink: Sink::default() }
+        Self { source: Frames { frames, next: 0, stop_at: None }, sink: Sink::default() }
     }
 }
 
@@ -112,7 +99,7 @@ impl Port for Memo {
     }
 }
 
-impl Receive for &mut Source7 {
+impl Receive for &mut Frames {
     fn receive(&mut self, batch: &mut Batch) -> Result<Received, PortError> {
         batch.clear();
         for (time, bytes) in self.frames.iter().skip(self.next).take(7) {
