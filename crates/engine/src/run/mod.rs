@@ -288,7 +288,6 @@ fn over_queues<N: NetworkFunction>(
 const LINK_BATCH: usize = 4096;
 
 /// All cores on one stream.
-#[expect(clippy::too_many_arguments, reason = "all that a run is made of, once")]
 fn over_stream<'a, N: NetworkFunction>(
     workers: Vec<&mut dyn AnyWorker<N>>,
     dispatcher: &'a mut Dispatcher<N>,

@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
 
 use millrace::packet::{LinkType, Nanos, Seq};
 use millrace::port::pcap::{Container, Reader, Writer};
@@ -12,7 +13,7 @@ use millrace::port::{Batch, Fate, Packet, Received};
 use millrace::testkit::Build;
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::folder::Folder;
+use super::folder::{ENGINES, Folder};
 
 /// The exit code and standard error.
 fn run(folder: &Folder, line: &str) -> (i32, String) {
@@ -103,8 +104,8 @@ fn a_capture_cut_in_a_record_gives_what_came_before() {
     let folder = folder(100);
     let whole = fs::read(folder.path("good.pcap")).unwrap();
     fs::write(folder.path("cut.pcap"), &whole[..whole.len() - 50]).unwrap();
-    for cores in [1, 2] {
-        let line = format!("run ddos --in cut.pcap --out out.pcap --cores {cores}");
+    for engine in ENGINES {
+        let line = format!("run ddos --in cut.pcap --out out.pcap {engine}");
         let (code, error) = run(&folder, &line);
         assert_eq!(code, 3, "{error}");
         assert!(error.contains("ends") && error.contains("packet 100") && error.contains("99 packets"), "{error}");
@@ -212,8 +213,8 @@ fn the_input_is_never_written_over() {
 fn outputs_that_cannot_be_written_leave_nothing_behind() {
     let folder = folder(20_000);
     for (output, words) in [("none/out.pcap", "can't be created"), ("/dev/full", "disk is full"), (".", "directory")] {
-        for cores in [1, 2] {
-            let line = format!("run ddos --in good.pcap --out {output} --cores {cores}");
+        for engine in ENGINES {
+            let line = format!("run ddos --in good.pcap --out {output} {engine}");
             let (code, error) = run(&folder, &line);
             assert_eq!(code, 3, "{line}: {error}");
             assert!(error.contains(words), "{line}: {error}");
@@ -235,11 +236,8 @@ fn outputs_that_cannot_be_written_leave_nothing_behind() {
 #[test]
 fn a_reader_that_goes_is_a_quiet_end() {
     let folder = folder(20_000);
-    for line in [
-        "run ddos --in good.pcap --out -",
-        "run ddos --in good.pcap --out - --cores 2",
-        "synth --profile uniform --flows 10 --packets 1M --out -",
-    ] {
+    let runs = ENGINES.map(|engine| format!("run ddos --in good.pcap --out - {engine}"));
+    for line in runs.iter().map(String::as_str).chain(["synth --profile uniform --flows 10 --packets 1M --out -"]) {
         let mut child = folder.command(line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut first = [0; 24];
         child.stdout.as_mut().unwrap().read_exact(&mut first).unwrap();
@@ -258,13 +256,16 @@ fn a_reader_that_goes_is_a_quiet_end() {
     }
 }
 
+/// Of a capture in the classic format.
+const FILE_HEADER_BYTES: usize = 24;
+
 /// Interrupts a run whose input goes on for as long as somebody reads it.
 #[test]
 fn an_interrupt_leaves_a_valid_output_and_full_statistics() {
-    for cores in [1, 2] {
+    for engine in ENGINES {
         let folder = folder(50_000);
         let capture = fs::read(folder.path("good.pcap")).unwrap();
-        let line = format!("run ddos --in - --out out.pcap --cores {cores} --json");
+        let line = format!("run ddos --in - --out out.pcap {engine} --json");
         let mut child: Child =
             folder.command(&line).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut input = child.stdin.take().unwrap();
@@ -275,7 +276,7 @@ fn an_interrupt_leaves_a_valid_output_and_full_statistics() {
         let since = Instant::now();
         while given.is_ok() {
             assert!(since.elapsed() < Duration::from_secs(60), "{line}: nothing stops it");
-            given = input.write_all(&capture[FILE_HEADER..]);
+            given = input.write_all(&capture[FILE_HEADER_BYTES..]);
         }
         drop(input);
         let output = child.wait_with_output().unwrap();
@@ -290,11 +291,9 @@ fn an_interrupt_leaves_a_valid_output_and_full_statistics() {
 /// A run whose input has nothing to say for now, and isn't over.
 #[test]
 fn an_interrupt_ends_a_wait_for_an_idle_pipe() {
-    for (line, has_output) in [
-        ("run ddos --in - --out out.pcap --json", true),
-        ("run ddos --in - --out out.pcap --cores 2 --json", true),
-        ("inspect - --json", false),
-    ] {
+    let runs = ENGINES.map(|engine| (format!("run ddos --in - --out out.pcap {engine} --json"), true));
+    for (line, has_output) in runs.into_iter().chain([("inspect - --json".to_owned(), false)]) {
+        let line = line.as_str();
         let folder = folder(50_000);
         let capture = fs::read(folder.path("good.pcap")).unwrap();
         let output = interrupted(&folder, line, &capture[..capture.len() / 2]);

@@ -7,6 +7,17 @@ use std::process::{Command, Output};
 use serde_json::Value;
 use tempfile::TempDir;
 
+/// Every engine that takes a function whose packet sets share nothing.
+pub(crate) const ENGINES: [&str; 7] = [
+    "--engine sequential",
+    "--engine rss --cores 2",
+    "--engine rss++ --cores 3",
+    "--engine scr --cores 2",
+    "--engine hybrid --cores 2",
+    "--engine shared --cores 2",
+    "--engine transactional --cores 4",
+];
+
 /// A folder that is gone when the test ends.
 pub(crate) struct Folder(TempDir);
 

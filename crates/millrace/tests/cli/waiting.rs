@@ -6,18 +6,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
 
-use super::folder::Folder;
-
-/// Every engine that takes a function whose packet sets share nothing.
-const ENGINES: [&str; 7] = [
-    "--engine sequential",
-    "--engine rss --cores 2",
-    "--engine rss++ --cores 3",
-    "--engine scr --cores 2",
-    "--engine hybrid --cores 2",
-    "--engine shared --cores 2",
-    "--engine transactional --cores 4",
-];
+use super::folder::{ENGINES, Folder};
 
 /// Long enough for any machine; nothing is held to it but what never comes.
 const NEVER: Duration = Duration::from_secs(60);
