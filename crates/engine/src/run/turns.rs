@@ -385,6 +385,14 @@ impl<'a, N: NetworkFunction> Turns<'a, N> {
     }
 }
 
+impl State {
+    /// Whether a core that has come to piece `next` has nothing more to expect. Whoever is reading may still bring one, which was begun
+    /// before the end was known.
+    const fn is_over(&self, next: u64) -> bool {
+        self.ended && !self.reading && next == self.read
+    }
+}
+
 /// Puts the packets of all shares that go out into one batch, in the order in which they were read. Packets that were lost on the way
 /// to their core are in no share.
 fn merge<M>(batch: &Batch, shares: &[CoreBatch<M>], heads: &mut [usize], merged: &mut Batch) {
@@ -447,7 +455,7 @@ impl<N: NetworkFunction> Feed<N> for Seat<'_, '_, N> {
                 self.take(batch);
                 return Ok(Received::Packets);
             }
-            if state.ended && self.next == state.read {
+            if state.is_over(self.next) {
                 return Ok(Received::End);
             }
             let has_room = state.read - state.written < turns.slots.len() as u64;
@@ -500,7 +508,7 @@ impl<N: NetworkFunction> Feed<N> for Seat<'_, '_, N> {
     fn wait(&mut self, at_most: Duration) -> Result<(), EngineError> {
         let turns = self.turns;
         let mut state = lock(&turns.state);
-        let is_done = state.ended && self.next == state.read || state.abandoned;
+        let is_done = state.is_over(self.next) || state.abandoned;
         if self.next < state.steered || is_done {
             return Ok(());
         }

@@ -280,7 +280,7 @@ fn an_interrupt_leaves_a_valid_output_and_full_statistics() {
         }
         drop(input);
         let output = child.wait_with_output().unwrap();
-        assert_eq!(output.status.code(), Some(130), "{}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(output.status.code(), Some(130), "{line}: {}", String::from_utf8_lossy(&output.stderr));
         let run: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(run["interrupted"], true);
         let received = run["packets"]["received"].as_u64().unwrap();
