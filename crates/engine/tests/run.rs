@@ -4,6 +4,8 @@
 mod source;
 
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
 use engine::{
     Block, Control, EngineError, EngineKind, Log, Options, Outcome, OwnedRecord, Private, Record, Worker, hash_of,
@@ -121,6 +123,8 @@ impl Receive for &mut Frames {
             && self.next >= *at
         {
             control.stop();
+            // Long enough for cores that have nothing to do to hear of it while these packets are still on their way.
+            thread::sleep(Duration::from_millis(60));
         }
         Ok(if batch.is_empty() { Received::End } else { Received::Packets })
     }
@@ -236,7 +240,8 @@ fn a_panic_loses_nothing_that_came_ahead_of_it() {
 #[test]
 fn a_stop_ends_with_everything_that_was_received() {
     let sources = vec![20; 700];
-    for (kind, cores) in [(EngineKind::Sequential, 1), (EngineKind::Rss, 2), (EngineKind::Scr, 3)] {
+    let all = [(EngineKind::Sequential, 1), (EngineKind::Rss, 2), (EngineKind::RssPlusPlus, 2), (EngineKind::Scr, 3)];
+    for (kind, cores) in all {
         let control = Control::default();
         let mut port = Memo::of(&sources);
         port.source.stop_at = Some((70, control.clone()));
