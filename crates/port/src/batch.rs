@@ -438,6 +438,16 @@ impl Batch {
         self.lent.as_ref().is_none_or(|lent| self.memory.len() > lent.len / 2)
     }
 
+    /// The bytes between two offsets, if they lie in one memory.
+    #[inline]
+    pub(crate) fn stretch(&self, start: usize, end: usize) -> Option<&[u8]> {
+        let lent = self.lent.as_ref().map_or(&[][..], Lent::bytes);
+        match start.checked_sub(lent.len()) {
+            None => lent.get(start..end),
+            Some(start) => self.memory.get(start..end - lent.len()),
+        }
+    }
+
     fn lent_len(&self) -> usize {
         self.lent.as_ref().map_or(0, |lent| lent.len)
     }

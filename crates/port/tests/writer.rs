@@ -7,10 +7,14 @@ use std::io::{ErrorKind, Read as _};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 
 use packet::{LinkType, Nanos, Seq};
+use proptest::collection::vec;
+use proptest::prelude::*;
+
 use port::pcap::{Capture, Container, Error, Fault, Interface, Reader, Resolution, Writer, same_file};
-use port::{Batch, Fate, Opened, Packet, Port, PortError, Receive, Received, Transmit, TransmitCounts};
+use port::{Batch, Block, Fate, Opened, Packet, Port, PortError, Receive, Received, Transmit, TransmitCounts};
 use shared::{Read, manifest, read_all};
 
 /// An empty folder of this name.
@@ -439,4 +443,75 @@ fn from_standard_input_to_standard_output() {
         read_all(Reader::from_read(std::io::Cursor::new(output.stdout[begin..].to_vec()), "-").expect("a capture"));
     let mut whole = read.packets.iter().take_while(|(packet, _)| packet.len == 60);
     assert_eq!(whole.by_ref().count(), 5_000);
+}
+
+fn pcap_header(magic: u32) -> Vec<u8> {
+    [magic, 0x0004_0002, 0, 0, 65_535, 1].iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+/// What is done to a packet on its way: by its number, modulo how many kinds there are.
+fn change(batch: &mut Batch, index: usize, kind: u8) -> Fate {
+    let bytes = batch.bytes(index).to_vec();
+    match kind % 8 {
+        0 => return Fate::Drop,
+        1 => batch.bytes_mut(index).fill(kind),
+        2 => batch.replace(index, &[&bytes[..], &[7; 30]].concat()),
+        3 => batch.replace(index, &bytes[..bytes.len() / 2]),
+        _ => {}
+    }
+    Fate::Transmit(0)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: if shared::deep() { 20_000 } else { 300 }, ..ProptestConfig::default() })]
+
+    /// Records that are written together as they lie are what packets written one by one are, whatever became of those between them.
+    #[test]
+    fn records_that_lie_together_are_written_as_one_by_one(
+        frames in vec((0..3_000_000_000_u64, 0..400_usize, any::<u8>()), 0..300),
+        block in prop_oneof![64..1000_usize, Just(128 << 10)],
+        (is_lent, is_micros) in any::<(bool, bool)>(),
+    ) {
+        let folder = folder("together");
+        let [input, together, apart] = ["in.pcap", "together.pcap", "apart.pcap"].map(|name| folder.join(name));
+        // Many come ahead of their time, and keep it.
+        let time = |at: usize| if is_micros { frames[at].0 / 1_000 * 1_000 } else { frames[at].0 };
+        let mut bytes = pcap_header(if is_micros { 0xa1b2_c3d4 } else { 0xa1b2_3c4d });
+        for (at, (_, len, kind)) in frames.iter().enumerate() {
+            let (secs, nanos) = (time(at) / 1_000_000_000, time(at) % 1_000_000_000);
+            let fraction = if is_micros { nanos / 1_000 } else { nanos };
+            for word in [secs as u32, fraction as u32, *len as u32, *len as u32 + u32::from(*kind)] {
+                bytes.extend_from_slice(&word.to_le_bytes());
+            }
+            bytes.resize(bytes.len() + len, *kind);
+        }
+        fs::write(&input, bytes).expect("an input");
+        let open = || Reader::open(&input).expect("a capture").with_block(block);
+        let mut one_by_one = Writer::create(&apart, None, Some(&open().format())).expect("an output");
+        let mut capture = Capture::new(open(), Some(Writer::create(&together, None, Some(&open().format())).expect("an output")));
+        let mut stream = capture.stream();
+        let (mut batch, mut memory) = (Batch::default(), Arc::new(Block::Filled(Vec::new())));
+        while stream.receive(&mut batch).expect("packets") != Received::End {
+            if is_lent {
+                batch.share(&mut memory);
+            }
+            for index in 0..batch.len() {
+                let seq = batch.packets()[index].seq.0 as usize;
+                let fate = change(&mut batch, index, frames[seq].2);
+                batch.packets_mut()[index].fate = fate;
+                if let Fate::Transmit(_) = fate {
+                    let (packet, bytes) = batch.packet(index);
+                    let packet = Packet { time: Nanos(time(seq)), ..*packet };
+                    one_by_one.write(&packet, bytes).expect("an output");
+                }
+            }
+            stream.transmit(&mut batch).expect("an output");
+            if is_lent {
+                batch.unshare(&mut memory);
+            }
+        }
+        stream.finish().expect("an output");
+        one_by_one.finish().expect("an output");
+        prop_assert!(fs::read(&together).expect("an output") == fs::read(&apart).expect("an output"));
+    }
 }

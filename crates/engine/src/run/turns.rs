@@ -399,14 +399,25 @@ fn merge<M>(batch: &Batch, shares: &[CoreBatch<M>], heads: &mut [usize], merged:
     merged.clear_beside(batch, 0);
     heads.fill(0);
     loop {
-        let next = shares.iter().zip(&*heads).enumerate();
-        let next = next.filter_map(|(core, (share, &head))| Some((share.batch.packets().get(head)?.seq, core))).min();
-        let Some((_, core)) = next else { return };
-        let index = heads[core];
-        heads[core] += 1;
-        let packet = &shares[core].batch.packets()[index];
-        if let Fate::Transmit(_) = packet.fate {
-            merged.push_of(&shares[core].batch, index, packet.bucket);
+        // The share whose packet comes first, and where the others go on.
+        let (mut first, mut core, mut others) = (u64::MAX, 0, u64::MAX);
+        for (at, (share, &head)) in shares.iter().zip(&*heads).enumerate() {
+            let Some(packet) = share.batch.packets().get(head) else { continue };
+            if packet.seq.0 < first {
+                (first, core, others) = (packet.seq.0, at, first);
+            } else {
+                others = others.min(packet.seq.0);
+            }
+        }
+        if first == u64::MAX {
+            return;
+        }
+        let (share, head) = (&shares[core].batch, &mut heads[core]);
+        while let Some(packet) = share.packets().get(*head).filter(|packet| packet.seq.0 < others) {
+            if let Fate::Transmit(_) = packet.fate {
+                merged.push_of(share, *head, packet.bucket);
+            }
+            *head += 1;
         }
     }
 }

@@ -23,6 +23,8 @@ pub use source::Progress;
 pub use target::{Target, same_file};
 pub use writer::Writer;
 
+use std::mem;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -141,13 +143,24 @@ impl Transmit for Output<'_> {
             writer.describe(interfaces);
         }
         let mut raised = origin.raised.as_slice();
+        let mut run = Run::default();
         for (index, packet) in batch.packets().iter().enumerate() {
             let Fate::Transmit(port) = packet.fate else { continue };
             let time = if raised.is_empty() { packet.time } else { stamp(&mut raised, packet) };
             let interface = if self.by_ports && writer.knows(port) { port } else { packet.interface };
-            writer.write(&Packet { time, interface, ..*packet }, batch.bytes(index))?;
+            let packet = Packet { time, interface, ..*packet };
+            if let Some(record) = record(writer, batch, &packet) {
+                if !run.extend(batch, &record) {
+                    self.counts.sent += run.write(writer, batch)?;
+                    run = Run { bytes: record, packets: 1 };
+                }
+                continue;
+            }
+            self.counts.sent += mem::take(&mut run).write(writer, batch)?;
+            writer.write(&packet, batch.bytes(index))?;
             self.counts.sent += 1;
         }
+        self.counts.sent += run.write(writer, batch)?;
         Ok(())
     }
 
@@ -169,6 +182,44 @@ impl Transmit for Output<'_> {
 
     fn sent(&self) -> Option<TransmitCounts> {
         Some(self.counts)
+    }
+}
+
+/// Where a packet's whole record lies, as it is to be written: what was read and not changed has it ahead of its bytes.
+#[inline]
+fn record(writer: &Writer, batch: &Batch, packet: &Packet) -> Option<Range<usize>> {
+    let header = writer.header(packet)?;
+    let (begin, len) = (packet.offset as usize, packet.len as usize);
+    let start = begin.checked_sub(header.len())?;
+    let record = batch.stretch(start, begin + len)?;
+    record.starts_with(&header).then_some(start..begin + len)
+}
+
+/// Records that lie one behind another in a batch, and are written together.
+#[derive(Default)]
+struct Run {
+    bytes: Range<usize>,
+    packets: u64,
+}
+
+impl Run {
+    /// Adds a record, if it lies behind the others.
+    #[inline]
+    fn extend(&mut self, batch: &Batch, record: &Range<usize>) -> bool {
+        let is_next =
+            self.packets > 0 && self.bytes.end == record.start && batch.stretch(self.bytes.start, record.end).is_some();
+        if is_next {
+            (self.bytes.end, self.packets) = (record.end, self.packets + 1);
+        }
+        is_next
+    }
+
+    /// Writes them, and says how many packets they are.
+    fn write(self, writer: &mut Writer, batch: &Batch) -> Result<u64, PortError> {
+        if let Some(records) = batch.stretch(self.bytes.start, self.bytes.end).filter(|_| self.packets > 0) {
+            writer.write_records(records, self.packets)?;
+        }
+        Ok(self.packets)
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use packet::LinkType;
 
-use super::classic::{MAGIC_MICROS, MAGIC_NANOS};
+use super::classic::{MAGIC_MICROS, MAGIC_NANOS, RECORD_HEADER_BYTES};
 use super::error::{Error, Fault};
 use super::format::{Compression, Container, Format, Interface, Interfaces, Resolution};
 use super::sections::{
@@ -19,6 +19,8 @@ use crate::batch::Packet;
 
 /// Bytes that are gathered before they are written.
 const BUFFER_BYTES: usize = 128 << 10;
+/// As many bytes that lie together aren't gathered first.
+const DIRECT_BYTES: usize = 16 << 10;
 /// The longest packet that other programs read; classic pcap wants a limit in its header.
 const SNAPLEN: u32 = 262_144;
 
@@ -219,17 +221,38 @@ impl Writer {
     #[inline]
     fn classic(&mut self, packet: &Packet, bytes: &[u8]) -> Result<(), Error> {
         let Body::Pcap(classic) = &self.body else { return Ok(()) };
-        let nanos = (packet.time.0 % 1_000_000_000) as u32;
-        let fraction = if classic.resolution == Resolution::MICROS { nanos / 1_000 } else { nanos };
-        let Ok(secs) = u32::try_from(packet.time.0 / 1_000_000_000) else {
-            return Err(self.error(Fault::LateTime));
-        };
-        let mut header = [0; 16];
-        header[0..4].copy_from_slice(&secs.to_le_bytes());
-        header[4..8].copy_from_slice(&fraction.to_le_bytes());
-        header[8..12].copy_from_slice(&(bytes.len() as u32).to_le_bytes());
-        header[12..16].copy_from_slice(&packet.wire_len.to_le_bytes());
+        let Some(header) = classic.header(packet, bytes.len()) else { return Err(self.error(Fault::LateTime)) };
         self.put(&header, bytes, 0)
+    }
+
+    /// How a packet's record begins, if it is nothing but that and the packet, and records can be [written](Self::write_records) as
+    /// they lie.
+    #[inline]
+    pub(super) fn header(&self, packet: &Packet) -> Option<[u8; RECORD_HEADER_BYTES]> {
+        match (&self.body, &self.sink) {
+            (Body::Pcap(classic), Some(Sink::Plain(_))) if classic.link == Some(packet.link) => {
+                classic.header(packet, packet.len as usize)
+            }
+            _ => None,
+        }
+    }
+
+    /// Writes so many packets whose records lie one behind another, each as its [`header`](Self::header) says.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write) where the file is given up.
+    pub(super) fn write_records(&mut self, records: &[u8], packets: u64) -> Result<(), Error> {
+        if records.len() < DIRECT_BYTES {
+            self.put(&[], records, 0)?;
+        } else {
+            if !self.buffer.is_empty() {
+                self.flush()?;
+            }
+            self.hand(records)?;
+            self.bytes += records.len() as u64;
+        }
+        self.packets += packets;
+        Ok(())
     }
 
     #[inline]
@@ -315,13 +338,21 @@ impl Writer {
 
     #[cold]
     fn flush(&mut self) -> Result<(), Error> {
+        let mut buffer = mem::take(&mut self.buffer);
+        let result = self.hand(&buffer);
+        buffer.clear();
+        // A packet longer than the buffer made it grow; it does not stay so.
+        buffer.shrink_to(BUFFER_BYTES);
+        self.buffer = buffer;
+        result
+    }
+
+    /// Has the sink take these bytes; if it can't, the file is given up.
+    fn hand(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let result = match &mut self.sink {
-            Some(sink) => sink.write_all(&self.buffer),
+            Some(sink) => sink.write_all(bytes),
             None => Err(io::Error::other("the output is closed")),
         };
-        self.buffer.clear();
-        // A packet longer than the buffer made it grow; it does not stay so.
-        self.buffer.shrink_to(BUFFER_BYTES);
         result.map_err(|error| {
             self.sink = None;
             self.error(Fault::from_write(error))
@@ -356,6 +387,17 @@ impl Body {
                 })
             }
         }
+    }
+}
+
+impl Classic {
+    /// How the record of a packet of so many bytes begins; `None` for one that is later than a record can say.
+    #[inline]
+    fn header(&self, packet: &Packet, len: usize) -> Option<[u8; RECORD_HEADER_BYTES]> {
+        let nanos = (packet.time.0 % 1_000_000_000) as u32;
+        let fraction = if self.resolution == Resolution::MICROS { nanos / 1_000 } else { nanos };
+        let secs = u32::try_from(packet.time.0 / 1_000_000_000).ok()?;
+        Some(words::<4, RECORD_HEADER_BYTES>([secs, fraction, len as u32, packet.wire_len]))
     }
 }
 
