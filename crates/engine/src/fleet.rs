@@ -452,7 +452,7 @@ where
         self.flow_counters_with(self.each_flow(now).count())
     }
 
-    /// The same at a time at which so many flows are alive.
+    /// Counts what happened to flows until a time at which `alive` of them are alive.
     pub(crate) fn flow_counters_with(&self, alive: usize) -> FlowCounters {
         let counters = self.flow_counters();
         let lapsed = self.entries() - alive;

@@ -116,9 +116,9 @@ fn answer(sides: Option<Sides>, counters: &mut Counters, batch: &mut Batch, inde
     out(sides, PortId::BACK, packet)
 }
 
-/// A packet's way out: by the port that the function says, named as an interface where it is told how those lie.
+/// The interface that a packet goes out by: the one that the function names, or the one that "across" or "back" means here.
 #[inline(always)]
-fn out(sides: Option<Sides>, port: PortId, packet: &Packet) -> Fate {
+pub(crate) fn out(sides: Option<Sides>, port: PortId, packet: &Packet) -> Fate {
     let named = match (sides, port) {
         (Some(sides), PortId::ACROSS) => sides.across(packet.interface),
         (Some(_), PortId::BACK) => packet.interface,

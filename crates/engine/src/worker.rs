@@ -40,7 +40,7 @@ pub struct Worker<N: NetworkFunction, P> {
     position: Seq,
     /// Room for a packet that is made anew.
     scratch: Vec<u8>,
-    /// How the port's interfaces lie to each other, by which packets' ways out are named; `None` to leave them as the function says.
+    /// The port's interfaces: "across" and "back" become their numbers. `None` leaves a verdict's port as it is.
     sides: Option<Sides>,
 }
 
@@ -137,8 +137,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         Counters { flows: self.place.flow_counters(), ..self.counters.clone() }
     }
 
-    /// From now on packets go out by interfaces of a port whose interfaces lie so: functions say "across" and "back", ports know
-    /// numbers.
+    /// Names the interfaces of the port. From now on a packet that goes "across" or "back" gets the number of its interface.
     pub const fn face(&mut self, sides: Sides) {
         self.sides = Some(sides);
     }

@@ -449,7 +449,7 @@ fn pcap_header(magic: u32) -> Vec<u8> {
     [magic, 0x0004_0002, 0, 0, 65_535, 1].iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
-/// What is done to a packet on its way: by its number, modulo how many kinds there are.
+/// Drops, rewrites, lengthens or shortens a packet, or leaves it as it is, by `kind`; returns its fate.
 fn change(batch: &mut Batch, index: usize, kind: u8) -> Fate {
     let bytes = batch.bytes(index).to_vec();
     match kind % 8 {

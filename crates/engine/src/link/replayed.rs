@@ -48,7 +48,7 @@ impl<M: Meta> Apply for Replayed<'_, '_, M> {
 
 impl<M: Meta> LinkEnd<M> {
     /// Decides those packets of the core's next batch that arrive, and leaves nothing else in it. `log` has what packets carry, from
-    /// this core's [next](Worker::next) record on. Without recovery the core never hears of what it lost.
+    /// this core's [next](crate::Worker::next) record on. Without recovery the core never hears of what it lost.
     ///
     /// # Errors
     /// As [`process`](Self::process) does.

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use nf::NetworkFunction;
+use nf::{NetworkFunction, PortId};
 use packet::Nanos;
 use port::{Batch, Fate, PortError, Queue, Received, Sides};
 
 use crate::any_worker::AnyWorker;
 use crate::error::EngineError;
+use crate::settle::out;
 
 /// What a core works on: where its packets come from, what its worker goes by besides them, and where they go. The run's loop asks
 /// for one thing after the other; each feed is a way to run, none is a loop of its own.
@@ -120,14 +121,12 @@ fn received(queue: &mut dyn Queue, batch: &mut Batch) -> Result<Received, Engine
     }
 }
 
-/// Names the port by which each packet leaves: functions say "across" and "back", ports know numbers.
+/// Gives each packet that goes "across" or "back" the number of its interface, for who runs workers that
+/// [know no sides](crate::Worker::face).
 pub fn resolve(sides: Sides, batch: &mut Batch) {
     for packet in batch.packets_mut() {
-        if let Fate::Transmit(port) = packet.fate
-            && port >= nf::PortId::BACK.0
-        {
-            let back = port == nf::PortId::BACK.0;
-            packet.fate = Fate::Transmit(if back { packet.interface } else { sides.across(packet.interface) });
+        if let Fate::Transmit(port) = packet.fate {
+            packet.fate = out(Some(sides), PortId(port), packet);
         }
     }
 }

@@ -386,8 +386,8 @@ impl<'a, N: NetworkFunction> Turns<'a, N> {
 }
 
 impl State {
-    /// Whether a core that has come to piece `next` has nothing more to expect. Whoever is reading may still bring one, which was begun
-    /// before the end was known.
+    /// Tells a core that has come to piece `next` whether all is over. A core that still reads may bring one more piece, because it
+    /// began before the end was known.
     const fn is_over(&self, next: u64) -> bool {
         self.ended && !self.reading && next == self.read
     }

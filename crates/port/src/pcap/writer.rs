@@ -19,7 +19,7 @@ use crate::batch::Packet;
 
 /// Bytes that are gathered before they are written.
 const BUFFER_BYTES: usize = 128 << 10;
-/// As many bytes that lie together aren't gathered first.
+/// Bytes of a run of records from which on it is written directly, and not through the buffer.
 const DIRECT_BYTES: usize = 16 << 10;
 /// The longest packet that other programs read; classic pcap wants a limit in its header.
 const SNAPLEN: u32 = 262_144;
@@ -225,8 +225,8 @@ impl Writer {
         self.put(&header, bytes, 0)
     }
 
-    /// How a packet's record begins, if it is nothing but that and the packet, and records can be [written](Self::write_records) as
-    /// they lie.
+    /// The header that a packet's record gets. `None` where a record is more than header and packet, and where
+    /// [`write_records`](Self::write_records) can't be used.
     #[inline]
     pub(super) fn header(&self, packet: &Packet) -> Option<[u8; RECORD_HEADER_BYTES]> {
         match (&self.body, &self.sink) {
@@ -391,7 +391,7 @@ impl Body {
 }
 
 impl Classic {
-    /// How the record of a packet of so many bytes begins; `None` for one that is later than a record can say.
+    /// The header of the record of a packet of `len` bytes; `None` if its time is later than a record can hold.
     #[inline]
     fn header(&self, packet: &Packet, len: usize) -> Option<[u8; RECORD_HEADER_BYTES]> {
         let nanos = (packet.time.0 % 1_000_000_000) as u32;
