@@ -45,9 +45,7 @@ impl Buckets {
     #[inline]
     #[must_use]
     pub fn bucket<K: FlowKey>(&self, key: &K) -> u16 {
-        let mut input = [0; 36];
-        let len = key.rss_input(&mut input);
-        let hash = self.toeplitz.hash(&input[..len]) as usize;
+        let hash = self.toeplitz.hash(key.rss_folded()) as usize;
         // Tables are mostly as large as a card's, and a division takes as long as the rest.
         let bucket = if self.count.is_power_of_two() { hash & (self.count - 1) } else { hash % self.count };
         bucket as u16

@@ -36,6 +36,21 @@ pub trait FlowKey: Copy + Eq + Ord + Hash + fmt::Debug + fmt::Display + Send + S
     /// Writes the bytes that receive-side scaling hashes, in the order of Microsoft's specification (addresses, then
     /// ports, network byte order), and returns how many: 4, 8, 12, 16, 32 or 36.
     fn rss_input(&self, out: &mut [u8; 36]) -> usize;
+
+    /// The exclusive or of that input's words of four bytes, which is all that a symmetric key's hash depends on
+    /// ([`SymmetricToeplitz`](crate::toeplitz::SymmetricToeplitz)).
+    #[inline]
+    fn rss_folded(&self) -> u32 {
+        let mut input = [0; 36];
+        let len = self.rss_input(&mut input);
+        input[..len].as_chunks::<4>().0.iter().fold(0, |folded, word| folded ^ u32::from_be_bytes(*word))
+    }
+}
+
+/// Both halves of a word, folded into one.
+#[inline(always)]
+const fn halves(word: u64) -> u32 {
+    (word >> 32) as u32 ^ word as u32
 }
 
 /// One of two forms of a key.
@@ -344,6 +359,17 @@ impl FlowKey for FiveTuple {
             }
         }
     }
+
+    /// Without a way over memory.
+    #[inline]
+    fn rss_folded(&self) -> u32 {
+        match self {
+            Self::V4(FiveTuple4 { hosts, rest }) => halves(*hosts) ^ (rest >> 32) as u32,
+            Self::V6(FiveTuple6 { hosts: HostPair6 { src, dst }, rest }) => {
+                halves(src[0] ^ src[1] ^ dst[0] ^ dst[1]) ^ (rest >> 32) as u32
+            }
+        }
+    }
 }
 
 impl fmt::Display for FiveTuple {
@@ -479,6 +505,15 @@ impl FlowKey for Host {
                 out[..16].copy_from_slice(&join(host.0).to_be_bytes());
                 16
             }
+        }
+    }
+
+    /// Without a way over memory.
+    #[inline]
+    fn rss_folded(&self) -> u32 {
+        match self {
+            Self::V4(host) => host.0,
+            Self::V6(Host6([high, low])) => halves(high ^ low),
         }
     }
 }
