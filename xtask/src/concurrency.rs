@@ -34,7 +34,7 @@ fn model_check(package: &str, tests: &[&str], totals: &mut Totals) -> Result<()>
     run(&mut command, totals)
 }
 
-/// The stress tests of shared tables and of transactions, alone and under the engine, under ThreadSanitizer. The standard library is
+/// The stress tests of shared tables, of transactions, alone and under the engine, and of lent memory, under ThreadSanitizer. The standard library is
 /// not built for it, so its mutex, whose slow path lies there, would be called a race; the model checker has that table.
 pub(crate) fn sanitizer(totals: &mut Totals) -> Result<()> {
     if !has_sanitizer() {
@@ -46,7 +46,8 @@ pub(crate) fn sanitizer(totals: &mut Totals) -> Result<()> {
     }
     sanitize(&["-p", "millrace-flow", "--test", "shared_stress", "--", "--skip", "locked"], totals)?;
     sanitize(&["-p", "millrace-memory", "--test", "transactions"], totals)?;
-    sanitize(&["-p", "millrace-engine", "--test", "transacted"], totals)
+    sanitize(&["-p", "millrace-engine", "--test", "transacted"], totals)?;
+    sanitize(&["-p", "millrace-locality", "--lib", "loan"], totals)
 }
 
 fn sanitize(what: &[&str], totals: &mut Totals) -> Result<()> {

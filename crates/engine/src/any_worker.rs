@@ -58,7 +58,7 @@ pub trait AnyWorker<N: NetworkFunction>: Send {
     fn tally(&self) -> &Counters;
 
     /// See [`Worker::age`].
-    fn age(&mut self, now: Nanos);
+    fn age(&mut self, now: Nanos, last: Seq) -> bool;
 
     /// See [`Worker::position`].
     fn position(&self) -> Seq;
@@ -123,8 +123,8 @@ impl<N: NetworkFunction, P: Placement<N>> AnyWorker<N> for Worker<N, P> {
         Self::tally(self)
     }
 
-    fn age(&mut self, now: Nanos) {
-        Self::age(self, now);
+    fn age(&mut self, now: Nanos, last: Seq) -> bool {
+        Self::age(self, now, last)
     }
 
     fn position(&self) -> Seq {

@@ -125,9 +125,8 @@ impl<N: NetworkFunction> Classifier<N> {
         at: &mut usize,
     ) {
         let mut verdict = Verdict::forward();
-        for (index, one) in range.zip(places) {
+        for ((index, one), (packet, bytes)) in range.clone().zip(places).zip(batch.each(range)) {
             *at = index;
-            let (packet, bytes) = batch.packet(index);
             if !classify(&*self.nf, self.by_ports, packet, bytes, &mut one.meta, &mut verdict) {
                 one.meta = None;
                 continue;

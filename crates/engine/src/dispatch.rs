@@ -380,7 +380,7 @@ impl<N: NetworkFunction> Dispatcher<N> {
                     let (core, bucket) = ((seq % adaptive.balancer.active() as u64) as usize, Packet::SPRAYED);
                     return Route { core, bucket, recorded: true };
                 }
-                elephants.count_mouse(meta, hash, bucket);
+                elephants.count_mouse(seq, meta, hash, bucket);
             }
             adaptive.balancer.count(bucket);
         }

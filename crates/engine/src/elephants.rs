@@ -1,7 +1,7 @@
 //! Which packet sets are elephants: heavy enough that cores are better balanced when all of them take their packets in turn
 //! and keep a replica (`hybrid`).
 //!
-//! A count-min sketch (Cormode and Muthukrishnan, 2005) over the packets of an epoch finds candidates. A candidate is promoted
+//! A count-min sketch (Cormode and Muthukrishnan, 2005) over a sample of an epoch's packets finds candidates. A candidate is promoted
 //! when the busiest core's work, buckets dealt out as well as they can be, falls by it although every core then replays the
 //! elephant's history; an elephant is demoted when that no longer gains anything. So uniform traffic has no elephants, and a
 //! single flow is one.
@@ -56,6 +56,8 @@ pub(crate) const HERD_MAX: usize = 64;
 const CANDIDATES_MAX: usize = 32;
 const CELLS: usize = 2048;
 const MARKS: usize = 4096;
+/// One packet of a mouse in so many is counted, for all of them.
+const SAMPLED: u32 = 4;
 /// The mark of a candidate; below it, a place in the herd and one.
 const CANDIDATE: u8 = u8::MAX;
 /// A promotion has to save so many percent of the busiest core's work.
@@ -102,9 +104,18 @@ impl<M: Meta> Elephants<M> {
         false
     }
 
-    /// Counts a packet that is no elephant's.
+    /// Counts packet number `seq`, which is no elephant's, if it is one of the sample: who is heavy has hundreds of packets in an epoch, and a
+    /// sketch of all of them would take a part of the nearest cache for itself.
     #[inline]
-    pub(crate) fn count_mouse(&mut self, meta: &M, hash: u64, bucket: u16) {
+    pub(crate) fn count_mouse(&mut self, seq: u64, meta: &M, hash: u64, bucket: u16) {
+        // By the golden ratio, so that no period of the traffic's falls in with the sample's.
+        if seq.wrapping_mul(0x9e37_79b9_7f4a_7c15) < u64::MAX / u64::from(SAMPLED) {
+            self.count_sampled(meta, hash, bucket);
+        }
+    }
+
+    #[inline(never)]
+    fn count_sampled(&mut self, meta: &M, hash: u64, bucket: u16) {
         let estimate = self.bump(hash);
         if estimate >= self.threshold && self.marks[mark_of(hash)] == 0 && self.candidates.len() < CANDIDATES_MAX {
             self.marks[mark_of(hash)] = CANDIDATE;
@@ -115,8 +126,8 @@ impl<M: Meta> Elephants<M> {
     fn bump(&mut self, hash: u64) -> u32 {
         let [first, second] = &mut self.sketch;
         let [a, b] = cells(hash);
-        first[a] += 1;
-        second[b] += 1;
+        first[a] += SAMPLED;
+        second[b] += SAMPLED;
         first[a].min(second[b])
     }
 
@@ -219,28 +230,11 @@ mod tests {
     use super::*;
     use crate::balance::Balancer;
 
-    #[derive(Clone, Copy, Debug, PartialEq)]
-    struct From(Host);
-
-    impl Meta for From {
-        type Key = Host;
-        const RECORD_BYTES: usize = nf::HOST_BYTES;
-        fn key(&self) -> Host {
-            self.0
-        }
-        fn write(&self, record: &mut [u8]) {
-            nf::RecordWriter::new(record).host(&self.0).end();
-        }
-        fn read(record: &[u8]) -> Option<Self> {
-            nf::RecordReader::new(record).host().map(Self)
-        }
-    }
-
     const EPOCH: u32 = 10_000;
     const BUCKETS: usize = 128;
 
     /// Epochs of traffic in which flow `i` has so many packets, the rest spread over thousands of owned.
-    fn epochs(cores: usize, heavy: &[u32], times: usize) -> (Elephants<From>, Vec<Vec<Change<From>>>) {
+    fn epochs(cores: usize, heavy: &[u32], times: usize) -> (Elephants<Host>, Vec<Vec<Change<Host>>>) {
         let mut elephants = Elephants::new(cores, BUCKETS, u64::from(EPOCH), 30);
         let mut balancer = Balancer::new(cores, BUCKETS);
         let mut all = Vec::new();
@@ -253,16 +247,18 @@ mod tests {
         (elephants, all)
     }
 
-    fn feed(elephants: &mut Elephants<From>, balancer: &mut Balancer, heavy: &[u32]) {
+    fn feed(elephants: &mut Elephants<Host>, balancer: &mut Balancer, heavy: &[u32]) {
         let owned = EPOCH - heavy.iter().sum::<u32>();
-        let one = |elephants: &mut Elephants<From>, balancer: &mut Balancer, number: u32| {
+        let mut seq = 0;
+        let mut one = |elephants: &mut Elephants<Host>, balancer: &mut Balancer, number: u32| {
+            seq += 1;
             let key = Host::v4(number.into());
             let packet::Family::V4(v4) = key.family() else { unreachable!("it is IPv4") };
             let hash = v4.hash(7);
             if !elephants.count(&key, hash) {
                 let bucket = (hash >> 50) as u16 % BUCKETS as u16;
                 balancer.count(bucket);
-                elephants.count_mouse(&From(key), hash, bucket);
+                elephants.count_mouse(seq, &key, hash, bucket);
             }
         };
         for (number, packets) in heavy.iter().enumerate() {

@@ -16,12 +16,12 @@ use nf::{
     Context, Effects, Meta, NetworkFunction, Opened, Reason, Report, Sizing, Sum, Verdict, local_fingerprint,
     local_report,
 };
-use packet::{Family, FlowKey, Key, Nanos};
+use packet::{Family, FlowKey, Key, Nanos, Seq};
 
 use crate::counters::FlowCounters;
 use crate::fleet::FlowState;
 use crate::placement::{KeyOf, Lane, Placement, Ticket, records_are_of_all};
-use crate::private::{RECLAIM_PER_PACKET, always, chance};
+use crate::private::{AGE_UNITS, RECLAIM_PER_PACKET, always, chance};
 use crate::shared::{Part, Whole};
 use crate::striped::Commit;
 use crate::tables::{Refusal, Sources, Tables};
@@ -101,7 +101,7 @@ impl Guarding for Adding {
         now: Nanos,
         _: &mut Option<impl FnOnce(&Verdict)>,
     ) -> Option<Option<N::Flow>> {
-        let (nf, mut before) = (step.nf, *entry);
+        let (nf, mut before) = (step.moment.nf, *entry);
         Self::settle(nf, &mut before);
         let mut after = before.value;
         let (_, Effects { deadline, close, assured }) = step.packet(&mut after, now);
@@ -198,17 +198,21 @@ impl<N: NetworkFunction, G: Guarding> ByEntry<N, G> {
 
     /// Ages one stripe of either family, by as many units as the packets since the last time are worth.
     #[cold]
-    fn age(&mut self, nf: &N, lane: Lane<'_, N::Meta>) {
+    fn go_round(&mut self, nf: &N, now: Nanos, seq: Seq) {
         self.until_round = ROUND;
         self.pass.leave();
+        self.age_next(nf, now, seq, ROUND as usize * RECLAIM_PER_PACKET);
+    }
+
+    /// Ages the next stripe by so many units at most; `true` when there is more to do there.
+    fn age_next(&mut self, nf: &N, now: Nanos, seq: Seq, units: usize) -> bool {
         let Common { v4, v6, .. } = &*self.common;
         let at = self.hand;
         self.hand = (at + 1) % (v4.stripes() + v6.stripes());
-        let step = self.stepping(nf, lane);
-        let units = ROUND as usize * RECLAIM_PER_PACKET;
+        let moment = self.moment(nf, now, seq);
         match at.checked_sub(v4.stripes()) {
-            None => v4.nth_stripe(at, |stripe| step.reclaim(stripe, units)),
-            Some(at) => v6.nth_stripe(at, |stripe| step.reclaim(stripe, units)),
+            None => v4.nth_stripe(at, |stripe| moment.reclaim(stripe, units)),
+            Some(at) => v6.nth_stripe(at, |stripe| moment.reclaim(stripe, units)),
         }
     }
 
@@ -226,7 +230,12 @@ impl<N: NetworkFunction, G: Guarding> ByEntry<N, G> {
 
     #[inline(always)]
     fn stepping<'a>(&'a self, nf: &'a N, lane: Lane<'a, N::Meta>) -> Stepping<'a, N, G> {
-        Stepping { nf, lane, common: &self.common, shared: &self.shared, core: self.core }
+        Stepping { lane, moment: self.moment(nf, lane.now, lane.seq) }
+    }
+
+    #[inline(always)]
+    fn moment<'a>(&'a self, nf: &'a N, now: Nanos, seq: Seq) -> Moment<'a, N, G> {
+        Moment { nf, now, seq, common: &self.common, shared: &self.shared, core: self.core }
     }
 }
 
@@ -257,7 +266,7 @@ impl<N: NetworkFunction, G: Guarding> Placement<N> for ByEntry<N, G> {
     fn step(&mut self, nf: &N, lane: Lane<'_, N::Meta>, settle: impl FnOnce(&Verdict)) {
         self.until_round -= 1;
         if self.until_round == 0 {
-            self.age(nf, lane);
+            self.go_round(nf, lane.now, lane.seq);
         }
         self.pass.enter();
         let step = self.stepping(nf, lane);
@@ -276,6 +285,13 @@ impl<N: NetworkFunction, G: Guarding> Placement<N> for ByEntry<N, G> {
     #[inline]
     fn rest(&mut self) {
         self.pass.leave();
+    }
+
+    /// Every core ages all stripes: others may be long at their packets.
+    fn age(&mut self, nf: &N, now: Nanos, last: Seq) -> bool {
+        self.pass.leave();
+        let stripes = self.common.v4.stripes() + self.common.v6.stripes();
+        (0..stripes).any(|_| self.age_next(nf, now, last, AGE_UNITS))
     }
 
     fn fail(&mut self) {
@@ -351,8 +367,15 @@ impl<N: NetworkFunction, G: Guarding> Whole<N> for ByEntry<N, G> {
 
 /// One packet's step.
 pub(crate) struct Stepping<'a, N: NetworkFunction, G: Guarding> {
-    nf: &'a N,
     lane: Lane<'a, N::Meta>,
+    moment: Moment<'a, N, G>,
+}
+
+/// When something happens to flows, at which core: by a packet of this number, or behind it.
+struct Moment<'a, N: NetworkFunction, G: Guarding> {
+    nf: &'a N,
+    now: Nanos,
+    seq: Seq,
     common: &'a Common<N, G>,
     shared: &'a N::Shared<Local>,
     core: usize,
@@ -385,10 +408,10 @@ impl<N: NetworkFunction, G: Guarding> Stepping<'_, N, G> {
             }
             let flow = G::step(self, entry, now, settle)?;
             // Whoever steps on this entry behind this step draws a higher one.
-            Some((flow, now, self.draw()))
+            Some((flow, now, self.moment.draw()))
         })?;
         if let Some(number) = number {
-            self.note(number, now);
+            self.moment.note(number, now);
         }
         flow.map(|flow| (flow, now))
     }
@@ -396,11 +419,11 @@ impl<N: NetworkFunction, G: Guarding> Stepping<'_, N, G> {
     /// The step under the stripe's lock.
     #[inline(never)]
     fn on_stripe<K: Key>(&self, stripe: &mut Stripe<'_, K, N::Flow, G>, key: K) -> Verdict {
-        self.reclaim(stripe, RECLAIM_PER_PACKET);
+        self.moment.reclaim(stripe, RECLAIM_PER_PACKET);
         let now = stripe.own().now;
         let Some(slot) = stripe.find(&key, self.lane.hash) else { return self.open(stripe, key) };
         let (outcome, last) = stripe.decide(slot, |entry| {
-            G::settle(self.nf, entry);
+            G::settle(self.moment.nf, entry);
             let now = now.max(entry.now);
             if entry.deadline() <= now {
                 return ((Err(entry.value), now), Fate::Goes);
@@ -412,11 +435,11 @@ impl<N: NetworkFunction, G: Guarding> Stepping<'_, N, G> {
         match outcome {
             Ok((verdict, Fate::Stays | Fate::Changes, _)) => verdict,
             Ok((verdict, Fate::Goes, flow)) => {
-                self.end(stripe, slot, &flow, End::Closed);
+                self.moment.end(stripe, slot, &flow, End::Closed);
                 verdict
             }
             Err(flow) => {
-                self.end(stripe, slot, &flow, End::Expired);
+                self.moment.end(stripe, slot, &flow, End::Expired);
                 self.open(stripe, key)
             }
         }
@@ -424,11 +447,11 @@ impl<N: NetworkFunction, G: Guarding> Stepping<'_, N, G> {
 
     fn open<K: Key>(&self, stripe: &mut Stripe<'_, K, N::Flow, G>, key: K) -> Verdict {
         let now = stripe.own().now;
-        let mut cx = self.context(now);
-        let flow = match always(self.nf.open(&mut cx, self.lane.meta)) {
+        let mut cx = self.moment.context(now);
+        let flow = match always(self.moment.nf.open(&mut cx, self.lane.meta)) {
             Opened::Flow(flow) => flow,
             Opened::Refused(verdict) => {
-                self.commit(now);
+                self.moment.commit(now);
                 return verdict;
             }
         };
@@ -457,7 +480,7 @@ impl<N: NetworkFunction, G: Guarding> Stepping<'_, N, G> {
             own.origins[slot.index()] = origin;
         }
         if fate == Fate::Goes {
-            self.end(stripe, slot, &flow, End::Closed);
+            self.moment.end(stripe, slot, &flow, End::Closed);
         }
         verdict
     }
@@ -473,21 +496,21 @@ impl<N: NetworkFunction, G: Guarding> Stepping<'_, N, G> {
             entry.set_deadline(deadline);
         }
         entry.assured |= effects.assured;
-        self.commit(now);
+        self.moment.commit(now);
         (verdict, if effects.close { Fate::Goes } else { Fate::Changes })
     }
 
     /// Makes room for a new flow where that is needed and allowed; where its source is counted.
     fn admit<K: Key>(&self, stripe: &mut Stripe<'_, K, N::Flow, G>) -> Result<Option<u32>, Refusal> {
-        let Tables { eviction, ageing, .. } = self.common.tables;
+        let Tables { eviction, ageing, .. } = self.moment.common.tables;
         let Ticket { hash, seq, .. } = *self.lane.ticket;
         let now = stripe.own().now;
         if ageing == Ageing::Lazy {
             while let Some((slot, entry)) = stripe.bury_near(hash, now) {
-                self.bury(stripe, slot, entry, End::Expired);
+                self.moment.bury(stripe, slot, entry, End::Expired);
             }
         }
-        if self.common.tables.drops_early(stripe.len(), stripe.capacity(), chance(hash, seq)) {
+        if self.moment.common.tables.drops_early(stripe.len(), stripe.capacity(), chance(hash, seq)) {
             return Err(Refusal::Early);
         }
         let sources = stripe.own().sources.as_mut();
@@ -496,29 +519,15 @@ impl<N: NetworkFunction, G: Guarding> Stepping<'_, N, G> {
             if let Some((slot, entry)) = stripe.evict(eviction, hash) {
                 let how = if entry.deadline() <= now { End::Expired } else { End::Evicted };
                 stripe.own().now = now.max(entry.now);
-                self.bury(stripe, slot, entry, how);
+                self.moment.bury(stripe, slot, entry, how);
             } else if ageing != Ageing::Wheel
                 && let Some((slot, entry)) = stripe.bury_near(hash, now)
             {
                 // Where nobody finds the dead they stay although they were answered: the nearest of them may go then.
-                self.bury(stripe, slot, entry, End::Expired);
+                self.moment.bury(stripe, slot, entry, End::Expired);
             }
         }
         Ok(origin)
-    }
-
-    /// Ends flows whose deadline has passed, by so many units of work at most.
-    fn reclaim<K: Key>(&self, stripe: &mut Stripe<'_, K, N::Flow, G>, units: usize) {
-        let own = stripe.own();
-        own.now = own.now.max(self.lane.now);
-        let now = own.now;
-        for _ in 0..units {
-            match stripe.reclaim(now) {
-                Some((slot, entry)) => self.bury(stripe, slot, entry, End::Expired),
-                None if stripe.is_due(now) => {}
-                None => return,
-            }
-        }
     }
 
     /// The packet set isn't let in: what opening it took is given back, and the function decides.
@@ -530,15 +539,43 @@ impl<N: NetworkFunction, G: Guarding> Stepping<'_, N, G> {
             Refusal::Early => counters.early_dropped += 1,
             Refusal::Source => counters.limited += 1,
         }
-        self.commit(*now);
-        always(self.nf.expire(&mut self.context(*now), flow));
-        match always(self.nf.orphan(&mut self.context(*now), self.lane.meta)) {
+        self.moment.commit(*now);
+        always(self.moment.nf.expire(&mut self.moment.context(*now), flow));
+        match always(self.moment.nf.orphan(&mut self.moment.context(*now), self.lane.meta)) {
             Verdict::Drop(Reason::TABLE_FULL) => Verdict::Drop(refusal.reason()),
             verdict => verdict,
         }
     }
 
-    /// The same, of an entry that has just been taken out.
+    #[inline(always)]
+    fn packet(&self, flow: &mut N::Flow, now: Nanos) -> (Verdict, Effects) {
+        let mut cx = self.moment.context(now);
+        let verdict = always(self.moment.nf.packet(&mut cx, flow, self.lane.meta));
+        (verdict, cx.effects())
+    }
+}
+
+impl<N: NetworkFunction, G: Guarding> Moment<'_, N, G> {
+    /// Ends flows whose deadline has passed, by so many units of work at most; `true` when there was more, and some ended.
+    fn reclaim<K: Key>(&self, stripe: &mut Stripe<'_, K, N::Flow, G>, units: usize) -> bool {
+        let own = stripe.own();
+        own.now = own.now.max(self.now);
+        let now = own.now;
+        let mut some = false;
+        for _ in 0..units {
+            match stripe.reclaim(now) {
+                Some((slot, entry)) => {
+                    self.bury(stripe, slot, entry, End::Expired);
+                    some = true;
+                }
+                None if stripe.is_due(now) => {}
+                None => return false,
+            }
+        }
+        some
+    }
+
+    /// Does what there is to do for a flow whose entry has just been taken out.
     fn bury<K: Key>(
         &self,
         stripe: &mut Stripe<'_, K, N::Flow, G>,
@@ -550,7 +587,7 @@ impl<N: NetworkFunction, G: Guarding> Stepping<'_, N, G> {
         self.end(stripe, slot, &entry.value, how);
     }
 
-    /// Does what there is to do for a flow that is gone already.
+    /// The same, of a flow whose state is known.
     fn end<K: Key>(&self, stripe: &mut Stripe<'_, K, N::Flow, G>, slot: Slot, flow: &N::Flow, how: End) {
         let Own { now, counters, sources, origins } = stripe.own();
         if let Some(sources) = sources {
@@ -565,15 +602,8 @@ impl<N: NetworkFunction, G: Guarding> Stepping<'_, N, G> {
     }
 
     #[inline(always)]
-    fn packet(&self, flow: &mut N::Flow, now: Nanos) -> (Verdict, Effects) {
-        let mut cx = self.context(now);
-        let verdict = always(self.nf.packet(&mut cx, flow, self.lane.meta));
-        (verdict, cx.effects())
-    }
-
-    #[inline(always)]
     fn context(&self, now: Nanos) -> Context<'_, N, Local> {
-        Context::new(self.shared, LocalTx::default(), now, self.lane.seq)
+        Context::new(self.shared, LocalTx::default(), now, self.seq)
     }
 
     /// Notes the step's place, if that is asked for. The stripe's lock is held.
@@ -595,7 +625,7 @@ impl<N: NetworkFunction, G: Guarding> Stepping<'_, N, G> {
 
     #[cold]
     fn note(&self, number: u64, now: Nanos) {
-        lock(&self.common.records[self.core]).push((number, Commit { seq: self.lane.seq, now }));
+        lock(&self.common.records[self.core]).push((number, Commit { seq: self.seq, now }));
     }
 }
 

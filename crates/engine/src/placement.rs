@@ -170,9 +170,11 @@ pub trait Placement<N: NetworkFunction>: Send {
     #[inline(always)]
     fn rest(&mut self) {}
 
-    /// No packet comes, and the port's time is `now`: ends flows whose deadline has passed, where the state is this core's alone.
-    /// Replicas age with the packets that all of them see.
-    fn age(&mut self, _nf: &N, _now: Nanos, _last: Seq) {}
+    /// No packet comes behind `last`, and the port's time is `now`: ends flows whose deadline has passed, not too many at once; `true` when
+    /// there are more. Replicas end the same flows when they are told the same.
+    fn age(&mut self, _nf: &N, _now: Nanos, _last: Seq) -> bool {
+        false
+    }
 
     /// What happened to flows here, where this placement belongs to one core.
     fn flow_counters(&self) -> FlowCounters;

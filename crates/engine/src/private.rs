@@ -17,6 +17,8 @@ use crate::tables::{Refusal, Sources, Tables};
 /// How many ended flows a packet takes away besides its own work. Two keep up with any rate of arrivals, since a packet
 /// opens at most one flow and re-arms at most one timer.
 pub(crate) const RECLAIM_PER_PACKET: usize = 2;
+/// How many units of ageing a core does at once in one table while no packet comes; then it looks whether one has come.
+pub(crate) const AGE_UNITS: usize = 256;
 
 /// State that one core owns, its flows found by the index `I`.
 pub struct Private<N: NetworkFunction, I = CuckooPp> {
@@ -250,10 +252,9 @@ impl<N: NetworkFunction, I: Index> Placement<N> for Private<N, I> {
             }
     }
 
-    fn age(&mut self, nf: &N, now: Nanos, last: Seq) {
+    fn age(&mut self, nf: &N, now: Nanos, last: Seq) -> bool {
         let Self { v4, v6, rest, .. } = self;
-        rest.age(v4, nf, now, last);
-        rest.age(v6, nf, now, last);
+        rest.age(v4, nf, now, last) || rest.age(v6, nf, now, last)
     }
 
     fn flow_counters(&self) -> FlowCounters {
@@ -548,11 +549,20 @@ impl<N: NetworkFunction> Rest<N> {
         }
     }
 
-    /// Ends the flows whose deadline has passed by `now`.
-    fn age<K: Key, I: Index>(&mut self, flows: &mut Flows<K, N::Flow, I>, nf: &N, now: Nanos, last: Seq) {
-        while let Some(slot) = flows.table.reclaim(now) {
-            self.end(flows, nf, slot, (now, last), End::Expired);
+    /// Ends flows whose deadline has passed by `now`; `true` when there was more to do, and some ended.
+    fn age<K: Key, I: Index>(&mut self, flows: &mut Flows<K, N::Flow, I>, nf: &N, now: Nanos, last: Seq) -> bool {
+        let mut some = false;
+        for _ in 0..AGE_UNITS {
+            match flows.table.reclaim(now) {
+                Some(slot) => {
+                    self.end(flows, nf, slot, (now, last), End::Expired);
+                    some = true;
+                }
+                None if flows.table.is_due(now) => {}
+                None => return false,
+            }
         }
+        some
     }
 
     /// The step of a function whose packet sets have no state of their own.

@@ -159,9 +159,10 @@ impl<N: NetworkFunction, I: Index> Placement<N> for Sharded<N, I> {
         self.replica.as_deref_mut().is_some_and(|replica| replica.fold(nf, last, count, first))
     }
 
-    /// Shards are this core's alone; the replica ages with the packets that all cores see.
-    fn age(&mut self, nf: &N, now: Nanos, last: Seq) {
-        self.shards.iter_mut().flatten().for_each(|shard| shard.age(nf, now, last));
+    fn age(&mut self, nf: &N, now: Nanos, last: Seq) -> bool {
+        // Replicas first, and as far at all cores: how far shards come differs from core to core.
+        let more = self.replica.as_deref_mut().is_some_and(|replica| replica.age(nf, now, last));
+        self.shards.iter_mut().flatten().any(|shard| shard.age(nf, now, last)) | more
     }
 
     /// What happened to the flows of the shards that are here now; of elephants, on core 0.

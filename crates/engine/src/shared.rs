@@ -4,7 +4,7 @@
 use flow::shared::{Adding, Locking};
 use flow::{EntryGuard, Hint};
 use nf::{Flow, NetworkFunction, Report, Sharing, Sizing, Verdict};
-use packet::Nanos;
+use packet::{Nanos, Seq};
 
 use crate::counters::FlowCounters;
 use crate::entries::ByEntry;
@@ -158,6 +158,14 @@ impl<N: NetworkFunction> Placement<N> for Shared<N> {
     fn rest(&mut self) {
         if let Way::Sums(entries) = &mut self.0 {
             entries.rest();
+        }
+    }
+
+    fn age(&mut self, nf: &N, now: Nanos, last: Seq) -> bool {
+        match &mut self.0 {
+            Way::Sums(entries) => entries.age(nf, now, last),
+            Way::Entries(entries) => entries.age(nf, now, last),
+            Way::Stripes(stripes) => stripes.age(nf, now, last),
         }
     }
 

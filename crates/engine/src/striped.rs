@@ -163,6 +163,15 @@ impl<N: NetworkFunction> Placement<N> for Striped<N> {
         decided.as_ref().map(settle);
     }
 
+    /// Every core ages all stripes: others may be long at their packets.
+    fn age(&mut self, nf: &N, now: Nanos, last: Seq) -> bool {
+        self.table.stripes.iter().any(|stripe| {
+            let Stripe { state, now: latest, .. } = &mut *lock(stripe);
+            *latest = now.max(*latest);
+            state.age(nf, *latest, last)
+        })
+    }
+
     /// All cores share the stripes, so no core counts them as its own.
     fn flow_counters(&self) -> FlowCounters {
         FlowCounters::default()

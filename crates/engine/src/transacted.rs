@@ -17,12 +17,12 @@ use memory::transactional::{Collision, Place, Session};
 use nf::{
     Context, Effects, Fingerprint, Flow, Function, Meta, NetworkFunction, Opened, Reason, Report, Sizing, Step, Verdict,
 };
-use packet::{Family, FlowKey, Key, Nanos};
+use packet::{Family, FlowKey, Key, Nanos, Seq};
 
 use crate::counters::FlowCounters;
 use crate::fleet::FlowState;
 use crate::placement::{KeyOf, Lane, Placement, records_are_of_all};
-use crate::private::{RECLAIM_PER_PACKET, chance};
+use crate::private::{AGE_UNITS, RECLAIM_PER_PACKET, chance};
 use crate::tables::{Refusal, Sources, Tables};
 use crate::worker::BURST;
 
@@ -251,7 +251,7 @@ impl<N: Function> Transacted<N> {
     /// The digest of what all packet sets share.
     pub fn fingerprint(&mut self, nf: &N) -> Fingerprint {
         let Rest { common, own, .. } = &mut self.rest;
-        own.transact(common, Nanos(0), packet::Seq(0), |cx| {
+        own.transact(common, Nanos(0), Seq(0), |cx| {
             let mut fingerprint = Fingerprint::default();
             nf.fingerprint(cx.shared, &mut cx.tx, &mut fingerprint)?;
             Ok(fingerprint)
@@ -263,7 +263,7 @@ impl<N: Function> Transacted<N> {
     pub(crate) fn report_shared(&mut self, nf: &N, now: Nanos) -> Option<Report> {
         let Rest { common, own, .. } = &mut self.rest;
         let (order, tally) = (std::mem::replace(&mut own.order, Order::Any), own.tally.clone());
-        let report = own.transact(common, now, packet::Seq(0), |cx| nf.report_shared(cx.shared, &mut cx.tx, now));
+        let report = own.transact(common, now, Seq(0), |cx| nf.report_shared(cx.shared, &mut cx.tx, now));
         (own.order, own.tally) = (order, tally);
         report
     }
@@ -359,6 +359,11 @@ impl<N: Function> Placement<N> for Transacted<N> {
         self.rest.steps(nf, count, lane, settle);
     }
 
+    fn age(&mut self, nf: &N, now: Nanos, last: Seq) -> bool {
+        let Self { v4, v6, rest } = self;
+        rest.age(v4, nf, now, last) || rest.age(v6, nf, now, last)
+    }
+
     fn flow_counters(&self) -> FlowCounters {
         self.rest.counters
     }
@@ -384,7 +389,7 @@ impl Own {
         &mut self,
         common: &Common<N>,
         now: Nanos,
-        seq: packet::Seq,
+        seq: Seq,
         mut body: impl for<'a> FnMut(&mut Context<'a, N, Transactional>) -> Step<T, Transactional>,
     ) -> T {
         if let Order::Given(baton) = &self.order {
@@ -497,7 +502,7 @@ impl<N: Function> Rest<N> {
     ) {
         for _ in 0..RECLAIM_PER_PACKET {
             let Some(slot) = flows.table.reclaim(lane.now) else { break };
-            self.end_alone(flows, nf, slot, lane);
+            self.end_alone(flows, nf, slot, lane.now, lane.seq);
         }
         let entry = match flows.table.entry_near(&key, lane.hint, lane.now) {
             Some(entry) => entry,
@@ -525,7 +530,7 @@ impl<N: Function> Rest<N> {
         if flows.table.deadline(slot) > lane.now {
             return Some(slot);
         }
-        self.end_alone(flows, nf, slot, lane);
+        self.end_alone(flows, nf, slot, lane.now, lane.seq);
         None
     }
 
@@ -577,7 +582,7 @@ impl<N: Function> Rest<N> {
     fn unknown<K: Key>(&mut self, flows: &mut Flows<K, N::Flow>, nf: &N, key: K, lane: Lane<'_, N::Meta>) -> Verdict {
         if self.tables.ageing == Ageing::Lazy {
             while let Some(dead) = flows.table.dead_near(lane.hash, lane.now) {
-                self.end_alone(flows, nf, dead, lane);
+                self.end_alone(flows, nf, dead, lane.now, lane.seq);
             }
         }
         let (admission, origin) = self.admission(flows, lane);
@@ -680,11 +685,27 @@ impl<N: Function> Rest<N> {
         }
     }
 
+    /// Ends flows whose deadline has passed by `now`; `true` when there was more to do, and some ended.
+    fn age<K: Key>(&mut self, flows: &mut Flows<K, N::Flow>, nf: &N, now: Nanos, last: Seq) -> bool {
+        let mut some = false;
+        for _ in 0..AGE_UNITS {
+            match flows.table.reclaim(now) {
+                Some(slot) => {
+                    self.end_alone(flows, nf, slot, now, last);
+                    some = true;
+                }
+                None if flows.table.is_due(now) => {}
+                None => return false,
+            }
+        }
+        some
+    }
+
     /// A flow's end, which is a transaction of its own.
     #[inline(never)]
-    fn end_alone<K: Key>(&mut self, flows: &mut Flows<K, N::Flow>, nf: &N, slot: Slot, lane: Lane<'_, N::Meta>) {
+    fn end_alone<K: Key>(&mut self, flows: &mut Flows<K, N::Flow>, nf: &N, slot: Slot, now: Nanos, seq: Seq) {
         let flow = *flows.table.value(slot);
-        self.own.transact(&self.common, lane.now, lane.seq, |cx| nf.expire(cx, &flow));
+        self.own.transact(&self.common, now, seq, |cx| nf.expire(cx, &flow));
         self.remove(flows, slot, End::Expired);
     }
 

@@ -147,11 +147,10 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         &self.counters
     }
 
-    /// No packet comes, and the port's time is `now`: ends the flows whose deadline has passed, as far as that is no other core's
-    /// matter.
-    pub fn age(&mut self, now: Nanos) {
-        let Self { nf, place, position, .. } = self;
-        place.age(nf, now, *position);
+    /// No packet comes behind `last`, and the port's time is `now`: ends flows whose deadline has passed, not too many at once; `true` when
+    /// there are more. All replicas have to be told so behind the same packet.
+    pub fn age(&mut self, now: Nanos, last: Seq) -> bool {
+        self.place.age(&self.nf, now, last)
     }
 
     /// The packet that the function was last at.

@@ -2,41 +2,50 @@
 //! a link that goes down and comes up. And the run's handle: looked at, asked and stopped while it goes.
 #![cfg(not(loom))]
 
-mod source;
-
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use engine::{EngineKind, Options, start};
-use memory::Memory;
-use nf::{Context, Description, NetworkFunction, Opened, PacketSet, Reason, Sharing, Sizing, Step, Verdict};
-use packet::{Headers, LinkType, Nanos, Seq};
+use engine::{Control, EngineKind, Options, Running, start};
+use locality::loan::Pool;
+use memory::{Memory, Vector};
+use nf::{Context, Description, NetworkFunction, Opened, PacketSet, PortId, Reason, Sharing, Sizing, Step, Verdict};
+use packet::{Headers, Host, LinkType, Nanos, Rewrite, Seq};
 use port::{
-    Batch, Fate, Packet, Port, PortError, Queue, Receive, ReceiveLosses, Received, Sides, Transmit, TransmitCounts,
+    Batch, Fate, Packet, Port, PortError, Queue, Receive, ReceiveLosses, Received, Sides, Stream, Transmit,
+    TransmitCounts,
 };
 
-use source::Source;
-
-/// Forwards each source's first packets, three of them, and forgets sources that are silent for a second.
-struct Three;
+/// Forwards each source's first packets, three of them, and forgets sources that are silent for a second. Counts all packets in one
+/// place, if sources are to share something.
+#[derive(Default)]
+struct Three<const SHARES: bool> {
+    /// How often it heard of a flow's end.
+    ended: AtomicU64,
+}
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Count(u32);
 
 impl nf::Flow for Count {}
 
-impl NetworkFunction for Three {
-    type Meta = Source;
+/// How many packets there were.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Total(u64);
+
+packet::words! { Total: [1], total => [total.0], words => Self(words[0]); }
+
+impl<const SHARES: bool> NetworkFunction for Three<SHARES> {
+    type Meta = Host;
     type Flow = Count;
-    type Shared<M: Memory> = ();
+    type Shared<M: Memory> = M::Vector<Total>;
 
     const DESCRIPTION: Description = Description {
         name: "three",
         summary: "lets three packets of each source through",
         state: "a count",
-        sharing: Sharing::Nothing,
+        sharing: if SHARES { Sharing::Shares("a count of all packets") } else { Sharing::Nothing },
         keys: &[],
         drop_reasons: &["over"],
     };
@@ -49,29 +58,43 @@ impl NetworkFunction for Three {
         Sizing { flows: 1024, flows_v6: 0 }
     }
 
-    fn shared<M: Memory>(&self, _: &M) {}
-
-    fn meta(&self, headers: &Headers, _payload: &[u8]) -> Option<Source> {
-        headers.source().map(Source)
+    fn shared<M: Memory>(&self, memory: &M) -> M::Vector<Total> {
+        memory.vector(1, Total(0))
     }
 
-    fn open<M: Memory>(&self, cx: &mut Context<'_, Self, M>, _: &Source) -> Step<Opened<Count>, M> {
+    fn meta(&self, headers: &Headers, _payload: &[u8]) -> Option<Host> {
+        headers.source()
+    }
+
+    fn open<M: Memory>(&self, cx: &mut Context<'_, Self, M>, _: &Host) -> Step<Opened<Count>, M> {
         cx.expire_after(Nanos::from_secs(1));
         Ok(Opened::Flow(Count(0)))
     }
 
-    fn packet<M: Memory>(&self, cx: &mut Context<'_, Self, M>, count: &mut Count, _: &Source) -> Step<Verdict, M> {
+    fn packet<M: Memory>(&self, cx: &mut Context<'_, Self, M>, count: &mut Count, _: &Host) -> Step<Verdict, M> {
         cx.expire_after(Nanos::from_secs(1));
+        if SHARES {
+            let Total(total) = cx.shared.read(&mut cx.tx, 0)?;
+            cx.shared.write(&mut cx.tx, 0, Total(total + 1))?;
+        }
         count.0 += 1;
-        Ok(if count.0 > 3 { Verdict::Drop(Reason::own(0)) } else { Verdict::FORWARD })
+        let rewrite = Rewrite { decrement_ttl: true, ..Rewrite::NONE };
+        Ok(if count.0 > 3 { Verdict::Drop(Reason::own(0)) } else { Verdict::Rewrite { port: PortId::ACROSS, rewrite } })
+    }
+
+    fn expire<M: Memory>(&self, _: &mut Context<'_, Self, M>, _: &Count) -> Step<(), M> {
+        self.ended.fetch_add(1, ANY);
+        Ok(())
     }
 }
 
 /// Frames of a ring's receive side, and places of a ring's transmit side.
 const RING: u64 = 8;
 
+/// Bytes of a frame's place in the port's memory.
+const FRAME: usize = 64;
+
 /// What the test and the port's queues share.
-#[derive(Default)]
 struct Wire {
     /// How many packets have arrived at each queue so far; they are numbered in turn.
     arrived: AtomicU64,
@@ -79,34 +102,76 @@ struct Wire {
     now: AtomicU64,
     is_down: AtomicBool,
     is_over: AtomicBool,
-    /// Frames that are with the engine.
-    lent: AtomicU64,
+    /// Rings' frames.
+    frames: Arc<Pool>,
     lost: AtomicU64,
     unsent: AtomicU64,
-    /// What went out: number, interface.
-    sent: Mutex<Vec<(u64, u16)>>,
+    sent: Mutex<Vec<Sent>>,
+}
+
+/// What went out.
+struct Sent {
+    interface: u16,
+    source: u8,
+    ttl: u8,
+    /// Whether it lay in the port's own memory.
+    in_place: bool,
+}
+
+impl Default for Wire {
+    fn default() -> Self {
+        Self {
+            arrived: AtomicU64::default(),
+            now: AtomicU64::default(),
+            is_down: AtomicBool::default(),
+            is_over: AtomicBool::default(),
+            frames: Pool::new(16, RING as usize * FRAME),
+            lost: AtomicU64::default(),
+            unsent: AtomicU64::default(),
+            sent: Mutex::default(),
+        }
+    }
 }
 
 /// The ordering of all counts here is the test's own: it looks once all is still.
 const ANY: Ordering = Ordering::SeqCst;
 
-struct TwoSides(Arc<Wire>);
+/// Two interfaces, with a queue for each core or one ring that all share.
+struct TwoSides {
+    wire: Arc<Wire>,
+    opens: Opens,
+}
 
-/// Packets `core`, `core + cores` and so on, each from the interface that its number says.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Opens {
+    Queues,
+    Stream,
+}
+
+/// A ring that packets arrive at, from either interface in turn.
 struct RingQueue {
     wire: Arc<Wire>,
+    /// Its packets are numbers `core`, `core + cores` and so on.
     core: u64,
     cores: u64,
     next: u64,
+    received: u64,
 }
 
 impl Port for TwoSides {
     fn open(&mut self, cores: usize) -> Result<port::Opened<'_>, PortError> {
-        let queue = |core| {
-            let wire = Arc::clone(&self.0);
-            Box::new(RingQueue { wire, core, cores: cores as u64, next: 0 }) as Box<dyn Queue>
-        };
-        Ok(port::Opened::Queues((0..cores as u64).map(queue).collect()))
+        let queue = |core, cores| RingQueue { wire: Arc::clone(&self.wire), core, cores, next: 0, received: 0 };
+        let cores = cores as u64;
+        Ok(match self.opens {
+            Opens::Queues => {
+                port::Opened::Queues((0..cores).map(|core| Box::new(queue(core, cores)) as Box<dyn Queue>).collect())
+            }
+            Opens::Stream => port::Opened::Stream(Stream {
+                input: Box::new(queue(0, 1)),
+                output: Box::new(queue(0, 1)),
+                ordered: true,
+            }),
+        })
     }
 
     fn sides(&self) -> Sides {
@@ -128,31 +193,30 @@ impl Receive for RingQueue {
             wire.lost.fetch_add(arrived - self.next - RING, ANY);
             self.next = arrived - RING;
         }
-        for own in self.next..arrived {
-            let seq = own * self.cores + self.core;
+        if self.next == arrived {
+            return Ok(if is_over { Received::End } else { Received::Idle });
+        }
+        let mut frames = wire.frames.lend().expect("enough for all that can be on their way");
+        let mut packets = Vec::new();
+        for (place, own) in (self.next..arrived).enumerate() {
             let bytes = frame((own % 200) as u8);
-            let packet = Packet {
-                seq: Seq(seq),
+            frames.part_mut(place * FRAME, bytes.len()).copy_from_slice(&bytes);
+            packets.push(Packet {
+                seq: Seq(self.received * self.cores + self.core),
                 time: Nanos(wire.now.load(ANY)),
-                offset: 0,
-                len: 0,
+                offset: (place * FRAME) as u32,
+                len: bytes.len() as u32,
                 wire_len: bytes.len() as u32,
-                interface: (seq % 2) as u16,
+                interface: (own % 2) as u16,
                 link: LinkType::Ethernet,
                 bucket: 0,
                 fate: Fate::Pending,
-            };
-            batch.push(packet, &bytes);
+            });
+            self.received += 1;
         }
+        batch.lend_buffers(frames).extend(packets);
         self.next = arrived;
-        wire.lent.fetch_add(batch.len() as u64, ANY);
-        Ok(if !batch.is_empty() {
-            Received::Packets
-        } else if is_over {
-            Received::End
-        } else {
-            Received::Idle
-        })
+        Ok(Received::Packets)
     }
 
     fn wait(&mut self, at_most: Duration) -> Result<(), PortError> {
@@ -176,15 +240,16 @@ impl Transmit for RingQueue {
     fn transmit(&mut self, batch: &mut Batch) -> Result<(), PortError> {
         let wire = &*self.wire;
         let mut room = RING / 2;
-        for packet in batch.packets() {
-            wire.lent.fetch_sub(1, ANY);
-            if let Fate::Transmit(port) = packet.fate {
-                assert!(port < 2, "the engine names a port that there is, not {port}");
+        for (index, packet) in batch.packets().iter().enumerate() {
+            if let Fate::Transmit(interface) = packet.fate {
+                assert!(interface < 2, "the engine names a port that there is, not {interface}");
                 if room == 0 {
                     wire.unsent.fetch_add(1, ANY);
                 } else {
                     room -= 1;
-                    wire.sent.lock().expect("nobody panics").push((packet.seq.0, port));
+                    let (bytes, in_place) = (batch.bytes(index), batch.is_in_place(index));
+                    let sent = Sent { interface, source: bytes[29], ttl: bytes[22], in_place };
+                    wire.sent.lock().expect("nobody panics").push(sent);
                 }
             }
         }
@@ -220,82 +285,156 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
+/// Starts the function over a port of this wire, and has somebody look at the run.
+fn begin<const SHARES: bool>(
+    nf: &Arc<Three<SHARES>>,
+    (kind, cores, opens): (EngineKind, usize, Opens),
+    wire: &Arc<Wire>,
+    look: impl FnOnce(Running<'_, Three<SHARES>>),
+) {
+    let mut port = TwoSides { wire: Arc::clone(wire), opens };
+    let control = Control::default();
+    thread::scope(|scope| {
+        // Also when the test has failed: the scope waits for the run.
+        let _ends = Ends(control.clone());
+        look(start(scope, Arc::clone(nf), kind, cores, Options::default(), &mut port, &control));
+    });
+}
+
+struct Ends(Control);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}
+
+/// Every engine on what it can take.
+const WAYS: [(EngineKind, usize, Opens); 12] = [
+    (EngineKind::Sequential, 1, Opens::Queues),
+    (EngineKind::Rss, 3, Opens::Queues),
+    (EngineKind::Shared, 2, Opens::Queues),
+    (EngineKind::Transactional, 2, Opens::Queues),
+    (EngineKind::Sequential, 1, Opens::Stream),
+    (EngineKind::Rss, 1, Opens::Stream),
+    (EngineKind::Rss, 2, Opens::Stream),
+    (EngineKind::RssPlusPlus, 2, Opens::Stream),
+    (EngineKind::Shared, 3, Opens::Stream),
+    (EngineKind::Transactional, 2, Opens::Stream),
+    (EngineKind::Scr, 2, Opens::Stream),
+    (EngineKind::Hybrid, 2, Opens::Stream),
+];
+
 #[test]
 fn frames_come_back_and_what_is_lost_has_a_name() {
-    for (kind, cores) in [(EngineKind::Sequential, 1), (EngineKind::Rss, 3), (EngineKind::Shared, 2)] {
+    for way @ (kind, cores, opens) in WAYS {
         let wire = Arc::new(Wire::default());
-        let running = start(Arc::new(Three), kind, cores, Options::default(), TwoSides(Arc::clone(&wire)));
-        let received = || running.cores().iter().map(|core| core.received).sum::<u64>();
-        // Within the ring's room, then over it in one go, then while the link is down.
-        let mut arrived = 0;
-        for _ in 0..20 {
-            arrived = wire.arrived.fetch_add(3, ANY) + 3;
-            until("a packet", || received() + wire.lost.load(ANY) == arrived * cores as u64);
-        }
-        for burst in [50, 5] {
-            wire.is_down.store(true, ANY);
-            arrived = wire.arrived.fetch_add(burst, ANY) + burst;
-            wire.is_down.store(false, ANY);
-            until("a packet", || received() + wire.lost.load(ANY) == arrived * cores as u64);
-        }
-        until("a frame", || wire.lent.load(ANY) == 0);
-        // Between two batches each core says what it has, though nothing comes.
-        let counted = running.ask(|_, worker| worker.counters().received).expect("it runs");
-        assert_eq!((counted.len(), counted.iter().sum::<u64>()), (cores, received()), "{kind}");
-        running.stop();
-        let outcome = running.wait().expect("the engine takes it");
-        assert!(outcome.failure.is_none() && outcome.interrupted, "{kind}: {:?}", outcome.failure);
-        let counters = &outcome.counters;
-        assert!(counters.add_up());
-        assert_eq!(counters.received + outcome.lost.ring_full, arrived * cores as u64, "{kind}");
-        assert!(outcome.lost.ring_full >= 42 * cores as u64, "{kind}: {:?}", outcome.lost);
-        let sent = outcome.sent.expect("the port counts");
-        assert_eq!(counters.forwarded + counters.replied, sent.sent + sent.lost, "{kind}");
-        assert!(sent.lost > 0, "{kind}: half of a ring has no room for a whole one");
-        for (seq, port) in wire.sent.lock().expect("nobody panics").iter() {
-            assert_eq!(u64::from(*port), 1 - seq % 2, "{kind}: packet {seq} goes out across");
-        }
+        begin(&Arc::new(Three::<false>::default()), way, &wire, |running| {
+            let rings = if opens == Opens::Queues { cores as u64 } else { 1 };
+            let received = || running.cores().iter().map(|core| core.received).sum::<u64>();
+            // Within the ring's room, then over it in one go, then while the link is down.
+            let mut arrived = 0;
+            for _ in 0..20 {
+                arrived = wire.arrived.fetch_add(3, ANY) + 3;
+                until("a packet", || received() + wire.lost.load(ANY) == arrived * rings);
+            }
+            for burst in [50, 5] {
+                wire.is_down.store(true, ANY);
+                arrived = wire.arrived.fetch_add(burst, ANY) + burst;
+                wire.is_down.store(false, ANY);
+                until("a packet", || received() + wire.lost.load(ANY) == arrived * rings);
+            }
+            // Also those of packets that don't go out, while nothing comes.
+            until("a frame", || wire.frames.lent() == 0);
+            // Between two batches each core says what it has, though nothing comes.
+            let counted = running.ask(|_, worker| worker.counters().received).expect("it runs");
+            assert_eq!((counted.len(), counted.iter().sum::<u64>()), (cores, received()), "{kind}");
+            running.stop();
+            let outcome = running.wait().expect("the engine takes it");
+            assert!(outcome.failure.is_none() && outcome.interrupted, "{kind}: {:?}", outcome.failure);
+            let counters = &outcome.counters;
+            assert!(counters.add_up());
+            assert_eq!(counters.received + outcome.lost.ring_full, arrived * rings, "{kind}");
+            assert!(outcome.lost.ring_full >= 42 * rings, "{kind}: {:?}", outcome.lost);
+            let sent = outcome.sent.expect("the port counts");
+            assert_eq!(counters.forwarded + counters.replied, sent.sent + sent.lost, "{kind}");
+            assert!(sent.lost > 0, "{kind}: half of a ring has no room for a whole one");
+            for Sent { interface, source, ttl, in_place } in wire.sent.lock().expect("nobody panics").iter() {
+                assert_eq!(
+                    *interface,
+                    u16::from(1 - source % 2),
+                    "{kind}: what comes from 10.0.0.{source} goes across"
+                );
+                assert_eq!(*ttl, 63, "{kind}: it was rewritten");
+                let is_shared = opens == Opens::Stream && cores > 1;
+                assert_eq!(*in_place, !is_shared, "{kind}: who alone has the frames writes to them");
+            }
+        });
     }
 }
 
 #[test]
 fn flows_end_by_the_ports_time_when_nothing_comes() {
+    for way @ (kind, ..) in WAYS {
+        ends_by_time(way, &Arc::new(Three::<false>::default()));
+        if let EngineKind::Sequential | EngineKind::Shared | EngineKind::Transactional = kind {
+            ends_by_time(way, &Arc::new(Three::<true>::default()));
+        }
+    }
+}
+
+fn ends_by_time<const SHARES: bool>(way: (EngineKind, usize, Opens), nf: &Arc<Three<SHARES>>) {
+    let (kind, cores, opens) = way;
     let wire = Arc::new(Wire::default());
-    let running = start(Arc::new(Three), EngineKind::Rss, 2, Options::default(), TwoSides(Arc::clone(&wire)));
-    wire.now.store(5_000_000_000, ANY);
-    wire.arrived.store(6, ANY);
-    until("a packet", || running.cores().iter().map(|core| core.received).sum::<u64>() == 12);
-    let flows = || {
-        let of_cores = running.ask(|_, worker| worker.counters().flows).expect("it runs");
-        of_cores.iter().fold((0, 0), |(opened, expired), core| (opened + core.opened, expired + core.expired))
-    };
-    assert_eq!(flows(), (12, 0));
-    wire.now.store(6_500_000_000, ANY);
-    until("their end", || flows() == (12, 12));
-    wire.is_over.store(true, ANY);
-    let outcome = running.wait().expect("the engine takes it");
-    assert_eq!((outcome.flows_alive, outcome.counters.flows.expired, outcome.interrupted), (0, 12, false));
-    assert_eq!(outcome.last, Nanos(6_500_000_000));
+    begin(nf, way, &wire, |running| {
+        wire.now.store(5_000_000_000, ANY);
+        wire.arrived.store(6, ANY);
+        let flows = if opens == Opens::Queues { 6 * cores as u64 } else { 6 };
+        until("a packet", || running.cores().iter().map(|core| core.received).sum::<u64>() == flows);
+        // Not before their time.
+        wire.now.store(5_900_000_000, ANY);
+        let asked = running.ask(|_, worker| worker.counters().flows).expect("it runs");
+        assert!(asked.iter().all(|flows| flows.expired == 0), "{kind}: {asked:?}");
+        assert_eq!(nf.ended.load(ANY), 0, "{kind}");
+        wire.now.store(6_500_000_000, ANY);
+        // A shard's sources are of that shard alone, but all cores of a table see the same six, and each replica has them.
+        let flows = if kind == EngineKind::Shared { 6 } else { flows };
+        let ended = if kind == EngineKind::Scr { flows * cores as u64 } else { flows };
+        until("their end", || nf.ended.load(ANY) >= ended);
+        wire.is_over.store(true, ANY);
+        let outcome = running.wait().expect("the engine takes it");
+        let counted = outcome.counters.flows;
+        assert_eq!(
+            (outcome.flows_alive, counted.expired, outcome.interrupted),
+            (0, flows, false),
+            "{kind}: {counted:?}"
+        );
+        assert_eq!(outcome.last, Nanos(6_500_000_000), "{kind}");
+    });
 }
 
 #[test]
 fn who_asks_an_ended_run_hears_so() {
     let wire = Arc::new(Wire { is_over: AtomicBool::new(true), ..Wire::default() });
-    let running = start(Arc::new(Three), EngineKind::Rss, 2, Options::default(), TwoSides(Arc::clone(&wire)));
-    until("the end", || running.has_ended());
-    assert_eq!(running.ask(|core, _| core), None);
-    let refused = start(Arc::new(Three), EngineKind::Sequential, 2, Options::default(), TwoSides(wire));
-    until("the end", || refused.has_ended());
-    assert_eq!(refused.ask(|core, _| core), None);
-    assert!(refused.wait().is_err());
+    let three = Arc::new(Three::<false>::default());
+    begin(&three, (EngineKind::Rss, 2, Opens::Queues), &wire, |running| {
+        until("the end", || running.has_ended());
+        assert_eq!(running.ask(|core, _| core), None);
+    });
+    begin(&three, (EngineKind::Sequential, 2, Opens::Queues), &wire, |refused| {
+        until("the end", || refused.has_ended());
+        assert_eq!(refused.ask(|core, _| core), None);
+        assert!(refused.wait().is_err());
+    });
 }
 
 /// Only a card's hash or a lock lets a port hand out packets itself.
 #[test]
 fn engines_that_steer_refuse_ports_that_do() {
     for kind in [EngineKind::Scr, EngineKind::RssPlusPlus, EngineKind::Hybrid] {
-        let running = start(Arc::new(Three), kind, 2, Options::default(), TwoSides(Arc::default()));
-        let Err(engine::EngineError::Refused(reason)) = running.wait() else { panic!("{kind} takes it") };
-        assert!(reason.contains("hands out packets itself"), "{reason}");
+        begin(&Arc::new(Three::<false>::default()), (kind, 2, Opens::Queues), &Arc::default(), |running| {
+            let Err(engine::EngineError::Refused(reason)) = running.wait() else { panic!("{kind} takes it") };
+            assert!(reason.contains("hands out packets itself"), "{reason}");
+        });
     }
 }

@@ -1,8 +1,6 @@
 //! Runs over a queue in memory: the output's order, what a panic leaves behind, what a stop leaves behind.
 #![cfg(not(loom))]
 
-mod source;
-
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -16,8 +14,6 @@ use nf::{Context, Description, NetworkFunction, Opened, PacketSet, PortId, Reaso
 use packet::{Headers, Host, LinkType, Nanos, Seq};
 use port::{Batch, Fate, Packet, Port, PortError, Receive, Received, Stream, Transmit, TransmitCounts};
 
-use source::Source;
-
 /// Lets the first `limit` packets of a source through, and panics on a packet from 10.0.0.13.
 struct Limit {
     limit: u32,
@@ -30,7 +26,7 @@ struct Seen(u32);
 impl nf::Flow for Seen {}
 
 impl NetworkFunction for Limit {
-    type Meta = Source;
+    type Meta = Host;
     type Flow = Seen;
     type Shared<M: Memory> = ();
 
@@ -53,17 +49,17 @@ impl NetworkFunction for Limit {
 
     fn shared<M: Memory>(&self, _: &M) {}
 
-    fn meta(&self, headers: &Headers, _payload: &[u8]) -> Option<Source> {
-        headers.source().map(Source)
+    fn meta(&self, headers: &Headers, _payload: &[u8]) -> Option<Host> {
+        headers.source()
     }
 
-    fn open<M: Memory>(&self, cx: &mut Context<'_, Self, M>, _: &Source) -> Step<Opened<Seen>, M> {
+    fn open<M: Memory>(&self, cx: &mut Context<'_, Self, M>, _: &Host) -> Step<Opened<Seen>, M> {
         cx.expire_after(Nanos::from_secs(1));
         Ok(Opened::Flow(Seen(0)))
     }
 
-    fn packet<M: Memory>(&self, _: &mut Context<'_, Self, M>, flow: &mut Seen, meta: &Source) -> Step<Verdict, M> {
-        assert!(meta.0.address().to_string() != "10.0.0.13", "thirteen is not served");
+    fn packet<M: Memory>(&self, _: &mut Context<'_, Self, M>, flow: &mut Seen, meta: &Host) -> Step<Verdict, M> {
+        assert!(meta.address().to_string() != "10.0.0.13", "thirteen is not served");
         flow.0 += 1;
         Ok(if flow.0 > self.limit { Verdict::Drop(Reason::own(0)) } else { Verdict::FORWARD })
     }
@@ -278,8 +274,8 @@ fn replayed(records: &[(u64, u8)], own: &[Vec<u8>], bucket: u16) -> (Vec<Fate>, 
     let worker: &mut Worker<Limit, Private<Limit>> = &mut fleet.workers[0];
     let seed = engine::AnyWorker::seed(worker);
     let record = |&(seq, source): &(u64, u8)| {
-        let meta = Source(Host::v4([10, 0, 0, source].into()));
-        Record { seq: Seq(seq), time: Nanos(seq), hash: hash_of::<Limit>(&meta.0, seed), meta }
+        let meta = Host::v4([10, 0, 0, source].into());
+        Record { seq: Seq(seq), time: Nanos(seq), hash: hash_of::<Limit>(&meta, seed), meta }
     };
     let end = Seq(2 * own.len() as u64);
     let block = Block { end, records: records.iter().map(record).collect(), ..Block::default() };
@@ -353,8 +349,8 @@ fn what_a_core_is_handed_is_not_parsed_again() {
         let mut fleet = sharded_fleet(EngineKind::Hybrid, Arc::clone(&nf), 2, &options);
         let worker = &mut fleet.workers[0];
         let seed = engine::AnyWorker::seed(worker);
-        let meta_of = |source: u8| Source(Host::v4([10, 0, 0, source].into()));
-        let hash = |source: u8| hash_of::<Limit>(&meta_of(source).0, seed);
+        let meta_of = |source: u8| Host::v4([10, 0, 0, source].into());
+        let hash = |source: u8| hash_of::<Limit>(&meta_of(source), seed);
         // Core 0 has the buckets with even numbers.
         let bucket = |source: u8| 2 * u16::from(source % 64);
         let record = |seq: u64| Record { seq: Seq(seq), time: Nanos(seq), hash: hash(1), meta: meta_of(1) };

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use engine::EngineKind;
 use memory::{Memory, Vector};
-use nf::{Context, Description, Meta, NetworkFunction, Opened, PacketSet, Sharing, Sizing, Step, Verdict};
+use nf::{Context, Description, NetworkFunction, Opened, PacketSet, Sharing, Sizing, Step, Verdict};
 use packet::{Headers, Host};
 use port::Trace;
 
@@ -52,31 +52,8 @@ struct Compute {
     work: Work,
 }
 
-/// What a packet contributes: that there is one. Its sender is kept as histories keep something of each packet.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Seen(Host);
-
-impl Meta for Seen {
-    type Key = Host;
-
-    const RECORD_BYTES: usize = nf::HOST_BYTES;
-
-    #[inline]
-    fn key(&self) -> Host {
-        self.0
-    }
-
-    fn write(&self, record: &mut [u8]) {
-        nf::RecordWriter::new(record).host(&self.0).end();
-    }
-
-    fn read(record: &[u8]) -> Option<Self> {
-        nf::RecordReader::new(record).host().map(Self)
-    }
-}
-
 impl NetworkFunction for Compute {
-    type Meta = Seen;
+    type Meta = Host;
     type Flow = ();
     /// What the work hands on, so that a step's begins when the one before has ended.
     type Shared<M: Memory> = M::Vector<u64>;
@@ -103,17 +80,17 @@ impl NetworkFunction for Compute {
     }
 
     #[inline]
-    fn meta(&self, headers: &Headers, _payload: &[u8]) -> Option<Seen> {
-        headers.source().map(Seen)
+    fn meta(&self, headers: &Headers, _payload: &[u8]) -> Option<Host> {
+        headers.source()
     }
 
     #[inline]
-    fn open<M: Memory>(&self, _: &mut Context<'_, Self, M>, _: &Seen) -> Step<Opened<()>, M> {
+    fn open<M: Memory>(&self, _: &mut Context<'_, Self, M>, _: &Host) -> Step<Opened<()>, M> {
         Ok(Opened::Flow(()))
     }
 
     #[inline]
-    fn packet<M: Memory>(&self, cx: &mut Context<'_, Self, M>, (): &mut (), _: &Seen) -> Step<Verdict, M> {
+    fn packet<M: Memory>(&self, cx: &mut Context<'_, Self, M>, (): &mut (), _: &Host) -> Step<Verdict, M> {
         let handed = cx.shared.read(&mut cx.tx, 0)?;
         cx.shared.write(&mut cx.tx, 0, self.work.run(handed))?;
         Ok(Verdict::forward())

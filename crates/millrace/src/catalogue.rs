@@ -1,9 +1,10 @@
 //! The catalogue: the one place where names become types. A function is one line in [`Catalogue::standard`].
 
 use std::sync::Arc;
+use std::thread::Scope;
 
 use engine::carrier::{self, Outer, SequencedTotal, Shape};
-use engine::{Control, EngineError, EngineKind, Options, Outcome, Tables};
+use engine::{Control, EngineError, EngineKind, Options, Outcome, Running, Tables};
 use functions::{anti_ddos, app_classifier, bridge, ddos, heavy_hitter, policer, port_knock};
 use measure::{Advice, Bench, BenchError, BenchPlan, LossPlan, LossRow, Profile, ProfilePlan, Question, Repeated};
 use memory::Weighed;
@@ -141,6 +142,21 @@ impl Entry {
 #[serde(deny_unknown_fields)]
 struct Nothing {}
 
+/// A run that goes on by itself, of whatever function.
+pub trait Runs {
+    /// Waits for its end.
+    ///
+    /// # Errors
+    /// When the engine can't run the function.
+    fn wait(self: Box<Self>) -> Result<Outcome, EngineError>;
+}
+
+impl<N: Function> Runs for Running<'_, N> {
+    fn wait(self: Box<Self>) -> Result<Outcome, EngineError> {
+        (*self).wait()
+    }
+}
+
 /// A configured function behind a name: what commands do with it, compiled once for each function.
 pub trait Program: Send + Sync {
     /// The fields that name a packet set, as configured.
@@ -167,18 +183,16 @@ pub trait Program: Send + Sync {
     /// The reason in a sentence.
     fn accepts(&self, tables: &Tables) -> Result<(), String>;
 
-    /// Runs it; see [`engine::run`].
-    ///
-    /// # Errors
-    /// When the engine can't run it.
-    fn run(
+    /// Starts it; see [`engine::start`].
+    fn start<'scope>(
         &self,
+        scope: &'scope Scope<'scope, '_>,
         kind: EngineKind,
         cores: usize,
-        options: &Options,
-        port: &mut dyn Port,
+        options: Options,
+        port: &'scope mut (dyn Port + Send),
         control: &Control,
-    ) -> Result<Outcome, EngineError>;
+    ) -> Box<dyn Runs + 'scope>;
 
     /// What a sequencer makes each packet carry for so many cores.
     fn shape(&self, cores: usize) -> Shape;
@@ -312,15 +326,16 @@ impl<N: Function> Program for Loaded<N> {
         tables.accepts(&*self.0)
     }
 
-    fn run(
+    fn start<'scope>(
         &self,
+        scope: &'scope Scope<'scope, '_>,
         kind: EngineKind,
         cores: usize,
-        options: &Options,
-        port: &mut dyn Port,
+        options: Options,
+        port: &'scope mut (dyn Port + Send),
         control: &Control,
-    ) -> Result<Outcome, EngineError> {
-        engine::run(Arc::clone(&self.0), kind, cores, options, port, control)
+    ) -> Box<dyn Runs + 'scope> {
+        Box::new(engine::start(scope, Arc::clone(&self.0), kind, cores, options, port, control))
     }
 
     fn shape(&self, cores: usize) -> Shape {

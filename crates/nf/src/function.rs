@@ -9,6 +9,7 @@ use packet::{FlowKey, Headers, Host, Nanos};
 
 use crate::context::Context;
 use crate::description::{Description, PacketSet, Recipe};
+use crate::record::{HOST_BYTES, RecordReader, RecordWriter};
 use crate::report::{Fingerprint, Report};
 use crate::verdict::{Fates, Reason, Verdict};
 
@@ -46,6 +47,25 @@ pub trait Meta: Copy + PartialEq + fmt::Debug + Send + Sync + 'static {
 
     /// Back from the wire form; `None` for bytes that [`write`](Self::write) makes of no packet.
     fn read(record: &[u8]) -> Option<Self>;
+}
+
+/// A function that goes by a packet's sender, and keeps nothing else of it.
+impl Meta for Host {
+    type Key = Self;
+    const RECORD_BYTES: usize = HOST_BYTES;
+
+    #[inline]
+    fn key(&self) -> Self {
+        *self
+    }
+
+    fn write(&self, record: &mut [u8]) {
+        RecordWriter::new(record).host(self).end();
+    }
+
+    fn read(record: &[u8]) -> Option<Self> {
+        RecordReader::new(record).host()
+    }
 }
 
 /// The state of one packet set.

@@ -1,10 +1,11 @@
 //! The packets that travel together through an engine.
 
 use std::mem;
-use std::ops::{Deref, Range};
+use std::ops::Range;
 use std::slice;
 use std::sync::Arc;
 
+use locality::loan::{Loan, Parts};
 use locality::prefetch;
 use memmap2::Mmap;
 use packet::{LinkType, Nanos, Seq};
@@ -13,8 +14,9 @@ use crate::pcap::{Interfaces, Raised};
 
 /// Packets in arrival order, with the memory that their bytes lie in.
 ///
-/// A port copies bytes into the batch's own memory, or lends them: then they are read where they lie, and a packet that is
-/// written to is copied first, so that what was lent stays as it is.
+/// A port copies bytes into the batch's own memory, or lends them. What is lent to be read stays as it is: a packet that is written
+/// to is copied first. What is [lent to be written to](Self::lend_buffers) is changed where it lies, as long as no other batch is lent
+/// the same.
 #[derive(Debug, Default)]
 pub struct Batch {
     memory: Vec<u8>,
@@ -37,10 +39,11 @@ pub(crate) struct Origin {
 /// Bytes that lie with a port, or in a block that several batches share. Offsets within them come ahead of those in the batch's own
 /// memory.
 #[derive(Debug)]
-struct Lent {
-    memory: Arc<Block>,
-    start: usize,
-    len: usize,
+enum Lent {
+    /// To be read: part of a block.
+    Shared { memory: Arc<Block>, start: usize, len: usize },
+    /// To be written to as well, by this batch alone.
+    Buffers(Loan),
 }
 
 /// Memory that batches can be lent.
@@ -50,25 +53,50 @@ pub enum Block {
     Mapped(Mmap),
     /// What a port has filled.
     Filled(Vec<u8>),
+    /// A port's buffers, which go back once no batch is lent the block any more.
+    Buffers(Loan),
 }
 
-impl Deref for Block {
-    type Target = [u8];
-
+impl Block {
+    /// Its bytes; `None` where not all of them may be read.
     #[inline(always)]
-    fn deref(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> Option<&[u8]> {
         match self {
-            Self::Mapped(map) => map,
-            Self::Filled(bytes) => bytes,
+            Self::Mapped(map) => Some(map),
+            Self::Filled(bytes) => Some(bytes),
+            Self::Buffers(_) => None,
         }
     }
 }
 
 impl Lent {
-    /// All of them.
     #[inline(always)]
-    fn bytes(&self) -> &[u8] {
-        &self.memory[self.start..][..self.len]
+    fn len(&self) -> usize {
+        match self {
+            Self::Shared { len, .. } => *len,
+            Self::Buffers(loan) => loan.len(),
+        }
+    }
+
+    /// All of them, to read packets' parts.
+    #[inline(always)]
+    fn parts(&self) -> Parts<'_> {
+        match self {
+            Self::Shared { memory, start, len } => match &**memory {
+                Block::Buffers(loan) => loan.parts(),
+                Block::Mapped(map) => Parts::from(&map[*start..][..*len]),
+                Block::Filled(bytes) => Parts::from(&bytes[*start..][..*len]),
+            },
+            Self::Buffers(loan) => loan.parts(),
+        }
+    }
+
+    /// All of them, where what lies between packets may be read.
+    fn bytes(&self) -> Option<&[u8]> {
+        match self {
+            Self::Shared { memory, start, len } => memory.bytes().map(|bytes| &bytes[*start..][..*len]),
+            Self::Buffers(_) => None,
+        }
     }
 }
 
@@ -93,16 +121,25 @@ impl<'a> Iterator for Frames<'a> {
 /// What the offsets of a batch's packets count in.
 #[derive(Clone, Copy, Debug)]
 struct Memory<'a> {
-    lent: &'a [u8],
+    lent: Parts<'a>,
     own: &'a [u8],
 }
 
 impl<'a> Memory<'a> {
     #[inline(always)]
+    fn new(lent: Option<&'a Lent>, own: &'a [u8]) -> Self {
+        let lent = match lent {
+            Some(lent) => lent.parts(),
+            None => Parts::from(&[][..]),
+        };
+        Self { lent, own }
+    }
+
+    #[inline(always)]
     fn bytes(self, packet: &Packet) -> &'a [u8] {
         let (start, len) = (packet.offset as usize, packet.len as usize);
         match start.checked_sub(self.lent.len()) {
-            None => &self.lent[start..][..len],
+            None => self.lent.part(start, len),
             Some(start) => &self.own[start..][..len],
         }
     }
@@ -244,6 +281,16 @@ impl Batch {
         (packet, self.memory().bytes(packet))
     }
 
+    /// The descriptors and the bytes of these packets of this batch.
+    ///
+    /// # Panics
+    /// When there are no such packets.
+    #[inline(always)]
+    pub fn each(&self, range: Range<usize>) -> impl ExactSizeIterator<Item = (&Packet, &[u8])> {
+        let memory = self.memory();
+        self.packets[range].iter().map(move |packet| (packet, memory.bytes(packet)))
+    }
+
     /// The descriptors and the bytes of these packets of this batch, to decide their fates.
     ///
     /// # Panics
@@ -251,34 +298,44 @@ impl Batch {
     #[inline(always)]
     #[must_use]
     pub fn frames(&mut self, range: Range<usize>) -> Frames<'_> {
-        let memory = Memory { lent: self.lent.as_ref().map_or(&[], Lent::bytes), own: &self.memory };
+        let memory = Memory::new(self.lent.as_ref(), &self.memory);
         Frames { packets: self.packets[range].iter_mut(), memory }
     }
 
     #[inline(always)]
     fn memory(&self) -> Memory<'_> {
-        Memory { lent: self.lent.as_ref().map_or(&[], Lent::bytes), own: &self.memory }
+        Memory::new(self.lent.as_ref(), &self.memory)
     }
 
-    /// The bytes of packet number `index` of this batch, to rewrite them. Those that were lent are copied first.
+    /// The bytes of packet number `index` of this batch, to rewrite them. Those that were lent to be read are copied first.
     ///
     /// # Panics
     /// When there is no such packet, or when the batch's memory would outgrow 4 GiB.
     #[inline]
     pub fn bytes_mut(&mut self, index: usize) -> &mut [u8] {
-        let packet = &mut self.packets[index];
-        let len = packet.len as usize;
-        let mut start = packet.offset as usize;
-        if let Some(lent) = &self.lent {
-            if start < lent.len {
-                let bytes = &lent.bytes()[start..][..len];
-                start = lent.len + self.memory.len();
-                packet.offset = u32::try_from(start).expect("a batch is far below 4 GiB");
-                self.memory.extend_from_slice(bytes);
+        let packet = &self.packets[index];
+        let (start, len) = (packet.offset as usize, packet.len as usize);
+        let own = match &self.lent {
+            None => start,
+            Some(lent) if start >= lent.len() => start - lent.len(),
+            Some(Lent::Shared { .. }) => self.copy(index),
+            Some(Lent::Buffers(_)) => {
+                let Some(Lent::Buffers(loan)) = &mut self.lent else { unreachable!("it has just been one") };
+                return loan.part_mut(start, len);
             }
-            start -= lent.len;
-        }
-        &mut self.memory[start..start + len]
+        };
+        &mut self.memory[own..][..len]
+    }
+
+    /// Copies a packet that was lent, to be written to: where it lies then in the batch's own memory.
+    #[inline(never)]
+    fn copy(&mut self, index: usize) -> usize {
+        let Some(lent) = &self.lent else { unreachable!("somebody lent the packet") };
+        let packet = &mut self.packets[index];
+        let start = self.memory.len();
+        self.memory.extend_from_slice(lent.parts().part(packet.offset as usize, packet.len as usize));
+        packet.offset = u32::try_from(lent.len() + start).expect("a batch is far below 4 GiB");
+        start
     }
 
     /// Adds a packet whose bytes are copied in; `packet.offset` and `packet.len` are set from them.
@@ -291,37 +348,44 @@ impl Batch {
         self.packets.push(Packet { offset, len: bytes.len() as u32, ..packet });
     }
 
-    /// Puts the batch's own memory into `block`, which nobody else may hold, and has it lent from there: several batches can then be
-    /// [cleared beside](Self::clear_beside) this one. What the block held becomes the batch's own memory, to be filled again.
+    /// Puts into `block`, which nobody else may hold, what the packets' bytes lie in and is this batch's alone, and has it lent from
+    /// there, to be read: several batches can then be [cleared beside](Self::clear_beside) this one. What the block held becomes the
+    /// batch's own memory, to be filled again. Nothing changes where all bytes are lent to be read already.
     ///
     /// # Panics
-    /// When somebody else holds the block, or bytes were lent to the batch already.
+    /// When somebody else holds the block.
     pub fn share(&mut self, block: &mut Arc<Block>) {
-        assert!(self.lent.is_none(), "a batch is lent to once");
-        self.filled = None;
-        let filled = mem::take(&mut self.memory);
-        let len = filled.len();
+        let (len, shared) = match self.lent.take() {
+            lent @ Some(Lent::Shared { .. }) => {
+                self.lent = lent;
+                return;
+            }
+            Some(Lent::Buffers(loan)) => (loan.len(), Block::Buffers(loan)),
+            None => {
+                self.filled = None;
+                (self.memory.len(), Block::Filled(mem::take(&mut self.memory)))
+            }
+        };
+        let is_own = matches!(shared, Block::Filled(_));
         let unshared = Arc::get_mut(block).expect("nobody else holds the block");
-        if let Block::Filled(old) = mem::replace(unshared, Block::Filled(filled)) {
+        let old = mem::replace(unshared, shared);
+        if let (Block::Filled(old), true) = (old, is_own) {
             self.memory = old;
         }
-        self.lent = Some(Lent { memory: Arc::clone(block), start: 0, len });
+        self.lent = Some(Lent::Shared { memory: Arc::clone(block), start: 0, len });
     }
 
-    /// Takes all packets out and lets go of what was lent, and gets the memory back that was [shared](Self::share), as it is.
+    /// Takes all packets out and lets go of what was lent, and gets the memory back that was [shared](Self::share), as it is. Shared
+    /// buffers go back to their port, if no other batch is lent them any more.
     pub fn unshare(&mut self, block: &mut Arc<Block>) {
         self.packets.clear();
         self.lent = None;
         self.origin.raised.clear();
-        if let Some(Block::Filled(filled)) = Arc::get_mut(block) {
-            mem::swap(&mut self.memory, filled);
+        match Arc::get_mut(block) {
+            Some(Block::Filled(filled)) => mem::swap(&mut self.memory, filled),
+            Some(buffers @ Block::Buffers(_)) => *buffers = Block::Filled(Vec::new()),
+            Some(Block::Mapped(_)) | None => {}
         }
-    }
-
-    /// Whether bytes are lent to the batch.
-    #[must_use]
-    pub const fn is_lent(&self) -> bool {
-        self.lent.is_some()
     }
 
     pub(crate) const fn origin(&self) -> &Origin {
@@ -342,17 +406,9 @@ impl Batch {
         self.filled = None;
         self.come_with(other);
         match (&mut self.lent, &other.lent) {
-            // Counting references would write to what other cores write to.
-            (Some(own), Some(lent)) if Arc::ptr_eq(&own.memory, &lent.memory) => {
-                (own.start, own.len) = (lent.start, lent.len);
-            }
-            (own, lent) => {
-                *own = lent.as_ref().map(|Lent { memory, start, len }| Lent {
-                    memory: Arc::clone(memory),
-                    start: *start,
-                    len: *len,
-                });
-            }
+            (own, Some(Lent::Shared { memory, start, len })) => relend(own, memory, *start, *len),
+            // What is another's alone is copied.
+            (own, Some(Lent::Buffers(_)) | None) => *own = None,
         }
     }
 
@@ -375,7 +431,7 @@ impl Batch {
     pub fn push_of(&mut self, other: &Self, index: usize, bucket: u16) {
         let packet = &other.packets[index];
         prefetch::place_to_write(self.packets.as_ptr(), self.packets.len() + PUSH_AHEAD);
-        if (packet.offset as usize) < other.lent_len() {
+        if (packet.offset as usize) < self.lent_len().min(other.lent_len()) {
             debug_assert_eq!(self.lent_len(), other.lent_len(), "both are lent the same");
             // Copied as it is, and straight from there: put together with its bucket first, the whole would have to wait for the part,
             // and what is pushed by value goes over the stack.
@@ -397,13 +453,18 @@ impl Batch {
         let lent = self.lent_len();
         let packet = &mut self.packets[index];
         let start = packet.offset as usize;
-        if frame.len() > packet.len as usize || start < lent {
-            let end = self.memory.len();
-            self.filled.get_or_insert(end);
-            self.memory.extend_from_slice(frame);
-            packet.offset = u32::try_from(lent + end).expect("a batch is far below 4 GiB");
-        } else {
-            self.memory[start - lent..][..frame.len()].copy_from_slice(frame);
+        let fits = frame.len() <= packet.len as usize;
+        match &mut self.lent {
+            Some(Lent::Buffers(loan)) if fits && start < lent => {
+                loan.part_mut(start, frame.len()).copy_from_slice(frame);
+            }
+            _ if fits && start >= lent => self.memory[start - lent..][..frame.len()].copy_from_slice(frame),
+            _ => {
+                let end = self.memory.len();
+                self.filled.get_or_insert(end);
+                self.memory.extend_from_slice(frame);
+                packet.offset = u32::try_from(lent + end).expect("a batch is far below 4 GiB");
+            }
         }
         packet.len = frame.len() as u32;
         packet.wire_len = frame.len() as u32;
@@ -425,36 +486,63 @@ impl Batch {
         self.filled = None;
         self.memory.clear();
         self.memory.reserve(room);
-        match &mut self.lent {
-            // As it mostly is; counting references would write to what other cores write to.
-            Some(lent) if Arc::ptr_eq(&lent.memory, memory) => (lent.start, lent.len) = (start, len),
-            lent => *lent = Some(Lent { memory: Arc::clone(memory), start, len }),
-        }
+        relend(&mut self.lent, memory, start, len);
         &mut self.packets
+    }
+
+    /// The descriptors, for a port that fills them in anew: their offsets count in the memory of this loan, which the batch has until
+    /// it is cleared, lent to anew or dropped. Packets are rewritten where they lie; only what grows beyond its packet, and what
+    /// several cores [share](Self::share), is copied.
+    pub fn lend_buffers(&mut self, loan: Loan) -> &mut Vec<Packet> {
+        self.clear();
+        self.lent = Some(Lent::Buffers(loan));
+        &mut self.packets
+    }
+
+    /// Whether packet number `index` lies in the buffers that were lent, or else was copied.
+    ///
+    /// # Panics
+    /// When there is no such packet.
+    #[must_use]
+    pub fn is_in_place(&self, index: usize) -> bool {
+        (self.packets[index].offset as usize) < self.lent_len()
     }
 
     /// Whether most packets were copied since the batch was lent to.
     pub(crate) fn is_copied(&self) -> bool {
-        self.lent.as_ref().is_none_or(|lent| self.memory.len() > lent.len / 2)
+        self.lent.as_ref().is_none_or(|lent| self.memory.len() > lent.len() / 2)
     }
 
     /// The bytes between two offsets, if they lie in one memory.
     #[inline]
     pub(crate) fn stretch(&self, start: usize, end: usize) -> Option<&[u8]> {
-        let lent = self.lent.as_ref().map_or(&[][..], Lent::bytes);
-        match start.checked_sub(lent.len()) {
-            None => lent.get(start..end),
-            Some(start) => self.memory.get(start..end - lent.len()),
+        match start.checked_sub(self.lent_len()) {
+            None => self.lent.as_ref()?.bytes()?.get(start..end),
+            Some(start) => self.memory.get(start..end - self.lent_len()),
         }
     }
 
+    #[inline(always)]
     fn lent_len(&self) -> usize {
-        self.lent.as_ref().map_or(0, |lent| lent.len)
+        self.lent.as_ref().map_or(0, Lent::len)
+    }
+}
+
+/// Lends a part of a block.
+fn relend(lent: &mut Option<Lent>, block: &Arc<Block>, start: usize, len: usize) {
+    if let Some(Lent::Shared { memory, start: own_start, len: own_len }) = lent
+        && Arc::ptr_eq(memory, block)
+    {
+        // As it mostly is; counting references would write to what other cores write to.
+        (*own_start, *own_len) = (start, len);
+    } else {
+        *lent = Some(Lent::Shared { memory: Arc::clone(block), start, len });
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use locality::loan::Pool;
     use memmap2::MmapMut;
     use proptest::collection::vec;
     use proptest::prelude::*;
@@ -494,46 +582,78 @@ mod tests {
         ]
     }
 
-    /// Has the batch begin with these frames, lent or its own; what it is lent has `start` bytes ahead of them.
-    fn fill(batch: &mut Batch, frames: &[Vec<u8>], lent: Option<(&mut Vec<Arc<Block>>, usize)>) {
-        let Some((arenas, start)) = lent else {
-            batch.clear();
-            frames.iter().for_each(|frame| batch.push(PACKET, frame));
-            return;
+    /// Where a batch's bytes lie.
+    #[derive(Clone, Copy, Debug)]
+    enum Lies {
+        Own,
+        /// Lent to be read, behind so many other bytes.
+        Behind(usize),
+        /// In buffers, with so many bytes between the packets.
+        Buffers(usize),
+    }
+
+    fn lies() -> impl Strategy<Value = Lies> {
+        prop_oneof![Just(Lies::Own), (0..100usize).prop_map(Lies::Behind), (0..100usize).prop_map(Lies::Buffers)]
+    }
+
+    /// Has the batch begin with these frames; what is lent to be read is put into `arenas`.
+    fn fill(batch: &mut Batch, frames: &[Vec<u8>], lies: Lies, arenas: &mut Vec<Arc<Block>>, pool: &Arc<Pool>) {
+        let (mut at, between, packets) = match lies {
+            Lies::Own => {
+                batch.clear();
+                frames.iter().for_each(|frame| batch.push(PACKET, frame));
+                return;
+            }
+            Lies::Behind(start) => {
+                let bytes = frames.concat();
+                let mut arena = MmapMut::map_anon(start + bytes.len() + 1).expect("memory is there");
+                arena[start..start + bytes.len()].copy_from_slice(&bytes);
+                let arena = Arc::new(Block::Mapped(arena.make_read_only().expect("memory is there")));
+                arenas.push(Arc::clone(&arena));
+                (0, 0, batch.lend(&arena, start, bytes.len(), 64))
+            }
+            Lies::Buffers(between) => {
+                batch.clear();
+                let mut loan = pool.lend().expect("it came back");
+                let mut start = between;
+                for frame in frames {
+                    loan.part_mut(start, frame.len()).copy_from_slice(frame);
+                    start += frame.len() + between;
+                }
+                (between, between, batch.lend_buffers(loan))
+            }
         };
-        let bytes = frames.concat();
-        let mut arena = MmapMut::map_anon(start + bytes.len() + 1).expect("memory is there");
-        arena[start..start + bytes.len()].copy_from_slice(&bytes);
-        let arena = Arc::new(Block::Mapped(arena.make_read_only().expect("memory is there")));
-        let packets = batch.lend(&arena, start, bytes.len(), 64);
         packets.clear();
-        let mut offset = 0;
         for frame in frames {
-            packets.push(Packet { offset, len: frame.len() as u32, ..PACKET });
-            offset += frame.len() as u32;
+            packets.push(Packet { offset: at as u32, len: frame.len() as u32, ..PACKET });
+            at += frame.len() + between;
         }
-        arenas.push(arena);
     }
 
     proptest! {
         /// A batch is a list of frames, whoever's memory they lie in, and what was lent stays as it is.
         #[test]
         fn a_batch_does_as_a_list_does(
-            rounds in vec((vec(vec(any::<u8>(), 0..80), 0..20), any::<bool>(), 0..100usize, vec(op(), 0..30)), 1..4),
+            rounds in vec((vec(vec(any::<u8>(), 0..80), 0..20), lies(), vec(op(), 0..30)), 1..4),
         ) {
+            let pool = Pool::new(1, 4096);
+            let mut block = Arc::new(Block::Filled(Vec::new()));
             let mut batch = Batch::default();
             let mut beside = [Batch::default(), Batch::default()];
             let mut arenas = Vec::new();
-            for (frames, is_lent, start, ops) in rounds {
-                fill(&mut batch, &frames, is_lent.then_some((&mut arenas, start)));
-                let before: Vec<Vec<u8>> = arenas.iter().map(|arena| arena.to_vec()).collect();
+            for (frames, lies, ops) in rounds {
+                fill(&mut batch, &frames, lies, &mut arenas, &pool);
+                prop_assert_eq!(pool.lent(), usize::from(matches!(lies, Lies::Buffers(_))));
+                let before: Vec<Vec<u8>> = arenas.iter().flat_map(|arena| arena.bytes()).map(<[u8]>::to_vec).collect();
                 let mut naive = frames;
                 for op in ops {
                     match op {
                         Op::Write(at, with) if !naive.is_empty() => {
                             let at = at % naive.len();
                             naive[at].fill(with);
+                            let was_in_place = batch.is_in_place(at);
                             batch.bytes_mut(at).fill(with);
+                            prop_assert_eq!(batch.is_in_place(at), was_in_place && matches!(lies, Lies::Buffers(_)));
                         }
                         Op::Replace(at, frame) if !naive.is_empty() => {
                             let at = at % naive.len();
@@ -561,6 +681,7 @@ mod tests {
                     }
                 }
                 // Split into two, which are then written to.
+                batch.share(&mut block);
                 beside.iter_mut().for_each(|part| part.clear_beside(&batch, 0));
                 for at in 0..naive.len() {
                     beside[at % 2].push_of(&batch, at, 7);
@@ -570,11 +691,25 @@ mod tests {
                     prop_assert_eq!((part.bytes(at / 2), part.packets()[at / 2].bucket), (&frame[..], 7));
                     part.bytes_mut(at / 2).fill(!frame.first().copied().unwrap_or_default());
                 }
+                // And gathered again: what lies apart from all that was lent is copied.
+                let (mut apart, mut gathered) = (Batch::default(), Batch::default());
+                gathered.clear_beside(&batch, 0);
+                for at in 0..naive.len() {
+                    apart.push_of(&batch, at, 0);
+                    gathered.push_of(&batch, at, 0);
+                    gathered.push_of(&apart, at, 0);
+                }
                 for (at, frame) in naive.iter().enumerate() {
                     prop_assert_eq!(batch.bytes(at), frame);
+                    prop_assert_eq!([gathered.bytes(2 * at), gathered.bytes(2 * at + 1)], [frame, frame]);
                 }
+                gathered.clear();
+                batch.unshare(&mut block);
+                beside.iter_mut().for_each(Batch::clear);
+                batch.unshare(&mut block);
+                prop_assert_eq!(pool.lent(), 0);
                 for (arena, before) in arenas.iter().zip(before) {
-                    prop_assert_eq!(&arena[..], before);
+                    prop_assert_eq!(arena.bytes(), Some(&before[..]));
                 }
             }
         }

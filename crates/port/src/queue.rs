@@ -82,7 +82,8 @@ pub trait Receive: Send {
         Ok(())
     }
 
-    /// The port's time, where it has one that goes on when no packet comes: what a packet would be stamped with that arrived now.
+    /// The port's time, where it has one that goes on when no packet comes. Asked when nothing has arrived: whatever
+    /// [`receive`](Self::receive) brings later is stamped no earlier.
     fn now(&self) -> Option<Nanos> {
         None
     }
@@ -96,7 +97,9 @@ pub trait Receive: Send {
 /// Transmits bursts of packets, and takes back those that don't go out.
 pub trait Transmit: Send {
     /// Takes back all packets of `batch`: sends those whose fate says so, in order, and reuses the memory of all that it lent. The
-    /// port that a packet [goes out by](crate::Fate::Transmit) is one of the port's own numbers.
+    /// port that a packet [goes out by](crate::Fate::Transmit) is one of the port's own numbers. Of a stream that several cores share
+    /// only those come here that go out, and packets may have been copied; [buffers](Batch::lend_buffers) come back to who lent them
+    /// when no core needs them any more, whatever became of their packets.
     ///
     /// # Errors
     /// When the output can't be written. What was written before stays valid.

@@ -168,10 +168,7 @@ fn over<N: NetworkFunction, I: Index>(
 #[cfg(test)]
 mod tests {
     use memory::Memory;
-    use nf::{
-        Context, Description, HOST_BYTES, Meta, Opened, PacketSet, RecordReader, RecordWriter, Sharing, Sizing, Step,
-        Verdict,
-    };
+    use nf::{Context, Description, Opened, PacketSet, Sharing, Sizing, Step, Verdict};
     use packet::{Headers, Host, LinkType, Nanos};
     use port::{Fate, Packet};
 
@@ -181,25 +178,8 @@ mod tests {
     /// Forwards everything.
     struct Watch;
 
-    #[derive(Clone, Copy, Debug, PartialEq)]
-    struct Source(Host);
-
-    impl Meta for Source {
-        type Key = Host;
-        const RECORD_BYTES: usize = HOST_BYTES;
-        fn key(&self) -> Host {
-            self.0
-        }
-        fn write(&self, record: &mut [u8]) {
-            RecordWriter::new(record).host(&self.0).end();
-        }
-        fn read(record: &[u8]) -> Option<Self> {
-            RecordReader::new(record).host().map(Self)
-        }
-    }
-
     impl NetworkFunction for Watch {
-        type Meta = Source;
+        type Meta = Host;
         type Flow = ();
         type Shared<M: Memory> = ();
 
@@ -222,15 +202,15 @@ mod tests {
 
         fn shared<M: Memory>(&self, _: &M) {}
 
-        fn meta(&self, headers: &Headers, _payload: &[u8]) -> Option<Source> {
-            headers.source().map(Source)
+        fn meta(&self, headers: &Headers, _payload: &[u8]) -> Option<Host> {
+            headers.source()
         }
 
-        fn open<M: Memory>(&self, _: &mut Context<'_, Self, M>, _: &Source) -> Step<Opened<()>, M> {
+        fn open<M: Memory>(&self, _: &mut Context<'_, Self, M>, _: &Host) -> Step<Opened<()>, M> {
             Ok(Opened::Flow(()))
         }
 
-        fn packet<M: Memory>(&self, _: &mut Context<'_, Self, M>, (): &mut (), _: &Source) -> Step<Verdict, M> {
+        fn packet<M: Memory>(&self, _: &mut Context<'_, Self, M>, (): &mut (), _: &Host) -> Step<Verdict, M> {
             Ok(Verdict::FORWARD)
         }
     }
@@ -257,11 +237,11 @@ mod tests {
             }
             batch.push(Packet { link: LINK, ..packet }, &frame);
         }
-        let mut shares: Vec<CoreBatch<Source>> = (0..3).map(|_| CoreBatch::default()).collect();
+        let mut shares: Vec<CoreBatch<Host>> = (0..3).map(|_| CoreBatch::default()).collect();
         Unpack::new(&Arc::new(Watch), sequencer.shape(), 0, false).split(&batch, &mut shares);
         let sources = |core: usize| {
             let block = shares[core].block.as_ref().expect("each has a packet");
-            let one = |record: &Record<Source>| (record.seq.0, record.meta.0.address().to_string());
+            let one = |record: &Record<Host>| (record.seq.0, record.meta.address().to_string());
             (block.end.0, block.records.iter().map(one).collect::<Vec<_>>())
         };
         let named = |sources: &[(u64, u8)]| -> Vec<(u64, String)> {

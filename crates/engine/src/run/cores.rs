@@ -103,12 +103,13 @@ fn serve<N: NetworkFunction>(
         match feed.receive(&mut batch) {
             Ok(Received::Packets) => {}
             Ok(Received::Idle) => {
-                if let Some(now) = feed.now().filter(|_| !panicked) {
-                    // Not ahead of what was stamped by then and is still to come.
-                    run.last = run.last.max(now);
-                    worker.age(run.last);
+                let aged = if panicked { None } else { feed.idle(worker, run.last) };
+                let (now, more) = aged.unwrap_or((run.last, false));
+                run.last = now;
+                // Whoever has more flows to end looks for packets in between, and does not wait.
+                if !more {
+                    run.keep(feed.wait(WAIT), feed);
                 }
-                run.keep(feed.wait(WAIT), feed);
                 continue;
             }
             Ok(Received::End) => break,

@@ -38,8 +38,9 @@ pub trait Feed<N: NetworkFunction>: Send {
     /// The port's.
     fn wait(&mut self, at_most: Duration) -> Result<(), EngineError>;
 
-    /// The port's time, where it has one and state may age by it: what a packet would be stamped with that arrived now.
-    fn now(&self) -> Option<Nanos> {
+    /// Nothing has come. Where the port has a time of its own, state may age by it, or has done so; then the time is told, which is not ahead
+    /// of `last`, the time of the core's last packet, and whether there is more to age.
+    fn idle(&mut self, _worker: &mut dyn AnyWorker<N>, _last: Nanos) -> Option<(Nanos, bool)> {
         None
     }
 
@@ -97,8 +98,9 @@ impl<N: NetworkFunction> Feed<N> for Own<'_> {
         }
     }
 
-    fn now(&self) -> Option<Nanos> {
-        self.queue.now()
+    fn idle(&mut self, worker: &mut dyn AnyWorker<N>, last: Nanos) -> Option<(Nanos, bool)> {
+        let now = self.queue.now()?.max(last);
+        Some((now, worker.age(now, worker.position())))
     }
 
     fn close(&mut self) {

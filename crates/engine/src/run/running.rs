@@ -2,7 +2,7 @@
 
 use std::panic::resume_unwind;
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
+use std::thread::{Scope, ScopedJoinHandle};
 
 use nf::Function;
 use port::Port;
@@ -15,25 +15,29 @@ use crate::error::EngineError;
 use crate::fleet::Options;
 use crate::kind::EngineKind;
 
-/// A run that goes on by itself: it can be looked at, asked, stopped and waited for. Dropped, it goes on unwatched.
-pub struct Running<N: Function> {
+/// A run that goes on by itself: it can be looked at, asked, stopped and waited for. Dropped, it goes on unwatched, and its scope waits
+/// for it.
+pub struct Running<'scope, N: Function> {
     control: Control,
     mail: Mail<N>,
-    thread: JoinHandle<Result<Outcome, EngineError>>,
+    thread: ScopedJoinHandle<'scope, Result<Outcome, EngineError>>,
 }
 
-/// Starts a function under an engine over a port.
-pub fn start<N: Function>(
+/// Starts a function under an engine over a port, within a scope that ends behind the run. The port can then be asked what it knows.
+/// Whoever has a copy of `control` can look at the run and stop it, even before it has begun.
+pub fn start<'scope, N: Function>(
+    scope: &'scope Scope<'scope, '_>,
     nf: Arc<N>,
     kind: EngineKind,
     cores: usize,
     options: Options,
-    mut port: impl Port + Send + 'static,
-) -> Running<N> {
-    let (control, mail) = (Control::default(), Mail::new(cores));
+    port: &'scope mut (dyn Port + Send),
+    control: &Control,
+) -> Running<'scope, N> {
+    let (control, mail) = (control.clone(), Mail::new(cores));
     let (held, asked) = (control.clone(), mail.clone());
-    let thread = thread::spawn(move || {
-        let outcome = run_asked(nf, kind, cores, &options, &mut port, &held, &asked);
+    let thread = scope.spawn(move || {
+        let outcome = run_asked(nf, kind, cores, &options, port, &held, &asked);
         // Where it never began, nobody else sends the letters back.
         (0..cores).for_each(|core| asked.close(core));
         outcome
@@ -41,7 +45,7 @@ pub fn start<N: Function>(
     Running { control, mail, thread }
 }
 
-impl<N: Function> Running<N> {
+impl<N: Function> Running<'_, N> {
     /// What each core has done so far, as of its last batch; empty before the run has begun.
     #[must_use]
     pub fn cores(&self) -> Vec<CoreProgress> {

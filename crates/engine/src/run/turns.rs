@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use locality::prefetch;
 use nf::NetworkFunction;
-use packet::Seq;
+use packet::{Nanos, Seq};
 use port::{Batch, Block as Memory, Fate, Packet, PortError, Receive, Received, Stream, Transmit};
 
 use super::cores::message;
@@ -73,6 +73,16 @@ struct Piece<N: NetworkFunction> {
     /// What all cores need of it, where that needs no order.
     block: Arc<Block<N::Meta>>,
     shares: Vec<CoreBatch<N::Meta>>,
+    /// For a piece without packets: nothing had come by then, and state ages by that time. So all cores age at the same place in the order
+    /// of packets, as replicas have to.
+    quiet: Option<Quiet>,
+}
+
+/// A time when nothing had come behind a packet.
+#[derive(Clone, Copy)]
+struct Quiet {
+    now: Nanos,
+    last: Seq,
 }
 
 /// Who does what. Pieces are numbered from 0 on; number `n` is in slot `n` modulo the slots.
@@ -95,6 +105,10 @@ struct State {
     abandoned: bool,
     /// How many cores wait for a change.
     waiting: usize,
+    /// The last packet that was read.
+    last: Seq,
+    /// The last time by which state aged because nothing came.
+    quiet: Option<Nanos>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,6 +124,12 @@ enum Stage {
 
 /// How long a core looks out before it sleeps: about what another needs for its turn, and less than it takes to be woken.
 const LOOK_OUT: Duration = Duration::from_micros(50);
+
+/// How much of the port's time passes between two pieces without packets, by which state ages.
+const QUIET: Nanos = Nanos::from_millis(10);
+
+/// How often a core goes on ageing for one such piece, if there is more to do.
+const AGE_ROUNDS: usize = 16;
 
 /// Slots for each core: one that it reads, one that it processes, one that waits for others.
 const SLOTS_PER_CORE: usize = 3;
@@ -130,6 +150,7 @@ impl<'a, N: NetworkFunction> Turns<'a, N> {
             classified: Vec::new(),
             block: Arc::default(),
             shares: (0..cores).map(|_| CoreBatch::default()).collect(),
+            quiet: None,
         };
         let output = Output { transmit, merged: Batch::default(), heads: vec![0; cores], failed: false };
         Self {
@@ -154,6 +175,8 @@ impl<'a, N: NetworkFunction> Turns<'a, N> {
                 ended: false,
                 abandoned: false,
                 waiting: 0,
+                last: Seq(0),
+                quiet: None,
             }),
             changed: Condvar::new(),
             changes: AtomicU64::new(0),
@@ -171,6 +194,8 @@ impl<'a, N: NetworkFunction> Turns<'a, N> {
             sent: Seq(0),
             failed: false,
             recovery: None,
+            ages: None,
+            aged: None,
         }
     }
 
@@ -201,16 +226,20 @@ impl<'a, N: NetworkFunction> Turns<'a, N> {
     /// Reads the next piece, for which there is a slot and whose turn it is; `false` when nothing has come.
     fn read(&self, core: usize, number: u64) -> Result<bool, EngineError> {
         let mut piece = self.piece(number);
-        let received = self.receive(&mut piece.batch);
+        let (received, now) = {
+            let mut input = lock(&self.input);
+            (self.receive(&mut **input, &mut piece.batch), input.now())
+        };
         {
             let mut state = lock(&self.state);
             state.reading = false;
             match received {
                 Ok(Received::Packets) => {
+                    state.last = piece.batch.packets().last().map_or(state.last, |packet| packet.seq);
                     state.read += 1;
                     state.stages[self.slot(number)] = Stage::Read;
                 }
-                Ok(Received::Idle) => return Ok(false),
+                Ok(Received::Idle) => return Ok(self.age(state, &mut piece, now)),
                 Ok(Received::End) | Err(_) => state.ended = true,
             }
             self.changed(&state);
@@ -227,9 +256,24 @@ impl<'a, N: NetworkFunction> Turns<'a, N> {
         failure.map_or(Ok(true), |failure| Err(EngineError::Panicked(Box::new(failure))))
     }
 
+    /// Nothing has come by now. Where all that had come is done, and it is some time since that was so, a piece without packets has every core
+    /// age its state.
+    fn age<'s>(&'s self, mut state: MutexGuard<'s, State>, piece: &mut Piece<N>, now: Option<Nanos>) -> bool {
+        let is_done = state.written == state.read;
+        let is_due = |now: &Nanos| is_done && state.quiet.is_none_or(|last| *now >= last + QUIET);
+        let Some(now) = now.filter(is_due) else { return false };
+        state.quiet = Some(now);
+        piece.quiet = Some(Quiet { now, last: state.last });
+        let slot = self.slot(state.read);
+        state.stages[slot] = Stage::Steered(self.cores);
+        (state.read, state.steered) = (state.read + 1, state.steered + 1);
+        self.changed(&state);
+        true
+    }
+
     /// Receives a piece, unless it is larger than logs have room for.
-    fn receive(&self, batch: &mut Batch) -> Result<Received, EngineError> {
-        let received = match lock(&self.input).receive(batch) {
+    fn receive(&self, input: &mut dyn Receive, batch: &mut Batch) -> Result<Received, EngineError> {
+        let received = match input.receive(batch) {
             Err(PortError::Down(_)) => Received::Idle,
             received => received?,
         };
@@ -246,9 +290,7 @@ impl<'a, N: NetworkFunction> Turns<'a, N> {
     /// those that are left out.
     fn look(&self, core: usize, piece: &mut Piece<N>) -> Option<Failure> {
         let Piece { batch, memory, classified, block, shares, .. } = piece;
-        if !batch.is_lent() {
-            batch.share(memory);
-        }
+        batch.share(memory);
         let mut at = 0;
         let panic = match &self.router {
             Some(router) => {
@@ -335,7 +377,7 @@ impl<'a, N: NetworkFunction> Turns<'a, N> {
     /// Writes a piece, and makes it a spare one.
     fn write(&self, piece: &mut Piece<N>) -> Result<(), PortError> {
         let Output { transmit, merged, heads, failed } = &mut *lock(&self.output);
-        let Piece { batch, memory, shares, .. } = piece;
+        let Piece { batch, memory, shares, quiet, .. } = piece;
         let mut result = Ok(());
         if self.ordered && !*failed {
             merge(batch, shares, heads, merged);
@@ -347,6 +389,7 @@ impl<'a, N: NetworkFunction> Turns<'a, N> {
             share.batch.clear();
             share.block = None;
         }
+        *quiet = None;
         batch.unshare(memory);
         result
     }
@@ -435,6 +478,9 @@ pub(crate) struct Seat<'t, 'a, N: NetworkFunction> {
     sent: Seq,
     failed: bool,
     recovery: Option<(Tally, bool)>,
+    /// The time by which its worker's state is to age, in the place of a share; and the last such.
+    ages: Option<Quiet>,
+    aged: Option<Nanos>,
 }
 
 impl<N: NetworkFunction> Seat<'_, '_, N> {
@@ -448,6 +494,7 @@ impl<N: NetworkFunction> Seat<'_, '_, N> {
         {
             let mut piece = self.turns.piece(self.next);
             swap(&mut self.share, &mut piece.shares[self.core]);
+            self.ages = piece.quiet;
         }
         swap(&mut self.share.batch, batch);
     }
@@ -483,10 +530,16 @@ impl<N: NetworkFunction> Feed<N> for Seat<'_, '_, N> {
     }
 
     fn process(&mut self, worker: &mut dyn AnyWorker<N>, batch: &mut Batch) -> Result<(), EngineError> {
-        let Self { share, link, sent, failed, .. } = self;
-        if *failed {
+        if self.failed {
             return Ok(());
         }
+        if let Some(Quiet { now, last }) = self.ages {
+            self.aged = Some(now);
+            // As often for all replicas: what is left comes with the next.
+            (0..AGE_ROUNDS).any(|_| !worker.age(now, last));
+            return Ok(());
+        }
+        let Self { share, link, sent, failed, .. } = self;
         // Another core mostly wrote them. Those behind are asked for on the way.
         prefetch::all(&share.owned()[..share.owned().len().min(AHEAD)]);
         *sent = share.block.as_ref().map_or(*sent, |block| block.end);
@@ -557,6 +610,11 @@ impl<N: NetworkFunction> Feed<N> for Seat<'_, '_, N> {
         }
         drop(state);
         Ok(())
+    }
+
+    /// State has aged by pieces.
+    fn idle(&mut self, _: &mut dyn AnyWorker<N>, last: Nanos) -> Option<(Nanos, bool)> {
+        Some((self.aged?.max(last), false))
     }
 
     fn close(&mut self) {

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::io::Cursor;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use engine::{Control, EngineKind, Guarantee, Options, Outcome};
@@ -69,7 +70,9 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     let cores = machine_cores().min(8);
     let kind = fitting(entry, cores)?;
     let mut queue = MemoryQueue::new(Arc::clone(&trace), 256);
-    let outcome = program.run(kind, cores, &options(&trace), &mut queue, &Control::default())?;
+    let control = Control::default();
+    let outcome =
+        thread::scope(|scope| program.start(scope, kind, cores, options(&trace), &mut queue, &control).wait())?;
     if let Some(failure) = outcome.failure {
         return Err(failure.into());
     }

@@ -3,7 +3,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::{panic, process};
+use std::{panic, process, thread};
 
 use engine::{Control, EngineError, EngineKind, FailedPacket, Failure, Options};
 use nf::Fates;
@@ -142,7 +142,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         let mut original = Original::new(&mut capture, program.shape(args.cores));
         program.run_sequenced(args.cores, &options, &mut original, &control)
     } else {
-        program.run(kind, cores, &options, &mut capture, &control)
+        thread::scope(|scope| program.start(scope, kind, cores, options, &mut capture, &control).wait())
     };
     let place = place.take();
     drop(progress);
@@ -244,24 +244,40 @@ fn save(failure: &Failure, packet: &FailedPacket) -> Result<PathBuf, port::pcap:
 }
 
 /// Where the first panic of a run was, in place of the message that the library would print for each.
-struct PanicPlace(Arc<Mutex<Option<String>>>);
+struct PanicPlace {
+    place: Arc<Mutex<Option<String>>>,
+    /// The first panic's own words: for one that isn't a function's.
+    words: Arc<Mutex<Option<String>>>,
+}
 
 impl PanicPlace {
     fn watch() -> Self {
-        let place = Arc::new(Mutex::new(None));
-        let noted = Arc::clone(&place);
+        let (place, words) = (Arc::default(), Arc::default());
+        let watching = Self { place: Arc::clone(&place), words: Arc::clone(&words) };
         panic::set_hook(Box::new(move |panic| {
-            let mut noted = noted.lock().unwrap_or_else(PoisonError::into_inner);
-            if noted.is_none() {
-                *noted = panic.location().map(ToString::to_string);
+            let mut place = place.lock().unwrap_or_else(PoisonError::into_inner);
+            if place.is_none() {
+                *place = panic.location().map(ToString::to_string);
+                *words.lock().unwrap_or_else(PoisonError::into_inner) = Some(panic.to_string());
             }
         }));
-        Self(place)
+        watching
     }
 
     fn take(self) -> Option<String> {
-        // The library's own message is right again from here on.
-        let _ = panic::take_hook();
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.place.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl Drop for PanicPlace {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            // Nobody has caught it, so it is no function's.
+            let words = self.words.lock().unwrap_or_else(PoisonError::into_inner).take();
+            note(&format!("{} {}\n", Style::stderr().bad("bug in millrace:"), words.unwrap_or_default()));
+        } else {
+            // The library's own message is right again from here on.
+            let _ = panic::take_hook();
+        }
     }
 }

@@ -14,25 +14,8 @@ use testkit::synth::{Params, Profile};
 /// Lets three packets through in all, whoever sends them, and claims that sources share nothing.
 struct Liar;
 
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct From(Host);
-
-impl nf::Meta for From {
-    type Key = Host;
-    const RECORD_BYTES: usize = nf::HOST_BYTES;
-    fn key(&self) -> Host {
-        self.0
-    }
-    fn write(&self, record: &mut [u8]) {
-        nf::RecordWriter::new(record).host(&self.0).end();
-    }
-    fn read(record: &[u8]) -> Option<Self> {
-        nf::RecordReader::new(record).host().map(Self)
-    }
-}
-
 impl NetworkFunction for Liar {
-    type Meta = From;
+    type Meta = Host;
     type Flow = ();
     type Shared<M: Memory> = M::Vector<u64>;
 
@@ -57,15 +40,15 @@ impl NetworkFunction for Liar {
         memory.vector(1, 0)
     }
 
-    fn meta(&self, headers: &Headers, _payload: &[u8]) -> Option<From> {
-        headers.source().map(From)
+    fn meta(&self, headers: &Headers, _payload: &[u8]) -> Option<Host> {
+        headers.source()
     }
 
-    fn open<M: Memory>(&self, _: &mut Context<'_, Self, M>, _: &From) -> Step<Opened<()>, M> {
+    fn open<M: Memory>(&self, _: &mut Context<'_, Self, M>, _: &Host) -> Step<Opened<()>, M> {
         Ok(Opened::Flow(()))
     }
 
-    fn packet<M: Memory>(&self, cx: &mut Context<'_, Self, M>, (): &mut (), _: &From) -> Step<Verdict, M> {
+    fn packet<M: Memory>(&self, cx: &mut Context<'_, Self, M>, (): &mut (), _: &Host) -> Step<Verdict, M> {
         let seen = cx.shared.read(&mut cx.tx, 0)?;
         cx.shared.write(&mut cx.tx, 0, seen + 1)?;
         Ok(if seen < 3 { Verdict::FORWARD } else { Verdict::Drop(Reason::own(0)) })

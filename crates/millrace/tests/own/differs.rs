@@ -14,28 +14,8 @@ pub(crate) struct Liar;
 
 const ENOUGH: u64 = 100;
 
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Source(Host);
-
-impl Meta for Source {
-    type Key = Host;
-    const RECORD_BYTES: usize = HOST_BYTES;
-
-    fn key(&self) -> Host {
-        self.0
-    }
-
-    fn write(&self, record: &mut [u8]) {
-        RecordWriter::new(record).host(&self.0).end();
-    }
-
-    fn read(record: &[u8]) -> Option<Self> {
-        RecordReader::new(record).host().map(Self)
-    }
-}
-
 impl NetworkFunction for Liar {
-    type Meta = Source;
+    type Meta = Host;
     type Flow = ();
     type Shared<M: Memory> = M::Vector<u64>;
 
@@ -60,15 +40,15 @@ impl NetworkFunction for Liar {
         memory.vector(1, 0)
     }
 
-    fn meta(&self, headers: &Headers, _payload: &[u8]) -> Option<Source> {
-        headers.source().map(Source)
+    fn meta(&self, headers: &Headers, _payload: &[u8]) -> Option<Host> {
+        headers.source()
     }
 
-    fn open<M: Memory>(&self, _: &mut Context<'_, Self, M>, _: &Source) -> Step<Opened<()>, M> {
+    fn open<M: Memory>(&self, _: &mut Context<'_, Self, M>, _: &Host) -> Step<Opened<()>, M> {
         Ok(Opened::Flow(()))
     }
 
-    fn packet<M: Memory>(&self, cx: &mut Context<'_, Self, M>, (): &mut (), _: &Source) -> Step<Verdict, M> {
+    fn packet<M: Memory>(&self, cx: &mut Context<'_, Self, M>, (): &mut (), _: &Host) -> Step<Verdict, M> {
         let seen = cx.shared.read(&mut cx.tx, 0)?;
         cx.shared.write(&mut cx.tx, 0, seen + 1)?;
         Ok(if seen < ENOUGH { Verdict::FORWARD } else { Verdict::Drop(Reason::own(0)) })

@@ -92,6 +92,12 @@ impl Arena {
         &self.memory
     }
 
+    /// What it holds.
+    #[inline]
+    pub(super) fn bytes(&self) -> &[u8] {
+        self.memory.bytes().unwrap_or_default()
+    }
+
     /// Where packet number `at` of the share begins; of the number behind the last, where that ends.
     #[inline]
     pub(super) fn start(&self, at: usize) -> usize {
@@ -105,7 +111,7 @@ impl Arena {
         let behind = self.slots.len().min(next + BURST);
         let end = self.slots.len().min(behind + BURST);
         for start in &self.starts[behind..end] {
-            prefetch::address(self.memory.as_ptr().wrapping_add(*start as usize * CHUNK_BYTES));
+            prefetch::address(self.bytes().as_ptr().wrapping_add(*start as usize * CHUNK_BYTES));
         }
         // What tells of them and of those behind them, for the processor foresees a stream no further than to the end of a page.
         prefetch::all(&self.slots[behind..end]);
@@ -171,9 +177,9 @@ pub(super) fn huge_pages(arenas: &[Arc<Arena>]) -> HugePages {
     let maps = fs::read_to_string("/proc/self/smaps").unwrap_or_default();
     let mut pages = HugePages::default();
     for arena in arenas {
-        let first = arena.memory.as_ptr() as usize;
-        pages.bytes += arena.memory.len();
-        pages.huge_bytes += huge_bytes(&maps, first, first + arena.memory.len()).min(arena.memory.len());
+        let (first, len) = (arena.bytes().as_ptr() as usize, arena.bytes().len());
+        pages.bytes += len;
+        pages.huge_bytes += huge_bytes(&maps, first, first + len).min(len);
     }
     pages
 }

@@ -380,7 +380,7 @@ impl ReplayQueue {
             if memory.len() < self.room {
                 memory.resize(self.room, 0);
             }
-            memory[..bytes].copy_from_slice(&arena.memory()[start..][..bytes]);
+            memory[..bytes].copy_from_slice(&arena.bytes()[start..][..bytes]);
             self.describe(slots, packets);
             if let Some(renumber) = renumber {
                 renumber.apply(self.looped, &arena.sites()[self.next..][..slots.len()], packets, memory);

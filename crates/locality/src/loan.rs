@@ -1,0 +1,238 @@
+//! Memory that somebody lends to be written to: a ring's frames, a pool of packet buffers.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use core::cell::UnsafeCell;
+use core::fmt;
+use core::marker::PhantomData;
+use core::ptr::NonNull;
+use core::slice;
+use core::sync::atomic::{AtomicBool, Ordering};
+
+/// Who lends memory, and keeps it.
+pub trait Lender: Send + Sync {
+    /// The loan of this number has come back: nobody reads or writes its memory any more.
+    fn back(&self, number: u64);
+}
+
+/// Memory that one holder has until it is dropped. Only the parts that are asked for are touched: others may lie between them.
+pub struct Loan {
+    start: NonNull<u8>,
+    len: usize,
+    number: u64,
+    lender: Arc<dyn Lender>,
+}
+
+// SAFETY: it is the only way to the parts that are asked for, as `new` demands, and who lends it can be told from any thread.
+unsafe impl Send for Loan {}
+// SAFETY: through a shared reference the memory is only read.
+unsafe impl Sync for Loan {}
+
+impl Loan {
+    /// Lends `memory` under a number of the lender's own.
+    ///
+    /// # Safety
+    /// As long as the lender lives, the memory is mapped and can be read and written. As long as the loan lives, nobody else touches
+    /// those parts of it that its holder asks for.
+    #[must_use]
+    pub unsafe fn new(memory: NonNull<[u8]>, number: u64, lender: Arc<dyn Lender>) -> Self {
+        Self { start: memory.cast(), len: memory.len(), number, lender }
+    }
+
+    /// How many bytes there are.
+    #[inline(always)]
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The memory, to read parts of.
+    #[inline(always)]
+    #[must_use]
+    pub const fn parts(&self) -> Parts<'_> {
+        Parts { start: self.start, len: self.len, lent: PhantomData }
+    }
+
+    /// A part of it, to write to.
+    ///
+    /// # Panics
+    /// When it ends beyond the memory.
+    #[inline]
+    #[must_use]
+    pub fn part_mut(&mut self, start: usize, len: usize) -> &mut [u8] {
+        check(self.len, start, len);
+        // SAFETY: the part lies within the memory, which is there as long as the lender, and by `new` nobody else touches it while
+        // this loan is borrowed.
+        unsafe { slice::from_raw_parts_mut(self.start.as_ptr().add(start), len) }
+    }
+}
+
+impl Drop for Loan {
+    fn drop(&mut self) {
+        self.lender.back(self.number);
+    }
+}
+
+impl fmt::Debug for Loan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Loan").field("len", &self.len).field("number", &self.number).finish_non_exhaustive()
+    }
+}
+
+/// Memory of which parts are read, and the rest isn't touched.
+#[derive(Clone, Copy, Debug)]
+pub struct Parts<'a> {
+    start: NonNull<u8>,
+    len: usize,
+    lent: PhantomData<&'a [u8]>,
+}
+
+impl<'a> Parts<'a> {
+    /// How many bytes there are.
+    #[inline(always)]
+    #[must_use]
+    pub const fn len(self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.len == 0
+    }
+
+    /// A part of it.
+    ///
+    /// # Panics
+    /// When it ends beyond the memory.
+    #[inline(always)]
+    #[must_use]
+    pub fn part(self, start: usize, len: usize) -> &'a [u8] {
+        check(self.len, start, len);
+        // SAFETY: the part lies within what was borrowed: a slice, or a loan of which nobody else touches the parts that are asked for.
+        unsafe { slice::from_raw_parts(self.start.as_ptr().add(start), len) }
+    }
+}
+
+impl<'a> From<&'a [u8]> for Parts<'a> {
+    #[inline(always)]
+    fn from(bytes: &'a [u8]) -> Self {
+        Self { start: NonNull::from(bytes).cast(), len: bytes.len(), lent: PhantomData }
+    }
+}
+
+#[inline(always)]
+fn check(of: usize, start: usize, len: usize) {
+    assert!(start <= of && len <= of - start, "a part of {len} bytes at {start} ends beyond {of}");
+}
+
+/// Buffers of one size that are lent one at a time.
+pub struct Pool {
+    memory: Box<[UnsafeCell<u8>]>,
+    bytes: usize,
+    /// Which of them are with somebody.
+    lent: Box<[AtomicBool]>,
+}
+
+// SAFETY: the memory is reached by loans alone, of which there is one at a time for each buffer (`lend`).
+unsafe impl Sync for Pool {}
+
+impl Pool {
+    /// So many buffers of so many bytes, all zero.
+    #[must_use]
+    pub fn new(buffers: usize, bytes: usize) -> Arc<Self> {
+        let memory = (0..buffers * bytes).map(|_| UnsafeCell::new(0)).collect();
+        Arc::new(Self { memory, bytes, lent: (0..buffers).map(|_| AtomicBool::new(false)).collect() })
+    }
+
+    /// Lends a buffer, with what its last holder left in it; `None` when all are with somebody.
+    #[must_use]
+    pub fn lend(self: &Arc<Self>) -> Option<Loan> {
+        // ORDERING: Acquire pairs with Release in `back`: whoever had the buffer is done with it.
+        let number = self.lent.iter().position(|lent| !lent.swap(true, Ordering::Acquire))?;
+        let start = self.memory[number * self.bytes..][..self.bytes].as_ptr();
+        let memory =
+            NonNull::slice_from_raw_parts(NonNull::new(start.cast_mut().cast()).expect("it is there"), self.bytes);
+        // SAFETY: the loan keeps the pool and so its memory, which may be written to (`UnsafeCell`). Nobody else has this buffer until
+        // the loan is back: its mark was not set, and now is.
+        Some(unsafe { Loan::new(memory, number as u64, Arc::clone(self) as Arc<dyn Lender>) })
+    }
+
+    /// How many buffers are with somebody.
+    #[must_use]
+    pub fn lent(&self) -> usize {
+        // ORDERING: Relaxed. A number to look at.
+        self.lent.iter().filter(|lent| lent.load(Ordering::Relaxed)).count()
+    }
+}
+
+impl Lender for Pool {
+    fn back(&self, number: u64) {
+        // ORDERING: Release pairs with Acquire in `lend`.
+        self.lent[number as usize].store(false, Ordering::Release);
+    }
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (buffers, lent) = (self.lent.len(), self.lent());
+        f.debug_struct("Pool").field("buffers", &buffers).field("bytes", &self.bytes).field("lent", &lent).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_is_with_one_thread_at_a_time() {
+        let pool = Pool::new(2, 64);
+        std::thread::scope(|scope| {
+            for own in 1..=3u8 {
+                let pool = &pool;
+                scope.spawn(move || {
+                    for round in 0..if cfg!(miri) { 10 } else { 1000 } {
+                        let Some(mut loan) = pool.lend() else {
+                            std::thread::yield_now();
+                            continue;
+                        };
+                        loan.part_mut(round % 32, 32).fill(own);
+                        assert_eq!(loan.parts().part(round % 32, 32), [own; 32]);
+                    }
+                });
+            }
+        });
+        assert_eq!(pool.lent(), 0);
+        let both = [pool.lend(), pool.lend()];
+        assert!(both.iter().flatten().all(|loan| loan.len() == 64) && pool.lend().is_none());
+        assert_eq!(pool.lent(), 2);
+        drop(both);
+        assert_eq!(pool.lent(), 0);
+    }
+
+    #[test]
+    fn the_end_of_a_loan_is_a_part_without_bytes() {
+        let loan = Pool::new(1, 64).lend().expect("it has one");
+        assert!(loan.parts().part(64, 0).is_empty());
+    }
+
+    #[test]
+    #[should_panic(expected = "a part of 2 bytes at 63 ends beyond 64")]
+    fn nothing_is_read_beyond_the_end() {
+        let loan = Pool::new(1, 64).lend().expect("it has one");
+        let _ = loan.parts().part(63, 2);
+    }
+
+    #[test]
+    #[should_panic(expected = "ends beyond 64")]
+    fn nothing_is_written_where_numbers_wrap() {
+        let mut loan = Pool::new(1, 64).lend().expect("it has one");
+        let _ = loan.part_mut(usize::MAX, 2);
+    }
+}
