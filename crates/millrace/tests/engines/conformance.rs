@@ -1,5 +1,6 @@
 //! Every function under every engine that takes it, over real captures and synthesised floods, held against `sequential`.
-//! A sample by default; `MILLRACE_DEEP=1` takes every shared capture that parses, and 20 seeds.
+//! A sample by default; `MILLRACE_DEEP=1` takes every shared capture that parses, and 20 seeds. `MILLRACE_SEEDS` says how many seeds, of
+//! the sample as well.
 #![allow(clippy::print_stdout)]
 
 use std::cmp::Reverse;
@@ -242,7 +243,9 @@ fn one<N: Function + Clone>(nf: &N, subject: &Subject, seeds: u64) {
 }
 
 fn seeds() -> u64 {
-    if deep() { 20 } else { 2 }
+    let asked = std::env::var("MILLRACE_SEEDS").ok();
+    let asked = asked.map(|seeds| seeds.parse().expect("MILLRACE_SEEDS is a number"));
+    asked.unwrap_or(if deep() { 20 } else { 2 })
 }
 
 fn deep() -> bool {
