@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use engine::{Control, EngineKind, Options, Running, start};
+use engine::{Control, EngineError, EngineKind, Options, Running, start};
 use locality::loan::Pool;
 use memory::{Memory, Vector};
 use nf::{Context, Description, NetworkFunction, Opened, PacketSet, PortId, Reason, Sharing, Sizing, Step, Verdict};
@@ -23,6 +23,8 @@ use port::{
 struct Three<const SHARES: bool> {
     /// How often it heard of a flow's end.
     ended: AtomicU64,
+    /// Whether it panics then.
+    stumbles: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -84,6 +86,7 @@ impl<const SHARES: bool> NetworkFunction for Three<SHARES> {
 
     fn expire<M: Memory>(&self, _: &mut Context<'_, Self, M>, _: &Count) -> Step<(), M> {
         self.ended.fetch_add(1, ANY);
+        assert!(!self.stumbles, "nobody may go");
         Ok(())
     }
 }
@@ -414,6 +417,28 @@ fn ends_by_time<const SHARES: bool>(way: (EngineKind, usize, Opens), nf: &Arc<Th
 }
 
 #[test]
+fn a_panic_while_nothing_comes_ends_the_run_like_any_other() {
+    for opens in [Opens::Queues, Opens::Stream] {
+        let wire = Arc::new(Wire::default());
+        let nf = Arc::new(Three::<false> { stumbles: true, ..Three::default() });
+        begin(&nf, (EngineKind::Rss, 2, opens), &wire, |running| {
+            wire.now.store(5_000_000_000, ANY);
+            wire.arrived.store(6, ANY);
+            let flows = if opens == Opens::Queues { 12 } else { 6 };
+            until("a packet", || running.cores().iter().map(|core| core.received).sum::<u64>() == flows);
+            wire.now.store(6_500_000_000, ANY);
+            until("the panic", || nf.ended.load(ANY) > 0);
+            // The others go on until the port ends: a card's queues have nothing to do with each other.
+            wire.is_over.store(true, ANY);
+            let outcome = running.wait().expect("the engine takes it");
+            let Some(EngineError::Panicked(failure)) = &outcome.failure else { panic!("{:?}", outcome.failure) };
+            assert_eq!(failure.message, "nobody may go");
+            assert!(outcome.counters.add_up());
+        });
+    }
+}
+
+#[test]
 fn who_asks_an_ended_run_hears_so() {
     let wire = Arc::new(Wire { is_over: AtomicBool::new(true), ..Wire::default() });
     let three = Arc::new(Three::<false>::default());
@@ -433,7 +458,7 @@ fn who_asks_an_ended_run_hears_so() {
 fn engines_that_steer_refuse_ports_that_do() {
     for kind in [EngineKind::Scr, EngineKind::RssPlusPlus, EngineKind::Hybrid] {
         begin(&Arc::new(Three::<false>::default()), (kind, 2, Opens::Queues), &Arc::default(), |running| {
-            let Err(engine::EngineError::Refused(reason)) = running.wait() else { panic!("{kind} takes it") };
+            let Err(EngineError::Refused(reason)) = running.wait() else { panic!("{kind} takes it") };
             assert!(reason.contains("hands out packets itself"), "{reason}");
         });
     }

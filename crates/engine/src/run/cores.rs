@@ -103,12 +103,23 @@ fn serve<N: NetworkFunction>(
         match feed.receive(&mut batch) {
             Ok(Received::Packets) => {}
             Ok(Received::Idle) => {
-                let aged = if panicked { None } else { feed.idle(worker, run.last) };
-                let (now, more) = aged.unwrap_or((run.last, false));
-                run.last = now;
+                let last = run.last;
+                let aged = if panicked {
+                    Ok(None)
+                } else {
+                    caught(core, worker, &mut batch, |worker, _| feed.idle(worker, last))
+                };
                 // Whoever has more flows to end looks for packets in between, and does not wait.
-                if !more {
-                    run.keep(feed.wait(WAIT), feed);
+                match aged {
+                    Ok(Some((now, true))) => run.last = now,
+                    Ok(aged) => {
+                        run.last = aged.map_or(run.last, |(now, _)| now);
+                        run.keep(feed.wait(WAIT), feed);
+                    }
+                    Err(failure) => {
+                        panicked = true;
+                        run.panicked(failure, worker, feed);
+                    }
                 }
                 continue;
             }
@@ -126,9 +137,7 @@ fn serve<N: NetworkFunction>(
                 Ok(result) => run.keep(result, feed),
                 Err(failure) => {
                     panicked = true;
-                    run.keep(Err(EngineError::Panicked(Box::new(failure))), feed);
-                    worker.fail();
-                    feed.fail();
+                    run.panicked(failure, worker, feed);
                 }
             }
         }
@@ -148,6 +157,18 @@ fn serve<N: NetworkFunction>(
 }
 
 impl CoreRun {
+    /// The function has panicked: the worker decides nothing any more.
+    fn panicked<N: NetworkFunction>(
+        &mut self,
+        failure: Failure,
+        worker: &mut dyn AnyWorker<N>,
+        feed: &mut dyn Feed<N>,
+    ) {
+        self.keep(Err(EngineError::Panicked(Box::new(failure))), feed);
+        worker.fail();
+        feed.fail();
+    }
+
     /// Keeps the first failure, behind which nothing more is taken in.
     fn keep<N: NetworkFunction>(&mut self, result: Result<(), EngineError>, feed: &mut dyn Feed<N>) {
         if let Err(error) = result {
