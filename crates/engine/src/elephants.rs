@@ -21,6 +21,10 @@ pub(crate) struct Elephants<M> {
     marks: Box<[u8]>,
     /// A candidate has so many packets in an epoch at least.
     threshold: u32,
+    /// One packet of a mouse in so many is counted, for all of them.
+    sampled: u32,
+    /// Whose mixed number is not above this is one of the sample.
+    sampled_to: u64,
     /// What replaying a record costs of what a packet costs.
     replay_percent: u64,
     /// Room to try things out in.
@@ -56,8 +60,9 @@ pub(crate) const HERD_MAX: usize = 64;
 const CANDIDATES_MAX: usize = 32;
 const CELLS: usize = 2048;
 const MARKS: usize = 4096;
-/// One packet of a mouse in so many is counted, for all of them.
-const SAMPLED: u32 = 4;
+/// An epoch's sample has at least so many packets, if the epoch has, and at least every fourth.
+const SAMPLE: u64 = 4096;
+const SAMPLED_MAX: u64 = 4;
 /// The mark of a candidate; below it, a place in the herd and one.
 const CANDIDATE: u8 = u8::MAX;
 /// A promotion has to save so many percent of the busiest core's work.
@@ -69,6 +74,7 @@ impl<M: Meta> Elephants<M> {
     /// No elephants, for epochs of so many packets. Replaying a record costs so many percent of what a packet costs.
     #[must_use]
     pub(crate) fn new(cores: usize, buckets: usize, epoch: u64, replay_percent: u32) -> Self {
+        let sampled = (epoch / SAMPLE).clamp(1, SAMPLED_MAX);
         let row = || vec![0; CELLS].into_boxed_slice();
         Self {
             cores: cores as u64,
@@ -77,6 +83,8 @@ impl<M: Meta> Elephants<M> {
             herd: Vec::with_capacity(HERD_MAX),
             marks: vec![0; MARKS].into(),
             replay_percent: u64::from(replay_percent),
+            sampled: sampled as u32,
+            sampled_to: u64::MAX / sampled,
             threshold: (epoch / (16 * cores as u64)).max(2) as u32,
             buckets: Vec::with_capacity(buckets),
             by_core: vec![0; cores],
@@ -109,7 +117,7 @@ impl<M: Meta> Elephants<M> {
     #[inline]
     pub(crate) fn count_mouse(&mut self, seq: u64, meta: &M, hash: u64, bucket: u16) {
         // By the golden ratio, so that no period of the traffic's falls in with the sample's.
-        if seq.wrapping_mul(0x9e37_79b9_7f4a_7c15) < u64::MAX / u64::from(SAMPLED) {
+        if seq.wrapping_mul(0x9e37_79b9_7f4a_7c15) <= self.sampled_to {
             self.count_sampled(meta, hash, bucket);
         }
     }
@@ -126,8 +134,8 @@ impl<M: Meta> Elephants<M> {
     fn bump(&mut self, hash: u64) -> u32 {
         let [first, second] = &mut self.sketch;
         let [a, b] = cells(hash);
-        first[a] += SAMPLED;
-        second[b] += SAMPLED;
+        first[a] += self.sampled;
+        second[b] += self.sampled;
         first[a].min(second[b])
     }
 
