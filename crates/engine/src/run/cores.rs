@@ -105,17 +105,14 @@ fn serve<N: NetworkFunction>(
             Ok(Received::Idle) => {
                 let last = run.last;
                 let aged = if panicked {
-                    Ok(None)
+                    Ok(false)
                 } else {
                     caught(core, worker, &mut batch, |worker, _| feed.idle(worker, last))
                 };
-                // Whoever has more flows to end looks for packets in between, and does not wait.
                 match aged {
-                    Ok(Some((now, true))) => run.last = now,
-                    Ok(aged) => {
-                        run.last = aged.map_or(run.last, |(now, _)| now);
-                        run.keep(feed.wait(WAIT), feed);
-                    }
+                    // Whoever has more flows to end looks for packets in between, and does not wait.
+                    Ok(true) => {}
+                    Ok(false) => run.keep(feed.wait(WAIT), feed),
                     Err(failure) => {
                         panicked = true;
                         run.panicked(failure, worker, feed);
@@ -146,6 +143,7 @@ fn serve<N: NetworkFunction>(
         published.publish(worker.tally());
     }
     batch.clear();
+    run.last = run.last.max(feed.aged().unwrap_or_default());
     let finished = feed.finish(worker, &mut batch);
     run.keep(finished, feed);
     // Taken here: to gather counters from many tables is no packet's work.

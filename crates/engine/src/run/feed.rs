@@ -38,9 +38,14 @@ pub trait Feed<N: NetworkFunction>: Send {
     /// The port's.
     fn wait(&mut self, at_most: Duration) -> Result<(), EngineError>;
 
-    /// Nothing has come. Where the port has a time of its own, state may age by it, or has done so; then the time is told, which is not ahead
-    /// of `last`, the time of the core's last packet, and whether there is more to age.
-    fn idle(&mut self, _worker: &mut dyn AnyWorker<N>, _last: Nanos) -> Option<(Nanos, bool)> {
+    /// Nothing has come behind a packet of time `last`. Where the port has a time of its own, state may age by it; `true` when there is more
+    /// to age.
+    fn idle(&mut self, _worker: &mut dyn AnyWorker<N>, _last: Nanos) -> bool {
+        false
+    }
+
+    /// The last time by which state aged because nothing came.
+    fn aged(&self) -> Option<Nanos> {
         None
     }
 
@@ -64,11 +69,12 @@ pub trait Feed<N: NetworkFunction>: Send {
 pub(crate) struct Own<'a> {
     queue: Box<dyn Queue + 'a>,
     closed: bool,
+    aged: Option<Nanos>,
 }
 
 impl<'a> Own<'a> {
     pub(crate) fn new(queue: Box<dyn Queue + 'a>) -> Self {
-        Self { queue, closed: false }
+        Self { queue, closed: false, aged: None }
     }
 
     pub(crate) fn queue(&self) -> &dyn Queue {
@@ -98,9 +104,14 @@ impl<N: NetworkFunction> Feed<N> for Own<'_> {
         }
     }
 
-    fn idle(&mut self, worker: &mut dyn AnyWorker<N>, last: Nanos) -> Option<(Nanos, bool)> {
-        let now = self.queue.now()?.max(last);
-        Some((now, worker.age(now, worker.position())))
+    fn idle(&mut self, worker: &mut dyn AnyWorker<N>, last: Nanos) -> bool {
+        let Some(now) = self.queue.now().map(|now| now.max(last)) else { return false };
+        self.aged = Some(now);
+        worker.age(now, worker.position())
+    }
+
+    fn aged(&self) -> Option<Nanos> {
+        self.aged
     }
 
     fn close(&mut self) {

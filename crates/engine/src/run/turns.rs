@@ -612,9 +612,9 @@ impl<N: NetworkFunction> Feed<N> for Seat<'_, '_, N> {
         Ok(())
     }
 
-    /// State has aged by pieces.
-    fn idle(&mut self, _: &mut dyn AnyWorker<N>, last: Nanos) -> Option<(Nanos, bool)> {
-        Some((self.aged?.max(last), false))
+    /// By pieces.
+    fn aged(&self) -> Option<Nanos> {
+        self.aged
     }
 
     fn close(&mut self) {
