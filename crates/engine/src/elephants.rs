@@ -21,9 +21,9 @@ pub(crate) struct Elephants<M> {
     marks: Box<[u8]>,
     /// A candidate has so many packets in an epoch at least.
     threshold: u32,
-    /// One packet of a mouse in so many is counted, for all of them.
+    /// What a counted packet stands for: the sample has one packet in so many.
     sampled: u32,
-    /// Whose mixed number is not above this is one of the sample.
+    /// The sample's bound: a packet belongs to it if its number, mixed, is not above this.
     sampled_to: u64,
     /// What replaying a record costs of what a packet costs.
     replay_percent: u64,
@@ -60,8 +60,9 @@ pub(crate) const HERD_MAX: usize = 64;
 const CANDIDATES_MAX: usize = 32;
 const CELLS: usize = 2048;
 const MARKS: usize = 4096;
-/// An epoch's sample has at least so many packets, if the epoch has, and at least every fourth.
+/// Packets of an epoch's sample, at least. A shorter epoch is counted whole.
 const SAMPLE: u64 = 4096;
+/// Packets that one of the sample stands for, at most.
 const SAMPLED_MAX: u64 = 4;
 /// The mark of a candidate; below it, a place in the herd and one.
 const CANDIDATE: u8 = u8::MAX;
@@ -112,8 +113,8 @@ impl<M: Meta> Elephants<M> {
         false
     }
 
-    /// Counts packet number `seq`, which is no elephant's, if it is one of the sample: who is heavy has hundreds of packets in an epoch, and a
-    /// sketch of all of them would take a part of the nearest cache for itself.
+    /// Counts packet number `seq`, which is no elephant's, if it belongs to the sample. A heavy packet set has hundreds of packets in an
+    /// epoch, so the sample finds it, and the sketch is touched less often.
     #[inline]
     pub(crate) fn count_mouse(&mut self, seq: u64, meta: &M, hash: u64, bucket: u16) {
         // By the golden ratio, so that no period of the traffic's falls in with the sample's.

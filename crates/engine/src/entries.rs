@@ -371,7 +371,7 @@ pub(crate) struct Stepping<'a, N: NetworkFunction, G: Guarding> {
     moment: Moment<'a, N, G>,
 }
 
-/// When something happens to flows, at which core: by a packet of this number, or behind it.
+/// What handlers are told when something happens to flows: the time, the packet's number, and the core's memory.
 struct Moment<'a, N: NetworkFunction, G: Guarding> {
     nf: &'a N,
     now: Nanos,
@@ -575,7 +575,7 @@ impl<N: NetworkFunction, G: Guarding> Moment<'_, N, G> {
         some
     }
 
-    /// Does what there is to do for a flow whose entry has just been taken out.
+    /// Ends a flow by its entry, which has just been taken out of the table.
     fn bury<K: Key>(
         &self,
         stripe: &mut Stripe<'_, K, N::Flow, G>,
@@ -587,7 +587,7 @@ impl<N: NetworkFunction, G: Guarding> Moment<'_, N, G> {
         self.end(stripe, slot, &entry.value, how);
     }
 
-    /// The same, of a flow whose state is known.
+    /// Ends a flow that is out of its table: tells the function, and counts it.
     fn end<K: Key>(&self, stripe: &mut Stripe<'_, K, N::Flow, G>, slot: Slot, flow: &N::Flow, how: End) {
         let Own { now, counters, sources, origins } = stripe.own();
         if let Some(sources) = sources {

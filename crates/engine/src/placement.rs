@@ -170,8 +170,8 @@ pub trait Placement<N: NetworkFunction>: Send {
     #[inline(always)]
     fn rest(&mut self) {}
 
-    /// No packet comes behind `last`, and the port's time is `now`: ends flows whose deadline has passed, not too many at once; `true` when
-    /// there are more. Replicas end the same flows when they are told the same.
+    /// Ends flows whose deadline has passed by `now`, the port's time, a bounded number at once; `true` when there are more. No packet has
+    /// come behind `last`. Replicas end the same flows when they are told the same.
     fn age(&mut self, _nf: &N, _now: Nanos, _last: Seq) -> bool {
         false
     }

@@ -17,7 +17,7 @@ use crate::tables::{Refusal, Sources, Tables};
 /// How many ended flows a packet takes away besides its own work. Two keep up with any rate of arrivals, since a packet
 /// opens at most one flow and re-arms at most one timer.
 pub(crate) const RECLAIM_PER_PACKET: usize = 2;
-/// How many units of ageing a core does at once in one table while no packet comes; then it looks whether one has come.
+/// Units of ageing that an idle core does in one table before it looks for packets again.
 pub(crate) const AGE_UNITS: usize = 256;
 
 /// State that one core owns, its flows found by the index `I`.

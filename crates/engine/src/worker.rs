@@ -147,8 +147,8 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         &self.counters
     }
 
-    /// No packet comes behind `last`, and the port's time is `now`: ends flows whose deadline has passed, not too many at once; `true` when
-    /// there are more. All replicas have to be told so behind the same packet.
+    /// Ends flows whose deadline has passed by `now`, the port's time, a bounded number at once; `true` when there are more. No packet has
+    /// come behind `last`. Replicas have to be told the same behind the same packet.
     pub fn age(&mut self, now: Nanos, last: Seq) -> bool {
         self.place.age(&self.nf, now, last)
     }

@@ -21,9 +21,9 @@ use port::{
 /// place, if sources are to share something.
 #[derive(Default)]
 struct Three<const SHARES: bool> {
-    /// How often it heard of a flow's end.
+    /// Calls of `expire`.
     ended: AtomicU64,
-    /// Whether it panics then.
+    /// Has `expire` panic.
     stumbles: bool,
 }
 
@@ -32,7 +32,7 @@ struct Count(u32);
 
 impl nf::Flow for Count {}
 
-/// How many packets there were.
+/// The number of all sources' packets.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Total(u64);
 

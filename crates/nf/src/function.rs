@@ -49,7 +49,7 @@ pub trait Meta: Copy + PartialEq + fmt::Debug + Send + Sync + 'static {
     fn read(record: &[u8]) -> Option<Self>;
 }
 
-/// A function that goes by a packet's sender, and keeps nothing else of it.
+/// The contribution of a packet to a function that needs nothing but its sender.
 impl Meta for Host {
     type Key = Self;
     const RECORD_BYTES: usize = HOST_BYTES;

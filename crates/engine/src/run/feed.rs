@@ -38,8 +38,8 @@ pub trait Feed<N: NetworkFunction>: Send {
     /// The port's.
     fn wait(&mut self, at_most: Duration) -> Result<(), EngineError>;
 
-    /// Nothing has come behind a packet of time `last`. Where the port has a time of its own, state may age by it; `true` when there is more
-    /// to age.
+    /// Ages the worker's state by the port's time, if the port tells one. No packet has come behind one of time `last`. `true` when there is
+    /// more to age.
     fn idle(&mut self, _worker: &mut dyn AnyWorker<N>, _last: Nanos) -> bool {
         false
     }

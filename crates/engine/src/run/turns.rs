@@ -73,8 +73,8 @@ struct Piece<N: NetworkFunction> {
     /// What all cores need of it, where that needs no order.
     block: Arc<Block<N::Meta>>,
     shares: Vec<CoreBatch<N::Meta>>,
-    /// For a piece without packets: nothing had come by then, and state ages by that time. So all cores age at the same place in the order
-    /// of packets, as replicas have to.
+    /// Set for a piece without packets: the time by which every core ages its state. A piece has a place in the order of packets, so
+    /// replicas age at the same place.
     quiet: Option<Quiet>,
 }
 
@@ -125,10 +125,10 @@ enum Stage {
 /// How long a core looks out before it sleeps: about what another needs for its turn, and less than it takes to be woken.
 const LOOK_OUT: Duration = Duration::from_micros(50);
 
-/// How much of the port's time passes between two pieces without packets, by which state ages.
+/// The least time, by the port's clock, between two pieces without packets. State ages by them.
 const QUIET: Nanos = Nanos::from_millis(10);
 
-/// How often a core goes on ageing for one such piece, if there is more to do.
+/// Rounds of ageing that a core does at most for one such piece.
 const AGE_ROUNDS: usize = 16;
 
 /// Slots for each core: one that it reads, one that it processes, one that waits for others.
@@ -256,8 +256,8 @@ impl<'a, N: NetworkFunction> Turns<'a, N> {
         failure.map_or(Ok(true), |failure| Err(EngineError::Panicked(Box::new(failure))))
     }
 
-    /// Nothing has come by now. Where all that had come is done, and it is some time since that was so, a piece without packets has every core
-    /// age its state.
+    /// Makes a piece without packets, by which every core ages its state to `now`. Does so if all pieces are written and the last such piece
+    /// is old enough; `false` otherwise.
     fn age<'s>(&'s self, mut state: MutexGuard<'s, State>, piece: &mut Piece<N>, now: Option<Nanos>) -> bool {
         let is_done = state.written == state.read;
         let is_due = |now: &Nanos| is_done && state.quiet.is_none_or(|last| *now >= last + QUIET);
