@@ -4,6 +4,8 @@
 #![deny(unsafe_code)]
 
 mod build;
+#[cfg(feature = "checks")]
+pub mod captures;
 pub mod carrier;
 pub mod case;
 pub mod conformance;

@@ -6,14 +6,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use functions::app_classifier::{AppClassifier, Config, Session};
 use memory::{Local, LocalTx};
 use nf::{Context, Meta, NetworkFunction};
 use packet::{Endpoint, FiveTuple, Fragment, Seq, protocol};
-use port::pcap::Reader;
-use port::{Batch, Received};
+use testkit::captures;
 
 /// The floors of each protocol of five flows or more, in percent: of the flows that are given this name, how many nDPI gives it
 /// to (precision), and the other way round (recall). They are what was measured, rounded down.
@@ -174,19 +173,14 @@ fn labels(traces: &Path, folder: &str) -> HashMap<String, HashMap<Flow, Opinion>
 fn classified(path: &Path) -> Option<HashMap<Flow, Option<&'static str>>> {
     let function: AppClassifier = AppClassifier::new(&Config::default());
     let mut sessions: HashMap<FiveTuple, (Session, bool)> = HashMap::new();
-    let mut reader = Reader::open(path).ok()?;
-    let mut batch = Batch::default();
-    while matches!(reader.read(&mut batch), Ok(Received::Packets)) {
-        for index in 0..batch.len() {
-            let (packet, bytes) = batch.packet(index);
-            let parsed = packet::parse(packet.link, bytes, packet.wire_len, packet.interface);
-            let Some(headers) = parsed.ok().filter(|headers| headers.fragment != Fragment::Later) else { continue };
-            let Some(meta) = function.meta(&headers, headers.payload(bytes)) else { continue };
-            let mut cx = Context::<AppClassifier, Local>::new(&(), LocalTx::default(), packet.time, Seq(0));
-            let (session, speaks) = sessions.entry(meta.key()).or_default();
-            *speaks |= !headers.payload(bytes).is_empty();
-            let Ok(_) = function.packet(&mut cx, session, &meta);
-        }
+    for (packet, bytes) in captures::read(path)?.iter() {
+        let parsed = packet::parse(packet.link, bytes, packet.wire_len, packet.interface);
+        let Some(headers) = parsed.ok().filter(|headers| headers.fragment != Fragment::Later) else { continue };
+        let Some(meta) = function.meta(&headers, headers.payload(bytes)) else { continue };
+        let mut cx = Context::<AppClassifier, Local>::new(&(), LocalTx::default(), packet.time, Seq(0));
+        let (session, speaks) = sessions.entry(meta.key()).or_default();
+        *speaks |= !headers.payload(bytes).is_empty();
+        let Ok(_) = function.packet(&mut cx, session, &meta);
     }
     let end = |end: Endpoint| (end.address, end.port);
     let name = |tuple: &FiveTuple| flow(tuple.protocol(), end(tuple.source()), end(tuple.destination()));
@@ -251,12 +245,6 @@ fn compare(traces: &Path, folder: &str, say: bool) -> BTreeMap<&'static str, Agr
     agreements
 }
 
-fn traces() -> Option<PathBuf> {
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
-    let folder = std::env::var_os("MILLRACE_TRACES").map_or(beside, PathBuf::from);
-    folder.join("MANIFEST.tsv").is_file().then_some(folder)
-}
-
 fn print(folder: &str, agreements: &BTreeMap<&str, Agreement>) {
     println!("| {folder} | both | we alone | nDPI alone | precision | recall | unjudged |");
     for (name, agreement) in agreements {
@@ -268,7 +256,7 @@ fn print(folder: &str, agreements: &BTreeMap<&str, Agreement>) {
 
 #[test]
 fn agrees_with_ndpi_as_far_as_it_did() {
-    let Some(traces) = traces() else {
+    let Some(traces) = captures::shared() else {
         eprintln!("SKIPPED (no ../shared/traces)");
         return;
     };

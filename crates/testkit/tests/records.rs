@@ -2,7 +2,7 @@
 #![allow(clippy::print_stderr)]
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use functions::{
     anti_ddos, app_classifier, asset_monitor, bridge, conntrack, ddos, dns_tunnel, firewall, flow_buffer, heavy_hitter,
@@ -14,7 +14,7 @@ use port::pcap::Reader;
 use port::{Batch, Received};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use testkit::Build;
+use testkit::{Build, captures};
 
 /// What is done for each function of the catalogue.
 trait Visit {
@@ -122,12 +122,11 @@ impl Visit for Packets<'_> {
 
 #[test]
 fn every_packet_of_the_shared_captures_comes_back() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
-    let folder = std::env::var_os("MILLRACE_TRACES").map_or(folder, PathBuf::from);
-    let Ok(manifest) = fs::read_to_string(folder.join("MANIFEST.tsv")) else {
+    let Some(folder) = captures::shared() else {
         eprintln!("SKIPPED (no ../shared/traces)");
         return;
     };
+    let manifest = fs::read_to_string(folder.join("MANIFEST.tsv")).expect("the manifest lies beside the captures");
     let mut batch = Batch::default();
     let (mut captures, mut records) = (0, 0);
     for name in manifest.lines().skip(1).filter_map(|line| line.split('\t').next()) {

@@ -2,7 +2,6 @@
 //! under every engine.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::sync::Arc;
 
 use engine::{EngineKind, Options};
@@ -10,12 +9,11 @@ use functions::app_classifier::{Application, Classifier, Payload, Signatures};
 use functions::asset_monitor::{AssetMonitor, systems};
 use packet::{Headers, Nanos, TcpFlags, Transport};
 use port::Trace;
-use port::pcap::Reader;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use testkit::conformance::{Plan, verify};
 use testkit::model::{AssetMonitorModel, compare};
-use testkit::{Build, Driver, Frames};
+use testkit::{Build, Driver, Frames, captures};
 
 const SECOND: u64 = 1_000_000_000;
 const SYN_ACK: TcpFlags = TcpFlags(0x12);
@@ -116,9 +114,7 @@ const GRANTING: &[(&str, usize)] = &[
 ];
 
 fn shared(capture: &str) -> Option<Trace> {
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
-    let folder = std::env::var_os("MILLRACE_TRACES").map_or(beside, Into::into);
-    Trace::load(&mut Reader::open(folder.join(capture)).ok()?, usize::MAX).ok()
+    captures::read(&captures::shared()?.join(capture))
 }
 
 #[test]

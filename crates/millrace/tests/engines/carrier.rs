@@ -3,7 +3,7 @@
 #![allow(clippy::print_stdout)]
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use engine::carrier::{Outer, Sequencer, Shape, TAKES_STEP, parse};
@@ -12,13 +12,12 @@ use flow::{Eviction, index::IndexKind};
 use functions::{conntrack, ddos, firewall, heavy_hitter, nat, policer, port_knock};
 use nf::Function;
 use packet::{LinkType, Nanos, Seq, TcpFlags};
-use port::pcap::Reader;
-use port::{Batch, Packet, PortError, Received, Trace};
+use port::{Packet, PortError, Trace};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use testkit::carrier::{plain, replicas, sequenced};
 use testkit::synth::{Params, Profile};
-use testkit::{Build, Frames, Synth};
+use testkit::{Build, Frames, Synth, captures};
 
 /// All seven functions over the trace.
 fn hold(name: &str, trace: &Trace, options: &Options) {
@@ -77,17 +76,16 @@ fn tables_of_another_kind_decide_alike_too() {
 #[test]
 fn every_function_over_captures() {
     let demo = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/demo.pcap.zst");
-    hold("demo", &read(&demo).expect("it ships").prefix(2_000), &options(2_000));
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
-    let folder = std::env::var_os("MILLRACE_TRACES").map_or(folder, PathBuf::from);
-    let Ok(manifest) = fs::read_to_string(folder.join("MANIFEST.tsv")) else {
+    hold("demo", &captures::read(&demo).expect("it ships").prefix(2_000), &options(2_000));
+    let Some(folder) = captures::shared() else {
         println!("SKIPPED (no ../shared/traces)");
         return;
     };
+    let manifest = fs::read_to_string(folder.join("MANIFEST.tsv")).expect("the manifest lies beside the captures");
     let step = if std::env::var_os("MILLRACE_DEEP").is_some() { 1 } else { 19 };
     let mut held = 0;
     for name in manifest.lines().skip(1).step_by(step).filter_map(|line| line.split('\t').next()) {
-        let Some(trace) = read(&folder.join(name)) else { continue };
+        let Some(trace) = captures::read(&folder.join(name)) else { continue };
         // Fuzzed captures tell times that no carrier can.
         if trace.packets().iter().any(|packet| packet.time.0 & TAKES_STEP != 0) {
             continue;
@@ -98,16 +96,6 @@ fn every_function_over_captures() {
     }
     println!("{held} captures agree");
     assert!(held > 20, "hardly any capture could be read");
-}
-
-/// A capture's packets up to its first defect; none for a file that is no capture.
-fn read(path: &Path) -> Option<Trace> {
-    let mut reader = Reader::open(path).ok()?;
-    let (mut trace, mut batch) = (Trace::new(), Batch::default());
-    while matches!(reader.read(&mut batch), Ok(Received::Packets)) {
-        (0..batch.len()).for_each(|index| trace.push(batch.packets()[index], batch.bytes(index)));
-    }
-    (!trace.is_empty()).then_some(trace)
 }
 
 /// Four packets: two sources, one of them by IPv6, and one that takes no step.

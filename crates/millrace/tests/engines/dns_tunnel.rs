@@ -14,9 +14,9 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use testkit::conformance::{Plan, verify};
 use testkit::model::{DnsTunnelModel, compare};
-use testkit::{Build, Driver, Frames};
+use testkit::{Build, Driver, Frames, captures};
 
-use crate::conformance::{read, shared_traces};
+use crate::conformance::read;
 
 const SECOND: u64 = 1_000_000_000;
 const TXT: u16 = 16;
@@ -235,7 +235,7 @@ fn every_engine_tells_the_same() {
 }
 
 fn over(capture: &str) -> Option<Report> {
-    let subject = read(&shared_traces()?.join(capture))?;
+    let subject = read(&captures::shared()?.join(capture))?;
     let mut driver = Driver::new(configured("top = 10000"));
     driver.run_trace(&subject.trace);
     driver.report()

@@ -3,20 +3,17 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::path::Path;
 use std::sync::Arc;
 
 use engine::{EngineKind, Options};
 use functions::flow_buffer::FlowBuffer;
 use nf::Verdict;
 use packet::{Nanos, TcpFlags};
-use port::Trace;
-use port::pcap::Reader;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use testkit::conformance::{Plan, verify};
 use testkit::model::{FlowBufferModel, compare};
-use testkit::{Build, Driver, Frames};
+use testkit::{Build, Driver, Frames, captures};
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -132,25 +129,19 @@ const FOLLOWED: &[(&str, &str, u16, usize, u64)] = &[
     ("tcp/sv__tcp-fastopen-03__tfo.pcap", "10.99.99.45", 80, 64, 0x365457a93453858a),
 ];
 
-fn load(path: &Path) -> Option<Trace> {
-    Trace::load(&mut Reader::open(path).ok()?, usize::MAX).ok()
-}
-
 #[test]
 #[allow(clippy::print_stderr)]
 fn real_sessions_begin_as_tshark_has_them() {
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
-    let folder = std::env::var_os("MILLRACE_TRACES").map_or(beside, Into::into);
-    if !folder.join("MANIFEST.tsv").is_file() {
+    let Some(folder) = captures::shared() else {
         eprintln!("SKIPPED (no ../shared/traces)");
         return;
-    }
+    };
     let digest = |head: &[u8]| {
         head.iter()
             .fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
     };
     for (capture, address, port, len, expected) in FOLLOWED {
-        let trace = load(&folder.join(capture)).expect("the capture can be read");
+        let trace = captures::read(&folder.join(capture)).expect("the capture can be read");
         let mut driver = Driver::new(configured("idle_timeout = 86400"));
         driver.run_trace(&trace);
         let side = (address.parse().expect("an address"), *port);

@@ -14,9 +14,9 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use testkit::conformance::{Plan, verify};
 use testkit::model::{SidejackingModel, compare};
-use testkit::{Build, Driver, Frames};
+use testkit::{Build, Driver, Frames, captures};
 
-use crate::conformance::{read, shared_traces};
+use crate::conformance::read;
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -193,7 +193,7 @@ fn real_sessions_are_of_one_client_until_another_sends_the_same() {
         ("apps/ndpi__WebattackSQLinj.pcap", [172, 16, 0, 1], 9),
         ("apps/sanders__http_dvwa_sqlinjection.pcapng", [10, 2, 2, 101], 3),
     ] {
-        let subject = shared_traces().and_then(|folder| read(&folder.join(capture)));
+        let subject = captures::shared().and_then(|folder| read(&folder.join(capture)));
         let Some(subject) = subject else { return println!("SKIPPED (no ../shared/traces)") };
         let told = |trace: &Trace| {
             let mut driver = Driver::new(configured("session_timeout = 86400\ntop = 1000"));

@@ -11,9 +11,9 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use testkit::conformance::{Plan, verify};
 use testkit::model::WebCacheModel;
-use testkit::{Build, Driver, Frames};
+use testkit::{Build, Driver, Frames, captures};
 
-use crate::conformance::{read, shared_traces};
+use crate::conformance::read;
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -191,7 +191,7 @@ fn every_engine_knows_the_same() {
 /// tshark sees. It puts together one request and one response a round that are split here: two misses more, and two stale.
 #[test]
 fn real_pages_are_kept_as_they_say() {
-    let subject = shared_traces().and_then(|folder| read(&folder.join("apps/sanders__http_espn.pcapng")));
+    let subject = captures::shared().and_then(|folder| read(&folder.join("apps/sanders__http_espn.pcapng")));
     let Some(subject) = subject else { return println!("SKIPPED (no ../shared/traces)") };
     for (later, hits) in [(0, 46), (3_600, 38), (86_400, 38), (365 * 86_400, 0)] {
         let mut driver = Driver::new(configured("longest = 315360000"));
