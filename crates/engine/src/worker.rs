@@ -543,6 +543,21 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         for (record, hint) in owned.iter().zip(&mut hints) {
             *hint = place.prefetch_entry(nf, &record.meta, record.hash, record.bucket);
         }
+        if P::BATCHES && !N::Flow::STORED {
+            let mut tickets = [Waiting::<N::Meta>::NONE.ticket; BURST];
+            for ((record, index), ticket) in owned.iter().zip(indices).zip(&mut tickets) {
+                let Packet { seq, time: now, .. } = batch.packets()[*index as usize];
+                *ticket = Ticket { hash: record.hash, seq, now, bucket: record.bucket, ..*ticket };
+            }
+            let lane = |at: usize| {
+                *position = tickets[at].seq;
+                Lane { meta: &owned[at].meta, ticket: &tickets[at] }
+            };
+            place.steps(nf, count, lane, |at, verdict| {
+                settle(nf, sides, scratch, counters, batch, indices[at] as usize, verdict);
+            });
+            return;
+        }
         for ((record, index), hint) in owned.iter().zip(indices).zip(hints) {
             let index = *index as usize;
             let Packet { seq, time: now, .. } = batch.packets()[index];

@@ -32,7 +32,8 @@ impl<T: Value> Vector<T, Transactional> for TxVector<T> {
         self.elements.len()
     }
 
-    #[inline]
+    // Always inlined: what crosses a call goes over memory word by word, and is read back in other sizes.
+    #[inline(always)]
     fn read<'a>(&'a self, tx: &mut Tx<'a>, index: usize) -> Result<T, Conflict> {
         self.elements.load(tx, index, Access::new(Operation::VectorRead, index as u32))
     }

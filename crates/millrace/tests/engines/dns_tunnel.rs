@@ -228,7 +228,8 @@ fn every_engine_tells_the_same() {
             assert_eq!(Some(&report), told.as_ref(), "{kind} on {cores} cores");
             if let Some(transactions) = outcome.transactions {
                 let committed = transactions.committed;
-                assert!(committed <= trace.len() as u64, "the report's is not among {committed} transactions");
+                // Steps of a burst go together, and the report's is not among them.
+                assert!(2 * committed <= trace.len() as u64, "{committed} transactions for {} packets", trace.len());
             }
         }
     }
