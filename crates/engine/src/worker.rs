@@ -8,7 +8,7 @@ use flow::Hint;
 use locality::prefetch;
 use nf::{Flow, Meta, NetworkFunction, Reason, Verdict};
 use packet::{Nanos, Seq};
-use port::{Batch, Packet, Sides};
+use port::{Batch, Fate, Packet, Sides};
 
 use crate::classify::classify;
 use crate::counters::Counters;
@@ -303,14 +303,14 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
                     self.take::<false>(batch, own, stretch)
                 };
                 if P::MIXED && self.lanes.left >= BURST {
-                    self.decide_passed(batch, own, Some(log));
+                    self.decide_passed(batch, own, log);
                 }
             }
             let come = batch.packets()[own..].partition_point(|packet| packet.seq < bound);
             (own..own + come).for_each(|index| self.pass_over(batch, index));
             own += come;
             // Some may be of what leaves this core.
-            self.decide_passed(batch, own, Some(log));
+            self.decide_passed(batch, own, log);
             match log.limit(end) {
                 Err(moves) => assert!(self.hand_over(&moves), "another core has failed"),
                 Ok(_) => break,
@@ -407,11 +407,22 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         own
     }
 
-    /// Decides the packets ahead of the one that the function panicked at which were left for later.
+    /// Decides the packets ahead of the one that the function panicked at which nobody has decided: they were left for later, waited for
+    /// their burst to be looked at, or had their steps undone with that one's.
     pub(crate) fn decide_left(&mut self, batch: &mut Batch) {
         let until = batch.packets().partition_point(|packet| packet.seq < self.position);
-        self.lanes.passed.retain(|index| (*index as usize) < until);
-        self.decide_passed(batch, until, None);
+        let is_left = |packet: &Packet| packet.fate == Fate::Pending && !(P::MIXED && packet.bucket == Packet::SPRAYED);
+        self.lanes.passed.clear();
+        let mut at = 0;
+        while at < until {
+            while at < until && self.lanes.passed.len() < BURST {
+                if is_left(&batch.packets()[at]) {
+                    self.lanes.passed.push(at as u32);
+                }
+                at += 1;
+            }
+            self.look_at_passed(batch);
+        }
     }
 
     /// Decides every packet of the batch by the records that this core is handed of them.
@@ -426,7 +437,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
 
     /// Decides the packets ahead of the `until`th that were passed over: by the records that this core is handed of them, if the log has
     /// any, and else by looking at them.
-    fn decide_passed(&mut self, batch: &mut Batch, until: usize, log: Option<&mut Log<'_, N::Meta>>) {
+    fn decide_passed(&mut self, batch: &mut Batch, until: usize, log: &mut Log<'_, N::Meta>) {
         if !P::MIXED {
             if !self.lanes.passed.is_empty() {
                 self.look_at_passed(batch);
@@ -437,20 +448,15 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
             self.lanes.decided = until;
             return;
         }
-        match log {
-            Some(log) if log.has_owned() => {
-                while self.lanes.decided < until {
-                    self.step_owned(batch, until, log);
-                    self.look_at_passed(batch);
-                }
-            }
-            _ => {
-                while self.lanes.decided < until {
-                    let end = until.min(self.lanes.decided + BURST);
-                    let begin = replace(&mut self.lanes.decided, end);
-                    self.intake_burst(batch, begin..end);
-                    self.flush(batch);
-                }
+        while self.lanes.decided < until {
+            if log.has_owned() {
+                self.step_owned(batch, until, log);
+                self.look_at_passed(batch);
+            } else {
+                let end = until.min(self.lanes.decided + BURST);
+                let begin = replace(&mut self.lanes.decided, end);
+                self.intake_burst(batch, begin..end);
+                self.flush(batch);
             }
         }
     }

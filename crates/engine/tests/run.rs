@@ -1,6 +1,7 @@
 //! Runs over a queue in memory: the output's order, what a panic leaves behind, what a stop leaves behind.
 #![cfg(not(loom))]
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -9,12 +10,15 @@ use engine::{
     Block, Control, EngineError, EngineKind, Log, Options, Outcome, OwnedRecord, Private, Record, Worker, hash_of,
     private_fleet, run, sharded_fleet,
 };
-use memory::Memory;
+use memory::{Memory, Vector};
 use nf::{Context, Description, NetworkFunction, Opened, PacketSet, PortId, Reason, Sharing, Sizing, Step, Verdict};
 use packet::{Headers, Host, LinkType, Nanos, Seq};
-use port::{Batch, Fate, Packet, Port, PortError, Receive, Received, Stream, Transmit, TransmitCounts};
+use port::{
+    Batch, Fate, MemoryQueue, Packet, Port, PortError, Receive, Received, Stream, Trace, Transmit, TransmitCounts,
+};
 
-/// Lets the first `limit` packets of a source through, and panics on a packet from 10.0.0.13.
+/// Lets the first `limit` packets of a source through, and panics on a packet from 10.0.0.13, and already when it looks at one from
+/// 10.0.0.14.
 struct Limit {
     limit: u32,
     flows: usize,
@@ -50,7 +54,9 @@ impl NetworkFunction for Limit {
     fn shared<M: Memory>(&self, _: &M) {}
 
     fn meta(&self, headers: &Headers, _payload: &[u8]) -> Option<Host> {
-        headers.source()
+        let source = headers.source();
+        assert!(source != Some(Host::from(IpAddr::from([10, 0, 0, 14]))), "fourteen is not looked at");
+        source
     }
 
     fn open<M: Memory>(&self, cx: &mut Context<'_, Self, M>, _: &Host) -> Step<Opened<Seen>, M> {
@@ -230,6 +236,102 @@ fn a_panic_loses_nothing_that_came_ahead_of_it() {
         // What the core that held the packet had ahead of it.
         let held: Vec<_> = (0..6).filter(|seq| seq % cores == 6 % cores).map(|seq| Seq(seq as u64)).collect();
         assert!(held.iter().all(|seq| port.sink.sent.contains(seq)), "{cores} cores: {:?} of {held:?}", port.sink.sent);
+    }
+}
+
+/// Those of its burst have been looked at and wait for their steps.
+#[test]
+fn a_panic_at_a_look_loses_nothing_that_came_ahead_of_it() {
+    let sources: Vec<u8> = (20..52).chain([14]).collect();
+    for kind in EngineKind::ALL {
+        for cores in (1..=3).filter(|cores| kind.accepts(&Limit::DESCRIPTION, *cores).is_ok()) {
+            let mut port = Memo::of(&sources);
+            let outcome = go(kind, cores, &mut port, &Control::default());
+            let Some(EngineError::Panicked(failure)) = outcome.failure else { panic!("{kind} went on") };
+            assert_eq!(failure.seq, Seq(32), "{kind} on {cores} cores");
+            assert!(port.sink.sent.iter().copied().eq((0..32).map(Seq)), "{kind} on {cores}: {:?}", port.sink.sent);
+        }
+    }
+}
+
+/// Counts packets in one number, which all share, and panics on a packet from 10.0.0.13.
+struct Counter;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Count(u64);
+
+packet::words! { Count: [1], count => [count.0], words => Self(words[0]); }
+
+impl NetworkFunction for Counter {
+    type Meta = Host;
+    type Flow = ();
+    type Shared<M: Memory> = M::Vector<Count>;
+
+    const DESCRIPTION: Description = Description {
+        name: "counter",
+        summary: "counts packets",
+        state: "a number",
+        sharing: Sharing::Shares("the number"),
+        keys: &[],
+        drop_reasons: &[],
+    };
+
+    fn packet_set(&self) -> PacketSet {
+        PacketSet::Source
+    }
+
+    fn sizing(&self) -> Sizing {
+        Sizing { flows: 0, flows_v6: 0 }
+    }
+
+    fn shared<M: Memory>(&self, memory: &M) -> M::Vector<Count> {
+        memory.vector(1, Count(0))
+    }
+
+    fn meta(&self, headers: &Headers, _payload: &[u8]) -> Option<Host> {
+        headers.source()
+    }
+
+    fn open<M: Memory>(&self, _: &mut Context<'_, Self, M>, _: &Host) -> Step<Opened<()>, M> {
+        Ok(Opened::Flow(()))
+    }
+
+    fn packet<M: Memory>(&self, cx: &mut Context<'_, Self, M>, (): &mut (), meta: &Host) -> Step<Verdict, M> {
+        assert!(meta.address().to_string() != "10.0.0.13", "thirteen is not served");
+        let Count(total) = cx.shared.read(&mut cx.tx, 0)?;
+        cx.shared.write(&mut cx.tx, 0, Count(total + 1))?;
+        Ok(Verdict::FORWARD)
+    }
+}
+
+/// Steps of one burst are one transaction, which the panic undoes; those ahead of it are taken all the same.
+#[test]
+fn a_panic_loses_no_step_of_its_transaction_that_came_ahead_of_it() {
+    let sources: Vec<u8> = (0..1_000).map(|seq| 20 + seq as u8 % 40).chain([13]).collect();
+    let mut trace = Trace::new();
+    for (seq, source) in (0..).zip(&sources) {
+        let bytes = frame(*source);
+        let packet = Packet {
+            seq: Seq(seq),
+            time: Nanos(seq),
+            offset: 0,
+            len: 0,
+            wire_len: bytes.len() as u32,
+            interface: 0,
+            link: LinkType::Ethernet,
+            bucket: 0,
+            fate: Fate::Pending,
+        };
+        trace.push(packet, &bytes);
+    }
+    let trace = Arc::new(trace);
+    for cores in 1..=3 {
+        let (mut port, options) = (MemoryQueue::new(Arc::clone(&trace), 64), Options::default());
+        let kind = EngineKind::Transactional;
+        let outcome = run(Arc::new(Counter), kind, cores, &options, &mut port, &Control::default());
+        let outcome = outcome.expect("the engine takes it");
+        let Some(EngineError::Panicked(failure)) = &outcome.failure else { panic!("it went on on {cores} cores") };
+        assert_eq!((failure.seq, outcome.counters.forwarded), (Seq(1_000), 1_000), "on {cores} cores");
     }
 }
 
