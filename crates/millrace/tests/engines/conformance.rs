@@ -1,6 +1,6 @@
 //! Every function under every engine that takes it, over real captures and synthesised floods, held against `sequential`.
-//! A sample by default; `MILLRACE_DEEP=1` takes every shared capture that parses, and 20 seeds. `MILLRACE_SEEDS` says how many seeds, of
-//! the sample as well.
+//! A sample by default; `MILLRACE_DEEP=1` takes every shared capture that parses, up to 20,000 packets of each, and 20 seeds.
+//! `MILLRACE_SEEDS` says how many seeds, of the sample as well.
 #![allow(clippy::print_stdout)]
 
 use std::cmp::Reverse;
