@@ -21,7 +21,7 @@ pub(crate) struct Elephants<M> {
     marks: Box<[u8]>,
     /// A candidate has so many packets in an epoch at least.
     threshold: u32,
-    /// What a counted packet stands for: the sample has one packet in so many.
+    /// Packets that a counted one stands for: the sample has one packet in so many.
     sampled: u32,
     /// The sample's bound: a packet belongs to it if its number, mixed, is not above this.
     sampled_to: u64,

@@ -371,7 +371,7 @@ pub(crate) struct Stepping<'a, N: NetworkFunction, G: Guarding> {
     moment: Moment<'a, N, G>,
 }
 
-/// What handlers are told when something happens to flows: the time, the packet's number, and the core's memory.
+/// The moment at which something happens to flows, as handlers are told it: the time, the packet's number, and the core's memory.
 struct Moment<'a, N: NetworkFunction, G: Guarding> {
     nf: &'a N,
     now: Nanos,

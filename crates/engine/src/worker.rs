@@ -407,8 +407,8 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         own
     }
 
-    /// Decides the packets ahead of the one that the function panicked at which nobody has decided: they were left for later, waited for
-    /// their burst to be looked at, or had their steps undone with that one's.
+    /// Decides the undecided packets ahead of the one that the function panicked at. There are three kinds: packets that were left for
+    /// later, packets that waited for their burst to be looked at, and packets whose transaction the panic has undone.
     pub(crate) fn decide_left(&mut self, batch: &mut Batch) {
         let until = batch.packets().partition_point(|packet| packet.seq < self.position);
         let is_left = |packet: &Packet| packet.fate == Fate::Pending && !(P::MIXED && packet.bucket == Packet::SPRAYED);

@@ -13,9 +13,7 @@ use engine::{
 use memory::{Memory, Vector};
 use nf::{Context, Description, NetworkFunction, Opened, PacketSet, PortId, Reason, Sharing, Sizing, Step, Verdict};
 use packet::{Headers, Host, LinkType, Nanos, Seq};
-use port::{
-    Batch, Fate, MemoryQueue, Packet, Port, PortError, Receive, Received, Stream, Trace, Transmit, TransmitCounts,
-};
+use port::{Batch, Fate, Packet, Port, PortError, Receive, Received, Stream, Transmit, TransmitCounts};
 
 /// Lets the first `limit` packets of a source through, and panics on a packet from 10.0.0.13, and already when it looks at one from
 /// 10.0.0.14.
@@ -239,7 +237,7 @@ fn a_panic_loses_nothing_that_came_ahead_of_it() {
     }
 }
 
-/// Those of its burst have been looked at and wait for their steps.
+/// Packets of its burst that were looked at and wait for their steps are decided all the same.
 #[test]
 fn a_panic_at_a_look_loses_nothing_that_came_ahead_of_it() {
     let sources: Vec<u8> = (20..52).chain([14]).collect();
@@ -254,7 +252,7 @@ fn a_panic_at_a_look_loses_nothing_that_came_ahead_of_it() {
     }
 }
 
-/// Counts packets in one number, which all share, and panics on a packet from 10.0.0.13.
+/// A function that counts packets in one number, which all packet sets share. It panics on a packet from 10.0.0.13.
 struct Counter;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -304,34 +302,18 @@ impl NetworkFunction for Counter {
     }
 }
 
-/// Steps of one burst are one transaction, which the panic undoes; those ahead of it are taken all the same.
+/// A burst is one transaction. The panic undoes all of it, and the steps ahead of the panic are taken once more.
 #[test]
 fn a_panic_loses_no_step_of_its_transaction_that_came_ahead_of_it() {
     let sources: Vec<u8> = (0..1_000).map(|seq| 20 + seq as u8 % 40).chain([13]).collect();
-    let mut trace = Trace::new();
-    for (seq, source) in (0..).zip(&sources) {
-        let bytes = frame(*source);
-        let packet = Packet {
-            seq: Seq(seq),
-            time: Nanos(seq),
-            offset: 0,
-            len: 0,
-            wire_len: bytes.len() as u32,
-            interface: 0,
-            link: LinkType::Ethernet,
-            bucket: 0,
-            fate: Fate::Pending,
-        };
-        trace.push(packet, &bytes);
-    }
-    let trace = Arc::new(trace);
     for cores in 1..=3 {
-        let (mut port, options) = (MemoryQueue::new(Arc::clone(&trace), 64), Options::default());
+        let (mut port, options) = (Memo::of(&sources), Options::default());
         let kind = EngineKind::Transactional;
         let outcome = run(Arc::new(Counter), kind, cores, &options, &mut port, &Control::default());
         let outcome = outcome.expect("the engine takes it");
-        let Some(EngineError::Panicked(failure)) = &outcome.failure else { panic!("it went on on {cores} cores") };
+        let Some(EngineError::Panicked(failure)) = outcome.failure else { panic!("it went on on {cores} cores") };
         assert_eq!((failure.seq, outcome.counters.forwarded), (Seq(1_000), 1_000), "on {cores} cores");
+        assert!(port.sink.sent.iter().copied().eq((0..1_000).map(Seq)), "on {cores} cores");
     }
 }
 
