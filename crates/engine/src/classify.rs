@@ -4,11 +4,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use nf::{Meta, NetworkFunction, Reason, Verdict};
-use packet::{Fragment, Headers};
+use packet::{Fragment, Headers, RssFields};
 use port::{Batch, Packet};
 
 use crate::placement::hash_of;
-use crate::steering::Buckets;
+use crate::steering::{Buckets, NO_SET};
 
 /// Classifies a frame: whether it takes a step. What it contributes to that is left in `meta`; otherwise `meta` stays as it is, and its
 /// verdict, which follows from its headers alone, is left in `verdict`. Sequencer and worker both go by this, so that they agree.
@@ -90,10 +90,12 @@ fn classify_odd<N: NetworkFunction>(
     })
 }
 
-/// Looks at packets ahead of their steering: what they contribute, and what steering goes by. Several cores do so at once.
+/// Looks at packets ahead of their steering: at what they contribute, or at no more than steering goes by. Several cores do so at once.
 pub(crate) struct Classifier<N> {
     nf: Arc<N>,
     by_ports: bool,
+    /// Which fields of a packet name its packet set, where a card could go by them.
+    mask: Option<RssFields>,
     /// What table hashes are keyed by.
     seed: u64,
     /// What packets' buckets are chosen by, where there are any.
@@ -113,7 +115,39 @@ pub(crate) struct Classified<M> {
 
 impl<N: NetworkFunction> Classifier<N> {
     pub(crate) fn new(nf: Arc<N>, seed: u64, buckets: Option<Buckets>) -> Self {
-        Self { by_ports: nf.packet_set().has_ports(), nf, seed, buckets }
+        let set = nf.packet_set();
+        Self { by_ports: set.has_ports(), mask: set.rss_mask(), nf, seed, buckets }
+    }
+
+    /// Finds the buckets of packets of a batch, of which it is at number `at`; [`NO_SET`] is written for those that belong to no packet
+    /// set. Of an ordinary packet no more is read than a card reads, for whoever gets it looks at it by itself: it may have a bucket and
+    /// yet take no step.
+    #[inline(never)]
+    pub(crate) fn place(&self, batch: &Batch, range: Range<usize>, places: &mut [u16], at: &mut usize) {
+        let Some(buckets) = &self.buckets else { return places.fill(NO_SET) };
+        let Some(mask) = self.mask else {
+            for ((index, place), (packet, bytes)) in range.clone().zip(places).zip(batch.each(range)) {
+                *at = index;
+                *place = self.place_by_set(buckets, packet, bytes);
+            }
+            return;
+        };
+        for ((index, place), (packet, bytes)) in range.clone().zip(places).zip(batch.each(range)) {
+            *place = match RssFields::read(packet.link, bytes) {
+                Some(fields) => buckets.of_fields(fields.masked(mask)),
+                None => {
+                    *at = index;
+                    self.place_by_set(buckets, packet, bytes)
+                }
+            };
+        }
+    }
+
+    #[inline(never)]
+    fn place_by_set(&self, buckets: &Buckets, packet: &Packet, bytes: &[u8]) -> u16 {
+        let mut meta = None;
+        classify(&*self.nf, self.by_ports, packet, bytes, &mut meta, &mut Verdict::forward());
+        meta.map_or(NO_SET, |meta| buckets.bucket(&meta.key()))
     }
 
     /// Looks at packets of a batch, of which it is at number `at`, and writes what it finds over as many `places`.

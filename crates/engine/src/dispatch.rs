@@ -3,6 +3,7 @@
 
 use std::any::Any;
 use std::mem::{replace, take};
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -21,7 +22,7 @@ use crate::history::{Block, Boundary, Log, OwnedRecord, Record, Script};
 use crate::kind::EngineKind;
 use crate::link::Histories;
 use crate::moves::{Elephant, Move, What};
-use crate::steering::Steering;
+use crate::steering::{NO_SET, Steering};
 use crate::worker::BURST;
 
 /// What one core gets of one batch.
@@ -54,16 +55,12 @@ impl<M: Meta> CoreBatch<M> {
     /// Has the core's worker decide `batch`, the packets that were taken out of this share, by what else there is of them. What changes
     /// cores ahead of them has been handed over.
     pub fn process<N: NetworkFunction<Meta = M>>(&self, worker: &mut dyn AnyWorker<N>, batch: &mut Batch) {
-        match (&self.block, self.owned().first(), batch.packets().last()) {
-            (Some(block), ..) => {
+        match &self.block {
+            Some(block) => {
                 let mut log = Log::of_block(block).with_owned(self.owned(), block.first);
                 worker.process_with(batch, &mut log, block.end);
             }
-            (None, Some(first), Some(last)) => {
-                let end = last.seq.next();
-                worker.process_with(batch, &mut Log::of_owned(self.owned(), first.seq), end);
-            }
-            (None, ..) => worker.process(batch),
+            None => worker.process(batch),
         }
     }
 }
@@ -97,9 +94,8 @@ pub struct Dispatcher<N: NetworkFunction> {
     adaptive: Option<Box<Adaptive<N::Meta>>>,
     /// Blocks that cores may still be reading; those that nobody holds any more are used again.
     blocks: Vec<Arc<Block<N::Meta>>>,
-    /// Room for what the packets of a batch contribute. Worked out for all of them first: what was just built in pieces and is then
-    /// copied whole has to be waited for.
-    classified: Vec<Classified<N::Meta>>,
+    /// Room for what is found out about the packets of a batch.
+    found: Found<N::Meta>,
     /// What takes the place of all this where packets come sequenced.
     unpack: Option<Unpack<N>>,
 }
@@ -151,11 +147,11 @@ impl<N: NetworkFunction> Dispatcher<N> {
                 Steering::rss(cores, buckets)
             }
         };
-        let elephants = || (kind == EngineKind::Hybrid).then(|| Elephants::new(cores, buckets, epoch, replay_percent));
+        let elephants = kind == EngineKind::Hybrid && cores > 1;
         let adaptive = (kind.moves_state() && cores > 1).then(|| {
             Box::new(Adaptive {
                 balancer: Balancer::new(cores, buckets),
-                elephants: elephants(),
+                elephants: elephants.then(|| Elephants::new(cores, buckets, epoch, replay_percent)),
                 left: epoch,
                 epoch,
                 frozen: false,
@@ -169,17 +165,21 @@ impl<N: NetworkFunction> Dispatcher<N> {
             })
         });
         let replicate = kind == EngineKind::Scr && cores > 1;
-        let looks = replicate || matches!(steering, Steering::Hash(_));
-        let classifier = looks.then(|| Classifier::new(Arc::clone(&nf), seed, steering.buckets()));
+        let classifier = || Classifier::new(Arc::clone(&nf), seed, steering.buckets());
+        let sight = match steering {
+            _ if replicate || elephants => Sight::Contributions(classifier()),
+            Steering::Hash(_) => Sight::Buckets(classifier()),
+            Steering::One | Steering::RoundRobin { .. } => Sight::Nothing,
+        };
         Self {
+            router: Arc::new(Router { sight, steering: steering.clone(), replicate }),
             nf,
             seed,
-            router: Arc::new(Router { classifier, steering: steering.clone(), replicate }),
             steering,
             cores,
             adaptive,
             blocks: Vec::new(),
-            classified: Vec::new(),
+            found: Found::default(),
             unpack: None,
         }
     }
@@ -190,7 +190,7 @@ impl<N: NetworkFunction> Dispatcher<N> {
     pub(crate) fn unpacking(self, shape: Shape, recovery: bool) -> Self {
         let unpack = Some(Unpack::new(&self.nf, shape, self.seed, recovery));
         // What arrives is looked at once it is unpacked.
-        let router = Router { classifier: None, steering: Steering::One, replicate: true };
+        let router = Router { sight: Sight::Nothing, steering: Steering::One, replicate: true };
         Self { unpack, router: Arc::new(router), ..self }
     }
 
@@ -250,28 +250,23 @@ impl<N: NetworkFunction> Dispatcher<N> {
 
     /// Hands each packet of `batch` to its core's share: lent where it was lent, else copied. The shares are emptied first.
     pub fn split(&mut self, batch: &Batch, shares: &mut [CoreBatch<N::Meta>]) {
-        let mut classified = take(&mut self.classified);
+        let mut found = take(&mut self.found);
         match self.router() {
             Some(router) => {
                 let mut block = router.replicate.then(|| self.free_block());
-                router.deal(batch, shares, block.as_mut(), &mut classified, &mut 0);
+                router.deal(batch, shares, block.as_mut(), &mut found, &mut 0);
                 self.blocks.extend(block);
             }
             None => {
-                self.router.classify(batch, &mut classified, &mut 0);
-                self.deal(batch, &classified, shares);
+                self.router.look(batch, &mut found, &mut 0);
+                self.deal(batch, &found, shares);
             }
         }
-        self.classified = classified;
+        self.found = found;
     }
 
     /// Hands each packet of `batch` to its core's share, by what was found out about it. Batches are dealt in their order.
-    pub(crate) fn deal(
-        &mut self,
-        batch: &Batch,
-        classified: &[Classified<N::Meta>],
-        shares: &mut [CoreBatch<N::Meta>],
-    ) {
+    pub(crate) fn deal(&mut self, batch: &Batch, found: &Found<N::Meta>, shares: &mut [CoreBatch<N::Meta>]) {
         clear::<N>(batch, shares);
         if let Some(unpack) = &mut self.unpack {
             return unpack.split(batch, shares);
@@ -282,8 +277,19 @@ impl<N: NetworkFunction> Dispatcher<N> {
         if let Some(first) = batch.packets().first() {
             self.decide(first, &mut inner.moves);
         }
-        let route = |seq: u64, classified: &Classified<N::Meta>| self.route(seq, classified);
-        hand_out(batch, 0, &classified[..batch.len()], shares, Some(&mut inner.records), route);
+        if self.router.sight.is_of_contributions() {
+            let route = |seq: u64, classified: &Classified<N::Meta>| self.route(seq, classified);
+            hand_out(batch, 0, &found.classified[..batch.len()], shares, Some(&mut inner.records), route);
+        } else {
+            let (Some(adaptive), Steering::Hash(rss)) = (&mut self.adaptive, &self.steering) else {
+                unreachable!("what follows nothing is dealt by a router")
+            };
+            adaptive.left = adaptive.left.saturating_sub(batch.len() as u64);
+            let buckets = &found.buckets[..batch.len()];
+            let sets = buckets.iter().filter(|bucket| **bucket != NO_SET);
+            sets.for_each(|bucket| adaptive.balancer.count(*bucket));
+            spread(batch, 0, buckets, shares, |seq, bucket| rss.steer(seq, bucket));
+        }
         for share in shares.iter_mut() {
             share.block = Some(Arc::clone(&block));
         }
@@ -309,11 +315,16 @@ impl<N: NetworkFunction> Dispatcher<N> {
         if self.herd().is_some() {
             script.owned.resize_with(self.cores, Vec::new);
         }
-        let mut classified = take(&mut self.classified);
-        // Steering that doesn't go by what packets contribute leaves the places as they are.
-        places(&mut classified, batch.len());
-        self.router.classify(batch, &mut classified, &mut 0);
-        for (packet, classified) in batch.packets().iter().zip(&classified) {
+        let mut found = take(&mut self.found);
+        self.router.look(batch, &mut found, &mut 0);
+        for (index, packet) in batch.packets().iter().enumerate() {
+            if !self.router.sight.is_of_contributions() {
+                let (core, bucket) = self.steer(packet.seq.0, found.buckets.get(index).copied().unwrap_or(NO_SET));
+                cores.push(core as u16);
+                buckets.push(bucket);
+                continue;
+            }
+            let classified = &found.classified[index];
             let route = self.route(packet.seq.0, classified);
             cores.push(route.core as u16);
             buckets.push(route.bucket);
@@ -323,7 +334,7 @@ impl<N: NetworkFunction> Dispatcher<N> {
                 owned.push(OwnedRecord { seq: packet.seq, hash: classified.hash, bucket: route.bucket, meta });
             }
         }
-        self.classified = classified;
+        self.found = found;
     }
 
     /// What leads from here back to where `start` stood: for a trace that is replayed over and over.
@@ -363,6 +374,16 @@ impl<N: NetworkFunction> Dispatcher<N> {
 
     fn herd(&self) -> Option<&[Tracked<N::Meta>]> {
         Some(self.adaptive.as_ref()?.elephants.as_ref()?.herd())
+    }
+
+    /// The core of a packet, and the bucket that it is told to go by, where steering goes by its bucket alone.
+    fn steer(&mut self, seq: u64, bucket: u16) -> (usize, u16) {
+        let set = (bucket != NO_SET).then_some(bucket);
+        if let Some(adaptive) = &mut self.adaptive {
+            adaptive.left = adaptive.left.saturating_sub(1);
+            set.into_iter().for_each(|bucket| adaptive.balancer.count(bucket));
+        }
+        self.steering.steer(seq, set)
     }
 
     /// Inlined where the route is taken: one that crosses a call is stored in pieces and read at once, which has to wait for them.
@@ -452,10 +473,40 @@ impl<M> Adaptive<M> {
     }
 }
 
+/// What is seen of packets ahead of their steering.
+enum Sight<N> {
+    /// Nothing: steering goes by their numbers.
+    Nothing,
+    /// Their buckets, as a card sees them. Whoever gets a packet looks at it by itself.
+    Buckets(Classifier<N>),
+    /// What they contribute, which others than their own cores have to know.
+    Contributions(Classifier<N>),
+}
+
+impl<N> Sight<N> {
+    const fn is_of_contributions(&self) -> bool {
+        matches!(self, Self::Contributions(_))
+    }
+}
+
+/// What was found out about the packets of a batch ahead of their steering: one of the two.
+pub(crate) struct Found<M> {
+    /// Their buckets; [`NO_SET`] for those that belong to no packet set.
+    buckets: Vec<u16>,
+    /// What they contribute. Worked out for many of them first: what was just built in pieces and is then copied whole has to be waited
+    /// for.
+    classified: Vec<Classified<M>>,
+}
+
+impl<M> Default for Found<M> {
+    fn default() -> Self {
+        Self { buckets: Vec::new(), classified: Vec::new() }
+    }
+}
+
 /// Hands out packets by what they are alone. Steering that follows nothing needs no order: any core hands out any batch.
 pub(crate) struct Router<N: NetworkFunction> {
-    /// What looks at packets; `None` where steering doesn't go by what they contribute.
-    classifier: Option<Classifier<N>>,
+    sight: Sight<N>,
     steering: Steering,
     /// Whether every core needs every record.
     replicate: bool,
@@ -468,9 +519,17 @@ impl<N: NetworkFunction> Router<N> {
     }
 
     /// Looks at all packets of a batch, of which it is at number `at`.
-    pub(crate) fn classify(&self, batch: &Batch, classified: &mut Vec<Classified<N::Meta>>, at: &mut usize) {
-        if let Some(classifier) = &self.classifier {
-            classifier.classify(batch, 0..batch.len(), places(classified, batch.len()), at);
+    pub(crate) fn look(&self, batch: &Batch, found: &mut Found<N::Meta>, at: &mut usize) {
+        let range = 0..batch.len();
+        match &self.sight {
+            Sight::Nothing => {}
+            Sight::Buckets(classifier) => {
+                found.buckets.resize(batch.len(), NO_SET);
+                classifier.place(batch, range, &mut found.buckets, at);
+            }
+            Sight::Contributions(classifier) => {
+                classifier.classify(batch, range, places(&mut found.classified, batch.len()), at);
+            }
         }
     }
 
@@ -481,35 +540,48 @@ impl<N: NetworkFunction> Router<N> {
         batch: &Batch,
         shares: &mut [CoreBatch<N::Meta>],
         mut block: Option<&mut Arc<Block<N::Meta>>>,
-        classified: &mut Vec<Classified<N::Meta>>,
+        found: &mut Found<N::Meta>,
         at: &mut usize,
     ) -> Option<Panic> {
         clear::<N>(batch, shares);
-        let Some(classifier) = &self.classifier else {
-            for (index, packet) in batch.packets().iter().enumerate() {
-                let (core, bucket) = self.steering.steer(packet.seq.0, None);
-                shares[core].batch.push_of(batch, index, bucket);
-            }
-            return None;
-        };
         let mut inner = block.as_mut().and_then(|block| Arc::get_mut(block));
         if let Some(block) = &mut inner {
             begin(block, batch);
         }
-        let route = |seq: u64, classified: &Classified<N::Meta>| {
-            let (core, bucket) = self.steering.steer(seq, classified.meta.is_some().then_some(classified.bucket));
-            Route { core, bucket, recorded: self.replicate }
-        };
         let mut panic = None;
         let mut begin = 0;
         while begin < batch.len() && panic.is_none() {
             let range = begin..batch.len().min(begin + BURST);
-            let found = places(classified, range.len());
-            panic = catch_unwind(AssertUnwindSafe(|| classifier.classify(batch, range.clone(), found, at))).err();
-            let whole = if panic.is_some() { *at - begin } else { range.len() };
-            let records = inner.as_mut().map(|block| &mut block.records);
-            hand_out(batch, begin, &found[..whole], shares, records, route);
             begin = range.end;
+            panic = match &self.sight {
+                Sight::Nothing => {
+                    spread(batch, range.start, &[NO_SET; BURST][..range.len()], shares, |seq, _| {
+                        self.steering.steer(seq, None)
+                    });
+                    None
+                }
+                Sight::Buckets(classifier) => {
+                    let Steering::Hash(rss) = &self.steering else { unreachable!("only it goes by buckets") };
+                    let mut found = [NO_SET; BURST];
+                    let found = &mut found[..range.len()];
+                    let panic = caught(&range, at, |at| classifier.place(batch, range.clone(), found, at));
+                    let whole = panic.as_ref().map_or(range.len(), |_| *at - range.start);
+                    spread(batch, range.start, &found[..whole], shares, |seq, bucket| rss.steer(seq, bucket));
+                    panic
+                }
+                Sight::Contributions(classifier) => {
+                    let found = places(&mut found.classified, range.len());
+                    let panic = caught(&range, at, |at| classifier.classify(batch, range.clone(), found, at));
+                    let whole = panic.as_ref().map_or(range.len(), |_| *at - range.start);
+                    let records = inner.as_mut().map(|block| &mut block.records);
+                    hand_out(batch, range.start, &found[..whole], shares, records, |seq, classified| {
+                        let bucket = classified.meta.is_some().then_some(classified.bucket);
+                        let (core, bucket) = self.steering.steer(seq, bucket);
+                        Route { core, bucket, recorded: self.replicate }
+                    });
+                    panic
+                }
+            };
         }
         if let Some(block) = block {
             for share in shares.iter_mut() {
@@ -518,6 +590,12 @@ impl<N: NetworkFunction> Router<N> {
         }
         panic
     }
+}
+
+/// Looks at packets, of which `look` tells at which it is.
+fn caught(range: &Range<usize>, at: &mut usize, look: impl FnOnce(&mut usize)) -> Option<Panic> {
+    *at = range.start;
+    catch_unwind(AssertUnwindSafe(|| look(at))).err()
 }
 
 /// What a panic says.
@@ -570,6 +648,27 @@ fn hand_out<M: Copy>(
             }
         } else if let Some(meta) = &classified.meta {
             share.own(packet.seq, classified.hash, route.bucket, meta);
+        }
+    }
+}
+
+/// Hands out the packets of a batch from number `first` on by their buckets alone.
+#[inline(always)]
+fn spread<M>(
+    batch: &Batch,
+    first: usize,
+    buckets: &[u16],
+    shares: &mut [CoreBatch<M>],
+    steer: impl Fn(u64, u16) -> (usize, u16),
+) {
+    let shared = batch.shared_len();
+    for (index, (packet, bucket)) in (first..).zip(batch.packets()[first..].iter().zip(buckets)) {
+        let (core, bucket) = steer(packet.seq.0, *bucket);
+        let share = &mut shares[core].batch;
+        if (packet.offset as usize) < shared {
+            share.push_lent(packet, bucket);
+        } else {
+            share.push_of(batch, index, bucket);
         }
     }
 }

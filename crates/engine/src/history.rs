@@ -199,25 +199,6 @@ impl<'a, M: Copy> Log<'a, M> {
         }
     }
 
-    /// What a core is handed of its own packets from `first` on, and nothing else.
-    #[must_use]
-    pub fn of_owned(owned: &'a [OwnedRecord<M>], first: Seq) -> Self {
-        let log = Self {
-            records: &[],
-            boundaries: &[],
-            owned: Owned::NONE,
-            record: 0,
-            asked: 0,
-            boundary: 0,
-            laps: [0; 2],
-            first: 0,
-            later: Nanos(0),
-            packets: 0,
-            span: Nanos(0),
-        };
-        log.with_owned(owned, first)
-    }
-
     /// The log of a trace of `packets` packets that is replayed over and over, later by `span` each time. A core that has
     /// come to packet `next` goes on there.
     ///
@@ -251,12 +232,6 @@ impl<'a, M: Copy> Log<'a, M> {
     #[inline]
     pub(crate) fn is_silent_until(&mut self, end: Seq) -> bool {
         self.records.is_empty() && self.owned.all.is_empty() && !self.moves_by(end)
-    }
-
-    /// Whether there is nothing here but what this core is handed of its own packets.
-    #[inline]
-    pub(crate) const fn has_only_owned(&self) -> bool {
-        self.records.is_empty() && self.boundaries.is_empty() && self.has_owned()
     }
 
     /// Whether the core is handed what packets contribute whose steps it alone takes.

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use packet::FlowKey;
 use packet::toeplitz::SymmetricToeplitz;
+use packet::{FlowKey, RssFields};
 use port::Packet;
 
 /// Which core gets a packet.
@@ -33,11 +33,17 @@ pub struct Rss {
 /// Entries of the indirection table, as most cards have them.
 pub const BUCKETS: usize = 128;
 
+/// What takes the place of the bucket of a packet that belongs to no packet set.
+pub(crate) const NO_SET: u16 = u16::MAX;
+
 /// What a packet set's entry of the indirection table is chosen by.
 #[derive(Clone)]
 pub struct Buckets {
     toeplitz: Arc<SymmetricToeplitz>,
-    count: usize,
+    count: u32,
+    /// The count less one, where that is all that has to be cut off a hash: tables are mostly as large as a card's, and a division takes
+    /// as long as the rest.
+    mask: Option<u32>,
 }
 
 impl Buckets {
@@ -45,9 +51,17 @@ impl Buckets {
     #[inline]
     #[must_use]
     pub fn bucket<K: FlowKey>(&self, key: &K) -> u16 {
-        let hash = self.toeplitz.hash(key.rss_folded()) as usize;
-        // Tables are mostly as large as a card's, and a division takes as long as the rest.
-        let bucket = if self.count.is_power_of_two() { hash & (self.count - 1) } else { hash % self.count };
+        self.of_fields(key.rss_fields())
+    }
+
+    /// The bucket of a packet set by the fields that name it.
+    #[inline(always)]
+    pub(crate) fn of_fields(&self, fields: RssFields) -> u16 {
+        let hash = self.toeplitz.hash(fields.folded());
+        let bucket = match self.mask {
+            Some(mask) => hash & mask,
+            None => hash % self.count,
+        };
         bucket as u16
     }
 }
@@ -57,7 +71,9 @@ impl Steering {
     #[must_use]
     pub fn rss(cores: usize, buckets: usize) -> Self {
         let table = (0..buckets).map(|bucket| (bucket % cores) as u16).collect();
-        let buckets = Buckets { toeplitz: Arc::new(SymmetricToeplitz::new()), count: buckets };
+        let count = buckets as u32;
+        let mask = count.is_power_of_two().then(|| count - 1);
+        let buckets = Buckets { toeplitz: Arc::new(SymmetricToeplitz::new()), count, mask };
         Self::Hash(Box::new(Rss { buckets, table, in_use: cores }))
     }
 
@@ -68,10 +84,7 @@ impl Steering {
         match self {
             Self::One => (0, 0),
             Self::RoundRobin { cores } => ((seq % *cores as u64) as usize, Packet::SPRAYED),
-            Self::Hash(rss) => match bucket {
-                Some(bucket) => (usize::from(rss.table[usize::from(bucket)]), bucket),
-                None => ((seq % rss.in_use as u64) as usize, 0),
-            },
+            Self::Hash(rss) => rss.steer(seq, bucket.unwrap_or(NO_SET)),
         }
     }
 
@@ -95,6 +108,15 @@ impl Steering {
 }
 
 impl Rss {
+    /// The core for packet number `seq` of this bucket, or of [`NO_SET`], and the bucket that it is told to go by.
+    #[inline(always)]
+    pub(crate) fn steer(&self, seq: u64, bucket: u16) -> (usize, u16) {
+        match bucket {
+            NO_SET => ((seq % self.in_use as u64) as usize, 0),
+            bucket => (usize::from(self.table[usize::from(bucket)]), bucket),
+        }
+    }
+
     /// The core of each bucket.
     #[must_use]
     pub fn table(&self) -> &[u16] {

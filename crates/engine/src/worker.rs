@@ -175,8 +175,10 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
     #[inline]
     fn decide(&mut self, batch: &mut Batch) {
         let mut begin = 0;
+        batch.prefetch(0..BURST);
         while begin < batch.len() {
             let end = batch.len().min(begin + BURST);
+            batch.prefetch(end..end + BURST);
             self.intake_burst(batch, begin..end);
             self.flush(batch);
             begin = end;
@@ -192,9 +194,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
     #[inline(never)]
     pub fn process_with(&mut self, batch: &mut Batch, log: &mut Log<'_, N::Meta>, end: Seq) {
         self.counters.receive(batch);
-        if !P::MIXED && log.has_only_owned() {
-            self.decide_owned(batch, log);
-        } else if log.is_silent_until(end) {
+        if log.is_silent_until(end) {
             self.decide(batch);
         } else {
             assert!(P::REPLAYS, "this state is no replica");
@@ -425,16 +425,6 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         }
     }
 
-    /// Decides every packet of the batch by the records that this core is handed of them.
-    #[inline(never)]
-    fn decide_owned(&mut self, batch: &mut Batch, log: &mut Log<'_, N::Meta>) {
-        self.lanes.decided = 0;
-        while self.lanes.decided < batch.len() {
-            self.step_owned(batch, batch.len(), log);
-            self.look_at_passed(batch);
-        }
-    }
-
     /// Decides the packets ahead of the `until`th that were passed over: by the records that this core is handed of them, if the log has
     /// any, and else by looking at them.
     fn decide_passed(&mut self, batch: &mut Batch, until: usize, log: &mut Log<'_, N::Meta>) {
@@ -511,7 +501,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         let Lanes { passed, decided, .. } = &mut **lanes;
         let packets = &batch.packets()[..until];
         let mut at = *decided;
-        let is_replicated = |packet: &Packet| P::MIXED && packet.bucket == Packet::SPRAYED;
+        let is_replicated = |packet: &Packet| packet.bucket == Packet::SPRAYED;
         at += packets[at..].iter().take_while(|packet| is_replicated(packet)).count();
         let Some(next) = packets.get(at) else {
             *decided = at;
@@ -548,21 +538,6 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         let mut hints = [Hint::NOWHERE; BURST];
         for (record, hint) in owned.iter().zip(&mut hints) {
             *hint = place.prefetch_entry(nf, &record.meta, record.hash, record.bucket);
-        }
-        if P::BATCHES && !N::Flow::STORED {
-            let mut tickets = [Waiting::<N::Meta>::NONE.ticket; BURST];
-            for ((record, index), ticket) in owned.iter().zip(indices).zip(&mut tickets) {
-                let Packet { seq, time: now, .. } = batch.packets()[*index as usize];
-                *ticket = Ticket { hash: record.hash, seq, now, bucket: record.bucket, ..*ticket };
-            }
-            let lane = |at: usize| {
-                *position = tickets[at].seq;
-                Lane { meta: &owned[at].meta, ticket: &tickets[at] }
-            };
-            place.steps(nf, count, lane, |at, verdict| {
-                settle(nf, sides, scratch, counters, batch, indices[at] as usize, verdict);
-            });
-            return;
         }
         for ((record, index), hint) in owned.iter().zip(indices).zip(hints) {
             let index = *index as usize;

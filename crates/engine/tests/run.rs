@@ -242,8 +242,14 @@ fn a_panic_loses_nothing_that_came_ahead_of_it() {
 fn a_panic_at_a_look_loses_nothing_that_came_ahead_of_it() {
     let sources: Vec<u8> = (20..52).chain([14]).collect();
     for kind in EngineKind::ALL {
-        for cores in (1..=3).filter(|cores| kind.accepts(&Limit::DESCRIPTION, *cores).is_ok()) {
+        let cores = (1..=3).filter(|cores| kind.accepts(&Limit::DESCRIPTION, *cores).is_ok());
+        // A frame with a tag is looked at to be steered, too.
+        for (cores, tagged) in cores.flat_map(|cores| [(cores, false), (cores, true)]) {
             let mut port = Memo::of(&sources);
+            if tagged {
+                let tag = |(_, frame): &mut (_, Vec<u8>)| drop(frame.splice(12..12, [0x81, 0, 0, 5]));
+                port.source.frames.iter_mut().for_each(tag);
+            }
             let outcome = go(kind, cores, &mut port, &Control::default());
             let Some(EngineError::Panicked(failure)) = outcome.failure else { panic!("{kind} went on") };
             assert_eq!(failure.seq, Seq(32), "{kind} on {cores} cores");

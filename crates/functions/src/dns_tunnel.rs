@@ -158,7 +158,7 @@ impl NetworkFunction for DnsTunnel {
 
     /// There is no state of its own to find by it, but an answer and its use have to come in their order.
     fn packet_set(&self) -> PacketSet {
-        PacketSet::Source
+        PacketSet::Initiator
     }
 
     fn sizing(&self) -> Sizing {

@@ -136,7 +136,7 @@ impl NetworkFunction for LoadBalancer {
     const RECIPES: &'static [Recipe] = keys::RECIPES;
 
     fn packet_set(&self) -> PacketSet {
-        PacketSet::FiveTuple
+        PacketSet::Connection
     }
 
     fn sizing(&self) -> Sizing {

@@ -117,7 +117,7 @@ impl NetworkFunction for PortScan {
     };
 
     fn packet_set(&self) -> PacketSet {
-        PacketSet::Source
+        PacketSet::Initiator
     }
 
     fn sizing(&self) -> Sizing {

@@ -107,6 +107,13 @@ impl<'a> Parts<'a> {
         self.len == 0
     }
 
+    /// Where the byte at `at` is, to be asked for ahead of time. Beyond the end it is nothing's address.
+    #[inline(always)]
+    #[must_use]
+    pub const fn address(self, at: usize) -> *const u8 {
+        self.start.as_ptr().wrapping_add(at)
+    }
+
     /// A part of it.
     ///
     /// # Panics

@@ -3,6 +3,7 @@
 use core::fmt;
 
 use memory::transactional::Cause;
+use packet::RssFields;
 
 /// The header fields that name a packet set: packets that agree in them share a flow state and are ordered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +16,8 @@ pub enum PacketSet {
     SymmetricFiveTuple,
     /// The source address.
     Source,
+    /// The address of the host that began an exchange: the source of what it sends, the destination of answers.
+    Initiator,
     /// The destination address.
     Destination,
     /// Source and destination address.
@@ -23,6 +26,8 @@ pub enum PacketSet {
     SourceMac,
     /// The tunnel that a packet goes into or comes out of, by direction.
     Tunnel,
+    /// The connection that a packet belongs to on its client's side, the same for both directions, wherever its server is.
+    Connection,
 }
 
 impl PacketSet {
@@ -30,14 +35,31 @@ impl PacketSet {
     #[must_use]
     pub const fn has_ports(self) -> bool {
         match self {
-            Self::FiveTuple | Self::SymmetricFiveTuple => true,
+            Self::FiveTuple | Self::SymmetricFiveTuple | Self::Connection => true,
             Self::None
             | Self::Source
+            | Self::Initiator
             | Self::Destination
             | Self::SourceDestination
             | Self::SourceMac
             | Self::Tunnel => false,
         }
+    }
+
+    /// Which of the fields that receive-side scaling reads name a packet set, as a mask; `None` where others do, or none.
+    #[must_use]
+    pub const fn rss_mask(self) -> Option<RssFields> {
+        let [src, dst, ports] = match self {
+            Self::FiveTuple | Self::SymmetricFiveTuple => [true, true, true],
+            Self::Source => [true, false, false],
+            Self::Destination => [false, true, false],
+            Self::SourceDestination => [true, true, false],
+            Self::None | Self::Initiator | Self::SourceMac | Self::Tunnel | Self::Connection => return None,
+        };
+        const fn all(counts: bool) -> [u8; 4] {
+            if counts { [0xff; 4] } else { [0; 4] }
+        }
+        Some(RssFields { src: all(src), dst: all(dst), ports: all(ports) })
     }
 }
 
@@ -48,10 +70,12 @@ impl fmt::Display for PacketSet {
             Self::FiveTuple => "five-tuple",
             Self::SymmetricFiveTuple => "five-tuple, both directions",
             Self::Source => "source address",
+            Self::Initiator => "initiator's address",
             Self::Destination => "destination address",
             Self::SourceDestination => "source and destination address",
             Self::SourceMac => "source Ethernet address",
             Self::Tunnel => "tunnel and direction",
+            Self::Connection => "client's connection",
         })
     }
 }

@@ -130,7 +130,9 @@ pub trait NetworkFunction: Sized + Send + Sync + 'static {
     /// What its configuration can do about transactions that fail.
     const RECIPES: &'static [Recipe] = &[];
 
-    /// The fields that name a packet set.
+    /// The fields that name a packet set. Where cores share a capture, packets of TCP and UDP are steered by these fields alone, as a card
+    /// steers them, so [`Meta::key`] has to be made of no others; what no field of the packet alone names is
+    /// [`Initiator`](PacketSet::Initiator) or [`Connection`](PacketSet::Connection), for which the key is asked.
     fn packet_set(&self) -> PacketSet;
 
     /// How many packet sets are remembered.

@@ -6,6 +6,7 @@ use core::hash::Hash;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::headers::Mac;
+use crate::rss::RssFields;
 
 mod words;
 
@@ -37,13 +38,14 @@ pub trait FlowKey: Copy + Eq + Ord + Hash + fmt::Debug + fmt::Display + Send + S
     /// ports, network byte order), and returns how many: 4, 8, 12, 16, 32 or 36.
     fn rss_input(&self, out: &mut [u8; 36]) -> usize;
 
-    /// The exclusive or of that input's words of four bytes, which is all that a symmetric key's hash depends on
-    /// ([`SymmetricToeplitz`](crate::toeplitz::SymmetricToeplitz)).
+    /// That input as the fields that it is made of, each folded into one word. What is neither address nor port counts as the source
+    /// address.
     #[inline]
-    fn rss_folded(&self) -> u32 {
+    fn rss_fields(&self) -> RssFields {
         let mut input = [0; 36];
         let len = self.rss_input(&mut input);
-        input[..len].as_chunks::<4>().0.iter().fold(0, |folded, word| folded ^ u32::from_be_bytes(*word))
+        let folded = input[..len].as_chunks::<4>().0.iter().fold(0, |folded, word| folded ^ u32::from_be_bytes(*word));
+        RssFields { src: folded.to_be_bytes(), ..RssFields::default() }
     }
 }
 
@@ -362,13 +364,14 @@ impl FlowKey for FiveTuple {
 
     /// Without a way over memory.
     #[inline]
-    fn rss_folded(&self) -> u32 {
-        match self {
-            Self::V4(FiveTuple4 { hosts, rest }) => halves(*hosts) ^ (rest >> 32) as u32,
+    fn rss_fields(&self) -> RssFields {
+        let (src, dst, rest) = match self {
+            Self::V4(FiveTuple4 { hosts, rest }) => ((*hosts >> 32) as u32, *hosts as u32, *rest),
             Self::V6(FiveTuple6 { hosts: HostPair6 { src, dst }, rest }) => {
-                halves(src[0] ^ src[1] ^ dst[0] ^ dst[1]) ^ (rest >> 32) as u32
+                (halves(src[0] ^ src[1]), halves(dst[0] ^ dst[1]), *rest)
             }
-        }
+        };
+        RssFields { src: src.to_be_bytes(), dst: dst.to_be_bytes(), ports: ((rest >> 32) as u32).to_be_bytes() }
     }
 }
 
@@ -510,11 +513,12 @@ impl FlowKey for Host {
 
     /// Without a way over memory.
     #[inline]
-    fn rss_folded(&self) -> u32 {
-        match self {
+    fn rss_fields(&self) -> RssFields {
+        let src = match self {
             Self::V4(host) => host.0,
             Self::V6(Host6([high, low])) => halves(high ^ low),
-        }
+        };
+        RssFields { src: src.to_be_bytes(), ..RssFields::default() }
     }
 }
 
@@ -643,6 +647,16 @@ impl FlowKey for HostPair {
                 32
             }
         }
+    }
+
+    /// Without a way over memory.
+    #[inline]
+    fn rss_fields(&self) -> RssFields {
+        let (src, dst) = match self {
+            Self::V4(pair) => ((pair.0 >> 32) as u32, pair.0 as u32),
+            Self::V6(HostPair6 { src, dst }) => (halves(src[0] ^ src[1]), halves(dst[0] ^ dst[1])),
+        };
+        RssFields { src: src.to_be_bytes(), dst: dst.to_be_bytes(), ..RssFields::default() }
     }
 }
 

@@ -16,6 +16,7 @@ mod link;
 mod parse;
 mod reply;
 mod rewrite;
+mod rss;
 mod time;
 pub mod toeplitz;
 
@@ -32,4 +33,5 @@ pub use link::LinkType;
 pub use parse::{parse, parse_odd, parse_ordinary, parse_segment};
 pub use reply::tcp_reset;
 pub use rewrite::{Macs, Rewrite};
+pub use rss::RssFields;
 pub use time::{Nanos, Seq};

@@ -18,7 +18,8 @@ use crate::headers::{
 };
 use crate::link::LinkType;
 
-pub(crate) use ip::behind_ipv6;
+pub(crate) use ip::{FRAGMENT_BITS, behind_ipv6};
+pub(crate) use link::{IPV4, IPV6};
 
 /// Parses a frame.
 ///
@@ -150,9 +151,9 @@ fn ordinary(head: &[u8; ORDINARY], bytes: &[u8], wire_len: u32) -> Ordinary {
 /// Ethernet, and a whole IPv4 datagram without options, as long as it says.
 #[inline(always)]
 fn is_ordinary_datagram(head: &[u8; ORDINARY], wire_len: u32) -> bool {
-    be16(head, 12) == link::IPV4
+    be16(head, 12) == IPV4
         && head[14] == 0x45
-        && be16(head, 20) & ip::FRAGMENT_BITS == 0
+        && be16(head, 20) & FRAGMENT_BITS == 0
         && 14 + u32::from(be16(head, 16)) <= wire_len
 }
 
@@ -179,7 +180,7 @@ fn headers_of(head: &[u8; ORDINARY], wire_len: u32, interface: u16, transport: T
         interface,
         macs: Some(macs(head)),
         vlans: Vlans::default(),
-        ethertype: link::IPV4,
+        ethertype: IPV4,
         network: Network::V4(Ipv4 {
             src: Ipv4Addr::from_bits(be32(head, 26)),
             dst: Ipv4Addr::from_bits(be32(head, 30)),
@@ -288,17 +289,17 @@ fn macs<const N: usize>(head: &[u8; N]) -> (Mac, Mac) {
 
 /// The `N` bytes at `at`, if they were captured.
 #[inline(always)]
-fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<&[u8; N]> {
+pub(crate) fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<&[u8; N]> {
     bytes.get(at..)?.first_chunk()
 }
 
 #[inline(always)]
-const fn be16<const N: usize>(bytes: &[u8; N], at: usize) -> u16 {
+pub(crate) const fn be16<const N: usize>(bytes: &[u8; N], at: usize) -> u16 {
     u16::from_be_bytes([bytes[at], bytes[at + 1]])
 }
 
 #[inline(always)]
-const fn be32<const N: usize>(bytes: &[u8; N], at: usize) -> u32 {
+pub(crate) const fn be32<const N: usize>(bytes: &[u8; N], at: usize) -> u32 {
     u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 

@@ -91,7 +91,7 @@ impl SymmetricToeplitz {
         Self { whole: Toeplitz::new(&SYMMETRIC_KEY) }
     }
 
-    /// The hash of an input whose words of four bytes are folded into one, as [`FlowKey::rss_folded`](crate::FlowKey::rss_folded) does
+    /// The hash of an input whose words of four bytes are folded into one, as [`RssFields::folded`](crate::RssFields::folded) does
     /// it: what [`Toeplitz::hash`] gives for the input.
     #[inline]
     #[must_use]
@@ -219,9 +219,9 @@ mod tests {
                 tuple(v6.0.into(), ports.0, v6.1.into(), ports.1),
             ] {
                 prop_assert_eq!(hash_of(&toeplitz, tuple), hash_of(&toeplitz, tuple.reversed()));
-                prop_assert_eq!(folded.hash(tuple.rss_folded()), hash_of(&toeplitz, tuple));
+                prop_assert_eq!(folded.hash(tuple.rss_fields().folded()), hash_of(&toeplitz, tuple));
                 let host = Host::from(tuple.source().address);
-                prop_assert_eq!(folded.hash(host.rss_folded()), hash_of(&toeplitz, host));
+                prop_assert_eq!(folded.hash(host.rss_fields().folded()), hash_of(&toeplitz, host));
             }
         }
     }

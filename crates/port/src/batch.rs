@@ -430,17 +430,45 @@ impl Batch {
     #[inline(always)]
     pub fn push_of(&mut self, other: &Self, index: usize, bucket: u16) {
         let packet = &other.packets[index];
-        prefetch::place_to_write(self.packets.as_ptr(), self.packets.len() + PUSH_AHEAD);
         if (packet.offset as usize) < self.lent_len().min(other.lent_len()) {
             debug_assert_eq!(self.lent_len(), other.lent_len(), "both are lent the same");
-            // Copied as it is, and straight from there: put together with its bucket first, the whole would have to wait for the part,
-            // and what is pushed by value goes over the stack.
-            self.packets.extend_from_slice(slice::from_ref(packet));
+            self.push_lent(packet, bucket);
         } else {
-            self.push(*packet, other.bytes(index));
+            self.push(Packet { bucket, ..*packet }, other.bytes(index));
         }
+    }
+
+    /// Adds a packet, steered by `bucket`, whose bytes stay where they are lent to this batch and to the other that it is of.
+    #[inline(always)]
+    pub fn push_lent(&mut self, packet: &Packet, bucket: u16) {
+        debug_assert!((packet.offset as usize) < self.lent_len(), "it lies in what is lent");
+        prefetch::place_to_write(self.packets.as_ptr(), self.packets.len() + PUSH_AHEAD);
+        // Copied as it is, and straight from there: put together with its bucket first, the whole would have to wait for the part, and
+        // what is pushed by value goes over the stack.
+        self.packets.extend_from_slice(slice::from_ref(packet));
         if let Some(pushed) = self.packets.last_mut() {
             pushed.bucket = bucket;
+        }
+    }
+
+    /// Brings near the beginnings of these packets, as far as there are so many and they lie where another core has read them to.
+    #[inline(always)]
+    pub fn prefetch(&self, range: Range<usize>) {
+        let Some(lent @ Lent::Shared { .. }) = &self.lent else { return };
+        let parts = lent.parts();
+        let packets = &self.packets[range.start.min(self.packets.len())..];
+        for packet in &packets[..range.len().min(packets.len())] {
+            prefetch::address(parts.address(packet.offset as usize));
+        }
+    }
+
+    /// How many bytes were lent to be read. Packets whose offset is within them stay where they are in batches beside this one.
+    #[inline]
+    #[must_use]
+    pub fn shared_len(&self) -> usize {
+        match &self.lent {
+            Some(Lent::Shared { len, .. }) => *len,
+            Some(Lent::Buffers(_)) | None => 0,
         }
     }
 

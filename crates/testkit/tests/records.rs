@@ -1,4 +1,5 @@
-//! The wire form of what packets contribute: every packet's record comes back, and no other bytes are taken for one.
+//! The wire form of what packets contribute: every packet's record comes back, and no other bytes are taken for one. And the fields
+//! that a card would steer a packet by are those that name its packet set.
 #![allow(clippy::print_stderr)]
 
 use std::fs;
@@ -9,7 +10,8 @@ use functions::{
     ipsec, load_balancer, nat, policer, port_knock, port_scan, sidejacking, web_cache,
 };
 use nf::{Function, Meta};
-use packet::TcpFlags;
+use packet::toeplitz::SymmetricToeplitz;
+use packet::{FlowKey, LinkType, RssFields, TcpFlags};
 use port::pcap::Reader;
 use port::{Batch, Received};
 use proptest::collection::vec;
@@ -68,6 +70,20 @@ fn canonical<M: Meta>(bytes: &[u8]) -> bool {
     true
 }
 
+/// Who steers by a packet's fields alone comes to the same bucket as who asks for its packet set; whether the fields can be read at all.
+fn is_steered_alike<N: Function>(function: &N, link: LinkType, bytes: &[u8], meta: &N::Meta) -> bool {
+    let (Some(mask), Some(fields)) = (function.packet_set().rss_mask(), RssFields::read(link, bytes)) else {
+        return false;
+    };
+    let (fields, set) = (fields.masked(mask), meta.key().rss_fields());
+    let hash = |fields: RssFields| TOEPLITZ.hash(fields.folded());
+    let name = N::DESCRIPTION.name;
+    assert_eq!(hash(fields), hash(set), "{name} steers {meta:?} otherwise than by its fields");
+    true
+}
+
+static TOEPLITZ: SymmetricToeplitz = SymmetricToeplitz::new();
+
 struct Bytes {
     function: &'static str,
     paper: &'static str,
@@ -105,6 +121,8 @@ fn the_table_of_bytes_is_true() {
 struct Packets<'a> {
     batch: &'a Batch,
     records: u64,
+    /// Those of packets whose fields a card would go by.
+    steered: u64,
 }
 
 impl Visit for Packets<'_> {
@@ -115,6 +133,7 @@ impl Visit for Packets<'_> {
             if let Some(meta) = parsed.ok().and_then(|headers| function.meta(&headers, headers.payload(bytes))) {
                 there_and_back(&meta);
                 self.records += 1;
+                self.steered += u64::from(is_steered_alike(function, packet.link, bytes, &meta));
             }
         }
     }
@@ -128,7 +147,7 @@ fn every_packet_of_the_shared_captures_comes_back() {
     };
     let manifest = fs::read_to_string(folder.join("MANIFEST.tsv")).expect("the manifest lies beside the captures");
     let mut batch = Batch::default();
-    let (mut captures, mut records) = (0, 0);
+    let (mut captures, mut records, mut steered) = (0, 0, 0);
     for name in manifest.lines().skip(1).filter_map(|line| line.split('\t').next()) {
         let Ok(mut reader) = Reader::open(folder.join(name)) else { continue };
         captures += 1;
@@ -137,12 +156,14 @@ fn every_packet_of_the_shared_captures_comes_back() {
             if received == Received::End {
                 break;
             }
-            let mut packets = Packets { batch: &batch, records: 0 };
+            let mut packets = Packets { batch: &batch, records: 0, steered: 0 };
             each(&mut packets);
             records += packets.records;
+            steered += packets.steered;
         }
     }
     assert!(captures > 100 && records > 100_000, "{captures} captures, {records} records");
+    assert!(steered > records / 2, "{steered} of {records} by their fields");
 }
 
 /// Gives bytes to the reader of each function's records.
@@ -166,10 +187,11 @@ struct Changed<'a> {
 
 impl Visit for Changed<'_> {
     fn visit<N: Function>(&mut self, function: &N) {
-        let headers = packet::parse(packet::LinkType::Ethernet, self.frame, self.frame.len() as u32, 3);
+        let headers = packet::parse(LinkType::Ethernet, self.frame, self.frame.len() as u32, 3);
         let Some(meta) = headers.ok().and_then(|headers| function.meta(&headers, headers.payload(self.frame))) else {
             return;
         };
+        is_steered_alike(function, LinkType::Ethernet, self.frame, &meta);
         let mut record = there_and_back(&meta);
         let at = self.at % record.len();
         record[at] ^= self.byte;

@@ -24,8 +24,7 @@ use port::{Batch, Block as Memory, Fate, Packet, PortError, Receive, Received, S
 use super::cores::message;
 use super::feed::Feed;
 use crate::any_worker::AnyWorker;
-use crate::classify::Classified;
-use crate::dispatch::{CoreBatch, Dispatcher, Router};
+use crate::dispatch::{CoreBatch, Dispatcher, Found, Router};
 use crate::error::{EngineError, FailedPacket, Failure};
 use crate::history::{AHEAD, Block};
 use crate::link::LinkEnd;
@@ -39,7 +38,7 @@ pub(crate) struct Turns<'a, N: NetworkFunction> {
     /// What hands out pieces as they were read, where that needs no order.
     router: Option<Arc<Router<N>>>,
     /// What looks at packets, where steering has to wait for the pieces ahead.
-    classifier: Arc<Router<N>>,
+    looks: Arc<Router<N>>,
     /// Whether pieces are written in order; else each core sends its share by itself.
     ordered: bool,
     cores: usize,
@@ -69,7 +68,7 @@ struct Piece<N: NetworkFunction> {
     batch: Batch,
     /// Holds their bytes while cores share them.
     memory: Arc<Memory>,
-    classified: Vec<Classified<N::Meta>>,
+    found: Found<N::Meta>,
     /// What all cores need of it, where that needs no order.
     block: Arc<Block<N::Meta>>,
     shares: Vec<CoreBatch<N::Meta>>,
@@ -147,7 +146,7 @@ impl<'a, N: NetworkFunction> Turns<'a, N> {
         let piece = || Piece {
             batch: Batch::default(),
             memory: Arc::new(Memory::Filled(Vec::new())),
-            classified: Vec::new(),
+            found: Found::default(),
             block: Arc::default(),
             shares: (0..cores).map(|_| CoreBatch::default()).collect(),
             quiet: None,
@@ -157,7 +156,7 @@ impl<'a, N: NetworkFunction> Turns<'a, N> {
             input: Mutex::new(input),
             output: Mutex::new(output),
             router: dispatcher.router(),
-            classifier: dispatcher.any_router(),
+            looks: dispatcher.any_router(),
             dispatcher: Mutex::new(dispatcher),
             ordered,
             cores,
@@ -289,7 +288,7 @@ impl<'a, N: NetworkFunction> Turns<'a, N> {
     /// Looks at a piece's packets, and hands them out where that needs no order. Where the function panics on one, it is the first of
     /// those that are left out.
     fn look(&self, core: usize, piece: &mut Piece<N>) -> Option<Failure> {
-        let Piece { batch, memory, classified, block, shares, .. } = piece;
+        let Piece { batch, memory, found, block, shares, .. } = piece;
         batch.share(memory);
         let mut at = 0;
         let panic = match &self.router {
@@ -298,11 +297,11 @@ impl<'a, N: NetworkFunction> Turns<'a, N> {
                     // A link's end keeps it until it has recovered what was lost.
                     *block = Arc::default();
                 }
-                router.deal(batch, shares, Some(block).filter(|_| router.replicates()), classified, &mut at)
+                router.deal(batch, shares, Some(block).filter(|_| router.replicates()), found, &mut at)
             }
             None => {
-                let classify = || self.classifier.classify(batch, classified, &mut at);
-                catch_unwind(AssertUnwindSafe(classify)).err()
+                let look = || self.looks.look(batch, found, &mut at);
+                catch_unwind(AssertUnwindSafe(look)).err()
             }
         }?;
         let (packet, bytes) = batch.packet(at);
@@ -322,8 +321,8 @@ impl<'a, N: NetworkFunction> Turns<'a, N> {
             let number = state.steered;
             drop(state);
             if self.router.is_none() {
-                let Piece { batch, classified, shares, .. } = &mut *self.piece(number);
-                lock(&self.dispatcher).deal(batch, classified, shares);
+                let Piece { batch, found, shares, .. } = &mut *self.piece(number);
+                lock(&self.dispatcher).deal(batch, found, shares);
             }
             state = lock(&self.state);
             state.steering = false;

@@ -6,7 +6,7 @@ use super::{array, be16, be32};
 use crate::headers::{Fragment, Ipv4, Ipv6, Malformed, Network, protocol};
 
 /// The more-fragments bit and the offset of an IPv4 header's fragment field.
-pub(super) const FRAGMENT_BITS: u16 = 0x3fff;
+pub(crate) const FRAGMENT_BITS: u16 = 0x3fff;
 const MORE_FRAGMENTS: u16 = 0x2000;
 
 /// Nobody sends this many extension headers; eight is already more than all kinds that there are.

@@ -4,9 +4,9 @@ use super::{array, be16, be32, macs};
 use crate::headers::{Mac, Malformed, Vlans};
 use crate::link::LinkType;
 
-pub(super) const IPV4: u16 = 0x0800;
+pub(crate) const IPV4: u16 = 0x0800;
 const ARP: u16 = 0x0806;
-const IPV6: u16 = 0x86dd;
+pub(crate) const IPV6: u16 = 0x86dd;
 const MPLS_UNICAST: u16 = 0x8847;
 const MPLS_MULTICAST: u16 = 0x8848;
 const PPPOE_SESSION: u16 = 0x8864;

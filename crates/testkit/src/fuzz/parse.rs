@@ -2,7 +2,10 @@
 
 use std::net::IpAddr;
 
-use packet::{Endpoint, Fragment, Headers, LinkType, Macs, Network, Rewrite, TcpFlags, Transport, protocol, tcp_reset};
+use packet::{
+    Endpoint, FlowKey, Fragment, Headers, Host, LinkType, Macs, Network, Rewrite, RssFields, TcpFlags, Transport,
+    protocol, tcp_reset,
+};
 
 use crate::build::{At, folded, sum};
 
@@ -31,6 +34,7 @@ pub fn parse(bytes: &[u8]) {
             in_bounds(&headers, bytes);
             headers_alone(&headers, bytes);
             without_ethernet(&headers, bytes);
+            steered(&headers, bytes);
             changed(&headers, bytes);
         }
     }
@@ -102,6 +106,14 @@ fn without_ethernet(headers: &Headers, bytes: &[u8]) {
     if !matches!(headers.transport, Transport::Icmp(_)) {
         assert_eq!(bare.transport, headers.transport);
     }
+}
+
+/// What a card would steer the packet by is what names its packet set.
+fn steered(headers: &Headers, bytes: &[u8]) {
+    let Some(fields) = RssFields::read(headers.link, bytes) else { return };
+    let tuple = headers.five_tuple().expect("it is TCP or UDP");
+    assert_eq!(fields, tuple.rss_fields(), "{headers:?}");
+    assert_eq!(RssFields { dst: [0; 4], ports: [0; 4], ..fields }, Host::from(tuple.source().address).rss_fields());
 }
 
 /// Rewrites do what they say, keep every checksum as right as it was, and touch nothing behind the packet.
