@@ -2,9 +2,9 @@
 //!
 //! The stream is read in pieces. Each piece goes through the same stages, every stage done by whichever core comes first: one core
 //! *reads* it, and looks at its packets while another reads the next; the pieces are *steered* in order, which hands each core its
-//! share; every core *processes* its share, piece by piece; the core that is done last *writes* the piece, if all ahead of it are
-//! written. So the bytes stay where they were read, packets cross between cores as descriptors with what they contribute, and a core
-//! that has nothing to process does whatever else is to be done.
+//! share; every core *processes* its share, piece by piece; the pieces are *written* in order, by a core that has nothing to process,
+//! or by the one that is done last. So the bytes stay where they were read, packets cross between cores as descriptors (with what they
+//! contribute, where others have to know), and a core that has nothing to process does whatever else is to be done.
 //!
 //! One lock guards who does what; it is taken a few times a piece and never held while anything is done. A core that reads waits for
 //! input only when no piece is on its way, so nothing that can go on ever waits for the input.
@@ -104,6 +104,8 @@ struct State {
     abandoned: bool,
     /// How many cores wait for a change.
     waiting: usize,
+    /// How many cores have nothing to do: those that wait, and those that look out for a moment before.
+    idle: usize,
     /// The last packet that was read.
     last: Seq,
     /// The last time by which state aged because nothing came.
@@ -174,6 +176,7 @@ impl<'a, N: NetworkFunction> Turns<'a, N> {
                 ended: false,
                 abandoned: false,
                 waiting: 0,
+                idle: 0,
                 last: Seq(0),
                 quiet: None,
             }),
@@ -332,17 +335,31 @@ impl<'a, N: NetworkFunction> Turns<'a, N> {
         }
     }
 
-    /// A core has processed its share: whoever is last writes the piece, and those behind it that waited for it.
+    /// A core has processed its share. Whoever is last writes the piece, unless another core has nothing to do, which will.
     fn done(&self, number: u64) -> Result<(), EngineError> {
         let mut state = lock(&self.state);
         let slot = self.slot(number);
         let Stage::Steered(left) = state.stages[slot] else { unreachable!("a share is of a piece that was steered") };
         state.stages[slot] = Stage::Steered(left - 1);
-        if state.writing {
+        if !self.is_to_write(&state) {
             return Ok(());
         }
+        if state.idle > 0 {
+            self.changed(&state);
+            return Ok(());
+        }
+        self.write_all(state)
+    }
+
+    /// Whether the next piece is processed, and nobody writes yet.
+    fn is_to_write(&self, state: &State) -> bool {
+        !state.writing && state.stages[self.slot(state.written)] == Stage::Steered(0)
+    }
+
+    /// Writes the next piece, and those behind it that waited for it.
+    fn write_all<'s>(&'s self, mut state: MutexGuard<'s, State>) -> Result<(), EngineError> {
         let mut result = Ok(());
-        while state.stages[self.slot(state.written)] == Stage::Steered(0) {
+        while self.is_to_write(&state) {
             state.writing = true;
             let number = state.written;
             drop(state);
@@ -512,6 +529,10 @@ impl<N: NetworkFunction> Feed<N> for Seat<'_, '_, N> {
                 self.take(batch);
                 return Ok(Received::Packets);
             }
+            if turns.is_to_write(&state) {
+                turns.write_all(state)?;
+                continue;
+            }
             if state.is_over(self.next) {
                 return Ok(Received::End);
             }
@@ -572,7 +593,7 @@ impl<N: NetworkFunction> Feed<N> for Seat<'_, '_, N> {
         let turns = self.turns;
         let mut state = lock(&turns.state);
         let is_done = state.is_over(self.next) || state.abandoned;
-        if self.next < state.steered || is_done {
+        if self.next < state.steered || is_done || turns.is_to_write(&state) {
             return Ok(());
         }
         if state.read == state.steered
@@ -596,17 +617,21 @@ impl<N: NetworkFunction> Feed<N> for Seat<'_, '_, N> {
         }
         // ORDERING: Relaxed, as in `changed`; under the lock, so it is of this state.
         let seen = turns.changes.load(Ordering::Relaxed);
+        state.idle += 1;
         drop(state);
-        if turns.look_out(seen) {
+        let has_changed = turns.look_out(seen);
+        let mut state = lock(&turns.state);
+        if has_changed {
+            state.idle -= 1;
             return Ok(());
         }
-        let mut state = lock(&turns.state);
         // ORDERING: Relaxed. It changes under the lock alone.
         if turns.changes.load(Ordering::Relaxed) == seen {
             state.waiting += 1;
             (state, _) = turns.changed.wait_timeout(state, at_most).unwrap_or_else(PoisonError::into_inner);
             state.waiting -= 1;
         }
+        state.idle -= 1;
         drop(state);
         Ok(())
     }
