@@ -473,13 +473,13 @@ impl<M> Adaptive<M> {
     }
 }
 
-/// What is seen of packets ahead of their steering.
+/// The look that packets get ahead of their steering.
 enum Sight<N> {
-    /// Nothing: steering goes by their numbers.
+    /// None: steering goes by their numbers.
     Nothing,
-    /// Their buckets, as a card sees them. Whoever gets a packet looks at it by itself.
+    /// The look of a card: it finds their buckets. The core that gets a packet parses it.
     Buckets(Classifier<N>),
-    /// What they contribute, which others than their own cores have to know.
+    /// The whole look: it finds their contributions, which other cores need besides their own.
     Contributions(Classifier<N>),
 }
 
@@ -489,11 +489,11 @@ impl<N> Sight<N> {
     }
 }
 
-/// What was found out about the packets of a batch ahead of their steering: one of the two.
+/// The findings of that look about the packets of a batch: buckets or contributions.
 pub(crate) struct Found<M> {
     /// Their buckets; [`NO_SET`] for those that belong to no packet set.
     buckets: Vec<u16>,
-    /// What they contribute. Worked out for many of them first: what was just built in pieces and is then copied whole has to be waited
+    /// The contributions. They are worked out for many of them first: what was just built in pieces and is then copied whole has to be waited
     /// for.
     classified: Vec<Classified<M>>,
 }

@@ -33,7 +33,7 @@ pub struct Rss {
 /// Entries of the indirection table, as most cards have them.
 pub const BUCKETS: usize = 128;
 
-/// What takes the place of the bucket of a packet that belongs to no packet set.
+/// The mark, in the place of a bucket, of a packet that belongs to no packet set.
 pub(crate) const NO_SET: u16 = u16::MAX;
 
 /// What a packet set's entry of the indirection table is chosen by.

@@ -38,8 +38,7 @@ pub trait FlowKey: Copy + Eq + Ord + Hash + fmt::Debug + fmt::Display + Send + S
     /// ports, network byte order), and returns how many: 4, 8, 12, 16, 32 or 36.
     fn rss_input(&self, out: &mut [u8; 36]) -> usize;
 
-    /// That input as the fields that it is made of, each folded into one word. What is neither address nor port counts as the source
-    /// address.
+    /// The fields of that input, each folded into one word. A key without addresses and ports has all of it in the source address.
     #[inline]
     fn rss_fields(&self) -> RssFields {
         let mut input = [0; 36];

@@ -104,7 +104,7 @@ struct State {
     abandoned: bool,
     /// How many cores wait for a change.
     waiting: usize,
-    /// How many cores have nothing to do: those that wait, and those that look out for a moment before.
+    /// The number of cores that have nothing to do: they wait for a change, or look out for one before they sleep.
     idle: usize,
     /// The last packet that was read.
     last: Seq,
@@ -351,7 +351,7 @@ impl<'a, N: NetworkFunction> Turns<'a, N> {
         self.write_all(state)
     }
 
-    /// Whether the next piece is processed, and nobody writes yet.
+    /// Tells whether a core may write the next piece: all shares of it are processed, and nobody writes.
     fn is_to_write(&self, state: &State) -> bool {
         !state.writing && state.stages[self.slot(state.written)] == Stage::Steered(0)
     }
