@@ -75,19 +75,16 @@ fn classify_odd<N: NetworkFunction>(
     let segment = packet::parse_segment(link, bytes, wire_len, interface, |headers| {
         contributes(nf, headers, bytes, meta, verdict)
     });
-    let outcome = segment.unwrap_or_else(|| {
-        packet::parse_odd(link, bytes, wire_len, interface).map(|headers| match headers.fragment {
-            Fragment::Later if by_ports => {
-                *verdict = Verdict::Drop(Reason::FRAGMENT);
-                false
-            }
-            _ => contributes(nf, &headers, bytes, meta, verdict),
-        })
-    });
-    outcome.unwrap_or_else(|kind| {
-        *verdict = Verdict::Drop(Reason::malformed(kind));
-        false
-    })
+    if let Some(contributes) = segment {
+        return contributes;
+    }
+    let dropped = match packet::parse_odd(link, bytes, wire_len, interface) {
+        Ok(headers) if by_ports && headers.fragment == Fragment::Later => Reason::FRAGMENT,
+        Ok(headers) => return contributes(nf, &headers, bytes, meta, verdict),
+        Err(kind) => Reason::malformed(kind),
+    };
+    *verdict = Verdict::Drop(dropped);
+    false
 }
 
 /// Looks at packets ahead of their steering: at what they contribute, or at no more than steering goes by. Several cores do so at once.

@@ -11,7 +11,7 @@ use nf::{
     Context, Description, Fingerprint, Flow, Meta, NetworkFunction, Opened, PacketSet, Reason, Recipe, RecordReader,
     RecordWriter, Report, Sharing, Sizing, Step, TUPLE_BYTES, Verdict,
 };
-use packet::{FiveTuple, Headers, Host, Nanos, Transport, protocol};
+use packet::{FiveTuple, Headers, Host, Nanos, Network, Transport, protocol};
 use serde::Deserialize;
 
 use crate::config::{Count, Flows, Share, Timeout};
@@ -192,6 +192,15 @@ impl NetworkFunction for AntiDdos {
         match headers.transport {
             Transport::Tcp(_) => headers.five_tuple().map(Segment),
             Transport::None | Transport::Udp { .. } | Transport::Icmp(_) | Transport::Sctp { .. } => None,
+        }
+    }
+
+    #[inline(always)]
+    fn other(&self, headers: &Headers) -> Verdict {
+        // A host behind may well read it as a SYN.
+        match headers.network {
+            Network::Unreadable => Verdict::Drop(Reason::UNREADABLE),
+            Network::None | Network::Arp | Network::V4(_) | Network::V6(_) => Verdict::FORWARD,
         }
     }
 

@@ -2,12 +2,13 @@
 
 use alloc::format;
 use alloc::string::String;
+use alloc::vec::Vec;
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::str::FromStr;
 
 use packet::Nanos;
-use serde::de::{self, Visitor};
+use serde::de::{self, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 /// How many flows a table may be asked to hold.
@@ -260,6 +261,102 @@ impl fmt::Display for Prefix {
             Self::V6 { mask, .. } => mask.leading_ones(),
         };
         write!(f, "{}/{len}", self.address())
+    }
+}
+
+/// One prefix or several: `"10.0.0.0/8"`, `["10.0.0.0/8", "fc00::/7"]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Prefixes(Vec<Prefix>);
+
+impl Prefixes {
+    /// Whether the address is of one of them.
+    #[must_use]
+    pub fn contain(&self, address: IpAddr) -> bool {
+        self.0.iter().any(|prefix| prefix.contains(address))
+    }
+}
+
+impl<'de> Deserialize<'de> for Prefixes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either;
+
+        impl<'de> Visitor<'de> for Either {
+            type Value = Prefixes;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a prefix in quotes, or a list of them")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Prefixes, E> {
+                Ok(Prefixes([PrefixVisitor.visit_str(text)?].into()))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Prefixes, A::Error> {
+                let mut prefixes = Vec::new();
+                while let Some(prefix) = list.next_element()? {
+                    prefixes.push(prefix);
+                }
+                if prefixes.is_empty() {
+                    return Err(de::Error::custom("an empty list is nobody: leave the key out for everybody"));
+                }
+                Ok(Prefixes(prefixes))
+            }
+        }
+
+        deserializer.deserialize_any(Either)
+    }
+}
+
+/// One port or a range, both ends included: `22`, `"8000-8100"`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ports {
+    first: u16,
+    last: u16,
+}
+
+impl Ports {
+    /// Whether the port is one of them.
+    #[must_use]
+    pub const fn contain(self, port: u16) -> bool {
+        self.first <= port && port <= self.last
+    }
+}
+
+impl<'de> Deserialize<'de> for Ports {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either;
+
+        impl Visitor<'_> for Either {
+            type Value = Ports;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a port from 1 to 65535, or a range of them in quotes such as \"8000-8100\"")
+            }
+
+            fn visit_i64<E: de::Error>(self, port: i64) -> Result<Ports, E> {
+                match u16::try_from(port) {
+                    Ok(port) if port > 0 => Ok(Ports { first: port, last: port }),
+                    _ => Err(E::custom(format!("{port} is out of range: from 1 to 65535"))),
+                }
+            }
+
+            fn visit_u64<E: de::Error>(self, port: u64) -> Result<Ports, E> {
+                self.visit_i64(i64::try_from(port).unwrap_or(i64::MAX))
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Ports, E> {
+                let (first, last) = text.split_once('-').unwrap_or((text, text));
+                match (first.trim().parse(), last.trim().parse()) {
+                    (Ok(first), Ok(last)) if 0 < first && first <= last => Ok(Ports { first, last }),
+                    (Ok(first), Ok(last)) if 0 < last && last < first => {
+                        Err(E::custom(format!("`{text}` ends ahead of its beginning: write \"{last}-{first}\"")))
+                    }
+                    _ => Err(E::custom(format!("`{text}` is no range of ports: write \"8000-8100\", from 1 to 65535"))),
+                }
+            }
+        }
+
+        deserializer.deserialize_any(Either)
     }
 }
 

@@ -163,7 +163,7 @@ impl NetworkFunction for Conntrack {
     #[inline(always)]
     fn other(&self, headers: &Headers) -> Verdict {
         match Unobserved::of(headers) {
-            Unobserved::NotIp | Unobserved::Untracked => Verdict::FORWARD,
+            Unobserved::NotIp | Unobserved::Unreadable | Unobserved::Untracked => Verdict::FORWARD,
             Unobserved::Fragment => Verdict::Drop(Reason::FRAGMENT),
             Unobserved::Invalid(cause) => self.invalid(cause),
         }

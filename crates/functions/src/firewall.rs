@@ -30,6 +30,7 @@ pub struct Firewall {
     reject: bool,
     icmp_errors: bool,
     non_ip: NonIp,
+    unreadable: NonIp,
     sizing: Sizing,
 }
 
@@ -65,6 +66,7 @@ impl Firewall {
             reject: config.reject,
             icmp_errors: config.icmp_errors,
             non_ip: config.non_ip,
+            unreadable: config.unreadable,
             sizing: Sizing { flows: config.flows.get() as usize, flows_v6: config.flows_v6.get() as usize },
         }
     }
@@ -176,6 +178,10 @@ impl NetworkFunction for Firewall {
             Unobserved::NotIp => match self.non_ip {
                 NonIp::Forward => Verdict::FORWARD,
                 NonIp::Drop => Verdict::Drop(NON_IP),
+            },
+            Unobserved::Unreadable => match self.unreadable {
+                NonIp::Forward => Verdict::FORWARD,
+                NonIp::Drop => Verdict::Drop(Reason::UNREADABLE),
             },
             Unobserved::Untracked => Verdict::FORWARD,
             Unobserved::Fragment => Verdict::Drop(Reason::FRAGMENT),

@@ -191,7 +191,7 @@ impl NetworkFunction for Policer {
             (Per::Source, Network::V6(ip)) => FiveTuple::v6(ip.src, none6, 0, 0, 0),
             (Per::Destination, Network::V4(ip)) => FiveTuple::v4(none4, ip.dst, 0, 0, 0),
             (Per::Destination, Network::V6(ip)) => FiveTuple::v6(none6, ip.dst, 0, 0, 0),
-            (_, Network::None | Network::Arp) => return None,
+            (_, Network::None | Network::Unreadable | Network::Arp) => return None,
         };
         Some(Demand { key, bytes: headers.wire_len })
     }

@@ -85,8 +85,10 @@ pub enum Event {
 /// Why a packet belongs to no connection, whatever connections there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unobserved {
-    /// Neither IPv4 nor IPv6.
+    /// Surely neither IPv4 nor IPv6.
     NotIp,
+    /// It may hold IP that is not found.
+    Unreadable,
     /// A later fragment, which has no ports.
     Fragment,
     /// Neighbour discovery and multicast listening, which have no connections.
@@ -477,8 +479,10 @@ impl Unobserved {
     /// Why [`Observation::of`] has nothing to say of the packet.
     #[must_use]
     pub fn of(headers: &Headers) -> Self {
-        if matches!(headers.network, Network::None | Network::Arp) {
-            return Self::NotIp;
+        match headers.network {
+            Network::None | Network::Arp => return Self::NotIp,
+            Network::Unreadable => return Self::Unreadable,
+            Network::V4(_) | Network::V6(_) => {}
         }
         match &headers.transport {
             Transport::Tcp(_) => Self::Invalid(Cause::InvalidFlags),
@@ -583,7 +587,7 @@ fn tuple(headers: &Headers, src_port: u16, dst_port: u16) -> Option<FiveTuple> {
     match &headers.network {
         Network::V4(ip) => Some(FiveTuple::v4(ip.src, ip.dst, src_port, dst_port, headers.protocol)),
         Network::V6(ip) => Some(FiveTuple::v6(ip.src, ip.dst, src_port, dst_port, headers.protocol)),
-        Network::None | Network::Arp => None,
+        Network::None | Network::Unreadable | Network::Arp => None,
     }
 }
 

@@ -114,6 +114,9 @@ impl Reason {
     pub const LINK_LOSS: Self = Self(21);
     /// The packet's core was taken for stalled, and the others went on without it.
     pub const FENCED: Self = Self(22);
+    /// The packet may hold IP that the parser doesn't find ([`Network::Unreadable`](packet::Network::Unreadable)), at a function that
+    /// lets nothing pass unseen.
+    pub const UNREADABLE: Self = Self(23);
     /// The first of the function's own reasons.
     pub const OWN: u8 = 32;
     /// How many reasons there can be in all.
@@ -148,6 +151,7 @@ impl Reason {
             Self::SOURCE_LIMIT => "source-limit",
             Self::LINK_LOSS => "link-loss",
             Self::FENCED => "fenced",
+            Self::UNREADABLE => "unreadable",
             Self(number) if number >= Self::OWN => {
                 own.get(usize::from(number - Self::OWN)).copied().unwrap_or("unnamed")
             }

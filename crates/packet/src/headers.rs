@@ -23,7 +23,8 @@ pub mod protocol {
     pub const SCTP: u8 = 132;
 }
 
-/// A parsed packet. Made by [`parse`](crate::parse) alone, so that every offset lies inside the captured bytes.
+/// A parsed packet. Made by [`parse`](crate::parse) alone, so that every offset lies inside the captured bytes; of a TCP segment
+/// whose options the capture cut, `payload_offset` lies behind them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Headers {
     /// How the frame begins.
@@ -34,8 +35,8 @@ pub struct Headers {
     pub macs: Option<(Mac, Mac)>,
     /// VLAN tags, outermost first.
     pub vlans: Vlans,
-    /// The EtherType behind all tags; IEEE 802.3 frames have their length here. On links that carry no EtherType the one
-    /// that Ethernet would have carried, or 0.
+    /// The EtherType behind all tags, in IEEE 802.3 frames the one that SNAP names, or else their length. On links that carry no
+    /// EtherType the one that Ethernet would have carried, or 0.
     pub ethertype: u16,
     /// The network layer.
     pub network: Network,
@@ -54,7 +55,7 @@ pub struct Headers {
     pub transport_offset: u16,
     /// Where the transport's payload begins, in bytes from the start of the frame.
     pub payload_offset: u16,
-    /// Bytes of transport payload on the wire, by the IP header's word (a capture may hold fewer).
+    /// Bytes of transport payload on the wire, by the IP header's word and UDP's own (a capture may hold fewer).
     pub payload_len: u32,
     /// Bytes of the frame on the wire.
     pub wire_len: u32,
@@ -78,7 +79,7 @@ impl Headers {
         match self.network {
             Network::V4(ip) => Some((IpAddr::V4(ip.src), IpAddr::V4(ip.dst))),
             Network::V6(ip) => Some((IpAddr::V6(ip.src), IpAddr::V6(ip.dst))),
-            Network::None | Network::Arp => None,
+            Network::None | Network::Unreadable | Network::Arp => None,
         }
     }
 
@@ -105,7 +106,7 @@ impl Headers {
         match self.network {
             Network::V4(ip) => Some(FiveTuple::v4(ip.src, ip.dst, src_port, dst_port, self.protocol)),
             Network::V6(ip) => Some(FiveTuple::v6(ip.src, ip.dst, src_port, dst_port, self.protocol)),
-            Network::None | Network::Arp => None,
+            Network::None | Network::Unreadable | Network::Arp => None,
         }
     }
 
@@ -116,7 +117,7 @@ impl Headers {
         match self.network {
             Network::V4(ip) => Some(HostPair::v4(ip.src, ip.dst)),
             Network::V6(ip) => Some(HostPair::v6(ip.src, ip.dst)),
-            Network::None | Network::Arp => None,
+            Network::None | Network::Unreadable | Network::Arp => None,
         }
     }
 
@@ -127,7 +128,7 @@ impl Headers {
         match self.network {
             Network::V4(ip) => Some(Host::v4(ip.src)),
             Network::V6(ip) => Some(Host::v6(ip.src)),
-            Network::None | Network::Arp => None,
+            Network::None | Network::Unreadable | Network::Arp => None,
         }
     }
 
@@ -138,7 +139,7 @@ impl Headers {
         match self.network {
             Network::V4(ip) => Some(Host::v4(ip.dst)),
             Network::V6(ip) => Some(Host::v6(ip.dst)),
-            Network::None | Network::Arp => None,
+            Network::None | Network::Unreadable | Network::Arp => None,
         }
     }
 }
@@ -166,8 +167,11 @@ pub struct Vlans {
 /// The network layer of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Network {
-    /// Neither IP nor ARP; the EtherType tells.
+    /// Surely neither IP nor ARP: a protocol that carries no IP, such as LLDP or spanning tree. The EtherType tells.
     None,
+    /// Not read, and may well be or hold IP: an EtherType that isn't known, something behind MPLS labels that isn't whole IP, a
+    /// frame of a link type that isn't read. Whoever lets nothing pass unseen must not take it for harmless.
+    Unreadable,
     /// Address resolution.
     Arp,
     /// IPv4.
@@ -393,16 +397,14 @@ pub enum Malformed {
     IpExtensions,
     /// The packet, or what was captured of it, ends inside its transport header.
     TransportTruncated,
-    /// The transport header's own length contradicts the packet.
+    /// The transport header's own length contradicts the packet. TCP flags that no stack sends (SYN with FIN or RST, or none at all)
+    /// are *not* malformed, nor are TCP options that run past the header.
     TransportLength,
-    /// TCP flags that no stack sends (SYN with FIN or RST, or none at all) are *not* malformed; a TCP option that
-    /// runs past the header is.
-    TcpOption,
 }
 
 impl Malformed {
     /// Every kind, in order of its number.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 8] = [
         Self::LinkTruncated,
         Self::IpTruncated,
         Self::IpVersion,
@@ -411,7 +413,6 @@ impl Malformed {
         Self::IpExtensions,
         Self::TransportTruncated,
         Self::TransportLength,
-        Self::TcpOption,
     ];
 
     /// The kind's name in reports.
@@ -426,7 +427,6 @@ impl Malformed {
             Self::IpExtensions => "ip-extensions",
             Self::TransportTruncated => "transport-truncated",
             Self::TransportLength => "transport-length",
-            Self::TcpOption => "tcp-option",
         }
     }
 }

@@ -24,7 +24,8 @@ pub(crate) use link::{IPV4, IPV6};
 /// Parses a frame.
 ///
 /// `bytes` is what was captured, `wire_len` how long the frame was on the wire (taken as at least `bytes.len()`). A
-/// capture cut by its snap length parses as long as its headers are whole; payload lengths come from the IP header.
+/// capture cut by its snap length parses as long as its headers are whole, TCP's apart from its options; payload lengths come from
+/// the IP header, and UDP's from its own.
 ///
 /// An IPv4 total length or IPv6 payload length of zero, which captures of segmentation offload have, is taken to mean all
 /// that the frame has. Bytes behind the IP length (Ethernet's padding) are ignored.
@@ -41,8 +42,10 @@ pub fn parse(link: LinkType, bytes: &[u8], wire_len: u32, interface: u16) -> Res
 
 #[inline(never)]
 fn odd(link: LinkType, bytes: &[u8], wire_len: u32, interface: u16) -> Result<Headers, Malformed> {
-    parse_segment(link, bytes, wire_len, interface, |headers| *headers)
-        .unwrap_or_else(|| parse_odd(link, bytes, wire_len, interface))
+    match parse_segment(link, bytes, wire_len, interface, |headers| *headers) {
+        Some(headers) => Ok(headers),
+        None => parse_odd(link, bytes, wire_len, interface),
+    }
 }
 
 /// Shows `look` what [`parse`] would make of the frame, if it is an ordinary one: Ethernet, IPv4, TCP or UDP, nothing odd
@@ -66,11 +69,14 @@ pub fn parse_ordinary<R>(
     // Each transport has its own look: joining the two in one place would send every field over the stack.
     match ordinary(head, bytes, wire_len) {
         Ordinary::Tcp { header_len } => {
-            Some(look(&headers_of(head, wire_len, interface, Transport::Tcp(tcp(head)), header_len)))
+            let payload_len = be16(head, 16) - 20 - header_len;
+            let segment = Transport::Tcp(tcp(head));
+            Some(look(&headers_of(head, wire_len, interface, segment, 34 + header_len, payload_len)))
         }
         Ordinary::Udp => {
             let (src_port, dst_port) = (be16(head, 34), be16(head, 36));
-            Some(look(&headers_of(head, wire_len, interface, Transport::Udp { src_port, dst_port }, 8)))
+            let datagram = Transport::Udp { src_port, dst_port };
+            Some(look(&headers_of(head, wire_len, interface, datagram, 34 + 8, be16(head, 38) - 8)))
         }
         Ordinary::No => None,
     }
@@ -79,9 +85,6 @@ pub fn parse_ordinary<R>(
 /// Shows `look` what [`parse`] would make of the frame, if it is the oddest that is common: a TCP segment with other options than
 /// the timestamp alone, as every connection begins with, in a datagram and a frame that are ordinary. `None` says nothing of the
 /// frame. For the same kind of look as [`parse_ordinary`] takes.
-///
-/// # Errors
-/// What is wrong with the options.
 #[inline(always)]
 pub fn parse_segment<R>(
     link: LinkType,
@@ -89,7 +92,7 @@ pub fn parse_segment<R>(
     wire_len: u32,
     interface: u16,
     look: impl FnOnce(&Headers) -> R,
-) -> Option<Result<R, Malformed>> {
+) -> Option<R> {
     let head: &[u8; ORDINARY] = bytes.first_chunk()?;
     let wire_len = wire_len.max(bytes.len() as u32);
     let header_len = u16::from(head[46] >> 4) * 4;
@@ -102,10 +105,10 @@ pub fn parse_segment<R>(
         return None;
     }
     let options = bytes.get(ORDINARY..34 + usize::from(header_len))?;
-    Some(transport::read_options(options, be32(head, 42), TcpFlags(head[47]).contains(TcpFlags::SYN)).map(|options| {
-        let segment = Transport::Tcp(Tcp { options, ..tcp(head) });
-        look(&headers_of(head, wire_len, interface, segment, header_len))
-    }))
+    let options = transport::read_options(options, be32(head, 42), TcpFlags(head[47]).contains(TcpFlags::SYN));
+    let segment = Transport::Tcp(Tcp { options, ..tcp(head) });
+    let payload_len = be16(head, 16) - 20 - header_len;
+    Some(look(&headers_of(head, wire_len, interface, segment, 34 + header_len, payload_len)))
 }
 
 /// Long enough for TCP. Ethernet pads shorter UDP to 60 bytes, so few frames are shorter.
@@ -173,8 +176,14 @@ fn tcp(head: &[u8; ORDINARY]) -> Tcp {
 
 /// The headers of an ordinary packet.
 #[inline(always)]
-fn headers_of(head: &[u8; ORDINARY], wire_len: u32, interface: u16, transport: Transport, header_len: u16) -> Headers {
-    let total_len = be16(head, 16);
+fn headers_of(
+    head: &[u8; ORDINARY],
+    wire_len: u32,
+    interface: u16,
+    transport: Transport,
+    payload_offset: u16,
+    payload_len: u16,
+) -> Headers {
     Headers {
         link: LinkType::Ethernet,
         interface,
@@ -187,7 +196,7 @@ fn headers_of(head: &[u8; ORDINARY], wire_len: u32, interface: u16, transport: T
             ttl: head[22],
             tos: head[15],
             id: be16(head, 18),
-            total_len,
+            total_len: be16(head, 16),
             header_len: 20,
         }),
         protocol: head[23],
@@ -196,8 +205,8 @@ fn headers_of(head: &[u8; ORDINARY], wire_len: u32, interface: u16, transport: T
         tunnel: None,
         network_offset: 14,
         transport_offset: 34,
-        payload_offset: 34 + header_len,
-        payload_len: u32::from(total_len) - 20 - u32::from(header_len),
+        payload_offset,
+        payload_len: payload_len.into(),
         wire_len,
     }
 }
@@ -216,7 +225,12 @@ pub fn parse_odd(link: LinkType, bytes: &[u8], wire_len: u32, interface: u16) ->
         macs: outside.macs,
         vlans: outside.vlans,
         ethertype: outside.ethertype,
-        network: if outside.inside == link::Inside::Arp { Network::Arp } else { Network::None },
+        network: match outside.inside {
+            link::Inside::Arp => Network::Arp,
+            link::Inside::Other => Network::None,
+            // Unless it turns out to be IP.
+            _ => Network::Unreadable,
+        },
         protocol: 0,
         fragment: Fragment::Whole,
         transport: Transport::None,
@@ -228,10 +242,10 @@ pub fn parse_odd(link: LinkType, bytes: &[u8], wire_len: u32, interface: u16) ->
         wire_len,
     };
     match outside.inside {
-        link::Inside::Arp | link::Inside::Other => {}
+        link::Inside::Arp | link::Inside::Other | link::Inside::Unreadable => {}
         link::Inside::V4 => datagram(&mut headers, bytes, ip::read_ipv4(bytes, outside.len, wire_len as usize))?,
         link::Inside::V6 => datagram(&mut headers, bytes, ip::read_ipv6(bytes, outside.len, wire_len as usize))?,
-        // What is behind MPLS labels is told by its first nibble alone. What doesn't hold up as IP was something else.
+        // What is behind MPLS labels is told by its first nibble alone. What doesn't hold up as IP may be a pseudowire's frame.
         link::Inside::Guess(offset) => {
             let guess = match bytes[offset] >> 4 {
                 4 => ip::read_ipv4(bytes, offset, wire_len as usize),
@@ -259,7 +273,7 @@ fn datagram(headers: &mut Headers, bytes: &[u8], ip: Result<ip::Datagram, Malfor
     headers.network_offset = ip.offset as u16;
     headers.transport_offset = ip.transport_offset as u16;
     headers.payload_offset = layer.payload_offset as u16;
-    headers.payload_len = (ip.end - layer.payload_offset) as u32;
+    headers.payload_len = layer.payload_len as u32;
     Ok(())
 }
 

@@ -49,7 +49,7 @@ pub fn tcp_reset(bytes: &mut [u8], headers: &Headers) -> Option<usize> {
     let len = match headers.network {
         Network::V4(ip) if is_host_v4(ip.src) && is_host_v4(ip.dst) => write_v4(packet, ip.dst, ip.src, segment),
         Network::V6(ip) if is_host_v6(ip.src) && is_host_v6(ip.dst) => write_v6(packet, ip.dst, ip.src, segment),
-        Network::V4(_) | Network::V6(_) | Network::None | Network::Arp => return None,
+        Network::V4(_) | Network::V6(_) | Network::None | Network::Unreadable | Network::Arp => return None,
     };
     if headers.ethertype == PPPOE_SESSION {
         // The session header, six bytes, ends with the length of what follows: PPP's protocol field and the packet.

@@ -121,7 +121,7 @@ impl Rewrite {
         let (is_v4, header_len) = match headers.network {
             Network::V4(ip) => (true, usize::from(ip.header_len)),
             Network::V6(ip) => (false, usize::from(ip.header_len)),
-            Network::None | Network::Arp => return,
+            Network::None | Network::Unreadable | Network::Arp => return,
         };
         let (src, dst) = (of_family(self.src, is_v4), of_family(self.dst, is_v4));
         let (pseudo, _) = write_network(bytes, at, header_len, addresses(src, dst), self.decrement_ttl);

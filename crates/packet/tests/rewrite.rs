@@ -90,7 +90,7 @@ fn ttl(headers: &Headers) -> u8 {
     match headers.network {
         Network::V4(ip) => ip.ttl,
         Network::V6(ip) => ip.hop_limit,
-        Network::None | Network::Arp => 0,
+        Network::None | Network::Unreadable | Network::Arp => 0,
     }
 }
 

@@ -106,7 +106,7 @@ fn kind_of(headers: &Headers) -> PacketType {
     let pick = |v4: PacketType, v6: PacketType| match headers.network {
         Network::V4(_) => v4,
         Network::V6(_) => v6,
-        Network::None | Network::Arp => PacketType::Ether,
+        Network::None | Network::Unreadable | Network::Arp => PacketType::Ether,
     };
     if headers.fragment != Fragment::Whole {
         return pick(PacketType::Frag4, PacketType::Frag6);

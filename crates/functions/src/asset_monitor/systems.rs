@@ -206,7 +206,7 @@ pub fn of(headers: &Headers, tcp: &Tcp) -> Option<(System, bool)> {
     let left = match headers.network {
         Network::V4(ip) => ip.ttl,
         Network::V6(ip) => ip.hop_limit,
-        Network::None | Network::Arp => return None,
+        Network::None | Network::Unreadable | Network::Arp => return None,
     };
     // Each router takes one: the least that it may have been in the beginning.
     let ttl = [32, 64, 128].into_iter().find(|initial| left <= *initial).unwrap_or(255);

@@ -8,7 +8,7 @@ use nf::ConfigKey;
 use packet::{FiveTuple, protocol};
 use serde::Deserialize;
 
-use crate::config::{Count, Flows, Prefix};
+use crate::config::{Flows, Ports, Prefix, Prefixes};
 use crate::tracking::rules::{Retransmissions, TIMEOUT_KEYS, join_keys};
 use crate::tracking::{Event, Timeouts};
 
@@ -26,8 +26,10 @@ pub struct Config {
     pub reject: bool,
     /// Whether ICMP errors about known connections pass.
     pub icmp_errors: bool,
-    /// What becomes of packets that are neither IPv4 nor IPv6.
+    /// What becomes of packets that are surely neither IPv4 nor IPv6.
     pub non_ip: NonIp,
+    /// What becomes of packets that may hold IP which is not found.
+    pub unreadable: NonIp,
     /// Whether inside may pick up TCP connections half-way.
     pub loose: bool,
     /// From how many repetitions of a TCP segment on `timeouts.tcp_retransmitted` counts.
@@ -40,23 +42,27 @@ pub struct Config {
     pub timeouts: Timeouts,
 }
 
-/// What becomes of packets that are neither IPv4 nor IPv6.
+/// What becomes of packets that the firewall can't judge by their connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NonIp {
-    /// They pass: address resolution must, where the firewall is a bridge.
+    /// They pass: address resolution has to, where the firewall is a bridge.
     Forward,
     /// They are dropped.
     Drop,
 }
 
 /// A service inside that outside may use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "ServiceEntry")]
 pub struct Service {
     protocol: ServiceProtocol,
     /// Any port where there is none.
-    port: Option<u16>,
+    port: Option<Ports>,
+    /// Who may use it: anybody where there is none.
+    from: Option<Prefixes>,
+    /// Where it is, besides inside: anywhere where there is none.
+    to: Option<Prefixes>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -74,29 +80,37 @@ enum ServiceProtocol {
 #[serde(deny_unknown_fields)]
 struct ServiceEntry {
     proto: ServiceProtocol,
-    port: Option<Count<1, 65_535>>,
+    port: Option<Ports>,
+    from: Option<Prefixes>,
+    to: Option<Prefixes>,
 }
 
 impl TryFrom<ServiceEntry> for Service {
     type Error = String;
 
     fn try_from(entry: ServiceEntry) -> Result<Self, String> {
-        match (entry.proto, entry.port) {
-            (ServiceProtocol::Icmp, Some(_)) => Err("icmp has no ports: leave `port` out".into()),
-            (protocol, port) => Ok(Self { protocol, port: port.map(|port| port.get() as u16) }),
+        match entry {
+            ServiceEntry { proto: ServiceProtocol::Icmp, port: Some(_), .. } => {
+                Err("icmp has no ports: leave `port` out".into())
+            }
+            ServiceEntry { proto: protocol, port, from, to } => Ok(Self { protocol, port, from, to }),
         }
     }
 }
 
 impl Service {
-    pub(super) fn takes(self, event: &Event, tuple: &FiveTuple) -> bool {
+    pub(super) fn takes(&self, event: &Event, tuple: &FiveTuple) -> bool {
         let protocol = match self.protocol {
             ServiceProtocol::Tcp => matches!(event, Event::Tcp(_)),
             ServiceProtocol::Udp => matches!(event, Event::Udp),
             ServiceProtocol::Sctp => matches!(event, Event::Other) && tuple.protocol() == protocol::SCTP,
             ServiceProtocol::Icmp => matches!(event, Event::Query(_)),
         };
-        protocol && self.port.is_none_or(|port| port == tuple.destination().port)
+        let is_of = |prefixes: &Option<Prefixes>, address| prefixes.as_ref().is_none_or(|of| of.contain(address));
+        protocol
+            && self.port.is_none_or(|ports| ports.contain(tuple.destination().port))
+            && is_of(&self.from, tuple.source().address)
+            && is_of(&self.to, tuple.destination().address)
     }
 }
 
@@ -116,6 +130,7 @@ impl Default for Config {
             reject: false,
             icmp_errors: true,
             non_ip: NonIp::Forward,
+            unreadable: NonIp::Drop,
             loose: false,
             max_retransmissions: Retransmissions::new(3),
             flows: Flows::new(1_048_576),
@@ -125,7 +140,7 @@ impl Default for Config {
     }
 }
 
-pub(super) const KEYS: [ConfigKey; 25] = join_keys(
+pub(super) const KEYS: [ConfigKey; 26] = join_keys(
     &[
         ConfigKey {
             name: "inside",
@@ -140,7 +155,7 @@ pub(super) const KEYS: [ConfigKey; 25] = join_keys(
         ConfigKey {
             name: "allow",
             default: "[]",
-            help: "services inside that outside may use: { proto = \"tcp\", port = 22 }, proto tcp, udp, sctp or icmp, no port for any",
+            help: "services inside that outside may use: { proto = \"tcp\", port = 22 }; proto tcp, udp, sctp or icmp; port a number or \"8000-8100\", none for any; from and to, prefixes that may use it and that have it",
         },
         ConfigKey {
             name: "reject",
@@ -151,7 +166,12 @@ pub(super) const KEYS: [ConfigKey; 25] = join_keys(
         ConfigKey {
             name: "non_ip",
             default: "\"forward\"",
-            help: "what becomes of packets that are neither IPv4 nor IPv6: \"forward\" or \"drop\"",
+            help: "what becomes of packets that are surely no IP, such as ARP, LLDP and spanning tree: \"forward\" or \"drop\"",
+        },
+        ConfigKey {
+            name: "unreadable",
+            default: "\"drop\"",
+            help: "what becomes of packets that may hold IP which is not found, such as unknown EtherTypes: \"forward\" or \"drop\"",
         },
         ConfigKey {
             name: "loose",

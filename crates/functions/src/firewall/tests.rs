@@ -69,6 +69,11 @@ fn errors_of_the_configuration_point_at_the_place() {
         ("allow = [{ proto = \"quic\" }]", "line 1", "unknown variant"),
         ("inside = [\"10.0.0.0/8\", \"10.0.0.1/8\"]", "line 1, column 25", "10.0.0.0/8"),
         ("non_ip = \"maybe\"", "line 1, column 10", "unknown variant"),
+        ("allow = [{ proto = \"tcp\", port = \"90-80\" }]", "line 1, column 34", "write \"80-90\""),
+        ("allow = [{ proto = \"tcp\", port = \"ssh\" }]", "line 1, column 34", "no range of ports"),
+        ("allow = [{ proto = \"tcp\", port = \"1-65536\" }]", "line 1, column 34", "no range of ports"),
+        ("allow = [{ proto = \"tcp\", from = \"10.0.0.1/8\" }]", "line 1, column 34", "10.0.0.0/8"),
+        ("allow = [{ proto = \"tcp\", to = [] }]", "line 1, column 32", "leave the key out"),
     ] {
         let error = toml::from_str::<Config>(text).unwrap_err().to_string();
         assert!(error.contains(at) && error.contains(says), "{text}: {error}");
@@ -210,6 +215,28 @@ fn connections_are_picked_up_half_way_by_inside_alone() {
 }
 
 #[test]
+fn services_are_for_some_at_some_ports() {
+    let config = r#"allow = [
+        { proto = "tcp", port = "8000-8100", from = "203.0.113.0/28", to = ["10.0.0.1", "10.0.0.3"] },
+        { proto = "udp", from = ["203.0.113.99", "2001:db8::/32"] },
+    ]"#;
+    let mut driver = driver(config);
+    for (from, to, port, expected) in [
+        (outside(1), v4(1), 8000, "pass"),
+        (outside(1), v4(3), 8100, "pass"),
+        (outside(1), v4(1), 8101, "not-allowed"),
+        (outside(1), v4(1), 7999, "not-allowed"),
+        (outside(1), v4(2), 8000, "not-allowed"),
+        (outside(16), v4(1), 8000, "not-allowed"),
+    ] {
+        assert_eq!(give(&mut driver, (from, 1000 + port), (to, port), SYN, 1, 0), expected, "{from} {to} {port}");
+    }
+    for (from, expected) in [(outside(99), "pass"), (outside(98), "not-allowed")] {
+        assert_eq!(fate(driver.give(&udp((from, 1), (v4(9), 2)))), expected);
+    }
+}
+
+#[test]
 fn what_is_not_a_connection() {
     for (config, expected) in [("", "pass"), ("non_ip = \"drop\"", "non-ip")] {
         let mut driver = driver(config);
@@ -218,6 +245,8 @@ fn what_is_not_a_connection() {
         assert_eq!(fate(driver.give(&arp)), expected);
         let other = Headers { network: Network::None, transport: Transport::None, ..some };
         assert_eq!(fate(driver.give(&other)), expected);
+        let unreadable = Headers { network: Network::Unreadable, ..other };
+        assert_eq!(fate(driver.give(&unreadable)), "unreadable");
         let later = Headers { fragment: Fragment::Later, transport: Transport::None, ..some };
         assert_eq!(fate(driver.give(&later)), "fragment");
         assert_eq!(fate(driver.give(&icmp("fe80::1".parse().unwrap(), "fe80::2".parse().unwrap(), 135, None))), "pass");

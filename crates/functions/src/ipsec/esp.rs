@@ -81,7 +81,7 @@ pub(super) fn encapsulate(
     let (tos, dont_fragment, next) = match headers.network {
         Network::V4(ip) => (ip.tos, inner[6] & 0x40 != 0, protocol::IPIP),
         Network::V6(ip) => (ip.traffic_class, true, protocol::IPV6),
-        Network::None | Network::Arp => return Err(reason::NO_POLICY),
+        Network::None | Network::Unreadable | Network::Arp => return Err(reason::NO_POLICY),
     };
     match (local, peer) {
         (IpAddr::V4(local), IpAddr::V4(peer)) => {
@@ -169,7 +169,7 @@ pub(super) fn decapsulate(
     let tos = match headers.network {
         Network::V4(ip) => ip.tos,
         Network::V6(ip) => ip.traffic_class,
-        Network::None | Network::Arp => 0,
+        Network::None | Network::Unreadable | Network::Arp => 0,
     };
     congestion(&mut out[link..], tos)?;
     hop(&mut out[link..])?;

@@ -104,7 +104,7 @@ proptest! {
         let goes_west = |frame: &Vec<u8>| match parsed(frame).network {
             Network::V4(ip) => ip.src.octets()[1] == 2,
             Network::V6(ip) => ip.src.segments()[2] == 2,
-            Network::None | Network::Arp => false,
+            Network::None | Network::Unreadable | Network::Arp => false,
         };
         let (from_east, from_west): (Vec<_>, Vec<_>) = frames.into_iter().partition(goes_west);
         for (sender, receiver, frames) in [(&west, &east, from_west), (&east, &west, from_east)] {

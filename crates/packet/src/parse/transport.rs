@@ -14,6 +14,8 @@ const WINDOW_SCALE_MAX: u8 = 14;
 pub(super) struct Layer {
     pub(super) transport: Transport,
     pub(super) payload_offset: usize,
+    /// What the transport carries of this datagram, in bytes.
+    pub(super) payload_len: usize,
     pub(super) tunnel: Option<Tunnel>,
 }
 
@@ -21,29 +23,37 @@ pub(super) struct Layer {
 pub(super) fn read(bytes: &[u8], ip: &Datagram) -> Result<Layer, Malformed> {
     let at = ip.transport_offset;
     if ip.fragment == Fragment::Later {
-        return Ok(Layer { transport: Transport::None, payload_offset: at, tunnel: None });
+        return Ok(Layer { transport: Transport::None, payload_offset: at, payload_len: ip.end - at, tunnel: None });
     }
-    let (transport, len) = match (ip.protocol, ip.network) {
-        (protocol::TCP, _) => read_tcp(bytes, ip)?,
-        (protocol::UDP, _) => read_udp(bytes, ip)?,
+    let (transport, len, end) = match (ip.protocol, ip.network) {
+        (protocol::TCP, _) => {
+            let (tcp, len) = read_tcp(bytes, ip)?;
+            (tcp, len, ip.end)
+        }
+        (protocol::UDP, _) => {
+            let (udp, len) = read_udp(bytes, ip)?;
+            (udp, 8, at + len)
+        }
         (protocol::SCTP, _) => {
             let head: &[u8; 12] = array(bytes, at).ok_or(Malformed::TransportTruncated)?;
-            (Transport::Sctp { src_port: be16(head, 0), dst_port: be16(head, 2) }, 12)
+            (Transport::Sctp { src_port: be16(head, 0), dst_port: be16(head, 2) }, 12, ip.end)
         }
         (protocol::ICMP, Network::V4(_)) | (protocol::ICMPV6, Network::V6(_)) => {
-            (Transport::Icmp(icmp::read(bytes, ip)?), 8)
+            (Transport::Icmp(icmp::read(bytes, ip)?), 8, ip.end)
         }
-        _ => (Transport::None, 0),
+        _ => (Transport::None, 0, ip.end),
     };
+    let bytes = &bytes[..bytes.len().min(end)];
     // The inside of a tunnel's first fragment isn't whole, so it isn't offered.
     let tunnel = match (ip.fragment, transport) {
         (Fragment::Whole, Transport::Udp { dst_port, .. }) => tunnel::behind_udp(bytes, at + len, dst_port),
         (Fragment::Whole, Transport::None) => tunnel::behind_ip(bytes, ip)?,
         _ => None,
     };
-    Ok(Layer { transport, payload_offset: at + len, tunnel })
+    Ok(Layer { transport, payload_offset: at + len, payload_len: end - (at + len), tunnel })
 }
 
+/// Reads a UDP header. Returns with it how much of the datagram is UDP's: what lies behind that is surplus (RFC 9868).
 fn read_udp(bytes: &[u8], ip: &Datagram) -> Result<(Transport, usize), Malformed> {
     let head: &[u8; 8] = array(bytes, ip.transport_offset).ok_or(Malformed::TransportTruncated)?;
     let room = ip.end - ip.transport_offset;
@@ -56,22 +66,27 @@ fn read_udp(bytes: &[u8], ip: &Datagram) -> Result<(Transport, usize), Malformed
     if len < 8 || (len > room && ip.fragment == Fragment::Whole) {
         return Err(Malformed::TransportLength);
     }
-    Ok((Transport::Udp { src_port: be16(head, 0), dst_port: be16(head, 2) }, 8))
+    Ok((Transport::Udp { src_port: be16(head, 0), dst_port: be16(head, 2) }, len.min(room)))
 }
 
+/// Reads a TCP header, which must be whole, and its options, as far as they were captured.
 fn read_tcp(bytes: &[u8], ip: &Datagram) -> Result<(Transport, usize), Malformed> {
     let at = ip.transport_offset;
     let head: &[u8; 20] = array(bytes, at).ok_or(Malformed::TransportTruncated)?;
     let header_len = usize::from(head[12] >> 4) * 4;
-    if header_len < 20 || (at + header_len > ip.end && ip.fragment == Fragment::Whole) {
+    if header_len < 20 {
         return Err(Malformed::TransportLength);
     }
-    let options = bytes.get(at + 20..at + header_len).ok_or(Malformed::TransportTruncated)?;
+    if at + header_len > ip.end {
+        let is_whole = ip.fragment == Fragment::Whole;
+        return Err(if is_whole { Malformed::TransportLength } else { Malformed::TransportTruncated });
+    }
+    let options = &bytes[at + 20..bytes.len().min(at + header_len)];
     let (ack, flags) = (be32(head, 8), TcpFlags(head[13]));
     let options = if options.len() == 12 && options.starts_with(&TIMESTAMP_ALONE) {
         TcpOptions::default()
     } else {
-        read_options(options, ack, flags.contains(TcpFlags::SYN))?
+        read_options(options, ack, flags.contains(TcpFlags::SYN))
     };
     let tcp = Tcp {
         src_port: be16(head, 0),
@@ -85,18 +100,19 @@ fn read_tcp(bytes: &[u8], ip: &Datagram) -> Result<(Transport, usize), Malformed
     Ok((Transport::Tcp(tcp), header_len))
 }
 
-/// Reads TCP options. What only a SYN may carry is ignored elsewhere (RFC 7323, section 2.2), and so are known options
-/// of a length that they don't have.
-pub(super) fn read_options(mut options: &[u8], ack: u32, is_syn: bool) -> Result<TcpOptions, Malformed> {
+/// Reads TCP options up to the first that has no end (a length of 0 or 1, or beyond the header): the segment counts with those in
+/// front of it, as it does for hosts. What only a SYN may carry is ignored elsewhere (RFC 7323, section 2.2), and so are known
+/// options of a length that they don't have.
+pub(super) fn read_options(mut options: &[u8], ack: u32, is_syn: bool) -> TcpOptions {
     let mut found = TcpOptions::default();
     while let [kind, rest @ ..] = options {
         let len = match (kind, rest) {
             (0, _) => break,
             (1, _) => 1,
             (_, [len, ..]) if *len >= 2 => usize::from(*len),
-            _ => return Err(Malformed::TcpOption),
+            _ => break,
         };
-        let (option, behind) = options.split_at_checked(len).ok_or(Malformed::TcpOption)?;
+        let Some((option, behind)) = options.split_at_checked(len) else { break };
         match *option {
             [2, _, high, low] if is_syn => found.mss = Some(u16::from_be_bytes([high, low])),
             [3, _, shift] if is_syn => found.window_scale = Some(shift.min(WINDOW_SCALE_MAX)),
@@ -106,7 +122,7 @@ pub(super) fn read_options(mut options: &[u8], ack: u32, is_syn: bool) -> Result
         }
         options = behind;
     }
-    Ok(found)
+    found
 }
 
 /// The highest right edge of selective acknowledgement blocks (RFC 2018), counted on from `ack`.

@@ -74,7 +74,7 @@ impl Site {
         let none = Self { addresses: Addresses::None, network: 0, transport: 0, is_udp: false };
         let Ok(headers) = parse(packet.link, bytes, packet.wire_len, packet.interface) else { return none };
         let addresses = match headers.network {
-            Network::None | Network::Arp => return none,
+            Network::None | Network::Unreadable | Network::Arp => return none,
             Network::V4(_) => Addresses::V4,
             Network::V6(_) => Addresses::V6,
         };

@@ -344,7 +344,7 @@ impl Ip {
         let (ttl, tos, id) = match headers.network {
             Network::V4(ip) => (ip.ttl, ip.tos, ip.id),
             Network::V6(ip) => (ip.hop_limit, ip.traffic_class, 0),
-            Network::None | Network::Arp => return None,
+            Network::None | Network::Unreadable | Network::Arp => return None,
         };
         let payload = headers.payload(frame);
         let kind = match headers.transport {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use packet::{Headers, Nanos, Seq, protocol};
+use packet::{Headers, Nanos, Network, Seq, protocol};
 
 use super::{Fate, Model, Tuple};
 
@@ -26,6 +26,9 @@ impl AntiDdosModel {
 
 impl Model for AntiDdosModel {
     fn packet(&mut self, _seq: Seq, now: Nanos, headers: &Headers, _payload: &[u8]) -> Fate {
+        if headers.network == Network::Unreadable {
+            return Fate::Drop("unreadable");
+        }
         let Some((src, dst)) = headers.addresses().filter(|_| headers.protocol == protocol::TCP) else {
             return Fate::FORWARD;
         };

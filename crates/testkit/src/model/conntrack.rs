@@ -50,7 +50,8 @@ impl ConntrackModel {
 impl Model for ConntrackModel {
     fn packet(&mut self, _seq: Seq, now: Nanos, headers: &Headers, _payload: &[u8]) -> Fate {
         match self.tracking.packet(now, headers, true) {
-            Judgement::NonIp | Judgement::Exempt | Judgement::Passes | Judgement::Related => Fate::FORWARD,
+            Judgement::NonIp | Judgement::Unreadable => Fate::FORWARD,
+            Judgement::Exempt | Judgement::Passes | Judgement::Related => Fate::FORWARD,
             Judgement::Invalid { .. } if self.forwards_invalid => Fate::FORWARD,
             Judgement::Invalid { cause, known: _ } => Fate::Drop(cause),
             Judgement::Full => Fate::Drop("table-full"),

@@ -28,13 +28,16 @@ struct Policy {
     reject: bool,
     icmp_errors: bool,
     non_ip: String,
+    unreadable: String,
     loose: bool,
 }
 
 #[derive(Clone, Debug, Deserialize)]
 struct Service {
     proto: String,
-    port: Option<u16>,
+    port: Option<toml::Value>,
+    from: Option<toml::Value>,
+    to: Option<toml::Value>,
 }
 
 impl Default for Policy {
@@ -48,6 +51,7 @@ impl Default for Policy {
             reject: false,
             icmp_errors: true,
             non_ip: String::from("forward"),
+            unreadable: String::from("drop"),
             loose: false,
         }
     }
@@ -62,25 +66,13 @@ impl FirewallModel {
     pub fn new(config: &str) -> Self {
         let policy: Policy = toml::from_str(config).expect("a configuration of firewall");
         let settings: Settings = toml::from_str(config).expect("a configuration of firewall");
-        let prefix = |text: &String| {
-            let (address, len) = text.split_once('/').expect("prefixes have a length");
-            (address.parse().expect("an address"), len.parse().expect("a length"))
-        };
-        let inside = policy.inside.iter().map(prefix).collect();
+        let inside = policy.inside.iter().map(|text| prefix(text)).collect();
         let settings = Settings { loose: policy.loose, ..settings };
         Self { policy, inside, tracking: Tracking::new(settings) }
     }
 
     fn is_inside(&self, address: IpAddr) -> bool {
-        self.inside.iter().any(|(network, len)| match (network, address) {
-            (IpAddr::V4(network), IpAddr::V4(address)) => {
-                (network.to_bits() ^ address.to_bits()).leading_zeros() >= *len
-            }
-            (IpAddr::V6(network), IpAddr::V6(address)) => {
-                (network.to_bits() ^ address.to_bits()).leading_zeros() >= *len
-            }
-            _ => false,
-        })
+        self.inside.iter().any(|prefix| is_of(*prefix, address))
     }
 
     fn may_open(&self, headers: &Headers) -> bool {
@@ -99,7 +91,21 @@ impl FirewallModel {
                 ("icmp", IpAddr::V6(_)) => protocol::ICMPV6,
                 (other, _) => panic!("{other} offers no services"),
             };
-            headers.protocol == number && service.port.is_none_or(|port| port == headers.ports().1)
+            let in_range = |ports: &toml::Value| match ports {
+                toml::Value::Integer(port) => *port == headers.ports().1.into(),
+                range => {
+                    let (first, last) = range.as_str().and_then(|range| range.split_once('-')).expect("a range");
+                    (first.parse().unwrap()..=last.parse().unwrap()).contains(&headers.ports().1)
+                }
+            };
+            let lists = |prefixes: &toml::Value, address| match prefixes {
+                toml::Value::Array(list) => list.iter().any(|one| is_of(prefix(one.as_str().unwrap()), address)),
+                one => is_of(prefix(one.as_str().unwrap()), address),
+            };
+            headers.protocol == number
+                && service.port.as_ref().is_none_or(in_range)
+                && service.from.as_ref().is_none_or(|from| lists(from, src))
+                && service.to.as_ref().is_none_or(|to| lists(to, dst))
         };
         from_inside || (self.is_inside(dst) && self.policy.allow.iter().any(serves))
     }
@@ -123,13 +129,28 @@ impl FirewallModel {
     }
 }
 
+fn prefix(text: &str) -> (IpAddr, u32) {
+    let (address, len) = text.split_once('/').expect("prefixes have a length");
+    (address.parse().expect("an address"), len.parse().expect("a length"))
+}
+
+fn is_of((network, len): (IpAddr, u32), address: IpAddr) -> bool {
+    match (network, address) {
+        (IpAddr::V4(network), IpAddr::V4(address)) => (network.to_bits() ^ address.to_bits()).leading_zeros() >= len,
+        (IpAddr::V6(network), IpAddr::V6(address)) => (network.to_bits() ^ address.to_bits()).leading_zeros() >= len,
+        _ => false,
+    }
+}
+
 impl Model for FirewallModel {
     fn packet(&mut self, _seq: Seq, now: Nanos, headers: &Headers, _payload: &[u8]) -> Fate {
         let may_open = self.may_open(headers);
         match self.tracking.packet(now, headers, may_open) {
             Judgement::NonIp if self.policy.non_ip == "drop" => Fate::Drop("non-ip"),
             Judgement::Related if !self.policy.icmp_errors => Fate::Drop("icmp-error"),
-            Judgement::NonIp | Judgement::Exempt | Judgement::Passes | Judgement::Related => Fate::FORWARD,
+            Judgement::Unreadable if self.policy.unreadable == "drop" => Fate::Drop("unreadable"),
+            Judgement::NonIp | Judgement::Unreadable => Fate::FORWARD,
+            Judgement::Exempt | Judgement::Passes | Judgement::Related => Fate::FORWARD,
             Judgement::Invalid { cause, known: true } => Fate::Drop(cause),
             Judgement::Invalid { cause, known: false } => self.refuse(headers, cause),
             Judgement::Refused => self.refuse(headers, "not-allowed"),

@@ -53,7 +53,7 @@ impl Model for PortKnockModel {
             Network::V4(ip) => IpAddr::V4(ip.src),
             Network::V6(_) if !self.ipv6 => return Fate::Drop("ipv6"),
             Network::V6(ip) => IpAddr::V6(ip.src),
-            Network::None | Network::Arp => return Fate::Drop("not-tcp"),
+            Network::None | Network::Unreadable | Network::Arp => return Fate::Drop("not-tcp"),
         };
         if headers.protocol != protocol::TCP {
             return Fate::Drop("not-tcp");

@@ -152,6 +152,8 @@ enum Talk {
 pub(super) enum Judgement {
     /// There is no IP layer.
     NonIp,
+    /// Whether there is one can't be told.
+    Unreadable,
     /// Neighbour discovery or multicast listening.
     Exempt,
     /// It belongs to a connection.
@@ -174,7 +176,9 @@ impl Tracking {
 
     /// Takes a packet; `may_open` says whether it may open a connection, if it would.
     pub(super) fn packet(&mut self, now: Nanos, headers: &Headers, may_open: bool) -> Judgement {
-        let Some((src, dst)) = headers.addresses() else { return Judgement::NonIp };
+        let Some((src, dst)) = headers.addresses() else {
+            return if headers.network == Network::Unreadable { Judgement::Unreadable } else { Judgement::NonIp };
+        };
         if let Transport::Icmp(icmp) = headers.transport {
             let v6 = matches!(headers.network, Network::V6(_));
             match (v6, icmp.kind) {

@@ -36,6 +36,8 @@ pub(crate) struct Segment {
     pub(crate) window: u16,
     pub(crate) window_scale: Option<u8>,
     pub(crate) sack_permitted: bool,
+    /// Options behind those; none where all is zero.
+    pub(crate) more_options: [u8; 4],
     /// Left and right edge.
     pub(crate) sack: Option<(u32, u32)>,
 }
@@ -81,6 +83,9 @@ pub(crate) fn tcp(src: End, dst: End, segment: &Segment, len: usize) -> Vec<u8> 
         options.extend([1, 1, 5, 10]);
         options.extend(left.to_be_bytes());
         options.extend(right.to_be_bytes());
+    }
+    if segment.more_options != [0; 4] {
+        options.extend(segment.more_options);
     }
     let mut payload = ports(src, dst);
     payload.extend(segment.seq.to_be_bytes());

@@ -89,7 +89,7 @@ fn packet(scenario: &Scenario, step: &Step, seen: &Seen) -> (Side, Vec<u8>) {
         (false, true) => (flow.far, seen.mapping(flow.protocol, flow.near, flow.far)),
     };
     let mut packet = match step.body {
-        Body::Segment { flags, seq, ack, len, window, scale, sack_ok, sack } => {
+        Body::Segment { flags, seq, ack, len, window, scale, sack_ok, sack, more_options } => {
             let [mine, theirs] = if step.outward { flow.initial } else { [flow.initial[1], flow.initial[0]] };
             let segment = Segment {
                 flags,
@@ -98,6 +98,7 @@ fn packet(scenario: &Scenario, step: &Step, seen: &Seen) -> (Side, Vec<u8>) {
                 window,
                 window_scale: scale,
                 sack_permitted: sack_ok,
+                more_options,
                 sack: sack.map(|(left, right)| (theirs.wrapping_add(left), theirs.wrapping_add(right))),
             };
             craft::tcp(src, dst, &segment, len)

@@ -14,7 +14,7 @@
 //! > A 101/1                = pass ours drop D7    we differ, and docs/netfilter-differences.md says why
 //! ```
 //!
-//! Segments may have `wN` (window), `wsN` (window scale), `sackok`, `sackL-R`; UDP has its length only, ICMP queries are
+//! Segments may have `wN` (window), `wsN` (window scale), `sackok`, `sackL-R`, `opt=HEX` (options behind those); UDP has its length only, ICMP queries are
 //! `request N` and `reply N` (with `timestamp`: not an echo); errors have `from=HOST`, `to=HOST`, `mtuN`, `quoteN` (bytes
 //! quoted behind the IP header, 8 if not told). All may have `badsum`, `nosum` (UDP), `edgesum` (UDP, zero once
 //! translated), `fragOFFSET+LEN`, `cutN` (the IP packet ends behind so many bytes of payload), `options` (IPv4).
@@ -102,6 +102,7 @@ pub(crate) enum Body {
         window: u16,
         scale: Option<u8>,
         sack_ok: bool,
+        more_options: [u8; 4],
         sack: Option<(u32, u32)>,
     },
     Datagram {
@@ -308,6 +309,8 @@ fn body(words: &[&str], v6: bool) -> Option<Body> {
                 scale: option("ws").and_then(|scale| scale.parse().ok()),
                 sack_ok: words.contains(&"sackok"),
                 sack: sack.map_or(Some(None), |edges| edges.map(Some))?,
+                more_options: option("opt=")
+                    .map_or(Some([0; 4]), |hex| u32::from_str_radix(hex, 16).ok().map(u32::to_be_bytes))?,
             })
         }
     }

@@ -21,6 +21,8 @@ pub(super) struct Census {
     pub(super) v6: u64,
     pub(super) arp: u64,
     pub(super) other: u64,
+    /// Packets that may hold IP which is not found.
+    pub(super) unreadable: u64,
     /// Packets with one VLAN tag, and with more.
     pub(super) vlan: u64,
     pub(super) qinq: u64,
@@ -117,6 +119,7 @@ impl Census {
             Network::V6(_) => self.v6 += 1,
             Network::Arp => self.arp += 1,
             Network::None => self.other += 1,
+            Network::Unreadable => self.unreadable += 1,
         }
         match headers.vlans.count {
             0 => {}

@@ -48,7 +48,13 @@ impl<'a> Page<'a> {
         }
         line(
             "network",
-            parts(&[("IPv4", census.v4), ("IPv6", census.v6), ("ARP", census.arp), ("other", census.other)]),
+            parts(&[
+                ("IPv4", census.v4),
+                ("IPv6", census.v6),
+                ("ARP", census.arp),
+                ("other", census.other),
+                ("unreadable", census.unreadable),
+            ]),
         );
         line("VLAN", parts(&[("one tag", census.vlan), ("two or more", census.qinq)]));
         let tunnels: Vec<(&str, u64)> =
@@ -201,7 +207,13 @@ impl<'a> Page<'a> {
             "packets": census.packets, "bytes": census.bytes, "cut_short": census.cut,
             "first": census.first.map(|time| time.to_string()), "duration_s": self.duration().as_secs_f64(),
             "links": links,
-            "network": { "ipv4": census.v4, "ipv6": census.v6, "arp": census.arp, "other": census.other },
+            "network": {
+                "ipv4": census.v4,
+                "ipv6": census.v6,
+                "arp": census.arp,
+                "other": census.other,
+                "unreadable": census.unreadable,
+            },
             "vlan": { "one_tag": census.vlan, "two_or_more": census.qinq },
             "tunnels": named(TUNNELS.iter().zip(census.tunnels).map(|((_, name), number)| (*name, number)).collect()),
             "fragments": { "first": census.fragments_first, "later": census.fragments_later },
