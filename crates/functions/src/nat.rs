@@ -20,14 +20,14 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec;
-use core::net::Ipv4Addr;
+use core::net::{IpAddr, Ipv4Addr};
 
 use memory::Memory;
 use nf::{
     Context, Description, Fates, Fingerprint, NetworkFunction, Opened, PacketSet, Reason, Recipe, Report, Sharing,
     Sizing, Step, Verdict, grouped,
 };
-use packet::{Fragment, Headers, Nanos, Network, Transport, protocol};
+use packet::{Endpoint, Fragment, Headers, Icmp, Ipv4, Nanos, Network, Transport, protocol};
 
 use self::config::is_unicast;
 use self::keys::{KEYS, RECIPES};
@@ -79,6 +79,59 @@ impl Nat {
             (false, false) if self.is_inside(destination) => Err(Verdict::Drop(Self::PRIVATE_DESTINATION)),
             (false, false) => Err(Verdict::FORWARD),
         }
+    }
+
+    /// Which way an ICMP error is translated, or what becomes of it if it isn't: by the packet that it quotes. Its sender's address says
+    /// nothing, as there are routers outside with addresses of inside, and routers inside with others.
+    #[inline(never)]
+    fn way_of_error(&self, ip: &Ipv4, source: Endpoint4, destination: Endpoint4) -> Result<Way, Verdict> {
+        let is_external = self.is_external(source.address);
+        match (self.is_inside(source.address), self.is_inside(destination.address)) {
+            (false, true) if is_external => Ok(Way::Hairpin),
+            (false, false) if is_external => Ok(Way::Inward),
+            (false, true) => Ok(Way::Outward),
+            // Nobody has translated the packet: it was on its way out, or remains inside.
+            (true, _) => match self.is_inside(ip.src.to_bits()) && self.is_inside(ip.dst.to_bits()) {
+                true => Err(Verdict::FORWARD),
+                false => Ok(Way::Within),
+            },
+            // A packet to an external address that hasn't come in yet.
+            (false, false) if self.is_external(destination.address) => Err(Verdict::FORWARD),
+            (false, false) => self.way(ip.src, ip.dst),
+        }
+    }
+
+    /// Which way a packet is translated, or what becomes of it if it isn't.
+    #[inline(always)]
+    fn way_of(&self, ip: &Ipv4, content: &Content) -> Result<Way, Verdict> {
+        match *content {
+            Content::Error { source, destination, .. } => self.way_of_error(ip, source, destination),
+            Content::Segment(_) | Content::Datagram | Content::Query { .. } => self.way(ip.src, ip.dst),
+        }
+    }
+
+    /// What becomes of an ICMP error that names no flow: none passes that might show an inside address.
+    fn unnamed_error(&self, ip: &Ipv4, icmp: &Icmp) -> Verdict {
+        match Content::of_icmp(icmp) {
+            Some(content) => self.way_of(ip, &content).err(),
+            None => {
+                let quoted = icmp.embedded.map(|embedded| (embedded.tuple.source(), embedded.tuple.destination()));
+                let is_ours = |end: Endpoint| match end.address {
+                    IpAddr::V4(address) => self.is_inside(address.to_bits()) || self.is_external(address.to_bits()),
+                    IpAddr::V6(_) => false,
+                };
+                match quoted {
+                    Some((source, destination)) if !is_ours(source) && !is_ours(destination) => {
+                        self.way(ip.src, ip.dst).err()
+                    }
+                    Some(_) if self.is_inside(ip.src.to_bits()) && self.is_inside(ip.dst.to_bits()) => {
+                        Some(Verdict::FORWARD)
+                    }
+                    Some(_) | None => None,
+                }
+            }
+        }
+        .unwrap_or(Verdict::Drop(Self::ICMP_NO_FLOW))
     }
 
     #[inline]
@@ -194,7 +247,7 @@ impl NetworkFunction for Nat {
             }
             Transport::Icmp(_) | Transport::Sctp { .. } | Transport::None => return None,
         };
-        let way = self.way(ip.src, ip.dst).ok()?;
+        let way = self.way_of(&ip, &content).ok()?;
         let source = Endpoint4::new(ip.src, source);
         let destination = Endpoint4::new(ip.dst, destination);
         Some(Meta { source, destination, way, content })
@@ -202,12 +255,21 @@ impl NetworkFunction for Nat {
 
     #[inline(always)]
     fn other(&self, headers: &Headers) -> Verdict {
-        let Network::V4(ip) = headers.network else { return Verdict::FORWARD };
+        let ip = match headers.network {
+            Network::V4(ip) => ip,
+            // It may have an inside address in it.
+            Network::Unreadable => return Verdict::Drop(Reason::UNREADABLE),
+            Network::V6(_) | Network::Arp | Network::None => return Verdict::FORWARD,
+        };
+        if let Transport::Icmp(icmp) = headers.transport
+            && is_icmp_error(icmp.kind)
+        {
+            return self.unnamed_error(&ip, &icmp);
+        }
         match self.way(ip.src, ip.dst) {
             Err(verdict) => verdict,
             Ok(_) if headers.fragment == Fragment::Later => Verdict::Drop(Reason::FRAGMENT),
             Ok(_) => Verdict::Drop(match headers.transport {
-                Transport::Icmp(icmp) if is_icmp_error(icmp.kind) => Self::ICMP_NO_FLOW,
                 Transport::Icmp(_) => Self::ICMP_UNSUPPORTED,
                 _ => Self::UNSUPPORTED_PROTOCOL,
             }),

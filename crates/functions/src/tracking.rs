@@ -514,8 +514,11 @@ impl IcmpRole {
             return match icmp.kind {
                 128 if named => Self::Query(0),
                 129 if named => Self::Reply(0),
+                139 if named => Self::Query(1),
+                140 if named => Self::Reply(1),
                 // Multicast listener discovery and neighbour discovery, redirects not among them.
                 130..=136 | 143 => Self::Unobserved(Unobserved::Untracked),
+                // Also those that nobody has assigned (RFC 4443, section 2.4, b).
                 0..=127 => Self::error(headers, icmp),
                 _ => UNKNOWN,
             };

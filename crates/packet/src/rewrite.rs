@@ -273,15 +273,12 @@ fn write_sctp(bytes: &mut [u8], at: usize, [src, dst]: [Option<u16>; 2], headers
 fn write_quoted(bytes: &mut [u8], quoted: &Embedded, src: Option<Endpoint>, dst: Option<Endpoint>) -> Checksum {
     let at = usize::from(quoted.network_offset);
     let is_v4 = matches!(quoted.tuple, FiveTuple::V4(_));
-    // Behind the quoted packet there may be padding and extensions (RFC 4884).
+    // Behind the quoted packet there may be padding and extensions (RFC 4884). A length that leaves no room for the ports by which the
+    // packet is known is not believed: some senders count the payload alone.
     let len_offset = if is_v4 { at + 2 } else { at + 4 };
     let len = bytes.get(len_offset..).and_then(|rest| rest.first_chunk()).map_or(0, |len| u16::from_be_bytes(*len));
-    let end = match (len, is_v4) {
-        (0, _) => bytes.len(),
-        (len, true) => at + usize::from(len),
-        (len, false) => at + 40 + usize::from(len),
-    };
-    let end = end.min(bytes.len());
+    let end = at + usize::from(len) + if is_v4 { 0 } else { 40 };
+    let end = if end < usize::from(quoted.transport_offset) + 8 { bytes.len() } else { end.min(bytes.len()) };
     let bytes = &mut bytes[..end];
     let header_len = usize::from(quoted.transport_offset) - at;
     let (pseudo, mut change) = write_network(bytes, at, header_len, addresses(src, dst), false);

@@ -294,6 +294,39 @@ fn no_udp_checksum_stays_none_and_zero_becomes_all_ones() {
     assert_eq!(bytes[26..28], [0, 0]);
 }
 
+/// Senders that count the payload alone, or nothing, quote a length in which there is no room for the ports that came back.
+#[test]
+fn a_quoted_length_that_is_too_small_is_not_believed() {
+    let hosts = (IpAddr::from([198, 51, 100, 7]), IpAddr::from([203, 0, 113, 1]));
+    let (inside, outside) = ("192.168.1.5", "203.0.113.1");
+    for (length, len) in [(28, 8), (20, 8), (27, 8), (8, 8), (1, 8), (0, 8), (28, 20), (48, 20)] {
+        let mut quoted = packet((outside.parse().unwrap(), hosts.0), (5000, 33434), Kind::Udp, &[7; 12]);
+        quoted.truncate(20 + len);
+        quoted[2..4].copy_from_slice(&(length as u16).to_be_bytes());
+        let mut bytes = packet(hosts, (0, 0), Kind::Udp, &quoted);
+        bytes[9] = protocol::ICMP;
+        bytes[20..28].copy_from_slice(&[11, 0, 0, 0, 0, 0, 0, 0]);
+        let headers = read(&bytes);
+        let before = bytes.clone();
+        let dst = Some(Endpoint::new(inside.parse().unwrap(), 4000));
+        Rewrite { dst, embedded: true, ..Rewrite::NONE }.apply(&mut bytes, &headers);
+        let Transport::Icmp(icmp) = read(&bytes).transport else { panic!("{headers:?}") };
+        let source = icmp.embedded.expect("it quotes a packet").tuple.source();
+        assert_eq!(source, Endpoint::new(inside.parse().unwrap(), 4000), "{length} {len}");
+        // The quoted UDP checksum covers the pseudo-header: it changes with the address and the port.
+        assert_ne!(before[54..56], bytes[54..56], "{length} {len}");
+        let sum = |bytes: &[u8]| {
+            let words = bytes.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0)));
+            words.sum::<u32>() % 0xffff
+        };
+        assert_eq!(
+            sum(&before[20..]),
+            sum(&bytes[20..]),
+            "all that the ICMP checksum covers sums up as before: {length} {len}"
+        );
+    }
+}
+
 #[test]
 fn a_routing_header_hides_the_destination_from_the_checksum() {
     // Two stops: the header's destination is the next, the checksum covers the last, which the routing header holds.

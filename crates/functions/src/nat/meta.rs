@@ -25,6 +25,8 @@ pub(super) enum Way {
     Inward,
     /// From inside to an external address.
     Hairpin,
+    /// To inside, about a packet that was on its way out and not translated yet. Errors alone go so.
+    Within,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -79,15 +81,15 @@ impl nf::Meta for Meta {
             0 => Way::Outward,
             1 => Way::Inward,
             2 => Way::Hairpin,
-            _ => return None,
+            _ => Way::Within,
         };
         let (source, destination) = (Endpoint4::read(&mut fields)?, Endpoint4::read(&mut fields)?);
         let content = Content::read(bits >> CONTENT_SHIFT, &mut fields)?;
         fields.end()?;
         // A query's identifier stands for both ports; an error has none.
         let makes_sense = match content {
-            Content::Segment(_) | Content::Datagram => true,
-            Content::Query { .. } => source.port == destination.port,
+            Content::Segment(_) | Content::Datagram => way != Way::Within,
+            Content::Query { .. } => source.port == destination.port && way != Way::Within,
             Content::Error { .. } => source.port == 0 && destination.port == 0,
         };
         makes_sense.then_some(Self { source, destination, way, content })

@@ -298,7 +298,7 @@ impl<M: Memory> State<M> {
     const fn sessions_of(&self, way: Way) -> &M::Map<FiveTuple4, u32> {
         match way {
             Way::Inward => &self.by_outside,
-            Way::Outward | Way::Hairpin => &self.by_inside,
+            Way::Outward | Way::Hairpin | Way::Within => &self.by_inside,
         }
     }
 

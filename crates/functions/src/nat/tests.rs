@@ -391,6 +391,68 @@ fn errors_about_queries_and_about_hairpinned_packets_come_back() {
     assert_eq!((rewrite.src.map(v4), rewrite.dst.map(v4), rewrite.embedded), (Some(b_outside), Some(at(A)), true));
 }
 
+/// The quoted packet decides, whatever address the error's sender has: of a private one outside, of any other inside.
+#[test]
+fn errors_are_sided_by_what_they_quote() {
+    let senders =
+        [[10, 255, 0, 1], [192, 168, 77, 1], [100, 64, 0, 1], [192, 0, 2, 254], [203, 0, 113, 1]].map(Ipv4Addr::from);
+    for sender in senders {
+        let mut nat = Driver::new("");
+        let external = nat.out(udp(at(A), at(FAR)));
+        let inside = *at(A).ip();
+        // From outside, about what went out.
+        let Verdict::Rewrite { port: PortId::ACROSS, rewrite } =
+            nat.send(error(sender, *external.ip(), (external, at(FAR)), protocol::UDP))
+        else {
+            panic!("{sender}")
+        };
+        assert_eq!((rewrite.src, rewrite.dst.map(v4), rewrite.embedded), (None, Some(at(A)), true));
+        // From inside, about what came in: the inside address stays inside.
+        let Verdict::Rewrite { port: PortId::ACROSS, rewrite } =
+            nat.send(error(sender, *at(FAR).ip(), (at(FAR), at(A)), protocol::UDP))
+        else {
+            panic!("{sender}")
+        };
+        assert_eq!((rewrite.src.map(v4), rewrite.dst, rewrite.embedded), (Some(external), None, true));
+        let unknown = error(sender, *at(FAR).ip(), (at(FAR), at(B)), protocol::UDP);
+        assert_eq!(reason(nat.send(unknown)), "icmp-no-flow", "{sender}");
+        // From inside, about what a router there dropped ahead of the translation.
+        let ahead = error(sender, inside, (at(A), at(FAR)), protocol::UDP);
+        assert_eq!(nat.send(ahead), Verdict::FORWARD, "{sender}");
+        let never_sent = nat.send(error(sender, inside, (at(A), at("198.51.100.7:54")), protocol::UDP));
+        match sender.octets() {
+            [10, ..] | [192, 168, ..] => assert_eq!(never_sent, Verdict::FORWARD, "inside to inside"),
+            // Under endpoint-independent filtering one session stands for all peers of a mapping.
+            _ => assert_eq!(never_sent, Verdict::FORWARD, "{sender}"),
+        }
+        let nobody = nat.send(error(sender, *at(B).ip(), (at(B), at(FAR)), protocol::UDP));
+        match sender.octets() {
+            [10, ..] | [192, 168, ..] => assert_eq!(nobody, Verdict::FORWARD, "inside to inside"),
+            _ => assert_eq!(reason(nobody), "private-destination", "{sender}"),
+        }
+        // From outside, about what hasn't come in yet.
+        let outside = error(sender, *at(FAR).ip(), (at(FAR), external), protocol::UDP);
+        assert_eq!(nat.send(outside), Verdict::FORWARD, "{sender}");
+    }
+}
+
+/// An error whose quote names no flow passes only where it can't have to do with inside.
+#[test]
+fn errors_that_name_no_flow_show_nobody() {
+    let mut nat = Driver::new("");
+    nat.out(udp(at(A), at(FAR)));
+    let [router, far] = [Ipv4Addr::new(100, 64, 0, 1), *at(FAR).ip()];
+    let gre = |from: &str, to: &str| error(router, far, (at(from), at(to)), 47);
+    assert_eq!(reason(nat.send(gre("198.51.100.7:0", "10.0.0.5:0"))), "icmp-no-flow");
+    assert_eq!(nat.send(gre("198.51.100.7:0", "192.0.2.77:0")), Verdict::FORWARD);
+    let mut short = error(router, far, (at(FAR), at(A)), protocol::UDP);
+    let Transport::Icmp(icmp) = &mut short.transport else { unreachable!() };
+    icmp.embedded = None;
+    assert_eq!(reason(nat.send(short)), "icmp-no-flow");
+    let unreadable = Headers { network: Network::Unreadable, transport: Transport::None, ..udp(at(A), at(FAR)) };
+    assert_eq!(reason(nat.send(unreadable)), "unreadable");
+}
+
 #[test]
 fn what_is_full_says_so_and_recovers_when_sessions_expire() {
     for (config, why) in [

@@ -25,7 +25,7 @@ impl Nat {
     pub(super) fn look_ahead(&self, meta: &Meta) -> Option<(Way, Between)> {
         let protocol = meta.content.protocol();
         let between = match (meta.content, meta.way) {
-            (Content::Error { .. }, _) | (_, Way::Hairpin) => return None,
+            (Content::Error { .. }, _) | (_, Way::Hairpin | Way::Within) => return None,
             (_, Way::Outward) => (meta.source, self.scope(protocol, meta.destination), protocol),
             (_, Way::Inward) => (self.scope(protocol, meta.source), meta.destination, protocol),
         };
@@ -52,12 +52,13 @@ impl Nat {
                 let internal = self.inward(state, tx, now, meta, meta.source)?;
                 internal.map(|internal| Ends { src: None, dst: Some(internal) })
             }
-            (_, Way::Hairpin) => self.hairpin(state, tx, now, meta)?,
+            (_, Way::Hairpin | Way::Within) => self.hairpin(state, tx, now, meta)?,
         };
         Ok(match passage {
+            Ok(_) if meta.way == Way::Within => Verdict::forward(),
             Ok(Ends { src, dst }) => {
                 let port = match meta.way {
-                    Way::Outward | Way::Inward => PortId::ACROSS,
+                    Way::Outward | Way::Inward | Way::Within => PortId::ACROSS,
                     Way::Hairpin => PortId::BACK,
                 };
                 let embedded = matches!(meta.content, Content::Error { .. });
@@ -194,6 +195,11 @@ impl Nat {
             return Ok(Err(Self::ICMP_NO_FLOW));
         }
         let mut ends = Ends { src: None, dst: None };
+        if meta.way == Way::Within {
+            let between = (source, self.scope(protocol, destination), protocol);
+            let is_known = state.outbound(tx, now, between)?.is_some_and(|found| found.alive);
+            return Ok(if is_known { Ok(ends) } else { Err(Self::PRIVATE_DESTINATION) });
+        }
         let mut remote = destination;
         if meta.way != Way::Inward {
             let between = (destination, self.scope(protocol, source), protocol);

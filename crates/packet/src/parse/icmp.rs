@@ -13,7 +13,7 @@ pub(super) fn read(bytes: &[u8], ip: &Datagram) -> Result<Icmp, Malformed> {
     let quote = ip.transport_offset + 8;
     let embedded = match (ip.network, head[0]) {
         (Network::V4(_), 3 | 4 | 5 | 11 | 12) => quoted_ipv4(bytes, quote),
-        (Network::V6(_), 1..=4) => quoted_ipv6(bytes, quote),
+        (Network::V6(_), 0..=127) => quoted_ipv6(bytes, quote),
         _ => None,
     };
     let identifier = is_query(ip.protocol, head[0]).then(|| be16(head, 4));
@@ -25,7 +25,8 @@ pub(crate) const fn is_query(protocol: u8, kind: u8) -> bool {
     match protocol {
         // Echo, timestamp, information, address mask.
         protocol::ICMP => matches!(kind, 0 | 8 | 13..=18),
-        protocol::ICMPV6 => matches!(kind, 128 | 129),
+        // Echo; node information (RFC 4620), whose question's kind stands there, in the reply too.
+        protocol::ICMPV6 => matches!(kind, 128 | 129 | 139 | 140),
         _ => false,
     }
 }

@@ -443,7 +443,8 @@ fn errors_quote_the_packet_that_they_are_about() {
     assert_eq!(ping.tuple, FiveTuple::v4(src, dst, 0xabcd, 0xabcd, 1));
 
     let (src, dst) = (Ipv6Addr::from(SRC6), Ipv6Addr::from(DST6));
-    for kind in 1..=4 {
+    // Errors that nobody has assigned quote a packet, too (RFC 4443, section 2.4, c).
+    for kind in [0, 1, 2, 3, 4, 5, 99, 127] {
         let quoted = ipv6(60, &[&[6, 0, 1, 4, 0, 0, 0, 0][..], &tcp(2, &[])].concat());
         let found = embedded(&ipv6(58, &error(kind, &quoted))).unwrap();
         assert_eq!(found.tuple, FiveTuple::v6(src, dst, 12345, 80, 6));
@@ -451,6 +452,14 @@ fn errors_quote_the_packet_that_they_are_about() {
     }
     let query = of(LinkType::Ipv6, &ipv6(58, &[129, 0, 0, 0, 0x12, 0x34, 0, 1])).unwrap();
     assert_eq!(query.ports(), (0x1234, 0x1234));
+    for kind in [139, 140] {
+        let node = of(LinkType::Ipv6, &ipv6(58, &[kind, 0, 0, 0, 0, 3, 0, 1])).unwrap();
+        assert_eq!(node.ports(), (3, 3), "the question's kind");
+    }
+    for kind in [130, 135, 137, 138, 141, 200, 255] {
+        let other = of(LinkType::Ipv6, &ipv6(58, &error(kind, &ipv6(17, &udp(53, b"x"))))).unwrap();
+        assert!(matches!(other.transport, Transport::Icmp(crate::Icmp { identifier: None, embedded: None, .. })), "{kind}");
+    }
     // ICMP of the other family is some protocol that nobody reads.
     assert_eq!(of(LinkType::Ipv6, &ipv6(1, &[8; 8])).unwrap().transport, Transport::None);
 }

@@ -184,7 +184,7 @@ impl Tracking {
             match (v6, icmp.kind) {
                 (true, 130..=136 | 143) => return Judgement::Exempt,
                 (true, 0..=127) | (false, 3 | 4 | 5 | 11 | 12) => return self.error(now.0, dst, icmp.embedded),
-                (true, 128 | 129) | (false, 0 | 8 | 13..=18) => {}
+                (true, 128 | 129 | 139 | 140) | (false, 0 | 8 | 13..=18) => {}
                 _ => return Judgement::Invalid { cause: "unknown-icmp", known: false },
             }
         }
@@ -410,7 +410,7 @@ fn queried(headers: &Headers, icmp: Icmp) -> Option<u8> {
     match (headers.protocol, icmp.kind) {
         (protocol::ICMP, 0) => Some(8),
         (protocol::ICMP, reply @ (14 | 16 | 18)) => Some(reply - 1),
-        (protocol::ICMPV6, 129) => Some(128),
+        (protocol::ICMPV6, reply @ (129 | 140)) => Some(reply - 1),
         _ => None,
     }
 }
