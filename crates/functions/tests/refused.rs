@@ -85,6 +85,51 @@ fn a_function_that_reaches_out_does_not_compile() {
     }
 }
 
+/// What a function keeps beside its flows: the field, and what the compiler says to use instead.
+const KEPT: [(&str, &str, &[&str]); 3] = [
+    ("keeps_nothing", "pub struct Counter;", &[]),
+    (
+        "keeps_a_cell",
+        "pub struct Counter(core::cell::Cell<u64>);",
+        &[
+            "`core::cell::Cell<u64>` cannot be shared",
+            "no Cell: what changes from packet to packet goes into `type Flow`",
+            "M::Vector",
+        ],
+    ),
+    (
+        "keeps_a_pointer",
+        "extern crate alloc; pub struct Counter(alloc::rc::Rc<u64>);",
+        &["cannot be sent", "no Rc: what changes from packet to packet goes into `type Flow`", "M::Vector"],
+    ),
+];
+
+#[test]
+fn the_compiler_says_where_state_belongs() {
+    let folder = prepare("kept", &KEPT.map(|(name, ..)| (name, "")));
+    for (name, field, _) in KEPT {
+        let text = template().replace("pub struct Counter;", field);
+        write(&folder.join("examples").join(format!("{name}.rs")), &text);
+    }
+    let output = Command::new(env!("CARGO"))
+        .args(["check", "--offline", "--quiet", "--keep-going", "--examples"])
+        .args(["--target-dir".as_ref(), folder.join("target").as_os_str()])
+        .current_dir(&folder)
+        .env_remove("RUSTFLAGS")
+        .env_remove("CARGO_TARGET_DIR")
+        .output()
+        .expect("cargo runs");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    for (name, _, words) in KEPT {
+        let of_case = said.split("\nerror").filter(|message| message.contains(&format!("examples/{name}.rs:")));
+        let of_case = of_case.collect::<String>();
+        assert_eq!(of_case.is_empty(), words.is_empty(), "{name}: {said}");
+        for word in words {
+            assert!(of_case.contains(word), "{name} should be told `{word}`: {said}");
+        }
+    }
+}
+
 #[test]
 fn what_compiles_and_is_not_to_be_is_clippys() {
     let cases = DISALLOWED.map(|(name, line, ..)| (name, line));

@@ -114,6 +114,21 @@ pub struct Bench {
     pub replays: Vec<(usize, u32)>,
 }
 
+/// A row that claims more than so many times what its cores carry one by one is wrong: something disturbed one of the two.
+const TIMES_LINEAR_MAX: f64 = 1.15;
+
+impl Bench {
+    /// How many times the rate of as many single cores the row claims, where that can't be: the rate of one core is the best that was
+    /// measured on one, or that of the cost model. `None` for a row that may well be true.
+    #[must_use]
+    pub fn implausible(&self, row: &Row) -> Option<f64> {
+        let alone = self.rows.iter().filter(|row| row.cores == 1).map(|row| row.mpps.median);
+        let one = alone.fold(1e3 / self.model.t, f64::max);
+        let times = row.mpps.median / (one * row.cores as f64);
+        (row.cores > 1 && times > TIMES_LINEAR_MAX).then_some(times)
+    }
+}
+
 /// How a bench can fail.
 pub type BenchError = EngineError;
 

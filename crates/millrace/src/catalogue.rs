@@ -1,5 +1,7 @@
 //! The catalogue: the one place where names become types. A function is one line in [`Catalogue::standard`].
 
+mod contract;
+
 use std::sync::Arc;
 use std::thread::Scope;
 
@@ -20,13 +22,15 @@ use crate::config::{ConfigError, Settings};
 /// The functions that commands know by name.
 pub struct Catalogue {
     entries: Vec<Entry>,
+    /// The names of those that were added to the ones that ship with Millrace.
+    added: Vec<&'static str>,
 }
 
 impl Catalogue {
     /// A catalogue with nothing in it.
     #[must_use]
     pub const fn empty() -> Self {
-        Self { entries: Vec::new() }
+        Self { entries: Vec::new(), added: Vec::new() }
     }
 
     /// The functions that ship with Millrace.
@@ -53,13 +57,16 @@ impl Catalogue {
                 Entry::of(functions::flow_buffer::FlowBuffer::new),
                 Entry::of(functions::asset_monitor::AssetMonitor::new),
             ],
+            added: Vec::new(),
         }
     }
 
-    /// The catalogue with one more function. One of the same name takes the place of the other.
+    /// The catalogue with one more function. One of the same name takes the place of the other. [`cli::main`](crate::cli::main) refuses
+    /// to begin where it has a [flaw](Entry::flaw).
     #[must_use]
     pub fn with(mut self, entry: Entry) -> Self {
         self.entries.retain(|old| old.description().name != entry.description().name);
+        self.added.push(entry.description().name);
         self.entries.push(entry);
         self
     }
@@ -68,6 +75,11 @@ impl Catalogue {
     #[must_use]
     pub fn entries(&self) -> &[Entry] {
         &self.entries
+    }
+
+    /// The functions that an author has added.
+    pub fn added(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.iter().filter(|entry| self.added.contains(&entry.description().name))
     }
 
     /// The function of this name.
@@ -81,6 +93,7 @@ impl Catalogue {
 pub struct Entry {
     description: Description,
     load: Box<Load>,
+    examine: Box<dyn Fn() -> Option<String> + Send + Sync>,
 }
 
 /// Builds a function from its settings.
@@ -108,12 +121,19 @@ impl Entry {
         N: Function,
         C: DeserializeOwned + 'static,
     {
+        let build = Arc::new(build);
+        let by_default = Arc::clone(&build);
         let load = move |settings: &Settings| {
             let config = settings.read::<C>(&N::DESCRIPTION)?;
             let nf = build(config).map_err(|message| settings.error(message))?;
             Ok(Box::new(Loaded(Arc::new(nf))) as Box<dyn Program>)
         };
-        Self { description: N::DESCRIPTION, load: Box::new(load) }
+        let examine = move || {
+            // A function that can't be without a configuration is looked at no further.
+            let nf = || by_default(Settings::default().read::<C>(&N::DESCRIPTION).ok()?).ok();
+            contract::keys::<C>(&N::DESCRIPTION).or_else(|| contract::packet_set(&nf()?))
+        };
+        Self { description: N::DESCRIPTION, load: Box::new(load), examine: Box::new(examine) }
     }
 
     /// A function that has nothing to configure.
@@ -126,6 +146,13 @@ impl Entry {
     #[must_use]
     pub const fn description(&self) -> &Description {
         &self.description
+    }
+
+    /// What is wrong with the function itself, as far as that shows without packets of a user's: keys that its configuration has and its
+    /// description doesn't, or the other way round, and a packet set that isn't named by the fields that it says.
+    #[must_use]
+    pub fn flaw(&self) -> Option<String> {
+        (self.examine)()
     }
 
     /// Builds the function.
@@ -440,5 +467,17 @@ impl<N: Function> Program for Loaded<N> {
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Vec<LossRow>, BenchError> {
         measure::lossy(&self.0, trace, plan, progress)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_function_has_a_flaw() {
+        for entry in Catalogue::standard().entries() {
+            assert_eq!(entry.flaw(), None, "{}", entry.description().name);
+        }
     }
 }

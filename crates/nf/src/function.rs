@@ -116,7 +116,12 @@ pub struct Sizing {
 ///
 /// Handlers must depend on nothing but their arguments: the same state, metadata, time and sequence number must always
 /// give the same verdict and the same new state.
-pub trait NetworkFunction: Sized + Send + Sync + 'static {
+pub trait NetworkFunction:
+    Sized
+    + Send // no Rc: what changes from packet to packet goes into `type Flow`, or into `type Shared<M>` (M::Vector, M::Map, ...)
+    + Sync // no Cell: what changes from packet to packet goes into `type Flow`, or into `type Shared<M>` (M::Vector, M::Map, ...)
+    + 'static
+{
     /// What a packet contributes to state.
     type Meta: Meta;
     /// The state of one packet set.
@@ -296,7 +301,7 @@ pub trait NetworkFunction: Sized + Send + Sync + 'static {
 
 /// A network function that every engine can take: where its shared state lives in memory that cores share, all of them may look
 /// at it. Nothing else has to be said or done for it.
-pub trait Function: NetworkFunction<Shared<Transactional>: Sync> {}
+pub trait Function: NetworkFunction<Shared<Transactional>: Sync> {} // `type Shared<M>` is made of M::Vector, M::Map, M::Allocator, M::Distributed
 impl<N: NetworkFunction<Shared<Transactional>: Sync>> Function for N {}
 
 /// The digest of shared state that one core owns.

@@ -72,6 +72,28 @@ fn modelled_rows_are_labelled_and_shared_is_left_out_once() {
     assert!(beside(&bench.predictions[0]) && beside(&bench.predictions[machine + 4]));
 }
 
+/// By figures of its own making: twice what two cores carry one by one is an error, a tenth more may be.
+#[test]
+fn more_than_single_cores_carry_is_not_credible() {
+    let mut bench = measured(&BenchPlan { model_to: 2, ..plan() });
+    bench.model.t = 100.0;
+    let mut row = bench.rows[0].clone();
+    let spread = |mpps| Spread { min: mpps, median: mpps, max: mpps };
+    (row.engine, row.cores, row.mpps) = (EngineKind::Rss, 1, spread(8.0));
+    bench.rows = vec![row.clone()];
+    row.cores = 2;
+    for (mpps, expected) in [(16.0, None), (22.9, None), (23.1, Some(1.155)), (40.0, Some(2.0))] {
+        row.mpps = spread(mpps);
+        let found = bench.implausible(&row).map(|times| (times * 1e3).round() / 1e3);
+        assert_eq!(found, expected, "one core carries 10 by the model: {mpps}");
+    }
+    // The best row of one core counts where it is above the model.
+    bench.rows[0].mpps = spread(20.0);
+    assert_eq!(bench.implausible(&row), None);
+    row.cores = 1;
+    assert_eq!(bench.implausible(&row), None);
+}
+
 #[test]
 fn loss_free_rates_are_searched_for_where_load_can_be_offered() {
     let machine = cpus().len();

@@ -26,7 +26,7 @@ use super::upkeep::Upkeep;
 use super::{Configuration, entry, refuse_too_much, signals};
 use crate::catalogue::{Catalogue, Program};
 use crate::print::number;
-use crate::print::output::{note, print, print_json};
+use crate::print::output::{json_text, note, print, print_json};
 use crate::print::progress::{Progress, Sample};
 use crate::print::style::Style;
 
@@ -202,7 +202,7 @@ fn huge_share(bench: &Bench) -> f64 {
 /// Writes the report, a page and its figures, into the folder that was asked for.
 fn keep(folder: &Path, figures: &Value, page: &str, quiet: bool) -> Result<(), Failed> {
     let folder = Folder::make(folder)?;
-    folder.write("bench.json", &format!("{figures:#}\n"))?;
+    folder.write("bench.json", &json_text(figures))?;
     let page = folder.write("index.html", page)?;
     if !quiet {
         note(&format!("the report is in {}\n", page.display()));

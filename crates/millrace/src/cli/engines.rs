@@ -70,7 +70,7 @@ pub(super) fn machine_cores() -> usize {
 }
 
 /// What the first processor calls itself.
-pub(super) fn processor() -> String {
+pub(crate) fn processor() -> String {
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = info.lines().find_map(|line| line.strip_prefix("model name"));
     let model = model.and_then(|rest| rest.split_once(':')).map_or("an unknown processor", |(_, name)| name.trim());
@@ -78,7 +78,7 @@ pub(super) fn processor() -> String {
 }
 
 /// The command line that measures the same again, as a shell takes it.
-pub(super) fn command() -> String {
+pub(crate) fn command() -> String {
     let words = std::env::args_os().skip(1).map(|word| files::for_shell(&word.to_string_lossy()));
     ["millrace".to_owned()].into_iter().chain(words).collect::<Vec<_>>().join(" ")
 }

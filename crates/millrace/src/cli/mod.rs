@@ -2,9 +2,10 @@
 
 mod advise;
 mod bench;
+mod check;
 mod completions;
 mod demo;
-mod engines;
+pub(crate) mod engines;
 pub(crate) mod failure;
 mod files;
 mod flame;
@@ -39,7 +40,7 @@ use crate::catalogue::{Catalogue, Entry, Program};
 use crate::cli::failure::{EXIT_CODES, Failed};
 use crate::config::{Settings, nearest};
 use crate::print::number::bytes;
-use crate::print::output::{note, print};
+use crate::print::output::{note, print, print_as_it_is};
 use crate::print::style::Style;
 
 #[derive(Parser)]
@@ -62,6 +63,7 @@ enum Task {
     Demo(demo::Args),
     Functions(functions::Args),
     Run(run::Args),
+    Check(check::Args),
     Sequence(sequence::Args),
     Verify(verify::Args),
     Test(test::Args),
@@ -104,10 +106,12 @@ pub fn main(catalogue: &Catalogue) -> ExitCode {
 }
 
 fn perform(task: Task, catalogue: &Catalogue) -> Result<(), Failed> {
+    refuse_flawed(catalogue)?;
     match task {
         Task::Demo(args) => demo::perform(&args, catalogue),
         Task::Functions(args) => functions::perform(&args, catalogue),
         Task::Run(args) => run::perform(&args, catalogue),
+        Task::Check(args) => check::perform(&args, catalogue),
         Task::Sequence(args) => sequence::perform(&args, catalogue),
         Task::Verify(args) => verify::perform(&args, catalogue),
         Task::Test(args) => test::perform(&args, catalogue),
@@ -119,15 +123,26 @@ fn perform(task: Task, catalogue: &Catalogue) -> Result<(), Failed> {
         Task::Synth(args) => synth::perform(&args),
         Task::Inspect(args) => inspect::perform(&args),
         Task::New(args) => new::perform(&args, catalogue),
-        Task::Completions { shell } => print(&completions::script(shell, command(catalogue), catalogue)),
+        Task::Completions { shell } => print_as_it_is(&completions::script(shell, command(catalogue), catalogue)),
     }
+}
+
+/// Refuses to begin where one of an author's own functions breaks the contract.
+fn refuse_flawed(catalogue: &Catalogue) -> Result<(), Failed> {
+    for entry in catalogue.added() {
+        if let Some(flaw) = entry.flaw() {
+            let name = entry.description().name;
+            return Err(Failed::Outcome(anyhow::anyhow!("the function `{name}` can't be registered: {flaw}")));
+        }
+    }
+    Ok(())
 }
 
 /// The command line, with the catalogue's names filled in, so that slips are noticed and completions know them.
 fn command(catalogue: &Catalogue) -> Command {
     let names: Vec<&'static str> = catalogue.entries().iter().map(|entry| entry.description().name).collect();
     let mut command = Cli::command();
-    for task in ["functions", "run", "sequence", "verify", "bench", "advise", "profile"] {
+    for task in ["functions", "run", "check", "sequence", "verify", "bench", "advise", "profile"] {
         if command.find_subcommand(task).is_some() {
             let names = if task == "bench" { [names.as_slice(), &["suite", "sweep"]].concat() } else { names.clone() };
             command = command.mut_subcommand(task, |task| {
@@ -150,7 +165,8 @@ fn wrong_arguments(error: &clap::Error) -> ExitCode {
         Some(Ok(())) => ExitCode::SUCCESS,
         Some(Err(failed)) => failed.into_parts().0,
         None => {
-            let _ = error.print();
+            let text = error.render();
+            note(&if Style::stderr().colour { text.ansi().to_string() } else { text.to_string() });
             ExitCode::from(2)
         }
     }

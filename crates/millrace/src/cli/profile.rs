@@ -17,7 +17,7 @@ use super::upkeep::Upkeep;
 use super::{Configuration, entry, refuse_too_much, signals};
 use crate::catalogue::{Catalogue, Entry, Program};
 use crate::print::number::{self, count, counted};
-use crate::print::output::{note, print};
+use crate::print::output::{json_text, note, print};
 use crate::print::progress::{Progress, Sample};
 use crate::print::style::Style;
 use crate::print::table::{Align, Sheet, Tone};
@@ -99,7 +99,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         if let Some(cycles) = &cycles {
             [value["cycles"], value["samples"]] = cycles.json().into();
         }
-        return said(args, &format!("{value:#}\n"), cycles.as_ref());
+        return said(args, &json_text(&value), cycles.as_ref());
     }
     let style = if args.flame.takes_output() { Style::stderr() } else { Style::stdout() };
     let packets = counted(last.packets as u64, "packet", "packets");

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::{panic, process, thread};
 
-use engine::{Control, EngineError, EngineKind, FailedPacket, Failure, Options};
-use nf::Fates;
+use engine::{Control, Counters, EngineError, EngineKind, FailedPacket, Failure, Options};
+use nf::{Description, Fates, Reason};
 use packet::{LinkType, Seq};
 use port::pcap::{Container, Reader, Writer, same_file};
 use port::{Fate, Packet, PortError};
@@ -23,7 +23,7 @@ use super::{Configuration, advise, engines, entry, refuse_too_much, sequence, si
 use crate::catalogue::Catalogue;
 use crate::print::number::counted;
 use crate::print::outcome::Run;
-use crate::print::output::{note, print_json};
+use crate::print::output::{json_text, note, print_json};
 use crate::print::progress::{Progress, Sample};
 use crate::print::style::Style;
 
@@ -172,13 +172,29 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     match (args.json, to_pipe) {
         (false, _) => note(&run.text(Style::stderr())),
         (true, false) => print_json(&run.json())?,
-        (true, true) => note(&format!("{:#}\n", run.json())),
+        (true, true) => note(&json_text(&run.json())),
     }
     match &outcome.failure {
         None if outcome.interrupted => Err(Failed::Said(INTERRUPTED)),
-        None => Ok(()),
+        None => declared(entry.description(), counters),
         Some(error) => Err(report(error, place, args)),
     }
+}
+
+/// Refuses an outcome with drops for reasons that the function hasn't declared: nobody could tell what they mean.
+fn declared(description: &Description, counters: &Counters) -> Result<(), Failed> {
+    let own = |reason: Reason| reason.0.checked_sub(Reason::OWN).map(usize::from);
+    let declared = description.drop_reasons.len();
+    let undeclared =
+        counters.drops().find_map(|(reason, count)| Some((own(reason).filter(|own| *own >= declared)?, count)));
+    undeclared.map_or(Ok(()), |(own, count)| {
+        Err(Failed::Outcome(anyhow::anyhow!(
+            "`{}` dropped {} for `Reason::own({own})`, and DESCRIPTION.drop_reasons has {}; this is a bug in the function",
+            description.name,
+            counted(count, "packet", "packets"),
+            counted(declared as u64, "reason", "reasons")
+        )))
+    })
 }
 
 /// The link types of a capture that are not read.

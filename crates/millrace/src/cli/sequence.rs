@@ -14,7 +14,7 @@ use super::files::{self, Format};
 use super::{Configuration, engines, entry, signals};
 use crate::catalogue::Catalogue;
 use crate::print::number::{bytes, counted, percent, rate, span};
-use crate::print::output::{note, print_json};
+use crate::print::output::{json_text, note, print_json};
 use crate::print::progress::{Progress, Sample};
 use crate::print::style::Style;
 use crate::print::table::{Align, Sheet};
@@ -108,7 +108,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     match (args.json, files::is_standard(&args.output)) {
         (false, _) => note(&done.text(Style::stderr())),
         (true, false) => print_json(&done.json())?,
-        (true, true) => note(&format!("{:#}\n", done.json())),
+        (true, true) => note(&json_text(&done.json())),
     }
     match &total.failure {
         None if total.interrupted => Err(Failed::Said(INTERRUPTED)),

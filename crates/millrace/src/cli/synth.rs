@@ -17,7 +17,7 @@ use super::files::{self, Format};
 use super::signals;
 use super::traffic::{Counter, descriptor, profile};
 use crate::print::number::{self, bytes, count, counted, rate, span};
-use crate::print::output::{note, print_json};
+use crate::print::output::{json_text, note, print_json};
 use crate::print::progress::{Progress, Sample};
 use crate::print::style::Style;
 
@@ -178,7 +178,7 @@ pub(super) fn perform(args: &Args) -> Result<(), Failed> {
             "packets": packets, "flows": flows, "bytes": size, "elapsed_s": elapsed.as_secs_f64(),
             "interrupted": interrupted,
         });
-        if files::is_standard(&args.output) { note(&format!("{value:#}\n")) } else { print_json(&value)? }
+        if files::is_standard(&args.output) { note(&json_text(&value)) } else { print_json(&value)? }
     } else {
         let style = Style::stderr();
         let what = format!(

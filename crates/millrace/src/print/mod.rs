@@ -2,6 +2,7 @@
 
 pub(crate) mod flame;
 pub(crate) mod number;
+pub(crate) mod origin;
 pub(crate) mod outcome;
 pub(crate) mod output;
 pub(crate) mod page;

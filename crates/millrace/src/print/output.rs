@@ -1,21 +1,92 @@
 //! Where the command's words go. A reader that has gone (`millrace ... | head`) is a quiet end, never a panic.
 
+use std::borrow::Cow;
 use std::io::{self, Write};
+use std::path::Path;
+use std::sync::LazyLock;
 
 use crate::cli::failure::Failed;
+use crate::print::origin::with_origin;
 
 /// Writes to standard output.
 pub(crate) fn print(text: &str) -> Result<(), Failed> {
+    print_as_it_is(&as_called(text))
+}
+
+/// Writes to standard output what another program reads: a script, say.
+pub(crate) fn print_as_it_is(text: &str) -> Result<(), Failed> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| Failed::output(&error))
 }
 
 /// Writes to standard error. When nobody reads that, nobody can be told either.
 pub(crate) fn note(text: &str) {
-    let _ = io::stderr().lock().write_all(text.as_bytes());
+    let _ = io::stderr().lock().write_all(as_called(text).as_bytes());
 }
 
 /// Writes a JSON value to standard output.
 pub(crate) fn print_json(value: &serde_json::Value) -> Result<(), Failed> {
-    print(&format!("{value:#}\n"))
+    print_as_it_is(&json_text(value))
+}
+
+/// A JSON value as it is printed and kept, with what made it.
+pub(crate) fn json_text(value: &serde_json::Value) -> String {
+    format!("{:#}\n", with_origin(value))
+}
+
+/// The command's name in these words.
+const NAME: &str = "millrace";
+
+/// The name that the program was called by.
+static CALLED: LazyLock<String> = LazyLock::new(|| {
+    let called = std::env::args_os().next();
+    let stem = called.as_deref().and_then(|path| Path::new(path).file_stem()?.to_str());
+    stem.unwrap_or(NAME).to_owned()
+});
+
+/// Words in which commands have the name that the program was called by: an author's own program has every command too.
+fn as_called(text: &str) -> Cow<'_, str> {
+    named(text, &CALLED)
+}
+
+/// Puts `called` in place of the command's name wherever a command begins: behind a backquote, or two blanks, or `again: `, with a word
+/// in small letters behind it.
+fn named<'a>(text: &'a str, called: &str) -> Cow<'a, str> {
+    if called == NAME {
+        return Cow::Borrowed(text);
+    }
+    let (mut out, mut rest) = (String::new(), text);
+    while let Some(at) = rest.find(NAME) {
+        let (before, behind) = (&rest[..at], &rest[at + NAME.len()..]);
+        let so_far = if before.is_empty() { out.as_str() } else { before };
+        let begins = ["`", "  ", ": ", "| "].iter().any(|mark| so_far.ends_with(mark)) || so_far.is_empty();
+        let is_command =
+            behind.strip_prefix(' ').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_lowercase()));
+        out += before;
+        out += if begins && is_command { called } else { NAME };
+        rest = behind;
+    }
+    Cow::Owned(out + rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::named;
+
+    #[test]
+    fn commands_are_named_as_called() {
+        for (text, expected) in [
+            ("`millrace functions` lists them", "`own functions` lists them"),
+            ("Examples:\n  millrace run nat\n  millrace bench nat", "Examples:\n  own run nat\n  own bench nat"),
+            ("again: millrace verify", "again: own verify"),
+            ("millrace run x | millrace run y", "own run x | own run y"),
+            ("millrace 0.1.0", "millrace 0.1.0"),
+            ("a bug in millrace: sorry", "a bug in millrace: sorry"),
+            ("the crate `millrace` is there", "the crate `millrace` is there"),
+            ("crates/millrace and Millrace", "crates/millrace and Millrace"),
+        ] {
+            assert_eq!(named(text, "own"), expected);
+            assert_eq!(named(text, "millrace"), text);
+        }
+    }
 }

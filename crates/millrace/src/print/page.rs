@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
+use super::origin::Origin;
 use super::plot::COLOURS;
 
 /// The page with this title.
@@ -18,7 +19,7 @@ pub(crate) fn whole(title: &str, body: &Markup) -> String {
                 title { (title) }
                 style { (PreEscaped(palettes())) (PreEscaped(STYLE)) }
             }
-            body { (body) }
+            body { (body) footer { p.dim { (Origin::here().text()) } } }
         }
     };
     page.into_string()

@@ -76,15 +76,22 @@ fn loss_free_rates_stand_in_measured_rows_alone() {
         let found = &row["loss_free"];
         if row["cores"].as_u64().unwrap() <= machine_cores() {
             assert!(found["trials"].as_u64().unwrap() > 0, "{row:#}");
-            assert!(found["lost_share"]["max"].as_f64().unwrap() < 0.04, "{row:#}");
             let (offered, received) = (&found["mpps"]["median"], &found["received_mpps"]["median"]);
-            assert!(received.as_f64().unwrap() <= offered.as_f64().unwrap());
+            // On a busy machine some search may find no rate: that is null, and never 0.
+            match offered.as_f64() {
+                Some(offered) => {
+                    assert!(found["lost_share"]["max"].as_f64().unwrap() < 0.04, "{row:#}");
+                    assert!(offered > 0.0 && received.as_f64().unwrap() <= offered);
+                }
+                None => assert_eq!((offered, &found["lost_share"]), (&Value::Null, &Value::Null), "{row:#}"),
+            }
         } else {
             assert!(found["not_offered"].as_str().unwrap().contains("can't be offered load"), "{row:#}");
         }
     }
     assert!(rows(&result).iter().any(|row| row["basis"] == "modelled"));
     let text = folder.stdout(&format!("{line} --cores 1-{beyond} --loss-threshold 0 --ring 64"));
+    assert!(text.contains("are modelled: no such number ran at once"), "{text}");
     for word in ["loss-free", "not one packet is lost", "64 descriptors", "can't be offered load", "measured"] {
         assert!(text.contains(word), "{word} is missing in {text}");
     }

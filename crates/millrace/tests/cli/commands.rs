@@ -442,12 +442,71 @@ fn inspect_agrees_with_tshark_on_the_demo() {
     assert!((seen["duration_s"].as_f64().unwrap() - 20.0).abs() < 0.1);
 }
 
+/// Each JSON value and each page says which program made it, where, when and by which command.
+#[test]
+fn figures_say_where_they_come_from() {
+    let folder = Folder::new();
+    let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    for line in ["inspect demo.pcap.zst --json", "run ddos --in demo.pcap.zst --json", "check nat --json"] {
+        let made_by = &folder.json(line)["made_by"];
+        assert_eq!(made_by["version"], env!("CARGO_PKG_VERSION"));
+        assert_eq!(made_by["command"], format!("millrace {line}"));
+        assert_eq!(made_by["kernel"], format!("Linux {}", kernel.trim()));
+        let date = made_by["date"].as_str().unwrap();
+        assert!(date.len() == 20 && date.ends_with('Z') && &date[10..11] == "T", "{date}");
+        assert!(made_by["commit"].as_str().is_some_and(|commit| !commit.is_empty()));
+    }
+    folder.stdout(
+        "bench ddos --in demo.pcap.zst --engines sequential --cores 1 --rounds 1 --round-packets 1k --report out",
+    );
+    let page = fs::read_to_string(folder.path("out/index.html")).unwrap();
+    assert!(page.contains(&format!("Millrace {} (commit ", env!("CARGO_PKG_VERSION"))) && page.contains(kernel.trim()));
+    let figures: Value = serde_json::from_str(&fs::read_to_string(folder.path("out/bench.json")).unwrap()).unwrap();
+    assert_eq!(figures["made_by"]["kernel"], format!("Linux {}", kernel.trim()));
+}
+
+#[test]
+fn a_configuration_is_checked_without_a_capture() {
+    let folder = Folder::new();
+    for name in FUNCTIONS {
+        assert!(folder.stdout(&format!("check {name}")).contains("the configuration is valid"), "{name}");
+    }
+    fs::write(folder.path("good.toml"), "external = [\"203.0.113.9\"]\n").unwrap();
+    assert!(
+        folder.stdout("check nat --config good.toml").starts_with("nat: the configuration is valid\n  packet set: ")
+    );
+    let value = folder.json("check conntrack --set flows=7 --json");
+    assert_eq!((&value["valid"], &value["flows"], &value["keeps_flows"]), (&true.into(), &7.into(), &true.into()));
+    assert!(folder.stdout("check load-balancer").contains("note: nobody is balanced"));
+    fs::write(folder.path("bad.toml"), "external = [\"203.0.113.9\"]\ninside = [\"10.0.0.1/8\"]\n").unwrap();
+    for (line, code, says) in [
+        ("check nat --config bad.toml", 2, "bad.toml:2:11: "),
+        ("check nat --config missing.toml", 3, "missing.toml: can't be read"),
+        ("check nat --set exernal=1", 2, "did you mean `external`?"),
+        ("check nt", 2, "nat"),
+        ("check", 2, "<FUNCTION>"),
+    ] {
+        let (status, error) = folder.fails(line);
+        assert!(status == code && error.contains(says), "{line}: {error}");
+    }
+}
+
 #[test]
 fn help_and_completions() {
     let folder = Folder::new();
-    for command in
-        ["", "demo ", "functions ", "run ", "verify ", "bench ", "tables ", "synth ", "inspect ", "completions "]
-    {
+    for command in [
+        "",
+        "demo ",
+        "functions ",
+        "run ",
+        "check ",
+        "verify ",
+        "bench ",
+        "tables ",
+        "synth ",
+        "inspect ",
+        "completions ",
+    ] {
         assert!(folder.stdout(&format!("{command}--help")).contains("Usage: millrace"), "{command}");
         if !command.is_empty() {
             assert!(folder.stdout(&format!("{command}--help")).contains("Example"), "{command} shows an example");

@@ -3,6 +3,7 @@
 #![allow(clippy::print_stdout)]
 
 mod differs;
+mod flawed;
 mod panics;
 
 use std::env;
@@ -17,7 +18,7 @@ fn main() -> ExitCode {
     if env::var_os(AS_COMMAND).is_some() {
         let catalogue = Catalogue::standard();
         let catalogue = catalogue.with(Entry::plain(|| differs::Liar)).with(Entry::plain(|| panics::Stumbling));
-        return millrace::cli::main(&catalogue);
+        return millrace::cli::main(&flawed::add(catalogue));
     }
     // What a test runner asks of programs of this kind.
     if env::args().any(|argument| argument == "--list") {
@@ -33,14 +34,24 @@ fn main() -> ExitCode {
         panics::a_panic_names_its_packet(engine, cores);
         println!("a panic under {engine} names its packet ... ok");
     }
+    flawed::a_function_that_breaks_the_contract_is_refused();
+    println!("a function that breaks the contract is refused ... ok");
+    flawed::reasons_are_those_that_are_declared();
+    println!("reasons are those that are declared ... ok");
     panics::an_own_function_is_in_the_catalogue();
     println!("an own function is in the catalogue ... ok");
     ExitCode::SUCCESS
 }
 
 fn millrace(folder: &TempDir, line: &str) -> Output {
+    millrace_with(folder, line, &[])
+}
+
+/// The command with these variables in its environment.
+fn millrace_with(folder: &TempDir, line: &str, variables: &[(&str, &str)]) -> Output {
     let mut command = Command::new(env::current_exe().unwrap());
-    command.env(AS_COMMAND, "1").current_dir(folder.path()).args(line.split_whitespace()).output().unwrap()
+    command.env(AS_COMMAND, "1").envs(variables.iter().copied());
+    command.current_dir(folder.path()).args(line.split_whitespace()).output().unwrap()
 }
 
 /// A folder with the demo's capture in it.

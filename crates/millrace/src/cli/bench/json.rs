@@ -48,6 +48,7 @@ fn rows(bench: &Bench) -> Vec<Value> {
         json!({
             "engine": row.engine.name(), "cores": row.cores, "mpps": spread(&row.mpps),
             "ns_per_packet_per_core": spread(&row.ns_per_packet_per_core), "basis": basis(row.basis), "rounds": rounds(row.rounds),
+            "implausible_times_linear": bench.implausible(row),
             "dispatch_added_ns": bench.dispatch.asked_ns, "loss_free": row.loss_free.as_ref().map(loss_free),
         })
     };
@@ -64,10 +65,17 @@ pub(super) fn rounds(rounds: Rounds) -> Value {
 fn loss_free(found: &Result<LossFree, String>) -> Value {
     match found {
         Ok(LossFree { mpps, received_mpps, loss, trials }) => json!({
-            "mpps": spread(mpps), "received_mpps": spread(received_mpps), "lost_share": spread(loss), "trials": trials,
+            "mpps": found_rate(mpps), "received_mpps": found_rate(received_mpps), "lost_share": (mpps.median > 0.0).then(|| spread(loss)),
+            "trials": trials,
         }),
         Err(reason) => json!({ "not_offered": reason }),
     }
+}
+
+/// Rates that passed; `null` in the place of one where none did.
+fn found_rate(Spread { min, median, max }: &Spread) -> Value {
+    let [min, median, max] = [min, median, max].map(|rate| Some(*rate).filter(|rate| *rate > 0.0));
+    json!({ "min": min, "median": median, "max": max })
 }
 
 fn model(bench: &Bench) -> Value {

@@ -6,9 +6,11 @@ use engine::EngineKind;
 use maud::{Markup, html};
 use measure::{Basis, Bench, Rounds, Row, Spread, SweepPoint, Work};
 
-use super::text::{NOTHING_PASSED, added, disturbance, label, left_out, nothing_passed, of_all, rate, rules, share};
+use super::text::{
+    NOTHING_PASSED, added, beyond_machine, disturbance, label, left_out, nothing_passed, of_all, rate, rules, share,
+};
 use super::{Benched, sweep};
-use crate::cli::engines::{command, processor};
+use crate::cli::engines::{command, machine_cores, processor};
 use crate::print::number::{count, counted, time};
 use crate::print::page;
 use crate::print::plot::{Chart, Line, Point};
@@ -41,6 +43,7 @@ pub(super) fn benched(benched: &Benched<'_>, rounds: u16) -> String {
             (rows(bench, with_loss_free))
             @for reason in left_out(bench) { p { (sentence(reason)) } }
             @if let Some(note) = disturbance(of_all(bench)) { p { (sentence(&note)) } }
+            @if let Some(note) = beyond_machine(bench, machine_cores()) { p { (sentence(&note)) } }
             @if nothing_passed(bench) { p.bad { (sentence(NOTHING_PASSED)) } }
         }
         (model(bench))
@@ -164,8 +167,14 @@ fn point(x: f64, spread: Spread, basis: Basis) -> Point {
     Point { x, y: spread.median, from: spread.min, to: spread.max, modelled: basis == Basis::Modelled }
 }
 
+/// Whether a row was measured, and may be true.
+fn is_sound(row: &Row, bench: &Bench) -> bool {
+    row.basis == Basis::Measured && bench.implausible(row).is_none()
+}
+
+/// A rate that was found; where none passes there is nothing to draw.
 fn loss_free_rate(row: &Row) -> Option<Spread> {
-    row.loss_free.as_ref()?.as_ref().ok().map(|found| found.mpps)
+    row.loss_free.as_ref()?.as_ref().ok().map(|found| found.mpps).filter(|mpps| mpps.median > 0.0)
 }
 
 /// The numbers of cores that there is anything to draw of.
@@ -210,7 +219,7 @@ fn rows(bench: &Bench, with_loss_free: bool) -> Markup {
                         td.dim { (format!("{:.2} - {:.2}", row.mpps.min, row.mpps.max)) }
                         td { (format!("{:.1}", row.ns_per_packet_per_core.median)) }
                         @if with_loss_free { (loss_free_cells(row)) }
-                        td.left.why.bad[row.basis == Basis::Modelled].dim[row.basis == Basis::Measured] { (label(row, BY_SHARES, bench.dispatch)) }
+                        td.left.why.bad[!is_sound(row, bench)].dim[is_sound(row, bench)] { (label(row, BY_SHARES, bench)) }
                     }
                 }
             }
@@ -338,7 +347,7 @@ fn swept_row(point: &SweepPoint, row: &Row, first: bool) -> Markup {
             td.dim { (format!("{:.2} - {:.2}", row.mpps.min, row.mpps.max)) }
             td { (sweep::times_one(row, bench)) }
             td { (format!("{:.2}", bench.model.mpps(row.cores))) }
-            td.left.why.bad[row.basis == Basis::Modelled].dim[row.basis == Basis::Measured] { (label(row, BY_SHARES, bench.dispatch)) }
+            td.left.why.bad[!is_sound(row, bench)].dim[is_sound(row, bench)] { (label(row, BY_SHARES, bench)) }
         }
     }
 }

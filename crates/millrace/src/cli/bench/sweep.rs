@@ -117,7 +117,7 @@ fn text(name: &str, points: &[SweepPoint], plan: &BenchPlan, style: Style) -> St
                 cells.push((rate, Tone::Good));
             }
             let tone = if row.basis == Basis::Measured { Tone::Dim } else { Tone::Warn };
-            cells.push((label(row, "modelled: each core's share alone", bench.dispatch), tone));
+            cells.push((label(row, "modelled: each core's share alone", bench), tone));
             sheet.toned(cells);
         }
     }

@@ -4,6 +4,7 @@ use engine::EngineKind;
 use measure::{Basis, Bench, LossFreePlan, Prediction, Rounds, Row, Sequencing, Work};
 
 use super::{Benched, huge_share};
+use crate::cli::engines::machine_cores;
 use crate::print::number::{count, counted, span, time};
 use crate::print::style::Style;
 use crate::print::table::{Align, Sheet, Tone};
@@ -17,6 +18,9 @@ pub(super) fn text(benched: &Benched<'_>, style: Style) -> String {
         out += &format!("{}\n", style.warn(reason));
     }
     if let Some(note) = disturbance(of_all(bench)) {
+        out += &format!("{}\n", style.dim(note));
+    }
+    if let Some(note) = beyond_machine(bench, machine_cores()) {
         out += &format!("{}\n", style.dim(note));
     }
     if let Some(plan) = loss_free {
@@ -79,6 +83,15 @@ pub(super) fn disturbance(rounds: Rounds) -> Option<String> {
             counted(run as u64, "round", "rounds")
         )
     })
+}
+
+/// What there is to say of rows with more cores than the machine has.
+pub(super) fn beyond_machine(bench: &Bench, machine: usize) -> Option<String> {
+    let most = bench.rows.iter().map(|row| row.cores).max().filter(|most| *most > machine)?;
+    Some(format!(
+        "this machine has {}, so rows of more (up to {most}) are modelled: no such number ran at once",
+        counted(machine as u64, "core", "cores")
+    ))
 }
 
 /// Which rounds a row is of, where not all count.
@@ -179,15 +192,19 @@ pub(super) fn table(bench: &Bench, style: Style) -> Sheet {
                 }
             });
         }
-        let tone = if row.basis == Basis::Measured { Tone::Dim } else { Tone::Warn };
-        cells.push((label(row, "modelled: each core's share alone, one after the other", bench.dispatch), tone));
+        let tone = match row.basis {
+            _ if bench.implausible(row).is_some() => Tone::Bad,
+            Basis::Measured => Tone::Dim,
+            Basis::Modelled => Tone::Warn,
+        };
+        cells.push((label(row, "modelled: each core's share alone, one after the other", bench), tone));
         sheet.toned(cells);
     }
     sheet
 }
 
 /// Where a row comes from, `modelled` being the words for shares that ran alone.
-pub(super) fn label(row: &Row, modelled: &str, dispatch: Work) -> String {
+pub(super) fn label(row: &Row, modelled: &str, bench: &Bench) -> String {
     let mut label = match row.basis {
         Basis::Measured => "measured".to_owned(),
         Basis::Modelled => modelled.to_owned(),
@@ -195,8 +212,11 @@ pub(super) fn label(row: &Row, modelled: &str, dispatch: Work) -> String {
     if let Some(Err(_)) = row.loss_free {
         label += "; can't be offered load";
     }
-    if !dispatch.is_none() {
-        label += &format!(", {}", added(dispatch));
+    if let Some(times) = bench.implausible(row) {
+        label += &format!(", NOT CREDIBLE: {times:.2} times what {} single cores carry; measure again", row.cores);
+    }
+    if !bench.dispatch.is_none() {
+        label += &format!(", {}", added(bench.dispatch));
     }
     if let Some(rounds) = rounds(row.rounds) {
         label += &format!(", {rounds}");

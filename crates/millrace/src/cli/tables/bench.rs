@@ -20,7 +20,7 @@ use crate::cli::folder::Folder;
 use crate::cli::traffic::Counter;
 use crate::cli::{available_bytes, files, signals};
 use crate::print::number::{self, bytes, count};
-use crate::print::output::{note, print, print_json};
+use crate::print::output::{json_text, note, print, print_json};
 use crate::print::progress::{Progress, Sample};
 use crate::print::style::Style;
 
@@ -211,7 +211,7 @@ pub(super) fn perform(args: &Args) -> Result<(), Failed> {
         return Err(Failed::Said(INTERRUPTED));
     }
     if let Some(folder) = folder {
-        folder.write("tables.json", &format!("{:#}\n", json::measured(&measured)))?;
+        folder.write("tables.json", &json_text(&json::measured(&measured)))?;
         let page = folder.write("index.html", &report::page(&measured))?;
         if !args.json {
             note(&format!("the report is in {}\n", page.display()));

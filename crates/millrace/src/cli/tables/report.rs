@@ -3,8 +3,8 @@
 use flow::Ageing;
 use flow::index::IndexKind;
 use maud::{Markup, html};
-use measure::Basis;
 use measure::tables::{Clump, Expiring, OWN_BYTES, Op, Resident, Scaling, Sharing, TableKind};
+use measure::{Basis, Spread};
 
 use super::bench::Measured;
 use super::json::mops;
@@ -86,32 +86,26 @@ fn findings(measured: &Measured) -> Markup {
     for op in [Op::Lookup, Op::Miss, Op::Insert, Op::Mixed] {
         let rows = measured.rows(op);
         let ours = rows.iter().filter(|row| row.table.is_ours() && row.turn_percent == load);
-        let Some(best) = ours.min_by(|one, other| one.ns.median.total_cmp(&other.ns.median)) else { continue };
+        let ours: Vec<_> = ours.map(|row| (row.table, row.ns)).collect();
+        let Some(first) = first(&ours) else { continue };
         let plain = rows.iter().find(|row| row.table == TableKind::Std);
-        let against = plain.map_or_else(String::new, |plain| {
-            format!(", {:.1} times the standard map", plain.ns.median / best.ns.median)
-        });
+        let against = plain
+            .map_or_else(String::new, |plain| format!(", {:.1} times the standard map", plain.ns.median / first.ns));
         lines.push((
             op.name(),
-            format!(
-                "{} leads at {load} % load: {:.1} ns, {:.1} Mops/s{against}.",
-                best.table.name(),
-                best.ns.median,
-                mops(best.ns.median)
-            ),
+            format!("{} at {load} % load: {:.1} ns, {:.1} Mops/s{against}.", first.who, first.ns, mops(first.ns)),
         ));
     }
     let wheel = bench.expiring.iter().filter(|row| row.ageing == Ageing::Wheel && row.load_percent == load);
-    if let Some(best) = wheel.min_by(|one, other| one.ns.median.total_cmp(&other.ns.median)) {
-        let against = against_none(best, &bench.expiring)
+    let wheel: Vec<_> = wheel.collect();
+    let times: Vec<_> = wheel.iter().map(|row| (row.table, row.ns)).collect();
+    if let Some(first) = first(&times) {
+        let best = wheel.iter().find(|row| row.ns.median == first.ns);
+        let against = (best.and_then(|best| against_none(best, &bench.expiring)))
             .map_or_else(String::new, |percent| format!(", {percent:+.0} % against no ageing"));
         lines.push((
             Op::Expire.name(),
-            format!(
-                "{} with the wheel opens {:.1} M flows a second{against}.",
-                best.table.name(),
-                mops(best.ns.median)
-            ),
+            format!("{} with the wheel: {:.1} M flows opened a second{against}.", first.who, mops(first.ns)),
         ));
     }
     let wheel = bench.clumps.iter().filter(|row| row.ageing == Some(Ageing::Wheel));
@@ -139,6 +133,28 @@ fn findings(measured: &Measured) -> Markup {
             }
         }
     }
+}
+
+/// Which table comes first in one figure.
+struct First {
+    /// In words: `robin-hood leads`, or, where ranges overlap, `robin-hood and tagged are level`.
+    who: String,
+    /// The median of the table with the lowest, in nanoseconds.
+    ns: f64,
+}
+
+/// The table with the lowest median, with those whose ranges overlap its own: between these the figures don't decide.
+fn first(times: &[(TableKind, Spread)]) -> Option<First> {
+    let (_, best) = times.iter().min_by(|one, other| one.1.median.total_cmp(&other.1.median))?;
+    let mut level: Vec<_> = times.iter().filter(|(_, ns)| ns.min <= best.max).collect();
+    level.sort_by(|one, other| one.1.median.total_cmp(&other.1.median));
+    let names: Vec<&str> = level.iter().map(|(table, _)| table.name()).collect();
+    let who = match names.as_slice() {
+        [one] => format!("{one} leads"),
+        [others @ .., last] => format!("{} and {last} are level, as their ranges overlap,", others.join(", ")),
+        [] => return None,
+    };
+    Some(First { who, ns: best.median })
 }
 
 /// The loads that were asked for, and those where the standard map stands, left out.
@@ -478,5 +494,23 @@ fn scaling(measured: &Measured) -> Markup {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_leader_is_named_where_ranges_do_not_overlap() {
+        let of = |index, min, median, max| (TableKind::Of(index), Spread { min, median, max });
+        let robin = of(IndexKind::RobinHood, 10.0, 11.0, 12.0);
+        let who = |times: &[(TableKind, Spread)]| first(times).unwrap().who;
+        assert_eq!(who(&[of(IndexKind::Cuckoo, 12.5, 13.0, 19.0), robin]), "robin-hood leads");
+        assert_eq!(
+            who(&[of(IndexKind::Cuckoo, 11.5, 13.0, 19.0), robin, of(IndexKind::Tagged, 12.1, 14.0, 15.0)]),
+            "robin-hood and cuckoo are level, as their ranges overlap,"
+        );
+        assert!(first(&[]).is_none());
     }
 }

@@ -1,0 +1,67 @@
+//! `millrace check`: a function's configuration, without a capture.
+
+use engine::EngineKind;
+use nf::{Fates, Reason, Sizing};
+use serde_json::json;
+
+use super::failure::Failed;
+use super::{Configuration, entry};
+use crate::catalogue::Catalogue;
+use crate::print::number::count;
+use crate::print::output::{print, print_json};
+use crate::print::style::Style;
+
+/// Check a function's configuration, without a capture
+///
+/// Reads the file, and what `--set` says besides, as `run` does, and builds the function with it. What is wrong is told with its
+/// line and column (exit code 2). What is right is told in a few lines: how many packet sets are remembered, which engines take the
+/// function, and what an operator should hear who most likely meant something else.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  millrace check nat --config nat.toml
+  millrace check firewall --set 'inside=[\"192.0.2.0/24\"]'")]
+pub(super) struct Args {
+    /// The function (`millrace functions` lists them)
+    #[arg(value_name = "FUNCTION")]
+    function: String,
+    #[command(flatten)]
+    configuration: Configuration,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> {
+    let entry = entry(catalogue, &args.function)?;
+    let program = entry.load(&args.configuration.settings()?)?;
+    let description = entry.description();
+    let Sizing { flows, flows_v6 } = program.sizing();
+    let remark = program.remark(&Fates { received: 0, dropped: &[0; Reason::COUNT] });
+    let takes = |kind: &EngineKind| *kind != EngineKind::Sequential && kind.accepts(description, 2).is_ok();
+    let engines: Vec<&str> = EngineKind::ALL.iter().filter(|kind| takes(kind)).map(|kind| kind.name()).collect();
+    if args.json {
+        return print_json(&json!({
+            "function": description.name, "valid": true, "packet_set": program.packet_set().to_string(),
+            "keeps_flows": program.keeps_flows(), "flows": flows, "flows_v6": flows_v6, "engines": engines, "remark": remark,
+        }));
+    }
+    let style = Style::stdout();
+    let room = match program.keeps_flows() {
+        true if flows_v6 == 0 => format!("; {} packet sets are remembered", count(flows as u64)),
+        true => {
+            format!("; {} IPv4 and {} IPv6 packet sets are remembered", count(flows as u64), count(flows_v6 as u64))
+        }
+        false => String::new(),
+    };
+    let mut out = format!(
+        "{}: {}\n  packet set: {}{room}\n  on several cores: {}\n",
+        style.bold(description.name),
+        style.good("the configuration is valid"),
+        program.packet_set(),
+        engines.join(", ")
+    );
+    if let Some(remark) = remark {
+        out += &format!("  {} {remark}\n", style.warn("note:"));
+    }
+    print(&out)
+}
