@@ -22,6 +22,7 @@ pub struct Ddos {
     threshold: u64,
     window: Nanos,
     idle: Nanos,
+    remembered: Nanos,
     top: usize,
 }
 
@@ -35,6 +36,8 @@ pub struct Config {
     pub window: Count<0, 86_400>,
     /// A source that is silent for so long is forgotten, though not inside its window.
     pub idle_timeout: Timeout,
+    /// For so long after its last packet a source that was over the threshold is still named.
+    pub remember: Timeout,
     /// IPv4 sources that are remembered.
     pub flows: Flows,
     /// IPv6 sources that are remembered.
@@ -49,6 +52,7 @@ impl Default for Config {
             threshold: Count::new(100_000),
             window: Count::new(1),
             idle_timeout: Timeout::from_secs(60),
+            remember: Timeout::from_secs(86_400),
             flows: Count::new(1_048_576),
             flows_v6: Count::new(65_536),
             top: Count::new(10),
@@ -86,7 +90,8 @@ impl Meta for Sent {
 /// What is remembered of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Source {
-    /// When the source's window ends: no longer inside.
+    /// When the source's window ends: no longer inside. Of one that never ends, when the source has been silent for long enough to begin
+    /// anew.
     window_end: Nanos,
     /// Packets in the window, those dropped among them.
     packets: u64,
@@ -107,14 +112,36 @@ impl Ddos {
             secs => Nanos::from_secs(secs),
         };
         let idle = config.idle_timeout.nanos();
+        // Forgetting a source inside its window would hand it a second allowance.
+        let idle = if window == Nanos::NEVER { idle } else { idle.max(window) };
         Self {
             sizing: Sizing { flows: config.flows.get() as usize, flows_v6: config.flows_v6.get() as usize },
             threshold: config.threshold.get(),
             window,
-            // Forgetting a source inside its window would hand it a second allowance.
-            idle: if window == Nanos::NEVER { idle } else { idle.max(window) },
+            idle,
+            remembered: config.remember.nanos().max(idle),
             top: config.top.get() as usize,
         }
+    }
+}
+
+impl Ddos {
+    /// When a window ends that the source's packet at `now` begins, or goes on with.
+    #[inline(always)]
+    fn window_end(&self, now: Nanos) -> Nanos {
+        now + if self.window == Nanos::NEVER { self.idle } else { self.window }
+    }
+
+    /// Asks for the source to be kept: longer where it is to be named.
+    #[inline(always)]
+    fn keep<M: Memory>(&self, cx: &mut Context<'_, Self, M>, source: &Source) {
+        if source.dropped == 0 {
+            cx.expire_after(self.idle);
+            return;
+        }
+        cx.expire_after(self.remembered);
+        // A flood of spoofed sources must not push out those that are known to attack.
+        cx.assure();
     }
 }
 
@@ -144,6 +171,11 @@ impl NetworkFunction for Ddos {
                 default: "60",
                 help: "seconds of silence after which a source is forgotten, though not inside its window",
             },
+            ConfigKey {
+                name: "remember",
+                default: "86400",
+                help: "seconds of silence after which a source that was over the threshold is not named any more",
+            },
             ConfigKey { name: "flows", default: "1048576", help: "IPv4 sources that are remembered" },
             ConfigKey { name: "flows_v6", default: "65536", help: "IPv6 sources that are remembered" },
             ConfigKey { name: "top", default: "10", help: "how many sources the report lists; 0 to 10000" },
@@ -168,24 +200,23 @@ impl NetworkFunction for Ddos {
 
     #[inline]
     fn open<M: Memory>(&self, cx: &mut Context<'_, Self, M>, _meta: &Sent) -> Step<Opened<Source>, M> {
-        Ok(Opened::Flow(Source { window_end: cx.now() + self.window, packets: 0, dropped: 0 }))
+        Ok(Opened::Flow(Source { window_end: self.window_end(cx.now()), packets: 0, dropped: 0 }))
     }
 
     #[inline]
     fn packet<M: Memory>(&self, cx: &mut Context<'_, Self, M>, source: &mut Source, _meta: &Sent) -> Step<Verdict, M> {
-        cx.expire_after(self.idle);
-        if cx.now() >= source.window_end {
-            source.window_end = cx.now() + self.window;
+        let now = cx.now();
+        if now >= source.window_end {
+            source.window_end = self.window_end(now);
             source.packets = 0;
+        } else if self.window == Nanos::NEVER {
+            source.window_end = self.window_end(now);
         }
         source.packets += 1;
-        if source.packets <= self.threshold {
-            return Ok(Verdict::forward());
-        }
-        source.dropped += 1;
-        // A flood of spoofed sources must not push out those that are known to attack.
-        cx.assure();
-        Ok(Verdict::Drop(OVER_THRESHOLD))
+        let is_over = source.packets > self.threshold;
+        source.dropped += u64::from(is_over);
+        self.keep(cx, source);
+        Ok(if is_over { Verdict::Drop(OVER_THRESHOLD) } else { Verdict::forward() })
     }
 
     const FOLDS: bool = true;
@@ -203,10 +234,7 @@ impl NetworkFunction for Ddos {
         if !self.add(source, &Sum { count, amount: 0, last: cx.now() }) {
             return Ok(false);
         }
-        cx.expire_after(self.idle);
-        if source.packets > self.threshold {
-            cx.assure();
-        }
+        self.keep(cx, source);
         Ok(true)
     }
 
@@ -217,6 +245,9 @@ impl NetworkFunction for Ddos {
         let is_inside = sum.last < source.window_end;
         if is_inside {
             let allowed = self.threshold.saturating_sub(source.packets);
+            if self.window == Nanos::NEVER {
+                source.window_end = self.window_end(sum.last);
+            }
             source.packets += u64::from(sum.count);
             source.dropped += u64::from(sum.count).saturating_sub(allowed);
         }
@@ -253,11 +284,15 @@ mod tests {
 
     /// Gives one source's packets at these times, in milliseconds, to the function; whether each went out.
     fn run(ddos: &Ddos, times: &[u64]) -> (Source, Vec<bool>) {
-        let mut source = Source { window_end: Nanos::from_millis(times[0]) + ddos.window, packets: 0, dropped: 0 };
+        let window_end = ddos.window_end(Nanos::from_millis(times[0]));
+        let mut source = Source { window_end, packets: 0, dropped: 0 };
         let mut step = |millis: &u64| {
             let mut cx = Context::<Ddos, Local>::new(&(), LocalTx::default(), Nanos::from_millis(*millis), Seq(0));
             let Ok(verdict) = ddos.packet(&mut cx, &mut source, &FROM);
-            assert_eq!(cx.effects().assured, verdict != Verdict::FORWARD);
+            let effects = cx.effects();
+            assert_eq!(effects.assured, source.dropped > 0, "who was over the threshold stays");
+            let kept = if source.dropped > 0 { ddos.remembered } else { ddos.idle };
+            assert_eq!(effects.deadline, Some(Nanos::from_millis(*millis) + kept));
             verdict == Verdict::FORWARD
         };
         let out = times.iter().map(&mut step).collect();
@@ -273,9 +308,22 @@ mod tests {
 
     #[test]
     fn window_zero_never_ends() {
-        let (source, out) = run(&configured(2, 0), &[0, 1, 86_400_000_000, u64::MAX / 1_000_000]);
-        assert_eq!(out, [true, true, false, false]);
-        assert_eq!(source.dropped, 2);
+        let (source, out) = run(&configured(2, 0), &[0, 1, 50_000, 109_999, 169_998]);
+        assert_eq!(out, [true, true, false, false, false]);
+        assert_eq!(source.dropped, 3);
+    }
+
+    /// Behind a silence a source begins anew, and is named all the same.
+    #[test]
+    fn who_was_over_the_threshold_is_named_for_longer() {
+        for (window, times) in [(0, [0, 1, 2, 60_002, 60_003]), (1, [0, 1, 2, 60_002, 60_003])] {
+            let ddos = configured(2, window);
+            let (source, out) = run(&ddos, &times);
+            assert_eq!(out, [true, true, false, true, true], "{window}");
+            let report = ddos.report(&mut [(FROM.0, source)].into_iter()).unwrap();
+            assert_eq!(report.rows, [["192.0.2.1", "2", "1"]]);
+        }
+        assert_eq!(configured(1, 1).remembered, Nanos::from_secs(86_400));
     }
 
     #[test]

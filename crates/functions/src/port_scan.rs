@@ -163,15 +163,20 @@ impl NetworkFunction for PortScan {
     ) -> Step<Verdict, M> {
         let now = cx.now();
         suspect.miss(&self.walk, now);
+        let is_own = matches!(contact.event, Event::Attempt | Event::Data);
+        if is_own {
+            suspect.hear(now, self.config.idle());
+        }
         match contact.event {
             Event::Attempt => suspect.attempt(Self::name(&contact.peer), now),
             Event::Granted => suspect.answer(&self.walk, Self::name(&contact.peer), true),
             Event::Reset => suspect.answer(&self.walk, Self::name(&contact.peer), false),
             Event::Data => {}
         }
-        let is_own = matches!(contact.event, Event::Attempt | Event::Data);
-        // What others send to a host doesn't keep it in memory.
-        if is_own {
+        // What others send to a host keeps it in memory only where it is to be named.
+        if suspect.is_named(&self.walk) {
+            cx.expire_after(self.config.remembered());
+        } else if is_own {
             cx.expire_after(self.config.idle());
         }
         if suspect.standing != Standing::Scanner {
@@ -193,11 +198,13 @@ impl NetworkFunction for PortScan {
             vec![host.to_string().into(), failed.into(), succeeded.into()]
         };
         let weight = |suspect: &Suspect| match suspect.standing {
-            Standing::Scanner => suspect.attempts.failed.into(),
+            Standing::Scanner | Standing::Former => suspect.attempts.failed.into(),
             Standing::Open => 0,
         };
         let mut any_succeeded = false;
-        let mut flows = flows.inspect(|(_, suspect)| any_succeeded |= suspect.attempts.succeeded > 0);
+        let mut flows = flows
+            .inspect(|(_, suspect)| any_succeeded |= suspect.attempts.succeeded > 0)
+            .map(|(host, suspect)| (host, suspect.settled(&self.walk)));
         let rows: Vec<_> = heaviest(&mut flows, self.config.top(), weight).into_iter().map(row).collect();
         let doubt = if rows.is_empty() || any_succeeded { "" } else { NOBODY_ANSWERED };
         Some(Report {

@@ -26,6 +26,7 @@ struct Fields {
     answer_timeout: Timeout,
     block: bool,
     idle_timeout: Timeout,
+    remember: Timeout,
     flows: Flows,
     flows_v6: Flows,
     top: Count<0, 10_000>,
@@ -41,6 +42,7 @@ impl Default for Fields {
             answer_timeout: Timeout::from_secs(3),
             block: true,
             idle_timeout: Timeout::from_secs(1_800),
+            remember: Timeout::from_secs(86_400),
             flows: Flows::new(131_072),
             flows_v6: Flows::new(16_384),
             top: Count::new(10),
@@ -87,6 +89,11 @@ impl Config {
         self.0.idle_timeout.nanos()
     }
 
+    /// How long a scanner is remembered after it was last heard.
+    pub(super) fn remembered(&self) -> Nanos {
+        self.0.remember.nanos().max(self.idle())
+    }
+
     pub(super) const fn blocks(&self) -> bool {
         self.0.block
     }
@@ -108,6 +115,11 @@ pub(super) const KEYS: &[ConfigKey] = &[
     key("answer_timeout", "3", "seconds after which an attempt without an answer has failed"),
     key("block", "true", "whether what a scanner sends is dropped; where it isn't, scanners are reported alone"),
     key("idle_timeout", "1800", "seconds of silence after which a host is forgotten"),
+    key(
+        "remember",
+        "86400",
+        "seconds of silence after which a scanner is not named any more; it is blocked no longer than idle_timeout",
+    ),
     key("flows", "131072", "IPv4 hosts that are remembered"),
     key("flows_v6", "16384", "IPv6 hosts that are remembered"),
     key("top", "10", "how many scanners the report lists; 0 to 10000"),

@@ -23,7 +23,8 @@ impl Bench {
         let mut cx = Context::<PortScan, Local>::new(&(), LocalTx::default(), self.now, Seq(0));
         let Ok(verdict) = self.function.packet(&mut cx, &mut self.suspect, &Contact { host, peer, event });
         assert_eq!(cx.effects().assured, self.suspect.standing == Standing::Scanner);
-        assert_eq!(cx.effects().deadline.is_some(), matches!(event, Event::Attempt | Event::Data));
+        let is_kept = matches!(event, Event::Attempt | Event::Data) || self.suspect.standing != Standing::Open;
+        assert!(cx.effects().deadline.is_some() || !is_kept);
         verdict == Verdict::FORWARD
     }
 
@@ -124,6 +125,42 @@ fn the_oldest_that_is_settled_is_forgotten() {
     assert_eq!(bench.judged(), (PEERS as u32 - 2, 4));
     assert!(bench.give(Event::Data, 2), "it is reported, not blocked");
     assert_eq!(bench.suspect.standing, Standing::Scanner);
+}
+
+#[test]
+fn what_is_open_at_the_end_has_failed() {
+    let mut bench = Bench::new("");
+    for peer in 2..6 {
+        assert!(bench.give(Event::Attempt, peer));
+    }
+    let host = Host::v4(Ipv4Addr::new(10, 0, 0, 1));
+    let rows = |bench: &Bench| bench.function.report(&mut [(host, bench.suspect)].into_iter()).unwrap().rows;
+    assert_eq!(rows(&bench), [["10.0.0.1", "4", "0"]]);
+    bench.give(Event::Granted, 2);
+    assert!(rows(&bench).is_empty(), "three of four");
+}
+
+#[test]
+fn a_scanner_that_falls_silent_is_named_and_not_blocked() {
+    let mut bench = Bench::new("idle_timeout = 60\nremember = 600");
+    for peer in 2..6 {
+        bench.give(Event::Attempt, peer);
+        bench.give(Event::Reset, peer);
+    }
+    assert!(!bench.give(Event::Data, 2));
+    bench.wait(59);
+    assert!(!bench.give(Event::Data, 2));
+    bench.wait(60);
+    assert!(bench.give(Event::Data, 2), "it begins anew");
+    assert_eq!((bench.suspect.standing, bench.judged()), (Standing::Former, (4, 0)));
+    let host = Host::v4(Ipv4Addr::new(10, 0, 0, 1));
+    let report = bench.function.report(&mut [(host, bench.suspect)].into_iter()).unwrap();
+    assert_eq!(report.rows, [["10.0.0.1", "4", "0"]]);
+    for peer in 12..16 {
+        bench.give(Event::Attempt, peer);
+        bench.give(Event::Reset, peer);
+    }
+    assert!(!bench.give(Event::Data, 2), "and scans again");
 }
 
 #[test]

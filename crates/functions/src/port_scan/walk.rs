@@ -23,6 +23,8 @@ pub struct Suspect {
     ratio: f64,
     pub(super) standing: Standing,
     pub(super) attempts: Attempts,
+    /// When the host was heard last: what it sent itself.
+    heard: Nanos,
     /// The first `tried` of these: whom it tried first is in front.
     peers: [Peer; PEERS],
     tried: u8,
@@ -42,6 +44,8 @@ pub(super) enum Standing {
     Open,
     /// The host scans.
     Scanner,
+    /// It did, and has been silent for so long since that it begins anew. It is still named.
+    Former,
 }
 
 /// A host that was tried.
@@ -65,6 +69,7 @@ impl Default for Suspect {
             ratio: 1.0,
             standing: Standing::Open,
             attempts: Attempts::default(),
+            heard: Nanos::NEVER,
             peers: [Peer { name: 0, since: SETTLED }; PEERS],
             tried: 0,
         }
@@ -72,6 +77,22 @@ impl Default for Suspect {
 }
 
 impl Suspect {
+    /// The host is heard of. Behind a silence of `idle` it begins anew, but for its name where it scanned.
+    #[inline]
+    pub(super) fn hear(&mut self, now: Nanos, idle: Nanos) {
+        if self.heard != Nanos::NEVER && self.heard + idle <= now {
+            let Self { standing, attempts, .. } = *self;
+            let new = match standing {
+                Standing::Open => Self::default(),
+                Standing::Scanner | Standing::Former => {
+                    Self { standing: Standing::Former, attempts, ..Self::default() }
+                }
+            };
+            *self = new;
+        }
+        self.heard = now;
+    }
+
     /// Attempts that have been open for too long have failed.
     #[inline]
     pub(super) fn miss(&mut self, walk: &Walk, now: Nanos) {
@@ -82,6 +103,19 @@ impl Suspect {
                 self.step(walk, false);
             }
         }
+    }
+
+    /// The suspect as it is once nothing more comes: whatever is open has failed.
+    pub(super) fn settled(mut self, walk: &Walk) -> Self {
+        self.miss(walk, Nanos::NEVER);
+        self
+    }
+
+    /// Tells whether the host is named at the end, should nothing more come.
+    pub(super) fn is_named(&self, walk: &Walk) -> bool {
+        self.standing != Standing::Open
+            || (self.peers[..usize::from(self.tried)].iter().any(|peer| peer.since != SETTLED)
+                && self.settled(walk).standing != Standing::Open)
     }
 
     /// The host asks a peer for a connection. That counts once, until the peer is forgotten.

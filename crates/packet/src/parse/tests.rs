@@ -458,7 +458,10 @@ fn errors_quote_the_packet_that_they_are_about() {
     }
     for kind in [130, 135, 137, 138, 141, 200, 255] {
         let other = of(LinkType::Ipv6, &ipv6(58, &error(kind, &ipv6(17, &udp(53, b"x"))))).unwrap();
-        assert!(matches!(other.transport, Transport::Icmp(crate::Icmp { identifier: None, embedded: None, .. })), "{kind}");
+        assert!(
+            matches!(other.transport, Transport::Icmp(crate::Icmp { identifier: None, embedded: None, .. })),
+            "{kind}"
+        );
     }
     // ICMP of the other family is some protocol that nobody reads.
     assert_eq!(of(LinkType::Ipv6, &ipv6(1, &[8; 8])).unwrap().transport, Transport::None);
