@@ -1,18 +1,20 @@
 //! Spreads connections to a service over its backends by Maglev's consistent hashing (NSDI '16), past those that don't
-//! answer. Behaviour and choices: `docs/load-balancer.md`.
+//! answer. Connections are followed as `conntrack` follows them, see [`tracking`](crate::tracking), and nothing is dropped for their
+//! state. Behaviour and choices: `docs/load-balancer.md`.
 
 mod config;
 mod connection;
 mod health;
 mod keys;
 mod maglev;
+mod steps;
 
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
 
-use memory::{Memory, Vector};
+use memory::Memory;
 use nf::{
     Context, Description, Fates, Fingerprint, NetworkFunction, Opened, PacketSet, Recipe, Report, Sharing, Sizing,
     Step, Verdict,
@@ -20,27 +22,33 @@ use nf::{
 use packet::{Endpoint, Family, FiveTuple, FlowKey, Headers, Key, Rewrite};
 
 pub use self::config::Config;
-use self::connection::Phase;
+use self::connection::{Attempt, Name, Way};
 pub use self::connection::{Connection, Passing};
-use self::connection::{Signal, Way};
-pub use self::health::Health;
+pub use self::health::{Backends, Health};
 use self::maglev::Table;
+use crate::tracking::Rules;
 
 /// The balancer.
 #[derive(Clone, Debug)]
 pub struct LoadBalancer {
     config: Config,
+    rules: Rules,
     services: Box<[Service]>,
     /// The backends of all services, those of one side by side.
     backends: Box<[Backend]>,
-    /// Services by address and protocol, in order.
-    by_address: Box<[(Name, u16)]>,
-    /// Backends by address and protocol, in order.
-    by_backend: Box<[(Name, u16)]>,
+    /// Services and backends by address and protocol, in order.
+    places: Box<[(Place, Role)]>,
 }
 
 /// An endpoint and the protocol that it speaks.
-type Name = (Endpoint, u8);
+type Place = (Endpoint, u8);
+
+/// Who is at a place, by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    Service(u16),
+    Backend(u16),
+}
 
 #[derive(Clone, Debug)]
 struct Service {
@@ -64,27 +72,32 @@ impl LoadBalancer {
     /// A balancer of this configuration.
     #[must_use]
     pub fn new(config: Config) -> Self {
-        let (mut services, mut backends) = (Vec::new(), Vec::new());
-        let (mut by_address, mut by_backend) = (Vec::new(), Vec::new());
+        let (mut services, mut backends, mut places) = (Vec::new(), Vec::new(), Vec::new());
         for (service, number) in config.fields.services.iter().zip(0..) {
+            let (address, protocol) = (service.address.0, service.protocol.number());
             let names: Vec<Endpoint> = service.backends.iter().map(|address| address.0).collect();
             let table = Table::new(&names, config.fields.table_size.0 as usize);
-            services.push(Service { address: service.address.0, table, first: backends.len(), count: names.len() });
-            by_address.push(((service.address.0, service.protocol.number()), number));
+            services.push(Service { address, table, first: backends.len(), count: names.len() });
+            places.push(((address, protocol), Role::Service(number)));
             for endpoint in names {
-                by_backend.push(((endpoint, service.protocol.number()), backends.len() as u16));
+                places.push(((endpoint, protocol), Role::Backend(backends.len() as u16)));
                 backends.push(Backend { endpoint, service: number });
             }
         }
-        by_address.sort_unstable();
-        by_backend.sort_unstable();
-        let [by_address, by_backend] = [by_address, by_backend].map(Vec::into_boxed_slice);
-        Self { config, services: services.into(), backends: backends.into(), by_address, by_backend }
+        places.sort_unstable_by_key(|(place, _)| *place);
+        let (rules, places) = (config.rules(), places.into_boxed_slice());
+        Self { config, rules, services: services.into(), backends: backends.into(), places }
     }
 
     /// The backend for a new connection: the table's, or where that is down the one that another draw gives. So those that are up
-    /// keep what is theirs, and share what was that one's.
-    fn choose<M: Memory>(&self, cx: &mut Context<'_, Self, M>, service: &Service, tuple: &FiveTuple) -> Step<u16, M> {
+    /// keep what is theirs, and share what was that one's. Only who `asks` for a connection may be the one that tries a backend again.
+    fn choose<M: Memory>(
+        &self,
+        cx: &mut Context<'_, Self, M>,
+        service: &Service,
+        tuple: &FiveTuple,
+        asks: bool,
+    ) -> Step<u16, M> {
         let seed = self.config.fields.seed.get();
         let draw = |nth| service.first + service.table.look_up(hash(tuple, seed.wrapping_add(nth)));
         let first = draw(0);
@@ -94,17 +107,28 @@ impl LoadBalancer {
         let others =
             (1..service.count).map(|further| service.first + (first - service.first + further) % service.count);
         for backend in (0..DRAWS).map(draw).chain(others) {
-            if self.takes(cx, backend)? {
+            if self.takes(cx, backend, asks)? {
                 return Ok(backend as u16);
             }
         }
-        // Where all are down, none is worse than another.
         Ok(first as u16)
     }
 
+    fn find(&self, place: Place) -> Option<Role> {
+        self.places.binary_search_by_key(&place, |(place, _)| *place).ok().map(|at| self.places[at].1)
+    }
+
+    #[inline(always)]
     fn to_backend(&self, backend: u16) -> Verdict {
-        let dst = self.backends.get(usize::from(backend)).map(|backend| backend.endpoint);
-        Verdict::rewritten(Rewrite { dst, ..Rewrite::NONE })
+        let Some(backend) = self.backends.get(usize::from(backend)) else { return Verdict::FORWARD };
+        Verdict::rewritten(Rewrite { dst: Some(backend.endpoint), ..Rewrite::NONE })
+    }
+
+    /// A backend's endpoint belongs to one service, so that an answer tells which address it comes from, whatever else is known.
+    #[inline(always)]
+    fn to_client(&self, service: u16) -> Verdict {
+        let Some(service) = self.services.get(usize::from(service)) else { return Verdict::FORWARD };
+        Verdict::rewritten(Rewrite { src: Some(service.address), ..Rewrite::NONE })
     }
 }
 
@@ -115,19 +139,15 @@ fn hash(tuple: &FiveTuple, seed: u64) -> u64 {
     }
 }
 
-fn find(names: &[(Name, u16)], name: Name) -> Option<u16> {
-    names.binary_search_by_key(&name, |(name, _)| *name).ok().map(|at| names[at].1)
-}
-
 impl NetworkFunction for LoadBalancer {
     type Meta = Passing;
     type Flow = Connection;
-    type Shared<M: Memory> = M::Vector<Health>;
+    type Shared<M: Memory> = Backends<M>;
 
     const DESCRIPTION: Description = Description {
         name: "load-balancer",
         summary: "spreads connections to a service over its backends by consistent hashing (Maglev), past those that are down",
-        state: "the backend of the connection, and how far that is",
+        state: "the backend of the connection, and the connection as conntrack keeps it",
         sharing: Sharing::Shares("what is known of the backends' health"),
         keys: keys::KEYS,
         drop_reasons: &[],
@@ -144,117 +164,99 @@ impl NetworkFunction for LoadBalancer {
         Sizing { flows: fields.flows.get() as usize, flows_v6: fields.flows_v6.get() as usize }
     }
 
-    fn shared<M: Memory>(&self, memory: &M) -> M::Vector<Health> {
-        memory.vector(self.backends.len(), Health::default())
+    fn shared<M: Memory>(&self, memory: &M) -> Backends<M> {
+        Backends::new(memory, self.backends.len(), self.config.fields.down_after.get() as usize)
     }
 
     fn fingerprint<'a, M: Memory>(
         &self,
-        shared: &'a M::Vector<Health>,
+        shared: &'a Backends<M>,
         tx: &mut M::Tx<'a>,
         fingerprint: &mut Fingerprint,
     ) -> Step<(), M> {
-        for backend in 0..shared.len() {
-            let Health { failures, until } = shared.read(tx, backend)?;
-            fingerprint.add(failures.into());
-            fingerprint.add(until.0);
-        }
-        Ok(())
+        shared.fingerprint(tx, fingerprint)
     }
 
     #[inline]
     fn meta(&self, headers: &Headers, _payload: &[u8]) -> Option<Passing> {
-        let signal = Signal::of(headers)?;
         let tuple = headers.five_tuple()?;
-        if let Some(service) = find(&self.by_address, (tuple.destination(), tuple.protocol())) {
-            return Some(Passing { tuple, service, way: Way::Request, signal });
+        let (source, destination, protocol) = (tuple.source(), tuple.destination(), tuple.protocol());
+        let role = self.find((destination, protocol));
+        if let Some(Role::Service(service)) = role {
+            return Passing::new(headers, tuple, service, Way::Request);
         }
-        let backend = find(&self.by_backend, (tuple.source(), tuple.protocol()))?;
+        let (client, backend, way) = match (self.find((source, protocol)), role) {
+            (Some(Role::Backend(backend)), _) => (destination, backend, Way::Answer { backend }),
+            (_, Some(Role::Backend(backend))) => (source, backend, Way::Direct { backend }),
+            (Some(Role::Service(_)) | None, Some(Role::Service(_)) | None) => return None,
+        };
         let service = self.backends[usize::from(backend)].service;
         let address = self.services[usize::from(service)].address;
-        let tuple = FiveTuple::between(tuple.destination(), address, tuple.protocol())?;
-        Some(Passing { tuple, service, way: Way::Answer { backend }, signal })
+        Passing::new(headers, FiveTuple::between(client, address, protocol)?, service, way)
     }
 
     fn open<M: Memory>(&self, cx: &mut Context<'_, Self, M>, meta: &Passing) -> Step<Opened<Connection>, M> {
         // A record that came over a wire may name what there is not.
-        let Some(service) = self.services.get(usize::from(meta.service)).filter(|_| meta.way == Way::Request) else {
-            // Of no connection that came this way: someone talks to the backend directly.
-            return Ok(Opened::Refused(Verdict::forward()));
+        let (backend, name, otherwise) = match (meta.way, self.services.get(usize::from(meta.service))) {
+            (Way::Request, Some(service)) => {
+                let backend = self.choose(cx, service, &meta.seen.key, meta.asks().is_some())?;
+                (backend, Name::Service, self.to_backend(backend))
+            }
+            (Way::Direct { backend }, _) if usize::from(backend) < self.backends.len() => {
+                (backend, Name::Direct, Verdict::FORWARD)
+            }
+            (Way::Answer { .. }, _) => return Ok(Opened::Refused(self.to_client(meta.service))),
+            (Way::Request | Way::Direct { .. }, _) => return Ok(Opened::Refused(Verdict::FORWARD)),
         };
-        let backend = self.choose(cx, service, &meta.tuple)?;
-        let waits = meta.signal == Signal::Syn && self.is_judged(&meta.tuple);
-        let phase = if waits { Phase::Waiting } else { Phase::Open };
-        // Repetitions don't put this off.
-        cx.expire_after(self.config.fields.answer_timeout.nanos());
-        Ok(Opened::Flow(Connection { backend, phase, since: cx.now() }))
+        Ok(match self.begin(cx, meta, backend, name) {
+            Some(connection) => Opened::Flow(connection),
+            None => Opened::Refused(otherwise),
+        })
     }
 
+    #[inline]
     fn packet<M: Memory>(
         &self,
         cx: &mut Context<'_, Self, M>,
         flow: &mut Connection,
         meta: &Passing,
     ) -> Step<Verdict, M> {
-        let Some(service) = self.services.get(usize::from(meta.service)) else { return Ok(Verdict::forward()) };
-        let from_backend = match meta.way {
-            // Its port may be the one that the client talks to another backend from, directly.
-            Way::Answer { backend } if backend != flow.backend => return Ok(Verdict::forward()),
-            Way::Answer { .. } => true,
-            Way::Request => false,
+        let is_of_it = match meta.way {
+            Way::Request => flow.name == Name::Service,
+            Way::Answer { backend } => backend == flow.backend,
+            Way::Direct { backend } => (backend == flow.backend) & (flow.name == Name::Direct),
         };
-        if flow.phase == Phase::Closing && !from_backend && meta.signal == Signal::Syn {
-            flow.backend = self.choose(cx, service, &meta.tuple)?;
-            flow.since = cx.now();
-            flow.phase = if self.is_judged(&meta.tuple) { Phase::Waiting } else { Phase::Open };
-            cx.expire_after(self.config.fields.answer_timeout.nanos());
+        let is_plain = is_of_it & (flow.attempt == Attempt::None) & (flow.direct == 0);
+        if !(is_plain && flow.tracked.flow(&meta.seen, &self.rules, cx)) {
+            return self.judge(cx, flow, meta);
         }
-        let before = flow.phase;
-        flow.phase = before.after(meta.signal, from_backend);
-        if before == Phase::Waiting && matches!(flow.phase, Phase::Answered | Phase::Open) {
-            self.answered(cx, flow.backend)?;
-        }
-        let fields = &self.config.fields;
-        match flow.phase {
-            Phase::Waiting => {}
-            Phase::Refused => cx.close(),
-            Phase::Answered | Phase::Closing => cx.expire_after(fields.transitory_timeout.nanos()),
-            Phase::Open => cx.expire_after(fields.idle_timeout.nanos()),
-        }
-        // Whoever has had an answer and has spoken again is real.
-        if flow.phase == Phase::Open && (from_backend || before != Phase::Open) {
-            cx.assure();
-        }
-        Ok(match from_backend {
-            true => Verdict::rewritten(Rewrite { src: Some(service.address), ..Rewrite::NONE }),
-            false => self.to_backend(flow.backend),
-        })
+        Ok(self.of_connection(flow, flow.name, meta))
     }
 
     fn refuses(&self, meta: &Passing) -> bool {
-        meta.way != Way::Request
+        matches!(meta.way, Way::Answer { .. })
     }
 
     /// A connection that had to make room has not failed.
     fn expire<M: Memory>(&self, cx: &mut Context<'_, Self, M>, flow: &Connection) -> Step<(), M> {
-        let deadline = flow.since + self.config.fields.answer_timeout.nanos();
-        match flow.phase {
-            Phase::Refused => self.failed(cx, flow.backend),
-            Phase::Waiting if deadline <= cx.now() => self.failed(cx, flow.backend),
-            Phase::Waiting | Phase::Answered | Phase::Open | Phase::Closing => Ok(()),
-        }
+        if self.has_waited(flow, cx.now()) { self.failed(cx, flow) } else { Ok(()) }
     }
 
     /// Without room for its connection a packet goes where the table says, as Maglev does it.
     fn orphan<M: Memory>(&self, cx: &mut Context<'_, Self, M>, meta: &Passing) -> Step<Verdict, M> {
-        let Some(service) = self.services.get(usize::from(meta.service)) else { return Ok(Verdict::forward()) };
-        Ok(self.to_backend(self.choose(cx, service, &meta.tuple)?))
+        Ok(match (meta.way, self.services.get(usize::from(meta.service))) {
+            (Way::Request, Some(service)) => {
+                self.to_backend(self.choose(cx, service, &meta.seen.key, meta.asks().is_some())?)
+            }
+            (Way::Answer { .. }, Some(_)) => self.to_client(meta.service),
+            (Way::Direct { .. }, _) | (_, None) => Verdict::FORWARD,
+        })
     }
 
     fn report(&self, flows: &mut dyn Iterator<Item = (FiveTuple, Connection)>) -> Option<Report> {
         let mut alive = vec![0_u64; self.backends.len()];
-        for (_, Connection { backend, .. }) in flows {
-            alive[usize::from(backend)] += 1;
+        for (_, connection) in flows.filter(|(_, connection)| connection.name == Name::Service) {
+            alive[usize::from(connection.backend)] += 1;
         }
         let row = |(Backend { endpoint, service }, flows): (&Backend, &u64)| {
             let address = self.services[usize::from(*service)].address;

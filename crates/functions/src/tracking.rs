@@ -173,12 +173,7 @@ impl Meta for Observation {
     fn write(&self, record: &mut [u8]) {
         let direction = if self.from_first { FROM_FIRST } else { 0 };
         let bits = family_of(self.key.source().address) | direction | self.event.number() << EVENT_SHIFT;
-        let fields = RecordWriter::new(record).u8(bits).ends(&self.key).u16(self.interface);
-        match &self.event {
-            Event::Tcp(segment) => segment.write(fields).end(),
-            Event::Query(kind) | Event::Reply(kind) => fields.u8(*kind).none::<{ Segment::RECORD_BYTES - 1 }>().end(),
-            Event::Udp | Event::Error | Event::Other => fields.none::<{ Segment::RECORD_BYTES }>().end(),
-        }
+        self.event.write(RecordWriter::new(record).u8(bits).ends(&self.key).u16(self.interface)).end();
     }
 
     fn read(record: &[u8]) -> Option<Self> {
@@ -202,6 +197,19 @@ const EVENT_SHIFT: u32 = 2;
 const QUERY_KINDS: u8 = 4;
 
 impl Event {
+    /// Bytes of the wire form, the [number](Self::number) apart.
+    pub(crate) const RECORD_BYTES: usize = Segment::RECORD_BYTES;
+
+    /// Adds the wire form to a record, the [number](Self::number) apart.
+    #[inline(always)]
+    pub(crate) fn write<'a>(&self, fields: RecordWriter<'a>) -> RecordWriter<'a> {
+        match self {
+            Self::Tcp(segment) => segment.write(fields),
+            Self::Query(kind) | Self::Reply(kind) => fields.u8(*kind).none::<{ Segment::RECORD_BYTES - 1 }>(),
+            Self::Udp | Self::Error | Self::Other => fields.none::<{ Segment::RECORD_BYTES }>(),
+        }
+    }
+
     /// Whether it is a segment that acknowledges, with or without data. In one comparison, made without looking for another event first.
     #[inline(always)]
     const fn is_ack(&self) -> bool {
@@ -210,14 +218,15 @@ impl Event {
 
     /// The same, sent by the connection's first endpoint or not, where it keeps that itself.
     #[inline(always)]
-    fn sent_by(mut self, first: bool) -> Self {
+    pub(crate) fn sent_by(mut self, first: bool) -> Self {
         if let Self::Tcp(segment) = &mut self {
             *segment = segment.sent_by(first);
         }
         self
     }
 
-    const fn number(&self) -> u8 {
+    /// The number of the kind of event, below 8.
+    pub(crate) const fn number(&self) -> u8 {
         match self {
             Self::Tcp(_) => 0,
             Self::Udp => 1,
@@ -229,7 +238,7 @@ impl Event {
     }
 
     /// The event of this number, with what follows of its record.
-    fn read(number: u8, fields: &mut RecordReader<'_>) -> Option<Self> {
+    pub(crate) fn read(number: u8, fields: &mut RecordReader<'_>) -> Option<Self> {
         let event = match number {
             0 => return Segment::read(fields).map(Self::Tcp),
             2 | 3 => {

@@ -10,6 +10,8 @@ use serde::Deserialize;
 
 use super::maglev::is_prime;
 use crate::config::{Count, Flows, Timeout};
+use crate::tracking::rules::Retransmissions;
+use crate::tracking::{Rules, Timeouts};
 
 /// How the balancer is set up.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -32,6 +34,33 @@ pub(super) struct Fields {
     pub(super) idle_timeout: Timeout,
     pub(super) flows: Flows,
     pub(super) flows_v6: Flows,
+}
+
+impl Config {
+    /// How connections are followed: also from their middle, and one that is open for `idle_timeout`, whatever is the matter with it.
+    pub(super) fn rules(&self) -> Rules {
+        let Fields { down_after, answer_timeout, transitory_timeout, idle_timeout, .. } = self.fields;
+        let timeouts = Timeouts {
+            tcp_syn_sent: if down_after.get() > 0 { answer_timeout } else { transitory_timeout },
+            tcp_syn_recv: transitory_timeout,
+            tcp_established: idle_timeout,
+            tcp_fin_wait: transitory_timeout,
+            tcp_close_wait: transitory_timeout,
+            tcp_last_ack: transitory_timeout,
+            tcp_time_wait: transitory_timeout,
+            tcp_close: transitory_timeout,
+            tcp_syn_sent2: transitory_timeout,
+            tcp_retransmitted: idle_timeout,
+            tcp_unacknowledged: idle_timeout,
+            udp: idle_timeout,
+            udp_stream: idle_timeout,
+            icmp: idle_timeout,
+            other: idle_timeout,
+        };
+        let mut rules = Rules::strict(&timeouts, Retransmissions::new(255));
+        rules.tcp.loose = true;
+        rules
+    }
 }
 
 impl Default for Fields {

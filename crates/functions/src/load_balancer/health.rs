@@ -1,10 +1,20 @@
 //! Which backends answer, told by what passes: nobody is asked.
 
 use memory::{Memory, Vector};
-use nf::{Context, Step};
+use nf::{Context, Fingerprint, Step};
 use packet::{FiveTuple, Nanos, protocol};
 
 use super::LoadBalancer;
+use super::connection::{Attempt, Connection, Name};
+
+/// What is known of the backends of all services.
+pub struct Backends<M: Memory> {
+    /// Of each backend.
+    pub(super) health: M::Vector<Health>,
+    /// Of each backend the attempts that it left unanswered in a row, but for the last that counts: so that one which comes to light
+    /// again, as its client repeats itself, counts once.
+    pub(super) row: M::Vector<u64>,
+}
 
 /// What is known of a backend by whether it answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,20 +30,57 @@ packet::words! {
         words => Self { failures: words[0] as u32, until: Nanos(words[1]) };
 }
 
+impl<M: Memory> Backends<M> {
+    pub(super) fn new(memory: &M, backends: usize, down_after: usize) -> Self {
+        Self {
+            health: memory.vector(backends, Health::default()),
+            row: memory.vector(backends * down_after.saturating_sub(1), 0),
+        }
+    }
+
+    pub(super) fn fingerprint<'a>(&'a self, tx: &mut M::Tx<'a>, fingerprint: &mut Fingerprint) -> Step<(), M> {
+        for backend in 0..self.health.len() {
+            let Health { failures, until } = self.health.read(tx, backend)?;
+            fingerprint.add(failures.into());
+            fingerprint.add(until.0);
+            for attempt in self.places(backend).take(failures as usize) {
+                fingerprint.add(self.row.read(tx, attempt)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Where a backend's row is.
+    fn places(&self, backend: usize) -> core::ops::Range<usize> {
+        let len = self.row.len() / self.health.len();
+        backend * len..(backend + 1) * len
+    }
+}
+
 impl LoadBalancer {
     /// Whether it can be seen that a connection is answered.
     pub(super) const fn is_judged(&self, tuple: &FiveTuple) -> bool {
-        tuple.protocol() == protocol::TCP && self.config.fields.down_after.get() > 0
+        tuple.protocol() == protocol::TCP && self.down_after() > 0
     }
 
-    /// Whether a backend takes a new connection. One that is down takes one now and then, to show that it is back.
-    pub(super) fn takes<M: Memory>(&self, cx: &mut Context<'_, Self, M>, backend: usize) -> Step<bool, M> {
-        let (healths, now) = (cx.shared, cx.now());
+    const fn down_after(&self) -> u64 {
+        self.config.fields.down_after.get()
+    }
+
+    /// Whether a backend is not down.
+    pub(super) fn is_up<M: Memory>(&self, cx: &mut Context<'_, Self, M>, backend: usize) -> Step<bool, M> {
+        let health = cx.shared.health.read(&mut cx.tx, backend)?;
+        Ok(u64::from(health.failures) < self.down_after())
+    }
+
+    /// Whether a backend takes a connection. One that is down takes one now and then that asks, to show that it is back.
+    pub(super) fn takes<M: Memory>(&self, cx: &mut Context<'_, Self, M>, backend: usize, asks: bool) -> Step<bool, M> {
+        let (healths, now) = (&cx.shared.health, cx.now());
         let health = healths.read(&mut cx.tx, backend)?;
-        if u64::from(health.failures) < self.config.fields.down_after.get() {
+        if u64::from(health.failures) < self.down_after() {
             return Ok(true);
         }
-        if now < health.until {
+        if now < health.until || !asks {
             return Ok(false);
         }
         let until = now + self.config.fields.retry_after.nanos();
@@ -44,18 +91,60 @@ impl LoadBalancer {
     /// A backend has answered. Mostly that is nothing new, and nothing is written.
     pub(super) fn answered<M: Memory>(&self, cx: &mut Context<'_, Self, M>, backend: u16) -> Step<(), M> {
         let backend = usize::from(backend);
-        if cx.shared.read(&mut cx.tx, backend)? != Health::default() {
-            cx.shared.write(&mut cx.tx, backend, Health::default())?;
+        if cx.shared.health.read(&mut cx.tx, backend)? != Health::default() {
+            cx.shared.health.write(&mut cx.tx, backend, Health::default())?;
         }
         Ok(())
     }
 
-    /// A backend has not answered.
-    pub(super) fn failed<M: Memory>(&self, cx: &mut Context<'_, Self, M>, backend: u16) -> Step<(), M> {
-        let (backend, healths) = (usize::from(backend), cx.shared);
-        let most = self.config.fields.down_after.get() as u32;
-        let failures = (healths.read(&mut cx.tx, backend)?.failures + 1).min(most);
-        let until = if failures < most { Nanos(0) } else { cx.now() + self.config.fields.retry_after.nanos() };
-        healths.write(&mut cx.tx, backend, Health { failures, until })
+    /// Counts the connection's attempt as failed if it has waited for too long.
+    pub(super) fn miss<M: Memory>(&self, cx: &mut Context<'_, Self, M>, flow: &mut Connection) -> Step<(), M> {
+        if self.has_waited(flow, cx.now()) {
+            self.failed(cx, flow)?;
+            flow.attempt = Attempt::Missed;
+        }
+        Ok(())
+    }
+
+    pub(super) fn has_waited(&self, flow: &Connection, now: Nanos) -> bool {
+        flow.attempt == Attempt::Waiting && flow.since + self.config.fields.answer_timeout.nanos() <= now
+    }
+
+    /// The backend has not answered this attempt, which counts once, however often the client repeats it. The last of a service that
+    /// is up stays up: the others have failed as well, and somebody has to be asked.
+    pub(super) fn failed<M: Memory>(&self, cx: &mut Context<'_, Self, M>, flow: &Connection) -> Step<(), M> {
+        let (backend, shared) = (usize::from(flow.backend), cx.shared);
+        let most = self.down_after() as u32;
+        let health = shared.health.read(&mut cx.tx, backend)?;
+        let until = cx.now() + self.config.fields.retry_after.nanos();
+        if health.failures >= most {
+            return shared.health.write(&mut cx.tx, backend, Health { until, ..health });
+        }
+        let attempt = u64::from(flow.client) << 32 | u64::from(flow.asked[Name::Service as usize]);
+        let places = shared.places(backend);
+        for place in places.clone().take(health.failures as usize) {
+            if shared.row.read(&mut cx.tx, place)? == attempt {
+                return Ok(());
+            }
+        }
+        let failures = health.failures + 1;
+        if failures == most {
+            if self.is_another_up(cx, backend)? {
+                shared.health.write(&mut cx.tx, backend, Health { failures, until })?;
+            }
+            return Ok(());
+        }
+        shared.row.write(&mut cx.tx, places.start + health.failures as usize, attempt)?;
+        shared.health.write(&mut cx.tx, backend, Health { failures, until: Nanos(0) })
+    }
+
+    fn is_another_up<M: Memory>(&self, cx: &mut Context<'_, Self, M>, backend: usize) -> Step<bool, M> {
+        let Some(service) = self.services.get(usize::from(self.backends[backend].service)) else { return Ok(false) };
+        for other in service.first..service.first + service.count {
+            if other != backend && self.is_up(cx, other)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 }

@@ -18,8 +18,19 @@ use testkit::{At, Build, Driver, Frames};
 const SECOND: u64 = 1_000_000_000;
 const SERVICE: &str = "192.0.2.1:80";
 const BACKENDS: [&str; 3] = ["10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:8080"];
-const FLAGS: [TcpFlags; 6] =
-    [TcpFlags::SYN, TcpFlags::SYN, TcpFlags::ACK, TcpFlags::FIN, TcpFlags::RST, TcpFlags(0x12)];
+/// The last are of no stack.
+const FLAGS: [TcpFlags; 10] = [
+    TcpFlags::SYN,
+    TcpFlags::SYN,
+    TcpFlags::ACK,
+    TcpFlags::ACK,
+    TcpFlags(0x11),
+    TcpFlags::RST,
+    TcpFlags(0x14),
+    TcpFlags(0x12),
+    TcpFlags(0x12),
+    TcpFlags(0x03),
+];
 
 fn configured(text: &str) -> LoadBalancer {
     let text = format!("table_size = 307\n{text}\n[[services]]\naddress = \"{SERVICE}\"\nbackends = {BACKENDS:?}\n");
@@ -30,17 +41,57 @@ fn client(number: u64) -> String {
     format!("198.51.100.{}:{}", 1 + number % 200, 1_024 + number / 200)
 }
 
-/// Who sends to whom: a client to the service, a backend to a client, or someone to someone else.
+/// Numbers that fit each other, some of them, and one that fits none.
+const NUMBERS: [u32; 7] = [100, 101, 102, 500, 501, 502, 900_000_000];
+
+/// Who sends to whom: a client to the service or to a backend itself, a backend to a client, or someone to someone else.
 fn packet() -> impl Strategy<Value = Vec<u8>> {
-    (0..20_u8, 0..6_u64, 0..3_usize, 0..FLAGS.len()).prop_map(|(kind, number, backend, flags)| {
+    let numbers = [0..NUMBERS.len(), 0..NUMBERS.len()];
+    (0..24_u8, 0..4_u64, 0..3_usize, 0..FLAGS.len(), numbers).prop_map(|(kind, number, backend, flags, numbers)| {
         let client = client(number);
         let build = match kind {
             0..11 => Build::tcp(&*client, SERVICE),
             11..19 => Build::tcp(BACKENDS[backend], &*client),
+            19..23 => Build::tcp(&*client, BACKENDS[backend]),
             _ => Build::tcp(&*client, "192.0.2.1:81"),
         };
-        build.flags(FLAGS[flags]).bytes()
+        let [seq, ack] = numbers.map(|at| NUMBERS[at]);
+        build.flags(FLAGS[flags]).seq(seq).ack(ack).bytes()
     })
+}
+
+/// A connection as stacks make it, by the name that the client knows the backend by, up to one of its segments.
+fn conversation() -> impl Strategy<Value = Vec<Vec<u8>>> {
+    (0..4_u64, 0..3_usize, any::<bool>(), 1..8_usize, 0..3_u32).prop_map(|(number, backend, direct, len, start)| {
+        let client = client(number);
+        let to = if direct { BACKENDS[backend] } else { SERVICE };
+        let begin = 10_000 * (start + 1);
+        let of_client = |flags, seq: u32, ack: u32| {
+            Build::tcp(&*client, to).flags(flags).seq(begin + seq).ack(90_000 + ack).bytes()
+        };
+        let of_backend = |flags, seq: u32, ack: u32| {
+            Build::tcp(BACKENDS[backend], &*client).flags(flags).seq(90_000 + seq).ack(begin + ack).bytes()
+        };
+        let (ack, syn_ack, fin) = (TcpFlags::ACK, TcpFlags(0x12), TcpFlags(0x11));
+        let segments = [
+            of_client(TcpFlags::SYN, 0, 0),
+            of_backend(syn_ack, 0, 1),
+            of_client(ack, 1, 1),
+            of_backend(ack, 1, 1),
+            of_client(fin, 1, 1),
+            of_backend(fin, 1, 2),
+            of_client(ack, 2, 2),
+        ];
+        segments[..len.min(7)].to_vec()
+    })
+}
+
+/// Single packets, and pieces of conversations.
+fn traffic() -> impl Strategy<Value = Vec<(u64, Vec<u8>)>> {
+    let alone = (gap(), packet()).prop_map(|(gap, bytes)| vec![(gap, bytes)]);
+    let together =
+        (vec(gap(), 7), conversation()).prop_map(|(gaps, segments)| gaps.into_iter().zip(segments).collect());
+    vec(prop_oneof![3 => alone, 1 => together], 1..90).prop_map(|parts: Vec<Vec<(u64, Vec<u8>)>>| parts.concat())
 }
 
 fn gap() -> impl Strategy<Value = u64> {
@@ -55,7 +106,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 600, ..ProptestConfig::default() })]
 
     #[test]
-    fn agrees_with_its_model(packets in vec((gap(), packet()), 1..150), down_after in 0..4_u32, retry in 1..6_u64) {
+    fn agrees_with_its_model(packets in traffic(), down_after in 0..4_usize, retry in 1..6_u64) {
         let text = format!(
             "down_after = {down_after}\nanswer_timeout = 2\nretry_after = {retry}\ntransitory_timeout = 3\nidle_timeout = 6"
         );

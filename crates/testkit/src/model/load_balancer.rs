@@ -1,46 +1,98 @@
 //! The model of `load-balancer`, of one TCP service.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use nf::Verdict;
-use packet::{Endpoint, Headers, Nanos, Rewrite, TcpFlags, Transport};
+use packet::{Endpoint, Headers, Nanos, Rewrite, Tcp, TcpFlags, Transport};
+
+use super::tracking::tcp::{self, Outcome, State};
+use super::tracking::{Settings, Timeouts};
 
 /// Which backend the table gives a client is nothing that a naive model knows, so it is told; it knows which others are right, and
 /// checks verdicts instead of making them.
 #[derive(Clone, Debug)]
 pub struct LoadBalancerModel {
     service: Endpoint,
-    backends: Vec<Endpoint>,
-    down_after: u32,
+    backends: Vec<Backend>,
+    down_after: usize,
     /// Seconds: to answer, until a trial, of a connection that opens or closes, of an open one.
     times: [u64; 4],
+    settings: Settings,
     clients: HashMap<Endpoint, Client>,
-    /// Failures in a row of each backend, and when it is tried again.
-    health: Vec<(u32, u64)>,
+    /// How many packets there were.
+    packets: u64,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
+struct Backend {
+    endpoint: Endpoint,
+    /// What it left unanswered since it answered last: whose, and by which number.
+    unanswered: Vec<(Endpoint, u32)>,
+    /// When it is tried again.
+    until: u64,
+}
+
+/// A client's port: who is behind the connection that is followed, and who else it talks to.
+#[derive(Clone, Debug)]
 struct Client {
+    talk: tcp::Connection,
     backend: usize,
-    stage: Stage,
+    /// The client knows the backend by its own address.
+    is_direct: bool,
+    /// When it asked for an answer that is still to come, and whether that it didn't was counted.
+    attempt: Option<(u64, bool)>,
+    /// The last SYN's number, to the service and to the backend itself.
+    asked: [u32; 2],
+    others: HashSet<usize>,
     deadline: u64,
+    /// The packet that the deadline is of.
+    set_by: u64,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    Asked,
-    Answered,
-    Talking,
-    Leaving,
+/// Where a packet goes.
+#[derive(Clone, Copy)]
+enum Goes {
+    ToService,
+    From(usize),
+    Directly(usize),
 }
+
+/// What the connection makes of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Heard {
+    Yes,
+    Reset,
+    No,
+}
+
+const SECOND: u64 = 1_000_000_000;
+/// Data may go with a SYN, and the answer is behind it.
+const WITH_SYN: u32 = 65_536;
 
 impl LoadBalancerModel {
     /// A model of these parameters, times as in the configuration file: `answer_timeout`, `retry_after`, `transitory_timeout`,
     /// `idle_timeout`.
     #[must_use]
-    pub fn new(service: Endpoint, backends: &[Endpoint], down_after: u32, times: [u64; 4]) -> Self {
-        let health = vec![(0, 0); backends.len()];
-        Self { service, backends: backends.to_vec(), down_after, times, clients: HashMap::new(), health }
+    pub fn new(service: Endpoint, backends: &[Endpoint], down_after: usize, times: [u64; 4]) -> Self {
+        let [answer, _, transitory, idle] = times;
+        let timeouts = Timeouts {
+            tcp_syn_sent: if down_after > 0 { answer } else { transitory },
+            tcp_syn_recv: transitory,
+            tcp_established: idle,
+            tcp_fin_wait: transitory,
+            tcp_close_wait: transitory,
+            tcp_last_ack: transitory,
+            tcp_time_wait: transitory,
+            tcp_close: transitory,
+            tcp_syn_sent2: transitory,
+            tcp_retransmitted: idle,
+            tcp_unacknowledged: idle,
+            ..Timeouts::default()
+        };
+        let settings = Settings { loose: true, max_retransmissions: 255, timeouts, ..Settings::default() };
+        let backend = |endpoint: &Endpoint| Backend { endpoint: *endpoint, unanswered: Vec::new(), until: 0 };
+        let backends = backends.iter().map(backend).collect();
+        Self { service, backends, down_after, times, settings, clients: HashMap::new(), packets: 0 }
     }
 
     /// Whether the verdict on a packet is right, given the backend that the table has for its client.
@@ -52,114 +104,343 @@ impl LoadBalancerModel {
             return expect(&got, &Verdict::FORWARD);
         };
         let (source, destination) = (tuple.source(), tuple.destination());
-        let sender = self.backends.iter().position(|backend| *backend == source);
-        if destination != self.service && sender.is_none() {
-            return expect(&got, &Verdict::FORWARD);
-        }
-        self.end_those_due(now.0);
-        let [rst, syn, fin] = [TcpFlags::RST, TcpFlags::SYN, TcpFlags::FIN].map(|flag| tcp.flags.contains(flag));
-        let asks = syn && !rst;
-        let ends = rst || (fin && !syn);
-        let after = |secs: u64| now.0 + secs * 1_000_000_000;
-        let [answer, _, transitory, idle] = self.times;
-        if destination == self.service {
-            let known = self.clients.get(&source).copied();
-            let anew = known.is_none_or(|client| client.stage == Stage::Leaving && asks);
-            let mut client = match known {
-                Some(client) if !anew => client,
-                _ => {
-                    let backend = self.judge(now.0, tables, &got)?;
-                    let stage = if asks && self.down_after > 0 { Stage::Asked } else { Stage::Talking };
-                    Client { backend, stage, deadline: after(answer) }
-                }
-            };
-            if client.stage == Stage::Asked && !asks {
-                // Whoever goes on has been answered, unless it gives up.
-                if !ends {
-                    self.health[client.backend] = (0, 0);
-                }
-                client.stage = Stage::Talking;
-            }
-            if client.stage == Stage::Answered && !asks {
-                client.stage = Stage::Talking;
-            }
-            if ends {
-                client.stage = Stage::Leaving;
-            }
-            client.deadline = match client.stage {
-                Stage::Asked => client.deadline,
-                Stage::Answered | Stage::Leaving => after(transitory),
-                Stage::Talking => after(idle),
-            };
-            self.clients.insert(source, client);
-            let dst = Some(self.backends[client.backend]);
-            return expect(&got, &Verdict::rewritten(Rewrite { dst, ..Rewrite::NONE }));
-        }
-        let Some(client) = self.clients.get_mut(&destination).filter(|client| Some(client.backend) == sender) else {
+        let place = |endpoint: Endpoint| self.backends.iter().position(|backend| backend.endpoint == endpoint);
+        let (who, goes) = if destination == self.service {
+            (source, Goes::ToService)
+        } else if let Some(backend) = place(source) {
+            (destination, Goes::From(backend))
+        } else if let Some(backend) = place(destination) {
+            (source, Goes::Directly(backend))
+        } else {
             return expect(&got, &Verdict::FORWARD);
         };
-        if client.stage == Stage::Asked && rst {
-            let backend = client.backend;
-            self.clients.remove(&destination);
-            self.fail(backend, now.0);
-        } else {
-            match client.stage {
-                Stage::Asked => {
-                    client.stage = Stage::Answered;
-                    self.health[client.backend] = (0, 0);
-                }
-                Stage::Answered | Stage::Talking if ends => client.stage = Stage::Leaving,
-                Stage::Answered | Stage::Talking | Stage::Leaving => {}
-            }
-            client.deadline = after(if client.stage == Stage::Talking { idle } else { transitory });
+        self.end_those_due(now.0);
+        self.packets += 1;
+        let mut known = self.clients.remove(&who);
+        if let Some(client) = &mut known
+            && let Some((since, false)) = client.attempt
+            && after(since, self.times[0]) <= now.0
+        {
+            self.fail(client.backend, (who, client.asked[0]), now.0);
+            client.attempt = Some((since, true));
         }
-        expect(&got, &Verdict::rewritten(Rewrite { src: Some(self.service), ..Rewrite::NONE }))
+        let packet = Packet { now: now.0, headers, tcp: &tcp, tables, got: &got, who };
+        let right = match goes {
+            Goes::ToService => self.request(&mut known, &packet)?,
+            Goes::From(backend) => self.answer(&mut known, backend, &packet),
+            Goes::Directly(backend) => {
+                self.directly(&mut known, backend, &packet);
+                Verdict::FORWARD
+            }
+        };
+        if let Some(client) = known {
+            self.clients.insert(who, client);
+        }
+        expect(&got, &right)
     }
 
-    /// The backend that a new connection got, if it is one that it may get.
-    fn judge(&mut self, now: u64, tables: Endpoint, got: &Verdict) -> Result<usize, String> {
-        let Verdict::Rewrite { rewrite: Rewrite { dst: Some(dst), .. }, .. } = got else {
+    fn request(&mut self, known: &mut Option<Client>, packet: &Packet<'_>) -> Result<Verdict, String> {
+        let number = packet.asks();
+        if let Some(client) = known
+            && !client.is_direct
+        {
+            if let Some(number) = number {
+                let repeats = client.asked[0] == number;
+                let waits = matches!(client.attempt, Some((_, false)));
+                let gives_up = self.down_after > 0 && !waits && !(repeats && client.talk.answered);
+                let goes = gives_up && !self.is_up(client.backend);
+                if client.is_over() || goes {
+                    let backend = self.judge(packet, true)?;
+                    if client.is_over() || backend != client.backend {
+                        self.take_over(client, packet, backend, false);
+                        self.hear(client, 0, packet);
+                        return Ok(self.to(backend));
+                    }
+                }
+                self.ask(client, number, packet.now);
+            }
+            // The answer went another way.
+            let goes_on = number.is_none()
+                && client.talk.state == State::SynSent
+                && packet.is_plain_ack()
+                && packet.tcp.seq.wrapping_sub(client.asked[0]) < WITH_SYN;
+            if goes_on {
+                client.talk = tcp::Connection::open(packet.headers, packet.tcp, &self.settings)?;
+                if client.attempt.take().is_some() {
+                    self.backends[client.backend].unanswered.clear();
+                    self.backends[client.backend].until = 0;
+                }
+            }
+            if self.hear(client, 0, packet) != Heard::No && number.is_none() && client.talk.state != State::SynSent {
+                client.attempt = None;
+            }
+            return Ok(self.to(client.backend));
+        }
+        let backend = self.judge(packet, number.is_some())?;
+        match known {
+            Some(client) if client.backend == backend && !client.is_over() => {
+                if let Some(number) = number {
+                    self.ask(client, number, packet.now);
+                    self.hear(client, 0, packet);
+                }
+            }
+            Some(client) => {
+                if self.take_over(client, packet, backend, false) {
+                    self.hear(client, 0, packet);
+                }
+            }
+            None => {
+                *known = self.begin(packet, backend, false);
+                if let Some(client) = known {
+                    self.hear(client, 0, packet);
+                }
+            }
+        }
+        if known.as_ref().is_some_and(|client| client.deadline == 0) {
+            *known = None;
+        }
+        Ok(self.to(backend))
+    }
+
+    fn answer(&mut self, known: &mut Option<Client>, backend: usize, packet: &Packet<'_>) -> Verdict {
+        let as_service = Verdict::rewritten(Rewrite { src: Some(self.service), ..Rewrite::NONE });
+        let Some(client) = known else { return as_service };
+        if backend != client.backend {
+            if client.others.contains(&backend) {
+                self.keep(client, self.at_most(packet.now));
+                return Verdict::FORWARD;
+            }
+            return as_service;
+        }
+        let opens = packet.has(TcpFlags::SYN) && packet.has(TcpFlags::ACK) && !packet.has(TcpFlags::FIN);
+        let (own, other) = (usize::from(client.is_direct), usize::from(!client.is_direct));
+        let [own, other] = [own, other].map(|name| packet.tcp.ack.wrapping_sub(client.asked[name]));
+        let may = !tcp::has_impossible_flags(packet.tcp) && (opens || packet.has(TcpFlags::RST));
+        let is_direct = client.is_direct ^ (may && other < own && other < WITH_SYN);
+        let (was_answered, asked) = (client.talk.answered, client.asked[0]);
+        let heard = self.hear(client, 1, packet);
+        if heard != Heard::No {
+            if client.attempt.take().is_some() {
+                let refuses = !was_answered || packet.tcp.ack.wrapping_sub(asked) < WITH_SYN;
+                if heard == Heard::Reset && !is_direct && refuses {
+                    self.fail(client.backend, (packet.who, asked), packet.now);
+                } else {
+                    self.backends[client.backend].unanswered.clear();
+                    self.backends[client.backend].until = 0;
+                }
+            }
+            if opens {
+                client.is_direct = is_direct;
+            }
+        }
+        if client.deadline == 0 {
+            *known = None;
+        }
+        if is_direct { Verdict::FORWARD } else { as_service }
+    }
+
+    fn directly(&mut self, known: &mut Option<Client>, backend: usize, packet: &Packet<'_>) {
+        let number = packet.asks();
+        let Some(client) = known else {
+            *known = self.begin(packet, backend, true);
+            if let Some(client) = known {
+                self.hear(client, 0, packet);
+            }
+            return;
+        };
+        if backend != client.backend {
+            if number.is_some() || packet.is_plain_ack() {
+                client.others.insert(backend);
+                self.keep(client, self.at_most(packet.now));
+            }
+            return;
+        }
+        let begins = client.is_over() && (number.is_some() || !client.is_direct);
+        let is_heard = match number {
+            _ if begins => self.take_over(client, packet, backend, true),
+            Some(number) => {
+                client.asked[1] = number;
+                true
+            }
+            None => client.is_direct,
+        };
+        if !is_heard {
+            return;
+        }
+        self.hear(client, 0, packet);
+        if client.deadline == 0 {
+            *known = None;
+        }
+    }
+
+    fn ask(&self, client: &mut Client, number: u32, now: u64) {
+        let is_new = client.asked[0] != number;
+        client.asked[0] = number;
+        if is_new && self.down_after > 0 && !matches!(client.attempt, Some((_, false))) {
+            client.attempt = Some((now, false));
+        }
+    }
+
+    fn begin(&self, packet: &Packet<'_>, backend: usize, is_direct: bool) -> Option<Client> {
+        let talk = tcp::Connection::open(packet.headers, packet.tcp, &self.settings).ok()?;
+        let waits = packet.asks().is_some() && !is_direct && self.down_after > 0;
+        Some(Client {
+            talk,
+            backend,
+            is_direct,
+            attempt: waits.then_some((packet.now, false)),
+            asked: [packet.asks().unwrap_or(0); 2],
+            others: HashSet::new(),
+            deadline: after(packet.now, self.times[2]),
+            set_by: self.packets,
+        })
+    }
+
+    /// Another connection in this one's place; a direct one with another backend goes on beside it.
+    fn take_over(&self, client: &mut Client, packet: &Packet<'_>, backend: usize, is_direct: bool) -> bool {
+        let Some(new) = self.begin(packet, backend, is_direct) else { return false };
+        let mut others = std::mem::take(&mut client.others);
+        if client.is_direct && !client.is_over() {
+            others.insert(client.backend);
+        }
+        others.remove(&backend);
+        *client = Client { others, ..new };
+        true
+    }
+
+    /// Gives the packet to the connection. Where that ends, the deadline is 0.
+    fn hear(&self, client: &mut Client, way: usize, packet: &Packet<'_>) -> Heard {
+        let resets = packet.has(TcpFlags::RST);
+        let idle = match client.talk.packet(way, packet.headers, packet.tcp, &self.settings) {
+            Outcome::Passes(_) if resets && !client.is_over() => return Heard::No,
+            Outcome::Passes(Some(idle)) => idle,
+            Outcome::Passes(None) => return Heard::Yes,
+            Outcome::Ends => {
+                client.deadline = if client.others.is_empty() { 0 } else { client.deadline };
+                return Heard::Reset;
+            }
+            Outcome::Reopens | Outcome::Invalid(..) => return Heard::No,
+        };
+        let deadline = if !client.others.is_empty() {
+            self.at_most(packet.now)
+        } else if client.is_direct && client.talk.state == State::SynSent {
+            after(packet.now, self.times[2])
+        } else {
+            after(packet.now, idle)
+        };
+        self.keep(client, deadline);
+        if resets { Heard::Reset } else { Heard::Yes }
+    }
+
+    /// The backend that a connection got, if it is one that it may get.
+    fn judge(&mut self, packet: &Packet<'_>, asks: bool) -> Result<usize, String> {
+        let Verdict::Rewrite { rewrite: Rewrite { dst: Some(dst), .. }, .. } = packet.got else {
             return Err(String::from("a backend"));
         };
-        let place = |endpoint: &Endpoint| self.backends.iter().position(|backend| backend == endpoint);
-        let (Some(chosen), Some(first)) = (place(dst), place(&tables)) else {
+        let place = |endpoint: Endpoint| self.backends.iter().position(|backend| backend.endpoint == endpoint);
+        let (Some(chosen), Some(first)) = (place(*dst), place(packet.tables)) else {
             return Err(String::from("one of the backends"));
         };
-        let is_down = |backend: usize| {
-            let (failures, until) = self.health[backend];
-            self.down_after > 0 && failures >= self.down_after && now < until
-        };
-        let all_down = (0..self.backends.len()).all(is_down);
-        if (all_down || !is_down(first)) && chosen != first {
-            return Err(format!("the table's, {tables}"));
+        let takes = |backend: usize| self.is_up(backend) || (asks && self.backends[backend].until <= packet.now);
+        if takes(first) && chosen != first {
+            return Err(format!("the table's, {}", packet.tables));
         }
-        if !all_down && is_down(chosen) {
+        if !takes(chosen) {
             return Err(String::from("a backend that is not down"));
         }
-        if self.down_after > 0 && self.health[chosen].0 >= self.down_after && !all_down {
-            self.health[chosen].1 = now + self.times[1] * 1_000_000_000;
+        if !self.is_up(chosen) {
+            self.backends[chosen].until = after(packet.now, self.times[1]);
         }
         Ok(chosen)
     }
 
+    fn is_up(&self, backend: usize) -> bool {
+        self.down_after == 0 || self.backends[backend].unanswered.len() < self.down_after
+    }
+
     fn end_those_due(&mut self, now: u64) {
-        let due: Vec<Endpoint> =
-            self.clients.iter().filter(|(_, client)| client.deadline <= now).map(|(name, _)| *name).collect();
-        for name in due {
+        let due = self.clients.iter().filter(|(_, client)| client.deadline <= now);
+        let mut due: Vec<_> = due.map(|(name, client)| (client.deadline, client.set_by, *name)).collect();
+        due.sort_unstable();
+        for (_, _, name) in due {
             let client = self.clients.remove(&name).expect("it was there");
-            if client.stage == Stage::Asked {
-                self.fail(client.backend, now);
+            if let Some((since, false)) = client.attempt
+                && after(since, self.times[0]) <= now
+            {
+                self.fail(client.backend, (name, client.asked[0]), now);
             }
         }
     }
 
-    fn fail(&mut self, backend: usize, now: u64) {
-        let (failures, until) = &mut self.health[backend];
-        *failures += 1;
-        if *failures >= self.down_after {
-            *until = now + self.times[1] * 1_000_000_000;
+    /// An attempt was not answered.
+    fn fail(&mut self, backend: usize, attempt: (Endpoint, u32), now: u64) {
+        let until = after(now, self.times[1]);
+        let is_another_up = (0..self.backends.len()).any(|other| other != backend && self.is_up(other));
+        let is_up = self.is_up(backend);
+        let Backend { unanswered, until: tried, .. } = &mut self.backends[backend];
+        if !is_up {
+            *tried = until;
+        } else if !unanswered.contains(&attempt) && (unanswered.len() + 1 < self.down_after || is_another_up) {
+            unanswered.push(attempt);
+            *tried = until;
         }
     }
+
+    fn to(&self, backend: usize) -> Verdict {
+        Verdict::rewritten(Rewrite { dst: Some(self.backends[backend].endpoint), ..Rewrite::NONE })
+    }
+
+    const fn keep(&self, client: &mut Client, deadline: u64) {
+        (client.deadline, client.set_by) = (deadline, self.packets);
+    }
+
+    /// As long as anything is remembered.
+    fn at_most(&self, now: u64) -> u64 {
+        after(now, self.times[2].max(self.times[3]))
+    }
+}
+
+impl Client {
+    /// Both sides have closed it, or one has reset it; where only one is ever seen, that one has closed it.
+    fn is_over(&self) -> bool {
+        match self.talk.state {
+            State::TimeWait | State::Close => true,
+            State::FinWait | State::CloseWait | State::LastAck => !self.talk.answered,
+            State::None | State::SynSent | State::SynRecv | State::Established | State::SynSent2 => false,
+        }
+    }
+}
+
+/// A packet, and what was made of it.
+struct Packet<'a> {
+    now: u64,
+    headers: &'a Headers,
+    tcp: &'a Tcp,
+    tables: Endpoint,
+    got: &'a Verdict,
+    /// The client.
+    who: Endpoint,
+}
+
+impl Packet<'_> {
+    fn has(&self, flag: TcpFlags) -> bool {
+        self.tcp.flags.contains(flag)
+    }
+
+    /// The number behind its SYN, if it is a client's that asks for a connection.
+    fn asks(&self) -> Option<u32> {
+        let is_syn = self.has(TcpFlags::SYN) && !self.has(TcpFlags::ACK) && !tcp::has_impossible_flags(self.tcp);
+        is_syn.then(|| self.tcp.seq.wrapping_add(1))
+    }
+
+    fn is_plain_ack(&self) -> bool {
+        let closes = [TcpFlags::SYN, TcpFlags::FIN, TcpFlags::RST].into_iter().any(|flag| self.has(flag));
+        self.has(TcpFlags::ACK) && !closes
+    }
+}
+
+const fn after(now: u64, seconds: u64) -> u64 {
+    now + seconds * SECOND
 }
 
 fn expect(got: &Verdict, right: &Verdict) -> Result<(), String> {

@@ -150,7 +150,7 @@ pub(crate) struct Connection {
     retransmissions: u64,
     simultaneous: bool,
     /// The other side has been heard of.
-    answered: bool,
+    pub(crate) answered: bool,
     pub(crate) assured: bool,
     /// The seconds that it was last given to idle.
     idle: u64,
