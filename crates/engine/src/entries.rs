@@ -14,7 +14,7 @@ use flow::{Ageing, Hint, Plan, Slot};
 use memory::{Local, LocalTx};
 use nf::{
     Context, Effects, Meta, NetworkFunction, Opened, Reason, Report, Sizing, Sum, Verdict, local_fingerprint,
-    local_report,
+    local_whole_report,
 };
 use packet::{Family, FlowKey, Key, Nanos, Seq};
 
@@ -340,8 +340,8 @@ impl<N: NetworkFunction, G: Guarding> Whole<N> for ByEntry<N, G> {
         flows
     }
 
-    fn report_shared(&self, nf: &N, now: Nanos) -> Option<Report> {
-        local_report(nf, &self.shared, now)
+    fn whole_report(&self, nf: &N, of_flows: Option<&Report>, now: Nanos) -> Option<Report> {
+        local_whole_report(nf, of_flows, &self.shared, now)
     }
 
     fn all_flow_counters(&self) -> FlowCounters {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use flow::Index;
 use flow::index::{AnyIndex, CuckooPp, IndexKind};
-use nf::{Fingerprint, Function, NetworkFunction, Report, Sizing, local_report};
+use nf::{Fingerprint, Function, NetworkFunction, Report, Sizing, local_whole_report, report_of_flows};
 use packet::Nanos;
 
 use crate::counters::{Counters, FlowCounters};
@@ -262,8 +262,8 @@ pub trait Remains<N: NetworkFunction> {
     /// The memory of all tables, in bytes.
     fn memory_bytes(&self) -> usize;
 
-    /// What the function has to tell at `now` of what packet sets share.
-    fn report_shared(&mut self, nf: &N, now: Nanos) -> Option<Report>;
+    /// What the function has to tell at `now` of flows and of what packet sets share.
+    fn whole_report(&mut self, nf: &N, of_flows: Option<&Report>, now: Nanos) -> Option<Report>;
 
     /// What became of each core's transactions, where there can be any.
     fn transactions_by_core(&self) -> Option<Vec<Transactions>> {
@@ -289,8 +289,8 @@ impl<N: NetworkFunction, I: Index> PrivateFleet<N, I> {
 }
 
 impl<N: NetworkFunction, I: Index> Remains<N> for PrivateFleet<N, I> {
-    fn report_shared(&mut self, nf: &N, now: Nanos) -> Option<Report> {
-        self.parts().next().and_then(|part| local_report(nf, part.shared(), now))
+    fn whole_report(&mut self, nf: &N, of_flows: Option<&Report>, now: Nanos) -> Option<Report> {
+        self.parts().next().and_then(|part| local_whole_report(nf, of_flows, part.shared(), now))
     }
 
     fn each_flow(&self, now: Nanos) -> Box<dyn Iterator<Item = FlowState<N>> + '_> {
@@ -329,8 +329,8 @@ impl<N: NetworkFunction, I: Index> ShardedFleet<N, I> {
 }
 
 impl<N: NetworkFunction, I: Index> Remains<N> for ShardedFleet<N, I> {
-    fn report_shared(&mut self, nf: &N, now: Nanos) -> Option<Report> {
-        self.parts().next().and_then(|part| local_report(nf, part.shared(), now))
+    fn whole_report(&mut self, nf: &N, of_flows: Option<&Report>, now: Nanos) -> Option<Report> {
+        self.parts().next().and_then(|part| local_whole_report(nf, of_flows, part.shared(), now))
     }
 
     fn each_flow(&self, now: Nanos) -> Box<dyn Iterator<Item = FlowState<N>> + '_> {
@@ -357,8 +357,8 @@ impl<N: NetworkFunction, I: Index> Remains<N> for ShardedFleet<N, I> {
 }
 
 impl<N: NetworkFunction> Remains<N> for SharedFleet<N> {
-    fn report_shared(&mut self, nf: &N, now: Nanos) -> Option<Report> {
-        self.workers[0].place().whole().report_shared(nf, now)
+    fn whole_report(&mut self, nf: &N, of_flows: Option<&Report>, now: Nanos) -> Option<Report> {
+        self.workers[0].place().whole().whole_report(nf, of_flows, now)
     }
 
     fn each_flow(&self, now: Nanos) -> Box<dyn Iterator<Item = FlowState<N>> + '_> {
@@ -383,8 +383,8 @@ impl<N: NetworkFunction> Remains<N> for SharedFleet<N> {
 }
 
 impl<N: Function> Remains<N> for TransactedFleet<N> {
-    fn report_shared(&mut self, nf: &N, now: Nanos) -> Option<Report> {
-        self.workers[0].place_mut().report_shared(nf, now)
+    fn whole_report(&mut self, nf: &N, of_flows: Option<&Report>, now: Nanos) -> Option<Report> {
+        self.workers[0].place_mut().whole_report(nf, of_flows, now)
     }
 
     fn each_flow(&self, now: Nanos) -> Box<dyn Iterator<Item = FlowState<N>> + '_> {
@@ -459,12 +459,13 @@ where
         FlowCounters { expired: counters.expired + lapsed as u64, ..counters }
     }
 
-    /// What the function has to tell at `now`: of the flows alive, or else of what they share.
+    /// What the function has to tell at `now`: of the flows alive and of what they share, or else of that alone.
     #[must_use]
     pub fn report(&mut self, now: Nanos) -> Option<Report> {
-        let of_flows = self.nf.report(&mut self.each_flow(now).map(|state| (state.key, state.flow)));
         let nf = Arc::clone(&self.nf);
-        of_flows.or_else(|| self.report_shared(&nf, now))
+        let entries = || self.each_flow(Nanos(0)).map(|FlowState { key, flow, deadline }| (key, flow, deadline));
+        let of_flows = report_of_flows(&*nf, now, entries);
+        self.whole_report(&nf, of_flows.as_ref(), now)
     }
 }
 

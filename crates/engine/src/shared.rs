@@ -39,8 +39,8 @@ pub(crate) trait Whole<N: NetworkFunction> {
     /// The flows alive at `now`.
     fn flows(&self, nf: &N, now: Nanos) -> Vec<FlowState<N>>;
 
-    /// What the function has to tell at `now` of what packet sets share.
-    fn report_shared(&self, nf: &N, now: Nanos) -> Option<Report>;
+    /// What the function has to tell at `now` of flows and of what packet sets share.
+    fn whole_report(&self, nf: &N, of_flows: Option<&Report>, now: Nanos) -> Option<Report>;
 
     /// What happened to flows, on all cores.
     fn all_flow_counters(&self) -> FlowCounters;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use flow::Hint;
 use flow::index::AnyIndex;
-use nf::{NetworkFunction, Report, Sharing, Sizing, Verdict, local_fingerprint, local_report};
+use nf::{NetworkFunction, Report, Sharing, Sizing, Verdict, local_fingerprint, local_whole_report};
 use packet::{Nanos, Seq};
 
 use crate::counters::FlowCounters;
@@ -106,8 +106,8 @@ impl<N: NetworkFunction> Whole<N> for Striped<N> {
         self.each(|state| state.flows(now).collect::<Vec<_>>()).into_iter().flatten().collect()
     }
 
-    fn report_shared(&self, nf: &N, now: Nanos) -> Option<Report> {
-        self.each(|state| local_report(nf, state.shared(), now)).into_iter().flatten().next()
+    fn whole_report(&self, nf: &N, of_flows: Option<&Report>, now: Nanos) -> Option<Report> {
+        self.each(|state| local_whole_report(nf, of_flows, state.shared(), now)).into_iter().flatten().next()
     }
 
     fn all_flow_counters(&self) -> FlowCounters {

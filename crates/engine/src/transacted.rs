@@ -15,7 +15,8 @@ use flow::{Ageing, Entry, Hint, Plan, Slot, Table};
 use memory::Transactional;
 use memory::transactional::{Collision, Place, Session};
 use nf::{
-    Context, Effects, Fingerprint, Flow, Function, Meta, NetworkFunction, Opened, Reason, Report, Sizing, Step, Verdict,
+    Context, Effects, Fingerprint, Flow, Function, Meta, NetworkFunction, Opened, Reason, Report, Sizing, Step,
+    Verdict, whole_report,
 };
 use packet::{Family, FlowKey, Key, Nanos, Seq};
 
@@ -258,12 +259,12 @@ impl<N: Function> Transacted<N> {
         })
     }
 
-    /// What the function has to tell at `now` of what packet sets share. Nobody else may be at it: what is recorded or told of
+    /// What the function has to tell at `now` of flows and of what packet sets share. Nobody else may be at it: what is recorded or told of
     /// transactions knows nothing of this one.
-    pub(crate) fn report_shared(&mut self, nf: &N, now: Nanos) -> Option<Report> {
+    pub(crate) fn whole_report(&mut self, nf: &N, of_flows: Option<&Report>, now: Nanos) -> Option<Report> {
         let Rest { common, own, .. } = &mut self.rest;
         let (order, tally) = (std::mem::replace(&mut own.order, Order::Any), own.tally.clone());
-        let report = own.transact(common, now, Seq(0), |cx| nf.report_shared(cx.shared, &mut cx.tx, now));
+        let report = own.transact(common, now, Seq(0), |cx| whole_report(nf, of_flows, cx.shared, &mut cx.tx, now));
         (own.order, own.tally) = (order, tally);
         report
     }

@@ -292,6 +292,24 @@ pub trait NetworkFunction:
         Ok(None)
     }
 
+    /// Adds to what [`report`](Self::report) told of the flows that are alive what there was of flows past their deadline for which
+    /// [`expire`](Self::expire) was not called yet: which these are is the engine's affair.
+    fn report_lapsed(&self, _report: &mut Report, _flows: &mut dyn Iterator<Item = Self::Flow>) {}
+
+    /// Adds to what [`report`](Self::report) told what packet sets share at `now`: what there was of flows that have ended, say.
+    ///
+    /// # Errors
+    /// The memory's conflict, by `?`.
+    fn complete_report<'a, M: Memory>(
+        &self,
+        _report: &mut Report,
+        _shared: &'a Self::Shared<M>,
+        _tx: &mut M::Tx<'a>,
+        _now: Nanos,
+    ) -> Step<(), M> {
+        Ok(())
+    }
+
     /// What an operator should hear who most likely meant something else: that nothing is configured, that nearly all packets
     /// end for one reason, and what to do about it. A sentence or two.
     fn remark(&self, _fates: &Fates<'_>) -> Option<String> {
@@ -314,11 +332,52 @@ pub fn local_fingerprint<N: NetworkFunction>(nf: &N, shared: &N::Shared<Local>) 
     }
 }
 
-/// What a function has to tell of shared state that one core owns.
+/// What a function has to tell of the entries of its tables at `now`, each with its key, state and deadline.
+pub fn report_of_flows<N, I>(nf: &N, now: Nanos, entries: impl Fn() -> I) -> Option<Report>
+where
+    N: NetworkFunction,
+    I: Iterator<Item = (<N::Meta as Meta>::Key, N::Flow, Nanos)>,
+{
+    let alive = |(key, flow, deadline)| (deadline > now).then_some((key, flow));
+    let mut report = nf.report(&mut entries().filter_map(alive))?;
+    let lapsed = |(_, flow, deadline)| (deadline <= now).then_some(flow);
+    nf.report_lapsed(&mut report, &mut entries().filter_map(lapsed));
+    Some(report)
+}
+
+/// What a function has to tell in the end: of flows and what they share, or else of that alone.
+///
+/// # Errors
+/// The memory's conflict.
+pub fn whole_report<'a, N: NetworkFunction, M: Memory>(
+    nf: &N,
+    of_flows: Option<&Report>,
+    shared: &'a N::Shared<M>,
+    tx: &mut M::Tx<'a>,
+    now: Nanos,
+) -> Step<Option<Report>, M> {
+    let Some(of_flows) = of_flows else { return nf.report_shared(shared, tx, now) };
+    let mut report = of_flows.clone();
+    nf.complete_report(&mut report, shared, tx, now)?;
+    Ok(Some(report))
+}
+
+/// [The same](whole_report) of shared state that one core owns.
 #[must_use]
-pub fn local_report<N: NetworkFunction>(nf: &N, shared: &N::Shared<Local>, now: Nanos) -> Option<Report> {
-    match nf.report_shared(shared, &mut LocalTx::default(), now) {
+pub fn local_whole_report<N: NetworkFunction>(
+    nf: &N,
+    of_flows: Option<&Report>,
+    shared: &N::Shared<Local>,
+    now: Nanos,
+) -> Option<Report> {
+    match whole_report::<N, Local>(nf, of_flows, shared, &mut LocalTx::default(), now) {
         Ok(report) => report,
         Err(never) => match never {},
     }
+}
+
+/// What a function has to tell of shared state that one core owns.
+#[must_use]
+pub fn local_report<N: NetworkFunction>(nf: &N, shared: &N::Shared<Local>, now: Nanos) -> Option<Report> {
+    local_whole_report(nf, None, shared, now)
 }

@@ -19,7 +19,10 @@ mod verdict;
 
 pub use context::{Context, Effects};
 pub use description::{ConfigKey, Description, PacketSet, Recipe, Sharing};
-pub use function::{Flow, Function, Meta, NetworkFunction, Opened, Sizing, Step, Sum, local_fingerprint, local_report};
+pub use function::{
+    Flow, Function, Meta, NetworkFunction, Opened, Sizing, Step, Sum, local_fingerprint, local_report,
+    local_whole_report, report_of_flows, whole_report,
+};
 pub use record::{ADDRESS_BYTES, ENDS_BYTES, HOST_BYTES, IPV6, RecordReader, RecordWriter, TUPLE_BYTES, family_of};
 pub use report::{Cell, Fingerprint, Report, grouped};
 pub use verdict::{Fates, PortId, Reason, Reply, Verdict};

@@ -161,8 +161,9 @@ impl<N: NetworkFunction> Driver<N> {
     /// What the function has to tell now.
     #[must_use]
     pub fn report(&self) -> Option<Report> {
-        let of_flows = self.function.report(&mut self.flows().into_iter().map(|(key, flow, ..)| (key, flow)));
-        of_flows.or_else(|| nf::local_report(&self.function, &self.shared, self.now))
+        let entries = || self.flows().into_iter().map(|(key, flow, deadline, _)| (key, flow, deadline));
+        let of_flows = nf::report_of_flows(&self.function, self.now, entries);
+        nf::local_whole_report(&self.function, of_flows.as_ref(), &self.shared, self.now)
     }
 
     /// The digest of the shared state.
