@@ -14,17 +14,17 @@ use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
 
-use memory::Memory;
+use memory::{Distributed, Memory};
 use nf::{
-    Context, Description, Fates, Fingerprint, NetworkFunction, Opened, PacketSet, Recipe, Report, Sharing, Sizing,
-    Step, Verdict,
+    Cell, Context, Description, Fates, Fingerprint, NetworkFunction, Opened, PacketSet, Recipe, Report, Sharing,
+    Sizing, Step, Verdict,
 };
-use packet::{Endpoint, Family, FiveTuple, FlowKey, Headers, Key, Rewrite};
+use packet::{Endpoint, Family, FiveTuple, FlowKey, Headers, Key, Nanos, Rewrite};
 
 pub use self::config::Config;
 use self::connection::{Attempt, Name, Way};
 pub use self::connection::{Connection, Passing};
-pub use self::health::{Backends, Health};
+pub use self::health::{Backends, Health, Totals};
 use self::maglev::Table;
 use crate::tracking::Rules;
 
@@ -239,14 +239,18 @@ impl NetworkFunction for LoadBalancer {
 
     /// A connection that had to make room has not failed.
     fn expire<M: Memory>(&self, cx: &mut Context<'_, Self, M>, flow: &Connection) -> Step<(), M> {
-        if self.has_waited(flow, cx.now()) { self.failed(cx, flow) } else { Ok(()) }
+        if self.has_waited(flow, cx.now()) {
+            self.failed(cx, flow)?;
+        }
+        self.ended(cx, flow)
     }
 
     /// Without room for its connection a packet goes where the table says, as Maglev does it.
     fn orphan<M: Memory>(&self, cx: &mut Context<'_, Self, M>, meta: &Passing) -> Step<Verdict, M> {
         Ok(match (meta.way, self.services.get(usize::from(meta.service))) {
             (Way::Request, Some(service)) => {
-                self.to_backend(self.choose(cx, service, &meta.seen.key, meta.asks().is_some())?)
+                // Nobody would see whether a backend that is tried answers.
+                self.to_backend(self.choose(cx, service, &meta.seen.key, false)?)
             }
             (Way::Answer { .. }, Some(_)) => self.to_client(meta.service),
             (Way::Direct { .. }, _) | (_, None) => Verdict::FORWARD,
@@ -254,19 +258,37 @@ impl NetworkFunction for LoadBalancer {
     }
 
     fn report(&self, flows: &mut dyn Iterator<Item = (FiveTuple, Connection)>) -> Option<Report> {
-        let mut alive = vec![0_u64; self.backends.len()];
-        for (_, connection) in flows.filter(|(_, connection)| connection.name == Name::Service) {
-            alive[usize::from(connection.backend)] += 1;
-        }
-        let row = |(Backend { endpoint, service }, flows): (&Backend, &u64)| {
+        let rows = self.backends.iter().map(|Backend { endpoint, service }| {
             let address = self.services[usize::from(*service)].address;
-            vec![address.to_string().into(), endpoint.to_string().into(), (*flows).into()]
+            let none = || Cell::Count(0);
+            vec![address.to_string().into(), endpoint.to_string().into(), none(), none(), none(), none()]
+        });
+        let mut report = Report {
+            title: String::from("connections by backend: alive, and all that there were"),
+            columns: vec!["service", "backend", "connections", "in all", "packets to it", "packets from it"],
+            rows: rows.collect(),
         };
-        Some(Report {
-            title: String::from("connections alive, by backend"),
-            columns: vec!["service", "backend", "connections"],
-            rows: self.backends.iter().zip(&alive).map(row).collect(),
-        })
+        let is_alive = true;
+        flows.for_each(|(_, connection)| count(&mut report, &connection, is_alive));
+        Some(report)
+    }
+
+    fn report_lapsed(&self, report: &mut Report, flows: &mut dyn Iterator<Item = Connection>) {
+        let is_alive = false;
+        flows.for_each(|connection| count(report, &connection, is_alive));
+    }
+
+    fn complete_report<'a, M: Memory>(
+        &self,
+        report: &mut Report,
+        shared: &'a Backends<M>,
+        tx: &mut M::Tx<'a>,
+        now: Nanos,
+    ) -> Step<(), M> {
+        for (backend, ended) in shared.ended.iter().enumerate() {
+            add(report, backend, 0, &ended.read(tx, now)?);
+        }
+        Ok(())
     }
 
     fn remark(&self, _: &Fates<'_>) -> Option<String> {
@@ -276,6 +298,23 @@ impl NetworkFunction for LoadBalancer {
                  services = [{ address = \"192.0.2.1:80\", backends = [\"10.0.0.1:80\", \"10.0.0.2:80\"] }]",
             )
         })
+    }
+}
+
+/// Counts a connection of the service in its backend's row.
+fn count(report: &mut Report, connection: &Connection, is_alive: bool) {
+    if connection.name == Name::Service {
+        let mut totals = Totals::default();
+        totals.add(connection);
+        add(report, connection.backend.into(), u64::from(is_alive), &totals);
+    }
+}
+
+fn add(report: &mut Report, backend: usize, alive: u64, totals: &Totals) {
+    let Some(row) = report.rows.get_mut(backend) else { return };
+    let more = [alive, totals.connections, totals.packets[0], totals.packets[1]];
+    for (cell, more) in row.iter_mut().skip(2).zip(more) {
+        *cell = Cell::Count(cell.number().unwrap_or(0) + more);
     }
 }
 

@@ -1,6 +1,8 @@
 //! Which backends answer, told by what passes: nobody is asked.
 
-use memory::{Memory, Vector};
+use alloc::boxed::Box;
+
+use memory::{Distributed, Memory, Portion, Vector};
 use nf::{Context, Fingerprint, Step};
 use packet::{FiveTuple, Nanos, protocol};
 
@@ -14,6 +16,32 @@ pub struct Backends<M: Memory> {
     /// Of each backend the attempts that it left unanswered in a row, but for the last that counts: so that one which comes to light
     /// again, as its client repeats itself, counts once.
     pub(super) row: M::Vector<u64>,
+    /// Of each backend what there was of connections that have ended.
+    pub(super) ended: Box<[M::Distributed<Totals>]>,
+}
+
+/// What there was of connections.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    pub(super) connections: u64,
+    /// To the backend, and from it.
+    pub(super) packets: [u64; 2],
+}
+
+impl Portion for Totals {
+    fn merge(&mut self, other: &Self) {
+        self.connections += other.connections;
+        self.packets[0] += other.packets[0];
+        self.packets[1] += other.packets[1];
+    }
+}
+
+impl Totals {
+    /// Adds a connection.
+    pub(super) fn add(&mut self, connection: &Connection) {
+        let packets = connection.packets.map(u64::from);
+        self.merge(&Self { connections: 1, packets });
+    }
 }
 
 /// What is known of a backend by whether it answers.
@@ -28,6 +56,8 @@ pub struct Health {
 packet::words! {
     Health: [2], health => [u64::from(health.failures), health.until.0],
         words => Self { failures: words[0] as u32, until: Nanos(words[1]) };
+    Totals: [3], totals => [totals.connections, totals.packets[0], totals.packets[1]],
+        words => Self { connections: words[0], packets: [words[1], words[2]] };
 }
 
 impl<M: Memory> Backends<M> {
@@ -35,6 +65,7 @@ impl<M: Memory> Backends<M> {
         Self {
             health: memory.vector(backends, Health::default()),
             row: memory.vector(backends * down_after.saturating_sub(1), 0),
+            ended: (0..backends).map(|_| memory.distributed(Totals::default(), Nanos(0))).collect(),
         }
     }
 
@@ -46,6 +77,8 @@ impl<M: Memory> Backends<M> {
             for attempt in self.places(backend).take(failures as usize) {
                 fingerprint.add(self.row.read(tx, attempt)?);
             }
+            let Totals { connections, packets: [to, from] } = self.ended[backend].read(tx, Nanos::NEVER)?;
+            [connections, to, from].into_iter().for_each(|total| fingerprint.add(total));
         }
         Ok(())
     }
@@ -95,6 +128,17 @@ impl LoadBalancer {
             cx.shared.health.write(&mut cx.tx, backend, Health::default())?;
         }
         Ok(())
+    }
+
+    /// A connection has ended, or another takes its place: what there was of it counts if it went through the service. One without a
+    /// packet found no room.
+    pub(super) fn ended<M: Memory>(&self, cx: &mut Context<'_, Self, M>, flow: &Connection) -> Step<(), M> {
+        match cx.shared.ended.get(usize::from(flow.backend)) {
+            Some(ended) if flow.name == Name::Service && flow.packets != [0; 2] => {
+                ended.update(&mut cx.tx, |totals| totals.add(flow))
+            }
+            Some(_) | None => Ok(()),
+        }
     }
 
     /// Counts the connection's attempt as failed if it has waited for too long.

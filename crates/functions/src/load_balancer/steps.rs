@@ -111,7 +111,7 @@ impl LoadBalancer {
             if flow.is_over() || (may_move && !self.is_up(cx, flow.backend.into())?) {
                 let backend = self.choose(cx, service, &meta.seen.key, true)?;
                 if flow.is_over() || backend != flow.backend {
-                    self.replace(cx, flow, meta, backend, Name::Service);
+                    self.replace(cx, flow, meta, backend, Name::Service)?;
                 }
             }
             self.ask(cx, flow, meta, asked);
@@ -136,7 +136,7 @@ impl LoadBalancer {
         let asks = meta.asks();
         let backend = self.choose(cx, service, &meta.seen.key, asks.is_some())?;
         if backend != flow.backend || flow.is_over() || meta.is_datagram() {
-            if self.replace(cx, flow, meta, backend, Name::Service) {
+            if self.replace(cx, flow, meta, backend, Name::Service)? {
                 self.follow(cx, flow, meta);
                 return Ok(self.of_connection(flow, Name::Service, meta));
             }
@@ -171,6 +171,7 @@ impl LoadBalancer {
             flow.attempt = Attempt::None;
         }
         if name != flow.name && meta.says() == Some(tcp::Event::SynAck) {
+            self.ended(cx, flow)?;
             flow.name = name;
             flow.packets = [0; 2];
         }
@@ -188,18 +189,18 @@ impl LoadBalancer {
         match (flow.name, meta.asks()) {
             (_, None) if meta.is_datagram() => {
                 if flow.name == Name::Service {
-                    self.replace(cx, flow, meta, flow.backend, Name::Direct);
+                    self.replace(cx, flow, meta, flow.backend, Name::Direct)?;
                 }
             }
             (_, Some(_)) if flow.is_over() => {
-                self.replace(cx, flow, meta, flow.backend, Name::Direct);
+                self.replace(cx, flow, meta, flow.backend, Name::Direct)?;
             }
             (Name::Direct, Some(asked)) if !is_fresh => flow.asked[Name::Direct as usize] = asked,
             (Name::Direct, _) => {}
             (Name::Service, Some(asked)) => flow.asked[Name::Direct as usize] = asked,
             (Name::Service, None) => {
                 // Nobody believes that, unless there is nothing else to believe.
-                if !(flow.is_over() && self.replace(cx, flow, meta, flow.backend, Name::Direct)) {
+                if !(flow.is_over() && self.replace(cx, flow, meta, flow.backend, Name::Direct)?) {
                     return Ok(Verdict::FORWARD);
                 }
             }
@@ -250,14 +251,15 @@ impl LoadBalancer {
         meta: &Passing,
         backend: u16,
         name: Name,
-    ) -> bool {
-        let Some(new) = self.begin(cx, meta, backend, name) else { return false };
+    ) -> Step<bool, M> {
+        let Some(new) = self.begin(cx, meta, backend, name) else { return Ok(false) };
+        self.ended(cx, flow)?;
         let mut direct = flow.direct;
         if flow.name == Name::Direct && !flow.is_over() {
             direct |= bit(flow.backend);
         }
         *flow = Connection { direct: direct & !bit(backend), ..new };
-        true
+        Ok(true)
     }
 
     /// Follows a packet of the connection.

@@ -423,6 +423,33 @@ fn direct_connections_beside_one_through_the_service() {
     assert_eq!(report.rows[1][2], *"2");
 }
 
+/// Alive, past the deadline, ended and begun anew: each once, whoever tells of it.
+#[test]
+fn totals_are_of_all_connections() {
+    let mut bench = Bench::new("down_after = 0");
+    let clients = bench.clients_of(1);
+    let row = |bench: &Bench, lapsed: usize| {
+        let flows: Vec<_> = bench.flows.iter().map(|(key, known)| (*key, known.0)).collect();
+        let (late, alive) = flows.split_at(lapsed);
+        let mut report = bench.balancer.report(&mut alive.iter().copied()).expect("it has one");
+        bench.balancer.report_lapsed(&mut report, &mut late.iter().map(|(_, flow)| *flow));
+        let done = bench.balancer.complete_report(&mut report, &bench.shared, &mut LocalTx::default(), bench.now);
+        assert_eq!(done, Ok(()));
+        report.rows[1][2..].iter().filter_map(Cell::number).collect::<Vec<u64>>()
+    };
+    for client in &clients[..3] {
+        bench.open(*client);
+    }
+    bench.direct(1, clients[3], SYN, 1, 0);
+    assert_eq!(row(&bench, 0), [3, 3, 6, 3]);
+    assert_eq!(row(&bench, 1), [2, 3, 6, 3]);
+    bench.ask(clients[0], RST, 101, 0);
+    bench.ask(clients[0], SYN, 9_000, 0);
+    assert_eq!(row(&bench, 0), [3, 4, 8, 3], "it is another one");
+    bench.wait(900);
+    assert_eq!(row(&bench, 0), [0, 4, 8, 3]);
+}
+
 #[test]
 fn a_syn_to_the_backend_that_nobody_believes_leaves_the_connection_as_it_is() {
     let mut bench = Bench::new("");
