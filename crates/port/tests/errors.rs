@@ -125,6 +125,32 @@ fn odd_captures_that_are_fine() {
     assert_eq!(read.packets[0].0.time.0, 1_000_002_000);
 }
 
+/// Up to version 2.2, and in 543.0, the length on the wire comes first; in 2.3 whichever is larger.
+#[test]
+fn lengths_of_old_versions_are_swapped() {
+    // The lengths are of one packet of 40 bytes that had 60 on the wire, and of one of 30 that had 30.
+    let file = |major: u16, minor: u16, swapped: bool| {
+        let mut file = pcap(&[(1, 2, 60, &[9; 40]), (1, 3, 30, &[8; 30])]);
+        file[4..8].copy_from_slice(&[major.to_le_bytes(), minor.to_le_bytes()].concat());
+        if swapped {
+            file[32..40].copy_from_slice(&words(&[60, 40]));
+        }
+        file
+    };
+    for (major, minor, swapped) in
+        [(2, 0, true), (2, 2, true), (543, 0, true), (2, 3, true), (2, 3, false), (2, 4, false)]
+    {
+        let read = read_all(open(file(major, minor, swapped)).expect("a capture"));
+        let lens: Vec<_> = read.packets.iter().map(|(packet, _)| (packet.len, packet.wire_len)).collect();
+        assert_eq!(lens, [(40, 60), (30, 30)], "{major}.{minor}");
+        assert!(read.error.is_none());
+    }
+    for (major, minor, swapped) in [(2, 2, false), (2, 4, true)] {
+        assert!(read_all(open(file(major, minor, swapped)).expect("a capture")).error.is_some(), "{major}.{minor}");
+    }
+    assert!(matches!(open(file(543, 1, true)).expect_err("no such version").fault, Fault::Version(543, 1)));
+}
+
 #[test]
 fn cut_in_a_record() {
     let whole = pcap(&[(1, 0, 60, &[1; 60]), (2, 0, 60, &[2; 60])]);
@@ -260,6 +286,21 @@ fn compressed_streams_of_several_parts() {
         let read = read_all(open(compressed).expect("a capture"));
         assert!(read.error.is_none(), "{:?}", read.error);
         assert_eq!((read.packets.len(), read.format.compression), (2, Some(how)));
+    }
+    // Zeros behind the last member are padding, as gzip itself takes them, but not what lies behind them.
+    let padded = [gzip(head), gzip(tail), vec![0; 700]].concat();
+    for piece in [1, 7, 300_000] {
+        let of = |bytes: &[u8]| {
+            let input = Pieces { input: Cursor::new(bytes.to_vec()), piece };
+            read_all(Reader::from_read(input, "padded").expect("a capture"))
+        };
+        let read = of(&padded);
+        assert!(read.error.is_none() && read.packets.len() == 2, "{:?}", read.error);
+        for behind in [gzip(tail), vec![7]] {
+            let read = of(&[padded.clone(), behind].concat());
+            assert!(read.packets.len() == 2, "{}", read.packets.len());
+            assert!(read.error.is_some_and(|error| error.to_string().contains("behind the zeros")));
+        }
     }
 }
 

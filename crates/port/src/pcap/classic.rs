@@ -31,6 +31,40 @@ pub(super) struct Classic {
     pub(super) byte_order: ByteOrder,
     pub(super) interface: Interface,
     fraction_nanos: u64,
+    lengths: Lengths,
+}
+
+/// Which of a record's two lengths comes first, as libpcap's `sf-pcap.c` tells it by the version.
+#[derive(Clone, Copy, Debug)]
+enum Lengths {
+    /// That of the packet as it was captured.
+    Captured,
+    /// That on the wire: up to version 2.2, and 543.0, which DG/UX wrote.
+    Wire,
+    /// The smaller is that of the packet as it was captured: programs have written version 2.3 in either order.
+    Either,
+}
+
+impl Lengths {
+    /// `None`: a version that is not read.
+    const fn of_version(major: u16, minor: u16) -> Option<Self> {
+        match (major, minor) {
+            (2, ..3) | (543, 0) => Some(Self::Wire),
+            (2, 3) => Some(Self::Either),
+            (2, _) => Some(Self::Captured),
+            _ => None,
+        }
+    }
+
+    /// The captured length and that on the wire, of the two as they lie in the record.
+    #[inline]
+    const fn of_record(self, first: u32, second: u32) -> (u32, u32) {
+        match self {
+            Self::Captured => (first, second),
+            Self::Either if first <= second => (first, second),
+            Self::Either | Self::Wire => (second, first),
+        }
+    }
 }
 
 impl Classic {
@@ -63,15 +97,15 @@ impl Classic {
             }
         };
         let version = (u16_at::<BIG>(header, 4), u16_at::<BIG>(header, 6));
-        if version.0 != 2 {
+        let Some(lengths) = Lengths::of_version(version.0, version.1) else {
             return Err(Fault::Version(version.0, version.1));
-        }
+        };
         // The upper half of the link type's word tells of frame check sequences, not of the link.
         let link = LinkType::from_number(u32_at::<BIG>(header, 20) as u16);
         let snaplen = u32_at::<BIG>(header, 16);
         let interface = Interface { name: None, link, snaplen, resolution, time_offset_secs: 0, section: 0 };
         let byte_order = if BIG { ByteOrder::Big } else { ByteOrder::Little };
-        Ok(Self { byte_order, interface, fraction_nanos })
+        Ok(Self { byte_order, interface, fraction_nanos, lengths })
     }
 
     /// Takes all whole records of `bytes` from `at` on.
@@ -95,7 +129,7 @@ impl Classic {
             let Some(header) = rest.first_chunk::<RECORD_HEADER_BYTES>() else {
                 return Walked::need(at, RECORD_HEADER_BYTES);
             };
-            let len = u32_at::<BIG>(header, 8);
+            let (len, wire_len) = self.lengths.of_record(u32_at::<BIG>(header, 8), u32_at::<BIG>(header, 12));
             let record = RECORD_HEADER_BYTES + len as usize;
             if record > rest.len() {
                 if record > RECORD_BYTES_MAX {
@@ -110,7 +144,7 @@ impl Classic {
                 time,
                 offset: (at + RECORD_HEADER_BYTES) as u32,
                 len,
-                wire_len: u32_at::<BIG>(header, 12).max(len),
+                wire_len: wire_len.max(len),
                 interface: 0,
                 link: self.interface.link,
                 bucket: 0,

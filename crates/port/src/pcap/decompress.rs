@@ -96,15 +96,17 @@ impl<R: Read + Send, D: Decoder + Send> Stream for Decompressed<R, D> {
     }
 }
 
-/// Gzip, of one member or several.
+/// Gzip, of one member or several, and zeros behind the last, as tapes and disks leave them.
 pub(super) struct Gzip {
     inflate: flate2::Decompress,
     member_ended: bool,
+    /// Zeros have come behind a member: nothing else may come any more.
+    padded: bool,
 }
 
 impl Gzip {
     pub(super) fn new() -> Self {
-        Self { inflate: flate2::Decompress::new_gzip(GZIP_WINDOW_LOG), member_ended: false }
+        Self { inflate: flate2::Decompress::new_gzip(GZIP_WINDOW_LOG), member_ended: false, padded: false }
     }
 }
 
@@ -112,6 +114,12 @@ impl Decoder for Gzip {
     const INCOMPLETE: &'static str = "it ends within a member";
 
     fn step(&mut self, input: &[u8], into: &mut [u8]) -> Step {
+        if self.member_ended && (self.padded || input.first() == Some(&0)) {
+            self.padded = true;
+            let zeros = input.iter().take_while(|byte| **byte == 0).count();
+            let other = || io::Error::new(io::ErrorKind::InvalidData, "something lies behind the zeros at its end");
+            return Step { taken: zeros, given: 0, result: if zeros < input.len() { Err(other()) } else { Ok(()) } };
+        }
         if self.member_ended {
             self.inflate.reset(true);
             self.member_ended = false;
