@@ -177,6 +177,33 @@ fn packets_that_do_not_fit_leave_a_good_file() {
     assert_eq!(have, [(7, 0, ethernet), (8, 1, raw), (9, 2, ethernet), (u64::MAX, 0, ethernet), last]);
 }
 
+/// Whether packets of two link types come is known before any is written; interfaces that no packet comes from are no matter.
+#[test]
+fn mixed_links_are_refused_ahead_of_all() {
+    let folder = folder("mixed");
+    let input = folder.join("in.pcapng");
+    let refused = |links: [LinkType; 2], interfaces: &[u16], output: &str| {
+        let mut writer = Writer::create(&input, None, None).expect("an output");
+        for (number, link) in (0..).zip(links) {
+            writer.describe_as(number, Interface { link, ..described("one") });
+        }
+        for interface in interfaces {
+            let packet = Packet { interface: *interface, link: links[usize::from(*interface)], ..packet(1) };
+            writer.write(&packet, &[0; 60]).expect("room");
+        }
+        writer.finish().expect("room");
+        let writer = Writer::create(folder.join(output), None, None).expect("an output");
+        writer.refuse_mixed_links(&input).err().map(|error| error.to_string())
+    };
+    let (ethernet, raw) = (LinkType::Ethernet, LinkType::RawIp);
+    let error = refused([ethernet, raw], &[&[0; 9_000][..], &[1]].concat(), "out.pcap").expect("two link types");
+    assert!(error.contains("ends in .pcapng") && error.contains("byte 0, packet 1"), "{error}");
+    assert_eq!(refused([ethernet, raw], &[0, 0, 1], "out.pcapng"), None);
+    assert_eq!(refused([ethernet, raw], &[1, 1], "out.pcap"), None);
+    assert_eq!(refused([ethernet, ethernet], &[0, 1], "out.pcap"), None);
+    assert_eq!(names(&folder), ["in.pcapng"]);
+}
+
 #[test]
 fn long_packets_are_written() {
     let path = folder("long").join("out.pcapng");

@@ -131,6 +131,9 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     }
     let (mut capture, file) = files::open(&args.input, args.output.as_deref(), args.format, program.growth())?;
     capture.write_ports();
+    if !args.sequenced {
+        capture.refuse_mixed_links()?;
+    }
 
     let control = Control::default();
     signals::stop_on_interrupt(&control.stop);

@@ -228,7 +228,7 @@ impl fmt::Display for Fault {
             Self::DiskFull => f.write_str("the disk is full"),
             Self::BrokenPipe => f.write_str("nobody reads the output any more"),
             Self::MixedLinks(first, other) => {
-                write!(f, "pcap holds one link type; packets of {first} and of {other} came")
+                write!(f, "pcap holds one link type; the input has packets of {first} and of {other}")
             }
             Self::LateTime => f.write_str("pcap tells time until 2106; the packet is later"),
         }

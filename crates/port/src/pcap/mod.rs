@@ -64,6 +64,14 @@ impl Capture {
         self.renamed = true;
     }
 
+    /// Refuses packets of several link types where the output holds one, as [`Writer::refuse_mixed_links`] does.
+    ///
+    /// # Errors
+    /// [`Fault::MixedLinks`].
+    pub fn refuse_mixed_links(&self) -> Result<(), Error> {
+        self.writer.as_ref().map_or(Ok(()), |writer| writer.refuse_mixed_links(self.reader.path()))
+    }
+
     /// The capture that is read.
     #[must_use]
     pub const fn reader(&self) -> &Reader {

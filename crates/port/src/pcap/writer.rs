@@ -11,11 +11,13 @@ use packet::LinkType;
 use super::classic::{MAGIC_MICROS, MAGIC_NANOS, RECORD_HEADER_BYTES};
 use super::error::{Error, Fault};
 use super::format::{Compression, Container, Format, Interface, Interfaces, Resolution};
+use super::reader::Reader;
 use super::sections::{
     BYTE_ORDER_MAGIC, ENHANCED_PACKET, INTERFACE_DESCRIPTION, OPTION_NAME, OPTION_RESOLUTION, SECTION_HEADER,
 };
-use super::target::Sink;
-use crate::batch::Packet;
+use super::target::{Sink, is_standard};
+use crate::batch::{Batch, Packet};
+use crate::queue::Received;
 
 /// Bytes that are gathered before they are written.
 const BUFFER_BYTES: usize = 128 << 10;
@@ -125,6 +127,33 @@ impl Writer {
             }
             if interface.is_some() {
                 self.interfaces[number].clone_from(interface);
+            }
+        }
+    }
+
+    /// Refuses the packets of a capture that are of several link types, where this one holds one, before any is written. That is
+    /// known of files which describe several ahead of their first packets; these are read to their end, or to the second link type.
+    ///
+    /// # Errors
+    /// [`Fault::MixedLinks`]. What is wrong with the input is told when it is read itself.
+    pub fn refuse_mixed_links(&self, input: &Path) -> Result<(), Error> {
+        let is_file = !is_standard(input) && input.metadata().is_ok_and(|metadata| metadata.is_file());
+        let (Body::Pcap(_), true, Ok(mut reader)) = (&self.body, is_file, Reader::open(input)) else { return Ok(()) };
+        let (mut batch, mut first) = (Batch::default(), None);
+        loop {
+            match reader.read(&mut batch) {
+                Ok(Received::End) | Err(_) => return Ok(()),
+                Ok(Received::Packets | Received::Idle) => {}
+            }
+            let links = reader.interfaces().iter().map(|interface| interface.link);
+            if first.is_none() && links.clone().all(|link| links.clone().next() == Some(link)) {
+                return Ok(());
+            }
+            for packet in batch.packets() {
+                let first = *first.get_or_insert(packet.link);
+                if packet.link != first {
+                    return Err(self.error(Fault::MixedLinks(first, packet.link)));
+                }
             }
         }
     }
