@@ -10,7 +10,7 @@ use locality::prefetch;
 use memmap2::Mmap;
 use packet::{LinkType, Nanos, Seq};
 
-use crate::pcap::{Interfaces, Raised};
+use crate::pcap::{Interfaces, Restamped};
 
 /// Packets in arrival order, with the memory that their bytes lie in.
 ///
@@ -32,8 +32,8 @@ pub struct Batch {
 pub(crate) struct Origin {
     /// The interfaces that were described so far, by number; `None` where packets come from elsewhere.
     pub(crate) interfaces: Option<Arc<Interfaces>>,
-    /// The packets whose time was raised, in the order of their numbers.
-    pub(crate) raised: Vec<Raised>,
+    /// The packets whose time is not that of their stamp, in the order of their numbers.
+    pub(crate) restamped: Vec<Restamped>,
 }
 
 /// Bytes that lie with a port, or in a block that several batches share. Offsets within them come ahead of those in the batch's own
@@ -222,7 +222,7 @@ impl Batch {
         self.packets.clear();
         self.lent = None;
         self.filled = None;
-        self.origin.raised.clear();
+        self.origin.restamped.clear();
     }
 
     /// Takes out the packets that `keep` refuses; the others keep their order.
@@ -380,11 +380,25 @@ impl Batch {
     pub fn unshare(&mut self, block: &mut Arc<Block>) {
         self.packets.clear();
         self.lent = None;
-        self.origin.raised.clear();
+        self.origin.restamped.clear();
         match Arc::get_mut(block) {
             Some(Block::Filled(filled)) => mem::swap(&mut self.memory, filled),
             Some(buffers @ Block::Buffers(_)) => *buffers = Block::Filled(Vec::new()),
             Some(Block::Mapped(_)) | None => {}
+        }
+    }
+
+    /// The time stamp that packet number `index` of this batch has in the capture that it was read from: its time, but for stamps that
+    /// lie before the packet ahead or were not believed. One before the epoch is held modulo 2^64.
+    ///
+    /// # Panics
+    /// When there is no such packet.
+    #[must_use]
+    pub fn stamp(&self, index: usize) -> Nanos {
+        let packet = &self.packets[index];
+        match self.origin.restamped.binary_search_by_key(&packet.seq, |one| one.seq) {
+            Ok(at) if self.origin.restamped[at].time == packet.time => self.origin.restamped[at].stamp,
+            Ok(_) | Err(_) => packet.time,
         }
     }
 
@@ -419,7 +433,7 @@ impl Batch {
             (Some(own), Some(others)) if Arc::ptr_eq(own, others) => {}
             (_, others) => self.origin.interfaces.clone_from(others),
         }
-        self.origin.raised.clone_from(&other.origin.raised);
+        self.origin.restamped.clone_from(&other.origin.restamped);
     }
 
     /// Adds packet number `index` of `other`, steered by `bucket`. What was lent to both, as this batch was

@@ -58,9 +58,10 @@ fn fault(result: Result<(), PortError>) -> Fault {
     }
 }
 
-/// Packets as far as a capture keeps them; times as they were raised.
+/// Packets as far as a capture keeps them, with the file's time stamps.
 fn kept(read: &Read) -> Vec<(u64, u32, LinkType, &[u8])> {
-    read.packets.iter().map(|(packet, bytes)| (packet.time.0, packet.wire_len, packet.link, &bytes[..])).collect()
+    let packets = read.packets.iter().zip(&read.stamps);
+    packets.map(|((packet, bytes), stamp)| (*stamp, packet.wire_len, packet.link, &bytes[..])).collect()
 }
 
 #[test]
@@ -88,6 +89,8 @@ fn captures_come_back() {
             let again = read_all(Reader::open(&path).expect("a capture"));
             assert!(again.error.is_none(), "{} as {name}", row.name);
             assert!(kept(&again) == kept(&original), "{} as {name}", row.name);
+            let times = |read: &Read| read.packets.iter().map(|(packet, _)| packet.time).collect::<Vec<_>>();
+            assert!(times(&again) == times(&original), "{} as {name}", row.name);
             assert_eq!(again.steps_back, original.steps_back, "{}: time stamps are the file's", row.name);
             fs::remove_file(&path).expect("a file of ours");
         }
@@ -171,9 +174,10 @@ fn packets_that_do_not_fit_leave_a_good_file() {
     packets.iter().for_each(|packet| writer.write(packet, &[4; 61]).expect("room"));
     writer.finish().expect("room");
     let read = read_all(Reader::open(&path).expect("a capture"));
-    let have: Vec<_> = read.packets.iter().map(|(packet, _)| (packet.time.0, packet.interface, packet.link)).collect();
+    let have = read.packets.iter().zip(&read.stamps);
+    let have: Vec<_> = have.map(|((packet, _), stamp)| (*stamp, packet.interface, packet.link)).collect();
     let (ethernet, raw) = (LinkType::Ethernet, LinkType::RawIp);
-    let last = (u64::MAX, 1, raw);
+    let last = (8, 1, raw);
     assert_eq!(have, [(7, 0, ethernet), (8, 1, raw), (9, 2, ethernet), (u64::MAX, 0, ethernet), last]);
 }
 
@@ -359,7 +363,15 @@ fn capinfos_agrees() {
 
 fn described(name: &str) -> Interface {
     let (link, resolution) = (LinkType::Ethernet, Resolution::NANOS);
-    Interface { name: Some(name.into()), link, snaplen: 96, resolution, time_offset_secs: 0, section: 0 }
+    Interface {
+        name: Some(name.into()),
+        link,
+        snaplen: 96,
+        resolution,
+        time_offset_secs: 0,
+        section: 0,
+        facts: Vec::new(),
+    }
 }
 
 /// Interfaces keep their numbers and names from capture to capture, also those that no packet comes from, and one that is described
@@ -541,4 +553,180 @@ proptest! {
         one_by_one.finish().expect("an output");
         prop_assert!(fs::read(&together).expect("an output") == fs::read(&apart).expect("an output"));
     }
+}
+
+/// A block of pcapng, its numbers in this byte order.
+struct Order(bool);
+
+impl Order {
+    fn words(&self, words: &[u32]) -> Vec<u8> {
+        words.iter().flat_map(|word| if self.0 { word.to_be_bytes() } else { word.to_le_bytes() }).collect()
+    }
+
+    fn half(&self, number: u16) -> [u8; 2] {
+        if self.0 { number.to_be_bytes() } else { number.to_le_bytes() }
+    }
+
+    fn long(&self, number: u64) -> [u8; 8] {
+        if self.0 { number.to_be_bytes() } else { number.to_le_bytes() }
+    }
+
+    fn option(&self, code: u16, value: &[u8]) -> Vec<u8> {
+        let mut option = [self.half(code), self.half(value.len() as u16)].concat();
+        option.extend_from_slice(value);
+        option.resize(option.len().next_multiple_of(4), 0);
+        option
+    }
+
+    fn block(&self, kind: u32, body: &[Vec<u8>]) -> Vec<u8> {
+        let body = body.concat();
+        let len = 12 + body.len() as u32;
+        [self.words(&[kind, len]), body, self.words(&[len])].concat()
+    }
+
+    /// A packet of 60 bytes; `wire_len` and options as given.
+    fn packet(&self, micros: u64, wire_len: u32, options: &[Vec<u8>]) -> Vec<u8> {
+        let head = self.words(&[0, (micros >> 32) as u32, micros as u32, 60, wire_len]);
+        self.block(6, &[head, vec![7; 60], options.concat()])
+    }
+
+    /// A capture with all that may stand beside packets.
+    fn capture(&self) -> Vec<u8> {
+        let end = || vec![0; 4];
+        let section = self.words(&[0x1a2b_3c4d]);
+        let version = [self.half(1), self.half(0)].concat();
+        let comment = |text: &str| self.option(1, text.as_bytes());
+        let link = [self.half(1), self.half(0)].concat();
+        let hour_back = self.long(-3600i64 as u64);
+        let flags = self.words(&[0x81]);
+        let micros = 5_000_000_000u64;
+        let halves = self.words(&[(micros >> 32) as u32, micros as u32]);
+        [
+            self.block(
+                0x0a0d_0d0a,
+                &[section, version, vec![0xff; 8], comment("a section"), self.option(4, b"me"), end()],
+            ),
+            self.block(
+                1,
+                &[
+                    link,
+                    self.words(&[96]),
+                    self.option(2, b"eth7"),
+                    self.option(3, b"uplink"),
+                    self.option(8, &self.long(10_000_000_000)),
+                    self.option(13, &[4]),
+                    self.option(14, &hour_back),
+                    self.option(2989, &[self.words(&[32_473]), vec![1, 2, 3]].concat()),
+                    comment("an interface"),
+                    end(),
+                ],
+            ),
+            self.block(4, &[self.option(1, &[&[10, 0, 0, 1][..], b"host\0"].concat()), end(), comment("names"), end()]),
+            self.block(10, &[self.words(&[0x544c_534b, 5]), b"CLIEN\0\0\0".to_vec()]),
+            self.packet(micros, 60, &[comment("look"), self.option(2, &flags), self.option(4, &self.long(3)), end()]),
+            self.block(
+                5,
+                &[self.words(&[0]), halves.clone(), self.option(2, &halves), self.option(5, &self.long(2)), end()],
+            ),
+            self.block(0xbad, &[self.words(&[32_473]), b"data".to_vec()]),
+            self.block(0x4000_0bad, &[self.words(&[32_473]), b"none".to_vec()]),
+            // Before the epoch, with the offset; and shorter on the wire than here.
+            self.packet(1_000_000, 60, &[]),
+            self.packet(micros + 7, 20, &[comment("short"), end()]),
+            self.block(5, &[self.words(&[0]), halves, self.option(4, &self.long(9)), end()]),
+        ]
+        .concat()
+    }
+}
+
+/// The blocks of a little-endian capture, each with its type.
+fn blocks(file: &[u8]) -> Vec<(u32, Vec<u8>)> {
+    let word = |at: usize| u32::from_le_bytes(file[at..at + 4].try_into().expect("four bytes"));
+    let (mut at, mut blocks) = (0, Vec::new());
+    while at < file.len() {
+        let len = word(at + 4) as usize;
+        blocks.push((word(at), file[at + 8..at + len - 4].to_vec()));
+        at += len;
+    }
+    blocks
+}
+
+/// What stands beside packets comes out as it went in, but for the unit of time, in whichever order the numbers' bytes were; and comes
+/// out of that again, byte for byte.
+#[test]
+fn what_stands_beside_packets_survives() {
+    let folder = folder("beside");
+    let [input, first, second, zipped, classic] =
+        ["in.pcapng", "1.pcapng", "2.pcapng", "3.pcapng.gz", "4.pcap"].map(|name| folder.join(name));
+    let mut outputs = Vec::new();
+    for big in [false, true] {
+        let order = Order(big);
+        fs::write(&input, order.capture()).expect("room");
+        copy(&input, &first).expect("a copy");
+        copy(&first, &second).expect("a copy");
+        copy(&second, &zipped).expect("a copy");
+        let written = fs::read(&first).expect("a file");
+        assert!(written == fs::read(&second).expect("a file"), "big {big}");
+        outputs.push(written);
+        // And as tshark has it.
+        if let Ok(shown) = Command::new("tshark").args(["-r"]).arg(&zipped).args(TSHARK_FIELDS).output() {
+            let shown = String::from_utf8_lossy(&shown.stdout);
+            let lines: Vec<&str> = shown.lines().filter(|line| !line.starts_with('\t')).collect();
+            assert_eq!(
+                lines,
+                ["1400.000000000\t60\tlook\t0x00000081", "-3599.000000000\t60\t\t", "1400.000007000\t20\tshort\t"]
+            );
+        }
+    }
+    assert!(outputs[0] == outputs[1], "the order of bytes is the output's own");
+    let little = Order(false);
+    let (was, is) = (blocks(&little.capture()), blocks(&outputs[0]));
+    let kinds = |blocks: &[(u32, Vec<u8>)]| blocks.iter().map(|(kind, _)| *kind).collect::<Vec<_>>();
+    let mut expected = kinds(&was);
+    expected.retain(|kind| *kind != 0x4000_0bad);
+    assert_eq!(kinds(&is), [0x0a0d_0d0a, 4, 10, 1, 6, 5, 0xbad, 6, 6, 5]);
+    expected.sort_unstable();
+    let mut sorted = kinds(&is);
+    sorted.sort_unstable();
+    assert_eq!(sorted, expected);
+    for kind in [0x0a0d_0d0a, 4, 10, 0xbad] {
+        let of = |blocks: &[(u32, Vec<u8>)]| blocks.iter().find(|block| block.0 == kind).map(|block| block.1.clone());
+        assert_eq!(of(&is), of(&was), "{kind:#x}");
+    }
+    let holds = |kind: u32, part: &[u8]| {
+        is.iter().any(|block| block.0 == kind && block.1.windows(part.len()).any(|at| at == part))
+    };
+    for part in [little.option(3, b"uplink"), little.option(8, &little.long(10_000_000_000)), little.option(13, &[4])] {
+        assert!(holds(1, &part), "{part:?}");
+    }
+    let nanos = 5_000_000_000_000u64;
+    let halves = little.words(&[(nanos >> 32) as u32, nanos as u32]);
+    assert!(holds(5, &[halves.clone(), little.option(2, &halves), little.option(5, &little.long(2))].concat()));
+    // A classic pcap has room for the length of frame check sequences, and of the shorter length; not for stamps before the epoch.
+    assert!(matches!(fault(copy(&input, &classic)), Fault::LateTime));
+}
+
+const TSHARK_FIELDS: [&str; 10] =
+    ["-Tfields", "-e", "frame.time_epoch", "-e", "frame.len", "-e", "frame.comment", "-e", "frame.packet_flags", "-n"];
+
+/// The length on the wire that a record tells stays, also where it is less than what was captured.
+#[test]
+fn lengths_on_the_wire_stay_as_they_are() {
+    let folder = folder("lengths");
+    let (from, to) = (folder.join("from.pcap"), folder.join("to.pcap"));
+    let mut writer = Writer::create(&from, None, None).expect("an output");
+    for (time, wire_len) in [(1, 60), (2, 20), (3, 0), (4, 90)] {
+        writer.write(&Packet { wire_len, ..packet(time) }, &[5; 60]).expect("room");
+    }
+    writer.finish().expect("room");
+    // With frame check sequences of four bytes, as the link type's word tells.
+    let mut file = fs::read(&from).expect("a file");
+    file[23] = 0x24;
+    fs::write(&from, &file).expect("room");
+    copy(&from, &to).expect("a copy");
+    assert_eq!(fs::read(&to).expect("a file")[20..], file[20..]);
+    let (there, back) = (folder.join("there.pcapng"), folder.join("back.pcap"));
+    copy(&from, &there).and_then(|()| copy(&there, &back)).expect("copies");
+    assert_eq!(fs::read(&back).expect("a file")[20..], file[20..]);
+    assert_eq!(read_all(Reader::open(&there).expect("a capture")).format.interfaces[0].facts, [(13, vec![4])]);
 }

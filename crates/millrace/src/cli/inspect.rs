@@ -67,7 +67,7 @@ pub(super) fn perform(args: &Args) -> Result<(), Failed> {
     let interrupted = stop.load(Ordering::Relaxed);
 
     let name = files::shown(&args.input);
-    let page = Page::new(&name, reader.format(), reader.clock_steps_back(), &census, failure.as_ref());
+    let page = Page::new(&name, &reader, &census, failure.as_ref());
     if args.json {
         print_json(&page.json())?;
     } else {

@@ -162,6 +162,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         input: &args.input,
         output: args.output.as_deref(),
         clock_steps_back: capture.reader().clock_steps_back(),
+        stamps_not_believed: capture.reader().stamps_not_believed(),
         unread_links: if args.sequenced { Vec::new() } else { unread_links(capture.reader()) },
         remark: (counters.received > 0).then(|| program.remark(&fates)).flatten(),
         outcome: &outcome,

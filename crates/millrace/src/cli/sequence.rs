@@ -14,6 +14,7 @@ use super::files::{self, Format};
 use super::{Configuration, engines, entry, signals};
 use crate::catalogue::Catalogue;
 use crate::print::number::{bytes, counted, percent, rate, span};
+use crate::print::outcome::clock;
 use crate::print::output::{json_text, note, print_json};
 use crate::print::progress::{Progress, Sample};
 use crate::print::style::Style;
@@ -104,7 +105,9 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     {
         return Err(Failed::BrokenPipe);
     }
-    let done = Done { args, outer, total: &total, clock_steps_back: capture.reader().clock_steps_back() };
+    let (clock_steps_back, stamps_not_believed) =
+        (capture.reader().clock_steps_back(), capture.reader().stamps_not_believed());
+    let done = Done { args, outer, total: &total, clock_steps_back, stamps_not_believed };
     match (args.json, files::is_standard(&args.output)) {
         (false, _) => note(&done.text(Style::stderr())),
         (true, false) => print_json(&done.json())?,
@@ -142,6 +145,7 @@ struct Done<'a> {
     outer: Outer,
     total: &'a SequencedTotal,
     clock_steps_back: u64,
+    stamps_not_believed: u64,
 }
 
 impl Done<'_> {
@@ -163,10 +167,7 @@ impl Done<'_> {
         sheet.row(["after", &bytes(*bytes_out), &share]);
         sheet.row(["a packet carries", &bytes(shape.overhead(self.outer) as u64), &self.parts(*shape)]);
         out += &sheet.lines(2);
-        if self.clock_steps_back > 0 {
-            let steps = counted(self.clock_steps_back, "time", "times");
-            out += &format!("  the capture's clock stepped back {steps}; packet time was held until it caught up\n");
-        }
+        out += &clock(self.clock_steps_back, self.stamps_not_believed);
         out
     }
 
@@ -199,6 +200,7 @@ impl Done<'_> {
             "share_carried": (bytes_out - bytes_in) as f64 / (*bytes_out).max(1) as f64,
             "elapsed_s": elapsed.as_secs_f64(),
             "clock_steps_back": self.clock_steps_back,
+            "stamps_not_believed": self.stamps_not_believed,
             "interrupted": interrupted,
             "error": failure.as_ref().map(ToString::to_string),
         })

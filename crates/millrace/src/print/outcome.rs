@@ -11,6 +11,20 @@ use super::number::{bytes, count, counted, percent, rate, span};
 use super::style::Style;
 use super::table::{Align, Sheet, Tone};
 
+/// What there is to say about the capture's clock.
+pub(crate) fn clock(steps_back: u64, stamps_not_believed: u64) -> String {
+    let mut out = String::new();
+    if steps_back > 0 {
+        let steps = counted(steps_back, "time", "times");
+        out += &format!("  the capture's clock stepped back {steps}; packet time never does\n");
+    }
+    if stamps_not_believed > 0 {
+        let stamps = counted(stamps_not_believed, "time stamp lies", "time stamps lie");
+        out += &format!("  {stamps} far from those around: not believed; packets took their neighbours' time\n");
+    }
+    out
+}
+
 /// A run that has ended.
 pub(crate) struct Run<'a> {
     pub(crate) description: &'a Description,
@@ -22,6 +36,7 @@ pub(crate) struct Run<'a> {
     pub(crate) input: &'a Path,
     pub(crate) output: Option<&'a Path>,
     pub(crate) clock_steps_back: u64,
+    pub(crate) stamps_not_believed: u64,
     /// The link types of packets that nobody reads, as far as they are known.
     pub(crate) unread_links: Vec<LinkType>,
     /// What the function has to say to who most likely meant something else.
@@ -68,10 +83,7 @@ impl Run<'_> {
         if any_order && self.cores > 1 {
             out += "  cores take packets in an order of their own: with another timing other packets may be dropped\n";
         }
-        if self.clock_steps_back > 0 {
-            let steps = counted(self.clock_steps_back, "time", "times");
-            out += &format!("  the capture's clock stepped back {steps}; packet time was held until it caught up\n");
-        }
+        out += &clock(self.clock_steps_back, self.stamps_not_believed);
         if let Some(report) = &self.outcome.report {
             out += &table(report, style);
         }
@@ -204,6 +216,7 @@ impl Run<'_> {
                 "committed": committed, "aborted": aborted, "turns": turns,
             })),
             "clock_steps_back": self.clock_steps_back,
+            "stamps_not_believed": self.stamps_not_believed,
             "unread": counters.unread,
             "unread_links": self.unread_links.iter().map(|link| link.number()).collect::<Vec<_>>(),
             "remark": self.remark,

@@ -2,6 +2,7 @@
 
 use packet::LinkType;
 
+use super::beside::OPTION_FCS_LENGTH;
 use super::clock::Clock;
 use super::error::Fault;
 use super::format::{ByteOrder, Interface, Resolution};
@@ -16,6 +17,9 @@ pub(super) const RECORD_HEADER_BYTES: usize = 16;
 pub(super) const MAGIC_MICROS: u32 = 0xa1b2_c3d4;
 /// The magic number where time stamps count nanoseconds.
 pub(super) const MAGIC_NANOS: u32 = 0xa1b2_3c4d;
+
+/// Set where the link type's word tells how long frame check sequences are.
+pub(super) const FCS_IS_TOLD: u32 = 1 << 26;
 
 /// Relatives of pcap whose records are laid out otherwise, by their magic numbers.
 const VARIANTS: [(u32, &str); 4] = [
@@ -100,10 +104,13 @@ impl Classic {
         let Some(lengths) = Lengths::of_version(version.0, version.1) else {
             return Err(Fault::Version(version.0, version.1));
         };
-        // The upper half of the link type's word tells of frame check sequences, not of the link.
-        let link = LinkType::from_number(u32_at::<BIG>(header, 20) as u16);
+        let word = u32_at::<BIG>(header, 20);
+        let link = LinkType::from_number(word as u16);
+        // The upper half tells how long frame check sequences are, in units of two bytes.
+        let fcs = (word & FCS_IS_TOLD != 0).then(|| (OPTION_FCS_LENGTH, vec![(word >> 28 << 1) as u8]));
+        let facts = fcs.into_iter().collect();
         let snaplen = u32_at::<BIG>(header, 16);
-        let interface = Interface { name: None, link, snaplen, resolution, time_offset_secs: 0, section: 0 };
+        let interface = Interface { name: None, link, snaplen, resolution, time_offset_secs: 0, section: 0, facts };
         let byte_order = if BIG { ByteOrder::Big } else { ByteOrder::Little };
         Ok(Self { byte_order, interface, fraction_nanos, lengths })
     }
@@ -138,7 +145,9 @@ impl Classic {
                 return Walked::need(at, record);
             }
             let (secs, fraction) = (u32_at::<BIG>(header, 0), u32_at::<BIG>(header, 4));
-            let (seq, time) = clock.next(u64::from(secs) * 1_000_000_000 + u64::from(fraction) * self.fraction_nanos);
+            let (seq, time) =
+                clock.next(u64::from(secs) * 1_000_000_000 + u64::from(fraction) * self.fraction_nanos, packets);
+            clock.notes.wire_len(seq.0, len, wire_len);
             packets.push(Packet {
                 seq,
                 time,

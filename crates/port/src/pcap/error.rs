@@ -60,7 +60,7 @@ pub enum Fault {
     BrokenPipe,
     /// A classic pcap holds one link type; here come two.
     MixedLinks(LinkType, LinkType),
-    /// A classic pcap tells time until the year 2106; this packet is later.
+    /// A classic pcap tells time from 1970 until the year 2106; this packet's lies outside.
     LateTime,
 }
 
@@ -197,7 +197,7 @@ impl Fault {
             Self::DiskFull => "make room or write elsewhere; the output is incomplete",
             Self::BrokenPipe => "the output is incomplete",
             Self::MixedLinks(..) => "write to a name that ends in .pcapng, which holds several",
-            Self::LateTime => "write to a name that ends in .pcapng, which holds later times",
+            Self::LateTime => "write to a name that ends in .pcapng, which holds others",
         }
     }
 }
@@ -230,7 +230,7 @@ impl fmt::Display for Fault {
             Self::MixedLinks(first, other) => {
                 write!(f, "pcap holds one link type; the input has packets of {first} and of {other}")
             }
-            Self::LateTime => f.write_str("pcap tells time until 2106; the packet is later"),
+            Self::LateTime => f.write_str("pcap tells time from 1970 until 2106; the packet's lies outside"),
         }
     }
 }

@@ -61,6 +61,8 @@ pub struct Interface {
     pub time_offset_secs: i64,
     /// The section that describes it, from 0.
     pub section: u32,
+    /// All else that the capture says of it: options of pcapng by their codes, their numbers in little-endian order.
+    pub facts: Vec<(u16, Vec<u8>)>,
 }
 
 /// Interfaces by the number that packets name them by; nothing in place of numbers that nobody described.
@@ -113,22 +115,30 @@ impl Scale {
         Self { unit, offset_secs }
     }
 
-    /// Nanoseconds since the epoch; held at either end of what [`Nanos`] can tell.
+    /// Nanoseconds since the epoch; held at the end of what [`Nanos`] can tell. Before the epoch: how much, modulo 2^64.
     #[inline]
-    pub(super) fn nanos(self, stamp: u64) -> u64 {
-        let nanos = match self.unit {
+    pub(super) fn nanos(self, stamp: u64) -> Result<u64, u64> {
+        if self.offset_secs != 0 {
+            return self.shifted(stamp);
+        }
+        Ok(match self.unit {
             Unit::Multiply(factor) => stamp.saturating_mul(factor),
             Unit::Divide(divisor) => stamp / divisor,
             Unit::Shift(bits) => u64::try_from((u128::from(stamp) * 1_000_000_000) >> bits).unwrap_or(u64::MAX),
-        };
-        if self.offset_secs == 0 { nanos } else { shifted(nanos, self.offset_secs) }
+        })
     }
-}
 
-#[cold]
-fn shifted(nanos: u64, offset_secs: i64) -> u64 {
-    let sum = i128::from(nanos) + i128::from(offset_secs) * 1_000_000_000;
-    u64::try_from(sum.max(0)).unwrap_or(Nanos::NEVER.0)
+    #[cold]
+    fn shifted(self, stamp: u64) -> Result<u64, u64> {
+        let stamp = i128::from(stamp);
+        let nanos = match self.unit {
+            Unit::Multiply(factor) => stamp * i128::from(factor),
+            Unit::Divide(divisor) => stamp / i128::from(divisor),
+            Unit::Shift(bits) => (stamp * 1_000_000_000) >> bits,
+        };
+        let nanos = nanos + i128::from(self.offset_secs) * 1_000_000_000;
+        if nanos < 0 { Err(nanos as u64) } else { Ok(u64::try_from(nanos).unwrap_or(Nanos::NEVER.0)) }
+    }
 }
 
 impl fmt::Display for Container {
@@ -177,7 +187,7 @@ mod tests {
 
     #[test]
     fn scales() {
-        let at = |resolution, stamp| Scale::new(resolution, 0).nanos(stamp);
+        let at = |resolution, stamp| Scale::new(resolution, 0).nanos(stamp).expect("no offset");
         assert_eq!(at(Resolution::Decimal(0), 3), 3_000_000_000);
         assert_eq!(at(Resolution::MICROS, 1_500_000), 1_500_000_000);
         assert_eq!(at(Resolution::NANOS, u64::MAX), u64::MAX);
@@ -192,8 +202,13 @@ mod tests {
 
     #[test]
     fn offsets_hold_at_the_ends() {
-        assert_eq!(Scale::new(Resolution::MICROS, -1).nanos(1_500_000), 500_000_000);
-        assert_eq!(Scale::new(Resolution::MICROS, i64::MIN).nanos(1), 0);
-        assert_eq!(Scale::new(Resolution::MICROS, i64::MAX).nanos(1), u64::MAX);
+        let at = |resolution, offset_secs, stamp| Scale::new(resolution, offset_secs).nanos(stamp);
+        assert_eq!(at(Resolution::MICROS, -1, 1_500_000), Ok(500_000_000));
+        assert_eq!(at(Resolution::MICROS, -2, 1_500_000), Err(500_000_000u64.wrapping_neg()));
+        assert_eq!(at(Resolution::MICROS, i64::MAX, 1), Ok(u64::MAX));
+        // In range only with its offset.
+        assert_eq!(at(Resolution::Decimal(0), -20_000_000_000, 20_000_000_003), Ok(3_000_000_000));
+        assert_eq!(at(Resolution::Decimal(12), -1, 1_000_000_007_000), Ok(7));
+        assert_eq!(at(Resolution::Binary(10), -1, 1536), Ok(500_000_000));
     }
 }

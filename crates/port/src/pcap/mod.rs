@@ -3,6 +3,7 @@
 //! [`Reader`] and [`Writer`] know the files, [`Capture`] is the port made of them.
 
 mod ahead;
+mod beside;
 mod classic;
 mod clock;
 mod decompress;
@@ -15,7 +16,7 @@ mod target;
 mod walk;
 mod writer;
 
-pub(crate) use clock::Raised;
+pub(crate) use clock::Restamped;
 pub use error::{Error, Fault};
 pub use format::{ByteOrder, Compression, Container, Format, Interface, Interfaces, Resolution};
 pub use reader::{BLOCK_BYTES, Reader};
@@ -23,12 +24,15 @@ pub use source::Progress;
 pub use target::{Target, same_file};
 pub use writer::Writer;
 
+use std::collections::VecDeque;
 use std::mem;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use packet::Nanos;
+
+use beside::{Beside, What};
 
 use crate::batch::{Batch, Fate, Packet};
 use crate::error::PortError;
@@ -81,10 +85,14 @@ impl Capture {
     /// Opens the stream.
     pub fn stream(&mut self) -> Stream<'_> {
         let Self { reader, writer, by_ports, renamed } = self;
-        let latest = Latest::default();
-        let input = Box::new(Input { reader, latest: latest.clone() });
+        let (latest, notes) = (Latest::default(), Notes::default());
+        if writer.is_some() && !*renamed {
+            reader.take_notes();
+        }
+        let input = Box::new(Input { reader, latest: latest.clone(), notes: Arc::clone(&notes) });
         let latest = (!*renamed).then_some(latest);
-        let output = Output { writer: writer.as_mut(), by_ports: *by_ports, latest, counts: TransmitCounts::default() };
+        let counts = TransmitCounts::default();
+        let output = Output { writer: writer.as_mut(), by_ports: *by_ports, latest, notes, counts };
         Stream { input, ordered: output.writer.is_some(), output: Box::new(output) }
     }
 }
@@ -110,9 +118,17 @@ impl Latest {
     }
 }
 
+/// What was read beside packets and is to be written.
+type Notes = Arc<Mutex<VecDeque<Beside>>>;
+
+fn locked(notes: &Notes) -> MutexGuard<'_, VecDeque<Beside>> {
+    notes.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 struct Input<'a> {
     reader: &'a mut Reader,
     latest: Latest,
+    notes: Notes,
 }
 
 impl Receive for Input<'_> {
@@ -123,6 +139,9 @@ impl Receive for Input<'_> {
         }
         let received = self.reader.read(batch);
         self.latest.set(batch);
+        if !self.reader.notes().is_empty() {
+            locked(&self.notes).extend(self.reader.notes().drain(..));
+        }
         Ok(received?)
     }
 
@@ -135,7 +154,33 @@ struct Output<'a> {
     writer: Option<&'a mut Writer>,
     by_ports: bool,
     latest: Option<Latest>,
+    notes: Notes,
     counts: TransmitCounts,
+}
+
+/// What is said of a packet.
+#[derive(Default)]
+struct Said {
+    options: Vec<u8>,
+    /// The length on the wire that it was given, and that which it had.
+    wire_len: Option<(u32, u32)>,
+}
+
+/// Writes what stands ahead of packet number `seq`, and gathers what is said of it. What is said of packets that don't go out is gone.
+#[cold]
+fn write_notes(writer: &mut Writer, notes: &mut VecDeque<Beside>, seq: u64) -> Result<Said, Error> {
+    let mut said = Said::default();
+    while let Some(Beside { at, what }) = notes.pop_front_if(|note| note.at <= seq) {
+        match what {
+            What::WireLen { given, told } if at == seq => said.wire_len = Some((given, told)),
+            What::Options(options) if at == seq => said.options = options,
+            What::WireLen { .. } | What::Options(_) => {}
+            What::Section(options) => writer.section(options),
+            What::Block(kind, body) => writer.block(kind, &body)?,
+            What::Statistics { interface, time, options } => writer.statistics(interface, time, options)?,
+        }
+    }
+    Ok(said)
 }
 
 impl Transmit for Output<'_> {
@@ -146,13 +191,25 @@ impl Transmit for Output<'_> {
         if let Some(interfaces) = &origin.interfaces {
             writer.describe(interfaces);
         }
-        let mut raised = origin.raised.as_slice();
+        let mut restamped = origin.restamped.as_slice();
         let mut run = Run::default();
+        let mut notes = locked(&self.notes);
+        let mut noted = notes.front().map_or(u64::MAX, |note| note.at);
         for (index, packet) in batch.packets().iter().enumerate() {
             let Fate::Transmit(port) = packet.fate else { continue };
-            let time = if raised.is_empty() { packet.time } else { stamp(&mut raised, packet) };
+            let time = if restamped.is_empty() { packet.time } else { stamp(&mut restamped, packet) };
             let interface = if self.by_ports && writer.knows(port) { port } else { packet.interface };
-            let packet = Packet { time, interface, ..*packet };
+            let mut packet = Packet { time, interface, ..*packet };
+            let mut options = Vec::new();
+            if packet.seq.0 >= noted {
+                let said = write_notes(writer, &mut notes, packet.seq.0)?;
+                noted = notes.front().map_or(u64::MAX, |note| note.at);
+                options = said.options;
+                packet.wire_len = match said.wire_len {
+                    Some((given, told)) if given == packet.wire_len => told,
+                    Some(_) | None => packet.wire_len,
+                };
+            }
             if let Some(record) = record(writer, batch, &packet) {
                 if !run.extend(batch, &record) {
                     self.counts.sent += run.write(writer, batch)?;
@@ -161,7 +218,7 @@ impl Transmit for Output<'_> {
                 continue;
             }
             self.counts.sent += mem::take(&mut run).write(writer, batch)?;
-            writer.write(&packet, batch.bytes(index))?;
+            writer.write_with(&packet, batch.bytes(index), &options)?;
             self.counts.sent += 1;
         }
         self.counts.sent += run.write(writer, batch)?;
@@ -180,6 +237,7 @@ impl Transmit for Output<'_> {
         if let Some(interfaces) = self.latest.as_ref().and_then(Latest::get) {
             writer.describe(&interfaces);
         }
+        write_notes(writer, &mut locked(&self.notes), u64::MAX)?;
         writer.finish()?;
         Ok(())
     }
@@ -227,12 +285,12 @@ impl Run {
     }
 }
 
-/// The time stamp that a packet had in the file. Numbers rise from call to call; what lies below them is dropped from `raised`.
+/// The time stamp that a packet had in the file. Numbers rise from call to call; what lies below them is dropped from `restamped`.
 #[cold]
-fn stamp(raised: &mut &[Raised], packet: &Packet) -> Nanos {
-    let below = raised.partition_point(|one| one.seq < packet.seq);
-    *raised = &raised[below..];
-    match raised.first() {
+fn stamp(restamped: &mut &[Restamped], packet: &Packet) -> Nanos {
+    let below = restamped.partition_point(|one| one.seq < packet.seq);
+    *restamped = &restamped[below..];
+    match restamped.first() {
         Some(one) if one.seq == packet.seq && one.time == packet.time => one.stamp,
         _ => packet.time,
     }

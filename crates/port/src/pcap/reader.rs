@@ -6,11 +6,13 @@
 
 use std::fmt;
 use std::io::{self, Read};
+use std::mem;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::classic::{Classic, FILE_HEADER_BYTES};
+use super::beside::Beside;
+use super::classic::{Classic, FILE_HEADER_BYTES, RECORD_HEADER_BYTES};
 use super::clock::Clock;
 use super::error::{Error, Fault};
 use super::format::{Container, Format, Interface, Interfaces};
@@ -35,7 +37,9 @@ pub struct Reader {
     block_bytes: usize,
     /// The start of the record that the last block cut in two.
     carry: Vec<u8>,
-    /// Where `carry` begins, in bytes from the start of the decompressed capture.
+    /// How much of `carry` was walked over: what packets lie in whose time isn't known yet.
+    walked: usize,
+    /// Where the record that comes next begins, in bytes from the start of the decompressed capture.
     carry_offset: u64,
     /// What is to be told once the packets ahead of it have been delivered.
     pending: Option<Error>,
@@ -91,6 +95,7 @@ impl Reader {
             described,
             block_bytes,
             carry,
+            walked: 0,
             carry_offset,
             pending: None,
             ended: false,
@@ -140,6 +145,23 @@ impl Reader {
         self.clock.steps_back()
     }
 
+    /// How many time stamps were not believed: their packets have their neighbours' time. A stamp is doubted that lies far from its
+    /// neighbours, and so is one that no [`Nanos`](packet::Nanos) can tell.
+    #[must_use]
+    pub const fn stamps_not_believed(&self) -> u64 {
+        self.clock.disbelieved()
+    }
+
+    /// From now on what is said beside packets is noted, for [`notes`](Self::notes) to be taken from.
+    pub(super) const fn take_notes(&mut self) {
+        self.clock.notes.wanted = true;
+    }
+
+    /// What was noted and not taken yet.
+    pub(super) const fn notes(&mut self) -> &mut Vec<Beside> {
+        &mut self.clock.notes.taken
+    }
+
     /// How far the file has been read.
     #[must_use]
     pub fn progress(&self) -> Progress {
@@ -162,10 +184,10 @@ impl Reader {
             return Ok(Received::End);
         }
         // The shortest record is a header of 16 bytes, so that no block makes the descriptors grow.
-        packets.reserve(self.block_bytes / 16 + 1);
+        packets.reserve(self.block_bytes / 16 + 1 + self.clock.held());
         let received = self.fill(memory, packets);
         let origin = batch.origin_mut();
-        self.clock.take_raised(&mut origin.raised);
+        self.clock.take_restamped(&mut origin.restamped);
         if self.described.len() != self.interfaces().len() {
             self.described = self.interfaces().iter().cloned().map(Some).collect::<Vec<_>>().into();
         }
@@ -199,12 +221,13 @@ impl Reader {
     }
 
     fn fill(&mut self, memory: &mut Vec<u8>, packets: &mut Vec<Packet>) -> Result<Received, Error> {
-        let mut block = Block::resume(memory, &mut self.carry, self.block_bytes);
+        let mut block = Block::resume(memory, &mut self.carry, mem::take(&mut self.walked), self.block_bytes);
+        self.clock.resume(packets);
         loop {
             let count = match self.source.read(block.room()) {
                 Ok(count) => count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {
-                    self.carry.extend_from_slice(block.left());
+                    self.keep(&block, packets);
                     return Ok(Received::Idle);
                 }
                 Err(error) => {
@@ -221,8 +244,13 @@ impl Reader {
             block.at = at;
             match stop {
                 Stop::Fault(fault) => return self.deliver(packets, fault),
-                Stop::Need(_) if !packets.is_empty() => {
-                    self.carry.extend_from_slice(block.left());
+                Stop::Need(_) if packets.len() > self.clock.held() => {
+                    self.keep(&block, packets);
+                    return Ok(Received::Packets);
+                }
+                Stop::Need(_) if count == 0 && !packets.is_empty() => {
+                    self.clock.settle(packets);
+                    self.keep(&block, packets);
                     return Ok(Received::Packets);
                 }
                 Stop::Need(_) if count == 0 && block.left().is_empty() => {
@@ -234,18 +262,28 @@ impl Reader {
                 }
                 // What is there of a record is kept, and nobody is held up until the rest comes.
                 Stop::Need(_) if !self.source.is_ready() => {
-                    self.carry.extend_from_slice(block.left());
+                    self.keep(&block, packets);
                     return Ok(Received::Idle);
                 }
-                Stop::Need(bytes) => block.make_room(bytes),
+                Stop::Need(bytes) => block.make_room(bytes, packets),
             }
         }
     }
 
+    /// Keeps for the next block what no packet was found in yet, and the packets whose time isn't known.
+    fn keep(&mut self, block: &Block<'_>, packets: &mut Vec<Packet>) {
+        let held = packets.len() - self.clock.held();
+        let start = block.start(&packets[held..]);
+        self.clock.suspend(packets, start);
+        self.walked = block.at - start;
+        self.carry.extend_from_slice(&block.bytes()[start..]);
+    }
+
     /// Ends the capture with an error, once the packets that are there have been delivered.
     #[cold]
-    fn deliver(&mut self, packets: &[Packet], fault: Fault) -> Result<Received, Error> {
+    fn deliver(&mut self, packets: &mut [Packet], fault: Fault) -> Result<Received, Error> {
         self.ended = true;
+        self.clock.settle(packets);
         let error = self.error(fault);
         if packets.is_empty() {
             return Err(error);
@@ -266,7 +304,7 @@ impl fmt::Debug for Reader {
     }
 }
 
-/// The batch's memory while it is filled: what lies before `at` was taken, what lies behind `filled` is stale.
+/// The batch's memory while it is filled: what lies before `at` was walked over, what lies behind `filled` is stale.
 struct Block<'a> {
     memory: &'a mut Vec<u8>,
     at: usize,
@@ -275,11 +313,11 @@ struct Block<'a> {
 }
 
 impl<'a> Block<'a> {
-    /// Begins with what was carried over from the last block.
-    fn resume(memory: &'a mut Vec<u8>, carry: &mut Vec<u8>, block_bytes: usize) -> Self {
+    /// Begins with what was carried over from the last block, of which `at` bytes were walked over.
+    fn resume(memory: &'a mut Vec<u8>, carry: &mut Vec<u8>, at: usize, block_bytes: usize) -> Self {
         let filled = carry.len();
         let limit = if filled < block_bytes / 2 { block_bytes } else { filled + block_bytes };
-        let mut block = Self { memory, at: 0, filled, limit };
+        let mut block = Self { memory, at, filled, limit };
         block.reach_limit();
         block.memory[..filled].copy_from_slice(carry);
         carry.clear();
@@ -306,12 +344,19 @@ impl<'a> Block<'a> {
         &self.memory[self.at..self.filled]
     }
 
-    /// Makes room for a record of `bytes` bytes, of which the first are there. Memory is doubled at most, so that a
-    /// damaged length takes no more than the file has bytes to show for it.
-    fn make_room(&mut self, bytes: usize) {
-        self.memory.copy_within(self.at..self.filled, 0);
-        (self.at, self.filled) = (0, self.filled - self.at);
-        self.limit = self.limit.max(bytes.min(2 * self.limit));
+    /// Where begins what must stay, if these packets must: at the first one's record.
+    fn start(&self, packets: &[Packet]) -> usize {
+        packets.first().map_or(self.at, |packet| (packet.offset as usize).saturating_sub(RECORD_HEADER_BYTES))
+    }
+
+    /// Makes room for a record of `bytes` bytes, of which the first are there, behind these packets, which stay. Memory is doubled at
+    /// most, so that a damaged length takes no more than the file has bytes to show for it.
+    fn make_room(&mut self, bytes: usize, packets: &mut [Packet]) {
+        let start = self.start(packets);
+        self.memory.copy_within(start..self.filled, 0);
+        packets.iter_mut().for_each(|packet| packet.offset -= start as u32);
+        (self.at, self.filled) = (self.at - start, self.filled - start);
+        self.limit = self.limit.max((self.at + bytes).min(2 * self.limit));
         self.reach_limit();
     }
 }

@@ -2,6 +2,7 @@
 
 use packet::LinkType;
 
+use super::beside::{self, INTERFACE_STATISTICS, Of, What};
 use super::clock::Clock;
 use super::error::Fault;
 use super::format::{ByteOrder, Interface, Resolution, Scale};
@@ -23,7 +24,12 @@ pub(super) const ENHANCED_PACKET: u32 = 6;
 /// Options of an interface description.
 pub(super) const OPTION_NAME: u16 = 2;
 pub(super) const OPTION_RESOLUTION: u16 = 9;
-const OPTION_TIME_OFFSET: u16 = 14;
+pub(super) const OPTION_TIME_OFFSET: u16 = 14;
+/// Options of an interface's statistics.
+pub(super) const START_TIME: u16 = 2;
+pub(super) const END_TIME: u16 = 3;
+/// An option of a packet.
+const OPTION_HASH: u16 = 3;
 
 /// Type and length, and the length once more at the end.
 const BLOCK_FRAME_BYTES: usize = 12;
@@ -110,27 +116,75 @@ impl Sections {
         packets: &mut Vec<Packet>,
     ) -> Result<(), Fault> {
         let packet = match kind {
-            ENHANCED_PACKET => self.enhanced::<BIG>(block, at, clock)?,
-            SECTION_HEADER => return self.section::<BIG>(block),
+            ENHANCED_PACKET => self.enhanced::<BIG>(block, at, clock, packets)?,
+            SECTION_HEADER => return self.section::<BIG>(block, clock),
             INTERFACE_DESCRIPTION => return self.interface::<BIG>(block),
-            SIMPLE_PACKET => self.simple::<BIG>(block, at, clock)?,
-            PACKET_OBSOLETE => self.obsolete::<BIG>(block, at, clock)?,
-            _ => return Ok(()),
+            SIMPLE_PACKET => self.simple::<BIG>(block, at, clock, packets)?,
+            PACKET_OBSOLETE => self.obsolete::<BIG>(block, at, clock, packets)?,
+            _ => {
+                if clock.notes.wanted {
+                    self.note_block::<BIG>(kind, block, clock);
+                }
+                return Ok(());
+            }
         };
+        if clock.notes.wanted && kind != SIMPLE_PACKET {
+            note_packet::<BIG>(block, &packet, clock);
+        }
         packets.push(packet);
         Ok(())
     }
 
+    /// Notes a block that is none of a packet.
+    #[cold]
+    fn note_block<const BIG: bool>(&self, kind: u32, block: &[u8], clock: &mut Clock) {
+        let body = &block[8..block.len() - 4];
+        let at = clock.packets();
+        if kind != INTERFACE_STATISTICS {
+            if let Some(body) = beside::copied::<BIG>(kind, body) {
+                clock.notes.add(at, What::Block(kind, body));
+            }
+            return;
+        }
+        let Some((head, rest)) = body.split_first_chunk::<12>() else { return };
+        let index = self.first + u32_at::<BIG>(head, 0) as usize;
+        let Some(interface) = self.readers.get(index) else { return };
+        let nanos = |high: u32, low: u32| match interface.scale.nanos(u64::from(high) << 32 | u64::from(low)) {
+            Ok(nanos) | Err(nanos) => nanos,
+        };
+        let mut options = beside::options::<BIG>(Of::Statistics, rest);
+        for (code, value) in &mut options {
+            if let (START_TIME | END_TIME, Some(halves)) = (*code, value.first_chunk::<8>()) {
+                let nanos = nanos(u32_at::<false>(halves, 0), u32_at::<false>(halves, 4));
+                *value = [((nanos >> 32) as u32).to_le_bytes(), (nanos as u32).to_le_bytes()].concat();
+            }
+        }
+        let time = nanos(u32_at::<BIG>(head, 4), u32_at::<BIG>(head, 8));
+        clock.notes.add(at, What::Statistics { interface: index as u16, time, options });
+    }
+
     #[inline]
-    fn enhanced<const BIG: bool>(&self, block: &[u8], at: usize, clock: &mut Clock) -> Result<Packet, Fault> {
+    fn enhanced<const BIG: bool>(
+        &self,
+        block: &[u8],
+        at: usize,
+        clock: &mut Clock,
+        packets: &mut [Packet],
+    ) -> Result<Packet, Fault> {
         let Some(head) = block.first_chunk::<28>() else { return Err(SHORT) };
-        self.stamped::<BIG>(head, u32_at::<BIG>(head, 8), block.len(), at, clock)
+        self.stamped::<BIG>(head, u32_at::<BIG>(head, 8), block.len(), at, clock, packets)
     }
 
     /// The packet block of old: as the enhanced one, its interface in 16 bits ahead of a count of drops.
-    fn obsolete<const BIG: bool>(&self, block: &[u8], at: usize, clock: &mut Clock) -> Result<Packet, Fault> {
+    fn obsolete<const BIG: bool>(
+        &self,
+        block: &[u8],
+        at: usize,
+        clock: &mut Clock,
+        packets: &mut [Packet],
+    ) -> Result<Packet, Fault> {
         let Some(head) = block.first_chunk::<28>() else { return Err(SHORT) };
-        self.stamped::<BIG>(head, u32::from(u16_at::<BIG>(head, 8)), block.len(), at, clock)
+        self.stamped::<BIG>(head, u32::from(u16_at::<BIG>(head, 8)), block.len(), at, clock, packets)
     }
 
     #[inline]
@@ -141,6 +195,7 @@ impl Sections {
         block_len: usize,
         at: usize,
         clock: &mut Clock,
+        packets: &mut [Packet],
     ) -> Result<Packet, Fault> {
         let index = self.first + id as usize;
         let Some(interface) = self.readers.get(index) else { return Err(Fault::UnknownInterface(id)) };
@@ -149,7 +204,10 @@ impl Sections {
             return Err(Fault::Block("its packet is longer than itself"));
         }
         let stamp = u64::from(u32_at::<BIG>(head, 12)) << 32 | u64::from(u32_at::<BIG>(head, 16));
-        let (seq, time) = clock.next(interface.scale.nanos(stamp));
+        let (seq, time) = match interface.scale.nanos(stamp) {
+            Ok(nanos) => clock.next(nanos, packets),
+            Err(early) => clock.next_early(early, packets),
+        };
         Ok(Packet {
             seq,
             time,
@@ -164,7 +222,13 @@ impl Sections {
     }
 
     /// A packet without a time stamp, of the section's first interface.
-    fn simple<const BIG: bool>(&self, block: &[u8], at: usize, clock: &mut Clock) -> Result<Packet, Fault> {
+    fn simple<const BIG: bool>(
+        &self,
+        block: &[u8],
+        at: usize,
+        clock: &mut Clock,
+        packets: &mut [Packet],
+    ) -> Result<Packet, Fault> {
         let Some(head) = block.first_chunk::<12>().filter(|_| block.len() >= 16) else { return Err(SHORT) };
         let Some(interface) = self.readers.get(self.first) else { return Err(Fault::UnknownInterface(0)) };
         let wire_len = u32_at::<BIG>(head, 8);
@@ -176,14 +240,14 @@ impl Sections {
         if len as usize + 16 > block.len() {
             return Err(Fault::Block("its packet is longer than itself"));
         }
-        let (seq, time) = clock.next_unstamped();
+        let (seq, time) = clock.next_unstamped(packets);
         let interface_index = self.first as u16;
         let (offset, link, fate) = ((at + 12) as u32, interface.link, Fate::Pending);
         Ok(Packet { seq, time, offset, len, wire_len, interface: interface_index, link, bucket: 0, fate })
     }
 
     #[cold]
-    fn section<const BIG: bool>(&mut self, block: &[u8]) -> Result<(), Fault> {
+    fn section<const BIG: bool>(&mut self, block: &[u8], clock: &mut Clock) -> Result<(), Fault> {
         if block.len() < SECTION_HEADER_BYTES {
             return Err(SHORT);
         }
@@ -193,6 +257,10 @@ impl Sections {
         }
         self.count = self.count.saturating_add(1);
         self.first = self.interfaces.len();
+        if clock.notes.wanted && self.count == 1 {
+            let options = beside::written_options::<BIG>(Of::Section, &block[24..block.len() - 4]);
+            clock.notes.add(clock.packets(), What::Section(options));
+        }
         Ok(())
     }
 
@@ -210,10 +278,12 @@ impl Sections {
             snaplen: u32_at::<BIG>(block, 12),
             resolution: Resolution::MICROS,
             time_offset_secs: 0,
+            facts: Vec::new(),
             section: self.count.saturating_sub(1),
         };
         let mut rest = &block[16..block.len() - 4];
-        while let Some((code, value, behind)) = option::<BIG>(rest)? {
+        let beyond = |()| Fault::Block("an option reaches beyond it");
+        while let Some((code, value, behind)) = beside::option::<BIG>(rest).map_err(beyond)? {
             match (code, value) {
                 (OPTION_NAME, name) => interface.name = Some(String::from_utf8_lossy(name).into_owned()),
                 (OPTION_RESOLUTION, &[byte, ..]) => interface.resolution = Resolution::from_option(byte),
@@ -222,7 +292,7 @@ impl Sections {
                     let secs = u64::from(u32_at::<BIG>(value, high)) << 32 | u64::from(u32_at::<BIG>(value, low));
                     interface.time_offset_secs = secs as i64;
                 }
-                _ => {}
+                _ => interface.facts.push((code, beside::value::<BIG>(Of::Interface, code, value))),
             }
             rest = behind;
         }
@@ -230,6 +300,22 @@ impl Sections {
         self.readers.push(InterfaceReader { link: interface.link, scale });
         self.interfaces.push(interface);
         Ok(())
+    }
+}
+
+/// Notes what is said of a packet.
+fn note_packet<const BIG: bool>(block: &[u8], packet: &Packet, clock: &mut Clock) {
+    clock.notes.wire_len(packet.seq.0, packet.len, u32_at::<BIG>(block, 24));
+    let behind = 28 + (packet.len as usize).next_multiple_of(4);
+    let mut options = Vec::new();
+    for (code, value) in beside::options::<BIG>(Of::Packet, block.get(behind..block.len() - 4).unwrap_or_default()) {
+        // A hash doesn't hold of what is rewritten.
+        if code != OPTION_HASH {
+            beside::put_option(&mut options, code, &value);
+        }
+    }
+    if !options.is_empty() {
+        clock.notes.add(packet.seq.0, What::Options(options));
     }
 }
 
@@ -257,18 +343,4 @@ fn block_frame<const BIG: bool>(rest: &[u8], len: usize) -> Result<(), Fault> {
         return Err(Fault::Block("the lengths at its two ends differ"));
     }
     Ok(())
-}
-
-/// An option's code and value, and what lies behind it.
-type OptionAnd<'a> = (u16, &'a [u8], &'a [u8]);
-
-/// The next option, until there is none.
-fn option<const BIG: bool>(rest: &[u8]) -> Result<Option<OptionAnd<'_>>, Fault> {
-    let Some((head, behind)) = rest.split_first_chunk::<4>() else { return Ok(None) };
-    let (code, len) = (u16_at::<BIG>(head, 0), usize::from(u16_at::<BIG>(head, 2)));
-    if code == 0 {
-        return Ok(None);
-    }
-    let Some(value) = behind.get(..len) else { return Err(Fault::Block("an option reaches beyond it")) };
-    Ok(Some((code, value, behind.get(len.next_multiple_of(4)..).unwrap_or_default())))
 }

@@ -8,12 +8,14 @@ use std::sync::Arc;
 
 use packet::LinkType;
 
-use super::classic::{MAGIC_MICROS, MAGIC_NANOS, RECORD_HEADER_BYTES};
+use super::beside::{INTERFACE_STATISTICS, OPTION_FCS_LENGTH, put_all, put_option};
+use super::classic::{FCS_IS_TOLD, MAGIC_MICROS, MAGIC_NANOS, RECORD_HEADER_BYTES};
 use super::error::{Error, Fault};
 use super::format::{Compression, Container, Format, Interface, Interfaces, Resolution};
 use super::reader::Reader;
 use super::sections::{
-    BYTE_ORDER_MAGIC, ENHANCED_PACKET, INTERFACE_DESCRIPTION, OPTION_NAME, OPTION_RESOLUTION, SECTION_HEADER,
+    BYTE_ORDER_MAGIC, END_TIME, ENHANCED_PACKET, INTERFACE_DESCRIPTION, OPTION_NAME, OPTION_RESOLUTION,
+    OPTION_TIME_OFFSET, SECTION_HEADER, START_TIME,
 };
 use super::target::{Sink, is_standard};
 use crate::batch::{Batch, Packet};
@@ -23,6 +25,8 @@ use crate::queue::Received;
 const BUFFER_BYTES: usize = 128 << 10;
 /// Bytes of a run of records from which on it is written directly, and not through the buffer.
 const DIRECT_BYTES: usize = 16 << 10;
+/// Bytes of the mark behind a block's options.
+const END_OF_OPTIONS: usize = 4;
 /// The longest packet that other programs read; classic pcap wants a limit in its header.
 const SNAPLEN: u32 = 262_144;
 
@@ -55,9 +59,13 @@ struct Classic {
     resolution: Resolution,
 }
 
-/// The one section of a pcapng.
+/// The one section of a pcapng. Its header waits for what comes first, as the input's options may.
 #[derive(Default)]
 struct Section {
+    begun: bool,
+    options: Vec<u8>,
+    /// What is added to time stamps, in nanoseconds, of each of the interfaces written: what its negative offset takes off.
+    shifts: Vec<u64>,
     /// The interfaces written, by the packets' interface and link type.
     written: Vec<(u16, LinkType)>,
     /// The latest number in `written` of each of the packets' interfaces.
@@ -81,7 +89,7 @@ impl Writer {
             Ok(sink) => sink,
             Err(fault) => return Err(Error { path, offset: 0, packets: 0, fault }),
         };
-        let mut writer = Self {
+        Ok(Self {
             path,
             sink: Some(sink),
             buffer: Vec::with_capacity(BUFFER_BYTES),
@@ -91,11 +99,7 @@ impl Writer {
             told: None,
             interfaces: input.map_or(Vec::new(), |input| input.interfaces.iter().cloned().map(Some).collect()),
             growth: 0,
-        };
-        if container == Container::PcapNg {
-            writer.put(&section_header(), &[], 0)?;
-        }
-        Ok(writer)
+        })
     }
 
     /// The file that is written.
@@ -187,6 +191,12 @@ impl Writer {
     /// ([`Fault::MixedLinks`], [`Fault::LateTime`]); otherwise the file is given up.
     #[inline]
     pub fn write(&mut self, packet: &Packet, bytes: &[u8]) -> Result<(), Error> {
+        self.write_with(packet, bytes, &[])
+    }
+
+    /// As [`write`](Self::write), with these options behind it, where the format has such.
+    #[inline]
+    pub(super) fn write_with(&mut self, packet: &Packet, bytes: &[u8], options: &[u8]) -> Result<(), Error> {
         match &self.body {
             Body::Pcap(classic) => {
                 if classic.link != Some(packet.link) {
@@ -199,7 +209,7 @@ impl Writer {
                     Some(id) => id,
                     None => self.interface(packet)?,
                 };
-                self.enhanced(packet, id, bytes)?;
+                self.enhanced(packet, id, bytes, options)?;
             }
         }
         self.packets += 1;
@@ -217,6 +227,7 @@ impl Writer {
         if let Body::Pcap(Classic { link: None, link_if_empty, .. }) = self.body {
             self.begin(link_if_empty)?;
         }
+        self.begin_section()?;
         if matches!(&self.body, Body::PcapNg(section) if section.described > 0) {
             self.describe_rest()?;
         }
@@ -225,6 +236,63 @@ impl Writer {
             Ok(()) => Ok(()),
             Err(error) => Err(self.error(Fault::from_write(error))),
         }
+    }
+
+    /// Takes the options of the section, unless it has begun.
+    pub(super) fn section(&mut self, options: Vec<u8>) {
+        if let Body::PcapNg(section) = &mut self.body {
+            section.options = options;
+        }
+    }
+
+    /// Writes a block that is none of a packet nor an interface, where the format has such.
+    pub(super) fn block(&mut self, kind: u32, body: &[u8]) -> Result<(), Error> {
+        if !matches!(self.body, Body::PcapNg(_)) {
+            return Ok(());
+        }
+        self.begin_section()?;
+        let padding = body.len().next_multiple_of(4) - body.len();
+        let len = (12 + body.len() + padding) as u32;
+        self.put(&words::<2, 8>([kind, len]), body, padding)?;
+        self.put(&len.to_le_bytes(), &[], 0)
+    }
+
+    /// Writes statistics of one of the input's interfaces, their times in nanoseconds.
+    pub(super) fn statistics(&mut self, number: u16, time: u64, options: Vec<(u16, Vec<u8>)>) -> Result<(), Error> {
+        let described = self.interfaces.get(usize::from(number)).and_then(Option::as_ref);
+        let (Body::PcapNg(_), Some(link)) = (&self.body, described.map(|interface| interface.link)) else {
+            return Ok(());
+        };
+        self.describe_rest()?;
+        let id = self.describe_one(number, link)?;
+        let Body::PcapNg(section) = &self.body else { return Ok(()) };
+        let shift = section.shifts[id as usize];
+        let halves = |time: u64| words::<2, 8>([(shifted(time, shift) >> 32) as u32, shifted(time, shift) as u32]);
+        let mut written = Vec::new();
+        for (code, value) in options {
+            match (code, value.first_chunk::<8>()) {
+                (START_TIME | END_TIME, Some(time)) => {
+                    let time = u64::from_le_bytes(*time).rotate_left(32);
+                    put_option(&mut written, code, &halves(time));
+                }
+                _ => put_option(&mut written, code, &value),
+            }
+        }
+        let mut body = id.to_le_bytes().to_vec();
+        body.extend_from_slice(&halves(time));
+        put_all(&mut body, &written);
+        self.block(INTERFACE_STATISTICS, &body)
+    }
+
+    /// Writes a pcapng's header, if it isn't yet.
+    #[cold]
+    fn begin_section(&mut self) -> Result<(), Error> {
+        let Body::PcapNg(section) = &mut self.body else { return Ok(()) };
+        if mem::replace(&mut section.begun, true) {
+            return Ok(());
+        }
+        let header = section_header(&section.options);
+        self.put(&header, &[], 0)
     }
 
     /// Writes a pcap's header, or refuses a second link type.
@@ -243,7 +311,9 @@ impl Writer {
             Some(_) | None => SNAPLEN,
         };
         let snaplen = snaplen.saturating_add(self.growth);
-        let header = words::<6, 24>([magic, version, 0, 0, snaplen, u32::from(link.number())]);
+        let mut described = self.interfaces.iter().flatten().filter(|interface| interface.link == link);
+        let word = u32::from(link.number()) | described.next().map_or(0, fcs_bits);
+        let header = words::<6, 24>([magic, version, 0, 0, snaplen, word]);
         self.put(&header, &[], 0)
     }
 
@@ -285,13 +355,18 @@ impl Writer {
     }
 
     #[inline]
-    fn enhanced(&mut self, packet: &Packet, id: u32, bytes: &[u8]) -> Result<(), Error> {
+    fn enhanced(&mut self, packet: &Packet, id: u32, bytes: &[u8], options: &[u8]) -> Result<(), Error> {
+        let Body::PcapNg(section) = &self.body else { return Ok(()) };
+        let time = shifted(packet.time.0, section.shifts[id as usize]);
         let padding = bytes.len().next_multiple_of(4) - bytes.len();
-        let len = (28 + bytes.len() + padding + 4) as u32;
-        let time = packet.time.0;
+        let end = if options.is_empty() { 0 } else { END_OF_OPTIONS };
+        let len = (28 + bytes.len() + padding + options.len() + end + 4) as u32;
         let (high, low) = ((time >> 32) as u32, time as u32);
         let header = words::<7, 28>([ENHANCED_PACKET, len, id, high, low, bytes.len() as u32, packet.wire_len]);
         self.put(&header, bytes, padding)?;
+        if !options.is_empty() {
+            self.put(&[], options, END_OF_OPTIONS)?;
+        }
         self.put(&len.to_le_bytes(), &[], 0)
     }
 
@@ -321,6 +396,7 @@ impl Writer {
 
     /// Describes an interface with this link type, if it isn't yet, and tells its number in the file.
     fn describe_one(&mut self, number: u16, link: LinkType) -> Result<u32, Error> {
+        self.begin_section()?;
         let Body::PcapNg(section) = &mut self.body else { return Ok(0) };
         let index = usize::from(number);
         let latest = section.latest.get(index).copied().filter(|id| *id != usize::MAX);
@@ -334,6 +410,7 @@ impl Writer {
         if known.is_none() {
             section.written.push((number, link));
             let described = self.interfaces.get(index).and_then(Option::as_ref);
+            section.shifts.push(described.map_or(0, |interface| offset_nanos(interface.time_offset_secs)));
             let block = interface_description(link, described, self.growth);
             self.put(&block, &[], 0)?;
         }
@@ -456,18 +533,49 @@ fn by_name(path: &Path) -> (Option<Container>, Option<Compression>) {
     (container, compression)
 }
 
-fn section_header() -> [u8; 28] {
+fn section_header(options: &[u8]) -> Vec<u8> {
     let unknown_length = u32::MAX;
-    words([SECTION_HEADER, 28, BYTE_ORDER_MAGIC, 1, unknown_length, unknown_length, 28])
+    let mut behind = Vec::new();
+    put_all(&mut behind, options);
+    let len = (28 + behind.len()) as u32;
+    let mut block = words::<6, 24>([SECTION_HEADER, len, BYTE_ORDER_MAGIC, 1, unknown_length, unknown_length]).to_vec();
+    block.extend_from_slice(&behind);
+    block.extend_from_slice(&len.to_le_bytes());
+    block
+}
+
+/// Nanoseconds that a negative offset takes off. Such an offset is written, as stamps before the epoch need it; others are in the stamps.
+fn offset_nanos(offset_secs: i64) -> u64 {
+    const SECS_MAX: i64 = 1 << 33;
+    if (-SECS_MAX..0).contains(&offset_secs) { offset_secs.unsigned_abs() * 1_000_000_000 } else { 0 }
+}
+
+/// The stamp that gives this time with an offset. The end of what can be told stays it.
+#[inline]
+fn shifted(time: u64, shift: u64) -> u64 {
+    if time == u64::MAX { time } else { time.wrapping_add(shift) }
+}
+
+/// How a classic pcap tells the length of an interface's frame check sequences, beside its link type.
+fn fcs_bits(interface: &Interface) -> u32 {
+    let mut facts = interface.facts.iter().filter(|(code, _)| *code == OPTION_FCS_LENGTH);
+    let len = facts.next().and_then(|(_, value)| value.first().copied());
+    len.filter(|len| *len < 32).map_or(0, |len| FCS_IS_TOLD | u32::from(len / 2) << 28)
 }
 
 fn interface_description(link: LinkType, described: Option<&Interface>, growth: u32) -> Vec<u8> {
     let mut options = Vec::new();
     if let Some(name) = described.and_then(|interface| interface.name.as_deref()) {
-        option(&mut options, OPTION_NAME, name.as_bytes());
+        put_option(&mut options, OPTION_NAME, name.as_bytes());
     }
-    option(&mut options, OPTION_RESOLUTION, &[9]);
-    option(&mut options, 0, &[]);
+    for (code, value) in described.iter().flat_map(|interface| &interface.facts) {
+        put_option(&mut options, *code, value);
+    }
+    put_option(&mut options, OPTION_RESOLUTION, &[9]);
+    if let Some(interface) = described.filter(|interface| offset_nanos(interface.time_offset_secs) > 0) {
+        put_option(&mut options, OPTION_TIME_OFFSET, &interface.time_offset_secs.to_le_bytes());
+    }
+    put_option(&mut options, 0, &[]);
     let len = (20 + options.len()) as u32;
     // Where there is no limit, none comes of growth.
     let grown = |snaplen: u32| if snaplen == 0 { 0 } else { snaplen.saturating_add(growth) };
@@ -476,14 +584,6 @@ fn interface_description(link: LinkType, described: Option<&Interface>, growth: 
     block.extend_from_slice(&options);
     block.extend_from_slice(&len.to_le_bytes());
     block
-}
-
-fn option(options: &mut Vec<u8>, code: u16, value: &[u8]) {
-    let value = &value[..value.len().min(usize::from(u16::MAX))];
-    options.extend_from_slice(&code.to_le_bytes());
-    options.extend_from_slice(&(value.len() as u16).to_le_bytes());
-    options.extend_from_slice(value);
-    options.resize(options.len().next_multiple_of(4), 0);
 }
 
 /// Words in little-endian order.

@@ -68,20 +68,24 @@ pub fn manifest() -> Vec<Row> {
 /// A capture read to its end.
 pub struct Read {
     pub packets: Vec<(Packet, Vec<u8>)>,
+    /// Their time stamps in the file.
+    pub stamps: Vec<u64>,
     pub format: Format,
     pub steps_back: u64,
+    pub disbelieved: u64,
     pub error: Option<Error>,
 }
 
 /// Reads a capture to its end or its first error.
 pub fn read_all(mut reader: Reader) -> Read {
     let mut batch = Batch::default();
-    let mut packets = Vec::new();
+    let (mut packets, mut stamps) = (Vec::new(), Vec::new());
     let error = loop {
         match reader.read(&mut batch) {
             Ok(Received::Packets) => {
                 packets
                     .extend(batch.packets().iter().enumerate().map(|(i, packet)| (*packet, batch.bytes(i).to_vec())));
+                stamps.extend((0..batch.len()).map(|index| batch.stamp(index).0));
             }
             Ok(Received::Idle) => {}
             Ok(Received::End) => break None,
@@ -89,5 +93,6 @@ pub fn read_all(mut reader: Reader) -> Read {
         }
     };
     assert!(matches!(reader.read(&mut batch), Ok(Received::End)), "an end stays one, an error is told once");
-    Read { packets, format: reader.format(), steps_back: reader.clock_steps_back(), error }
+    let (format, steps_back, disbelieved) = (reader.format(), reader.clock_steps_back(), reader.stamps_not_believed());
+    Read { packets, stamps, format, steps_back, disbelieved, error }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use packet::{LinkType, Malformed};
-use port::pcap::{Error, Format};
+use port::pcap::{Error, Format, Reader};
 use serde_json::{Map, Value, json};
 
 use super::census::{Census, Share, Skew, TUNNELS, protocol_name};
@@ -17,19 +17,15 @@ pub(super) struct Page<'a> {
     name: &'a Path,
     format: Format,
     clock_steps_back: u64,
+    stamps_not_believed: u64,
     census: &'a Census,
     failure: Option<&'a Error>,
 }
 
 impl<'a> Page<'a> {
-    pub(super) fn new(
-        name: &'a Path,
-        format: Format,
-        clock_steps_back: u64,
-        census: &'a Census,
-        failure: Option<&'a Error>,
-    ) -> Self {
-        Self { name, format, clock_steps_back, census, failure }
+    pub(super) fn new(name: &'a Path, reader: &Reader, census: &'a Census, failure: Option<&'a Error>) -> Self {
+        let (clock_steps_back, stamps_not_believed) = (reader.clock_steps_back(), reader.stamps_not_believed());
+        Self { name, format: reader.format(), clock_steps_back, stamps_not_believed, census, failure }
     }
 
     pub(super) fn text(&self, style: Style) -> String {
@@ -65,15 +61,14 @@ impl<'a> Page<'a> {
         let malformed: Vec<(&str, u64)> = Malformed::ALL.iter().map(|kind| kind.name()).zip(census.malformed).collect();
         line("malformed", parts(&malformed));
         line("cut short", parts(&[("captured less than was sent", census.cut)]));
-        let steps = self.clock_steps_back;
-        line(
-            "clock",
-            if steps == 0 {
-                "runs forward".to_owned()
-            } else {
-                format!("stepped back {}", counted(steps, "time", "times"))
-            },
-        );
+        let mut clock = match self.clock_steps_back {
+            0 => "runs forward".to_owned(),
+            steps => format!("stepped back {}", counted(steps, "time", "times")),
+        };
+        if self.stamps_not_believed > 0 {
+            clock += &format!(", {} not believed", counted(self.stamps_not_believed, "time stamp", "time stamps"));
+        }
+        line("clock", clock);
         out += &sheet.lines(2);
         match census.skew() {
             Some(skew) => out += &self.flows(&skew, style),
@@ -221,6 +216,7 @@ impl<'a> Page<'a> {
             "malformed": named(Malformed::ALL.iter().map(|kind| kind.name()).zip(census.malformed).collect()),
             "protocols": protocols, "flows": skew, "packets_of_uncounted_flows": census.uncounted(),
             "clock_steps_back": self.clock_steps_back,
+            "stamps_not_believed": self.stamps_not_believed,
             "error": self.failure.map(ToString::to_string),
         })
     }
