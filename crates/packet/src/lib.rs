@@ -30,7 +30,7 @@ pub use key::{
     Key, NoKey, Words,
 };
 pub use link::LinkType;
-pub use parse::{parse, parse_odd, parse_ordinary, parse_segment};
+pub use parse::{parse, parse_odd, parse_ordinary, parse_segment, parse_what_is_whole};
 pub use reply::tcp_reset;
 pub use rewrite::{Macs, Rewrite};
 pub use rss::RssFields;

@@ -217,9 +217,55 @@ fn headers_of(
 /// What is wrong with the frame's headers.
 #[inline(never)]
 pub fn parse_odd(link: LinkType, bytes: &[u8], wire_len: u32, interface: u16) -> Result<Headers, Malformed> {
+    let (mut headers, inside) = outside(link, bytes, wire_len, interface)?;
+    let (offset, wire_len) = (usize::from(headers.network_offset), headers.wire_len as usize);
+    match inside {
+        link::Inside::Arp | link::Inside::Other | link::Inside::Unreadable => {}
+        link::Inside::V4 => datagram(&mut headers, bytes, ip::read_ipv4(bytes, offset, wire_len))?,
+        link::Inside::V6 => datagram(&mut headers, bytes, ip::read_ipv6(bytes, offset, wire_len))?,
+        // What is behind MPLS labels is told by its first nibble alone. What doesn't hold up as IP may be a pseudowire's frame.
+        link::Inside::Guess(offset) => {
+            let guess = match bytes[offset] >> 4 {
+                4 => ip::read_ipv4(bytes, offset, wire_len),
+                _ => ip::read_ipv6(bytes, offset, wire_len),
+            };
+            let _ = datagram(&mut headers, bytes, guess);
+        }
+    }
+    Ok(headers)
+}
+
+/// What is whole of a frame that [`parse`] refuses: what lies ahead of the header that is wrong. Where that is the IP header, the network
+/// is [`Network::Unreadable`], and the EtherType tells which it was to be; where it is the transport header, the transport is none.
+/// `None`: the link header itself is wrong.
+#[must_use]
+pub fn parse_what_is_whole(link: LinkType, bytes: &[u8], wire_len: u32, interface: u16) -> Option<Headers> {
+    let (mut headers, inside) = outside(link, bytes, wire_len, interface).ok()?;
+    let (offset, wire_len) = (headers.network_offset.into(), headers.wire_len as usize);
+    let ip = match inside {
+        link::Inside::V4 => ip::read_ipv4(bytes, offset, wire_len),
+        link::Inside::V6 => ip::read_ipv6(bytes, offset, wire_len),
+        link::Inside::Arp | link::Inside::Other | link::Inside::Unreadable | link::Inside::Guess(_) => {
+            return Some(headers);
+        }
+    };
+    if let Ok(ip) = ip {
+        headers.network = ip.network;
+        headers.protocol = ip.protocol;
+        headers.fragment = ip.fragment;
+        headers.transport_offset = ip.transport_offset as u16;
+        headers.payload_offset = ip.transport_offset as u16;
+        headers.payload_len = (ip.end - ip.transport_offset) as u32;
+    }
+    Some(headers)
+}
+
+/// The headers as far as the link layer tells them, and what it says that it carries.
+#[inline]
+fn outside(link: LinkType, bytes: &[u8], wire_len: u32, interface: u16) -> Result<(Headers, link::Inside), Malformed> {
     let wire_len = wire_len.max(u32::try_from(bytes.len()).unwrap_or(u32::MAX));
     let outside = link::read(link, bytes)?;
-    let mut headers = Headers {
+    let headers = Headers {
         link,
         interface,
         macs: outside.macs,
@@ -241,20 +287,7 @@ pub fn parse_odd(link: LinkType, bytes: &[u8], wire_len: u32, interface: u16) ->
         payload_len: wire_len - outside.len as u32,
         wire_len,
     };
-    match outside.inside {
-        link::Inside::Arp | link::Inside::Other | link::Inside::Unreadable => {}
-        link::Inside::V4 => datagram(&mut headers, bytes, ip::read_ipv4(bytes, outside.len, wire_len as usize))?,
-        link::Inside::V6 => datagram(&mut headers, bytes, ip::read_ipv6(bytes, outside.len, wire_len as usize))?,
-        // What is behind MPLS labels is told by its first nibble alone. What doesn't hold up as IP may be a pseudowire's frame.
-        link::Inside::Guess(offset) => {
-            let guess = match bytes[offset] >> 4 {
-                4 => ip::read_ipv4(bytes, offset, wire_len as usize),
-                _ => ip::read_ipv6(bytes, offset, wire_len as usize),
-            };
-            let _ = datagram(&mut headers, bytes, guess);
-        }
-    }
-    Ok(headers)
+    Ok((headers, outside.inside))
 }
 
 /// Fills in what an IP datagram says, all of it or nothing. Its end is known now, so what lies behind it is out of reach

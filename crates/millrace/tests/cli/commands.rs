@@ -491,6 +491,36 @@ fn a_configuration_is_checked_without_a_capture() {
     }
 }
 
+/// A malformed packet is in the tables that its whole headers belong to; the clock's line says what was not believed.
+#[test]
+fn inspect_counts_malformed_packets_and_doubts_stamps() {
+    let folder = Folder::new();
+    // IPv4 in a VLAN that claims to be longer than the frame; a fragment's beginning without room for UDP; a cut link header.
+    let ip = |len: u16, fragment: u16| {
+        let mut ip = vec![0x45, 0, 0, 0, 0, 1, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+        ip[2..4].copy_from_slice(&len.to_be_bytes());
+        ip[6..8].copy_from_slice(&fragment.to_be_bytes());
+        ip
+    };
+    let frames = [
+        [&[2; 12][..], &[0x81, 0, 0, 7, 8, 0], &ip(900, 0)].concat(),
+        [&[2; 12][..], &[8, 0], &ip(24, 0x2000), &[0; 4]].concat(),
+        vec![2; 9],
+    ];
+    let mut file: Vec<u8> =
+        [0xa1b2_c3d4u32, 0x0004_0002, 0, 0, 65535, 1].iter().flat_map(|word| word.to_le_bytes()).collect();
+    for (secs, frame) in [1_000u32, 90_000, 1_001].into_iter().zip(&frames) {
+        let len = frame.len() as u32;
+        file.extend([secs, 0, len, len].iter().flat_map(|word| word.to_le_bytes()));
+        file.extend(frame);
+    }
+    let seen = folder.millrace("inspect - --json").write_stdin(file).assert().success();
+    let seen: Value = serde_json::from_slice(&seen.get_output().stdout).unwrap();
+    assert_eq!((&seen["network"]["ipv4"], &seen["network"]["unreadable"]), (&2.into(), &1.into()));
+    assert_eq!((&seen["vlan"]["one_tag"], &seen["fragments"]["first"]), (&1.into(), &1.into()));
+    assert_eq!((&seen["stamps_not_believed"], &seen["duration_s"]), (&1.into(), &1.0.into()));
+}
+
 #[test]
 fn help_and_completions() {
     let folder = Folder::new();

@@ -671,7 +671,16 @@ fn any_bytes_at_all() {
         let kind = head.map(|head| ordinary(head, &frame, wire_len.max(frame.len() as u32)));
         taken += u32::from(matches!(kind, Some(Ordinary::Tcp { .. } | Ordinary::Udp)));
         short += u32::from(parse_segment(*link, &frame, wire_len, 3, |headers| *headers).is_some());
-        let Ok(headers) = walked else { continue };
+        let Ok(headers) = walked else {
+            let whole = parse_what_is_whole(*link, &frame, wire_len, 3);
+            assert!(whole.is_some() || walked == Err(Malformed::LinkTruncated) || *link == LinkType::RawIp);
+            if let Some(headers) = whole {
+                check(&headers, &frame, wire_len);
+                let is_transport = matches!(walked, Err(Malformed::TransportTruncated | Malformed::TransportLength));
+                assert_eq!(headers.addresses().is_some(), is_transport, "seed {seed:#x}");
+            }
+            continue;
+        };
         sound += 1;
         check(&headers, &frame, wire_len);
         let rewrite = arbitrary_rewrite(&mut random);

@@ -7,6 +7,10 @@ use port::{Batch, Packet};
 
 use super::flows::{Flows, Volume};
 
+/// EtherTypes.
+const IPV4: u16 = 0x0800;
+const IPV6: u16 = 0x86dd;
+
 /// What a capture holds.
 #[derive(Default)]
 pub(super) struct Census {
@@ -17,6 +21,7 @@ pub(super) struct Census {
     pub(super) first: Option<Nanos>,
     pub(super) last: Nanos,
     pub(super) links: Vec<(LinkType, u64)>,
+    /// Packets by what they carry, malformed ones too: together all packets.
     pub(super) v4: u64,
     pub(super) v6: u64,
     pub(super) arp: u64,
@@ -108,7 +113,10 @@ impl Census {
     fn odd_packet(&mut self, packet: &Packet, bytes: &[u8]) {
         match packet::parse(packet.link, bytes, packet.wire_len, packet.interface) {
             Ok(headers) => self.headers(&headers, packet.wire_len),
-            Err(kind) => self.malformed[kind as usize] += 1,
+            Err(kind) => {
+                self.malformed[kind as usize] += 1;
+                self.malformed_packet(packet, bytes);
+            }
         }
     }
 
@@ -121,19 +129,10 @@ impl Census {
             Network::None => self.other += 1,
             Network::Unreadable => self.unreadable += 1,
         }
-        match headers.vlans.count {
-            0 => {}
-            1 => self.vlan += 1,
-            _ => self.qinq += 1,
-        }
-        match headers.fragment {
-            Fragment::Whole => {}
-            Fragment::First => self.fragments_first += 1,
-            // Without ports there is no telling whose flow it is.
-            Fragment::Later => {
-                self.fragments_later += 1;
-                return;
-            }
+        self.tags_and_fragments(headers);
+        // Without ports there is no telling whose flow it is.
+        if headers.fragment == Fragment::Later {
+            return;
         }
         if let Some(tunnel) = headers.tunnel
             && let Some(index) = TUNNELS.iter().position(|(kind, _)| *kind == tunnel.kind)
@@ -147,6 +146,33 @@ impl Census {
         let Some(tuple) = headers.five_tuple() else { return };
         let (tuple, _) = tuple.symmetric();
         self.flows.count(&tuple, wire_len);
+    }
+
+    #[inline(always)]
+    fn tags_and_fragments(&mut self, headers: &Headers) {
+        match headers.vlans.count {
+            0 => {}
+            1 => self.vlan += 1,
+            _ => self.qinq += 1,
+        }
+        match headers.fragment {
+            Fragment::Whole => {}
+            Fragment::First => self.fragments_first += 1,
+            Fragment::Later => self.fragments_later += 1,
+        }
+    }
+
+    /// Counts what is whole of a packet that is malformed. It is of no flow: what is wrong may be the ports.
+    fn malformed_packet(&mut self, packet: &Packet, bytes: &[u8]) {
+        let whole = packet::parse_what_is_whole(packet.link, bytes, packet.wire_len, packet.interface);
+        match whole.as_ref().map(|headers| (headers.network, headers.ethertype)) {
+            Some((Network::V4(_), _) | (Network::Unreadable, IPV4)) => self.v4 += 1,
+            Some((Network::V6(_), _) | (Network::Unreadable, IPV6)) => self.v6 += 1,
+            Some(_) | None => self.unreadable += 1,
+        }
+        if let Some(headers) = &whole {
+            self.tags_and_fragments(headers);
+        }
     }
 
     /// Packets of flows that found no room.
