@@ -6,8 +6,8 @@ use std::io::{Cursor, Read};
 use std::sync::OnceLock;
 
 use packet::{LinkType, Nanos, Seq};
-use port::pcap::{Reader, Writer};
-use port::{Batch, Fate, Packet, Received};
+use port::pcap::{Capture, Container, Reader, Writer};
+use port::{Batch, Fate, Packet, Receive, Received, Transmit};
 use proptest::prelude::*;
 use shared::{manifest, read_all};
 
@@ -91,6 +91,24 @@ impl Read for Pieces {
     }
 }
 
+/// Copies a capture to a pcapng, with all that stands beside its packets, as far as it is whole.
+fn copy(file: &[u8]) -> Vec<u8> {
+    let name = format!("copy-{}.pcapng", std::process::id());
+    let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let reader = Reader::from_read(Cursor::new(file.to_vec()), "mutated").expect("it opened before");
+    let writer = Writer::create(&path, Some(Container::PcapNg), Some(&reader.format())).expect("an output");
+    let mut capture = Capture::new(reader, Some(writer));
+    let (mut stream, mut batch) = (capture.stream(), Batch::default());
+    while !matches!(stream.receive(&mut batch), Ok(Received::End) | Err(_)) {
+        batch.packets_mut().iter_mut().for_each(|packet| packet.fate = Fate::Transmit(0));
+        stream.transmit(&mut batch).expect("room");
+    }
+    stream.finish().expect("room");
+    let copy = std::fs::read(&path).expect("a file");
+    std::fs::remove_file(&path).expect("a file of ours");
+    copy
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: if shared::deep() { 100_000 } else { 2_000 }, ..ProptestConfig::default() })]
 
@@ -121,10 +139,19 @@ proptest! {
         let (memory, _) = batch.parts_mut();
         prop_assert!(memory.capacity() <= 4 * len.max(port::pcap::BLOCK_BYTES), "{} of {len}", memory.capacity());
         // However the bytes come, they are the same capture.
-        let pieces = Reader::from_read(Pieces(Cursor::new(file), piece), "pieces").expect("it opened before");
+        let pieces = Reader::from_read(Pieces(Cursor::new(file.clone()), piece), "pieces").expect("it opened before");
         let again = read_all(pieces.with_block(64));
         prop_assert_eq!(again.packets.len() as u64, packets);
         let place = |error: &port::pcap::Error| (error.offset, error.packets, error.fault.to_string());
         prop_assert_eq!(again.error.as_ref().map(place), error.as_ref().map(place));
+        // A copy holds the same packets, and its copy is the same.
+        let first = copy(&file);
+        let back = read_all(Reader::from_read(Cursor::new(first.clone()), "copy").expect("a capture"));
+        let shape = |read: &shared::Read| -> Vec<_> {
+            read.packets.iter().map(|(packet, bytes)| (packet.wire_len, packet.link, bytes.clone())).collect()
+        };
+        prop_assert!(back.error.is_none(), "{:?}", back.error);
+        prop_assert_eq!(shape(&back), shape(&again));
+        prop_assert!(copy(&first) == first);
     }
 }

@@ -125,6 +125,13 @@ fn locked(notes: &Notes) -> MutexGuard<'_, VecDeque<Beside>> {
     notes.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Takes out what stands ahead of the packet behind number `seq`.
+fn due(notes: &Notes, seq: u64) -> VecDeque<Beside> {
+    let mut notes = locked(notes);
+    let end = notes.partition_point(|note| note.at <= seq);
+    notes.drain(..end).collect()
+}
+
 struct Input<'a> {
     reader: &'a mut Reader,
     latest: Latest,
@@ -193,7 +200,9 @@ impl Transmit for Output<'_> {
         }
         let mut restamped = origin.restamped.as_slice();
         let mut run = Run::default();
-        let mut notes = locked(&self.notes);
+        // Whoever reads on meanwhile isn't to wait for what is written here.
+        let mut sent = batch.packets().iter().rev().filter(|packet| matches!(packet.fate, Fate::Transmit(_)));
+        let mut notes = sent.next().map_or(VecDeque::new(), |last| due(&self.notes, last.seq.0));
         let mut noted = notes.front().map_or(u64::MAX, |note| note.at);
         for (index, packet) in batch.packets().iter().enumerate() {
             let Fate::Transmit(port) = packet.fate else { continue };
