@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 
 use crate::tests::Totals;
-use crate::{bench, concurrency, direction, models, packages, readme, rtl, tests};
+use crate::{bench, concurrency, direction, models, packages, publish, readme, rtl, tests};
 
 /// Runs every check; stops at the first that fails.
 pub(crate) fn run(deep: bool) -> Result<()> {
@@ -17,6 +17,7 @@ pub(crate) fn run(deep: bool) -> Result<()> {
     step("dependency direction", direction::check)?;
     step("system packages", packages::install)?;
     step("lints", || cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"]))?;
+    step("packages for others", publish::check)?;
     let mut totals = Totals::default();
     let mut skipped = 0;
     step("lints of what needs DPDK", || match bench::without_dpdk() {

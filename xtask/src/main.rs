@@ -8,6 +8,7 @@ mod concurrency;
 mod direction;
 mod models;
 mod packages;
+mod publish;
 mod readme;
 mod results;
 mod rtl;
@@ -16,11 +17,12 @@ mod tests;
 use std::process::ExitCode;
 
 const HELP: &str = "\
-cargo xtask check [--deep]   formatting, lints, dependency direction, all tests, the shared tables under a model
+cargo xtask check [--deep]   formatting, lints, dependency direction, packages for others, all tests, the shared tables under a model
                              checker and a thread sanitizer, loss recovery under the former and as a model, a sample of the
                              sequencer in hardware, the README's own commands
                              --deep: every shared capture, every seed, ten million mutated packets, all tests optimised (an hour and a
                              half on two cores; AGREE lines tell how far it is)
+cargo xtask package          every crate as others would get it: packaged, nothing outside it, a name of ours; one is built
 cargo xtask models           the model of loss recovery alone (spin)
 cargo xtask readme           the README's own commands alone
 cargo xtask rtl              the sequencer in hardware: simulated against the software one under Verilator, every function and
@@ -44,6 +46,7 @@ fn main() -> ExitCode {
             let code = bench::tables(rest.strip_prefix(&["--"]).unwrap_or(rest));
             return code.unwrap_or_else(|error| fail(&error));
         }
+        ["package"] => publish::check(),
         ["models"] => models::loss_recovery(&mut tests::Totals::default()),
         ["rtl"] => rtl::run(),
         ["results", page @ ("scr" | "shared-state"), rest @ ..] => match results::Options::read(rest) {

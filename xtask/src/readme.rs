@@ -10,7 +10,7 @@ use crate::check::{cargo, root};
 /// Runs every command of the README's `sh` blocks, in order, and says how many there were. `cargo xtask` itself is left
 /// out, and `cargo run --release --` is the program that it builds.
 pub(crate) fn run() -> Result<usize> {
-    cargo(&["build", "--release", "--quiet", "--package", "millrace"])?;
+    cargo(&["build", "--release", "--quiet", "--package", "millrace-net"])?;
     let readme = fs::read_to_string(root().join("README.md")).context("README.md can't be read")?;
     let folder = std::env::temp_dir().join(format!("millrace-readme-{}", std::process::id()));
     fs::create_dir_all(&folder)?;

@@ -100,7 +100,7 @@ struct Gathered {
 /// Runs everything that isn't kept under this name from an earlier call, unless that is to be made afresh.
 fn gather(options: &Options, name: &str, plan: &[Run]) -> Result<Gathered> {
     let start = Instant::now();
-    cargo(&["build", "--release", "--quiet", "--package", "millrace"])?;
+    cargo(&["build", "--release", "--quiet", "--package", "millrace-net"])?;
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
     let program = target.join("release/millrace");
     let folder = target.join("results").join(name).join(if options.is_quick() { "quick" } else { "full" });

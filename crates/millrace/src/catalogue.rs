@@ -444,6 +444,7 @@ impl<N: Function> Program for Loaded<N> {
 
     fn code(&self) -> Code {
         let home = std::any::type_name::<N>().split("::").next().unwrap_or_default();
+        let home = home.strip_prefix("millrace_").unwrap_or(home);
         Code { home, address: measure::repeat::<N> as *const () as usize }
     }
 

@@ -2,7 +2,7 @@
 //! any of several parallel strategies with the outcome that the sequential program would have had.
 //!
 //! This crate is all that an author depends on. [`prelude`] has what a function is written with; [`engine`] runs it,
-//! [`port`] reads and writes its packets, [`testkit`] proves that every engine agrees, and `cli` gives it the whole
+//! [`port`] reads and writes its packets, [`testkit`] checks that every engine agrees, and `cli` gives it the whole
 //! `millrace` command: `run`, `verify`, `bench` and the rest, with its own name in the catalogue.
 //!
 //! `examples/own_function.rs` is a function of about twenty lines under every engine.
@@ -37,9 +37,9 @@ pub mod prelude {
 
 /// The capture that ships with Millrace: twenty seconds at a router between an office, the servers that it uses and an
 /// attacker. Zstandard-compressed pcap; `testdata/README.md` says what is in it.
-pub const DEMO_CAPTURE: &[u8] = include_bytes!("../../../testdata/demo.pcap.zst");
+pub const DEMO_CAPTURE: &[u8] = include_bytes!("../data/demo.pcap.zst");
 
 /// The tutorial is compiled, and run, as it stands.
 #[cfg(doctest)]
-#[doc = include_str!("../../../docs/write-a-function.md")]
+#[doc = include_str!("../data/write-a-function.md")]
 pub struct Tutorial;

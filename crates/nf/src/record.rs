@@ -19,7 +19,7 @@ pub const IPV6: u8 = 1;
 /// Fills a record field by field.
 ///
 /// ```
-/// # use nf::{RecordReader, RecordWriter};
+/// # use millrace_nf::{RecordReader, RecordWriter};
 /// let mut record = [0xff; 6];
 /// RecordWriter::new(&mut record).u16(443).u32(1500).end();
 /// let mut fields = RecordReader::new(&record);

@@ -3,7 +3,7 @@
 /// A one's complement sum that is still being added up.
 ///
 /// ```
-/// # use packet::Checksum;
+/// # use millrace_packet::Checksum;
 /// let mut header = [0x45, 0, 0, 0x1c, 0, 1, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
 /// let mut sum = Checksum::default();
 /// sum.add(&header);

@@ -9,13 +9,13 @@
 //! of Software Network Functions", NSDI '24), which asks an SMT solver; elimination answers at once and with a reason.
 //!
 //! ```
-//! use rss::{Card, Driver, Outcome, PacketSets, Problem};
+//! use millrace_rss::{Card, Driver, Outcome, PacketSets, Problem};
 //!
 //! let sets = PacketSets::from_line("lan: src dst sport dport, wan: dst src dport sport", None).unwrap();
 //! let card = Card::named("virtio").unwrap();
 //! let problem = Problem { table: 128, ..Problem::new(card, Driver::Linux, &sets) };
-//! let Outcome::Solved(solution) = rss::solve(&problem) else { panic!("virtio hashes just these fields") };
-//! assert_eq!(rss::verify(&solution, 1_000, 7), Ok(()));
+//! let Outcome::Solved(solution) = millrace_rss::solve(&problem) else { panic!("virtio hashes just these fields") };
+//! assert_eq!(millrace_rss::verify(&solution, 1_000, 7), Ok(()));
 //! ```
 #![forbid(unsafe_code)]
 

@@ -2,7 +2,7 @@
 //!
 //! ```
 //! use packet::TcpFlags;
-//! use testkit::Build;
+//! use millrace_testkit::Build;
 //!
 //! let syn = Build::tcp("10.0.0.1:40000", "10.0.0.2:80").flags(TcpFlags::SYN).seq(7).mss(1460).vlan(12).bytes();
 //! assert_eq!(syn.len(), 14 + 4 + 20 + 24);

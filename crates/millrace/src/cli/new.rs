@@ -13,8 +13,8 @@ use crate::print::output::print;
 /// it, a case file that says in words what it does, and a README that says what to change.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  millrace new my-function
-  millrace new my-function --into functions/mine --millrace ../millrace/crates/millrace")]
+  millrace new my-function --path ../millrace
+  millrace new my-function --into functions/mine --git https://example.com/millrace.git --rev v0.1.0")]
 pub(super) struct Args {
     /// The function's name: lower case letters and digits, words joined by hyphens
     #[arg(value_name = "NAME")]
@@ -22,9 +22,23 @@ pub(super) struct Args {
     /// The folder to write to, which must not be there or be empty [default: the name]
     #[arg(long, value_name = "FOLDER")]
     into: Option<PathBuf>,
-    /// The folder of the crate `millrace` to build with [default: the one that this command was built from]
+    #[command(flatten)]
+    source: Source,
+    /// With --git: the commit, tag or branch
+    #[arg(long, value_name = "REV", requires = "git")]
+    rev: Option<String>,
+}
+
+/// Where the new crate gets Millrace from. No version of a registry: the name `millrace` is another project's there.
+#[derive(clap::Args)]
+#[group(required = true, multiple = false)]
+struct Source {
+    /// The folder of Millrace's sources to build with
     #[arg(long, value_name = "FOLDER")]
-    millrace: Option<PathBuf>,
+    path: Option<PathBuf>,
+    /// The git repository of Millrace's sources to build with
+    #[arg(long, value_name = "URL")]
+    git: Option<String>,
 }
 
 /// Ahead of the function: what the compiler is to refuse.
@@ -37,7 +51,7 @@ const FILES: [(&str, &str); 6] = [
     ("tests/engines.rs", include_str!("../../skeleton/test.rs")),
     ("tests/cases.toml", include_str!("../../skeleton/cases.toml")),
     ("README.md", include_str!("../../skeleton/README.md")),
-    ("clippy.toml", include_str!("../../../functions/clippy.toml")),
+    ("clippy.toml", include_str!("../../skeleton/clippy.toml")),
 ];
 
 pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> {
@@ -58,7 +72,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
             folder.display()
         )));
     }
-    let dependency = dependency(args.millrace.as_deref())?;
+    let dependency = dependency(&args.source, args.rev.as_deref())?;
     let manifest = format!(
         "[package]\nname = \"{name}\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n[dependencies]\nmillrace = {dependency}\nserde = {{ version = \
          \"1\", default-features = false, features = [\"derive\"] }}\n\n# A build of its own, wherever the folder lies.\n[workspace]\n\n\
@@ -187,25 +201,42 @@ fn named(place: &str, text: &str, name: &str) -> String {
 }
 
 /// How the new crate finds Millrace.
-fn dependency(given: Option<&Path>) -> Result<String, Failed> {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let folder = match given {
-        Some(folder) => folder
-            .canonicalize()
-            .ok()
-            .filter(|folder| {
-                fs::read_to_string(folder.join("Cargo.toml")).is_ok_and(|text| text.contains("name = \"millrace\""))
-            })
-            .ok_or_else(|| {
-                let shown = folder.display();
-                Failed::usage(format_args!(
-                    "{shown} has no crate `millrace` in it; in Millrace's sources it is crates/millrace"
-                ))
-            })?,
-        None if here.join("Cargo.toml").exists() => here.to_path_buf(),
-        None => return Ok(format!("\"{}\"", env!("CARGO_PKG_VERSION"))),
+fn dependency(source: &Source, rev: Option<&str>) -> Result<String, Failed> {
+    let place = match (&source.path, &source.git) {
+        (Some(folder), _) => format!("path = {:?}", crate_of(folder)?),
+        (None, Some(url)) => {
+            for (option, text) in [("--git", url.as_str())].into_iter().chain(rev.map(|rev| ("--rev", rev))) {
+                if text.is_empty() || text.contains(|c: char| c.is_whitespace() || c.is_control() || "\"\\".contains(c))
+                {
+                    return Err(Failed::usage(format_args!("{option}: `{text}` is nothing that git knows")));
+                }
+            }
+            if !url.contains(':') {
+                return Err(Failed::usage(format_args!("--git: `{url}` is no URL; --path names a folder")));
+            }
+            let rev = rev.map(|rev| format!(", rev = \"{rev}\"")).unwrap_or_default();
+            format!("git = \"{url}\"{rev}")
+        }
+        (None, None) => return Err(Failed::usage("say where Millrace's sources are: --path FOLDER or --git URL")),
     };
-    Ok(format!("{{ path = {folder:?} }}"))
+    Ok(format!("{{ package = \"{PACKAGE}\", {place} }}"))
+}
+
+/// What cargo calls this crate.
+const PACKAGE: &str = env!("CARGO_PKG_NAME");
+
+/// The crate within Millrace's sources, or the folder itself if it is the crate.
+fn crate_of(folder: &Path) -> Result<PathBuf, Failed> {
+    let named = format!("name = \"{PACKAGE}\"");
+    let is_crate =
+        |folder: &PathBuf| fs::read_to_string(folder.join("Cargo.toml")).is_ok_and(|text| text.contains(&named));
+    let found = [folder.to_path_buf(), folder.join("crates/millrace")].into_iter().find(is_crate);
+    found.and_then(|folder| folder.canonicalize().ok()).ok_or_else(|| {
+        let shown = folder.display();
+        Failed::usage(format_args!(
+            "{shown} has no crate `{PACKAGE}` in it; it is crates/millrace of Millrace's sources"
+        ))
+    })
 }
 
 fn write(folder: &Path, place: &str, text: &str) -> Result<(), Failed> {

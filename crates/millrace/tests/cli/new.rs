@@ -4,10 +4,43 @@ use std::fs;
 
 use crate::folder::Folder;
 
+/// Where this crate's sources are.
+const CRATE: &str = env!("CARGO_MANIFEST_DIR");
+
+/// The public registry has a crate `millrace` of somebody else: no version is ever written.
+#[test]
+fn millrace_is_taken_from_where_it_is_told_to_be_and_from_nowhere_else() {
+    let folder = Folder::empty();
+    let dependency = |name: &str| {
+        let manifest = fs::read_to_string(folder.path(name).join("Cargo.toml")).unwrap();
+        manifest.lines().find(|line| line.starts_with("millrace = ")).unwrap().to_owned()
+    };
+    folder.stdout("new one --git https://example.com/m.git");
+    assert_eq!(dependency("one"), "millrace = { package = \"millrace-net\", git = \"https://example.com/m.git\" }");
+    folder.stdout("new two --git git@example.com:m.git --rev v0.1.0");
+    assert_eq!(
+        dependency("two"),
+        "millrace = { package = \"millrace-net\", git = \"git@example.com:m.git\", rev = \"v0.1.0\" }"
+    );
+    folder.stdout(&format!("new three --path {CRATE}/../.."));
+    assert!(dependency("three").contains("path = \"/") && !dependency("three").contains("version"));
+    for (line, said) in [
+        ("new four", "--path <FOLDER>|--git <URL>"),
+        ("new four --path a --git b:c", "cannot be used with"),
+        ("new four --git ../millrace", "--path names a folder"),
+        ("new four --git a:\"b", "nothing that git knows"),
+        ("new four --path . --rev main", "--git"),
+    ] {
+        let (code, error) = folder.fails(line);
+        assert!(code == 2 && error.contains(said), "{line}: {error}");
+    }
+    assert!(!folder.path("four").exists());
+}
+
 #[test]
 fn a_crate_is_written_under_the_name_that_was_asked_for() {
     let folder = Folder::empty();
-    let said = folder.stdout("new my-guard");
+    let said = folder.stdout(&format!("new my-guard --path {CRATE}"));
     assert!(said.contains("cd my-guard") && said.contains("functions my-guard"), "{said}");
     let read = |name: &str| fs::read_to_string(folder.path("my-guard").join(name)).unwrap();
     for name in
@@ -16,9 +49,12 @@ fn a_crate_is_written_under_the_name_that_was_asked_for() {
         assert!(!read(name).to_lowercase().contains("skeleton"), "{name}");
     }
     let manifest = read("Cargo.toml");
-    for part in
-        ["name = \"my-guard\"", "crates/millrace", "[profile.profiling]\ninherits = \"release\"\ndebug = \"line"]
-    {
+    for part in [
+        "name = \"my-guard\"",
+        "millrace = { package = \"millrace-net\", path = \"/",
+        "crates/millrace\" }",
+        "[profile.profiling]\ninherits = \"release\"\ndebug = \"line",
+    ] {
         assert!(manifest.contains(part), "{part}: {manifest}");
     }
     assert!(
@@ -29,7 +65,7 @@ fn a_crate_is_written_under_the_name_that_was_asked_for() {
         read("src/main.rs").contains("use my_guard::MyGuard;")
             && read("tests/engines.rs").contains("use my_guard::{Config, MyGuard};")
     );
-    folder.stdout("new other --into deep/er");
+    folder.stdout(&format!("new other --into deep/er --path {CRATE}/../.."));
     assert!(folder.path("deep/er/src/lib.rs").exists());
 }
 
@@ -39,14 +75,14 @@ fn nothing_is_written_over_and_slips_are_told() {
     fs::create_dir(folder.path("taken")).unwrap();
     fs::write(folder.path("taken/file"), "mine").unwrap();
     for (line, said) in [
-        ("new taken", "is there already, and no empty folder"),
-        ("new My_Function", "lower case letters"),
-        ("new ../away", "lower case letters"),
-        ("new core", "means something else"),
-        ("new match", "means something else"),
-        ("new config", "means something else"),
-        ("new nat", "there is a function `nat` already"),
-        ("new fine --millrace taken", "has no crate `millrace` in it"),
+        ("new taken --git a:b", "is there already, and no empty folder"),
+        ("new My_Function --git a:b", "lower case letters"),
+        ("new ../away --git a:b", "lower case letters"),
+        ("new core --git a:b", "means something else"),
+        ("new match --git a:b", "means something else"),
+        ("new config --git a:b", "means something else"),
+        ("new nat --git a:b", "there is a function `nat` already"),
+        ("new fine --path taken", "has no crate `millrace-net` in it"),
     ] {
         let (code, out, error) = folder.run(line);
         assert_eq!(code, 2, "{line}: {error}");
@@ -55,5 +91,5 @@ fn nothing_is_written_over_and_slips_are_told() {
     let names: Vec<_> = fs::read_dir(folder.root()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(names, ["taken"], "nothing else was written");
     fs::write(folder.path("file"), "mine").unwrap();
-    assert_eq!(folder.run("new file").0, 2);
+    assert_eq!(folder.run("new file --git a:b").0, 2);
 }

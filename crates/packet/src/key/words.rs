@@ -26,12 +26,12 @@ pub trait Words: Copy {
 /// #[derive(Clone, Copy, Debug, PartialEq)]
 /// struct Meter { bytes: u64, packets: u32, open: bool }
 ///
-/// packet::words! {
+/// millrace_packet::words! {
 ///     Meter: [2], meter => [meter.bytes, u64::from(meter.packets) << 1 | u64::from(meter.open)],
 ///         words => Self { bytes: words[0], packets: (words[1] >> 1) as u32, open: words[1] & 1 == 1 };
 /// }
 ///
-/// use packet::Words;
+/// use millrace_packet::Words;
 /// let meter = Meter { bytes: 1500, packets: 3, open: true };
 /// assert_eq!(Meter::from_words(meter.to_words()), meter);
 /// ```

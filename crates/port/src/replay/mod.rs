@@ -34,9 +34,9 @@ const ROOM_BYTES: usize = 64 << 10;
 /// The port that replays a trace. What is sent is counted and gone.
 ///
 /// ```
-/// # use port::{Batch, Loops, Received, Replay, Trace};
+/// # use millrace_port::{Batch, Loops, Received, Replay, Trace};
 /// # use packet::{LinkType, Nanos, Seq};
-/// # use port::{Fate, Packet};
+/// # use millrace_port::{Fate, Packet};
 /// # let mut trace = Trace::new();
 /// # let packet = Packet { seq: Seq(0), time: Nanos(0), offset: 0, len: 0, wire_len: 60, interface: 0,
 /// #     link: LinkType::Ethernet, bucket: 0, fate: Fate::Pending };
@@ -49,7 +49,7 @@ const ROOM_BYTES: usize = 64 << 10;
 ///     count += batch.len();
 /// }
 /// assert_eq!(count, 3);
-/// # Ok::<(), port::PortError>(())
+/// # Ok::<(), millrace_port::PortError>(())
 /// ```
 #[derive(Debug)]
 pub struct Replay {

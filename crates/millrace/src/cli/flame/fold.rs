@@ -298,9 +298,14 @@ mod tests {
             let text = |path: PathBuf| if path.is_dir() { source(&path) } else { fs::read_to_string(path).unwrap() };
             entries.map(text).collect()
         }
+        let rooms = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        if !rooms.join("engine/src").exists() {
+            // A package of this crate alone has no other beside it.
+            return;
+        }
         let stages = STAGES.iter().map(|(room, function, _)| (*room, *function));
         for (room, function) in stages.chain([WORKER]) {
-            let source = source(&Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../{room}/src")));
+            let source = source(&rooms.join(room).join("src"));
             let marks = [format!("fn {function}<"), format!("fn {function}(")];
             assert!(marks.iter().any(|mark| source.contains(mark)), "{room} has no `{function}`");
         }

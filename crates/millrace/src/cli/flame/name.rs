@@ -25,9 +25,9 @@ impl Name {
         Self(words)
     }
 
-    /// The crate, where the name has a path.
+    /// The crate, where the name has a path: `engine` of `millrace_engine::run`.
     pub(super) fn home(&self) -> Option<&str> {
-        self.0.first().filter(|_| self.0.len() > 1).map(String::as_str)
+        self.0.first().filter(|_| self.0.len() > 1).map(|home| home.strip_prefix("millrace_").unwrap_or(home))
     }
 
     /// The function; none for a closure without a path.
@@ -87,6 +87,12 @@ mod tests {
     fn names_lose_what_they_were_made_for() {
         for (function, home, short) in [
             ("engine::run::cores::serve", "engine", "serve"),
+            (
+                "<millrace_functions::nat::Nat as millrace_nf::function::NetworkFunction>::packet",
+                "functions",
+                "Nat::packet",
+            ),
+            ("millrace::main", "millrace", "main"),
             ("engine::run::cores::serve::<functions::nat::Nat>", "engine", "serve"),
             ("engine::worker::Worker<N,P>::flush", "engine", "Worker::flush"),
             (
