@@ -34,6 +34,8 @@ const TOP: f64 = 52.0;
 const BOTTOM: f64 = 50.0;
 /// The least distance of names at the ends of lines.
 const NAME_HEIGHT: f64 = 14.0;
+/// From the end of a line to its name.
+const NAME_GAP: f64 = 18.0;
 
 impl Plot<'_> {
     pub(super) fn svg(&self) -> String {
@@ -99,20 +101,43 @@ impl Plot<'_> {
             names.extend(line.points.last().map(|last| (y(last.y), line.name.as_str(), colour)));
         }
         names.sort_by(|one, other| one.0.total_cmp(&other.0));
-        let mut below = TOP;
-        for (at, name, colour) in names {
-            below = at.max(below);
+        let ends: Vec<f64> = names.iter().map(|(end, ..)| *end).collect();
+        for ((end, name, colour), at) in names.into_iter().zip(apart(&ends)) {
+            if (at - end).abs() > NAME_HEIGHT / 2.0 {
+                // A name that had to give way is tied to its line.
+                let (from, to) = (WIDTH - RIGHT + 4.0, WIDTH - RIGHT + NAME_GAP - 2.0);
+                let _ = writeln!(
+                    out,
+                    r#"<path d="M{from:.1} {end:.1}L{to:.1} {at:.1}" stroke="{colour}" stroke-width="0.8"/>"#
+                );
+            }
             let _ = writeln!(
                 out,
                 r#"<text x="{:.1}" y="{:.1}" fill="{colour}">{}</text>"#,
-                WIDTH - RIGHT + 8.0,
-                below + 4.0,
+                WIDTH - RIGHT + NAME_GAP,
+                at + 4.0,
                 escaped(name)
             );
-            below += NAME_HEIGHT;
         }
         out + "</svg>\n"
     }
+}
+
+/// Where names stand whose lines end at these heights, the uppermost first: as near as they can without touching each other, and
+/// beside the lines, not beside what is written below.
+fn apart(ends: &[f64]) -> Vec<f64> {
+    let mut places: Vec<f64> = ends.to_vec();
+    let mut least = TOP;
+    for place in &mut places {
+        *place = place.max(least);
+        least = *place + NAME_HEIGHT;
+    }
+    let mut most = HEIGHT - BOTTOM;
+    for place in places.iter_mut().rev() {
+        *place = place.min(most);
+        most = *place - NAME_HEIGHT;
+    }
+    places
 }
 
 /// The distance of marks on an axis from zero, and its end.
@@ -134,4 +159,84 @@ fn number(value: f64) -> String {
 
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A text's box: left, top, right, bottom. Letters are seven tenths of their height wide at most.
+    fn boxes(svg: &str) -> Vec<([f64; 4], String)> {
+        let value = |line: &str, name: &str| -> Option<f64> {
+            line.split(&format!("{name}=\"")).nth(1)?.split('"').next()?.parse().ok()
+        };
+        let of = |line: &str| {
+            let words = line.split_once('>')?.1.split_once("</text>")?.0.to_owned();
+            let (x, y) = (value(line, " x")?, value(line, " y")?);
+            let wide = words.chars().count() as f64 * 12.0 * 0.6;
+            let left = match line.split("text-anchor=\"").nth(1).and_then(|rest| rest.split('"').next()) {
+                Some("middle") => x - wide / 2.0,
+                Some("end") => x - wide,
+                _ => x,
+            };
+            Some(([left, y - 10.0, left + wide, y + 3.0], words))
+        };
+        svg.lines().filter(|line| line.starts_with("<text")).filter_map(of).collect()
+    }
+
+    fn collisions(svg: &str) -> Vec<(String, String)> {
+        let boxes = boxes(svg);
+        let mut found = Vec::new();
+        for (index, (one, name)) in boxes.iter().enumerate() {
+            for (other, beside) in &boxes[index + 1..] {
+                if one[0] < other[2] && other[0] < one[2] && one[1] < other[3] && other[1] < one[3] {
+                    found.push((name.clone(), beside.clone()));
+                }
+            }
+        }
+        found
+    }
+
+    fn plot(ends: &[f64]) -> String {
+        let line = |(index, end): (usize, &f64)| Line {
+            name: format!("heavy-hitter {index}"),
+            points: [(1.0, 1.0), (16.0, *end)].map(|(x, y)| Point { x, y, modelled: false }).to_vec(),
+        };
+        let lines = ends.iter().enumerate().map(line).collect();
+        Plot { title: "a title".to_owned(), x_label: "cores", y_label: "Mpps", lines }.svg()
+    }
+
+    #[test]
+    fn names_touch_neither_each_other_nor_the_axes() {
+        for ends in [
+            [4.2, 1.7, 1.6, 1.5, 1.4, 1.3, 1.2].as_slice(),
+            &[0.1, 0.1, 0.1, 0.1, 0.1, 10.0],
+            &[0.0; 7],
+            &[9.9, 9.95, 10.0, 9.98, 9.97],
+            &[5.0; 7],
+            &[1.0, 9.0],
+        ] {
+            let svg = plot(ends);
+            assert_eq!(collisions(&svg), [], "{ends:?}");
+            let names = boxes(&svg).into_iter().filter(|(_, words)| words.starts_with("heavy"));
+            for (place, name) in names {
+                assert!(place[1] >= TOP - 12.0 && place[3] <= HEIGHT - BOTTOM + 8.0, "{ends:?}: {name} {place:?}");
+            }
+        }
+        assert!(!collisions("<text x=\"1\" y=\"9\">a</text>\n<text x=\"2\" y=\"12\">b</text>").is_empty());
+    }
+
+    #[test]
+    fn figures_of_the_pages_have_no_names_that_collide() {
+        let folder = crate::check::root().join("docs/results");
+        let mut seen = 0;
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_some_and(|ending| ending == "svg") {
+                seen += 1;
+                assert_eq!(collisions(&std::fs::read_to_string(&path).unwrap()), [], "{}", path.display());
+            }
+        }
+        assert!(seen > 10, "{seen} figures");
+    }
 }
