@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use engine::{Control, EngineError, EngineKind, Options, Running, start};
 use locality::loan::Pool;
 use memory::{Memory, Vector};
+use millrace_engine::{Control, EngineError, EngineKind, Options, Running, start};
 use nf::{Context, Description, NetworkFunction, Opened, PacketSet, PortId, Reason, Sharing, Sizing, Step, Verdict};
 use packet::{Headers, Host, LinkType, Nanos, Rewrite, Seq};
 use port::{

@@ -4,7 +4,7 @@
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
 
-use engine::recovery::{Logs, Member, Patience, Refusal, Shape, Tally, Words};
+use millrace_engine::recovery::{Logs, Member, Patience, Refusal, Shape, Tally, Words};
 use packet::Seq;
 
 /// How packets get lost on the way to their core.

@@ -8,8 +8,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize as Count, Ordering};
 
-use engine::recovery::{Fault, Logs, Member, Patience, Shape, Words};
 use loom::thread;
+use millrace_engine::recovery::{Fault, Logs, Member, Patience, Shape, Words};
 use packet::Seq;
 
 /// A stream of packets and what becomes of them on their way.

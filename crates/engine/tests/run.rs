@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use engine::{
+use memory::{Memory, Vector};
+use millrace_engine::{
     Block, Control, EngineError, EngineKind, Log, Options, Outcome, OwnedRecord, Private, Record, Worker, hash_of,
     private_fleet, run, sharded_fleet,
 };
-use memory::{Memory, Vector};
 use nf::{Context, Description, NetworkFunction, Opened, PacketSet, PortId, Reason, Sharing, Sizing, Step, Verdict};
 use packet::{Headers, Host, LinkType, Nanos, Seq};
 use port::{Batch, Fate, Packet, Port, PortError, Receive, Received, Stream, Transmit, TransmitCounts};
@@ -358,11 +358,11 @@ fn sequential_on_two_cores_is_refused_in_a_sentence() {
 }
 
 /// A worker of two over what its log has and its own packets 0, 2, 4 and so on. It lets one packet of a source through.
-fn replayed(records: &[(u64, u8)], own: &[Vec<u8>], bucket: u16) -> (Vec<Fate>, engine::Counters) {
+fn replayed(records: &[(u64, u8)], own: &[Vec<u8>], bucket: u16) -> (Vec<Fate>, millrace_engine::Counters) {
     let nf = Arc::new(Limit { limit: 1, flows: 64 });
     let mut fleet = private_fleet(EngineKind::Scr, nf, 2, &Options::default());
     let worker: &mut Worker<Limit, Private<Limit>> = &mut fleet.workers[0];
-    let seed = engine::AnyWorker::seed(worker);
+    let seed = millrace_engine::AnyWorker::seed(worker);
     let record = |&(seq, source): &(u64, u8)| {
         let meta = Host::v4([10, 0, 0, source].into());
         Record { seq: Seq(seq), time: Nanos(seq), hash: hash_of::<Limit>(&meta, seed), meta }
@@ -438,7 +438,7 @@ fn what_a_core_is_handed_is_not_parsed_again() {
     for elephants in [true, false] {
         let mut fleet = sharded_fleet(EngineKind::Hybrid, Arc::clone(&nf), 2, &options);
         let worker = &mut fleet.workers[0];
-        let seed = engine::AnyWorker::seed(worker);
+        let seed = millrace_engine::AnyWorker::seed(worker);
         let meta_of = |source: u8| Host::v4([10, 0, 0, source].into());
         let hash = |source: u8| hash_of::<Limit>(&meta_of(source), seed);
         // Core 0 has the buckets with even numbers.

@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
-use engine::{Control, EngineKind, Options, run};
 use memory::{Allocator, Distributed, Map, Memory, Portion, Vector};
+use millrace_engine::{Control, EngineKind, Options, run};
 use nf::{
     Cell, Context, Description, Flow, NetworkFunction, Opened, PacketSet, Reason, RecordReader, RecordWriter, Report,
     Sharing, Sizing, Step, Verdict,

@@ -17,7 +17,7 @@ mod traffic;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use flow::Ageing;
+use millrace_flow::Ageing;
 use packet::{FiveTuple4, Nanos};
 
 use crate::board::{Board, Figure, huge_bytes, print_row};
@@ -119,7 +119,7 @@ fn state<V: State>(dpdk: &Dpdk, options: &Options, board: &mut Board) {
     if wanted("flows") {
         // At 10 M a second a table fills within half a second, so its flows have to be that short; then flows as they are.
         // Not below hundreds of ticks, which are as exact as the wheel is.
-        let brief = Nanos((Size::new(options.places, 75).flows() * 100) as u64).max(Nanos(flow::TICK.0 * 256));
+        let brief = Nanos((Size::new(options.places, 75).flows() * 100) as u64).max(Nanos(millrace_flow::TICK.0 * 256));
         for lifetime in [brief, LIFETIME] {
             new_flows::<V>(lifetime, options, board);
         }

@@ -11,9 +11,9 @@ use std::hint::black_box;
 use std::net::Ipv4Addr;
 use std::time::Instant;
 
-use flow::index::{CuckooPp, Index, Tagged};
-use flow::{Hint, Slot, Table};
 use hashbrown::HashTable;
+use millrace_flow::index::{CuckooPp, Index, Tagged};
+use millrace_flow::{Hint, Slot, Table};
 use packet::{FiveTuple, FiveTuple4, Host, Host4, Key, Nanos};
 
 const BURST: usize = 32;

@@ -9,9 +9,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize as Count, Ordering as CountOrdering};
 
-use flow::shared::{Adding, Entries, Entry, Fate, Fault, Member, Pass, Sum};
-use flow::{Ageing, Hint, Plan};
 use loom::thread;
+use millrace_flow::shared::{Adding, Entries, Entry, Fate, Fault, Member, Pass, Sum};
+use millrace_flow::{Ageing, Hint, Plan};
 use packet::{Key, Nanos};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -30,7 +30,7 @@ const C: Name = Name(3);
 /// How far ahead a step moves the deadline.
 const AHEAD: u64 = 50;
 
-type Table = Entries<Name, u64, flow::index::CuckooPp, (), Adding>;
+type Table = Entries<Name, u64, millrace_flow::index::CuckooPp, (), Adding>;
 
 /// A table of one flow, A, which began at 0, and the cores that use it. There is one place more than it has slots.
 fn table(cores: usize) -> (Arc<Table>, Vec<Member>) {

@@ -4,7 +4,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::net::Ipv4Addr;
 
-use flow::Table;
+use millrace_flow::Table;
 use packet::{Host, Host4, Nanos};
 
 struct Counting;

@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::net::Ipv4Addr;
 
-use flow::index::{AnyIndex, IndexKind};
-use flow::{Ageing, Plan, Table};
+use millrace_flow::index::{AnyIndex, IndexKind};
+use millrace_flow::{Ageing, Plan, Table};
 use packet::{FiveTuple, FiveTuple4, Host, Host4, Key, Nanos};
 
 /// Keys that an attacker picks, and as many that nobody picked.

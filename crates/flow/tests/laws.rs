@@ -2,8 +2,8 @@
 
 use std::net::Ipv4Addr;
 
-use flow::index::{AnyIndex, IndexKind};
-use flow::{Ageing, Hint, Plan, Slot, TICK, Table};
+use millrace_flow::index::{AnyIndex, IndexKind};
+use millrace_flow::{Ageing, Hint, Plan, Slot, TICK, Table};
 use packet::{FiveTuple, FiveTuple4, Host, Host4, Nanos};
 
 /// As many flows as Miri can bear.

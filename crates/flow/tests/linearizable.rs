@@ -10,11 +10,11 @@ use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize as Count, Ordering as CountOrdering};
 
-use flow::shared::{Entries, Fault, Insertion, Locked, Optimistic, SharedTable, Striped};
-use flow::{Ageing, Plan};
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
+use millrace_flow::shared::{Entries, Fault, Insertion, Locked, Optimistic, SharedTable, Striped};
+use millrace_flow::{Ageing, Plan};
 use packet::{Key, Nanos, Words};
 
 /// A key whose hash is chosen: its first bucket of three, its tag, and a number to tell it from others.

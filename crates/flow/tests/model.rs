@@ -3,8 +3,8 @@
 
 use std::collections::HashMap;
 
-use flow::index::{AnyIndex, IndexKind};
-use flow::{Ageing, Eviction, Hint, Plan, SCANNED, Slot, TICK, Table};
+use millrace_flow::index::{AnyIndex, IndexKind};
+use millrace_flow::{Ageing, Eviction, Hint, Plan, SCANNED, Slot, TICK, Table};
 use packet::{Key, Nanos};
 use proptest::prelude::*;
 

@@ -3,9 +3,9 @@
 
 use std::collections::HashMap;
 
-use flow::index::Tagged;
-use flow::shared::{Entries, Insertion, Locked, Optimistic, SharedTable, Striped};
-use flow::{Ageing, Plan};
+use millrace_flow::index::Tagged;
+use millrace_flow::shared::{Entries, Insertion, Locked, Optimistic, SharedTable, Striped};
+use millrace_flow::{Ageing, Plan};
 use packet::{Key, Nanos, Words};
 use proptest::prelude::*;
 

@@ -4,9 +4,11 @@
 use std::sync::Arc;
 use std::thread;
 
-use flow::index::CuckooPp;
-use flow::shared::{Adding, Entries, Fate, Insertion, Locked, Member, Optimistic, Pass, SharedTable, Striped, Sum};
-use flow::{Hint, Plan};
+use millrace_flow::index::CuckooPp;
+use millrace_flow::shared::{
+    Adding, Entries, Fate, Insertion, Locked, Member, Optimistic, Pass, SharedTable, Striped, Sum,
+};
+use millrace_flow::{Hint, Plan};
 use packet::{Host, Host4, Key, Nanos};
 
 const THREADS: u64 = 4;
@@ -163,7 +165,7 @@ fn add(table: &Sums, mut member: Member, thread: u64) -> Vec<i64> {
         if !(random >> 33).is_multiple_of(8) {
             member.enter();
             let amount = random >> 58;
-            let step = |entry: &mut flow::shared::Entry<Host4, u64, Sum>| {
+            let step = |entry: &mut millrace_flow::shared::Entry<Host4, u64, Sum>| {
                 entry.add(amount, NOW.max(entry.now), Nanos(entry.now.0 + 1000)).then_some(())
             };
             if table.step(&member, &key, hash, hint, step).is_some() {

@@ -6,8 +6,8 @@ use std::hint::black_box;
 use std::net::Ipv4Addr;
 use std::time::Instant;
 
-use functions::nat::{Config, Meta, Nat, State};
 use memory::{Local, LocalTx};
+use millrace_functions::nat::{Config, Meta, Nat, State};
 use nf::{Context, NetworkFunction, Verdict};
 use packet::{
     Fragment, Headers, Ipv4, LinkType, Nanos, Network, Seq, Tcp, TcpFlags, TcpOptions, Transport, Vlans, protocol,

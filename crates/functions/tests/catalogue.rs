@@ -1,6 +1,6 @@
 //! What the catalogue says of a configuration file is what reading one does.
 
-use functions::{
+use millrace_functions::{
     anti_ddos, app_classifier, asset_monitor, bridge, ddos, dns_tunnel, flow_buffer, heavy_hitter, ipsec,
     load_balancer, policer, port_knock, port_scan, sidejacking, web_cache,
 };

@@ -4,9 +4,9 @@
 use std::net::Ipv4Addr;
 use std::sync::{Barrier, Mutex};
 
-use functions::nat::{Config, Meta, Nat, State};
 use memory::Transactional;
 use memory::transactional::{Place, Session};
+use millrace_functions::nat::{Config, Meta, Nat, State};
 use nf::{Context, NetworkFunction, Verdict};
 use packet::{
     Fragment, Headers, Ipv4, LinkType, Nanos, Network, Seq, Tcp, TcpFlags, TcpOptions, Transport, Vlans, protocol,

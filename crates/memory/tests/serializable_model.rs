@@ -8,14 +8,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use loom::sync::Arc;
 use loom::thread;
-use memory::transactional::{ABORTS_MAX, Fault, Session, Tx, TxVector};
-use memory::{Memory, Transactional, Vector};
+use millrace_memory::transactional::{ABORTS_MAX, Fault, Session, Tx, TxVector};
+use millrace_memory::{Memory, Transactional, Vector};
 
 /// How often a schedule may take the processor away from a thread that could go on.
 const PREEMPTIONS_MAX: usize = 3;
 
 /// A step over two cells.
-type Body = for<'a> fn(&'a TxVector<u64>, &mut Tx<'a>) -> Result<u64, memory::transactional::Conflict>;
+type Body = for<'a> fn(&'a TxVector<u64>, &mut Tx<'a>) -> Result<u64, millrace_memory::transactional::Conflict>;
 
 /// Steps of two cores, and what may come of both and of the cells.
 struct Case {
@@ -32,32 +32,38 @@ enum Step {
     Dropped(Body),
 }
 
-fn both<'a>(cells: &'a TxVector<u64>, tx: &mut Tx<'a>) -> Result<u64, memory::transactional::Conflict> {
+fn both<'a>(cells: &'a TxVector<u64>, tx: &mut Tx<'a>) -> Result<u64, millrace_memory::transactional::Conflict> {
     let (one, other) = (cells.read(tx, 0)?, cells.read(tx, 1)?);
     assert_eq!(one, other, "a mix");
     Ok(one)
 }
 
-fn raise_both<'a>(cells: &'a TxVector<u64>, tx: &mut Tx<'a>) -> Result<u64, memory::transactional::Conflict> {
+fn raise_both<'a>(cells: &'a TxVector<u64>, tx: &mut Tx<'a>) -> Result<u64, millrace_memory::transactional::Conflict> {
     let next = cells.read(tx, 0)? + 1;
     cells.write(tx, 0, next)?;
     cells.write(tx, 1, next)?;
     Ok(0)
 }
 
-fn raise_first<'a>(cells: &'a TxVector<u64>, tx: &mut Tx<'a>) -> Result<u64, memory::transactional::Conflict> {
+fn raise_first<'a>(cells: &'a TxVector<u64>, tx: &mut Tx<'a>) -> Result<u64, millrace_memory::transactional::Conflict> {
     let next = cells.read(tx, 0)? + 1;
     cells.write(tx, 0, next)?;
     Ok(next)
 }
 
-fn first_from_second<'a>(cells: &'a TxVector<u64>, tx: &mut Tx<'a>) -> Result<u64, memory::transactional::Conflict> {
+fn first_from_second<'a>(
+    cells: &'a TxVector<u64>,
+    tx: &mut Tx<'a>,
+) -> Result<u64, millrace_memory::transactional::Conflict> {
     let other = cells.read(tx, 1)?;
     cells.write(tx, 0, other + 1)?;
     Ok(0)
 }
 
-fn second_from_first<'a>(cells: &'a TxVector<u64>, tx: &mut Tx<'a>) -> Result<u64, memory::transactional::Conflict> {
+fn second_from_first<'a>(
+    cells: &'a TxVector<u64>,
+    tx: &mut Tx<'a>,
+) -> Result<u64, millrace_memory::transactional::Conflict> {
     let other = cells.read(tx, 0)?;
     cells.write(tx, 1, other + 1)?;
     Ok(0)

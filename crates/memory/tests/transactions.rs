@@ -5,8 +5,8 @@
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use memory::transactional::{ABORTS_MAX, Place, Session};
-use memory::{Allocator, Local, LocalTx, Locked, Map, Memory, Transactional, Vector};
+use millrace_memory::transactional::{ABORTS_MAX, Place, Session};
+use millrace_memory::{Allocator, Local, LocalTx, Locked, Map, Memory, Transactional, Vector};
 use packet::{Host, Host4, Key, Nanos};
 
 const HOSTS: u32 = 24;

@@ -8,8 +8,8 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use etherparse::{LaxNetSlice, LaxSlicedPacket, PacketBuilder, SlicedPacket, TcpOptionElement, TransportSlice};
-use packet::toeplitz::{MICROSOFT_KEY, Toeplitz};
-use packet::{FiveTuple, FlowKey, Headers, Key, LinkType, Malformed, parse, parse_ordinary};
+use millrace_packet::toeplitz::{MICROSOFT_KEY, Toeplitz};
+use millrace_packet::{FiveTuple, FlowKey, Headers, Key, LinkType, Malformed, parse, parse_ordinary};
 
 const BURST: usize = 32;
 const PACKETS: usize = 4096;
@@ -55,7 +55,7 @@ fn main() {
             }),
             ("Key::hash", &mut || {
                 for tuple in &tuples {
-                    if let packet::Family::V4(key) = tuple.family() {
+                    if let millrace_packet::Family::V4(key) = tuple.family() {
                         black_box(key.hash(7));
                     }
                 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use common::{Frame, checksums, frames, is_deep, traces, write_pcap};
-use packet::{
+use millrace_packet::{
     Endpoint, Fragment, Headers, Icmp, LinkType, Malformed, Network, Rewrite, Tcp, TcpFlags, Transport, TunnelKind,
     protocol,
 };

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use common::{checksums, internet_checksum, is_deep};
 use etherparse::PacketBuilder;
-use packet::{
+use millrace_packet::{
     Endpoint, Headers, LinkType, Mac, Macs, Network, Rewrite, TcpFlags, Transport, parse, protocol, tcp_reset,
 };
 use proptest::prelude::*;

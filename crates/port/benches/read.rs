@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
+use millrace_port::pcap::{Reader, Writer};
+use millrace_port::{Batch, Fate, HugePages, Loops, Packet, Queue, Received, Renumber, Replay, Trace};
 use packet::{LinkType, Nanos, Seq};
-use port::pcap::{Reader, Writer};
-use port::{Batch, Fate, HugePages, Loops, Packet, Queue, Received, Renumber, Replay, Trace};
 
 const PACKETS: u64 = 1_000_000;
 const ROUNDS: usize = 25;

@@ -6,9 +6,9 @@ use std::fs;
 use std::io::{self, Cursor, Read, Write};
 use std::path::{Path, PathBuf};
 
+use millrace_port::pcap::{Compression, Error, Fault, Reader};
+use millrace_port::{Batch, Received};
 use packet::LinkType;
-use port::pcap::{Compression, Error, Fault, Reader};
-use port::{Batch, Received};
 use shared::read_all;
 
 /// A classic pcap, little-endian, microseconds: header fields after the magic are the usual ones.
@@ -387,7 +387,7 @@ fn packets_ahead_of_damage_are_delivered_whatever_the_reads() {
                 (read.packets.iter().map(|(_, bytes)| bytes.clone()).collect::<Vec<_>>(), error)
             };
             let (expected, mut first) = (open(&decoded[..]).map(|reader| told(&read_all(reader)).0), None);
-            for (block, piece) in [(port::pcap::BLOCK_BYTES, usize::MAX), (64, 61), (4096, 1000), (64, 1)] {
+            for (block, piece) in [(millrace_port::pcap::BLOCK_BYTES, usize::MAX), (64, 61), (4096, 1000), (64, 1)] {
                 let input = Pieces { input: Cursor::new(damaged.clone()), piece };
                 let (Ok(reader), Ok(expected)) = (Reader::from_read(input, "some.pcap"), &expected) else {
                     assert!(expected.is_err(), "{kind}: byte {at}: {} bytes were decoded", decoded.len());

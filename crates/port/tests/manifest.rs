@@ -2,7 +2,7 @@
 
 mod shared;
 
-use port::pcap::{ByteOrder, Container, Format, Reader, Resolution};
+use millrace_port::pcap::{ByteOrder, Container, Format, Reader, Resolution};
 use shared::{Row, manifest, read_all};
 
 #[test]

@@ -5,9 +5,9 @@ mod shared;
 use std::io::{Cursor, Read};
 use std::sync::OnceLock;
 
+use millrace_port::pcap::{Capture, Container, Reader, Writer};
+use millrace_port::{Batch, Fate, Packet, Receive, Received, Transmit};
 use packet::{LinkType, Nanos, Seq};
-use port::pcap::{Capture, Container, Reader, Writer};
-use port::{Batch, Fate, Packet, Receive, Received, Transmit};
 use proptest::prelude::*;
 use shared::{manifest, read_all};
 
@@ -137,12 +137,12 @@ proptest! {
             prop_assert!(packets <= len as u64 / 16);
         };
         let (memory, _) = batch.parts_mut();
-        prop_assert!(memory.capacity() <= 4 * len.max(port::pcap::BLOCK_BYTES), "{} of {len}", memory.capacity());
+        prop_assert!(memory.capacity() <= 4 * len.max(millrace_port::pcap::BLOCK_BYTES), "{} of {len}", memory.capacity());
         // However the bytes come, they are the same capture.
         let pieces = Reader::from_read(Pieces(Cursor::new(file.clone()), piece), "pieces").expect("it opened before");
         let again = read_all(pieces.with_block(64));
         prop_assert_eq!(again.packets.len() as u64, packets);
-        let place = |error: &port::pcap::Error| (error.offset, error.packets, error.fault.to_string());
+        let place = |error: &millrace_port::pcap::Error| (error.offset, error.packets, error.fault.to_string());
         prop_assert_eq!(again.error.as_ref().map(place), error.as_ref().map(place));
         // A copy holds the same packets, and its copy is the same.
         let first = copy(&file);

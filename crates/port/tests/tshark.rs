@@ -5,8 +5,8 @@ mod shared;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use port::Packet;
-use port::pcap::Reader;
+use millrace_port::Packet;
+use millrace_port::pcap::Reader;
 use shared::{Read, Row, deep, manifest, read_all};
 
 /// Malformed captures that tshark refuses: an unknown link type, an absurd record length.

@@ -5,8 +5,8 @@ use std::io::{self, Write};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-use port::pcap::{Error, Reader};
-use port::{Batch, Received};
+use millrace_port::pcap::{Error, Reader};
+use millrace_port::{Batch, Received};
 
 const PACKETS: usize = 500;
 

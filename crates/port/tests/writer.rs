@@ -13,8 +13,8 @@ use packet::{LinkType, Nanos, Seq};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use port::pcap::{Capture, Container, Error, Fault, Interface, Reader, Resolution, Writer, same_file};
-use port::{Batch, Block, Fate, Opened, Packet, Port, PortError, Receive, Received, Transmit, TransmitCounts};
+use millrace_port::pcap::{Capture, Container, Error, Fault, Interface, Reader, Resolution, Writer, same_file};
+use millrace_port::{Batch, Block, Fate, Opened, Packet, Port, PortError, Receive, Received, Transmit, TransmitCounts};
 use shared::{Read, manifest, read_all};
 
 /// An empty folder of this name.

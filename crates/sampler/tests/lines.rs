@@ -5,7 +5,7 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use sampler::{Frame, Sampler, Stack, has_lines};
+use millrace_sampler::{Frame, Sampler, Stack, has_lines};
 
 /// Enough that each of two threads has some, however few processors there are.
 const SAMPLES: u64 = 60;

@@ -3,8 +3,8 @@
 
 use std::time::Instant;
 
-use testkit::Synth;
-use testkit::synth::{Params, Profile};
+use millrace_testkit::Synth;
+use millrace_testkit::synth::{Params, Profile};
 
 fn main() {
     println!("{:14} {:>9} {:>9} {:>8} {:>8} {:>10}", "profile", "flows", "packets", "seconds", "ns/pkt", "mean bytes");

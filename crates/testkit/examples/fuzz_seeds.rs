@@ -4,5 +4,5 @@ use std::path::PathBuf;
 
 fn main() -> std::io::Result<()> {
     let folder = std::env::args_os().nth(1).map_or_else(|| PathBuf::from("fuzz/seeds"), PathBuf::from);
-    testkit::fuzz::seeds::write(&folder)
+    millrace_testkit::fuzz::seeds::write(&folder)
 }

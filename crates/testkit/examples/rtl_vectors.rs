@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 
-use testkit::rtl::functions::{Set, all};
+use millrace_testkit::rtl::functions::{Set, all};
 
 fn main() -> io::Result<()> {
     let folder = std::env::args_os().nth(1).map_or_else(|| PathBuf::from("target/rtl"), PathBuf::from);

@@ -10,9 +10,9 @@ use std::path::Path;
 
 use functions::app_classifier::{AppClassifier, Config, Session};
 use memory::{Local, LocalTx};
+use millrace_testkit::captures;
 use nf::{Context, Meta, NetworkFunction};
 use packet::{Endpoint, FiveTuple, Fragment, Seq, protocol};
-use testkit::captures;
 
 /// The floors of each protocol of five flows or more, in percent: of the flows that are given this name, how many nDPI gives it
 /// to (precision), and the other way round (recall). They are what was measured, rounded down.

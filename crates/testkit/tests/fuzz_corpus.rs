@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use testkit::fuzz::{CHECKS, Check, seeds};
+use millrace_testkit::fuzz::{CHECKS, Check, seeds};
 
 #[test]
 fn corpora() {

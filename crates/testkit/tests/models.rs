@@ -1,15 +1,15 @@
 //! Functions against naive models, over random traces of few hosts and few ports, whose times jump around the timeouts.
 
 use functions::{anti_ddos, ddos, heavy_hitter, policer, port_knock};
+use millrace_testkit::model::{
+    AntiDdosModel, BucketPer, DdosModel, HeavyHitterModel, Model, PolicerModel, PortKnockModel, compare,
+};
+use millrace_testkit::{Build, Driver, Frames};
 use nf::Function;
 use packet::{Nanos, TcpFlags, protocol};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use serde::de::DeserializeOwned;
-use testkit::model::{
-    AntiDdosModel, BucketPer, DdosModel, HeavyHitterModel, Model, PolicerModel, PortKnockModel, compare,
-};
-use testkit::{Build, Driver, Frames};
 
 const SECOND: u64 = 1_000_000_000;
 const KNOCKS: [u16; 4] = [7000, 8000, 9000, 22];

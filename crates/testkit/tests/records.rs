@@ -9,6 +9,7 @@ use functions::{
     anti_ddos, app_classifier, asset_monitor, bridge, conntrack, ddos, dns_tunnel, firewall, flow_buffer, heavy_hitter,
     ipsec, load_balancer, nat, policer, port_knock, port_scan, sidejacking, web_cache,
 };
+use millrace_testkit::{Build, captures};
 use nf::{Function, Meta};
 use packet::toeplitz::SymmetricToeplitz;
 use packet::{FlowKey, LinkType, RssFields, TcpFlags};
@@ -16,7 +17,6 @@ use port::pcap::Reader;
 use port::{Batch, Received};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use testkit::{Build, captures};
 
 /// What is done for each function of the catalogue.
 trait Visit {

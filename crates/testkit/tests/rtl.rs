@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 use std::io;
 
+use millrace_testkit::Build;
+use millrace_testkit::rtl::functions::all;
+use millrace_testkit::rtl::{Quotes, Unread};
 use packet::LinkType;
-use testkit::Build;
-use testkit::rtl::functions::all;
-use testkit::rtl::{Quotes, Unread};
 
 /// Writing them compares the layout as the vectors have it with the software sequencer, packet by packet.
 #[test]

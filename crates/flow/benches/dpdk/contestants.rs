@@ -3,8 +3,8 @@
 
 use std::collections::HashMap;
 
-use flow::index::{CuckooPp, Index, Tagged};
-use flow::{Ageing, Hint, Plan, Table};
+use millrace_flow::index::{CuckooPp, Index, Tagged};
+use millrace_flow::{Ageing, Hint, Plan, Table};
 use packet::{FiveTuple4, Nanos};
 
 use crate::rte::{self, Dpdk, Read, RteHash};

@@ -9,7 +9,7 @@ mod designs;
 use std::sync::{Barrier, Mutex, RwLock};
 use std::time::Instant;
 
-use memory::{Locked, Memory, Transactional, Vector};
+use millrace_memory::{Locked, Memory, Transactional, Vector};
 
 use designs::{Buffer, Buffered, Failed, Versions};
 

@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use packet::{Embedded, FiveTuple, Headers, LinkType, Network, Transport, protocol};
+use millrace_packet::{Embedded, FiveTuple, Headers, LinkType, Network, Transport, protocol};
 
 /// The folder of the shared captures, if it is there.
 pub fn traces() -> Option<PathBuf> {
@@ -31,8 +31,8 @@ pub struct Frame {
 }
 
 impl Frame {
-    pub fn parse(&self) -> Result<Headers, packet::Malformed> {
-        packet::parse(LinkType::from_number(self.link), &self.bytes, self.wire_len, 0)
+    pub fn parse(&self) -> Result<Headers, millrace_packet::Malformed> {
+        millrace_packet::parse(LinkType::from_number(self.link), &self.bytes, self.wire_len, 0)
     }
 }
 
@@ -190,7 +190,7 @@ pub fn checksums(bytes: &[u8], headers: &Headers) -> Verdicts {
     // A routing header or a home address option (RFC 6275) puts other addresses into the sum than the header's.
     let is_routed =
         matches!(headers.network, Network::V6(ip) if ip.header_len > 40 && matches!(bytes[at + 6], 0 | 43 | 60));
-    if headers.fragment == packet::Fragment::Whole && headers.transport != Transport::None && !is_routed {
+    if headers.fragment == millrace_packet::Fragment::Whole && headers.transport != Transport::None && !is_routed {
         verdicts.transport = transport(bytes, at, transport_at, headers.protocol);
     }
     if let Transport::Icmp(icmp) = headers.transport

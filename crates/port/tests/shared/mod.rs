@@ -4,8 +4,8 @@
 
 use std::path::{Path, PathBuf};
 
-use port::pcap::{Error, Format, Reader};
-use port::{Batch, Packet, Received};
+use millrace_port::pcap::{Error, Format, Reader};
+use millrace_port::{Batch, Packet, Received};
 
 /// A capture's row in the manifest.
 pub struct Row {

@@ -1,7 +1,7 @@
 //! Built frames say what was asked for: to tshark, and to our own parser.
 
+use millrace_testkit::{Build, Frames};
 use packet::{Fragment, LinkType, Nanos, TcpFlags, Transport, protocol};
-use testkit::{Build, Frames};
 
 use super::tshark::tshark;
 

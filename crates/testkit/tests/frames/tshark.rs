@@ -4,7 +4,7 @@
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use testkit::Frames;
+use millrace_testkit::Frames;
 
 /// The fields that tshark reads of each frame, checksums checked; `None` where there is no tshark.
 pub(crate) fn tshark(frames: &Frames, more: &[&str], fields: &[&str]) -> Option<Vec<Vec<String>>> {

@@ -11,10 +11,10 @@ use std::io;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
+use millrace_testkit::netns::{Namespace, Wire, command};
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use rustix::thread::CpuSet;
-use testkit::netns::{Namespace, Wire, command};
 
 use crate::craft;
 use crate::player::Router;

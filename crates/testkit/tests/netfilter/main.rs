@@ -144,7 +144,7 @@ fn play_in_time(kernel: &mut Kernel, scenario: &Scenario) -> Vec<Outcome> {
 
 /// The kernel as a router, or none and one line that says why.
 fn kernel(label: &str, ruleset: &str) -> Option<Kernel> {
-    if let Some(missing) = testkit::netns::missing(&["ip", "nft", "ethtool"]) {
+    if let Some(missing) = millrace_testkit::netns::missing(&["ip", "nft", "ethtool"]) {
         eprintln!("SKIPPED (needs root / ip / nft / ethtool: no {missing})");
         return None;
     }

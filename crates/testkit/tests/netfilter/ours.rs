@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use millrace_testkit::Driver;
 use nf::{Function, PortId, Verdict};
 use packet::{LinkType, Nanos};
-use testkit::Driver;
 
 use crate::player::Router;
 use crate::script::{Scenario, Side};

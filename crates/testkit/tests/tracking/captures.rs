@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use testkit::captures;
+use millrace_testkit::captures;
 
 use super::{Run, Timed, deep, fail, run_conntrack, run_firewall};
 

@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use engine::{EngineKind, Options, Remains, private_fleet};
 use functions::conntrack::Conntrack;
+use millrace_testkit::Rng;
+use millrace_testkit::model::{ConntrackModel, Fate, Model, Tracked};
 use nf::NetworkFunction;
 use packet::{Fragment, Seq};
 use port::{Batch, Fate as Outgoing, Packet};
-use testkit::Rng;
-use testkit::model::{ConntrackModel, Fate, Model, Tracked};
 
 use super::traffic::{Frame, crowd};
 use super::{TIMEOUTS, tell};

@@ -4,9 +4,9 @@
 use std::fs;
 use std::path::Path;
 
+use millrace_testkit::Build;
+use millrace_testkit::model::{ConntrackModel, Fate, Model};
 use packet::{Nanos, Seq, TcpFlags};
-use testkit::Build;
-use testkit::model::{ConntrackModel, Fate, Model};
 
 const CLIENT: &str = "10.0.0.1:40000";
 const SERVER: &str = "10.0.0.2:80";

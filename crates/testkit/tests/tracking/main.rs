@@ -12,10 +12,10 @@ use std::collections::BTreeSet;
 
 use functions::tracking::Connection;
 use functions::{conntrack, firewall};
+use millrace_testkit::model::{ConntrackModel, Fate, FirewallModel, Model, Tracked, compare_packet};
+use millrace_testkit::{Build, Driver, KeyOf, Rng};
 use nf::NetworkFunction;
 use packet::{FiveTuple, Headers, Nanos, Seq, TcpFlags};
-use testkit::model::{ConntrackModel, Fate, FirewallModel, Model, Tracked, compare_packet};
-use testkit::{Build, Driver, KeyOf, Rng};
 
 use traffic::{Frame, pick, trace};
 

@@ -3,8 +3,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use millrace_testkit::{Build, Rng};
 use packet::{Headers, LinkType, Nanos, TcpFlags, protocol};
-use testkit::{Build, Rng};
 
 pub(crate) const SECOND: u64 = 1_000_000_000;
 
