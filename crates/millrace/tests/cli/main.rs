@@ -4,6 +4,7 @@
 mod advise;
 mod bench;
 mod broken_input;
+mod captures;
 mod cases;
 mod commands;
 mod folder;
