@@ -8,7 +8,7 @@ use alloc::{format, vec};
 use memory::Memory;
 use nf::{
     ConfigKey, Context, Description, NetworkFunction, Opened, PacketSet, Reason, Report, Sharing, Sizing, Step,
-    Verdict, grouped,
+    Verdict, counted,
 };
 use packet::{FiveTuple, Headers, Nanos};
 use serde::Deserialize;
@@ -211,7 +211,7 @@ pub(crate) fn count_by_state(flows: &mut dyn Iterator<Item = (FiveTuple, Connect
     Report {
         title: match total {
             0 => "connections by protocol and state".into(),
-            _ => format!("{} connections by protocol and state", grouped(total)),
+            _ => format!("{} by protocol and state", counted(total, "connection", "connections")),
         },
         columns: vec!["protocol", "state", "connections", "assured"],
         rows: (counts.iter())

@@ -1,5 +1,6 @@
 //! Finds the flows that carry the traffic: packets and bytes of every five-tuple (the heavy hitter monitor of
-//! state-compute replication, table 1). It drops nothing. Behaviour and choices: `docs/heavy-hitter.md`.
+//! state-compute replication, table 1). It drops nothing but what
+//! has no flow: later fragments and malformed packets. Behaviour and choices: `docs/heavy-hitter.md`.
 
 use alloc::string::{String, ToString};
 use alloc::vec;
@@ -130,7 +131,7 @@ impl NetworkFunction for HeavyHitter {
 
     const DESCRIPTION: Description = Description {
         name: "heavy-hitter",
-        summary: "counts packets and bytes of every flow and lists the largest at the end; drops nothing",
+        summary: "counts packets and bytes of every flow and lists the largest at the end; drops only what has no flow (later fragments, malformed packets)",
         state: "the flow's packets and bytes",
         sharing: Sharing::Nothing,
         keys: &[
@@ -236,16 +237,7 @@ impl NetworkFunction for HeavyHitter {
 }
 
 fn protocol_name(number: u8) -> String {
-    match number {
-        protocol::ICMP => String::from("icmp"),
-        protocol::TCP => String::from("tcp"),
-        protocol::UDP => String::from("udp"),
-        protocol::GRE => String::from("gre"),
-        protocol::ESP => String::from("esp"),
-        protocol::ICMPV6 => String::from("icmpv6"),
-        protocol::SCTP => String::from("sctp"),
-        other => other.to_string(),
-    }
+    protocol::name(number).map_or_else(|| number.to_string(), String::from)
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 use memory::{Allocator, Distributed, Map, Memory, Vector};
 use nf::{
     Context, Description, Fingerprint, NetworkFunction, Opened, PacketSet, Reason, Recipe, Report, Sharing, Sizing,
-    Step, Verdict, grouped,
+    Step, Verdict, counted, grouped,
 };
 use packet::{Endpoint, Family, FlowKey, Headers, Host, Host6, Nanos, TcpFlags, Transport, Words};
 
@@ -278,8 +278,8 @@ impl NetworkFunction for Sidejacking {
         let top = heaviest(&mut sessions.into_iter(), self.config.top.get() as usize, |session| session.foreign.into());
         Ok(Some(Report {
             title: format!(
-                "sessions in use by others ({} requests with a session's cookie, {} of others, {} without room)",
-                grouped(requests),
+                "sessions in use by others ({} with a session's cookie, {} of others, {} without room)",
+                counted(requests, "request", "requests"),
                 grouped(foreign),
                 grouped(unjudged)
             ),

@@ -24,5 +24,5 @@ pub use function::{
     local_whole_report, report_of_flows, whole_report,
 };
 pub use record::{ADDRESS_BYTES, ENDS_BYTES, HOST_BYTES, IPV6, RecordReader, RecordWriter, TUPLE_BYTES, family_of};
-pub use report::{Cell, Fingerprint, Report, grouped};
+pub use report::{Cell, Fingerprint, Report, counted, grouped};
 pub use verdict::{Fates, PortId, Reason, Reply, Verdict};

@@ -85,6 +85,15 @@ impl PartialEq<&str> for Cell {
     }
 }
 
+/// So many of something as people read it: `1 packet`, `35,169 packets`.
+#[must_use]
+pub fn counted(count: u64, one: &str, many: &str) -> String {
+    let mut out = grouped(count);
+    out.push(' ');
+    out.push_str(if count == 1 { one } else { many });
+    out
+}
+
 /// A count as people read it: `35,169`.
 #[must_use]
 pub fn grouped(count: u64) -> String {

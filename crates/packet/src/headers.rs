@@ -21,6 +21,25 @@ pub mod protocol {
     pub const ICMPV6: u8 = 58;
     pub const NO_NEXT: u8 = 59;
     pub const SCTP: u8 = 132;
+
+    /// The protocol's name, as configurations and case files have it; `None` where only its number is known.
+    #[must_use]
+    pub const fn name(number: u8) -> Option<&'static str> {
+        Some(match number {
+            ICMP => "icmp",
+            IGMP => "igmp",
+            IPIP => "ipip",
+            TCP => "tcp",
+            UDP => "udp",
+            IPV6 => "ipv6",
+            GRE => "gre",
+            ESP => "esp",
+            AH => "ah",
+            ICMPV6 => "icmpv6",
+            SCTP => "sctp",
+            _ => return None,
+        })
+    }
 }
 
 /// A parsed packet. Made by [`parse`](crate::parse) alone, so that every offset lies inside the captured bytes; of a TCP segment

@@ -376,7 +376,11 @@ impl FlowKey for FiveTuple {
 
 impl fmt::Display for FiveTuple {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} > {} proto {}", self.source(), self.destination(), self.protocol())
+        write!(f, "{} > {} ", self.source(), self.destination())?;
+        match crate::protocol::name(self.protocol()) {
+            Some(name) => f.write_str(name),
+            None => write!(f, "protocol {}", self.protocol()),
+        }
     }
 }
 

@@ -4,12 +4,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 // A function's report has the same numbers in it.
-pub(crate) use nf::grouped as count;
-
-/// `1 packet`, `35,169 packets`.
-pub(crate) fn counted(number: u64, one: &str, many: &str) -> String {
-    format!("{} {}", count(number), if number == 1 { one } else { many })
-}
+pub(crate) use nf::{counted, grouped as count};
 
 /// `21.7 MB`.
 pub(crate) fn bytes(number: u64) -> String {
@@ -107,7 +102,7 @@ pub(crate) fn parse_positive(text: &str) -> Result<u64, String> {
 
 /// Reads `4` or `1-8`, nothing below 1.
 pub(crate) fn parse_range(text: &str) -> Result<RangeInclusive<usize>, String> {
-    let wrong = || format!("`{text}` is not a range: write 4 or 1-8");
+    let wrong = || format!("`{text}` is not a range: write 4, 1-8 or 2,5");
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     let first: usize = first.trim().parse().map_err(|_| wrong())?;
     let last: usize = last.trim().parse().map_err(|_| wrong())?;

@@ -88,7 +88,8 @@ fn keys_are_small_and_print_well() {
     assert_eq!([size_of::<HostPair4>(), size_of::<HostPair6>()], [8, 32]);
     let (a, b) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2));
     assert_eq!(format!("{}", HostPair::v4(a, b)), "10.0.0.1 > 10.0.0.2");
-    assert_eq!(format!("{}", FiveTuple::v4(a, b, 1, 2, 6)), "10.0.0.1:1 > 10.0.0.2:2 proto 6");
+    assert_eq!(format!("{}", FiveTuple::v4(a, b, 1, 2, 6)), "10.0.0.1:1 > 10.0.0.2:2 tcp");
+    assert_eq!(format!("{}", FiveTuple::v4(a, b, 0, 0, 253)), "10.0.0.1:0 > 10.0.0.2:0 protocol 253");
     assert_eq!(FiveTuple::between(Endpoint::new(a.into(), 1), Endpoint::new(Ipv6Addr::LOCALHOST.into(), 1), 6), None);
 }
 

@@ -219,18 +219,5 @@ impl Census {
 
 /// The protocol's name, or its number.
 pub(super) fn protocol_name(number: u8) -> String {
-    match number {
-        protocol::TCP => "TCP".to_owned(),
-        protocol::UDP => "UDP".to_owned(),
-        protocol::ICMP => "ICMP".to_owned(),
-        protocol::ICMPV6 => "ICMPv6".to_owned(),
-        protocol::SCTP => "SCTP".to_owned(),
-        protocol::GRE => "GRE".to_owned(),
-        protocol::ESP => "ESP".to_owned(),
-        protocol::AH => "AH".to_owned(),
-        protocol::IGMP => "IGMP".to_owned(),
-        protocol::IPIP => "IP in IP".to_owned(),
-        protocol::IPV6 => "IPv6 in IP".to_owned(),
-        number => format!("protocol {number}"),
-    }
+    protocol::name(number).map_or_else(|| format!("protocol {number}"), str::to_owned)
 }

@@ -57,7 +57,7 @@ impl<'a> Page<'a> {
             TUNNELS.iter().zip(census.tunnels).map(|((_, name), number)| (*name, number)).collect();
         line("tunnels", parts(&tunnels));
         line("fragments", parts(&[("first", census.fragments_first), ("later", census.fragments_later)]));
-        line("TCP", parts(&[("SYN alone", census.syns), ("RST", census.resets)]));
+        line("tcp", parts(&[("SYN alone", census.syns), ("RST", census.resets)]));
         let malformed: Vec<(&str, u64)> = Malformed::ALL.iter().map(|kind| kind.name()).zip(census.malformed).collect();
         line("malformed", parts(&malformed));
         line("cut short", parts(&[("captured less than was sent", census.cut)]));
