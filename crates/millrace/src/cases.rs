@@ -1,6 +1,7 @@
 //! Functions held to cases: what is to become of each packet, and that every engine does alike.
 
 use std::collections::HashSet;
+use std::slice;
 use std::sync::Arc;
 
 use engine::{EngineKind, Options};
@@ -54,6 +55,11 @@ impl Held {
 /// # Errors
 /// What is wrong with the case: its configuration, or reasons that the function doesn't have.
 pub fn hold(entry: &Entry, file: &str, case: &Case, plan: &Plan) -> Result<Held, String> {
+    hold_all(entry, file, case, slice::from_ref(plan))
+}
+
+/// The same with several plans, of other numbers of cores.
+pub(crate) fn hold_all(entry: &Entry, file: &str, case: &Case, plans: &[Plan]) -> Result<Held, String> {
     let settings = Settings::from_table(&format!("{file}, case \"{}\"", case.name), &case.config);
     let program = entry.load(&settings).map_err(|error| error.to_string())?;
     let own = entry.description().drop_reasons;
@@ -85,7 +91,13 @@ pub fn hold(entry: &Entry, file: &str, case: &Case, plan: &Plan) -> Result<Held,
     if let Err((line, difference)) = case.holds(report.as_ref()) {
         differences.push(Differs { line, nth: (1, 1), difference });
     }
-    let (engines, runs, mismatch) = held(&*program, &trace, plan);
+    let (mut engines, mut runs, mut mismatch) = (Vec::new(), 0, None);
+    for plan in plans {
+        let (taken, more, found) = held(&*program, &trace, plan);
+        engines.extend(taken.into_iter().filter(|engine| !engines.contains(engine)).collect::<Vec<_>>());
+        runs += more;
+        mismatch = mismatch.or(found);
+    }
     Ok(Held { name: case.name.clone(), packets: case.steps.len(), differences, engines, runs, mismatch })
 }
 

@@ -82,7 +82,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         wire,
         ..question(args.cores, options, usize::from(args.rounds), args.round_packets)
     };
-    let advice = asked(&*program, &traffic.trace, &question, args.json)?;
+    let advice = asked(&*program, &traffic.trace, &question, "advise", args.json)?;
     if args.json {
         print_json(&json(entry.description(), &traffic.name, &advice))
     } else {
@@ -129,7 +129,7 @@ pub(super) fn chosen(
         return Ok(Chosen { engine, cores, replay_percent, reason: "there are no packets".to_owned() });
     }
     let question = question(cores, options, LOOK_ROUNDS, LOOK_PACKETS as u64);
-    let advice = asked(program, &Arc::new(trace), &question, quiet)?;
+    let advice = asked(program, &Arc::new(trace), &question, "auto", quiet)?;
     let Forecast { engine, cores, .. } = advice.forecasts[advice.best];
     Ok(Chosen { engine, cores, replay_percent: advice.replay_percent, reason: reason(&advice) })
 }
@@ -152,12 +152,23 @@ fn question(cores: usize, options: Options, rounds: usize, packets: u64) -> Ques
 }
 
 /// Asks behind a progress bar.
-fn asked(program: &dyn Program, trace: &Arc<Trace>, question: &Question, quiet: bool) -> Result<Advice, Failed> {
+fn asked(
+    program: &dyn Program,
+    trace: &Arc<Trace>,
+    question: &Question,
+    what: &str,
+    quiet: bool,
+) -> Result<Advice, Failed> {
     let (done, of) = (Counter::default(), Counter::default());
     let (shown, total) = (done.clone(), of.clone());
     let packets = question.plan.packets.max(trace.len() as u64);
     let sample = move || Sample { done: shown.get(), total: Some(total.get().max(1)), packets: shown.get() * packets };
-    let _progress = Progress::watch(quiet, "advise", sample);
+    let doing = format!(
+        "measuring what {} cost, in {}",
+        counted(trace.len() as u64, "packet", "packets"),
+        counted(question.plan.rounds as u64, "round", "rounds")
+    );
+    let _progress = Progress::begin(quiet, what, &doing, sample);
     let advice = program.advise(trace, question, &mut |runs, all| {
         signals::so_far(timed_so_far(runs, all));
         done.set(runs);

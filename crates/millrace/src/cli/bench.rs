@@ -8,7 +8,6 @@ mod suite;
 mod sweep;
 mod text;
 
-use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -18,15 +17,15 @@ use nf::Description;
 use port::{HugePages, Trace};
 use serde_json::Value;
 
-use super::engines::{self, Choice};
+use super::engines::{self, Choice, Cores};
 use super::failure::Failed;
 use super::folder::{Folder, refuse_no_folder};
 use super::traffic::{Counter, Source};
 use super::upkeep::Upkeep;
 use super::{Configuration, entry, refuse_too_much, signals};
 use crate::catalogue::{Catalogue, Program};
-use crate::print::number;
-use crate::print::output::{json_text, note, print, print_json};
+use crate::print::number::{self, counted};
+use crate::print::output::{json_text, print, print_json, remark};
 use crate::print::progress::{Progress, Sample};
 use crate::print::style::Style;
 
@@ -55,9 +54,9 @@ pub(super) struct Args {
     /// The engines, separated by commas
     #[arg(long, value_delimiter = ',', default_value = "all", value_name = "LIST", value_parser = engines::choice())]
     engines: Vec<Choice>,
-    /// How many cores each runs on: 2, 1-2, or all
-    #[arg(long, default_value = "all", value_name = "RANGE", value_parser = engines::core_range)]
-    cores: RangeInclusive<usize>,
+    /// How many cores each runs on: 2, 1-2, 1,4, or all
+    #[arg(long, default_value = "all", value_name = "LIST", value_parser = engines::core_list)]
+    cores: Cores,
     /// How often each case runs; the medians are of these
     #[arg(long, default_value_t = 5, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=1000))]
     rounds: u16,
@@ -105,7 +104,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     let traffic = args.source.load(args.json)?;
     let plan = args.plan(engine::Options { tables: args.upkeep.tables(&*program)?, ..engine::Options::default() });
     refuse_too_much(&*program, &fleets(&plan))?;
-    let bench = timed(&*program, &traffic.trace, &plan, args.json)?;
+    let bench = timed(&*program, &traffic.trace, &plan, entry.description().name, args.json)?;
     if let ([], Some((.., reason))) = (bench.rows.as_slice(), bench.refused.first()) {
         return Err(Failed::usage(format_args!("nothing can be measured: {reason}")));
     }
@@ -131,7 +130,7 @@ impl Args {
     fn plan(&self, options: engine::Options) -> BenchPlan {
         BenchPlan {
             engines: engines::chosen(&self.engines),
-            cores: self.cores.clone().collect(),
+            cores: self.cores.to_vec(),
             rounds: usize::from(self.rounds),
             packets: self.round_packets,
             options,
@@ -157,20 +156,35 @@ fn fleets(plan: &BenchPlan) -> Vec<(EngineKind, usize)> {
 }
 
 /// Measures behind a progress bar.
-fn timed(program: &dyn Program, trace: &Arc<Trace>, plan: &BenchPlan, quiet: bool) -> Result<Bench, Failed> {
-    watched(plan.packets.max(trace.len() as u64), quiet, |progress| program.bench(trace, plan, progress))
+fn timed(
+    program: &dyn Program,
+    trace: &Arc<Trace>,
+    plan: &BenchPlan,
+    what: &str,
+    quiet: bool,
+) -> Result<Bench, Failed> {
+    let cores: Vec<String> = plan.cores.iter().map(ToString::to_string).collect();
+    let doing = format!(
+        "timing {what} under {} on {} {}, in {}",
+        counted(plan.engines.len() as u64, "engine", "engines"),
+        cores.join(", "),
+        if plan.cores == [1] { "core" } else { "cores" },
+        counted(plan.rounds as u64, "round", "rounds")
+    );
+    watched(plan.packets.max(trace.len() as u64), &doing, quiet, |progress| program.bench(trace, plan, progress))
 }
 
 /// Shows how far `work` is, whose runs have so many packets each.
 fn watched<T>(
     packets: u64,
+    doing: &str,
     quiet: bool,
     work: impl FnOnce(&mut dyn FnMut(u64, u64)) -> Result<T, BenchError>,
 ) -> Result<T, Failed> {
     let (done, of) = (Counter::default(), Counter::default());
     let (shown, total) = (done.clone(), of.clone());
     let sample = move || Sample { done: shown.get(), total: Some(total.get().max(1)), packets: shown.get() * packets };
-    let _progress = Progress::watch(quiet, "bench", sample);
+    let _progress = Progress::begin(quiet, "bench", doing, sample);
     Ok(work(&mut |runs, all| {
         signals::so_far(timed_so_far(runs, all));
         done.set(runs);
@@ -205,7 +219,7 @@ fn keep(folder: &Path, figures: &Value, page: &str, quiet: bool) -> Result<(), F
     folder.write("bench.json", &json_text(figures))?;
     let page = folder.write("index.html", page)?;
     if !quiet {
-        note(&format!("the report is in {}\n", page.display()));
+        remark(&format!("the report is in {}\n", page.display()));
     }
     Ok(())
 }

@@ -18,6 +18,7 @@ use testkit::conformance::{Plan, Verified};
 
 use super::engines::{fitting, machine_cores};
 use super::failure::{Failed, OUTCOME};
+use super::traffic::Counter;
 use super::{entry, signals};
 use crate::DEMO_CAPTURE;
 use crate::catalogue::{Catalogue, Program};
@@ -25,6 +26,7 @@ use crate::config::Settings;
 use crate::print::number::{bytes, count, counted, percent};
 use crate::print::outcome::packets;
 use crate::print::output::{print, print_json};
+use crate::print::progress::{Progress, Sample};
 use crate::print::style::Style;
 use crate::print::table::{Align, Sheet, Tone};
 
@@ -60,6 +62,12 @@ struct Held {
 
 pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> {
     signals::exit_on_interrupt("the demo had only begun");
+    // Each engine is held once and timed once.
+    let (steps, of) = (Counter::default(), 2 * EngineKind::ALL.len() as u64);
+    let shown = steps.clone();
+    let sample = move || Sample { done: shown.get(), total: Some(of), packets: 0 };
+    let doing = "a capture through a firewall, under every engine; it takes a few seconds";
+    let progress = Progress::begin(args.json, "demo", doing, sample);
     let entry = entry(catalogue, FUNCTION)?;
     let mut settings = Settings::default();
     settings.set(INSIDE)?;
@@ -83,13 +91,15 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         let (done, all) = (held.len(), EngineKind::ALL.len());
         signals::so_far(format!("{done} of {all} engines were held against sequential, and none was timed"));
         held.push(hold(&*program, &trace, engine, together));
+        steps.set(held.len() as u64);
     }
     signals::so_far("all engines were held against sequential, and were being timed".to_owned());
     let plan = BenchPlan {
         engines: EngineKind::ALL.to_vec(),
         cores: if cores > 1 { vec![1, cores] } else { vec![1] },
-        rounds: 3,
-        packets: 200_000,
+        // What is shown is an impression; `bench` measures.
+        rounds: 1,
+        packets: 2 * trace.len() as u64,
         options: options(&trace),
         undisturbed: false,
         with_bare: false,
@@ -97,7 +107,8 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         loss_free: None,
         model_to: 0,
     };
-    let bench = program.bench(&trace, &plan, &mut |_, _| {})?;
+    let bench = program.bench(&trace, &plan, &mut |runs, all| steps.set((of + of * runs / all.max(1)) / 2))?;
+    drop(progress);
 
     let equal = held.iter().all(|held| held.verified.mismatch.is_none());
     let shown =

@@ -1,5 +1,6 @@
 //! Engines, cores and seeds, as commands take them.
 
+use std::fmt;
 use std::ops::RangeInclusive;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -50,15 +51,72 @@ pub(super) fn cores(text: &str) -> Result<usize, String> {
         "all" => Ok(machine_cores()),
         _ => match text.parse() {
             Ok(cores @ 1..=CORES_MAX) => Ok(cores),
+            _ if core_list(text).is_ok() => {
+                Err("one number of cores is meant here; several (2,5 or 1-4) belong to bench, verify and test"
+                    .to_owned())
+            }
             _ => Err(format!("write a number from 1 to {CORES_MAX}, or all")),
         },
     }
 }
 
-/// Reads a range of numbers of cores, `all` for one to as many as there are.
-pub(super) fn core_range(text: &str) -> Result<RangeInclusive<usize>, String> {
-    let range = if text == "all" { 1..=machine_cores() } else { number::parse_range(text)? };
-    if *range.end() > CORES_MAX { Err(format!("at most {CORES_MAX} cores")) } else { Ok(range) }
+/// Numbers of cores, each once, the least first. There is one at least.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Cores(Vec<usize>);
+
+impl Cores {
+    pub(super) fn most(&self) -> usize {
+        self.0[self.0.len() - 1]
+    }
+
+    pub(super) fn to_vec(&self) -> Vec<usize> {
+        self.0.clone()
+    }
+
+    /// The same without those from `end` on.
+    pub(super) fn below(&self, end: usize) -> Self {
+        Self(self.0.iter().copied().filter(|cores| *cores < end).collect())
+    }
+
+    /// The same as ranges without gaps.
+    pub(super) fn ranges(&self) -> Vec<RangeInclusive<usize>> {
+        let mut ranges: Vec<RangeInclusive<usize>> = Vec::new();
+        for cores in &self.0 {
+            match ranges.last_mut() {
+                Some(last) if *last.end() + 1 == *cores => *last = *last.start()..=*cores,
+                Some(_) | None => ranges.push(*cores..=*cores),
+            }
+        }
+        ranges
+    }
+}
+
+impl fmt::Display for Cores {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, range) in self.ranges().iter().enumerate() {
+            let comma = if index > 0 { "," } else { "" };
+            match (range.start(), range.end()) {
+                (first, last) if first == last => write!(f, "{comma}{first}")?,
+                (first, last) => write!(f, "{comma}{first}-{last}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reads numbers of cores and ranges of them, separated by commas; `all` for one to as many as there are.
+pub(super) fn core_list(text: &str) -> Result<Cores, String> {
+    let mut all = Vec::new();
+    for part in text.split(',') {
+        let range = if part == "all" { 1..=machine_cores() } else { number::parse_range(part)? };
+        if *range.end() > CORES_MAX {
+            return Err(format!("at most {CORES_MAX} cores"));
+        }
+        all.extend(range);
+    }
+    all.sort_unstable();
+    all.dedup();
+    Ok(Cores(all))
 }
 
 /// More than any machine that a capture is replayed on, few enough to start that many threads.
@@ -92,4 +150,33 @@ pub(super) fn fitting(entry: &Entry, cores: usize) -> Result<EngineKind, Failed>
     let by_speed = [EngineKind::Rss, EngineKind::Scr, EngineKind::Shared];
     let taking = by_speed.into_iter().find(|kind| kind.accepts(entry.description(), cores).is_ok());
     taking.ok_or_else(|| Failed::usage(format_args!("no engine runs {} on {cores} cores", entry.description().name)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_and_ranges_of_cores_are_read() {
+        for (text, numbers, again) in [
+            ("4", [4].as_slice(), "4"),
+            ("1-3", &[1, 2, 3], "1-3"),
+            ("2,5", &[2, 5], "2,5"),
+            ("8,1-2,2", &[1, 2, 8], "1-2,8"),
+            ("1,2,3", &[1, 2, 3], "1-3"),
+        ] {
+            let cores = core_list(text).unwrap();
+            assert_eq!((cores.to_vec().as_slice(), cores.to_string().as_str()), (numbers, again), "{text}");
+            let ranges: Vec<usize> = cores.ranges().into_iter().flatten().collect();
+            assert_eq!(ranges, numbers, "{text}");
+        }
+        assert_eq!(core_list("all").unwrap().most(), machine_cores());
+        for text in ["", "0", "2,", ",2", "3-1", "2,x", "257", "1 2"] {
+            assert!(core_list(text).is_err(), "{text}");
+        }
+        for text in ["2,5", "1-4"] {
+            assert!(cores(text).unwrap_err().contains("one number of cores is meant here"), "{text}");
+        }
+        assert!(cores("0").unwrap_err().contains("from 1 to"));
+    }
 }

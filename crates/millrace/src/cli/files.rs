@@ -26,6 +26,26 @@ impl From<Format> for Container {
     }
 }
 
+/// The capture that a command reads: named behind the command or by --in.
+#[derive(clap::Args)]
+#[group(id = "capture", required = true, multiple = false)]
+pub(super) struct Input {
+    /// The capture to read; - for standard input
+    #[arg(value_name = "CAPTURE")]
+    file: Option<PathBuf>,
+    /// The same, by an option
+    #[arg(long = "in", short, value_name = "FILE")]
+    input: Option<PathBuf>,
+}
+
+impl Input {
+    /// Its name.
+    pub(super) fn path(&self) -> &Path {
+        let path = self.file.as_deref().or(self.input.as_deref());
+        path.expect("the command line is refused without one")
+    }
+}
+
 /// Whether the name stands for standard input or output.
 pub(super) fn is_standard(path: &Path) -> bool {
     path.as_os_str() == "-"
@@ -39,7 +59,7 @@ pub(super) fn open(
     growth: u32,
 ) -> Result<(Capture, Progress), Failed> {
     if let Some(output) = output {
-        refuse_output(output)?;
+        refuse_output(output, format)?;
         if same_file(input, output) {
             let (input, output) = (input.display(), output.display());
             return Err(Failed::usage(format_args!("{output} is the input {input} itself; write to another file")));
@@ -57,12 +77,29 @@ pub(super) fn open(
     Ok((Capture::new(reader, writer), progress))
 }
 
-/// Refuses to write bytes to a screen.
-pub(super) fn refuse_output(output: &Path) -> Result<(), Failed> {
+/// Refuses to write bytes to a screen, or a capture under a name that says it is something else.
+pub(super) fn refuse_output(output: &Path, format: Option<Format>) -> Result<(), Failed> {
+    if let Some(extension) = unknown(output).filter(|_| format.is_none()) {
+        return Err(Failed::usage(format_args!(
+            "{}: `.{extension}` is no capture's name; call it .pcap or .pcapng, with .gz or .zst behind it or not, or say \
+             what to write by --format pcap or --format pcapng",
+            output.display()
+        )));
+    }
     if is_standard(output) && stdout().is_terminal() {
         return Err(Failed::usage("a capture on the screen helps nobody; send standard output to a file or a program"));
     }
     Ok(())
+}
+
+/// The ending of a name that says neither which kind of capture it is, nor leaves it open.
+fn unknown(output: &Path) -> Option<String> {
+    let name = output.file_name()?.to_string_lossy().to_lowercase();
+    let stem = [".gz", ".zst"].into_iter().find_map(|ending| name.strip_suffix(ending)).unwrap_or(&name);
+    // A name that begins with a dot has no ending by that.
+    let (before, ending) = stem.rsplit_once('.')?;
+    let is_known = ["pcap", "pcapng", "cap", "dmp", "ntar"].contains(&ending);
+    (!before.is_empty() && !is_known).then(|| ending.to_owned())
 }
 
 /// The name in messages.
@@ -84,7 +121,21 @@ pub(super) fn for_shell(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::for_shell;
+    use std::path::Path;
+
+    use super::{for_shell, unknown};
+
+    #[test]
+    fn endings_are_those_of_captures_or_none() {
+        for good in ["a.pcap", "a.PcapNG.zst", "x.y/a.cap.gz", "-", "/dev/null", "out", "out.zst", ".hidden", "a.dmp"] {
+            assert_eq!(unknown(Path::new(good)), None, "{good}");
+        }
+        for (bad, ending) in
+            [("a.csv", "csv"), ("a.csv.gz", "csv"), ("a.pcap.xz", "xz"), ("a.b.", ""), ("a.json", "json")]
+        {
+            assert_eq!(unknown(Path::new(bad)).as_deref(), Some(ending), "{bad}");
+        }
+    }
 
     #[test]
     fn names_come_back_from_a_shell() {

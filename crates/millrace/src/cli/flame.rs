@@ -22,7 +22,7 @@ use super::traffic::{Counter, Source};
 use crate::catalogue::{Code, Program};
 use crate::print::flame::{Bar, Flame, Part};
 use crate::print::number::{count, counted, percent};
-use crate::print::output::note;
+use crate::print::output::remark;
 use crate::print::progress::{Progress, Sample};
 use crate::print::style::Style;
 use crate::print::table::{Align, Sheet, Tone};
@@ -113,7 +113,7 @@ impl Options {
         if let Some(path) = &self.flame {
             write(path, &cycles.flame().svg())?;
             if !quiet && !is_standard(path) {
-                note(&format!("the flame graph is in {}\n", path.display()));
+                remark(&format!("the flame graph is in {}\n", path.display()));
             }
         }
         match &self.folded {

@@ -8,7 +8,7 @@ use super::entry;
 use super::failure::Failed;
 use crate::catalogue::{Catalogue, Entry};
 use crate::config::Settings;
-use crate::print::number::count;
+use crate::print::number::{count, counted};
 use crate::print::output::{print, print_json};
 use crate::print::style::Style;
 use crate::print::table::{Align, Sheet, Tone};
@@ -134,7 +134,7 @@ fn room(Sizing { flows, flows_v6 }: Sizing, keeps_flows: bool) -> String {
     match (keeps_flows, flows_v6) {
         (false, _) => "as many as its keys say of each: it has no flow table".to_owned(),
         // Its keys are of one form.
-        (true, 0) => format!("{} packet sets", count(flows as u64)),
+        (true, 0) => counted(flows as u64, "packet set", "packet sets"),
         (true, _) => format!("{} IPv4 and {} IPv6 packet sets", count(flows as u64), count(flows_v6 as u64)),
     }
 }

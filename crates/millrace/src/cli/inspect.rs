@@ -1,6 +1,5 @@
 //! `millrace inspect`: what is in a capture.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -27,16 +26,15 @@ use page::Page;
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  millrace inspect a.pcap\n  zcat a.pcap.gz | millrace inspect - --json")]
 pub(super) struct Args {
-    /// The capture; - for standard input
-    #[arg(value_name = "FILE")]
-    input: PathBuf,
+    #[command(flatten)]
+    input: files::Input,
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
 pub(super) fn perform(args: &Args) -> Result<(), Failed> {
-    let mut reader = Reader::open(&args.input)?;
+    let mut reader = Reader::open(args.input.path())?;
     let file = reader.progress();
     let packets = Arc::new(AtomicU64::new(0));
     let shown = Arc::clone(&packets);
@@ -66,7 +64,7 @@ pub(super) fn perform(args: &Args) -> Result<(), Failed> {
     drop(progress);
     let interrupted = stop.load(Ordering::Relaxed);
 
-    let name = files::shown(&args.input);
+    let name = files::shown(args.input.path());
     let page = Page::new(&name, &reader, &census, failure.as_ref());
     if args.json {
         print_json(&page.json())?;

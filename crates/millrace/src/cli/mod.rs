@@ -14,6 +14,7 @@ mod functions;
 mod inspect;
 mod link;
 mod load;
+mod man;
 mod new;
 mod profile;
 mod rss;
@@ -40,7 +41,7 @@ use crate::catalogue::{Catalogue, Entry, Program};
 use crate::cli::failure::{EXIT_CODES, Failed};
 use crate::config::{Settings, nearest};
 use crate::print::number::bytes;
-use crate::print::output::{note, print, print_as_it_is};
+use crate::print::output::{Level, note, print, print_as_it_is};
 use crate::print::style::Style;
 
 #[derive(Parser)]
@@ -50,12 +51,17 @@ use crate::print::style::Style;
     about = "Stateful packet processing on many cores: one program, any parallel engine, the same outcome",
     after_help = "Begin with:  millrace demo",
     after_long_help = EXIT_CODES,
-    propagate_version = true,
-    disable_help_subcommand = true
+    propagate_version = true
 )]
 struct Cli {
     #[command(subcommand)]
     task: Task,
+    /// Say nothing but results and errors: no progress, no remarks
+    #[arg(long, short, global = true, conflicts_with = "verbose", help_heading = "Output")]
+    quiet: bool,
+    /// Say more: what was chosen without being asked for
+    #[arg(long, short, global = true, help_heading = "Output")]
+    verbose: bool,
 }
 
 #[derive(Subcommand)]
@@ -81,6 +87,7 @@ enum Task {
         /// The shell
         shell: Shell,
     },
+    Man(man::Args),
 }
 
 /// Does what the program's arguments say, with the functions of `catalogue`, and returns its exit code.
@@ -91,7 +98,14 @@ pub fn main(catalogue: &Catalogue) -> ExitCode {
         Err(error) => return wrong_arguments(&error),
     };
     let result = match Cli::from_arg_matches(&matches) {
-        Ok(cli) => perform(cli.task, catalogue),
+        Ok(cli) => {
+            match (cli.quiet, cli.verbose) {
+                (true, _) => Level::Quiet.set(),
+                (false, true) => Level::Verbose.set(),
+                (false, false) => {}
+            }
+            perform(cli.task, catalogue)
+        }
         Err(error) => return wrong_arguments(&error),
     };
     match result.map_err(Failed::into_parts) {
@@ -123,6 +137,7 @@ fn perform(task: Task, catalogue: &Catalogue) -> Result<(), Failed> {
         Task::Synth(args) => synth::perform(&args),
         Task::Inspect(args) => inspect::perform(&args),
         Task::New(args) => new::perform(&args, catalogue),
+        Task::Man(args) => man::perform(&args, command(catalogue)),
         Task::Completions { shell } => print_as_it_is(&completions::script(shell, command(catalogue), catalogue)),
     }
 }
@@ -146,9 +161,16 @@ fn command(catalogue: &Catalogue) -> Command {
         if command.find_subcommand(task).is_some() {
             let names = if task == "bench" { [names.as_slice(), &["suite", "sweep"]].concat() } else { names.clone() };
             command = command.mut_subcommand(task, |task| {
-                task.mut_arg("function", |function| {
+                let task = task.mut_arg("function", |function| {
                     function.value_parser(PossibleValuesParser::new(names)).hide_possible_values(true)
-                })
+                });
+                // What was changed goes to the end: the capture stays behind the function.
+                let capture =
+                    ["file", "capture"].into_iter().find(|id| task.get_arguments().any(|one| one.get_id() == id));
+                match capture {
+                    Some(id) => task.mut_arg(id, |capture| capture),
+                    None => task,
+                }
             });
         }
     }

@@ -25,7 +25,7 @@ pub(super) struct Args {
     #[command(flatten)]
     source: Source,
     /// With --git: the commit, tag or branch
-    #[arg(long, value_name = "REV", requires = "git")]
+    #[arg(long, value_name = "REV")]
     rev: Option<String>,
 }
 
@@ -71,6 +71,9 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
             "{} is there already, and no empty folder; --into names another",
             folder.display()
         )));
+    }
+    if args.rev.is_some() && args.source.git.is_none() {
+        return Err(Failed::usage("--rev belongs to --git; leave it out"));
     }
     let dependency = dependency(&args.source, args.rev.as_deref())?;
     let manifest = format!(

@@ -145,7 +145,8 @@ fn profiled(args: &Args, entry: &Entry, with_sets: bool, trace: &Arc<Trace>) -> 
     let (shown, total) = (done.clone(), of.clone());
     let packets = plan.packets.max(trace.len() as u64);
     let sample = move || Sample { done: shown.get(), total: Some(total.get().max(1)), packets: shown.get() * packets };
-    let _progress = Progress::watch(args.json, "profile", sample);
+    let doing = format!("timing {} with recording and without", args.function);
+    let _progress = Progress::begin(args.json, "profile", &doing, sample);
     Ok(program.profile(trace, &plan, &mut |runs, all| {
         signals::so_far(timed(runs, all));
         done.set(runs);

@@ -23,14 +23,15 @@ use super::{Configuration, advise, engines, entry, refuse_too_much, sequence, si
 use crate::catalogue::Catalogue;
 use crate::print::number::counted;
 use crate::print::outcome::Run;
-use crate::print::output::{json_text, note, print_json};
+use crate::print::output::{detail, json_text, note, print, print_json, remark};
 use crate::print::progress::{Progress, Sample};
 use crate::print::style::Style;
 
 /// Run a capture through a function
 ///
 /// Reads pcap or pcapng, plain or as .gz or .zst, from a file or a pipe, and writes what the function forwards, rewritten
-/// and in input order, whatever the engine. The summary goes to standard error, so that `--out -` can be piped on.
+/// and in input order, whatever the engine. The summary goes to standard output; with `--out -`, where packets go there, to
+/// standard error.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   millrace run conntrack --in a.pcap --out b.pcap --cores 2
@@ -47,9 +48,8 @@ pub(super) struct Args {
     /// The function (`millrace functions` lists them)
     #[arg(value_name = "FUNCTION")]
     function: String,
-    /// The capture to read; - for standard input
-    #[arg(long = "in", short, value_name = "FILE")]
-    input: PathBuf,
+    #[command(flatten)]
+    input: files::Input,
     /// Where to write what goes out; - for standard output. The name tells format and compression (.pcapng.zst)
     #[arg(long = "out", short, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -89,6 +89,16 @@ pub(super) struct Args {
 pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> {
     let entry = entry(catalogue, &args.function)?;
     let program = entry.load(&args.configuration.settings()?)?;
+    let input = args.input.path();
+    if let (Some(config), Some(output)) = (&args.configuration.config, &args.output)
+        && same_file(config, output)
+    {
+        let name = output.display();
+        return Err(Failed::usage(format_args!("{name} is the configuration itself; write to another file")));
+    }
+    if let Some(output) = &args.output {
+        files::refuse_output(output, args.format)?;
+    }
     let tables = args.upkeep.tables(&*program)?;
     let seed = args.seed.unwrap_or_else(secret);
     let mut options = Options { seed, tables, link: args.link.link(seed), pin: args.pin, ..Options::default() };
@@ -101,13 +111,13 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
             args.load.set(&EngineKind::ALL, args.cores, &mut options)?;
             let looked = Options { link: None, core_pps: None, ..options };
             let Chosen { engine: kind, cores, replay_percent, reason } =
-                advise::chosen(&*program, &args.input, args.cores, looked, args.json)?;
+                advise::chosen(&*program, input, args.cores, looked, args.json)?;
             options.replay_percent = replay_percent;
             if !args.json {
                 let on = counted(cores as u64, "core", "cores");
-                note(&format!("auto: {kind} on {on}, because {reason}\n"));
+                remark(&format!("auto: {kind} on {on}, because {reason}\n"));
                 if let Some(option) = args.load.idle(kind) {
-                    note(&format!("auto: {option} changes nothing under {kind}\n"));
+                    remark(&format!("auto: {option} changes nothing under {kind}\n"));
                 }
             }
             (kind, cores)
@@ -123,18 +133,19 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         link.accepts(kind, cores).map_err(Failed::usage)?;
     }
     refuse_too_much(&*program, &[(kind, cores)])?;
-    if let (Some(config), Some(output)) = (&args.configuration.config, &args.output)
-        && same_file(config, output)
-    {
-        let name = output.display();
-        return Err(Failed::usage(format_args!("{name} is the configuration itself; write to another file")));
-    }
-    let (mut capture, file) = files::open(&args.input, args.output.as_deref(), args.format, program.growth())?;
+    let (mut capture, file) = files::open(input, args.output.as_deref(), args.format, program.growth())?;
     capture.write_ports();
     if !args.sequenced {
         capture.refuse_mixed_links()?;
     }
 
+    detail(|| {
+        let on = counted(cores as u64, "core", "cores");
+        let source = files::shown(input);
+        let (name, seed) = (entry.description().name, options.seed);
+        let config = args.configuration.again();
+        format!("{}: {name}{config} under {kind} on {on}, seed {seed}\n", source.display())
+    });
     let control = Control::default();
     signals::stop_on_interrupt(&control.stop);
     let watched = control.clone();
@@ -159,7 +170,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         cores,
         seed: options.seed,
         tables: program.keeps_flows().then_some(&options.tables),
-        input: &args.input,
+        input,
         output: args.output.as_deref(),
         clock_steps_back: capture.reader().clock_steps_back(),
         stamps_not_believed: capture.reader().stamps_not_believed(),
@@ -174,7 +185,8 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     }
     let to_pipe = args.output.as_deref().is_some_and(files::is_standard);
     match (args.json, to_pipe) {
-        (false, _) => note(&run.text(Style::stderr())),
+        (false, false) => print(&run.text(Style::stdout()))?,
+        (false, true) => remark(&run.text(Style::stderr())),
         (true, false) => print_json(&run.json())?,
         (true, true) => note(&json_text(&run.json())),
     }
@@ -235,7 +247,7 @@ fn report(error: &EngineError, place: Option<String>, args: &Args) -> Failed {
             Failed::Said(OUTCOME)
         }
         EngineError::Port(_) => {
-            say(&sequence::placed(error, &args.input));
+            say(&sequence::placed(error, args.input.path()));
             Failed::Said(INPUT)
         }
         EngineError::Refused(reason) => Failed::usage(reason),

@@ -15,7 +15,7 @@ use super::{Configuration, engines, entry, signals};
 use crate::catalogue::Catalogue;
 use crate::print::number::{bytes, counted, percent, rate, span};
 use crate::print::outcome::clock;
-use crate::print::output::{json_text, note, print_json};
+use crate::print::output::{json_text, note, print, print_json, remark};
 use crate::print::progress::{Progress, Sample};
 use crate::print::style::Style;
 use crate::print::table::{Align, Sheet};
@@ -37,9 +37,8 @@ pub(super) struct Args {
     /// The function whose records packets carry (`millrace functions` lists them)
     #[arg(long, value_name = "FUNCTION")]
     function: String,
-    /// The capture to read; - for standard input
-    #[arg(long = "in", short, value_name = "FILE")]
-    input: PathBuf,
+    #[command(flatten)]
+    input: files::Input,
     /// Where to write the sequenced capture; - for standard output. The name tells format and compression (.pcapng.zst)
     #[arg(long = "out", short, value_name = "FILE")]
     output: PathBuf,
@@ -89,8 +88,9 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         let name = args.output.display();
         return Err(Failed::usage(format_args!("{name} is the configuration itself; write to another file")));
     }
+    files::refuse_output(&args.output, args.format)?;
     let growth = program.shape(args.cores).overhead(outer) as u32;
-    let (mut capture, file) = files::open(&args.input, Some(&args.output), args.format, growth)?;
+    let (mut capture, file) = files::open(args.input.path(), Some(&args.output), args.format, growth)?;
 
     let control = Control::default();
     signals::stop_on_interrupt(&control.stop);
@@ -109,7 +109,8 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         (capture.reader().clock_steps_back(), capture.reader().stamps_not_believed());
     let done = Done { args, outer, total: &total, clock_steps_back, stamps_not_believed };
     match (args.json, files::is_standard(&args.output)) {
-        (false, _) => note(&done.text(Style::stderr())),
+        (false, false) => print(&done.text(Style::stdout()))?,
+        (false, true) => remark(&done.text(Style::stderr())),
         (true, false) => print_json(&done.json())?,
         (true, true) => note(&json_text(&done.json())),
     }
@@ -117,7 +118,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         None if total.interrupted => Err(Failed::Said(INTERRUPTED)),
         None => Ok(()),
         Some(error) => {
-            note(&format!("{} {}\n", Style::stderr().bad("error:"), placed(error, &args.input)));
+            note(&format!("{} {}\n", Style::stderr().bad("error:"), placed(error, args.input.path())));
             Err(Failed::Said(INPUT))
         }
     }
@@ -188,7 +189,7 @@ impl Done<'_> {
             "cores": self.args.cores,
             "carrier": "piggyback",
             "ethernet": self.outer == Outer::Ethernet,
-            "input": self.args.input.display().to_string(),
+            "input": self.args.input.path().display().to_string(),
             "output": self.args.output.display().to_string(),
             "packets": packets,
             "bytes_before": bytes_in,

@@ -17,7 +17,7 @@ use super::files::{self, Format};
 use super::signals;
 use super::traffic::{Counter, descriptor, profile};
 use crate::print::number::{self, bytes, count, counted, rate, span};
-use crate::print::output::{json_text, note, print_json};
+use crate::print::output::{json_text, note, print, print_json, remark};
 use crate::print::progress::{Progress, Sample};
 use crate::print::style::Style;
 
@@ -140,7 +140,7 @@ fn refuse_unused(profile: Profile, params: &Params) -> Result<(), Failed> {
 
 pub(super) fn perform(args: &Args) -> Result<(), Failed> {
     refuse_unused(args.profile, &args.params())?;
-    files::refuse_output(&args.output)?;
+    files::refuse_output(&args.output, args.format)?;
     let start = Instant::now();
     let mut synth = Synth::new(args.profile, &args.params()).map_err(Failed::usage)?;
     let (flows, total) = (synth.flows(), synth.packets());
@@ -174,13 +174,14 @@ pub(super) fn perform(args: &Args) -> Result<(), Failed> {
     let elapsed = start.elapsed();
     if args.json {
         let value = json!({
-            "profile": args.profile.name(), "output": args.output.display().to_string(), "seed": args.seed,
+            "profile": args.profile.name(), "output": args.output.display().to_string(), "seed": args.seed.to_string(),
             "packets": packets, "flows": flows, "bytes": size, "elapsed_s": elapsed.as_secs_f64(),
             "interrupted": interrupted,
         });
         if files::is_standard(&args.output) { note(&json_text(&value)) } else { print_json(&value)? }
     } else {
-        let style = Style::stderr();
+        let is_packets = files::is_standard(&args.output);
+        let style = if is_packets { Style::stderr() } else { Style::stdout() };
         let what = format!(
             "{} of {}, {}",
             counted(packets, "packet", "packets"),
@@ -188,7 +189,12 @@ pub(super) fn perform(args: &Args) -> Result<(), Failed> {
             bytes(size)
         );
         let took = format!("in {}, {}", span(elapsed), rate(packets, elapsed));
-        note(&format!("{}: {what}, {took}\n", style.bold(args.profile)));
+        let said = format!("{}: {what}, {took}\n", style.bold(args.profile));
+        if is_packets {
+            remark(&said)
+        } else {
+            print(&said)?
+        }
         if interrupted {
             note(&format!("interrupted: {} are missing\n", count(total - packets)));
         }

@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 use std::fmt::Write;
-use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use engine::Options;
@@ -10,7 +9,7 @@ use serde_json::{Value, json};
 use testkit::case::{Case, Cases, Difference};
 use testkit::conformance::{Mismatch, Plan};
 
-use super::engines::{self, Choice};
+use super::engines::{self, Choice, Cores};
 use super::failure::{Failed, OUTCOME};
 use super::{configuration, entry, signals};
 use crate::cases::{self, Differs, Held};
@@ -33,9 +32,9 @@ pub(super) struct Args {
     /// The engines, separated by commas
     #[arg(long, value_delimiter = ',', default_value = "all", value_name = "LIST", value_parser = engines::choice())]
     engines: Vec<Choice>,
-    /// How many cores each runs on: 4, or 1-8
-    #[arg(long, default_value = "1-4", value_name = "RANGE", value_parser = engines::core_range)]
-    cores: RangeInclusive<usize>,
+    /// How many cores each runs on: 4, 1-8, or 2,5
+    #[arg(long, default_value = "1-4", value_name = "LIST", value_parser = engines::core_list)]
+    cores: Cores,
     /// How many random schedules each
     #[arg(long, default_value_t = 5, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     seeds: u64,
@@ -135,16 +134,17 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     signals::exit_on_interrupt("not all cases were run");
     // All files are read first: a slip in the last is told before the first is run.
     let files = args.files.iter().map(|path| read(path, catalogue)).collect::<Result<Vec<_>, _>>()?;
-    let plan = Plan {
+    let plan = |cores| Plan {
         engines: engines::chosen(&args.engines),
-        cores: args.cores.clone(),
+        cores,
         seeds: 0..args.seeds,
         threads: true,
         options: Options::default(),
     };
+    let plans: Vec<Plan> = args.cores.ranges().into_iter().map(plan).collect();
     let mut tested = Vec::new();
     for (file, entry, cases) in files {
-        let held = |case: &Case| cases::hold(entry, &file, case, &plan).map_err(Failed::usage);
+        let held = |case: &Case| cases::hold_all(entry, &file, case, &plans).map_err(Failed::usage);
         let held = cases.cases.iter().map(held).collect::<Result<Vec<_>, _>>()?;
         let tested_file = Tested { file, function: cases.function, cases: held };
         if !args.json {
@@ -240,7 +240,7 @@ fn json(tested: &[Tested], right: bool) -> Value {
             .collect();
         let mismatch = held.mismatch.as_ref().map(|mismatch| {
             json!({
-                "engine": mismatch.engine.name(), "cores": mismatch.cores, "seed": mismatch.seed,
+                "engine": mismatch.engine.name(), "cores": mismatch.cores, "seed": mismatch.seed.map(|seed| seed.to_string()),
                 "packet": mismatch.seq.map(|seq| seq.0), "expected": mismatch.expected, "got": mismatch.got,
             })
         });

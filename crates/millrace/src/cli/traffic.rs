@@ -13,27 +13,30 @@ use testkit::synth::{Params, Profile, Synth};
 use super::failure::Failed;
 use super::files;
 use crate::print::number;
-use crate::print::output::note;
+use crate::print::output::remark;
 use crate::print::progress::{Progress, Sample};
 
 /// Where traffic comes from.
-#[derive(clap::Args)]
+#[derive(Clone, clap::Args)]
 #[group(skip)]
 pub(super) struct Source {
     /// The capture to read; - for standard input
+    #[arg(value_name = "CAPTURE", group = "traffic")]
+    capture: Option<PathBuf>,
+    /// The same, by an option
     #[arg(long = "in", short, value_name = "FILE", group = "traffic")]
     input: Option<PathBuf>,
     /// Make traffic up instead, of this profile (`millrace synth --help` lists them)
     #[arg(long, value_name = "PROFILE", group = "traffic", value_parser = profile(), hide_possible_values = true)]
     synth: Option<Profile>,
     /// With --synth: how many flows
-    #[arg(long, default_value = FLOWS, value_name = "NUMBER", value_parser = number::parse_positive, conflicts_with = "input")]
+    #[arg(long, default_value = FLOWS, value_name = "NUMBER", value_parser = number::parse_positive, conflicts_with_all = ["input", "capture"])]
     flows: u64,
     /// With --synth: packets a second of packet time
-    #[arg(long, default_value = "1M", value_name = "NUMBER", value_parser = number::parse_positive, conflicts_with = "input")]
+    #[arg(long, default_value = "1M", value_name = "NUMBER", value_parser = number::parse_positive, conflicts_with_all = ["input", "capture"])]
     rate: u64,
     /// With --synth: how many client addresses; by default as many as suit the profile
-    #[arg(long, value_name = "NUMBER", value_parser = number::parse_positive, conflicts_with = "input")]
+    #[arg(long, value_name = "NUMBER", value_parser = number::parse_positive, conflicts_with_all = ["input", "capture"])]
     hosts: Option<u64>,
     /// How many packets to take at most
     #[arg(long, default_value = "1M", value_name = "NUMBER", value_parser = number::parse_positive)]
@@ -53,27 +56,38 @@ pub(super) struct Traffic {
 impl Source {
     /// Refuses traffic that would not be used, for this reason.
     pub(super) fn refuse(&self, reason: &str) -> Result<(), Failed> {
-        match (&self.input, self.synth) {
+        match (self.input(), self.synth) {
             (None, None) => Ok(()),
-            (Some(_), _) => Err(Failed::usage(format_args!("{reason}; leave --in out"))),
+            (Some(_), _) if self.input.is_some() => Err(Failed::usage(format_args!("{reason}; leave --in out"))),
+            (Some(capture), _) => Err(Failed::usage(format_args!("{reason}; leave {} out", capture.display()))),
             (None, Some(_)) => Err(Failed::usage(format_args!("{reason}; leave --synth out"))),
         }
     }
 
+    /// The same from this capture, if nothing else was named.
+    pub(super) fn reading(mut self, capture: &Path) -> Result<Self, Failed> {
+        if self.is_given() {
+            let capture = capture.display();
+            return Err(Failed::usage(format_args!("{capture}: packets come from one place; name one of the two")));
+        }
+        self.capture = Some(capture.to_owned());
+        Ok(self)
+    }
+
     /// Whether there is any.
-    pub(super) const fn is_given(&self) -> bool {
-        self.input.is_some() || self.synth.is_some()
+    pub(super) fn is_given(&self) -> bool {
+        self.input().is_some() || self.synth.is_some()
     }
 
     /// The capture, where it is one.
     pub(super) fn input(&self) -> Option<&Path> {
-        self.input.as_deref()
+        self.capture.as_deref().or(self.input.as_deref())
     }
 
     /// Brings the traffic into memory, all of it or none.
     pub(super) fn load(&self, quiet: bool) -> Result<Traffic, Failed> {
-        match (&self.input, self.synth) {
-            (Some(input), _) => self.read(input.clone(), quiet),
+        match (self.input(), self.synth) {
+            (Some(input), _) => self.read(input.to_owned(), quiet),
             (None, Some(profile)) => {
                 if single(profile).is_some_and(|flows| flows != self.flows) && number::parse(FLOWS) != Ok(self.flows) {
                     return Err(Failed::usage(format_args!(
@@ -91,7 +105,7 @@ impl Source {
                 let name = format!("{profile}, {}", number::counted(flows, "flow", "flows"));
                 Ok(Traffic { name, trace: synthesised(profile, &params)? })
             }
-            (None, None) => Err(Failed::usage("say where packets come from: --in FILE or --synth PROFILE")),
+            (None, None) => Err(Failed::usage("say where packets come from: a CAPTURE, --in FILE or --synth PROFILE")),
         }
     }
 
@@ -109,15 +123,15 @@ impl Source {
         }
         if trace.len() == packets_max && !quiet {
             let taken = number::counted(self.packets, "packet is", "packets are");
-            note(&format!("the first {taken} taken; --packets takes more\n"));
+            remark(&format!("the first {taken} taken; --packets takes more\n"));
         }
         Ok(Traffic { name: files::shown(&input).display().to_string(), trace: Arc::new(trace) })
     }
 
     /// The arguments that bring the same traffic again.
     pub(super) fn again(&self) -> String {
-        let from = match (&self.input, self.synth) {
-            (Some(input), _) => format!("--in {}", input.display()),
+        let from = match (self.input(), self.synth) {
+            (Some(input), _) => format!("--in {}", files::for_shell(&input.display().to_string())),
             (None, Some(profile)) => {
                 let hosts = self.hosts.map(|hosts| format!(" --hosts {hosts}")).unwrap_or_default();
                 format!("--synth {profile} --flows {} --rate {}{hosts}", self.flows, self.rate)

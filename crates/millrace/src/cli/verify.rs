@@ -1,6 +1,6 @@
 //! `millrace verify`: every engine held against `sequential`.
 
-use std::ops::{Range, RangeInclusive};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use port::pcap::Writer;
 use serde_json::{Value, json};
 use testkit::conformance::{Mismatch, Plan, Verified};
 
-use super::engines::{self, Choice};
+use super::engines::{self, Choice, Cores};
 use super::failure::{Failed, OUTCOME};
 use super::load::Load;
 use super::traffic::Source;
@@ -25,7 +25,7 @@ use crate::print::progress::{Progress, Sample};
 use crate::print::style::Style;
 use crate::print::table::{Align, Sheet, Tone};
 
-/// Prove that every engine has the outcome of the sequential program
+/// Check that every engine has the outcome of the sequential program
 ///
 /// Runs the function over a capture under each engine, on each number of cores, by many random schedules and by real
 /// threads, and holds verdicts, rewritten bytes and final state against `sequential`, as far as the engine's guarantee
@@ -45,9 +45,9 @@ pub(super) struct Args {
     /// The engines, separated by commas
     #[arg(long, value_delimiter = ',', default_value = "all", value_name = "LIST", value_parser = engines::choice())]
     engines: Vec<Choice>,
-    /// How many cores each runs on: 4, or 1-8
-    #[arg(long, default_value = "1-4", value_name = "RANGE", value_parser = engines::core_range)]
-    cores: RangeInclusive<usize>,
+    /// How many cores each runs on: 4, 1-8, or 2,5
+    #[arg(long, default_value = "1-4", value_name = "LIST", value_parser = engines::core_list)]
+    cores: Cores,
     /// How many random schedules, or which: 20, or 7-7
     #[arg(long, default_value = "5", value_name = "NUMBER", value_parser = seeds)]
     seeds: Range<u64>,
@@ -75,10 +75,13 @@ struct Row {
 pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> {
     let entry = entry(catalogue, &args.function)?;
     let program = entry.load(&args.configuration.settings()?)?;
+    if let Some(path) = &args.save_prefix {
+        files::refuse_output(path, None)?;
+    }
     signals::exit_on_interrupt("nothing was verified, for the traffic was still being read");
     let traffic = args.source.load(args.json)?;
     let mut options = Options { tables: args.upkeep.tables(&*program)?, ..Options::default() };
-    args.load.set(&engines::chosen(&args.engines), *args.cores.end(), &mut options)?;
+    args.load.set(&engines::chosen(&args.engines), args.cores.most(), &mut options)?;
     let rows = rows(args, &*program, &options, &traffic.trace);
     if let [Row { verified, .. }, ..] = rows.as_slice()
         && rows.iter().all(|row| row.verified.runs == 0)
@@ -121,25 +124,49 @@ fn rows(args: &Args, program: &dyn Program, options: &Options, trace: &Trace) ->
         let of = of.max(1);
         Sample { done: engine * of + done, total: Some(number * of), packets: (engine * of + done) * packets }
     };
-    let _progress = Progress::watch(args.json, "verify", sample);
+    let doing = format!("holding {} against sequential", counted(number, "engine", "engines"));
+    let _progress = Progress::begin(args.json, "verify", &doing, sample);
     let mut rows = Vec::new();
     for (index, engine) in engines.into_iter().enumerate() {
-        let plan = Plan {
-            engines: vec![engine],
-            cores: args.cores.clone(),
-            seeds: args.seeds.clone(),
-            threads: !args.no_threads,
-            options: *options,
-        };
-        let verified = program.verify(trace, &plan, &mut |runs, of| {
-            signals::so_far(so_far(&rows, engine, runs, of));
-            for (number, value) in done.iter().zip([index as u64, runs, of]) {
-                number.store(value, Ordering::Relaxed);
+        let mut verified = Verified::default();
+        let ranges = args.cores.ranges();
+        for range in &ranges {
+            let plan = Plan {
+                engines: vec![engine],
+                cores: range.clone(),
+                seeds: args.seeds.clone(),
+                threads: !args.no_threads,
+                options: *options,
+            };
+            let before = verified.runs;
+            let more = program.verify(trace, &plan, &mut |runs, of| {
+                let (runs, of) = (before + runs, before + of);
+                signals::so_far(so_far(&rows, engine, runs, of));
+                for (number, value) in done.iter().zip([index as u64, runs, of]) {
+                    number.store(value, Ordering::Relaxed);
+                }
+            });
+            verified = together(verified, more);
+            if verified.mismatch.is_some() {
+                break;
             }
-        });
+        }
         rows.push(Row { engine, verified });
     }
     rows
+}
+
+/// What two verifications of an engine, on other numbers of cores, come to.
+fn together(one: Verified, other: Verified) -> Verified {
+    let Verified { runs, packets, refused, moves, was_full, mismatch } = other;
+    Verified {
+        runs: one.runs + runs,
+        packets: one.packets + packets,
+        refused: one.refused.into_iter().chain(refused).collect(),
+        moves: one.moves + moves,
+        was_full: one.was_full || was_full,
+        mismatch: one.mismatch.or(mismatch),
+    }
 }
 
 /// What an interrupt leaves: the engines that are done, and how far the one is that is not.
@@ -178,7 +205,7 @@ fn text(args: &Args, description: &Description, name: &str, trace: &Trace, rows:
     }
     out += &sheet.lines(0);
     for (engine, cores, reason) in rows.iter().filter_map(|row| row.verified.refused.first()) {
-        let more = if cores < args.cores.end() { " or more" } else { "" };
+        let more = if *cores < args.cores.most() { " or more" } else { "" };
         out += &format!("\n{}: {reason}\n", style.warn(format!("{engine} on {cores}{more} refused")));
     }
     out
@@ -186,13 +213,11 @@ fn text(args: &Args, description: &Description, name: &str, trace: &Trace, rows:
 
 /// The numbers of cores that an engine took: refusals, if any, are of the larger ones.
 fn taken(args: &Args, engine: EngineKind, verified: &Verified) -> String {
-    let first = *args.cores.start();
-    let last = match verified.refused.first() {
-        _ if engine == EngineKind::Sequential => 1,
-        Some((_, refused, _)) => refused - 1,
-        None => *args.cores.end(),
-    };
-    if first >= last { last.to_string() } else { format!("{first}-{last}") }
+    match verified.refused.first() {
+        _ if engine == EngineKind::Sequential => "1".to_owned(),
+        Some((_, refused, _)) => args.cores.below(*refused).to_string(),
+        None => args.cores.to_string(),
+    }
 }
 
 fn explain(args: &Args, mismatch: &Mismatch, saved: Option<&Path>) -> String {
@@ -223,7 +248,6 @@ fn explain(args: &Args, mismatch: &Mismatch, saved: Option<&Path>) -> String {
 
 /// Writes the first packets of a trace as a capture.
 fn save(trace: &Trace, packets: usize, path: &Path) -> Result<(), Failed> {
-    files::refuse_output(path)?;
     let mut writer = Writer::create(path, None, None)?;
     for (packet, bytes) in trace.iter().take(packets) {
         writer.write(packet, bytes)?;
@@ -246,7 +270,7 @@ fn json(
                 verified.refused.iter().map(|(_, cores, reason)| json!({ "cores": cores, "reason": reason })).collect();
             let mismatch = verified.mismatch.as_ref().map(|mismatch| {
                 json!({
-                    "cores": mismatch.cores, "seed": mismatch.seed, "prefix": mismatch.prefix,
+                    "cores": mismatch.cores, "seed": mismatch.seed.map(|seed| seed.to_string()), "prefix": mismatch.prefix,
                     "packet": mismatch.seq.map(|seq| seq.0), "expected": mismatch.expected, "got": mismatch.got,
                 })
             });
@@ -259,7 +283,7 @@ fn json(
         .collect();
     json!({
         "function": description.name, "input": name, "packets": trace.len(),
-        "cores": [args.cores.start(), args.cores.end()], "seeds": [args.seeds.start, args.seeds.end - 1],
+        "cores": args.cores.to_vec(), "seeds": [args.seeds.start.to_string(), (args.seeds.end - 1).to_string()],
         "threads": !args.no_threads, "equal": rows.iter().all(|row| row.verified.mismatch.is_none()),
         "engines": engines, "saved_prefix": saved.map(|path| path.display().to_string()),
     })

@@ -183,7 +183,7 @@ impl Run<'_> {
             "function": self.description.name,
             "engine": self.kind.name(),
             "cores": self.cores,
-            "seed": self.seed,
+            "seed": self.seed.to_string(),
             "tables": self.tables.map(|tables| json!({
                 "table": tables.index.name(), "ageing": tables.ageing.name(), "eviction": tables.eviction.name(),
                 "early_drop_percent": tables.early_drop_percent, "per_source": tables.per_source,

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::cli::failure::Failed;
 use crate::print::origin::with_origin;
@@ -17,6 +18,48 @@ pub(crate) fn print(text: &str) -> Result<(), Failed> {
 pub(crate) fn print_as_it_is(text: &str) -> Result<(), Failed> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| Failed::output(&error))
+}
+
+/// How much is said beside results and errors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Level {
+    /// Nothing.
+    Quiet,
+    /// What is being done, and what a reader should know.
+    Usual,
+    /// Besides, what was chosen without being asked for.
+    Verbose,
+}
+
+/// As the command line says, once.
+static LEVEL: AtomicU8 = AtomicU8::new(Level::Usual as u8);
+
+impl Level {
+    /// From now on so much is said.
+    pub(crate) fn set(self) {
+        // ORDERING: Relaxed. Set before there are other threads.
+        LEVEL.store(self as u8, Ordering::Relaxed);
+    }
+
+    /// Whether so much is said.
+    pub(crate) fn is_said(self) -> bool {
+        // ORDERING: Relaxed, as in `set`.
+        LEVEL.load(Ordering::Relaxed) >= self as u8
+    }
+}
+
+/// Writes to standard error what a reader should know, unless it is to be quiet.
+pub(crate) fn remark(text: &str) {
+    if Level::Usual.is_said() {
+        note(text);
+    }
+}
+
+/// Writes to standard error what only those want to know who ask for more.
+pub(crate) fn detail(text: impl FnOnce() -> String) {
+    if Level::Verbose.is_said() {
+        note(&text());
+    }
 }
 
 /// Writes to standard error. When nobody reads that, nobody can be told either.

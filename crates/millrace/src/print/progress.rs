@@ -1,4 +1,4 @@
-//! A bar with rate and time to go, on work that lasts over a second, when somebody watches.
+//! What is being done, at once; and a bar with rate and time to go, on work that lasts over a second, when somebody watches.
 
 use std::io::{IsTerminal, stderr};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::number::{counted, rate};
+use super::output::{Level, remark};
 
 /// How far the work is.
 #[derive(Clone, Copy, Debug, Default)]
@@ -29,9 +30,21 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const PERIOD: Duration = Duration::from_millis(100);
 
 impl Progress {
+    /// Says at once what is being done, for work that takes seconds, and watches it with a bar that is there from the beginning.
+    pub(crate) fn begin(quiet: bool, what: &str, doing: &str, sample: impl Fn() -> Sample + Send + 'static) -> Self {
+        if !quiet {
+            remark(&format!("{what}: {doing} ...\n"));
+        }
+        Self::patiently(Duration::ZERO, quiet, what, sample)
+    }
+
     /// Watches `sample` from now on; with `quiet` there is no bar at all.
     pub(crate) fn watch(quiet: bool, what: &str, sample: impl Fn() -> Sample + Send + 'static) -> Self {
-        if quiet || !stderr().is_terminal() {
+        Self::patiently(PATIENCE, quiet, what, sample)
+    }
+
+    fn patiently(patience: Duration, quiet: bool, what: &str, sample: impl Fn() -> Sample + Send + 'static) -> Self {
+        if quiet || !Level::Usual.is_said() || !stderr().is_terminal() {
             return Self { drawing: None };
         }
         let (stop, stopped) = channel();
@@ -39,7 +52,7 @@ impl Progress {
         let start = Instant::now();
         let thread = thread::spawn(move || {
             let over = |wait| stopped.recv_timeout(wait) != Err(RecvTimeoutError::Timeout);
-            if over(PATIENCE) {
+            if over(patience) {
                 return;
             }
             let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());

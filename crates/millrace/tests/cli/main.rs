@@ -10,6 +10,7 @@ mod commands;
 mod folder;
 mod memory;
 mod new;
+mod output;
 mod profile;
 mod rss;
 mod sequenced;

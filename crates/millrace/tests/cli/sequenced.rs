@@ -131,8 +131,7 @@ fn the_summary_tells_what_history_costs() {
     let share = (number("bytes_after") - number("bytes_before")) as f64 / number("bytes_after") as f64;
     assert!((seq["share_carried"].as_f64().unwrap() - share).abs() < 1e-9);
     assert_eq!(folder.json("inspect seq.pcap --json")["packets"], 35_169);
-    let (_, _, text) =
-        folder.run("sequence --in demo.pcap.zst --out seq.pcap --function ddos --cores 4 --ethernet off");
+    let text = folder.stdout("sequence --in demo.pcap.zst --out seq.pcap --function ddos --cores 4 --ethernet off");
     for words in
         ["ddos for 4 cores, piggyback: 35,169 packets", "28.1 % of it history", "107 B", "3 records of 17 bytes"]
     {
@@ -255,7 +254,7 @@ fn a_sequenced_capture_with_gaps_is_as_a_link_that_loses_packets() {
         let sum = |run: &Value| run["packets"]["forwarded"].as_u64().unwrap();
         assert_eq!(sum(&gaps), sum(&lossy), "{function}");
         let text =
-            folder.run(&format!("run {function} --sequenced --loss-recovery on --in gaps.pcap --cores {cores}")).2;
+            folder.stdout(&format!("run {function} --sequenced --loss-recovery on --in gaps.pcap --cores {cores}"));
         assert!(text.contains("packets lost on the link; cores took"), "{text}");
     }
 }

@@ -104,7 +104,7 @@ pub(crate) fn json_tells_it_too() {
     assert_eq!((&all["equal"], &all["engines"][0]["equal"]), (&false.into(), &false.into()));
     let mismatch = &all["engines"][0]["mismatch"];
     assert_eq!(mismatch["packet"].as_u64().unwrap() + 1, mismatch["prefix"].as_u64().unwrap(), "{mismatch:#}");
-    assert_eq!((mismatch["cores"].as_u64(), mismatch["seed"].as_u64()), (Some(2), Some(3)));
+    assert_eq!((mismatch["cores"].as_u64(), mismatch["seed"].as_str()), (Some(2), Some("3")));
 }
 
 /// Replicas all count everything: the function is wrong, but not under this engine.

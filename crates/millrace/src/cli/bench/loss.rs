@@ -21,7 +21,7 @@ pub(super) fn perform(args: &Args, program: &dyn Program, description: &Descript
     let tables = args.upkeep.tables(program)?;
     let plan = LossPlan {
         loss_ppm: args.options.link_loss.clone(),
-        cores: *args.cores.end(),
+        cores: args.cores.most(),
         rounds: usize::from(args.rounds),
         undisturbed: args.undisturbed,
         packets: args.round_packets,
@@ -33,7 +33,11 @@ pub(super) fn perform(args: &Args, program: &dyn Program, description: &Descript
     }
     // With recovery and without, at each rate and at none.
     refuse_too_much(program, &vec![(EngineKind::Scr, plan.cores); 2 * (plan.loss_ppm.len() + 1)])?;
-    let rows = watched(plan.packets.max(traffic.trace.len() as u64), args.json, |progress| {
+    let doing = format!(
+        "timing scr behind a link at {}",
+        counted(plan.loss_ppm.len() as u64 + 1, "rate of loss", "rates of loss")
+    );
+    let rows = watched(plan.packets.max(traffic.trace.len() as u64), &doing, args.json, |progress| {
         program.bench_loss(&traffic.trace, &plan, progress)
     })?;
     if args.json {

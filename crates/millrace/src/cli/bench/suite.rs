@@ -17,8 +17,8 @@ use crate::cli::engines::machine_cores;
 use crate::cli::failure::Failed;
 use crate::cli::traffic::synthesised;
 use crate::config::Settings;
-use crate::print::number::count;
-use crate::print::output::{note, print, print_json};
+use crate::print::number::{count, counted};
+use crate::print::output::{print, print_json};
 use crate::print::style::Style;
 use crate::print::table::{Align, Sheet, Tone};
 use sharing::Sharing;
@@ -139,9 +139,6 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
 
 fn measured(args: &Args, catalogue: &Catalogue, target: &Target) -> Result<Option<Bench>, Failed> {
     let Some(entry) = catalogue.get(target.function) else { return Ok(None) };
-    if !args.json {
-        note(&format!("{}, {} flows ...\n", target.function, count(target.flows)));
-    }
     let program = entry.load(&Settings::default())?;
     let Ok(tables) = args.upkeep.tables(&*program) else { return Ok(None) };
     // A TCP conversation has six packets at least.
@@ -155,7 +152,8 @@ fn measured(args: &Args, catalogue: &Catalogue, target: &Target) -> Result<Optio
     };
     let trace = synthesised(Profile::Uniform, &params)?;
     let plan = plan(args, tables, vec![EngineKind::Sequential], vec![1]);
-    timed(&*program, &trace, &plan, args.json).map(Some)
+    let what = format!("{} ({})", target.function, counted(target.flows, "flow", "flows"));
+    timed(&*program, &trace, &plan, &what, args.json).map(Some)
 }
 
 fn plan(args: &Args, tables: Tables, engines: Vec<EngineKind>, cores: Vec<usize>) -> BenchPlan {
@@ -196,10 +194,10 @@ fn scaling(args: &Args, catalogue: &Catalogue) -> Result<Option<Scaling>, Failed
         // Two cores are rarely left alone for long.
         sharding.packets = sharding.packets.min(2 * TRACE_PACKETS);
     }
-    let sharded = timed(&*program, &uniform, &sharding, args.json)?;
+    let sharded = timed(&*program, &uniform, &sharding, "two cores", args.json)?;
     let single = synthesised(Profile::SingleFlow, &params(1))?;
-    let replicated =
-        timed(&*program, &single, &plan(args, tables, vec![EngineKind::Rss, EngineKind::Scr], vec![1, 2]), args.json)?;
+    let replicating = plan(args, tables, vec![EngineKind::Rss, EngineKind::Scr], vec![1, 2]);
+    let replicated = timed(&*program, &single, &replicating, "two cores on one flow", args.json)?;
     let row = |bench: &Bench, engine, cores| {
         let row = bench.rows.iter().find(|row| row.engine == engine && row.cores == cores);
         row.map_or((0.0, 0.0), |row| (row.mpps.median, row.mpps.max))

@@ -36,7 +36,8 @@ pub(super) fn perform(args: &Args) -> Result<(), Failed> {
     if !plan.cores.contains(&1) {
         plan.cores.insert(0, 1);
     }
-    let points = watched(plan.packets.max(trace.len() as u64), args.json, |progress| {
+    let doing = format!("timing scr at {}", counted(computes.len() as u64, "compute time", "compute times"));
+    let points = watched(plan.packets.max(trace.len() as u64), &doing, args.json, |progress| {
         measure::sweep(&trace, &plan, &computes, progress)
     })?;
     if args.json {

@@ -60,6 +60,10 @@ impl Answer {
 
 pub(super) fn perform(args: &Args) -> Result<(), Failed> {
     let sets = args.question.sets()?;
+    if let Some(file) = args.question.spare() {
+        let file = file.display();
+        return Err(Failed::usage(format_args!("{file} and --sets both name the packet sets; leave one of them out")));
+    }
     let answers: Vec<Answer> = args.question.problems(&sets, 1)?.iter().map(Answer::of).collect();
     if args.json {
         print_json(&json(args, &answers))?;

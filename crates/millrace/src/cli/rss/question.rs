@@ -1,6 +1,6 @@
 //! What is asked: packet sets, a card, and what may be given up.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ::rss::{Card, Driver, PacketSets, PacketType, Problem, Vary};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -12,7 +12,7 @@ use crate::cli::failure::Failed;
 #[derive(clap::Args)]
 pub(super) struct Question {
     /// The packet sets, in TOML: under [port.NAME] what names its sets, fields = ["src"]
-    #[arg(value_name = "FILE", conflicts_with = "sets")]
+    #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
     /// The packet sets in a line: ports share state where a comma parts them ("lan: src, wan: dst"), and none at a semicolon
     #[arg(long, value_name = "LINE")]
@@ -47,11 +47,11 @@ impl Question {
     /// The packet sets.
     pub(super) fn sets(&self) -> Result<PacketSets, Failed> {
         let read = match (&self.file, &self.sets) {
-            (Some(path), _) => {
+            (Some(path), None) => {
                 let text = configuration(path)?;
                 PacketSets::parse(&text).map_err(|error| error.of(&path.display().to_string()))
             }
-            (None, Some(line)) => PacketSets::from_line(line, None).map_err(|error| error.of("--sets")),
+            (_, Some(line)) => PacketSets::from_line(line, None).map_err(|error| error.of("--sets")),
             (None, None) => Err("say what names the packet sets: a FILE, or --sets \"lan: src, wan: dst\"".to_owned()),
         };
         let mut sets = read.map_err(Failed::usage)?;
@@ -64,6 +64,11 @@ impl Question {
         *ipv4 = self.vary_ipv4.map_or(*ipv4, usize::from);
         *ipv6 = self.vary_ipv6.map_or(*ipv6, usize::from);
         Ok(sets)
+    }
+
+    /// What stands where the packet sets' file would, where --sets names them.
+    pub(super) fn spare(&self) -> Option<&Path> {
+        self.file.as_deref().filter(|_| self.sets.is_some())
     }
 
     /// What is asked of each driver, in the order in which they are asked.

@@ -37,7 +37,7 @@ pub(super) struct Args {
     #[arg(long, default_value_t = 8, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=1024))]
     queues: u16,
     /// With a capture: packets from these networks come in at the first port and all others at the rest, not each at every port
-    #[arg(long, value_name = "PREFIX", value_delimiter = ',', requires = "traffic")]
+    #[arg(long, value_name = "PREFIX", value_delimiter = ',')]
     inside: Vec<Prefix>,
     /// Print JSON
     #[arg(long)]
@@ -109,6 +109,13 @@ impl Counted {
 
 pub(super) fn perform(args: &Args) -> Result<(), Failed> {
     let sets = args.question.sets()?;
+    let source = match args.question.spare() {
+        Some(capture) => &args.source.clone().reading(capture)?,
+        None => &args.source,
+    };
+    if !args.inside.is_empty() && !source.is_given() {
+        return Err(Failed::usage("--inside tells the sides of a capture's packets; name one, or leave --inside out"));
+    }
     let mut refused = Vec::new();
     let mut solved = None;
     let problems = args.question.problems(&sets, args.seed)?;
@@ -142,8 +149,8 @@ pub(super) fn perform(args: &Args) -> Result<(), Failed> {
     if let Err(mismatch) = verify(&solution, VERIFIED_PACKETS, args.seed) {
         return Err(Failed::Outcome(anyhow::anyhow!("the keys don't hold what they promise: {mismatch}")));
     }
-    let measured = match args.source.is_given() {
-        true => Some(measure(args, &solution, &args.source.load(args.json)?)),
+    let measured = match source.is_given() {
+        true => Some(measure(args, &solution, &source.load(args.json)?)),
         false => None,
     };
     if args.json {
@@ -386,7 +393,7 @@ fn json(
     };
     json!({
         "card": args.question.nic.name, "solved": solution.is_some(), "driver": solution.map(|solution| solution.driver.name()),
-        "seed": args.seed, "queues": args.queues,
+        "seed": args.seed.to_string(), "queues": args.queues,
         "solution": solution.map(|solution| solution_json(args, solution, measured)),
         "refused": refused.iter().map(refusal).collect::<Vec<_>>(), "facts": shown::facts_json(args.question.nic),
     })

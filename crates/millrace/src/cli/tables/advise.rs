@@ -1,6 +1,5 @@
 //! `millrace tables advise`: which table a capture asks for.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use flow::index::{AnyIndex, IndexKind};
@@ -27,9 +26,8 @@ use crate::print::table::{Align, Sheet, Tone};
   millrace tables advise --in a.pcap --memory 512M
   millrace tables advise --in a.pcap --memory 64M --idle-timeout 30 --json")]
 pub(super) struct Args {
-    /// The capture to read; - for standard input
-    #[arg(long = "in", short, value_name = "FILE")]
-    input: PathBuf,
+    #[command(flatten)]
+    input: files::Input,
     /// How much memory the tables may take, in bytes: 64M, 1.5G
     #[arg(long, default_value = "1G", value_name = "BYTES", value_parser = number::parse)]
     memory: u64,
@@ -96,9 +94,9 @@ pub(super) fn perform(args: &Args) -> Result<(), Failed> {
     signals::stop_on_interrupt(&stop);
     let mut census = Census::new();
     let timeout = Nanos::from_secs(args.idle_timeout);
-    let extent = capture::read(&args.input, args.packets, args.json, &stop, |seen| census.see(seen, timeout))?;
+    let extent = capture::read(args.input.path(), args.packets, args.json, &stop, |seen| census.see(seen, timeout))?;
     census.finish();
-    let name = files::shown(&args.input).display().to_string();
+    let name = files::shown(args.input.path()).display().to_string();
     if census.flows.opened == 0 {
         return Err(Failed::input(format_args!("{name} holds no flows: none of its packets has a five-tuple")));
     }
@@ -405,9 +403,12 @@ impl Advice {
     /// The arguments of `run` for a tracker as advised.
     fn settings(&self) -> String {
         let Self { kind, ageing, eviction, .. } = self;
-        let entries = |family: usize| self.entries[family].max(1);
-        let kept = format!("--table {kind} --ageing {} --eviction {}", ageing.name(), eviction.name());
-        format!("{kept} --set flows={} --set flows_v6={}", entries(0), entries(1))
+        let mut settings = format!("--table {kind} --ageing {} --eviction {}", ageing.name(), eviction.name());
+        // A family that didn't come takes no memory, whatever its room.
+        for (key, entries) in ["flows", "flows_v6"].into_iter().zip(self.entries).filter(|(_, entries)| *entries > 0) {
+            settings += &format!(" --set {key}={entries}");
+        }
+        settings
     }
 
     fn text(&self, style: Style) -> String {

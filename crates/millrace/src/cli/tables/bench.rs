@@ -14,13 +14,13 @@ use measure::tables::{
 use packet::{FiveTuple, Nanos};
 
 use super::{capture, json, report, text};
-use crate::cli::engines::{core_range, processor};
+use crate::cli::engines::{Cores, core_list, processor};
 use crate::cli::failure::{Failed, INTERRUPTED};
 use crate::cli::folder::Folder;
 use crate::cli::traffic::Counter;
 use crate::cli::{available_bytes, files, signals};
 use crate::print::number::{self, bytes, count};
-use crate::print::output::{json_text, note, print, print_json};
+use crate::print::output::{json_text, note, print, print_json, remark};
 use crate::print::progress::{Progress, Sample};
 use crate::print::style::Style;
 
@@ -59,17 +59,20 @@ pub(super) struct Args {
     #[arg(long, value_delimiter = ',', default_value = "all", value_name = "LIST", value_parser = names(Ageing::ALL.map(Ageing::name)))]
     ageing: Vec<String>,
     /// Take the flows of this capture, asked for in the order of its packets; - for standard input
-    #[arg(long = "in", short, value_name = "FILE")]
+    #[arg(value_name = "CAPTURE", group = "capture")]
+    file: Option<PathBuf>,
+    /// The same, by an option
+    #[arg(long = "in", short, value_name = "FILE", group = "capture")]
     input: Option<PathBuf>,
     /// With --in: how many packets to take at most
-    #[arg(long, default_value = "10M", value_name = "NUMBER", value_parser = number::parse, requires = "input")]
+    #[arg(long, default_value = "10M", value_name = "NUMBER", value_parser = number::parse, requires = "capture")]
     packets: u64,
     /// Make flows up of which the n-th is asked for as often as n to the minus this; all alike without
-    #[arg(long, value_name = "EXPONENT", conflicts_with = "input", value_parser = exponent)]
+    #[arg(long, value_name = "EXPONENT", conflicts_with = "capture", value_parser = exponent)]
     zipf: Option<f64>,
-    /// How many cores throughput is told for: 2, 1-2, or all
-    #[arg(long, default_value = "all", value_name = "RANGE", value_parser = core_range)]
-    cores: RangeInclusive<usize>,
+    /// How many cores throughput is told for: 2, 1-2, 1,4, or all
+    #[arg(long, default_value = "all", value_name = "LIST", value_parser = core_list)]
+    cores: Cores,
     /// How often each case runs; the medians are of these
     #[arg(long, default_value_t = 5, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=1000))]
     rounds: u16,
@@ -157,7 +160,7 @@ pub(super) fn perform(args: &Args) -> Result<(), Failed> {
     signals::stop_on_interrupt(&stop);
     // From here on an interrupt is heeded, and whoever waits for the folder to send one may count on that.
     let folder = args.report.as_deref().map(Folder::make).transpose()?;
-    let (traffic, source) = match &args.input {
+    let (traffic, source) = match args.capture() {
         Some(input) => {
             let (captured, packets) = captured(input, args.packets, args.json, &stop)?;
             let name = files::shown(input).display().to_string();
@@ -185,7 +188,8 @@ pub(super) fn perform(args: &Args) -> Result<(), Failed> {
     let (done, of) = (Counter::default(), Counter::default());
     let (shown, total, packets) = (done.clone(), of.clone(), args.round_packets);
     let sample = move || Sample { done: shown.get(), total: Some(total.get().max(1)), packets: shown.get() * packets };
-    let progress = Progress::watch(args.json, "tables", sample);
+    let doing = format!("timing {}", number::counted(plan.tables.len() as u64, "table", "tables"));
+    let progress = Progress::begin(args.json, "tables", &doing, sample);
     let clock = Clock::here();
     let bench = bench_tables(
         &traffic,
@@ -214,13 +218,17 @@ pub(super) fn perform(args: &Args) -> Result<(), Failed> {
         folder.write("tables.json", &json_text(&json::measured(&measured)))?;
         let page = folder.write("index.html", &report::page(&measured))?;
         if !args.json {
-            note(&format!("the report is in {}\n", page.display()));
+            remark(&format!("the report is in {}\n", page.display()));
         }
     }
     Ok(())
 }
 
 impl Args {
+    fn capture(&self) -> Option<&Path> {
+        self.file.as_deref().or(self.input.as_deref())
+    }
+
     fn plan(&self) -> TablesPlan {
         let chosen = |names: &[String], name: &str| names.iter().any(|chosen| chosen == name);
         // Of the default index there is one row more when it is asked for: what choosing it at run time costs.
@@ -239,7 +247,7 @@ impl Args {
                 .into_iter()
                 .filter(|ageing| chosen(&self.ageing, "all") || chosen(&self.ageing, ageing.name()))
                 .collect(),
-            cores: self.cores.clone().collect(),
+            cores: self.cores.to_vec(),
             rounds: usize::from(self.rounds),
             round_packets: self.round_packets,
             lifetime: Nanos::from_secs(u64::from(self.lifetime)),
@@ -250,7 +258,7 @@ impl Args {
     /// The command line that measures the same again.
     fn again(&self) -> String {
         let mut line = format!("millrace tables bench --entries {}", self.entries);
-        match (&self.input, self.zipf) {
+        match (self.capture(), self.zipf) {
             (Some(input), _) => {
                 line += &format!(" --in {} --packets {}", files::for_shell(&input.display().to_string()), self.packets)
             }
@@ -259,7 +267,7 @@ impl Args {
         }
         let loads: Vec<String> = self.load.iter().map(|load| (*load as f64 / 100.0).to_string()).collect();
         line += &format!(" --load {} --ops {} --tables {}", loads.join(","), self.ops.join(","), self.tables.join(","));
-        line += &format!(" --ageing {} --cores {}-{}", self.ageing.join(","), self.cores.start(), self.cores.end());
+        line += &format!(" --ageing {} --cores {}", self.ageing.join(","), self.cores);
         line + &format!(" --rounds {} --round-packets {} --lifetime {}", self.rounds, self.round_packets, self.lifetime)
     }
 }
@@ -292,7 +300,8 @@ fn captured(
         return Err(Failed::input(format_args!("{name} holds no IPv4 flows, and tables are measured with those")));
     }
     if v6 > 0 && !quiet {
-        note(&format!("{} packets of IPv6 flows are left out: tables are measured with IPv4 ones\n", count(v6)));
+        let left = number::counted(v6, "packet", "packets");
+        remark(&format!("{left} of IPv6 flows left out: tables are measured with IPv4 ones\n"));
     }
     let packets = captured.packets.len() as u64;
     Ok((captured, packets))

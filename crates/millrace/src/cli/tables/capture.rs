@@ -12,7 +12,7 @@ use crate::cli::failure::{Failed, INTERRUPTED};
 use crate::cli::files;
 use crate::cli::traffic::{Counter, cut};
 use crate::print::number;
-use crate::print::output::note;
+use crate::print::output::{note, remark};
 use crate::print::progress::{Progress, Sample};
 
 /// What a packet says of its flow.
@@ -79,7 +79,8 @@ pub(super) fn read(
         return Err(Failed::input(format_args!("{} holds no packets", files::shown(input).display())));
     }
     if extent.packets == packets_max && !quiet {
-        note(&format!("the first {} packets are taken; --packets takes more\n", number::count(packets_max)));
+        let taken = number::counted(packets_max, "packet is", "packets are");
+        remark(&format!("the first {taken} taken; --packets takes more\n"));
     }
     Ok(extent)
 }

@@ -13,7 +13,6 @@ use crate::cli::refuse_too_much;
 use crate::cli::traffic::synthesised;
 use crate::config::{ConfigError, Settings};
 use crate::print::number::count;
-use crate::print::output::note;
 use crate::print::style::Style;
 use crate::print::table::{Align, Sheet, Tone};
 
@@ -163,9 +162,6 @@ fn two_digits(times: f64) -> f64 {
 /// Measures one function; `None` where its tables can't be kept as asked.
 fn bench(args: &Args, entry: &Entry) -> Result<Option<Bench>, Failed> {
     let function = entry.description().name;
-    if !args.json {
-        note(&format!("{function}, shared and transactional ...\n"));
-    }
     let program = entry.load(&settings(function)?)?;
     let Ok(tables) = args.upkeep.tables(&*program) else { return Ok(None) };
     let engines = [&[EngineKind::Sequential], SHARING.as_slice()].concat();
@@ -175,7 +171,7 @@ fn bench(args: &Args, entry: &Entry) -> Result<Option<Bench>, Failed> {
         plan.packets = plan.packets.min(2 * TRACE_PACKETS);
     }
     refuse_too_much(&*program, &fleets(&plan))?;
-    timed(&*program, &synthesised(Profile::Uniform, &traffic(function))?, &plan, args.json).map(Some)
+    timed(&*program, &synthesised(Profile::Uniform, &traffic(function))?, &plan, function, args.json).map(Some)
 }
 
 /// The traffic of the table of targets, and whole TCP connections for functions that it doesn't name.
