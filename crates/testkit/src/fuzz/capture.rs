@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::{env, fs, process};
 
 use packet::{LinkType, Nanos};
-use port::pcap::{BLOCK_BYTES, Compression, Container, Fault, Format, Reader, Writer};
-use port::{Batch, Packet, Received};
+use port::pcap::{BLOCK_BYTES, Capture, Compression, Container, Fault, Format, Reader, Writer};
+use port::{Batch, Fate, Packet, Receive, Received, Transmit};
 
 /// What is kept of a capture at most, for a few bytes decompress to gigabytes.
 const KEPT_BYTES_MAX: usize = 1 << 22;
@@ -24,6 +24,7 @@ pub fn capture(bytes: &[u8]) {
     if let Some(format) = &whole.format {
         written(&whole.packets, format, Container::PcapNg);
         written(&whole.packets, format, Container::Pcap);
+        copied(bytes, &whole.packets);
     }
 }
 
@@ -123,6 +124,36 @@ fn written(packets: &[Kept], format: &Format, container: Container) {
         expected.iter_mut().for_each(|kept| kept.interface = 0);
     }
     assert_eq!(back.packets, expected, "what was written reads back");
+}
+
+/// Copies the capture with all that stands beside its packets, twice: the packets come out as they went in, and the second copy is the
+/// first one again.
+fn copied(bytes: &[u8], packets: &[Kept]) {
+    let copy = |bytes: &[u8]| {
+        let file = Scratch::new("");
+        let reader = Reader::from_read(Cursor::new(bytes.to_vec()), "input").expect("it was opened before");
+        let writer = Writer::create(&file.0, Some(Container::PcapNg), Some(&reader.format()));
+        let mut capture = Capture::new(reader, Some(writer.expect("the scratch file opens")));
+        let (mut stream, mut batch) = (capture.stream(), Batch::default());
+        loop {
+            match stream.receive(&mut batch) {
+                Ok(Received::End) | Err(_) => break,
+                Ok(Received::Packets | Received::Idle) => {}
+            }
+            batch.packets_mut().iter_mut().for_each(|packet| packet.fate = Fate::Transmit(0));
+            stream.transmit(&mut batch).expect("any packet can be written");
+        }
+        stream.finish().expect("the scratch file is written");
+        fs::read(&file.0).expect("the scratch file is there")
+    };
+    let first = copy(bytes);
+    let back = Content::read(&first, BLOCK_BYTES, usize::MAX).expect("no more than was kept");
+    assert_eq!(back.end, None, "what was written is whole");
+    let shape = |packets: &[Kept]| -> Vec<_> {
+        packets.iter().map(|kept| (kept.wire_len, kept.link, kept.bytes.clone())).collect()
+    };
+    assert_eq!(shape(&back.packets), shape(packets), "what was copied reads back");
+    assert!(copy(&first) == first, "a copy's copy is another");
 }
 
 /// Numbers interfaces by their first packets, as the one section of a written pcapng has them.
