@@ -221,12 +221,14 @@ fn every_flow_that_was_opened_has_ended_or_is_alive() {
 fn as_many_cores_are_used_as_the_load_needs() {
     let folder = Folder::new();
     // Some 1,900 packets a second: one core in ten of that many does, where each carries a hundred thousand.
-    for (rate, most_at_end) in [("0.1", 1), ("0.0001", 8)] {
+    // The capture's last packet comes two seconds behind the one ahead of it: whoever decides then needs a core less.
+    for (rate, at_end) in [("0.1", 1..=1), ("0.0001", 7..=8)] {
         let line = format!(
             "run conntrack --in demo.pcap.zst --engine rss++ --cores 8 --core-rate {rate} --epoch 500 --buckets 256 --json"
         );
         let in_use = folder.json(&line)["cores_in_use"].take();
-        assert_eq!((&in_use["end"], &in_use["most"]), (&json!(most_at_end), &json!(8)), "{line}: {in_use}");
+        assert!(at_end.contains(&in_use["end"].as_u64().unwrap()), "{line}: {in_use}");
+        assert_eq!(in_use["most"], 8, "{line}: {in_use}");
     }
     let text = folder.stdout("run conntrack --in demo.pcap.zst --engine rss++ --cores 8 --core-rate 0.1 --epoch 500");
     assert!(text.contains("1 to 8 cores were in use, 1 at the end"), "{text}");
@@ -576,7 +578,7 @@ fn bash_completes_names_and_the_keys_of_the_function_that_the_line_names() {
     assert_eq!(complete(&["millrace", "run", "ddos", "--engine", "transa"]), "transactional");
     assert_eq!(
         complete(&["millrace", "run", "ddos", "--set", ""]),
-        "threshold= window= idle_timeout= flows= flows_v6= top="
+        "threshold= window= idle_timeout= remember= flows= flows_v6= top="
     );
     assert_eq!(complete(&["millrace", "run", "ddos", "--set", "th"]), "threshold=");
     assert_eq!(complete(&["millrace", "run", "--set", "th", "ddos", "--set", "wi"]), "window=");

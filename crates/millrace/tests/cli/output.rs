@@ -91,7 +91,7 @@ fn a_capture_is_named_behind_the_command_or_by_in() {
     ] {
         let told = |line: String| {
             let mut told = folder.json(&line);
-            for timed in ["elapsed_s", "mpps", "ns_per_packet", "memory_bytes", "seed"] {
+            for timed in ["elapsed_s", "mpps", "ns_per_packet", "memory_bytes", "seed", "made_by"] {
                 told.as_object_mut().unwrap().remove(timed);
             }
             told

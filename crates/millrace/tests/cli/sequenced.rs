@@ -15,6 +15,19 @@ use serde_json::Value;
 use super::commands::FUNCTIONS;
 use super::folder::Folder;
 
+/// What a capture tells of each packet: when, by which interface, how long it was, and its bytes.
+fn told(path: &Path) -> Vec<(Nanos, Option<String>, String, u32, Vec<u8>)> {
+    let mut reader = Reader::open(path).unwrap();
+    let (mut batch, mut all) = (Batch::default(), Vec::new());
+    while reader.read(&mut batch).unwrap() != Received::End {
+        for (packet, bytes) in batch.each(0..batch.len()) {
+            let name = reader.interfaces()[usize::from(packet.interface)].name.clone();
+            all.push((packet.time, name, packet.link.to_string(), packet.wire_len, bytes.to_vec()));
+        }
+    }
+    all
+}
+
 /// Whether sequencing and running comes to what running alone does: the output to the byte, and every counter.
 fn same(folder: &Folder, function: &str, input: &str, ending: &str, cores: usize, ethernet: &str) {
     let [seq, one, other] = ["seq", "one", "other"].map(|name| format!("{name}.{ending}"));
@@ -24,7 +37,12 @@ fn same(folder: &Folder, function: &str, input: &str, ending: &str, cores: usize
     let plain = folder.json(&format!("run {function} --in {input} --out {one} --json"));
     let run =
         folder.json(&format!("run {function} --sequenced --in {seq} --cores {cores} --out {other} --json --seed 7"));
-    assert!(folder.bytes(&one) == folder.bytes(&other), "{function} over {input} on {cores} cores: another output");
+    // What stands beside the packets of a pcapng doesn't go by way of a sequencer.
+    let equal = match ending {
+        "pcapng" => told(&folder.path(&one)) == told(&folder.path(&other)),
+        _ => folder.bytes(&one) == folder.bytes(&other),
+    };
+    assert!(equal, "{function} over {input} on {cores} cores: another output");
     for part in ["packets", "flows", "report", "unread", "clock_steps_back", "error"] {
         assert_eq!(run[part], plain[part], "{function} over {input} on {cores} cores: {part}");
     }

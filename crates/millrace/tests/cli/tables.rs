@@ -143,7 +143,7 @@ fn slips_are_answered_with_what_was_meant() {
         ("tables bench --ageing weel", "'wheel'"),
         ("tables bench --load 75", "0.01 to 1"),
         ("tables bench --load 0", "such as 0.75"),
-        ("tables bench --zipf 1 --in demo.pcap.zst", "'--in"),
+        ("tables bench --zipf 1 --in demo.pcap.zst", "--in <FILE>"),
         ("tables bench --zipf many", "0 to 10"),
         ("tables bench --packets 5", "--in"),
         ("tables bench --entries 10", "--entries takes 1,000"),

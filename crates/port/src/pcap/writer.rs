@@ -142,7 +142,11 @@ impl Writer {
     /// [`Fault::MixedLinks`]. What is wrong with the input is told when it is read itself.
     pub fn refuse_mixed_links(&self, input: &Path) -> Result<(), Error> {
         let is_file = !is_standard(input) && input.metadata().is_ok_and(|metadata| metadata.is_file());
-        let (Body::Pcap(_), true, Ok(mut reader)) = (&self.body, is_file, Reader::open(input)) else { return Ok(()) };
+        // What comes through a pipe can't be read twice.
+        if !is_file || !matches!(self.body, Body::Pcap(_)) {
+            return Ok(());
+        }
+        let Ok(mut reader) = Reader::open(input) else { return Ok(()) };
         let (mut batch, mut first) = (Batch::default(), None);
         loop {
             match reader.read(&mut batch) {
