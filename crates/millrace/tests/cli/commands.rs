@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::folder::Folder;
 

@@ -15,8 +15,11 @@ use serde_json::Value;
 use super::commands::FUNCTIONS;
 use super::folder::Folder;
 
-/// What a capture tells of each packet: when, by which interface, how long it was, and its bytes.
-fn told(path: &Path) -> Vec<(Nanos, Option<String>, String, u32, Vec<u8>)> {
+/// What a capture tells of a packet: when, by which interface, over which link, how long it was, and its bytes.
+type Told = (Nanos, Option<String>, String, u32, Vec<u8>);
+
+/// What a capture tells of each packet.
+fn told(path: &Path) -> Vec<Told> {
     let mut reader = Reader::open(path).unwrap();
     let (mut batch, mut all) = (Batch::default(), Vec::new());
     while reader.read(&mut batch).unwrap() != Received::End {
