@@ -24,7 +24,7 @@ use packet::{Family, FlowKey, Headers, Host, Host6, Key, Nanos, Transport, Words
 pub use self::config::{Block, Config};
 use self::message::{ADDRESSES_MAX, Answer};
 pub use self::state::Answers;
-use self::state::{Client, Peers, Totals, name, pair};
+use self::state::{Client, Peers, Totals, crossed, name, told};
 use crate::top::heaviest;
 
 /// The function, configured.
@@ -44,10 +44,10 @@ pub struct Sight {
 enum Event {
     /// The client sends something to a peer of this name.
     Sends { peer: u32, is_query: bool },
-    /// It is answered these addresses.
-    Told(Peers),
+    /// It is answered these addresses to a name.
+    Told { name: u32, peers: Peers },
     /// It is answered something that holds no address.
-    Nowhere,
+    Nowhere { name: u32 },
     /// It is sent what can't be read.
     Unreadable,
 }
@@ -55,7 +55,7 @@ enum Event {
 impl Meta for Sight {
     type Key = Host;
 
-    const RECORD_BYTES: usize = 1 + HOST_BYTES + 4 * ADDRESSES_MAX;
+    const RECORD_BYTES: usize = 1 + HOST_BYTES + 4 + 1 + 4 * ADDRESSES_MAX;
 
     #[inline]
     fn key(&self) -> Host {
@@ -64,33 +64,36 @@ impl Meta for Sight {
 
     #[inline]
     fn write(&self, record: &mut [u8]) {
-        let (kind, peers) = match self.event {
-            Event::Sends { peer, is_query } => (1 + u8::from(is_query), [peer, 0, 0, 0, 0, 0, 0, 0]),
-            Event::Told(peers) => (3, peers),
-            Event::Nowhere => (4, [0; ADDRESSES_MAX]),
-            Event::Unreadable => (5, [0; ADDRESSES_MAX]),
+        let (kind, name, peers) = match self.event {
+            Event::Sends { peer, is_query } => {
+                (1 + u8::from(is_query), 0, Peers { names: [peer, 0, 0, 0, 0, 0, 0, 0], crossed: 0 })
+            }
+            Event::Told { name, peers } => (3, name, peers),
+            Event::Nowhere { name } => (4, name, Peers::default()),
+            Event::Unreadable => (5, 0, Peers::default()),
         };
-        let fields = RecordWriter::new(record).u8(kind).host(&self.client);
-        peers.into_iter().fold(fields, RecordWriter::u32).end();
+        let fields = RecordWriter::new(record).u8(kind).host(&self.client).u32(name).u8(peers.crossed as u8);
+        peers.names.into_iter().fold(fields, RecordWriter::u32).end();
     }
 
     fn read(record: &[u8]) -> Option<Self> {
         let mut fields = RecordReader::new(record);
         let (kind, client) = (fields.u8()?, fields.host()?);
-        let mut peers: Peers = [0; ADDRESSES_MAX];
-        for peer in &mut peers {
+        let (name, crossed) = (fields.u32()?, fields.u8()?);
+        let mut peers = Peers { names: [0; ADDRESSES_MAX], crossed: crossed.into() };
+        for peer in &mut peers.names {
             *peer = fields.u32()?;
         }
         fields.end()?;
-        let count = peers.iter().take_while(|peer| **peer != 0).count();
-        if peers[count..].iter().any(|peer| *peer != 0) {
+        let count = peers.each().count();
+        if peers.names[count..].iter().any(|peer| *peer != 0) || u32::from(crossed) >> count != 0 {
             return None;
         }
         let event = match (kind, count) {
-            (1 | 2, 1) => Event::Sends { peer: peers[0], is_query: kind == 2 },
-            (3, 1..) => Event::Told(peers),
-            (4, 0) => Event::Nowhere,
-            (5, 0) => Event::Unreadable,
+            (1 | 2, 1) if name == 0 && crossed == 0 => Event::Sends { peer: peers.names[0], is_query: kind == 2 },
+            (3, 1..) => Event::Told { name, peers },
+            (4, 0) => Event::Nowhere { name },
+            (5, 0) if name == 0 => Event::Unreadable,
             _ => return None,
         };
         Some(Self { client, event })
@@ -123,17 +126,19 @@ impl DnsTunnel {
     }
 
     /// What a message from a server tells its client.
-    fn told(message: &[u8]) -> Option<Event> {
+    fn told(client: IpAddr, message: &[u8]) -> Option<Event> {
         match message::read(message) {
-            Ok(Some(Answer::Addresses { addresses, count })) => {
-                let (mut peers, mut kept): (Peers, _) = ([0; ADDRESSES_MAX], 0);
-                for peer in addresses[..count].iter().map(|address| Self::peer(*address)).filter(|peer| *peer != 0) {
-                    peers[kept] = peer;
-                    kept += 1;
+            Ok(Some(Answer::Addresses { name, addresses, count })) => {
+                let mut peers = Peers::default();
+                for address in &addresses[..count] {
+                    let peer = Self::peer(*address);
+                    if peer != 0 {
+                        peers.add(peer, address.is_ipv4() != client.is_ipv4());
+                    }
                 }
-                (kept > 0).then_some(Event::Told(peers))
+                peers.each().next().map(|_| Event::Told { name, peers })
             }
-            Ok(Some(Answer::Nowhere)) => Some(Event::Nowhere),
+            Ok(Some(Answer::Nowhere { name })) => Some(Event::Nowhere { name }),
             Ok(None) => None,
             Err(message::Unreadable) => Some(Event::Unreadable),
         }
@@ -183,7 +188,7 @@ impl NetworkFunction for DnsTunnel {
         let (source, destination) = headers.addresses()?;
         let is_judged = |client: IpAddr| !self.config.ignore.iter().any(|prefix| prefix.contains(client));
         if let Transport::Udp { src_port: DNS, .. } = headers.transport
-            && let Some(event) = Self::told(payload)
+            && let Some(event) = Self::told(destination, payload)
         {
             return is_judged(destination).then(|| Sight { client: destination.into(), event });
         }
@@ -201,8 +206,11 @@ impl NetworkFunction for DnsTunnel {
     fn prefetch_entry<M: Memory>(&self, shared: &Answers<M>, sight: &Sight) {
         let name = name(sight.client);
         match sight.event {
-            Event::Sends { peer, .. } => shared.told.prefetch(&pair(name, peer)),
-            Event::Told(_) | Event::Nowhere => shared.by_name.prefetch(&name),
+            Event::Sends { peer, .. } => {
+                shared.told.prefetch(&told(name, peer, false));
+                shared.told.prefetch(&crossed(name, peer));
+            }
+            Event::Told { .. } | Event::Nowhere { .. } => shared.by_name.prefetch(&name),
             Event::Unreadable => {}
         }
     }
@@ -217,12 +225,16 @@ impl NetworkFunction for DnsTunnel {
         let name = name(sight.client);
         match &sight.event {
             Event::Sends { peer, .. } => {
-                if self.take_back(cx, name, *peer)? {
-                    cx.shared.totals.update(&mut cx.tx, |totals| totals.used += 1)?;
+                // One that the host itself was told of, or that a host was which may be the same by its other family.
+                let uses = [told(name, *peer, false), crossed(name, *peer)];
+                for pair in uses {
+                    if self.used(cx, &pair)? {
+                        cx.shared.totals.update(&mut cx.tx, |totals| totals.used += 1)?;
+                    }
                 }
             }
-            Event::Told(peers) => self.answered(cx, name, Some(peers))?,
-            Event::Nowhere => self.answered(cx, name, None)?,
+            Event::Told { name: asked, peers } => self.answered(cx, name, *asked, Some(peers))?,
+            Event::Nowhere { name: asked } => self.answered(cx, name, *asked, None)?,
             Event::Unreadable => cx.shared.totals.update(&mut cx.tx, |totals| totals.unreadable += 1)?,
         }
         Ok(if self.is_blocked(cx, name, &sight.event)? { Verdict::Drop(TUNNEL) } else { Verdict::forward() })

@@ -14,7 +14,7 @@ use nf::{
     Context, Description, Flow, NetworkFunction, Opened, PacketSet, Reason, Report, Sharing, Sizing, Step, Verdict,
     grouped,
 };
-use packet::{FiveTuple, Headers, TcpFlags, Transport};
+use packet::{FiveTuple, Headers, Network, TcpFlags, Transport};
 
 pub use self::config::Config;
 pub use self::segment::{HEAD_MAX, Segment};
@@ -39,6 +39,29 @@ pub struct Session {
     pattern: u8,
     /// A side has reset it.
     reset: bool,
+    /// The last SYN-ACK by whose numbers another connection would begin, until it is answered.
+    offer: Option<Offer>,
+}
+
+/// A SYN-ACK with other numbers than the session's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Offer {
+    by_first: bool,
+    /// The first bytes of the side that sent it, and of the one to which it went.
+    start: u32,
+    asked: u32,
+}
+
+/// How far a segment may be beyond both numbers of a SYN-ACK and still be what answers it: the answer itself may not have been
+/// captured, and by chance alone this happens once in four thousand million times.
+const BEYOND: u32 = 1 << 16;
+
+impl Offer {
+    fn is_answered_by(&self, segment: &Segment) -> bool {
+        self.by_first != segment.is_from_first()
+            && segment.seq().wrapping_sub(self.asked) < BEYOND
+            && segment.ack().is_some_and(|ack| ack.wrapping_sub(self.start) < BEYOND)
+    }
 }
 
 impl Flow for Session {}
@@ -59,6 +82,55 @@ impl Session {
     const fn is_over(&self) -> bool {
         self.reset || (self.sides[0].has_ended() && self.sides[1].has_ended())
     }
+
+    /// The side that sent a segment, and the one to which it goes.
+    fn ends(segment: &Segment) -> (usize, usize) {
+        let sender = usize::from(!segment.is_from_first());
+        (sender, 1 - sender)
+    }
+
+    /// Finds out with which numbers the connection begins. Whoever sends a SYN or a SYN-ACK with other numbers than those known
+    /// may be anybody: another connection is what its SYN-ACK was answered for, by the side to which that went.
+    fn shake_hands(&mut self, segment: &Segment) {
+        let (sender, receiver) = Self::ends(segment);
+        let is_syn = segment.has(TcpFlags::SYN);
+        match segment.ack() {
+            None if is_syn => {
+                if self.is_over() && self.pattern == 0 {
+                    *self = Self::default();
+                }
+                self.sides[sender].ask_again();
+            }
+            Some(asked) if is_syn => {
+                let is_known = self.sides[receiver].may_be_answered_by(asked);
+                if is_known {
+                    self.sides[receiver].answer();
+                }
+                if !is_known || !self.sides[sender].may_begin_at(segment.seq()) {
+                    self.offer = Some(Offer { by_first: segment.is_from_first(), start: segment.seq(), asked });
+                }
+            }
+            _ => {
+                if let Some(offer) = self.offer.filter(|offer| offer.is_answered_by(segment)) {
+                    self.accept(offer, sender, receiver);
+                }
+            }
+        }
+    }
+
+    /// Begins anew by the numbers of a SYN-ACK that `receiver` sent and `sender` answers; what `sender` has said behind the same
+    /// SYN stays.
+    fn accept(&mut self, offer: Offer, sender: usize, receiver: usize) {
+        self.offer = None;
+        if self.pattern > 0 {
+            return;
+        }
+        if !self.sides[sender].may_be_answered_by(offer.asked) {
+            *self = Self::default();
+            self.sides[sender] = Side::beginning_at(offer.asked);
+        }
+        self.sides[receiver] = Side::beginning_at(offer.start);
+    }
 }
 
 const PATTERN: Reason = Reason::own(0);
@@ -73,17 +145,15 @@ impl FlowBuffer {
 
     /// Takes in a segment; whether it says otherwise what was said before.
     fn take(&self, session: &mut Session, segment: &Segment) -> bool {
-        if segment.has(TcpFlags::SYN) && session.is_over() && session.pattern == 0 {
-            // Another connection between the same ports.
-            *session = Session::default();
-        }
+        session.shake_hands(segment);
+        let (sender, _) = Session::ends(segment);
         session.payload += u64::from(segment.len());
-        session.reset |= segment.has(TcpFlags::RST);
-        let side = &mut session.sides[usize::from(!segment.is_from_first())];
+        let side = &mut session.sides[sender];
+        session.reset |= segment.has(TcpFlags::RST) && side.may_reset_at(segment.seq());
         let before = side.head().len();
         let contradicts = side.take(segment, self.config.head_len());
         session.contradictions = session.contradictions.saturating_add(contradicts.into());
-        let head = session.sides[usize::from(!segment.is_from_first())].head();
+        let head = session.sides[sender].head();
         if session.pattern == 0 && head.len() > before {
             session.pattern = self.config.matching(head);
         }
@@ -134,6 +204,15 @@ impl NetworkFunction for FlowBuffer {
     fn meta(&self, headers: &Headers, payload: &[u8]) -> Option<Segment> {
         let Transport::Tcp(tcp) = headers.transport else { return None };
         Segment::new(headers.five_tuple()?, &tcp, headers.payload_len, payload, self.config.head_len())
+    }
+
+    #[inline(always)]
+    fn other(&self, headers: &Headers) -> Verdict {
+        // What a host behind makes of it may begin as listed.
+        match headers.network {
+            Network::Unreadable if !self.config.drops_nothing() => Verdict::Drop(Reason::UNREADABLE),
+            Network::Unreadable | Network::None | Network::Arp | Network::V4(_) | Network::V6(_) => Verdict::FORWARD,
+        }
     }
 
     #[inline]

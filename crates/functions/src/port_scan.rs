@@ -2,6 +2,7 @@
 //! Behaviour and choices: `docs/port-scan.md`.
 
 mod config;
+mod doors;
 mod walk;
 
 use alloc::string::ToString;
@@ -33,13 +34,17 @@ pub struct Contact {
     /// Who sent the packet, or, of what may be an answer to an attempt, whom it is for.
     host: Host,
     peer: Host,
+    /// The peer's port.
+    port: u16,
     event: Event,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Event {
-    /// The host asks for a connection.
+    /// The host asks for a connection, or sends what no connection begins or goes on with: only who asks what is there does.
     Attempt,
+    /// The host acknowledges without data: as in a connection, or in a scan that asks for resets.
+    Probe,
     /// The host sends something else.
     Data,
     /// The peer grants a connection.
@@ -51,7 +56,7 @@ enum Event {
 impl Meta for Contact {
     type Key = Host;
 
-    const RECORD_BYTES: usize = 1 + 2 * HOST_BYTES;
+    const RECORD_BYTES: usize = 1 + 2 * HOST_BYTES + 2;
 
     #[inline]
     fn key(&self) -> Host {
@@ -60,7 +65,7 @@ impl Meta for Contact {
 
     #[inline]
     fn write(&self, record: &mut [u8]) {
-        RecordWriter::new(record).u8(self.event as u8).host(&self.host).host(&self.peer).end();
+        RecordWriter::new(record).u8(self.event as u8).host(&self.host).host(&self.peer).u16(self.port).end();
     }
 
     #[inline]
@@ -68,15 +73,16 @@ impl Meta for Contact {
         let mut fields = RecordReader::new(record);
         let event = match fields.u8()? {
             0 => Event::Attempt,
-            1 => Event::Data,
-            2 => Event::Granted,
-            3 => Event::Reset,
+            1 => Event::Probe,
+            2 => Event::Data,
+            3 => Event::Granted,
+            4 => Event::Reset,
             _ => return None,
         };
-        let (host, peer) = (fields.host()?, fields.host()?);
+        let (host, peer, port) = (fields.host()?, fields.host()?, fields.u16()?);
         fields.end()?;
         let is_one_family = matches!((host, peer), (Host::V4(_), Host::V4(_)) | (Host::V6(_), Host::V6(_)));
-        is_one_family.then_some(Self { host, peer, event })
+        is_one_family.then_some(Self { host, peer, port, event })
     }
 }
 
@@ -109,8 +115,8 @@ impl NetworkFunction for PortScan {
 
     const DESCRIPTION: Description = Description {
         name: "port-scan",
-        summary: "finds hosts that scan many other hosts (not many ports of one), as their first contacts mostly fail (threshold random walk), and blocks them",
-        state: "the host's likelihood ratio, its attempts that are open and whom it tried lately",
+        summary: "finds hosts that scan others, as their first contacts mostly fail (threshold random walk) or many ports of one host do, and blocks them",
+        state: "the host's likelihood ratio, its attempts that are open, whom it tried lately and at which ports it failed",
         sharing: Sharing::Nothing,
         keys: config::KEYS,
         drop_reasons: &["scanner"],
@@ -131,19 +137,28 @@ impl NetworkFunction for PortScan {
         let Transport::Tcp(tcp) = headers.transport else { return None };
         let (source, destination) = (headers.source()?, headers.destination()?);
         let (syn, ack) = (tcp.flags.contains(TcpFlags::SYN), tcp.flags.contains(TcpFlags::ACK));
-        Some(match (tcp.flags.contains(TcpFlags::RST), syn, ack) {
-            (true, _, _) => Contact { host: destination, peer: source, event: Event::Reset },
-            (false, true, true) => Contact { host: destination, peer: source, event: Event::Granted },
-            (false, true, false) => Contact { host: source, peer: destination, event: Event::Attempt },
-            (false, false, _) => Contact { host: source, peer: destination, event: Event::Data },
+        // Servers acknowledge to higher ports.
+        let may_probe = headers.payload_len == 0 && tcp.dst_port < tcp.src_port;
+        let event = match (tcp.flags.contains(TcpFlags::RST), syn, ack) {
+            (true, _, _) => Event::Reset,
+            (false, true, true) => Event::Granted,
+            (false, _, false) => Event::Attempt,
+            (false, false, true) if may_probe => Event::Probe,
+            (false, false, true) => Event::Data,
+        };
+        Some(match event {
+            Event::Granted | Event::Reset => Contact { host: destination, peer: source, port: tcp.src_port, event },
+            Event::Attempt | Event::Probe | Event::Data => {
+                Contact { host: source, peer: destination, port: tcp.dst_port, event }
+            }
         })
     }
 
-    /// Who has asked for no connection is no suspect.
+    /// Who has asked for nothing is no suspect.
     #[inline]
     fn open<M: Memory>(&self, _: &mut Context<'_, Self, M>, contact: &Contact) -> Step<Opened<Suspect>, M> {
         Ok(match contact.event {
-            Event::Attempt => Opened::Flow(Suspect::default()),
+            Event::Attempt | Event::Probe => Opened::Flow(Suspect::default()),
             Event::Data | Event::Granted | Event::Reset => Opened::Refused(Verdict::forward()),
         })
     }
@@ -152,7 +167,7 @@ impl NetworkFunction for PortScan {
 
     #[inline]
     fn refuses(&self, contact: &Contact) -> bool {
-        contact.event != Event::Attempt
+        !matches!(contact.event, Event::Attempt | Event::Probe)
     }
 
     fn packet<M: Memory>(
@@ -163,14 +178,15 @@ impl NetworkFunction for PortScan {
     ) -> Step<Verdict, M> {
         let now = cx.now();
         suspect.miss(&self.walk, now);
-        let is_own = matches!(contact.event, Event::Attempt | Event::Data);
+        let is_own = matches!(contact.event, Event::Attempt | Event::Probe | Event::Data);
         if is_own {
             suspect.hear(now, self.config.idle());
         }
         match contact.event {
-            Event::Attempt => suspect.attempt(Self::name(&contact.peer), now),
-            Event::Granted => suspect.answer(&self.walk, Self::name(&contact.peer), true),
-            Event::Reset => suspect.answer(&self.walk, Self::name(&contact.peer), false),
+            Event::Attempt => suspect.attempt(&self.walk, Self::name(&contact.peer), contact.port, now),
+            Event::Probe => suspect.probe(&self.walk, Self::name(&contact.peer), contact.port, now),
+            Event::Granted => suspect.answer(&self.walk, Self::name(&contact.peer), contact.port, true, now),
+            Event::Reset => suspect.answer(&self.walk, Self::name(&contact.peer), contact.port, false, now),
             Event::Data => {}
         }
         // What others send to a host keeps it in memory only where it is to be named.
@@ -195,10 +211,13 @@ impl NetworkFunction for PortScan {
     fn report(&self, flows: &mut dyn Iterator<Item = (Host, Suspect)>) -> Option<Report> {
         let row = |(host, suspect): (Host, Suspect)| {
             let Attempts { failed, succeeded } = suspect.attempts;
-            vec![host.to_string().into(), failed.into(), succeeded.into()]
+            let ports = u64::from(suspect.most_ports());
+            vec![host.to_string().into(), failed.into(), succeeded.into(), ports.into()]
         };
         let weight = |suspect: &Suspect| match suspect.standing {
-            Standing::Scanner | Standing::Former => suspect.attempts.failed.into(),
+            Standing::Scanner | Standing::Former => {
+                u64::from(suspect.attempts.failed).max(suspect.most_ports().into()).max(1)
+            }
             Standing::Open => 0,
         };
         let mut any_succeeded = false;
@@ -209,7 +228,7 @@ impl NetworkFunction for PortScan {
         let doubt = if rows.is_empty() || any_succeeded { "" } else { NOBODY_ANSWERED };
         Some(Report {
             title: format!("hosts that scan{doubt}"),
-            columns: vec!["host", "first contacts that failed", "that succeeded"],
+            columns: vec!["host", "first contacts that failed", "that succeeded", "failed ports of one host"],
             rows,
         })
     }

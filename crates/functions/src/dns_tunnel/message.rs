@@ -19,6 +19,9 @@ const LABEL_MAX: u8 = 63;
 const NAME_MAX: usize = 255;
 const INTERNET: u16 = 1;
 
+const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
+const FNV_PRIME: u64 = 0x0100_0000_01b3;
+
 const A: u16 = 1;
 const NS: u16 = 2;
 const SOA: u16 = 6;
@@ -33,13 +36,14 @@ const NSEC3PARAM: u16 = 51;
 const SVCB: u16 = 64;
 const HTTPS: u16 = 65;
 
-/// What a response to a query answers.
+/// What a response to a query answers. The name that was asked for is told by 32 bits of a hash, in which capitals don't matter; 0:
+/// by none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
     /// These addresses, `count` of them, perhaps among others.
-    Addresses { addresses: [IpAddr; ADDRESSES_MAX], count: usize },
-    /// Something, but no address: text, a mail server, an alias that leads nowhere.
-    Nowhere,
+    Addresses { name: u32, addresses: [IpAddr; ADDRESSES_MAX], count: usize },
+    /// Something, but no address: text, a mail server, an alias that leads nowhere. Of who asked for no address no name is told.
+    Nowhere { name: u32 },
 }
 
 /// The message isn't one, or isn't there as a whole.
@@ -57,9 +61,9 @@ pub(super) fn read(message: &[u8]) -> Result<Option<Answer>, Unreadable> {
     }
     let (questions, answers) = (count(4), count(6));
     let mut walk = Walk { message, at: HEADER };
-    let mut asked = A;
+    let (mut asked, mut name) = (A, 0);
     for _ in 0..questions.min(RECORDS_MAX) {
-        walk.name()?;
+        name = walk.name()?;
         asked = walk.u16()?;
         walk.u16()?;
     }
@@ -73,10 +77,10 @@ pub(super) fn read(message: &[u8]) -> Result<Option<Answer>, Unreadable> {
         }
     }
     Ok(match (found, answers) {
-        (1.., _) => Some(Answer::Addresses { addresses, count: found }),
+        (1.., _) => Some(Answer::Addresses { name, addresses, count: found }),
         (0, 0) => None,
         (0, _) if is_about_names(asked) => None,
-        (0, _) => Some(Answer::Nowhere),
+        (0, _) => Some(Answer::Nowhere { name: if matches!(asked, A | AAAA) { name } else { 0 } }),
     })
 }
 
@@ -106,15 +110,23 @@ impl<'a> Walk<'a> {
         self.bytes(2).map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]]))
     }
 
-    /// Steps over a name: labels, and at the end nothing or a pointer to what came before.
-    fn name(&mut self) -> Result<(), Unreadable> {
+    /// Steps over a name: labels, and at the end nothing or a pointer to what came before. Its hash (FNV-1a), if it is written out
+    /// and not the root's; otherwise 0.
+    fn name(&mut self) -> Result<u32, Unreadable> {
         let start = self.at;
+        let mut hash = FNV_OFFSET;
+        let mut take = |byte: u8| hash = (hash ^ u64::from(byte.to_ascii_lowercase())).wrapping_mul(FNV_PRIME);
+        let mut is_whole = false;
         loop {
             let here = self.at;
             match self.u8()? {
-                0 => break,
+                0 => {
+                    is_whole = here > start;
+                    break;
+                }
                 length @ 1..=LABEL_MAX => {
-                    self.bytes(length.into())?;
+                    take(length);
+                    self.bytes(length.into())?.iter().copied().for_each(&mut take);
                 }
                 high if high & POINTER == POINTER => {
                     let target = usize::from(high & !POINTER) << 8 | usize::from(self.u8()?);
@@ -126,7 +138,11 @@ impl<'a> Walk<'a> {
                 _ => return Err(Unreadable),
             }
         }
-        if self.at - start > NAME_MAX { Err(Unreadable) } else { Ok(()) }
+        match self.at - start {
+            ..=NAME_MAX if is_whole => Ok(((hash ^ hash >> 32) as u32).max(1)),
+            ..=NAME_MAX => Ok(0),
+            _ => Err(Unreadable),
+        }
     }
 
     /// Steps over a record, and says its address if it has one.
@@ -209,8 +225,8 @@ mod tests {
 
     fn told(answer: Option<Answer>) -> Option<Vec<IpAddr>> {
         answer.map(|answer| match answer {
-            Answer::Addresses { addresses, count } => addresses[..count].to_vec(),
-            Answer::Nowhere => vec![],
+            Answer::Addresses { addresses, count, .. } => addresses[..count].to_vec(),
+            Answer::Nowhere { .. } => vec![],
         })
     }
 
@@ -277,16 +293,33 @@ mod tests {
     fn answers_without_an_address_count_by_what_was_asked() {
         let text = [(1, Record::Text)];
         for (asked, expected) in [
-            (TYPE::TXT, Some(Answer::Nowhere)),
-            (TYPE::NULL, Some(Answer::Nowhere)),
-            (TYPE::CNAME, Some(Answer::Nowhere)),
-            (TYPE::MX, Some(Answer::Nowhere)),
+            (TYPE::TXT, Some(Answer::Nowhere { name: 0 })),
+            (TYPE::NULL, Some(Answer::Nowhere { name: 0 })),
+            (TYPE::CNAME, Some(Answer::Nowhere { name: 0 })),
+            (TYPE::MX, Some(Answer::Nowhere { name: 0 })),
             (TYPE::PTR, None),
             (TYPE::HTTPS, None),
             (TYPE::DNSKEY, None),
         ] {
             assert_eq!(read(&response(asked, &text, true)), Ok(expected), "{asked:?}");
         }
+    }
+
+    #[test]
+    fn both_families_answer_one_name_however_it_is_written() {
+        let of = |asked, record, spelling: fn(&mut [u8])| {
+            let mut message = response(asked, &[(1, record)], true);
+            spelling(&mut message[HEADER..HEADER + 17]);
+            match read(&message) {
+                Ok(Some(Answer::Addresses { name, .. } | Answer::Nowhere { name })) => name,
+                other => panic!("{other:?}"),
+            }
+        };
+        let v4 = of(TYPE::A, Record::Address(Ipv4Addr::LOCALHOST.into()), |_| ());
+        let v6 = of(TYPE::AAAA, Record::Address(Ipv6Addr::LOCALHOST.into()), <[u8]>::make_ascii_uppercase);
+        let alias = of(TYPE::AAAA, Record::Alias, |_| ());
+        let another = of(TYPE::A, Record::Address(Ipv4Addr::LOCALHOST.into()), |name| name[1] = b'x');
+        assert!(v4 != 0 && v4 == v6 && v4 == alias && v4 != another, "{v4} {v6} {alias} {another}");
     }
 
     #[test]

@@ -2,13 +2,17 @@
 
 use memory::{Allocator, Distributed, Map, Memory, Vector};
 use nf::{Context, Step};
-use packet::{Host6, Nanos};
+use packet::{Host6, HostPair6, Nanos};
 
-use super::state::{Answered, Client, Peers, pair};
+use super::state::{Answered, Client, Peers, asked, told};
 use super::{Block, DnsTunnel, Event};
 
 /// How many places past their time a packet gives back, of answers and of clients each; it takes one of each at most.
 const RECLAIMED_A_PACKET: usize = 2;
+
+/// For how long after its use a name is used that is answered again: of two queries, one for each family, the answer to one may be
+/// used before the other comes.
+const STILL_USED: Nanos = Nanos::from_secs(10);
 
 impl DnsTunnel {
     /// The client's entry and its place, a new one where there is none; `None` where there is no room either.
@@ -32,36 +36,63 @@ impl DnsTunnel {
         client.last + self.config.keep() > now
     }
 
-    /// The client has been answered, with addresses or without.
+    /// The client has been answered to a name, with addresses or without.
     pub(super) fn answered<M: Memory>(
         &self,
         cx: &mut Context<'_, Self, M>,
-        name: Host6,
+        client: Host6,
+        name: u32,
         peers: Option<&Peers>,
     ) -> Step<(), M> {
         let (shared, now) = (cx.shared, cx.now());
-        // Of two answers that name one address the later waits: who asks twice has one of them to use.
-        for peer in peers.into_iter().flatten().filter(|peer| **peer != 0) {
-            self.take_back(cx, name, *peer)?;
+        let counts = peers.is_some() || self.config.without_address;
+        let mut answer = Answered::new(client, name, now);
+        for (peer, is_crossed) in peers.iter().flat_map(|peers| peers.each()) {
+            answer.peers.add(peer, is_crossed);
         }
-        let entry = self.client(cx, name)?;
-        let judged = match (&entry, peers) {
-            (None, _) => false,
+        let mut is_used = false;
+        if counts && name != 0 {
+            is_used = self.join(cx, &mut answer)?;
+        }
+        // Of two answers that name one address the later waits: who asks twice has one of them to use.
+        for (peer, is_crossed) in peers.iter().flat_map(|peers| peers.each()) {
+            self.take_back(cx, &told(client, peer, is_crossed))?;
+        }
+        let entry = self.client(cx, client)?;
+        let judged = match &entry {
+            None => false,
             // Its answers would fill the table, and nothing more is to be learnt from them.
-            (Some((_, client)), _) if client.is_tunnel => true,
-            (Some(_), Some(peers)) => self.wait(cx, &Answered { client: name, at: now, peers: *peers })?,
-            (Some(_), None) => true,
+            Some((_, client)) if client.is_tunnel => true,
+            Some(_) if is_used || !counts || (name == 0 && peers.is_none()) => true,
+            Some(_) => self.wait(cx, &answer)?,
         };
         shared.totals.update(&mut cx.tx, |totals| {
             totals.answers += 1;
+            totals.used += u64::from(is_used);
             totals.unjudged += u64::from(!judged);
         })?;
         let Some((place, mut client)) = entry else { return Ok(()) };
         client.answered(now, peers.is_none());
-        if judged && (peers.is_some() || self.config.without_address) {
+        if judged && counts && !is_used {
             client.orphan(now, self.config.window.nanos(), self.config.threshold.get() as u32);
         }
         shared.clients.write(&mut cx.tx, place, client)
+    }
+
+    /// An answer to a name that was answered before, for the other family or once more, is one with that answer: it takes the place
+    /// of one that waits, and is used where that has been.
+    fn join<M: Memory>(&self, cx: &mut Context<'_, Self, M>, answer: &mut Answered) -> Step<bool, M> {
+        let pair = asked(answer.client, answer.name);
+        let Some(place) = cx.shared.told.get(&mut cx.tx, &pair)? else { return Ok(false) };
+        let former = cx.shared.answers.read(&mut cx.tx, place as usize)?;
+        if former.is_used && former.at + STILL_USED > cx.now() {
+            return Ok(true);
+        }
+        if !former.is_used && former.at + self.config.window.nanos() > cx.now() {
+            former.peers.each().for_each(|(peer, is_crossed)| answer.peers.add(peer, is_crossed));
+        }
+        self.take_back(cx, &pair)?;
+        Ok(false)
     }
 
     /// Remembers an answer until its use; `false`, and nothing done, where there is no room.
@@ -79,18 +110,49 @@ impl DnsTunnel {
         Ok(true)
     }
 
-    /// The answer that told the client of this peer is no orphan, if there is one that waits.
-    #[inline]
-    pub(super) fn take_back<M: Memory>(&self, cx: &mut Context<'_, Self, M>, name: Host6, peer: u32) -> Step<bool, M> {
+    /// The answer that is known by this waits no more, if there is one: it is no orphan.
+    fn take_back<M: Memory>(&self, cx: &mut Context<'_, Self, M>, pair: &HostPair6) -> Step<Option<Answered>, M> {
         let shared = cx.shared;
-        let Some(place) = shared.told.get(&mut cx.tx, &pair(name, peer))? else { return Ok(false) };
+        let Some(place) = shared.told.get(&mut cx.tx, pair)? else { return Ok(None) };
         let answer = shared.answers.read(&mut cx.tx, place as usize)?;
         self.unlink(cx, place as usize, &answer)?;
         shared.waiting.free(&mut cx.tx, place as usize)?;
-        if let Some(place) = shared.by_name.get(&mut cx.tx, &name)? {
+        if answer.is_used {
+            return Ok(None);
+        }
+        if let Some(place) = shared.by_name.get(&mut cx.tx, &answer.client)? {
             let mut client = shared.clients.read(&mut cx.tx, place as usize)?;
             client.used(answer.at);
             shared.clients.write(&mut cx.tx, place as usize, client)?;
+        }
+        Ok(Some(answer))
+    }
+
+    /// The answer that is known by this is used, if there is one. Its name stays known for a while: the answer for the other family may
+    /// yet come.
+    #[inline]
+    pub(super) fn used<M: Memory>(&self, cx: &mut Context<'_, Self, M>, pair: &HostPair6) -> Step<bool, M> {
+        if cx.shared.told.get(&mut cx.tx, pair)?.is_none() {
+            return Ok(false);
+        }
+        self.use_up(cx, pair)
+    }
+
+    #[cold]
+    fn use_up<M: Memory>(&self, cx: &mut Context<'_, Self, M>, pair: &HostPair6) -> Step<bool, M> {
+        let (shared, now) = (cx.shared, cx.now());
+        let Some(answer) = self.take_back(cx, pair)? else { return Ok(false) };
+        if answer.at + self.config.window.nanos() <= now {
+            return Ok(false);
+        }
+        if answer.name != 0 {
+            let used = Answered { is_used: true, ..Answered::new(answer.client, answer.name, now) };
+            if let Some(place) = shared.waiting.allocate(&mut cx.tx, now + STILL_USED)? {
+                shared.answers.write(&mut cx.tx, place, used)?;
+                if !shared.told.insert(&mut cx.tx, asked(used.client, used.name), place as u32)? {
+                    shared.waiting.free(&mut cx.tx, place)?;
+                }
+            }
         }
         Ok(true)
     }

@@ -8,14 +8,47 @@ use packet::{Family, FlowKey, Host, Host6, HostPair, HostPair6, Nanos, Words};
 
 use super::message::ADDRESSES_MAX;
 
-/// The addresses of an answer by their names, zeros behind them.
-pub(super) type Peers = [u32; ADDRESSES_MAX];
+/// The addresses of an answer by their names, zeros behind them; and of each whether its family is another than the client's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Peers<const N: usize = ADDRESSES_MAX> {
+    pub names: [u32; N],
+    /// A bit for each.
+    pub crossed: u16,
+}
+
+/// How many addresses of a name are remembered, whatever their families.
+pub(super) const PEERS_MAX: usize = 2 * ADDRESSES_MAX;
+/// By how many keys an answer is known on average at most.
+const KEYS_AN_ANSWER: usize = 9;
+
+impl<const N: usize> Default for Peers<N> {
+    fn default() -> Self {
+        Self { names: [0; N], crossed: 0 }
+    }
+}
+
+impl<const N: usize> Peers<N> {
+    /// The names, and whether they are of another family.
+    pub(super) fn each(&self) -> impl Iterator<Item = (u32, bool)> + '_ {
+        let known = self.names.iter().take_while(|name| **name != 0);
+        known.enumerate().map(|(at, name)| (*name, self.crossed >> at & 1 == 1))
+    }
+
+    /// Adds one, if there is room and it isn't there.
+    pub(super) fn add(&mut self, name: u32, is_crossed: bool) {
+        let count = self.each().count();
+        if count < N && self.each().all(|known| known != (name, is_crossed)) {
+            self.names[count] = name;
+            self.crossed |= u16::from(is_crossed) << count;
+        }
+    }
+}
 
 /// What all clients share.
 pub struct Answers<M: Memory> {
-    /// Whom a client was told of, and by which answer.
+    /// Whom a client was told of, and which name it asked for: the answer.
     pub(super) told: M::Map<HostPair6, u32>,
-    /// The places of answers that wait.
+    /// The places of answers that wait, or have been used just now.
     pub(super) waiting: M::Allocator,
     pub(super) answers: M::Vector<Answered>,
     pub(super) by_name: M::Map<Host6, u32>,
@@ -30,9 +63,9 @@ impl<M: Memory> Answers<M> {
     pub(super) fn new(memory: &M, answers: usize, clients: usize) -> Self {
         let nobody = Host6::from_words([0; 2]);
         Self {
-            told: memory.map(answers * ADDRESSES_MAX),
+            told: memory.map(answers * KEYS_AN_ANSWER),
             waiting: memory.allocator(answers),
-            answers: memory.vector(answers, Answered { client: nobody, at: Nanos(0), peers: [0; ADDRESSES_MAX] }),
+            answers: memory.vector(answers, Answered::new(nobody, 0, Nanos(0))),
             by_name: memory.map(clients),
             known: memory.allocator(clients),
             clients: memory.vector(clients, Client::new(nobody, Nanos(0))),
@@ -67,13 +100,17 @@ impl<M: Memory> Answers<M> {
     }
 }
 
-/// An answer that waits for its use.
+/// What a client was answered to a name, and waits for its use or has been used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Answered {
     /// Who got it.
     pub client: Host6,
+    /// To which name; 0: of none that is told.
+    pub name: u32,
+    /// When it came, or was used.
     pub at: Nanos,
-    pub peers: Peers,
+    pub is_used: bool,
+    pub peers: Peers<PEERS_MAX>,
 }
 
 /// Who is answered.
@@ -104,14 +141,22 @@ pub(super) struct Totals {
 }
 
 packet::words! {
-    Answered: [7], answer => {
+    Answered: [12], answer => {
         let [high, low] = answer.client.to_words();
-        let pair = |at: usize| u64::from(answer.peers[at]) << 32 | u64::from(answer.peers[at + 1]);
-        [high, low, answer.at.0, pair(0), pair(2), pair(4), pair(6)]
+        let names = &answer.peers.names;
+        let pair = |at: usize| u64::from(names[2 * at]) << 32 | u64::from(names[2 * at + 1]);
+        let bits = u64::from(answer.is_used) << 16 | u64::from(answer.peers.crossed);
+        let [a, b, c, d, e, f, g, h] = core::array::from_fn(pair);
+        [high, low, answer.at.0, u64::from(answer.name) << 32 | bits, a, b, c, d, e, f, g, h]
     }, words => {
-        let peer = |at: usize| (words[3 + at / 2] >> (32 * (1 - at % 2))) as u32;
-        let client = Host6::from_words([words[0], words[1]]);
-        Self { client, at: Nanos(words[2]), peers: core::array::from_fn(peer) }
+        let peer = |at: usize| (words[4 + at / 2] >> (32 * (1 - at % 2))) as u32;
+        Self {
+            client: Host6::from_words([words[0], words[1]]),
+            at: Nanos(words[2]),
+            name: (words[3] >> 32) as u32,
+            is_used: words[3] >> 16 & 1 == 1,
+            peers: Peers { names: core::array::from_fn(peer), crossed: words[3] as u16 },
+        }
     };
     Client: [6], client => {
         let [high, low] = client.name.to_words();
@@ -146,9 +191,14 @@ impl Portion for Totals {
 }
 
 impl Answered {
+    pub(super) fn new(client: Host6, name: u32, at: Nanos) -> Self {
+        Self { client, name, at, is_used: false, peers: Peers::default() }
+    }
+
     /// What the map knows it by.
     pub(super) fn pairs(&self) -> impl Iterator<Item = HostPair6> + '_ {
-        self.peers.iter().filter(|peer| **peer != 0).map(|peer| pair(self.client, *peer))
+        let asked = (self.name != 0).then(|| asked(self.client, self.name));
+        asked.into_iter().chain(self.peers.each().map(|(peer, is_crossed)| told(self.client, peer, is_crossed)))
     }
 }
 
@@ -193,11 +243,37 @@ pub(super) fn name(client: Host) -> Host6 {
     }
 }
 
-/// What the map of answers knows a client and a peer by.
-pub(super) fn pair(client: Host6, peer: u32) -> HostPair6 {
+/// What the map of answers knows a peer by that a client was told of. Which host sends to one of another family than the client's can't
+/// be known, so it is known by itself.
+pub(super) fn told(client: Host6, peer: u32, is_crossed: bool) -> HostPair6 {
+    pair(if is_crossed { anybody(!is_v4(client)) } else { client }, peer.into())
+}
+
+/// What the map knows a peer by that hosts of another family were told of than the one that sends to it.
+pub(super) fn crossed(sender: Host6, peer: u32) -> HostPair6 {
+    pair(anybody(is_v4(sender)), peer.into())
+}
+
+/// What the map knows a name by that a client asked for.
+pub(super) fn asked(client: Host6, name: u32) -> HostPair6 {
+    pair(client, 1 << 32 | u128::from(name))
+}
+
+/// In place of a client; no host has this address.
+fn anybody(is_v4: bool) -> Host6 {
+    Host6::from_words([0, if is_v4 { 4 } else { 6 }])
+}
+
+/// Whether the name is one of an IPv4 host.
+fn is_v4(client: Host6) -> bool {
+    let [high, low] = client.to_words();
+    high == 0 && low >> 32 == 0xffff
+}
+
+fn pair(client: Host6, other: u128) -> HostPair6 {
     let [high, low] = client.to_words();
     let client = Ipv6Addr::from_bits(u128::from(high) << 64 | u128::from(low));
-    match HostPair::v6(client, Ipv6Addr::from_bits(peer.into())).family() {
+    match HostPair::v6(client, Ipv6Addr::from_bits(other)).family() {
         Family::V6(pair) => pair,
         Family::V4(_) => unreachable!("it is made of IPv6 addresses"),
     }
@@ -215,12 +291,13 @@ mod tests {
             [orphans, answers, nowhere] in any::<[u32; 3]>(),
             peak in 0..=ORPHANS_MAX,
             [high, low, window, last] in any::<[u64; 4]>(),
-            peers in any::<[u32; 8]>(),
-            is_tunnel in any::<bool>(),
+            names in any::<[u32; PEERS_MAX]>(),
+            crossed in any::<u16>(),
+            [is_tunnel, is_used] in any::<[bool; 2]>(),
         ) {
             let (window, last) = (Nanos(window), Nanos(last));
             let name = Host6::from_words([high, low]);
-            let answer = Answered { client: name, at: window, peers };
+            let answer = Answered { client: name, name: nowhere, at: window, is_used, peers: Peers { names, crossed } };
             prop_assert_eq!(Answered::from_words(answer.to_words()), answer);
             let client = Client { name, window, last, orphans, peak, answers, nowhere, is_tunnel };
             prop_assert_eq!(Client::from_words(client.to_words()), client);

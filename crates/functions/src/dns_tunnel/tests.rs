@@ -36,9 +36,13 @@ impl Bench {
     }
 
     fn tell(&self, client: IpAddr, servers: &[IpAddr]) -> Verdict {
-        let mut peers = [0; ADDRESSES_MAX];
-        peers.iter_mut().zip(servers).for_each(|(peer, server)| *peer = DnsTunnel::peer(*server));
-        self.see(client, Event::Told(peers))
+        self.answer(client, 0, servers)
+    }
+
+    fn answer(&self, client: IpAddr, name: u32, servers: &[IpAddr]) -> Verdict {
+        let mut peers = Peers::default();
+        servers.iter().for_each(|server| peers.add(DnsTunnel::peer(*server), server.is_ipv4() != client.is_ipv4()));
+        self.see(client, Event::Told { name, peers })
     }
 
     fn send(&self, client: IpAddr, server: IpAddr) -> Verdict {
@@ -60,7 +64,9 @@ impl Bench {
 
 #[test]
 fn an_answer_waits_until_any_of_its_addresses_is_used() {
-    for (client, others) in [(CLIENT, server(9)), (V6, "2001:db8::9".parse().unwrap())] {
+    let v6 = |last: u8| IpAddr::V6(Ipv6Addr::from_bits(0x2001_0db8 << 96 | u128::from(last)));
+    for (client, server) in [(CLIENT, server as fn(u8) -> IpAddr), (V6, v6)] {
+        let others = server(9);
         let bench = Bench::new("");
         bench.tell(client, &[server(1), others]);
         bench.tell(client, &[server(2), server(3)]);
@@ -87,11 +93,61 @@ fn who_asks_twice_has_one_answer_to_use() {
     assert_eq!((bench.orphans(CLIENT), bench.waiting()), (Some((0, false)), 0));
 }
 
+/// The client asks by IPv4 for both families, and takes IPv6; whichever answer comes first, and whichever is used first.
+#[test]
+fn a_name_is_used_when_any_of_its_addresses_is_by_any_family() {
+    let (v4, v6) = (server(1), "2001:db8:99::1".parse().unwrap());
+    for (first, second, used) in [(v4, v6, v6), (v4, v6, v4), (v6, v4, v6), (v6, v4, v4)] {
+        let by = |used: IpAddr| if used.is_ipv4() { CLIENT } else { V6 };
+        let bench = Bench::new("threshold = 2");
+        bench.answer(CLIENT, 7, &[first]);
+        bench.answer(CLIENT, 7, &[second]);
+        assert_eq!(bench.orphans(CLIENT), Some((1, false)), "they are one name");
+        bench.send(by(used), used);
+        assert_eq!(bench.orphans(CLIENT), Some((0, false)));
+        let mut early = Bench::new("threshold = 2");
+        early.answer(CLIENT, 7, &[used]);
+        early.send(by(used), used);
+        early.wait(9);
+        early.answer(CLIENT, 7, &[if used == v4 { v6 } else { v4 }]);
+        assert_eq!(early.orphans(CLIENT), Some((0, false)), "the answer that comes when the name is used");
+        early.wait(1);
+        early.answer(CLIENT, 7, &[v4]);
+        assert_eq!(early.orphans(CLIENT), Some((1, false)), "and once more later");
+        assert_eq!(early.waiting(), 1);
+    }
+}
+
+#[test]
+fn an_alias_without_address_belongs_to_its_name() {
+    let bench = Bench::new("threshold = 2");
+    bench.see(CLIENT, Event::Nowhere { name: 7 });
+    bench.answer(CLIENT, 7, &[server(1)]);
+    bench.send(CLIENT, server(1));
+    bench.see(CLIENT, Event::Nowhere { name: 7 });
+    assert_eq!(bench.orphans(CLIENT), Some((0, false)));
+    bench.see(CLIENT, Event::Nowhere { name: 8 });
+    assert_eq!(bench.see(CLIENT, Event::Nowhere { name: 9 }), Verdict::FORWARD);
+    assert_eq!(bench.orphans(CLIENT), Some((2, true)), "names that lead nowhere at all");
+}
+
+/// Of an address of another family it can't be known which client uses it.
+#[test]
+fn what_two_clients_are_told_across_families_accuses_neither() {
+    let bench = Bench::new("");
+    let shared = "2001:db8:99::1".parse().unwrap();
+    bench.answer(CLIENT, 7, &[shared]);
+    bench.answer(server(200), 7, &[shared]);
+    assert_eq!((bench.orphans(CLIENT), bench.orphans(server(200))), (Some((0, false)), Some((1, false))));
+    bench.send(V6, shared);
+    assert_eq!(bench.orphans(server(200)), Some((0, false)));
+}
+
 #[test]
 fn orphans_count_within_a_window() {
     let mut bench = Bench::new("threshold = 3\nwindow = 10\nidle_timeout = 100");
     bench.tell(CLIENT, &[server(1)]);
-    bench.see(CLIENT, Event::Nowhere);
+    bench.see(CLIENT, Event::Nowhere { name: 0 });
     bench.wait(10);
     bench.tell(CLIENT, &[server(2)]);
     assert_eq!((bench.orphans(CLIENT), bench.waiting()), (Some((1, false)), 2), "not yet taken back, and not counted");
@@ -112,7 +168,7 @@ fn a_tunnel_is_blocked_as_configured_until_it_has_been_quiet() {
         let mut bench = Bench::new(&format!("threshold = 2\nwindow = 10\nidle_timeout = 30\nblock = {block:?}"));
         let passes = |verdict: Verdict| verdict == Verdict::FORWARD;
         assert!(passes(bench.tell(CLIENT, &[server(1)])));
-        assert_eq!(passes(bench.see(CLIENT, Event::Nowhere)), is_told, "{block}: the one that shows it");
+        assert_eq!(passes(bench.see(CLIENT, Event::Nowhere { name: 0 })), is_told, "{block}: the one that shows it");
         let ask = Event::Sends { peer: DnsTunnel::peer(server(53)), is_query: true };
         assert_eq!((passes(bench.send(CLIENT, server(2))), passes(bench.see(CLIENT, ask))), (sends, asks), "{block}");
         assert_eq!(passes(bench.see(CLIENT, Event::Unreadable)), is_told, "{block}");

@@ -15,6 +15,8 @@ pub struct Segment {
     flags: TcpFlags,
     /// The number of the first byte of payload.
     seq: u32,
+    /// The number that is acknowledged; 0 where none is.
+    ack: u32,
     /// How much payload it had.
     len: u32,
     /// How many of its first bytes are here, and these; zeros behind them.
@@ -23,7 +25,7 @@ pub struct Segment {
 }
 
 /// The flags that matter here.
-const FLAGS: u8 = TcpFlags::SYN.with(TcpFlags::FIN).with(TcpFlags::RST).0;
+const FLAGS: u8 = TcpFlags::SYN.with(TcpFlags::ACK).with(TcpFlags::FIN).with(TcpFlags::RST).0;
 /// In a record's first byte: the first endpoint sent the packet.
 const FROM_FIRST: u8 = 2;
 
@@ -37,7 +39,9 @@ impl Segment {
         bytes.get_mut(..carried)?.copy_from_slice(&payload[..carried]);
         // The number of a SYN is its own, and its data's the next.
         let seq = tcp.seq.wrapping_add(tcp.flags.contains(TcpFlags::SYN).into());
-        Some(Self { key, is_from_first, flags: TcpFlags(tcp.flags.0 & FLAGS), seq, len, carried: carried as u8, bytes })
+        let flags = TcpFlags(tcp.flags.0 & FLAGS);
+        let ack = if flags.contains(TcpFlags::ACK) { tcp.ack } else { 0 };
+        Some(Self { key, is_from_first, flags, seq, ack, len, carried: carried as u8, bytes })
     }
 
     #[inline]
@@ -55,6 +59,18 @@ impl Segment {
         self.seq
     }
 
+    /// The number behind its payload.
+    #[inline]
+    pub(super) const fn end(&self) -> u32 {
+        self.seq.wrapping_add(self.len)
+    }
+
+    /// What it acknowledges.
+    #[inline]
+    pub(super) fn ack(&self) -> Option<u32> {
+        self.has(TcpFlags::ACK).then_some(self.ack)
+    }
+
     #[inline]
     pub(super) const fn len(&self) -> u32 {
         self.len
@@ -69,8 +85,8 @@ impl Segment {
 impl Meta for Segment {
     type Key = FiveTuple;
 
-    /// Family, direction and flags in two bytes, the session, the number, the length, the first bytes and how many they are.
-    const RECORD_BYTES: usize = 2 + ENDS_BYTES + 4 + 4 + 1 + HEAD_MAX;
+    /// Family, direction and flags in two bytes, the session, both numbers, the length, the first bytes and how many they are.
+    const RECORD_BYTES: usize = 2 + ENDS_BYTES + 4 + 4 + 4 + 1 + HEAD_MAX;
     const TELLS_SOURCE: bool = true;
 
     #[inline]
@@ -91,6 +107,7 @@ impl Meta for Segment {
             .u8(self.flags.0)
             .ends(&self.key)
             .u32(self.seq)
+            .u32(self.ack)
             .u32(self.len)
             .u8(self.carried)
             .bytes(self.bytes)
@@ -102,17 +119,18 @@ impl Meta for Segment {
         let mut fields = RecordReader::new(record);
         let (bits, flags) = (fields.u8()?, fields.u8()?);
         let key = fields.ends(bits & IPV6 != 0)?;
-        let (seq, len, carried) = (fields.u32()?, fields.u32()?, fields.u8()?);
+        let (seq, ack, len, carried) = (fields.u32()?, fields.u32()?, fields.u32()?, fields.u8()?);
         let bytes: [u8; HEAD_MAX] = fields.bytes()?;
         fields.end()?;
         let behind = bytes.get(usize::from(carried)..)?;
         let is_written = bits & !(IPV6 | FROM_FIRST) == 0
             && flags & !FLAGS == 0
+            && (ack == 0 || TcpFlags(flags).contains(TcpFlags::ACK))
             && u32::from(carried) <= len
             && behind.iter().all(|byte| *byte == 0)
             && key.protocol() == protocol::TCP
             && key.symmetric().1;
         let is_from_first = bits & FROM_FIRST != 0;
-        is_written.then_some(Self { key, is_from_first, flags: TcpFlags(flags), seq, len, carried, bytes })
+        is_written.then_some(Self { key, is_from_first, flags: TcpFlags(flags), seq, ack, len, carried, bytes })
     }
 }

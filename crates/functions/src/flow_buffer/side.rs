@@ -12,10 +12,16 @@ pub struct Side {
     bytes: [u8; HEAD_MAX],
     /// The sequence number of the first byte.
     start: u32,
+    /// The number behind what came with the SYN.
+    opened: u32,
+    /// The number that follows on all that it has sent.
+    next: u32,
     /// How many bytes the side says in all, if that is known and no more than are kept.
     total: Option<u8>,
     /// It has sent anything, by which the number of its first byte is known.
     begun: bool,
+    /// The other side has acknowledged the SYN.
+    answered: bool,
     ended: bool,
 }
 
@@ -24,11 +30,26 @@ const _: () = assert!(HEAD_MAX == u64::BITS as usize);
 
 impl Default for Side {
     fn default() -> Self {
-        Self { known: 0, bytes: [0; HEAD_MAX], start: 0, total: None, begun: false, ended: false }
+        Self {
+            known: 0,
+            bytes: [0; HEAD_MAX],
+            start: 0,
+            opened: 0,
+            next: 0,
+            total: None,
+            begun: false,
+            answered: false,
+            ended: false,
+        }
     }
 }
 
 impl Side {
+    /// A side whose first byte has this number.
+    pub(super) fn beginning_at(start: u32) -> Self {
+        Self { start, opened: start, next: start, begun: true, answered: true, ..Self::default() }
+    }
+
     /// What it said from its first byte on, as far as it is known without a gap.
     #[inline]
     pub(super) fn head(&self) -> &[u8] {
@@ -48,11 +69,43 @@ impl Side {
         self.ended
     }
 
+    /// Whether this is the number of its first byte, or it hasn't said anything yet.
+    pub(super) const fn may_begin_at(&self, start: u32) -> bool {
+        !self.begun || self.start == start
+    }
+
+    /// Whether whoever acknowledges this much answers its SYN, or it hasn't said anything yet.
+    pub(super) const fn may_be_answered_by(&self, ack: u32) -> bool {
+        !self.begun || ack.wrapping_sub(self.start) <= self.opened.wrapping_sub(self.start)
+    }
+
+    /// The other side answers its SYN.
+    pub(super) fn answer(&mut self) {
+        self.answered |= self.begun;
+    }
+
+    /// Takes another SYN for its first one: nobody has answered that, and it has said nothing that is kept.
+    pub(super) fn ask_again(&mut self) {
+        if !self.answered && self.known == 0 {
+            *self = Self::default();
+        }
+    }
+
+    /// Whether a reset of this number is believed: it follows on what was sent.
+    pub(super) const fn may_reset_at(&self, seq: u32) -> bool {
+        !self.begun || self.next == seq
+    }
+
     /// Takes in a segment as far as it lies within the first `len` bytes. What is known stays; whether the segment has other bytes
     /// there.
     pub(super) fn take(&mut self, segment: &Segment, len: usize) -> bool {
         if !self.begun {
             (self.begun, self.start) = (true, segment.seq());
+            (self.opened, self.next) = (segment.end(), segment.seq());
+        }
+        let next = segment.end().wrapping_add(segment.has(TcpFlags::FIN).into());
+        if next.wrapping_sub(self.next).cast_signed() > 0 {
+            self.next = next;
         }
         // Numbers wrap, so what is more than half of them ahead is behind.
         let offset = i64::from(segment.seq().wrapping_sub(self.start).cast_signed());

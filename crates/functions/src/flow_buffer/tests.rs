@@ -18,7 +18,11 @@ impl Bench {
     }
 
     fn give(&mut self, from_client: bool, flags: TcpFlags, seq: u32, payload: &[u8]) -> Verdict {
-        let segment = segment(from_client, flags, seq, payload, self.function.config.head_len());
+        self.answer(from_client, flags, seq, 0, payload)
+    }
+
+    fn answer(&mut self, from_client: bool, flags: TcpFlags, seq: u32, ack: u32, payload: &[u8]) -> Verdict {
+        let segment = segment(from_client, flags, seq, ack, payload, self.function.config.head_len());
         let mut cx = Context::<FlowBuffer, Local>::new(&(), LocalTx::default(), Nanos(1), Seq(0));
         let Ok(verdict) = self.function.packet(&mut cx, &mut self.session, &segment);
         verdict
@@ -33,10 +37,10 @@ impl Bench {
     }
 }
 
-fn segment(from_client: bool, flags: TcpFlags, seq: u32, payload: &[u8], carry: usize) -> Segment {
+fn segment(from_client: bool, flags: TcpFlags, seq: u32, ack: u32, payload: &[u8], carry: usize) -> Segment {
     let tuple = FiveTuple::v4(Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2), 4_000, 80, protocol::TCP);
     let tuple = if from_client { tuple } else { tuple.reversed() };
-    let tcp = Tcp { src_port: 4_000, dst_port: 80, seq, ack: 0, flags, window: 0, options: TcpOptions::default() };
+    let tcp = Tcp { src_port: 4_000, dst_port: 80, seq, ack, flags, window: 0, options: TcpOptions::default() };
     Segment::new(tuple, &tcp, payload.len() as u32, payload, carry).expect("it is whole")
 }
 
@@ -76,7 +80,7 @@ fn a_pattern_is_found_once_the_gap_ahead_is_filled() {
         assert_eq!(bench.says(99, b"more"), passes);
         assert_eq!(bench.give(false, TcpFlags::ACK, 5, b"200") == Verdict::FORWARD, passes);
         let report =
-            bench.function.report(&mut [(segment(true, TcpFlags::ACK, 0, b"", 9).key(), bench.session)].into_iter());
+            bench.function.report(&mut [(segment(true, TcpFlags::ACK, 0, 0, b"", 9).key(), bench.session)].into_iter());
         assert_eq!(report.unwrap().rows[0][2..5], ["GET ", "0", "GET / HTTP/1.1"]);
     }
 }
@@ -96,6 +100,68 @@ fn another_connection_begins_anew_once_the_first_is_over() {
     assert_eq!(bench.head(), b"two");
 }
 
+const SYN: TcpFlags = TcpFlags::SYN;
+const SYN_ACK: TcpFlags = TcpFlags::SYN.with(TcpFlags::ACK);
+const ACK: TcpFlags = TcpFlags::ACK;
+
+/// Whoever sends a SYN, a SYN-ACK or a reset with numbers of their own, ahead of the connection's or behind, doesn't hide what is
+/// said.
+#[test]
+fn strays_turn_no_pattern_off() {
+    let stray: &[(bool, TcpFlags, u32, u32)] = &[
+        (true, SYN, 7_000, 0),
+        (false, SYN_ACK, 8_000, 7_001),
+        (false, SYN_ACK, 8_000, 101),
+        (true, TcpFlags::RST, 9, 0),
+    ];
+    let handshake = [(true, SYN, 100, 0), (false, SYN_ACK, 500, 101), (true, ACK, 101, 501)];
+    for place in 0..=handshake.len() {
+        for (number, strays) in [&stray[..1], &stray[1..2], &stray[2..3], &[stray[3], stray[0]]].into_iter().enumerate()
+        {
+            let mut bench = Bench::new("patterns = [\"EVIL\"]");
+            let mut packets = handshake.to_vec();
+            packets.splice(place..place, strays.iter().copied());
+            for (from_client, flags, seq, ack) in packets {
+                assert_eq!(bench.answer(from_client, flags, seq, ack, b""), Verdict::FORWARD);
+            }
+            let said = bench.answer(true, ACK, 101, 501, b"EVIL");
+            assert_eq!(said, Verdict::Drop(PATTERN), "stray {number} ahead of packet {place}: {:?}", bench.session);
+        }
+    }
+}
+
+#[test]
+fn what_is_said_to_a_syn_ack_of_other_numbers_begins_anew() {
+    let mut bench = Bench::new("");
+    let mut connection = |client: u32, server: u32, says: &[u8], is_told: &[u8]| {
+        bench.answer(true, SYN, client, 0, b"");
+        bench.answer(false, SYN_ACK, server, client + 1, b"");
+        bench.answer(true, ACK, client + 1, server + 1, says);
+        bench.answer(false, ACK, server + 1, client + 1, is_told);
+        assert_eq!(bench.session.heads(), [says, is_told]);
+        assert_eq!(bench.session.payload, (says.len() + is_told.len()) as u64);
+    };
+    connection(100, 500, b"one", b"first");
+    connection(9_000_000, 700, b"two", b"second");
+    connection(4_000_000_000, 3_000_000_000, b"three", b"third");
+    // Data in the SYN is acknowledged with it.
+    let mut fast = Bench::new("");
+    fast.give(true, SYN, 20, b"");
+    fast.give(true, SYN, 100, b"GET");
+    fast.answer(false, SYN_ACK, 500, 104, b"");
+    fast.answer(true, ACK, 104, 501, b" /");
+    assert_eq!(fast.head(), b"GET /");
+}
+
+#[test]
+fn an_attempt_that_nobody_answers_is_forgotten_for_the_next_one() {
+    let mut bench = Bench::new("");
+    bench.give(true, SYN, 100, b"");
+    bench.give(true, SYN, 9_000_000, b"");
+    bench.give(true, ACK, 9_000_001, b"hello");
+    assert_eq!(bench.head(), b"hello", "only this direction is seen");
+}
+
 #[test]
 fn a_side_is_whole_when_it_is_full_or_has_ended_without_a_gap() {
     let mut bench = Bench::new("bytes = 4");
@@ -112,11 +178,12 @@ fn a_side_is_whole_when_it_is_full_or_has_ended_without_a_gap() {
 #[test]
 fn records_of_no_segment_are_refused() {
     let mut record = [0; Segment::RECORD_BYTES];
-    let segment = segment(true, TcpFlags::SYN, 7, b"abc", 64);
+    let segment = segment(true, TcpFlags::SYN, 7, 0, b"abc", 64);
     segment.write(&mut record);
     assert_eq!(Segment::read(&record), Some(segment));
     let last = record.len() - 1;
-    for (at, byte) in [(0, 4), (1, 0x10), (last, 1), (last - HEAD_MAX, 4), (last - HEAD_MAX, 65)] {
+    let ack = last - HEAD_MAX - 8;
+    for (at, byte) in [(0, 4), (1, 0x20), (ack, 1), (last, 1), (last - HEAD_MAX, 4), (last - HEAD_MAX, 65)] {
         let mut wrong = record;
         wrong[at] = byte;
         assert_eq!(Segment::read(&wrong), None, "byte {at} is {byte}");

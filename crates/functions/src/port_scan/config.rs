@@ -7,6 +7,7 @@ use nf::{ConfigKey, Sizing};
 use packet::Nanos;
 use serde::Deserialize;
 
+use super::doors::Limits;
 use super::walk::Walk;
 use crate::config::{Count, Flows, Share, Timeout};
 
@@ -24,6 +25,8 @@ struct Fields {
     alpha: Share,
     beta: Share,
     answer_timeout: Timeout,
+    ports: Count<1, 65_535>,
+    ports_within: Timeout,
     block: bool,
     idle_timeout: Timeout,
     remember: Timeout,
@@ -40,6 +43,8 @@ impl Default for Fields {
             alpha: Share::new(0.01),
             beta: Share::new(0.99),
             answer_timeout: Timeout::from_secs(3),
+            ports: Count::new(15),
+            ports_within: Timeout::from_secs(300),
             block: true,
             idle_timeout: Timeout::from_secs(1_800),
             remember: Timeout::from_secs(86_400),
@@ -70,14 +75,18 @@ impl TryFrom<Fields> for Config {
 impl Config {
     /// The walk of these probabilities: the paper's equations 1, 4 and 5.
     pub(super) fn walk(&self) -> Walk {
-        let Fields { theta0, theta1, alpha, beta, answer_timeout, .. } = &self.0;
+        let Fields { theta0, theta1, alpha, beta, answer_timeout, ports, ports_within, .. } = &self.0;
         let [theta0, theta1, alpha, beta] = [theta0, theta1, alpha, beta].map(|share| share.get());
         Walk {
             success: theta1 / theta0,
             failure: (1.0 - theta1) / (1.0 - theta0),
             harmless: (1.0 - beta) / (1.0 - alpha),
             scans: beta / alpha,
-            answer_timeout: answer_timeout.nanos(),
+            limits: Limits {
+                ports: ports.get() as u16,
+                within: ports_within.nanos(),
+                answer_timeout: answer_timeout.nanos(),
+            },
         }
     }
 
@@ -113,6 +122,8 @@ pub(super) const KEYS: &[ConfigKey] = &[
     key("alpha", "0.01", "how likely a harmless host may be taken for a scanner"),
     key("beta", "0.99", "how likely a scanner has to be found; more than alpha"),
     key("answer_timeout", "3", "seconds after which an attempt without an answer has failed"),
+    key("ports", "15", "how many ports of one host have to fail for a scan of its ports; 1 to 65535"),
+    key("ports_within", "300", "seconds within which they have to"),
     key("block", "true", "whether what a scanner sends is dropped; where it isn't, scanners are reported alone"),
     key("idle_timeout", "1800", "seconds of silence after which a host is forgotten"),
     key(

@@ -19,11 +19,16 @@ impl Bench {
     }
 
     fn give(&mut self, event: Event, peer: u8) -> bool {
+        self.at(event, peer, 80)
+    }
+
+    fn at(&mut self, event: Event, peer: u8, port: u16) -> bool {
         let [host, peer] = [1, peer].map(|last| Host::v4(Ipv4Addr::new(10, 0, 0, last)));
         let mut cx = Context::<PortScan, Local>::new(&(), LocalTx::default(), self.now, Seq(0));
-        let Ok(verdict) = self.function.packet(&mut cx, &mut self.suspect, &Contact { host, peer, event });
+        let Ok(verdict) = self.function.packet(&mut cx, &mut self.suspect, &Contact { host, peer, port, event });
         assert_eq!(cx.effects().assured, self.suspect.standing == Standing::Scanner);
-        let is_kept = matches!(event, Event::Attempt | Event::Data) || self.suspect.standing != Standing::Open;
+        let is_kept =
+            matches!(event, Event::Attempt | Event::Probe | Event::Data) || self.suspect.standing != Standing::Open;
         assert!(cx.effects().deadline.is_some() || !is_kept);
         verdict == Verdict::FORWARD
     }
@@ -112,6 +117,7 @@ fn the_oldest_that_is_settled_is_forgotten() {
     bench.give(Event::Attempt, 100);
     bench.give(Event::Granted, 100);
     assert_eq!(bench.judged(), (0, 0), "where all are open, one more isn't judged");
+    assert_eq!(usize::from(bench.suspect.most_ports()), 0);
     bench.give(Event::Granted, 3);
     bench.give(Event::Attempt, 100);
     bench.give(Event::Granted, 100);
@@ -135,7 +141,7 @@ fn what_is_open_at_the_end_has_failed() {
     }
     let host = Host::v4(Ipv4Addr::new(10, 0, 0, 1));
     let rows = |bench: &Bench| bench.function.report(&mut [(host, bench.suspect)].into_iter()).unwrap().rows;
-    assert_eq!(rows(&bench), [["10.0.0.1", "4", "0"]]);
+    assert_eq!(rows(&bench), [["10.0.0.1", "4", "0", "1"]]);
     bench.give(Event::Granted, 2);
     assert!(rows(&bench).is_empty(), "three of four");
 }
@@ -155,7 +161,7 @@ fn a_scanner_that_falls_silent_is_named_and_not_blocked() {
     assert_eq!((bench.suspect.standing, bench.judged()), (Standing::Former, (4, 0)));
     let host = Host::v4(Ipv4Addr::new(10, 0, 0, 1));
     let report = bench.function.report(&mut [(host, bench.suspect)].into_iter()).unwrap();
-    assert_eq!(report.rows, [["10.0.0.1", "4", "0"]]);
+    assert_eq!(report.rows, [["10.0.0.1", "4", "0", "1"]]);
     for peer in 12..16 {
         bench.give(Event::Attempt, peer);
         bench.give(Event::Reset, peer);
@@ -164,15 +170,59 @@ fn a_scanner_that_falls_silent_is_named_and_not_blocked() {
 }
 
 #[test]
-fn only_attempts_make_suspects() {
+fn many_ports_of_one_host_are_a_scan() {
+    let mut bench = Bench::new("");
+    for port in 1..15 {
+        assert!(bench.at(Event::Attempt, 2, port) && bench.at(Event::Attempt, 2, port));
+        assert!(bench.at(Event::Reset, 2, port) && bench.at(Event::Reset, 2, port));
+        assert!(bench.at(Event::Attempt, 2, 1_000 + port));
+        assert!(bench.at(Event::Granted, 2, 1_000 + port), "what opens is no failure");
+    }
+    assert!(bench.at(Event::Attempt, 2, 15) && bench.at(Event::Reset, 2, 15));
+    assert!(!bench.at(Event::Attempt, 2, 16), "fifteen were");
+    assert_eq!((bench.suspect.most_ports(), bench.judged()), (15, (1, 0)));
+}
+
+#[test]
+fn ports_that_say_nothing_have_failed_and_acknowledgements_have_not() {
+    for (event, is_scan) in [(Event::Attempt, true), (Event::Probe, false)] {
+        let mut bench = Bench::new("ports = 3");
+        for port in 1..=3 {
+            assert!(bench.at(event, 2, port));
+        }
+        bench.wait(3);
+        assert_eq!(bench.give(Event::Data, 2), !is_scan);
+    }
+    let mut bench = Bench::new("ports = 3");
+    for port in 1..=3 {
+        assert!(bench.at(Event::Probe, 2, port) && bench.at(Event::Reset, 2, port));
+    }
+    assert!(!bench.give(Event::Data, 2), "a scan that asks for resets");
+}
+
+#[test]
+fn ports_count_for_a_time_and_for_one_host() {
+    let mut bench = Bench::new("ports = 3\nports_within = 10");
+    for port in 1..=6 {
+        assert!(bench.at(Event::Attempt, 2, port) && bench.at(Event::Reset, 2, port));
+        bench.wait(5);
+    }
+    for (host, port) in [(2, 11), (3, 11), (2, 12), (3, 12)] {
+        assert!(bench.at(Event::Attempt, host, port) && bench.at(Event::Reset, host, port));
+    }
+    assert_eq!(bench.suspect.most_ports(), 2);
+}
+
+#[test]
+fn only_those_who_ask_are_suspects() {
     let bench = Bench::new("");
     let host = Host::v4(Ipv4Addr::LOCALHOST);
-    for event in [Event::Attempt, Event::Data, Event::Granted, Event::Reset] {
-        let contact = Contact { host, peer: host, event };
+    for event in [Event::Attempt, Event::Probe, Event::Data, Event::Granted, Event::Reset] {
+        let contact = Contact { host, peer: host, port: 80, event };
         let mut cx = Context::<PortScan, Local>::new(&(), LocalTx::default(), bench.now, Seq(0));
         let Ok(opened) = bench.function.open(&mut cx, &contact);
         assert_eq!(matches!(opened, Opened::Refused(Verdict::FORWARD)), bench.function.refuses(&contact));
-        assert_eq!(bench.function.refuses(&contact), event != Event::Attempt);
+        assert_eq!(bench.function.refuses(&contact), !matches!(event, Event::Attempt | Event::Probe));
     }
 }
 
@@ -187,7 +237,7 @@ fn the_report_lists_scanners_alone() {
     let report = |flows: &[(Host, Suspect)]| bench.function.report(&mut flows.iter().copied()).unwrap();
     let mut harmless = Suspect::default();
     let unanswered = report(&[(host(1), bench.suspect), (host(2), harmless)]);
-    assert_eq!(unanswered.rows, [["10.0.0.1", "4", "0"]]);
+    assert_eq!(unanswered.rows, [["10.0.0.1", "4", "0", "1"]]);
     assert!(unanswered.title.contains("another way"), "{}", unanswered.title);
     harmless.attempts.succeeded = 1;
     assert_eq!(report(&[(host(1), bench.suspect), (host(2), harmless)]).title, "hosts that scan");

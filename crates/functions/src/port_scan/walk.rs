@@ -3,6 +3,8 @@
 use nf::Flow;
 use packet::Nanos;
 
+use super::doors::{Doors, Limits};
+
 /// By what a step goes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Walk {
@@ -12,8 +14,7 @@ pub(super) struct Walk {
     /// At or below this the host is harmless, at or above that it scans.
     pub(super) harmless: f64,
     pub(super) scans: f64,
-    /// An attempt that is not answered for so long has failed.
-    pub(super) answer_timeout: Nanos,
+    pub(super) limits: Limits,
 }
 
 /// What is remembered of a host that has asked for connections.
@@ -23,11 +24,16 @@ pub struct Suspect {
     ratio: f64,
     pub(super) standing: Standing,
     pub(super) attempts: Attempts,
+    /// The most ports of one host that failed, ahead of the last silence.
+    most_ports: u16,
     /// When the host was heard last: what it sent itself.
     heard: Nanos,
     /// The first `tried` of these: whom it tried first is in front.
     peers: [Peer; PEERS],
     tried: u8,
+    /// When the first of what is open is to be looked at again.
+    due: Nanos,
+    doors: Doors,
 }
 
 /// First contacts whose outcome is known.
@@ -69,9 +75,12 @@ impl Default for Suspect {
             ratio: 1.0,
             standing: Standing::Open,
             attempts: Attempts::default(),
+            most_ports: 0,
             heard: Nanos::NEVER,
             peers: [Peer { name: 0, since: SETTLED }; PEERS],
             tried: 0,
+            due: Nanos::NEVER,
+            doors: Doors::default(),
         }
     }
 }
@@ -81,11 +90,12 @@ impl Suspect {
     #[inline]
     pub(super) fn hear(&mut self, now: Nanos, idle: Nanos) {
         if self.heard != Nanos::NEVER && self.heard + idle <= now {
-            let Self { standing, attempts, .. } = *self;
+            let Self { standing, attempts, most_ports, .. } = *self;
+            let most_ports = most_ports.max(self.doors.most());
             let new = match standing {
                 Standing::Open => Self::default(),
                 Standing::Scanner | Standing::Former => {
-                    Self { standing: Standing::Former, attempts, ..Self::default() }
+                    Self { standing: Standing::Former, attempts, most_ports, ..Self::default() }
                 }
             };
             *self = new;
@@ -96,13 +106,26 @@ impl Suspect {
     /// Attempts that have been open for too long have failed.
     #[inline]
     pub(super) fn miss(&mut self, walk: &Walk, now: Nanos) {
+        if now < self.due {
+            return;
+        }
+        let mut due = Nanos::NEVER;
         for at in 0..usize::from(self.tried) {
             let since = self.peers[at].since;
-            if since != SETTLED && since + walk.answer_timeout <= now {
+            if since == SETTLED {
+                continue;
+            }
+            if since + walk.limits.answer_timeout <= now {
                 self.peers[at].since = SETTLED;
                 self.step(walk, false);
+            } else {
+                due = due.min(since + walk.limits.answer_timeout);
             }
         }
+        if self.doors.miss(&walk.limits, now) {
+            self.standing = Standing::Scanner;
+        }
+        self.due = due.min(self.doors.due(&walk.limits));
     }
 
     /// The suspect as it is once nothing more comes: whatever is open has failed.
@@ -113,13 +136,22 @@ impl Suspect {
 
     /// Tells whether the host is named at the end, should nothing more come.
     pub(super) fn is_named(&self, walk: &Walk) -> bool {
-        self.standing != Standing::Open
-            || (self.peers[..usize::from(self.tried)].iter().any(|peer| peer.since != SETTLED)
-                && self.settled(walk).standing != Standing::Open)
+        self.standing != Standing::Open || (self.has_open() && self.settled(walk).standing != Standing::Open)
     }
 
-    /// The host asks a peer for a connection. That counts once, until the peer is forgotten.
-    pub(super) fn attempt(&mut self, name: u64, now: Nanos) {
+    fn has_open(&self) -> bool {
+        self.doors.has_open() || self.peers[..usize::from(self.tried)].iter().any(|peer| peer.since != SETTLED)
+    }
+
+    /// The most ports of one host that failed in a time in which they count.
+    pub(super) fn most_ports(&self) -> u16 {
+        self.most_ports.max(self.doors.most())
+    }
+
+    /// The host asks a peer for a connection at a port. That counts once, until the peer is forgotten, and the port.
+    pub(super) fn attempt(&mut self, walk: &Walk, name: u64, port: u16, now: Nanos) {
+        self.due = self.due.min(now + walk.limits.answer_timeout);
+        self.doors.knock(name, port, true, now);
         let tried = usize::from(self.tried);
         if self.peers[..tried].iter().any(|peer| peer.name == name) {
             return;
@@ -135,8 +167,18 @@ impl Suspect {
         // Where the outcome of all is open, this one isn't judged: forgetting an open one would hide whoever is fast enough.
     }
 
+    /// The host sends a peer what belongs to a connection or asks whether there is one.
+    #[inline]
+    pub(super) fn probe(&mut self, walk: &Walk, name: u64, port: u16, now: Nanos) {
+        self.due = self.due.min(now + walk.limits.answer_timeout);
+        self.doors.knock(name, port, false, now);
+    }
+
     /// A peer has answered, if it was asked.
-    pub(super) fn answer(&mut self, walk: &Walk, name: u64, granted: bool) {
+    pub(super) fn answer(&mut self, walk: &Walk, name: u64, port: u16, granted: bool, now: Nanos) {
+        if self.doors.answer(&walk.limits, name, port, granted, now) {
+            self.standing = Standing::Scanner;
+        }
         let tried = usize::from(self.tried);
         if let Some(peer) = self.peers[..tried].iter_mut().find(|peer| peer.name == name && peer.since != SETTLED) {
             peer.since = SETTLED;

@@ -25,13 +25,14 @@ fn configured(text: &str) -> DnsTunnel {
     DnsTunnel::new(toml::from_str(text).expect("the test's own configuration"))
 }
 
-/// A response to a query of this type: an alias, then the addresses, or text where there are none.
-pub(crate) fn response(asked: u16, addresses: &[IpAddr]) -> Vec<u8> {
+/// A response to a query for the name of this number, of this type: an alias, then the addresses, or text where there are none.
+fn response(name: u32, asked: u16, addresses: &[IpAddr]) -> Vec<u8> {
     let answers = 1 + addresses.len().max(1) as u16;
     let mut message = vec![0, 7, 0x81, 0x80, 0, 1];
     message.extend(answers.to_be_bytes());
     message.extend([0, 0, 0, 0]);
-    message.extend(b"\x03www\x07example\x03net\0");
+    let host = if name.is_multiple_of(2) { "www" } else { "WwW" };
+    message.extend(format!("\x03{host}\x07e{:06}\x03net\0", name / 2).into_bytes());
     message.extend(asked.to_be_bytes());
     message.extend([0, 1]);
     let mut record = |kind: u16, data: &[u8]| {
@@ -75,30 +76,34 @@ fn trace() -> impl Strategy<Value = Frames> {
         2 => (1..4_u64).prop_map(|halves| halves * SECOND / 2),
         2 => (1..7_u64, 0..3_u64).prop_map(|(seconds, around)| seconds * SECOND + around - 1),
     ];
-    let packet = (0..10_u8, (1..4_u8, any::<bool>()), vec(0..14_u8, 0..11), any::<(usize, u8)>());
+    let packet = (0..12_u8, (1..4_u8, any::<bool>(), 0..12_u32), vec(0..14_u8, 0..11), any::<(usize, u8)>());
     vec((gap, packet), 1..200).prop_map(|packets| {
         let mut frames = Frames::default();
         let mut now = 17 * SECOND;
-        for (gap, (kind, (number, v6), told, (at, byte))) in packets {
+        for (gap, (kind, (number, v6, name), told, (at, byte))) in packets {
             now += gap;
             let (client, resolver) = (client(number, v6), if v6 { "[2001:db8::53]:53" } else { "192.0.2.53:53" });
             let addresses: Vec<_> = told.iter().map(|number| address(*number)).collect();
             let to = told.first().map_or(address(3), |number| address(*number));
-            let to = if to.is_ipv6() == v6 { format!("{to}") } else { String::from(resolver) };
+            let own = if to.is_ipv6() == v6 { to.to_string() } else { String::from(resolver) };
             frames.build(
                 Nanos(now),
                 &match kind {
-                    0..4 => Build::udp(resolver, &*client).data(&response(1, &addresses)),
-                    4 => Build::udp(resolver, &*client).data(&response([TXT, 10, 12, 65][at % 4], &[])),
+                    0..4 => Build::udp(resolver, &*client).data(&response(name, 1, &addresses)),
+                    4 => Build::udp(resolver, &*client).data(&response(name, [TXT, 10, 12, 65, 1, 28][at % 6], &[])),
                     5 => {
-                        let mut message = response(28, &addresses);
+                        let mut message = response(name, 28, &addresses);
                         let at = at % message.len();
                         message[at] = byte;
                         Build::udp(resolver, &*client).data(&message)
                     }
                     6 => Build::udp(&*client, resolver).data(b"asks"),
-                    7 => Build::ip(&*client.replace(":4000", ":0"), &*to, 47).data(b"other"),
-                    _ => Build::tcp(&*client, &*to),
+                    // The other family of the same host, or of another.
+                    8 | 9 => {
+                        Build::tcp(if to.is_ipv6() { "[2001:db8:1::1]:9" } else { "10.0.0.1:9" }, &*to.to_string())
+                    }
+                    7 => Build::ip(&*client.replace(":4000", ":0"), &*own, 47).data(b"other"),
+                    _ => Build::tcp(&*client, &*own),
                 },
             );
         }
@@ -137,14 +142,14 @@ fn tunnels_and_a_user() -> Frames {
         let server = format!("203.0.{}.{}", number / 200, 1 + number % 200);
         let of_server = [server.parse().expect("it is an address"), address(5)];
         frames.build(now, &Build::udp("10.0.0.7:4000", resolver).data(b"asks"));
-        frames.build(now, &Build::udp(resolver, "10.0.0.7:4000").data(&response(1, &of_server)));
+        frames.build(now, &Build::udp(resolver, "10.0.0.7:4000").data(&response(4 * number, 1, &of_server)));
         if number % 20 != 0 {
             frames.build(now + Nanos::from_millis(5), &Build::tcp("10.0.0.7:4001", &*format!("{server}:443")));
         }
         frames.build(now, &Build::udp("10.0.0.66:4000", resolver).data(b"asks"));
-        frames.build(now, &Build::udp(resolver, "10.0.0.66:4000").data(&response(TXT, &[])));
+        frames.build(now, &Build::udp(resolver, "10.0.0.66:4000").data(&response(4 * number, TXT, &[])));
         let made_up = [IpAddr::from(number.to_be_bytes().map(|byte| byte.wrapping_add(33)))];
-        frames.build(now, &Build::udp(resolver, "10.0.0.67:4000").data(&response(1, &made_up)));
+        frames.build(now, &Build::udp(resolver, "10.0.0.67:4000").data(&response(4 * number, 1, &made_up)));
     }
     frames
 }
@@ -254,6 +259,25 @@ fn real_tunnels_are_found() {
         assert_eq!(tunnels(&report), [client], "{capture}: {report:#?}");
         assert_eq!(report.rows[0][1], orphans, "{capture}: as many as tshark counts responses");
     }
+}
+
+/// Names are asked for by IPv4 and used by IPv6.
+#[test]
+fn a_host_of_both_families_is_no_tunnel() {
+    let mut frames = Frames::default();
+    for number in 0..200_u32 {
+        let now = |ms: u64| Nanos(100 * SECOND + u64::from(number) * SECOND / 4 + ms * 1_000_000);
+        let v6 = format!("2001:db8:99::{number:x}");
+        for (ms, address) in [(0, format!("192.0.2.{number}")), (1, v6.clone())] {
+            let message = response(2 * number, 1, &[address.parse().expect("it is an address")]);
+            frames.build(now(ms), &Build::udp("10.0.0.53:53", "10.0.0.5:4000").data(&message));
+        }
+        frames.build(now(50), &Build::tcp("[2001:db8:1::5]:4001", &*format!("[{v6}]:443")));
+    }
+    let mut driver = Driver::new(configured(""));
+    driver.run(&frames);
+    let report = driver.report().expect("it has a report");
+    assert_eq!(report.rows, [["10.0.0.5", "1", "400", "0", "no"]]);
 }
 
 /// Users, telephones and whole networks; none leaves half as many answers without use as make a tunnel.

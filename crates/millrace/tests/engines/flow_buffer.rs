@@ -30,23 +30,28 @@ fn heads(driver: &Driver<FlowBuffer>) -> Vec<((IpAddr, u16), Vec<u8>)> {
     sides.filter(|(_, head)| !head.is_empty()).collect()
 }
 
-/// Few sessions whose sides send pieces of a text of their own in any order, some of them changed; and control segments.
+/// Few sessions whose sides send pieces of a text of their own in any order, some of them changed; and control segments. Now and
+/// then one has another number: of another connection, or a stray one.
 fn trace() -> impl Strategy<Value = Frames> {
     let gap =
         prop_oneof![12 => Just(0), 1 => (1..4_u64, 0..3_u64).prop_map(|(secs, around)| secs * SECOND + around - 1)];
     let piece = (0..90_u32, 0..80_usize, 0..12_u8);
-    let packet = (0..2_u8, any::<bool>(), 0..24_u8, piece);
+    let numbers = (prop_oneof![4 => Just(0), 1 => Just(1_u32)], prop_oneof![4 => Just(0), 1 => Just(1_u32)], 0..8_u32);
+    let packet = (0..2_u8, any::<bool>(), 0..24_u8, piece, numbers);
     (vec((gap, packet), 1..100), any::<bool>(), any::<u32>()).prop_map(|(packets, v6, start)| {
         let mut frames = Frames::default();
         let mut now = 17 * SECOND;
-        for (gap, (host, back, kind, (at, len, change))) in packets {
+        for (gap, (host, back, kind, (at, len, change), (own, other, far))) in packets {
             now += gap;
             let name = |net: &str, port| {
                 if v6 { format!("[2001:db8:{net}::{host}]:{port}") } else { format!("10.0.{net}.{host}:{port}") }
             };
             let (client, server) = (name("1", 4_000 + u16::from(host)), name("2", 80 + u16::from(host)));
             let (from, to) = if back { (server, client) } else { (client, server) };
-            let first = start.wrapping_add(u32::from(back) << 30);
+            let of =
+                |back: bool, which: u32| start.wrapping_add(u32::from(back) << 30).wrapping_add(which * 30_000_000);
+            let first = of(back, own);
+            let ack = of(!back, other).wrapping_sub(3).wrapping_add([0, 0, 0, 0, 1, 50, 65_535, 65_536][far as usize]);
             let mut payload: Vec<u8> =
                 (at..at + len as u32).map(|place| b'a' + ((place + u32::from(back)) % 26) as u8).collect();
             if change == 0
@@ -54,12 +59,16 @@ fn trace() -> impl Strategy<Value = Frames> {
             {
                 *byte = b'!';
             }
-            let packet = Build::tcp(&*from, &*to).seq(first.wrapping_add(1 + at).wrapping_sub(4));
+            let packet = Build::tcp(&*from, &*to).seq(first.wrapping_add(1 + at).wrapping_sub(4)).ack(ack);
             let packet = match kind {
                 0 | 1 => Build::tcp(&*from, &*to).seq(first.wrapping_sub(4)).flags(TcpFlags::SYN),
                 2 => packet.flags(TcpFlags::FIN).data(&payload),
                 3 if change < 4 => packet.flags(TcpFlags::RST),
                 4 => Build::udp(&*from, &*to).data(&payload),
+                5..=7 => Build::tcp(&*from, &*to).seq(first.wrapping_sub(4)).flags(TcpFlags::SYN).ack(ack),
+                8 => Build::tcp(&*from, &*to).seq(first.wrapping_sub(4)).flags(TcpFlags::SYN).data(&payload),
+                9..=11 => Build::tcp(&*from, &*to).seq(first.wrapping_sub(3)).ack(ack),
+                12 => Build::tcp(&*from, &*to).seq(first.wrapping_sub(3)).flags(TcpFlags::RST),
                 _ => packet.data(&payload),
             };
             frames.build(Nanos(now), &packet);

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use testkit::conformance::{Plan, verify};
 use testkit::model::{PortScanModel, compare};
 use testkit::synth::{Carrier, Params, Profile};
-use testkit::{Build, Driver, Frames, Synth};
+use testkit::{Build, Driver, Frames, Synth, captures};
 
 const SECOND: u64 = 1_000_000_000;
 const SYN_ACK: TcpFlags = TcpFlags(0x12);
@@ -29,25 +29,33 @@ fn trace() -> impl Strategy<Value = Frames> {
         3 => (1..4_u64).prop_map(|halves| halves * SECOND / 2),
         1 => (1..7_u64, 0..3_u64).prop_map(|(seconds, around)| seconds * SECOND + around - 1),
     ];
-    let packet = (0..16_u8, 0..2_u8, 0..24_u8, any::<bool>());
+    let packet = (0..22_u8, 0..2_u8, (0..24_u8, 0..5_u8, any::<bool>()), any::<bool>());
     (vec((gap, packet), 1..250), any::<bool>()).prop_map(|(packets, v6)| {
         let mut frames = Frames::default();
         let mut now = 17 * SECOND;
-        let mut last = (0, 0);
+        let mut last = (0, (0, 0, false));
         for (gap, (kind, host, peer, other)) in packets {
             now += gap;
             let (host, peer) = if other || kind < 9 { (host, peer) } else { last };
             last = (host, peer);
-            let name =
-                |net: &str, n: u8| if v6 { format!("[2001:db8:{net}::{n}]:80") } else { format!("10.0.{net}.{n}:80") };
-            let (host, peer) = (name("1", host), name("2", peer));
+            let (peer, port, many) = peer;
+            let name = |net: &str, n: u8, port: u16| {
+                if v6 { format!("[2001:db8:{net}::{n}]:{port}") } else { format!("10.0.{net}.{n}:{port}") }
+            };
+            // Many peers, or many ports of few.
+            let (peer, port) = if many { (peer % 3, 80 + u16::from(port)) } else { (peer, 80) };
+            let (host, peer) = (name("1", host, 82), name("2", peer, port));
             frames.build(
                 Nanos(now),
                 &match kind {
                     0..9 => Build::tcp(&*host, &*peer).flags(TcpFlags::SYN),
                     9..11 => Build::tcp(&*peer, &*host).flags(SYN_ACK),
                     11..14 => Build::tcp(&*peer, &*host).flags(RST_ACK),
-                    14 => Build::tcp(&*host, &*peer),
+                    14 => Build::tcp(&*host, &*peer).data(b"more"),
+                    15..18 => Build::tcp(&*host, &*peer).flags(TcpFlags::ACK),
+                    18 => Build::tcp(&*host, &*peer).flags(TcpFlags(0)),
+                    19 => Build::tcp(&*host, &*peer).flags(TcpFlags::FIN),
+                    20 => Build::tcp(&*peer, &*host).flags(TcpFlags::RST),
                     _ => Build::udp(&*host, &*peer),
                 },
             );
@@ -60,10 +68,18 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 600, ..ProptestConfig::default() })]
 
     #[test]
-    fn agrees_with_its_model(frames in trace(), answer in 1..4_u64, idle in 2..6_u64) {
-        let text = format!("answer_timeout = {answer}\nidle_timeout = {idle}");
+    fn agrees_with_its_model(
+        frames in trace(),
+        answer in 1..4_u64,
+        idle in 2..6_u64,
+        ports in 2..6_usize,
+        within in 1..9_u64,
+    ) {
+        let text = format!(
+            "answer_timeout = {answer}\nidle_timeout = {idle}\nports = {ports}\nports_within = {within}"
+        );
         let mut driver = Driver::new(configured(&text));
-        compare(&mut driver, &mut PortScanModel::new(answer, idle), &frames)
+        compare(&mut driver, &mut PortScanModel::new(answer, idle, ports, within), &frames)
             .map_err(|disagreement| TestCaseError::fail(disagreement.to_string()))?;
     }
 }
@@ -105,6 +121,32 @@ fn a_scanner_is_found_after_few_contacts_and_nobody_else() {
     let report = driver.report().expect("it has a report");
     assert_eq!(report.rows.len(), 1);
     assert_eq!(report.rows[0][0], "198.51.100.66");
+}
+
+/// By what its folder says each capture is: who scans, and whether answers came.
+const SCANS: &[&str] = &[
+    "markofu__FIN_SCAN__FIN_SCAN.pcap",
+    "markofu__FTP_BOUNCE_SCAN__FTP_BOUNCE_SCAN.pcap.zst",
+    "markofu__NULL_SCAN__NULL_SCAN.pcap",
+    "markofu__TCP_SYN_SCAN__TCP_SYN_SCAN.pcap",
+    "markofu__VERSION_DETECTION_SCAN__version_scan.pcap",
+    "markofu__WINDOW_SCAN__WINDOW_SCAN.pcap",
+];
+
+#[test]
+#[allow(clippy::print_stderr)]
+fn all_kinds_of_real_port_scans_are_found() {
+    let Some(folder) = captures::shared() else {
+        eprintln!("SKIPPED (no ../shared/traces)");
+        return;
+    };
+    for capture in SCANS {
+        let trace = captures::read(&folder.join("attack").join(capture)).expect("the capture can be read");
+        let mut driver = Driver::new(configured(""));
+        driver.run_trace(&trace);
+        let report = driver.report().expect("it has a report");
+        assert_eq!(report.rows.len(), 1, "{capture}: {:?}", report.rows);
+    }
 }
 
 #[test]

@@ -24,17 +24,30 @@ struct Client {
     /// When its window began.
     began: u64,
     last: u64,
-    /// The answers without use, with their times. Those without an address hold none.
-    orphans: Vec<(u64, Vec<IpAddr>)>,
+    /// The answers without use.
+    orphans: Vec<Orphan>,
+    /// Names of which an address was used, and when.
+    used: Vec<(String, u64)>,
     is_tunnel: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Orphan {
+    time: u64,
+    name: Option<String>,
+    /// None where it holds no address.
+    told: Vec<IpAddr>,
 }
 
 /// What a message of a server says.
 enum Says {
-    Addresses(Vec<IpAddr>),
-    SomethingElse,
+    /// Of a name, these addresses.
+    Addresses(Option<String>, Vec<IpAddr>),
+    SomethingElse(Option<String>),
     Nothing,
 }
+
+const STILL_USED: u64 = 10_000_000_000;
 
 impl DnsTunnelModel {
     /// A model of these parameters, which has room for all. `block` as in the configuration file.
@@ -52,24 +65,60 @@ impl DnsTunnelModel {
         Self { threshold, window_secs, idle_secs, without_address, block, clients: HashMap::new() }
     }
 
-    fn answered(&mut self, now: u64, client: IpAddr, addresses: Option<Vec<IpAddr>>) {
+    fn answered(&mut self, now: u64, host: IpAddr, name: Option<String>, addresses: Option<Vec<IpAddr>>) {
         let secs = |secs: u64| secs * 1_000_000_000;
-        let fresh = Client { began: now, last: now, orphans: Vec::new(), is_tunnel: false };
-        let client = self.clients.entry(client).or_insert_with(|| fresh.clone());
-        if client.last + secs(self.idle_secs.max(self.window_secs)) <= now {
-            *client = fresh;
+        let (keep, window) = (secs(self.idle_secs.max(self.window_secs)), secs(self.window_secs));
+        let counts = addresses.is_some() || self.without_address;
+        let mut new = Orphan { time: now, name, told: Vec::new() };
+        for address in addresses.iter().flatten() {
+            if !new.told.contains(address) {
+                new.told.push(*address);
+            }
+        }
+        let mut is_used = false;
+        // What was told ahead of a long silence still waits for a while.
+        if let Some(client) = self.clients.get_mut(&host)
+            && counts
+            && new.name.is_some()
+        {
+            let latest = client.used.iter().filter(|(name, _)| Some(name) == new.name.as_ref()).map(|(_, when)| *when);
+            is_used = latest.max().is_some_and(|when| when + STILL_USED > now);
+            if let Some(at) = client.orphans.iter().position(|orphan| orphan.name == new.name)
+                && !is_used
+            {
+                let former = client.orphans.remove(at);
+                if former.time + window > now {
+                    for address in former.told {
+                        if new.told.len() < 16 && !new.told.contains(&address) {
+                            new.told.push(address);
+                        }
+                    }
+                }
+            }
+        }
+        for address in addresses.iter().flatten() {
+            let is_crossed = address.is_ipv4() != host.is_ipv4();
+            for (other, client) in &mut self.clients {
+                if *other == host || (is_crossed && other.is_ipv4() == host.is_ipv4()) {
+                    client.orphans.retain(|orphan| !orphan.told.contains(address));
+                }
+            }
+        }
+        let fresh = Client { began: now, last: now, orphans: Vec::new(), used: Vec::new(), is_tunnel: false };
+        let client = self.clients.entry(host).or_insert_with(|| fresh.clone());
+        if client.last + keep <= now {
+            (client.began, client.is_tunnel) = (now, false);
         }
         client.last = now;
-        let counts = addresses.is_some() || self.without_address;
-        if let Some(addresses) = &addresses {
-            client.orphans.retain(|(_, told)| told.iter().all(|address| !addresses.contains(address)));
-        }
-        if counts {
-            if client.began + secs(self.window_secs) <= now {
+        if counts && !is_used {
+            if client.began + window <= now {
                 client.began = now;
             }
-            client.orphans.push((now, addresses.unwrap_or_default()));
-            let in_window = client.orphans.iter().filter(|(time, _)| *time >= client.began).count();
+            // What a tunnel is told is not remembered.
+            if !client.is_tunnel {
+                client.orphans.push(new);
+            }
+            let in_window = client.orphans.iter().filter(|orphan| orphan.time >= client.began).count();
             client.is_tunnel |= in_window >= self.threshold;
         }
     }
@@ -84,18 +133,24 @@ impl Model for DnsTunnelModel {
         let says = if is_udp && src_port == 53 { says(payload) } else { Some(Says::Nothing) };
         let (client, is_dns) = match says {
             None => (dst, true),
-            Some(Says::Addresses(addresses)) => {
-                self.answered(now.0, dst, Some(addresses));
+            Some(Says::Addresses(name, addresses)) => {
+                self.answered(now.0, dst, name, Some(addresses));
                 (dst, true)
             }
-            Some(Says::SomethingElse) => {
-                self.answered(now.0, dst, None);
+            Some(Says::SomethingElse(name)) => {
+                self.answered(now.0, dst, name, None);
                 (dst, true)
             }
             Some(Says::Nothing) if is_nobody(dst) => return Fate::FORWARD,
             Some(Says::Nothing) => {
-                if let Some(client) = self.clients.get_mut(&src) {
-                    client.orphans.retain(|(_, told)| !told.contains(&dst));
+                for (_, client) in
+                    self.clients.iter_mut().filter(|(host, _)| **host == src || host.is_ipv4() != src.is_ipv4())
+                {
+                    let (used, rest) = client.orphans.drain(..).partition(|orphan| orphan.told.contains(&dst));
+                    client.orphans = rest;
+                    let window = self.window_secs * 1_000_000_000;
+                    let timely = Vec::into_iter(used).filter(|orphan: &Orphan| orphan.time + window > now.0);
+                    client.used.extend(timely.filter_map(|orphan| Some((orphan.name?, now.0))));
                 }
                 (src, is_carrier && dst_port == 53)
             }
@@ -121,8 +176,14 @@ fn says(message: &[u8]) -> Option<Says> {
         return Some(Says::Nothing);
     }
     let (mut at, mut asked, mut addresses) = (12, 1, Vec::new());
+    let mut name = None;
     for _ in 0..questions {
+        let start = at;
         at = behind_name(message, at)?;
+        let spelled = &message[start..at];
+        // One that is written out; the root's is nobody's.
+        let is_whole = spelled.len() > 1 && spelled.last() == Some(&0) && !ends_in_pointer(spelled);
+        name = is_whole.then(|| spelled.iter().map(|byte| char::from(byte.to_ascii_lowercase())).collect());
         asked = u16_at(at)?;
         u16_at(at + 2)?;
         at += 4;
@@ -141,10 +202,14 @@ fn says(message: &[u8]) -> Option<Says> {
     if !addresses.is_empty() {
         addresses.truncate(8);
         addresses.retain(|address| !is_nobody(*address));
-        return Some(if addresses.is_empty() { Says::Nothing } else { Says::Addresses(addresses) });
+        return Some(if addresses.is_empty() { Says::Nothing } else { Says::Addresses(name, addresses) });
     }
     let names_alone = [2, 6, 12, 43, 46, 47, 48, 50, 51, 64, 65].contains(&asked);
-    Some(if answers == 0 || names_alone { Says::Nothing } else { Says::SomethingElse })
+    Some(if answers == 0 || names_alone {
+        Says::Nothing
+    } else {
+        Says::SomethingElse(name.filter(|_| asked == 1 || asked == 28))
+    })
 }
 
 fn behind_name(message: &[u8], mut at: usize) -> Option<usize> {
@@ -160,4 +225,16 @@ fn behind_name(message: &[u8], mut at: usize) -> Option<usize> {
         at += 1 + usize::from(message[at]);
     }
     (at + 1 - start <= 255).then_some(at + 1)
+}
+
+/// Whether a name that was stepped over ends with a pointer.
+fn ends_in_pointer(spelled: &[u8]) -> bool {
+    let mut at = 0;
+    while spelled[at] != 0 {
+        if spelled[at] >= 0xc0 {
+            return true;
+        }
+        at += 1 + usize::from(spelled[at]);
+    }
+    false
 }

@@ -24,18 +24,82 @@ struct Talk {
     streams: HashMap<(IpAddr, u16), Stream>,
     is_banned: bool,
     is_reset: bool,
+    /// Of a SYN-ACK with other numbers: who sent it, and with which numbers both would begin.
+    proposal: Option<((IpAddr, u16), u32, u32)>,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Stream {
-    start: Option<u32>,
+    start: u32,
+    /// How many bytes came with the first segment.
+    at_once: u32,
+    is_answered: bool,
+    /// Of what was sent, the number behind the last.
+    end: u32,
     said: HashMap<u32, u8>,
     has_ended: bool,
 }
 
 impl Stream {
+    fn new(start: u32, at_once: u32, is_answered: bool) -> Self {
+        Self { start, at_once, is_answered, end: start, said: HashMap::new(), has_ended: false }
+    }
+
     fn head(&self) -> Vec<u8> {
         (0..).map_while(|place| self.said.get(&place).copied()).collect()
+    }
+}
+
+impl Talk {
+    fn is_over(&self) -> bool {
+        self.is_reset || self.streams.len() == 2 && self.streams.values().all(|stream| stream.has_ended)
+    }
+
+    /// Whether an acknowledgement is one of the SYN that began this side.
+    fn would_answer(&self, side: (IpAddr, u16), ack: u32) -> bool {
+        self.streams
+            .get(&side)
+            .is_none_or(|stream| (0..=stream.at_once).any(|more| stream.start.wrapping_add(more) == ack))
+    }
+
+    fn hear_syn(&mut self, from: (IpAddr, u16)) {
+        if self.is_over() && !self.is_banned {
+            *self = Self { heard: self.heard, ..Self::default() };
+        }
+        if self.streams.get(&from).is_some_and(|stream| !stream.is_answered && stream.said.is_empty()) {
+            self.streams.remove(&from);
+        }
+    }
+
+    fn hear_syn_ack(&mut self, from: (IpAddr, u16), to: (IpAddr, u16), first: u32, ack: u32) {
+        let goes_on = self.streams.get(&from).is_none_or(|stream| stream.start == first);
+        if !self.would_answer(to, ack) {
+            self.proposal = Some((from, first, ack));
+            return;
+        }
+        if let Some(stream) = self.streams.get_mut(&to) {
+            stream.is_answered = true;
+        }
+        if !goes_on {
+            self.proposal = Some((from, first, ack));
+        }
+    }
+
+    fn hear_ack(&mut self, from: (IpAddr, u16), to: (IpAddr, u16), seq: u32, ack: u32) {
+        let Some((proposer, theirs, ours)) = self.proposal else { return };
+        let is_near = |number: u32, from: u32| number.wrapping_sub(from) <= 0xffff;
+        if proposer != to || !is_near(seq, ours) || !is_near(ack, theirs) {
+            return;
+        }
+        self.proposal = None;
+        if self.is_banned {
+            return;
+        }
+        if !self.would_answer(from, ours) {
+            *self = Self { heard: self.heard, ..Self::default() };
+            self.streams.insert(from, Stream::new(ours, 0, true));
+        }
+        self.streams.insert(to, Stream::new(theirs, 0, true));
     }
 }
 
@@ -69,15 +133,23 @@ impl Model for FlowBufferModel {
             *talk = Talk::default();
         }
         talk.heard = now.0;
-        let [syn, fin, rst] = [TcpFlags::SYN, TcpFlags::FIN, TcpFlags::RST].map(|flag| tcp.flags.contains(flag));
-        let both_ended = talk.streams.len() == 2 && talk.streams.values().all(|stream| stream.has_ended);
-        if syn && (talk.is_reset || both_ended) && !talk.is_banned {
-            *talk = Talk { heard: now.0, ..Talk::default() };
-        }
-        talk.is_reset |= rst;
-        let stream = talk.streams.entry(from).or_default();
+        let [syn, ack, fin, rst] =
+            [TcpFlags::SYN, TcpFlags::ACK, TcpFlags::FIN, TcpFlags::RST].map(|flag| tcp.flags.contains(flag));
         let first = tcp.seq.wrapping_add(u32::from(syn));
-        let start = *stream.start.get_or_insert(first);
+        match (syn, ack) {
+            (true, false) => talk.hear_syn(from),
+            (true, true) => talk.hear_syn_ack(from, to, first, tcp.ack),
+            (false, true) => talk.hear_ack(from, to, first, tcp.ack),
+            (false, false) => {}
+        }
+        talk.is_reset |= rst && talk.streams.get(&from).is_none_or(|stream| stream.end == first);
+        let len = headers.payload_len;
+        let stream = talk.streams.entry(from).or_insert_with(|| Stream::new(first, len, false));
+        let start = stream.start;
+        let end = first.wrapping_add(len).wrapping_add(u32::from(fin));
+        if end.wrapping_sub(stream.end) < 1 << 31 {
+            stream.end = end;
+        }
         let mut contradicts = false;
         // Of each segment as many bytes are looked at as are kept of a side.
         for (place, byte) in payload.iter().take(self.bytes).enumerate() {

@@ -1,0 +1,183 @@
+//! The doors at which a host knocks: ports of hosts. Many of one host that don't open make a scan of its ports.
+
+use packet::Nanos;
+
+/// What is remembered of the ports that a host tried.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Doors {
+    /// The first `tried` of these: the one that was tried first is in front.
+    doors: [Door; DOORS],
+    tried: u8,
+    /// The first `victims_len` of these.
+    victims: [Victim; VICTIMS],
+    victims_len: u8,
+    /// The most ports of one host that failed within the time in which they count.
+    most: u16,
+}
+
+/// How many doors are remembered, and of how many hosts it is counted how many failed.
+pub(super) const DOORS: usize = 16;
+const VICTIMS: usize = 4;
+
+/// A port that was tried and has not been granted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Door {
+    host: u32,
+    port: u16,
+    state: State,
+    since: Nanos,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    /// The answer is open, and silence is one.
+    #[default]
+    Open,
+    /// What was sent belongs to a connection, unless a reset comes.
+    Probed,
+    Failed,
+}
+
+/// A host of whose ports some have failed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Victim {
+    host: u32,
+    failed: u16,
+    /// When the first of them did.
+    since: Nanos,
+}
+
+/// When ports make a scan.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// So many of one host,
+    pub(super) ports: u16,
+    /// within so long.
+    pub(super) within: Nanos,
+    /// An attempt that is not answered for so long has failed.
+    pub(super) answer_timeout: Nanos,
+}
+
+impl Default for Doors {
+    fn default() -> Self {
+        Self {
+            doors: [Door::default(); DOORS],
+            tried: 0,
+            victims: [Victim::default(); VICTIMS],
+            victims_len: 0,
+            most: 0,
+        }
+    }
+}
+
+impl Doors {
+    /// The most ports of one host that failed.
+    pub(super) const fn most(&self) -> u16 {
+        self.most
+    }
+
+    /// Whether the answer of any is open for which silence is one.
+    pub(super) fn has_open(&self) -> bool {
+        self.tried().iter().any(|door| door.state == State::Open)
+    }
+
+    /// When the first of what is open is to be looked at again.
+    pub(super) fn due(&self, limits: &Limits) -> Nanos {
+        let open = self.tried().iter().filter(|door| door.state != State::Failed);
+        open.map(|door| door.since + limits.answer_timeout).min().unwrap_or(Nanos::NEVER)
+    }
+
+    fn tried(&self) -> &[Door] {
+        &self.doors[..usize::from(self.tried)]
+    }
+
+    fn place(&self, host: u64, port: u16) -> Option<usize> {
+        self.tried().iter().position(|door| door.port == port && door.host == host as u32)
+    }
+
+    fn remove(&mut self, at: usize) {
+        self.doors.copy_within(at + 1..usize::from(self.tried), at);
+        self.tried -= 1;
+    }
+
+    /// The host tries a port. Where there is no room, one that has failed makes it, or, for an attempt, what may belong to a
+    /// connection; otherwise this one isn't judged.
+    #[inline]
+    pub(super) fn knock(&mut self, host: u64, port: u16, is_attempt: bool, now: Nanos) {
+        if let Some(at) = self.place(host, port) {
+            if is_attempt && self.doors[at].state == State::Probed {
+                self.doors[at].state = State::Open;
+                self.doors[at].since = now;
+            }
+            return;
+        }
+        if usize::from(self.tried) == DOORS {
+            let first = |state| self.doors.iter().position(|door| door.state == state);
+            let spare = first(State::Failed).or_else(|| first(State::Probed).filter(|_| is_attempt));
+            let Some(spare) = spare else { return };
+            self.remove(spare);
+        }
+        let state = if is_attempt { State::Open } else { State::Probed };
+        self.doors[usize::from(self.tried)] = Door { host: host as u32, port, state, since: now };
+        self.tried += 1;
+    }
+
+    /// A port answers, if it was tried. Whether it is the one that makes a scan.
+    pub(super) fn answer(&mut self, limits: &Limits, host: u64, port: u16, granted: bool, now: Nanos) -> bool {
+        let Some(at) = self.place(host, port) else { return false };
+        if granted {
+            self.remove(at);
+            return false;
+        }
+        if self.doors[at].state == State::Failed {
+            return false;
+        }
+        self.doors[at].state = State::Failed;
+        self.fail(limits, host as u32, now)
+    }
+
+    /// Those that have been open for too long have failed. Whether one of them is the one that makes a scan.
+    pub(super) fn miss(&mut self, limits: &Limits, now: Nanos) -> bool {
+        let mut scans = false;
+        let mut at = 0;
+        while at < usize::from(self.tried) {
+            let Door { host, state, since, .. } = self.doors[at];
+            let is_late = since + limits.answer_timeout <= now;
+            match state {
+                State::Open if is_late => {
+                    self.doors[at].state = State::Failed;
+                    scans |= self.fail(limits, host, since + limits.answer_timeout);
+                }
+                State::Probed if is_late => {
+                    self.remove(at);
+                    continue;
+                }
+                State::Open | State::Probed | State::Failed => {}
+            }
+            at += 1;
+        }
+        scans
+    }
+
+    fn fail(&mut self, limits: &Limits, host: u32, now: Nanos) -> bool {
+        let counted = usize::from(self.victims_len);
+        let at =
+            match self.victims[..counted].iter().position(|victim| victim.host == host) {
+                Some(at) => at,
+                None if counted < VICTIMS => {
+                    self.victims_len += 1;
+                    counted
+                }
+                // The one of which the fewest have failed makes room.
+                None => (1..VICTIMS)
+                    .fold(0, |least, at| if self.victims[at].failed < self.victims[least].failed { at } else { least }),
+            };
+        let victim = &mut self.victims[at];
+        if victim.host != host || victim.failed == 0 || victim.since + limits.within <= now {
+            *victim = Victim { host, failed: 0, since: now };
+        }
+        victim.failed = victim.failed.saturating_add(1);
+        self.most = self.most.max(victim.failed);
+        victim.failed >= limits.ports
+    }
+}
