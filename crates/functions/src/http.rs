@@ -16,6 +16,8 @@ pub(crate) struct Fields<'a> {
     fields: &'a [Header<'a>],
     /// Whether the head ends in this segment.
     pub(crate) is_whole: bool,
+    /// Whether the lines behind the first could be read; if not, there are no fields.
+    is_legible: bool,
 }
 
 /// A request.
@@ -23,6 +25,8 @@ pub(crate) struct Fields<'a> {
 pub(crate) struct Request<'a> {
     pub(crate) method: &'a str,
     pub(crate) target: &'a str,
+    /// The minor version.
+    version: u8,
     pub(crate) fields: Fields<'a>,
 }
 
@@ -42,13 +46,30 @@ pub(crate) fn request<T>(payload: &[u8], look: impl FnOnce(Request<'_>) -> T) ->
     }
     let mut fields = [EMPTY_HEADER; FIELDS_MAX];
     let mut request = httparse::Request::new(&mut fields);
-    let is_whole = matches!(request.parse(payload).ok()?, Status::Complete(_));
-    if !has_first_line(payload) {
+    let parsed = request.parse(payload);
+    let (Some(method), Some(target), Some(version)) = (request.method, request.path, request.version) else {
+        // Without a version it isn't known that this is HTTP.
+        return None;
+    };
+    if !has_first_line(payload, version) {
         return None;
     }
-    // Without a version it isn't known that this is HTTP.
-    let (method, target) = (request.method?, request.path.filter(|_| request.version.is_some())?);
-    Some(look(Request { method, target, fields: Fields { fields: request.headers, is_whole } }))
+    if let Ok(status) = parsed {
+        let is_whole = matches!(status, Status::Complete(_));
+        let fields = Fields { fields: request.headers, is_whole, is_legible: true };
+        return Some(look(Request { method, target, version, fields }));
+    }
+    let mut fields = [EMPTY_HEADER; FIELDS_MAX];
+    let mut begun = httparse::Request::new(&mut fields);
+    let is_legible = begun.parse(lines(payload)).is_ok();
+    let fields = Fields { fields: begun.headers, is_whole: false, is_legible };
+    Some(look(Request { method, target, version, fields: if is_legible { fields } else { Fields::ILLEGIBLE } }))
+}
+
+/// What is wrong may be wrong with the last line alone, which isn't here to its end.
+fn lines(payload: &[u8]) -> &[u8] {
+    let end = payload.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
+    &payload[..end]
 }
 
 /// Looks at the response that a payload begins with, if it does.
@@ -59,20 +80,48 @@ pub(crate) fn response<T>(payload: &[u8], look: impl FnOnce(Response<'_>) -> T) 
     }
     let mut fields = [EMPTY_HEADER; FIELDS_MAX];
     let mut response = httparse::Response::new(&mut fields);
-    let is_whole = matches!(response.parse(payload).ok()?, Status::Complete(_));
-    if !has_first_line(payload) {
+    let parsed = response.parse(payload);
+    let status = response.code?;
+    if !payload.contains(&b'\n') {
         return None;
     }
-    let status = response.code?;
-    Some(look(Response { status, fields: Fields { fields: response.headers, is_whole } }))
+    if let Ok(parsed) = parsed {
+        let is_whole = matches!(parsed, Status::Complete(_));
+        return Some(look(Response {
+            status,
+            fields: Fields { fields: response.headers, is_whole, is_legible: true },
+        }));
+    }
+    // A line that ends otherwise than it has to is none of a response.
+    response.reason?;
+    let mut fields = [EMPTY_HEADER; FIELDS_MAX];
+    let mut begun = httparse::Response::new(&mut fields);
+    let is_legible = begun.parse(lines(payload)).is_ok();
+    let fields = Fields { fields: begun.headers, is_whole: false, is_legible };
+    Some(look(Response { status, fields: if is_legible { fields } else { Fields::ILLEGIBLE } }))
 }
 
-/// Whether the first line, by which a message is known, is here to its end.
-fn has_first_line(payload: &[u8]) -> bool {
-    payload.contains(&b'\n')
+/// Whether the first line, by which a request is known, is here to its end, and ends with the version.
+fn has_first_line(payload: &[u8], version: u8) -> bool {
+    let Some(end) = payload.iter().position(|byte| *byte == b'\n') else { return false };
+    let line = payload[..end].strip_suffix(b"\r").unwrap_or(&payload[..end]);
+    line.ends_with(if version == 0 { b"HTTP/1.0" } else { b"HTTP/1.1" })
 }
 
 impl<'a> Fields<'a> {
+    const ILLEGIBLE: Self = Self { fields: &[], is_whole: false, is_legible: false };
+
+    /// Whether these say in one way alone where the body ends, if at all (RFC 9112, section 6.3), and could be read. Where they don't,
+    /// two readers may take different things for the next message.
+    pub(crate) fn frame_a_body(self) -> bool {
+        let mut lengths = self.all("content-length");
+        let first = lengths.next();
+        let is_number = |text: &[u8]| !text.is_empty() && text.iter().all(u8::is_ascii_digit);
+        self.is_legible
+            && first.is_none_or(|first| is_number(first) && lengths.all(|other| other == first))
+            && (first.is_none() || self.first("transfer-encoding").is_none())
+    }
+
     /// The values of the fields of this name, blanks around them taken away.
     pub(crate) fn all(self, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
         let is_named = move |field: &&Header<'_>| field.name.eq_ignore_ascii_case(name);
@@ -92,6 +141,25 @@ impl<'a> Fields<'a> {
 }
 
 impl<'a> Request<'a> {
+    /// Whether it is one that every server reads alike. RFC 9112 has others refused (sections 3.2, 5 and 6): with two hosts or one that
+    /// is none, with lines that aren't fields, with a body whose end is told in two ways or in none.
+    pub(crate) fn is_valid(&self) -> bool {
+        let fields = self.fields;
+        let mut hosts = fields.all("host");
+        let host = hosts.next().unwrap_or_default();
+        let is_coded = fields.first("transfer-encoding").is_some();
+        let is_framed = match fields.members("transfer-encoding").last() {
+            Some(coding) => coding.eq_ignore_ascii_case(b"chunked") && self.version > 0,
+            None => !is_coded,
+        };
+        hosts.next().is_none() && host.iter().all(is_of_host) && is_framed && fields.frame_a_body()
+    }
+
+    /// Whether it has to name its host in a field, and doesn't.
+    pub(crate) fn lacks_host(&self) -> bool {
+        self.version > 0 && self.fields.first("host").is_none()
+    }
+
     /// The host that is meant, without the port where that is 80, and the path with its query: the parts of a target URI that differ
     /// (RFC 9112, section 3.3). `None` where the host isn't told, or the target is none of a resource.
     pub(crate) fn resource(&self) -> Option<(&'a str, &'a str)> {
@@ -107,6 +175,12 @@ impl<'a> Request<'a> {
         let host = host.strip_suffix(":80").unwrap_or(host);
         (!host.is_empty() && path.starts_with(['/', '?'])).then_some((host, path))
     }
+}
+
+/// Whether a host and its port may have this in their text (RFC 3986, section 3.2.2).
+const fn is_of_host(byte: &u8) -> bool {
+    byte.is_ascii_alphanumeric()
+        || matches!(*byte, b'-' | b'.' | b'_' | b'~' | b'!' | b'$'..=b',' | b';' | b'=' | b':' | b'[' | b']')
 }
 
 /// A name of things too long to keep: 64 bits of a hash. It isn't keyed, so that all cores make the same of it, and whoever wants two
@@ -199,6 +273,47 @@ mod tests {
             });
             assert!(found.is_some(), "{line}");
         }
+    }
+
+    #[test]
+    fn requests_that_servers_may_read_differently_are_not_valid() {
+        for (fields, is_valid) in [
+            ("Host: a\r\n", true),
+            ("Host: [2001:db8::1]:8080\r\nContent-Length: 3\r\nContent-Length: 3\r\n", true),
+            ("Host: a\r\nTransfer-Encoding: gzip, chunked\r\n", true),
+            ("", true),
+            ("Host: a\r\nHost: b\r\n", false),
+            ("Host: a\r\nhost: a\r\n", false),
+            ("Host: a b\r\n", false),
+            ("Host: a/b\r\n", false),
+            ("Host: u@a\r\n", false),
+            ("Host : a\r\n", false),
+            ("Host: a\r\n folded\r\n", false),
+            ("Host: a\r\nno field\r\n", false),
+            ("Host: a\r\n: none\r\n", false),
+            ("Host: a\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n", false),
+            ("Host: a\r\nContent-Length: 3\r\nContent-Length: 4\r\n", false),
+            ("Host: a\r\nContent-Length: 3, 4\r\n", false),
+            ("Host: a\r\nContent-Length: +3\r\n", false),
+            ("Host: a\r\nContent-Length:\r\n", false),
+            ("Host: a\r\nTransfer-Encoding: chunked, gzip\r\n", false),
+            ("Host: a\r\nTransfer-Encoding:\r\n", false),
+        ] {
+            // Whole, and with a line begun that goes on in another segment.
+            for end in ["\r\n", "X ", "", "X: y\r"] {
+                let text = std::format!("GET / HTTP/1.1\r\n{fields}{end}");
+                assert_eq!(request(text.as_bytes(), |request| request.is_valid()), Some(is_valid), "{text:?}");
+            }
+        }
+        let old = request(b"GET / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n", |request| {
+            (request.is_valid(), request.lacks_host())
+        });
+        assert_eq!(old, Some((false, false)));
+        let many = std::format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", "X: y\r\n".repeat(FIELDS_MAX));
+        assert_eq!(request(many.as_bytes(), |request| request.is_valid()), Some(false), "it isn't read to its end");
+        let response = |text: &[u8]| response(text, |response| (response.status, response.fields.frame_a_body()));
+        assert_eq!(response(b"HTTP/1.1 200 OK\r\nX : y\r\n\r\n"), Some((200, false)));
+        assert_eq!(response(b"HTTP/1.1 200 OK\r\nX: y\r\n\r\n"), Some((200, true)));
     }
 
     #[test]

@@ -30,6 +30,12 @@ pub enum Fit {
         /// What it hashes.
         selection: Fields,
     },
+    /// Of fragments, whose whole packets it hashes by their ports, too: it keeps them together, and apart from the whole packets of
+    /// their set.
+    Apart {
+        /// What it hashes.
+        selection: Fields,
+    },
     /// It hashes more: packets of one set would go to several queues, unless a key makes `in_the_way` not count.
     Splits {
         /// What it hashes.
@@ -42,10 +48,10 @@ pub enum Fit {
 }
 
 impl Fit {
-    /// Whether no set is split, whatever the key.
+    /// Whether no set is split, whatever the key; but for fragments, which no card can do more for.
     #[must_use]
     pub const fn keeps_together(self) -> bool {
-        matches!(self, Self::Exact | Self::Coarser { .. })
+        matches!(self, Self::Exact | Self::Coarser { .. } | Self::Apart { .. })
     }
 
     /// The fit's name.
@@ -54,6 +60,7 @@ impl Fit {
         match self {
             Self::Exact => "exact",
             Self::Coarser { .. } => "coarser",
+            Self::Apart { .. } => "apart",
             Self::Splits { .. } => "splits",
             Self::Unhashed => "unhashed",
         }
@@ -66,6 +73,9 @@ impl fmt::Display for Fit {
             Self::Exact => f.write_str("just these fields can be hashed"),
             Self::Coarser { selection } => {
                 write!(f, "{selection} can be hashed: right, and coarser than need be")
+            }
+            Self::Apart { selection } => {
+                write!(f, "{selection} is hashed: fragments meet, and not the whole packets of their flow")
             }
             Self::Splits { selection, in_the_way } => {
                 write!(f, "{selection} is the nearest: {in_the_way} would split the set")
@@ -80,6 +90,7 @@ impl fmt::Display for Fit {
 pub fn check(card: &Card, driver: Driver, sets: &PacketSets, one_card: bool) -> Vec<Check> {
     let mut out = Vec::new();
     for port in &sets.ports {
+        let first = out.len();
         for of_type in &port.types {
             let (kind, named) = (of_type.kind, of_type.set());
             // A part is right without a key's help, so it is nearer than more.
@@ -94,8 +105,36 @@ pub fn check(card: &Card, driver: Driver, sets: &PacketSets, one_card: bool) -> 
             };
             out.push(Check { port: port.name.clone(), kind, named, fit });
         }
+        tell_fragments_apart(&mut out[first..]);
     }
     out
+}
+
+/// Fragments have no ports to be hashed by: of what names sets by ports, and is hashed by them, they go elsewhere.
+fn tell_fragments_apart(checks: &mut [Check]) {
+    for fragment in [PacketType::Frag4, PacketType::Frag6] {
+        let by_ports = |check: &Check| {
+            let selection = match check.fit {
+                Fit::Exact => check.named,
+                Fit::Coarser { selection } | Fit::Splits { selection, .. } => selection,
+                Fit::Apart { .. } | Fit::Unhashed => Fields::NONE,
+            };
+            check.kind.family() == fragment.family() && has_ports(check.named) && has_ports(selection)
+        };
+        if checks.iter().any(by_ports) {
+            for check in checks.iter_mut().filter(|check| check.kind == fragment) {
+                match check.fit {
+                    Fit::Exact => check.fit = Fit::Apart { selection: check.named },
+                    Fit::Coarser { selection } => check.fit = Fit::Apart { selection },
+                    Fit::Apart { .. } | Fit::Splits { .. } | Fit::Unhashed => {}
+                }
+            }
+        }
+    }
+}
+
+fn has_ports(fields: Fields) -> bool {
+    fields.without(Fields::PORTS) != fields
 }
 
 fn is_symmetric(fields: Fields) -> bool {
@@ -124,7 +163,9 @@ mod tests {
         assert_eq!(fit("ixgbe", Linux, "a: src", Tcp4), Fit::Splits { selection: Fields::FOUR, in_the_way });
         assert_eq!(fit("virtio", Linux, "a: five-tuple", Sctp4), Fit::Coarser { selection: Fields::HOSTS });
         assert_eq!(fit("virtio", Linux, "a: src dst sport", Tcp4), Fit::Coarser { selection: Fields::HOSTS });
-        assert_eq!(fit("virtio", Linux, "a: five-tuple", Frag4), Fit::Exact, "fragments are named by their addresses");
+        let apart = Fit::Apart { selection: Fields::HOSTS };
+        assert_eq!(fit("virtio", Linux, "a: five-tuple", Frag4), apart, "whole packets are hashed by their ports");
+        assert_eq!(fit("virtio", Linux, "a: src dst", Frag4), Fit::Exact, "these are hashed alike");
         assert_eq!(
             fit("virtio", Linux, "a: smac", Tcp4),
             Fit::Splits { selection: Fields::HOSTS, in_the_way: Fields::HOSTS }

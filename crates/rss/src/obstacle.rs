@@ -35,7 +35,7 @@ pub fn obstacles(problem: &Problem<'_>) -> Vec<Obstacle> {
     let mut out: Vec<Obstacle> = Vec::new();
     for row in rows.iter().filter(|row| at_fault.contains(&row.kind)) {
         let fields = match row.fit {
-            Fit::Exact | Fit::Coarser { .. } => continue,
+            Fit::Exact | Fit::Coarser { .. } | Fit::Apart { .. } => continue,
             Fit::Splits { in_the_way, .. } => in_the_way,
             Fit::Unhashed => Fields::NONE,
         };

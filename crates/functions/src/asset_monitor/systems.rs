@@ -85,18 +85,29 @@ enum Scale {
     From(u8, u8),
 }
 
+/// Selective acknowledgement as the rules have it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Sack {
+    Any,
+    No,
+    Yes,
+    /// Offered, and the window scale behind it or ahead of it, if there is one.
+    First,
+    Last,
+}
+
 struct Rule {
     system: System,
     /// The initial time to live.
     ttl: u8,
     window: Window,
     scale: Scale,
-    sack: Option<bool>,
+    sack: Sack,
     /// Where it is from.
     _source: &'static str,
 }
 
-const fn rule(system: System, ttl: u8, window: Window, scale: Scale, sack: Option<bool>, source: &'static str) -> Rule {
+const fn rule(system: System, ttl: u8, window: Window, scale: Scale, sack: Sack, source: &'static str) -> Rule {
     Rule { system, ttl, window, scale, sack, _source: source }
 }
 
@@ -109,7 +120,7 @@ const ASKS: &[Rule] = &[
         64,
         Window::Is(&[1_024, 2_048, 3_072, 4_096]),
         Scale::None,
-        Some(false),
+        Sack::No,
         "p0f 3 p0f.fp, nmap SYN scan",
     ),
     rule(
@@ -117,7 +128,7 @@ const ASKS: &[Rule] = &[
         64,
         Window::Times(&[2, 3, 4, 10, 20]),
         Scale::Any,
-        Some(true),
+        Sack::Yes,
         "p0f 3 p0f.fp and PRADS tcp-syn.fp, Linux 2.4 to 3",
     ),
     rule(
@@ -125,7 +136,7 @@ const ASKS: &[Rule] = &[
         64,
         Window::Times(&[44, 45]),
         Scale::From(0, 14),
-        Some(true),
+        Sack::Yes,
         "Linux 4.20 tcp_select_initial_window; p0f 3, Android",
     ),
     rule(
@@ -133,7 +144,7 @@ const ASKS: &[Rule] = &[
         64,
         Window::Is(&[32_767, 43_690, 65_495]),
         Scale::From(0, 14),
-        Some(true),
+        Sack::Yes,
         "PRADS tcp-syn.fp, Linux over loopback",
     ),
     rule(
@@ -141,7 +152,7 @@ const ASKS: &[Rule] = &[
         64,
         Window::Is(&[65_535]),
         Scale::From(0, 9),
-        Some(true),
+        Sack::Last,
         "p0f 3 p0f.fp, Mac OS X and FreeBSD",
     ),
     rule(
@@ -149,14 +160,22 @@ const ASKS: &[Rule] = &[
         64,
         Window::Is(&[32_768, 57_344]),
         Scale::From(0, 9),
-        None,
+        Sack::Any,
         "PRADS tcp-syn.fp, FreeBSD 4, NetBSD",
     ),
-    rule(System::OpenBsd, 64, Window::Is(&[16_384]), Scale::From(0, 6), Some(true), "p0f 3 p0f.fp, OpenBSD 3 to 5"),
-    rule(System::Solaris, 64, Window::Is(&[32_850]), Scale::Any, Some(true), "PRADS tcp-syn.fp, Solaris 9 and 10"),
-    rule(System::Solaris, 64, Window::Times(&[17, 34]), Scale::Any, Some(true), "PRADS tcp-syn.fp, Solaris 8 and 9"),
-    rule(System::Windows, 128, Window::Any, Scale::Any, Some(true), "p0f 3 p0f.fp, Windows, NT kernel"),
-    rule(System::Device, 255, Window::Any, Scale::None, Some(false), "PRADS tcp-syn.fp, Cisco IOS"),
+    rule(System::OpenBsd, 64, Window::Is(&[16_384]), Scale::From(0, 6), Sack::Yes, "p0f 3 p0f.fp, OpenBSD 3 to 5"),
+    rule(
+        System::Linux,
+        64,
+        Window::Any,
+        Scale::From(0, 14),
+        Sack::First,
+        "p0f 3 p0f.fp, Linux in general: Android asks with windows of 65535",
+    ),
+    rule(System::Solaris, 64, Window::Is(&[32_850]), Scale::Any, Sack::Yes, "PRADS tcp-syn.fp, Solaris 9 and 10"),
+    rule(System::Solaris, 64, Window::Times(&[17, 34]), Scale::Any, Sack::Yes, "PRADS tcp-syn.fp, Solaris 8 and 9"),
+    rule(System::Windows, 128, Window::Any, Scale::Any, Sack::Yes, "p0f 3 p0f.fp, Windows, NT kernel"),
+    rule(System::Device, 255, Window::Any, Scale::None, Sack::No, "PRADS tcp-syn.fp, Cisco IOS"),
 ];
 
 /// Of who grants: what is offered in return depends on what was asked for, so less is told by it.
@@ -166,14 +185,15 @@ const GRANTS: &[Rule] = &[
         64,
         Window::Is(&[5_792, 14_480, 28_960, 65_160]),
         Scale::Any,
-        None,
+        Sack::Any,
         "p0f 3 p0f.fp, Linux with time stamps",
     ),
-    rule(System::Linux, 64, Window::Times(&[2, 3, 4, 10, 20, 44, 45]), Scale::Any, None, "p0f 3 p0f.fp, Linux"),
-    rule(System::AppleOrBsd, 64, Window::Is(&[65_535]), Scale::Any, None, "p0f 3 p0f.fp, FreeBSD and Mac OS X"),
-    rule(System::OpenBsd, 64, Window::Is(&[16_384]), Scale::Any, None, "p0f 2 p0fa.fp, OpenBSD"),
-    rule(System::Windows, 128, Window::Any, Scale::Any, None, "p0f 3 p0f.fp, Windows"),
-    rule(System::Device, 255, Window::Any, Scale::None, Some(false), "p0f 2 p0fa.fp, Cisco IOS"),
+    rule(System::Linux, 64, Window::Times(&[2, 3, 4, 10, 20, 44, 45]), Scale::Any, Sack::Any, "p0f 3 p0f.fp, Linux"),
+    rule(System::Linux, 64, Window::Is(&[65_535]), Scale::From(0, 14), Sack::First, "p0f 3 p0f.fp, Linux in general"),
+    rule(System::AppleOrBsd, 64, Window::Is(&[65_535]), Scale::Any, Sack::Any, "p0f 3 p0f.fp, FreeBSD and Mac OS X"),
+    rule(System::OpenBsd, 64, Window::Is(&[16_384]), Scale::Any, Sack::Any, "p0f 2 p0fa.fp, OpenBSD"),
+    rule(System::Windows, 128, Window::Any, Scale::Any, Sack::Any, "p0f 3 p0f.fp, Windows"),
+    rule(System::Device, 255, Window::Any, Scale::None, Sack::No, "p0f 2 p0fa.fp, Cisco IOS"),
 ];
 
 impl Rule {
@@ -192,7 +212,15 @@ impl Rule {
             (Scale::From(low, high), Some(scale)) => (low..=high).contains(&scale),
             (Scale::None, Some(_)) | (Scale::From(..), None) => false,
         };
-        self.ttl == ttl && window && scale && self.sack.is_none_or(|sack| sack == tcp.options.sack_permitted)
+        let (is_offered, is_first) = (tcp.options.sack_permitted, tcp.options.sack_first);
+        let sack = match self.sack {
+            Sack::Any => true,
+            Sack::No => !is_offered,
+            Sack::Yes => is_offered,
+            Sack::First => is_offered && is_first,
+            Sack::Last => is_offered && !is_first,
+        };
+        self.ttl == ttl && window && scale && sack
     }
 }
 
@@ -232,15 +260,9 @@ mod tests {
         packet::parse(LinkType::RawIp, &bytes, 40, 0).expect("it is whole")
     }
 
-    fn told(
-        ttl: u8,
-        window: u16,
-        mss: Option<u16>,
-        window_scale: Option<u8>,
-        sack_permitted: bool,
-        flags: u8,
-    ) -> System {
-        let options = TcpOptions { window_scale, mss, sack_permitted, sack_edge: None };
+    fn told(ttl: u8, window: u16, mss: Option<u16>, window_scale: Option<u8>, sack: Sack, flags: u8) -> System {
+        let (sack_permitted, sack_first) = (sack != Sack::No, sack == Sack::First);
+        let options = TcpOptions { window_scale, mss, sack_permitted, sack_first, sack_edge: None };
         let tcp = Tcp { src_port: 1, dst_port: 2, seq: 0, ack: 0, flags: TcpFlags(flags), window, options };
         of(&headers(ttl), &tcp).expect("it is a SYN").0
     }
@@ -249,27 +271,29 @@ mod tests {
     #[test]
     fn systems_are_told_by_how_they_open() {
         let mss = Some(1_460);
-        assert_eq!(told(57, 64_240, mss, Some(7), true, 2), System::Linux);
-        assert_eq!(told(64, 29_200, mss, Some(7), true, 2), System::Linux);
+        assert_eq!(told(57, 64_240, mss, Some(7), Sack::First, 2), System::Linux);
+        assert_eq!(told(64, 29_200, mss, Some(7), Sack::First, 2), System::Linux);
         assert_eq!(
-            told(60, 5_840, Some(1_400), Some(6), true, 2),
+            told(60, 5_840, Some(1_400), Some(6), Sack::First, 2),
             System::Linux,
             "somebody has lowered the segment size"
         );
-        assert_eq!(told(128, 64_240, mss, Some(8), true, 2), System::Windows);
-        assert_eq!(told(113, 8_192, mss, Some(2), true, 2), System::Windows);
-        assert_eq!(told(64, 65_535, mss, Some(6), true, 2), System::AppleOrBsd);
-        assert_eq!(told(64, 16_384, mss, Some(3), true, 2), System::OpenBsd);
-        assert_eq!(told(41, 1_024, mss, None, false, 2), System::Scanner);
-        assert_eq!(told(255, 4_128, Some(536), None, false, 2), System::Device);
-        assert_eq!(told(32, 8_192, Some(536), None, false, 2), System::Unknown);
+        assert_eq!(told(128, 64_240, mss, Some(8), Sack::Last, 2), System::Windows);
+        assert_eq!(told(113, 8_192, mss, Some(2), Sack::Last, 2), System::Windows);
+        assert_eq!(told(64, 65_535, mss, Some(6), Sack::Last, 2), System::AppleOrBsd);
+        assert_eq!(told(64, 65_535, mss, Some(8), Sack::First, 2), System::Linux, "Android");
+        assert_eq!(told(64, 16_384, mss, Some(3), Sack::First, 2), System::OpenBsd);
+        assert_eq!(told(41, 1_024, mss, None, Sack::No, 2), System::Scanner);
+        assert_eq!(told(255, 4_128, Some(536), None, Sack::No, 2), System::Device);
+        assert_eq!(told(32, 8_192, Some(536), None, Sack::No, 2), System::Unknown);
     }
 
     #[test]
     fn systems_are_told_by_how_they_grant() {
-        assert_eq!(told(64, 28_960, Some(1_460), Some(7), true, 0x12), System::Linux);
-        assert_eq!(told(128, 8_192, Some(1_460), Some(8), true, 0x12), System::Windows);
-        assert_eq!(told(64, 65_535, Some(1_460), None, true, 0x12), System::AppleOrBsd);
+        assert_eq!(told(64, 28_960, Some(1_460), Some(7), Sack::First, 0x12), System::Linux);
+        assert_eq!(told(128, 8_192, Some(1_460), Some(8), Sack::First, 0x12), System::Windows);
+        assert_eq!(told(64, 65_535, Some(1_460), None, Sack::Last, 0x12), System::AppleOrBsd);
+        assert_eq!(told(64, 65_535, Some(1_460), Some(8), Sack::First, 0x12), System::Linux);
     }
 
     #[test]

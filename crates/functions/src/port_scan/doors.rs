@@ -161,17 +161,16 @@ impl Doors {
 
     fn fail(&mut self, limits: &Limits, host: u32, now: Nanos) -> bool {
         let counted = usize::from(self.victims_len);
-        let at =
-            match self.victims[..counted].iter().position(|victim| victim.host == host) {
-                Some(at) => at,
-                None if counted < VICTIMS => {
-                    self.victims_len += 1;
-                    counted
-                }
-                // The one of which the fewest have failed makes room.
-                None => (1..VICTIMS)
-                    .fold(0, |least, at| if self.victims[at].failed < self.victims[least].failed { at } else { least }),
-            };
+        let at = match self.victims[..counted].iter().position(|victim| victim.host == host) {
+            Some(at) => at,
+            None if counted < VICTIMS => {
+                self.victims_len += 1;
+                counted
+            }
+            // The one of which the fewest have failed makes room.
+            None => (1..VICTIMS)
+                .fold(0, |least, at| if self.victims[at].failed < self.victims[least].failed { at } else { least }),
+        };
         let victim = &mut self.victims[at];
         if victim.host != host || victim.failed == 0 || victim.since + limits.within <= now {
             *victim = Victim { host, failed: 0, since: now };

@@ -2,7 +2,7 @@
 
 use nf::Flow;
 
-use super::message::Ask;
+use super::message::{Ask, Uncacheable, What};
 
 /// How many requests may wait for their responses at once: pipelining is rare, and browsers don't.
 const WAITING_MAX: usize = 4;
@@ -12,7 +12,7 @@ const WAITING_MAX: usize = 4;
 pub struct Connection {
     /// The requests that wait, oldest first.
     waiting: [Option<Ask>; WAITING_MAX],
-    /// Whether more waited at once than there is room for: then nobody knows what is answered.
+    /// Whether more waited at once than there is room for, or one was invalid: then nobody knows what is answered.
     is_lost: bool,
     /// Whether the client is the first of the ends in their order; `None` until there was a request.
     client_is_first: Option<bool>,
@@ -40,6 +40,7 @@ impl Connection {
         if !is_news(&mut self.last[0], seq) {
             return false;
         }
+        self.is_lost |= ask.what == What::Pass(Uncacheable::Invalid);
         match self.waiting.iter_mut().find(|place| place.is_none()) {
             Some(place) => *place = Some(ask),
             None => self.is_lost = true,

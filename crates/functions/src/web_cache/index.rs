@@ -47,9 +47,9 @@ const REASONS: usize = Uncacheable::ALL.len();
 packet::words! {
     Known: [3], known => [known.name.0, known.stale_at.0, known.length],
         words => Self { name: Digest(words[0]), stale_at: Nanos(words[1]), length: words[2] };
-    Totals: [21], totals => {
+    Totals: [22], totals => {
         let Totals { hits, misses, bytes_saved, kept, evicted, invalidated, unkept, uncacheable } = totals;
-        let mut words = [0; 21];
+        let mut words = [0; 22];
         words[..7].copy_from_slice(&[hits, misses, bytes_saved, kept, evicted, invalidated, unkept]);
         words[7..].copy_from_slice(&uncacheable);
         words

@@ -14,7 +14,9 @@ pub(super) enum Uncacheable {
     Authorization,
     /// A request's or a response's head goes on in another segment.
     Split,
-    /// No request was seen for the response, or too many at once.
+    /// What servers may read differently, or have to refuse, and what can't be read.
+    Invalid,
+    /// No request was seen for the response, or too many at once, or one that is invalid.
     Unmatched,
     Status,
     NoStore,
@@ -26,13 +28,14 @@ pub(super) enum Uncacheable {
 }
 
 impl Uncacheable {
-    pub(super) const ALL: [Self; 14] = [
+    pub(super) const ALL: [Self; 15] = [
         Self::Method,
         Self::NoHost,
         Self::RequestNoStore,
         Self::Range,
         Self::Authorization,
         Self::Split,
+        Self::Invalid,
         Self::Unmatched,
         Self::Status,
         Self::NoStore,
@@ -51,6 +54,7 @@ impl Uncacheable {
             Self::Range => "range",
             Self::Authorization => "authorization",
             Self::Split => "split head",
+            Self::Invalid => "invalid",
             Self::Unmatched => "no request",
             Self::Status => "status",
             Self::NoStore => "no-store",
@@ -118,6 +122,9 @@ pub(super) fn ask(payload: &[u8]) -> Option<Ask> {
 
 fn what(request: &Request<'_>, has_host: bool) -> What {
     let fields = request.fields;
+    if !request.is_valid() {
+        return What::Pass(Uncacheable::Invalid);
+    }
     match request.method {
         "GET" => {}
         "HEAD" | "OPTIONS" | "TRACE" | "CONNECT" => return What::Pass(Uncacheable::Method),
@@ -128,7 +135,7 @@ fn what(request: &Request<'_>, has_host: bool) -> What {
     if !fields.is_whole {
         return What::Pass(Uncacheable::Split);
     }
-    if !has_host {
+    if !has_host || request.lacks_host() {
         return What::Pass(Uncacheable::NoHost);
     }
     let asks = Directives::of(fields);
@@ -173,7 +180,9 @@ fn read(response: &Response<'_>) -> Reply {
 
 fn keep(response: &Response<'_>, says: &Directives) -> Keep {
     let fields = response.fields;
-    let why = if !fields.is_whole {
+    let why = if !fields.frame_a_body() {
+        Uncacheable::Invalid
+    } else if !fields.is_whole {
         Uncacheable::Split
     } else if matches!(response.status, 101 | 206 | 304) {
         Uncacheable::Status

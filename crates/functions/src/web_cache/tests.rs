@@ -87,13 +87,37 @@ fn what_was_kept_answers_until_it_is_stale() {
     assert_eq!(bench.ask("GET /y", "host: a\r\n"), Verdict::FORWARD);
     assert_eq!(bench.ask("GET /x", "host: b\r\n"), Verdict::FORWARD);
     bench.wait(59);
-    assert_eq!(bench.ask("GET http://a/x", ""), STORE);
+    assert_eq!(bench.ask("GET http://a/x", "Host: x\r\n"), STORE);
     bench.wait(1);
     assert_eq!(bench.ask("GET /x", "host: a\r\n"), Verdict::FORWARD);
     assert!(bench.is_kept("/long"));
     bench.wait(40);
     assert!(!bench.is_kept("/long"), "nothing is kept for longer than configured");
     assert_eq!(bench.told(&["hits", "misses", "bytes saved", "responses kept"]), ["2", "5", "2,468", "2"]);
+}
+
+#[test]
+fn what_is_invalid_is_asked_for_nothing_and_its_connection_answers_nobody() {
+    for fields in [
+        "Host: a\r\nHost: b\r\n",
+        "Host: a\r\nX : y\r\n",
+        "Host: a\r\n folded\r\n",
+        "Host: a\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n",
+    ] {
+        let mut bench = Bench::new("");
+        bench.get("/x", "Cache-Control: max-age=60\r\n");
+        assert_eq!(bench.ask("GET /x", fields), Verdict::FORWARD, "{fields:?}");
+        bench.ask("GET /y", "Host: a\r\n");
+        bench.reply("400 Bad Request", "Cache-Control: max-age=60\r\n");
+        bench.reply("200 OK", "Cache-Control: max-age=60\r\n");
+        assert!(bench.is_kept("/x") && !bench.is_kept("/y"), "{fields:?}");
+        assert_eq!(bench.told(&["invalid", "no request"]), ["1", "2"], "{fields:?}");
+    }
+    let mut bench = Bench::new("");
+    bench.get("/x", "Cache-Control: max-age=60\r\nContent-Length: 3\r\nContent-Length: 4\r\n");
+    bench.get("/y", "Cache-Control: max-age=60\r\nX : y\r\n");
+    assert!(!bench.is_kept("/x") && !bench.is_kept("/y"));
+    assert_eq!(bench.told(&["invalid"]), ["2"]);
 }
 
 /// Table by table what RFC 9111 says of responses: whether they are kept for 60 seconds and no longer, and what is counted if not.

@@ -58,7 +58,7 @@ fn trace() -> impl Strategy<Value = Frames> {
             let opens = |build: Build| match look {
                 0 => build.ttl(57).window(29_200).mss(1_460).sack_permitted().window_scale(7),
                 1 => build.ttl(120).window(8_192).mss(1_460).sack_permitted(),
-                2 => build.ttl(64).window(65_535).mss(1_460).sack_permitted().window_scale(6),
+                2 => build.ttl(64).window(65_535).mss(1_460).window_scale(6).sack_permitted(),
                 _ => build.ttl(250).window(4_128).mss(536),
             };
             frames.build(
@@ -134,6 +134,26 @@ fn services_are_where_tshark_sees_connections_granted() {
             }
         }
         assert_eq!(places.len(), *granting, "{capture}");
+    }
+}
+
+/// Telephones of both kinds, both of which ask with windows of 65535.
+#[test]
+#[allow(clippy::print_stderr)]
+fn an_android_is_no_iphone() {
+    for (capture, host, system) in [
+        ("apps/ndpi__android.pcap", "192.168.2.16", "Linux"),
+        ("apps/ndpi__iphone.pcap", "192.168.2.17", "macOS or BSD"),
+    ] {
+        let Some(trace) = shared(capture) else {
+            eprintln!("SKIPPED (no ../shared/traces/{capture})");
+            continue;
+        };
+        let mut driver = Driver::new(configured("idle_timeout = 315360000\nasset_timeout = 315360000\ntop = 10000"));
+        driver.run_trace(&trace);
+        let report = driver.report().expect("it has a report");
+        let row = report.rows.iter().find(|row| row[0] == host).expect("it is there");
+        assert_eq!(row[1], system, "{capture}");
     }
 }
 

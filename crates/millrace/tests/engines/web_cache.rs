@@ -27,7 +27,19 @@ fn told(report: &Report, names: &[&str]) -> Vec<u64> {
     names.iter().map(|name| count(name).expect("it is a number")).collect()
 }
 
-const REQUESTS: [&str; 12] = [
+const REQUESTS: [&str; 24] = [
+    "Host: a\r\n",
+    "Host: a\r\n",
+    "Host: a\r\n",
+    "Host: a\r\n",
+    "Host: a\r\nHost: b\r\n",
+    "Host: a\r\nX : y\r\n",
+    "Host: a\r\n folded\r\n",
+    "Host: a b\r\n",
+    "Host: a\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n",
+    "Host: a\r\nContent-Length: 3\r\nContent-Length: 4\r\n",
+    "Host: a\r\nContent-Length: 3\r\nContent-Length: 3\r\n",
+    "Host: a\r\nContent-Length: +3\r\n",
     "Host: a\r\n",
     "Host: a\r\n",
     "HOST: A:80\r\n",
@@ -41,7 +53,10 @@ const REQUESTS: [&str; 12] = [
     "Host: a\r\nRange: bytes=0-9\r\n",
     "",
 ];
-const RESPONSES: [&str; 16] = [
+const RESPONSES: [&str; 19] = [
+    "Cache-Control: max-age=4\r\nX : y\r\n",
+    "Cache-Control: max-age=4\r\nTransfer-Encoding: chunked\r\n",
+    "Cache-Control: max-age=4\r\nContent-Length: 2\r\n",
     "Cache-Control: max-age=4\r\n",
     "Cache-Control: max-age=2\r\n",
     "Cache-Control: public, max-age=3\r\n",

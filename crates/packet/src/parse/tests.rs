@@ -370,7 +370,13 @@ fn options_of_a_handshake() {
     };
     let syn = of_flags(0x02);
     assert_eq!((syn.mss, syn.window_scale, syn.sack_permitted), (Some(1460), Some(14), true));
+    assert!(syn.sack_first);
     assert_eq!(of_flags(0x10), TcpOptions::default());
+    let other = [2, 4, 5, 0xb4, 1, 3, 3, 6, 4, 2, 0, 0];
+    let Transport::Tcp(other) = of(LinkType::Ipv4, &ipv4(6, 0, &tcp(0x02, &other))).unwrap().transport else {
+        unreachable!("it is TCP")
+    };
+    assert!(other.options.sack_permitted && !other.options.sack_first);
 }
 
 #[test]

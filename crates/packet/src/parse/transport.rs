@@ -115,7 +115,10 @@ pub(super) fn read_options(mut options: &[u8], ack: u32, is_syn: bool) -> TcpOpt
         let Some((option, behind)) = options.split_at_checked(len) else { break };
         match *option {
             [2, _, high, low] if is_syn => found.mss = Some(u16::from_be_bytes([high, low])),
-            [3, _, shift] if is_syn => found.window_scale = Some(shift.min(WINDOW_SCALE_MAX)),
+            [3, _, shift] if is_syn => {
+                found.window_scale = Some(shift.min(WINDOW_SCALE_MAX));
+                found.sack_first = found.sack_permitted;
+            }
             [4, _] if is_syn => found.sack_permitted = true,
             [5, _, ref blocks @ ..] => found.sack_edge = highest_edge(blocks, ack).or(found.sack_edge),
             _ => {}

@@ -47,6 +47,7 @@ enum What {
     Authorized,
     Unsafe,
     Nothing,
+    Invalid,
 }
 
 /// A message's first line by its words, and its fields.
@@ -54,6 +55,8 @@ struct Message {
     first: Vec<String>,
     fields: Vec<(String, String)>,
     is_whole: bool,
+    /// Whether each line behind the first is a field.
+    is_legible: bool,
 }
 
 impl Connection {
@@ -120,7 +123,7 @@ impl WebCacheModel {
             let is_new = is_later(connection.asked);
             if is_new {
                 connection.asked = Some(tcp.seq);
-                connection.is_lost |= connection.waiting.len() == 4;
+                connection.is_lost |= connection.waiting.len() == 4 || ask.what == What::Invalid;
                 if connection.waiting.len() < 4 {
                     connection.waiting.push_back(ask.clone());
                 }
@@ -158,7 +161,7 @@ impl WebCacheModel {
             }
             What::LookUp | What::Reload => {}
             What::Authorized if is_public => {}
-            What::Authorized | What::Unsafe | What::Nothing => return,
+            What::Authorized | What::Unsafe | What::Nothing | What::Invalid => return,
         }
         if let Some(secs) = lifetime.filter(|secs| *secs > 0 && ask.what != What::Unsafe) {
             let length = says.field("content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
@@ -175,7 +178,29 @@ impl Message {
         let mut lines = head.split("\r\n");
         let first: Vec<String> = lines.next()?.split(' ').map(String::from).collect();
         let field = |line: &str| line.split_once(':').map(|(name, value)| (name.to_lowercase(), value.trim().into()));
-        Some(Self { first, fields: lines.filter_map(field).collect(), is_whole: end.is_some() })
+        let lines: Vec<&str> = lines.collect();
+        let is_field = |line: &&str| {
+            line.split_once(':')
+                .is_some_and(|(name, _)| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_graphic()))
+        };
+        let is_legible = lines.iter().all(is_field);
+        let fields = if is_legible { lines.into_iter().filter_map(field).collect() } else { Vec::new() };
+        Some(Self { first, fields, is_whole: end.is_some(), is_legible })
+    }
+
+    fn all(&self, name: &str) -> Vec<&str> {
+        self.fields.iter().filter(|(other, _)| other == name).map(|(_, value)| value.as_str()).collect()
+    }
+
+    /// Whether its end can be told in one way.
+    fn is_framed(&self) -> bool {
+        let lengths = self.all("content-length");
+        let is_coded = !self.all("transfer-encoding").is_empty();
+        let is_one = lengths.iter().all(|length| *length == lengths[0] && length.parse::<u64>().is_ok());
+        self.is_legible
+            && is_one
+            && !lengths.iter().any(|length| length.starts_with('+'))
+            && (lengths.is_empty() || !is_coded)
     }
 
     fn field(&self, name: &str) -> Option<&str> {
@@ -204,6 +229,7 @@ impl Message {
         let has = |name: &str| says.iter().any(|(other, _)| other == name);
         let first_age = says.iter().find(|(name, _)| name == "max-age").map(|(_, secs)| secs.unwrap_or(0));
         let what = match method.as_str() {
+            _ if !self.is_framed() || self.all("host").len() > 1 || host.contains([' ', '/', '@']) => What::Invalid,
             "HEAD" | "OPTIONS" => What::Nothing,
             "GET" if !self.is_whole || host.is_empty() || has("no-store") || self.field("range").is_some() => {
                 What::Nothing
@@ -229,7 +255,12 @@ impl Message {
         let is_public = ["public", "s-maxage", "must-revalidate"].iter().any(|name| of(name).is_some());
         let forbids = ["no-store", "private", "no-cache"].iter().any(|name| of(name).is_some());
         let status = &*self.first[1];
-        if forbids || !self.is_whole || ["101", "206", "304"].contains(&status) || self.field("vary").is_some() {
+        if forbids
+            || !self.is_whole
+            || !self.is_framed()
+            || ["101", "206", "304"].contains(&status)
+            || self.field("vary").is_some()
+        {
             return (is_public, None);
         }
         let lifetime = of("s-maxage").or_else(|| of("max-age")).or_else(|| {

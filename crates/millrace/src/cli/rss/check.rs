@@ -97,6 +97,10 @@ fn text(args: &Args, sets: &PacketSets, answers: &[Answer]) -> String {
             }
         };
     }
+    let is_apart = |row: &Check| matches!(row.fit, Fit::Apart { .. });
+    if answers.iter().any(|answer| answer.rows.iter().any(is_apart)) {
+        out += "Fragments have no ports: they meet by their addresses, on another queue than the whole packets of their flow.\n";
+    }
     out + &shown::not_confirmed(args.question.nic, style)
 }
 
@@ -137,16 +141,24 @@ fn table(answers: &[Answer], style: Style) -> Sheet {
     for (port, named, fits, kinds) in rows {
         let mut cells =
             vec![(port.to_owned(), Tone::Bold), (shown::types(&kinds), Tone::Plain), (named.to_string(), Tone::Plain)];
-        cells.extend(fits.iter().map(|fit| (brief(*fit), if fit.keeps_together() { Tone::Good } else { Tone::Warn })));
+        cells.extend(fits.iter().map(|fit| (brief(*fit), tone(*fit))));
         sheet.toned(cells);
     }
     sheet
+}
+
+const fn tone(fit: Fit) -> Tone {
+    match fit {
+        Fit::Exact | Fit::Coarser { .. } => Tone::Good,
+        Fit::Apart { .. } | Fit::Splits { .. } | Fit::Unhashed => Tone::Warn,
+    }
 }
 
 fn brief(fit: Fit) -> String {
     match fit {
         Fit::Exact => "exact".to_owned(),
         Fit::Coarser { selection } => format!("coarser: {selection}"),
+        Fit::Apart { selection } => format!("apart: {selection}"),
         Fit::Splits { selection, in_the_way } => format!("splits: {selection}, {in_the_way} in the way"),
         Fit::Unhashed => "not hashed".to_owned(),
     }
@@ -156,7 +168,7 @@ fn json(args: &Args, answers: &[Answer]) -> Value {
     let row = |row: &Check| {
         let (selection, in_the_way) = match row.fit {
             Fit::Exact => (Some(row.named), Fields::NONE),
-            Fit::Coarser { selection } => (Some(selection), Fields::NONE),
+            Fit::Coarser { selection } | Fit::Apart { selection } => (Some(selection), Fields::NONE),
             Fit::Splits { selection, in_the_way } => (Some(selection), in_the_way),
             Fit::Unhashed => (None, Fields::NONE),
         };
