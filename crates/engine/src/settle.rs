@@ -31,9 +31,9 @@ pub(crate) fn settle<N: NetworkFunction>(
             true => transform(nf, sides, scratch, counters, batch, index, *port, *work),
             false => unreachable!("{} says that it makes no packet anew", N::DESCRIPTION.name),
         },
-        Verdict::Drop(_) => {
+        Verdict::Drop(reason) => {
             counters.count(verdict);
-            Fate::Drop
+            Fate::Drop(reason.0)
         }
         Verdict::Reply(reply) => answer(sides, counters, batch, index, *reply),
     };
@@ -50,7 +50,7 @@ pub(crate) fn settle_unwritten(
 ) -> Option<Fate> {
     let fate = match verdict {
         Verdict::Forward(port) => out(sides, *port, packet),
-        Verdict::Drop(_) => Fate::Drop,
+        Verdict::Drop(reason) => Fate::Drop(reason.0),
         Verdict::Rewrite { .. } | Verdict::Transform { .. } | Verdict::Reply(_) => return None,
     };
     counters.count(verdict);
@@ -91,7 +91,7 @@ fn transform<N: NetworkFunction>(
         }
         Err(reason) => {
             counters.count(&Verdict::Drop(reason));
-            Fate::Drop
+            Fate::Drop(reason.0)
         }
     }
 }
@@ -107,7 +107,7 @@ fn answer(sides: Option<Sides>, counters: &mut Counters, batch: &mut Batch, inde
     };
     let Some(len) = len else {
         counters.count(&Verdict::Drop(Reason::UNANSWERABLE));
-        return Fate::Drop;
+        return Fate::Drop(Reason::UNANSWERABLE.0);
     };
     let packet = &mut batch.packets_mut()[index];
     packet.len = len as u32;

@@ -172,7 +172,7 @@ impl Port for TwoSides {
             Opens::Stream => port::Opened::Stream(Stream {
                 input: Box::new(queue(0, 1)),
                 output: Box::new(queue(0, 1)),
-                ordered: true,
+                order: port::Order::Sent,
             }),
         })
     }

@@ -97,7 +97,7 @@ impl Memo {
 impl Port for Memo {
     fn open(&mut self, _cores: usize) -> Result<port::Opened<'_>, PortError> {
         let (input, output) = (Box::new(&mut self.source), Box::new(&mut self.sink));
-        Ok(port::Opened::Stream(Stream { input, output, ordered: true }))
+        Ok(port::Opened::Stream(Stream { input, output, order: port::Order::Sent }))
     }
 }
 
@@ -382,7 +382,7 @@ fn replayed(records: &[(u64, u8)], own: &[Vec<u8>], bucket: u16) -> (Vec<Fate>, 
 }
 
 const THROUGH: Fate = Fate::Transmit(PortId::ACROSS.0);
-const OVER: Fate = Fate::Drop;
+const OVER: Fate = Fate::Drop(Reason::own(0).0);
 
 #[test]
 fn what_was_parsed_for_the_log_is_not_parsed_again() {

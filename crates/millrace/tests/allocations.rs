@@ -268,7 +268,7 @@ impl Transmit for Nowhere {
 impl Port for OneStream {
     fn open(&mut self, _cores: usize) -> Result<Opened<'_>, PortError> {
         let input = self.0.queues(1).remove(0);
-        Ok(Opened::Stream(Stream { input, output: Box::new(Nowhere), ordered: true }))
+        Ok(Opened::Stream(Stream { input, output: Box::new(Nowhere), order: port::Order::Sent }))
     }
 }
 

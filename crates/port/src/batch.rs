@@ -185,8 +185,8 @@ pub enum Fate {
     Pending,
     /// It goes out by this port.
     Transmit(u16),
-    /// It does not go out.
-    Drop,
+    /// It does not go out, for a reason whose number whoever decides knows the meaning of.
+    Drop(u8),
 }
 
 impl Batch {

@@ -215,9 +215,9 @@ impl<P: Port> Port for FaultyPort<P> {
         let mut seeds = Random(self.faults.seed);
         let queues = match self.inner.open(cores)? {
             Opened::Queues(queues) => queues,
-            Opened::Stream(Stream { input, output, ordered }) => {
+            Opened::Stream(Stream { input, output, order }) => {
                 let input = Box::new(Faulty::new(input, self.faults));
-                return Ok(Opened::Stream(Stream { input, output, ordered }));
+                return Ok(Opened::Stream(Stream { input, output, order }));
             }
         };
         let step = queues.len() as u64;

@@ -19,5 +19,7 @@ pub use batch::{Batch, Block, Fate, Frames, Packet};
 pub use error::PortError;
 pub use faulty::{Faults, Faulty, FaultyPort};
 pub use memory::{MemoryPort, MemoryQueue, Outbox, Sent, Trace};
-pub use queue::{Opened, Port, Queue, Receive, ReceiveLosses, Received, Sides, Stream, Transmit, TransmitCounts};
+pub use queue::{
+    Opened, Order, Port, Queue, Receive, ReceiveLosses, Received, Sides, Stream, Transmit, TransmitCounts,
+};
 pub use replay::{BURST, DESCRIPTORS, Depth, HugePages, Load, Loops, Offered, Renumber, Replay};

@@ -7,7 +7,7 @@ use packet::{Nanos, Seq};
 use crate::batch::{Batch, Fate, Packet};
 use crate::error::PortError;
 use crate::pcap::Reader;
-use crate::queue::{Opened, Port, Queue, Receive, Received, Stream, Transmit};
+use crate::queue::{Opened, Order, Port, Queue, Receive, Received, Stream, Transmit};
 
 /// A capture in memory: packets in arrival order, their bytes packed one behind the other.
 #[derive(Clone, Debug, Default)]
@@ -222,7 +222,7 @@ impl Transmit for MemoryQueue {
 impl Port for MemoryQueue {
     fn open(&mut self, _cores: usize) -> Result<Opened<'_>, PortError> {
         let (input, output) = (Box::new(self.clone()), Box::new(self.clone()));
-        Ok(Opened::Stream(Stream { input, output, ordered: true }))
+        Ok(Opened::Stream(Stream { input, output, order: Order::Sent }))
     }
 }
 

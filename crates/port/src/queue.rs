@@ -59,8 +59,20 @@ pub struct Stream<'a> {
     pub input: Box<dyn Receive + 'a>,
     /// Where they go, in the order in which they came.
     pub output: Box<dyn Transmit + 'a>,
-    /// Whether the output needs their order: one that only counts them doesn't.
-    pub ordered: bool,
+    /// Which of them the output wants.
+    pub order: Order,
+}
+
+/// Which packets of a stream that several cores share an output wants, and how.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// Those that go out, in any order: it only counts them.
+    Any,
+    /// Those that go out, in the order in which they came.
+    #[default]
+    Sent,
+    /// All that a core has decided, in the order in which they came.
+    All,
 }
 
 /// Receives bursts of packets.
@@ -98,7 +110,7 @@ pub trait Receive: Send {
 pub trait Transmit: Send {
     /// Takes back all packets of `batch`: sends those whose fate says so, in order, and reuses the memory of all that it lent. The
     /// port that a packet [goes out by](crate::Fate::Transmit) is one of the port's own numbers. Of a stream that several cores share
-    /// only those come here that go out, and packets may have been copied; [buffers](Batch::lend_buffers) come back to who lent them
+    /// only those come here that it [wants](Order), and packets may have been copied; [buffers](Batch::lend_buffers) come back to who lent them
     /// when no core needs them any more, whatever became of their packets.
     ///
     /// # Errors

@@ -458,7 +458,7 @@ impl fmt::Display for Got<'_> {
             (None, Fate::Transmit(_)) if *replied => write!(f, "reply {}", Spec::of(after)),
             (None, Fate::Transmit(port)) if after == before => write!(f, "forward {}unchanged", Way(PortId(port))),
             (None, Fate::Transmit(port)) => write!(f, "forward {}{}", Way(PortId(port)), Spec::of(after)),
-            (None, Fate::Drop | Fate::Pending) => f.write_str("nothing"),
+            (None, Fate::Drop(_) | Fate::Pending) => f.write_str("nothing"),
         }
     }
 }

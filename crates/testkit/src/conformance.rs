@@ -19,7 +19,7 @@ use flow::index::IndexKind;
 use flow::{Ageing, Eviction, Index};
 use nf::{Fingerprint, Function, Meta, NetworkFunction, local_fingerprint};
 use packet::{Nanos, Seq};
-use port::{Batch, Fate, Opened, Port, PortError, Receive, Received, Sides, Stream, Trace, Transmit};
+use port::{Batch, Fate, Opened, Order, Port, PortError, Receive, Received, Sides, Stream, Trace, Transmit};
 
 use crate::rng::Rng;
 
@@ -572,7 +572,7 @@ impl<'a> TracePort<'a> {
             let expected = format!("packet {earlier} before packet {later}");
             return Err(Difference { seq: Some(later), expected, got: "the other way around".into() });
         }
-        let dropped = Observation { fate: Fate::Drop, bytes: 0 };
+        let dropped = Observation { fate: Fate::Drop(0), bytes: 0 };
         Ok(self.sink.packets.into_iter().map(|packet| packet.or(Some(dropped))).collect())
     }
 }
@@ -580,7 +580,7 @@ impl<'a> TracePort<'a> {
 impl Port for TracePort<'_> {
     fn open(&mut self, _cores: usize) -> Result<Opened<'_>, PortError> {
         let (input, output) = (Box::new(&mut self.source), Box::new(&mut self.sink));
-        Ok(Opened::Stream(Stream { input, output, ordered: true }))
+        Ok(Opened::Stream(Stream { input, output, order: Order::Sent }))
     }
 
     fn sides(&self) -> Sides {
@@ -602,7 +602,7 @@ impl Receive for &mut Source<'_> {
 
 impl Transmit for &mut Sink<'_> {
     fn transmit(&mut self, batch: &mut Batch) -> Result<(), PortError> {
-        for packet in batch.packets().iter().filter(|packet| packet.fate != Fate::Drop) {
+        for packet in batch.packets().iter().filter(|packet| !matches!(packet.fate, Fate::Drop(_))) {
             if let Some(sent) = self.sent
                 && sent > packet.seq
             {

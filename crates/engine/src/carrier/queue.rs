@@ -231,9 +231,9 @@ impl<N: NetworkFunction> Port for SequencedPort<'_, N> {
     /// As the port inside; [`PortError::Queues`] where that has several orders of packets.
     fn open(&mut self, cores: usize) -> Result<Opened<'_>, PortError> {
         match self.inner.open(cores)? {
-            Opened::Stream(Stream { input, output, ordered }) => {
+            Opened::Stream(Stream { input, output, order }) => {
                 let input = Box::new(Sequenced::new(input, Arc::clone(&self.nf), self.cores, self.gaps));
-                Ok(Opened::Stream(Stream { input, output, ordered }))
+                Ok(Opened::Stream(Stream { input, output, order }))
             }
             Opened::Queues(queues) => Err(PortError::Queues { have: queues.len(), want: 1 }),
         }

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use locality::prefetch;
 use nf::NetworkFunction;
 use packet::{Nanos, Seq};
-use port::{Batch, Block as Memory, Fate, Packet, PortError, Receive, Received, Stream, Transmit};
+use port::{Batch, Block as Memory, Fate, Order, Packet, PortError, Receive, Received, Stream, Transmit};
 
 use super::cores::message;
 use super::feed::Feed;
@@ -40,7 +40,7 @@ pub(crate) struct Turns<'a, N: NetworkFunction> {
     /// What looks at packets, where steering has to wait for the pieces ahead.
     looks: Arc<Router<N>>,
     /// Whether pieces are written in order; else each core sends its share by itself.
-    ordered: bool,
+    order: Order,
     cores: usize,
     /// Packets of a piece at most, where logs have to hold what is under way.
     piece_max: Option<usize>,
@@ -143,7 +143,7 @@ impl<'a, N: NetworkFunction> Turns<'a, N> {
         cores: usize,
         lockstep: Option<usize>,
     ) -> Self {
-        let Stream { input, output: transmit, ordered } = stream;
+        let Stream { input, output: transmit, order } = stream;
         let slots = if lockstep.is_some() { 1 } else { SLOTS_PER_CORE * cores };
         let piece = || Piece {
             batch: Batch::default(),
@@ -160,7 +160,7 @@ impl<'a, N: NetworkFunction> Turns<'a, N> {
             router: dispatcher.router(),
             looks: dispatcher.any_router(),
             dispatcher: Mutex::new(dispatcher),
-            ordered,
+            order,
             cores,
             piece_max: lockstep,
             slots: (0..slots).map(|_| Mutex::new(piece())).collect(),
@@ -205,7 +205,7 @@ impl<'a, N: NetworkFunction> Turns<'a, N> {
     pub(crate) fn into_stream(self) -> Stream<'a> {
         let input = self.input.into_inner().unwrap_or_else(PoisonError::into_inner);
         let Output { transmit, .. } = self.output.into_inner().unwrap_or_else(PoisonError::into_inner);
-        Stream { input, output: transmit, ordered: self.ordered }
+        Stream { input, output: transmit, order: self.order }
     }
 
     fn slot(&self, number: u64) -> usize {
@@ -395,8 +395,8 @@ impl<'a, N: NetworkFunction> Turns<'a, N> {
         let Output { transmit, merged, heads, failed } = &mut *lock(&self.output);
         let Piece { batch, memory, shares, quiet, .. } = piece;
         let mut result = Ok(());
-        if self.ordered && !*failed {
-            merge(batch, shares, heads, merged);
+        if self.order != Order::Any && !*failed {
+            merge(batch, shares, heads, merged, self.order);
             result = transmit.transmit(merged);
             merged.clear();
             *failed = result.is_err();
@@ -452,9 +452,9 @@ impl State {
     }
 }
 
-/// Puts the packets of all shares that go out into one batch, in the order in which they were read. Packets that were lost on the way
+/// Puts the packets of all shares that go out, or all that were decided, into one batch, in the order in which they were read. Packets that were lost on the way
 /// to their core are in no share.
-fn merge<M>(batch: &Batch, shares: &[CoreBatch<M>], heads: &mut [usize], merged: &mut Batch) {
+fn merge<M>(batch: &Batch, shares: &[CoreBatch<M>], heads: &mut [usize], merged: &mut Batch, order: Order) {
     merged.clear_beside(batch, 0);
     heads.fill(0);
     loop {
@@ -473,7 +473,12 @@ fn merge<M>(batch: &Batch, shares: &[CoreBatch<M>], heads: &mut [usize], merged:
         }
         let (share, head) = (&shares[core].batch, &mut heads[core]);
         while let Some(packet) = share.packets().get(*head).filter(|packet| packet.seq.0 < others) {
-            if let Fate::Transmit(_) = packet.fate {
+            let is_wanted = match packet.fate {
+                Fate::Transmit(_) => true,
+                Fate::Drop(_) => order == Order::All,
+                Fate::Pending => false,
+            };
+            if is_wanted {
                 merged.push_of(share, *head, packet.bucket);
             }
             *head += 1;
@@ -578,7 +583,7 @@ impl<N: NetworkFunction> Feed<N> for Seat<'_, '_, N> {
 
     fn transmit(&mut self, batch: &mut Batch) -> Result<(), EngineError> {
         // Where nothing is merged nobody else has to read what became of these.
-        let sent = if self.turns.ordered { Ok(()) } else { self.turns.send(batch) };
+        let sent = if self.turns.order == Order::Any { self.turns.send(batch) } else { Ok(()) };
         swap(&mut self.share.batch, batch);
         {
             let mut piece = self.turns.piece(self.next);

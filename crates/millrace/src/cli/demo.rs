@@ -1,15 +1,13 @@
 //! `millrace demo`: the shipped capture through the stateful firewall on every core, and the same under every engine.
 
-use std::collections::HashMap;
 use std::io::Cursor;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use engine::{Control, EngineKind, Guarantee, Options, Outcome};
 use measure::{Basis, Bench, BenchPlan, Work};
-use nf::{Description, Reason, Sharing};
+use nf::{Description, Sharing};
 use port::pcap::Reader;
 use port::{MemoryQueue, Trace};
 use serde_json::{Value, json};
@@ -23,6 +21,7 @@ use super::{entry, signals};
 use crate::DEMO_CAPTURE;
 use crate::catalogue::{Catalogue, Program};
 use crate::config::Settings;
+use crate::print::dropped::{self, Dropped, Sources};
 use crate::print::number::{bytes, count, counted, percent};
 use crate::print::outcome::packets;
 use crate::print::output::{print, print_json};
@@ -45,13 +44,6 @@ pub(super) struct Args {
 /// The function that the demo shows, and the office's addresses.
 const FUNCTION: &str = "firewall";
 const INSIDE: &str = "inside=[\"192.168.10.0/24\", \"2001:db8:1::/64\"]";
-
-/// Who was dropped for one reason, those with most packets first.
-struct Dropped {
-    reason: Reason,
-    packets: u64,
-    sources: Vec<(IpAddr, u64)>,
-}
 
 /// One engine's part of the comparison.
 struct Held {
@@ -128,27 +120,14 @@ fn options(trace: &Trace) -> Options {
 
 /// Who was dropped, by reason.
 fn who(program: &dyn Program, trace: &Arc<Trace>) -> Result<Vec<Dropped>, Failed> {
-    let mut by_reason: HashMap<Reason, HashMap<IpAddr, u64>> = HashMap::new();
+    let mut sources = Sources::default();
     let mut queue = MemoryQueue::new(Arc::clone(trace), 256);
     program.explain(&mut queue, &mut |&Fared { packet, before, .. }, reason| {
-        let Some(reason) = reason else { return };
-        let sources = by_reason.entry(reason).or_default();
-        if let Ok(headers) = packet::parse(packet.link, before, packet.wire_len, packet.interface)
-            && let Some((source, _)) = headers.addresses()
-        {
-            *sources.entry(source).or_default() += 1;
+        if let Some(reason) = reason {
+            sources.add(reason, packet, before);
         }
     })?;
-    let mut dropped: Vec<Dropped> = by_reason
-        .into_iter()
-        .map(|(reason, sources)| {
-            let mut sources: Vec<(IpAddr, u64)> = sources.into_iter().collect();
-            sources.sort_by_key(|(source, packets)| (std::cmp::Reverse(*packets), *source));
-            Dropped { reason, packets: sources.iter().map(|(_, packets)| packets).sum(), sources }
-        })
-        .collect();
-    dropped.sort_by_key(|dropped| (std::cmp::Reverse(dropped.packets), dropped.reason));
-    Ok(dropped)
+    Ok(sources.into_dropped())
 }
 
 /// Holds an engine against `sequential`, by schedules and by real threads.
@@ -230,7 +209,7 @@ impl Shown<'_> {
                 (&*name, Tone::Plain),
                 (&count(*packets), Tone::Plain),
                 (&percent(*packets, all), Tone::Plain),
-                (&from(sources), Tone::Dim),
+                (&dropped::from(sources), Tone::Dim),
             ]);
         }
         sheet.lines(2)
@@ -273,21 +252,7 @@ impl Shown<'_> {
     }
 
     fn json(&self, equal: bool) -> Value {
-        let dropped: Vec<Value> = self
-            .dropped
-            .iter()
-            .map(|Dropped { reason, packets, sources }| {
-                let top: Vec<Value> = sources
-                    .iter()
-                    .take(10)
-                    .map(|(source, packets)| json!({ "source": source.to_string(), "packets": packets }))
-                    .collect();
-                json!({
-                    "reason": reason.name(self.description.drop_reasons), "packets": packets,
-                    "sources": sources.len(), "top": top,
-                })
-            })
-            .collect();
+        let dropped = dropped::json(&self.dropped, self.description);
         let engines: Vec<Value> = self
             .held
             .iter()
@@ -323,16 +288,5 @@ const fn how(engine: EngineKind, sharing: Sharing) -> &'static str {
         Guarantee::Identical => "packet by packet",
         Guarantee::IdenticalPerPacketSet => "in every packet set",
         Guarantee::Serializable => "in the order of its steps",
-    }
-}
-
-/// `203.0.113.66 (1,000), 203.0.113.129 (40) and 121 more`.
-fn from(sources: &[(IpAddr, u64)]) -> String {
-    const SHOWN: usize = 2;
-    let shown: Vec<String> =
-        sources.iter().take(SHOWN).map(|(source, packets)| format!("{source} ({})", count(*packets))).collect();
-    match sources.len().saturating_sub(SHOWN) {
-        0 => format!("from {}", shown.join(", ")),
-        more => format!("from {} and {}", shown.join(", "), counted(more as u64, "other", "others")),
     }
 }

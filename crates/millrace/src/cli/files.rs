@@ -93,7 +93,7 @@ pub(super) fn refuse_output(output: &Path, format: Option<Format>) -> Result<(),
 }
 
 /// The ending of a name that says neither which kind of capture it is, nor leaves it open.
-fn unknown(output: &Path) -> Option<String> {
+pub(super) fn unknown(output: &Path) -> Option<String> {
     let name = output.file_name()?.to_string_lossy().to_lowercase();
     let stem = [".gz", ".zst"].into_iter().find_map(|ending| name.strip_suffix(ending)).unwrap_or(&name);
     // A name that begins with a dot has no ending by that.

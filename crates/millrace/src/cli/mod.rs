@@ -5,6 +5,7 @@ mod bench;
 mod check;
 mod completions;
 mod demo;
+mod dropped;
 pub(crate) mod engines;
 pub(crate) mod failure;
 mod files;

@@ -12,6 +12,7 @@ use port::pcap::{Container, Reader, Writer, same_file};
 use port::{Fate, Packet, PortError};
 
 use super::advise::Chosen;
+use super::dropped::{DroppedArgs, Watched};
 use super::engines::Wanted;
 use super::failure::{Failed, INPUT, INTERRUPTED, OUTCOME};
 use super::files::{self, Format};
@@ -37,6 +38,7 @@ use crate::print::style::Style;
   millrace run conntrack --in a.pcap --out b.pcap --cores 2
   millrace run nat --config nat.toml --in a.pcapng.zst --out - | tcpdump -nr -
   millrace run policer --set rate=10Mbit --in a.pcap --json
+  millrace run firewall --config fw.toml --in a.pcap --dropped dropped.pcapng
   millrace run conntrack --in a.pcap --cores 8 --engine auto
   millrace run conntrack --in a.pcap --engine scr --cores 7 --loss-recovery on --link-loss 0.1%
   millrace run conntrack --in a.pcap --engine rss++ --cores 8 --core-rate 2.5
@@ -79,6 +81,8 @@ pub(super) struct Args {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
+    dropped: DroppedArgs,
+    #[command(flatten)]
     upkeep: Upkeep,
     #[command(flatten)]
     link: LinkArgs,
@@ -99,6 +103,11 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     if let Some(output) = &args.output {
         files::refuse_output(output, args.format)?;
     }
+    args.dropped.refuse(&[
+        ("the input", Some(input)),
+        ("the output", args.output.as_deref()),
+        ("the configuration", args.configuration.config.as_deref()),
+    ])?;
     let tables = args.upkeep.tables(&*program)?;
     let seed = args.seed.unwrap_or_else(secret);
     let mut options = Options { seed, tables, link: args.link.link(seed), pin: args.pin, ..Options::default() };
@@ -138,6 +147,8 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     if !args.sequenced {
         capture.refuse_mixed_links()?;
     }
+    let format = capture.reader().format();
+    let watched_drops = args.dropped.watch(&mut capture, &format, entry.description().drop_reasons)?;
 
     detail(|| {
         let on = counted(cores as u64, "core", "cores");
@@ -175,6 +186,8 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         clock_steps_back: capture.reader().clock_steps_back(),
         stamps_not_believed: capture.reader().stamps_not_believed(),
         unread_links: if args.sequenced { Vec::new() } else { unread_links(capture.reader()) },
+        dropped: watched_drops.map(Watched::take),
+        dropped_file: args.dropped.file(),
         remark: (counters.received > 0).then(|| program.remark(&fates)).flatten(),
         outcome: &outcome,
     };

@@ -235,8 +235,8 @@ impl<'a> Original<'a> {
 impl Port for Original<'_> {
     fn open(&mut self, _cores: usize) -> Result<Opened<'_>, PortError> {
         let Self { capture, shape, names } = self;
-        let Stream { input, output, ordered } = capture.stream();
-        Ok(Opened::Stream(Stream { input: Box::new(Input { input, shape: *shape, names }), output, ordered }))
+        let Stream { input, output, order } = capture.stream();
+        Ok(Opened::Stream(Stream { input: Box::new(Input { input, shape: *shape, names }), output, order }))
     }
 }
 

@@ -1,5 +1,6 @@
 //! Everything that people and programs read of the command: numbers, colours, tables, progress, and where it all goes.
 
+pub(crate) mod dropped;
 pub(crate) mod flame;
 pub(crate) mod number;
 pub(crate) mod origin;

@@ -7,6 +7,7 @@ use nf::{Cell, Description, Report};
 use packet::LinkType;
 use serde_json::{Map, Value, json};
 
+use super::dropped::{self, Dropped};
 use super::number::{bytes, count, counted, percent, rate, span};
 use super::style::Style;
 use super::table::{Align, Sheet, Tone};
@@ -39,6 +40,9 @@ pub(crate) struct Run<'a> {
     pub(crate) stamps_not_believed: u64,
     /// The link types of packets that nobody reads, as far as they are known.
     pub(crate) unread_links: Vec<LinkType>,
+    /// Who was dropped, if that was asked for; and where to.
+    pub(crate) dropped: Option<Vec<Dropped>>,
+    pub(crate) dropped_file: Option<&'a Path>,
     /// What the function has to say to who most likely meant something else.
     pub(crate) remark: Option<String>,
     pub(crate) outcome: &'a Outcome,
@@ -56,7 +60,7 @@ impl Run<'_> {
         if *interrupted {
             out += &style.warn("interrupted: this is what was taken in until then\n\n");
         }
-        out += &fates(counters, self.description, style);
+        out += &fates(counters, self.description, self.dropped.as_deref(), style);
         out += &self.flows(style);
         if counters.unread > 0 {
             let packets = counted(counters.unread, "packet is", "packets are");
@@ -220,6 +224,8 @@ impl Run<'_> {
             "unread": counters.unread,
             "unread_links": self.unread_links.iter().map(|link| link.number()).collect::<Vec<_>>(),
             "remark": self.remark,
+            "dropped_file": self.dropped_file.map(|path| path.display().to_string()),
+            "dropped_sources": self.dropped.as_ref().map(|dropped| dropped::json(dropped, self.description)),
             "report": report.as_ref().map(|Report { title, columns, rows }| {
                 let rows: Vec<Vec<Value>> = rows.iter().map(|row| row.iter().map(cell).collect()).collect();
                 json!({ "title": title, "columns": columns, "rows": rows })
@@ -231,9 +237,11 @@ impl Run<'_> {
 }
 
 /// What became of the packets, one line each.
-pub(crate) fn fates(counters: &Counters, description: &Description, style: Style) -> String {
+fn fates(counters: &Counters, description: &Description, who: Option<&[Dropped]>, style: Style) -> String {
     let all = counters.received;
-    let mut sheet = Sheet::new(style, &[("", Align::Left), ("", Align::Right), ("", Align::Right)]);
+    let mut columns = vec![("", Align::Left), ("", Align::Right), ("", Align::Right)];
+    columns.extend(who.map(|_| ("", Align::Left)));
+    let mut sheet = Sheet::new(style, &columns);
     sheet.row(["received", &count(all), &bytes(counters.received_bytes)]);
     sheet.toned([
         ("forwarded", Tone::Plain),
@@ -248,7 +256,10 @@ pub(crate) fn fates(counters: &Counters, description: &Description, style: Style
     sheet.toned([("dropped", Tone::Plain), (&count(dropped), tone), (&percent(dropped, all), Tone::Plain)]);
     for (reason, number) in counters.drops() {
         let name = format!("  {}", reason.name(description.drop_reasons));
-        sheet.toned([(&*name, Tone::Dim), (&count(number), Tone::Dim), (&percent(number, all), Tone::Dim)]);
+        let sources = who.and_then(|who| who.iter().find(|dropped| dropped.reason == reason));
+        let sources = sources.map_or_else(String::new, |dropped| dropped::from(&dropped.sources));
+        let cells = [name, count(number), percent(number, all), sources];
+        sheet.toned(cells.map(|cell| (cell, Tone::Dim)));
     }
     sheet.lines(2)
 }

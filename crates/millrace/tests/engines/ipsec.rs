@@ -53,7 +53,9 @@ fn through(gateway: &Ipsec, frames: &[Vec<u8>]) -> Vec<Result<Vec<u8>, &'static 
                 assert_eq!(batch.packets()[0].wire_len as usize, batch.bytes(0).len());
                 Ok(batch.bytes(0).to_vec())
             }
-            (Fate::Drop, Some(reason)) => Err(Reason(reason as u8).name(Ipsec::DESCRIPTION.drop_reasons)),
+            (Fate::Drop(number), Some(reason)) if usize::from(number) == reason => {
+                Err(Reason(reason as u8).name(Ipsec::DESCRIPTION.drop_reasons))
+            }
             other => panic!("{other:?}"),
         });
     }

@@ -32,18 +32,18 @@ use std::time::Duration;
 
 use packet::Nanos;
 
-use beside::{Beside, What};
+use beside::{Beside, OPTION_COMMENT, What, put_option};
 
 use crate::batch::{Batch, Fate, Packet};
 use crate::error::PortError;
-use crate::queue::{Opened, Port, Receive, Received, Stream, Transmit, TransmitCounts};
+use crate::queue::{Opened, Order, Port, Receive, Received, Stream, Transmit, TransmitCounts};
 
 /// The port of a capture that is read and, where there is a writer, of one that takes what goes out. It opens a stream: a file has
 /// one order.
-#[derive(Debug)]
 pub struct Capture {
     reader: Reader,
     writer: Option<Writer>,
+    dropped: Option<Dropped>,
     /// Whether a packet's interface is the port that it goes out by.
     by_ports: bool,
     /// Whether packets name interfaces otherwise than the capture does.
@@ -54,7 +54,7 @@ impl Capture {
     /// Reads from `reader` and writes to `writer`; without one, what goes out is counted and gone.
     #[must_use]
     pub const fn new(reader: Reader, writer: Option<Writer>) -> Self {
-        Self { reader, writer, by_ports: false, renamed: false }
+        Self { reader, writer, dropped: None, by_ports: false, renamed: false }
     }
 
     /// From now on a packet that goes out by a port which is the number of an interface has that interface in the output. Others keep the
@@ -66,6 +66,16 @@ impl Capture {
     /// From now on packets that go out name interfaces as [`Renamed`] says, not as the capture does.
     pub const fn rename(&mut self) {
         self.renamed = true;
+    }
+
+    /// From now on each packet that is dropped is shown to `tell`, with the number of its reason and as it came in, and written to
+    /// `writer` with the words that come back as its comment.
+    pub fn show_dropped(
+        &mut self,
+        writer: Option<Writer>,
+        tell: impl FnMut(u8, &Packet, &[u8]) -> &'static str + Send + 'static,
+    ) {
+        self.dropped = Some(Dropped { writer, tell: Box::new(tell) });
     }
 
     /// Refuses packets of several link types where the output holds one, as [`Writer::refuse_mixed_links`] does.
@@ -84,7 +94,7 @@ impl Capture {
 
     /// Opens the stream.
     pub fn stream(&mut self) -> Stream<'_> {
-        let Self { reader, writer, by_ports, renamed } = self;
+        let Self { reader, writer, dropped, by_ports, renamed } = self;
         let (latest, notes) = (Latest::default(), Notes::default());
         if writer.is_some() && !*renamed {
             reader.take_notes();
@@ -92,14 +102,51 @@ impl Capture {
         let input = Box::new(Input { reader, latest: latest.clone(), notes: Arc::clone(&notes) });
         let latest = (!*renamed).then_some(latest);
         let counts = TransmitCounts::default();
-        let output = Output { writer: writer.as_mut(), by_ports: *by_ports, latest, notes, counts };
-        Stream { input, ordered: output.writer.is_some(), output: Box::new(output) }
+        let order = match (&writer, &dropped) {
+            (_, Some(_)) => Order::All,
+            (Some(_), None) => Order::Sent,
+            (None, None) => Order::Any,
+        };
+        let dropped = dropped.as_mut();
+        let output = Output { writer: writer.as_mut(), dropped, by_ports: *by_ports, latest, notes, counts };
+        Stream { input, order, output: Box::new(output) }
     }
 }
 
 impl Port for Capture {
     fn open(&mut self, _cores: usize) -> Result<Opened<'_>, PortError> {
         Ok(Opened::Stream(self.stream()))
+    }
+}
+
+/// What becomes of packets that don't go out.
+struct Dropped {
+    writer: Option<Writer>,
+    tell: Box<dyn FnMut(u8, &Packet, &[u8]) -> &'static str + Send>,
+}
+
+impl Dropped {
+    /// Takes those of a batch, with the time stamps that they had in the file.
+    fn take(&mut self, batch: &Batch) -> Result<(), Error> {
+        let origin = batch.origin();
+        if let (Some(writer), Some(interfaces)) = (&mut self.writer, &origin.interfaces) {
+            writer.describe(interfaces);
+        }
+        let mut restamped = origin.restamped.as_slice();
+        for (packet, bytes) in batch.each(0..batch.len()) {
+            let Fate::Drop(reason) = packet.fate else { continue };
+            let comment = (self.tell)(reason, packet, bytes);
+            let Some(writer) = &mut self.writer else { continue };
+            let time = if restamped.is_empty() { packet.time } else { stamp(&mut restamped, packet) };
+            let mut options = Vec::new();
+            put_option(&mut options, OPTION_COMMENT, comment.as_bytes());
+            writer.write_with(&Packet { time, ..*packet }, bytes, &options)?;
+        }
+        Ok(())
+    }
+
+    fn writer(&mut self) -> Option<&mut Writer> {
+        self.writer.as_mut()
     }
 }
 
@@ -159,6 +206,7 @@ impl Receive for Input<'_> {
 
 struct Output<'a> {
     writer: Option<&'a mut Writer>,
+    dropped: Option<&'a mut Dropped>,
     by_ports: bool,
     latest: Option<Latest>,
     notes: Notes,
@@ -193,6 +241,9 @@ fn write_notes(writer: &mut Writer, notes: &mut VecDeque<Beside>, seq: u64) -> R
 impl Transmit for Output<'_> {
     /// Writes the packets as they are now, with the time stamps that they had in the file.
     fn transmit(&mut self, batch: &mut Batch) -> Result<(), PortError> {
+        if let Some(dropped) = &mut self.dropped {
+            dropped.take(batch)?;
+        }
         let Some(writer) = &mut self.writer else { return Ok(()) };
         let origin = batch.origin();
         if let Some(interfaces) = &origin.interfaces {
@@ -235,13 +286,20 @@ impl Transmit for Output<'_> {
     }
 
     fn flush(&mut self) -> Result<(), PortError> {
-        if let Some(writer) = &mut self.writer {
+        let writers = [self.writer.as_deref_mut(), self.dropped.as_mut().and_then(|dropped| dropped.writer())];
+        for writer in writers.into_iter().flatten() {
             writer.hand_over()?;
         }
         Ok(())
     }
 
     fn finish(&mut self) -> Result<(), PortError> {
+        if let Some(writer) = self.dropped.as_mut().and_then(|dropped| dropped.writer()) {
+            if let Some(interfaces) = self.latest.as_ref().and_then(Latest::get) {
+                writer.describe(&interfaces);
+            }
+            writer.finish()?;
+        }
         let Some(writer) = &mut self.writer else { return Ok(()) };
         if let Some(interfaces) = self.latest.as_ref().and_then(Latest::get) {
             writer.describe(&interfaces);

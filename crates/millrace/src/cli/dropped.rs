@@ -1,0 +1,90 @@
+//! What a run tells of the packets that it drops: where they are written, and who sent them.
+
+use std::mem;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use nf::Reason;
+use port::pcap::{Capture, Container, Format, Writer, same_file};
+
+use super::failure::Failed;
+use super::files;
+use crate::print::dropped::{Dropped, Sources};
+
+#[derive(clap::Args)]
+pub(super) struct DroppedArgs {
+    /// Where to write what is dropped, as pcapng: each packet as it came in, with the reason as its comment
+    #[arg(long, value_name = "FILE")]
+    dropped: Option<PathBuf>,
+    /// Tell which sources had most packets dropped for each reason; told with `--dropped`, too
+    #[arg(long)]
+    sources: bool,
+}
+
+/// The sources, while a run goes on.
+pub(super) struct Watched(Arc<Mutex<Sources>>);
+
+impl Watched {
+    /// What there was.
+    pub(super) fn take(self) -> Vec<Dropped> {
+        mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner)).into_dropped()
+    }
+}
+
+impl DroppedArgs {
+    /// Where they are written, if anywhere.
+    pub(super) fn file(&self) -> Option<&Path> {
+        self.dropped.as_deref()
+    }
+
+    /// Refuses a file that is something else, before anything is opened.
+    pub(super) fn refuse(&self, others: &[(&str, Option<&Path>)]) -> Result<(), Failed> {
+        let Some(file) = self.file() else { return Ok(()) };
+        let name = file.display();
+        if files::is_standard(file) {
+            return Err(Failed::usage("--dropped needs a file: standard output is the summary's, or the output's"));
+        }
+        if let Some(ending) = files::unknown(file) {
+            return Err(Failed::usage(format_args!("{name}: `.{ending}` is no capture's name; call it .pcapng")));
+        }
+        let says_classic = [".pcap", ".cap", ".dmp"].into_iter().any(|ending| {
+            let name = file.to_string_lossy().to_lowercase();
+            [".gz", ".zst", ""].into_iter().any(|packed| name.ends_with(&format!("{ending}{packed}")))
+        });
+        if says_classic {
+            return Err(Failed::usage(format_args!(
+                "{name}: a classic pcap has no place for the reasons; call what --dropped writes .pcapng"
+            )));
+        }
+        for (what, other) in others {
+            if other.is_some_and(|other| other == file || same_file(file, other)) {
+                return Err(Failed::usage(format_args!(
+                    "{name} is {what} itself; write what is dropped to another file"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Has a capture show what is dropped, if that is asked for.
+    pub(super) fn watch(
+        &self,
+        capture: &mut Capture,
+        format: &Format,
+        reasons: &'static [&'static str],
+    ) -> Result<Option<Watched>, Failed> {
+        let writer = match self.file() {
+            Some(file) => Some(Writer::create(file, Some(Container::PcapNg), Some(format))?),
+            None if self.sources => None,
+            None => return Ok(None),
+        };
+        let sources = Arc::new(Mutex::new(Sources::default()));
+        let shared = Arc::clone(&sources);
+        capture.show_dropped(writer, move |reason, packet, bytes| {
+            let reason = Reason(reason);
+            shared.lock().unwrap_or_else(PoisonError::into_inner).add(reason, packet, bytes);
+            reason.name(reasons)
+        });
+        Ok(Some(Watched(sources)))
+    }
+}
