@@ -122,8 +122,11 @@ impl Port for Capture {
 /// What becomes of packets that don't go out.
 struct Dropped {
     writer: Option<Writer>,
-    tell: Box<dyn FnMut(u8, &Packet, &[u8]) -> &'static str + Send>,
+    tell: Box<Tell>,
 }
+
+/// What is to be said of a packet, by the number of the reason for which it was dropped.
+type Tell = dyn FnMut(u8, &Packet, &[u8]) -> &'static str + Send;
 
 impl Dropped {
     /// Takes those of a batch, with the time stamps that they had in the file.
