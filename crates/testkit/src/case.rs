@@ -584,15 +584,15 @@ mod tests {
         assert_eq!(holds(told, across, &changed, false, None), Ok(()));
         assert_eq!(holds("forward by 3", Fate::Transmit(3), &before, false, None), Ok(()));
         assert_eq!(holds("forward back", Fate::Transmit(PortId::BACK.0), &before, false, None), Ok(()));
-        assert_eq!(holds("drop own", Fate::Drop, &before, false, Some("own")), Ok(()));
+        assert_eq!(holds("drop own", Fate::Drop(nf::Reason::OWN), &before, false, Some("own")), Ok(()));
         assert_eq!(holds("reply udp 10.0.0.1:9 > 10.0.0.2:2", across, &changed, true, None), Ok(()));
         let got = |result: Result<(), Difference>| result.unwrap_err().got;
         assert_eq!(got(holds(told, across, &before, false, None)), "forward unchanged");
         assert_eq!(got(holds("forward", across, &changed, false, None)), format!("{told} len 4"));
         assert_eq!(got(holds(told, across, &spoiled, false, None)), format!("{told} hex 00010202"));
         assert_eq!(got(holds("forward", Fate::Transmit(3), &before, false, None)), "forward by 3 unchanged");
-        assert_eq!(got(holds("forward", Fate::Drop, &before, false, Some("own"))), "drop own");
-        assert_eq!(got(holds("drop other", Fate::Drop, &before, false, Some("own"))), "drop own");
+        assert_eq!(got(holds("forward", Fate::Drop(nf::Reason::OWN), &before, false, Some("own"))), "drop own");
+        assert_eq!(got(holds("drop other", Fate::Drop(nf::Reason::OWN), &before, false, Some("own"))), "drop own");
         assert_eq!(got(holds("forward", across, &before, true, None)), "reply udp 10.0.0.1:1 > 10.0.0.2:2 len 4");
         assert_eq!(
             got(holds("reply udp 10.0.0.1:8 > 10.0.0.2:2", across, &changed, true, None)),
