@@ -299,7 +299,7 @@ fn a_capture_is_one_stream_whatever_the_cores() {
     let mut port = Capture::new(Reader::open(&path).expect("a capture"), None);
     for cores in [1, 2, 16] {
         let Ok(Opened::Stream(mut stream)) = port.open(cores) else { panic!("{cores} cores have no stream") };
-        assert_eq!(stream.order, port::Order::Any, "nobody asks for the order of what isn't written");
+        assert_eq!(stream.order, millrace_port::Order::Any, "nobody asks for the order of what isn't written");
         assert_eq!(stream.receive(&mut Batch::default()).expect("a whole capture"), Received::End);
     }
 }
@@ -320,7 +320,7 @@ fn only_what_is_sent_is_written() {
     let mut batch = Batch::default();
     let mut stream = capture.stream();
     while stream.receive(&mut batch).expect("a whole capture") == Received::Packets {
-        let fates = [Fate::Transmit(0), Fate::Drop, Fate::Pending, Fate::Transmit(1)];
+        let fates = [Fate::Transmit(0), Fate::Drop(32), Fate::Pending, Fate::Transmit(1)];
         for index in 0..batch.len() {
             batch.packets_mut()[index].fate = fates[index % 4];
             batch.bytes_mut(index)[0] = 0xff;
@@ -492,7 +492,7 @@ fn pcap_header(magic: u32) -> Vec<u8> {
 fn change(batch: &mut Batch, index: usize, kind: u8) -> Fate {
     let bytes = batch.bytes(index).to_vec();
     match kind % 8 {
-        0 => return Fate::Drop,
+        0 => return Fate::Drop(32),
         1 => batch.bytes_mut(index).fill(kind),
         2 => batch.replace(index, &[&bytes[..], &[7; 30]].concat()),
         3 => batch.replace(index, &bytes[..bytes.len() / 2]),
