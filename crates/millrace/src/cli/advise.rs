@@ -9,7 +9,7 @@ use functions::rate::Rate;
 use measure::{Advice, BenchPlan, Bound, Contention, Forecast, Question, TIE_PERCENT, Wire, Work};
 use nf::Description;
 use port::Trace;
-use port::pcap::Reader;
+use port::pcap::Container;
 use serde_json::{Value, json};
 
 use super::bench::options::nanoseconds;
@@ -17,6 +17,7 @@ use super::bench::timed_so_far;
 use super::engines;
 use super::failure::Failed;
 use super::traffic::{Counter, Source};
+use super::trial::{self, Trials, rate};
 use super::upkeep::Upkeep;
 use super::{Configuration, entry, files, refuse_too_much, signals};
 use crate::catalogue::{Catalogue, Program};
@@ -28,9 +29,13 @@ use crate::print::table::{Align, Sheet, Tone};
 
 /// Say which engine and how many cores suit a function on this traffic
 ///
-/// Measures what a packet costs and what replaying a record costs, where there are two processors also what two cores cost each other
-/// that share state or a cache, counts how every engine would spread these packets, and predicts from all that, within what
-/// --link carries. Predictions are modelled, whatever the number of cores; `millrace bench` measures.
+/// First `millrace run` here: every engine runs over the capture's first packets as a run does, reading, steering and, with --write,
+/// writing included, on as many of the cores as there are. Those figures are measured.
+///
+/// Then what ports would allow that bring each core its packets, as a card that steers does: predicted from what a packet costs, what
+/// replaying a record costs, where there are two processors also what two cores cost each other that share state or a cache, and how
+/// every engine would spread these packets, within what --link carries. scr and hybrid assume a sequencer ahead of the cores that costs
+/// these nothing. Predictions are modelled, whatever the number of cores; `millrace bench` measures.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   millrace advise conntrack --in a.pcap --cores 16
@@ -61,6 +66,9 @@ pub(super) struct Args {
     /// How many packets a measurement has in a round, at least one pass over the traffic
     #[arg(long, default_value = "1M", value_name = "NUMBER", value_parser = number::parse_positive)]
     round_packets: u64,
+    /// Time `millrace run` here as if what goes out were written, too, in this format
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    write: Option<files::Format>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -83,36 +91,53 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         ..question(args.cores, options, usize::from(args.rounds), args.round_packets)
     };
     let advice = asked(&*program, &traffic.trace, &question, "advise", args.json)?;
+    let description = entry.description();
+    let is_file = |input: &&Path| std::fs::metadata(input).is_ok_and(|about| about.is_file());
+    let here = match args.source.input().filter(is_file) {
+        Some(input) => {
+            let (writes, format) = (args.write.is_some(), args.write.map(Container::from));
+            let (cores, at_most, rounds) = (args.cores, SHOWN_TAKES, SHOWN_ROUNDS);
+            let plan = trial::Plan { input, writes, format, cores, rounds, at_most, options };
+            Some(trying(&*program, description, &plan, "advise", args.json)?)
+        }
+        None => None,
+    };
+    let answer = Answer { advice: &advice, here: here.as_ref(), cores: args.cores, given: args.dispatch.is_some() };
     if args.json {
-        print_json(&json(entry.description(), &traffic.name, &advice))
+        print_json(&json(description, &traffic.name, &answer))
     } else {
-        print(&text(entry.description(), &traffic.name, &advice, args.dispatch.is_some()))
+        print(&text(description, &traffic.name, &answer))
     }
 }
 
-/// Packets of a capture that [`chosen`] looks at.
-const LOOK_PACKETS: usize = 100_000;
-/// Rounds of its measurements: enough to tell engines apart that differ by more than a few percent.
-const LOOK_ROUNDS: usize = 3;
-
-/// What suits a capture's first packets.
-pub(super) struct Chosen {
-    pub(super) engine: EngineKind,
-    pub(super) cores: usize,
-    /// What `hybrid` is to go by.
-    pub(super) replay_percent: u32,
-    /// Why.
-    pub(super) reason: String,
+/// What is told: what would be where packets come to their cores by themselves, and what `run` does here.
+struct Answer<'a> {
+    advice: &'a Advice,
+    here: Option<&'a Trials>,
+    /// The most cores that were asked for.
+    cores: usize,
+    /// Whether the dispatch was given.
+    given: bool,
 }
 
-/// The engine and the number of cores, at most so many, that suit a capture's first packets.
-pub(super) fn chosen(
+/// How long the runs for `auto` take together, about.
+const AUTO_TAKES: Duration = Duration::from_millis(700);
+/// Rounds of these: the fastest engines are to be told apart where they differ by a tenth.
+const AUTO_ROUNDS: usize = 3;
+/// How long those that are shown beside predictions take.
+const SHOWN_TAKES: Duration = Duration::from_secs(3);
+const SHOWN_ROUNDS: usize = 5;
+
+/// Runs engines over a capture's first packets as the run behind it will, on no more cores than there are.
+pub(super) fn tried(
     program: &dyn Program,
+    description: &Description,
     input: &Path,
-    cores: usize,
-    options: Options,
+    output: Option<&Path>,
+    format: Option<Container>,
+    (cores, options): (usize, Options),
     quiet: bool,
-) -> Result<Chosen, Failed> {
+) -> Result<Trials, Failed> {
     let is_file = std::fs::metadata(input).is_ok_and(|about| about.is_file());
     if files::is_standard(input) || !is_file {
         let name = files::shown(input);
@@ -121,17 +146,28 @@ pub(super) fn chosen(
             name.display()
         )));
     }
-    let mut trace = Trace::new();
-    // What is wrong with the capture is told by the run.
-    let _ = trace.fill(&mut Reader::open(input)?, LOOK_PACKETS);
-    if trace.is_empty() {
-        let (engine, cores, replay_percent) = (EngineKind::Sequential, 1, options.replay_percent);
-        return Ok(Chosen { engine, cores, replay_percent, reason: "there are no packets".to_owned() });
-    }
-    let question = question(cores, options, LOOK_ROUNDS, LOOK_PACKETS as u64);
-    let advice = asked(program, &Arc::new(trace), &question, "auto", quiet)?;
-    let Forecast { engine, cores, .. } = advice.forecasts[advice.best];
-    Ok(Chosen { engine, cores, replay_percent: advice.replay_percent, reason: reason(&advice) })
+    let (writes, rounds, at_most) = (output.is_some(), AUTO_ROUNDS, AUTO_TAKES);
+    let format = format.or_else(|| output.and_then(Container::named));
+    let plan = trial::Plan { input, writes, format, cores, rounds, at_most, options };
+    trying(program, description, &plan, "auto", quiet)
+}
+
+/// Runs them behind a progress bar.
+fn trying(
+    program: &dyn Program,
+    description: &Description,
+    plan: &trial::Plan<'_>,
+    what: &str,
+    quiet: bool,
+) -> Result<Trials, Failed> {
+    let (done, of) = (Counter::default(), Counter::default());
+    let (shown, total) = (done.clone(), of.clone());
+    let sample = move || Sample { done: shown.get(), total: Some(total.get().max(1)), packets: 0 };
+    let _progress = Progress::begin(quiet, what, "running each engine over the capture's first packets", sample);
+    trial::run(program, description, plan, &mut |runs, all| {
+        done.set(runs);
+        of.set(all);
+    })
 }
 
 /// What is asked of [`measure::advise`].
@@ -177,14 +213,22 @@ fn asked(
     Ok(advice)
 }
 
-fn text(description: &Description, name: &str, advice: &Advice, given: bool) -> String {
+fn text(description: &Description, name: &str, answer: &Answer<'_>) -> String {
+    let Answer { advice, here, cores, given } = *answer;
     let style = Style::stdout();
     let packets = counted(advice.packets as u64, "packet", "packets");
     let mut out = format!("{} on {name} ({packets})\n\n", style.bold(description.name));
+    if let Some(here) = here {
+        out += &measured(here, style);
+        out.push('\n');
+    }
+    // Where packets come to their cores by themselves, and the cores are here, what was measured is the answer.
+    let is_here = here.is_some() && cores <= engines::machine_cores();
+    out += &style.bold("where a port brings each core its packets, as a card that steers does (Mpps, modelled)\n");
     out += &table(advice, style).lines(0);
     out += &format!(
         "{}\n",
-        style.dim("Mpps, modelled from the costs below and from how each engine spreads these packets")
+        style.dim("modelled from the costs below and from how each engine spreads these packets; a sequencer ahead of the cores is assumed for scr and hybrid that costs these nothing")
     );
     for limit in limits(advice) {
         out += &format!("{}\n", style.dim(limit));
@@ -194,7 +238,8 @@ fn text(description: &Description, name: &str, advice: &Advice, given: bool) -> 
         let named = reason.starts_with(engine.name());
         out += &format!("{}\n", style.dim(if named { reason.clone() } else { format!("{engine}: {reason}") }));
     }
-    out += &format!("\n{}\n", style.good(headline(advice)));
+    out +=
+        &format!("\n{}\n", if is_here { headline(advice, "there take") } else { style.good(headline(advice, "take")) });
     out += &format!("  because {}\n", reason(advice));
     for turn in turns(advice) {
         out += &format!("  {turn}\n");
@@ -209,6 +254,33 @@ fn text(description: &Description, name: &str, advice: &Advice, given: bool) -> 
         model.c2,
         model.s
     );
+    out
+}
+
+/// What `run` does here, and which engine to take for it.
+fn measured(here: &Trials, style: Style) -> String {
+    let over = match here.whole {
+        true => "all packets".to_owned(),
+        false => format!("the first {} packets", number::count(here.packets)),
+    };
+    let mut out = style.bold(format!("`millrace run` here, over {over} (measured)\n"));
+    let columns =
+        [("engine", Align::Left), ("cores", Align::Right), ("Mpps", Align::Right), ("least to most", Align::Right)];
+    let mut sheet = Sheet::new(style, &columns);
+    let best = here.best();
+    for row in &here.rows {
+        let is_best = std::ptr::eq(row, best);
+        let [least, most] = row.range;
+        sheet.toned([
+            (row.engine.name().to_owned(), if is_best { Tone::Good } else { Tone::Bold }),
+            (row.cores.to_string(), Tone::Plain),
+            (rate(row.median), Tone::Plain),
+            (format!("{} to {}", rate(least), rate(most)), Tone::Dim),
+        ]);
+    }
+    out += &sheet.lines(0);
+    let on = counted(best.cores as u64, "core", "cores");
+    out += &format!("\n{}\n", style.good(format!("take {} on {on}: {} Mpps measured", best.engine, rate(best.median))));
     out
 }
 
@@ -288,19 +360,10 @@ fn share(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
 
-/// Millions of packets a second, few of them with more digits.
-fn rate(mpps: f64) -> String {
-    match mpps {
-        ..0.095 => format!("{mpps:.6}"),
-        0.095..9.95 => format!("{mpps:.2}"),
-        _ => format!("{mpps:.1}"),
-    }
-}
-
-fn headline(advice: &Advice) -> String {
+fn headline(advice: &Advice, verb: &str) -> String {
     let Forecast { engine, cores, mpps, mpps_range: [low, high], .. } = &advice.forecasts[advice.best];
     let on = counted(*cores as u64, "core", "cores");
-    format!("take {engine} on {on}: {} Mpps predicted ({} to {})", rate(*mpps), rate(*low), rate(*high))
+    format!("{verb} {engine} on {on}: {} Mpps modelled ({} to {})", rate(*mpps), rate(*low), rate(*high))
 }
 
 /// Why the best is the best, in words.
@@ -353,6 +416,10 @@ fn reason_by_work(advice: &Advice) -> String {
             );
             format!("{shards}, while {replay}")
         }
+        EngineKind::Hybrid if best.load.elephants == 0 => format!(
+            "no packet set is too heavy for a core, and moving buckets evens the load out: the busiest core gets {} of the packets",
+            share(best.load.busiest())
+        ),
         EngineKind::Hybrid => format!(
             "{} too heavy for a core ({} of the packets, the heaviest {heaviest}) and replicated, while all others are sharded; \
              {replay}",
@@ -390,7 +457,8 @@ fn turns(advice: &Advice) -> Vec<String> {
     turns
 }
 
-fn json(description: &Description, name: &str, advice: &Advice) -> Value {
+fn json(description: &Description, name: &str, answer: &Answer<'_>) -> Value {
+    let Answer { advice, here, .. } = *answer;
     let forecast = |one: &Forecast| {
         json!({
             "engine": one.engine.name(), "cores": one.cores, "mpps": one.mpps, "mpps_range": one.mpps_range,
@@ -402,7 +470,8 @@ fn json(description: &Description, name: &str, advice: &Advice) -> Value {
     };
     let model = &advice.model;
     json!({
-        "function": description.name, "input": name, "packets": advice.packets,
+        "function": description.name, "input": name, "packets": advice.packets, "here": here.map(Trials::json),
+        "forecasts_assume": "a port that brings each core its packets; for scr and hybrid a sequencer ahead of the cores that costs these nothing",
         "best": forecast(&advice.forecasts[advice.best]), "reason": reason(advice), "would_change": turns(advice),
         "forecasts": advice.forecasts.iter().map(forecast).collect::<Vec<_>>(),
         "refused": advice.refused.iter()

@@ -26,6 +26,7 @@ mod synth;
 mod tables;
 mod test;
 mod traffic;
+mod trial;
 mod upkeep;
 mod verify;
 

@@ -11,7 +11,6 @@ use packet::{LinkType, Seq};
 use port::pcap::{Container, Reader, Writer, same_file};
 use port::{Fate, Packet, PortError};
 
-use super::advise::Chosen;
 use super::dropped::{DroppedArgs, Watched};
 use super::engines::Wanted;
 use super::failure::{Failed, INPUT, INTERRUPTED, OUTCOME};
@@ -22,7 +21,7 @@ use super::sequence::Original;
 use super::upkeep::Upkeep;
 use super::{Configuration, advise, engines, entry, refuse_too_much, sequence, signals};
 use crate::catalogue::Catalogue;
-use crate::print::number::counted;
+use crate::print::number::{counted, span};
 use crate::print::outcome::Run;
 use crate::print::output::{detail, json_text, note, print, print_json, remark};
 use crate::print::progress::{Progress, Sample};
@@ -60,7 +59,7 @@ pub(super) struct Args {
     format: Option<Format>,
     #[command(flatten)]
     configuration: Configuration,
-    /// The parallel engine; auto looks at the capture's first packets and takes what `millrace advise` would
+    /// The parallel engine; auto runs each over the capture's first packets, for about a second in all, and takes the fastest
     #[arg(long, value_parser = engines::wanted())]
     engine: Option<Wanted>,
     /// Read a capture that `millrace sequence` made for so many cores: each takes its own packets, and knows of the others'
@@ -119,12 +118,17 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         Some(Wanted::Auto) => {
             args.load.set(&EngineKind::ALL, args.cores, &mut options)?;
             let looked = Options { link: None, core_pps: None, ..options };
-            let Chosen { engine: kind, cores, replay_percent, reason } =
-                advise::chosen(&*program, input, args.cores, looked, args.json)?;
-            options.replay_percent = replay_percent;
+            let (output, format) = (args.output.as_deref(), args.format.map(Container::from));
+            let (description, most) = (entry.description(), (args.cores, looked));
+            let here = advise::tried(&*program, description, input, output, format, most, args.json)?;
+            let (kind, cores) = (here.best().engine, here.best().cores);
             if !args.json {
                 let on = counted(cores as u64, "core", "cores");
-                remark(&format!("auto: {kind} on {on}, because {reason}\n"));
+                remark(&format!("auto: {kind} on {on}; {} ({})\n", here.reason(), span(here.took)));
+                if cores < args.cores && args.cores > engines::machine_cores() {
+                    let here = counted(engines::machine_cores() as u64, "core", "cores");
+                    remark(&format!("auto: this machine has {here}; on more nothing was tried\n"));
+                }
                 if let Some(option) = args.load.idle(kind) {
                     remark(&format!("auto: {option} changes nothing under {kind}\n"));
                 }

@@ -521,6 +521,14 @@ impl Section {
     }
 }
 
+impl Container {
+    /// The one that a file's name says, if it says any.
+    #[must_use]
+    pub fn named(path: &Path) -> Option<Self> {
+        by_name(path).0
+    }
+}
+
 /// What the name's ending says of format and compression.
 fn by_name(path: &Path) -> (Option<Container>, Option<Compression>) {
     let name = path.file_name().map_or(String::new(), |name| name.to_string_lossy().to_ascii_lowercase());
