@@ -4,6 +4,7 @@
 //! All state is shared, for a mapping belongs to every packet set that uses it.
 
 mod config;
+mod fixed;
 mod keys;
 mod meta;
 mod ports;
@@ -24,15 +25,15 @@ use core::net::{IpAddr, Ipv4Addr};
 
 use memory::Memory;
 use nf::{
-    Context, Description, Fates, Fingerprint, NetworkFunction, Opened, PacketSet, Reason, Recipe, Report, Sharing,
-    Sizing, Step, Verdict, grouped,
+    Cell, Context, Description, Fates, Fingerprint, NetworkFunction, Opened, PacketSet, Reason, Recipe, Report,
+    Sharing, Sizing, Step, Verdict, grouped,
 };
 use packet::{Endpoint, Fragment, Headers, Icmp, Ipv4, Nanos, Network, Transport, protocol};
 
 use self::config::is_unicast;
 use self::keys::{KEYS, RECIPES};
 use self::meta::{Content, Way, is_icmp_error};
-use self::state::{Endpoint4, Use};
+use self::state::{Endpoint4, Listed, Use};
 
 pub use self::config::Config;
 pub use self::meta::Meta;
@@ -63,7 +64,7 @@ impl Nat {
     /// A translator with this configuration.
     #[must_use]
     pub fn new(config: Config) -> Self {
-        Self { inside: config.inside(), external: config.external(), config }
+        Self { inside: config.inside(), external: config.known_outside(), config }
     }
 
     /// Which way packets between these addresses are translated, or what becomes of them if they are not.
@@ -132,6 +133,35 @@ impl Nat {
             }
         }
         .unwrap_or(Verdict::Drop(Self::ICMP_NO_FLOW))
+    }
+
+    /// The first mappings, one by one.
+    fn list<'a, M: Memory>(&self, state: &'a State<M>, tx: &mut M::Tx<'a>, now: Nanos, most: usize) -> Step<Report, M> {
+        let (listed, all) = state.listed(tx, now, most)?;
+        let shown = |end: Endpoint4| Endpoint::from(end).to_string();
+        let row = |one: &Listed| {
+            vec![
+                one.protocol.into(),
+                shown(one.internal).into(),
+                shown(one.external).into(),
+                one.by.into(),
+                one.sessions.into(),
+                Cell::Number(one.left.0 / 1_000_000_000),
+            ]
+        };
+        let title = match all > listed.len() {
+            true => format!(
+                "{} of {} mappings; `--set list=` shows more",
+                grouped(listed.len() as u64),
+                grouped(all as u64)
+            ),
+            false => format!("mappings: {}", grouped(all as u64)),
+        };
+        Ok(Report {
+            title,
+            columns: vec!["protocol", "inside", "external", "made by", "sessions", "seconds left"],
+            rows: listed.iter().map(row).collect(),
+        })
     }
 
     #[inline]
@@ -203,6 +233,10 @@ impl NetworkFunction for Nat {
         tx: &mut M::Tx<'a>,
         now: Nanos,
     ) -> Step<Option<Report>, M> {
+        let most = self.config.settings().list.get() as usize;
+        if most > 0 {
+            return self.list(shared, tx, now, most).map(Some);
+        }
         let row = |used: Use| {
             let Use { address, protocol, mappings, sessions } = used;
             vec![address.to_string().into(), protocol.into(), mappings.into(), sessions.into()]

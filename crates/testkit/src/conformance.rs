@@ -17,7 +17,7 @@ use engine::{
 };
 use flow::index::IndexKind;
 use flow::{Ageing, Eviction, Index};
-use nf::{Fingerprint, Function, Meta, NetworkFunction, local_fingerprint};
+use nf::{Fingerprint, Function, Meta, NetworkFunction, Reason, local_fingerprint};
 use packet::{Nanos, Seq};
 use port::{Batch, Fate, Opened, Order, Port, PortError, Receive, Received, Sides, Stream, Trace, Transmit};
 
@@ -566,21 +566,20 @@ impl<'a> TracePort<'a> {
         }
     }
 
-    /// What became of each packet. What was not sent was dropped.
+    /// What became of each packet, the reasons of those that were dropped included.
     fn observed(self) -> Result<Vec<Option<Observation>>, Difference> {
         if let Some((earlier, later)) = self.sink.out_of_order {
             let expected = format!("packet {earlier} before packet {later}");
             return Err(Difference { seq: Some(later), expected, got: "the other way around".into() });
         }
-        let dropped = Observation { fate: Fate::Drop(0), bytes: 0 };
-        Ok(self.sink.packets.into_iter().map(|packet| packet.or(Some(dropped))).collect())
+        Ok(self.sink.packets)
     }
 }
 
 impl Port for TracePort<'_> {
     fn open(&mut self, _cores: usize) -> Result<Opened<'_>, PortError> {
         let (input, output) = (Box::new(&mut self.source), Box::new(&mut self.sink));
-        Ok(Opened::Stream(Stream { input, output, order: Order::Sent }))
+        Ok(Opened::Stream(Stream { input, output, order: Order::All }))
     }
 
     fn sides(&self) -> Sides {
@@ -667,6 +666,10 @@ fn compare_packets(expected: &[Option<Observation>], got: &[Option<Observation>]
     let Some(index) = (0..expected.len()).find(|&index| expected[index] != got[index]) else { return Ok(()) };
     let say = |packet: Option<Observation>| match packet {
         None => "never decided".into(),
+        Some(Observation { fate: Fate::Drop(reason), .. }) => match reason.checked_sub(Reason::OWN) {
+            Some(own) => format!("drop for the function's reason {own}"),
+            None => format!("drop as {}", Reason(reason).name(&[])),
+        },
         Some(Observation { fate, bytes }) => format!("{fate:?} with bytes {bytes:016x}"),
     };
     Err(Difference { seq: Some(Seq(index as u64)), expected: say(expected[index]), got: say(got[index]) })

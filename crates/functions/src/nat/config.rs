@@ -9,6 +9,7 @@ use core::net::{IpAddr, Ipv4Addr};
 
 use serde::Deserialize;
 
+use super::fixed::{Fixed, Forward, Host};
 use crate::config::{Count, Prefix, Timeout};
 
 /// How the translator is set up.
@@ -16,6 +17,7 @@ use crate::config::{Count, Prefix, Timeout};
 #[serde(try_from = "Fields")]
 pub struct Config {
     fields: Fields,
+    fixed: Fixed,
 }
 
 impl Config {
@@ -24,9 +26,21 @@ impl Config {
         self.fields.inside.iter().map(|&Prefix4 { bits, mask }| (bits, mask)).collect()
     }
 
-    /// The external addresses, in order.
+    /// The external addresses whose ports are given out, in order.
     pub(super) fn external(&self) -> Box<[u32]> {
         addresses(&self.fields.external).collect()
+    }
+
+    /// All external addresses, in order.
+    pub(super) fn known_outside(&self) -> Box<[u32]> {
+        let mut all: Vec<u32> = addresses(&self.fields.external).chain(self.fixed.addresses()).collect();
+        all.sort_unstable();
+        all.into()
+    }
+
+    /// The mappings that are fixed.
+    pub(super) const fn fixed(&self) -> &Fixed {
+        &self.fixed
     }
 
     pub(super) fn settings(&self) -> &Fields {
@@ -75,7 +89,10 @@ impl TryFrom<Fields> for Config {
             }
             last = Some(address);
         }
-        Ok(Self { fields })
+        let is_inside = |address: u32| fields.inside.iter().any(|prefix| address & prefix.mask == prefix.bits);
+        let is_external = |address: u32| addresses(&fields.external).any(|external| external == address);
+        let fixed = Fixed::new(&fields.forward, &fields.hosts, is_inside, is_external)?;
+        Ok(Self { fields, fixed })
     }
 }
 
@@ -88,6 +105,9 @@ const EXTERNAL_MAX: u64 = 256;
 pub(super) struct Fields {
     inside: Vec<Prefix4>,
     external: Vec<Prefix4>,
+    forward: Vec<Forward>,
+    #[serde(rename = "static")]
+    hosts: Vec<Host>,
     pub(super) ports: PortRange,
     mapping: Mapping,
     pub(super) filtering: Filtering,
@@ -99,6 +119,7 @@ pub(super) struct Fields {
     pub(super) loose: bool,
     pub(super) mappings: Entries,
     pub(super) sessions: Entries,
+    pub(super) list: Count<0, 1_000_000>,
     pub(super) pool: Pool,
     pub(super) timeouts: Timeouts,
 }
@@ -112,6 +133,8 @@ impl Default for Fields {
         Self {
             inside: vec![v4(10, 0, 8), v4(172, 16, 12), v4(192, 168, 16)],
             external: vec![Prefix4 { bits: Ipv4Addr::new(203, 0, 113, 1).to_bits(), mask: u32::MAX }],
+            forward: Vec::new(),
+            hosts: Vec::new(),
             ports: PortRange { first: 1024, last: 65_535 },
             mapping: Mapping::EndpointIndependent,
             filtering: Filtering::EndpointIndependent,
@@ -123,6 +146,7 @@ impl Default for Fields {
             loose: true,
             mappings: Entries::new(65_536),
             sessions: Entries::new(65_536),
+            list: Count::new(0),
             pool: Pool::default(),
             timeouts: Timeouts::default(),
         }
@@ -299,6 +323,53 @@ mod tests {
             ("pool.overprovision = nan", "out of range"),
             ("pool.size = 5", "unknown field `size`"),
             ("hairpin = true", "unknown field"),
+            (
+                "forward = [{ external = \"203.0.113.1\", internal = \"10.0.0.1:80\", protocol = \"tcp\" }]",
+                "no address with a port",
+            ),
+            (
+                "forward = [{ external = \"203.0.113.1:80-70\", internal = \"10.0.0.1:80\", protocol = \"tcp\" }]",
+                "no address with a port",
+            ),
+            (
+                "forward = [{ external = \"203.0.113.1:80-81\", internal = \"10.0.0.1:80\", protocol = \"tcp\" }]",
+                "not as many ports",
+            ),
+            (
+                "forward = [{ external = \"203.0.113.1:80\", internal = \"10.0.0.1:80\", protocol = \"icmp\" }]",
+                "`icmp` has no ports to forward: write tcp or udp",
+            ),
+            (
+                "forward = [{ external = \"203.0.113.9:80\", internal = \"10.0.0.1:80\", protocol = \"tcp\" }]",
+                "203.0.113.9 is not `external`",
+            ),
+            (
+                "forward = [{ external = \"203.0.113.1:80\", internal = \"8.8.8.8:80\", protocol = \"tcp\" }]",
+                "8.8.8.8 is not `inside`",
+            ),
+            (
+                "forward = [{ external = \"203.0.113.1:80\", internal = \"10.0.0.1:80\", protocol = \"tcp\" },\n\
+                 { external = \"203.0.113.1:70-90\", internal = \"10.0.0.2:70-90\", protocol = \"tcp\" }]",
+                "203.0.113.1:70 to 10.0.0.2:70 besides 203.0.113.1:80 to 10.0.0.1:80",
+            ),
+            (
+                "forward = [{ external = \"203.0.113.1:80\", internal = \"10.0.0.1:80\", protocol = \"tcp\" },\n\
+                 { external = \"203.0.113.1:81\", internal = \"10.0.0.1:80\", protocol = \"tcp\" }]",
+                "a port of either end would be two",
+            ),
+            ("static = [{ external = \"203.0.113.1\", internal = \"10.0.0.1\" }]", "take it out of `external`"),
+            ("static = [{ external = \"203.0.113.2\", internal = \"8.8.8.8\" }]", "8.8.8.8, which is not `inside`"),
+            ("static = [{ external = \"10.0.0.9\", internal = \"10.0.0.1\" }]", "no address of outside"),
+            (
+                "static = [{ external = \"203.0.113.2\", internal = \"10.0.0.1\" },\n\
+                 { external = \"203.0.113.3\", internal = \"10.0.0.1\" }]",
+                "twice",
+            ),
+            (
+                "static = [{ external = \"203.0.113.2\", internal = \"10.0.0.1\" }]\n\
+                 forward = [{ external = \"203.0.113.1:80\", internal = \"10.0.0.1:80\", protocol = \"tcp\" }]",
+                "`static` gives that host an address of its own",
+            ),
         ] {
             let error = toml::from_str::<Config>(text).unwrap_err().to_string();
             assert!(error.contains(says), "{text}: {error}");

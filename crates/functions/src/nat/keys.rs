@@ -14,6 +14,16 @@ pub(super) const KEYS: &[ConfigKey] = &[
         "prefixes whose packets are translated",
     ),
     config_key("external", r#"["203.0.113.1"]"#, "external addresses or prefixes, up to 256 addresses"),
+    config_key(
+        "forward",
+        "[]",
+        "external ports that are an inside host's: { external = \"203.0.113.1:80\", internal = \"10.0.0.8:8080\", protocol = \"tcp\" }, or as many of both (8000-8010); up to 256",
+    ),
+    config_key(
+        "static",
+        "[]",
+        "external addresses that are an inside host's, not among `external`: { external = \"203.0.113.7\", internal = \"10.0.0.7\" }; up to 256",
+    ),
     config_key("ports", r#""1024-65535""#, "external ports, and identifiers of ICMP queries"),
     config_key("mapping", r#""endpoint-independent""#, "the one mapping there is"),
     config_key(
@@ -33,6 +43,7 @@ pub(super) const KEYS: &[ConfigKey] = &[
     config_key("loose", "true", "whether TCP connections may be picked up half-way, from inside"),
     config_key("mappings", "65536", "how many inside endpoints at a time"),
     config_key("sessions", "65536", "how many sessions at a time"),
+    config_key("list", "0", "how many mappings the report lists, in place of what is in use by address; 0 to 1000000"),
     config_key(
         "pool.overprovision",
         "0",

@@ -7,6 +7,7 @@ use nf::Step;
 use packet::Nanos;
 
 use super::config::{Config, Pooling, PortRange};
+use super::fixed::Fixed;
 use super::state::{Endpoint4, Protocol};
 
 /// The pools of external ports. A port is free for TCP, UDP and ICMP queries each on its own.
@@ -16,6 +17,8 @@ pub(super) struct Ports<M: Memory> {
     pooling: Pooling,
     parity: bool,
     preservation: bool,
+    /// What these are not given out for.
+    fixed: Fixed,
     /// By address, then protocol, then parity.
     pools: Box<[M::Allocator]>,
 }
@@ -34,6 +37,7 @@ impl<M: Memory> Ports<M> {
             pooling: settings.pooling,
             parity: settings.port_parity,
             preservation: settings.port_preservation,
+            fixed: config.fixed().clone(),
             pools: (0..count).map(|pool| memory.allocator(sizes[pool % 2])).collect(),
         }
     }
@@ -68,7 +72,11 @@ impl<M: Memory> Ports<M> {
         protocol: Protocol,
         wanted: u16,
     ) -> Step<Option<u16>, M> {
-        if self.preservation && (self.range.first..=self.range.last).contains(&wanted) {
+        let is_fixed = |port| {
+            let external = Endpoint4 { address: self.addresses[address], port };
+            self.fixed.internal_of(protocol, external).is_some()
+        };
+        if self.preservation && (self.range.first..=self.range.last).contains(&wanted) && !is_fixed(wanted) {
             let (pool, index) = self.place(address, protocol, wanted);
             if pool.allocate_exact(tx, index, Nanos::NEVER)? {
                 return Ok(Some(wanted));
@@ -77,8 +85,12 @@ impl<M: Memory> Ports<M> {
         // Parity matters to pairs of UDP ports alone (RTP and RTCP, RFC 4787 section 4.2.2).
         let parities = if self.parity && protocol == Protocol::Udp { 1 } else { 2 };
         for parity in [wanted % 2, 1 - wanted % 2].into_iter().take(parities) {
-            if let Some(index) = self.pool(address, protocol, parity).allocate(tx, Nanos::NEVER)? {
-                return Ok(Some(self.lowest(parity) + index as u16 * 2));
+            while let Some(index) = self.pool(address, protocol, parity).allocate(tx, Nanos::NEVER)? {
+                let port = self.lowest(parity) + index as u16 * 2;
+                if !is_fixed(port) {
+                    return Ok(Some(port));
+                }
+                // It never comes back, so that each is met once.
             }
         }
         Ok(None)

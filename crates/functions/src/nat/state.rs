@@ -10,6 +10,7 @@ use packet::{Endpoint, Family, FiveTuple, FiveTuple4, FlowKey, Nanos, protocol};
 
 use super::Way;
 use super::config::{Config, Filtering};
+use super::fixed::Fixed;
 use super::ports::Ports;
 use super::tcp::Phase;
 
@@ -226,6 +227,7 @@ pub(super) enum Full {
 
 /// The translator's state: all of it is shared.
 pub struct State<M: Memory> {
+    fixed: Fixed,
     ports: Ports<M>,
     mappings: M::Vector<Mapping>,
     mapping_pool: M::Allocator,
@@ -254,6 +256,7 @@ impl<M: Memory> State<M> {
             phase: Phase::NONE,
         };
         Self {
+            fixed: config.fixed().clone(),
             ports: Ports::new(config, memory),
             mappings: memory.vector(mappings, mapping),
             mapping_pool: memory.allocator(mappings),
@@ -344,15 +347,15 @@ impl<M: Memory> State<M> {
         self.sessions.write(tx, found.index, Entry { phase, deadline, ..found.entry })
     }
 
-    /// The mapping of an external endpoint: its index and inside endpoint.
+    /// The inside endpoint that an external one is mapped to by packets.
     pub(super) fn mapping_to<'a>(
         &'a self,
         tx: &mut M::Tx<'a>,
         protocol: Protocol,
         external: Endpoint4,
-    ) -> Step<Option<(u32, Endpoint4)>, M> {
+    ) -> Step<Option<Endpoint4>, M> {
         let Some(index) = self.by_external.get(tx, &key(Endpoint4::ANY, external, protocol))? else { return Ok(None) };
-        Ok(Some((index, self.mappings.read(tx, index as usize)?.internal)))
+        Ok(Some(self.mappings.read(tx, index as usize)?.internal))
     }
 
     /// Whether a mapping has a TCP session with a remote address.
@@ -407,7 +410,11 @@ impl<M: Memory> State<M> {
         internal: Endpoint4,
     ) -> Step<Result<(u32, Mapping), Full>, M> {
         let Some(number) = self.mapping_pool.allocate(tx, Nanos::NEVER)? else { return Ok(Err(Full::Mappings)) };
-        let Some(external) = self.ports.take(tx, protocol, internal)? else {
+        let external = match self.fixed.external_of(protocol, internal) {
+            Some(fixed) => Some(fixed),
+            None => self.ports.take(tx, protocol, internal)?,
+        };
+        let Some(external) = external else {
             self.mapping_pool.free(tx, number)?;
             return Ok(Err(Full::Ports));
         };
@@ -446,7 +453,9 @@ impl<M: Memory> State<M> {
         let Mapping { internal, external, protocol, .. } = mapping;
         self.by_internal.remove(tx, &key(internal, Endpoint4::ANY, protocol))?;
         self.by_external.remove(tx, &key(Endpoint4::ANY, external, protocol))?;
-        self.ports.free(tx, protocol, external)?;
+        if self.fixed.internal_of(protocol, external).is_none() {
+            self.ports.free(tx, protocol, external)?;
+        }
         self.mapping_pool.free(tx, number)
     }
 }
@@ -461,6 +470,18 @@ pub(super) struct Use {
     pub(super) protocol: &'static str,
     pub(super) mappings: u64,
     pub(super) sessions: u64,
+}
+
+/// A mapping as it is listed.
+pub(super) struct Listed {
+    pub(super) internal: Endpoint4,
+    pub(super) external: Endpoint4,
+    pub(super) protocol: &'static str,
+    /// What made it: packets, or the configuration.
+    pub(super) by: &'static str,
+    pub(super) sessions: u64,
+    /// How long it lasts if nothing more comes.
+    pub(super) left: Nanos,
 }
 
 impl<M: Memory> State<M> {
@@ -485,6 +506,30 @@ impl<M: Memory> State<M> {
             sessions,
         };
         Ok(sessions.into_iter().map(use_of).collect())
+    }
+
+    /// The first mappings in use at `now`, at most so many, in the order of their external endpoints; and how many there are in all.
+    pub(super) fn listed<'a>(&'a self, tx: &mut M::Tx<'a>, now: Nanos, most: usize) -> Step<(Vec<Listed>, usize), M> {
+        let mut sessions: BTreeMap<u32, (u64, Nanos)> = BTreeMap::new();
+        for index in 0..self.session_pool.capacity() {
+            if self.session_pool.is_allocated(tx, index)? {
+                let session = self.sessions.read(tx, index)?;
+                if session.deadline > now {
+                    let (count, last) = sessions.entry(session.mapping).or_default();
+                    (*count, *last) = (*count + 1, (*last).max(session.deadline));
+                }
+            }
+        }
+        let mut listed = Vec::new();
+        for (number, (sessions, until)) in sessions {
+            let Mapping { internal, external, protocol, .. } = self.mappings.read(tx, number as usize)?;
+            let by = self.fixed.by(protocol, external);
+            listed.push(Listed { internal, external, protocol: protocol.name(), by, sessions, left: until - now });
+        }
+        let all = listed.len();
+        listed.sort_by_key(|one| (one.external.address, one.protocol, one.external.port));
+        listed.truncate(most);
+        Ok((listed, all))
     }
 
     /// Adds all mappings and sessions with their deadlines. The order of the free ports is left out: it follows from what

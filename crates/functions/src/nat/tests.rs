@@ -549,3 +549,100 @@ fn a_capture_from_elsewhere_is_remarked_on() {
     assert_eq!(remark(Nat::NO_MAPPING, 1_000), None);
     assert_eq!(remark(Nat::FILTERED, 2_000), None);
 }
+
+const FIXED: &str = "external = [\"203.0.113.1\"]\nports = \"1024-1031\"\n\
+    filtering = \"address-and-port-dependent\"\n\
+    static = [{ external = \"203.0.113.7\", internal = \"10.0.0.7\" }]\n\
+    forward = [{ external = \"203.0.113.1:80\", internal = \"10.0.0.8:8080\", protocol = \"tcp\" },\n\
+    { external = \"203.0.113.1:1024-1027\", internal = \"10.0.0.8:5000-5003\", protocol = \"udp\" }]";
+
+#[test]
+fn forwarded_ports_are_reached_by_anybody_and_answer_from_there() {
+    let mut nat = Driver::new(FIXED);
+    let (server, outside) = (at("10.0.0.8:8080"), at("203.0.113.1:80"));
+    assert_eq!(nat.back(tcp(at(FAR), outside, SYN)), server);
+    assert_eq!(nat.out(tcp(server, at(FAR), SYN.with(ACK))), outside);
+    assert_eq!(nat.back(tcp(at(FAR), outside, ACK)), server);
+    assert_eq!(reason(nat.send(tcp(at("198.51.100.8:9"), outside, ACK))), "tcp-not-syn");
+    assert_eq!(reason(nat.send(udp(at(FAR), outside))), "no-mapping", "only tcp is forwarded");
+    assert_eq!(nat.out(tcp(server, at("192.0.2.1:443"), SYN)), outside, "what it opens itself comes from there, too");
+    // Errors about it are translated.
+    let quoted = (outside, at("192.0.2.1:443"));
+    let verdict = nat.send(error(*at(FAR).ip(), *outside.ip(), quoted, protocol::TCP));
+    assert!(matches!(verdict, Verdict::Rewrite { rewrite: Rewrite { dst: Some(_), .. }, .. }), "{verdict:?}");
+    // A range, each port for its own; and after any silence.
+    for behind in 0..4 {
+        let end = |text: &str, port: u16| SocketAddrV4::new(text.parse().unwrap(), port + behind);
+        nat.wait(1_000);
+        assert_eq!(nat.back(udp(at(FAR), end("203.0.113.1", 1024))), end("10.0.0.8", 5000));
+        assert_eq!(nat.out(udp(end("10.0.0.8", 5000), at(FAR))), end("203.0.113.1", 1024));
+    }
+    // By the external endpoint from inside, too.
+    let hairpin = nat.send(tcp(at(A), outside, SYN));
+    assert!(
+        matches!(hairpin, Verdict::Rewrite { port: PortId::BACK, rewrite: Rewrite { dst: Some(dst), .. } } if v4(dst) == server),
+        "{hairpin:?}"
+    );
+}
+
+#[test]
+fn forwarded_ports_are_given_to_nobody_else() {
+    for text in ["", "\nport_preservation = false", "\nport_parity = false"] {
+        let mut nat = Driver::new(&format!("{FIXED}{text}"));
+        let mut given = Vec::new();
+        for host in 10..30 {
+            let verdict = nat.send(udp(at(&std::format!("10.0.1.{host}:{}", 1014 + host)), at(FAR)));
+            if let Verdict::Rewrite { rewrite: Rewrite { src: Some(external), .. }, .. } = verdict {
+                given.push(v4(external).port());
+            } else {
+                assert_eq!(reason(verdict), "pool-exhausted");
+            }
+        }
+        given.sort_unstable();
+        assert_eq!(given, [1028, 1029, 1030, 1031], "{text}");
+        nat.wait(1_000);
+        // The same again, once all have been given back.
+        let again = (10..30).filter(|host| {
+            let end = at(&std::format!("10.0.1.{host}:{}", 1014 + host));
+            matches!(nat.send(udp(end, at(FAR))), Verdict::Rewrite { .. })
+        });
+        assert_eq!(again.count(), 4, "{text}");
+    }
+}
+
+#[test]
+fn a_static_host_has_an_address_of_its_own_both_ways() {
+    let mut nat = Driver::new(FIXED);
+    let (inside, outside) = (at("10.0.0.7:5000"), at("203.0.113.7:5000"));
+    assert_eq!(nat.back(udp(at(FAR), outside)), inside);
+    assert_eq!(nat.out(udp(inside, at(FAR))), outside);
+    assert_eq!(nat.out(tcp(at("10.0.0.7:22"), at(FAR), SYN)), at("203.0.113.7:22"), "ports stay, below 1024, too");
+    assert_eq!(nat.back(tcp(at(FAR), at("203.0.113.7:80"), SYN)), at("10.0.0.7:80"));
+    let ping = nat.send(echo(*at(FAR).ip(), *outside.ip(), 77, true));
+    assert!(
+        matches!(ping, Verdict::Rewrite { rewrite: Rewrite { dst: Some(dst), .. }, .. } if v4(dst) == at("10.0.0.7:77")),
+        "{ping:?}"
+    );
+    assert_eq!(nat.out(echo(*inside.ip(), *at(FAR).ip(), 77, false)), at("203.0.113.7:77"));
+    assert_eq!(reason(nat.send(echo(*at(FAR).ip(), *outside.ip(), 78, false))), "no-mapping", "nobody has asked");
+    // Sessions come and go, and the address stays.
+    nat.wait(100_000);
+    assert_eq!(nat.out(udp(inside, at(FAR))), outside);
+    assert_eq!(nat.back(udp(at(FAR), outside)), inside);
+}
+
+#[test]
+fn mappings_are_listed_with_what_made_them() {
+    let mut nat = Driver::new(&format!("{FIXED}\nlist = 3"));
+    nat.back(tcp(at(FAR), at("203.0.113.1:80"), SYN));
+    nat.back(udp(at(FAR), at("203.0.113.7:9")));
+    nat.out(udp(at("10.0.0.5:1028"), at(FAR)));
+    nat.out(udp(at("10.0.0.5:1030"), at(FAR)));
+    let report = nf::local_report(&nat.nat, &nat.state, nat.now).unwrap();
+    assert_eq!(report.title, "3 of 4 mappings; `--set list=` shows more");
+    let row = |at: usize| report.rows[at].iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert_eq!(row(0), ["tcp", "10.0.0.8:8080", "203.0.113.1:80", "forward", "1", "240"]);
+    assert_eq!(row(1), ["udp", "10.0.0.5:1028", "203.0.113.1:1028", "packets", "1", "300"]);
+    nat.wait(300);
+    assert!(nf::local_report(&nat.nat, &nat.state, nat.now).unwrap().rows.is_empty(), "none is in use any more");
+}

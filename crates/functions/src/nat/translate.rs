@@ -115,7 +115,8 @@ impl Nat {
         }
     }
 
-    /// A packet from outside that belongs to no session: only a TCP connection can open one, where filtering lets it.
+    /// A packet from outside that belongs to no session: only a TCP connection can open one, where filtering lets it; but to an endpoint
+    /// that is fixed whatever may open one from inside.
     #[cold]
     #[inline(never)]
     fn unsolicited<'a, M: Memory>(
@@ -128,11 +129,21 @@ impl Nat {
         stale: Option<Found>,
     ) -> Step<Passage<Endpoint4>, M> {
         let (protocol, external) = (meta.content.protocol(), meta.destination);
+        if let Some(internal) = self.config.fixed().internal_of(protocol, external) {
+            let phase = match meta.content {
+                Content::Segment(flags) if opens(flags) => Phase::opened_by(Side::Outside),
+                Content::Segment(_) => return Ok(Err(Self::TCP_NOT_SYN)),
+                Content::Datagram | Content::Query { is_request: true } => Phase::NONE,
+                Content::Query { is_request: false } | Content::Error { .. } => return Ok(Err(Self::NO_MAPPING)),
+            };
+            let opened = self.open(state, tx, now, stale, (internal, remote, protocol), phase)?;
+            return Ok(opened.map(|_| internal));
+        }
         let mapping = state.mapping_to(tx, protocol, external)?;
         let filtering = self.config.settings().filtering;
         let (internal, flags) = match (mapping, meta.content) {
             (None, _) => return Ok(Err(Self::NO_MAPPING)),
-            (Some((_, internal)), Content::Segment(flags)) => (internal, flags),
+            (Some(internal), Content::Segment(flags)) => (internal, flags),
             // The session of other protocols is the permission: without it there is none, and where anyone may send, no mapping.
             (Some(_), _) if filtering == Filtering::EndpointIndependent => return Ok(Err(Self::NO_MAPPING)),
             (Some(_), _) => return Ok(Err(Self::FILTERED)),

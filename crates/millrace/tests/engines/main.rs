@@ -19,6 +19,7 @@ mod link;
 mod load_balancer;
 mod moves;
 mod naive;
+mod nat;
 mod offered_load;
 mod port_scan;
 mod shared;
