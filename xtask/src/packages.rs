@@ -12,6 +12,7 @@ use crate::bench::without_dpdk;
 const PROGRAMS: &[(&str, &str)] = &[
     ("tshark", "tshark"),
     ("capinfos", "wireshark-common"),
+    ("tcpdump", "tcpdump"),
     ("nft", "nftables"),
     ("ip", "iproute2"),
     ("ethtool", "ethtool"),

@@ -92,6 +92,11 @@ pub(super) fn refuse_output(output: &Path, format: Option<Format>) -> Result<(),
     Ok(())
 }
 
+/// Whether a name is one of captures.
+pub(super) fn is_capture(path: &Path) -> bool {
+    Container::named(path).is_some()
+}
+
 /// The ending of a name that says neither which kind of capture it is, nor leaves it open.
 pub(super) fn unknown(output: &Path) -> Option<String> {
     let name = output.file_name()?.to_string_lossy().to_lowercase();

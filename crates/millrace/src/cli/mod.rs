@@ -9,14 +9,18 @@ mod dropped;
 pub(crate) mod engines;
 pub(crate) mod failure;
 mod files;
+mod filter;
 mod flame;
+mod flows;
 mod folder;
 mod functions;
 mod inspect;
 mod link;
 mod load;
 mod man;
+mod merged;
 mod new;
+mod part;
 mod profile;
 mod rss;
 mod run;
@@ -82,6 +86,7 @@ enum Task {
     Rss(rss::Args),
     Synth(synth::Args),
     Inspect(inspect::Args),
+    Flows(flows::Args),
     New(new::Args),
     /// Print a shell's completion script
     #[command(after_help = "Example:  millrace completions bash > ~/.local/share/bash-completion/completions/millrace")]
@@ -138,6 +143,7 @@ fn perform(task: Task, catalogue: &Catalogue) -> Result<(), Failed> {
         Task::Rss(args) => rss::perform(&args),
         Task::Synth(args) => synth::perform(&args),
         Task::Inspect(args) => inspect::perform(&args),
+        Task::Flows(args) => flows::perform(&args),
         Task::New(args) => new::perform(&args, catalogue),
         Task::Man(args) => man::perform(&args, command(catalogue)),
         Task::Completions { shell } => print_as_it_is(&completions::script(shell, command(catalogue), catalogue)),

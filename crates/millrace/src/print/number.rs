@@ -3,6 +3,9 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use jiff::Timestamp;
+use packet::Nanos;
+
 // A function's report has the same numbers in it.
 pub(crate) use nf::{counted, grouped as count};
 
@@ -110,6 +113,12 @@ pub(crate) fn parse_range(text: &str) -> Result<RangeInclusive<usize>, String> {
         return Err(wrong());
     }
     Ok(first..=last)
+}
+
+/// A time of packets in UTC, to the microsecond: `2026-11-27T08:00:00.123456Z`.
+pub(crate) fn iso(time: Nanos) -> String {
+    let stamp = Timestamp::from_nanosecond(i128::from(time.0) / 1_000 * 1_000);
+    stamp.map_or_else(|_| "-".to_owned(), |stamp| format!("{stamp:.6}"))
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use port::pcap::{Error, Format, Reader};
 use serde_json::{Map, Value, json};
 
 use super::census::{Census, Share, Skew, TUNNELS, protocol_name};
-use crate::print::number::{bit_rate, bytes, count, counted, percent, rate, span};
+use crate::print::number::{bit_rate, bytes, count, counted, iso, percent, rate, span};
 use crate::print::style::Style;
 use crate::print::table::{Align, Sheet, Tone};
 
@@ -38,9 +38,18 @@ impl<'a> Page<'a> {
             census.links.iter().map(|(link, number)| format!("{link} ({})", count(*number))).collect();
         line("link", if links.is_empty() { self.described_links() } else { links.join(", ") });
         let duration = self.duration();
-        if census.packets > 1 {
-            let rates = format!("{}, {}", rate(census.packets, duration), bit_rate(census.bytes, duration));
-            line("duration", format!("{}, {rates} on average", span(duration)));
+        if let Some(first) = census.first {
+            line("time", format!("{} to {}", iso(first), iso(census.last)));
+        }
+        match census.packets {
+            0 | 1 => {}
+            _ if duration.is_zero() => {
+                line("duration", "none: all packets have one time stamp, so there is no rate".to_owned())
+            }
+            _ => {
+                let rates = format!("{}, {}", rate(census.packets, duration), bit_rate(census.bytes, duration));
+                line("duration", format!("{}, {rates} on average", span(duration)));
+            }
         }
         line(
             "network",
@@ -200,7 +209,7 @@ impl<'a> Page<'a> {
                 "byte_order": byte_order.to_string(), "sections": sections, "interfaces": interfaces,
             },
             "packets": census.packets, "bytes": census.bytes, "cut_short": census.cut,
-            "first": census.first.map(|time| time.to_string()), "duration_s": self.duration().as_secs_f64(),
+            "first": census.first.map(iso), "last": census.first.map(|_| iso(census.last)), "duration_s": self.duration().as_secs_f64(),
             "links": links,
             "network": {
                 "ipv4": census.v4,
