@@ -1,5 +1,5 @@
-//! Filters as tcpdump writes them (pcap-filter(7)), as far as addresses, ports, protocols, tags and lengths go. What is
-//! in a VLAN is seen as what isn't; tcpdump looks there behind `vlan` alone.
+//! Filters as tcpdump writes them (pcap-filter(7)), as far as addresses, ports, protocols, tags and lengths go. What is in a VLAN or
+//! behind an IPv6 extension header is seen as what isn't; tcpdump looks into the former behind `vlan` alone, and not into the latter.
 
 use std::net::IpAddr;
 use std::ops::RangeInclusive;

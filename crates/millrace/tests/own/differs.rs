@@ -70,7 +70,7 @@ pub(crate) fn a_difference_is_told_and_kept() {
     assert_eq!(output.status.code(), Some(1), "{error}");
     assert!(table.contains("DIFFERS on 2 cores"), "{table}");
     assert!(error.contains("error: rss on 2 cores differs from sequential, by schedule 3"), "{error}");
-    assert!(error.contains("expected Drop") && error.contains("got Transmit"), "{error}");
+    assert!(error.contains("expected drop for the function's reason 0") && error.contains("got Transmit"), "{error}");
     assert!(error.contains("--save-prefix FILE keeps them"), "{error}");
 
     // Shards that count by themselves let a packet more through as soon as there have been enough in all.
