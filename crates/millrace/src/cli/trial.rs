@@ -49,7 +49,7 @@ pub(super) struct Trial {
     pub(super) range: [f64; 2],
 }
 
-/// Packets of the first run, by whose time the number of those for all others is chosen.
+/// Packets of the first run by which their number is chosen.
 const FIRST_PACKETS: u64 = 20_000;
 /// Below so many nothing can be told, and beyond so many nothing more.
 const PACKETS_MIN: u64 = 2_000;
@@ -65,13 +65,22 @@ pub(super) fn run(
     let start = Instant::now();
     let candidates = candidates(description, plan.cores.min(machine_cores()));
     let runs = (candidates.len() * plan.rounds) as u64;
-    // The first run finds the file in no cache and its memory untouched; it says how long others take, at most.
     let once = |engine, cores, packets| once(program, plan, engine, cores, packets);
-    let (taken, first) = once(EngineKind::Sequential, 1, FIRST_PACKETS)?;
-    let left = plan.at_most.saturating_sub(start.elapsed()).div_f64(runs as f64);
-    let a_packet = first.div_f64(taken.max(1) as f64).max(Duration::from_nanos(1));
-    let packets = (left.as_nanos() / a_packet.as_nanos()) as u64;
-    let packets = packets.clamp(PACKETS_MIN, PACKETS_MAX);
+    // The first run finds the file in no cache and its memory untouched, and short ones open flows alone: so there are longer ones,
+    // until one takes a fair part of what a run may take.
+    let a_run = plan.at_most.div_f64(runs as f64);
+    let mut packets = FIRST_PACKETS;
+    loop {
+        let before = Instant::now();
+        let (taken, _) = once(EngineKind::Sequential, 1, packets)?;
+        let took = before.elapsed();
+        if taken < packets || took * 2 >= a_run || packets >= PACKETS_MAX {
+            let fits = packets as f64 * a_run.as_secs_f64() / took.as_secs_f64().max(1e-9);
+            packets = (fits as u64).clamp(PACKETS_MIN, PACKETS_MAX);
+            break;
+        }
+        packets *= 3;
+    }
     let mut found: Vec<Vec<f64>> = vec![Vec::new(); candidates.len()];
     let (mut done, mut all) = (0, 0);
     for _ in 0..plan.rounds {
