@@ -1,5 +1,6 @@
 //! `millrace advise`: which engine for this function on this traffic, and why.
 
+use std::ffi::OsString;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -97,8 +98,9 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         Some(input) => {
             let (writes, format) = (args.write.is_some(), args.write.map(Container::from));
             let (cores, at_most, rounds) = (args.cores, SHOWN_TAKES, SHOWN_ROUNDS);
-            let plan = trial::Plan { input, writes, format, cores, rounds, at_most, options };
-            Some(trying(&*program, description, &plan, "advise", args.json)?)
+            let (function, again) = (description.name, again(&args.configuration, &args.upkeep));
+            let plan = trial::Plan { function, again, input, writes, format, cores, rounds, at_most };
+            Some(trying(description, &plan, "advise", args.json)?)
         }
         None => None,
     };
@@ -130,12 +132,12 @@ const SHOWN_ROUNDS: usize = 5;
 
 /// Runs engines over a capture's first packets as the run behind it will, on no more cores than there are.
 pub(super) fn tried(
-    program: &dyn Program,
     description: &Description,
+    again: Vec<OsString>,
     input: &Path,
     output: Option<&Path>,
     format: Option<Container>,
-    (cores, options): (usize, Options),
+    cores: usize,
     quiet: bool,
 ) -> Result<Trials, Failed> {
     let is_file = std::fs::metadata(input).is_ok_and(|about| about.is_file());
@@ -148,26 +150,27 @@ pub(super) fn tried(
     }
     let (writes, rounds, at_most) = (output.is_some(), AUTO_ROUNDS, AUTO_TAKES);
     let format = format.or_else(|| output.and_then(Container::named));
-    let plan = trial::Plan { input, writes, format, cores, rounds, at_most, options };
-    trying(program, description, &plan, "auto", quiet)
+    let function = description.name;
+    let plan = trial::Plan { function, again, input, writes, format, cores, rounds, at_most };
+    trying(description, &plan, "auto", quiet)
 }
 
 /// Runs them behind a progress bar.
-fn trying(
-    program: &dyn Program,
-    description: &Description,
-    plan: &trial::Plan<'_>,
-    what: &str,
-    quiet: bool,
-) -> Result<Trials, Failed> {
+fn trying(description: &Description, plan: &trial::Plan<'_>, what: &str, quiet: bool) -> Result<Trials, Failed> {
     let (done, of) = (Counter::default(), Counter::default());
     let (shown, total) = (done.clone(), of.clone());
     let sample = move || Sample { done: shown.get(), total: Some(total.get().max(1)), packets: 0 };
     let _progress = Progress::begin(quiet, what, "running each engine over the capture's first packets", sample);
-    trial::run(program, description, plan, &mut |runs, all| {
+    trial::run(description, plan, &mut |runs, all| {
         done.set(runs);
         of.set(all);
     })
+}
+
+/// The arguments by which a function runs so again.
+pub(super) fn again(configuration: &Configuration, upkeep: &Upkeep) -> Vec<OsString> {
+    let kept = upkeep.again();
+    configuration.arguments().into_iter().chain(kept.split_whitespace().map(OsString::from)).collect()
 }
 
 /// What is asked of [`measure::advise`].

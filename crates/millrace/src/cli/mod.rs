@@ -10,6 +10,7 @@ pub(crate) mod engines;
 pub(crate) mod failure;
 mod files;
 mod filter;
+mod first;
 mod flame;
 mod flows;
 mod folder;
@@ -34,6 +35,7 @@ mod trial;
 mod upkeep;
 mod verify;
 
+use std::ffi::OsString;
 use std::io::{self, Read};
 use std::process::ExitCode;
 
@@ -236,6 +238,12 @@ impl Configuration {
     fn again(&self) -> String {
         let config = self.config.iter().map(|path| format!(" --config {}", word(&path.display().to_string())));
         config.chain(self.set.iter().map(|given| format!(" --set {}", word(given)))).collect()
+    }
+
+    /// The same, for a process that is to be begun.
+    fn arguments(&self) -> Vec<OsString> {
+        let config = self.config.iter().flat_map(|path| ["--config".into(), path.into()]);
+        config.chain(self.set.iter().flat_map(|given| ["--set".into(), given.into()])).collect()
     }
 
     fn settings(&self) -> Result<Settings, Failed> {

@@ -15,13 +15,14 @@ use super::dropped::{DroppedArgs, Watched};
 use super::engines::Wanted;
 use super::failure::{Failed, INPUT, INTERRUPTED, OUTCOME};
 use super::files::{self, Format};
+use super::first::First;
 use super::link::LinkArgs;
 use super::load::Load;
 use super::sequence::Original;
 use super::upkeep::Upkeep;
 use super::{Configuration, advise, engines, entry, refuse_too_much, sequence, signals};
 use crate::catalogue::Catalogue;
-use crate::print::number::{counted, span};
+use crate::print::number::{self, counted, span};
 use crate::print::outcome::Run;
 use crate::print::output::{detail, json_text, note, print, print_json, remark};
 use crate::print::progress::{Progress, Sample};
@@ -66,6 +67,9 @@ pub(super) struct Args {
     /// by the history that these carry (the engine is scr)
     #[arg(long, conflicts_with = "engine")]
     sequenced: bool,
+    /// Take only so many packets, the first ones
+    #[arg(long, value_name = "NUMBER", value_parser = number::parse_positive, conflicts_with = "sequenced")]
+    packets: Option<u64>,
     /// How many cores to use, or all
     #[arg(long, default_value = "1", value_name = "N", value_parser = engines::cores)]
     cores: usize,
@@ -117,10 +121,10 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         }
         Some(Wanted::Auto) => {
             args.load.set(&EngineKind::ALL, args.cores, &mut options)?;
-            let looked = Options { link: None, core_pps: None, ..options };
             let (output, format) = (args.output.as_deref(), args.format.map(Container::from));
-            let (description, most) = (entry.description(), (args.cores, looked));
-            let here = advise::tried(&*program, description, input, output, format, most, args.json)?;
+            let again = advise::again(&args.configuration, &args.upkeep);
+            let (description, most) = (entry.description(), args.cores);
+            let here = advise::tried(description, again, input, output, format, most, args.json)?;
             let (kind, cores) = (here.best().engine, here.best().cores);
             if !args.json {
                 let on = counted(cores as u64, "core", "cores");
@@ -171,7 +175,8 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         let mut original = Original::new(&mut capture, program.shape(args.cores));
         program.run_sequenced(args.cores, &options, &mut original, &control)
     } else {
-        thread::scope(|scope| program.start(scope, kind, cores, options, &mut capture, &control).wait())
+        let mut first = First { port: &mut capture, packets: args.packets.unwrap_or(u64::MAX) };
+        thread::scope(|scope| program.start(scope, kind, cores, options, &mut first, &control).wait())
     };
     let place = place.take();
     drop(progress);

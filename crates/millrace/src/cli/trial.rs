@@ -1,23 +1,24 @@
 //! What `millrace run` yields here: engines over one capture's first packets, by the way that a run takes, timed.
 
+use std::ffi::OsString;
 use std::path::Path;
-use std::thread;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use engine::{Control, EngineKind, Options};
+use engine::EngineKind;
 use measure::TIE_PERCENT;
 use nf::Description;
-use packet::Nanos;
-use port::pcap::{Capture, Container, Reader, Writer};
-use port::{Batch, Opened, Port, PortError, Receive, ReceiveLosses, Received, Stream};
+use port::pcap::Container;
 use serde_json::{Value, json};
 
 use super::engines::machine_cores;
 use super::failure::Failed;
-use crate::catalogue::Program;
 
 /// How a trial is made.
 pub(super) struct Plan<'a> {
+    pub(super) function: &'a str,
+    /// The arguments that configure it so again.
+    pub(super) again: Vec<OsString>,
     pub(super) input: &'a Path,
     /// Whether there is an output, and in which format, if not the input's: it is written to where nothing is kept.
     pub(super) writes: bool,
@@ -27,7 +28,6 @@ pub(super) struct Plan<'a> {
     pub(super) rounds: usize,
     /// How long all of it may take, about.
     pub(super) at_most: Duration,
-    pub(super) options: Options,
 }
 
 /// What was found.
@@ -57,7 +57,6 @@ const PACKETS_MAX: u64 = 2_000_000;
 
 /// Runs each engine that takes the function, on one core or on several, over the same packets.
 pub(super) fn run(
-    program: &dyn Program,
     description: &Description,
     plan: &Plan<'_>,
     progress: &mut dyn FnMut(u64, u64),
@@ -65,7 +64,7 @@ pub(super) fn run(
     let start = Instant::now();
     let candidates = candidates(description, plan.cores.min(machine_cores()));
     let runs = (candidates.len() * plan.rounds) as u64;
-    let once = |engine, cores, packets| once(program, plan, engine, cores, packets);
+    let once = |engine, cores, packets| once(plan, engine, cores, packets);
     // The first run finds the file in no cache and its memory untouched, and short ones open flows alone: so there are longer ones,
     // until one takes a fair part of what a run may take.
     let a_run = plan.at_most.div_f64(runs as f64);
@@ -114,74 +113,31 @@ fn candidates(description: &Description, most: usize) -> Vec<(EngineKind, usize)
     out
 }
 
-/// Runs one engine over the first packets: how many there were, and how long it took.
-fn once(
-    program: &dyn Program,
-    plan: &Plan<'_>,
-    engine: EngineKind,
-    cores: usize,
-    packets: u64,
-) -> Result<(u64, Duration), Failed> {
-    let reader = Reader::open(plan.input)?;
-    let writer = match plan.writes {
-        true => {
-            let writer = Writer::create(NOWHERE, plan.format, Some(&reader.format()))?;
-            Some(writer.growing(program.growth()))
+/// Runs one engine over the first packets: how many there were, and how long it took. In a process of its own, whose memory is as new
+/// to it as to the run that is to come.
+fn once(plan: &Plan<'_>, engine: EngineKind, cores: usize, packets: u64) -> Result<(u64, Duration), Failed> {
+    let failed = |what: &dyn std::fmt::Display| Failed::input(format_args!("an engine can't be tried: {what}"));
+    let program = std::env::current_exe().map_err(|error| failed(&error))?;
+    let mut command = Command::new(program);
+    command.arg("run").arg(plan.function).arg("--in").arg(plan.input).args(&plan.again);
+    command.args(["--engine", engine.name(), "--json", "--quiet"]);
+    command.arg("--cores").arg(cores.to_string()).arg("--packets").arg(packets.to_string());
+    if plan.writes {
+        command.args(["--out", NOWHERE]);
+        if let Some(format) = plan.format {
+            command.args(["--format", if format == Container::Pcap { "pcap" } else { "pcapng" }]);
         }
-        false => None,
-    };
-    let mut port = First { capture: Capture::new(reader, writer), packets };
-    let control = Control::default();
-    let outcome = thread::scope(|scope| program.start(scope, engine, cores, plan.options, &mut port, &control).wait())?;
-    Ok((outcome.counters.received, outcome.elapsed))
+    }
+    let output = command.stdin(Stdio::null()).output().map_err(|error| failed(&error))?;
+    // What is wrong with the capture is told by the run, which says so behind its figures.
+    let told: Value = serde_json::from_slice(&output.stdout)
+        .map_err(|_| failed(&String::from_utf8_lossy(&output.stderr).trim_start_matches("error: ").trim()))?;
+    let received = told["packets"]["received"].as_u64().unwrap_or(0);
+    Ok((received, Duration::from_secs_f64(told["elapsed_s"].as_f64().unwrap_or(0.0).max(0.0))))
 }
 
 /// Where what is written is gone.
 const NOWHERE: &str = "/dev/null";
-
-/// A capture's first packets.
-struct First {
-    capture: Capture,
-    packets: u64,
-}
-
-impl Port for First {
-    fn open(&mut self, _cores: usize) -> Result<Opened<'_>, PortError> {
-        let left = self.packets;
-        let Stream { input, output, order } = self.capture.stream();
-        Ok(Opened::Stream(Stream { input: Box::new(Limited { input, left }), output, order }))
-    }
-}
-
-struct Limited<'a> {
-    input: Box<dyn Receive + 'a>,
-    left: u64,
-}
-
-impl Receive for Limited<'_> {
-    fn receive(&mut self, batch: &mut Batch) -> Result<Received, PortError> {
-        if self.left == 0 {
-            batch.clear();
-            return Ok(Received::End);
-        }
-        let received = self.input.receive(batch)?;
-        batch.truncate(usize::try_from(self.left).unwrap_or(usize::MAX));
-        self.left -= batch.len() as u64;
-        Ok(received)
-    }
-
-    fn wait(&mut self, at_most: Duration) -> Result<(), PortError> {
-        self.input.wait(at_most)
-    }
-
-    fn now(&self) -> Option<Nanos> {
-        self.input.now()
-    }
-
-    fn lost(&self) -> ReceiveLosses {
-        self.input.lost()
-    }
-}
 
 impl Trials {
     /// The one to take: the plainest on the fewest cores among those that are as good as the fastest. What takes packets in an order

@@ -141,6 +141,10 @@ fn parts_of_captures_and_several_of_them_are_taken() {
     };
     assert_eq!(sorted("parts"), sorted("plain.pcap"));
     assert_eq!(sorted("parts/kept.pcap --in parts/dropped.pcapng"), sorted("plain.pcap"));
+    for engine in ["sequential", "rss --cores 2", "scr --cores 3"] {
+        let told = folder.json(&format!("run ddos demo.pcap.zst --packets 1k --engine {engine} --json"));
+        assert_eq!(told["packets"]["received"], 1_000, "{engine}");
+    }
     let twice = packets(&rows(&folder, "plain.pcap plain.pcap"));
     assert_eq!(twice, 2 * all);
 }
