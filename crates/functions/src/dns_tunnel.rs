@@ -251,12 +251,16 @@ impl NetworkFunction for DnsTunnel {
         for place in 0..shared.known.capacity() {
             if shared.known.is_allocated(tx, place)? {
                 let client = shared.clients.read(tx, place)?;
-                clients.extend(self.knows(&client, now).then_some((client.name, client)));
+                let is_told = match client.is_named() {
+                    true => client.last + self.config.remembered() > now,
+                    false => self.knows(&client, now),
+                };
+                clients.extend(is_told.then_some((client.name, client)));
             }
         }
         let row = |(name, client): (Host6, Client)| {
             let host = Host::from_v6(name).address().to_canonical();
-            let is_tunnel = if client.is_tunnel { "yes" } else { "no" };
+            let is_tunnel = if client.is_named() { "yes" } else { "no" };
             let Client { peak, answers, nowhere, .. } = client;
             vec![host.to_string().into(), peak.into(), answers.into(), nowhere.into(), is_tunnel.into()]
         };

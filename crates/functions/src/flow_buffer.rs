@@ -14,7 +14,7 @@ use nf::{
     Context, Description, Flow, NetworkFunction, Opened, PacketSet, Reason, Report, Sharing, Sizing, Step, Verdict,
     grouped,
 };
-use packet::{FiveTuple, Headers, Network, TcpFlags, Transport};
+use packet::{FiveTuple, Headers, Nanos, Network, TcpFlags, Transport};
 
 pub use self::config::Config;
 pub use self::segment::{HEAD_MAX, Segment};
@@ -35,8 +35,11 @@ pub struct Session {
     payload: u64,
     /// Segments that say otherwise what was said before.
     contradictions: u32,
-    /// Which of the patterns the session begins with, counted from 1.
+    /// Which of the patterns the session begins with, counted from 1; and ahead of the last silence.
     pattern: u8,
+    former: u8,
+    /// When it was heard last.
+    heard: Nanos,
     /// A side has reset it.
     reset: bool,
     /// The last SYN-ACK by whose numbers another connection would begin, until it is answered.
@@ -73,6 +76,11 @@ impl Session {
         [self.sides[0].head(), self.sides[1].head()]
     }
 
+    /// The pattern for which it is named.
+    const fn listed(&self) -> u8 {
+        if self.pattern > 0 { self.pattern } else { self.former }
+    }
+
     /// Whether nothing more will be kept of it: both heads are full, or their side said no more.
     const fn is_whole(&self, len: usize) -> bool {
         self.reset || (self.sides[0].is_whole(len) && self.sides[1].is_whole(len))
@@ -81,6 +89,11 @@ impl Session {
     /// Whether both sides have ended it.
     const fn is_over(&self) -> bool {
         self.reset || (self.sides[0].has_ended() && self.sides[1].has_ended())
+    }
+
+    /// Another connection in its place.
+    fn anew(&self) -> Self {
+        Self { former: self.former, heard: self.heard, ..Self::default() }
     }
 
     /// The side that sent a segment, and the one to which it goes.
@@ -97,7 +110,7 @@ impl Session {
         match segment.ack() {
             None if is_syn => {
                 if self.is_over() && self.pattern == 0 {
-                    *self = Self::default();
+                    *self = self.anew();
                 }
                 self.sides[sender].ask_again();
             }
@@ -126,7 +139,7 @@ impl Session {
             return;
         }
         if !self.sides[sender].may_be_answered_by(offer.asked) {
-            *self = Self::default();
+            *self = self.anew();
             self.sides[sender] = Side::beginning_at(offer.asked);
         }
         self.sides[receiver] = Side::beginning_at(offer.start);
@@ -226,8 +239,14 @@ impl NetworkFunction for FlowBuffer {
         session: &mut Session,
         segment: &Segment,
     ) -> Step<Verdict, M> {
-        cx.expire_after(self.config.idle());
+        let now = cx.now();
+        if session.heard + self.config.idle() <= now {
+            // Behind a silence it begins anew, but for its name in the report.
+            *session = Session { former: session.listed(), ..Session::default() };
+        }
+        session.heard = now;
         let contradicts = self.take(session, segment);
+        cx.expire_after(if session.listed() > 0 { self.config.remembered() } else { self.config.idle() });
         if session.sides.iter().all(|side| !side.head().is_empty()) || session.pattern > 0 {
             cx.assure();
         }
@@ -253,7 +272,7 @@ impl NetworkFunction for FlowBuffer {
         });
         // Those that were looked for come first, then those that contradict themselves, then the heaviest.
         let weight = |session: &Session| {
-            let rank = if session.pattern > 0 { 2 } else { u64::from(session.contradictions > 0) };
+            let rank = if session.listed() > 0 { 2 } else { u64::from(session.contradictions > 0) };
             rank << 62 | session.payload.min((1 << 62) - 1)
         };
         let heaviest = heaviest(&mut counted, self.config.top(), weight);
@@ -262,7 +281,7 @@ impl NetworkFunction for FlowBuffer {
             vec![
                 tuple.to_string().into(),
                 session.payload.into(),
-                self.config.name(session.pattern).into(),
+                self.config.name(session.listed()).into(),
                 session.contradictions.into(),
                 Self::legible(first).into(),
                 Self::digest(first).into(),

@@ -95,13 +95,21 @@ impl Sidejacking {
         if is_foreign {
             // Only its own client's use keeps a session.
             let foreign = known.foreign.saturating_add(1);
+            shared.places.refresh(&mut cx.tx, place, self.named_until(now))?;
             shared.sessions.write(&mut cx.tx, place, Session { other: user, foreign, ..known })?;
         } else if is_over || now.since(known.last) >= Nanos::from_secs(self.config.refresh_interval.get()) {
+            let is_named = !is_over && known.foreign > 0;
+            let deadline = if is_named { self.named_until(now) } else { deadline };
             shared.places.refresh(&mut cx.tx, place, deadline)?;
             let session = if is_over { new } else { Session { last: now, ..known } };
             shared.sessions.write(&mut cx.tx, place, session)?;
         }
         Ok(Some(is_foreign))
+    }
+
+    /// Until when a session is named that others use.
+    fn named_until(&self, now: Nanos) -> Nanos {
+        now + self.config.remember.nanos().max(self.config.session_timeout.nanos())
     }
 
     /// Whether the entry still counts. It may be there for a while after that.
@@ -262,9 +270,10 @@ impl NetworkFunction for Sidejacking {
         let Totals { requests, foreign, unjudged } = shared.totals.read(tx, Nanos::NEVER)?;
         let mut sessions = Vec::new();
         for place in 0..shared.places.capacity() {
-            if shared.places.is_allocated(tx, place)? {
+            if let Some(deadline) = shared.places.deadline(tx, place)? {
                 let session = shared.sessions.read(tx, place)?;
-                sessions.extend(self.lasts(&session, now).then_some((session.name, session)));
+                let is_told = self.lasts(&session, now) || (session.foreign > 0 && deadline > now);
+                sessions.extend(is_told.then_some((session.name, session)));
             }
         }
         let address = |host: Host6| Host::from_v6(host).address().to_canonical();

@@ -23,6 +23,8 @@ pub struct Config {
     pub block: Block,
     /// A client that gets no answer for so long is forgotten.
     pub idle_timeout: Timeout,
+    /// A tunnel's end that gets no answer for so long is not named any more.
+    pub remember: Timeout,
     /// Answers that are remembered until they are used.
     pub answers: Count<1, 1_048_576>,
     /// Clients that are remembered.
@@ -53,6 +55,7 @@ impl Default for Config {
             without_address: true,
             block: Block::Nothing,
             idle_timeout: Timeout::from_secs(1_800),
+            remember: Timeout::from_secs(86_400),
             answers: Count::new(16_384),
             clients: Count::new(16_384),
             ignore: Vec::new(),
@@ -66,6 +69,11 @@ impl Config {
     pub(super) fn keep(&self) -> Nanos {
         self.idle_timeout.max(self.window).nanos()
     }
+
+    /// How long a tunnel's end is named behind its last answer.
+    pub(super) fn remembered(&self) -> Nanos {
+        self.remember.nanos().max(self.keep())
+    }
 }
 
 const fn key(name: &'static str, default: &'static str, help: &'static str) -> ConfigKey {
@@ -78,6 +86,7 @@ pub(super) const KEYS: &[ConfigKey] = &[
     key("without_address", "true", "whether answers that hold no address count, as those for TXT, NULL, CNAME and MX"),
     key("block", "\"nothing\"", "what is dropped of a client that is taken for a tunnel's end: nothing, dns or all"),
     key("idle_timeout", "1800", "seconds without an answer after which a client is forgotten"),
+    key("remember", "86400", "seconds without an answer after which a tunnel's end is not named any more"),
     key("answers", "16384", "answers that are remembered until they are used; 1 to 1048576"),
     key("clients", "16384", "clients that are remembered; 1 to 1048576"),
     key("ignore", "[]", "prefixes of clients that aren't judged: resolvers and mail servers"),

@@ -20,8 +20,10 @@ impl DnsTunnel {
         let (shared, now, deadline) = (cx.shared, cx.now(), cx.now() + self.config.keep());
         if let Some(place) = shared.by_name.get(&mut cx.tx, &name)? {
             let client = shared.clients.read(&mut cx.tx, place as usize)?;
+            let client = if self.knows(&client, now) { client } else { client.anew(now) };
+            let deadline = if client.is_named() { now + self.config.remembered() } else { deadline };
             shared.known.refresh(&mut cx.tx, place as usize, deadline)?;
-            return Ok(Some((place as usize, if self.knows(&client, now) { client } else { Client::new(name, now) })));
+            return Ok(Some((place as usize, client)));
         }
         let Some(place) = shared.known.allocate(&mut cx.tx, deadline)? else { return Ok(None) };
         if shared.by_name.insert(&mut cx.tx, name, place as u32)? {
@@ -72,9 +74,13 @@ impl DnsTunnel {
             totals.unjudged += u64::from(!judged);
         })?;
         let Some((place, mut client)) = entry else { return Ok(()) };
+        let was_named = client.is_named();
         client.answered(now, peers.is_none());
         if judged && counts && !is_used {
             client.orphan(now, self.config.window.nanos(), self.config.threshold.get() as u32);
+            if client.is_tunnel && !was_named {
+                shared.known.refresh(&mut cx.tx, place, now + self.config.remembered())?;
+            }
         }
         shared.clients.write(&mut cx.tx, place, client)
     }

@@ -128,6 +128,8 @@ pub(super) struct Client {
     /// Those that held no address.
     pub nowhere: u32,
     pub is_tunnel: bool,
+    /// It was one ahead of the last silence.
+    pub was_tunnel: bool,
 }
 
 /// What there was in all.
@@ -161,8 +163,9 @@ packet::words! {
     Client: [6], client => {
         let [high, low] = client.name.to_words();
         let halves = |high: u32, low: u32| u64::from(high) << 32 | u64::from(low);
-        // A peak is at most `ORPHANS_MAX`, so there is a bit to spare.
-        let counts = halves(client.peak << 1 | u32::from(client.is_tunnel), client.orphans);
+        // A peak is at most `ORPHANS_MAX`, so there are bits to spare.
+        let marks = u32::from(client.was_tunnel) << 1 | u32::from(client.is_tunnel);
+        let counts = halves(client.peak << 2 | marks, client.orphans);
         [high, low, client.window.0, client.last.0, counts, halves(client.answers, client.nowhere)]
     }, words => {
         let high = |word: u64| (word >> 32) as u32;
@@ -171,10 +174,11 @@ packet::words! {
             window: Nanos(words[2]),
             last: Nanos(words[3]),
             orphans: words[4] as u32,
-            peak: high(words[4]) >> 1,
+            peak: high(words[4]) >> 2,
             answers: high(words[5]),
             nowhere: words[5] as u32,
             is_tunnel: high(words[4]) & 1 == 1,
+            was_tunnel: high(words[4]) & 2 == 2,
         }
     };
     Totals: [4], totals => [totals.answers, totals.used, totals.unreadable, totals.unjudged],
@@ -204,7 +208,21 @@ impl Answered {
 
 impl Client {
     pub(super) const fn new(name: Host6, now: Nanos) -> Self {
-        Self { name, window: now, last: now, orphans: 0, peak: 0, answers: 0, nowhere: 0, is_tunnel: false }
+        let (is_tunnel, was_tunnel) = (false, false);
+        Self { name, window: now, last: now, orphans: 0, peak: 0, answers: 0, nowhere: 0, is_tunnel, was_tunnel }
+    }
+
+    /// The same client behind a silence: it begins anew, but for its name where it was a tunnel's end.
+    pub(super) const fn anew(&self, now: Nanos) -> Self {
+        match self.is_named() {
+            true => Self { peak: self.peak, was_tunnel: true, ..Self::new(self.name, now) },
+            false => Self::new(self.name, now),
+        }
+    }
+
+    /// Whether it is, or was, taken for a tunnel's end.
+    pub(super) const fn is_named(&self) -> bool {
+        self.is_tunnel || self.was_tunnel
     }
 
     /// An answer has come.
@@ -293,13 +311,13 @@ mod tests {
             [high, low, window, last] in any::<[u64; 4]>(),
             names in any::<[u32; PEERS_MAX]>(),
             crossed in any::<u16>(),
-            [is_tunnel, is_used] in any::<[bool; 2]>(),
+            [is_tunnel, was_tunnel, is_used] in any::<[bool; 3]>(),
         ) {
             let (window, last) = (Nanos(window), Nanos(last));
             let name = Host6::from_words([high, low]);
             let answer = Answered { client: name, name: nowhere, at: window, is_used, peers: Peers { names, crossed } };
             prop_assert_eq!(Answered::from_words(answer.to_words()), answer);
-            let client = Client { name, window, last, orphans, peak, answers, nowhere, is_tunnel };
+            let client = Client { name, window, last, orphans, peak, answers, nowhere, is_tunnel, was_tunnel };
             prop_assert_eq!(Client::from_words(client.to_words()), client);
         }
     }

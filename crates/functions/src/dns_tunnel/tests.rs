@@ -181,6 +181,22 @@ fn a_tunnel_is_blocked_as_configured_until_it_has_been_quiet() {
 }
 
 #[test]
+fn a_tunnels_end_that_falls_silent_is_named_and_not_blocked() {
+    let mut bench = Bench::new("threshold = 2\nwindow = 10\nidle_timeout = 30\nremember = 600\nblock = \"all\"");
+    bench.tell(CLIENT, &[server(1)]);
+    bench.tell(CLIENT, &[server(2)]);
+    let rows = |bench: &Bench| local_report(&bench.function, &bench.state, bench.now).unwrap().rows;
+    assert_ne!(bench.send(CLIENT, server(9)), Verdict::FORWARD);
+    bench.wait(500);
+    assert_eq!(bench.send(CLIENT, server(9)), Verdict::FORWARD);
+    assert_eq!(rows(&bench), [["10.0.0.1", "2", "2", "0", "yes"]]);
+    bench.tell(CLIENT, &[server(3)]);
+    assert_eq!((bench.orphans(CLIENT), rows(&bench)[0][4].to_string()), (Some((1, false)), "yes".into()));
+    bench.wait(600);
+    assert!(rows(&bench).is_empty());
+}
+
+#[test]
 fn without_room_nobody_is_judged() {
     let bench = Bench::new("threshold = 2\nanswers = 1\nclients = 1");
     bench.tell(CLIENT, &[server(1)]);

@@ -27,6 +27,7 @@ struct Fields {
     block: bool,
     drop_contradictions: bool,
     idle_timeout: Timeout,
+    remember: Timeout,
     flows: Flows,
     flows_v6: Flows,
     top: Count<0, 10_000>,
@@ -40,6 +41,7 @@ impl Default for Fields {
             block: true,
             drop_contradictions: false,
             idle_timeout: Timeout::from_secs(300),
+            remember: Timeout::from_secs(86_400),
             flows: Flows::new(262_144),
             flows_v6: Flows::new(32_768),
             top: Count::new(10),
@@ -149,6 +151,11 @@ impl Config {
         self.0.idle_timeout.nanos()
     }
 
+    /// How long a session that began as listed is named after it was last heard.
+    pub(super) fn remembered(&self) -> Nanos {
+        self.0.remember.nanos().max(self.idle())
+    }
+
     pub(super) const fn sizing(&self) -> Sizing {
         Sizing { flows: self.0.flows.get() as usize, flows_v6: self.0.flows_v6.get() as usize }
     }
@@ -176,6 +183,7 @@ pub(super) const KEYS: &[ConfigKey] = &[
     ),
     key("drop_contradictions", "false", "whether segments are dropped that say otherwise what was said before"),
     key("idle_timeout", "300", "seconds of silence after which a session is forgotten"),
+    key("remember", "86400", "seconds of silence after which a session that began as listed is not named any more"),
     key("flows", "262144", "IPv4 sessions that are remembered"),
     key("flows_v6", "32768", "IPv6 sessions that are remembered"),
     key("top", "10", "how many sessions the report lists; 0 to 10000"),

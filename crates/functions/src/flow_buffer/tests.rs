@@ -9,12 +9,15 @@ use super::*;
 struct Bench {
     function: FlowBuffer,
     session: Session,
+    now: Nanos,
+    /// Until when the session is kept.
+    lasts: Option<Nanos>,
 }
 
 impl Bench {
     fn new(text: &str) -> Self {
         let function = FlowBuffer::new(toml::from_str(text).expect("the test's own configuration"));
-        Self { function, session: Session::default() }
+        Self { function, session: Session::default(), now: Nanos::from_secs(1_000), lasts: None }
     }
 
     fn give(&mut self, from_client: bool, flags: TcpFlags, seq: u32, payload: &[u8]) -> Verdict {
@@ -23,8 +26,9 @@ impl Bench {
 
     fn answer(&mut self, from_client: bool, flags: TcpFlags, seq: u32, ack: u32, payload: &[u8]) -> Verdict {
         let segment = segment(from_client, flags, seq, ack, payload, self.function.config.head_len());
-        let mut cx = Context::<FlowBuffer, Local>::new(&(), LocalTx::default(), Nanos(1), Seq(0));
+        let mut cx = Context::<FlowBuffer, Local>::new(&(), LocalTx::default(), self.now, Seq(0));
         let Ok(verdict) = self.function.packet(&mut cx, &mut self.session, &segment);
+        self.lasts = cx.effects().deadline;
         verdict
     }
 
@@ -98,6 +102,18 @@ fn another_connection_begins_anew_once_the_first_is_over() {
     bench.give(true, TcpFlags::SYN, 70_000, b"");
     bench.says(70_001, b"two");
     assert_eq!(bench.head(), b"two");
+}
+
+#[test]
+fn a_session_that_began_as_listed_is_named_and_not_blocked_behind_a_silence() {
+    let mut bench = Bench::new("patterns = [\"GET \"]\nidle_timeout = 10\nremember = 100");
+    assert!(!bench.says(10, b"GET /"));
+    bench.now = bench.now + Nanos::from_secs(10);
+    assert!(bench.says(70, b"hello") && bench.head() == b"hello", "it begins anew");
+    let key = segment(true, TcpFlags::ACK, 0, 0, b"", 9).key();
+    let report = bench.function.report(&mut [(key, bench.session)].into_iter()).unwrap();
+    assert_eq!(report.rows[0][2], "GET ");
+    assert_eq!(bench.lasts, Some(bench.now + Nanos::from_secs(100)));
 }
 
 const SYN: TcpFlags = TcpFlags::SYN;

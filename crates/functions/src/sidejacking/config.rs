@@ -28,6 +28,7 @@ pub(super) struct Fields {
     pub(super) block: bool,
     /// A session that its client hasn't used for so long is forgotten.
     pub(super) session_timeout: Timeout,
+    pub(super) remember: Timeout,
     /// Seconds for which the use of a session by its client isn't noted again.
     pub(super) refresh_interval: Count<0, 86_400>,
     /// Sessions that are remembered.
@@ -98,6 +99,7 @@ impl Default for Fields {
             differs: Differs::Address,
             block: false,
             session_timeout: Timeout::from_secs(1_800),
+            remember: Timeout::from_secs(86_400),
             refresh_interval: Count::new(1),
             sessions: Count::new(16_384),
             idle_timeout: Timeout::from_secs(300),
@@ -127,6 +129,11 @@ pub(super) const KEYS: &[ConfigKey] = &[
     ),
     key("block", "false", "whether connections with somebody else's cookie are dropped"),
     key("session_timeout", "1800", "seconds after which a session that its client hasn't used is forgotten"),
+    key(
+        "remember",
+        "86400",
+        "seconds for which a session that others have used is named after that or its client's use",
+    ),
     key(
         "refresh_interval",
         "1",

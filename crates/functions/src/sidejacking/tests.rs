@@ -101,7 +101,7 @@ fn a_connection_is_blocked_from_the_cookie_to_its_end() {
 
 #[test]
 fn sessions_without_room_are_counted_and_told_of_nobody() {
-    let mut bench = Bench::new("sessions = 1\nsession_timeout = 10");
+    let mut bench = Bench::new("sessions = 1\nsession_timeout = 10\nremember = 10");
     assert!(
         !bench.asks(OWNER, 7, 1) && !bench.asks(OWNER, 8, 1) && !bench.asks(OTHER, 8, 1) && bench.asks(OTHER, 7, 2)
     );

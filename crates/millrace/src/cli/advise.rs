@@ -123,9 +123,9 @@ struct Answer<'a> {
 }
 
 /// How long the runs for `auto` take together, about.
-const AUTO_TAKES: Duration = Duration::from_millis(700);
-/// Rounds of these: the fastest engines are to be told apart where they differ by a tenth.
-const AUTO_ROUNDS: usize = 3;
+const AUTO_TAKES: Duration = Duration::from_millis(800);
+/// Rounds of these.
+const AUTO_ROUNDS: usize = 2;
 /// How long those that are shown beside predictions take.
 const SHOWN_TAKES: Duration = Duration::from_secs(3);
 const SHOWN_ROUNDS: usize = 5;
@@ -263,10 +263,10 @@ fn text(description: &Description, name: &str, answer: &Answer<'_>) -> String {
 /// What `run` does here, and which engine to take for it.
 fn measured(here: &Trials, style: Style) -> String {
     let over = match here.whole {
-        true => "all packets".to_owned(),
-        false => format!("the first {} packets", number::count(here.packets)),
+        true => "measured over all packets".to_owned(),
+        false => format!("measured over the first {} packets, extrapolated to all", number::count(here.packets)),
     };
-    let mut out = style.bold(format!("`millrace run` here, over {over} (measured)\n"));
+    let mut out = style.bold(format!("`millrace run` here ({over})\n"));
     let columns =
         [("engine", Align::Left), ("cores", Align::Right), ("Mpps", Align::Right), ("least to most", Align::Right)];
     let mut sheet = Sheet::new(style, &columns);
@@ -283,7 +283,7 @@ fn measured(here: &Trials, style: Style) -> String {
     }
     out += &sheet.lines(0);
     let on = counted(best.cores as u64, "core", "cores");
-    out += &format!("\n{}\n", style.good(format!("take {} on {on}: {} Mpps measured", best.engine, rate(best.median))));
+    out += &format!("\n{}\n", style.good(format!("take {} on {on}: {} Mpps", best.engine, rate(best.median))));
     out
 }
 
