@@ -86,7 +86,7 @@ fn filters_take_what_tcpdump_takes() {
         "src port 53 or 22",
         // Behind an extension header tcpdump sees no ICMPv6, and those reports have one.
         "ip proto 1 or (icmp6 and not host ff02::16)",
-        "less 60",
+        "less 60 and ip",
     ] {
         let mut tcpdump = Command::new("tcpdump");
         tcpdump.arg("-nr").arg(folder.path("plain.pcap")).arg(expression);
