@@ -123,7 +123,7 @@ struct Answer<'a> {
 }
 
 /// How long the runs for `auto` take together, about.
-const AUTO_TAKES: Duration = Duration::from_millis(800);
+const AUTO_TAKES: Duration = Duration::from_millis(500);
 /// Rounds of these.
 const AUTO_ROUNDS: usize = 2;
 /// How long those that are shown beside predictions take.
