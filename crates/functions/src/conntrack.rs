@@ -3,17 +3,20 @@
 //! The judgement is the Linux tracker's (`nf_conntrack`), see [`tracking`](crate::tracking); README: `docs/conntrack.md`.
 
 use alloc::collections::BTreeMap;
+use alloc::string::ToString;
+use alloc::vec::Vec;
 use alloc::{format, vec};
 
 use memory::Memory;
 use nf::{
     ConfigKey, Context, Description, NetworkFunction, Opened, PacketSet, Reason, Report, Sharing, Sizing, Step,
-    Verdict, counted,
+    Verdict, counted, grouped,
 };
 use packet::{FiveTuple, Headers, Nanos};
 use serde::Deserialize;
 
-use crate::config::Flows;
+use crate::config::{Count, Flows};
+use crate::top::heaviest;
 use crate::tracking::rules::{Retransmissions, TIMEOUT_KEYS, join_keys};
 use crate::tracking::{Cause, Connection, Observation, Outcome, Rules, Timeouts, Unobserved};
 
@@ -23,6 +26,7 @@ pub struct Conntrack {
     rules: Rules,
     invalid: Invalid,
     sizing: Sizing,
+    list: usize,
 }
 
 /// The configuration of [`Conntrack`].
@@ -43,6 +47,8 @@ pub struct Config {
     pub flows: Flows,
     /// IPv6 connections.
     pub flows_v6: Flows,
+    /// How many connections the report lists one by one.
+    pub list: Listed,
     /// How long connections may idle.
     pub timeouts: Timeouts,
 }
@@ -67,12 +73,13 @@ impl Default for Config {
             max_retransmissions: Retransmissions::new(3),
             flows: Flows::new(1_048_576),
             flows_v6: Flows::new(65_536),
+            list: Listed::new(0),
             timeouts: Timeouts::default(),
         }
     }
 }
 
-const KEYS: [ConfigKey; 22] = join_keys(
+const KEYS: [ConfigKey; 23] = join_keys(
     &[
         ConfigKey {
             name: "invalid",
@@ -93,6 +100,11 @@ const KEYS: [ConfigKey; 22] = join_keys(
         },
         ConfigKey { name: "flows", default: "1048576", help: "IPv4 connections that are remembered, 1 to 268435456" },
         ConfigKey { name: "flows_v6", default: "65536", help: "IPv6 connections that are remembered, 1 to 268435456" },
+        ConfigKey {
+            name: "list",
+            default: "0",
+            help: "how many connections the report lists one by one, in place of their numbers by state; 0 to 1000000",
+        },
     ],
     &TIMEOUT_KEYS,
 );
@@ -106,7 +118,7 @@ impl Conntrack {
         rules.tcp.liberal = config.liberal;
         rules.tcp.ignore_invalid_rst = config.ignore_invalid_rst;
         let sizing = Sizing { flows: config.flows.get() as usize, flows_v6: config.flows_v6.get() as usize };
-        Self { rules, invalid: config.invalid, sizing }
+        Self { rules, invalid: config.invalid, sizing, list: config.list.get() as usize }
     }
 
     /// Judges a packet that is not plainly of an open connection. What follows is left to the caller: a verdict that crosses a call
@@ -195,12 +207,42 @@ impl NetworkFunction for Conntrack {
     }
 
     fn report(&self, flows: &mut dyn Iterator<Item = (FiveTuple, Connection)>) -> Option<Report> {
-        Some(count_by_state(flows))
+        Some(told(flows, self.list))
     }
 }
 
+/// How many connections a report lists.
+pub(crate) type Listed = Count<0, 1_000_000>;
+
+/// The first connections, at most so many, or how many there are in which state.
+pub(crate) fn told(flows: &mut dyn Iterator<Item = (FiveTuple, Connection)>, list: usize) -> Report {
+    if list == 0 {
+        return count_by_state(flows);
+    }
+    let mut all = 0_u64;
+    let mut flows = flows.inspect(|_| all += 1);
+    let first = heaviest(&mut flows, list, |_| 1);
+    let row = |(tuple, connection): &(FiveTuple, Connection)| {
+        let (protocol, state) = connection.names();
+        let tuple = if connection.opener_first() { *tuple } else { tuple.reversed() };
+        let assured = if connection.assured() { "yes" } else { "no" };
+        let [source, destination] = [tuple.source(), tuple.destination()].map(|end| end.to_string());
+        vec![protocol.into(), state.into(), source.into(), destination.into(), assured.into()]
+    };
+    let rows: Vec<_> = first.iter().map(row).collect();
+    let title = match all > rows.len() as u64 {
+        true => format!(
+            "{} of {}; `--set list=` shows more",
+            grouped(rows.len() as u64),
+            counted(all, "connection", "connections")
+        ),
+        false => counted(all, "connection", "connections"),
+    };
+    Report { title, columns: vec!["protocol", "state", "opened by", "to", "assured"], rows }
+}
+
 /// How many connections are in which state, by protocol.
-pub(crate) fn count_by_state(flows: &mut dyn Iterator<Item = (FiveTuple, Connection)>) -> Report {
+fn count_by_state(flows: &mut dyn Iterator<Item = (FiveTuple, Connection)>) -> Report {
     let mut counts: BTreeMap<(&str, &str), (u64, u64)> = BTreeMap::new();
     for (_, connection) in flows {
         let (all, assured) = counts.entry(connection.names()).or_default();

@@ -15,7 +15,7 @@ use packet::{FiveTuple, Headers, Nanos};
 
 use self::config::KEYS;
 use crate::config::Prefix;
-use crate::conntrack::count_by_state;
+use crate::conntrack::told;
 use crate::tracking::{Cause, Connection, Direction, Event, Observation, Outcome, Rules, Unobserved, tcp};
 
 pub use self::config::{Config, NonIp, Service};
@@ -31,6 +31,7 @@ pub struct Firewall {
     icmp_errors: bool,
     non_ip: NonIp,
     unreadable: NonIp,
+    list: usize,
     sizing: Sizing,
 }
 
@@ -67,6 +68,7 @@ impl Firewall {
             icmp_errors: config.icmp_errors,
             non_ip: config.non_ip,
             unreadable: config.unreadable,
+            list: config.list.get() as usize,
             sizing: Sizing { flows: config.flows.get() as usize, flows_v6: config.flows_v6.get() as usize },
         }
     }
@@ -216,7 +218,7 @@ impl NetworkFunction for Firewall {
     }
 
     fn report(&self, flows: &mut dyn Iterator<Item = (FiveTuple, Connection)>) -> Option<Report> {
-        Some(count_by_state(flows))
+        Some(told(flows, self.list))
     }
 }
 

@@ -366,6 +366,12 @@ impl Connection {
         if observation.from_first == self.opener_first { Direction::Original } else { Direction::Reply }
     }
 
+    /// Whether the opener is the first endpoint of the symmetric five-tuple.
+    #[must_use]
+    pub const fn opener_first(&self) -> bool {
+        self.opener_first
+    }
+
     /// Whether the connection has proved itself: when a table is full, it stays.
     #[inline]
     #[must_use]

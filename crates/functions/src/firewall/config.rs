@@ -9,6 +9,7 @@ use packet::{FiveTuple, protocol};
 use serde::Deserialize;
 
 use crate::config::{Flows, Ports, Prefix, Prefixes};
+use crate::conntrack::Listed;
 use crate::tracking::rules::{Retransmissions, TIMEOUT_KEYS, join_keys};
 use crate::tracking::{Event, Timeouts};
 
@@ -38,6 +39,8 @@ pub struct Config {
     pub flows: Flows,
     /// IPv6 connections.
     pub flows_v6: Flows,
+    /// How many connections the report lists one by one.
+    pub(crate) list: Listed,
     /// How long connections may idle.
     pub timeouts: Timeouts,
 }
@@ -135,12 +138,13 @@ impl Default for Config {
             max_retransmissions: Retransmissions::new(3),
             flows: Flows::new(1_048_576),
             flows_v6: Flows::new(65_536),
+            list: Listed::new(0),
             timeouts: Timeouts::default(),
         }
     }
 }
 
-pub(super) const KEYS: [ConfigKey; 26] = join_keys(
+pub(super) const KEYS: [ConfigKey; 27] = join_keys(
     &[
         ConfigKey {
             name: "inside",
@@ -185,6 +189,11 @@ pub(super) const KEYS: [ConfigKey; 26] = join_keys(
         },
         ConfigKey { name: "flows", default: "1048576", help: "IPv4 connections that are remembered, 1 to 268435456" },
         ConfigKey { name: "flows_v6", default: "65536", help: "IPv6 connections that are remembered, 1 to 268435456" },
+        ConfigKey {
+            name: "list",
+            default: "0",
+            help: "how many connections the report lists one by one, in place of their numbers by state; 0 to 1000000",
+        },
     ],
     &TIMEOUT_KEYS,
 );

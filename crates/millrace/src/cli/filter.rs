@@ -60,6 +60,9 @@ impl Filter {
         if parser.words.is_empty() {
             return Err("there is no expression; write one as 'tcp port 443 and net 10.0.0.0/8'".to_owned());
         }
+        if parser.words.len() > WORDS_MAX {
+            return Err(format!("{} words are too many: at most {WORDS_MAX}", parser.words.len()));
+        }
         let filter = parser.terms()?;
         match parser.peek() {
             None => Ok(filter),
@@ -99,6 +102,9 @@ impl Filter {
         }
     }
 }
+
+/// Words of an expression at most: each may nest it deeper.
+const WORDS_MAX: usize = 1_000;
 
 /// The words of an expression: parentheses and signs are words of their own.
 fn words(text: &str) -> Vec<String> {
@@ -426,6 +432,7 @@ fn number(text: &str) -> Option<u8> {
 #[cfg(test)]
 mod tests {
     use packet::LinkType;
+    use proptest::prelude::*;
     use testkit::{Build, Frames};
 
     use super::*;
@@ -495,6 +502,56 @@ mod tests {
         ] {
             assert_eq!(fitting(expression), expected, "{expression}");
         }
+    }
+
+    proptest! {
+        #[test]
+        fn any_words_are_read_or_refused(
+            known in proptest::collection::vec(0..WORDS.len(), 0..30),
+            other in "\\PC{0,20}",
+            at in any::<prop::sample::Index>(),
+        ) {
+            let mut words: Vec<&str> = known.iter().map(|at| WORDS[*at]).collect();
+            words.insert(at.index(words.len() + 1), &other);
+            let _ = Filter::parse(&words.join(" "));
+        }
+    }
+
+    const WORDS: [&str; 24] = [
+        "(",
+        ")",
+        "not",
+        "and",
+        "or",
+        "ip",
+        "ip6",
+        "tcp",
+        "icmp",
+        "src",
+        "dst",
+        "host",
+        "net",
+        "port",
+        "portrange",
+        "proto",
+        "vlan",
+        "less",
+        "10.0.0.1",
+        "10.0.0.0/8",
+        "443",
+        "1-9",
+        "::1",
+        "&&",
+    ];
+
+    #[test]
+    fn what_nests_too_deeply_is_refused() {
+        for text in ["(".repeat(100_000), "not ".repeat(100_000) + "tcp", "tcp".to_owned() + &" or tcp".repeat(100_000)]
+        {
+            assert!(Filter::parse(&text).unwrap_err().contains("words are too many"));
+        }
+        let most = "tcp".to_owned() + &" or tcp".repeat(499);
+        assert!(Filter::parse(&most).is_ok() && Filter::parse(&("(".repeat(400) + "tcp" + &")".repeat(400))).is_ok());
     }
 
     #[test]

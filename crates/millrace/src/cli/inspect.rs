@@ -7,6 +7,7 @@ use port::pcap::Reader;
 use port::{Batch, Received};
 
 use super::failure::Failed;
+use super::part::Part;
 use super::{files, signals};
 use crate::print::output::{note, print, print_json};
 use crate::print::progress::{Progress, Sample};
@@ -24,16 +25,21 @@ use page::Page;
 /// Link type, format, duration, packets and bytes, flows by protocol, the largest flow's share and how skewed the rest
 /// is, fragments, malformed packets by kind, VLANs, tunnels, and how often the capture's clock stepped back.
 #[derive(clap::Args)]
-#[command(after_help = "Examples:\n  millrace inspect a.pcap\n  zcat a.pcap.gz | millrace inspect - --json")]
+#[command(
+    after_help = "Examples:\n  millrace inspect a.pcap\n  millrace inspect a.pcap --filter 'udp port 53' --to +60\n  zcat a.pcap.gz | millrace inspect - --json"
+)]
 pub(super) struct Args {
     #[command(flatten)]
     input: files::Input,
+    #[command(flatten)]
+    part: Part,
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
 pub(super) fn perform(args: &Args) -> Result<(), Failed> {
+    let mut part = args.part.checked()?;
     let mut reader = Reader::open(args.input.path())?;
     let file = reader.progress();
     let packets = Arc::new(AtomicU64::new(0));
@@ -53,8 +59,12 @@ pub(super) fn perform(args: &Args) -> Result<(), Failed> {
         }
         match reader.read(&mut batch) {
             Ok(Received::Packets) => {
+                let is_over = part.keep(&mut batch);
                 census.count(&batch);
                 packets.fetch_add(batch.len() as u64, Ordering::Relaxed);
+                if is_over {
+                    break None;
+                }
             }
             Ok(Received::Idle) => {}
             Ok(Received::End) => break None,

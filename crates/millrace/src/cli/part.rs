@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use packet::{Headers, Nanos};
-use port::Packet;
+use port::{Batch, Packet};
 
 use super::failure::Failed;
 use super::filter::Filter;
@@ -74,6 +74,25 @@ impl Part {
 }
 
 impl Parted {
+    /// Takes out of a batch what isn't meant. Whether nothing that is meant comes behind it.
+    pub(super) fn keep(&mut self, batch: &mut Batch) -> bool {
+        if self.filter.is_none() && self.from.is_none() && self.to.is_none() && self.left.is_none() {
+            return false;
+        }
+        let mut is_over = false;
+        let meant: Vec<bool> = batch
+            .each(0..batch.len())
+            .map(|(packet, bytes)| {
+                is_over |= self.is_over(packet);
+                let headers = packet::parse(packet.link, bytes, packet.wire_len, packet.interface).ok();
+                !is_over && self.takes(packet, headers.as_ref())
+            })
+            .collect();
+        let mut meant = meant.into_iter();
+        batch.retain(|_| meant.next() == Some(true));
+        is_over
+    }
+
     /// Whether neither this packet nor any behind it is meant.
     pub(super) fn is_over(&mut self, packet: &Packet) -> bool {
         let start = *self.start.get_or_insert(packet.time);

@@ -128,6 +128,13 @@ fn parts_of_captures_and_several_of_them_are_taken() {
     let first = rows(&folder, "demo.pcap.zst --packets 1")[0]["first"].as_str().unwrap().to_owned();
     assert_eq!(packets(&rows(&folder, &format!("demo.pcap.zst --to {first}"))), 0, "times before it");
     assert!(packets(&rows(&folder, &format!("demo.pcap.zst --from {first} --to +20"))) > 30_000);
+    let part = folder.json("inspect demo.pcap.zst --from +5 --to +15 --json");
+    let flows = rows(&folder, "demo.pcap.zst --from +5 --to +15");
+    let ip = part["packets"].as_u64().unwrap() - part["network"]["arp"].as_u64().unwrap();
+    assert_eq!(ip, packets(&flows));
+    let mut inspect = folder.command("inspect demo.pcap.zst --packets 7 --json --filter");
+    let told: Value = serde_json::from_str(&other(inspect.arg("tcp and port 80")).unwrap()).unwrap();
+    assert_eq!((&told["packets"], &told["network"]["ipv4"]), (&7.into(), &7.into()));
     // Two captures of one time are read turn by turn, so a session is one with both directions.
     fs::create_dir(folder.path("parts")).unwrap();
     let drops = "run firewall plain.pcap --set inside=[\"192.168.10.0/24\",\"2001:db8:1::/64\"] \
