@@ -360,6 +360,7 @@ mod tests {
             ("static = [{ external = \"203.0.113.1\", internal = \"10.0.0.1\" }]", "take it out of `external`"),
             ("static = [{ external = \"203.0.113.2\", internal = \"8.8.8.8\" }]", "8.8.8.8, which is not `inside`"),
             ("static = [{ external = \"10.0.0.9\", internal = \"10.0.0.1\" }]", "no address of outside"),
+            ("static = [{ external = \"0.0.0.0\", internal = \"10.0.0.1\" }]", "no address of outside"),
             (
                 "static = [{ external = \"203.0.113.2\", internal = \"10.0.0.1\" },\n\
                  { external = \"203.0.113.3\", internal = \"10.0.0.1\" }]",

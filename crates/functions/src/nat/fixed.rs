@@ -115,7 +115,8 @@ impl Fixed {
             if is_external(external.to_bits()) {
                 return Err(format!("`static` maps {external}, whose ports are given out: take it out of `external`"));
             }
-            if is_inside(external.to_bits()) || !is_unicast(external.to_bits()) {
+            let is_hosts = is_unicast(external.to_bits()) && !external.is_unspecified() && !external.is_loopback();
+            if is_inside(external.to_bits()) || !is_hosts {
                 return Err(format!("`static` maps {external}, which is no address of outside"));
             }
             if hosts[..at].iter().any(|other| other.external == external || other.internal == internal) {

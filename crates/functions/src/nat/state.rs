@@ -527,7 +527,7 @@ impl<M: Memory> State<M> {
             listed.push(Listed { internal, external, protocol: protocol.name(), by, sessions, left: until - now });
         }
         let all = listed.len();
-        listed.sort_by_key(|one| (one.external.address, one.protocol, one.external.port));
+        listed.sort_by_key(|one| (one.external.address, one.external.port, one.protocol));
         listed.truncate(most);
         Ok((listed, all))
     }
