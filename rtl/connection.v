@@ -66,12 +66,13 @@ module connection (
         seq, behind, ack, sack, window, 5'd0, says, 1'b0, has_ack, sack_permitted, has_scale, scale
     };
 
-    // Echo, timestamp, information, address mask, in this order; a reply is the even number of IPv4's.
-    wire is_reply = v4 ? icmp_type == 8'd0 || (icmp_type != 8'd8 && !icmp_type[0]) : icmp_type[0];
+    // Echo, timestamp, information, address mask, in this order; a reply is the even number of IPv4's. Of IPv6 echo and node information.
+    wire is_reply = v4 ? icmp_type == 8'd0 || (icmp_type != 8'd8 && !icmp_type[0])
+                       : icmp_type == 8'd129 || icmp_type == 8'd140;
     wire [7:0] pair = (icmp_type + 8'd1) >> 1;
-    wire [1:0] query = v4 && icmp_type >= 8'd13 ? pair[1:0] + 2'd2 : 2'd0;
+    wire [1:0] query = v4 && icmp_type >= 8'd13 ? pair[1:0] + 2'd2 : !v4 && icmp_type >= 8'd139 ? 2'd1 : 2'd0;
     wire is_error = v4 ? icmp_type == 8'd3 || icmp_type == 8'd4 || icmp_type == 8'd5 || icmp_type == 8'd11 || icmp_type == 8'd12
-                       : icmp_type >= 8'd1 && icmp_type <= 8'd4;
+                       : !icmp_type[7];
 
     wire [5:0] event_number = tcp ? 6'd0 : udp ? 6'd1 : !icmp ? 6'd5 : is_reply ? 6'd3 : 6'd2;
     wire [159:0] detail = tcp ? segment : icmp ? {6'd0, query, 152'd0} : 160'd0;

@@ -111,6 +111,7 @@ module headers (
         l_valid <= w_valid && !rst;
         l_software <= w_link != 16'd1
             || (w_cap >= 9'd22 && twice && is_tag(type2))
+            || (w_cap >= link_len && ethertype <= 16'd1500)
             || (w_cap >= link_len
                 && (ethertype == 16'h8847 || ethertype == 16'h8848 || ethertype == 16'h8864));
         l_bad <= w_cap < 9'd14 || (once && w_cap < 9'd18) || (twice && w_cap < 9'd22);
@@ -186,8 +187,9 @@ module headers (
     wire       is_icmp = reads && ((n_v4 && n_protocol == 8'd1) || (n_v6 && n_protocol == 8'd58));
     wire       is_gre = reads && n_protocol == 8'd47;
     wire [5:0] tcp_len = {n[8*12+4 +: 4], 2'b00};
-    wire       bad_tcp = n_cap < 9'd20 || tcp_len < 6'd20 || (n_whole && {26'd0, tcp_len} > n_room)
-                      || n_cap < {3'd0, tcp_len};
+    wire       bad_tcp = n_cap < 9'd20 || tcp_len < 6'd20 || {26'd0, tcp_len} > n_room;
+    // Options that were cut off are read as far as they are there.
+    wire [5:0] tcp_here = n_cap < {3'd0, tcp_len} ? n_cap[5:0] : tcp_len;
     wire [31:0] udp_len = n_v6 && `HALF(n, 4) == 16'd0 ? n_room : {16'd0, `HALF(n, 4)};
     wire       bad_udp = n_cap < 9'd8 || udp_len < 32'd8 || (n_whole && udp_len > n_room);
     // GRE is looked through where it is whole: what its flags announce must be there.
@@ -199,7 +201,7 @@ module headers (
     wire       bad_gre = n_whole && (n_cap < 9'd4 || (gre_opens && n_cap < gre_len));
     wire [7:0] kind = `BYTE(n, 0);
     wire       is_query = n_v4 ? kind == 8'd0 || kind == 8'd8 || (kind >= 8'd13 && kind <= 8'd18)
-                               : kind == 8'd128 || kind == 8'd129;
+                               : kind == 8'd128 || kind == 8'd129 || kind == 8'd139 || kind == 8'd140;
     wire [15:0] identifier = is_query ? `HALF(n, 4) : 16'd0;
     wire       has_ports = is_tcp || is_udp || is_sctp;
 
@@ -235,31 +237,28 @@ module headers (
         t_window <= `HALF(n, 14);
         t_payload_len <= n_room - {26'd0, tcp_len};
         t_options <= n[8*20 +: 320];
-        t_options_len <= is_tcp && !bad_tcp ? tcp_len - 6'd20 : 6'd0;
+        t_options_len <= is_tcp && !bad_tcp ? tcp_here - 6'd20 : 6'd0;
         t_interface <= n_interface;
         t_wire_len <= n_wire_len;
     end
 
     // ---- TCP options, while the rest waits.
     localparam OPTION_CYCLES = 9;
-    wire bad_options;
     tcp_options tcp_options (
         .clk(clk), .options(t_options), .len(t_options_len), .is_syn(t_flags[1]), .ack(t_ack),
-        .bad(bad_options), .has_scale(has_scale), .scale(scale), .sack_permitted(sack_permitted),
+        .has_scale(has_scale), .scale(scale), .sack_permitted(sack_permitted),
         .has_edge(has_edge), .edge_offset(edge_offset)
     );
     reg [OPTION_CYCLES-1:0] valids;
     always @(posedge clk) valids <= rst ? {OPTION_CYCLES{1'b0}} : {valids[OPTION_CYCLES-2:0], t_valid};
     assign valid = valids[OPTION_CYCLES-1];
-    wire bad_before;
     delay #(.WIDTH(482), .CYCLES(OPTION_CYCLES)) rest (
         .clk(clk),
         .in({t_bad, t_software, t_v4, t_v6, t_later, t_tcp, t_udp, t_icmp, t_sctp, t_query, t_src, t_dst, t_protocol,
              t_type, t_flags, t_src_port, t_dst_port, t_window, t_interface, t_seq, t_ack, t_payload_len, t_wire_len}),
-        .out({bad_before, software, v4, v6, later, tcp, udp, icmp, sctp, icmp_query, src, dst, protocol,
+        .out({bad, software, v4, v6, later, tcp, udp, icmp, sctp, icmp_query, src, dst, protocol,
               icmp_type, flags, src_port, dst_port, window, interface_id, seq, ack, payload_len, wire_len})
     );
-    assign bad = bad_before || bad_options;
 `undef BYTE
 `undef HALF
 `undef WORD

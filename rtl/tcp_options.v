@@ -6,7 +6,6 @@ module tcp_options (
     input  wire [5:0]   len,
     input  wire         is_syn,
     input  wire [31:0]  ack,
-    output reg          bad,
     output reg          has_scale,
     output reg  [3:0]   scale,
     output reg          sack_permitted,
@@ -16,7 +15,7 @@ module tcp_options (
     localparam STAGES = 8;
     localparam STEP = 5;
     // What the walk knows: the next option's place, whether it has ended, what it has found.
-    localparam KNOWN = 6 + 1 + 1 + 1 + 4 + 1 + 6 + 3;
+    localparam KNOWN = 6 + 1 + 1 + 4 + 1 + 6 + 3;
     localparam CARRIED = 320 + 6 + 1 + 32;
 
     wire [KNOWN-1:0]   known [0:STAGES];
@@ -34,7 +33,7 @@ module tcp_options (
             assign {o, end_at, syn, unused_ack} = carried[s];
 
             reg [5:0] next;
-            reg       done, wrong, scaled, sack;
+            reg       done, scaled, sack;
             reg [3:0] shift;
             reg [5:0] blocks_at;
             reg [2:0] blocks;
@@ -43,7 +42,7 @@ module tcp_options (
             reg [5:0] option_blocks; // counted in bytes
             integer i, at;
             always @* begin
-                {next, done, wrong, scaled, shift, sack, blocks_at, blocks} = known[s];
+                {next, done, scaled, shift, sack, blocks_at, blocks} = known[s];
                 option_kind = 8'd0;
                 option_len = 8'd0;
                 third = 8'd0;
@@ -60,7 +59,7 @@ module tcp_options (
                         if (option_kind == 8'd0) done = 1'b1;
                         else if (option_kind == 8'd1) next = at[5:0] + 6'd1;
                         else if (at[5:0] + 6'd1 >= end_at || option_len < 8'd2 || behind > {3'd0, end_at}) begin
-                            wrong = 1'b1;
+                            // It ends nowhere: the segment counts with those in front of it.
                             done = 1'b1;
                         end else begin
                             next = behind[5:0];
@@ -86,7 +85,7 @@ module tcp_options (
             reg [KNOWN-1:0]   found;
             reg [CARRIED-1:0] kept;
             always @(posedge clk) begin
-                found <= {next, done, wrong, scaled, shift, sack, blocks_at, blocks};
+                found <= {next, done, scaled, shift, sack, blocks_at, blocks};
                 kept <= carried[s];
             end
             assign known[s+1] = found;
@@ -95,12 +94,12 @@ module tcp_options (
     endgenerate
 
     wire [5:0]   unused_next, unused_end, blocks_at;
-    wire         unused_done, wrong, scaled, sack, unused_syn;
+    wire         unused_done, scaled, sack, unused_syn;
     wire [3:0]   shift;
     wire [2:0]   blocks;
     wire [319:0] o;
     wire [31:0]  at_ack;
-    assign {unused_next, unused_done, wrong, scaled, shift, sack, blocks_at, blocks} = known[STAGES];
+    assign {unused_next, unused_done, scaled, shift, sack, blocks_at, blocks} = known[STAGES];
     assign {o, unused_end, unused_syn, at_ack} = carried[STAGES];
 
     // The highest right edge of up to four blocks, as far as it lies behind the acknowledgement number.
@@ -117,7 +116,6 @@ module tcp_options (
     wire signed [31:0] high = blocks > 3'd2 && high23 > high01 ? high23 : high01;
 
     always @(posedge clk) begin
-        bad <= wrong;
         has_scale <= scaled;
         scale <= shift;
         sack_permitted <= sack;

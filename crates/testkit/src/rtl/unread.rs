@@ -11,6 +11,8 @@ pub enum Unread {
     Tags,
     /// MPLS labels or PPPoE.
     Encapsulated,
+    /// A length in place of an EtherType.
+    Llc,
     /// IPv6 extension headers.
     Extensions,
     /// An ICMP message that quotes a packet, where the record is about that one.
@@ -37,11 +39,9 @@ impl Quotes {
         }
     }
 
-    const fn of_v6(self) -> &'static [u8] {
-        match self {
-            Self::None | Self::Translated => &[],
-            Self::All => &[1, 2, 3, 4],
-        }
+    /// Whether an ICMPv6 message of this type is one: all below 128 are errors, whether anybody has assigned them or not.
+    fn has_v6(self, kind: u8) -> bool {
+        self == Self::All && kind < 128
     }
 }
 
@@ -68,6 +68,7 @@ impl Unread {
         let wire = wire_len as usize - (at + 2);
         match ethertype {
             0x8847 | 0x8848 | 0x8864 => Some(Self::Encapsulated),
+            ..=1500 => Some(Self::Llc),
             0x0800 => quoted4(ip, wire, quotes),
             0x86dd => behind6(ip, wire, quotes),
             _ => None,
@@ -105,7 +106,7 @@ fn behind6(ip: &[u8], wire: usize, quotes: Quotes) -> Option<Unread> {
     let message = &ip[40..(40 + len).min(ip.len())];
     match ip[6] {
         0 | 43 | 44 | 51 | 60 => Some(Unread::Extensions),
-        58 if message.len() >= 8 && quotes.of_v6().contains(&message[0]) => Some(Unread::Quote),
+        58 if message.len() >= 8 && quotes.has_v6(message[0]) => Some(Unread::Quote),
         _ => None,
     }
 }
