@@ -47,7 +47,7 @@ pub struct Config {
     pub flows: Flows,
     /// IPv6 connections.
     pub flows_v6: Flows,
-    /// How many connections the report lists one by one.
+    /// Number of connections that the report lists one by one; 0 counts them by state instead.
     pub list: Listed,
     /// How long connections may idle.
     pub timeouts: Timeouts,
@@ -211,10 +211,10 @@ impl NetworkFunction for Conntrack {
     }
 }
 
-/// How many connections a report lists.
+/// The range of `list`.
 pub(crate) type Listed = Count<0, 1_000_000>;
 
-/// The first connections, at most so many, or how many there are in which state.
+/// Builds the report: the first `list` connections, or their numbers by protocol and state if `list` is 0.
 pub(crate) fn told(flows: &mut dyn Iterator<Item = (FiveTuple, Connection)>, list: usize) -> Report {
     if list == 0 {
         return count_by_state(flows);

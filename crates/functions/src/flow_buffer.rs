@@ -35,10 +35,10 @@ pub struct Session {
     payload: u64,
     /// Segments that say otherwise what was said before.
     contradictions: u32,
-    /// Which of the patterns the session begins with, counted from 1; and ahead of the last silence.
+    /// Number of the pattern that the session begins with, counted from 1; `former` is that of before the last idle timeout.
     pattern: u8,
     former: u8,
-    /// When it was heard last.
+    /// Time of the last segment.
     heard: Nanos,
     /// A side has reset it.
     reset: bool,
@@ -46,17 +46,17 @@ pub struct Session {
     offer: Option<Offer>,
 }
 
-/// A SYN-ACK with other numbers than the session's.
+/// A SYN-ACK with other sequence numbers than the session's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Offer {
     by_first: bool,
-    /// The first bytes of the side that sent it, and of the one to which it went.
+    /// Sequence numbers of the first byte of its sender, and of its receiver.
     start: u32,
     asked: u32,
 }
 
-/// How far a segment may be beyond both numbers of a SYN-ACK and still be what answers it: the answer itself may not have been
-/// captured, and by chance alone this happens once in four thousand million times.
+/// A segment answers a SYN-ACK if both its numbers are at most this far beyond it: the answer itself may not have been captured. A random
+/// segment does so once in 2^32.
 const BEYOND: u32 = 1 << 16;
 
 impl Offer {
@@ -76,7 +76,7 @@ impl Session {
         [self.sides[0].head(), self.sides[1].head()]
     }
 
-    /// The pattern for which it is named.
+    /// The pattern that the report names, 0 for none.
     const fn listed(&self) -> u8 {
         if self.pattern > 0 { self.pattern } else { self.former }
     }
@@ -91,19 +91,19 @@ impl Session {
         self.reset || (self.sides[0].has_ended() && self.sides[1].has_ended())
     }
 
-    /// Another connection in its place.
+    /// An empty session for another connection between the same ports.
     fn anew(&self) -> Self {
         Self { former: self.former, heard: self.heard, ..Self::default() }
     }
 
-    /// The side that sent a segment, and the one to which it goes.
+    /// Index of the side that sent the segment, and of the other side.
     fn ends(segment: &Segment) -> (usize, usize) {
         let sender = usize::from(!segment.is_from_first());
         (sender, 1 - sender)
     }
 
-    /// Finds out with which numbers the connection begins. Whoever sends a SYN or a SYN-ACK with other numbers than those known
-    /// may be anybody: another connection is what its SYN-ACK was answered for, by the side to which that went.
+    /// Follows the handshake, to find the sequence numbers by which both sides begin. Anybody can send a SYN or a SYN-ACK with other
+    /// numbers; a new connection begins only when the receiver of a SYN-ACK answers it.
     fn shake_hands(&mut self, segment: &Segment) {
         let (sender, receiver) = Self::ends(segment);
         let is_syn = segment.has(TcpFlags::SYN);
@@ -131,8 +131,7 @@ impl Session {
         }
     }
 
-    /// Begins anew by the numbers of a SYN-ACK that `receiver` sent and `sender` answers; what `sender` has said behind the same
-    /// SYN stays.
+    /// Starts the connection of a SYN-ACK that `receiver` sent and `sender` answers. If `sender`'s SYN was known, its bytes stay.
     fn accept(&mut self, offer: Offer, sender: usize, receiver: usize) {
         self.offer = None;
         if self.pattern > 0 {

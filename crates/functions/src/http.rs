@@ -16,7 +16,7 @@ pub(crate) struct Fields<'a> {
     fields: &'a [Header<'a>],
     /// Whether the head ends in this segment.
     pub(crate) is_whole: bool,
-    /// Whether the lines behind the first could be read; if not, there are no fields.
+    /// False if a line after the first is no field; then there are no fields.
     is_legible: bool,
 }
 
@@ -25,7 +25,7 @@ pub(crate) struct Fields<'a> {
 pub(crate) struct Request<'a> {
     pub(crate) method: &'a str,
     pub(crate) target: &'a str,
-    /// The minor version.
+    /// Minor HTTP version.
     version: u8,
     pub(crate) fields: Fields<'a>,
 }
@@ -66,7 +66,7 @@ pub(crate) fn request<T>(payload: &[u8], look: impl FnOnce(Request<'_>) -> T) ->
     Some(look(Request { method, target, version, fields: if is_legible { fields } else { Fields::ILLEGIBLE } }))
 }
 
-/// What is wrong may be wrong with the last line alone, which isn't here to its end.
+/// Cuts the payload after its last whole line: an error may be in the last line alone, which goes on in another segment.
 fn lines(payload: &[u8]) -> &[u8] {
     let end = payload.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
     &payload[..end]
@@ -111,8 +111,8 @@ fn has_first_line(payload: &[u8], version: u8) -> bool {
 impl<'a> Fields<'a> {
     const ILLEGIBLE: Self = Self { fields: &[], is_whole: false, is_legible: false };
 
-    /// Whether these say in one way alone where the body ends, if at all (RFC 9112, section 6.3), and could be read. Where they don't,
-    /// two readers may take different things for the next message.
+    /// Returns true if the fields are legible and give the length of the body in one way at most (RFC 9112, section 6.3). Otherwise two
+    /// readers may disagree where the next message begins.
     pub(crate) fn frame_a_body(self) -> bool {
         let mut lengths = self.all("content-length");
         let first = lengths.next();
@@ -141,8 +141,8 @@ impl<'a> Fields<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// Whether it is one that every server reads alike. RFC 9112 has others refused (sections 3.2, 5 and 6): with two hosts or one that
-    /// is none, with lines that aren't fields, with a body whose end is told in two ways or in none.
+    /// Returns true if every server reads the request alike. RFC 9112 (sections 3.2, 5 and 6) refuses requests with two `Host` fields or
+    /// an invalid one, with lines that are no fields, and with a body of ambiguous length.
     pub(crate) fn is_valid(&self) -> bool {
         let fields = self.fields;
         let mut hosts = fields.all("host");
@@ -155,7 +155,7 @@ impl<'a> Request<'a> {
         hosts.next().is_none() && host.iter().all(is_of_host) && is_framed && fields.frame_a_body()
     }
 
-    /// Whether it has to name its host in a field, and doesn't.
+    /// Returns true if the request needs a `Host` field (HTTP/1.1) and has none.
     pub(crate) fn lacks_host(&self) -> bool {
         self.version > 0 && self.fields.first("host").is_none()
     }
@@ -177,7 +177,7 @@ impl<'a> Request<'a> {
     }
 }
 
-/// Whether a host and its port may have this in their text (RFC 3986, section 3.2.2).
+/// Returns true for a byte that a host and port may contain (RFC 3986, section 3.2.2).
 const fn is_of_host(byte: &u8) -> bool {
     byte.is_ascii_alphanumeric()
         || matches!(*byte, b'-' | b'.' | b'_' | b'~' | b'!' | b'$'..=b',' | b';' | b'=' | b':' | b'[' | b']')

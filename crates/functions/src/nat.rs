@@ -144,7 +144,6 @@ impl Nat {
                 one.protocol.into(),
                 shown(one.internal).into(),
                 shown(one.external).into(),
-                one.by.into(),
                 one.sessions.into(),
                 Cell::Number(one.left.0 / 1_000_000_000),
             ]
@@ -159,7 +158,7 @@ impl Nat {
         };
         Ok(Report {
             title,
-            columns: vec!["protocol", "inside", "external", "made by", "sessions", "seconds left"],
+            columns: vec!["protocol", "inside", "external", "sessions", "seconds left"],
             rows: listed.iter().map(row).collect(),
         })
     }

@@ -41,9 +41,9 @@ pub struct Contact {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Event {
-    /// The host asks for a connection, or sends what no connection begins or goes on with: only who asks what is there does.
+    /// The host sends a SYN, or a segment without ACK as NULL, FIN and Xmas scans do.
     Attempt,
-    /// The host acknowledges without data: as in a connection, or in a scan that asks for resets.
+    /// The host sends a bare ACK to a lower port: part of a connection, or of an ACK, window or Maimon scan.
     Probe,
     /// The host sends something else.
     Data,
@@ -154,7 +154,7 @@ impl NetworkFunction for PortScan {
         })
     }
 
-    /// Who has asked for nothing is no suspect.
+    /// Only attempts and probes make a suspect.
     #[inline]
     fn open<M: Memory>(&self, _: &mut Context<'_, Self, M>, contact: &Contact) -> Step<Opened<Suspect>, M> {
         Ok(match contact.event {

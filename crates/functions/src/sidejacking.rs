@@ -107,7 +107,7 @@ impl Sidejacking {
         Ok(Some(is_foreign))
     }
 
-    /// Until when a session is named that others use.
+    /// Deadline of a session that others use: it stays in the report until then.
     fn named_until(&self, now: Nanos) -> Nanos {
         now + self.config.remember.nanos().max(self.config.session_timeout.nanos())
     }

@@ -336,7 +336,7 @@ pub struct TcpOptions {
     pub mss: Option<u16>,
     /// Whether selective acknowledgement is offered. Only SYN segments do.
     pub sack_permitted: bool,
-    /// Whether that comes ahead of the window scale: systems can be told apart by their order.
+    /// True if that option comes before the window scale. Operating systems differ in their order.
     pub sack_first: bool,
     /// The highest right edge of the selective acknowledgement blocks, seen from the acknowledgement number.
     pub sack_edge: Option<u32>,

@@ -185,7 +185,7 @@ pub enum Fate {
     Pending,
     /// It goes out by this port.
     Transmit(u16),
-    /// It does not go out, for a reason whose number whoever decides knows the meaning of.
+    /// It does not go out. The number is the drop reason's, which only the engine's user can name.
     Drop(u8),
 }
 

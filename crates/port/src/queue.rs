@@ -59,19 +59,19 @@ pub struct Stream<'a> {
     pub input: Box<dyn Receive + 'a>,
     /// Where they go, in the order in which they came.
     pub output: Box<dyn Transmit + 'a>,
-    /// Which of them the output wants.
+    /// The packets that the output needs.
     pub order: Order,
 }
 
-/// Which packets of a stream that several cores share an output wants, and how.
+/// The packets that the output of a shared stream needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
-    /// Those that go out, in any order: it only counts them.
+    /// Packets to transmit, in any order.
     Any,
-    /// Those that go out, in the order in which they came.
+    /// Packets to transmit, in input order.
     #[default]
     Sent,
-    /// All that a core has decided, in the order in which they came.
+    /// Packets to transmit and dropped ones, in input order.
     All,
 }
 

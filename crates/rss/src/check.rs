@@ -27,18 +27,17 @@ pub enum Fit {
     Exact,
     /// It can hash a part of them: sets that differ in the others alone share a queue, which is right and coarser.
     Coarser {
-        /// What it hashes.
+        /// The fields that it hashes.
         selection: Fields,
     },
-    /// Of fragments, whose whole packets it hashes by their ports, too: it keeps them together, and apart from the whole packets of
-    /// their set.
+    /// Fragments only: the card hashes whole packets of the set by ports as well, so fragments meet each other but not those.
     Apart {
-        /// What it hashes.
+        /// The fields that it hashes.
         selection: Fields,
     },
     /// It hashes more: packets of one set would go to several queues, unless a key makes `in_the_way` not count.
     Splits {
-        /// What it hashes.
+        /// The fields that it hashes.
         selection: Fields,
         /// What it should not.
         in_the_way: Fields,
@@ -110,7 +109,7 @@ pub fn check(card: &Card, driver: Driver, sets: &PacketSets, one_card: bool) -> 
     out
 }
 
-/// Fragments have no ports to be hashed by: of what names sets by ports, and is hashed by them, they go elsewhere.
+/// Marks fragments as [`Fit::Apart`] if the card hashes whole packets of the same set by ports.
 fn tell_fragments_apart(checks: &mut [Check]) {
     for fragment in [PacketType::Frag4, PacketType::Frag6] {
         let by_ports = |check: &Check| {

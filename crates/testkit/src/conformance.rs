@@ -566,7 +566,7 @@ impl<'a> TracePort<'a> {
         }
     }
 
-    /// What became of each packet, the reasons of those that were dropped included.
+    /// The fate of each packet, with the drop reason.
     fn observed(self) -> Result<Vec<Option<Observation>>, Difference> {
         if let Some((earlier, later)) = self.sink.out_of_order {
             let expected = format!("packet {earlier} before packet {later}");

@@ -23,7 +23,7 @@ pub struct Config {
     pub block: Block,
     /// A client that gets no answer for so long is forgotten.
     pub idle_timeout: Timeout,
-    /// A tunnel's end that gets no answer for so long is not named any more.
+    /// Time after its last answer for which a tunnel's end stays in the report.
     pub remember: Timeout,
     /// Answers that are remembered until they are used.
     pub answers: Count<1, 1_048_576>,
@@ -70,7 +70,7 @@ impl Config {
         self.idle_timeout.max(self.window).nanos()
     }
 
-    /// How long a tunnel's end is named behind its last answer.
+    /// Time after its last answer for which a tunnel's end stays in the report.
     pub(super) fn remembered(&self) -> Nanos {
         self.remember.nanos().max(self.keep())
     }

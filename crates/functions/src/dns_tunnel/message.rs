@@ -36,13 +36,12 @@ const NSEC3PARAM: u16 = 51;
 const SVCB: u16 = 64;
 const HTTPS: u16 = 65;
 
-/// What a response to a query answers. The name that was asked for is told by 32 bits of a hash, in which capitals don't matter; 0:
-/// by none.
+/// The answer of a response. `name` is a 32-bit hash of the question's name, case-insensitive; 0 if there is no question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
     /// These addresses, `count` of them, perhaps among others.
     Addresses { name: u32, addresses: [IpAddr; ADDRESSES_MAX], count: usize },
-    /// Something, but no address: text, a mail server, an alias that leads nowhere. Of who asked for no address no name is told.
+    /// Records without an address: text, a mail server, an alias that leads nowhere. `name` is 0 unless A or AAAA was asked for.
     Nowhere { name: u32 },
 }
 
@@ -110,8 +109,8 @@ impl<'a> Walk<'a> {
         self.bytes(2).map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]]))
     }
 
-    /// Steps over a name: labels, and at the end nothing or a pointer to what came before. Its hash (FNV-1a), if it is written out
-    /// and not the root's; otherwise 0.
+    /// Steps over a name: labels, and at the end nothing or a pointer to what came before. Returns its hash (FNV-1a), or 0 for the root and
+    /// for a name with a pointer.
     fn name(&mut self) -> Result<u32, Unreadable> {
         let start = self.at;
         let mut hash = FNV_OFFSET;

@@ -10,8 +10,8 @@ use super::{Block, DnsTunnel, Event};
 /// How many places past their time a packet gives back, of answers and of clients each; it takes one of each at most.
 const RECLAIMED_A_PACKET: usize = 2;
 
-/// For how long after its use a name is used that is answered again: of two queries, one for each family, the answer to one may be
-/// used before the other comes.
+/// Time after its use for which further answers to a name count as used: a client that asks for both families may use the first
+/// answer before the second comes.
 const STILL_USED: Nanos = Nanos::from_secs(10);
 
 impl DnsTunnel {
@@ -85,8 +85,8 @@ impl DnsTunnel {
         shared.clients.write(&mut cx.tx, place, client)
     }
 
-    /// An answer to a name that was answered before, for the other family or once more, is one with that answer: it takes the place
-    /// of one that waits, and is used where that has been.
+    /// Joins the answer with the former one to the same name, if there is one. A former one that waits gives its addresses and is
+    /// removed. Returns true if the former one was used a short while ago, so this one counts as used.
     fn join<M: Memory>(&self, cx: &mut Context<'_, Self, M>, answer: &mut Answered) -> Step<bool, M> {
         let pair = asked(answer.client, answer.name);
         let Some(place) = cx.shared.told.get(&mut cx.tx, &pair)? else { return Ok(false) };
@@ -116,7 +116,7 @@ impl DnsTunnel {
         Ok(true)
     }
 
-    /// The answer that is known by this waits no more, if there is one: it is no orphan.
+    /// Removes the answer with this key, if there is one, and takes it out of its client's count of orphans.
     fn take_back<M: Memory>(&self, cx: &mut Context<'_, Self, M>, pair: &HostPair6) -> Step<Option<Answered>, M> {
         let shared = cx.shared;
         let Some(place) = shared.told.get(&mut cx.tx, pair)? else { return Ok(None) };
@@ -134,8 +134,7 @@ impl DnsTunnel {
         Ok(Some(answer))
     }
 
-    /// The answer that is known by this is used, if there is one. Its name stays known for a while: the answer for the other family may
-    /// yet come.
+    /// Marks the answer with this key as used, if there is one. Its name is kept for [`STILL_USED`].
     #[inline]
     pub(super) fn used<M: Memory>(&self, cx: &mut Context<'_, Self, M>, pair: &HostPair6) -> Step<bool, M> {
         if cx.shared.told.get(&mut cx.tx, pair)?.is_none() {

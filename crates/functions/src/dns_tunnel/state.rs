@@ -8,7 +8,7 @@ use packet::{Family, FlowKey, Host, Host6, HostPair, HostPair6, Nanos, Words};
 
 use super::message::ADDRESSES_MAX;
 
-/// The addresses of an answer by their names, zeros behind them; and of each whether its family is another than the client's.
+/// The addresses of an answer: 32-bit names, zeros behind the last, and a bit for each of another family than the client's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Peers<const N: usize = ADDRESSES_MAX> {
     pub names: [u32; N],
@@ -16,9 +16,9 @@ pub(super) struct Peers<const N: usize = ADDRESSES_MAX> {
     pub crossed: u16,
 }
 
-/// How many addresses of a name are remembered, whatever their families.
+/// Addresses kept of one name, both families together.
 pub(super) const PEERS_MAX: usize = 2 * ADDRESSES_MAX;
-/// By how many keys an answer is known on average at most.
+/// Map entries per answer that there is room for: its addresses and its name.
 const KEYS_AN_ANSWER: usize = 9;
 
 impl<const N: usize> Default for Peers<N> {
@@ -100,14 +100,14 @@ impl<M: Memory> Answers<M> {
     }
 }
 
-/// What a client was answered to a name, and waits for its use or has been used.
+/// The answers that a client got to one name. They wait for their use, or have been used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Answered {
     /// Who got it.
     pub client: Host6,
-    /// To which name; 0: of none that is told.
+    /// Hash of the name; 0 if none is known.
     pub name: u32,
-    /// When it came, or was used.
+    /// Time of the last answer, or of the use.
     pub at: Nanos,
     pub is_used: bool,
     pub peers: Peers<PEERS_MAX>,
@@ -128,7 +128,7 @@ pub(super) struct Client {
     /// Those that held no address.
     pub nowhere: u32,
     pub is_tunnel: bool,
-    /// It was one ahead of the last silence.
+    /// The client was a tunnel's end before it was silent for so long that it began anew.
     pub was_tunnel: bool,
 }
 
@@ -199,7 +199,7 @@ impl Answered {
         Self { client, name, at, is_used: false, peers: Peers::default() }
     }
 
-    /// What the map knows it by.
+    /// The map keys of the answer.
     pub(super) fn pairs(&self) -> impl Iterator<Item = HostPair6> + '_ {
         let asked = (self.name != 0).then(|| asked(self.client, self.name));
         asked.into_iter().chain(self.peers.each().map(|(peer, is_crossed)| told(self.client, peer, is_crossed)))
@@ -212,7 +212,7 @@ impl Client {
         Self { name, window: now, last: now, orphans: 0, peak: 0, answers: 0, nowhere: 0, is_tunnel, was_tunnel }
     }
 
-    /// The same client behind a silence: it begins anew, but for its name where it was a tunnel's end.
+    /// Resets the client after a long silence. A tunnel's end keeps its peak and stays in the report.
     pub(super) const fn anew(&self, now: Nanos) -> Self {
         match self.is_named() {
             true => Self { peak: self.peak, was_tunnel: true, ..Self::new(self.name, now) },
@@ -220,7 +220,7 @@ impl Client {
         }
     }
 
-    /// Whether it is, or was, taken for a tunnel's end.
+    /// Returns true if the client is or was a tunnel's end.
     pub(super) const fn is_named(&self) -> bool {
         self.is_tunnel || self.was_tunnel
     }
@@ -261,23 +261,23 @@ pub(super) fn name(client: Host) -> Host6 {
     }
 }
 
-/// What the map of answers knows a peer by that a client was told of. Which host sends to one of another family than the client's can't
-/// be known, so it is known by itself.
+/// Map key of an address that a client was told. An address of the other family has no client in its key: the client will use it from
+/// an address that nobody knows.
 pub(super) fn told(client: Host6, peer: u32, is_crossed: bool) -> HostPair6 {
     pair(if is_crossed { anybody(!is_v4(client)) } else { client }, peer.into())
 }
 
-/// What the map knows a peer by that hosts of another family were told of than the one that sends to it.
+/// Map key of an address that clients of the other family than `sender` were told.
 pub(super) fn crossed(sender: Host6, peer: u32) -> HostPair6 {
     pair(anybody(is_v4(sender)), peer.into())
 }
 
-/// What the map knows a name by that a client asked for.
+/// Map key of a name that a client asked for.
 pub(super) fn asked(client: Host6, name: u32) -> HostPair6 {
     pair(client, 1 << 32 | u128::from(name))
 }
 
-/// In place of a client; no host has this address.
+/// Stands for any client of a family in a key; no host has this address.
 fn anybody(is_v4: bool) -> Host6 {
     Host6::from_words([0, if is_v4 { 4 } else { 6 }])
 }

@@ -39,7 +39,7 @@ pub struct Config {
     pub flows: Flows,
     /// IPv6 connections.
     pub flows_v6: Flows,
-    /// How many connections the report lists one by one.
+    /// Number of connections that the report lists one by one; 0 counts them by state instead.
     pub(crate) list: Listed,
     /// How long connections may idle.
     pub timeouts: Timeouts,

@@ -151,7 +151,7 @@ impl Config {
         self.0.idle_timeout.nanos()
     }
 
-    /// How long a session that began as listed is named after it was last heard.
+    /// Time after its last segment for which a session with a pattern stays in the report.
     pub(super) fn remembered(&self) -> Nanos {
         self.0.remember.nanos().max(self.idle())
     }

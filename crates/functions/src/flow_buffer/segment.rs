@@ -15,7 +15,7 @@ pub struct Segment {
     flags: TcpFlags,
     /// The number of the first byte of payload.
     seq: u32,
-    /// The number that is acknowledged; 0 where none is.
+    /// Acknowledgement number; 0 without the ACK flag.
     ack: u32,
     /// How much payload it had.
     len: u32,
@@ -59,13 +59,13 @@ impl Segment {
         self.seq
     }
 
-    /// The number behind its payload.
+    /// Sequence number after the payload.
     #[inline]
     pub(super) const fn end(&self) -> u32 {
         self.seq.wrapping_add(self.len)
     }
 
-    /// What it acknowledges.
+    /// Acknowledgement number, if the ACK flag is set.
     #[inline]
     pub(super) fn ack(&self) -> Option<u32> {
         self.has(TcpFlags::ACK).then_some(self.ack)

@@ -12,9 +12,9 @@ pub struct Side {
     bytes: [u8; HEAD_MAX],
     /// The sequence number of the first byte.
     start: u32,
-    /// The number behind what came with the SYN.
+    /// Sequence number after the SYN's payload.
     opened: u32,
-    /// The number that follows on all that it has sent.
+    /// Sequence number after everything that it has sent.
     next: u32,
     /// How many bytes the side says in all, if that is known and no more than are kept.
     total: Option<u8>,
@@ -69,29 +69,29 @@ impl Side {
         self.ended
     }
 
-    /// Whether this is the number of its first byte, or it hasn't said anything yet.
+    /// Returns true if its first byte has this number, or it has sent nothing yet.
     pub(super) const fn may_begin_at(&self, start: u32) -> bool {
         !self.begun || self.start == start
     }
 
-    /// Whether whoever acknowledges this much answers its SYN, or it hasn't said anything yet.
+    /// Returns true if `ack` acknowledges its SYN, or it has sent nothing yet.
     pub(super) const fn may_be_answered_by(&self, ack: u32) -> bool {
         !self.begun || ack.wrapping_sub(self.start) <= self.opened.wrapping_sub(self.start)
     }
 
-    /// The other side answers its SYN.
+    /// Notes that the other side acknowledged its SYN.
     pub(super) fn answer(&mut self) {
         self.answered |= self.begun;
     }
 
-    /// Takes another SYN for its first one: nobody has answered that, and it has said nothing that is kept.
+    /// Forgets its SYN, so the next one counts as the first; unless that was answered, or bytes are kept.
     pub(super) fn ask_again(&mut self) {
         if !self.answered && self.known == 0 {
             *self = Self::default();
         }
     }
 
-    /// Whether a reset of this number is believed: it follows on what was sent.
+    /// Returns true if a reset with this number is in sequence.
     pub(super) const fn may_reset_at(&self, seq: u32) -> bool {
         !self.begun || self.next == seq
     }

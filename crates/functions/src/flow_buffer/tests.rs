@@ -10,7 +10,7 @@ struct Bench {
     function: FlowBuffer,
     session: Session,
     now: Nanos,
-    /// Until when the session is kept.
+    /// Deadline of the session.
     lasts: Option<Nanos>,
 }
 

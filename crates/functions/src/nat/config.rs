@@ -91,7 +91,8 @@ impl TryFrom<Fields> for Config {
         }
         let is_inside = |address: u32| fields.inside.iter().any(|prefix| address & prefix.mask == prefix.bits);
         let is_external = |address: u32| addresses(&fields.external).any(|external| external == address);
-        let fixed = Fixed::new(&fields.forward, &fields.hosts, is_inside, is_external)?;
+        let pooled = fields.ports.first..=fields.ports.last;
+        let fixed = Fixed::new(&fields.forward, &fields.hosts, pooled, is_inside, is_external)?;
         Ok(Self { fields, fixed })
     }
 }
@@ -360,6 +361,10 @@ mod tests {
             ("static = [{ external = \"203.0.113.1\", internal = \"10.0.0.1\" }]", "take it out of `external`"),
             ("static = [{ external = \"203.0.113.2\", internal = \"8.8.8.8\" }]", "8.8.8.8, which is not `inside`"),
             ("static = [{ external = \"10.0.0.9\", internal = \"10.0.0.1\" }]", "no address of outside"),
+            (
+                "forward = [{ external = \"203.0.113.1:900-3000\", internal = \"10.0.0.1:900-3000\", protocol = \"udp\" }]",
+                "`forward` takes 1977 of `ports`: at most 1024",
+            ),
             ("static = [{ external = \"0.0.0.0\", internal = \"10.0.0.1\" }]", "no address of outside"),
             (
                 "static = [{ external = \"203.0.113.2\", internal = \"10.0.0.1\" },\n\

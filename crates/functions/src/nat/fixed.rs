@@ -1,34 +1,39 @@
-//! Mappings that the configuration fixes: ports that are forwarded, and addresses that are one host's.
+//! Fixed mappings of the configuration: forwarded ports, and addresses of one host.
 
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use core::net::{Ipv4Addr, SocketAddrV4};
+use core::ops::RangeInclusive;
 
 use serde::Deserialize;
 
 use super::config::is_unicast;
 use super::state::{Endpoint4, Protocol};
 
-/// What the configuration fixes. Looked through whole, and only for what has no session yet.
+/// The mappings of the configuration. They keep no state: packets of theirs are rewritten by this list alone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Fixed {
+    /// False if both lists are empty, as in most configurations.
+    any: bool,
     forwards: Box<[Forward]>,
     hosts: Box<[Host]>,
 }
 
-/// How many there may be of each.
+/// The longest that each list may be: a packet looks through both.
 const FIXED_MAX: usize = 256;
+/// The most ports of the pool that may be forwarded: the first packet that meets them takes them out of it one by one.
+const POOLED_MAX: u32 = 1_024;
 
-/// External ports that are an inside host's.
+/// Port forwarding: external ports of an inside host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "ForwardFields")]
 pub(super) struct Forward {
     protocol: Protocol,
-    /// The first of the external ports, and the first of the inside ones.
+    /// First external and first inside port, with their addresses.
     external: Endpoint4,
     internal: Endpoint4,
-    /// How many there are behind them.
+    /// The number of further ports behind the first.
     more: u16,
 }
 
@@ -40,7 +45,7 @@ struct ForwardFields {
     protocol: String,
 }
 
-/// An external address that is an inside host's.
+/// Static mapping: an external address of one inside host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Host {
@@ -66,7 +71,7 @@ impl TryFrom<ForwardFields> for Forward {
     }
 }
 
-/// An address and a port, or as many ports: `203.0.113.1:80`, `203.0.113.1:8000-8010`.
+/// Reads an address with a port or a range of ports: `203.0.113.1:80`, `203.0.113.1:8000-8010`.
 fn ends(text: &str) -> Result<(Endpoint4, u16), String> {
     let wrong = || format!("`{text}` is no address with a port: write 203.0.113.1:80 or 203.0.113.1:8000-8010");
     let (address, ports) = text.rsplit_once(':').ok_or_else(wrong)?;
@@ -77,14 +82,14 @@ fn ends(text: &str) -> Result<(Endpoint4, u16), String> {
     Ok((Endpoint4::new(address, first), last.checked_sub(first).ok_or_else(wrong)?))
 }
 
-/// Whether two stretches of ports at one address have a port in common.
+/// Returns true if two ranges of ports overlap at one address.
 const fn meet(a: (Endpoint4, u16), b: (Endpoint4, u16)) -> bool {
     let ((a, more_a), (b, more_b)) = (a, b);
     let (end_a, end_b) = (a.port as u32 + more_a as u32, b.port as u32 + more_b as u32);
     a.address == b.address && a.port as u32 <= end_b && b.port as u32 <= end_a
 }
 
-/// The endpoint as far behind `to` as `end` is behind `from`, if that is at most `more`.
+/// Translates `end` from the range that begins at `from` to the one at `to`, if it is in the range.
 fn shifted(end: Endpoint4, from: Endpoint4, to: Endpoint4, more: u16) -> Option<Endpoint4> {
     let behind = end.port.checked_sub(from.port).filter(|behind| end.address == from.address && *behind <= more)?;
     Some(Endpoint4 { address: to.address, port: to.port + behind })
@@ -95,10 +100,15 @@ fn shown(end: Endpoint4) -> SocketAddrV4 {
 }
 
 impl Fixed {
-    /// These, unless they can't all be: `is_inside` tells of an address, `is_external` whether its ports are given out.
+    /// Checks the lists. `is_inside` and `is_external` tell of an address whether it is in `inside` and in `external`; `pooled` are the
+    /// ports that are given out.
+    ///
+    /// # Errors
+    /// A sentence about the first entry that is wrong.
     pub(super) fn new(
         forwards: &[Forward],
         hosts: &[Host],
+        pooled: RangeInclusive<u16>,
         is_inside: impl Fn(u32) -> bool,
         is_external: impl Fn(u32) -> bool,
     ) -> Result<Self, String> {
@@ -145,44 +155,52 @@ impl Fixed {
                 return Err(format!("`forward` has {ends} besides {other}: a port of either end would be two"));
             }
         }
-        Ok(Self { forwards: forwards.into(), hosts: hosts.into() })
+        let of_pool = |forward: &Forward| {
+            let (first, last) = (u32::from(forward.external.port), u32::from(forward.external.port + forward.more));
+            (last.min((*pooled.end()).into()) + 1).saturating_sub(first.max((*pooled.start()).into()))
+        };
+        let taken: u32 = forwards.iter().map(of_pool).sum();
+        if taken > POOLED_MAX {
+            return Err(format!(
+                "`forward` takes {taken} of `ports`: at most {POOLED_MAX}; let `ports` begin or end elsewhere"
+            ));
+        }
+        let any = !forwards.is_empty() || !hosts.is_empty();
+        Ok(Self { any, forwards: forwards.into(), hosts: hosts.into() })
     }
 
-    /// The external addresses that are one host's.
+    /// The external addresses of static mappings.
     pub(super) fn addresses(&self) -> impl Iterator<Item = u32> + '_ {
         self.hosts.iter().map(|host| host.external.to_bits())
     }
 
-    /// Under which external endpoint an inside one is known, if that is fixed.
+    /// The external endpoint of an inside one, if it is fixed.
+    #[inline(always)]
     pub(super) fn external_of(&self, protocol: Protocol, internal: Endpoint4) -> Option<Endpoint4> {
-        let host = self.hosts.iter().find(|host| host.internal.to_bits() == internal.address);
-        if let Some(host) = host {
-            return Some(Endpoint4 { address: host.external.to_bits(), ..internal });
-        }
-        let of = |one: &Forward| shifted(internal, one.internal, one.external, one.more);
-        self.of_protocol(protocol).find_map(of)
+        if self.any { self.other_end(protocol, internal, true) } else { None }
     }
 
-    /// Whom an external endpoint is, if that is fixed.
+    /// The inside endpoint of an external one, if it is fixed.
+    #[inline(always)]
     pub(super) fn internal_of(&self, protocol: Protocol, external: Endpoint4) -> Option<Endpoint4> {
-        let host = self.hosts.iter().find(|host| host.external.to_bits() == external.address);
-        if let Some(host) = host {
-            return Some(Endpoint4 { address: host.internal.to_bits(), ..external });
-        }
-        let of = |one: &Forward| shifted(external, one.external, one.internal, one.more);
-        self.of_protocol(protocol).find_map(of)
+        if self.any { self.other_end(protocol, external, false) } else { None }
     }
 
-    /// What fixes an external endpoint, in a word.
-    pub(super) fn by(&self, protocol: Protocol, external: Endpoint4) -> &'static str {
-        match self.internal_of(protocol, external) {
-            Some(_) if self.addresses().any(|address| address == external.address) => "static",
-            Some(_) => "forward",
-            None => "packets",
-        }
-    }
-
-    fn of_protocol(&self, protocol: Protocol) -> impl Iterator<Item = &Forward> {
-        self.forwards.iter().filter(move |forward| forward.protocol == protocol)
+    /// The other end of `end`, which is an inside one or not: of a host with the same port, of a forwarded port with the port as far
+    /// behind the first.
+    #[inline(never)]
+    fn other_end(&self, protocol: Protocol, end: Endpoint4, is_internal: bool) -> Option<Endpoint4> {
+        let host = self.hosts.iter().find_map(|&Host { external, internal }| {
+            let [external, internal] = [external.to_bits(), internal.to_bits()];
+            let (from, to) = if is_internal { (internal, external) } else { (external, internal) };
+            (from == end.address).then_some(Endpoint4 { address: to, ..end })
+        });
+        let mut forwards = self.forwards.iter().filter(|forward| forward.protocol == protocol);
+        host.or_else(|| {
+            forwards.find_map(|&Forward { external, internal, more, .. }| match is_internal {
+                true => shifted(end, internal, external, more),
+                false => shifted(end, external, internal, more),
+            })
+        })
     }
 }

@@ -17,7 +17,7 @@ pub(super) struct Ports<M: Memory> {
     pooling: Pooling,
     parity: bool,
     preservation: bool,
-    /// What these are not given out for.
+    /// Fixed mappings, whose ports the pools must not give out.
     fixed: Fixed,
     /// By address, then protocol, then parity.
     pools: Box<[M::Allocator]>,

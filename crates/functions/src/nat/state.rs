@@ -10,7 +10,6 @@ use packet::{Endpoint, Family, FiveTuple, FiveTuple4, FlowKey, Nanos, protocol};
 
 use super::Way;
 use super::config::{Config, Filtering};
-use super::fixed::Fixed;
 use super::ports::Ports;
 use super::tcp::Phase;
 
@@ -227,7 +226,6 @@ pub(super) enum Full {
 
 /// The translator's state: all of it is shared.
 pub struct State<M: Memory> {
-    fixed: Fixed,
     ports: Ports<M>,
     mappings: M::Vector<Mapping>,
     mapping_pool: M::Allocator,
@@ -256,7 +254,6 @@ impl<M: Memory> State<M> {
             phase: Phase::NONE,
         };
         Self {
-            fixed: config.fixed().clone(),
             ports: Ports::new(config, memory),
             mappings: memory.vector(mappings, mapping),
             mapping_pool: memory.allocator(mappings),
@@ -410,11 +407,7 @@ impl<M: Memory> State<M> {
         internal: Endpoint4,
     ) -> Step<Result<(u32, Mapping), Full>, M> {
         let Some(number) = self.mapping_pool.allocate(tx, Nanos::NEVER)? else { return Ok(Err(Full::Mappings)) };
-        let external = match self.fixed.external_of(protocol, internal) {
-            Some(fixed) => Some(fixed),
-            None => self.ports.take(tx, protocol, internal)?,
-        };
-        let Some(external) = external else {
+        let Some(external) = self.ports.take(tx, protocol, internal)? else {
             self.mapping_pool.free(tx, number)?;
             return Ok(Err(Full::Ports));
         };
@@ -453,9 +446,7 @@ impl<M: Memory> State<M> {
         let Mapping { internal, external, protocol, .. } = mapping;
         self.by_internal.remove(tx, &key(internal, Endpoint4::ANY, protocol))?;
         self.by_external.remove(tx, &key(Endpoint4::ANY, external, protocol))?;
-        if self.fixed.internal_of(protocol, external).is_none() {
-            self.ports.free(tx, protocol, external)?;
-        }
+        self.ports.free(tx, protocol, external)?;
         self.mapping_pool.free(tx, number)
     }
 }
@@ -472,15 +463,13 @@ pub(super) struct Use {
     pub(super) sessions: u64,
 }
 
-/// A mapping as it is listed.
+/// A mapping of the report.
 pub(super) struct Listed {
     pub(super) internal: Endpoint4,
     pub(super) external: Endpoint4,
     pub(super) protocol: &'static str,
-    /// What made it: packets, or the configuration.
-    pub(super) by: &'static str,
     pub(super) sessions: u64,
-    /// How long it lasts if nothing more comes.
+    /// The time until it expires if nothing more comes.
     pub(super) left: Nanos,
 }
 
@@ -523,8 +512,7 @@ impl<M: Memory> State<M> {
         let mut listed = Vec::new();
         for (number, (sessions, until)) in sessions {
             let Mapping { internal, external, protocol, .. } = self.mappings.read(tx, number as usize)?;
-            let by = self.fixed.by(protocol, external);
-            listed.push(Listed { internal, external, protocol: protocol.name(), by, sessions, left: until - now });
+            listed.push(Listed { internal, external, protocol: protocol.name(), sessions, left: until - now });
         }
         let all = listed.len();
         listed.sort_by_key(|one| (one.external.address, one.external.port, one.protocol));

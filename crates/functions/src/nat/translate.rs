@@ -79,6 +79,9 @@ impl Nat {
         meta: &Meta,
     ) -> Step<Passage<Endpoint4>, M> {
         let protocol = meta.content.protocol();
+        if let Some(external) = self.config.fixed().external_of(protocol, meta.source) {
+            return Ok(Ok(external));
+        }
         let between = (meta.source, self.scope(protocol, meta.destination), protocol);
         let found = state.outbound(tx, now, between)?;
         if let Some(found) = found
@@ -104,6 +107,9 @@ impl Nat {
         remote: Endpoint4,
     ) -> Step<Passage<Endpoint4>, M> {
         let protocol = meta.content.protocol();
+        if let Some(internal) = self.config.fixed().internal_of(protocol, meta.destination) {
+            return Ok(Ok(internal));
+        }
         let remote = self.scope(protocol, remote);
         let found = state.inbound(tx, now, (remote, meta.destination, protocol))?;
         match found {
@@ -115,8 +121,7 @@ impl Nat {
         }
     }
 
-    /// A packet from outside that belongs to no session: only a TCP connection can open one, where filtering lets it; but to an endpoint
-    /// that is fixed whatever may open one from inside.
+    /// A packet from outside that belongs to no session: only a TCP connection can open one, where filtering lets it.
     #[cold]
     #[inline(never)]
     fn unsolicited<'a, M: Memory>(
@@ -129,16 +134,6 @@ impl Nat {
         stale: Option<Found>,
     ) -> Step<Passage<Endpoint4>, M> {
         let (protocol, external) = (meta.content.protocol(), meta.destination);
-        if let Some(internal) = self.config.fixed().internal_of(protocol, external) {
-            let phase = match meta.content {
-                Content::Segment(flags) if opens(flags) => Phase::opened_by(Side::Outside),
-                Content::Segment(_) => return Ok(Err(Self::TCP_NOT_SYN)),
-                Content::Datagram | Content::Query { is_request: true } => Phase::NONE,
-                Content::Query { is_request: false } | Content::Error { .. } => return Ok(Err(Self::NO_MAPPING)),
-            };
-            let opened = self.open(state, tx, now, stale, (internal, remote, protocol), phase)?;
-            return Ok(opened.map(|_| internal));
-        }
         let mapping = state.mapping_to(tx, protocol, external)?;
         let filtering = self.config.settings().filtering;
         let (internal, flags) = match (mapping, meta.content) {
@@ -205,28 +200,34 @@ impl Nat {
         if source.address != meta.destination.address {
             return Ok(Err(Self::ICMP_NO_FLOW));
         }
+        let fixed = self.config.fixed();
         let mut ends = Ends { src: None, dst: None };
         if meta.way == Way::Within {
             let between = (source, self.scope(protocol, destination), protocol);
-            let is_known = state.outbound(tx, now, between)?.is_some_and(|found| found.alive);
+            let is_known = fixed.external_of(protocol, source).is_some()
+                || state.outbound(tx, now, between)?.is_some_and(|found| found.alive);
             return Ok(if is_known { Ok(ends) } else { Err(Self::PRIVATE_DESTINATION) });
         }
         let mut remote = destination;
         if meta.way != Way::Inward {
             let between = (destination, self.scope(protocol, source), protocol);
-            match state.outbound(tx, now, between)? {
-                // Seen from the mapping that it left by, a hairpinned packet went to the other's external endpoint.
-                Some(found) if found.alive => remote = found.external(),
-                Some(_) | None => return Ok(Err(Self::ICMP_NO_FLOW)),
-            }
+            // Seen from the mapping that it left by, a hairpinned packet went to the other's external endpoint.
+            remote = match fixed.external_of(protocol, destination) {
+                Some(external) => external,
+                None => match state.outbound(tx, now, between)? {
+                    Some(found) if found.alive => found.external(),
+                    Some(_) | None => return Ok(Err(Self::ICMP_NO_FLOW)),
+                },
+            };
             ends.src = Some(remote);
         }
         if meta.way != Way::Outward {
             let between = (self.scope(protocol, remote), source, protocol);
-            match state.inbound(tx, now, between)? {
-                Some(found) if found.alive => ends.dst = Some(found.internal()),
-                Some(_) | None => return Ok(Err(Self::ICMP_NO_FLOW)),
-            }
+            ends.dst = match (fixed.internal_of(protocol, source), state.inbound(tx, now, between)?) {
+                (Some(internal), _) => Some(internal),
+                (None, Some(found)) if found.alive => Some(found.internal()),
+                (None, Some(_) | None) => return Ok(Err(Self::ICMP_NO_FLOW)),
+            };
         }
         Ok(Ok(ends))
     }

@@ -1,8 +1,8 @@
-//! The doors at which a host knocks: ports of hosts. Many of one host that don't open make a scan of its ports.
+//! Finds scans of many ports of one host.
 
 use packet::Nanos;
 
-/// What is remembered of the ports that a host tried.
+/// The ports that a host tried and that have not opened, and the number that failed for each of the hosts that they belong to.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Doors {
     /// The first `tried` of these: the one that was tried first is in front.
@@ -15,7 +15,7 @@ pub(super) struct Doors {
     most: u16,
 }
 
-/// How many doors are remembered, and of how many hosts it is counted how many failed.
+/// Ports that are kept, and hosts that are counted.
 pub(super) const DOORS: usize = 16;
 const VICTIMS: usize = 4;
 
@@ -30,10 +30,10 @@ struct Door {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
-    /// The answer is open, and silence is one.
+    /// No answer yet; silence counts as a failure.
     #[default]
     Open,
-    /// What was sent belongs to a connection, unless a reset comes.
+    /// No answer yet; only a reset counts as a failure.
     Probed,
     Failed,
 }
@@ -43,16 +43,16 @@ enum State {
 struct Victim {
     host: u32,
     failed: u16,
-    /// When the first of them did.
+    /// Time of the first failure.
     since: Nanos,
 }
 
-/// When ports make a scan.
+/// The thresholds of a port scan.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
-    /// So many of one host,
+    /// Failed ports of one host that make a scan.
     pub(super) ports: u16,
-    /// within so long.
+    /// Time within which they have to fail.
     pub(super) within: Nanos,
     /// An attempt that is not answered for so long has failed.
     pub(super) answer_timeout: Nanos,
@@ -76,12 +76,12 @@ impl Doors {
         self.most
     }
 
-    /// Whether the answer of any is open for which silence is one.
+    /// Returns true if any attempt is open.
     pub(super) fn has_open(&self) -> bool {
         self.tried().iter().any(|door| door.state == State::Open)
     }
 
-    /// When the first of what is open is to be looked at again.
+    /// Time at which the next open attempt fails or the next probe ends.
     pub(super) fn due(&self, limits: &Limits) -> Nanos {
         let open = self.tried().iter().filter(|door| door.state != State::Failed);
         open.map(|door| door.since + limits.answer_timeout).min().unwrap_or(Nanos::NEVER)
@@ -100,8 +100,8 @@ impl Doors {
         self.tried -= 1;
     }
 
-    /// The host tries a port. Where there is no room, one that has failed makes it, or, for an attempt, what may belong to a
-    /// connection; otherwise this one isn't judged.
+    /// Notes that the host tries a port. If there is no room, the oldest failed port is evicted, or for an attempt the oldest probe;
+    /// otherwise the port is not judged.
     #[inline]
     pub(super) fn knock(&mut self, host: u64, port: u16, is_attempt: bool, now: Nanos) {
         if let Some(at) = self.place(host, port) {
@@ -122,7 +122,7 @@ impl Doors {
         self.tried += 1;
     }
 
-    /// A port answers, if it was tried. Whether it is the one that makes a scan.
+    /// Notes the answer of a port that was tried. Returns true if it makes a scan.
     pub(super) fn answer(&mut self, limits: &Limits, host: u64, port: u16, granted: bool, now: Nanos) -> bool {
         let Some(at) = self.place(host, port) else { return false };
         if granted {
@@ -136,7 +136,7 @@ impl Doors {
         self.fail(limits, host as u32, now)
     }
 
-    /// Those that have been open for too long have failed. Whether one of them is the one that makes a scan.
+    /// Fails the attempts that have been open for too long. Returns true if one of them makes a scan.
     pub(super) fn miss(&mut self, limits: &Limits, now: Nanos) -> bool {
         let mut scans = false;
         let mut at = 0;

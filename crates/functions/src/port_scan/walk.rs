@@ -24,14 +24,14 @@ pub struct Suspect {
     ratio: f64,
     pub(super) standing: Standing,
     pub(super) attempts: Attempts,
-    /// The most ports of one host that failed, ahead of the last silence.
+    /// Most failed ports of one host, of before the last idle timeout.
     most_ports: u16,
     /// When the host was heard last: what it sent itself.
     heard: Nanos,
     /// The first `tried` of these: whom it tried first is in front.
     peers: [Peer; PEERS],
     tried: u8,
-    /// When the first of what is open is to be looked at again.
+    /// Time at which the next open attempt fails or the next probe ends.
     due: Nanos,
     doors: Doors,
 }
@@ -143,12 +143,12 @@ impl Suspect {
         self.doors.has_open() || self.peers[..usize::from(self.tried)].iter().any(|peer| peer.since != SETTLED)
     }
 
-    /// The most ports of one host that failed in a time in which they count.
+    /// Most ports of one host that failed within the time in which they count.
     pub(super) fn most_ports(&self) -> u16 {
         self.most_ports.max(self.doors.most())
     }
 
-    /// The host asks a peer for a connection at a port. That counts once, until the peer is forgotten, and the port.
+    /// Notes an attempt at a peer's port. It counts once, until the peer or the port is forgotten.
     pub(super) fn attempt(&mut self, walk: &Walk, name: u64, port: u16, now: Nanos) {
         self.due = self.due.min(now + walk.limits.answer_timeout);
         self.doors.knock(name, port, true, now);
@@ -167,7 +167,7 @@ impl Suspect {
         // Where the outcome of all is open, this one isn't judged: forgetting an open one would hide whoever is fast enough.
     }
 
-    /// The host sends a peer what belongs to a connection or asks whether there is one.
+    /// Notes a bare ACK to a peer's port.
     #[inline]
     pub(super) fn probe(&mut self, walk: &Walk, name: u64, port: u16, now: Nanos) {
         self.due = self.due.min(now + walk.limits.answer_timeout);

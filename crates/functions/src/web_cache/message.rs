@@ -14,7 +14,7 @@ pub(super) enum Uncacheable {
     Authorization,
     /// A request's or a response's head goes on in another segment.
     Split,
-    /// What servers may read differently, or have to refuse, and what can't be read.
+    /// An ambiguous or illegible head.
     Invalid,
     /// No request was seen for the response, or too many at once, or one that is invalid.
     Unmatched,

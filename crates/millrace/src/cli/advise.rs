@@ -99,7 +99,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
             let (writes, format) = (args.write.is_some(), args.write.map(Container::from));
             let (cores, at_most, rounds) = (args.cores, SHOWN_TAKES, SHOWN_ROUNDS);
             let (function, again) = (description.name, again(&args.configuration, &args.upkeep));
-            let plan = trial::Plan { function, again, input, writes, format, cores, rounds, at_most };
+            let plan = trial::Plan { function, again, input, writes, format, cores, packets: None, rounds, at_most };
             Some(trying(description, &plan, "advise", args.json)?)
         }
         None => None,
@@ -112,32 +112,32 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     }
 }
 
-/// What is told: what would be where packets come to their cores by themselves, and what `run` does here.
+/// The output: the model's forecasts, and the trial runs on this machine.
 struct Answer<'a> {
     advice: &'a Advice,
     here: Option<&'a Trials>,
-    /// The most cores that were asked for.
+    /// Value of `--cores`.
     cores: usize,
-    /// Whether the dispatch was given.
+    /// True with `--dispatch`.
     given: bool,
 }
 
-/// How long the runs for `auto` take together, about.
+/// Time budget of `--engine auto`.
 const AUTO_TAKES: Duration = Duration::from_millis(500);
-/// Rounds of these.
+/// Rounds of `--engine auto`.
 const AUTO_ROUNDS: usize = 2;
-/// How long those that are shown beside predictions take.
+/// Time budget of the trial runs that `advise` shows.
 const SHOWN_TAKES: Duration = Duration::from_secs(3);
 const SHOWN_ROUNDS: usize = 5;
 
-/// Runs engines over a capture's first packets as the run behind it will, on no more cores than there are.
+/// Trial runs for `--engine auto`, on at most as many cores as the machine has.
 pub(super) fn tried(
     description: &Description,
     again: Vec<OsString>,
     input: &Path,
     output: Option<&Path>,
     format: Option<Container>,
-    cores: usize,
+    (cores, packets): (usize, Option<u64>),
     quiet: bool,
 ) -> Result<Trials, Failed> {
     let is_file = std::fs::metadata(input).is_ok_and(|about| about.is_file());
@@ -151,11 +151,11 @@ pub(super) fn tried(
     let (writes, rounds, at_most) = (output.is_some(), AUTO_ROUNDS, AUTO_TAKES);
     let format = format.or_else(|| output.and_then(Container::named));
     let function = description.name;
-    let plan = trial::Plan { function, again, input, writes, format, cores, rounds, at_most };
+    let plan = trial::Plan { function, again, input, writes, format, cores, packets, rounds, at_most };
     trying(description, &plan, "auto", quiet)
 }
 
-/// Runs them behind a progress bar.
+/// Does the trial runs and shows a progress bar.
 fn trying(description: &Description, plan: &trial::Plan<'_>, what: &str, quiet: bool) -> Result<Trials, Failed> {
     let (done, of) = (Counter::default(), Counter::default());
     let (shown, total) = (done.clone(), of.clone());
@@ -167,7 +167,7 @@ fn trying(description: &Description, plan: &trial::Plan<'_>, what: &str, quiet: 
     })
 }
 
-/// The arguments by which a function runs so again.
+/// Arguments that configure the function and its tables in the same way.
 pub(super) fn again(configuration: &Configuration, upkeep: &Upkeep) -> Vec<OsString> {
     let kept = upkeep.again();
     configuration.arguments().into_iter().chain(kept.split_whitespace().map(OsString::from)).collect()
@@ -260,7 +260,7 @@ fn text(description: &Description, name: &str, answer: &Answer<'_>) -> String {
     out
 }
 
-/// What `run` does here, and which engine to take for it.
+/// Formats the trial runs and the engine to take.
 fn measured(here: &Trials, style: Style) -> String {
     let over = match here.whole {
         true => "measured over all packets".to_owned(),

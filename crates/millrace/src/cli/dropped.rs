@@ -1,4 +1,4 @@
-//! What a run tells of the packets that it drops: where they are written, and who sent them.
+//! `--dropped` and `--sources`: dropped packets in a file, and their sources by reason.
 
 use std::mem;
 use std::path::{Path, PathBuf};
@@ -13,31 +13,31 @@ use crate::print::dropped::{Dropped, Sources};
 
 #[derive(clap::Args)]
 pub(super) struct DroppedArgs {
-    /// Where to write what is dropped, as pcapng: each packet as it came in, with the reason as its comment
+    /// Write dropped packets to this pcapng file, each with its drop reason as a comment
     #[arg(long, value_name = "FILE")]
     dropped: Option<PathBuf>,
-    /// Tell which sources had most packets dropped for each reason; told with `--dropped`, too
+    /// List the sources of most dropped packets for each reason (`--dropped` implies it)
     #[arg(long)]
     sources: bool,
 }
 
-/// The sources, while a run goes on.
+/// Counts sources during a run.
 pub(super) struct Watched(Arc<Mutex<Sources>>);
 
 impl Watched {
-    /// What there was.
+    /// Returns the counts at the end.
     pub(super) fn take(self) -> Vec<Dropped> {
         mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner)).into_dropped()
     }
 }
 
 impl DroppedArgs {
-    /// Where they are written, if anywhere.
+    /// The file of `--dropped`.
     pub(super) fn file(&self) -> Option<&Path> {
         self.dropped.as_deref()
     }
 
-    /// Refuses a file that is something else, before anything is opened.
+    /// Refuses a file that can't hold reasons, or that has another use in this run. Nothing is opened before.
     pub(super) fn refuse(&self, others: &[(&str, Option<&Path>)]) -> Result<(), Failed> {
         let Some(file) = self.file() else { return Ok(()) };
         let name = file.display();
@@ -66,7 +66,7 @@ impl DroppedArgs {
         Ok(())
     }
 
-    /// Has a capture show what is dropped, if that is asked for.
+    /// Registers the file and the counters with the capture, if either option is given.
     pub(super) fn watch(
         &self,
         capture: &mut Capture,

@@ -92,7 +92,7 @@ pub(super) fn refuse_output(output: &Path, format: Option<Format>) -> Result<(),
     Ok(())
 }
 
-/// Whether a name is one of captures.
+/// Returns true if the file's name is one of a capture.
 pub(super) fn is_capture(path: &Path) -> bool {
     Container::named(path).is_some()
 }

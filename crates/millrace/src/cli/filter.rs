@@ -8,7 +8,7 @@ use functions::config::Prefix;
 use packet::{Headers, Network, Transport, protocol};
 use port::Packet;
 
-/// What packets have to be.
+/// A filter expression.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Filter {
     All(Box<Self>, Box<Self>),
@@ -27,7 +27,7 @@ pub(super) enum Filter {
     Length(RangeInclusive<u32>),
 }
 
-/// Which end is meant.
+/// The end of a packet that a primitive tests.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) enum Direction {
     #[default]
@@ -37,7 +37,7 @@ pub(super) enum Direction {
     Both,
 }
 
-/// What a port is of: any, or one protocol.
+/// The protocol of a port; any if `None`.
 type Carrier = Option<u8>;
 
 impl Direction {
@@ -52,9 +52,10 @@ impl Direction {
 }
 
 impl Filter {
-    /// Reads an expression.
+    /// Parses an expression.
     ///
-    /// The error says which word isn't understood, and what could be there.
+    /// # Errors
+    /// A sentence that names the word which can't be parsed, and what could be there.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let mut parser = Parser { words: words(text), at: 0, last: Qualifiers::default() };
         if parser.words.is_empty() {
@@ -70,7 +71,7 @@ impl Filter {
         }
     }
 
-    /// Whether a packet is so. Of one whose headers can't be read only its length is known.
+    /// Returns true if the packet matches. Without headers only its length can match.
     pub(super) fn fits(&self, packet: &Packet, headers: Option<&Headers>) -> bool {
         let is_ip = |headers: &Headers| matches!(headers.network, Network::V4(_) | Network::V6(_));
         match self {
@@ -103,10 +104,10 @@ impl Filter {
     }
 }
 
-/// Words of an expression at most: each may nest it deeper.
+/// Maximum number of words, which bounds the recursion.
 const WORDS_MAX: usize = 1_000;
 
-/// The words of an expression: parentheses and signs are words of their own.
+/// Splits an expression into words; parentheses and operators are words.
 fn words(text: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let mut word = String::new();
@@ -135,7 +136,7 @@ fn words(text: &str) -> Vec<String> {
     words
 }
 
-/// What stands ahead of a value; a value alone takes those of the last one.
+/// Qualifiers ahead of a value. A value without any takes those of the value before.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Qualifiers {
     carrier: Option<Kind>,
@@ -143,7 +144,7 @@ struct Qualifiers {
     what: Option<What>,
 }
 
-/// A protocol, ahead of something else or by itself.
+/// A protocol qualifier.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kind {
     Ip,
@@ -152,7 +153,7 @@ enum Kind {
     Protocol(u8),
 }
 
-/// What a value is.
+/// The type of a value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum What {
     Host,
@@ -179,7 +180,7 @@ impl Parser {
         is_there
     }
 
-    /// Alternatives and conjunctions bind alike, from the left.
+    /// Parses terms joined by `and` and `or`, which have the same precedence and associate left.
     fn terms(&mut self) -> Result<Filter, String> {
         let mut filter = self.term()?;
         loop {
@@ -292,7 +293,7 @@ impl Parser {
         Some(what)
     }
 
-    /// A value with what stands ahead of it.
+    /// Parses a value of these qualifiers.
     fn of(&mut self, qualifiers: Qualifiers) -> Result<Filter, String> {
         let Qualifiers { carrier, direction, what } = qualifiers;
         let filter = match what {
@@ -344,7 +345,7 @@ impl Parser {
         filter
     }
 
-    /// Reads the word behind another one.
+    /// Parses the word after `behind`.
     fn value<T>(&mut self, behind: &str, read: impl Fn(&str) -> Option<T>, wanted: &str) -> Result<T, String> {
         let Some(word) = self.peek() else { return Err(format!("behind `{behind}` there has to be {wanted}")) };
         let Some(value) = read(word) else { return Err(format!("`{word}` is not {wanted}")) };
@@ -372,7 +373,7 @@ fn net_with_length(text: &str) -> Option<Prefix> {
     text.contains('/').then(|| net(text)).flatten()
 }
 
-/// A network: with its length, or by the first bytes of an IPv4 one. Bits behind the length have to be zero, as tcpdump has it.
+/// Parses a network with its prefix length, or the first bytes of an IPv4 one. Host bits have to be zero, as in tcpdump.
 fn net(text: &str) -> Option<Prefix> {
     let (address, length) = match text.split_once('/') {
         Some((address, length)) => (address, Some(length.parse::<u8>().ok()?)),
@@ -387,7 +388,7 @@ fn net(text: &str) -> Option<Prefix> {
     format!("{}/{}", whole.join("."), length.unwrap_or(known * 8)).parse().ok()
 }
 
-/// Services that are asked for by name most.
+/// Names of common services.
 const SERVICES: [(&str, u16); 22] = [
     ("ftp-data", 20),
     ("ftp", 21),
@@ -460,7 +461,7 @@ mod tests {
         trace.iter().enumerate().filter_map(fits).collect()
     }
 
-    /// What tcpdump would make of the same packets, by pcap-filter(7).
+    /// Expected matches by pcap-filter(7).
     #[test]
     fn expressions_are_tcpdumps() {
         for (expression, expected) in [

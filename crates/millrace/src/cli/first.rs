@@ -1,11 +1,11 @@
-//! A port's first packets.
+//! Limits a port to its first packets.
 
 use std::time::Duration;
 
 use packet::Nanos;
 use port::{Batch, Opened, Port, PortError, Receive, ReceiveLosses, Received, Sides, Stream};
 
-/// A port with one stream, of which the first packets alone are taken.
+/// A port that ends after `packets` packets of its stream.
 pub(super) struct First<'a, P> {
     pub(super) port: &'a mut P,
     pub(super) packets: u64,

@@ -25,10 +25,10 @@ use sessions::{Session, Sessions};
 
 /// List the sessions of captures: a row for both directions of each
 ///
-/// When it began and how long it lasted, who opened it and to whom, packets and bytes both ways (on the wire), TCP flags both ways,
-/// what state it is in, what it speaks by its first words. Several captures are read as one, in the order of their time stamps; of a
-/// folder all captures in it. A session ends when nothing comes for --idle seconds, and with a SYN behind its end. Packets that
-/// aren't IP belong to none.
+/// A row has the time of the first packet and the duration, both ends (the opener first), packets and bytes on the wire and TCP flags in
+/// both directions, the state, and the application by its first payload. Several captures are merged by time stamp; a folder stands
+/// for all captures in it. A session ends after --idle seconds without a packet, or when a SYN opens a new one on its ports.
+/// Packets that are not IP are left out.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   millrace flows a.pcap
@@ -42,27 +42,27 @@ pub(super) struct Args {
     /// The same, by an option
     #[arg(long = "in", short, value_name = "FILE")]
     inputs: Vec<PathBuf>,
-    /// How rows are written
+    /// Output format
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
     /// Seconds of silence after which a session has ended
     #[arg(long, default_value = "300", value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
     idle: u32,
-    /// How many sessions a table shows, the first ones; 0 for all. csv and jsonl have all
+    /// Number of sessions in a table, the first ones; 0 for all. csv and jsonl list all
     #[arg(long, default_value = "100", value_name = "NUMBER")]
     top: usize,
     #[command(flatten)]
     part: Part,
 }
 
-/// How rows are written.
+/// Output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// A table, in the order of their first packets.
+    /// A table, sorted by first packet.
     Text,
-    /// A line each behind one with the columns' names, as sessions end.
+    /// CSV with a header line, in the order in which sessions end.
     Csv,
-    /// A JSON object a line, as sessions end.
+    /// One JSON object a line, in the order in which sessions end.
     Jsonl,
 }
 

@@ -1,4 +1,4 @@
-//! Several captures read as one, in the order of their time stamps.
+//! Merges captures by time stamp.
 
 use std::path::{Path, PathBuf};
 
@@ -8,10 +8,10 @@ use port::{Batch, Packet, Received};
 use super::failure::Failed;
 use super::files;
 
-/// Captures, each with what was read of it and not yet handed out.
+/// A k-way merge of captures.
 pub(super) struct Merged {
     sources: Vec<Source>,
-    /// The one that was handed out of last.
+    /// Source of the last packet.
     at: Option<usize>,
 }
 
@@ -22,14 +22,14 @@ struct Source {
     ended: bool,
 }
 
-/// How far all of them are: bytes done, and of how many.
+/// Returns the bytes read of all captures, and their sum if it is known.
 pub(super) type Done = Box<dyn Fn() -> (u64, Option<u64>) + Send>;
 
-/// So many files can be open at once by far.
+/// Maximum number of captures, as all are open at once.
 const CAPTURES_MAX: usize = 512;
 
 impl Merged {
-    /// Opens captures, and of folders all captures in them.
+    /// Opens captures. A folder stands for the captures in it.
     pub(super) fn open<'a>(paths: impl Iterator<Item = &'a PathBuf>) -> Result<Self, Failed> {
         let mut files = Vec::new();
         for path in paths {
@@ -51,7 +51,7 @@ impl Merged {
         Ok(Self { sources: files.iter().map(open).collect::<Result<_, Failed>>()?, at: None })
     }
 
-    /// What tells how far they are.
+    /// Returns the progress counter.
     pub(super) fn progress(&self) -> Done {
         let all: Vec<Progress> = self.sources.iter().map(|source| source.reader.progress()).collect();
         Box::new(move || {
@@ -60,7 +60,7 @@ impl Merged {
         })
     }
 
-    /// The packet of all captures that comes next; of those that come at one time the first capture's.
+    /// Returns the packet with the earliest time stamp; on a tie the one of the first capture.
     pub(super) fn next(&mut self) -> Result<Option<(&Packet, &[u8])>, Failed> {
         if let Some(at) = self.at {
             self.sources[at].next += 1;
@@ -81,7 +81,7 @@ impl Source {
         self.batch.packets().get(self.next)
     }
 
-    /// Reads on when all has been handed out.
+    /// Reads the next batch if this one is used up.
     fn fill(&mut self) -> Result<(), Failed> {
         while self.next == self.batch.len() && !self.ended {
             self.next = 0;
@@ -99,7 +99,7 @@ impl Source {
     }
 }
 
-/// The captures in a folder, by name; none below it.
+/// Lists the captures in a folder, sorted by name, without its subfolders.
 fn captures_in(folder: &Path) -> Result<Vec<PathBuf>, Failed> {
     let name = folder.display();
     let unread = |error: std::io::Error| Failed::input(format_args!("{name}: can't be read: {error}"));

@@ -240,7 +240,7 @@ impl Configuration {
         config.chain(self.set.iter().map(|given| format!(" --set {}", word(given)))).collect()
     }
 
-    /// The same, for a process that is to be begun.
+    /// The arguments for a child process.
     fn arguments(&self) -> Vec<OsString> {
         let config = self.config.iter().flat_map(|path| ["--config".into(), path.into()]);
         config.chain(self.set.iter().flat_map(|given| ["--set".into(), given.into()])).collect()

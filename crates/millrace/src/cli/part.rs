@@ -1,4 +1,4 @@
-//! Which packets of a capture are meant: by a filter, by time, by number.
+//! Selects packets of a capture: `--filter`, `--from`, `--to`, `--packets`.
 
 use jiff::Timestamp;
 use jiff::civil::DateTime;
@@ -10,33 +10,33 @@ use super::failure::Failed;
 use super::filter::Filter;
 use crate::print::number;
 
-/// Which packets are meant.
+/// Options that select packets.
 #[derive(clap::Args)]
 pub(super) struct Part {
-    /// Only packets that this fits, as tcpdump writes it: 'tcp port 443 and net 10.0.0.0/8'
+    /// Take only packets that match this tcpdump filter: 'tcp port 443 and net 10.0.0.0/8'
     #[arg(long, value_name = "EXPRESSION")]
     filter: Option<String>,
-    /// Only packets from this time on: 2026-11-27T08:00:00Z, or seconds behind the first packet: +12.5
+    /// Take only packets from this time on: 2026-11-27T08:00:00Z, or seconds after the first packet: +12.5
     #[arg(long, value_name = "TIME", value_parser = moment)]
     from: Option<Moment>,
-    /// Only packets before this time, as --from
+    /// Take only packets before this time; as --from
     #[arg(long, value_name = "TIME", value_parser = moment)]
     to: Option<Moment>,
-    /// Only so many packets, the first of those that are meant
+    /// Stop after this many selected packets
     #[arg(long, value_name = "NUMBER", value_parser = number::parse_positive)]
     packets: Option<u64>,
 }
 
-/// A time as it is given.
+/// A time of `--from` or `--to`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Moment {
     At(Nanos),
-    /// Behind the first packet.
+    /// Time after the first packet.
     Behind(Nanos),
 }
 
 fn moment(text: &str) -> Result<Moment, String> {
-    let wrong = || "write 2026-11-27T08:00:00Z, or +12.5 for seconds behind the first packet".to_owned();
+    let wrong = || "write 2026-11-27T08:00:00Z, or +12.5 for seconds after the first packet".to_owned();
     if let Some(seconds) = text.strip_prefix('+') {
         let seconds: f64 = seconds.parse().map_err(|_| wrong())?;
         return if (0.0..1e9).contains(&seconds) {
@@ -54,18 +54,18 @@ fn moment(text: &str) -> Result<Moment, String> {
     u64::try_from(nanos).map(|nanos| Moment::At(Nanos(nanos))).map_err(|_| wrong())
 }
 
-/// The same, while packets come by.
+/// The selection during a run.
 pub(super) struct Parted {
     filter: Option<Filter>,
     from: Option<Moment>,
     to: Option<Moment>,
     left: Option<u64>,
-    /// When the first packet came.
+    /// Time of the first packet.
     start: Option<Nanos>,
 }
 
 impl Part {
-    /// Reads the filter.
+    /// Parses the filter.
     pub(super) fn checked(&self) -> Result<Parted, Failed> {
         let filter = self.filter.as_deref().map(Filter::parse).transpose();
         let filter = filter.map_err(|error| Failed::usage(format_args!("--filter: {error}")))?;
@@ -74,7 +74,7 @@ impl Part {
 }
 
 impl Parted {
-    /// Takes out of a batch what isn't meant. Whether nothing that is meant comes behind it.
+    /// Removes the packets of a batch that are not selected. Returns true if no later packet can be.
     pub(super) fn keep(&mut self, batch: &mut Batch) -> bool {
         if self.filter.is_none() && self.from.is_none() && self.to.is_none() && self.left.is_none() {
             return false;
@@ -93,13 +93,13 @@ impl Parted {
         is_over
     }
 
-    /// Whether neither this packet nor any behind it is meant.
+    /// Returns true if neither this packet nor a later one can be selected.
     pub(super) fn is_over(&mut self, packet: &Packet) -> bool {
         let start = *self.start.get_or_insert(packet.time);
         self.left == Some(0) || self.to.is_some_and(|to| packet.time >= to.behind(start))
     }
 
-    /// Whether this one is.
+    /// Returns true if the packet is selected, and counts it.
     pub(super) fn takes(&mut self, packet: &Packet, headers: Option<&Headers>) -> bool {
         let start = *self.start.get_or_insert(packet.time);
         let is_meant = self.from.is_none_or(|from| packet.time >= from.behind(start))

@@ -60,14 +60,14 @@ pub(super) struct Args {
     format: Option<Format>,
     #[command(flatten)]
     configuration: Configuration,
-    /// The parallel engine; auto runs each over the capture's first packets, for about a second in all, and takes the fastest
+    /// The parallel engine; auto times all of them on the capture's first packets, about a second in all, and takes the fastest
     #[arg(long, value_parser = engines::wanted())]
     engine: Option<Wanted>,
     /// Read a capture that `millrace sequence` made for so many cores: each takes its own packets, and knows of the others'
     /// by the history that these carry (the engine is scr)
     #[arg(long, conflicts_with = "engine")]
     sequenced: bool,
-    /// Take only so many packets, the first ones
+    /// Stop after this many packets
     #[arg(long, value_name = "NUMBER", value_parser = number::parse_positive, conflicts_with = "sequenced")]
     packets: Option<u64>,
     /// How many cores to use, or all
@@ -123,7 +123,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
             args.load.set(&EngineKind::ALL, args.cores, &mut options)?;
             let (output, format) = (args.output.as_deref(), args.format.map(Container::from));
             let again = advise::again(&args.configuration, &args.upkeep);
-            let (description, most) = (entry.description(), args.cores);
+            let (description, most) = (entry.description(), (args.cores, args.packets));
             let here = advise::tried(description, again, input, output, format, most, args.json)?;
             let (kind, cores) = (here.best().engine, here.best().cores);
             if !args.json {

@@ -1,4 +1,4 @@
-//! What `millrace run` yields here: engines over one capture's first packets, by the way that a run takes, timed.
+//! Trial runs: times `millrace run` under every engine over a capture's first packets.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -15,48 +15,50 @@ use serde_json::{Value, json};
 use super::engines::machine_cores;
 use super::failure::Failed;
 
-/// How a trial is made.
+/// Parameters of the trial runs.
 pub(super) struct Plan<'a> {
     pub(super) function: &'a str,
-    /// The arguments that configure it so again.
+    /// Arguments that configure the function and its tables.
     pub(super) again: Vec<OsString>,
     pub(super) input: &'a Path,
-    /// Whether there is an output, and in which format, if not the input's: it is written to where nothing is kept.
+    /// True if the run has an output; trial runs write to `/dev/null`. `format` is its format if it is not the input's.
     pub(super) writes: bool,
     pub(super) format: Option<Container>,
-    /// The most cores; no more are tried than the machine has.
+    /// Maximum number of cores; the machine's number is a limit, too.
     pub(super) cores: usize,
+    /// Value of `--packets`.
+    pub(super) packets: Option<u64>,
     pub(super) rounds: usize,
-    /// How long all of it may take, about.
+    /// Approximate time budget of all trial runs.
     pub(super) at_most: Duration,
 }
 
-/// What was found.
+/// Results of the trial runs.
 pub(super) struct Trials {
     pub(super) rows: Vec<Trial>,
-    /// The packets that each run took.
+    /// Packets of each run.
     pub(super) packets: u64,
-    /// Whether these are all that the capture has.
+    /// True if these are all packets of the capture.
     pub(super) whole: bool,
     pub(super) took: Duration,
 }
 
-/// One engine's part, in millions of packets a second.
+/// Result of one engine, in Mpps; extrapolated to the whole capture if the runs were shorter.
 pub(super) struct Trial {
     pub(super) engine: EngineKind,
     pub(super) cores: usize,
     pub(super) median: f64,
-    /// The least and the most.
+    /// Minimum and maximum.
     pub(super) range: [f64; 2],
 }
 
 /// Packets of the first run by which their number is chosen.
 const FIRST_PACKETS: u64 = 20_000;
-/// Below so many nothing can be told, and beyond so many nothing more.
+/// Limits of the number of packets of a run.
 const PACKETS_MIN: u64 = 2_000;
 const PACKETS_MAX: u64 = 2_000_000;
 
-/// Runs each engine that takes the function, on one core or on several, over the same packets.
+/// Runs every engine that takes the function over the same packets, on one core and on several.
 pub(super) fn run(
     description: &Description,
     plan: &Plan<'_>,
@@ -85,7 +87,9 @@ pub(super) fn run(
         }
         packets *= 3;
     }
-    let all = length(plan.input, packets)?;
+    let limit = plan.packets.unwrap_or(u64::MAX);
+    let packets = packets.min(limit);
+    let all = length(plan.input, packets)?.min(limit as f64);
     let mut found: Vec<Vec<Timed>> = vec![Vec::new(); candidates.len()];
     let mut done = 0;
     for _ in 0..plan.rounds {
@@ -111,7 +115,7 @@ pub(super) fn run(
     Ok(Trials { rows, packets, whole: all <= packets as f64, took: start.elapsed() })
 }
 
-/// How long an engine took for a third of the packets and for all of them, with how many these were.
+/// Two runs of an engine, over a third of the packets and over all: number of packets, and time.
 #[derive(Clone, Copy, Debug)]
 struct Timed {
     part: (u64, Duration),
@@ -119,8 +123,8 @@ struct Timed {
 }
 
 impl Timed {
-    /// Millions of packets a second over a capture of so many: what took longer between both goes on, and what both took besides comes
-    /// once. What goes on takes half the time at least that it took on the average: less is noise.
+    /// Mpps over a capture of `all` packets. The difference of the two runs gives the rate; the rest of the time is a start-up cost that
+    /// comes once. The rate is at most twice the average one: more is noise.
     fn mpps(&self, all: f64) -> f64 {
         let [(part, short), (whole, long)] =
             [self.part, self.whole].map(|(count, time)| (count as f64, time.as_secs_f64()));
@@ -133,7 +137,7 @@ impl Timed {
     }
 }
 
-/// How many packets a capture has, about: by how far into the file its first packets lead.
+/// Estimates the number of packets of a capture from the share of the file that its first packets take.
 fn length(input: &Path, packets: u64) -> Result<f64, Failed> {
     let mut reader = Reader::open(input)?;
     let progress = reader.progress();
@@ -149,7 +153,7 @@ fn length(input: &Path, packets: u64) -> Result<f64, Failed> {
     Ok(seen as f64 / share.clamp(1e-9, 1.0))
 }
 
-/// One core, the most, and half of them: engines that take the function there.
+/// The engines and numbers of cores to try: one core, the maximum, and half of it.
 fn candidates(description: &Description, most: usize) -> Vec<(EngineKind, usize)> {
     let mut out = vec![(EngineKind::Sequential, 1)];
     for cores in [most / 2, most].into_iter().filter(|cores| *cores > 1) {
@@ -162,8 +166,8 @@ fn candidates(description: &Description, most: usize) -> Vec<(EngineKind, usize)
     out
 }
 
-/// Runs one engine over the first packets: how many there were, and how long it took. In a process of its own, whose memory is as new
-/// to it as to the run that is to come.
+/// Runs one engine over the first packets, in a process of its own: page faults of fresh memory are part of a run's time. Returns the
+/// number of packets, and the time.
 fn once(plan: &Plan<'_>, engine: EngineKind, cores: usize, packets: u64) -> Result<(u64, Duration), Failed> {
     let failed = |what: &dyn std::fmt::Display| Failed::input(format_args!("an engine can't be tried: {what}"));
     let program = std::env::current_exe().map_err(|error| failed(&error))?;
@@ -185,12 +189,12 @@ fn once(plan: &Plan<'_>, engine: EngineKind, cores: usize, packets: u64) -> Resu
     Ok((received, Duration::from_secs_f64(told["elapsed_s"].as_f64().unwrap_or(0.0).max(0.0))))
 }
 
-/// Where what is written is gone.
+/// Output of trial runs.
 const NOWHERE: &str = "/dev/null";
 
 impl Trials {
-    /// The one to take: the plainest on the fewest cores among those that are as good as the fastest. What takes packets in an order
-    /// of its own is for its user to want.
+    /// The engine to take: among those within [`TIE_PERCENT`] of the fastest the simplest, on the fewest cores. `shared` and
+    /// `transactional` are left out, as they reorder packets.
     pub(super) fn best(&self) -> &Trial {
         let keeps_order = |row: &&Trial| !matches!(row.engine, EngineKind::Shared | EngineKind::Transactional);
         let rows: Vec<&Trial> = self.rows.iter().filter(keeps_order).collect();
@@ -200,7 +204,7 @@ impl Trials {
         good.copied().unwrap_or(&self.rows[0])
     }
 
-    /// Why, in words.
+    /// The figures of the best engine and of the next two, in a sentence.
     pub(super) fn reason(&self) -> String {
         let best = self.best();
         let mut others: Vec<&Trial> = self.rows.iter().filter(|row| !std::ptr::eq(*row, best)).collect();

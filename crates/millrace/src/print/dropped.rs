@@ -1,4 +1,4 @@
-//! Which packets were dropped: from whom, by reason.
+//! Sources of dropped packets, by reason.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -14,23 +14,23 @@ use super::number::{count, counted};
 #[derive(Debug, Default)]
 pub(crate) struct Sources {
     by_reason: HashMap<Reason, HashMap<IpAddr, u64>>,
-    /// How many there are in all.
+    /// Number of sources, all reasons together.
     known: usize,
 }
 
-/// Sources that are told apart, so that a flood of made-up ones doesn't fill the memory.
+/// Maximum number of sources, so spoofed ones can't fill the memory. Packets of further ones are not counted.
 const SOURCES_MAX: usize = 1 << 18;
 
-/// Who was dropped for one reason, those with most packets first.
+/// Sources of one drop reason, most packets first.
 pub(crate) struct Dropped {
     pub(crate) reason: Reason,
-    /// Packets that came from a source.
+    /// Packets of all these sources.
     pub(crate) packets: u64,
     pub(crate) sources: Vec<(IpAddr, u64)>,
 }
 
 impl Sources {
-    /// Adds a packet, as it came in.
+    /// Counts a dropped packet.
     pub(crate) fn add(&mut self, reason: Reason, packet: &Packet, bytes: &[u8]) {
         let parsed = packet::parse(packet.link, bytes, packet.wire_len, packet.interface);
         let Some((source, _)) = parsed.ok().and_then(|headers| headers.addresses()) else { return };
@@ -43,7 +43,7 @@ impl Sources {
         }
     }
 
-    /// The reasons with most packets first.
+    /// Returns the reasons, most packets first.
     pub(crate) fn into_dropped(self) -> Vec<Dropped> {
         let of = |(reason, sources): (Reason, HashMap<IpAddr, u64>)| {
             let mut sources: Vec<(IpAddr, u64)> = sources.into_iter().collect();
@@ -67,7 +67,7 @@ pub(crate) fn from(sources: &[(IpAddr, u64)]) -> String {
     }
 }
 
-/// The same for programs, with the ten sources of each reason that have most packets.
+/// JSON with the ten sources of most packets for each reason.
 pub(crate) fn json(dropped: &[Dropped], description: &Description) -> Vec<Value> {
     let of = |Dropped { reason, packets, sources }: &Dropped| {
         let top: Vec<Value> = sources

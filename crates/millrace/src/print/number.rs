@@ -115,7 +115,7 @@ pub(crate) fn parse_range(text: &str) -> Result<RangeInclusive<usize>, String> {
     Ok(first..=last)
 }
 
-/// A time of packets in UTC, to the microsecond: `2026-11-27T08:00:00.123456Z`.
+/// Formats a packet's time as ISO 8601 in UTC with microseconds: `2026-11-27T08:00:00.123456Z`.
 pub(crate) fn iso(time: Nanos) -> String {
     let stamp = Timestamp::from_nanosecond(i128::from(time.0) / 1_000 * 1_000);
     stamp.map_or_else(|_| "-".to_owned(), |stamp| format!("{stamp:.6}"))

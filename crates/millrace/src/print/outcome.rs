@@ -40,7 +40,7 @@ pub(crate) struct Run<'a> {
     pub(crate) stamps_not_believed: u64,
     /// The link types of packets that nobody reads, as far as they are known.
     pub(crate) unread_links: Vec<LinkType>,
-    /// Who was dropped, if that was asked for; and where to.
+    /// Sources of dropped packets, and the file of `--dropped`, if asked for.
     pub(crate) dropped: Option<Vec<Dropped>>,
     pub(crate) dropped_file: Option<&'a Path>,
     /// What the function has to say to who most likely meant something else.

@@ -95,7 +95,7 @@ fn a_link_bounds_what_comes_to_the_cores() {
     }
 }
 
-/// What `run` does here is measured by running, and `auto` takes it: on the machine's cores alone, with reasons that are figures.
+/// `advise` and `auto` time real runs, on at most the machine's cores, and give figures as reasons.
 #[test]
 fn what_runs_here_is_measured_and_taken() {
     let folder = Folder::new();

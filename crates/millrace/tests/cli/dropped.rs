@@ -1,4 +1,4 @@
-//! What `run --dropped` and `--sources` tell of the packets that don't go out.
+//! `run --dropped` and `run --sources`.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -15,10 +15,10 @@ use serde_json::Value;
 use super::commands::FUNCTIONS;
 use super::folder::Folder;
 
-/// What a capture tells of a packet: when, by which interface, over which link, how long it was, and its bytes.
+/// A packet of a capture: time, interface, link, length on the wire, bytes.
 type Told = (Nanos, Option<String>, String, u32, Vec<u8>);
 
-/// What a capture tells of each packet.
+/// Reads the packets of a capture.
 fn told(path: &Path) -> Vec<Told> {
     let mut reader = Reader::open(path).unwrap();
     let (mut batch, mut all) = (Batch::default(), Vec::new());

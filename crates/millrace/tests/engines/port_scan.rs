@@ -123,7 +123,7 @@ fn a_scanner_is_found_after_few_contacts_and_nobody_else() {
     assert_eq!(report.rows[0][0], "198.51.100.66");
 }
 
-/// By what its folder says each capture is: who scans, and whether answers came.
+/// Captures of one nmap scan each.
 const SCANS: &[&str] = &[
     "markofu__FIN_SCAN__FIN_SCAN.pcap",
     "markofu__FTP_BOUNCE_SCAN__FTP_BOUNCE_SCAN.pcap.zst",

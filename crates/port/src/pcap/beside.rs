@@ -5,7 +5,7 @@ use super::walk::{u16_at, u32_at};
 
 /// The length of the frame check sequence, of an interface.
 pub(super) const OPTION_FCS_LENGTH: u16 = 13;
-/// What somebody says of a block.
+/// Comment option (`opt_comment`).
 pub(super) const OPTION_COMMENT: u16 = 1;
 
 /// Blocks that are copied as they are, but for their numbers.

@@ -68,8 +68,8 @@ impl Capture {
         self.renamed = true;
     }
 
-    /// From now on each packet that is dropped is shown to `tell`, with the number of its reason and as it came in, and written to
-    /// `writer` with the words that come back as its comment.
+    /// Calls `tell` for every dropped packet from now on, and writes the packet to `writer`, if there is one, with the returned text as
+    /// its comment.
     pub fn show_dropped(
         &mut self,
         writer: Option<Writer>,
@@ -119,17 +119,17 @@ impl Port for Capture {
     }
 }
 
-/// What becomes of packets that don't go out.
+/// Consumer of dropped packets.
 struct Dropped {
     writer: Option<Writer>,
     tell: Box<Tell>,
 }
 
-/// What is to be said of a packet, by the number of the reason for which it was dropped.
+/// Returns the comment for a dropped packet. The first argument is the number of the drop reason.
 type Tell = dyn FnMut(u8, &Packet, &[u8]) -> &'static str + Send;
 
 impl Dropped {
-    /// Takes those of a batch, with the time stamps that they had in the file.
+    /// Consumes the dropped packets of a batch. They are written with the time stamps of the input file.
     fn take(&mut self, batch: &Batch) -> Result<(), Error> {
         let origin = batch.origin();
         if let (Some(writer), Some(interfaces)) = (&mut self.writer, &origin.interfaces) {

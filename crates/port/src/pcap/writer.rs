@@ -522,7 +522,7 @@ impl Section {
 }
 
 impl Container {
-    /// The one that a file's name says, if it says any.
+    /// Returns the container that the file name's extension stands for.
     #[must_use]
     pub fn named(path: &Path) -> Option<Self> {
         by_name(path).0

@@ -31,7 +31,7 @@ struct Talk {
 #[derive(Clone, Debug)]
 struct Stream {
     start: u32,
-    /// How many bytes came with the first segment.
+    /// Payload of the first segment.
     at_once: u32,
     is_answered: bool,
     /// Of what was sent, the number behind the last.

@@ -1,4 +1,4 @@
-//! How a session is written.
+//! Formats sessions.
 
 use packet::{Endpoint, TcpFlags, protocol};
 use serde_json::json;
@@ -8,7 +8,7 @@ use crate::print::number::{bytes, count, iso};
 use crate::print::style::Style;
 use crate::print::table::{Align, Sheet, Tone};
 
-/// What `csv` writes, column by column.
+/// Header line of CSV.
 pub(super) const CSV_HEAD: &str = "first,last,duration_s,protocol,source,source_port,destination,destination_port,\
     packets,packets_back,bytes,bytes_back,flags,flags_back,state,application";
 
@@ -47,7 +47,7 @@ pub(super) fn jsonl(session: &Session) -> String {
     .to_string()
 }
 
-/// A table of the first sessions, and how many there are.
+/// Formats the first sessions as a table, and their number.
 pub(super) fn text(sessions: &[Session], top: usize, style: Style) -> String {
     let shown = if top == 0 { sessions.len() } else { top.min(sessions.len()) };
     let columns = [
@@ -107,7 +107,7 @@ fn protocol_name(number: u8) -> String {
     protocol::name(number).map_or_else(|| number.to_string(), str::to_owned)
 }
 
-/// An end with its port, where the protocol has such.
+/// Formats an endpoint, with the port if the protocol has ports.
 fn shown_end(end: Endpoint, number: u8) -> String {
     match number {
         protocol::TCP | protocol::UDP | protocol::SCTP => end.to_string(),
@@ -115,7 +115,7 @@ fn shown_end(end: Endpoint, number: u8) -> String {
     }
 }
 
-/// Flags as tcpdump writes them, a dot for an acknowledgement.
+/// Formats TCP flags as tcpdump does; a dot stands for ACK.
 fn letters(flags: TcpFlags) -> String {
     const LETTERS: [(u8, char); 8] =
         [(1, 'F'), (2, 'S'), (4, 'R'), (8, 'P'), (16, '.'), (32, 'U'), (64, 'E'), (128, 'W')];

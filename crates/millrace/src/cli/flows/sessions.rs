@@ -1,4 +1,4 @@
-//! Sessions, while packets come by.
+//! The table of open sessions.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -7,29 +7,29 @@ use functions::app_classifier::{Application, Classifier, Payload, Signatures};
 use packet::{Endpoint, FiveTuple, Headers, Nanos, TcpFlags, Transport, protocol};
 use port::Packet;
 
-/// Both directions of what two ends say to each other.
+/// A session: both directions between two endpoints.
 #[derive(Clone, Debug)]
 pub(super) struct Session {
     pub(super) protocol: u8,
-    /// Who was heard first, and the other.
+    /// Sender of the first packet, and the other end.
     pub(super) source: Endpoint,
     pub(super) destination: Endpoint,
     pub(super) first: Nanos,
     pub(super) last: Nanos,
-    /// From the source, and to it.
+    /// Packets from the source, and to it.
     pub(super) packets: [u64; 2],
-    /// Bytes of frames, as they were on the wire.
+    /// Bytes on the wire from the source, and to it.
     pub(super) bytes: [u64; 2],
-    /// All TCP flags that were seen.
+    /// All TCP flags seen from the source, and to it.
     pub(super) flags: [TcpFlags; 2],
     pub(super) application: Option<&'static str>,
-    /// The number of the last SYN of each.
+    /// Sequence number of the last SYN of each side.
     asked: [Option<u32>; 2],
-    /// Segments behind whose words nothing is looked for any more.
+    /// Packets with payload that were classified so far.
     words: u8,
 }
 
-/// How many packets with a payload are asked what they speak.
+/// Maximum number of packets with payload that are classified for a session.
 const WORDS_MAX: u8 = 8;
 
 impl Session {
@@ -54,7 +54,7 @@ impl Session {
         has(TcpFlags::RST).contains(&true) || has(TcpFlags::FIN) == [true; 2]
     }
 
-    /// What a TCP session has come to by its flags; of others whether both ends were heard.
+    /// State of the session: of TCP by the flags seen, of others whether there was an answer.
     pub(super) fn state(&self) -> &'static str {
         let [asks, grants] = self.flags;
         if self.protocol != protocol::TCP {
@@ -84,7 +84,7 @@ impl Session {
 pub(super) struct Sessions {
     idle: Nanos,
     open: HashMap<FiveTuple, Session>,
-    /// When those that are silent are looked for again.
+    /// Next time at which idle sessions are removed.
     sweep: Nanos,
 }
 
@@ -93,7 +93,7 @@ impl Sessions {
         Self { idle, open: HashMap::new(), sweep: Nanos(0) }
     }
 
-    /// Adds an IP packet; sessions that end before it go to `ended`.
+    /// Counts an IP packet. Sessions that ended before it are moved to `ended`.
     pub(super) fn take(&mut self, packet: &Packet, headers: &Headers, bytes: &[u8], ended: &mut Vec<Session>) {
         let now = packet.time;
         if self.sweep <= now {
@@ -144,7 +144,7 @@ impl Sessions {
         }
     }
 
-    /// Ends all that are open.
+    /// Moves all open sessions to `ended`.
     pub(super) fn finish(self, ended: &mut Vec<Session>) {
         let mut open: Vec<Session> = self.open.into_values().collect();
         open.sort_by_key(|session| (session.first, session.source, session.destination));
@@ -152,7 +152,7 @@ impl Sessions {
     }
 }
 
-/// The ends of a packet: with ports or an identifier where there are such.
+/// Key of a packet's session; ports are 0 if the protocol has none.
 fn tuple_of(headers: &Headers) -> Option<FiveTuple> {
     headers.five_tuple().or_else(|| {
         let (source, destination) = headers.addresses()?;
