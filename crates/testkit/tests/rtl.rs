@@ -43,6 +43,14 @@ fn what_is_left_to_software() {
     mpls[20..22].copy_from_slice(&[0x88, 0x47]);
     assert_eq!(of(&mpls, Quotes::None), Some(Unread::Encapsulated));
 
+    let mut llc = Build::udp(A, B).bytes();
+    llc[12..14].copy_from_slice(&[0, 46]);
+    assert_eq!(of(&llc, Quotes::None), Some(Unread::Llc));
+    for (kind, unread) in [(100, Some(Unread::Quote)), (128, None), (139, None)] {
+        let message = Build::icmp(A6, B6, kind, 0, [0; 4]).bytes();
+        assert_eq!(of(&message, Quotes::All), unread, "ICMPv6 type {kind}");
+    }
+
     let quoted = Build::udp(B, A).datagram();
     let redirect = Build::icmp_error(A, B, 5, 1, &quoted).bytes();
     assert_eq!(

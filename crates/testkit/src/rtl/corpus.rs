@@ -19,7 +19,7 @@ const JUMBO: usize = 9_216;
 /// Packets of one kind, by what they are good for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// All that the hardware reads by itself: Ethernet, no extension headers, no ICMP errors.
+    /// All that the hardware reads by itself: Ethernet with an EtherType, no extension headers, no ICMP errors.
     Plain,
     /// Everything.
     Any,
@@ -33,7 +33,7 @@ pub fn packets(kind: Kind, seed: u64) -> Trace {
     let mut corpus = Corpus { rng: Rng::new(seed), trace: Trace::new(), now: Nanos::from_secs(1) };
     corpus.conversations();
     corpus.headers(kind);
-    corpus.lengths();
+    corpus.lengths(kind);
     if kind == Kind::Any {
         corpus.captures();
         corpus.broken();
@@ -142,7 +142,7 @@ impl Corpus {
         self.frame(&Build::ip(a, b, 132).data(&[0, 7, 0, 9, 0, 0, 0, 1, 1, 2, 3, 4, 1, 0, 0, 4]));
         self.frame(&Build::ip(a, b, 50).payload(payload));
         if a.starts_with('[') {
-            for kind in [130_u8, 133, 135, 143, 150, 100] {
+            for kind in [130_u8, 133, 135, 139, 140, 143, 150] {
                 self.frame(&Build::icmp(a, b, kind, 0, [0, 1, 2, 3]));
             }
         } else {
@@ -168,7 +168,7 @@ impl Corpus {
             }
             self.frame(&Build::udp(a, b).fragment(64, false).payload(8));
             self.frame(&Build::tcp(a, b).fragment(0, true).payload(8));
-            for kind in [1, 2, 3, 4] {
+            for kind in [1, 2, 3, 4, 100] {
                 self.frame(&Build::icmp_error(a, b, kind, 0, &inside.datagram()));
             }
             self.frame(&Build::ip(a, b, 59));
@@ -187,6 +187,12 @@ impl Corpus {
         self.push(LinkType::Ethernet, &mpls, 0);
         mpls[12..14].copy_from_slice(&[0x88, 0x64]);
         self.push(LinkType::Ethernet, &mpls, 0);
+        // IEEE 802.2: IP in SNAP, and a spanning tree's.
+        for llc in [&[0xaa, 0xaa, 3, 0, 0, 0, 8, 0][..], &[0x42, 0x42, 3]] {
+            let datagram = inside.datagram();
+            let len = ((llc.len() + datagram.len()) as u16).to_be_bytes();
+            self.push(LinkType::Ethernet, &[&[2; 12][..], &len, llc, &datagram].concat(), 0);
+        }
         for link in [LinkType::RawIp, LinkType::LinuxSll, LinkType::Null, LinkType::Other(147)] {
             let bytes =
                 Build::tcp(a, b).link(if link == LinkType::Other(147) { LinkType::RawIp } else { link }).bytes();
@@ -195,7 +201,7 @@ impl Corpus {
     }
 
     /// Every length around the edges of the bus's beats, the shortest and the longest.
-    fn lengths(&mut self) {
+    fn lengths(&mut self, kind: Kind) {
         for base in [64_usize, 128, 256, 384, 1_500, 1_536, JUMBO - 2] {
             for len in base - 3..=base + 2 {
                 let mut bytes = Build::udp("10.0.0.1:1", "192.0.2.1:2").payload(len.saturating_sub(42)).bytes();
@@ -204,7 +210,11 @@ impl Corpus {
             }
         }
         for len in (1..300).step_by(1 + self.rng.below(3) as usize) {
-            let bytes: Vec<u8> = (0..len).map(|_| self.rng.bits() as u8).collect();
+            let mut bytes: Vec<u8> = (0..len).map(|_| self.rng.bits() as u8).collect();
+            if let (Kind::Plain, Some(high)) = (kind, bytes.get_mut(12)) {
+                // Below that it would be a length.
+                *high |= 8;
+            }
             self.push(LinkType::Ethernet, &bytes, 0);
         }
     }
