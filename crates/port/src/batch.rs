@@ -452,6 +452,22 @@ impl Batch {
         }
     }
 
+    /// Sets packet number `at` to what has become of it as number `index` of `other`, which was [cleared beside](Self::clear_beside) this
+    /// batch. What is lent to both stays where it lies; all else is copied.
+    ///
+    /// # Panics
+    /// When there is no such packet, or when the batch's memory would outgrow 4 GiB.
+    #[inline(always)]
+    pub fn settle(&mut self, at: usize, other: &Self, index: usize) {
+        let packet = &other.packets[index];
+        if (packet.offset as usize) < self.lent_len().min(other.lent_len()) {
+            self.packets[at] = *packet;
+        } else {
+            self.replace(at, other.bytes(index));
+            self.packets[at] = Packet { offset: self.packets[at].offset, ..*packet };
+        }
+    }
+
     /// Adds a packet, steered by `bucket`, whose bytes stay where they are lent to this batch and to the other that it is of.
     #[inline(always)]
     pub fn push_lent(&mut self, packet: &Packet, bucket: u16) {
@@ -746,6 +762,12 @@ mod tests {
                     prop_assert_eq!([gathered.bytes(2 * at), gathered.bytes(2 * at + 1)], [frame, frame]);
                 }
                 gathered.clear();
+                // Settled where they were read.
+                for (at, frame) in naive.iter().enumerate() {
+                    batch.settle(at, &beside[at % 2], at / 2);
+                    let written = vec![!frame.first().copied().unwrap_or_default(); frame.len()];
+                    prop_assert_eq!((batch.bytes(at), batch.packets()[at].bucket), (&written[..], 7));
+                }
                 batch.unshare(&mut block);
                 beside.iter_mut().for_each(Batch::clear);
                 batch.unshare(&mut block);

@@ -2,8 +2,8 @@
 //!
 //! The stream is read in pieces. Each piece goes through the same stages, every stage done by whichever core comes first: one core
 //! *reads* it, and looks at its packets while another reads the next; the pieces are *steered* in order, which hands each core its
-//! share; every core *processes* its share, piece by piece; the pieces are *written* in order, by a core that has nothing to process,
-//! or by the one that is done last. So the bytes stay where they were read, packets cross between cores as descriptors (with what they
+//! share; every core *processes* its share, piece by piece, and the one that is done last *merges* the shares; the pieces are *written*
+//! in order, by a core that has nothing to process, or by the one that is done last. So the bytes stay where they were read, packets cross between cores as descriptors (with what they
 //! contribute, where others have to know), and a core that has nothing to process does whatever else is to be done.
 //!
 //! One lock guards who does what; it is taken a few times a piece and never held while anything is done. A core that reads waits for
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use locality::prefetch;
 use nf::NetworkFunction;
 use packet::{Nanos, Seq};
-use port::{Batch, Block as Memory, Fate, Order, Packet, PortError, Receive, Received, Stream, Transmit};
+use port::{Batch, Block as Memory, Order, Packet, PortError, Receive, Received, Stream, Transmit};
 
 use super::cores::message;
 use super::feed::Feed;
@@ -54,10 +54,6 @@ pub(crate) struct Turns<'a, N: NetworkFunction> {
 /// Where pieces go once they are processed.
 struct Output<'a> {
     transmit: Box<dyn Transmit + 'a>,
-    /// A piece's packets of all cores, in order.
-    merged: Batch,
-    /// How far each core's share was merged.
-    heads: Vec<usize>,
     /// What went wrong: nothing is written behind it.
     failed: bool,
 }
@@ -121,6 +117,8 @@ enum Stage {
     Classified,
     /// So many cores have still to process their share.
     Steered(usize),
+    /// To be written.
+    Merged,
 }
 
 /// How long a core looks out before it sleeps: about what another needs for its turn, and less than it takes to be woken.
@@ -153,7 +151,7 @@ impl<'a, N: NetworkFunction> Turns<'a, N> {
             shares: (0..cores).map(|_| CoreBatch::default()).collect(),
             quiet: None,
         };
-        let output = Output { transmit, merged: Batch::default(), heads: vec![0; cores], failed: false };
+        let output = Output { transmit, failed: false };
         Self {
             input: Mutex::new(input),
             output: Mutex::new(output),
@@ -335,12 +333,23 @@ impl<'a, N: NetworkFunction> Turns<'a, N> {
         }
     }
 
-    /// A core has processed its share. Whoever is last writes the piece, unless another core has nothing to do, which will.
+    /// A core has processed its share. Whoever is last merges the shares, and writes the piece unless another core has nothing to do,
+    /// which will.
     fn done(&self, number: u64) -> Result<(), EngineError> {
         let mut state = lock(&self.state);
         let slot = self.slot(number);
         let Stage::Steered(left) = state.stages[slot] else { unreachable!("a share is of a piece that was steered") };
-        state.stages[slot] = Stage::Steered(left - 1);
+        if left > 1 {
+            state.stages[slot] = Stage::Steered(left - 1);
+            return Ok(());
+        }
+        if self.order != Order::Any {
+            drop(state);
+            let Piece { batch, shares, .. } = &mut *self.piece(number);
+            merge(batch, shares);
+            state = lock(&self.state);
+        }
+        state.stages[slot] = Stage::Merged;
         if !self.is_to_write(&state) {
             return Ok(());
         }
@@ -351,9 +360,9 @@ impl<'a, N: NetworkFunction> Turns<'a, N> {
         self.write_all(state)
     }
 
-    /// Tells whether a core may write the next piece: all shares of it are processed, and nobody writes.
+    /// Tells whether a core may write the next piece: it is merged, and nobody writes.
     fn is_to_write(&self, state: &State) -> bool {
-        !state.writing && state.stages[self.slot(state.written)] == Stage::Steered(0)
+        !state.writing && state.stages[self.slot(state.written)] == Stage::Merged
     }
 
     /// Writes the next piece, and those behind it that waited for it.
@@ -392,13 +401,11 @@ impl<'a, N: NetworkFunction> Turns<'a, N> {
 
     /// Writes a piece, and makes it a spare one.
     fn write(&self, piece: &mut Piece<N>) -> Result<(), PortError> {
-        let Output { transmit, merged, heads, failed } = &mut *lock(&self.output);
+        let Output { transmit, failed } = &mut *lock(&self.output);
         let Piece { batch, memory, shares, quiet, .. } = piece;
         let mut result = Ok(());
         if self.order != Order::Any && !*failed {
-            merge(batch, shares, heads, merged, self.order);
-            result = transmit.transmit(merged);
-            merged.clear();
+            result = transmit.transmit(batch);
             *failed = result.is_err();
         }
         for share in shares {
@@ -452,36 +459,12 @@ impl State {
     }
 }
 
-/// Puts the packets of all shares that go out, or all that were decided, into one batch, in the order in which they were read. Packets that were lost on the way
-/// to their core are in no share.
-fn merge<M>(batch: &Batch, shares: &[CoreBatch<M>], heads: &mut [usize], merged: &mut Batch, order: Order) {
-    merged.clear_beside(batch, 0);
-    heads.fill(0);
-    loop {
-        // The share whose packet comes first, and where the others go on.
-        let (mut first, mut core, mut others) = (u64::MAX, 0, u64::MAX);
-        for (at, (share, &head)) in shares.iter().zip(&*heads).enumerate() {
-            let Some(packet) = share.batch.packets().get(head) else { continue };
-            if packet.seq.0 < first {
-                (first, core, others) = (packet.seq.0, at, first);
-            } else {
-                others = others.min(packet.seq.0);
-            }
-        }
-        if first == u64::MAX {
-            return;
-        }
-        let (share, head) = (&shares[core].batch, &mut heads[core]);
-        while let Some(packet) = share.packets().get(*head).filter(|packet| packet.seq.0 < others) {
-            let is_wanted = match packet.fate {
-                Fate::Transmit(_) => true,
-                Fate::Drop(_) => order == Order::All,
-                Fate::Pending => false,
-            };
-            if is_wanted {
-                merged.push_of(share, *head, packet.bucket);
-            }
-            *head += 1;
+/// Puts what became of the packets of all shares in their places in the piece. Packets that were lost on the way to their core are in no share.
+fn merge<M>(batch: &mut Batch, shares: &[CoreBatch<M>]) {
+    let Some(first) = batch.packets().first().map(|packet| packet.seq) else { return };
+    for CoreBatch { batch: share, .. } in shares {
+        for (index, packet) in share.packets().iter().enumerate() {
+            batch.settle((packet.seq.0 - first.0) as usize, share, index);
         }
     }
 }
