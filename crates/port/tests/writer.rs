@@ -197,7 +197,7 @@ fn mixed_links_are_refused_ahead_of_all() {
         }
         writer.finish().expect("room");
         let writer = Writer::create(folder.join(output), None, None).expect("an output");
-        writer.refuse_mixed_links(&input).err().map(|error| error.to_string())
+        writer.refuse_mixed_links([input.as_path()]).err().map(|error| error.to_string())
     };
     let (ethernet, raw) = (LinkType::Ethernet, LinkType::RawIp);
     let error = refused([ethernet, raw], &[&[0; 9_000][..], &[1]].concat(), "out.pcap").expect("two link types");

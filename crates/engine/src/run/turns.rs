@@ -459,12 +459,24 @@ impl State {
     }
 }
 
-/// Puts what became of the packets of all shares in their places in the piece. Packets that were lost on the way to their core are in no share.
+/// Puts what became of the packets of all shares in their places in the piece. Packets that were lost on the way to their core are in
+/// no share.
 fn merge<M>(batch: &mut Batch, shares: &[CoreBatch<M>]) {
-    let Some(first) = batch.packets().first().map(|packet| packet.seq) else { return };
+    let (Some(first), Some(last)) = (batch.packets().first().map(|packet| packet.seq.0), batch.len().checked_sub(1))
+    else {
+        return;
+    };
     for CoreBatch { batch: share, .. } in shares {
+        // How many numbers between the first packet and this one are missing: a sequenced capture may have gaps.
+        let mut missing = 0;
         for (index, packet) in share.packets().iter().enumerate() {
-            batch.settle((packet.seq.0 - first.0) as usize, share, index);
+            let number = (packet.seq.0 - first) as usize;
+            let mut at = (number - missing).min(last);
+            while batch.packets()[at].seq > packet.seq {
+                at -= 1;
+            }
+            missing = number - at;
+            batch.settle(at, share, index);
         }
     }
 }

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use super::bench::options::nanoseconds;
 use super::bench::timed_so_far;
+use super::captures::Captures;
 use super::engines;
 use super::failure::Failed;
 use super::traffic::{Counter, Source};
@@ -93,16 +94,16 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     };
     let advice = asked(&*program, &traffic.trace, &question, "advise", args.json)?;
     let description = entry.description();
-    let is_file = |input: &&Path| std::fs::metadata(input).is_ok_and(|about| about.is_file());
-    let here = match args.source.input().filter(is_file) {
-        Some(input) => {
+    let input = &args.source.captures;
+    let here = match input.is_given() && input.pipe().is_none() {
+        true => {
             let (writes, format) = (args.write.is_some(), args.write.map(Container::from));
             let (cores, at_most, rounds) = (args.cores, SHOWN_TAKES, SHOWN_ROUNDS);
             let (function, again) = (description.name, again(&args.configuration, &args.upkeep));
             let plan = trial::Plan { function, again, input, writes, format, cores, packets: None, rounds, at_most };
             Some(trying(description, &plan, "advise", args.json)?)
         }
-        None => None,
+        false => None,
     };
     let answer = Answer { advice: &advice, here: here.as_ref(), cores: args.cores, given: args.dispatch.is_some() };
     if args.json {
@@ -134,15 +135,14 @@ const SHOWN_ROUNDS: usize = 5;
 pub(super) fn tried(
     description: &Description,
     again: Vec<OsString>,
-    input: &Path,
+    input: &Captures,
     output: Option<&Path>,
     format: Option<Container>,
     (cores, packets): (usize, Option<u64>),
     quiet: bool,
 ) -> Result<Trials, Failed> {
-    let is_file = std::fs::metadata(input).is_ok_and(|about| about.is_file());
-    if files::is_standard(input) || !is_file {
-        let name = files::shown(input);
+    if let Some(pipe) = input.pipe() {
+        let name = files::shown(pipe);
         return Err(Failed::usage(format_args!(
             "--engine auto looks at the capture before it runs, and {} can be read only once; name an engine",
             name.display()

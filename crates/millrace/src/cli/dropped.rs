@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use nf::Reason;
-use port::pcap::{Capture, Container, Format, Writer, same_file};
+use port::pcap::{Capture, Container, Format, Writer};
 
+use super::captures::Captures;
 use super::failure::Failed;
 use super::files;
 use crate::print::dropped::{Dropped, Sources};
@@ -38,7 +39,7 @@ impl DroppedArgs {
     }
 
     /// Refuses a file that can't hold reasons, or that has another use in this run. Nothing is opened before.
-    pub(super) fn refuse(&self, others: &[(&str, Option<&Path>)]) -> Result<(), Failed> {
+    pub(super) fn refuse(&self, input: &Captures, others: &[(&str, Option<&Path>)]) -> Result<(), Failed> {
         let Some(file) = self.file() else { return Ok(()) };
         let name = file.display();
         if files::is_standard(file) {
@@ -56,14 +57,8 @@ impl DroppedArgs {
                 "{name}: a classic pcap has no place for the reasons; call what --dropped writes .pcapng"
             )));
         }
-        for (what, other) in others {
-            if other.is_some_and(|other| other == file || same_file(file, other)) {
-                return Err(Failed::usage(format_args!(
-                    "{name} is {what} itself; write what is dropped to another file"
-                )));
-            }
-        }
-        Ok(())
+        input.refuse_output(file)?;
+        files::refuse_same(file, others)
     }
 
     /// Registers the file and the counters with the capture, if either option is given.

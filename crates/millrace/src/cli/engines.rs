@@ -7,7 +7,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use engine::EngineKind;
 
 use super::failure::Failed;
-use super::files;
+use super::word;
 use crate::catalogue::Entry;
 use crate::print::number;
 
@@ -137,7 +137,7 @@ pub(crate) fn processor() -> String {
 
 /// The command line that measures the same again, as a shell takes it.
 pub(crate) fn command() -> String {
-    let words = std::env::args_os().skip(1).map(|word| files::for_shell(&word.to_string_lossy()));
+    let words = std::env::args_os().skip(1).map(|given| word(&given.to_string_lossy()));
     ["millrace".to_owned()].into_iter().chain(words).collect::<Vec<_>>().join(" ")
 }
 

@@ -4,8 +4,9 @@ use std::io::{IsTerminal, stdout};
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use port::pcap::{Capture, Container, Progress, Reader, Writer, same_file};
+use port::pcap::{Capture, Container, Progress, Writer, same_file};
 
+use super::captures::{Captures, Tap};
 use super::failure::Failed;
 
 /// The capture formats that can be written.
@@ -26,46 +27,26 @@ impl From<Format> for Container {
     }
 }
 
-/// The capture that a command reads: named behind the command or by --in.
-#[derive(clap::Args)]
-#[group(id = "capture", required = true, multiple = false)]
-pub(super) struct Input {
-    /// The capture to read; - for standard input
-    #[arg(value_name = "CAPTURE")]
-    file: Option<PathBuf>,
-    /// The same, by an option
-    #[arg(long = "in", short, value_name = "FILE")]
-    input: Option<PathBuf>,
-}
-
-impl Input {
-    /// Its name.
-    pub(super) fn path(&self) -> &Path {
-        let path = self.file.as_deref().or(self.input.as_deref());
-        path.expect("the command line is refused without one")
-    }
-}
-
 /// Whether the name stands for standard input or output.
 pub(super) fn is_standard(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-/// Opens an input and, where there is one, an output of packets that grow by so many bytes on their way through.
+/// Opens captures and, where there is one, an output of packets that grow by so many bytes on their way through. `tap` sees the
+/// packets that are taken.
 pub(super) fn open(
-    input: &Path,
+    captures: &Captures,
+    packets: Option<u64>,
+    tap: Option<Tap>,
     output: Option<&Path>,
     format: Option<Format>,
     growth: u32,
 ) -> Result<(Capture, Progress), Failed> {
     if let Some(output) = output {
         refuse_output(output, format)?;
-        if same_file(input, output) {
-            let (input, output) = (input.display(), output.display());
-            return Err(Failed::usage(format_args!("{output} is the input {input} itself; write to another file")));
-        }
+        captures.refuse_output(output)?;
     }
-    let reader = Reader::open(input)?;
+    let reader = captures.open_with(tap)?.limited(packets.unwrap_or(u64::MAX));
     let progress = reader.progress();
     let writer = match output {
         Some(output) => {
@@ -92,6 +73,18 @@ pub(super) fn refuse_output(output: &Path, format: Option<Format>) -> Result<(),
     Ok(())
 }
 
+/// Refuses a file to write that has another use in the same run.
+pub(super) fn refuse_same(file: &Path, others: &[(&str, Option<&Path>)]) -> Result<(), Failed> {
+    let is_same = |other: &Path| other == file || same_file(file, other);
+    match others.iter().find(|(_, other)| other.is_some_and(is_same)) {
+        Some((what, _)) => {
+            let name = file.display();
+            Err(Failed::usage(format_args!("{name} is {what} itself; write to another file")))
+        }
+        None => Ok(()),
+    }
+}
+
 /// Returns true if the file's name is one of a capture.
 pub(super) fn is_capture(path: &Path) -> bool {
     Container::named(path).is_some()
@@ -109,26 +102,14 @@ pub(super) fn unknown(output: &Path) -> Option<String> {
 
 /// The name in messages.
 pub(super) fn shown(path: &Path) -> PathBuf {
-    if is_standard(path) { PathBuf::from(STANDARD_INPUT) } else { path.to_owned() }
-}
-
-/// What standard input is called where names are shown.
-const STANDARD_INPUT: &str = "standard input";
-
-/// A name as a shell takes it back: quoted where it must be, and `-` for standard input.
-pub(super) fn for_shell(name: &str) -> String {
-    if name == STANDARD_INPUT {
-        return "-".to_owned();
-    }
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+,:@%".contains(&byte);
-    if name.bytes().all(plain) { name.to_owned() } else { format!("'{}'", name.replace('\'', "'\\''")) }
+    if is_standard(path) { PathBuf::from("standard input") } else { path.to_owned() }
 }
 
 #[cfg(test)]
 mod tests {
     use std::path::Path;
 
-    use super::{for_shell, unknown};
+    use super::unknown;
 
     #[test]
     fn endings_are_those_of_captures_or_none() {
@@ -140,12 +121,5 @@ mod tests {
         {
             assert_eq!(unknown(Path::new(bad)).as_deref(), Some(ending), "{bad}");
         }
-    }
-
-    #[test]
-    fn names_come_back_from_a_shell() {
-        assert_eq!(for_shell("a/b-1.pcap"), "a/b-1.pcap");
-        assert_eq!(for_shell("a b's.pcap"), "'a b'\\''s.pcap'");
-        assert_eq!(for_shell("standard input"), "-");
     }
 }

@@ -85,10 +85,7 @@ impl Options {
             ));
         }
         for output in self.outputs() {
-            if let Some(input) = source.input().filter(|input| same_file(input, output)) {
-                let (input, output) = (input.display(), output.display());
-                return Err(Failed::usage(format_args!("{output} is the input {input} itself; write to another file")));
-            }
+            source.captures.refuse_output(output)?;
             if config.is_some_and(|config| same_file(config, output)) {
                 let name = output.display();
                 return Err(Failed::usage(format_args!("{name} is the configuration itself; write to another file")));

@@ -1,27 +1,30 @@
-//! `millrace flows`: the sessions of captures, a row each.
+//! Sessions of captures, a row each: `millrace flows`, and `--flows` of a run.
 
 use std::io::{BufWriter, Write, stdout};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use clap::ValueEnum;
 use packet::Nanos;
+use port::{Batch, Received};
 
+use super::captures::{self, PART};
 use super::failure::{Failed, INTERRUPTED};
-use super::merged::Merged;
-use super::part::Part;
 use super::signals;
-use crate::print::number::count;
+use crate::print::number::{self, count};
 use crate::print::output::{note, print, remark};
 use crate::print::progress::{Progress, Sample};
 use crate::print::style::Style;
 
+mod recorder;
 mod row;
 mod sessions;
+mod shown;
 
+pub(super) use recorder::{Recorder, refuse_file};
 use row::{csv, jsonl, text};
 use sessions::{Session, Sessions};
+use shown::Shown;
 
 /// List the sessions of captures: a row for both directions of each
 ///
@@ -36,24 +39,24 @@ use sessions::{Session, Sessions};
   millrace flows a.pcapng --filter 'tcp port 443 and net 10.0.0.0/8' --format jsonl | jq .bytes
   millrace flows a.pcap --from 2026-11-27T08:00:00Z --to +90 --packets 1M")]
 pub(super) struct Args {
-    /// The captures to read, or folders with captures; - for standard input
-    #[arg(value_name = "CAPTURE", required_unless_present = "inputs")]
-    captures: Vec<PathBuf>,
-    /// The same, by an option
-    #[arg(long = "in", short, value_name = "FILE")]
-    inputs: Vec<PathBuf>,
+    #[command(flatten)]
+    input: captures::Input,
+    /// Stop after this many packets
+    #[arg(long, value_name = "NUMBER", value_parser = number::parse_positive, help_heading = PART)]
+    packets: Option<u64>,
     /// Output format
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
     /// Seconds of silence after which a session has ended
-    #[arg(long, default_value = "300", value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, default_value_t = IDLE, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
     idle: u32,
     /// Number of sessions in a table, the first ones; 0 for all. csv and jsonl list all
     #[arg(long, default_value = "100", value_name = "NUMBER")]
     top: usize,
-    #[command(flatten)]
-    part: Part,
 }
+
+/// Seconds of silence after which a session has ended, unless told.
+const IDLE: u32 = 300;
 
 /// Output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -67,17 +70,13 @@ enum Format {
 }
 
 pub(super) fn perform(args: &Args) -> Result<(), Failed> {
-    let mut part = args.part.checked()?;
-    let mut merged = Merged::open(args.captures.iter().chain(&args.inputs))?;
+    let mut reader = args.input.captures.open()?.limited(args.packets.unwrap_or(u64::MAX));
     let packets = Arc::new(AtomicU64::new(0));
-    let (shown, consumed) = (Arc::clone(&packets), merged.progress());
+    let (shown, file) = (Arc::clone(&packets), reader.progress());
     let stop = Arc::default();
     signals::stop_on_interrupt(&stop);
     // ORDERING: Relaxed. A number to look at; pairs with the addition below.
-    let sample = move || {
-        let (done, total) = consumed();
-        Sample { done, total, packets: shown.load(Ordering::Relaxed) }
-    };
+    let sample = move || Sample { done: file.consumed(), total: file.total(), packets: shown.load(Ordering::Relaxed) };
     let progress = Progress::watch(args.format != Format::Text, "flows", sample);
 
     let mut out = BufWriter::new(stdout().lock());
@@ -86,53 +85,44 @@ pub(super) fn perform(args: &Args) -> Result<(), Failed> {
         writeln!(out, "{}", row::CSV_HEAD).map_err(lost)?;
     }
     let mut sessions = Sessions::new(Nanos::from_secs(args.idle.into()));
+    let mut first = Shown::new(args.top);
     let mut ended: Vec<Session> = Vec::new();
+    let mut batch = Batch::default();
     let mut other = 0;
     let (failure, interrupted) = loop {
         // ORDERING: Relaxed. The flag carries no data; pairs with the signal's handler.
         if stop.load(Ordering::Relaxed) {
             break (None, true);
         }
-        let (packet, bytes) = match merged.next() {
-            Ok(Some(next)) => next,
-            Ok(None) => break (None, false),
+        match reader.read(&mut batch) {
+            Ok(Received::Packets | Received::Idle) => {}
+            Ok(Received::End) => break (None, false),
             Err(error) => break (Some(error), false),
-        };
-        packets.fetch_add(1, Ordering::Relaxed);
-        if part.is_over(packet) {
-            break (None, false);
         }
-        let headers = packet::parse(packet.link, bytes, packet.wire_len, packet.interface).ok();
-        if !part.takes(packet, headers.as_ref()) {
-            continue;
+        for (packet, bytes) in batch.each(0..batch.len()) {
+            other += u64::from(!sessions.take(packet, bytes, &mut ended));
         }
-        match headers.filter(|headers| headers.addresses().is_some()) {
-            Some(headers) => sessions.take(packet, &headers, bytes, &mut ended),
-            None => other += 1,
-        }
-        if args.format != Format::Text {
-            for session in ended.drain(..) {
-                write(&mut out, args.format, &session).map_err(lost)?;
-            }
+        packets.fetch_add(batch.len() as u64, Ordering::Relaxed);
+        for session in ended.drain(..) {
+            tell(&mut out, args.format, session, &mut first).map_err(lost)?;
         }
     };
     drop(progress);
     sessions.finish(&mut ended);
+    for session in ended {
+        tell(&mut out, args.format, session, &mut first).map_err(lost)?;
+    }
+    out.flush().map_err(lost)?;
+    drop(out);
     if args.format == Format::Text {
-        drop(out);
-        ended.sort_by_key(|session| session.first);
-        print(&text(&ended, args.top, Style::stdout()))?;
-    } else {
-        for session in &ended {
-            write(&mut out, args.format, session).map_err(lost)?;
-        }
-        out.flush().map_err(lost)?;
+        let all = first.all();
+        print(&text(&first.into_sessions(), all, Style::stdout()))?;
     }
     if other > 0 {
         remark(&format!("{} that were no IP, or malformed, belong to no session\n", counted(other)));
     }
     match failure {
-        Some(error) => Err(error),
+        Some(error) => Err(error.into()),
         None if interrupted => {
             note("interrupted: this is what was read until then\n");
             Err(Failed::Said(INTERRUPTED))
@@ -141,13 +131,18 @@ pub(super) fn perform(args: &Args) -> Result<(), Failed> {
     }
 }
 
-fn counted(packets: u64) -> String {
-    format!("{} {}", count(packets), if packets == 1 { "packet" } else { "packets" })
+/// Writes a session that has ended, or keeps it for the table.
+fn tell(out: &mut impl Write, format: Format, session: Session, first: &mut Shown) -> std::io::Result<()> {
+    match format {
+        Format::Csv => writeln!(out, "{}", csv(&session)),
+        Format::Jsonl => writeln!(out, "{}", jsonl(&session)),
+        Format::Text => {
+            first.add(session);
+            Ok(())
+        }
+    }
 }
 
-fn write(out: &mut impl Write, format: Format, session: &Session) -> std::io::Result<()> {
-    match format {
-        Format::Csv => writeln!(out, "{}", csv(session)),
-        Format::Jsonl | Format::Text => writeln!(out, "{}", jsonl(session)),
-    }
+fn counted(packets: u64) -> String {
+    format!("{} {}", count(packets), if packets == 1 { "packet" } else { "packets" })
 }

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use port::pcap::Reader;
 use port::{Batch, Received};
 
+use super::captures::{self, PART};
 use super::failure::Failed;
-use super::part::Part;
-use super::{files, signals};
+use super::signals;
+use crate::print::number;
 use crate::print::output::{note, print, print_json};
 use crate::print::progress::{Progress, Sample};
 use crate::print::style::Style;
@@ -30,17 +30,18 @@ use page::Page;
 )]
 pub(super) struct Args {
     #[command(flatten)]
-    input: files::Input,
-    #[command(flatten)]
-    part: Part,
+    input: captures::Input,
+    /// Stop after this many packets
+    #[arg(long, value_name = "NUMBER", value_parser = number::parse_positive, help_heading = PART)]
+    packets: Option<u64>,
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
 pub(super) fn perform(args: &Args) -> Result<(), Failed> {
-    let mut part = args.part.checked()?;
-    let mut reader = Reader::open(args.input.path())?;
+    let captures = &args.input.captures;
+    let mut reader = captures.open()?.limited(args.packets.unwrap_or(u64::MAX));
     let file = reader.progress();
     let packets = Arc::new(AtomicU64::new(0));
     let shown = Arc::clone(&packets);
@@ -59,12 +60,8 @@ pub(super) fn perform(args: &Args) -> Result<(), Failed> {
         }
         match reader.read(&mut batch) {
             Ok(Received::Packets) => {
-                let is_over = part.keep(&mut batch);
                 census.count(&batch);
                 packets.fetch_add(batch.len() as u64, Ordering::Relaxed);
-                if is_over {
-                    break None;
-                }
             }
             Ok(Received::Idle) => {}
             Ok(Received::End) => break None,
@@ -74,7 +71,7 @@ pub(super) fn perform(args: &Args) -> Result<(), Failed> {
     drop(progress);
     let interrupted = stop.load(Ordering::Relaxed);
 
-    let name = files::shown(args.input.path());
+    let name = captures.name();
     let page = Page::new(&name, &reader, &census, failure.as_ref());
     if args.json {
         print_json(&page.json())?;

@@ -2,6 +2,7 @@
 
 mod advise;
 mod bench;
+mod captures;
 mod check;
 mod completions;
 mod demo;
@@ -10,7 +11,6 @@ pub(crate) mod engines;
 pub(crate) mod failure;
 mod files;
 mod filter;
-mod first;
 mod flame;
 mod flows;
 mod folder;
@@ -19,9 +19,7 @@ mod inspect;
 mod link;
 mod load;
 mod man;
-mod merged;
 mod new;
-mod part;
 mod profile;
 mod rss;
 mod run;
@@ -176,7 +174,7 @@ fn command(catalogue: &Catalogue) -> Command {
                 });
                 // What was changed goes to the end: the capture stays behind the function.
                 let capture =
-                    ["file", "capture"].into_iter().find(|id| task.get_arguments().any(|one| one.get_id() == id));
+                    ["file", "captures"].into_iter().find(|id| task.get_arguments().any(|one| one.get_id() == id));
                 match capture {
                     Some(id) => task.mut_arg(id, |capture| capture),
                     None => task,
@@ -323,4 +321,16 @@ fn available_bytes() -> Option<u64> {
     let line = info.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kibibytes * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::word;
+
+    #[test]
+    fn words_come_back_from_a_shell() {
+        assert_eq!(word("a/b-1.pcap"), "a/b-1.pcap");
+        assert_eq!(word("a b's.pcap"), "'a b'\\''s.pcap'");
+        assert_eq!(word(""), "''");
+    }
 }

@@ -11,11 +11,12 @@ use packet::{LinkType, Seq};
 use port::pcap::{Container, Reader, Writer, same_file};
 use port::{Fate, Packet, PortError};
 
+use super::captures::{self, PART};
 use super::dropped::{DroppedArgs, Watched};
 use super::engines::Wanted;
 use super::failure::{Failed, INPUT, INTERRUPTED, OUTCOME};
 use super::files::{self, Format};
-use super::first::First;
+use super::flows::{self, Recorder};
 use super::link::LinkArgs;
 use super::load::Load;
 use super::sequence::Original;
@@ -51,7 +52,7 @@ pub(super) struct Args {
     #[arg(value_name = "FUNCTION")]
     function: String,
     #[command(flatten)]
-    input: files::Input,
+    input: captures::Input,
     /// Where to write what goes out; - for standard output. The name tells format and compression (.pcapng.zst)
     #[arg(long = "out", short, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -65,10 +66,10 @@ pub(super) struct Args {
     engine: Option<Wanted>,
     /// Read a capture that `millrace sequence` made for so many cores: each takes its own packets, and knows of the others'
     /// by the history that these carry (the engine is scr)
-    #[arg(long, conflicts_with = "engine")]
+    #[arg(long, conflicts_with_all = ["engine", "packets", "filter", "from", "to", "flows"])]
     sequenced: bool,
     /// Stop after this many packets
-    #[arg(long, value_name = "NUMBER", value_parser = number::parse_positive, conflicts_with = "sequenced")]
+    #[arg(long, value_name = "NUMBER", value_parser = number::parse_positive, help_heading = PART)]
     packets: Option<u64>,
     /// How many cores to use, or all
     #[arg(long, default_value = "1", value_name = "N", value_parser = engines::cores)]
@@ -85,6 +86,9 @@ pub(super) struct Args {
     json: bool,
     #[command(flatten)]
     dropped: DroppedArgs,
+    /// Write the sessions of the packets that are read to this file, a row each: .csv or .jsonl (`millrace flows --help` tells the columns)
+    #[arg(long, value_name = "FILE")]
+    flows: Option<PathBuf>,
     #[command(flatten)]
     upkeep: Upkeep,
     #[command(flatten)]
@@ -96,7 +100,7 @@ pub(super) struct Args {
 pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> {
     let entry = entry(catalogue, &args.function)?;
     let program = entry.load(&args.configuration.settings()?)?;
-    let input = args.input.path();
+    let input = &args.input.captures;
     if let (Some(config), Some(output)) = (&args.configuration.config, &args.output)
         && same_file(config, output)
     {
@@ -106,11 +110,15 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     if let Some(output) = &args.output {
         files::refuse_output(output, args.format)?;
     }
-    args.dropped.refuse(&[
-        ("the input", Some(input)),
+    let others = [
         ("the output", args.output.as_deref()),
         ("the configuration", args.configuration.config.as_deref()),
-    ])?;
+        ("the file of --dropped", args.dropped.file()),
+    ];
+    args.dropped.refuse(input, &others[..2])?;
+    if let Some(file) = &args.flows {
+        flows::refuse_file(file, input, &others)?;
+    }
     let tables = args.upkeep.tables(&*program)?;
     let seed = args.seed.unwrap_or_else(secret);
     let mut options = Options { seed, tables, link: args.link.link(seed), pin: args.pin, ..Options::default() };
@@ -150,7 +158,11 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         link.accepts(kind, cores).map_err(Failed::usage)?;
     }
     refuse_too_much(&*program, &[(kind, cores)])?;
-    let (mut capture, file) = files::open(input, args.output.as_deref(), args.format, program.growth())?;
+    let recorder = args.flows.as_deref().map(Recorder::create).transpose()?;
+    let (mut capture, file) = {
+        let tap = recorder.as_ref().map(Recorder::tap);
+        files::open(input, args.packets, tap, args.output.as_deref(), args.format, program.growth())?
+    };
     capture.write_ports();
     if !args.sequenced {
         capture.refuse_mixed_links()?;
@@ -160,10 +172,10 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
 
     detail(|| {
         let on = counted(cores as u64, "core", "cores");
-        let source = files::shown(input);
+        let source = input.name();
         let (name, seed) = (entry.description().name, options.seed);
         let config = args.configuration.again();
-        format!("{}: {name}{config} under {kind} on {on}, seed {seed}\n", source.display())
+        format!("{source}: {name}{config} under {kind} on {on}, seed {seed}\n")
     });
     let control = Control::default();
     signals::stop_on_interrupt(&control.stop);
@@ -175,13 +187,15 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         let mut original = Original::new(&mut capture, program.shape(args.cores));
         program.run_sequenced(args.cores, &options, &mut original, &control)
     } else {
-        let mut first = First { port: &mut capture, packets: args.packets.unwrap_or(u64::MAX) };
-        thread::scope(|scope| program.start(scope, kind, cores, options, &mut first, &control).wait())
+        thread::scope(|scope| program.start(scope, kind, cores, options, &mut capture, &control).wait())
     };
     let place = place.take();
     drop(progress);
 
     let outcome = outcome?;
+    if let Some(recorder) = recorder {
+        recorder.finish()?;
+    }
     let counters = &outcome.counters;
     let fates = Fates { received: counters.received, dropped: &counters.dropped };
     let run = Run {
@@ -190,7 +204,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         cores,
         seed: options.seed,
         tables: program.keeps_flows().then_some(&options.tables),
-        input,
+        input: input.name(),
         output: args.output.as_deref(),
         clock_steps_back: capture.reader().clock_steps_back(),
         stamps_not_believed: capture.reader().stamps_not_believed(),
@@ -269,7 +283,7 @@ fn report(error: &EngineError, place: Option<String>, args: &Args) -> Failed {
             Failed::Said(OUTCOME)
         }
         EngineError::Port(_) => {
-            say(&sequence::placed(error, args.input.path()));
+            say(&sequence::placed(error, &args.input.captures.name()));
             Failed::Said(INPUT)
         }
         EngineError::Refused(reason) => Failed::usage(reason),

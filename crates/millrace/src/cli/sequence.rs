@@ -1,6 +1,6 @@
 //! `millrace sequence`: a capture as a sequencer sends it to the cores; and `run --sequenced`, which reads one.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::ValueEnum;
 use engine::carrier::{ETHERNET_BYTES, Outer, SequencedTotal, Shape, TIME_BYTES, TRAILER_BYTES, parse};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::failure::{Failed, INPUT, INTERRUPTED};
 use super::files::{self, Format};
-use super::{Configuration, engines, entry, signals};
+use super::{Configuration, captures, engines, entry, signals};
 use crate::catalogue::Catalogue;
 use crate::print::number::{bytes, counted, percent, rate, span};
 use crate::print::outcome::clock;
@@ -38,7 +38,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "FUNCTION")]
     function: String,
     #[command(flatten)]
-    input: files::Input,
+    input: captures::Input,
     /// Where to write the sequenced capture; - for standard output. The name tells format and compression (.pcapng.zst)
     #[arg(long = "out", short, value_name = "FILE")]
     output: PathBuf,
@@ -90,7 +90,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     }
     files::refuse_output(&args.output, args.format)?;
     let growth = program.shape(args.cores).overhead(outer) as u32;
-    let (mut capture, file) = files::open(args.input.path(), Some(&args.output), args.format, growth)?;
+    let (mut capture, file) = files::open(&args.input.captures, None, None, Some(&args.output), args.format, growth)?;
 
     let control = Control::default();
     signals::stop_on_interrupt(&control.stop);
@@ -118,7 +118,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         None if total.interrupted => Err(Failed::Said(INTERRUPTED)),
         None => Ok(()),
         Some(error) => {
-            note(&format!("{} {}\n", Style::stderr().bad("error:"), placed(error, args.input.path())));
+            note(&format!("{} {}\n", Style::stderr().bad("error:"), placed(error, &args.input.captures.name())));
             Err(Failed::Said(INPUT))
         }
     }
@@ -133,9 +133,9 @@ pub(super) fn refuse_one_core(cores: usize) -> Result<(), Failed> {
 }
 
 /// The error with the file that it is about.
-pub(super) fn placed(error: &EngineError, input: &Path) -> String {
+pub(super) fn placed(error: &EngineError, input: &str) -> String {
     match error {
-        EngineError::Port(PortError::Unfit(error)) => format!("{}: {error}", files::shown(input).display()),
+        EngineError::Port(PortError::Unfit(error)) => format!("{input}: {error}"),
         EngineError::Port(_) | EngineError::Refused(_) | EngineError::Panicked(_) => error.to_string(),
     }
 }
@@ -189,7 +189,7 @@ impl Done<'_> {
             "cores": self.args.cores,
             "carrier": "piggyback",
             "ethernet": self.outer == Outer::Ethernet,
-            "input": self.args.input.path().display().to_string(),
+            "input": self.args.input.captures.name(),
             "output": self.args.output.display().to_string(),
             "packets": packets,
             "bytes_before": bytes_in,

@@ -1,15 +1,15 @@
 //! Traffic held in memory: a capture, or a trace made up on the spot.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use packet::{LinkType, Nanos, Seq};
-use port::pcap::Reader;
 use port::{Fate, Packet, PortError, Trace};
 use testkit::synth::{Params, Profile, Synth};
 
+use super::captures::Captures;
 use super::failure::Failed;
 use super::files;
 use crate::print::number;
@@ -20,23 +20,19 @@ use crate::print::progress::{Progress, Sample};
 #[derive(Clone, clap::Args)]
 #[group(skip)]
 pub(super) struct Source {
-    /// The capture to read; - for standard input
-    #[arg(value_name = "CAPTURE", group = "traffic")]
-    capture: Option<PathBuf>,
-    /// The same, by an option
-    #[arg(long = "in", short, value_name = "FILE", group = "traffic")]
-    input: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) captures: Captures,
     /// Make traffic up instead, of this profile (`millrace synth --help` lists them)
-    #[arg(long, value_name = "PROFILE", group = "traffic", value_parser = profile(), hide_possible_values = true)]
+    #[arg(long, value_name = "PROFILE", conflicts_with_all = ["inputs", "captures"], value_parser = profile(), hide_possible_values = true)]
     synth: Option<Profile>,
     /// With --synth: how many flows
-    #[arg(long, default_value = FLOWS, value_name = "NUMBER", value_parser = number::parse_positive, conflicts_with_all = ["input", "capture"])]
+    #[arg(long, default_value = FLOWS, value_name = "NUMBER", value_parser = number::parse_positive, conflicts_with_all = ["inputs", "captures"])]
     flows: u64,
     /// With --synth: packets a second of packet time
-    #[arg(long, default_value = "1M", value_name = "NUMBER", value_parser = number::parse_positive, conflicts_with_all = ["input", "capture"])]
+    #[arg(long, default_value = "1M", value_name = "NUMBER", value_parser = number::parse_positive, conflicts_with_all = ["inputs", "captures"])]
     rate: u64,
     /// With --synth: how many client addresses; by default as many as suit the profile
-    #[arg(long, value_name = "NUMBER", value_parser = number::parse_positive, conflicts_with_all = ["input", "capture"])]
+    #[arg(long, value_name = "NUMBER", value_parser = number::parse_positive, conflicts_with_all = ["inputs", "captures"])]
     hosts: Option<u64>,
     /// How many packets to take at most
     #[arg(long, default_value = "1M", value_name = "NUMBER", value_parser = number::parse_positive)]
@@ -56,11 +52,11 @@ pub(super) struct Traffic {
 impl Source {
     /// Refuses traffic that would not be used, for this reason.
     pub(super) fn refuse(&self, reason: &str) -> Result<(), Failed> {
-        match (self.input(), self.synth) {
-            (None, None) => Ok(()),
-            (Some(_), _) if self.input.is_some() => Err(Failed::usage(format_args!("{reason}; leave --in out"))),
-            (Some(capture), _) => Err(Failed::usage(format_args!("{reason}; leave {} out", capture.display()))),
-            (None, Some(_)) => Err(Failed::usage(format_args!("{reason}; leave --synth out"))),
+        match (self.captures.is_given(), self.synth) {
+            (false, None) => Ok(()),
+            (true, _) if self.captures.is_by_option() => Err(Failed::usage(format_args!("{reason}; leave --in out"))),
+            (true, _) => Err(Failed::usage(format_args!("{reason}; leave {} out", self.captures.name()))),
+            (false, Some(_)) => Err(Failed::usage(format_args!("{reason}; leave --synth out"))),
         }
     }
 
@@ -70,25 +66,23 @@ impl Source {
             let capture = capture.display();
             return Err(Failed::usage(format_args!("{capture}: packets come from one place; name one of the two")));
         }
-        self.capture = Some(capture.to_owned());
+        self.captures.add(capture);
         Ok(self)
     }
 
     /// Whether there is any.
     pub(super) fn is_given(&self) -> bool {
-        self.input().is_some() || self.synth.is_some()
-    }
-
-    /// The capture, where it is one.
-    pub(super) fn input(&self) -> Option<&Path> {
-        self.capture.as_deref().or(self.input.as_deref())
+        self.captures.is_given() || self.synth.is_some()
     }
 
     /// Brings the traffic into memory, all of it or none.
     pub(super) fn load(&self, quiet: bool) -> Result<Traffic, Failed> {
-        match (self.input(), self.synth) {
-            (Some(input), _) => self.read(input.to_owned(), quiet),
-            (None, Some(profile)) => {
+        match (self.captures.is_given(), self.synth) {
+            (true, _) => self.read(quiet),
+            (false, _) if self.captures.is_part() => {
+                Err(Failed::usage("--filter, --from and --to take parts of captures; name one, or leave them out"))
+            }
+            (false, Some(profile)) => {
                 if single(profile).is_some_and(|flows| flows != self.flows) && number::parse(FLOWS) != Ok(self.flows) {
                     return Err(Failed::usage(format_args!(
                         "--flows changes nothing in {profile}: it has one flow; leave it out"
@@ -105,38 +99,39 @@ impl Source {
                 let name = format!("{profile}, {}", number::counted(flows, "flow", "flows"));
                 Ok(Traffic { name, trace: synthesised(profile, &params)? })
             }
-            (None, None) => Err(Failed::usage("say where packets come from: a CAPTURE, --in FILE or --synth PROFILE")),
+            (false, None) => Err(Failed::usage("say where packets come from: a CAPTURE, --in FILE or --synth PROFILE")),
         }
     }
 
-    fn read(&self, input: PathBuf, quiet: bool) -> Result<Traffic, Failed> {
-        let mut reader = Reader::open(&input)?;
+    fn read(&self, quiet: bool) -> Result<Traffic, Failed> {
+        let name = self.captures.name();
+        let mut reader = self.captures.open()?;
         let file = reader.progress();
         let sample = move || Sample { done: file.consumed(), total: file.total(), packets: 0 };
         let progress = Progress::watch(quiet, "read", sample);
         let packets_max = usize::try_from(self.packets).unwrap_or(usize::MAX);
         let trace = Trace::load(&mut reader, packets_max);
         drop(progress);
-        let trace = trace.map_err(unused)?;
+        let trace = trace.map_err(|error| unused(error, &self.captures))?;
         if trace.is_empty() {
-            return Err(Failed::input(format_args!("{} holds no packets", files::shown(&input).display())));
+            return Err(none_of(&self.captures));
         }
         if trace.len() == packets_max && !quiet {
             let taken = number::counted(self.packets, "packet is", "packets are");
             remark(&format!("the first {taken} taken; --packets takes more\n"));
         }
-        Ok(Traffic { name: files::shown(&input).display().to_string(), trace: Arc::new(trace) })
+        Ok(Traffic { name, trace: Arc::new(trace) })
     }
 
     /// The arguments that bring the same traffic again.
     pub(super) fn again(&self) -> String {
-        let from = match (self.input(), self.synth) {
-            (Some(input), _) => format!("--in {}", files::for_shell(&input.display().to_string())),
-            (None, Some(profile)) => {
+        let from = match (self.captures.is_given(), self.synth) {
+            (true, _) => self.captures.again(),
+            (false, Some(profile)) => {
                 let hosts = self.hosts.map(|hosts| format!(" --hosts {hosts}")).unwrap_or_default();
                 format!("--synth {profile} --flows {} --rate {}{hosts}", self.flows, self.rate)
             }
-            (None, None) => String::new(),
+            (false, None) => String::new(),
         };
         format!("{from} --packets {}", self.packets)
     }
@@ -149,16 +144,26 @@ pub(super) fn profile() -> impl TypedValueParser<Value = Profile> {
 }
 
 /// The failure of a capture that was read in vain, with how to make do with what comes before the place at fault.
-fn unused(error: PortError) -> Failed {
+fn unused(error: PortError, captures: &Captures) -> Failed {
     match error {
-        PortError::Capture(error) => cut(error),
+        PortError::Capture(error) => cut(error, captures),
         error => error.into(),
     }
 }
 
+/// The failure of captures without packets, or without any that are taken.
+pub(super) fn none_of(captures: &Captures) -> Failed {
+    let name = captures.name();
+    if captures.is_part() {
+        return Failed::input(format_args!("{name} holds no packets that --filter, --from and --to take"));
+    }
+    Failed::input(format_args!("{name} holds no packets"))
+}
+
 /// The same of a reader's error.
-pub(super) fn cut(error: port::pcap::Error) -> Failed {
-    if error.packets == 0 {
+pub(super) fn cut(error: port::pcap::Error, captures: &Captures) -> Failed {
+    // The error counts the packets of one file.
+    if error.packets == 0 || captures.is_part() || captures.is_several() {
         return error.into();
     }
     let (name, place) = (files::shown(&error.path), format!("at byte {}, packet {}", error.offset, error.packets + 1));

@@ -1,17 +1,17 @@
 //! Trial runs: times `millrace run` under every engine over a capture's first packets.
 
 use std::ffi::OsString;
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use engine::EngineKind;
 use measure::TIE_PERCENT;
 use nf::Description;
-use port::pcap::{Container, Reader};
+use port::pcap::Container;
 use port::{Batch, Received};
 use serde_json::{Value, json};
 
+use super::captures::Captures;
 use super::engines::machine_cores;
 use super::failure::Failed;
 
@@ -20,7 +20,7 @@ pub(super) struct Plan<'a> {
     pub(super) function: &'a str,
     /// Arguments that configure the function and its tables.
     pub(super) again: Vec<OsString>,
-    pub(super) input: &'a Path,
+    pub(super) input: &'a Captures,
     /// True if the run has an output; trial runs write to `/dev/null`. `format` is its format if it is not the input's.
     pub(super) writes: bool,
     pub(super) format: Option<Container>,
@@ -138,8 +138,8 @@ impl Timed {
 }
 
 /// Estimates the number of packets of a capture from the share of the file that its first packets take.
-fn length(input: &Path, packets: u64) -> Result<f64, Failed> {
-    let mut reader = Reader::open(input)?;
+fn length(input: &Captures, packets: u64) -> Result<f64, Failed> {
+    let mut reader = input.open()?;
     let progress = reader.progress();
     let (mut batch, mut seen) = (Batch::default(), 0);
     while seen < packets {
@@ -172,7 +172,7 @@ fn once(plan: &Plan<'_>, engine: EngineKind, cores: usize, packets: u64) -> Resu
     let failed = |what: &dyn std::fmt::Display| Failed::input(format_args!("an engine can't be tried: {what}"));
     let program = std::env::current_exe().map_err(|error| failed(&error))?;
     let mut command = Command::new(program);
-    command.arg("run").arg(plan.function).arg("--in").arg(plan.input).args(&plan.again);
+    command.arg("run").arg(plan.function).args(plan.input.arguments()).args(&plan.again);
     command.args(["--engine", engine.name(), "--json", "--quiet"]);
     command.arg("--cores").arg(cores.to_string()).arg("--packets").arg(packets.to_string());
     if plan.writes {

@@ -34,7 +34,7 @@ pub(crate) struct Run<'a> {
     pub(crate) seed: u64,
     /// How flows were kept; `None` for a function that keeps none in flow tables.
     pub(crate) tables: Option<&'a Tables>,
-    pub(crate) input: &'a Path,
+    pub(crate) input: String,
     pub(crate) output: Option<&'a Path>,
     pub(crate) clock_steps_back: u64,
     pub(crate) stamps_not_believed: u64,
@@ -193,7 +193,7 @@ impl Run<'_> {
                 "early_drop_percent": tables.early_drop_percent, "per_source": tables.per_source,
                 "guard": tables.guard.name(),
             })),
-            "input": self.input.display().to_string(),
+            "input": self.input,
             "output": self.output.map(|path| path.display().to_string()),
             "packets": packets(counters, self.description),
             "flows": {

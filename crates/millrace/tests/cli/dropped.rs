@@ -77,7 +77,7 @@ fn a_file_that_is_another_or_has_no_place_for_reasons_is_refused() {
         ("run ddos --in demo.pcap.zst --dropped d.pcap.zst", "call what --dropped writes .pcapng"),
         ("run ddos --in demo.pcap.zst --dropped d.csv", "`.csv` is no capture's name"),
         ("run ddos --in demo.pcap.zst --dropped -", "--dropped needs a file"),
-        ("run ddos --in in.pcapng --dropped in.pcapng", "is the input itself"),
+        ("run ddos --in in.pcapng --dropped in.pcapng", "is the input in.pcapng itself"),
         ("run ddos --in demo.pcap.zst --out o.pcapng --dropped o.pcapng", "is the output itself"),
         ("run ddos --in demo.pcap.zst --dropped no/d.pcapng", "no/d.pcapng"),
     ] {

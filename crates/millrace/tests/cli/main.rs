@@ -13,6 +13,7 @@ mod folder;
 mod memory;
 mod new;
 mod output;
+mod part;
 mod profile;
 mod rss;
 mod sequenced;

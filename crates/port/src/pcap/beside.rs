@@ -39,6 +39,13 @@ pub(super) enum What {
     Statistics { interface: u16, time: u64, options: Vec<(u16, Vec<u8>)> },
 }
 
+impl What {
+    /// Returns true if it is said of the packet, not ahead of it.
+    pub(super) const fn is_of_packet(&self) -> bool {
+        matches!(self, Self::WireLen { .. } | Self::Options(_))
+    }
+}
+
 /// What was noted since somebody took it.
 #[derive(Debug, Default)]
 pub(super) struct Notes {

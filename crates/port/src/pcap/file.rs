@@ -1,4 +1,4 @@
-//! The reader: blocks of a capture, read straight into the memory of a batch, and the packets found in them in place.
+//! Reads one file: blocks of a capture, straight into the memory of a batch, and the packets found in them in place.
 //!
 //! No packet is copied: its descriptor points to where `read` put it. Only the record that a block cuts in two is carried
 //! to the next. Memory is bounded by the block and the longest record, and nothing is allocated behind the first block but
@@ -17,7 +17,7 @@ use super::clock::Clock;
 use super::error::{Error, Fault};
 use super::format::{Container, Format, Interface, Interfaces};
 use super::sections::{self, SECTION_HEADER_BYTES, Sections};
-use super::source::{Progress, Source};
+use super::source::{FileProgress, Source};
 use super::walk::{Stop, Walked};
 use crate::batch::{Batch, Packet};
 use crate::queue::Received;
@@ -26,8 +26,8 @@ use crate::queue::Received;
 /// packets, little enough to stay in a core's second-level cache until they are parsed.
 pub const BLOCK_BYTES: usize = 128 << 10;
 
-/// Reads a capture: pcap or pcapng, plain or compressed, from a file, a pipe or any [`Read`].
-pub struct Reader {
+/// Reads a file, a pipe or any [`Read`].
+pub(super) struct FileReader {
     path: PathBuf,
     source: Source,
     walker: Walker,
@@ -55,13 +55,12 @@ enum Walker {
     Sections(Sections),
 }
 
-impl Reader {
+impl FileReader {
     /// Opens a capture file; `-` is standard input.
     ///
     /// # Errors
     /// Why the file can't be opened, or that it is no capture.
-    pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
-        let path = path.as_ref();
+    pub(super) fn open(path: &Path) -> Result<Self, Error> {
         let source = Source::open(path).map_err(|fault| opening(path, fault))?;
         Self::start(path.to_owned(), source)
     }
@@ -70,9 +69,8 @@ impl Reader {
     ///
     /// # Errors
     /// Why it can't be read, or that it is no capture.
-    pub fn from_read(input: impl Read + Send + 'static, name: impl AsRef<Path>) -> Result<Self, Error> {
-        let path = name.as_ref();
-        let source = Source::new(Box::new(input), None).map_err(|fault| opening(path, fault))?;
+    pub(super) fn from_read(input: Box<dyn Read + Send>, path: &Path) -> Result<Self, Error> {
+        let source = Source::new(input, None).map_err(|fault| opening(path, fault))?;
         Self::start(path.to_owned(), source)
     }
 
@@ -106,22 +104,18 @@ impl Reader {
     ///
     /// # Panics
     /// When there are fewer than 64 or more than 1 GiB.
-    #[must_use]
-    pub fn with_block(mut self, bytes: usize) -> Self {
+    pub(super) fn set_block(&mut self, bytes: usize) {
         assert!((64..=1 << 30).contains(&bytes), "a block has between 64 bytes and 1 GiB");
         self.block_bytes = bytes;
-        self
     }
 
     /// The file that is read.
-    #[must_use]
-    pub fn path(&self) -> &Path {
+    pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
     /// What the capture says of itself, as far as it has been read.
-    #[must_use]
-    pub fn format(&self) -> Format {
+    pub(super) fn format(&self) -> Format {
         let (container, sections, byte_order) = match &self.walker {
             Walker::Classic(classic) => (Container::Pcap, 1, classic.byte_order),
             Walker::Sections(sections) => (Container::PcapNg, sections.count, sections.byte_order),
@@ -131,8 +125,7 @@ impl Reader {
     }
 
     /// The interfaces that the capture has described so far.
-    #[must_use]
-    pub fn interfaces(&self) -> &[Interface] {
+    pub(super) fn interfaces(&self) -> &[Interface] {
         match &self.walker {
             Walker::Classic(classic) => std::slice::from_ref(&classic.interface),
             Walker::Sections(sections) => &sections.interfaces,
@@ -140,15 +133,13 @@ impl Reader {
     }
 
     /// How often a packet's time stamp lay before that of the packet ahead. Packet times are made monotonic.
-    #[must_use]
-    pub const fn clock_steps_back(&self) -> u64 {
+    pub(super) const fn clock_steps_back(&self) -> u64 {
         self.clock.steps_back()
     }
 
     /// How many time stamps were not believed: their packets have their neighbours' time. A stamp is doubted that lies far from its
     /// neighbours, and so is one that no [`Nanos`](packet::Nanos) can tell.
-    #[must_use]
-    pub const fn stamps_not_believed(&self) -> u64 {
+    pub(super) const fn stamps_not_believed(&self) -> u64 {
         self.clock.disbelieved()
     }
 
@@ -163,8 +154,7 @@ impl Reader {
     }
 
     /// How far the file has been read.
-    #[must_use]
-    pub fn progress(&self) -> Progress {
+    pub(super) fn progress(&self) -> FileProgress {
         self.source.progress.clone()
     }
 
@@ -173,7 +163,7 @@ impl Reader {
     /// # Errors
     /// When the capture is damaged or can't be read on, once all whole packets before that place were delivered. After an
     /// error comes the end.
-    pub fn read(&mut self, batch: &mut Batch) -> Result<Received, Error> {
+    pub(super) fn read(&mut self, batch: &mut Batch) -> Result<Received, Error> {
         // The memory keeps its length and its old bytes, so that it need not be zeroed for each block.
         let (memory, packets) = batch.parts_mut();
         packets.clear();
@@ -202,8 +192,7 @@ impl Reader {
 
     /// Whether [`read`](Self::read) would return without a wait: the file has bytes, or the end or an error is to be told. Of a record
     /// that came in part the rest may have to be waited for. A reader of [`from_read`](Self::from_read) is taken to have bytes.
-    #[must_use]
-    pub fn is_ready(&mut self) -> bool {
+    pub(super) fn is_ready(&mut self) -> bool {
         // The start of a record that is carried over gives no packet by itself.
         self.pending.is_some() || self.ended || self.source.is_ready()
     }
@@ -213,7 +202,7 @@ impl Reader {
     ///
     /// # Errors
     /// When the system can't wait for the file.
-    pub fn wait(&mut self, at_most: Duration) -> Result<(), Error> {
+    pub(super) fn wait(&mut self, at_most: Duration) -> Result<(), Error> {
         if self.pending.is_some() || self.ended {
             return Ok(());
         }
@@ -298,9 +287,9 @@ impl Reader {
     }
 }
 
-impl fmt::Debug for Reader {
+impl fmt::Debug for FileReader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reader").field("path", &self.path).field("walker", &self.walker).finish_non_exhaustive()
+        f.debug_struct("FileReader").field("path", &self.path).field("walker", &self.walker).finish_non_exhaustive()
     }
 }
 

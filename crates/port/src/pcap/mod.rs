@@ -8,9 +8,12 @@ mod classic;
 mod clock;
 mod decompress;
 mod error;
+mod file;
 mod format;
+mod merge;
 mod reader;
 mod sections;
+mod selection;
 mod source;
 mod target;
 mod walk;
@@ -18,8 +21,10 @@ mod writer;
 
 pub(crate) use clock::Restamped;
 pub use error::{Error, Fault};
+pub use file::BLOCK_BYTES;
 pub use format::{ByteOrder, Compression, Container, Format, Interface, Interfaces, Resolution};
-pub use reader::{BLOCK_BYTES, Reader};
+pub use reader::Reader;
+pub use selection::Choice;
 pub use source::Progress;
 pub use target::{Target, same_file};
 pub use writer::Writer;
@@ -78,12 +83,16 @@ impl Capture {
         self.dropped = Some(Dropped { writer, tell: Box::new(tell) });
     }
 
-    /// Refuses packets of several link types where the output holds one, as [`Writer::refuse_mixed_links`] does.
+    /// Refuses packets of several link types where the output holds one, as [`Writer::refuse_mixed_links`] does. Nothing is refused
+    /// ahead if packets may be left out.
     ///
     /// # Errors
     /// [`Fault::MixedLinks`].
     pub fn refuse_mixed_links(&self) -> Result<(), Error> {
-        self.writer.as_ref().map_or(Ok(()), |writer| writer.refuse_mixed_links(self.reader.path()))
+        match &self.writer {
+            Some(writer) if !self.reader.is_part() => writer.refuse_mixed_links(self.reader.paths()),
+            Some(_) | None => Ok(()),
+        }
     }
 
     /// The capture that is read.

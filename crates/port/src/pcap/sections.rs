@@ -33,7 +33,7 @@ const OPTION_HASH: u16 = 3;
 
 /// Type and length, and the length once more at the end.
 const BLOCK_FRAME_BYTES: usize = 12;
-const INTERFACES_MAX: usize = 1 << 16;
+pub(super) const INTERFACES_MAX: usize = 1 << 16;
 
 /// A pcapng capture, read up to somewhere.
 #[derive(Debug)]

@@ -26,7 +26,7 @@ pub(super) const SPAN: Duration = Duration::from_millis(50);
 pub(super) struct Source {
     input: Input,
     pub(super) compression: Option<Compression>,
-    pub(super) progress: Progress,
+    pub(super) progress: FileProgress,
 }
 
 enum Input {
@@ -36,38 +36,52 @@ enum Input {
     Compressed(Ahead),
 }
 
-/// How far a file has been read: a handle for a progress bar and a report, valid on any thread and after the reader.
+/// How far captures have been read: a handle for a progress bar and a report, valid on any thread and after the reader.
 #[derive(Clone, Debug, Default)]
 pub struct Progress {
+    files: Vec<FileProgress>,
+}
+
+impl Progress {
+    /// Bytes of the files, compressed as they lie there, that have been read.
+    #[must_use]
+    pub fn consumed(&self) -> u64 {
+        // ORDERING: Relaxed, for display alone; pairs with the addition in `Counted::read` and orders nothing else.
+        self.files.iter().map(|file| file.consumed.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Number of packets so far whose time stamp is before that of the packet ahead in their file.
+    #[must_use]
+    pub fn clock_steps_back(&self) -> u64 {
+        // ORDERING: Relaxed, for display alone; pairs with the store in `FileProgress::set_clock_steps_back`.
+        self.files.iter().map(|file| file.clock_steps_back.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Bytes of the whole files; `None` if one of them is a pipe.
+    #[must_use]
+    pub fn total(&self) -> Option<u64> {
+        self.files.iter().map(|file| file.total).sum()
+    }
+}
+
+impl FromIterator<FileProgress> for Progress {
+    fn from_iter<I: IntoIterator<Item = FileProgress>>(files: I) -> Self {
+        Self { files: files.into_iter().collect() }
+    }
+}
+
+/// How far one file has been read.
+#[derive(Clone, Debug, Default)]
+pub(super) struct FileProgress {
     consumed: Arc<AtomicU64>,
     clock_steps_back: Arc<AtomicU64>,
     total: Option<u64>,
 }
 
-impl Progress {
-    /// Bytes of the file, compressed as it lies there, that have been read.
-    #[must_use]
-    pub fn consumed(&self) -> u64 {
-        // ORDERING: Relaxed, for display alone; pairs with the addition in `Counted::read` and orders nothing else.
-        self.consumed.load(Ordering::Relaxed)
-    }
-
-    /// How often a packet's time stamp lay before that of the packet ahead, so far.
-    #[must_use]
-    pub fn clock_steps_back(&self) -> u64 {
-        // ORDERING: Relaxed, for display alone; pairs with the store in `Progress::set_clock_steps_back`.
-        self.clock_steps_back.load(Ordering::Relaxed)
-    }
-
+impl FileProgress {
     pub(super) fn set_clock_steps_back(&self, steps: u64) {
         // ORDERING: Relaxed, for display alone; pairs with the load in `Progress::clock_steps_back`.
         self.clock_steps_back.store(steps, Ordering::Relaxed);
-    }
-
-    /// Bytes of the whole file, where it is one and not a pipe.
-    #[must_use]
-    pub const fn total(&self) -> Option<u64> {
-        self.total
     }
 }
 
@@ -94,7 +108,7 @@ impl Source {
     }
 
     fn start(input: Box<dyn Read + Send>, total: Option<u64>, pipe: Option<Arc<File>>) -> Result<Self, Fault> {
-        let progress = Progress { total, ..Progress::default() };
+        let progress = FileProgress { total, ..FileProgress::default() };
         let mut counted = Counted { input, consumed: Arc::clone(&progress.consumed) };
         let magic = first_bytes(&mut counted)?;
         let compression = match magic[..] {

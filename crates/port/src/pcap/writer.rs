@@ -135,34 +135,43 @@ impl Writer {
         }
     }
 
-    /// Refuses the packets of a capture that are of several link types, where this one holds one, before any is written. That is
+    /// Refuses the packets of captures that are of several link types, where this one holds one, before any is written. That is
     /// known of files which describe several ahead of their first packets; these are read to their end, or to the second link type.
     ///
     /// # Errors
     /// [`Fault::MixedLinks`]. What is wrong with the input is told when it is read itself.
-    pub fn refuse_mixed_links(&self, input: &Path) -> Result<(), Error> {
+    pub fn refuse_mixed_links<'a>(&self, inputs: impl IntoIterator<Item = &'a Path>) -> Result<(), Error> {
+        let mut first = None;
+        if matches!(self.body, Body::Pcap(_)) {
+            inputs.into_iter().try_for_each(|input| self.refuse_other_links(input, &mut first))?;
+        }
+        Ok(())
+    }
+
+    /// Refuses the packets of a capture that are of another link type than `first`, which is set by the first one.
+    fn refuse_other_links(&self, input: &Path, first: &mut Option<LinkType>) -> Result<(), Error> {
         let is_file = !is_standard(input) && input.metadata().is_ok_and(|metadata| metadata.is_file());
         // What comes through a pipe can't be read twice.
-        if !is_file || !matches!(self.body, Body::Pcap(_)) {
+        if !is_file {
             return Ok(());
         }
         let Ok(mut reader) = Reader::open(input) else { return Ok(()) };
-        let (mut batch, mut first) = (Batch::default(), None);
+        let (mut batch, mut refused) = (Batch::default(), |link: LinkType| {
+            let first = *first.get_or_insert(link);
+            if link == first { Ok(()) } else { Err(self.error(Fault::MixedLinks(first, link))) }
+        });
         loop {
             match reader.read(&mut batch) {
                 Ok(Received::End) | Err(_) => return Ok(()),
                 Ok(Received::Packets | Received::Idle) => {}
             }
-            let links = reader.interfaces().iter().map(|interface| interface.link);
-            if first.is_none() && links.clone().all(|link| links.clone().next() == Some(link)) {
-                return Ok(());
+            let mut links = reader.interfaces().iter().map(|interface| interface.link);
+            if let (Some(link), false) = (links.next(), batch.is_empty())
+                && links.all(|other| other == link)
+            {
+                return refused(link);
             }
-            for packet in batch.packets() {
-                let first = *first.get_or_insert(packet.link);
-                if packet.link != first {
-                    return Err(self.error(Fault::MixedLinks(first, packet.link)));
-                }
-            }
+            batch.packets().iter().try_for_each(|packet| refused(packet.link))?;
         }
     }
 

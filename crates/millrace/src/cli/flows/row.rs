@@ -47,9 +47,8 @@ pub(super) fn jsonl(session: &Session) -> String {
     .to_string()
 }
 
-/// Formats the first sessions as a table, and their number.
-pub(super) fn text(sessions: &[Session], top: usize, style: Style) -> String {
-    let shown = if top == 0 { sessions.len() } else { top.min(sessions.len()) };
+/// Formats the first ones of `all` sessions as a table.
+pub(super) fn text(sessions: &[Session], all: u64, style: Style) -> String {
     let columns = [
         ("first packet", Align::Left),
         ("seconds", Align::Right),
@@ -66,7 +65,7 @@ pub(super) fn text(sessions: &[Session], top: usize, style: Style) -> String {
         ("application", Align::Left),
     ];
     let mut sheet = Sheet::new(style, &columns);
-    for session in &sessions[..shown] {
+    for session in sessions {
         let [flags, back] = session.flags.map(letters);
         let ends = [session.source, session.destination].map(|end| shown_end(end, session.protocol));
         let [source, destination] = ends;
@@ -87,14 +86,14 @@ pub(super) fn text(sessions: &[Session], top: usize, style: Style) -> String {
         ];
         sheet.toned(cells.map(|cell| (cell, Tone::Plain)));
     }
-    let all = count(sessions.len() as u64);
-    let told = match (sessions.len(), shown) {
+    let told = match (all, sessions.len() as u64) {
         (0, _) => return "no sessions\n".to_owned(),
         (1, _) => "1 session\n".to_owned(),
-        (many, shown) if shown < many => {
-            format!("{} of {all} sessions shown; `--top 0` shows all, csv and jsonl have all\n", count(shown as u64))
+        (all, shown) if shown < all => {
+            let [shown, all] = [shown, all].map(count);
+            format!("{shown} of {all} sessions shown; `--top 0` shows all, csv and jsonl have all\n")
         }
-        _ => format!("{all} sessions\n"),
+        (all, _) => format!("{} sessions\n", count(all)),
     };
     format!("{}\n{}", sheet.lines(0), style.dim(told))
 }

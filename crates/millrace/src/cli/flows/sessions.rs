@@ -33,7 +33,7 @@ pub(super) struct Session {
 const WORDS_MAX: u8 = 8;
 
 impl Session {
-    fn new(tuple: &FiveTuple, now: Nanos) -> Self {
+    pub(super) fn new(tuple: &FiveTuple, now: Nanos) -> Self {
         Self {
             protocol: tuple.protocol(),
             source: tuple.source(),
@@ -93,8 +93,15 @@ impl Sessions {
         Self { idle, open: HashMap::new(), sweep: Nanos(0) }
     }
 
-    /// Counts an IP packet. Sessions that ended before it are moved to `ended`.
-    pub(super) fn take(&mut self, packet: &Packet, headers: &Headers, bytes: &[u8], ended: &mut Vec<Session>) {
+    /// Counts a packet, and moves sessions that ended before it to `ended`. Returns false if it is not IP, or malformed: it belongs to no
+    /// session.
+    pub(super) fn take(&mut self, packet: &Packet, bytes: &[u8], ended: &mut Vec<Session>) -> bool {
+        let headers = packet::parse(packet.link, bytes, packet.wire_len, packet.interface);
+        let headers = headers.ok().filter(|headers| headers.addresses().is_some());
+        headers.is_some_and(|headers| self.count(packet, &headers, bytes, ended))
+    }
+
+    fn count(&mut self, packet: &Packet, headers: &Headers, bytes: &[u8], ended: &mut Vec<Session>) -> bool {
         let now = packet.time;
         if self.sweep <= now {
             self.sweep = now + self.idle;
@@ -105,7 +112,7 @@ impl Sessions {
             silent.sort_by_key(|session| (session.first, session.source, session.destination));
             ended.append(&mut silent);
         }
-        let Some(tuple) = tuple_of(headers) else { return };
+        let Some(tuple) = tuple_of(headers) else { return false };
         let (key, _) = tuple.symmetric();
         let tcp = match headers.transport {
             Transport::Tcp(tcp) => Some(tcp),
@@ -142,6 +149,7 @@ impl Sessions {
             let label = found.and_then(|Application(number)| Signatures::APPLICATIONS.get(usize::from(number)));
             session.application = label.map(|label| label.name);
         }
+        true
     }
 
     /// Moves all open sessions to `ended`.

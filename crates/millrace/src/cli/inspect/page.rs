@@ -1,6 +1,5 @@
 //! What a census found, for people and for programs.
 
-use std::path::Path;
 use std::time::Duration;
 
 use packet::{LinkType, Malformed};
@@ -14,7 +13,7 @@ use crate::print::table::{Align, Sheet, Tone};
 
 /// The page on one capture.
 pub(super) struct Page<'a> {
-    name: &'a Path,
+    name: &'a str,
     format: Format,
     clock_steps_back: u64,
     stamps_not_believed: u64,
@@ -23,14 +22,14 @@ pub(super) struct Page<'a> {
 }
 
 impl<'a> Page<'a> {
-    pub(super) fn new(name: &'a Path, reader: &Reader, census: &'a Census, failure: Option<&'a Error>) -> Self {
+    pub(super) fn new(name: &'a str, reader: &Reader, census: &'a Census, failure: Option<&'a Error>) -> Self {
         let (clock_steps_back, stamps_not_believed) = (reader.clock_steps_back(), reader.stamps_not_believed());
         Self { name, format: reader.format(), clock_steps_back, stamps_not_believed, census, failure }
     }
 
     pub(super) fn text(&self, style: Style) -> String {
         let census = self.census;
-        let mut out = format!("{}: {}\n\n", style.bold(self.name.display()), self.container());
+        let mut out = format!("{}: {}\n\n", style.bold(self.name), self.container());
         let mut sheet = Sheet::new(style, &[("", Align::Left), ("", Align::Left)]);
         let mut line = |name: &str, text: String| sheet.toned([(name, Tone::Dim), (&*text, Tone::Plain)]);
         line("packets", format!("{}, {}", count(census.packets), bytes(census.bytes)));
@@ -203,7 +202,7 @@ impl<'a> Page<'a> {
                 .collect()
         };
         json!({
-            "file": self.name.display().to_string(),
+            "file": self.name,
             "format": {
                 "container": container.to_string(), "compression": compression.map(|compression| compression.to_string()),
                 "byte_order": byte_order.to_string(), "sections": sections, "interfaces": interfaces,

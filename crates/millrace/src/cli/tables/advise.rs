@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::capture::{self, Extent};
 use super::census::Census;
 use crate::cli::failure::Failed;
-use crate::cli::{files, signals};
+use crate::cli::{captures, signals};
 use crate::print::number::{self, bytes, count, percent};
 use crate::print::output::{print, print_json};
 use crate::print::style::Style;
@@ -27,7 +27,7 @@ use crate::print::table::{Align, Sheet, Tone};
   millrace tables advise --in a.pcap --memory 64M --idle-timeout 30 --json")]
 pub(super) struct Args {
     #[command(flatten)]
-    input: files::Input,
+    input: captures::Input,
     /// How much memory the tables may take, in bytes: 64M, 1.5G
     #[arg(long, default_value = "1G", value_name = "BYTES", value_parser = number::parse)]
     memory: u64,
@@ -45,6 +45,8 @@ pub(super) struct Args {
 /// What the capture showed.
 struct Facts {
     name: String,
+    /// The arguments that name the packets.
+    again: String,
     packets: u64,
     seconds: f64,
     flows: u64,
@@ -94,18 +96,19 @@ pub(super) fn perform(args: &Args) -> Result<(), Failed> {
     signals::stop_on_interrupt(&stop);
     let mut census = Census::new();
     let timeout = Nanos::from_secs(args.idle_timeout);
-    let extent = capture::read(args.input.path(), args.packets, args.json, &stop, |seen| census.see(seen, timeout))?;
+    let extent = capture::read(&args.input.captures, args.packets, args.json, &stop, |seen| census.see(seen, timeout))?;
     census.finish();
-    let name = files::shown(args.input.path()).display().to_string();
+    let name = args.input.captures.name();
     if census.flows.opened == 0 {
         return Err(Failed::input(format_args!("{name} holds no flows: none of its packets has a five-tuple")));
     }
-    let advice = Advice::on(Facts::of(name, &extent, &census, args.idle_timeout), args.memory)?;
+    let advice =
+        Advice::on(Facts::of([name, args.input.captures.again()], &extent, &census, args.idle_timeout), args.memory)?;
     if args.json { print_json(&advice.json()) } else { print(&advice.text(Style::stdout())) }
 }
 
 impl Facts {
-    fn of(name: String, extent: &Extent, census: &Census, timeout: u64) -> Self {
+    fn of([name, again]: [String; 2], extent: &Extent, census: &Census, timeout: u64) -> Self {
         let flows = &census.flows;
         let seconds = extent.last.since(extent.first).as_secs_f64();
         let per_second = if seconds > 0.0 { flows.opened as f64 / seconds } else { 0.0 };
@@ -115,6 +118,7 @@ impl Facts {
         let is_short = seconds < 2.0 * timeout as f64;
         Self {
             name,
+            again,
             packets: extent.packets,
             seconds,
             flows: flows.opened,
@@ -460,7 +464,7 @@ impl Advice {
         for warning in &self.warnings {
             out += &format!("  {} {warning}\n", style.warn("note:"));
         }
-        out + &format!("\n  millrace run conntrack --in {} {}\n", files::for_shell(&facts.name), self.settings())
+        out + &format!("\n  millrace run conntrack {} {}\n", facts.again, self.settings())
     }
 
     fn json(&self) -> Value {
@@ -507,6 +511,7 @@ mod tests {
     fn facts() -> Facts {
         Facts {
             name: "a.pcap".to_owned(),
+            again: "--in a.pcap".to_owned(),
             packets: 10_000_000,
             seconds: 600.0,
             flows: 1_000_000,

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -14,11 +14,12 @@ use measure::tables::{
 use packet::{FiveTuple, Nanos};
 
 use super::{capture, json, report, text};
+use crate::cli::captures::Captures;
 use crate::cli::engines::{Cores, core_list, processor};
 use crate::cli::failure::{Failed, INTERRUPTED};
 use crate::cli::folder::Folder;
 use crate::cli::traffic::Counter;
-use crate::cli::{available_bytes, files, signals};
+use crate::cli::{available_bytes, signals};
 use crate::print::number::{self, bytes, count};
 use crate::print::output::{json_text, note, print, print_json, remark};
 use crate::print::progress::{Progress, Sample};
@@ -58,17 +59,14 @@ pub(super) struct Args {
     /// Who finds the flows that are over, separated by commas
     #[arg(long, value_delimiter = ',', default_value = "all", value_name = "LIST", value_parser = names(Ageing::ALL.map(Ageing::name)))]
     ageing: Vec<String>,
-    /// Take the flows of this capture, asked for in the order of its packets; - for standard input
-    #[arg(value_name = "CAPTURE", group = "capture")]
-    file: Option<PathBuf>,
-    /// The same, by an option
-    #[arg(long = "in", short, value_name = "FILE", group = "capture")]
-    input: Option<PathBuf>,
-    /// With --in: how many packets to take at most
-    #[arg(long, default_value = "10M", value_name = "NUMBER", value_parser = number::parse, requires = "capture")]
-    packets: u64,
+    // Their flows are taken, and asked for in the order of packets.
+    #[command(flatten)]
+    captures: Captures,
+    /// With captures: how many packets to take at most [default: 10M]
+    #[arg(long, value_name = "NUMBER", value_parser = number::parse)]
+    packets: Option<u64>,
     /// Make flows up of which the n-th is asked for as often as n to the minus this; all alike without
-    #[arg(long, value_name = "EXPONENT", conflicts_with = "capture", value_parser = exponent)]
+    #[arg(long, value_name = "EXPONENT", conflicts_with_all = ["captures", "inputs"], value_parser = exponent)]
     zipf: Option<f64>,
     /// How many cores throughput is told for: 2, 1-2, 1,4, or all
     #[arg(long, default_value = "all", value_name = "LIST", value_parser = core_list)]
@@ -142,6 +140,8 @@ impl Measured {
 
 /// Fewer are in the caches whatever the table does, more are no 32-bit slots.
 const ENTRIES: RangeInclusive<u64> = 1_000..=1 << 28;
+/// Packets of captures that are taken, unless told.
+const PACKETS: u64 = 10_000_000;
 /// The same figures' layout from the same seed.
 const SEED: u64 = 1;
 
@@ -153,6 +153,10 @@ pub(super) fn perform(args: &Args) -> Result<(), Failed> {
     if !(1 << 10..=1 << 32).contains(&args.round_packets) {
         return Err(Failed::usage("--round-packets takes 1,024 to 4,294,967,296"));
     }
+    if !args.captures.is_given() && (args.packets.is_some() || args.captures.is_part()) {
+        let part = "--packets, --filter, --from and --to take parts of captures";
+        return Err(Failed::usage(format_args!("{part}; name one by --in, or leave them out")));
+    }
     let entries = args.entries as usize;
     let plan = args.plan();
     refuse_too_much(&plan, entries)?;
@@ -160,10 +164,10 @@ pub(super) fn perform(args: &Args) -> Result<(), Failed> {
     signals::stop_on_interrupt(&stop);
     // From here on an interrupt is heeded, and whoever waits for the folder to send one may count on that.
     let folder = args.report.as_deref().map(Folder::make).transpose()?;
-    let (traffic, source) = match args.capture() {
-        Some(input) => {
-            let (captured, packets) = captured(input, args.packets, args.json, &stop)?;
-            let name = files::shown(input).display().to_string();
+    let (traffic, source) = match args.captures.is_given() {
+        true => {
+            let (captured, packets) = captured(&args.captures, args.packets(), args.json, &stop)?;
+            let name = args.captures.name();
             let flows = captured.flows.len();
             let filled = match entries.cmp(&flows) {
                 std::cmp::Ordering::Less => format!("the first {} of its IPv4 flows", count(entries as u64)),
@@ -176,7 +180,7 @@ pub(super) fn perform(args: &Args) -> Result<(), Failed> {
             let source = format!("{name}: {filled}, in the order of {} packets", count(packets));
             (Traffic::captured(&captured, entries, SEED), source)
         }
-        None => match args.zipf {
+        false => match args.zipf {
             Some(exponent) => (
                 Traffic::made_up(entries, Skew::Zipf(exponent), SEED),
                 format!("made-up flows, asked for by Zipf's law ({exponent})"),
@@ -225,8 +229,8 @@ pub(super) fn perform(args: &Args) -> Result<(), Failed> {
 }
 
 impl Args {
-    fn capture(&self) -> Option<&Path> {
-        self.file.as_deref().or(self.input.as_deref())
+    fn packets(&self) -> u64 {
+        self.packets.unwrap_or(PACKETS)
     }
 
     fn plan(&self) -> TablesPlan {
@@ -258,12 +262,10 @@ impl Args {
     /// The command line that measures the same again.
     fn again(&self) -> String {
         let mut line = format!("millrace tables bench --entries {}", self.entries);
-        match (self.capture(), self.zipf) {
-            (Some(input), _) => {
-                line += &format!(" --in {} --packets {}", files::for_shell(&input.display().to_string()), self.packets)
-            }
-            (None, Some(exponent)) => line += &format!(" --zipf {exponent}"),
-            (None, None) => {}
+        match (self.captures.is_given(), self.zipf) {
+            (true, _) => line += &format!(" {} --packets {}", self.captures.again(), self.packets()),
+            (false, Some(exponent)) => line += &format!(" --zipf {exponent}"),
+            (false, None) => {}
         }
         let loads: Vec<String> = self.load.iter().map(|load| (*load as f64 / 100.0).to_string()).collect();
         line += &format!(" --load {} --ops {} --tables {}", loads.join(","), self.ops.join(","), self.tables.join(","));
@@ -274,7 +276,7 @@ impl Args {
 
 /// The IPv4 flows of a capture.
 fn captured(
-    input: &Path,
+    captures: &Captures,
     packets_max: u64,
     quiet: bool,
     stop: &Arc<std::sync::atomic::AtomicBool>,
@@ -283,7 +285,7 @@ fn captured(
     let mut captured = Captured::default();
     let mut v6 = 0_u64;
     let full = u32::MAX as usize;
-    capture::read(input, packets_max, quiet, stop, |seen| match seen.flow {
+    capture::read(captures, packets_max, quiet, stop, |seen| match seen.flow {
         FiveTuple::V4(_) if seen.flow.protocol() == MADE_UP_PROTOCOL => {}
         FiveTuple::V4(flow) if captured.packets.len() < full => {
             let number = *numbers.entry(flow).or_insert_with(|| {
@@ -296,8 +298,10 @@ fn captured(
         FiveTuple::V6(_) => v6 += 1,
     })?;
     if captured.flows.is_empty() {
-        let name = files::shown(input).display().to_string();
-        return Err(Failed::input(format_args!("{name} holds no IPv4 flows, and tables are measured with those")));
+        return Err(Failed::input(format_args!(
+            "{} holds no IPv4 flows, and tables are measured with those",
+            captures.name()
+        )));
     }
     if v6 > 0 && !quiet {
         let left = number::counted(v6, "packet", "packets");

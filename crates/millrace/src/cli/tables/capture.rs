@@ -1,16 +1,14 @@
 //! A capture's packets, one after the other, with their five-tuples in symmetric form.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use packet::{FiveTuple, Fragment, Headers, Nanos};
-use port::pcap::Reader;
 use port::{Batch, Received};
 
+use crate::cli::captures::Captures;
 use crate::cli::failure::{Failed, INTERRUPTED};
-use crate::cli::files;
-use crate::cli::traffic::{Counter, cut};
+use crate::cli::traffic::{Counter, cut, none_of};
 use crate::print::number;
 use crate::print::output::{note, remark};
 use crate::print::progress::{Progress, Sample};
@@ -36,13 +34,13 @@ pub(super) struct Extent {
 
 /// Reads at most `packets_max` packets and shows those that have a flow to `see`.
 pub(super) fn read(
-    input: &Path,
+    captures: &Captures,
     packets_max: u64,
     quiet: bool,
     stop: &Arc<AtomicBool>,
     mut see: impl FnMut(&Seen),
 ) -> Result<Extent, Failed> {
-    let mut reader = Reader::open(input)?;
+    let mut reader = captures.open()?;
     let file = reader.progress();
     let counter = Counter::default();
     let shown = counter.clone();
@@ -50,7 +48,7 @@ pub(super) fn read(
     let progress = Progress::watch(quiet, "read", sample);
     let mut extent = Extent::default();
     let mut batch = Batch::default();
-    'capture: while reader.read(&mut batch).map_err(cut)? != Received::End {
+    'capture: while reader.read(&mut batch).map_err(|error| cut(error, captures))? != Received::End {
         // ORDERING: Relaxed. The flag carries no data; pairs with the signal's handler.
         if stop.load(Ordering::Relaxed) {
             note("interrupted: the capture was still being read\n");
@@ -76,7 +74,7 @@ pub(super) fn read(
     }
     drop(progress);
     if extent.packets == 0 {
-        return Err(Failed::input(format_args!("{} holds no packets", files::shown(input).display())));
+        return Err(none_of(captures));
     }
     if extent.packets == packets_max && !quiet {
         let taken = number::counted(packets_max, "packet is", "packets are");

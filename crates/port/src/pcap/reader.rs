@@ -1,0 +1,220 @@
+//! The reader: one capture or several as one, whole or a part of it.
+
+use std::fmt;
+use std::io::Read;
+use std::path::Path;
+use std::time::Duration;
+
+use super::beside::Beside;
+use super::error::Error;
+use super::file::FileReader;
+use super::format::{Format, Interface};
+use super::merge::Merge;
+use super::selection::{Choice, Selection};
+use super::source::Progress;
+use crate::batch::{Batch, Packet};
+use crate::queue::Received;
+
+/// Reads captures: pcap or pcapng, plain or compressed, from a file, a pipe or any [`Read`]; several are merged by time stamp.
+#[derive(Debug)]
+pub struct Reader {
+    input: Input,
+    selection: Selection,
+}
+
+enum Input {
+    One(Box<FileReader>),
+    Many(Box<Merge>),
+}
+
+/// Calls a method of the one or the many.
+macro_rules! of_input {
+    ($input:expr, $name:ident($($argument:expr),*)) => {
+        match $input {
+            Input::One(file) => file.$name($($argument),*),
+            Input::Many(merge) => merge.$name($($argument),*),
+        }
+    };
+}
+
+impl Reader {
+    /// Opens a capture file; `-` is standard input.
+    ///
+    /// # Errors
+    /// If the file can't be opened or is not a capture.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
+        FileReader::open(path.as_ref()).map(Self::one)
+    }
+
+    /// Opens captures and merges them by time stamp; on a tie the packet of the earlier capture in the list comes first. Interfaces that
+    /// are described alike become one. All files are open at once.
+    ///
+    /// # Errors
+    /// If a file can't be opened or is not a capture, or they have more than 65536 interfaces.
+    ///
+    /// # Panics
+    /// If there are no captures.
+    pub fn open_all<P: AsRef<Path>>(paths: &[P]) -> Result<Self, Error> {
+        match paths {
+            [] => panic!("there is at least one capture"),
+            [path] => Self::open(path),
+            paths => {
+                let files = paths.iter().map(|path| FileReader::open(path.as_ref())).collect::<Result<_, _>>()?;
+                Ok(Self { input: Input::Many(Box::new(Merge::new(files)?)), selection: Selection::default() })
+            }
+        }
+    }
+
+    /// Reads a capture from any source of bytes. Errors refer to it as `name`.
+    ///
+    /// # Errors
+    /// If it can't be read or is not a capture.
+    pub fn from_read(input: impl Read + Send + 'static, name: impl AsRef<Path>) -> Result<Self, Error> {
+        FileReader::from_read(Box::new(input), name.as_ref()).map(Self::one)
+    }
+
+    fn one(file: FileReader) -> Self {
+        Self { input: Input::One(Box::new(file)), selection: Selection::default() }
+    }
+
+    /// Sets the number of bytes that are read from a file at a time.
+    ///
+    /// # Panics
+    /// If it is less than 64 or more than 1 GiB.
+    #[must_use]
+    pub fn with_block(mut self, bytes: usize) -> Self {
+        of_input!(&mut self.input, set_block(bytes));
+        self
+    }
+
+    /// Takes only packets that `choose` takes. Packets are numbered as if the others had not been there; what the capture tells of a packet
+    /// that is left out is left out, too. Call it before the first packet is read.
+    #[must_use]
+    pub fn choosing(mut self, choose: impl FnMut(&Packet, &[u8]) -> Choice + Send + 'static) -> Self {
+        self.selection.choose = Some(Box::new(choose));
+        self
+    }
+
+    /// Ends the capture after `packets` packets, of those that are [chosen](Self::choosing).
+    #[must_use]
+    pub fn limited(mut self, packets: u64) -> Self {
+        self.selection.left = packets;
+        self
+    }
+
+    /// The file that is read; the first of several.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        self.paths().next().expect("there is one file or more")
+    }
+
+    /// The files that are read.
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        let files = match &self.input {
+            Input::One(file) => std::slice::from_ref(&**file),
+            Input::Many(merge) => merge.files(),
+        };
+        files.iter().map(FileReader::path)
+    }
+
+    /// The format of the capture, as far as it has been read. Of several captures: pcapng if one of them is, or if they have more than one
+    /// interface.
+    #[must_use]
+    pub fn format(&self) -> Format {
+        of_input!(&self.input, format())
+    }
+
+    /// The interfaces that have been described so far.
+    #[must_use]
+    pub fn interfaces(&self) -> &[Interface] {
+        of_input!(&self.input, interfaces())
+    }
+
+    /// Number of packets so far whose time stamp is before that of the packet ahead in their file. Packet times are made monotonic.
+    #[must_use]
+    pub fn clock_steps_back(&self) -> u64 {
+        of_input!(&self.input, clock_steps_back())
+    }
+
+    /// Number of time stamps that were not believed: their packets have their neighbours' time. A stamp is doubted that lies far from its
+    /// neighbours, and so is one that no [`Nanos`](packet::Nanos) can tell.
+    #[must_use]
+    pub fn stamps_not_believed(&self) -> u64 {
+        of_input!(&self.input, stamps_not_believed())
+    }
+
+    /// Whether packets may be left out.
+    pub(super) const fn is_part(&self) -> bool {
+        self.selection.choose.is_some()
+    }
+
+    /// From now on what is said beside packets is noted, for [`notes`](Self::notes) to be taken from.
+    pub(super) fn take_notes(&mut self) {
+        of_input!(&mut self.input, take_notes());
+    }
+
+    /// What was noted and not taken yet.
+    pub(super) fn notes(&mut self) -> &mut Vec<Beside> {
+        if self.selection.choose.is_some() {
+            return &mut self.selection.notes;
+        }
+        of_input!(&mut self.input, notes())
+    }
+
+    /// How far the files have been read.
+    #[must_use]
+    pub fn progress(&self) -> Progress {
+        match &self.input {
+            Input::One(file) => [file.progress()].into_iter().collect(),
+            Input::Many(merge) => merge.files().iter().map(FileReader::progress).collect(),
+        }
+    }
+
+    /// Fills the batch with the next packets, in place of what it held. It is [`Idle`](Received::Idle) if none came, or none of those that
+    /// came was chosen.
+    ///
+    /// # Errors
+    /// If the capture is damaged or can't be read on, once all whole packets ahead of that place were delivered. After an error comes the
+    /// end.
+    pub fn read(&mut self, batch: &mut Batch) -> Result<Received, Error> {
+        if self.selection.left == 0 {
+            batch.clear();
+            self.selection.end();
+            return Ok(Received::End);
+        }
+        let received = of_input!(&mut self.input, read(batch));
+        if self.selection.choose.is_some() {
+            self.selection.note(of_input!(&mut self.input, notes()));
+        }
+        match received {
+            Ok(Received::Packets) => Ok(self.selection.apply(batch)),
+            Ok(Received::Idle) => Ok(Received::Idle),
+            Ok(Received::End) | Err(_) => {
+                self.selection.end();
+                received
+            }
+        }
+    }
+
+    /// Whether [`read`](Self::read) would return without a wait: there are bytes, or the end or an error is to be told. Of a record that came
+    /// in part the rest may have to be waited for. A reader of [`from_read`](Self::from_read) is taken to have bytes.
+    #[must_use]
+    pub fn is_ready(&mut self) -> bool {
+        self.selection.left == 0 || of_input!(&mut self.input, is_ready())
+    }
+
+    /// Waits until the capture [is ready](Self::is_ready), at most for `at_most`. A signal may end the wait earlier, but not where the
+    /// file is compressed: who has to heed signals waits in short spans.
+    ///
+    /// # Errors
+    /// If the system can't wait for the file.
+    pub fn wait(&mut self, at_most: Duration) -> Result<(), Error> {
+        of_input!(&mut self.input, wait(at_most))
+    }
+}
+
+impl fmt::Debug for Input {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        of_input!(self, fmt(f))
+    }
+}
