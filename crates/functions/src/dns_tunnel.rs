@@ -207,8 +207,8 @@ impl NetworkFunction for DnsTunnel {
         let name = name(sight.client);
         match sight.event {
             Event::Sends { peer, .. } => {
-                shared.told.prefetch(&told(name, peer, false));
-                shared.told.prefetch(&crossed(name, peer));
+                shared.prefetch(&told(name, peer, false));
+                shared.prefetch(&crossed(name, peer));
             }
             Event::Told { .. } | Event::Nowhere { .. } => shared.by_name.prefetch(&name),
             Event::Unreadable => {}
@@ -227,8 +227,8 @@ impl NetworkFunction for DnsTunnel {
             Event::Sends { peer, .. } => {
                 // One that the host itself was told of, or that a host was which may be the same by its other family.
                 let uses = [told(name, *peer, false), crossed(name, *peer)];
-                for pair in uses {
-                    if self.used(cx, &pair)? {
+                for key in uses {
+                    if self.used(cx, &key)? {
                         cx.shared.totals.update(&mut cx.tx, |totals| totals.used += 1)?;
                     }
                 }

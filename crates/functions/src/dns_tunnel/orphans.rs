@@ -2,9 +2,9 @@
 
 use memory::{Allocator, Distributed, Map, Memory, Vector};
 use nf::{Context, Step};
-use packet::{Host6, HostPair6, Nanos};
+use packet::{Host6, Nanos};
 
-use super::state::{Answered, Client, Peers, asked, told};
+use super::state::{AnswerKey, Answered, Client, Peers, asked, told};
 use super::{Block, DnsTunnel, Event};
 
 /// How many places past their time a packet gives back, of answers and of clients each; it takes one of each at most.
@@ -88,8 +88,8 @@ impl DnsTunnel {
     /// Joins the answer with the former one to the same name, if there is one. A former one that waits gives its addresses and is
     /// removed. Returns true if the former one was used a short while ago, so this one counts as used.
     fn join<M: Memory>(&self, cx: &mut Context<'_, Self, M>, answer: &mut Answered) -> Step<bool, M> {
-        let pair = asked(answer.client, answer.name);
-        let Some(place) = cx.shared.told.get(&mut cx.tx, &pair)? else { return Ok(false) };
+        let key = asked(answer.client, answer.name);
+        let Some(place) = cx.shared.find(&mut cx.tx, &key)? else { return Ok(false) };
         let former = cx.shared.answers.read(&mut cx.tx, place as usize)?;
         if former.is_used && former.at + STILL_USED > cx.now() {
             return Ok(true);
@@ -97,7 +97,7 @@ impl DnsTunnel {
         if !former.is_used && former.at + self.config.window.nanos() > cx.now() {
             former.peers.each().for_each(|(peer, is_crossed)| answer.peers.add(peer, is_crossed));
         }
-        self.take_back(cx, &pair)?;
+        self.take_back(cx, &key)?;
         Ok(false)
     }
 
@@ -106,8 +106,8 @@ impl DnsTunnel {
         let (shared, deadline) = (cx.shared, cx.now() + self.config.window.nanos());
         let Some(place) = shared.waiting.allocate(&mut cx.tx, deadline)? else { return Ok(false) };
         shared.answers.write(&mut cx.tx, place, *answer)?;
-        for pair in answer.pairs() {
-            if !shared.told.insert(&mut cx.tx, pair, place as u32)? {
+        for key in answer.keys() {
+            if !shared.link(&mut cx.tx, key, place)? {
                 self.unlink(cx, place, answer)?;
                 shared.waiting.free(&mut cx.tx, place)?;
                 return Ok(false);
@@ -117,9 +117,9 @@ impl DnsTunnel {
     }
 
     /// Removes the answer with this key, if there is one, and takes it out of its client's count of orphans.
-    fn take_back<M: Memory>(&self, cx: &mut Context<'_, Self, M>, pair: &HostPair6) -> Step<Option<Answered>, M> {
+    fn take_back<M: Memory>(&self, cx: &mut Context<'_, Self, M>, key: &AnswerKey) -> Step<Option<Answered>, M> {
         let shared = cx.shared;
-        let Some(place) = shared.told.get(&mut cx.tx, pair)? else { return Ok(None) };
+        let Some(place) = shared.find(&mut cx.tx, key)? else { return Ok(None) };
         let answer = shared.answers.read(&mut cx.tx, place as usize)?;
         self.unlink(cx, place as usize, &answer)?;
         shared.waiting.free(&mut cx.tx, place as usize)?;
@@ -136,17 +136,17 @@ impl DnsTunnel {
 
     /// Marks the answer with this key as used, if there is one. Its name is kept for [`STILL_USED`].
     #[inline]
-    pub(super) fn used<M: Memory>(&self, cx: &mut Context<'_, Self, M>, pair: &HostPair6) -> Step<bool, M> {
-        if cx.shared.told.get(&mut cx.tx, pair)?.is_none() {
+    pub(super) fn used<M: Memory>(&self, cx: &mut Context<'_, Self, M>, key: &AnswerKey) -> Step<bool, M> {
+        if cx.shared.find(&mut cx.tx, key)?.is_none() {
             return Ok(false);
         }
-        self.use_up(cx, pair)
+        self.use_up(cx, key)
     }
 
     #[cold]
-    fn use_up<M: Memory>(&self, cx: &mut Context<'_, Self, M>, pair: &HostPair6) -> Step<bool, M> {
+    fn use_up<M: Memory>(&self, cx: &mut Context<'_, Self, M>, key: &AnswerKey) -> Step<bool, M> {
         let (shared, now) = (cx.shared, cx.now());
-        let Some(answer) = self.take_back(cx, pair)? else { return Ok(false) };
+        let Some(answer) = self.take_back(cx, key)? else { return Ok(false) };
         if answer.at + self.config.window.nanos() <= now {
             return Ok(false);
         }
@@ -154,7 +154,7 @@ impl DnsTunnel {
             let used = Answered { is_used: true, ..Answered::new(answer.client, answer.name, now) };
             if let Some(place) = shared.waiting.allocate(&mut cx.tx, now + STILL_USED)? {
                 shared.answers.write(&mut cx.tx, place, used)?;
-                if !shared.told.insert(&mut cx.tx, asked(used.client, used.name), place as u32)? {
+                if !shared.link(&mut cx.tx, asked(used.client, used.name), place)? {
                     shared.waiting.free(&mut cx.tx, place)?;
                 }
             }
@@ -164,10 +164,8 @@ impl DnsTunnel {
 
     /// The answer at this place is no longer found by the peers that it names.
     fn unlink<M: Memory>(&self, cx: &mut Context<'_, Self, M>, place: usize, answer: &Answered) -> Step<(), M> {
-        for pair in answer.pairs() {
-            if cx.shared.told.get(&mut cx.tx, &pair)? == Some(place as u32) {
-                cx.shared.told.remove(&mut cx.tx, &pair)?;
-            }
+        for key in answer.keys() {
+            cx.shared.unlink(&mut cx.tx, &key, place)?;
         }
         Ok(())
     }

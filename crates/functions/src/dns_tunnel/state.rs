@@ -2,9 +2,9 @@
 
 use core::net::Ipv6Addr;
 
-use memory::{Allocator, Distributed, Memory, Portion, Vector};
+use memory::{Allocator, Distributed, Map, Memory, Portion, Vector};
 use nf::{Fingerprint, Step};
-use packet::{Family, FlowKey, Host, Host6, HostPair, HostPair6, Nanos, Words};
+use packet::{Family, FlowKey, Host, Host6, HostPair, HostPair4, HostPair6, Nanos, Words};
 
 use super::message::ADDRESSES_MAX;
 
@@ -18,8 +18,6 @@ pub(super) struct Peers<const N: usize = ADDRESSES_MAX> {
 
 /// Addresses kept of one name, both families together.
 pub(super) const PEERS_MAX: usize = 2 * ADDRESSES_MAX;
-/// Map entries per answer that there is room for: its addresses and its name.
-const KEYS_AN_ANSWER: usize = 9;
 
 impl<const N: usize> Default for Peers<N> {
     fn default() -> Self {
@@ -47,7 +45,9 @@ impl<const N: usize> Peers<N> {
 /// What all clients share.
 pub struct Answers<M: Memory> {
     /// Whom a client was told of, and which name it asked for: the answer.
-    pub(super) told: M::Map<HostPair6, u32>,
+    told: M::Map<HostPair6, u32>,
+    /// The same of addresses of another family than the client's.
+    crossed: M::Map<HostPair4, u32>,
     /// The places of answers that wait, or have been used just now.
     pub(super) waiting: M::Allocator,
     pub(super) answers: M::Vector<Answered>,
@@ -63,13 +63,51 @@ impl<M: Memory> Answers<M> {
     pub(super) fn new(memory: &M, answers: usize, clients: usize) -> Self {
         let nobody = Host6::from_words([0; 2]);
         Self {
-            told: memory.map(answers * KEYS_AN_ANSWER),
+            told: memory.map(answers * (ADDRESSES_MAX + 1)),
+            crossed: memory.map(answers * ADDRESSES_MAX),
             waiting: memory.allocator(answers),
             answers: memory.vector(answers, Answered::new(nobody, 0, Nanos(0))),
             by_name: memory.map(clients),
             known: memory.allocator(clients),
             clients: memory.vector(clients, Client::new(nobody, Nanos(0))),
             totals: memory.distributed(Totals::default(), Nanos(0)),
+        }
+    }
+
+    /// The place of the answer with this key.
+    #[inline]
+    pub(super) fn find<'a>(&'a self, tx: &mut M::Tx<'a>, key: &AnswerKey) -> Step<Option<u32>, M> {
+        match key {
+            AnswerKey::Told(pair) => self.told.get(tx, pair),
+            AnswerKey::Crossed(pair) => self.crossed.get(tx, pair),
+        }
+    }
+
+    /// Has the answer at this place found by the key. Returns false if there is no room.
+    pub(super) fn link<'a>(&'a self, tx: &mut M::Tx<'a>, key: AnswerKey, place: usize) -> Step<bool, M> {
+        match key {
+            AnswerKey::Told(pair) => self.told.insert(tx, pair, place as u32),
+            AnswerKey::Crossed(pair) => self.crossed.insert(tx, pair, place as u32),
+        }
+    }
+
+    /// Removes the key if it leads to this place.
+    pub(super) fn unlink<'a>(&'a self, tx: &mut M::Tx<'a>, key: &AnswerKey, place: usize) -> Step<(), M> {
+        if self.find(tx, key)? != Some(place as u32) {
+            return Ok(());
+        }
+        match key {
+            AnswerKey::Told(pair) => self.told.remove(tx, pair).map(drop),
+            AnswerKey::Crossed(pair) => self.crossed.remove(tx, pair).map(drop),
+        }
+    }
+
+    /// Brings near what [`find`](Self::find) looks at.
+    #[inline]
+    pub(super) fn prefetch(&self, key: &AnswerKey) {
+        match key {
+            AnswerKey::Told(pair) => self.told.prefetch(pair),
+            AnswerKey::Crossed(pair) => self.crossed.prefetch(pair),
         }
     }
 
@@ -98,6 +136,15 @@ impl<M: Memory> Answers<M> {
         [count, sum].into_iter().chain(totals).for_each(|word| fingerprint.add(word));
         Ok(())
     }
+}
+
+/// What an answer is found by.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum AnswerKey {
+    /// A client, and an address that it was told or a name that it asked for.
+    Told(HostPair6),
+    /// An address that clients of the other family were told; the client will use it from an address that nobody knows.
+    Crossed(HostPair4),
 }
 
 /// The answers that a client got to one name. They wait for their use, or have been used.
@@ -199,8 +246,8 @@ impl Answered {
         Self { client, name, at, is_used: false, peers: Peers::default() }
     }
 
-    /// The map keys of the answer.
-    pub(super) fn pairs(&self) -> impl Iterator<Item = HostPair6> + '_ {
+    /// What it is found by.
+    pub(super) fn keys(&self) -> impl Iterator<Item = AnswerKey> + '_ {
         let asked = (self.name != 0).then(|| asked(self.client, self.name));
         asked.into_iter().chain(self.peers.each().map(|(peer, is_crossed)| told(self.client, peer, is_crossed)))
     }
@@ -261,25 +308,27 @@ pub(super) fn name(client: Host) -> Host6 {
     }
 }
 
-/// Map key of an address that a client was told. An address of the other family has no client in its key: the client will use it from
-/// an address that nobody knows.
-pub(super) fn told(client: Host6, peer: u32, is_crossed: bool) -> HostPair6 {
-    pair(if is_crossed { anybody(!is_v4(client)) } else { client }, peer.into())
+/// The key of an address that a client was told.
+#[inline]
+pub(super) fn told(client: Host6, peer: u32, is_crossed: bool) -> AnswerKey {
+    if is_crossed { anybodys(!is_v4(client), peer) } else { AnswerKey::Told(pair(client, peer.into())) }
 }
 
-/// Map key of an address that clients of the other family than `sender` were told.
-pub(super) fn crossed(sender: Host6, peer: u32) -> HostPair6 {
-    pair(anybody(is_v4(sender)), peer.into())
+/// The key of an address that clients of the other family than `sender` were told.
+#[inline]
+pub(super) fn crossed(sender: Host6, peer: u32) -> AnswerKey {
+    anybodys(is_v4(sender), peer)
 }
 
-/// Map key of a name that a client asked for.
-pub(super) fn asked(client: Host6, name: u32) -> HostPair6 {
-    pair(client, 1 << 32 | u128::from(name))
+/// The key of a name that a client asked for.
+pub(super) fn asked(client: Host6, name: u32) -> AnswerKey {
+    AnswerKey::Told(pair(client, 1 << 32 | u128::from(name)))
 }
 
-/// Stands for any client of a family in a key; no host has this address.
-fn anybody(is_v4: bool) -> Host6 {
-    Host6::from_words([0, if is_v4 { 4 } else { 6 }])
+/// The key of an address that is used by hosts of its own family, whoever was told it.
+#[inline]
+fn anybodys(is_v4: bool, peer: u32) -> AnswerKey {
+    AnswerKey::Crossed(HostPair4::from_words([u64::from(is_v4) << 32 | u64::from(peer)]))
 }
 
 /// Whether the name is one of an IPv4 host.

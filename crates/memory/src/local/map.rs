@@ -93,6 +93,9 @@ impl<K: Name, V: Value> LocalMap<K, V> {
 impl<K: Name, V: Value> Map<K, V, Local> for LocalMap<K, V> {
     #[inline]
     fn get<'a>(&'a self, _: &mut LocalTx<'a>, key: &K) -> Result<Option<V>, Infallible> {
+        if self.len.get() == 0 {
+            return Ok(None);
+        }
         Ok(self.find(self.hash(key), key).1)
     }
 
@@ -123,6 +126,9 @@ impl<K: Name, V: Value> Map<K, V, Local> for LocalMap<K, V> {
 
     #[inline]
     fn prefetch(&self, key: &K) {
+        if self.len.get() == 0 {
+            return;
+        }
         if let Some(slot) = self.slots.get(self.home(self.hash(key))) {
             prefetch::all(slot);
         }
