@@ -21,6 +21,7 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec;
+use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr};
 
 use memory::Memory;
@@ -135,9 +136,12 @@ impl Nat {
         .unwrap_or(Verdict::Drop(Self::ICMP_NO_FLOW))
     }
 
-    /// The first mappings, one by one.
+    /// The mappings one by one, at most so many: those of the configuration, then those in use.
     fn list<'a, M: Memory>(&self, state: &'a State<M>, tx: &mut M::Tx<'a>, now: Nanos, most: usize) -> Step<Report, M> {
-        let (listed, all) = state.listed(tx, now, most)?;
+        let mut rows: Vec<Vec<Cell>> = self.config.fixed().each().map(fixed_row).collect();
+        let fixed = rows.len();
+        rows.truncate(most);
+        let (listed, in_use) = state.listed(tx, now, most - rows.len())?;
         let shown = |end: Endpoint4| Endpoint::from(end).to_string();
         let row = |one: &Listed| {
             vec![
@@ -148,19 +152,13 @@ impl Nat {
                 Cell::Number(one.left.0 / 1_000_000_000),
             ]
         };
-        let title = match all > listed.len() {
-            true => format!(
-                "{} of {} mappings; `--set list=` shows more",
-                grouped(listed.len() as u64),
-                grouped(all as u64)
-            ),
-            false => format!("mappings: {}", grouped(all as u64)),
+        rows.extend(listed.iter().map(row));
+        let (shown, all) = (grouped(rows.len() as u64), grouped((fixed + in_use) as u64));
+        let title = match rows.len() < fixed + in_use {
+            true => format!("{shown} of {all} mappings; `--set list=` shows more"),
+            false => format!("mappings: {all}"),
         };
-        Ok(Report {
-            title,
-            columns: vec!["protocol", "inside", "external", "sessions", "seconds left"],
-            rows: listed.iter().map(row).collect(),
-        })
+        Ok(Report { title, columns: vec!["protocol", "inside", "external", "sessions", "seconds left"], rows })
     }
 
     #[inline]
@@ -334,4 +332,9 @@ impl NetworkFunction for Nat {
         cx.shared.reclaim(&mut cx.tx, now)?;
         self.translate(cx.shared, &mut cx.tx, now, meta)
     }
+}
+
+/// The row of a mapping of the configuration, which has neither sessions nor an end.
+fn fixed_row([protocol, internal, external]: [String; 3]) -> Vec<Cell> {
+    vec![protocol.into(), internal.into(), external.into(), "-".into(), "fixed".into()]
 }

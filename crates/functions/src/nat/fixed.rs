@@ -2,7 +2,7 @@
 
 use alloc::boxed::Box;
 use alloc::format;
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use core::net::{Ipv4Addr, SocketAddrV4};
 use core::ops::RangeInclusive;
 
@@ -172,6 +172,19 @@ impl Fixed {
     /// The external addresses of static mappings.
     pub(super) fn addresses(&self) -> impl Iterator<Item = u32> + '_ {
         self.hosts.iter().map(|host| host.external.to_bits())
+    }
+
+    /// All of them: protocol, inside and external ends.
+    pub(super) fn each(&self) -> impl Iterator<Item = [String; 3]> + '_ {
+        let hosts = self.hosts.iter().map(|host| ["any".into(), host.internal.to_string(), host.external.to_string()]);
+        let ports = |end: Endpoint4, more: u16| match more {
+            0 => shown(end).to_string(),
+            more => format!("{}-{}", shown(end), end.port + more),
+        };
+        let forwards = self.forwards.iter().map(move |&Forward { protocol, external, internal, more }| {
+            [protocol.name().into(), ports(internal, more), ports(external, more)]
+        });
+        hosts.chain(forwards)
     }
 
     /// The external endpoint of an inside one, if it is fixed.

@@ -33,7 +33,14 @@ struct Model {
     filtering: Filtering,
     now: u64,
     sessions: HashMap<Name, Entry>,
+    /// Whether the mappings of `FIXED` are there.
+    has_fixed: bool,
 }
+
+/// Mappings of the configuration that belong to the inside endpoints below: one host, and two ports of another.
+const FIXED: &str = "static = [{ external = \"203.0.113.7\", internal = \"10.0.0.3\" }]\n\
+    forward = [{ external = \"203.0.113.0:5003\", internal = \"10.0.0.2:5001\", protocol = \"tcp\" },\n\
+    { external = \"203.0.113.1:5004-5005\", internal = \"10.0.0.2:5000-5001\", protocol = \"udp\" }]";
 
 impl Model {
     fn scope(&self, number: u8, remote: SocketAddrV4) -> SocketAddrV4 {
@@ -43,6 +50,29 @@ impl Model {
             Filtering::AddressAndPort if number == protocol::UDP => remote,
             Filtering::Address | Filtering::AddressAndPort => SocketAddrV4::new(*remote.ip(), 0),
         }
+    }
+
+    /// All of `FIXED` that concerns these ports, one by one: protocol, inside, external.
+    fn fixed(&self) -> Vec<(u8, SocketAddrV4, SocketAddrV4)> {
+        let mut all = std::vec![
+            (protocol::TCP, at("10.0.0.2:5001"), at("203.0.113.0:5003")),
+            (protocol::UDP, at("10.0.0.2:5000"), at("203.0.113.1:5004")),
+            (protocol::UDP, at("10.0.0.2:5001"), at("203.0.113.1:5005")),
+        ];
+        for number in [protocol::TCP, protocol::UDP, protocol::ICMP] {
+            let host = |port| (number, at(&std::format!("10.0.0.3:{port}")), at(&std::format!("203.0.113.7:{port}")));
+            all.extend([5000, 5001].map(host));
+        }
+        all.retain(|_| self.has_fixed);
+        all
+    }
+
+    fn fixed_external(&self, number: u8, inside: SocketAddrV4) -> Option<SocketAddrV4> {
+        self.fixed().iter().find(|one| (one.0, one.1) == (number, inside)).map(|one| one.2)
+    }
+
+    fn fixed_inside(&self, number: u8, external: SocketAddrV4) -> Option<SocketAddrV4> {
+        self.fixed().iter().find(|one| (one.0, one.2) == (number, external)).map(|one| one.1)
     }
 
     fn live(&self) -> impl Iterator<Item = (&Name, &Entry)> {
@@ -55,12 +85,18 @@ impl Model {
 
     /// The external endpoint that an inside one has now.
     fn external(&self, number: u8, inside: SocketAddrV4) -> Option<SocketAddrV4> {
+        let fixed = self.fixed_external(number, inside);
+        fixed.or_else(|| self.mapped(number, inside))
+    }
+
+    fn mapped(&self, number: u8, inside: SocketAddrV4) -> Option<SocketAddrV4> {
         self.live().find(|((n, i, _), _)| (*n, *i) == (number, inside)).map(|(_, entry)| entry.external)
     }
 
     fn expect_out(&mut self, packet: &Packet, inside: SocketAddrV4, remote: SocketAddrV4) -> bool {
         let name = (packet.number(), inside, self.scope(packet.number(), remote));
-        self.alive(&name)
+        self.fixed_external(packet.number(), inside).is_some()
+            || self.alive(&name)
             || match packet {
                 Packet::Tcp(flags) => *flags == SYN || flags.0 & (SYN.0 | RST.0) == 0,
                 Packet::Udp | Packet::Echo(true) => true,
@@ -74,6 +110,10 @@ impl Model {
         if let Some(known) = self.external(number, inside) {
             assert_eq!(external, known, "mapping depends on the endpoint");
         }
+        if self.fixed_external(number, inside).is_some() {
+            return;
+        }
+        assert_eq!(self.fixed_inside(number, external), None, "{external} is somebody's");
         for ((n, other, _), entry) in self.live() {
             let shared = (*n, entry.external) == (number, external) && *other != inside;
             assert!(!shared, "{inside} and {other} share {external}");
@@ -88,6 +128,9 @@ impl Model {
     /// to be cleared away may still stand for.
     fn expect_in(&self, packet: &Packet, remote: SocketAddrV4, external: SocketAddrV4) -> Reach {
         let number = packet.number();
+        if let Some(inside) = self.fixed_inside(number, external) {
+            return Reach::Sure(inside);
+        }
         let scope = self.scope(number, remote);
         let of_mapping = |(n, _, _): &Name, entry: &Entry| (*n, entry.external) == (number, external);
         if let Some(((_, inside, _), _)) = self.live().find(|(n, e)| of_mapping(n, e) && n.2 == scope) {
@@ -110,7 +153,9 @@ impl Model {
 
     fn came_in(&mut self, packet: &Packet, remote: SocketAddrV4, external: SocketAddrV4, inside: SocketAddrV4) {
         let name = (packet.number(), inside, self.scope(packet.number(), remote));
-        self.saw(packet, name, external, 1);
+        if self.fixed_inside(packet.number(), external).is_none() {
+            self.saw(packet, name, external, 1);
+        }
     }
 
     fn saw(&mut self, packet: &Packet, name: Name, external: SocketAddrV4, side: usize) {
@@ -224,16 +269,18 @@ struct Pair {
 }
 
 impl Pair {
-    fn new(filtering: &str) -> Self {
+    fn new(filtering: &str, has_fixed: bool) -> Self {
         let room = "external = [\"203.0.113.0/31\"]\nports = \"5000-5023\"\nmappings = 40\nsessions = 200";
-        let config = std::format!("{room}\nfiltering = \"{filtering}\"");
+        let fixed = if has_fixed { FIXED } else { "" };
+        let config = std::format!("{room}\nfiltering = \"{filtering}\"\n{fixed}");
         let filtering = match filtering {
             "endpoint-independent" => Filtering::Endpoint,
             "address-dependent" => Filtering::Address,
             _ => Filtering::AddressAndPort,
         };
-        let model = Model { filtering, now: 0, sessions: HashMap::new() };
-        Self { real: Driver::new(&config), model, last: HashMap::new() }
+        let model = Model { filtering, now: 0, sessions: HashMap::new(), has_fixed };
+        let last = model.fixed().iter().map(|(number, inside, external)| ((*number, *inside), *external)).collect();
+        Self { real: Driver::new(&config), model, last }
     }
 
     fn step(&mut self, op: &Op) -> Option<Verdict> {
@@ -313,7 +360,7 @@ impl Pair {
         let external = *self.last.get(&(number, inside))?;
         let scope = self.model.scope(number, remote);
         let owner = self.model.live().find(|((n, _, r), entry)| (*n, *r, entry.external) == (number, scope, external));
-        let owner = owner.map(|((_, inside, _), _)| *inside);
+        let owner = self.model.fixed_inside(number, external).or(owner.map(|((_, inside, _), _)| *inside));
         let verdict = self.real.send(error([192, 0, 2, 1].into(), *external.ip(), (external, remote), number));
         let dst = owner.map(|owner| Endpoint::new((*owner.ip()).into(), owner.port()));
         check_error(verdict, owner.is_some(), Rewrite { dst, embedded: true, ..Rewrite::NONE });
@@ -322,7 +369,8 @@ impl Pair {
 
     fn error_out(&mut self, number: u8, inside: SocketAddrV4, remote: SocketAddrV4) -> Verdict {
         let name = (number, inside, self.model.scope(number, remote));
-        let external = self.model.alive(&name).then(|| self.model.sessions[&name].external);
+        let mapped = self.model.alive(&name).then(|| self.model.sessions[&name].external);
+        let external = self.model.fixed_external(number, inside).or(mapped);
         let verdict = self.real.send(error(*inside.ip(), *remote.ip(), (remote, inside), number));
         let src = external.map(|external| Endpoint::new((*external.ip()).into(), external.port()));
         check_error(verdict, external.is_some(), Rewrite { src, embedded: true, ..Rewrite::NONE });
@@ -344,11 +392,11 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(600))]
 
     #[test]
-    fn does_what_a_naive_translator_does(ops in ops(), filtering in 0usize..3) {
+    fn does_what_a_naive_translator_does(ops in ops(), filtering in 0usize..3, has_fixed in any::<bool>()) {
         let filtering = ["endpoint-independent", "address-dependent", "address-and-port-dependent"][filtering];
-        let mut pair = Pair::new(filtering);
+        let mut pair = Pair::new(filtering, has_fixed);
         let verdicts: Vec<Option<Verdict>> = ops.iter().map(|op| pair.step(op)).collect();
-        let mut again = Pair::new(filtering);
+        let mut again = Pair::new(filtering, has_fixed);
         let repeated: Vec<Option<Verdict>> = ops.iter().map(|op| again.step(op)).collect();
         prop_assert_eq!(verdicts, repeated);
         prop_assert_eq!(pair.real.fingerprint(), again.real.fingerprint());

@@ -637,6 +637,26 @@ fn a_static_host_has_an_address_of_its_own_both_ways() {
     );
 }
 
+/// A query has one identifier: the host takes that by which the other end is known.
+#[test]
+fn a_static_host_is_pinged_from_inside() {
+    let mut nat = Driver::new(FIXED);
+    let (host, host_outside) = (at("10.0.0.7:0"), at("203.0.113.7:0"));
+    let both = |verdict: Verdict| match verdict {
+        Verdict::Rewrite { port: PortId::BACK, rewrite } => (v4(rewrite.src.unwrap()), v4(rewrite.dst.unwrap())),
+        other => panic!("{other:?}"),
+    };
+    let (src, dst) = both(nat.send(echo(*at(A).ip(), *host_outside.ip(), 7777, true)));
+    assert_eq!((*src.ip(), *dst.ip(), src.port()), (*at("203.0.113.1:0").ip(), *host.ip(), dst.port()));
+    assert!((1024..=1031).contains(&src.port()), "an identifier of the pool: {src}");
+    // The answer gets back to who asked, with the identifier that it has there.
+    let (from, to) = both(nat.send(echo(*host.ip(), *src.ip(), dst.port(), false)));
+    assert_eq!((from, to), (SocketAddrV4::new(*host_outside.ip(), 7777), SocketAddrV4::new(*at(A).ip(), 7777)));
+    assert_eq!(reason(nat.send(echo(*host.ip(), *src.ip(), 1, true))), "no-mapping");
+    let mut nat = Driver::new(&format!("{FIXED}\nhairpinning = false"));
+    assert_eq!(reason(nat.send(echo(*at(A).ip(), *host_outside.ip(), 7777, true))), "hairpin-refused");
+}
+
 /// Whoever scans a host's address takes nothing of anybody's room.
 #[test]
 fn fixed_mappings_keep_no_state() {
@@ -652,15 +672,19 @@ fn fixed_mappings_keep_no_state() {
 
 #[test]
 fn mappings_are_listed_one_by_one() {
-    let mut nat = Driver::new(&format!("{FIXED}\nlist = 2"));
+    let mut nat = Driver::new(&format!("{FIXED}\nlist = 5"));
     nat.out(udp(at("10.0.0.5:1030"), at(FAR)));
     nat.out(udp(at("10.0.0.5:1028"), at(FAR)));
     nat.out(tcp(at("10.0.0.5:1031"), at(FAR), SYN));
     let report = nf::local_report(&nat.nat, &nat.state, nat.now).unwrap();
-    assert_eq!(report.title, "2 of 3 mappings; `--set list=` shows more");
+    assert_eq!(report.title, "5 of 6 mappings; `--set list=` shows more");
     let row = |at: usize| report.rows[at].iter().map(ToString::to_string).collect::<Vec<_>>();
-    assert_eq!(row(0), ["udp", "10.0.0.5:1028", "203.0.113.1:1028", "1", "300"]);
-    assert_eq!(row(1), ["udp", "10.0.0.5:1030", "203.0.113.1:1030", "1", "300"]);
+    assert_eq!(row(0), ["any", "10.0.0.7", "203.0.113.7", "-", "fixed"]);
+    assert_eq!(row(1), ["tcp", "10.0.0.8:8080", "203.0.113.1:80", "-", "fixed"]);
+    assert_eq!(row(2), ["udp", "10.0.0.8:5000-5003", "203.0.113.1:1024-1027", "-", "fixed"]);
+    assert_eq!(row(3), ["udp", "10.0.0.5:1028", "203.0.113.1:1028", "1", "300"]);
+    assert_eq!(row(4), ["udp", "10.0.0.5:1030", "203.0.113.1:1030", "1", "300"]);
     nat.wait(300);
-    assert!(nf::local_report(&nat.nat, &nat.state, nat.now).unwrap().rows.is_empty(), "none is in use any more");
+    let report = nf::local_report(&nat.nat, &nat.state, nat.now).unwrap();
+    assert_eq!((&*report.title, report.rows.len()), ("mappings: 3", 3), "none is in use any more");
 }

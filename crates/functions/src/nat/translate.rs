@@ -170,16 +170,29 @@ impl Nat {
         now: Nanos,
         meta: &Meta,
     ) -> Step<Passage<Ends>, M> {
-        // A query has one identifier, which can't be both hosts': RFC 5508 REQ-7 asks it of basic NAT alone.
-        if !self.config.settings().hairpinning || matches!(meta.content, Content::Query { .. }) {
+        let is_query = matches!(meta.content, Content::Query { .. });
+        let is_from_host = is_query && self.config.fixed().external_of(Protocol::Icmp, meta.source).is_some();
+        let is_to_host = is_query && self.config.fixed().internal_of(Protocol::Icmp, meta.destination).is_some();
+        // A query has one identifier, which can't be both ends': RFC 5508 REQ-7 asks it of basic NAT alone. A host with an address of
+        // its own takes any.
+        if !self.config.settings().hairpinning || is_query && !is_from_host && !is_to_host {
             return Ok(Err(Self::HAIRPIN_REFUSED));
         }
-        let external = match self.outward(state, tx, now, meta)? {
+        let mut external = match self.outward(state, tx, now, meta)? {
             Ok(external) => external,
             Err(reason) => return Ok(Err(reason)),
         };
-        let internal = self.inward(state, tx, now, meta, external)?;
-        Ok(internal.map(|internal| Ends { src: Some(external), dst: Some(internal) }))
+        let mut seen = *meta;
+        if is_to_host {
+            seen.destination.port = external.port;
+        }
+        let internal = self.inward(state, tx, now, &seen, external)?;
+        Ok(internal.map(|internal| {
+            if is_from_host {
+                external.port = internal.port;
+            }
+            Ends { src: Some(external), dst: Some(internal) }
+        }))
     }
 
     /// An ICMP error about a packet that was translated: the quoted packet gets its endpoints back, and no session lives
