@@ -9,11 +9,12 @@ use port::pcap::{Capture, Interface, Renamed, same_file};
 use port::{Batch, Opened, Port, PortError, Receive, Received, Stream};
 use serde_json::{Value, json};
 
+use super::captures::{self, PART};
 use super::failure::{Failed, INPUT, INTERRUPTED};
 use super::files::{self, Format};
-use super::{Configuration, captures, engines, entry, signals};
+use super::{Configuration, engines, entry, signals};
 use crate::catalogue::Catalogue;
-use crate::print::number::{bytes, counted, percent, rate, span};
+use crate::print::number::{self, bytes, counted, percent, rate, span};
 use crate::print::outcome::clock;
 use crate::print::output::{json_text, note, print, print_json, remark};
 use crate::print::progress::{Progress, Sample};
@@ -39,6 +40,9 @@ pub(super) struct Args {
     function: String,
     #[command(flatten)]
     input: captures::Input,
+    /// Stop after this many packets
+    #[arg(long, value_name = "NUMBER", value_parser = number::parse_positive, help_heading = PART)]
+    packets: Option<u64>,
     /// Where to write the sequenced capture; - for standard output. The name tells format and compression (.pcapng.zst)
     #[arg(long = "out", short, value_name = "FILE")]
     output: PathBuf,
@@ -90,7 +94,10 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     }
     files::refuse_output(&args.output, args.format)?;
     let growth = program.shape(args.cores).overhead(outer) as u32;
-    let (mut capture, file) = files::open(&args.input.captures, None, None, Some(&args.output), args.format, growth)?;
+    let (mut capture, file) = {
+        let captures = &args.input.captures;
+        files::open(captures, args.packets, None, Some(&args.output), args.format, growth)?
+    };
 
     let control = Control::default();
     signals::stop_on_interrupt(&control.stop);

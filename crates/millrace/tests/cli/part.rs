@@ -105,6 +105,7 @@ fn what_is_chosen_is_run_everywhere() {
     assert_eq!(of(&format!("verify ddos {part} --engines rss --cores 2 --seeds 1"))["packets"], plain);
     assert_eq!(of(&format!("tables advise {part}"))["capture"]["packets"], plain);
     assert_eq!(of(&format!("sequence --function ddos --cores 2 --out s.pcap {part}"))["packets"], plain);
+    assert_eq!(of("sequence --function ddos --cores 2 --out s.pcap demo.pcap.zst --packets 70")["packets"], 70);
     assert_eq!(of(&format!("run ddos {part} --engine auto --cores 2"))["packets"]["received"], plain);
 }
 
@@ -121,6 +122,7 @@ fn slips_are_told_ahead_of_all() {
         ("run ddos demo.pcap.zst copy.pcap.zst --out copy.pcap.zst", "is the input copy.pcap.zst itself"),
         ("run ddos empty", "there is no capture in this folder"),
         ("run ddos --in demo.pcap.zst missing.pcap", "missing.pcap: can't be opened"),
+        ("run ddos missing.pcap --engine auto --cores 2", "missing.pcap: can't be opened"),
         ("run ddos demo.pcap.zst --sequenced --cores 2 --filter tcp", "cannot be used with"),
         ("run ddos demo.pcap.zst --sequenced --cores 2 --flows f.csv", "cannot be used with"),
         ("run ddos demo.pcap.zst --filter tpc", "--filter: `tpc` isn't understood"),

@@ -9,6 +9,7 @@ use std::time::Duration;
 use packet::{Nanos, Seq};
 
 use super::beside::{Beside, What};
+use super::classic::RECORD_HEADER_BYTES;
 use super::clock::Restamped;
 use super::error::{Error, Fault};
 use super::file::{BLOCK_BYTES, FileReader};
@@ -110,8 +111,9 @@ impl Merge {
         if let Some(error) = self.pending.take() {
             return Err(error);
         }
-        while !self.ended && batch.bytes_max() < BLOCK_BYTES {
-            match self.fill() {
+        // No more packets than a block of empty ones has.
+        while !self.ended && batch.bytes_max() < BLOCK_BYTES && batch.len() < BLOCK_BYTES / RECORD_HEADER_BYTES {
+            match self.fill(batch.is_empty()) {
                 Ok(true) => {}
                 Ok(false) => break,
                 Err(error) => {
@@ -137,11 +139,12 @@ impl Merge {
         }
     }
 
-    /// Reads on the files whose next packet isn't known. Returns false if one of them has none yet.
-    fn fill(&mut self) -> Result<bool, Error> {
+    /// Reads on the files whose next packet isn't known. Returns false if one of them has none yet; without `waits` it isn't waited for.
+    fn fill(&mut self, waits: bool) -> Result<bool, Error> {
         while let Some(at) = self.lacking.pop() {
             let (file, head) = (&mut self.files[at], &mut self.heads[at]);
-            let received = if file.is_ready() { file.read(&mut head.batch) } else { Ok(Received::Idle) };
+            let is_asked = waits || file.is_ready();
+            let received = if is_asked { file.read(&mut head.batch) } else { Ok(Received::Idle) };
             head.notes.append(file.notes());
             head.next = 0;
             match received? {

@@ -28,7 +28,7 @@ use crate::print::style::Style;
 /// Measure every flow table side by side, on made-up flows or on a capture's own
 ///
 /// All tables of a load take turns in one run, so that what drifts drifts for all; the standard library's map is the
-/// baseline. A load is the share of places that is taken when all entries are in. More cores than the machine has are
+/// baseline. Of captures the flows are taken, and asked for in the order of packets. A load is the share of places that is taken when all entries are in. More cores than the machine has are
 /// never timed: their rows are modelled, and say so.
 #[derive(clap::Args)]
 #[command(after_help = "What tables are made to do (--ops):
@@ -59,7 +59,6 @@ pub(super) struct Args {
     /// Who finds the flows that are over, separated by commas
     #[arg(long, value_delimiter = ',', default_value = "all", value_name = "LIST", value_parser = names(Ageing::ALL.map(Ageing::name)))]
     ageing: Vec<String>,
-    // Their flows are taken, and asked for in the order of packets.
     #[command(flatten)]
     captures: Captures,
     /// With captures: how many packets to take at most [default: 10M]
