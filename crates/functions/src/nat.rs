@@ -136,7 +136,7 @@ impl Nat {
         .unwrap_or(Verdict::Drop(Self::ICMP_NO_FLOW))
     }
 
-    /// The mappings one by one, at most so many: those of the configuration, then those in use.
+    /// Builds the list of at most `most` mappings: those of the configuration, then those in use.
     fn list<'a, M: Memory>(&self, state: &'a State<M>, tx: &mut M::Tx<'a>, now: Nanos, most: usize) -> Step<Report, M> {
         let mut rows: Vec<Vec<Cell>> = self.config.fixed().each().map(fixed_row).collect();
         let fixed = rows.len();
@@ -334,7 +334,7 @@ impl NetworkFunction for Nat {
     }
 }
 
-/// The row of a mapping of the configuration, which has neither sessions nor an end.
+/// Builds the row of a mapping of the configuration. It has no sessions and does not expire.
 fn fixed_row([protocol, internal, external]: [String; 3]) -> Vec<Cell> {
     vec![protocol.into(), internal.into(), external.into(), "-".into(), "fixed".into()]
 }

@@ -452,8 +452,8 @@ impl Batch {
         }
     }
 
-    /// Sets packet number `at` to what has become of it as number `index` of `other`, which was [cleared beside](Self::clear_beside) this
-    /// batch. What is lent to both stays where it lies; all else is copied.
+    /// Replaces packet number `at` by packet number `index` of `other`, which was [cleared beside](Self::clear_beside) this batch. Bytes
+    /// that are lent to both stay where they lie; others are copied.
     ///
     /// # Panics
     /// When there is no such packet, or when the batch's memory would outgrow 4 GiB.

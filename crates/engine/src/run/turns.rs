@@ -333,8 +333,7 @@ impl<'a, N: NetworkFunction> Turns<'a, N> {
         }
     }
 
-    /// A core has processed its share. Whoever is last merges the shares, and writes the piece unless another core has nothing to do,
-    /// which will.
+    /// Ends a core's work on its share. The last core merges the shares; it also writes the piece, unless an idle core can.
     fn done(&self, number: u64) -> Result<(), EngineError> {
         let mut state = lock(&self.state);
         let slot = self.slot(number);
@@ -459,7 +458,7 @@ impl State {
     }
 }
 
-/// Puts what became of the packets of all shares in their places in the piece. Packets that were lost on the way to their core are in
+/// Copies the packets of all shares, as they are now, to their places in the piece. Packets that were lost on the way to their core are in
 /// no share.
 fn merge<M>(batch: &mut Batch, shares: &[CoreBatch<M>]) {
     let (Some(first), Some(last)) = (batch.packets().first().map(|packet| packet.seq.0), batch.len().checked_sub(1))

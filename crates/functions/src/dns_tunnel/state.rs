@@ -46,7 +46,7 @@ impl<const N: usize> Peers<N> {
 pub struct Answers<M: Memory> {
     /// Whom a client was told of, and which name it asked for: the answer.
     told: M::Map<HostPair6, u32>,
-    /// The same of addresses of another family than the client's.
+    /// Addresses of another family than the client's that a client was told of: the answer.
     crossed: M::Map<HostPair4, u32>,
     /// The places of answers that wait, or have been used just now.
     pub(super) waiting: M::Allocator,
@@ -74,7 +74,7 @@ impl<M: Memory> Answers<M> {
         }
     }
 
-    /// The place of the answer with this key.
+    /// Returns the place of the answer with this key.
     #[inline]
     pub(super) fn find<'a>(&'a self, tx: &mut M::Tx<'a>, key: &AnswerKey) -> Step<Option<u32>, M> {
         match key {
@@ -83,7 +83,7 @@ impl<M: Memory> Answers<M> {
         }
     }
 
-    /// Has the answer at this place found by the key. Returns false if there is no room.
+    /// Adds a key of the answer at this place. Returns false if there is no room.
     pub(super) fn link<'a>(&'a self, tx: &mut M::Tx<'a>, key: AnswerKey, place: usize) -> Step<bool, M> {
         match key {
             AnswerKey::Told(pair) => self.told.insert(tx, pair, place as u32),
@@ -102,7 +102,7 @@ impl<M: Memory> Answers<M> {
         }
     }
 
-    /// Brings near what [`find`](Self::find) looks at.
+    /// Prefetches the map entry that [`find`](Self::find) reads.
     #[inline]
     pub(super) fn prefetch(&self, key: &AnswerKey) {
         match key {
@@ -138,7 +138,7 @@ impl<M: Memory> Answers<M> {
     }
 }
 
-/// What an answer is found by.
+/// A map key of an answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum AnswerKey {
     /// A client, and an address that it was told or a name that it asked for.
@@ -246,7 +246,7 @@ impl Answered {
         Self { client, name, at, is_used: false, peers: Peers::default() }
     }
 
-    /// What it is found by.
+    /// Returns the map keys of the answer.
     pub(super) fn keys(&self) -> impl Iterator<Item = AnswerKey> + '_ {
         let asked = (self.name != 0).then(|| asked(self.client, self.name));
         asked.into_iter().chain(self.peers.each().map(|(peer, is_crossed)| told(self.client, peer, is_crossed)))

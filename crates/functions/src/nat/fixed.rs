@@ -174,7 +174,7 @@ impl Fixed {
         self.hosts.iter().map(|host| host.external.to_bits())
     }
 
-    /// All of them: protocol, inside and external ends.
+    /// Lists the mappings: protocol, inside and external ends.
     pub(super) fn each(&self) -> impl Iterator<Item = [String; 3]> + '_ {
         let hosts = self.hosts.iter().map(|host| ["any".into(), host.internal.to_string(), host.external.to_string()]);
         let ports = |end: Endpoint4, more: u16| match more {

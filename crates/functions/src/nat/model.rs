@@ -33,7 +33,7 @@ struct Model {
     filtering: Filtering,
     now: u64,
     sessions: HashMap<Name, Entry>,
-    /// Whether the mappings of `FIXED` are there.
+    /// True if the configuration has the mappings of `FIXED`.
     has_fixed: bool,
 }
 
@@ -52,7 +52,7 @@ impl Model {
         }
     }
 
-    /// All of `FIXED` that concerns these ports, one by one: protocol, inside, external.
+    /// Lists the mappings of `FIXED` for the ports below: protocol, inside, external.
     fn fixed(&self) -> Vec<(u8, SocketAddrV4, SocketAddrV4)> {
         let mut all = std::vec![
             (protocol::TCP, at("10.0.0.2:5001"), at("203.0.113.0:5003")),

@@ -17,7 +17,7 @@ use super::files::{self, is_standard};
 use super::filter::Filter;
 use super::word;
 
-/// Captures that have to be named.
+/// Arguments of a command that needs captures.
 #[derive(clap::Args)]
 #[group(id = "capture", required = true, multiple = true, args = ["captures", "inputs"])]
 pub(super) struct Input {
@@ -25,14 +25,14 @@ pub(super) struct Input {
     pub(super) captures: Captures,
 }
 
-/// Captures by position or by `--in`, and which of their packets are taken.
+/// Arguments that name captures, and select some of their packets.
 #[derive(Clone, clap::Args)]
 #[group(skip)]
 pub(super) struct Captures {
     /// The captures to read, merged by time; a folder stands for those in it, - for standard input
     #[arg(value_name = "CAPTURE")]
     captures: Vec<PathBuf>,
-    /// The same, by an option; may be given several times
+    /// A capture to read, as an option; may be given several times
     #[arg(long = "in", short, value_name = "FILE")]
     inputs: Vec<PathBuf>,
     /// Take only packets that match this tcpdump filter: 'tcp port 443 and net 10.0.0.0/8'
@@ -52,7 +52,7 @@ pub(super) const PART: &str = "Part of the capture";
 /// Maximum number of captures, as all are open at once.
 const CAPTURES_MAX: usize = 512;
 
-/// Consumer of the packets that are taken, in order.
+/// Function that is called for each packet that is taken, in order.
 pub(super) type Tap = Box<dyn FnMut(&Packet, &[u8]) + Send>;
 
 impl Captures {
@@ -85,7 +85,7 @@ impl Captures {
         self.filter.is_some() || self.from.is_some() || self.to.is_some()
     }
 
-    /// The name of all in messages.
+    /// Returns the name of the captures for messages.
     pub(super) fn name(&self) -> String {
         let first = self.given().next().map_or_else(PathBuf::new, |first| files::shown(first));
         match self.given().count() {
@@ -94,14 +94,14 @@ impl Captures {
         }
     }
 
-    /// The first capture that can be read only once.
+    /// Returns the first capture that can be read only once.
     pub(super) fn pipe(&self) -> Option<&Path> {
         // One that isn't there is told of by whoever opens it.
         let is_read_again = |path: &Path| path.metadata().map_or(true, |about| about.is_file() || about.is_dir());
         self.given().map(PathBuf::as_path).find(|path| is_standard(path) || !is_read_again(path))
     }
 
-    /// The arguments that name the same packets.
+    /// Returns arguments that name the same packets.
     pub(super) fn arguments(&self) -> Vec<OsString> {
         let moment = |moment: Moment| match moment {
             Moment::At(Nanos(nanos)) => {
@@ -116,13 +116,13 @@ impl Captures {
         captures.chain(part).collect()
     }
 
-    /// The same for a shell.
+    /// Formats [`arguments`](Self::arguments) for a shell.
     pub(super) fn again(&self) -> String {
         let words: Vec<String> = self.arguments().iter().map(|argument| word(&argument.to_string_lossy())).collect();
         words.join(" ")
     }
 
-    /// The files, with those in folders in place of these.
+    /// Returns the files; a folder is replaced by the captures in it.
     pub(super) fn paths(&self) -> Result<Vec<PathBuf>, Failed> {
         let mut paths = Vec::new();
         for path in self.given() {
@@ -164,7 +164,7 @@ impl Captures {
         self.open_with(None)
     }
 
-    /// Opens the captures and has `tap` see the packets that are taken.
+    /// Opens the captures. `tap` is called for each packet that is taken.
     pub(super) fn open_with(&self, tap: Option<Tap>) -> Result<Reader, Failed> {
         let filter = self.filter.as_deref().map(Filter::parse).transpose();
         let filter = filter.map_err(|error| Failed::usage(format_args!("--filter: {error}")))?;

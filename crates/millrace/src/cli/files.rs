@@ -32,8 +32,8 @@ pub(super) fn is_standard(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-/// Opens captures and, where there is one, an output of packets that grow by so many bytes on their way through. `tap` sees the
-/// packets that are taken.
+/// Opens captures and, where there is one, an output of packets that grow by so many bytes on their way through. `tap` is
+/// called for each packet that is taken.
 pub(super) fn open(
     captures: &Captures,
     packets: Option<u64>,

@@ -159,10 +159,8 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     }
     refuse_too_much(&*program, &[(kind, cores)])?;
     let recorder = args.flows.as_deref().map(Recorder::create).transpose()?;
-    let (mut capture, file) = {
-        let tap = recorder.as_ref().map(Recorder::tap);
-        files::open(input, args.packets, tap, args.output.as_deref(), args.format, program.growth())?
-    };
+    let (tap, output) = (recorder.as_ref().map(Recorder::tap), args.output.as_deref());
+    let (mut capture, file) = files::open(input, args.packets, tap, output, args.format, program.growth())?;
     capture.write_ports();
     if !args.sequenced {
         capture.refuse_mixed_links()?;
@@ -225,6 +223,9 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         (false, true) => remark(&run.text(Style::stderr())),
         (true, false) => print_json(&run.json())?,
         (true, true) => note(&json_text(&run.json())),
+    }
+    if counters.received == 0 && input.is_part() && outcome.failure.is_none() {
+        remark(&format!("no packet of {} is taken by --filter, --from and --to\n", input.name()));
     }
     match &outcome.failure {
         None if outcome.interrupted => Err(Failed::Said(INTERRUPTED)),

@@ -94,10 +94,8 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     }
     files::refuse_output(&args.output, args.format)?;
     let growth = program.shape(args.cores).overhead(outer) as u32;
-    let (mut capture, file) = {
-        let captures = &args.input.captures;
-        files::open(captures, args.packets, None, Some(&args.output), args.format, growth)?
-    };
+    let (captures, output) = (&args.input.captures, Some(args.output.as_path()));
+    let (mut capture, file) = files::open(captures, args.packets, None, output, args.format, growth)?;
 
     let control = Control::default();
     signals::stop_on_interrupt(&control.stop);

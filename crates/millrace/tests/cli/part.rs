@@ -17,7 +17,7 @@ fn ran(folder: &Folder, program: &str, arguments: &[&str]) -> bool {
     true
 }
 
-/// What `tshark` reads of each packet, numbers aside.
+/// Returns a line for each packet, as `tshark` reads it, without its number.
 fn packets(folder: &Folder, capture: &str) -> Vec<String> {
     let mut tshark = Command::new("tshark");
     tshark.arg("-r").arg(folder.path(capture)).args(["-T", "fields", "-t", "e"]);
@@ -133,6 +133,8 @@ fn slips_are_told_ahead_of_all() {
         let (code, error) = folder.fails(line);
         assert!(error.contains(words) && (code == 2 || code == 3), "{line}: {code}: {error}");
     }
+    let (code, out, error) = folder.run("run ddos demo.pcap.zst --from +1000");
+    assert!(code == 0 && error.contains("no packet of demo.pcap.zst is taken") && !out.is_empty(), "{code}: {error}");
     let left = |name: &str| Path::new(&folder.path(name)).exists();
     assert!(!left("flows.txt") && !left("f.csv"));
     // Nothing of what was read is lost by damage behind it.

@@ -37,7 +37,7 @@ pub(super) struct FileReader {
     block_bytes: usize,
     /// The start of the record that the last block cut in two.
     carry: Vec<u8>,
-    /// How much of `carry` was walked over: what packets lie in whose time isn't known yet.
+    /// Number of bytes of `carry` that were parsed: they hold packets whose time is not known yet.
     walked: usize,
     /// Where the record that comes next begins, in bytes from the start of the decompressed capture.
     carry_offset: u64,

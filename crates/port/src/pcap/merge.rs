@@ -29,15 +29,15 @@ pub(super) struct Merge {
     /// Number of the next packet.
     seq: u64,
     interfaces: Vec<Interface>,
-    /// The same as batches carry them.
+    /// The interfaces in the form that batches carry.
     described: Arc<Interfaces>,
     notes: Vec<Beside>,
-    /// What is to be told once the packets ahead of it have been delivered.
+    /// Error that is returned after the packets ahead of it.
     pending: Option<Error>,
     ended: bool,
 }
 
-/// What was read of a file and not taken yet.
+/// Packets and notes of a file that were read and not taken yet.
 #[derive(Default)]
 struct Head {
     batch: Batch,

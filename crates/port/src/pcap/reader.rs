@@ -27,7 +27,7 @@ enum Input {
     Many(Box<Merge>),
 }
 
-/// Calls a method of the one or the many.
+/// Calls a method of the input.
 macro_rules! of_input {
     ($input:expr, $name:ident($($argument:expr),*)) => {
         match $input {
@@ -102,13 +102,13 @@ impl Reader {
         self
     }
 
-    /// The file that is read; the first of several.
+    /// Returns the path of the file, of several files that of the first.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.paths().next().expect("there is one file or more")
     }
 
-    /// The files that are read.
+    /// Returns the paths of the files.
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
         let files = match &self.input {
             Input::One(file) => std::slice::from_ref(&**file),
@@ -117,14 +117,14 @@ impl Reader {
         files.iter().map(FileReader::path)
     }
 
-    /// The format of the capture, as far as it has been read. Of several captures: pcapng if one of them is, or if they have more than one
+    /// Returns the format of the capture, as far as it has been read. Of several captures: pcapng if one of them is, or if they have more than one
     /// interface.
     #[must_use]
     pub fn format(&self) -> Format {
         of_input!(&self.input, format())
     }
 
-    /// The interfaces that have been described so far.
+    /// Returns the interfaces that have been described so far.
     #[must_use]
     pub fn interfaces(&self) -> &[Interface] {
         of_input!(&self.input, interfaces())
@@ -143,17 +143,17 @@ impl Reader {
         of_input!(&self.input, stamps_not_believed())
     }
 
-    /// Whether packets may be left out.
+    /// Returns true if packets may be left out.
     pub(super) const fn is_part(&self) -> bool {
         self.selection.choose.is_some()
     }
 
-    /// From now on what is said beside packets is noted, for [`notes`](Self::notes) to be taken from.
+    /// Starts to keep [`notes`](Self::notes).
     pub(super) fn take_notes(&mut self) {
         of_input!(&mut self.input, take_notes());
     }
 
-    /// What was noted and not taken yet.
+    /// Returns the notes that were not taken yet.
     pub(super) fn notes(&mut self) -> &mut Vec<Beside> {
         if self.selection.choose.is_some() {
             return &mut self.selection.notes;
@@ -161,7 +161,7 @@ impl Reader {
         of_input!(&mut self.input, notes())
     }
 
-    /// How far the files have been read.
+    /// Returns a handle that tells how far the files have been read.
     #[must_use]
     pub fn progress(&self) -> Progress {
         match &self.input {
@@ -196,7 +196,7 @@ impl Reader {
         }
     }
 
-    /// Whether [`read`](Self::read) would return without a wait: there are bytes, or the end or an error is to be told. Of a record that came
+    /// Returns true if [`read`](Self::read) would not wait: there are bytes, the end, or an error. Of a record that came
     /// in part the rest may have to be waited for. A reader of [`from_read`](Self::from_read) is taken to have bytes.
     #[must_use]
     pub fn is_ready(&mut self) -> bool {
@@ -204,7 +204,7 @@ impl Reader {
     }
 
     /// Waits until the capture [is ready](Self::is_ready), at most for `at_most`. A signal may end the wait earlier, but not where the
-    /// file is compressed: who has to heed signals waits in short spans.
+    /// file is compressed: a caller that has to heed signals waits in short spans.
     ///
     /// # Errors
     /// If the system can't wait for the file.

@@ -9,14 +9,14 @@ use super::beside::Beside;
 use crate::batch::{Batch, Packet};
 use crate::queue::Received;
 
-/// What becomes of a packet that is read.
+/// Decision about a packet that is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
-    /// It is taken.
+    /// Take the packet.
     Take,
-    /// It is left out.
+    /// Leave the packet out.
     Leave,
-    /// It is left out, and so is everything behind it.
+    /// Leave out the packet and all packets behind it.
     End,
 }
 
@@ -27,7 +27,7 @@ pub(super) struct Selection {
     pub(super) left: u64,
     /// Number of the next packet that is taken.
     next: u64,
-    /// For each packet of the batch, whether it is taken, and the number that it or the next one gets.
+    /// For each packet of the batch: true if it is taken, and the number of it or of the next one that is.
     found: Vec<(bool, Seq)>,
     /// Notes by the capture's numbers whose packets have not been read yet.
     waiting: Vec<Beside>,
@@ -44,7 +44,7 @@ impl Default for Selection {
 }
 
 impl Selection {
-    /// Takes the notes of what was read.
+    /// Adds notes of the capture.
     pub(super) fn note(&mut self, notes: &mut Vec<Beside>) {
         self.waiting.append(notes);
     }
@@ -96,7 +96,7 @@ impl Selection {
         }
     }
 
-    /// No packet comes any more: what stands ahead of the next one is told all the same.
+    /// Passes on the notes that stand behind the last packet.
     pub(super) fn end(&mut self) {
         let at = self.next;
         for Beside { what, .. } in mem::take(&mut self.waiting) {

@@ -48,7 +48,7 @@ impl Recorder {
         Ok(Self { path: path.to_owned(), recording: Arc::new(Mutex::new(Some(recording))) })
     }
 
-    /// Consumer of the run's packets.
+    /// Returns the function that takes the run's packets.
     pub(in crate::cli) fn tap(&self) -> Tap {
         let recording = Arc::clone(&self.recording);
         Box::new(move |packet, bytes| {
