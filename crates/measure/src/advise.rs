@@ -2,7 +2,7 @@
 //!
 //! What a packet costs is measured ([`crate::bench`]); how steering would spread the packets is counted by running every
 //! engine's own dispatcher over the trace. The prediction is arithmetic on both: a core's work is its own packets at `t`
-//! each and the records that it replays at `c2` each, and the busiest core's work is what a packet takes. Replicas that outgrow
+//! each and the records that it replays at `c2 + r` each, and the busiest core's work is what a packet takes. Replicas that outgrow
 //! a cache take longer for each ([`Spill`]). Under `shared` what cores cost each other is measured on two ([`Contention`]). And
 //! no engine carries more than a link does, whose packets take their histories along.
 
@@ -141,10 +141,11 @@ pub const TIE_PERCENT: f64 = 5.0;
 impl Workload {
     /// Nanoseconds a packet that the busiest core works, if each step takes so much longer.
     fn ns(&self, model: &CostModel, longer: f64) -> f64 {
+        let record = model.record_ns(self.own.len());
         let cores = self.own.iter().zip(&self.replayed).zip(&self.spared);
         let work = cores.map(|((own, replayed), spared)| {
             let [own, replayed, spared] = [own, replayed, spared].map(|count| *count as f64);
-            own * (model.t + longer) + replayed * (model.c2 + longer) - spared * model.s
+            own * (model.t + longer) + replayed * (record + longer) - spared * model.s
         });
         (work.fold(0.0, f64::max) / self.packets.max(1) as f64).max(LEAST_NS)
     }
@@ -227,7 +228,7 @@ pub fn advise<N: Function>(
     let ns = &measured.rows[0].ns_per_packet_per_core;
     let spread = [ns.min / ns.median, ns.max / ns.median];
     // What replicating costs here decides which packet sets are worth it.
-    let percent = model.replay_percent();
+    let percent = model.replay_percent(*cores);
     let options = Options { replay_percent: percent, ..plan.options };
     let Sets { heaviest, flows, turns } = Sets::of(nf, trace, &options);
     let shares = *cores > 1 && EngineKind::Shared.accepts(&N::DESCRIPTION, *cores).is_ok();
@@ -427,8 +428,10 @@ impl Sets {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::remote::Remote;
 
-    const MODEL: CostModel = CostModel { t: 114.0, d: 104.0, c1: 10.0, c2: 15.0, s: 4.0 };
+    const MODEL: CostModel = CostModel { t: 114.0, d: 104.0, c1: 10.0, c2: 15.0, s: 4.0, r: REMOTE };
+    const REMOTE: Remote = Remote { here_ns: 1.0, beyond_ns: 2.0, here: 4 };
 
     /// What is replicated is sequenced.
     fn load(own: &[u64], replayed: &[u64]) -> Workload {

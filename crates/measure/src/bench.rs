@@ -18,6 +18,7 @@ use crate::gauge::{Gauged, Shown};
 use crate::loss_free::{Found, LossFree, LossFreePlan, search};
 use crate::model::{CostModel, Prediction, replay_percent};
 use crate::pass::Pass;
+use crate::remote::Remote;
 use crate::replay::{ReplayPlan, replay_workers};
 use crate::rounds::{Contender, Reading, Readings, Rounds, Rules, take_turns};
 use crate::sequencer::{Sequencers, Sequencing};
@@ -48,6 +49,9 @@ pub struct BenchPlan {
     pub loss_free: Option<LossFreePlan>,
     /// How many cores figures are modelled to; 0 for none beyond those that are asked for.
     pub model_to: usize,
+    /// What a cache line of the history takes longer, in nanoseconds, where another core had it last, on more cores than there are here;
+    /// `None` for what it was measured to take between two of these.
+    pub far_line_ns: Option<f64>,
 }
 
 impl BenchPlan {
@@ -61,7 +65,8 @@ impl BenchPlan {
 pub enum Basis {
     /// As many threads as the row has cores, each on a processor of its own, at the same time.
     Measured,
-    /// Each core's share alone, one after the other, the slowest counting.
+    /// Each core's share alone, one after the other, the slowest counting, and what records of a history take longer that come from other
+    /// cores' caches ([`Remote`]).
     Modelled,
 }
 
@@ -145,9 +150,10 @@ pub fn bench<N: Function>(
     let mut refused = Vec::new();
     let mut cases: Vec<Box<dyn Case>> = Vec::new();
     let mut replays = Vec::new();
+    let remote = Remote::of_records::<N::Meta>(plan.far_line_ns);
     for &engine in &plan.engines {
         for &cores in &plan.cores {
-            let plan = informed(nf, trace, engine, cores, plan, &mut replays)?;
+            let plan = informed(nf, trace, engine, cores, plan, remote, &mut replays)?;
             match case(nf, trace, engine, cores, &plan)? {
                 Ok(case) => cases.push(case),
                 Err(reason) => refused.push((engine, cores, reason)),
@@ -189,24 +195,24 @@ pub fn bench<N: Function>(
             }
         }
     }
-    let with_records = (of_two.own_ns(), of_eight.own_ns());
-    let model = CostModel::of(dispatch.own_ns(), alone.own_ns(), with_records.0, with_records.1, REPLICAS as f64 - 1.0);
+    let [t, with_one, with_records] = [&alone, &of_two, &of_eight].map(Fleets::own_ns);
+    let model = CostModel::of(dispatch.own_ns(), t, with_one, with_records, REPLICAS as f64 - 1.0, remote);
     let (bytes_per_flow, startup) = tables(&**nf, &plan.options);
     let parts = [dispatch.huge_pages(), alone.huge_pages(), of_two.huge_pages(), of_eight.huge_pages()];
     let huge_pages = cases.iter().map(|case| case.huge_pages()).chain(parts).fold(HugePages::default(), |sum, one| {
         HugePages { bytes: sum.bytes + one.bytes, huge_bytes: sum.huge_bytes + one.huge_bytes }
     });
-    let mut rows: Vec<Row> = cases.iter().map(|case| case.row()).collect();
+    let mut rows: Vec<Row> = cases.iter().map(|case| case.row(remote)).collect();
     drop((cases, dispatch, alone, of_two, of_eight));
     // One after the other, as the tables of so many cores don't fit into memory at once.
     for &engine in plan.engines.iter().filter(|engine| **engine != EngineKind::Sequential) {
         for &cores in &beyond {
-            let plan = &*informed(nf, trace, engine, cores, plan, &mut replays)?;
+            let plan = &*informed(nf, trace, engine, cores, plan, remote, &mut replays)?;
             match case(nf, trace, engine, cores, plan)? {
                 Ok(mut case) => {
                     take_turns(&mut [case.contender()], plan.rules(), |more| progress(done + more, total))?;
                     done += rounds(1);
-                    rows.push(case.row());
+                    rows.push(case.row(remote));
                 }
                 Err(reason) => {
                     refused.push((engine, cores, reason));
@@ -323,6 +329,7 @@ fn informed<'a, N: Function>(
     engine: EngineKind,
     cores: usize,
     plan: &'a BenchPlan,
+    remote: Remote,
     replays: &mut Vec<(usize, u32)>,
 ) -> Result<Cow<'a, BenchPlan>, BenchError> {
     let replicates = EngineKind::Scr.accepts(&N::DESCRIPTION, cores).is_ok();
@@ -343,7 +350,7 @@ fn informed<'a, N: Function>(
     // What a packet takes more of a replica's time, it and all others' records, than of a shard's. Of the fastest rounds, as these are few
     // and whoever disturbs makes some slower and none faster.
     let [sharded, replica] = [sharded, replica].map(|one| one.readings.spread(|reading| reading.own_ns).min);
-    let replay_percent = replay_percent(sharded, (replica - sharded) / (cores - 1) as f64);
+    let replay_percent = replay_percent(sharded, (replica - sharded) / (cores - 1) as f64 + remote.ns(cores));
     replays.push((cores, replay_percent));
     Ok(Cow::Owned(told(replay_percent)))
 }
@@ -419,7 +426,8 @@ trait Case: Contender {
     fn contender(&mut self) -> &mut dyn Contender;
     /// Looks for the loss-free rate once, from the rounds' rates on; not where load can't be offered.
     fn search(&mut self, plan: &LossFreePlan) -> Result<(), BenchError>;
-    fn row(&self) -> Row;
+    /// The row; a modelled one has what records take longer that come from elsewhere.
+    fn row(&self, remote: Remote) -> Row;
     fn huge_pages(&self) -> HugePages;
 }
 
@@ -430,8 +438,10 @@ struct Fleets<N: Function> {
     replay: Replay,
     script: Script<N::Meta>,
     basis: Basis,
-    /// Run core 0's share alone.
-    only_first: bool,
+    /// The core with the most packets.
+    busiest: usize,
+    /// Run that core's share alone.
+    only_busiest: bool,
     readings: Readings,
     dispatch: Work,
     /// What searches for the loss-free rate found, if there are any.
@@ -467,6 +477,8 @@ impl<N: Function> Fleets<N> {
         steered: Steered<N::Meta>,
     ) -> Result<Self, BenchError> {
         let Steered { cores: steered, buckets, script } = steered;
+        let packets_of = |core: &usize| steered.iter().filter(|one| usize::from(**one) == *core).count();
+        let busiest = (0..workers.len()).rev().max_by_key(packets_of).unwrap_or(0);
         let loops = plan.packets.div_ceil(trace.len().max(1) as u64).max(1);
         let replay =
             Replay::new(Arc::clone(trace)).looped(Loops::Times(loops)).steered(steered).bucketed(buckets).continued();
@@ -478,7 +490,8 @@ impl<N: Function> Fleets<N> {
             replay,
             script,
             basis,
-            only_first: false,
+            busiest,
+            only_busiest: false,
             readings: Readings::new(plan.undisturbed),
             dispatch: plan.dispatch,
             found,
@@ -488,15 +501,15 @@ impl<N: Function> Fleets<N> {
         Ok(new)
     }
 
-    /// From now on core 0's share alone is run.
+    /// From now on the share of the core with the most packets is run alone.
     fn share(mut self) -> Self {
-        self.only_first = true;
+        self.only_busiest = true;
         self
     }
 
     /// Whether all workers run at the same time.
     fn is_at_once(&self) -> bool {
-        self.basis == Basis::Measured && !self.only_first
+        self.basis == Basis::Measured && !self.only_busiest
     }
 
     /// Nanoseconds that a core spends on each of its own packets.
@@ -515,7 +528,7 @@ impl<N: Function> Fleets<N> {
         }
         let mut runs = Vec::new();
         for (core, (worker, queue)) in self.workers.iter_mut().zip(queues).enumerate() {
-            if !self.only_first || runs.is_empty() {
+            if !self.only_busiest || core == self.busiest {
                 let plan = plan(core);
                 let plan = has_plan.then_some(&plan);
                 runs.extend(replay_workers(vec![&mut **worker], vec![queue], plan, None)?);
@@ -542,7 +555,8 @@ impl<N: Function> Contender for Fleets<N> {
         let runs = self.run(queues)?;
         let packets = received(&self.workers) - before;
         let elapsed: Vec<Duration> = runs.iter().map(|run| run.elapsed).collect();
-        let gauges: Vec<_> = shown.iter().take(runs.len()).map(Shown::get).collect();
+        let ran = if self.only_busiest { self.busiest..self.busiest + 1 } else { 0..runs.len() };
+        let gauges: Vec<_> = shown[ran].iter().map(Shown::get).collect();
         let together = if self.is_at_once() { runs.len() } else { 1 };
         self.readings.push(Reading::of(packets, &elapsed, &gauges, together));
         Ok(())
@@ -570,12 +584,19 @@ impl<N: Function> Case for Fleets<N> {
         Ok(())
     }
 
-    fn row(&self) -> Row {
+    fn row(&self, remote: Remote) -> Row {
+        let cores = self.workers.len();
+        // All cores read all records, each of which another had last but for one time in so many as there are cores.
+        let elsewhere_ns = match self.basis {
+            Basis::Measured => 0.0,
+            Basis::Modelled => self.script.records.len() as f64 * remote.ns(cores) * (1.0 - 1.0 / cores as f64),
+        };
+        let longer = elsewhere_ns / self.replay.trace().len().max(1) as f64;
         Row {
             engine: self.engine,
-            cores: self.workers.len(),
-            mpps: self.readings.spread(|reading| reading.mpps),
-            ns_per_packet_per_core: self.readings.spread(|reading| reading.own_ns),
+            cores,
+            mpps: self.readings.spread(|reading| 1e3 / (1e3 / reading.mpps + longer)),
+            ns_per_packet_per_core: self.readings.spread(|reading| reading.own_ns + longer * cores as f64),
             basis: self.basis,
             rounds: self.readings.rounds(),
             loss_free: self.found.as_ref().map(|found| {

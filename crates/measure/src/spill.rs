@@ -105,14 +105,14 @@ fn reach_ns(bytes: u64) -> f64 {
 }
 
 /// Bytes of the largest cache that a core has for itself, and of the largest that it shares.
-struct Caches {
-    own: u64,
+pub(crate) struct Caches {
+    pub(crate) own: u64,
     shared: u64,
 }
 
 impl Caches {
     /// As the machine says.
-    fn here() -> Self {
+    pub(crate) fn here() -> Self {
         let of = |index: usize| {
             let about =
                 |what: &str| fs::read_to_string(format!("/sys/devices/system/cpu/cpu0/cache/index{index}/{what}")).ok();

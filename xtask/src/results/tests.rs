@@ -25,7 +25,7 @@ fn bench(line: &str, two: &[(&str, f64)], c2: f64) -> Value {
     let beside = |found: f64, basis: &str| json!({ "mpps": found, "basis": basis, "error_percent": 3.5 });
     json!({
         "rows": rows, "refused": [{ "engine": "shared", "cores": 8, "reason": "can't be modelled from shares" }],
-        "model_ns": { "t": 50.0, "d": 35.0, "c1": 15.0, "c2": c2, "s": 0.0 },
+        "model_ns": { "t": 50.0, "d": 35.0, "c1": 15.0, "c2": c2, "s": 0.0, "r": 0.0, "r_beyond": 0.1 },
         "scr_by_model": [
             { "cores": 1, "mpps": 20.0, "beside": beside(19.0, "measured") }, { "cores": 5, "mpps": 50.0, "beside": null },
             { "cores": 8, "mpps": 66.0, "beside": beside(60.0, "modelled") },

@@ -34,6 +34,7 @@ pub(crate) fn plan() -> BenchPlan {
         dispatch: Work::NONE,
         loss_free: None,
         model_to: 0,
+        far_line_ns: None,
     }
 }
 

@@ -1,10 +1,11 @@
-use engine::{Log, Options, PrivateFleet, private_fleet};
-use packet::Seq;
+use engine::{Log, Options, PrivateFleet, Record, cpus, private_fleet};
+use packet::{Host, Seq};
 use port::Batch;
 
 use memory::LocalTx;
 
 use super::*;
+use crate::bench::Basis;
 use crate::bench::tests::{plan, trace};
 use crate::steered::Steered;
 use crate::work::Calibration;
@@ -32,6 +33,33 @@ fn every_record_is_worked_for() {
         assert_eq!(shared.read(&mut LocalTx::default(), 0), Ok(expected));
         assert_eq!((worker.counters().forwarded, worker.counters().replayed), (100, 200));
     }
+}
+
+/// A line from elsewhere takes a millisecond as told, beside which nothing else of a row or of the model does.
+#[test]
+fn records_take_longer_on_cores_beyond_the_machine() {
+    const LINE_NS: f64 = 1e6;
+    let machine = cpus().len();
+    let (cores, most) = (vec![1, machine + 1], machine + 1);
+    let plan = BenchPlan { cores, model_to: most, far_line_ns: Some(LINE_NS), ..plan() };
+    let compute = [Calibration::by(nanosecond).work(0.0)];
+    let points = sweep(&trace(200, 20), &plan, &compute, &mut |_, _| {}).expect("memory is there");
+    let Bench { model, rows, predictions, .. } = &points[0].bench;
+    let record = size_of::<Record<Host>>() as f64 / 64.0 * LINE_NS;
+    assert!(model.r.here_ns < record / 100.0 && (model.r.beyond_ns - record).abs() < 1.0, "{model:?}");
+    let others = machine as f64;
+    for row in rows {
+        let expected = if row.basis == Basis::Modelled { others * record } else { 0.0 };
+        let found = row.ns_per_packet_per_core.min;
+        assert!(found > expected && found - expected < record / 100.0, "{expected} ns expected: {row:?}");
+        let (together, all) = (row.mpps.max * row.cores as f64, 1e3 * (row.cores as f64).powi(2) / found);
+        assert!(
+            (together / all - 1.0).abs() < 0.01 || row.basis == Basis::Measured,
+            "{together} beside {all}: {row:?}"
+        );
+    }
+    let predicted = predictions.last().map(|last| last.mpps / (1e3 * (others + 1.0) / (others * record)));
+    assert!(predicted.is_some_and(|times| (0.99..1.0).contains(&times)), "{predicted:?}");
 }
 
 #[test]

@@ -14,7 +14,7 @@ use port::pcap::Container;
 use serde_json::{Value, json};
 
 use super::bench::options::nanoseconds;
-use super::bench::timed_so_far;
+use super::bench::{from_elsewhere, timed_so_far};
 use super::captures::Captures;
 use super::engines;
 use super::failure::Failed;
@@ -58,6 +58,10 @@ pub(super) struct Args {
     /// What receiving and sending a packet costs on the port that is meant: 104ns. Otherwise it is what it costs here, from memory
     #[arg(long, value_name = "TIME", value_parser = nanoseconds)]
     dispatch: Option<f64>,
+    /// Where more cores than there are here are modelled: what a cache line of a history takes longer that another core had last. It is
+    /// measured between two of these cores otherwise; sixteen of one server were found to take 12.5ns
+    #[arg(long, value_name = "TIME", value_parser = nanoseconds)]
+    far_line: Option<f64>,
     /// The link to the cores, by which a sequencer ahead of it sends each packet with the history that it carries: 100Gbit.
     /// Otherwise packets come as fast as they can be taken, and histories by memory
     #[arg(long, value_name = "RATE")]
@@ -87,11 +91,8 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     signals::exit_on_interrupt("nothing was timed yet");
     let traffic = args.source.load(args.json)?;
     let wire = args.link.map(|rate| Wire { bits_per_s: rate.bits() });
-    let question = Question {
-        dispatch_ns: args.dispatch,
-        wire,
-        ..question(args.cores, options, usize::from(args.rounds), args.round_packets)
-    };
+    let mut question = question(args.cores, options, usize::from(args.rounds), args.round_packets);
+    (question.dispatch_ns, question.wire, question.plan.far_line_ns) = (args.dispatch, wire, args.far_line);
     let advice = asked(&*program, &traffic.trace, &question, "advise", args.json)?;
     let description = entry.description();
     let input = &args.source.captures;
@@ -186,6 +187,7 @@ fn question(cores: usize, options: Options, rounds: usize, packets: u64) -> Ques
         dispatch: Work::NONE,
         loss_free: None,
         model_to: 0,
+        far_line_ns: None,
     };
     Question { cores, dispatch_ns: None, wire: None, plan }
 }
@@ -249,12 +251,13 @@ fn text(description: &Description, name: &str, answer: &Answer<'_>) -> String {
     }
     let model = &advice.model;
     out += &format!(
-        "\nnanoseconds a packet: t = {:.1} ({:.1} dispatch{} + {:.1} step), c2 = {:.1} for each record of a history; replicas are spared s = {:.1}\n",
+        "\nnanoseconds a packet: t = {:.1} ({:.1} dispatch{} + {:.1} step), c2 = {:.1} for each record of a history, and {}; replicas are spared s = {:.1}\n",
         model.t,
         model.d,
         if given { ", as given" } else { "" },
         model.c1,
         model.c2,
+        from_elsewhere(model.r),
         model.s
     );
     out
@@ -340,6 +343,15 @@ fn limits(advice: &Advice) -> Vec<String> {
             scr.spill_ns
         ));
     }
+    let r = advice.model.r;
+    if let Some(scr) = last(EngineKind::Scr).filter(|scr| scr.cores > r.here && r.beyond_ns == r.here_ns) {
+        limits.push(format!(
+            "scr, hybrid: on {} a record is taken to come from another core's cache in no more time than on the {} that are here; cores that \
+             share no cache take longer, as --far-line tells",
+            counted(scr.cores as u64, "core", "cores"),
+            r.here
+        ));
+    }
     if let Some(wire) = advice.wire {
         let full = |one: &&Forecast| one.bound == Bound::Wire;
         let rate = number::bit_rate(wire.bits_per_s / 8, Duration::from_secs(1));
@@ -389,7 +401,8 @@ fn reason_by_work(advice: &Advice) -> String {
     let (cores, heaviest) = (best.cores, share(advice.heaviest));
     let fair = share(1.0 / cores as f64);
     let plain = rival(EngineKind::Rss).map(|rss| share(rss.load.busiest()));
-    let replay = format!("replaying a record costs {:.1} ns of a packet's {:.1}", advice.model.c2, advice.model.t);
+    let replay =
+        format!("replaying a record costs {:.1} ns of a packet's {:.1}", advice.model.record_ns(cores), advice.model.t);
     match best.engine {
         EngineKind::Sequential if advice.forecasts.len() == 1 => {
             "no other engine was to be had on these cores".to_owned()
@@ -480,7 +493,7 @@ fn json(description: &Description, name: &str, answer: &Answer<'_>) -> Value {
         "refused": advice.refused.iter()
             .map(|(engine, reason)| json!({ "engine": engine.name(), "reason": reason })).collect::<Vec<_>>(),
         "heaviest_packet_set_share": advice.heaviest,
-        "model_ns": { "t": model.t, "d": model.d, "c1": model.c1, "c2": model.c2, "s": model.s },
+        "model_ns": { "t": model.t, "d": model.d, "c1": model.c1, "c2": model.c2, "s": model.s, "r": model.r.here_ns, "r_beyond": model.r.beyond_ns },
         "cost_range": advice.spread,
         "state_bytes": advice.spill.bytes,
         "contention_ns": advice.contention.map(|Contention { alone_ns, transfer_ns, turn_ns }| json!({

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use engine::EngineKind;
-use measure::{Bench, BenchError, BenchPlan, LossFreePlan};
+use measure::{Bench, BenchError, BenchPlan, LossFreePlan, Remote};
 use nf::Description;
 use port::{HugePages, Trace};
 use serde_json::Value;
@@ -139,8 +139,18 @@ impl Args {
             dispatch: self.options.dispatch(),
             loss_free: self.options.loss_free(),
             model_to: self.options.model_to(),
+            far_line_ns: self.options.far_line(),
         }
     }
+}
+
+/// What records take longer that come from other cores' caches, in words.
+pub(super) fn from_elsewhere(r: Remote) -> String {
+    let beyond = match r.beyond_ns == r.here_ns {
+        true => String::new(),
+        false => format!(" (on more than {}, as told: {:.1})", counted(r.here as u64, "core", "cores"), r.beyond_ns),
+    };
+    format!("r = {:.1}{beyond} more where another core had it last", r.here_ns)
 }
 
 /// The fleets that lie in memory at once: engines take turns.

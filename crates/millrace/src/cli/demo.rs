@@ -98,6 +98,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         dispatch: Work::NONE,
         loss_free: None,
         model_to: 0,
+        far_line_ns: None,
     };
     let bench = program.bench(&trace, &plan, &mut |runs, all| steps.set((of + of * runs / all.max(1)) / 2))?;
     drop(progress);

@@ -61,7 +61,7 @@ fn figures_stay_figures() {
             let found = one["mpps"].as_f64().unwrap_or_else(|| panic!("{line}: {one:#}"));
             assert!(found > 0.0 && found <= 1e4 * one["cores"].as_f64().unwrap(), "{line}: {one:#}");
         }
-        for cost in ["t", "d", "c1", "c2", "s"] {
+        for cost in ["t", "d", "c1", "c2", "s", "r", "r_beyond"] {
             assert!(advice["model_ns"][cost].as_f64().unwrap() >= 0.0, "{line}: {advice:#}");
         }
     }

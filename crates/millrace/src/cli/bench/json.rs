@@ -80,7 +80,7 @@ fn found_rate(Spread { min, median, max }: &Spread) -> Value {
 
 fn model(bench: &Bench) -> Value {
     let model = &bench.model;
-    json!({ "t": model.t, "d": model.d, "c1": model.c1, "c2": model.c2, "s": model.s })
+    json!({ "t": model.t, "d": model.d, "c1": model.c1, "c2": model.c2, "s": model.s, "r": model.r.here_ns, "r_beyond": model.r.beyond_ns })
 }
 
 fn predictions(predictions: &[Prediction]) -> Vec<Value> {

@@ -39,6 +39,10 @@ pub(super) struct Options {
     /// Add so much work to each packet that a core receives, as a driver would: 104ns is the paper's
     #[arg(long, value_name = "TIME", value_parser = nanoseconds)]
     dispatch: Option<f64>,
+    /// Where more cores than there are here are modelled: what a cache line of a history takes longer that another core had last. It is
+    /// measured between two of these cores otherwise; sixteen of one server were found to take 12.5ns
+    #[arg(long, value_name = "TIME", value_parser = nanoseconds)]
+    far_line: Option<f64>,
     /// Instead: scr behind a link that loses these shares of the packets with their histories, separated by commas, with loss
     /// recovery on and off
     #[arg(long, value_delimiter = ',', value_name = "LIST", value_parser = loss_ppm, conflicts_with_all = ["mlffr", "model_to", "report", "engines"])]
@@ -55,6 +59,7 @@ impl Options {
             (self.mlffr, "--mlffr"),
             (self.model_to.is_some(), "--model-to"),
             (self.dispatch.is_some(), "--dispatch"),
+            (self.far_line.is_some(), "--far-line"),
             (!self.link_loss.is_empty(), "--link-loss"),
             (self.report.is_some(), "--report"),
         ];
@@ -81,6 +86,10 @@ impl Options {
     }
 
     /// The work that is added to each received packet, by this machine's calibration.
+    pub(super) const fn far_line(&self) -> Option<f64> {
+        self.far_line
+    }
+
     pub(super) fn dispatch(&self) -> Work {
         self.dispatch.map_or(Work::NONE, |ns| Calibration::here().work(ns))
     }

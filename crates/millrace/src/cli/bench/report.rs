@@ -59,6 +59,10 @@ pub(super) fn benched(benched: &Benched<'_>, rounds: u16) -> String {
                         tr { th { "c1, the step for an own packet" } td { (format!("{:.1}", bench.model.c1)) } }
                         tr { th { "t, both" } td { b { (format!("{:.1}", bench.model.t)) } } }
                         tr { th { "c2, a record of the history" } td { (format!("{:.1}", bench.model.c2)) } }
+                        tr { th { "r, a record that another core had last: more than c2" } td { (format!("{:.1}", bench.model.r.here_ns)) } }
+                        @if bench.model.r.beyond_ns != bench.model.r.here_ns {
+                            tr { th { "r on more cores than there are here, as told" } td { (format!("{:.1}", bench.model.r.beyond_ns)) } }
+                        }
                         tr { th { "s, what of t a replica is spared" } td { (format!("{:.1}", bench.model.s)) } }
                         tr { th { "instructions a cycle, L2 hits" } td.dim { "not available" } }
                     }
@@ -140,7 +144,7 @@ fn ways(dispatch: Work) -> Markup {
         dt { "Measured" } dd { "As many threads as the row has cores, each on a processor of its own, at the same time." }
         dt { "Modelled" }
         dd { "Cores beyond the machine's are never timed together: each core's share runs alone, one after the other, and the slowest
-              counts; or k / (t - s + (k-1) c2), where it says so. Load can't be offered to such cores." }
+              counts, with r for each record; or k / (t - s + (k-1) (c2 + r)), where it says so. Load can't be offered to such cores." }
         @if !dispatch.is_none() {
             dt { "Dispatch" }
             dd { "Each packet that a core receives costs it " (time(dispatch.asked_ns)) " more (calibrated: "
@@ -264,7 +268,7 @@ fn model(bench: &Bench) -> Markup {
         @if !bench.predictions.is_empty() {
             section {
                 h2 { "The model beside what was found" }
-                p { "Replication by k / (t - s + (k-1) c2), its parameters measured on one core in the same run. The error is that of the
+                p { "Replication by k / (t - s + (k-1) (c2 + r)), its parameters measured in the same run on one core, r between two. The error is that of the
                      model: above what was found, or below." }
                 div.pair {
                     figure { (chart.svg()) }

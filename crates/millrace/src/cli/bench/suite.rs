@@ -168,6 +168,7 @@ fn plan(args: &Args, tables: Tables, engines: Vec<EngineKind>, cores: Vec<usize>
         dispatch: Work::NONE,
         loss_free: None,
         model_to: 0,
+        far_line_ns: None,
     }
 }
 
@@ -222,8 +223,8 @@ fn scaling(args: &Args, catalogue: &Catalogue) -> Result<Option<Scaling>, Failed
     let text = format!(
         "\ntwo cores, ddos, measured\n  rss, uniform traffic  {one:.1} -> {two:.1} Mpps: {times:.2} times (target {SCALING}: {word}), {times_fastest:.2} by \
          the fastest rounds{of_two}\n  a single flow         {alone:.1} Mpps on one core; on two {rss:.1} under rss, {scr:.1} under scr\n  \
-         its cost model        t = {:.1} ns, d = {:.1}, c1 = {:.1}, c2 = {:.1}, s = {:.1}\n{sequenced}",
-        model.t, model.d, model.c1, model.c2, model.s
+         its cost model        t = {:.1} ns, d = {:.1}, c1 = {:.1}, c2 = {:.1}, s = {:.1}, r = {:.1}\n{sequenced}",
+        model.t, model.d, model.c1, model.c2, model.s, model.r.here_ns
     );
     let json = json!({
         "rss_uniform_mpps": [one, two], "rss_uniform_times": times, "rss_uniform_times_fastest": times_fastest, "target_times": SCALING,
@@ -233,7 +234,7 @@ fn scaling(args: &Args, catalogue: &Catalogue) -> Result<Option<Scaling>, Failed
             "ns_per_packet": against.ns, "bare_loop_ns": against.bare_ns, "times_bare_loop": against.times(),
             "target_times_bare_loop": against.target, "met": against.is_met(),
         })),
-        "model_ns": { "t": model.t, "d": model.d, "c1": model.c1, "c2": model.c2, "s": model.s },
+        "model_ns": { "t": model.t, "d": model.d, "c1": model.c1, "c2": model.c2, "s": model.s, "r": model.r.here_ns, "r_beyond": model.r.beyond_ns },
     });
     Ok(Some(Scaling { text, json }))
 }

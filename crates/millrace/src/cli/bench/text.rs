@@ -3,7 +3,7 @@
 use engine::EngineKind;
 use measure::{Basis, Bench, LossFreePlan, Prediction, Rounds, Row, Sequencing, Work};
 
-use super::{Benched, huge_share};
+use super::{Benched, from_elsewhere, huge_share};
 use crate::cli::engines::machine_cores;
 use crate::print::number::{count, counted, span, time};
 use crate::print::style::Style;
@@ -31,13 +31,18 @@ pub(super) fn text(benched: &Benched<'_>, style: Style) -> String {
     }
     let model = &bench.model;
     out += &format!(
-        "\nnanoseconds a packet: t = {:.1} ({:.1} dispatch + {:.1} step), c2 = {:.1} for each record of a history; replicas are spared s = {:.1}\n",
-        model.t, model.d, model.c1, model.c2, model.s
+        "\nnanoseconds a packet: t = {:.1} ({:.1} dispatch + {:.1} step), c2 = {:.1} for each record of a history, and {}; replicas are spared s = {:.1}\n",
+        model.t,
+        model.d,
+        model.c1,
+        model.c2,
+        from_elsewhere(model.r),
+        model.s
     );
     if bench.predictions.is_empty() {
-        out += &format!("scr by the model k / (t - s + (k-1) c2): {}\n", curve(bench));
+        out += &format!("scr by the model k / (t - s + (k-1) (c2 + r)): {}\n", curve(bench));
     } else {
-        out += "\nscr by the model k / (t - s + (k-1) c2), and what was found\n\n";
+        out += "\nscr by the model k / (t - s + (k-1) (c2 + r)), and what was found\n\n";
         out += &predictions(&bench.predictions, false, style).lines(0);
         if !bench.sharded.is_empty() {
             out += "\nengines that shard, by the model: the busiest core's packets at t each, and what was found\n\n";
@@ -89,7 +94,7 @@ pub(super) fn disturbance(rounds: Rounds) -> Option<String> {
 pub(super) fn beyond_machine(bench: &Bench, machine: usize) -> Option<String> {
     let most = bench.rows.iter().map(|row| row.cores).max().filter(|most| *most > machine)?;
     Some(format!(
-        "this machine has {}, so rows of more (up to {most}) are modelled: no such number ran at once",
+        "this machine has {}, so rows of more (up to {most}) are modelled: no such number ran at once, and r (below) is added for each record of a history",
         counted(machine as u64, "core", "cores")
     ))
 }
