@@ -192,7 +192,7 @@ fn parameters(results: &Results) -> Result<Vec<String>> {
     for program in &PROGRAMS {
         let run = results.run(&format!("fit/university-dc/{}", program.name))?;
         let (t, d, c2) = (number(run, "/model_ns/t")?, number(run, "/model_ns/d")?, number(run, "/model_ns/c2")?);
-        let c2 = c2 + number(run, "/model_ns/r_beyond")?;
+        let c2 = c2 + number(run, "/model_ns/r")?;
         dispatch.push((d, program.d));
         ratios.push((program.name, t / c2.max(0.01), program.t / program.c2));
     }
@@ -215,7 +215,7 @@ fn parameters(results: &Results) -> Result<Vec<String>> {
         .collect();
     if !worse.is_empty() {
         points.push(format!(
-            "Replication can bring at most `t / (c2 + r)` times one core, of many `r beyond`. That is less than in the paper for {}.",
+            "Replication can bring at most `t / (c2 + r)` times one core, with `r` as between two cores here. That is less than in the paper for {}.",
             worse.join(", ")
         ));
     }
