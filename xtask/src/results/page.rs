@@ -212,7 +212,7 @@ fn head(results: &Results) -> Result<String> {
          * **measured**: as many threads as the row has cores, each on a processor of its own, at the same time. **modelled**: each \
          core's share run alone, one after the other, or a formula, which is told. Nothing is timed on more cores than there are. What shares alone leave out, that cores which read one \
          log have it from each other's caches, is added: for more cores than there are here {FAR_LINE} for each cache line of the log, which is what \
-         [sixteen real cores](#sixteen-real-cores) of another machine were found to take.\n\
+         [sixteen real cores](#sixteen-real-cores) of another machine were found to take. Pictures have a step there, where cores end that share a cache.\n\
          * Packets lie in memory and were sequenced beforehand, which stands for the card that would do it: where no card does, the \
          sequencer's core is to be counted as a core besides.\n\
          * Whatever sequences packets has parsed them, so on two cores and more a replica takes its own packets' records from the log \
