@@ -1,4 +1,4 @@
-/* Loss recovery of state-compute replication for spin, as crates/engine/src/recovery does it.
+/* Loss recovery of state-compute replication for spin, as crates/engine/src/history/recovery does it.
  *
  * Three cores get PACKETS packets in turn, each with the records of the three packets up to it; any may be lost. After each
  * BURST all cores hear how far the sequencer is; it waits for the slowest once that one is WINDOW packets behind. Each core

@@ -1,26 +1,28 @@
 //! The steps of `cargo xtask check`, in the order in which they fail fastest.
 
+use std::fmt::{self, Display, Formatter};
 use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
 use crate::tests::Totals;
-use crate::{bench, concurrency, direction, models, packages, publish, readme, rtl, tests};
+use crate::{bench, circles, concurrency, direction, models, packages, publish, readme, rtl, tests};
 
 /// Runs every check; stops at the first that fails.
 pub(crate) fn run(deep: bool) -> Result<()> {
     let start = Instant::now();
-    step("formatting", || cargo(&["fmt", "--all", "--", "--check"]))?;
-    step("dependency direction", direction::check)?;
-    step("system packages", packages::install)?;
-    step("lints", || cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"]))?;
-    step("packages for others", publish::check)?;
+    let mut stages = Stages::default();
+    stages.step("formatting", || cargo(&["fmt", "--all", "--", "--check"]))?;
+    stages.step("dependency direction", || direction::check().and_then(|()| circles::check()))?;
+    stages.step("system packages", packages::install)?;
+    stages.step("lints", || cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"]))?;
+    stages.step("packages for others", publish::check)?;
     let mut totals = Totals::default();
     let mut skipped = 0;
-    step("lints of what needs DPDK", || match bench::without_dpdk() {
+    stages.step("lints of what needs DPDK", || match bench::without_dpdk() {
         None => {
             let bench = ["--package", "millrace-flow", "--features", "dpdk", "--bench", "rte_hash"];
             cargo(&[&["clippy", "--quiet"], &bench[..], &["--", "-D", "warnings"]].concat())
@@ -31,18 +33,19 @@ pub(crate) fn run(deep: bool) -> Result<()> {
             Ok(())
         }
     })?;
-    step("tests", || {
+    stages.step("tests", || {
         totals = tests::run(deep)?;
         totals.skipped += skipped;
         Ok(())
     })?;
-    side_by_side(&MODELS, &mut totals)?;
+    stages.side_by_side(&MODELS, &mut totals)?;
     let mut commands = 0;
-    step("the README's commands", || {
+    stages.step("the README's commands", || {
         commands = readme::run()?;
         Ok(())
     })?;
-    println!("\nall checks passed in {:.0} s; {commands} commands of the README ran", start.elapsed().as_secs_f64());
+    println!("\n{stages}");
+    println!("all checks passed in {:.0} s; {commands} commands of the README ran", start.elapsed().as_secs_f64());
     println!("{} passed, 0 failed, {} skipped", totals.passed, totals.skipped);
     Ok(())
 }
@@ -64,30 +67,57 @@ const MODELS: [&[Counted]; 2] = [
     ],
 ];
 
-fn side_by_side(rows: &[&[Counted]], totals: &mut Totals) -> Result<()> {
-    println!(
-        "== side by side: {}",
-        rows.iter().copied().flatten().map(|(name, _)| *name).collect::<Vec<_>>().join("; ")
-    );
-    let all = |row: &[Counted]| {
-        let mut totals = Totals::default();
-        for (name, check) in row {
-            let start = Instant::now();
-            check(&mut totals).with_context(|| format!("{name}: failed"))?;
-            println!("   {name}: {:.1} s", start.elapsed().as_secs_f64());
-        }
-        Ok::<_, anyhow::Error>(totals)
-    };
-    let counted: Vec<Result<Totals>> = thread::scope(|scope| {
-        let rows: Vec<_> = rows.iter().map(|row| scope.spawn(move || all(row))).collect();
-        rows.into_iter().map(|row| row.join().expect("a check doesn't panic")).collect()
-    });
-    for row in counted {
-        let row = row?;
-        totals.passed += row.passed;
-        totals.skipped += row.skipped;
+/// What the stages took.
+#[derive(Default)]
+struct Stages {
+    taken: Vec<(&'static str, Duration)>,
+}
+
+impl Stages {
+    /// Runs a stage.
+    fn step(&mut self, name: &'static str, check: impl FnOnce() -> Result<()>) -> Result<()> {
+        let start = Instant::now();
+        println!("== {name}");
+        check().with_context(|| format!("{name}: failed"))?;
+        println!("   {:.1} s", start.elapsed().as_secs_f64());
+        self.taken.push((name, start.elapsed()));
+        Ok(())
     }
-    Ok(())
+
+    /// Runs rows of stages beside each other.
+    fn side_by_side(&mut self, rows: &[&[Counted]], totals: &mut Totals) -> Result<()> {
+        println!(
+            "== side by side: {}",
+            rows.iter().copied().flatten().map(|(name, _)| *name).collect::<Vec<_>>().join("; ")
+        );
+        let all = |row: &[Counted]| {
+            let (mut totals, mut taken) = (Totals::default(), Vec::new());
+            for (name, check) in row {
+                let start = Instant::now();
+                check(&mut totals).with_context(|| format!("{name}: failed"))?;
+                println!("   {name}: {:.1} s", start.elapsed().as_secs_f64());
+                taken.push((*name, start.elapsed()));
+            }
+            Ok::<_, anyhow::Error>((totals, taken))
+        };
+        let counted: Vec<Result<_>> = thread::scope(|scope| {
+            let rows: Vec<_> = rows.iter().map(|row| scope.spawn(move || all(row))).collect();
+            rows.into_iter().map(|row| row.join().expect("a check doesn't panic")).collect()
+        });
+        for row in counted {
+            let (row, taken): (Totals, Vec<_>) = row?;
+            self.taken.extend(taken);
+            totals.passed += row.passed;
+            totals.skipped += row.skipped;
+        }
+        Ok(())
+    }
+}
+
+impl Display for Stages {
+    fn fmt(&self, to: &mut Formatter<'_>) -> fmt::Result {
+        self.taken.iter().try_for_each(|(name, taken)| writeln!(to, "{:8.1} s  {name}", taken.as_secs_f64()))
+    }
 }
 
 /// The root of the workspace.
@@ -103,13 +133,5 @@ pub(crate) fn cargo(arguments: &[&str]) -> Result<()> {
     if !status.success() {
         bail!("cargo {} failed", arguments.join(" "));
     }
-    Ok(())
-}
-
-fn step(name: &str, check: impl FnOnce() -> Result<()>) -> Result<()> {
-    let start = Instant::now();
-    println!("== {name}");
-    check().with_context(|| format!("{name}: failed"))?;
-    println!("   {:.1} s", start.elapsed().as_secs_f64());
     Ok(())
 }

@@ -4,6 +4,7 @@
 
 mod bench;
 mod check;
+mod circles;
 mod concurrency;
 mod direction;
 mod models;

@@ -6,57 +6,43 @@
 #![forbid(unsafe_code)]
 
 mod affinity;
-mod any_worker;
-mod balance;
-pub mod carrier;
-mod classify;
 mod counters;
-mod dispatch;
-mod elephants;
-mod entries;
 mod error;
-mod fleet;
 mod history;
 mod kind;
-mod link;
-mod moves;
+mod options;
 mod placement;
-mod private;
-pub mod recovery;
 mod run;
-mod settle;
-mod sharded;
-mod shared;
-mod steering;
-mod striped;
-mod tables;
-mod transacted;
-mod worker;
+mod steer;
+mod work;
 
 pub use affinity::{cpus, pin};
-pub use any_worker::AnyWorker;
-pub use balance::{Balancer, Migration};
 pub use counters::{Counters, FlowCounters};
-pub use dispatch::{CoreBatch, Dispatcher, EPOCH, Standing};
 pub use error::{EngineError, FailedPacket, Failure};
-pub use fleet::{
-    Fleet, FlowState, Options, PrivateFleet, Remains, ShardedFleet, SharedFleet, TransactedFleet, any_private_fleet,
-    any_sharded_fleet, private_fleet, sharded_fleet, shared_fleet, transacted_fleet,
-};
-pub use history::{Block, Boundary, Event, Log, OwnedRecord, Record, Script, Stretch};
+pub use history::link::{Histories, Link, LinkEnd};
+pub use history::log::{Block, Boundary, Event, Log, OwnedRecord, Record, Script, Stretch};
+pub use history::moves::{Elephant, Move, Moves, What};
+pub use history::{carrier, recovery};
 pub use kind::{EngineKind, Guarantee};
-pub use link::{Histories, Link, LinkEnd};
-pub use moves::{Elephant, Move, Moves, What};
-pub use placement::{KeyOf, Lane, Placement, Ticket, hash_of};
-pub use private::Private;
-pub use run::{
-    Control, CoreProgress, CoreRun, Feed, Mail, Outcome, Recovery, Running, drive, processors, resolve, run, run_cores,
-    start,
+pub use options::{EPOCH, Options};
+pub use placement::private::Private;
+pub use placement::sharded::Sharded;
+pub use placement::shared::{Part, Shared};
+pub use placement::striped::Commit;
+pub use placement::tables::Tables;
+pub use placement::transacted::{Baton, Transacted, Transactions};
+pub use placement::{BURST, FlowState, KeyOf, Lane, Placement, Ticket, hash_of};
+pub use run::fleet::{
+    Fleet, PrivateFleet, Remains, ShardedFleet, SharedFleet, TransactedFleet, private_fleet, sharded_fleet,
+    shared_fleet, transacted_fleet,
 };
-pub use sharded::Sharded;
-pub use shared::{Part, Shared};
-pub use steering::{BUCKETS, Steering};
-pub use striped::Commit;
-pub use tables::Tables;
-pub use transacted::{Baton, Transacted, Transactions};
-pub use worker::{BURST, Worker};
+pub use run::{
+    Control, CoreProgress, CoreRun, Feed, Mail, Outcome, Recovery, Running, SequencedTotal, drive, processors, resolve,
+    run, run_cores, run_sequenced, sequence, start,
+};
+pub use steer::balance::{Balancer, Migration};
+pub use steer::core_batch::CoreBatch;
+pub use steer::dispatch::{Dispatcher, Standing};
+pub use steer::steering::{BUCKETS, Steering};
+pub use work::any_worker::AnyWorker;
+pub use work::worker::Worker;

@@ -15,6 +15,7 @@ use packet::{FiveTuple, Headers, Host, Nanos, Network, Transport, protocol};
 use serde::Deserialize;
 
 use crate::config::{Count, Flows, Share, Timeout};
+use crate::list::Catalogued;
 
 /// The function, configured.
 #[derive(Clone, Debug)]
@@ -143,6 +144,23 @@ impl AntiDdos {
         let [flows, one_packet] = [flows.max(0), one_packet.max(0)];
         flows >= self.minimum
             && u128::from(one_packet.unsigned_abs()) * 1_000_000 > u128::from(flows.unsigned_abs()) * self.threshold
+    }
+}
+
+impl Catalogued for AntiDdos {
+    type Config = Config;
+
+    const CRAMPED: &'static str = r#"
+minimum = 2
+idle_timeout = 2
+"#;
+    const SMALL: &'static str = r#"
+minimum = 10
+idle_timeout = 5
+"#;
+
+    fn from_config(config: Config) -> Self {
+        Self::new(&config)
     }
 }
 

@@ -16,6 +16,8 @@ use nf::{
 };
 use packet::{FiveTuple, Headers, Host, Nanos, TcpFlags, Transport, protocol};
 
+use crate::list::Catalogued;
+
 pub use self::classifier::{Application, Classifier, Label, Payload};
 pub use self::config::Config;
 pub use self::signatures::{Protocol, Signatures};
@@ -178,6 +180,25 @@ impl<C: Classifier> AppClassifier<C> {
     #[must_use]
     pub fn application(&self, session: &Session) -> Option<&'static str> {
         (session.class > 0).then(|| Self::name(session.class))
+    }
+}
+
+impl Catalogued for AppClassifier {
+    type Config = Config;
+
+    const CRAMPED: &'static str = r#"
+drop = ["dns", "unknown"]
+give_up = 2
+idle_timeout = 2
+"#;
+    const SMALL: &'static str = r#"
+drop = ["dns", "tls", "unknown"]
+give_up = 4
+idle_timeout = 5
+"#;
+
+    fn from_config(config: Config) -> Self {
+        Self::new(&config)
     }
 }
 

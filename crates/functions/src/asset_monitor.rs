@@ -25,6 +25,7 @@ use self::sighting::Look;
 pub use self::sighting::Sighting;
 use self::systems::{System, Told};
 use crate::app_classifier::{Application, Classifier, Payload, Signatures};
+use crate::list::Catalogued;
 
 /// The function, configured.
 #[derive(Clone, Debug)]
@@ -84,6 +85,29 @@ impl AssetMonitor {
             session.server = Some(side);
         }
         is_found
+    }
+}
+
+impl Catalogued for AssetMonitor {
+    type Config = Config;
+
+    const CRAMPED: &'static str = r#"
+hosts = 3
+services = 2
+asset_timeout = 3
+refresh_interval = 1
+idle_timeout = 2
+"#;
+    const SMALL: &'static str = r#"
+hosts = 256
+services = 128
+asset_timeout = 5
+refresh_interval = 1
+idle_timeout = 5
+"#;
+
+    fn from_config(config: Config) -> Self {
+        Self::new(config)
     }
 }
 

@@ -16,6 +16,8 @@ use nf::{
 };
 use packet::{Headers, Mac, Nanos};
 
+use crate::list::Catalogued;
+
 pub use self::config::Config;
 
 /// The function, configured.
@@ -157,6 +159,20 @@ const fn is_group(Mac([first, ..]): Mac) -> bool {
 /// The addresses that bridges keep to their own segment (802.1D, table 7-10).
 const fn is_reserved(Mac(address): Mac) -> bool {
     matches!(address, [0x01, 0x80, 0xc2, 0, 0, 0..=0x0f])
+}
+
+impl Catalogued for Bridge {
+    type Config = Config;
+
+    const CRAMPED: &'static str = r#"
+stations = 3
+ageing = 2
+"#;
+    const SMALL: &'static str = "stations = 256";
+
+    fn from_config(config: Config) -> Self {
+        Self::new(&config)
+    }
 }
 
 impl NetworkFunction for Bridge {

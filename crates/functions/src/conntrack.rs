@@ -16,6 +16,7 @@ use packet::{FiveTuple, Headers, Nanos};
 use serde::Deserialize;
 
 use crate::config::{Count, Flows};
+use crate::list::Catalogued;
 use crate::top::heaviest;
 use crate::tracking::rules::{Retransmissions, TIMEOUT_KEYS, join_keys};
 use crate::tracking::{Cause, Connection, Observation, Outcome, Rules, Timeouts, Unobserved};
@@ -140,6 +141,16 @@ impl Conntrack {
             Invalid::Drop => Verdict::Drop(Reason::own(cause as u8)),
             Invalid::Forward => Verdict::forward(),
         }
+    }
+}
+
+impl Catalogued for Conntrack {
+    type Config = Config;
+
+    const CRAMPED: &'static str = "";
+
+    fn from_config(config: Config) -> Self {
+        Self::new(config)
     }
 }
 

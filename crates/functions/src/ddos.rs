@@ -13,6 +13,7 @@ use packet::{Headers, Host, Nanos};
 use serde::Deserialize;
 
 use crate::config::{Count, Flows, Timeout};
+use crate::list::Catalogued;
 use crate::top::heaviest;
 
 /// The function, configured.
@@ -142,6 +143,16 @@ impl Ddos {
         cx.expire_after(self.remembered);
         // A flood of spoofed sources must not push out those that are known to attack.
         cx.assure();
+    }
+}
+
+impl Catalogued for Ddos {
+    type Config = Config;
+
+    const CRAMPED: &'static str = "threshold = 2";
+
+    fn from_config(config: Config) -> Self {
+        Self::new(&config)
     }
 }
 

@@ -25,6 +25,7 @@ pub use self::config::{Block, Config};
 use self::message::{ADDRESSES_MAX, Answer};
 pub use self::state::Answers;
 use self::state::{Client, Peers, Totals, crossed, name, told};
+use crate::list::Catalogued;
 use crate::top::heaviest;
 
 /// The function, configured.
@@ -142,6 +143,31 @@ impl DnsTunnel {
             Ok(None) => None,
             Err(message::Unreadable) => Some(Event::Unreadable),
         }
+    }
+}
+
+impl Catalogued for DnsTunnel {
+    type Config = Config;
+
+    const CRAMPED: &'static str = r#"
+threshold = 2
+window = 2
+idle_timeout = 2
+block = "all"
+answers = 3
+clients = 2
+"#;
+    const SMALL: &'static str = r#"
+threshold = 3
+window = 5
+idle_timeout = 9
+block = "all"
+answers = 64
+clients = 32
+"#;
+
+    fn from_config(config: Config) -> Self {
+        Self::new(config)
     }
 }
 

@@ -16,6 +16,7 @@ use packet::{FiveTuple, Headers, Nanos};
 use self::config::KEYS;
 use crate::config::Prefix;
 use crate::conntrack::told;
+use crate::list::Catalogued;
 use crate::tracking::{Cause, Connection, Direction, Event, Observation, Outcome, Rules, Unobserved, tcp};
 
 pub use self::config::{Config, NonIp, Service};
@@ -143,6 +144,21 @@ const fn invalid(cause: Cause) -> Refusal {
 
 const fn reason_of(cause: Cause) -> Reason {
     Reason::own(cause as u8)
+}
+
+impl Catalogued for Firewall {
+    type Config = Config;
+
+    const CRAMPED: &'static str = r#"
+reject = true
+[[allow]]
+proto = "tcp"
+port = 22
+"#;
+
+    fn from_config(config: Config) -> Self {
+        Self::new(config)
+    }
 }
 
 impl NetworkFunction for Firewall {

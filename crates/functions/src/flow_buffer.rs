@@ -19,6 +19,7 @@ use packet::{FiveTuple, Headers, Nanos, Network, TcpFlags, Transport};
 pub use self::config::Config;
 pub use self::segment::{HEAD_MAX, Segment};
 pub use self::side::Side;
+use crate::list::Catalogued;
 use crate::top::heaviest;
 
 /// The function, configured.
@@ -185,6 +186,26 @@ impl FlowBuffer {
         } else {
             format!("{:016x}", head.iter().fold(0xcbf2_9ce4_8422_2325, step))
         }
+    }
+}
+
+impl Catalogued for FlowBuffer {
+    type Config = Config;
+
+    const CRAMPED: &'static str = r#"
+bytes = 9
+patterns = ["hex:00", "GET "]
+drop_contradictions = true
+idle_timeout = 2
+"#;
+    const SMALL: &'static str = r#"
+patterns = ["GET /", "hex:16 03"]
+drop_contradictions = true
+idle_timeout = 5
+"#;
+
+    fn from_config(config: Config) -> Self {
+        Self::new(config)
     }
 }
 

@@ -15,6 +15,7 @@ use packet::{FiveTuple, Headers, Host, Nanos, protocol};
 use serde::Deserialize;
 
 use crate::config::{Count, Flows, Timeout};
+use crate::list::Catalogued;
 use crate::top::heaviest;
 
 /// The function, configured.
@@ -121,6 +122,19 @@ impl HeavyHitter {
     #[inline(always)]
     const fn became_heavy(&self, flow: &Volume, last: u64) -> bool {
         flow.bytes.wrapping_sub(self.heavy_bytes) < last
+    }
+}
+
+impl Catalogued for HeavyHitter {
+    type Config = Config;
+
+    const CRAMPED: &'static str = r#"
+heavy_bytes = 200
+idle_timeout = 2
+"#;
+
+    fn from_config(config: Config) -> Self {
+        Self::new(&config)
     }
 }
 

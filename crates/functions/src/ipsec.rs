@@ -33,6 +33,8 @@ pub use passage::Passage;
 use passage::What;
 use window::Window;
 
+use crate::list::Catalogued;
+
 /// The function, configured.
 #[derive(Clone, Debug)]
 pub struct Ipsec {
@@ -100,6 +102,39 @@ impl Ipsec {
             What::Forged
         };
         Some(Passage { key: ends.key(Way::In), tunnel: tunnel as u16, what, number })
+    }
+}
+
+impl Catalogued for Ipsec {
+    type Config = Config;
+
+    const CRAMPED: &'static str = r#"
+[[tunnels]]
+local = "192.0.2.1"
+peer = "10.0.0.1"
+inside = ["0.0.0.0/1", "::/0"]
+beyond = ["128.0.0.0/1", "::/0"]
+spi_out = 4097
+key_out = "000102030405060708090a0b0c0d0e0f10111213"
+spi_in = 4098
+key_in = "ff0102030405060708090a0b0c0d0e0f10111213"
+"#;
+    const SMALL: &'static str = r#"
+mtu = 1500
+other = "forward"
+[[tunnels]]
+local = "192.0.2.1"
+peer = "10.0.0.1"
+inside = ["0.0.0.0/1", "::/0"]
+beyond = ["128.0.0.0/1", "::/0"]
+spi_out = 4097
+key_out = "000102030405060708090a0b0c0d0e0f10111213"
+spi_in = 4098
+key_in = "ff0102030405060708090a0b0c0d0e0f10111213"
+"#;
+
+    fn from_config(config: Config) -> Self {
+        Self::new(config)
     }
 }
 

@@ -19,6 +19,7 @@ pub mod flow_buffer;
 pub mod heavy_hitter;
 mod http;
 pub mod ipsec;
+mod list;
 pub mod load_balancer;
 pub mod nat;
 pub mod policer;
@@ -29,6 +30,8 @@ pub mod sidejacking;
 mod top;
 pub mod tracking;
 pub mod web_cache;
+
+pub use list::{Catalogued, Visitor, each};
 
 /// The examples in the functions' documents compile.
 #[cfg(doctest)]

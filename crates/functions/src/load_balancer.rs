@@ -26,6 +26,7 @@ use self::connection::{Attempt, Name, Way};
 pub use self::connection::{Connection, Passing};
 pub use self::health::{Backends, Health, Totals};
 use self::maglev::Table;
+use crate::list::Catalogued;
 use crate::tracking::Rules;
 
 /// The balancer.
@@ -136,6 +137,28 @@ fn hash(tuple: &FiveTuple, seed: u64) -> u64 {
     match tuple.family() {
         Family::V4(key) => key.hash(seed),
         Family::V6(key) => key.hash(seed),
+    }
+}
+
+impl Catalogued for LoadBalancer {
+    type Config = Config;
+
+    const CRAMPED: &'static str = r#"
+answer_timeout = 1
+down_after = 1
+[[services]]
+address = "192.0.2.1:80"
+backends = ["10.0.0.1:40000", "10.0.0.2:80"]
+"#;
+    const SMALL: &'static str = r#"
+services = [
+    { address = "[2001:db8::b]:443", backends = ["[2001:db8::c]:443"] },
+    { address = "10.0.0.2:80", backends = ["10.0.0.1:80", "192.168.1.1:80"] },
+]
+"#;
+
+    fn from_config(config: Config) -> Self {
+        Self::new(config)
     }
 }
 

@@ -31,6 +31,8 @@ use nf::{
 };
 use packet::{Endpoint, Fragment, Headers, Icmp, Ipv4, Nanos, Network, Transport, protocol};
 
+use crate::list::Catalogued;
+
 use self::config::is_unicast;
 use self::keys::{KEYS, RECIPES};
 use self::meta::{Content, Way, is_icmp_error};
@@ -172,6 +174,25 @@ impl Nat {
             [only] => only == address,
             _ => self.external.binary_search(&address).is_ok(),
         }
+    }
+}
+
+impl Catalogued for Nat {
+    type Config = Config;
+
+    const CRAMPED: &'static str = r#"
+ports = "1024-1055"
+mappings = 8
+sessions = 12
+"#;
+    const SMALL: &'static str = r#"
+mappings = 2048
+sessions = 2048
+ports = "1024-9215"
+"#;
+
+    fn from_config(config: Config) -> Self {
+        Self::new(config)
     }
 }
 

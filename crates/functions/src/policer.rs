@@ -15,6 +15,7 @@ use packet::{FiveTuple, Headers, Nanos, Network};
 use serde::Deserialize;
 
 use crate::config::{Count, Flows, Timeout};
+use crate::list::Catalogued;
 use crate::rate::Rate;
 
 /// The function, configured.
@@ -132,6 +133,20 @@ impl Policer {
             // A forgotten bucket comes back full. Once it is full anyway, forgetting it can't be noticed.
             idle: config.idle_timeout.nanos().max(Nanos(full.div_ceil(rate))),
         }
+    }
+}
+
+impl Catalogued for Policer {
+    type Config = Config;
+
+    const CRAMPED: &'static str = r#"
+rate = 1000
+burst = 400
+idle_timeout = 1
+"#;
+
+    fn from_config(config: Config) -> Self {
+        Self::new(&config)
     }
 }
 

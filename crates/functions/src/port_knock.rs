@@ -14,6 +14,7 @@ use packet::{Fragment, Headers, Host, Nanos, Network, Transport, protocol};
 use serde::Deserialize;
 
 use crate::config::{Count, Flows, Timeout};
+use crate::list::Catalogued;
 
 /// The function, configured.
 #[derive(Clone, Debug)]
@@ -155,6 +156,16 @@ impl PortKnock {
 
     fn refuses_ipv6(&self, headers: &Headers) -> bool {
         !self.ipv6 && matches!(headers.network, Network::V6(_))
+    }
+}
+
+impl Catalogued for PortKnock {
+    type Config = Config;
+
+    const CRAMPED: &'static str = "";
+
+    fn from_config(config: Config) -> Self {
+        Self::new(&config)
     }
 }
 

@@ -19,6 +19,7 @@ use packet::{Family, FlowKey, Headers, Host, Key, TcpFlags, Transport};
 pub use self::config::Config;
 pub use self::walk::Suspect;
 use self::walk::{Attempts, Standing, Walk};
+use crate::list::Catalogued;
 use crate::top::heaviest;
 
 /// The function, configured.
@@ -107,6 +108,23 @@ impl PortScan {
 
 /// What the report says besides where answers may have taken another way.
 const NOBODY_ANSWERED: &str = ", unless answers went another way: not one first contact of any host succeeded";
+
+impl Catalogued for PortScan {
+    type Config = Config;
+
+    const CRAMPED: &'static str = r#"
+answer_timeout = 1
+idle_timeout = 2
+"#;
+    const SMALL: &'static str = r#"
+answer_timeout = 1
+idle_timeout = 5
+"#;
+
+    fn from_config(config: Config) -> Self {
+        Self::new(config)
+    }
+}
 
 impl NetworkFunction for PortScan {
     type Meta = Contact;

@@ -24,6 +24,7 @@ pub use self::segment::Segment;
 pub use self::session::Connection;
 use self::session::{Session, Totals, User, of_request};
 use crate::http::{self, Digest};
+use crate::list::Catalogued;
 use crate::top::heaviest;
 
 /// The function, configured.
@@ -123,6 +124,27 @@ fn name_of(endpoint: Endpoint) -> Host6 {
     match Host::from(endpoint.address).family() {
         Family::V4(host) => host.mapped(),
         Family::V6(host) => host,
+    }
+}
+
+impl Catalogued for Sidejacking {
+    type Config = Config;
+
+    const CRAMPED: &'static str = r#"
+block = true
+session_timeout = 2
+sessions = 2
+"#;
+    const SMALL: &'static str = r#"
+differs = "either"
+block = true
+shortest = 1
+session_timeout = 5
+sessions = 64
+"#;
+
+    fn from_config(config: Config) -> Self {
+        Self::new(config)
     }
 }
 

@@ -18,6 +18,8 @@ use nf::{
 };
 use packet::{Headers, Nanos, TcpFlags, Transport};
 
+use crate::list::Catalogued;
+
 pub use self::config::Config;
 pub use self::connection::Connection;
 pub use self::index::Index;
@@ -100,6 +102,24 @@ impl WebCache {
 
 fn count(totals: &mut Totals, why: Uncacheable) {
     totals.uncacheable[why as usize] += 1;
+}
+
+impl Catalogued for WebCache {
+    type Config = Config;
+
+    const CRAMPED: &'static str = r#"
+store_port = 1
+responses = 2
+idle_timeout = 2
+"#;
+    const SMALL: &'static str = r#"
+store_port = 1
+responses = 16
+"#;
+
+    fn from_config(config: Config) -> Self {
+        Self::new(config)
+    }
 }
 
 impl NetworkFunction for WebCache {

@@ -5,10 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use engine::{
-    AnyWorker, CoreRun, EngineError, EngineKind, Fleet, Options, Placement, Private, Script, ShardedFleet,
-    any_private_fleet, any_sharded_fleet, cpus, private_fleet, sharded_fleet, shared_fleet, transacted_fleet,
+    AnyWorker, CoreRun, EngineError, EngineKind, Fleet, Options, Placement, Private, Script, ShardedFleet, cpus,
+    private_fleet, sharded_fleet, shared_fleet, transacted_fleet,
 };
-use flow::Index;
 use nf::{Function, Sizing};
 use port::{HugePages, Loops, Offered, Queue, Replay, Trace};
 
@@ -339,11 +338,8 @@ fn informed<'a, N: Function>(
     let told = |replay_percent| BenchPlan { options: Options { replay_percent, ..plan.options }, ..plan.clone() };
     // Were a record as dear as a packet, nothing would be replicated.
     let unless = told(100);
-    let mut sharded = match unless.options.chooses_index() {
-        false => sharded_case(sharded_fleet(engine, Arc::clone(nf), cores, &unless.options), trace, &unless, false),
-        true => sharded_case(any_sharded_fleet(engine, Arc::clone(nf), cores, &unless.options), trace, &unless, false),
-    }?
-    .share();
+    let sharded = sharded_fleet(engine, Arc::clone(nf), cores, &unless.options);
+    let mut sharded = sharded_case(sharded, trace, &unless, false)?.share();
     let replica = private_fleet(EngineKind::Scr, Arc::clone(nf), cores, &plan.options);
     let mut replica = Fleets::new(replica, trace, plan)?.share();
     take_turns(&mut [&mut sharded, &mut replica], Rules { rounds: LOOKS, ..plan.rules() }, |_| ())?;
@@ -375,30 +371,24 @@ fn case<N: Function>(
             "{engine} on {cores} cores can't be measured on {have}, and its contention can't be modelled from shares"
         )));
     }
-    Ok(Ok(match (engine, options.chooses_index()) {
-        (EngineKind::Transactional, _) if contends => {
+    Ok(Ok(match engine {
+        EngineKind::Transactional if contends => {
             Box::new(Fleets::new(transacted_fleet(nf, cores, options), trace, plan)?)
         }
-        (EngineKind::Sequential | EngineKind::Rss | EngineKind::Transactional | EngineKind::Scr, false) => {
+        EngineKind::Sequential | EngineKind::Rss | EngineKind::Transactional | EngineKind::Scr => {
             Box::new(Fleets::new(private_fleet(engine, nf, cores, options), trace, plan)?)
         }
-        (EngineKind::Sequential | EngineKind::Rss | EngineKind::Transactional | EngineKind::Scr, true) => {
-            Box::new(Fleets::new(any_private_fleet(engine, nf, cores, options), trace, plan)?)
-        }
-        (EngineKind::RssPlusPlus | EngineKind::Hybrid, false) => {
+        EngineKind::RssPlusPlus | EngineKind::Hybrid => {
             Box::new(sharded_case(sharded_fleet(engine, nf, cores, options), trace, plan, cores <= cpus().len())?)
         }
-        (EngineKind::RssPlusPlus | EngineKind::Hybrid, true) => {
-            Box::new(sharded_case(any_sharded_fleet(engine, nf, cores, options), trace, plan, cores <= cpus().len())?)
-        }
-        (EngineKind::Shared, _) => Box::new(Fleets::new(shared_fleet(nf, cores, options), trace, plan)?),
+        EngineKind::Shared => Box::new(Fleets::new(shared_fleet(nf, cores, options), trace, plan)?),
     }))
 }
 
 /// A fleet whose state moves, once its steering has found its feet. Unless its cores run `together`, nothing moves any more: who has to
 /// wait for another would wait for ever.
-fn sharded_case<N: Function, I: Index + 'static>(
-    mut fleet: ShardedFleet<N, I>,
+fn sharded_case<N: Function>(
+    mut fleet: ShardedFleet<N>,
     trace: &Arc<Trace>,
     plan: &BenchPlan,
     together: bool,

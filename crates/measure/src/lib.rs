@@ -12,6 +12,8 @@
 mod advise;
 mod bare;
 mod bench;
+pub mod conformance;
+mod driver;
 mod gauge;
 mod loss_free;
 mod lossy;
@@ -32,6 +34,7 @@ mod work;
 
 pub use advise::{Advice, Bound, Forecast, Question, TIE_PERCENT, Wire, Workload, advise};
 pub use bench::{Basis, Bench, BenchError, BenchPlan, Contention, Row, bench};
+pub use driver::Driver;
 pub use loss_free::{Found, LossFree, LossFreePlan, search};
 pub use lossy::{LossPlan, LossRow, lossy};
 pub use model::{Beside, CostModel, Prediction};

@@ -8,16 +8,18 @@
 //! `examples/own_function.rs` is a function of about twenty lines under every engine.
 #![forbid(unsafe_code)]
 
-pub use {engine, flow, functions, measure, memory, nf, packet, port, testkit};
+#[cfg(feature = "cli")]
+pub use catalogue::{self, cases, config};
+pub use {engine, flow, functions, measure, memory, nf, packet, port, synth};
+
+/// What tests of a function are made of: frames, traces, the naive engine, and the check that every engine agrees.
+pub mod testkit {
+    pub use measure::{Driver, conformance};
+    pub use synth::{At, Build, Frames, Rng, Synth};
+}
 
 #[cfg(feature = "cli")]
-pub mod cases;
-#[cfg(feature = "cli")]
-pub mod catalogue;
-#[cfg(feature = "cli")]
 pub mod cli;
-#[cfg(feature = "cli")]
-pub mod config;
 #[cfg(feature = "cli")]
 mod print;
 

@@ -3,26 +3,24 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::io::Cursor;
+use std::num::NonZero;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::thread;
 
 use millrace::engine::{
     Control, CoreBatch, EngineKind, Fleet, Options, Placement, Tables, private_fleet, run, sharded_fleet, shared_fleet,
     transacted_fleet,
 };
 use millrace::flow::EntryGuard;
-use millrace::functions::{
-    anti_ddos, app_classifier, asset_monitor, bridge, dns_tunnel, flow_buffer, ipsec, load_balancer, port_scan,
-    sidejacking, web_cache,
-};
-use millrace::functions::{conntrack, ddos, firewall, heavy_hitter, nat, policer, port_knock};
+use millrace::functions::{Catalogued, Visitor, ddos, each};
 use millrace::nf::Function;
 use millrace::port::pcap::Reader;
 use millrace::port::{
     Batch, Loops, Opened, Packet, Port, PortError, Received, Renumber, Replay, Stream, Trace, Transmit,
 };
 use millrace::prelude::*;
-use millrace::testkit::synth::{Params, Profile, Synth};
+use millrace::synth::{Params, Profile, Synth};
 
 /// Counts what the system's allocator is asked for.
 struct Counting;
@@ -160,97 +158,29 @@ fn all_engines<N: Function>(build: impl Fn() -> N) {
     }
 }
 
+/// Each function of the list, on as many threads as there are processors.
 #[test]
-fn ddos_allocates_nothing() {
-    all_engines(|| ddos::Ddos::new(&ddos::Config::default()));
-}
-
-#[test]
-fn heavy_hitter_allocates_nothing() {
-    all_engines(|| heavy_hitter::HeavyHitter::new(&heavy_hitter::Config::default()));
-}
-
-#[test]
-fn policer_allocates_nothing() {
-    all_engines(|| policer::Policer::new(&policer::Config::default()));
-}
-
-#[test]
-fn port_knock_allocates_nothing() {
-    all_engines(|| port_knock::PortKnock::new(&port_knock::Config::default()));
-}
-
-#[test]
-fn conntrack_allocates_nothing() {
-    all_engines(|| conntrack::Conntrack::new(conntrack::Config::default()));
-}
-
-#[test]
-fn firewall_allocates_nothing() {
-    all_engines(|| firewall::Firewall::new(firewall::Config::default()));
-}
-
-#[test]
-fn nat_allocates_nothing() {
-    all_engines(|| nat::Nat::new(nat::Config::default()));
-}
-
-#[test]
-fn bridge_allocates_nothing() {
-    all_engines(|| bridge::Bridge::new(&bridge::Config::default()));
-}
-
-#[test]
-fn ipsec_allocates_nothing() {
-    let tunnel = "[[tunnels]]\nlocal = \"192.0.2.1\"\npeer = \"10.0.0.1\"\ninside = [\"0.0.0.0/1\", \"::/0\"]\nbeyond = [\"128.0.0.0/1\", \"::/0\"]\n\
-        spi_out = 4097\nkey_out = \"000102030405060708090a0b0c0d0e0f10111213\"\n\
-        spi_in = 4098\nkey_in = \"ff0102030405060708090a0b0c0d0e0f10111213\"\n";
-    all_engines(|| ipsec::Ipsec::new(toml::from_str(tunnel).unwrap()));
-}
-
-#[test]
-fn anti_ddos_allocates_nothing() {
-    all_engines(|| anti_ddos::AntiDdos::new(&anti_ddos::Config::default()));
-}
-
-#[test]
-fn load_balancer_allocates_nothing() {
-    all_engines(|| load_balancer::LoadBalancer::new(load_balancer::Config::default()));
-}
-
-#[test]
-fn port_scan_allocates_nothing() {
-    all_engines(|| port_scan::PortScan::new(port_scan::Config::default()));
-}
-
-#[test]
-fn dns_tunnel_allocates_nothing() {
-    all_engines(|| dns_tunnel::DnsTunnel::new(dns_tunnel::Config::default()));
-}
-
-#[test]
-fn sidejacking_allocates_nothing() {
-    all_engines(|| sidejacking::Sidejacking::new(sidejacking::Config::default()));
-}
-
-#[test]
-fn web_cache_allocates_nothing() {
-    all_engines(|| web_cache::WebCache::new(web_cache::Config::default()));
-}
-
-#[test]
-fn app_classifier_allocates_nothing() {
-    all_engines(|| <app_classifier::AppClassifier>::new(&app_classifier::Config::default()));
-}
-
-#[test]
-fn flow_buffer_allocates_nothing() {
-    all_engines(|| flow_buffer::FlowBuffer::new(flow_buffer::Config::default()));
-}
-
-#[test]
-fn asset_monitor_allocates_nothing() {
-    all_engines(|| asset_monitor::AssetMonitor::new(asset_monitor::Config::default()));
+fn functions_allocate_nothing() {
+    struct All(Vec<fn()>);
+    impl Visitor for All {
+        fn visit<N: Catalogued>(&mut self) {
+            self.0.push(|| all_engines(|| N::from_config(toml::from_str(N::SMALL).unwrap())));
+        }
+    }
+    let mut all = All(Vec::new());
+    each(&mut all);
+    let next = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, NonZero::get) {
+            // ORDERING: Relaxed. Each takes another number, in whatever order.
+            scope.spawn(|| {
+                while let Some(one) = all.0.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    one();
+                }
+            });
+        }
+    });
+    assert!(all.0.len() >= 18, "{} functions", all.0.len());
 }
 
 /// A replay as one stream, which cores share.

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use engine::carrier::{LateTime, Outer, Sequencer, run_sequenced};
-use engine::{Control, Counters, EngineError, EngineKind, Options, Outcome, Recovery, run};
+use engine::carrier::{LateTime, Outer, Sequencer};
+use engine::{Control, Counters, EngineError, EngineKind, Options, Outcome, Recovery, run, run_sequenced};
 use nf::{Function, Report};
 use packet::Nanos;
 use port::{MemoryQueue, Packet, Sent, Trace};

@@ -26,8 +26,8 @@ use std::net::IpAddr;
 use nf::{NetworkFunction, Reply, Verdict};
 use packet::{Fragment, Headers, Nanos, Rewrite, Seq};
 
-use crate::driver::Driver;
-use crate::frames::Frames;
+use crate::Driver;
+use crate::Frames;
 
 pub use anti_ddos::AntiDdosModel;
 pub use app_classifier::{AppClassifierModel, Told};

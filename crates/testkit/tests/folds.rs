@@ -4,12 +4,12 @@
 use functions::{anti_ddos, ddos, heavy_hitter, port_knock};
 use memory::{Local, LocalTx};
 use millrace_testkit::Synth;
-use millrace_testkit::synth::{Carrier, Params, Profile};
 use nf::{Context, Effects, Function, Meta, Opened, Sum, local_fingerprint};
 use packet::{Nanos, Seq};
 use port::Packet;
 use proptest::collection::vec;
 use proptest::prelude::*;
+use synth::{Carrier, Params, Profile};
 
 /// Contributions of a few hosts: different ones of the same function.
 fn contributions<N: Function>(nf: &N) -> Vec<N::Meta> {

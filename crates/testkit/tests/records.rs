@@ -5,10 +5,7 @@
 use std::fs;
 use std::path::Path;
 
-use functions::{
-    anti_ddos, app_classifier, asset_monitor, bridge, conntrack, ddos, dns_tunnel, firewall, flow_buffer, heavy_hitter,
-    ipsec, load_balancer, nat, policer, port_knock, port_scan, sidejacking, web_cache,
-};
+use functions::{Catalogued, Visitor, each};
 use millrace_testkit::{Build, captures};
 use nf::{Function, Meta};
 use packet::toeplitz::SymmetricToeplitz;
@@ -18,35 +15,9 @@ use port::{Batch, Received};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// What is done for each function of the catalogue.
-trait Visit {
-    fn visit<N: Function>(&mut self, function: &N);
-}
-
-fn each(visit: &mut impl Visit) {
-    visit.visit(&ddos::Ddos::new(&ddos::Config::default()));
-    visit.visit(&heavy_hitter::HeavyHitter::new(&heavy_hitter::Config::default()));
-    visit.visit(&conntrack::Conntrack::new(conntrack::Config::default()));
-    visit.visit(&policer::Policer::new(&policer::Config::default()));
-    visit.visit(&port_knock::PortKnock::new(&port_knock::Config::default()));
-    visit.visit(&firewall::Firewall::new(firewall::Config::default()));
-    visit.visit(&nat::Nat::new(nat::Config::default()));
-    let services = "services = [{ address = \"[2001:db8::b]:443\", backends = [\"[2001:db8::c]:443\"] },
-        { address = \"10.0.0.2:80\", backends = [\"10.0.0.1:80\", \"192.168.1.1:80\"] }]";
-    visit.visit(&load_balancer::LoadBalancer::new(toml::from_str(services).expect("it is a configuration")));
-    visit.visit(&port_scan::PortScan::new(port_scan::Config::default()));
-    visit.visit(&bridge::Bridge::new(&bridge::Config::default()));
-    visit.visit(&anti_ddos::AntiDdos::new(&anti_ddos::Config::default()));
-    let tunnel = "[[tunnels]]\nlocal = \"192.0.2.1\"\npeer = \"10.0.0.1\"\ninside = [\"0.0.0.0/1\", \"::/0\"]\nbeyond = [\"128.0.0.0/1\", \"::/0\"]\n\
-        spi_out = 4097\nkey_out = \"000102030405060708090a0b0c0d0e0f10111213\"\n\
-        spi_in = 4098\nkey_in = \"ff0102030405060708090a0b0c0d0e0f10111213\"\n";
-    visit.visit(&ipsec::Ipsec::new(toml::from_str(tunnel).expect("it is a configuration")));
-    visit.visit(&dns_tunnel::DnsTunnel::new(dns_tunnel::Config::default()));
-    visit.visit(&sidejacking::Sidejacking::new(sidejacking::Config::default()));
-    visit.visit(&web_cache::WebCache::new(web_cache::Config::default()));
-    visit.visit(&<app_classifier::AppClassifier>::new(&app_classifier::Config::default()));
-    visit.visit(&flow_buffer::FlowBuffer::new(flow_buffer::Config::default()));
-    visit.visit(&asset_monitor::AssetMonitor::new(asset_monitor::Config::default()));
+/// The function, configured for tests.
+fn small<N: Catalogued>() -> N {
+    N::from_config(toml::from_str(N::SMALL).expect("it is a configuration"))
 }
 
 /// The record of `meta`, held against what it is read as; every byte of it is written.
@@ -90,8 +61,8 @@ struct Bytes {
     lines: Vec<String>,
 }
 
-impl Visit for Bytes {
-    fn visit<N: Function>(&mut self, _: &N) {
+impl Visitor for Bytes {
+    fn visit<N: Catalogued>(&mut self) {
         self.function = N::DESCRIPTION.name;
         self.paper = match self.function {
             "ddos" => "4",
@@ -125,8 +96,9 @@ struct Packets<'a> {
     steered: u64,
 }
 
-impl Visit for Packets<'_> {
-    fn visit<N: Function>(&mut self, function: &N) {
+impl Visitor for Packets<'_> {
+    fn visit<N: Catalogued>(&mut self) {
+        let function = &small::<N>();
         for index in 0..self.batch.len() {
             let (packet, bytes) = self.batch.packet(index);
             let parsed = packet::parse(packet.link, bytes, packet.wire_len, packet.interface);
@@ -172,8 +144,8 @@ struct Read<'a> {
     taken: u32,
 }
 
-impl Visit for Read<'_> {
-    fn visit<N: Function>(&mut self, _: &N) {
+impl Visitor for Read<'_> {
+    fn visit<N: Catalogued>(&mut self) {
         self.taken += u32::from(canonical::<N::Meta>(&self.bytes[..N::Meta::RECORD_BYTES]));
     }
 }
@@ -185,8 +157,9 @@ struct Changed<'a> {
     byte: u8,
 }
 
-impl Visit for Changed<'_> {
-    fn visit<N: Function>(&mut self, function: &N) {
+impl Visitor for Changed<'_> {
+    fn visit<N: Catalogued>(&mut self) {
+        let function = &small::<N>();
         let headers = packet::parse(LinkType::Ethernet, self.frame, self.frame.len() as u32, 3);
         let Some(meta) = headers.ok().and_then(|headers| function.meta(&headers, headers.payload(self.frame))) else {
             return;

@@ -14,9 +14,9 @@ use super::feed::Feed;
 use super::handle::{Control, Published};
 use super::mail::Mail;
 use crate::affinity::pin;
-use crate::any_worker::AnyWorker;
 use crate::counters::Counters;
 use crate::error::{EngineError, Failure};
+use crate::work::any_worker::AnyWorker;
 
 /// What one core came to.
 #[derive(Debug)]

@@ -6,9 +6,9 @@ use nf::{NetworkFunction, PortId};
 use packet::Nanos;
 use port::{Batch, Fate, PortError, Queue, Received, Sides};
 
-use crate::any_worker::AnyWorker;
 use crate::error::EngineError;
-use crate::settle::out;
+use crate::work::any_worker::AnyWorker;
+use crate::work::settle::out;
 
 /// What a core works on: where its packets come from, what its worker goes by besides them, and where they go. The run's loop asks
 /// for one thing after the other; each feed is a way to run, none is a loop of its own.

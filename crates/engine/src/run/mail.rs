@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use nf::NetworkFunction;
 
-use crate::any_worker::AnyWorker;
+use crate::work::any_worker::AnyWorker;
 
 /// A mailbox for each core.
 pub struct Mail<N: NetworkFunction> {

@@ -4,9 +4,12 @@
 
 mod cores;
 mod feed;
+pub(crate) mod fleet;
 mod handle;
 mod mail;
 mod running;
+mod sequence;
+mod sequenced;
 mod turns;
 
 use std::sync::Arc;
@@ -19,25 +22,25 @@ use port::{Opened, Port, PortError, Queue, ReceiveLosses, Stream, Transmit, Tran
 pub use self::cores::{CoreRun, run_cores};
 use self::feed::Own;
 pub use self::feed::{Feed, resolve};
+use self::fleet::{Fleet, Remains, private_fleet, sharded_fleet, shared_fleet, transacted_fleet};
 pub use self::handle::{Control, CoreProgress};
 pub use self::mail::Mail;
 pub use self::running::{Running, start};
+pub use self::sequence::{SequencedTotal, sequence};
+pub use self::sequenced::run_sequenced;
 use self::turns::Turns;
 use crate::affinity::cpus;
-use crate::any_worker::AnyWorker;
 use crate::counters::Counters;
-use crate::dispatch::Dispatcher;
 use crate::error::{EngineError, Failure};
-use crate::fleet::{
-    Fleet, Options, Remains, any_private_fleet, any_sharded_fleet, private_fleet, sharded_fleet, shared_fleet,
-    transacted_fleet,
-};
+use crate::history::link::LinkEnd;
+use crate::history::recovery::Tally;
 use crate::kind::EngineKind;
-use crate::link::LinkEnd;
+use crate::options::Options;
 use crate::placement::Placement;
-use crate::recovery::Tally;
-use crate::transacted::Transactions;
-use crate::worker::Worker;
+use crate::placement::transacted::Transactions;
+use crate::steer::dispatch::Dispatcher;
+use crate::work::any_worker::AnyWorker;
+use crate::work::worker::Worker;
 
 /// What a run came to.
 #[derive(Debug)]
@@ -118,23 +121,17 @@ fn run_asked<N: Function>(
     if let Some(link) = &options.link {
         link.accepts(kind, cores).map_err(EngineError::Refused)?;
     }
-    match (kind, options.chooses_index()) {
-        (EngineKind::Transactional, _) if N::DESCRIPTION.sharing.is_any() => {
+    match kind {
+        EngineKind::Transactional if N::DESCRIPTION.sharing.is_any() => {
             drive(&mut transacted_fleet(nf, cores, options), options, port, control, mail)
         }
-        (EngineKind::Sequential | EngineKind::Rss | EngineKind::Transactional | EngineKind::Scr, false) => {
+        EngineKind::Sequential | EngineKind::Rss | EngineKind::Transactional | EngineKind::Scr => {
             drive(&mut private_fleet(kind, nf, cores, options), options, port, control, mail)
         }
-        (EngineKind::Sequential | EngineKind::Rss | EngineKind::Transactional | EngineKind::Scr, true) => {
-            drive(&mut any_private_fleet(kind, nf, cores, options), options, port, control, mail)
-        }
-        (EngineKind::RssPlusPlus | EngineKind::Hybrid, false) => {
+        EngineKind::RssPlusPlus | EngineKind::Hybrid => {
             drive(&mut sharded_fleet(kind, nf, cores, options), options, port, control, mail)
         }
-        (EngineKind::RssPlusPlus | EngineKind::Hybrid, true) => {
-            drive(&mut any_sharded_fleet(kind, nf, cores, options), options, port, control, mail)
-        }
-        (EngineKind::Shared, _) => drive(&mut shared_fleet(nf, cores, options), options, port, control, mail),
+        EngineKind::Shared => drive(&mut shared_fleet(nf, cores, options), options, port, control, mail),
     }
 }
 

@@ -10,10 +10,10 @@ use port::Port;
 use super::handle::{Control, CoreProgress};
 use super::mail::Mail;
 use super::{Outcome, run_asked};
-use crate::any_worker::AnyWorker;
 use crate::error::EngineError;
-use crate::fleet::Options;
 use crate::kind::EngineKind;
+use crate::options::Options;
+use crate::work::any_worker::AnyWorker;
 
 /// A run that goes on by itself: it can be looked at, asked, stopped and waited for. Dropped, it goes on unwatched, and its scope waits
 /// for it.

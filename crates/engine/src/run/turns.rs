@@ -23,12 +23,13 @@ use port::{Batch, Block as Memory, Order, Packet, PortError, Receive, Received, 
 
 use super::cores::message;
 use super::feed::Feed;
-use crate::any_worker::AnyWorker;
-use crate::dispatch::{CoreBatch, Dispatcher, Found, Router};
 use crate::error::{EngineError, FailedPacket, Failure};
-use crate::history::{AHEAD, Block};
-use crate::link::LinkEnd;
-use crate::recovery::Tally;
+use crate::history::link::LinkEnd;
+use crate::history::log::{AHEAD, Block};
+use crate::history::recovery::Tally;
+use crate::steer::core_batch::CoreBatch;
+use crate::steer::dispatch::{Dispatcher, Found, Router};
+use crate::work::any_worker::AnyWorker;
 
 /// A stream that several cores share.
 pub(crate) struct Turns<'a, N: NetworkFunction> {

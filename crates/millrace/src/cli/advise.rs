@@ -22,12 +22,12 @@ use super::traffic::{Counter, Source};
 use super::trial::{self, Trials, rate};
 use super::upkeep::Upkeep;
 use super::{Configuration, entry, files, refuse_too_much, signals};
-use crate::catalogue::{Catalogue, Program};
 use crate::print::number::{self, counted};
 use crate::print::output::{print, print_json};
 use crate::print::progress::{Progress, Sample};
 use crate::print::style::Style;
 use crate::print::table::{Align, Sheet, Tone};
+use catalogue::{Catalogue, Program};
 
 /// Say which engine and how many cores suit a function on this traffic
 ///

@@ -23,11 +23,11 @@ use super::folder::{Folder, refuse_no_folder};
 use super::traffic::{Counter, Source};
 use super::upkeep::Upkeep;
 use super::{Configuration, entry, refuse_too_much, signals};
-use crate::catalogue::{Catalogue, Program};
 use crate::print::number::{self, counted};
 use crate::print::output::{json_text, print, print_json, remark};
 use crate::print::progress::{Progress, Sample};
 use crate::print::style::Style;
+use catalogue::{Catalogue, Program};
 
 /// Measure a function's throughput under each engine
 ///

@@ -6,10 +6,10 @@ use serde_json::json;
 
 use super::failure::Failed;
 use super::{Configuration, entry};
-use crate::catalogue::Catalogue;
 use crate::print::number::count;
 use crate::print::output::{print, print_json};
 use crate::print::style::Style;
+use catalogue::Catalogue;
 
 /// Check a function's configuration, without a capture
 ///

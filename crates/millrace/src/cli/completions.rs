@@ -5,7 +5,7 @@ use clap::Command;
 use clap_complete::Shell;
 use nf::{ConfigKey, Description};
 
-use crate::catalogue::{Catalogue, Entry};
+use catalogue::{Catalogue, Entry};
 
 /// The shell's script.
 pub(super) fn script(shell: Shell, mut command: Command, catalogue: &Catalogue) -> String {

@@ -5,22 +5,20 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use case::Fared;
 use engine::{Control, EngineKind, Guarantee, Options, Outcome};
+use measure::conformance::{Plan, Verified};
 use measure::{Basis, Bench, BenchPlan, Work};
 use nf::{Description, Sharing};
 use port::pcap::Reader;
 use port::{MemoryQueue, Trace};
 use serde_json::{Value, json};
-use testkit::case::Fared;
-use testkit::conformance::{Plan, Verified};
 
 use super::engines::{fitting, machine_cores};
 use super::failure::{Failed, OUTCOME};
 use super::traffic::Counter;
 use super::{entry, signals};
 use crate::DEMO_CAPTURE;
-use crate::catalogue::{Catalogue, Program};
-use crate::config::Settings;
 use crate::print::dropped::{self, Dropped, Sources};
 use crate::print::number::{bytes, count, counted, percent};
 use crate::print::outcome::packets;
@@ -28,6 +26,8 @@ use crate::print::output::{print, print_json};
 use crate::print::progress::{Progress, Sample};
 use crate::print::style::Style;
 use crate::print::table::{Align, Sheet, Tone};
+use catalogue::config::Settings;
+use catalogue::{Catalogue, Program};
 
 /// See it work: a real capture through a stateful firewall, on every core, under every engine
 ///

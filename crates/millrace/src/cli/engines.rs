@@ -8,8 +8,8 @@ use engine::EngineKind;
 
 use super::failure::Failed;
 use super::word;
-use crate::catalogue::Entry;
 use crate::print::number;
+use catalogue::Entry;
 
 /// An engine, or whichever suits the traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

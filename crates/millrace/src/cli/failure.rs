@@ -91,8 +91,8 @@ impl From<EngineError> for Failed {
     }
 }
 
-impl From<crate::config::ConfigError> for Failed {
-    fn from(error: crate::config::ConfigError) -> Self {
+impl From<catalogue::config::ConfigError> for Failed {
+    fn from(error: catalogue::config::ConfigError) -> Self {
         Self::Usage(error.into())
     }
 }

@@ -434,7 +434,7 @@ fn number(text: &str) -> Option<u8> {
 mod tests {
     use packet::LinkType;
     use proptest::prelude::*;
-    use testkit::{Build, Frames};
+    use synth::{Build, Frames};
 
     use super::*;
 

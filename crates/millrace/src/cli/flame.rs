@@ -19,13 +19,13 @@ use serde_json::{Value, json};
 use super::failure::Failed;
 use super::files::is_standard;
 use super::traffic::{Counter, Source};
-use crate::catalogue::{Code, Program};
 use crate::print::flame::{Bar, Flame, Part};
 use crate::print::number::{count, counted, percent};
 use crate::print::output::remark;
 use crate::print::progress::{Progress, Sample};
 use crate::print::style::Style;
 use crate::print::table::{Align, Sheet, Tone};
+use catalogue::{Code, Program};
 
 /// Whether and where time by line is told.
 #[derive(clap::Args)]

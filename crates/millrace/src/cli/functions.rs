@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 
 use super::entry;
 use super::failure::Failed;
-use crate::catalogue::{Catalogue, Entry};
-use crate::config::Settings;
 use crate::print::number::{count, counted};
 use crate::print::output::{print, print_json};
 use crate::print::style::Style;
 use crate::print::table::{Align, Sheet, Tone};
+use catalogue::config::Settings;
+use catalogue::{Catalogue, Entry};
 
 /// List the network functions, or tell all about one
 ///

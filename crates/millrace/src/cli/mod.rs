@@ -43,12 +43,12 @@ use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 use engine::EngineKind;
 
-use crate::catalogue::{Catalogue, Entry, Program};
 use crate::cli::failure::{EXIT_CODES, Failed};
-use crate::config::{Settings, nearest};
 use crate::print::number::bytes;
 use crate::print::output::{Level, note, print, print_as_it_is};
 use crate::print::style::Style;
+use catalogue::config::{Settings, nearest};
+use catalogue::{Catalogue, Entry, Program};
 
 #[derive(Parser)]
 #[command(

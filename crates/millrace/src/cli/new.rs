@@ -4,8 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::failure::Failed;
-use crate::catalogue::Catalogue;
 use crate::print::output::print;
+use catalogue::Catalogue;
 
 /// Write a crate with a network function that works, to be filled in
 ///

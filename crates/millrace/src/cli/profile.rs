@@ -15,12 +15,12 @@ use super::flame::{self, Cycles};
 use super::traffic::{Counter, Source};
 use super::upkeep::Upkeep;
 use super::{Configuration, entry, refuse_too_much, signals};
-use crate::catalogue::{Catalogue, Entry, Program};
 use crate::print::number::{self, count, counted};
 use crate::print::output::{json_text, note, print};
 use crate::print::progress::{Progress, Sample};
 use crate::print::style::Style;
 use crate::print::table::{Align, Sheet, Tone};
+use catalogue::{Catalogue, Entry, Program};
 
 /// Say why a function's transactions fail, where in its source, and what helps
 ///

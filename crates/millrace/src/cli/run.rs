@@ -22,12 +22,12 @@ use super::load::Load;
 use super::sequence::Original;
 use super::upkeep::Upkeep;
 use super::{Configuration, advise, engines, entry, refuse_too_much, sequence, signals};
-use crate::catalogue::Catalogue;
 use crate::print::number::{self, counted, span};
 use crate::print::outcome::Run;
 use crate::print::output::{detail, json_text, note, print, print_json, remark};
 use crate::print::progress::{Progress, Sample};
 use crate::print::style::Style;
+use catalogue::Catalogue;
 
 /// Run a capture through a function
 ///

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use engine::carrier::{ETHERNET_BYTES, Outer, SequencedTotal, Shape, TIME_BYTES, TRAILER_BYTES, parse};
+use engine::SequencedTotal;
+use engine::carrier::{ETHERNET_BYTES, Outer, Shape, TIME_BYTES, TRAILER_BYTES, parse};
 use engine::{Control, EngineError};
 use port::pcap::{Capture, Interface, Renamed, same_file};
 use port::{Batch, Opened, Port, PortError, Receive, Received, Stream};
@@ -13,13 +14,13 @@ use super::captures::{self, PART};
 use super::failure::{Failed, INPUT, INTERRUPTED};
 use super::files::{self, Format};
 use super::{Configuration, engines, entry, signals};
-use crate::catalogue::Catalogue;
 use crate::print::number::{self, bytes, counted, percent, rate, span};
 use crate::print::outcome::clock;
 use crate::print::output::{json_text, note, print, print_json, remark};
 use crate::print::progress::{Progress, Sample};
 use crate::print::style::Style;
 use crate::print::table::{Align, Sheet};
+use catalogue::Catalogue;
 
 /// Write a capture as a sequencer sends it to the cores: each packet behind what the packets before it contributed
 ///

@@ -10,7 +10,7 @@ use packet::{Nanos, Seq};
 use port::Packet;
 use port::pcap::{Container, Writer};
 use serde_json::json;
-use testkit::synth::{Carrier, FrameLen, Params, Profile, Synth};
+use synth::{Carrier, FrameLen, Params, Profile, Synth};
 
 use super::failure::{Failed, INTERRUPTED};
 use super::files::{self, Format};

@@ -4,19 +4,19 @@ use std::collections::HashSet;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
+use case::{Case, Cases, Difference};
 use engine::Options;
+use measure::conformance::{Mismatch, Plan};
 use serde_json::{Value, json};
-use testkit::case::{Case, Cases, Difference};
-use testkit::conformance::{Mismatch, Plan};
 
 use super::engines::{self, Choice, Cores};
 use super::failure::{Failed, OUTCOME};
 use super::{configuration, entry, signals};
-use crate::cases::{self, Differs, Held};
-use crate::catalogue::{Catalogue, Entry};
 use crate::print::number::counted;
 use crate::print::output::{note, print, print_json};
 use crate::print::style::Style;
+use catalogue::cases::{self, Differs, Held};
+use catalogue::{Catalogue, Entry};
 
 /// Hold functions to case files: what is to become of each packet
 ///

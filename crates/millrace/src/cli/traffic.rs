@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use packet::{LinkType, Nanos, Seq};
 use port::{Fate, Packet, PortError, Trace};
-use testkit::synth::{Params, Profile, Synth};
+use synth::{Params, Profile, Synth};
 
 use super::captures::Captures;
 use super::failure::Failed;

@@ -6,8 +6,8 @@ use flow::index::IndexKind;
 use flow::{Ageing, EntryGuard, Eviction};
 
 use super::failure::Failed;
-use crate::catalogue::Program;
 use crate::print::number;
+use catalogue::Program;
 
 /// How flow tables are kept: nothing of that can be chosen for nat, which has tables of its own.
 #[derive(clap::Args)]

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use engine::{EngineKind, Guarantee, Options};
+use measure::conformance::{Mismatch, Plan, Verified};
 use nf::Description;
 use port::Trace;
 use port::pcap::Writer;
 use serde_json::{Value, json};
-use testkit::conformance::{Mismatch, Plan, Verified};
 
 use super::engines::{self, Choice, Cores};
 use super::failure::{Failed, OUTCOME};
@@ -18,12 +18,12 @@ use super::load::Load;
 use super::traffic::Source;
 use super::upkeep::Upkeep;
 use super::{Configuration, entry, files, signals};
-use crate::catalogue::{Catalogue, Program};
 use crate::print::number::{count, counted};
 use crate::print::output::{note, print, print_json};
 use crate::print::progress::{Progress, Sample};
 use crate::print::style::Style;
 use crate::print::table::{Align, Sheet, Tone};
+use catalogue::{Catalogue, Program};
 
 /// Check that every engine has the outcome of the sequential program
 ///

@@ -3,6 +3,7 @@
 use std::fs;
 use std::process::Command;
 
+use millrace::catalogue::Catalogue;
 use serde_json::Value;
 
 use super::folder::Folder;
@@ -32,38 +33,22 @@ fn the_demo_shows_equal_engines() {
 }
 
 /// The whole catalogue.
-pub(crate) const FUNCTIONS: [&str; 18] = [
-    "firewall",
-    "nat",
-    "conntrack",
-    "policer",
-    "ddos",
-    "heavy-hitter",
-    "port-knock",
-    "bridge",
-    "anti-ddos",
-    "ipsec",
-    "load-balancer",
-    "port-scan",
-    "dns-tunnel",
-    "sidejacking",
-    "web-cache",
-    "app-classifier",
-    "flow-buffer",
-    "asset-monitor",
-];
+pub(crate) fn functions() -> Vec<&'static str> {
+    Catalogue::standard().entries().iter().map(|entry| entry.description().name).collect()
+}
 
-/// Those whose packet sets share state.
-const SHARING: [&str; 8] =
-    ["nat", "bridge", "anti-ddos", "load-balancer", "dns-tunnel", "sidejacking", "web-cache", "asset-monitor"];
+/// Whether a function's packet sets share state.
+fn shares(name: &str) -> bool {
+    Catalogue::standard().get(name).is_some_and(|entry| entry.description().sharing.is_any())
+}
 
 #[test]
 fn the_catalogue_tells_all() {
     let folder = Folder::new();
     let all = folder.json("functions --json");
     let names: Vec<&str> = all.as_array().unwrap().iter().map(|function| function["name"].as_str().unwrap()).collect();
-    assert_eq!(names.len(), FUNCTIONS.len(), "{names:?}");
-    for name in FUNCTIONS {
+    assert_eq!(names.len(), functions().len(), "{names:?}");
+    for name in functions() {
         assert!(names.contains(&name), "{name} is not in {names:?}");
         let page = folder.stdout(&format!("functions {name}"));
         for heading in ["packet set", "Configuration", "Drops of its own", "Engines"] {
@@ -108,13 +93,13 @@ fn the_defaults_told_are_the_defaults_taken() {
 #[test]
 fn every_engine_writes_the_same_bytes_in_input_order() {
     let folder = Folder::new();
-    for function in FUNCTIONS {
+    for function in functions() {
         folder.millrace(&format!("run {function} --in demo.pcap.zst --out one.pcap")).assert().success();
         let one = folder.bytes("one.pcap");
         for engine in ["rss", "scr"] {
             let run = format!("run {function} --in demo.pcap.zst --out several.pcap --engine {engine} --cores 3");
             let output = folder.millrace(&run).assert().get_output().clone();
-            if engine == "rss" && SHARING.contains(&function) {
+            if engine == "rss" && shares(function) {
                 assert_eq!(output.status.code(), Some(2), "the functions's packet sets share state");
                 assert!(!folder.path("several.pcap").exists() || folder.bytes("several.pcap") == one);
                 continue;
@@ -208,7 +193,7 @@ fn every_flow_that_was_opened_has_ended_or_is_alive() {
             assert!(opened > 500 && ended > 0, "{line}: {flows}");
             assert_eq!(opened, closed + ended + evicted + alive, "{line}: {flows}");
             // Under `shared` packets come in an order of their own, so that other flows may end.
-            if *engine != "shared" && !SHARING.contains(&function) {
+            if *engine != "shared" && !shares(function) {
                 expired.push(ended);
             }
         }
@@ -269,7 +254,7 @@ fn reports_have_numbers_as_numbers() {
     let most = rows[0][4].as_u64().unwrap();
     assert!(most > 1_000_000 && !text.contains(&most.to_string()), "{text}");
     assert!(text.contains(&format!(",{:03},{:03}", most / 1_000 % 1_000, most % 1_000)), "{text}");
-    for function in FUNCTIONS {
+    for function in functions() {
         let run = folder.json(&format!("run {function} --in demo.pcap.zst --json"));
         for cell in run["report"]["rows"].as_array().into_iter().flatten().flat_map(|row| row.as_array().unwrap()) {
             assert!(
@@ -469,7 +454,7 @@ fn figures_say_where_they_come_from() {
 #[test]
 fn a_configuration_is_checked_without_a_capture() {
     let folder = Folder::new();
-    for name in FUNCTIONS {
+    for name in functions() {
         assert!(folder.stdout(&format!("check {name}")).contains("the configuration is valid"), "{name}");
     }
     fs::write(folder.path("good.toml"), "external = [\"203.0.113.9\"]\n").unwrap();

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use millrace::catalogue::Catalogue;
 use serde_json::Value;
 
 use crate::folder::Folder;
@@ -51,7 +52,7 @@ fn where_nothing_is_shared_nothing_fails() {
 
 #[test]
 fn recipes_name_keys_that_there_are() {
-    let functions = millrace::catalogue::Catalogue::standard();
+    let functions = Catalogue::standard();
     for entry in functions.entries() {
         let program = entry.load(&millrace::config::Settings::default()).unwrap();
         let keys: Vec<&str> = entry.description().keys.iter().map(|key| key.name).collect();

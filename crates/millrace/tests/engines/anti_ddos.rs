@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use engine::{EngineKind, Options};
 use functions::anti_ddos::AntiDdos;
+use measure::conformance::{Plan, verify};
 use nf::Verdict;
 use packet::{Nanos, TcpFlags};
 use port::Trace;
-use testkit::conformance::{Plan, verify};
-use testkit::synth::{Carrier, Params, Profile};
+use synth::{Carrier, Params, Profile};
 use testkit::{Build, Driver, Frames, Synth};
 
 fn configured(text: &str) -> AntiDdos {

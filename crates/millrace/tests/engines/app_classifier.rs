@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use engine::{EngineKind, Options};
 use functions::app_classifier::{AppClassifier, Application, Classifier, Label, Payload};
+use measure::conformance::{Plan, verify};
 use nf::Verdict;
 use packet::{Nanos, TcpFlags};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use testkit::conformance::{Plan, verify};
 use testkit::model::{AppClassifierModel, Told, compare};
 use testkit::{Build, Driver, Frames};
 

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use engine::{EngineKind, Options};
 use functions::app_classifier::{Application, Classifier, Payload, Signatures};
 use functions::asset_monitor::{AssetMonitor, systems};
+use measure::conformance::{Plan, verify};
 use packet::{Headers, Nanos, TcpFlags, Transport};
 use port::Trace;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use testkit::conformance::{Plan, verify};
 use testkit::model::{AssetMonitorModel, compare};
 use testkit::{Build, Driver, Frames, captures};
 

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use engine::{EngineKind, Options};
 use functions::bridge::Bridge;
+use measure::conformance::{Plan, verify};
 use nf::{PortId, Verdict};
 use packet::{LinkType, Mac, Nanos};
 use port::{Fate, Packet, Trace};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use testkit::conformance::{Plan, verify};
 use testkit::model::BridgeModel;
 use testkit::{Build, Driver, Frames};
 

@@ -15,8 +15,8 @@ use packet::{LinkType, Nanos, Seq, TcpFlags};
 use port::{Packet, PortError, Trace};
 use proptest::collection::vec;
 use proptest::prelude::*;
+use synth::{Params, Profile};
 use testkit::carrier::{plain, replicas, sequenced};
-use testkit::synth::{Params, Profile};
 use testkit::{Build, Frames, Synth, captures};
 
 /// All seven functions over the trace.

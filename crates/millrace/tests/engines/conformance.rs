@@ -13,15 +13,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use engine::{EngineKind, Options};
-use functions::{
-    anti_ddos, app_classifier, asset_monitor, bridge, conntrack, ddos, dns_tunnel, firewall, flow_buffer, heavy_hitter,
-    ipsec, load_balancer, nat, policer, port_knock, port_scan, sidejacking, web_cache,
-};
+use functions::{Catalogued, Visitor, ddos, heavy_hitter, port_knock};
+use measure::conformance::{Plan, verify};
 use nf::{Function, Sharing};
 use packet::{LinkType, Seq};
 use port::{Fate, Packet, Trace};
-use testkit::conformance::{Plan, verify};
-use testkit::synth::{Carrier, Params, Profile};
+use synth::{Carrier, Params, Profile};
 use testkit::{Synth, captures};
 
 /// A trace with the name that a failure is reported under.
@@ -52,7 +49,8 @@ fn every_function_under_every_engine_over_shared_captures() {
     }
     // The largest first, and each function by itself, so that no thread is left alone with much at the end.
     captures.sort_by_key(|path| Reverse(fs::metadata(path).map_or(0, |about| about.len())));
-    let pieces = captures.len() * FUNCTIONS.len();
+    let functions = functions();
+    let pieces = captures.len() * functions.len();
     let [next, done, failed, taken, packets] = [0; 5].map(AtomicUsize::new);
     thread::scope(|scope| {
         for _ in 0..thread::available_parallelism().map_or(1, NonZero::get) {
@@ -60,17 +58,17 @@ fn every_function_under_every_engine_over_shared_captures() {
                 loop {
                     // ORDERING: Relaxed, here and below. Counts; the scope's end orders them before they are read.
                     let piece = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(path) = captures.get(piece / FUNCTIONS.len()) else { break };
+                    let Some(path) = captures.get(piece / functions.len()) else { break };
                     let Some(mut subject) = read(path) else { continue };
                     if subject.trace.len() > PACKETS_MAX {
                         subject.trace = subject.trace.prefix(PACKETS_MAX);
                     }
-                    if piece % FUNCTIONS.len() == 0 {
+                    if piece % functions.len() == 0 {
                         taken.fetch_add(1, Ordering::Relaxed);
                         packets.fetch_add(subject.trace.len(), Ordering::Relaxed);
                     }
                     // What differs is printed, and the rest is looked at all the same.
-                    if catch_unwind(|| FUNCTIONS[piece % FUNCTIONS.len()](&subject, seeds())).is_err() {
+                    if catch_unwind(|| functions[piece % functions.len()](&subject, seeds())).is_err() {
                         failed.fetch_add(1, Ordering::Relaxed);
                         continue;
                     }
@@ -132,63 +130,38 @@ fn port_of_first(trace: &Trace) -> u16 {
 
 /// Runs all functions over the subject.
 fn hold(subject: &Subject, seeds: u64) {
-    FUNCTIONS.iter().for_each(|function| function(subject, seeds));
+    functions().iter().for_each(|function| function(subject, seeds));
 }
 
 /// Holds one function over a subject, by so many seeds.
 type Hold = fn(&Subject, u64);
 
-/// Every function, so configured that traces can exhaust what it has.
-const FUNCTIONS: [Hold; 18] = [
-    |subject, seeds| one(&ddos::Ddos::new(&ddos::Config::default()), subject, seeds),
-    |subject, seeds| one(&heavy_hitter::HeavyHitter::new(&heavy_hitter::Config::default()), subject, seeds),
-    |subject, seeds| one(&policer::Policer::new(&policer::Config::default()), subject, seeds),
-    |subject, seeds| one(&port_knock::PortKnock::new(&port_knock::Config::default()), subject, seeds),
-    |subject, seeds| one(&conntrack::Conntrack::new(conntrack::Config::default()), subject, seeds),
-    |subject, seeds| one(&firewall::Firewall::new(firewall::Config::default()), subject, seeds),
-    |subject, seeds| {
-        // Every replica has pools of its own, and every run makes them anew: small ones, which the traces can exhaust.
-        one(&nat::Nat::new(read_config("mappings = 2048\nsessions = 2048\nports = \"1024-9215\"")), subject, seeds);
-    },
-    |subject, seeds| one(&anti_ddos::AntiDdos::new(&read_config("minimum = 10\nidle_timeout = 5")), subject, seeds),
-    |subject, seeds| {
-        one(&port_scan::PortScan::new(read_config("answer_timeout = 1\nidle_timeout = 5")), subject, seeds)
-    },
-    |subject, seeds| one(&ipsec::Ipsec::new(read_config(TUNNELS)), subject, seeds),
-    |subject, seeds| {
-        let unwanted = "drop = [\"dns\", \"tls\", \"unknown\"]\ngive_up = 4\nidle_timeout = 5";
-        one(&<app_classifier::AppClassifier>::new(&read_config(unwanted)), subject, seeds);
-    },
-    |subject, seeds| {
-        let strict = "patterns = [\"GET /\", \"hex:16 03\"]\ndrop_contradictions = true\nidle_timeout = 5";
-        one(&flow_buffer::FlowBuffer::new(read_config(strict)), subject, seeds);
-    },
-    |subject, seeds| {
-        let few = "hosts = 256\nservices = 128\nasset_timeout = 5\nrefresh_interval = 1\nidle_timeout = 5";
-        one(&asset_monitor::AssetMonitor::new(read_config(few)), subject, seeds);
-    },
-    |subject, seeds| {
-        one(&load_balancer::LoadBalancer::new(read_config(&services_of(&subject.trace))), subject, seeds);
-    },
-    |subject, seeds| {
-        let sides = Subject { name: format!("{} on two sides", subject.name), trace: on_two_sides(&subject.trace) };
-        one(&bridge::Bridge::new(&read_config("stations = 256")), &sides, seeds);
-    },
-    |subject, seeds| {
-        let small = "threshold = 3\nwindow = 5\nidle_timeout = 9\nblock = \"all\"\nanswers = 64\nclients = 32";
-        one(&dns_tunnel::DnsTunnel::new(read_config(small)), subject, seeds);
-    },
-    |subject, seeds| {
-        let small = "differs = \"either\"\nblock = true\nshortest = 1\nsession_timeout = 5\nsessions = 64";
-        one(&sidejacking::Sidejacking::new(read_config(small)), subject, seeds);
-    },
-    |subject, seeds| one(&web_cache::WebCache::new(read_config("store_port = 1\nresponses = 16")), subject, seeds),
-];
+/// Every function of the list.
+fn functions() -> Vec<Hold> {
+    struct All(Vec<Hold>);
+    impl Visitor for All {
+        fn visit<N: Catalogued>(&mut self) {
+            self.0.push(configured::<N>);
+        }
+    }
+    let mut all = All(Vec::new());
+    functions::each(&mut all);
+    all.0
+}
 
-/// Most of any traffic goes into one of these, and what ESP there is comes from nobody known.
-const TUNNELS: &str = "mtu = 1500\nother = \"forward\"\n[[tunnels]]\nlocal = \"192.0.2.1\"\npeer = \"10.0.0.1\"\ninside = [\"0.0.0.0/1\", \"::/0\"]\nbeyond = [\"128.0.0.0/1\", \"::/0\"]\n\
-        spi_out = 4097\nkey_out = \"000102030405060708090a0b0c0d0e0f10111213\"\n\
-        spi_in = 4098\nkey_in = \"ff0102030405060708090a0b0c0d0e0f10111213\"\n";
+/// Holds a function over the subject, so configured that the trace can exhaust what it has: every replica has pools of its own, and every
+/// run makes them anew.
+fn configured<N: Catalogued>(subject: &Subject, seeds: u64) {
+    let hold = |text: &str, subject: &Subject| one(&N::from_config(read_config(text)), subject, seeds);
+    match N::DESCRIPTION.name {
+        "load-balancer" => hold(&services_of(&subject.trace), subject),
+        "bridge" => {
+            let name = format!("{} on two sides", subject.name);
+            hold(N::SMALL, &Subject { name, trace: on_two_sides(&subject.trace) });
+        }
+        _ => hold(N::SMALL, subject),
+    }
+}
 
 fn read_config<C: serde::de::DeserializeOwned>(text: &str) -> C {
     toml::from_str(text).expect("the test's own configuration")

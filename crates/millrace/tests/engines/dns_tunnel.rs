@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use engine::{Control, EngineKind, Options, run};
 use functions::dns_tunnel::DnsTunnel;
+use measure::conformance::{Plan, verify};
 use nf::{NetworkFunction, Report, Verdict};
 use packet::Nanos;
 use port::MemoryQueue;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use testkit::conformance::{Plan, verify};
 use testkit::model::{DnsTunnelModel, compare};
 use testkit::{Build, Driver, Frames, captures};
 

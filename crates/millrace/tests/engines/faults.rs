@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use engine::{Control, EngineKind, Guarantee, Options, run};
 use functions::{conntrack, ddos, firewall, heavy_hitter, nat, policer, port_knock};
+use measure::conformance::{Plan, verify};
 use nf::Function;
 use packet::Seq;
 use port::{Batch, Faults, FaultyPort, MemoryQueue, Opened, Outbox, Port, Receive, Received, Sent, Trace};
 use serde::de::DeserializeOwned;
+use synth::{Carrier, Params, Profile};
 use testkit::Synth;
-use testkit::conformance::{Plan, verify};
-use testkit::synth::{Carrier, Params, Profile};
 
 const PACKETS: u64 = 500;
 const SEEDS: u64 = 3;

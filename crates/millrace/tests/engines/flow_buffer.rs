@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use engine::{EngineKind, Options};
 use functions::flow_buffer::FlowBuffer;
+use measure::conformance::{Plan, verify};
 use nf::Verdict;
 use packet::{Nanos, TcpFlags};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use testkit::conformance::{Plan, verify};
 use testkit::model::{FlowBufferModel, compare};
 use testkit::{Build, Driver, Frames, captures};
 

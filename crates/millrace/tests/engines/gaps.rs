@@ -12,9 +12,9 @@ use packet::Seq;
 use port::{Batch, Fate, Packet, PortError, Sides, Trace};
 use proptest::collection::vec;
 use proptest::prelude::*;
+use synth::{Params, Profile};
 use testkit::Synth;
 use testkit::carrier::{Came, replicas, sequenced};
-use testkit::synth::{Params, Profile};
 
 fn options(flows_max: usize) -> Options {
     Options { flows_max: Some(flows_max), pin: false, link: Some(Link::default()), ..Options::default() }

@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use engine::{EngineKind, Options, private_fleet};
 use functions::ipsec::Ipsec;
+use measure::conformance::{Plan, verify};
 use nf::{NetworkFunction, Reason};
 use packet::{Headers, LinkType, Nanos, Network, TcpFlags};
 use port::{Batch, Fate};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use testkit::conformance::{Plan, verify};
 use testkit::{Build, Frames};
 
 const KEYS: [&str; 2] = [

@@ -11,8 +11,8 @@ use functions::{conntrack, ddos, heavy_hitter, nat, policer, port_knock};
 use nf::{Function, Reason};
 use packet::{Nanos, Seq};
 use port::{Batch, Fate, Trace};
+use synth::{Params, Profile};
 use testkit::Synth;
-use testkit::synth::{Params, Profile};
 
 /// Packets that are dispatched at a time: several for each core, and often not as many for each.
 const BURST: usize = 13;

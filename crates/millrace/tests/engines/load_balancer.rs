@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use engine::{EngineKind, Options};
 use functions::load_balancer::LoadBalancer;
+use measure::conformance::{Plan, verify};
 use nf::Verdict;
 use packet::{Endpoint, LinkType, Nanos, TcpFlags};
 use port::Trace;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use testkit::conformance::{Plan, verify};
 use testkit::model::LoadBalancerModel;
 use testkit::{At, Build, Driver, Frames};
 

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use engine::{Boundary, CoreBatch, EngineKind, Options, Remains, Script, Tables, What, sharded_fleet};
 use functions::{conntrack, ddos, heavy_hitter, policer, port_knock};
+use measure::conformance::{Plan, verify};
 use measure::{ReplayPlan, replay_queues};
 use nf::Function;
 use packet::{Nanos, Seq};
 use port::{Batch, Loops, Packet, Replay, Trace};
+use synth::{Params, Profile};
 use testkit::Synth;
-use testkit::conformance::{Plan, verify};
-use testkit::synth::{Params, Profile};
 
 use super::offered_load::{FLOOD, alone, sorted};
 

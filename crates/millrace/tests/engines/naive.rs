@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use engine::{EngineKind, Options, private_fleet};
 use functions::{ddos, heavy_hitter, policer, port_knock};
+use measure::conformance::{Plan, verify};
 use nf::{Function, Verdict};
 use port::{Batch, Fate, Trace};
 use serde::de::DeserializeOwned;
-use testkit::conformance::{Plan, verify};
-use testkit::synth::{Carrier, Params, Profile};
+use synth::{Carrier, Params, Profile};
 use testkit::{Driver, Synth};
 
 fn config<C: DeserializeOwned>(text: &str) -> C {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use engine::{EngineKind, Options};
 use functions::nat::Nat;
+use measure::conformance::{Plan, verify};
 use packet::{Nanos, TcpFlags};
-use testkit::conformance::{Plan, verify};
 use testkit::{Build, Driver, Frames};
 
 const SECOND: u64 = 1_000_000_000;

@@ -10,8 +10,8 @@ use measure::{ReplayPlan, replay_queues};
 use nf::Function;
 use packet::{Nanos, Seq};
 use port::{Batch, Load, Loops, Offered, Replay, Trace};
+use synth::{Params, Profile};
 use testkit::Synth;
-use testkit::synth::{Params, Profile};
 
 /// More than any core carries: nearly everything is lost.
 pub(crate) const FLOOD: Load =

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use engine::{EngineKind, Options};
 use functions::port_scan::PortScan;
+use measure::conformance::{Plan, verify};
 use nf::Verdict;
 use packet::{Nanos, TcpFlags};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use testkit::conformance::{Plan, verify};
+use synth::{Carrier, Params, Profile};
 use testkit::model::{PortScanModel, compare};
-use testkit::synth::{Carrier, Params, Profile};
 use testkit::{Build, Driver, Frames, Synth, captures};
 
 const SECOND: u64 = 1_000_000_000;

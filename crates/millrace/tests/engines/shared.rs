@@ -6,6 +6,7 @@ use std::sync::Arc;
 use engine::{EngineKind, Options, Remains, shared_fleet};
 use flow::{Ageing, EntryGuard, Eviction};
 use functions::{conntrack, ddos, heavy_hitter, policer, port_knock};
+use measure::conformance::{Plan, Verified, verify};
 use memory::{Memory, Vector};
 use nf::{
     Context, Description, Flow, Function, NetworkFunction, Opened, PacketSet, Reason, Sharing, Sizing, Step, Verdict,
@@ -13,9 +14,8 @@ use nf::{
 use packet::{Headers, Host, Nanos};
 use port::{Batch, Trace};
 use serde::de::DeserializeOwned;
+use synth::{Carrier, Params, Profile};
 use testkit::Synth;
-use testkit::conformance::{Plan, Verified, verify};
-use testkit::synth::{Carrier, Params, Profile};
 
 fn config<C: DeserializeOwned>(text: &str) -> C {
     toml::from_str(text).expect("the test's own configuration")

@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use engine::{EngineKind, Options};
 use functions::sidejacking::Sidejacking;
+use measure::conformance::{Plan, verify};
 use nf::Verdict;
 use packet::{Nanos, Seq, TcpFlags};
 use port::{Packet, Trace};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use testkit::conformance::{Plan, verify};
 use testkit::model::{SidejackingModel, compare};
 use testkit::{Build, Driver, Frames, captures};
 

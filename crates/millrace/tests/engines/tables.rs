@@ -3,15 +3,15 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use engine::{Counters, EngineKind, Options, Remains, Tables, any_private_fleet};
+use engine::{Counters, EngineKind, Options, Remains, Tables, private_fleet};
 use flow::index::IndexKind;
 use flow::{Ageing, EntryGuard, Eviction};
 use functions::{conntrack, ddos, firewall, heavy_hitter, policer, port_knock};
+use measure::conformance::{Plan, verify};
 use nf::{Function, Reason};
 use packet::{Nanos, TcpFlags};
 use port::{Batch, Trace};
-use testkit::conformance::{Plan, verify};
-use testkit::synth::{Params, Profile};
+use synth::{Params, Profile};
 use testkit::{Build, Frames, Synth};
 
 #[test]
@@ -91,7 +91,7 @@ fn track(trace: &Trace, tables: Tables) -> (Counters, usize) {
     let config = toml::from_str(&format!("flows = {ROOM}\nloose = false")).expect("it is a configuration");
     let options = Options { tables, pin: false, ..Options::default() };
     let nf = Arc::new(conntrack::Conntrack::new(config));
-    let mut fleet = any_private_fleet(EngineKind::Sequential, nf, 1, &options);
+    let mut fleet = private_fleet(EngineKind::Sequential, nf, 1, &options);
     let mut batch = Batch::default();
     let mut last = Nanos(0);
     for index in 0..trace.len() {

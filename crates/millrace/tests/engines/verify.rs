@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use engine::{EngineKind, Options};
+use measure::conformance::{Plan, Verified, verify};
 use memory::{Memory, Vector};
 use nf::{Context, Description, NetworkFunction, Opened, PacketSet, Reason, Sharing, Sizing, Step, Verdict};
 use packet::{Headers, Host};
 use port::Trace;
+use synth::{Params, Profile};
 use testkit::Synth;
-use testkit::conformance::{Plan, Verified, verify};
-use testkit::synth::{Params, Profile};
 
 /// Lets three packets through in all, whoever sends them, and claims that sources share nothing.
 struct Liar;

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use engine::{EngineKind, Options};
 use functions::web_cache::WebCache;
+use measure::conformance::{Plan, verify};
 use nf::{PortId, Report, Verdict};
 use packet::{Nanos, TcpFlags};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use testkit::conformance::{Plan, verify};
 use testkit::model::WebCacheModel;
 use testkit::{Build, Driver, Frames, captures};
 

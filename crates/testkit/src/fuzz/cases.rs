@@ -1,6 +1,6 @@
 //! Case files, and frames in words: any text is cases or an error that points into it, and what a frame is shown as can be read again.
 
-use crate::case::{Cases, Spec};
+use case::{Cases, Spec};
 
 /// Reads the input as a case file, and shows it as a frame.
 pub fn cases(bytes: &[u8]) {

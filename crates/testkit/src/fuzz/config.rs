@@ -1,38 +1,26 @@
 //! Configuration files: any text is a configuration or an error, and a function that is so configured takes packets at
 //! any time without panicking.
 
-use functions::{
-    anti_ddos, app_classifier, asset_monitor, bridge, conntrack, ddos, dns_tunnel, firewall, flow_buffer, heavy_hitter,
-    ipsec, load_balancer, nat, policer, port_knock, port_scan, sidejacking, web_cache,
-};
+use functions::{Catalogued, Visitor};
 use nf::{Function, Sharing, Sizing};
 use packet::{LinkType, Nanos, TcpFlags};
 use serde::de::DeserializeOwned;
 
-use crate::build::Build;
-use crate::driver::Driver;
+use crate::Build;
+use crate::Driver;
 
 /// Reads the input as the configuration file of every function.
 pub fn config(bytes: &[u8]) {
     let Ok(text) = str::from_utf8(bytes) else { return };
-    check(text, firewall::Firewall::new);
-    check(text, nat::Nat::new);
-    check(text, conntrack::Conntrack::new);
-    check(text, |config: policer::Config| policer::Policer::new(&config));
-    check(text, |config: ddos::Config| ddos::Ddos::new(&config));
-    check(text, |config: heavy_hitter::Config| heavy_hitter::HeavyHitter::new(&config));
-    check(text, |config: port_knock::Config| port_knock::PortKnock::new(&config));
-    check(text, load_balancer::LoadBalancer::new);
-    check(text, port_scan::PortScan::new);
-    check(text, |config: bridge::Config| bridge::Bridge::new(&config));
-    check(text, ipsec::Ipsec::new);
-    check(text, |config: anti_ddos::Config| anti_ddos::AntiDdos::new(&config));
-    check(text, dns_tunnel::DnsTunnel::new);
-    check(text, sidejacking::Sidejacking::new);
-    check(text, web_cache::WebCache::new);
-    check(text, |config: app_classifier::Config| app_classifier::AppClassifier::new(&config));
-    check(text, flow_buffer::FlowBuffer::new);
-    check(text, asset_monitor::AssetMonitor::new);
+    functions::each(&mut Reads(text));
+}
+
+struct Reads<'a>(&'a str);
+
+impl Visitor for Reads<'_> {
+    fn visit<N: Catalogued>(&mut self) {
+        check(self.0, N::from_config);
+    }
 }
 
 fn check<C: DeserializeOwned, N: Function>(text: &str, build: impl Fn(C) -> N) {

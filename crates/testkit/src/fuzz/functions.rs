@@ -4,18 +4,15 @@
 use std::sync::Arc;
 
 use engine::{EngineKind, Options, Remains, private_fleet};
-use functions::{
-    anti_ddos, app_classifier, asset_monitor, bridge, conntrack, ddos, dns_tunnel, firewall, flow_buffer, heavy_hitter,
-    ipsec, load_balancer, nat, policer, port_knock, port_scan, sidejacking, web_cache,
-};
+use functions::{Catalogued, Visitor};
 use nf::{Function, Sharing, Verdict};
 use packet::{LinkType, Nanos};
 use port::{Batch, Fate, Packet, Trace};
 use serde::de::DeserializeOwned;
 
 use super::parse::LINKS;
-use crate::driver::Driver;
-use crate::frames::Frames;
+use crate::Driver;
+use crate::Frames;
 
 /// So small that tables fill up.
 const FLOWS_MAX: usize = 12;
@@ -28,39 +25,15 @@ const DEADLINES_END: Nanos = Nanos((1 << 63) - (1 << 58));
 /// Runs the packets that the input holds (see [`encode`]) through all functions.
 pub fn functions(bytes: &[u8]) {
     let trace = decode(bytes);
-    through(&firewall::Firewall::new(read("reject = true\n[[allow]]\nproto = \"tcp\"\nport = 22\n")), &trace);
-    through(&nat::Nat::new(read("ports = \"1024-1055\"\nmappings = 8\nsessions = 12\n")), &trace);
-    through(&conntrack::Conntrack::new(read("")), &trace);
-    through(&policer::Policer::new(&read("rate = 1000\nburst = 400\nidle_timeout = 1\n")), &trace);
-    through(&ddos::Ddos::new(&read("threshold = 2\n")), &trace);
-    through(&heavy_hitter::HeavyHitter::new(&read("heavy_bytes = 200\nidle_timeout = 2\n")), &trace);
-    through(&port_knock::PortKnock::new(&read("")), &trace);
-    let services = "[[services]]\naddress = \"192.0.2.1:80\"\nbackends = [\"10.0.0.1:40000\", \"10.0.0.2:80\"]\n";
-    through(
-        &load_balancer::LoadBalancer::new(read(&format!("answer_timeout = 1\ndown_after = 1\n{services}"))),
-        &trace,
-    );
-    through(&port_scan::PortScan::new(read("answer_timeout = 1\nidle_timeout = 2\n")), &trace);
-    through(&bridge::Bridge::new(&read("stations = 3\nageing = 2\n")), &trace);
-    let tunnel = "[[tunnels]]\nlocal = \"192.0.2.1\"\npeer = \"10.0.0.1\"\ninside = [\"0.0.0.0/1\", \"::/0\"]\nbeyond = [\"128.0.0.0/1\", \"::/0\"]\n\
-        spi_out = 4097\nkey_out = \"000102030405060708090a0b0c0d0e0f10111213\"\n\
-        spi_in = 4098\nkey_in = \"ff0102030405060708090a0b0c0d0e0f10111213\"\n";
-    through(&ipsec::Ipsec::new(read(tunnel)), &trace);
-    through(&anti_ddos::AntiDdos::new(&read("minimum = 2\nidle_timeout = 2\n")), &trace);
-    through(
-        &dns_tunnel::DnsTunnel::new(read(
-            "threshold = 2\nwindow = 2\nidle_timeout = 2\nblock = \"all\"\nanswers = 3\nclients = 2\n",
-        )),
-        &trace,
-    );
-    through(&sidejacking::Sidejacking::new(read("block = true\nsession_timeout = 2\nsessions = 2\n")), &trace);
-    through(&web_cache::WebCache::new(read("store_port = 1\nresponses = 2\nidle_timeout = 2\n")), &trace);
-    let unwanted = "drop = [\"dns\", \"unknown\"]\ngive_up = 2\nidle_timeout = 2\n";
-    through(&<app_classifier::AppClassifier>::new(&read(unwanted)), &trace);
-    let strict = "bytes = 9\npatterns = [\"hex:00\", \"GET \"]\ndrop_contradictions = true\nidle_timeout = 2\n";
-    through(&flow_buffer::FlowBuffer::new(read(strict)), &trace);
-    let few = "hosts = 3\nservices = 2\nasset_timeout = 3\nrefresh_interval = 1\nidle_timeout = 2\n";
-    through(&asset_monitor::AssetMonitor::new(read(few)), &trace);
+    functions::each(&mut Through(&trace));
+}
+
+struct Through<'a>(&'a Trace);
+
+impl Visitor for Through<'_> {
+    fn visit<N: Catalogued>(&mut self) {
+        through(&N::from_config(read(N::CRAMPED)), self.0);
+    }
 }
 
 /// Packets as the input of [`functions`]: the number of the link type among those that are read, then of each packet

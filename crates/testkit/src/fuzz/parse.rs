@@ -7,7 +7,8 @@ use packet::{
     protocol, tcp_reset,
 };
 
-use crate::build::{At, folded, sum};
+use crate::At;
+use synth::{folded, sum};
 
 /// Every way for a frame to begin.
 pub(super) const LINKS: [LinkType; 9] = [

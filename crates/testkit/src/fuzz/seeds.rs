@@ -12,9 +12,9 @@ use packet::{LinkType, Nanos, TcpFlags};
 use port::pcap::{Container, Writer};
 
 pub use super::functions::encode;
-use crate::build::Build;
+use crate::Build;
+use crate::Frames;
 use crate::carrier;
-use crate::frames::Frames;
 
 /// Writes the seeds of all targets, each into a folder of its target's name.
 ///

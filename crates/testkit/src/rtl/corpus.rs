@@ -8,10 +8,10 @@ use packet::{LinkType, Nanos, TcpFlags};
 use port::pcap::Reader;
 use port::{Packet, Trace};
 
-use crate::build::Build;
-use crate::frames::Frames;
-use crate::rng::Rng;
-use crate::synth::{Params, Profile, Synth};
+use crate::Build;
+use crate::Frames;
+use crate::Rng;
+use synth::{Params, Profile, Synth};
 
 /// Frames of card and wire: no jumbo frame is longer.
 const JUMBO: usize = 9_216;

@@ -2,9 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use millrace_testkit::synth::{Carrier, FrameLen, Params, Profile, SynthError};
 use millrace_testkit::{Frames, Synth};
 use packet::{FiveTuple, Headers, LinkType, Nanos, TcpFlags, Transport};
+use synth::{Carrier, FrameLen, Params, Profile, SynthError};
 
 use super::tshark::tshark;
 

@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 use super::json::{rounds, spread, work};
 use super::text::{added, disturbance, share};
 use super::{Args, refuse_too_much, watched};
-use crate::catalogue::Program;
 use crate::cli::engines::{command, processor};
 use crate::cli::failure::Failed;
 use crate::print::number::{count, counted};
 use crate::print::output::{print, print_json};
 use crate::print::style::Style;
 use crate::print::table::{Align, Sheet, Tone};
+use catalogue::Program;
 
 pub(super) fn perform(args: &Args, program: &dyn Program, description: &Description) -> Result<(), Failed> {
     let traffic = args.source.load(args.json)?;
@@ -28,9 +28,6 @@ pub(super) fn perform(args: &Args, program: &dyn Program, description: &Descript
         options: engine::Options { tables, ..engine::Options::default() },
         dispatch: args.options.dispatch(),
     };
-    if plan.options.chooses_index() {
-        return Err(Failed::usage("--link-loss is measured with the default --table; leave --table out"));
-    }
     // With recovery and without, at each rate and at none.
     refuse_too_much(program, &vec![(EngineKind::Scr, plan.cores); 2 * (plan.loss_ppm.len() + 1)])?;
     let doing = format!(

@@ -7,20 +7,20 @@ mod target;
 use engine::{EngineKind, Options, Tables};
 use measure::{Bench, BenchPlan, Rounds, Work};
 use serde_json::{Value, json};
-use testkit::synth::{Carrier, FrameLen, Params, Profile};
+use synth::{Carrier, FrameLen, Params, Profile};
 
 use super::json::{rounds, sequencing, spread};
 use super::text::{self, sequencer};
 use super::{Args, timed};
-use crate::catalogue::Catalogue;
 use crate::cli::engines::machine_cores;
 use crate::cli::failure::Failed;
 use crate::cli::traffic::synthesised;
-use crate::config::Settings;
 use crate::print::number::{count, counted};
 use crate::print::output::{print, print_json};
 use crate::print::style::Style;
 use crate::print::table::{Align, Sheet, Tone};
+use catalogue::Catalogue;
+use catalogue::config::Settings;
 use sharing::Sharing;
 use target::Against;
 

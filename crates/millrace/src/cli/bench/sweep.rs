@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use measure::{Basis, Bench, BenchPlan, Calibration, Rounds, Row, SweepPoint};
 use port::Trace;
-use testkit::synth::{Carrier, FrameLen, Params, Profile};
+use synth::{Carrier, FrameLen, Params, Profile};
 
 use super::text::{disturbance, label, of_all, rate};
 use super::{Args, json, keep, report, watched};

@@ -24,8 +24,7 @@ pub(super) enum Origin {
 }
 
 /// The rooms that workers run through.
-const HOUSE: [&str; 10] =
-    ["packet", "flow", "memory", "nf", "port", "engine", "functions", "measure", "testkit", "millrace"];
+const HOUSE: [&str; 9] = ["packet", "flow", "memory", "nf", "port", "engine", "functions", "measure", "millrace"];
 
 /// In the paths of sources that come with the compiler or by way of a package manager.
 const LIBRARIES: [&str; 5] = ["/rustc/", "/rustlib/", "/rust/deps/", "/registry/src/", "/git/checkouts/"];

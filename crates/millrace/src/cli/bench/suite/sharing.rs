@@ -3,18 +3,18 @@
 use engine::EngineKind;
 use measure::{Bench, Rounds, Spread};
 use serde_json::{Value, json};
-use testkit::synth::{Carrier, FrameLen, Params, Profile};
+use synth::{Carrier, FrameLen, Params, Profile};
 
 use super::{TARGETS, TRACE_PACKETS};
-use crate::catalogue::{Catalogue, Entry};
 use crate::cli::bench::{Args, fleets, json as figures, text, timed};
 use crate::cli::failure::Failed;
 use crate::cli::refuse_too_much;
 use crate::cli::traffic::synthesised;
-use crate::config::{ConfigError, Settings};
 use crate::print::number::count;
 use crate::print::style::Style;
 use crate::print::table::{Align, Sheet, Tone};
+use catalogue::config::{ConfigError, Settings};
+use catalogue::{Catalogue, Entry};
 
 /// The engines whose cores share one state.
 const SHARING: [EngineKind; 2] = [EngineKind::Shared, EngineKind::Transactional];

@@ -1,0 +1,150 @@
+//! Functions held to cases: what is to become of each packet, and that every engine does alike.
+
+use std::collections::HashSet;
+use std::slice;
+use std::sync::Arc;
+
+use case::{Case, Cases, Difference};
+use engine::{EngineKind, Options};
+use measure::conformance::{Mismatch, Plan};
+use nf::Reason;
+use port::{MemoryQueue, Trace};
+
+use crate::config::Settings;
+use crate::{Entry, Program};
+
+/// A case and how it went.
+#[derive(Debug)]
+pub struct Held {
+    /// The case's name.
+    pub name: String,
+    /// How many packets it has.
+    pub packets: usize,
+    /// What differs from what the file says: in which line, and which of the line's packets and of how many.
+    pub differences: Vec<Differs>,
+    /// The engines that were held against the sequential run.
+    pub engines: Vec<EngineKind>,
+    /// In how many runs.
+    pub runs: u64,
+    /// Where one differs.
+    pub mismatch: Option<Mismatch>,
+}
+
+/// What differs from what the file says.
+#[derive(Debug)]
+pub struct Differs {
+    /// The line of the file that tells it.
+    pub line: usize,
+    /// Which of the line's packets it is, from 1, and of how many.
+    pub nth: (usize, usize),
+    /// What was to be, and what was.
+    pub difference: Difference,
+}
+
+impl Held {
+    /// Whether all is as it should be.
+    #[must_use]
+    pub const fn is_right(&self) -> bool {
+        self.differences.is_empty() && self.mismatch.is_none()
+    }
+}
+
+/// Holds a function to a case, from its beginning, and every engine of the plan that takes it to the same packets. `file` is what
+/// errors call the case's file.
+///
+/// # Errors
+/// What is wrong with the case: its configuration, or reasons that the function doesn't have.
+pub fn hold(entry: &Entry, file: &str, case: &Case, plan: &Plan) -> Result<Held, String> {
+    hold_all(entry, file, case, slice::from_ref(plan))
+}
+
+/// The same with several plans, of other numbers of cores.
+///
+/// # Errors
+/// As [`hold`].
+pub fn hold_all(entry: &Entry, file: &str, case: &Case, plans: &[Plan]) -> Result<Held, String> {
+    let settings = Settings::from_table(&format!("{file}, case \"{}\"", case.name), &case.config);
+    let program = entry.load(&settings).map_err(|error| error.to_string())?;
+    let own = entry.description().drop_reasons;
+    let known: HashSet<&str> = (0..Reason::COUNT as u8).map(|number| Reason(number).name(own)).collect();
+    if let Some((line, reason)) = case.reasons().find(|(_, reason)| !known.contains(reason) || *reason == UNNAMED) {
+        let name = entry.description().name;
+        let own = if own.is_empty() {
+            "It has none of its own".to_owned()
+        } else {
+            format!("Its own are {}", own.join(", "))
+        };
+        let mut all: Vec<&str> = (0..Reason::OWN).map(|number| Reason(number).name(&[])).collect();
+        all.retain(|reason| *reason != UNNAMED);
+        return Err(format!(
+            "{file}:{line}: {name} has no reason `{reason}` to drop a packet. {own}; all functions have {}",
+            all.join(", ")
+        ));
+    }
+    let trace = Arc::new(case.trace());
+    let mut differences = Vec::new();
+    let mut steps = case.steps.iter();
+    let report = program.explain(&mut MemoryQueue::new(Arc::clone(&trace), 64), &mut |fared, _| {
+        let Some(step) = steps.next() else { unreachable!("there are as many packets as steps") };
+        if let Err(difference) = step.holds(fared) {
+            differences.push(Differs { line: step.line, nth: step.nth, difference });
+        }
+    });
+    let report = report.map_err(|error| format!("{file}, case \"{}\": {error}", case.name))?;
+    if let Err((line, difference)) = case.holds(report.as_ref()) {
+        differences.push(Differs { line, nth: (1, 1), difference });
+    }
+    let (mut engines, mut runs, mut mismatch) = (Vec::new(), 0, None);
+    for plan in plans {
+        let (taken, more, found) = held(&*program, &trace, plan);
+        engines.extend(taken.into_iter().filter(|engine| !engines.contains(engine)).collect::<Vec<_>>());
+        runs += more;
+        mismatch = mismatch.or(found);
+    }
+    Ok(Held { name: case.name.clone(), packets: case.steps.len(), differences, engines, runs, mismatch })
+}
+
+/// Holds a function to a case file, and all engines on up to three cores, for the tests of a crate of one's own.
+///
+/// # Errors
+/// All that is not as it should be, a line each.
+pub fn check(entry: &Entry, text: &str) -> Result<(), String> {
+    let name = entry.description().name;
+    let cases = Cases::read(text).map_err(|error| error.of("the case file"))?;
+    if cases.function != name {
+        return Err(format!("the case file is of `{}`, and not of `{name}`", cases.function));
+    }
+    let engines = EngineKind::ALL.to_vec();
+    let plan = Plan { engines, cores: 1..=3, seeds: 0..3, threads: true, options: Options::default() };
+    let mut wrong = Vec::new();
+    for case in &cases.cases {
+        let held = hold(entry, "the case file", case, &plan)?;
+        for Differs { line, difference: Difference { expected, got }, .. } in &held.differences {
+            wrong.push(format!("{}, line {line}: expected {expected}, got {got}", held.name));
+        }
+        if let Some(mismatch) = &held.mismatch {
+            wrong.push(format!("{}: {mismatch:?}", held.name));
+        }
+    }
+    if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n")) }
+}
+
+/// What a number is called that is no reason.
+const UNNAMED: &str = "unnamed";
+
+/// Holds every engine against the sequential run: which did take it, in how many runs, and where one differs.
+fn held(program: &dyn Program, trace: &Trace, plan: &Plan) -> (Vec<EngineKind>, u64, Option<Mismatch>) {
+    let (mut taken, mut runs) = (Vec::new(), 0);
+    for &engine in &plan.engines {
+        let plan = Plan { engines: vec![engine], ..plan.clone() };
+        let verified = program.verify(trace, &plan, &mut |_, _| {});
+        runs += verified.runs;
+        if verified.runs > 0 {
+            taken.push(engine);
+        }
+        if verified.mismatch.is_some() {
+            return (taken, runs, verified.mismatch);
+        }
+    }
+    (taken, runs, None)
+}

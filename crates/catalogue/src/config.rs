@@ -1,0 +1,362 @@
+//! Settings of a function: a file, values given beside it, and errors that point at the place.
+
+mod words;
+
+use std::fmt;
+use std::ops::Range;
+
+use nf::{ConfigKey, Description};
+use serde::de::DeserializeOwned;
+use toml::{Table, Value};
+
+/// What a function is to be configured by: a file's text, and values that go before it.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    file: Option<File>,
+    overrides: Vec<Override>,
+}
+
+#[derive(Clone, Debug)]
+struct File {
+    name: String,
+    text: String,
+}
+
+/// A value given as `key=value`.
+#[derive(Clone, Debug)]
+struct Override {
+    /// Where it was given, as errors name it.
+    place: String,
+    key: String,
+    value: Value,
+}
+
+impl Settings {
+    /// The settings of a file, which errors call `name`.
+    #[must_use]
+    pub fn from_file(name: impl Into<String>, text: impl Into<String>) -> Self {
+        Self { file: Some(File { name: name.into(), text: text.into() }), overrides: Vec::new() }
+    }
+
+    /// The settings of a table, which errors call `name`.
+    #[must_use]
+    pub fn from_table(name: &str, table: &Table) -> Self {
+        let mut settings = Self::default();
+        settings.adopt(name, "", table);
+        settings
+    }
+
+    fn adopt(&mut self, name: &str, prefix: &str, table: &Table) {
+        for (key, value) in table {
+            let key = format!("{prefix}{key}");
+            match value {
+                Value::Table(inner) => self.adopt(name, &format!("{key}."), inner),
+                value => {
+                    let place = format!("{name}: {key} = {value}");
+                    self.overrides.push(Override { place, key, value: value.clone() });
+                }
+            }
+        }
+    }
+
+    /// Takes `key=value` before what the file says. The value is written as in the file; quotes around text may be left
+    /// out.
+    ///
+    /// # Errors
+    /// When there is no `=`.
+    pub fn set(&mut self, given: &str) -> Result<(), ConfigError> {
+        let Some((key, text)) = given.split_once('=') else {
+            return Err(ConfigError::plain(format!("--set {given}: write key=value")));
+        };
+        let (key, text) = (key.trim().to_owned(), text.trim());
+        let parsed =
+            toml::from_str::<Table>(&format!("value = {text}")).ok().and_then(|mut table| table.remove("value"));
+        let value = parsed.unwrap_or_else(|| Value::String(text.to_owned()));
+        self.overrides.push(Override { place: format!("--set {given}"), key, value });
+        Ok(())
+    }
+
+    /// The configuration that these settings say.
+    ///
+    /// # Errors
+    /// What is wrong, and where.
+    pub fn read<C: DeserializeOwned>(&self, function: &Description) -> Result<C, ConfigError> {
+        let mut table = Table::new();
+        let mut config = match &self.file {
+            Some(file) => {
+                let config = toml::from_str::<C>(&file.text).map_err(|error| file.error(&error, function))?;
+                table = toml::from_str(&file.text).map_err(|error| file.error(&error, function))?;
+                config
+            }
+            None => toml::from_str::<C>("").map_err(|error| ConfigError::plain(explain(error.message(), function)))?,
+        };
+        // All at once, for values may only make sense together.
+        let mut all = table.clone();
+        self.overrides.iter().for_each(|Override { key, value, .. }| insert(&mut all, key, value.clone()));
+        if !self.overrides.is_empty()
+            && let Ok(config) = of_table(&all)
+        {
+            return Ok(config);
+        }
+        // One at a time, so that the value at fault can be named.
+        for Override { place, key, value } in &self.overrides {
+            insert(&mut table, key, value.clone());
+            config = of_table(&table)
+                .map_err(|error| ConfigError::plain(format!("{place}: {}", explain(error.message(), function))))?;
+        }
+        Ok(config)
+    }
+
+    /// An error about the settings as a whole.
+    #[must_use]
+    pub fn error(&self, message: String) -> ConfigError {
+        match &self.file {
+            Some(file) => ConfigError::plain(format!("{}: {message}", file.name)),
+            None => ConfigError::plain(message),
+        }
+    }
+}
+
+/// Reads a configuration by way of its text, as a file's is read: a second deserializer would be compiled for each function.
+fn of_table<C: DeserializeOwned>(table: &Table) -> Result<C, toml::de::Error> {
+    toml::from_str(&table.to_string())
+}
+
+/// Puts a value under a key with dots, in place of what stands there.
+fn insert(table: &mut Table, key: &str, value: Value) {
+    match key.split_once('.') {
+        None => {
+            table.insert(key.to_owned(), value);
+        }
+        Some((head, rest)) => {
+            let level = table.entry(head).or_insert_with(|| Value::Table(Table::new()));
+            if !level.is_table() {
+                *level = Value::Table(Table::new());
+            }
+            if let Value::Table(inner) = level {
+                insert(inner, rest, value);
+            }
+        }
+    }
+}
+
+/// What is wrong with a function's settings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigError {
+    message: String,
+    place: Option<Place>,
+}
+
+/// Where in a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Place {
+    file: String,
+    line: usize,
+    column: usize,
+    text: String,
+    width: usize,
+}
+
+impl ConfigError {
+    const fn plain(message: String) -> Self {
+        Self { message, place: None }
+    }
+}
+
+impl File {
+    fn error(&self, error: &toml::de::Error, function: &Description) -> ConfigError {
+        let place = error.span().map(|span| self.place(span));
+        let message = match &place {
+            Some(_) => explain(error.message(), function),
+            None => format!("{}: {}", self.name, explain(error.message(), function)),
+        };
+        ConfigError { message, place }
+    }
+
+    fn place(&self, span: Range<usize>) -> Place {
+        let start = span.start.min(self.text.len());
+        let before = &self.text[..start];
+        let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+        let text = self.text[line_start..].lines().next().unwrap_or_default();
+        let column = self.text[line_start..start].chars().count();
+        let width =
+            self.text[start..span.end.clamp(start, line_start + text.len().max(start - line_start))].chars().count();
+        Place {
+            file: self.name.clone(),
+            line: before.matches('\n').count() + 1,
+            column: column + 1,
+            text: text.to_owned(),
+            width: width.max(1),
+        }
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(Place { file, line, column, text, width }) = &self.place else {
+            return f.write_str(&self.message);
+        };
+        let gutter = line.to_string().len();
+        writeln!(f, "{file}:{line}:{column}: {}", self.message)?;
+        writeln!(f, "{:gutter$} |", "")?;
+        writeln!(f, "{line} | {text}")?;
+        write!(f, "{:gutter$} | {:indent$}{:^<width$}", "", "", "", indent = column - 1)
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+/// The message in the words of a configuration file, with what would have been right.
+fn explain(message: &str, function: &Description) -> String {
+    let Some((unknown, here)) = words::unknown_key(message) else { return words::plain(message) };
+    let did_you_mean = |names: &[&str]| {
+        let guess = nearest(unknown, names.iter().copied());
+        guess.map(|guess| format!("; did you mean `{guess}`?")).unwrap_or_default()
+    };
+    let names: Vec<&str> = function.keys.iter().map(|ConfigKey { name, .. }| *name).collect();
+    // What a list's entries have is not in the catalogue.
+    let in_catalogue = |key: &&str| names.iter().any(|name| name.split('.').any(|part| part == *key));
+    if !here.iter().all(in_catalogue) {
+        return format!("`{unknown}` is no key here{} (the keys here: {})", did_you_mean(&here), here.join(", "));
+    }
+    let known = if names.is_empty() { "has no keys".to_owned() } else { format!("knows: {}", names.join(", ")) };
+    format!("`{unknown}` is no key of {}{} ({} {known})", function.name, did_you_mean(&names), function.name)
+}
+
+/// The name that was most likely meant, if one is near.
+pub fn nearest<'a>(given: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let near = names.map(|name| (strsim::jaro_winkler(given, name.rsplit('.').next().unwrap_or(name)), name));
+    let best = near.filter(|(score, _)| *score > 0.75).max_by(|a, b| a.0.total_cmp(&b.0));
+    best.map(|(_, name)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use functions::config::{Flows, Prefix, Timeout};
+    use nf::Sharing;
+    use serde::Deserialize;
+
+    use super::*;
+
+    #[derive(Debug, Default, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Sample {
+        idle: Option<Timeout>,
+        flows: Option<Flows>,
+        inside: Option<Prefix>,
+        tcp: Option<Inner>,
+        #[serde(default)]
+        #[allow(dead_code)]
+        rules: Vec<Rule>,
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    #[allow(dead_code)]
+    struct Rule {
+        from: Prefix,
+        allow: bool,
+    }
+
+    #[derive(Debug, Default, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Inner {
+        established: Option<Timeout>,
+    }
+
+    const FUNCTION: Description = Description {
+        name: "sample",
+        summary: "",
+        state: "",
+        sharing: Sharing::Nothing,
+        keys: &[
+            ConfigKey { name: "idle", default: "60", help: "" },
+            ConfigKey { name: "flows", default: "1000", help: "" },
+            ConfigKey { name: "inside", default: "\"10.0.0.0/8\"", help: "" },
+            ConfigKey { name: "tcp.established", default: "3600", help: "" },
+            ConfigKey { name: "rules", default: "[]", help: "" },
+        ],
+        drop_reasons: &[],
+    };
+
+    fn error(text: &str) -> String {
+        Settings::from_file("a.toml", text).read::<Sample>(&FUNCTION).unwrap_err().to_string()
+    }
+
+    /// Two values may only make sense together, whichever comes first.
+    #[test]
+    fn values_are_checked_together() {
+        let read = |given: [&str; 2]| {
+            let mut settings = Settings::default();
+            given.iter().for_each(|given| settings.set(given).unwrap());
+            settings.read::<functions::asset_monitor::Config>(&FUNCTION).map(|_| ()).map_err(|error| error.to_string())
+        };
+        assert_eq!(read(["asset_timeout=30", "refresh_interval=10"]), Ok(()));
+        assert_eq!(read(["refresh_interval=10", "asset_timeout=30"]), Ok(()));
+        let error = read(["refresh_interval=40", "asset_timeout=30"]).unwrap_err();
+        assert!(error.starts_with("--set asset_timeout=30: "), "{error}");
+    }
+
+    #[test]
+    fn errors_show_the_line_with_a_caret() {
+        assert_eq!(
+            error("# idle\nidle = 0\n"),
+            "a.toml:2:8: 0 is not a timeout: whole seconds from 1 to 315360000 (ten years)\n  |\n2 | idle = 0\n  |        ^"
+        );
+        assert_eq!(
+            error("inside = \"10.0.0.1/8\""),
+            "a.toml:1:10: `10.0.0.1/8` has bits set behind its length: write 10.0.0.0/8\n  \
+             |\n1 | inside = \"10.0.0.1/8\"\n  |          ^^^^^^^^^^^^"
+        );
+        let broken = error("idle = \n");
+        assert!(broken.starts_with("a.toml:1:") && broken.contains("| idle ="), "{broken}");
+    }
+
+    #[test]
+    fn unknown_keys_name_the_known_ones() {
+        let unknown = error("idel = 7");
+        assert!(
+            unknown.contains("`idel` is no key of sample; did you mean `idle`? (sample knows: idle, flows"),
+            "{unknown}"
+        );
+        let nested = error("[tcp]\nestablishd = 7");
+        assert!(nested.contains("a.toml:2:1") && nested.contains("did you mean `tcp.established`?"), "{nested}");
+        let listed = error("[[rules]]\nfrom = \"10.0.0.0/8\"\nalow = true");
+        assert!(
+            listed
+                .starts_with("a.toml:3:1: `alow` is no key here; did you mean `allow`? (the keys here: from, allow)\n"),
+            "{listed}"
+        );
+    }
+
+    #[test]
+    fn wrong_values_are_told_without_types() {
+        let wrong = error("idle = 5\nflows = \"many\"");
+        assert!(wrong.starts_with("a.toml:2:9: a whole number is wanted here, not the text \"many\"\n"), "{wrong}");
+        let wrong = error("rules = [{ from = 7, allow = true }]");
+        assert!(wrong.starts_with("a.toml:1:19: a prefix in quotes is wanted here, not the number 7"), "{wrong}");
+        let missing = error("\n[[rules]]\nallow = true");
+        assert!(missing.starts_with("a.toml:2:1: `from` is missing"), "{missing}");
+        let mut settings = Settings::default();
+        settings.set("tcp=7").unwrap();
+        let wrong = settings.read::<Sample>(&FUNCTION).unwrap_err().to_string();
+        assert_eq!(wrong, "--set tcp=7: a table of keys, as { key = value }, is wanted here, not the number 7");
+    }
+
+    #[test]
+    fn values_beside_the_file_go_before_it() {
+        let mut settings = Settings::from_file("a.toml", "idle = 5\nflows = 7");
+        for given in ["idle=9", "inside = 192.0.2.0/24", "tcp.established=3"] {
+            settings.set(given).unwrap();
+        }
+        let Sample { idle, flows, inside, tcp, .. } = settings.read(&FUNCTION).unwrap();
+        assert_eq!(idle.map(Timeout::secs), Some(9));
+        assert_eq!(flows.map(Flows::get), Some(7));
+        assert_eq!(inside.unwrap().to_string(), "192.0.2.0/24");
+        assert_eq!(tcp.unwrap().established.map(Timeout::secs), Some(3));
+        settings.set("flows=0").unwrap();
+        let error = settings.read::<Sample>(&FUNCTION).unwrap_err().to_string();
+        assert_eq!(error, "--set flows=0: 0 is out of range: from 1 to 268435456");
+        assert!(settings.set("flows").unwrap_err().to_string().contains("key=value"));
+    }
+}

@@ -1,0 +1,477 @@
+//! The catalogue: the one place where names become types. The functions are those of [`functions::each`].
+
+#![forbid(unsafe_code)]
+
+pub mod cases;
+pub mod config;
+mod contract;
+
+use std::sync::Arc;
+use std::thread::Scope;
+
+use case::Fared;
+use engine::carrier::{Outer, Shape};
+use engine::{Control, EngineError, EngineKind, Options, Outcome, Running, SequencedTotal, Tables};
+use functions::{Catalogued, Visitor};
+use measure::conformance::{self, Plan, Verified};
+use measure::{Advice, Bench, BenchError, BenchPlan, LossPlan, LossRow, Profile, ProfilePlan, Question, Repeated};
+use memory::Weighed;
+use nf::{Description, Fates, Flow, Function, PacketSet, Reason, Recipe, Report, Sizing};
+use packet::Nanos;
+use port::{Batch, Port, Queue, Received, Trace};
+use serde::de::DeserializeOwned;
+
+use crate::config::{ConfigError, Settings};
+
+/// The functions that commands know by name.
+pub struct Catalogue {
+    entries: Vec<Entry>,
+    /// The names of those that were added to the ones that ship with Millrace.
+    added: Vec<&'static str>,
+}
+
+impl Catalogue {
+    /// A catalogue with nothing in it.
+    #[must_use]
+    pub const fn empty() -> Self {
+        Self { entries: Vec::new(), added: Vec::new() }
+    }
+
+    /// The functions that ship with Millrace.
+    #[must_use]
+    pub fn standard() -> Self {
+        let mut all = All(Vec::new());
+        functions::each(&mut all);
+        Self { entries: all.0, added: Vec::new() }
+    }
+
+    /// The catalogue with one more function. One of the same name takes the place of the other. `millrace::cli::main` refuses
+    /// to begin where it has a [flaw](Entry::flaw).
+    #[must_use]
+    pub fn with(mut self, entry: Entry) -> Self {
+        self.entries.retain(|old| old.description().name != entry.description().name);
+        self.added.push(entry.description().name);
+        self.entries.push(entry);
+        self
+    }
+
+    /// The functions, in the order in which they were added.
+    #[must_use]
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// The functions that an author has added.
+    pub fn added(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.iter().filter(|entry| self.added.contains(&entry.description().name))
+    }
+
+    /// The function of this name.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&Entry> {
+        self.entries.iter().find(|entry| entry.description().name == name)
+    }
+}
+
+/// Every function of the list, by name.
+struct All(Vec<Entry>);
+
+impl Visitor for All {
+    fn visit<N: Catalogued>(&mut self) {
+        self.0.push(Entry::of(N::from_config));
+    }
+}
+
+/// A function by name, not configured yet.
+pub struct Entry {
+    description: Description,
+    load: Box<Load>,
+    examine: Box<dyn Fn() -> Option<String> + Send + Sync>,
+}
+
+/// Builds a function from its settings.
+type Load = dyn Fn(&Settings) -> Result<Box<dyn Program>, ConfigError> + Send + Sync;
+
+/// Is told of each packet what became of it, and the reason if it was dropped.
+pub type Visit<'a> = dyn FnMut(&Fared<'_>, Option<Reason>) + 'a;
+
+impl Entry {
+    /// A function that is built from its configuration.
+    #[must_use]
+    pub fn of<N, C>(build: impl Fn(C) -> N + Send + Sync + 'static) -> Self
+    where
+        N: Function,
+        C: DeserializeOwned + 'static,
+    {
+        Self::checked(move |config| Ok(build(config)))
+    }
+
+    /// A function that is built from its configuration and may refuse it: what no single value can tell, two that
+    /// contradict each other for instance, is `build`'s error.
+    #[must_use]
+    pub fn checked<N, C>(build: impl Fn(C) -> Result<N, String> + Send + Sync + 'static) -> Self
+    where
+        N: Function,
+        C: DeserializeOwned + 'static,
+    {
+        let build = Arc::new(build);
+        let by_default = Arc::clone(&build);
+        let load = move |settings: &Settings| {
+            let config = settings.read::<C>(&N::DESCRIPTION)?;
+            let nf = build(config).map_err(|message| settings.error(message))?;
+            Ok(Box::new(Loaded(Arc::new(nf))) as Box<dyn Program>)
+        };
+        let examine = move || {
+            // A function that can't be without a configuration is looked at no further.
+            let nf = || by_default(Settings::default().read::<C>(&N::DESCRIPTION).ok()?).ok();
+            contract::keys::<C>(&N::DESCRIPTION).or_else(|| contract::packet_set(&nf()?))
+        };
+        Self { description: N::DESCRIPTION, load: Box::new(load), examine: Box::new(examine) }
+    }
+
+    /// A function that has nothing to configure.
+    #[must_use]
+    pub fn plain<N: Function>(build: impl Fn() -> N + Send + Sync + 'static) -> Self {
+        Self::of(move |Nothing {}: Nothing| build())
+    }
+
+    /// What the function says of itself.
+    #[must_use]
+    pub const fn description(&self) -> &Description {
+        &self.description
+    }
+
+    /// What is wrong with the function itself, as far as that shows without packets of a user's: keys that its configuration has and its
+    /// description doesn't, or the other way round, and a packet set that isn't named by the fields that it says.
+    #[must_use]
+    pub fn flaw(&self) -> Option<String> {
+        (self.examine)()
+    }
+
+    /// Builds the function.
+    ///
+    /// # Errors
+    /// What is wrong with the settings, and where.
+    pub fn load(&self, settings: &Settings) -> Result<Box<dyn Program>, ConfigError> {
+        (self.load)(settings)
+    }
+}
+
+/// The configuration of a function that has none.
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Nothing {}
+
+/// A run that goes on by itself, of whatever function.
+pub trait Runs {
+    /// Waits for its end.
+    ///
+    /// # Errors
+    /// When the engine can't run the function.
+    fn wait(self: Box<Self>) -> Result<Outcome, EngineError>;
+}
+
+impl<N: Function> Runs for Running<'_, N> {
+    fn wait(self: Box<Self>) -> Result<Outcome, EngineError> {
+        (*self).wait()
+    }
+}
+
+/// A configured function behind a name: what commands do with it, compiled once for each function.
+pub trait Program: Send + Sync {
+    /// The fields that name a packet set, as configured.
+    fn packet_set(&self) -> PacketSet;
+
+    /// How many packet sets are remembered, as configured.
+    fn sizing(&self) -> Sizing;
+
+    /// What packet sets share, without any of it: how much it would take.
+    fn weigh(&self, cores: usize) -> Weighed;
+
+    /// By how many bytes packets grow on their way through, at most.
+    fn growth(&self) -> u32;
+
+    /// Whether it keeps flows in flow tables at all.
+    fn keeps_flows(&self) -> bool;
+
+    /// What an operator should hear who most likely meant something else; see [`nf::NetworkFunction::remark`].
+    fn remark(&self, fates: &Fates<'_>) -> Option<String>;
+
+    /// Whether its flows can be kept so; otherwise why not.
+    ///
+    /// # Errors
+    /// The reason in a sentence.
+    fn accepts(&self, tables: &Tables) -> Result<(), String>;
+
+    /// Starts it; see [`engine::start`].
+    fn start<'scope>(
+        &self,
+        scope: &'scope Scope<'scope, '_>,
+        kind: EngineKind,
+        cores: usize,
+        options: Options,
+        port: &'scope mut (dyn Port + Send),
+        control: &Control,
+    ) -> Box<dyn Runs + 'scope>;
+
+    /// What a sequencer makes each packet carry for so many cores.
+    fn shape(&self, cores: usize) -> Shape;
+
+    /// Sequences packets for it; see [`engine::sequence`].
+    fn sequence(&self, cores: usize, outer: Outer, queue: &mut dyn Queue, control: &Control) -> SequencedTotal;
+
+    /// Runs it over sequenced packets; see [`engine::run_sequenced`].
+    ///
+    /// # Errors
+    /// When it can't be run so.
+    fn run_sequenced(
+        &self,
+        cores: usize,
+        options: &Options,
+        port: &mut dyn Port,
+        control: &Control,
+    ) -> Result<Outcome, EngineError>;
+
+    /// Runs it on one core, packet by packet, tells what becomes of each, and returns what it has to report.
+    ///
+    /// # Errors
+    /// The port's.
+    fn explain(&self, queue: &mut dyn Queue, visit: &mut Visit<'_>) -> Result<Option<Report>, EngineError>;
+
+    /// Holds every engine against `sequential`; see [`conformance::verify`].
+    fn verify(&self, trace: &Trace, plan: &Plan, progress: &mut dyn FnMut(u64, u64)) -> Verified;
+
+    /// Says which engine suits it on this traffic; see [`measure::advise`].
+    ///
+    /// # Errors
+    /// When the trace can't be replayed.
+    fn advise(
+        &self,
+        trace: &Arc<Trace>,
+        question: &Question,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Advice, BenchError>;
+
+    /// Says why its transactions fail; see [`measure::profile`].
+    ///
+    /// # Errors
+    /// When it can't be run so.
+    fn profile(
+        &self,
+        trace: &Arc<Trace>,
+        plan: &ProfilePlan,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Profile, BenchError>;
+
+    /// Runs it as a profile does, round after round; see [`measure::repeat`].
+    ///
+    /// # Errors
+    /// When it can't be run so.
+    fn repeat(
+        &self,
+        trace: &Arc<Trace>,
+        plan: &ProfilePlan,
+        more: &mut dyn FnMut(&Repeated) -> bool,
+    ) -> Result<Repeated, BenchError>;
+
+    /// Where its code is.
+    fn code(&self) -> Code;
+
+    /// What its configuration can do about that.
+    fn recipes(&self) -> &'static [Recipe];
+
+    /// Measures it under each engine; see [`measure::bench`].
+    ///
+    /// # Errors
+    /// When the trace can't be replayed.
+    fn bench(
+        &self,
+        trace: &Arc<Trace>,
+        plan: &BenchPlan,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Bench, BenchError>;
+
+    /// Measures its replicas behind a link that loses packets; see [`measure::lossy`].
+    ///
+    /// # Errors
+    /// When that can't be measured here.
+    fn bench_loss(
+        &self,
+        trace: &Arc<Trace>,
+        plan: &LossPlan,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Vec<LossRow>, BenchError>;
+}
+
+/// Where a function's code is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Code {
+    /// The crate that it is from.
+    pub home: &'static str,
+    /// The address of something that was compiled for it.
+    pub address: usize,
+}
+
+/// A function whose type is known.
+struct Loaded<N>(Arc<N>);
+
+impl<N: Function> Program for Loaded<N> {
+    fn packet_set(&self) -> PacketSet {
+        self.0.packet_set()
+    }
+
+    fn sizing(&self) -> Sizing {
+        self.0.sizing()
+    }
+
+    fn weigh(&self, cores: usize) -> Weighed {
+        let memory = Weighed::new(cores);
+        drop(self.0.shared(&memory));
+        memory
+    }
+
+    fn growth(&self) -> u32 {
+        N::GROWTH.unwrap_or(0)
+    }
+
+    fn keeps_flows(&self) -> bool {
+        N::Flow::STORED
+    }
+
+    fn remark(&self, fates: &Fates<'_>) -> Option<String> {
+        self.0.remark(fates)
+    }
+
+    fn accepts(&self, tables: &Tables) -> Result<(), String> {
+        tables.accepts(&*self.0)
+    }
+
+    fn start<'scope>(
+        &self,
+        scope: &'scope Scope<'scope, '_>,
+        kind: EngineKind,
+        cores: usize,
+        options: Options,
+        port: &'scope mut (dyn Port + Send),
+        control: &Control,
+    ) -> Box<dyn Runs + 'scope> {
+        Box::new(engine::start(scope, Arc::clone(&self.0), kind, cores, options, port, control))
+    }
+
+    fn shape(&self, cores: usize) -> Shape {
+        Shape::of::<N>(cores)
+    }
+
+    fn sequence(&self, cores: usize, outer: Outer, queue: &mut dyn Queue, control: &Control) -> SequencedTotal {
+        engine::sequence(Arc::clone(&self.0), cores, outer, queue, control)
+    }
+
+    fn run_sequenced(
+        &self,
+        cores: usize,
+        options: &Options,
+        port: &mut dyn Port,
+        control: &Control,
+    ) -> Result<Outcome, EngineError> {
+        engine::run_sequenced(Arc::clone(&self.0), cores, options, port, control)
+    }
+
+    fn explain(&self, queue: &mut dyn Queue, visit: &mut Visit<'_>) -> Result<Option<Report>, EngineError> {
+        let mut fleet = engine::private_fleet(EngineKind::Sequential, Arc::clone(&self.0), 1, &Options::default());
+        let (mut batch, mut one) = (Batch::default(), Batch::default());
+        let mut before = fleet.workers[0].counters();
+        let mut now = Nanos(0);
+        while queue.receive(&mut batch)? != Received::End {
+            for (index, packet) in batch.packets().iter().enumerate() {
+                one.clear();
+                one.push(*packet, batch.bytes(index));
+                fleet.workers[0].process(&mut one);
+                let after = fleet.workers[0].counters();
+                let reason = after.drops().find(|(reason, count)| before.dropped[usize::from(reason.0)] < *count);
+                let reason = reason.map(|(reason, _)| reason);
+                let (packet, bytes) = one.packet(0);
+                let fared = Fared {
+                    packet,
+                    before: batch.bytes(index),
+                    after: bytes,
+                    replied: after.replied > before.replied,
+                    dropped: reason.map(|reason| reason.name(N::DESCRIPTION.drop_reasons)),
+                };
+                visit(&fared, reason);
+                (before, now) = (after, now.max(packet.time));
+            }
+        }
+        Ok(fleet.report(now))
+    }
+
+    fn verify(&self, trace: &Trace, plan: &Plan, progress: &mut dyn FnMut(u64, u64)) -> Verified {
+        conformance::verify(&self.0, trace, plan, progress)
+    }
+
+    fn advise(
+        &self,
+        trace: &Arc<Trace>,
+        question: &Question,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Advice, BenchError> {
+        measure::advise(&self.0, trace, question, progress)
+    }
+
+    fn profile(
+        &self,
+        trace: &Arc<Trace>,
+        plan: &ProfilePlan,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Profile, BenchError> {
+        measure::profile(&self.0, trace, plan, progress)
+    }
+
+    fn repeat(
+        &self,
+        trace: &Arc<Trace>,
+        plan: &ProfilePlan,
+        more: &mut dyn FnMut(&Repeated) -> bool,
+    ) -> Result<Repeated, BenchError> {
+        measure::repeat(&self.0, trace, plan, more)
+    }
+
+    fn code(&self) -> Code {
+        let home = std::any::type_name::<N>().split("::").next().unwrap_or_default();
+        let home = home.strip_prefix("millrace_").unwrap_or(home);
+        Code { home, address: measure::repeat::<N> as *const () as usize }
+    }
+
+    fn recipes(&self) -> &'static [Recipe] {
+        N::RECIPES
+    }
+
+    fn bench(
+        &self,
+        trace: &Arc<Trace>,
+        plan: &BenchPlan,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Bench, BenchError> {
+        measure::bench(&self.0, trace, plan, progress)
+    }
+
+    fn bench_loss(
+        &self,
+        trace: &Arc<Trace>,
+        plan: &LossPlan,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Vec<LossRow>, BenchError> {
+        measure::lossy(&self.0, trace, plan, progress)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_function_has_a_flaw() {
+        for entry in Catalogue::standard().entries() {
+            assert_eq!(entry.flaw(), None, "{}", entry.description().name);
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! The sequencer of figure 3: it sees every packet, numbers it, keeps the latest records and sprays round robin.
+
+use std::sync::Arc;
+
+use nf::NetworkFunction;
+use packet::{Nanos, Seq};
+use port::Packet;
+
+use super::layout::{Outer, Shape, TAKES_STEP, Trailer, ethernet};
+use super::ring::Ring;
+
+/// Sees every packet, numbers it, and sends it to the next core with what the packets before it contributed.
+pub struct Sequencer<N: NetworkFunction> {
+    ring: Ring<N>,
+    outer: Outer,
+}
+
+/// A packet so late (the year 2262) that a row can't tell its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("packet {}: its time is {time} s after 1970, and a carrier tells times until the year 2262; correct the capture's clock (`editcap -t`)", seq.0 + 1)]
+pub struct LateTime {
+    /// The packet.
+    pub seq: Seq,
+    /// Its time.
+    pub time: Nanos,
+}
+
+impl<N: NetworkFunction> Sequencer<N> {
+    /// A sequencer for `cores` cores that run the function.
+    ///
+    /// # Panics
+    /// As [`Shape::of`] does.
+    #[must_use]
+    pub fn new(nf: Arc<N>, cores: usize, outer: Outer) -> Self {
+        Self { ring: Ring::new(nf, cores), outer }
+    }
+
+    /// What its packets carry.
+    #[must_use]
+    pub const fn shape(&self) -> Shape {
+        self.ring.shape()
+    }
+
+    /// What its packets begin with.
+    #[must_use]
+    pub const fn outer(&self) -> Outer {
+        self.outer
+    }
+
+    /// Bytes that a packet grows by.
+    #[must_use]
+    pub const fn overhead(&self) -> usize {
+        self.shape().overhead(self.outer)
+    }
+
+    /// The number of the packet that comes next.
+    #[must_use]
+    pub const fn next(&self) -> Seq {
+        self.ring.next()
+    }
+
+    /// Writes the packet as it goes to its core over `frame`, and returns that core. Of the descriptor, all but number,
+    /// place and fate counts: the number is the sequencer's own.
+    ///
+    /// # Errors
+    /// A time that a row can't tell; the packet has no number then.
+    #[inline]
+    pub fn sequence(&mut self, packet: &Packet, bytes: &[u8], frame: &mut Vec<u8>) -> Result<usize, LateTime> {
+        let (seq, shape) = (self.next(), self.shape());
+        if packet.time.0 & TAKES_STEP != 0 {
+            return Err(LateTime { seq, time: packet.time });
+        }
+        let core = (seq.0 % shape.cores() as u64) as usize;
+        frame.clear();
+        frame.reserve(self.overhead() + bytes.len());
+        match self.outer {
+            Outer::None => {}
+            Outer::Ethernet => frame.extend_from_slice(&ethernet(core)),
+        }
+        frame.extend_from_slice(self.ring.rows());
+        frame.extend_from_slice(&Trailer::of(packet, seq, shape).bytes());
+        frame.extend_from_slice(bytes);
+        self.ring.record(packet, bytes);
+        Ok(core)
+    }
+}

@@ -1,0 +1,304 @@
+//! A link between sequencer and cores that loses packets, and replicas that stay alike all the same.
+
+mod replayed;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use nf::{Meta, NetworkFunction, Reason};
+use packet::{Nanos, Seq};
+use port::{Batch, Packet};
+
+use crate::history::log::{Block, Log, Record};
+use crate::history::recovery::{Apply, Fenced, Logs, Member, Patience, Refusal, Shape, Tally, Words};
+use crate::kind::EngineKind;
+use crate::placement::hash_of;
+use crate::work::any_worker::AnyWorker;
+
+/// A link that loses packets with their histories, on the way from the sequencer to their cores.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Link {
+    /// How many packets of a million are lost, each for itself.
+    pub loss_ppm: u32,
+    /// Which ones: runs with the same seed lose the same.
+    pub seed: u64,
+    /// Whether cores take what they missed from each other's logs. Without it replicas would differ after the first loss, so
+    /// that a run which loses anything is refused.
+    pub recovery: bool,
+    /// How long a core waits for one that stalls.
+    pub patience: Patience,
+}
+
+impl Default for Link {
+    fn default() -> Self {
+        Self { loss_ppm: 0, seed: 0, recovery: true, patience: Patience::default() }
+    }
+}
+
+impl Link {
+    /// Whether the packet is lost.
+    #[must_use]
+    pub const fn loses(&self, seq: Seq) -> bool {
+        let mut word = self.seed ^ seq.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((word ^ word >> 31) % 1_000_000) < self.loss_ppm as u64
+    }
+
+    /// The packets ahead of the first that is lost.
+    fn reach<'a>(&self, packets: &'a [Packet]) -> &'a [Packet] {
+        let lost = if self.loss_ppm == 0 { None } else { packets.iter().position(|packet| self.loses(packet.seq)) };
+        &packets[..lost.unwrap_or(packets.len())]
+    }
+
+    /// Whether an engine's cores can be run over it.
+    ///
+    /// # Errors
+    /// The reason, as a sentence.
+    pub fn accepts(&self, kind: EngineKind, cores: usize) -> Result<(), String> {
+        if kind != EngineKind::Scr || cores == 1 {
+            let on = if cores == 1 { "one core" } else { "that engine" };
+            return Err(format!(
+                "nothing is lost between sequencer and cores on {on}: loss and its recovery belong to scr on several cores"
+            ));
+        }
+        if self.loss_ppm > 0 && !self.recovery {
+            return Err(format!(
+                "the link loses {} packets of a million and loss recovery is off: replicas would differ from the first loss on; \
+                 turn recovery on",
+                self.loss_ppm
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Where the histories are that cores recover from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Histories {
+    /// Where they came: in memory that all cores see, and nobody writes there before every core has passed what it holds.
+    Kept,
+    /// In each core's log, which copies there what its packets carry.
+    Copied,
+}
+
+/// A core's end of the link.
+pub struct LinkEnd<M> {
+    link: Link,
+    member: Member,
+    /// The blocks with records that the core has still to apply, where histories are kept.
+    kept: VecDeque<Arc<Block<M>>>,
+    /// What recovery says that the core is to apply.
+    block: Block<M>,
+    arrived: Batch,
+}
+
+impl<M: Meta> LinkEnd<M> {
+    /// The ends of a link to so many cores. The sequencer numbers at most `window` packets past the slowest core's last batch.
+    #[must_use]
+    pub fn ends(link: Link, cores: usize, window: usize, histories: Histories) -> Vec<Self> {
+        let words = if histories == Histories::Kept { 0 } else { words_of::<M>() };
+        let least = Shape::for_window(cores, window, words);
+        let shape = Shape { slots: least.slots.next_power_of_two(), ..least };
+        assert!(shape.window() >= window, "cores don't wait for room in a log");
+        let members = Logs::members(shape, link.patience).into_iter();
+        let end =
+            |member| Self { link, member, kept: VecDeque::new(), block: Block::default(), arrived: Batch::default() };
+        members.map(end).collect()
+    }
+
+    /// What loss and its recovery came to here.
+    #[must_use]
+    pub const fn tally(&self) -> &Tally {
+        self.member.tally()
+    }
+
+    /// Decides those packets of the core's share of a batch that arrive, and leaves nothing else in it. `block` has the
+    /// records of the whole batch, of which each packet carries the latest; or, where histories are copied, what was
+    /// [carried](Block::carried) here, and a packet that is missing was lost before.
+    ///
+    /// # Errors
+    /// When the others have gone on without this core. Its packets are dropped then, all that were not applied in time.
+    pub fn process<N: NetworkFunction<Meta = M>>(
+        &mut self,
+        worker: &mut dyn AnyWorker<N>,
+        batch: &mut Batch,
+        block: &Arc<Block<M>>,
+    ) -> Result<(), Fenced> {
+        let Self { link, member, kept, block: decided, arrived } = self;
+        arrived.clear();
+        decided.records.clear();
+        let seed = worker.seed();
+        let result = match &block.carried {
+            Some(carried) => {
+                let mut apply = Words(|seq: Seq, words: Option<&[u64]>| {
+                    decided.records.extend(words.and_then(|words| record_of::<N>(seq, words, seed)));
+                });
+                take_in(link, member, worker, batch, carried, arrived, &mut apply)
+                    .and_then(|()| member.advance_into(block.end, &mut apply))
+            }
+            None => {
+                kept.push_back(Arc::clone(block));
+                let mut apply = Kept { blocks: kept, records: &mut decided.records };
+                take_in(link, member, worker, batch, &[], arrived, &mut apply)
+                    .and_then(|()| member.advance_into(block.end, &mut apply))
+            }
+        };
+        decided.end = member.next();
+        while kept.front().is_some_and(|block| block.end <= decided.end) {
+            kept.pop_front();
+        }
+        self.step(worker, batch);
+        result
+    }
+
+    /// Applies what the core's last packets would have brought at the end of the stream, and leaves.
+    ///
+    /// # Errors
+    /// As [`process`](Self::process) does.
+    pub fn finish<N: NetworkFunction<Meta = M>>(
+        self,
+        worker: &mut dyn AnyWorker<N>,
+        sent: Seq,
+    ) -> (Tally, Result<(), Fenced>) {
+        let Self { member, kept, block: mut decided, mut arrived, .. } = self;
+        decided.records.clear();
+        let seed = worker.seed();
+        let outcome = if member.logs().shape().words == 0 {
+            member.finish_into(sent, &mut Kept { blocks: &kept, records: &mut decided.records })
+        } else {
+            member.finish(sent, |seq, words| {
+                decided.records.extend(words.and_then(|words| record_of::<N>(seq, words, seed)));
+            })
+        };
+        arrived.clear();
+        worker.process_with(&mut arrived, &mut Log::of_block(&decided), sent);
+        outcome
+    }
+
+    /// Gives the worker what was decided, with the packets that it has, and puts those into `batch`.
+    fn step<N: NetworkFunction<Meta = M>>(&mut self, worker: &mut dyn AnyWorker<N>, batch: &mut Batch) {
+        let Self { block, arrived, .. } = self;
+        batch.clear();
+        // A core that was fenced holds packets whose turn has not come and never will.
+        for (index, packet) in arrived.packets().iter().enumerate() {
+            if packet.seq < block.end {
+                batch.push(*packet, arrived.bytes(index));
+            } else {
+                worker.drop_unseen(packet, Reason::FENCED);
+            }
+        }
+        worker.process_with(batch, &mut Log::of_block(block), block.end);
+    }
+}
+
+/// Takes what the core is to apply from the blocks that it was handed.
+struct Kept<'a, M> {
+    blocks: &'a VecDeque<Arc<Block<M>>>,
+    records: &'a mut Vec<Record<M>>,
+}
+
+impl<M: Meta> Apply for Kept<'_, M> {
+    fn record(&mut self, seq: Seq, words: Option<&[u64]>) {
+        if words.is_some() {
+            self.carried(seq, seq.next());
+        }
+    }
+
+    fn carried(&mut self, first: Seq, end: Seq) -> bool {
+        for block in self.blocks.iter().filter(|block| block.first < end && first < block.end) {
+            let from = block.records.partition_point(|record| record.seq < first);
+            let count = block.records[from..].partition_point(|record| record.seq < end);
+            self.records.extend_from_slice(&block.records[from..from + count]);
+        }
+        true
+    }
+}
+
+/// Takes in those packets that the link doesn't lose, with their share of `carried`, and puts them into `arrived`.
+fn take_in<N: NetworkFunction>(
+    link: &Link,
+    member: &mut Member,
+    worker: &mut dyn AnyWorker<N>,
+    batch: &Batch,
+    carried: &[u64],
+    arrived: &mut Batch,
+    apply: &mut impl Apply,
+) -> Result<(), Fenced> {
+    let Shape { cores, words, .. } = member.logs().shape();
+    let (mut result, mut at, mut rest) = (Ok(()), 0, carried);
+    while let Some(packet) = batch.packets().get(at) {
+        let lost = link.loses(packet.seq);
+        let count = if lost { 1 } else { run_of(link.reach(&batch.packets()[at..]), cores) };
+        let run = at..at + count;
+        at = run.end;
+        let len = (cores.min(packet.seq.0 as usize + 1) + (count - 1) * cores) * words;
+        let (records, later) = rest.split_at(len);
+        rest = later;
+        if lost {
+            worker.drop_unseen(packet, Reason::LINK_LOSS);
+            continue;
+        }
+        let taken = member.receive_run(packet.seq, count, records, apply);
+        for (packet, index) in batch.packets()[run.clone()].iter().zip(run) {
+            match taken {
+                // Those that were not applied before the fence are dropped with the others that it keeps from their turn.
+                Ok(()) | Err(Refusal::Fenced(_)) => arrived.push(*packet, batch.bytes(index)),
+                Err(Refusal::Late | Refusal::Astray) => worker.drop_unseen(packet, Reason::FENCED),
+            }
+        }
+        if taken.is_err() {
+            result = Err(Fenced);
+        }
+    }
+    result
+}
+
+/// How many of a core's packets from the first on are consecutive ones, of several in order.
+#[inline]
+fn run_of(packets: &[Packet], cores: usize) -> usize {
+    let step = cores as u64;
+    match packets {
+        // Mostly all are: none has room for another between it and the next.
+        [first, .., last] if last.seq.0 - first.seq.0 == (packets.len() as u64 - 1) * step => packets.len(),
+        _ => 1 + packets.array_windows().take_while(|[one, next]| next.seq.0 == one.seq.0 + step).count(),
+    }
+}
+
+/// The bit of a record's first word, its time, which says that the packet takes a step.
+const TAKES_STEP: u64 = 1 << 63;
+/// Room for any function's record.
+const RECORD_BYTES_MAX: usize = 256;
+
+/// The words of a record: its time, then its wire form.
+pub(crate) fn words_of<M: Meta>() -> usize {
+    assert!(M::RECORD_BYTES <= RECORD_BYTES_MAX, "a record has {RECORD_BYTES_MAX} bytes at most");
+    1 + M::RECORD_BYTES.div_ceil(8)
+}
+
+/// The words of a record that lies there as bytes: its time, with the bit that says whether it takes a step, and its wire form.
+pub(crate) fn write_bytes(time: u64, record: &[u8], words: &mut [u64]) {
+    words[0] = time;
+    let (whole, rest) = record.as_chunks::<8>();
+    let mut last = [0; 8];
+    last[..rest.len()].copy_from_slice(rest);
+    for (word, bytes) in words[1..].iter_mut().zip(whole.iter().chain([&last])) {
+        *word = u64::from_le_bytes(*bytes);
+    }
+}
+
+/// The record that the words are of; `None` for a packet that takes no step.
+fn record_of<N: NetworkFunction>(seq: Seq, words: &[u64], seed: u64) -> Option<Record<N::Meta>> {
+    let time = Nanos(words[0] & !TAKES_STEP);
+    if words[0] & TAKES_STEP == 0 {
+        return None;
+    }
+    let mut bytes = [0; RECORD_BYTES_MAX];
+    for (bytes, word) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(&words[1..]) {
+        *bytes = word.to_le_bytes();
+    }
+    let meta = N::Meta::read(&bytes[..N::Meta::RECORD_BYTES]);
+    debug_assert!(meta.is_some(), "what a record's own type wrote");
+    let meta = meta?;
+    Some(Record { seq, time, hash: hash_of::<N>(&meta.key(), seed), meta })
+}

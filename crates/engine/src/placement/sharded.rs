@@ -1,0 +1,235 @@
+//! State in shards that change cores: one for each bucket of the indirection table (`rss++`), and a replica on every core of
+//! the few packet sets that are too heavy for any one of them (`hybrid`).
+//!
+//! Each bucket's flows lie in tables of their own, so that moving a bucket is moving a pointer.
+
+use std::sync::Arc;
+
+use flow::Hint;
+use nf::{Meta, NetworkFunction, Sizing, Verdict};
+use packet::{Nanos, Seq};
+use port::Packet;
+
+use crate::counters::FlowCounters;
+use crate::history::moves::{Move, Moves, What};
+use crate::placement::exchange::{Cargo, Exchange};
+use crate::placement::private::Private;
+use crate::placement::striped::share;
+use crate::placement::tables::Tables;
+use crate::placement::{Lane, Placement};
+use crate::steer::elephants::HERD_MAX;
+
+/// A core's shards, and its replica of the elephants.
+pub struct Sharded<N: NetworkFunction> {
+    core: u16,
+    cores: usize,
+    seed: u64,
+    /// By bucket; `None` for those of other cores.
+    shards: Vec<Option<Box<Private<N>>>>,
+    /// The elephants; `None` where there are none by design.
+    replica: Option<Box<Private<N>>>,
+    exchange: Arc<Exchange<N>>,
+}
+
+/// How much there is of what.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Layout {
+    /// Whether cores have replicas of elephants.
+    pub replicated: bool,
+    /// The flows of all shards together.
+    pub sizing: Sizing,
+    /// What hashes are keyed by.
+    pub seed: u64,
+}
+
+impl<N: NetworkFunction> Sharded<N> {
+    /// Empty state, dealt out bucket by bucket as `table` says.
+    pub(crate) fn cores(nf: &N, table: &[u16], cores: usize, layout: Layout, tables: Tables) -> Vec<Self> {
+        let Layout { replicated, sizing, seed } = layout;
+        let exchange = Arc::new(Exchange::new());
+        let buckets = table.len();
+        let each = Sizing { flows: share(sizing.flows, buckets), flows_v6: share(sizing.flows_v6, buckets) };
+        let herd = Sizing { flows: HERD_MAX, flows_v6: if sizing.flows_v6 == 0 { 0 } else { HERD_MAX } };
+        let of = |core: usize| Self {
+            core: core as u16,
+            cores,
+            seed,
+            shards: table
+                .iter()
+                .map(|owner| (usize::from(*owner) == core).then(|| Private::kept(nf, each, seed, tables).into()))
+                .collect(),
+            replica: replicated.then(|| Private::kept(nf, herd, seed, tables).into()),
+            exchange: Arc::clone(&exchange),
+        };
+        (0..cores).map(of).collect()
+    }
+
+    /// The shards that are here.
+    pub fn shards(&self) -> impl Iterator<Item = &Private<N>> {
+        self.shards.iter().flatten().map(|shard| &**shard)
+    }
+
+    /// The replica of the elephants.
+    #[must_use]
+    pub fn replica(&self) -> Option<&Private<N>> {
+        self.replica.as_deref()
+    }
+
+    /// Gives the empty shards to cores as `table` says, before anything has run.
+    pub(crate) fn deal(all: &mut [&mut Self], table: &[u16]) {
+        for (bucket, owner) in table.iter().enumerate() {
+            let shard = all.iter_mut().find_map(|core| core.shards[bucket].take());
+            all[usize::from(*owner)].shards[bucket] = shard;
+        }
+    }
+
+    #[inline(always)]
+    fn part(&self, bucket: u16) -> Option<&Private<N>> {
+        let part = if bucket == Packet::SPRAYED { &self.replica } else { &self.shards[usize::from(bucket)] };
+        part.as_deref()
+    }
+
+    #[inline(always)]
+    fn of(&self, bucket: u16) -> &Private<N> {
+        self.part(bucket).expect(OWNED)
+    }
+}
+
+const OWNED: &str = "a core gets packets of its own buckets and of elephants";
+
+impl<N: NetworkFunction> Placement<N> for Sharded<N> {
+    const REPLAYS: bool = true;
+    const MIXED: bool = true;
+
+    type Replica = Private<N>;
+
+    #[inline(always)]
+    fn recorded(&self) -> &Private<N> {
+        self.replica.as_deref().expect(OWNED)
+    }
+
+    #[inline(always)]
+    fn recorded_mut(&mut self) -> &mut Private<N> {
+        self.replica.as_deref_mut().expect(OWNED)
+    }
+
+    fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// Nothing for what is still to come to this core.
+    #[inline(always)]
+    fn prefetch(&self, nf: &N, meta: &N::Meta, hash: u64, bucket: u16) {
+        if let Some(part) = self.part(bucket) {
+            part.prefetch(nf, meta, hash, bucket);
+        }
+    }
+
+    /// Records are of elephants, whose state is in the replica.
+    fn is_near(&self) -> bool {
+        self.replica().is_some_and(Placement::<N>::is_near)
+    }
+
+    #[inline(always)]
+    fn prefetch_entry(&self, nf: &N, meta: &N::Meta, hash: u64, bucket: u16) -> Hint {
+        self.of(bucket).prefetch_entry(nf, meta, hash, bucket)
+    }
+
+    #[inline]
+    fn locate(&self, nf: &N, meta: &N::Meta, hash: u64, bucket: u16) -> Hint {
+        self.of(bucket).locate(nf, meta, hash, bucket)
+    }
+
+    #[inline(always)]
+    fn step(&mut self, nf: &N, lane: Lane<'_, N::Meta>, settle: impl FnOnce(&Verdict)) {
+        let sprayed = lane.bucket == Packet::SPRAYED;
+        let part = if sprayed { &mut self.replica } else { &mut self.shards[usize::from(lane.bucket)] };
+        part.as_deref_mut().expect(OWNED).step(nf, lane, settle);
+    }
+
+    fn fold(&mut self, nf: &N, last: Lane<'_, N::Meta>, count: u32, first: Nanos) -> bool {
+        self.replica.as_deref_mut().is_some_and(|replica| replica.fold(nf, last, count, first))
+    }
+
+    fn age(&mut self, nf: &N, now: Nanos, last: Seq) -> bool {
+        // Replicas first, and as far at all cores: how far shards come differs from core to core.
+        let more = self.replica.as_deref_mut().is_some_and(|replica| replica.age(nf, now, last));
+        self.shards.iter_mut().flatten().any(|shard| shard.age(nf, now, last)) | more
+    }
+
+    /// What happened to the flows of the shards that are here now; of elephants, on core 0.
+    fn flow_counters(&self) -> FlowCounters {
+        let mut total = FlowCounters::default();
+        let replica = self.replica().filter(|_| self.core == 0);
+        self.shards().chain(replica).for_each(|part| total.add(&part.flow_counters()));
+        total
+    }
+
+    fn release(&mut self, moves: &Moves<'_, N::Meta>) {
+        for Move { ticket, what } in moves.list {
+            let name = (moves.lap, *ticket);
+            match what {
+                What::Bucket { bucket, from, .. } if *from == self.core => {
+                    let shard = self.shards[usize::from(*bucket)].take().expect(OWNED);
+                    self.exchange.park(name, Cargo::Shard(shard), 1);
+                }
+                // The owner takes it like the others: were its own the first in its replica, the replicas would age in orders of their
+                // own, and a flow past its deadline could be reclaimed in one and demoted in the next.
+                What::Promote(one) if one.owner == self.core => {
+                    let shard = self.shards[usize::from(one.bucket)].as_mut().expect(OWNED);
+                    let carried = shard.carry_off(&one.meta.key(), one.hash);
+                    self.exchange.park(name, Cargo::Flow(carried), self.cores);
+                }
+                What::Demote(one) => {
+                    let key = one.meta.key();
+                    let carried = self.replica.as_mut().and_then(|replica| replica.carry_off(&key, one.hash));
+                    if let (Some(carried), true) = (carried, one.owner == self.core) {
+                        let shard = self.shards[usize::from(one.bucket)].as_mut().expect(OWNED);
+                        shard.carry_in(&key, one.hash, &carried, moves.time);
+                    }
+                }
+                What::Bucket { .. } | What::Promote(_) => {}
+            }
+        }
+    }
+
+    fn is_ready(&self, moves: &Moves<'_, N::Meta>) -> bool {
+        moves
+            .list
+            .iter()
+            .filter(|one| comes(&one.what, self.core))
+            .all(|one| self.exchange.holds((moves.lap, one.ticket)))
+    }
+
+    fn wait(&self, moves: &Moves<'_, N::Meta>) -> bool {
+        self.exchange.wait(|| self.is_ready(moves))
+    }
+
+    fn acquire(&mut self, moves: &Moves<'_, N::Meta>) {
+        for Move { ticket, what } in moves.list.iter().filter(|one| comes(&one.what, self.core)) {
+            let name = (moves.lap, *ticket);
+            match what {
+                What::Bucket { bucket, .. } => self.shards[usize::from(*bucket)] = self.exchange.take_shard(name),
+                What::Promote(one) => {
+                    if let (Some(carried), Some(replica)) = (self.exchange.take_flow(name), &mut self.replica) {
+                        replica.carry_in(&one.meta.key(), one.hash, &carried, moves.time);
+                    }
+                }
+                What::Demote(_) => {}
+            }
+        }
+    }
+
+    fn fail(&mut self) {
+        self.exchange.fail();
+    }
+}
+
+/// Whether a core has to take something, from another or from itself.
+fn comes<M>(what: &What<M>, core: u16) -> bool {
+    match what {
+        What::Bucket { to, .. } => *to == core,
+        What::Promote(_) => true,
+        What::Demote(_) => false,
+    }
+}

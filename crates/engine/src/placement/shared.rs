@@ -1,0 +1,180 @@
+//! State that all cores share (`shared`): each entry under a lock of its own, or, if asked for and where steps add up, stepped on
+//! by one atomic operation; where packet sets share state, all of it under one lock.
+
+use flow::shared::{Adding, Locking};
+use flow::{EntryGuard, Hint};
+use nf::{Flow, NetworkFunction, Report, Sharing, Sizing, Verdict};
+use packet::{Nanos, Seq};
+
+use crate::counters::FlowCounters;
+use crate::placement::entries::ByEntry;
+use crate::placement::striped::{Commit, Striped};
+use crate::placement::tables::Tables;
+use crate::placement::{FlowState, Lane, Placement, records_are_of_all};
+
+/// A core's handle on the state that all cores share.
+pub struct Shared<N: NetworkFunction>(Way<N>);
+
+enum Way<N: NetworkFunction> {
+    /// An atomic operation for each step ([`EntryGuard::Atomic`]).
+    Sums(ByEntry<N, Adding>),
+    /// A lock for each entry.
+    Entries(ByEntry<N, Locking>),
+    /// A lock for each stripe.
+    Stripes(Striped<N>),
+}
+
+/// What is asked of state that all cores share while nobody steps.
+pub(crate) trait Whole<N: NetworkFunction> {
+    /// From now on the order of the steps is kept.
+    fn record(&self);
+
+    /// The parts that state falls into, as this core knows it, at `now`.
+    fn parts(&self, nf: &N, now: Nanos) -> Vec<Part<N>>;
+
+    /// The fingerprint of what packet sets share, if each core has its own of that.
+    fn own_fingerprint(&self, nf: &N) -> Option<u64>;
+
+    /// The flows alive at `now`.
+    fn flows(&self, nf: &N, now: Nanos) -> Vec<FlowState<N>>;
+
+    /// What the function has to tell at `now` of flows and of what packet sets share.
+    fn whole_report(&self, nf: &N, of_flows: Option<&Report>, now: Nanos) -> Option<Report>;
+
+    /// What happened to flows, on all cores.
+    fn all_flow_counters(&self) -> FlowCounters;
+
+    /// The entries of the tables: flows alive, and flows past their deadline that were not reclaimed yet.
+    fn entries(&self) -> usize;
+
+    /// The most flows that there ever were at once, added up over stripes.
+    fn high_water(&self) -> usize;
+
+    /// The memory of the tables, in bytes.
+    fn memory_bytes(&self) -> usize;
+}
+
+/// A part of the state that nothing else shares, with the steps that made it so.
+#[derive(Debug)]
+pub struct Part<N: NetworkFunction> {
+    /// An order in which a sequential run takes these steps alike.
+    pub commits: Vec<Commit>,
+    /// The flows that are alive.
+    pub flows: Vec<FlowState<N>>,
+    /// The fingerprint of what packet sets share, as each of those who keep it has it.
+    pub shared: Vec<u64>,
+}
+
+impl<N: NetworkFunction> Shared<N> {
+    /// Handles for `cores` cores on one table of `sizing` flows.
+    #[must_use]
+    pub(crate) fn handles(nf: &N, cores: usize, sizing: Sizing, seed: u64, tables: Tables) -> Vec<Self> {
+        match (N::DESCRIPTION.sharing, N::Flow::STORED) {
+            (Sharing::Nothing, true) if N::ADDS && tables.guard == EntryGuard::Atomic => {
+                let handles = ByEntry::handles(nf, cores, sizing, seed, tables);
+                handles.into_iter().map(|handle| Self(Way::Sums(handle))).collect()
+            }
+            (Sharing::Nothing, true) => {
+                let handles = ByEntry::handles(nf, cores, sizing, seed, tables);
+                handles.into_iter().map(|handle| Self(Way::Entries(handle))).collect()
+            }
+            (Sharing::Shares(_), _) | (Sharing::Nothing, false) => {
+                let handles = Striped::handles(nf, cores, sizing, seed, tables);
+                handles.into_iter().map(|handle| Self(Way::Stripes(handle))).collect()
+            }
+        }
+    }
+
+    /// From now on the order of the steps is kept. It grows with every step: for verification alone.
+    pub fn record(&self) {
+        self.whole().record();
+    }
+
+    /// The parts that state falls into, as `handles`, the cores' handles on it, have left them at `now`.
+    ///
+    /// # Panics
+    /// When there are no handles.
+    pub fn parts<'a>(handles: impl IntoIterator<Item = &'a Self>, nf: &N, now: Nanos) -> Vec<Part<N>> {
+        let mut handles = handles.into_iter();
+        let mut parts = handles.next().expect("a fleet has at least one core").whole().parts(nf, now);
+        for part in &mut parts {
+            part.shared.extend(handles.by_ref().filter_map(|handle| handle.whole().own_fingerprint(nf)));
+        }
+        parts
+    }
+
+    /// What is asked of all of it.
+    pub(crate) fn whole(&self) -> &dyn Whole<N> {
+        match &self.0 {
+            Way::Sums(entries) => entries,
+            Way::Entries(entries) => entries,
+            Way::Stripes(stripes) => stripes,
+        }
+    }
+}
+
+impl<N: NetworkFunction> Placement<N> for Shared<N> {
+    records_are_of_all!();
+
+    fn seed(&self) -> u64 {
+        match &self.0 {
+            Way::Sums(entries) => entries.seed(),
+            Way::Entries(entries) => entries.seed(),
+            Way::Stripes(stripes) => stripes.seed(),
+        }
+    }
+
+    #[inline]
+    fn prefetch(&self, nf: &N, meta: &N::Meta, hash: u64, bucket: u16) {
+        match &self.0 {
+            Way::Sums(entries) => entries.prefetch(nf, meta, hash, bucket),
+            Way::Entries(entries) => entries.prefetch(nf, meta, hash, bucket),
+            Way::Stripes(stripes) => stripes.prefetch(nf, meta, hash, bucket),
+        }
+    }
+
+    #[inline]
+    fn prefetch_entry(&self, nf: &N, meta: &N::Meta, hash: u64, bucket: u16) -> Hint {
+        match &self.0 {
+            Way::Sums(entries) => entries.prefetch_entry(nf, meta, hash, bucket),
+            Way::Entries(entries) => entries.prefetch_entry(nf, meta, hash, bucket),
+            Way::Stripes(stripes) => stripes.prefetch_entry(nf, meta, hash, bucket),
+        }
+    }
+
+    #[inline]
+    fn step(&mut self, nf: &N, lane: Lane<'_, N::Meta>, settle: impl FnOnce(&Verdict)) {
+        match &mut self.0 {
+            Way::Entries(entries) => entries.step(nf, lane, settle),
+            // Compiled for functions alone that may be here.
+            Way::Sums(entries) if N::ADDS => entries.step(nf, lane, settle),
+            Way::Sums(_) => {}
+            Way::Stripes(stripes) => stripes.step(nf, lane, settle),
+        }
+    }
+
+    #[inline]
+    fn rest(&mut self) {
+        if let Way::Sums(entries) = &mut self.0 {
+            entries.rest();
+        }
+    }
+
+    fn age(&mut self, nf: &N, now: Nanos, last: Seq) -> bool {
+        match &mut self.0 {
+            Way::Sums(entries) => entries.age(nf, now, last),
+            Way::Entries(entries) => entries.age(nf, now, last),
+            Way::Stripes(stripes) => stripes.age(nf, now, last),
+        }
+    }
+
+    fn fail(&mut self) {
+        if let Way::Sums(entries) = &mut self.0 {
+            entries.fail();
+        }
+    }
+
+    fn flow_counters(&self) -> FlowCounters {
+        FlowCounters::default()
+    }
+}

@@ -1,0 +1,141 @@
+//! A worker whose placement is not known: what runs ask of it once a batch.
+//!
+//! The worker's loop is compiled for every function under every placement. What goes on around it, threads, queues and links, is
+//! compiled once for each function, and calls the loop by way of this.
+
+use nf::{NetworkFunction, Reason};
+use packet::{Nanos, Seq};
+use port::{Batch, Packet, Sides};
+
+use crate::counters::Counters;
+use crate::error::FailedPacket;
+use crate::history::log::Log;
+use crate::history::moves::Moves;
+use crate::placement::Placement;
+use crate::work::worker::Worker;
+
+/// A [`Worker`], whatever its placement; each function is the worker's own.
+pub trait AnyWorker<N: NetworkFunction>: Send {
+    /// See [`Worker::process`].
+    fn process(&mut self, batch: &mut Batch);
+
+    /// See [`Worker::process_with`].
+    fn process_with(&mut self, batch: &mut Batch, log: &mut Log<'_, N::Meta>, end: Seq);
+
+    /// See [`Worker::release`].
+    fn release(&mut self, moves: &Moves<'_, N::Meta>);
+
+    /// See [`Worker::is_ready`].
+    #[must_use]
+    fn is_ready(&self, moves: &Moves<'_, N::Meta>) -> bool;
+
+    /// See [`Worker::acquire`].
+    fn acquire(&mut self, moves: &Moves<'_, N::Meta>);
+
+    /// See [`Worker::hand_over`].
+    #[must_use]
+    fn hand_over(&mut self, moves: &Moves<'_, N::Meta>) -> bool;
+
+    /// Counts a packet that never got here, or came in vain.
+    fn drop_unseen(&mut self, packet: &Packet, reason: Reason);
+
+    /// Decides the packets that were left for later and came ahead of the one that the function panicked at.
+    fn decide_left(&mut self, batch: &mut Batch);
+
+    /// See [`Worker::fail`].
+    fn fail(&mut self);
+
+    /// What its hashes are keyed by.
+    fn seed(&self) -> u64;
+
+    /// See [`Worker::counters`].
+    fn counters(&self) -> Counters;
+
+    /// See [`Worker::face`].
+    fn face(&mut self, sides: Sides);
+
+    /// See [`Worker::tally`].
+    fn tally(&self) -> &Counters;
+
+    /// See [`Worker::age`].
+    fn age(&mut self, now: Nanos, last: Seq) -> bool;
+
+    /// See [`Worker::position`].
+    fn position(&self) -> Seq;
+
+    /// See [`Worker::next`].
+    fn next(&self) -> Seq;
+
+    /// See [`Worker::failed_packet`].
+    fn failed_packet(&self, batch: &Batch) -> Option<FailedPacket>;
+}
+
+impl<N: NetworkFunction, P: Placement<N>> AnyWorker<N> for Worker<N, P> {
+    fn process(&mut self, batch: &mut Batch) {
+        Self::process(self, batch);
+    }
+
+    fn process_with(&mut self, batch: &mut Batch, log: &mut Log<'_, N::Meta>, end: Seq) {
+        Self::process_with(self, batch, log, end);
+    }
+
+    fn release(&mut self, moves: &Moves<'_, N::Meta>) {
+        Self::release(self, moves);
+    }
+
+    fn is_ready(&self, moves: &Moves<'_, N::Meta>) -> bool {
+        Self::is_ready(self, moves)
+    }
+
+    fn acquire(&mut self, moves: &Moves<'_, N::Meta>) {
+        Self::acquire(self, moves);
+    }
+
+    fn hand_over(&mut self, moves: &Moves<'_, N::Meta>) -> bool {
+        Self::hand_over(self, moves)
+    }
+
+    fn drop_unseen(&mut self, packet: &Packet, reason: Reason) {
+        Self::drop_unseen(self, packet, reason);
+    }
+
+    fn decide_left(&mut self, batch: &mut Batch) {
+        Self::decide_left(self, batch);
+    }
+
+    fn fail(&mut self) {
+        Self::fail(self);
+    }
+
+    fn seed(&self) -> u64 {
+        self.place().seed()
+    }
+
+    fn counters(&self) -> Counters {
+        Self::counters(self)
+    }
+
+    fn face(&mut self, sides: Sides) {
+        Self::face(self, sides);
+    }
+
+    fn tally(&self) -> &Counters {
+        Self::tally(self)
+    }
+
+    fn age(&mut self, now: Nanos, last: Seq) -> bool {
+        Self::age(self, now, last)
+    }
+
+    fn position(&self) -> Seq {
+        Self::position(self)
+    }
+
+    fn next(&self) -> Seq {
+        Self::next(self)
+    }
+
+    fn failed_packet(&self, batch: &Batch) -> Option<FailedPacket> {
+        Self::failed_packet(self, batch)
+    }
+}

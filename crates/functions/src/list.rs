@@ -1,0 +1,67 @@
+//! The one list of functions. The catalogue, and every test that is about all of them, take it from here.
+
+use core::fmt::Debug;
+
+use nf::Function;
+use serde::de::DeserializeOwned;
+
+/// A function of the list.
+pub trait Catalogued: Function + Clone {
+    /// Its configuration. The default is that of an empty file.
+    type Config: DeserializeOwned + Default + PartialEq + Debug + 'static;
+
+    /// A configuration for tests, in TOML: a dozen packets use up what it has room for.
+    const CRAMPED: &'static str;
+
+    /// A configuration for tests, in TOML: a capture's packets use up what it has room for.
+    const SMALL: &'static str = "";
+
+    /// The function so configured.
+    fn from_config(config: Self::Config) -> Self;
+}
+
+/// What is done with each function of the list.
+pub trait Visitor {
+    /// Does it with this one.
+    fn visit<N: Catalogued>(&mut self);
+}
+
+/// Visits every function that is compiled in, in the order in which they are shown.
+pub fn each(visit: &mut impl Visitor) {
+    #[cfg(feature = "firewall")]
+    visit.visit::<crate::firewall::Firewall>();
+    #[cfg(feature = "nat")]
+    visit.visit::<crate::nat::Nat>();
+    #[cfg(feature = "conntrack")]
+    visit.visit::<crate::conntrack::Conntrack>();
+    #[cfg(feature = "policer")]
+    visit.visit::<crate::policer::Policer>();
+    #[cfg(feature = "ddos")]
+    visit.visit::<crate::ddos::Ddos>();
+    #[cfg(feature = "heavy-hitter")]
+    visit.visit::<crate::heavy_hitter::HeavyHitter>();
+    #[cfg(feature = "port-knock")]
+    visit.visit::<crate::port_knock::PortKnock>();
+    #[cfg(feature = "load-balancer")]
+    visit.visit::<crate::load_balancer::LoadBalancer>();
+    #[cfg(feature = "port-scan")]
+    visit.visit::<crate::port_scan::PortScan>();
+    #[cfg(feature = "bridge")]
+    visit.visit::<crate::bridge::Bridge>();
+    #[cfg(feature = "anti-ddos")]
+    visit.visit::<crate::anti_ddos::AntiDdos>();
+    #[cfg(feature = "ipsec")]
+    visit.visit::<crate::ipsec::Ipsec>();
+    #[cfg(feature = "dns-tunnel")]
+    visit.visit::<crate::dns_tunnel::DnsTunnel>();
+    #[cfg(feature = "sidejacking")]
+    visit.visit::<crate::sidejacking::Sidejacking>();
+    #[cfg(feature = "web-cache")]
+    visit.visit::<crate::web_cache::WebCache>();
+    #[cfg(feature = "app-classifier")]
+    visit.visit::<crate::app_classifier::AppClassifier>();
+    #[cfg(feature = "flow-buffer")]
+    visit.visit::<crate::flow_buffer::FlowBuffer>();
+    #[cfg(feature = "asset-monitor")]
+    visit.visit::<crate::asset_monitor::AssetMonitor>();
+}

@@ -1,0 +1,688 @@
+//! The conformance runner: one function over one trace under every engine, core count and seed, held against
+//! `sequential` under the engine's declared guarantee.
+//!
+//! Cores are stepped by a seeded scheduler, one burst at a time in random order, so that every failure replays from its
+//! seed; real threads can be run on top. A serializable engine is held to its own witness: replaying the packets in the
+//! order in which it committed them must reproduce every verdict and the state.
+
+use std::collections::VecDeque;
+use std::mem::take;
+use std::ops::{Range, RangeInclusive};
+use std::sync::Arc;
+
+use engine::{
+    AnyWorker, Commit, Control, CoreBatch, Dispatcher, EngineKind, Fleet, FlowState, Guarantee, KeyOf, Mail, Options,
+    Part, Placement, PrivateFleet, Remains, ShardedFleet, Shared, SharedFleet, Tables, TransactedFleet, drive,
+    private_fleet, resolve, sharded_fleet, shared_fleet, transacted_fleet,
+};
+use flow::index::IndexKind;
+use flow::{Ageing, Eviction};
+use nf::{Fingerprint, Function, Meta, NetworkFunction, Reason, local_fingerprint};
+use packet::{Nanos, Seq};
+use port::{Batch, Fate, Opened, Order, Port, PortError, Receive, Received, Sides, Stream, Trace, Transmit};
+
+use synth::Rng;
+
+/// What to hold against what.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The engines.
+    pub engines: Vec<EngineKind>,
+    /// How many cores each runs on. `sequential` runs on one.
+    pub cores: RangeInclusive<usize>,
+    /// The seeds of the schedules.
+    pub seeds: Range<u64>,
+    /// Whether to run real threads as well, once for each engine and core count.
+    pub threads: bool,
+    /// How the fleets are built. Tables are never larger than the trace could fill.
+    pub options: Options,
+}
+
+/// An engine's outcome that differs from the sequential one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mismatch {
+    /// The engine.
+    pub engine: EngineKind,
+    /// How many cores it ran on.
+    pub cores: usize,
+    /// The seed that reproduces it; `None` when it took real threads.
+    pub seed: Option<u64>,
+    /// How many packets of the trace, from its start, suffice to show it.
+    pub prefix: usize,
+    /// The packet whose verdict differs; `None` when it is the final state.
+    pub seq: Option<Seq>,
+    /// What `sequential` (or the witness) says.
+    pub expected: String,
+    /// What the engine said.
+    pub got: String,
+}
+
+/// What a verification came to.
+#[derive(Clone, Debug, Default)]
+pub struct Verified {
+    /// Runs that were held against the sequential one.
+    pub runs: u64,
+    /// Packets in all of them together.
+    pub packets: u64,
+    /// Engines that can't take the function, on how many cores, and why.
+    pub refused: Vec<(EngineKind, usize, String)>,
+    /// How often state changed cores: buckets, and packet sets that were replicated or no longer were.
+    pub moves: u64,
+    /// Whether a table was ever full: engines that decide per shard were not held to their verdicts then.
+    pub was_full: bool,
+    /// The first difference found.
+    pub mismatch: Option<Mismatch>,
+}
+
+/// Verifies a function over a trace. `progress` is told how many runs are done, and of how many.
+pub fn verify<N: Function>(nf: &Arc<N>, trace: &Trace, plan: &Plan, progress: &mut dyn FnMut(u64, u64)) -> Verified {
+    // Short epochs, so that state changes cores in short traces too.
+    let epoch = plan.options.epoch.min(trace.len() as u64 / 16).max(16);
+    let options = Options { flows_max: Some(trace.len().max(16)), pin: false, epoch, ..plan.options };
+    let mut bench = Bench { nf, trace, options };
+    let mut verified = Verified::default();
+    let opened = bench.oracle(trace.len()).opened;
+    // Most of the time would go into fresh tables. Other orders may open some flows more than the oracle did.
+    bench.options.flows_max = Some(trace.len().min(2 * opened as usize).max(16));
+    // With tables like everybody's: when ended flows are reclaimed may depend on their size.
+    let oracle = bench.oracle(trace.len());
+    let cases = bench.cases(plan, &mut verified);
+    let total = cases.len() as u64;
+    for (done, case) in cases.into_iter().enumerate() {
+        progress(done as u64, total);
+        let result = bench.run(case, &oracle, trace.len());
+        verified.runs += 1;
+        verified.packets += trace.len() as u64;
+        verified.was_full |= oracle.was_full;
+        match result {
+            Ok(Held { full, moves }) => {
+                verified.was_full |= full;
+                verified.moves += moves;
+            }
+            Err(difference) => {
+                verified.mismatch = Some(bench.minimise(case, difference));
+                break;
+            }
+        }
+    }
+    progress(total, total);
+    verified
+}
+
+/// One run to be held against the oracle.
+#[derive(Clone, Copy)]
+struct Case {
+    engine: EngineKind,
+    cores: usize,
+    /// The schedule's seed; `None` for real threads.
+    seed: Option<u64>,
+}
+
+/// The first difference of a run.
+struct Difference {
+    seq: Option<Seq>,
+    expected: String,
+    got: String,
+}
+
+/// A run that is as its engine promises.
+struct Held {
+    /// Whether a table was full.
+    full: bool,
+    /// How often state changed cores.
+    moves: u64,
+}
+
+/// What became of one packet.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Observation {
+    fate: Fate,
+    /// A digest of the bytes that went out; 0 when they are those that came in.
+    bytes: u64,
+}
+
+/// Flows by key, with their state and deadline.
+type Flows<N> = Vec<(KeyOf<N>, <N as NetworkFunction>::Flow, Nanos)>;
+
+/// What a run came to, in a form that two runs can be compared by.
+struct Observed<N: Function> {
+    packets: Vec<Option<Observation>>,
+    flows: Flows<N>,
+    shared: u64,
+    was_full: bool,
+    /// Flows that were opened.
+    opened: u64,
+}
+
+struct Bench<'a, N> {
+    nf: &'a Arc<N>,
+    trace: &'a Trace,
+    options: Options,
+}
+
+impl<N: Function> Bench<'_, N> {
+    /// Every run of the plan that its engine takes; the others are noted as refused.
+    fn cases(&self, plan: &Plan, verified: &mut Verified) -> Vec<Case> {
+        let mut cases = Vec::new();
+        for &engine in &plan.engines {
+            for cores in plan.cores.clone() {
+                if engine == EngineKind::Sequential && cores > 1 {
+                    continue;
+                }
+                if let Err(reason) =
+                    engine.accepts(&N::DESCRIPTION, cores).and_then(|()| plan.options.tables.accepts(&**self.nf))
+                {
+                    verified.refused.push((engine, cores, reason));
+                    continue;
+                }
+                cases.extend(plan.seeds.clone().map(|seed| Case { engine, cores, seed: Some(seed) }));
+                if plan.threads {
+                    cases.push(Case { engine, cores, seed: None });
+                }
+            }
+        }
+        cases
+    }
+
+    /// The sequential outcome, with the default index where the outcome doesn't depend on that: so another is held to it. A full
+    /// table is another matter where its hand goes round the slots and the index says itself where flows lie, or where nobody finds the dead.
+    fn oracle(&self, len: usize) -> Observed<N> {
+        let tables = &self.options.tables;
+        let alike = match (tables.ageing, tables.eviction) {
+            (Ageing::Wheel | Ageing::None, Eviction::OldestUnanswered | Eviction::None) => true,
+            (Ageing::Scan | Ageing::Lazy, _) | (_, Eviction::LeastRecent | Eviction::Random) => false,
+        };
+        let own = tables.ageing == Ageing::None
+            || tables.index == IndexKind::Tagged && tables.eviction == Eviction::OldestUnanswered;
+        let by = |options: &Options| {
+            self.observe_alone(private_fleet(EngineKind::Sequential, Arc::clone(self.nf), 1, options), len)
+        };
+        if alike {
+            let tables = Tables { index: IndexKind::default(), ..*tables };
+            let oracle = by(&Options { tables, ..self.options });
+            if !(own && oracle.was_full) {
+                return oracle;
+            }
+        }
+        by(&self.options)
+    }
+
+    fn observe_alone(&self, mut fleet: PrivateFleet<N>, len: usize) -> Observed<N> {
+        let mut packets = vec![None; len];
+        let mut batch = Batch::default();
+        fill(&mut batch, self.trace, 0..len);
+        fleet.workers[0].process(&mut batch);
+        observe(&mut batch, self.trace, &mut packets);
+        let now = last_time(self.trace, len);
+        let counters = Remains::flow_counters(&fleet);
+        let place = fleet.workers[0].place();
+        Observed {
+            packets,
+            flows: sorted(place.flows(now)),
+            shared: local_fingerprint(&**self.nf, place.shared()).value(),
+            was_full: counters.was_full(),
+            opened: counters.opened,
+        }
+    }
+
+    /// Runs a case over the first `len` packets and compares.
+    fn run(&self, case: Case, oracle: &Observed<N>, len: usize) -> Result<Held, Difference> {
+        let Case { engine, cores, .. } = case;
+        let (nf, options) = (Arc::clone(self.nf), &self.options);
+        if engine.moves_state() {
+            return self.run_sharded(sharded_fleet(engine, nf, cores, options), case, oracle, len);
+        }
+        if engine == EngineKind::Transactional && N::DESCRIPTION.sharing.is_any() {
+            return self.run_transacted(case, oracle, len);
+        }
+        match engine.guarantee(N::DESCRIPTION.sharing) {
+            Guarantee::Identical | Guarantee::IdenticalPerPacketSet => {
+                self.run_private(private_fleet(engine, nf, cores, options), case, oracle, len)
+            }
+            Guarantee::Serializable => self.run_shared(shared_fleet(nf, cores, options), case, oracle, len),
+        }
+    }
+
+    /// Runs with the order of transactions recorded, and again in that order with one at a time: everything must come out alike.
+    /// On one core it must be the sequential outcome, too.
+    fn run_transacted(&self, case: Case, oracle: &Observed<N>, len: usize) -> Result<Held, Difference> {
+        let fleet = || transacted_fleet(Arc::clone(self.nf), case.cores, &self.options);
+        let (mut together, mut again) = (fleet(), fleet());
+        together.record();
+        let packets = self.observe_run(&mut together, case, len)?;
+        again.repeat(&together);
+        let repeated = self.repeat(&mut again, len);
+        compare_packets(&repeated, &packets)?;
+        let now = last_time(self.trace, len);
+        for (core, (one, other)) in again.workers.iter().zip(&together.workers).enumerate() {
+            let [one, other] = [one, other].map(|worker| sorted(worker.place().flows(now)));
+            compare_flows::<N>(&one, &other, &format!("the shard of core {core}"))?;
+        }
+        let [one, other] = [&mut again, &mut together].map(|fleet| fleet.fingerprint().value());
+        compare_shared(one, other)?;
+        if case.cores == 1 {
+            compare_packets(&oracle.packets, &packets)?;
+            compare_flows::<N>(&oracle.flows, &sorted(together.flows(now).into_iter()), "the only shard")?;
+            compare_shared(oracle.shared, other)?;
+        }
+        Ok(Held { full: Remains::flow_counters(&together).was_full(), moves: 0 })
+    }
+
+    /// Runs every core on all its packets at once, each on a thread: their transactions have an order to keep.
+    fn repeat(&self, fleet: &mut TransactedFleet<N>, len: usize) -> Vec<Option<Observation>> {
+        let (mut packets, mut all) = (vec![None; len], Batch::default());
+        fill(&mut all, self.trace, 0..len);
+        let mut shares: Vec<_> = fleet.workers.iter().map(|_| CoreBatch::default()).collect();
+        fleet.dispatcher.split(&all, &mut shares);
+        std::thread::scope(|scope| {
+            for (worker, share) in fleet.workers.iter_mut().zip(&mut shares) {
+                scope.spawn(|| worker.process(&mut share.batch));
+            }
+        });
+        shares.iter_mut().for_each(|share| observe(&mut share.batch, self.trace, &mut packets));
+        packets
+    }
+
+    fn run_private(
+        &self,
+        mut fleet: PrivateFleet<N>,
+        case: Case,
+        oracle: &Observed<N>,
+        len: usize,
+    ) -> Result<Held, Difference> {
+        let packets = self.observe_run(&mut fleet, case, len)?;
+        let full = oracle.was_full || Remains::flow_counters(&fleet).was_full();
+        let held = Held { full, moves: 0 };
+        if full && case.engine.guarantee(N::DESCRIPTION.sharing) == Guarantee::IdenticalPerPacketSet {
+            return Ok(held);
+        }
+        compare_packets(&oracle.packets, &packets)?;
+        self.compare_states(&fleet, oracle, len)?;
+        Ok(held)
+    }
+
+    fn run_sharded(
+        &self,
+        mut fleet: ShardedFleet<N>,
+        case: Case,
+        oracle: &Observed<N>,
+        len: usize,
+    ) -> Result<Held, Difference> {
+        let packets = self.observe_run(&mut fleet, case, len)?;
+        let full = oracle.was_full || Remains::flow_counters(&fleet).was_full();
+        let held = Held { full, moves: fleet.dispatcher.moved() };
+        if full {
+            return Ok(held);
+        }
+        compare_packets(&oracle.packets, &packets)?;
+        let now = last_time(self.trace, len);
+        compare_flows::<N>(&oracle.flows, &sorted(fleet.flows(now).into_iter()), "all shards and the first replica")?;
+        for (core, worker) in fleet.workers.iter().enumerate() {
+            let replica = worker.place().replica().into_iter().flat_map(|replica| replica.flows(now));
+            let first = fleet.workers[0].place().replica().into_iter().flat_map(|replica| replica.flows(now));
+            compare_flows::<N>(&sorted(first), &sorted(replica), &format!("replica {core}"))?;
+        }
+        Ok(held)
+    }
+
+    fn compare_states(&self, fleet: &PrivateFleet<N>, oracle: &Observed<N>, len: usize) -> Result<(), Difference> {
+        let now = last_time(self.trace, len);
+        let replicas = match fleet.kind {
+            EngineKind::Scr => fleet.workers.len(),
+            _ => 0,
+        };
+        for core in 0..replicas {
+            let place = fleet.workers[core].place();
+            compare_flows::<N>(&oracle.flows, &sorted(place.flows(now)), &format!("replica {core}"))?;
+            compare_shared(oracle.shared, local_fingerprint(&**self.nf, place.shared()).value())?;
+        }
+        if replicas == 0 {
+            compare_flows::<N>(&oracle.flows, &sorted(fleet.flows(now).into_iter()), "all shards")?;
+        }
+        Ok(())
+    }
+
+    fn run_shared(
+        &self,
+        mut fleet: SharedFleet<N>,
+        case: Case,
+        oracle: &Observed<N>,
+        len: usize,
+    ) -> Result<Held, Difference> {
+        fleet.workers[0].place().record();
+        let packets = self.observe_run(&mut fleet, case, len)?;
+        let full = oracle.was_full || Remains::flow_counters(&fleet).was_full();
+        if !full {
+            self.check_witness(&fleet, oracle, &packets, len)?;
+        }
+        Ok(Held { full, moves: 0 })
+    }
+
+    /// Replays the steps on each part of the state in the order that it gives as its witness; everything must come out again.
+    fn check_witness(
+        &self,
+        fleet: &SharedFleet<N>,
+        oracle: &Observed<N>,
+        packets: &[Option<Observation>],
+        len: usize,
+    ) -> Result<(), Difference> {
+        // Packets that take no step have the oracle's verdict; the witness overwrites the others.
+        let mut expected = oracle.packets.clone();
+        let now = last_time(self.trace, len);
+        let places = fleet.workers.iter().map(engine::Worker::place);
+        for Part { commits, flows, shared } in Shared::parts(places, &**self.nf, now) {
+            // As large as the run's: where ended flows change what packet sets share, it matters when they are reclaimed, and by its size
+            // a table chooses how far the levels of its wheel reach.
+            let mut replay = private_fleet(EngineKind::Sequential, Arc::clone(self.nf), 1, &self.options);
+            let mut batch = Batch::default();
+            for &Commit { seq, now } in &commits {
+                let (packet, bytes) = at(self.trace, seq.0 as usize);
+                batch.push(port::Packet { time: now, seq, ..*packet }, bytes);
+            }
+            replay.workers[0].process(&mut batch);
+            observe(&mut batch, self.trace, &mut expected);
+            let replayed = replay.workers[0].place();
+            compare_flows::<N>(&sorted(replayed.flows(now)), &sorted(flows.into_iter()), "a part against its witness")?;
+            let expected = local_fingerprint(&**self.nf, replayed.shared()).value();
+            shared.into_iter().try_for_each(|shared| compare_shared(expected, shared))?;
+        }
+        compare_packets(&expected, packets)
+    }
+
+    /// Runs the fleet over the first `len` packets, by the case's schedule, and notes what became of each.
+    fn observe_run<P: Placement<N>>(
+        &self,
+        fleet: &mut Fleet<N, P>,
+        case: Case,
+        len: usize,
+    ) -> Result<Vec<Option<Observation>>, Difference>
+    where
+        Fleet<N, P>: Remains<N>,
+    {
+        let packets = match case.seed {
+            Some(seed) => {
+                let mut workers: Vec<_> =
+                    fleet.workers.iter_mut().map(|worker| worker as &mut dyn AnyWorker<N>).collect();
+                schedule(&mut workers, &mut fleet.dispatcher, self.trace, len, seed)
+            }
+            None => {
+                let mut port = TracePort::new(self.trace, len);
+                let outcome = drive(fleet, &self.options, &mut port, &Control::default(), &Mail::new(case.cores));
+                if let Some(failure) = outcome.map_or_else(Some, |outcome| outcome.failure) {
+                    return Err(Difference {
+                        seq: None,
+                        expected: "a run to the end".into(),
+                        got: failure.to_string(),
+                    });
+                }
+                port.observed()?
+            }
+        };
+        let counters = fleet.counters();
+        if !counters.add_up() || counters.received != len as u64 {
+            let expected = format!("{len} packets received, forwarded, replied and dropped");
+            return Err(Difference { seq: None, expected, got: format!("{counters:?}") });
+        }
+        let now = last_time(self.trace, len);
+        let (flows, alive) = (fleet.flow_counters_at(now), fleet.flows(now).len() as u64);
+        if flows.opened != flows.ended() + alive {
+            let expected = format!("{} flows ended or alive, as many as were opened", flows.opened);
+            return Err(Difference { seq: None, expected, got: format!("{alive} alive of {flows:?}") });
+        }
+        Ok(packets)
+    }
+
+    /// Bisects to the shortest prefix of the trace that shows a difference. Real threads are not bisected: what they
+    /// show once they may not show again.
+    fn minimise(&self, case: Case, first: Difference) -> Mismatch {
+        let mut difference = first;
+        let mut prefix = self.trace.len();
+        if case.seed.is_some() {
+            let (mut low, mut high) = (0, prefix);
+            while low + 1 < high {
+                let middle = low + (high - low) / 2;
+                match self.run(case, &self.oracle(middle), middle) {
+                    Ok(_) => low = middle,
+                    Err(shorter) => (high, difference) = (middle, shorter),
+                }
+            }
+            prefix = high;
+        }
+        let Difference { seq, expected, got } = difference;
+        Mismatch { engine: case.engine, cores: case.cores, seed: case.seed, prefix, seq, expected, got }
+    }
+}
+
+/// Steps a fleet's cores one burst at a time, in an order drawn from `seed`, over bursts of drawn lengths.
+fn schedule<N: Function>(
+    workers: &mut [&mut dyn AnyWorker<N>],
+    dispatcher: &mut Dispatcher<N>,
+    trace: &Trace,
+    len: usize,
+    seed: u64,
+) -> Vec<Option<Observation>> {
+    let mut random = Rng::new(seed);
+    let mut packets = vec![None; len];
+    let mut batch = Batch::default();
+    let mut next = 0;
+    let cores = workers.len();
+    let mut waiting: Vec<Waiting<N::Meta>> = (0..cores).map(|_| Waiting::default()).collect();
+    loop {
+        // A core is drawn; when it has nothing to do and there is more to hand out, everyone gets some.
+        let core = random.below(cores as u64) as usize;
+        if !waiting[core].shares.is_empty() {
+            waiting[core].step(workers[core], trace, &mut packets);
+        } else if next < len {
+            let burst = (1 + random.below(64) as usize).min(len - next);
+            fill(&mut batch, trace, next..next + burst);
+            next += burst;
+            let mut shares: Vec<_> = (0..cores).map(|_| CoreBatch::default()).collect();
+            dispatcher.split(&batch, &mut shares);
+            for (waiting, share) in waiting.iter_mut().zip(shares) {
+                waiting.shares.push_back(share);
+            }
+        } else if waiting.iter().all(|waiting| waiting.shares.is_empty()) {
+            return packets;
+        }
+    }
+}
+
+/// What a core has still to do.
+struct Waiting<M> {
+    shares: VecDeque<CoreBatch<M>>,
+    /// Whether what leaves the core ahead of the first share has left.
+    released: bool,
+}
+
+impl<M> Default for Waiting<M> {
+    fn default() -> Self {
+        Self { shares: VecDeque::new(), released: false }
+    }
+}
+
+impl<M: Meta> Waiting<M> {
+    /// Processes the first share, as far as nothing is missing that another core has still to let go of.
+    fn step<N: NetworkFunction<Meta = M>>(
+        &mut self,
+        worker: &mut dyn AnyWorker<N>,
+        trace: &Trace,
+        packets: &mut [Option<Observation>],
+    ) {
+        let block = self.shares[0].block.clone();
+        if let Some(block) = &block {
+            let moves = block.moves();
+            if !self.released {
+                worker.release(&moves);
+                self.released = true;
+            }
+            if !worker.is_ready(&moves) {
+                return;
+            }
+            worker.acquire(&moves);
+        }
+        self.released = false;
+        let mut share = self.shares.pop_front().unwrap_or_default();
+        let mut batch = take(&mut share.batch);
+        share.process(worker, &mut batch);
+        observe(&mut batch, trace, packets);
+    }
+}
+
+/// A trace as a port with one stream, which keeps what is sent.
+struct TracePort<'a> {
+    source: Source<'a>,
+    sink: Sink<'a>,
+}
+
+/// Delivers the trace in bursts of drawn lengths.
+struct Source<'a> {
+    trace: &'a Trace,
+    len: usize,
+    next: usize,
+    random: Rng,
+}
+
+struct Sink<'a> {
+    trace: &'a Trace,
+    packets: Vec<Option<Observation>>,
+    sent: Option<Seq>,
+    out_of_order: Option<(Seq, Seq)>,
+}
+
+impl<'a> TracePort<'a> {
+    fn new(trace: &'a Trace, len: usize) -> Self {
+        Self {
+            source: Source { trace, len, next: 0, random: Rng::new(len as u64) },
+            sink: Sink { trace, packets: vec![None; len], sent: None, out_of_order: None },
+        }
+    }
+
+    /// The fate of each packet, with the drop reason.
+    fn observed(self) -> Result<Vec<Option<Observation>>, Difference> {
+        if let Some((earlier, later)) = self.sink.out_of_order {
+            let expected = format!("packet {earlier} before packet {later}");
+            return Err(Difference { seq: Some(later), expected, got: "the other way around".into() });
+        }
+        Ok(self.sink.packets)
+    }
+}
+
+impl Port for TracePort<'_> {
+    fn open(&mut self, _cores: usize) -> Result<Opened<'_>, PortError> {
+        let (input, output) = (Box::new(&mut self.source), Box::new(&mut self.sink));
+        Ok(Opened::Stream(Stream { input, output, order: Order::All }))
+    }
+
+    fn sides(&self) -> Sides {
+        SIDES
+    }
+}
+
+/// As if every interface had another side, so that what goes across is told from what goes back.
+const SIDES: Sides = Sides::Pairs;
+
+impl Receive for &mut Source<'_> {
+    fn receive(&mut self, batch: &mut Batch) -> Result<Received, PortError> {
+        let burst = (1 + self.random.below(200) as usize).min(self.len - self.next);
+        fill(batch, self.trace, self.next..self.next + burst);
+        self.next += burst;
+        Ok(if burst == 0 { Received::End } else { Received::Packets })
+    }
+}
+
+impl Transmit for &mut Sink<'_> {
+    fn transmit(&mut self, batch: &mut Batch) -> Result<(), PortError> {
+        for packet in batch.packets().iter().filter(|packet| !matches!(packet.fate, Fate::Drop(_))) {
+            if let Some(sent) = self.sent
+                && sent > packet.seq
+            {
+                self.out_of_order.get_or_insert((packet.seq, sent));
+            }
+            self.sent = Some(packet.seq);
+        }
+        observe(batch, self.trace, &mut self.packets);
+        Ok(())
+    }
+}
+
+fn fill(batch: &mut Batch, trace: &Trace, range: Range<usize>) {
+    batch.clear();
+    for index in range {
+        let (packet, bytes) = at(trace, index);
+        batch.push(port::Packet { seq: Seq(index as u64), fate: Fate::Pending, ..*packet }, bytes);
+    }
+}
+
+fn observe(batch: &mut Batch, trace: &Trace, packets: &mut [Option<Observation>]) {
+    resolve(SIDES, batch);
+    for (index, packet) in batch.packets().iter().enumerate() {
+        let sent = matches!(packet.fate, Fate::Transmit(_));
+        // Nearly all go out as they came in, and comparing is a tenth of the cost of a digest.
+        let changed = sent && batch.bytes(index) != trace.bytes(packet.seq.0 as usize);
+        let bytes = if changed { digest(batch.bytes(index)).max(1) } else { 0 };
+        packets[packet.seq.0 as usize] = Some(Observation { fate: packet.fate, bytes });
+    }
+}
+
+fn digest(bytes: &[u8]) -> u64 {
+    let mut fingerprint = Fingerprint::default();
+    fingerprint.add(bytes.len() as u64);
+    let (words, rest) = bytes.as_chunks::<8>();
+    let mut last = [0; 8];
+    last[..rest.len()].copy_from_slice(rest);
+    words.iter().chain([&last]).for_each(|word| fingerprint.add(u64::from_le_bytes(*word)));
+    fingerprint.value()
+}
+
+fn at(trace: &Trace, index: usize) -> (&port::Packet, &[u8]) {
+    (&trace.packets()[index], trace.bytes(index))
+}
+
+fn last_time(trace: &Trace, len: usize) -> Nanos {
+    len.checked_sub(1).map_or(Nanos(0), |last| trace.packets()[last].time)
+}
+
+fn sorted<N: Function>(flows: impl Iterator<Item = FlowState<N>>) -> Flows<N> {
+    let mut flows: Flows<N> = flows.map(|state| (state.key, state.flow, state.deadline)).collect();
+    sort::<N>(&mut flows);
+    flows
+}
+
+/// A function of its own: sorting is much code, compiled once for each function this way and not for each iterator.
+fn sort<N: Function>(flows: &mut Flows<N>) {
+    flows.sort_unstable_by_key(|(key, ..)| *key);
+}
+
+fn compare_packets(expected: &[Option<Observation>], got: &[Option<Observation>]) -> Result<(), Difference> {
+    let Some(index) = (0..expected.len()).find(|&index| expected[index] != got[index]) else { return Ok(()) };
+    let say = |packet: Option<Observation>| match packet {
+        None => "never decided".into(),
+        Some(Observation { fate: Fate::Drop(reason), .. }) => match reason.checked_sub(Reason::OWN) {
+            Some(own) => format!("drop for the function's reason {own}"),
+            None => format!("drop as {}", Reason(reason).name(&[])),
+        },
+        Some(Observation { fate, bytes }) => format!("{fate:?} with bytes {bytes:016x}"),
+    };
+    Err(Difference { seq: Some(Seq(index as u64)), expected: say(expected[index]), got: say(got[index]) })
+}
+
+fn compare_flows<N: Function>(expected: &Flows<N>, got: &Flows<N>, which: &str) -> Result<(), Difference> {
+    if expected == got {
+        return Ok(());
+    }
+    let say = |flow: Option<&(KeyOf<N>, N::Flow, Nanos)>| match flow {
+        None => format!("no such flow in {which}"),
+        Some((key, flow, deadline)) => format!("{key} is {flow:?} until {deadline} in {which}"),
+    };
+    let first = expected.iter().zip(got).position(|(expected, got)| expected != got);
+    let index = first.unwrap_or_else(|| expected.len().min(got.len()));
+    Err(Difference { seq: None, expected: say(expected.get(index)), got: say(got.get(index)) })
+}
+
+fn compare_shared(expected: u64, got: u64) -> Result<(), Difference> {
+    if expected == got {
+        return Ok(());
+    }
+    let say = |digest| format!("shared state with digest {digest:016x}");
+    Err(Difference { seq: None, expected: say(expected), got: say(got) })
+}

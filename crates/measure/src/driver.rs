@@ -1,0 +1,182 @@
+//! A naive sequential engine: one `HashMap` without bounds, one packet at a time. Engines and models are held against it.
+
+use std::collections::{BTreeMap, HashMap};
+use std::convert::Infallible;
+
+use memory::{Local, LocalTx};
+use nf::{Context, Effects, Fingerprint, Flow, Meta, NetworkFunction, Opened, Reason, Report, Verdict};
+use packet::{Fragment, Headers, LinkType, Malformed, Nanos, Seq};
+use port::Trace;
+
+use synth::Frames;
+
+/// The name of a packet set of the function `N`.
+type KeyOf<N> = <<N as NetworkFunction>::Meta as Meta>::Key;
+
+/// Runs a function over packets as the contract's documentation says, without a bound on the number of flows.
+///
+/// Before each packet that reaches the function, every flow whose deadline has passed is expired, in the order of the
+/// deadlines. An engine that expires fewer of them, or later, must not be told apart by a function without shared state.
+pub struct Driver<N: NetworkFunction> {
+    function: N,
+    shared: N::Shared<Local>,
+    flows: HashMap<KeyOf<N>, Entry<N::Flow>>,
+    /// The armed deadlines, ties in the order in which they were armed.
+    deadlines: BTreeMap<(Nanos, u64), KeyOf<N>>,
+    armed: u64,
+    seq: Seq,
+    now: Nanos,
+}
+
+/// A flow in the table.
+struct Entry<F> {
+    flow: F,
+    /// Its place among the deadlines. `None`: it never expires.
+    deadline: Option<(Nanos, u64)>,
+    assured: bool,
+}
+
+impl<N: NetworkFunction> Driver<N> {
+    /// The function before its first packet.
+    #[must_use]
+    pub fn new(function: N) -> Self {
+        Self {
+            shared: function.shared(&Local::default()),
+            function,
+            flows: HashMap::new(),
+            deadlines: BTreeMap::new(),
+            armed: 0,
+            seq: Seq(0),
+            now: Nanos(0),
+        }
+    }
+
+    /// The function.
+    pub const fn function(&self) -> &N {
+        &self.function
+    }
+
+    /// The latest time of any packet so far.
+    #[must_use]
+    pub const fn now(&self) -> Nanos {
+        self.now
+    }
+
+    /// Gives the function one frame, all of which was captured.
+    pub fn frame(&mut self, time: Nanos, link: LinkType, bytes: &[u8]) -> Verdict {
+        self.packet(time, packet::parse(link, bytes, bytes.len() as u32, 0).as_ref(), bytes)
+    }
+
+    /// Gives the function all frames of a trace, in order.
+    pub fn run(&mut self, frames: &Frames) -> Vec<Verdict> {
+        frames.iter().map(|(time, bytes)| self.frame(time, frames.link(), bytes)).collect()
+    }
+
+    /// Gives the function all packets of a trace, in order, numbered from 0 whatever their own numbers.
+    pub fn run_trace(&mut self, trace: &Trace) -> Vec<Verdict> {
+        let verdict = |(packet, bytes): (&port::Packet, &[u8])| {
+            let parsed = packet::parse(packet.link, bytes, packet.wire_len, packet.interface);
+            self.packet(packet.time, parsed.as_ref(), bytes)
+        };
+        trace.iter().map(verdict).collect()
+    }
+
+    /// Gives the function one packet, as it was parsed from its bytes. A `time` before the last packet's counts as that one's.
+    pub fn packet(&mut self, time: Nanos, parsed: Result<&Headers, &Malformed>, bytes: &[u8]) -> Verdict {
+        let seq = self.seq;
+        self.seq = seq.next();
+        self.now = self.now.max(time);
+        let headers = match parsed {
+            Ok(headers) => headers,
+            Err(kind) => return Verdict::Drop(Reason::malformed(*kind)),
+        };
+        if self.function.packet_set().has_ports() && headers.fragment == Fragment::Later {
+            return Verdict::Drop(Reason::FRAGMENT);
+        }
+        match self.function.meta(headers, headers.payload(bytes)) {
+            Some(meta) => self.step(seq, &meta),
+            None => self.function.other(headers),
+        }
+    }
+
+    /// The step of a packet that was reduced to its metadata.
+    fn step(&mut self, seq: Seq, meta: &N::Meta) -> Verdict {
+        while let Some(((deadline, _), key)) = self.deadlines.first_key_value().map(|(at, key)| (*at, *key))
+            && deadline <= self.now
+        {
+            self.end(seq, key);
+        }
+        let key = meta.key();
+        let mut cx = Context::<N, Local>::new(&self.shared, LocalTx::default(), self.now, seq);
+        let mut entry = match self.flows.remove(&key) {
+            Some(entry) => entry,
+            None => match always(self.function.open(&mut cx, meta)) {
+                Opened::Flow(flow) => Entry { flow, deadline: None, assured: false },
+                Opened::Refused(verdict) => return verdict,
+            },
+        };
+        let verdict = always(self.function.packet(&mut cx, &mut entry.flow, meta));
+        let Effects { deadline, close, assured } = cx.effects();
+        if !N::Flow::STORED {
+            return verdict;
+        }
+        if let Some(deadline) = deadline {
+            if let Some(old) = entry.deadline {
+                self.deadlines.remove(&old);
+            }
+            self.armed += 1;
+            entry.deadline = Some((deadline, self.armed));
+            self.deadlines.insert((deadline, self.armed), key);
+        }
+        entry.assured |= assured;
+        self.flows.insert(key, entry);
+        if close {
+            self.end(seq, key);
+        }
+        verdict
+    }
+
+    /// Ends a flow that there is.
+    fn end(&mut self, seq: Seq, key: KeyOf<N>) {
+        let entry = self.flows.remove(&key).expect("only flows that there are have deadlines");
+        if let Some(at) = entry.deadline {
+            self.deadlines.remove(&at);
+        }
+        let mut cx = Context::<N, Local>::new(&self.shared, LocalTx::default(), self.now, seq);
+        always(self.function.expire(&mut cx, &entry.flow));
+    }
+
+    /// The flows whose deadline has not passed, with it ([`Nanos::NEVER`] where there is none) and whether they are
+    /// assured, ordered by key.
+    #[must_use]
+    pub fn flows(&self) -> Vec<(KeyOf<N>, N::Flow, Nanos, bool)> {
+        let alive = self.flows.iter().map(|(key, entry)| {
+            (*key, entry.flow, entry.deadline.map_or(Nanos::NEVER, |(deadline, _)| deadline), entry.assured)
+        });
+        let mut flows: Vec<_> = alive.filter(|(_, _, deadline, _)| *deadline > self.now).collect();
+        flows.sort_unstable_by_key(|(key, ..)| *key);
+        flows
+    }
+
+    /// What the function has to tell now.
+    #[must_use]
+    pub fn report(&self) -> Option<Report> {
+        let entries = || self.flows().into_iter().map(|(key, flow, deadline, _)| (key, flow, deadline));
+        let of_flows = nf::report_of_flows(&self.function, self.now, entries);
+        nf::local_whole_report(&self.function, of_flows.as_ref(), &self.shared, self.now)
+    }
+
+    /// The digest of the shared state.
+    #[must_use]
+    pub fn fingerprint(&self) -> Fingerprint {
+        nf::local_fingerprint(&self.function, &self.shared)
+    }
+}
+
+/// Local memory has no conflicts.
+fn always<T>(step: Result<T, Infallible>) -> T {
+    match step {
+        Ok(value) => value,
+        Err(never) => match never {},
+    }
+}

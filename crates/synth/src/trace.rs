@@ -1,0 +1,300 @@
+//! Synthesises traces as a stream: flows of published sizes, TCP conversations complete from SYN to FIN, both directions,
+//! all checksums right. The same profile, parameters and seed give the same trace.
+//!
+//! | profile | stands in for | flow sizes |
+//! |---|---|---|
+//! | `university-dc` | the university data centre of state-compute replication, figure 5a | AGH university's Internet link |
+//! | `backbone` | its CAIDA backbone trace, figure 5b | bounded Pareto fitted to two facts that CAIDA published |
+//! | `hyperscaler` | its synthetic trace, figure 5c | the web search workload of DCTCP, the same source as the paper's |
+//! | `uniform` | - | all flows alike: for benches |
+//! | `syn-flood` | - | one SYN after another, each from its own source |
+//! | `single-flow` | the paper's figure 1 | one TCP connection |
+//!
+//! The first two are stand-ins: the captures themselves are not public. Sources and numbers stand in `trace/lengths.rs`.
+//! In the first three no flow has more than a fifth of the packets; `single-flow` is for that.
+//! Bytes of payload are zeros. Flow sizes come from floating-point logarithms and powers, so another platform's
+//! mathematics library may give another trace.
+
+mod lengths;
+mod order;
+mod session;
+mod wire;
+
+use std::fmt;
+use std::str::FromStr;
+
+use packet::{LinkType, Nanos};
+use port::Trace;
+
+use crate::frames::Frames;
+use crate::rng::Rng;
+use lengths::Lengths;
+use order::Order;
+use session::{Session, Talk};
+use wire::Wire;
+
+/// A kind of traffic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Profile {
+    /// Short flows most, few long ones that carry nearly everything.
+    UniversityDc,
+    /// The heaviest tail: half of all packets in flows of more than 8192.
+    Backbone,
+    /// TCP alone, from a few kilobytes to tens of megabytes.
+    Hyperscaler,
+    /// All flows alike.
+    Uniform,
+    /// SYN segments, each from its own source, to few servers.
+    SynFlood,
+    /// One TCP connection.
+    SingleFlow,
+}
+
+/// What to synthesise. The default leaves to the profile what can be left to it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Params {
+    /// Another seed, another trace.
+    pub seed: u64,
+    /// Packets in all, exactly.
+    pub packets: u64,
+    /// Conversations in all, exactly; by default as many as the profile's flow sizes make of the packets. `single-flow` has
+    /// one, whatever this says.
+    pub flows: Option<u64>,
+    /// Replaces the profile's flow sizes by Zipf's: the size of the n-th largest is as n to the minus `skew`.
+    pub skew: Option<f64>,
+    /// How many packets of a flow come back to back, on average; at least 1.
+    pub burst: f64,
+    /// Packets per second of packet time, on average.
+    pub rate_pps: u64,
+    /// The mean time between a flow's packets, for profiles whose flows come and go; shorter for flows that wouldn't end.
+    pub gap: Nanos,
+    /// How long frames are.
+    pub frame_len: Option<FrameLen>,
+    /// How many of a hundred flows are IPv6.
+    pub ipv6_percent: u8,
+    /// One transport for all flows; by default the profile decides.
+    pub transport: Option<Carrier>,
+    /// Client addresses that there are; by default one for eight flows, and one for each in `uniform` and `syn-flood`.
+    pub hosts: Option<u64>,
+    /// In `uniform`: whether flows take turns or come at random.
+    pub turns: bool,
+}
+
+/// How long frames are, without the frame check sequence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FrameLen {
+    /// All of this many bytes, 64 to 1514; a frame whose headers need more has as many as they need.
+    Fixed(u16),
+    /// Full segments, acknowledgements without payload, and requests between.
+    Realistic,
+}
+
+/// A transport for all flows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Carrier {
+    /// Whole TCP conversations, of six packets at least.
+    Tcp,
+    /// UDP: from the client alone in `uniform`, else in turns.
+    Udp,
+}
+
+/// Why a trace can't be synthesised.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SynthError {
+    /// The flows don't fit the packets.
+    #[error("{flows} flows need at least {need} packets, {packets} were asked for")]
+    Packets {
+        /// Flows asked for.
+        flows: u64,
+        /// Packets that they need.
+        need: u64,
+        /// Packets asked for.
+        packets: u64,
+    },
+    /// A parameter is out of range.
+    #[error("{name} must be {range}")]
+    Range {
+        /// The parameter.
+        name: &'static str,
+        /// What it can be.
+        range: &'static str,
+    },
+}
+
+/// A trace in the making.
+pub struct Synth {
+    rng: Rng,
+    order: Order,
+    wire: Wire,
+    packets: u64,
+    flows: u64,
+}
+
+/// The first packet's time at the earliest: 2023-11-14 22:13:20 UTC.
+const EPOCH: Nanos = Nanos::from_secs(1_700_000_000);
+
+/// No flow takes more than this part of the packets, or one elephant of a short trace would be all there is.
+const SHARE_MAX: u64 = 5;
+
+impl Profile {
+    /// All profiles.
+    pub const ALL: [Self; 6] =
+        [Self::UniversityDc, Self::Backbone, Self::Hyperscaler, Self::Uniform, Self::SynFlood, Self::SingleFlow];
+
+    /// The name that commands know it by.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::UniversityDc => "university-dc",
+            Self::Backbone => "backbone",
+            Self::Hyperscaler => "hyperscaler",
+            Self::Uniform => "uniform",
+            Self::SynFlood => "syn-flood",
+            Self::SingleFlow => "single-flow",
+        }
+    }
+
+    /// What it is, in a line.
+    #[must_use]
+    pub const fn summary(self) -> &'static str {
+        match self {
+            Self::UniversityDc => "flow sizes of a university's Internet link: mice of UDP and TCP, few elephants",
+            Self::Backbone => "the heaviest tail: half of the packets in flows of more than 8192",
+            Self::Hyperscaler => "TCP alone, sizes of the DCTCP web search workload",
+            Self::Uniform => "all flows alike, UDP from clients alone unless TCP is asked for",
+            Self::SynFlood => "SYN segments, each from its own source",
+            Self::SingleFlow => "one TCP connection",
+        }
+    }
+}
+
+impl fmt::Display for Profile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Profile {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let names = || Self::ALL.map(Self::name).join(", ");
+        let found = Self::ALL.into_iter().find(|profile| profile.name() == name);
+        found.ok_or_else(|| format!("there is no profile `{name}`: choose one of {}", names()))
+    }
+}
+
+impl Default for Params {
+    fn default() -> Self {
+        Self {
+            seed: 1,
+            packets: 1_000_000,
+            flows: None,
+            skew: None,
+            burst: 1.0,
+            rate_pps: 1_000_000,
+            gap: Nanos::from_millis(5),
+            frame_len: None,
+            ipv6_percent: 0,
+            transport: None,
+            hosts: None,
+            turns: false,
+        }
+    }
+}
+
+impl Params {
+    /// Whether each parameter makes sense by itself.
+    fn check(&self) -> Result<(), SynthError> {
+        let range = |good: bool, name, range| if good { Ok(()) } else { Err(SynthError::Range { name, range }) };
+        range((1..=u64::from(u32::MAX)).contains(&self.packets), "packets", "from 1 to 4294967295")?;
+        range(self.flows.is_none_or(|flows| (1..=1 << 28).contains(&flows)), "flows", "from 1 to 268435456")?;
+        range(self.skew.is_none_or(|skew| (0.0..=10.0).contains(&skew)), "skew", "from 0 to 10")?;
+        range((1.0..=1e6).contains(&self.burst), "burst", "from 1 to a million")?;
+        range((1..=1_000_000_000).contains(&self.rate_pps), "rate", "from 1 to 1000000000 packets per second")?;
+        let fits = |len| matches!(len, FrameLen::Realistic | FrameLen::Fixed(64..=1514));
+        range(self.frame_len.is_none_or(fits), "frame length", "from 64 to 1514 bytes")?;
+        range(self.ipv6_percent <= 100, "IPv6 share", "from 0 to 100 percent")?;
+        range(self.hosts.is_none_or(|hosts| (1..=1 << 24).contains(&hosts)), "hosts", "from 1 to 16777216")
+    }
+}
+
+impl Synth {
+    /// A trace of this kind.
+    ///
+    /// It holds about 60 bytes for each flow of `uniform`, 20 for each of the others and 60 more while the flow is alive,
+    /// and nothing for each packet.
+    ///
+    /// # Errors
+    /// A parameter that makes no sense, alone or with others.
+    pub fn new(profile: Profile, params: &Params) -> Result<Self, SynthError> {
+        params.check()?;
+        let mut rng = Rng::new(params.seed);
+        let lengths = Lengths::new(profile, params).draw(params, &mut rng)?;
+        let flows = lengths.len() as u64;
+        let hosts = params.hosts.unwrap_or(match profile {
+            Profile::Uniform | Profile::SynFlood => flows,
+            Profile::UniversityDc | Profile::Backbone | Profile::Hyperscaler | Profile::SingleFlow => flows.div_ceil(8),
+        });
+        let hosts = hosts.clamp(1, 1 << 24);
+        if flows.div_ceil(hosts) > u64::from(u16::MAX) - 1_024 {
+            return Err(SynthError::Range { name: "hosts", range: "at least a 64000th of the flows" });
+        }
+        let frame_len = params.frame_len.unwrap_or(match profile {
+            Profile::Uniform | Profile::SynFlood => FrameLen::Fixed(64),
+            Profile::UniversityDc | Profile::Backbone | Profile::Hyperscaler | Profile::SingleFlow => {
+                FrameLen::Realistic
+            }
+        });
+        let order = match profile {
+            Profile::Uniform if params.skew.is_some() => Order::spread(lengths, params, &mut rng),
+            Profile::Uniform if !params.turns => Order::random(lengths, params),
+            Profile::Uniform | Profile::SynFlood | Profile::SingleFlow => Order::turns(lengths, params),
+            Profile::UniversityDc | Profile::Backbone | Profile::Hyperscaler => Order::timed(lengths, params, &mut rng),
+        };
+        let talk = Talk::new(profile, params.transport);
+        Ok(Self { rng, order, wire: Wire::new(params, talk, hosts, frame_len), packets: params.packets, flows })
+    }
+
+    /// How the frames begin.
+    #[must_use]
+    pub const fn link(&self) -> LinkType {
+        LinkType::Ethernet
+    }
+
+    /// How many packets there are in all.
+    #[must_use]
+    pub const fn packets(&self) -> u64 {
+        self.packets
+    }
+
+    /// How many conversations there are in all.
+    #[must_use]
+    pub const fn flows(&self) -> u64 {
+        self.flows
+    }
+
+    /// The next frame and its time; `None` behind the last.
+    pub fn next_frame(&mut self) -> Option<(Nanos, &[u8])> {
+        let wire = &mut self.wire;
+        let mut open = |flow, total, rng: &mut Rng| wire.open(flow, total, rng);
+        let (time, mut session): (Nanos, Session) = self.order.next(&mut self.rng, &mut open)?;
+        let segment = session.next(&mut self.rng, self.wire.frame_len());
+        let frame = self.wire.write(&session, &segment);
+        self.order.put_back(session, &mut self.rng);
+        Some((EPOCH + time, frame))
+    }
+
+    /// All of it, in memory.
+    ///
+    /// # Panics
+    /// When it would take more than 4 GiB.
+    #[must_use]
+    pub fn trace(mut self) -> Trace {
+        let mut trace = Trace::new();
+        while let Some((time, frame)) = self.next_frame() {
+            trace.push(Frames::descriptor(LinkType::Ethernet, trace.len(), time, frame), frame);
+        }
+        trace
+    }
+}
