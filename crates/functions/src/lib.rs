@@ -27,6 +27,7 @@ pub mod port_knock;
 pub mod port_scan;
 pub mod rate;
 pub mod sidejacking;
+pub mod syn_limit;
 mod top;
 pub mod tracking;
 pub mod web_cache;

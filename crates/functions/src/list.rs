@@ -38,6 +38,8 @@ pub fn each(visit: &mut impl Visitor) {
     visit.visit::<crate::policer::Policer>();
     #[cfg(feature = "ddos")]
     visit.visit::<crate::ddos::Ddos>();
+    #[cfg(feature = "syn-limit")]
+    visit.visit::<crate::syn_limit::SynLimit>();
     #[cfg(feature = "heavy-hitter")]
     visit.visit::<crate::heavy_hitter::HeavyHitter>();
     #[cfg(feature = "port-knock")]

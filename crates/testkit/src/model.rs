@@ -17,6 +17,7 @@ mod policer;
 mod port_knock;
 mod port_scan;
 mod sidejacking;
+mod syn_limit;
 mod tracking;
 mod web_cache;
 
@@ -44,6 +45,7 @@ pub use policer::{BucketPer, PolicerModel};
 pub use port_knock::PortKnockModel;
 pub use port_scan::PortScanModel;
 pub use sidejacking::SidejackingModel;
+pub use syn_limit::SynLimitModel;
 pub use tracking::Tracked;
 pub use web_cache::WebCacheModel;
 

@@ -1,8 +1,8 @@
 //! Functions against naive models, over random traces of few hosts and few ports, whose times jump around the timeouts.
 
-use functions::{anti_ddos, ddos, heavy_hitter, policer, port_knock};
+use functions::{anti_ddos, ddos, heavy_hitter, policer, port_knock, syn_limit};
 use millrace_testkit::model::{
-    AntiDdosModel, BucketPer, DdosModel, HeavyHitterModel, Model, PolicerModel, PortKnockModel, compare,
+    AntiDdosModel, BucketPer, DdosModel, HeavyHitterModel, Model, PolicerModel, PortKnockModel, SynLimitModel, compare,
 };
 use millrace_testkit::{Build, Driver, Frames};
 use nf::Function;
@@ -108,6 +108,14 @@ proptest! {
         ][per];
         let text = format!("per = \"{name}\"\nrate = \"{rate}bit\"\nburst = {burst}\nidle_timeout = {idle}");
         agree(policer::Policer::new(&config(&text)), &mut PolicerModel::new(per, rate, burst), &frames)?;
+    }
+
+    #[test]
+    fn syn_limit(frames in trace(), rate in 1..5_u64, burst in 1..5_u64, idle in 1..4_u64) {
+        let allow = "[\"10.0.0.2/32\", \"2001:db8::2/128\"]";
+        let text = format!("rate = {rate}\nburst = {burst}\nallow = {allow}\nidle_timeout = {idle}");
+        let allowed = ["10.0.0.2", "2001:db8::2"].map(|address| address.parse().expect("an address"));
+        agree(syn_limit::SynLimit::new(config(&text)), &mut SynLimitModel::new(rate, burst, &allowed), &frames)?;
     }
 
     #[test]

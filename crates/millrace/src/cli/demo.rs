@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 
 use super::engines::{fitting, machine_cores};
 use super::failure::{Failed, OUTCOME};
+use super::signals;
 use super::traffic::Counter;
-use super::{entry, signals};
 use crate::DEMO_CAPTURE;
 use crate::print::dropped::{self, Dropped, Sources};
 use crate::print::number::{bytes, count, counted, percent};
@@ -60,7 +60,12 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     let sample = move || Sample { done: shown.get(), total: Some(of), packets: 0 };
     let doing = "a capture through a firewall, under every engine; it takes a few seconds";
     let progress = Progress::begin(args.json, "demo", doing, sample);
-    let entry = entry(catalogue, FUNCTION)?;
+    let lacks = || {
+        Failed::usage(format!(
+            "the demo shows `{FUNCTION}`, which this program was built without (--features {FUNCTION})"
+        ))
+    };
+    let entry = catalogue.get(FUNCTION).ok_or_else(lacks)?;
     let mut settings = Settings::default();
     settings.set(INSIDE)?;
     let program = entry.load(&settings)?;

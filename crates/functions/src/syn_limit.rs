@@ -1,0 +1,234 @@
+//! Limits how many TCP connections a source may open in a second: a token bucket of SYNs for each. Behaviour and choices:
+//! `docs/syn-limit.md`.
+//!
+//! All arithmetic is whole: a token is a thousand millionth of a SYN, so that each nanosecond adds as many as the rate has SYNs per
+//! second.
+
+use alloc::string::{String, ToString};
+use alloc::vec;
+use alloc::vec::Vec;
+
+use memory::Memory;
+use nf::{
+    ConfigKey, Context, Description, Flow, HOST_BYTES, Meta, NetworkFunction, Opened, PacketSet, Reason, RecordReader,
+    RecordWriter, Report, Sharing, Sizing, Step, Verdict,
+};
+use packet::{Headers, Host, Nanos, TcpFlags, Transport};
+use serde::Deserialize;
+
+use crate::config::{Count, Flows, Prefix, Timeout};
+use crate::list::Catalogued;
+use crate::top::heaviest;
+
+/// The function, configured.
+#[derive(Clone, Debug)]
+pub struct SynLimit {
+    config: Config,
+    /// Tokens in a full bucket.
+    full: u64,
+    idle: Nanos,
+}
+
+/// Its configuration file.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// SYNs a second that a source may send for long.
+    pub rate: Count<1, 10_000_000>,
+    /// SYNs that may come at once.
+    pub burst: Count<1, 1_000_000>,
+    /// Sources that are not limited.
+    pub allow: Vec<Prefix>,
+    /// A source that is silent for so long is forgotten, though not before its bucket is full again.
+    pub idle_timeout: Timeout,
+    /// IPv4 sources that are remembered.
+    pub flows: Flows,
+    /// IPv6 sources that are remembered.
+    pub flows_v6: Flows,
+    /// How many sources the report lists.
+    pub top: Count<0, 10_000>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            rate: Count::new(50),
+            burst: Count::new(100),
+            allow: Vec::new(),
+            idle_timeout: Timeout::from_secs(60),
+            flows: Count::new(1_048_576),
+            flows_v6: Count::new(65_536),
+            top: Count::new(10),
+        }
+    }
+}
+
+/// What a SYN contributes: who sent it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Opening(Host);
+
+impl Meta for Opening {
+    type Key = Host;
+
+    const RECORD_BYTES: usize = HOST_BYTES;
+
+    #[inline]
+    fn key(&self) -> Host {
+        self.0
+    }
+
+    #[inline]
+    fn write(&self, record: &mut [u8]) {
+        RecordWriter::new(record).host(&self.0).end();
+    }
+
+    #[inline]
+    fn read(record: &[u8]) -> Option<Self> {
+        let mut fields = RecordReader::new(record);
+        let opening = Self(fields.host()?);
+        fields.end().map(|()| opening)
+    }
+}
+
+/// A source's token bucket, and what was counted beside it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Source {
+    tokens: u64,
+    /// When `tokens` was right.
+    counted_at: Nanos,
+    /// SYNs since the source became known, those dropped among them.
+    syns: u64,
+    dropped: u64,
+}
+
+impl Flow for Source {}
+
+/// Tokens that a SYN takes.
+const SYN: u64 = 1_000_000_000;
+
+const SYN_RATE: Reason = Reason::own(0);
+
+impl SynLimit {
+    /// The function as configured.
+    #[must_use]
+    pub fn new(config: Config) -> Self {
+        let full = config.burst.get() * SYN;
+        // A forgotten bucket comes back full. Once it is full anyway, forgetting it can't be noticed.
+        let idle = config.idle_timeout.nanos().max(Nanos(full.div_ceil(config.rate.get())));
+        Self { config, full, idle }
+    }
+}
+
+impl Catalogued for SynLimit {
+    type Config = Config;
+
+    const CRAMPED: &'static str = r#"
+rate = 1
+burst = 2
+allow = ["192.0.2.0/24"]
+idle_timeout = 1
+"#;
+    const SMALL: &'static str = r#"
+rate = 2
+burst = 3
+allow = ["192.168.0.0/24", "2001:db8::/32"]
+idle_timeout = 2
+"#;
+
+    fn from_config(config: Config) -> Self {
+        Self::new(config)
+    }
+}
+
+impl NetworkFunction for SynLimit {
+    type Meta = Opening;
+    type Flow = Source;
+    type Shared<M: Memory> = ();
+
+    const DESCRIPTION: Description = Description {
+        name: "syn-limit",
+        summary: "drops the SYNs that a source sends beyond a rate",
+        state: "the source's token bucket, its SYNs and those dropped",
+        sharing: Sharing::Nothing,
+        keys: &[
+            ConfigKey {
+                name: "rate",
+                default: "50",
+                help: "SYNs a second that a source may send for long; 1 to 10000000",
+            },
+            ConfigKey { name: "burst", default: "100", help: "SYNs that may come at once; 1 to 1000000" },
+            ConfigKey { name: "allow", default: "[]", help: "sources that are not limited: a list of prefixes" },
+            ConfigKey {
+                name: "idle_timeout",
+                default: "60",
+                help: "seconds of silence after which a source is forgotten, though not before its bucket is full",
+            },
+            ConfigKey { name: "flows", default: "1048576", help: "IPv4 sources that are remembered" },
+            ConfigKey { name: "flows_v6", default: "65536", help: "IPv6 sources that are remembered" },
+            ConfigKey { name: "top", default: "10", help: "how many sources the report lists; 0 to 10000" },
+        ],
+        drop_reasons: &["syn-rate"],
+    };
+
+    fn packet_set(&self) -> PacketSet {
+        PacketSet::Source
+    }
+
+    fn sizing(&self) -> Sizing {
+        Sizing { flows: self.config.flows.get() as usize, flows_v6: self.config.flows_v6.get() as usize }
+    }
+
+    fn shared<M: Memory>(&self, _memory: &M) {}
+
+    #[inline]
+    fn meta(&self, headers: &Headers, _payload: &[u8]) -> Option<Opening> {
+        let Transport::Tcp(tcp) = headers.transport else { return None };
+        if !tcp.flags.contains(TcpFlags::SYN) || tcp.flags.contains(TcpFlags::ACK) {
+            return None;
+        }
+        let (source, _) = headers.addresses()?;
+        let is_allowed = self.config.allow.iter().any(|prefix| prefix.contains(source));
+        if is_allowed { None } else { headers.source().map(Opening) }
+    }
+
+    #[inline]
+    fn open<M: Memory>(&self, cx: &mut Context<'_, Self, M>, _meta: &Opening) -> Step<Opened<Source>, M> {
+        Ok(Opened::Flow(Source { tokens: self.full, counted_at: cx.now(), syns: 0, dropped: 0 }))
+    }
+
+    #[inline]
+    fn packet<M: Memory>(
+        &self,
+        cx: &mut Context<'_, Self, M>,
+        source: &mut Source,
+        _meta: &Opening,
+    ) -> Step<Verdict, M> {
+        cx.expire_after(self.idle);
+        // Where a product or a sum doesn't fit, it is far beyond a full bucket.
+        let gained = cx.now().since(source.counted_at).0.saturating_mul(self.config.rate.get());
+        source.tokens = source.tokens.saturating_add(gained).min(self.full);
+        source.counted_at = cx.now();
+        source.syns += 1;
+        let Some(left) = source.tokens.checked_sub(SYN) else {
+            source.dropped += 1;
+            // A flood of spoofed sources must not push out those that are known to exceed their rate.
+            cx.assure();
+            return Ok(Verdict::Drop(SYN_RATE));
+        };
+        source.tokens = left;
+        Ok(Verdict::forward())
+    }
+
+    fn report(&self, flows: &mut dyn Iterator<Item = (Host, Source)>) -> Option<Report> {
+        let row =
+            |(host, source): (Host, Source)| vec![host.to_string().into(), source.syns.into(), source.dropped.into()];
+        Some(Report {
+            title: String::from("sources over the rate"),
+            columns: vec!["source", "SYNs", "dropped"],
+            rows: heaviest(flows, self.config.top.get() as usize, |source| source.dropped)
+                .into_iter()
+                .map(row)
+                .collect(),
+        })
+    }
+}

@@ -1,0 +1,50 @@
+//! The model of `syn-limit`.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use packet::{Headers, Nanos, Seq, Transport};
+
+use super::{Fate, Model};
+
+/// Remembers when every SYN passed, for ever; so it also checks that a source's being forgotten can't be noticed.
+///
+/// A SYN passes if, for each earlier moment, the SYNs that passed since then fit into a burst and what the rate gave since then.
+#[derive(Clone, Debug)]
+pub struct SynLimitModel {
+    rate: u128,
+    burst: u128,
+    allowed: Vec<IpAddr>,
+    passed: HashMap<IpAddr, Vec<u128>>,
+}
+
+impl SynLimitModel {
+    /// A model of so many SYNs a second and at once, which doesn't limit these sources.
+    #[must_use]
+    pub fn new(rate: u64, burst: u64, allowed: &[IpAddr]) -> Self {
+        Self { rate: rate.into(), burst: burst.into(), allowed: allowed.to_vec(), passed: HashMap::new() }
+    }
+}
+
+impl Model for SynLimitModel {
+    fn packet(&mut self, _seq: Seq, now: Nanos, headers: &Headers, _payload: &[u8]) -> Fate {
+        let (Some((source, _)), Transport::Tcp(tcp)) = (headers.addresses(), headers.transport) else {
+            return Fate::FORWARD;
+        };
+        // SYN is bit 1, ACK bit 4.
+        if tcp.flags.0 & 0b1_0010 != 0b10 || self.allowed.contains(&source) {
+            return Fate::FORWARD;
+        }
+        let passed = self.passed.entry(source).or_default();
+        let now = u128::from(now.0);
+        let fits = |(nth, time): (usize, &u128)| {
+            (nth as u128 + 2) * 1_000_000_000 <= self.burst * 1_000_000_000 + (now - time) * self.rate
+        };
+        if passed.iter().rev().enumerate().all(fits) {
+            passed.push(now);
+            Fate::FORWARD
+        } else {
+            Fate::Drop("syn-rate")
+        }
+    }
+}
