@@ -30,10 +30,10 @@ pub use placement::sharded::Sharded;
 pub use placement::shared::{Part, Shared};
 pub use placement::striped::Commit;
 pub use placement::tables::Tables;
-pub use placement::transacted::{Baton, Transacted, Transactions};
+pub use placement::transacted::{ReplayOrder, Transacted, Transactions};
 pub use placement::{BURST, FlowState, KeyOf, Lane, Placement, Ticket, hash_of};
 pub use run::fleet::{
-    Fleet, PrivateFleet, Remains, ShardedFleet, SharedFleet, TransactedFleet, private_fleet, sharded_fleet,
+    Fleet, Inspect, PrivateFleet, ShardedFleet, SharedFleet, TransactedFleet, private_fleet, sharded_fleet,
     shared_fleet, transacted_fleet,
 };
 pub use run::{
@@ -42,7 +42,7 @@ pub use run::{
 };
 pub use steer::balance::{Balancer, Migration};
 pub use steer::core_batch::CoreBatch;
-pub use steer::dispatch::{Dispatcher, Standing};
+pub use steer::dispatch::{Dispatcher, SteeringSnapshot};
 pub use steer::steering::{BUCKETS, Steering};
 pub use work::any_worker::AnyWorker;
 pub use work::worker::Worker;

@@ -11,8 +11,8 @@ use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
 use engine::{
-    AnyWorker, Commit, Control, CoreBatch, Dispatcher, EngineKind, Fleet, FlowState, Guarantee, KeyOf, Mail, Options,
-    Part, Placement, PrivateFleet, Remains, ShardedFleet, Shared, SharedFleet, Tables, TransactedFleet, drive,
+    AnyWorker, Commit, Control, CoreBatch, Dispatcher, EngineKind, Fleet, FlowState, Guarantee, Inspect, KeyOf, Mail,
+    Options, Part, Placement, PrivateFleet, ShardedFleet, Shared, SharedFleet, Tables, TransactedFleet, drive,
     private_fleet, resolve, sharded_fleet, shared_fleet, transacted_fleet,
 };
 use flow::index::IndexKind;
@@ -214,7 +214,7 @@ impl<N: Function> Bench<'_, N> {
         fleet.workers[0].process(&mut batch);
         observe(&mut batch, self.trace, &mut packets);
         let now = last_time(self.trace, len);
-        let counters = Remains::flow_counters(&fleet);
+        let counters = Inspect::flow_counters(&fleet);
         let place = fleet.workers[0].place();
         Observed {
             packets,
@@ -265,7 +265,7 @@ impl<N: Function> Bench<'_, N> {
             compare_flows::<N>(&oracle.flows, &sorted(together.flows(now).into_iter()), "the only shard")?;
             compare_shared(oracle.shared, other)?;
         }
-        Ok(Held { full: Remains::flow_counters(&together).was_full(), moves: 0 })
+        Ok(Held { full: Inspect::flow_counters(&together).was_full(), moves: 0 })
     }
 
     /// Runs every core on all its packets at once, each on a thread: their transactions have an order to keep.
@@ -291,7 +291,7 @@ impl<N: Function> Bench<'_, N> {
         len: usize,
     ) -> Result<Held, Difference> {
         let packets = self.observe_run(&mut fleet, case, len)?;
-        let full = oracle.was_full || Remains::flow_counters(&fleet).was_full();
+        let full = oracle.was_full || Inspect::flow_counters(&fleet).was_full();
         let held = Held { full, moves: 0 };
         if full && case.engine.guarantee(N::DESCRIPTION.sharing) == Guarantee::IdenticalPerPacketSet {
             return Ok(held);
@@ -309,7 +309,7 @@ impl<N: Function> Bench<'_, N> {
         len: usize,
     ) -> Result<Held, Difference> {
         let packets = self.observe_run(&mut fleet, case, len)?;
-        let full = oracle.was_full || Remains::flow_counters(&fleet).was_full();
+        let full = oracle.was_full || Inspect::flow_counters(&fleet).was_full();
         let held = Held { full, moves: fleet.dispatcher.moved() };
         if full {
             return Ok(held);
@@ -351,7 +351,7 @@ impl<N: Function> Bench<'_, N> {
     ) -> Result<Held, Difference> {
         fleet.workers[0].place().record();
         let packets = self.observe_run(&mut fleet, case, len)?;
-        let full = oracle.was_full || Remains::flow_counters(&fleet).was_full();
+        let full = oracle.was_full || Inspect::flow_counters(&fleet).was_full();
         if !full {
             self.check_witness(&fleet, oracle, &packets, len)?;
         }
@@ -397,7 +397,7 @@ impl<N: Function> Bench<'_, N> {
         len: usize,
     ) -> Result<Vec<Option<Observation>>, Difference>
     where
-        Fleet<N, P>: Remains<N>,
+        Fleet<N, P>: Inspect<N>,
     {
         let packets = match case.seed {
             Some(seed) => {

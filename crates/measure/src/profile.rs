@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::{Dispatcher, EngineKind, Fleet, Options, Placement, Remains, Transactions, cpus};
+use engine::{Dispatcher, EngineKind, Fleet, Inspect, Options, Placement, Transactions, cpus};
 use engine::{private_fleet, transacted_fleet};
 use memory::transactional::{Cause, Collision, Operation};
 use nf::{Function, Meta};
@@ -244,7 +244,7 @@ fn rounds<N: Function, P: Placement<N>>(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Found, BenchError>
 where
-    Fleet<N, P>: Remains<N>,
+    Fleet<N, P>: Inspect<N>,
 {
     let mut found = Found {
         mpps: [Vec::new(), Vec::new()],

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::{EngineKind, Fleet, Placement, Remains, private_fleet, transacted_fleet};
+use engine::{EngineKind, Fleet, Inspect, Placement, private_fleet, transacted_fleet};
 use nf::Function;
 use port::Trace;
 
@@ -49,7 +49,7 @@ fn rounds<N: Function, P: Placement<N>>(
     more: &mut dyn FnMut(&Repeated) -> bool,
 ) -> Result<Repeated, BenchError>
 where
-    Fleet<N, P>: Remains<N>,
+    Fleet<N, P>: Inspect<N>,
 {
     let mut replay = plan.replay(&mut fleet.dispatcher, trace);
     let mut repeated = Repeated::default();

@@ -57,13 +57,13 @@ impl<M: nf::Meta> Steered<M> {
         if !together {
             dispatcher.freeze();
         }
-        let start = dispatcher.standing();
+        let start = dispatcher.snapshot();
         let mut steered = Self::pass(dispatcher, trace);
         let moves = dispatcher.back_to(&start);
         if let (false, Some(last)) = (moves.is_empty(), trace.packets().last()) {
             steered.script.boundaries.push(Boundary { seq: Seq(trace.len() as u64), time: last.time, moves });
         }
-        dispatcher.stand(&start);
+        dispatcher.restore(&start);
         steered
     }
 }

@@ -66,7 +66,7 @@ impl<M> Lane<'_, M> {
     /// The lane for a call that not every step makes: its ticket is copied to memory for this call, so that on all other ways it may
     /// stay in registers.
     #[inline(always)]
-    pub fn lent<R>(self, call: impl FnOnce(Lane<'_, M>) -> R) -> R {
+    pub fn spill_to_memory<R>(self, call: impl FnOnce(Lane<'_, M>) -> R) -> R {
         let ticket = *self.ticket;
         call(Lane { meta: self.meta, ticket: &ticket })
     }

@@ -281,7 +281,7 @@ impl<N: NetworkFunction> Rest<N> {
     ) {
         for _ in 0..RECLAIM_PER_PACKET {
             let Some(slot) = flows.table.reclaim(lane.now) else { break };
-            lane.lent(|lane| self.end(flows, nf, slot, (lane.now, lane.seq), End::Expired));
+            lane.spill_to_memory(|lane| self.end(flows, nf, slot, (lane.now, lane.seq), End::Expired));
         }
         let Some(entry) = flows.table.entry_near(&key, lane.hint, lane.now) else {
             let is_absent = flows.table.is_absent(lane.hint);
@@ -289,11 +289,11 @@ impl<N: NetworkFunction> Rest<N> {
                 // Nobody asks for a replayed packet's verdict, and nothing else would come of it.
                 return if lane.replayed { settle(&Verdict::forward()) } else { self.refuse(nf, lane, settle) };
             }
-            return settle(&lane.lent(|lane| self.step_apart(flows, nf, key, lane, is_absent)));
+            return settle(&lane.spill_to_memory(|lane| self.step_apart(flows, nf, key, lane, is_absent)));
         };
         let (slot, effects) = self.packet(entry, nf, lane, settle);
         if let Some(effects) = effects {
-            lane.lent(|lane| self.take_effect(flows, nf, slot, lane, effects));
+            lane.spill_to_memory(|lane| self.take_effect(flows, nf, slot, lane, effects));
         }
     }
 

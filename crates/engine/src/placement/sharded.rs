@@ -17,7 +17,7 @@ use crate::placement::private::Private;
 use crate::placement::striped::share;
 use crate::placement::tables::Tables;
 use crate::placement::{Lane, Placement};
-use crate::steer::elephants::HERD_MAX;
+use crate::steer::elephants::REPLICATED_MAX;
 
 /// A core's shards, and its replica of the elephants.
 pub struct Sharded<N: NetworkFunction> {
@@ -49,7 +49,8 @@ impl<N: NetworkFunction> Sharded<N> {
         let exchange = Arc::new(Exchange::new());
         let buckets = table.len();
         let each = Sizing { flows: share(sizing.flows, buckets), flows_v6: share(sizing.flows_v6, buckets) };
-        let herd = Sizing { flows: HERD_MAX, flows_v6: if sizing.flows_v6 == 0 { 0 } else { HERD_MAX } };
+        let few =
+            Sizing { flows: REPLICATED_MAX, flows_v6: if sizing.flows_v6 == 0 { 0 } else { REPLICATED_MAX } };
         let of = |core: usize| Self {
             core: core as u16,
             cores,
@@ -58,7 +59,7 @@ impl<N: NetworkFunction> Sharded<N> {
                 .iter()
                 .map(|owner| (usize::from(*owner) == core).then(|| Private::kept(nf, each, seed, tables).into()))
                 .collect(),
-            replica: replicated.then(|| Private::kept(nf, herd, seed, tables).into()),
+            replica: replicated.then(|| Private::kept(nf, few, seed, tables).into()),
             exchange: Arc::clone(&exchange),
         };
         (0..cores).map(of).collect()

@@ -83,11 +83,11 @@ enum Order {
     /// It is written down.
     Recorded(Vec<Place>),
     /// It is this.
-    Given(Arc<Baton>),
+    Given(Arc<ReplayOrder>),
 }
 
 /// An order of transactions, by their cores, for a run that is to repeat another.
-pub struct Baton {
+pub struct ReplayOrder {
     cores: Vec<u16>,
     at: AtomicUsize,
     /// The thread of each core that has waited, to be woken when its turn comes.
@@ -106,7 +106,7 @@ impl Transactions {
     }
 }
 
-impl Baton {
+impl ReplayOrder {
     /// The order in which the transactions of `cores` stand, which have been [recorded](Transacted::record).
     pub fn of<'a, N: Function>(cores: impl IntoIterator<Item = &'a Transacted<N>>) -> Arc<Self> {
         let (mut all, mut waiting): (Vec<(Place, usize, usize)>, _) = (Vec::new(), Vec::new());
@@ -234,7 +234,7 @@ impl<N: Function> Transacted<N> {
     }
 
     /// From now on transactions are in this order. The cores have to be given the packets that they had when it was recorded.
-    pub fn repeat(&mut self, baton: &Arc<Baton>) {
+    pub fn repeat(&mut self, baton: &Arc<ReplayOrder>) {
         self.rest.own.order = Order::Given(Arc::clone(baton));
     }
 

@@ -11,7 +11,7 @@ use crate::options::Options;
 use crate::placement::private::Private;
 use crate::placement::sharded::{Layout, Sharded};
 use crate::placement::shared::Shared;
-use crate::placement::transacted::{Baton, Transacted, Transactions};
+use crate::placement::transacted::{ReplayOrder, Transacted, Transactions};
 use crate::placement::{FlowState, Placement};
 use crate::steer::dispatch::Dispatcher;
 use crate::work::worker::Worker;
@@ -119,7 +119,7 @@ pub fn transacted_fleet<N: Function>(nf: Arc<N>, cores: usize, options: &Options
 }
 
 /// What a fleet leaves behind, whatever its placement.
-pub trait Remains<N: NetworkFunction> {
+pub trait Inspect<N: NetworkFunction> {
     /// The flows alive at `now`, each once, in no particular order, as they are found. `scr`: those of one replica.
     fn each_flow(&self, now: Nanos) -> Box<dyn Iterator<Item = FlowState<N>> + '_>;
 
@@ -166,7 +166,7 @@ impl<N: NetworkFunction> PrivateFleet<N> {
     }
 }
 
-impl<N: NetworkFunction> Remains<N> for PrivateFleet<N> {
+impl<N: NetworkFunction> Inspect<N> for PrivateFleet<N> {
     fn whole_report(&mut self, nf: &N, of_flows: Option<&Report>, now: Nanos) -> Option<Report> {
         self.parts().next().and_then(|part| local_whole_report(nf, of_flows, part.shared(), now))
     }
@@ -206,7 +206,7 @@ impl<N: NetworkFunction> ShardedFleet<N> {
     }
 }
 
-impl<N: NetworkFunction> Remains<N> for ShardedFleet<N> {
+impl<N: NetworkFunction> Inspect<N> for ShardedFleet<N> {
     fn whole_report(&mut self, nf: &N, of_flows: Option<&Report>, now: Nanos) -> Option<Report> {
         self.parts().next().and_then(|part| local_whole_report(nf, of_flows, part.shared(), now))
     }
@@ -233,7 +233,7 @@ impl<N: NetworkFunction> Remains<N> for ShardedFleet<N> {
     }
 }
 
-impl<N: NetworkFunction> Remains<N> for SharedFleet<N> {
+impl<N: NetworkFunction> Inspect<N> for SharedFleet<N> {
     fn whole_report(&mut self, nf: &N, of_flows: Option<&Report>, now: Nanos) -> Option<Report> {
         self.workers[0].place().whole().whole_report(nf, of_flows, now)
     }
@@ -259,7 +259,7 @@ impl<N: NetworkFunction> Remains<N> for SharedFleet<N> {
     }
 }
 
-impl<N: Function> Remains<N> for TransactedFleet<N> {
+impl<N: Function> Inspect<N> for TransactedFleet<N> {
     fn whole_report(&mut self, nf: &N, of_flows: Option<&Report>, now: Nanos) -> Option<Report> {
         self.workers[0].place_mut().whole_report(nf, of_flows, now)
     }
@@ -297,7 +297,7 @@ impl<N: Function> TransactedFleet<N> {
 
     /// The fleet is to run its transactions in the order of another that was [recorded](Self::record), over the same packets.
     pub fn repeat(&mut self, other: &Self) {
-        let baton = Baton::of(other.workers.iter().map(Worker::place));
+        let baton = ReplayOrder::of(other.workers.iter().map(Worker::place));
         self.workers.iter_mut().for_each(|worker| worker.place_mut().repeat(&baton));
     }
 
@@ -310,7 +310,7 @@ impl<N: Function> TransactedFleet<N> {
 
 impl<N: NetworkFunction, P: Placement<N>> Fleet<N, P>
 where
-    Self: Remains<N>,
+    Self: Inspect<N>,
 {
     /// What happened to packets on all cores together, and to flows.
     #[must_use]

@@ -22,7 +22,7 @@ use port::{Opened, Port, PortError, Queue, ReceiveLosses, Stream, Transmit, Tran
 pub use self::cores::{CoreRun, run_cores};
 use self::feed::Own;
 pub use self::feed::{Feed, resolve};
-use self::fleet::{Fleet, Remains, private_fleet, sharded_fleet, shared_fleet, transacted_fleet};
+use self::fleet::{Fleet, Inspect, private_fleet, sharded_fleet, shared_fleet, transacted_fleet};
 pub use self::handle::{Control, CoreProgress};
 pub use self::mail::Mail;
 pub use self::running::{Running, start};
@@ -147,7 +147,7 @@ pub fn drive<N: NetworkFunction, P: Placement<N>>(
     mail: &Mail<N>,
 ) -> Result<Outcome, EngineError>
 where
-    Fleet<N, P>: Remains<N>,
+    Fleet<N, P>: Inspect<N>,
 {
     let cores = fleet.workers.len();
     let sides = port.sides();

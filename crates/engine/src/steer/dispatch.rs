@@ -154,7 +154,7 @@ impl<N: NetworkFunction> Dispatcher<N> {
     /// How many packet sets are replicated by themselves now.
     #[must_use]
     pub fn elephants(&self) -> usize {
-        self.herd().map_or(0, <[_]>::len)
+        self.replicated().map_or(0, <[_]>::len)
     }
 
     /// How often something changed cores.
@@ -254,7 +254,7 @@ impl<N: NetworkFunction> Dispatcher<N> {
                 script.boundaries.push(Boundary { seq: first.seq, time: first.time, moves });
             }
         }
-        if self.herd().is_some() {
+        if self.replicated().is_some() {
             script.owned.resize_with(self.cores, Vec::new);
         }
         let mut found = take(&mut self.found);
@@ -281,12 +281,13 @@ impl<N: NetworkFunction> Dispatcher<N> {
 
     /// What leads from here back to where `start` stood: for a trace that is replayed over and over.
     #[must_use]
-    pub fn back_to(&mut self, start: &Standing<N::Meta>) -> Vec<Move<N::Meta>> {
-        let now = self.standing();
-        let gone = |from: &Standing<N::Meta>, to: &Standing<N::Meta>| -> Vec<Elephant<N::Meta>> {
-            let missing = |one: &&Elephant<N::Meta>| !to.herd.iter().any(|other| other.meta.key() == one.meta.key());
+    pub fn back_to(&mut self, start: &SteeringSnapshot<N::Meta>) -> Vec<Move<N::Meta>> {
+        let now = self.snapshot();
+        let gone = |from: &SteeringSnapshot<N::Meta>, to: &SteeringSnapshot<N::Meta>| -> Vec<Elephant<N::Meta>> {
+            let missing =
+                |one: &&Elephant<N::Meta>| !to.replicated.iter().any(|other| other.meta.key() == one.meta.key());
             let owned = |one: &Elephant<N::Meta>| Elephant { owner: now.table[usize::from(one.bucket)], ..*one };
-            from.herd.iter().filter(missing).map(owned).collect()
+            from.replicated.iter().filter(missing).map(owned).collect()
         };
         let demote = gone(&now, start).into_iter().map(What::Demote);
         let promote = gone(start, &now).into_iter().map(What::Promote);
@@ -299,23 +300,23 @@ impl<N: NetworkFunction> Dispatcher<N> {
 
     /// Who has what now.
     #[must_use]
-    pub fn standing(&self) -> Standing<N::Meta> {
+    pub fn snapshot(&self) -> SteeringSnapshot<N::Meta> {
         let table = self.table().to_vec();
-        let herd = self.herd().unwrap_or_default();
-        Standing { herd: herd.iter().map(|one| elephant(one, &table)).collect(), table }
+        let replicated = self.replicated().unwrap_or_default();
+        SteeringSnapshot { replicated: replicated.iter().map(|one| elephant(one, &table)).collect(), table }
     }
 
     /// Steers by this table from now on, for whoever replays what [`assign`](Self::assign) said from the beginning again.
-    pub fn stand(&mut self, standing: &Standing<N::Meta>) {
+    pub fn restore(&mut self, snapshot: &SteeringSnapshot<N::Meta>) {
         if let Some(rss) = self.steering.rss_table() {
-            for (bucket, core) in standing.table.iter().enumerate() {
+            for (bucket, core) in snapshot.table.iter().enumerate() {
                 rss.assign(bucket as u16, *core);
             }
         }
     }
 
-    fn herd(&self) -> Option<&[Tracked<N::Meta>]> {
-        Some(self.adaptive.as_ref()?.elephants.as_ref()?.herd())
+    fn replicated(&self) -> Option<&[Tracked<N::Meta>]> {
+        Some(self.adaptive.as_ref()?.elephants.as_ref()?.replicated())
     }
 
     /// The core of a packet, and the bucket that it is told to go by, where steering goes by its bucket alone.
@@ -615,11 +616,11 @@ fn spread<M>(
 /// an uneven load moves.
 const MOVES: usize = 64;
 
-/// Who has what.
+/// Which core has which buckets, and which packet sets are replicated.
 #[derive(Clone, Debug)]
-pub struct Standing<M> {
+pub struct SteeringSnapshot<M> {
     table: Vec<u16>,
-    herd: Vec<Elephant<M>>,
+    replicated: Vec<Elephant<M>>,
 }
 
 fn elephant<M: Copy>(one: &Tracked<M>, table: &[u16]) -> Elephant<M> {

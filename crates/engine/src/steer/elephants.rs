@@ -10,13 +10,13 @@ use nf::Meta;
 
 use crate::steer::balance::balanced;
 
-/// Counts packet sets, and keeps the herd.
+/// Counts packet sets, and keeps a list of those that are replicated.
 #[derive(Debug)]
 pub(crate) struct Elephants<M> {
     cores: u64,
     sketch: [Box<[u32]>; 2],
     candidates: Vec<Tracked<M>>,
-    herd: Vec<Tracked<M>>,
+    replicated: Vec<Tracked<M>>,
     /// By bits of the hash: who may be meant.
     marks: Box<[u8]>,
     /// A candidate has so many packets in an epoch at least.
@@ -56,7 +56,7 @@ pub(crate) enum Change<M> {
 }
 
 /// Replicas hold so many packet sets.
-pub(crate) const HERD_MAX: usize = 64;
+pub(crate) const REPLICATED_MAX: usize = 64;
 const CANDIDATES_MAX: usize = 32;
 const CELLS: usize = 2048;
 const MARKS: usize = 4096;
@@ -64,7 +64,7 @@ const MARKS: usize = 4096;
 const SAMPLE: u64 = 4096;
 /// Packets that one of the sample stands for, at most.
 const SAMPLED_MAX: u64 = 4;
-/// The mark of a candidate; below it, a place in the herd and one.
+/// The mark of a candidate; below it, a place in the list of replicated ones, and one.
 const CANDIDATE: u8 = u8::MAX;
 /// A promotion has to save so many percent of the busiest core's work.
 const GAIN_PERCENT: u64 = 5;
@@ -81,7 +81,7 @@ impl<M: Meta> Elephants<M> {
             cores: cores as u64,
             sketch: [row(), row()],
             candidates: Vec::with_capacity(CANDIDATES_MAX),
-            herd: Vec::with_capacity(HERD_MAX),
+            replicated: Vec::with_capacity(REPLICATED_MAX),
             marks: vec![0; MARKS].into(),
             replay_percent: u64::from(replay_percent),
             sampled: sampled as u32,
@@ -95,8 +95,8 @@ impl<M: Meta> Elephants<M> {
 
     /// The elephants.
     #[must_use]
-    pub(crate) fn herd(&self) -> &[Tracked<M>] {
-        &self.herd
+    pub(crate) fn replicated(&self) -> &[Tracked<M>] {
+        &self.replicated
     }
 
     /// Counts a packet and says whether it is an elephant's. Others are to be counted by their bucket.
@@ -104,7 +104,7 @@ impl<M: Meta> Elephants<M> {
     pub(crate) fn count(&mut self, key: &M::Key, hash: u64) -> bool {
         let mark = self.marks[mark_of(hash)];
         if mark != 0 && mark != CANDIDATE {
-            let one = &mut self.herd[usize::from(mark) - 1];
+            let one = &mut self.replicated[usize::from(mark) - 1];
             if one.hash == hash && one.meta.key() == *key {
                 one.packets += 1;
                 return true;
@@ -157,13 +157,13 @@ impl<M: Meta> Elephants<M> {
         candidates.clear();
         self.candidates = candidates;
         self.sketch.iter_mut().for_each(|row| row.fill(0));
-        self.herd.iter_mut().for_each(|one| one.packets = 0);
+        self.replicated.iter_mut().for_each(|one| one.packets = 0);
     }
 
     /// Promotes the heaviest candidates: as many as leave the busiest core the least, for of two equal elephants one alone gains
     /// nothing.
     fn promote(&mut self, candidates: &[Tracked<M>], expected: &mut [u32], changes: &mut Vec<Change<M>>) {
-        let room = candidates.len().min(HERD_MAX - self.herd.len());
+        let room = candidates.len().min(REPLICATED_MAX - self.replicated.len());
         let candidates = &candidates[..room];
         let now = self.cost(expected, 0);
         let (mut best, mut more) = ((now * (100 - GAIN_PERCENT) / 100, 0), 0);
@@ -182,8 +182,8 @@ impl<M: Meta> Elephants<M> {
         self.taken.clear();
         for candidate in &candidates[..best.1] {
             if self.marks[mark_of(candidate.hash)] == 0 {
-                self.herd.push(*candidate);
-                self.marks[mark_of(candidate.hash)] = self.herd.len() as u8;
+                self.replicated.push(*candidate);
+                self.marks[mark_of(candidate.hash)] = self.replicated.len() as u8;
                 changes.push(Change::Promote(*candidate));
             }
         }
@@ -192,8 +192,10 @@ impl<M: Meta> Elephants<M> {
     fn demote(&mut self, expected: &mut [u32], changes: &mut Vec<Change<M>>) {
         let mut now = self.cost(expected, 0);
         for _ in 0..DEMOTIONS_MAX {
-            let Some(lightest) = (0..self.herd.len()).min_by_key(|index| self.herd[*index].packets) else { return };
-            let one = self.herd[lightest];
+            let Some(lightest) = (0..self.replicated.len()).min_by_key(|index| self.replicated[*index].packets) else {
+                return;
+            };
+            let one = self.replicated[lightest];
             let bucket = usize::from(one.bucket);
             expected[bucket] += one.packets;
             let then = self.cost(expected, -i64::from(one.packets));
@@ -202,9 +204,9 @@ impl<M: Meta> Elephants<M> {
                 return;
             }
             now = then;
-            self.herd.swap_remove(lightest);
+            self.replicated.swap_remove(lightest);
             self.marks[mark_of(one.hash)] = 0;
-            if let Some(moved) = self.herd.get(lightest) {
+            if let Some(moved) = self.replicated.get(lightest) {
                 self.marks[mark_of(moved.hash)] = lightest as u8 + 1;
             }
             changes.push(Change::Demote(one));
@@ -212,13 +214,13 @@ impl<M: Meta> Elephants<M> {
     }
 
     /// The busiest core's work, in hundredths of a packet's: its buckets, and its part of the elephants with their history.
-    /// `more` packets are elephants' that aren't in the herd yet, or no longer.
+    /// `more` packets are elephants' that aren't in the list yet, or no longer.
     fn cost(&mut self, expected: &[u32], more: i64) -> u64 {
         self.buckets.clear();
         self.buckets.extend_from_slice(expected);
         let owned = balanced(&mut self.buckets, &mut self.by_core[..self.cores as usize]);
-        let herd: i64 = self.herd.iter().map(|one| i64::from(one.packets)).sum();
-        let sprayed = (herd + more).max(0) as u64;
+        let replicated: i64 = self.replicated.iter().map(|one| i64::from(one.packets)).sum();
+        let sprayed = (replicated + more).max(0) as u64;
         owned * 100 + sprayed * (100 + (self.cores - 1) * self.replay_percent) / self.cores
     }
 }
@@ -280,7 +282,7 @@ mod tests {
     fn uniform_traffic_has_none() {
         for cores in [2, 8, 16] {
             let (elephants, changes) = epochs(cores, &[], 4);
-            assert_eq!(elephants.herd(), []);
+            assert_eq!(elephants.replicated(), []);
             assert!(changes.iter().all(Vec::is_empty));
         }
     }
@@ -288,39 +290,39 @@ mod tests {
     #[test]
     fn a_single_flow_is_one() {
         let (elephants, changes) = epochs(2, &[EPOCH], 3);
-        assert_eq!(elephants.herd().len(), 1);
+        assert_eq!(elephants.replicated().len(), 1);
         assert_eq!(changes.iter().map(Vec::len).collect::<Vec<_>>(), [1, 0, 0]);
     }
 
     #[test]
     fn what_balancing_can_do_is_left_to_it() {
         // Two flows of half the traffic each fit two cores; on four they don't.
-        assert_eq!(epochs(2, &[EPOCH / 2, EPOCH / 2], 3).0.herd(), []);
-        assert_eq!(epochs(8, &[EPOCH / 2, EPOCH / 2], 3).0.herd().len(), 2);
+        assert_eq!(epochs(2, &[EPOCH / 2, EPOCH / 2], 3).0.replicated(), []);
+        assert_eq!(epochs(8, &[EPOCH / 2, EPOCH / 2], 3).0.replicated().len(), 2);
         // One third of it fits two cores; three of them don't.
-        assert_eq!(epochs(2, &[EPOCH / 3], 3).0.herd(), []);
-        assert!(!epochs(2, &[EPOCH / 3; 3], 3).0.herd().is_empty());
+        assert_eq!(epochs(2, &[EPOCH / 3], 3).0.replicated(), []);
+        assert!(!epochs(2, &[EPOCH / 3; 3], 3).0.replicated().is_empty());
     }
 
     #[test]
     fn an_elephant_that_falls_silent_is_demoted() {
         let (mut elephants, _) = epochs(4, &[EPOCH * 6 / 10], 3);
-        assert_eq!(elephants.herd().len(), 1);
+        assert_eq!(elephants.replicated().len(), 1);
         let mut balancer = Balancer::new(4, BUCKETS);
         let mut changes = Vec::new();
         feed(&mut elephants, &mut balancer, &[]);
         elephants.end_epoch(balancer.end_epoch(), 4, &mut changes);
         assert!(matches!(changes.as_slice(), [Change::Demote(_)]), "{changes:?}");
-        assert_eq!(elephants.herd(), []);
+        assert_eq!(elephants.replicated(), []);
     }
 
     #[test]
     fn many_elephants_stay_told_apart() {
         // Forty flows of two percent each on sixteen cores: none is too heavy for a core.
-        assert_eq!(epochs(16, &[EPOCH / 50; 40], 3).0.herd(), []);
+        assert_eq!(epochs(16, &[EPOCH / 50; 40], 3).0.replicated(), []);
         // Eight of twelve percent are too heavy, and yet replaying all their records on sixteen cores is dearer.
-        assert_eq!(epochs(16, &[EPOCH * 12 / 100; 8], 4).0.herd(), []);
+        assert_eq!(epochs(16, &[EPOCH * 12 / 100; 8], 4).0.replicated(), []);
         // Two of forty percent are worth it.
-        assert_eq!(epochs(16, &[EPOCH * 4 / 10; 2], 4).0.herd().len(), 2);
+        assert_eq!(epochs(16, &[EPOCH * 4 / 10; 2], 4).0.replicated().len(), 2);
     }
 }

@@ -253,7 +253,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
     fn intake_burst(&mut self, batch: &mut Batch, range: Range<usize>) {
         let Self { nf, by_ports, seed, place, lanes, counters, position, scratch, sides, .. } = self;
         let sides = *sides;
-        let door = Door { nf: &**nf, by_ports: *by_ports, seed: *seed, place: &*place };
+        let intake = Intake { nf: &**nf, by_ports: *by_ports, seed: *seed, place: &*place };
         let Lanes { len, waiting, settled, stepless, .. } = &mut **lanes;
         let mut count = 0;
         for (index, (packet, bytes)) in range.clone().zip(batch.frames(range)) {
@@ -261,7 +261,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
                 continue;
             }
             *position = packet.seq;
-            if door.let_in(&mut waiting[count], settled, packet, bytes, index) {
+            if intake.admit(&mut waiting[count], settled, packet, bytes, index) {
                 count += 1;
                 continue;
             }
@@ -274,7 +274,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
         *len = count;
         for (index, verdict) in stepless.drain(..) {
             *position = batch.packets()[index].seq;
-            settle(door.nf, sides, scratch, counters, batch, index, &verdict);
+            settle(intake.nf, sides, scratch, counters, batch, index, &verdict);
         }
     }
 
@@ -364,7 +364,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
                         let again =
                             records[at..][1..alike].iter().map(|one| (Seq(one.seq.0 + first), one.time + later));
                         let lane = Lane { meta: &record.meta, ticket: &ticket };
-                        lane.lent(|lane| catch_up(place, nf, lane, again, position));
+                        lane.spill_to_memory(|lane| catch_up(place, nf, lane, again, position));
                         at += alike;
                         continue;
                     }
@@ -469,18 +469,18 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
     fn look_at_passed(&mut self, batch: &mut Batch) {
         let Self { nf, by_ports, seed, place, lanes, counters, position, scratch, sides, .. } = self;
         let sides = *sides;
-        let door = Door { nf: &**nf, by_ports: *by_ports, seed: *seed, place: &*place };
+        let intake = Intake { nf: &**nf, by_ports: *by_ports, seed: *seed, place: &*place };
         let Lanes { len, waiting, settled, passed, .. } = &mut **lanes;
         *len = 0;
         for index in passed.drain(..) {
             let index = index as usize;
             let (packet, bytes) = batch.packet(index);
             *position = packet.seq;
-            if door.let_in(&mut waiting[*len], settled, packet, bytes, index) {
+            if intake.admit(&mut waiting[*len], settled, packet, bytes, index) {
                 *len += 1;
             } else {
                 counters.count_unread(packet);
-                settle(door.nf, sides, scratch, counters, batch, index, settled);
+                settle(intake.nf, sides, scratch, counters, batch, index, settled);
             }
         }
         if *len > 0 {
@@ -589,18 +589,18 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
     }
 }
 
-/// What packets are let in by.
-struct Door<'a, N, P> {
+/// What packets are looked at with.
+struct Intake<'a, N, P> {
     nf: &'a N,
     by_ports: bool,
     seed: u64,
     place: &'a P,
 }
 
-impl<N: NetworkFunction, P: Placement<N>> Door<'_, N, P> {
+impl<N: NetworkFunction, P: Placement<N>> Intake<'_, N, P> {
     /// Fills the lane for a packet that takes a step. Any other leaves its verdict in `settled`.
     #[inline(always)]
-    fn let_in(
+    fn admit(
         &self,
         lane: &mut Waiting<N::Meta>,
         settled: &mut Verdict,

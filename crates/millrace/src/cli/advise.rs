@@ -18,9 +18,9 @@ use super::bench::{from_elsewhere, timed_so_far};
 use super::captures::Captures;
 use super::engines;
 use super::failure::Failed;
+use super::table_options::TableOptions;
 use super::traffic::{Counter, Source};
 use super::trial::{self, Trials, rate};
-use super::upkeep::Upkeep;
 use super::{Configuration, entry, files, refuse_too_much, signals};
 use crate::print::number::{self, counted};
 use crate::print::output::{print, print_json};
@@ -79,13 +79,13 @@ pub(super) struct Args {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    upkeep: Upkeep,
+    table_options: TableOptions,
 }
 
 pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> {
     let entry = entry(catalogue, &args.function)?;
     let program = entry.load(&args.configuration.settings()?)?;
-    let options = Options { tables: args.upkeep.tables(&*program)?, ..Options::default() };
+    let options = Options { tables: args.table_options.tables(&*program)?, ..Options::default() };
     // Costs are measured with a lone core, with eight replicas of which one runs, and with two cores that share.
     refuse_too_much(&*program, &[(EngineKind::Sequential, 1), (EngineKind::Scr, 8), (EngineKind::Shared, 2)])?;
     signals::exit_on_interrupt("nothing was timed yet");
@@ -100,7 +100,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         true => {
             let (writes, format) = (args.write.is_some(), args.write.map(Container::from));
             let (cores, at_most, rounds) = (args.cores, SHOWN_TAKES, SHOWN_ROUNDS);
-            let (function, again) = (description.name, again(&args.configuration, &args.upkeep));
+            let (function, again) = (description.name, again(&args.configuration, &args.table_options));
             let plan = trial::Plan { function, again, input, writes, format, cores, packets: None, rounds, at_most };
             Some(trying(description, &plan, "advise", args.json)?)
         }
@@ -169,8 +169,8 @@ fn trying(description: &Description, plan: &trial::Plan<'_>, what: &str, quiet: 
 }
 
 /// Arguments that configure the function and its tables in the same way.
-pub(super) fn again(configuration: &Configuration, upkeep: &Upkeep) -> Vec<OsString> {
-    let kept = upkeep.again();
+pub(super) fn again(configuration: &Configuration, table_options: &TableOptions) -> Vec<OsString> {
+    let kept = table_options.again();
     configuration.arguments().into_iter().chain(kept.split_whitespace().map(OsString::from)).collect()
 }
 

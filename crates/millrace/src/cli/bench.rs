@@ -20,8 +20,8 @@ use serde_json::Value;
 use super::engines::{self, Choice, Cores};
 use super::failure::Failed;
 use super::folder::{Folder, refuse_no_folder};
+use super::table_options::TableOptions;
 use super::traffic::{Counter, Source};
-use super::upkeep::Upkeep;
 use super::{Configuration, entry, refuse_too_much, signals};
 use crate::print::number::{self, counted};
 use crate::print::output::{json_text, print, print_json, remark};
@@ -76,7 +76,7 @@ pub(super) struct Args {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    upkeep: Upkeep,
+    table_options: TableOptions,
 }
 
 pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> {
@@ -102,7 +102,8 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         return loss::perform(args, &*program, entry.description());
     }
     let traffic = args.source.load(args.json)?;
-    let plan = args.plan(engine::Options { tables: args.upkeep.tables(&*program)?, ..engine::Options::default() });
+    let plan =
+        args.plan(engine::Options { tables: args.table_options.tables(&*program)?, ..engine::Options::default() });
     refuse_too_much(&*program, &fleets(&plan))?;
     let bench = timed(&*program, &traffic.trace, &plan, entry.description().name, args.json)?;
     if let ([], Some((.., reason))) = (bench.rows.as_slice(), bench.refused.first()) {

@@ -26,11 +26,11 @@ mod run;
 mod sequence;
 mod signals;
 mod synth;
+mod table_options;
 mod tables;
 mod test;
 mod traffic;
 mod trial;
-mod upkeep;
 mod verify;
 
 use std::ffi::OsString;

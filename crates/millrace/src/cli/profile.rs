@@ -12,8 +12,8 @@ use super::bench::timed_so_far as timed;
 use super::engines;
 use super::failure::Failed;
 use super::flame::{self, Cycles};
+use super::table_options::TableOptions;
 use super::traffic::{Counter, Source};
-use super::upkeep::Upkeep;
 use super::{Configuration, entry, refuse_too_much, signals};
 use crate::print::number::{self, count, counted};
 use crate::print::output::{json_text, note, print};
@@ -64,7 +64,7 @@ pub(super) struct Args {
     #[command(flatten)]
     flame: flame::Options,
     #[command(flatten)]
-    upkeep: Upkeep,
+    table_options: TableOptions,
 }
 
 pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> {
@@ -126,7 +126,7 @@ fn said(args: &Args, words: &str, cycles: Option<&Cycles>) -> Result<(), Failed>
 }
 
 fn plan(args: &Args, program: &dyn Program) -> Result<ProfilePlan, Failed> {
-    let options = Options { tables: args.upkeep.tables(program)?, ..Options::default() };
+    let options = Options { tables: args.table_options.tables(program)?, ..Options::default() };
     Ok(ProfilePlan {
         cores: args.cores,
         rounds: usize::from(args.rounds),

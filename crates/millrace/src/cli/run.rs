@@ -20,7 +20,7 @@ use super::flows::{self, Recorder};
 use super::link::LinkArgs;
 use super::load::Load;
 use super::sequence::Original;
-use super::upkeep::Upkeep;
+use super::table_options::TableOptions;
 use super::{Configuration, advise, engines, entry, refuse_too_much, sequence, signals};
 use crate::print::number::{self, counted, span};
 use crate::print::outcome::Run;
@@ -90,7 +90,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "FILE")]
     flows: Option<PathBuf>,
     #[command(flatten)]
-    upkeep: Upkeep,
+    table_options: TableOptions,
     #[command(flatten)]
     link: LinkArgs,
     #[command(flatten)]
@@ -119,7 +119,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     if let Some(file) = &args.flows {
         flows::refuse_file(file, input, &others)?;
     }
-    let tables = args.upkeep.tables(&*program)?;
+    let tables = args.table_options.tables(&*program)?;
     let seed = args.seed.unwrap_or_else(secret);
     let mut options = Options { seed, tables, link: args.link.link(seed), pin: args.pin, ..Options::default() };
     let (kind, cores) = match args.engine {
@@ -130,7 +130,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         Some(Wanted::Auto) => {
             args.load.set(&EngineKind::ALL, args.cores, &mut options)?;
             let (output, format) = (args.output.as_deref(), args.format.map(Container::from));
-            let again = advise::again(&args.configuration, &args.upkeep);
+            let again = advise::again(&args.configuration, &args.table_options);
             let (description, most) = (entry.description(), (args.cores, args.packets));
             let here = advise::tried(description, again, input, output, format, most, args.json)?;
             let (kind, cores) = (here.best().engine, here.best().cores);

@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 use super::engines::{self, Choice, Cores};
 use super::failure::{Failed, OUTCOME};
 use super::load::Load;
+use super::table_options::TableOptions;
 use super::traffic::Source;
-use super::upkeep::Upkeep;
 use super::{Configuration, entry, files, signals};
 use crate::print::number::{count, counted};
 use crate::print::output::{note, print, print_json};
@@ -61,7 +61,7 @@ pub(super) struct Args {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    upkeep: Upkeep,
+    table_options: TableOptions,
     #[command(flatten)]
     load: Load,
 }
@@ -80,7 +80,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     }
     signals::exit_on_interrupt("nothing was verified, for the traffic was still being read");
     let traffic = args.source.load(args.json)?;
-    let mut options = Options { tables: args.upkeep.tables(&*program)?, ..Options::default() };
+    let mut options = Options { tables: args.table_options.tables(&*program)?, ..Options::default() };
     args.load.set(&engines::chosen(&args.engines), args.cores.most(), &mut options)?;
     let rows = rows(args, &*program, &options, &traffic.trace);
     if let [Row { verified, .. }, ..] = rows.as_slice()
@@ -239,7 +239,7 @@ fn explain(args: &Args, mismatch: &Mismatch, saved: Option<&Path>) -> String {
             args.function,
             args.source.again(),
             args.configuration.again(),
-            args.upkeep.again(),
+            args.table_options.again(),
             args.load.again(*engine),
         );
     }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use engine::carrier::Outer;
-use engine::{EngineError, EngineKind, Link, Options, Recovery, Remains, private_fleet, resolve};
+use engine::{EngineError, EngineKind, Inspect, Link, Options, Recovery, private_fleet, resolve};
 use functions::{conntrack, ddos, firewall, heavy_hitter, nat, policer, port_knock};
 use nf::Function;
 use packet::Seq;

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use engine::{Boundary, CoreBatch, EngineKind, Options, Remains, Script, Tables, What, sharded_fleet};
+use engine::{Boundary, CoreBatch, EngineKind, Inspect, Options, Script, Tables, What, sharded_fleet};
 use functions::{conntrack, ddos, heavy_hitter, policer, port_knock};
 use measure::conformance::{Plan, verify};
 use measure::{ReplayPlan, replay_queues};
@@ -124,14 +124,14 @@ fn check_replayed<N: Function>(nf: N, trace: &Arc<Trace>) {
                 }
                 fleet.dispatcher.assign(&batch, &mut steered, &mut buckets, &mut script);
             }
-            (steered, buckets, script, fleet.dispatcher.standing())
+            (steered, buckets, script, fleet.dispatcher.snapshot())
         };
         let (.., start) = pass();
         let (steered, buckets, mut script, _) = pass();
         let (seq, time) = (Seq(trace.len() as u64), trace.packets()[trace.len() - 1].time);
         let moves = fleet.dispatcher.back_to(&start);
         script.boundaries.push(Boundary { seq, time, moves });
-        fleet.dispatcher.stand(&start);
+        fleet.dispatcher.restore(&start);
         fleet.settle();
         let owned: usize = script.owned.iter().map(Vec::len).sum();
         match kind {

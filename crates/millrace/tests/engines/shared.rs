@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use engine::{EngineKind, Options, Remains, shared_fleet};
+use engine::{EngineKind, Inspect, Options, shared_fleet};
 use flow::{Ageing, EntryGuard, Eviction};
 use functions::{conntrack, ddos, heavy_hitter, policer, port_knock};
 use measure::conformance::{Plan, Verified, verify};

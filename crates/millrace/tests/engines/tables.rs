@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use engine::{Counters, EngineKind, Options, Remains, Tables, private_fleet};
+use engine::{Counters, EngineKind, Inspect, Options, Tables, private_fleet};
 use flow::index::IndexKind;
 use flow::{Ageing, EntryGuard, Eviction};
 use functions::{conntrack, ddos, firewall, heavy_hitter, policer, port_knock};

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use engine::{EngineKind, Options, Remains, private_fleet};
+use engine::{EngineKind, Inspect, Options, private_fleet};
 use functions::{Catalogued, Visitor};
 use nf::{Function, Sharing, Verdict};
 use packet::{LinkType, Nanos};

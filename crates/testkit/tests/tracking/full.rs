@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use engine::{EngineKind, Options, Remains, private_fleet};
+use engine::{EngineKind, Inspect, Options, private_fleet};
 use functions::conntrack::Conntrack;
 use millrace_testkit::Rng;
 use millrace_testkit::model::{ConntrackModel, Fate, Model, Tracked};

@@ -18,7 +18,7 @@ use catalogue::Program;
 
 pub(super) fn perform(args: &Args, program: &dyn Program, description: &Description) -> Result<(), Failed> {
     let traffic = args.source.load(args.json)?;
-    let tables = args.upkeep.tables(program)?;
+    let tables = args.table_options.tables(program)?;
     let plan = LossPlan {
         loss_ppm: args.options.link_loss.clone(),
         cores: args.cores.most(),

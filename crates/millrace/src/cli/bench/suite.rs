@@ -140,7 +140,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
 fn measured(args: &Args, catalogue: &Catalogue, target: &Target) -> Result<Option<Bench>, Failed> {
     let Some(entry) = catalogue.get(target.function) else { return Ok(None) };
     let program = entry.load(&Settings::default())?;
-    let Ok(tables) = args.upkeep.tables(&*program) else { return Ok(None) };
+    let Ok(tables) = args.table_options.tables(&*program) else { return Ok(None) };
     // A TCP conversation has six packets at least.
     let packets = (target.flows * if target.carrier == Carrier::Tcp { 6 } else { 2 }).max(TRACE_PACKETS);
     let params = Params {
@@ -182,7 +182,7 @@ struct Scaling {
 fn scaling(args: &Args, catalogue: &Catalogue) -> Result<Option<Scaling>, Failed> {
     let Some(entry) = catalogue.get("ddos") else { return Ok(None) };
     let program = entry.load(&Settings::default())?;
-    let tables = args.upkeep.tables(&*program)?;
+    let tables = args.table_options.tables(&*program)?;
     let params = |flows| Params {
         packets: TRACE_PACKETS,
         flows: Some(flows),

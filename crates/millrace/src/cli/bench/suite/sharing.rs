@@ -163,7 +163,7 @@ fn two_digits(times: f64) -> f64 {
 fn bench(args: &Args, entry: &Entry) -> Result<Option<Bench>, Failed> {
     let function = entry.description().name;
     let program = entry.load(&settings(function)?)?;
-    let Ok(tables) = args.upkeep.tables(&*program) else { return Ok(None) };
+    let Ok(tables) = args.table_options.tables(&*program) else { return Ok(None) };
     let engines = [&[EngineKind::Sequential], SHARING.as_slice()].concat();
     let mut plan = super::plan(args, tables, engines, vec![1, CORES]);
     if args.undisturbed {

@@ -12,7 +12,7 @@ use catalogue::Program;
 /// How flow tables are kept: nothing of that can be chosen for nat, which has tables of its own.
 #[derive(clap::Args)]
 #[command(next_help_heading = "Flow tables")]
-pub(super) struct Upkeep {
+pub(super) struct TableOptions {
     /// The table that finds flows: a matter of speed, unless it is full and where flows lie says who goes (all but wheel; lru, random; tagged)
     #[arg(long, value_name = "TABLE", default_value = IndexKind::default().name(), value_parser = table())]
     table: IndexKind,
@@ -34,7 +34,7 @@ pub(super) struct Upkeep {
     guard: EntryGuard,
 }
 
-impl Upkeep {
+impl TableOptions {
     /// The arguments that keep flows so again, each behind a blank, as far as they aren't what nobody has to say.
     pub(super) fn again(&self) -> String {
         let Self { table, ageing, eviction, early_drop, per_source, guard } = self;
