@@ -49,8 +49,7 @@ impl<N: NetworkFunction> Sharded<N> {
         let exchange = Arc::new(Exchange::new());
         let buckets = table.len();
         let each = Sizing { flows: share(sizing.flows, buckets), flows_v6: share(sizing.flows_v6, buckets) };
-        let few =
-            Sizing { flows: REPLICATED_MAX, flows_v6: if sizing.flows_v6 == 0 { 0 } else { REPLICATED_MAX } };
+        let few = Sizing { flows: REPLICATED_MAX, flows_v6: if sizing.flows_v6 == 0 { 0 } else { REPLICATED_MAX } };
         let of = |core: usize| Self {
             core: core as u16,
             cores,

@@ -13,7 +13,7 @@ use crate::conntrack::Listed;
 use crate::tracking::rules::{Retransmissions, TIMEOUT_KEYS, join_keys};
 use crate::tracking::{Event, Timeouts};
 
-/// The configuration of [`Firewall`].
+/// The configuration of [`Firewall`](super::Firewall).
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {

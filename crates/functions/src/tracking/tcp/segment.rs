@@ -133,7 +133,7 @@ impl Segment {
     }
 
     /// What the header contributes, with `payload_len` bytes behind it; `None` when its flags go together in no segment
-    /// that a stack sends. [Who sent it](Self::sent_by) is still to be said.
+    /// that a stack sends. Who sent it is still to be said.
     #[inline]
     #[must_use]
     pub fn new(tcp: &Tcp, payload_len: u32) -> Option<Self> {
