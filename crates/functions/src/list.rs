@@ -20,9 +20,9 @@ pub trait Catalogued: Function + Clone {
     fn from_config(config: Self::Config) -> Self;
 }
 
-/// What is done with each function of the list.
+/// An operation on each function of the list.
 pub trait Visitor {
-    /// Does it with this one.
+    /// Visits one function, given by its type.
     fn visit<N: Catalogued>(&mut self);
 }
 

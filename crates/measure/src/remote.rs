@@ -24,7 +24,7 @@ const TIMES_OWN: u64 = 4;
 const AHEAD: usize = 128;
 const READINGS: usize = 41;
 
-/// What a record takes longer because another core had it last, in nanoseconds.
+/// The extra cost of a record whose cache line another core had last, in nanoseconds (`r` of the cost model).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Remote {
     /// On no more cores than this machine has: measured between two of them.

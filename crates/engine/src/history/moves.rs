@@ -1,26 +1,26 @@
-//! What changes cores between two packets: plain data, as a dispatcher hands it out. Placements carry it out ([`crate::placement::exchange`]).
+//! Moves of state between cores, as plain data. The dispatcher decides on them; placements carry them out ([`crate::placement::exchange`]).
 
 use packet::Nanos;
 
-/// One thing that changes cores.
+/// A move of state between cores.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Move<M> {
-    /// Names the move, once in a lap.
+    /// The number of the move, unique in one pass over the trace.
     pub ticket: u64,
-    /// What it is.
+    /// The state that moves.
     pub what: What<M>,
 }
 
-/// What changes cores.
+/// The state of a move, and its cores.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum What<M> {
     /// All packet sets of a bucket, from its owner to another core.
     Bucket {
         /// The entry of the indirection table.
         bucket: u16,
-        /// Who has it.
+        /// The core that has it.
         from: u16,
-        /// Who gets it.
+        /// The core that gets it.
         to: u16,
     },
     /// A packet set becomes an elephant: from the owner of its bucket to the replicas on all cores.
@@ -42,13 +42,13 @@ pub struct Elephant<M> {
     pub owner: u16,
 }
 
-/// What changes cores at one point.
+/// All moves at one boundary.
 #[derive(Clone, Copy, Debug)]
 pub struct Moves<'a, M> {
-    /// The moves, in the order in which they are to be released.
+    /// The moves, in the order of their release.
     pub list: &'a [Move<M>],
     /// How often the trace was begun again; with the ticket it names a move.
     pub lap: u64,
-    /// When they take place.
+    /// The packet time at which they happen.
     pub time: Nanos,
 }

@@ -589,7 +589,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
     }
 }
 
-/// What packets are looked at with.
+/// Parses and hashes packets, and prefetches for their steps.
 struct Intake<'a, N, P> {
     nf: &'a N,
     by_ports: bool,

@@ -58,8 +58,8 @@ pub(super) struct Args {
     /// What receiving and sending a packet costs on the port that is meant: 104ns. Otherwise it is what it costs here, from memory
     #[arg(long, value_name = "TIME", value_parser = nanoseconds)]
     dispatch: Option<f64>,
-    /// Where more cores than there are here are modelled: what a cache line of a history takes longer that another core had last. It is
-    /// measured between two of these cores otherwise; sixteen of one server were found to take 12.5ns
+    /// Extra time for a cache line of the history that another core had last, on more cores than this machine has. By default it is
+    /// measured between two cores here; a server with sixteen cores took 12.5ns
     #[arg(long, value_name = "TIME", value_parser = nanoseconds)]
     far_line: Option<f64>,
     /// The link to the cores, by which a sequencer ahead of it sends each packet with the history that it carries: 100Gbit.
@@ -346,8 +346,8 @@ fn limits(advice: &Advice) -> Vec<String> {
     let r = advice.model.r;
     if let Some(scr) = last(EngineKind::Scr).filter(|scr| scr.cores > r.here && r.beyond_ns == r.here_ns) {
         limits.push(format!(
-            "scr, hybrid: on {} a record is taken to come from another core's cache in no more time than on the {} that are here; cores that \
-             share no cache take longer, as --far-line tells",
+            "scr, hybrid: the forecast for {} assumes that their caches are as close to each other as those of the {} here; if they are not, \
+             give --far-line",
             counted(scr.cores as u64, "core", "cores"),
             r.here
         ));

@@ -35,13 +35,13 @@ impl<N: NetworkFunction> Sequencer<N> {
         Self { ring: Ring::new(nf, cores), outer }
     }
 
-    /// What its packets carry.
+    /// The layout of the history that each packet carries.
     #[must_use]
     pub const fn shape(&self) -> Shape {
         self.ring.shape()
     }
 
-    /// What its packets begin with.
+    /// The outer header of each packet.
     #[must_use]
     pub const fn outer(&self) -> Outer {
         self.outer

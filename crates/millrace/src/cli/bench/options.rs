@@ -39,8 +39,8 @@ pub(super) struct Options {
     /// Add so much work to each packet that a core receives, as a driver would: 104ns is the paper's
     #[arg(long, value_name = "TIME", value_parser = nanoseconds)]
     dispatch: Option<f64>,
-    /// Where more cores than there are here are modelled: what a cache line of a history takes longer that another core had last. It is
-    /// measured between two of these cores otherwise; sixteen of one server were found to take 12.5ns
+    /// Extra time for a cache line of the history that another core had last, on more cores than this machine has. By default it is
+    /// measured between two cores here; a server with sixteen cores took 12.5ns
     #[arg(long, value_name = "TIME", value_parser = nanoseconds)]
     far_line: Option<f64>,
     /// Instead: scr behind a link that loses these shares of the packets with their histories, separated by commas, with loss
