@@ -26,11 +26,12 @@ pub use history::{carrier, recovery};
 pub use kind::{EngineKind, Guarantee};
 pub use options::{EPOCH, Options};
 pub use placement::private::Private;
+pub use placement::replay_order::ReplayOrder;
 pub use placement::sharded::Sharded;
 pub use placement::shared::{Part, Shared};
 pub use placement::striped::Commit;
 pub use placement::tables::Tables;
-pub use placement::transacted::{ReplayOrder, Transacted, Transactions};
+pub use placement::transacted::{Transacted, Transactions};
 pub use placement::{BURST, FlowState, KeyOf, Lane, Placement, Ticket, hash_of};
 pub use run::fleet::{
     Fleet, Inspect, PrivateFleet, ShardedFleet, SharedFleet, TransactedFleet, private_fleet, sharded_fleet,

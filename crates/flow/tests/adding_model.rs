@@ -43,7 +43,7 @@ fn table(cores: usize) -> (Arc<Table>, Vec<Member>) {
 
 fn add(table: &Table, key: Name, value: u64) {
     let flow = (value, Nanos(AHEAD), Nanos(0));
-    let added = table.stripe(key.0, |stripe| stripe.insert(key, key.0, flow, |_| ((), Fate::Changes)));
+    let added = table.stripe(key.0, |stripe| stripe.insert(key, key.0, flow, false));
     assert!(added.is_some(), "there is room");
 }
 

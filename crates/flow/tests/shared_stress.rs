@@ -186,7 +186,7 @@ fn add(table: &Sums, mut member: Member, thread: u64) -> Vec<i64> {
             }),
             None => {
                 let flow = (0, NOW + Nanos(1000), NOW);
-                stripe.insert(key, hash, flow, |_| ((), Fate::Changes)).expect("there is room");
+                stripe.insert(key, hash, flow, false).expect("there is room");
             }
         });
     }

@@ -13,16 +13,17 @@ use flow::shared::{Adding, Entries, Entry, Fate, Guard, Held, Locking, Member, P
 use flow::{Ageing, Hint, Plan, Slot};
 use memory::{Local, LocalTx};
 use nf::{
-    Context, Effects, Meta, NetworkFunction, Opened, Reason, Report, Sizing, Sum, Verdict, local_fingerprint,
-    local_whole_report,
+    Context, Effects, Meta, NetworkFunction, Report, Sizing, Sum, Verdict, local_fingerprint, local_whole_report,
 };
 use packet::{Family, FlowKey, Key, Nanos, Seq};
 
 use crate::counters::FlowCounters;
-use crate::placement::private::{AGE_UNITS, RECLAIM_PER_PACKET, always, chance};
+use crate::placement::lifecycle::{
+    AGE_UNITS, End, Ending, FlowStore, Ledger, Lifecycle, OnLocal, Opening, RECLAIM_PER_PACKET, always, tell_end,
+};
 use crate::placement::shared::{Part, Whole};
 use crate::placement::striped::Commit;
-use crate::placement::tables::{Refusal, Sources, Tables};
+use crate::placement::tables::{Sources, Tables};
 use crate::placement::{FlowState, KeyOf, Lane, Placement, Ticket, records_are_of_all};
 
 /// A core's handle on entries that all cores share, guarded by `G`.
@@ -134,7 +135,6 @@ struct Common<N: NetworkFunction, G: Guarding> {
     v4: Flows<<KeyOf<N> as FlowKey>::V4, N::Flow, G>,
     v6: Flows<<KeyOf<N> as FlowKey>::V6, N::Flow, G>,
     seed: u64,
-    tables: Tables,
     recording: AtomicBool,
     ticket: AtomicU64,
     /// What each core has recorded.
@@ -151,8 +151,7 @@ type Stripe<'a, K, V, G> = Held<'a, K, V, AnyIndex, Own, G>;
 struct Own {
     /// Flows came or went here at this time, so none may come at an earlier one.
     now: Nanos,
-    counters: FlowCounters,
-    sources: Option<Sources>,
+    ledger: Ledger,
     /// Where the source of each flow is counted, if sources are limited; by the flow's slot.
     origins: Box<[u32]>,
 }
@@ -168,7 +167,6 @@ impl<N: NetworkFunction, G: Guarding> ByEntry<N, G> {
             v4: flows(sizing.flows, seed, tables, bursts.clone()),
             v6: flows(sizing.flows_v6, seed, tables, bursts),
             seed,
-            tables,
             recording: AtomicBool::new(false),
             ticket: AtomicU64::new(0),
             records: (0..cores).map(|_| Mutex::default()).collect(),
@@ -346,8 +344,8 @@ impl<N: NetworkFunction, G: Guarding> Whole<N> for ByEntry<N, G> {
     fn all_flow_counters(&self) -> FlowCounters {
         let mut total = FlowCounters::default();
         let Common { v4, v6, .. } = &*self.common;
-        (0..v4.stripes()).for_each(|at| v4.nth_stripe(at, |stripe| total.add(&stripe.own().counters)));
-        (0..v6.stripes()).for_each(|at| v6.nth_stripe(at, |stripe| total.add(&stripe.own().counters)));
+        (0..v4.stripes()).for_each(|at| v4.nth_stripe(at, |stripe| total.add(&stripe.own().ledger.counters)));
+        (0..v6.stripes()).for_each(|at| v6.nth_stripe(at, |stripe| total.add(&stripe.own().ledger.counters)));
         total
     }
 
@@ -380,12 +378,19 @@ struct Moment<'a, N: NetworkFunction, G: Guarding> {
     core: usize,
 }
 
-/// How a flow ended.
-#[derive(Clone, Copy)]
-enum End {
-    Expired,
-    Closed,
-    Evicted,
+/// What became of a flow that was known to its stripe.
+enum Found<V> {
+    Stays(Verdict),
+    /// The function closed it and was told so; it is out of the table.
+    Closed(Verdict),
+    /// Its deadline had passed; it is out of the table, and the function is still to be told.
+    Expired(Ending<V>),
+}
+
+/// A stripe whose lock is held, while flows are opened and ended in it.
+struct LockedStripe<'s, 'a, K: Key, N: NetworkFunction, G: Guarding> {
+    stripe: &'s mut Stripe<'a, K, N::Flow, G>,
+    moment: &'s Moment<'s, N, G>,
 }
 
 impl<N: NetworkFunction, G: Guarding> Stepping<'_, N, G> {
@@ -420,130 +425,50 @@ impl<N: NetworkFunction, G: Guarding> Stepping<'_, N, G> {
     fn on_stripe<K: Key>(&self, stripe: &mut Stripe<'_, K, N::Flow, G>, key: K) -> Verdict {
         self.moment.reclaim(stripe, RECLAIM_PER_PACKET);
         let now = stripe.own().now;
-        let Some(slot) = stripe.find(&key, self.lane.hash) else { return self.open(stripe, key) };
-        let (outcome, last) = stripe.decide(slot, |entry| {
+        let found = stripe.find(&key, self.lane.hash).map(|slot| (slot, self.decide(stripe, slot, now)));
+        let ticket = Ticket { now: stripe.own().now, ..*self.lane.ticket };
+        let lane = Lane { ticket: &ticket, ..self.lane };
+        let mut lifecycle = self.moment.lifecycle(stripe);
+        match found {
+            Some((_, Found::Stays(verdict))) => verdict,
+            Some((slot, Found::Closed(verdict))) => {
+                lifecycle.forget(slot, End::Closed);
+                verdict
+            }
+            Some((_, Found::Expired(ending))) => {
+                lifecycle.end(&ending, (lane.now, lane.seq), End::Expired);
+                lifecycle.open(key, lane)
+            }
+            None => lifecycle.open(key, lane),
+        }
+    }
+
+    /// Takes the step on a flow that is known to its stripe, if it is alive. All effects can be granted, for the stripe is locked too.
+    fn decide<K: Key>(&self, stripe: &mut Stripe<'_, K, N::Flow, G>, slot: Slot, now: Nanos) -> Found<N::Flow> {
+        let (found, last) = stripe.decide(slot, |entry| {
             G::settle(self.moment.nf, entry);
             let now = now.max(entry.now);
             if entry.deadline() <= now {
-                return ((Err(entry.value), now), Fate::Goes);
+                return ((Found::Expired(ending(slot, entry)), now), Fate::Goes);
             }
-            let (verdict, fate) = self.first_or_later(entry, now);
-            ((Ok((verdict, fate, entry.value)), now), fate)
+            // A copy, so that a panic leaves the flow as it was.
+            let mut flow = entry.value;
+            let mut cx = self.moment.context(now);
+            let verdict = always(self.moment.nf.packet(&mut cx, &mut flow, self.lane.meta));
+            let effects = always(tell_end(self.moment.nf, &mut cx, &flow));
+            (entry.value, entry.now) = (flow, now);
+            if let Some(deadline) = effects.deadline {
+                entry.set_deadline(deadline);
+            }
+            entry.assured |= effects.assured;
+            self.moment.commit(now);
+            match effects.close {
+                true => ((Found::Closed(verdict), now), Fate::Goes),
+                false => ((Found::Stays(verdict), now), Fate::Changes),
+            }
         });
         stripe.own().now = last;
-        match outcome {
-            Ok((verdict, Fate::Stays | Fate::Changes, _)) => verdict,
-            Ok((verdict, Fate::Goes, flow)) => {
-                self.moment.end(stripe, slot, &flow, End::Closed);
-                verdict
-            }
-            Err(flow) => {
-                self.moment.end(stripe, slot, &flow, End::Expired);
-                self.open(stripe, key)
-            }
-        }
-    }
-
-    fn open<K: Key>(&self, stripe: &mut Stripe<'_, K, N::Flow, G>, key: K) -> Verdict {
-        let now = stripe.own().now;
-        let mut cx = self.moment.context(now);
-        let flow = match always(self.moment.nf.open(&mut cx, self.lane.meta)) {
-            Opened::Flow(flow) => flow,
-            Opened::Refused(verdict) => {
-                self.moment.commit(now);
-                return verdict;
-            }
-        };
-        let effects = cx.effects();
-        let origin = match self.admit(stripe) {
-            Ok(origin) => origin,
-            Err(refusal) => return self.orphan(stripe, &flow, refusal),
-        };
-        // Making room may have moved the time on.
-        let now = stripe.own().now;
-        let deadline = effects.deadline.unwrap_or(Nanos::NEVER);
-        let inserted = stripe.insert(key, self.lane.hash, (flow, deadline, now), |entry| {
-            entry.assured = effects.assured;
-            let (verdict, fate) = self.first_or_later(entry, now);
-            ((verdict, fate, entry.value), fate)
-        });
-        let own = stripe.own();
-        let Some((slot, (verdict, fate, flow))) = inserted else {
-            if let (Some(origin), Some(sources)) = (origin, &mut own.sources) {
-                sources.leave(origin);
-            }
-            return self.orphan(stripe, &flow, Refusal::Full);
-        };
-        own.counters.opened += 1;
-        if let Some(origin) = origin {
-            own.origins[slot.index()] = origin;
-        }
-        if fate == Fate::Goes {
-            self.moment.end(stripe, slot, &flow, End::Closed);
-        }
-        verdict
-    }
-
-    /// A step whose effects can all be granted, for the stripe is locked too.
-    fn first_or_later<K: Key>(&self, entry: &mut Entry<K, N::Flow, G::Sum>, now: Nanos) -> (Verdict, Fate) {
-        // A copy, so that a panic leaves the flow as it was.
-        let mut flow = entry.value;
-        let (verdict, effects) = self.packet(&mut flow, now);
-        entry.value = flow;
-        entry.now = now;
-        if let Some(deadline) = effects.deadline {
-            entry.set_deadline(deadline);
-        }
-        entry.assured |= effects.assured;
-        self.moment.commit(now);
-        (verdict, if effects.close { Fate::Goes } else { Fate::Changes })
-    }
-
-    /// Makes room for a new flow where that is needed and allowed; where its source is counted.
-    fn admit<K: Key>(&self, stripe: &mut Stripe<'_, K, N::Flow, G>) -> Result<Option<u32>, Refusal> {
-        let Tables { eviction, ageing, .. } = self.moment.common.tables;
-        let Ticket { hash, seq, .. } = *self.lane.ticket;
-        let now = stripe.own().now;
-        if ageing == Ageing::Lazy {
-            while let Some((slot, entry)) = stripe.bury_near(hash, now) {
-                self.moment.bury(stripe, slot, entry, End::Expired);
-            }
-        }
-        if self.moment.common.tables.drops_early(stripe.len(), stripe.capacity(), chance(hash, seq)) {
-            return Err(Refusal::Early);
-        }
-        let sources = stripe.own().sources.as_mut();
-        let origin = sources.map(|sources| sources.enter(self.lane.meta.source())).transpose()?;
-        if stripe.is_full() {
-            if let Some((slot, entry)) = stripe.evict(eviction, hash) {
-                let how = if entry.deadline() <= now { End::Expired } else { End::Evicted };
-                stripe.own().now = now.max(entry.now);
-                self.moment.bury(stripe, slot, entry, how);
-            } else if ageing != Ageing::Wheel
-                && let Some((slot, entry)) = stripe.bury_near(hash, now)
-            {
-                // Where nobody finds the dead they stay although they were answered: the nearest of them may go then.
-                self.moment.bury(stripe, slot, entry, End::Expired);
-            }
-        }
-        Ok(origin)
-    }
-
-    /// The packet set isn't let in: what opening it took is given back, and the function decides.
-    #[cold]
-    fn orphan<K: Key>(&self, stripe: &mut Stripe<'_, K, N::Flow, G>, flow: &N::Flow, refusal: Refusal) -> Verdict {
-        let Own { now, counters, .. } = stripe.own();
-        match refusal {
-            Refusal::Full => counters.orphaned += 1,
-            Refusal::Early => counters.early_dropped += 1,
-            Refusal::Source => counters.limited += 1,
-        }
-        self.moment.commit(*now);
-        always(self.moment.nf.expire(&mut self.moment.context(*now), flow));
-        match always(self.moment.nf.orphan(&mut self.moment.context(*now), self.lane.meta)) {
-            Verdict::Drop(Reason::TABLE_FULL) => Verdict::Drop(refusal.reason()),
-            verdict => verdict,
-        }
+        found
     }
 
     #[inline(always)]
@@ -560,44 +485,15 @@ impl<N: NetworkFunction, G: Guarding> Moment<'_, N, G> {
         let own = stripe.own();
         own.now = own.now.max(self.now);
         let now = own.now;
-        let mut some = false;
-        for _ in 0..units {
-            match stripe.reclaim(now) {
-                Some((slot, entry)) => {
-                    self.bury(stripe, slot, entry, End::Expired);
-                    some = true;
-                }
-                None if stripe.is_due(now) => {}
-                None => return false,
-            }
-        }
-        some
+        self.lifecycle(stripe).reclaim(now, self.seq, units)
     }
 
-    /// Ends a flow by its entry, which has just been taken out of the table.
-    fn bury<K: Key>(
-        &self,
-        stripe: &mut Stripe<'_, K, N::Flow, G>,
-        slot: Slot,
-        mut entry: Entry<K, N::Flow, G::Sum>,
-        how: End,
-    ) {
-        G::settle(self.nf, &mut entry);
-        self.end(stripe, slot, &entry.value, how);
-    }
-
-    /// Ends a flow that is out of its table: tells the function, and counts it.
-    fn end<K: Key>(&self, stripe: &mut Stripe<'_, K, N::Flow, G>, slot: Slot, flow: &N::Flow, how: End) {
-        let Own { now, counters, sources, origins } = stripe.own();
-        if let Some(sources) = sources {
-            sources.leave(origins[slot.index()]);
-        }
-        always(self.nf.expire(&mut self.context(*now), flow));
-        match how {
-            End::Expired => counters.expired += 1,
-            End::Closed => counters.closed += 1,
-            End::Evicted => counters.evicted += 1,
-        }
+    /// What opens and ends flows in a stripe whose lock is held.
+    fn lifecycle<'s, 'a, K: Key>(
+        &'s self,
+        stripe: &'s mut Stripe<'a, K, N::Flow, G>,
+    ) -> Lifecycle<'s, N, LockedStripe<'s, 'a, K, N, G>, OnLocal<'s, N>> {
+        Lifecycle { nf: self.nf, store: LockedStripe { stripe, moment: self }, runner: OnLocal(self.shared) }
     }
 
     #[inline(always)]
@@ -628,6 +524,79 @@ impl<N: NetworkFunction, G: Guarding> Moment<'_, N, G> {
     }
 }
 
+impl<K: Key, N: NetworkFunction, G: Guarding> LockedStripe<'_, '_, K, N, G> {
+    /// The end of a flow that has just been taken out, with all that steps have added to it.
+    fn taken(&self, (slot, mut entry): (Slot, Entry<K, N::Flow, G::Sum>)) -> Ending<N::Flow> {
+        G::settle(self.moment.nf, &mut entry);
+        ending(slot, &entry)
+    }
+}
+
+/// Takes a flow out once it is to go, as other cores could step on it otherwise.
+impl<K: Key, N: NetworkFunction, G: Guarding> FlowStore<N::Flow> for LockedStripe<'_, '_, K, N, G> {
+    type Key = K;
+
+    fn len(&self) -> usize {
+        self.stripe.len()
+    }
+
+    fn capacity(&self) -> usize {
+        self.stripe.capacity()
+    }
+
+    fn is_full(&self) -> bool {
+        self.stripe.is_full()
+    }
+
+    fn ledger(&mut self) -> &mut Ledger {
+        &mut self.stripe.own().ledger
+    }
+
+    fn origin(&mut self, slot: Slot) -> &mut u32 {
+        &mut self.stripe.own().origins[slot.index()]
+    }
+
+    fn reclaim(&mut self, now: Nanos) -> Option<Ending<N::Flow>> {
+        self.stripe.reclaim(now).map(|taken| self.taken(taken))
+    }
+
+    fn is_due(&self, now: Nanos) -> bool {
+        self.stripe.is_due(now)
+    }
+
+    fn dead_near(&mut self, hash: u64, now: Nanos) -> Option<Ending<N::Flow>> {
+        self.stripe.bury_near(hash, now).map(|taken| self.taken(taken))
+    }
+
+    fn victim(&mut self, hash: u64, now: Nanos) -> Option<Ending<N::Flow>> {
+        let Tables { eviction, ageing, .. } = self.ledger().options;
+        if let Some(taken) = self.stripe.evict(eviction, hash) {
+            let own = self.stripe.own();
+            own.now = own.now.max(taken.1.now);
+            return Some(self.taken(taken));
+        }
+        // Where nobody finds the dead they stay although they were answered: the nearest of them may go then.
+        if ageing == Ageing::Wheel { None } else { self.dead_near(hash, now) }
+    }
+
+    /// It was taken out when it was found.
+    fn remove(&mut self, _: Slot) {}
+
+    fn insert(&mut self, key: K, hash: u64, opening: Opening<N::Flow>, now: Nanos) -> Option<Slot> {
+        let Opening { flow, deadline, assured } = opening;
+        self.stripe.insert(key, hash, (flow, deadline, now), assured)
+    }
+
+    fn decided(&mut self, seq: Seq, now: Nanos) {
+        debug_assert_eq!(seq, self.moment.seq, "a moment is one packet's");
+        self.moment.commit(now);
+    }
+}
+
+fn ending<K, V: Copy, S>(slot: Slot, entry: &Entry<K, V, S>) -> Ending<V> {
+    Ending { slot, flow: entry.value, deadline: entry.deadline(), last: entry.now }
+}
+
 fn flows<K: Key, V: Copy + Send + Sync + 'static, G: Guarding>(
     capacity: usize,
     seed: u64,
@@ -637,8 +606,7 @@ fn flows<K: Key, V: Copy + Send + Sync + 'static, G: Guarding>(
     let plan = Plan { index: tables.index, capacity, load_percent: None, ageing: tables.ageing, seed };
     let own = |slots| Own {
         now: Nanos(0),
-        counters: FlowCounters::default(),
-        sources: tables.per_source.map(|most| Sources::new(most, slots, seed)),
+        ledger: Ledger::new(tables, slots, seed),
         origins: Sources::origins(slots, tables.per_source.is_some()),
     };
     Entries::cut(plan, Flows::<K, V, G>::stripes_for(capacity), own, bursts)

@@ -12,7 +12,8 @@ use std::thread;
 
 use nf::NetworkFunction;
 
-use crate::placement::private::{Carried, Private};
+use crate::placement::owned::Carried;
+use crate::placement::private::Private;
 
 /// Where state lies that one core has released and others are still to acquire.
 pub(crate) struct Exchange<N: NetworkFunction> {

@@ -2,7 +2,10 @@
 
 mod entries;
 pub(crate) mod exchange;
+mod lifecycle;
+mod owned;
 pub(crate) mod private;
+pub(crate) mod replay_order;
 pub(crate) mod sharded;
 pub(crate) mod shared;
 pub(crate) mod striped;

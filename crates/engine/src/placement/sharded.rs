@@ -56,9 +56,11 @@ impl<N: NetworkFunction> Sharded<N> {
             seed,
             shards: table
                 .iter()
-                .map(|owner| (usize::from(*owner) == core).then(|| Private::kept(nf, each, seed, tables).into()))
+                .map(|owner| {
+                    (usize::from(*owner) == core).then(|| Private::with_options(nf, each, seed, tables).into())
+                })
                 .collect(),
-            replica: replicated.then(|| Private::kept(nf, few, seed, tables).into()),
+            replica: replicated.then(|| Private::with_options(nf, few, seed, tables).into()),
             exchange: Arc::clone(&exchange),
         };
         (0..cores).map(of).collect()

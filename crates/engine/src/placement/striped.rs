@@ -58,7 +58,8 @@ impl<N: NetworkFunction> Striped<N> {
             Sharing::Shares(_) => 1,
         };
         let each = Sizing { flows: share(sizing.flows, count), flows_v6: share(sizing.flows_v6, count) };
-        let stripe = || Stripe { state: Private::kept(nf, each, seed, tables), now: Nanos(0), commits: Vec::new() };
+        let stripe =
+            || Stripe { state: Private::with_options(nf, each, seed, tables), now: Nanos(0), commits: Vec::new() };
         let table = Arc::new(Stripes {
             stripes: (0..count).map(|_| Mutex::new(stripe())).collect(),
             mask: count as u64 - 1,

@@ -9,9 +9,10 @@ use crate::counters::{Counters, FlowCounters};
 use crate::kind::EngineKind;
 use crate::options::Options;
 use crate::placement::private::Private;
+use crate::placement::replay_order::ReplayOrder;
 use crate::placement::sharded::{Layout, Sharded};
 use crate::placement::shared::Shared;
-use crate::placement::transacted::{ReplayOrder, Transacted, Transactions};
+use crate::placement::transacted::{Transacted, Transactions};
 use crate::placement::{FlowState, Placement};
 use crate::steer::dispatch::Dispatcher;
 use crate::work::worker::Worker;
@@ -60,7 +61,7 @@ pub fn private_fleet<N: NetworkFunction>(
     };
     assert!(owns, "the cores of {kind} own no state for good");
     let sizing = options.sizing(&*nf);
-    let place = || Private::kept(&*nf, sizing, options.seed, options.tables);
+    let place = || Private::with_options(&*nf, sizing, options.seed, options.tables);
     let workers = (0..cores).map(|_| Worker::new(Arc::clone(&nf), place())).collect();
     Fleet { kind, workers, dispatcher: dispatcher(&nf, kind, cores, options), nf }
 }
@@ -297,8 +298,8 @@ impl<N: Function> TransactedFleet<N> {
 
     /// The fleet is to run its transactions in the order of another that was [recorded](Self::record), over the same packets.
     pub fn repeat(&mut self, other: &Self) {
-        let baton = ReplayOrder::of(other.workers.iter().map(Worker::place));
-        self.workers.iter_mut().for_each(|worker| worker.place_mut().repeat(&baton));
+        let order = ReplayOrder::of(other.workers.iter().map(|worker| worker.place().places()));
+        self.workers.iter_mut().for_each(|worker| worker.place_mut().repeat(&order));
     }
 
     /// The digest of what all packet sets share.

@@ -258,29 +258,23 @@ impl<K: Key, V: Copy + Send + Sync + 'static, I: Index, X, G: Guard> Held<'_, K,
         result
     }
 
-    /// Adds a flow whose key is not in, and works on it before anyone else finds it; `None`, and no work done, when there is no
-    /// room.
-    pub fn insert<T>(
+    /// Adds a flow whose key is not in, last stepped on at `now`; `None` when there is no room.
+    pub fn insert(
         &mut self,
         key: K,
         hash: u64,
         (value, deadline, now): (V, Nanos, Nanos),
-        work: impl FnOnce(&mut Entry<K, V, G::Sum>) -> (T, Fate),
-    ) -> Option<(Slot, T)> {
+        assured: bool,
+    ) -> Option<Slot> {
         let slot = self.ledger.table.insert(key, hash, (), deadline, now)?;
-        let mut entry = Entry { key, deadline: told(deadline), now, value, sum: G::Sum::default(), assured: false };
-        let undo = Undo(&mut self.ledger.table, slot);
-        let (result, fate) = work(&mut entry);
-        if fate == Fate::Goes {
-            drop(undo);
-            return Some((slot, result));
-        }
-        core::mem::forget(undo);
+        let entry = Entry { key, deadline: told(deadline), now, value, sum: G::Sum::default(), assured };
         let place = self.ledger.places.take(slot.index(), self.bursts);
         self.cells[place].put(entry);
         self.signposts.set(self.part, hash, place as u32);
-        self.tell(slot, entry.deadline, entry.assured);
-        Some((slot, result))
+        if assured {
+            self.ledger.table.assure(slot);
+        }
+        Some(slot)
     }
 
     /// Does one bounded unit of the work of ageing: the flow that it ended. `None` may mean that there is more to do.
@@ -363,15 +357,6 @@ impl<K: Key, V: Copy + Send + Sync + 'static, I: Index, X, G: Guard> Held<'_, K,
     }
 }
 
-/// Takes a flow out of the table again that has no entry yet, also when work on it panics.
-struct Undo<'a, K: Key, I: Index>(&'a mut Table<K, (), I>, Slot);
-
-impl<K: Key, I: Index> Drop for Undo<'_, K, I> {
-    fn drop(&mut self) {
-        self.0.remove(self.1);
-    }
-}
-
 impl<K: Key, V: Copy + Send + Sync + 'static, I: Index> SharedTable<K, V> for Entries<K, V, I> {
     fn new(capacity: usize, seed: u64) -> Self {
         Self::cut(Plan { capacity, seed, ..Plan::default() }, Self::stripes_for(capacity), |_| (), ())
@@ -432,9 +417,8 @@ impl<K: Key, V: Copy + Send + Sync + 'static, I: Index> SharedTable<K, V> for En
             {
                 return Insertion::Present;
             }
-            let insert = |stripe: &mut Held<'_, K, V, I, ()>| {
-                stripe.insert(key, hash, (value, deadline, now), |_| ((), Fate::Changes)).is_some()
-            };
+            let insert =
+                |stripe: &mut Held<'_, K, V, I, ()>| stripe.insert(key, hash, (value, deadline, now), false).is_some();
             let make_room = |stripe: &mut Held<'_, K, V, I, ()>| {
                 stripe.bury_near(hash, now).is_some() || (0..RECLAIMS).any(|_| stripe.reclaim(now).is_some())
             };
@@ -559,13 +543,12 @@ mod tests {
         });
         assert_eq!(value, 0);
         assert_eq!(table.step(&(), &key, key.hash(0), Hint::NOWHERE, |_| Some(())), None);
-        let (_, kept) = table
-            .stripe(key.hash(0), |stripe| {
-                stripe.insert(key, key.hash(0), (5, Nanos::NEVER, Nanos(3)), |entry| (entry.now, Fate::Goes))
-            })
-            .expect("there is room");
-        assert_eq!(kept, Nanos(3));
-        assert!(table.is_empty(), "it came and went");
+        let again =
+            table.stripe(key.hash(0), |stripe| stripe.insert(key, key.hash(0), (5, Nanos::NEVER, Nanos(3)), true));
+        assert!(again.is_some(), "its place is free");
+        let seen =
+            table.step(&(), &key, key.hash(0), Hint::NOWHERE, |entry| Some((entry.value, entry.now, entry.assured)));
+        assert_eq!(seen, Some((5, Nanos(3), true)));
     }
 
     #[test]

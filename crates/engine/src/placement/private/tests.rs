@@ -90,7 +90,7 @@ const SEED: u64 = 7;
 /// A table in which a source may have two flows.
 fn table() -> Private<Calls> {
     let tables = Tables { per_source: Some(2), ..Tables::default() };
-    Private::kept(&Calls, Calls.sizing(), SEED, tables)
+    Private::with_options(&Calls, Calls.sizing(), SEED, tables)
 }
 
 /// What host `caller` says in its call number `call` to the switchboard, whose address is larger.
@@ -131,7 +131,7 @@ fn a_flow_that_comes_and_ends_is_nobody_elses() {
     assert!(step(&mut to, hangs_up(said(2, 1))));
     assert!(step(&mut to, said(1, 3)));
     assert!(!step(&mut to, said(1, 4)), "host 1 has two flows still");
-    assert_eq!(to.rest.counters.limited, 1);
+    assert_eq!(to.tables.ledger.counters.limited, 1);
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn replicas_agree_on_limits_in_whatever_order_flows_come() {
             assert!(step(replica, hangs_up(said(3, ends))));
         }
         assert!(step(replica, said(3, 20)));
-        assert_eq!(replica.rest.counters.limited, 2);
+        assert_eq!(replica.tables.ledger.counters.limited, 2);
     }
 }
 
@@ -180,7 +180,7 @@ fn a_flow_that_finds_no_room_counts_for_nobody() {
     }
     assert!(step(&mut from, said(4, 1)));
     carry(said(4, 1), &mut from, &mut [&mut to]);
-    assert_eq!(to.rest.counters.evicted, 1);
+    assert_eq!(to.tables.ledger.counters.evicted, 1);
     for caller in 11..13 {
         assert!(step(&mut to, hangs_up(said(caller, 1))));
     }

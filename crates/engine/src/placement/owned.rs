@@ -1,0 +1,233 @@
+//! Flow tables that one core owns.
+
+use flow::index::AnyIndex;
+use flow::{Ageing, Plan, Slot, Table};
+use nf::{Effects, Flow, NetworkFunction, Sizing};
+use packet::{FlowKey, Host6, Key, Nanos};
+
+use crate::placement::lifecycle::{End, Ending, FlowStore, Ledger, Lifecycle, Opening, Runner};
+use crate::placement::tables::{Sources, Tables};
+use crate::placement::{FlowState, KeyOf, Lane};
+
+/// The flow tables of a core, one for each family of addresses, with what it counts about their flows.
+pub(crate) struct OwnedTables<N: NetworkFunction> {
+    pub(crate) v4: OwnedTable<<KeyOf<N> as FlowKey>::V4, N::Flow>,
+    pub(crate) v6: OwnedTable<<KeyOf<N> as FlowKey>::V6, N::Flow>,
+    pub(crate) ledger: Ledger,
+}
+
+/// The flows of one family.
+pub(crate) struct OwnedTable<K, V> {
+    pub(crate) table: Table<K, V, AnyIndex>,
+    /// Where the source of each flow is counted, if sources are limited; by the flow's slot.
+    origins: Box<[u32]>,
+}
+
+/// A packet set's state on its way from one table to another.
+pub(crate) struct Carried<N: NetworkFunction> {
+    flow: N::Flow,
+    deadline: Nanos,
+    assured: bool,
+    /// Who opened it, where sources are limited: its packets, which come from both ends, don't tell.
+    source: Option<Host6>,
+}
+
+impl<N: NetworkFunction> Clone for Carried<N> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<N: NetworkFunction> Copy for Carried<N> {}
+
+impl<N: NetworkFunction> OwnedTables<N> {
+    /// Empty tables for `sizing` flows; of no capacity for a function whose packet sets have no state.
+    pub(crate) fn new(sizing: Sizing, seed: u64, options: Tables) -> Self {
+        let (flows, flows_v6) = if N::Flow::STORED { (sizing.flows, sizing.flows_v6) } else { (0, 0) };
+        Self {
+            v4: OwnedTable::new(flows, seed, options),
+            v6: OwnedTable::new(flows_v6, seed, options),
+            ledger: Ledger::new(options, flows + flows_v6, seed),
+        }
+    }
+
+    /// The flows whose deadline is later than `now`, in no particular order.
+    pub(crate) fn flows(&self, now: Nanos) -> impl Iterator<Item = FlowState<N>> + '_ {
+        let v4 = self.v4.table.iter().map(|(key, flow, deadline)| FlowState {
+            key: KeyOf::<N>::from_v4(*key),
+            flow: *flow,
+            deadline,
+        });
+        let v6 = self.v6.table.iter().map(|(key, flow, deadline)| FlowState {
+            key: KeyOf::<N>::from_v6(*key),
+            flow: *flow,
+            deadline,
+        });
+        v4.chain(v6).filter(move |state| state.deadline > now)
+    }
+
+    /// The entries of the tables: flows alive, and flows past their deadline that were not reclaimed yet.
+    pub(crate) fn entries(&self) -> usize {
+        self.v4.table.len() + self.v6.table.len()
+    }
+
+    /// The most flows that there ever were at once.
+    pub(crate) fn high_water(&self) -> usize {
+        self.v4.table.high_water() + self.v6.table.high_water()
+    }
+
+    /// The memory of the tables, in bytes.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.v4.table.memory_bytes() + self.v6.table.memory_bytes()
+    }
+}
+
+impl<K: Key, V: Copy + Send + 'static> OwnedTable<K, V> {
+    fn new(capacity: usize, seed: u64, options: Tables) -> Self {
+        let Tables { index, ageing, per_source, .. } = options;
+        let table = Table::planned(Plan { index, capacity, load_percent: None, ageing, seed });
+        Self { origins: Sources::origins(table.slots(), per_source.is_some()), table }
+    }
+
+    /// Takes a flow out, to be put in elsewhere: no end of the flow.
+    pub(crate) fn carry_off<N: NetworkFunction<Flow = V>>(
+        &mut self,
+        key: &K,
+        hash: u64,
+        ledger: &mut Ledger,
+    ) -> Option<Carried<N>> {
+        let slot = self.table.find(key, hash)?;
+        let (deadline, assured) = (self.table.deadline(slot), self.table.is_assured(slot));
+        let source = ledger.sources.as_mut().and_then(|sources| {
+            let origin = self.origins[slot.index()];
+            let source = sources.source(origin);
+            sources.leave(origin);
+            source
+        });
+        Some(Carried { flow: self.table.remove(slot), deadline, assured, source })
+    }
+
+    /// Puts a flow in that was taken out elsewhere. Where there is no room it ends here, as one that was evicted.
+    pub(crate) fn carry_in<N: NetworkFunction<Flow = V>>(
+        &mut self,
+        key: K,
+        hash: u64,
+        carried: &Carried<N>,
+        now: Nanos,
+        ledger: &mut Ledger,
+    ) {
+        let Carried { flow, deadline, assured, source } = *carried;
+        let Some(slot) = self.table.insert(key, hash, flow, deadline, now) else {
+            ledger.counters.evicted += 1;
+            return;
+        };
+        if assured {
+            self.table.assure(slot);
+        }
+        if let Some(sources) = &mut ledger.sources {
+            self.origins[slot.index()] = sources.take_in(source);
+        }
+    }
+}
+
+/// One family's table while its core opens and ends flows in it.
+pub(crate) struct Owned<'a, K, V> {
+    pub(crate) flows: &'a mut OwnedTable<K, V>,
+    pub(crate) ledger: &'a mut Ledger,
+}
+
+impl<K: Key, V: Copy + Send + 'static> Owned<'_, K, V> {
+    fn ending(&self, slot: Slot) -> Ending<V> {
+        let OwnedTable { table, .. } = &*self.flows;
+        Ending { slot, flow: *table.value(slot), deadline: table.deadline(slot), last: Nanos(0) }
+    }
+
+    /// Does to the table what a flow's step asked for, but for the flow's end.
+    pub(crate) fn apply(&mut self, slot: Slot, effects: Effects) {
+        if let Some(deadline) = effects.deadline {
+            self.flows.table.touch(slot, deadline);
+        }
+        if effects.assured {
+            self.flows.table.assure(slot);
+        }
+    }
+}
+
+/// Says which flow is to go and takes nothing out: it stays until [`remove`](FlowStore::remove).
+impl<K: Key, V: Copy + Send + 'static> FlowStore<V> for Owned<'_, K, V> {
+    type Key = K;
+
+    fn len(&self) -> usize {
+        self.flows.table.len()
+    }
+
+    fn capacity(&self) -> usize {
+        self.flows.table.capacity()
+    }
+
+    fn is_full(&self) -> bool {
+        self.flows.table.is_full()
+    }
+
+    fn ledger(&mut self) -> &mut Ledger {
+        self.ledger
+    }
+
+    fn origin(&mut self, slot: Slot) -> &mut u32 {
+        &mut self.flows.origins[slot.index()]
+    }
+
+    fn reclaim(&mut self, now: Nanos) -> Option<Ending<V>> {
+        self.flows.table.reclaim(now).map(|slot| self.ending(slot))
+    }
+
+    fn is_due(&self, now: Nanos) -> bool {
+        self.flows.table.is_due(now)
+    }
+
+    fn dead_near(&mut self, hash: u64, now: Nanos) -> Option<Ending<V>> {
+        self.flows.table.dead_near(hash, now).map(|slot| self.ending(slot))
+    }
+
+    fn victim(&mut self, hash: u64, now: Nanos) -> Option<Ending<V>> {
+        let Tables { eviction, ageing, .. } = self.ledger.options;
+        let OwnedTable { table, .. } = &*self.flows;
+        let victim = table.overdue(now).or_else(|| table.victim(eviction, hash));
+        // Where nobody finds the dead they stay although they were answered: the nearest of them may go then.
+        let dead = || table.dead_near(hash, now).filter(|_| ageing != Ageing::Wheel);
+        victim.or_else(dead).map(|slot| self.ending(slot))
+    }
+
+    fn remove(&mut self, slot: Slot) {
+        self.flows.table.remove(slot);
+    }
+
+    fn insert(&mut self, key: K, hash: u64, opening: Opening<V>, now: Nanos) -> Option<Slot> {
+        let Opening { flow, deadline, assured } = opening;
+        let slot = self.flows.table.insert(key, hash, flow, deadline, now)?;
+        if assured {
+            self.flows.table.assure(slot);
+        }
+        Some(slot)
+    }
+}
+
+impl<K: Key, N: NetworkFunction, R: Runner<N>> Lifecycle<'_, N, Owned<'_, K, N::Flow>, R> {
+    /// Looks for the packet's flow everywhere. Expiry is logical: past its deadline a flow is gone, whether or not its entry was
+    /// reclaimed yet.
+    pub(crate) fn alive(&mut self, key: &K, lane: Lane<'_, N::Meta>) -> Option<Slot> {
+        let slot = self.store.flows.table.find(key, lane.hash)?;
+        if self.store.flows.table.deadline(slot) > lane.now {
+            return Some(slot);
+        }
+        let ending = self.store.ending(slot);
+        self.end(&ending, (lane.now, lane.seq), End::Expired);
+        None
+    }
+
+    /// Ends the flow at the slot.
+    pub(crate) fn end_at(&mut self, slot: Slot, lane: Lane<'_, N::Meta>, how: End) {
+        let ending = self.store.ending(slot);
+        self.end(&ending, (lane.now, lane.seq), how);
+    }
+}
