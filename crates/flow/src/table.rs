@@ -215,7 +215,7 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
     }
 
     /// The same for `ANY` keys, of which nothing foretells whether they are in the table; for those that mostly are it is slower. In a
-    /// table that [is `NEAR`](Self::is_near) as a whole it says where the entry is and asks for nothing: what is looked for in the
+    /// table that [is `NEAR`](Self::fits_l2) as a whole it says where the entry is and asks for nothing: what is looked for in the
     /// first-level cache ahead of time costs more there than loads that overlap with others.
     #[inline(always)]
     pub fn prefetch_entry_as<const ANY: bool, const NEAR: bool>(&self, hash: u64) -> Hint {
@@ -597,7 +597,7 @@ impl<K: Key, V: Copy + Send + 'static, I: Index> Table<K, V, I> {
     /// Whether it is so small, or has so few flows now, that what they lie in stays in the second-level cache by itself: then
     /// [`prefetch`](Self::prefetch) costs more than it saves.
     #[must_use]
-    pub fn is_near(&self) -> bool {
+    pub fn fits_l2(&self) -> bool {
         // In an index that is larger, each flow may have a line of its own.
         let index = self.index.bytes().min(self.len() * CACHE_LINE);
         index <= NEAR_INDEX_BYTES && self.slab.bytes_in_use(self.index.assigns()) <= NEAR_SLAB_BYTES

@@ -323,18 +323,18 @@ fn a_large_table_is_near_while_it_has_few_flows() {
     let near: Vec<bool> = (0..10_000)
         .map(|number| {
             insert(&mut table, number, Nanos::NEVER, Nanos(0));
-            table.is_near()
+            table.fits_l2()
         })
         .collect();
     assert!(
-        (1000..4000).contains(&near.partition_point(|is_near| *is_near)) && near.is_sorted_by(|one, next| one >= next)
+        (1000..4000).contains(&near.partition_point(|fits_l2| *fits_l2)) && near.is_sorted_by(|one, next| one >= next)
     );
     for number in 0..10_000 {
         let slot = find(&table, number).expect("it is in");
         table.remove(slot);
     }
-    assert!(table.is_near());
-    assert!(Table::<Host4, u32>::new(1000, 1).is_near());
+    assert!(table.fits_l2());
+    assert!(Table::<Host4, u32>::new(1000, 1).fits_l2());
 }
 
 /// Where the horizon lies behind the end of time, no deadline is behind it, and only later ones are stores.

@@ -153,14 +153,14 @@ pub trait Placement<N: NetworkFunction>: Send {
 
     /// Whether the state is so small, as it is now, that it stays near by itself: then [`prefetch`](Self::prefetch) costs more than it
     /// saves, and [`locate`](Self::locate) does for [`prefetch_entry`](Self::prefetch_entry).
-    fn is_near(&self) -> bool {
+    fn fits_l2(&self) -> bool {
         false
     }
 
     /// Brings near the state itself, once what leads to it is near, and says where it is likely to be.
     fn prefetch_entry(&self, nf: &N, meta: &N::Meta, hash: u64, bucket: u16) -> Hint;
 
-    /// Says the same of state that [is near](Self::is_near), and need not ask for it.
+    /// Says the same of state that [is near](Self::fits_l2), and need not ask for it.
     #[inline(always)]
     fn locate(&self, nf: &N, meta: &N::Meta, hash: u64, bucket: u16) -> Hint {
         self.prefetch_entry(nf, meta, hash, bucket)

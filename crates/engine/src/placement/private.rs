@@ -140,8 +140,8 @@ impl<N: NetworkFunction> Placement<N> for Private<N> {
         }
     }
 
-    fn is_near(&self) -> bool {
-        size_of::<N::Shared<Local>>() == 0 && self.tables.v4.table.is_near() && self.tables.v6.table.is_near()
+    fn fits_l2(&self) -> bool {
+        size_of::<N::Shared<Local>>() == 0 && self.tables.v4.table.fits_l2() && self.tables.v6.table.fits_l2()
     }
 
     #[inline(always)]

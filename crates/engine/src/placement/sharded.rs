@@ -128,8 +128,8 @@ impl<N: NetworkFunction> Placement<N> for Sharded<N> {
     }
 
     /// Records are of elephants, whose state is in the replica.
-    fn is_near(&self) -> bool {
-        self.replica().is_some_and(Placement::<N>::is_near)
+    fn fits_l2(&self) -> bool {
+        self.replica().is_some_and(Placement::<N>::fits_l2)
     }
 
     #[inline(always)]

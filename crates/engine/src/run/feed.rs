@@ -8,7 +8,7 @@ use port::{Batch, Fate, PortError, Queue, Received, Sides};
 
 use crate::error::EngineError;
 use crate::work::any_worker::AnyWorker;
-use crate::work::settle::out;
+use crate::work::emit::out;
 
 /// What a core works on: where its packets come from, what its worker goes by besides them, and where they go. The run's loop asks
 /// for one thing after the other; each feed is a way to run, none is a loop of its own.

@@ -1,8 +1,11 @@
-//! A core's work: look at packets, take their steps, carry the verdicts out.
+//! A core's work: take packets in, take their steps, carry the verdicts out.
 //!
-//! [`worker`] is the one loop, over any placement of the state; [`settle`] carries a verdict out; [`any_worker`] is the worker without its
-//! placement's type.
+//! [`worker`] is the one loop, over any placement of the state. [`intake`] is its first stage, [`emit`] its last; between them the
+//! placement takes the steps. [`replay`] is the loop where a log of other cores' packets comes with the batch. [`any_worker`] is the
+//! worker without its placement's type.
 
 pub(crate) mod any_worker;
-pub(crate) mod settle;
+pub(crate) mod emit;
+mod intake;
+mod replay;
 pub(crate) mod worker;

@@ -1,0 +1,152 @@
+//! The last stage of a core's work: carry out the verdicts of a burst.
+
+use nf::{NetworkFunction, PortId, Reason, Reply, Verdict};
+use packet::Seq;
+use port::{Batch, Fate, Packet, Sides};
+
+use crate::counters::Counters;
+use crate::placement::BURST;
+
+/// Takes down the verdicts of a burst, then carries them out.
+///
+/// A verdict that leaves the packet's bytes as they are is the packet's [`Fate`] at once. One that changes them waits in a list until
+/// [`emit`](Self::emit), so that a burst's steps are over before any of its packets is written to.
+pub(crate) struct Emitter {
+    pub(crate) counters: Counters,
+    /// The port's interfaces: "across" and "back" become their numbers. `None` leaves a verdict's port as it is.
+    pub(crate) sides: Option<Sides>,
+    /// Packets that are still to be changed, by their places in the batch, with how.
+    changes: Vec<(u32, Verdict)>,
+    /// How many of those have been dealt with.
+    changed: usize,
+    /// Room for a packet that is made anew.
+    scratch: Vec<u8>,
+}
+
+/// An IP packet at its longest, and a link header: what there is room for from the start where packets are made anew.
+const FRAME_MAX: usize = 65_535 + 64;
+
+impl Emitter {
+    pub(crate) fn new<N: NetworkFunction>() -> Self {
+        let room = N::GROWTH.map_or(0, |growth| FRAME_MAX + growth as usize);
+        Self {
+            counters: Counters::default(),
+            sides: None,
+            changes: Vec::with_capacity(2 * BURST),
+            changed: 0,
+            scratch: Vec::with_capacity(room),
+        }
+    }
+
+    /// Takes down the verdict of the packet at `index` of the batch.
+    #[inline(always)]
+    pub(crate) fn decide(&mut self, packet: &mut Packet, index: usize, verdict: &Verdict) {
+        packet.fate = match verdict {
+            Verdict::Forward(port) => out(self.sides, *port, packet),
+            Verdict::Drop(reason) => Fate::Drop(reason.0),
+            Verdict::Rewrite { .. } | Verdict::Transform { .. } | Verdict::Reply(_) => {
+                self.changes.push((index as u32, *verdict));
+                return;
+            }
+        };
+        self.counters.count(verdict);
+    }
+
+    /// Carries out the verdicts that change packets. After a panic of the function, which was at `position`, another call goes on behind
+    /// that packet.
+    #[inline(always)]
+    pub(crate) fn emit<N: NetworkFunction>(&mut self, nf: &N, batch: &mut Batch, position: &mut Seq) {
+        if !self.changes.is_empty() {
+            self.apply_verdicts(nf, batch, position);
+        }
+    }
+
+    #[inline(never)]
+    fn apply_verdicts<N: NetworkFunction>(&mut self, nf: &N, batch: &mut Batch, position: &mut Seq) {
+        while let Some((index, verdict)) = self.changes.get(self.changed) {
+            let (index, verdict) = (*index as usize, *verdict);
+            self.changed += 1;
+            let fate = match verdict {
+                Verdict::Rewrite { port, rewrite } => {
+                    let Packet { link, wire_len, interface, .. } = batch.packets()[index];
+                    // Its headers are parsed anew: keeping them for the few verdicts that rewrite costs all packets more.
+                    rewrite.apply_to_frame(link, batch.bytes_mut(index), wire_len, interface);
+                    self.counters.count(&verdict);
+                    out(self.sides, port, &batch.packets()[index])
+                }
+                Verdict::Transform { port, work } if N::GROWTH.is_some() => {
+                    *position = batch.packets()[index].seq;
+                    self.transform(nf, batch, index, port, work)
+                }
+                Verdict::Transform { .. } => {
+                    unreachable!("{} says that it makes no packet anew", N::DESCRIPTION.name)
+                }
+                Verdict::Reply(reply) => self.answer(batch, index, reply),
+                Verdict::Forward(_) | Verdict::Drop(_) => unreachable!("it was the packet's fate at once"),
+            };
+            batch.packets_mut()[index].fate = fate;
+        }
+        self.changes.clear();
+        self.changed = 0;
+    }
+
+    /// Puts in the packet's place what the function makes of it, or drops it for the reason that the function gives.
+    #[inline(never)]
+    fn transform<N: NetworkFunction>(
+        &mut self,
+        nf: &N,
+        batch: &mut Batch,
+        index: usize,
+        port: PortId,
+        work: u64,
+    ) -> Fate {
+        let (packet, bytes) = batch.packet(index);
+        self.scratch.clear();
+        let made = match packet::parse(packet.link, bytes, packet.wire_len, packet.interface) {
+            Ok(headers) => nf.transform(work, &headers, bytes, &mut self.scratch),
+            Err(kind) => Err(Reason::malformed(kind)),
+        };
+        match made {
+            Ok(()) => {
+                batch.replace(index, &self.scratch);
+                self.counters.count(&Verdict::Transform { port, work });
+                out(self.sides, port, &batch.packets()[index])
+            }
+            Err(reason) => {
+                self.counters.count(&Verdict::Drop(reason));
+                Fate::Drop(reason.0)
+            }
+        }
+    }
+
+    /// Turns the packet into its answer. What can't be answered (a reset, a segment cut short) is dropped and counted so.
+    #[cold]
+    fn answer(&mut self, batch: &mut Batch, index: usize, reply: Reply) -> Fate {
+        let Packet { link, wire_len, interface, .. } = batch.packets()[index];
+        let bytes = batch.bytes_mut(index);
+        let len = match (reply, packet::parse(link, bytes, wire_len, interface)) {
+            (Reply::TcpReset, Ok(headers)) => packet::tcp_reset(bytes, &headers),
+            (Reply::TcpReset, Err(_)) => None,
+        };
+        let Some(len) = len else {
+            self.counters.count(&Verdict::Drop(Reason::UNANSWERABLE));
+            return Fate::Drop(Reason::UNANSWERABLE.0);
+        };
+        let packet = &mut batch.packets_mut()[index];
+        packet.len = len as u32;
+        packet.wire_len = len as u32;
+        self.counters.replied += 1;
+        out(self.sides, PortId::BACK, packet)
+    }
+}
+
+/// The interface that a packet goes out by: the one that the function names, or the one that "across" or "back" means here.
+#[inline(always)]
+pub(crate) fn out(sides: Option<Sides>, port: PortId, packet: &Packet) -> Fate {
+    let named = match (sides, port) {
+        (Some(sides), PortId::ACROSS) => sides.across(packet.interface),
+        (Some(_), PortId::BACK) => packet.interface,
+        (Some(_) | None, PortId(port)) => port,
+    };
+    Fate::Transmit(named)
+}
