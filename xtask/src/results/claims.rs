@@ -84,8 +84,8 @@ pub(super) fn summary(results: &Results) -> Result<String> {
         let target = format!("at least {HYBRID}, a tie");
         claim(what, target, [found, fastest], times, found.is_some_and(|found| found >= HYBRID));
     }
-    let head = "## Claims\n\nWhat is found is of medians, and verdicts go by that. The fastest rounds stand beside it: others on a machine slow rounds down \
-                and speed none up.\n\n";
+    let head = "## Claims\n\nThe column \"found\" has medians, and verdicts follow from them. The fastest rounds stand beside them: \
+                other programs on a machine slow rounds down and never speed them up.\n\n";
     Ok(head.to_owned() + &markdown(&["claim", "target", "found", "", "fastest rounds", "figures are"], &rows))
 }
 
@@ -111,7 +111,7 @@ pub(super) fn differences(results: &Results) -> Result<String> {
     points.push(errors(results)?);
     points.extend(loss(results)?);
     let points: String = points.into_iter().map(|point| format!("* {point}\n")).collect();
-    Ok(format!("## What came out other than in the paper\n\n{points}"))
+    Ok(format!("## Differences from the paper\n\n{points}"))
 }
 
 /// Figure 1: shared falls, RSS stays, replication rises.
@@ -134,7 +134,7 @@ fn one_connection(results: &Results) -> Result<Vec<String>> {
         };
         if found != expected {
             points.push(format!(
-                "Figure 1: over one connection `{engine}` {found} from one core to two ({times:.2} times) where the paper's {expected}."
+                "Figure 1: over one connection `{engine}` {found} from one core to two ({times:.2} times); in the paper it {expected}."
             ));
         }
     }
@@ -161,7 +161,7 @@ fn on_traces(results: &Results) -> Vec<String> {
         if first.0 != "scr" && first.1 > scr * (1.0 + SAME) {
             let share = run["model_ns"]["c2"].as_f64().zip(run["model_ns"]["t"].as_f64()).map(|(c2, t)| c2 / t * 100.0);
             let share = share.map_or_else(String::new, |share| {
-                format!(" What replication costs and sharding doesn't, a record for each other core, is {share:.0} % of a packet's time here.")
+                format!(" Replication also steps a record for each other core's packet; a record takes {share:.0} % of a packet's time here.")
             });
             points.push(format!(
                 "{function} on {trace}: on {most} cores `{}` is ahead of `scr` ({:.1} to {scr:.1} Mpps, measured).{share}",
@@ -203,10 +203,10 @@ fn parameters(results: &Results) -> Result<Vec<String>> {
     };
     let less = dispatch.iter().all(|(here, paper)| here < paper);
     points.push(format!(
-        "Table 4: dispatch takes {} ns here and {} in the paper{}. Rows with the paper's dispatch added have it besides.",
+        "Table 4: dispatch takes {} ns here and {} in the paper{}. Rows with the paper's dispatch have both.",
         within(&mut dispatch.iter().map(|(here, _)| *here)),
         within(&mut dispatch.iter().map(|(_, paper)| *paper)),
-        if less { ", for packets are copied from memory and no driver is run" } else { "" }
+        if less { ", since packets come from memory and no driver runs" } else { "" }
     ));
     let worse: Vec<String> = ratios
         .iter()
@@ -215,7 +215,8 @@ fn parameters(results: &Results) -> Result<Vec<String>> {
         .collect();
     if !worse.is_empty() {
         points.push(format!(
-            "Replication can bring at most `t / (c2 + r)` times one core, with `r` as between two cores here. That is less than in the paper for {}.",
+            "Replication can carry at most `t / (c2 + r)` times one core's rate, with `r` as between two cores here. That is less \
+than in the paper for {}.",
             worse.join(", ")
         ));
     }
@@ -230,7 +231,7 @@ fn records(results: &Results) -> Result<String> {
             larger.push(format!("{} ({bytes} to {})", program.name, program.record_bytes));
         }
     }
-    Ok(format!("Table 1: records are larger than the paper's for {}, so that links fill earlier.", larger.join(", ")))
+    Ok(format!("Table 1: records are larger than the paper's for {}, so links fill earlier.", larger.join(", ")))
 }
 
 /// Figure 11.
@@ -245,7 +246,7 @@ fn errors(results: &Results) -> Result<String> {
     }
     let worst = |errors: &[f64]| errors.iter().copied().fold(0.0, f64::max);
     Ok(format!(
-        "Figure 11: on the memory port the model is off by at most {:.0} % where cores ran together and by at most {:.0} % where shares ran alone.",
+        "Figure 11: on the memory port the model's error is at most {:.0} % where cores ran together and at most {:.0} % where shares ran alone.",
         worst(&measured),
         worst(&shares)
     ))
@@ -265,8 +266,8 @@ fn loss(results: &Results) -> Result<Vec<String>> {
         return Ok(Vec::new());
     }
     Ok(vec![format!(
-        "Figure 10b: where nothing is lost, recovery takes more than {:.0} % of the rate of {}. Each burst is made known to the others, \
-         and cores wait for each other where one is further ahead than its log is long.",
+        "Figure 10b: where nothing is lost, recovery takes more than {:.0} % of the rate of {}. Each core publishes \
+         every burst, and a core waits if it is further ahead than its log is long.",
         RECOVERY_COST * 100.0,
         missed.join(", ")
     )])

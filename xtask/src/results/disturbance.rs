@@ -32,12 +32,14 @@ pub(super) fn told(runs: &BTreeMap<String, Value>) -> String {
     }
     let Rounds { run, disturbed } = all;
     let mut line = format!(
-        "* **Only undisturbed rounds count** where runs say `--undisturbed`: a gauge between bursts, which is always the same work, tells the rounds that others on \
-         the machine slowed down ([decision 0021](../decisions/0021-undisturbed-rounds.md)); {disturbed} of {run} rounds were.\n"
+        "* **Only undisturbed rounds count** in runs with `--undisturbed`. A gauge, which is always the same work, runs \
+         between bursts and shows which rounds other programs slowed down ([decision \
+         0021](../decisions/0021-undisturbed-rounds.md)); {disturbed} of {run} rounds were disturbed.\n"
     );
     if !without.is_empty() {
         line += &format!(
-            "* Figures that had disturbed rounds alone, and are of those: {}. They are too low, by as much as a third.\n",
+            "* These figures come from disturbed rounds, as no other rounds were found: {}. They are too low, by as \
+                much as a third.\n",
             without.join(", ")
         );
     }
@@ -79,12 +81,12 @@ mod tests {
             ("third".to_owned(), json!({ "rows": [row(5, 5, false)] })),
         ]);
         let line = told(&runs);
-        assert!(line.contains("11 of 21 rounds were"), "{line}");
-        assert!(line.contains("are of those: first (1 of 2 figures). "), "{line}");
+        assert!(line.contains("11 of 21 rounds were disturbed"), "{line}");
+        assert!(line.contains("were found: first (1 of 2 figures)."), "{line}");
         let mut quiet = runs;
         quiet.remove("first");
         let line = told(&quiet);
-        assert!(line.contains("0 of 5 rounds were") && !line.contains("are of those"), "{line}");
+        assert!(line.contains("0 of 5 rounds were disturbed") && !line.contains("were found"), "{line}");
     }
 
     #[test]

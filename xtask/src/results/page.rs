@@ -85,9 +85,10 @@ fn of_the_better(run: &Value, cores: u64, of: &str) -> Option<f64> {
 /// Loss-free rates, as the paper has them.
 fn loss_free(results: &Results) -> Result<String> {
     const ENGINES: [&str; 5] = ["shared", "rss", "rss++", "scr", "hybrid"];
-    let mut out = "## Loss-free rates\n\nThe highest rate offered at which less than 4 % of the packets are lost, through rings of 256 descriptors, found by \
-                   bisection to 0.4 Mpps, with the paper's dispatch added to each packet: what its figures 6 and 7 show. Mpps, medians; flat out in \
-                   brackets. A core that is taken away for longer than its ring bridges loses packets at any rate, and then there is none.\n\n"
+    let mut out = "## Loss-free rates\n\nThe highest offered rate at which less than 4 % of the packets are lost, as in the paper's figures \
+                   6 and 7: rings of 256 descriptors, bisection to 0.4 Mpps, the paper's dispatch added to each \
+                   packet. Mpps, medians; flat out in brackets. If the operating system takes a core away for longer \
+                   than its ring lasts, it loses packets at any rate, and the result is \"none\".\n\n"
         .to_owned();
     let mut rows = Vec::new();
     for (trace, function, run) in results.of("loss-free/") {
@@ -115,11 +116,12 @@ fn loss_free(results: &Results) -> Result<String> {
 
 /// Our own strategy beside those that it is made of.
 fn hybrid(results: &Results) -> Result<String> {
-    let mut out = "## Hybrid against the better of rss++ and scr\n\nElephants are replicated, all else is sharded. Mpps, medians.".to_owned();
+    let mut out = "## Hybrid against the better of rss++ and scr\n\nElephants are replicated, all other packet sets are sharded. Mpps, medians.".to_owned();
     if results.runs.keys().any(|name| name.starts_with("again-")) {
         out += &format!(
-            " On two cores {PROCESSES} processes ran after each other, as where tables come to lie in memory differs from one to the next by more than rounds of one \
-             differ: of the better is the one in the middle, with the least and the most; Mpps are the first's."
+            " On two cores {PROCESSES} processes ran one after the other, since the place of tables in memory changes \
+             a figure more than rounds do. The column \"of the better\" has the middle process, with the least and the \
+             most; Mpps are the first process's."
         );
     }
     out += "\n\n";
@@ -192,8 +194,8 @@ const QUIET: f64 = 0.5;
 fn head(results: &Results) -> Result<String> {
     let processor = results.run("figure-1")?["processor"].as_str().unwrap_or("an unknown processor");
     let quick = if results.quick {
-        "**This page is of a quick run**, on small traces and with one or two rounds, which shows that it can be made. Its figures \
-         are no results.\n\n"
+        "**This page is of a quick run**, on small traces and with one or two rounds. It only shows that the page can \
+         be made; its figures are not results.\n\n"
     } else {
         ""
     };
@@ -201,25 +203,28 @@ fn head(results: &Results) -> Result<String> {
     let load = |load: &str| load.split(',').next().and_then(|load| load.trim().parse().ok()).unwrap_or(0.0);
     let busiest = sessions.values().map(|(session, _)| load(&session.load)).fold(0.0_f64, f64::max);
     let busy = if busiest > QUIET {
-        "* **The machine was not quiet**: other programs ran on the same processors, and rates of several cores suffer most from that.\n"
+        "* **The machine was not quiet**: other programs ran on the same processors. That lowers rates of several cores \
+         most.\n"
     } else {
         ""
     };
     Ok(format!(
-        "# State-compute replication, reproduced\n\n{quick}`cargo xtask results scr` makes this page. It follows the figures and tables of \
+        "# State-compute replication, reproduced\n\n{quick}`cargo xtask results scr` makes this page. It reproduces the figures and tables of \
          \"State-Compute Replication: Parallelizing High-Speed Stateful Packet Processing\" (NSDI '25).\n\n\
          * The machine: {} processors ({processor}).\n{}{busy}{disturbed}\
-         * **measured**: as many threads as the row has cores, each on a processor of its own, at the same time. **modelled**: each \
-         core's share run alone, one after the other, or a formula, which is told. Nothing is timed on more cores than there are. What shares alone leave out, that cores which read one \
-         log have it from each other's caches, is added: for more cores than there are here {FAR_LINE} for each cache line of the log, which is what \
-         [sixteen real cores](#sixteen-real-cores) of another machine were found to take. Pictures have a step there, where cores end that share a cache.\n\
-         * Packets lie in memory and were sequenced beforehand, which stands for the card that would do it: where no card does, the \
-         sequencer's core is to be counted as a core besides.\n\
-         * Whatever sequences packets has parsed them, so on two cores and more a replica takes its own packets' records from the log \
-         as it takes the others' and parses nothing again. A lone core has no log and parses. What `scr` gains over one core \
-         is in part this ([decision 0014](../decisions/0014-replicas-that-catch-up.md)).\n\
-         * Mpps are medians of rounds in which all cases took turns. In pictures filled points are measured, hollow ones and \
-         broken lines modelled.\n\n",
+         * **measured**: as many threads as the row has cores, at the same time, each on a processor of its own. \
+         **modelled**: each core's share run alone, one after the other, or a formula, which is named. Nothing is \
+         timed on more cores than the machine has. Cores that read one log also fetch its lines from each other's \
+         caches, which shares run alone don't show. So modelled rows add {FAR_LINE} for each cache line of the log, a \
+         figure found on [sixteen real cores](#sixteen-real-cores) of another machine. That makes a step in the \
+         pictures, where the modelled rows begin.\n\
+         * Packets lie in memory and were sequenced beforehand, in place of a card. Without such a card, the sequencer \
+         takes one more core.\n\
+         * The sequencer has parsed all packets. On two cores and more, a replica reads the records of its own packets \
+         from the log and parses nothing. A lone core has no log and parses. This is a part of the gain of `scr` over \
+         one core ([decision 0014](../decisions/0014-replicas-that-catch-up.md)).\n\
+         * Mpps are medians of interleaved rounds. In pictures, filled points are measured; hollow points and broken \
+         lines are modelled.\n\n",
         results.machine.cores,
         times(sessions),
         disturbed = disturbance::told(&results.runs)
@@ -230,9 +235,10 @@ fn head(results: &Results) -> Result<String> {
 fn times(sessions: &BTreeMap<u64, (Session, Vec<String>)>) -> String {
     let when = |session: &Session| format!("{}, load averages then {}", utc(session.start_s), session.load);
     if let (1, Some((session, _))) = (sessions.len(), sessions.values().next()) {
-        return format!("* The runs were begun {}.\n", when(session));
+        return format!("* The runs began {}.\n", when(session));
     }
-    let mut out = format!("* **The runs are of {} times**, for it was cut and gone on with:\n", sessions.len());
+    let mut out =
+        format!("* **The runs are of {} times**, since they were interrupted and continued:\n", sessions.len());
     for (session, runs) in sessions.values() {
         out += &format!("  * begun {}: {}.\n", when(session), runs.join(", "));
     }
@@ -391,10 +397,12 @@ fn figure_10a(results: &Results, files: &mut Vec<(String, String)>) -> Result<St
         lines.push(line);
     }
     out += &markdown(&["function", "record, bytes", "paper, table 1", "how"], &records);
-    out += "Why records are larger than the paper's: [decision 8](../decisions/0008-carriers.md), IPv6 and Linux's windows above all.\n\n";
+    out += "[Decision 8](../decisions/0008-carriers.md) says why records are larger than the paper's, mostly for IPv6 and for \
+            windows as Linux checks them.\n\n";
     out += &format!(
-        "A packet for `k` cores grows by {ETHERNET_BYTES} + (k-1) ({TIME_BYTES} + record) + {TRAILER_BYTES} bytes. A link of 100 Gbit/s is full \
-         when packets of 64 and 256 bytes (check sequence included), so grown, and 20 bytes of preamble and gap each come at:\n\n"
+        "A packet for `k` cores grows by {ETHERNET_BYTES} + (k-1) ({TIME_BYTES} + record) + {TRAILER_BYTES} bytes. The \
+         table shows the rate that fills a link of 100 Gbit/s, for packets of 64 and 256 bytes (check sequence \
+         included) with this growth and 20 bytes of preamble and gap each:\n\n"
     );
     out += &markdown(&["function", "cores", "bytes more", "Mpps of 64 bytes", "Mpps of 256 bytes", "Mpps are"], &rows);
     let title = "100 Gbit/s full of 64-byte packets with their history (modelled: arithmetic)".to_owned();
@@ -403,13 +411,15 @@ fn figure_10a(results: &Results, files: &mut Vec<(String, String)>) -> Result<St
 }
 
 fn figure_10b(results: &Results, files: &mut Vec<(String, String)>) -> Result<String> {
-    let mut out = "## Figure 10b: loss recovery\n\nReplicas on two cores behind a link that loses packets with their histories. *Of the best*: \
-                   beside the same round with no loss and recovery off. Histories stay where the replay has them, as behind a port that keeps a packet's \
-                   buffer until all cores have passed it: nothing is copied into logs. Without recovery replicas differ from the first loss on, so those \
-                   rows are there for their speed alone.\n\n"
+    let mut out = "## Figure 10b: loss recovery\n\nReplicas on two cores behind a link that loses packets with their histories. *Of the best*: against \
+                   the same round without loss and with recovery off. Histories stay in the replay's memory, as behind \
+                   a port that keeps a packet's buffer until all cores have passed it. Nothing is copied into logs. \
+                   Without recovery replicas differ after the first loss, so those rows show speed only.\n\n"
         .to_owned();
     if !results.runs.contains_key("link/port-knock") {
-        return Ok(out + "Loss recovery is between two cores that run at the same time, and this machine has one.\n\n");
+        return Ok(
+            out + "Loss recovery is between two cores that run at the same time, and this machine has only one.\n\n"
+        );
     }
     for (kind, words) in
         [("link", "as the memory port is"), ("link-dispatch", "with the paper's dispatch added to each packet")]
@@ -453,9 +463,9 @@ fn figure_10b(results: &Results, files: &mut Vec<(String, String)>) -> Result<St
 
 /// What stands in front of the replicas where no card does.
 fn software_sequencer(results: &Results) -> Result<String> {
-    let mut out = "## The sequencer in software\n\nAlone on one core, without sending: it numbers, works out what each packet contributes, and \
-                   chooses its core. With a shared log the packets stay where they lie; with piggyback each is written anew behind its history. \
-                   Mpps, medians.\n\n"
+    let mut out = "## The sequencer in software\n\nThe sequencer alone on one core, without sending: it numbers packets, computes their records and \
+                   chooses cores. With a shared log packets stay in place. With piggyback each packet is copied behind \
+                   its history. Mpps, medians.\n\n"
         .to_owned();
     let mut rows = Vec::new();
     for trace in ["university-dc", "single-flow"] {
@@ -479,8 +489,11 @@ fn software_sequencer(results: &Results) -> Result<String> {
 
 fn figure_11(results: &Results, files: &mut Vec<(String, String)>) -> Result<String> {
     let mut out = format!(
-        "## Table 4 and figure 11: the cost model\n\n`t` is all of a packet on one core, `d` its dispatch, `c1` the step, `c2` the step for one \
-                   record of a history, `s` what replicas are spared of `t` as their own packets' records come along, `r` what a record takes longer that another core had last: between two cores here, and on more cores than there are, by {FAR_LINE} a line; nanoseconds, measured on one core at university-dc with a thousand flows.\n\n"
+        "## Table 4 and figure 11: the cost model\n\nNanoseconds, measured on one core, university-dc, a thousand flows. `t`: all of a packet on one \
+                   core. `d`: its dispatch. `c1`: its step. `c2`: the step for one record of a history. `s`: what a \
+                   replica saves of `t`, as its own packets' records lie in the log. `r`: what a record takes longer \
+                   that another core had last, between two cores here. `r beyond`: the same for more cores, at \
+                   {FAR_LINE} a line.\n\n"
     );
     let mut rows = Vec::new();
     for program in &PROGRAMS {
@@ -550,9 +563,8 @@ fn figure_11(results: &Results, files: &mut Vec<(String, String)>) -> Result<Str
 }
 
 fn table_2(results: &Results) -> String {
-    "## Table 2: the sequencer in hardware\n\nFrom [decision 12](../decisions/0012-sequencer-in-hardware.md), which says what can and can't be \
-     compared; `cargo xtask rtl` makes it. Look-up tables and flip-flops are counted by synthesis; the last two columns are modelled \
-     (arithmetic).\n\n"
+    "## Table 2: the sequencer in hardware\n\n`cargo xtask rtl` makes this table; [decision 12](../decisions/0012-sequencer-in-hardware.md) says which columns \
+     can be compared. Synthesis counts look-up tables and flip-flops. The last two columns are modelled (arithmetic).\n\n"
         .to_owned()
         + &results.hardware
 }

@@ -99,13 +99,12 @@ pub(crate) fn make(options: &Options) -> Result<()> {
     let run = |name: &str| gathered.runs.get(name).with_context(|| format!("the run {name} is missing"));
     let mut page = String::from("# Shared state by transactions, measured\n\n");
     if options.is_quick() {
-        page += "**This page is of a quick run**, which shows that it can be made. Its figures are no results.\n\n";
+        page += "**This page is of a quick run**. It only shows that the page can be made; its figures are not results.\n\n";
     }
-    page += "`cargo xtask results shared-state` makes this page. What is compared is told in \
-             [decision 0015](../decisions/0015-transactional-memory.md); NFork is the paper behind it. All figures are measured, on no more \
-             threads than there are processors; Mpps are medians of rounds in which all cases took turns, from memory. In parentheses stands \
-             the fastest round, and what follows from the fastest: others on the machine slow rounds down, by a third and for seconds at \
-             a time, and speed none up.\n\n";
+    page += "`cargo xtask results shared-state` makes this page. [Decision 0015](../decisions/0015-transactional-memory.md) describes what is compared; NFork is the paper \
+             behind it. All figures are measured, on no more threads than the machine has processors. Mpps are medians \
+             of interleaved rounds, from memory. Figures in parentheses are of the fastest rounds: other programs on \
+             the machine slow rounds down, by a third and for seconds at a time, and never speed them up.\n\n";
     for (session, names) in gathered.sessions.values() {
         page +=
             &format!("* {} runs begun {}, load averages then {}.\n", names.len(), utc(session.start_s), session.load);
@@ -148,10 +147,11 @@ pub(crate) fn make(options: &Options) -> Result<()> {
         "",
     ];
     page += &markdown(&columns, &rows);
-    page += "`local` is `sequential`. Functions whose packet sets share nothing run as under `rss`. `shared` has one lock for what packet sets \
-         share, and one for each flow where they share nothing. All have the same made-up traffic, whose payloads are no messages: what reads \
-         messages looks at all and finds none. What recording costs is measured on one core, by `millrace profile`, \
-         where nothing fails; where steps fail, it changes which of them meet, and a run with it may be slower or faster.\n\n## Case studies\n\n";
+    page += "`local` is `sequential`. Functions whose packet sets share nothing run as under `rss`. `shared` has one lock for shared state, or one \
+         for each flow if there is none. All functions get the same synthetic traffic. Its payloads are no messages, \
+         so a function that reads messages looks at all of them and finds none. `millrace profile` measures the cost \
+         of recording on one core, where no step fails. Where steps fail, recording changes which of them conflict, so \
+         a run with it may be slower or faster.\n\n## Case studies\n\n";
     for (name, profiled, recipe) in CASES {
         let profiles = list(run(&format!("case/{name}"))?, "profiles")?;
         let [before, after] = profiles else { continue };
@@ -175,8 +175,7 @@ pub(crate) fn make(options: &Options) -> Result<()> {
         rows.push(vec!["first cause".into(), first(before), first(after), "measured".into()]);
         page += &markdown(&["", "before", recipe, ""], &rows);
     }
-    page += "## The microbenchmark of figure 6a\n\n`cargo bench -p millrace-memory --bench contention`: 10,000 elements; million steps a second, by \
-             cores.\n\n```text\n";
+    page += "## The microbenchmark of figure 6a\n\n`cargo bench -p millrace-memory --bench contention`: 10,000 elements; million steps a second, by number of cores.\n\n```text\n";
     page += &contention()?;
     page += "```\n";
     let to = options.to.clone().unwrap_or_else(|| root().join("docs/results"));
