@@ -64,24 +64,28 @@ impl Emitter {
     #[inline(never)]
     fn apply_verdicts<N: NetworkFunction>(&mut self, nf: &N, batch: &mut Batch, position: &mut Seq) {
         while let Some((index, verdict)) = self.changes.get(self.changed) {
-            let (index, verdict) = (*index as usize, *verdict);
+            let index = *index as usize;
             self.changed += 1;
             let fate = match verdict {
                 Verdict::Rewrite { port, rewrite } => {
                     let Packet { link, wire_len, interface, .. } = batch.packets()[index];
                     // Its headers are parsed anew: keeping them for the few verdicts that rewrite costs all packets more.
                     rewrite.apply_to_frame(link, batch.bytes_mut(index), wire_len, interface);
-                    self.counters.count(&verdict);
-                    out(self.sides, port, &batch.packets()[index])
+                    self.counters.count(verdict);
+                    out(self.sides, *port, &batch.packets()[index])
                 }
                 Verdict::Transform { port, work } if N::GROWTH.is_some() => {
                     *position = batch.packets()[index].seq;
+                    let (port, work) = (*port, *work);
                     self.transform(nf, batch, index, port, work)
                 }
                 Verdict::Transform { .. } => {
                     unreachable!("{} says that it makes no packet anew", N::DESCRIPTION.name)
                 }
-                Verdict::Reply(reply) => self.answer(batch, index, reply),
+                Verdict::Reply(reply) => {
+                    let reply = *reply;
+                    self.answer(batch, index, reply)
+                }
                 Verdict::Forward(_) | Verdict::Drop(_) => unreachable!("it was the packet's fate at once"),
             };
             batch.packets_mut()[index].fate = fate;
