@@ -331,7 +331,7 @@ impl<N: Function> Program for Loaded<N> {
     }
 
     fn growth(&self) -> u32 {
-        N::GROWTH.unwrap_or(0)
+        N::TRANSFORM.map_or(0, |transform| transform.growth)
     }
 
     fn keeps_flows(&self) -> bool {
@@ -442,7 +442,7 @@ impl<N: Function> Program for Loaded<N> {
     }
 
     fn recipes(&self) -> &'static [Recipe] {
-        N::RECIPES
+        N::DESCRIPTION.recipes
     }
 
     fn bench(

@@ -32,7 +32,7 @@ pub use placement::shared::{Part, Shared};
 pub use placement::striped::Commit;
 pub use placement::tables::Tables;
 pub use placement::transacted::{Transacted, Transactions};
-pub use placement::{BURST, FlowState, KeyOf, Lane, Placement, Ticket, hash_of};
+pub use placement::{BURST, FlowState, Lane, Placement, Ticket, hash_of};
 pub use run::fleet::{
     Fleet, Inspect, PrivateFleet, ShardedFleet, SharedFleet, TransactedFleet, private_fleet, sharded_fleet,
     shared_fleet, transacted_fleet,

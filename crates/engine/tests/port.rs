@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 use locality::loan::Pool;
 use memory::{Memory, Vector};
 use millrace_engine::{Control, EngineError, EngineKind, Options, Running, start};
-use nf::{Context, Description, NetworkFunction, Opened, PacketSet, PortId, Reason, Sharing, Sizing, Step, Verdict};
+use nf::{
+    Context, Description, NetworkFunction, Opened, PacketSet, Plain, PortId, Reason, Sharing, Sizing, Step, Verdict,
+};
 use packet::{Headers, Host, LinkType, Nanos, Rewrite, Seq};
 use port::{
     Batch, Fate, Packet, Port, PortError, Queue, Receive, ReceiveLosses, Received, Sides, Stream, Transmit,
@@ -42,6 +44,7 @@ impl<const SHARES: bool> NetworkFunction for Three<SHARES> {
     type Meta = Host;
     type Flow = Count;
     type Shared<M: Memory> = M::Vector<Total>;
+    type Speed = Plain;
 
     const DESCRIPTION: Description = Description {
         name: "three",
@@ -50,6 +53,7 @@ impl<const SHARES: bool> NetworkFunction for Three<SHARES> {
         sharing: if SHARES { Sharing::Shares("a count of all packets") } else { Sharing::Nothing },
         keys: &[],
         drop_reasons: &["over"],
+        recipes: &[],
     };
 
     fn packet_set(&self) -> PacketSet {

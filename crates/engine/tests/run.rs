@@ -11,7 +11,9 @@ use millrace_engine::{
     Block, Control, EngineError, EngineKind, Log, Options, Outcome, OwnedRecord, Private, Record, Worker, hash_of,
     private_fleet, run, sharded_fleet,
 };
-use nf::{Context, Description, NetworkFunction, Opened, PacketSet, PortId, Reason, Sharing, Sizing, Step, Verdict};
+use nf::{
+    Context, Description, NetworkFunction, Opened, PacketSet, Plain, PortId, Reason, Sharing, Sizing, Step, Verdict,
+};
 use packet::{Headers, Host, LinkType, Nanos, Seq};
 use port::{Batch, Fate, Packet, Port, PortError, Receive, Received, Stream, Transmit, TransmitCounts};
 
@@ -31,6 +33,7 @@ impl NetworkFunction for Limit {
     type Meta = Host;
     type Flow = Seen;
     type Shared<M: Memory> = ();
+    type Speed = Plain;
 
     const DESCRIPTION: Description = Description {
         name: "limit",
@@ -39,6 +42,7 @@ impl NetworkFunction for Limit {
         sharing: Sharing::Nothing,
         keys: &[],
         drop_reasons: &["over-limit"],
+        recipes: &[],
     };
 
     fn packet_set(&self) -> PacketSet {
@@ -270,6 +274,7 @@ impl NetworkFunction for Counter {
     type Meta = Host;
     type Flow = ();
     type Shared<M: Memory> = M::Vector<Count>;
+    type Speed = Plain;
 
     const DESCRIPTION: Description = Description {
         name: "counter",
@@ -278,6 +283,7 @@ impl NetworkFunction for Counter {
         sharing: Sharing::Shares("the number"),
         keys: &[],
         drop_reasons: &[],
+        recipes: &[],
     };
 
     fn packet_set(&self) -> PacketSet {

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use memory::{Allocator, Distributed, Map, Memory, Portion, Vector};
 use millrace_engine::{Control, EngineKind, Options, run};
 use nf::{
-    Cell, Context, Description, Flow, NetworkFunction, Opened, PacketSet, Reason, RecordReader, RecordWriter, Report,
-    Sharing, Sizing, Step, Verdict,
+    Cell, Context, Description, Flow, FlowList, NetworkFunction, Opened, PacketSet, Plain, Reason, RecordReader,
+    RecordWriter, Report, Sharing, Sizing, Step, Verdict,
 };
 use packet::{Family, FlowKey, Headers, Host, Host4, LinkType, Nanos, Seq};
 use port::{Batch, Packet, Port, PortError, Queue, Receive, Received, Transmit};
@@ -75,6 +75,7 @@ impl NetworkFunction for Desks {
     type Meta = Source;
     type Flow = Visit;
     type Shared<M: Memory> = Shared<M>;
+    type Speed = Plain;
 
     const DESCRIPTION: Description = Description {
         name: "desks",
@@ -83,6 +84,7 @@ impl NetworkFunction for Desks {
         sharing: Sharing::Shares("the desks"),
         keys: &[],
         drop_reasons: &["no-desk"],
+        recipes: &[],
     };
 
     fn packet_set(&self) -> PacketSet {
@@ -129,12 +131,8 @@ impl NetworkFunction for Desks {
         cx.shared.desks.free(&mut cx.tx, visit.desk as usize)
     }
 
-    fn report_shared<'a, M: Memory>(
-        &self,
-        shared: &'a Shared<M>,
-        tx: &mut M::Tx<'a>,
-        _: Nanos,
-    ) -> Step<Option<Report>, M> {
+    fn report<M: Memory>(&self, cx: &mut Context<'_, Self, M>, _: &FlowList<'_, Self>) -> Step<Option<Report>, M> {
+        let (shared, tx) = (cx.shared, &mut cx.tx);
         let mut taken = 0_u64;
         for desk in 0..DESKS {
             taken += u64::from(shared.desks.is_allocated(tx, desk)?);

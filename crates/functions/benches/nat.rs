@@ -59,7 +59,7 @@ fn run(nat: &Nat, state: &State<Local>, metas: &[Meta], ahead: bool) -> f64 {
     while steps < PACKETS {
         for burst in metas.chunks(BURST) {
             if ahead {
-                burst.iter().for_each(|meta| nat.prefetch(state, meta));
+                burst.iter().for_each(|meta| <Nat as nf::Speed<Nat>>::prefetch(nat, state, meta));
             }
             for meta in burst {
                 steps += 1;

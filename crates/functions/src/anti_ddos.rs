@@ -8,8 +8,8 @@ use alloc::vec;
 
 use memory::{Distributed, Memory, Portion};
 use nf::{
-    Context, Description, Fingerprint, Flow, Meta, NetworkFunction, Opened, PacketSet, Reason, Recipe, RecordReader,
-    RecordWriter, Report, Sharing, Sizing, Step, TUPLE_BYTES, Verdict,
+    Context, Description, Fingerprint, Flow, FlowList, Meta, NetworkFunction, Opened, PacketSet, Reason, RecordReader,
+    RecordWriter, Report, Sharing, Sizing, Speed, Step, TUPLE_BYTES, Verdict,
 };
 use packet::{FiveTuple, Headers, Host, Nanos, Network, Transport, protocol};
 use serde::Deserialize;
@@ -168,6 +168,7 @@ impl NetworkFunction for AntiDdos {
     type Meta = Segment;
     type Flow = Packets;
     type Shared<M: Memory> = M::Distributed<Counts>;
+    type Speed = Self;
 
     const DESCRIPTION: Description = Description {
         name: "anti-ddos",
@@ -176,9 +177,8 @@ impl NetworkFunction for AntiDdos {
         sharing: Sharing::Shares("the number of flows, and of those that have had one packet"),
         keys: keys::KEYS,
         drop_reasons: &["attack"],
+        recipes: keys::RECIPES,
     };
-
-    const RECIPES: &'static [Recipe] = keys::RECIPES;
 
     fn packet_set(&self) -> PacketSet {
         PacketSet::FiveTuple
@@ -253,26 +253,6 @@ impl NetworkFunction for AntiDdos {
         Ok(Verdict::forward())
     }
 
-    const FOLDS: bool = true;
-
-    /// From the second packet on nothing changes but the deadline.
-    #[inline]
-    fn run<M: Memory>(
-        &self,
-        cx: &mut Context<'_, Self, M>,
-        packets: &mut Packets,
-        _: &Segment,
-        _count: u32,
-        _first: Nanos,
-    ) -> Step<bool, M> {
-        if *packets != Packets::More {
-            return Ok(false);
-        }
-        cx.expire_after(self.idle);
-        cx.assure();
-        Ok(true)
-    }
-
     fn expire<M: Memory>(&self, cx: &mut Context<'_, Self, M>, packets: &Packets) -> Step<(), M> {
         let (flows, one_packet) = match packets {
             Packets::None => return Ok(()),
@@ -285,20 +265,42 @@ impl NetworkFunction for AntiDdos {
         })
     }
 
-    fn report(&self, flows: &mut dyn Iterator<Item = (FiveTuple, Packets)>) -> Option<Report> {
+    fn report<M: Memory>(&self, _: &mut Context<'_, Self, M>, flows: &FlowList<'_, Self>) -> Step<Option<Report>, M> {
         let (mut one, mut more) = (0_u64, 0_u64);
-        for (_, packets) in flows {
+        for (_, packets) in flows.alive() {
             match packets {
                 Packets::None => {}
                 Packets::One => one += 1,
                 Packets::More => more += 1,
             }
         }
-        Some(Report {
+        Ok(Some(Report {
             title: String::from("flows alive, by packets"),
             columns: vec!["packets", "flows"],
             rows: vec![vec!["one".into(), one.into()], vec!["more".into(), more.into()]],
-        })
+        }))
+    }
+}
+
+impl Speed<Self> for AntiDdos {
+    const FOLDS: bool = true;
+
+    /// From the second packet on nothing changes but the deadline.
+    #[inline]
+    fn fold<M: Memory>(
+        nf: &Self,
+        cx: &mut Context<'_, Self, M>,
+        packets: &mut Packets,
+        _: &Segment,
+        _count: u32,
+        _first: Nanos,
+    ) -> Step<bool, M> {
+        if *packets != Packets::More {
+            return Ok(false);
+        }
+        cx.expire_after(nf.idle);
+        cx.assure();
+        Ok(true)
     }
 }
 

@@ -11,8 +11,8 @@ use alloc::vec;
 
 use memory::Memory;
 use nf::{
-    Context, Description, ENDS_BYTES, Flow, IPV6, Meta, NetworkFunction, Opened, PacketSet, Reason, RecordReader,
-    RecordWriter, Report, Sharing, Sizing, Step, Verdict, family_of,
+    Context, Description, ENDS_BYTES, Flow, FlowList, IPV6, Meta, NetworkFunction, Opened, PacketSet, Plain, Reason,
+    RecordReader, RecordWriter, Report, Sharing, Sizing, Step, Verdict, family_of,
 };
 use packet::{FiveTuple, Headers, Host, Nanos, TcpFlags, Transport, protocol};
 
@@ -206,6 +206,7 @@ impl<C: Classifier> NetworkFunction for AppClassifier<C> {
     type Meta = Seen;
     type Flow = Session;
     type Shared<M: Memory> = ();
+    type Speed = Plain;
 
     const DESCRIPTION: Description = Description {
         name: "app-classifier",
@@ -214,6 +215,7 @@ impl<C: Classifier> NetworkFunction for AppClassifier<C> {
         sharing: Sharing::Nothing,
         keys: config::KEYS,
         drop_reasons: &["unwanted-application"],
+        recipes: &[],
     };
 
     fn packet_set(&self) -> PacketSet {
@@ -273,9 +275,9 @@ impl<C: Classifier> NetworkFunction for AppClassifier<C> {
         Ok(if self.drops.is_empty() { Verdict::forward() } else { Verdict::Drop(Reason::TABLE_FULL) })
     }
 
-    fn report(&self, flows: &mut dyn Iterator<Item = (FiveTuple, Session)>) -> Option<Report> {
+    fn report<M: Memory>(&self, _: &mut Context<'_, Self, M>, flows: &FlowList<'_, Self>) -> Step<Option<Report>, M> {
         let mut sums: BTreeMap<&str, (u64, u64, u64)> = BTreeMap::new();
-        for (_, session) in flows {
+        for (_, session) in flows.alive() {
             let (sessions, packets, bytes) = sums.entry(Self::name(session.class)).or_default();
             *sessions += 1;
             *packets += session.packets;
@@ -284,11 +286,11 @@ impl<C: Classifier> NetworkFunction for AppClassifier<C> {
         let row = |(name, (sessions, packets, bytes)): (&&str, &(u64, u64, u64))| {
             vec![(*name).into(), (*sessions).into(), (*packets).into(), (*bytes).into()]
         };
-        Some(Report {
+        Ok(Some(Report {
             title: String::from("sessions by application"),
             columns: vec!["application", "sessions", "packets", "bytes"],
             rows: sums.iter().map(row).collect(),
-        })
+        }))
     }
 }
 

@@ -13,8 +13,8 @@ use core::net::IpAddr;
 
 use memory::{Distributed, Memory};
 use nf::{
-    Cell, Context, Description, Fingerprint, Flow, NetworkFunction, Opened, PacketSet, Recipe, Report, Sharing, Sizing,
-    Step, Verdict, grouped,
+    Cell, Context, Description, Fingerprint, Flow, FlowList, NetworkFunction, Opened, PacketSet, Plain, Report,
+    Sharing, Sizing, Step, Verdict, grouped,
 };
 use packet::{Headers, Nanos, Transport};
 
@@ -115,6 +115,7 @@ impl NetworkFunction for AssetMonitor {
     type Meta = Sighting;
     type Flow = Session;
     type Shared<M: Memory> = Assets<M>;
+    type Speed = Plain;
 
     const DESCRIPTION: Description = Description {
         name: "asset-monitor",
@@ -123,9 +124,8 @@ impl NetworkFunction for AssetMonitor {
         sharing: Sharing::Shares("what is known of hosts and services, and the sum of all traffic"),
         keys: config::KEYS,
         drop_reasons: &[],
+        recipes: config::RECIPES,
     };
-
-    const RECIPES: &'static [Recipe] = config::RECIPES;
 
     fn packet_set(&self) -> PacketSet {
         PacketSet::SymmetricFiveTuple
@@ -222,12 +222,8 @@ impl NetworkFunction for AssetMonitor {
         Ok(Verdict::forward())
     }
 
-    fn report_shared<'a, M: Memory>(
-        &self,
-        shared: &'a Assets<M>,
-        tx: &mut M::Tx<'a>,
-        now: Nanos,
-    ) -> Step<Option<Report>, M> {
+    fn report<M: Memory>(&self, cx: &mut Context<'_, Self, M>, _: &FlowList<'_, Self>) -> Step<Option<Report>, M> {
+        let (shared, now, tx) = (cx.shared, cx.now(), &mut cx.tx);
         let (hosts, traffic) = shared.known(tx, now)?;
         let seconds = |time: Nanos| Cell::Number(time.0 / 1_000_000_000);
         let service = |((protocol, port), class): (&(u8, u16), &u8)| {

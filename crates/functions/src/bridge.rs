@@ -11,7 +11,7 @@ use alloc::string::String;
 
 use memory::{Allocator, Map, Memory, Vector};
 use nf::{
-    Context, Description, Fates, Fingerprint, Meta, NetworkFunction, Opened, PacketSet, PortId, Reason, Recipe,
+    Context, Description, Fates, Fingerprint, Meta, NetworkFunction, Opened, PacketSet, Plain, PortId, Reason,
     RecordReader, RecordWriter, Sharing, Sizing, Step, Verdict, grouped,
 };
 use packet::{Headers, Mac, Nanos};
@@ -179,6 +179,7 @@ impl NetworkFunction for Bridge {
     type Meta = Frame;
     type Flow = ();
     type Shared<M: Memory> = Stations<M>;
+    type Speed = Plain;
 
     const DESCRIPTION: Description = Description {
         name: "bridge",
@@ -187,9 +188,8 @@ impl NetworkFunction for Bridge {
         sharing: Sharing::Shares("the map of stations"),
         keys: keys::KEYS,
         drop_reasons: &["same-side", "reserved-address", "bad-source", "not-ethernet"],
+        recipes: keys::RECIPES,
     };
-
-    const RECIPES: &'static [Recipe] = keys::RECIPES;
 
     fn packet_set(&self) -> PacketSet {
         PacketSet::None

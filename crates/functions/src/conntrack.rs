@@ -9,8 +9,8 @@ use alloc::{format, vec};
 
 use memory::Memory;
 use nf::{
-    ConfigKey, Context, Description, NetworkFunction, Opened, PacketSet, Reason, Report, Sharing, Sizing, Step,
-    Verdict, counted, grouped,
+    ConfigKey, Context, Description, FlowList, NetworkFunction, Opened, PacketSet, Plain, Reason, Report, Sharing,
+    Sizing, Step, Verdict, counted, grouped,
 };
 use packet::{FiveTuple, Headers, Nanos};
 use serde::Deserialize;
@@ -158,6 +158,7 @@ impl NetworkFunction for Conntrack {
     type Meta = Observation;
     type Flow = Connection;
     type Shared<M: Memory> = ();
+    type Speed = Plain;
 
     const DESCRIPTION: Description = Description {
         name: "conntrack",
@@ -166,6 +167,7 @@ impl NetworkFunction for Conntrack {
         sharing: Sharing::Nothing,
         keys: &KEYS,
         drop_reasons: &Cause::NAMES,
+        recipes: &[],
     };
 
     fn packet_set(&self) -> PacketSet {
@@ -217,8 +219,8 @@ impl NetworkFunction for Conntrack {
         })
     }
 
-    fn report(&self, flows: &mut dyn Iterator<Item = (FiveTuple, Connection)>) -> Option<Report> {
-        Some(told(flows, self.list))
+    fn report<M: Memory>(&self, _: &mut Context<'_, Self, M>, flows: &FlowList<'_, Self>) -> Step<Option<Report>, M> {
+        Ok(Some(reported(&mut flows.alive(), self.list)))
     }
 }
 
@@ -226,7 +228,7 @@ impl NetworkFunction for Conntrack {
 pub(crate) type Listed = Count<0, 1_000_000>;
 
 /// Builds the report: the first `list` connections, or their numbers by protocol and state if `list` is 0.
-pub(crate) fn told(flows: &mut dyn Iterator<Item = (FiveTuple, Connection)>, list: usize) -> Report {
+pub(crate) fn reported(flows: &mut dyn Iterator<Item = (FiveTuple, Connection)>, list: usize) -> Report {
     if list == 0 {
         return count_by_state(flows);
     }

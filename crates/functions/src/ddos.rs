@@ -6,8 +6,8 @@ use alloc::vec;
 
 use memory::Memory;
 use nf::{
-    ConfigKey, Context, Description, Flow, HOST_BYTES, Meta, NetworkFunction, Opened, PacketSet, Reason, RecordReader,
-    RecordWriter, Report, Sharing, Sizing, Step, Sum, Verdict,
+    ConfigKey, Context, Description, Flow, FlowList, HOST_BYTES, Meta, NetworkFunction, Opened, PacketSet, Reason,
+    RecordReader, RecordWriter, Report, Sharing, Sizing, Speed, Step, Sum, Verdict,
 };
 use packet::{Headers, Host, Nanos};
 use serde::Deserialize;
@@ -160,6 +160,7 @@ impl NetworkFunction for Ddos {
     type Meta = Sent;
     type Flow = Source;
     type Shared<M: Memory> = ();
+    type Speed = Self;
 
     const DESCRIPTION: Description = Description {
         name: "ddos",
@@ -192,6 +193,7 @@ impl NetworkFunction for Ddos {
             ConfigKey { name: "top", default: "10", help: "how many sources the report lists; 0 to 10000" },
         ],
         drop_reasons: &["over-threshold"],
+        recipes: &[],
     };
 
     fn packet_set(&self) -> PacketSet {
@@ -230,50 +232,52 @@ impl NetworkFunction for Ddos {
         Ok(if is_over { Verdict::Drop(OVER_THRESHOLD) } else { Verdict::forward() })
     }
 
+    fn report<M: Memory>(&self, _: &mut Context<'_, Self, M>, flows: &FlowList<'_, Self>) -> Step<Option<Report>, M> {
+        let row = |(host, source): (Host, Source)| {
+            vec![host.to_string().into(), source.packets.into(), source.dropped.into()]
+        };
+        Ok(Some(Report {
+            title: String::from("sources over the threshold"),
+            columns: vec!["source", "packets in its window", "dropped"],
+            rows: heaviest(&mut flows.alive(), self.top, |source| source.dropped).into_iter().map(row).collect(),
+        }))
+    }
+}
+
+impl Speed<Self> for Ddos {
     const FOLDS: bool = true;
 
     /// Inside a window packets only count.
     #[inline]
-    fn run<M: Memory>(
-        &self,
+    fn fold<M: Memory>(
+        nf: &Self,
         cx: &mut Context<'_, Self, M>,
         source: &mut Source,
         _meta: &Sent,
         count: u32,
         _first: Nanos,
     ) -> Step<bool, M> {
-        if !self.add(source, &Sum { count, amount: 0, last: cx.now() }) {
+        if !Self::add(nf, source, &Sum { count, amount: 0, last: cx.now() }) {
             return Ok(false);
         }
-        self.keep(cx, source);
+        nf.keep(cx, source);
         Ok(true)
     }
 
     const ADDS: bool = true;
 
     #[inline]
-    fn add(&self, source: &mut Source, sum: &Sum) -> bool {
+    fn add(nf: &Self, source: &mut Source, sum: &Sum) -> bool {
         let is_inside = sum.last < source.window_end;
         if is_inside {
-            let allowed = self.threshold.saturating_sub(source.packets);
-            if self.window == Nanos::NEVER {
-                source.window_end = self.window_end(sum.last);
+            let allowed = nf.threshold.saturating_sub(source.packets);
+            if nf.window == Nanos::NEVER {
+                source.window_end = nf.window_end(sum.last);
             }
             source.packets += u64::from(sum.count);
             source.dropped += u64::from(sum.count).saturating_sub(allowed);
         }
         is_inside
-    }
-
-    fn report(&self, flows: &mut dyn Iterator<Item = (Host, Source)>) -> Option<Report> {
-        let row = |(host, source): (Host, Source)| {
-            vec![host.to_string().into(), source.packets.into(), source.dropped.into()]
-        };
-        Some(Report {
-            title: String::from("sources over the threshold"),
-            columns: vec!["source", "packets in its window", "dropped"],
-            rows: heaviest(flows, self.top, |source| source.dropped).into_iter().map(row).collect(),
-        })
     }
 }
 

@@ -16,8 +16,8 @@ use core::net::IpAddr;
 
 use memory::{Allocator, Distributed, Map, Memory, Vector};
 use nf::{
-    Context, Description, Fingerprint, HOST_BYTES, Meta, NetworkFunction, Opened, PacketSet, Reason, Recipe,
-    RecordReader, RecordWriter, Report, Sharing, Sizing, Step, Verdict, grouped,
+    Context, Description, Fingerprint, FlowList, HOST_BYTES, Meta, NetworkFunction, Opened, PacketSet, Reason,
+    RecordReader, RecordWriter, Report, Sharing, Sizing, Speed, Step, Verdict, grouped,
 };
 use packet::{Family, FlowKey, Headers, Host, Host6, Key, Nanos, Transport, Words};
 
@@ -175,6 +175,7 @@ impl NetworkFunction for DnsTunnel {
     type Meta = Sight;
     type Flow = ();
     type Shared<M: Memory> = Answers<M>;
+    type Speed = Self;
 
     const DESCRIPTION: Description = Description {
         name: "dns-tunnel",
@@ -183,9 +184,8 @@ impl NetworkFunction for DnsTunnel {
         sharing: Sharing::Shares("the answers that wait for their use, and each client's count of them"),
         keys: config::KEYS,
         drop_reasons: &["tunnel"],
+        recipes: config::RECIPES,
     };
-
-    const RECIPES: &'static [Recipe] = config::RECIPES;
 
     /// There is no state of its own to find by it, but an answer and its use have to come in their order.
     fn packet_set(&self) -> PacketSet {
@@ -229,19 +229,6 @@ impl NetworkFunction for DnsTunnel {
     }
 
     #[inline]
-    fn prefetch_entry<M: Memory>(&self, shared: &Answers<M>, sight: &Sight) {
-        let name = name(sight.client);
-        match sight.event {
-            Event::Sends { peer, .. } => {
-                shared.prefetch(&told(name, peer, false));
-                shared.prefetch(&crossed(name, peer));
-            }
-            Event::Told { .. } | Event::Nowhere { .. } => shared.by_name.prefetch(&name),
-            Event::Unreadable => {}
-        }
-    }
-
-    #[inline]
     fn open<M: Memory>(&self, _: &mut Context<'_, Self, M>, _: &Sight) -> Step<Opened<()>, M> {
         Ok(Opened::Flow(()))
     }
@@ -266,12 +253,8 @@ impl NetworkFunction for DnsTunnel {
         Ok(if self.is_blocked(cx, name, &sight.event)? { Verdict::Drop(TUNNEL) } else { Verdict::forward() })
     }
 
-    fn report_shared<'a, M: Memory>(
-        &self,
-        shared: &'a Answers<M>,
-        tx: &mut M::Tx<'a>,
-        now: Nanos,
-    ) -> Step<Option<Report>, M> {
+    fn report<M: Memory>(&self, cx: &mut Context<'_, Self, M>, _: &FlowList<'_, Self>) -> Step<Option<Report>, M> {
+        let (shared, now, tx) = (cx.shared, cx.now(), &mut cx.tx);
         let Totals { answers, used, unreadable, unjudged } = shared.totals.read(tx, Nanos::NEVER)?;
         let mut clients = Vec::new();
         for place in 0..shared.known.capacity() {
@@ -302,6 +285,21 @@ impl NetworkFunction for DnsTunnel {
             columns: vec!["client", "most in a window", "answers", "without address", "tunnel"],
             rows: top.into_iter().map(row).collect(),
         }))
+    }
+}
+
+impl Speed<Self> for DnsTunnel {
+    #[inline]
+    fn prefetch_entry<M: Memory>(_: &Self, shared: &Answers<M>, sight: &Sight) {
+        let name = name(sight.client);
+        match sight.event {
+            Event::Sends { peer, .. } => {
+                shared.prefetch(&told(name, peer, false));
+                shared.prefetch(&crossed(name, peer));
+            }
+            Event::Told { .. } | Event::Nowhere { .. } => shared.by_name.prefetch(&name),
+            Event::Unreadable => {}
+        }
     }
 }
 

@@ -9,13 +9,14 @@ use core::net::IpAddr;
 
 use memory::Memory;
 use nf::{
-    Context, Description, NetworkFunction, Opened, PacketSet, Reason, Reply, Report, Sharing, Sizing, Step, Verdict,
+    Context, Description, FlowList, NetworkFunction, Opened, PacketSet, Plain, Reason, Reply, Report, Sharing, Sizing,
+    Step, Verdict,
 };
-use packet::{FiveTuple, Headers, Nanos};
+use packet::{Headers, Nanos};
 
 use self::config::KEYS;
 use crate::config::Prefix;
-use crate::conntrack::told;
+use crate::conntrack::reported;
 use crate::list::Catalogued;
 use crate::tracking::{Cause, Connection, Direction, Event, Observation, Outcome, Rules, Unobserved, tcp};
 
@@ -165,6 +166,7 @@ impl NetworkFunction for Firewall {
     type Meta = Observation;
     type Flow = Connection;
     type Shared<M: Memory> = ();
+    type Speed = Plain;
 
     const DESCRIPTION: Description = Description {
         name: "firewall",
@@ -173,6 +175,7 @@ impl NetworkFunction for Firewall {
         sharing: Sharing::Nothing,
         keys: &KEYS,
         drop_reasons: &DROP_REASONS,
+        recipes: &[],
     };
 
     fn packet_set(&self) -> PacketSet {
@@ -233,8 +236,8 @@ impl NetworkFunction for Firewall {
         })
     }
 
-    fn report(&self, flows: &mut dyn Iterator<Item = (FiveTuple, Connection)>) -> Option<Report> {
-        Some(told(flows, self.list))
+    fn report<M: Memory>(&self, _: &mut Context<'_, Self, M>, flows: &FlowList<'_, Self>) -> Step<Option<Report>, M> {
+        Ok(Some(reported(&mut flows.alive(), self.list)))
     }
 }
 

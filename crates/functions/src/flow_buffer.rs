@@ -11,8 +11,8 @@ use alloc::vec;
 
 use memory::Memory;
 use nf::{
-    Context, Description, Flow, NetworkFunction, Opened, PacketSet, Reason, Report, Sharing, Sizing, Step, Verdict,
-    grouped,
+    Context, Description, Flow, FlowList, NetworkFunction, Opened, PacketSet, Plain, Reason, Report, Sharing, Sizing,
+    Step, Verdict, grouped,
 };
 use packet::{FiveTuple, Headers, Nanos, Network, TcpFlags, Transport};
 
@@ -213,6 +213,7 @@ impl NetworkFunction for FlowBuffer {
     type Meta = Segment;
     type Flow = Session;
     type Shared<M: Memory> = ();
+    type Speed = Plain;
 
     const DESCRIPTION: Description = Description {
         name: "flow-buffer",
@@ -221,6 +222,7 @@ impl NetworkFunction for FlowBuffer {
         sharing: Sharing::Nothing,
         keys: config::KEYS,
         drop_reasons: &["pattern", "contradiction"],
+        recipes: &[],
     };
 
     fn packet_set(&self) -> PacketSet {
@@ -284,9 +286,9 @@ impl NetworkFunction for FlowBuffer {
         Ok(if self.config.drops_nothing() { Verdict::forward() } else { Verdict::Drop(Reason::TABLE_FULL) })
     }
 
-    fn report(&self, flows: &mut dyn Iterator<Item = (FiveTuple, Session)>) -> Option<Report> {
+    fn report<M: Memory>(&self, _: &mut Context<'_, Self, M>, flows: &FlowList<'_, Self>) -> Step<Option<Report>, M> {
         let (mut sessions, mut whole) = (0_u64, 0_u64);
-        let mut counted = flows.inspect(|(_, session)| {
+        let mut counted = flows.alive().inspect(|(_, session)| {
             sessions += 1;
             whole += u64::from(session.is_whole(self.config.head_len()));
         });
@@ -309,11 +311,11 @@ impl NetworkFunction for FlowBuffer {
                 Self::digest(second).into(),
             ]
         };
-        Some(Report {
+        Ok(Some(Report {
             title: format!("first bytes of {} TCP sessions, {} of them whole", grouped(sessions), grouped(whole)),
             columns: vec!["session", "payload", "pattern", "contradictions", "says", "digest", "is told", "digest"],
             rows: heaviest.into_iter().map(row).collect(),
-        })
+        }))
     }
 }
 

@@ -8,8 +8,8 @@ use core::hint::cold_path;
 
 use memory::Memory;
 use nf::{
-    ConfigKey, Context, Description, Flow, Meta, NetworkFunction, Opened, PacketSet, RecordReader, RecordWriter,
-    Report, Sharing, Sizing, Step, Sum, TUPLE_BYTES, Verdict,
+    ConfigKey, Context, Description, Flow, FlowList, Meta, NetworkFunction, Opened, PacketSet, RecordReader,
+    RecordWriter, Report, Sharing, Sizing, Speed, Step, Sum, TUPLE_BYTES, Verdict,
 };
 use packet::{FiveTuple, Headers, Host, Nanos, protocol};
 use serde::Deserialize;
@@ -79,11 +79,6 @@ impl Meta for Carried {
     }
 
     #[inline]
-    fn amount(&self) -> u32 {
-        self.bytes
-    }
-
-    #[inline]
     fn write(&self, record: &mut [u8]) {
         RecordWriter::new(record).tuple(&self.tuple).u32(self.bytes).end();
     }
@@ -142,6 +137,7 @@ impl NetworkFunction for HeavyHitter {
     type Meta = Carried;
     type Flow = Volume;
     type Shared<M: Memory> = ();
+    type Speed = Self;
 
     const DESCRIPTION: Description = Description {
         name: "heavy-hitter",
@@ -164,6 +160,7 @@ impl NetworkFunction for HeavyHitter {
             ConfigKey { name: "top", default: "10", help: "how many flows the report lists; 0 to 10000" },
         ],
         drop_reasons: &[],
+        recipes: &[],
     };
 
     fn packet_set(&self) -> PacketSet {
@@ -198,41 +195,12 @@ impl NetworkFunction for HeavyHitter {
         Ok(Verdict::forward())
     }
 
-    const FOLDS: bool = true;
-
-    #[inline]
-    fn run<M: Memory>(
-        &self,
-        cx: &mut Context<'_, Self, M>,
-        flow: &mut Volume,
-        meta: &Carried,
-        count: u32,
-        _first: Nanos,
-    ) -> Step<bool, M> {
-        cx.expire_after(self.idle);
-        let amount = u64::from(meta.bytes) * u64::from(count);
-        self.add(flow, &Sum { count, amount, last: cx.now() });
-        if self.became_heavy(flow, amount) {
-            cx.assure();
-        }
-        Ok(true)
-    }
-
-    const ADDS: bool = true;
-
-    #[inline]
-    fn add(&self, flow: &mut Volume, sum: &Sum) -> bool {
-        flow.packets += u64::from(sum.count);
-        flow.bytes += sum.amount;
-        true
-    }
-
     /// A monitor that has no room left doesn't stop the traffic.
     fn orphan<M: Memory>(&self, _cx: &mut Context<'_, Self, M>, _meta: &Carried) -> Step<Verdict, M> {
         Ok(Verdict::forward())
     }
 
-    fn report(&self, flows: &mut dyn Iterator<Item = (FiveTuple, Volume)>) -> Option<Report> {
+    fn report<M: Memory>(&self, _: &mut Context<'_, Self, M>, flows: &FlowList<'_, Self>) -> Step<Option<Report>, M> {
         let row = |(tuple, flow): (FiveTuple, Volume)| {
             vec![
                 tuple.source().to_string().into(),
@@ -242,11 +210,47 @@ impl NetworkFunction for HeavyHitter {
                 flow.bytes.into(),
             ]
         };
-        Some(Report {
+        Ok(Some(Report {
             title: String::from("largest flows"),
             columns: vec!["source", "destination", "protocol", "packets", "bytes"],
-            rows: heaviest(flows, self.top, |flow| flow.bytes).into_iter().map(row).collect(),
-        })
+            rows: heaviest(&mut flows.alive(), self.top, |flow| flow.bytes).into_iter().map(row).collect(),
+        }))
+    }
+}
+
+impl Speed<Self> for HeavyHitter {
+    const FOLDS: bool = true;
+
+    #[inline]
+    fn fold<M: Memory>(
+        nf: &Self,
+        cx: &mut Context<'_, Self, M>,
+        flow: &mut Volume,
+        meta: &Carried,
+        count: u32,
+        _first: Nanos,
+    ) -> Step<bool, M> {
+        cx.expire_after(nf.idle);
+        let amount = u64::from(meta.bytes) * u64::from(count);
+        Self::add(nf, flow, &Sum { count, amount, last: cx.now() });
+        if nf.became_heavy(flow, amount) {
+            cx.assure();
+        }
+        Ok(true)
+    }
+
+    const ADDS: bool = true;
+
+    #[inline]
+    fn amount(meta: &Carried) -> u32 {
+        meta.bytes
+    }
+
+    #[inline]
+    fn add(_: &Self, flow: &mut Volume, sum: &Sum) -> bool {
+        flow.packets += u64::from(sum.count);
+        flow.bytes += sum.amount;
+        true
     }
 }
 

@@ -21,8 +21,8 @@ use core::net::IpAddr;
 
 use memory::Memory;
 use nf::{
-    ConfigKey, Context, Description, Fates, Flow, NetworkFunction, Opened, PacketSet, PortId, Reason, Report, Sharing,
-    Sizing, Step, Verdict,
+    ConfigKey, Context, Description, Fates, Flow, FlowList, NetworkFunction, Opened, PacketSet, Plain, PortId, Reason,
+    Report, Sharing, Sizing, Step, Transform, Verdict,
 };
 use packet::{FiveTuple, Fragment, Headers, protocol};
 
@@ -138,10 +138,21 @@ key_in = "ff0102030405060708090a0b0c0d0e0f10111213"
     }
 }
 
+impl Ipsec {
+    fn transform(&self, work: u64, headers: &Headers, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Reason> {
+        let ends = &self.tunnels[usize::from((work >> 33) as u16)];
+        if work >> 32 & 1 == 1 {
+            return esp::decapsulate(&ends.into, |source, to| ends.gives(source, to), headers, bytes, out);
+        }
+        esp::encapsulate(&ends.out, [ends.local, ends.peer], (work as u32, self.mtu), headers, bytes, out)
+    }
+}
+
 impl NetworkFunction for Ipsec {
     type Meta = Passage;
     type Flow = Counted;
     type Shared<M: Memory> = ();
+    type Speed = Plain;
 
     const DESCRIPTION: Description = Description {
         name: "ipsec",
@@ -187,9 +198,10 @@ impl NetworkFunction for Ipsec {
             "unsupported-link",
             "congestion-unmarkable",
         ],
+        recipes: &[],
     };
 
-    const GROWTH: Option<u32> = Some(esp::GROWTH);
+    const TRANSFORM: Option<Transform<Self>> = Some(Transform { growth: esp::GROWTH, frame: Self::transform });
 
     fn packet_set(&self) -> PacketSet {
         PacketSet::Tunnel
@@ -255,16 +267,8 @@ impl NetworkFunction for Ipsec {
         Ok(Verdict::Transform { port: PortId::ACROSS, work: Work { meta, number }.into() })
     }
 
-    fn transform(&self, work: u64, headers: &Headers, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Reason> {
-        let ends = &self.tunnels[usize::from((work >> 33) as u16)];
-        if work >> 32 & 1 == 1 {
-            return esp::decapsulate(&ends.into, |source, to| ends.gives(source, to), headers, bytes, out);
-        }
-        esp::encapsulate(&ends.out, [ends.local, ends.peer], (work as u32, self.mtu), headers, bytes, out)
-    }
-
-    fn report(&self, flows: &mut dyn Iterator<Item = (FiveTuple, Counted)>) -> Option<Report> {
-        let mut ways: Vec<_> = flows.filter(|(_, way)| way.packets > 0).collect();
+    fn report<M: Memory>(&self, _: &mut Context<'_, Self, M>, flows: &FlowList<'_, Self>) -> Step<Option<Report>, M> {
+        let mut ways: Vec<_> = flows.alive().filter(|(_, way)| way.packets > 0).collect();
         ways.sort_unstable_by_key(|(key, _)| *key);
         let row = |(key, way): &(FiveTuple, Counted)| {
             let (source, destination) = (key.source(), key.destination());
@@ -277,11 +281,11 @@ impl NetworkFunction for Ipsec {
                 way.window.top.into(),
             ]
         };
-        (!self.tunnels.is_empty()).then(|| Report {
+        Ok((!self.tunnels.is_empty()).then(|| Report {
             title: "Tunnels".into(),
             columns: vec!["from", "to", "spi", "packets", "last number"],
             rows: ways.iter().map(row).collect(),
-        })
+        }))
     }
 
     fn remark(&self, _: &Fates<'_>) -> Option<String> {

@@ -16,10 +16,10 @@ use alloc::vec::Vec;
 
 use memory::{Distributed, Memory};
 use nf::{
-    Cell, Context, Description, Fates, Fingerprint, NetworkFunction, Opened, PacketSet, Recipe, Report, Sharing,
-    Sizing, Step, Verdict,
+    Cell, Context, Description, Fates, Fingerprint, FlowList, NetworkFunction, Opened, PacketSet, Report, Sharing,
+    Sizing, Speed, Step, Verdict,
 };
-use packet::{Endpoint, Family, FiveTuple, FlowKey, Headers, Key, Nanos, Rewrite};
+use packet::{Endpoint, Family, FiveTuple, FlowKey, Headers, Key, Rewrite};
 
 pub use self::config::Config;
 use self::connection::{Attempt, Name, Way};
@@ -166,6 +166,7 @@ impl NetworkFunction for LoadBalancer {
     type Meta = Passing;
     type Flow = Connection;
     type Shared<M: Memory> = Backends<M>;
+    type Speed = Self;
 
     const DESCRIPTION: Description = Description {
         name: "load-balancer",
@@ -174,9 +175,8 @@ impl NetworkFunction for LoadBalancer {
         sharing: Sharing::Shares("what is known of the backends' health"),
         keys: keys::KEYS,
         drop_reasons: &[],
+        recipes: keys::RECIPES,
     };
-
-    const RECIPES: &'static [Recipe] = keys::RECIPES;
 
     fn packet_set(&self) -> PacketSet {
         PacketSet::Connection
@@ -256,10 +256,6 @@ impl NetworkFunction for LoadBalancer {
         Ok(self.of_connection(flow, flow.name, meta))
     }
 
-    fn refuses(&self, meta: &Passing) -> bool {
-        matches!(meta.way, Way::Answer { .. })
-    }
-
     /// A connection that had to make room has not failed.
     fn expire<M: Memory>(&self, cx: &mut Context<'_, Self, M>, flow: &Connection) -> Step<(), M> {
         if self.has_waited(flow, cx.now()) {
@@ -280,7 +276,7 @@ impl NetworkFunction for LoadBalancer {
         })
     }
 
-    fn report(&self, flows: &mut dyn Iterator<Item = (FiveTuple, Connection)>) -> Option<Report> {
+    fn report<M: Memory>(&self, cx: &mut Context<'_, Self, M>, flows: &FlowList<'_, Self>) -> Step<Option<Report>, M> {
         let rows = self.backends.iter().map(|Backend { endpoint, service }| {
             let address = self.services[usize::from(*service)].address;
             let none = || Cell::Count(0);
@@ -291,27 +287,14 @@ impl NetworkFunction for LoadBalancer {
             columns: vec!["service", "backend", "connections", "in all", "packets to it", "packets from it"],
             rows: rows.collect(),
         };
-        let is_alive = true;
-        flows.for_each(|(_, connection)| count(&mut report, &connection, is_alive));
-        Some(report)
-    }
-
-    fn report_lapsed(&self, report: &mut Report, flows: &mut dyn Iterator<Item = Connection>) {
-        let is_alive = false;
-        flows.for_each(|connection| count(report, &connection, is_alive));
-    }
-
-    fn complete_report<'a, M: Memory>(
-        &self,
-        report: &mut Report,
-        shared: &'a Backends<M>,
-        tx: &mut M::Tx<'a>,
-        now: Nanos,
-    ) -> Step<(), M> {
-        for (backend, ended) in shared.ended.iter().enumerate() {
-            add(report, backend, 0, &ended.read(tx, now)?);
+        flows.alive().for_each(|(_, connection)| count(&mut report, &connection, true));
+        flows.lapsed().for_each(|connection| count(&mut report, &connection, false));
+        for (backend, ended) in cx.shared.ended.iter().enumerate() {
+            let now = cx.now();
+            let ended = ended.read(&mut cx.tx, now)?;
+            add(&mut report, backend, 0, &ended);
         }
-        Ok(())
+        Ok(Some(report))
     }
 
     fn remark(&self, _: &Fates<'_>) -> Option<String> {
@@ -321,6 +304,12 @@ impl NetworkFunction for LoadBalancer {
                  services = [{ address = \"192.0.2.1:80\", backends = [\"10.0.0.1:80\", \"10.0.0.2:80\"] }]",
             )
         })
+    }
+}
+
+impl Speed<Self> for LoadBalancer {
+    fn refuses(_: &Self, meta: &Passing) -> bool {
+        matches!(meta.way, Way::Answer { .. })
     }
 }
 

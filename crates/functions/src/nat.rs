@@ -26,8 +26,8 @@ use core::net::{IpAddr, Ipv4Addr};
 
 use memory::Memory;
 use nf::{
-    Cell, Context, Description, Fates, Fingerprint, NetworkFunction, Opened, PacketSet, Reason, Recipe, Report,
-    Sharing, Sizing, Step, Verdict, grouped,
+    Cell, Context, Description, Fates, Fingerprint, FlowList, NetworkFunction, Opened, PacketSet, Reason, Report,
+    Sharing, Sizing, Speed, Step, Verdict, grouped,
 };
 use packet::{Endpoint, Fragment, Headers, Icmp, Ipv4, Nanos, Network, Transport, protocol};
 
@@ -200,6 +200,7 @@ impl NetworkFunction for Nat {
     type Meta = Meta;
     type Flow = ();
     type Shared<M: Memory> = State<M>;
+    type Speed = Self;
 
     const DESCRIPTION: Description = Description {
         name: "nat",
@@ -220,9 +221,8 @@ impl NetworkFunction for Nat {
             "unsupported-protocol",
             "private-destination",
         ],
+        recipes: RECIPES,
     };
-
-    const RECIPES: &'static [Recipe] = RECIPES;
 
     fn packet_set(&self) -> PacketSet {
         PacketSet::FiveTuple
@@ -245,12 +245,8 @@ impl NetworkFunction for Nat {
         shared.fingerprint(tx, fingerprint)
     }
 
-    fn report_shared<'a, M: Memory>(
-        &self,
-        shared: &'a State<M>,
-        tx: &mut M::Tx<'a>,
-        now: Nanos,
-    ) -> Step<Option<Report>, M> {
+    fn report<M: Memory>(&self, cx: &mut Context<'_, Self, M>, _: &FlowList<'_, Self>) -> Step<Option<Report>, M> {
+        let (shared, now, tx) = (cx.shared, cx.now(), &mut cx.tx);
         let most = self.config.settings().list.get() as usize;
         if most > 0 {
             return self.list(shared, tx, now, most).map(Some);
@@ -328,20 +324,6 @@ impl NetworkFunction for Nat {
         }
     }
 
-    #[inline]
-    fn prefetch<M: Memory>(&self, shared: &State<M>, meta: &Meta) {
-        if let Some(wanted) = self.look_ahead(meta) {
-            shared.prefetch(wanted);
-        }
-    }
-
-    #[inline]
-    fn prefetch_entry<M: Memory>(&self, shared: &State<M>, meta: &Meta) {
-        if let Some(wanted) = self.look_ahead(meta) {
-            shared.prefetch_session(wanted);
-        }
-    }
-
     #[inline(always)]
     fn open<M: Memory>(&self, _: &mut Context<'_, Self, M>, _: &Meta) -> Step<Opened<()>, M> {
         Ok(Opened::Flow(()))
@@ -352,6 +334,22 @@ impl NetworkFunction for Nat {
         let now = cx.now();
         cx.shared.reclaim(&mut cx.tx, now)?;
         self.translate(cx.shared, &mut cx.tx, now, meta)
+    }
+}
+
+impl Speed<Self> for Nat {
+    #[inline]
+    fn prefetch<M: Memory>(nf: &Self, shared: &State<M>, meta: &Meta) {
+        if let Some(wanted) = nf.look_ahead(meta) {
+            shared.prefetch(wanted);
+        }
+    }
+
+    #[inline]
+    fn prefetch_entry<M: Memory>(nf: &Self, shared: &State<M>, meta: &Meta) {
+        if let Some(wanted) = nf.look_ahead(meta) {
+            shared.prefetch_session(wanted);
+        }
     }
 }
 

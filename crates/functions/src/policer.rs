@@ -8,7 +8,7 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 
 use memory::Memory;
 use nf::{
-    ConfigKey, Context, Description, Flow, Meta, NetworkFunction, Opened, PacketSet, Reason, RecordReader,
+    ConfigKey, Context, Description, Flow, Meta, NetworkFunction, Opened, PacketSet, Plain, Reason, RecordReader,
     RecordWriter, Sharing, Sizing, Step, TUPLE_BYTES, Verdict,
 };
 use packet::{FiveTuple, Headers, Nanos, Network};
@@ -154,6 +154,7 @@ impl NetworkFunction for Policer {
     type Meta = Demand;
     type Flow = Bucket;
     type Shared<M: Memory> = ();
+    type Speed = Plain;
 
     const DESCRIPTION: Description = Description {
         name: "policer",
@@ -181,6 +182,7 @@ impl NetworkFunction for Policer {
             ConfigKey { name: "flows_v6", default: "65536", help: "IPv6 buckets that are remembered" },
         ],
         drop_reasons: &["rate"],
+        recipes: &[],
     };
 
     fn packet_set(&self) -> PacketSet {

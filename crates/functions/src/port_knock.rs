@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use memory::Memory;
 use nf::{
     ADDRESS_BYTES, ConfigKey, Context, Description, Flow, IPV6 as IS_IPV6, Meta, NetworkFunction, Opened, PacketSet,
-    Reason, RecordReader, RecordWriter, Sharing, Sizing, Step, Verdict, family_of,
+    Reason, RecordReader, RecordWriter, Sharing, Sizing, Speed, Step, Verdict, family_of,
 };
 use packet::{Fragment, Headers, Host, Nanos, Network, Transport, protocol};
 use serde::Deserialize;
@@ -173,6 +173,7 @@ impl NetworkFunction for PortKnock {
     type Meta = Knock;
     type Flow = Progress;
     type Shared<M: Memory> = ();
+    type Speed = Self;
 
     const DESCRIPTION: Description = Description {
         name: "port-knock",
@@ -200,6 +201,7 @@ impl NetworkFunction for PortKnock {
             ConfigKey { name: "flows_v6", default: "65536", help: "IPv6 sources that are remembered" },
         ],
         drop_reasons: &["closed", "not-tcp", "ipv6"],
+        recipes: &[],
     };
 
     fn packet_set(&self) -> PacketSet {
@@ -233,14 +235,7 @@ impl NetworkFunction for PortKnock {
     /// Only a first right knock is worth remembering, so that a scan fills no table.
     #[inline]
     fn open<M: Memory>(&self, _cx: &mut Context<'_, Self, M>, meta: &Knock) -> Step<Opened<Progress>, M> {
-        Ok(if self.refuses(meta) { Opened::Refused(CLOSED) } else { Opened::Flow(Progress(0)) })
-    }
-
-    const SELECTIVE: bool = true;
-
-    #[inline]
-    fn refuses(&self, meta: &Knock) -> bool {
-        !meta.port.is_some_and(|port| self.knocks.is_next(0, port))
+        Ok(if Self::refuses(self, meta) { Opened::Refused(CLOSED) } else { Opened::Flow(Progress(0)) })
     }
 
     #[inline]
@@ -267,22 +262,31 @@ impl NetworkFunction for PortKnock {
         cx.expire_after(self.idle);
         Ok(Verdict::forward())
     }
+}
+
+impl Speed<Self> for PortKnock {
+    const SELECTIVE: bool = true;
+
+    #[inline]
+    fn refuses(nf: &Self, meta: &Knock) -> bool {
+        !meta.port.is_some_and(|port| nf.knocks.is_next(0, port))
+    }
 
     const FOLDS: bool = true;
 
     /// A source that is open stays so.
     #[inline]
-    fn run<M: Memory>(
-        &self,
+    fn fold<M: Memory>(
+        nf: &Self,
         cx: &mut Context<'_, Self, M>,
         progress: &mut Progress,
         _meta: &Knock,
         _count: u32,
         _first: Nanos,
     ) -> Step<bool, M> {
-        let is_open = progress.0 == self.knocks.len;
+        let is_open = progress.0 == nf.knocks.len;
         if is_open {
-            cx.expire_after(self.idle);
+            cx.expire_after(nf.idle);
         }
         Ok(is_open)
     }

@@ -11,8 +11,8 @@ use alloc::{format, vec};
 
 use memory::Memory;
 use nf::{
-    Context, Description, HOST_BYTES, Meta, NetworkFunction, Opened, PacketSet, Reason, RecordReader, RecordWriter,
-    Report, Sharing, Sizing, Step, Verdict,
+    Context, Description, FlowList, HOST_BYTES, Meta, NetworkFunction, Opened, PacketSet, Reason, RecordReader,
+    RecordWriter, Report, Sharing, Sizing, Speed, Step, Verdict,
 };
 use packet::{Family, FlowKey, Headers, Host, Key, TcpFlags, Transport};
 
@@ -130,6 +130,7 @@ impl NetworkFunction for PortScan {
     type Meta = Contact;
     type Flow = Suspect;
     type Shared<M: Memory> = ();
+    type Speed = Self;
 
     const DESCRIPTION: Description = Description {
         name: "port-scan",
@@ -138,6 +139,7 @@ impl NetworkFunction for PortScan {
         sharing: Sharing::Nothing,
         keys: config::KEYS,
         drop_reasons: &["scanner"],
+        recipes: &[],
     };
 
     fn packet_set(&self) -> PacketSet {
@@ -181,13 +183,6 @@ impl NetworkFunction for PortScan {
         })
     }
 
-    const SELECTIVE: bool = true;
-
-    #[inline]
-    fn refuses(&self, contact: &Contact) -> bool {
-        !matches!(contact.event, Event::Attempt | Event::Probe)
-    }
-
     fn packet<M: Memory>(
         &self,
         cx: &mut Context<'_, Self, M>,
@@ -226,7 +221,7 @@ impl NetworkFunction for PortScan {
         Ok(Verdict::forward())
     }
 
-    fn report(&self, flows: &mut dyn Iterator<Item = (Host, Suspect)>) -> Option<Report> {
+    fn report<M: Memory>(&self, _: &mut Context<'_, Self, M>, flows: &FlowList<'_, Self>) -> Step<Option<Report>, M> {
         let row = |(host, suspect): (Host, Suspect)| {
             let Attempts { failed, succeeded } = suspect.attempts;
             let ports = u64::from(suspect.most_ports());
@@ -240,15 +235,25 @@ impl NetworkFunction for PortScan {
         };
         let mut any_succeeded = false;
         let mut flows = flows
+            .alive()
             .inspect(|(_, suspect)| any_succeeded |= suspect.attempts.succeeded > 0)
             .map(|(host, suspect)| (host, suspect.settled(&self.walk)));
         let rows: Vec<_> = heaviest(&mut flows, self.config.top(), weight).into_iter().map(row).collect();
         let doubt = if rows.is_empty() || any_succeeded { "" } else { NOBODY_ANSWERED };
-        Some(Report {
+        Ok(Some(Report {
             title: format!("hosts that scan{doubt}"),
             columns: vec!["host", "first contacts that failed", "that succeeded", "failed ports of one host"],
             rows,
-        })
+        }))
+    }
+}
+
+impl Speed<Self> for PortScan {
+    const SELECTIVE: bool = true;
+
+    #[inline]
+    fn refuses(_: &Self, contact: &Contact) -> bool {
+        !matches!(contact.event, Event::Attempt | Event::Probe)
     }
 }
 

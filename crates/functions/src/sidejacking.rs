@@ -12,8 +12,8 @@ use alloc::vec::Vec;
 
 use memory::{Allocator, Distributed, Map, Memory, Vector};
 use nf::{
-    Context, Description, Fingerprint, NetworkFunction, Opened, PacketSet, Reason, Recipe, Report, Sharing, Sizing,
-    Step, Verdict, counted, grouped,
+    Context, Description, Fingerprint, FlowList, NetworkFunction, Opened, PacketSet, Reason, Report, Sharing, Sizing,
+    Speed, Step, Verdict, counted, grouped,
 };
 use packet::{Endpoint, Family, FlowKey, Headers, Host, Host6, Nanos, TcpFlags, Transport, Words};
 
@@ -152,6 +152,7 @@ impl NetworkFunction for Sidejacking {
     type Meta = Segment;
     type Flow = Connection;
     type Shared<M: Memory> = Sessions<M>;
+    type Speed = Self;
 
     const DESCRIPTION: Description = Description {
         name: "sidejacking",
@@ -160,9 +161,8 @@ impl NetworkFunction for Sidejacking {
         sharing: Sharing::Shares("whom each HTTP session belongs to"),
         keys: config::KEYS,
         drop_reasons: &["sidejacked"],
+        recipes: config::RECIPES,
     };
-
-    const RECIPES: &'static [Recipe] = config::RECIPES;
 
     fn packet_set(&self) -> PacketSet {
         PacketSet::SymmetricFiveTuple
@@ -226,19 +226,11 @@ impl NetworkFunction for Sidejacking {
 
     #[inline]
     fn open<M: Memory>(&self, _: &mut Context<'_, Self, M>, segment: &Segment) -> Step<Opened<Connection>, M> {
-        Ok(if self.refuses(segment) {
+        Ok(if Self::refuses(self, segment) {
             Opened::Refused(Verdict::forward())
         } else {
             Opened::Flow(Connection::default())
         })
-    }
-
-    const SELECTIVE: bool = true;
-
-    /// A connection is of interest from its first cookie on.
-    #[inline]
-    fn refuses(&self, segment: &Segment) -> bool {
-        !matches!(segment.event, Event::Request { .. })
     }
 
     fn packet<M: Memory>(
@@ -283,12 +275,8 @@ impl NetworkFunction for Sidejacking {
         Ok(Verdict::forward())
     }
 
-    fn report_shared<'a, M: Memory>(
-        &self,
-        shared: &'a Sessions<M>,
-        tx: &mut M::Tx<'a>,
-        now: Nanos,
-    ) -> Step<Option<Report>, M> {
+    fn report<M: Memory>(&self, cx: &mut Context<'_, Self, M>, _: &FlowList<'_, Self>) -> Step<Option<Report>, M> {
+        let (shared, now, tx) = (cx.shared, cx.now(), &mut cx.tx);
         let Totals { requests, foreign, unjudged } = shared.totals.read(tx, Nanos::NEVER)?;
         let mut sessions = Vec::new();
         for place in 0..shared.places.capacity() {
@@ -317,6 +305,16 @@ impl NetworkFunction for Sidejacking {
             columns: vec!["server", "client", "other client", "user agent", "its requests"],
             rows: top.into_iter().map(row).collect(),
         }))
+    }
+}
+
+impl Speed<Self> for Sidejacking {
+    const SELECTIVE: bool = true;
+
+    /// A connection is of interest from its first cookie on.
+    #[inline]
+    fn refuses(_: &Self, segment: &Segment) -> bool {
+        !matches!(segment.event, Event::Request { .. })
     }
 }
 

@@ -10,8 +10,8 @@ use alloc::vec::Vec;
 
 use memory::Memory;
 use nf::{
-    ConfigKey, Context, Description, Flow, HOST_BYTES, Meta, NetworkFunction, Opened, PacketSet, Reason, RecordReader,
-    RecordWriter, Report, Sharing, Sizing, Step, Verdict,
+    ConfigKey, Context, Description, Flow, FlowList, HOST_BYTES, Meta, NetworkFunction, Opened, PacketSet, Plain,
+    Reason, RecordReader, RecordWriter, Report, Sharing, Sizing, Step, Verdict,
 };
 use packet::{Headers, Host, Nanos, TcpFlags, Transport};
 use serde::Deserialize;
@@ -144,6 +144,7 @@ impl NetworkFunction for SynLimit {
     type Meta = Opening;
     type Flow = Source;
     type Shared<M: Memory> = ();
+    type Speed = Plain;
 
     const DESCRIPTION: Description = Description {
         name: "syn-limit",
@@ -168,6 +169,7 @@ impl NetworkFunction for SynLimit {
             ConfigKey { name: "top", default: "10", help: "how many sources the report lists; 0 to 10000" },
         ],
         drop_reasons: &["syn-rate"],
+        recipes: &[],
     };
 
     fn packet_set(&self) -> PacketSet {
@@ -219,16 +221,16 @@ impl NetworkFunction for SynLimit {
         Ok(Verdict::forward())
     }
 
-    fn report(&self, flows: &mut dyn Iterator<Item = (Host, Source)>) -> Option<Report> {
+    fn report<M: Memory>(&self, _: &mut Context<'_, Self, M>, flows: &FlowList<'_, Self>) -> Step<Option<Report>, M> {
         let row =
             |(host, source): (Host, Source)| vec![host.to_string().into(), source.syns.into(), source.dropped.into()];
-        Some(Report {
+        Ok(Some(Report {
             title: String::from("sources over the rate"),
             columns: vec!["source", "SYNs", "dropped"],
-            rows: heaviest(flows, self.config.top.get() as usize, |source| source.dropped)
+            rows: heaviest(&mut flows.alive(), self.config.top.get() as usize, |source| source.dropped)
                 .into_iter()
                 .map(row)
                 .collect(),
-        })
+        }))
     }
 }

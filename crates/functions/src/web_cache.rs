@@ -13,8 +13,8 @@ use alloc::vec;
 
 use memory::{Distributed, Memory};
 use nf::{
-    Context, Description, Fingerprint, NetworkFunction, Opened, PacketSet, PortId, Recipe, Report, Sharing, Sizing,
-    Step, Verdict,
+    Context, Description, Fingerprint, FlowList, NetworkFunction, Opened, PacketSet, PortId, Report, Sharing, Sizing,
+    Speed, Step, Verdict,
 };
 use packet::{Headers, Nanos, TcpFlags, Transport};
 
@@ -126,6 +126,7 @@ impl NetworkFunction for WebCache {
     type Meta = Segment;
     type Flow = Connection;
     type Shared<M: Memory> = Index<M>;
+    type Speed = Self;
 
     const DESCRIPTION: Description = Description {
         name: "web-cache",
@@ -134,9 +135,8 @@ impl NetworkFunction for WebCache {
         sharing: Sharing::Shares("the index of responses"),
         keys: config::KEYS,
         drop_reasons: &[],
+        recipes: config::RECIPES,
     };
-
-    const RECIPES: &'static [Recipe] = config::RECIPES;
 
     fn packet_set(&self) -> PacketSet {
         PacketSet::SymmetricFiveTuple
@@ -182,19 +182,11 @@ impl NetworkFunction for WebCache {
 
     #[inline]
     fn open<M: Memory>(&self, _: &mut Context<'_, Self, M>, segment: &Segment) -> Step<Opened<Connection>, M> {
-        Ok(if self.refuses(segment) {
+        Ok(if Self::refuses(self, segment) {
             Opened::Refused(Verdict::forward())
         } else {
             Opened::Flow(Connection::default())
         })
-    }
-
-    const SELECTIVE: bool = true;
-
-    /// A connection is of interest from its first request on.
-    #[inline]
-    fn refuses(&self, segment: &Segment) -> bool {
-        !matches!(segment.event, Event::Ask(..))
     }
 
     fn packet<M: Memory>(
@@ -240,12 +232,8 @@ impl NetworkFunction for WebCache {
         Ok(Verdict::forward())
     }
 
-    fn report_shared<'a, M: Memory>(
-        &self,
-        shared: &'a Index<M>,
-        tx: &mut M::Tx<'a>,
-        _: Nanos,
-    ) -> Step<Option<Report>, M> {
+    fn report<M: Memory>(&self, cx: &mut Context<'_, Self, M>, _: &FlowList<'_, Self>) -> Step<Option<Report>, M> {
+        let (shared, tx) = (cx.shared, &mut cx.tx);
         let totals = shared.totals.read(tx, Nanos::NEVER)?;
         let row = |(what, count): (&str, u64)| vec![what.into(), count.into()];
         Ok(Some(Report {
@@ -253,6 +241,16 @@ impl NetworkFunction for WebCache {
             columns: vec!["what", "count"],
             rows: totals.rows().into_iter().map(row).collect(),
         }))
+    }
+}
+
+impl Speed<Self> for WebCache {
+    const SELECTIVE: bool = true;
+
+    /// A connection is of interest from its first request on.
+    #[inline]
+    fn refuses(_: &Self, segment: &Segment) -> bool {
+        !matches!(segment.event, Event::Ask(..))
     }
 }
 

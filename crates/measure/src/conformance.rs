@@ -11,13 +11,13 @@ use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
 use engine::{
-    AnyWorker, Commit, Control, CoreBatch, Dispatcher, EngineKind, Fleet, FlowState, Guarantee, Inspect, KeyOf, Mail,
-    Options, Part, Placement, PrivateFleet, ShardedFleet, Shared, SharedFleet, Tables, TransactedFleet, drive,
-    private_fleet, resolve, sharded_fleet, shared_fleet, transacted_fleet,
+    AnyWorker, Commit, Control, CoreBatch, Dispatcher, EngineKind, Fleet, FlowState, Guarantee, Inspect, Mail, Options,
+    Part, Placement, PrivateFleet, ShardedFleet, Shared, SharedFleet, Tables, TransactedFleet, drive, private_fleet,
+    resolve, sharded_fleet, shared_fleet, transacted_fleet,
 };
 use flow::index::IndexKind;
 use flow::{Ageing, Eviction};
-use nf::{Fingerprint, Function, Meta, NetworkFunction, Reason, local_fingerprint};
+use nf::{Fingerprint, Function, KeyOf, Meta, NetworkFunction, Reason, local_fingerprint};
 use packet::{Nanos, Seq};
 use port::{Batch, Fate, Opened, Order, Port, PortError, Receive, Received, Sides, Stream, Trace, Transmit};
 

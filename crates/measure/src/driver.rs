@@ -4,14 +4,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
 
 use memory::{Local, LocalTx};
-use nf::{Context, Effects, Fingerprint, Flow, Meta, NetworkFunction, Opened, Reason, Report, Verdict};
+use nf::{Context, Effects, Fingerprint, Flow, KeyOf, Meta, NetworkFunction, Opened, Reason, Report, Verdict};
 use packet::{Fragment, Headers, LinkType, Malformed, Nanos, Seq};
 use port::Trace;
 
 use synth::Frames;
 
 /// The name of a packet set of the function `N`.
-type KeyOf<N> = <<N as NetworkFunction>::Meta as Meta>::Key;
 
 /// Runs a function over packets as the contract's documentation says, without a bound on the number of flows.
 ///
@@ -161,9 +160,10 @@ impl<N: NetworkFunction> Driver<N> {
     /// What the function has to tell now.
     #[must_use]
     pub fn report(&self) -> Option<Report> {
-        let entries = || self.flows().into_iter().map(|(key, flow, deadline, _)| (key, flow, deadline));
-        let of_flows = nf::report_of_flows(&self.function, self.now, entries);
-        nf::local_whole_report(&self.function, of_flows.as_ref(), &self.shared, self.now)
+        let entries = || -> nf::Entries<'_, N> {
+            Box::new(self.flows().into_iter().map(|(key, flow, deadline, _)| (key, flow, deadline)))
+        };
+        nf::local_report(&self.function, &nf::FlowList::new(&entries, self.now), &self.shared)
     }
 
     /// The digest of the shared state.

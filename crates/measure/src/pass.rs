@@ -28,6 +28,7 @@ impl NetworkFunction for Pass {
     type Meta = Never;
     type Flow = ();
     type Shared<M: memory::Memory> = ();
+    type Speed = nf::Plain;
 
     const DESCRIPTION: Description = Description {
         name: "pass",
@@ -36,6 +37,7 @@ impl NetworkFunction for Pass {
         sharing: Sharing::Nothing,
         keys: &[],
         drop_reasons: &[],
+        recipes: &[],
     };
 
     fn packet_set(&self) -> PacketSet {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use engine::EngineKind;
 use memory::{Memory, Vector};
-use nf::{Context, Description, NetworkFunction, Opened, PacketSet, Sharing, Sizing, Step, Verdict};
+use nf::{Context, Description, NetworkFunction, Opened, PacketSet, Plain, Sharing, Sizing, Step, Verdict};
 use packet::{Headers, Host};
 use port::Trace;
 
@@ -57,6 +57,7 @@ impl NetworkFunction for Compute {
     type Flow = ();
     /// What the work hands on, so that a step's begins when the one before has ended.
     type Shared<M: Memory> = M::Vector<u64>;
+    type Speed = Plain;
 
     const DESCRIPTION: Description = Description {
         name: "compute",
@@ -65,6 +66,7 @@ impl NetworkFunction for Compute {
         sharing: Sharing::Nothing,
         keys: &[],
         drop_reasons: &[],
+        recipes: &[],
     };
 
     fn packet_set(&self) -> PacketSet {

@@ -55,6 +55,7 @@ impl NetworkFunction for ScanGuard {
     type Meta = Opening;
     type Flow = Ports;
     type Shared<M: Memory> = ();
+    type Speed = Plain;
 
     const DESCRIPTION: Description = Description {
         name: "scan-guard",
@@ -63,6 +64,7 @@ impl NetworkFunction for ScanGuard {
         sharing: Sharing::Nothing,
         keys: &[],
         drop_reasons: &["scan"],
+        recipes: &[],
     };
 
     fn packet_set(&self) -> PacketSet {

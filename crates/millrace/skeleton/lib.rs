@@ -73,6 +73,7 @@ impl NetworkFunction for Skeleton {
     type Flow = Count;
     /// What all packet sets share; written with `M::Vector`, `M::Map`, `M::Allocator` and `M::Distributed`, if there is anything.
     type Shared<M: Memory> = ();
+    type Speed = Plain;
 
     const DESCRIPTION: Description = Description {
         name: "skeleton",
@@ -84,6 +85,7 @@ impl NetworkFunction for Skeleton {
             ConfigKey { name: "idle", default: "60", help: "seconds without a packet after which a host is forgotten" },
         ],
         drop_reasons: &["too-many"],
+        recipes: &[],
     };
 
     fn packet_set(&self) -> PacketSet {

@@ -27,9 +27,9 @@ mod print;
 pub mod prelude {
     pub use memory::{Allocator, Distributed, Map, Memory, Portion, Vector};
     pub use nf::{
-        ADDRESS_BYTES, ConfigKey, Context, Description, Fingerprint, Flow, HOST_BYTES, Meta, NetworkFunction, Opened,
-        PacketSet, PortId, Reason, Recipe, RecordReader, RecordWriter, Reply, Report, Sharing, Sizing, Step, Sum,
-        TUPLE_BYTES, Verdict,
+        ADDRESS_BYTES, ConfigKey, Context, Description, Fingerprint, Flow, FlowList, HOST_BYTES, Meta, NetworkFunction,
+        Opened, PacketSet, Plain, PortId, Reason, Recipe, RecordReader, RecordWriter, Reply, Report, Sharing, Sizing,
+        Speed, Step, Sum, TUPLE_BYTES, Transform, Verdict,
     };
     pub use packet::{
         Endpoint, FiveTuple, FlowKey, Fragment, Headers, Host, Mac, Nanos, Network, Rewrite, Seq, TcpFlags, Transport,

@@ -149,7 +149,7 @@ fn all_engines<N: Function>(build: impl Fn() -> N) {
                 assert_eq!(allocated, 0, "{name} under {kind} on {cores} cores over {traffic}");
             }
         }
-        if N::ADDS {
+        if N::Speed::ADDS {
             let atomic = Tables { guard: EntryGuard::Atomic, ..Tables::default() };
             let options = Options { tables: atomic, ..options };
             let allocated = watch(shared_fleet(Arc::new(build()), 3, &options), trace);

@@ -112,6 +112,8 @@ pub struct Description {
     pub keys: &'static [ConfigKey],
     /// Its own reasons to drop a packet, as [`Reason::own`](crate::Reason::own) numbers them.
     pub drop_reasons: &'static [&'static str],
+    /// What its configuration can do about transactions that fail.
+    pub recipes: &'static [Recipe],
 }
 
 /// A key of a function's configuration file.

@@ -1,16 +1,18 @@
 //! The contract itself.
 
+use alloc::boxed::Box;
 use alloc::string::String;
-use alloc::vec::Vec;
 use core::fmt;
 
 use memory::{Local, LocalTx, Memory, Transactional};
-use packet::{FlowKey, Headers, Host, Nanos};
+use packet::{FlowKey, Headers, Host, Nanos, Seq};
 
 use crate::context::Context;
-use crate::description::{Description, PacketSet, Recipe};
+use crate::description::{Description, PacketSet};
 use crate::record::{HOST_BYTES, RecordReader, RecordWriter};
 use crate::report::{Fingerprint, Report};
+use crate::speed::Speed;
+use crate::transform::Transform;
 use crate::verdict::{Fates, Reason, Verdict};
 
 /// The outcome of a handler: a value, or the conflict of the memory that its shared state lives in.
@@ -34,11 +36,6 @@ pub trait Meta: Copy + PartialEq + fmt::Debug + Send + Sync + 'static {
     /// The host that sent the packet.
     fn source(&self) -> Option<Host> {
         None
-    }
-
-    /// What of it adds up ([`NetworkFunction::add`]): a length in bytes, say.
-    fn amount(&self) -> u32 {
-        0
     }
 
     /// Writes the wire form, by which a sequencer hands it to a core that doesn't see the packet. `record` has
@@ -79,6 +76,9 @@ impl Flow for () {
     const STORED: bool = false;
 }
 
+/// The type of a function's packet set names.
+pub type KeyOf<N> = <<N as NetworkFunction>::Meta as Meta>::Key;
+
 /// What a function decides of a packet set's first packet.
 #[derive(Clone, Copy, Debug)]
 pub enum Opened<F> {
@@ -86,17 +86,6 @@ pub enum Opened<F> {
     Flow(F),
     /// It isn't remembered, and this becomes of the packet.
     Refused(Verdict),
-}
-
-/// What a row of contributions to one flow comes to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sum {
-    /// How many there are.
-    pub count: u32,
-    /// Their [amounts](Meta::amount) together.
-    pub amount: u64,
-    /// When the last one came.
-    pub last: Nanos,
 }
 
 /// How many flows the tables hold.
@@ -128,12 +117,14 @@ pub trait NetworkFunction:
     type Flow: Flow;
     /// The state that all packet sets share; `()` where there is none.
     type Shared<M: Memory>: Send + 'static;
+    /// Shortcuts that make engines faster: [`Plain`](crate::Plain) for none.
+    type Speed: Speed<Self>;
 
     /// The function's entry in the catalogue.
     const DESCRIPTION: Description;
 
-    /// What its configuration can do about transactions that fail.
-    const RECIPES: &'static [Recipe] = &[];
+    /// How the function makes frames anew, as encryption does ([`Verdict::Transform`]); `None` where it never does.
+    const TRANSFORM: Option<Transform<Self>> = None;
 
     /// The fields that name a packet set. Where cores share a capture, packets of TCP and UDP are steered by these fields alone, as a card
     /// steers them, so [`Meta::key`] has to be made of no others; what no field of the packet alone names is
@@ -172,13 +163,6 @@ pub trait NetworkFunction:
         Verdict::forward()
     }
 
-    /// A packet will come in a moment: brings near what its step reads first of shared state. Engines call it for a whole burst
-    /// before they step, so that the memory's latencies overlap. Belongs to no step: what is seen may change.
-    fn prefetch<M: Memory>(&self, _shared: &Self::Shared<M>, _meta: &Self::Meta) {}
-
-    /// What [`prefetch`](Self::prefetch) asked for is near by now: brings near what it leads to. Belongs to no step either.
-    fn prefetch_entry<M: Memory>(&self, _shared: &Self::Shared<M>, _meta: &Self::Meta) {}
-
     /// A packet of an unknown packet set has come.
     ///
     /// # Errors
@@ -196,67 +180,6 @@ pub trait NetworkFunction:
         meta: &Self::Meta,
     ) -> Step<Verdict, M>;
 
-    /// By how many bytes [`transform`](Self::transform) makes a frame longer at most; `None` where no packet is made anew.
-    const GROWTH: Option<u32> = None;
-
-    /// Writes into `out`, which is empty, the frame that goes out in place of the one that `headers` was parsed from. Called for
-    /// [`Verdict::Transform`] alone, by the core that has the packet, once the step has committed: what takes long and needs no
-    /// state, as encryption does, is best done here. It must depend on nothing but its arguments.
-    ///
-    /// # Errors
-    /// The reason for which the packet is dropped after all.
-    fn transform(&self, _work: u64, _headers: &Headers, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Reason> {
-        out.extend_from_slice(bytes);
-        Ok(())
-    }
-
-    /// Whether it remembers some of the packet sets that it sees and not the others, as who [`refuses`](Self::refuses) does: then nothing
-    /// foretells whether a packet's flow is known, and flows are looked for without a guess at that. A matter of speed alone.
-    const SELECTIVE: bool = false;
-
-    /// Whether [`open`](Self::open) refuses this packet, whatever else is the case, and does nothing besides: then a replica need
-    /// not ask it. To say no is always right.
-    fn refuses(&self, _meta: &Self::Meta) -> bool {
-        false
-    }
-
-    /// Whether equal contributions that follow each other can be taken at once, by [`run`](Self::run).
-    const FOLDS: bool = false;
-
-    /// The same contribution `count` times, the first at `first` and the last now, without verdicts: what
-    /// [`packet`](Self::packet) would have made of the flow, one by one. `false`, and nothing done, where they have to be taken
-    /// one by one after all. A replica that has missed a run of a flow's packets catches up so.
-    ///
-    /// The law, which [`FOLDS`](Self::FOLDS) claims and a property test has to show: whatever the times in between, the flow's
-    /// state and the effects of the last step are the same, no step moves the deadline earlier, and none closes the flow.
-    ///
-    /// # Errors
-    /// The memory's conflict, by `?`.
-    fn run<M: Memory>(
-        &self,
-        _cx: &mut Context<'_, Self, M>,
-        _flow: &mut Self::Flow,
-        _meta: &Self::Meta,
-        _count: u32,
-        _first: Nanos,
-    ) -> Step<bool, M> {
-        Ok(false)
-    }
-
-    /// Whether steps on a flow add up, by [`add`](Self::add): then cores that share the flow's state can each take one by a single
-    /// atomic operation, without a lock.
-    const ADDS: bool = false;
-
-    /// What [`packet`](Self::packet) would have made of the flow in as many steps, by contributions that come to this sum. `false`,
-    /// and nothing done, where they have to be taken one by one.
-    ///
-    /// The law, which [`ADDS`](Self::ADDS) claims and a property test has to show: contributions of one packet set differ in their
-    /// amounts alone, and where every beginning of a row of them is taken, whatever the times in between, the flow's state is the
-    /// one that the row's steps would have left. And [`expire`](Self::expire) does nothing.
-    fn add(&self, _flow: &mut Self::Flow, _sum: &Sum) -> bool {
-        false
-    }
-
     /// A packet set has ended: its deadline has passed, it was closed, or it had to make room.
     ///
     /// # Errors
@@ -273,41 +196,16 @@ pub trait NetworkFunction:
         Ok(Verdict::Drop(Reason::TABLE_FULL))
     }
 
-    /// What the function has to tell at the end of a run, from the flows that are alive, in no particular order.
-    fn report(&self, _flows: &mut dyn Iterator<Item = (<Self::Meta as Meta>::Key, Self::Flow)>) -> Option<Report> {
-        None
-    }
-
-    /// What the function has to tell at the end of a run, at `now`, of what all packet sets share. Asked where
-    /// [`report`](Self::report) tells nothing.
+    /// What the function found, for the end of a run: from the flows, from shared state, or from both.
     ///
     /// # Errors
     /// The memory's conflict, by `?`.
-    fn report_shared<'a, M: Memory>(
+    fn report<M: Memory>(
         &self,
-        _shared: &'a Self::Shared<M>,
-        _tx: &mut M::Tx<'a>,
-        _now: Nanos,
+        _cx: &mut Context<'_, Self, M>,
+        _flows: &FlowList<'_, Self>,
     ) -> Step<Option<Report>, M> {
         Ok(None)
-    }
-
-    /// Adds to what [`report`](Self::report) told of the flows that are alive what there was of flows past their deadline for which
-    /// [`expire`](Self::expire) was not called yet: which these are is the engine's affair.
-    fn report_lapsed(&self, _report: &mut Report, _flows: &mut dyn Iterator<Item = Self::Flow>) {}
-
-    /// Adds to what [`report`](Self::report) told what packet sets share at `now`: what there was of flows that have ended, say.
-    ///
-    /// # Errors
-    /// The memory's conflict, by `?`.
-    fn complete_report<'a, M: Memory>(
-        &self,
-        _report: &mut Report,
-        _shared: &'a Self::Shared<M>,
-        _tx: &mut M::Tx<'a>,
-        _now: Nanos,
-    ) -> Step<(), M> {
-        Ok(())
     }
 
     /// What an operator should hear who most likely meant something else: that nothing is configured, that nearly all packets
@@ -332,52 +230,41 @@ pub fn local_fingerprint<N: NetworkFunction>(nf: &N, shared: &N::Shared<Local>) 
     }
 }
 
-/// What a function has to tell of the entries of its tables at `now`, each with its key, state and deadline.
-pub fn report_of_flows<N, I>(nf: &N, now: Nanos, entries: impl Fn() -> I) -> Option<Report>
-where
-    N: NetworkFunction,
-    I: Iterator<Item = (<N::Meta as Meta>::Key, N::Flow, Nanos)>,
-{
-    let alive = |(key, flow, deadline)| (deadline > now).then_some((key, flow));
-    let mut report = nf.report(&mut entries().filter_map(alive))?;
-    let lapsed = |(_, flow, deadline)| (deadline <= now).then_some(flow);
-    nf.report_lapsed(&mut report, &mut entries().filter_map(lapsed));
-    Some(report)
+/// The flows that a [report](NetworkFunction::report) is made from.
+pub struct FlowList<'a, N: NetworkFunction> {
+    entries: &'a dyn Fn() -> Entries<'a, N>,
+    now: Nanos,
 }
 
-/// What a function has to tell in the end: of flows and what they share, or else of that alone.
-///
-/// # Errors
-/// The memory's conflict.
-pub fn whole_report<'a, N: NetworkFunction, M: Memory>(
-    nf: &N,
-    of_flows: Option<&Report>,
-    shared: &'a N::Shared<M>,
-    tx: &mut M::Tx<'a>,
-    now: Nanos,
-) -> Step<Option<Report>, M> {
-    let Some(of_flows) = of_flows else { return nf.report_shared(shared, tx, now) };
-    let mut report = of_flows.clone();
-    nf.complete_report(&mut report, shared, tx, now)?;
-    Ok(Some(report))
-}
+/// FlowList with their keys, states and deadlines, in no particular order.
+pub type Entries<'a, N> = Box<dyn Iterator<Item = (KeyOf<N>, <N as NetworkFunction>::Flow, Nanos)> + 'a>;
 
-/// [The same](whole_report) of shared state that one core owns.
-#[must_use]
-pub fn local_whole_report<N: NetworkFunction>(
-    nf: &N,
-    of_flows: Option<&Report>,
-    shared: &N::Shared<Local>,
-    now: Nanos,
-) -> Option<Report> {
-    match whole_report::<N, Local>(nf, of_flows, shared, &mut LocalTx::default(), now) {
-        Ok(report) => report,
-        Err(never) => match never {},
+impl<'a, N: NetworkFunction> FlowList<'a, N> {
+    /// The flows that there are at `now`. For engines, which say by `entries` what lies in their tables.
+    #[must_use]
+    pub fn new(entries: &'a dyn Fn() -> Entries<'a, N>, now: Nanos) -> Self {
+        Self { entries, now }
+    }
+
+    /// The flows that are alive, in no particular order.
+    pub fn alive(&self) -> impl Iterator<Item = (KeyOf<N>, N::Flow)> + use<'a, N> {
+        let now = self.now;
+        (self.entries)().filter_map(move |(key, flow, deadline)| (deadline > now).then_some((key, flow)))
+    }
+
+    /// The flows whose deadline has passed and that [`expire`](NetworkFunction::expire) was not called for yet. Which these are differs
+    /// between engines, so a report must come out the same whether a flow is among them or has been told of.
+    pub fn lapsed(&self) -> impl Iterator<Item = N::Flow> + use<'a, N> {
+        let now = self.now;
+        (self.entries)().filter_map(move |(_, flow, deadline)| (deadline <= now).then_some(flow))
     }
 }
 
-/// What a function has to tell of shared state that one core owns.
+/// What a function has to tell of these flows and of shared state that one core owns.
 #[must_use]
-pub fn local_report<N: NetworkFunction>(nf: &N, shared: &N::Shared<Local>, now: Nanos) -> Option<Report> {
-    local_whole_report(nf, None, shared, now)
+pub fn local_report<N: NetworkFunction>(nf: &N, flows: &FlowList<'_, N>, shared: &N::Shared<Local>) -> Option<Report> {
+    match nf.report(&mut Context::<N, Local>::new(shared, LocalTx::default(), flows.now, Seq(0)), flows) {
+        Ok(report) => report,
+        Err(never) => match never {},
+    }
 }

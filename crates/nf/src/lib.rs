@@ -15,14 +15,18 @@ mod description;
 mod function;
 mod record;
 mod report;
+mod speed;
+mod transform;
 mod verdict;
 
 pub use context::{Context, Effects};
 pub use description::{ConfigKey, Description, PacketSet, Recipe, Sharing};
 pub use function::{
-    Flow, Function, Meta, NetworkFunction, Opened, Sizing, Step, Sum, local_fingerprint, local_report,
-    local_whole_report, report_of_flows, whole_report,
+    Entries, Flow, FlowList, Function, KeyOf, Meta, NetworkFunction, Opened, Sizing, Step, local_fingerprint,
+    local_report,
 };
 pub use record::{ADDRESS_BYTES, ENDS_BYTES, HOST_BYTES, IPV6, RecordReader, RecordWriter, TUPLE_BYTES, family_of};
 pub use report::{Cell, Fingerprint, Report, counted, grouped};
+pub use speed::{Plain, Speed, Sum};
+pub use transform::Transform;
 pub use verdict::{Fates, PortId, Reason, Reply, Verdict};

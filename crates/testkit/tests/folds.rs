@@ -4,7 +4,7 @@
 use functions::{anti_ddos, ddos, heavy_hitter, port_knock};
 use memory::{Local, LocalTx};
 use millrace_testkit::Synth;
-use nf::{Context, Effects, Function, Meta, Opened, Sum, local_fingerprint};
+use nf::{Context, Effects, Function, Meta, Opened, Speed, Sum, local_fingerprint};
 use packet::{Nanos, Seq};
 use port::Packet;
 use proptest::collection::vec;
@@ -31,7 +31,7 @@ fn step<N: Function>(nf: &N, shared: &N::Shared<Local>, flow: &mut N::Flow, meta
 
 /// Lets a flow live through `runs`: so many steps with such gaps, in nanoseconds. Returns how many runs were folded.
 fn hold<N: Function>(nf: &N, which: usize, runs: &[(usize, Vec<u64>)]) -> usize {
-    assert!(N::FOLDS);
+    assert!(N::Speed::FOLDS);
     let metas = contributions(nf);
     let mut now = Nanos(1_000_000_000);
     let shared = nf.shared(&Local::default());
@@ -65,7 +65,7 @@ fn hold<N: Function>(nf: &N, which: usize, runs: &[(usize, Vec<u64>)]) -> usize 
         let mut at_once = before;
         let mut cx = Context::<N, Local>::new(&shared, LocalTx::default(), now, Seq(0));
         let stepped = local_fingerprint(nf, &shared);
-        let Ok(done) = nf.run(&mut cx, &mut at_once, meta, gaps.len() as u32, first);
+        let Ok(done) = N::Speed::fold(&nf, &mut cx, &mut at_once, meta, gaps.len() as u32, first);
         // None that folds changes what is shared, so that both ways may be taken one behind the other.
         assert_eq!(local_fingerprint(nf, &shared), stepped);
         if done {
@@ -98,7 +98,7 @@ proptest! {
 /// Lets a flow take a row of contributions with such gaps, in nanoseconds, of which each beginning that adds up has to come to what
 /// its steps come to. Returns how many did.
 fn hold_sums<N: Function>(nf: &N, which: usize, gaps: &[u64]) -> usize {
-    assert!(N::ADDS);
+    assert!(N::Speed::ADDS);
     let metas = contributions(nf);
     let key = metas[which % metas.len()].key();
     let of_key: Vec<_> = metas.into_iter().filter(|meta| meta.key() == key).collect();
@@ -114,7 +114,7 @@ fn hold_sums<N: Function>(nf: &N, which: usize, gaps: &[u64]) -> usize {
         step(nf, &shared, &mut flow, meta, now);
         sum = Sum { count: sum.count + 1, amount: sum.amount + u64::from(meta.amount()), last: now };
         let mut added = start;
-        if !nf.add(&mut added, &sum) {
+        if !N::Speed::add(&nf, &mut added, &sum) {
             assert_eq!(added, start, "nothing done is nothing done");
             return sum.count as usize - 1;
         }

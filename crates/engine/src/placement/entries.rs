@@ -13,7 +13,8 @@ use flow::shared::{Adding, Entries, Entry, Fate, Guard, Held, Locking, Member, P
 use flow::{Ageing, Hint, Plan, Slot};
 use memory::{Local, LocalTx};
 use nf::{
-    Context, Effects, Meta, NetworkFunction, Report, Sizing, Sum, Verdict, local_fingerprint, local_whole_report,
+    Context, Effects, KeyOf, Meta, NetworkFunction, Report, Sizing, Speed, Sum, Verdict, local_fingerprint,
+    local_report,
 };
 use packet::{Family, FlowKey, Key, Nanos, Seq};
 
@@ -24,7 +25,7 @@ use crate::placement::lifecycle::{
 use crate::placement::shared::{Part, Whole};
 use crate::placement::striped::Commit;
 use crate::placement::tables::{Sources, Tables};
-use crate::placement::{FlowState, KeyOf, Lane, Placement, Ticket, records_are_of_all};
+use crate::placement::{FlowState, Lane, Placement, Ticket, records_are_of_all};
 
 /// A core's handle on entries that all cores share, guarded by `G`.
 pub(crate) struct ByEntry<N: NetworkFunction, G: Guarding> {
@@ -106,10 +107,10 @@ impl Guarding for Adding {
         let mut after = before.value;
         let (_, Effects { deadline, close, assured }) = step.packet(&mut after, now);
         let granted =
-            !close && (entry.assured || !assured) && entry.add(step.lane.meta.amount().into(), now, deadline?);
+            !close && (entry.assured || !assured) && entry.add(N::Speed::amount(step.lane.meta).into(), now, deadline?);
         // Of this only the answer is looked at, and by debug builds the outcome.
         let mut added = entry.value;
-        let adds = granted && nf.add(&mut added, &sum(entry));
+        let adds = granted && N::Speed::add(nf, &mut added, &sum(entry));
         debug_assert!(!adds || added == after, "steps add up");
         adds.then_some(Some(before.value))
     }
@@ -118,7 +119,7 @@ impl Guarding for Adding {
     fn settle<K: Key, N: NetworkFunction>(nf: &N, entry: &mut Entry<K, N::Flow, Self::Sum>) {
         if entry.sum.count > 0 {
             let sum = sum(entry);
-            let adds = nf.add(&mut entry.value, &sum);
+            let adds = N::Speed::add(nf, &mut entry.value, &sum);
             debug_assert!(adds, "it was asked when the last of these steps was taken");
             entry.sum = flow::shared::Sum::default();
         }
@@ -337,8 +338,8 @@ impl<N: NetworkFunction, G: Guarding> Whole<N> for ByEntry<N, G> {
         flows
     }
 
-    fn whole_report(&self, nf: &N, of_flows: Option<&Report>, now: Nanos) -> Option<Report> {
-        local_whole_report(nf, of_flows, &self.shared, now)
+    fn report(&self, nf: &N, flows: &nf::FlowList<'_, N>) -> Option<Report> {
+        local_report(nf, flows, &self.shared)
     }
 
     fn all_flow_counters(&self) -> FlowCounters {

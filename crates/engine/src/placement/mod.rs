@@ -15,7 +15,7 @@ pub(crate) mod transacted;
 use core::ops::Deref;
 
 use flow::Hint;
-use nf::{Flow, Meta, NetworkFunction, Verdict};
+use nf::{Flow, KeyOf, NetworkFunction, Verdict};
 use packet::{Family, FlowKey, Key, Nanos, Seq};
 
 use crate::counters::FlowCounters;
@@ -105,9 +105,6 @@ pub struct FlowState<N: NetworkFunction> {
     /// When it expires if nothing more comes.
     pub deadline: Nanos,
 }
-
-/// The type of a function's packet set names.
-pub type KeyOf<N> = <<N as NetworkFunction>::Meta as Meta>::Key;
 
 /// The hash that all tables of a run go by, keyed by the run's seed; 0 for a function that has no flow tables.
 #[inline(always)]

@@ -2,12 +2,12 @@
 
 use flow::index::AnyIndex;
 use flow::{Ageing, Plan, Slot, Table};
-use nf::{Effects, Flow, NetworkFunction, Sizing};
+use nf::{Effects, Flow, KeyOf, NetworkFunction, Sizing};
 use packet::{FlowKey, Host6, Key, Nanos};
 
 use crate::placement::lifecycle::{End, Ending, FlowStore, Ledger, Lifecycle, Opening, Runner};
 use crate::placement::tables::{Sources, Tables};
-use crate::placement::{FlowState, KeyOf, Lane};
+use crate::placement::{FlowState, Lane};
 
 /// The flow tables of a core, one for each family of addresses, with what it counts about their flows.
 pub(crate) struct OwnedTables<N: NetworkFunction> {

@@ -4,14 +4,14 @@ use core::hint::cold_path;
 
 use flow::{Entry, Hint, Slot};
 use memory::{Local, LocalTx};
-use nf::{Context, Effects, Flow, Meta, NetworkFunction, Opened, Sizing, Verdict};
+use nf::{Context, Effects, Flow, KeyOf, Meta, NetworkFunction, Opened, Sizing, Speed, Verdict};
 use packet::{Family, FlowKey, Key, Nanos, Seq};
 
 use crate::counters::FlowCounters;
 use crate::placement::lifecycle::{AGE_UNITS, End, Ledger, Lifecycle, OnLocal, RECLAIM_PER_PACKET, always};
 use crate::placement::owned::{Carried, Owned, OwnedTable, OwnedTables};
 use crate::placement::tables::Tables;
-use crate::placement::{FlowState, KeyOf, Lane, Placement, records_are_of_all};
+use crate::placement::{FlowState, Lane, Placement, records_are_of_all};
 
 /// State that one core owns.
 pub struct Private<N: NetworkFunction> {
@@ -73,12 +73,12 @@ impl<N: NetworkFunction> Private<N> {
     /// Brings the packet set's entry near, or, where tables are `NEAR` already, as near as it gets.
     #[inline(always)]
     fn hint<const NEAR: bool>(&self, nf: &N, meta: &N::Meta, hash: u64) -> Hint {
-        nf.prefetch_entry(&self.shared, meta);
+        N::Speed::prefetch_entry(nf, &self.shared, meta);
         if !N::Flow::STORED {
             return Hint::default();
         }
         let OwnedTables { v4, v6, .. } = &self.tables;
-        match (meta.key().family(), N::SELECTIVE) {
+        match (meta.key().family(), N::Speed::SELECTIVE) {
             (Family::V4(_), false) => v4.table.prefetch_entry_as::<false, NEAR>(hash),
             (Family::V6(_), false) => v6.table.prefetch_entry_as::<false, NEAR>(hash),
             (Family::V4(_), true) => v4.table.prefetch_entry_as::<true, NEAR>(hash),
@@ -131,7 +131,7 @@ impl<N: NetworkFunction> Placement<N> for Private<N> {
 
     #[inline(always)]
     fn prefetch(&self, nf: &N, meta: &N::Meta, hash: u64, _: u16) {
-        nf.prefetch(&self.shared, meta);
+        N::Speed::prefetch(nf, &self.shared, meta);
         if N::Flow::STORED {
             match meta.key().family() {
                 Family::V4(_) => self.tables.v4.table.prefetch(hash),
@@ -202,7 +202,7 @@ impl<N: NetworkFunction, K: Key> Stepping<'_, N, K> {
         }
         let Some(entry) = self.flows.table.entry_near(&key, lane.hint, lane.now) else {
             let is_absent = self.flows.table.is_absent(lane.hint);
-            if is_absent && (lane.replayed || N::SELECTIVE) && self.nf.refuses(lane.meta) {
+            if is_absent && (lane.replayed || N::Speed::SELECTIVE) && N::Speed::refuses(self.nf, lane.meta) {
                 // Nobody asks for a replayed packet's verdict, and nothing else would come of it.
                 return if lane.replayed { settle(&Verdict::forward()) } else { self.refuse(lane, settle) };
             }
@@ -219,7 +219,7 @@ impl<N: NetworkFunction, K: Key> Stepping<'_, N, K> {
     fn step_slowly(&mut self, key: K, lane: Lane<'_, N::Meta>, is_absent: bool) -> Verdict {
         let slot = if is_absent { None } else { self.lifecycle().alive(&key, lane) };
         let Some(slot) = slot else {
-            if lane.replayed && self.nf.refuses(lane.meta) {
+            if lane.replayed && N::Speed::refuses(self.nf, lane.meta) {
                 return Verdict::forward();
             }
             return self.lifecycle().open(key, lane);
@@ -242,7 +242,7 @@ impl<N: NetworkFunction, K: Key> Stepping<'_, N, K> {
         }
         let Some(mut entry) = self.flows.table.entry_near(key, last.hint, last.now) else { return false };
         let mut cx = Context::new(self.shared, LocalTx::default(), last.now, last.seq);
-        if !always(self.nf.run(&mut cx, entry.value_mut(), last.meta, count, first)) {
+        if !always(N::Speed::fold(self.nf, &mut cx, entry.value_mut(), last.meta, count, first)) {
             return false;
         }
         let (slot, effects) = (entry.slot(), cx.effects());

@@ -3,7 +3,7 @@
 
 use flow::shared::{Adding, Locking};
 use flow::{EntryGuard, Hint};
-use nf::{Flow, NetworkFunction, Report, Sharing, Sizing, Verdict};
+use nf::{Flow, NetworkFunction, Report, Sharing, Sizing, Speed, Verdict};
 use packet::{Nanos, Seq};
 
 use crate::counters::FlowCounters;
@@ -38,8 +38,8 @@ pub(crate) trait Whole<N: NetworkFunction> {
     /// The flows alive at `now`.
     fn flows(&self, nf: &N, now: Nanos) -> Vec<FlowState<N>>;
 
-    /// What the function has to tell at `now` of flows and of what packet sets share.
-    fn whole_report(&self, nf: &N, of_flows: Option<&Report>, now: Nanos) -> Option<Report>;
+    /// What the function reports from these flows, which are those of all cores.
+    fn report(&self, nf: &N, flows: &nf::FlowList<'_, N>) -> Option<Report>;
 
     /// What happened to flows, on all cores.
     fn all_flow_counters(&self) -> FlowCounters;
@@ -70,7 +70,7 @@ impl<N: NetworkFunction> Shared<N> {
     #[must_use]
     pub(crate) fn handles(nf: &N, cores: usize, sizing: Sizing, seed: u64, tables: Tables) -> Vec<Self> {
         match (N::DESCRIPTION.sharing, N::Flow::STORED) {
-            (Sharing::Nothing, true) if N::ADDS && tables.guard == EntryGuard::Atomic => {
+            (Sharing::Nothing, true) if N::Speed::ADDS && tables.guard == EntryGuard::Atomic => {
                 let handles = ByEntry::handles(nf, cores, sizing, seed, tables);
                 handles.into_iter().map(|handle| Self(Way::Sums(handle))).collect()
             }
@@ -147,7 +147,7 @@ impl<N: NetworkFunction> Placement<N> for Shared<N> {
         match &mut self.0 {
             Way::Entries(entries) => entries.step(nf, lane, settle),
             // Compiled for functions alone that may be here.
-            Way::Sums(entries) if N::ADDS => entries.step(nf, lane, settle),
+            Way::Sums(entries) if N::Speed::ADDS => entries.step(nf, lane, settle),
             Way::Sums(_) => {}
             Way::Stripes(stripes) => stripes.step(nf, lane, settle),
         }

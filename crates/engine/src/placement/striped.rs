@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use flow::Hint;
-use nf::{NetworkFunction, Report, Sharing, Sizing, Verdict, local_fingerprint, local_whole_report};
+use nf::{NetworkFunction, Report, Sharing, Sizing, Verdict, local_fingerprint, local_report};
 use packet::{Nanos, Seq};
 
 use crate::counters::FlowCounters;
@@ -100,8 +100,9 @@ impl<N: NetworkFunction> Whole<N> for Striped<N> {
         self.each(|state| state.flows(now).collect::<Vec<_>>()).into_iter().flatten().collect()
     }
 
-    fn whole_report(&self, nf: &N, of_flows: Option<&Report>, now: Nanos) -> Option<Report> {
-        self.each(|state| local_whole_report(nf, of_flows, state.shared(), now)).into_iter().flatten().next()
+    fn report(&self, nf: &N, flows: &nf::FlowList<'_, N>) -> Option<Report> {
+        // Where packet sets share state there is one stripe.
+        self.table.stripes.first().and_then(|stripe| local_report(nf, flows, lock(stripe).state.shared()))
     }
 
     fn all_flow_counters(&self) -> FlowCounters {

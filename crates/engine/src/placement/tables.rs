@@ -2,7 +2,7 @@
 
 use flow::index::IndexKind;
 use flow::{Ageing, EntryGuard, Eviction, Plan, Slot, Table};
-use nf::{Flow, Meta, NetworkFunction, Reason, Sharing};
+use nf::{Flow, Meta, NetworkFunction, Reason, Sharing, Speed};
 use packet::{Host, Host6, Nanos};
 
 /// How flow tables are kept. The default is what [`Plan`] and [`Eviction`] are by default, and no limits.
@@ -58,7 +58,7 @@ impl Tables {
             ));
         }
         if self.guard == EntryGuard::Atomic {
-            adds_up(name, N::ADDS, N::DESCRIPTION.sharing)?;
+            adds_up(name, N::Speed::ADDS, N::DESCRIPTION.sharing)?;
         }
         if self.per_source.is_some() && !N::Meta::TELLS_SOURCE {
             return Err(format!(

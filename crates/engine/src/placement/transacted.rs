@@ -11,8 +11,7 @@ use flow::{Entry, Hint, Slot};
 use memory::Transactional;
 use memory::transactional::{Collision, Place, Session};
 use nf::{
-    Context, Effects, Fingerprint, Flow, Function, Meta, NetworkFunction, Opened, Report, Sizing, Step, Verdict,
-    whole_report,
+    Context, Effects, Fingerprint, Flow, Function, Meta, NetworkFunction, Opened, Report, Sizing, Speed, Step, Verdict,
 };
 use packet::{Family, FlowKey, Key, Nanos, Seq};
 
@@ -136,12 +135,12 @@ impl<N: Function> Transacted<N> {
         })
     }
 
-    /// What the function has to tell at `now` of flows and of what packet sets share. Nobody else may be at it: what is recorded or told of
-    /// transactions knows nothing of this one.
-    pub(crate) fn whole_report(&mut self, nf: &N, of_flows: Option<&Report>, now: Nanos) -> Option<Report> {
+    /// What the function reports at `now` from these flows, which are those of all cores. Nobody else may be at it: what is recorded or
+    /// counted of transactions knows nothing of this one.
+    pub(crate) fn report(&mut self, nf: &N, flows: &nf::FlowList<'_, N>, now: Nanos) -> Option<Report> {
         let Self { common, own, .. } = self;
         let (order, tally) = (std::mem::replace(&mut own.order, Order::Any), own.tally.clone());
-        let report = own.transact(common, now, Seq(0), |cx| whole_report(nf, of_flows, cx.shared, &mut cx.tx, now));
+        let report = own.transact(common, now, Seq(0), |cx| nf.report(cx, flows));
         (own.order, own.tally) = (order, tally);
         report
     }
@@ -175,7 +174,7 @@ impl<N: Function> Placement<N> for Transacted<N> {
 
     #[inline]
     fn prefetch(&self, nf: &N, meta: &N::Meta, hash: u64, _: u16) {
-        nf.prefetch(&self.common.shared, meta);
+        N::Speed::prefetch(nf, &self.common.shared, meta);
         if N::Flow::STORED {
             match meta.key().family() {
                 Family::V4(_) => self.tables.v4.table.prefetch(hash),
@@ -186,7 +185,7 @@ impl<N: Function> Placement<N> for Transacted<N> {
 
     #[inline]
     fn prefetch_entry(&self, nf: &N, meta: &N::Meta, hash: u64, _: u16) -> Hint {
-        nf.prefetch_entry(&self.common.shared, meta);
+        N::Speed::prefetch_entry(nf, &self.common.shared, meta);
         if !N::Flow::STORED {
             return Hint::default();
         }

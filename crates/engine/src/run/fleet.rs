@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use nf::{Fingerprint, Function, NetworkFunction, Report, local_whole_report, report_of_flows};
+use nf::{Entries, Fingerprint, FlowList, Function, NetworkFunction, Report, local_report};
 use packet::Nanos;
 
 use crate::counters::{Counters, FlowCounters};
@@ -141,8 +141,8 @@ pub trait Inspect<N: NetworkFunction> {
     /// The memory of all tables, in bytes.
     fn memory_bytes(&self) -> usize;
 
-    /// What the function has to tell at `now` of flows and of what packet sets share.
-    fn whole_report(&mut self, nf: &N, of_flows: Option<&Report>, now: Nanos) -> Option<Report>;
+    /// What the function reports at `now`.
+    fn function_report(&mut self, nf: &N, now: Nanos) -> Option<Report>;
 
     /// What became of each core's transactions, where there can be any.
     fn transactions_by_core(&self) -> Option<Vec<Transactions>> {
@@ -168,8 +168,10 @@ impl<N: NetworkFunction> PrivateFleet<N> {
 }
 
 impl<N: NetworkFunction> Inspect<N> for PrivateFleet<N> {
-    fn whole_report(&mut self, nf: &N, of_flows: Option<&Report>, now: Nanos) -> Option<Report> {
-        self.parts().next().and_then(|part| local_whole_report(nf, of_flows, part.shared(), now))
+    fn function_report(&mut self, nf: &N, now: Nanos) -> Option<Report> {
+        let this = &*self;
+        let entries = || all_entries(this);
+        local_report(nf, &FlowList::new(&entries, now), self.parts().next()?.shared())
     }
 
     fn each_flow(&self, now: Nanos) -> Box<dyn Iterator<Item = FlowState<N>> + '_> {
@@ -208,8 +210,10 @@ impl<N: NetworkFunction> ShardedFleet<N> {
 }
 
 impl<N: NetworkFunction> Inspect<N> for ShardedFleet<N> {
-    fn whole_report(&mut self, nf: &N, of_flows: Option<&Report>, now: Nanos) -> Option<Report> {
-        self.parts().next().and_then(|part| local_whole_report(nf, of_flows, part.shared(), now))
+    fn function_report(&mut self, nf: &N, now: Nanos) -> Option<Report> {
+        let this = &*self;
+        let entries = || all_entries(this);
+        local_report(nf, &FlowList::new(&entries, now), self.parts().next()?.shared())
     }
 
     fn each_flow(&self, now: Nanos) -> Box<dyn Iterator<Item = FlowState<N>> + '_> {
@@ -235,8 +239,11 @@ impl<N: NetworkFunction> Inspect<N> for ShardedFleet<N> {
 }
 
 impl<N: NetworkFunction> Inspect<N> for SharedFleet<N> {
-    fn whole_report(&mut self, nf: &N, of_flows: Option<&Report>, now: Nanos) -> Option<Report> {
-        self.workers[0].place().whole().whole_report(nf, of_flows, now)
+    fn function_report(&mut self, nf: &N, now: Nanos) -> Option<Report> {
+        // Collected first: the report is made under the lock of what packet sets share.
+        let all: Vec<_> = all_entries(&*self).collect();
+        let entries = || -> Entries<'_, N> { Box::new(all.iter().copied()) };
+        self.workers[0].place().whole().report(nf, &FlowList::new(&entries, now))
     }
 
     fn each_flow(&self, now: Nanos) -> Box<dyn Iterator<Item = FlowState<N>> + '_> {
@@ -261,8 +268,10 @@ impl<N: NetworkFunction> Inspect<N> for SharedFleet<N> {
 }
 
 impl<N: Function> Inspect<N> for TransactedFleet<N> {
-    fn whole_report(&mut self, nf: &N, of_flows: Option<&Report>, now: Nanos) -> Option<Report> {
-        self.workers[0].place_mut().whole_report(nf, of_flows, now)
+    fn function_report(&mut self, nf: &N, now: Nanos) -> Option<Report> {
+        let all: Vec<_> = all_entries(&*self).collect();
+        let entries = || -> Entries<'_, N> { Box::new(all.iter().copied()) };
+        self.workers[0].place_mut().report(nf, &FlowList::new(&entries, now), now)
     }
 
     fn each_flow(&self, now: Nanos) -> Box<dyn Iterator<Item = FlowState<N>> + '_> {
@@ -337,14 +346,17 @@ where
         FlowCounters { expired: counters.expired + lapsed as u64, ..counters }
     }
 
-    /// What the function has to tell at `now`: of the flows alive and of what they share, or else of that alone.
+    /// What the function reports at `now`.
     #[must_use]
     pub fn report(&mut self, now: Nanos) -> Option<Report> {
         let nf = Arc::clone(&self.nf);
-        let entries = || self.each_flow(Nanos(0)).map(|FlowState { key, flow, deadline }| (key, flow, deadline));
-        let of_flows = report_of_flows(&*nf, now, entries);
-        self.whole_report(&nf, of_flows.as_ref(), now)
+        self.function_report(&nf, now)
     }
+}
+
+/// All entries of a fleet's tables, alive or not.
+fn all_entries<'a, N: NetworkFunction>(fleet: &'a impl Inspect<N>) -> Entries<'a, N> {
+    Box::new(fleet.each_flow(Nanos(0)).map(|FlowState { key, flow, deadline }| (key, flow, deadline)))
 }
 
 fn sum(counters: impl Iterator<Item = FlowCounters>) -> FlowCounters {

@@ -548,7 +548,7 @@ pub(crate) type Panic = Box<dyn Any + Send>;
 fn clear<N: NetworkFunction>(batch: &Batch, shares: &mut [CoreBatch<N::Meta>]) {
     let bytes = batch.bytes_max();
     // A packet that is made anew lies behind the others, which keep their places.
-    let anew = N::GROWTH.map_or(0, |growth| bytes + growth as usize * batch.len());
+    let anew = N::TRANSFORM.map_or(0, |transform| bytes + transform.growth as usize * batch.len());
     for share in shares {
         share.block = None;
         share.begin(batch.len());

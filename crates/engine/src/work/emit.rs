@@ -28,7 +28,7 @@ const FRAME_MAX: usize = 65_535 + 64;
 
 impl Emitter {
     pub(crate) fn new<N: NetworkFunction>() -> Self {
-        let room = N::GROWTH.map_or(0, |growth| FRAME_MAX + growth as usize);
+        let room = N::TRANSFORM.map_or(0, |transform| FRAME_MAX + transform.growth as usize);
         Self {
             counters: Counters::default(),
             sides: None,
@@ -74,13 +74,10 @@ impl Emitter {
                     self.counters.count(verdict);
                     out(self.sides, *port, &batch.packets()[index])
                 }
-                Verdict::Transform { port, work } if N::GROWTH.is_some() => {
+                Verdict::Transform { port, work } => {
                     *position = batch.packets()[index].seq;
                     let (port, work) = (*port, *work);
                     self.transform(nf, batch, index, port, work)
-                }
-                Verdict::Transform { .. } => {
-                    unreachable!("{} says that it makes no packet anew", N::DESCRIPTION.name)
                 }
                 Verdict::Reply(reply) => {
                     let reply = *reply;
@@ -107,7 +104,12 @@ impl Emitter {
         let (packet, bytes) = batch.packet(index);
         self.scratch.clear();
         let made = match packet::parse(packet.link, bytes, packet.wire_len, packet.interface) {
-            Ok(headers) => nf.transform(work, &headers, bytes, &mut self.scratch),
+            Ok(headers) => {
+                let Some(transform) = N::TRANSFORM else {
+                    unreachable!("{} says that it makes no packet anew", N::DESCRIPTION.name)
+                };
+                (transform.frame)(nf, work, &headers, bytes, &mut self.scratch)
+            }
             Err(kind) => Err(Reason::malformed(kind)),
         };
         match made {

@@ -4,7 +4,7 @@ use std::mem::replace;
 
 use flow::Hint;
 use locality::prefetch;
-use nf::NetworkFunction;
+use nf::{NetworkFunction, Speed};
 use packet::{Nanos, Seq};
 use port::{Batch, Fate, Packet};
 
@@ -50,7 +50,7 @@ impl<N: NetworkFunction, P: Placement<N>> Worker<N, P> {
                 let ask = |record: &Record<N::Meta>| place.prefetch(nf, &record.meta, record.hash, Packet::SPRAYED);
                 let stretch = if *fits_l2 { log.stretch(bound, BURST, |_| ()) } else { log.stretch(bound, BURST, ask) };
                 let Some(stretch) = stretch else { break };
-                let folds = N::FOLDS && has_runs(stretch.records) && are_apart(&batch.packets()[own..]);
+                let folds = N::Speed::FOLDS && has_runs(stretch.records) && are_apart(&batch.packets()[own..]);
                 own = if folds {
                     self.take::<true>(batch, own, stretch)
                 } else {

@@ -3,10 +3,7 @@
 #![forbid(unsafe_code)]
 
 use memory::Memory;
-use nf::{
-    Context, Description, Flow, HOST_BYTES, Meta, NetworkFunction, Opened, PacketSet, RecordReader, RecordWriter,
-    Sharing, Sizing, Step, Verdict,
-};
+use nf::{Context, Description, Flow, HOST_BYTES, Meta, NetworkFunction, Opened, PacketSet, Plain, RecordReader, RecordWriter, Sharing, Sizing, Step, Verdict};
 use packet::{Headers, Host};
 
 pub struct Counter;
@@ -37,6 +34,7 @@ impl NetworkFunction for Counter {
     type Meta = Source;
     type Flow = Count;
     type Shared<M: Memory> = ();
+    type Speed = Plain;
 
     const DESCRIPTION: Description = Description {
         name: "counter",
@@ -45,6 +43,7 @@ impl NetworkFunction for Counter {
         sharing: Sharing::Nothing,
         keys: &[],
         drop_reasons: &[],
+        recipes: &[],
     };
 
     fn packet_set(&self) -> PacketSet {

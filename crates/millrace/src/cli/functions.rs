@@ -146,7 +146,7 @@ fn refusal(kind: EngineKind, description: &Description) -> Option<String> {
 }
 
 fn facts(entry: &Entry) -> Result<Value, Failed> {
-    let Description { name, summary, state, sharing, keys, drop_reasons } = entry.description();
+    let Description { name, summary, state, sharing, keys, drop_reasons, recipes: _ } = entry.description();
     let program = entry.load(&Settings::default())?;
     let engines: Vec<Value> = EngineKind::ALL
         .into_iter()

@@ -9,7 +9,8 @@ use functions::{conntrack, ddos, heavy_hitter, policer, port_knock};
 use measure::conformance::{Plan, Verified, verify};
 use memory::{Memory, Vector};
 use nf::{
-    Context, Description, Flow, Function, NetworkFunction, Opened, PacketSet, Reason, Sharing, Sizing, Step, Verdict,
+    Context, Description, Flow, Function, NetworkFunction, Opened, PacketSet, Plain, Reason, Sharing, Sizing, Speed,
+    Step, Verdict,
 };
 use packet::{Headers, Host, Nanos};
 use port::{Batch, Trace};
@@ -41,7 +42,7 @@ fn plan(threads: bool) -> Plan {
 
 fn hold<N: Function + Clone>(nf: &N) {
     hold_guarded(nf, EntryGuard::Lock);
-    if N::ADDS {
+    if N::Speed::ADDS {
         hold_guarded(nf, EntryGuard::Atomic);
     }
 }
@@ -144,6 +145,7 @@ impl NetworkFunction for Liar {
     type Meta = Host;
     type Flow = Seen;
     type Shared<M: Memory> = M::Vector<u64>;
+    type Speed = Plain;
 
     const DESCRIPTION: Description = Description {
         name: "liar",
@@ -152,6 +154,7 @@ impl NetworkFunction for Liar {
         sharing: Sharing::Nothing,
         keys: &[],
         drop_reasons: &["enough"],
+        recipes: &[],
     };
 
     fn packet_set(&self) -> PacketSet {

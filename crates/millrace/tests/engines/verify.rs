@@ -5,7 +5,7 @@ use std::sync::Arc;
 use engine::{EngineKind, Options};
 use measure::conformance::{Plan, Verified, verify};
 use memory::{Memory, Vector};
-use nf::{Context, Description, NetworkFunction, Opened, PacketSet, Reason, Sharing, Sizing, Step, Verdict};
+use nf::{Context, Description, NetworkFunction, Opened, PacketSet, Plain, Reason, Sharing, Sizing, Step, Verdict};
 use packet::{Headers, Host};
 use port::Trace;
 use synth::{Params, Profile};
@@ -18,6 +18,7 @@ impl NetworkFunction for Liar {
     type Meta = Host;
     type Flow = ();
     type Shared<M: Memory> = M::Vector<u64>;
+    type Speed = Plain;
 
     const DESCRIPTION: Description = Description {
         name: "liar",
@@ -26,6 +27,7 @@ impl NetworkFunction for Liar {
         sharing: Sharing::Nothing,
         keys: &[],
         drop_reasons: &["enough"],
+        recipes: &[],
     };
 
     fn packet_set(&self) -> PacketSet {

@@ -18,6 +18,7 @@ impl NetworkFunction for Liar {
     type Meta = Host;
     type Flow = ();
     type Shared<M: Memory> = M::Vector<u64>;
+    type Speed = Plain;
 
     const DESCRIPTION: Description = Description {
         name: "liar",
@@ -26,6 +27,7 @@ impl NetworkFunction for Liar {
         sharing: Sharing::Nothing,
         keys: &[],
         drop_reasons: &["enough"],
+        recipes: &[],
     };
 
     fn packet_set(&self) -> PacketSet {

@@ -54,6 +54,7 @@ impl<const KEY: u8, const SET: u8, const REASON: u8> NetworkFunction for Flawed<
     type Meta = Seen<KEY>;
     type Flow = ();
     type Shared<M: Memory> = ();
+    type Speed = Plain;
 
     const DESCRIPTION: Description = Description {
         name: "flawed",
@@ -62,6 +63,7 @@ impl<const KEY: u8, const SET: u8, const REASON: u8> NetworkFunction for Flawed<
         sharing: Sharing::Nothing,
         keys: &[ConfigKey { name: "limit", default: "7", help: "nothing" }],
         drop_reasons: &["odd"],
+        recipes: &[],
     };
 
     fn packet_set(&self) -> PacketSet {

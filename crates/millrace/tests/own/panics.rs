@@ -41,6 +41,7 @@ impl NetworkFunction for Stumbling {
     type Meta = Seen;
     type Flow = Count;
     type Shared<M: Memory> = ();
+    type Speed = Plain;
 
     const DESCRIPTION: Description = Description {
         name: "stumbling",
@@ -49,6 +50,7 @@ impl NetworkFunction for Stumbling {
         sharing: Sharing::Nothing,
         keys: &[],
         drop_reasons: &[],
+        recipes: &[],
     };
 
     fn packet_set(&self) -> PacketSet {

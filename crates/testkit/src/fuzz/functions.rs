@@ -130,13 +130,13 @@ fn through<N: Function + Clone>(function: &N, trace: &Trace) {
     }
 }
 
-fn named<N: Function>(flows: &[engine::FlowState<N>]) -> Vec<(engine::KeyOf<N>, Nanos)> {
+fn named<N: Function>(flows: &[engine::FlowState<N>]) -> Vec<(nf::KeyOf<N>, Nanos)> {
     let mut flows: Vec<_> = flows.iter().map(|state| (state.key, state.deadline)).collect();
     flows.sort_unstable_by_key(|(key, _)| *key);
     flows
 }
 
-fn as_the_naive<N: Function + Clone>(function: &N, trace: &Trace, fates: &[Fate], alive: &[(engine::KeyOf<N>, Nanos)]) {
+fn as_the_naive<N: Function + Clone>(function: &N, trace: &Trace, fates: &[Fate], alive: &[(nf::KeyOf<N>, Nanos)]) {
     let name = N::DESCRIPTION.name;
     let mut naive = Driver::new(function.clone());
     for (number, (verdict, fate)) in naive.run_trace(trace).iter().zip(fates).enumerate() {

@@ -10,11 +10,11 @@ mod traffic;
 
 use std::collections::BTreeSet;
 
-use engine::KeyOf;
 use functions::tracking::Connection;
 use functions::{conntrack, firewall};
 use millrace_testkit::model::{ConntrackModel, Fate, FirewallModel, Model, Tracked, compare_packet};
 use millrace_testkit::{Build, Driver, Rng};
+use nf::KeyOf;
 use nf::NetworkFunction;
 use packet::{FiveTuple, Headers, Nanos, Seq, TcpFlags};
 

@@ -118,7 +118,7 @@ fn lay_out<N: NetworkFunction>(own: &mut Ring<N>, shape: Shape, batch: &Batch, s
 #[cfg(test)]
 mod tests {
     use memory::Memory;
-    use nf::{Context, Description, Opened, PacketSet, Sharing, Sizing, Step, Verdict};
+    use nf::{Context, Description, Opened, PacketSet, Plain, Sharing, Sizing, Step, Verdict};
     use packet::{Headers, Host, LinkType, Nanos};
     use port::{Fate, Packet};
 
@@ -132,6 +132,7 @@ mod tests {
         type Meta = Host;
         type Flow = ();
         type Shared<M: Memory> = ();
+        type Speed = Plain;
 
         const DESCRIPTION: Description = Description {
             name: "watch",
@@ -140,6 +141,7 @@ mod tests {
             sharing: Sharing::Nothing,
             keys: &[],
             drop_reasons: &[],
+            recipes: &[],
         };
 
         fn packet_set(&self) -> PacketSet {

@@ -1,5 +1,5 @@
 use memory::Memory;
-use nf::{Description, PacketSet, RecordReader, RecordWriter, Sharing, Step};
+use nf::{Description, PacketSet, Plain, RecordReader, RecordWriter, Sharing, Step};
 use packet::{FiveTuple, Headers, Host};
 
 use super::*;
@@ -49,6 +49,7 @@ impl NetworkFunction for Calls {
     type Meta = Said;
     type Flow = Call;
     type Shared<M: Memory> = ();
+    type Speed = Plain;
 
     const DESCRIPTION: Description = Description {
         name: "calls",
@@ -57,6 +58,7 @@ impl NetworkFunction for Calls {
         sharing: Sharing::Nothing,
         keys: &[],
         drop_reasons: &[],
+        recipes: &[],
     };
 
     fn packet_set(&self) -> PacketSet {
