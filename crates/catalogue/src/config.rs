@@ -305,7 +305,7 @@ mod tests {
         );
         assert_eq!(
             error("inside = \"10.0.0.1/8\""),
-            "a.toml:1:10: `10.0.0.1/8` has bits set behind its length: write 10.0.0.0/8\n  \
+            "a.toml:1:10: `10.0.0.1/8` has bits set after its prefix length: write 10.0.0.0/8\n  \
              |\n1 | inside = \"10.0.0.1/8\"\n  |          ^^^^^^^^^^^^"
         );
         let broken = error("idle = \n");

@@ -40,9 +40,9 @@ pub struct Config {
     pub staleness_us: Count<0, 1_000_000>,
     /// A flow that is silent for so long is forgotten.
     pub idle_timeout: Timeout,
-    /// IPv4 flows that are remembered.
+    /// Maximum number of IPv4 flows.
     pub flows: Flows,
-    /// IPv6 flows that are remembered.
+    /// Maximum number of IPv6 flows.
     pub flows_v6: Flows,
 }
 
@@ -171,9 +171,9 @@ impl NetworkFunction for AntiDdos {
 
     const DESCRIPTION: Description = Description {
         name: "anti-ddos",
-        summary: "drops new TCP flows while nearly all flows have had one packet only (NFork, listing 2)",
+        summary: "detects SYN floods by the share of TCP flows with one packet, and drops new flows meanwhile (NFork, listing 2)",
         state: "whether the flow has had one packet or more",
-        sharing: Sharing::Shares("the number of flows, and of those that have had one packet"),
+        sharing: Sharing::Shares("the number of flows, and of flows with one packet"),
         keys: keys::KEYS,
         drop_reasons: &["attack"],
     };

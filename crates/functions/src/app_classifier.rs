@@ -209,7 +209,7 @@ impl<C: Classifier> NetworkFunction for AppClassifier<C> {
 
     const DESCRIPTION: Description = Description {
         name: "app-classifier",
-        summary: "tells which application each session is of by what its packets carry, and drops those that aren't wanted",
+        summary: "identifies the application of each session by its packets' payload, and drops sessions of unwanted applications",
         state: "the session's application, what its last packets looked like, its packets and bytes",
         sharing: Sharing::Nothing,
         keys: config::KEYS,

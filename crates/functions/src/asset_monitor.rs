@@ -118,9 +118,9 @@ impl NetworkFunction for AssetMonitor {
 
     const DESCRIPTION: Description = Description {
         name: "asset-monitor",
-        summary: "learns by listening which hosts there are, what systems they run and what services they offer",
-        state: "what is known of both ends, which of them offers a service, and which",
-        sharing: Sharing::Shares("what is known of hosts and services, and the sum of all traffic"),
+        summary: "learns by listening which hosts exist, which systems they run and which services they offer",
+        state: "what the session last reported about its two hosts, and which of them offers which service",
+        sharing: Sharing::Shares("the maps of hosts and services, and the sum of all traffic"),
         keys: config::KEYS,
         drop_reasons: &[],
     };

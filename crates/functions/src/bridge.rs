@@ -182,8 +182,8 @@ impl NetworkFunction for Bridge {
 
     const DESCRIPTION: Description = Description {
         name: "bridge",
-        summary: "learns which side stations are on, and sends a frame on where its destination is (IEEE 802.1D)",
-        state: "nothing of its own",
+        summary: "learns on which port each station is, and forwards a frame to the port of its destination (IEEE 802.1D)",
+        state: "none of its own",
         sharing: Sharing::Shares("the map of stations"),
         keys: keys::KEYS,
         drop_reasons: &["same-side", "reserved-address", "bad-source", "not-ethernet"],
@@ -270,8 +270,8 @@ impl NetworkFunction for Bridge {
         let stayed = fates.dropped_for(SAME_SIDE);
         (stayed > fates.received / 2).then(|| {
             format!(
-                "{} of {} frames went to stations on the side that they came from, where a bridge leaves them. Each interface of \
-                 a capture is a side; `mergecap -I none -w both.pcapng A.pcap B.pcap` makes a capture of two sides out of two \
+                "{} of {} frames were for stations on the port that they came from, so the bridge dropped them. Each interface of \
+                 a capture is a port; `mergecap -I none -w both.pcapng A.pcap B.pcap` makes a capture with two ports from two \
                  captures",
                 grouped(stayed),
                 grouped(fates.received)

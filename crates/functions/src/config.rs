@@ -218,7 +218,7 @@ impl FromStr for Prefix {
         if prefix.address() == address {
             Ok(prefix)
         } else {
-            Err(format!("`{text}` has bits set behind its length: write {prefix}"))
+            Err(format!("`{text}` has bits set after its prefix length: write {prefix}"))
         }
     }
 }
@@ -297,7 +297,7 @@ impl<'de> Deserialize<'de> for Prefixes {
                     prefixes.push(prefix);
                 }
                 if prefixes.is_empty() {
-                    return Err(de::Error::custom("an empty list is nobody: leave the key out for everybody"));
+                    return Err(de::Error::custom("an empty list matches nobody: omit the key to match everybody"));
                 }
                 Ok(Prefixes(prefixes))
             }
@@ -349,9 +349,11 @@ impl<'de> Deserialize<'de> for Ports {
                 match (first.trim().parse(), last.trim().parse()) {
                     (Ok(first), Ok(last)) if 0 < first && first <= last => Ok(Ports { first, last }),
                     (Ok(first), Ok(last)) if 0 < last && last < first => {
-                        Err(E::custom(format!("`{text}` ends ahead of its beginning: write \"{last}-{first}\"")))
+                        Err(E::custom(format!("`{text}` ends before it begins: write \"{last}-{first}\"")))
                     }
-                    _ => Err(E::custom(format!("`{text}` is no range of ports: write \"8000-8100\", from 1 to 65535"))),
+                    _ => Err(E::custom(format!(
+                        "`{text}` is not a range of ports: write \"8000-8100\", from 1 to 65535"
+                    ))),
                 }
             }
         }

@@ -39,11 +39,11 @@ pub struct Config {
     pub idle_timeout: Timeout,
     /// For so long after its last packet a source that was over the threshold is still named.
     pub remember: Timeout,
-    /// IPv4 sources that are remembered.
+    /// Maximum number of IPv4 sources.
     pub flows: Flows,
-    /// IPv6 sources that are remembered.
+    /// Maximum number of IPv6 sources.
     pub flows_v6: Flows,
-    /// How many sources the report lists.
+    /// Number of sources in the report.
     pub top: Count<0, 10_000>,
 }
 
@@ -163,8 +163,8 @@ impl NetworkFunction for Ddos {
 
     const DESCRIPTION: Description = Description {
         name: "ddos",
-        summary: "drops what a source sends beyond a number of packets per window",
-        state: "the source's packets in the window, and those dropped so far",
+        summary: "drops the packets of a source that exceed a number of packets in a time window",
+        state: "the source's number of packets in the window, and of dropped packets",
         sharing: Sharing::Nothing,
         keys: &[
             ConfigKey {
@@ -175,21 +175,21 @@ impl NetworkFunction for Ddos {
             ConfigKey {
                 name: "window",
                 default: "1",
-                help: "the window in seconds, 0 for one that never ends; 0 to 86400",
+                help: "length of the window in seconds, 0 for one that never ends; 0 to 86400",
             },
             ConfigKey {
                 name: "idle_timeout",
                 default: "60",
-                help: "seconds of silence after which a source is forgotten, though not inside its window",
+                help: "seconds of silence after which a source is forgotten, but not inside its window",
             },
             ConfigKey {
                 name: "remember",
                 default: "86400",
-                help: "seconds of silence after which a source that was over the threshold is not named any more",
+                help: "seconds of silence after which a source that exceeded the threshold leaves the report",
             },
-            ConfigKey { name: "flows", default: "1048576", help: "IPv4 sources that are remembered" },
-            ConfigKey { name: "flows_v6", default: "65536", help: "IPv6 sources that are remembered" },
-            ConfigKey { name: "top", default: "10", help: "how many sources the report lists; 0 to 10000" },
+            ConfigKey { name: "flows", default: "1048576", help: "maximum number of IPv4 sources" },
+            ConfigKey { name: "flows_v6", default: "65536", help: "maximum number of IPv6 sources" },
+            ConfigKey { name: "top", default: "10", help: "number of sources in the report; 0 to 10000" },
         ],
         drop_reasons: &["over-threshold"],
     };

@@ -178,9 +178,9 @@ impl NetworkFunction for DnsTunnel {
 
     const DESCRIPTION: Description = Description {
         name: "dns-tunnel",
-        summary: "finds clients that get DNS answers and never talk to whom these name (Chimera), as the ends of tunnels do",
-        state: "nothing of its own",
-        sharing: Sharing::Shares("the answers that wait for their use, and each client's count of them"),
+        summary: "finds clients that get DNS answers and never use them, as the ends of DNS tunnels do (Chimera)",
+        state: "none of its own",
+        sharing: Sharing::Shares("the unused answers, and each client's count of them"),
         keys: config::KEYS,
         drop_reasons: &["tunnel"],
     };
@@ -293,7 +293,7 @@ impl NetworkFunction for DnsTunnel {
         let top = heaviest(&mut clients.into_iter(), self.config.top.get() as usize, |client| client.peak.into());
         Ok(Some(Report {
             title: format!(
-                "clients by DNS answers without use ({} answers, {} used; {} messages unreadable, {} answers without room)",
+                "clients by unused DNS answers ({} answers, {} used; {} messages unreadable, {} answers without room)",
                 grouped(answers),
                 grouped(used),
                 grouped(unreadable),

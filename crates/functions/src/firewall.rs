@@ -168,8 +168,8 @@ impl NetworkFunction for Firewall {
 
     const DESCRIPTION: Description = Description {
         name: "firewall",
-        summary: "lets inside open connections and outside answer them; named services may be opened from outside",
-        state: "the connection, as conntrack keeps it",
+        summary: "lets inside hosts open connections and outside hosts answer them; outside may also open listed services",
+        state: "the connection, as conntrack tracks it",
         sharing: Sharing::Nothing,
         keys: &KEYS,
         drop_reasons: &DROP_REASONS,

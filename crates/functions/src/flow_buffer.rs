@@ -216,7 +216,7 @@ impl NetworkFunction for FlowBuffer {
 
     const DESCRIPTION: Description = Description {
         name: "flow-buffer",
-        summary: "keeps the first bytes that each side of a TCP session says, in order, and drops sessions that begin as listed",
+        summary: "keeps the first bytes that each side of a TCP session sends, in order, and drops sessions that begin with a listed pattern",
         state: "up to 64 bytes of each side and which of them are known, payload, contradictions",
         sharing: Sharing::Nothing,
         keys: config::KEYS,
@@ -310,8 +310,17 @@ impl NetworkFunction for FlowBuffer {
             ]
         };
         Some(Report {
-            title: format!("first bytes of {} TCP sessions, {} of them whole", grouped(sessions), grouped(whole)),
-            columns: vec!["session", "payload", "pattern", "contradictions", "says", "digest", "is told", "digest"],
+            title: format!("first bytes of {} TCP sessions, {} of them complete", grouped(sessions), grouped(whole)),
+            columns: vec![
+                "session",
+                "payload",
+                "pattern",
+                "contradictions",
+                "first side",
+                "digest",
+                "second side",
+                "digest",
+            ],
             rows: heaviest.into_iter().map(row).collect(),
         })
     }

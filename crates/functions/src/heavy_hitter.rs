@@ -35,11 +35,11 @@ pub struct Config {
     pub heavy_bytes: Count<1, { i64::MAX as u64 }>,
     /// A flow that is silent for so long is forgotten.
     pub idle_timeout: Timeout,
-    /// IPv4 flows that are remembered.
+    /// Maximum number of IPv4 flows.
     pub flows: Flows,
-    /// IPv6 flows that are remembered.
+    /// Maximum number of IPv6 flows.
     pub flows_v6: Flows,
-    /// How many flows the report lists.
+    /// Number of flows in the report.
     pub top: Count<0, 10_000>,
 }
 
@@ -145,23 +145,23 @@ impl NetworkFunction for HeavyHitter {
 
     const DESCRIPTION: Description = Description {
         name: "heavy-hitter",
-        summary: "counts packets and bytes of every flow and lists the largest at the end; drops only what has no flow (later fragments, malformed packets)",
+        summary: "counts packets and bytes of every flow and reports the largest flows; drops only packets without a flow (later fragments, malformed packets)",
         state: "the flow's packets and bytes",
         sharing: Sharing::Nothing,
         keys: &[
             ConfigKey {
                 name: "heavy_bytes",
                 default: "1000000",
-                help: "bytes from which a flow is heavy and keeps its place when the table is full",
+                help: "bytes from which a flow is heavy; heavy flows are not evicted from a full table",
             },
             ConfigKey {
                 name: "idle_timeout",
                 default: "3600",
                 help: "seconds of silence after which a flow is forgotten",
             },
-            ConfigKey { name: "flows", default: "1048576", help: "IPv4 flows that are remembered" },
-            ConfigKey { name: "flows_v6", default: "65536", help: "IPv6 flows that are remembered" },
-            ConfigKey { name: "top", default: "10", help: "how many flows the report lists; 0 to 10000" },
+            ConfigKey { name: "flows", default: "1048576", help: "maximum number of IPv4 flows" },
+            ConfigKey { name: "flows_v6", default: "65536", help: "maximum number of IPv6 flows" },
+            ConfigKey { name: "top", default: "10", help: "number of flows in the report; 0 to 10000" },
         ],
         drop_reasons: &[],
     };

@@ -145,32 +145,24 @@ impl NetworkFunction for Ipsec {
 
     const DESCRIPTION: Description = Description {
         name: "ipsec",
-        summary: "seals what goes from network to network in ESP tunnels (AES-GCM), and opens what comes out of them",
-        state: "the last sequence number, and which of the latest have come",
+        summary: "encrypts packets between networks into ESP tunnels (AES-GCM), and decrypts what comes out of them",
+        state: "the last sequence number sent, or the window of received ones",
         sharing: Sharing::Nothing,
         keys: &[
             ConfigKey {
                 name: "tunnels",
                 default: "[]",
                 help: "as [{local=\"192.0.2.1\", peer=\"192.0.2.2\", inside=[\"10.1.0.0/16\"], beyond=[\"10.2.0.0/16\"], spi_out=4096, \
-                       key_out=\"HEX\", spi_in=4097, key_in=\"HEX\"}]: the first that a packet fits; keys are AES's 16, 24 or 32 bytes \
-                       and 4 of salt, and are used once: numbers begin at 1 with each run",
+                       key_out=\"HEX\", spi_in=4097, key_in=\"HEX\"}]: a packet takes the first that matches; a key is 16, 24 or 32 bytes \
+                       of AES key and 4 bytes of salt, for one run: sequence numbers, which are the nonces, begin at 1 with each run",
             },
-            ConfigKey {
-                name: "replay_window",
-                default: "64",
-                help: "packets that may be overtaken by a later one; 1 to 256",
-            },
+            ConfigKey { name: "replay_window", default: "64", help: "size of the replay window in packets; 1 to 256" },
             ConfigKey {
                 name: "mtu",
                 default: "65535",
-                help: "bytes of the longest IP packet that may go out sealed; 576 to 65535",
+                help: "maximum length of an encrypted IP packet in bytes; 576 to 65535",
             },
-            ConfigKey {
-                name: "other",
-                default: "\"drop\"",
-                help: "what becomes of packets that no tunnel is for: drop or forward",
-            },
+            ConfigKey { name: "other", default: "\"drop\"", help: "packets that match no tunnel: drop or forward" },
         ],
         drop_reasons: &[
             "no-policy",
@@ -278,18 +270,18 @@ impl NetworkFunction for Ipsec {
             ]
         };
         (!self.tunnels.is_empty()).then(|| Report {
-            title: "Tunnels".into(),
-            columns: vec!["from", "to", "spi", "packets", "last number"],
+            title: "tunnels".into(),
+            columns: vec!["from", "to", "spi", "packets", "last sequence number"],
             rows: ways.iter().map(row).collect(),
         })
     }
 
     fn remark(&self, _: &Fates<'_>) -> Option<String> {
         let becomes = match self.other {
-            Other::Drop => "is dropped, for no tunnel is for it",
+            Other::Drop => "is dropped",
             Other::Forward => "passes unchanged",
         };
-        self.tunnels.is_empty().then(|| format!("there are no `tunnels`, and every packet {becomes}"))
+        self.tunnels.is_empty().then(|| format!("there are no `tunnels`, so every packet {becomes}"))
     }
 }
 

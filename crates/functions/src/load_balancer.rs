@@ -169,9 +169,9 @@ impl NetworkFunction for LoadBalancer {
 
     const DESCRIPTION: Description = Description {
         name: "load-balancer",
-        summary: "spreads connections to a service over its backends by consistent hashing (Maglev), past those that are down",
-        state: "the backend of the connection, and the connection as conntrack keeps it",
-        sharing: Sharing::Shares("what is known of the backends' health"),
+        summary: "spreads connections to a service over its backends by consistent hashing (Maglev), avoiding backends that are down",
+        state: "the backend of the connection, and the connection as conntrack tracks it",
+        sharing: Sharing::Shares("the health of the backends"),
         keys: keys::KEYS,
         drop_reasons: &[],
     };
@@ -287,7 +287,7 @@ impl NetworkFunction for LoadBalancer {
             vec![address.to_string().into(), endpoint.to_string().into(), none(), none(), none(), none()]
         });
         let mut report = Report {
-            title: String::from("connections by backend: alive, and all that there were"),
+            title: String::from("connections by backend, alive and in all"),
             columns: vec!["service", "backend", "connections", "in all", "packets to it", "packets from it"],
             rows: rows.collect(),
         };
@@ -317,7 +317,7 @@ impl NetworkFunction for LoadBalancer {
     fn remark(&self, _: &Fates<'_>) -> Option<String> {
         self.services.is_empty().then(|| {
             String::from(
-                "nobody is balanced, as there are no `services`, and every packet passes unchanged; write \
+                "there are no `services`, so every packet passes unchanged; write \
                  services = [{ address = \"192.0.2.1:80\", backends = [\"10.0.0.1:80\", \"10.0.0.2:80\"] }]",
             )
         })

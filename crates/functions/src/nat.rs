@@ -203,9 +203,9 @@ impl NetworkFunction for Nat {
 
     const DESCRIPTION: Description = Description {
         name: "nat",
-        summary: "translates inside addresses and ports to external ones, endpoint-independently (RFC 4787, 5382, 5508)",
-        state: "nothing of its own",
-        sharing: Sharing::Shares("one pool of external ports, and the maps of mappings and sessions"),
+        summary: "translates inside addresses and ports to external ones, with endpoint-independent mapping (RFC 4787, 5382, 5508)",
+        state: "none of its own",
+        sharing: Sharing::Shares("the pools of external ports, and the maps of mappings and sessions"),
         keys: KEYS,
         drop_reasons: &[
             "pool-exhausted",
@@ -260,7 +260,7 @@ impl NetworkFunction for Nat {
             vec![address.to_string().into(), protocol.into(), mappings.into(), sessions.into()]
         };
         Ok(Some(Report {
-            title: "what is in use of the external addresses".into(),
+            title: "external addresses in use".into(),
             columns: vec!["external", "protocol", "mappings", "sessions"],
             rows: shared.in_use(tx, now)?.into_iter().map(row).collect(),
         }))
@@ -272,14 +272,14 @@ impl NetworkFunction for Nat {
         let (count, what) = if told > fates.received / 2 {
             (
                 told,
-                "went from outside to inside addresses, which nobody outside knows: where a capture was made inside of a \
-                    translator answers are translated back already",
+                "went from outside to inside addresses, which no outside host can know: in a capture from the inside of a \
+                    translator, answers are translated back already",
             )
         } else if unasked > fates.received / 2 {
             (
                 unasked,
-                "came from outside to what nobody inside had opened: `external` says under which addresses inside is known \
-                       outside, and `inside` where that is",
+                "came from outside to external endpoints without a mapping: check `external` and `inside`, the addresses of \
+                       the translator and of the inside hosts",
             )
         } else {
             return None;

@@ -42,9 +42,9 @@ pub struct Config {
     pub burst: Count<1, 1_000_000_000>,
     /// A bucket that is idle for so long is forgotten, though not before it is full again.
     pub idle_timeout: Timeout,
-    /// IPv4 buckets that are remembered.
+    /// Maximum number of IPv4 buckets.
     pub flows: Flows,
-    /// IPv6 buckets that are remembered.
+    /// Maximum number of IPv6 buckets.
     pub flows_v6: Flows,
 }
 
@@ -157,28 +157,28 @@ impl NetworkFunction for Policer {
 
     const DESCRIPTION: Description = Description {
         name: "policer",
-        summary: "drops what a flow or a host sends beyond a rate, by a token bucket",
+        summary: "limits each flow or host to a rate with a token bucket, and drops the packets that exceed it",
         state: "the bucket's tokens and when they were counted",
         sharing: Sharing::Nothing,
         keys: &[
             ConfigKey {
                 name: "per",
                 default: "\"five-tuple\"",
-                help: "what has a bucket of its own: five-tuple, source or destination",
+                help: "what has its own bucket: five-tuple, source or destination",
             },
             ConfigKey {
                 name: "rate",
                 default: "\"100Mbit\"",
                 help: "bytes per second, or text with a unit: 10Mbit, 2.5Gbit, 1.25MB; 1 byte to 10 terabits per second",
             },
-            ConfigKey { name: "burst", default: "125000", help: "bytes that may come at once; 1 to 1000000000" },
+            ConfigKey { name: "burst", default: "125000", help: "bucket size in bytes; 1 to 1000000000" },
             ConfigKey {
                 name: "idle_timeout",
                 default: "60",
-                help: "seconds after which an idle bucket is forgotten, though not before it is full",
+                help: "seconds after which an idle bucket is forgotten, but not before it is full",
             },
-            ConfigKey { name: "flows", default: "1048576", help: "IPv4 buckets that are remembered" },
-            ConfigKey { name: "flows_v6", default: "65536", help: "IPv6 buckets that are remembered" },
+            ConfigKey { name: "flows", default: "1048576", help: "maximum number of IPv4 buckets" },
+            ConfigKey { name: "flows_v6", default: "65536", help: "maximum number of IPv6 buckets" },
         ],
         drop_reasons: &["rate"],
     };

@@ -38,9 +38,9 @@ pub struct Config {
     pub knock_timeout: Timeout,
     /// An open source that is silent for so long is closed.
     pub idle_timeout: Timeout,
-    /// IPv4 sources that are remembered.
+    /// Maximum number of IPv4 sources.
     pub flows: Flows,
-    /// IPv6 sources that are remembered.
+    /// Maximum number of IPv6 sources.
     pub flows_v6: Flows,
 }
 
@@ -80,7 +80,7 @@ impl TryFrom<Vec<u16>> for Knocks {
         let mut ports = [0; 8];
         match ports.get_mut(..list.len()) {
             Some(room) if !list.is_empty() => room.copy_from_slice(&list),
-            _ => return Err(format!("{} ports to knock at: there must be one to eight", list.len())),
+            _ => return Err(format!("{} ports to knock at: one to eight are allowed", list.len())),
         }
         if list.contains(&0) {
             return Err(String::from("nobody can knock at port 0"));
@@ -176,8 +176,8 @@ impl NetworkFunction for PortKnock {
 
     const DESCRIPTION: Description = Description {
         name: "port-knock",
-        summary: "forwards the TCP of sources that have knocked at the right ports in the right order, drops all else",
-        state: "how many right knocks the source has made",
+        summary: "forwards TCP packets of sources that have knocked at the configured ports in order, and drops all other packets",
+        state: "how many correct knocks the source has made",
         sharing: Sharing::Nothing,
         keys: &[
             ConfigKey {
@@ -185,19 +185,15 @@ impl NetworkFunction for PortKnock {
                 default: "[7000, 8000, 9000]",
                 help: "the ports to knock at, in order; one to eight",
             },
-            ConfigKey {
-                name: "ipv6",
-                default: "true",
-                help: "whether IPv6 sources may knock too; if not, IPv6 is dropped",
-            },
+            ConfigKey { name: "ipv6", default: "true", help: "IPv6 sources may knock too; if false, IPv6 is dropped" },
             ConfigKey { name: "knock_timeout", default: "60", help: "seconds that a source has for its next knock" },
             ConfigKey {
                 name: "idle_timeout",
                 default: "86400",
                 help: "seconds of silence after which an open source is closed",
             },
-            ConfigKey { name: "flows", default: "1048576", help: "IPv4 sources that are remembered" },
-            ConfigKey { name: "flows_v6", default: "65536", help: "IPv6 sources that are remembered" },
+            ConfigKey { name: "flows", default: "1048576", help: "maximum number of IPv4 sources" },
+            ConfigKey { name: "flows_v6", default: "65536", help: "maximum number of IPv6 sources" },
         ],
         drop_reasons: &["closed", "not-tcp", "ipv6"],
     };

@@ -107,7 +107,7 @@ impl PortScan {
 }
 
 /// What the report says besides where answers may have taken another way.
-const NOBODY_ANSWERED: &str = ", unless answers went another way: not one first contact of any host succeeded";
+const NOBODY_ANSWERED: &str = ", unless answers took another path: no first contact of any host succeeded";
 
 impl Catalogued for PortScan {
     type Config = Config;
@@ -133,8 +133,8 @@ impl NetworkFunction for PortScan {
 
     const DESCRIPTION: Description = Description {
         name: "port-scan",
-        summary: "finds hosts that scan others, as their first contacts mostly fail (threshold random walk) or many ports of one host do, and blocks them",
-        state: "the host's likelihood ratio, its attempts that are open, whom it tried lately and at which ports it failed",
+        summary: "finds hosts that scan others, by failed first contacts (threshold random walk) or by failed ports of one host, and drops what they send",
+        state: "the host's likelihood ratio, its open attempts, the hosts it tried last, and the ports that failed",
         sharing: Sharing::Nothing,
         keys: config::KEYS,
         drop_reasons: &["scanner"],
@@ -246,7 +246,7 @@ impl NetworkFunction for PortScan {
         let doubt = if rows.is_empty() || any_succeeded { "" } else { NOBODY_ANSWERED };
         Some(Report {
             title: format!("hosts that scan{doubt}"),
-            columns: vec!["host", "first contacts that failed", "that succeeded", "failed ports of one host"],
+            columns: vec!["host", "failed first contacts", "successful ones", "failed ports of one host"],
             rows,
         })
     }

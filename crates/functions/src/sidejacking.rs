@@ -155,9 +155,9 @@ impl NetworkFunction for Sidejacking {
 
     const DESCRIPTION: Description = Description {
         name: "sidejacking",
-        summary: "finds HTTP sessions that are taken over: the cookie of one client in another one's requests (Chimera)",
-        state: "whether somebody else's cookie was sent over the connection",
-        sharing: Sharing::Shares("whom each HTTP session belongs to"),
+        summary: "detects stolen HTTP sessions: a session cookie of one client in the requests of another (Chimera)",
+        state: "whether another client's cookie was sent over the connection",
+        sharing: Sharing::Shares("the client that owns each HTTP session"),
         keys: config::KEYS,
         drop_reasons: &["sidejacked"],
     };
@@ -309,7 +309,7 @@ impl NetworkFunction for Sidejacking {
         let top = heaviest(&mut sessions.into_iter(), self.config.top.get() as usize, |session| session.foreign.into());
         Ok(Some(Report {
             title: format!(
-                "sessions in use by others ({} with a session's cookie, {} of others, {} without room)",
+                "sessions used by other clients ({} with a session cookie, {} by other clients, {} without room)",
                 counted(requests, "request", "requests"),
                 grouped(foreign),
                 grouped(unjudged)

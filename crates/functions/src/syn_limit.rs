@@ -41,11 +41,11 @@ pub struct Config {
     pub allow: Vec<Prefix>,
     /// A source that is silent for so long is forgotten, though not before its bucket is full again.
     pub idle_timeout: Timeout,
-    /// IPv4 sources that are remembered.
+    /// Maximum number of IPv4 sources.
     pub flows: Flows,
-    /// IPv6 sources that are remembered.
+    /// Maximum number of IPv6 sources.
     pub flows_v6: Flows,
-    /// How many sources the report lists.
+    /// Number of sources in the report.
     pub top: Count<0, 10_000>,
 }
 
@@ -147,25 +147,25 @@ impl NetworkFunction for SynLimit {
 
     const DESCRIPTION: Description = Description {
         name: "syn-limit",
-        summary: "drops the SYNs that a source sends beyond a rate",
-        state: "the source's token bucket, its SYNs and those dropped",
+        summary: "limits how many TCP connections a source may open in a second, and drops the SYNs that exceed it",
+        state: "the source's token bucket, its number of SYNs and of dropped SYNs",
         sharing: Sharing::Nothing,
         keys: &[
             ConfigKey {
                 name: "rate",
                 default: "50",
-                help: "SYNs a second that a source may send for long; 1 to 10000000",
+                help: "SYNs a second that a source may send in the long run; 1 to 10000000",
             },
             ConfigKey { name: "burst", default: "100", help: "SYNs that may come at once; 1 to 1000000" },
             ConfigKey { name: "allow", default: "[]", help: "sources that are not limited: a list of prefixes" },
             ConfigKey {
                 name: "idle_timeout",
                 default: "60",
-                help: "seconds of silence after which a source is forgotten, though not before its bucket is full",
+                help: "seconds of silence after which a source is forgotten, but not before its bucket is full",
             },
-            ConfigKey { name: "flows", default: "1048576", help: "IPv4 sources that are remembered" },
-            ConfigKey { name: "flows_v6", default: "65536", help: "IPv6 sources that are remembered" },
-            ConfigKey { name: "top", default: "10", help: "how many sources the report lists; 0 to 10000" },
+            ConfigKey { name: "flows", default: "1048576", help: "maximum number of IPv4 sources" },
+            ConfigKey { name: "flows_v6", default: "65536", help: "maximum number of IPv6 sources" },
+            ConfigKey { name: "top", default: "10", help: "number of sources in the report; 0 to 10000" },
         ],
         drop_reasons: &["syn-rate"],
     };
@@ -223,7 +223,7 @@ impl NetworkFunction for SynLimit {
         let row =
             |(host, source): (Host, Source)| vec![host.to_string().into(), source.syns.into(), source.dropped.into()];
         Some(Report {
-            title: String::from("sources over the rate"),
+            title: String::from("sources that exceeded the rate"),
             columns: vec!["source", "SYNs", "dropped"],
             rows: heaviest(flows, self.config.top.get() as usize, |source| source.dropped)
                 .into_iter()

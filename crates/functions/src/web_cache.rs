@@ -129,7 +129,7 @@ impl NetworkFunction for WebCache {
 
     const DESCRIPTION: Description = Description {
         name: "web-cache",
-        summary: "knows which HTTP requests a cache could answer (RFC 9111), counts them, and sends them to a store's port",
+        summary: "finds HTTP requests that a cache could answer (RFC 9111), counts them, and sends them to a store's port",
         state: "the requests that wait for their responses",
         sharing: Sharing::Shares("the index of responses"),
         keys: config::KEYS,
@@ -249,7 +249,7 @@ impl NetworkFunction for WebCache {
         let totals = shared.totals.read(tx, Nanos::NEVER)?;
         let row = |(what, count): (&str, u64)| vec![what.into(), count.into()];
         Ok(Some(Report {
-            title: String::from("requests that a cache could answer, and why it couldn't answer others"),
+            title: String::from("requests that a cache could answer, and exchanges that can't be cached, by reason"),
             columns: vec!["what", "count"],
             rows: totals.rows().into_iter().map(row).collect(),
         }))

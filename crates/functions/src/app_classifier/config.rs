@@ -26,9 +26,9 @@ pub struct Config<C: Classifier = Signatures> {
     give_up: Count<1, 255>,
     /// A session that is silent for so long is forgotten.
     idle_timeout: Timeout,
-    /// IPv4 sessions that are remembered.
+    /// Maximum number of IPv4 sessions.
     flows: Flows,
-    /// IPv6 sessions that are remembered.
+    /// Maximum number of IPv6 sessions.
     flows_v6: Flows,
 }
 
@@ -93,7 +93,7 @@ impl<C: Classifier> Visitor<'_> for Name<C> {
         let at = C::APPLICATIONS.iter().position(|label| label.name == text).ok_or_else(|| {
             let names: Vec<&str> = C::APPLICATIONS.iter().map(|label| label.name).collect();
             let names: String = names.join(", ");
-            E::custom(format!("`{text}` is no application that is known: {names}, {UNKNOWN}"))
+            E::custom(format!("`{text}` is not a known application: {names}, {UNKNOWN}"))
         })?;
         Ok(Named { class: at as u8 + 1, of: PhantomData })
     }
@@ -104,11 +104,15 @@ const fn key(name: &'static str, default: &'static str, help: &'static str) -> C
 }
 
 pub(super) const KEYS: &[ConfigKey] = &[
-    key("drop", "[]", "applications whose sessions are dropped, by name; \"unknown\" for those that were given up on"),
-    key("give_up", "16", "packets with payload after which an unknown session stays unknown; 1 to 255"),
+    key(
+        "drop",
+        "[]",
+        "names of the applications whose sessions are dropped; \"unknown\" for sessions that could not be identified",
+    ),
+    key("give_up", "16", "number of packets with payload after which an unknown session stays unknown; 1 to 255"),
     key("idle_timeout", "300", "seconds of silence after which a session is forgotten"),
-    key("flows", "1048576", "IPv4 sessions that are remembered"),
-    key("flows_v6", "65536", "IPv6 sessions that are remembered"),
+    key("flows", "1048576", "maximum number of IPv4 sessions"),
+    key("flows_v6", "65536", "maximum number of IPv6 sessions"),
 ];
 
 #[cfg(test)]

@@ -51,7 +51,7 @@ impl TryFrom<Fields> for Config {
         let (refresh, timeout) = (fields.refresh_interval.secs(), fields.asset_timeout.secs());
         // Otherwise hosts would be forgotten while they talk.
         if refresh >= timeout {
-            return Err(format!("`refresh_interval` ({refresh}) has to be less than `asset_timeout` ({timeout})"));
+            return Err(format!("`refresh_interval` ({refresh}) must be less than `asset_timeout` ({timeout})"));
         }
         Ok(Self(fields))
     }
@@ -92,8 +92,8 @@ const fn key(name: &'static str, default: &'static str, help: &'static str) -> C
 }
 
 pub(super) const KEYS: &[ConfigKey] = &[
-    key("hosts", "65536", "hosts that are known; 1 to 16777216"),
-    key("services", "65536", "services that are known; 1 to 16777216"),
+    key("hosts", "65536", "maximum number of hosts; 1 to 16777216"),
+    key("services", "65536", "maximum number of services; 1 to 16777216"),
     key("asset_timeout", "86400", "seconds of silence after which a host or a service is forgotten"),
     key(
         "refresh_interval",
@@ -101,24 +101,24 @@ pub(super) const KEYS: &[ConfigKey] = &[
         "seconds for which a session doesn't note its host again; 1 or more, less than asset_timeout",
     ),
     key("idle_timeout", "300", "seconds of silence after which a session is forgotten"),
-    key("flows", "262144", "IPv4 sessions that are remembered"),
-    key("flows_v6", "32768", "IPv6 sessions that are remembered"),
-    key("top", "100", "how many hosts the report lists; 0 to 1000000"),
+    key("flows", "262144", "maximum number of IPv4 sessions"),
+    key("flows_v6", "32768", "maximum number of IPv6 sessions"),
+    key("top", "100", "number of hosts in the report; 0 to 1000000"),
 ];
 
 pub(super) const RECIPES: &[Recipe] = &[
     Recipe { cause: Cause::SameKey, key: "refresh_interval", help: "longer: a session notes its hosts less often" },
     Recipe { cause: Cause::SameIndex, key: "refresh_interval", help: "longer: a session notes its hosts less often" },
-    Recipe { cause: Cause::SameBucket, key: "hosts", help: "more of them: the map has half as many buckets again" },
+    Recipe { cause: Cause::SameBucket, key: "hosts", help: "larger: the map has more buckets" },
     Recipe {
         cause: Cause::MapRoomExhausted,
         key: "hosts",
-        help: "more than there are, so that no core runs out of its share",
+        help: "larger than needed: a core then doesn't use up its share",
     },
     Recipe {
         cause: Cause::PoolExhausted,
         key: "hosts",
-        help: "more than there are, so that no core runs out of its share",
+        help: "larger than needed: a core then doesn't use up its share",
     },
 ];
 
@@ -133,7 +133,7 @@ mod tests {
         for (text, says) in [
             (
                 "refresh_interval = 60\nasset_timeout = 60",
-                "`refresh_interval` (60) has to be less than `asset_timeout` (60)",
+                "`refresh_interval` (60) must be less than `asset_timeout` (60)",
             ),
             ("hosts = 0", "line 1, column 9"),
             ("host = 1", "unknown field"),

@@ -33,7 +33,7 @@ impl TryFrom<Fields> for Config {
         let (refresh, ageing) = (fields.refresh_interval.get(), fields.ageing.secs());
         // Otherwise stations would be forgotten while they talk.
         if refresh >= u64::from(ageing) {
-            return Err(format!("`refresh_interval` ({refresh}) has to be less than `ageing` ({ageing})"));
+            return Err(format!("`refresh_interval` ({refresh}) must be less than `ageing` ({ageing})"));
         }
         Ok(Self(fields))
     }

@@ -31,7 +31,7 @@ pub struct Config {
     pub clients: Count<1, 1_048_576>,
     /// Clients that aren't judged.
     pub ignore: Vec<Prefix>,
-    /// How many clients the report lists.
+    /// Number of clients in the report.
     pub top: Count<0, 10_000>,
 }
 
@@ -81,28 +81,32 @@ const fn key(name: &'static str, default: &'static str, help: &'static str) -> C
 }
 
 pub(super) const KEYS: &[ConfigKey] = &[
-    key("threshold", "50", "orphans in a window from which on a client is taken for a tunnel's end; 1 to 1000000"),
-    key("window", "300", "seconds that orphans are counted for, and that an answer may wait for its use"),
-    key("without_address", "true", "whether answers that hold no address count, as those for TXT, NULL, CNAME and MX"),
-    key("block", "\"nothing\"", "what is dropped of a client that is taken for a tunnel's end: nothing, dns or all"),
+    key(
+        "threshold",
+        "50",
+        "unused answers (orphans) in a window from which a client is suspected to be a tunnel's end; 1 to 1000000",
+    ),
+    key("window", "300", "length of a window in seconds; also how long an answer waits for its use"),
+    key("without_address", "true", "count answers that hold no address, as for TXT, NULL, CNAME and MX"),
+    key("block", "\"nothing\"", "what is dropped for a suspected client: nothing, dns or all"),
     key("idle_timeout", "1800", "seconds without an answer after which a client is forgotten"),
-    key("remember", "86400", "seconds without an answer after which a tunnel's end is not named any more"),
-    key("answers", "16384", "answers that are remembered until they are used; 1 to 1048576"),
-    key("clients", "16384", "clients that are remembered; 1 to 1048576"),
+    key("remember", "86400", "seconds without an answer after which a suspected client leaves the report"),
+    key("answers", "16384", "maximum number of unused answers; 1 to 1048576"),
+    key("clients", "16384", "maximum number of clients; 1 to 1048576"),
     key("ignore", "[]", "prefixes of clients that aren't judged: resolvers and mail servers"),
-    key("top", "10", "how many clients the report lists, those with most orphans first; 0 to 10000"),
+    key("top", "10", "number of clients in the report, most orphans first; 0 to 10000"),
 ];
 
 pub(super) const RECIPES: &[Recipe] = &[
-    Recipe { cause: Cause::SameBucket, key: "answers", help: "more of them: the map has as many more buckets" },
+    Recipe { cause: Cause::SameBucket, key: "answers", help: "larger: the map has more buckets" },
     Recipe {
         cause: Cause::MapRoomExhausted,
         key: "answers",
-        help: "more than wait at once, so that no core runs out of its share",
+        help: "larger than needed: a core then doesn't use up its share",
     },
     Recipe {
         cause: Cause::PoolExhausted,
         key: "answers",
-        help: "more than wait at once, so that no core runs out of its share",
+        help: "larger than needed: a core then doesn't use up its share",
     },
 ];

@@ -90,7 +90,7 @@ impl TryFrom<String> for Key {
 
     /// The error doesn't repeat what was written: it may be a key but for a slip.
     fn try_from(text: String) -> Result<Self, &'static str> {
-        const WANTED: &str = "this is no key: write a key of 16, 24 or 32 bytes with the 4 bytes of salt behind it, as 40, \
+        const WANTED: &str = "this is not a key: write a key of 16, 24 or 32 bytes followed by 4 bytes of salt, as 40, \
             56 or 72 hexadecimal digits";
         let digits: Vec<u8> =
             text.strip_prefix("0x").unwrap_or(&text).chars().map_while(|c| c.to_digit(16)).map(|d| d as u8).collect();
@@ -118,7 +118,7 @@ impl TryFrom<Fields> for Config {
             let Tunnel { local, peer, inside, beyond, .. } = tunnel;
             if local.is_ipv4() != peer.is_ipv4() {
                 return Err(format!(
-                    "tunnel {}: `local` ({local}) and `peer` ({peer}) are of two families",
+                    "tunnel {}: `local` ({local}) and `peer` ({peer}) are of different address families",
                     number + 1
                 ));
             }
@@ -132,7 +132,7 @@ impl TryFrom<Fields> for Config {
             }
             if tunnel.key_out == tunnel.key_in {
                 return Err(format!(
-                    "tunnel {}: `key_out` and `key_in` are the same: two senders of one key use its nonces twice",
+                    "tunnel {}: `key_out` and `key_in` are the same: two senders with one key would use its nonces twice",
                     number + 1
                 ));
             }

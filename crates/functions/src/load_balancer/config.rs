@@ -119,7 +119,7 @@ impl TryFrom<String> for Address {
     fn try_from(text: String) -> Result<Self, String> {
         match text.parse::<SocketAddr>() {
             Ok(address) if address.port() > 0 => Ok(Self(Endpoint::new(address.ip(), address.port()))),
-            _ => Err(format!("`{text}` is no address and port: write 192.0.2.1:80 or [2001:db8::1]:80")),
+            _ => Err(format!("`{text}` is not an address and port: write 192.0.2.1:80 or [2001:db8::1]:80")),
         }
     }
 }
@@ -145,9 +145,9 @@ impl TryFrom<i64> for Prime {
     fn try_from(number: i64) -> Result<Self, String> {
         match u32::try_from(number) {
             Ok(number @ TABLE_MIN..=TABLE_MAX) if is_prime(number.into()) => Ok(Self(number)),
-            Ok(number @ TABLE_MIN..=TABLE_MAX) => Err(format!("{number} is no prime: {} is", prime_from(number))),
+            Ok(number @ TABLE_MIN..=TABLE_MAX) => Err(format!("{number} is not a prime: {} is", prime_from(number))),
             _ => Err(format!(
-                "{number} is out of range: a prime from {TABLE_MIN} to {TABLE_MAX}, a hundred times the backends or more"
+                "{number} is out of range: a prime from {TABLE_MIN} to {TABLE_MAX}, at least a hundred times the number of backends"
             )),
         }
     }
@@ -182,7 +182,7 @@ impl TryFrom<Fields> for Config {
             known.push((*address, *protocol));
             for Address(backend) in backends {
                 if backend.address.is_ipv4() != address.address.is_ipv4() {
-                    return Err(format!("{backend} can't answer for {address}: both have to be IPv4 or IPv6"));
+                    return Err(format!("{backend} can't answer for {address}: both must be IPv4 or both IPv6"));
                 }
                 known.push((*backend, *protocol));
             }
@@ -190,7 +190,7 @@ impl TryFrom<Fields> for Config {
         known.sort_unstable_by_key(|(endpoint, protocol)| (*endpoint, protocol.number()));
         // What comes from a backend has to tell which service it is an answer of.
         match known.windows(2).find(|pair| pair[0] == pair[1]) {
-            Some(pair) => Err(format!("{} stands there twice: every address and port has one place", pair[0].0)),
+            Some(pair) => Err(format!("{} occurs twice: an address and port may occur once", pair[0].0)),
             None => Ok(Self { fields }),
         }
     }
@@ -208,17 +208,17 @@ mod tests {
             |address: &str, backends: &str| format!("[[services]]\naddress = \"{address}\"\nbackends = [{backends}]\n");
         let two = service("192.0.2.1:80", "\"10.0.0.1:80\"") + &service("192.0.2.2:80", "\"10.0.0.1:80\"");
         for (text, says) in [
-            ("table_size = 65536".into(), "65536 is no prime: 65537 is"),
+            ("table_size = 65536".into(), "65536 is not a prime: 65537 is"),
             (
                 "table_size = 3".into(),
-                "3 is out of range: a prime from 101 to 1048573, a hundred times the backends or more",
+                "3 is out of range: a prime from 101 to 1048573, at least a hundred times the number of backends",
             ),
-            (service("192.0.2.1", "\"10.0.0.1:80\""), "`192.0.2.1` is no address and port"),
+            (service("192.0.2.1", "\"10.0.0.1:80\""), "`192.0.2.1` is not an address and port"),
             (service("192.0.2.1:80", "\"10.0.0.1:0\""), "line 3, column 12"),
             (service("192.0.2.1:80", ""), "192.0.2.1:80 has 0 `backends`: from 1 to 256"),
-            (service("192.0.2.1:80", "\"[2001:db8::1]:80\""), "both have to be IPv4 or IPv6"),
-            (service("192.0.2.1:80", "\"192.0.2.1:80\""), "192.0.2.1:80 stands there twice"),
-            (two, "10.0.0.1:80 stands there twice"),
+            (service("192.0.2.1:80", "\"[2001:db8::1]:80\""), "both must be IPv4 or both IPv6"),
+            (service("192.0.2.1:80", "\"192.0.2.1:80\""), "192.0.2.1:80 occurs twice"),
+            (two, "10.0.0.1:80 occurs twice"),
             (
                 "table_size = 101\n".to_string() + &service("1.1.1.1:1", "\"1.1.1.1:2\",\"1.1.1.1:3\""),
                 "1.1.1.1:1 has 2 `backends`, too many for a `table_size` of 101: Maglev's table has 100 entries for each or \

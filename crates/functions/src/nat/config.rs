@@ -81,7 +81,7 @@ impl TryFrom<Fields> for Config {
             }
             if let Some(prefix) = fields.inside.iter().find(|prefix| address & prefix.mask == prefix.bits) {
                 return Err(format!(
-                    "{} can't be `external`, for {}/{} is `inside`",
+                    "{} can't be `external`, because {}/{} is `inside`",
                     Ipv4Addr::from_bits(address),
                     Ipv4Addr::from_bits(prefix.bits),
                     prefix.mask.leading_ones()
@@ -181,7 +181,7 @@ impl TryFrom<f64> for Surplus {
         if (0.0..=1.0).contains(&surplus) {
             Ok(Self((surplus * 1e6 + 0.5) as u32))
         } else {
-            Err(format!("{surplus} is out of range: from 0 to 1, as 0.05 for 5 % more"))
+            Err(format!("{surplus} is out of range: from 0 to 1, for example 0.05 for 5 % more"))
         }
     }
 }
@@ -313,28 +313,28 @@ mod tests {
             ("external = []", "names 0 addresses"),
             ("external = [\"198.51.0.0/16\"]", "names 65536 addresses: from 1 to 256"),
             ("external = [\"198.51.100.0/30\", \"198.51.100.2\"]", "names 198.51.100.2 twice"),
-            ("external = [\"10.1.2.3\"]", "10.1.2.3 can't be `external`, for 10.0.0.0/8 is `inside`"),
+            ("external = [\"10.1.2.3\"]", "10.1.2.3 can't be `external`, because 10.0.0.0/8 is `inside`"),
             ("external = [\"2001:db8::1\"]", "only IPv4"),
             ("mapping = \"symmetric\"", "unknown variant `symmetric`"),
             ("\nfiltering = \"none\"", "line 2, column 13"),
             ("sessions = 0", "out of range"),
             ("[timeouts]\nudp = 0", "line 2, column 7"),
-            ("pool.overprovision = 5", "5 is out of range: from 0 to 1, as 0.05 for 5 % more"),
+            ("pool.overprovision = 5", "5 is out of range: from 0 to 1, for example 0.05 for 5 % more"),
             ("pool.overprovision = -0.1", "out of range"),
             ("pool.overprovision = nan", "out of range"),
             ("pool.size = 5", "unknown field `size`"),
             ("hairpin = true", "unknown field"),
             (
                 "forward = [{ external = \"203.0.113.1\", internal = \"10.0.0.1:80\", protocol = \"tcp\" }]",
-                "no address with a port",
+                "not an address with a port",
             ),
             (
                 "forward = [{ external = \"203.0.113.1:80-70\", internal = \"10.0.0.1:80\", protocol = \"tcp\" }]",
-                "no address with a port",
+                "not an address with a port",
             ),
             (
                 "forward = [{ external = \"203.0.113.1:80-81\", internal = \"10.0.0.1:80\", protocol = \"tcp\" }]",
-                "not as many ports",
+                "different numbers of ports",
             ),
             (
                 "forward = [{ external = \"203.0.113.1:80\", internal = \"10.0.0.1:80\", protocol = \"icmp\" }]",
@@ -351,21 +351,21 @@ mod tests {
             (
                 "forward = [{ external = \"203.0.113.1:80\", internal = \"10.0.0.1:80\", protocol = \"tcp\" },\n\
                  { external = \"203.0.113.1:70-90\", internal = \"10.0.0.2:70-90\", protocol = \"tcp\" }]",
-                "203.0.113.1:70 to 10.0.0.2:70 besides 203.0.113.1:80 to 10.0.0.1:80",
+                "203.0.113.1:70 to 10.0.0.2:70 and 203.0.113.1:80 to 10.0.0.1:80",
             ),
             (
                 "forward = [{ external = \"203.0.113.1:80\", internal = \"10.0.0.1:80\", protocol = \"tcp\" },\n\
                  { external = \"203.0.113.1:81\", internal = \"10.0.0.1:80\", protocol = \"tcp\" }]",
-                "a port of either end would be two",
+                "a port at one end would have two at the other",
             ),
-            ("static = [{ external = \"203.0.113.1\", internal = \"10.0.0.1\" }]", "take it out of `external`"),
+            ("static = [{ external = \"203.0.113.1\", internal = \"10.0.0.1\" }]", "which is `external` too"),
             ("static = [{ external = \"203.0.113.2\", internal = \"8.8.8.8\" }]", "8.8.8.8, which is not `inside`"),
-            ("static = [{ external = \"10.0.0.9\", internal = \"10.0.0.1\" }]", "no address of outside"),
+            ("static = [{ external = \"10.0.0.9\", internal = \"10.0.0.1\" }]", "not an outside address"),
             (
                 "forward = [{ external = \"203.0.113.1:900-3000\", internal = \"10.0.0.1:900-3000\", protocol = \"udp\" }]",
                 "`forward` takes 1977 of `ports`: at most 1024",
             ),
-            ("static = [{ external = \"0.0.0.0\", internal = \"10.0.0.1\" }]", "no address of outside"),
+            ("static = [{ external = \"0.0.0.0\", internal = \"10.0.0.1\" }]", "not an outside address"),
             (
                 "static = [{ external = \"203.0.113.2\", internal = \"10.0.0.1\" },\n\
                  { external = \"203.0.113.3\", internal = \"10.0.0.1\" }]",
@@ -374,7 +374,7 @@ mod tests {
             (
                 "static = [{ external = \"203.0.113.2\", internal = \"10.0.0.1\" }]\n\
                  forward = [{ external = \"203.0.113.1:80\", internal = \"10.0.0.1:80\", protocol = \"tcp\" }]",
-                "`static` gives that host an address of its own",
+                "`static` gives that host its own address",
             ),
         ] {
             let error = toml::from_str::<Config>(text).unwrap_err().to_string();

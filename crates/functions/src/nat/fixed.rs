@@ -65,7 +65,7 @@ impl TryFrom<ForwardFields> for Forward {
         };
         let ((external, more), (internal, others)) = (ends(external)?, ends(internal)?);
         if more != others {
-            return Err(format!("`{}` and `{}` are not as many ports", fields.external, fields.internal));
+            return Err(format!("`{}` and `{}` have different numbers of ports", fields.external, fields.internal));
         }
         Ok(Self { protocol, external, internal, more })
     }
@@ -73,7 +73,7 @@ impl TryFrom<ForwardFields> for Forward {
 
 /// Reads an address with a port or a range of ports: `203.0.113.1:80`, `203.0.113.1:8000-8010`.
 fn ends(text: &str) -> Result<(Endpoint4, u16), String> {
-    let wrong = || format!("`{text}` is no address with a port: write 203.0.113.1:80 or 203.0.113.1:8000-8010");
+    let wrong = || format!("`{text}` is not an address with a port: write 203.0.113.1:80 or 203.0.113.1:8000-8010");
     let (address, ports) = text.rsplit_once(':').ok_or_else(wrong)?;
     let (first, last) = ports.split_once('-').unwrap_or((ports, ports));
     let port = |text: &str| text.parse::<u16>().ok().filter(|port| *port > 0).ok_or_else(wrong);
@@ -123,11 +123,11 @@ impl Fixed {
                 return Err(format!("`static` maps {external} to {internal}, which is not `inside`"));
             }
             if is_external(external.to_bits()) {
-                return Err(format!("`static` maps {external}, whose ports are given out: take it out of `external`"));
+                return Err(format!("`static` maps {external}, which is `external` too: remove it there"));
             }
             let is_hosts = is_unicast(external.to_bits()) && !external.is_unspecified() && !external.is_loopback();
             if is_inside(external.to_bits()) || !is_hosts {
-                return Err(format!("`static` maps {external}, which is no address of outside"));
+                return Err(format!("`static` maps {external}, which is not an outside address"));
             }
             if hosts[..at].iter().any(|other| other.external == external || other.internal == internal) {
                 return Err(format!("`static` maps {external} or {internal} twice"));
@@ -143,7 +143,7 @@ impl Fixed {
                 return Err(format!("`forward` has {ends}, and {} is not `inside`", shown(internal).ip()));
             }
             if hosts.iter().any(|host| host.internal.to_bits() == internal.address) {
-                return Err(format!("`forward` has {ends}, and `static` gives that host an address of its own"));
+                return Err(format!("`forward` has {ends}, and `static` gives that host its own address"));
             }
             let meets = |other: &&Forward| {
                 other.protocol == protocol
@@ -152,7 +152,7 @@ impl Fixed {
             };
             if let Some(other) = forwards[..at].iter().find(meets) {
                 let other = format!("{} to {}", shown(other.external), shown(other.internal));
-                return Err(format!("`forward` has {ends} besides {other}: a port of either end would be two"));
+                return Err(format!("`forward` has {ends} and {other}: a port at one end would have two at the other"));
             }
         }
         let of_pool = |forward: &Forward| {
@@ -161,9 +161,7 @@ impl Fixed {
         };
         let taken: u32 = forwards.iter().map(of_pool).sum();
         if taken > POOLED_MAX {
-            return Err(format!(
-                "`forward` takes {taken} of `ports`: at most {POOLED_MAX}; let `ports` begin or end elsewhere"
-            ));
+            return Err(format!("`forward` takes {taken} of `ports`: at most {POOLED_MAX}; choose other `ports`"));
         }
         let any = !forwards.is_empty() || !hosts.is_empty();
         Ok(Self { any, forwards: forwards.into(), hosts: hosts.into() })

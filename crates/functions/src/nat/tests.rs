@@ -543,7 +543,7 @@ fn a_capture_from_elsewhere_is_remarked_on() {
     assert!(told.starts_with("1,001 of 2,000 packets went from outside to inside addresses"), "{told}");
     let unasked = remark(Nat::NO_MAPPING, 2_000).unwrap();
     assert!(
-        unasked.starts_with("2,000 of 2,000 packets came from outside to what nobody inside had opened"),
+        unasked.starts_with("2,000 of 2,000 packets came from outside to external endpoints without a mapping"),
         "{unasked}"
     );
     assert_eq!(remark(Nat::NO_MAPPING, 1_000), None);

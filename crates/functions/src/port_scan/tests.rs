@@ -238,7 +238,7 @@ fn the_report_lists_scanners_alone() {
     let mut harmless = Suspect::default();
     let unanswered = report(&[(host(1), bench.suspect), (host(2), harmless)]);
     assert_eq!(unanswered.rows, [["10.0.0.1", "4", "0", "1"]]);
-    assert!(unanswered.title.contains("another way"), "{}", unanswered.title);
+    assert!(unanswered.title.contains("another path"), "{}", unanswered.title);
     harmless.attempts.succeeded = 1;
     assert_eq!(report(&[(host(1), bench.suspect), (host(2), harmless)]).title, "hosts that scan");
     assert_eq!(report(&[(host(2), Suspect::default())]).title, "hosts that scan");

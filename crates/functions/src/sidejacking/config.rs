@@ -35,11 +35,11 @@ pub(super) struct Fields {
     pub(super) sessions: Count<1, 1_048_576>,
     /// A connection that is silent for so long is forgotten.
     pub(super) idle_timeout: Timeout,
-    /// IPv4 connections that are remembered.
+    /// Maximum number of IPv4 connections.
     pub(super) flows: Flows,
-    /// IPv6 connections that are remembered.
+    /// Maximum number of IPv6 connections.
     pub(super) flows_v6: Flows,
-    /// How many sessions the report lists.
+    /// Number of sessions in the report.
     pub(super) top: Count<0, 10_000>,
 }
 
@@ -76,7 +76,7 @@ impl TryFrom<Fields> for Config {
         let (refresh, timeout) = (fields.refresh_interval.get(), fields.session_timeout.secs());
         // Otherwise a session would be forgotten while its client uses it, and belong to whoever comes next.
         if refresh >= u64::from(timeout) {
-            return Err(format!("`refresh_interval` ({refresh}) has to be less than `session_timeout` ({timeout})"));
+            return Err(format!("`refresh_interval` ({refresh}) must be less than `session_timeout` ({timeout})"));
         }
         let is_name = |cookie: &&String| {
             let name = cookie.strip_suffix('*').unwrap_or(cookie);
@@ -84,7 +84,7 @@ impl TryFrom<Fields> for Config {
         };
         match fields.cookies.iter().find(|cookie| !is_name(cookie)) {
             Some(cookie) => Err(format!(
-                "`cookies` has {cookie:?}, which no cookie's name can be; a name, or a name's beginning and then one *"
+                "`cookies` has {cookie:?}, which can't be a cookie's name: write a name, or a prefix of one followed by *"
             )),
             None => Ok(Self(fields)),
         }
@@ -119,44 +119,40 @@ pub(super) const KEYS: &[ConfigKey] = &[
         "cookies",
         "[\"PHPSESSID\", \"JSESSIONID\", \"ASP.NET_SessionId\", \"ASPSESSIONID*\", \"sessionid\", \"session_id\", \
          \"connect.sid\", \"sid\", \"CFTOKEN\"]",
-        "the names of session cookies, in letters of either case; one that ends in * is a beginning",
+        "names of session cookies, case ignored; a name that ends in * is a prefix",
     ),
-    key("shortest", "8", "values shorter than this name no session; 1 to 4096"),
-    key(
-        "differs",
-        "\"address\"",
-        "what differs in a client that a session doesn't belong to: address, agent, either or both",
-    ),
-    key("block", "false", "whether connections with somebody else's cookie are dropped"),
+    key("shortest", "8", "minimum length of a session cookie's value; 1 to 4096"),
+    key("differs", "\"address\"", "what must differ for a client to be another one: address, agent, either or both"),
+    key("block", "false", "drop connections with another client's cookie"),
     key("session_timeout", "1800", "seconds after which a session that its client hasn't used is forgotten"),
     key(
         "remember",
         "86400",
-        "seconds for which a session that others have used is named after that or its client's use",
+        "seconds for which a session that others have used stays in the report after its last use",
     ),
     key(
         "refresh_interval",
         "1",
         "seconds for which a session's use by its client isn't noted again; 0 to 86400, less than session_timeout",
     ),
-    key("sessions", "16384", "sessions that are remembered; 1 to 1048576"),
+    key("sessions", "16384", "maximum number of sessions; 1 to 1048576"),
     key("idle_timeout", "300", "seconds of silence after which a connection is forgotten"),
-    key("flows", "65536", "IPv4 connections that are remembered"),
-    key("flows_v6", "8192", "IPv6 connections that are remembered"),
-    key("top", "10", "how many sessions the report lists, those with most foreign requests first; 0 to 10000"),
+    key("flows", "65536", "maximum number of IPv4 connections"),
+    key("flows_v6", "8192", "maximum number of IPv6 connections"),
+    key("top", "10", "number of sessions in the report, most requests by others first; 0 to 10000"),
 ];
 
 pub(super) const RECIPES: &[Recipe] = &[
     Recipe {
         cause: Cause::SameElement,
         key: "refresh_interval",
-        help: "longer: a session in use is written again only after so long, and forgotten by as much sooner",
+        help: "longer: a session in use is rewritten less often, and forgotten that much earlier",
     },
     Recipe { cause: Cause::SameIndex, key: "refresh_interval", help: "longer, as above" },
-    Recipe { cause: Cause::SameBucket, key: "sessions", help: "more of them: the map has as many more buckets" },
+    Recipe { cause: Cause::SameBucket, key: "sessions", help: "larger: the map has more buckets" },
     Recipe {
         cause: Cause::PoolExhausted,
         key: "sessions",
-        help: "more than there are, so that no core runs out of its share",
+        help: "larger than needed: a core then doesn't use up its share",
     },
 ];

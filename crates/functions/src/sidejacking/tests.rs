@@ -107,7 +107,7 @@ fn sessions_without_room_are_counted_and_told_of_nobody() {
     );
     let report = local_report(&bench.function, &bench.state, bench.now).unwrap();
     assert!(
-        report.title.contains("4 requests with a session's cookie, 1 of others, 2 without room"),
+        report.title.contains("4 requests with a session cookie, 1 by other clients, 2 without room"),
         "{}",
         report.title
     );
@@ -154,6 +154,6 @@ fn what_can_never_match_or_would_turn_the_tables_is_refused() {
     }
     assert!(toml::from_str::<Config>("cookies = [\"sid\", \"ASPSESSIONID*\"]").is_ok());
     let error = refused("refresh_interval = 1800");
-    assert!(error.contains("`refresh_interval` (1800) has to be less than `session_timeout` (1800)"), "{error}");
+    assert!(error.contains("`refresh_interval` (1800) must be less than `session_timeout` (1800)"), "{error}");
     assert!(toml::from_str::<Config>("refresh_interval = 1799").is_ok());
 }

@@ -144,19 +144,23 @@ impl Rules {
 
 /// The catalogue's entries for [`Timeouts`].
 pub const TIMEOUT_KEYS: [ConfigKey; 15] = [
-    timeout("timeouts.tcp_syn_sent", "120", "idle seconds of a TCP connection that has sent SYN"),
-    timeout("timeouts.tcp_syn_recv", "60", "idle seconds once SYN has been answered"),
+    timeout("timeouts.tcp_syn_sent", "120", "idle seconds of a TCP connection after the SYN"),
+    timeout("timeouts.tcp_syn_recv", "60", "idle seconds after the SYN+ACK"),
     timeout("timeouts.tcp_established", "432000", "idle seconds of an open TCP connection (five days)"),
     timeout("timeouts.tcp_fin_wait", "120", "idle seconds after one side's FIN"),
-    timeout("timeouts.tcp_close_wait", "60", "idle seconds once that FIN has been acknowledged"),
+    timeout("timeouts.tcp_close_wait", "60", "idle seconds after that FIN is acknowledged"),
     timeout("timeouts.tcp_last_ack", "30", "idle seconds after both sides' FIN"),
-    timeout("timeouts.tcp_time_wait", "120", "idle seconds once both FINs have been acknowledged"),
+    timeout("timeouts.tcp_time_wait", "120", "idle seconds after both FINs are acknowledged"),
     timeout("timeouts.tcp_close", "10", "idle seconds after a reset"),
     timeout("timeouts.tcp_syn_sent2", "120", "idle seconds after both sides' SYN (simultaneous open)"),
-    timeout("timeouts.tcp_retransmitted", "300", "idle seconds, at most, when a segment comes again and again"),
-    timeout("timeouts.tcp_unacknowledged", "300", "idle seconds, at most, while data is not acknowledged"),
-    timeout("timeouts.udp", "30", "idle seconds of UDP one way, or shorter than two seconds"),
-    timeout("timeouts.udp_stream", "120", "idle seconds of UDP both ways"),
+    timeout(
+        "timeouts.tcp_retransmitted",
+        "300",
+        "upper limit of idle seconds while a segment is retransmitted again and again, or a window is closed",
+    ),
+    timeout("timeouts.tcp_unacknowledged", "300", "upper limit of idle seconds while data is not acknowledged"),
+    timeout("timeouts.udp", "30", "idle seconds of UDP in one direction only, or younger than two seconds"),
+    timeout("timeouts.udp_stream", "120", "idle seconds of UDP in both directions"),
     timeout("timeouts.icmp", "30", "idle seconds of an ICMP query"),
     timeout("timeouts.other", "600", "idle seconds of any other protocol"),
 ];

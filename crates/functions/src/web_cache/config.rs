@@ -18,9 +18,9 @@ pub struct Config {
     pub longest: Timeout,
     /// A connection that is silent for so long is forgotten.
     pub idle_timeout: Timeout,
-    /// IPv4 connections that are remembered.
+    /// Maximum number of IPv4 connections.
     pub flows: Flows,
-    /// IPv6 connections that are remembered.
+    /// Maximum number of IPv6 connections.
     pub flows_v6: Flows,
 }
 
@@ -45,25 +45,25 @@ pub(super) const KEYS: &[ConfigKey] = &[
     key(
         "store_port",
         "65535",
-        "the port that the store is behind, by which requests go that it can answer; 65535: as others, and counted alone",
+        "port of the store, by which requests go out that it can answer; 65535: such requests are only counted",
     ),
-    key("responses", "65536", "responses that are known; 1 to 16777216"),
-    key("longest", "86400", "seconds that a response is kept at most, whatever it says"),
+    key("responses", "65536", "maximum number of responses in the index; 1 to 16777216"),
+    key("longest", "86400", "maximum seconds that a response stays fresh, whatever it says"),
     key("idle_timeout", "300", "seconds of silence after which a connection is forgotten"),
-    key("flows", "65536", "IPv4 connections that are remembered"),
-    key("flows_v6", "8192", "IPv6 connections that are remembered"),
+    key("flows", "65536", "maximum number of IPv4 connections"),
+    key("flows_v6", "8192", "maximum number of IPv6 connections"),
 ];
 
 pub(super) const RECIPES: &[Recipe] = &[
-    Recipe { cause: Cause::SameBucket, key: "responses", help: "more of them: the map has as many more buckets" },
+    Recipe { cause: Cause::SameBucket, key: "responses", help: "larger: the map has more buckets" },
     Recipe {
         cause: Cause::MapRoomExhausted,
         key: "responses",
-        help: "more than there are, so that no core runs out of its share",
+        help: "larger than needed: a core then doesn't use up its share",
     },
     Recipe {
         cause: Cause::PoolExhausted,
         key: "responses",
-        help: "more than there are, so that no core runs out of its share",
+        help: "larger than needed: a core then doesn't use up its share",
     },
 ];
