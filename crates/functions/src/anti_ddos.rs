@@ -14,7 +14,7 @@ use nf::{
 use packet::{FiveTuple, Headers, Host, Nanos, Network, Transport, protocol};
 use serde::Deserialize;
 
-use crate::config::{Count, Flows, Share, Timeout};
+use crate::config::{Count, FlowCount, Share, Timeout};
 use crate::list::Catalogued;
 
 /// The function, configured.
@@ -34,16 +34,16 @@ pub struct AntiDdos {
 pub struct Config {
     /// Under attack when more than this share of the flows has had one packet only.
     pub threshold: Share,
-    /// Flows from which on the share counts.
+    /// FlowCount from which on the share counts.
     pub minimum: Count<0, { u32::MAX as u64 }>,
     /// Microseconds for which a core may go by counts that it has read before.
     pub staleness_us: Count<0, 1_000_000>,
     /// A flow that is silent for so long is forgotten.
     pub idle_timeout: Timeout,
     /// Maximum number of IPv4 flows.
-    pub flows: Flows,
+    pub flows: FlowCount,
     /// Maximum number of IPv6 flows.
-    pub flows_v6: Flows,
+    pub flows_v6: FlowCount,
 }
 
 impl Default for Config {

@@ -62,7 +62,7 @@ impl Meta for Frame {
 
 /// Where a station is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Entry {
+struct StationEntry {
     port: u16,
     /// Its place in the pool.
     index: u32,
@@ -71,13 +71,13 @@ struct Entry {
 }
 
 packet::words! {
-    Entry: [2], entry => [u64::from(entry.index) << 16 | u64::from(entry.port), entry.written.0],
+    StationEntry: [2], entry => [u64::from(entry.index) << 16 | u64::from(entry.port), entry.written.0],
         words => Self { port: words[0] as u16, index: (words[0] >> 16) as u32, written: Nanos(words[1]) };
 }
 
 /// The stations that are known.
 pub struct Stations<M: Memory> {
-    entries: M::Map<Mac, Entry>,
+    entries: M::Map<Mac, StationEntry>,
     /// Ages the entries: each has an index, by which its station is found again.
     pool: M::Allocator,
     names: M::Vector<Mac>,
@@ -133,7 +133,7 @@ impl Bridge {
             }
         };
         // There are as many indices as pairs fit, so there is room.
-        stations.entries.insert(&mut cx.tx, *source, Entry { port: *port, index, written: now })?;
+        stations.entries.insert(&mut cx.tx, *source, StationEntry { port: *port, index, written: now })?;
         Ok(())
     }
 

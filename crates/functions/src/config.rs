@@ -12,7 +12,7 @@ use serde::de::{self, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 /// How many flows a table may be asked to hold.
-pub type Flows = Count<1, 268_435_456>;
+pub type FlowCount = Count<1, 268_435_456>;
 
 /// A span of whole seconds, from one second to ten years.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
@@ -388,7 +388,7 @@ mod tests {
     #[allow(dead_code)]
     struct Sample {
         idle: Option<Timeout>,
-        flows: Option<Flows>,
+        flows: Option<FlowCount>,
         inside: Option<Prefix>,
         outside: Option<Vec<Prefix>>,
         share: Option<Share>,

@@ -15,7 +15,7 @@ use nf::{
 use packet::{FiveTuple, Headers, Nanos};
 use serde::Deserialize;
 
-use crate::config::{Count, Flows};
+use crate::config::{Count, FlowCount};
 use crate::list::Catalogued;
 use crate::top::heaviest;
 use crate::tracking::rules::{Retransmissions, TIMEOUT_KEYS, join_keys};
@@ -45,9 +45,9 @@ pub struct Config {
     /// From how many repetitions of a TCP segment on `timeouts.tcp_retransmitted` counts.
     pub max_retransmissions: Retransmissions,
     /// IPv4 connections.
-    pub flows: Flows,
+    pub flows: FlowCount,
     /// IPv6 connections.
-    pub flows_v6: Flows,
+    pub flows_v6: FlowCount,
     /// Number of connections that the report lists one by one; 0 counts them by state instead.
     pub list: Listed,
     /// How long connections may idle.
@@ -72,8 +72,8 @@ impl Default for Config {
             liberal: false,
             ignore_invalid_rst: false,
             max_retransmissions: Retransmissions::new(3),
-            flows: Flows::new(1_048_576),
-            flows_v6: Flows::new(65_536),
+            flows: FlowCount::new(1_048_576),
+            flows_v6: FlowCount::new(65_536),
             list: Listed::new(0),
             timeouts: Timeouts::default(),
         }

@@ -12,7 +12,7 @@ use nf::{
 use packet::{Headers, Host, Nanos};
 use serde::Deserialize;
 
-use crate::config::{Count, Flows, Timeout};
+use crate::config::{Count, FlowCount, Timeout};
 use crate::list::Catalogued;
 use crate::top::heaviest;
 
@@ -40,9 +40,9 @@ pub struct Config {
     /// For so long after its last packet a source that was over the threshold is still named.
     pub remember: Timeout,
     /// Maximum number of IPv4 sources.
-    pub flows: Flows,
+    pub flows: FlowCount,
     /// Maximum number of IPv6 sources.
-    pub flows_v6: Flows,
+    pub flows_v6: FlowCount,
     /// Number of sources in the report.
     pub top: Count<0, 10_000>,
 }
@@ -302,8 +302,8 @@ mod tests {
             let Ok(verdict) = ddos.packet(&mut cx, &mut source, &FROM);
             let effects = cx.effects();
             assert_eq!(effects.assured, source.dropped > 0, "who was over the threshold stays");
-            let kept = if source.dropped > 0 { ddos.remembered } else { ddos.idle };
-            assert_eq!(effects.deadline, Some(Nanos::from_millis(*millis) + kept));
+            let idle = if source.dropped > 0 { ddos.remembered } else { ddos.idle };
+            assert_eq!(effects.deadline, Some(Nanos::from_millis(*millis) + idle));
             verdict == Verdict::FORWARD
         };
         let out = times.iter().map(&mut step).collect();

@@ -14,7 +14,7 @@ use nf::{
 use packet::{FiveTuple, Headers, Host, Nanos, protocol};
 use serde::Deserialize;
 
-use crate::config::{Count, Flows, Timeout};
+use crate::config::{Count, FlowCount, Timeout};
 use crate::list::Catalogued;
 use crate::top::heaviest;
 
@@ -36,9 +36,9 @@ pub struct Config {
     /// A flow that is silent for so long is forgotten.
     pub idle_timeout: Timeout,
     /// Maximum number of IPv4 flows.
-    pub flows: Flows,
+    pub flows: FlowCount,
     /// Maximum number of IPv6 flows.
-    pub flows_v6: Flows,
+    pub flows_v6: FlowCount,
     /// Number of flows in the report.
     pub top: Count<0, 10_000>,
 }

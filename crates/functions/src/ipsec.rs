@@ -28,7 +28,7 @@ use packet::{FiveTuple, Fragment, Headers, protocol};
 
 pub use config::Config;
 use config::Other;
-use ends::{Ends, Way};
+use ends::{Ends, TunnelDirection};
 pub use passage::Passage;
 use passage::What;
 use window::Window;
@@ -101,7 +101,7 @@ impl Ipsec {
         } else {
             What::Forged
         };
-        Some(Passage { key: ends.key(Way::In), tunnel: tunnel as u16, what, number })
+        Some(Passage { key: ends.key(TunnelDirection::In), tunnel: tunnel as u16, what, number })
     }
 }
 
@@ -204,7 +204,7 @@ impl NetworkFunction for Ipsec {
             return Some(passage);
         }
         let tunnel = self.tunnels.iter().position(|ends| ends.takes(source, destination))?;
-        let key = self.tunnels[tunnel].key(Way::Out);
+        let key = self.tunnels[tunnel].key(TunnelDirection::Out);
         Some(Passage { key, tunnel: tunnel as u16, what: What::Out, number: 0 })
     }
 

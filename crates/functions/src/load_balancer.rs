@@ -22,7 +22,7 @@ use nf::{
 use packet::{Endpoint, Family, FiveTuple, FlowKey, Headers, Key, Nanos, Rewrite};
 
 pub use self::config::Config;
-use self::connection::{Attempt, Name, Way};
+use self::connection::{Attempt, Name, PacketKind};
 pub use self::connection::{Connection, Passing};
 pub use self::health::{Backends, Health, Totals};
 use self::maglev::Table;
@@ -206,30 +206,30 @@ impl NetworkFunction for LoadBalancer {
         let (source, destination, protocol) = (tuple.source(), tuple.destination(), tuple.protocol());
         let role = self.find((destination, protocol));
         if let Some(Role::Service(service)) = role {
-            return Passing::new(headers, tuple, service, Way::Request);
+            return Passing::new(headers, tuple, service, PacketKind::Request);
         }
-        let (client, backend, way) = match (self.find((source, protocol)), role) {
-            (Some(Role::Backend(backend)), _) => (destination, backend, Way::Answer { backend }),
-            (_, Some(Role::Backend(backend))) => (source, backend, Way::Direct { backend }),
+        let (client, backend, kind) = match (self.find((source, protocol)), role) {
+            (Some(Role::Backend(backend)), _) => (destination, backend, PacketKind::Answer { backend }),
+            (_, Some(Role::Backend(backend))) => (source, backend, PacketKind::Direct { backend }),
             (Some(Role::Service(_)) | None, Some(Role::Service(_)) | None) => return None,
         };
         let service = self.backends[usize::from(backend)].service;
         let address = self.services[usize::from(service)].address;
-        Passing::new(headers, FiveTuple::between(client, address, protocol)?, service, way)
+        Passing::new(headers, FiveTuple::between(client, address, protocol)?, service, kind)
     }
 
     fn open<M: Memory>(&self, cx: &mut Context<'_, Self, M>, meta: &Passing) -> Step<Opened<Connection>, M> {
         // A record that came over a wire may name what there is not.
-        let (backend, name, otherwise) = match (meta.way, self.services.get(usize::from(meta.service))) {
-            (Way::Request, Some(service)) => {
+        let (backend, name, otherwise) = match (meta.kind, self.services.get(usize::from(meta.service))) {
+            (PacketKind::Request, Some(service)) => {
                 let backend = self.choose(cx, service, &meta.seen.key, meta.asks().is_some())?;
                 (backend, Name::Service, self.to_backend(backend))
             }
-            (Way::Direct { backend }, _) if usize::from(backend) < self.backends.len() => {
+            (PacketKind::Direct { backend }, _) if usize::from(backend) < self.backends.len() => {
                 (backend, Name::Direct, Verdict::FORWARD)
             }
-            (Way::Answer { .. }, _) => return Ok(Opened::Refused(self.to_client(meta.service))),
-            (Way::Request | Way::Direct { .. }, _) => return Ok(Opened::Refused(Verdict::FORWARD)),
+            (PacketKind::Answer { .. }, _) => return Ok(Opened::Refused(self.to_client(meta.service))),
+            (PacketKind::Request | PacketKind::Direct { .. }, _) => return Ok(Opened::Refused(Verdict::FORWARD)),
         };
         Ok(match self.begin(cx, meta, backend, name) {
             Some(connection) => Opened::Flow(connection),
@@ -244,10 +244,10 @@ impl NetworkFunction for LoadBalancer {
         flow: &mut Connection,
         meta: &Passing,
     ) -> Step<Verdict, M> {
-        let is_of_it = match meta.way {
-            Way::Request => flow.name == Name::Service,
-            Way::Answer { backend } => backend == flow.backend,
-            Way::Direct { backend } => (backend == flow.backend) & (flow.name == Name::Direct),
+        let is_of_it = match meta.kind {
+            PacketKind::Request => flow.name == Name::Service,
+            PacketKind::Answer { backend } => backend == flow.backend,
+            PacketKind::Direct { backend } => (backend == flow.backend) & (flow.name == Name::Direct),
         };
         let is_plain = is_of_it & (flow.attempt == Attempt::None) & (flow.direct == 0);
         if !(is_plain && flow.tracked.flow(&meta.seen, &self.rules, cx)) {
@@ -257,7 +257,7 @@ impl NetworkFunction for LoadBalancer {
     }
 
     fn refuses(&self, meta: &Passing) -> bool {
-        matches!(meta.way, Way::Answer { .. })
+        matches!(meta.kind, PacketKind::Answer { .. })
     }
 
     /// A connection that had to make room has not failed.
@@ -270,13 +270,13 @@ impl NetworkFunction for LoadBalancer {
 
     /// Without room for its connection a packet goes where the table says, as Maglev does it.
     fn orphan<M: Memory>(&self, cx: &mut Context<'_, Self, M>, meta: &Passing) -> Step<Verdict, M> {
-        Ok(match (meta.way, self.services.get(usize::from(meta.service))) {
-            (Way::Request, Some(service)) => {
+        Ok(match (meta.kind, self.services.get(usize::from(meta.service))) {
+            (PacketKind::Request, Some(service)) => {
                 // Nobody would see whether a backend that is tried answers.
                 self.to_backend(self.choose(cx, service, &meta.seen.key, false)?)
             }
-            (Way::Answer { .. }, Some(_)) => self.to_client(meta.service),
-            (Way::Direct { .. }, _) | (_, None) => Verdict::FORWARD,
+            (PacketKind::Answer { .. }, Some(_)) => self.to_client(meta.service),
+            (PacketKind::Direct { .. }, _) | (_, None) => Verdict::FORWARD,
         })
     }
 

@@ -35,7 +35,7 @@ use crate::list::Catalogued;
 
 use self::config::is_unicast;
 use self::keys::{KEYS, RECIPES};
-use self::meta::{Content, Way, is_icmp_error};
+use self::meta::{Content, Translation, is_icmp_error};
 use self::state::{Endpoint4, Listed, Use};
 
 pub use self::config::Config;
@@ -72,13 +72,13 @@ impl Nat {
 
     /// Which way packets between these addresses are translated, or what becomes of them if they are not.
     #[inline]
-    fn way(&self, source: Ipv4Addr, destination: Ipv4Addr) -> Result<Way, Verdict> {
+    fn translation_between(&self, source: Ipv4Addr, destination: Ipv4Addr) -> Result<Translation, Verdict> {
         let (source, destination) = (source.to_bits(), destination.to_bits());
         match (self.is_inside(source), self.is_external(destination)) {
-            (false, true) => Ok(Way::Inward),
-            (true, true) => Ok(Way::Hairpin),
+            (false, true) => Ok(Translation::Inward),
+            (true, true) => Ok(Translation::Hairpin),
             (true, false) if self.is_inside(destination) || !is_unicast(destination) => Err(Verdict::FORWARD),
-            (true, false) => Ok(Way::Outward),
+            (true, false) => Ok(Translation::Outward),
             // Outside, nobody is told an inside address: who uses one tries to get past the filter.
             (false, false) if self.is_inside(destination) => Err(Verdict::Drop(Self::PRIVATE_DESTINATION)),
             (false, false) => Err(Verdict::FORWARD),
@@ -88,36 +88,41 @@ impl Nat {
     /// Which way an ICMP error is translated, or what becomes of it if it isn't: by the packet that it quotes. Its sender's address says
     /// nothing, as there are routers outside with addresses of inside, and routers inside with others.
     #[inline(never)]
-    fn way_of_error(&self, ip: &Ipv4, source: Endpoint4, destination: Endpoint4) -> Result<Way, Verdict> {
+    fn translation_of_error(
+        &self,
+        ip: &Ipv4,
+        source: Endpoint4,
+        destination: Endpoint4,
+    ) -> Result<Translation, Verdict> {
         let is_external = self.is_external(source.address);
         match (self.is_inside(source.address), self.is_inside(destination.address)) {
-            (false, true) if is_external => Ok(Way::Hairpin),
-            (false, false) if is_external => Ok(Way::Inward),
-            (false, true) => Ok(Way::Outward),
+            (false, true) if is_external => Ok(Translation::Hairpin),
+            (false, false) if is_external => Ok(Translation::Inward),
+            (false, true) => Ok(Translation::Outward),
             // Nobody has translated the packet: it was on its way out, or remains inside.
             (true, _) => match self.is_inside(ip.src.to_bits()) && self.is_inside(ip.dst.to_bits()) {
                 true => Err(Verdict::FORWARD),
-                false => Ok(Way::Within),
+                false => Ok(Translation::Within),
             },
             // A packet to an external address that hasn't come in yet.
             (false, false) if self.is_external(destination.address) => Err(Verdict::FORWARD),
-            (false, false) => self.way(ip.src, ip.dst),
+            (false, false) => self.translation_between(ip.src, ip.dst),
         }
     }
 
     /// Which way a packet is translated, or what becomes of it if it isn't.
     #[inline(always)]
-    fn way_of(&self, ip: &Ipv4, content: &Content) -> Result<Way, Verdict> {
+    fn translation_of(&self, ip: &Ipv4, content: &Content) -> Result<Translation, Verdict> {
         match *content {
-            Content::Error { source, destination, .. } => self.way_of_error(ip, source, destination),
-            Content::Segment(_) | Content::Datagram | Content::Query { .. } => self.way(ip.src, ip.dst),
+            Content::Error { source, destination, .. } => self.translation_of_error(ip, source, destination),
+            Content::Segment(_) | Content::Datagram | Content::Query { .. } => self.translation_between(ip.src, ip.dst),
         }
     }
 
     /// What becomes of an ICMP error that names no flow: none passes that might show an inside address.
     fn unnamed_error(&self, ip: &Ipv4, icmp: &Icmp) -> Verdict {
         match Content::of_icmp(icmp) {
-            Some(content) => self.way_of(ip, &content).err(),
+            Some(content) => self.translation_of(ip, &content).err(),
             None => {
                 let quoted = icmp.embedded.map(|embedded| (embedded.tuple.source(), embedded.tuple.destination()));
                 let is_ours = |end: Endpoint| match end.address {
@@ -126,7 +131,7 @@ impl Nat {
                 };
                 match quoted {
                     Some((source, destination)) if !is_ours(source) && !is_ours(destination) => {
-                        self.way(ip.src, ip.dst).err()
+                        self.translation_between(ip.src, ip.dst).err()
                     }
                     Some(_) if self.is_inside(ip.src.to_bits()) && self.is_inside(ip.dst.to_bits()) => {
                         Some(Verdict::FORWARD)
@@ -151,7 +156,7 @@ impl Nat {
                 shown(one.internal).into(),
                 shown(one.external).into(),
                 one.sessions.into(),
-                Cell::Number(one.left.0 / 1_000_000_000),
+                Cell::Number(one.expires_in.0 / 1_000_000_000),
             ]
         };
         rows.extend(listed.iter().map(row));
@@ -299,10 +304,10 @@ impl NetworkFunction for Nat {
             }
             Transport::Icmp(_) | Transport::Sctp { .. } | Transport::None => return None,
         };
-        let way = self.way_of(&ip, &content).ok()?;
+        let translation = self.translation_of(&ip, &content).ok()?;
         let source = Endpoint4::new(ip.src, source);
         let destination = Endpoint4::new(ip.dst, destination);
-        Some(Meta { source, destination, way, content })
+        Some(Meta { source, destination, translation, content })
     }
 
     #[inline(always)]
@@ -318,7 +323,7 @@ impl NetworkFunction for Nat {
         {
             return self.unnamed_error(&ip, &icmp);
         }
-        match self.way(ip.src, ip.dst) {
+        match self.translation_between(ip.src, ip.dst) {
             Err(verdict) => verdict,
             Ok(_) if headers.fragment == Fragment::Later => Verdict::Drop(Reason::FRAGMENT),
             Ok(_) => Verdict::Drop(match headers.transport {

@@ -14,7 +14,7 @@ use nf::{
 use packet::{FiveTuple, Headers, Nanos, Network};
 use serde::Deserialize;
 
-use crate::config::{Count, Flows, Timeout};
+use crate::config::{Count, FlowCount, Timeout};
 use crate::list::Catalogued;
 use crate::rate::Rate;
 
@@ -43,9 +43,9 @@ pub struct Config {
     /// A bucket that is idle for so long is forgotten, though not before it is full again.
     pub idle_timeout: Timeout,
     /// Maximum number of IPv4 buckets.
-    pub flows: Flows,
+    pub flows: FlowCount,
     /// Maximum number of IPv6 buckets.
-    pub flows_v6: Flows,
+    pub flows_v6: FlowCount,
 }
 
 /// What has a bucket of its own.
@@ -223,10 +223,10 @@ impl NetworkFunction for Policer {
         let gained = cx.now().since(bucket.counted_at).0.saturating_mul(self.rate);
         bucket.tokens = bucket.tokens.saturating_add(gained).min(self.full);
         bucket.counted_at = cx.now();
-        let left = bucket.tokens.checked_sub(u64::from(meta.bytes).saturating_mul(BYTE));
+        let remaining = bucket.tokens.checked_sub(u64::from(meta.bytes).saturating_mul(BYTE));
         // No branch by what nobody can foretell: a replica that only catches up asks for no verdict.
-        bucket.tokens = left.unwrap_or(bucket.tokens);
-        Ok(if left.is_some() { Verdict::forward() } else { Verdict::Drop(RATE) })
+        bucket.tokens = remaining.unwrap_or(bucket.tokens);
+        Ok(if remaining.is_some() { Verdict::forward() } else { Verdict::Drop(RATE) })
     }
 }
 

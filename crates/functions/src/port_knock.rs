@@ -13,7 +13,7 @@ use nf::{
 use packet::{Fragment, Headers, Host, Nanos, Network, Transport, protocol};
 use serde::Deserialize;
 
-use crate::config::{Count, Flows, Timeout};
+use crate::config::{Count, FlowCount, Timeout};
 use crate::list::Catalogued;
 
 /// The function, configured.
@@ -39,9 +39,9 @@ pub struct Config {
     /// An open source that is silent for so long is closed.
     pub idle_timeout: Timeout,
     /// Maximum number of IPv4 sources.
-    pub flows: Flows,
+    pub flows: FlowCount,
     /// Maximum number of IPv6 sources.
-    pub flows_v6: Flows,
+    pub flows_v6: FlowCount,
 }
 
 impl Default for Config {

@@ -16,7 +16,7 @@ use nf::{
 use packet::{Headers, Host, Nanos, TcpFlags, Transport};
 use serde::Deserialize;
 
-use crate::config::{Count, Flows, Prefix, Timeout};
+use crate::config::{Count, FlowCount, Prefix, Timeout};
 use crate::list::Catalogued;
 use crate::top::heaviest;
 
@@ -42,9 +42,9 @@ pub struct Config {
     /// A source that is silent for so long is forgotten, though not before its bucket is full again.
     pub idle_timeout: Timeout,
     /// Maximum number of IPv4 sources.
-    pub flows: Flows,
+    pub flows: FlowCount,
     /// Maximum number of IPv6 sources.
-    pub flows_v6: Flows,
+    pub flows_v6: FlowCount,
     /// Number of sources in the report.
     pub top: Count<0, 10_000>,
 }
@@ -209,13 +209,13 @@ impl NetworkFunction for SynLimit {
         source.tokens = source.tokens.saturating_add(gained).min(self.full);
         source.counted_at = cx.now();
         source.syns += 1;
-        let Some(left) = source.tokens.checked_sub(SYN) else {
+        let Some(remaining) = source.tokens.checked_sub(SYN) else {
             source.dropped += 1;
             // A flood of spoofed sources must not push out those that are known to exceed their rate.
             cx.assure();
             return Ok(Verdict::Drop(SYN_RATE));
         };
-        source.tokens = left;
+        source.tokens = remaining;
         Ok(Verdict::forward())
     }
 

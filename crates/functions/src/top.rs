@@ -10,24 +10,24 @@ pub(crate) fn heaviest<K: Ord + Copy, F: Copy>(
     weight: impl Fn(&F) -> u64,
 ) -> Vec<(K, F)> {
     let order = |(key, flow): &(K, F)| (Reverse(weight(flow)), *key);
-    let mut kept = Vec::new();
+    let mut candidates = Vec::new();
     // The lightest that can still be among them.
     let mut least = 1;
     for flow in flows {
         if weight(&flow.1) < least {
             continue;
         }
-        kept.push(flow);
+        candidates.push(flow);
         // Room for as many again makes the sort a rare thing.
-        if kept.len() >= 2 * count.max(32) {
-            kept.sort_unstable_by_key(order);
-            kept.truncate(count);
-            least = kept.last().map_or(least, |(_, flow)| weight(flow));
+        if candidates.len() >= 2 * count.max(32) {
+            candidates.sort_unstable_by_key(order);
+            candidates.truncate(count);
+            least = candidates.last().map_or(least, |(_, flow)| weight(flow));
         }
     }
-    kept.sort_unstable_by_key(order);
-    kept.truncate(count);
-    kept
+    candidates.sort_unstable_by_key(order);
+    candidates.truncate(count);
+    candidates
 }
 
 #[cfg(test)]

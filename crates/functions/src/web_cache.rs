@@ -24,7 +24,7 @@ pub use self::config::Config;
 pub use self::connection::Connection;
 pub use self::index::Index;
 use self::index::{Known, Totals};
-use self::message::{Ask, Keep, Reply, Uncacheable, What};
+use self::message::{Ask, CacheAction, Keep, Reply, Uncacheable};
 use self::segment::Event;
 pub use self::segment::Segment;
 
@@ -55,19 +55,19 @@ impl WebCache {
     fn ask<M: Memory>(&self, cx: &mut Context<'_, Self, M>, ask: &Ask, is_new: bool) -> Step<Verdict, M> {
         let (index, now) = (cx.shared, cx.now());
         let found = match ask.what {
-            What::LookUp => index.find(&mut cx.tx, ask.name, now)?,
-            What::Reload | What::Authorized | What::Unsafe | What::Pass(_) => None,
+            CacheAction::LookUp => index.find(&mut cx.tx, ask.name, now)?,
+            CacheAction::Reload | CacheAction::Authorized | CacheAction::Unsafe | CacheAction::Bypass(_) => None,
         };
         if is_new {
             index.totals.update(&mut cx.tx, |totals| match (ask.what, &found) {
-                (What::LookUp, Some(known)) => {
+                (CacheAction::LookUp, Some(known)) => {
                     totals.hits += 1;
                     totals.bytes_saved = totals.bytes_saved.wrapping_add(known.length);
                 }
-                (What::LookUp | What::Reload, _) => totals.misses += 1,
-                (What::Authorized, _) => count(totals, Uncacheable::Authorization),
-                (What::Unsafe, _) => count(totals, Uncacheable::Method),
-                (What::Pass(why), _) => count(totals, why),
+                (CacheAction::LookUp | CacheAction::Reload, _) => totals.misses += 1,
+                (CacheAction::Authorized, _) => count(totals, Uncacheable::Authorization),
+                (CacheAction::Unsafe, _) => count(totals, Uncacheable::Method),
+                (CacheAction::Bypass(why), _) => count(totals, why),
             })?;
         }
         Ok(match found {
@@ -84,16 +84,16 @@ impl WebCache {
         };
         match (what, reply.keep) {
             // These have been counted with their requests.
-            (What::Pass(_), _) => Ok(()),
-            (What::Unsafe, _) if reply.succeeds => index.invalidate(&mut cx.tx, name),
-            (What::Unsafe, _) => Ok(()),
-            (What::Authorized, _) if !reply.is_public => Ok(()),
-            (What::Authorized, Keep::Not(_)) => Ok(()),
-            (What::LookUp | What::Reload | What::Authorized, Keep::For(secs)) => {
+            (CacheAction::Bypass(_), _) => Ok(()),
+            (CacheAction::Unsafe, _) if reply.succeeds => index.invalidate(&mut cx.tx, name),
+            (CacheAction::Unsafe, _) => Ok(()),
+            (CacheAction::Authorized, _) if !reply.is_public => Ok(()),
+            (CacheAction::Authorized, Keep::Not(_)) => Ok(()),
+            (CacheAction::LookUp | CacheAction::Reload | CacheAction::Authorized, Keep::For(secs)) => {
                 let lifetime = Nanos::from_secs(u64::from(secs.min(self.config.longest.secs())));
                 index.keep(&mut cx.tx, Known { name, stale_at: now + lifetime, length: reply.length })
             }
-            (What::LookUp | What::Reload, Keep::Not(why)) => {
+            (CacheAction::LookUp | CacheAction::Reload, Keep::Not(why)) => {
                 index.totals.update(&mut cx.tx, |totals| count(totals, why))
             }
         }

@@ -167,9 +167,9 @@ impl Wire {
     /// What the kernel says.
     pub fn wait(wires: &[&Self], end: Instant) -> io::Result<bool> {
         let mut polled: Vec<PollFd<'_>> = wires.iter().map(|wire| PollFd::new(&wire.socket, PollFlags::IN)).collect();
-        let left = end.saturating_duration_since(Instant::now());
-        let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
-        match poll(&mut polled, Some(&left)) {
+        let remaining = end.saturating_duration_since(Instant::now());
+        let remaining = Timespec { tv_sec: remaining.as_secs() as i64, tv_nsec: i64::from(remaining.subsec_nanos()) };
+        match poll(&mut polled, Some(&remaining)) {
             Ok(ready) => Ok(ready > 0),
             Err(rustix::io::Errno::INTR) => Ok(false),
             Err(error) => Err(error.into()),

@@ -14,7 +14,7 @@ use serde::{Deserialize, Deserializer};
 use super::classifier::Classifier;
 use super::signatures::Signatures;
 use super::{ClassSet, UNKNOWN};
-use crate::config::{Count, Flows, Timeout};
+use crate::config::{Count, FlowCount, Timeout};
 
 /// How the function is set up around a classifier, by whose names applications are called.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -27,9 +27,9 @@ pub struct Config<C: Classifier = Signatures> {
     /// A session that is silent for so long is forgotten.
     idle_timeout: Timeout,
     /// Maximum number of IPv4 sessions.
-    flows: Flows,
+    flows: FlowCount,
     /// Maximum number of IPv6 sessions.
-    flows_v6: Flows,
+    flows_v6: FlowCount,
 }
 
 impl<C: Classifier> Default for Config<C> {
@@ -38,8 +38,8 @@ impl<C: Classifier> Default for Config<C> {
             drop: Vec::new(),
             give_up: Count::new(16),
             idle_timeout: Timeout::from_secs(300),
-            flows: Flows::new(1_048_576),
-            flows_v6: Flows::new(65_536),
+            flows: FlowCount::new(1_048_576),
+            flows_v6: FlowCount::new(65_536),
         }
     }
 }

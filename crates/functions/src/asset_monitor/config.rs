@@ -8,7 +8,7 @@ use nf::{ConfigKey, Recipe, Sizing};
 use packet::Nanos;
 use serde::Deserialize;
 
-use crate::config::{Count, Flows, Timeout};
+use crate::config::{Count, FlowCount, Timeout};
 
 /// How the monitor is set up.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -24,8 +24,8 @@ struct Fields {
     asset_timeout: Timeout,
     refresh_interval: Timeout,
     idle_timeout: Timeout,
-    flows: Flows,
-    flows_v6: Flows,
+    flows: FlowCount,
+    flows_v6: FlowCount,
     top: Count<0, 1_000_000>,
 }
 
@@ -37,8 +37,8 @@ impl Default for Fields {
             asset_timeout: Timeout::from_secs(86_400),
             refresh_interval: Timeout::from_secs(60),
             idle_timeout: Timeout::from_secs(300),
-            flows: Flows::new(262_144),
-            flows_v6: Flows::new(32_768),
+            flows: FlowCount::new(262_144),
+            flows_v6: FlowCount::new(32_768),
             top: Count::new(100),
         }
     }

@@ -231,13 +231,13 @@ pub fn of(headers: &Headers, tcp: &Tcp) -> Option<(System, bool)> {
     if !syn || rst {
         return None;
     }
-    let left = match headers.network {
+    let hops_remaining = match headers.network {
         Network::V4(ip) => ip.ttl,
         Network::V6(ip) => ip.hop_limit,
         Network::None | Network::Unreadable | Network::Arp => return None,
     };
     // Each router takes one: the least that it may have been in the beginning.
-    let ttl = [32, 64, 128].into_iter().find(|initial| left <= *initial).unwrap_or(255);
+    let ttl = [32, 64, 128].into_iter().find(|initial| hops_remaining <= *initial).unwrap_or(255);
     let rules = if ack { GRANTS } else { ASKS };
     let system = rules.iter().find(|rule| rule.fits(ttl, tcp)).map_or(System::Unknown, |rule| rule.system);
     Some((system, ack))

@@ -170,8 +170,8 @@ fn udp_becomes_a_stream_after_two_seconds_both_ways() {
     let mut driver = driver("");
     let (client, server) = ((v4(1), 5000), (v4(2), 53));
     let expect = |driver: &Driver<Conntrack>, state: &str, idle: f64, assured: bool| {
-        let (entry, left) = driver.only().unwrap();
-        assert_eq!((entry.flow.names(), left, entry.assured), (("udp", state), idle, assured));
+        let (entry, secs_left) = driver.only().unwrap();
+        assert_eq!((entry.flow.names(), secs_left, entry.assured), (("udp", state), idle, assured));
     };
     assert_eq!(cause(driver.give(&udp(client, server))), None);
     expect(&driver, "unanswered", 30.0, false);
@@ -230,8 +230,8 @@ fn icmp_errors_belong_to_the_connection_that_they_quote() {
         driver.give(&udp((a, 5000), (b, 53)));
         driver.wait(10.0);
         assert_eq!(cause(driver.give(&icmp_error(router, a, kind, quoted))), None);
-        let (entry, left) = driver.only().unwrap();
-        assert_eq!((entry.flow.names(), left), (("udp", "unanswered"), 20.0), "timers stay as they are");
+        let (entry, secs_left) = driver.only().unwrap();
+        assert_eq!((entry.flow.names(), secs_left), (("udp", "unanswered"), 20.0), "timers stay as they are");
         assert_eq!(cause(driver.give(&icmp_error(b, a, kind, quoted))), None, "from the host itself");
         assert_eq!(cause(driver.give(&icmp_error(a, b, kind, quoted.reversed()))), None, "about the other direction");
         assert_eq!(
@@ -269,10 +269,10 @@ fn other_protocols_are_conversations() {
     let (there, back) =
         (ip(v4(1), v4(2), protocol::GRE, Transport::None), ip(v4(2), v4(1), protocol::GRE, Transport::None));
     driver.give(&there);
-    assert_eq!(driver.only().map(|(entry, left)| (entry.flow.names().1, left)), Some(("unanswered", 600.0)));
+    assert_eq!(driver.only().map(|(entry, secs_left)| (entry.flow.names().1, secs_left)), Some(("unanswered", 600.0)));
     driver.give(&back);
-    let (entry, left) = driver.only().unwrap();
-    assert_eq!((entry.flow.names(), left, entry.assured), (("other", "answered"), 600.0, true));
+    let (entry, secs_left) = driver.only().unwrap();
+    assert_eq!((entry.flow.names(), secs_left, entry.assured), (("other", "answered"), 600.0, true));
 }
 
 #[test]

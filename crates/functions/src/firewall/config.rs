@@ -8,7 +8,7 @@ use nf::ConfigKey;
 use packet::{FiveTuple, protocol};
 use serde::Deserialize;
 
-use crate::config::{Flows, Ports, Prefix, Prefixes};
+use crate::config::{FlowCount, Ports, Prefix, Prefixes};
 use crate::conntrack::Listed;
 use crate::tracking::rules::{Retransmissions, TIMEOUT_KEYS, join_keys};
 use crate::tracking::{Event, Timeouts};
@@ -36,9 +36,9 @@ pub struct Config {
     /// From how many repetitions of a TCP segment on `timeouts.tcp_retransmitted` counts.
     pub max_retransmissions: Retransmissions,
     /// IPv4 connections.
-    pub flows: Flows,
+    pub flows: FlowCount,
     /// IPv6 connections.
-    pub flows_v6: Flows,
+    pub flows_v6: FlowCount,
     /// Number of connections that the report lists one by one; 0 counts them by state instead.
     pub(crate) list: Listed,
     /// How long connections may idle.
@@ -136,8 +136,8 @@ impl Default for Config {
             unreadable: NonIp::Drop,
             loose: false,
             max_retransmissions: Retransmissions::new(3),
-            flows: Flows::new(1_048_576),
-            flows_v6: Flows::new(65_536),
+            flows: FlowCount::new(1_048_576),
+            flows_v6: FlowCount::new(65_536),
             list: Listed::new(0),
             timeouts: Timeouts::default(),
         }

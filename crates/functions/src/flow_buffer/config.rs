@@ -11,7 +11,7 @@ use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use super::segment::HEAD_MAX;
-use crate::config::{Count, Flows, Timeout};
+use crate::config::{Count, FlowCount, Timeout};
 
 /// How the buffer is set up.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -28,8 +28,8 @@ struct Fields {
     drop_contradictions: bool,
     idle_timeout: Timeout,
     remember: Timeout,
-    flows: Flows,
-    flows_v6: Flows,
+    flows: FlowCount,
+    flows_v6: FlowCount,
     top: Count<0, 10_000>,
 }
 
@@ -42,8 +42,8 @@ impl Default for Fields {
             drop_contradictions: false,
             idle_timeout: Timeout::from_secs(300),
             remember: Timeout::from_secs(86_400),
-            flows: Flows::new(262_144),
-            flows_v6: Flows::new(32_768),
+            flows: FlowCount::new(262_144),
+            flows_v6: FlowCount::new(32_768),
             top: Count::new(10),
         }
     }

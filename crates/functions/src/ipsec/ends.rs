@@ -42,10 +42,10 @@ impl Ends {
     }
 
     /// What names an association: the addresses outside and its index, where other packets have ports.
-    pub(super) fn key(&self, way: Way) -> FiveTuple {
-        let (source, destination, spi) = match way {
-            Way::Out => (self.local, self.peer, self.out.spi),
-            Way::In => (self.peer, self.local, self.into.spi),
+    pub(super) fn key(&self, direction: TunnelDirection) -> FiveTuple {
+        let (source, destination, spi) = match direction {
+            TunnelDirection::Out => (self.local, self.peer, self.out.spi),
+            TunnelDirection::In => (self.peer, self.local, self.into.spi),
         };
         let [high, low] = [(spi >> 16) as u16, spi as u16];
         match (source, destination) {
@@ -68,7 +68,7 @@ fn has(prefixes: &[Prefix], address: IpAddr) -> bool {
 
 /// Into the tunnel, or out of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum TunnelDirection {
     Out,
     In,
 }

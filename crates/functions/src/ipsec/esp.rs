@@ -215,10 +215,10 @@ fn ethertype(headers: &Headers, link: &mut [u8], is_v4: bool) -> Result<(), Reas
 fn hop(ip: &mut [u8]) -> Result<(), Reason> {
     let is_v4 = ip[0] >> 4 == 4;
     let ttl = if is_v4 { &mut ip[8] } else { &mut ip[7] };
-    let left = ttl.checked_sub(1).filter(|left| *left > 0).ok_or(reason::TTL)?;
-    let old = core::mem::replace(ttl, left);
+    let remaining = ttl.checked_sub(1).filter(|remaining| *remaining > 0).ok_or(reason::TTL)?;
+    let old = core::mem::replace(ttl, remaining);
     if is_v4 {
-        change_v4(ip, u16::from(old) << 8, u16::from(left) << 8);
+        change_v4(ip, u16::from(old) << 8, u16::from(remaining) << 8);
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use packet::{Endpoint, protocol};
 use serde::Deserialize;
 
 use super::maglev::is_prime;
-use crate::config::{Count, Flows, Timeout};
+use crate::config::{Count, FlowCount, Timeout};
 use crate::tracking::rules::Retransmissions;
 use crate::tracking::{Rules, Timeouts};
 
@@ -32,8 +32,8 @@ pub(super) struct Fields {
     pub(super) retry_after: Timeout,
     pub(super) transitory_timeout: Timeout,
     pub(super) idle_timeout: Timeout,
-    pub(super) flows: Flows,
-    pub(super) flows_v6: Flows,
+    pub(super) flows: FlowCount,
+    pub(super) flows_v6: FlowCount,
 }
 
 impl Config {
@@ -74,8 +74,8 @@ impl Default for Fields {
             retry_after: Timeout::from_secs(10),
             transitory_timeout: Timeout::from_secs(60),
             idle_timeout: Timeout::from_secs(900),
-            flows: Flows::new(1_048_576),
-            flows_v6: Flows::new(65_536),
+            flows: FlowCount::new(1_048_576),
+            flows_v6: FlowCount::new(65_536),
         }
     }
 }

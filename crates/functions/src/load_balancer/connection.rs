@@ -12,12 +12,12 @@ pub struct Passing {
     /// What it does to the connection. The connection's name is from the client to the service, whichever way the packet goes.
     pub(super) seen: Observation,
     pub(super) service: u16,
-    pub(super) way: Way,
+    pub(super) kind: PacketKind,
 }
 
 /// Which way a packet goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum PacketKind {
     /// From a client to the service's address.
     Request,
     /// From a backend to a client.
@@ -29,16 +29,16 @@ pub(super) enum Way {
 impl Passing {
     /// The packet's contribution to the connection of this name; `None` where the packet is neither TCP nor UDP.
     #[inline]
-    pub(super) fn new(headers: &Headers, key: FiveTuple, service: u16, way: Way) -> Option<Self> {
+    pub(super) fn new(headers: &Headers, key: FiveTuple, service: u16, kind: PacketKind) -> Option<Self> {
         let event = match &headers.transport {
             // Flags that go together in no segment: forwarded as the others, and believed by no connection.
             Transport::Tcp(tcp) => Segment::new(tcp, headers.payload_len).map_or(Event::Other, Event::Tcp),
             Transport::Udp { .. } => Event::Udp,
             Transport::None | Transport::Icmp(_) | Transport::Sctp { .. } => return None,
         };
-        let from_first = !matches!(way, Way::Answer { .. });
+        let from_first = !matches!(kind, PacketKind::Answer { .. });
         let seen = Observation { key, event: event.sent_by(from_first), from_first, interface: 0 };
-        Some(Self { seen, service, way })
+        Some(Self { seen, service, kind })
     }
 
     pub(super) const fn segment(&self) -> Option<&Segment> {
@@ -67,7 +67,7 @@ impl Passing {
 
 /// Where the event's number begins in a record's first byte, behind the way's.
 const EVENT_SHIFT: u32 = 2;
-const WAY: u8 = 3;
+const KIND: u8 = 3;
 
 impl Meta for Passing {
     type Key = FiveTuple;
@@ -87,12 +87,12 @@ impl Meta for Passing {
 
     #[inline]
     fn write(&self, record: &mut [u8]) {
-        let (way, backend) = match self.way {
-            Way::Request => (0, 0),
-            Way::Answer { backend } => (1, backend),
-            Way::Direct { backend } => (2, backend),
+        let (kind, backend) = match self.kind {
+            PacketKind::Request => (0, 0),
+            PacketKind::Answer { backend } => (1, backend),
+            PacketKind::Direct { backend } => (2, backend),
         };
-        let fields = RecordWriter::new(record).u8(way | self.seen.event.number() << EVENT_SHIFT);
+        let fields = RecordWriter::new(record).u8(kind | self.seen.event.number() << EVENT_SHIFT);
         self.seen.event.write(fields.u16(self.service).u16(backend).tuple(&self.seen.key)).end();
     }
 
@@ -100,13 +100,13 @@ impl Meta for Passing {
     fn read(record: &[u8]) -> Option<Self> {
         let mut fields = RecordReader::new(record);
         let (bits, service, backend, key) = (fields.u8()?, fields.u16()?, fields.u16()?, fields.tuple()?);
-        let way = match (bits & WAY, backend) {
-            (0, 0) => Way::Request,
-            (1, backend) => Way::Answer { backend },
-            (2, backend) => Way::Direct { backend },
+        let kind = match (bits & KIND, backend) {
+            (0, 0) => PacketKind::Request,
+            (1, backend) => PacketKind::Answer { backend },
+            (2, backend) => PacketKind::Direct { backend },
             _ => return None,
         };
-        let from_first = !matches!(way, Way::Answer { .. });
+        let from_first = !matches!(kind, PacketKind::Answer { .. });
         let event = Event::read(bits >> EVENT_SHIFT, &mut fields)?.sent_by(from_first);
         fields.end()?;
         let makes_sense = match event {
@@ -114,7 +114,7 @@ impl Meta for Passing {
             Event::Udp => key.protocol() == protocol::UDP,
             Event::Query(_) | Event::Reply(_) | Event::Error => false,
         };
-        makes_sense.then_some(Self { seen: Observation { key, event, from_first, interface: 0 }, service, way })
+        makes_sense.then_some(Self { seen: Observation { key, event, from_first, interface: 0 }, service, kind })
     }
 }
 

@@ -120,9 +120,9 @@ mod tests {
         let all = backends(100);
         let before = Table::new(&all, SMALL);
         for gone in [0, 17, 50, 99] {
-            let mut left = all.clone();
-            left.remove(gone);
-            let after = Table::new(&left, SMALL);
+            let mut remaining = all.clone();
+            remaining.remove(gone);
+            let after = Table::new(&remaining, SMALL);
             let disrupted = disrupted(&before, &after, gone);
             // A hundredth has to move, the leaver's own. Of the others, hashing by the number of backends would move nearly all.
             assert!(disrupted * 100 < 2 * SMALL, "without {gone}, {disrupted} entries of others moved");

@@ -4,7 +4,7 @@ use memory::Memory;
 use nf::{Context, Step, Verdict};
 use packet::{Nanos, protocol};
 
-use super::connection::{Attempt, Connection, Name, Passing, Way, bit, is_behind};
+use super::connection::{Attempt, Connection, Name, PacketKind, Passing, bit, is_behind};
 use super::{LoadBalancer, hash};
 use crate::tracking::tcp::{self, State};
 use crate::tracking::{self, Outcome};
@@ -54,7 +54,7 @@ impl LoadBalancer {
     /// What becomes of a packet of the connection, which is known by this name.
     #[inline(always)]
     pub(super) fn of_connection(&self, flow: &mut Connection, name: Name, meta: &Passing) -> Verdict {
-        let from_backend = matches!(meta.way, Way::Answer { .. });
+        let from_backend = matches!(meta.kind, PacketKind::Answer { .. });
         let count = &mut flow.packets[usize::from(from_backend)];
         *count = count.saturating_add(1);
         match name {
@@ -73,17 +73,17 @@ impl LoadBalancer {
         meta: &Passing,
     ) -> Step<Verdict, M> {
         self.miss(cx, flow)?;
-        match meta.way {
-            Way::Request if flow.name == Name::Service => self.request(cx, flow, meta),
-            Way::Request => self.request_beside(cx, flow, meta),
-            Way::Answer { backend } if backend == flow.backend => self.answer(cx, flow, meta),
-            Way::Direct { backend } if backend == flow.backend => self.direct(cx, flow, meta),
-            Way::Answer { backend } if flow.talks_directly_to(backend) => {
+        match meta.kind {
+            PacketKind::Request if flow.name == Name::Service => self.request(cx, flow, meta),
+            PacketKind::Request => self.request_beside(cx, flow, meta),
+            PacketKind::Answer { backend } if backend == flow.backend => self.answer(cx, flow, meta),
+            PacketKind::Direct { backend } if backend == flow.backend => self.direct(cx, flow, meta),
+            PacketKind::Answer { backend } if flow.talks_directly_to(backend) => {
                 self.keep(cx);
                 Ok(Verdict::FORWARD)
             }
-            Way::Answer { .. } => Ok(self.to_client(meta.service)),
-            Way::Direct { backend } => {
+            PacketKind::Answer { .. } => Ok(self.to_client(meta.service)),
+            PacketKind::Direct { backend } => {
                 if matches!(meta.says(), Some(tcp::Event::Syn | tcp::Event::Ack)) || meta.is_datagram() {
                     flow.direct |= bit(backend);
                     self.keep(cx);

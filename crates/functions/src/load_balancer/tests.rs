@@ -174,7 +174,7 @@ impl Bench {
     }
 
     /// Seconds until it is forgotten.
-    fn left(&self, number: u16) -> u64 {
+    fn secs_left(&self, number: u16) -> u64 {
         let key = FiveTuple::between(client(number), service(), 6).expect("both are IPv4");
         self.flows[&key].1.since(self.now).0 / 1_000_000_000
     }
@@ -184,21 +184,21 @@ impl Bench {
 fn a_connection_goes_through_its_states() {
     let mut bench = Bench::new("");
     let backend = bench.ask(1, SYN, 100, 0);
-    assert_eq!((bench.state(1), bench.left(1)), (Some(State::SynSent), 3));
+    assert_eq!((bench.state(1), bench.secs_left(1)), (Some(State::SynSent), 3));
     bench.wait(1);
     bench.ask(1, SYN, 100, 0);
-    assert_eq!(bench.left(1), 2, "a repetition doesn't put the deadline off");
+    assert_eq!(bench.secs_left(1), 2, "a repetition doesn't put the deadline off");
     assert!(bench.answer(backend, 1, SYN_ACK, 500, 101));
-    assert_eq!((bench.state(1), bench.left(1), bench.effects.assured), (Some(State::SynRecv), 60, false));
+    assert_eq!((bench.state(1), bench.secs_left(1), bench.effects.assured), (Some(State::SynRecv), 60, false));
     bench.ask(1, ACK, 101, 501);
-    assert_eq!((bench.state(1), bench.left(1), bench.effects.assured), (Some(State::Established), 900, true));
+    assert_eq!((bench.state(1), bench.secs_left(1), bench.effects.assured), (Some(State::Established), 900, true));
     assert!(bench.answer(backend, 1, FIN_ACK, 501, 101));
-    assert_eq!((bench.state(1), bench.left(1)), (Some(State::FinWait), 60));
+    assert_eq!((bench.state(1), bench.secs_left(1)), (Some(State::FinWait), 60));
     bench.ask(1, FIN_ACK, 101, 502);
     assert!(bench.answer(backend, 1, ACK, 502, 102));
-    assert_eq!((bench.state(1), bench.left(1)), (Some(State::TimeWait), 60));
+    assert_eq!((bench.state(1), bench.secs_left(1)), (Some(State::TimeWait), 60));
     bench.ask(1, SYN, 9_000, 0);
-    assert_eq!((bench.state(1), bench.left(1)), (Some(State::SynSent), 3), "a new one");
+    assert_eq!((bench.state(1), bench.secs_left(1)), (Some(State::SynSent), 3), "a new one");
     assert!(bench.answer(backend, 1, RST_ACK, 0, 9_001));
     assert!(bench.flow(1).is_none());
 }
@@ -342,7 +342,7 @@ fn what_is_not_believed_changes_nothing() {
     let backend = bench.open(1);
     bench.wait(5);
     let before = *bench.flow(1).expect("it is open");
-    let left = bench.left(1);
+    let secs_left = bench.secs_left(1);
     bench.ask(1, RST, 900_000, 0);
     bench.ask(1, RST, 7, 0);
     bench.ask(1, SYN_ACK, 101, 501);
@@ -353,14 +353,14 @@ fn what_is_not_believed_changes_nothing() {
     bench.direct(backend, 1, RST, 101, 0);
     let now = *bench.flow(1).expect("it is open still");
     assert_eq!(
-        (now.state(), now.backend, now.name, bench.left(1)),
-        (before.state(), before.backend, before.name, left)
+        (now.state(), now.backend, now.name, bench.secs_left(1)),
+        (before.state(), before.backend, before.name, secs_left)
     );
     // Within the window, and not at its edge.
     bench.ask(1, RST, 150, 0);
-    assert_eq!((bench.state(1), bench.left(1)), (Some(State::Established), left));
+    assert_eq!((bench.state(1), bench.secs_left(1)), (Some(State::Established), secs_left));
     bench.ask(1, RST, 101, 0);
-    assert_eq!((bench.state(1), bench.left(1)), (Some(State::Close), 60));
+    assert_eq!((bench.state(1), bench.secs_left(1)), (Some(State::Close), 60));
 }
 
 #[test]
@@ -482,8 +482,8 @@ fn a_record_may_name_what_there_is_not() {
     let headers = tcp((client(1).address, 1), (service().address, service().port), segment(SYN, 1, 0, 9), 0);
     let known = bench.balancer.meta(&headers, &[]).expect("it is TCP");
     for service in [0, 9] {
-        for way in [Way::Request, Way::Answer { backend: 999 }, Way::Direct { backend: 999 }] {
-            let meta = Passing { service, way, ..known };
+        for kind in [PacketKind::Request, PacketKind::Answer { backend: 999 }, PacketKind::Direct { backend: 999 }] {
+            let meta = Passing { service, kind, ..known };
             bench.step(&meta);
             let Ok(verdict) = bench.balancer.orphan(&mut bench.cx(), &meta);
             assert!(service == 0 || matches!(verdict, Verdict::Forward(_)), "{verdict:?}");
@@ -506,11 +506,11 @@ fn records_have_one_form() {
             assert_eq!(Passing::read(&record), Some(meta));
         }
     }
-    let way = record[0];
-    record[0] = way & !3;
+    let kind = record[0];
+    record[0] = kind & !3;
     assert_eq!(Passing::read(&record), None, "a request has no backend");
-    record[0] = way | 3;
+    record[0] = kind | 3;
     assert_eq!(Passing::read(&record), None);
-    record[0] = way & 3 | 1 << 2;
+    record[0] = kind & 3 | 1 << 2;
     assert_eq!(Passing::read(&record), None, "no datagram is of TCP");
 }

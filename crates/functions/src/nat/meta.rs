@@ -12,13 +12,13 @@ use super::state::{Endpoint4, Protocol};
 pub struct Meta {
     pub(super) source: Endpoint4,
     pub(super) destination: Endpoint4,
-    pub(super) way: Way,
+    pub(super) translation: Translation,
     pub(super) content: Content,
 }
 
 /// Which way a packet goes through the translator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum Translation {
     /// From inside to a remote host.
     Outward,
     /// From a remote host to an external address.
@@ -63,7 +63,7 @@ impl nf::Meta for Meta {
 
     #[inline]
     fn write(&self, record: &mut [u8]) {
-        let bits = self.way as u8 | self.content.number() << CONTENT_SHIFT;
+        let bits = self.translation as u8 | self.content.number() << CONTENT_SHIFT;
         let fields = RecordWriter::new(record).u8(bits);
         let fields = self.destination.write(self.source.write(fields));
         match self.content {
@@ -77,22 +77,22 @@ impl nf::Meta for Meta {
     fn read(record: &[u8]) -> Option<Self> {
         let mut fields = RecordReader::new(record);
         let bits = fields.u8()?;
-        let way = match bits & ((1 << CONTENT_SHIFT) - 1) {
-            0 => Way::Outward,
-            1 => Way::Inward,
-            2 => Way::Hairpin,
-            _ => Way::Within,
+        let translation = match bits & ((1 << CONTENT_SHIFT) - 1) {
+            0 => Translation::Outward,
+            1 => Translation::Inward,
+            2 => Translation::Hairpin,
+            _ => Translation::Within,
         };
         let (source, destination) = (Endpoint4::read(&mut fields)?, Endpoint4::read(&mut fields)?);
         let content = Content::read(bits >> CONTENT_SHIFT, &mut fields)?;
         fields.end()?;
         // A query's identifier stands for both ports; an error has none.
         let makes_sense = match content {
-            Content::Segment(_) | Content::Datagram => way != Way::Within,
-            Content::Query { .. } => source.port == destination.port && way != Way::Within,
+            Content::Segment(_) | Content::Datagram => translation != Translation::Within,
+            Content::Query { .. } => source.port == destination.port && translation != Translation::Within,
             Content::Error { .. } => source.port == 0 && destination.port == 0,
         };
-        makes_sense.then_some(Self { source, destination, way, content })
+        makes_sense.then_some(Self { source, destination, translation, content })
     }
 }
 

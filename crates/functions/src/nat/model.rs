@@ -21,7 +21,7 @@ enum Filtering {
 /// Protocol number, inside endpoint, and what filtering cares for in the remote one.
 type Name = (u8, SocketAddrV4, SocketAddrV4);
 
-struct Entry {
+struct Session {
     external: SocketAddrV4,
     deadline: u64,
     /// The flags seen from inside and from outside since the connection opened, and who has reset it.
@@ -32,7 +32,7 @@ struct Entry {
 struct Model {
     filtering: Filtering,
     now: u64,
-    sessions: HashMap<Name, Entry>,
+    sessions: HashMap<Name, Session>,
     /// True if the configuration has the mappings of `FIXED`.
     has_fixed: bool,
 }
@@ -75,7 +75,7 @@ impl Model {
         self.fixed().iter().find(|one| (one.0, one.2) == (number, external)).map(|one| one.1)
     }
 
-    fn live(&self) -> impl Iterator<Item = (&Name, &Entry)> {
+    fn live(&self) -> impl Iterator<Item = (&Name, &Session)> {
         self.sessions.iter().filter(|(_, entry)| entry.deadline > self.now)
     }
 
@@ -132,7 +132,7 @@ impl Model {
             return Reach::Sure(inside);
         }
         let scope = self.scope(number, remote);
-        let of_mapping = |(n, _, _): &Name, entry: &Entry| (*n, entry.external) == (number, external);
+        let of_mapping = |(n, _, _): &Name, entry: &Session| (*n, entry.external) == (number, external);
         if let Some(((_, inside, _), _)) = self.live().find(|(n, e)| of_mapping(n, e) && n.2 == scope) {
             return Reach::Sure(*inside);
         }
@@ -140,7 +140,7 @@ impl Model {
         if !opens || self.filtering == Filtering::AddressAndPort {
             return Reach::Never;
         }
-        let counts = |name: &Name, entry: &Entry| {
+        let counts = |name: &Name, entry: &Session| {
             of_mapping(name, entry) && (self.filtering == Filtering::Endpoint || name.2.ip() == remote.ip())
         };
         let sure = self.live().find(|(name, entry)| counts(name, entry));
@@ -165,7 +165,7 @@ impl Model {
                 Packet::Tcp(flags) if *flags != SYN => [SYN.0, SYN.0],
                 Packet::Tcp(_) | Packet::Udp | Packet::Echo(_) => [0, 0],
             };
-            self.sessions.insert(name, Entry { external, deadline: 0, seen, reset: [false; 2] });
+            self.sessions.insert(name, Session { external, deadline: 0, seen, reset: [false; 2] });
         }
         let entry = self.sessions.get_mut(&name).unwrap();
         match packet {
@@ -173,7 +173,7 @@ impl Model {
             Packet::Echo(_) if side == 0 => entry.deadline = now + 60,
             Packet::Udp | Packet::Echo(_) => {}
             Packet::Tcp(flags) => {
-                let over = |entry: &Entry| {
+                let over = |entry: &Session| {
                     entry.reset.contains(&true) || entry.seen.iter().all(|seen| seen & TcpFlags::FIN.0 != 0)
                 };
                 if *flags == SYN && over(entry) {

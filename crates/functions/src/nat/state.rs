@@ -8,7 +8,7 @@ use memory::{Allocator, Map, Memory, Vector};
 use nf::{Fingerprint, RecordReader, RecordWriter, Step};
 use packet::{Endpoint, Family, FiveTuple, FiveTuple4, FlowKey, Nanos, protocol};
 
-use super::Way;
+use super::Translation;
 use super::config::{Config, Filtering};
 use super::ports::Ports;
 use super::tcp::Phase;
@@ -104,7 +104,7 @@ pub(super) struct Mapping {
 /// One inside endpoint's traffic with one remote endpoint: exactly that for TCP, for others as far as filtering cares.
 /// Half a cache line, so that a packet reads and writes no more than that and its slot in a map.
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct Session {
     deadline: Nanos,
     addresses: [u32; 3],
     mapping: u32,
@@ -113,7 +113,7 @@ struct Entry {
     phase: Phase,
 }
 
-const _: () = assert!(size_of::<Entry>() == 32);
+const _: () = assert!(size_of::<Session>() == 32);
 
 packet::words! {
     Mapping: [3], mapping => [
@@ -126,7 +126,7 @@ packet::words! {
         protocol: Protocol::from_bits(words[2]),
         sessions: (words[2] >> 2) as u32,
     };
-    Entry: [4], entry => {
+    Session: [4], entry => {
         let [a, b, c] = entry.addresses.map(u64::from);
         let [p, q, r] = entry.ports.map(u64::from);
         let rest = r << 16 | u64::from(entry.phase.bits()) << 2 | entry.protocol as u64;
@@ -144,7 +144,7 @@ packet::words! {
     };
 }
 
-impl Entry {
+impl Session {
     #[inline(always)]
     fn endpoint(&self, which: usize) -> Endpoint4 {
         Endpoint4 { address: self.addresses[which], port: self.ports[which] }
@@ -177,7 +177,7 @@ impl Entry {
 #[derive(Clone, Copy)]
 pub(super) struct Found {
     index: usize,
-    entry: Entry,
+    entry: Session,
     pub(super) alive: bool,
 }
 
@@ -231,7 +231,7 @@ pub struct State<M: Memory> {
     mapping_pool: M::Allocator,
     by_internal: M::Map<FiveTuple4, u32>,
     by_external: M::Map<FiveTuple4, u32>,
-    sessions: M::Vector<Entry>,
+    sessions: M::Vector<Session>,
     session_pool: M::Allocator,
     by_inside: M::Map<FiveTuple4, u32>,
     by_outside: M::Map<FiveTuple4, u32>,
@@ -245,7 +245,7 @@ impl<M: Memory> State<M> {
         let (mappings, sessions) = (config.mappings(), config.sessions());
         let nobody = Endpoint4::ANY;
         let mapping = Mapping { internal: nobody, external: nobody, protocol: Protocol::Udp, sessions: 0 };
-        let session = Entry {
+        let session = Session {
             deadline: Nanos(0),
             addresses: [0; 3],
             mapping: 0,
@@ -281,24 +281,24 @@ impl<M: Memory> State<M> {
 
     /// Brings near where [`Self::outbound`] or [`Self::inbound`] begins to look.
     #[inline(always)]
-    pub(super) fn prefetch(&self, (way, (source, destination, protocol)): (Way, Between)) {
-        self.sessions_of(way).prefetch(&key(source, destination, protocol));
+    pub(super) fn prefetch(&self, (translation, (source, destination, protocol)): (Translation, Between)) {
+        self.sessions_of(translation).prefetch(&key(source, destination, protocol));
     }
 
     /// Brings near the session that is found there.
     #[inline(always)]
-    pub(super) fn prefetch_session(&self, (way, (source, destination, protocol)): (Way, Between)) {
-        if let Some(index) = self.sessions_of(way).hint(&key(source, destination, protocol)) {
+    pub(super) fn prefetch_session(&self, (translation, (source, destination, protocol)): (Translation, Between)) {
+        if let Some(index) = self.sessions_of(translation).hint(&key(source, destination, protocol)) {
             self.sessions.prefetch(index as usize);
         }
     }
 
     /// The map that knows packets of this way, by the ends that they come with.
     #[inline(always)]
-    const fn sessions_of(&self, way: Way) -> &M::Map<FiveTuple4, u32> {
-        match way {
-            Way::Inward => &self.by_outside,
-            Way::Outward | Way::Hairpin | Way::Within => &self.by_inside,
+    const fn sessions_of(&self, translation: Translation) -> &M::Map<FiveTuple4, u32> {
+        match translation {
+            Translation::Inward => &self.by_outside,
+            Translation::Outward | Translation::Hairpin | Translation::Within => &self.by_inside,
         }
     }
 
@@ -341,7 +341,7 @@ impl<M: Memory> State<M> {
         if deadline < found.entry.deadline {
             self.session_pool.refresh(tx, found.index, deadline)?;
         }
-        self.sessions.write(tx, found.index, Entry { phase, deadline, ..found.entry })
+        self.sessions.write(tx, found.index, Session { phase, deadline, ..found.entry })
     }
 
     /// The inside endpoint that an external one is mapped to by packets.
@@ -387,7 +387,7 @@ impl<M: Memory> State<M> {
         let external = mapping.external;
         let addresses = [internal.address, external.address, remote.address];
         let ports = [internal.port, external.port, remote.port];
-        let entry = Entry { deadline, addresses, mapping: number, ports, protocol, phase };
+        let entry = Session { deadline, addresses, mapping: number, ports, protocol, phase };
         self.sessions.write(tx, index, entry)?;
         let fits = self.by_inside.insert(tx, entry.inside_key(), index as u32)?
             && self.by_outside.insert(tx, entry.outside_key(), index as u32)?;
@@ -470,7 +470,7 @@ pub(super) struct Listed {
     pub(super) protocol: &'static str,
     pub(super) sessions: u64,
     /// The time until it expires if nothing more comes.
-    pub(super) left: Nanos,
+    pub(super) expires_in: Nanos,
 }
 
 impl<M: Memory> State<M> {
@@ -512,7 +512,7 @@ impl<M: Memory> State<M> {
         let mut listed = Vec::new();
         for (number, (sessions, until)) in sessions {
             let Mapping { internal, external, protocol, .. } = self.mappings.read(tx, number as usize)?;
-            listed.push(Listed { internal, external, protocol: protocol.name(), sessions, left: until - now });
+            listed.push(Listed { internal, external, protocol: protocol.name(), sessions, expires_in: until - now });
         }
         let all = listed.len();
         listed.sort_by_key(|one| (one.external.address, one.external.port, one.protocol));

@@ -7,7 +7,7 @@ use packet::{Endpoint, Nanos, Rewrite, TcpFlags};
 use super::config::Filtering;
 use super::state::{Between, Endpoint4, Found, Full, Protocol, State};
 use super::tcp::{Phase, Side, opens};
-use super::{Content, Meta, Nat, Way};
+use super::{Content, Meta, Nat, Translation};
 
 /// A way through, or why there is none.
 type Passage<T> = Result<T, Reason>;
@@ -22,14 +22,14 @@ struct Ends {
 impl Nat {
     /// What the step of a packet outward or inward looks up, for those to come. The others are few.
     #[inline(always)]
-    pub(super) fn look_ahead(&self, meta: &Meta) -> Option<(Way, Between)> {
+    pub(super) fn look_ahead(&self, meta: &Meta) -> Option<(Translation, Between)> {
         let protocol = meta.content.protocol();
-        let between = match (meta.content, meta.way) {
-            (Content::Error { .. }, _) | (_, Way::Hairpin | Way::Within) => return None,
-            (_, Way::Outward) => (meta.source, self.scope(protocol, meta.destination), protocol),
-            (_, Way::Inward) => (self.scope(protocol, meta.source), meta.destination, protocol),
+        let between = match (meta.content, meta.translation) {
+            (Content::Error { .. }, _) | (_, Translation::Hairpin | Translation::Within) => return None,
+            (_, Translation::Outward) => (meta.source, self.scope(protocol, meta.destination), protocol),
+            (_, Translation::Inward) => (self.scope(protocol, meta.source), meta.destination, protocol),
         };
-        Some((meta.way, between))
+        Some((meta.translation, between))
     }
 
     // Always inlined, as is what packets outward and inward take: a verdict that crosses a call goes over memory. It is made
@@ -42,24 +42,24 @@ impl Nat {
         now: Nanos,
         meta: &Meta,
     ) -> Step<Verdict, M> {
-        let passage = match (meta.content, meta.way) {
+        let passage = match (meta.content, meta.translation) {
             (Content::Error { .. }, _) => self.error(state, tx, now, meta)?,
-            (_, Way::Outward) => {
+            (_, Translation::Outward) => {
                 let external = self.outward(state, tx, now, meta)?;
                 external.map(|external| Ends { src: Some(external), dst: None })
             }
-            (_, Way::Inward) => {
+            (_, Translation::Inward) => {
                 let internal = self.inward(state, tx, now, meta, meta.source)?;
                 internal.map(|internal| Ends { src: None, dst: Some(internal) })
             }
-            (_, Way::Hairpin | Way::Within) => self.hairpin(state, tx, now, meta)?,
+            (_, Translation::Hairpin | Translation::Within) => self.hairpin(state, tx, now, meta)?,
         };
         Ok(match passage {
-            Ok(_) if meta.way == Way::Within => Verdict::forward(),
+            Ok(_) if meta.translation == Translation::Within => Verdict::forward(),
             Ok(Ends { src, dst }) => {
-                let port = match meta.way {
-                    Way::Outward | Way::Inward | Way::Within => PortId::ACROSS,
-                    Way::Hairpin => PortId::BACK,
+                let port = match meta.translation {
+                    Translation::Outward | Translation::Inward | Translation::Within => PortId::ACROSS,
+                    Translation::Hairpin => PortId::BACK,
                 };
                 let embedded = matches!(meta.content, Content::Error { .. });
                 let [src, dst] = [src, dst].map(|end| end.map(Endpoint::from));
@@ -215,14 +215,14 @@ impl Nat {
         }
         let fixed = self.config.fixed();
         let mut ends = Ends { src: None, dst: None };
-        if meta.way == Way::Within {
+        if meta.translation == Translation::Within {
             let between = (source, self.scope(protocol, destination), protocol);
             let is_known = fixed.external_of(protocol, source).is_some()
                 || state.outbound(tx, now, between)?.is_some_and(|found| found.alive);
             return Ok(if is_known { Ok(ends) } else { Err(Self::PRIVATE_DESTINATION) });
         }
         let mut remote = destination;
-        if meta.way != Way::Inward {
+        if meta.translation != Translation::Inward {
             let between = (destination, self.scope(protocol, source), protocol);
             // Seen from the mapping that it left by, a hairpinned packet went to the other's external endpoint.
             remote = match fixed.external_of(protocol, destination) {
@@ -234,7 +234,7 @@ impl Nat {
             };
             ends.src = Some(remote);
         }
-        if meta.way != Way::Outward {
+        if meta.translation != Translation::Outward {
             let between = (self.scope(protocol, remote), source, protocol);
             ends.dst = match (fixed.internal_of(protocol, source), state.inbound(tx, now, between)?) {
                 (Some(internal), _) => Some(internal),

@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::doors::Limits;
 use super::walk::Walk;
-use crate::config::{Count, Flows, Share, Timeout};
+use crate::config::{Count, FlowCount, Share, Timeout};
 
 /// How the detector is set up.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -30,8 +30,8 @@ struct Fields {
     block: bool,
     idle_timeout: Timeout,
     remember: Timeout,
-    flows: Flows,
-    flows_v6: Flows,
+    flows: FlowCount,
+    flows_v6: FlowCount,
     top: Count<0, 10_000>,
 }
 
@@ -48,8 +48,8 @@ impl Default for Fields {
             block: true,
             idle_timeout: Timeout::from_secs(1_800),
             remember: Timeout::from_secs(86_400),
-            flows: Flows::new(131_072),
-            flows_v6: Flows::new(16_384),
+            flows: FlowCount::new(131_072),
+            flows_v6: FlowCount::new(16_384),
             top: Count::new(10),
         }
     }

@@ -8,7 +8,7 @@ use memory::transactional::Cause;
 use nf::{ConfigKey, Recipe};
 use serde::Deserialize;
 
-use crate::config::{Count, Flows, Timeout};
+use crate::config::{Count, FlowCount, Timeout};
 
 /// How the detector is set up. Defaults and meanings: `docs/sidejacking.md`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -36,9 +36,9 @@ pub(super) struct Fields {
     /// A connection that is silent for so long is forgotten.
     pub(super) idle_timeout: Timeout,
     /// Maximum number of IPv4 connections.
-    pub(super) flows: Flows,
+    pub(super) flows: FlowCount,
     /// Maximum number of IPv6 connections.
-    pub(super) flows_v6: Flows,
+    pub(super) flows_v6: FlowCount,
     /// Number of sessions in the report.
     pub(super) top: Count<0, 10_000>,
 }

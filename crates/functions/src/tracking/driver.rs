@@ -15,13 +15,13 @@ type Key<N> = <<N as NetworkFunction>::Meta as Meta>::Key;
 
 pub(crate) struct Driver<N: NetworkFunction<Shared<Local> = ()>> {
     pub(crate) function: N,
-    pub(crate) flows: HashMap<Key<N>, Entry<N::Flow>>,
+    pub(crate) flows: HashMap<Key<N>, StoredFlow<N::Flow>>,
     pub(crate) now: Nanos,
     seq: Seq,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Entry<F> {
+pub(crate) struct StoredFlow<F> {
     pub(crate) flow: F,
     pub(crate) deadline: Option<Nanos>,
     pub(crate) assured: bool,
@@ -49,7 +49,7 @@ impl<N: NetworkFunction<Shared<Local> = ()>> Driver<N> {
         let mut entry = match self.flows.get(&key) {
             Some(entry) => *entry,
             None => match self.function.open(&mut cx, meta) {
-                Ok(Opened::Flow(flow)) => Entry { flow, deadline: None, assured: false },
+                Ok(Opened::Flow(flow)) => StoredFlow { flow, deadline: None, assured: false },
                 Ok(Opened::Refused(verdict)) => return verdict,
                 Err(never) => match never {},
             },
@@ -72,7 +72,7 @@ impl<N: NetworkFunction<Shared<Local> = ()>> Driver<N> {
     }
 
     /// The one flow that there is, and the seconds that it may still idle.
-    pub(crate) fn only(&self) -> Option<(&Entry<N::Flow>, f64)> {
+    pub(crate) fn only(&self) -> Option<(&StoredFlow<N::Flow>, f64)> {
         assert!(self.flows.len() <= 1);
         let entry = self.flows.values().next()?;
         Some((entry, entry.deadline?.since(self.now).as_secs_f64()))

@@ -4,7 +4,7 @@ use memory::transactional::Cause;
 use nf::{ConfigKey, Recipe};
 use serde::Deserialize;
 
-use crate::config::{Count, Flows, Timeout};
+use crate::config::{Count, FlowCount, Timeout};
 
 /// How the cache is set up. Defaults and meanings: `docs/web-cache.md`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -19,9 +19,9 @@ pub struct Config {
     /// A connection that is silent for so long is forgotten.
     pub idle_timeout: Timeout,
     /// Maximum number of IPv4 connections.
-    pub flows: Flows,
+    pub flows: FlowCount,
     /// Maximum number of IPv6 connections.
-    pub flows_v6: Flows,
+    pub flows_v6: FlowCount,
 }
 
 impl Default for Config {
@@ -31,8 +31,8 @@ impl Default for Config {
             responses: Count::new(65_536),
             longest: Timeout::from_secs(86_400),
             idle_timeout: Timeout::from_secs(300),
-            flows: Flows::new(65_536),
-            flows_v6: Flows::new(8_192),
+            flows: FlowCount::new(65_536),
+            flows_v6: FlowCount::new(8_192),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use nf::Flow;
 
-use super::message::{Ask, Uncacheable, What};
+use super::message::{Ask, CacheAction, Uncacheable};
 
 /// How many requests may wait for their responses at once: pipelining is rare, and browsers don't.
 const WAITING_MAX: usize = 4;
@@ -40,7 +40,7 @@ impl Connection {
         if !is_news(&mut self.last[0], seq) {
             return false;
         }
-        self.is_lost |= ask.what == What::Pass(Uncacheable::Invalid);
+        self.is_lost |= ask.what == CacheAction::Bypass(Uncacheable::Invalid);
         match self.waiting.iter_mut().find(|place| place.is_none()) {
             Some(place) => *place = Some(ask),
             None => self.is_lost = true,

@@ -28,17 +28,17 @@ pub(super) struct Known {
     pub length: u64,
 }
 
-/// What there was in all.
+/// CacheAction there was in all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Totals {
     pub hits: u64,
     pub misses: u64,
     pub bytes_saved: u64,
-    pub kept: u64,
+    pub stored: u64,
     pub evicted: u64,
     pub invalidated: u64,
     /// For which there was no room.
-    pub unkept: u64,
+    pub without_room: u64,
     pub uncacheable: [u64; REASONS],
 }
 
@@ -48,15 +48,15 @@ packet::words! {
     Known: [3], known => [known.name.0, known.stale_at.0, known.length],
         words => Self { name: Digest(words[0]), stale_at: Nanos(words[1]), length: words[2] };
     Totals: [22], totals => {
-        let Totals { hits, misses, bytes_saved, kept, evicted, invalidated, unkept, uncacheable } = totals;
+        let Totals { hits, misses, bytes_saved, stored, evicted, invalidated, without_room, uncacheable } = totals;
         let mut words = [0; 22];
-        words[..7].copy_from_slice(&[hits, misses, bytes_saved, kept, evicted, invalidated, unkept]);
+        words[..7].copy_from_slice(&[hits, misses, bytes_saved, stored, evicted, invalidated, without_room]);
         words[7..].copy_from_slice(&uncacheable);
         words
     }, words => {
-        let [hits, misses, bytes_saved, kept, evicted, invalidated, unkept, ..] = words;
+        let [hits, misses, bytes_saved, stored, evicted, invalidated, without_room, ..] = words;
         let uncacheable = core::array::from_fn(|at| words[7 + at]);
-        Self { hits, misses, bytes_saved, kept, evicted, invalidated, unkept, uncacheable }
+        Self { hits, misses, bytes_saved, stored, evicted, invalidated, without_room, uncacheable }
     };
 }
 
@@ -69,16 +69,16 @@ impl Portion for Totals {
 }
 
 impl Totals {
-    /// What is told of them, by name.
+    /// CacheAction is told of them, by name.
     pub(super) fn rows(&self) -> Vec<(&'static str, u64)> {
         let mut rows = vec![
             ("hits", self.hits),
             ("misses", self.misses),
             ("bytes saved", self.bytes_saved),
-            ("responses kept", self.kept),
+            ("responses indexed", self.stored),
             ("evicted", self.evicted),
             ("invalidated", self.invalidated),
-            ("without room", self.unkept),
+            ("without room", self.without_room),
         ];
         rows.extend(Uncacheable::ALL.iter().zip(self.uncacheable).map(|(why, count)| (why.name(), count)));
         rows
@@ -109,7 +109,7 @@ impl<M: Memory> Index<M> {
 
     /// Keeps a response, in place of the one of its name, or else of one that has to go if there is no room.
     pub(super) fn keep<'a>(&'a self, tx: &mut M::Tx<'a>, known: Known) -> Step<(), M> {
-        let (mut is_kept, mut evicted) = (true, 0);
+        let (mut is_stored, mut evicted) = (true, 0);
         if let Some(place) = self.by_name.get(tx, &known.name)? {
             self.places.refresh(tx, place as usize, known.stale_at)?;
             self.responses.write(tx, place as usize, known)?;
@@ -122,18 +122,18 @@ impl<M: Memory> Index<M> {
                     place
                 }
             };
-            is_kept = false;
+            is_stored = false;
             if let Some(place) = place {
-                is_kept = self.by_name.insert(tx, known.name, place as u32)?;
-                match is_kept {
+                is_stored = self.by_name.insert(tx, known.name, place as u32)?;
+                match is_stored {
                     true => self.responses.write(tx, place, known)?,
                     false => self.places.free(tx, place)?,
                 }
             }
         }
         self.totals.update(tx, |totals| {
-            totals.kept += u64::from(is_kept);
-            totals.unkept += u64::from(!is_kept);
+            totals.stored += u64::from(is_stored);
+            totals.without_room += u64::from(!is_stored);
             totals.evicted += evicted;
         })
     }

@@ -70,24 +70,24 @@ impl Uncacheable {
 /// A request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ask {
-    /// What it asks for; zero where that isn't told.
+    /// CacheAction it asks for; zero where that isn't told.
     pub name: Digest,
-    pub what: What,
+    pub what: CacheAction,
 }
 
-/// What a cache has to do with a request.
+/// CacheAction a cache has to do with a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum CacheAction {
     /// It may answer, and keep what comes.
     LookUp,
     /// It may keep what comes, and not answer.
     Reload,
     /// It may keep what comes if that says so.
     Authorized,
-    /// What it knows is out of date if this succeeds.
+    /// CacheAction it knows is out of date if this succeeds.
     Unsafe,
     /// Nothing.
-    Pass(Uncacheable),
+    Bypass(Uncacheable),
 }
 
 /// A response.
@@ -110,7 +110,7 @@ pub(super) enum Keep {
     Not(Uncacheable),
 }
 
-/// What a payload that begins with a request asks for.
+/// CacheAction a payload that begins with a request asks for.
 #[inline]
 pub(super) fn ask(payload: &[u8]) -> Option<Ask> {
     http::request(payload, |request| {
@@ -120,35 +120,35 @@ pub(super) fn ask(payload: &[u8]) -> Option<Ask> {
     })
 }
 
-fn what(request: &Request<'_>, has_host: bool) -> What {
+fn what(request: &Request<'_>, has_host: bool) -> CacheAction {
     let fields = request.fields;
     if !request.is_valid() {
-        return What::Pass(Uncacheable::Invalid);
+        return CacheAction::Bypass(Uncacheable::Invalid);
     }
     match request.method {
         "GET" => {}
-        "HEAD" | "OPTIONS" | "TRACE" | "CONNECT" => return What::Pass(Uncacheable::Method),
-        _ if has_host => return What::Unsafe,
-        _ => return What::Pass(Uncacheable::Method),
+        "HEAD" | "OPTIONS" | "TRACE" | "CONNECT" => return CacheAction::Bypass(Uncacheable::Method),
+        _ if has_host => return CacheAction::Unsafe,
+        _ => return CacheAction::Bypass(Uncacheable::Method),
     }
-    // What is missing could forbid it.
+    // CacheAction is missing could forbid it.
     if !fields.is_whole {
-        return What::Pass(Uncacheable::Split);
+        return CacheAction::Bypass(Uncacheable::Split);
     }
     if !has_host || request.lacks_host() {
-        return What::Pass(Uncacheable::NoHost);
+        return CacheAction::Bypass(Uncacheable::NoHost);
     }
     let asks = Directives::of(fields);
     if asks.no_store {
-        What::Pass(Uncacheable::RequestNoStore)
+        CacheAction::Bypass(Uncacheable::RequestNoStore)
     } else if fields.first("range").is_some() {
-        What::Pass(Uncacheable::Range)
+        CacheAction::Bypass(Uncacheable::Range)
     } else if fields.first("authorization").is_some() {
-        What::Authorized
+        CacheAction::Authorized
     } else if asks.no_cache || asks.max_age == Some(0) || (!asks.are_any && is_pragma(fields)) {
-        What::Reload
+        CacheAction::Reload
     } else {
-        What::LookUp
+        CacheAction::LookUp
     }
 }
 
@@ -156,7 +156,7 @@ fn is_pragma(fields: Fields<'_>) -> bool {
     fields.members("pragma").any(|member| member.eq_ignore_ascii_case(b"no-cache"))
 }
 
-/// What a payload that begins with a response says; `None` also for one that another one follows.
+/// CacheAction a payload that begins with a response says; `None` also for one that another one follows.
 #[inline]
 pub(super) fn reply(payload: &[u8]) -> Option<Reply> {
     http::response(payload, |response| {
@@ -219,7 +219,7 @@ fn lifetime(fields: Fields<'_>, says: &Directives) -> Option<u64> {
     Some(lifetime.saturating_sub(age))
 }
 
-/// What is read of the `Cache-Control` fields.
+/// CacheAction is read of the `Cache-Control` fields.
 #[derive(Clone, Copy, Debug, Default)]
 struct Directives {
     are_any: bool,

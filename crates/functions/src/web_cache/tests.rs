@@ -71,7 +71,7 @@ impl Bench {
         known.is_some()
     }
 
-    /// What was counted of these.
+    /// CacheAction was counted of these.
     fn told(&self, names: &[&str]) -> Vec<String> {
         let rows = local_report(&self.function, &self.state, self.now).unwrap().rows;
         names.iter().map(|name| rows.iter().find(|row| row[0] == *name).expect("it is told")[1].to_string()).collect()
@@ -93,7 +93,7 @@ fn what_was_kept_answers_until_it_is_stale() {
     assert!(bench.is_kept("/long"));
     bench.wait(40);
     assert!(!bench.is_kept("/long"), "nothing is kept for longer than configured");
-    assert_eq!(bench.told(&["hits", "misses", "bytes saved", "responses kept"]), ["2", "5", "2,468", "2"]);
+    assert_eq!(bench.told(&["hits", "misses", "bytes saved", "responses indexed"]), ["2", "5", "2,468", "2"]);
 }
 
 #[test]
@@ -159,12 +159,12 @@ fn responses_are_kept_as_they_say() {
         bench.wait(1);
         assert!(!bench.is_kept("/x"), "{status}: {fields}");
         if !why.is_empty() {
-            assert_eq!(bench.told(&[why, "responses kept"]), ["1", "0"], "{status}: {fields}");
+            assert_eq!(bench.told(&[why, "responses indexed"]), ["1", "0"], "{status}: {fields}");
         }
     }
 }
 
-/// What requests may be answered, and what may be kept of the response to them.
+/// CacheAction requests may be answered, and what may be kept of the response to them.
 #[test]
 fn requests_are_answered_as_they_ask() {
     for (line, fields, is_answered, is_kept, why) in [
@@ -199,7 +199,7 @@ fn requests_are_answered_as_they_ask() {
         assert!(bench.is_kept("/x"), "{allows}");
     }
     let cut = message::ask(b"GET /x HTTP/1.1\r\nHost: a\r\nAcc").unwrap();
-    assert_eq!(cut.what, What::Pass(Uncacheable::Split));
+    assert_eq!(cut.what, CacheAction::Bypass(Uncacheable::Split));
     let cut = message::reply(b"HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nSet").unwrap();
     assert_eq!(cut.keep, Keep::Not(Uncacheable::Split));
 }
@@ -261,7 +261,7 @@ fn segments_that_come_again_count_once() {
         bench.step(false, Event::Reply(reply, seq));
         bench.step(true, Event::Reply(reply, seq.wrapping_add(1)));
     }
-    assert_eq!(bench.told(&["hits", "bytes saved", "responses kept", "no request"]), ["1", "7", "2", "0"]);
+    assert_eq!(bench.told(&["hits", "bytes saved", "responses indexed", "no request"]), ["1", "7", "2", "0"]);
 }
 
 #[test]
@@ -274,7 +274,7 @@ fn the_index_is_bounded_and_what_is_stale_soonest_makes_room() {
     }
     let kept = (0..100).filter(|number| bench.is_kept(&std::format!("/{number}"))).count();
     assert_eq!((kept, bench.is_kept("/soon")), (4, false));
-    assert_eq!(bench.told(&["evicted", "responses kept", "without room"]), ["97", "101", "0"]);
+    assert_eq!(bench.told(&["evicted", "responses indexed", "without room"]), ["97", "101", "0"]);
     bench.wait(62);
     for _ in 0..4 {
         bench.get("/none", "");

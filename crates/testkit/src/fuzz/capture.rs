@@ -32,13 +32,13 @@ pub fn capture(bytes: &[u8]) {
 struct Content {
     /// `None`: it could not be opened.
     format: Option<Format>,
-    packets: Vec<Kept>,
+    packets: Vec<OwnedPacket>,
     /// The error that it ended with.
     end: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Kept {
+struct OwnedPacket {
     time: Nanos,
     wire_len: u32,
     interface: u16,
@@ -68,7 +68,7 @@ impl Content {
             }
             for (index, packet) in batch.packets().iter().enumerate() {
                 content.take(packet, batch.bytes(index));
-                kept_bytes += batch.bytes(index).len() + size_of::<Kept>();
+                kept_bytes += batch.bytes(index).len() + size_of::<OwnedPacket>();
             }
             if kept_bytes > KEPT_BYTES_MAX {
                 return None;
@@ -89,12 +89,12 @@ impl Content {
         assert!(self.packets.last().is_none_or(|last| last.time <= packet.time), "time runs backwards");
         assert!(packet.wire_len as usize >= bytes.len());
         let Packet { time, wire_len, interface, link, .. } = *packet;
-        self.packets.push(Kept { time, wire_len, interface, link, bytes: bytes.to_vec() });
+        self.packets.push(OwnedPacket { time, wire_len, interface, link, bytes: bytes.to_vec() });
     }
 }
 
 /// Writes the packets to a file, compressed as the input was, and reads it back.
-fn written(packets: &[Kept], format: &Format, container: Container) {
+fn written(packets: &[OwnedPacket], format: &Format, container: Container) {
     let file = Scratch::new(match format.compression {
         None => "",
         Some(Compression::Gzip) => ".gz",
@@ -102,11 +102,11 @@ fn written(packets: &[Kept], format: &Format, container: Container) {
     });
     let mut writer = Writer::create(&file.0, Some(container), Some(format)).expect("the scratch file opens");
     let mut expected = Vec::new();
-    for kept in packets {
-        let Kept { time, wire_len, interface, link, ref bytes } = *kept;
+    for packet in packets {
+        let OwnedPacket { time, wire_len, interface, link, ref bytes } = *packet;
         let descriptor = crate::Frames::descriptor(link, expected.len(), time, bytes);
         match writer.write(&Packet { wire_len, interface, ..descriptor }, bytes) {
-            Ok(()) => expected.push(kept.clone()),
+            Ok(()) => expected.push(packet.clone()),
             Err(error) => {
                 let refused = matches!(error.fault, Fault::MixedLinks(..) | Fault::LateTime);
                 assert!(refused && container == Container::Pcap, "{error}");
@@ -121,14 +121,14 @@ fn written(packets: &[Kept], format: &Format, container: Container) {
     if container == Container::PcapNg {
         number_alike(&mut expected);
     } else {
-        expected.iter_mut().for_each(|kept| kept.interface = 0);
+        expected.iter_mut().for_each(|packet| packet.interface = 0);
     }
     assert_eq!(back.packets, expected, "what was written reads back");
 }
 
 /// Copies the capture with all that stands beside its packets, twice: the packets come out as they went in, and the second copy is the
 /// first one again.
-fn copied(bytes: &[u8], packets: &[Kept]) {
+fn copied(bytes: &[u8], packets: &[OwnedPacket]) {
     let copy = |bytes: &[u8]| {
         let file = Scratch::new("");
         let reader = Reader::from_read(Cursor::new(bytes.to_vec()), "input").expect("it was opened before");
@@ -149,19 +149,19 @@ fn copied(bytes: &[u8], packets: &[Kept]) {
     let first = copy(bytes);
     let back = Content::read(&first, BLOCK_BYTES, usize::MAX).expect("no more than was kept");
     assert_eq!(back.end, None, "what was written is whole");
-    let shape = |packets: &[Kept]| -> Vec<_> {
-        packets.iter().map(|kept| (kept.wire_len, kept.link, kept.bytes.clone())).collect()
+    let shape = |packets: &[OwnedPacket]| -> Vec<_> {
+        packets.iter().map(|packet| (packet.wire_len, packet.link, packet.bytes.clone())).collect()
     };
     assert_eq!(shape(&back.packets), shape(packets), "what was copied reads back");
     assert!(copy(&first) == first, "a copy's copy is another");
 }
 
 /// Numbers interfaces by their first packets, as the one section of a written pcapng has them.
-fn number_alike(packets: &mut [Kept]) {
+fn number_alike(packets: &mut [OwnedPacket]) {
     let mut numbers = BTreeMap::new();
-    for kept in packets {
+    for packet in packets {
         let next = numbers.len() as u16;
-        kept.interface = *numbers.entry((kept.interface, kept.link)).or_insert(next);
+        packet.interface = *numbers.entry((packet.interface, packet.link)).or_insert(next);
     }
 }
 

@@ -95,9 +95,9 @@ fn through<N: Function>(nf: &Arc<N>, trace: &Trace, cores: usize, outer: Outer, 
     }
     // A packet that is lost, and those behind it.
     let (first, count) = (change.number % frames.len(), usize::from(change.bits) % 12);
-    let left = frames.iter().enumerate().filter(|(number, _)| !(first..first + count).contains(number));
-    let left: Trace = left.map(|(_, frame)| frame).collect();
-    let (got, failure) = replicas(nf, &left, cores, &lenient);
+    let delivered = frames.iter().enumerate().filter(|(number, _)| !(first..first + count).contains(number));
+    let delivered: Trace = delivered.map(|(_, frame)| frame).collect();
+    let (got, failure) = replicas(nf, &delivered, cores, &lenient);
     assert!(failure.is_none() && got.counters.add_up(), "{failure:?}");
-    assert_eq!(got.counters.received, left.len() as u64);
+    assert_eq!(got.counters.received, delivered.len() as u64);
 }

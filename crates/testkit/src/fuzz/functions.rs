@@ -78,7 +78,7 @@ pub(super) fn decode(bytes: &[u8]) -> Trace {
         && trace.len() < PACKETS_MAX
     {
         let word = u16::from_le_bytes([low, high]);
-        let (frame, left) = behind.split_at(behind.len().min(usize::from(word & LEN_MASK)));
+        let (frame, after_frame) = behind.split_at(behind.len().min(usize::from(word & LEN_MASK)));
         now = now.saturating_add(step(code));
         let descriptor = Frames::descriptor(link, trace.len(), Nanos(now), frame);
         let packet = Packet {
@@ -87,7 +87,7 @@ pub(super) fn decode(bytes: &[u8]) -> Trace {
             ..descriptor
         };
         trace.push(packet, frame);
-        rest = left;
+        rest = after_frame;
     }
     trace
 }
@@ -115,7 +115,7 @@ fn through<N: Function + Clone>(function: &N, trace: &Trace) {
     let counters = fleet.counters();
     let goes_out = fates.iter().filter(|fate| matches!(fate, Fate::Transmit(_))).count() as u64;
     assert!(counters.add_up() && counters.received == trace.len() as u64, "{name}: {counters:?}");
-    assert!(!fates.contains(&Fate::Pending), "{name} left a packet undecided");
+    assert!(!fates.contains(&Fate::Pending), "{name} after_frame a packet undecided");
     assert_eq!(goes_out, counters.forwarded + counters.replied, "{name}: {counters:?}");
 
     let now = trace.packets().last().map_or(Nanos(0), |packet| packet.time);

@@ -27,14 +27,14 @@ pub struct PolicerModel {
     per: BucketPer,
     rate_bits: u128,
     burst: u128,
-    passed: HashMap<Tuple, Vec<(u128, u128)>>,
+    forwarded: HashMap<Tuple, Vec<(u128, u128)>>,
 }
 
 impl PolicerModel {
     /// A model of this rate in bits per second and burst in bytes.
     #[must_use]
     pub fn new(per: BucketPer, rate_bits: u64, burst: u64) -> Self {
-        Self { per, rate_bits: rate_bits.into(), burst: burst.into(), passed: HashMap::new() }
+        Self { per, rate_bits: rate_bits.into(), burst: burst.into(), forwarded: HashMap::new() }
     }
 }
 
@@ -48,17 +48,17 @@ impl Model for PolicerModel {
             BucketPer::Source => (src, 0, none, 0, 0),
             BucketPer::Destination => (none, 0, dst, 0, 0),
         };
-        let passed = self.passed.entry(owner).or_default();
+        let forwarded = self.forwarded.entry(owner).or_default();
         let (now, bytes) = (u128::from(now.0), u128::from(headers.wire_len));
         let mut since = bytes;
         let mut fits = since <= self.burst;
-        for (time, len) in passed.iter().rev() {
+        for (time, len) in forwarded.iter().rev() {
             since += len;
             let given = (now - time) * self.rate_bits;
             fits &= since * 8_000_000_000 <= self.burst * 8_000_000_000 + given;
         }
         if fits {
-            passed.push((now, bytes));
+            forwarded.push((now, bytes));
             Fate::FORWARD
         } else {
             Fate::Drop("rate")

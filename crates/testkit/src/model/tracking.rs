@@ -108,23 +108,23 @@ pub struct Tracked {
 #[derive(Clone, Debug)]
 pub(super) struct Tracking {
     settings: Settings,
-    connections: HashMap<Name, Entry>,
+    connections: HashMap<Name, TrackedConnection>,
     /// Of IPv4 and of IPv6.
     places: [Places; 2],
 }
 
-/// Where connections are, which says who makes room next: places are taken in order, those left last first, and a hand goes round.
+/// Where connections are, which says who makes room next: places are taken in order, those freed last first, and a hand goes round.
 #[derive(Clone, Debug, Default)]
 struct Places {
     count: usize,
     used: usize,
-    left: Vec<usize>,
+    freed: Vec<usize>,
     hand: usize,
 }
 
 /// A connection in its place.
 #[derive(Clone, Debug)]
-struct Entry {
+struct TrackedConnection {
     opener: (IpAddr, u16),
     talk: Talk,
     deadline: u64,
@@ -221,7 +221,7 @@ impl Tracking {
     /// The connections that are alive, ordered by their names.
     pub(super) fn connections(&self, now: Nanos) -> Vec<Tracked> {
         let alive = self.connections.iter().filter(|(_, entry)| entry.deadline > now.0);
-        let tell = |((one, other, protocol), entry): (&Name, &Entry)| {
+        let tell = |((one, other, protocol), entry): (&Name, &TrackedConnection)| {
             let (state, assured) = match &entry.talk {
                 Talk::Tcp(connection) => (Some(connection.state.name()), connection.assured),
                 Talk::Udp { .. } | Talk::Icmp { .. } | Talk::Other => (None, entry.keeps_place),
@@ -255,7 +255,7 @@ impl Tracking {
     fn forget(&mut self, name: &Name) {
         let next = self.next(name.0.0.is_ipv4());
         let entry = self.connections.remove(name).expect("it is there");
-        self.places_of(name).left.push(entry.place);
+        self.places_of(name).freed.push(entry.place);
         if !entry.keeps_place {
             self.pass_on(name, entry.place, next, 1);
         }
@@ -273,9 +273,9 @@ impl Tracking {
     /// that one was next.
     fn pass_on(&mut self, name: &Name, place: usize, next: Option<(Name, usize)>, gone: usize) {
         let is_v4 = name.0.0.is_ipv4();
-        let left = self.connections.keys().filter(|name| name.0.0.is_ipv4() == is_v4).count();
+        let remaining = self.connections.keys().filter(|name| name.0.0.is_ipv4() == is_v4).count();
         let places = self.places_of(name);
-        let was_next = left + gone == places.count && next.is_some_and(|(_, at)| at == place);
+        let was_next = remaining + gone == places.count && next.is_some_and(|(_, at)| at == place);
         if place == places.hand || was_next {
             places.hand = (place + 1) % places.count;
         }
@@ -285,10 +285,10 @@ impl Tracking {
     fn give(&mut self, name: &Name, way: usize, headers: &Headers, now: u64, may_open: bool) -> Course {
         let next = self.next(name.0.0.is_ipv4());
         let entry = self.connections.get_mut(name).expect("it is there");
-        let kept = entry.keeps_place;
+        let was_protected = entry.keeps_place;
         let course = entry.packet(way, headers, &self.settings, now, may_open);
         let (place, keeps) = (entry.place, entry.keeps_place);
-        if keeps && !kept {
+        if keeps && !was_protected {
             self.pass_on(name, place, next, 0);
         }
         course
@@ -317,9 +317,9 @@ impl Tracking {
             }
         }
         let places = self.places_of(&name);
-        let place = places.left.pop().unwrap_or(places.used);
+        let place = places.freed.pop().unwrap_or(places.used);
         places.used = places.used.max(place + 1);
-        self.connections.insert(name, Entry { opener, talk, deadline: 0, place, keeps_place: false });
+        self.connections.insert(name, TrackedConnection { opener, talk, deadline: 0, place, keeps_place: false });
         self.give(&name, 0, headers, now, true);
         Judgement::Passes
     }
@@ -349,7 +349,7 @@ enum Course {
     Invalid(&'static str),
 }
 
-impl Entry {
+impl TrackedConnection {
     fn packet(&mut self, way: usize, headers: &Headers, settings: &Settings, now: u64, may_open: bool) -> Course {
         let timeouts = &settings.timeouts;
         let idle = match (&mut self.talk, headers.transport) {

@@ -6,7 +6,7 @@ use packet::{Headers, Tcp, TcpFlags};
 use super::{Settings, Timeouts};
 
 /// Who sent a segment: 0 the opener, 1 the other side.
-type Way = usize;
+type SideIndex = usize;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
@@ -130,7 +130,7 @@ impl Options {
 #[derive(Clone, Copy, Debug, Default)]
 struct Last {
     kind: Option<Kind>,
-    way: Way,
+    sender_index: SideIndex,
     seq: u32,
     ack: u32,
     end: u32,
@@ -232,13 +232,19 @@ impl Connection {
     }
 
     /// Takes a segment.
-    pub(crate) fn packet(&mut self, way: Way, headers: &Headers, tcp: &Tcp, settings: &Settings) -> Outcome {
+    pub(crate) fn packet(
+        &mut self,
+        sender_index: SideIndex,
+        headers: &Headers,
+        tcp: &Tcp,
+        settings: &Settings,
+    ) -> Outcome {
         let outcome = match Segment::new(tcp, headers.payload_len) {
-            Some(segment) => self.segment(way, &segment, settings),
+            Some(segment) => self.segment(sender_index, &segment, settings),
             None => Outcome::Invalid("invalid-flags", None),
         };
         if let Outcome::Passes(idle) = outcome {
-            self.answered |= way == 1;
+            self.answered |= sender_index == 1;
             self.idle = idle.unwrap_or(self.idle);
         }
         if let Outcome::Invalid(_, Some(idle)) = outcome {
@@ -247,32 +253,32 @@ impl Connection {
         outcome
     }
 
-    fn segment(&mut self, way: Way, segment: &Segment<'_>, settings: &Settings) -> Outcome {
+    fn segment(&mut self, sender_index: SideIndex, segment: &Segment<'_>, settings: &Settings) -> Outcome {
         let mut old = self.state;
-        let next = TABLE[way][segment.kind as usize][old as usize];
+        let next = TABLE[sender_index][segment.kind as usize][old as usize];
         let mut skips_window = false;
         let new = match next {
             Next::Invalid => return Outcome::Invalid("invalid-state", None),
             Next::To(State::SynSent) if matches!(old, State::TimeWait | State::Close) => {
-                let own_reset = self.last.way == way && self.last.kind == Some(Kind::Rst);
+                let own_reset = self.last.sender_index == sender_index && self.last.kind == Some(Kind::Rst);
                 if self.sides[0].closed_first || self.sides[1].closed_first || own_reset {
                     return Outcome::Reopens;
                 }
-                return self.ignore(way, segment);
+                return self.ignore(sender_index, segment);
             }
             Next::Ignore => {
                 let answers_syn = segment.kind == Kind::SynAck
                     && self.last.kind == Some(Kind::Syn)
-                    && self.last.way != way
+                    && self.last.sender_index != sender_index
                     && segment.tcp.ack == self.last.end;
                 if !answers_syn {
-                    return self.ignore(way, segment);
+                    return self.ignore(sender_index, segment);
                 }
                 self.follow_ignored_syn();
                 old = State::SynSent;
                 State::SynRecv
             }
-            Next::To(State::TimeWait) if self.is_challenge(way, segment.kind) => {
+            Next::To(State::TimeWait) if self.is_challenge(sender_index, segment.kind) => {
                 self.last.challenge = false;
                 return Outcome::Passes(None);
             }
@@ -280,10 +286,10 @@ impl Connection {
                 self.simultaneous = true;
                 State::SynSent2
             }
-            Next::To(State::SynRecv) if way == 1 && segment.kind == Kind::Ack && self.simultaneous => {
+            Next::To(State::SynRecv) if sender_index == 1 && segment.kind == Kind::Ack && self.simultaneous => {
                 State::Established
             }
-            Next::To(State::Close) if segment.kind == Kind::Rst => match self.reset(way, segment, settings) {
+            Next::To(State::Close) if segment.kind == Kind::Rst => match self.reset(sender_index, segment, settings) {
                 Some((new, believed)) => {
                     skips_window = believed;
                     new
@@ -293,31 +299,31 @@ impl Connection {
             Next::To(new) => new,
         };
         if !skips_window {
-            match self.window(way, segment, settings) {
+            match self.window(sender_index, segment, settings) {
                 Fit::Fits => {}
                 Fit::Harmless => return Outcome::Passes(None),
                 Fit::Invalid => {
-                    return Outcome::Invalid("out-of-window", self.out_of_step(way, segment.kind, settings));
+                    return Outcome::Invalid("out-of-window", self.out_of_step(sender_index, segment.kind, settings));
                 }
             }
         }
-        self.believe(way, segment.kind, old, new, settings)
+        self.believe(sender_index, segment.kind, old, new, settings)
     }
 
     /// A SYN, SYN+ACK or ACK that says that we may be wrong.
-    fn ignore(&mut self, way: Way, segment: &Segment<'_>) -> Outcome {
+    fn ignore(&mut self, sender_index: SideIndex, segment: &Segment<'_>) -> Outcome {
         let tcp = segment.tcp;
         self.last.kind = Some(segment.kind);
-        self.last.way = way;
+        self.last.sender_index = sender_index;
         self.last.seq = tcp.seq;
         self.last.end = segment.end;
         self.last.window = tcp.window;
-        if segment.kind == Kind::Syn && way == 0 {
+        if segment.kind == Kind::Syn && sender_index == 0 {
             self.last.options = Options::of(tcp);
             self.last.challenge = self.state == State::LastAck;
             self.simultaneous = false;
         }
-        if self.state == State::SynSent && segment.kind == Kind::Ack && way == 1 {
+        if self.state == State::SynSent && segment.kind == Kind::Ack && sender_index == 1 {
             self.last.ack = tcp.ack;
         }
         Outcome::Passes(None)
@@ -326,20 +332,21 @@ impl Connection {
     /// The SYN that wasn't believed was answered: its sender and the one who answers are ahead of us. Where the connection
     /// was picked up half-way, the kernel goes on forgiving the one who answers.
     fn follow_ignored_syn(&mut self) {
-        let Last { way, end, window, options, .. } = self.last;
+        let Last { sender_index, end, window, options, .. } = self.last;
         self.last.challenge = false;
-        self.sides[way] = Side { end, limit: end, window_max: u32::from(window).max(1), options, ..Side::default() };
-        let answerer = &mut self.sides[1 - way];
+        self.sides[sender_index] =
+            Side { end, limit: end, window_max: u32::from(window).max(1), options, ..Side::default() };
+        let answerer = &mut self.sides[1 - sender_index];
         *answerer = Side { liberal: answerer.liberal, ..Side::default() };
     }
 
-    fn is_challenge(&self, way: Way, kind: Kind) -> bool {
-        let answers = self.last.way != way && self.last.kind == Some(Kind::Syn);
+    fn is_challenge(&self, sender_index: SideIndex, kind: Kind) -> bool {
+        let answers = self.last.sender_index != sender_index && self.last.kind == Some(Kind::Syn);
         self.state == State::LastAck && kind == Kind::Ack && answers && self.last.challenge
     }
 
     /// Where a reset leads, and whether it is believed whatever the window; `None` if it is invalid.
-    fn reset(&self, way: Way, segment: &Segment<'_>, settings: &Settings) -> Option<(State, bool)> {
+    fn reset(&self, sender_index: SideIndex, segment: &Segment<'_>, settings: &Settings) -> Option<(State, bool)> {
         let (seq, ack) = (segment.tcp.seq, segment.tcp.ack);
         let closing = [State::FinWait, State::CloseWait, State::LastAck, State::TimeWait, State::Close];
         if closing.contains(&self.state) {
@@ -347,7 +354,7 @@ impl Connection {
         }
         let is_open = self.state == State::Established && self.assured;
         let mut new = State::Close;
-        if let Some(expected) = self.sides[1 - way].highest_ack
+        if let Some(expected) = self.sides[1 - sender_index].highest_ack
             && self.last.kind != Some(Kind::Syn)
         {
             if seq == 0 && !is_open {
@@ -356,29 +363,30 @@ impl Connection {
             if before(seq, expected) && !settings.ignore_invalid_rst {
                 return None;
             }
-            let train = self.last.kind == Some(Kind::Ack) && self.last.way == way && seq == self.last.end;
+            let train =
+                self.last.kind == Some(Kind::Ack) && self.last.sender_index == sender_index && seq == self.last.end;
             if !is_open || seq == expected || train {
                 return Some((State::Close, false));
             }
             new = self.state;
         }
-        let to_syn = self.answered && self.last.kind == Some(Kind::Syn) && self.last.way != way;
+        let to_syn = self.answered && self.last.kind == Some(Kind::Syn) && self.last.sender_index != sender_index;
         let to_ack = !self.assured && self.last.kind == Some(Kind::Ack);
         if (to_syn || to_ack) && ack == self.last.end {
             return Some((new, true));
         }
         let to_challenge = self.state == State::SynSent
             && self.last.kind == Some(Kind::Ack)
-            && self.last.way == 1
+            && self.last.sender_index == 1
             && seq == self.last.ack;
         Some((new, to_challenge))
     }
 
     /// The kernel's `tcp_in_window`.
-    fn window(&mut self, way: Way, segment: &Segment<'_>, settings: &Settings) -> Fit {
+    fn window(&mut self, sender_index: SideIndex, segment: &Segment<'_>, settings: &Settings) -> Fit {
         let (tcp, state) = (segment.tcp, self.state);
         let [first, second] = &mut self.sides;
-        let (sender, receiver) = if way == 0 { (first, second) } else { (second, first) };
+        let (sender, receiver) = if sender_index == 0 { (first, second) } else { (second, first) };
         let has = |flag| tcp.flags.contains(flag);
         let (is_syn, has_ack, is_rst) = (has(TcpFlags::SYN), has(TcpFlags::ACK), has(TcpFlags::RST));
 
@@ -391,7 +399,7 @@ impl Connection {
             sack = edge;
         }
 
-        let again = is_syn && after(end, sender.end) && matches!(state, State::SynSent | State::SynRecv);
+        let is_new_syn = is_syn && after(end, sender.end) && matches!(state, State::SynSent | State::SynRecv);
         if sender.window_max == 0 && !is_syn {
             sender.end = end;
             sender.window_max = (u32::from(tcp.window) << sender.options.shift()).max(1);
@@ -401,10 +409,10 @@ impl Connection {
             } else if sack == receiver.end.wrapping_add(1) {
                 receiver.end = sack;
             }
-        } else if sender.window_max == 0 || again {
+        } else if sender.window_max == 0 || is_new_syn {
             let first_time = sender.window_max == 0;
-            sender.begin(receiver, tcp, end, way);
-            if !has_ack && (first_time || way == 1) {
+            sender.begin(receiver, tcp, end, sender_index);
+            if !has_ack && (first_time || sender_index == 1) {
                 return Fit::Fits;
             }
         }
@@ -459,13 +467,14 @@ impl Connection {
             receiver.unacknowledged = false;
         }
         if segment.kind == Kind::Ack {
-            let Last { way: last_way, seq: last_seq, ack: last_ack, end: last_end, window: last_window, .. } =
-                self.last;
-            if (last_way, last_seq, last_ack, last_end, last_window) == (way, seq, ack, end, tcp.window) {
+            let Last {
+                sender_index: last_way, seq: last_seq, ack: last_ack, end: last_end, window: last_window, ..
+            } = self.last;
+            if (last_way, last_seq, last_ack, last_end, last_window) == (sender_index, seq, ack, end, tcp.window) {
                 self.retransmissions += 1;
             } else {
                 self.retransmissions = 0;
-                self.last = Last { way, seq, ack, end, window: tcp.window, ..self.last };
+                self.last = Last { sender_index, seq, ack, end, window: tcp.window, ..self.last };
             }
         }
         Fit::Fits
@@ -473,23 +482,23 @@ impl Connection {
 
     /// What a FIN or reset outside the window leaves: the document looks at the time last given, the kernel at what is left
     /// of it, which must be two minutes at least.
-    fn out_of_step(&mut self, way: Way, kind: Kind, settings: &Settings) -> Option<u64> {
+    fn out_of_step(&mut self, sender_index: SideIndex, kind: Kind, settings: &Settings) -> Option<u64> {
         if !self.assured || !matches!(kind, Kind::Fin | Kind::Rst) {
             return None;
         }
-        if self.last.way != way && matches!(self.last.kind, Some(Kind::Fin | Kind::Rst)) {
+        if self.last.sender_index != sender_index && matches!(self.last.kind, Some(Kind::Fin | Kind::Rst)) {
             let less = settings.timeouts.tcp_unacknowledged;
             return (self.idle > less).then_some(less);
         }
-        (self.last.kind, self.last.way) = (Some(kind), way);
+        (self.last.kind, self.last.sender_index) = (Some(kind), sender_index);
         None
     }
 
-    fn believe(&mut self, way: Way, kind: Kind, old: State, new: State, settings: &Settings) -> Outcome {
-        (self.last.kind, self.last.way) = (Some(kind), way);
+    fn believe(&mut self, sender_index: SideIndex, kind: Kind, old: State, new: State, settings: &Settings) -> Outcome {
+        (self.last.kind, self.last.sender_index) = (Some(kind), sender_index);
         self.state = new;
         if old != new && new == State::FinWait {
-            self.sides[way].closed_first = true;
+            self.sides[sender_index].closed_first = true;
         }
         let mut idle = self.idle(kind, settings);
         if !self.answered {
@@ -527,12 +536,12 @@ impl Connection {
 
 impl Side {
     /// Its first SYN, or another.
-    fn begin(&mut self, other: &mut Self, tcp: &Tcp, end: u32, way: Way) {
+    fn begin(&mut self, other: &mut Self, tcp: &Tcp, end: u32, sender_index: SideIndex) {
         (self.end, self.limit, self.window_max) = (end, end, u32::from(tcp.window).max(1));
         self.options = Options::of(tcp);
         (self.highest_ack, self.closed_first, self.unacknowledged) = (None, false, false);
         // Window scaling is agreed on by both SYNs or not at all; that a side has offered it stays on record.
-        if way == 1 && (self.options.scale.is_none() || other.options.scale.is_none()) {
+        if sender_index == 1 && (self.options.scale.is_none() || other.options.scale.is_none()) {
             (self.options.scale, other.options.scale) =
                 (self.options.scale.and(Some(0)), other.options.scale.and(Some(0)));
         }
