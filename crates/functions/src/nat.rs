@@ -1,7 +1,7 @@
 //! Network address and port translation for IPv4: endpoint-independent mapping after RFC 4787 (UDP), RFC 5382 (TCP) and
-//! RFC 5508 (ICMP). What they leave open is settled in `docs/nat.md`.
+//! RFC 5508 (ICMP). `docs/nat.md` says what the function does and why.
 //!
-//! All state is shared, for a mapping belongs to every packet set that uses it.
+//! All state is shared, because several packet sets use one mapping.
 
 mod config;
 mod fixed;
@@ -42,7 +42,7 @@ pub use self::config::Config;
 pub use self::meta::Meta;
 pub use self::state::State;
 
-/// The translator.
+/// The `nat` function.
 #[derive(Clone, Debug)]
 pub struct Nat {
     config: Config,
@@ -51,7 +51,7 @@ pub struct Nat {
 }
 
 impl Nat {
-    /// The reasons of its own to drop a packet, in the order of the description.
+    /// The function's own drop reasons, in the order of the description.
     const POOL_EXHAUSTED: Reason = Reason::own(0);
     const MAPPINGS_FULL: Reason = Reason::own(1);
     const SESSIONS_FULL: Reason = Reason::own(2);
@@ -70,7 +70,7 @@ impl Nat {
         Self { inside: config.inside(), external: config.known_outside(), config }
     }
 
-    /// Which way packets between these addresses are translated, or what becomes of them if they are not.
+    /// Returns how a packet between these addresses is translated, or the verdict if it is not translated.
     #[inline]
     fn translation_between(&self, source: Ipv4Addr, destination: Ipv4Addr) -> Result<Translation, Verdict> {
         let (source, destination) = (source.to_bits(), destination.to_bits());
@@ -79,14 +79,14 @@ impl Nat {
             (true, true) => Ok(Translation::Hairpin),
             (true, false) if self.is_inside(destination) || !is_unicast(destination) => Err(Verdict::FORWARD),
             (true, false) => Ok(Translation::Outward),
-            // Outside, nobody is told an inside address: who uses one tries to get past the filter.
+            // No outside host can know an inside address: a sender that uses one tries to bypass the filter.
             (false, false) if self.is_inside(destination) => Err(Verdict::Drop(Self::PRIVATE_DESTINATION)),
             (false, false) => Err(Verdict::FORWARD),
         }
     }
 
-    /// Which way an ICMP error is translated, or what becomes of it if it isn't: by the packet that it quotes. Its sender's address says
-    /// nothing, as there are routers outside with addresses of inside, and routers inside with others.
+    /// Returns how an ICMP error is translated, or the verdict if it is not translated. The quoted packet decides, not the sender's
+    /// address: routers outside may have inside addresses, and routers inside may have others.
     #[inline(never)]
     fn translation_of_error(
         &self,
@@ -99,18 +99,18 @@ impl Nat {
             (false, true) if is_external => Ok(Translation::Hairpin),
             (false, false) if is_external => Ok(Translation::Inward),
             (false, true) => Ok(Translation::Outward),
-            // Nobody has translated the packet: it was on its way out, or remains inside.
+            // The quoted packet has not been translated: it was on its way out, or stays inside.
             (true, _) => match self.is_inside(ip.src.to_bits()) && self.is_inside(ip.dst.to_bits()) {
                 true => Err(Verdict::FORWARD),
                 false => Ok(Translation::Within),
             },
-            // A packet to an external address that hasn't come in yet.
+            // The quoted packet went to an external address and has not come in yet.
             (false, false) if self.is_external(destination.address) => Err(Verdict::FORWARD),
             (false, false) => self.translation_between(ip.src, ip.dst),
         }
     }
 
-    /// Which way a packet is translated, or what becomes of it if it isn't.
+    /// Returns how a packet is translated, or the verdict if it is not translated.
     #[inline(always)]
     fn translation_of(&self, ip: &Ipv4, content: &Content) -> Result<Translation, Verdict> {
         match *content {
@@ -119,7 +119,7 @@ impl Nat {
         }
     }
 
-    /// What becomes of an ICMP error that names no flow: none passes that might show an inside address.
+    /// Returns the verdict for an ICMP error that quotes no flow. It is dropped if it might show an inside address.
     fn unnamed_error(&self, ip: &Ipv4, icmp: &Icmp) -> Verdict {
         match Content::of_icmp(icmp) {
             Some(content) => self.translation_of(ip, &content).err(),
@@ -143,7 +143,7 @@ impl Nat {
         .unwrap_or(Verdict::Drop(Self::ICMP_NO_FLOW))
     }
 
-    /// Builds the list of at most `most` mappings: those of the configuration, then those in use.
+    /// Builds the report that lists at most `most` mappings: those of the configuration, then those in use.
     fn list<'a, M: Memory>(&self, state: &'a State<M>, tx: &mut M::Tx<'a>, now: Nanos, most: usize) -> Step<Report, M> {
         let mut rows: Vec<Vec<Cell>> = self.config.fixed().each().map(fixed_row).collect();
         let fixed = rows.len();
@@ -271,18 +271,19 @@ impl NetworkFunction for Nat {
         }))
     }
 
-    /// Most likely a capture that was made elsewhere.
+    /// Explains a run that dropped most packets, probably because the capture was made elsewhere.
     fn remark(&self, fates: &Fates<'_>) -> Option<String> {
-        let [told, unasked] = [Self::PRIVATE_DESTINATION, Self::NO_MAPPING].map(|reason| fates.dropped_for(reason));
-        let (count, what) = if told > fates.received / 2 {
+        let [to_inside, unmapped] =
+            [Self::PRIVATE_DESTINATION, Self::NO_MAPPING].map(|reason| fates.dropped_for(reason));
+        let (count, what) = if to_inside > fates.received / 2 {
             (
-                told,
+                to_inside,
                 "went from outside to inside addresses, which no outside host can know: in a capture from the inside of a \
                     translator, answers are translated back already",
             )
-        } else if unasked > fates.received / 2 {
+        } else if unmapped > fates.received / 2 {
             (
-                unasked,
+                unmapped,
                 "came from outside to external endpoints without a mapping: check `external` and `inside`, the addresses of \
                        the translator and of the inside hosts",
             )
@@ -314,7 +315,7 @@ impl NetworkFunction for Nat {
     fn other(&self, headers: &Headers) -> Verdict {
         let ip = match headers.network {
             Network::V4(ip) => ip,
-            // It may have an inside address in it.
+            // The frame may contain an inside address.
             Network::Unreadable => return Verdict::Drop(Reason::UNREADABLE),
             Network::V6(_) | Network::Arp | Network::None => return Verdict::FORWARD,
         };
@@ -360,7 +361,7 @@ impl NetworkFunction for Nat {
     }
 }
 
-/// Builds the row of a mapping of the configuration. It has no sessions and does not expire.
+/// Builds the report row of a fixed mapping, which has no sessions and does not expire.
 fn fixed_row([protocol, internal, external]: [String; 3]) -> Vec<Cell> {
     vec![protocol.into(), internal.into(), external.into(), "-".into(), "fixed".into()]
 }

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use super::fixed::{Fixed, Forward, Host};
 use crate::config::{Count, Prefix, Timeout};
 
-/// How the translator is set up.
+/// The configuration of [`Nat`](super::Nat).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Fields")]
 pub struct Config {
@@ -21,24 +21,24 @@ pub struct Config {
 }
 
 impl Config {
-    /// Whose packets are translated, as bits and mask.
+    /// The inside prefixes, as bits and mask.
     pub(super) fn inside(&self) -> Box<[(u32, u32)]> {
         self.fields.inside.iter().map(|&Prefix4 { bits, mask }| (bits, mask)).collect()
     }
 
-    /// The external addresses whose ports are given out, in order.
+    /// The addresses of `external`, sorted.
     pub(super) fn external(&self) -> Box<[u32]> {
         addresses(&self.fields.external).collect()
     }
 
-    /// All external addresses, in order.
+    /// All external addresses, those of `static` too, sorted.
     pub(super) fn known_outside(&self) -> Box<[u32]> {
         let mut all: Vec<u32> = addresses(&self.fields.external).chain(self.fixed.addresses()).collect();
         all.sort_unstable();
         all.into()
     }
 
-    /// The mappings that are fixed.
+    /// The fixed mappings.
     pub(super) const fn fixed(&self) -> &Fixed {
         &self.fixed
     }
@@ -47,17 +47,17 @@ impl Config {
         &self.fields
     }
 
-    /// How many mappings there is room for.
+    /// Maximum number of mappings, with `pool.overprovision`.
     pub(super) fn mappings(&self) -> usize {
         self.fields.pool.overprovision.over(self.fields.mappings.get())
     }
 
-    /// How many sessions there is room for.
+    /// Maximum number of sessions, with `pool.overprovision`.
     pub(super) fn sessions(&self) -> usize {
         self.fields.pool.overprovision.over(self.fields.sessions.get())
     }
 
-    /// The external ports: those that are named, and of those behind them as many as are to be more.
+    /// The external ports: the range `ports`, extended by `pool.overprovision` up to 65535.
     pub(super) fn ports(&self) -> PortRange {
         let PortRange { first, last } = self.fields.ports;
         let count = self.fields.pool.overprovision.over(u64::from(last - first) + 1);
@@ -97,7 +97,7 @@ impl TryFrom<Fields> for Config {
     }
 }
 
-/// Each takes some 5 MB of port pools.
+/// Maximum number of external addresses. The port pools of each take about 5 MB.
 const EXTERNAL_MAX: u64 = 256;
 
 /// The keys of the file. Defaults and meanings: `docs/nat.md`.
@@ -125,7 +125,7 @@ pub(super) struct Fields {
     pub(super) timeouts: Timeouts,
 }
 
-/// How many mappings or sessions there may be: maps take two slots each, and their indices fit 32 bits.
+/// Number of mappings or sessions. Maps have two slots for each, and their indices fit 32 bits.
 pub(super) type Entries = Count<1, 67_108_864>;
 
 impl Default for Fields {
@@ -154,20 +154,20 @@ impl Default for Fields {
     }
 }
 
-/// How much more of everything there is than is asked for.
+/// The `[pool]` table.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Pool {
     overprovision: Surplus,
 }
 
-/// How much more, in millionths; none by default.
+/// An extra share in millionths; 0 by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "f64")]
 struct Surplus(u32);
 
 impl Surplus {
-    /// So many, and this much more, rounded up.
+    /// Returns `count` plus the share, rounded up.
     const fn over(self, count: u64) -> usize {
         (count + (count * self.0 as u64).div_ceil(1_000_000)) as usize
     }
@@ -177,7 +177,7 @@ impl TryFrom<f64> for Surplus {
     type Error = String;
 
     fn try_from(surplus: f64) -> Result<Self, String> {
-        // What is no number is not in the range either.
+        // Also refuses NaN.
         if (0.0..=1.0).contains(&surplus) {
             Ok(Self((surplus * 1e6 + 0.5) as u32))
         } else {
@@ -186,7 +186,7 @@ impl TryFrom<f64> for Surplus {
     }
 }
 
-/// How long a session may be idle.
+/// The `[timeouts]` table: idle timeouts of sessions.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Timeouts {
@@ -207,22 +207,22 @@ impl Default for Timeouts {
     }
 }
 
-/// Whether a mapping depends on whom is sent to. RFC 4787 REQ-1 leaves one choice.
+/// Whether a mapping depends on the destination. RFC 4787 REQ-1 allows one value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Mapping {
     EndpointIndependent,
 }
 
-/// Who outside may send to a mapping.
+/// Which outside hosts may send to a mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Filtering {
     /// Anyone.
     EndpointIndependent,
-    /// Addresses that have been sent to.
+    /// Hosts that the inside endpoint has sent to.
     AddressDependent,
-    /// Addresses and ports that have been sent to.
+    /// Endpoints that the inside endpoint has sent to.
     AddressAndPortDependent,
 }
 
@@ -232,7 +232,7 @@ pub(super) enum Filtering {
 pub(super) enum Pooling {
     /// Always the same.
     Paired,
-    /// The same as long as it has ports left.
+    /// The same one while it has free ports, then the next.
     Arbitrary,
 }
 
@@ -281,7 +281,7 @@ impl TryFrom<String> for PortRange {
     }
 }
 
-/// Whether an address is one host's, so that there is someone to translate for.
+/// Returns true for an address of one host, neither multicast nor broadcast.
 pub(super) fn is_unicast(address: u32) -> bool {
     let address = Ipv4Addr::from_bits(address);
     !IpAddr::V4(address).is_multicast() && address != Ipv4Addr::BROADCAST

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use super::config::is_unicast;
 use super::state::{Endpoint4, Protocol};
 
-/// The mappings of the configuration. They keep no state: packets of theirs are rewritten by this list alone.
+/// The fixed mappings of the configuration. They have no state: packets are rewritten by this list only.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Fixed {
     /// False if both lists are empty, as in most configurations.
@@ -20,12 +20,12 @@ pub(super) struct Fixed {
     hosts: Box<[Host]>,
 }
 
-/// The longest that each list may be: a packet looks through both.
+/// Maximum length of each list. A packet searches both.
 const FIXED_MAX: usize = 256;
-/// The most ports of the pool that may be forwarded: the first packet that meets them takes them out of it one by one.
+/// Maximum number of pool ports that may be forwarded. The first packet that meets them removes them one by one.
 const POOLED_MAX: u32 = 1_024;
 
-/// Port forwarding: external ports of an inside host.
+/// A `forward` entry: external ports of an inside host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "ForwardFields")]
 pub(super) struct Forward {
@@ -33,7 +33,7 @@ pub(super) struct Forward {
     /// First external and first inside port, with their addresses.
     external: Endpoint4,
     internal: Endpoint4,
-    /// The number of further ports behind the first.
+    /// Number of ports after the first.
     more: u16,
 }
 
@@ -45,7 +45,7 @@ struct ForwardFields {
     protocol: String,
 }
 
-/// Static mapping: an external address of one inside host.
+/// A `static` entry: an external address of one inside host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Host {
@@ -100,11 +100,10 @@ fn shown(end: Endpoint4) -> SocketAddrV4 {
 }
 
 impl Fixed {
-    /// Checks the lists. `is_inside` and `is_external` tell of an address whether it is in `inside` and in `external`; `pooled` are the
-    /// ports that are given out.
+    /// Checks both lists. `is_inside` and `is_external` say if an address is in `inside` or `external`; `pooled` is the range `ports`.
     ///
     /// # Errors
-    /// A sentence about the first entry that is wrong.
+    /// A message about the first invalid entry.
     pub(super) fn new(
         forwards: &[Forward],
         hosts: &[Host],
@@ -172,7 +171,7 @@ impl Fixed {
         self.hosts.iter().map(|host| host.external.to_bits())
     }
 
-    /// Lists the mappings: protocol, inside and external ends.
+    /// Lists the mappings: protocol, inside endpoint, external endpoint.
     pub(super) fn each(&self) -> impl Iterator<Item = [String; 3]> + '_ {
         let hosts = self.hosts.iter().map(|host| ["any".into(), host.internal.to_string(), host.external.to_string()]);
         let ports = |end: Endpoint4, more: u16| match more {
@@ -185,20 +184,19 @@ impl Fixed {
         hosts.chain(forwards)
     }
 
-    /// The external endpoint of an inside one, if it is fixed.
+    /// Returns the external endpoint of an inside endpoint with a fixed mapping.
     #[inline(always)]
     pub(super) fn external_of(&self, protocol: Protocol, internal: Endpoint4) -> Option<Endpoint4> {
         if self.any { self.other_end(protocol, internal, true) } else { None }
     }
 
-    /// The inside endpoint of an external one, if it is fixed.
+    /// Returns the inside endpoint of an external endpoint with a fixed mapping.
     #[inline(always)]
     pub(super) fn internal_of(&self, protocol: Protocol, external: Endpoint4) -> Option<Endpoint4> {
         if self.any { self.other_end(protocol, external, false) } else { None }
     }
 
-    /// The other end of `end`, which is an inside one or not: of a host with the same port, of a forwarded port with the port as far
-    /// behind the first.
+    /// Returns the other end of a fixed mapping. A `static` host keeps the port; a forwarded port keeps its distance from the first.
     #[inline(never)]
     fn other_end(&self, protocol: Protocol, end: Endpoint4, is_internal: bool) -> Option<Endpoint4> {
         let host = self.hosts.iter().find_map(|&Host { external, internal }| {

@@ -1,4 +1,4 @@
-//! The translator's keys and recipes, as the catalogue shows them.
+//! The configuration keys and recipes of `nat`, as the catalogue prints them.
 
 use memory::transactional::Cause;
 use nf::{ConfigKey, Recipe};

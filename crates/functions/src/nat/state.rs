@@ -1,4 +1,4 @@
-//! What the translator remembers: mappings, sessions, and the ways to find them.
+//! The translator's state: mappings, sessions, and the maps that find them.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -13,8 +13,7 @@ use super::config::{Config, Filtering};
 use super::ports::Ports;
 use super::tcp::Phase;
 
-/// How many sessions that are past their deadlines a packet clears away. One packet makes two at most (hairpin), so there
-/// are never more left over than there were at once.
+/// How many expired sessions each packet clears. A packet opens two sessions at most (hairpin), so expired ones don't pile up.
 const RECLAIMED_A_PACKET: usize = 2;
 
 /// An IPv4 address and a port, or for ICMP queries an identifier.
@@ -25,7 +24,7 @@ pub(super) struct Endpoint4 {
 }
 
 impl Endpoint4 {
-    /// Any endpoint, in keys.
+    /// The wildcard endpoint in keys.
     pub(super) const ANY: Self = Self { address: 0, port: 0 };
 
     /// Bytes of the wire form.
@@ -53,7 +52,7 @@ impl From<Endpoint4> for Endpoint {
     }
 }
 
-/// What is translated; each has ports of its own.
+/// The protocols that are translated. Each has its own ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Protocol {
     Tcp,
@@ -65,7 +64,7 @@ pub(super) enum Protocol {
 impl Protocol {
     pub(super) const COUNT: usize = 3;
 
-    /// The protocol of these two bits.
+    /// Decodes two bits of a packed session or mapping.
     const fn from_bits(bits: u64) -> Self {
         match bits & 3 {
             0 => Self::Tcp,
@@ -91,18 +90,18 @@ impl Protocol {
     }
 }
 
-/// An inside endpoint's place outside.
+/// The external endpoint of an inside endpoint.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mapping {
     internal: Endpoint4,
     external: Endpoint4,
     protocol: Protocol,
-    /// A mapping lasts as long as any session uses it.
+    /// Number of sessions that use the mapping. It is removed with the last one.
     sessions: u32,
 }
 
-/// One inside endpoint's traffic with one remote endpoint: exactly that for TCP, for others as far as filtering cares.
-/// Half a cache line, so that a packet reads and writes no more than that and its slot in a map.
+/// The traffic of an inside endpoint with a remote endpoint. For UDP and ICMP the remote endpoint is reduced to the part that filtering
+/// uses. Half a cache line: a packet reads and writes one session and one map slot.
 #[derive(Clone, Copy, Debug)]
 struct Session {
     deadline: Nanos,
@@ -173,7 +172,7 @@ impl Session {
     }
 }
 
-/// A session that was found, perhaps past its deadline.
+/// A session that a look-up found. It may have expired.
 #[derive(Clone, Copy)]
 pub(super) struct Found {
     index: usize,
@@ -203,7 +202,7 @@ impl Found {
     }
 }
 
-/// The name of packets from one endpoint to another.
+/// Builds the map key of packets from one endpoint to another.
 #[inline(always)]
 pub(super) fn key(source: Endpoint4, destination: Endpoint4, protocol: Protocol) -> FiveTuple4 {
     let [src, dst] = [source.address, destination.address].map(Ipv4Addr::from_bits);
@@ -216,7 +215,7 @@ pub(super) fn key(source: Endpoint4, destination: Endpoint4, protocol: Protocol)
 /// Two endpoints, source first, and their protocol.
 pub(super) type Between = (Endpoint4, Endpoint4, Protocol);
 
-/// Why there is no room for a session.
+/// What ran out when a session was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Full {
     Ports,
@@ -235,7 +234,7 @@ pub struct State<M: Memory> {
     session_pool: M::Allocator,
     by_inside: M::Map<FiveTuple4, u32>,
     by_outside: M::Map<FiveTuple4, u32>,
-    /// How many TCP sessions a mapping has with a remote address. Kept where filtering depends on it.
+    /// Number of TCP sessions of a mapping with a remote address, if filtering is address-dependent.
     peers: Option<M::Map<FiveTuple4, u32>>,
 }
 
@@ -267,7 +266,7 @@ impl<M: Memory> State<M> {
         }
     }
 
-    /// Clears away a bounded number of sessions that are past their deadlines.
+    /// Clears at most [`RECLAIMED_A_PACKET`] expired sessions.
     #[inline(always)]
     pub(super) fn reclaim<'a>(&'a self, tx: &mut M::Tx<'a>, now: Nanos) -> Step<(), M> {
         for _ in 0..RECLAIMED_A_PACKET {
@@ -279,13 +278,13 @@ impl<M: Memory> State<M> {
         Ok(())
     }
 
-    /// Brings near where [`Self::outbound`] or [`Self::inbound`] begins to look.
+    /// Prefetches the map slot that [`Self::outbound`] or [`Self::inbound`] reads first.
     #[inline(always)]
     pub(super) fn prefetch(&self, (translation, (source, destination, protocol)): (Translation, Between)) {
         self.sessions_of(translation).prefetch(&key(source, destination, protocol));
     }
 
-    /// Brings near the session that is found there.
+    /// Prefetches the session that the map slot points to.
     #[inline(always)]
     pub(super) fn prefetch_session(&self, (translation, (source, destination, protocol)): (Translation, Between)) {
         if let Some(index) = self.sessions_of(translation).hint(&key(source, destination, protocol)) {
@@ -293,7 +292,7 @@ impl<M: Memory> State<M> {
         }
     }
 
-    /// The map that knows packets of this way, by the ends that they come with.
+    /// Returns the map that finds the session of a packet with this translation.
     #[inline(always)]
     const fn sessions_of(&self, translation: Translation) -> &M::Map<FiveTuple4, u32> {
         match translation {
@@ -302,7 +301,7 @@ impl<M: Memory> State<M> {
         }
     }
 
-    /// The session of packets from an inside endpoint.
+    /// Finds the session of a packet from an inside endpoint.
     #[inline(always)]
     pub(super) fn outbound<'a>(
         &'a self,
@@ -314,7 +313,7 @@ impl<M: Memory> State<M> {
         self.found(tx, now, index)
     }
 
-    /// The session of packets to an external endpoint.
+    /// Finds the session of a packet to an external endpoint.
     #[inline(always)]
     pub(super) fn inbound<'a>(
         &'a self,
@@ -334,8 +333,8 @@ impl<M: Memory> State<M> {
         Ok(Some(Found { index, entry, alive: entry.deadline > now }))
     }
 
-    /// Writes down a session's phase and puts its deadline off, or nearer. The pool learns of a nearer one alone: of
-    /// others it is told when it takes the session for expired.
+    /// Stores a session's phase and deadline. The pool is updated only if the deadline moved earlier; [`Self::end`] corrects a later one
+    /// when the pool expires the session.
     #[inline(always)]
     pub(super) fn renew<'a>(&'a self, tx: &mut M::Tx<'a>, found: Found, phase: Phase, deadline: Nanos) -> Step<(), M> {
         if deadline < found.entry.deadline {
@@ -344,7 +343,7 @@ impl<M: Memory> State<M> {
         self.sessions.write(tx, found.index, Session { phase, deadline, ..found.entry })
     }
 
-    /// The inside endpoint that an external one is mapped to by packets.
+    /// Returns the inside endpoint of a dynamic mapping with this external endpoint.
     pub(super) fn mapping_to<'a>(
         &'a self,
         tx: &mut M::Tx<'a>,
@@ -355,7 +354,7 @@ impl<M: Memory> State<M> {
         Ok(Some(self.mappings.read(tx, index as usize)?.internal))
     }
 
-    /// Whether a mapping has a TCP session with a remote address.
+    /// Returns true if a mapping has a TCP session with a remote address.
     pub(super) fn knows<'a>(&'a self, tx: &mut M::Tx<'a>, remote: Endpoint4, external: Endpoint4) -> Step<bool, M> {
         match &self.peers {
             Some(peers) => Ok(peers.get(tx, &peer(remote, external))?.is_some()),
@@ -418,8 +417,8 @@ impl<M: Memory> State<M> {
         Ok(Ok((number, Mapping { internal, external, protocol, sessions: 0 })))
     }
 
-    /// Forgets a session that the pool has just freed, and its mapping if it was the last; takes it back if its deadline
-    /// was put off.
+    /// Removes a session that the pool has just expired, and its mapping if it was the last one. If the session's deadline was extended,
+    /// allocates it again instead.
     #[cold]
     fn end<'a>(&'a self, tx: &mut M::Tx<'a>, index: usize, now: Nanos) -> Step<(), M> {
         let session = self.sessions.read(tx, index)?;
@@ -455,7 +454,7 @@ fn peer(remote: Endpoint4, external: Endpoint4) -> FiveTuple4 {
     key(Endpoint4 { port: 0, ..remote }, external, Protocol::Tcp)
 }
 
-/// What is in use of an external address, by protocol.
+/// Number of mappings and sessions of an external address and protocol.
 pub(super) struct Use {
     pub(super) address: Ipv4Addr,
     pub(super) protocol: &'static str,
@@ -463,19 +462,19 @@ pub(super) struct Use {
     pub(super) sessions: u64,
 }
 
-/// A mapping of the report.
+/// A mapping in the report.
 pub(super) struct Listed {
     pub(super) internal: Endpoint4,
     pub(super) external: Endpoint4,
     pub(super) protocol: &'static str,
     pub(super) sessions: u64,
-    /// The time until it expires if nothing more comes.
+    /// The time until it expires without further packets.
     pub(super) expires_in: Nanos,
 }
 
 impl<M: Memory> State<M> {
-    /// What is in use at `now`, by external address and protocol, in their order: sessions whose deadline has passed are not,
-    /// whether they have been cleared away or not, nor are mappings that have no others.
+    /// Counts mappings and sessions in use at `now`, sorted by external address and protocol. Expired sessions don't count, even if they
+    /// are not cleared yet, and neither do mappings that only expired sessions use.
     pub(super) fn in_use<'a>(&'a self, tx: &mut M::Tx<'a>, now: Nanos) -> Step<Vec<Use>, M> {
         let mut sessions: BTreeMap<(u32, u8), (BTreeSet<u32>, u64)> = BTreeMap::new();
         for index in 0..self.session_pool.capacity() {
@@ -497,7 +496,7 @@ impl<M: Memory> State<M> {
         Ok(sessions.into_iter().map(use_of).collect())
     }
 
-    /// The first mappings in use at `now`, at most so many, in the order of their external endpoints; and how many there are in all.
+    /// Returns the first `most` mappings in use at `now`, sorted by external endpoint, and the number of all mappings in use.
     pub(super) fn listed<'a>(&'a self, tx: &mut M::Tx<'a>, now: Nanos, most: usize) -> Step<(Vec<Listed>, usize), M> {
         let mut sessions: BTreeMap<u32, (u64, Nanos)> = BTreeMap::new();
         for index in 0..self.session_pool.capacity() {
@@ -520,8 +519,8 @@ impl<M: Memory> State<M> {
         Ok((listed, all))
     }
 
-    /// Adds all mappings and sessions with their deadlines. The order of the free ports is left out: it follows from what
-    /// was taken and given back, which the same packets do alike.
+    /// Adds all mappings and sessions with their deadlines to the fingerprint. The order of the free ports is left out: it follows from
+    /// the order in which the same packets took and freed them.
     pub(super) fn fingerprint<'a>(&'a self, tx: &mut M::Tx<'a>, fingerprint: &mut Fingerprint) -> Step<(), M> {
         for number in 0..self.mapping_pool.capacity() {
             if self.mapping_pool.is_allocated(tx, number)? {
