@@ -158,7 +158,7 @@ impl ClassSet {
 const UNWANTED: Reason = Reason::own(0);
 
 impl<C: Classifier> AppClassifier<C> {
-    /// The function as configured.
+    /// Creates the function from its configuration.
     #[must_use]
     pub fn new(config: &Config<C>) -> Self {
         const { assert!(C::APPLICATIONS.len() < u8::MAX as usize, "there are 254 applications at most") };

@@ -27,7 +27,7 @@ use self::systems::{System, Told};
 use crate::app_classifier::{Application, Classifier, Payload, Signatures};
 use crate::list::Catalogued;
 
-/// The function, configured.
+/// The `asset-monitor` function.
 #[derive(Clone, Debug)]
 pub struct AssetMonitor {
     config: Config,
@@ -62,7 +62,7 @@ fn service_name(service: u8) -> &'static str {
 }
 
 impl AssetMonitor {
-    /// The function as configured.
+    /// Creates the function from its configuration.
     #[must_use]
     pub const fn new(config: Config) -> Self {
         Self { config }

@@ -1,6 +1,6 @@
-//! Connection tracking: follows every connection through its states and drops what no valid connection would carry.
+//! Connection tracking: tracks every connection through its states and drops packets that belong to no valid connection.
 //!
-//! The judgement is the Linux tracker's (`nf_conntrack`), see [`tracking`](crate::tracking); README: `docs/conntrack.md`.
+//! It decides as the Linux tracker does (`nf_conntrack`), see [`tracking`](crate::tracking). Behaviour and choices: `docs/conntrack.md`.
 
 use alloc::collections::BTreeMap;
 use alloc::string::ToString;
@@ -21,7 +21,7 @@ use crate::top::heaviest;
 use crate::tracking::rules::{Retransmissions, TIMEOUT_KEYS, join_keys};
 use crate::tracking::{Cause, Connection, Observation, Outcome, Rules, Timeouts, Unobserved};
 
-/// Follows every connection, forwards what is valid and drops the rest by its cause.
+/// The `conntrack` function.
 #[derive(Clone, Debug)]
 pub struct Conntrack {
     rules: Rules,
@@ -34,15 +34,15 @@ pub struct Conntrack {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// What becomes of invalid packets.
+    /// What to do with invalid packets.
     pub invalid: Invalid,
-    /// Whether TCP connections may be picked up half-way.
+    /// A segment with only ACK may pick up a TCP connection midstream.
     pub loose: bool,
-    /// Whether TCP segments outside the windows pass, resets apart.
+    /// Forward TCP segments outside the windows, except resets before the window.
     pub liberal: bool,
-    /// Whether TCP resets before the window pass.
+    /// Forward TCP resets before the window, too.
     pub ignore_invalid_rst: bool,
-    /// From how many repetitions of a TCP segment on `timeouts.tcp_retransmitted` counts.
+    /// Number of repetitions of one TCP segment from which `timeouts.tcp_retransmitted` applies.
     pub max_retransmissions: Retransmissions,
     /// IPv4 connections.
     pub flows: FlowCount,
@@ -50,17 +50,17 @@ pub struct Config {
     pub flows_v6: FlowCount,
     /// Number of connections that the report lists one by one; 0 counts them by state instead.
     pub list: Listed,
-    /// How long connections may idle.
+    /// Idle timeouts.
     pub timeouts: Timeouts,
 }
 
-/// What becomes of invalid packets.
+/// What to do with invalid packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Invalid {
-    /// They are dropped, by their cause.
+    /// Drop them, with the cause as the reason.
     Drop,
-    /// They pass, and change nothing.
+    /// Forward them; they change nothing.
     Forward,
 }
 
@@ -115,7 +115,7 @@ const KEYS: [ConfigKey; 23] = join_keys(
 );
 
 impl Conntrack {
-    /// A tracker of this configuration.
+    /// Creates the function from its configuration.
     #[must_use]
     pub fn new(config: Config) -> Self {
         let mut rules = Rules::strict(&config.timeouts, config.max_retransmissions);
@@ -126,8 +126,8 @@ impl Conntrack {
         Self { rules, invalid: config.invalid, sizing, list: config.list.get() as usize }
     }
 
-    /// Judges a packet that is not plainly of an open connection. What follows is left to the caller: a verdict that crosses a call
-    /// goes over memory, and a context that does so stays there for all packets.
+    /// Decides on a packet off the fast path. The caller builds the verdict and updates the context: passed through a call, both would
+    /// live in memory for all packets.
     #[inline(never)]
     fn judge(&self, now: Nanos, flow: &mut Connection, meta: &Observation) -> Result<Outcome, Cause> {
         if let Some(idle) = flow.flow_on(meta, &self.rules) {
@@ -222,15 +222,15 @@ impl NetworkFunction for Conntrack {
     }
 
     fn report(&self, flows: &mut dyn Iterator<Item = (FiveTuple, Connection)>) -> Option<Report> {
-        Some(told(flows, self.list))
+        Some(connection_report(flows, self.list))
     }
 }
 
 /// The range of `list`.
 pub(crate) type Listed = Count<0, 1_000_000>;
 
-/// Builds the report: the first `list` connections, or their numbers by protocol and state if `list` is 0.
-pub(crate) fn told(flows: &mut dyn Iterator<Item = (FiveTuple, Connection)>, list: usize) -> Report {
+/// Builds the report: the first `list` connections, or the number of connections by protocol and state if `list` is 0.
+pub(crate) fn connection_report(flows: &mut dyn Iterator<Item = (FiveTuple, Connection)>, list: usize) -> Report {
     if list == 0 {
         return count_by_state(flows);
     }
@@ -256,7 +256,7 @@ pub(crate) fn told(flows: &mut dyn Iterator<Item = (FiveTuple, Connection)>, lis
     Report { title, columns: vec!["protocol", "state", "opened by", "to", "assured"], rows }
 }
 
-/// How many connections are in which state, by protocol.
+/// Counts connections by protocol and state.
 fn count_by_state(flows: &mut dyn Iterator<Item = (FiveTuple, Connection)>) -> Report {
     let mut counts: BTreeMap<(&str, &str), (u64, u64)> = BTreeMap::new();
     for (_, connection) in flows {

@@ -28,7 +28,7 @@ use self::state::{Client, Peers, Totals, crossed, name, told};
 use crate::list::Catalogued;
 use crate::top::heaviest;
 
-/// The function, configured.
+/// The `dns-tunnel` function.
 #[derive(Clone, Debug)]
 pub struct DnsTunnel {
     config: Config,
@@ -106,7 +106,7 @@ const DNS: u16 = 53;
 const TUNNEL: Reason = Reason::own(0);
 
 impl DnsTunnel {
-    /// The function as configured.
+    /// Creates the function from its configuration.
     #[must_use]
     pub const fn new(config: Config) -> Self {
         Self { config }

@@ -22,7 +22,7 @@ pub use self::side::Side;
 use crate::list::Catalogued;
 use crate::top::heaviest;
 
-/// The function, configured.
+/// The `flow-buffer` function.
 #[derive(Clone, Debug)]
 pub struct FlowBuffer {
     config: Config,
@@ -150,7 +150,7 @@ const PATTERN: Reason = Reason::own(0);
 const CONTRADICTION: Reason = Reason::own(1);
 
 impl FlowBuffer {
-    /// The function as configured.
+    /// Creates the function from its configuration.
     #[must_use]
     pub const fn new(config: Config) -> Self {
         Self { config }

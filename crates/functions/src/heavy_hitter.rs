@@ -1,6 +1,6 @@
-//! Finds the flows that carry the traffic: packets and bytes of every five-tuple (the heavy hitter monitor of
-//! state-compute replication, table 1). It drops nothing but what
-//! has no flow: later fragments and malformed packets. Behaviour and choices: `docs/heavy-hitter.md`.
+//! Counts packets and bytes of every five-tuple and reports the largest flows (the heavy hitter monitor of state-compute replication,
+//! table 1). It drops only packets without a flow: later fragments and malformed packets. Behaviour and choices:
+//! `docs/heavy-hitter.md`.
 
 use alloc::string::{String, ToString};
 use alloc::vec;
@@ -18,7 +18,7 @@ use crate::config::{Count, FlowCount, Timeout};
 use crate::list::Catalogued;
 use crate::top::heaviest;
 
-/// The function, configured.
+/// The `heavy-hitter` function.
 #[derive(Clone, Debug)]
 pub struct HeavyHitter {
     sizing: Sizing,
@@ -27,13 +27,13 @@ pub struct HeavyHitter {
     top: usize,
 }
 
-/// Its configuration file.
+/// The configuration of [`HeavyHitter`].
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Bytes from which a flow counts as heavy: it keeps its place when the table is full.
+    /// Bytes from which a flow is heavy. Heavy flows are not evicted from a full table.
     pub heavy_bytes: Count<1, { i64::MAX as u64 }>,
-    /// A flow that is silent for so long is forgotten.
+    /// Silence after which a flow is forgotten.
     pub idle_timeout: Timeout,
     /// Maximum number of IPv4 flows.
     pub flows: FlowCount,
@@ -55,7 +55,7 @@ impl Default for Config {
     }
 }
 
-/// What a packet contributes: its flow and its length.
+/// The metadata of a packet: its flow and its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Carried {
     tuple: FiveTuple,
@@ -96,18 +96,18 @@ impl Meta for Carried {
     }
 }
 
-/// What is remembered of a flow.
+/// The state of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Volume {
     packets: u64,
-    /// Bytes of frames as they were on the wire, without the frame check sequence.
+    /// Bytes of the frames on the wire, without the frame check sequence.
     bytes: u64,
 }
 
 impl Flow for Volume {}
 
 impl HeavyHitter {
-    /// The function as configured.
+    /// Creates the function from its configuration.
     #[must_use]
     pub fn new(config: &Config) -> Self {
         Self {
@@ -118,7 +118,7 @@ impl HeavyHitter {
         }
     }
 
-    /// Whether the last so many bytes made the flow heavy. That happens once, and is foreseen; whether it is heavy is not.
+    /// Returns true if the last `last` bytes made the flow heavy. That happens once in a flow, so the branch is predictable.
     #[inline(always)]
     const fn became_heavy(&self, flow: &Volume, last: u64) -> bool {
         flow.bytes.wrapping_sub(self.heavy_bytes) < last
@@ -227,7 +227,7 @@ impl NetworkFunction for HeavyHitter {
         true
     }
 
-    /// A monitor that has no room left doesn't stop the traffic.
+    /// Forwards packets without room for their flow: a full monitor doesn't stop the traffic.
     fn orphan<M: Memory>(&self, _cx: &mut Context<'_, Self, M>, _meta: &Carried) -> Step<Verdict, M> {
         Ok(Verdict::forward())
     }

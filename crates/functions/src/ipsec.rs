@@ -35,7 +35,7 @@ use window::Window;
 
 use crate::list::Catalogued;
 
-/// The function, configured.
+/// The `ipsec` function.
 #[derive(Clone, Debug)]
 pub struct Ipsec {
     tunnels: Vec<Ends>,
@@ -73,7 +73,7 @@ mod reason {
 }
 
 impl Ipsec {
-    /// The function as configured.
+    /// Creates the function from its configuration.
     #[must_use]
     pub fn new(config: Config) -> Self {
         let fields = config.fields;

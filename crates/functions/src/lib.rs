@@ -34,7 +34,7 @@ pub mod web_cache;
 
 pub use list::{Catalogued, Visitor, each};
 
-/// The examples in the functions' documents compile.
+/// Compiles the examples of the functions' pages.
 #[cfg(doctest)]
 #[doc = include_str!("../docs/app-classifier.md")]
 pub struct Documents;

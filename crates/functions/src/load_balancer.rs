@@ -1,5 +1,5 @@
-//! Spreads connections to a service over its backends by Maglev's consistent hashing (NSDI '16), past those that don't
-//! answer. Connections are followed as `conntrack` follows them, see [`tracking`](crate::tracking), and nothing is dropped for their
+//! Spreads connections to a service over its backends by Maglev's consistent hashing (NSDI '16), avoiding backends that don't answer.
+//! Connections are tracked as `conntrack` tracks them, see [`tracking`](crate::tracking), but no packet is dropped for a connection's
 //! state. Behaviour and choices: `docs/load-balancer.md`.
 
 mod config;
@@ -29,22 +29,22 @@ use self::maglev::Table;
 use crate::list::Catalogued;
 use crate::tracking::Rules;
 
-/// The balancer.
+/// The `load-balancer` function.
 #[derive(Clone, Debug)]
 pub struct LoadBalancer {
     config: Config,
     rules: Rules,
     services: Box<[Service]>,
-    /// The backends of all services, those of one side by side.
+    /// The backends of all services; those of one service are adjacent.
     backends: Box<[Backend]>,
-    /// Services and backends by address and protocol, in order.
+    /// Services and backends, sorted by endpoint and protocol.
     places: Box<[(Place, Role)]>,
 }
 
-/// An endpoint and the protocol that it speaks.
+/// An endpoint and its protocol.
 type Place = (Endpoint, u8);
 
-/// Who is at a place, by number.
+/// The number of the service or backend at a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     Service(u16),
@@ -66,11 +66,11 @@ struct Backend {
     service: u16,
 }
 
-/// How often a new connection whose backend is down draws another, before it asks one after the other.
+/// How often a new connection draws a backend from the table before it tries one after the other.
 const DRAWS: u64 = 8;
 
 impl LoadBalancer {
-    /// A balancer of this configuration.
+    /// Creates the function from its configuration.
     #[must_use]
     pub fn new(config: Config) -> Self {
         let (mut services, mut backends, mut places) = (Vec::new(), Vec::new(), Vec::new());
@@ -90,8 +90,8 @@ impl LoadBalancer {
         Self { config, rules, services: services.into(), backends: backends.into(), places }
     }
 
-    /// The backend for a new connection: the table's, or where that is down the one that another draw gives. So those that are up
-    /// keep what is theirs, and share what was that one's. Only who `asks` for a connection may be the one that tries a backend again.
+    /// Chooses the backend of a new connection: the table's, or if that is down one by another draw. So connections of healthy backends
+    /// stay, and those of the failed one are spread over all others. Only a SYN (`asks`) may retry a backend that is down.
     fn choose<M: Memory>(
         &self,
         cx: &mut Context<'_, Self, M>,
@@ -125,7 +125,7 @@ impl LoadBalancer {
         Verdict::rewritten(Rewrite { dst: Some(backend.endpoint), ..Rewrite::NONE })
     }
 
-    /// A backend's endpoint belongs to one service, so that an answer tells which address it comes from, whatever else is known.
+    /// Rewrites an answer's source to the service's address. A backend's endpoint belongs to one service, so no state is needed.
     #[inline(always)]
     fn to_client(&self, service: u16) -> Verdict {
         let Some(service) = self.services.get(usize::from(service)) else { return Verdict::FORWARD };
@@ -219,7 +219,7 @@ impl NetworkFunction for LoadBalancer {
     }
 
     fn open<M: Memory>(&self, cx: &mut Context<'_, Self, M>, meta: &Passing) -> Step<Opened<Connection>, M> {
-        // A record that came over a wire may name what there is not.
+        // A record from the network may name a service or backend that doesn't exist.
         let (backend, name, otherwise) = match (meta.kind, self.services.get(usize::from(meta.service))) {
             (PacketKind::Request, Some(service)) => {
                 let backend = self.choose(cx, service, &meta.seen.key, meta.asks().is_some())?;
@@ -260,7 +260,7 @@ impl NetworkFunction for LoadBalancer {
         matches!(meta.kind, PacketKind::Answer { .. })
     }
 
-    /// A connection that had to make room has not failed.
+    /// An evicted connection has not failed.
     fn expire<M: Memory>(&self, cx: &mut Context<'_, Self, M>, flow: &Connection) -> Step<(), M> {
         if self.has_waited(flow, cx.now()) {
             self.failed(cx, flow)?;
@@ -268,11 +268,11 @@ impl NetworkFunction for LoadBalancer {
         self.ended(cx, flow)
     }
 
-    /// Without room for its connection a packet goes where the table says, as Maglev does it.
+    /// Without room for its connection a packet goes where the look-up table says, as in Maglev.
     fn orphan<M: Memory>(&self, cx: &mut Context<'_, Self, M>, meta: &Passing) -> Step<Verdict, M> {
         Ok(match (meta.kind, self.services.get(usize::from(meta.service))) {
             (PacketKind::Request, Some(service)) => {
-                // Nobody would see whether a backend that is tried answers.
+                // Don't retry a backend: its answer would not be noticed.
                 self.to_backend(self.choose(cx, service, &meta.seen.key, false)?)
             }
             (PacketKind::Answer { .. }, Some(_)) => self.to_client(meta.service),
@@ -324,7 +324,7 @@ impl NetworkFunction for LoadBalancer {
     }
 }
 
-/// Counts a connection of the service in its backend's row.
+/// Adds a connection through the service to its backend's row.
 fn count(report: &mut Report, connection: &Connection, is_alive: bool) {
     if connection.name == Name::Service {
         let mut totals = Totals::default();

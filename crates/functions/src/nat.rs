@@ -64,7 +64,7 @@ impl Nat {
     const UNSUPPORTED_PROTOCOL: Reason = Reason::own(9);
     const PRIVATE_DESTINATION: Reason = Reason::own(10);
 
-    /// A translator with this configuration.
+    /// Creates the function from its configuration.
     #[must_use]
     pub fn new(config: Config) -> Self {
         Self { inside: config.inside(), external: config.known_outside(), config }

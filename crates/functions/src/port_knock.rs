@@ -1,5 +1,5 @@
-//! Lets in who knocks at the right ports in the right order (the port-knocking firewall of state-compute replication,
-//! figure 12). Behaviour and choices: `docs/port-knock.md`.
+//! Forwards TCP packets of sources that have knocked at the configured ports in order (the port-knocking firewall of state-compute
+//! replication, figure 12). Behaviour and choices: `docs/port-knock.md`.
 
 use alloc::format;
 use alloc::string::String;
@@ -16,7 +16,7 @@ use serde::Deserialize;
 use crate::config::{Count, FlowCount, Timeout};
 use crate::list::Catalogued;
 
-/// The function, configured.
+/// The `port-knock` function.
 #[derive(Clone, Debug)]
 pub struct PortKnock {
     sizing: Sizing,
@@ -26,17 +26,17 @@ pub struct PortKnock {
     idle: Nanos,
 }
 
-/// Its configuration file.
+/// The configuration of [`PortKnock`].
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// The ports to knock at, in order.
     pub ports: Knocks,
-    /// Whether IPv6 sources may knock too; otherwise IPv6 is dropped.
+    /// IPv6 sources may knock too; if false, IPv6 is dropped.
     pub ipv6: bool,
     /// The time that a source has for its next knock.
     pub knock_timeout: Timeout,
-    /// An open source that is silent for so long is closed.
+    /// Silence after which an open source is closed.
     pub idle_timeout: Timeout,
     /// Maximum number of IPv4 sources.
     pub flows: FlowCount,
@@ -66,7 +66,7 @@ pub struct Knocks {
 }
 
 impl Knocks {
-    /// Whether `port` is the one to knock at after `done` right knocks.
+    /// Returns true if `port` is the next port after `done` correct knocks.
     #[inline]
     fn is_next(&self, done: u8, port: u16) -> bool {
         done < self.len && self.ports[usize::from(done & 7)] == port
@@ -89,7 +89,7 @@ impl TryFrom<Vec<u16>> for Knocks {
     }
 }
 
-/// What a packet contributes: who knocks, and where. Later fragments knock nowhere.
+/// The metadata of a packet: its source, and the port that it knocks at. Later fragments have no port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Knock {
     source: Host,
@@ -99,7 +99,7 @@ pub struct Knock {
 impl Meta for Knock {
     type Key = Host;
 
-    /// The family and whether there is a port, the address, the port.
+    /// Address family and presence of a port in one byte; the address; the port.
     const RECORD_BYTES: usize = 1 + ADDRESS_BYTES + 2;
 
     #[inline]
@@ -127,11 +127,11 @@ impl Meta for Knock {
     }
 }
 
-/// The bit of a record that says that there is a port.
+/// In a record's first byte: there is a port.
 const KNOCKS: u8 = 2;
 
-/// What is remembered of a source: how many right knocks it has made. None are remembered of those that made none, and
-/// as many as there are ports means open.
+/// The state of a source: the number of correct knocks. A source without a correct knock has no state; a source with as many knocks as
+/// there are ports is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress(u8);
 
@@ -142,7 +142,7 @@ const NOT_TCP: Verdict = Verdict::Drop(Reason::own(1));
 const IPV6: Verdict = Verdict::Drop(Reason::own(2));
 
 impl PortKnock {
-    /// The function as configured.
+    /// Creates the function from its configuration.
     #[must_use]
     pub fn new(config: &Config) -> Self {
         Self {
@@ -226,7 +226,7 @@ impl NetworkFunction for PortKnock {
         if self.refuses_ipv6(headers) { IPV6 } else { NOT_TCP }
     }
 
-    /// Only a first right knock is worth remembering, so that a scan fills no table.
+    /// Creates state only for a correct first knock, so a scan doesn't fill the table.
     #[inline]
     fn open<M: Memory>(&self, _cx: &mut Context<'_, Self, M>, meta: &Knock) -> Step<Opened<Progress>, M> {
         Ok(if self.refuses(meta) { Opened::Refused(CLOSED) } else { Opened::Flow(Progress(0)) })
@@ -266,7 +266,7 @@ impl NetworkFunction for PortKnock {
 
     const FOLDS: bool = true;
 
-    /// A source that is open stays so.
+    /// An open source stays open.
     #[inline]
     fn run<M: Memory>(
         &self,
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn an_open_source_keeps_its_place() {
+    fn an_open_source_is_not_evicted() {
         let function = PortKnock::new(&Config::default());
         let mut progress = Progress(2);
         let meta = Knock { source: Host::v4(Ipv4Addr::LOCALHOST), port: Some(9000) };

@@ -22,7 +22,7 @@ use self::walk::{Attempts, Standing, Walk};
 use crate::list::Catalogued;
 use crate::top::heaviest;
 
-/// The function, configured.
+/// The `port-scan` function.
 #[derive(Clone, Debug)]
 pub struct PortScan {
     config: Config,
@@ -90,7 +90,7 @@ impl Meta for Contact {
 const SCANNER: Reason = Reason::own(0);
 
 impl PortScan {
-    /// The function as configured.
+    /// Creates the function from its configuration.
     #[must_use]
     pub fn new(config: Config) -> Self {
         Self { walk: config.walk(), config }

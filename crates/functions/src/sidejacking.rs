@@ -27,7 +27,7 @@ use crate::http::{self, Digest};
 use crate::list::Catalogued;
 use crate::top::heaviest;
 
-/// The function, configured.
+/// The `sidejacking` function.
 #[derive(Clone, Debug)]
 pub struct Sidejacking {
     config: Fields,
@@ -50,7 +50,7 @@ const FIN_TIMEOUT: Nanos = Nanos::from_secs(10);
 const SIDEJACKED: Reason = Reason::own(0);
 
 impl Sidejacking {
-    /// The function as configured.
+    /// Creates the function from its configuration.
     #[must_use]
     pub fn new(Config(config): Config) -> Self {
         Self { config }

@@ -1,8 +1,7 @@
-//! Limits how many TCP connections a source may open in a second: a token bucket of SYNs for each. Behaviour and choices:
+//! Limits how many TCP connections a source may open in a second, with a token bucket of SYNs for each source. Behaviour and choices:
 //! `docs/syn-limit.md`.
 //!
-//! All arithmetic is whole: a token is a thousand millionth of a SYN, so that each nanosecond adds as many as the rate has SYNs per
-//! second.
+//! All arithmetic is in whole numbers. A token is 10^-9 SYN, so a rate of `n` SYNs a second adds `n` tokens each nanosecond.
 
 use alloc::string::{String, ToString};
 use alloc::vec;
@@ -20,7 +19,7 @@ use crate::config::{Count, FlowCount, Prefix, Timeout};
 use crate::list::Catalogued;
 use crate::top::heaviest;
 
-/// The function, configured.
+/// The `syn-limit` function.
 #[derive(Clone, Debug)]
 pub struct SynLimit {
     config: Config,
@@ -29,17 +28,17 @@ pub struct SynLimit {
     idle: Nanos,
 }
 
-/// Its configuration file.
+/// The configuration of [`SynLimit`].
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// SYNs a second that a source may send for long.
+    /// SYNs a second that a source may send in the long run.
     pub rate: Count<1, 10_000_000>,
     /// SYNs that may come at once.
     pub burst: Count<1, 1_000_000>,
     /// Sources that are not limited.
     pub allow: Vec<Prefix>,
-    /// A source that is silent for so long is forgotten, though not before its bucket is full again.
+    /// Silence after which a source is forgotten, but not before its bucket is full.
     pub idle_timeout: Timeout,
     /// Maximum number of IPv4 sources.
     pub flows: FlowCount,
@@ -63,7 +62,7 @@ impl Default for Config {
     }
 }
 
-/// What a SYN contributes: who sent it.
+/// The metadata of a SYN: its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Opening(Host);
 
@@ -90,13 +89,13 @@ impl Meta for Opening {
     }
 }
 
-/// A source's token bucket, and what was counted beside it.
+/// The state of a source: its token bucket and its counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Source {
     tokens: u64,
-    /// When `tokens` was right.
+    /// Time at which `tokens` was counted.
     counted_at: Nanos,
-    /// SYNs since the source became known, those dropped among them.
+    /// SYNs since the source became known, dropped ones included.
     syns: u64,
     dropped: u64,
 }
@@ -109,11 +108,11 @@ const SYN: u64 = 1_000_000_000;
 const SYN_RATE: Reason = Reason::own(0);
 
 impl SynLimit {
-    /// The function as configured.
+    /// Creates the function from its configuration.
     #[must_use]
     pub fn new(config: Config) -> Self {
         let full = config.burst.get() * SYN;
-        // A forgotten bucket comes back full. Once it is full anyway, forgetting it can't be noticed.
+        // A forgotten bucket restarts full, so it is forgotten only when it is full.
         let idle = config.idle_timeout.nanos().max(Nanos(full.div_ceil(config.rate.get())));
         Self { config, full, idle }
     }
@@ -204,14 +203,14 @@ impl NetworkFunction for SynLimit {
         _meta: &Opening,
     ) -> Step<Verdict, M> {
         cx.expire_after(self.idle);
-        // Where a product or a sum doesn't fit, it is far beyond a full bucket.
+        // A product or sum that saturates is far above a full bucket.
         let gained = cx.now().since(source.counted_at).0.saturating_mul(self.config.rate.get());
         source.tokens = source.tokens.saturating_add(gained).min(self.full);
         source.counted_at = cx.now();
         source.syns += 1;
         let Some(remaining) = source.tokens.checked_sub(SYN) else {
             source.dropped += 1;
-            // A flood of spoofed sources must not push out those that are known to exceed their rate.
+            // A flood of spoofed sources must not evict sources that are known to exceed their rate.
             cx.assure();
             return Ok(Verdict::Drop(SYN_RATE));
         };

@@ -28,7 +28,7 @@ use self::message::{Ask, CacheAction, Keep, Reply, Uncacheable};
 use self::segment::Event;
 pub use self::segment::Segment;
 
-/// The function, configured.
+/// The `web-cache` function.
 #[derive(Clone, Debug)]
 pub struct WebCache {
     config: Config,
@@ -38,7 +38,7 @@ pub struct WebCache {
 const FIN_TIMEOUT: Nanos = Nanos::from_secs(10);
 
 impl WebCache {
-    /// The function as configured.
+    /// Creates the function from its configuration.
     #[must_use]
     pub const fn new(config: Config) -> Self {
         Self { config }

@@ -1,4 +1,4 @@
-//! The keys of the detector's configuration file, as the catalogue prints them, and which to turn when.
+//! The configuration keys and recipes of `anti-ddos`, as the catalogue prints them.
 
 use memory::transactional::Cause;
 use nf::{ConfigKey, Recipe};

@@ -1,4 +1,4 @@
-//! The classifier's configuration file, checked while it is read.
+//! The configuration of `app-classifier`, checked while it is read.
 
 use alloc::format;
 use alloc::string::String;

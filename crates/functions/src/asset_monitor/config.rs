@@ -10,12 +10,12 @@ use serde::Deserialize;
 
 use crate::config::{Count, FlowCount, Timeout};
 
-/// How the monitor is set up.
+/// The configuration of [`AssetMonitor`](super::AssetMonitor).
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(try_from = "Fields")]
 pub struct Config(Fields);
 
-/// The keys of the file. Defaults and meanings: `docs/asset-monitor.md`.
+/// The keys of the configuration file. Defaults and meanings: `docs/asset-monitor.md`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Fields {

@@ -1,4 +1,4 @@
-//! The keys of the bridge's configuration file, as the catalogue prints them, and which to turn when.
+//! The configuration keys and recipes of `bridge`, as the catalogue prints them.
 
 use memory::transactional::Cause;
 use nf::{ConfigKey, Recipe};

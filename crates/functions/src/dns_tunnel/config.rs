@@ -1,4 +1,4 @@
-//! The detector's configuration file, and its keys as the catalogue prints them.
+//! The configuration of `dns-tunnel`, and its keys as the catalogue prints them.
 
 use alloc::vec::Vec;
 
@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use crate::config::{Count, Prefix, Timeout};
 
-/// How the detector is set up. Defaults and meanings: `docs/dns-tunnel.md`.
+/// The configuration of [`DnsTunnel`](super::DnsTunnel). Defaults and meanings: `docs/dns-tunnel.md`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {

@@ -17,23 +17,23 @@ use crate::tracking::{Event, Timeouts};
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// The addresses that are inside.
+    /// The prefixes of the inside hosts.
     pub inside: Vec<Prefix>,
-    /// The interfaces that inside is behind. Where there are any, a packet is from inside by its interface alone.
+    /// The interfaces on the inside. If there are any, only the interface decides whether a packet comes from inside.
     pub inside_interfaces: Vec<u16>,
-    /// The services inside that outside may use.
+    /// The inside services that outside may open.
     pub allow: Vec<Service>,
-    /// Whether TCP segments that may not open a connection are answered by a reset.
+    /// Answer a TCP segment that may not open a connection with a reset.
     pub reject: bool,
-    /// Whether ICMP errors about known connections pass.
+    /// Forward ICMP errors about known connections.
     pub icmp_errors: bool,
-    /// What becomes of packets that are surely neither IPv4 nor IPv6.
+    /// What to do with frames that certainly hold no IP.
     pub non_ip: NonIp,
-    /// What becomes of packets that may hold IP which is not found.
+    /// What to do with frames that may hold IP that the parser can't find.
     pub unreadable: NonIp,
-    /// Whether inside may pick up TCP connections half-way.
+    /// Hosts that may open a TCP connection may also pick it up midstream.
     pub loose: bool,
-    /// From how many repetitions of a TCP segment on `timeouts.tcp_retransmitted` counts.
+    /// Number of repetitions of one TCP segment from which `timeouts.tcp_retransmitted` applies.
     pub max_retransmissions: Retransmissions,
     /// IPv4 connections.
     pub flows: FlowCount,
@@ -41,30 +41,30 @@ pub struct Config {
     pub flows_v6: FlowCount,
     /// Number of connections that the report lists one by one; 0 counts them by state instead.
     pub(crate) list: Listed,
-    /// How long connections may idle.
+    /// Idle timeouts.
     pub timeouts: Timeouts,
 }
 
-/// What becomes of packets that the firewall can't judge by their connection.
+/// What to do with frames that have no connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NonIp {
-    /// They pass: address resolution has to, where the firewall is a bridge.
+    /// Forward them. If the firewall is a bridge, address resolution needs it.
     Forward,
-    /// They are dropped.
+    /// Drop them.
     Drop,
 }
 
-/// A service inside that outside may use.
+/// An inside service that outside may open.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "ServiceEntry")]
 pub struct Service {
     protocol: ServiceProtocol,
-    /// Any port where there is none.
+    /// `None` is any port.
     port: Option<Ports>,
-    /// Who may use it: anybody where there is none.
+    /// Clients; `None` is any address.
     from: Option<Prefixes>,
-    /// Where it is, besides inside: anywhere where there is none.
+    /// Inside addresses of the service; `None` is any.
     to: Option<Prefixes>,
 }
 
@@ -78,7 +78,7 @@ enum ServiceProtocol {
     Icmp,
 }
 
-/// A service as the file has it.
+/// A service in the configuration file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ServiceEntry {

@@ -1,4 +1,4 @@
-//! The buffer's configuration file, checked while it is read.
+//! The configuration of `flow-buffer`, checked while it is read.
 
 use alloc::format;
 use alloc::string::String;
@@ -13,12 +13,12 @@ use serde::{Deserialize, Deserializer};
 use super::segment::HEAD_MAX;
 use crate::config::{Count, FlowCount, Timeout};
 
-/// How the buffer is set up.
+/// The configuration of [`FlowBuffer`](super::FlowBuffer).
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(try_from = "Fields")]
 pub struct Config(Fields);
 
-/// The keys of the file. Defaults and meanings: `docs/flow-buffer.md`.
+/// The keys of the configuration file. Defaults and meanings: `docs/flow-buffer.md`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Fields {

@@ -19,7 +19,7 @@ pub struct Config {
     pub(super) fields: Fields,
 }
 
-/// The keys of the file. Defaults and meanings: `docs/ipsec.md`.
+/// The keys of the configuration file. Defaults and meanings: `docs/ipsec.md`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Fields {

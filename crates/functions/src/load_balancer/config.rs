@@ -1,4 +1,4 @@
-//! The balancer's configuration file, checked while it is read.
+//! The configuration of `load-balancer`, checked while it is read.
 
 use alloc::format;
 use alloc::string::String;
@@ -13,14 +13,14 @@ use crate::config::{Count, FlowCount, Timeout};
 use crate::tracking::rules::Retransmissions;
 use crate::tracking::{Rules, Timeouts};
 
-/// How the balancer is set up.
+/// The configuration of [`LoadBalancer`](super::LoadBalancer).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Fields")]
 pub struct Config {
     pub(super) fields: Fields,
 }
 
-/// The keys of the file. Defaults and meanings: `docs/load-balancer.md`.
+/// The keys of the configuration file. Defaults and meanings: `docs/load-balancer.md`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Fields {
@@ -37,7 +37,7 @@ pub(super) struct Fields {
 }
 
 impl Config {
-    /// How connections are followed: also from their middle, and one that is open for `idle_timeout`, whatever is the matter with it.
+    /// The tracking rules: connections may be picked up midstream, and an open one always gets `idle_timeout`.
     pub(super) fn rules(&self) -> Rules {
         let Fields { down_after, answer_timeout, transitory_timeout, idle_timeout, .. } = self.fields;
         let timeouts = Timeouts {
@@ -80,7 +80,7 @@ impl Default for Fields {
     }
 }
 
-/// An address that clients know, and who answers there.
+/// A service: its address and its backends.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Service {
@@ -90,7 +90,7 @@ pub(super) struct Service {
     pub(super) backends: Vec<Address>,
 }
 
-/// What clients speak.
+/// The transport protocol of a service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Protocol {
@@ -124,17 +124,17 @@ impl TryFrom<String> for Address {
     }
 }
 
-/// The size of a look-up table.
+/// The size of a look-up table, a prime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "i64")]
 pub(super) struct Prime(pub(super) u32);
 
-/// Entries for each backend at least, so that their shares differ by a hundredth at most (Maglev, section 3.4).
+/// Minimum number of entries for each backend. Shares then differ by at most a hundredth (Maglev, section 3.4).
 const ENTRIES_MIN: u32 = 100;
 const TABLE_MIN: u32 = 101;
 const TABLE_MAX: u32 = 1_048_573;
 
-/// The first prime that is not smaller.
+/// Returns the smallest prime that is at least `number`.
 fn prime_from(number: u32) -> u32 {
     (number..).find(|number| is_prime((*number).into())).unwrap_or(TABLE_MAX)
 }
@@ -153,9 +153,9 @@ impl TryFrom<i64> for Prime {
     }
 }
 
-/// Each takes a table of its own.
+/// Maximum number of services. Each has its own table.
 const SERVICES_MAX: usize = 256;
-/// Of one service. When nearly all are down, a new flow looks at each.
+/// Maximum number of backends of a service. If nearly all are down, a new connection tests each.
 const BACKENDS_MAX: usize = 256;
 
 impl TryFrom<Fields> for Config {
@@ -188,7 +188,7 @@ impl TryFrom<Fields> for Config {
             }
         }
         known.sort_unstable_by_key(|(endpoint, protocol)| (*endpoint, protocol.number()));
-        // What comes from a backend has to tell which service it is an answer of.
+        // The source of an answer must identify its service.
         match known.windows(2).find(|pair| pair[0] == pair[1]) {
             Some(pair) => Err(format!("{} occurs twice: an address and port may occur once", pair[0].0)),
             None => Ok(Self { fields }),

@@ -1,4 +1,4 @@
-//! The translator's configuration file, checked while it is read.
+//! The configuration of `nat`, checked while it is read.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -100,7 +100,7 @@ impl TryFrom<Fields> for Config {
 /// Maximum number of external addresses. The port pools of each take about 5 MB.
 const EXTERNAL_MAX: u64 = 256;
 
-/// The keys of the file. Defaults and meanings: `docs/nat.md`.
+/// The keys of the configuration file. Defaults and meanings: `docs/nat.md`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Fields {

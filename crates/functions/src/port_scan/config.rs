@@ -1,4 +1,4 @@
-//! The detector's configuration file, checked while it is read.
+//! The configuration of `port-scan`, checked while it is read.
 
 use alloc::format;
 use alloc::string::String;
@@ -11,12 +11,12 @@ use super::doors::Limits;
 use super::walk::Walk;
 use crate::config::{Count, FlowCount, Share, Timeout};
 
-/// How the detector is set up.
+/// The configuration of [`PortScan`](super::PortScan).
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(try_from = "Fields")]
 pub struct Config(Fields);
 
-/// The keys of the file. Defaults and meanings: `docs/port-scan.md`.
+/// The keys of the configuration file. Defaults and meanings: `docs/port-scan.md`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Fields {

@@ -1,4 +1,4 @@
-//! The detector's configuration file, and its keys as the catalogue prints them.
+//! The configuration of `sidejacking`, and its keys as the catalogue prints them.
 
 use alloc::format;
 use alloc::string::String;
@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use crate::config::{Count, FlowCount, Timeout};
 
-/// How the detector is set up. Defaults and meanings: `docs/sidejacking.md`.
+/// The configuration of [`Sidejacking`](super::Sidejacking). Defaults and meanings: `docs/sidejacking.md`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(try_from = "Fields")]
 pub struct Config(pub(super) Fields);

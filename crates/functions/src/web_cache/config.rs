@@ -1,4 +1,4 @@
-//! The cache's configuration file, and its keys as the catalogue prints them.
+//! The configuration of `web-cache`, and its keys as the catalogue prints them.
 
 use memory::transactional::Cause;
 use nf::{ConfigKey, Recipe};
@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use crate::config::{Count, FlowCount, Timeout};
 
-/// How the cache is set up. Defaults and meanings: `docs/web-cache.md`.
+/// The configuration of [`WebCache`](super::WebCache). Defaults and meanings: `docs/web-cache.md`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
