@@ -1,8 +1,8 @@
-//! An IPsec gateway: ESP tunnels between networks (RFC 4303 in tunnel mode, AES-GCM as RFC 4106 has it). Behaviour and choices:
+//! An IPsec gateway: ESP tunnels between networks (RFC 4303 in tunnel mode, AES-GCM as in RFC 4106). Behaviour and choices:
 //! `docs/ipsec.md`.
 //!
-//! A tunnel's state is little: the number that was sent last, and which of the latest came. The work is in the sealing, which needs
-//! nothing of it but the number: it is done when the step is over, by the core that has the packet.
+//! A tunnel's state is small: the last sequence number sent, or the replay window. Encryption needs only the sequence number, so it runs
+//! after the step, on the core that has the packet.
 
 mod config;
 mod ends;
@@ -44,7 +44,7 @@ pub struct Ipsec {
     other: Other,
 }
 
-/// One direction of a tunnel.
+/// The state of one direction of a tunnel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
     window: Window,
@@ -53,7 +53,7 @@ pub struct Counted {
 
 impl Flow for Counted {}
 
-/// The function's own reasons, in the order of their names.
+/// The function's own drop reasons, in the order of the description.
 mod reason {
     use nf::Reason;
 
@@ -85,14 +85,14 @@ impl Ipsec {
         }
     }
 
-    /// The packet with its tunnel's key, as the tunnel's other end would see it come.
+    /// Extracts the metadata of an ESP packet that arrives by a tunnel.
     fn arriving(&self, headers: &Headers, esp: &[u8]) -> Option<Passage> {
         let (source, destination) = headers.addresses()?;
         let (spi, number) = esp.split_first_chunk::<4>()?;
         let number = u32::from_be_bytes(*number.first_chunk()?);
         let spi = u32::from_be_bytes(*spi);
-        let comes_by = |ends: &Ends| (ends.peer, ends.local, ends.into.spi) == (source, destination, spi);
-        let tunnel = self.tunnels.iter().position(comes_by)?;
+        let matches_tunnel = |ends: &Ends| (ends.peer, ends.local, ends.into.spi) == (source, destination, spi);
+        let tunnel = self.tunnels.iter().position(matches_tunnel)?;
         let ends = &self.tunnels[tunnel];
         let what = if (esp.len() as u64) < u64::from(headers.payload_len) {
             What::Truncated
@@ -188,7 +188,7 @@ impl NetworkFunction for Ipsec {
     }
 
     fn sizing(&self) -> Sizing {
-        // Twice the room that there is use for: no association is ever in another's way.
+        // Twice the room that is needed, so no association is evicted.
         let room = (4 * self.tunnels.len()).max(16);
         Sizing { flows: room, flows_v6: room }
     }
@@ -227,7 +227,7 @@ impl NetworkFunction for Ipsec {
     }
 
     fn packet<M: Memory>(&self, cx: &mut Context<'_, Self, M>, way: &mut Counted, meta: &Passage) -> Step<Verdict, M> {
-        // One that made room would begin with its numbers anew, which are the nonces.
+        // An evicted association would restart its sequence numbers, which are the nonces.
         cx.assure();
         let number = match meta.what {
             What::Forged => return Ok(Verdict::Drop(reason::FORGED)),
@@ -235,7 +235,7 @@ impl NetworkFunction for Ipsec {
             What::Sealed if way.window.take(meta.number, self.replay_window) => meta.number,
             What::Sealed => return Ok(Verdict::Drop(reason::REPLAYED)),
             What::Out => match way.window.top.checked_add(1) {
-                // A number that came again would be a nonce that came again, which gives the key away.
+                // A repeated number would be a repeated nonce, which breaks the key.
                 None => return Ok(Verdict::Drop(reason::EXHAUSTED)),
                 Some(number) => {
                     way.window.top = number;
@@ -285,7 +285,7 @@ impl NetworkFunction for Ipsec {
     }
 }
 
-/// What is to be done with a packet: the tunnel, the way, and the number.
+/// The work after the step, packed into a `u64`: tunnel, direction and sequence number.
 struct Work<'a> {
     meta: &'a Passage,
     number: u32,

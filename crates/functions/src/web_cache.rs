@@ -1,5 +1,5 @@
-//! An HTTP cache's headers and index: which requests could be answered without asking the server, by RFC 9111 (the web cache of NFork,
-//! table 6). Bodies are not kept. Behaviour and choices: `docs/web-cache.md`.
+//! Finds HTTP requests that a shared cache could answer (RFC 9111), with the index of such a cache and without bodies (the web cache of
+//! NFork, table 6). Behaviour and choices: `docs/web-cache.md`.
 
 mod config;
 mod connection;
@@ -34,7 +34,7 @@ pub struct WebCache {
     config: Config,
 }
 
-/// How long a connection is remembered once both ends have sent a FIN.
+/// How long a connection is remembered after the FINs of both sides.
 const FIN_TIMEOUT: Nanos = Nanos::from_secs(10);
 
 impl WebCache {
@@ -44,14 +44,14 @@ impl WebCache {
         Self { config }
     }
 
-    /// A segment without a message doesn't keep a connection that both ends have ended.
+    /// Shortens the deadline of a connection that both sides have ended.
     fn linger<M: Memory>(&self, cx: &mut Context<'_, Self, M>, connection: &Connection) {
         if connection.ended == [true; 2] {
             cx.expire_after(FIN_TIMEOUT);
         }
     }
 
-    /// Counts a request by what becomes of it, if it is a new one, and sends it where it can be answered.
+    /// Handles a request: counts it if it is new, and sends it to the store on a hit.
     fn ask<M: Memory>(&self, cx: &mut Context<'_, Self, M>, ask: &Ask, is_new: bool) -> Step<Verdict, M> {
         let (index, now) = (cx.shared, cx.now());
         let found = match ask.what {
@@ -76,7 +76,7 @@ impl WebCache {
         })
     }
 
-    /// Keeps a response to this request, or says why not.
+    /// Handles a response to this request: indexes it, or counts why not.
     fn reply<M: Memory>(&self, cx: &mut Context<'_, Self, M>, ask: Option<Ask>, reply: &Reply) -> Step<(), M> {
         let (index, now) = (cx.shared, cx.now());
         let Some(Ask { name, what }) = ask else {
@@ -191,7 +191,7 @@ impl NetworkFunction for WebCache {
 
     const SELECTIVE: bool = true;
 
-    /// A connection is of interest from its first request on.
+    /// A connection is remembered from its first request on.
     #[inline]
     fn refuses(&self, segment: &Segment) -> bool {
         !matches!(segment.event, Event::Ask(..))
@@ -207,7 +207,7 @@ impl NetworkFunction for WebCache {
         let is_first = segment.tuple.symmetric().1;
         match &segment.event {
             Event::Data => self.linger(cx, connection),
-            // The ports are taken by another connection.
+            // A new connection on the same ports.
             Event::Syn => *connection = Connection::default(),
             Event::Fin => {
                 connection.ended[usize::from(is_first)] = true;
@@ -227,7 +227,7 @@ impl NetworkFunction for WebCache {
                     && let Some(ask) = connection.answers(*seq)
                 {
                     self.reply(cx, ask, reply)?;
-                    // Who has been answered is no flood's.
+                    // A connection that was answered is not part of a flood.
                     cx.assure();
                 }
             }
@@ -235,7 +235,7 @@ impl NetworkFunction for WebCache {
         Ok(Verdict::forward())
     }
 
-    /// A connection without room is asked for nothing, and passes.
+    /// Forwards packets without room for their connection.
     fn orphan<M: Memory>(&self, _: &mut Context<'_, Self, M>, _: &Segment) -> Step<Verdict, M> {
         Ok(Verdict::forward())
     }

@@ -13,21 +13,21 @@ use crate::config::{Count, Prefix, Timeout};
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Orphans within a window from which on a client is taken for a tunnel's end.
+    /// Orphans in a window from which a client is suspected to be a tunnel's end.
     pub threshold: Count<1, 1_000_000>,
-    /// How long a window is, and how long an answer may wait for its use.
+    /// Length of a window; also how long an answer waits for its use.
     pub window: Timeout,
-    /// Whether answers count that hold no address.
+    /// Count answers that hold no address.
     pub without_address: bool,
-    /// What becomes of the packets of a client that is taken for a tunnel's end.
+    /// What is dropped for a suspected client.
     pub block: Block,
-    /// A client that gets no answer for so long is forgotten.
+    /// Time without an answer after which a client is forgotten.
     pub idle_timeout: Timeout,
-    /// Time after its last answer for which a tunnel's end stays in the report.
+    /// Time after its last answer for which a suspected client stays in the report.
     pub remember: Timeout,
-    /// Answers that are remembered until they are used.
+    /// Maximum number of unused answers.
     pub answers: Count<1, 1_048_576>,
-    /// Clients that are remembered.
+    /// Maximum number of clients.
     pub clients: Count<1, 1_048_576>,
     /// Clients that aren't judged.
     pub ignore: Vec<Prefix>,
@@ -35,11 +35,11 @@ pub struct Config {
     pub top: Count<0, 10_000>,
 }
 
-/// What is dropped.
+/// What is dropped for a suspected client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Block {
-    /// Nothing: tunnels are reported alone.
+    /// Nothing: tunnels are only reported.
     Nothing,
     /// The client's queries, and the answers to it.
     Dns,
@@ -65,12 +65,12 @@ impl Default for Config {
 }
 
 impl Config {
-    /// How long a client is remembered behind its last answer: its window has to be over by then.
+    /// Time after its last answer for which a client is remembered. At least a window.
     pub(super) fn keep(&self) -> Nanos {
         self.idle_timeout.max(self.window).nanos()
     }
 
-    /// Time after its last answer for which a tunnel's end stays in the report.
+    /// Time after its last answer for which a suspected client stays in the report.
     pub(super) fn remembered(&self) -> Nanos {
         self.remember.nanos().max(self.keep())
     }

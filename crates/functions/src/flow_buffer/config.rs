@@ -49,7 +49,7 @@ impl Default for Fields {
     }
 }
 
-/// How many patterns there may be: a session keeps the number of the one that it begins with in a byte.
+/// Maximum number of patterns: a session stores the number of its pattern in a byte.
 const PATTERNS_MAX: usize = 255;
 
 impl TryFrom<Fields> for Config {
@@ -60,7 +60,7 @@ impl TryFrom<Fields> for Config {
             return Err(format!("there are {} `patterns`: {PATTERNS_MAX} at most", fields.patterns.len()));
         }
         let len = fields.bytes.get() as usize;
-        // It could never be met.
+        // It could never match.
         match fields.patterns.iter().find(|pattern| pattern.bytes.len() > len) {
             Some(pattern) => Err(format!("`{}` is longer than `bytes` ({len})", pattern.text)),
             None => Ok(Self(fields)),
@@ -68,7 +68,7 @@ impl TryFrom<Fields> for Config {
     }
 }
 
-/// What a side may begin with.
+/// A pattern to look for at the beginning of a side.
 #[derive(Clone, Debug, PartialEq)]
 struct Pattern {
     text: String,
@@ -103,7 +103,7 @@ impl<'de> Deserialize<'de> for Pattern {
     }
 }
 
-/// While it is being read, so that the error points at the pattern and not at the list.
+/// Parses a pattern while it is being read, so that the error points at the pattern and not at the list.
 struct PatternVisitor;
 
 impl Visitor<'_> for PatternVisitor {
@@ -123,13 +123,13 @@ impl Config {
         self.0.bytes.get() as usize
     }
 
-    /// Which pattern this begins with, counted from 1; 0 for none.
+    /// Returns the number of the first pattern that matches, counted from 1; 0 for none.
     pub(super) fn matching(&self, head: &[u8]) -> u8 {
         let at = self.0.patterns.iter().position(|pattern| head.starts_with(&pattern.bytes));
         at.map_or(0, |at| at as u8 + 1)
     }
 
-    /// The pattern of this number, as it was written.
+    /// Returns the text of the pattern with this number.
     pub(super) fn name(&self, pattern: u8) -> &str {
         let at = usize::from(pattern).checked_sub(1).and_then(|at| self.0.patterns.get(at));
         at.map_or("-", |pattern| &pattern.text)

@@ -35,7 +35,7 @@ impl Default for Fields {
     }
 }
 
-/// What becomes of packets that no tunnel is for.
+/// What to do with packets that match no tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Other {
@@ -43,7 +43,7 @@ pub(super) enum Other {
     Forward,
 }
 
-/// A pair of security associations.
+/// A tunnel: a pair of security associations.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Tunnel {
@@ -57,10 +57,10 @@ pub(super) struct Tunnel {
     pub(super) key_in: Key,
 }
 
-/// A security parameter index: the numbers below 256 are reserved.
+/// A security parameter index. Numbers below 256 are reserved.
 pub(super) type Spi = Count<256, { u32::MAX as u64 }>;
 
-/// An AES key and the four bytes of salt behind it.
+/// An AES key followed by four bytes of salt.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub(super) struct Key {
@@ -88,7 +88,7 @@ impl fmt::Debug for Key {
 impl TryFrom<String> for Key {
     type Error = &'static str;
 
-    /// The error doesn't repeat what was written: it may be a key but for a slip.
+    /// The error doesn't repeat the text, because it may be a key with a typing error.
     fn try_from(text: String) -> Result<Self, &'static str> {
         const WANTED: &str = "this is not a key: write a key of 16, 24 or 32 bytes followed by 4 bytes of salt, as 40, \
             56 or 72 hexadecimal digits";
@@ -104,7 +104,7 @@ impl TryFrom<String> for Key {
     }
 }
 
-/// As many as a lookup from the first to the last can be afforded for.
+/// Maximum number of tunnels, because a look-up is linear.
 const TUNNELS_MAX: usize = 256;
 
 impl TryFrom<Fields> for Config {

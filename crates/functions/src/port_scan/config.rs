@@ -61,7 +61,7 @@ impl TryFrom<Fields> for Config {
     fn try_from(fields: Fields) -> Result<Self, String> {
         let Fields { theta0, theta1, alpha, beta, .. } = &fields;
         let [theta0, theta1, alpha, beta] = [theta0, theta1, alpha, beta].map(|share| share.get());
-        // Otherwise the walk would go the wrong way, or be at its end before it begins.
+        // Otherwise the walk would go in the wrong direction, or end before it begins.
         if theta1 >= theta0 {
             return Err(format!("`theta1` ({theta1}) must be less than `theta0` ({theta0})"));
         }
@@ -73,7 +73,7 @@ impl TryFrom<Fields> for Config {
 }
 
 impl Config {
-    /// The walk of these probabilities: the paper's equations 1, 4 and 5.
+    /// The walk's parameters: the paper's equations 1, 4 and 5.
     pub(super) fn walk(&self) -> Walk {
         let Fields { theta0, theta1, alpha, beta, answer_timeout, ports, ports_within, .. } = &self.0;
         let [theta0, theta1, alpha, beta] = [theta0, theta1, alpha, beta].map(|share| share.get());
@@ -98,7 +98,7 @@ impl Config {
         self.0.idle_timeout.nanos()
     }
 
-    /// How long a scanner is remembered after it was last heard.
+    /// Time after its last packet for which a scanner stays in the report.
     pub(super) fn remembered(&self) -> Nanos {
         self.0.remember.nanos().max(self.idle())
     }

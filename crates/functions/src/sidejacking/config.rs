@@ -15,25 +15,27 @@ use crate::config::{Count, FlowCount, Timeout};
 #[serde(try_from = "Fields")]
 pub struct Config(pub(super) Fields);
 
+/// The keys of the configuration file.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Fields {
-    /// The names of session cookies; one that ends in `*` is a beginning.
+    /// Names of session cookies; a name that ends in `*` is a prefix.
     pub(super) cookies: Vec<String>,
-    /// Values shorter than this name no session.
+    /// Minimum length of a session cookie's value.
     pub(super) shortest: Count<1, 4096>,
-    /// In what a client has to differ from the one that a session belongs to.
+    /// What must differ for a client to be another one.
     pub(super) differs: Differs,
-    /// Whether connections with somebody else's cookie are dropped.
+    /// Drop connections with another client's cookie.
     pub(super) block: bool,
-    /// A session that its client hasn't used for so long is forgotten.
+    /// Time after which a session that its client hasn't used is forgotten.
     pub(super) session_timeout: Timeout,
+    /// Time for which a session that others have used stays in the report after its last use.
     pub(super) remember: Timeout,
-    /// Seconds for which the use of a session by its client isn't noted again.
+    /// Seconds for which a session's use by its client isn't noted again.
     pub(super) refresh_interval: Count<0, 86_400>,
-    /// Sessions that are remembered.
+    /// Maximum number of sessions.
     pub(super) sessions: Count<1, 1_048_576>,
-    /// A connection that is silent for so long is forgotten.
+    /// Silence after which a connection is forgotten.
     pub(super) idle_timeout: Timeout,
     /// Maximum number of IPv4 connections.
     pub(super) flows: FlowCount,
@@ -43,7 +45,7 @@ pub(super) struct Fields {
     pub(super) top: Count<0, 10_000>,
 }
 
-/// What makes another client of a client.
+/// What must differ for a client to be another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Differs {
@@ -74,7 +76,7 @@ impl TryFrom<Fields> for Config {
 
     fn try_from(fields: Fields) -> Result<Self, String> {
         let (refresh, timeout) = (fields.refresh_interval.get(), fields.session_timeout.secs());
-        // Otherwise a session would be forgotten while its client uses it, and belong to whoever comes next.
+        // Otherwise a session would be forgotten while its client uses it, and the next client would own it.
         if refresh >= u64::from(timeout) {
             return Err(format!("`refresh_interval` ({refresh}) must be less than `session_timeout` ({timeout})"));
         }

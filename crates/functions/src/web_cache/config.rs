@@ -10,13 +10,13 @@ use crate::config::{Count, FlowCount, Timeout};
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// The port that the store is behind, by which requests go that it can answer.
+    /// Port of the store, by which requests go out that it can answer. 65535: such requests are only counted.
     pub store_port: Count<0, 65_535>,
-    /// Responses that are known.
+    /// Maximum number of responses in the index.
     pub responses: Count<1, 16_777_216>,
-    /// A response is kept for so long at most, whatever it says.
+    /// Maximum time that a response stays fresh, whatever it says.
     pub longest: Timeout,
-    /// A connection that is silent for so long is forgotten.
+    /// Silence after which a connection is forgotten.
     pub idle_timeout: Timeout,
     /// Maximum number of IPv4 connections.
     pub flows: FlowCount,

@@ -1,4 +1,4 @@
-//! CacheAction a segment contributes, and its wire form.
+//! The metadata of a segment, and its wire form.
 
 use nf::{ENDS_BYTES, IPV6, Meta, RecordReader, RecordWriter, family_of};
 use packet::{FiveTuple, Host};
@@ -6,27 +6,28 @@ use packet::{FiveTuple, Host};
 use super::message::{Ask, CacheAction, Keep, Reply, Uncacheable};
 use crate::http::Digest;
 
-/// CacheAction a segment contributes: its connection, and the message that begins with it.
+/// The metadata of a segment: its connection, and the message that begins with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
     pub(super) tuple: FiveTuple,
     pub(super) event: Event,
 }
 
+/// What a segment does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
     Data,
     Syn,
     Fin,
     Reset,
-    /// A request, and the segment's sequence number, by which it is known when it comes again.
+    /// A request, and the segment's sequence number, to find retransmissions.
     Ask(Ask, u32),
     Reply(Reply, u32),
 }
 
-/// Added to a reason's number, so that it isn't taken for something else.
+/// Offset of a reason's number in the code byte.
 const REASON: u8 = 16;
-/// Added where a response is public, and where it succeeds.
+/// Flags in the code byte of a response: it is public, it succeeds.
 const PUBLIC: u8 = 64;
 const SUCCEEDS: u8 = 128;
 

@@ -71,7 +71,7 @@ impl Bench {
         known.is_some()
     }
 
-    /// CacheAction was counted of these.
+    /// Returns the counts with these names.
     fn told(&self, names: &[&str]) -> Vec<String> {
         let rows = local_report(&self.function, &self.state, self.now).unwrap().rows;
         names.iter().map(|name| rows.iter().find(|row| row[0] == *name).expect("it is told")[1].to_string()).collect()
@@ -164,7 +164,7 @@ fn responses_are_kept_as_they_say() {
     }
 }
 
-/// CacheAction requests may be answered, and what may be kept of the response to them.
+/// Which requests may be answered, and which responses may be indexed.
 #[test]
 fn requests_are_answered_as_they_ask() {
     for (line, fields, is_answered, is_kept, why) in [
