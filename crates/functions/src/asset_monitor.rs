@@ -1,5 +1,5 @@
-//! Learns by listening which hosts there are, what systems they run and what services they offer (after PRADS, an example of
-//! NFork's table 6). Behaviour and choices: `docs/asset-monitor.md`.
+//! Learns by listening which hosts exist, which systems they run and which services they offer (after PRADS, an example of NFork's
+//! table 6). Behaviour and choices: `docs/asset-monitor.md`.
 
 mod assets;
 mod config;
@@ -33,14 +33,14 @@ pub struct AssetMonitor {
     config: Config,
 }
 
-/// What is known of a session: the lower end of the key first.
+/// The state of a session. The key's lower endpoint comes first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Session {
-    /// Both ends as they were known when this session told of them last.
+    /// Both hosts as the session last noted them.
     assets: [Option<Asset>; 2],
-    /// Which end the service is at.
+    /// The side that offers the service.
     server: Option<u8>,
-    /// Who has spoken first over UDP.
+    /// The side that sent first over UDP.
     opener: Option<u8>,
     /// The service's protocol in the list of [`Signatures`], counted from 1; 0 while it is unknown.
     service: u8,
@@ -49,7 +49,7 @@ pub struct Session {
 impl Flow for Session {}
 
 impl Session {
-    /// What is known of both ends, and which of them offers which service.
+    /// Both hosts, and the side and name of the service.
     #[must_use]
     pub fn told(&self) -> ([Option<Asset>; 2], Option<(u8, &'static str)>) {
         (self.assets, self.server.map(|server| (server, service_name(self.service))))
@@ -68,7 +68,7 @@ impl AssetMonitor {
         Self { config }
     }
 
-    /// Which end of the session offers its service, once that can be told: who grants a connection, or answers a datagram.
+    /// Finds the side that offers the service: it sends a SYN+ACK, or answers a datagram. Returns true if it was found now.
     fn find_server(session: &mut Session, sighting: &Sighting, side: u8) -> bool {
         if session.server.is_some() {
             return false;
@@ -185,7 +185,7 @@ impl NetworkFunction for AssetMonitor {
         assets.traffic.update(&mut cx.tx, |traffic| traffic.add(sighting.bytes()))?;
         let found = Self::find_server(session, sighting, side);
         let told = match sighting.look() {
-            // What fits no rule tells nothing, least of all against what is known.
+            // A system without a rule is no evidence.
             Look::Asks(System::Unknown) | Look::Grants(System::Unknown) | Look::Speaks(_) | Look::Quiet => {
                 Told::default()
             }
@@ -216,7 +216,7 @@ impl NetworkFunction for AssetMonitor {
         Ok(Verdict::forward())
     }
 
-    /// A monitor that has no room left doesn't stop the traffic.
+    /// Forwards packets without room for their session: a full monitor doesn't stop the traffic.
     fn orphan<M: Memory>(&self, cx: &mut Context<'_, Self, M>, sighting: &Sighting) -> Step<Verdict, M> {
         cx.shared.traffic.update(&mut cx.tx, |traffic| traffic.add(sighting.bytes()))?;
         Ok(Verdict::forward())

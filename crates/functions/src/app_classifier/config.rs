@@ -16,15 +16,15 @@ use super::signatures::Signatures;
 use super::{ClassSet, UNKNOWN};
 use crate::config::{Count, FlowCount, Timeout};
 
-/// How the function is set up around a classifier, by whose names applications are called.
+/// The configuration of [`AppClassifier`](super::AppClassifier). The classifier names the applications.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields, bound = "C: Classifier")]
 pub struct Config<C: Classifier = Signatures> {
-    /// The applications whose sessions are dropped; `unknown` for those that were given up on.
+    /// Applications whose sessions are dropped; `unknown` for sessions that could not be identified.
     drop: Vec<Named<C>>,
-    /// Packets with payload after which a session that is still unknown is given up on.
+    /// Number of packets with payload after which an unknown session stays unknown.
     give_up: Count<1, 255>,
-    /// A session that is silent for so long is forgotten.
+    /// Silence after which a session is forgotten.
     idle_timeout: Timeout,
     /// Maximum number of IPv4 sessions.
     flows: FlowCount,
@@ -62,7 +62,7 @@ impl<C: Classifier> Config<C> {
     }
 }
 
-/// An application by the name that its classifier has for it, or `unknown`.
+/// An application by its classifier's name, or `unknown`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Named<C> {
     /// 0 for `unknown`.
@@ -76,7 +76,7 @@ impl<'de, C: Classifier> Deserialize<'de> for Named<C> {
     }
 }
 
-/// While it is being read, so that the error points at the name and not at the list.
+/// Parses a name while it is being read, so that the error points at the name and not at the list.
 struct Name<C>(PhantomData<fn() -> C>);
 
 impl<C: Classifier> Visitor<'_> for Name<C> {

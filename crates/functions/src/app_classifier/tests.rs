@@ -5,7 +5,7 @@ use packet::Seq;
 
 use super::*;
 
-/// Says what the first byte says: 1 is believed at once, 2 when it has come three times, everything else is strange.
+/// Classifies by the first byte: 1 needs one packet, 2 needs three, everything else is unknown.
 #[derive(Clone, Copy, Debug, Default)]
 struct Toy;
 
@@ -16,7 +16,7 @@ impl Classifier for Toy {
         match payload.u8(0)? {
             1 => Some(Application(0)),
             2 => Some(Application(1)),
-            // A classifier that is wrong about its own list is not believed.
+            // An index outside of the classifier's list is ignored.
             3 => Some(Application(2)),
             _ => None,
         }

@@ -1,4 +1,4 @@
-//! The monitor's configuration file, checked while it is read, and which of its keys to turn when.
+//! The configuration of `asset-monitor`, checked while it is read, and its recipes.
 
 use alloc::format;
 use alloc::string::String;
@@ -49,7 +49,7 @@ impl TryFrom<Fields> for Config {
 
     fn try_from(fields: Fields) -> Result<Self, String> {
         let (refresh, timeout) = (fields.refresh_interval.secs(), fields.asset_timeout.secs());
-        // Otherwise hosts would be forgotten while they talk.
+        // Otherwise hosts would be forgotten while they send.
         if refresh >= timeout {
             return Err(format!("`refresh_interval` ({refresh}) must be less than `asset_timeout` ({timeout})"));
         }

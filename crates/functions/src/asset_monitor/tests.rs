@@ -102,7 +102,7 @@ fn a_host_is_written_again_only_when_it_is_due() {
     assert_eq!((asset.last, asset.last.since(asset.first)), (bench.now, Nanos::from_secs(10)));
 }
 
-/// Other cores' steps come in an order that isn't that of time.
+/// Steps of other cores are not in time order.
 #[test]
 fn what_was_seen_first_and_last_goes_by_time() {
     let mut bench = Bench::new("");

@@ -93,7 +93,7 @@ fn who_asks_twice_has_one_answer_to_use() {
     assert_eq!((bench.orphans(CLIENT), bench.waiting()), (Some((0, false)), 0));
 }
 
-/// The client asks by IPv4 for both families, and takes IPv6; whichever answer comes first, and whichever is used first.
+/// The client asks over IPv4 for both families and uses IPv6, in any order of answers and uses.
 #[test]
 fn a_name_is_used_when_any_of_its_addresses_is_by_any_family() {
     let (v4, v6) = (server(1), "2001:db8:99::1".parse().unwrap());
@@ -131,7 +131,7 @@ fn an_alias_without_address_belongs_to_its_name() {
     assert_eq!(bench.orphans(CLIENT), Some((2, true)), "names that lead nowhere at all");
 }
 
-/// Of an address of another family it can't be known which client uses it.
+/// For an address of another family, the using client is unknown.
 #[test]
 fn what_two_clients_are_told_across_families_accuses_neither() {
     let bench = Bench::new("");

@@ -120,8 +120,7 @@ const SYN: TcpFlags = TcpFlags::SYN;
 const SYN_ACK: TcpFlags = TcpFlags::SYN.with(TcpFlags::ACK);
 const ACK: TcpFlags = TcpFlags::ACK;
 
-/// Whoever sends a SYN, a SYN-ACK or a reset with numbers of their own, ahead of the connection's or behind, doesn't hide what is
-/// said.
+/// A forged SYN, SYN-ACK or reset with other sequence numbers doesn't hide data.
 #[test]
 fn strays_turn_no_pattern_off() {
     let stray: &[(bool, TcpFlags, u32, u32)] = &[

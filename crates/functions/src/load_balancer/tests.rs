@@ -25,7 +25,7 @@ struct Bench {
     shared: Backends<Local>,
     now: Nanos,
     flows: BTreeMap<FiveTuple, (Connection, Nanos)>,
-    /// Of the last step.
+    /// Effects of the last step.
     effects: Effects,
 }
 
@@ -37,7 +37,7 @@ fn client(number: u16) -> Endpoint {
     Endpoint::new(Ipv4Addr::new(198, 51, 100, 7).into(), 1_024 + number)
 }
 
-/// Where a packet comes from and goes to once it has passed.
+/// Source and destination of a packet after the rewrite.
 type Ends = (Endpoint, Endpoint);
 
 impl Bench {
@@ -113,7 +113,7 @@ impl Bench {
         self.headers(&tcp((from.address, from.port), (to.address, to.port), segment, 0))
     }
 
-    /// The backend that a client's packet to the service goes to.
+    /// Sends a client's packet to the service. Returns the backend that it goes to.
     fn ask(&mut self, number: u16, flags: TcpFlags, seq: u32, ack: u32) -> u16 {
         let (from, to) = self.send(client(number), service(), flags, seq, ack);
         assert_eq!(from, client(number));
@@ -121,7 +121,7 @@ impl Bench {
         place.expect("it goes to a backend") as u16
     }
 
-    /// Whether what a backend sends comes from the service's address.
+    /// Sends a backend's packet. Returns true if it gets the service's address.
     fn answer(&mut self, backend: u16, number: u16, flags: TcpFlags, seq: u32, ack: u32) -> bool {
         let (from, to) = self.send(self.backend(backend), client(number), flags, seq, ack);
         assert_eq!(to, client(number));
@@ -129,7 +129,7 @@ impl Bench {
         from == service()
     }
 
-    /// A packet to a backend itself, which is left alone.
+    /// Sends a packet to a backend's own address, which is not rewritten.
     fn direct(&mut self, backend: u16, number: u16, flags: TcpFlags, seq: u32, ack: u32) {
         let ends = (client(number), self.backend(backend));
         assert_eq!(self.send(ends.0, ends.1, flags, seq, ack), ends);
@@ -140,7 +140,7 @@ impl Bench {
         self.end_those_due();
     }
 
-    /// A connection through the service that is open: the client has sent up to 101 and the backend up to 501.
+    /// Opens a connection through the service: the client has sent up to 101 and the backend up to 501. Returns the backend.
     fn open(&mut self, number: u16) -> u16 {
         let backend = self.ask(number, SYN, 100, 0);
         assert!(self.answer(backend, number, SYN_ACK, 500, 101));
@@ -148,14 +148,14 @@ impl Bench {
         backend
     }
 
-    /// A connection that nobody answers.
+    /// Opens a connection that is not answered. Returns the backend.
     fn fail(&mut self, number: u16) -> u16 {
         let backend = self.ask(number, SYN, 100, 0);
         self.wait(3);
         backend
     }
 
-    /// The first clients whose backend is this one while all are up.
+    /// Returns the first clients that get this backend while all are up.
     fn clients_of(&self, backend: u16) -> Vec<u16> {
         let tuple = |number| FiveTuple::between(client(number), service(), 6).expect("both are IPv4");
         let first = |number: &u16| {
@@ -173,7 +173,7 @@ impl Bench {
         self.flow(number).and_then(Connection::state)
     }
 
-    /// Seconds until it is forgotten.
+    /// Seconds until the deadline.
     fn secs_left(&self, number: u16) -> u64 {
         let key = FiveTuple::between(client(number), service(), 6).expect("both are IPv4");
         self.flows[&key].1.since(self.now).0 / 1_000_000_000
@@ -335,7 +335,7 @@ fn answers_come_from_the_service_whatever_is_known() {
     assert!(bench.flows.is_empty(), "answers open nothing");
 }
 
-/// Nobody believes these, and what is known stays as it was, to the deadline.
+/// These are not believed, and state and deadline don't change.
 #[test]
 fn what_is_not_believed_changes_nothing() {
     let mut bench = Bench::new("");
@@ -384,7 +384,7 @@ fn a_direct_connection_is_left_alone_with_and_without_one_through_the_service() 
                 bench.answer(1, number, FIN_ACK, 501, 102);
                 bench.ask(number, ACK, 102, 502);
             }
-            // Its end was not seen.
+            // Its end has not been seen.
             _ => assert_eq!(bench.open(number), 1),
         }
         bench.direct(1, number, SYN, 70_000, 0);
@@ -413,7 +413,7 @@ fn direct_connections_beside_one_through_the_service() {
     bench.wait(800);
     assert!(!bench.answer(0, number, ACK, 2, 5_001) && !bench.answer(2, number, ACK, 2, 5_001));
     assert_eq!(bench.ask(number, ACK, 101, 501), 1);
-    // The other way about.
+    // The other way round.
     let number = bench.clients_of(1)[1];
     bench.direct(0, number, SYN, 5_000, 0);
     assert_eq!(bench.open(number), 1);
@@ -423,7 +423,7 @@ fn direct_connections_beside_one_through_the_service() {
     assert_eq!(report.rows[1][2], *"2");
 }
 
-/// Alive, past the deadline, ended and begun anew: each once, whoever tells of it.
+/// Connections alive, expired, ended and restarted count once each.
 #[test]
 fn totals_are_of_all_connections() {
     let mut bench = Bench::new("down_after = 0");

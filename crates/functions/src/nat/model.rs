@@ -1,5 +1,5 @@
-//! A naive translator to hold the real one against: one map, the whole of it searched, times in whole seconds. It leaves
-//! the choice of the port to the real one and checks that it was free to choose it.
+//! A naive model of the translator: one map, linear search, times in whole seconds. The real one chooses the port, and the model checks
+//! that the port was allowed.
 
 use std::collections::HashMap;
 use std::net::SocketAddrV4;
@@ -18,13 +18,13 @@ enum Filtering {
     AddressAndPort,
 }
 
-/// Protocol number, inside endpoint, and what filtering cares for in the remote one.
+/// Protocol number, inside endpoint, and the part of the remote endpoint that filtering uses.
 type Name = (u8, SocketAddrV4, SocketAddrV4);
 
 struct Session {
     external: SocketAddrV4,
     deadline: u64,
-    /// The flags seen from inside and from outside since the connection opened, and who has reset it.
+    /// The flags seen from inside and from outside since the connection opened, and the sides that reset it.
     seen: [u8; 2],
     reset: [bool; 2],
 }
@@ -83,7 +83,7 @@ impl Model {
         self.sessions.get(name).is_some_and(|entry| entry.deadline > self.now)
     }
 
-    /// The external endpoint that an inside one has now.
+    /// Returns the current external endpoint of an inside endpoint.
     fn external(&self, number: u8, inside: SocketAddrV4) -> Option<SocketAddrV4> {
         let fixed = self.fixed_external(number, inside);
         fixed.or_else(|| self.mapped(number, inside))
@@ -104,7 +104,7 @@ impl Model {
             }
     }
 
-    /// Takes the translation that the real one chose, or says why it may not have.
+    /// Checks and records the translation that the real one chose.
     fn sent_out(&mut self, packet: &Packet, inside: SocketAddrV4, remote: SocketAddrV4, external: SocketAddrV4) {
         let number = packet.number();
         if let Some(known) = self.external(number, inside) {
@@ -124,8 +124,8 @@ impl Model {
         self.saw(packet, (number, inside, self.scope(number, remote)), external, 0);
     }
 
-    /// Whom a packet from outside may reach: the inside endpoint if it is sure to, and others that a mapping which has yet
-    /// to be cleared away may still stand for.
+    /// Returns whom a packet from outside may reach: the inside endpoint if it must, and others that an expired mapping may still
+    /// lead to.
     fn expect_in(&self, packet: &Packet, remote: SocketAddrV4, external: SocketAddrV4) -> Reach {
         let number = packet.number();
         if let Some(inside) = self.fixed_inside(number, external) {
@@ -224,9 +224,9 @@ impl Packet {
 #[derive(Clone, Debug)]
 enum Op {
     Out(Packet, u8, u8),
-    /// To the external endpoint of an inside one, as it was last known.
+    /// To the last known external endpoint of an inside endpoint.
     In(Packet, u8, u8),
-    /// To the external endpoint of an inside one, from another.
+    /// To the external endpoint of an inside endpoint, from another one.
     Hairpin(u8, u8),
     ErrorIn(Packet, u8, u8),
     ErrorOut(Packet, u8, u8),
@@ -261,7 +261,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     proptest::collection::vec(op, 1..150)
 }
 
-/// The real translator and the naive one, side by side, and where each inside endpoint was last seen outside.
+/// The real translator and the model side by side, and each inside endpoint's last external endpoint.
 struct Pair {
     real: Driver,
     model: Model,

@@ -38,14 +38,14 @@ impl Bench {
         verdict
     }
 
-    /// Whether a request by a connection of its own is taken for somebody else's.
+    /// Sends a request over a connection of its own. Returns true if it counts as another client's.
     fn asks(&self, client: [u8; 4], session: u64, agent: u32) -> bool {
         let mut connection = Connection::default();
         self.step(&mut connection, client, Event::Request { session: Digest(session), agent });
         connection.is_foreign
     }
 
-    /// What a request says of its session.
+    /// Returns the session of a request.
     fn session(&self, text: &str) -> Option<(Digest, u32)> {
         let server = Endpoint::new(IpAddr::from([192, 0, 2, 80]), 80);
         http::request(text.as_bytes(), |request| of_request(&self.function.config, &request, server)).flatten()

@@ -142,7 +142,7 @@ impl Tracker {
         self.status = self.status & !OPEN | if is_open { OPEN } else { 0 };
     }
 
-    /// Fast path: handles data and acknowledgements of an [open](OPEN) connection within the windows. Returns the idle timeout, or `None`
+    /// Fast path: handles data and acknowledgements of an open connection within the windows. Returns the idle timeout, or `None`
     /// without a change if [`step`](Self::step) must handle the segment.
     #[inline(always)]
     pub fn flow(&mut self, segment: &Segment, direction: Direction, rules: &TcpRules) -> Option<Nanos> {

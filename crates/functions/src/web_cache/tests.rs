@@ -59,7 +59,7 @@ impl Bench {
         }
     }
 
-    /// Asks for this and gets it, so that it is kept, or not.
+    /// Requests this and gets it, so that it is indexed or not.
     fn get(&mut self, path: &str, fields: &str) {
         self.ask(&std::format!("GET {path}"), "Host: a\r\n");
         self.reply("200 OK", fields);
@@ -120,7 +120,7 @@ fn what_is_invalid_is_asked_for_nothing_and_its_connection_answers_nobody() {
     assert_eq!(bench.told(&["invalid"]), ["2"]);
 }
 
-/// Table by table what RFC 9111 says of responses: whether they are kept for 60 seconds and no longer, and what is counted if not.
+/// The rules of RFC 9111 for responses: indexed for 60 seconds and no longer, or counted by reason.
 #[test]
 fn responses_are_kept_as_they_say() {
     let dates = "Date: Sun, 06 Nov 1994 08:49:00 GMT\r\n";
@@ -232,7 +232,7 @@ fn responses_come_in_the_order_of_requests() {
     bench.reply("200 OK", "");
     bench.reply("200 OK", "Cache-Control: max-age=60\r\n");
     assert_eq!(["/1", "/2", "/3", "/4"].map(|path| bench.is_kept(path)), [true, false, true, false]);
-    // One is still waiting; four more are too many, and from then on nobody knows.
+    // One is still waiting; four more are too many.
     for path in ["/5", "/6", "/7", "/8"] {
         bench.ask(&std::format!("GET {path}"), "Host: a\r\n");
     }

@@ -1,5 +1,5 @@
-//! Capture files: any bytes are read to an end, the same whatever the size of the blocks, in memory that the file has
-//! bytes to show for; and what is written of them reads back equal.
+//! Check of capture files: any bytes are read to an end, independently of the block size, with memory bounded by the file's size; and
+//! packets that are written read back equal.
 
 use std::collections::BTreeMap;
 use std::io::{self, Cursor, Read};
@@ -11,10 +11,10 @@ use packet::{LinkType, Nanos};
 use port::pcap::{BLOCK_BYTES, Capture, Compression, Container, Fault, Format, Reader, Writer};
 use port::{Batch, Fate, Packet, Receive, Received, Transmit};
 
-/// What is kept of a capture at most, for a few bytes decompress to gigabytes.
-const KEPT_BYTES_MAX: usize = 1 << 22;
+/// Maximum number of bytes stored of a capture, because a few bytes decompress to gigabytes.
+const STORED_BYTES_MAX: usize = 1 << 22;
 
-/// Reads the input as a capture file, writes what it holds, and reads that.
+/// Reads the input as a capture file, writes its packets, and reads them back.
 pub fn capture(bytes: &[u8]) {
     let Some(whole) = Content::read(bytes, BLOCK_BYTES, usize::MAX) else { return };
     let Some(pieces) = Content::read(bytes, 64, 61) else { return };
@@ -28,12 +28,12 @@ pub fn capture(bytes: &[u8]) {
     }
 }
 
-/// All that was read of a capture.
+/// The content of a capture.
 struct Content {
-    /// `None`: it could not be opened.
+    /// `None` if it could not be opened.
     format: Option<Format>,
     packets: Vec<OwnedPacket>,
-    /// The error that it ended with.
+    /// The error at the end, if any.
     end: Option<String>,
 }
 
@@ -47,7 +47,7 @@ struct OwnedPacket {
 }
 
 impl Content {
-    /// Reads a capture that comes by at most `piece` bytes at a time; `None` when it is too large to be kept.
+    /// Reads a capture in pieces of at most `piece` bytes; `None` if it is too large to store.
     fn read(bytes: &[u8], block: usize, piece: usize) -> Option<Self> {
         let mut content = Self { format: None, packets: Vec::new(), end: None };
         let mut reader = match Reader::from_read(Pieces { input: Cursor::new(bytes.to_vec()), piece }, "input") {
@@ -58,7 +58,7 @@ impl Content {
         loop {
             match reader.read(&mut batch) {
                 Ok(Received::Packets) => assert!(!batch.is_empty(), "packets were announced"),
-                // Whoever decompresses may be late.
+                // A decompressor may be late.
                 Ok(Received::Idle) => continue,
                 Ok(Received::End) => break,
                 Err(error) => {
@@ -70,7 +70,7 @@ impl Content {
                 content.take(packet, batch.bytes(index));
                 kept_bytes += batch.bytes(index).len() + size_of::<OwnedPacket>();
             }
-            if kept_bytes > KEPT_BYTES_MAX {
+            if kept_bytes > STORED_BYTES_MAX {
                 return None;
             }
         }
@@ -126,8 +126,7 @@ fn written(packets: &[OwnedPacket], format: &Format, container: Container) {
     assert_eq!(back.packets, expected, "what was written reads back");
 }
 
-/// Copies the capture with all that stands beside its packets, twice: the packets come out as they went in, and the second copy is the
-/// first one again.
+/// Copies the capture with its metadata twice: the packets don't change, and the second copy equals the first.
 fn copied(bytes: &[u8], packets: &[OwnedPacket]) {
     let copy = |bytes: &[u8]| {
         let file = Scratch::new("");
@@ -156,7 +155,7 @@ fn copied(bytes: &[u8], packets: &[OwnedPacket]) {
     assert!(copy(&first) == first, "a copy's copy is another");
 }
 
-/// Numbers interfaces by their first packets, as the one section of a written pcapng has them.
+/// Numbers interfaces by their first packets, as in the single section of a written pcapng.
 fn number_alike(packets: &mut [OwnedPacket]) {
     let mut numbers = BTreeMap::new();
     for packet in packets {
@@ -178,7 +177,7 @@ impl Read for Pieces {
     }
 }
 
-/// A file's name that is free again in the end.
+/// A temporary file, removed on drop.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -192,7 +191,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // Where it can't be removed it is the system's to tidy away.
+        // If it can't be removed, the system cleans up.
         let _ = fs::remove_file(&self.0);
     }
 }

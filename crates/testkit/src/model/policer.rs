@@ -7,7 +7,7 @@ use packet::{Headers, Nanos, Seq};
 
 use super::{Fate, Model, Tuple};
 
-/// What has a bucket.
+/// What has its own bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BucketPer {
     /// Addresses, ports and protocol.
@@ -18,10 +18,10 @@ pub enum BucketPer {
     Destination,
 }
 
-/// Remembers every packet that passed, for ever; so it also checks that a bucket's being forgotten can't be noticed.
+/// Stores every forwarded packet, and never forgets one. So it also checks that forgetting a bucket has no effect.
 ///
-/// A packet passes if, for each earlier moment, what passed since then fits into a burst and what the rate gave since
-/// then. This is the envelope that a token bucket stands for, told without tokens.
+/// A packet is forwarded if, for each earlier time, the bytes forwarded since then fit into a burst plus the bytes that the rate allows
+/// since then. This is the envelope of a token bucket, without tokens.
 #[derive(Clone, Debug)]
 pub struct PolicerModel {
     per: BucketPer,
@@ -31,7 +31,7 @@ pub struct PolicerModel {
 }
 
 impl PolicerModel {
-    /// A model of this rate in bits per second and burst in bytes.
+    /// Creates a model with this rate in bits per second and burst in bytes.
     #[must_use]
     pub fn new(per: BucketPer, rate_bits: u64, burst: u64) -> Self {
         Self { per, rate_bits: rate_bits.into(), burst: burst.into(), forwarded: HashMap::new() }

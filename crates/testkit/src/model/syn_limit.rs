@@ -7,9 +7,9 @@ use packet::{Headers, Nanos, Seq, Transport};
 
 use super::{Fate, Model};
 
-/// Remembers when every SYN passed, for ever; so it also checks that a source's being forgotten can't be noticed.
+/// Stores the time of every forwarded SYN, and never forgets one. So it also checks that forgetting a source has no effect.
 ///
-/// A SYN passes if, for each earlier moment, the SYNs that passed since then fit into a burst and what the rate gave since then.
+/// A SYN is forwarded if, for each earlier time, the SYNs forwarded since then fit into a burst plus those that the rate allows since then.
 #[derive(Clone, Debug)]
 pub struct SynLimitModel {
     rate: u128,
@@ -19,7 +19,7 @@ pub struct SynLimitModel {
 }
 
 impl SynLimitModel {
-    /// A model of so many SYNs a second and at once, which doesn't limit these sources.
+    /// Creates a model with this rate in SYNs a second and this burst, which doesn't limit the sources of `allowed`.
     #[must_use]
     pub fn new(rate: u64, burst: u64, allowed: &[IpAddr]) -> Self {
         Self { rate: rate.into(), burst: burst.into(), allowed: allowed.to_vec(), forwarded: HashMap::new() }

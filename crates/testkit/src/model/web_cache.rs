@@ -8,13 +8,13 @@ use packet::{Headers, Nanos, Seq, TcpFlags, Transport};
 
 use super::{Fate, Model};
 
-/// Remembers what is asked over every connection, and each response that may be kept, for ever.
+/// Stores the requests of every connection, and each response that may be stored, and never forgets one.
 #[derive(Clone, Debug)]
 pub struct WebCacheModel {
     store_port: u16,
     longest_secs: u64,
     idle_secs: u64,
-    /// When each response is stale, and its length.
+    /// Time at which each response becomes stale, and its length.
     responses: HashMap<(String, String), (u64, u64)>,
     connections: HashMap<[(IpAddr, u16); 2], Connection>,
     hits: u64,
@@ -25,7 +25,7 @@ pub struct WebCacheModel {
 #[derive(Clone, Debug)]
 struct Connection {
     end: u64,
-    /// Who has sent a FIN.
+    /// The sides that have sent a FIN.
     ended: HashSet<(IpAddr, u16)>,
     client: Option<(IpAddr, u16)>,
     waiting: VecDeque<Ask>,
@@ -50,12 +50,12 @@ enum CacheAction {
     Invalid,
 }
 
-/// A message's first line by its words, and its fields.
+/// A message: the words of its first line, and its fields.
 struct Message {
     first: Vec<String>,
     fields: Vec<(String, String)>,
     is_whole: bool,
-    /// Whether each line behind the first is a field.
+    /// Each line after the first is a field.
     is_legible: bool,
 }
 
@@ -67,23 +67,23 @@ impl Connection {
 }
 
 impl WebCacheModel {
-    /// A model of these parameters, as in the configuration file, with room for all.
+    /// Creates a model with these parameters, as in the configuration file, with unlimited room.
     #[must_use]
     pub fn new(store_port: u16, longest_secs: u64, idle_secs: u64) -> Self {
         let (responses, connections) = (HashMap::new(), HashMap::new());
         Self { store_port, longest_secs, idle_secs, responses, connections, hits: 0, misses: 0, bytes_saved: 0 }
     }
 
-    /// Hits, misses and the bytes of the bodies that need not have come.
+    /// Returns hits, misses and bytes saved.
     #[must_use]
     pub const fn counts(&self) -> [u64; 3] {
         [self.hits, self.misses, self.bytes_saved]
     }
 
-    /// What becomes of a packet, the port that it leaves by included.
+    /// Returns the verdict for a packet, including the egress port.
     ///
     /// # Panics
-    /// Never: a connection that was looked up is there.
+    /// Never: the connection was inserted before.
     pub fn verdict(&mut self, now: Nanos, headers: &Headers, payload: &[u8]) -> Verdict {
         let Transport::Tcp(tcp) = headers.transport else { return Verdict::FORWARD };
         let Some((src, dst)) = headers.addresses() else { return Verdict::FORWARD };
@@ -193,7 +193,7 @@ impl Message {
         self.fields.iter().filter(|(other, _)| other == name).map(|(_, value)| value.as_str()).collect()
     }
 
-    /// Whether its end can be told in one way.
+    /// Returns true if the message has exactly one possible length.
     fn is_framed(&self) -> bool {
         let lengths = self.all("content-length");
         let is_coded = !self.all("transfer-encoding").is_empty();
@@ -251,7 +251,7 @@ impl Message {
         self.first[0].starts_with("HTTP/1.") && self.first.len() > 1 && !["100", "103"].contains(&&*self.first[1])
     }
 
-    /// Whether a response to an authorized request may be kept, and for how many seconds one may be kept at all.
+    /// Returns whether a response to an authorized request may be stored, and the lifetime in seconds.
     fn lifetime(&self) -> (bool, Option<u64>) {
         let says = self.directives();
         let of = |name: &str| says.iter().find(|(other, _)| other == name).map(|(_, secs)| secs.unwrap_or(0));
@@ -276,7 +276,7 @@ impl Message {
     }
 }
 
-/// The time of a date, of which all are of one day.
+/// Returns the second of the day of a date. All dates are of one day.
 fn second_of_day(date: &str) -> Option<u64> {
     let time = date.strip_prefix("Sun, 06 Nov 1994 ")?.strip_suffix(" GMT")?;
     time.split(':').try_fold(0, |sum, part| part.parse::<u64>().ok().map(|part| sum * 60 + part))

@@ -1,11 +1,11 @@
-//! One TCP connection as the Linux tracker follows it (`nf_conntrack_proto_tcp.c`, kernel 6), told in its words: the table,
-//! the cases that the table can't decide, the window, the timeout. Resets are RFC 5961's.
+//! One TCP connection as the Linux tracker handles it (`nf_conntrack_proto_tcp.c`, kernel 6), with its names: the table, the cases that the
+//! table can't decide, the window, the timeout. Resets follow RFC 5961.
 
 use packet::{Headers, Tcp, TcpFlags};
 
 use super::{Settings, Timeouts};
 
-/// Who sent a segment: 0 the opener, 1 the other side.
+/// The side that sent a segment: 0 the opener, 1 the other side.
 type SideIndex = usize;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,11 +48,11 @@ enum Kind {
     Rst,
 }
 
-/// What the table says.
+/// An entry of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
     To(State),
-    /// It passes, and is not believed.
+    /// Forwarded and not believed.
     Ignore,
     Invalid,
 }
@@ -69,7 +69,7 @@ const TW: Next = Next::To(State::TimeWait);
 const CL: Next = Next::To(State::Close);
 const S2: Next = Next::To(State::SynSent2);
 
-/// The kernel's `tcp_conntracks`: by way, by kind in the order of [`Kind`], by state in the order of [`State`].
+/// The kernel's `tcp_conntracks`: by sender, by kind in the order of [`Kind`], by state in the order of [`State`].
 const TABLE: [[[Next; 10]; 5]; 2] = [
     [
         [SS, SS, IG, IG, IG, IG, IG, SS, SS, S2],
@@ -87,17 +87,17 @@ const TABLE: [[[Next; 10]; 5]; 2] = [
     ],
 ];
 
-/// The least that an acknowledgement may lag behind.
+/// Minimum distance that an acknowledgement may lag behind.
 const LAG: u32 = 66_000;
 
 /// What the tracker believes of one side.
 #[derive(Clone, Copy, Debug, Default)]
 struct Side {
-    /// Behind the last byte that it has sent.
+    /// Sequence number after the last byte that it has sent.
     end: u32,
-    /// Behind the last byte that it may send.
+    /// Sequence number after the last byte that it may send.
     limit: u32,
-    /// The largest window that it has offered. 0: it hasn't been heard of.
+    /// The largest window that it has offered; 0 before its first segment.
     window_max: u32,
     /// The highest acknowledgement that it has sent.
     highest_ack: Option<u32>,
@@ -105,14 +105,14 @@ struct Side {
     liberal: bool,
     /// It was the first to send FIN.
     closed_first: bool,
-    /// It has sent what wasn't acknowledged yet.
+    /// It has sent data that is not acknowledged yet.
     unacknowledged: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Options {
     scale: Option<u8>,
-    /// Selective acknowledgements may be sent to it.
+    /// It accepts selective acknowledgements.
     sack: bool,
 }
 
@@ -126,7 +126,7 @@ impl Options {
     }
 }
 
-/// What the tracker remembers of the last segments. Each field is written when the kernel writes it, no sooner.
+/// The state of the last segments. Each field is written when the kernel writes it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Last {
     kind: Option<Kind>,
@@ -135,7 +135,7 @@ struct Last {
     ack: u32,
     end: u32,
     window: u16,
-    /// Of a SYN of the opener that was not believed.
+    /// Options of an unbelieved SYN of the opener.
     options: Options,
     /// The answer to such a SYN may be a challenge, and not the last ACK.
     challenge: bool,
@@ -149,21 +149,21 @@ pub(crate) struct Connection {
     last: Last,
     retransmissions: u64,
     simultaneous: bool,
-    /// The other side has been heard of.
+    /// The other side has sent something.
     pub(crate) answered: bool,
     pub(crate) assured: bool,
-    /// The seconds that it was last given to idle.
+    /// The idle timeout that was last set, in seconds.
     idle: u64,
 }
 
-/// What becomes of a segment.
+/// The outcome of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// It passes, and the connection may idle so long; `None` leaves it what it had.
+    /// It is forwarded, with this idle timeout in seconds; `None` leaves the deadline.
     Passes(Option<u64>),
-    /// It passes, and ends the connection.
+    /// It is forwarded and ends the connection.
     Ends,
-    /// It would be the first of a new connection in this one's place.
+    /// It would open a new connection in place of this one.
     Reopens,
     /// As [`Passes`](Self::Passes), but invalid.
     Invalid(&'static str, Option<u64>),
@@ -174,7 +174,7 @@ pub(crate) enum Outcome {
 struct Segment<'a> {
     tcp: &'a Tcp,
     kind: Kind,
-    /// Behind its last byte, SYN and FIN counted.
+    /// Sequence number after the segment, with SYN and FIN.
     end: u32,
 }
 
@@ -197,13 +197,13 @@ impl<'a> Segment<'a> {
     }
 }
 
-/// Whether a segment has flags that no stack sends together.
+/// Returns true if no stack sends the segment's flags together.
 pub(crate) fn has_impossible_flags(tcp: &Tcp) -> bool {
     Segment::new(tcp, 0).is_none()
 }
 
 impl Connection {
-    /// The connection that this first packet would open, before it has been given to it.
+    /// Returns the connection that this first packet would open, before it handles the packet.
     pub(crate) fn open(headers: &Headers, tcp: &Tcp, settings: &Settings) -> Result<Self, &'static str> {
         let segment = Segment::new(tcp, headers.payload_len).ok_or("invalid-flags")?;
         let window = u32::from(tcp.window).max(1);
@@ -231,7 +231,7 @@ impl Connection {
         })
     }
 
-    /// Takes a segment.
+    /// Handles a segment.
     pub(crate) fn packet(
         &mut self,
         sender_index: SideIndex,
@@ -310,7 +310,7 @@ impl Connection {
         self.believe(sender_index, segment.kind, old, new, settings)
     }
 
-    /// A SYN, SYN+ACK or ACK that says that we may be wrong.
+    /// Handles a SYN, SYN+ACK or ACK that shows that the tracker may be wrong.
     fn ignore(&mut self, sender_index: SideIndex, segment: &Segment<'_>) -> Outcome {
         let tcp = segment.tcp;
         self.last.kind = Some(segment.kind);
@@ -329,8 +329,8 @@ impl Connection {
         Outcome::Passes(None)
     }
 
-    /// The SYN that wasn't believed was answered: its sender and the one who answers are ahead of us. Where the connection
-    /// was picked up half-way, the kernel goes on forgiving the one who answers.
+    /// Follows an unbelieved SYN that was answered: both sides are ahead of the tracker. If the connection was picked up midstream, the kernel
+    /// stays liberal with the side that answers.
     fn follow_ignored_syn(&mut self) {
         let Last { sender_index, end, window, options, .. } = self.last;
         self.last.challenge = false;
@@ -345,7 +345,7 @@ impl Connection {
         self.state == State::LastAck && kind == Kind::Ack && answers && self.last.challenge
     }
 
-    /// Where a reset leads, and whether it is believed whatever the window; `None` if it is invalid.
+    /// Returns the state after a reset, and whether it is believed outside the window too; `None` if it is invalid.
     fn reset(&self, sender_index: SideIndex, segment: &Segment<'_>, settings: &Settings) -> Option<(State, bool)> {
         let (seq, ack) = (segment.tcp.seq, segment.tcp.ack);
         let closing = [State::FinWait, State::CloseWait, State::LastAck, State::TimeWait, State::Close];
@@ -480,8 +480,8 @@ impl Connection {
         Fit::Fits
     }
 
-    /// What a FIN or reset outside the window leaves: the document looks at the time last given, the kernel at what is left
-    /// of it, which must be two minutes at least.
+    /// Returns the timeout after a FIN or reset outside the window. The page tests the timeout that was last set; the kernel tests the time
+    /// that remains, which must be two minutes at least.
     fn out_of_step(&mut self, sender_index: SideIndex, kind: Kind, settings: &Settings) -> Option<u64> {
         if !self.assured || !matches!(kind, Kind::Fin | Kind::Rst) {
             return None;
@@ -535,12 +535,12 @@ impl Connection {
 }
 
 impl Side {
-    /// Its first SYN, or another.
+    /// Initialises the side from its first SYN, or another one.
     fn begin(&mut self, other: &mut Self, tcp: &Tcp, end: u32, sender_index: SideIndex) {
         (self.end, self.limit, self.window_max) = (end, end, u32::from(tcp.window).max(1));
         self.options = Options::of(tcp);
         (self.highest_ack, self.closed_first, self.unacknowledged) = (None, false, false);
-        // Window scaling is agreed on by both SYNs or not at all; that a side has offered it stays on record.
+        // Window scaling needs the option in both SYNs; that a side has offered it stays recorded.
         if sender_index == 1 && (self.options.scale.is_none() || other.options.scale.is_none()) {
             (self.options.scale, other.options.scale) =
                 (self.options.scale.and(Some(0)), other.options.scale.and(Some(0)));
@@ -551,7 +551,7 @@ impl Side {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fit {
     Fits,
-    /// It passes, and nothing moves.
+    /// Forwarded without a change.
     Harmless,
     Invalid,
 }
@@ -571,7 +571,7 @@ fn of_state(timeouts: &Timeouts, state: State) -> u64 {
     }
 }
 
-/// Whether one sequence number lies before another, around the ring.
+/// Returns true if one sequence number is before another, with wrap-around.
 fn before(one: u32, other: u32) -> bool {
     (one.wrapping_sub(other) as i32) < 0
 }
