@@ -43,7 +43,7 @@ pub struct Session {
     heard: Nanos,
     /// A side has reset it.
     reset: bool,
-    /// The last SYN-ACK by whose numbers another connection would begin, until it is answered.
+    /// The last SYN-ACK with other sequence numbers, which would begin another connection, until it is answered.
     offer: Option<Offer>,
 }
 

@@ -136,7 +136,7 @@ pub enum Outcome {
     Valid(Nanos),
     /// It is forwarded; the connection's deadline doesn't change.
     Kept,
-    /// It is forwarded as an ICMP error about the connection, whose deadline doesn't change.
+    /// It is forwarded as an ICMP error about the connection. The connection's deadline doesn't change.
     Related,
     /// It is forwarded and ends the connection.
     Ends,

@@ -1,4 +1,5 @@
-//! Helpers of Millrace's own tests: naive models, fuzz checks, and network namespaces to compare functions with the kernel. Frames and traces are from [`synth`].
+//! Helpers of Millrace's own tests: naive models, fuzz checks, and network namespaces to compare functions with the kernel. Frames and
+//! traces are from [`synth`].
 #![deny(unsafe_code)]
 
 #[cfg(feature = "checks")]

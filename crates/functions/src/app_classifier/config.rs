@@ -20,7 +20,7 @@ use crate::config::{Count, FlowCount, Timeout};
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields, bound = "C: Classifier")]
 pub struct Config<C: Classifier = Signatures> {
-    /// Applications whose sessions are dropped; `unknown` for sessions that could not be identified.
+    /// Applications to drop; `unknown` for sessions that could not be identified.
     drop: Vec<Named<C>>,
     /// Number of packets with payload after which an unknown session stays unknown.
     give_up: Count<1, 255>,
@@ -104,11 +104,7 @@ const fn key(name: &'static str, default: &'static str, help: &'static str) -> C
 }
 
 pub(super) const KEYS: &[ConfigKey] = &[
-    key(
-        "drop",
-        "[]",
-        "names of the applications whose sessions are dropped; \"unknown\" for sessions that could not be identified",
-    ),
+    key("drop", "[]", "names of the applications to drop; \"unknown\" for sessions that could not be identified"),
     key("give_up", "16", "number of packets with payload after which an unknown session stays unknown; 1 to 255"),
     key("idle_timeout", "300", "seconds of silence after which a session is forgotten"),
     key("flows", "1048576", "maximum number of IPv4 sessions"),

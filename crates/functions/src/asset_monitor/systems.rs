@@ -97,7 +97,7 @@ enum Sack {
     Last,
 }
 
-/// A rule: the system whose SYN or SYN+ACK has these properties.
+/// A rule: a system, and the properties of its SYN or SYN+ACK.
 struct Rule {
     system: System,
     /// The initial time to live.
@@ -253,7 +253,7 @@ mod tests {
 
     use super::*;
 
-    /// A SYN behind a header of raw IP.
+    /// A SYN in raw IP.
     fn headers(ttl: u8) -> Headers {
         let mut bytes = Vec::from([0x45, 0, 0, 40, 0, 0, 0x40, 0, ttl, 6, 0, 0]);
         bytes.extend(Ipv4Addr::new(10, 0, 0, 1).octets());

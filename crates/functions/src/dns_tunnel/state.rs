@@ -143,7 +143,7 @@ impl<M: Memory> Answers<M> {
 pub(super) enum AnswerKey {
     /// A client, and an address that it was told or a name that it asked for.
     Told(HostPair6),
-    /// An address that clients of the other family were told; the client will use it from an address that nobody knows.
+    /// An address that a client of the other family was told. The client will use it from another, unknown address.
     Crossed(HostPair4),
 }
 
@@ -175,7 +175,7 @@ pub(super) struct Client {
     /// Answers without an address.
     pub nowhere: u32,
     pub is_tunnel: bool,
-    /// The client was a tunnel's end before it was silent for so long that it began anew.
+    /// The client was suspected before a long silence reset it.
     pub was_tunnel: bool,
 }
 
@@ -259,7 +259,7 @@ impl Client {
         Self { name, window: now, last: now, orphans: 0, peak: 0, answers: 0, nowhere: 0, is_tunnel, was_tunnel }
     }
 
-    /// Resets the client after a long silence. A tunnel's end keeps its peak and stays in the report.
+    /// Resets the client after a long silence. A suspected client keeps its peak and stays in the report.
     pub(super) const fn anew(&self, now: Nanos) -> Self {
         match self.is_named() {
             true => Self { peak: self.peak, was_tunnel: true, ..Self::new(self.name, now) },
@@ -267,7 +267,7 @@ impl Client {
         }
     }
 
-    /// Returns true if the client is or was a tunnel's end.
+    /// Returns true if the client is or was suspected.
     pub(super) const fn is_named(&self) -> bool {
         self.is_tunnel || self.was_tunnel
     }

@@ -45,7 +45,7 @@ impl Default for Side {
 }
 
 impl Side {
-    /// Creates a side whose first byte has this sequence number.
+    /// Creates a side with this sequence number of its first byte.
     pub(super) fn beginning_at(start: u32) -> Self {
         Self { start, opened: start, next: start, begun: true, answered: true, ..Self::default() }
     }

@@ -70,7 +70,7 @@ fn published_packets_are_opened_and_sealed_alike() {
     }
 }
 
-/// Padding is looked at behind the tag: who has the key and doesn't pad is no forger.
+/// Padding is checked after the tag: wrong padding with the right key is not a forgery.
 #[test]
 fn what_is_not_padded_is_authentic_all_the_same() {
     let [key, header, ..] = PUBLISHED[0];

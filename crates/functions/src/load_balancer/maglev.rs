@@ -98,7 +98,7 @@ mod tests {
         shares
     }
 
-    /// Entries that belong to another name than before, among those whose name is still there.
+    /// Counts entries that changed their backend although the old one is still there.
     fn disrupted(before: &Table, after: &Table, gone: usize) -> usize {
         let renamed = |backend: u16| usize::from(backend) + usize::from(usize::from(backend) >= gone);
         let pairs = before.0.iter().zip(&after.0);

@@ -17,7 +17,7 @@ pub(super) struct Ports<M: Memory> {
     pooling: Pooling,
     parity: bool,
     preservation: bool,
-    /// Fixed mappings, whose ports the pools must not give out.
+    /// Fixed mappings. The pools must not give out their ports.
     fixed: Fixed,
     /// By address, then protocol, then parity.
     pools: Box<[M::Allocator]>,

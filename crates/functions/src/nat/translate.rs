@@ -209,7 +209,7 @@ impl Nat {
         let Content::Error { source, destination, protocol } = meta.content else {
             return Ok(Err(Self::ICMP_NO_FLOW));
         };
-        // An error goes to whoever sent the quoted packet.
+        // An error goes to the sender of the quoted packet.
         if source.address != meta.destination.address {
             return Ok(Err(Self::ICMP_NO_FLOW));
         }

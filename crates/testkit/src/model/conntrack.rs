@@ -6,7 +6,7 @@ use serde::Deserialize;
 use super::tracking::{Judgement, Settings, Tracked, Tracking};
 use super::{Fate, Model};
 
-/// The tracker of [`tracking`](super::tracking), which drops invalid packets.
+/// The tracker of `tracking`, which drops invalid packets.
 #[derive(Clone, Debug)]
 pub struct ConntrackModel {
     forwards_invalid: bool,

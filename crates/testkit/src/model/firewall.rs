@@ -10,7 +10,7 @@ use super::tracking::tcp::has_impossible_flags;
 use super::tracking::{Judgement, Settings, Tracked, Tracking};
 use super::{Fate, Model};
 
-/// The tracker of [`tracking`](super::tracking), and the rules for opening connections.
+/// The tracker of `tracking`, and the rules for opening connections.
 #[derive(Clone, Debug)]
 pub struct FirewallModel {
     policy: Policy,

@@ -25,7 +25,7 @@ pub(super) fn quic(payload: &Payload<'_>) -> Option<bool> {
     Some(is_known && destination <= 20 && source <= 20 && payload.wire_len > 18)
 }
 
-/// RFC 2131: the fixed part of BOOTP, and the cookie behind it.
+/// RFC 2131: the fixed part of BOOTP, and the magic cookie.
 pub(super) fn dhcp(payload: &Payload<'_>) -> Option<bool> {
     Some(matches!(payload.u8(0)?, 1 | 2) && payload.has(236, &[0x63, 0x82, 0x53, 0x63]))
 }
@@ -76,7 +76,7 @@ pub(super) fn has_cookie(payload: &Payload<'_>, at: usize) -> Option<bool> {
     Some(cookie && kind & 0xc000 == 0 && len.is_multiple_of(4) && at as u32 + len + 20 <= payload.wire_len)
 }
 
-/// RFC 3550, section 6.4: packets one behind another, the first a report, that fill the datagram.
+/// RFC 3550, section 6.4: packets that fill the datagram, the first a report.
 pub(super) fn rtcp(payload: &Payload<'_>) -> Option<bool> {
     if payload.u8(0)? & 0xc0 != 0x80 || !matches!(payload.u8(1)?, 200..=207) {
         return Some(false);
@@ -174,7 +174,7 @@ pub(super) fn radius(payload: &Payload<'_>) -> Option<bool> {
     Some(at == end || (payload.bytes.len() < end && at > payload.bytes.len()))
 }
 
-/// RFC 5905: 48 bytes, or with a digest behind them, whose fields make sense; and control messages (appendix B of RFC 1305).
+/// RFC 5905: 48 bytes with plausible fields, perhaps followed by a digest; and control messages (appendix B of RFC 1305).
 pub(super) fn ntp(payload: &Payload<'_>) -> Option<bool> {
     let first = payload.u8(0)?;
     let (version, mode) = (first >> 3 & 7, first & 7);

@@ -104,7 +104,7 @@ impl Segment {
         fields.u32(seq).u32(end).u32(ack).u32(sack).u16(window).u8(event as u8).u8(bits & ALL_BITS)
     }
 
-    /// Reads the wire form. The sender is set by [`sent_by`](Self::sent_by).
+    /// Reads the wire form. The sender is set by `sent_by`.
     pub(crate) fn read(fields: &mut RecordReader<'_>) -> Option<Self> {
         let [seq, end, ack, sack] = [fields.u32()?, fields.u32()?, fields.u32()?, fields.u32()?];
         let window = fields.u16()?;
@@ -132,7 +132,7 @@ impl Segment {
     }
 
     /// Extracts the metadata of a header with `payload_len` bytes of payload; `None` if no stack sends these flags together. The sender
-    /// is set by [`sent_by`](Self::sent_by).
+    /// is set by `sent_by`.
     #[inline]
     #[must_use]
     pub fn new(tcp: &Tcp, payload_len: u32) -> Option<Self> {
