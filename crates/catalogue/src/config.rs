@@ -232,7 +232,7 @@ pub fn nearest<'a>(given: &str, names: impl Iterator<Item = &'a str>) -> Option<
 
 #[cfg(test)]
 mod tests {
-    use functions::config::{Flows, Prefix, Timeout};
+    use functions::config::{FlowCount, Prefix, Timeout};
     use nf::Sharing;
     use serde::Deserialize;
 
@@ -242,7 +242,7 @@ mod tests {
     #[serde(deny_unknown_fields)]
     struct Sample {
         idle: Option<Timeout>,
-        flows: Option<Flows>,
+        flows: Option<FlowCount>,
         inside: Option<Prefix>,
         tcp: Option<Inner>,
         #[serde(default)]
@@ -277,6 +277,7 @@ mod tests {
             ConfigKey { name: "rules", default: "[]", help: "" },
         ],
         drop_reasons: &[],
+        recipes: &[],
     };
 
     fn error(text: &str) -> String {
@@ -305,7 +306,7 @@ mod tests {
         );
         assert_eq!(
             error("inside = \"10.0.0.1/8\""),
-            "a.toml:1:10: `10.0.0.1/8` has bits set behind its length: write 10.0.0.0/8\n  \
+            "a.toml:1:10: `10.0.0.1/8` has bits set after its prefix length: write 10.0.0.0/8\n  \
              |\n1 | inside = \"10.0.0.1/8\"\n  |          ^^^^^^^^^^^^"
         );
         let broken = error("idle = \n");
@@ -351,7 +352,7 @@ mod tests {
         }
         let Sample { idle, flows, inside, tcp, .. } = settings.read(&FUNCTION).unwrap();
         assert_eq!(idle.map(Timeout::secs), Some(9));
-        assert_eq!(flows.map(Flows::get), Some(7));
+        assert_eq!(flows.map(FlowCount::get), Some(7));
         assert_eq!(inside.unwrap().to_string(), "192.0.2.0/24");
         assert_eq!(tcp.unwrap().established.map(Timeout::secs), Some(3));
         settings.set("flows=0").unwrap();

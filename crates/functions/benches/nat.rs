@@ -1,5 +1,5 @@
-//! What a step of the translator costs: `cargo bench -p millrace-functions --bench nat`. The least of several runs, in
-//! nanoseconds a packet; parsing and rewriting are left out.
+//! Benchmark of a step of `nat`: `cargo bench -p millrace-functions --bench nat`. Prints the minimum of several runs in nanoseconds a
+//! packet, without parsing and rewriting.
 #![allow(clippy::print_stdout, missing_docs)]
 
 use std::hint::black_box;
@@ -24,7 +24,7 @@ fn main() {
             let nat = Nat::new(Config::default());
             let state = nat.shared(&Local::default());
             let packets: Vec<Headers> = (0..flows).flat_map(|flow| pair(&nat, &state, flow, transport)).collect();
-            // A stride without common divisor visits all, in an order that the machine can't foresee.
+            // A coprime stride visits all packets in an unpredictable order.
             let order = (0..packets.len()).map(|n| &packets[n * 7919 % packets.len()]);
             let metas: Vec<Meta> = order.map(|headers| nat.meta(headers, &[]).expect("these are translated")).collect();
             let [mut alone, mut ahead] = [f64::INFINITY; 2];
@@ -37,7 +37,7 @@ fn main() {
     }
 }
 
-/// Opens a flow; its next packet each way.
+/// Opens a flow. Returns its next packet in each direction.
 fn pair(nat: &Nat, state: &State<Local>, flow: u32, transport: fn(u16, u16) -> (u8, Transport)) -> [Headers; 2] {
     let inside = Ipv4Addr::from_bits(0x0a00_0001 + flow % 977);
     let remote = Ipv4Addr::from_bits(0xc633_0001 + flow / 977);

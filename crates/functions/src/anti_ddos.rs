@@ -1,4 +1,4 @@
-//! Drops new TCP flows while nearly all flows have had one packet only: listing 2 of NFork, which adapted it from NFF-Go.
+//! Detects SYN floods by the share of TCP flows with one packet, and drops new flows meanwhile: listing 2 of NFork, adapted from NFF-Go.
 //! Behaviour and choices: `docs/anti-ddos.md`.
 
 mod keys;
@@ -14,36 +14,36 @@ use nf::{
 use packet::{FiveTuple, Headers, Host, Nanos, Network, Transport, protocol};
 use serde::Deserialize;
 
-use crate::config::{Count, Flows, Share, Timeout};
+use crate::config::{Count, FlowCount, Share, Timeout};
 use crate::list::Catalogued;
 
-/// The function, configured.
+/// The `anti-ddos` function.
 #[derive(Clone, Debug)]
 pub struct AntiDdos {
     sizing: Sizing,
-    /// In millionths.
+    /// Share in millionths.
     threshold: u128,
     minimum: i64,
     staleness: Nanos,
     idle: Nanos,
 }
 
-/// Its configuration file.
+/// The configuration of [`AntiDdos`].
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Under attack when more than this share of the flows has had one packet only.
+    /// Share of one-packet flows above which there is an attack.
     pub threshold: Share,
-    /// Flows from which on the share counts.
+    /// Number of flows from which the share counts.
     pub minimum: Count<0, { u32::MAX as u64 }>,
-    /// Microseconds for which a core may go by counts that it has read before.
+    /// Microseconds for which a core may use counts that it has read before.
     pub staleness_us: Count<0, 1_000_000>,
-    /// A flow that is silent for so long is forgotten.
+    /// Silence after which a flow is forgotten.
     pub idle_timeout: Timeout,
-    /// IPv4 flows that are remembered.
-    pub flows: Flows,
-    /// IPv6 flows that are remembered.
-    pub flows_v6: Flows,
+    /// Maximum number of IPv4 flows.
+    pub flows: FlowCount,
+    /// Maximum number of IPv6 flows.
+    pub flows_v6: FlowCount,
 }
 
 impl Default for Config {
@@ -59,7 +59,7 @@ impl Default for Config {
     }
 }
 
-/// What a packet contributes: its flow.
+/// The metadata of a packet: its flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment(FiveTuple);
 
@@ -95,7 +95,7 @@ impl Meta for Segment {
 /// How many packets a flow has had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Packets {
-    /// The first is about to be looked at; the flow isn't counted yet.
+    /// None yet; the flow isn't counted.
     None,
     /// One.
     One,
@@ -105,7 +105,7 @@ pub enum Packets {
 
 impl Flow for Packets {}
 
-/// A core's part of the counts. A flow may end on another core than it began on, so it may be negative.
+/// A core's portion of the counts. It may be negative, because a flow may end on another core than it began on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     flows: i64,
@@ -127,7 +127,7 @@ impl Portion for Counts {
 const ATTACK: Reason = Reason::own(0);
 
 impl AntiDdos {
-    /// The function as configured.
+    /// Creates the function from its configuration.
     #[must_use]
     pub fn new(config: &Config) -> Self {
         Self {
@@ -140,7 +140,7 @@ impl AntiDdos {
     }
 
     fn is_attack(&self, Counts { flows, one_packet }: Counts) -> bool {
-        // Counts that are a little old may not even fit each other.
+        // Stale counts may be inconsistent.
         let [flows, one_packet] = [flows.max(0), one_packet.max(0)];
         flows >= self.minimum
             && u128::from(one_packet.unsigned_abs()) * 1_000_000 > u128::from(flows.unsigned_abs()) * self.threshold
@@ -172,9 +172,9 @@ impl NetworkFunction for AntiDdos {
 
     const DESCRIPTION: Description = Description {
         name: "anti-ddos",
-        summary: "drops new TCP flows while nearly all flows have had one packet only (NFork, listing 2)",
+        summary: "detects SYN floods by the share of TCP flows with one packet, and drops new flows meanwhile (NFork, listing 2)",
         state: "whether the flow has had one packet or more",
-        sharing: Sharing::Shares("the number of flows, and of those that have had one packet"),
+        sharing: Sharing::Shares("the number of flows, and of flows with one packet"),
         keys: keys::KEYS,
         drop_reasons: &["attack"],
         recipes: keys::RECIPES,
@@ -198,7 +198,7 @@ impl NetworkFunction for AntiDdos {
         tx: &mut M::Tx<'a>,
         fingerprint: &mut Fingerprint,
     ) -> Step<(), M> {
-        // At the end of time nothing that was read before is new enough.
+        // `Nanos::NEVER` forces a merge.
         let Counts { flows, one_packet } = shared.read(tx, Nanos::NEVER)?;
         fingerprint.add(flows as u64);
         fingerprint.add(one_packet as u64);
@@ -215,14 +215,14 @@ impl NetworkFunction for AntiDdos {
 
     #[inline(always)]
     fn other(&self, headers: &Headers) -> Verdict {
-        // A host behind may well read it as a SYN.
+        // A host may read it as a SYN.
         match headers.network {
             Network::Unreadable => Verdict::Drop(Reason::UNREADABLE),
             Network::None | Network::Arp | Network::V4(_) | Network::V6(_) => Verdict::FORWARD,
         }
     }
 
-    /// Counts nothing, so that a flow for which there turns out to be no room has nothing to give back.
+    /// Counts nothing, so a flow without room need not be subtracted again.
     #[inline]
     fn open<M: Memory>(&self, _: &mut Context<'_, Self, M>, _: &Segment) -> Step<Opened<Packets>, M> {
         Ok(Opened::Flow(Packets::None))
@@ -285,7 +285,7 @@ impl NetworkFunction for AntiDdos {
 impl Speed<Self> for AntiDdos {
     const FOLDS: bool = true;
 
-    /// From the second packet on nothing changes but the deadline.
+    /// From the second packet on only the deadline changes.
     #[inline]
     fn fold<M: Memory>(
         nf: &Self,

@@ -1,5 +1,5 @@
-//! Tells which application each session is of, and drops those that aren't wanted (the nDPI of NFork, table 6). What tells
-//! applications apart is a [`Classifier`], of which one ships. Behaviour and choices: `docs/app-classifier.md`.
+//! Identifies the application of each session, and drops sessions of unwanted applications (NFork, table 6, uses nDPI for this). A
+//! [`Classifier`] does the identification; one is built in. Behaviour and choices: `docs/app-classifier.md`.
 
 mod classifier;
 mod config;
@@ -22,7 +22,7 @@ pub use self::classifier::{Application, Classifier, Label, Payload};
 pub use self::config::Config;
 pub use self::signatures::{Protocol, Signatures};
 
-/// The function, configured, around what tells applications apart.
+/// The `app-classifier` function, with its classifier.
 #[derive(Clone, Debug)]
 pub struct AppClassifier<C: Classifier = Signatures> {
     classifier: C,
@@ -32,7 +32,7 @@ pub struct AppClassifier<C: Classifier = Signatures> {
     sizing: Sizing,
 }
 
-/// What a packet contributes: its session, its length, and what its payload looks like.
+/// The metadata of a packet: its session, its length, and what its payload looks like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
     tuple: FiveTuple,
@@ -40,13 +40,14 @@ pub struct Seen {
     look: Look,
 }
 
+/// What a packet looks like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Look {
-    /// It has no payload.
+    /// No payload.
     Empty,
-    /// It grants a TCP connection: what was known of the session is of another one.
+    /// A SYN-ACK: the session's state belongs to an earlier connection.
     Begins,
-    /// Nothing that is known.
+    /// No known application.
     Strange,
     /// A packet of this application.
     Of(Application),
@@ -55,7 +56,7 @@ enum Look {
 impl Meta for Seen {
     type Key = FiveTuple;
 
-    /// Family and look, the tuple, the length, the application.
+    /// Address family and look in one byte; the tuple; the length; the application.
     const RECORD_BYTES: usize = 1 + ENDS_BYTES + 4 + 1;
     const TELLS_SOURCE: bool = true;
 
@@ -99,27 +100,27 @@ impl Meta for Seen {
     }
 }
 
-/// Where the look begins in a record's first byte.
+/// Bit position of the look in a record's first byte.
 const LOOK_SHIFT: u32 = 1;
 
-/// What is known of a session.
+/// The state of a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Session {
     packets: u64,
     bytes: u64,
-    /// The number of its application in the classifier's list, counted from 1. 0 while it is unknown.
+    /// Number of its application in the classifier's list, counted from 1; 0 while it is unknown.
     class: u8,
-    /// What its last packets with payload looked like, counted likewise, and how many of them there were.
+    /// What its last packets with payload looked like, counted from 1, and the number of those packets.
     candidate: u8,
     evidence: u8,
-    /// Packets with payload that were looked at while it was unknown.
+    /// Packets with payload that were examined while it was unknown.
     tried: u8,
 }
 
 impl Flow for Session {}
 
 impl Session {
-    /// Looks at a packet with payload while the session is unknown.
+    /// Examines a packet with payload while the session is unknown.
     fn learn<C: Classifier>(&mut self, found: Option<Application>) {
         self.tried += 1;
         let candidate = found.map_or(0, |Application(number)| number + 1);
@@ -132,7 +133,7 @@ impl Session {
     }
 }
 
-/// What sessions are called whose application isn't known.
+/// The name of sessions without a known application.
 const UNKNOWN: &str = "unknown";
 
 /// A set of classes: applications counted from 1, and 0 for unknown.
@@ -158,7 +159,7 @@ impl ClassSet {
 const UNWANTED: Reason = Reason::own(0);
 
 impl<C: Classifier> AppClassifier<C> {
-    /// The function as configured.
+    /// Creates the function from its configuration.
     #[must_use]
     pub fn new(config: &Config<C>) -> Self {
         const { assert!(C::APPLICATIONS.len() < u8::MAX as usize, "there are 254 applications at most") };
@@ -176,7 +177,7 @@ impl<C: Classifier> AppClassifier<C> {
         label.map_or(UNKNOWN, |label| label.name)
     }
 
-    /// The application of a session, by its name.
+    /// Returns the name of a session's application, if it is known.
     #[must_use]
     pub fn application(&self, session: &Session) -> Option<&'static str> {
         (session.class > 0).then(|| Self::name(session.class))
@@ -210,7 +211,7 @@ impl<C: Classifier> NetworkFunction for AppClassifier<C> {
 
     const DESCRIPTION: Description = Description {
         name: "app-classifier",
-        summary: "tells which application each session is of by what its packets carry, and drops those that aren't wanted",
+        summary: "identifies the application of each session by its packets' payload, and drops sessions of unwanted applications",
         state: "the session's application, what its last packets looked like, its packets and bytes",
         sharing: Sharing::Nothing,
         keys: config::KEYS,
@@ -264,13 +265,13 @@ impl<C: Classifier> NetworkFunction for AppClassifier<C> {
         session.bytes += u64::from(seen.bytes);
         let is_settled = session.class > 0 || session.tried >= self.give_up;
         if session.class > 0 {
-            // Who makes up sessions must not push out those that are known.
+            // Made-up sessions must not evict identified ones.
             cx.assure();
         }
         Ok(if is_settled && self.drops.has(session.class) { Verdict::Drop(UNWANTED) } else { Verdict::forward() })
     }
 
-    /// Where nothing is to be dropped, a lack of room stops nothing; otherwise it must not be a way through.
+    /// Without room, packets are forwarded only if `drop` is empty: a full table must not be a way around.
     fn orphan<M: Memory>(&self, _: &mut Context<'_, Self, M>, _: &Seen) -> Step<Verdict, M> {
         Ok(if self.drops.is_empty() { Verdict::forward() } else { Verdict::Drop(Reason::TABLE_FULL) })
     }

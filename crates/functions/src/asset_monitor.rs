@@ -1,5 +1,5 @@
-//! Learns by listening which hosts there are, what systems they run and what services they offer (after PRADS, an example of
-//! NFork's table 6). Behaviour and choices: `docs/asset-monitor.md`.
+//! Learns by listening which hosts exist, which systems they run and which services they offer (after PRADS, an example of NFork's
+//! table 6). Behaviour and choices: `docs/asset-monitor.md`.
 
 mod assets;
 mod config;
@@ -27,20 +27,20 @@ use self::systems::{System, Told};
 use crate::app_classifier::{Application, Classifier, Payload, Signatures};
 use crate::list::Catalogued;
 
-/// The function, configured.
+/// The `asset-monitor` function.
 #[derive(Clone, Debug)]
 pub struct AssetMonitor {
     config: Config,
 }
 
-/// What is known of a session: the lower end of the key first.
+/// The state of a session. The key's lower endpoint comes first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Session {
-    /// Both ends as they were known when this session told of them last.
+    /// Both hosts as the session last noted them.
     assets: [Option<Asset>; 2],
-    /// Which end the service is at.
+    /// The side that offers the service.
     server: Option<u8>,
-    /// Who has spoken first over UDP.
+    /// The side that sent first over UDP.
     opener: Option<u8>,
     /// The service's protocol in the list of [`Signatures`], counted from 1; 0 while it is unknown.
     service: u8,
@@ -49,7 +49,7 @@ pub struct Session {
 impl Flow for Session {}
 
 impl Session {
-    /// What is known of both ends, and which of them offers which service.
+    /// Both hosts, and the side and name of the service.
     #[must_use]
     pub fn told(&self) -> ([Option<Asset>; 2], Option<(u8, &'static str)>) {
         (self.assets, self.server.map(|server| (server, service_name(self.service))))
@@ -62,13 +62,13 @@ fn service_name(service: u8) -> &'static str {
 }
 
 impl AssetMonitor {
-    /// The function as configured.
+    /// Creates the function from its configuration.
     #[must_use]
     pub const fn new(config: Config) -> Self {
         Self { config }
     }
 
-    /// Which end of the session offers its service, once that can be told: who grants a connection, or answers a datagram.
+    /// Finds the side that offers the service: it sends a SYN+ACK, or answers a datagram. Returns true if it was found now.
     fn find_server(session: &mut Session, sighting: &Sighting, side: u8) -> bool {
         if session.server.is_some() {
             return false;
@@ -119,9 +119,9 @@ impl NetworkFunction for AssetMonitor {
 
     const DESCRIPTION: Description = Description {
         name: "asset-monitor",
-        summary: "learns by listening which hosts there are, what systems they run and what services they offer",
-        state: "what is known of both ends, which of them offers a service, and which",
-        sharing: Sharing::Shares("what is known of hosts and services, and the sum of all traffic"),
+        summary: "learns by listening which hosts exist, which systems they run and which services they offer",
+        state: "what the session last reported about its two hosts, and which of them offers which service",
+        sharing: Sharing::Shares("the maps of hosts and services, and the sum of all traffic"),
         keys: config::KEYS,
         drop_reasons: &[],
         recipes: config::RECIPES,
@@ -185,7 +185,7 @@ impl NetworkFunction for AssetMonitor {
         assets.traffic.update(&mut cx.tx, |traffic| traffic.add(sighting.bytes()))?;
         let found = Self::find_server(session, sighting, side);
         let told = match sighting.look() {
-            // What fits no rule tells nothing, least of all against what is known.
+            // A system without a rule is no evidence.
             Look::Asks(System::Unknown) | Look::Grants(System::Unknown) | Look::Speaks(_) | Look::Quiet => {
                 Told::default()
             }
@@ -216,7 +216,7 @@ impl NetworkFunction for AssetMonitor {
         Ok(Verdict::forward())
     }
 
-    /// A monitor that has no room left doesn't stop the traffic.
+    /// Forwards packets without room for their session: a full monitor doesn't stop the traffic.
     fn orphan<M: Memory>(&self, cx: &mut Context<'_, Self, M>, sighting: &Sighting) -> Step<Verdict, M> {
         cx.shared.traffic.update(&mut cx.tx, |traffic| traffic.add(sighting.bytes()))?;
         Ok(Verdict::forward())

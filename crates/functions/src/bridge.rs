@@ -1,7 +1,7 @@
-//! A bridge that learns which side of it a station is on (IEEE 802.1D, clauses 7.7 to 7.9; the bridge of NFork, table 6).
+//! A MAC-learning bridge of two ports (IEEE 802.1D, clauses 7.7 to 7.9; the bridge of NFork, table 6).
 //! Behaviour and choices: `docs/bridge.md`.
 //!
-//! All state is shared, for a station is written by what it sends and read by what is sent to it.
+//! All state is shared: a station's entry is written by frames from it and read by frames to it.
 
 mod config;
 mod keys;
@@ -20,7 +20,7 @@ use crate::list::Catalogued;
 
 pub use self::config::Config;
 
-/// The function, configured.
+/// The `bridge` function.
 #[derive(Clone, Debug)]
 pub struct Bridge {
     stations: usize,
@@ -28,7 +28,7 @@ pub struct Bridge {
     refresh_interval: Nanos,
 }
 
-/// What a packet contributes: which station sent it, to whom, and the port that it came in by.
+/// The metadata of a frame: source, destination and ingress port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame {
     source: Mac,
@@ -60,30 +60,30 @@ impl Meta for Frame {
     }
 }
 
-/// Where a station is.
+/// The port of a station.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Entry {
+struct StationEntry {
     port: u16,
-    /// Its place in the pool.
+    /// Index in the pool.
     index: u32,
-    /// When this was written last: not later than `ageing` ago, or the station is as good as forgotten.
+    /// Time of the last write. The entry counts for `ageing` after it.
     written: Nanos,
 }
 
 packet::words! {
-    Entry: [2], entry => [u64::from(entry.index) << 16 | u64::from(entry.port), entry.written.0],
+    StationEntry: [2], entry => [u64::from(entry.index) << 16 | u64::from(entry.port), entry.written.0],
         words => Self { port: words[0] as u16, index: (words[0] >> 16) as u32, written: Nanos(words[1]) };
 }
 
-/// The stations that are known.
+/// The known stations.
 pub struct Stations<M: Memory> {
-    entries: M::Map<Mac, Entry>,
-    /// Ages the entries: each has an index, by which its station is found again.
+    entries: M::Map<Mac, StationEntry>,
+    /// Ages the entries. Each entry has an index; `names` maps it back to the station.
     pool: M::Allocator,
     names: M::Vector<Mac>,
 }
 
-/// How many entries past their age a packet takes away; it makes one at most.
+/// How many expired entries each frame removes. A frame adds one at most.
 const RECLAIMED_A_PACKET: usize = 2;
 
 const SAME_SIDE: Reason = Reason::own(0);
@@ -92,7 +92,7 @@ const BAD_SOURCE: Reason = Reason::own(2);
 const NOT_ETHERNET: Reason = Reason::own(3);
 
 impl Bridge {
-    /// The function as configured.
+    /// Creates the function from its configuration.
     #[must_use]
     pub fn new(config: &Config) -> Self {
         let Config(fields) = config;
@@ -103,7 +103,7 @@ impl Bridge {
         }
     }
 
-    /// Takes away what is past its age.
+    /// Removes expired entries.
     #[inline]
     fn reclaim<M: Memory>(&self, cx: &mut Context<'_, Self, M>) -> Step<(), M> {
         let (stations, now) = (cx.shared, cx.now());
@@ -115,7 +115,7 @@ impl Bridge {
         Ok(())
     }
 
-    /// Notes where the sender is, unless that is known and was written not long ago.
+    /// Records the sender's port, unless it is known and was written within `refresh_interval`.
     #[inline]
     fn learn<M: Memory>(&self, cx: &mut Context<'_, Self, M>, Frame { source, port, .. }: &Frame) -> Step<(), M> {
         let (stations, now) = (cx.shared, cx.now());
@@ -132,12 +132,12 @@ impl Bridge {
                 index as u32
             }
         };
-        // There are as many indices as pairs fit, so there is room.
-        stations.entries.insert(&mut cx.tx, *source, Entry { port: *port, index, written: now })?;
+        // The map has as much room as the pool has indices.
+        stations.entries.insert(&mut cx.tx, *source, StationEntry { port: *port, index, written: now })?;
         Ok(())
     }
 
-    /// Where a station is, if that is known.
+    /// Returns the port of a station, if it is known.
     #[inline]
     fn find<M: Memory>(&self, cx: &mut Context<'_, Self, M>, station: &Mac) -> Step<Option<u16>, M> {
         let (now, ageing) = (cx.now(), self.ageing);
@@ -146,17 +146,17 @@ impl Bridge {
     }
 }
 
-/// Whether a frame can come from here: from one station, that is.
+/// Returns true if the address is a valid source: the address of one station.
 const fn is_station(Mac(address): Mac) -> bool {
     !is_group(Mac(address)) && !matches!(address, [0, 0, 0, 0, 0, 0])
 }
 
-/// Whether many are meant.
+/// Returns true for a group address.
 const fn is_group(Mac([first, ..]): Mac) -> bool {
     first & 1 == 1
 }
 
-/// The addresses that bridges keep to their own segment (802.1D, table 7-10).
+/// Returns true for an address that bridges don't forward (802.1D, table 7-10).
 const fn is_reserved(Mac(address): Mac) -> bool {
     matches!(address, [0x01, 0x80, 0xc2, 0, 0, 0..=0x0f])
 }
@@ -183,8 +183,8 @@ impl NetworkFunction for Bridge {
 
     const DESCRIPTION: Description = Description {
         name: "bridge",
-        summary: "learns which side stations are on, and sends a frame on where its destination is (IEEE 802.1D)",
-        state: "nothing of its own",
+        summary: "learns on which port each station is, and forwards a frame to the port of its destination (IEEE 802.1D)",
+        state: "none of its own",
         sharing: Sharing::Shares("the map of stations"),
         keys: keys::KEYS,
         drop_reasons: &["same-side", "reserved-address", "bad-source", "not-ethernet"],
@@ -222,7 +222,7 @@ impl NetworkFunction for Bridge {
                 let [station] = packet::Words::to_words(&name);
                 let words = [station, u64::from(entry.port), entry.written.0, deadline.0];
                 words.into_iter().for_each(|word| digest.add(word));
-                // A sum, for no packet can tell which index a station has.
+                // A sum, because a station's index has no visible effect.
                 sum = sum.wrapping_add(digest.value());
                 stations += 1;
             }
@@ -250,7 +250,7 @@ impl NetworkFunction for Bridge {
     #[inline]
     fn packet<M: Memory>(&self, cx: &mut Context<'_, Self, M>, (): &mut (), frame: &Frame) -> Step<Verdict, M> {
         self.reclaim(cx)?;
-        // Whatever becomes of a frame, its sender is on the side that it came from.
+        // Learn before the verdict: also from frames that are dropped.
         self.learn(cx, frame)?;
         if is_reserved(frame.destination) {
             return Ok(Verdict::Drop(RESERVED));
@@ -265,15 +265,15 @@ impl NetworkFunction for Bridge {
         })
     }
 
-    /// Most likely a capture of one interface, where everybody is on one side.
+    /// Explains a run that dropped most frames, probably because the capture has one interface.
     fn remark(&self, fates: &Fates<'_>) -> Option<String> {
-        let stayed = fates.dropped_for(SAME_SIDE);
-        (stayed > fates.received / 2).then(|| {
+        let same_side = fates.dropped_for(SAME_SIDE);
+        (same_side > fates.received / 2).then(|| {
             format!(
-                "{} of {} frames went to stations on the side that they came from, where a bridge leaves them. Each interface of \
-                 a capture is a side; `mergecap -I none -w both.pcapng A.pcap B.pcap` makes a capture of two sides out of two \
+                "{} of {} frames were for stations on the port that they came from, so the bridge dropped them. Each interface of \
+                 a capture is a port; `mergecap -I none -w both.pcapng A.pcap B.pcap` makes a capture with two ports from two \
                  captures",
-                grouped(stayed),
+                grouped(same_side),
                 grouped(fates.received)
             )
         })

@@ -1,4 +1,4 @@
-//! Values of configuration files that check their own range, so that the error of a bad one points at its line and column.
+//! Configuration values that check their own range, so an error points at the line and column of the value.
 
 use alloc::format;
 use alloc::string::String;
@@ -11,10 +11,10 @@ use packet::Nanos;
 use serde::de::{self, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-/// How many flows a table may be asked to hold.
-pub type Flows = Count<1, 268_435_456>;
+/// Maximum number of flows of a table.
+pub type FlowCount = Count<1, 268_435_456>;
 
-/// A span of whole seconds, from one second to ten years.
+/// A timeout in whole seconds, from one second to ten years.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(try_from = "i64")]
 pub struct Timeout(u32);
@@ -22,10 +22,10 @@ pub struct Timeout(u32);
 impl Timeout {
     const SECS_MAX: u32 = 10 * 365 * 86_400;
 
-    /// A timeout of this many seconds.
+    /// Creates a timeout of `secs` seconds.
     ///
     /// # Panics
-    /// When that is none or more than ten years.
+    /// If `secs` is 0 or more than ten years.
     #[must_use]
     pub const fn from_secs(secs: u32) -> Self {
         assert!(secs >= 1 && secs <= Self::SECS_MAX);
@@ -62,10 +62,10 @@ impl TryFrom<i64> for Timeout {
 pub struct Count<const MIN: u64, const MAX: u64>(u64);
 
 impl<const MIN: u64, const MAX: u64> Count<MIN, MAX> {
-    /// This number.
+    /// Creates the value.
     ///
     /// # Panics
-    /// When it is out of range.
+    /// If it is out of range.
     #[must_use]
     pub const fn new(value: u64) -> Self {
         assert!(value >= MIN && value <= MAX);
@@ -96,10 +96,10 @@ impl<const MIN: u64, const MAX: u64> TryFrom<i64> for Count<MIN, MAX> {
 pub struct Share(f64);
 
 impl Share {
-    /// This share.
+    /// Creates the value.
     ///
     /// # Panics
-    /// When it is out of range.
+    /// If it is out of range.
     #[must_use]
     pub const fn new(share: f64) -> Self {
         assert!(share > 0.0 && share < 1.0);
@@ -123,7 +123,7 @@ impl TryFrom<f64> for Share {
     type Error = String;
 
     fn try_from(share: f64) -> Result<Self, String> {
-        // What is no number is not in the range either.
+        // Also refuses NaN.
         if share > 0.0 && share < 1.0 {
             Ok(Self(share))
         } else {
@@ -132,21 +132,21 @@ impl TryFrom<f64> for Share {
     }
 }
 
-/// An address prefix: `10.0.0.0/8`, `fc00::/7`, or a bare address for that one alone.
+/// An address prefix: `10.0.0.0/8`, `fc00::/7`, or a bare address for one host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prefix {
     /// IPv4.
     V4 {
-        /// The bits that addresses of the prefix have in common.
+        /// The common bits of the prefix's addresses.
         bits: u32,
-        /// Which bits those are.
+        /// The mask of those bits.
         mask: u32,
     },
     /// IPv6.
     V6 {
-        /// The bits that addresses of the prefix have in common.
+        /// The common bits of the prefix's addresses.
         bits: u128,
-        /// Which bits those are.
+        /// The mask of those bits.
         mask: u128,
     },
 }
@@ -155,7 +155,7 @@ impl Prefix {
     /// An IPv4 prefix.
     ///
     /// # Panics
-    /// When `len` is above 32 or `address` has bits behind it.
+    /// If `len` is above 32 or `address` has bits set after it.
     #[must_use]
     pub const fn v4(address: Ipv4Addr, len: u32) -> Self {
         assert!(len <= 32);
@@ -167,7 +167,7 @@ impl Prefix {
     /// An IPv6 prefix.
     ///
     /// # Panics
-    /// When `len` is above 128 or `address` has bits behind it.
+    /// If `len` is above 128 or `address` has bits set after it.
     #[must_use]
     pub const fn v6(address: Ipv6Addr, len: u32) -> Self {
         assert!(len <= 128);
@@ -176,7 +176,7 @@ impl Prefix {
         Self::V6 { bits, mask }
     }
 
-    /// Whether the address is of this prefix.
+    /// Returns true if the address is in this prefix.
     #[inline]
     #[must_use]
     pub const fn contains(&self, address: IpAddr) -> bool {
@@ -214,11 +214,11 @@ impl FromStr for Prefix {
                 Self::V6 { bits: address.to_bits() & mask, mask }
             }
         };
-        // An address with bits behind the prefix is nearly always a slip, and the reader can't tell of which part.
+        // An address with bits after the prefix length is nearly always a mistake, in the address or in the length.
         if prefix.address() == address {
             Ok(prefix)
         } else {
-            Err(format!("`{text}` has bits set behind its length: write {prefix}"))
+            Err(format!("`{text}` has bits set after its prefix length: write {prefix}"))
         }
     }
 }
@@ -238,8 +238,7 @@ impl<'de> Deserialize<'de> for Prefix {
     }
 }
 
-/// A prefix that is wrong must be found out while its value is being read: of one that is wrong only afterwards, in a
-/// list, the error would point at the list.
+/// Parses a prefix while its value is being read, so that the error points at the prefix and not at the list around it.
 struct PrefixVisitor;
 
 impl Visitor<'_> for PrefixVisitor {
@@ -269,7 +268,7 @@ impl fmt::Display for Prefix {
 pub struct Prefixes(Vec<Prefix>);
 
 impl Prefixes {
-    /// Whether the address is of one of them.
+    /// Returns true if the address is in one of the prefixes.
     #[must_use]
     pub fn contain(&self, address: IpAddr) -> bool {
         self.0.iter().any(|prefix| prefix.contains(address))
@@ -297,7 +296,7 @@ impl<'de> Deserialize<'de> for Prefixes {
                     prefixes.push(prefix);
                 }
                 if prefixes.is_empty() {
-                    return Err(de::Error::custom("an empty list is nobody: leave the key out for everybody"));
+                    return Err(de::Error::custom("an empty list matches nobody: omit the key to match everybody"));
                 }
                 Ok(Prefixes(prefixes))
             }
@@ -315,7 +314,7 @@ pub struct Ports {
 }
 
 impl Ports {
-    /// Whether the port is one of them.
+    /// Returns true if the port is in the range.
     #[must_use]
     pub const fn contain(self, port: u16) -> bool {
         self.first <= port && port <= self.last
@@ -349,9 +348,11 @@ impl<'de> Deserialize<'de> for Ports {
                 match (first.trim().parse(), last.trim().parse()) {
                     (Ok(first), Ok(last)) if 0 < first && first <= last => Ok(Ports { first, last }),
                     (Ok(first), Ok(last)) if 0 < last && last < first => {
-                        Err(E::custom(format!("`{text}` ends ahead of its beginning: write \"{last}-{first}\"")))
+                        Err(E::custom(format!("`{text}` ends before it begins: write \"{last}-{first}\"")))
                     }
-                    _ => Err(E::custom(format!("`{text}` is no range of ports: write \"8000-8100\", from 1 to 65535"))),
+                    _ => Err(E::custom(format!(
+                        "`{text}` is not a range of ports: write \"8000-8100\", from 1 to 65535"
+                    ))),
                 }
             }
         }
@@ -386,7 +387,7 @@ mod tests {
     #[allow(dead_code)]
     struct Sample {
         idle: Option<Timeout>,
-        flows: Option<Flows>,
+        flows: Option<FlowCount>,
         inside: Option<Prefix>,
         outside: Option<Vec<Prefix>>,
         share: Option<Share>,
@@ -415,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn prefixes_contain_their_addresses_alone() {
+    fn prefixes_contain_only_their_addresses() {
         for (prefix, inside, outside) in [
             ("10.0.0.0/8", "10.255.255.255", "11.0.0.0"),
             ("192.0.2.7", "192.0.2.7", "192.0.2.6"),

@@ -1,6 +1,6 @@
-//! Connection tracking: follows every connection through its states and drops what no valid connection would carry.
+//! Connection tracking: tracks every connection through its states and drops packets that belong to no valid connection.
 //!
-//! The judgement is the Linux tracker's (`nf_conntrack`), see [`tracking`](crate::tracking); README: `docs/conntrack.md`.
+//! It decides as the Linux tracker does (`nf_conntrack`), see [`tracking`](crate::tracking). Behaviour and choices: `docs/conntrack.md`.
 
 use alloc::collections::BTreeMap;
 use alloc::string::ToString;
@@ -15,13 +15,13 @@ use nf::{
 use packet::{FiveTuple, Headers, Nanos};
 use serde::Deserialize;
 
-use crate::config::{Count, Flows};
+use crate::config::{Count, FlowCount};
 use crate::list::Catalogued;
 use crate::top::heaviest;
 use crate::tracking::rules::{Retransmissions, TIMEOUT_KEYS, join_keys};
 use crate::tracking::{Cause, Connection, Observation, Outcome, Rules, Timeouts, Unobserved};
 
-/// Follows every connection, forwards what is valid and drops the rest by its cause.
+/// The `conntrack` function.
 #[derive(Clone, Debug)]
 pub struct Conntrack {
     rules: Rules,
@@ -34,33 +34,33 @@ pub struct Conntrack {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// What becomes of invalid packets.
+    /// What to do with invalid packets.
     pub invalid: Invalid,
-    /// Whether TCP connections may be picked up half-way.
+    /// A segment with only ACK may pick up a TCP connection midstream.
     pub loose: bool,
-    /// Whether TCP segments outside the windows pass, resets apart.
+    /// Forward TCP segments outside the windows, except resets before the window.
     pub liberal: bool,
-    /// Whether TCP resets before the window pass.
+    /// Forward TCP resets before the window, too.
     pub ignore_invalid_rst: bool,
-    /// From how many repetitions of a TCP segment on `timeouts.tcp_retransmitted` counts.
+    /// Number of repetitions of one TCP segment from which `timeouts.tcp_retransmitted` applies.
     pub max_retransmissions: Retransmissions,
     /// IPv4 connections.
-    pub flows: Flows,
+    pub flows: FlowCount,
     /// IPv6 connections.
-    pub flows_v6: Flows,
+    pub flows_v6: FlowCount,
     /// Number of connections that the report lists one by one; 0 counts them by state instead.
     pub list: Listed,
-    /// How long connections may idle.
+    /// Idle timeouts.
     pub timeouts: Timeouts,
 }
 
-/// What becomes of invalid packets.
+/// What to do with invalid packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Invalid {
-    /// They are dropped, by their cause.
+    /// Drop them, with the cause as the reason.
     Drop,
-    /// They pass, and change nothing.
+    /// Forward them; they change nothing.
     Forward,
 }
 
@@ -72,8 +72,8 @@ impl Default for Config {
             liberal: false,
             ignore_invalid_rst: false,
             max_retransmissions: Retransmissions::new(3),
-            flows: Flows::new(1_048_576),
-            flows_v6: Flows::new(65_536),
+            flows: FlowCount::new(1_048_576),
+            flows_v6: FlowCount::new(65_536),
             list: Listed::new(0),
             timeouts: Timeouts::default(),
         }
@@ -85,33 +85,37 @@ const KEYS: [ConfigKey; 23] = join_keys(
         ConfigKey {
             name: "invalid",
             default: "\"drop\"",
-            help: "what becomes of invalid packets: \"drop\" or \"forward\"",
+            help: "invalid packets: \"drop\", or \"forward\" for a pure tracker",
         },
-        ConfigKey { name: "loose", default: "true", help: "whether TCP connections may be picked up half-way" },
+        ConfigKey {
+            name: "loose",
+            default: "true",
+            help: "a segment with only ACK may pick up a TCP connection midstream",
+        },
         ConfigKey {
             name: "liberal",
             default: "false",
-            help: "whether TCP segments outside the windows pass, resets apart",
+            help: "forward TCP segments outside the windows, except resets before the window",
         },
-        ConfigKey { name: "ignore_invalid_rst", default: "false", help: "whether TCP resets before the window pass" },
+        ConfigKey { name: "ignore_invalid_rst", default: "false", help: "forward TCP resets before the window, too" },
         ConfigKey {
             name: "max_retransmissions",
             default: "3",
-            help: "repetitions of a TCP segment before timeouts.tcp_retransmitted counts, 1 to 255",
+            help: "number of repetitions of one TCP segment from which timeouts.tcp_retransmitted applies, 1 to 255",
         },
-        ConfigKey { name: "flows", default: "1048576", help: "IPv4 connections that are remembered, 1 to 268435456" },
-        ConfigKey { name: "flows_v6", default: "65536", help: "IPv6 connections that are remembered, 1 to 268435456" },
+        ConfigKey { name: "flows", default: "1048576", help: "maximum number of IPv4 connections, 1 to 268435456" },
+        ConfigKey { name: "flows_v6", default: "65536", help: "maximum number of IPv6 connections, 1 to 268435456" },
         ConfigKey {
             name: "list",
             default: "0",
-            help: "how many connections the report lists one by one, in place of their numbers by state; 0 to 1000000",
+            help: "number of connections that the report lists one by one, instead of counts by state; 0 to 1000000",
         },
     ],
     &TIMEOUT_KEYS,
 );
 
 impl Conntrack {
-    /// A tracker of this configuration.
+    /// Creates the function from its configuration.
     #[must_use]
     pub fn new(config: Config) -> Self {
         let mut rules = Rules::strict(&config.timeouts, config.max_retransmissions);
@@ -122,8 +126,8 @@ impl Conntrack {
         Self { rules, invalid: config.invalid, sizing, list: config.list.get() as usize }
     }
 
-    /// Judges a packet that is not plainly of an open connection. What follows is left to the caller: a verdict that crosses a call
-    /// goes over memory, and a context that does so stays there for all packets.
+    /// Decides on a packet off the fast path. The caller builds the verdict and updates the context: passed through a call, both would
+    /// live in memory for all packets.
     #[inline(never)]
     fn judge(&self, now: Nanos, flow: &mut Connection, meta: &Observation) -> Result<Outcome, Cause> {
         if let Some(idle) = flow.flow_on(meta, &self.rules) {
@@ -162,8 +166,8 @@ impl NetworkFunction for Conntrack {
 
     const DESCRIPTION: Description = Description {
         name: "conntrack",
-        summary: "follows TCP, UDP and ICMP connections through their states and drops invalid packets",
-        state: "the TCP state machine with both directions' windows; who has answered whom",
+        summary: "tracks TCP, UDP and ICMP connections through their states and drops invalid packets",
+        state: "the TCP state and the windows of both directions; which sides have sent",
         sharing: Sharing::Nothing,
         keys: &KEYS,
         drop_reasons: &Cause::NAMES,
@@ -220,15 +224,15 @@ impl NetworkFunction for Conntrack {
     }
 
     fn report<M: Memory>(&self, _: &mut Context<'_, Self, M>, flows: &FlowList<'_, Self>) -> Step<Option<Report>, M> {
-        Ok(Some(reported(&mut flows.alive(), self.list)))
+        Ok(Some(connection_report(&mut flows.alive(), self.list)))
     }
 }
 
 /// The range of `list`.
 pub(crate) type Listed = Count<0, 1_000_000>;
 
-/// Builds the report: the first `list` connections, or their numbers by protocol and state if `list` is 0.
-pub(crate) fn reported(flows: &mut dyn Iterator<Item = (FiveTuple, Connection)>, list: usize) -> Report {
+/// Builds the report: the first `list` connections, or the number of connections by protocol and state if `list` is 0.
+pub(crate) fn connection_report(flows: &mut dyn Iterator<Item = (FiveTuple, Connection)>, list: usize) -> Report {
     if list == 0 {
         return count_by_state(flows);
     }
@@ -254,7 +258,7 @@ pub(crate) fn reported(flows: &mut dyn Iterator<Item = (FiveTuple, Connection)>,
     Report { title, columns: vec!["protocol", "state", "opened by", "to", "assured"], rows }
 }
 
-/// How many connections are in which state, by protocol.
+/// Counts connections by protocol and state.
 fn count_by_state(flows: &mut dyn Iterator<Item = (FiveTuple, Connection)>) -> Report {
     let mut counts: BTreeMap<(&str, &str), (u64, u64)> = BTreeMap::new();
     for (_, connection) in flows {

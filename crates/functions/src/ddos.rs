@@ -1,5 +1,5 @@
-//! Cuts off sources that send too much: packets per source address, held against a threshold (the DDoS mitigator of
-//! state-compute replication, table 1). Behaviour and choices: `docs/ddos.md`.
+//! Limits the packets of each source address in a time window (the DDoS mitigator of state-compute replication, table 1).
+//! Behaviour and choices: `docs/ddos.md`.
 
 use alloc::string::{String, ToString};
 use alloc::vec;
@@ -12,11 +12,11 @@ use nf::{
 use packet::{Headers, Host, Nanos};
 use serde::Deserialize;
 
-use crate::config::{Count, Flows, Timeout};
+use crate::config::{Count, FlowCount, Timeout};
 use crate::list::Catalogued;
 use crate::top::heaviest;
 
-/// The function, configured.
+/// The `ddos` function.
 #[derive(Clone, Debug)]
 pub struct Ddos {
     sizing: Sizing,
@@ -27,23 +27,23 @@ pub struct Ddos {
     top: usize,
 }
 
-/// Its configuration file.
+/// The configuration of [`Ddos`].
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// Packets that a source may send in a window.
     pub threshold: Count<1, { u32::MAX as u64 }>,
-    /// The window in seconds; 0 for one that never ends.
+    /// Length of the window in seconds; 0 for one that never ends.
     pub window: Count<0, 86_400>,
-    /// A source that is silent for so long is forgotten, though not inside its window.
+    /// Silence after which a source is forgotten, but not inside its window.
     pub idle_timeout: Timeout,
-    /// For so long after its last packet a source that was over the threshold is still named.
+    /// Time after its last packet for which a source that exceeded the threshold stays in the report.
     pub remember: Timeout,
-    /// IPv4 sources that are remembered.
-    pub flows: Flows,
-    /// IPv6 sources that are remembered.
-    pub flows_v6: Flows,
-    /// How many sources the report lists.
+    /// Maximum number of IPv4 sources.
+    pub flows: FlowCount,
+    /// Maximum number of IPv6 sources.
+    pub flows_v6: FlowCount,
+    /// Number of sources in the report.
     pub top: Count<0, 10_000>,
 }
 
@@ -61,7 +61,7 @@ impl Default for Config {
     }
 }
 
-/// What a packet contributes: who sent it.
+/// The metadata of a packet: its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sent(Host);
 
@@ -88,13 +88,12 @@ impl Meta for Sent {
     }
 }
 
-/// What is remembered of a source.
+/// The state of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Source {
-    /// When the source's window ends: no longer inside. Of one that never ends, when the source has been silent for long enough to begin
-    /// anew.
+    /// End of the source's window: the first time outside it. If windows never end, the time from which the source starts from zero.
     window_end: Nanos,
-    /// Packets in the window, those dropped among them.
+    /// Packets in the window, dropped ones included.
     packets: u64,
     /// Packets dropped since the source became known.
     dropped: u64,
@@ -105,7 +104,7 @@ impl Flow for Source {}
 const OVER_THRESHOLD: Reason = Reason::own(0);
 
 impl Ddos {
-    /// The function as configured.
+    /// Creates the function from its configuration.
     #[must_use]
     pub fn new(config: &Config) -> Self {
         let window = match config.window.get() {
@@ -113,7 +112,7 @@ impl Ddos {
             secs => Nanos::from_secs(secs),
         };
         let idle = config.idle_timeout.nanos();
-        // Forgetting a source inside its window would hand it a second allowance.
+        // A source that is forgotten inside its window would get a second allowance.
         let idle = if window == Nanos::NEVER { idle } else { idle.max(window) };
         Self {
             sizing: Sizing { flows: config.flows.get() as usize, flows_v6: config.flows_v6.get() as usize },
@@ -127,13 +126,13 @@ impl Ddos {
 }
 
 impl Ddos {
-    /// When a window ends that the source's packet at `now` begins, or goes on with.
+    /// Returns the end of a window that a packet at `now` begins or extends.
     #[inline(always)]
     fn window_end(&self, now: Nanos) -> Nanos {
         now + if self.window == Nanos::NEVER { self.idle } else { self.window }
     }
 
-    /// Asks for the source to be kept: longer where it is to be named.
+    /// Sets the source's deadline: later if it is to stay in the report.
     #[inline(always)]
     fn keep<M: Memory>(&self, cx: &mut Context<'_, Self, M>, source: &Source) {
         if source.dropped == 0 {
@@ -141,7 +140,7 @@ impl Ddos {
             return;
         }
         cx.expire_after(self.remembered);
-        // A flood of spoofed sources must not push out those that are known to attack.
+        // A flood of spoofed sources must not evict known attackers.
         cx.assure();
     }
 }
@@ -164,8 +163,8 @@ impl NetworkFunction for Ddos {
 
     const DESCRIPTION: Description = Description {
         name: "ddos",
-        summary: "drops what a source sends beyond a number of packets per window",
-        state: "the source's packets in the window, and those dropped so far",
+        summary: "drops the packets of a source that exceed a number of packets in a time window",
+        state: "the source's number of packets in the window, and of dropped packets",
         sharing: Sharing::Nothing,
         keys: &[
             ConfigKey {
@@ -176,21 +175,21 @@ impl NetworkFunction for Ddos {
             ConfigKey {
                 name: "window",
                 default: "1",
-                help: "the window in seconds, 0 for one that never ends; 0 to 86400",
+                help: "length of the window in seconds, 0 for one that never ends; 0 to 86400",
             },
             ConfigKey {
                 name: "idle_timeout",
                 default: "60",
-                help: "seconds of silence after which a source is forgotten, though not inside its window",
+                help: "seconds of silence after which a source is forgotten, but not inside its window",
             },
             ConfigKey {
                 name: "remember",
                 default: "86400",
-                help: "seconds of silence after which a source that was over the threshold is not named any more",
+                help: "seconds of silence after which a source that exceeded the threshold leaves the report",
             },
-            ConfigKey { name: "flows", default: "1048576", help: "IPv4 sources that are remembered" },
-            ConfigKey { name: "flows_v6", default: "65536", help: "IPv6 sources that are remembered" },
-            ConfigKey { name: "top", default: "10", help: "how many sources the report lists; 0 to 10000" },
+            ConfigKey { name: "flows", default: "1048576", help: "maximum number of IPv4 sources" },
+            ConfigKey { name: "flows_v6", default: "65536", help: "maximum number of IPv6 sources" },
+            ConfigKey { name: "top", default: "10", help: "number of sources in the report; 0 to 10000" },
         ],
         drop_reasons: &["over-threshold"],
         recipes: &[],
@@ -247,7 +246,7 @@ impl NetworkFunction for Ddos {
 impl Speed<Self> for Ddos {
     const FOLDS: bool = true;
 
-    /// Inside a window packets only count.
+    /// Counts equal packets inside a window.
     #[inline]
     fn fold<M: Memory>(
         nf: &Self,
@@ -290,6 +289,7 @@ mod tests {
     use packet::Seq;
 
     use super::*;
+    use crate::testing::report_of;
 
     const FROM: Sent = Sent(Host::v4(Ipv4Addr::new(192, 0, 2, 1)));
 
@@ -297,7 +297,7 @@ mod tests {
         Ddos::new(&Config { threshold: Count::new(threshold), window: Count::new(window), ..Config::default() })
     }
 
-    /// Gives one source's packets at these times, in milliseconds, to the function; whether each went out.
+    /// Runs one source's packets at these times, in milliseconds. Returns the source and which packets were forwarded.
     fn run(ddos: &Ddos, times: &[u64]) -> (Source, Vec<bool>) {
         let window_end = ddos.window_end(Nanos::from_millis(times[0]));
         let mut source = Source { window_end, packets: 0, dropped: 0 };
@@ -305,9 +305,9 @@ mod tests {
             let mut cx = Context::<Ddos, Local>::new(&(), LocalTx::default(), Nanos::from_millis(*millis), Seq(0));
             let Ok(verdict) = ddos.packet(&mut cx, &mut source, &FROM);
             let effects = cx.effects();
-            assert_eq!(effects.assured, source.dropped > 0, "who was over the threshold stays");
-            let kept = if source.dropped > 0 { ddos.remembered } else { ddos.idle };
-            assert_eq!(effects.deadline, Some(Nanos::from_millis(*millis) + kept));
+            assert_eq!(effects.assured, source.dropped > 0, "a source that exceeded the threshold is not evicted");
+            let idle = if source.dropped > 0 { ddos.remembered } else { ddos.idle };
+            assert_eq!(effects.deadline, Some(Nanos::from_millis(*millis) + idle));
             verdict == Verdict::FORWARD
         };
         let out = times.iter().map(&mut step).collect();
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_begins_with_the_first_packet_behind_the_last_one() {
+    fn a_window_begins_with_the_first_packet_after_the_last_one() {
         let (source, out) = run(&configured(2, 1), &[500, 600, 700, 1499, 1500, 2499, 2500, 2501, 2502]);
         assert_eq!(out, [true, true, false, false, true, true, true, true, false]);
         assert_eq!(source, Source { window_end: Nanos::from_millis(3500), packets: 3, dropped: 3 });
@@ -328,14 +328,14 @@ mod tests {
         assert_eq!(source.dropped, 3);
     }
 
-    /// Behind a silence a source begins anew, and is named all the same.
+    /// After a silence a source starts from zero, but stays in the report.
     #[test]
-    fn who_was_over_the_threshold_is_named_for_longer() {
+    fn a_source_that_exceeded_the_threshold_stays_in_the_report() {
         for (window, times) in [(0, [0, 1, 2, 60_002, 60_003]), (1, [0, 1, 2, 60_002, 60_003])] {
             let ddos = configured(2, window);
             let (source, out) = run(&ddos, &times);
             assert_eq!(out, [true, true, false, true, true], "{window}");
-            let report = ddos.report(&mut [(FROM.0, source)].into_iter()).unwrap();
+            let report = report_of(&ddos, [(FROM.0, source)]).unwrap();
             assert_eq!(report.rows, [["192.0.2.1", "2", "1"]]);
         }
         assert_eq!(configured(1, 1).remembered, Nanos::from_secs(86_400));
@@ -349,11 +349,11 @@ mod tests {
     }
 
     #[test]
-    fn the_report_lists_attackers_alone() {
+    fn the_report_lists_only_attackers() {
         let host = |last| Host::v4(Ipv4Addr::new(10, 0, 0, last));
         let source = |dropped| Source { window_end: Nanos(0), packets: 5, dropped };
-        let mut flows = [(host(1), source(3)), (host(2), source(0)), (host(3), source(9))].into_iter();
-        let report = configured(1, 1).report(&mut flows).unwrap();
+        let flows = [(host(1), source(3)), (host(2), source(0)), (host(3), source(9))].into_iter();
+        let report = report_of(&configured(1, 1), flows).unwrap();
         assert_eq!(report.rows, [["10.0.0.3", "5", "9"], ["10.0.0.1", "5", "3"]]);
     }
 }

@@ -1,7 +1,7 @@
-//! Finds clients that get DNS answers and make no use of them: the DNS-tunnel detector of Chimera (Borders, Springer, Burnside:
+//! Finds clients that get DNS answers and never use them: the DNS tunnel detector of Chimera (Borders, Springer, Burnside:
 //! USENIX Security '12; NFork, table 6). Behaviour and choices: `docs/dns-tunnel.md`.
 //!
-//! All state is shared, for answers are aged across clients; a client's packets keep their order all the same, by their key.
+//! All state is shared, because answers are aged across clients. The packet set still keeps a client's packets in order.
 
 mod config;
 mod message;
@@ -28,13 +28,13 @@ use self::state::{Client, Peers, Totals, crossed, name, told};
 use crate::list::Catalogued;
 use crate::top::heaviest;
 
-/// The function, configured.
+/// The `dns-tunnel` function.
 #[derive(Clone, Debug)]
 pub struct DnsTunnel {
     config: Config,
 }
 
-/// What a packet contributes: whom it is about, and what that host does or is told.
+/// The metadata of a packet: the client, and what it sends or is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sight {
     client: Host,
@@ -43,13 +43,13 @@ pub struct Sight {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Event {
-    /// The client sends something to a peer of this name.
+    /// The client sends a packet to the peer with this name.
     Sends { peer: u32, is_query: bool },
-    /// It is answered these addresses to a name.
+    /// The client gets these addresses for a name.
     Told { name: u32, peers: Peers },
-    /// It is answered something that holds no address.
+    /// The client gets an answer without an address.
     Nowhere { name: u32 },
-    /// It is sent what can't be read.
+    /// The client gets an unreadable message.
     Unreadable,
 }
 
@@ -106,14 +106,14 @@ const DNS: u16 = 53;
 const TUNNEL: Reason = Reason::own(0);
 
 impl DnsTunnel {
-    /// The function as configured.
+    /// Creates the function from its configuration.
     #[must_use]
     pub const fn new(config: Config) -> Self {
         Self { config }
     }
 
-    /// The name of an address that is told or sent to; 0 where a client can't be seen to use it. One of IPv4 is the address itself, and
-    /// of IPv6 one in 2^32 is taken for another.
+    /// Returns the 32-bit name of an address; 0 if a use of it can't be seen. The name of an IPv4 address is the address; of IPv6 addresses
+    /// it is a hash.
     #[inline]
     fn peer(address: IpAddr) -> u32 {
         if address.is_unspecified() || address.is_loopback() {
@@ -121,12 +121,12 @@ impl DnsTunnel {
         }
         match Host::from(address).family() {
             Family::V4(host) => host.to_words()[0] as u32,
-            // Not keyed: the same on every core.
+            // Without a secret key: the same on every core.
             Family::V6(host) => ((host.hash(0) >> 32) as u32).max(1),
         }
     }
 
-    /// What a message from a server tells its client.
+    /// Reads a message from a server to its client.
     fn told(client: IpAddr, message: &[u8]) -> Option<Event> {
         match message::read(message) {
             Ok(Some(Answer::Addresses { name, addresses, count })) => {
@@ -179,15 +179,15 @@ impl NetworkFunction for DnsTunnel {
 
     const DESCRIPTION: Description = Description {
         name: "dns-tunnel",
-        summary: "finds clients that get DNS answers and never talk to whom these name (Chimera), as the ends of tunnels do",
-        state: "nothing of its own",
-        sharing: Sharing::Shares("the answers that wait for their use, and each client's count of them"),
+        summary: "finds clients that get DNS answers and never use them, as the ends of DNS tunnels do (Chimera)",
+        state: "none of its own",
+        sharing: Sharing::Shares("the unused answers, and each client's count of them"),
         keys: config::KEYS,
         drop_reasons: &["tunnel"],
         recipes: config::RECIPES,
     };
 
-    /// There is no state of its own to find by it, but an answer and its use have to come in their order.
+    /// The function has no flow state, but an answer and its use must keep their order.
     fn packet_set(&self) -> PacketSet {
         PacketSet::Initiator
     }
@@ -238,7 +238,7 @@ impl NetworkFunction for DnsTunnel {
         let name = name(sight.client);
         match &sight.event {
             Event::Sends { peer, .. } => {
-                // One that the host itself was told of, or that a host was which may be the same by its other family.
+                // An answer to the client itself, or to a client of the other address family, which may be the same host.
                 let uses = [told(name, *peer, false), crossed(name, *peer)];
                 for key in uses {
                     if self.used(cx, &key)? {
@@ -276,7 +276,7 @@ impl NetworkFunction for DnsTunnel {
         let top = heaviest(&mut clients.into_iter(), self.config.top.get() as usize, |client| client.peak.into());
         Ok(Some(Report {
             title: format!(
-                "clients by DNS answers without use ({} answers, {} used; {} messages unreadable, {} answers without room)",
+                "clients by unused DNS answers ({} answers, {} used; {} messages unreadable, {} answers without room)",
                 grouped(answers),
                 grouped(used),
                 grouped(unreadable),

@@ -1,6 +1,6 @@
-//! A stateful firewall: inside may open connections, outside may only answer, apart from services that are named.
+//! A stateful firewall: inside hosts may open connections; outside hosts may only answer, and open listed services.
 //!
-//! Connections are judged as `conntrack` judges them, see [`tracking`](crate::tracking); README: `docs/firewall.md`.
+//! Connections are tracked as `conntrack` tracks them, see [`tracking`](crate::tracking). Behaviour and choices: `docs/firewall.md`.
 
 mod config;
 
@@ -16,13 +16,13 @@ use packet::{Headers, Nanos};
 
 use self::config::KEYS;
 use crate::config::Prefix;
-use crate::conntrack::reported;
+use crate::conntrack::connection_report;
 use crate::list::Catalogued;
 use crate::tracking::{Cause, Connection, Direction, Event, Observation, Outcome, Rules, Unobserved, tcp};
 
 pub use self::config::{Config, NonIp, Service};
 
-/// Lets inside open connections and outside answer them.
+/// The `firewall` function.
 #[derive(Clone, Debug)]
 pub struct Firewall {
     rules: Rules,
@@ -37,7 +37,7 @@ pub struct Firewall {
     sizing: Sizing,
 }
 
-/// The tracker's causes, then the firewall's own.
+/// The drop reasons: the tracker's causes, then the firewall's own.
 const DROP_REASONS: [&str; Cause::NAMES.len() + 3] = {
     let mut names = [""; Cause::NAMES.len() + 3];
     let mut index = 0;
@@ -56,7 +56,7 @@ const ICMP_ERROR: Reason = Reason::own(Cause::NAMES.len() as u8 + 1);
 const NON_IP: Reason = Reason::own(Cause::NAMES.len() as u8 + 2);
 
 impl Firewall {
-    /// A firewall of this configuration.
+    /// Creates the function from its configuration.
     #[must_use]
     pub fn new(config: Config) -> Self {
         let mut rules = Rules::strict(&config.timeouts, config.max_retransmissions);
@@ -75,14 +75,14 @@ impl Firewall {
         }
     }
 
-    /// Judges a packet that is not plainly of an open connection. What follows is left to the caller: a verdict that crosses a call
-    /// goes over memory, and a context that does so stays there for all packets.
+    /// Decides on a packet off the fast path. The caller builds the verdict and updates the context: passed through a call, both would
+    /// live in memory for all packets.
     #[inline(never)]
     fn judge(&self, now: Nanos, flow: &mut Connection, meta: &Observation) -> Result<Outcome, Refusal> {
         if let Some(idle) = flow.flow_on(meta, &self.rules) {
             return Ok(Outcome::Valid(idle));
         }
-        // A query by the answering side asks anew: it shares the identifier alone.
+        // A query from the answering side is a new query: it only shares the identifier.
         let asks = matches!(meta.event, Event::Query(_)) && flow.direction(meta) == Direction::Reply;
         if asks && !self.may_open(meta) {
             return Err(self.refusal(meta, NOT_ALLOWED));
@@ -95,7 +95,7 @@ impl Firewall {
         }
     }
 
-    /// Whether the packet may open a connection.
+    /// Returns true if the packet may open a connection.
     fn may_open(&self, meta: &Observation) -> bool {
         let tuple = meta.tuple();
         let from_inside = if self.inside_interfaces.is_empty() {
@@ -112,7 +112,7 @@ impl Firewall {
         self.inside.iter().any(|prefix| prefix.contains(address))
     }
 
-    /// The refusal of a packet that opens no connection. A reset is never answered by a reset.
+    /// Returns how a packet that may not open a connection is refused. A reset is never answered by a reset.
     fn refusal(&self, meta: &Observation, reason: Reason) -> Refusal {
         match meta.event {
             Event::Tcp(segment) if self.reject && segment.event() != tcp::Event::Rst => Refusal::Reset,
@@ -123,7 +123,7 @@ impl Firewall {
     }
 }
 
-/// How a packet is turned away.
+/// How a packet is refused.
 enum Refusal {
     Drop(Reason),
     Reset,
@@ -170,8 +170,8 @@ impl NetworkFunction for Firewall {
 
     const DESCRIPTION: Description = Description {
         name: "firewall",
-        summary: "lets inside open connections and outside answer them; named services may be opened from outside",
-        state: "the connection, as conntrack keeps it",
+        summary: "lets inside hosts open connections and outside hosts answer them; outside may also open listed services",
+        state: "the connection, as conntrack tracks it",
         sharing: Sharing::Nothing,
         keys: &KEYS,
         drop_reasons: &DROP_REASONS,
@@ -237,7 +237,7 @@ impl NetworkFunction for Firewall {
     }
 
     fn report<M: Memory>(&self, _: &mut Context<'_, Self, M>, flows: &FlowList<'_, Self>) -> Step<Option<Report>, M> {
-        Ok(Some(reported(&mut flows.alive(), self.list)))
+        Ok(Some(connection_report(&mut flows.alive(), self.list)))
     }
 }
 

@@ -1,5 +1,5 @@
-//! Keeps the first bytes that each side of a TCP session says, in order, and judges sessions by them (after Abacus: Go et al.,
-//! NDSS '14, as NFork's table 6 has it). Behaviour and choices: `docs/flow-buffer.md`.
+//! Keeps the first bytes that each side of a TCP session sends, in order, and drops sessions by them (after Abacus: Go et al.,
+//! NDSS '14; NFork, table 6). Behaviour and choices: `docs/flow-buffer.md`.
 
 mod config;
 mod segment;
@@ -22,28 +22,28 @@ pub use self::side::Side;
 use crate::list::Catalogued;
 use crate::top::heaviest;
 
-/// The function, configured.
+/// The `flow-buffer` function.
 #[derive(Clone, Debug)]
 pub struct FlowBuffer {
     config: Config,
 }
 
-/// What is kept of a session: what each of both ends has said, the lower end of the key first.
+/// The state of a session. The side of the key's lower endpoint comes first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Session {
     sides: [Side; 2],
-    /// Bytes of payload of both sides, repetitions included.
+    /// Bytes of payload of both sides, retransmissions included.
     payload: u64,
-    /// Segments that say otherwise what was said before.
+    /// Number of segments that contradict earlier bytes.
     contradictions: u32,
-    /// Number of the pattern that the session begins with, counted from 1; `former` is that of before the last idle timeout.
+    /// Number of the pattern that the session begins with, counted from 1; `former` is the one before the last idle timeout.
     pattern: u8,
     former: u8,
     /// Time of the last segment.
     heard: Nanos,
     /// A side has reset it.
     reset: bool,
-    /// The last SYN-ACK by whose numbers another connection would begin, until it is answered.
+    /// The last SYN-ACK with other sequence numbers, which would begin another connection, until it is answered.
     offer: Option<Offer>,
 }
 
@@ -71,7 +71,7 @@ impl Offer {
 impl Flow for Session {}
 
 impl Session {
-    /// What the sides have said from the first byte on, as far as it is known without a gap.
+    /// The bytes of both sides from the first one on, up to the first gap.
     #[must_use]
     pub fn heads(&self) -> [&[u8]; 2] {
         [self.sides[0].head(), self.sides[1].head()]
@@ -82,12 +82,12 @@ impl Session {
         if self.pattern > 0 { self.pattern } else { self.former }
     }
 
-    /// Whether nothing more will be kept of it: both heads are full, or their side said no more.
+    /// Returns true if nothing more will be stored: both heads are complete.
     const fn is_whole(&self, len: usize) -> bool {
         self.reset || (self.sides[0].is_whole(len) && self.sides[1].is_whole(len))
     }
 
-    /// Whether both sides have ended it.
+    /// Returns true if both sides have ended it.
     const fn is_over(&self) -> bool {
         self.reset || (self.sides[0].has_ended() && self.sides[1].has_ended())
     }
@@ -150,13 +150,13 @@ const PATTERN: Reason = Reason::own(0);
 const CONTRADICTION: Reason = Reason::own(1);
 
 impl FlowBuffer {
-    /// The function as configured.
+    /// Creates the function from its configuration.
     #[must_use]
     pub const fn new(config: Config) -> Self {
         Self { config }
     }
 
-    /// Takes in a segment; whether it says otherwise what was said before.
+    /// Stores a segment. Returns true if it contradicts earlier bytes.
     fn take(&self, session: &mut Session, segment: &Segment) -> bool {
         session.shake_hands(segment);
         let (sender, _) = Session::ends(segment);
@@ -173,12 +173,12 @@ impl FlowBuffer {
         contradicts
     }
 
-    /// What has been said, in letters where there are any.
+    /// Formats the first 32 bytes as text, others than printable ASCII as dots.
     fn legible(head: &[u8]) -> String {
         head.iter().take(32).map(|byte| if (b' '..=b'~').contains(byte) { char::from(*byte) } else { '.' }).collect()
     }
 
-    /// FNV-1a of 64 bits: to find the same beginnings again.
+    /// FNV-1a of 64 bits, to find equal beginnings.
     fn digest(head: &[u8]) -> String {
         let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
         if head.is_empty() {
@@ -217,7 +217,7 @@ impl NetworkFunction for FlowBuffer {
 
     const DESCRIPTION: Description = Description {
         name: "flow-buffer",
-        summary: "keeps the first bytes that each side of a TCP session says, in order, and drops sessions that begin as listed",
+        summary: "keeps the first bytes that each side of a TCP session sends, in order, and drops sessions that begin with a listed pattern",
         state: "up to 64 bytes of each side and which of them are known, payload, contradictions",
         sharing: Sharing::Nothing,
         keys: config::KEYS,
@@ -243,7 +243,7 @@ impl NetworkFunction for FlowBuffer {
 
     #[inline(always)]
     fn other(&self, headers: &Headers) -> Verdict {
-        // What a host behind makes of it may begin as listed.
+        // A host may read it as data that begins with a pattern.
         match headers.network {
             Network::Unreadable if !self.config.drops_nothing() => Verdict::Drop(Reason::UNREADABLE),
             Network::Unreadable | Network::None | Network::Arp | Network::V4(_) | Network::V6(_) => Verdict::FORWARD,
@@ -263,7 +263,7 @@ impl NetworkFunction for FlowBuffer {
     ) -> Step<Verdict, M> {
         let now = cx.now();
         if session.heard + self.config.idle() <= now {
-            // Behind a silence it begins anew, but for its name in the report.
+            // After a silence it restarts, but stays in the report.
             *session = Session { former: session.listed(), ..Session::default() };
         }
         session.heard = now;
@@ -281,7 +281,7 @@ impl NetworkFunction for FlowBuffer {
         })
     }
 
-    /// Where nothing is to be dropped, a lack of room stops nothing; otherwise it must not be a way through.
+    /// Without room, packets are forwarded only if the configuration drops nothing: a full table must not be a way around.
     fn orphan<M: Memory>(&self, _: &mut Context<'_, Self, M>, _: &Segment) -> Step<Verdict, M> {
         Ok(if self.config.drops_nothing() { Verdict::forward() } else { Verdict::Drop(Reason::TABLE_FULL) })
     }
@@ -292,7 +292,7 @@ impl NetworkFunction for FlowBuffer {
             sessions += 1;
             whole += u64::from(session.is_whole(self.config.head_len()));
         });
-        // Those that were looked for come first, then those that contradict themselves, then the heaviest.
+        // Sessions with a pattern first, then those with contradictions, then by payload.
         let weight = |session: &Session| {
             let rank = if session.listed() > 0 { 2 } else { u64::from(session.contradictions > 0) };
             rank << 62 | session.payload.min((1 << 62) - 1)
@@ -312,8 +312,17 @@ impl NetworkFunction for FlowBuffer {
             ]
         };
         Ok(Some(Report {
-            title: format!("first bytes of {} TCP sessions, {} of them whole", grouped(sessions), grouped(whole)),
-            columns: vec!["session", "payload", "pattern", "contradictions", "says", "digest", "is told", "digest"],
+            title: format!("first bytes of {} TCP sessions, {} of them complete", grouped(sessions), grouped(whole)),
+            columns: vec![
+                "session",
+                "payload",
+                "pattern",
+                "contradictions",
+                "first side",
+                "digest",
+                "second side",
+                "digest",
+            ],
             rows: heaviest.into_iter().map(row).collect(),
         }))
     }

@@ -1,6 +1,6 @@
-//! Finds the flows that carry the traffic: packets and bytes of every five-tuple (the heavy hitter monitor of
-//! state-compute replication, table 1). It drops nothing but what
-//! has no flow: later fragments and malformed packets. Behaviour and choices: `docs/heavy-hitter.md`.
+//! Counts packets and bytes of every five-tuple and reports the largest flows (the heavy hitter monitor of state-compute replication,
+//! table 1). It drops only packets without a flow: later fragments and malformed packets. Behaviour and choices:
+//! `docs/heavy-hitter.md`.
 
 use alloc::string::{String, ToString};
 use alloc::vec;
@@ -14,11 +14,11 @@ use nf::{
 use packet::{FiveTuple, Headers, Host, Nanos, protocol};
 use serde::Deserialize;
 
-use crate::config::{Count, Flows, Timeout};
+use crate::config::{Count, FlowCount, Timeout};
 use crate::list::Catalogued;
 use crate::top::heaviest;
 
-/// The function, configured.
+/// The `heavy-hitter` function.
 #[derive(Clone, Debug)]
 pub struct HeavyHitter {
     sizing: Sizing,
@@ -27,19 +27,19 @@ pub struct HeavyHitter {
     top: usize,
 }
 
-/// Its configuration file.
+/// The configuration of [`HeavyHitter`].
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Bytes from which a flow counts as heavy: it keeps its place when the table is full.
+    /// Bytes from which a flow is heavy. Heavy flows are not evicted from a full table.
     pub heavy_bytes: Count<1, { i64::MAX as u64 }>,
-    /// A flow that is silent for so long is forgotten.
+    /// Silence after which a flow is forgotten.
     pub idle_timeout: Timeout,
-    /// IPv4 flows that are remembered.
-    pub flows: Flows,
-    /// IPv6 flows that are remembered.
-    pub flows_v6: Flows,
-    /// How many flows the report lists.
+    /// Maximum number of IPv4 flows.
+    pub flows: FlowCount,
+    /// Maximum number of IPv6 flows.
+    pub flows_v6: FlowCount,
+    /// Number of flows in the report.
     pub top: Count<0, 10_000>,
 }
 
@@ -55,7 +55,7 @@ impl Default for Config {
     }
 }
 
-/// What a packet contributes: its flow and its length.
+/// The metadata of a packet: its flow and its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Carried {
     tuple: FiveTuple,
@@ -91,18 +91,18 @@ impl Meta for Carried {
     }
 }
 
-/// What is remembered of a flow.
+/// The state of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Volume {
     packets: u64,
-    /// Bytes of frames as they were on the wire, without the frame check sequence.
+    /// Bytes of the frames on the wire, without the frame check sequence.
     bytes: u64,
 }
 
 impl Flow for Volume {}
 
 impl HeavyHitter {
-    /// The function as configured.
+    /// Creates the function from its configuration.
     #[must_use]
     pub fn new(config: &Config) -> Self {
         Self {
@@ -113,7 +113,7 @@ impl HeavyHitter {
         }
     }
 
-    /// Whether the last so many bytes made the flow heavy. That happens once, and is foreseen; whether it is heavy is not.
+    /// Returns true if the last `last` bytes made the flow heavy. That happens once in a flow, so the branch is predictable.
     #[inline(always)]
     const fn became_heavy(&self, flow: &Volume, last: u64) -> bool {
         flow.bytes.wrapping_sub(self.heavy_bytes) < last
@@ -141,23 +141,23 @@ impl NetworkFunction for HeavyHitter {
 
     const DESCRIPTION: Description = Description {
         name: "heavy-hitter",
-        summary: "counts packets and bytes of every flow and lists the largest at the end; drops only what has no flow (later fragments, malformed packets)",
+        summary: "counts packets and bytes of every flow and reports the largest flows; drops only packets without a flow (later fragments, malformed packets)",
         state: "the flow's packets and bytes",
         sharing: Sharing::Nothing,
         keys: &[
             ConfigKey {
                 name: "heavy_bytes",
                 default: "1000000",
-                help: "bytes from which a flow is heavy and keeps its place when the table is full",
+                help: "bytes from which a flow is heavy; heavy flows are not evicted from a full table",
             },
             ConfigKey {
                 name: "idle_timeout",
                 default: "3600",
                 help: "seconds of silence after which a flow is forgotten",
             },
-            ConfigKey { name: "flows", default: "1048576", help: "IPv4 flows that are remembered" },
-            ConfigKey { name: "flows_v6", default: "65536", help: "IPv6 flows that are remembered" },
-            ConfigKey { name: "top", default: "10", help: "how many flows the report lists; 0 to 10000" },
+            ConfigKey { name: "flows", default: "1048576", help: "maximum number of IPv4 flows" },
+            ConfigKey { name: "flows_v6", default: "65536", help: "maximum number of IPv6 flows" },
+            ConfigKey { name: "top", default: "10", help: "number of flows in the report; 0 to 10000" },
         ],
         drop_reasons: &[],
         recipes: &[],
@@ -195,7 +195,7 @@ impl NetworkFunction for HeavyHitter {
         Ok(Verdict::forward())
     }
 
-    /// A monitor that has no room left doesn't stop the traffic.
+    /// Forwards packets without room for their flow: a full monitor doesn't stop the traffic.
     fn orphan<M: Memory>(&self, _cx: &mut Context<'_, Self, M>, _meta: &Carried) -> Step<Verdict, M> {
         Ok(Verdict::forward())
     }
@@ -266,6 +266,7 @@ mod tests {
     use packet::Seq;
 
     use super::*;
+    use crate::testing::report_of;
 
     fn tuple(last: u8) -> FiveTuple {
         FiveTuple::v4(Ipv4Addr::new(10, 0, 0, last), Ipv4Addr::new(10, 9, 9, 9), 1000, 53, protocol::UDP)
@@ -296,8 +297,8 @@ mod tests {
     fn the_report_is_ordered_by_bytes() {
         let function = HeavyHitter::new(&Config { top: Count::new(2), ..Config::default() });
         let volume = |bytes| Volume { packets: 2, bytes };
-        let mut flows = [(tuple(1), volume(7)), (tuple(2), volume(9)), (tuple(3), volume(8))].into_iter();
-        let report = function.report(&mut flows).unwrap();
+        let flows = [(tuple(1), volume(7)), (tuple(2), volume(9)), (tuple(3), volume(8))].into_iter();
+        let report = report_of(&function, flows).unwrap();
         assert_eq!(report.rows[0], ["10.0.0.2:1000", "10.9.9.9:53", "udp", "2", "9"]);
         assert_eq!(report.rows.len(), 2);
     }

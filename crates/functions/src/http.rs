@@ -1,5 +1,5 @@
-//! The heads of HTTP/1 messages (RFC 9112), where a segment begins with one. Nothing is put together: of a head that goes on in the
-//! next segment, the fields that are here are read; its first line has to be whole.
+//! Parses the head of an HTTP/1 message (RFC 9112) at the beginning of a segment, without reassembly. If the head continues in the next
+//! segment, the fields in this one are read; the first line must be complete.
 
 use core::fmt;
 
@@ -7,20 +7,20 @@ use httparse::{EMPTY_HEADER, Header, Status};
 use nf::Fingerprint;
 use packet::{Host6, Key, Words};
 
-/// Fields of a head at most; one with more isn't read.
+/// Maximum number of fields of a head.
 const FIELDS_MAX: usize = 64;
 
 /// The fields of a head, in their order.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fields<'a> {
     fields: &'a [Header<'a>],
-    /// Whether the head ends in this segment.
+    /// The head ends in this segment.
     pub(crate) is_whole: bool,
-    /// False if a line after the first is no field; then there are no fields.
+    /// False if a line after the first is no field; then `fields` is empty.
     is_legible: bool,
 }
 
-/// A request.
+/// The head of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request<'a> {
     pub(crate) method: &'a str,
@@ -30,17 +30,17 @@ pub(crate) struct Request<'a> {
     pub(crate) fields: Fields<'a>,
 }
 
-/// A response.
+/// The head of a response.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Response<'a> {
     pub(crate) status: u16,
     pub(crate) fields: Fields<'a>,
 }
 
-/// Looks at the request that a payload begins with, if it does.
+/// Calls `look` with the request that a payload begins with; `None` if it begins with none.
 #[inline]
 pub(crate) fn request<T>(payload: &[u8], look: impl FnOnce(Request<'_>) -> T) -> Option<T> {
-    // Nearly all segments are none, and this tells it of most.
+    // A quick test that rejects most segments.
     if !payload.first()?.is_ascii_uppercase() {
         return None;
     }
@@ -48,7 +48,7 @@ pub(crate) fn request<T>(payload: &[u8], look: impl FnOnce(Request<'_>) -> T) ->
     let mut request = httparse::Request::new(&mut fields);
     let parsed = request.parse(payload);
     let (Some(method), Some(target), Some(version)) = (request.method, request.path, request.version) else {
-        // Without a version it isn't known that this is HTTP.
+        // Without a version it may not be HTTP.
         return None;
     };
     if !has_first_line(payload, version) {
@@ -66,13 +66,13 @@ pub(crate) fn request<T>(payload: &[u8], look: impl FnOnce(Request<'_>) -> T) ->
     Some(look(Request { method, target, version, fields: if is_legible { fields } else { Fields::ILLEGIBLE } }))
 }
 
-/// Cuts the payload after its last whole line: an error may be in the last line alone, which goes on in another segment.
+/// Cuts the payload after its last complete line, because an incomplete line may look invalid.
 fn lines(payload: &[u8]) -> &[u8] {
     let end = payload.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
     &payload[..end]
 }
 
-/// Looks at the response that a payload begins with, if it does.
+/// Calls `look` with the response that a payload begins with; `None` if it begins with none.
 #[inline]
 pub(crate) fn response<T>(payload: &[u8], look: impl FnOnce(Response<'_>) -> T) -> Option<T> {
     if !payload.starts_with(b"HTTP/1.") {
@@ -92,7 +92,7 @@ pub(crate) fn response<T>(payload: &[u8], look: impl FnOnce(Response<'_>) -> T) 
             fields: Fields { fields: response.headers, is_whole, is_legible: true },
         }));
     }
-    // A line that ends otherwise than it has to is none of a response.
+    // The status line is invalid.
     response.reason?;
     let mut fields = [EMPTY_HEADER; FIELDS_MAX];
     let mut begun = httparse::Response::new(&mut fields);
@@ -101,7 +101,7 @@ pub(crate) fn response<T>(payload: &[u8], look: impl FnOnce(Response<'_>) -> T) 
     Some(look(Response { status, fields: if is_legible { fields } else { Fields::ILLEGIBLE } }))
 }
 
-/// Whether the first line, by which a request is known, is here to its end, and ends with the version.
+/// Returns true if the first line is complete and ends with the version.
 fn has_first_line(payload: &[u8], version: u8) -> bool {
     let Some(end) = payload.iter().position(|byte| *byte == b'\n') else { return false };
     let line = payload[..end].strip_suffix(b"\r").unwrap_or(&payload[..end]);
@@ -122,18 +122,18 @@ impl<'a> Fields<'a> {
             && (first.is_none() || self.first("transfer-encoding").is_none())
     }
 
-    /// The values of the fields of this name, blanks around them taken away.
+    /// Iterates over the values of the fields with this name, trimmed.
     pub(crate) fn all(self, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
         let is_named = move |field: &&Header<'_>| field.name.eq_ignore_ascii_case(name);
         self.fields.iter().filter(is_named).map(|field| field.value.trim_ascii())
     }
 
-    /// The first of them.
+    /// Returns the value of the first field with this name.
     pub(crate) fn first(self, name: &'a str) -> Option<&'a [u8]> {
         self.all(name).next()
     }
 
-    /// The members of the lists that these fields hold, between commas. One in a quoted string isn't known from another.
+    /// Iterates over the comma-separated members of the fields with this name. Quoted strings are not recognised.
     pub(crate) fn members(self, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
         let members = |list: &'a [u8]| list.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
         self.all(name).flat_map(members).filter(|member| !member.is_empty())
@@ -160,8 +160,8 @@ impl<'a> Request<'a> {
         self.version > 0 && self.fields.first("host").is_none()
     }
 
-    /// The host that is meant, without the port where that is 80, and the path with its query: the parts of a target URI that differ
-    /// (RFC 9112, section 3.3). `None` where the host isn't told, or the target is none of a resource.
+    /// Returns the host (without port 80) and the path with its query (RFC 9112, section 3.3); `None` without a host, or if the target is
+    /// not a resource.
     pub(crate) fn resource(&self) -> Option<(&'a str, &'a str)> {
         let told = self.fields.first("host").and_then(|host| core::str::from_utf8(host).ok());
         let (host, path) = match self.target.get(..7) {
@@ -183,8 +183,7 @@ const fn is_of_host(byte: &u8) -> bool {
         || matches!(*byte, b'-' | b'.' | b'_' | b'~' | b'!' | b'$'..=b',' | b';' | b'=' | b':' | b'[' | b']')
 }
 
-/// A name of things too long to keep: 64 bits of a hash. It isn't keyed, so that all cores make the same of it, and whoever wants two
-/// things of one name can find them.
+/// A 64-bit hash in place of a long key. It has no secret key, so all cores compute the same, and collisions can be constructed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Digest(pub(crate) u64);
 
@@ -193,7 +192,7 @@ packet::words! {
 }
 
 impl Digest {
-    /// The name of these parts. A host's letters are all alike, so give it as `host`.
+    /// Hashes a host, ignoring case, and other parts.
     pub(crate) fn of(host: &str, parts: &[&[u8]]) -> Self {
         let mut digest = Fingerprint::default();
         add(&mut digest, host.len(), host.bytes().map(|byte| byte.to_ascii_lowercase()));
@@ -202,7 +201,7 @@ impl Digest {
     }
 }
 
-/// Adds the length and then the bytes, eight to a word.
+/// Adds the length and then the bytes to the hash, eight bytes a word.
 fn add(digest: &mut Fingerprint, len: usize, mut bytes: impl Iterator<Item = u8>) {
     digest.add(len as u64);
     for _ in 0..len.div_ceil(8) {

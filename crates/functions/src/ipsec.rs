@@ -1,8 +1,8 @@
-//! An IPsec gateway: ESP tunnels between networks (RFC 4303 in tunnel mode, AES-GCM as RFC 4106 has it). Behaviour and choices:
+//! An IPsec gateway: ESP tunnels between networks (RFC 4303 in tunnel mode, AES-GCM as in RFC 4106). Behaviour and choices:
 //! `docs/ipsec.md`.
 //!
-//! A tunnel's state is little: the number that was sent last, and which of the latest came. The work is in the sealing, which needs
-//! nothing of it but the number: it is done when the step is over, by the core that has the packet.
+//! A tunnel's state is small: the last sequence number sent, or the replay window. Encryption needs only the sequence number, so it runs
+//! after the step, on the core that has the packet.
 
 mod config;
 mod ends;
@@ -28,14 +28,14 @@ use packet::{FiveTuple, Fragment, Headers, protocol};
 
 pub use config::Config;
 use config::Other;
-use ends::{Ends, Way};
+use ends::{Ends, TunnelDirection};
 pub use passage::Passage;
 use passage::What;
 use window::Window;
 
 use crate::list::Catalogued;
 
-/// The function, configured.
+/// The `ipsec` function.
 #[derive(Clone, Debug)]
 pub struct Ipsec {
     tunnels: Vec<Ends>,
@@ -44,7 +44,7 @@ pub struct Ipsec {
     other: Other,
 }
 
-/// One direction of a tunnel.
+/// The state of one direction of a tunnel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
     window: Window,
@@ -53,7 +53,7 @@ pub struct Counted {
 
 impl Flow for Counted {}
 
-/// The function's own reasons, in the order of their names.
+/// The function's own drop reasons, in the order of the description.
 mod reason {
     use nf::Reason;
 
@@ -73,7 +73,7 @@ mod reason {
 }
 
 impl Ipsec {
-    /// The function as configured.
+    /// Creates the function from its configuration.
     #[must_use]
     pub fn new(config: Config) -> Self {
         let fields = config.fields;
@@ -85,14 +85,14 @@ impl Ipsec {
         }
     }
 
-    /// The packet with its tunnel's key, as the tunnel's other end would see it come.
+    /// Extracts the metadata of an ESP packet that arrives by a tunnel.
     fn arriving(&self, headers: &Headers, esp: &[u8]) -> Option<Passage> {
         let (source, destination) = headers.addresses()?;
         let (spi, number) = esp.split_first_chunk::<4>()?;
         let number = u32::from_be_bytes(*number.first_chunk()?);
         let spi = u32::from_be_bytes(*spi);
-        let comes_by = |ends: &Ends| (ends.peer, ends.local, ends.into.spi) == (source, destination, spi);
-        let tunnel = self.tunnels.iter().position(comes_by)?;
+        let matches_tunnel = |ends: &Ends| (ends.peer, ends.local, ends.into.spi) == (source, destination, spi);
+        let tunnel = self.tunnels.iter().position(matches_tunnel)?;
         let ends = &self.tunnels[tunnel];
         let what = if (esp.len() as u64) < u64::from(headers.payload_len) {
             What::Truncated
@@ -101,7 +101,7 @@ impl Ipsec {
         } else {
             What::Forged
         };
-        Some(Passage { key: ends.key(Way::In), tunnel: tunnel as u16, what, number })
+        Some(Passage { key: ends.key(TunnelDirection::In), tunnel: tunnel as u16, what, number })
     }
 }
 
@@ -156,32 +156,24 @@ impl NetworkFunction for Ipsec {
 
     const DESCRIPTION: Description = Description {
         name: "ipsec",
-        summary: "seals what goes from network to network in ESP tunnels (AES-GCM), and opens what comes out of them",
-        state: "the last sequence number, and which of the latest have come",
+        summary: "encrypts packets between networks into ESP tunnels (AES-GCM), and decrypts what comes out of them",
+        state: "the last sequence number sent, or the window of received ones",
         sharing: Sharing::Nothing,
         keys: &[
             ConfigKey {
                 name: "tunnels",
                 default: "[]",
                 help: "as [{local=\"192.0.2.1\", peer=\"192.0.2.2\", inside=[\"10.1.0.0/16\"], beyond=[\"10.2.0.0/16\"], spi_out=4096, \
-                       key_out=\"HEX\", spi_in=4097, key_in=\"HEX\"}]: the first that a packet fits; keys are AES's 16, 24 or 32 bytes \
-                       and 4 of salt, and are used once: numbers begin at 1 with each run",
+                       key_out=\"HEX\", spi_in=4097, key_in=\"HEX\"}]: a packet takes the first that matches; a key is 16, 24 or 32 bytes \
+                       of AES key and 4 bytes of salt, for one run: sequence numbers, which are the nonces, begin at 1 with each run",
             },
-            ConfigKey {
-                name: "replay_window",
-                default: "64",
-                help: "packets that may be overtaken by a later one; 1 to 256",
-            },
+            ConfigKey { name: "replay_window", default: "64", help: "size of the replay window in packets; 1 to 256" },
             ConfigKey {
                 name: "mtu",
                 default: "65535",
-                help: "bytes of the longest IP packet that may go out sealed; 576 to 65535",
+                help: "maximum length of an encrypted IP packet in bytes; 576 to 65535",
             },
-            ConfigKey {
-                name: "other",
-                default: "\"drop\"",
-                help: "what becomes of packets that no tunnel is for: drop or forward",
-            },
+            ConfigKey { name: "other", default: "\"drop\"", help: "packets that match no tunnel: drop or forward" },
         ],
         drop_reasons: &[
             "no-policy",
@@ -208,7 +200,7 @@ impl NetworkFunction for Ipsec {
     }
 
     fn sizing(&self) -> Sizing {
-        // Twice the room that there is use for: no association is ever in another's way.
+        // Twice the room that is needed, so no association is evicted.
         let room = (4 * self.tunnels.len()).max(16);
         Sizing { flows: room, flows_v6: room }
     }
@@ -224,7 +216,7 @@ impl NetworkFunction for Ipsec {
             return Some(passage);
         }
         let tunnel = self.tunnels.iter().position(|ends| ends.takes(source, destination))?;
-        let key = self.tunnels[tunnel].key(Way::Out);
+        let key = self.tunnels[tunnel].key(TunnelDirection::Out);
         Some(Passage { key, tunnel: tunnel as u16, what: What::Out, number: 0 })
     }
 
@@ -247,7 +239,7 @@ impl NetworkFunction for Ipsec {
     }
 
     fn packet<M: Memory>(&self, cx: &mut Context<'_, Self, M>, way: &mut Counted, meta: &Passage) -> Step<Verdict, M> {
-        // One that made room would begin with its numbers anew, which are the nonces.
+        // An evicted association would restart its sequence numbers, which are the nonces.
         cx.assure();
         let number = match meta.what {
             What::Forged => return Ok(Verdict::Drop(reason::FORGED)),
@@ -255,7 +247,7 @@ impl NetworkFunction for Ipsec {
             What::Sealed if way.window.take(meta.number, self.replay_window) => meta.number,
             What::Sealed => return Ok(Verdict::Drop(reason::REPLAYED)),
             What::Out => match way.window.top.checked_add(1) {
-                // A number that came again would be a nonce that came again, which gives the key away.
+                // A repeated number would be a repeated nonce, which breaks the key.
                 None => return Ok(Verdict::Drop(reason::EXHAUSTED)),
                 Some(number) => {
                     way.window.top = number;
@@ -282,22 +274,22 @@ impl NetworkFunction for Ipsec {
             ]
         };
         Ok((!self.tunnels.is_empty()).then(|| Report {
-            title: "Tunnels".into(),
-            columns: vec!["from", "to", "spi", "packets", "last number"],
+            title: "tunnels".into(),
+            columns: vec!["from", "to", "spi", "packets", "last sequence number"],
             rows: ways.iter().map(row).collect(),
         }))
     }
 
     fn remark(&self, _: &Fates<'_>) -> Option<String> {
         let becomes = match self.other {
-            Other::Drop => "is dropped, for no tunnel is for it",
+            Other::Drop => "is dropped",
             Other::Forward => "passes unchanged",
         };
-        self.tunnels.is_empty().then(|| format!("there are no `tunnels`, and every packet {becomes}"))
+        self.tunnels.is_empty().then(|| format!("there are no `tunnels`, so every packet {becomes}"))
     }
 }
 
-/// What is to be done with a packet: the tunnel, the way, and the number.
+/// The work after the step, packed into a `u64`: tunnel, direction and sequence number.
 struct Work<'a> {
     meta: &'a Passage,
     number: u32,

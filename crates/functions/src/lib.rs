@@ -28,13 +28,15 @@ pub mod port_scan;
 pub mod rate;
 pub mod sidejacking;
 pub mod syn_limit;
+#[cfg(test)]
+mod testing;
 mod top;
 pub mod tracking;
 pub mod web_cache;
 
 pub use list::{Catalogued, Visitor, each};
 
-/// The examples in the functions' documents compile.
+/// Compiles the examples of the functions' pages.
 #[cfg(doctest)]
 #[doc = include_str!("../docs/app-classifier.md")]
 pub struct Documents;

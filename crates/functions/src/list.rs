@@ -1,22 +1,22 @@
-//! The one list of functions. The catalogue, and every test that is about all of them, take it from here.
+//! The list of all functions. The catalogue, and every test of all functions, use it.
 
 use core::fmt::Debug;
 
 use nf::Function;
 use serde::de::DeserializeOwned;
 
-/// A function of the list.
+/// A function of the list, with its configuration.
 pub trait Catalogued: Function + Clone {
     /// Its configuration. The default is that of an empty file.
     type Config: DeserializeOwned + Default + PartialEq + Debug + 'static;
 
-    /// A configuration for tests, in TOML: a dozen packets use up what it has room for.
+    /// A test configuration in TOML, small enough that a dozen packets fill its tables.
     const CRAMPED: &'static str;
 
-    /// A configuration for tests, in TOML: a capture's packets use up what it has room for.
+    /// A test configuration in TOML, small enough that a capture fills its tables.
     const SMALL: &'static str = "";
 
-    /// The function so configured.
+    /// Creates the function from its configuration.
     fn from_config(config: Self::Config) -> Self;
 }
 
@@ -26,7 +26,7 @@ pub trait Visitor {
     fn visit<N: Catalogued>(&mut self);
 }
 
-/// Visits every function that is compiled in, in the order in which they are shown.
+/// Visits every function that is compiled in, in the order in which the catalogue shows them.
 pub fn each(visit: &mut impl Visitor) {
     #[cfg(feature = "firewall")]
     visit.visit::<crate::firewall::Firewall>();

@@ -1,5 +1,5 @@
-//! Spreads connections to a service over its backends by Maglev's consistent hashing (NSDI '16), past those that don't
-//! answer. Connections are followed as `conntrack` follows them, see [`tracking`](crate::tracking), and nothing is dropped for their
+//! Spreads connections to a service over its backends by Maglev's consistent hashing (NSDI '16), avoiding backends that don't answer.
+//! Connections are tracked as `conntrack` tracks them, see [`tracking`](crate::tracking), but no packet is dropped for a connection's
 //! state. Behaviour and choices: `docs/load-balancer.md`.
 
 mod config;
@@ -22,29 +22,29 @@ use nf::{
 use packet::{Endpoint, Family, FiveTuple, FlowKey, Headers, Key, Rewrite};
 
 pub use self::config::Config;
-use self::connection::{Attempt, Name, Way};
+use self::connection::{Attempt, Name, PacketKind};
 pub use self::connection::{Connection, Passing};
 pub use self::health::{Backends, Health, Totals};
 use self::maglev::Table;
 use crate::list::Catalogued;
 use crate::tracking::Rules;
 
-/// The balancer.
+/// The `load-balancer` function.
 #[derive(Clone, Debug)]
 pub struct LoadBalancer {
     config: Config,
     rules: Rules,
     services: Box<[Service]>,
-    /// The backends of all services, those of one side by side.
+    /// The backends of all services; those of one service are adjacent.
     backends: Box<[Backend]>,
-    /// Services and backends by address and protocol, in order.
+    /// Services and backends, sorted by endpoint and protocol.
     places: Box<[(Place, Role)]>,
 }
 
-/// An endpoint and the protocol that it speaks.
+/// An endpoint and its protocol.
 type Place = (Endpoint, u8);
 
-/// Who is at a place, by number.
+/// The number of the service or backend at a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     Service(u16),
@@ -66,11 +66,11 @@ struct Backend {
     service: u16,
 }
 
-/// How often a new connection whose backend is down draws another, before it asks one after the other.
+/// How often a new connection draws a backend from the table before it tries one after the other.
 const DRAWS: u64 = 8;
 
 impl LoadBalancer {
-    /// A balancer of this configuration.
+    /// Creates the function from its configuration.
     #[must_use]
     pub fn new(config: Config) -> Self {
         let (mut services, mut backends, mut places) = (Vec::new(), Vec::new(), Vec::new());
@@ -90,8 +90,8 @@ impl LoadBalancer {
         Self { config, rules, services: services.into(), backends: backends.into(), places }
     }
 
-    /// The backend for a new connection: the table's, or where that is down the one that another draw gives. So those that are up
-    /// keep what is theirs, and share what was that one's. Only who `asks` for a connection may be the one that tries a backend again.
+    /// Chooses the backend of a new connection: the table's, or if that is down one by another draw. So connections of healthy backends
+    /// stay, and those of the failed one are spread over all others. Only a SYN (`asks`) may retry a backend that is down.
     fn choose<M: Memory>(
         &self,
         cx: &mut Context<'_, Self, M>,
@@ -125,7 +125,7 @@ impl LoadBalancer {
         Verdict::rewritten(Rewrite { dst: Some(backend.endpoint), ..Rewrite::NONE })
     }
 
-    /// A backend's endpoint belongs to one service, so that an answer tells which address it comes from, whatever else is known.
+    /// Rewrites an answer's source to the service's address. A backend's endpoint belongs to one service, so no state is needed.
     #[inline(always)]
     fn to_client(&self, service: u16) -> Verdict {
         let Some(service) = self.services.get(usize::from(service)) else { return Verdict::FORWARD };
@@ -170,9 +170,9 @@ impl NetworkFunction for LoadBalancer {
 
     const DESCRIPTION: Description = Description {
         name: "load-balancer",
-        summary: "spreads connections to a service over its backends by consistent hashing (Maglev), past those that are down",
-        state: "the backend of the connection, and the connection as conntrack keeps it",
-        sharing: Sharing::Shares("what is known of the backends' health"),
+        summary: "spreads connections to a service over its backends by consistent hashing (Maglev), avoiding backends that are down",
+        state: "the backend of the connection, and the connection as conntrack tracks it",
+        sharing: Sharing::Shares("the health of the backends"),
         keys: keys::KEYS,
         drop_reasons: &[],
         recipes: keys::RECIPES,
@@ -206,30 +206,30 @@ impl NetworkFunction for LoadBalancer {
         let (source, destination, protocol) = (tuple.source(), tuple.destination(), tuple.protocol());
         let role = self.find((destination, protocol));
         if let Some(Role::Service(service)) = role {
-            return Passing::new(headers, tuple, service, Way::Request);
+            return Passing::new(headers, tuple, service, PacketKind::Request);
         }
-        let (client, backend, way) = match (self.find((source, protocol)), role) {
-            (Some(Role::Backend(backend)), _) => (destination, backend, Way::Answer { backend }),
-            (_, Some(Role::Backend(backend))) => (source, backend, Way::Direct { backend }),
+        let (client, backend, kind) = match (self.find((source, protocol)), role) {
+            (Some(Role::Backend(backend)), _) => (destination, backend, PacketKind::Answer { backend }),
+            (_, Some(Role::Backend(backend))) => (source, backend, PacketKind::Direct { backend }),
             (Some(Role::Service(_)) | None, Some(Role::Service(_)) | None) => return None,
         };
         let service = self.backends[usize::from(backend)].service;
         let address = self.services[usize::from(service)].address;
-        Passing::new(headers, FiveTuple::between(client, address, protocol)?, service, way)
+        Passing::new(headers, FiveTuple::between(client, address, protocol)?, service, kind)
     }
 
     fn open<M: Memory>(&self, cx: &mut Context<'_, Self, M>, meta: &Passing) -> Step<Opened<Connection>, M> {
-        // A record that came over a wire may name what there is not.
-        let (backend, name, otherwise) = match (meta.way, self.services.get(usize::from(meta.service))) {
-            (Way::Request, Some(service)) => {
+        // A record from the network may name a service or backend that doesn't exist.
+        let (backend, name, otherwise) = match (meta.kind, self.services.get(usize::from(meta.service))) {
+            (PacketKind::Request, Some(service)) => {
                 let backend = self.choose(cx, service, &meta.seen.key, meta.asks().is_some())?;
                 (backend, Name::Service, self.to_backend(backend))
             }
-            (Way::Direct { backend }, _) if usize::from(backend) < self.backends.len() => {
+            (PacketKind::Direct { backend }, _) if usize::from(backend) < self.backends.len() => {
                 (backend, Name::Direct, Verdict::FORWARD)
             }
-            (Way::Answer { .. }, _) => return Ok(Opened::Refused(self.to_client(meta.service))),
-            (Way::Request | Way::Direct { .. }, _) => return Ok(Opened::Refused(Verdict::FORWARD)),
+            (PacketKind::Answer { .. }, _) => return Ok(Opened::Refused(self.to_client(meta.service))),
+            (PacketKind::Request | PacketKind::Direct { .. }, _) => return Ok(Opened::Refused(Verdict::FORWARD)),
         };
         Ok(match self.begin(cx, meta, backend, name) {
             Some(connection) => Opened::Flow(connection),
@@ -244,10 +244,10 @@ impl NetworkFunction for LoadBalancer {
         flow: &mut Connection,
         meta: &Passing,
     ) -> Step<Verdict, M> {
-        let is_of_it = match meta.way {
-            Way::Request => flow.name == Name::Service,
-            Way::Answer { backend } => backend == flow.backend,
-            Way::Direct { backend } => (backend == flow.backend) & (flow.name == Name::Direct),
+        let is_of_it = match meta.kind {
+            PacketKind::Request => flow.name == Name::Service,
+            PacketKind::Answer { backend } => backend == flow.backend,
+            PacketKind::Direct { backend } => (backend == flow.backend) & (flow.name == Name::Direct),
         };
         let is_plain = is_of_it & (flow.attempt == Attempt::None) & (flow.direct == 0);
         if !(is_plain && flow.tracked.flow(&meta.seen, &self.rules, cx)) {
@@ -256,7 +256,7 @@ impl NetworkFunction for LoadBalancer {
         Ok(self.of_connection(flow, flow.name, meta))
     }
 
-    /// A connection that had to make room has not failed.
+    /// An evicted connection has not failed.
     fn expire<M: Memory>(&self, cx: &mut Context<'_, Self, M>, flow: &Connection) -> Step<(), M> {
         if self.has_waited(flow, cx.now()) {
             self.failed(cx, flow)?;
@@ -264,15 +264,15 @@ impl NetworkFunction for LoadBalancer {
         self.ended(cx, flow)
     }
 
-    /// Without room for its connection a packet goes where the table says, as Maglev does it.
+    /// Without room for its connection a packet goes where the look-up table says, as in Maglev.
     fn orphan<M: Memory>(&self, cx: &mut Context<'_, Self, M>, meta: &Passing) -> Step<Verdict, M> {
-        Ok(match (meta.way, self.services.get(usize::from(meta.service))) {
-            (Way::Request, Some(service)) => {
-                // Nobody would see whether a backend that is tried answers.
+        Ok(match (meta.kind, self.services.get(usize::from(meta.service))) {
+            (PacketKind::Request, Some(service)) => {
+                // Don't retry a backend: its answer would not be noticed.
                 self.to_backend(self.choose(cx, service, &meta.seen.key, false)?)
             }
-            (Way::Answer { .. }, Some(_)) => self.to_client(meta.service),
-            (Way::Direct { .. }, _) | (_, None) => Verdict::FORWARD,
+            (PacketKind::Answer { .. }, Some(_)) => self.to_client(meta.service),
+            (PacketKind::Direct { .. }, _) | (_, None) => Verdict::FORWARD,
         })
     }
 
@@ -300,7 +300,7 @@ impl NetworkFunction for LoadBalancer {
     fn remark(&self, _: &Fates<'_>) -> Option<String> {
         self.services.is_empty().then(|| {
             String::from(
-                "nobody is balanced, as there are no `services`, and every packet passes unchanged; write \
+                "there are no `services`, so every packet passes unchanged; write \
                  services = [{ address = \"192.0.2.1:80\", backends = [\"10.0.0.1:80\", \"10.0.0.2:80\"] }]",
             )
         })
@@ -309,11 +309,11 @@ impl NetworkFunction for LoadBalancer {
 
 impl Speed<Self> for LoadBalancer {
     fn refuses(_: &Self, meta: &Passing) -> bool {
-        matches!(meta.way, Way::Answer { .. })
+        matches!(meta.kind, PacketKind::Answer { .. })
     }
 }
 
-/// Counts a connection of the service in its backend's row.
+/// Adds a connection through the service to its backend's row.
 fn count(report: &mut Report, connection: &Connection, is_alive: bool) {
     if connection.name == Name::Service {
         let mut totals = Totals::default();

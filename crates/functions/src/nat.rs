@@ -1,7 +1,7 @@
 //! Network address and port translation for IPv4: endpoint-independent mapping after RFC 4787 (UDP), RFC 5382 (TCP) and
-//! RFC 5508 (ICMP). What they leave open is settled in `docs/nat.md`.
+//! RFC 5508 (ICMP). `docs/nat.md` says what the function does and why.
 //!
-//! All state is shared, for a mapping belongs to every packet set that uses it.
+//! All state is shared, because several packet sets use one mapping.
 
 mod config;
 mod fixed;
@@ -35,14 +35,14 @@ use crate::list::Catalogued;
 
 use self::config::is_unicast;
 use self::keys::{KEYS, RECIPES};
-use self::meta::{Content, Way, is_icmp_error};
+use self::meta::{Content, Translation, is_icmp_error};
 use self::state::{Endpoint4, Listed, Use};
 
 pub use self::config::Config;
 pub use self::meta::Meta;
 pub use self::state::State;
 
-/// The translator.
+/// The `nat` function.
 #[derive(Clone, Debug)]
 pub struct Nat {
     config: Config,
@@ -51,7 +51,7 @@ pub struct Nat {
 }
 
 impl Nat {
-    /// The reasons of its own to drop a packet, in the order of the description.
+    /// The function's own drop reasons, in the order of the description.
     const POOL_EXHAUSTED: Reason = Reason::own(0);
     const MAPPINGS_FULL: Reason = Reason::own(1);
     const SESSIONS_FULL: Reason = Reason::own(2);
@@ -64,60 +64,65 @@ impl Nat {
     const UNSUPPORTED_PROTOCOL: Reason = Reason::own(9);
     const PRIVATE_DESTINATION: Reason = Reason::own(10);
 
-    /// A translator with this configuration.
+    /// Creates the function from its configuration.
     #[must_use]
     pub fn new(config: Config) -> Self {
         Self { inside: config.inside(), external: config.known_outside(), config }
     }
 
-    /// Which way packets between these addresses are translated, or what becomes of them if they are not.
+    /// Returns how a packet between these addresses is translated, or the verdict if it is not translated.
     #[inline]
-    fn way(&self, source: Ipv4Addr, destination: Ipv4Addr) -> Result<Way, Verdict> {
+    fn translation_between(&self, source: Ipv4Addr, destination: Ipv4Addr) -> Result<Translation, Verdict> {
         let (source, destination) = (source.to_bits(), destination.to_bits());
         match (self.is_inside(source), self.is_external(destination)) {
-            (false, true) => Ok(Way::Inward),
-            (true, true) => Ok(Way::Hairpin),
+            (false, true) => Ok(Translation::Inward),
+            (true, true) => Ok(Translation::Hairpin),
             (true, false) if self.is_inside(destination) || !is_unicast(destination) => Err(Verdict::FORWARD),
-            (true, false) => Ok(Way::Outward),
-            // Outside, nobody is told an inside address: who uses one tries to get past the filter.
+            (true, false) => Ok(Translation::Outward),
+            // No outside host can know an inside address: a sender that uses one tries to bypass the filter.
             (false, false) if self.is_inside(destination) => Err(Verdict::Drop(Self::PRIVATE_DESTINATION)),
             (false, false) => Err(Verdict::FORWARD),
         }
     }
 
-    /// Which way an ICMP error is translated, or what becomes of it if it isn't: by the packet that it quotes. Its sender's address says
-    /// nothing, as there are routers outside with addresses of inside, and routers inside with others.
+    /// Returns how an ICMP error is translated, or the verdict if it is not translated. The quoted packet decides, not the sender's
+    /// address: routers outside may have inside addresses, and routers inside may have others.
     #[inline(never)]
-    fn way_of_error(&self, ip: &Ipv4, source: Endpoint4, destination: Endpoint4) -> Result<Way, Verdict> {
+    fn translation_of_error(
+        &self,
+        ip: &Ipv4,
+        source: Endpoint4,
+        destination: Endpoint4,
+    ) -> Result<Translation, Verdict> {
         let is_external = self.is_external(source.address);
         match (self.is_inside(source.address), self.is_inside(destination.address)) {
-            (false, true) if is_external => Ok(Way::Hairpin),
-            (false, false) if is_external => Ok(Way::Inward),
-            (false, true) => Ok(Way::Outward),
-            // Nobody has translated the packet: it was on its way out, or remains inside.
+            (false, true) if is_external => Ok(Translation::Hairpin),
+            (false, false) if is_external => Ok(Translation::Inward),
+            (false, true) => Ok(Translation::Outward),
+            // The quoted packet has not been translated: it was on its way out, or stays inside.
             (true, _) => match self.is_inside(ip.src.to_bits()) && self.is_inside(ip.dst.to_bits()) {
                 true => Err(Verdict::FORWARD),
-                false => Ok(Way::Within),
+                false => Ok(Translation::Within),
             },
-            // A packet to an external address that hasn't come in yet.
+            // The quoted packet went to an external address and has not come in yet.
             (false, false) if self.is_external(destination.address) => Err(Verdict::FORWARD),
-            (false, false) => self.way(ip.src, ip.dst),
+            (false, false) => self.translation_between(ip.src, ip.dst),
         }
     }
 
-    /// Which way a packet is translated, or what becomes of it if it isn't.
+    /// Returns how a packet is translated, or the verdict if it is not translated.
     #[inline(always)]
-    fn way_of(&self, ip: &Ipv4, content: &Content) -> Result<Way, Verdict> {
+    fn translation_of(&self, ip: &Ipv4, content: &Content) -> Result<Translation, Verdict> {
         match *content {
-            Content::Error { source, destination, .. } => self.way_of_error(ip, source, destination),
-            Content::Segment(_) | Content::Datagram | Content::Query { .. } => self.way(ip.src, ip.dst),
+            Content::Error { source, destination, .. } => self.translation_of_error(ip, source, destination),
+            Content::Segment(_) | Content::Datagram | Content::Query { .. } => self.translation_between(ip.src, ip.dst),
         }
     }
 
-    /// What becomes of an ICMP error that names no flow: none passes that might show an inside address.
+    /// Returns the verdict for an ICMP error that quotes no flow. It is dropped if it might show an inside address.
     fn unnamed_error(&self, ip: &Ipv4, icmp: &Icmp) -> Verdict {
         match Content::of_icmp(icmp) {
-            Some(content) => self.way_of(ip, &content).err(),
+            Some(content) => self.translation_of(ip, &content).err(),
             None => {
                 let quoted = icmp.embedded.map(|embedded| (embedded.tuple.source(), embedded.tuple.destination()));
                 let is_ours = |end: Endpoint| match end.address {
@@ -126,7 +131,7 @@ impl Nat {
                 };
                 match quoted {
                     Some((source, destination)) if !is_ours(source) && !is_ours(destination) => {
-                        self.way(ip.src, ip.dst).err()
+                        self.translation_between(ip.src, ip.dst).err()
                     }
                     Some(_) if self.is_inside(ip.src.to_bits()) && self.is_inside(ip.dst.to_bits()) => {
                         Some(Verdict::FORWARD)
@@ -138,7 +143,7 @@ impl Nat {
         .unwrap_or(Verdict::Drop(Self::ICMP_NO_FLOW))
     }
 
-    /// Builds the list of at most `most` mappings: those of the configuration, then those in use.
+    /// Builds the report that lists at most `most` mappings: those of the configuration, then those in use.
     fn list<'a, M: Memory>(&self, state: &'a State<M>, tx: &mut M::Tx<'a>, now: Nanos, most: usize) -> Step<Report, M> {
         let mut rows: Vec<Vec<Cell>> = self.config.fixed().each().map(fixed_row).collect();
         let fixed = rows.len();
@@ -151,7 +156,7 @@ impl Nat {
                 shown(one.internal).into(),
                 shown(one.external).into(),
                 one.sessions.into(),
-                Cell::Number(one.left.0 / 1_000_000_000),
+                Cell::Number(one.expires_in.0 / 1_000_000_000),
             ]
         };
         rows.extend(listed.iter().map(row));
@@ -204,9 +209,9 @@ impl NetworkFunction for Nat {
 
     const DESCRIPTION: Description = Description {
         name: "nat",
-        summary: "translates inside addresses and ports to external ones, endpoint-independently (RFC 4787, 5382, 5508)",
-        state: "nothing of its own",
-        sharing: Sharing::Shares("one pool of external ports, and the maps of mappings and sessions"),
+        summary: "translates inside addresses and ports to external ones, with endpoint-independent mapping (RFC 4787, 5382, 5508)",
+        state: "none of its own",
+        sharing: Sharing::Shares("the pools of external ports, and the maps of mappings and sessions"),
         keys: KEYS,
         drop_reasons: &[
             "pool-exhausted",
@@ -256,26 +261,27 @@ impl NetworkFunction for Nat {
             vec![address.to_string().into(), protocol.into(), mappings.into(), sessions.into()]
         };
         Ok(Some(Report {
-            title: "what is in use of the external addresses".into(),
+            title: "external addresses in use".into(),
             columns: vec!["external", "protocol", "mappings", "sessions"],
             rows: shared.in_use(tx, now)?.into_iter().map(row).collect(),
         }))
     }
 
-    /// Most likely a capture that was made elsewhere.
+    /// Explains a run that dropped most packets, probably because the capture was made elsewhere.
     fn remark(&self, fates: &Fates<'_>) -> Option<String> {
-        let [told, unasked] = [Self::PRIVATE_DESTINATION, Self::NO_MAPPING].map(|reason| fates.dropped_for(reason));
-        let (count, what) = if told > fates.received / 2 {
+        let [to_inside, unmapped] =
+            [Self::PRIVATE_DESTINATION, Self::NO_MAPPING].map(|reason| fates.dropped_for(reason));
+        let (count, what) = if to_inside > fates.received / 2 {
             (
-                told,
-                "went from outside to inside addresses, which nobody outside knows: where a capture was made inside of a \
-                    translator answers are translated back already",
+                to_inside,
+                "went from outside to inside addresses, which no outside host can know: in a capture from the inside of a \
+                    translator, answers are translated back already",
             )
-        } else if unasked > fates.received / 2 {
+        } else if unmapped > fates.received / 2 {
             (
-                unasked,
-                "came from outside to what nobody inside had opened: `external` says under which addresses inside is known \
-                       outside, and `inside` where that is",
+                unmapped,
+                "came from outside to external endpoints without a mapping: check `external` and `inside`, the addresses of \
+                       the translator and of the inside hosts",
             )
         } else {
             return None;
@@ -295,17 +301,17 @@ impl NetworkFunction for Nat {
             }
             Transport::Icmp(_) | Transport::Sctp { .. } | Transport::None => return None,
         };
-        let way = self.way_of(&ip, &content).ok()?;
+        let translation = self.translation_of(&ip, &content).ok()?;
         let source = Endpoint4::new(ip.src, source);
         let destination = Endpoint4::new(ip.dst, destination);
-        Some(Meta { source, destination, way, content })
+        Some(Meta { source, destination, translation, content })
     }
 
     #[inline(always)]
     fn other(&self, headers: &Headers) -> Verdict {
         let ip = match headers.network {
             Network::V4(ip) => ip,
-            // It may have an inside address in it.
+            // The frame may contain an inside address.
             Network::Unreadable => return Verdict::Drop(Reason::UNREADABLE),
             Network::V6(_) | Network::Arp | Network::None => return Verdict::FORWARD,
         };
@@ -314,7 +320,7 @@ impl NetworkFunction for Nat {
         {
             return self.unnamed_error(&ip, &icmp);
         }
-        match self.way(ip.src, ip.dst) {
+        match self.translation_between(ip.src, ip.dst) {
             Err(verdict) => verdict,
             Ok(_) if headers.fragment == Fragment::Later => Verdict::Drop(Reason::FRAGMENT),
             Ok(_) => Verdict::Drop(match headers.transport {
@@ -353,7 +359,7 @@ impl Speed<Self> for Nat {
     }
 }
 
-/// Builds the row of a mapping of the configuration. It has no sessions and does not expire.
+/// Builds the report row of a fixed mapping, which has no sessions and does not expire.
 fn fixed_row([protocol, internal, external]: [String; 3]) -> Vec<Cell> {
     vec![protocol.into(), internal.into(), external.into(), "-".into(), "fixed".into()]
 }

@@ -1,8 +1,8 @@
-//! Holds flows or hosts to a rate: a token bucket each (the token bucket policer of state-compute replication, table 1).
+//! Limits each flow or host to a rate with a token bucket (the token bucket policer of state-compute replication, table 1).
 //! Behaviour and choices: `docs/policer.md`.
 //!
-//! All arithmetic is whole: a token is a thousand millionth of a bit, so that each nanosecond adds as many as the rate has
-//! bits per second, and a byte takes eight thousand million. Nothing is rounded, so nothing drifts.
+//! All arithmetic is in whole numbers. A token is 10^-9 bit, so a rate of `n` bits per second adds `n` tokens each nanosecond, and a
+//! byte takes 8 * 10^9 tokens. Nothing is rounded, so nothing drifts.
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 
@@ -14,11 +14,11 @@ use nf::{
 use packet::{FiveTuple, Headers, Nanos, Network};
 use serde::Deserialize;
 
-use crate::config::{Count, Flows, Timeout};
+use crate::config::{Count, FlowCount, Timeout};
 use crate::list::Catalogued;
 use crate::rate::Rate;
 
-/// The function, configured.
+/// The `policer` function.
 #[derive(Clone, Debug)]
 pub struct Policer {
     sizing: Sizing,
@@ -30,25 +30,25 @@ pub struct Policer {
     idle: Nanos,
 }
 
-/// Its configuration file.
+/// The configuration of [`Policer`].
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// What has a bucket of its own.
+    /// What has its own bucket.
     pub per: Per,
-    /// The rate that is allowed for long.
+    /// The rate that is allowed in the long run.
     pub rate: Rate,
-    /// Bytes that may come at once.
+    /// Bucket size in bytes.
     pub burst: Count<1, 1_000_000_000>,
-    /// A bucket that is idle for so long is forgotten, though not before it is full again.
+    /// Time after which an idle bucket is forgotten, but not before it is full.
     pub idle_timeout: Timeout,
-    /// IPv4 buckets that are remembered.
-    pub flows: Flows,
-    /// IPv6 buckets that are remembered.
-    pub flows_v6: Flows,
+    /// Maximum number of IPv4 buckets.
+    pub flows: FlowCount,
+    /// Maximum number of IPv6 buckets.
+    pub flows_v6: FlowCount,
 }
 
-/// What has a bucket of its own.
+/// What has its own bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Per {
@@ -73,10 +73,10 @@ impl Default for Config {
     }
 }
 
-/// What a packet contributes: whose it is, and its length.
+/// The metadata of a packet: the key of its bucket, and its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Demand {
-    /// Where buckets belong to hosts, all but the host is zero.
+    /// If buckets belong to hosts, everything but the host is zero.
     key: FiveTuple,
     bytes: u32,
 }
@@ -108,7 +108,7 @@ impl Meta for Demand {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bucket {
     tokens: u64,
-    /// When `tokens` was right.
+    /// Time at which `tokens` was counted.
     counted_at: Nanos,
 }
 
@@ -120,7 +120,7 @@ const BYTE: u64 = 8 * 1_000_000_000;
 const RATE: Reason = Reason::own(0);
 
 impl Policer {
-    /// The function as configured.
+    /// Creates the function from its configuration.
     #[must_use]
     pub fn new(config: &Config) -> Self {
         let rate = config.rate.bits();
@@ -130,7 +130,7 @@ impl Policer {
             per: config.per,
             rate,
             full,
-            // A forgotten bucket comes back full. Once it is full anyway, forgetting it can't be noticed.
+            // A forgotten bucket restarts full, so it is forgotten only when it is full.
             idle: config.idle_timeout.nanos().max(Nanos(full.div_ceil(rate))),
         }
     }
@@ -158,28 +158,28 @@ impl NetworkFunction for Policer {
 
     const DESCRIPTION: Description = Description {
         name: "policer",
-        summary: "drops what a flow or a host sends beyond a rate, by a token bucket",
+        summary: "limits each flow or host to a rate with a token bucket, and drops the packets that exceed it",
         state: "the bucket's tokens and when they were counted",
         sharing: Sharing::Nothing,
         keys: &[
             ConfigKey {
                 name: "per",
                 default: "\"five-tuple\"",
-                help: "what has a bucket of its own: five-tuple, source or destination",
+                help: "what has its own bucket: five-tuple, source or destination",
             },
             ConfigKey {
                 name: "rate",
                 default: "\"100Mbit\"",
                 help: "bytes per second, or text with a unit: 10Mbit, 2.5Gbit, 1.25MB; 1 byte to 10 terabits per second",
             },
-            ConfigKey { name: "burst", default: "125000", help: "bytes that may come at once; 1 to 1000000000" },
+            ConfigKey { name: "burst", default: "125000", help: "bucket size in bytes; 1 to 1000000000" },
             ConfigKey {
                 name: "idle_timeout",
                 default: "60",
-                help: "seconds after which an idle bucket is forgotten, though not before it is full",
+                help: "seconds after which an idle bucket is forgotten, but not before it is full",
             },
-            ConfigKey { name: "flows", default: "1048576", help: "IPv4 buckets that are remembered" },
-            ConfigKey { name: "flows_v6", default: "65536", help: "IPv6 buckets that are remembered" },
+            ConfigKey { name: "flows", default: "1048576", help: "maximum number of IPv4 buckets" },
+            ConfigKey { name: "flows_v6", default: "65536", help: "maximum number of IPv6 buckets" },
         ],
         drop_reasons: &["rate"],
         recipes: &[],
@@ -221,14 +221,14 @@ impl NetworkFunction for Policer {
     #[inline]
     fn packet<M: Memory>(&self, cx: &mut Context<'_, Self, M>, bucket: &mut Bucket, meta: &Demand) -> Step<Verdict, M> {
         cx.expire_after(self.idle);
-        // Where a product or a sum doesn't fit, it is far beyond a full bucket.
+        // A product or sum that saturates is far above a full bucket.
         let gained = cx.now().since(bucket.counted_at).0.saturating_mul(self.rate);
         bucket.tokens = bucket.tokens.saturating_add(gained).min(self.full);
         bucket.counted_at = cx.now();
-        let left = bucket.tokens.checked_sub(u64::from(meta.bytes).saturating_mul(BYTE));
-        // No branch by what nobody can foretell: a replica that only catches up asks for no verdict.
-        bucket.tokens = left.unwrap_or(bucket.tokens);
-        Ok(if left.is_some() { Verdict::forward() } else { Verdict::Drop(RATE) })
+        let remaining = bucket.tokens.checked_sub(u64::from(meta.bytes).saturating_mul(BYTE));
+        // Without an unpredictable branch: a replica that only replays needs no verdict.
+        bucket.tokens = remaining.unwrap_or(bucket.tokens);
+        Ok(if remaining.is_some() { Verdict::forward() } else { Verdict::Drop(RATE) })
     }
 }
 
@@ -266,15 +266,15 @@ mod tests {
         assert!(meter.passes(0, 3));
         assert!(!meter.passes(333_333_333, 1));
         assert!(meter.passes(333_333_334, 1));
-        assert!(!meter.passes(666_666_666, 1), "the fraction that was over counts");
+        assert!(!meter.passes(666_666_666, 1), "the rest of a nanosecond counts");
         assert!(meter.passes(666_666_667, 1));
         assert!(meter.passes(1_000_000_000, 1));
-        assert_eq!(meter.bucket.tokens, 0, "three bytes in a second, nothing lost, nothing won");
+        assert_eq!(meter.bucket.tokens, 0, "exactly three bytes in a second");
     }
 
     #[test]
     fn the_long_run_is_exact() {
-        // One packet of 100 bytes every 1001 ns wants 799.2 Mbit/s and gets 333,333,333 bit/s of it.
+        // A packet of 100 bytes every 1001 ns is 799.2 Mbit/s; 333,333,333 bit/s of that are allowed.
         let (rate, burst, packets) = (333_333_333, 1_000, 1_000_000_u64);
         let mut meter = Meter::new(rate, burst);
         let passed = (0..packets).filter(|number| meter.passes(number * 1001, 100)).count() as u128;

@@ -1,5 +1,5 @@
-//! Lets in who knocks at the right ports in the right order (the port-knocking firewall of state-compute replication,
-//! figure 12). Behaviour and choices: `docs/port-knock.md`.
+//! Forwards TCP packets of sources that have knocked at the configured ports in order (the port-knocking firewall of state-compute
+//! replication, figure 12). Behaviour and choices: `docs/port-knock.md`.
 
 use alloc::format;
 use alloc::string::String;
@@ -13,10 +13,10 @@ use nf::{
 use packet::{Fragment, Headers, Host, Nanos, Network, Transport, protocol};
 use serde::Deserialize;
 
-use crate::config::{Count, Flows, Timeout};
+use crate::config::{Count, FlowCount, Timeout};
 use crate::list::Catalogued;
 
-/// The function, configured.
+/// The `port-knock` function.
 #[derive(Clone, Debug)]
 pub struct PortKnock {
     sizing: Sizing,
@@ -26,22 +26,22 @@ pub struct PortKnock {
     idle: Nanos,
 }
 
-/// Its configuration file.
+/// The configuration of [`PortKnock`].
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// The ports to knock at, in order.
     pub ports: Knocks,
-    /// Whether IPv6 sources may knock too; otherwise IPv6 is dropped.
+    /// IPv6 sources may knock too; if false, IPv6 is dropped.
     pub ipv6: bool,
     /// The time that a source has for its next knock.
     pub knock_timeout: Timeout,
-    /// An open source that is silent for so long is closed.
+    /// Silence after which an open source is closed.
     pub idle_timeout: Timeout,
-    /// IPv4 sources that are remembered.
-    pub flows: Flows,
-    /// IPv6 sources that are remembered.
-    pub flows_v6: Flows,
+    /// Maximum number of IPv4 sources.
+    pub flows: FlowCount,
+    /// Maximum number of IPv6 sources.
+    pub flows_v6: FlowCount,
 }
 
 impl Default for Config {
@@ -66,7 +66,7 @@ pub struct Knocks {
 }
 
 impl Knocks {
-    /// Whether `port` is the one to knock at after `done` right knocks.
+    /// Returns true if `port` is the next port after `done` correct knocks.
     #[inline]
     fn is_next(&self, done: u8, port: u16) -> bool {
         done < self.len && self.ports[usize::from(done & 7)] == port
@@ -80,7 +80,7 @@ impl TryFrom<Vec<u16>> for Knocks {
         let mut ports = [0; 8];
         match ports.get_mut(..list.len()) {
             Some(room) if !list.is_empty() => room.copy_from_slice(&list),
-            _ => return Err(format!("{} ports to knock at: there must be one to eight", list.len())),
+            _ => return Err(format!("{} ports to knock at: one to eight are allowed", list.len())),
         }
         if list.contains(&0) {
             return Err(String::from("nobody can knock at port 0"));
@@ -89,7 +89,7 @@ impl TryFrom<Vec<u16>> for Knocks {
     }
 }
 
-/// What a packet contributes: who knocks, and where. Later fragments knock nowhere.
+/// The metadata of a packet: its source, and the port that it knocks at. Later fragments have no port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Knock {
     source: Host,
@@ -99,7 +99,7 @@ pub struct Knock {
 impl Meta for Knock {
     type Key = Host;
 
-    /// The family and whether there is a port, the address, the port.
+    /// Address family and presence of a port in one byte; the address; the port.
     const RECORD_BYTES: usize = 1 + ADDRESS_BYTES + 2;
 
     #[inline]
@@ -127,11 +127,11 @@ impl Meta for Knock {
     }
 }
 
-/// The bit of a record that says that there is a port.
+/// In a record's first byte: there is a port.
 const KNOCKS: u8 = 2;
 
-/// What is remembered of a source: how many right knocks it has made. None are remembered of those that made none, and
-/// as many as there are ports means open.
+/// The state of a source: the number of correct knocks. A source without a correct knock has no state; a source with as many knocks as
+/// there are ports is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress(u8);
 
@@ -142,7 +142,7 @@ const NOT_TCP: Verdict = Verdict::Drop(Reason::own(1));
 const IPV6: Verdict = Verdict::Drop(Reason::own(2));
 
 impl PortKnock {
-    /// The function as configured.
+    /// Creates the function from its configuration.
     #[must_use]
     pub fn new(config: &Config) -> Self {
         Self {
@@ -177,8 +177,8 @@ impl NetworkFunction for PortKnock {
 
     const DESCRIPTION: Description = Description {
         name: "port-knock",
-        summary: "forwards the TCP of sources that have knocked at the right ports in the right order, drops all else",
-        state: "how many right knocks the source has made",
+        summary: "forwards TCP packets of sources that have knocked at the configured ports in order, and drops all other packets",
+        state: "how many correct knocks the source has made",
         sharing: Sharing::Nothing,
         keys: &[
             ConfigKey {
@@ -186,19 +186,15 @@ impl NetworkFunction for PortKnock {
                 default: "[7000, 8000, 9000]",
                 help: "the ports to knock at, in order; one to eight",
             },
-            ConfigKey {
-                name: "ipv6",
-                default: "true",
-                help: "whether IPv6 sources may knock too; if not, IPv6 is dropped",
-            },
+            ConfigKey { name: "ipv6", default: "true", help: "IPv6 sources may knock too; if false, IPv6 is dropped" },
             ConfigKey { name: "knock_timeout", default: "60", help: "seconds that a source has for its next knock" },
             ConfigKey {
                 name: "idle_timeout",
                 default: "86400",
                 help: "seconds of silence after which an open source is closed",
             },
-            ConfigKey { name: "flows", default: "1048576", help: "IPv4 sources that are remembered" },
-            ConfigKey { name: "flows_v6", default: "65536", help: "IPv6 sources that are remembered" },
+            ConfigKey { name: "flows", default: "1048576", help: "maximum number of IPv4 sources" },
+            ConfigKey { name: "flows_v6", default: "65536", help: "maximum number of IPv6 sources" },
         ],
         drop_reasons: &["closed", "not-tcp", "ipv6"],
         recipes: &[],
@@ -232,7 +228,7 @@ impl NetworkFunction for PortKnock {
         if self.refuses_ipv6(headers) { IPV6 } else { NOT_TCP }
     }
 
-    /// Only a first right knock is worth remembering, so that a scan fills no table.
+    /// Creates state only for a correct first knock, so a scan doesn't fill the table.
     #[inline]
     fn open<M: Memory>(&self, _cx: &mut Context<'_, Self, M>, meta: &Knock) -> Step<Opened<Progress>, M> {
         Ok(if Self::refuses(self, meta) { Opened::Refused(CLOSED) } else { Opened::Flow(Progress(0)) })
@@ -274,7 +270,7 @@ impl Speed<Self> for PortKnock {
 
     const FOLDS: bool = true;
 
-    /// A source that is open stays so.
+    /// An open source stays open.
     #[inline]
     fn fold<M: Memory>(
         nf: &Self,
@@ -342,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn an_open_source_keeps_its_place() {
+    fn an_open_source_is_not_evicted() {
         let function = PortKnock::new(&Config::default());
         let mut progress = Progress(2);
         let meta = Knock { source: Host::v4(Ipv4Addr::LOCALHOST), port: Some(9000) };

@@ -1,4 +1,4 @@
-//! Finds hosts that scan, by threshold random walk (Jung, Paxson, Berger, Balakrishnan: IEEE S&P '04), and blocks them.
+//! Finds hosts that scan others, by threshold random walk (Jung, Paxson, Berger, Balakrishnan: IEEE S&P '04), and drops what they send.
 //! Behaviour and choices: `docs/port-scan.md`.
 
 mod config;
@@ -22,17 +22,17 @@ use self::walk::{Attempts, Standing, Walk};
 use crate::list::Catalogued;
 use crate::top::heaviest;
 
-/// The function, configured.
+/// The `port-scan` function.
 #[derive(Clone, Debug)]
 pub struct PortScan {
     config: Config,
     walk: Walk,
 }
 
-/// What a packet contributes: whose walk it moves, whom that host has to do with, and how.
+/// The metadata of a packet: the host that it judges, the peer, and what it does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Contact {
-    /// Who sent the packet, or, of what may be an answer to an attempt, whom it is for.
+    /// The source, or the destination of a packet that may answer an attempt.
     host: Host,
     peer: Host,
     /// The peer's port.
@@ -40,6 +40,7 @@ pub struct Contact {
     event: Event,
 }
 
+/// What a packet does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Event {
     /// The host sends a SYN, or a segment without ACK as NULL, FIN and Xmas scans do.
@@ -48,9 +49,9 @@ enum Event {
     Probe,
     /// The host sends something else.
     Data,
-    /// The peer grants a connection.
+    /// The peer sends SYN+ACK.
     Granted,
-    /// The peer resets one.
+    /// The peer sends a reset.
     Reset,
 }
 
@@ -90,15 +91,15 @@ impl Meta for Contact {
 const SCANNER: Reason = Reason::own(0);
 
 impl PortScan {
-    /// The function as configured.
+    /// Creates the function from its configuration.
     #[must_use]
     pub fn new(config: Config) -> Self {
         Self { walk: config.walk(), config }
     }
 
-    /// The peer's name in a suspect's memory: one host in 2^64 is taken for another.
+    /// Returns the 64-bit hash of a peer.
     fn name(peer: &Host) -> u64 {
-        // Not keyed: the same on every core. Whoever finds two hosts of one name is not seen to try the second.
+        // Without a secret key: the same on every core. A scanner that finds two hosts with one hash hides the second.
         match peer.family() {
             Family::V4(peer) => peer.hash(0),
             Family::V6(peer) => peer.hash(0),
@@ -106,8 +107,8 @@ impl PortScan {
     }
 }
 
-/// What the report says besides where answers may have taken another way.
-const NOBODY_ANSWERED: &str = ", unless answers went another way: not one first contact of any host succeeded";
+/// Added to the report's title if no first contact succeeded.
+const NOBODY_ANSWERED: &str = ", unless answers took another path: no first contact of any host succeeded";
 
 impl Catalogued for PortScan {
     type Config = Config;
@@ -134,8 +135,8 @@ impl NetworkFunction for PortScan {
 
     const DESCRIPTION: Description = Description {
         name: "port-scan",
-        summary: "finds hosts that scan others, as their first contacts mostly fail (threshold random walk) or many ports of one host do, and blocks them",
-        state: "the host's likelihood ratio, its attempts that are open, whom it tried lately and at which ports it failed",
+        summary: "finds hosts that scan others, by failed first contacts (threshold random walk) or by failed ports of one host, and drops what they send",
+        state: "the host's likelihood ratio, its open attempts, the hosts it tried last, and the ports that failed",
         sharing: Sharing::Nothing,
         keys: config::KEYS,
         drop_reasons: &["scanner"],
@@ -174,7 +175,7 @@ impl NetworkFunction for PortScan {
         })
     }
 
-    /// Only attempts and probes make a suspect.
+    /// Only attempts and probes create state.
     #[inline]
     fn open<M: Memory>(&self, _: &mut Context<'_, Self, M>, contact: &Contact) -> Step<Opened<Suspect>, M> {
         Ok(match contact.event {
@@ -202,7 +203,7 @@ impl NetworkFunction for PortScan {
             Event::Reset => suspect.answer(&self.walk, Self::name(&contact.peer), contact.port, false, now),
             Event::Data => {}
         }
-        // What others send to a host keeps it in memory only where it is to be named.
+        // Packets to a host extend its state only if it stays in the report.
         if suspect.is_named(&self.walk) {
             cx.expire_after(self.config.remembered());
         } else if is_own {
@@ -211,12 +212,12 @@ impl NetworkFunction for PortScan {
         if suspect.standing != Standing::Scanner {
             return Ok(Verdict::forward());
         }
-        // Made-up sources must not push out those that are known to scan.
+        // Spoofed sources must not evict known scanners.
         cx.assure();
         Ok(if is_own && self.config.blocks() { Verdict::Drop(SCANNER) } else { Verdict::forward() })
     }
 
-    /// A detector that has no room left doesn't stop the traffic.
+    /// Forwards packets without room for their host: a full detector doesn't stop the traffic.
     fn orphan<M: Memory>(&self, _: &mut Context<'_, Self, M>, _: &Contact) -> Step<Verdict, M> {
         Ok(Verdict::forward())
     }
@@ -242,7 +243,7 @@ impl NetworkFunction for PortScan {
         let doubt = if rows.is_empty() || any_succeeded { "" } else { NOBODY_ANSWERED };
         Ok(Some(Report {
             title: format!("hosts that scan{doubt}"),
-            columns: vec!["host", "first contacts that failed", "that succeeded", "failed ports of one host"],
+            columns: vec!["host", "failed first contacts", "successful ones", "failed ports of one host"],
             rows,
         }))
     }

@@ -1,4 +1,4 @@
-//! Bit rates as configuration files give them.
+//! Bit rates in configuration files.
 
 use alloc::format;
 use alloc::string::String;
@@ -10,7 +10,7 @@ use serde::de::{Deserializer, Error, Visitor};
 
 /// A rate in whole bits per second, from one byte per second to ten terabits per second.
 ///
-/// A file gives it as a whole number of bytes per second, or as text with a unit, a decimal multiple as rates are:
+/// In a file it is a whole number of bytes per second, or text with a decimal unit:
 /// `"10Mbit"`, `"512kbit"`, `"2.5Gbit"`, `"1.25MB"`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rate(u64);
@@ -31,10 +31,10 @@ impl Rate {
     const MIN: u64 = 8;
     const MAX: u64 = 10_000_000_000_000;
 
-    /// This many bits per second.
+    /// Creates a rate of `bits` bits per second.
     ///
     /// # Panics
-    /// When that is out of range.
+    /// If it is out of range.
     #[must_use]
     pub const fn from_bits(bits: u64) -> Self {
         assert!(bits >= Self::MIN && bits <= Self::MAX);
@@ -72,7 +72,7 @@ impl FromStr for Rate {
         };
         let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
         let (Ok(whole), Ok(numerator)) = (whole.parse::<u64>(), fraction.parse::<u64>()) else { return Err(wrong()) };
-        // Decimal all the way: a rate that is no whole number of bits is refused, not rounded.
+        // Decimal arithmetic: a rate that is no whole number of bits is refused, not rounded.
         let denominator = 10_u64.checked_pow(fraction.len() as u32).ok_or_else(wrong)?;
         let part =
             numerator.checked_mul(unit_bits).filter(|part| part.is_multiple_of(denominator)).ok_or_else(wrong)?;

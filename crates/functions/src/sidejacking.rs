@@ -1,4 +1,4 @@
-//! Finds HTTP sessions that another client takes over by the cookie: the sidejacking detector of Chimera (Borders, Springer, Burnside:
+//! Detects HTTP sessions that another client uses with a stolen cookie: the sidejacking detector of Chimera (Borders, Springer, Burnside:
 //! USENIX Security '12; NFork, table 6). Behaviour and choices: `docs/sidejacking.md`.
 
 mod config;
@@ -27,36 +27,36 @@ use crate::http::{self, Digest};
 use crate::list::Catalogued;
 use crate::top::heaviest;
 
-/// The function, configured.
+/// The `sidejacking` function.
 #[derive(Clone, Debug)]
 pub struct Sidejacking {
     config: Fields,
 }
 
-/// The sessions that are known.
+/// The known sessions.
 pub struct Sessions<M: Memory> {
     by_name: M::Map<Digest, u32>,
-    /// Ages the sessions: each has a place.
+    /// Allocator of `sessions`; ages them.
     places: M::Allocator,
     sessions: M::Vector<Session>,
     totals: M::Distributed<Totals>,
 }
 
-/// How many places past their time a request gives back; it takes one at most.
+/// How many expired sessions each request reclaims. A request adds one at most.
 const RECLAIMED_A_REQUEST: usize = 2;
-/// How long a connection is remembered once both ends have sent a FIN.
+/// How long a connection is remembered after the FINs of both sides.
 const FIN_TIMEOUT: Nanos = Nanos::from_secs(10);
 
 const SIDEJACKED: Reason = Reason::own(0);
 
 impl Sidejacking {
-    /// The function as configured.
+    /// Creates the function from its configuration.
     #[must_use]
     pub fn new(Config(config): Config) -> Self {
         Self { config }
     }
 
-    /// Takes away what is past its time.
+    /// Removes expired sessions.
     fn reclaim<M: Memory>(&self, cx: &mut Context<'_, Self, M>) -> Step<(), M> {
         let (shared, now) = (cx.shared, cx.now());
         for _ in 0..RECLAIMED_A_REQUEST {
@@ -67,7 +67,7 @@ impl Sidejacking {
         Ok(())
     }
 
-    /// Notes the use of a session. Whether it is by someone that it doesn't belong to; `None` where there is no room to tell.
+    /// Records the use of a session. Returns true if the client is not its owner; `None` if there is no room for the session.
     fn judge<M: Memory>(
         &self,
         cx: &mut Context<'_, Self, M>,
@@ -94,7 +94,7 @@ impl Sidejacking {
         let is_over = !self.lasts(&known, now);
         let is_foreign = !is_over && known.is_foreign(user, self.config.differs);
         if is_foreign {
-            // Only its own client's use keeps a session.
+            // Only its owner's use extends a session.
             let foreign = known.foreign.saturating_add(1);
             shared.places.refresh(&mut cx.tx, place, self.named_until(now))?;
             shared.sessions.write(&mut cx.tx, place, Session { other: user, foreign, ..known })?;
@@ -113,13 +113,13 @@ impl Sidejacking {
         now + self.config.remember.nanos().max(self.config.session_timeout.nanos())
     }
 
-    /// Whether the entry still counts. It may be there for a while after that.
+    /// Returns true if the session has not expired. Expired ones may exist for a while.
     fn lasts(&self, session: &Session, now: Nanos) -> bool {
         session.last + self.config.session_timeout.nanos() > now
     }
 }
 
-/// An address of either family.
+/// Returns an address as a key for both families.
 fn name_of(endpoint: Endpoint) -> Host6 {
     match Host::from(endpoint.address).family() {
         Family::V4(host) => host.mapped(),
@@ -156,9 +156,9 @@ impl NetworkFunction for Sidejacking {
 
     const DESCRIPTION: Description = Description {
         name: "sidejacking",
-        summary: "finds HTTP sessions that are taken over: the cookie of one client in another one's requests (Chimera)",
-        state: "whether somebody else's cookie was sent over the connection",
-        sharing: Sharing::Shares("whom each HTTP session belongs to"),
+        summary: "detects stolen HTTP sessions: a session cookie of one client in the requests of another (Chimera)",
+        state: "whether another client's cookie was sent over the connection",
+        sharing: Sharing::Shares("the client that owns each HTTP session"),
         keys: config::KEYS,
         drop_reasons: &["sidejacked"],
         recipes: config::RECIPES,
@@ -188,7 +188,7 @@ impl NetworkFunction for Sidejacking {
         tx: &mut M::Tx<'a>,
         fingerprint: &mut Fingerprint,
     ) -> Step<(), M> {
-        // A sum, for no packet can tell which place a session has.
+        // A sum, because a session's index has no visible effect.
         let mut sum = 0_u64;
         for place in 0..shared.places.capacity() {
             if let Some(deadline) = shared.places.deadline(tx, place)? {
@@ -242,7 +242,7 @@ impl NetworkFunction for Sidejacking {
         cx.expire_after(self.config.idle_timeout.nanos());
         match segment.event {
             Event::Data => {}
-            // The ports are taken by another connection.
+            // A new connection on the same ports.
             Event::Syn => *connection = Connection::default(),
             Event::Fin => connection.ended[usize::from(segment.tuple.symmetric().1)] = true,
             Event::Reset => cx.close(),
@@ -264,12 +264,12 @@ impl NetworkFunction for Sidejacking {
         if !connection.is_foreign {
             return Ok(Verdict::forward());
         }
-        // Who makes many connections must not push this one out.
+        // Many other connections must not evict this one.
         cx.assure();
         Ok(if self.config.block { Verdict::Drop(SIDEJACKED) } else { Verdict::forward() })
     }
 
-    /// A detector that has no room left doesn't stop the traffic.
+    /// Forwards packets without room for their connection: a full detector doesn't stop the traffic.
     fn orphan<M: Memory>(&self, cx: &mut Context<'_, Self, M>, _: &Segment) -> Step<Verdict, M> {
         cx.shared.totals.update(&mut cx.tx, |totals| totals.unjudged += 1)?;
         Ok(Verdict::forward())
@@ -297,7 +297,7 @@ impl NetworkFunction for Sidejacking {
         let top = heaviest(&mut sessions.into_iter(), self.config.top.get() as usize, |session| session.foreign.into());
         Ok(Some(Report {
             title: format!(
-                "sessions in use by others ({} with a session's cookie, {} of others, {} without room)",
+                "sessions used by other clients ({} with a session cookie, {} by other clients, {} without room)",
                 counted(requests, "request", "requests"),
                 grouped(foreign),
                 grouped(unjudged)
@@ -311,7 +311,7 @@ impl NetworkFunction for Sidejacking {
 impl Speed<Self> for Sidejacking {
     const SELECTIVE: bool = true;
 
-    /// A connection is of interest from its first cookie on.
+    /// A connection is remembered from its first cookie on.
     #[inline]
     fn refuses(_: &Self, segment: &Segment) -> bool {
         !matches!(segment.event, Event::Request { .. })

@@ -1,8 +1,7 @@
-//! Limits how many TCP connections a source may open in a second: a token bucket of SYNs for each. Behaviour and choices:
+//! Limits how many TCP connections a source may open in a second, with a token bucket of SYNs for each source. Behaviour and choices:
 //! `docs/syn-limit.md`.
 //!
-//! All arithmetic is whole: a token is a thousand millionth of a SYN, so that each nanosecond adds as many as the rate has SYNs per
-//! second.
+//! All arithmetic is in whole numbers. A token is 10^-9 SYN, so a rate of `n` SYNs a second adds `n` tokens each nanosecond.
 
 use alloc::string::{String, ToString};
 use alloc::vec;
@@ -16,11 +15,11 @@ use nf::{
 use packet::{Headers, Host, Nanos, TcpFlags, Transport};
 use serde::Deserialize;
 
-use crate::config::{Count, Flows, Prefix, Timeout};
+use crate::config::{Count, FlowCount, Prefix, Timeout};
 use crate::list::Catalogued;
 use crate::top::heaviest;
 
-/// The function, configured.
+/// The `syn-limit` function.
 #[derive(Clone, Debug)]
 pub struct SynLimit {
     config: Config,
@@ -29,23 +28,23 @@ pub struct SynLimit {
     idle: Nanos,
 }
 
-/// Its configuration file.
+/// The configuration of [`SynLimit`].
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// SYNs a second that a source may send for long.
+    /// SYNs a second that a source may send in the long run.
     pub rate: Count<1, 10_000_000>,
     /// SYNs that may come at once.
     pub burst: Count<1, 1_000_000>,
     /// Sources that are not limited.
     pub allow: Vec<Prefix>,
-    /// A source that is silent for so long is forgotten, though not before its bucket is full again.
+    /// Silence after which a source is forgotten, but not before its bucket is full.
     pub idle_timeout: Timeout,
-    /// IPv4 sources that are remembered.
-    pub flows: Flows,
-    /// IPv6 sources that are remembered.
-    pub flows_v6: Flows,
-    /// How many sources the report lists.
+    /// Maximum number of IPv4 sources.
+    pub flows: FlowCount,
+    /// Maximum number of IPv6 sources.
+    pub flows_v6: FlowCount,
+    /// Number of sources in the report.
     pub top: Count<0, 10_000>,
 }
 
@@ -63,7 +62,7 @@ impl Default for Config {
     }
 }
 
-/// What a SYN contributes: who sent it.
+/// The metadata of a SYN: its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Opening(Host);
 
@@ -90,13 +89,13 @@ impl Meta for Opening {
     }
 }
 
-/// A source's token bucket, and what was counted beside it.
+/// The state of a source: its token bucket and its counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Source {
     tokens: u64,
-    /// When `tokens` was right.
+    /// Time at which `tokens` was counted.
     counted_at: Nanos,
-    /// SYNs since the source became known, those dropped among them.
+    /// SYNs since the source became known, dropped ones included.
     syns: u64,
     dropped: u64,
 }
@@ -109,11 +108,11 @@ const SYN: u64 = 1_000_000_000;
 const SYN_RATE: Reason = Reason::own(0);
 
 impl SynLimit {
-    /// The function as configured.
+    /// Creates the function from its configuration.
     #[must_use]
     pub fn new(config: Config) -> Self {
         let full = config.burst.get() * SYN;
-        // A forgotten bucket comes back full. Once it is full anyway, forgetting it can't be noticed.
+        // A forgotten bucket restarts full, so it is forgotten only when it is full.
         let idle = config.idle_timeout.nanos().max(Nanos(full.div_ceil(config.rate.get())));
         Self { config, full, idle }
     }
@@ -148,25 +147,25 @@ impl NetworkFunction for SynLimit {
 
     const DESCRIPTION: Description = Description {
         name: "syn-limit",
-        summary: "drops the SYNs that a source sends beyond a rate",
-        state: "the source's token bucket, its SYNs and those dropped",
+        summary: "limits how many TCP connections a source may open in a second, and drops the SYNs that exceed it",
+        state: "the source's token bucket, its number of SYNs and of dropped SYNs",
         sharing: Sharing::Nothing,
         keys: &[
             ConfigKey {
                 name: "rate",
                 default: "50",
-                help: "SYNs a second that a source may send for long; 1 to 10000000",
+                help: "SYNs a second that a source may send in the long run; 1 to 10000000",
             },
             ConfigKey { name: "burst", default: "100", help: "SYNs that may come at once; 1 to 1000000" },
             ConfigKey { name: "allow", default: "[]", help: "sources that are not limited: a list of prefixes" },
             ConfigKey {
                 name: "idle_timeout",
                 default: "60",
-                help: "seconds of silence after which a source is forgotten, though not before its bucket is full",
+                help: "seconds of silence after which a source is forgotten, but not before its bucket is full",
             },
-            ConfigKey { name: "flows", default: "1048576", help: "IPv4 sources that are remembered" },
-            ConfigKey { name: "flows_v6", default: "65536", help: "IPv6 sources that are remembered" },
-            ConfigKey { name: "top", default: "10", help: "how many sources the report lists; 0 to 10000" },
+            ConfigKey { name: "flows", default: "1048576", help: "maximum number of IPv4 sources" },
+            ConfigKey { name: "flows_v6", default: "65536", help: "maximum number of IPv6 sources" },
+            ConfigKey { name: "top", default: "10", help: "number of sources in the report; 0 to 10000" },
         ],
         drop_reasons: &["syn-rate"],
         recipes: &[],
@@ -206,18 +205,18 @@ impl NetworkFunction for SynLimit {
         _meta: &Opening,
     ) -> Step<Verdict, M> {
         cx.expire_after(self.idle);
-        // Where a product or a sum doesn't fit, it is far beyond a full bucket.
+        // A product or sum that saturates is far above a full bucket.
         let gained = cx.now().since(source.counted_at).0.saturating_mul(self.config.rate.get());
         source.tokens = source.tokens.saturating_add(gained).min(self.full);
         source.counted_at = cx.now();
         source.syns += 1;
-        let Some(left) = source.tokens.checked_sub(SYN) else {
+        let Some(remaining) = source.tokens.checked_sub(SYN) else {
             source.dropped += 1;
-            // A flood of spoofed sources must not push out those that are known to exceed their rate.
+            // A flood of spoofed sources must not evict sources that are known to exceed their rate.
             cx.assure();
             return Ok(Verdict::Drop(SYN_RATE));
         };
-        source.tokens = left;
+        source.tokens = remaining;
         Ok(Verdict::forward())
     }
 
@@ -225,7 +224,7 @@ impl NetworkFunction for SynLimit {
         let row =
             |(host, source): (Host, Source)| vec![host.to_string().into(), source.syns.into(), source.dropped.into()];
         Ok(Some(Report {
-            title: String::from("sources over the rate"),
+            title: String::from("sources that exceeded the rate"),
             columns: vec!["source", "SYNs", "dropped"],
             rows: heaviest(&mut flows.alive(), self.config.top.get() as usize, |source| source.dropped)
                 .into_iter()

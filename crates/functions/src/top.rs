@@ -1,33 +1,33 @@
-//! The few heaviest of many flows, without keeping the many.
+//! Selects the heaviest flows of a table without copying all flows.
 
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
-/// The `count` flows with the greatest weight, heaviest first, ties by key; those of weight 0 are not among them.
+/// Returns the `count` flows with the greatest weight, heaviest first, ties by key. Flows of weight 0 are left out.
 pub(crate) fn heaviest<K: Ord + Copy, F: Copy>(
     flows: &mut dyn Iterator<Item = (K, F)>,
     count: usize,
     weight: impl Fn(&F) -> u64,
 ) -> Vec<(K, F)> {
     let order = |(key, flow): &(K, F)| (Reverse(weight(flow)), *key);
-    let mut kept = Vec::new();
-    // The lightest that can still be among them.
+    let mut candidates = Vec::new();
+    // Minimum weight that can still be among the heaviest.
     let mut least = 1;
     for flow in flows {
         if weight(&flow.1) < least {
             continue;
         }
-        kept.push(flow);
-        // Room for as many again makes the sort a rare thing.
-        if kept.len() >= 2 * count.max(32) {
-            kept.sort_unstable_by_key(order);
-            kept.truncate(count);
-            least = kept.last().map_or(least, |(_, flow)| weight(flow));
+        candidates.push(flow);
+        // Twice the room, so that sorting is rare.
+        if candidates.len() >= 2 * count.max(32) {
+            candidates.sort_unstable_by_key(order);
+            candidates.truncate(count);
+            least = candidates.last().map_or(least, |(_, flow)| weight(flow));
         }
     }
-    kept.sort_unstable_by_key(order);
-    kept.truncate(count);
-    kept
+    candidates.sort_unstable_by_key(order);
+    candidates.truncate(count);
+    candidates
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! Connections of any protocol: what a packet contributes to one, and what it does to it. `conntrack` and `firewall`
-//! decide by this.
+//! Connection tracking for any protocol: the metadata of a packet, and the state of a connection. `conntrack`, `firewall` and
+//! `load-balancer` use it.
 //!
-//! TCP follows the state machine in [`tcp`]; UDP and other protocols are conversations of two endpoints; ICMP queries
-//! are known by their identifier; ICMP errors belong to the connection that they quote.
+//! TCP uses the state machine in [`tcp`]. UDP and other protocols are conversations of two endpoints. ICMP queries are identified by
+//! their identifier. ICMP errors belong to the connection that they quote.
 
 #[cfg(test)]
 pub(crate) mod driver;
@@ -23,11 +23,11 @@ use tcp::{Head, Segment, Tracker};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Connection {
     tracked: Tracked,
-    /// Whether the opener is the first endpoint of the symmetric five-tuple.
+    /// The opener is the first endpoint of the symmetric five-tuple.
     opener_first: bool,
 }
 
-/// What is known of a connection, by its protocol.
+/// The state of a connection, by its protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Tracked {
     Tcp(Tracker),
@@ -39,29 +39,29 @@ enum Tracked {
 /// A conversation of two endpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Conversation {
-    /// When it began, in two halves so that the whole keeps an alignment of four.
+    /// When it began, in two halves, so that the struct has an alignment of four.
     began: [u32; 2],
     answered: bool,
     assured: bool,
 }
 
-/// Which ICMP queries have been sent, a bit for each kind: by the opener, by the other side.
+/// The kinds of ICMP queries that were sent, one bit for each: by the opener, by the other side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Queries {
     asked: [u8; 2],
     answered: bool,
 }
 
-/// What a packet contributes to a connection.
+/// The metadata of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Observation {
     /// The connection: the symmetric five-tuple.
     pub key: FiveTuple,
-    /// What the packet does.
+    /// What the packet does to the connection.
     pub event: Event,
-    /// Whether the first endpoint of `key` sent it.
+    /// The first endpoint of `key` sent it.
     pub from_first: bool,
-    /// The interface that it came in by.
+    /// The ingress interface.
     pub interface: u16,
 }
 
@@ -82,18 +82,18 @@ pub enum Event {
     Other,
 }
 
-/// Why a packet belongs to no connection, whatever connections there are.
+/// Why a packet can't belong to any connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unobserved {
-    /// Surely neither IPv4 nor IPv6.
+    /// Certainly neither IPv4 nor IPv6.
     NotIp,
-    /// It may hold IP that is not found.
+    /// It may hold IP that the parser can't find.
     Unreadable,
     /// A later fragment, which has no ports.
     Fragment,
     /// Neighbour discovery and multicast listening, which have no connections.
     Untracked,
-    /// It can't be valid.
+    /// It is invalid.
     Invalid(Cause),
 }
 
@@ -103,23 +103,23 @@ pub enum Unobserved {
 pub enum Cause {
     /// It belongs to no connection, and none can begin with it.
     NoConnection,
-    /// TCP flags that go together in no segment that a stack sends.
+    /// TCP flags that no stack sends together.
     InvalidFlags,
     /// A TCP segment that can't come in its connection's state.
     InvalidState,
     /// A TCP segment outside the windows.
     OutOfWindow,
-    /// A TCP reset behind which there can't be the receiver's peer.
+    /// A TCP reset from before the next byte that its receiver expects.
     InvalidRst,
-    /// An ICMP error that quotes no packet of a known connection, or goes to another host than sent that.
+    /// An ICMP error that quotes no packet of a known connection, or goes to another host than the one that sent it.
     UnrelatedError,
-    /// An ICMP reply that nobody asked for.
+    /// An ICMP reply without a query.
     UnaskedReply,
     /// An ICMP message that is neither query nor error.
     UnknownIcmp,
 }
 
-/// Which side of a connection sent a packet.
+/// The side of a connection that sent a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Direction {
@@ -132,20 +132,19 @@ pub enum Direction {
 /// What a packet did to its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It is valid, and the connection may idle for this long from now on.
+    /// It is valid; the connection's idle timeout from now on.
     Valid(Nanos),
-    /// It passes; the connection keeps its deadline.
+    /// It is forwarded; the connection's deadline doesn't change.
     Kept,
-    /// It passes as an ICMP error about the connection, which keeps its deadline.
+    /// It is forwarded as an ICMP error about the connection. The connection's deadline doesn't change.
     Related,
-    /// It passes, and the connection ends with it.
+    /// It is forwarded and ends the connection.
     Ends,
-    /// The connection has ended, and this packet opens it anew: the caller decides whether it may, and then lets it
-    /// [reopen](Connection::reopen).
+    /// The connection has ended, and this packet reopens it: the caller decides, and then calls [`reopen`](Connection::reopen).
     Reopens,
     /// It is invalid.
     Invalid(Cause),
-    /// It is invalid, and casts so much doubt on the connection that it may idle only for this long.
+    /// It is invalid, and reduces the connection's idle timeout to this.
     InvalidAndIdle(Cause, Nanos),
 }
 
@@ -156,8 +155,7 @@ impl Meta for Observation {
 
     const TELLS_SOURCE: bool = true;
 
-    /// What kind of event it is, which family and which direction; the connection; the interface; the segment, or the kind
-    /// of an ICMP query.
+    /// Event number, address family and direction in one byte; the connection; the interface; the segment, or the kind of an ICMP query.
     const RECORD_BYTES: usize = 1 + ENDS_BYTES + 2 + Segment::RECORD_BYTES;
 
     #[inline]
@@ -191,16 +189,16 @@ impl Meta for Observation {
 
 /// In a record's first byte: the first endpoint sent the packet.
 const FROM_FIRST: u8 = 2;
-/// Where the event's number begins in a record's first byte.
+/// Bit position of the event's number in a record's first byte.
 const EVENT_SHIFT: u32 = 2;
-/// The kinds of ICMP queries that are told apart.
+/// Number of kinds of ICMP queries.
 const QUERY_KINDS: u8 = 4;
 
 impl Event {
-    /// Bytes of the wire form, the [number](Self::number) apart.
+    /// Bytes of the wire form, without the [number](Self::number).
     pub(crate) const RECORD_BYTES: usize = Segment::RECORD_BYTES;
 
-    /// Adds the wire form to a record, the [number](Self::number) apart.
+    /// Adds the wire form to a record, without the [number](Self::number).
     #[inline(always)]
     pub(crate) fn write<'a>(&self, fields: RecordWriter<'a>) -> RecordWriter<'a> {
         match self {
@@ -210,13 +208,13 @@ impl Event {
         }
     }
 
-    /// Whether it is a segment that acknowledges, with or without data. In one comparison, made without looking for another event first.
+    /// Returns true for a TCP segment with ACK alone, with or without data. Compiles to one comparison.
     #[inline(always)]
     const fn is_ack(&self) -> bool {
         matches!(self, Self::Tcp(Segment { head: Head { event: tcp::Event::Ack, .. }, .. }))
     }
 
-    /// The same, sent by the connection's first endpoint or not, where it keeps that itself.
+    /// Sets whether the connection's first endpoint sent it. Only TCP segments store that.
     #[inline(always)]
     pub(crate) fn sent_by(mut self, first: bool) -> Self {
         if let Self::Tcp(segment) = &mut self {
@@ -225,7 +223,7 @@ impl Event {
         self
     }
 
-    /// The number of the kind of event, below 8.
+    /// The number of the event, below 8.
     pub(crate) const fn number(&self) -> u8 {
         match self {
             Self::Tcp(_) => 0,
@@ -237,7 +235,7 @@ impl Event {
         }
     }
 
-    /// The event of this number, with what follows of its record.
+    /// Reads the event with this number from the rest of a record.
     pub(crate) fn read(number: u8, fields: &mut RecordReader<'_>) -> Option<Self> {
         let event = match number {
             0 => return Segment::read(fields).map(Self::Tcp),
@@ -255,14 +253,14 @@ impl Event {
     }
 }
 
-/// UDP both ways for longer than this is a stream.
+/// Age from which UDP in both directions is a stream.
 const STREAM_AGE: Nanos = Nanos::from_secs(2);
 
 impl Connection {
-    /// The state for a connection's first packet, which is then to be given to [`step`](Self::step).
+    /// Creates the state for a connection's first packet. Then call [`step`](Self::step) with the same packet.
     ///
     /// # Errors
-    /// Why no connection can begin with it.
+    /// Why the packet can't open a connection.
     #[inline]
     pub fn open(observation: &Observation, rules: &Rules, now: Nanos) -> Result<Self, Cause> {
         let conversation = Conversation { began: halves(now), answered: false, assured: false };
@@ -277,9 +275,8 @@ impl Connection {
         Ok(Self { tracked, opener_first: observation.from_first })
     }
 
-    /// Follows a packet if it is a segment within the windows of an open TCP connection, as nearly all are, or a datagram of a
-    /// UDP conversation, and asks the engine for what follows from it. `false`, and nothing has changed, where [`step`](Self::step)
-    /// must judge.
+    /// Fast path: handles a segment within the windows of an open TCP connection, or a datagram of a UDP conversation, and sets the
+    /// deadline. Returns false without a change if [`step`](Self::step) must handle the packet.
     #[inline(always)]
     pub fn flow<N: NetworkFunction, M: Memory>(
         &mut self,
@@ -288,13 +285,13 @@ impl Connection {
         cx: &mut Context<'_, N, M>,
     ) -> bool {
         let direction = self.direction(observation);
-        // One question after the other: as a pair, both would be answered in full first.
+        // Two tests in sequence: matched as a pair, both would be evaluated in full.
         if observation.event.is_ack() {
             let (Event::Tcp(segment), Tracked::Tcp(tracker)) = (&observation.event, &mut self.tracked) else {
                 return false;
             };
             let Some(idle) = tracker.flow(segment, direction, &rules.tcp) else { return false };
-            // The packet that the connection was assured by has asked for its place.
+            // The connection was protected from eviction when it became assured.
             cx.expire_after(idle);
             return true;
         }
@@ -308,7 +305,8 @@ impl Connection {
         true
     }
 
-    /// The same for what opens and closes a TCP connection in the ordinary way, with [`flow`](Self::flow) most of all packets.
+    /// Second fast path: handles segments that open and close a TCP connection in the usual way. Returns the idle timeout, or `None`
+    /// without a change if [`step`](Self::step) must handle the packet.
     #[inline(always)]
     pub fn flow_on(&mut self, observation: &Observation, rules: &Rules) -> Option<Nanos> {
         let direction = self.direction(observation);
@@ -317,7 +315,7 @@ impl Connection {
         tracker.flow_on(segment, direction, &rules.tcp)
     }
 
-    /// Judges a packet and follows it, also one that [`flow`](Self::flow) or [`flow_on`](Self::flow_on) would follow sooner.
+    /// Handles any packet, including those that the faster [`flow`](Self::flow) and [`flow_on`](Self::flow_on) handle.
     #[inline]
     pub fn step(&mut self, observation: &Observation, rules: &Rules, now: Nanos) -> Outcome {
         let direction = self.direction(observation);
@@ -341,25 +339,24 @@ impl Connection {
                 conversation.assured = conversation.answered;
                 Outcome::Valid(rules.other)
             }
-            // One protocol number, read as two transports: headers that can't be, but no reason to fall over.
+            // One protocol number with two transports: impossible headers, but no reason to panic.
             (_, Event::Tcp(_) | Event::Udp | Event::Query(_) | Event::Reply(_) | Event::Other) => {
                 Outcome::Invalid(Cause::InvalidState)
             }
         }
     }
 
-    /// Opens the connection anew with a packet of which [`step`](Self::step) said that it [reopens](Outcome::Reopens) it, and follows
-    /// that.
+    /// Reopens the connection with a packet for which [`step`](Self::step) returned [`Outcome::Reopens`], and handles that packet.
     ///
     /// # Errors
-    /// Why no connection can begin with it.
+    /// Why the packet can't open a connection.
     #[inline(never)]
     pub fn reopen(&mut self, observation: &Observation, rules: &Rules, now: Nanos) -> Result<Outcome, Cause> {
         *self = Self::open(observation, rules, now)?;
         Ok(self.step(observation, rules, now))
     }
 
-    /// Which side sent the packet.
+    /// Returns the side that sent the packet.
     #[inline]
     #[must_use]
     pub const fn direction(&self, observation: &Observation) -> Direction {
@@ -372,7 +369,7 @@ impl Connection {
         self.opener_first
     }
 
-    /// Whether the connection has proved itself: when a table is full, it stays.
+    /// Returns true if the connection is assured: it is not evicted from a full table.
     #[inline]
     #[must_use]
     pub const fn assured(&self) -> bool {
@@ -383,7 +380,7 @@ impl Connection {
         }
     }
 
-    /// The protocol's name and the state's, for reports.
+    /// The names of the protocol and the state, for reports.
     #[must_use]
     pub const fn names(&self) -> (&'static str, &'static str) {
         match &self.tracked {
@@ -395,7 +392,7 @@ impl Connection {
         }
     }
 
-    /// The TCP tracker, if it is a TCP connection.
+    /// The TCP tracker of a TCP connection.
     #[must_use]
     pub const fn tcp(&self) -> Option<&Tracker> {
         match &self.tracked {
@@ -406,10 +403,10 @@ impl Connection {
 }
 
 impl Outcome {
-    /// Asks the engine for what follows from the outcome; the cause if the packet is invalid.
+    /// Applies the outcome to the flow: deadline, end, protection from eviction.
     ///
     /// # Errors
-    /// The cause.
+    /// The cause, if the packet is invalid.
     #[inline]
     pub fn carry_out<N: NetworkFunction, M: Memory>(
         self,
@@ -434,7 +431,7 @@ impl Outcome {
                 cx.expire_after(idle);
                 Err(cause)
             }
-            // A segment that may not reopen the connection has no place in it.
+            // A segment that may not reopen the connection is invalid in it.
             Self::Reopens => Err(Cause::InvalidState),
         }
     }
@@ -444,7 +441,7 @@ impl Conversation {
     #[inline]
     fn step_udp(&mut self, direction: Direction, rules: &Rules, now: Nanos) -> Nanos {
         let mut idle = rules.udp;
-        // The first answer alone proves nothing: the timeout grows with what comes after it.
+        // The first answer is not enough: the timeout grows with later packets.
         if self.answered {
             let began = Nanos(u64::from(self.began[0]) << 32 | u64::from(self.began[1]));
             if now.since(began) > STREAM_AGE {
@@ -458,8 +455,8 @@ impl Conversation {
 }
 
 impl Observation {
-    /// What the packet contributes to a connection; `None` where [`Unobserved::of`] says why it belongs to none.
-    // Built in place where it is inlined; copied at a third more cost where it isn't.
+    /// Extracts the metadata of a packet; `None` if it belongs to no connection, see [`Unobserved::of`].
+    // Inlined so that it is built in place and not copied.
     #[inline(always)]
     #[must_use]
     pub fn of(headers: &Headers) -> Option<Self> {
@@ -483,7 +480,7 @@ impl Observation {
         Some(Self { key, event, from_first, interface: headers.interface })
     }
 
-    /// The packet's five-tuple as sent; of an ICMP error, the quoted packet's.
+    /// The packet's five-tuple as sent; for an ICMP error, that of the quoted packet.
     #[must_use]
     pub const fn tuple(&self) -> FiveTuple {
         if self.from_first { self.key } else { self.key.reversed() }
@@ -491,7 +488,7 @@ impl Observation {
 }
 
 impl Unobserved {
-    /// Why [`Observation::of`] has nothing to say of the packet.
+    /// Returns why [`Observation::of`] returned `None`.
     #[must_use]
     pub fn of(headers: &Headers) -> Self {
         match headers.network {
@@ -511,11 +508,11 @@ impl Unobserved {
     }
 }
 
-/// What an ICMP message is to connections.
+/// The role of an ICMP message for connections.
 enum IcmpRole {
     Query(u8),
     Reply(u8),
-    /// It quotes this packet.
+    /// An error; the five-tuple of the quoted packet.
     Error(FiveTuple),
     Unobserved(Unobserved),
 }
@@ -531,9 +528,9 @@ impl IcmpRole {
                 129 if named => Self::Reply(0),
                 139 if named => Self::Query(1),
                 140 if named => Self::Reply(1),
-                // Multicast listener discovery and neighbour discovery, redirects not among them.
+                // Multicast listener discovery and neighbour discovery, without redirects.
                 130..=136 | 143 => Self::Unobserved(Unobserved::Untracked),
-                // Also those that nobody has assigned (RFC 4443, section 2.4, b).
+                // Unassigned ones too (RFC 4443, section 2.4, b).
                 0..=127 => Self::error(headers, icmp),
                 _ => UNKNOWN,
             };
@@ -552,7 +549,7 @@ impl IcmpRole {
         }
     }
 
-    /// An error is for the host that sent the quoted packet; one that goes elsewhere is forged or astray.
+    /// An error must go to the host that sent the quoted packet; another one is forged or misrouted.
     fn error(headers: &Headers, icmp: &Icmp) -> Self {
         match (icmp.embedded, headers.addresses()) {
             (Some(embedded), Some((_, to))) if embedded.tuple.source().address == to => Self::Error(embedded.tuple),
@@ -562,7 +559,7 @@ impl IcmpRole {
 }
 
 impl Cause {
-    /// Every cause, in order of its number.
+    /// All causes, by number.
     pub const ALL: [Self; 8] = [
         Self::NoConnection,
         Self::InvalidFlags,
@@ -574,7 +571,7 @@ impl Cause {
         Self::UnknownIcmp,
     ];
 
-    /// The names of all causes, in order of their numbers: functions number their drop reasons so.
+    /// The names of all causes, by number. Functions use these numbers for their drop reasons.
     pub const NAMES: [&'static str; 8] = [
         "no-connection",
         "invalid-flags",
@@ -599,7 +596,7 @@ impl fmt::Display for Cause {
     }
 }
 
-/// The five-tuple of a packet whose ports are known.
+/// Builds a packet's five-tuple from its ports.
 #[inline]
 fn tuple(headers: &Headers, src_port: u16, dst_port: u16) -> Option<FiveTuple> {
     match &headers.network {

@@ -1,5 +1,5 @@
-//! An HTTP cache's headers and index: which requests could be answered without asking the server, by RFC 9111 (the web cache of NFork,
-//! table 6). Bodies are not kept. Behaviour and choices: `docs/web-cache.md`.
+//! Finds HTTP requests that a shared cache could answer (RFC 9111), with the index of such a cache and without bodies (the web cache of
+//! NFork, table 6). Behaviour and choices: `docs/web-cache.md`.
 
 mod config;
 mod connection;
@@ -24,50 +24,50 @@ pub use self::config::Config;
 pub use self::connection::Connection;
 pub use self::index::Index;
 use self::index::{Known, Totals};
-use self::message::{Ask, Keep, Reply, Uncacheable, What};
+use self::message::{Ask, CacheAction, Keep, Reply, Uncacheable};
 use self::segment::Event;
 pub use self::segment::Segment;
 
-/// The function, configured.
+/// The `web-cache` function.
 #[derive(Clone, Debug)]
 pub struct WebCache {
     config: Config,
 }
 
-/// How long a connection is remembered once both ends have sent a FIN.
+/// How long a connection is remembered after the FINs of both sides.
 const FIN_TIMEOUT: Nanos = Nanos::from_secs(10);
 
 impl WebCache {
-    /// The function as configured.
+    /// Creates the function from its configuration.
     #[must_use]
     pub const fn new(config: Config) -> Self {
         Self { config }
     }
 
-    /// A segment without a message doesn't keep a connection that both ends have ended.
+    /// Shortens the deadline of a connection that both sides have ended.
     fn linger<M: Memory>(&self, cx: &mut Context<'_, Self, M>, connection: &Connection) {
         if connection.ended == [true; 2] {
             cx.expire_after(FIN_TIMEOUT);
         }
     }
 
-    /// Counts a request by what becomes of it, if it is a new one, and sends it where it can be answered.
+    /// Handles a request: counts it if it is new, and sends it to the store on a hit.
     fn ask<M: Memory>(&self, cx: &mut Context<'_, Self, M>, ask: &Ask, is_new: bool) -> Step<Verdict, M> {
         let (index, now) = (cx.shared, cx.now());
         let found = match ask.what {
-            What::LookUp => index.find(&mut cx.tx, ask.name, now)?,
-            What::Reload | What::Authorized | What::Unsafe | What::Pass(_) => None,
+            CacheAction::LookUp => index.find(&mut cx.tx, ask.name, now)?,
+            CacheAction::Reload | CacheAction::Authorized | CacheAction::Unsafe | CacheAction::Bypass(_) => None,
         };
         if is_new {
             index.totals.update(&mut cx.tx, |totals| match (ask.what, &found) {
-                (What::LookUp, Some(known)) => {
+                (CacheAction::LookUp, Some(known)) => {
                     totals.hits += 1;
                     totals.bytes_saved = totals.bytes_saved.wrapping_add(known.length);
                 }
-                (What::LookUp | What::Reload, _) => totals.misses += 1,
-                (What::Authorized, _) => count(totals, Uncacheable::Authorization),
-                (What::Unsafe, _) => count(totals, Uncacheable::Method),
-                (What::Pass(why), _) => count(totals, why),
+                (CacheAction::LookUp | CacheAction::Reload, _) => totals.misses += 1,
+                (CacheAction::Authorized, _) => count(totals, Uncacheable::Authorization),
+                (CacheAction::Unsafe, _) => count(totals, Uncacheable::Method),
+                (CacheAction::Bypass(why), _) => count(totals, why),
             })?;
         }
         Ok(match found {
@@ -76,7 +76,7 @@ impl WebCache {
         })
     }
 
-    /// Keeps a response to this request, or says why not.
+    /// Handles a response to this request: indexes it, or counts why not.
     fn reply<M: Memory>(&self, cx: &mut Context<'_, Self, M>, ask: Option<Ask>, reply: &Reply) -> Step<(), M> {
         let (index, now) = (cx.shared, cx.now());
         let Some(Ask { name, what }) = ask else {
@@ -84,16 +84,16 @@ impl WebCache {
         };
         match (what, reply.keep) {
             // These have been counted with their requests.
-            (What::Pass(_), _) => Ok(()),
-            (What::Unsafe, _) if reply.succeeds => index.invalidate(&mut cx.tx, name),
-            (What::Unsafe, _) => Ok(()),
-            (What::Authorized, _) if !reply.is_public => Ok(()),
-            (What::Authorized, Keep::Not(_)) => Ok(()),
-            (What::LookUp | What::Reload | What::Authorized, Keep::For(secs)) => {
+            (CacheAction::Bypass(_), _) => Ok(()),
+            (CacheAction::Unsafe, _) if reply.succeeds => index.invalidate(&mut cx.tx, name),
+            (CacheAction::Unsafe, _) => Ok(()),
+            (CacheAction::Authorized, _) if !reply.is_public => Ok(()),
+            (CacheAction::Authorized, Keep::Not(_)) => Ok(()),
+            (CacheAction::LookUp | CacheAction::Reload | CacheAction::Authorized, Keep::For(secs)) => {
                 let lifetime = Nanos::from_secs(u64::from(secs.min(self.config.longest.secs())));
                 index.keep(&mut cx.tx, Known { name, stale_at: now + lifetime, length: reply.length })
             }
-            (What::LookUp | What::Reload, Keep::Not(why)) => {
+            (CacheAction::LookUp | CacheAction::Reload, Keep::Not(why)) => {
                 index.totals.update(&mut cx.tx, |totals| count(totals, why))
             }
         }
@@ -130,7 +130,7 @@ impl NetworkFunction for WebCache {
 
     const DESCRIPTION: Description = Description {
         name: "web-cache",
-        summary: "knows which HTTP requests a cache could answer (RFC 9111), counts them, and sends them to a store's port",
+        summary: "finds HTTP requests that a cache could answer (RFC 9111), counts them, and sends them to a store's port",
         state: "the requests that wait for their responses",
         sharing: Sharing::Shares("the index of responses"),
         keys: config::KEYS,
@@ -199,7 +199,7 @@ impl NetworkFunction for WebCache {
         let is_first = segment.tuple.symmetric().1;
         match &segment.event {
             Event::Data => self.linger(cx, connection),
-            // The ports are taken by another connection.
+            // A new connection on the same ports.
             Event::Syn => *connection = Connection::default(),
             Event::Fin => {
                 connection.ended[usize::from(is_first)] = true;
@@ -219,7 +219,7 @@ impl NetworkFunction for WebCache {
                     && let Some(ask) = connection.answers(*seq)
                 {
                     self.reply(cx, ask, reply)?;
-                    // Who has been answered is no flood's.
+                    // A connection that was answered is not part of a flood.
                     cx.assure();
                 }
             }
@@ -227,7 +227,7 @@ impl NetworkFunction for WebCache {
         Ok(Verdict::forward())
     }
 
-    /// A connection without room is asked for nothing, and passes.
+    /// Forwards packets without room for their connection.
     fn orphan<M: Memory>(&self, _: &mut Context<'_, Self, M>, _: &Segment) -> Step<Verdict, M> {
         Ok(Verdict::forward())
     }
@@ -237,7 +237,7 @@ impl NetworkFunction for WebCache {
         let totals = shared.totals.read(tx, Nanos::NEVER)?;
         let row = |(what, count): (&str, u64)| vec![what.into(), count.into()];
         Ok(Some(Report {
-            title: String::from("requests that a cache could answer, and why it couldn't answer others"),
+            title: String::from("requests that a cache could answer, and exchanges that can't be cached, by reason"),
             columns: vec!["what", "count"],
             rows: totals.rows().into_iter().map(row).collect(),
         }))
@@ -247,7 +247,7 @@ impl NetworkFunction for WebCache {
 impl Speed<Self> for WebCache {
     const SELECTIVE: bool = true;
 
-    /// A connection is of interest from its first request on.
+    /// A connection is remembered from its first request on.
     #[inline]
     fn refuses(_: &Self, segment: &Segment) -> bool {
         !matches!(segment.event, Event::Ask(..))

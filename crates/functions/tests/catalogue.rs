@@ -1,10 +1,10 @@
-//! What the catalogue says of a configuration file is what reading one does.
+//! The catalogue's configuration keys and defaults agree with the configurations.
 
 use millrace_functions::{Catalogued, Visitor, each, policer, port_knock};
 use nf::Description;
 use serde::de::DeserializeOwned;
 
-/// The defaults that the catalogue prints make up the default configuration, and no key is missing from it.
+/// The catalogue's defaults give the default configuration, and no key is missing.
 fn defaults_are_true<C: DeserializeOwned + Default + PartialEq + std::fmt::Debug>(description: &Description) {
     let lines: Vec<String> = description.keys.iter().map(|key| format!("{} = {}\n", key.name, key.default)).collect();
     let read: C = toml::from_str(&lines.concat()).unwrap_or_else(|error| panic!("{}: {error}", description.name));
@@ -13,7 +13,7 @@ fn defaults_are_true<C: DeserializeOwned + Default + PartialEq + std::fmt::Debug
     assert_eq!(none, C::default());
     let Err(error) = toml::from_str::<C>("no_such_key = 1") else { panic!("{}: unknown key", description.name) };
     let error = error.to_string();
-    // Of a key inside a table the table is listed.
+    // For a key inside a table the table is listed.
     let mut names: Vec<&str> = description.keys.iter().filter_map(|key| key.name.split('.').next()).collect();
     names.dedup();
     for name in &names {

@@ -1,5 +1,5 @@
-//! The translator under transactions: four threads share one translator's state in transactional memory, and a replay in
-//! the order of commits must give every verdict again.
+//! `nat` under transactions: four threads share its state in transactional memory. A replay in commit order must give the same
+//! verdicts.
 
 use std::net::Ipv4Addr;
 use std::sync::{Barrier, Mutex};
@@ -14,7 +14,7 @@ use packet::{
 
 const SMALL: &str = "ports = \"5000-5015\"\nmappings = 24\nsessions = 32\nfiltering = \"address-dependent\"";
 
-/// Draws from a seed (SplitMix64).
+/// A seeded random number generator (SplitMix64).
 struct Draw(u64);
 
 impl Draw {
@@ -25,7 +25,7 @@ impl Draw {
     }
 }
 
-/// A packet between few endpoints, so that threads meet: out, in or back in again.
+/// A packet between few endpoints, so that threads conflict: outward, inward or hairpinned.
 fn packet(draw: &mut Draw) -> Headers {
     let inside = (Ipv4Addr::new(10, 0, 0, 1 + draw.below(3) as u8), 5000 + draw.below(6) as u16);
     let external = (Ipv4Addr::new(203, 0, 113, 1), 5000 + draw.below(16) as u16);
@@ -61,7 +61,7 @@ fn packet(draw: &mut Draw) -> Headers {
     }
 }
 
-/// One step until it commits.
+/// Repeats a step until it commits.
 fn step(
     nat: &Nat,
     session: &mut Session,
@@ -74,7 +74,7 @@ fn step(
         let mut log = session.log(memory);
         let mut cx = Context::<Nat, Transactional>::new(state, log.attempt(aborts), now, Seq(0));
         let verdict = nat.packet(&mut cx, &mut (), meta);
-        // Others get in between here, however few cores there are.
+        // Lets other threads run, even on few cores.
         std::thread::yield_now();
         if let Ok(verdict) = verdict
             && let Ok(place) = cx.tx.commit()
@@ -98,7 +98,7 @@ fn four_threads_translate_as_one_would_have_in_the_order_of_commits() {
                 let mut draw = Draw(session.core() as u64);
                 start.wait();
                 for n in 0..400 {
-                    // Six seconds apart, so that sessions of all kinds expire while others go on.
+                    // Six seconds apart, so that sessions of all kinds expire while others live.
                     let now = Nanos::from_secs(1000 + 6 * n);
                     let Some(meta) = nat.meta(&packet(&mut draw), &[]) else { continue };
                     let (place, verdict) = step(nat, &mut session, memory, together, &meta, now);
@@ -116,7 +116,7 @@ fn four_threads_translate_as_one_would_have_in_the_order_of_commits() {
     let alone = nat.shared(&fresh);
     let mut sessions = fresh.sessions();
     for (order, meta, now, verdict) in log {
-        let again = step(&nat, &mut sessions[order.1], &fresh, &alone, &meta, now).1;
-        assert_eq!(again, verdict, "{meta:?} at {order:?}");
+        let replayed = step(&nat, &mut sessions[order.1], &fresh, &alone, &meta, now).1;
+        assert_eq!(replayed, verdict, "{meta:?} at {order:?}");
     }
 }

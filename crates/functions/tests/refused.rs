@@ -1,13 +1,12 @@
-//! A function that reaches for a clock, a thread, a file, random numbers or unsafe code does not compile, and these are the
-//! compiler's words. Function crates are `no_std` and forbid unsafe code: each case is a crate with the same two lines. What those
-//! leave, atomics and cells, is clippy's, which says what to use instead.
+//! A function that uses a clock, a thread, a file, random numbers or unsafe code does not compile. Function crates are `no_std` and
+//! forbid unsafe code: each case is a crate with the same two lines. Clippy refuses atomics and cells, and says what to use instead.
 #![allow(clippy::print_stdout)]
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What a function reaches for: the line that stands in its step, and how the compiler's answer begins.
+/// Cases that don't compile: name, line in the step, and beginning of the compiler's message.
 const CASES: [(&str, &str, &str); 8] = [
     ("nothing", "", ""),
     ("clock", "let _ = std::time::Instant::now();", NO_STD),
@@ -16,11 +15,11 @@ const CASES: [(&str, &str, &str); 8] = [
     ("file", "let _ = std::fs::read(\"/etc/hostname\");", NO_STD),
     ("random", "count.0 ^= std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 1);", NO_STD),
     ("lock", "let _ = std::sync::Mutex::new(0).lock();", NO_STD),
-    // A string, and no unsafe block of this crate: it is what the compiler has to refuse.
+    // A string, not an unsafe block of this crate: the compiler must refuse it.
     ("raw", "let count = unsafe { &mut *core::ptr::from_mut(count) };", UNSAFE),
 ];
 
-/// What compiles, and is not to be: the line, what clippy calls it, and what it says to use instead.
+/// Cases that compile and clippy refuses: name, line, lint, and advice.
 const DISALLOWED: [(&str, &str, &str, &str); 4] = [
     (
         "atomic",
@@ -85,8 +84,8 @@ fn a_function_that_reaches_out_does_not_compile() {
     }
 }
 
-/// What a function keeps beside its flows: the field, and what the compiler says to use instead.
-const KEPT: [(&str, &str, &[&str]); 3] = [
+/// State beside the flows: name, field, and the compiler's advice.
+const STATE_BESIDE_FLOWS: [(&str, &str, &[&str]); 3] = [
     ("keeps_nothing", "pub struct Counter;", &[]),
     (
         "keeps_a_cell",
@@ -106,8 +105,8 @@ const KEPT: [(&str, &str, &[&str]); 3] = [
 
 #[test]
 fn the_compiler_says_where_state_belongs() {
-    let folder = prepare("kept", &KEPT.map(|(name, ..)| (name, "")));
-    for (name, field, _) in KEPT {
+    let folder = prepare("kept", &STATE_BESIDE_FLOWS.map(|(name, ..)| (name, "")));
+    for (name, field, _) in STATE_BESIDE_FLOWS {
         let text = template().replace("pub struct Counter;", field);
         write(&folder.join("examples").join(format!("{name}.rs")), &text);
     }
@@ -120,7 +119,7 @@ fn the_compiler_says_where_state_belongs() {
         .output()
         .expect("cargo runs");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    for (name, _, words) in KEPT {
+    for (name, _, words) in STATE_BESIDE_FLOWS {
         let of_case = said.split("\nerror").filter(|message| message.contains(&format!("examples/{name}.rs:")));
         let of_case = of_case.collect::<String>();
         assert_eq!(of_case.is_empty(), words.is_empty(), "{name}: {said}");
@@ -156,7 +155,7 @@ fn what_compiles_and_is_not_to_be_is_clippys() {
     }
 }
 
-/// The crate that the cases are like: nothing brings the standard library back but for tests.
+/// The functions crate has the two lines of the cases, and uses the standard library only in tests.
 #[test]
 fn the_function_crates_say_so_themselves() {
     let ours = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -197,13 +196,13 @@ fn template() -> String {
     fs::read_to_string(path).expect("the template lies beside the test")
 }
 
-/// The number of the line that has these words.
+/// Returns the number of the line with these words.
 fn line_of(text: &str, words: &str) -> usize {
     text.lines().position(|line| line.contains(words)).expect("it has such a line") + 1
 }
 
-/// A package whose examples are the cases. It has the workspace's lock file, so that nothing is looked for elsewhere, and the
-/// three crates that a function is written with.
+/// Creates a package with the cases as examples. It uses the workspace's lock file, so nothing is downloaded, and the three crates that a
+/// function needs.
 fn prepare(package: &str, cases: &[(&str, &str)]) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(package);
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the workspace is there");

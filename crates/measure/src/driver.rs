@@ -10,8 +10,6 @@ use port::Trace;
 
 use synth::Frames;
 
-/// The name of a packet set of the function `N`.
-
 /// Runs a function over packets as the contract's documentation says, without a bound on the number of flows.
 ///
 /// Before each packet that reaches the function, every flow whose deadline has passed is expired, in the order of the

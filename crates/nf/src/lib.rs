@@ -28,5 +28,5 @@ pub use function::{
 pub use record::{ADDRESS_BYTES, ENDS_BYTES, HOST_BYTES, IPV6, RecordReader, RecordWriter, TUPLE_BYTES, family_of};
 pub use report::{Cell, Fingerprint, Report, counted, grouped};
 pub use speed::{Plain, Speed, Sum};
-pub use transform::Transform;
+pub use transform::{MakeFrame, Transform};
 pub use verdict::{Fates, PortId, Reason, Reply, Verdict};

@@ -16,5 +16,8 @@ pub struct Transform<N> {
     pub growth: u32,
     /// Writes the new frame into a buffer that is empty, or says for which reason the packet is dropped after all. It must depend on
     /// nothing but its arguments: the function, the verdict's `work`, the old frame's headers, the old frame.
-    pub frame: fn(&N, u64, &Headers, &[u8], &mut Vec<u8>) -> Result<(), Reason>,
+    pub frame: MakeFrame<N>,
 }
+
+/// See [`Transform::frame`].
+pub type MakeFrame<N> = fn(&N, u64, &Headers, &[u8], &mut Vec<u8>) -> Result<(), Reason>;

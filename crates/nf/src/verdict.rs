@@ -15,7 +15,7 @@ pub enum Verdict {
         rewrite: Rewrite,
     },
     /// Another packet goes out in its place, which the function makes of it outside of its step:
-    /// [`NetworkFunction::transform`](crate::NetworkFunction::transform).
+    /// [`NetworkFunction::TRANSFORM`](crate::NetworkFunction::TRANSFORM).
     Transform {
         /// The port that it leaves by.
         port: PortId,

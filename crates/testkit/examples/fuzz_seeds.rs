@@ -1,4 +1,4 @@
-//! Writes what the fuzzers start from: `cargo run -p millrace-testkit --example fuzz_seeds -- FOLDER`.
+//! Writes the seeds of the fuzzers: `cargo run -p millrace-testkit --example fuzz_seeds -- FOLDER`.
 
 use std::path::PathBuf;
 

@@ -1,6 +1,6 @@
-//! Writes what the sequencer in hardware is held against: `cargo run -p millrace-testkit --example rtl_vectors -- FOLDER`.
-//! Says for each file, on a line, what the hardware must be built for and what is in it:
-//! name, function, rows, bytes of a record, outer header, packets that take a step, that take none, that software reads.
+//! Writes the test vectors of the hardware sequencer: `cargo run -p millrace-testkit --example rtl_vectors -- FOLDER`.
+//! Prints a line for each file with the parameters of the hardware and the number of packets:
+//! name, function, rows, bytes of a record, outer header, packets with a step, without one, left to software.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};

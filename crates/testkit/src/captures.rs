@@ -1,4 +1,4 @@
-//! Captures that tests read: those that lie beside the repository, or in the folder that `MILLRACE_TRACES` names.
+//! Captures for tests: those beside the repository, or in the folder `MILLRACE_TRACES`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use port::Trace;
 use port::pcap::Reader;
 
-/// The folder of the shared captures, with their manifest, if there is one.
+/// Returns the folder of the shared captures with their manifest, if there is one.
 #[must_use]
 pub fn shared() -> Option<PathBuf> {
     let given = std::env::var_os("MILLRACE_TRACES").map(PathBuf::from);
@@ -14,7 +14,7 @@ pub fn shared() -> Option<PathBuf> {
     given.into_iter().chain([beside]).find(|folder| folder.join("MANIFEST.tsv").is_file())
 }
 
-/// Every capture below the folder, in order of its name.
+/// Returns every capture below the folder, sorted by name.
 #[must_use]
 pub fn below(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
@@ -34,12 +34,12 @@ pub fn below(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The packets of a capture up to its first defect; `None` where there are none.
+/// Reads the packets of a capture up to its first defect; `None` if there are none.
 #[must_use]
 pub fn read(path: &Path) -> Option<Trace> {
     let mut reader = Reader::open(path).ok()?;
     let mut trace = Trace::new();
-    // What lies ahead of a defect counts. A reader that has nothing for a while isn't at its end.
+    // Packets before a defect count. A reader without packets for a while isn't at its end.
     let _defect = trace.fill(&mut reader, usize::MAX);
     (!trace.is_empty()).then_some(trace)
 }

@@ -1,5 +1,5 @@
-//! The piggyback path held against the plain one: a trace is sequenced, replicas run over what came of it, and all that they
-//! do is compared with what `sequential` does with the trace itself.
+//! Compares the piggyback path with the plain one: a trace is sequenced, replicas run over the sequenced packets, and their outcome is
+//! compared with that of `sequential` on the trace.
 
 use std::sync::Arc;
 
@@ -9,35 +9,35 @@ use nf::{Function, Report};
 use packet::Nanos;
 use port::{MemoryQueue, Packet, Sent, Trace};
 
-/// What a run came to, as far as the path that its packets took must not tell.
+/// The outcome of a run that must not depend on the path of its packets.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Came {
-    /// What was sent, in order.
+    /// The packets sent, in order.
     pub sent: Vec<Sent>,
-    /// What happened to packets and flows; replayed records are left out.
+    /// The counters, without replayed records.
     pub counters: Counters,
     /// The flows alive at the end.
     pub alive: usize,
-    /// The most flows that there were at once.
+    /// Maximum number of flows at a time.
     pub high_water: usize,
     /// The time of the last packet.
     pub last: Nanos,
-    /// What the function has to tell.
+    /// The function's report.
     pub report: Option<Report>,
-    /// What loss came to, where packets may be missing.
+    /// Recovery from loss, if packets may be missing.
     pub recovery: Option<Recovery>,
 }
 
-/// Packets that are delivered at a time: several for each core, and often not as many for each.
+/// Packets delivered at a time: several for each core, often unequal numbers.
 const BURST: usize = 13;
 
-/// The trace as a sequencer sends it to so many cores.
+/// Returns the trace as a sequencer sends it to `cores` cores.
 ///
 /// # Errors
-/// The first packet whose time a carrier can't tell.
+/// The first packet with a time that the carrier can't encode.
 ///
 /// # Panics
-/// For fewer than two cores.
+/// If `cores` is less than two.
 pub fn sequenced<N: Function>(nf: &Arc<N>, trace: &Trace, cores: usize, outer: Outer) -> Result<Trace, LateTime> {
     let mut sequencer = Sequencer::new(Arc::clone(nf), cores, outer);
     let (mut frames, mut frame) = (Trace::new(), Vec::new());
@@ -49,10 +49,10 @@ pub fn sequenced<N: Function>(nf: &Arc<N>, trace: &Trace, cores: usize, outer: O
     Ok(frames)
 }
 
-/// What `sequential` does with the trace.
+/// Runs `sequential` over the trace.
 ///
 /// # Panics
-/// When it doesn't take the function, or the function panics.
+/// If it refuses the function, or the function panics.
 #[must_use]
 pub fn plain<N: Function>(nf: &Arc<N>, trace: &Trace, options: &Options) -> Came {
     let mut queue = MemoryQueue::new(Arc::new(trace.clone()), BURST);
@@ -62,10 +62,10 @@ pub fn plain<N: Function>(nf: &Arc<N>, trace: &Trace, options: &Options) -> Came
     came(&queue, outcome).0
 }
 
-/// What so many replicas do with sequenced packets, and what ended that early.
+/// Runs `cores` replicas over sequenced packets. Returns the outcome, and the error that ended the run early.
 ///
 /// # Panics
-/// For fewer than two cores.
+/// If `cores` is less than two.
 #[must_use]
 pub fn replicas<N: Function>(
     nf: &Arc<N>,

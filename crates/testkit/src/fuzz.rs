@@ -1,5 +1,5 @@
-//! What holds for any bytes at all. Each function takes an input as a fuzzer makes it and panics where something does not
-//! hold; the targets in `fuzz/` and the test that replays their corpora call the same ones.
+//! Fuzz checks: properties that hold for any bytes. Each function takes a fuzzer's input and panics if a property fails. The targets in
+//! `fuzz/` and the test that replays their corpora call the same functions.
 
 mod capture;
 mod carrier;
@@ -18,10 +18,10 @@ pub use config::config;
 pub use functions::functions;
 pub use parse::parse;
 
-/// A check.
+/// A fuzz check.
 pub type Check = fn(&[u8]);
 
-/// All checks, by the names of their targets.
+/// All checks with the names of their targets.
 pub const CHECKS: [(&str, Check); 7] = [
     ("parse", parse),
     ("capture", capture),

@@ -1,5 +1,5 @@
-//! What Millrace's own tests are made of: naive models, the checks that fuzzing runs, and network namespaces to hold functions
-//! against the kernel in. Frames and traces are from [`synth`].
+//! Helpers of Millrace's own tests: naive models, fuzz checks, and network namespaces to compare functions with the kernel. Frames and
+//! traces are from [`synth`].
 #![deny(unsafe_code)]
 
 #[cfg(feature = "checks")]

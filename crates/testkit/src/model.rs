@@ -1,6 +1,5 @@
-//! Naive models of the network functions: plain `HashMap` programs after the functions' documents, written apart from
-//! the functions. They know no engine and no contract, and keep what they know for ever; where a table may be full, that is
-//! part of the model.
+//! Naive models of the network functions: plain `HashMap` programs written from the functions' pages, independently of the functions.
+//! They use no engine and no contract, and never forget anything. If a full table matters, the model includes it.
 
 mod anti_ddos;
 mod app_classifier;
@@ -51,32 +50,32 @@ pub use web_cache::WebCacheModel;
 
 /// A function's behaviour, packet by packet.
 pub trait Model {
-    /// What becomes of packet number `seq`. Malformed packets don't come here, nor do later fragments where the
-    /// function's packet sets are named by ports.
+    /// Returns the fate of packet number `seq`. Malformed packets are not given to a model, nor are later fragments if the function's packet
+    /// sets have ports.
     fn packet(&mut self, seq: Seq, now: Nanos, headers: &Headers, payload: &[u8]) -> Fate;
 }
 
 /// Source address and port, destination address and port, protocol.
 pub type Tuple = (IpAddr, u16, IpAddr, u16, u8);
 
-/// What becomes of a packet, drop reasons by their names.
+/// The fate of a packet, with drop reasons by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It goes out, changed like this.
+    /// It is forwarded with this rewrite.
     Forward(Rewrite),
-    /// Another goes out in its place, which this makes of it.
+    /// It is transformed by this work and forwarded.
     Transform(u64),
-    /// It ends here.
+    /// It is dropped for this reason.
     Drop(&'static str),
-    /// It ends here, and this goes back.
+    /// It is dropped and answered.
     Reply(Reply),
 }
 
 impl Fate {
-    /// It goes out unchanged.
+    /// It is forwarded unchanged.
     pub const FORWARD: Self = Self::Forward(Rewrite::NONE);
 
-    /// A function's verdict, its own drop reasons given.
+    /// Converts a function's verdict, given the names of its own drop reasons.
     #[must_use]
     pub fn of(verdict: Verdict, own_reasons: &[&'static str]) -> Self {
         match verdict {
@@ -89,18 +88,18 @@ impl Fate {
     }
 }
 
-/// Where a function and its model part.
+/// A packet for which a function and its model differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Disagreement {
     /// The packet's number.
     pub seq: Seq,
     /// Its time.
     pub now: Nanos,
-    /// What it says.
+    /// Its headers.
     pub headers: Headers,
-    /// What the function decided.
+    /// The function's decision.
     pub got: Fate,
-    /// What the model did.
+    /// The model's decision.
     pub expected: Fate,
 }
 
@@ -113,13 +112,13 @@ impl fmt::Display for Disagreement {
     }
 }
 
-/// Gives the frames to a function that has seen nothing yet and to its model.
+/// Runs the frames through a fresh function and its model.
 ///
 /// # Errors
-/// The first packet of which they think differently.
+/// The first packet for which they differ.
 ///
 /// # Panics
-/// When a frame is malformed: models know of none.
+/// If a frame is malformed.
 pub fn compare<N: NetworkFunction>(
     driver: &mut Driver<N>,
     model: &mut impl Model,
@@ -133,10 +132,10 @@ pub fn compare<N: NetworkFunction>(
     Ok(())
 }
 
-/// Gives the next packet, number `seq`, to a function and to its model; what both made of it.
+/// Gives the next packet, number `seq`, to a function and to its model. Returns the fate.
 ///
 /// # Errors
-/// They think differently.
+/// If they differ.
 pub fn compare_packet<N: NetworkFunction>(
     driver: &mut Driver<N>,
     model: &mut impl Model,

@@ -1,6 +1,6 @@
-//! Network namespaces, and the wires between them: what a test needs to hold something against the kernel's own stack.
+//! Network namespaces and virtual wires between them, for comparisons with the kernel's network stack.
 //!
-//! Every namespace has a name with this process's number in it, and goes when its value is dropped, also on a panic.
+//! The name of a namespace contains the process number. A namespace is deleted on drop, also after a panic.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -15,17 +15,17 @@ use rustix::net::addr::{SocketAddrArg, SocketAddrLen, SocketAddrOpaque};
 use rustix::net::netdevice::name_to_index;
 use rustix::net::{AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType};
 
-/// A network namespace of our own.
+/// A network namespace.
 #[derive(Debug)]
 pub struct Namespace {
     name: String,
 }
 
 impl Namespace {
-    /// Makes the namespace `mr-PID-LABEL`, with its loopback up.
+    /// Creates the namespace `mr-PID-LABEL`, with its loopback up.
     ///
     /// # Errors
-    /// What `ip` says.
+    /// The error of `ip`.
     pub fn new(label: &str) -> io::Result<Self> {
         let name = format!("mr-{}-{label}", std::process::id());
         command("ip", &["netns", "add", &name])?;
@@ -34,32 +34,32 @@ impl Namespace {
         Ok(namespace)
     }
 
-    /// The name that `ip netns` knows it by.
+    /// The name in `ip netns`.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Runs `ip` here.
+    /// Runs `ip` in the namespace.
     ///
     /// # Errors
-    /// What `ip` says.
+    /// The error of `ip`.
     pub fn ip(&self, arguments: &[&str]) -> io::Result<String> {
         command("ip", &[&["-n", &self.name], arguments].concat())
     }
 
-    /// Runs a program here to its end.
+    /// Runs a program in the namespace to its end.
     ///
     /// # Errors
-    /// What the program says.
+    /// The error of the program.
     pub fn run(&self, program: &str, arguments: &[&str]) -> io::Result<String> {
         command("ip", &[&["netns", "exec", &self.name, program], arguments].concat())
     }
 
-    /// Calls `f` on a thread of its own that lives here: sockets that it opens stay here, and `/proc/sys/net` is ours.
+    /// Calls `f` on a new thread inside the namespace: its sockets belong to the namespace, and so does its `/proc/sys/net`.
     ///
     /// # Panics
-    /// When `f` does, or the namespace can't be entered.
+    /// If `f` panics, or the namespace can't be entered.
     pub fn enter<T: Send>(&self, f: impl FnOnce() -> T + Send) -> T {
         let inside = || {
             let file = File::open(format!("/run/netns/{}", self.name)).expect("the namespace was made by us");
@@ -71,11 +71,11 @@ impl Namespace {
         thread::scope(|scope| scope.spawn(inside).join()).unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 
-    /// Links this namespace's interface `name` with `peer_name` in `peer`: a wire without offloads, both ends up, that
-    /// speaks of its own accord neither IPv6 nor ARP.
+    /// Links this namespace's interface `name` with `peer_name` in `peer`: a wire without offloads, both ends up, that sends no IPv6 or ARP by
+    /// itself.
     ///
     /// # Errors
-    /// What `ip` or `ethtool` says.
+    /// The error of `ip` or `ethtool`.
     pub fn link(&self, name: &str, peer: &Self, peer_name: &str) -> io::Result<()> {
         command(
             "ip",
@@ -95,7 +95,7 @@ impl Namespace {
 
 impl Drop for Namespace {
     fn drop(&mut self) {
-        // Interfaces go with their namespace, and a veth's other end with it.
+        // Interfaces are deleted with their namespace, and so is a veth's other end.
         let _ = command("ip", &["netns", "del", &self.name]);
     }
 }
@@ -111,7 +111,7 @@ impl Wire {
     /// Opens the interface, which must be in the calling thread's namespace.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn open(interface: &str) -> io::Result<Self> {
         let all = Protocol::from_raw(std::num::NonZeroU32::new(u32::from(ETH_P_ALL.to_be())).expect("not zero"));
         let socket = rustix::net::socket_with(
@@ -134,21 +134,21 @@ impl Wire {
     /// Sends a frame.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn send(&self, frame: &[u8]) -> io::Result<()> {
         let sent = rustix::net::send(&self.socket, frame, SendFlags::empty())?;
         if sent == frame.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
     }
 
-    /// Takes the next frame that the other end sent, if one is there.
+    /// Receives the next frame from the other end, if there is one.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn take(&self) -> io::Result<Option<Vec<u8>>> {
         let mut frame = vec![0; 65_536];
         loop {
             match rustix::net::recv(&self.socket, &mut frame[..], RecvFlags::empty()) {
-                // A packet socket also hears what it says itself.
+                // A packet socket also receives its own frames.
                 Ok((_, len)) if len >= 12 && frame[6..12] == self.mac => {}
                 Ok((_, len)) => {
                     frame.truncate(len);
@@ -161,15 +161,15 @@ impl Wire {
         }
     }
 
-    /// Waits until one of `wires` has something to take, at most until `end`. Whether one has.
+    /// Waits until one of `wires` has a frame, at most until `end`. Returns true if one has.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn wait(wires: &[&Self], end: Instant) -> io::Result<bool> {
         let mut polled: Vec<PollFd<'_>> = wires.iter().map(|wire| PollFd::new(&wire.socket, PollFlags::IN)).collect();
-        let left = end.saturating_duration_since(Instant::now());
-        let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
-        match poll(&mut polled, Some(&left)) {
+        let remaining = end.saturating_duration_since(Instant::now());
+        let remaining = Timespec { tv_sec: remaining.as_secs() as i64, tv_nsec: i64::from(remaining.subsec_nanos()) };
+        match poll(&mut polled, Some(&remaining)) {
             Ok(ready) => Ok(ready > 0),
             Err(rustix::io::Errno::INTR) => Ok(false),
             Err(error) => Err(error.into()),
@@ -177,7 +177,7 @@ impl Wire {
     }
 }
 
-/// What is missing to make namespaces and to set them up, if anything: root, or a program.
+/// Returns what is missing for namespaces, if anything: root, or a program.
 #[must_use]
 pub fn missing(programs: &[&str]) -> Option<String> {
     if !rustix::process::geteuid().is_root() {
@@ -194,7 +194,7 @@ pub fn missing(programs: &[&str]) -> Option<String> {
     if !absent.is_empty() {
         return Some(absent.join(", "));
     }
-    // Containers may have root and the programs, yet not the right. Tests that run at once each probe for themselves.
+    // A container may have root and the programs, but not the capability. Concurrent tests probe separately.
     let probe = format!("probe-{:?}", thread::current().id());
     Namespace::new(&probe.replace(['(', ')'], ""))
         .err()
@@ -204,7 +204,7 @@ pub fn missing(programs: &[&str]) -> Option<String> {
 /// Runs a program to its end.
 ///
 /// # Errors
-/// When it can't be started, or exits with another code than 0: then with what it wrote to standard error.
+/// If it can't be started; or its standard error, if its exit code is not 0.
 pub fn command(program: &str, arguments: &[&str]) -> io::Result<String> {
     let out = with_sbin(program).args(arguments).output()?;
     if out.status.success() {
@@ -214,7 +214,7 @@ pub fn command(program: &str, arguments: &[&str]) -> io::Result<String> {
     Err(io::Error::other(format!("{program} {}: {}", arguments.join(" "), complaint.trim())))
 }
 
-/// The programs of an administrator are not on everyone's path.
+/// Builds a command with the administrator's program folders in the path.
 fn with_sbin(program: &str) -> Command {
     let mut command = Command::new(program);
     command.env("PATH", std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin");
@@ -256,7 +256,7 @@ unsafe impl SocketAddrArg for LinkAddress {
     }
 }
 
-/// The interface's Ethernet address, by `ip`: `/sys` shows the namespace that it was mounted in, not this thread's.
+/// Returns the interface's Ethernet address by `ip`, because `/sys` shows the namespace in which it was mounted.
 fn mac_of(interface: &str) -> io::Result<[u8; 6]> {
     let out = command("ip", &["-o", "link", "show", "dev", interface])?;
     let text = out.split_whitespace().skip_while(|word| *word != "link/ether").nth(1).ok_or(io::ErrorKind::NotFound)?;

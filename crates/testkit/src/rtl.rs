@@ -1,8 +1,8 @@
-//! What the sequencer in hardware (`rtl/`) is held against: packets of every kind, and for each what must come out.
+//! Test vectors for the hardware sequencer (`rtl/`): packets of every kind, with the expected output for each.
 //!
-//! [`corpus`] makes the packets, the software sequencer says what comes out, [`vectors`] writes it for the bench in
-//! `rtl/bench`, [`functions`] does so for every function. Which packets the hardware leaves to software is said a second
-//! time here, from their bytes, in [`Unread`].
+//! [`corpus`] makes the packets, the software sequencer gives the expected output, [`vectors`] writes both for the bench in `rtl/bench`, and
+//! [`functions`] does so for every function. [`Unread`] decides independently, from the bytes, which packets the hardware leaves to
+//! software.
 
 pub mod corpus;
 pub mod functions;

@@ -1,5 +1,5 @@
-//! The application classifier against nDPI's opinion of each flow of the shared captures: how far they agree, protocol by
-//! protocol, and floors just below that.
+//! Compares the application classifier with nDPI on each flow of the shared captures, protocol by protocol, and asserts minimum
+//! agreement.
 #![allow(clippy::print_stderr, clippy::print_stdout)]
 
 use std::collections::{BTreeMap, HashMap};
@@ -14,8 +14,8 @@ use millrace_testkit::captures;
 use nf::{Context, Meta, NetworkFunction};
 use packet::{Endpoint, FiveTuple, Fragment, Seq, protocol};
 
-/// The floors of each protocol of five flows or more, in percent: of the flows that are given this name, how many nDPI gives it
-/// to (precision), and the other way round (recall). They are what was measured, rounded down.
+/// Minimum precision and recall of each protocol with five flows or more, in percent. Precision: the share of our flows with this name
+/// that have it in nDPI, too. Recall: the reverse. They are the measured values, rounded down.
 const FLOORS: &[(&str, u32, u32)] = &[
     ("bgp", 100, 100),
     ("dce-rpc", 97, 98),
@@ -57,7 +57,7 @@ const FLOORS: &[(&str, u32, u32)] = &[
     ("xmpp", 100, 100),
 ];
 
-/// How nDPI calls our protocols: ours, and the beginnings of its labels.
+/// Our names of protocols, and the beginnings of nDPI's labels.
 const NAMES: &[(&str, &[&str])] = &[
     ("bgp", &["BGP"]),
     ("bittorrent", &["BitTorrent"]),
@@ -111,20 +111,20 @@ const NAMES: &[(&str, &[&str])] = &[
     ("xmpp", &["Jabber"]),
 ];
 
-/// What a label says of the protocol.
+/// The protocol in nDPI's label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Opinion {
     Ours(&'static str),
-    /// A protocol that isn't among ours.
+    /// A protocol that we don't have.
     Another,
-    /// Whose traffic it is, and not what protocol: told by an address or by a name.
+    /// A service and no protocol, found by an address or a name.
     NoProtocol,
 }
 
 impl Opinion {
     fn of(label: &str, protocol: u8) -> Self {
         let (first, rest) = label.split_once('.').unwrap_or((label, ""));
-        // SMB in the session service of NetBIOS is SMB; what its datagrams carry is told of these.
+        // SMB in the NetBIOS session service counts as SMB; NetBIOS datagrams count as NetBIOS.
         let first =
             if first == "NetBIOS" && rest.starts_with("SMB") && protocol == protocol::TCP { rest } else { first };
         let ours = NAMES.iter().find(|(_, labels)| labels.contains(&first));
@@ -141,14 +141,14 @@ impl Opinion {
     }
 }
 
-/// One flow's name: the lower end first.
+/// The key of a flow, lower endpoint first.
 type Flow = (u8, (IpAddr, u16), (IpAddr, u16));
 
 fn flow(protocol: u8, one: (IpAddr, u16), other: (IpAddr, u16)) -> Flow {
     (protocol, one.min(other), one.max(other))
 }
 
-/// The labels of each file below a folder.
+/// Reads the labels of each file below a folder.
 fn labels(traces: &Path, folder: &str) -> HashMap<String, HashMap<Flow, Opinion>> {
     let file = File::open(traces.join("labels/flows_ndpi42.tsv.zst")).expect("the labels are there");
     let mut decoder = zstd::stream::read::Decoder::new(file).expect("they are compressed");
@@ -169,7 +169,7 @@ fn labels(traces: &Path, folder: &str) -> HashMap<String, HashMap<Flow, Opinion>
     found
 }
 
-/// What the classifier says of each flow of a capture that has any payload.
+/// Classifies each flow with payload of a capture.
 fn classified(path: &Path) -> Option<HashMap<Flow, Option<&'static str>>> {
     let function: AppClassifier = AppClassifier::new(&Config::default());
     let mut sessions: HashMap<FiveTuple, (Session, bool)> = HashMap::new();
@@ -184,21 +184,21 @@ fn classified(path: &Path) -> Option<HashMap<Flow, Option<&'static str>>> {
     }
     let end = |end: Endpoint| (end.address, end.port);
     let name = |tuple: &FiveTuple| flow(tuple.protocol(), end(tuple.source()), end(tuple.destination()));
-    // Of sessions without payload nDPI guesses by the port.
+    // nDPI guesses sessions without payload by the port.
     let spoken = sessions.iter().filter(|(_, (_, speaks))| *speaks);
     Some(spoken.map(|(tuple, (session, _))| (name(tuple), function.application(session))).collect())
 }
 
-/// How both agree on a protocol.
+/// The agreement on a protocol.
 #[derive(Clone, Copy, Debug, Default)]
 struct Agreement {
-    /// Both give the name.
+    /// Flows that both name so.
     both: u32,
-    /// We alone do, and nDPI has another for the flow.
+    /// Flows that only we name so, and nDPI otherwise.
     ours_alone: u32,
-    /// It alone does.
+    /// Flows that only nDPI names so.
     theirs_alone: u32,
-    /// We do, and it names no protocol.
+    /// Flows that we name so, and for which nDPI names no protocol.
     unjudged: u32,
 }
 
@@ -212,7 +212,7 @@ impl Agreement {
     }
 }
 
-/// Rounded down; of none, all.
+/// Returns a percentage, rounded down; 100 of nothing.
 fn percent(part: u32, whole: u32) -> u32 {
     (100 * part).checked_div(whole).unwrap_or(100)
 }

@@ -1,5 +1,5 @@
-//! The laws of [`NetworkFunction::run`] and [`NetworkFunction::add`]: taking contributions at once comes to the same as taking them
-//! one by one, whatever the times in between.
+//! The laws of [`Speed::fold`] and [`Speed::add`]: folding equal contributions gives the same result as single steps,
+//! for any times in between.
 
 use functions::{anti_ddos, ddos, heavy_hitter, port_knock};
 use memory::{Local, LocalTx};
@@ -11,7 +11,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use synth::{Carrier, Params, Profile};
 
-/// Contributions of a few hosts: different ones of the same function.
+/// Returns different contributions of a few hosts for a function.
 fn contributions<N: Function>(nf: &N) -> Vec<N::Meta> {
     let params = Params { packets: 60, flows: Some(6), transport: Some(Carrier::Tcp), ..Params::default() };
     let trace = Synth::new(Profile::Hyperscaler, &params).expect("it is possible").trace();
@@ -22,14 +22,14 @@ fn contributions<N: Function>(nf: &N) -> Vec<N::Meta> {
     trace.iter().filter_map(meta).collect()
 }
 
-/// What a step asks for, deadlines and all.
+/// Takes a step and returns its effects.
 fn step<N: Function>(nf: &N, shared: &N::Shared<Local>, flow: &mut N::Flow, meta: &N::Meta, now: Nanos) -> Effects {
     let mut cx = Context::<N, Local>::new(shared, LocalTx::default(), now, Seq(0));
     let Ok(_) = nf.packet(&mut cx, flow, meta);
     cx.effects()
 }
 
-/// Lets a flow live through `runs`: so many steps with such gaps, in nanoseconds. Returns how many runs were folded.
+/// Takes a flow through `runs`: numbers of steps with their gaps in nanoseconds. Returns the number of runs that were folded.
 fn hold<N: Function>(nf: &N, which: usize, runs: &[(usize, Vec<u64>)]) -> usize {
     assert!(N::Speed::FOLDS);
     let metas = contributions(nf);
@@ -65,8 +65,8 @@ fn hold<N: Function>(nf: &N, which: usize, runs: &[(usize, Vec<u64>)]) -> usize 
         let mut at_once = before;
         let mut cx = Context::<N, Local>::new(&shared, LocalTx::default(), now, Seq(0));
         let stepped = local_fingerprint(nf, &shared);
-        let Ok(done) = N::Speed::fold(&nf, &mut cx, &mut at_once, meta, gaps.len() as u32, first);
-        // None that folds changes what is shared, so that both ways may be taken one behind the other.
+        let Ok(done) = N::Speed::fold(nf, &mut cx, &mut at_once, meta, gaps.len() as u32, first);
+        // No function that folds changes shared state, so both can run one after the other.
         assert_eq!(local_fingerprint(nf, &shared), stepped);
         if done {
             folded += 1;
@@ -95,8 +95,8 @@ proptest! {
     }
 }
 
-/// Lets a flow take a row of contributions with such gaps, in nanoseconds, of which each beginning that adds up has to come to what
-/// its steps come to. Returns how many did.
+/// Gives a flow contributions with these gaps in nanoseconds. Each prefix that can be added must give the same result as its steps. Returns
+/// the number of prefixes that could be added.
 fn hold_sums<N: Function>(nf: &N, which: usize, gaps: &[u64]) -> usize {
     assert!(N::Speed::ADDS);
     let metas = contributions(nf);
@@ -106,15 +106,15 @@ fn hold_sums<N: Function>(nf: &N, which: usize, gaps: &[u64]) -> usize {
     let shared = nf.shared(&Local::default());
     let mut cx = Context::<N, Local>::new(&shared, LocalTx::default(), now, Seq(0));
     let Ok(Opened::Flow(mut flow)) = nf.open(&mut cx, &of_key[0]) else { return 0 };
-    // As an entry is first written: with a step taken.
+    // A new flow has always taken a step.
     step(nf, &shared, &mut flow, &of_key[0], now);
     let (start, mut sum) = (flow, Sum { count: 0, amount: 0, last: now });
     for (gap, meta) in gaps.iter().zip(of_key.iter().cycle()) {
         now = now + Nanos(*gap);
         step(nf, &shared, &mut flow, meta, now);
-        sum = Sum { count: sum.count + 1, amount: sum.amount + u64::from(meta.amount()), last: now };
+        sum = Sum { count: sum.count + 1, amount: sum.amount + u64::from(N::Speed::amount(meta)), last: now };
         let mut added = start;
-        if !N::Speed::add(&nf, &mut added, &sum) {
+        if !N::Speed::add(nf, &mut added, &sum) {
             assert_eq!(added, start, "nothing done is nothing done");
             return sum.count as usize - 1;
         }
@@ -135,20 +135,20 @@ proptest! {
     }
 }
 
-/// A window of a second takes what comes within it, and nothing of the next.
+/// A window of a second folds packets within it, and none of the next.
 #[test]
 fn sums_end_with_their_window() {
     let config: ddos::Config = toml::from_str("threshold = 7").expect("it is one");
     assert_eq!(hold_sums(&ddos::Ddos::new(&config), 0, &[100_000_000; 20]), 9);
 }
 
-/// The law says nothing where nothing is ever folded.
+/// The law is not vacuous: runs are folded.
 #[test]
 fn runs_are_folded() {
     let runs: Vec<_> = (0..20).map(|meta| (meta, vec![1_000; 4])).collect();
     let config: ddos::Config = toml::from_str("threshold = 7").expect("it is one");
     assert_eq!(hold(&ddos::Ddos::new(&config), 0, &runs), 20);
     assert_eq!(hold(&heavy_hitter::HeavyHitter::new(&heavy_hitter::Config::default()), 0, &runs), 20);
-    // The first run has the flow's first two packets, which are not taken at once.
+    // The first run has the flow's first two packets, which are not folded.
     assert_eq!(hold(&anti_ddos::AntiDdos::new(&anti_ddos::Config::default()), 0, &runs), 19);
 }

@@ -1,4 +1,4 @@
-//! Replays what the fuzzers have found: the corpora that they grew, and every input that once broke something.
+//! Replays the fuzzers' corpora, and every input that once failed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ fn corpora() {
     }
 }
 
-/// One file for each, named by what it broke.
+/// One file for each failure, named by the failure.
 #[test]
 fn regressions() {
     for (target, check) in CHECKS {
@@ -31,7 +31,7 @@ fn seeds_hold() {
     fs::remove_dir_all(&folder).expect("the folder can be removed");
 }
 
-/// Gives every file of a folder to a check, in the order of their names, and tells how many there were.
+/// Runs a check on every file of a folder, sorted by name. Returns the number of files.
 fn replay(folder: &Path, check: Check) -> usize {
     let Ok(entries) = fs::read_dir(folder) else { return 0 };
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("the folder can be read").path()).collect();

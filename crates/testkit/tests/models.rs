@@ -1,4 +1,4 @@
-//! Functions against naive models, over random traces of few hosts and few ports, whose times jump around the timeouts.
+//! Compares functions with naive models over random traces with few hosts, few ports, and times around the timeouts.
 
 use functions::{anti_ddos, ddos, heavy_hitter, policer, port_knock, syn_limit};
 use millrace_testkit::model::{
@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 const SECOND: u64 = 1_000_000_000;
 const KNOCKS: [u16; 4] = [7000, 8000, 9000, 22];
 
-/// A packet between few hosts, by its number of hosts and ports, as it may follow any other.
+/// A random packet between few hosts and ports.
 fn packet() -> impl Strategy<Value = Vec<u8>> {
     (0..12_u8, any::<bool>(), 0..3_u8, 0..3_u8, 0..4_usize, 0..2_u16, 0..200_usize).prop_map(
         |(kind, v6, src, dst, dst_port, src_port, len)| {
@@ -35,7 +35,7 @@ fn packet() -> impl Strategy<Value = Vec<u8>> {
     )
 }
 
-/// The time since the packet before: none, quarters of a second, which add up to timeouts exactly, or about a timeout.
+/// A random time since the last packet: zero, quarters of a second, which add up to exact timeouts, or about a timeout.
 fn gap() -> impl Strategy<Value = u64> {
     prop_oneof![
         3 => Just(0),
@@ -57,7 +57,7 @@ fn trace() -> impl Strategy<Value = Frames> {
     })
 }
 
-/// Runs both over the trace; the driver, for its final state.
+/// Runs function and model over the trace. Returns the driver with its final state.
 fn agree<N: Function>(function: N, model: &mut impl Model, frames: &Frames) -> Result<Driver<N>, TestCaseError> {
     let mut driver = Driver::new(function);
     compare(&mut driver, model, frames).map_err(|disagreement| TestCaseError::fail(disagreement.to_string()))?;

@@ -1,5 +1,5 @@
-//! The wire form of what packets contribute: every packet's record comes back, and no other bytes are taken for one. And the fields
-//! that a card would steer a packet by are those that name its packet set.
+//! The wire form of metadata: every packet's record reads back, and no other bytes are accepted. The fields by which a card would steer a
+//! packet are those of its packet set.
 #![allow(clippy::print_stderr)]
 
 use std::fs;
@@ -15,12 +15,12 @@ use port::{Batch, Received};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// The function, configured for tests.
+/// Creates the function with its test configuration.
 fn small<N: Catalogued>() -> N {
     N::from_config(toml::from_str(N::SMALL).expect("it is a configuration"))
 }
 
-/// The record of `meta`, held against what it is read as; every byte of it is written.
+/// Writes the record of `meta`, and checks that it reads back and that every byte is written.
 fn there_and_back<M: Meta>(meta: &M) -> Vec<u8> {
     let [mut record, mut other] = [vec![0; M::RECORD_BYTES], vec![0xff; M::RECORD_BYTES]];
     meta.write(&mut record);
@@ -34,14 +34,14 @@ fn there_and_back<M: Meta>(meta: &M) -> Vec<u8> {
     record
 }
 
-/// Whatever is read writes the same bytes: there is one record for each contribution.
+/// Checks that bytes that are read write back the same: each contribution has one record. Returns true if the bytes are a record.
 fn canonical<M: Meta>(bytes: &[u8]) -> bool {
     let Some(meta) = M::read(bytes) else { return false };
     assert_eq!(there_and_back(&meta), bytes, "two records of {meta:?}");
     true
 }
 
-/// Who steers by a packet's fields alone comes to the same bucket as who asks for its packet set; whether the fields can be read at all.
+/// Checks that steering by a packet's fields gives the bucket of its packet set. Returns true if the fields can be read.
 fn is_steered_alike<N: Function>(function: &N, link: LinkType, bytes: &[u8], meta: &N::Meta) -> bool {
     let (Some(mask), Some(fields)) = (function.packet_set().rss_mask(), RssFields::read(link, bytes)) else {
         return false;
@@ -76,7 +76,7 @@ impl Visitor for Bytes {
     }
 }
 
-/// The decision's table is what the code says.
+/// The decision's table agrees with the code.
 #[test]
 fn the_table_of_bytes_is_true() {
     let mut bytes = Bytes { function: "", paper: "", lines: Vec::new() };
@@ -88,11 +88,11 @@ fn the_table_of_bytes_is_true() {
     }
 }
 
-/// Each packet of a batch as each function sees it.
+/// Visits each packet of a batch with each function.
 struct Packets<'a> {
     batch: &'a Batch,
     records: u64,
-    /// Those of packets whose fields a card would go by.
+    /// Number of packets with fields that a card could use.
     steered: u64,
 }
 
@@ -123,7 +123,7 @@ fn every_packet_of_the_shared_captures_comes_back() {
     for name in manifest.lines().skip(1).filter_map(|line| line.split('\t').next()) {
         let Ok(mut reader) = Reader::open(folder.join(name)) else { continue };
         captures += 1;
-        // Damage is the reader's own matter; what lies ahead of it counts.
+        // Packets before a defect count.
         while let Ok(received) = reader.read(&mut batch) {
             if received == Received::End {
                 break;
@@ -138,7 +138,7 @@ fn every_packet_of_the_shared_captures_comes_back() {
     assert!(steered > records / 2, "{steered} of {records} by their fields");
 }
 
-/// Gives bytes to the reader of each function's records.
+/// Reads bytes as a record of each function.
 struct Read<'a> {
     bytes: &'a [u8],
     taken: u32,
@@ -214,7 +214,7 @@ proptest! {
     }
 }
 
-/// The reader takes some bytes that no packet was: otherwise the property above would say nothing.
+/// Some random bytes are read as records, so the property above is not vacuous.
 #[test]
 fn zeros_are_a_record_of_some() {
     let mut read = Read { bytes: &[0; 128], taken: 0 };

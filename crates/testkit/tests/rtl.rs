@@ -1,5 +1,4 @@
-//! The vectors that the sequencer in hardware is held against: what they must hold to say anything. The hardware itself is
-//! simulated by `cargo xtask rtl`.
+//! Checks the content of the test vectors for the hardware sequencer. `cargo xtask rtl` simulates the hardware.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -9,7 +8,7 @@ use millrace_testkit::rtl::functions::all;
 use millrace_testkit::rtl::{Quotes, Unread};
 use packet::LinkType;
 
-/// Writing them compares the layout as the vectors have it with the software sequencer, packet by packet.
+/// Writing the vectors compares their layout with the software sequencer, packet by packet.
 #[test]
 fn the_software_sequencer_sends_the_layout() {
     let sets = all(|_, _| Ok(io::sink())).expect("a sink takes all");
@@ -22,7 +21,7 @@ fn the_software_sequencer_sends_the_layout() {
     for function in ["ddos", "heavy-hitter", "policer", "port-knock", "conntrack", "firewall", "nat"] {
         assert!(counts.contains_key(function), "no vectors of {function}");
     }
-    // Errors that quote a packet are left to software where the record is about that packet.
+    // Errors that quote a packet are left to software if the record is about that packet.
     assert!(counts["conntrack"].software > counts["ddos"].software + 100);
 }
 
@@ -57,7 +56,7 @@ fn what_is_left_to_software() {
         [Quotes::None, Quotes::All, Quotes::Translated].map(|quotes| of(&redirect, quotes)),
         [None, Some(Unread::Quote), None]
     );
-    // What contradicts itself is malformed before anything is quoted.
+    // A contradictory packet is malformed before its quotation is read.
     let mut cut = Build::icmp_error(A, B, 3, 1, &quoted).bytes();
     assert_eq!(of(&cut, Quotes::Translated), Some(Unread::Quote));
     cut.truncate(14 + 20 + 7);

@@ -5,6 +5,7 @@ use memory::{Local, LocalDistributed, LocalTx};
 use packet::Seq;
 
 use super::*;
+use crate::testing::report_of;
 
 type State = LocalDistributed<Counts>;
 
@@ -103,6 +104,6 @@ fn other_protocols_are_not_its_records() {
 fn the_report_counts_flows() {
     let (function, _) = configured("");
     let flows = [Packets::One, Packets::More, Packets::One].map(|packets| (segment(1).0, packets));
-    let report = function.report(&mut flows.into_iter()).unwrap();
+    let report = report_of(&function, flows).unwrap();
     assert_eq!(report.rows, [["one", "2"], ["more", "1"]]);
 }

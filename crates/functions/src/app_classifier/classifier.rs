@@ -1,34 +1,34 @@
-//! The hook: what tells applications apart.
+//! The trait that an application classifier implements.
 
 use core::fmt;
 
 use packet::{Headers, Transport, protocol};
 
-/// Tells applications by the payload of single packets. Answers depend on nothing but the arguments, for every replica asks
-/// anew.
+/// Identifies applications by the payload of single packets. Answers must depend only on the arguments, because every replica asks
+/// again.
 pub trait Classifier: Clone + fmt::Debug + Default + Send + Sync + 'static {
-    /// The applications that it knows. There are 254 at most.
+    /// The known applications, at most 254.
     const APPLICATIONS: &'static [Label];
 
-    /// What the packet is of, if that can be told: a place in [`APPLICATIONS`](Self::APPLICATIONS). Asked for every packet that
-    /// has a payload, whatever is known of its session.
+    /// Returns the packet's application, an index in [`APPLICATIONS`](Self::APPLICATIONS), if it can be identified. Called for every packet
+    /// with payload, even of identified sessions.
     fn classify(&self, payload: &Payload<'_>) -> Option<Application>;
 }
 
-/// An application, by its place in the list of its classifier.
+/// An application: its index in the list of its classifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Application(pub u8);
 
-/// How an application is called, and what it takes to believe in it.
+/// The name of an application, and the evidence that it needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Label {
     /// Its name in configurations and reports.
     pub name: &'static str,
-    /// How many packets with payload have to say so, one behind another. One, where a packet leaves no doubt.
+    /// Number of consecutive packets with payload that must look like it. One, if a packet leaves no doubt.
     pub evidence: u8,
 }
 
-/// What a classifier sees of a packet. Never empty.
+/// The payload of a packet, with its ports. Never empty.
 #[derive(Clone, Copy, Debug)]
 pub struct Payload<'a> {
     /// TCP or UDP, by its number.
@@ -37,14 +37,14 @@ pub struct Payload<'a> {
     pub src_port: u16,
     /// The receiver's port.
     pub dst_port: u16,
-    /// What was captured of the payload.
+    /// The captured bytes of the payload.
     pub bytes: &'a [u8],
-    /// How long it was on the wire.
+    /// Length of the payload on the wire.
     pub wire_len: u32,
 }
 
 impl<'a> Payload<'a> {
-    /// That of a packet, if it is TCP or UDP and has any.
+    /// Returns the payload of a packet, if it is TCP or UDP and has any.
     #[inline]
     #[must_use]
     pub fn of(headers: &Headers, bytes: &'a [u8]) -> Option<Self> {
@@ -58,49 +58,49 @@ impl<'a> Payload<'a> {
         (is_carrier && !bytes.is_empty()).then_some(Self { protocol, src_port, dst_port, bytes, wire_len })
     }
 
-    /// Whether one of the ports is this one.
+    /// Returns true if one of the ports is this one.
     #[inline]
     #[must_use]
     pub const fn is_at(&self, port: u16) -> bool {
         self.src_port == port || self.dst_port == port
     }
 
-    /// The byte at a place.
+    /// Reads the byte at an offset.
     #[inline]
     #[must_use]
     pub fn u8(&self, at: usize) -> Option<u8> {
         self.bytes.get(at).copied()
     }
 
-    /// Two bytes from a place on, in network byte order.
+    /// Reads two bytes at an offset, in network byte order.
     #[inline]
     #[must_use]
     pub fn u16(&self, at: usize) -> Option<u16> {
         self.array(at).map(u16::from_be_bytes)
     }
 
-    /// Four bytes from a place on, in network byte order.
+    /// Reads four bytes at an offset, in network byte order.
     #[inline]
     #[must_use]
     pub fn u32(&self, at: usize) -> Option<u32> {
         self.array(at).map(u32::from_be_bytes)
     }
 
-    /// So many bytes from a place on.
+    /// Reads `N` bytes at an offset.
     #[inline]
     #[must_use]
     pub fn array<const N: usize>(&self, at: usize) -> Option<[u8; N]> {
         self.bytes.get(at..)?.first_chunk().copied()
     }
 
-    /// Whether these bytes stand at a place.
+    /// Returns true if the payload has these bytes at an offset.
     #[inline]
     #[must_use]
     pub fn has(&self, at: usize, bytes: &[u8]) -> bool {
         self.bytes.get(at..).is_some_and(|rest| rest.starts_with(bytes))
     }
 
-    /// The first line without its end, at most 256 bytes, and whether its end was seen.
+    /// Returns the first line without its end, at most 256 bytes, and whether its end was found.
     #[must_use]
     pub fn line(&self) -> (&'a [u8], bool) {
         let head = &self.bytes[..self.bytes.len().min(256)];

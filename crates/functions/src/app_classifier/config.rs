@@ -1,4 +1,4 @@
-//! The classifier's configuration file, checked while it is read.
+//! The configuration of `app-classifier`, checked while it is read.
 
 use alloc::format;
 use alloc::string::String;
@@ -14,22 +14,22 @@ use serde::{Deserialize, Deserializer};
 use super::classifier::Classifier;
 use super::signatures::Signatures;
 use super::{ClassSet, UNKNOWN};
-use crate::config::{Count, Flows, Timeout};
+use crate::config::{Count, FlowCount, Timeout};
 
-/// How the function is set up around a classifier, by whose names applications are called.
+/// The configuration of [`AppClassifier`](super::AppClassifier). The classifier names the applications.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields, bound = "C: Classifier")]
 pub struct Config<C: Classifier = Signatures> {
-    /// The applications whose sessions are dropped; `unknown` for those that were given up on.
+    /// Applications to drop; `unknown` for sessions that could not be identified.
     drop: Vec<Named<C>>,
-    /// Packets with payload after which a session that is still unknown is given up on.
+    /// Number of packets with payload after which an unknown session stays unknown.
     give_up: Count<1, 255>,
-    /// A session that is silent for so long is forgotten.
+    /// Silence after which a session is forgotten.
     idle_timeout: Timeout,
-    /// IPv4 sessions that are remembered.
-    flows: Flows,
-    /// IPv6 sessions that are remembered.
-    flows_v6: Flows,
+    /// Maximum number of IPv4 sessions.
+    flows: FlowCount,
+    /// Maximum number of IPv6 sessions.
+    flows_v6: FlowCount,
 }
 
 impl<C: Classifier> Default for Config<C> {
@@ -38,8 +38,8 @@ impl<C: Classifier> Default for Config<C> {
             drop: Vec::new(),
             give_up: Count::new(16),
             idle_timeout: Timeout::from_secs(300),
-            flows: Flows::new(1_048_576),
-            flows_v6: Flows::new(65_536),
+            flows: FlowCount::new(1_048_576),
+            flows_v6: FlowCount::new(65_536),
         }
     }
 }
@@ -62,7 +62,7 @@ impl<C: Classifier> Config<C> {
     }
 }
 
-/// An application by the name that its classifier has for it, or `unknown`.
+/// An application by its classifier's name, or `unknown`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Named<C> {
     /// 0 for `unknown`.
@@ -76,7 +76,7 @@ impl<'de, C: Classifier> Deserialize<'de> for Named<C> {
     }
 }
 
-/// While it is being read, so that the error points at the name and not at the list.
+/// Parses a name while it is being read, so that the error points at the name and not at the list.
 struct Name<C>(PhantomData<fn() -> C>);
 
 impl<C: Classifier> Visitor<'_> for Name<C> {
@@ -93,7 +93,7 @@ impl<C: Classifier> Visitor<'_> for Name<C> {
         let at = C::APPLICATIONS.iter().position(|label| label.name == text).ok_or_else(|| {
             let names: Vec<&str> = C::APPLICATIONS.iter().map(|label| label.name).collect();
             let names: String = names.join(", ");
-            E::custom(format!("`{text}` is no application that is known: {names}, {UNKNOWN}"))
+            E::custom(format!("`{text}` is not a known application: {names}, {UNKNOWN}"))
         })?;
         Ok(Named { class: at as u8 + 1, of: PhantomData })
     }
@@ -104,11 +104,11 @@ const fn key(name: &'static str, default: &'static str, help: &'static str) -> C
 }
 
 pub(super) const KEYS: &[ConfigKey] = &[
-    key("drop", "[]", "applications whose sessions are dropped, by name; \"unknown\" for those that were given up on"),
-    key("give_up", "16", "packets with payload after which an unknown session stays unknown; 1 to 255"),
+    key("drop", "[]", "names of the applications to drop; \"unknown\" for sessions that could not be identified"),
+    key("give_up", "16", "number of packets with payload after which an unknown session stays unknown; 1 to 255"),
     key("idle_timeout", "300", "seconds of silence after which a session is forgotten"),
-    key("flows", "1048576", "IPv4 sessions that are remembered"),
-    key("flows_v6", "65536", "IPv6 sessions that are remembered"),
+    key("flows", "1048576", "maximum number of IPv4 sessions"),
+    key("flows_v6", "65536", "maximum number of IPv6 sessions"),
 ];
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
-//! The classifier that ships: what the first messages of well-known protocols look like, each after its specification.
+//! The built-in classifier: signatures of the first messages of well-known protocols, each after its specification.
 //!
-//! No protocol is told by a port alone. Where two share one format, a port tells which of the two it is: DNS, multicast DNS and
-//! LLMNR.
+//! No protocol is identified by a port alone. Ports only separate protocols that share a format: DNS, multicast DNS and LLMNR.
 
 mod asn1;
 mod datagrams;
@@ -17,10 +16,10 @@ use super::classifier::{Application, Classifier, Label, Payload};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Signatures;
 
-/// Whether a payload is of a protocol. `None` where it ends too early to tell.
+/// Tests whether a payload belongs to a protocol. `None` if it is too short to tell.
 type Looks = fn(&Payload<'_>) -> Option<bool>;
 
-/// Declares the protocols: the name, how many packets have to agree, what TCP and UDP payloads of it look like.
+/// Declares the protocols: name, evidence, tests of TCP and UDP payloads.
 macro_rules! protocols {
     ($($variant:ident $name:literal $evidence:literal $tcp:expr, $udp:expr;)*) => {
         /// The protocols, in the order of [`Signatures::APPLICATIONS`].
@@ -38,7 +37,7 @@ macro_rules! protocols {
             }
         }
 
-        /// Those to be looked for, in order.
+        /// The protocols with their tests, in order.
         const PROTOCOLS: &[(Protocol, Looks, Looks)] = &[$((Protocol::$variant, $tcp, $udp)),*];
     };
 }
@@ -47,7 +46,7 @@ const fn never(_: &Payload<'_>) -> Option<bool> {
     Some(false)
 }
 
-// What is the least likely to be met by chance comes first, for the first that fits decides.
+// The first match decides, so the signatures that are least likely to match by chance come first.
 protocols! {
     Tls "tls" 1 records::tls, never;
     Http "http" 1 text::http, never;

@@ -4,8 +4,9 @@ use memory::{Local, LocalTx};
 use packet::Seq;
 
 use super::*;
+use crate::testing::report_of;
 
-/// Says what the first byte says: 1 is believed at once, 2 when it has come three times, everything else is strange.
+/// Classifies by the first byte: 1 needs one packet, 2 needs three, everything else is unknown.
 #[derive(Clone, Copy, Debug, Default)]
 struct Toy;
 
@@ -16,7 +17,7 @@ impl Classifier for Toy {
         match payload.u8(0)? {
             1 => Some(Application(0)),
             2 => Some(Application(1)),
-            // A classifier that is wrong about its own list is not believed.
+            // An index outside of the classifier's list is ignored.
             3 => Some(Application(2)),
             _ => None,
         }
@@ -109,6 +110,6 @@ fn the_report_sums_by_application() {
     let function = configured("");
     let session = |class, packets| Session { class, packets, bytes: 10 * packets, ..Session::default() };
     let sessions = [session(2, 3), session(0, 4), session(2, 5)];
-    let report = function.report(&mut sessions.into_iter().map(|session| (tuple(), session))).unwrap();
+    let report = report_of(&function, sessions.into_iter().map(|session| (tuple(), session))).unwrap();
     assert_eq!(report.rows, [["maybe", "2", "8", "80"], ["unknown", "1", "4", "40"]]);
 }

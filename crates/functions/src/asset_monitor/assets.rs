@@ -1,5 +1,5 @@
-//! What is shared: hosts, services, and the sum of all traffic. Hosts and services age by a pool each, whose indices lead back to
-//! their names.
+//! The shared state: hosts, services, and the sum of all traffic. A pool each ages hosts and services; its indices map back to their
+//! keys.
 
 use alloc::collections::BTreeMap;
 use core::net::{IpAddr, Ipv6Addr};
@@ -11,12 +11,12 @@ use packet::{Endpoint, Family, FiveTuple, FiveTuple6, FlowKey, Host, Host6, Nano
 use super::config::Config;
 use super::systems::{System, Told};
 
-/// What is known of a host.
+/// A known host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Asset {
-    /// What system it is.
+    /// Its system.
     pub told: Told,
-    /// How many services were found at it.
+    /// Number of services found.
     pub services: u32,
     /// When it was noted first.
     pub first: Nanos,
@@ -37,13 +37,13 @@ struct ServiceEntry {
     last: Nanos,
 }
 
-/// The services of a host: protocol and port, and what they speak.
+/// The services of a host: transport protocol and port, and application protocol.
 pub(super) type Services = BTreeMap<(u8, u16), u8>;
 
 /// Hosts with their services, by address.
 pub(super) type Hosts = BTreeMap<IpAddr, (Asset, Services)>;
 
-/// All traffic of TCP and UDP.
+/// The sum of all TCP and UDP traffic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Traffic {
     /// Packets.
@@ -83,7 +83,7 @@ packet::words! {
         words => Self { class: words[0] as u8, index: (words[0] >> 8) as u32, last: Nanos(words[1]) };
 }
 
-/// What is known of all.
+/// The shared state.
 pub struct Assets<M: Memory> {
     /// All traffic.
     pub(super) traffic: M::Distributed<Traffic>,
@@ -96,10 +96,10 @@ pub struct Assets<M: Memory> {
     timeout: Nanos,
 }
 
-/// How many entries past their age make room for a new one.
+/// How many expired entries are reclaimed before a new one is added.
 const RECLAIMED: usize = 2;
 
-/// Addresses of both families in one form.
+/// Returns an address as a key for both families.
 fn host_name(address: IpAddr) -> Host6 {
     match Host::from(address).family() {
         Family::V4(host) => host.mapped(),
@@ -107,7 +107,7 @@ fn host_name(address: IpAddr) -> Host6 {
     }
 }
 
-/// A place that a service is at, as a tuple to nowhere.
+/// Returns the key of a service: a five-tuple with an unspecified destination.
 fn service_name(place: Endpoint, protocol: u8) -> FiveTuple6 {
     let address = match place.address {
         IpAddr::V4(address) => address.to_ipv6_mapped(),
@@ -135,7 +135,7 @@ impl<M: Memory> Assets<M> {
         }
     }
 
-    /// Notes that a host was heard of, and what was told of its system; what is known of it now. `None` where there is no room for it.
+    /// Notes a host and the guess of its system. Returns the host's entry; `None` if there is no room.
     pub(super) fn note_host<'a>(
         &'a self,
         tx: &mut M::Tx<'a>,
@@ -147,9 +147,9 @@ impl<M: Memory> Assets<M> {
         let fresh = Asset { told, services: 0, first: now, last: now };
         let (asset, index) = match self.hosts.get(tx, &name)? {
             Some(HostEntry { asset, index }) if asset.last + self.timeout > now => {
-                // Of two guesses that are as good, the later: addresses change hands.
+                // Of two equally good guesses the later one, because addresses change hands.
                 let told = if told.evidence >= asset.told.evidence && told.evidence > 0 { told } else { asset.told };
-                // Sessions' steps on other cores aren't in the order of time.
+                // Steps of sessions on other cores aren't in time order.
                 (Asset { told, first: asset.first.min(now), last: asset.last.max(now), ..asset }, index)
             }
             Some(HostEntry { index, .. }) => (fresh, index),
@@ -161,12 +161,12 @@ impl<M: Memory> Assets<M> {
             }
         };
         self.host_pool.refresh(tx, index as usize, now + self.timeout)?;
-        // There are as many indices as pairs fit, so there is room.
+        // The map has as much room as the pool has indices.
         self.hosts.insert(tx, name, HostEntry { asset, index })?;
         Ok(Some(asset))
     }
 
-    /// One service more was found at a host; what is known of the host now.
+    /// Counts a service found at a host. Returns the host's entry.
     pub(super) fn count_service<'a>(&'a self, tx: &mut M::Tx<'a>, address: IpAddr) -> Step<Option<Asset>, M> {
         let name = host_name(address);
         let Some(mut entry) = self.hosts.get(tx, &name)? else { return Ok(None) };
@@ -175,7 +175,7 @@ impl<M: Memory> Assets<M> {
         Ok(Some(entry.asset))
     }
 
-    /// Notes that a service answers, and by what protocol if that is known; whether it is new.
+    /// Notes a service, and its application protocol if known. Returns true if the service is new.
     pub(super) fn note_service<'a>(
         &'a self,
         tx: &mut M::Tx<'a>,
@@ -220,7 +220,7 @@ impl<M: Memory> Assets<M> {
         Ok(())
     }
 
-    /// All hosts that are known at `now` with their services, by address, and all traffic.
+    /// Returns all hosts known at `now` with their services, by address, and the sum of all traffic.
     pub(super) fn known<'a>(&'a self, tx: &mut M::Tx<'a>, now: Nanos) -> Step<(Hosts, Traffic), M> {
         let mut hosts = Hosts::new();
         for index in 0..self.host_pool.capacity() {
@@ -248,7 +248,7 @@ impl<M: Memory> Assets<M> {
         Ok((hosts, memory::Distributed::read(&self.traffic, tx, Nanos::NEVER)?))
     }
 
-    /// Sums of digests, for no packet can tell which index an entry has.
+    /// Adds sums of digests to the fingerprint, because the index of an entry has no visible effect.
     pub(super) fn fingerprint<'a>(&'a self, tx: &mut M::Tx<'a>, fingerprint: &mut Fingerprint) -> Step<(), M> {
         let (mut hosts, mut services) = (0_u64, 0_u64);
         for index in 0..self.host_pool.capacity() {
@@ -270,7 +270,7 @@ impl<M: Memory> Assets<M> {
             let [a, b, _, _, rest] = packet::Words::to_words(&name);
             services = services.wrapping_add(digest(&[a, b, rest, class.into(), last.0]));
         }
-        // At the end of time nothing that was read before is new enough.
+        // `Nanos::NEVER` forces a merge.
         let Traffic { packets, bytes } = memory::Distributed::read(&self.traffic, tx, Nanos::NEVER)?;
         [hosts, services, packets, bytes].into_iter().for_each(|word| fingerprint.add(word));
         Ok(())

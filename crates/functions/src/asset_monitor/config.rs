@@ -1,4 +1,4 @@
-//! The monitor's configuration file, checked while it is read, and which of its keys to turn when.
+//! The configuration of `asset-monitor`, checked while it is read, and its recipes.
 
 use alloc::format;
 use alloc::string::String;
@@ -8,14 +8,14 @@ use nf::{ConfigKey, Recipe, Sizing};
 use packet::Nanos;
 use serde::Deserialize;
 
-use crate::config::{Count, Flows, Timeout};
+use crate::config::{Count, FlowCount, Timeout};
 
-/// How the monitor is set up.
+/// The configuration of [`AssetMonitor`](super::AssetMonitor).
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(try_from = "Fields")]
 pub struct Config(Fields);
 
-/// The keys of the file. Defaults and meanings: `docs/asset-monitor.md`.
+/// The keys of the configuration file. Defaults and meanings: `docs/asset-monitor.md`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Fields {
@@ -24,8 +24,8 @@ struct Fields {
     asset_timeout: Timeout,
     refresh_interval: Timeout,
     idle_timeout: Timeout,
-    flows: Flows,
-    flows_v6: Flows,
+    flows: FlowCount,
+    flows_v6: FlowCount,
     top: Count<0, 1_000_000>,
 }
 
@@ -37,8 +37,8 @@ impl Default for Fields {
             asset_timeout: Timeout::from_secs(86_400),
             refresh_interval: Timeout::from_secs(60),
             idle_timeout: Timeout::from_secs(300),
-            flows: Flows::new(262_144),
-            flows_v6: Flows::new(32_768),
+            flows: FlowCount::new(262_144),
+            flows_v6: FlowCount::new(32_768),
             top: Count::new(100),
         }
     }
@@ -49,9 +49,9 @@ impl TryFrom<Fields> for Config {
 
     fn try_from(fields: Fields) -> Result<Self, String> {
         let (refresh, timeout) = (fields.refresh_interval.secs(), fields.asset_timeout.secs());
-        // Otherwise hosts would be forgotten while they talk.
+        // Otherwise hosts would be forgotten while they send.
         if refresh >= timeout {
-            return Err(format!("`refresh_interval` ({refresh}) has to be less than `asset_timeout` ({timeout})"));
+            return Err(format!("`refresh_interval` ({refresh}) must be less than `asset_timeout` ({timeout})"));
         }
         Ok(Self(fields))
     }
@@ -92,8 +92,8 @@ const fn key(name: &'static str, default: &'static str, help: &'static str) -> C
 }
 
 pub(super) const KEYS: &[ConfigKey] = &[
-    key("hosts", "65536", "hosts that are known; 1 to 16777216"),
-    key("services", "65536", "services that are known; 1 to 16777216"),
+    key("hosts", "65536", "maximum number of hosts; 1 to 16777216"),
+    key("services", "65536", "maximum number of services; 1 to 16777216"),
     key("asset_timeout", "86400", "seconds of silence after which a host or a service is forgotten"),
     key(
         "refresh_interval",
@@ -101,24 +101,24 @@ pub(super) const KEYS: &[ConfigKey] = &[
         "seconds for which a session doesn't note its host again; 1 or more, less than asset_timeout",
     ),
     key("idle_timeout", "300", "seconds of silence after which a session is forgotten"),
-    key("flows", "262144", "IPv4 sessions that are remembered"),
-    key("flows_v6", "32768", "IPv6 sessions that are remembered"),
-    key("top", "100", "how many hosts the report lists; 0 to 1000000"),
+    key("flows", "262144", "maximum number of IPv4 sessions"),
+    key("flows_v6", "32768", "maximum number of IPv6 sessions"),
+    key("top", "100", "number of hosts in the report; 0 to 1000000"),
 ];
 
 pub(super) const RECIPES: &[Recipe] = &[
     Recipe { cause: Cause::SameKey, key: "refresh_interval", help: "longer: a session notes its hosts less often" },
     Recipe { cause: Cause::SameIndex, key: "refresh_interval", help: "longer: a session notes its hosts less often" },
-    Recipe { cause: Cause::SameBucket, key: "hosts", help: "more of them: the map has half as many buckets again" },
+    Recipe { cause: Cause::SameBucket, key: "hosts", help: "larger: the map has more buckets" },
     Recipe {
         cause: Cause::MapRoomExhausted,
         key: "hosts",
-        help: "more than there are, so that no core runs out of its share",
+        help: "larger than needed: a core then doesn't use up its share",
     },
     Recipe {
         cause: Cause::PoolExhausted,
         key: "hosts",
-        help: "more than there are, so that no core runs out of its share",
+        help: "larger than needed: a core then doesn't use up its share",
     },
 ];
 
@@ -133,7 +133,7 @@ mod tests {
         for (text, says) in [
             (
                 "refresh_interval = 60\nasset_timeout = 60",
-                "`refresh_interval` (60) has to be less than `asset_timeout` (60)",
+                "`refresh_interval` (60) must be less than `asset_timeout` (60)",
             ),
             ("hosts = 0", "line 1, column 9"),
             ("host = 1", "unknown field"),

@@ -1,4 +1,4 @@
-//! What a packet tells of the host that sent it.
+//! The metadata of a packet: what it shows of its sender.
 
 use nf::{ENDS_BYTES, IPV6, Meta, RecordReader, RecordWriter, family_of};
 use packet::{Endpoint, FiveTuple, Host, protocol};
@@ -6,24 +6,25 @@ use packet::{Endpoint, FiveTuple, Host, protocol};
 use super::systems::System;
 use crate::app_classifier::{Classifier, Signatures};
 
-/// What a packet contributes.
+/// The metadata of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sighting {
-    /// As sent.
+    /// The five-tuple as sent.
     tuple: FiveTuple,
     bytes: u32,
     look: Look,
 }
 
+/// What a packet shows of its sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Look {
     /// Nothing.
     Quiet,
-    /// A host asks for a connection, and what system it looks like.
+    /// A SYN, and the system that it looks like.
     Asks(System),
-    /// A host grants one.
+    /// A SYN+ACK, and the system that it looks like.
     Grants(System),
-    /// There is a payload, of the protocol with this number in the list of `Signatures`, counted from 1; 0 for one that isn't known.
+    /// A payload, and the number of its protocol in the list of `Signatures`, counted from 1; 0 if unknown.
     Speaks(u8),
 }
 
@@ -52,19 +53,19 @@ impl Sighting {
         self.tuple.protocol() == protocol::UDP
     }
 
-    /// Which end of the session's key sent it.
+    /// The side of the session's key that sent it.
     pub(super) const fn side(&self) -> u8 {
         if self.tuple.symmetric().1 { 0 } else { 1 }
     }
 }
 
-/// Where the look begins in a record's first byte.
+/// Bit position of the look in a record's first byte.
 const LOOK_SHIFT: u32 = 1;
 
 impl Meta for Sighting {
     type Key = FiveTuple;
 
-    /// Family and look, the tuple, the length, and what the look says.
+    /// Address family and look in one byte; the tuple; the length; the value of the look.
     const RECORD_BYTES: usize = 1 + ENDS_BYTES + 4 + 1;
     const TELLS_SOURCE: bool = true;
 

@@ -1,19 +1,19 @@
-//! What system a host runs, guessed by how it opens or grants TCP connections. The rules are data, each with where it is from.
+//! Guesses a host's operating system from its SYN or SYN+ACK. The rules are data, each with its source.
 
 use packet::{Headers, Network, Tcp, TcpFlags};
 
-/// Systems as far as they can be told apart by what is looked at: a family each.
+/// The families of systems that the rules distinguish.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum System {
-    /// None that is known.
+    /// No rule matches.
     #[default]
     Unknown,
-    /// Linux, Android with it.
+    /// Linux, including Android.
     Linux,
-    /// Windows of the NT line.
+    /// Windows NT and its successors.
     Windows,
-    /// macOS, iOS, FreeBSD, NetBSD: of one descent.
+    /// macOS, iOS, FreeBSD, NetBSD: of common origin.
     AppleOrBsd,
     /// OpenBSD.
     OpenBsd,
@@ -21,7 +21,7 @@ pub enum System {
     Solaris,
     /// A switch, a router, a printer.
     Device,
-    /// No system but a scanner's own packets.
+    /// Packets that a scanner builds itself.
     Scanner,
 }
 
@@ -37,7 +37,7 @@ impl System {
         Self::Scanner,
     ];
 
-    /// The system of this number, as `as u8` gives it.
+    /// Returns the system with this number (`as u8`).
     #[must_use]
     pub fn from_number(number: u8) -> Option<Self> {
         Self::ALL.get(usize::from(number)).copied()
@@ -59,25 +59,25 @@ impl System {
     }
 }
 
-/// A guess and what it is made by: 0 nothing, 1 a SYN-ACK, 2 a SYN. The more the better.
+/// A guess and its evidence: 0 none, 1 a SYN-ACK, 2 a SYN. A higher number is better.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Told {
     /// The guess.
     pub system: System,
-    /// What it is made by.
+    /// The evidence.
     pub evidence: u8,
 }
 
-/// A window as the rules have it.
+/// The condition on the window in a rule.
 #[derive(Clone, Copy, Debug)]
 enum Window {
     Any,
     Is(&'static [u16]),
-    /// So many times the segment size: that which is announced, or Ethernet's where somebody on the way has lowered it.
+    /// A multiple of the segment size: the announced one, or Ethernet's if a device on the path has lowered it.
     Times(&'static [u16]),
 }
 
-/// A window scale as the rules have it.
+/// The condition on the window scale in a rule.
 #[derive(Clone, Copy, Debug)]
 enum Scale {
     Any,
@@ -85,17 +85,19 @@ enum Scale {
     From(u8, u8),
 }
 
-/// Selective acknowledgement as the rules have it.
+/// The condition on selective acknowledgement in a rule.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Sack {
     Any,
     No,
     Yes,
-    /// Offered, and the window scale behind it or ahead of it, if there is one.
+    /// Offered, before the window scale if there is one.
     First,
+    /// Offered, after the window scale if there is one.
     Last,
 }
 
+/// A rule: a system, and the properties of its SYN or SYN+ACK.
 struct Rule {
     system: System,
     /// The initial time to live.
@@ -103,7 +105,7 @@ struct Rule {
     window: Window,
     scale: Scale,
     sack: Sack,
-    /// Where it is from.
+    /// Source of the rule.
     _source: &'static str,
 }
 
@@ -113,7 +115,7 @@ const fn rule(system: System, ttl: u8, window: Window, scale: Scale, sack: Sack,
 
 const MSS_ETHERNET: u32 = 1_460;
 
-/// Of who asks. The first that fits counts.
+/// Rules for SYNs. The first match counts.
 const ASKS: &[Rule] = &[
     rule(
         System::Scanner,
@@ -178,7 +180,7 @@ const ASKS: &[Rule] = &[
     rule(System::Device, 255, Window::Any, Scale::None, Sack::No, "PRADS tcp-syn.fp, Cisco IOS"),
 ];
 
-/// Of who grants: what is offered in return depends on what was asked for, so less is told by it.
+/// Rules for SYN+ACKs. They tell less, because a SYN+ACK depends on what was offered.
 const GRANTS: &[Rule] = &[
     rule(
         System::Linux,
@@ -224,20 +226,20 @@ impl Rule {
     }
 }
 
-/// What system sent a SYN or, `true`, a SYN-ACK. `None` for other segments.
+/// Returns the system that sent a SYN (`false`) or a SYN+ACK (`true`); `None` for other segments.
 #[must_use]
 pub fn of(headers: &Headers, tcp: &Tcp) -> Option<(System, bool)> {
     let [syn, ack, rst] = [TcpFlags::SYN, TcpFlags::ACK, TcpFlags::RST].map(|flag| tcp.flags.contains(flag));
     if !syn || rst {
         return None;
     }
-    let left = match headers.network {
+    let hops_remaining = match headers.network {
         Network::V4(ip) => ip.ttl,
         Network::V6(ip) => ip.hop_limit,
         Network::None | Network::Unreadable | Network::Arp => return None,
     };
-    // Each router takes one: the least that it may have been in the beginning.
-    let ttl = [32, 64, 128].into_iter().find(|initial| left <= *initial).unwrap_or(255);
+    // Each router takes one, so the initial value is the next common one.
+    let ttl = [32, 64, 128].into_iter().find(|initial| hops_remaining <= *initial).unwrap_or(255);
     let rules = if ack { GRANTS } else { ASKS };
     let system = rules.iter().find(|rule| rule.fits(ttl, tcp)).map_or(System::Unknown, |rule| rule.system);
     Some((system, ack))
@@ -251,7 +253,7 @@ mod tests {
 
     use super::*;
 
-    /// A SYN behind a header of raw IP.
+    /// A SYN in raw IP.
     fn headers(ttl: u8) -> Headers {
         let mut bytes = Vec::from([0x45, 0, 0, 40, 0, 0, 0x40, 0, ttl, 6, 0, 0]);
         bytes.extend(Ipv4Addr::new(10, 0, 0, 1).octets());

@@ -6,6 +6,7 @@ use packet::{FiveTuple, Seq, protocol};
 
 use super::systems::System;
 use super::*;
+use crate::testing::report_at;
 
 struct Bench {
     function: AssetMonitor,
@@ -102,7 +103,7 @@ fn a_host_is_written_again_only_when_it_is_due() {
     assert_eq!((asset.last, asset.last.since(asset.first)), (bench.now, Nanos::from_secs(10)));
 }
 
-/// Other cores' steps come in an order that isn't that of time.
+/// Steps of other cores are not in time order.
 #[test]
 fn what_was_seen_first_and_last_goes_by_time() {
     let mut bench = Bench::new("");
@@ -169,11 +170,11 @@ fn the_report_lists_hosts_with_their_services() {
     bench.give(protocol::TCP, false, ssh());
     bench.wait(5);
     bench.give(protocol::TCP, true, Look::Quiet);
-    let report = nf::local_report(&bench.function, &bench.assets, bench.now).expect("it has a report");
+    let report = report_at(&bench.function, &[], &bench.assets, bench.now).expect("it has a report");
     assert_eq!(report.title, "2 hosts; 4 packets, 400 bytes");
     assert_eq!(report.rows[0], ["10.0.0.1", "Windows", "1000", "1000", "0", ""]);
     assert_eq!(report.rows[1], ["10.0.0.2", "Linux", "1000", "1000", "1", "22/tcp ssh"]);
     let later = bench.now + Nanos::from_secs(86_400);
-    let report = nf::local_report(&bench.function, &bench.assets, later).expect("it has a report");
+    let report = report_at(&bench.function, &[], &bench.assets, later).expect("it has a report");
     assert_eq!((report.title.as_str(), report.rows.len()), ("0 hosts; 4 packets, 400 bytes", 0));
 }

@@ -1,4 +1,4 @@
-//! The bridge's configuration file, checked while it is read.
+//! The configuration of `bridge`, checked while it is read.
 
 use alloc::format;
 use alloc::string::String;
@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use crate::config::{Count, Timeout};
 
-/// Its configuration file.
+/// The configuration of [`Bridge`](super::Bridge).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Fields")]
 pub struct Config(pub(super) Fields);
@@ -31,9 +31,9 @@ impl TryFrom<Fields> for Config {
 
     fn try_from(fields: Fields) -> Result<Self, String> {
         let (refresh, ageing) = (fields.refresh_interval.get(), fields.ageing.secs());
-        // Otherwise stations would be forgotten while they talk.
+        // Otherwise stations would be forgotten while they send.
         if refresh >= u64::from(ageing) {
-            return Err(format!("`refresh_interval` ({refresh}) has to be less than `ageing` ({ageing})"));
+            return Err(format!("`refresh_interval` ({refresh}) must be less than `ageing` ({ageing})"));
         }
         Ok(Self(fields))
     }

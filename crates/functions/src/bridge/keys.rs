@@ -1,4 +1,4 @@
-//! The keys of the bridge's configuration file, as the catalogue prints them, and which to turn when.
+//! The configuration keys and recipes of `bridge`, as the catalogue prints them.
 
 use memory::transactional::Cause;
 use nf::{ConfigKey, Recipe};
@@ -8,12 +8,12 @@ const fn key(name: &'static str, default: &'static str, help: &'static str) -> C
 }
 
 pub(super) const KEYS: &[ConfigKey] = &[
-    key("stations", "16384", "stations that are remembered; 1 to 16777216"),
+    key("stations", "16384", "maximum number of stations; 1 to 16777216"),
     key("ageing", "300", "seconds of silence after which a station is forgotten"),
     key(
         "refresh_interval",
         "0",
-        "seconds for which a station's entry isn't written again while it stays where it is; less than ageing",
+        "seconds for which a station's entry is not rewritten while its port stays the same; less than ageing",
     ),
 ];
 
@@ -21,18 +21,18 @@ pub(super) const RECIPES: &[Recipe] = &[
     Recipe {
         cause: Cause::SameKey,
         key: "refresh_interval",
-        help: "longer: a station that stays is written again only after so long, and forgotten by as much sooner",
+        help: "longer: a station's entry is rewritten less often, and forgotten that much earlier",
     },
     Recipe { cause: Cause::SameIndex, key: "refresh_interval", help: "longer, as above" },
-    Recipe { cause: Cause::SameBucket, key: "stations", help: "more of them: the map has half as many buckets again" },
+    Recipe { cause: Cause::SameBucket, key: "stations", help: "larger: the map has more buckets" },
     Recipe {
         cause: Cause::MapRoomExhausted,
         key: "stations",
-        help: "more than there are, so that no core runs out of its share",
+        help: "larger than needed: a core then doesn't use up its share",
     },
     Recipe {
         cause: Cause::PoolExhausted,
         key: "stations",
-        help: "more than there are, so that no core runs out of its share",
+        help: "larger than needed: a core then doesn't use up its share",
     },
 ];

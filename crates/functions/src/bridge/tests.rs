@@ -142,7 +142,7 @@ fn a_record_comes_back_unless_nobody_can_have_sent_it() {
 #[test]
 fn an_interval_beyond_the_age_is_refused() {
     let error = toml::from_str::<Config>("ageing = 60\nrefresh_interval = 60").unwrap_err().to_string();
-    assert!(error.contains("`refresh_interval` (60) has to be less than `ageing` (60)"), "{error}");
+    assert!(error.contains("`refresh_interval` (60) must be less than `ageing` (60)"), "{error}");
     assert!(toml::from_str::<Config>("ageing = 60\nrefresh_interval = 59").is_ok());
     for (text, says) in [("stations = 0", "from 1 to 16777216"), ("\nageing = 0", "line 2, column 10")] {
         let error = toml::from_str::<Config>(text).unwrap_err().to_string();

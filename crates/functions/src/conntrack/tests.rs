@@ -8,13 +8,14 @@ use packet::{FiveTuple, Fragment, Headers, Ipv4, Network, Tcp, TcpFlags, Transpo
 use proptest::prelude::*;
 
 use super::*;
+use crate::testing::report_of;
 use crate::tracking::driver::*;
 
 fn driver(config: &str) -> Driver<Conntrack> {
     Driver::new(Conntrack::new(toml::from_str(config).unwrap()))
 }
 
-/// The name of the cause, or nothing.
+/// Returns the name of the drop reason, if the packet was dropped.
 fn cause(verdict: Verdict) -> Option<&'static str> {
     match verdict {
         Verdict::Drop(reason) => Some(reason.name(Conntrack::DESCRIPTION.drop_reasons)),
@@ -103,7 +104,7 @@ fn flags(text: &str) -> TcpFlags {
     })
 }
 
-/// What a scenario says of a packet, from what became of it.
+/// Describes the outcome of a packet as a scenario does.
 fn describe(verdict: Verdict, driver: &Driver<Conntrack>) -> Vec<String> {
     let mut words: Vec<String> = cause(verdict).map(|cause| format!("!{cause}")).into_iter().collect();
     match driver.only() {
@@ -119,7 +120,7 @@ fn describe(verdict: Verdict, driver: &Driver<Conntrack>) -> Vec<String> {
     words
 }
 
-/// Plays scenario files; the first difference of each scenario is told.
+/// Plays scenario files. Prints the first difference of each scenario.
 fn play(file: &str) -> usize {
     let mut scenarios = 0;
     let mut wrong = Vec::new();
@@ -137,7 +138,7 @@ fn play(file: &str) -> usize {
         driver.wait(line_read.wait);
         let verdict = driver.give(&line_read.headers);
         let found = describe(verdict, driver);
-        // The kernel doesn't tell why.
+        // The kernel gives no reason.
         let same =
             |(found, expected): (&String, &&str)| found == expected || *expected == "!" && found.starts_with('!');
         if found.len() != line_read.expected.len() || !found.iter().zip(&line_read.expected).all(same) {
@@ -153,13 +154,13 @@ fn play(file: &str) -> usize {
     scenarios
 }
 
-/// Each of these was also put to the kernel: `testdata/kernel_oracle.py check`.
+/// The kernel gave the same answers: `testdata/kernel_oracle.py check`.
 #[test]
 fn tcp_scenarios() {
     assert_eq!(play(include_str!("../../testdata/tcp.scenarios")), 58);
 }
 
-/// Random segments, with what the kernel made of each: `testdata/kernel_oracle.py random`.
+/// Random segments with the kernel's answers: `testdata/kernel_oracle.py random`.
 #[test]
 fn the_kernel_judges_alike() {
     assert_eq!(play(include_str!("../../testdata/tcp.kernel")), 300);
@@ -170,8 +171,8 @@ fn udp_becomes_a_stream_after_two_seconds_both_ways() {
     let mut driver = driver("");
     let (client, server) = ((v4(1), 5000), (v4(2), 53));
     let expect = |driver: &Driver<Conntrack>, state: &str, idle: f64, assured: bool| {
-        let (entry, left) = driver.only().unwrap();
-        assert_eq!((entry.flow.names(), left, entry.assured), (("udp", state), idle, assured));
+        let (entry, secs_left) = driver.only().unwrap();
+        assert_eq!((entry.flow.names(), secs_left, entry.assured), (("udp", state), idle, assured));
     };
     assert_eq!(cause(driver.give(&udp(client, server))), None);
     expect(&driver, "unanswered", 30.0, false);
@@ -183,7 +184,7 @@ fn udp_becomes_a_stream_after_two_seconds_both_ways() {
     driver.give(&udp(client, server));
     expect(&driver, "stream", 120.0, true);
 
-    // Young, however much it is answered: thirty seconds, and to the nanosecond.
+    // While young, thirty seconds to the nanosecond, however often it is answered.
     let mut driver = self::driver("");
     driver.give(&udp(client, server));
     driver.give(&udp(server, client));
@@ -209,7 +210,7 @@ fn icmp_replies_must_be_asked_for() {
         assert_eq!(cause(driver.give(&icmp(b, a, reply, Some(7)))), None);
         assert_eq!(cause(driver.give(&icmp(b, a, reply, Some(7)))), None, "duplicates pass");
         assert_eq!(driver.only().unwrap().0.flow.names(), ("icmp", "answered"));
-        // Both sides may ask under one identifier.
+        // Both sides may send queries with one identifier.
         assert_eq!(cause(driver.give(&icmp(b, a, request, Some(7)))), None);
         assert_eq!(cause(driver.give(&icmp(a, b, reply, Some(7)))), None);
         driver.wait(30.0);
@@ -230,8 +231,8 @@ fn icmp_errors_belong_to_the_connection_that_they_quote() {
         driver.give(&udp((a, 5000), (b, 53)));
         driver.wait(10.0);
         assert_eq!(cause(driver.give(&icmp_error(router, a, kind, quoted))), None);
-        let (entry, left) = driver.only().unwrap();
-        assert_eq!((entry.flow.names(), left), (("udp", "unanswered"), 20.0), "timers stay as they are");
+        let (entry, secs_left) = driver.only().unwrap();
+        assert_eq!((entry.flow.names(), secs_left), (("udp", "unanswered"), 20.0), "timers stay as they are");
         assert_eq!(cause(driver.give(&icmp_error(b, a, kind, quoted))), None, "from the host itself");
         assert_eq!(cause(driver.give(&icmp_error(a, b, kind, quoted.reversed()))), None, "about the other direction");
         assert_eq!(
@@ -269,10 +270,10 @@ fn other_protocols_are_conversations() {
     let (there, back) =
         (ip(v4(1), v4(2), protocol::GRE, Transport::None), ip(v4(2), v4(1), protocol::GRE, Transport::None));
     driver.give(&there);
-    assert_eq!(driver.only().map(|(entry, left)| (entry.flow.names().1, left)), Some(("unanswered", 600.0)));
+    assert_eq!(driver.only().map(|(entry, secs_left)| (entry.flow.names().1, secs_left)), Some(("unanswered", 600.0)));
     driver.give(&back);
-    let (entry, left) = driver.only().unwrap();
-    assert_eq!((entry.flow.names(), left, entry.assured), (("other", "answered"), 600.0, true));
+    let (entry, secs_left) = driver.only().unwrap();
+    assert_eq!((entry.flow.names(), secs_left, entry.assured), (("other", "answered"), 600.0, true));
 }
 
 #[test]
@@ -292,12 +293,12 @@ fn the_report_counts_by_protocol_and_state() {
         driver.give(&tcp((v4(1), port), (v4(2), 80), segment(TcpFlags::SYN, 1, 0, 100), 0));
     }
     driver.give(&udp((v4(1), 5), (v4(2), 53)));
-    let report = driver.function.report(&mut driver.flows().into_iter()).unwrap();
+    let report = report_of(&driver.function, driver.flows()).unwrap();
     assert_eq!(report.title, "4 connections by protocol and state");
     assert_eq!(report.rows, [["tcp", "syn-sent", "3", "0"], ["udp", "unanswered", "1", "0"]]);
 }
 
-/// Segments near one another, so that many of them fit.
+/// Segments with close numbers, so that many of them fit.
 fn any_headers() -> impl Strategy<Value = Headers> {
     let number = prop_oneof![Just(0_u32), Just(u32::MAX), 0_u32..3000, any::<u32>()];
     let tcp_header = (any::<u8>(), number.clone(), number.clone(), any::<u16>(), any::<[u8; 4]>(), 0_u32..70_000);
@@ -311,7 +312,7 @@ fn any_headers() -> impl Strategy<Value = Headers> {
             }
             tcp_header.options.sack_permitted = bits[0] & 2 != 0;
             tcp_header.options.sack_edge = (bits[0] & 4 != 0).then_some(edge);
-            // Most segments carry flags that some stack sends.
+            // Most segments have plausible flags.
             if bits[0] & 0x30 != 0 {
                 tcp_header.flags = [TcpFlags::SYN, TcpFlags(0x12), TcpFlags(0x10), TcpFlags(0x11), TcpFlags(0x04)]
                     [usize::from(bits[2] % 5)];
@@ -328,7 +329,7 @@ fn any_headers() -> impl Strategy<Value = Headers> {
 }
 
 proptest! {
-    /// The driver asserts besides that every flow has a deadline.
+    /// The driver also asserts that every flow has a deadline.
     #[test]
     fn any_packets_in_any_order_are_judged(packets in proptest::collection::vec((any_headers(), 0_u32..200), 1..60), loose: bool, liberal: bool) {
         let mut driver = driver(&format!("loose = {loose}\nliberal = {liberal}"));

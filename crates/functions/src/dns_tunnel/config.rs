@@ -1,4 +1,4 @@
-//! The detector's configuration file, and its keys as the catalogue prints them.
+//! The configuration of `dns-tunnel`, and its keys as the catalogue prints them.
 
 use alloc::vec::Vec;
 
@@ -9,37 +9,37 @@ use serde::Deserialize;
 
 use crate::config::{Count, Prefix, Timeout};
 
-/// How the detector is set up. Defaults and meanings: `docs/dns-tunnel.md`.
+/// The configuration of [`DnsTunnel`](super::DnsTunnel). Defaults and meanings: `docs/dns-tunnel.md`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Orphans within a window from which on a client is taken for a tunnel's end.
+    /// Orphans in a window from which a client is suspected to be a tunnel's end.
     pub threshold: Count<1, 1_000_000>,
-    /// How long a window is, and how long an answer may wait for its use.
+    /// Length of a window; also how long an answer waits for its use.
     pub window: Timeout,
-    /// Whether answers count that hold no address.
+    /// Count answers that hold no address.
     pub without_address: bool,
-    /// What becomes of the packets of a client that is taken for a tunnel's end.
+    /// What is dropped for a suspected client.
     pub block: Block,
-    /// A client that gets no answer for so long is forgotten.
+    /// Time without an answer after which a client is forgotten.
     pub idle_timeout: Timeout,
-    /// Time after its last answer for which a tunnel's end stays in the report.
+    /// Time after its last answer for which a suspected client stays in the report.
     pub remember: Timeout,
-    /// Answers that are remembered until they are used.
+    /// Maximum number of unused answers.
     pub answers: Count<1, 1_048_576>,
-    /// Clients that are remembered.
+    /// Maximum number of clients.
     pub clients: Count<1, 1_048_576>,
     /// Clients that aren't judged.
     pub ignore: Vec<Prefix>,
-    /// How many clients the report lists.
+    /// Number of clients in the report.
     pub top: Count<0, 10_000>,
 }
 
-/// What is dropped.
+/// What is dropped for a suspected client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Block {
-    /// Nothing: tunnels are reported alone.
+    /// Nothing: tunnels are only reported.
     Nothing,
     /// The client's queries, and the answers to it.
     Dns,
@@ -65,12 +65,12 @@ impl Default for Config {
 }
 
 impl Config {
-    /// How long a client is remembered behind its last answer: its window has to be over by then.
+    /// Time after its last answer for which a client is remembered. At least a window.
     pub(super) fn keep(&self) -> Nanos {
         self.idle_timeout.max(self.window).nanos()
     }
 
-    /// Time after its last answer for which a tunnel's end stays in the report.
+    /// Time after its last answer for which a suspected client stays in the report.
     pub(super) fn remembered(&self) -> Nanos {
         self.remember.nanos().max(self.keep())
     }
@@ -81,28 +81,32 @@ const fn key(name: &'static str, default: &'static str, help: &'static str) -> C
 }
 
 pub(super) const KEYS: &[ConfigKey] = &[
-    key("threshold", "50", "orphans in a window from which on a client is taken for a tunnel's end; 1 to 1000000"),
-    key("window", "300", "seconds that orphans are counted for, and that an answer may wait for its use"),
-    key("without_address", "true", "whether answers that hold no address count, as those for TXT, NULL, CNAME and MX"),
-    key("block", "\"nothing\"", "what is dropped of a client that is taken for a tunnel's end: nothing, dns or all"),
+    key(
+        "threshold",
+        "50",
+        "unused answers (orphans) in a window from which a client is suspected to be a tunnel's end; 1 to 1000000",
+    ),
+    key("window", "300", "length of a window in seconds; also how long an answer waits for its use"),
+    key("without_address", "true", "count answers that hold no address, as for TXT, NULL, CNAME and MX"),
+    key("block", "\"nothing\"", "what is dropped for a suspected client: nothing, dns or all"),
     key("idle_timeout", "1800", "seconds without an answer after which a client is forgotten"),
-    key("remember", "86400", "seconds without an answer after which a tunnel's end is not named any more"),
-    key("answers", "16384", "answers that are remembered until they are used; 1 to 1048576"),
-    key("clients", "16384", "clients that are remembered; 1 to 1048576"),
+    key("remember", "86400", "seconds without an answer after which a suspected client leaves the report"),
+    key("answers", "16384", "maximum number of unused answers; 1 to 1048576"),
+    key("clients", "16384", "maximum number of clients; 1 to 1048576"),
     key("ignore", "[]", "prefixes of clients that aren't judged: resolvers and mail servers"),
-    key("top", "10", "how many clients the report lists, those with most orphans first; 0 to 10000"),
+    key("top", "10", "number of clients in the report, most orphans first; 0 to 10000"),
 ];
 
 pub(super) const RECIPES: &[Recipe] = &[
-    Recipe { cause: Cause::SameBucket, key: "answers", help: "more of them: the map has as many more buckets" },
+    Recipe { cause: Cause::SameBucket, key: "answers", help: "larger: the map has more buckets" },
     Recipe {
         cause: Cause::MapRoomExhausted,
         key: "answers",
-        help: "more than wait at once, so that no core runs out of its share",
+        help: "larger than needed: a core then doesn't use up its share",
     },
     Recipe {
         cause: Cause::PoolExhausted,
         key: "answers",
-        help: "more than wait at once, so that no core runs out of its share",
+        help: "larger than needed: a core then doesn't use up its share",
     },
 ];

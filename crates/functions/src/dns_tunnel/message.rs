@@ -1,12 +1,12 @@
-//! What of a DNS response matters here: which addresses it answers with (RFC 1035, section 4; RFC 3596 for AAAA).
+//! Reads the addresses of a DNS response (RFC 1035, section 4; RFC 3596 for AAAA).
 //!
-//! No name is needed, so compressed ones are stepped over and never followed: the walk is as long as the message at most.
+//! Compressed names are skipped and never followed, so parsing is at most as long as the message.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// How many addresses of a response are told: a client that takes another one is seldom.
+/// Maximum number of addresses read from a response. Clients rarely use a later one.
 pub(super) const ADDRESSES_MAX: usize = 8;
-/// Records behind which a walk ends. A message has no room for many more that are of use.
+/// Maximum number of records read. A message has no room for many more useful ones.
 const RECORDS_MAX: u16 = 256;
 
 const HEADER: usize = 12;
@@ -39,18 +39,21 @@ const HTTPS: u16 = 65;
 /// The answer of a response. `name` is a 32-bit hash of the question's name, case-insensitive; 0 if there is no question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// These addresses, `count` of them, perhaps among others.
+    /// The first `count` addresses.
     Addresses { name: u32, addresses: [IpAddr; ADDRESSES_MAX], count: usize },
-    /// Records without an address: text, a mail server, an alias that leads nowhere. `name` is 0 unless A or AAAA was asked for.
+    /// Records without an address: text, a mail server, an alias without a target. `name` is 0 unless A or AAAA was asked for.
     Nowhere { name: u32 },
 }
 
-/// The message isn't one, or isn't there as a whole.
+/// The message is invalid or incomplete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Unreadable;
 
-/// What a message from a server answers. `None`: nothing that a client could use or leave unused. No response to a query, an
-/// error, a response cut short (which is asked for again by TCP), no record, or records about names and zones alone.
+/// Reads a message from a server. Returns `None` if there is nothing that a client could use: no response to a query, an error, a
+/// truncated response (which clients repeat by TCP), no record, or only records about names and zones.
+///
+/// # Errors
+/// [`Unreadable`] if the message is invalid or incomplete.
 pub(super) fn read(message: &[u8]) -> Result<Option<Answer>, Unreadable> {
     let header: &[u8; HEADER] = message.first_chunk().ok_or(Unreadable)?;
     let [_, _, high, low, ..] = *header;
@@ -83,12 +86,12 @@ pub(super) fn read(message: &[u8]) -> Result<Option<Answer>, Unreadable> {
     })
 }
 
-/// Whether who asks for this has no use for an address. Browsers ask for HTTPS beside A, loggers for PTR, resolvers for the rest.
+/// Returns true for query types without a use for an address. Browsers ask for HTTPS beside A, loggers for PTR, resolvers for the rest.
 const fn is_about_names(kind: u16) -> bool {
     matches!(kind, NS | SOA | PTR | DS | RRSIG | NSEC | DNSKEY | NSEC3 | NSEC3PARAM | SVCB | HTTPS)
 }
 
-/// A place in a message.
+/// A position in a message.
 struct Walk<'a> {
     message: &'a [u8],
     at: usize,
@@ -109,8 +112,8 @@ impl<'a> Walk<'a> {
         self.bytes(2).map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]]))
     }
 
-    /// Steps over a name: labels, and at the end nothing or a pointer to what came before. Returns its hash (FNV-1a), or 0 for the root and
-    /// for a name with a pointer.
+    /// Skips a name: labels, then a zero or a pointer to an earlier place. Returns its hash (FNV-1a), or 0 for the root and for a name with
+    /// a pointer.
     fn name(&mut self) -> Result<u32, Unreadable> {
         let start = self.at;
         let mut hash = FNV_OFFSET;
@@ -144,7 +147,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Steps over a record, and says its address if it has one.
+    /// Skips a record, and returns its address if it has one.
     fn record(&mut self) -> Result<Option<IpAddr>, Unreadable> {
         self.name()?;
         let (kind, class) = (self.u16()?, self.u16()?);
@@ -195,7 +198,7 @@ mod tests {
 
     const NAMES: [&str; 4] = ["example.net", "www.example.net", "a.long.name.in.www.example.net", "cdn.example.org"];
 
-    /// A response to a query for `asked`, as another library writes it.
+    /// Builds a response to a query for `asked` with another library.
     fn response(asked: TYPE, records: &[(u8, Record)], compressed: bool) -> Vec<u8> {
         let mut packet = Packet::new_reply(7);
         packet.set_flags(PacketFlag::RECURSION_AVAILABLE);

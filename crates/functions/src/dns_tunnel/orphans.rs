@@ -1,4 +1,4 @@
-//! How orphans are counted: an answer is one from when it comes until its client sends to an address in it.
+//! Counting of orphans: an answer is an orphan until its client sends to an address in it.
 
 use memory::{Allocator, Distributed, Map, Memory, Vector};
 use nf::{Context, Step};
@@ -7,7 +7,7 @@ use packet::{Host6, Nanos};
 use super::state::{AnswerKey, Answered, Client, Peers, asked, told};
 use super::{Block, DnsTunnel, Event};
 
-/// How many places past their time a packet gives back, of answers and of clients each; it takes one of each at most.
+/// How many expired answers, and how many expired clients, each packet reclaims. A packet adds one of each at most.
 const RECLAIMED_A_PACKET: usize = 2;
 
 /// Time after its use for which further answers to a name count as used: a client that asks for both families may use the first
@@ -15,7 +15,7 @@ const RECLAIMED_A_PACKET: usize = 2;
 const STILL_USED: Nanos = Nanos::from_secs(10);
 
 impl DnsTunnel {
-    /// The client's entry and its place, a new one where there is none; `None` where there is no room either.
+    /// Returns the client's index and entry, a new one if needed; `None` if there is no room.
     fn client<M: Memory>(&self, cx: &mut Context<'_, Self, M>, name: Host6) -> Step<Option<(usize, Client)>, M> {
         let (shared, now, deadline) = (cx.shared, cx.now(), cx.now() + self.config.keep());
         if let Some(place) = shared.by_name.get(&mut cx.tx, &name)? {
@@ -33,12 +33,12 @@ impl DnsTunnel {
         Ok(None)
     }
 
-    /// Whether the entry still counts. It may be there for a while after that.
+    /// Returns true if the entry has not expired. Expired entries may exist for a while.
     pub(super) fn knows(&self, client: &Client, now: Nanos) -> bool {
         client.last + self.config.keep() > now
     }
 
-    /// The client has been answered to a name, with addresses or without.
+    /// Records an answer to a client, with or without addresses.
     pub(super) fn answered<M: Memory>(
         &self,
         cx: &mut Context<'_, Self, M>,
@@ -56,14 +56,14 @@ impl DnsTunnel {
         if counts && name != 0 {
             is_used = self.join(cx, &mut answer)?;
         }
-        // Of two answers that name one address the later waits: who asks twice has one of them to use.
+        // Of two answers with the same address only the later waits: a client that asks twice uses one.
         for (peer, is_crossed) in peers.iter().flat_map(|peers| peers.each()) {
             self.take_back(cx, &told(client, peer, is_crossed))?;
         }
         let entry = self.client(cx, client)?;
         let judged = match &entry {
             None => false,
-            // Its answers would fill the table, and nothing more is to be learnt from them.
+            // Its answers would fill the table, and nothing more is to be learned from them.
             Some((_, client)) if client.is_tunnel => true,
             Some(_) if is_used || !counts || (name == 0 && peers.is_none()) => true,
             Some(_) => self.wait(cx, &answer)?,
@@ -101,7 +101,7 @@ impl DnsTunnel {
         Ok(false)
     }
 
-    /// Remembers an answer until its use; `false`, and nothing done, where there is no room.
+    /// Stores an answer until its use. Returns false without a change if there is no room.
     fn wait<M: Memory>(&self, cx: &mut Context<'_, Self, M>, answer: &Answered) -> Step<bool, M> {
         let (shared, deadline) = (cx.shared, cx.now() + self.config.window.nanos());
         let Some(place) = shared.waiting.allocate(&mut cx.tx, deadline)? else { return Ok(false) };
@@ -162,7 +162,7 @@ impl DnsTunnel {
         Ok(true)
     }
 
-    /// The answer at this place is no longer found by the peers that it names.
+    /// Removes all keys of the answer at this index.
     fn unlink<M: Memory>(&self, cx: &mut Context<'_, Self, M>, place: usize, answer: &Answered) -> Step<(), M> {
         for key in answer.keys() {
             cx.shared.unlink(&mut cx.tx, &key, place)?;
@@ -170,7 +170,7 @@ impl DnsTunnel {
         Ok(())
     }
 
-    /// Takes away what is past its time.
+    /// Removes expired answers and clients.
     #[inline]
     pub(super) fn reclaim<M: Memory>(&self, cx: &mut Context<'_, Self, M>) -> Step<(), M> {
         let (shared, now) = (cx.shared, cx.now());
@@ -187,7 +187,7 @@ impl DnsTunnel {
         Ok(())
     }
 
-    /// Whether what is seen is of a client that is taken for a tunnel's end, and is not to pass.
+    /// Returns true if the packet belongs to a suspected client and is to be dropped.
     #[inline]
     pub(super) fn is_blocked<M: Memory>(
         &self,

@@ -1,4 +1,4 @@
-//! What the detector remembers: answers that wait for their use, and each client's count of those.
+//! The shared state: unused answers, and each client's count of orphans.
 
 use core::net::Ipv6Addr;
 
@@ -8,11 +8,11 @@ use packet::{Family, FlowKey, Host, Host6, HostPair, HostPair4, HostPair6, Nanos
 
 use super::message::ADDRESSES_MAX;
 
-/// The addresses of an answer: 32-bit names, zeros behind the last, and a bit for each of another family than the client's.
+/// The addresses of an answer: 32-bit names, zeros after the last, and a bit for each address of another family than the client's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Peers<const N: usize = ADDRESSES_MAX> {
     pub names: [u32; N],
-    /// A bit for each.
+    /// One bit for each name: another family than the client's.
     pub crossed: u16,
 }
 
@@ -26,13 +26,13 @@ impl<const N: usize> Default for Peers<N> {
 }
 
 impl<const N: usize> Peers<N> {
-    /// The names, and whether they are of another family.
+    /// Iterates over the names, and whether they are of another family.
     pub(super) fn each(&self) -> impl Iterator<Item = (u32, bool)> + '_ {
         let known = self.names.iter().take_while(|name| **name != 0);
         known.enumerate().map(|(at, name)| (*name, self.crossed >> at & 1 == 1))
     }
 
-    /// Adds one, if there is room and it isn't there.
+    /// Adds a name, if there is room and it is new.
     pub(super) fn add(&mut self, name: u32, is_crossed: bool) {
         let count = self.each().count();
         if count < N && self.each().all(|known| known != (name, is_crossed)) {
@@ -42,24 +42,24 @@ impl<const N: usize> Peers<N> {
     }
 }
 
-/// What all clients share.
+/// The shared state of all clients.
 pub struct Answers<M: Memory> {
-    /// Whom a client was told of, and which name it asked for: the answer.
+    /// Index of the answer, by client and address, and by client and asked name.
     told: M::Map<HostPair6, u32>,
-    /// Addresses of another family than the client's that a client was told of: the answer.
+    /// Index of the answer, by an address of another family than the client's.
     crossed: M::Map<HostPair4, u32>,
-    /// The places of answers that wait, or have been used just now.
+    /// Allocator of `answers`: unused ones, and those used within the last ten seconds.
     pub(super) waiting: M::Allocator,
     pub(super) answers: M::Vector<Answered>,
     pub(super) by_name: M::Map<Host6, u32>,
-    /// The places of clients.
+    /// Allocator of `clients`.
     pub(super) known: M::Allocator,
     pub(super) clients: M::Vector<Client>,
     pub(super) totals: M::Distributed<Totals>,
 }
 
 impl<M: Memory> Answers<M> {
-    /// Nothing yet, with room for so many.
+    /// Creates empty state with room for so many answers and clients.
     pub(super) fn new(memory: &M, answers: usize, clients: usize) -> Self {
         let nobody = Host6::from_words([0; 2]);
         Self {
@@ -74,7 +74,7 @@ impl<M: Memory> Answers<M> {
         }
     }
 
-    /// Returns the place of the answer with this key.
+    /// Returns the index of the answer with this key.
     #[inline]
     pub(super) fn find<'a>(&'a self, tx: &mut M::Tx<'a>, key: &AnswerKey) -> Step<Option<u32>, M> {
         match key {
@@ -83,7 +83,7 @@ impl<M: Memory> Answers<M> {
         }
     }
 
-    /// Adds a key of the answer at this place. Returns false if there is no room.
+    /// Adds a key of the answer at this index. Returns false if there is no room.
     pub(super) fn link<'a>(&'a self, tx: &mut M::Tx<'a>, key: AnswerKey, place: usize) -> Step<bool, M> {
         match key {
             AnswerKey::Told(pair) => self.told.insert(tx, pair, place as u32),
@@ -91,7 +91,7 @@ impl<M: Memory> Answers<M> {
         }
     }
 
-    /// Removes the key if it leads to this place.
+    /// Removes the key if it leads to this index.
     pub(super) fn unlink<'a>(&'a self, tx: &mut M::Tx<'a>, key: &AnswerKey, place: usize) -> Step<(), M> {
         if self.find(tx, key)? != Some(place as u32) {
             return Ok(());
@@ -111,9 +111,9 @@ impl<M: Memory> Answers<M> {
         }
     }
 
-    /// Adds what a later packet could tell apart, and the totals.
+    /// Adds the state that later packets can observe, and the totals, to the fingerprint.
     pub(super) fn fingerprint<'a>(&'a self, tx: &mut M::Tx<'a>, fingerprint: &mut Fingerprint) -> Step<(), M> {
-        // Sums, for no packet can tell which place an answer or a client has.
+        // Sums, because the index of an answer or a client has no visible effect.
         let (mut count, mut sum) = (0_u64, 0_u64);
         let mut add = |words: &[u64], deadline: Nanos| {
             let mut digest = Fingerprint::default();
@@ -131,7 +131,7 @@ impl<M: Memory> Answers<M> {
                 add(&self.clients.read(tx, place)?.to_words(), deadline);
             }
         }
-        // At the end of time nothing that was read before is new enough.
+        // `Nanos::NEVER` forces a merge.
         let totals = self.totals.read(tx, Nanos::NEVER)?.to_words();
         [count, sum].into_iter().chain(totals).for_each(|word| fingerprint.add(word));
         Ok(())
@@ -143,14 +143,14 @@ impl<M: Memory> Answers<M> {
 pub(super) enum AnswerKey {
     /// A client, and an address that it was told or a name that it asked for.
     Told(HostPair6),
-    /// An address that clients of the other family were told; the client will use it from an address that nobody knows.
+    /// An address that a client of the other family was told. The client will use it from another, unknown address.
     Crossed(HostPair4),
 }
 
 /// The answers that a client got to one name. They wait for their use, or have been used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Answered {
-    /// Who got it.
+    /// The client that got it.
     pub client: Host6,
     /// Hash of the name; 0 if none is known.
     pub name: u32,
@@ -160,32 +160,32 @@ pub(super) struct Answered {
     pub peers: Peers<PEERS_MAX>,
 }
 
-/// Who is answered.
+/// A client that gets answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Client {
     pub name: Host6,
-    /// When the window began that orphans are counted in.
+    /// Start of the window in which orphans are counted.
     pub window: Nanos,
-    /// When an answer came last.
+    /// Time of the last answer.
     pub last: Nanos,
     pub orphans: u32,
     /// The most orphans in any window.
     pub peak: u32,
     pub answers: u32,
-    /// Those that held no address.
+    /// Answers without an address.
     pub nowhere: u32,
     pub is_tunnel: bool,
-    /// The client was a tunnel's end before it was silent for so long that it began anew.
+    /// The client was suspected before a long silence reset it.
     pub was_tunnel: bool,
 }
 
-/// What there was in all.
+/// Totals over all clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Totals {
     pub answers: u64,
     pub used: u64,
     pub unreadable: u64,
-    /// For which there was no room.
+    /// Answers without room.
     pub unjudged: u64,
 }
 
@@ -259,7 +259,7 @@ impl Client {
         Self { name, window: now, last: now, orphans: 0, peak: 0, answers: 0, nowhere: 0, is_tunnel, was_tunnel }
     }
 
-    /// Resets the client after a long silence. A tunnel's end keeps its peak and stays in the report.
+    /// Resets the client after a long silence. A suspected client keeps its peak and stays in the report.
     pub(super) const fn anew(&self, now: Nanos) -> Self {
         match self.is_named() {
             true => Self { peak: self.peak, was_tunnel: true, ..Self::new(self.name, now) },
@@ -267,19 +267,19 @@ impl Client {
         }
     }
 
-    /// Returns true if the client is or was a tunnel's end.
+    /// Returns true if the client is or was suspected.
     pub(super) const fn is_named(&self) -> bool {
         self.is_tunnel || self.was_tunnel
     }
 
-    /// An answer has come.
+    /// Counts an answer.
     pub(super) fn answered(&mut self, now: Nanos, is_nowhere: bool) {
         self.last = now;
         self.answers = self.answers.saturating_add(1);
         self.nowhere = self.nowhere.saturating_add(is_nowhere.into());
     }
 
-    /// It counts as an orphan, as long as its window lasts and the client makes no use of it.
+    /// Counts an answer as an orphan of the current window.
     pub(super) fn orphan(&mut self, now: Nanos, window: Nanos, threshold: u32) {
         if self.window + window <= now {
             (self.window, self.orphans) = (now, 0);
@@ -289,7 +289,7 @@ impl Client {
         self.is_tunnel |= self.orphans >= threshold;
     }
 
-    /// An answer that came at `at` was no orphan after all. One of an earlier window isn't counted any more.
+    /// Uncounts the orphan of an answer at time `at`, unless it belongs to an earlier window.
     pub(super) fn used(&mut self, at: Nanos) {
         if at >= self.window {
             self.orphans = self.orphans.saturating_sub(1);
@@ -297,10 +297,10 @@ impl Client {
     }
 }
 
-/// Above the highest threshold.
+/// Maximum count, above the highest threshold.
 const ORPHANS_MAX: u32 = 1 << 24;
 
-/// A client's name, whatever its family.
+/// Returns a client's key for both families.
 pub(super) fn name(client: Host) -> Host6 {
     match client.family() {
         Family::V4(client) => client.mapped(),
@@ -325,13 +325,13 @@ pub(super) fn asked(client: Host6, name: u32) -> AnswerKey {
     AnswerKey::Told(pair(client, 1 << 32 | u128::from(name)))
 }
 
-/// The key of an address that is used by hosts of its own family, whoever was told it.
+/// The key of an address that any host of its family may use.
 #[inline]
 fn anybodys(is_v4: bool, peer: u32) -> AnswerKey {
     AnswerKey::Crossed(HostPair4::from_words([u64::from(is_v4) << 32 | u64::from(peer)]))
 }
 
-/// Whether the name is one of an IPv4 host.
+/// Returns true if the name is that of an IPv4 host.
 fn is_v4(client: Host6) -> bool {
     let [high, low] = client.to_words();
     high == 0 && low >> 32 == 0xffff

@@ -1,10 +1,11 @@
 use core::net::{Ipv4Addr, Ipv6Addr};
 
 use memory::{Local, LocalTx, Map};
-use nf::{local_fingerprint, local_report};
+use nf::local_fingerprint;
 use packet::Seq;
 
 use super::*;
+use crate::testing::report_at;
 
 struct Bench {
     function: DnsTunnel,
@@ -93,7 +94,7 @@ fn who_asks_twice_has_one_answer_to_use() {
     assert_eq!((bench.orphans(CLIENT), bench.waiting()), (Some((0, false)), 0));
 }
 
-/// The client asks by IPv4 for both families, and takes IPv6; whichever answer comes first, and whichever is used first.
+/// The client asks over IPv4 for both families and uses IPv6, in any order of answers and uses.
 #[test]
 fn a_name_is_used_when_any_of_its_addresses_is_by_any_family() {
     let (v4, v6) = (server(1), "2001:db8:99::1".parse().unwrap());
@@ -131,7 +132,7 @@ fn an_alias_without_address_belongs_to_its_name() {
     assert_eq!(bench.orphans(CLIENT), Some((2, true)), "names that lead nowhere at all");
 }
 
-/// Of an address of another family it can't be known which client uses it.
+/// For an address of another family, the using client is unknown.
 #[test]
 fn what_two_clients_are_told_across_families_accuses_neither() {
     let bench = Bench::new("");
@@ -185,7 +186,7 @@ fn a_tunnels_end_that_falls_silent_is_named_and_not_blocked() {
     let mut bench = Bench::new("threshold = 2\nwindow = 10\nidle_timeout = 30\nremember = 600\nblock = \"all\"");
     bench.tell(CLIENT, &[server(1)]);
     bench.tell(CLIENT, &[server(2)]);
-    let rows = |bench: &Bench| local_report(&bench.function, &bench.state, bench.now).unwrap().rows;
+    let rows = |bench: &Bench| report_at(&bench.function, &[], &bench.state, bench.now).unwrap().rows;
     assert_ne!(bench.send(CLIENT, server(9)), Verdict::FORWARD);
     bench.wait(500);
     assert_eq!(bench.send(CLIENT, server(9)), Verdict::FORWARD);
@@ -203,7 +204,7 @@ fn without_room_nobody_is_judged() {
     bench.tell(CLIENT, &[server(2)]);
     bench.tell(V6, &[server(3)]);
     assert_eq!((bench.orphans(CLIENT), bench.orphans(V6)), (Some((1, false)), None));
-    let report = local_report(&bench.function, &bench.state, bench.now).unwrap();
+    let report = report_at(&bench.function, &[], &bench.state, bench.now).unwrap();
     assert!(
         report.title.contains("3 answers, 0 used; 0 messages unreadable, 2 answers without room"),
         "{}",

@@ -8,7 +8,7 @@ use nf::ConfigKey;
 use packet::{FiveTuple, protocol};
 use serde::Deserialize;
 
-use crate::config::{Flows, Ports, Prefix, Prefixes};
+use crate::config::{FlowCount, Ports, Prefix, Prefixes};
 use crate::conntrack::Listed;
 use crate::tracking::rules::{Retransmissions, TIMEOUT_KEYS, join_keys};
 use crate::tracking::{Event, Timeouts};
@@ -17,54 +17,54 @@ use crate::tracking::{Event, Timeouts};
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// The addresses that are inside.
+    /// The prefixes of the inside hosts.
     pub inside: Vec<Prefix>,
-    /// The interfaces that inside is behind. Where there are any, a packet is from inside by its interface alone.
+    /// The interfaces on the inside. If there are any, only the interface decides whether a packet comes from inside.
     pub inside_interfaces: Vec<u16>,
-    /// The services inside that outside may use.
+    /// The inside services that outside may open.
     pub allow: Vec<Service>,
-    /// Whether TCP segments that may not open a connection are answered by a reset.
+    /// Answer a TCP segment that may not open a connection with a reset.
     pub reject: bool,
-    /// Whether ICMP errors about known connections pass.
+    /// Forward ICMP errors about known connections.
     pub icmp_errors: bool,
-    /// What becomes of packets that are surely neither IPv4 nor IPv6.
+    /// What to do with frames that certainly hold no IP.
     pub non_ip: NonIp,
-    /// What becomes of packets that may hold IP which is not found.
+    /// What to do with frames that may hold IP that the parser can't find.
     pub unreadable: NonIp,
-    /// Whether inside may pick up TCP connections half-way.
+    /// Hosts that may open a TCP connection may also pick it up midstream.
     pub loose: bool,
-    /// From how many repetitions of a TCP segment on `timeouts.tcp_retransmitted` counts.
+    /// Number of repetitions of one TCP segment from which `timeouts.tcp_retransmitted` applies.
     pub max_retransmissions: Retransmissions,
     /// IPv4 connections.
-    pub flows: Flows,
+    pub flows: FlowCount,
     /// IPv6 connections.
-    pub flows_v6: Flows,
+    pub flows_v6: FlowCount,
     /// Number of connections that the report lists one by one; 0 counts them by state instead.
     pub(crate) list: Listed,
-    /// How long connections may idle.
+    /// Idle timeouts.
     pub timeouts: Timeouts,
 }
 
-/// What becomes of packets that the firewall can't judge by their connection.
+/// What to do with frames that have no connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NonIp {
-    /// They pass: address resolution has to, where the firewall is a bridge.
+    /// Forward them. If the firewall is a bridge, address resolution needs it.
     Forward,
-    /// They are dropped.
+    /// Drop them.
     Drop,
 }
 
-/// A service inside that outside may use.
+/// An inside service that outside may open.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "ServiceEntry")]
 pub struct Service {
     protocol: ServiceProtocol,
-    /// Any port where there is none.
+    /// `None` is any port.
     port: Option<Ports>,
-    /// Who may use it: anybody where there is none.
+    /// Clients; `None` is any address.
     from: Option<Prefixes>,
-    /// Where it is, besides inside: anywhere where there is none.
+    /// Inside addresses of the service; `None` is any.
     to: Option<Prefixes>,
 }
 
@@ -78,7 +78,7 @@ enum ServiceProtocol {
     Icmp,
 }
 
-/// A service as the file has it.
+/// A service in the configuration file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ServiceEntry {
@@ -136,8 +136,8 @@ impl Default for Config {
             unreadable: NonIp::Drop,
             loose: false,
             max_retransmissions: Retransmissions::new(3),
-            flows: Flows::new(1_048_576),
-            flows_v6: Flows::new(65_536),
+            flows: FlowCount::new(1_048_576),
+            flows_v6: FlowCount::new(65_536),
             list: Listed::new(0),
             timeouts: Timeouts::default(),
         }
@@ -149,50 +149,50 @@ pub(super) const KEYS: [ConfigKey; 27] = join_keys(
         ConfigKey {
             name: "inside",
             default: r#"["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7", "fe80::/10"]"#,
-            help: "the addresses that are inside, as prefixes",
+            help: "prefixes of the inside hosts",
         },
         ConfigKey {
             name: "inside_interfaces",
             default: "[]",
-            help: "the interfaces that inside is behind, by number; where there are any, sources are judged by them alone",
+            help: "numbers of the interfaces on the inside; if there are any, only the interface decides whether a packet comes from inside",
         },
         ConfigKey {
             name: "allow",
             default: "[]",
-            help: "services inside that outside may use: { proto = \"tcp\", port = 22 }; proto tcp, udp, sctp or icmp; port a number or \"8000-8100\", none for any; from and to, prefixes that may use it and that have it",
+            help: "inside services that outside may open: { proto = \"tcp\", port = 22 }; proto tcp, udp, sctp or icmp; port a number or \"8000-8100\", without it any; from and to are prefixes of clients and of inside addresses",
         },
         ConfigKey {
             name: "reject",
             default: "false",
-            help: "whether TCP segments that may not open a connection are answered by a reset",
+            help: "answer a TCP segment that may not open a connection with a reset",
         },
-        ConfigKey { name: "icmp_errors", default: "true", help: "whether ICMP errors about known connections pass" },
+        ConfigKey { name: "icmp_errors", default: "true", help: "forward ICMP errors about known connections" },
         ConfigKey {
             name: "non_ip",
             default: "\"forward\"",
-            help: "what becomes of packets that are surely no IP, such as ARP, LLDP and spanning tree: \"forward\" or \"drop\"",
+            help: "frames that certainly hold no IP, such as ARP, LLDP and spanning tree: \"forward\" or \"drop\"",
         },
         ConfigKey {
             name: "unreadable",
             default: "\"drop\"",
-            help: "what becomes of packets that may hold IP which is not found, such as unknown EtherTypes: \"forward\" or \"drop\"",
+            help: "frames that may hold IP that the parser can't find, such as unknown EtherTypes: \"forward\" or \"drop\"",
         },
         ConfigKey {
             name: "loose",
             default: "false",
-            help: "whether TCP connections may be picked up half-way, by who may open them",
+            help: "hosts that may open a TCP connection may also pick it up midstream",
         },
         ConfigKey {
             name: "max_retransmissions",
             default: "3",
-            help: "repetitions of a TCP segment before timeouts.tcp_retransmitted counts, 1 to 255",
+            help: "number of repetitions of one TCP segment from which timeouts.tcp_retransmitted applies, 1 to 255",
         },
-        ConfigKey { name: "flows", default: "1048576", help: "IPv4 connections that are remembered, 1 to 268435456" },
-        ConfigKey { name: "flows_v6", default: "65536", help: "IPv6 connections that are remembered, 1 to 268435456" },
+        ConfigKey { name: "flows", default: "1048576", help: "maximum number of IPv4 connections, 1 to 268435456" },
+        ConfigKey { name: "flows_v6", default: "65536", help: "maximum number of IPv6 connections, 1 to 268435456" },
         ConfigKey {
             name: "list",
             default: "0",
-            help: "how many connections the report lists one by one, in place of their numbers by state; 0 to 1000000",
+            help: "number of connections that the report lists one by one, instead of counts by state; 0 to 1000000",
         },
     ],
     &TIMEOUT_KEYS,

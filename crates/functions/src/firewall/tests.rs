@@ -70,10 +70,10 @@ fn errors_of_the_configuration_point_at_the_place() {
         ("inside = [\"10.0.0.0/8\", \"10.0.0.1/8\"]", "line 1, column 25", "10.0.0.0/8"),
         ("non_ip = \"maybe\"", "line 1, column 10", "unknown variant"),
         ("allow = [{ proto = \"tcp\", port = \"90-80\" }]", "line 1, column 34", "write \"80-90\""),
-        ("allow = [{ proto = \"tcp\", port = \"ssh\" }]", "line 1, column 34", "no range of ports"),
-        ("allow = [{ proto = \"tcp\", port = \"1-65536\" }]", "line 1, column 34", "no range of ports"),
+        ("allow = [{ proto = \"tcp\", port = \"ssh\" }]", "line 1, column 34", "not a range of ports"),
+        ("allow = [{ proto = \"tcp\", port = \"1-65536\" }]", "line 1, column 34", "not a range of ports"),
         ("allow = [{ proto = \"tcp\", from = \"10.0.0.1/8\" }]", "line 1, column 34", "10.0.0.0/8"),
-        ("allow = [{ proto = \"tcp\", to = [] }]", "line 1, column 32", "leave the key out"),
+        ("allow = [{ proto = \"tcp\", to = [] }]", "line 1, column 32", "omit the key"),
     ] {
         let error = toml::from_str::<Config>(text).unwrap_err().to_string();
         assert!(error.contains(at) && error.contains(says), "{text}: {error}");

@@ -1,4 +1,4 @@
-//! The buffer's configuration file, checked while it is read.
+//! The configuration of `flow-buffer`, checked while it is read.
 
 use alloc::format;
 use alloc::string::String;
@@ -11,14 +11,14 @@ use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use super::segment::HEAD_MAX;
-use crate::config::{Count, Flows, Timeout};
+use crate::config::{Count, FlowCount, Timeout};
 
-/// How the buffer is set up.
+/// The configuration of [`FlowBuffer`](super::FlowBuffer).
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(try_from = "Fields")]
 pub struct Config(Fields);
 
-/// The keys of the file. Defaults and meanings: `docs/flow-buffer.md`.
+/// The keys of the configuration file. Defaults and meanings: `docs/flow-buffer.md`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Fields {
@@ -28,8 +28,8 @@ struct Fields {
     drop_contradictions: bool,
     idle_timeout: Timeout,
     remember: Timeout,
-    flows: Flows,
-    flows_v6: Flows,
+    flows: FlowCount,
+    flows_v6: FlowCount,
     top: Count<0, 10_000>,
 }
 
@@ -42,14 +42,14 @@ impl Default for Fields {
             drop_contradictions: false,
             idle_timeout: Timeout::from_secs(300),
             remember: Timeout::from_secs(86_400),
-            flows: Flows::new(262_144),
-            flows_v6: Flows::new(32_768),
+            flows: FlowCount::new(262_144),
+            flows_v6: FlowCount::new(32_768),
             top: Count::new(10),
         }
     }
 }
 
-/// How many patterns there may be: a session keeps the number of the one that it begins with in a byte.
+/// Maximum number of patterns: a session stores the number of its pattern in a byte.
 const PATTERNS_MAX: usize = 255;
 
 impl TryFrom<Fields> for Config {
@@ -57,18 +57,18 @@ impl TryFrom<Fields> for Config {
 
     fn try_from(fields: Fields) -> Result<Self, String> {
         if fields.patterns.len() > PATTERNS_MAX {
-            return Err(format!("{} `patterns`: there may be {PATTERNS_MAX}", fields.patterns.len()));
+            return Err(format!("there are {} `patterns`: {PATTERNS_MAX} at most", fields.patterns.len()));
         }
         let len = fields.bytes.get() as usize;
-        // It could never be met.
+        // It could never match.
         match fields.patterns.iter().find(|pattern| pattern.bytes.len() > len) {
-            Some(pattern) => Err(format!("`{}` is longer than the `bytes` ({len}) that are kept", pattern.text)),
+            Some(pattern) => Err(format!("`{}` is longer than `bytes` ({len})", pattern.text)),
             None => Ok(Self(fields)),
         }
     }
 }
 
-/// What a side may begin with.
+/// A pattern to look for at the beginning of a side.
 #[derive(Clone, Debug, PartialEq)]
 struct Pattern {
     text: String,
@@ -86,13 +86,13 @@ impl Pattern {
                     Some((digit(*high)? * 16 + digit(*low)?) as u8)
                 };
                 let bytes = pairs.iter().map(byte).collect::<Option<Vec<u8>>>().filter(|_| rest.is_empty());
-                bytes.ok_or_else(|| format!("`{text}` is no pattern: write hex:16 03 01, digits in pairs"))?
+                bytes.ok_or_else(|| format!("`{text}` is not a pattern: write hex:16 03 01, digits in pairs"))?
             }
             None => text.as_bytes().to_vec(),
         };
         match bytes.len() {
             1..=HEAD_MAX => Ok(Self { text: text.into(), bytes }),
-            len => Err(format!("a pattern of {len} bytes: from 1 to {HEAD_MAX}")),
+            len => Err(format!("a pattern has {len} bytes: from 1 to {HEAD_MAX}")),
         }
     }
 }
@@ -103,7 +103,7 @@ impl<'de> Deserialize<'de> for Pattern {
     }
 }
 
-/// While it is being read, so that the error points at the pattern and not at the list.
+/// Parses a pattern while it is being read, so that the error points at the pattern and not at the list.
 struct PatternVisitor;
 
 impl Visitor<'_> for PatternVisitor {
@@ -123,13 +123,13 @@ impl Config {
         self.0.bytes.get() as usize
     }
 
-    /// Which pattern this begins with, counted from 1; 0 for none.
+    /// Returns the number of the first pattern that matches, counted from 1; 0 for none.
     pub(super) fn matching(&self, head: &[u8]) -> u8 {
         let at = self.0.patterns.iter().position(|pattern| head.starts_with(&pattern.bytes));
         at.map_or(0, |at| at as u8 + 1)
     }
 
-    /// The pattern of this number, as it was written.
+    /// Returns the text of the pattern with this number.
     pub(super) fn name(&self, pattern: u8) -> &str {
         let at = usize::from(pattern).checked_sub(1).and_then(|at| self.0.patterns.get(at));
         at.map_or("-", |pattern| &pattern.text)
@@ -170,23 +170,19 @@ const fn key(name: &'static str, default: &'static str, help: &'static str) -> C
 }
 
 pub(super) const KEYS: &[ConfigKey] = &[
-    key("bytes", "64", "how many bytes are kept of each side; 1 to 64"),
+    key("bytes", "64", "number of bytes to keep of each side; 1 to 64"),
     key(
         "patterns",
         "[]",
-        "beginnings that are looked for, as text or as \"hex:16 03 01\"; up to 255 of up to `bytes` bytes",
+        "patterns to look for at the beginning, as text or as \"hex:16 03 01\"; up to 255, each up to `bytes` bytes long",
     ),
-    key(
-        "block",
-        "true",
-        "whether sessions with such a beginning are dropped; where they aren't, they are reported alone",
-    ),
-    key("drop_contradictions", "false", "whether segments are dropped that say otherwise what was said before"),
+    key("block", "true", "drop sessions with a pattern; if false, they are only reported"),
+    key("drop_contradictions", "false", "drop segments that contradict earlier bytes"),
     key("idle_timeout", "300", "seconds of silence after which a session is forgotten"),
-    key("remember", "86400", "seconds of silence after which a session that began as listed is not named any more"),
-    key("flows", "262144", "IPv4 sessions that are remembered"),
-    key("flows_v6", "32768", "IPv6 sessions that are remembered"),
-    key("top", "10", "how many sessions the report lists; 0 to 10000"),
+    key("remember", "86400", "seconds of silence after which a session with a pattern leaves the report"),
+    key("flows", "262144", "maximum number of IPv4 sessions"),
+    key("flows_v6", "32768", "maximum number of IPv6 sessions"),
+    key("top", "10", "number of sessions in the report; 0 to 10000"),
 ];
 
 #[cfg(test)]
@@ -210,7 +206,7 @@ mod tests {
             ("patterns = [\n\"\"]", "line 2, column 1"),
             ("patterns = [\"hex:1\"]", "digits in pairs"),
             ("patterns = [\"hex:zz\"]", "digits in pairs"),
-            ("bytes = 3\npatterns = [\"GET \"]", "longer than the `bytes` (3)"),
+            ("bytes = 3\npatterns = [\"GET \"]", "longer than `bytes` (3)"),
             ("bytes = 65", "from 1 to 64"),
             ("pattern = []", "unknown field"),
         ] {

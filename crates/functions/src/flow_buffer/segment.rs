@@ -1,43 +1,43 @@
-//! What a TCP segment contributes: where it begins, and its first bytes.
+//! The metadata of a TCP segment: its sequence number and its first bytes.
 
 use nf::{ENDS_BYTES, IPV6, Meta, RecordReader, RecordWriter, family_of};
 use packet::{FiveTuple, Host, Tcp, TcpFlags, protocol};
 
-/// The most that is kept of each side, in bytes.
+/// Maximum number of bytes stored for each side.
 pub const HEAD_MAX: usize = 64;
 
-/// What a packet contributes.
+/// The metadata of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// The session, the lower end first.
+    /// The session, lower endpoint first.
     key: FiveTuple,
     is_from_first: bool,
     flags: TcpFlags,
-    /// The number of the first byte of payload.
+    /// Sequence number of the first byte of payload.
     seq: u32,
     /// Acknowledgement number; 0 without the ACK flag.
     ack: u32,
-    /// How much payload it had.
+    /// Length of the payload.
     len: u32,
-    /// How many of its first bytes are here, and these; zeros behind them.
+    /// Number of bytes carried, and the bytes, padded with zeros.
     carried: u8,
     bytes: [u8; HEAD_MAX],
 }
 
-/// The flags that matter here.
+/// The flags that are carried.
 const FLAGS: u8 = TcpFlags::SYN.with(TcpFlags::ACK).with(TcpFlags::FIN).with(TcpFlags::RST).0;
 /// In a record's first byte: the first endpoint sent the packet.
 const FROM_FIRST: u8 = 2;
 
 impl Segment {
-    /// What a segment says, with no more of its payload than `carry` bytes.
+    /// Extracts the metadata of a segment, with at most `carry` bytes of payload.
     #[inline]
     pub(super) fn new(tuple: FiveTuple, tcp: &Tcp, len: u32, payload: &[u8], carry: usize) -> Option<Self> {
         let (key, is_from_first) = tuple.symmetric();
         let mut bytes = [0; HEAD_MAX];
         let carried = payload.len().min(carry);
         bytes.get_mut(..carried)?.copy_from_slice(&payload[..carried]);
-        // The number of a SYN is its own, and its data's the next.
+        // The SYN takes a sequence number before the data.
         let seq = tcp.seq.wrapping_add(tcp.flags.contains(TcpFlags::SYN).into());
         let flags = TcpFlags(tcp.flags.0 & FLAGS);
         let ack = if flags.contains(TcpFlags::ACK) { tcp.ack } else { 0 };
@@ -85,7 +85,7 @@ impl Segment {
 impl Meta for Segment {
     type Key = FiveTuple;
 
-    /// Family, direction and flags in two bytes, the session, both numbers, the length, the first bytes and how many they are.
+    /// Address family, direction and flags in two bytes; the session; both numbers; the payload length; the first bytes and their number.
     const RECORD_BYTES: usize = 2 + ENDS_BYTES + 4 + 4 + 4 + 1 + HEAD_MAX;
     const TELLS_SOURCE: bool = true;
 

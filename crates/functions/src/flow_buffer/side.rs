@@ -1,13 +1,13 @@
-//! One side of a session: its first bytes, put together from segments in whatever order they come.
+//! One side of a session: its first bytes, reassembled from segments in any order.
 
 use packet::TcpFlags;
 
 use super::segment::{HEAD_MAX, Segment};
 
-/// What one side has said.
+/// The state of one side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Side {
-    /// Each bit tells that the byte of its place is known.
+    /// One bit for each byte that is known.
     known: u64,
     bytes: [u8; HEAD_MAX],
     /// The sequence number of the first byte.
@@ -16,9 +16,9 @@ pub struct Side {
     opened: u32,
     /// Sequence number after everything that it has sent.
     next: u32,
-    /// How many bytes the side says in all, if that is known and no more than are kept.
+    /// Total number of bytes that the side sends, if known and not more than are stored.
     total: Option<u8>,
-    /// It has sent anything, by which the number of its first byte is known.
+    /// It has sent a segment, so the sequence number of its first byte is known.
     begun: bool,
     /// The other side has acknowledged the SYN.
     answered: bool,
@@ -45,18 +45,18 @@ impl Default for Side {
 }
 
 impl Side {
-    /// A side whose first byte has this number.
+    /// Creates a side with this sequence number of its first byte.
     pub(super) fn beginning_at(start: u32) -> Self {
         Self { start, opened: start, next: start, begun: true, answered: true, ..Self::default() }
     }
 
-    /// What it said from its first byte on, as far as it is known without a gap.
+    /// The bytes from the first one on, up to the first gap.
     #[inline]
     pub(super) fn head(&self) -> &[u8] {
         &self.bytes[..self.known.trailing_ones() as usize]
     }
 
-    /// Whether all that is kept of it is there, of `len` bytes.
+    /// Returns true if all of the first `len` bytes are known, or all that the side sends.
     pub(super) const fn is_whole(&self, len: usize) -> bool {
         let wanted = match self.total {
             Some(total) if (total as usize) < len => total as usize,
@@ -84,7 +84,7 @@ impl Side {
         self.answered |= self.begun;
     }
 
-    /// Forgets its SYN, so the next one counts as the first; unless that was answered, or bytes are kept.
+    /// Forgets its SYN, so that the next one counts as the first; unless it was answered, or bytes are known.
     pub(super) fn ask_again(&mut self) {
         if !self.answered && self.known == 0 {
             *self = Self::default();
@@ -96,8 +96,7 @@ impl Side {
         !self.begun || self.next == seq
     }
 
-    /// Takes in a segment as far as it lies within the first `len` bytes. What is known stays; whether the segment has other bytes
-    /// there.
+    /// Stores the part of a segment within the first `len` bytes. Known bytes stay. Returns true if the segment has other bytes there.
     pub(super) fn take(&mut self, segment: &Segment, len: usize) -> bool {
         if !self.begun {
             (self.begun, self.start) = (true, segment.seq());
@@ -107,7 +106,7 @@ impl Side {
         if next.wrapping_sub(self.next).cast_signed() > 0 {
             self.next = next;
         }
-        // Numbers wrap, so what is more than half of them ahead is behind.
+        // Sequence numbers wrap: a distance above half of the space is negative.
         let offset = i64::from(segment.seq().wrapping_sub(self.start).cast_signed());
         let mut contradicts = false;
         for (at, byte) in (offset..).zip(segment.bytes()) {

@@ -5,6 +5,7 @@ use nf::Meta;
 use packet::{Nanos, Seq, Tcp, TcpOptions, protocol};
 
 use super::*;
+use crate::testing::report_of;
 
 struct Bench {
     function: FlowBuffer,
@@ -83,8 +84,7 @@ fn a_pattern_is_found_once_the_gap_ahead_is_filled() {
         assert_eq!(bench.says(10, b"GE"), passes);
         assert_eq!(bench.says(99, b"more"), passes);
         assert_eq!(bench.give(false, TcpFlags::ACK, 5, b"200") == Verdict::FORWARD, passes);
-        let report =
-            bench.function.report(&mut [(segment(true, TcpFlags::ACK, 0, 0, b"", 9).key(), bench.session)].into_iter());
+        let report = report_of(&bench.function, [(segment(true, TcpFlags::ACK, 0, 0, b"", 9).key(), bench.session)]);
         assert_eq!(report.unwrap().rows[0][2..5], ["GET ", "0", "GET / HTTP/1.1"]);
     }
 }
@@ -111,7 +111,7 @@ fn a_session_that_began_as_listed_is_named_and_not_blocked_behind_a_silence() {
     bench.now = bench.now + Nanos::from_secs(10);
     assert!(bench.says(70, b"hello") && bench.head() == b"hello", "it begins anew");
     let key = segment(true, TcpFlags::ACK, 0, 0, b"", 9).key();
-    let report = bench.function.report(&mut [(key, bench.session)].into_iter()).unwrap();
+    let report = report_of(&bench.function, [(key, bench.session)]).unwrap();
     assert_eq!(report.rows[0][2], "GET ");
     assert_eq!(bench.lasts, Some(bench.now + Nanos::from_secs(100)));
 }
@@ -120,8 +120,7 @@ const SYN: TcpFlags = TcpFlags::SYN;
 const SYN_ACK: TcpFlags = TcpFlags::SYN.with(TcpFlags::ACK);
 const ACK: TcpFlags = TcpFlags::ACK;
 
-/// Whoever sends a SYN, a SYN-ACK or a reset with numbers of their own, ahead of the connection's or behind, doesn't hide what is
-/// said.
+/// A forged SYN, SYN-ACK or reset with other sequence numbers doesn't hide data.
 #[test]
 fn strays_turn_no_pattern_off() {
     let stray: &[(bool, TcpFlags, u32, u32)] = &[

@@ -19,7 +19,7 @@ pub struct Config {
     pub(super) fields: Fields,
 }
 
-/// The keys of the file. Defaults and meanings: `docs/ipsec.md`.
+/// The keys of the configuration file. Defaults and meanings: `docs/ipsec.md`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Fields {
@@ -35,7 +35,7 @@ impl Default for Fields {
     }
 }
 
-/// What becomes of packets that no tunnel is for.
+/// What to do with packets that match no tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Other {
@@ -43,7 +43,7 @@ pub(super) enum Other {
     Forward,
 }
 
-/// A pair of security associations.
+/// A tunnel: a pair of security associations.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Tunnel {
@@ -57,10 +57,10 @@ pub(super) struct Tunnel {
     pub(super) key_in: Key,
 }
 
-/// A security parameter index: the numbers below 256 are reserved.
+/// A security parameter index. Numbers below 256 are reserved.
 pub(super) type Spi = Count<256, { u32::MAX as u64 }>;
 
-/// An AES key and the four bytes of salt behind it.
+/// An AES key followed by four bytes of salt.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub(super) struct Key {
@@ -88,9 +88,9 @@ impl fmt::Debug for Key {
 impl TryFrom<String> for Key {
     type Error = &'static str;
 
-    /// The error doesn't repeat what was written: it may be a key but for a slip.
+    /// The error doesn't repeat the text, because it may be a key with a typing error.
     fn try_from(text: String) -> Result<Self, &'static str> {
-        const WANTED: &str = "this is no key: write a key of 16, 24 or 32 bytes with the 4 bytes of salt behind it, as 40, \
+        const WANTED: &str = "this is not a key: write a key of 16, 24 or 32 bytes followed by 4 bytes of salt, as 40, \
             56 or 72 hexadecimal digits";
         let digits: Vec<u8> =
             text.strip_prefix("0x").unwrap_or(&text).chars().map_while(|c| c.to_digit(16)).map(|d| d as u8).collect();
@@ -104,7 +104,7 @@ impl TryFrom<String> for Key {
     }
 }
 
-/// As many as a lookup from the first to the last can be afforded for.
+/// Maximum number of tunnels, because a look-up is linear.
 const TUNNELS_MAX: usize = 256;
 
 impl TryFrom<Fields> for Config {
@@ -118,7 +118,7 @@ impl TryFrom<Fields> for Config {
             let Tunnel { local, peer, inside, beyond, .. } = tunnel;
             if local.is_ipv4() != peer.is_ipv4() {
                 return Err(format!(
-                    "tunnel {}: `local` ({local}) and `peer` ({peer}) are of two families",
+                    "tunnel {}: `local` ({local}) and `peer` ({peer}) are of different address families",
                     number + 1
                 ));
             }
@@ -132,7 +132,7 @@ impl TryFrom<Fields> for Config {
             }
             if tunnel.key_out == tunnel.key_in {
                 return Err(format!(
-                    "tunnel {}: `key_out` and `key_in` are the same: two senders of one key use its nonces twice",
+                    "tunnel {}: `key_out` and `key_in` are the same: two senders with one key would use its nonces twice",
                     number + 1
                 ));
             }

@@ -1,4 +1,4 @@
-//! A tunnel as packets meet it.
+//! A tunnel's addresses, networks and security associations.
 
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -9,7 +9,7 @@ use super::config::{Key, Spi, Tunnel};
 use super::esp::Association;
 use crate::config::Prefix;
 
-/// A tunnel as packets meet it.
+/// A tunnel's addresses, networks and security associations.
 #[derive(Clone, Debug)]
 pub(super) struct Ends {
     pub(super) local: IpAddr,
@@ -33,19 +33,21 @@ impl Ends {
         }
     }
 
+    /// Returns true if the tunnel encrypts packets between these addresses.
     pub(super) fn takes(&self, source: IpAddr, destination: IpAddr) -> bool {
         has(&self.inside, source) && has(&self.beyond, destination)
     }
 
+    /// Returns true if packets between these addresses may come out of the tunnel.
     pub(super) fn gives(&self, source: IpAddr, destination: IpAddr) -> bool {
         has(&self.beyond, source) && has(&self.inside, destination)
     }
 
-    /// What names an association: the addresses outside and its index, where other packets have ports.
-    pub(super) fn key(&self, way: Way) -> FiveTuple {
-        let (source, destination, spi) = match way {
-            Way::Out => (self.local, self.peer, self.out.spi),
-            Way::In => (self.peer, self.local, self.into.spi),
+    /// Returns the key of an association: the outer addresses, and its SPI in place of the ports.
+    pub(super) fn key(&self, direction: TunnelDirection) -> FiveTuple {
+        let (source, destination, spi) = match direction {
+            TunnelDirection::Out => (self.local, self.peer, self.out.spi),
+            TunnelDirection::In => (self.peer, self.local, self.into.spi),
         };
         let [high, low] = [(spi >> 16) as u16, spi as u16];
         match (source, destination) {
@@ -66,9 +68,9 @@ fn has(prefixes: &[Prefix], address: IpAddr) -> bool {
     prefixes.iter().any(|prefix| prefix.contains(address))
 }
 
-/// Into the tunnel, or out of it.
+/// The direction of a packet: into the tunnel, or out of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum TunnelDirection {
     Out,
     In,
 }

@@ -1,4 +1,4 @@
-//! Packets into the tunnel and out of it: ESP in tunnel mode (RFC 4303) with AES-GCM (RFC 4106), without state.
+//! Encapsulation and decapsulation: ESP in tunnel mode (RFC 4303) with AES-GCM (RFC 4106), without state.
 
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -9,16 +9,16 @@ use packet::{Checksum, Headers, LinkType, Network, protocol};
 use super::gcm::{Gcm, NONCE, TAG};
 use super::reason;
 
-/// The security parameter index, the sequence number and the nonce's explicit part.
+/// Bytes of SPI, sequence number and explicit part of the nonce.
 pub(super) const HEADER: usize = 16;
 
-/// By how much the longest outer header, padding, trailer and tag make a packet longer.
+/// Maximum growth of a packet: the longest outer header, padding, trailer and tag.
 pub(super) const GROWTH: u32 = 40 + (HEADER + 3 + 2 + TAG) as u32;
 
 const ETHERTYPE_V4: [u8; 2] = [0x08, 0x00];
 const ETHERTYPE_V6: [u8; 2] = [0x86, 0xdd];
 
-/// What seals one direction of a tunnel.
+/// The security association of one direction of a tunnel.
 #[derive(Clone, Debug)]
 pub(super) struct Association {
     pub(super) spi: u32,
@@ -26,9 +26,9 @@ pub(super) struct Association {
     pub(super) gcm: Gcm,
 }
 
-/// An ESP packet.
+/// The parts of an ESP packet.
 struct Parts<'a> {
-    /// What is authenticated and not sealed.
+    /// Authenticated, but not encrypted.
     head: &'a [u8],
     nonce: [u8; NONCE],
     ciphertext: &'a [u8],
@@ -43,7 +43,7 @@ impl Association {
         nonce
     }
 
-    /// The parts of an ESP packet of this association; `None` when it can't be one.
+    /// Splits an ESP packet of this association into its parts; `None` if it is too short.
     fn parts<'a>(&self, esp: &'a [u8]) -> Option<Parts<'a>> {
         let (header, sealed) = esp.split_first_chunk::<HEADER>()?;
         let (ciphertext, tag) = sealed.split_last_chunk()?;
@@ -51,7 +51,7 @@ impl Association {
         Some(Parts { head, nonce: self.nonce(*explicit.first_chunk()?), ciphertext, tag })
     }
 
-    /// Whether the ESP packet was sealed with this key.
+    /// Returns true if the packet's tag matches this key.
     pub(super) fn is_authentic(&self, esp: &[u8]) -> bool {
         let is_authentic = |parts: Parts<'_>| {
             let Parts { head, nonce, ciphertext, tag } = parts;
@@ -61,7 +61,7 @@ impl Association {
     }
 }
 
-/// Appends to `out` the frame with its packet sealed, between `local` and `peer`.
+/// Appends to `out` the frame with its packet encrypted, from `local` to `peer`.
 pub(super) fn encapsulate(
     association: &Association,
     [local, peer]: [IpAddr; 2],
@@ -89,7 +89,7 @@ pub(super) fn encapsulate(
             header[0] = 0x45;
             header[1] = tos;
             header[2..4].copy_from_slice(&((ip_len + esp_len) as u16).to_be_bytes());
-            // Whoever may cut it up on the way needs a number that tells the pieces apart (RFC 6864).
+            // Fragments on the path need an identification (RFC 6864).
             match dont_fragment {
                 true => header[6] = 0x40,
                 false => header[4..6].copy_from_slice(&(number as u16).to_be_bytes()),
@@ -129,8 +129,7 @@ pub(super) fn encapsulate(
     Ok(())
 }
 
-/// Appends to `out` the frame with the packet that was sealed in it, whose addresses have to be fit for the tunnel. Its tag has been
-/// looked at.
+/// Appends to `out` the frame with the decrypted packet. Its addresses must satisfy `fits`. The tag has been checked before.
 pub(super) fn decapsulate(
     association: &Association,
     fits: impl Fn(IpAddr, IpAddr) -> bool,
@@ -139,11 +138,11 @@ pub(super) fn decapsulate(
     out: &mut Vec<u8>,
 ) -> Result<(), Reason> {
     let Parts { nonce, ciphertext, .. } = association.parts(headers.payload(bytes)).ok_or(reason::FORGED)?;
-    // Padding is to make it whole words.
+    // Padding aligns it to four bytes.
     if !ciphertext.len().is_multiple_of(4) {
         return Err(reason::MALFORMED);
     }
-    // The trailer tells the family, which the link header names: it is decrypted in its place behind the other.
+    // Decrypted in place behind the link header, which needs the address family from the trailer.
     let link = link_header_len(headers)?;
     out.extend_from_slice(&bytes[..link]);
     out.extend_from_slice(ciphertext);
@@ -176,7 +175,7 @@ pub(super) fn decapsulate(
     ethertype(headers, &mut out[..link], kind == LinkType::Ipv4)
 }
 
-/// The IP packet of a frame, without what is behind it.
+/// Returns the IP packet of a frame, without a link trailer.
 fn inner_of<'a>(headers: &Headers, bytes: &'a [u8]) -> Result<&'a [u8], Reason> {
     let end = usize::from(headers.payload_offset) + headers.payload_len as usize;
     bytes.get(usize::from(headers.network_offset)..end).ok_or(reason::TRUNCATED)
@@ -201,7 +200,7 @@ fn link_header(headers: &Headers, bytes: &[u8], is_v4: bool, out: &mut Vec<u8>) 
     ethertype(headers, &mut out[start..], is_v4)
 }
 
-/// Names the family in the link header, which ends with the EtherType where there is one.
+/// Sets the EtherType at the end of an Ethernet header.
 fn ethertype(headers: &Headers, link: &mut [u8], is_v4: bool) -> Result<(), Reason> {
     match (headers.link, link.last_chunk_mut()) {
         (LinkType::Ethernet, Some(ethertype)) => *ethertype = if is_v4 { ETHERTYPE_V4 } else { ETHERTYPE_V6 },
@@ -211,19 +210,19 @@ fn ethertype(headers: &Headers, link: &mut [u8], is_v4: bool) -> Result<(), Reas
     Ok(())
 }
 
-/// Takes one from the time to live: the packet is forwarded.
+/// Decrements the hop limit, as a forwarder must.
 fn hop(ip: &mut [u8]) -> Result<(), Reason> {
     let is_v4 = ip[0] >> 4 == 4;
     let ttl = if is_v4 { &mut ip[8] } else { &mut ip[7] };
-    let left = ttl.checked_sub(1).filter(|left| *left > 0).ok_or(reason::TTL)?;
-    let old = core::mem::replace(ttl, left);
+    let remaining = ttl.checked_sub(1).filter(|remaining| *remaining > 0).ok_or(reason::TTL)?;
+    let old = core::mem::replace(ttl, remaining);
     if is_v4 {
-        change_v4(ip, u16::from(old) << 8, u16::from(left) << 8);
+        change_v4(ip, u16::from(old) << 8, u16::from(remaining) << 8);
     }
     Ok(())
 }
 
-/// Carries a mark of congestion on the way over to the packet inside, as RFC 6040 has it.
+/// Copies a congestion mark of the outer header to the inner packet (RFC 6040).
 fn congestion(ip: &mut [u8], outer: u8) -> Result<(), Reason> {
     const MARKED: u8 = 0b11;
     if outer & MARKED != MARKED {
@@ -237,7 +236,7 @@ fn congestion(ip: &mut [u8], outer: u8) -> Result<(), Reason> {
         ip[1] |= MARKED;
         change_v4(ip, old.into(), u16::from(old | MARKED));
     } else {
-        // The traffic class lies across the first two bytes.
+        // The traffic class spans the first two bytes.
         if ip[1] & MARKED << 4 == 0 {
             return Err(reason::CONGESTION);
         }

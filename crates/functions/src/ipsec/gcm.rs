@@ -1,5 +1,5 @@
-//! AES-GCM (NIST SP 800-38D) with nonces of 96 bits, in two halves: what an attacker could have forged is looked at before any of it
-//! is decrypted, without room for the plaintext. Cipher, counter mode and hash are RustCrypto's.
+//! AES-GCM (NIST SP 800-38D) with 96-bit nonces, in two separate steps: the tag is checked before decryption, without a buffer for the
+//! plaintext. Cipher, counter mode and hash are RustCrypto's.
 
 use core::fmt;
 
@@ -17,7 +17,7 @@ pub(super) const NONCE: usize = 12;
 /// Bytes of a tag.
 pub(super) const TAG: usize = 16;
 
-/// A key, expanded.
+/// An expanded key.
 #[derive(Clone)]
 pub(super) struct Gcm {
     cipher: Cipher,
@@ -32,7 +32,7 @@ enum Cipher {
 }
 
 impl Gcm {
-    /// A key of 16, 24 or 32 bytes; `None` for another length.
+    /// Expands a key of 16, 24 or 32 bytes; `None` for another length.
     pub(super) fn new(key: &[u8]) -> Option<Self> {
         let cipher = match key.len() {
             16 => Cipher::Aes128(Aes128::new(GenericArray::from_slice(key))),
@@ -54,13 +54,13 @@ impl Gcm {
         self.tag(nonce, head, text)
     }
 
-    /// Whether `tag` is that of `head` and the ciphertext. Takes as long whatever it is.
+    /// Returns true if `tag` is that of `head` and the ciphertext. Runs in constant time.
     #[must_use]
     pub(super) fn is_authentic(&self, nonce: [u8; NONCE], head: &[u8], ciphertext: &[u8], tag: &[u8; TAG]) -> bool {
         self.tag(nonce, head, ciphertext).ct_eq(tag).into()
     }
 
-    /// Encrypts in place, or decrypts, which is the same.
+    /// Encrypts or decrypts in place; both are the same operation.
     pub(super) fn crypt(&self, nonce: [u8; NONCE], text: &mut [u8]) {
         match &self.cipher {
             Cipher::Aes128(cipher) => stream(cipher, nonce, text),
@@ -96,7 +96,7 @@ impl Cipher {
     }
 }
 
-/// The counter's blocks from the second on; the first masks the tag.
+/// Applies the key stream from the second counter block on. The first masks the tag.
 fn stream<C: BlockCipher + BlockEncrypt + BlockSizeUser<BlockSize = U16>>(
     cipher: &C,
     nonce: [u8; NONCE],

@@ -1,27 +1,28 @@
-//! What a packet contributes, and its wire form.
+//! The metadata of a packet, and its wire form.
 
 use nf::{Meta, RecordReader, RecordWriter, TUPLE_BYTES};
 use packet::FiveTuple;
 
-/// What a packet contributes: the tunnel that it passes, and what can be told of it without the tunnel's state.
+/// The metadata of a packet: its tunnel, and everything that is known without the tunnel's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Passage {
     pub(super) key: FiveTuple,
     pub(super) tunnel: u16,
     pub(super) what: What,
-    /// The number that it came with; 0 for one that goes out.
+    /// The sequence number; 0 for an outgoing packet.
     pub(super) number: u32,
 }
 
+/// What is known of a packet without the tunnel's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum What {
-    /// It is to be sealed.
+    /// An outgoing packet, to be encrypted.
     Out,
-    /// It came sealed with the tunnel's key.
+    /// An incoming packet with a valid tag.
     Sealed,
-    /// It came, and not from whom it says.
+    /// An incoming packet with an invalid tag.
     Forged,
-    /// The capture has not all of it.
+    /// An incoming packet that the capture cut off.
     Truncated,
 }
 

@@ -70,7 +70,7 @@ fn published_packets_are_opened_and_sealed_alike() {
     }
 }
 
-/// Padding is looked at behind the tag: who has the key and doesn't pad is no forger.
+/// Padding is checked after the tag: wrong padding with the right key is not a forgery.
 #[test]
 fn what_is_not_padded_is_authentic_all_the_same() {
     let [key, header, ..] = PUBLISHED[0];
@@ -107,7 +107,7 @@ fn refused(from: &str, to: &str) -> String {
 #[test]
 fn what_can_not_be_is_refused() {
     assert!(toml::from_str::<Config>(TUNNEL).is_ok());
-    assert!(refused("198.51.100.1", "2001:db8::1").contains("two families"));
+    assert!(refused("198.51.100.1", "2001:db8::1").contains("different address families"));
     assert!(refused("198.51.100.1", "192.0.2.1").contains("both 192.0.2.1"));
     assert!(refused("[\"10.1.0.0/16\"]", "[]").contains("`inside` names no network"));
     assert!(refused("0x1001", "255").contains("from 256"));

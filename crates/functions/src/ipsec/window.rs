@@ -1,19 +1,19 @@
-//! The anti-replay window (RFC 4303, section 3.4.3): which of the latest sequence numbers have come.
+//! The anti-replay window (RFC 4303, section 3.4.3).
 
-/// The numbers that the longest window remembers.
+/// Maximum size of the window.
 pub(super) const LONGEST: u32 = 256;
 
-/// The highest number so far, and which of those behind it have come.
+/// The highest sequence number, and the ones below it that were received.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Window {
-    /// Of an outbound association, the number that was sent last.
+    /// The highest number received; for an outbound association, the last number sent.
     pub(super) top: u32,
-    /// Bit `n` of the whole: `top - n` has come.
+    /// Bit `n` over all words: `top - n` was received.
     seen: [u64; LONGEST as usize / 64],
 }
 
 impl Window {
-    /// Takes a number in; `false` when it has come before, or is older than the `width` latest ones. Numbers begin at 1.
+    /// Records a number. Returns false if it was received before, or is older than the latest `width` ones. Numbers begin at 1.
     #[must_use]
     pub(super) fn take(&mut self, number: u32, width: u32) -> bool {
         if number == 0 {
@@ -38,7 +38,7 @@ impl Window {
         let word = |at: Option<usize>| at.map_or(0, |at| self.seen[at]);
         self.seen = core::array::from_fn(|at| {
             let high = word(at.checked_sub(words)) << bits;
-            // What goes over the edge of a word; shifted in two steps, as a whole word's worth can't be shifted in one.
+            // Carry from the next word; two shifts, because a shift by 64 is not allowed.
             high | word(at.checked_sub(words + 1)) >> (63 - bits) >> 1
         });
     }

@@ -1,4 +1,4 @@
-//! The balancer's configuration file, checked while it is read.
+//! The configuration of `load-balancer`, checked while it is read.
 
 use alloc::format;
 use alloc::string::String;
@@ -9,18 +9,18 @@ use packet::{Endpoint, protocol};
 use serde::Deserialize;
 
 use super::maglev::is_prime;
-use crate::config::{Count, Flows, Timeout};
+use crate::config::{Count, FlowCount, Timeout};
 use crate::tracking::rules::Retransmissions;
 use crate::tracking::{Rules, Timeouts};
 
-/// How the balancer is set up.
+/// The configuration of [`LoadBalancer`](super::LoadBalancer).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Fields")]
 pub struct Config {
     pub(super) fields: Fields,
 }
 
-/// The keys of the file. Defaults and meanings: `docs/load-balancer.md`.
+/// The keys of the configuration file. Defaults and meanings: `docs/load-balancer.md`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Fields {
@@ -32,12 +32,12 @@ pub(super) struct Fields {
     pub(super) retry_after: Timeout,
     pub(super) transitory_timeout: Timeout,
     pub(super) idle_timeout: Timeout,
-    pub(super) flows: Flows,
-    pub(super) flows_v6: Flows,
+    pub(super) flows: FlowCount,
+    pub(super) flows_v6: FlowCount,
 }
 
 impl Config {
-    /// How connections are followed: also from their middle, and one that is open for `idle_timeout`, whatever is the matter with it.
+    /// The tracking rules: connections may be picked up midstream, and an open one always gets `idle_timeout`.
     pub(super) fn rules(&self) -> Rules {
         let Fields { down_after, answer_timeout, transitory_timeout, idle_timeout, .. } = self.fields;
         let timeouts = Timeouts {
@@ -74,13 +74,13 @@ impl Default for Fields {
             retry_after: Timeout::from_secs(10),
             transitory_timeout: Timeout::from_secs(60),
             idle_timeout: Timeout::from_secs(900),
-            flows: Flows::new(1_048_576),
-            flows_v6: Flows::new(65_536),
+            flows: FlowCount::new(1_048_576),
+            flows_v6: FlowCount::new(65_536),
         }
     }
 }
 
-/// An address that clients know, and who answers there.
+/// A service: its address and its backends.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Service {
@@ -90,7 +90,7 @@ pub(super) struct Service {
     pub(super) backends: Vec<Address>,
 }
 
-/// What clients speak.
+/// The transport protocol of a service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Protocol {
@@ -119,22 +119,22 @@ impl TryFrom<String> for Address {
     fn try_from(text: String) -> Result<Self, String> {
         match text.parse::<SocketAddr>() {
             Ok(address) if address.port() > 0 => Ok(Self(Endpoint::new(address.ip(), address.port()))),
-            _ => Err(format!("`{text}` is no address and port: write 192.0.2.1:80 or [2001:db8::1]:80")),
+            _ => Err(format!("`{text}` is not an address and port: write 192.0.2.1:80 or [2001:db8::1]:80")),
         }
     }
 }
 
-/// The size of a look-up table.
+/// The size of a look-up table, a prime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "i64")]
 pub(super) struct Prime(pub(super) u32);
 
-/// Entries for each backend at least, so that their shares differ by a hundredth at most (Maglev, section 3.4).
+/// Minimum number of entries for each backend. Shares then differ by at most a hundredth (Maglev, section 3.4).
 const ENTRIES_MIN: u32 = 100;
 const TABLE_MIN: u32 = 101;
 const TABLE_MAX: u32 = 1_048_573;
 
-/// The first prime that is not smaller.
+/// Returns the smallest prime that is at least `number`.
 fn prime_from(number: u32) -> u32 {
     (number..).find(|number| is_prime((*number).into())).unwrap_or(TABLE_MAX)
 }
@@ -145,17 +145,17 @@ impl TryFrom<i64> for Prime {
     fn try_from(number: i64) -> Result<Self, String> {
         match u32::try_from(number) {
             Ok(number @ TABLE_MIN..=TABLE_MAX) if is_prime(number.into()) => Ok(Self(number)),
-            Ok(number @ TABLE_MIN..=TABLE_MAX) => Err(format!("{number} is no prime: {} is", prime_from(number))),
+            Ok(number @ TABLE_MIN..=TABLE_MAX) => Err(format!("{number} is not a prime: {} is", prime_from(number))),
             _ => Err(format!(
-                "{number} is out of range: a prime from {TABLE_MIN} to {TABLE_MAX}, a hundred times the backends or more"
+                "{number} is out of range: a prime from {TABLE_MIN} to {TABLE_MAX}, at least a hundred times the number of backends"
             )),
         }
     }
 }
 
-/// Each takes a table of its own.
+/// Maximum number of services. Each has its own table.
 const SERVICES_MAX: usize = 256;
-/// Of one service. When nearly all are down, a new flow looks at each.
+/// Maximum number of backends of a service. If nearly all are down, a new connection tests each.
 const BACKENDS_MAX: usize = 256;
 
 impl TryFrom<Fields> for Config {
@@ -182,15 +182,15 @@ impl TryFrom<Fields> for Config {
             known.push((*address, *protocol));
             for Address(backend) in backends {
                 if backend.address.is_ipv4() != address.address.is_ipv4() {
-                    return Err(format!("{backend} can't answer for {address}: both have to be IPv4 or IPv6"));
+                    return Err(format!("{backend} can't answer for {address}: both must be IPv4 or both IPv6"));
                 }
                 known.push((*backend, *protocol));
             }
         }
         known.sort_unstable_by_key(|(endpoint, protocol)| (*endpoint, protocol.number()));
-        // What comes from a backend has to tell which service it is an answer of.
+        // The source of an answer must identify its service.
         match known.windows(2).find(|pair| pair[0] == pair[1]) {
-            Some(pair) => Err(format!("{} stands there twice: every address and port has one place", pair[0].0)),
+            Some(pair) => Err(format!("{} occurs twice: an address and port may occur once", pair[0].0)),
             None => Ok(Self { fields }),
         }
     }
@@ -208,17 +208,17 @@ mod tests {
             |address: &str, backends: &str| format!("[[services]]\naddress = \"{address}\"\nbackends = [{backends}]\n");
         let two = service("192.0.2.1:80", "\"10.0.0.1:80\"") + &service("192.0.2.2:80", "\"10.0.0.1:80\"");
         for (text, says) in [
-            ("table_size = 65536".into(), "65536 is no prime: 65537 is"),
+            ("table_size = 65536".into(), "65536 is not a prime: 65537 is"),
             (
                 "table_size = 3".into(),
-                "3 is out of range: a prime from 101 to 1048573, a hundred times the backends or more",
+                "3 is out of range: a prime from 101 to 1048573, at least a hundred times the number of backends",
             ),
-            (service("192.0.2.1", "\"10.0.0.1:80\""), "`192.0.2.1` is no address and port"),
+            (service("192.0.2.1", "\"10.0.0.1:80\""), "`192.0.2.1` is not an address and port"),
             (service("192.0.2.1:80", "\"10.0.0.1:0\""), "line 3, column 12"),
             (service("192.0.2.1:80", ""), "192.0.2.1:80 has 0 `backends`: from 1 to 256"),
-            (service("192.0.2.1:80", "\"[2001:db8::1]:80\""), "both have to be IPv4 or IPv6"),
-            (service("192.0.2.1:80", "\"192.0.2.1:80\""), "192.0.2.1:80 stands there twice"),
-            (two, "10.0.0.1:80 stands there twice"),
+            (service("192.0.2.1:80", "\"[2001:db8::1]:80\""), "both must be IPv4 or both IPv6"),
+            (service("192.0.2.1:80", "\"192.0.2.1:80\""), "192.0.2.1:80 occurs twice"),
+            (two, "10.0.0.1:80 occurs twice"),
             (
                 "table_size = 101\n".to_string() + &service("1.1.1.1:1", "\"1.1.1.1:2\",\"1.1.1.1:3\""),
                 "1.1.1.1:1 has 2 `backends`, too many for a `table_size` of 101: Maglev's table has 100 entries for each or \

@@ -1,4 +1,4 @@
-//! What a packet contributes, and what is remembered of a client's connection.
+//! The metadata of a packet, and the state of a client's connection.
 
 use nf::{Flow, Meta, RecordReader, RecordWriter, TUPLE_BYTES};
 use packet::{FiveTuple, Headers, Host, Nanos, Transport, protocol};
@@ -6,18 +6,18 @@ use packet::{FiveTuple, Headers, Host, Nanos, Transport, protocol};
 use crate::tracking::tcp::{self, Segment, State};
 use crate::tracking::{self, Event, Observation};
 
-/// What a packet contributes: whose connection it belongs to, which way it goes, and what it does.
+/// The metadata of a packet: its connection, its kind, and what it does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Passing {
-    /// What it does to the connection. The connection's name is from the client to the service, whichever way the packet goes.
+    /// What it does to the connection. The connection's key is from the client to the service, in both directions.
     pub(super) seen: Observation,
     pub(super) service: u16,
-    pub(super) way: Way,
+    pub(super) kind: PacketKind,
 }
 
-/// Which way a packet goes.
+/// The kind of packet, by sender and receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum PacketKind {
     /// From a client to the service's address.
     Request,
     /// From a backend to a client.
@@ -27,18 +27,18 @@ pub(super) enum Way {
 }
 
 impl Passing {
-    /// The packet's contribution to the connection of this name; `None` where the packet is neither TCP nor UDP.
+    /// Extracts the metadata of a packet of the connection with this key; `None` if it is neither TCP nor UDP.
     #[inline]
-    pub(super) fn new(headers: &Headers, key: FiveTuple, service: u16, way: Way) -> Option<Self> {
+    pub(super) fn new(headers: &Headers, key: FiveTuple, service: u16, kind: PacketKind) -> Option<Self> {
         let event = match &headers.transport {
-            // Flags that go together in no segment: forwarded as the others, and believed by no connection.
+            // Impossible flags: forwarded, but no connection believes the segment.
             Transport::Tcp(tcp) => Segment::new(tcp, headers.payload_len).map_or(Event::Other, Event::Tcp),
             Transport::Udp { .. } => Event::Udp,
             Transport::None | Transport::Icmp(_) | Transport::Sctp { .. } => return None,
         };
-        let from_first = !matches!(way, Way::Answer { .. });
+        let from_first = !matches!(kind, PacketKind::Answer { .. });
         let seen = Observation { key, event: event.sent_by(from_first), from_first, interface: 0 };
-        Some(Self { seen, service, way })
+        Some(Self { seen, service, kind })
     }
 
     pub(super) const fn segment(&self) -> Option<&Segment> {
@@ -48,26 +48,26 @@ impl Passing {
         }
     }
 
-    /// Whether it is a UDP datagram.
+    /// Returns true for a UDP datagram.
     pub(super) const fn is_datagram(&self) -> bool {
         matches!(self.seen.event, Event::Udp)
     }
 
-    /// What the segment says, if it is one.
+    /// The kind of TCP segment, if it is one.
     pub(super) fn says(&self) -> Option<tcp::Event> {
         self.segment().map(Segment::event)
     }
 
-    /// The number behind the SYN, where the packet asks for a connection.
+    /// The sequence number after the SYN, if the packet is one.
     pub(super) fn asks(&self) -> Option<u32> {
         let segment = self.segment().filter(|segment| segment.event() == tcp::Event::Syn)?;
         Some(segment.seq().wrapping_add(1))
     }
 }
 
-/// Where the event's number begins in a record's first byte, behind the way's.
+/// Bit position of the event's number in a record's first byte. The kind is below it.
 const EVENT_SHIFT: u32 = 2;
-const WAY: u8 = 3;
+const KIND: u8 = 3;
 
 impl Meta for Passing {
     type Key = FiveTuple;
@@ -80,19 +80,19 @@ impl Meta for Passing {
         self.seen.key
     }
 
-    /// The client, whose connection it is.
+    /// The client.
     fn source(&self) -> Option<Host> {
         Some(Host::from(self.seen.key.source().address))
     }
 
     #[inline]
     fn write(&self, record: &mut [u8]) {
-        let (way, backend) = match self.way {
-            Way::Request => (0, 0),
-            Way::Answer { backend } => (1, backend),
-            Way::Direct { backend } => (2, backend),
+        let (kind, backend) = match self.kind {
+            PacketKind::Request => (0, 0),
+            PacketKind::Answer { backend } => (1, backend),
+            PacketKind::Direct { backend } => (2, backend),
         };
-        let fields = RecordWriter::new(record).u8(way | self.seen.event.number() << EVENT_SHIFT);
+        let fields = RecordWriter::new(record).u8(kind | self.seen.event.number() << EVENT_SHIFT);
         self.seen.event.write(fields.u16(self.service).u16(backend).tuple(&self.seen.key)).end();
     }
 
@@ -100,13 +100,13 @@ impl Meta for Passing {
     fn read(record: &[u8]) -> Option<Self> {
         let mut fields = RecordReader::new(record);
         let (bits, service, backend, key) = (fields.u8()?, fields.u16()?, fields.u16()?, fields.tuple()?);
-        let way = match (bits & WAY, backend) {
-            (0, 0) => Way::Request,
-            (1, backend) => Way::Answer { backend },
-            (2, backend) => Way::Direct { backend },
+        let kind = match (bits & KIND, backend) {
+            (0, 0) => PacketKind::Request,
+            (1, backend) => PacketKind::Answer { backend },
+            (2, backend) => PacketKind::Direct { backend },
             _ => return None,
         };
-        let from_first = !matches!(way, Way::Answer { .. });
+        let from_first = !matches!(kind, PacketKind::Answer { .. });
         let event = Event::read(bits >> EVENT_SHIFT, &mut fields)?.sent_by(from_first);
         fields.end()?;
         let makes_sense = match event {
@@ -114,21 +114,21 @@ impl Meta for Passing {
             Event::Udp => key.protocol() == protocol::UDP,
             Event::Query(_) | Event::Reply(_) | Event::Error => false,
         };
-        makes_sense.then_some(Self { seen: Observation { key, event, from_first, interface: 0 }, service, way })
+        makes_sense.then_some(Self { seen: Observation { key, event, from_first, interface: 0 }, service, kind })
     }
 }
 
-/// What is remembered of a client's port: the connection that it has through the service, or else with a backend directly, and which
-/// other backends it talks to directly.
+/// The state of a client's port: its connection through the service, or else directly to a backend, and the other backends that it talks
+/// to directly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Connection {
-    /// The connection as its backend sees it, to which the client is the same by either name.
+    /// The connection as the backend sees it: the same five-tuple by either name.
     pub(super) tracked: tracking::Connection,
     pub(super) backend: u16,
-    /// By which name the client knows the backend.
+    /// The name that the client uses for the backend.
     pub(super) name: Name,
     pub(super) attempt: Attempt,
-    /// The number behind the last SYN to that backend, by the name that it was sent to.
+    /// The sequence number after the last SYN to that backend, for each [`Name`].
     pub(super) asked: [u32; 2],
     /// A digest of the client's and the service's address.
     pub(super) client: u32,
@@ -136,19 +136,19 @@ pub struct Connection {
     pub(super) direct: u32,
     /// Packets of the connection: to the backend, and from it.
     pub(super) packets: [u32; 2],
-    /// When the attempt was made.
+    /// Time of the attempt.
     pub(super) since: Nanos,
 }
 
 impl Flow for Connection {}
 
-/// The name by which a client knows a backend.
+/// The address that a client uses for a backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Name {
     /// The service's address.
     Service,
-    /// Its own.
+    /// The backend's own address.
     Direct,
 }
 
@@ -161,21 +161,21 @@ impl Name {
     }
 }
 
-/// A client's asking for a connection, as far as it tells whether the backend lives.
+/// The state of a client's connection attempt, for the backend's health.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Attempt {
-    /// None that is open: it was answered, or nobody can tell.
+    /// No open attempt: it was answered, or the answer is not visible.
     None,
-    /// The backend has yet to answer.
+    /// Waiting for the backend's answer.
     Waiting,
-    /// The backend hasn't answered in time, and that was counted.
+    /// Not answered in time; the failure was counted.
     Missed,
 }
 
-/// How far behind the SYN an answer may acknowledge, or the client's next segment begin: data may have gone with it.
+/// Maximum distance from the SYN at which an answer may acknowledge, or the client's next segment may begin: the SYN may carry data.
 const BEHIND_SYN: u32 = 0xffff;
 
-/// Whether `number` is what a segment behind the SYN carries, `asked` being the number behind that.
+/// Returns true if `number` is close after `asked`, the number after the SYN.
 pub(super) const fn is_behind(number: u32, asked: u32) -> bool {
     number.wrapping_sub(asked) <= BEHIND_SYN
 }
@@ -185,8 +185,8 @@ impl Connection {
         self.tracked.tcp().map(tcp::Tracker::state)
     }
 
-    /// Whether both sides have closed it, or one has reset it: the next SYN begins anew. Of a connection whose answers take another way
-    /// one side's end is all that there is to be seen.
+    /// Returns true if both sides have closed the connection, or one has reset it: the next SYN begins a new one. If answers take another
+    /// path, the client's FIN is enough.
     pub(super) fn is_over(&self) -> bool {
         match self.state() {
             Some(State::TimeWait | State::Close) => true,
@@ -195,17 +195,16 @@ impl Connection {
         }
     }
 
-    /// Whether the backend has sent anything.
+    /// Returns true if the backend has sent anything.
     pub(super) fn is_answered(&self) -> bool {
         self.tracked.tcp().is_none_or(tcp::Tracker::answered)
     }
 
-    /// The name that an answer of the connection's backend goes out under: the connection's, unless it answers a SYN by the other
-    /// name, which the connection knew nothing of.
+    /// The name that an answer of the backend gets: the connection's, unless it answers a SYN to the other name.
     pub(super) fn answered_name(&self, meta: &Passing) -> Name {
         let Some(segment) = meta.segment() else { return self.name };
         let other = self.name.other();
-        // Data may go with a SYN, so it is the SYN that lies next.
+        // A SYN may carry data, so the nearest SYN counts.
         let [own, others] = [self.name, other].map(|name| segment.ack().wrapping_sub(self.asked[name as usize]));
         match segment.event() {
             tcp::Event::SynAck | tcp::Event::Rst if others < own && others <= BEHIND_SYN => other,
@@ -232,7 +231,7 @@ pub(super) const fn bit(backend: u16) -> u32 {
 mod tests {
     use super::*;
 
-    /// An entry of the table with its key and deadline takes two cache lines.
+    /// With key and deadline a flow takes two cache lines.
     #[test]
     fn a_connection_is_small() {
         assert!(size_of::<Connection>() <= 104, "{}", size_of::<Connection>());

@@ -1,4 +1,4 @@
-//! Which backends answer, told by what passes: nobody is asked.
+//! Passive health of the backends, from the packets that pass.
 
 use alloc::boxed::Box;
 
@@ -9,22 +9,21 @@ use packet::{FiveTuple, Nanos, protocol};
 use super::LoadBalancer;
 use super::connection::{Attempt, Connection, Name};
 
-/// What is known of the backends of all services.
+/// The shared state: health and totals of all backends.
 pub struct Backends<M: Memory> {
-    /// Of each backend.
+    /// Health of each backend.
     pub(super) health: M::Vector<Health>,
-    /// Of each backend the attempts that it left unanswered in a row, but for the last that counts: so that one which comes to light
-    /// again, as its client repeats itself, counts once.
+    /// The unanswered attempts of each backend in a row, except the last one that counts: an attempt that the client repeats counts once.
     pub(super) row: M::Vector<u64>,
-    /// Of each backend what there was of connections that have ended.
+    /// Totals of each backend's ended connections.
     pub(super) ended: Box<[M::Distributed<Totals>]>,
 }
 
-/// What there was of connections.
+/// Number of connections and their packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     pub(super) connections: u64,
-    /// To the backend, and from it.
+    /// Packets to the backend, and from it.
     pub(super) packets: [u64; 2],
 }
 
@@ -44,12 +43,12 @@ impl Totals {
     }
 }
 
-/// What is known of a backend by whether it answers.
+/// The health of a backend.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Health {
-    /// Connections in a row that were not answered.
+    /// Unanswered connections in a row.
     pub(super) failures: u32,
-    /// Where these are too many: when it is tried again.
+    /// If the backend is down: when it is tried again.
     pub(super) until: Nanos,
 }
 
@@ -83,7 +82,7 @@ impl<M: Memory> Backends<M> {
         Ok(())
     }
 
-    /// Where a backend's row is.
+    /// The range of a backend's attempts in `row`.
     fn places(&self, backend: usize) -> core::ops::Range<usize> {
         let len = self.row.len() / self.health.len();
         backend * len..(backend + 1) * len
@@ -91,7 +90,7 @@ impl<M: Memory> Backends<M> {
 }
 
 impl LoadBalancer {
-    /// Whether it can be seen that a connection is answered.
+    /// Returns true if answers of the connection count for the backend's health.
     pub(super) const fn is_judged(&self, tuple: &FiveTuple) -> bool {
         tuple.protocol() == protocol::TCP && self.down_after() > 0
     }
@@ -100,13 +99,13 @@ impl LoadBalancer {
         self.config.fields.down_after.get()
     }
 
-    /// Whether a backend is not down.
+    /// Returns true if a backend is not down.
     pub(super) fn is_up<M: Memory>(&self, cx: &mut Context<'_, Self, M>, backend: usize) -> Step<bool, M> {
         let health = cx.shared.health.read(&mut cx.tx, backend)?;
         Ok(u64::from(health.failures) < self.down_after())
     }
 
-    /// Whether a backend takes a connection. One that is down takes one now and then that asks, to show that it is back.
+    /// Returns true if a backend takes a connection. A backend that is down takes one SYN each `retry_after`.
     pub(super) fn takes<M: Memory>(&self, cx: &mut Context<'_, Self, M>, backend: usize, asks: bool) -> Step<bool, M> {
         let (healths, now) = (&cx.shared.health, cx.now());
         let health = healths.read(&mut cx.tx, backend)?;
@@ -121,7 +120,7 @@ impl LoadBalancer {
         Ok(true)
     }
 
-    /// A backend has answered. Mostly that is nothing new, and nothing is written.
+    /// Records that a backend has answered. Usually nothing changes, and nothing is written.
     pub(super) fn answered<M: Memory>(&self, cx: &mut Context<'_, Self, M>, backend: u16) -> Step<(), M> {
         let backend = usize::from(backend);
         if cx.shared.health.read(&mut cx.tx, backend)? != Health::default() {
@@ -130,8 +129,7 @@ impl LoadBalancer {
         Ok(())
     }
 
-    /// A connection has ended, or another takes its place: what there was of it counts if it went through the service. One without a
-    /// packet found no room.
+    /// Adds a connection through the service to the totals when it ends or is replaced. One without a packet had no room and doesn't count.
     pub(super) fn ended<M: Memory>(&self, cx: &mut Context<'_, Self, M>, flow: &Connection) -> Step<(), M> {
         match cx.shared.ended.get(usize::from(flow.backend)) {
             Some(ended) if flow.name == Name::Service && flow.packets != [0; 2] => {
@@ -141,7 +139,7 @@ impl LoadBalancer {
         }
     }
 
-    /// Counts the connection's attempt as failed if it has waited for too long.
+    /// Counts the connection's attempt as failed if it was not answered in time.
     pub(super) fn miss<M: Memory>(&self, cx: &mut Context<'_, Self, M>, flow: &mut Connection) -> Step<(), M> {
         if self.has_waited(flow, cx.now()) {
             self.failed(cx, flow)?;
@@ -154,8 +152,8 @@ impl LoadBalancer {
         flow.attempt == Attempt::Waiting && flow.since + self.config.fields.answer_timeout.nanos() <= now
     }
 
-    /// The backend has not answered this attempt, which counts once, however often the client repeats it. The last of a service that
-    /// is up stays up: the others have failed as well, and somebody has to be asked.
+    /// Records a failed attempt. It counts once, however often the client repeats it. The last backend of a service that is up stays up:
+    /// the others have failed as well, and connections must go somewhere.
     pub(super) fn failed<M: Memory>(&self, cx: &mut Context<'_, Self, M>, flow: &Connection) -> Step<(), M> {
         let (backend, shared) = (usize::from(flow.backend), cx.shared);
         let most = self.down_after() as u32;

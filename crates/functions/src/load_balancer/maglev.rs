@@ -1,8 +1,7 @@
 //! The look-up table of Maglev (Eisenbud et al., NSDI '16, section 3.4): consistent hashing by preference lists.
 //!
-//! Each backend has a permutation of the table's entries, made of two hashes of its name. They take turns, each taking the
-//! first entry on its list that is free. So all get as many entries, give or take one turn, and when one of them leaves most
-//! entries stay with whom they were.
+//! Each backend has a permutation of the table's entries, made of two hashes of its endpoint. In turn, each backend takes the first free
+//! entry of its permutation. So their numbers of entries differ by one at most, and when a backend leaves, most other entries stay.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -10,22 +9,22 @@ use alloc::vec::Vec;
 
 use packet::{Endpoint, Family, FiveTuple, FlowKey, Key};
 
-/// Which backend each entry belongs to.
+/// The look-up table: the backend of each entry.
 #[derive(Clone, Debug)]
 pub(super) struct Table(Box<[u16]>);
 
-/// What the two hashes of a name are keyed by. Balancers side by side have to agree on them.
+/// Seeds of the two hashes. Balancers side by side must use the same.
 const OFFSET: u64 = 0x6d61_676c_6576_0001;
 const SKIP: u64 = 0x6d61_676c_6576_0002;
 
 impl Table {
-    /// A table of `size` entries, a prime, for these backends, which have different names.
+    /// Builds a table of `size` entries, a prime, for backends with different endpoints.
     ///
     /// # Panics
-    /// When there are more backends than entries, or none.
+    /// If there are more backends than entries, or none.
     pub(super) fn new(backends: &[Endpoint], size: usize) -> Self {
         assert!(!backends.is_empty() && backends.len() <= size && backends.len() < usize::from(FREE));
-        // As the size is a prime, any step but zero leads through all entries.
+        // Because the size is a prime, any step but zero visits all entries.
         let list = |backend: &Endpoint| {
             let step = hash(backend, SKIP) % (size as u64 - 1) + 1;
             Preferences { next: (hash(backend, OFFSET) % size as u64) as usize, step: step as usize }
@@ -43,14 +42,14 @@ impl Table {
         Self(entries)
     }
 
-    /// The backend of a hash.
+    /// Returns the backend of a hash.
     #[inline]
     pub(super) fn look_up(&self, hash: u64) -> usize {
         usize::from(self.0[(hash % self.0.len() as u64) as usize])
     }
 }
 
-/// Where a backend is in its permutation: at `next`, then `step` further each time.
+/// A backend's position in its permutation: `next`, then `step` further each time.
 struct Preferences {
     next: usize,
     step: usize,
@@ -66,7 +65,7 @@ fn hash(backend: &Endpoint, seed: u64) -> u64 {
     }
 }
 
-/// Whether a number is a prime, for sizes of tables.
+/// Returns true for a prime.
 pub(super) const fn is_prime(number: u64) -> bool {
     let mut divisor = 2;
     while divisor * divisor <= number {
@@ -99,7 +98,7 @@ mod tests {
         shares
     }
 
-    /// Entries that belong to another name than before, among those whose name is still there.
+    /// Counts entries that changed their backend although the old one is still there.
     fn disrupted(before: &Table, after: &Table, gone: usize) -> usize {
         let renamed = |backend: u16| usize::from(backend) + usize::from(usize::from(backend) >= gone);
         let pairs = before.0.iter().zip(&after.0);
@@ -107,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn everyone_gets_as_much_give_or_take_one() {
+    fn shares_differ_by_one_at_most() {
         for count in [1, 2, 3, 10, 100, 655] {
             let shares = shares(&Table::new(&backends(count), SMALL), usize::from(count));
             let (least, most) = (shares.iter().min().unwrap(), shares.iter().max().unwrap());
@@ -116,15 +115,15 @@ mod tests {
     }
 
     #[test]
-    fn who_leaves_hardly_disturbs_the_others() {
+    fn a_backend_that_leaves_hardly_disturbs_the_others() {
         let all = backends(100);
         let before = Table::new(&all, SMALL);
         for gone in [0, 17, 50, 99] {
-            let mut left = all.clone();
-            left.remove(gone);
-            let after = Table::new(&left, SMALL);
+            let mut remaining = all.clone();
+            remaining.remove(gone);
+            let after = Table::new(&remaining, SMALL);
             let disrupted = disrupted(&before, &after, gone);
-            // A hundredth has to move, the leaver's own. Of the others, hashing by the number of backends would move nearly all.
+            // A hundredth must move: the leaver's own. Hashing modulo the number of backends would move nearly all others.
             assert!(disrupted * 100 < 2 * SMALL, "without {gone}, {disrupted} entries of others moved");
         }
     }

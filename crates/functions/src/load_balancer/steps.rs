@@ -1,28 +1,28 @@
-//! What a packet does to what is remembered of its client, where it isn't plainly of an open connection.
+//! The slow path of the step: everything but packets of an open connection.
 
 use memory::Memory;
 use nf::{Context, Step, Verdict};
 use packet::{Nanos, protocol};
 
-use super::connection::{Attempt, Connection, Name, Passing, Way, bit, is_behind};
+use super::connection::{Attempt, Connection, Name, PacketKind, Passing, bit, is_behind};
 use super::{LoadBalancer, hash};
 use crate::tracking::tcp::{self, State};
 use crate::tracking::{self, Outcome};
 
-/// What the tracker makes of a packet.
+/// The tracker's decision on a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Belief {
     /// It belongs to the connection, or may.
     Fits,
     /// It resets the connection.
     Resets,
-    /// It is none of the connection's, and has changed nothing.
+    /// It is not believed, and has changed nothing.
     Doubt,
 }
 
 impl LoadBalancer {
-    /// What is remembered of a connection that begins with this packet, which is then to be [followed](Self::follow); `None` where none
-    /// can begin with it.
+    /// Creates the state of a connection that begins with this packet; `None` if none can. Then call [`follow`](Self::follow) with the
+    /// same packet.
     pub(super) fn begin<M: Memory>(
         &self,
         cx: &mut Context<'_, Self, M>,
@@ -51,10 +51,10 @@ impl LoadBalancer {
         })
     }
 
-    /// What becomes of a packet of the connection, which is known by this name.
+    /// Returns the verdict for a packet of the connection by this name, and counts it.
     #[inline(always)]
     pub(super) fn of_connection(&self, flow: &mut Connection, name: Name, meta: &Passing) -> Verdict {
-        let from_backend = matches!(meta.way, Way::Answer { .. });
+        let from_backend = matches!(meta.kind, PacketKind::Answer { .. });
         let count = &mut flow.packets[usize::from(from_backend)];
         *count = count.saturating_add(1);
         match name {
@@ -64,7 +64,7 @@ impl LoadBalancer {
         }
     }
 
-    /// The step of a packet that is not plainly of an open connection.
+    /// The step of a packet off the fast path.
     #[inline(never)]
     pub(super) fn judge<M: Memory>(
         &self,
@@ -73,27 +73,27 @@ impl LoadBalancer {
         meta: &Passing,
     ) -> Step<Verdict, M> {
         self.miss(cx, flow)?;
-        match meta.way {
-            Way::Request if flow.name == Name::Service => self.request(cx, flow, meta),
-            Way::Request => self.request_beside(cx, flow, meta),
-            Way::Answer { backend } if backend == flow.backend => self.answer(cx, flow, meta),
-            Way::Direct { backend } if backend == flow.backend => self.direct(cx, flow, meta),
-            Way::Answer { backend } if flow.talks_directly_to(backend) => {
-                self.keep(cx);
+        match meta.kind {
+            PacketKind::Request if flow.name == Name::Service => self.request(cx, flow, meta),
+            PacketKind::Request => self.request_beside(cx, flow, meta),
+            PacketKind::Answer { backend } if backend == flow.backend => self.answer(cx, flow, meta),
+            PacketKind::Direct { backend } if backend == flow.backend => self.direct(cx, flow, meta),
+            PacketKind::Answer { backend } if flow.talks_directly_to(backend) => {
+                self.extend(cx);
                 Ok(Verdict::FORWARD)
             }
-            Way::Answer { .. } => Ok(self.to_client(meta.service)),
-            Way::Direct { backend } => {
+            PacketKind::Answer { .. } => Ok(self.to_client(meta.service)),
+            PacketKind::Direct { backend } => {
                 if matches!(meta.says(), Some(tcp::Event::Syn | tcp::Event::Ack)) || meta.is_datagram() {
                     flow.direct |= bit(backend);
-                    self.keep(cx);
+                    self.extend(cx);
                 }
                 Ok(Verdict::FORWARD)
             }
         }
     }
 
-    /// A packet to the service, through which the client has a connection.
+    /// Handles a packet to the service from a client with a connection through it.
     fn request<M: Memory>(
         &self,
         cx: &mut Context<'_, Self, M>,
@@ -105,7 +105,7 @@ impl LoadBalancer {
             && flow.state() != Some(State::None)
         {
             let is_new = asked != flow.asked[Name::Service as usize];
-            // Nothing is lost with a connection that was never answered; else only who begins anew has given it up.
+            // An unanswered connection may be moved; an answered one only if the SYN is new.
             let is_free = flow.attempt != Attempt::Waiting && (is_new || !flow.is_answered());
             let may_move = is_free && self.is_judged(&meta.seen.key);
             if flow.is_over() || (may_move && !self.is_up(cx, flow.backend.into())?) {
@@ -118,14 +118,14 @@ impl LoadBalancer {
         }
         self.follow_unseen_answer(cx, flow, meta)?;
         let belief = self.follow(cx, flow, meta);
-        // Who goes on has not asked anew: that SYN was somebody else's, or is on its way for the second time.
+        // A client that continues has not sent a new SYN: that one was forged, or a duplicate.
         if belief != Belief::Doubt && meta.asks().is_none() && flow.state() != Some(State::SynSent) {
             flow.attempt = Attempt::None;
         }
         Ok(self.of_connection(flow, Name::Service, meta))
     }
 
-    /// A packet to the service by a client that is known to talk to a backend directly.
+    /// Handles a packet to the service from a client that is known to talk to a backend directly.
     fn request_beside<M: Memory>(
         &self,
         cx: &mut Context<'_, Self, M>,
@@ -141,14 +141,14 @@ impl LoadBalancer {
                 return Ok(self.of_connection(flow, Name::Service, meta));
             }
         } else if let Some(asked) = asks {
-            // The backend takes it for a segment of the other connection. Its answer tells.
+            // The backend sees it as a segment of the other connection. Its answer decides.
             self.ask(cx, flow, meta, asked);
             self.follow(cx, flow, meta);
         }
         Ok(self.to_backend(backend))
     }
 
-    /// An answer of the connection's backend.
+    /// Handles an answer of the connection's backend.
     fn answer<M: Memory>(
         &self,
         cx: &mut Context<'_, Self, M>,
@@ -178,7 +178,7 @@ impl LoadBalancer {
         Ok(self.of_connection(flow, name, meta))
     }
 
-    /// A packet to the own address of the connection's backend.
+    /// Handles a packet to the connection's backend by its own address.
     fn direct<M: Memory>(
         &self,
         cx: &mut Context<'_, Self, M>,
@@ -199,7 +199,7 @@ impl LoadBalancer {
             (Name::Direct, _) => {}
             (Name::Service, Some(asked)) => flow.asked[Name::Direct as usize] = asked,
             (Name::Service, None) => {
-                // Nobody believes that, unless there is nothing else to believe.
+                // Not believed, unless the connection is over.
                 if !(flow.is_over() && self.replace(cx, flow, meta, flow.backend, Name::Direct)?) {
                     return Ok(Verdict::FORWARD);
                 }
@@ -212,7 +212,7 @@ impl LoadBalancer {
         Ok(self.of_connection(flow, Name::Direct, meta))
     }
 
-    /// The client asks for a connection through the service: an attempt, unless it repeats itself or still waits.
+    /// Records a SYN to the service: a new attempt, unless it is a retransmission or one is still open.
     fn ask<M: Memory>(&self, cx: &mut Context<'_, Self, M>, flow: &mut Connection, meta: &Passing, asked: u32) {
         let before = core::mem::replace(&mut flow.asked[Name::Service as usize], asked);
         if before != asked && flow.attempt != Attempt::Waiting && self.is_judged(&meta.seen.key) {
@@ -221,7 +221,7 @@ impl LoadBalancer {
         }
     }
 
-    /// A client goes on that was not answered: the answer must have gone another way than this.
+    /// If a client continues although no answer was seen, the answer took another path: counts it as an answer.
     fn follow_unseen_answer<M: Memory>(
         &self,
         cx: &mut Context<'_, Self, M>,
@@ -243,7 +243,7 @@ impl LoadBalancer {
         Ok(())
     }
 
-    /// Another connection begins with this packet in place of the one that is remembered; `false` where none can begin with it.
+    /// Replaces the connection by one that begins with this packet. Returns false if none can.
     fn replace<M: Memory>(
         &self,
         cx: &mut Context<'_, Self, M>,
@@ -262,7 +262,7 @@ impl LoadBalancer {
         Ok(true)
     }
 
-    /// Follows a packet of the connection.
+    /// Applies a packet to the tracked connection.
     fn follow<M: Memory>(&self, cx: &mut Context<'_, Self, M>, flow: &mut Connection, meta: &Passing) -> Belief {
         let outcome = match flow.tracked.flow_on(&meta.seen, &self.rules) {
             Some(idle) => Outcome::Valid(idle),
@@ -273,7 +273,7 @@ impl LoadBalancer {
         }
         let resets = meta.says() == Some(tcp::Event::Rst);
         match outcome {
-            // A reset near the mark is challenged by a real receiver (RFC 5961), and ends nothing so far.
+            // A real receiver challenges a reset that misses the next byte (RFC 5961), so it ends nothing yet.
             Outcome::Valid(_) | Outcome::Kept if resets && !flow.is_over() => Belief::Doubt,
             Outcome::Valid(idle) => {
                 cx.expire_after(self.idle(flow, idle));
@@ -290,21 +290,21 @@ impl LoadBalancer {
         }
     }
 
-    /// How long what is remembered may idle, where the connection may do so for `idle`.
+    /// Returns the idle timeout of the flow, where the connection's is `idle`.
     fn idle(&self, flow: &Connection, idle: Nanos) -> Nanos {
         let fields = &self.config.fields;
         if flow.direct != 0 {
             return self.longest();
         }
         match (flow.name, flow.state()) {
-            // Of a direct connection nobody waits for the answer.
+            // The answer of a direct connection doesn't count for health, so there is no `answer_timeout`.
             (Name::Direct, Some(State::SynSent)) => fields.transitory_timeout.nanos(),
             (Name::Direct | Name::Service, _) => idle,
         }
     }
 
-    /// A packet of a direct connection beside the one that is remembered: what is known of both stays as long as anything may.
-    fn keep<M: Memory>(&self, cx: &mut Context<'_, Self, M>) {
+    /// Extends the flow for a packet of a further direct connection, by the longest timeout.
+    fn extend<M: Memory>(&self, cx: &mut Context<'_, Self, M>) {
         cx.expire_after(self.longest());
     }
 

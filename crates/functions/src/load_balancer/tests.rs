@@ -6,6 +6,7 @@ use nf::{Effects, Meta};
 use packet::{Nanos, Seq, TcpFlags};
 
 use super::*;
+use crate::testing::{report_at, report_of};
 use crate::tracking::driver::{segment, tcp, udp};
 use crate::tracking::tcp::State;
 
@@ -25,7 +26,7 @@ struct Bench {
     shared: Backends<Local>,
     now: Nanos,
     flows: BTreeMap<FiveTuple, (Connection, Nanos)>,
-    /// Of the last step.
+    /// Effects of the last step.
     effects: Effects,
 }
 
@@ -37,7 +38,7 @@ fn client(number: u16) -> Endpoint {
     Endpoint::new(Ipv4Addr::new(198, 51, 100, 7).into(), 1_024 + number)
 }
 
-/// Where a packet comes from and goes to once it has passed.
+/// Source and destination of a packet after the rewrite.
 type Ends = (Endpoint, Endpoint);
 
 impl Bench {
@@ -113,7 +114,7 @@ impl Bench {
         self.headers(&tcp((from.address, from.port), (to.address, to.port), segment, 0))
     }
 
-    /// The backend that a client's packet to the service goes to.
+    /// Sends a client's packet to the service. Returns the backend that it goes to.
     fn ask(&mut self, number: u16, flags: TcpFlags, seq: u32, ack: u32) -> u16 {
         let (from, to) = self.send(client(number), service(), flags, seq, ack);
         assert_eq!(from, client(number));
@@ -121,7 +122,7 @@ impl Bench {
         place.expect("it goes to a backend") as u16
     }
 
-    /// Whether what a backend sends comes from the service's address.
+    /// Sends a backend's packet. Returns true if it gets the service's address.
     fn answer(&mut self, backend: u16, number: u16, flags: TcpFlags, seq: u32, ack: u32) -> bool {
         let (from, to) = self.send(self.backend(backend), client(number), flags, seq, ack);
         assert_eq!(to, client(number));
@@ -129,7 +130,7 @@ impl Bench {
         from == service()
     }
 
-    /// A packet to a backend itself, which is left alone.
+    /// Sends a packet to a backend's own address, which is not rewritten.
     fn direct(&mut self, backend: u16, number: u16, flags: TcpFlags, seq: u32, ack: u32) {
         let ends = (client(number), self.backend(backend));
         assert_eq!(self.send(ends.0, ends.1, flags, seq, ack), ends);
@@ -140,7 +141,7 @@ impl Bench {
         self.end_those_due();
     }
 
-    /// A connection through the service that is open: the client has sent up to 101 and the backend up to 501.
+    /// Opens a connection through the service: the client has sent up to 101 and the backend up to 501. Returns the backend.
     fn open(&mut self, number: u16) -> u16 {
         let backend = self.ask(number, SYN, 100, 0);
         assert!(self.answer(backend, number, SYN_ACK, 500, 101));
@@ -148,14 +149,14 @@ impl Bench {
         backend
     }
 
-    /// A connection that nobody answers.
+    /// Opens a connection that is not answered. Returns the backend.
     fn fail(&mut self, number: u16) -> u16 {
         let backend = self.ask(number, SYN, 100, 0);
         self.wait(3);
         backend
     }
 
-    /// The first clients whose backend is this one while all are up.
+    /// Returns the first clients that get this backend while all are up.
     fn clients_of(&self, backend: u16) -> Vec<u16> {
         let tuple = |number| FiveTuple::between(client(number), service(), 6).expect("both are IPv4");
         let first = |number: &u16| {
@@ -173,8 +174,8 @@ impl Bench {
         self.flow(number).and_then(Connection::state)
     }
 
-    /// Seconds until it is forgotten.
-    fn left(&self, number: u16) -> u64 {
+    /// Seconds until the deadline.
+    fn secs_left(&self, number: u16) -> u64 {
         let key = FiveTuple::between(client(number), service(), 6).expect("both are IPv4");
         self.flows[&key].1.since(self.now).0 / 1_000_000_000
     }
@@ -184,21 +185,21 @@ impl Bench {
 fn a_connection_goes_through_its_states() {
     let mut bench = Bench::new("");
     let backend = bench.ask(1, SYN, 100, 0);
-    assert_eq!((bench.state(1), bench.left(1)), (Some(State::SynSent), 3));
+    assert_eq!((bench.state(1), bench.secs_left(1)), (Some(State::SynSent), 3));
     bench.wait(1);
     bench.ask(1, SYN, 100, 0);
-    assert_eq!(bench.left(1), 2, "a repetition doesn't put the deadline off");
+    assert_eq!(bench.secs_left(1), 2, "a repetition doesn't put the deadline off");
     assert!(bench.answer(backend, 1, SYN_ACK, 500, 101));
-    assert_eq!((bench.state(1), bench.left(1), bench.effects.assured), (Some(State::SynRecv), 60, false));
+    assert_eq!((bench.state(1), bench.secs_left(1), bench.effects.assured), (Some(State::SynRecv), 60, false));
     bench.ask(1, ACK, 101, 501);
-    assert_eq!((bench.state(1), bench.left(1), bench.effects.assured), (Some(State::Established), 900, true));
+    assert_eq!((bench.state(1), bench.secs_left(1), bench.effects.assured), (Some(State::Established), 900, true));
     assert!(bench.answer(backend, 1, FIN_ACK, 501, 101));
-    assert_eq!((bench.state(1), bench.left(1)), (Some(State::FinWait), 60));
+    assert_eq!((bench.state(1), bench.secs_left(1)), (Some(State::FinWait), 60));
     bench.ask(1, FIN_ACK, 101, 502);
     assert!(bench.answer(backend, 1, ACK, 502, 102));
-    assert_eq!((bench.state(1), bench.left(1)), (Some(State::TimeWait), 60));
+    assert_eq!((bench.state(1), bench.secs_left(1)), (Some(State::TimeWait), 60));
     bench.ask(1, SYN, 9_000, 0);
-    assert_eq!((bench.state(1), bench.left(1)), (Some(State::SynSent), 3), "a new one");
+    assert_eq!((bench.state(1), bench.secs_left(1)), (Some(State::SynSent), 3), "a new one");
     assert!(bench.answer(backend, 1, RST_ACK, 0, 9_001));
     assert!(bench.flow(1).is_none());
 }
@@ -335,14 +336,14 @@ fn answers_come_from_the_service_whatever_is_known() {
     assert!(bench.flows.is_empty(), "answers open nothing");
 }
 
-/// Nobody believes these, and what is known stays as it was, to the deadline.
+/// These are not believed, and state and deadline don't change.
 #[test]
 fn what_is_not_believed_changes_nothing() {
     let mut bench = Bench::new("");
     let backend = bench.open(1);
     bench.wait(5);
     let before = *bench.flow(1).expect("it is open");
-    let left = bench.left(1);
+    let secs_left = bench.secs_left(1);
     bench.ask(1, RST, 900_000, 0);
     bench.ask(1, RST, 7, 0);
     bench.ask(1, SYN_ACK, 101, 501);
@@ -353,14 +354,14 @@ fn what_is_not_believed_changes_nothing() {
     bench.direct(backend, 1, RST, 101, 0);
     let now = *bench.flow(1).expect("it is open still");
     assert_eq!(
-        (now.state(), now.backend, now.name, bench.left(1)),
-        (before.state(), before.backend, before.name, left)
+        (now.state(), now.backend, now.name, bench.secs_left(1)),
+        (before.state(), before.backend, before.name, secs_left)
     );
     // Within the window, and not at its edge.
     bench.ask(1, RST, 150, 0);
-    assert_eq!((bench.state(1), bench.left(1)), (Some(State::Established), left));
+    assert_eq!((bench.state(1), bench.secs_left(1)), (Some(State::Established), secs_left));
     bench.ask(1, RST, 101, 0);
-    assert_eq!((bench.state(1), bench.left(1)), (Some(State::Close), 60));
+    assert_eq!((bench.state(1), bench.secs_left(1)), (Some(State::Close), 60));
 }
 
 #[test]
@@ -384,7 +385,7 @@ fn a_direct_connection_is_left_alone_with_and_without_one_through_the_service() 
                 bench.answer(1, number, FIN_ACK, 501, 102);
                 bench.ask(number, ACK, 102, 502);
             }
-            // Its end was not seen.
+            // Its end has not been seen.
             _ => assert_eq!(bench.open(number), 1),
         }
         bench.direct(1, number, SYN, 70_000, 0);
@@ -413,28 +414,26 @@ fn direct_connections_beside_one_through_the_service() {
     bench.wait(800);
     assert!(!bench.answer(0, number, ACK, 2, 5_001) && !bench.answer(2, number, ACK, 2, 5_001));
     assert_eq!(bench.ask(number, ACK, 101, 501), 1);
-    // The other way about.
+    // The other way round.
     let number = bench.clients_of(1)[1];
     bench.direct(0, number, SYN, 5_000, 0);
     assert_eq!(bench.open(number), 1);
     assert!(!bench.answer(0, number, SYN_ACK, 1, 5_001));
     let report =
-        bench.balancer.report(&mut bench.flows.iter().map(|(key, known)| (*key, known.0))).expect("it has one");
+        report_of(&bench.balancer, bench.flows.iter().map(|(key, known)| (*key, known.0))).expect("it has one");
     assert_eq!(report.rows[1][2], *"2");
 }
 
-/// Alive, past the deadline, ended and begun anew: each once, whoever tells of it.
+/// Connections alive, expired, ended and restarted count once each.
 #[test]
 fn totals_are_of_all_connections() {
     let mut bench = Bench::new("down_after = 0");
     let clients = bench.clients_of(1);
     let row = |bench: &Bench, lapsed: usize| {
-        let flows: Vec<_> = bench.flows.iter().map(|(key, known)| (*key, known.0)).collect();
-        let (late, alive) = flows.split_at(lapsed);
-        let mut report = bench.balancer.report(&mut alive.iter().copied()).expect("it has one");
-        bench.balancer.report_lapsed(&mut report, &mut late.iter().map(|(_, flow)| *flow));
-        let done = bench.balancer.complete_report(&mut report, &bench.shared, &mut LocalTx::default(), bench.now);
-        assert_eq!(done, Ok(()));
+        let deadline = |at: usize| if at < lapsed { bench.now } else { Nanos::NEVER };
+        let flows = bench.flows.iter().enumerate().map(|(at, (key, known))| (*key, known.0, deadline(at)));
+        let flows: Vec<_> = flows.collect();
+        let report = report_at(&bench.balancer, &flows, &bench.shared, bench.now).expect("it has one");
         report.rows[1][2..].iter().filter_map(Cell::number).collect::<Vec<u64>>()
     };
     for client in &clients[..3] {
@@ -482,8 +481,8 @@ fn a_record_may_name_what_there_is_not() {
     let headers = tcp((client(1).address, 1), (service().address, service().port), segment(SYN, 1, 0, 9), 0);
     let known = bench.balancer.meta(&headers, &[]).expect("it is TCP");
     for service in [0, 9] {
-        for way in [Way::Request, Way::Answer { backend: 999 }, Way::Direct { backend: 999 }] {
-            let meta = Passing { service, way, ..known };
+        for kind in [PacketKind::Request, PacketKind::Answer { backend: 999 }, PacketKind::Direct { backend: 999 }] {
+            let meta = Passing { service, kind, ..known };
             bench.step(&meta);
             let Ok(verdict) = bench.balancer.orphan(&mut bench.cx(), &meta);
             assert!(service == 0 || matches!(verdict, Verdict::Forward(_)), "{verdict:?}");
@@ -506,11 +505,11 @@ fn records_have_one_form() {
             assert_eq!(Passing::read(&record), Some(meta));
         }
     }
-    let way = record[0];
-    record[0] = way & !3;
+    let kind = record[0];
+    record[0] = kind & !3;
     assert_eq!(Passing::read(&record), None, "a request has no backend");
-    record[0] = way | 3;
+    record[0] = kind | 3;
     assert_eq!(Passing::read(&record), None);
-    record[0] = way & 3 | 1 << 2;
+    record[0] = kind & 3 | 1 << 2;
     assert_eq!(Passing::read(&record), None, "no datagram is of TCP");
 }

@@ -1,4 +1,4 @@
-//! The translator's configuration file, checked while it is read.
+//! The configuration of `nat`, checked while it is read.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -12,7 +12,7 @@ use serde::Deserialize;
 use super::fixed::{Fixed, Forward, Host};
 use crate::config::{Count, Prefix, Timeout};
 
-/// How the translator is set up.
+/// The configuration of [`Nat`](super::Nat).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Fields")]
 pub struct Config {
@@ -21,24 +21,24 @@ pub struct Config {
 }
 
 impl Config {
-    /// Whose packets are translated, as bits and mask.
+    /// The inside prefixes, as bits and mask.
     pub(super) fn inside(&self) -> Box<[(u32, u32)]> {
         self.fields.inside.iter().map(|&Prefix4 { bits, mask }| (bits, mask)).collect()
     }
 
-    /// The external addresses whose ports are given out, in order.
+    /// The addresses of `external`, sorted.
     pub(super) fn external(&self) -> Box<[u32]> {
         addresses(&self.fields.external).collect()
     }
 
-    /// All external addresses, in order.
+    /// All external addresses, those of `static` too, sorted.
     pub(super) fn known_outside(&self) -> Box<[u32]> {
         let mut all: Vec<u32> = addresses(&self.fields.external).chain(self.fixed.addresses()).collect();
         all.sort_unstable();
         all.into()
     }
 
-    /// The mappings that are fixed.
+    /// The fixed mappings.
     pub(super) const fn fixed(&self) -> &Fixed {
         &self.fixed
     }
@@ -47,17 +47,17 @@ impl Config {
         &self.fields
     }
 
-    /// How many mappings there is room for.
+    /// Maximum number of mappings, with `pool.overprovision`.
     pub(super) fn mappings(&self) -> usize {
         self.fields.pool.overprovision.over(self.fields.mappings.get())
     }
 
-    /// How many sessions there is room for.
+    /// Maximum number of sessions, with `pool.overprovision`.
     pub(super) fn sessions(&self) -> usize {
         self.fields.pool.overprovision.over(self.fields.sessions.get())
     }
 
-    /// The external ports: those that are named, and of those behind them as many as are to be more.
+    /// The external ports: the range `ports`, extended by `pool.overprovision` up to 65535.
     pub(super) fn ports(&self) -> PortRange {
         let PortRange { first, last } = self.fields.ports;
         let count = self.fields.pool.overprovision.over(u64::from(last - first) + 1);
@@ -81,7 +81,7 @@ impl TryFrom<Fields> for Config {
             }
             if let Some(prefix) = fields.inside.iter().find(|prefix| address & prefix.mask == prefix.bits) {
                 return Err(format!(
-                    "{} can't be `external`, for {}/{} is `inside`",
+                    "{} can't be `external`, because {}/{} is `inside`",
                     Ipv4Addr::from_bits(address),
                     Ipv4Addr::from_bits(prefix.bits),
                     prefix.mask.leading_ones()
@@ -97,10 +97,10 @@ impl TryFrom<Fields> for Config {
     }
 }
 
-/// Each takes some 5 MB of port pools.
+/// Maximum number of external addresses. The port pools of each take about 5 MB.
 const EXTERNAL_MAX: u64 = 256;
 
-/// The keys of the file. Defaults and meanings: `docs/nat.md`.
+/// The keys of the configuration file. Defaults and meanings: `docs/nat.md`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Fields {
@@ -125,7 +125,7 @@ pub(super) struct Fields {
     pub(super) timeouts: Timeouts,
 }
 
-/// How many mappings or sessions there may be: maps take two slots each, and their indices fit 32 bits.
+/// Number of mappings or sessions. Maps have two slots for each, and their indices fit 32 bits.
 pub(super) type Entries = Count<1, 67_108_864>;
 
 impl Default for Fields {
@@ -154,20 +154,20 @@ impl Default for Fields {
     }
 }
 
-/// How much more of everything there is than is asked for.
+/// The `[pool]` table.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Pool {
     overprovision: Surplus,
 }
 
-/// How much more, in millionths; none by default.
+/// An extra share in millionths; 0 by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "f64")]
 struct Surplus(u32);
 
 impl Surplus {
-    /// So many, and this much more, rounded up.
+    /// Returns `count` plus the share, rounded up.
     const fn over(self, count: u64) -> usize {
         (count + (count * self.0 as u64).div_ceil(1_000_000)) as usize
     }
@@ -177,16 +177,16 @@ impl TryFrom<f64> for Surplus {
     type Error = String;
 
     fn try_from(surplus: f64) -> Result<Self, String> {
-        // What is no number is not in the range either.
+        // Also refuses NaN.
         if (0.0..=1.0).contains(&surplus) {
             Ok(Self((surplus * 1e6 + 0.5) as u32))
         } else {
-            Err(format!("{surplus} is out of range: from 0 to 1, as 0.05 for 5 % more"))
+            Err(format!("{surplus} is out of range: from 0 to 1, for example 0.05 for 5 % more"))
         }
     }
 }
 
-/// How long a session may be idle.
+/// The `[timeouts]` table: idle timeouts of sessions.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Timeouts {
@@ -207,22 +207,22 @@ impl Default for Timeouts {
     }
 }
 
-/// Whether a mapping depends on whom is sent to. RFC 4787 REQ-1 leaves one choice.
+/// Whether a mapping depends on the destination. RFC 4787 REQ-1 allows one value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Mapping {
     EndpointIndependent,
 }
 
-/// Who outside may send to a mapping.
+/// Which outside hosts may send to a mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Filtering {
     /// Anyone.
     EndpointIndependent,
-    /// Addresses that have been sent to.
+    /// Hosts that the inside endpoint has sent to.
     AddressDependent,
-    /// Addresses and ports that have been sent to.
+    /// Endpoints that the inside endpoint has sent to.
     AddressAndPortDependent,
 }
 
@@ -232,7 +232,7 @@ pub(super) enum Filtering {
 pub(super) enum Pooling {
     /// Always the same.
     Paired,
-    /// The same as long as it has ports left.
+    /// The same one while it has free ports, then the next.
     Arbitrary,
 }
 
@@ -281,7 +281,7 @@ impl TryFrom<String> for PortRange {
     }
 }
 
-/// Whether an address is one host's, so that there is someone to translate for.
+/// Returns true for an address of one host, neither multicast nor broadcast.
 pub(super) fn is_unicast(address: u32) -> bool {
     let address = Ipv4Addr::from_bits(address);
     !IpAddr::V4(address).is_multicast() && address != Ipv4Addr::BROADCAST
@@ -313,28 +313,28 @@ mod tests {
             ("external = []", "names 0 addresses"),
             ("external = [\"198.51.0.0/16\"]", "names 65536 addresses: from 1 to 256"),
             ("external = [\"198.51.100.0/30\", \"198.51.100.2\"]", "names 198.51.100.2 twice"),
-            ("external = [\"10.1.2.3\"]", "10.1.2.3 can't be `external`, for 10.0.0.0/8 is `inside`"),
+            ("external = [\"10.1.2.3\"]", "10.1.2.3 can't be `external`, because 10.0.0.0/8 is `inside`"),
             ("external = [\"2001:db8::1\"]", "only IPv4"),
             ("mapping = \"symmetric\"", "unknown variant `symmetric`"),
             ("\nfiltering = \"none\"", "line 2, column 13"),
             ("sessions = 0", "out of range"),
             ("[timeouts]\nudp = 0", "line 2, column 7"),
-            ("pool.overprovision = 5", "5 is out of range: from 0 to 1, as 0.05 for 5 % more"),
+            ("pool.overprovision = 5", "5 is out of range: from 0 to 1, for example 0.05 for 5 % more"),
             ("pool.overprovision = -0.1", "out of range"),
             ("pool.overprovision = nan", "out of range"),
             ("pool.size = 5", "unknown field `size`"),
             ("hairpin = true", "unknown field"),
             (
                 "forward = [{ external = \"203.0.113.1\", internal = \"10.0.0.1:80\", protocol = \"tcp\" }]",
-                "no address with a port",
+                "not an address with a port",
             ),
             (
                 "forward = [{ external = \"203.0.113.1:80-70\", internal = \"10.0.0.1:80\", protocol = \"tcp\" }]",
-                "no address with a port",
+                "not an address with a port",
             ),
             (
                 "forward = [{ external = \"203.0.113.1:80-81\", internal = \"10.0.0.1:80\", protocol = \"tcp\" }]",
-                "not as many ports",
+                "different numbers of ports",
             ),
             (
                 "forward = [{ external = \"203.0.113.1:80\", internal = \"10.0.0.1:80\", protocol = \"icmp\" }]",
@@ -351,21 +351,21 @@ mod tests {
             (
                 "forward = [{ external = \"203.0.113.1:80\", internal = \"10.0.0.1:80\", protocol = \"tcp\" },\n\
                  { external = \"203.0.113.1:70-90\", internal = \"10.0.0.2:70-90\", protocol = \"tcp\" }]",
-                "203.0.113.1:70 to 10.0.0.2:70 besides 203.0.113.1:80 to 10.0.0.1:80",
+                "203.0.113.1:70 to 10.0.0.2:70 and 203.0.113.1:80 to 10.0.0.1:80",
             ),
             (
                 "forward = [{ external = \"203.0.113.1:80\", internal = \"10.0.0.1:80\", protocol = \"tcp\" },\n\
                  { external = \"203.0.113.1:81\", internal = \"10.0.0.1:80\", protocol = \"tcp\" }]",
-                "a port of either end would be two",
+                "a port at one end would have two at the other",
             ),
-            ("static = [{ external = \"203.0.113.1\", internal = \"10.0.0.1\" }]", "take it out of `external`"),
+            ("static = [{ external = \"203.0.113.1\", internal = \"10.0.0.1\" }]", "which is `external` too"),
             ("static = [{ external = \"203.0.113.2\", internal = \"8.8.8.8\" }]", "8.8.8.8, which is not `inside`"),
-            ("static = [{ external = \"10.0.0.9\", internal = \"10.0.0.1\" }]", "no address of outside"),
+            ("static = [{ external = \"10.0.0.9\", internal = \"10.0.0.1\" }]", "not an outside address"),
             (
                 "forward = [{ external = \"203.0.113.1:900-3000\", internal = \"10.0.0.1:900-3000\", protocol = \"udp\" }]",
                 "`forward` takes 1977 of `ports`: at most 1024",
             ),
-            ("static = [{ external = \"0.0.0.0\", internal = \"10.0.0.1\" }]", "no address of outside"),
+            ("static = [{ external = \"0.0.0.0\", internal = \"10.0.0.1\" }]", "not an outside address"),
             (
                 "static = [{ external = \"203.0.113.2\", internal = \"10.0.0.1\" },\n\
                  { external = \"203.0.113.3\", internal = \"10.0.0.1\" }]",
@@ -374,7 +374,7 @@ mod tests {
             (
                 "static = [{ external = \"203.0.113.2\", internal = \"10.0.0.1\" }]\n\
                  forward = [{ external = \"203.0.113.1:80\", internal = \"10.0.0.1:80\", protocol = \"tcp\" }]",
-                "`static` gives that host an address of its own",
+                "`static` gives that host its own address",
             ),
         ] {
             let error = toml::from_str::<Config>(text).unwrap_err().to_string();

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use super::config::is_unicast;
 use super::state::{Endpoint4, Protocol};
 
-/// The mappings of the configuration. They keep no state: packets of theirs are rewritten by this list alone.
+/// The fixed mappings of the configuration. They have no state: packets are rewritten by this list only.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Fixed {
     /// False if both lists are empty, as in most configurations.
@@ -20,12 +20,12 @@ pub(super) struct Fixed {
     hosts: Box<[Host]>,
 }
 
-/// The longest that each list may be: a packet looks through both.
+/// Maximum length of each list. A packet searches both.
 const FIXED_MAX: usize = 256;
-/// The most ports of the pool that may be forwarded: the first packet that meets them takes them out of it one by one.
+/// Maximum number of pool ports that may be forwarded. The first packet that meets them removes them one by one.
 const POOLED_MAX: u32 = 1_024;
 
-/// Port forwarding: external ports of an inside host.
+/// A `forward` entry: external ports of an inside host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "ForwardFields")]
 pub(super) struct Forward {
@@ -33,7 +33,7 @@ pub(super) struct Forward {
     /// First external and first inside port, with their addresses.
     external: Endpoint4,
     internal: Endpoint4,
-    /// The number of further ports behind the first.
+    /// Number of ports after the first.
     more: u16,
 }
 
@@ -45,7 +45,7 @@ struct ForwardFields {
     protocol: String,
 }
 
-/// Static mapping: an external address of one inside host.
+/// A `static` entry: an external address of one inside host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Host {
@@ -65,7 +65,7 @@ impl TryFrom<ForwardFields> for Forward {
         };
         let ((external, more), (internal, others)) = (ends(external)?, ends(internal)?);
         if more != others {
-            return Err(format!("`{}` and `{}` are not as many ports", fields.external, fields.internal));
+            return Err(format!("`{}` and `{}` have different numbers of ports", fields.external, fields.internal));
         }
         Ok(Self { protocol, external, internal, more })
     }
@@ -73,7 +73,7 @@ impl TryFrom<ForwardFields> for Forward {
 
 /// Reads an address with a port or a range of ports: `203.0.113.1:80`, `203.0.113.1:8000-8010`.
 fn ends(text: &str) -> Result<(Endpoint4, u16), String> {
-    let wrong = || format!("`{text}` is no address with a port: write 203.0.113.1:80 or 203.0.113.1:8000-8010");
+    let wrong = || format!("`{text}` is not an address with a port: write 203.0.113.1:80 or 203.0.113.1:8000-8010");
     let (address, ports) = text.rsplit_once(':').ok_or_else(wrong)?;
     let (first, last) = ports.split_once('-').unwrap_or((ports, ports));
     let port = |text: &str| text.parse::<u16>().ok().filter(|port| *port > 0).ok_or_else(wrong);
@@ -100,11 +100,10 @@ fn shown(end: Endpoint4) -> SocketAddrV4 {
 }
 
 impl Fixed {
-    /// Checks the lists. `is_inside` and `is_external` tell of an address whether it is in `inside` and in `external`; `pooled` are the
-    /// ports that are given out.
+    /// Checks both lists. `is_inside` and `is_external` say if an address is in `inside` or `external`; `pooled` is the range `ports`.
     ///
     /// # Errors
-    /// A sentence about the first entry that is wrong.
+    /// A message about the first invalid entry.
     pub(super) fn new(
         forwards: &[Forward],
         hosts: &[Host],
@@ -123,11 +122,11 @@ impl Fixed {
                 return Err(format!("`static` maps {external} to {internal}, which is not `inside`"));
             }
             if is_external(external.to_bits()) {
-                return Err(format!("`static` maps {external}, whose ports are given out: take it out of `external`"));
+                return Err(format!("`static` maps {external}, which is `external` too: remove it there"));
             }
             let is_hosts = is_unicast(external.to_bits()) && !external.is_unspecified() && !external.is_loopback();
             if is_inside(external.to_bits()) || !is_hosts {
-                return Err(format!("`static` maps {external}, which is no address of outside"));
+                return Err(format!("`static` maps {external}, which is not an outside address"));
             }
             if hosts[..at].iter().any(|other| other.external == external || other.internal == internal) {
                 return Err(format!("`static` maps {external} or {internal} twice"));
@@ -143,7 +142,7 @@ impl Fixed {
                 return Err(format!("`forward` has {ends}, and {} is not `inside`", shown(internal).ip()));
             }
             if hosts.iter().any(|host| host.internal.to_bits() == internal.address) {
-                return Err(format!("`forward` has {ends}, and `static` gives that host an address of its own"));
+                return Err(format!("`forward` has {ends}, and `static` gives that host its own address"));
             }
             let meets = |other: &&Forward| {
                 other.protocol == protocol
@@ -152,7 +151,7 @@ impl Fixed {
             };
             if let Some(other) = forwards[..at].iter().find(meets) {
                 let other = format!("{} to {}", shown(other.external), shown(other.internal));
-                return Err(format!("`forward` has {ends} besides {other}: a port of either end would be two"));
+                return Err(format!("`forward` has {ends} and {other}: a port at one end would have two at the other"));
             }
         }
         let of_pool = |forward: &Forward| {
@@ -161,9 +160,7 @@ impl Fixed {
         };
         let taken: u32 = forwards.iter().map(of_pool).sum();
         if taken > POOLED_MAX {
-            return Err(format!(
-                "`forward` takes {taken} of `ports`: at most {POOLED_MAX}; let `ports` begin or end elsewhere"
-            ));
+            return Err(format!("`forward` takes {taken} of `ports`: at most {POOLED_MAX}; choose other `ports`"));
         }
         let any = !forwards.is_empty() || !hosts.is_empty();
         Ok(Self { any, forwards: forwards.into(), hosts: hosts.into() })
@@ -174,7 +171,7 @@ impl Fixed {
         self.hosts.iter().map(|host| host.external.to_bits())
     }
 
-    /// Lists the mappings: protocol, inside and external ends.
+    /// Lists the mappings: protocol, inside endpoint, external endpoint.
     pub(super) fn each(&self) -> impl Iterator<Item = [String; 3]> + '_ {
         let hosts = self.hosts.iter().map(|host| ["any".into(), host.internal.to_string(), host.external.to_string()]);
         let ports = |end: Endpoint4, more: u16| match more {
@@ -187,20 +184,19 @@ impl Fixed {
         hosts.chain(forwards)
     }
 
-    /// The external endpoint of an inside one, if it is fixed.
+    /// Returns the external endpoint of an inside endpoint with a fixed mapping.
     #[inline(always)]
     pub(super) fn external_of(&self, protocol: Protocol, internal: Endpoint4) -> Option<Endpoint4> {
         if self.any { self.other_end(protocol, internal, true) } else { None }
     }
 
-    /// The inside endpoint of an external one, if it is fixed.
+    /// Returns the inside endpoint of an external endpoint with a fixed mapping.
     #[inline(always)]
     pub(super) fn internal_of(&self, protocol: Protocol, external: Endpoint4) -> Option<Endpoint4> {
         if self.any { self.other_end(protocol, external, false) } else { None }
     }
 
-    /// The other end of `end`, which is an inside one or not: of a host with the same port, of a forwarded port with the port as far
-    /// behind the first.
+    /// Returns the other end of a fixed mapping. A `static` host keeps the port; a forwarded port keeps its distance from the first.
     #[inline(never)]
     fn other_end(&self, protocol: Protocol, end: Endpoint4, is_internal: bool) -> Option<Endpoint4> {
         let host = self.hosts.iter().find_map(|&Host { external, internal }| {

@@ -1,4 +1,4 @@
-//! The translator's keys and recipes, as the catalogue shows them.
+//! The configuration keys and recipes of `nat`, as the catalogue prints them.
 
 use memory::transactional::Cause;
 use nf::{ConfigKey, Recipe};
@@ -8,85 +8,77 @@ const fn config_key(name: &'static str, default: &'static str, help: &'static st
 }
 
 pub(super) const KEYS: &[ConfigKey] = &[
-    config_key(
-        "inside",
-        r#"["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"]"#,
-        "prefixes whose packets are translated",
-    ),
+    config_key("inside", r#"["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"]"#, "prefixes of the inside hosts"),
     config_key("external", r#"["203.0.113.1"]"#, "external addresses or prefixes, up to 256 addresses"),
     config_key(
         "forward",
         "[]",
-        "external ports that are an inside host's: { external = \"203.0.113.1:80\", internal = \"10.0.0.8:8080\", protocol = \"tcp\" }, or as many of both (8000-8010); up to 256",
+        "port forwarding, external ports to an inside host: { external = \"203.0.113.1:80\", internal = \"10.0.0.8:8080\", protocol = \"tcp\" }, or equally long ranges (8000-8010); up to 256 entries",
     ),
     config_key(
         "static",
         "[]",
-        "external addresses that are an inside host's, not among `external`: { external = \"203.0.113.7\", internal = \"10.0.0.7\" }; up to 256",
+        "one-to-one mappings, an external address that is not in `external` to an inside host: { external = \"203.0.113.7\", internal = \"10.0.0.7\" }; up to 256 entries",
     ),
-    config_key("ports", r#""1024-65535""#, "external ports, and identifiers of ICMP queries"),
-    config_key("mapping", r#""endpoint-independent""#, "the one mapping there is"),
+    config_key("ports", r#""1024-65535""#, "external ports, also used as identifiers of ICMP queries"),
+    config_key("mapping", r#""endpoint-independent""#, "the only value"),
     config_key(
         "filtering",
         r#""endpoint-independent""#,
-        "who may send in: that, \"address-dependent\" or \"address-and-port-dependent\"",
+        "who may send in: anyone, or only remote endpoints sent to before, with \"address-dependent\" or \"address-and-port-dependent\"",
     ),
     config_key(
         "pooling",
         r#""paired""#,
-        "whether a host keeps to one external address (\"paired\") or not (\"arbitrary\")",
+        "a host always uses one external address (\"paired\"), or the next one when that has no free port (\"arbitrary\")",
     ),
-    config_key("hairpinning", "true", "inside hosts reach each other by their external endpoints"),
-    config_key("port_parity", "true", "an even UDP port becomes an even one, an odd one odd"),
-    config_key("port_preservation", "true", "an inside port becomes the same external one if it is free"),
-    config_key("inbound_refresh", "false", "packets from outside keep UDP and ICMP sessions alive, too"),
-    config_key("loose", "true", "whether TCP connections may be picked up half-way, from inside"),
-    config_key("mappings", "65536", "how many inside endpoints at a time"),
-    config_key("sessions", "65536", "how many sessions at a time"),
-    config_key("list", "0", "how many mappings the report lists, in place of what is in use by address; 0 to 1000000"),
+    config_key("hairpinning", "true", "inside hosts can reach each other at their external endpoints"),
+    config_key("port_parity", "true", "an even UDP port is mapped to an even one, an odd port to an odd one"),
+    config_key("port_preservation", "true", "an inside port is mapped to the same external port if that is free"),
+    config_key("inbound_refresh", "false", "packets from outside also extend UDP and ICMP sessions"),
+    config_key("loose", "true", "a segment from inside may pick up a TCP connection midstream"),
+    config_key("mappings", "65536", "maximum number of mappings at a time"),
+    config_key("sessions", "65536", "maximum number of sessions at a time"),
+    config_key("list", "0", "number of mappings in the report, instead of the usage by address; 0 to 1000000"),
     config_key(
         "pool.overprovision",
         "0",
-        "how much more mappings, sessions and, as far as there are any, ports than that: 0.05 for 5 %; 0 to 1",
+        "extra share of mappings, sessions and, as far as there are any, ports: 0.05 for 5 %; 0 to 1",
     ),
-    config_key("timeouts.udp", "300", "idle seconds of a UDP session; RFC 4787 asks for 120 or more"),
+    config_key("timeouts.udp", "300", "idle seconds of a UDP session; RFC 4787 requires 120 or more"),
     config_key(
         "timeouts.tcp_established",
         "7440",
-        "idle seconds of an open connection; RFC 5382 asks for 7440 or more",
+        "idle seconds of an open connection; RFC 5382 requires 7440 or more",
     ),
     config_key(
         "timeouts.tcp_transitory",
         "240",
-        "idle seconds of one that opens or closes; RFC 5382 asks for 240 or more",
+        "idle seconds of a connection that is opening or closing; RFC 5382 requires 240 or more",
     ),
-    config_key("timeouts.icmp", "60", "idle seconds of an ICMP query; RFC 5508 asks for 60 or more"),
+    config_key("timeouts.icmp", "60", "idle seconds of an ICMP query; RFC 5508 requires 60 or more"),
 ];
 
 pub(super) const RECIPES: &[Recipe] = &[
     Recipe {
         cause: Cause::ForeignPool,
         key: "port_preservation",
-        help: "false: a core takes any port of its own pool in place of the inside port, which others may hold",
+        help: "false: a core takes any port of its own pool, not the inside port, which another core may hold",
     },
     Recipe {
         cause: Cause::SameIndex,
         key: "port_preservation",
-        help: "false: hosts that use the same inside port don't ask for the same external one",
+        help: "false: hosts with the same inside port don't compete for the same external port",
     },
     Recipe {
         cause: Cause::PoolExhausted,
         key: "pool.overprovision, external, ports",
-        help: "more than are needed at once, so that no core runs out of its share: 5 % more of all, another address, or more ports",
+        help: "more than needed: a core then doesn't use up its share. 5 % more of all, another address, or more ports",
     },
     Recipe {
         cause: Cause::MapRoomExhausted,
         key: "pool.overprovision, mappings, sessions",
-        help: "more than are needed at once, so that no core runs out of its share",
+        help: "larger than needed: a core then doesn't use up its share",
     },
-    Recipe {
-        cause: Cause::SameBucket,
-        key: "mappings, sessions",
-        help: "more of them: their maps have half as many buckets again",
-    },
+    Recipe { cause: Cause::SameBucket, key: "mappings, sessions", help: "larger: their maps have more buckets" },
 ];

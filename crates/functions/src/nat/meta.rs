@@ -1,4 +1,4 @@
-//! What a packet contributes to the translation, and how it is recorded.
+//! The metadata of a packet, and its wire form.
 
 use core::net::Ipv4Addr;
 
@@ -7,28 +7,29 @@ use packet::{FiveTuple, Icmp, TcpFlags, protocol};
 
 use super::state::{Endpoint4, Protocol};
 
-/// What a packet contributes: who sends to whom, and what it does to a session.
+/// The metadata of a packet: its endpoints, its translation, and what it does to a session.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Meta {
     pub(super) source: Endpoint4,
     pub(super) destination: Endpoint4,
-    pub(super) way: Way,
+    pub(super) translation: Translation,
     pub(super) content: Content,
 }
 
-/// Which way a packet goes through the translator.
+/// How a packet passes the translator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum Translation {
     /// From inside to a remote host.
     Outward,
     /// From a remote host to an external address.
     Inward,
     /// From inside to an external address.
     Hairpin,
-    /// To inside, about a packet that was on its way out and not translated yet. Errors alone go so.
+    /// An ICMP error that stays inside, about a packet that was on its way out and not translated yet.
     Within,
 }
 
+/// What a packet carries.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Content {
     Segment(TcpFlags),
@@ -48,7 +49,7 @@ pub(super) enum Content {
 impl nf::Meta for Meta {
     type Key = FiveTuple;
 
-    /// Which way and what kind of packet; both ends; the flags of a segment, or both ends of the packet that an error quotes.
+    /// Translation and content number in one byte; both endpoints; the flags of a segment, or both endpoints of a quoted packet.
     const RECORD_BYTES: usize = 1 + 2 * Endpoint4::RECORD_BYTES + QUOTED_BYTES;
 
     fn key(&self) -> FiveTuple {
@@ -63,7 +64,7 @@ impl nf::Meta for Meta {
 
     #[inline]
     fn write(&self, record: &mut [u8]) {
-        let bits = self.way as u8 | self.content.number() << CONTENT_SHIFT;
+        let bits = self.translation as u8 | self.content.number() << CONTENT_SHIFT;
         let fields = RecordWriter::new(record).u8(bits);
         let fields = self.destination.write(self.source.write(fields));
         match self.content {
@@ -77,28 +78,28 @@ impl nf::Meta for Meta {
     fn read(record: &[u8]) -> Option<Self> {
         let mut fields = RecordReader::new(record);
         let bits = fields.u8()?;
-        let way = match bits & ((1 << CONTENT_SHIFT) - 1) {
-            0 => Way::Outward,
-            1 => Way::Inward,
-            2 => Way::Hairpin,
-            _ => Way::Within,
+        let translation = match bits & ((1 << CONTENT_SHIFT) - 1) {
+            0 => Translation::Outward,
+            1 => Translation::Inward,
+            2 => Translation::Hairpin,
+            _ => Translation::Within,
         };
         let (source, destination) = (Endpoint4::read(&mut fields)?, Endpoint4::read(&mut fields)?);
         let content = Content::read(bits >> CONTENT_SHIFT, &mut fields)?;
         fields.end()?;
-        // A query's identifier stands for both ports; an error has none.
+        // A query has its identifier as both ports; an error has no ports.
         let makes_sense = match content {
-            Content::Segment(_) | Content::Datagram => way != Way::Within,
-            Content::Query { .. } => source.port == destination.port && way != Way::Within,
+            Content::Segment(_) | Content::Datagram => translation != Translation::Within,
+            Content::Query { .. } => source.port == destination.port && translation != Translation::Within,
             Content::Error { .. } => source.port == 0 && destination.port == 0,
         };
-        makes_sense.then_some(Self { source, destination, way, content })
+        makes_sense.then_some(Self { source, destination, translation, content })
     }
 }
 
-/// Where the content's number begins in a record's first byte, behind the way's.
+/// Bit position of the content's number in a record's first byte. The translation is below it.
 const CONTENT_SHIFT: u32 = 2;
-/// Both ends of a packet that an error quotes.
+/// Bytes of both endpoints of a packet that an error quotes.
 const QUOTED_BYTES: usize = 2 * Endpoint4::RECORD_BYTES;
 
 impl Content {
@@ -114,7 +115,7 @@ impl Content {
         }
     }
 
-    /// The content of this number, with what follows of its record.
+    /// Reads the content with this number from the rest of a record.
     fn read(number: u8, fields: &mut RecordReader<'_>) -> Option<Self> {
         let protocol = match number {
             0 => {
@@ -134,10 +135,10 @@ impl Content {
 
     pub(super) fn of_icmp(icmp: &Icmp) -> Option<Self> {
         if icmp.identifier.is_some() {
-            // Echo, timestamp, information, address mask (RFC 792, RFC 950): the others are their replies.
+            // Requests: echo, timestamp, information, address mask (RFC 792, RFC 950). The others are replies.
             return Some(Self::Query { is_request: matches!(icmp.kind, 8 | 13 | 15 | 17) });
         }
-        // A redirect quotes a packet too, yet it is no error: it would make the host send past the translation.
+        // A redirect quotes a packet too, but it is no error: it would make the host bypass the translator.
         if !is_icmp_error(icmp.kind) {
             return None;
         }
@@ -157,7 +158,7 @@ impl Content {
     }
 }
 
-/// Destination unreachable, source quench, time exceeded, parameter problem.
+/// Returns true for destination unreachable, source quench, time exceeded and parameter problem.
 pub(super) fn is_icmp_error(kind: u8) -> bool {
     matches!(kind, 3 | 4 | 11 | 12)
 }

@@ -1,5 +1,5 @@
-//! A naive translator to hold the real one against: one map, the whole of it searched, times in whole seconds. It leaves
-//! the choice of the port to the real one and checks that it was free to choose it.
+//! A naive model of the translator: one map, linear search, times in whole seconds. The real one chooses the port, and the model checks
+//! that the port was allowed.
 
 use std::collections::HashMap;
 use std::net::SocketAddrV4;
@@ -18,13 +18,13 @@ enum Filtering {
     AddressAndPort,
 }
 
-/// Protocol number, inside endpoint, and what filtering cares for in the remote one.
+/// Protocol number, inside endpoint, and the part of the remote endpoint that filtering uses.
 type Name = (u8, SocketAddrV4, SocketAddrV4);
 
-struct Entry {
+struct Session {
     external: SocketAddrV4,
     deadline: u64,
-    /// The flags seen from inside and from outside since the connection opened, and who has reset it.
+    /// The flags seen from inside and from outside since the connection opened, and the sides that reset it.
     seen: [u8; 2],
     reset: [bool; 2],
 }
@@ -32,7 +32,7 @@ struct Entry {
 struct Model {
     filtering: Filtering,
     now: u64,
-    sessions: HashMap<Name, Entry>,
+    sessions: HashMap<Name, Session>,
     /// True if the configuration has the mappings of `FIXED`.
     has_fixed: bool,
 }
@@ -75,7 +75,7 @@ impl Model {
         self.fixed().iter().find(|one| (one.0, one.2) == (number, external)).map(|one| one.1)
     }
 
-    fn live(&self) -> impl Iterator<Item = (&Name, &Entry)> {
+    fn live(&self) -> impl Iterator<Item = (&Name, &Session)> {
         self.sessions.iter().filter(|(_, entry)| entry.deadline > self.now)
     }
 
@@ -83,7 +83,7 @@ impl Model {
         self.sessions.get(name).is_some_and(|entry| entry.deadline > self.now)
     }
 
-    /// The external endpoint that an inside one has now.
+    /// Returns the current external endpoint of an inside endpoint.
     fn external(&self, number: u8, inside: SocketAddrV4) -> Option<SocketAddrV4> {
         let fixed = self.fixed_external(number, inside);
         fixed.or_else(|| self.mapped(number, inside))
@@ -104,7 +104,7 @@ impl Model {
             }
     }
 
-    /// Takes the translation that the real one chose, or says why it may not have.
+    /// Checks and records the translation that the real one chose.
     fn sent_out(&mut self, packet: &Packet, inside: SocketAddrV4, remote: SocketAddrV4, external: SocketAddrV4) {
         let number = packet.number();
         if let Some(known) = self.external(number, inside) {
@@ -124,15 +124,15 @@ impl Model {
         self.saw(packet, (number, inside, self.scope(number, remote)), external, 0);
     }
 
-    /// Whom a packet from outside may reach: the inside endpoint if it is sure to, and others that a mapping which has yet
-    /// to be cleared away may still stand for.
+    /// Returns whom a packet from outside may reach: the inside endpoint if it must, and others that an expired mapping may still
+    /// lead to.
     fn expect_in(&self, packet: &Packet, remote: SocketAddrV4, external: SocketAddrV4) -> Reach {
         let number = packet.number();
         if let Some(inside) = self.fixed_inside(number, external) {
             return Reach::Sure(inside);
         }
         let scope = self.scope(number, remote);
-        let of_mapping = |(n, _, _): &Name, entry: &Entry| (*n, entry.external) == (number, external);
+        let of_mapping = |(n, _, _): &Name, entry: &Session| (*n, entry.external) == (number, external);
         if let Some(((_, inside, _), _)) = self.live().find(|(n, e)| of_mapping(n, e) && n.2 == scope) {
             return Reach::Sure(*inside);
         }
@@ -140,7 +140,7 @@ impl Model {
         if !opens || self.filtering == Filtering::AddressAndPort {
             return Reach::Never;
         }
-        let counts = |name: &Name, entry: &Entry| {
+        let counts = |name: &Name, entry: &Session| {
             of_mapping(name, entry) && (self.filtering == Filtering::Endpoint || name.2.ip() == remote.ip())
         };
         let sure = self.live().find(|(name, entry)| counts(name, entry));
@@ -165,7 +165,7 @@ impl Model {
                 Packet::Tcp(flags) if *flags != SYN => [SYN.0, SYN.0],
                 Packet::Tcp(_) | Packet::Udp | Packet::Echo(_) => [0, 0],
             };
-            self.sessions.insert(name, Entry { external, deadline: 0, seen, reset: [false; 2] });
+            self.sessions.insert(name, Session { external, deadline: 0, seen, reset: [false; 2] });
         }
         let entry = self.sessions.get_mut(&name).unwrap();
         match packet {
@@ -173,7 +173,7 @@ impl Model {
             Packet::Echo(_) if side == 0 => entry.deadline = now + 60,
             Packet::Udp | Packet::Echo(_) => {}
             Packet::Tcp(flags) => {
-                let over = |entry: &Entry| {
+                let over = |entry: &Session| {
                     entry.reset.contains(&true) || entry.seen.iter().all(|seen| seen & TcpFlags::FIN.0 != 0)
                 };
                 if *flags == SYN && over(entry) {
@@ -224,9 +224,9 @@ impl Packet {
 #[derive(Clone, Debug)]
 enum Op {
     Out(Packet, u8, u8),
-    /// To the external endpoint of an inside one, as it was last known.
+    /// To the last known external endpoint of an inside endpoint.
     In(Packet, u8, u8),
-    /// To the external endpoint of an inside one, from another.
+    /// To the external endpoint of an inside endpoint, from another one.
     Hairpin(u8, u8),
     ErrorIn(Packet, u8, u8),
     ErrorOut(Packet, u8, u8),
@@ -261,7 +261,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     proptest::collection::vec(op, 1..150)
 }
 
-/// The real translator and the naive one, side by side, and where each inside endpoint was last seen outside.
+/// The real translator and the model side by side, and each inside endpoint's last external endpoint.
 struct Pair {
     real: Driver,
     model: Model,

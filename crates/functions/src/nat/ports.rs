@@ -1,4 +1,4 @@
-//! The external ports of all addresses: a pool for each address, protocol and parity, so that any port wanted is a step.
+//! Allocation of external ports: one pool for each address, protocol and parity, so that any wanted port is found in one step.
 
 use alloc::boxed::Box;
 
@@ -10,14 +10,14 @@ use super::config::{Config, Pooling, PortRange};
 use super::fixed::Fixed;
 use super::state::{Endpoint4, Protocol};
 
-/// The pools of external ports. A port is free for TCP, UDP and ICMP queries each on its own.
+/// The pools of external ports. TCP, UDP and ICMP queries use a port independently.
 pub(super) struct Ports<M: Memory> {
     addresses: Box<[u32]>,
     range: PortRange,
     pooling: Pooling,
     parity: bool,
     preservation: bool,
-    /// Fixed mappings, whose ports the pools must not give out.
+    /// Fixed mappings. The pools must not give out their ports.
     fixed: Fixed,
     /// By address, then protocol, then parity.
     pools: Box<[M::Allocator]>,
@@ -42,15 +42,15 @@ impl<M: Memory> Ports<M> {
         }
     }
 
-    /// Takes a port for an inside endpoint: its own if that is free, else the one of the same parity that has been free
-    /// for longest, else, where parity is not to be kept, one of the other. `None` when there is none left.
+    /// Takes a port for an inside endpoint: the inside port if it is free; else the port of the same parity that has been free for
+    /// longest; else one of the other parity, unless parity must be kept. Returns `None` if no port is free.
     pub(super) fn take<'a>(
         &'a self,
         tx: &mut M::Tx<'a>,
         protocol: Protocol,
         internal: Endpoint4,
     ) -> Step<Option<Endpoint4>, M> {
-        // Which address a host gets hangs on its own alone: that is pooling "paired" without a table of pairs.
+        // The external address depends on the host's own address only: "paired" pooling without a table of pairs.
         let spread = u64::from(internal.address.wrapping_mul(0x9e37_79b1));
         let home = ((spread * self.addresses.len() as u64) >> 32) as usize;
         let tried = match self.pooling {
@@ -90,13 +90,13 @@ impl<M: Memory> Ports<M> {
                 if !is_fixed(port) {
                     return Ok(Some(port));
                 }
-                // It never comes back, so that each is met once.
+                // It is never freed, so each fixed port is skipped once.
             }
         }
         Ok(None)
     }
 
-    /// Gives a port back.
+    /// Frees a port.
     pub(super) fn free<'a>(&'a self, tx: &mut M::Tx<'a>, protocol: Protocol, external: Endpoint4) -> Step<(), M> {
         let address = self.addresses.binary_search(&external.address).expect("mappings are to external addresses");
         let (pool, index) = self.place(address, protocol, external.port);
@@ -112,7 +112,7 @@ impl<M: Memory> Ports<M> {
         &self.pools[(address * Protocol::COUNT + protocol as usize) * 2 + usize::from(parity)]
     }
 
-    /// The lowest port of this parity. There is one above a range's end only where the pool is empty.
+    /// The lowest port of this parity. It is above the end of the range only if the pool is empty.
     fn lowest(&self, parity: u16) -> u16 {
         self.range.first.saturating_add(u16::from(self.range.first % 2 != parity))
     }

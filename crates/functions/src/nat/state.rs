@@ -1,4 +1,4 @@
-//! What the translator remembers: mappings, sessions, and the ways to find them.
+//! The translator's state: mappings, sessions, and the maps that find them.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -8,13 +8,12 @@ use memory::{Allocator, Map, Memory, Vector};
 use nf::{Fingerprint, RecordReader, RecordWriter, Step};
 use packet::{Endpoint, Family, FiveTuple, FiveTuple4, FlowKey, Nanos, protocol};
 
-use super::Way;
+use super::Translation;
 use super::config::{Config, Filtering};
 use super::ports::Ports;
 use super::tcp::Phase;
 
-/// How many sessions that are past their deadlines a packet clears away. One packet makes two at most (hairpin), so there
-/// are never more left over than there were at once.
+/// How many expired sessions each packet clears. A packet opens two sessions at most (hairpin), so expired ones don't pile up.
 const RECLAIMED_A_PACKET: usize = 2;
 
 /// An IPv4 address and a port, or for ICMP queries an identifier.
@@ -25,7 +24,7 @@ pub(super) struct Endpoint4 {
 }
 
 impl Endpoint4 {
-    /// Any endpoint, in keys.
+    /// The wildcard endpoint in keys.
     pub(super) const ANY: Self = Self { address: 0, port: 0 };
 
     /// Bytes of the wire form.
@@ -53,7 +52,7 @@ impl From<Endpoint4> for Endpoint {
     }
 }
 
-/// What is translated; each has ports of its own.
+/// The protocols that are translated. Each has its own ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Protocol {
     Tcp,
@@ -65,7 +64,7 @@ pub(super) enum Protocol {
 impl Protocol {
     pub(super) const COUNT: usize = 3;
 
-    /// The protocol of these two bits.
+    /// Decodes two bits of a packed session or mapping.
     const fn from_bits(bits: u64) -> Self {
         match bits & 3 {
             0 => Self::Tcp,
@@ -91,20 +90,20 @@ impl Protocol {
     }
 }
 
-/// An inside endpoint's place outside.
+/// The external endpoint of an inside endpoint.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mapping {
     internal: Endpoint4,
     external: Endpoint4,
     protocol: Protocol,
-    /// A mapping lasts as long as any session uses it.
+    /// Number of sessions that use the mapping. It is removed with the last one.
     sessions: u32,
 }
 
-/// One inside endpoint's traffic with one remote endpoint: exactly that for TCP, for others as far as filtering cares.
-/// Half a cache line, so that a packet reads and writes no more than that and its slot in a map.
+/// The traffic of an inside endpoint with a remote endpoint. For UDP and ICMP the remote endpoint is reduced to the part that filtering
+/// uses. Half a cache line: a packet reads and writes one session and one map slot.
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct Session {
     deadline: Nanos,
     addresses: [u32; 3],
     mapping: u32,
@@ -113,7 +112,7 @@ struct Entry {
     phase: Phase,
 }
 
-const _: () = assert!(size_of::<Entry>() == 32);
+const _: () = assert!(size_of::<Session>() == 32);
 
 packet::words! {
     Mapping: [3], mapping => [
@@ -126,7 +125,7 @@ packet::words! {
         protocol: Protocol::from_bits(words[2]),
         sessions: (words[2] >> 2) as u32,
     };
-    Entry: [4], entry => {
+    Session: [4], entry => {
         let [a, b, c] = entry.addresses.map(u64::from);
         let [p, q, r] = entry.ports.map(u64::from);
         let rest = r << 16 | u64::from(entry.phase.bits()) << 2 | entry.protocol as u64;
@@ -144,7 +143,7 @@ packet::words! {
     };
 }
 
-impl Entry {
+impl Session {
     #[inline(always)]
     fn endpoint(&self, which: usize) -> Endpoint4 {
         Endpoint4 { address: self.addresses[which], port: self.ports[which] }
@@ -173,11 +172,11 @@ impl Entry {
     }
 }
 
-/// A session that was found, perhaps past its deadline.
+/// A session that a look-up found. It may have expired.
 #[derive(Clone, Copy)]
 pub(super) struct Found {
     index: usize,
-    entry: Entry,
+    entry: Session,
     pub(super) alive: bool,
 }
 
@@ -203,7 +202,7 @@ impl Found {
     }
 }
 
-/// The name of packets from one endpoint to another.
+/// Builds the map key of packets from one endpoint to another.
 #[inline(always)]
 pub(super) fn key(source: Endpoint4, destination: Endpoint4, protocol: Protocol) -> FiveTuple4 {
     let [src, dst] = [source.address, destination.address].map(Ipv4Addr::from_bits);
@@ -216,7 +215,7 @@ pub(super) fn key(source: Endpoint4, destination: Endpoint4, protocol: Protocol)
 /// Two endpoints, source first, and their protocol.
 pub(super) type Between = (Endpoint4, Endpoint4, Protocol);
 
-/// Why there is no room for a session.
+/// What ran out when a session was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Full {
     Ports,
@@ -231,11 +230,11 @@ pub struct State<M: Memory> {
     mapping_pool: M::Allocator,
     by_internal: M::Map<FiveTuple4, u32>,
     by_external: M::Map<FiveTuple4, u32>,
-    sessions: M::Vector<Entry>,
+    sessions: M::Vector<Session>,
     session_pool: M::Allocator,
     by_inside: M::Map<FiveTuple4, u32>,
     by_outside: M::Map<FiveTuple4, u32>,
-    /// How many TCP sessions a mapping has with a remote address. Kept where filtering depends on it.
+    /// Number of TCP sessions of a mapping with a remote address, if filtering is address-dependent.
     peers: Option<M::Map<FiveTuple4, u32>>,
 }
 
@@ -245,7 +244,7 @@ impl<M: Memory> State<M> {
         let (mappings, sessions) = (config.mappings(), config.sessions());
         let nobody = Endpoint4::ANY;
         let mapping = Mapping { internal: nobody, external: nobody, protocol: Protocol::Udp, sessions: 0 };
-        let session = Entry {
+        let session = Session {
             deadline: Nanos(0),
             addresses: [0; 3],
             mapping: 0,
@@ -267,7 +266,7 @@ impl<M: Memory> State<M> {
         }
     }
 
-    /// Clears away a bounded number of sessions that are past their deadlines.
+    /// Clears at most [`RECLAIMED_A_PACKET`] expired sessions.
     #[inline(always)]
     pub(super) fn reclaim<'a>(&'a self, tx: &mut M::Tx<'a>, now: Nanos) -> Step<(), M> {
         for _ in 0..RECLAIMED_A_PACKET {
@@ -279,30 +278,30 @@ impl<M: Memory> State<M> {
         Ok(())
     }
 
-    /// Brings near where [`Self::outbound`] or [`Self::inbound`] begins to look.
+    /// Prefetches the map slot that [`Self::outbound`] or [`Self::inbound`] reads first.
     #[inline(always)]
-    pub(super) fn prefetch(&self, (way, (source, destination, protocol)): (Way, Between)) {
-        self.sessions_of(way).prefetch(&key(source, destination, protocol));
+    pub(super) fn prefetch(&self, (translation, (source, destination, protocol)): (Translation, Between)) {
+        self.sessions_of(translation).prefetch(&key(source, destination, protocol));
     }
 
-    /// Brings near the session that is found there.
+    /// Prefetches the session that the map slot points to.
     #[inline(always)]
-    pub(super) fn prefetch_session(&self, (way, (source, destination, protocol)): (Way, Between)) {
-        if let Some(index) = self.sessions_of(way).hint(&key(source, destination, protocol)) {
+    pub(super) fn prefetch_session(&self, (translation, (source, destination, protocol)): (Translation, Between)) {
+        if let Some(index) = self.sessions_of(translation).hint(&key(source, destination, protocol)) {
             self.sessions.prefetch(index as usize);
         }
     }
 
-    /// The map that knows packets of this way, by the ends that they come with.
+    /// Returns the map that finds the session of a packet with this translation.
     #[inline(always)]
-    const fn sessions_of(&self, way: Way) -> &M::Map<FiveTuple4, u32> {
-        match way {
-            Way::Inward => &self.by_outside,
-            Way::Outward | Way::Hairpin | Way::Within => &self.by_inside,
+    const fn sessions_of(&self, translation: Translation) -> &M::Map<FiveTuple4, u32> {
+        match translation {
+            Translation::Inward => &self.by_outside,
+            Translation::Outward | Translation::Hairpin | Translation::Within => &self.by_inside,
         }
     }
 
-    /// The session of packets from an inside endpoint.
+    /// Finds the session of a packet from an inside endpoint.
     #[inline(always)]
     pub(super) fn outbound<'a>(
         &'a self,
@@ -314,7 +313,7 @@ impl<M: Memory> State<M> {
         self.found(tx, now, index)
     }
 
-    /// The session of packets to an external endpoint.
+    /// Finds the session of a packet to an external endpoint.
     #[inline(always)]
     pub(super) fn inbound<'a>(
         &'a self,
@@ -334,17 +333,17 @@ impl<M: Memory> State<M> {
         Ok(Some(Found { index, entry, alive: entry.deadline > now }))
     }
 
-    /// Writes down a session's phase and puts its deadline off, or nearer. The pool learns of a nearer one alone: of
-    /// others it is told when it takes the session for expired.
+    /// Stores a session's phase and deadline. The pool is updated only if the deadline moved earlier; [`Self::end`] corrects a later one
+    /// when the pool expires the session.
     #[inline(always)]
     pub(super) fn renew<'a>(&'a self, tx: &mut M::Tx<'a>, found: Found, phase: Phase, deadline: Nanos) -> Step<(), M> {
         if deadline < found.entry.deadline {
             self.session_pool.refresh(tx, found.index, deadline)?;
         }
-        self.sessions.write(tx, found.index, Entry { phase, deadline, ..found.entry })
+        self.sessions.write(tx, found.index, Session { phase, deadline, ..found.entry })
     }
 
-    /// The inside endpoint that an external one is mapped to by packets.
+    /// Returns the inside endpoint of a dynamic mapping with this external endpoint.
     pub(super) fn mapping_to<'a>(
         &'a self,
         tx: &mut M::Tx<'a>,
@@ -355,7 +354,7 @@ impl<M: Memory> State<M> {
         Ok(Some(self.mappings.read(tx, index as usize)?.internal))
     }
 
-    /// Whether a mapping has a TCP session with a remote address.
+    /// Returns true if a mapping has a TCP session with a remote address.
     pub(super) fn knows<'a>(&'a self, tx: &mut M::Tx<'a>, remote: Endpoint4, external: Endpoint4) -> Step<bool, M> {
         match &self.peers {
             Some(peers) => Ok(peers.get(tx, &peer(remote, external))?.is_some()),
@@ -387,7 +386,7 @@ impl<M: Memory> State<M> {
         let external = mapping.external;
         let addresses = [internal.address, external.address, remote.address];
         let ports = [internal.port, external.port, remote.port];
-        let entry = Entry { deadline, addresses, mapping: number, ports, protocol, phase };
+        let entry = Session { deadline, addresses, mapping: number, ports, protocol, phase };
         self.sessions.write(tx, index, entry)?;
         let fits = self.by_inside.insert(tx, entry.inside_key(), index as u32)?
             && self.by_outside.insert(tx, entry.outside_key(), index as u32)?;
@@ -418,8 +417,8 @@ impl<M: Memory> State<M> {
         Ok(Ok((number, Mapping { internal, external, protocol, sessions: 0 })))
     }
 
-    /// Forgets a session that the pool has just freed, and its mapping if it was the last; takes it back if its deadline
-    /// was put off.
+    /// Removes a session that the pool has just expired, and its mapping if it was the last one. If the session's deadline was extended,
+    /// allocates it again instead.
     #[cold]
     fn end<'a>(&'a self, tx: &mut M::Tx<'a>, index: usize, now: Nanos) -> Step<(), M> {
         let session = self.sessions.read(tx, index)?;
@@ -455,7 +454,7 @@ fn peer(remote: Endpoint4, external: Endpoint4) -> FiveTuple4 {
     key(Endpoint4 { port: 0, ..remote }, external, Protocol::Tcp)
 }
 
-/// What is in use of an external address, by protocol.
+/// Number of mappings and sessions of an external address and protocol.
 pub(super) struct Use {
     pub(super) address: Ipv4Addr,
     pub(super) protocol: &'static str,
@@ -463,19 +462,19 @@ pub(super) struct Use {
     pub(super) sessions: u64,
 }
 
-/// A mapping of the report.
+/// A mapping in the report.
 pub(super) struct Listed {
     pub(super) internal: Endpoint4,
     pub(super) external: Endpoint4,
     pub(super) protocol: &'static str,
     pub(super) sessions: u64,
-    /// The time until it expires if nothing more comes.
-    pub(super) left: Nanos,
+    /// The time until it expires without further packets.
+    pub(super) expires_in: Nanos,
 }
 
 impl<M: Memory> State<M> {
-    /// What is in use at `now`, by external address and protocol, in their order: sessions whose deadline has passed are not,
-    /// whether they have been cleared away or not, nor are mappings that have no others.
+    /// Counts mappings and sessions in use at `now`, sorted by external address and protocol. Expired sessions don't count, even if they
+    /// are not cleared yet, and neither do mappings that only expired sessions use.
     pub(super) fn in_use<'a>(&'a self, tx: &mut M::Tx<'a>, now: Nanos) -> Step<Vec<Use>, M> {
         let mut sessions: BTreeMap<(u32, u8), (BTreeSet<u32>, u64)> = BTreeMap::new();
         for index in 0..self.session_pool.capacity() {
@@ -497,7 +496,7 @@ impl<M: Memory> State<M> {
         Ok(sessions.into_iter().map(use_of).collect())
     }
 
-    /// The first mappings in use at `now`, at most so many, in the order of their external endpoints; and how many there are in all.
+    /// Returns the first `most` mappings in use at `now`, sorted by external endpoint, and the number of all mappings in use.
     pub(super) fn listed<'a>(&'a self, tx: &mut M::Tx<'a>, now: Nanos, most: usize) -> Step<(Vec<Listed>, usize), M> {
         let mut sessions: BTreeMap<u32, (u64, Nanos)> = BTreeMap::new();
         for index in 0..self.session_pool.capacity() {
@@ -512,7 +511,7 @@ impl<M: Memory> State<M> {
         let mut listed = Vec::new();
         for (number, (sessions, until)) in sessions {
             let Mapping { internal, external, protocol, .. } = self.mappings.read(tx, number as usize)?;
-            listed.push(Listed { internal, external, protocol: protocol.name(), sessions, left: until - now });
+            listed.push(Listed { internal, external, protocol: protocol.name(), sessions, expires_in: until - now });
         }
         let all = listed.len();
         listed.sort_by_key(|one| (one.external.address, one.external.port, one.protocol));
@@ -520,8 +519,8 @@ impl<M: Memory> State<M> {
         Ok((listed, all))
     }
 
-    /// Adds all mappings and sessions with their deadlines. The order of the free ports is left out: it follows from what
-    /// was taken and given back, which the same packets do alike.
+    /// Adds all mappings and sessions with their deadlines to the fingerprint. The order of the free ports is left out: it follows from
+    /// the order in which the same packets took and freed them.
     pub(super) fn fingerprint<'a>(&'a self, tx: &mut M::Tx<'a>, fingerprint: &mut Fingerprint) -> Step<(), M> {
         for number in 0..self.mapping_pool.capacity() {
             if self.mapping_pool.is_allocated(tx, number)? {

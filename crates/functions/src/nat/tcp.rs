@@ -1,16 +1,16 @@
-//! What the translator keeps of a TCP connection: enough to tell an established one from one that is opening or closing.
-//! After the session states of RFC 6146 section 3.5.2.2, which RFC 7857 takes over for IPv4; no sequence numbers.
+//! The TCP phase of a session: tells an established connection from one that is opening or closing. It follows the session states of
+//! RFC 6146 section 3.5.2.2, which RFC 7857 adopts for IPv4, without sequence numbers.
 
 use packet::TcpFlags;
 
-/// Who sent a packet, seen from the translator.
+/// The side of the translator that sent a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
     Inside,
     Outside,
 }
 
-/// What has been seen of a connection: SYN, ACK, FIN and RST, each of either side.
+/// The flags seen on a connection: SYN, ACK, FIN and RST, one bit for each side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Phase(u8);
 
@@ -19,7 +19,7 @@ const ACK: u8 = 0b0000_0100;
 const FIN: u8 = 0b0001_0000;
 const RST: u8 = 0b0100_0000;
 
-/// The bits of both sides.
+/// Returns the bits of both sides.
 const fn both(bit: u8) -> u8 {
     bit | bit << 1
 }
@@ -34,20 +34,20 @@ impl Side {
 }
 
 impl Phase {
-    /// No connection: the phase of other protocols.
+    /// The phase of other protocols.
     pub(super) const NONE: Self = Self(0);
 
-    /// A connection that this side opens by a SYN.
+    /// The phase of a connection that this side opens with a SYN.
     pub(super) const fn opened_by(side: Side) -> Self {
         Self(side.bit(SYN))
     }
 
-    /// A connection that was there before the translator, by this side's segment: both have agreed to open it.
+    /// The phase of a connection that existed before the translator, after this side's segment: both sides have sent a SYN.
     pub(super) fn picked_up(side: Side, flags: TcpFlags) -> Self {
         Self(both(SYN)).next(side, flags)
     }
 
-    /// The phase behind a segment.
+    /// Returns the phase after a segment.
     pub(super) fn next(self, side: Side, flags: TcpFlags) -> Self {
         if flags.contains(TcpFlags::RST) {
             return Self(self.0 | side.bit(RST));
@@ -55,7 +55,7 @@ impl Phase {
         if opens(flags) && self.is_over() {
             return Self::opened_by(side);
         }
-        // Whoever really reset the connection sends no more of it, so that the reset was someone else's.
+        // A side that reset the connection sends nothing more on it, so the reset was forged.
         let mut bits = self.0 & !side.bit(RST);
         for (flag, bit) in [(TcpFlags::SYN, SYN), (TcpFlags::ACK, ACK), (TcpFlags::FIN, FIN)] {
             if flags.contains(flag) {
@@ -65,7 +65,7 @@ impl Phase {
         Self(bits)
     }
 
-    /// Whether both sides have agreed to open it and not yet to close it. With one FIN, the other side may still send.
+    /// Returns true if both sides have opened the connection and not both have closed it. After one FIN the other side may still send.
     pub(super) const fn is_established(self) -> bool {
         self.0 & both(SYN | ACK) == both(SYN | ACK) && !self.is_over()
     }
@@ -78,13 +78,13 @@ impl Phase {
         self.0
     }
 
-    /// Back from [`bits`](Self::bits).
+    /// Decodes [`bits`](Self::bits).
     pub(super) const fn from_bits(bits: u8) -> Self {
         Self(bits)
     }
 }
 
-/// Whether the segment is the first of a connection.
+/// Returns true if the segment opens a connection.
 pub(super) fn opens(flags: TcpFlags) -> bool {
     flags.contains(TcpFlags::SYN) && flags.0 & (TcpFlags::ACK.0 | TcpFlags::RST.0 | TcpFlags::FIN.0) == 0
 }

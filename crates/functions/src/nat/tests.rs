@@ -12,6 +12,7 @@ use packet::{
 };
 
 use super::*;
+use crate::testing::report_at;
 
 pub(super) const SYN: TcpFlags = TcpFlags::SYN;
 pub(super) const ACK: TcpFlags = TcpFlags::ACK;
@@ -44,7 +45,7 @@ impl Driver {
         verdict
     }
 
-    /// Sends a packet from inside and tells its external endpoint.
+    /// Sends a packet from inside. Returns its external endpoint.
     fn out(&mut self, packet: Headers) -> SocketAddrV4 {
         match self.send(packet) {
             Verdict::Rewrite { port: PortId::ACROSS, rewrite: Rewrite { src: Some(external), dst: None, .. } } => {
@@ -54,7 +55,7 @@ impl Driver {
         }
     }
 
-    /// Sends a packet from outside and tells the inside endpoint that it reaches.
+    /// Sends a packet from outside. Returns the inside endpoint that it reaches.
     fn back(&mut self, packet: Headers) -> SocketAddrV4 {
         match self.send(packet) {
             Verdict::Rewrite { port: PortId::ACROSS, rewrite: Rewrite { src: None, dst: Some(internal), .. } } => {
@@ -391,7 +392,7 @@ fn errors_about_queries_and_about_hairpinned_packets_come_back() {
     assert_eq!((rewrite.src.map(v4), rewrite.dst.map(v4), rewrite.embedded), (Some(b_outside), Some(at(A)), true));
 }
 
-/// The quoted packet decides, whatever address the error's sender has: of a private one outside, of any other inside.
+/// The quoted packet decides, even if the error's sender has a private address outside, or another address inside.
 #[test]
 fn errors_are_sided_by_what_they_quote() {
     let senders =
@@ -400,14 +401,14 @@ fn errors_are_sided_by_what_they_quote() {
         let mut nat = Driver::new("");
         let external = nat.out(udp(at(A), at(FAR)));
         let inside = *at(A).ip();
-        // From outside, about what went out.
+        // From outside, about a packet that went out.
         let Verdict::Rewrite { port: PortId::ACROSS, rewrite } =
             nat.send(error(sender, *external.ip(), (external, at(FAR)), protocol::UDP))
         else {
             panic!("{sender}")
         };
         assert_eq!((rewrite.src, rewrite.dst.map(v4), rewrite.embedded), (None, Some(at(A)), true));
-        // From inside, about what came in: the inside address stays inside.
+        // From inside, about a packet that came in: the inside address is not shown.
         let Verdict::Rewrite { port: PortId::ACROSS, rewrite } =
             nat.send(error(sender, *at(FAR).ip(), (at(FAR), at(A)), protocol::UDP))
         else {
@@ -416,7 +417,7 @@ fn errors_are_sided_by_what_they_quote() {
         assert_eq!((rewrite.src.map(v4), rewrite.dst, rewrite.embedded), (Some(external), None, true));
         let unknown = error(sender, *at(FAR).ip(), (at(FAR), at(B)), protocol::UDP);
         assert_eq!(reason(nat.send(unknown)), "icmp-no-flow", "{sender}");
-        // From inside, about what a router there dropped ahead of the translation.
+        // From inside, about a packet that a router dropped before the translation.
         let ahead = error(sender, inside, (at(A), at(FAR)), protocol::UDP);
         assert_eq!(nat.send(ahead), Verdict::FORWARD, "{sender}");
         let never_sent = nat.send(error(sender, inside, (at(A), at("198.51.100.7:54")), protocol::UDP));
@@ -430,13 +431,13 @@ fn errors_are_sided_by_what_they_quote() {
             [10, ..] | [192, 168, ..] => assert_eq!(nobody, Verdict::FORWARD, "inside to inside"),
             _ => assert_eq!(reason(nobody), "private-destination", "{sender}"),
         }
-        // From outside, about what hasn't come in yet.
+        // From outside, about a packet that hasn't come in yet.
         let outside = error(sender, *at(FAR).ip(), (at(FAR), external), protocol::UDP);
         assert_eq!(nat.send(outside), Verdict::FORWARD, "{sender}");
     }
 }
 
-/// An error whose quote names no flow passes only where it can't have to do with inside.
+/// An error that quotes no flow passes only if it can't show an inside address.
 #[test]
 fn errors_that_name_no_flow_show_nobody() {
     let mut nat = Driver::new("");
@@ -530,7 +531,7 @@ fn a_mass_expiry_stalls_nobody_and_misleads_nobody() {
     }
 }
 
-/// Who gave it a capture from elsewhere is told so, by what most packets ended for.
+/// A capture that was made elsewhere is remarked on, by the most frequent drop reason.
 #[test]
 fn a_capture_from_elsewhere_is_remarked_on() {
     let nat = Nat::new(Config::default());
@@ -543,7 +544,7 @@ fn a_capture_from_elsewhere_is_remarked_on() {
     assert!(told.starts_with("1,001 of 2,000 packets went from outside to inside addresses"), "{told}");
     let unasked = remark(Nat::NO_MAPPING, 2_000).unwrap();
     assert!(
-        unasked.starts_with("2,000 of 2,000 packets came from outside to what nobody inside had opened"),
+        unasked.starts_with("2,000 of 2,000 packets came from outside to external endpoints without a mapping"),
         "{unasked}"
     );
     assert_eq!(remark(Nat::NO_MAPPING, 1_000), None);
@@ -570,14 +571,14 @@ fn forwarded_ports_are_reached_by_anybody_and_answer_from_there() {
     let quoted = (outside, at("192.0.2.1:443"));
     let verdict = nat.send(error(*at(FAR).ip(), *outside.ip(), quoted, protocol::TCP));
     assert!(matches!(verdict, Verdict::Rewrite { rewrite: Rewrite { dst: Some(_), .. }, .. }), "{verdict:?}");
-    // A range, each port for its own; and after any silence.
+    // A range, port by port, and after any silence.
     for behind in 0..4 {
         let end = |text: &str, port: u16| SocketAddrV4::new(text.parse().unwrap(), port + behind);
         nat.wait(1_000);
         assert_eq!(nat.back(udp(at(FAR), end("203.0.113.1", 1024))), end("10.0.0.8", 5000));
         assert_eq!(nat.out(udp(end("10.0.0.8", 5000), at(FAR))), end("203.0.113.1", 1024));
     }
-    // By the external endpoint from inside, too.
+    // At the external endpoint from inside, too.
     let hairpin = nat.send(tcp(at(A), outside, SYN));
     assert!(
         matches!(hairpin, Verdict::Rewrite { port: PortId::BACK, rewrite: Rewrite { dst: Some(dst), .. } } if v4(dst) == server),
@@ -601,12 +602,12 @@ fn forwarded_ports_are_given_to_nobody_else() {
         given.sort_unstable();
         assert_eq!(given, [1028, 1029, 1030, 1031], "{text}");
         nat.wait(1_000);
-        // The same again, once all have been given back.
-        let again = (10..30).filter(|host| {
+        // The same again, after all have been freed.
+        let reopened = (10..30).filter(|host| {
             let end = at(&std::format!("10.0.1.{host}:{}", 1014 + host));
             matches!(nat.send(udp(end, at(FAR))), Verdict::Rewrite { .. })
         });
-        assert_eq!(again.count(), 4, "{text}");
+        assert_eq!(reopened.count(), 4, "{text}");
     }
 }
 
@@ -637,7 +638,7 @@ fn a_static_host_has_an_address_of_its_own_both_ways() {
     );
 }
 
-/// A query has one identifier: the host takes that by which the other end is known.
+/// A query has one identifier: the `static` host takes that of the other end.
 #[test]
 fn a_static_host_is_pinged_from_inside() {
     let mut nat = Driver::new(FIXED);
@@ -649,7 +650,7 @@ fn a_static_host_is_pinged_from_inside() {
     let (src, dst) = both(nat.send(echo(*at(A).ip(), *host_outside.ip(), 7777, true)));
     assert_eq!((*src.ip(), *dst.ip(), src.port()), (*at("203.0.113.1:0").ip(), *host.ip(), dst.port()));
     assert!((1024..=1031).contains(&src.port()), "an identifier of the pool: {src}");
-    // The answer gets back to who asked, with the identifier that it has there.
+    // The answer returns to the sender with the sender's identifier.
     let (from, to) = both(nat.send(echo(*host.ip(), *src.ip(), dst.port(), false)));
     assert_eq!((from, to), (SocketAddrV4::new(*host_outside.ip(), 7777), SocketAddrV4::new(*at(A).ip(), 7777)));
     assert_eq!(reason(nat.send(echo(*host.ip(), *src.ip(), 1, true))), "no-mapping");
@@ -657,7 +658,7 @@ fn a_static_host_is_pinged_from_inside() {
     assert_eq!(reason(nat.send(echo(*at(A).ip(), *host_outside.ip(), 7777, true))), "hairpin-refused");
 }
 
-/// Whoever scans a host's address takes nothing of anybody's room.
+/// A scan of a `static` address fills no table.
 #[test]
 fn fixed_mappings_keep_no_state() {
     let mut nat = Driver::new(FIXED);
@@ -676,7 +677,7 @@ fn mappings_are_listed_one_by_one() {
     nat.out(udp(at("10.0.0.5:1030"), at(FAR)));
     nat.out(udp(at("10.0.0.5:1028"), at(FAR)));
     nat.out(tcp(at("10.0.0.5:1031"), at(FAR), SYN));
-    let report = nf::local_report(&nat.nat, &nat.state, nat.now).unwrap();
+    let report = report_at(&nat.nat, &[], &nat.state, nat.now).unwrap();
     assert_eq!(report.title, "5 of 6 mappings; `--set list=` shows more");
     let row = |at: usize| report.rows[at].iter().map(ToString::to_string).collect::<Vec<_>>();
     assert_eq!(row(0), ["any", "10.0.0.7", "203.0.113.7", "-", "fixed"]);
@@ -685,6 +686,6 @@ fn mappings_are_listed_one_by_one() {
     assert_eq!(row(3), ["udp", "10.0.0.5:1028", "203.0.113.1:1028", "1", "300"]);
     assert_eq!(row(4), ["udp", "10.0.0.5:1030", "203.0.113.1:1030", "1", "300"]);
     nat.wait(300);
-    let report = nf::local_report(&nat.nat, &nat.state, nat.now).unwrap();
+    let report = report_at(&nat.nat, &[], &nat.state, nat.now).unwrap();
     assert_eq!((&*report.title, report.rows.len()), ("mappings: 3", 3), "none is in use any more");
 }

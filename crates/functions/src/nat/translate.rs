@@ -1,4 +1,4 @@
-//! What becomes of a packet: sessions found, opened or refused, and the rewrite that follows.
+//! The step of a packet: finds, opens or refuses a session, and returns the rewrite.
 
 use memory::Memory;
 use nf::{PortId, Reason, Step, Verdict};
@@ -7,12 +7,12 @@ use packet::{Endpoint, Nanos, Rewrite, TcpFlags};
 use super::config::Filtering;
 use super::state::{Between, Endpoint4, Found, Full, Protocol, State};
 use super::tcp::{Phase, Side, opens};
-use super::{Content, Meta, Nat, Way};
+use super::{Content, Meta, Nat, Translation};
 
-/// A way through, or why there is none.
+/// The result for a packet that may pass, or the drop reason.
 type Passage<T> = Result<T, Reason>;
 
-/// The ends that a packet gets in place of its own.
+/// The new endpoints of a packet; `None` leaves one unchanged.
 #[derive(Clone, Copy)]
 struct Ends {
     src: Option<Endpoint4>,
@@ -20,20 +20,20 @@ struct Ends {
 }
 
 impl Nat {
-    /// What the step of a packet outward or inward looks up, for those to come. The others are few.
+    /// Returns what the step of an outward or inward packet will look up, for prefetching. Others are rare.
     #[inline(always)]
-    pub(super) fn look_ahead(&self, meta: &Meta) -> Option<(Way, Between)> {
+    pub(super) fn look_ahead(&self, meta: &Meta) -> Option<(Translation, Between)> {
         let protocol = meta.content.protocol();
-        let between = match (meta.content, meta.way) {
-            (Content::Error { .. }, _) | (_, Way::Hairpin | Way::Within) => return None,
-            (_, Way::Outward) => (meta.source, self.scope(protocol, meta.destination), protocol),
-            (_, Way::Inward) => (self.scope(protocol, meta.source), meta.destination, protocol),
+        let between = match (meta.content, meta.translation) {
+            (Content::Error { .. }, _) | (_, Translation::Hairpin | Translation::Within) => return None,
+            (_, Translation::Outward) => (meta.source, self.scope(protocol, meta.destination), protocol),
+            (_, Translation::Inward) => (self.scope(protocol, meta.source), meta.destination, protocol),
         };
-        Some((meta.way, between))
+        Some((meta.translation, between))
     }
 
-    // Always inlined, as is what packets outward and inward take: a verdict that crosses a call goes over memory. It is made
-    // in one place, out of plain numbers, so that no addresses are copied that might have been IPv6.
+    // Always inlined, like the path of outward and inward packets: a verdict returned from a call goes through memory. It is built
+    // in one place from plain numbers, so that no `IpAddr` is copied.
     #[inline(always)]
     pub(super) fn translate<'a, M: Memory>(
         &self,
@@ -42,24 +42,24 @@ impl Nat {
         now: Nanos,
         meta: &Meta,
     ) -> Step<Verdict, M> {
-        let passage = match (meta.content, meta.way) {
+        let passage = match (meta.content, meta.translation) {
             (Content::Error { .. }, _) => self.error(state, tx, now, meta)?,
-            (_, Way::Outward) => {
+            (_, Translation::Outward) => {
                 let external = self.outward(state, tx, now, meta)?;
                 external.map(|external| Ends { src: Some(external), dst: None })
             }
-            (_, Way::Inward) => {
+            (_, Translation::Inward) => {
                 let internal = self.inward(state, tx, now, meta, meta.source)?;
                 internal.map(|internal| Ends { src: None, dst: Some(internal) })
             }
-            (_, Way::Hairpin | Way::Within) => self.hairpin(state, tx, now, meta)?,
+            (_, Translation::Hairpin | Translation::Within) => self.hairpin(state, tx, now, meta)?,
         };
         Ok(match passage {
-            Ok(_) if meta.way == Way::Within => Verdict::forward(),
+            Ok(_) if meta.translation == Translation::Within => Verdict::forward(),
             Ok(Ends { src, dst }) => {
-                let port = match meta.way {
-                    Way::Outward | Way::Inward | Way::Within => PortId::ACROSS,
-                    Way::Hairpin => PortId::BACK,
+                let port = match meta.translation {
+                    Translation::Outward | Translation::Inward | Translation::Within => PortId::ACROSS,
+                    Translation::Hairpin => PortId::BACK,
                 };
                 let embedded = matches!(meta.content, Content::Error { .. });
                 let [src, dst] = [src, dst].map(|end| end.map(Endpoint::from));
@@ -69,7 +69,7 @@ impl Nat {
         })
     }
 
-    /// A packet from inside: the external endpoint that it gets.
+    /// Handles a packet from inside. Returns its external endpoint.
     #[inline(always)]
     fn outward<'a, M: Memory>(
         &self,
@@ -96,7 +96,7 @@ impl Nat {
         }
     }
 
-    /// A packet from `remote` to an external endpoint: the inside endpoint that it reaches.
+    /// Handles a packet from `remote` to an external endpoint. Returns the inside endpoint.
     #[inline(always)]
     fn inward<'a, M: Memory>(
         &self,
@@ -121,7 +121,7 @@ impl Nat {
         }
     }
 
-    /// A packet from outside that belongs to no session: only a TCP connection can open one, where filtering lets it.
+    /// Handles a packet from outside that belongs to no live session. Only a TCP SYN can open one, if filtering permits it.
     #[cold]
     #[inline(never)]
     fn unsolicited<'a, M: Memory>(
@@ -139,7 +139,7 @@ impl Nat {
         let (internal, flags) = match (mapping, meta.content) {
             (None, _) => return Ok(Err(Self::NO_MAPPING)),
             (Some(internal), Content::Segment(flags)) => (internal, flags),
-            // The session of other protocols is the permission: without it there is none, and where anyone may send, no mapping.
+            // For other protocols a session is the permission. If anyone may send, a missing session means a missing mapping.
             (Some(_), _) if filtering == Filtering::EndpointIndependent => return Ok(Err(Self::NO_MAPPING)),
             (Some(_), _) => return Ok(Err(Self::FILTERED)),
         };
@@ -159,8 +159,8 @@ impl Nat {
         Ok(opened.map(|_| internal))
     }
 
-    /// A packet from inside to an external endpoint goes out and comes back in: RFC 4787 REQ-9, "external source IP address
-    /// and port". What it opened on the way out stays when it isn't let in, as if the way had been longer.
+    /// Handles a packet from inside to an external endpoint: it goes out and comes back in (RFC 4787 REQ-9, "external source IP address
+    /// and port"). A mapping that it opened on the way out stays even if the packet isn't let in.
     #[cold]
     #[inline(never)]
     fn hairpin<'a, M: Memory>(
@@ -173,8 +173,8 @@ impl Nat {
         let is_query = matches!(meta.content, Content::Query { .. });
         let is_from_host = is_query && self.config.fixed().external_of(Protocol::Icmp, meta.source).is_some();
         let is_to_host = is_query && self.config.fixed().internal_of(Protocol::Icmp, meta.destination).is_some();
-        // A query has one identifier, which can't be both ends': RFC 5508 REQ-7 asks it of basic NAT alone. A host with an address of
-        // its own takes any.
+        // A query has one identifier, which can't belong to both ends: RFC 5508 REQ-7 requires hairpinned queries of basic NAT only. A
+        // `static` host accepts any identifier.
         if !self.config.settings().hairpinning || is_query && !is_from_host && !is_to_host {
             return Ok(Err(Self::HAIRPIN_REFUSED));
         }
@@ -195,8 +195,8 @@ impl Nat {
         }))
     }
 
-    /// An ICMP error about a packet that was translated: the quoted packet gets its endpoints back, and no session lives
-    /// longer or shorter for it (RFC 4787 REQ-12, RFC 5382 REQ-10, RFC 5508 REQ-6).
+    /// Handles an ICMP error about a translated packet: the quoted packet gets its original endpoints, and no session's deadline changes
+    /// (RFC 4787 REQ-12, RFC 5382 REQ-10, RFC 5508 REQ-6).
     #[cold]
     #[inline(never)]
     fn error<'a, M: Memory>(
@@ -209,22 +209,22 @@ impl Nat {
         let Content::Error { source, destination, protocol } = meta.content else {
             return Ok(Err(Self::ICMP_NO_FLOW));
         };
-        // An error goes to whoever sent the quoted packet.
+        // An error goes to the sender of the quoted packet.
         if source.address != meta.destination.address {
             return Ok(Err(Self::ICMP_NO_FLOW));
         }
         let fixed = self.config.fixed();
         let mut ends = Ends { src: None, dst: None };
-        if meta.way == Way::Within {
+        if meta.translation == Translation::Within {
             let between = (source, self.scope(protocol, destination), protocol);
             let is_known = fixed.external_of(protocol, source).is_some()
                 || state.outbound(tx, now, between)?.is_some_and(|found| found.alive);
             return Ok(if is_known { Ok(ends) } else { Err(Self::PRIVATE_DESTINATION) });
         }
         let mut remote = destination;
-        if meta.way != Way::Inward {
+        if meta.translation != Translation::Inward {
             let between = (destination, self.scope(protocol, source), protocol);
-            // Seen from the mapping that it left by, a hairpinned packet went to the other's external endpoint.
+            // A hairpinned packet went to the other host's external endpoint, seen from the mapping that it left by.
             remote = match fixed.external_of(protocol, destination) {
                 Some(external) => external,
                 None => match state.outbound(tx, now, between)? {
@@ -234,7 +234,7 @@ impl Nat {
             };
             ends.src = Some(remote);
         }
-        if meta.way != Way::Outward {
+        if meta.translation != Translation::Outward {
             let between = (self.scope(protocol, remote), source, protocol);
             ends.dst = match (fixed.internal_of(protocol, source), state.inbound(tx, now, between)?) {
                 (Some(internal), _) => Some(internal),
@@ -245,7 +245,7 @@ impl Nat {
         Ok(Ok(ends))
     }
 
-    /// A live session has another packet.
+    /// Updates a live session with another packet.
     #[inline(always)]
     fn use_session<'a, M: Memory>(
         &self,
@@ -265,7 +265,7 @@ impl Nat {
         state.renew(tx, found, phase, now + self.idle(found.protocol(), phase))
     }
 
-    /// Opens a session in this phase, in place of the one past its deadline that bears the same name, if there is one.
+    /// Opens a session in this phase. It replaces an expired session with the same key, if there is one.
     #[cold]
     #[inline(never)]
     fn open<'a, M: Memory>(
@@ -289,7 +289,7 @@ impl Nat {
         }))
     }
 
-    /// The phase of a session that a packet from inside opens, if it may.
+    /// Returns the phase of a session that a packet from inside opens, or why it may not.
     fn opening_from_inside(&self, content: Content) -> Passage<Phase> {
         match content {
             Content::Segment(flags) if opens(flags) => Ok(Phase::opened_by(Side::Inside)),
@@ -304,8 +304,8 @@ impl Nat {
         }
     }
 
-    /// What of a remote endpoint names a session. A TCP connection has a state of its own, so it is all; others have but
-    /// the permission to send in, so it is what filtering looks at. A query's identifier is not its remote host's.
+    /// Returns the part of a remote endpoint that is in the session's key. For TCP it is all, because each connection has its own state.
+    /// For others it is the part that filtering uses. A query's identifier is not its remote host's.
     #[inline(always)]
     fn scope(&self, protocol: Protocol, remote: Endpoint4) -> Endpoint4 {
         match (protocol, self.config.settings().filtering) {
@@ -318,7 +318,7 @@ impl Nat {
         }
     }
 
-    /// How long a session may be idle.
+    /// Returns the idle timeout of a session.
     #[inline(always)]
     fn idle(&self, protocol: Protocol, phase: Phase) -> Nanos {
         let timeouts = &self.config.settings().timeouts;
@@ -332,7 +332,7 @@ impl Nat {
 }
 
 impl Content {
-    /// The protocol of the session that the packet belongs to.
+    /// Returns the protocol of the packet's session.
     #[inline]
     fn protocol(self) -> Protocol {
         match self {

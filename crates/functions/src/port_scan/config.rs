@@ -1,4 +1,4 @@
-//! The detector's configuration file, checked while it is read.
+//! The configuration of `port-scan`, checked while it is read.
 
 use alloc::format;
 use alloc::string::String;
@@ -9,14 +9,14 @@ use serde::Deserialize;
 
 use super::doors::Limits;
 use super::walk::Walk;
-use crate::config::{Count, Flows, Share, Timeout};
+use crate::config::{Count, FlowCount, Share, Timeout};
 
-/// How the detector is set up.
+/// The configuration of [`PortScan`](super::PortScan).
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(try_from = "Fields")]
 pub struct Config(Fields);
 
-/// The keys of the file. Defaults and meanings: `docs/port-scan.md`.
+/// The keys of the configuration file. Defaults and meanings: `docs/port-scan.md`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Fields {
@@ -30,8 +30,8 @@ struct Fields {
     block: bool,
     idle_timeout: Timeout,
     remember: Timeout,
-    flows: Flows,
-    flows_v6: Flows,
+    flows: FlowCount,
+    flows_v6: FlowCount,
     top: Count<0, 10_000>,
 }
 
@@ -48,8 +48,8 @@ impl Default for Fields {
             block: true,
             idle_timeout: Timeout::from_secs(1_800),
             remember: Timeout::from_secs(86_400),
-            flows: Flows::new(131_072),
-            flows_v6: Flows::new(16_384),
+            flows: FlowCount::new(131_072),
+            flows_v6: FlowCount::new(16_384),
             top: Count::new(10),
         }
     }
@@ -61,19 +61,19 @@ impl TryFrom<Fields> for Config {
     fn try_from(fields: Fields) -> Result<Self, String> {
         let Fields { theta0, theta1, alpha, beta, .. } = &fields;
         let [theta0, theta1, alpha, beta] = [theta0, theta1, alpha, beta].map(|share| share.get());
-        // Otherwise the walk would go the wrong way, or be at its end before it begins.
+        // Otherwise the walk would go in the wrong direction, or end before it begins.
         if theta1 >= theta0 {
-            return Err(format!("`theta1` ({theta1}) has to be less than `theta0` ({theta0})"));
+            return Err(format!("`theta1` ({theta1}) must be less than `theta0` ({theta0})"));
         }
         if alpha >= beta {
-            return Err(format!("`alpha` ({alpha}) has to be less than `beta` ({beta})"));
+            return Err(format!("`alpha` ({alpha}) must be less than `beta` ({beta})"));
         }
         Ok(Self(fields))
     }
 }
 
 impl Config {
-    /// The walk of these probabilities: the paper's equations 1, 4 and 5.
+    /// The walk's parameters: the paper's equations 1, 4 and 5.
     pub(super) fn walk(&self) -> Walk {
         let Fields { theta0, theta1, alpha, beta, answer_timeout, ports, ports_within, .. } = &self.0;
         let [theta0, theta1, alpha, beta] = [theta0, theta1, alpha, beta].map(|share| share.get());
@@ -98,7 +98,7 @@ impl Config {
         self.0.idle_timeout.nanos()
     }
 
-    /// How long a scanner is remembered after it was last heard.
+    /// Time after its last packet for which a scanner stays in the report.
     pub(super) fn remembered(&self) -> Nanos {
         self.0.remember.nanos().max(self.idle())
     }
@@ -117,23 +117,23 @@ const fn key(name: &'static str, default: &'static str, help: &'static str) -> C
 }
 
 pub(super) const KEYS: &[ConfigKey] = &[
-    key("theta0", "0.8", "how likely a first contact of a harmless host succeeds; above 0, below 1"),
-    key("theta1", "0.2", "how likely one of a scanner does; less than theta0"),
-    key("alpha", "0.01", "how likely a harmless host may be taken for a scanner"),
-    key("beta", "0.99", "how likely a scanner has to be found; more than alpha"),
-    key("answer_timeout", "3", "seconds after which an attempt without an answer has failed"),
-    key("ports", "15", "how many ports of one host have to fail for a scan of its ports; 1 to 65535"),
-    key("ports_within", "300", "seconds within which they have to"),
-    key("block", "true", "whether what a scanner sends is dropped; where it isn't, scanners are reported alone"),
+    key("theta0", "0.8", "probability that a first contact of a harmless host succeeds; above 0, below 1"),
+    key("theta1", "0.2", "probability that a first contact of a scanner succeeds; less than theta0"),
+    key("alpha", "0.01", "accepted probability that a harmless host is taken for a scanner"),
+    key("beta", "0.99", "wanted probability that a scanner is found; more than alpha"),
+    key("answer_timeout", "3", "seconds after which an unanswered attempt has failed"),
+    key("ports", "15", "number of failed ports of one host that make a port scan; 1 to 65535"),
+    key("ports_within", "300", "seconds within which those ports must fail"),
+    key("block", "true", "drop what a scanner sends; if false, scanners are only reported"),
     key("idle_timeout", "1800", "seconds of silence after which a host is forgotten"),
     key(
         "remember",
         "86400",
-        "seconds of silence after which a scanner is not named any more; it is blocked no longer than idle_timeout",
+        "seconds of silence after which a scanner leaves the report; it is blocked for idle_timeout at most",
     ),
-    key("flows", "131072", "IPv4 hosts that are remembered"),
-    key("flows_v6", "16384", "IPv6 hosts that are remembered"),
-    key("top", "10", "how many scanners the report lists; 0 to 10000"),
+    key("flows", "131072", "maximum number of IPv4 hosts"),
+    key("flows_v6", "16384", "maximum number of IPv6 hosts"),
+    key("top", "10", "number of scanners in the report; 0 to 10000"),
 ];
 
 #[cfg(test)]
@@ -145,8 +145,8 @@ mod tests {
     #[test]
     fn a_walk_that_goes_nowhere_is_refused() {
         for (text, says) in [
-            ("theta0 = 0.2", "`theta1` (0.2) has to be less than `theta0` (0.2)"),
-            ("alpha = 0.5\nbeta = 0.4", "`alpha` (0.5) has to be less than `beta` (0.4)"),
+            ("theta0 = 0.2", "`theta1` (0.2) must be less than `theta0` (0.2)"),
+            ("alpha = 0.5\nbeta = 0.4", "`alpha` (0.5) must be less than `beta` (0.4)"),
             ("\nbeta = 1", "line 2, column 8"),
             ("theta1 = 0.0", "above 0 and below 1"),
             ("theta = 0.5", "unknown field"),

@@ -1,25 +1,26 @@
-//! Finds scans of many ports of one host.
+//! Detects scans of many ports of one host.
 
 use packet::Nanos;
 
-/// The ports that a host tried and that have not opened, and the number that failed for each of the hosts that they belong to.
+/// The ports that a host tried and that have not opened, and the number of failed ports of each victim.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Doors {
-    /// The first `tried` of these: the one that was tried first is in front.
+    /// The ports, oldest first; the first `tried` are valid.
     doors: [Door; DOORS],
     tried: u8,
-    /// The first `victims_len` of these.
+    /// The first `victims_len` are valid.
     victims: [Victim; VICTIMS],
     victims_len: u8,
-    /// The most ports of one host that failed within the time in which they count.
+    /// The most ports of one host that failed within the time limit.
     most: u16,
 }
 
-/// Ports that are kept, and hosts that are counted.
+/// Number of ports that are remembered.
 pub(super) const DOORS: usize = 16;
+/// Number of victims that are counted.
 const VICTIMS: usize = 4;
 
-/// A port that was tried and has not been granted.
+/// A port that was tried and has not opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Door {
     host: u32,
@@ -38,7 +39,7 @@ enum State {
     Failed,
 }
 
-/// A host of whose ports some have failed.
+/// A host with failed ports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Victim {
     host: u32,
@@ -50,11 +51,11 @@ struct Victim {
 /// The thresholds of a port scan.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
-    /// Failed ports of one host that make a scan.
+    /// Number of failed ports of one host that make a scan.
     pub(super) ports: u16,
-    /// Time within which they have to fail.
+    /// Time within which they must fail.
     pub(super) within: Nanos,
-    /// An attempt that is not answered for so long has failed.
+    /// Time after which an unanswered attempt has failed.
     pub(super) answer_timeout: Nanos,
 }
 
@@ -76,7 +77,7 @@ impl Doors {
         self.most
     }
 
-    /// Returns true if any attempt is open.
+    /// Returns true if any attempt is unanswered.
     pub(super) fn has_open(&self) -> bool {
         self.tried().iter().any(|door| door.state == State::Open)
     }
@@ -167,7 +168,7 @@ impl Doors {
                 self.victims_len += 1;
                 counted
             }
-            // The one of which the fewest have failed makes room.
+            // Evict the victim with the fewest failed ports.
             None => (1..VICTIMS)
                 .fold(0, |least, at| if self.victims[at].failed < self.victims[least].failed { at } else { least }),
         };

@@ -5,6 +5,7 @@ use packet::{Nanos, Seq};
 
 use super::walk::PEERS;
 use super::*;
+use crate::testing::report_of;
 
 struct Bench {
     function: PortScan,
@@ -140,7 +141,7 @@ fn what_is_open_at_the_end_has_failed() {
         assert!(bench.give(Event::Attempt, peer));
     }
     let host = Host::v4(Ipv4Addr::new(10, 0, 0, 1));
-    let rows = |bench: &Bench| bench.function.report(&mut [(host, bench.suspect)].into_iter()).unwrap().rows;
+    let rows = |bench: &Bench| report_of(&bench.function, [(host, bench.suspect)]).unwrap().rows;
     assert_eq!(rows(&bench), [["10.0.0.1", "4", "0", "1"]]);
     bench.give(Event::Granted, 2);
     assert!(rows(&bench).is_empty(), "three of four");
@@ -160,7 +161,7 @@ fn a_scanner_that_falls_silent_is_named_and_not_blocked() {
     assert!(bench.give(Event::Data, 2), "it begins anew");
     assert_eq!((bench.suspect.standing, bench.judged()), (Standing::Former, (4, 0)));
     let host = Host::v4(Ipv4Addr::new(10, 0, 0, 1));
-    let report = bench.function.report(&mut [(host, bench.suspect)].into_iter()).unwrap();
+    let report = report_of(&bench.function, [(host, bench.suspect)]).unwrap();
     assert_eq!(report.rows, [["10.0.0.1", "4", "0", "1"]]);
     for peer in 12..16 {
         bench.give(Event::Attempt, peer);
@@ -221,8 +222,8 @@ fn only_those_who_ask_are_suspects() {
         let contact = Contact { host, peer: host, port: 80, event };
         let mut cx = Context::<PortScan, Local>::new(&(), LocalTx::default(), bench.now, Seq(0));
         let Ok(opened) = bench.function.open(&mut cx, &contact);
-        assert_eq!(matches!(opened, Opened::Refused(Verdict::FORWARD)), bench.function.refuses(&contact));
-        assert_eq!(bench.function.refuses(&contact), !matches!(event, Event::Attempt | Event::Probe));
+        assert_eq!(matches!(opened, Opened::Refused(Verdict::FORWARD)), PortScan::refuses(&bench.function, &contact));
+        assert_eq!(PortScan::refuses(&bench.function, &contact), !matches!(event, Event::Attempt | Event::Probe));
     }
 }
 
@@ -234,11 +235,11 @@ fn the_report_lists_scanners_alone() {
         bench.give(Event::Reset, peer);
     }
     let host = |last| Host::v4(Ipv4Addr::new(10, 0, 0, last));
-    let report = |flows: &[(Host, Suspect)]| bench.function.report(&mut flows.iter().copied()).unwrap();
+    let report = |flows: &[(Host, Suspect)]| report_of(&bench.function, flows.iter().copied()).unwrap();
     let mut harmless = Suspect::default();
     let unanswered = report(&[(host(1), bench.suspect), (host(2), harmless)]);
     assert_eq!(unanswered.rows, [["10.0.0.1", "4", "0", "1"]]);
-    assert!(unanswered.title.contains("another way"), "{}", unanswered.title);
+    assert!(unanswered.title.contains("another path"), "{}", unanswered.title);
     harmless.attempts.succeeded = 1;
     assert_eq!(report(&[(host(1), bench.suspect), (host(2), harmless)]).title, "hosts that scan");
     assert_eq!(report(&[(host(2), Suspect::default())]).title, "hosts that scan");

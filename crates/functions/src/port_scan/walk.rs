@@ -1,34 +1,34 @@
-//! The walk of one host: a sequential hypothesis test (Wald) on whether its first contacts succeed.
+//! The random walk of one host: a sequential hypothesis test (Wald) on the success of its first contacts.
 
 use nf::Flow;
 use packet::Nanos;
 
 use super::doors::{Doors, Limits};
 
-/// By what a step goes.
+/// The parameters of the walk.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Walk {
-    /// What a success multiplies the ratio by, and a failure.
+    /// Factor of the ratio for a success, and for a failure.
     pub(super) success: f64,
     pub(super) failure: f64,
-    /// At or below this the host is harmless, at or above that it scans.
+    /// The host is harmless at or below `harmless`, and scans at or above `scans`.
     pub(super) harmless: f64,
     pub(super) scans: f64,
     pub(super) limits: Limits,
 }
 
-/// What is remembered of a host that has asked for connections.
+/// The state of a host that has opened connections.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Suspect {
-    /// How many times likelier what was seen is of a scanner than of another host.
+    /// Likelihood ratio: scanner to harmless host.
     ratio: f64,
     pub(super) standing: Standing,
     pub(super) attempts: Attempts,
-    /// Most failed ports of one host, of before the last idle timeout.
+    /// The most failed ports of one host before the last idle timeout.
     most_ports: u16,
-    /// When the host was heard last: what it sent itself.
+    /// Time of the last packet that the host sent.
     heard: Nanos,
-    /// The first `tried` of these: whom it tried first is in front.
+    /// The hosts that it tried, oldest first; the first `tried` are valid.
     peers: [Peer; PEERS],
     tried: u8,
     /// Time at which the next open attempt fails or the next probe ends.
@@ -36,35 +36,35 @@ pub struct Suspect {
     doors: Doors,
 }
 
-/// First contacts whose outcome is known.
+/// Number of first contacts with a known outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Attempts {
     pub(super) failed: u32,
     pub(super) succeeded: u32,
 }
 
-/// What the walk has come to.
+/// The result of the walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
-    /// Nothing yet.
+    /// Undecided.
     Open,
     /// The host scans.
     Scanner,
-    /// It did, and has been silent for so long since that it begins anew. It is still named.
+    /// The host scanned before a silence of the idle timeout. It stays in the report.
     Former,
 }
 
-/// A host that was tried.
+/// A host that was contacted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Peer {
     name: u64,
-    /// When, as long as the outcome isn't known; [`SETTLED`] afterwards.
+    /// Time of the attempt while its outcome is open; then [`SETTLED`].
     since: Nanos,
 }
 
 const SETTLED: Nanos = Nanos::NEVER;
 
-/// How many of those that a host tried are remembered.
+/// Number of contacted hosts that are remembered.
 pub(super) const PEERS: usize = 16;
 
 impl Flow for Suspect {}
@@ -86,7 +86,7 @@ impl Default for Suspect {
 }
 
 impl Suspect {
-    /// The host is heard of. Behind a silence of `idle` it begins anew, but for its name where it scanned.
+    /// Records a packet of the host. After a silence of `idle` its state is reset, but a scanner stays in the report.
     #[inline]
     pub(super) fn hear(&mut self, now: Nanos, idle: Nanos) {
         if self.heard != Nanos::NEVER && self.heard + idle <= now {
@@ -103,7 +103,7 @@ impl Suspect {
         self.heard = now;
     }
 
-    /// Attempts that have been open for too long have failed.
+    /// Fails attempts that have been open for too long.
     #[inline]
     pub(super) fn miss(&mut self, walk: &Walk, now: Nanos) {
         if now < self.due {
@@ -128,13 +128,13 @@ impl Suspect {
         self.due = due.min(self.doors.due(&walk.limits));
     }
 
-    /// The suspect as it is once nothing more comes: whatever is open has failed.
+    /// Returns the state after the end of the run: open attempts have failed.
     pub(super) fn settled(mut self, walk: &Walk) -> Self {
         self.miss(walk, Nanos::NEVER);
         self
     }
 
-    /// Tells whether the host is named at the end, should nothing more come.
+    /// Returns true if the host would be in the report without further packets.
     pub(super) fn is_named(&self, walk: &Walk) -> bool {
         self.standing != Standing::Open || (self.has_open() && self.settled(walk).standing != Standing::Open)
     }
@@ -143,12 +143,12 @@ impl Suspect {
         self.doors.has_open() || self.peers[..usize::from(self.tried)].iter().any(|peer| peer.since != SETTLED)
     }
 
-    /// Most ports of one host that failed within the time in which they count.
+    /// The most ports of one host that failed within the time limit.
     pub(super) fn most_ports(&self) -> u16 {
         self.most_ports.max(self.doors.most())
     }
 
-    /// Notes an attempt at a peer's port. It counts once, until the peer or the port is forgotten.
+    /// Records an attempt at a peer's port. It counts once, until the peer or the port is forgotten.
     pub(super) fn attempt(&mut self, walk: &Walk, name: u64, port: u16, now: Nanos) {
         self.due = self.due.min(now + walk.limits.answer_timeout);
         self.doors.knock(name, port, true, now);
@@ -164,17 +164,17 @@ impl Suspect {
             self.peers.copy_within(oldest + 1.., oldest);
             self.peers[PEERS - 1] = new;
         }
-        // Where the outcome of all is open, this one isn't judged: forgetting an open one would hide whoever is fast enough.
+        // If all are open, this attempt isn't judged: forgetting an open one would hide fast scanners.
     }
 
-    /// Notes a bare ACK to a peer's port.
+    /// Records a bare ACK to a peer's port.
     #[inline]
     pub(super) fn probe(&mut self, walk: &Walk, name: u64, port: u16, now: Nanos) {
         self.due = self.due.min(now + walk.limits.answer_timeout);
         self.doors.knock(name, port, false, now);
     }
 
-    /// A peer has answered, if it was asked.
+    /// Records a peer's answer, if there was an attempt.
     pub(super) fn answer(&mut self, walk: &Walk, name: u64, port: u16, granted: bool, now: Nanos) {
         if self.doors.answer(&walk.limits, name, port, granted, now) {
             self.standing = Standing::Scanner;
@@ -193,7 +193,7 @@ impl Suspect {
         if self.ratio >= walk.scans {
             self.standing = Standing::Scanner;
         }
-        // A walk that has come to its end begins anew: a harmless host may yet be taken over.
+        // A finished walk restarts: a harmless host may be compromised later.
         if self.ratio <= walk.harmless || self.ratio >= walk.scans {
             self.ratio = 1.0;
         }

@@ -1,4 +1,4 @@
-//! The detector's configuration file, and its keys as the catalogue prints them.
+//! The configuration of `sidejacking`, and its keys as the catalogue prints them.
 
 use alloc::format;
 use alloc::string::String;
@@ -8,42 +8,44 @@ use memory::transactional::Cause;
 use nf::{ConfigKey, Recipe};
 use serde::Deserialize;
 
-use crate::config::{Count, Flows, Timeout};
+use crate::config::{Count, FlowCount, Timeout};
 
-/// How the detector is set up. Defaults and meanings: `docs/sidejacking.md`.
+/// The configuration of [`Sidejacking`](super::Sidejacking). Defaults and meanings: `docs/sidejacking.md`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(try_from = "Fields")]
 pub struct Config(pub(super) Fields);
 
+/// The keys of the configuration file.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Fields {
-    /// The names of session cookies; one that ends in `*` is a beginning.
+    /// Names of session cookies; a name that ends in `*` is a prefix.
     pub(super) cookies: Vec<String>,
-    /// Values shorter than this name no session.
+    /// Minimum length of a session cookie's value.
     pub(super) shortest: Count<1, 4096>,
-    /// In what a client has to differ from the one that a session belongs to.
+    /// What must differ for a client to be another one.
     pub(super) differs: Differs,
-    /// Whether connections with somebody else's cookie are dropped.
+    /// Drop connections with another client's cookie.
     pub(super) block: bool,
-    /// A session that its client hasn't used for so long is forgotten.
+    /// Time after which a session that its client hasn't used is forgotten.
     pub(super) session_timeout: Timeout,
+    /// Time for which a session that others have used stays in the report after its last use.
     pub(super) remember: Timeout,
-    /// Seconds for which the use of a session by its client isn't noted again.
+    /// Seconds for which a session's use by its client isn't noted again.
     pub(super) refresh_interval: Count<0, 86_400>,
-    /// Sessions that are remembered.
+    /// Maximum number of sessions.
     pub(super) sessions: Count<1, 1_048_576>,
-    /// A connection that is silent for so long is forgotten.
+    /// Silence after which a connection is forgotten.
     pub(super) idle_timeout: Timeout,
-    /// IPv4 connections that are remembered.
-    pub(super) flows: Flows,
-    /// IPv6 connections that are remembered.
-    pub(super) flows_v6: Flows,
-    /// How many sessions the report lists.
+    /// Maximum number of IPv4 connections.
+    pub(super) flows: FlowCount,
+    /// Maximum number of IPv6 connections.
+    pub(super) flows_v6: FlowCount,
+    /// Number of sessions in the report.
     pub(super) top: Count<0, 10_000>,
 }
 
-/// What makes another client of a client.
+/// What must differ for a client to be another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Differs {
@@ -74,9 +76,9 @@ impl TryFrom<Fields> for Config {
 
     fn try_from(fields: Fields) -> Result<Self, String> {
         let (refresh, timeout) = (fields.refresh_interval.get(), fields.session_timeout.secs());
-        // Otherwise a session would be forgotten while its client uses it, and belong to whoever comes next.
+        // Otherwise a session would be forgotten while its client uses it, and the next client would own it.
         if refresh >= u64::from(timeout) {
-            return Err(format!("`refresh_interval` ({refresh}) has to be less than `session_timeout` ({timeout})"));
+            return Err(format!("`refresh_interval` ({refresh}) must be less than `session_timeout` ({timeout})"));
         }
         let is_name = |cookie: &&String| {
             let name = cookie.strip_suffix('*').unwrap_or(cookie);
@@ -84,7 +86,7 @@ impl TryFrom<Fields> for Config {
         };
         match fields.cookies.iter().find(|cookie| !is_name(cookie)) {
             Some(cookie) => Err(format!(
-                "`cookies` has {cookie:?}, which no cookie's name can be; a name, or a name's beginning and then one *"
+                "`cookies` has {cookie:?}, which can't be a cookie's name: write a name, or a prefix of one followed by *"
             )),
             None => Ok(Self(fields)),
         }
@@ -119,44 +121,40 @@ pub(super) const KEYS: &[ConfigKey] = &[
         "cookies",
         "[\"PHPSESSID\", \"JSESSIONID\", \"ASP.NET_SessionId\", \"ASPSESSIONID*\", \"sessionid\", \"session_id\", \
          \"connect.sid\", \"sid\", \"CFTOKEN\"]",
-        "the names of session cookies, in letters of either case; one that ends in * is a beginning",
+        "names of session cookies, case ignored; a name that ends in * is a prefix",
     ),
-    key("shortest", "8", "values shorter than this name no session; 1 to 4096"),
-    key(
-        "differs",
-        "\"address\"",
-        "what differs in a client that a session doesn't belong to: address, agent, either or both",
-    ),
-    key("block", "false", "whether connections with somebody else's cookie are dropped"),
+    key("shortest", "8", "minimum length of a session cookie's value; 1 to 4096"),
+    key("differs", "\"address\"", "what must differ for a client to be another one: address, agent, either or both"),
+    key("block", "false", "drop connections with another client's cookie"),
     key("session_timeout", "1800", "seconds after which a session that its client hasn't used is forgotten"),
     key(
         "remember",
         "86400",
-        "seconds for which a session that others have used is named after that or its client's use",
+        "seconds for which a session that others have used stays in the report after its last use",
     ),
     key(
         "refresh_interval",
         "1",
         "seconds for which a session's use by its client isn't noted again; 0 to 86400, less than session_timeout",
     ),
-    key("sessions", "16384", "sessions that are remembered; 1 to 1048576"),
+    key("sessions", "16384", "maximum number of sessions; 1 to 1048576"),
     key("idle_timeout", "300", "seconds of silence after which a connection is forgotten"),
-    key("flows", "65536", "IPv4 connections that are remembered"),
-    key("flows_v6", "8192", "IPv6 connections that are remembered"),
-    key("top", "10", "how many sessions the report lists, those with most foreign requests first; 0 to 10000"),
+    key("flows", "65536", "maximum number of IPv4 connections"),
+    key("flows_v6", "8192", "maximum number of IPv6 connections"),
+    key("top", "10", "number of sessions in the report, most requests by others first; 0 to 10000"),
 ];
 
 pub(super) const RECIPES: &[Recipe] = &[
     Recipe {
         cause: Cause::SameElement,
         key: "refresh_interval",
-        help: "longer: a session in use is written again only after so long, and forgotten by as much sooner",
+        help: "longer: a session in use is rewritten less often, and forgotten that much earlier",
     },
     Recipe { cause: Cause::SameIndex, key: "refresh_interval", help: "longer, as above" },
-    Recipe { cause: Cause::SameBucket, key: "sessions", help: "more of them: the map has as many more buckets" },
+    Recipe { cause: Cause::SameBucket, key: "sessions", help: "larger: the map has more buckets" },
     Recipe {
         cause: Cause::PoolExhausted,
         key: "sessions",
-        help: "more than there are, so that no core runs out of its share",
+        help: "larger than needed: a core then doesn't use up its share",
     },
 ];

@@ -1,24 +1,25 @@
-//! What a segment contributes, and its wire form.
+//! The metadata of a segment, and its wire form.
 
 use nf::{ENDS_BYTES, IPV6, Meta, RecordReader, RecordWriter, family_of};
 use packet::{FiveTuple, Host};
 
 use crate::http::Digest;
 
-/// What a segment contributes: its connection, and the session that it speaks in.
+/// The metadata of a segment: its connection, and the session that it uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
     pub(super) tuple: FiveTuple,
     pub(super) event: Event,
 }
 
+/// What a segment does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
     Data,
     Syn,
     Fin,
     Reset,
-    /// A request whose cookie names this session, by this user agent.
+    /// A request with the cookie of this session, and the hash of its user agent.
     Request {
         session: Digest,
         agent: u32,

@@ -1,4 +1,4 @@
-//! What is remembered of connections and of HTTP sessions, and the cookies that name these.
+//! The state of connections and HTTP sessions, and the session cookies of requests.
 
 use memory::Portion;
 use nf::{Fingerprint, Flow};
@@ -7,47 +7,47 @@ use packet::{Endpoint, Host6, Nanos, Words};
 use super::config::{Differs, Fields};
 use crate::http::{Digest, Request};
 
-/// What is known of a connection.
+/// The state of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Connection {
-    /// Whether somebody else's cookie was sent over it.
+    /// Another client's cookie was sent over it.
     pub(super) is_foreign: bool,
-    /// Whether either end has sent a FIN, by the ends' order.
+    /// The sides that have sent a FIN, by the order of the endpoints.
     pub(super) ended: [bool; 2],
 }
 
 impl Flow for Connection {}
 
-/// Who uses a session: an address and a name of the user agent.
+/// A client of a session: its address and a hash of its user agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct User {
     pub address: Host6,
     pub agent: u32,
 }
 
-/// A session that cookies name.
+/// A session, identified by its cookie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Session {
     pub name: Digest,
-    /// Where it was used first.
+    /// The server of its first use.
     pub server: Host6,
     pub port: u16,
-    /// Whom it belongs to: who used it first.
+    /// The client that used it first.
     pub owner: User,
-    /// When that one's use was noted last.
+    /// When the owner's use was last noted.
     pub last: Nanos,
-    /// Who else used it, last of all, and how often anyone did.
+    /// The other client that used it last, and the number of requests by others.
     pub other: User,
     pub foreign: u32,
 }
 
-/// What there was in all.
+/// Totals over all sessions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Totals {
-    /// Requests with a session's cookie.
+    /// Requests with a session cookie.
     pub requests: u64,
     pub foreign: u64,
-    /// For which there was no room.
+    /// Requests without room.
     pub unjudged: u64,
 }
 
@@ -83,19 +83,19 @@ impl Portion for Totals {
 }
 
 impl Session {
-    /// Of nobody.
+    /// An empty session.
     pub(super) fn none() -> Self {
         let nobody = User { address: Host6::from_words([0; 2]), agent: 0 };
         let (name, server) = (Digest(0), nobody.address);
         Self { name, server, port: 0, owner: nobody, last: Nanos(0), other: nobody, foreign: 0 }
     }
 
-    /// Begun by this use.
+    /// A session that begins with this use.
     pub(super) fn new(name: Digest, (server, port): (Host6, u16), owner: User, now: Nanos) -> Self {
         Self { name, server, port, owner, last: now, ..Self::none() }
     }
 
-    /// Whether it is used by someone that it doesn't belong to.
+    /// Returns true if the user is not the owner.
     pub(super) fn is_foreign(&self, user: User, differs: Differs) -> bool {
         let [address, agent] = [self.owner.address != user.address, self.owner.agent != user.agent];
         match differs {
@@ -107,7 +107,7 @@ impl Session {
     }
 }
 
-/// The session that a request's cookie names, and its user agent's name; `None` where there is no such cookie.
+/// Returns the session of a request's cookie and the hash of its user agent; `None` without a session cookie.
 pub(super) fn of_request(config: &Fields, request: &Request<'_>, server: Endpoint) -> Option<(Digest, u32)> {
     let cookies = request.fields.all("cookie").flat_map(|list| list.split(|byte| *byte == b';'));
     let pairs = cookies.filter_map(|cookie| {
@@ -122,7 +122,7 @@ pub(super) fn of_request(config: &Fields, request: &Request<'_>, server: Endpoin
     request.fields.first("user-agent").unwrap_or_default().iter().for_each(|byte| agent.add(u64::from(*byte)));
     let digest = match request.resource() {
         Some((host, _)) => Digest::of(host, &[name, value]),
-        // A host that isn't told is the one that is spoken to.
+        // Without a host, the destination counts.
         None => {
             let port = server.port.to_be_bytes();
             match server.address {

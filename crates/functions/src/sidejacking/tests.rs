@@ -2,10 +2,10 @@ use core::net::{IpAddr, Ipv4Addr};
 use std::string::String;
 
 use memory::{Local, LocalTx};
-use nf::local_report;
 use packet::{FiveTuple, Seq};
 
 use super::*;
+use crate::testing::report_at;
 
 const OWNER: [u8; 4] = [10, 0, 0, 1];
 const OTHER: [u8; 4] = [10, 0, 0, 2];
@@ -38,14 +38,14 @@ impl Bench {
         verdict
     }
 
-    /// Whether a request by a connection of its own is taken for somebody else's.
+    /// Sends a request over a connection of its own. Returns true if it counts as another client's.
     fn asks(&self, client: [u8; 4], session: u64, agent: u32) -> bool {
         let mut connection = Connection::default();
         self.step(&mut connection, client, Event::Request { session: Digest(session), agent });
         connection.is_foreign
     }
 
-    /// What a request says of its session.
+    /// Returns the session of a request.
     fn session(&self, text: &str) -> Option<(Digest, u32)> {
         let server = Endpoint::new(IpAddr::from([192, 0, 2, 80]), 80);
         http::request(text.as_bytes(), |request| of_request(&self.function.config, &request, server)).flatten()
@@ -105,9 +105,9 @@ fn sessions_without_room_are_counted_and_told_of_nobody() {
     assert!(
         !bench.asks(OWNER, 7, 1) && !bench.asks(OWNER, 8, 1) && !bench.asks(OTHER, 8, 1) && bench.asks(OTHER, 7, 2)
     );
-    let report = local_report(&bench.function, &bench.state, bench.now).unwrap();
+    let report = report_at(&bench.function, &[], &bench.state, bench.now).unwrap();
     assert!(
-        report.title.contains("4 requests with a session's cookie, 1 of others, 2 without room"),
+        report.title.contains("4 requests with a session cookie, 1 by other clients, 2 without room"),
         "{}",
         report.title
     );
@@ -154,6 +154,6 @@ fn what_can_never_match_or_would_turn_the_tables_is_refused() {
     }
     assert!(toml::from_str::<Config>("cookies = [\"sid\", \"ASPSESSIONID*\"]").is_ok());
     let error = refused("refresh_interval = 1800");
-    assert!(error.contains("`refresh_interval` (1800) has to be less than `session_timeout` (1800)"), "{error}");
+    assert!(error.contains("`refresh_interval` (1800) must be less than `session_timeout` (1800)"), "{error}");
     assert!(toml::from_str::<Config>("refresh_interval = 1799").is_ok());
 }

@@ -1,4 +1,4 @@
-//! The naive engine of this crate's tests: a `HashMap` of flows, expiry at the next look, packets built by hand.
+//! The naive engine of this crate's tests: a `HashMap` of flows, expiry at the next look-up, and builders of packets.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -15,13 +15,13 @@ type Key<N> = <<N as NetworkFunction>::Meta as Meta>::Key;
 
 pub(crate) struct Driver<N: NetworkFunction<Shared<Local> = ()>> {
     pub(crate) function: N,
-    pub(crate) flows: HashMap<Key<N>, Entry<N::Flow>>,
+    pub(crate) flows: HashMap<Key<N>, StoredFlow<N::Flow>>,
     pub(crate) now: Nanos,
     seq: Seq,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Entry<F> {
+pub(crate) struct StoredFlow<F> {
     pub(crate) flow: F,
     pub(crate) deadline: Option<Nanos>,
     pub(crate) assured: bool,
@@ -49,7 +49,7 @@ impl<N: NetworkFunction<Shared<Local> = ()>> Driver<N> {
         let mut entry = match self.flows.get(&key) {
             Some(entry) => *entry,
             None => match self.function.open(&mut cx, meta) {
-                Ok(Opened::Flow(flow)) => Entry { flow, deadline: None, assured: false },
+                Ok(Opened::Flow(flow)) => StoredFlow { flow, deadline: None, assured: false },
                 Ok(Opened::Refused(verdict)) => return verdict,
                 Err(never) => match never {},
             },
@@ -71,8 +71,8 @@ impl<N: NetworkFunction<Shared<Local> = ()>> Driver<N> {
         self.now = self.now + Nanos((secs * 1e9) as u64);
     }
 
-    /// The one flow that there is, and the seconds that it may still idle.
-    pub(crate) fn only(&self) -> Option<(&Entry<N::Flow>, f64)> {
+    /// Returns the only flow, and the seconds until its deadline.
+    pub(crate) fn only(&self) -> Option<(&StoredFlow<N::Flow>, f64)> {
         assert!(self.flows.len() <= 1);
         let entry = self.flows.values().next()?;
         Some((entry, entry.deadline?.since(self.now).as_secs_f64()))
@@ -83,7 +83,7 @@ impl<N: NetworkFunction<Shared<Local> = ()>> Driver<N> {
     }
 }
 
-/// A packet of no transport from `src` to `dst`.
+/// Builds a packet from `src` to `dst`.
 pub(crate) fn ip(src: IpAddr, dst: IpAddr, protocol: u8, transport: Transport) -> Headers {
     let network = match (src, dst) {
         (IpAddr::V4(src), IpAddr::V4(dst)) => {
@@ -139,7 +139,7 @@ pub(crate) fn icmp(src: IpAddr, dst: IpAddr, kind: u8, identifier: Option<u16>) 
     ip(src, dst, protocol, Transport::Icmp(Icmp { kind, code: 0, identifier, embedded: None }))
 }
 
-/// An error of this kind about `quoted`, from `src` to `dst`.
+/// Builds an ICMP error of this kind about `quoted`, from `src` to `dst`.
 pub(crate) fn icmp_error(src: IpAddr, dst: IpAddr, kind: u8, quoted: FiveTuple) -> Headers {
     let embedded = Embedded { tuple: quoted, network_offset: 28, transport_offset: 48 };
     let protocol = if src.is_ipv4() { protocol::ICMP } else { protocol::ICMPV6 };

@@ -1,4 +1,4 @@
-//! How long connections live and what is taken on trust: the configuration that functions with connections share.
+//! The timeouts and options that functions with connections share.
 
 use nf::ConfigKey;
 use packet::Nanos;
@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::tcp::{LONG, State};
 use crate::config::{Count, Timeout};
 
-/// The `[timeouts]` table of a configuration file: how long a connection may idle, in seconds.
+/// The `[timeouts]` table of a configuration file: idle timeouts in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Timeouts {
@@ -29,13 +29,13 @@ pub struct Timeouts {
     pub tcp_close: Timeout,
     /// TCP, SYN sent by both sides.
     pub tcp_syn_sent2: Timeout,
-    /// TCP, the same segment sent again and again, or a closed window.
+    /// TCP, upper limit while the same segment is retransmitted, or a window is closed.
     pub tcp_retransmitted: Timeout,
-    /// TCP, data not acknowledged.
+    /// TCP, upper limit while data is not acknowledged.
     pub tcp_unacknowledged: Timeout,
-    /// UDP, one way only or shorter than two seconds.
+    /// UDP, one direction only, or younger than two seconds.
     pub udp: Timeout,
-    /// UDP, both ways.
+    /// UDP, both directions.
     pub udp_stream: Timeout,
     /// ICMP queries.
     pub icmp: Timeout,
@@ -65,47 +65,47 @@ impl Default for Timeouts {
     }
 }
 
-/// How many times a segment may come again unanswered.
+/// Number of repetitions of one segment without an answer.
 pub type Retransmissions = Count<1, 255>;
 
-/// What connections are judged by, made ready for the data path.
+/// The timeouts and options, prepared for the data path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules {
-    /// TCP's part.
+    /// Rules for TCP.
     pub tcp: TcpRules,
-    /// How long UDP may idle one way, and while young.
+    /// Idle timeout of UDP in one direction, or while young.
     pub udp: Nanos,
-    /// How long UDP may idle once it has proved to be a stream.
+    /// Idle timeout of a UDP stream.
     pub udp_stream: Nanos,
-    /// How long an ICMP query may idle.
+    /// Idle timeout of ICMP queries.
     pub icmp: Nanos,
-    /// How long other protocols may idle.
+    /// Idle timeout of other protocols.
     pub other: Nanos,
 }
 
-/// What TCP connections are judged by.
+/// The timeouts and options for TCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpRules {
-    /// How long a connection may idle: by its [`State`], and by whether that is `idle_unacknowledged` at most.
+    /// Idle timeout by [`State`]; the second of each pair is limited to `idle_unacknowledged`.
     pub idle: [[Nanos; 2]; State::COUNT],
-    /// Whether an open connection's idle time is longer than `idle_unacknowledged`: as its status tells it.
+    /// The status bit [`LONG`] if the timeout of an open connection exceeds `idle_unacknowledged`, else 0.
     pub(super) long_if_open: u8,
-    /// The same as `idle`, when one side keeps sending the same segment, or has closed its window.
+    /// Upper limit of `idle` while one side retransmits the same segment, or has closed its window.
     pub idle_retransmitted: Nanos,
-    /// The same, while data is not acknowledged.
+    /// Upper limit of `idle` while data is not acknowledged.
     pub idle_unacknowledged: Nanos,
-    /// From how many repetitions of a segment on `idle_retransmitted` counts.
+    /// Number of repetitions of a segment from which `idle_retransmitted` applies.
     pub retransmissions_max: u8,
-    /// Whether connections may be picked up half-way.
+    /// Connections may be picked up midstream.
     pub loose: bool,
-    /// Whether segments outside the windows pass, resets apart.
+    /// Forward segments outside the windows, except resets before the window.
     pub liberal: bool,
-    /// Whether resets before the window pass.
+    /// Forward resets before the window, too.
     pub ignore_invalid_rst: bool,
 }
 
 impl Rules {
-    /// Strict rules with these timeouts: no connection is picked up half-way, no segment passes outside the windows.
+    /// Creates strict rules with these timeouts: no midstream pick-up, no segment outside the windows.
     #[must_use]
     pub fn strict(timeouts: &Timeouts, retransmissions_max: Retransmissions) -> Self {
         let t = timeouts;
@@ -142,21 +142,25 @@ impl Rules {
     }
 }
 
-/// The catalogue's entries for [`Timeouts`].
+/// The configuration keys of [`Timeouts`].
 pub const TIMEOUT_KEYS: [ConfigKey; 15] = [
-    timeout("timeouts.tcp_syn_sent", "120", "idle seconds of a TCP connection that has sent SYN"),
-    timeout("timeouts.tcp_syn_recv", "60", "idle seconds once SYN has been answered"),
+    timeout("timeouts.tcp_syn_sent", "120", "idle seconds of a TCP connection after the SYN"),
+    timeout("timeouts.tcp_syn_recv", "60", "idle seconds after the SYN+ACK"),
     timeout("timeouts.tcp_established", "432000", "idle seconds of an open TCP connection (five days)"),
     timeout("timeouts.tcp_fin_wait", "120", "idle seconds after one side's FIN"),
-    timeout("timeouts.tcp_close_wait", "60", "idle seconds once that FIN has been acknowledged"),
+    timeout("timeouts.tcp_close_wait", "60", "idle seconds after that FIN is acknowledged"),
     timeout("timeouts.tcp_last_ack", "30", "idle seconds after both sides' FIN"),
-    timeout("timeouts.tcp_time_wait", "120", "idle seconds once both FINs have been acknowledged"),
+    timeout("timeouts.tcp_time_wait", "120", "idle seconds after both FINs are acknowledged"),
     timeout("timeouts.tcp_close", "10", "idle seconds after a reset"),
     timeout("timeouts.tcp_syn_sent2", "120", "idle seconds after both sides' SYN (simultaneous open)"),
-    timeout("timeouts.tcp_retransmitted", "300", "idle seconds, at most, when a segment comes again and again"),
-    timeout("timeouts.tcp_unacknowledged", "300", "idle seconds, at most, while data is not acknowledged"),
-    timeout("timeouts.udp", "30", "idle seconds of UDP one way, or shorter than two seconds"),
-    timeout("timeouts.udp_stream", "120", "idle seconds of UDP both ways"),
+    timeout(
+        "timeouts.tcp_retransmitted",
+        "300",
+        "upper limit of idle seconds while a segment is retransmitted again and again, or a window is closed",
+    ),
+    timeout("timeouts.tcp_unacknowledged", "300", "upper limit of idle seconds while data is not acknowledged"),
+    timeout("timeouts.udp", "30", "idle seconds of UDP in one direction only, or younger than two seconds"),
+    timeout("timeouts.udp_stream", "120", "idle seconds of UDP in both directions"),
     timeout("timeouts.icmp", "30", "idle seconds of an ICMP query"),
     timeout("timeouts.other", "600", "idle seconds of any other protocol"),
 ];
@@ -165,10 +169,10 @@ const fn timeout(name: &'static str, default: &'static str, help: &'static str) 
     ConfigKey { name, default, help }
 }
 
-/// Two lists of keys as one.
+/// Joins two lists of keys.
 ///
 /// # Panics
-/// When `N` is not the length of both together; at compile time where it is used for a constant.
+/// If `N` is not the sum of both lengths; at compile time in a constant.
 #[must_use]
 pub const fn join_keys<const N: usize>(first: &[ConfigKey], second: &[ConfigKey]) -> [ConfigKey; N] {
     assert!(first.len() + second.len() == N);

@@ -1,8 +1,8 @@
 //! The TCP state machine of RFC 9293 as a device in the middle sees it: states and window checks of the Linux tracker
 //! (kernel 6), after van Rooij's "Real Stateful TCP Packet Filtering in IP Filter" (SANE 2000).
 //!
-//! The tracker believes a segment only where it fits what both sides have sent so far. It lets through what it can't
-//! judge (and learns from the answer), and calls invalid what no receiver would take.
+//! The tracker believes a segment only if it fits what both sides have sent so far. It forwards a segment that it can't judge, and
+//! learns from the answer. A segment that no receiver would accept is invalid.
 
 mod segment;
 mod state;
@@ -18,7 +18,7 @@ use state::{Next, ordinarily, transition};
 
 use super::{Cause, Direction, Outcome, TcpRules};
 
-/// What the tracker knows of one connection.
+/// The state of one TCP connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tracker {
     windows: [Window; 2],
@@ -28,13 +28,13 @@ pub struct Tracker {
     status: u8,
 }
 
-/// How far one side's data and acknowledgements have come, and what else is known of it. All numbers are of the side's own sequence space, except
-/// `max_ack`.
+/// The state of one side: progress of its data and acknowledgements, and its options. All numbers are in the side's own sequence space,
+/// except `max_ack`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Window {
-    /// Behind the last byte that the side has sent.
+    /// Sequence number after the last byte that the side has sent.
     end: u32,
-    /// As far as the other side has allowed it to send.
+    /// Sequence number up to which the other side has allowed it to send.
     max_end: u32,
     /// The largest window that the side has offered; 0 until its first segment.
     max_win: u32,
@@ -43,7 +43,7 @@ struct Window {
     marks: Marks,
 }
 
-/// The rest.
+/// Window scale and flags of a side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Marks {
     scale: u8,
@@ -57,9 +57,9 @@ impl Marks {
     const SACK: u8 = 0x02;
     /// The side sent the first FIN.
     const CLOSE_INIT: u8 = 0x04;
-    /// The side's windows are guesses, for the connection was picked up half-way: be liberal.
+    /// The side's windows are guesses, because the connection was picked up midstream: be liberal.
     const LIBERAL: u8 = 0x08;
-    /// `max_ack` counts.
+    /// `max_ack` is valid.
     const MAX_ACK_SET: u8 = 0x10;
     /// The side has sent data that the other hasn't acknowledged.
     const UNACKNOWLEDGED: u8 = 0x80;
@@ -69,39 +69,38 @@ impl Marks {
     }
 }
 
-/// The last segment that was looked at. Segments that are let through without being believed are kept here until the
-/// answer tells whether the two sides are further than we are.
+/// The last segment. A segment that was forwarded without being believed stays here until the answer shows if the two sides are ahead
+/// of the tracker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Last {
     head: Head,
-    /// Of an unbelieved SYN: scale and flags as in [`Marks`]; of the connection: `SIMULTANEOUS`, `CHALLENGE`.
+    /// Scale and flags of an unbelieved SYN, as in [`Marks`]; `SIMULTANEOUS` and `CHALLENGE` of the connection.
     marks: Marks,
 }
 
 /// Both sides sent SYN.
 const SIMULTANEOUS: u8 = 0x20;
-/// A SYN in `LastAck` may bring a challenge ACK (RFC 5961), which must not be taken for the last ACK.
+/// A SYN in `LastAck` may cause a challenge ACK (RFC 5961), which is not the last ACK.
 const CHALLENGE: u8 = 0x40;
 
 /// The other side has sent something.
 const SEEN_REPLY: u8 = 0x01;
-/// Data can flow both ways: the connection is worth its place in a full table.
+/// Data can flow in both directions: the connection is not evicted from a full table.
 const ASSURED: u8 = 0x02;
-/// The deadline is further away than the timeout of a connection in doubt. The bit that [`Marks`] have for data which isn't acknowledged:
-/// while there is some, it is not.
+/// The idle timeout exceeds `idle_unacknowledged`. The same bit as [`Marks::UNACKNOWLEDGED`], which excludes it.
 pub(super) const LONG: u8 = Marks::UNACKNOWLEDGED;
-/// The connection is established, assured and answered, and of both sides window and acknowledgements are known: what
-/// [`Tracker::flow`] need not ask one by one.
+/// The connection is established, assured and answered, and window and acknowledgements of both sides are known. [`Tracker::flow`] tests
+/// this one bit.
 const OPEN: u8 = 0x04;
 
-/// Acknowledgements may lag this far behind what has been sent, at least.
+/// Minimum distance that acknowledgements may lag behind the data.
 const ACK_WINDOW_MIN: u32 = 66_000;
 
 impl Tracker {
-    /// The state for a connection's first segment, which is then to be given to [`step`](Self::step).
+    /// Creates the state for a connection's first segment. Then call [`step`](Self::step) with the same segment.
     ///
     /// # Errors
-    /// When a connection can't begin with it.
+    /// If the segment can't open a connection.
     #[inline]
     pub fn open(segment: &Segment, rules: &TcpRules) -> Result<Self, Cause> {
         let window = u32::from(segment.window()).max(1);
@@ -121,7 +120,7 @@ impl Tracker {
         Ok(Self { windows: [opener, answerer], last, state: State::None, retransmissions: 0, status: 0 })
     }
 
-    /// Judges a segment and follows it, whatever it is: also one that [`flow`](Self::flow) would follow sooner.
+    /// Handles any segment, including those that the faster [`flow`](Self::flow) handles.
     #[inline]
     pub fn step(&mut self, segment: &Segment, direction: Direction, rules: &TcpRules) -> Outcome {
         let outcome = self.step_by_table(segment, direction, rules);
@@ -132,7 +131,7 @@ impl Tracker {
         outcome
     }
 
-    /// Notes whether the connection is [`OPEN`] now.
+    /// Updates the bit [`OPEN`].
     #[inline(always)]
     const fn mark_open(&mut self) {
         let [one, other] = &self.windows;
@@ -143,13 +142,12 @@ impl Tracker {
         self.status = self.status & !OPEN | if is_open { OPEN } else { 0 };
     }
 
-    /// Follows a segment if it is what nearly all are: data or an acknowledgement of an open connection, within the
-    /// windows. How long the connection, which is [assured](Self::assured), may idle; `None`, and nothing has changed, where
-    /// [`step`](Self::step) must judge.
+    /// Fast path: handles data and acknowledgements of an open connection within the windows. Returns the idle timeout, or `None`
+    /// without a change if [`step`](Self::step) must handle the segment.
     #[inline(always)]
     pub fn flow(&mut self, segment: &Segment, direction: Direction, rules: &TcpRules) -> Option<Nanos> {
         let Head { seq, end, ack, window, event, .. } = segment.head;
-        // Of what goes another way, closed windows, blocks beyond a gap and what comes once more are the most, and rare.
+        // The most frequent exceptions are closed windows, SACK blocks and retransmissions; all are rare.
         if (event != Event::Ack) | (self.status & OPEN == 0) | (window == 0) | (segment.sack != ack) {
             return None;
         }
@@ -161,20 +159,20 @@ impl Tracker {
         }
         self.last.head = segment.head;
         self.retransmissions = 0;
-        // Read anew, so that registers need not hold meanwhile what was compared.
+        // Loaded again to reduce register pressure.
         let mut sides = self.sides(direction);
         sides.advance(&moved, true);
         self.set_sides(direction, &sides, true);
 
-        // Whether an acknowledgement is owed changes with every few packets of every connection: no branch foresees it.
-        // Both answers lie ready before it is known, for what it takes to know it is the longest way through a step.
+        // Whether data is unacknowledged is unpredictable, so no branch. Both timeouts are loaded first, because the condition is on
+        // the critical path.
         let flags = sides.sender.marks.flags | sides.receiver.marks.flags;
         self.status = OPEN | ASSURED | SEEN_REPLY | rules.long_if_open & !flags;
         let [idle, owed] = rules.idle[State::Established as usize];
         Some(select_unpredictable(flags & Marks::UNACKNOWLEDGED != 0, owed, idle))
     }
 
-    /// The same for what opens and closes a connection in the ordinary way: an acknowledgement or a FIN in any state.
+    /// Second fast path: handles an ACK or a FIN in any state, in the usual cases. Returns as [`flow`](Self::flow).
     #[inline(always)]
     pub fn flow_on(&mut self, segment: &Segment, direction: Direction, rules: &TcpRules) -> Option<Nanos> {
         let (old, event) = (self.state, segment.head.event);
@@ -225,14 +223,14 @@ impl Tracker {
         self.state
     }
 
-    /// Whether data has been seen to flow both ways.
+    /// Returns true if data can flow in both directions.
     #[inline]
     #[must_use]
     pub const fn assured(&self) -> bool {
         self.status & ASSURED != 0
     }
 
-    /// Whether the side that didn't open the connection has sent anything.
+    /// Returns true if the side that didn't open the connection has sent anything.
     #[inline]
     #[must_use]
     pub const fn answered(&self) -> bool {
@@ -247,13 +245,17 @@ impl Tracker {
         }
         let new = match transition(old, segment.head.event, direction) {
             Next::Invalid => return Outcome::Invalid(Cause::InvalidState),
-            Next::Ignore => return self.let_through(segment, direction, rules),
-            // RFC 9293 3.6.1: a SYN may reopen a connection that has ended. One that we took to have ended without a FIN
-            // or a reset from this side may still be alive.
+            Next::Ignore => return self.forward_unbelieved(segment, direction, rules),
+            // RFC 9293 3.6.1: a SYN may reopen an ended connection. Without a FIN or a reset from this side the connection may still
+            // be alive.
             Next::To(State::SynSent) if matches!(old, State::TimeWait | State::Close) => {
                 let closed = (self.windows[0].marks.flags | self.windows[1].marks.flags) & Marks::CLOSE_INIT != 0;
                 let reset = self.last.head.is_of_side(&segment.head) && self.last.head.event == Event::Rst;
-                return if closed || reset { Outcome::Reopens } else { self.let_through(segment, direction, rules) };
+                return if closed || reset {
+                    Outcome::Reopens
+                } else {
+                    self.forward_unbelieved(segment, direction, rules)
+                };
             }
             Next::To(State::TimeWait) if self.is_challenge(segment) => {
                 self.last.marks.flags &= !CHALLENGE;
@@ -263,7 +265,7 @@ impl Tracker {
                 self.last.marks.flags |= SIMULTANEOUS;
                 State::SynSent2
             }
-            // After a simultaneous open, each side acknowledges the other's SYN: this is the second time.
+            // After a simultaneous open, each side acknowledges the other's SYN: this is the second ACK.
             Next::To(State::SynRecv)
                 if direction == Direction::Reply
                     && segment.head.event == Event::Ack
@@ -276,7 +278,7 @@ impl Tracker {
         self.follow(segment, direction, old, new, rules)
     }
 
-    /// An ACK in `LastAck` that answers a stray SYN (RFC 5961 4.2) rather than the FIN.
+    /// Returns true for an ACK in `LastAck` that answers a stray SYN (RFC 5961 4.2) and not the FIN.
     fn is_challenge(&self, segment: &Segment) -> bool {
         self.state == State::LastAck
             && segment.head.event == Event::Ack
@@ -285,15 +287,15 @@ impl Tracker {
             && self.last.marks.has(CHALLENGE)
     }
 
-    /// Lets a segment through that may be wrong: we may hold a dead connection while the two sides open a new one. The
-    /// answer will tell, so what matters of the segment is kept.
+    /// Forwards a segment without believing it: the tracker may hold a dead connection while the two sides open a new one. The segment is
+    /// stored, because the answer will tell.
     #[inline(never)]
-    fn let_through(&mut self, segment: &Segment, direction: Direction, rules: &TcpRules) -> Outcome {
-        let answers_let_through_syn = segment.head.event == Event::SynAck
+    fn forward_unbelieved(&mut self, segment: &Segment, direction: Direction, rules: &TcpRules) -> Outcome {
+        let answers_unbelieved_syn = segment.head.event == Event::SynAck
             && self.last.head.event == Event::Syn
             && !self.last.head.is_of_side(&segment.head)
             && segment.ack() == self.last.head.end;
-        if answers_let_through_syn {
+        if answers_unbelieved_syn {
             let opener = direction as usize ^ 1;
             self.windows[opener].end = self.last.head.end;
             self.windows[opener].max_end = self.last.head.end;
@@ -317,21 +319,21 @@ impl Tracker {
                 self.last.marks.flags |= CHALLENGE;
             }
         }
-        // The reset that answers a challenge ACK will carry what that ACK acknowledged.
+        // The reset that answers a challenge ACK will carry the number that the ACK acknowledged.
         if self.state == State::SynSent && segment.head.event == Event::Ack && direction == Direction::Reply {
             self.last.head.ack = segment.ack();
         }
         Outcome::Kept
     }
 
-    /// RFC 5961 3.2: a reset ends a connection only when it hits the next expected byte; a near miss brings a challenge
-    /// ACK from a real receiver, so it may not end ours.
+    /// Handles a reset. It ends a connection only if it has the next expected sequence number (RFC 5961 3.2). A near miss makes a real
+    /// receiver send a challenge ACK, so it doesn't end the connection here.
     #[inline(never)]
     fn reset(&mut self, segment: &Segment, direction: Direction, rules: &TcpRules) -> Outcome {
         let old = self.state;
-        // Once a connection is closing, its addresses and ports may be in use anew, and what we know of it is stale.
+        // Once a connection is closing, its five-tuple may be in use again, and the state here is stale.
         if matches!(old, State::FinWait | State::CloseWait | State::LastAck | State::TimeWait | State::Close) {
-            return self.settle(segment, direction, old, State::Close, rules);
+            return self.apply_transition(segment, direction, old, State::Close, rules);
         }
         let mut new = State::Close;
         let peer = direction as usize ^ 1;
@@ -354,7 +356,7 @@ impl Tracker {
                 return self.follow_apart(segment, direction, old, new, rules);
             }
         }
-        // A reset that answers a SYN or ACK that we let through: the windows that we know say nothing about it.
+        // A reset that answers an unbelieved SYN or ACK: the known windows don't apply to it.
         let answers_syn =
             self.answered() && self.last.head.event == Event::Syn && !self.last.head.is_of_side(&segment.head);
         let answers_ack = !self.assured() && self.last.head.event == Event::Ack;
@@ -363,12 +365,12 @@ impl Tracker {
             && self.last.head.is_of_side(&segment.head) == (direction == Direction::Reply)
             && segment.seq() == self.last.head.ack;
         if ((answers_syn || answers_ack) && segment.ack() == self.last.head.end) || answers_challenge {
-            return self.settle(segment, direction, old, new, rules);
+            return self.apply_transition(segment, direction, old, new, rules);
         }
         self.follow_apart(segment, direction, old, new, rules)
     }
 
-    /// Checks the windows, then moves on.
+    /// [`follow`](Self::follow) as a call, for rare segments.
     #[inline(never)]
     fn follow_apart(
         &mut self,
@@ -381,18 +383,25 @@ impl Tracker {
         self.follow(segment, direction, old, new, rules)
     }
 
-    /// Checks the windows, then moves on. Openings and closings come by here: a call the less is worth a twentieth of them.
+    /// Checks the windows and applies the transition. Inlined for openings and closings.
     #[inline(always)]
     fn follow(&mut self, segment: &Segment, direction: Direction, old: State, new: State, rules: &TcpRules) -> Outcome {
         match self.check(segment, direction, rules) {
-            Fit::In => self.settle(segment, direction, old, new, rules),
+            Fit::In => self.apply_transition(segment, direction, old, new, rules),
             Fit::Ignored => Outcome::Kept,
             Fit::Out => self.doubt(segment, rules),
         }
     }
 
-    /// The connection has moved on: its state, and how long it may idle in it.
-    fn settle(&mut self, segment: &Segment, direction: Direction, old: State, new: State, rules: &TcpRules) -> Outcome {
+    /// Applies a transition: the new state and its idle timeout.
+    fn apply_transition(
+        &mut self,
+        segment: &Segment,
+        direction: Direction,
+        old: State,
+        new: State,
+        rules: &TcpRules,
+    ) -> Outcome {
         let event = segment.head.event;
         self.last.head.take_event_of(&segment.head);
         self.state = new;
@@ -406,7 +415,7 @@ impl Tracker {
             if event == Event::Rst {
                 return Outcome::Ends;
             }
-            // A repeated SYN must not keep an unanswered connection alive.
+            // A retransmitted SYN must not extend an unanswered connection.
             if event == Event::Syn && old == State::SynSent {
                 return Outcome::Kept;
             }
@@ -421,7 +430,7 @@ impl Tracker {
         Outcome::Valid(idle)
     }
 
-    /// How long the connection may idle in its state: less when one side gets no answer.
+    /// Returns the idle timeout: shorter if a side gets no answer.
     #[inline(always)]
     fn idle(&self, event: Event, rules: &TcpRules) -> Nanos {
         let idle = rules.idle[self.state as usize][0];
@@ -440,8 +449,8 @@ impl Tracker {
         }
     }
 
-    /// A segment outside the windows. When both sides in turn close a connection that we disagree about, it won't live
-    /// long, whatever we think of its sequence numbers.
+    /// Handles a segment outside the windows. If both sides in turn close the connection, it gets a shorter timeout, even though their
+    /// sequence numbers don't fit.
     #[cold]
     fn doubt(&mut self, segment: &Segment, rules: &TcpRules) -> Outcome {
         if self.assured() && matches!(segment.head.event, Event::Fin | Event::Rst) {
@@ -457,7 +466,7 @@ impl Tracker {
         Outcome::Invalid(Cause::OutOfWindow)
     }
 
-    /// Whether the segment fits the windows; if so, they move.
+    /// Checks a segment against the windows, and advances them if it fits.
     fn check(&mut self, segment: &Segment, direction: Direction, rules: &TcpRules) -> Fit {
         let event = segment.head.event;
         let (of_sender, of_receiver) = (direction as usize, direction as usize ^ 1);
@@ -481,14 +490,14 @@ impl Tracker {
             && after(end, self.windows[of_sender].end)
             && matches!(self.state, State::SynSent | State::SynRecv)
         {
-            // The side has started anew, with a later sequence number.
+            // The side restarted with a later sequence number.
             self.begin(segment, direction);
             if direction == Direction::Reply && !has_ack {
                 return Fit::In;
             }
         }
 
-        // Without an acknowledgement there is nothing to hold against it. Some stacks set ACK on resets and leave the number 0.
+        // Without an acknowledgement there is nothing to check. Some stacks set ACK on resets and leave the number 0.
         if !has_ack || (event == Event::Rst && ack == 0) {
             ack = self.windows[of_receiver].end;
             sack = ack;
@@ -511,14 +520,14 @@ impl Tracker {
         Fit::In
     }
 
-    /// What is known of both sides, by who sends.
+    /// Copies both sides out, sender first.
     #[inline(always)]
     const fn sides(&self, direction: Direction) -> Sides {
         let (of_sender, of_receiver) = (direction as usize, direction as usize ^ 1);
         Sides { sender: self.windows[of_sender], receiver: self.windows[of_receiver] }
     }
 
-    /// Puts back what [`Sides::advance`] moves; of an open connection, all that it moves within the windows.
+    /// Stores the fields that [`Sides::advance`] changes. For an open connection, only those that can change within the windows.
     #[inline(always)]
     const fn set_sides(&mut self, direction: Direction, sides: &Sides, is_open: bool) {
         let (of_sender, of_receiver) = (direction as usize, direction as usize ^ 1);
@@ -534,7 +543,7 @@ impl Tracker {
         self.windows[of_receiver].marks.flags = receiver.marks.flags;
     }
 
-    /// Notes an acknowledgement that fits, and whether it is the last segment once more.
+    /// Stores an ACK that fits, and counts it if it repeats the last segment.
     #[inline(always)]
     fn note(&mut self, segment: &Segment) {
         let is_like = self.last.head.is_like(&segment.head);
@@ -542,7 +551,7 @@ impl Tracker {
         self.last.head = segment.head;
     }
 
-    /// A side's first SYN, or one that starts it anew.
+    /// Initialises a side from its first SYN, or from one that restarts it.
     fn begin(&mut self, segment: &Segment, direction: Direction) {
         let sender = direction as usize;
         let window = &mut self.windows[sender];
@@ -558,7 +567,7 @@ impl Tracker {
         }
     }
 
-    /// A side's first segment that we see, its SYN lost to us: take the windows from what it says.
+    /// Initialises a side from its first segment that is seen, if its SYN was not seen.
     fn pick_up(&mut self, segment: &Segment, sack: u32, direction: Direction) {
         let sender = direction as usize;
         let window = (u32::from(segment.window()) << self.windows[sender].marks.scale).max(1);
@@ -570,12 +579,12 @@ impl Tracker {
             receiver.end = sack;
             receiver.max_end = sack;
         } else if sack == receiver.end.wrapping_add(1) {
-            // Likely the answer to a keep-alive, which repeats the byte before the next.
+            // Probably the answer to a keep-alive, which repeats the byte before the next.
             receiver.end = sack;
         }
     }
 
-    /// Which bound the segment broke, and whether that is forgiven.
+    /// Decides on a segment that violates a window bound.
     #[cold]
     fn misfit(&mut self, seq: u32, end: u32, sack: u32, direction: Direction, rules: &TcpRules) -> Fit {
         let (of_sender, of_receiver) = (direction as usize, direction as usize ^ 1);
@@ -586,8 +595,8 @@ impl Tracker {
         let data_new = at_least(end, sender.end.wrapping_sub(receiver.max_win));
 
         let fit = if !at_most(seq, sender.max_end) {
-            // Some stacks send a little more than the window that they were offered. The segment is not believed, yet
-            // if the receiver takes it, its acknowledgement must not look like one of data never sent.
+            // Some stacks send a little more than the offered window. The segment is not believed, but its acknowledgement must not
+            // look like one of data that was never sent.
             let overshoot = end.wrapping_sub(sender.max_end).wrapping_add(1);
             if receiver.max_win != 0 && data_new && ack_recent && ack_known && overshoot <= receiver.max_win {
                 self.windows[of_sender].end = end;
@@ -599,15 +608,15 @@ impl Tracker {
         } else if !ack_known {
             Fit::Out
         } else {
-            // Old data or an old acknowledgement: harmless, and not worth a longer life.
+            // Old data or an old acknowledgement: harmless, but doesn't extend the connection.
             Fit::Ignored
         };
         if liberal { Fit::In } else { fit }
     }
 }
 
-/// Whether a segment holds to all four bounds, of which one is not asked whether it is known where the connection `is_open`. No branch
-/// stands between them, for they hold nearly always.
+/// Returns true if a segment satisfies all four window bounds. If `is_open`, the receiver's window is known and not tested. Branch-free,
+/// because the bounds nearly always hold.
 #[inline(always)]
 fn fits(seq: u32, end: u32, sack: u32, sender: &Window, receiver: &Window, is_open: bool) -> bool {
     at_most(seq, sender.max_end)
@@ -616,15 +625,15 @@ fn fits(seq: u32, end: u32, sack: u32, sender: &Window, receiver: &Window, is_op
         & at_least(sack, receiver.end.wrapping_sub(sender.max_win.max(ACK_WINDOW_MIN)))
 }
 
-/// Whether a segment fits the windows.
+/// The result of a window check.
 enum Fit {
     In,
-    /// It passes, and changes nothing.
+    /// It is forwarded and changes nothing.
     Ignored,
     Out,
 }
 
-/// A segment that fits, its numbers corrected where the header's don't count.
+/// The numbers of a segment that fits, corrected where the header's are not valid.
 struct Moved {
     end: u32,
     ack: u32,
@@ -634,15 +643,15 @@ struct Moved {
     has_ack: bool,
 }
 
-/// What is known of both sides, taken out together: one side is not told from the other in memory, so that in place each store
-/// to one would have to be waited for by the next load of the other.
+/// Copies of both sides' state, sender and receiver. In place, the compiler can't prove that the two don't alias, and each store to one
+/// would delay the next load of the other.
 struct Sides {
     sender: Window,
     receiver: Window,
 }
 
 impl Sides {
-    /// The segment fits: moves both sides' windows. What is known of a connection that `is_open` is not asked.
+    /// Advances both sides' windows by a segment that fits. If `is_open`, known fields are not tested.
     #[inline(always)]
     fn advance(&mut self, moved: &Moved, is_open: bool) {
         let &Moved { end, ack, sack, .. } = moved;
@@ -664,7 +673,7 @@ impl Sides {
 
         let receiver = &mut self.receiver;
         if after(end, sender.max_end) {
-            // More than the receiver allowed is rare.
+            // Data beyond the receiver's window is rare.
             cold_path();
             if receiver.max_win != 0 {
                 receiver.max_win = receiver.max_win.wrapping_add(end.wrapping_sub(sender.max_end));
@@ -678,14 +687,14 @@ impl Sides {
         self.receiver.marks.flags &= if ack == receiver.end { !Marks::UNACKNOWLEDGED } else { !0 };
     }
 
-    /// Whether either side has sent data that the other hasn't acknowledged.
+    /// Returns true if either side has sent data that the other hasn't acknowledged.
     #[inline(always)]
     const fn are_unacknowledged(&self) -> bool {
         (self.sender.marks.flags | self.receiver.marks.flags) & Marks::UNACKNOWLEDGED != 0
     }
 }
 
-/// Whether sequence number `a` lies before `b` (RFC 9293 3.4).
+/// Returns true if sequence number `a` is before `b` (RFC 9293 3.4).
 #[inline]
 const fn before(a: u32, b: u32) -> bool {
     (a.wrapping_sub(b) as i32) < 0

@@ -1,27 +1,27 @@
-//! The cache's configuration file, and its keys as the catalogue prints them.
+//! The configuration of `web-cache`, and its keys as the catalogue prints them.
 
 use memory::transactional::Cause;
 use nf::{ConfigKey, Recipe};
 use serde::Deserialize;
 
-use crate::config::{Count, Flows, Timeout};
+use crate::config::{Count, FlowCount, Timeout};
 
-/// How the cache is set up. Defaults and meanings: `docs/web-cache.md`.
+/// The configuration of [`WebCache`](super::WebCache). Defaults and meanings: `docs/web-cache.md`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// The port that the store is behind, by which requests go that it can answer.
+    /// Port of the store, by which requests go out that it can answer. 65535: such requests are only counted.
     pub store_port: Count<0, 65_535>,
-    /// Responses that are known.
+    /// Maximum number of responses in the index.
     pub responses: Count<1, 16_777_216>,
-    /// A response is kept for so long at most, whatever it says.
+    /// Maximum time that a response stays fresh, whatever it says.
     pub longest: Timeout,
-    /// A connection that is silent for so long is forgotten.
+    /// Silence after which a connection is forgotten.
     pub idle_timeout: Timeout,
-    /// IPv4 connections that are remembered.
-    pub flows: Flows,
-    /// IPv6 connections that are remembered.
-    pub flows_v6: Flows,
+    /// Maximum number of IPv4 connections.
+    pub flows: FlowCount,
+    /// Maximum number of IPv6 connections.
+    pub flows_v6: FlowCount,
 }
 
 impl Default for Config {
@@ -31,8 +31,8 @@ impl Default for Config {
             responses: Count::new(65_536),
             longest: Timeout::from_secs(86_400),
             idle_timeout: Timeout::from_secs(300),
-            flows: Flows::new(65_536),
-            flows_v6: Flows::new(8_192),
+            flows: FlowCount::new(65_536),
+            flows_v6: FlowCount::new(8_192),
         }
     }
 }
@@ -45,25 +45,25 @@ pub(super) const KEYS: &[ConfigKey] = &[
     key(
         "store_port",
         "65535",
-        "the port that the store is behind, by which requests go that it can answer; 65535: as others, and counted alone",
+        "port of the store, by which requests go out that it can answer; 65535: such requests are only counted",
     ),
-    key("responses", "65536", "responses that are known; 1 to 16777216"),
-    key("longest", "86400", "seconds that a response is kept at most, whatever it says"),
+    key("responses", "65536", "maximum number of responses in the index; 1 to 16777216"),
+    key("longest", "86400", "maximum seconds that a response stays fresh, whatever it says"),
     key("idle_timeout", "300", "seconds of silence after which a connection is forgotten"),
-    key("flows", "65536", "IPv4 connections that are remembered"),
-    key("flows_v6", "8192", "IPv6 connections that are remembered"),
+    key("flows", "65536", "maximum number of IPv4 connections"),
+    key("flows_v6", "8192", "maximum number of IPv6 connections"),
 ];
 
 pub(super) const RECIPES: &[Recipe] = &[
-    Recipe { cause: Cause::SameBucket, key: "responses", help: "more of them: the map has as many more buckets" },
+    Recipe { cause: Cause::SameBucket, key: "responses", help: "larger: the map has more buckets" },
     Recipe {
         cause: Cause::MapRoomExhausted,
         key: "responses",
-        help: "more than there are, so that no core runs out of its share",
+        help: "larger than needed: a core then doesn't use up its share",
     },
     Recipe {
         cause: Cause::PoolExhausted,
         key: "responses",
-        help: "more than there are, so that no core runs out of its share",
+        help: "larger than needed: a core then doesn't use up its share",
     },
 ];

@@ -1,9 +1,9 @@
-//! Dates as HTTP writes them (RFC 9110, section 5.6.7): `Sun, 06 Nov 1994 08:49:37 GMT`. The two forms that are obsolete aren't read.
+//! Parses HTTP dates (RFC 9110, section 5.6.7): `Sun, 06 Nov 1994 08:49:37 GMT`. The two obsolete forms are refused.
 
 const MONTHS: [&[u8; 3]; 12] =
     [b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec"];
 
-/// Seconds since 1970. The day of the week isn't looked at.
+/// Returns the seconds since 1970. The day of the week is ignored.
 pub(super) fn seconds(date: &[u8]) -> Option<u64> {
     let [_, _, _, b',', b' ', day @ .., b' ', b'G', b'M', b'T'] = date else { return None };
     let (day, rest) = day.split_at_checked(2)?;
@@ -15,7 +15,7 @@ pub(super) fn seconds(date: &[u8]) -> Option<u64> {
     let [day, year, hour, minute, second] = [day, year, hour, minute, second].map(number);
     let (day, year, hour, minute, second) = (day?, year?, hour?, minute?, second?);
     let is_date = (1..=days_of(month, year)).contains(&day) && year >= 1970;
-    // A leap second is the next one's beginning.
+    // A leap second counts as the next second.
     let is_time = rest.len() == 9 && hour < 24 && minute < 60 && second <= 60;
     (is_date && is_time).then(|| ((days_before(year, month) + day - 1) * 24 + hour) * 3_600 + minute * 60 + second)
 }
@@ -37,7 +37,7 @@ const fn days_of(month: u64, year: u64) -> u64 {
     }
 }
 
-/// Days from the beginning of 1970 to that of the month.
+/// Returns the days from the beginning of 1970 to the beginning of the month.
 fn days_before(year: u64, month: u64) -> u64 {
     let leaps = |year: u64| year / 4 - year / 100 + year / 400;
     let of_years = (year - 1970) * 365 + leaps(year - 1) - leaps(1969);
@@ -71,7 +71,7 @@ mod tests {
             let expected = httpdate::parse_http_date(text).ok();
             if let Some(read) = seconds(&date) {
                 let expected = expected.map(|time| time.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs());
-                // The other one looks at the day of the week.
+                // The other library checks the day of the week.
                 prop_assert!(expected.is_none_or(|expected| expected == read), "{text}");
             } else {
                 prop_assert!(expected.is_none(), "{text}");

@@ -1,9 +1,9 @@
-//! Which requests a shared cache may answer, and which responses it may keep and for how long (RFC 9111).
+//! Classifies requests and responses: what a shared cache may answer, and what it may store and for how long (RFC 9111).
 
 use super::date;
 use crate::http::{self, Digest, Fields, Request, Response};
 
-/// Why an exchange is none for a cache.
+/// Why an exchange can't be cached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Uncacheable {
@@ -12,11 +12,11 @@ pub(super) enum Uncacheable {
     RequestNoStore,
     Range,
     Authorization,
-    /// A request's or a response's head goes on in another segment.
+    /// The head continues in another segment.
     Split,
-    /// An ambiguous or illegible head.
+    /// The head is ambiguous or can't be read.
     Invalid,
-    /// No request was seen for the response, or too many at once, or one that is invalid.
+    /// The response has no known request: none was seen, too many wait, or one was invalid.
     Unmatched,
     Status,
     NoStore,
@@ -70,39 +70,39 @@ impl Uncacheable {
 /// A request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ask {
-    /// What it asks for; zero where that isn't told.
+    /// Key of the resource; zero if unknown.
     pub name: Digest,
-    pub what: What,
+    pub what: CacheAction,
 }
 
-/// What a cache has to do with a request.
+/// What a cache does with a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum What {
-    /// It may answer, and keep what comes.
+pub(super) enum CacheAction {
+    /// Answer it if possible, and store the response.
     LookUp,
-    /// It may keep what comes, and not answer.
+    /// Don't answer, but store the response.
     Reload,
-    /// It may keep what comes if that says so.
+    /// Store the response if that permits it.
     Authorized,
-    /// What it knows is out of date if this succeeds.
+    /// Invalidate the stored response if the request succeeds.
     Unsafe,
-    /// Nothing.
-    Pass(Uncacheable),
+    /// Nothing, for this reason.
+    Bypass(Uncacheable),
 }
 
 /// A response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Reply {
     pub keep: Keep,
-    /// Whether it may be kept though the request was authorized.
+    /// It may be stored even if the request was authorized.
     pub is_public: bool,
-    /// Whether it tells of success, or of another place.
+    /// It is a success or a redirection.
     pub succeeds: bool,
-    /// Bytes of its body, zero where it doesn't say.
+    /// `Content-Length`, or zero.
     pub length: u64,
 }
 
-/// Whether a response may be kept.
+/// Whether and how long a response may be stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Keep {
     /// For so many seconds.
@@ -110,7 +110,7 @@ pub(super) enum Keep {
     Not(Uncacheable),
 }
 
-/// What a payload that begins with a request asks for.
+/// Reads the request that a payload begins with.
 #[inline]
 pub(super) fn ask(payload: &[u8]) -> Option<Ask> {
     http::request(payload, |request| {
@@ -120,35 +120,35 @@ pub(super) fn ask(payload: &[u8]) -> Option<Ask> {
     })
 }
 
-fn what(request: &Request<'_>, has_host: bool) -> What {
+fn what(request: &Request<'_>, has_host: bool) -> CacheAction {
     let fields = request.fields;
     if !request.is_valid() {
-        return What::Pass(Uncacheable::Invalid);
+        return CacheAction::Bypass(Uncacheable::Invalid);
     }
     match request.method {
         "GET" => {}
-        "HEAD" | "OPTIONS" | "TRACE" | "CONNECT" => return What::Pass(Uncacheable::Method),
-        _ if has_host => return What::Unsafe,
-        _ => return What::Pass(Uncacheable::Method),
+        "HEAD" | "OPTIONS" | "TRACE" | "CONNECT" => return CacheAction::Bypass(Uncacheable::Method),
+        _ if has_host => return CacheAction::Unsafe,
+        _ => return CacheAction::Bypass(Uncacheable::Method),
     }
-    // What is missing could forbid it.
+    // The missing part could forbid it.
     if !fields.is_whole {
-        return What::Pass(Uncacheable::Split);
+        return CacheAction::Bypass(Uncacheable::Split);
     }
     if !has_host || request.lacks_host() {
-        return What::Pass(Uncacheable::NoHost);
+        return CacheAction::Bypass(Uncacheable::NoHost);
     }
     let asks = Directives::of(fields);
     if asks.no_store {
-        What::Pass(Uncacheable::RequestNoStore)
+        CacheAction::Bypass(Uncacheable::RequestNoStore)
     } else if fields.first("range").is_some() {
-        What::Pass(Uncacheable::Range)
+        CacheAction::Bypass(Uncacheable::Range)
     } else if fields.first("authorization").is_some() {
-        What::Authorized
+        CacheAction::Authorized
     } else if asks.no_cache || asks.max_age == Some(0) || (!asks.are_any && is_pragma(fields)) {
-        What::Reload
+        CacheAction::Reload
     } else {
-        What::LookUp
+        CacheAction::LookUp
     }
 }
 
@@ -156,7 +156,7 @@ fn is_pragma(fields: Fields<'_>) -> bool {
     fields.members("pragma").any(|member| member.eq_ignore_ascii_case(b"no-cache"))
 }
 
-/// What a payload that begins with a response says; `None` also for one that another one follows.
+/// Reads the response that a payload begins with; `None` also for an interim response.
 #[inline]
 pub(super) fn reply(payload: &[u8]) -> Option<Reply> {
     http::response(payload, |response| {
@@ -204,12 +204,12 @@ fn keep(response: &Response<'_>, says: &Directives) -> Keep {
     Keep::Not(why)
 }
 
-/// How long a response is fresh from now on (RFC 9111, section 4.2.1). `None`: it doesn't say, and nothing is guessed.
+/// Returns the remaining lifetime of a response in seconds (RFC 9111, section 4.2.1); `None` without an explicit lifetime.
 fn lifetime(fields: Fields<'_>, says: &Directives) -> Option<u64> {
     let lifetime = match (says.s_maxage, says.max_age, fields.first("expires")) {
         (Some(secs), ..) | (None, Some(secs), _) => secs,
         (None, None, Some(expires)) => {
-            // A date that can't be read is in the past.
+            // An invalid date counts as past.
             let Some(expires) = date::seconds(expires) else { return Some(0) };
             expires.saturating_sub(fields.first("date").and_then(date::seconds)?)
         }
@@ -219,7 +219,7 @@ fn lifetime(fields: Fields<'_>, says: &Directives) -> Option<u64> {
     Some(lifetime.saturating_sub(age))
 }
 
-/// What is read of the `Cache-Control` fields.
+/// The directives of the `Cache-Control` fields.
 #[derive(Clone, Copy, Debug, Default)]
 struct Directives {
     are_any: bool,
@@ -228,7 +228,7 @@ struct Directives {
     private: bool,
     public: bool,
     must_revalidate: bool,
-    /// Zero where the number can't be read: then it is stale (RFC 9111, section 4.2.1).
+    /// Zero if the number is invalid: then the response is stale (RFC 9111, section 4.2.1).
     max_age: Option<u64>,
     s_maxage: Option<u64>,
 }
@@ -247,7 +247,7 @@ impl Directives {
             all.private |= is("private");
             all.public |= is("public");
             all.must_revalidate |= is("must-revalidate");
-            // Of several the first counts.
+            // The first of several counts.
             if is("max-age") {
                 all.max_age = all.max_age.or(Some(secs));
             }
@@ -259,7 +259,7 @@ impl Directives {
     }
 }
 
-/// A whole number, perhaps in quotes; one that is too large is the largest.
+/// Parses a whole number, perhaps in quotes. Saturates.
 fn number(value: &[u8]) -> Option<u64> {
     let value = value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\"")).unwrap_or(value);
     let add = |sum: u64, digit: &u8| {

@@ -1,32 +1,33 @@
-//! What a segment contributes, and its wire form.
+//! The metadata of a segment, and its wire form.
 
 use nf::{ENDS_BYTES, IPV6, Meta, RecordReader, RecordWriter, family_of};
 use packet::{FiveTuple, Host};
 
-use super::message::{Ask, Keep, Reply, Uncacheable, What};
+use super::message::{Ask, CacheAction, Keep, Reply, Uncacheable};
 use crate::http::Digest;
 
-/// What a segment contributes: its connection, and the message that begins with it.
+/// The metadata of a segment: its connection, and the message that begins with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
     pub(super) tuple: FiveTuple,
     pub(super) event: Event,
 }
 
+/// What a segment does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
     Data,
     Syn,
     Fin,
     Reset,
-    /// A request, and the segment's sequence number, by which it is known when it comes again.
+    /// A request, and the segment's sequence number, to find retransmissions.
     Ask(Ask, u32),
     Reply(Reply, u32),
 }
 
-/// Added to a reason's number, so that it isn't taken for something else.
+/// Offset of a reason's number in the code byte.
 const REASON: u8 = 16;
-/// Added where a response is public, and where it succeeds.
+/// Flags in the code byte of a response: it is public, it succeeds.
 const PUBLIC: u8 = 64;
 const SUCCEEDS: u8 = 128;
 
@@ -53,11 +54,11 @@ impl Meta for Segment {
             Event::Reset => (3, 0, 0, 0, 0, 0),
             Event::Ask(Ask { name, what }, seq) => {
                 let code = match what {
-                    What::LookUp => 0,
-                    What::Reload => 1,
-                    What::Authorized => 2,
-                    What::Unsafe => 3,
-                    What::Pass(why) => REASON + why as u8,
+                    CacheAction::LookUp => 0,
+                    CacheAction::Reload => 1,
+                    CacheAction::Authorized => 2,
+                    CacheAction::Unsafe => 3,
+                    CacheAction::Bypass(why) => REASON + why as u8,
                 };
                 (4, seq, code, name.0, 0, 0)
             }
@@ -90,11 +91,11 @@ impl Meta for Segment {
             (3, (0, 0, 0, 0, 0)) => Event::Reset,
             (4, (.., 0, 0)) => {
                 let what = match code {
-                    0 => What::LookUp,
-                    1 => What::Reload,
-                    2 => What::Authorized,
-                    3 => What::Unsafe,
-                    code => What::Pass(reason(code)?),
+                    0 => CacheAction::LookUp,
+                    1 => CacheAction::Reload,
+                    2 => CacheAction::Authorized,
+                    3 => CacheAction::Unsafe,
+                    code => CacheAction::Bypass(reason(code)?),
                 };
                 Event::Ask(Ask { name, what }, seq)
             }

@@ -3,11 +3,11 @@ use std::string::{String, ToString};
 use std::vec::Vec;
 
 use memory::{Local, LocalTx};
-use nf::local_report;
 use packet::{FiveTuple, Seq};
 
 use super::*;
 use crate::http::Digest;
+use crate::testing::report_at;
 
 struct Bench {
     function: WebCache,
@@ -59,7 +59,7 @@ impl Bench {
         }
     }
 
-    /// Asks for this and gets it, so that it is kept, or not.
+    /// Requests this and gets it, so that it is indexed or not.
     fn get(&mut self, path: &str, fields: &str) {
         self.ask(&std::format!("GET {path}"), "Host: a\r\n");
         self.reply("200 OK", fields);
@@ -71,9 +71,9 @@ impl Bench {
         known.is_some()
     }
 
-    /// What was counted of these.
+    /// Returns the counts with these names.
     fn told(&self, names: &[&str]) -> Vec<String> {
-        let rows = local_report(&self.function, &self.state, self.now).unwrap().rows;
+        let rows = report_at(&self.function, &[], &self.state, self.now).unwrap().rows;
         names.iter().map(|name| rows.iter().find(|row| row[0] == *name).expect("it is told")[1].to_string()).collect()
     }
 }
@@ -93,7 +93,7 @@ fn what_was_kept_answers_until_it_is_stale() {
     assert!(bench.is_kept("/long"));
     bench.wait(40);
     assert!(!bench.is_kept("/long"), "nothing is kept for longer than configured");
-    assert_eq!(bench.told(&["hits", "misses", "bytes saved", "responses kept"]), ["2", "5", "2,468", "2"]);
+    assert_eq!(bench.told(&["hits", "misses", "bytes saved", "responses indexed"]), ["2", "5", "2,468", "2"]);
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn what_is_invalid_is_asked_for_nothing_and_its_connection_answers_nobody() {
     assert_eq!(bench.told(&["invalid"]), ["2"]);
 }
 
-/// Table by table what RFC 9111 says of responses: whether they are kept for 60 seconds and no longer, and what is counted if not.
+/// The rules of RFC 9111 for responses: indexed for 60 seconds and no longer, or counted by reason.
 #[test]
 fn responses_are_kept_as_they_say() {
     let dates = "Date: Sun, 06 Nov 1994 08:49:00 GMT\r\n";
@@ -159,12 +159,12 @@ fn responses_are_kept_as_they_say() {
         bench.wait(1);
         assert!(!bench.is_kept("/x"), "{status}: {fields}");
         if !why.is_empty() {
-            assert_eq!(bench.told(&[why, "responses kept"]), ["1", "0"], "{status}: {fields}");
+            assert_eq!(bench.told(&[why, "responses indexed"]), ["1", "0"], "{status}: {fields}");
         }
     }
 }
 
-/// What requests may be answered, and what may be kept of the response to them.
+/// Which requests may be answered, and which responses may be indexed.
 #[test]
 fn requests_are_answered_as_they_ask() {
     for (line, fields, is_answered, is_kept, why) in [
@@ -199,7 +199,7 @@ fn requests_are_answered_as_they_ask() {
         assert!(bench.is_kept("/x"), "{allows}");
     }
     let cut = message::ask(b"GET /x HTTP/1.1\r\nHost: a\r\nAcc").unwrap();
-    assert_eq!(cut.what, What::Pass(Uncacheable::Split));
+    assert_eq!(cut.what, CacheAction::Bypass(Uncacheable::Split));
     let cut = message::reply(b"HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nSet").unwrap();
     assert_eq!(cut.keep, Keep::Not(Uncacheable::Split));
 }
@@ -232,7 +232,7 @@ fn responses_come_in_the_order_of_requests() {
     bench.reply("200 OK", "");
     bench.reply("200 OK", "Cache-Control: max-age=60\r\n");
     assert_eq!(["/1", "/2", "/3", "/4"].map(|path| bench.is_kept(path)), [true, false, true, false]);
-    // One is still waiting; four more are too many, and from then on nobody knows.
+    // One is still waiting; four more are too many.
     for path in ["/5", "/6", "/7", "/8"] {
         bench.ask(&std::format!("GET {path}"), "Host: a\r\n");
     }
@@ -261,7 +261,7 @@ fn segments_that_come_again_count_once() {
         bench.step(false, Event::Reply(reply, seq));
         bench.step(true, Event::Reply(reply, seq.wrapping_add(1)));
     }
-    assert_eq!(bench.told(&["hits", "bytes saved", "responses kept", "no request"]), ["1", "7", "2", "0"]);
+    assert_eq!(bench.told(&["hits", "bytes saved", "responses indexed", "no request"]), ["1", "7", "2", "0"]);
 }
 
 #[test]
@@ -274,7 +274,7 @@ fn the_index_is_bounded_and_what_is_stale_soonest_makes_room() {
     }
     let kept = (0..100).filter(|number| bench.is_kept(&std::format!("/{number}"))).count();
     assert_eq!((kept, bench.is_kept("/soon")), (4, false));
-    assert_eq!(bench.told(&["evicted", "responses kept", "without room"]), ["97", "101", "0"]);
+    assert_eq!(bench.told(&["evicted", "responses indexed", "without room"]), ["97", "101", "0"]);
     bench.wait(62);
     for _ in 0..4 {
         bench.get("/none", "");

@@ -1,4 +1,4 @@
-//! A network function that counts a source's packets, with a place for a line that reaches for something else.
+//! A network function that counts a source's packets, with a place for a forbidden line.
 #![no_std]
 #![forbid(unsafe_code)]
 

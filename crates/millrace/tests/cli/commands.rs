@@ -275,11 +275,11 @@ fn a_function_that_does_nothing_says_why() {
     )
     .unwrap();
     for (line, words) in [
-        ("bridge", "frames went to stations on the side that they came from"),
-        ("load-balancer", "there are no `services`, and every packet passes unchanged"),
-        ("nat", "packets went from outside to inside addresses, which nobody outside knows"),
-        ("ipsec", "there are no `tunnels`, and every packet is dropped"),
-        ("ipsec --set other=forward", "there are no `tunnels`, and every packet passes unchanged"),
+        ("bridge", "frames were for stations on the port that they came from"),
+        ("load-balancer", "there are no `services`, so every packet passes unchanged"),
+        ("nat", "packets went from outside to inside addresses, which no outside host can know"),
+        ("ipsec", "there are no `tunnels`, so every packet is dropped"),
+        ("ipsec --set other=forward", "there are no `tunnels`, so every packet passes unchanged"),
     ] {
         let text = folder.stdout(&format!("run {line} --in demo.pcap.zst"));
         assert!(text.matches(words).count() == 1, "{line}: {text}");
@@ -315,7 +315,7 @@ fn configurations_are_refused_in_words() {
         ("table_size = \"large\"".to_owned(), "web.toml:1:14: a whole number is wanted here, not the text \"large\"\n"),
         (
             "table_size = 3".to_owned(),
-            "web.toml:1:14: 3 is out of range: a prime from 101 to 1048573, a hundred times the backends or more\n",
+            "web.toml:1:14: 3 is out of range: a prime from 101 to 1048573, at least a hundred times the number of backends\n",
         ),
         (
             service("backends = [\"10.0.0.1:80\", \"10.0.0.2:80\", \"10.0.0.3:80\", \"10.0.0.4:80\"]"),
@@ -463,7 +463,7 @@ fn a_configuration_is_checked_without_a_capture() {
     );
     let value = folder.json("check conntrack --set flows=7 --json");
     assert_eq!((&value["valid"], &value["flows"], &value["keeps_flows"]), (&true.into(), &7.into(), &true.into()));
-    assert!(folder.stdout("check load-balancer").contains("note: nobody is balanced"));
+    assert!(folder.stdout("check load-balancer").contains("note: there are no `services`"));
     fs::write(folder.path("bad.toml"), "external = [\"203.0.113.9\"]\ninside = [\"10.0.0.1/8\"]\n").unwrap();
     for (line, code, says) in [
         ("check nat --config bad.toml", 2, "bad.toml:2:11: "),

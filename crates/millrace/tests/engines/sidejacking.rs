@@ -202,11 +202,11 @@ fn real_sessions_are_of_one_client_until_another_sends_the_same() {
         };
         let title = told(&subject.trace).title;
         assert!(
-            title.contains(&format!("({requests} requests with a session's cookie, 0 of others")),
+            title.contains(&format!("({requests} requests with a session cookie, 0 by other clients")),
             "{capture}: {title}"
         );
         let report = told(&with_another(&subject.trace, client.into()));
-        let both = format!("({} requests with a session's cookie, {requests} of others", 2 * requests);
+        let both = format!("({} requests with a session cookie, {requests} by other clients", 2 * requests);
         assert!(report.title.contains(&both), "{capture}: {}", report.title);
         let [owner, other] = [0, 0x40].map(|bits| {
             let [first, rest @ ..] = client;

@@ -174,7 +174,7 @@ fn pages_that_many_want_are_answered_by_the_store() {
     let verdicts = driver.run(&frames);
     let by_store = verdicts.iter().filter(|verdict| **verdict == Verdict::Forward(PortId(7))).count() as u64;
     let report = driver.report().expect("it has a report");
-    let [hits, misses, bytes, kept] = told(&report, &["hits", "misses", "bytes saved", "responses kept"])[..] else {
+    let [hits, misses, bytes, kept] = told(&report, &["hits", "misses", "bytes saved", "responses indexed"])[..] else {
         unreachable!("as many as asked for")
     };
     assert_eq!((hits, hits + misses, bytes, kept), (by_store, 1_000, hits * 1_000, 1_000), "{report:#?}");
@@ -217,7 +217,7 @@ fn real_pages_are_kept_as_they_say() {
             }
         }
         let report = driver.report().expect("it has a report");
-        let names = ["hits", "misses", "split head", "responses kept", "no lifetime", "no-cache", "vary", "stale"];
+        let names = ["hits", "misses", "split head", "responses indexed", "no lifetime", "no-cache", "vary", "stale"];
         assert_eq!(told(&report, &names), [hits, 118 - hits, 4, 92, 6, 6, 14, 0], "{later} seconds later");
     }
 }

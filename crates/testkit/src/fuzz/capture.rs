@@ -1,5 +1,5 @@
-//! Capture files: any bytes are read to an end, the same whatever the size of the blocks, in memory that the file has
-//! bytes to show for; and what is written of them reads back equal.
+//! Check of capture files: any bytes are read to an end, independently of the block size, with memory bounded by the file's size; and
+//! packets that are written read back equal.
 
 use std::collections::BTreeMap;
 use std::io::{self, Cursor, Read};
@@ -11,10 +11,10 @@ use packet::{LinkType, Nanos};
 use port::pcap::{BLOCK_BYTES, Capture, Compression, Container, Fault, Format, Reader, Writer};
 use port::{Batch, Fate, Packet, Receive, Received, Transmit};
 
-/// What is kept of a capture at most, for a few bytes decompress to gigabytes.
-const KEPT_BYTES_MAX: usize = 1 << 22;
+/// Maximum number of bytes stored of a capture, because a few bytes decompress to gigabytes.
+const STORED_BYTES_MAX: usize = 1 << 22;
 
-/// Reads the input as a capture file, writes what it holds, and reads that.
+/// Reads the input as a capture file, writes its packets, and reads them back.
 pub fn capture(bytes: &[u8]) {
     let Some(whole) = Content::read(bytes, BLOCK_BYTES, usize::MAX) else { return };
     let Some(pieces) = Content::read(bytes, 64, 61) else { return };
@@ -28,17 +28,17 @@ pub fn capture(bytes: &[u8]) {
     }
 }
 
-/// All that was read of a capture.
+/// The content of a capture.
 struct Content {
-    /// `None`: it could not be opened.
+    /// `None` if it could not be opened.
     format: Option<Format>,
-    packets: Vec<Kept>,
-    /// The error that it ended with.
+    packets: Vec<OwnedPacket>,
+    /// The error at the end, if any.
     end: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Kept {
+struct OwnedPacket {
     time: Nanos,
     wire_len: u32,
     interface: u16,
@@ -47,7 +47,7 @@ struct Kept {
 }
 
 impl Content {
-    /// Reads a capture that comes by at most `piece` bytes at a time; `None` when it is too large to be kept.
+    /// Reads a capture in pieces of at most `piece` bytes; `None` if it is too large to store.
     fn read(bytes: &[u8], block: usize, piece: usize) -> Option<Self> {
         let mut content = Self { format: None, packets: Vec::new(), end: None };
         let mut reader = match Reader::from_read(Pieces { input: Cursor::new(bytes.to_vec()), piece }, "input") {
@@ -58,7 +58,7 @@ impl Content {
         loop {
             match reader.read(&mut batch) {
                 Ok(Received::Packets) => assert!(!batch.is_empty(), "packets were announced"),
-                // Whoever decompresses may be late.
+                // A decompressor may be late.
                 Ok(Received::Idle) => continue,
                 Ok(Received::End) => break,
                 Err(error) => {
@@ -68,9 +68,9 @@ impl Content {
             }
             for (index, packet) in batch.packets().iter().enumerate() {
                 content.take(packet, batch.bytes(index));
-                kept_bytes += batch.bytes(index).len() + size_of::<Kept>();
+                kept_bytes += batch.bytes(index).len() + size_of::<OwnedPacket>();
             }
-            if kept_bytes > KEPT_BYTES_MAX {
+            if kept_bytes > STORED_BYTES_MAX {
                 return None;
             }
         }
@@ -89,12 +89,12 @@ impl Content {
         assert!(self.packets.last().is_none_or(|last| last.time <= packet.time), "time runs backwards");
         assert!(packet.wire_len as usize >= bytes.len());
         let Packet { time, wire_len, interface, link, .. } = *packet;
-        self.packets.push(Kept { time, wire_len, interface, link, bytes: bytes.to_vec() });
+        self.packets.push(OwnedPacket { time, wire_len, interface, link, bytes: bytes.to_vec() });
     }
 }
 
 /// Writes the packets to a file, compressed as the input was, and reads it back.
-fn written(packets: &[Kept], format: &Format, container: Container) {
+fn written(packets: &[OwnedPacket], format: &Format, container: Container) {
     let file = Scratch::new(match format.compression {
         None => "",
         Some(Compression::Gzip) => ".gz",
@@ -102,11 +102,11 @@ fn written(packets: &[Kept], format: &Format, container: Container) {
     });
     let mut writer = Writer::create(&file.0, Some(container), Some(format)).expect("the scratch file opens");
     let mut expected = Vec::new();
-    for kept in packets {
-        let Kept { time, wire_len, interface, link, ref bytes } = *kept;
+    for packet in packets {
+        let OwnedPacket { time, wire_len, interface, link, ref bytes } = *packet;
         let descriptor = crate::Frames::descriptor(link, expected.len(), time, bytes);
         match writer.write(&Packet { wire_len, interface, ..descriptor }, bytes) {
-            Ok(()) => expected.push(kept.clone()),
+            Ok(()) => expected.push(packet.clone()),
             Err(error) => {
                 let refused = matches!(error.fault, Fault::MixedLinks(..) | Fault::LateTime);
                 assert!(refused && container == Container::Pcap, "{error}");
@@ -121,14 +121,13 @@ fn written(packets: &[Kept], format: &Format, container: Container) {
     if container == Container::PcapNg {
         number_alike(&mut expected);
     } else {
-        expected.iter_mut().for_each(|kept| kept.interface = 0);
+        expected.iter_mut().for_each(|packet| packet.interface = 0);
     }
     assert_eq!(back.packets, expected, "what was written reads back");
 }
 
-/// Copies the capture with all that stands beside its packets, twice: the packets come out as they went in, and the second copy is the
-/// first one again.
-fn copied(bytes: &[u8], packets: &[Kept]) {
+/// Copies the capture with its metadata twice: the packets don't change, and the second copy equals the first.
+fn copied(bytes: &[u8], packets: &[OwnedPacket]) {
     let copy = |bytes: &[u8]| {
         let file = Scratch::new("");
         let reader = Reader::from_read(Cursor::new(bytes.to_vec()), "input").expect("it was opened before");
@@ -149,19 +148,19 @@ fn copied(bytes: &[u8], packets: &[Kept]) {
     let first = copy(bytes);
     let back = Content::read(&first, BLOCK_BYTES, usize::MAX).expect("no more than was kept");
     assert_eq!(back.end, None, "what was written is whole");
-    let shape = |packets: &[Kept]| -> Vec<_> {
-        packets.iter().map(|kept| (kept.wire_len, kept.link, kept.bytes.clone())).collect()
+    let shape = |packets: &[OwnedPacket]| -> Vec<_> {
+        packets.iter().map(|packet| (packet.wire_len, packet.link, packet.bytes.clone())).collect()
     };
     assert_eq!(shape(&back.packets), shape(packets), "what was copied reads back");
     assert!(copy(&first) == first, "a copy's copy is another");
 }
 
-/// Numbers interfaces by their first packets, as the one section of a written pcapng has them.
-fn number_alike(packets: &mut [Kept]) {
+/// Numbers interfaces by their first packets, as in the single section of a written pcapng.
+fn number_alike(packets: &mut [OwnedPacket]) {
     let mut numbers = BTreeMap::new();
-    for kept in packets {
+    for packet in packets {
         let next = numbers.len() as u16;
-        kept.interface = *numbers.entry((kept.interface, kept.link)).or_insert(next);
+        packet.interface = *numbers.entry((packet.interface, packet.link)).or_insert(next);
     }
 }
 
@@ -178,7 +177,7 @@ impl Read for Pieces {
     }
 }
 
-/// A file's name that is free again in the end.
+/// A temporary file, removed on drop.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -192,7 +191,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // Where it can't be removed it is the system's to tidy away.
+        // If it can't be removed, the system cleans up.
         let _ = fs::remove_file(&self.0);
     }
 }

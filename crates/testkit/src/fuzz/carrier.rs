@@ -1,5 +1,5 @@
-//! The piggyback carrier: any bytes are taken apart or refused; what a sequencer writes comes back; and replicas that are
-//! given something else say so or do as before, or go on behind what is missing.
+//! Check of the piggyback carrier: any bytes are parsed or refused; a sequencer's packets parse back; and replicas that get changed
+//! packets report an error or produce the same outcome, or continue after a gap.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ use port::{PortError, Trace};
 use super::functions::decode;
 use crate::carrier::{plain, replicas, sequenced};
 
-/// Takes the input for a sequenced packet, and then for packets to sequence (as [`functions`](super::functions()) reads
-/// them) behind five bytes: how many cores, whether with an outer header, and a byte to change in what comes of them.
+/// Reads the input as a sequenced packet, and then as packets to sequence (in the form of [`functions`](super::functions())) after five
+/// bytes: number of cores, outer header or not, and a byte to change in the sequenced packets.
 pub fn carrier(bytes: &[u8]) {
     anything(bytes);
     let Some((&[cores, number, low, high, change], packets)) = bytes.split_first_chunk::<5>() else { return };
@@ -27,14 +27,14 @@ pub fn carrier(bytes: &[u8]) {
     through(&Arc::new(nat::Nat::new(pools)), &trace, cores, outer, &change);
 }
 
-/// What is changed in a sequenced packet.
+/// A change in a sequenced packet.
 struct Change {
     number: usize,
     at: usize,
     bits: u8,
 }
 
-/// Shapes of every kind: none too small to be one.
+/// Valid shapes of every kind.
 const SHAPES: [(u16, u16); 6] = [(1, 8), (1, 25), (3, 25), (6, 68), (7, 33), (u16::MAX, u16::MAX)];
 
 fn anything(bytes: &[u8]) {
@@ -84,7 +84,7 @@ fn through<N: Function>(nf: &Arc<N>, trace: &Trace, cores: usize, outer: Outer, 
         }
         changed.push(*frame, &bytes);
     }
-    // Where packets may be missing, a packet of another number is one behind a gap.
+    // If packets may be missing, another sequence number means a gap.
     let lenient = Options { link: Some(Link::default()), ..options };
     for options in [options, lenient] {
         let (got, failure) = replicas(nf, &changed, cores, &options);
@@ -93,11 +93,11 @@ fn through<N: Function>(nf: &Arc<N>, trace: &Trace, cores: usize, outer: Outer, 
             "{failure:?}"
         );
     }
-    // A packet that is lost, and those behind it.
+    // Lost packets.
     let (first, count) = (change.number % frames.len(), usize::from(change.bits) % 12);
-    let left = frames.iter().enumerate().filter(|(number, _)| !(first..first + count).contains(number));
-    let left: Trace = left.map(|(_, frame)| frame).collect();
-    let (got, failure) = replicas(nf, &left, cores, &lenient);
+    let delivered = frames.iter().enumerate().filter(|(number, _)| !(first..first + count).contains(number));
+    let delivered: Trace = delivered.map(|(_, frame)| frame).collect();
+    let (got, failure) = replicas(nf, &delivered, cores, &lenient);
     assert!(failure.is_none() && got.counters.add_up(), "{failure:?}");
-    assert_eq!(got.counters.received, left.len() as u64);
+    assert_eq!(got.counters.received, delivered.len() as u64);
 }

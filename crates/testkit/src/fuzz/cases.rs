@@ -1,8 +1,8 @@
-//! Case files, and frames in words: any text is cases or an error that points into it, and what a frame is shown as can be read again.
+//! Check of case files and of frames in words: any text gives cases or an error with a position, and a frame's description parses back.
 
 use case::{Cases, Spec};
 
-/// Reads the input as a case file, and shows it as a frame.
+/// Reads the input as a case file, and describes it as a frame.
 pub fn cases(bytes: &[u8]) {
     reads_back(bytes);
     let Ok(text) = str::from_utf8(bytes) else { return };
@@ -22,10 +22,10 @@ pub fn cases(bytes: &[u8]) {
     }
 }
 
-/// A run is to be short; what many packets find a few find, too.
+/// Maximum number of packets, to keep a run short.
 const PACKETS_MAX: usize = 20;
 
-/// What a frame is shown as is a packet, and one that is shown as it is.
+/// A frame's description is a packet with the same description.
 fn reads_back(frame: &[u8]) {
     if frame.is_empty() {
         return;

@@ -1,5 +1,5 @@
-//! Configuration files: any text is a configuration or an error, and a function that is so configured takes packets at
-//! any time without panicking.
+//! Check of configuration files: any text gives a configuration or an error, and a function with that configuration takes packets at any
+//! time without a panic.
 
 use functions::{Catalogued, Visitor};
 use nf::{Function, Sharing, Sizing};
@@ -25,7 +25,7 @@ impl Visitor for Reads<'_> {
 
 fn check<C: DeserializeOwned, N: Function>(text: &str, build: impl Fn(C) -> N) {
     let read = toml::from_str::<C>(text);
-    // Values given on a command line come in by a table.
+    // Values of a command line come as a table.
     if let Ok(table) = toml::from_str::<toml::Table>(text) {
         assert_eq!(table.try_into::<C>().is_ok(), read.is_ok(), "{}: a table and its text differ", N::DESCRIPTION.name);
     }
@@ -39,13 +39,13 @@ fn check<C: DeserializeOwned, N: Function>(text: &str, build: impl Fn(C) -> N) {
     let function = build(config);
     let Sizing { flows, flows_v6 } = function.sizing();
     assert!(flows.max(flows_v6) > 0 || matches!(N::DESCRIPTION.sharing, Sharing::Shares(_)), "tables hold something");
-    // What is shared takes its memory at the start, as much as the configuration says.
+    // Shared state allocates its memory at the start, as much as the configuration asks for.
     if matches!(N::DESCRIPTION.sharing, Sharing::Nothing) {
         at_all_times(function);
     }
 }
 
-/// A few packets at the ends of time.
+/// Gives the function a few packets at extreme times.
 fn at_all_times<N: Function>(function: N) {
     let packets = [
         Build::tcp("10.0.0.1:40000", "192.0.2.1:7000").flags(TcpFlags::SYN),

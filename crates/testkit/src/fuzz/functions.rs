@@ -1,5 +1,5 @@
-//! Network functions: whatever comes, nothing panics, every packet and every flow is accounted for, and as long as the
-//! small tables hold, the engine does what the naive one does.
+//! Check of network functions: no input causes a panic, every packet and every flow is counted, and while the small tables have room, the
+//! engine does the same as the naive one.
 
 use std::sync::Arc;
 
@@ -14,15 +14,15 @@ use super::parse::LINKS;
 use crate::Driver;
 use crate::Frames;
 
-/// So small that tables fill up.
+/// Table size, small enough to fill up.
 const FLOWS_MAX: usize = 12;
-/// Packets that travel together.
+/// Packets of a batch.
 const BATCH: usize = 5;
 const PACKETS_MAX: usize = 64;
-/// Nine years ahead of the latest deadline that a flow table tells from none, which the naive engine does whatever the time.
+/// Time limit of the comparison: nine years before the latest deadline that a flow table supports. The naive engine has no such limit.
 const DEADLINES_END: Nanos = Nanos((1 << 63) - (1 << 58));
 
-/// Runs the packets that the input holds (see [`encode`]) through all functions.
+/// Runs the packets of the input (see [`encode`]) through all functions.
 pub fn functions(bytes: &[u8]) {
     let trace = decode(bytes);
     functions::each(&mut Through(&trace));
@@ -36,11 +36,11 @@ impl Visitor for Through<'_> {
     }
 }
 
-/// Packets as the input of [`functions`]: the number of the link type among those that are read, then of each packet
-/// a byte for the time that has passed, two for its length and three flags, and its bytes.
+/// Encodes packets as an input of [`functions`]: the number of the link type, then for each packet a byte for the time since the last one,
+/// two bytes for its length and three flags, and its bytes.
 ///
 /// # Panics
-/// For frames of 8 KiB and more, and for gaps that no byte stands for.
+/// For frames of 8 KiB and more, and for time gaps that no byte encodes.
 #[must_use]
 pub fn encode(frames: &Frames) -> Vec<u8> {
     let link = LINKS.iter().position(|link| *link == frames.link()).expect("it is one that is read");
@@ -61,14 +61,14 @@ const LEN_MASK: u16 = 0x1fff;
 const OTHER_INTERFACE: u16 = 0x2000;
 const CUT: u16 = 0x4000;
 
-/// The time that a byte stands for, in nanoseconds: nothing to centuries.
+/// Decodes a byte to a time gap in nanoseconds, from zero to centuries.
 const fn step(code: u8) -> u64 {
     let (mantissa, shift) = ((code & 3) as u128, (code >> 2) as u32);
     let step = mantissa << shift;
     if step > u64::MAX as u128 { u64::MAX } else { step as u64 }
 }
 
-/// The packets of an input that [`encode`] made, or any other.
+/// Decodes the packets of any input, see [`encode`].
 pub(super) fn decode(bytes: &[u8]) -> Trace {
     let mut trace = Trace::new();
     let Some((link, mut rest)) = bytes.split_first() else { return trace };
@@ -78,7 +78,7 @@ pub(super) fn decode(bytes: &[u8]) -> Trace {
         && trace.len() < PACKETS_MAX
     {
         let word = u16::from_le_bytes([low, high]);
-        let (frame, left) = behind.split_at(behind.len().min(usize::from(word & LEN_MASK)));
+        let (frame, after_frame) = behind.split_at(behind.len().min(usize::from(word & LEN_MASK)));
         now = now.saturating_add(step(code));
         let descriptor = Frames::descriptor(link, trace.len(), Nanos(now), frame);
         let packet = Packet {
@@ -87,7 +87,7 @@ pub(super) fn decode(bytes: &[u8]) -> Trace {
             ..descriptor
         };
         trace.push(packet, frame);
-        rest = left;
+        rest = after_frame;
     }
     trace
 }
@@ -115,7 +115,7 @@ fn through<N: Function + Clone>(function: &N, trace: &Trace) {
     let counters = fleet.counters();
     let goes_out = fates.iter().filter(|fate| matches!(fate, Fate::Transmit(_))).count() as u64;
     assert!(counters.add_up() && counters.received == trace.len() as u64, "{name}: {counters:?}");
-    assert!(!fates.contains(&Fate::Pending), "{name} left a packet undecided");
+    assert!(!fates.contains(&Fate::Pending), "{name} after_frame a packet undecided");
     assert_eq!(goes_out, counters.forwarded + counters.replied, "{name}: {counters:?}");
 
     let now = trace.packets().last().map_or(Nanos(0), |packet| packet.time);
@@ -124,7 +124,7 @@ fn through<N: Function + Clone>(function: &N, trace: &Trace) {
     assert_eq!(alive + flows.ended(), flows.opened, "{name}: {alive} flows alive, {flows:?}");
     assert!(fleet.high_water() <= 2 * FLOWS_MAX, "{name}: {} flows at once", fleet.high_water());
     let _ = fleet.report(now);
-    // When a flow ends that others share state with is the engine's to choose, within bounds.
+    // The engine chooses, within bounds, when a flow with shared state ends.
     if !flows.was_full() && now < DEADLINES_END && matches!(N::DESCRIPTION.sharing, Sharing::Nothing) {
         as_the_naive(function, trace, &fates, &named(&fleet.flows(now)));
     }
@@ -144,7 +144,7 @@ fn as_the_naive<N: Function + Clone>(function: &N, trace: &Trace, fates: &[Fate]
         let agree = match verdict {
             Verdict::Forward(_) | Verdict::Rewrite { .. } => goes_out,
             Verdict::Drop(_) => !goes_out,
-            // Not everything can be answered, or made anew, which the engine alone finds out.
+            // Not every packet can be answered or transformed; only the engine finds out.
             Verdict::Reply(_) | Verdict::Transform { .. } => true,
         };
         assert!(agree, "{name}: packet {number}: {verdict:?} by the naive engine, {fate:?}");

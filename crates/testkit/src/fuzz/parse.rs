@@ -1,4 +1,4 @@
-//! Frames: what parses has its offsets inside the frame, and what is made of it parses again as what was asked for.
+//! Check of the parser: offsets are inside the frame, and rewritten packets parse as requested.
 
 use std::net::IpAddr;
 
@@ -10,7 +10,7 @@ use packet::{
 use crate::At;
 use synth::{folded, sum};
 
-/// Every way for a frame to begin.
+/// All link types.
 pub(super) const LINKS: [LinkType; 9] = [
     LinkType::Ethernet,
     LinkType::RawIp,
@@ -25,7 +25,7 @@ pub(super) const LINKS: [LinkType; 9] = [
 
 const INTERFACE: u16 = 7;
 
-/// Reads the input as a frame of every link type, whole and as one that the capture cut.
+/// Reads the input as a frame of every link type, whole and cut by the capture.
 pub fn parse(bytes: &[u8]) {
     let len = bytes.len() as u32;
     for link in LINKS {
@@ -41,20 +41,20 @@ pub fn parse(bytes: &[u8]) {
     }
 }
 
-/// Changes the packet and what it carries.
+/// Rewrites the packet, and the packet inside a tunnel.
 fn changed(headers: &Headers, bytes: &[u8]) {
     rewritten(headers, bytes);
     reset(headers, bytes);
     let (Some(tunnel), Some(inner)) = (headers.tunnel, headers.inner(bytes)) else { return };
     let Ok(inner) = inner else { return };
-    // What lies behind the tunnel's end is no part of the packet, and where it doesn't tell its length would seem to be.
+    // Bytes after the tunnel's end don't belong to the packet, but may seem to if it has no length field.
     let bytes = &bytes[usize::from(tunnel.inner_offset)..];
     let bytes = &bytes[..bytes.len().min(inner.wire_len as usize)];
     in_bounds(&inner, bytes);
     changed(&inner, bytes);
 }
 
-/// Every offset lies inside the captured bytes, and the layers in order.
+/// Every offset is inside the captured bytes, and the layers are in order.
 fn in_bounds(headers: &Headers, bytes: &[u8]) {
     let Headers { network_offset, transport_offset, payload_offset, .. } = *headers;
     assert!(network_offset <= transport_offset && transport_offset <= payload_offset, "{headers:?}");
@@ -82,7 +82,7 @@ fn in_bounds(headers: &Headers, bytes: &[u8]) {
     }
 }
 
-/// A capture cut behind the headers says the same, where nothing reads on to tell what is carried.
+/// A frame cut after its headers parses to the same headers, unless the payload is read too.
 fn headers_alone(headers: &Headers, bytes: &[u8]) {
     let ends_there = match headers.transport {
         Transport::Tcp(_) | Transport::Sctp { .. } => true,
@@ -95,7 +95,7 @@ fn headers_alone(headers: &Headers, bytes: &[u8]) {
     }
 }
 
-/// The IP packet in an Ethernet frame is what it is without the frame, though other code reads it.
+/// The IP packet in an Ethernet frame parses as it does without the frame, although other code reads it.
 fn without_ethernet(headers: &Headers, bytes: &[u8]) {
     if headers.link != LinkType::Ethernet || headers.ethertype != 0x0800 || headers.network_offset != 14 {
         return;
@@ -112,7 +112,7 @@ fn without_ethernet(headers: &Headers, bytes: &[u8]) {
     }
 }
 
-/// What a card would steer the packet by is what names its packet set.
+/// The fields by which a card would steer a packet are those of its packet set.
 fn steered(headers: &Headers, bytes: &[u8]) {
     let Some(fields) = RssFields::read(headers.link, bytes) else { return };
     let tuple = headers.five_tuple().expect("it is TCP or UDP");
@@ -120,7 +120,7 @@ fn steered(headers: &Headers, bytes: &[u8]) {
     assert_eq!(RssFields { dst: [0; 4], ports: [0; 4], ..fields }, Host::from(tuple.source().address).rss_fields());
 }
 
-/// Rewrites do what they say, keep every checksum as right as it was, and touch nothing behind the packet.
+/// Rewrites change the requested fields, keep checksums valid or invalid, and change nothing after the packet.
 fn rewritten(headers: &Headers, bytes: &[u8]) {
     let (src, dst) = match headers.network {
         Network::V6(_) => ("[2001:db8::7]:40001".endpoint(), "[2001:db8:1::9]:40003".endpoint()),
@@ -151,10 +151,10 @@ fn rewritten(headers: &Headers, bytes: &[u8]) {
     }
 }
 
-/// Checksums are changed by what changes, so that all they cover sums up as before, be it right or wrong.
+/// Checksums are updated incrementally, so the sum over the covered bytes stays the same, valid or not.
 fn sums_are_kept(rewrite: &Rewrite, headers: &Headers, before: &[u8], after: &[u8]) {
     let at = usize::from(headers.network_offset);
-    // Zero has two forms in one's complement.
+    // Zero has two representations in one's complement.
     let residue = |total| folded(total) % 0xffff;
     let (addresses, has_options) = match headers.network {
         Network::V4(ip) => {
@@ -168,13 +168,13 @@ fn sums_are_kept(rewrite: &Rewrite, headers: &Headers, before: &[u8], after: &[u
     let transport = usize::from(headers.transport_offset);
     let covers_addresses = match headers.transport {
         Transport::Tcp(_) => true,
-        // Zero says that there is none.
+        // Zero means no checksum.
         Transport::Udp { .. } if before[transport + 6..transport + 8] == [0, 0] => return,
         Transport::Udp { .. } => true,
         Transport::Icmp(_) => headers.protocol == protocol::ICMPV6,
         Transport::None | Transport::Sctp { .. } => return,
     };
-    // With a routing header the destination that counts is another.
+    // With a routing header another destination is covered.
     if has_options && rewrite.dst.is_some() {
         return;
     }
@@ -223,7 +223,7 @@ fn reads_as_asked(rewrite: &Rewrite, headers: &Headers, before: &[u8], after: &[
     }
 }
 
-/// A reset is a well-formed answer to the sender, and what can't be answered is left alone.
+/// A reset is a well-formed answer to the sender; packets that can't be answered get none.
 fn reset(headers: &Headers, bytes: &[u8]) {
     let mut answer = bytes.to_vec();
     let Some(len) = tcp_reset(&mut answer, headers) else {

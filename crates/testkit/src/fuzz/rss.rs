@@ -1,9 +1,9 @@
-//! Packet sets for cards, in a file or in a line: any text is packet sets or an error that points into it. What a key is promised to
-//! do it does.
+//! Check of packet sets for cards, in a file or a line: any text gives packet sets or an error with a position. A key that is found does
+//! what it promises.
 
 use rss::{Card, Driver, Outcome, PacketSets, Problem, SetsError};
 
-/// Reads the input as both, and asks a card about what comes of it.
+/// Reads the input as a file and as a line, and asks a card about the packet sets.
 pub fn rss(bytes: &[u8]) {
     let Ok(text) = str::from_utf8(bytes) else { return };
     for read in [PacketSets::parse(text), PacketSets::from_line(text, None)] {
@@ -20,7 +20,7 @@ fn points_into(text: &str, error: &SetsError) {
     assert!(error.of("sets").contains(error.message()), "{error:?}");
 }
 
-/// Ports, types and fields make systems larger; what is found by few is found.
+/// Maximum numbers of ports, types and fields, because they make systems of equations larger.
 const PORTS_MAX: usize = 3;
 
 fn ask(sets: &PacketSets, bytes: &[u8]) {
@@ -28,7 +28,7 @@ fn ask(sets: &PacketSets, bytes: &[u8]) {
         assert!(!port.types.is_empty(), "{} has packets", port.name);
         assert!(port.types.iter().all(|of_type| !of_type.fields.is_empty()));
     }
-    // One card and driver for an input, so that a run is short and other inputs have others.
+    // One card and driver for each input, to keep a run short.
     let sum: usize = bytes.iter().map(|byte| usize::from(*byte)).sum();
     let cards: Vec<&Card> = Card::all().iter().collect();
     let (card, driver) = (cards[sum % cards.len()], Driver::ALL[sum / cards.len() % Driver::ALL.len()]);

@@ -1,4 +1,4 @@
-//! What the fuzzers start from: a few small inputs for each target, made here.
+//! Seeds of the fuzzers: a few small inputs for each target.
 
 use std::io;
 use std::path::Path;
@@ -16,10 +16,10 @@ use crate::Build;
 use crate::Frames;
 use crate::carrier;
 
-/// Writes the seeds of all targets, each into a folder of its target's name.
+/// Writes the seeds of all targets, each to a folder with the target's name.
 ///
 /// # Errors
-/// What can't be written.
+/// If a file can't be written.
 pub fn write(folder: &Path) -> io::Result<()> {
     let targets = [
         ("parse", frames()),
@@ -72,7 +72,7 @@ const B4: &str = "192.0.2.1:80";
 const A6: &str = "[2001:db8::a]:40000";
 const B6: &str = "[2001:db8::b]:80";
 
-/// One frame of every kind that is told apart.
+/// One frame of every kind that the parser distinguishes.
 fn frames() -> Vec<Vec<u8>> {
     let inside = Build::udp(A4, B4).payload(4);
     let vxlan = [&[8, 0, 0, 0, 0, 0, 5, 0][..], &inside.bytes()].concat();
@@ -147,7 +147,7 @@ fn conversations() -> Vec<Vec<u8>> {
     all
 }
 
-/// Answers with and without addresses, and packets to some of those.
+/// DNS answers with and without addresses, and packets to some of the addresses.
 fn resolving() -> Frames {
     let (client, resolver) = ("10.0.0.1:4000", "192.0.2.9:53");
     let message = |answers: u8, records: &[u8]| {
@@ -168,7 +168,7 @@ fn resolving() -> Frames {
     frames
 }
 
-/// Two clients with one cookie, who ask for what may be kept.
+/// Two clients with one cookie, and cacheable requests.
 fn browsing() -> Frames {
     let request = b"GET / HTTP/1.1\r\nHost: a\r\nCookie: sid=01234567\r\nCache-Control: x\r\n\r\n";
     let response = b"HTTP/1.1 200 OK\r\nCache-Control: max-age=9\r\nContent-Length: 7\r\n\r\nlonger ";
@@ -182,7 +182,7 @@ fn browsing() -> Frames {
     frames
 }
 
-/// Packets to sequence, and packets that a sequencer has been at.
+/// Packets to sequence, and sequenced packets.
 fn sequenced() -> Vec<Vec<u8>> {
     let mut all: Vec<_> = conversations()
         .into_iter()
@@ -201,7 +201,7 @@ fn sequenced() -> Vec<Vec<u8>> {
     all
 }
 
-/// The defaults of every function, and values that its own documents name.
+/// The defaults of every function, and values from its page.
 fn configs() -> Vec<Vec<u8>> {
     let defaults = |description: Description| {
         let lines: Vec<_> = description.keys.iter().map(|key| format!("{} = {}\n", key.name, key.default)).collect();
@@ -248,7 +248,7 @@ fn captures() -> io::Result<Vec<Vec<u8>>> {
     Ok(all)
 }
 
-/// A pcapng of the other byte order, with a simple packet and a resolution of its own.
+/// A pcapng with the other byte order, a simple packet, and its own time resolution.
 fn big_endian() -> Vec<u8> {
     let mut out = Vec::new();
     let words: [u32; 7] = [0x0a0d_0d0a, 28, 0x1a2b_3c4d, 0x0001_0000, u32::MAX, u32::MAX, 28];

@@ -6,7 +6,7 @@ use packet::{Headers, Nanos, Network, Seq, protocol};
 
 use super::{Fate, Model, Tuple};
 
-/// Remembers the times of every flow's packets and counts flows anew for each decision.
+/// Stores the times of every flow's packets and recounts all flows for each decision.
 #[derive(Clone, Debug)]
 pub struct AntiDdosModel {
     threshold_percent: usize,
@@ -17,7 +17,7 @@ pub struct AntiDdosModel {
 }
 
 impl AntiDdosModel {
-    /// A model of these parameters, the threshold in percent.
+    /// Creates a model with these parameters; the threshold is in percent.
     #[must_use]
     pub fn new(threshold_percent: usize, minimum: usize, idle_secs: u64) -> Self {
         Self { threshold_percent, minimum, idle_secs, flows: HashMap::new() }

@@ -1,4 +1,4 @@
-//! The model of `app-classifier`, around whatever tells applications apart.
+//! The model of `app-classifier`, with any classifier.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -6,10 +6,10 @@ use packet::{Headers, Nanos, Seq, TcpFlags, Transport, protocol};
 
 use super::{Fate, Model, Tuple};
 
-/// What a payload looks like: a name, and how many packets in a row have to look so.
+/// What a payload looks like: a name, and the number of consecutive packets that must look so.
 pub type Told = Option<(&'static str, usize)>;
 
-/// Keeps what every packet of a session looked like and decides by the whole list.
+/// Stores what every packet of a session looked like and decides by the whole list.
 #[derive(Clone, Debug)]
 pub struct AppClassifierModel {
     tell: fn(&[u8]) -> Told,
@@ -20,13 +20,13 @@ pub struct AppClassifierModel {
 }
 
 impl AppClassifierModel {
-    /// A model that tells applications by `tell` and drops those of these names.
+    /// Creates a model with the classifier `tell` that drops the applications with these names.
     #[must_use]
     pub fn new(tell: fn(&[u8]) -> Told, drop: &[&'static str], give_up: usize, idle_secs: u64) -> Self {
         Self { tell, drop: drop.iter().copied().collect(), give_up, idle_secs, sessions: HashMap::new() }
     }
 
-    /// The name of a session that looked so, if it has one by now.
+    /// Returns the application of a session with these packets, if it is identified.
     fn settled(&self, looks: &[Told]) -> Option<&'static str> {
         for end in 1..=looks.len().min(self.give_up) {
             let Some((name, needed)) = looks[end - 1] else { continue };

@@ -1,4 +1,4 @@
-//! The model of `asset-monitor`, around whatever tells systems and services apart.
+//! The model of `asset-monitor`, with any functions that identify systems and services.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -7,12 +7,12 @@ use packet::{Headers, Nanos, Seq, TcpFlags, Transport, protocol};
 
 use super::{Fate, Model, Tuple};
 
-/// What system a SYN or SYN-ACK looks like.
+/// Identifies the system of a SYN or SYN-ACK.
 pub type TellSystem = fn(&Headers) -> &'static str;
-/// What service a payload looks like, if that is known.
+/// Identifies the service of a payload, if possible.
 pub type TellService = fn(&Headers, &[u8]) -> Option<&'static str>;
 
-/// Keeps all hosts and services for ever, with when they were heard of.
+/// Stores all hosts and services with their times, and forgets none.
 #[derive(Clone, Debug)]
 pub struct AssetMonitorModel {
     tell_system: TellSystem,
@@ -25,29 +25,29 @@ pub struct AssetMonitorModel {
     sessions: HashMap<Tuple, KnownSession>,
 }
 
-/// A host as it is known, times in nanoseconds.
+/// A known host, times in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KnownHost {
     /// The system's name.
     pub system: &'static str,
-    /// 0 when nothing told of it, 1 for a SYN-ACK, 2 for a SYN.
+    /// Evidence for the system: 0 none, 1 a SYN-ACK, 2 a SYN.
     pub evidence: u8,
-    /// Services found at it.
+    /// Number of services found.
     pub services: u32,
-    /// Noted first.
+    /// Time of the first note.
     pub first: u64,
-    /// Noted last.
+    /// Time of the last note.
     pub last: u64,
 }
 
-/// A session as it is known, the lower end first.
+/// A known session, lower endpoint first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KnownSession {
-    /// Both ends.
+    /// Both hosts.
     pub hosts: [Option<KnownHost>; 2],
-    /// The end that offers a service.
+    /// The side that offers a service.
     pub server: Option<usize>,
-    /// Which.
+    /// The name of the service.
     pub service: Option<&'static str>,
     opener: Option<usize>,
     heard: u64,
@@ -56,7 +56,7 @@ pub struct KnownSession {
 const SECOND: u64 = 1_000_000_000;
 
 impl AssetMonitorModel {
-    /// A model of these timeouts, in seconds: of notes, of hosts and services, of sessions.
+    /// Creates a model with these timeouts in seconds: of notes, of hosts and services, of sessions.
     #[must_use]
     pub fn new(
         tell_system: TellSystem,
@@ -69,7 +69,7 @@ impl AssetMonitorModel {
         Self { tell_system, tell_service, refresh_secs, asset_secs, idle_secs, hosts, services, sessions }
     }
 
-    /// The session of this name: lower end, higher end, protocol.
+    /// Returns the session with this key: lower endpoint, higher endpoint, protocol.
     #[must_use]
     pub fn session(&self, name: &Tuple) -> Option<&KnownSession> {
         self.sessions.get(name)

@@ -7,7 +7,7 @@ use packet::{Headers, Mac, Nanos, Seq};
 
 use super::{Fate, Model};
 
-/// Remembers where and when every station was written down last.
+/// Stores port and time of every station's last write.
 #[derive(Clone, Debug)]
 pub struct BridgeModel {
     ageing_secs: u64,
@@ -18,13 +18,13 @@ pub struct BridgeModel {
 const REASONS: [&str; 4] = ["same-side", "reserved-address", "bad-source", "not-ethernet"];
 
 impl BridgeModel {
-    /// A model of these parameters, as in the configuration file, with room for every station.
+    /// Creates a model with these parameters, as in the configuration file, with room for every station.
     #[must_use]
     pub fn new(ageing_secs: u64, refresh_secs: u64) -> Self {
         Self { ageing_secs, refresh_secs, stations: HashMap::new() }
     }
 
-    /// What becomes of a packet, the port that it leaves by included.
+    /// Returns the verdict for a packet, including the egress port.
     pub fn verdict(&mut self, now: Nanos, headers: &Headers) -> Verdict {
         let drop = |why: &str| {
             let index = REASONS.iter().position(|reason| *reason == why).expect("it is one of the reasons");

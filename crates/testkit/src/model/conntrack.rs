@@ -6,14 +6,14 @@ use serde::Deserialize;
 use super::tracking::{Judgement, Settings, Tracked, Tracking};
 use super::{Fate, Model};
 
-/// The tracker of [`tracking`](super::tracking), which drops what is invalid.
+/// The tracker of `tracking`, which drops invalid packets.
 #[derive(Clone, Debug)]
 pub struct ConntrackModel {
     forwards_invalid: bool,
     tracking: Tracking,
 }
 
-/// The keys of the configuration file that tracking itself has no use for.
+/// The keys of the configuration file that the tracker doesn't use.
 #[derive(Deserialize)]
 struct Own {
     #[serde(default)]
@@ -29,10 +29,10 @@ enum Invalid {
 }
 
 impl ConntrackModel {
-    /// A model of this configuration file.
+    /// Creates a model from the text of a configuration file.
     ///
     /// # Panics
-    /// When it isn't one.
+    /// If the text is invalid.
     #[must_use]
     pub fn new(config: &str) -> Self {
         let Own { invalid } = toml::from_str(config).expect("a configuration of conntrack");
@@ -40,7 +40,7 @@ impl ConntrackModel {
         Self { forwards_invalid: matches!(invalid, Invalid::Forward), tracking: Tracking::new(settings) }
     }
 
-    /// The connections that are alive, ordered by their names.
+    /// Returns the live connections, sorted by key.
     #[must_use]
     pub fn connections(&self, now: Nanos) -> Vec<Tracked> {
         self.tracking.connections(now)

@@ -7,7 +7,7 @@ use packet::{Headers, Nanos, Seq};
 
 use super::{Fate, Model};
 
-/// Remembers every packet's time of every source.
+/// Stores the times of all packets of every source.
 #[derive(Clone, Debug)]
 pub struct DdosModel {
     threshold: usize,
@@ -18,7 +18,7 @@ pub struct DdosModel {
 }
 
 impl DdosModel {
-    /// A model of these parameters, as in the configuration file.
+    /// Creates a model with these parameters, as in the configuration file.
     #[must_use]
     pub fn new(threshold: usize, window_secs: u64, idle_secs: u64) -> Self {
         Self { threshold, window_secs, idle_secs, sources: HashMap::new() }

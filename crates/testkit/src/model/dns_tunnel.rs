@@ -7,26 +7,26 @@ use packet::{Headers, Nanos, Seq, Transport};
 
 use super::{Fate, Model};
 
-/// Remembers every answer that a client was given, and counts anew which of them it has made no use of.
+/// Stores every answer to a client, and recounts the unused ones.
 #[derive(Clone, Debug)]
 pub struct DnsTunnelModel {
     threshold: usize,
     window_secs: u64,
     idle_secs: u64,
     without_address: bool,
-    /// Whether a tunnel's DNS is dropped, and whether all that it sends is.
+    /// Drop a suspected client's DNS; drop all its packets.
     block: (bool, bool),
     clients: HashMap<IpAddr, Client>,
 }
 
 #[derive(Clone, Debug)]
 struct Client {
-    /// When its window began.
+    /// Start of its window.
     began: u64,
     last: u64,
-    /// The answers without use.
+    /// The unused answers.
     orphans: Vec<Orphan>,
-    /// Names of which an address was used, and when.
+    /// Names with a used address, and the time of the use.
     used: Vec<(String, u64)>,
     is_tunnel: bool,
 }
@@ -35,13 +35,13 @@ struct Client {
 struct Orphan {
     time: u64,
     name: Option<String>,
-    /// None where it holds no address.
+    /// The addresses; empty for an answer without one.
     told: Vec<IpAddr>,
 }
 
-/// What a message of a server says.
+/// The content of a server's message.
 enum Says {
-    /// Of a name, these addresses.
+    /// These addresses for a name.
     Addresses(Option<String>, Vec<IpAddr>),
     SomethingElse(Option<String>),
     Nothing,
@@ -50,10 +50,10 @@ enum Says {
 const STILL_USED: u64 = 10_000_000_000;
 
 impl DnsTunnelModel {
-    /// A model of these parameters, which has room for all. `block` as in the configuration file.
+    /// Creates a model with these parameters and unlimited room. `block` is as in the configuration file.
     ///
     /// # Panics
-    /// For another `block` than there is.
+    /// If `block` is invalid.
     #[must_use]
     pub fn new(threshold: usize, window_secs: u64, idle_secs: u64, without_address: bool, block: &str) -> Self {
         let block = match block {
@@ -76,7 +76,7 @@ impl DnsTunnelModel {
             }
         }
         let mut is_used = false;
-        // What was told ahead of a long silence still waits for a while.
+        // Answers from before a long silence still wait for a while.
         if let Some(client) = self.clients.get_mut(&host)
             && counts
             && new.name.is_some()
@@ -114,7 +114,7 @@ impl DnsTunnelModel {
             if client.began + window <= now {
                 client.began = now;
             }
-            // What a tunnel is told is not remembered.
+            // Answers to a suspected client are not remembered.
             if !client.is_tunnel {
                 client.orphans.push(new);
             }
@@ -166,12 +166,12 @@ fn is_nobody(address: IpAddr) -> bool {
     address.is_unspecified() || address.is_loopback()
 }
 
-/// Reads a message, names and all. `None`: it can't be read.
+/// Reads a message with its names; `None` if it is unreadable.
 fn says(message: &[u8]) -> Option<Says> {
     let u16_at = |at: usize| Some(u16::from_be_bytes([*message.get(at)?, *message.get(at + 1)?]));
     let (flags, questions, answers) = (u16_at(2)?, u16_at(4)?, u16_at(6)?);
     u16_at(10)?;
-    // A response to a query, not cut, without error.
+    // A response to a query, not truncated, without an error.
     if flags & 0x8000 == 0 || flags & 0x7a0f != 0 {
         return Some(Says::Nothing);
     }
@@ -181,7 +181,7 @@ fn says(message: &[u8]) -> Option<Says> {
         let start = at;
         at = behind_name(message, at)?;
         let spelled = &message[start..at];
-        // One that is written out; the root's is nobody's.
+        // A name without a pointer that is not the root.
         let is_whole = spelled.len() > 1 && spelled.last() == Some(&0) && !ends_in_pointer(spelled);
         name = is_whole.then(|| spelled.iter().map(|byte| char::from(byte.to_ascii_lowercase())).collect());
         asked = u16_at(at)?;
@@ -227,7 +227,7 @@ fn behind_name(message: &[u8], mut at: usize) -> Option<usize> {
     (at + 1 - start <= 255).then_some(at + 1)
 }
 
-/// Whether a name that was stepped over ends with a pointer.
+/// Returns true if a name ends with a pointer.
 fn ends_in_pointer(spelled: &[u8]) -> bool {
     let mut at = 0;
     while spelled[at] != 0 {

@@ -10,7 +10,7 @@ use super::tracking::tcp::has_impossible_flags;
 use super::tracking::{Judgement, Settings, Tracked, Tracking};
 use super::{Fate, Model};
 
-/// The tracker of [`tracking`](super::tracking), and who may open.
+/// The tracker of `tracking`, and the rules for opening connections.
 #[derive(Clone, Debug)]
 pub struct FirewallModel {
     policy: Policy,
@@ -18,7 +18,7 @@ pub struct FirewallModel {
     tracking: Tracking,
 }
 
-/// The keys of the configuration file that tracking itself has no use for.
+/// The keys of the configuration file that the tracker doesn't use.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default)]
 struct Policy {
@@ -58,10 +58,10 @@ impl Default for Policy {
 }
 
 impl FirewallModel {
-    /// A model of this configuration file.
+    /// Creates a model from the text of a configuration file.
     ///
     /// # Panics
-    /// When it isn't one.
+    /// If the text is invalid.
     #[must_use]
     pub fn new(config: &str) -> Self {
         let policy: Policy = toml::from_str(config).expect("a configuration of firewall");
@@ -110,7 +110,7 @@ impl FirewallModel {
         from_inside || (self.is_inside(dst) && self.policy.allow.iter().any(serves))
     }
 
-    /// A TCP segment that opens no connection, or may not.
+    /// Refuses a TCP segment that opens no connection, or may not.
     fn refuse(&self, headers: &Headers, reason: &'static str) -> Fate {
         match headers.transport {
             Transport::Tcp(tcp)
@@ -122,7 +122,7 @@ impl FirewallModel {
         }
     }
 
-    /// The connections that are alive, ordered by their names.
+    /// Returns the live connections, sorted by key.
     #[must_use]
     pub fn connections(&self, now: Nanos) -> Vec<Tracked> {
         self.tracking.connections(now)

@@ -1,5 +1,4 @@
-//! The model of `flow-buffer`: each side's stream as a map from place to byte, of which the beginning is read anew for every
-//! decision.
+//! The model of `flow-buffer`: each side's stream as a map from position to byte. Its beginning is read again for every decision.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -8,7 +7,7 @@ use packet::{Headers, Nanos, Seq, TcpFlags, Transport};
 
 use super::{Fate, Model, Tuple};
 
-/// Remembers every byte that it was told.
+/// Stores every byte of every session.
 #[derive(Clone, Debug)]
 pub struct FlowBufferModel {
     bytes: usize,
@@ -24,17 +23,17 @@ struct Talk {
     streams: HashMap<(IpAddr, u16), Stream>,
     is_banned: bool,
     is_reset: bool,
-    /// Of a SYN-ACK with other numbers: who sent it, and with which numbers both would begin.
+    /// A SYN-ACK with other numbers: its sender, and the numbers with which both sides would begin.
     proposal: Option<((IpAddr, u16), u32, u32)>,
 }
 
 #[derive(Clone, Debug)]
 struct Stream {
     start: u32,
-    /// Payload of the first segment.
+    /// Payload length of the first segment.
     at_once: u32,
     is_answered: bool,
-    /// Of what was sent, the number behind the last.
+    /// Sequence number after the last byte sent.
     end: u32,
     said: HashMap<u32, u8>,
     has_ended: bool,
@@ -55,7 +54,7 @@ impl Talk {
         self.is_reset || self.streams.len() == 2 && self.streams.values().all(|stream| stream.has_ended)
     }
 
-    /// Whether an acknowledgement is one of the SYN that began this side.
+    /// Returns true if the number acknowledges the SYN of this side.
     fn would_answer(&self, side: (IpAddr, u16), ack: u32) -> bool {
         self.streams
             .get(&side)
@@ -104,14 +103,14 @@ impl Talk {
 }
 
 impl FlowBufferModel {
-    /// A model that keeps so many bytes of each side and drops what begins like one of the patterns.
+    /// Creates a model that stores so many bytes of each side and drops sessions that begin with one of the patterns.
     #[must_use]
     pub fn new(bytes: usize, patterns: &[&[u8]], drops_contradictions: bool, idle_secs: u64) -> Self {
         let patterns = patterns.iter().map(|pattern| pattern.to_vec()).collect();
         Self { bytes, patterns, drops_contradictions, idle_secs, sessions: HashMap::new() }
     }
 
-    /// What each side of each session has said first: those that have said anything.
+    /// Returns the first bytes of each side that has sent data.
     #[must_use]
     pub fn heads(&self) -> HashMap<(Tuple, (IpAddr, u16)), Vec<u8>> {
         let of = |(name, talk): (&Tuple, &Talk)| {
@@ -151,7 +150,7 @@ impl Model for FlowBufferModel {
             stream.end = end;
         }
         let mut contradicts = false;
-        // Of each segment as many bytes are looked at as are kept of a side.
+        // Only the first bytes of a segment are used, as many as are stored for a side.
         for (place, byte) in payload.iter().take(self.bytes).enumerate() {
             let place = first.wrapping_add(place as u32).wrapping_sub(start);
             if (place as usize) < self.bytes {

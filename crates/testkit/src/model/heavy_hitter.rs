@@ -6,7 +6,7 @@ use packet::{Headers, Nanos, Seq};
 
 use super::{Fate, Model, Tuple};
 
-/// Remembers every packet's time and length of every flow.
+/// Stores time and length of all packets of every flow.
 #[derive(Clone, Debug)]
 pub struct HeavyHitterModel {
     idle_secs: u64,
@@ -14,13 +14,13 @@ pub struct HeavyHitterModel {
 }
 
 impl HeavyHitterModel {
-    /// A model that forgets flows after this many idle seconds.
+    /// Creates a model that forgets flows after this many idle seconds.
     #[must_use]
     pub fn new(idle_secs: u64) -> Self {
         Self { idle_secs, flows: HashMap::new() }
     }
 
-    /// The flows that are alive at `now` with their packets and bytes, most bytes first.
+    /// Returns the flows alive at `now` with their packets and bytes, most bytes first.
     #[must_use]
     pub fn largest(&self, now: Nanos) -> Vec<(Tuple, u64, u64)> {
         let alive = self.flows.iter().filter(|(_, packets)| self.is_alive(packets, now.0));

@@ -1,4 +1,4 @@
-//! The model of `load-balancer`, of one TCP service.
+//! The model of `load-balancer` with one TCP service.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,48 +8,48 @@ use packet::{Endpoint, Headers, Nanos, Rewrite, Tcp, TcpFlags, Transport};
 use super::tracking::tcp::{self, Outcome, State};
 use super::tracking::{Settings, Timeouts};
 
-/// Which backend the table gives a client is nothing that a naive model knows, so it is told; it knows which others are right, and
-/// checks verdicts instead of making them.
+/// A naive model doesn't know the look-up table, so the backend that the table gives a client is an argument. The model knows which other
+/// backends are allowed, and checks verdicts instead of making them.
 #[derive(Clone, Debug)]
 pub struct LoadBalancerModel {
     service: Endpoint,
     backends: Vec<Backend>,
     down_after: usize,
-    /// Seconds: to answer, until a trial, of a connection that opens or closes, of an open one.
+    /// Timeouts in seconds: answer, retry, transitory, idle.
     times: [u64; 4],
     settings: Settings,
     clients: HashMap<Endpoint, Client>,
-    /// How many packets there were.
+    /// Number of packets so far.
     packets: u64,
 }
 
 #[derive(Clone, Debug)]
 struct Backend {
     endpoint: Endpoint,
-    /// What it left unanswered since it answered last: whose, and by which number.
+    /// Attempts unanswered since its last answer: client and sequence number.
     unanswered: Vec<(Endpoint, u32)>,
-    /// When it is tried again.
+    /// Time of the next retry.
     until: u64,
 }
 
-/// A client's port: who is behind the connection that is followed, and who else it talks to.
+/// A client's port: the backend of its tracked connection, and the other backends that it talks to.
 #[derive(Clone, Debug)]
 struct Client {
     talk: tcp::Connection,
     backend: usize,
     /// The client knows the backend by its own address.
     is_direct: bool,
-    /// When it asked for an answer that is still to come, and whether that it didn't was counted.
+    /// Time of the open attempt, and whether its failure was counted.
     attempt: Option<(u64, bool)>,
-    /// The last SYN's number, to the service and to the backend itself.
+    /// Sequence number of the last SYN, to the service and to the backend itself.
     asked: [u32; 2],
     others: HashSet<usize>,
     deadline: u64,
-    /// The packet that the deadline is of.
+    /// The packet that set the deadline.
     set_by: u64,
 }
 
-/// Where a packet goes.
+/// The kind of packet.
 #[derive(Clone, Copy)]
 enum Goes {
     ToService,
@@ -57,7 +57,7 @@ enum Goes {
     Directly(usize),
 }
 
-/// What the connection makes of it.
+/// The connection's decision on a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Heard {
     Yes,
@@ -66,11 +66,11 @@ enum Heard {
 }
 
 const SECOND: u64 = 1_000_000_000;
-/// Data may go with a SYN, and the answer is behind it.
+/// Maximum distance of an answer from the SYN, which may carry data.
 const WITH_SYN: u32 = 65_536;
 
 impl LoadBalancerModel {
-    /// A model of these parameters, times as in the configuration file: `answer_timeout`, `retry_after`, `transitory_timeout`,
+    /// Creates a model with these parameters; times as in the configuration file: `answer_timeout`, `retry_after`, `transitory_timeout`,
     /// `idle_timeout`.
     #[must_use]
     pub fn new(service: Endpoint, backends: &[Endpoint], down_after: usize, times: [u64; 4]) -> Self {
@@ -95,10 +95,10 @@ impl LoadBalancerModel {
         Self { service, backends, down_after, times, settings, clients: HashMap::new(), packets: 0 }
     }
 
-    /// Whether the verdict on a packet is right, given the backend that the table has for its client.
+    /// Checks the verdict on a packet, given the table's backend for its client.
     ///
     /// # Errors
-    /// What would have been right.
+    /// The right verdict.
     pub fn check(&mut self, now: Nanos, headers: &Headers, tables: Endpoint, got: Verdict) -> Result<(), String> {
         let (Transport::Tcp(tcp), Some(tuple)) = (headers.transport, headers.five_tuple()) else {
             return expect(&got, &Verdict::FORWARD);
@@ -159,7 +159,7 @@ impl LoadBalancerModel {
                 }
                 self.ask(client, number, packet.now);
             }
-            // The answer went another way.
+            // The answer took another path.
             let goes_on = number.is_none()
                 && client.talk.state == State::SynSent
                 && packet.is_plain_ack()
@@ -296,7 +296,7 @@ impl LoadBalancerModel {
         })
     }
 
-    /// Another connection in this one's place; a direct one with another backend goes on beside it.
+    /// Replaces the connection by another; a direct one with another backend continues beside it.
     fn take_over(&self, client: &mut Client, packet: &Packet<'_>, backend: usize, is_direct: bool) -> bool {
         let Some(new) = self.begin(packet, backend, is_direct) else { return false };
         let mut others = std::mem::take(&mut client.others);
@@ -308,7 +308,7 @@ impl LoadBalancerModel {
         true
     }
 
-    /// Gives the packet to the connection. Where that ends, the deadline is 0.
+    /// Gives the packet to the connection. If that ends, the deadline becomes 0.
     fn hear(&self, client: &mut Client, way: usize, packet: &Packet<'_>) -> Heard {
         let resets = packet.has(TcpFlags::RST);
         let idle = match client.talk.packet(way, packet.headers, packet.tcp, &self.settings) {
@@ -332,7 +332,7 @@ impl LoadBalancerModel {
         if resets { Heard::Reset } else { Heard::Yes }
     }
 
-    /// The backend that a connection got, if it is one that it may get.
+    /// Returns the backend that a connection got, if it is allowed.
     fn judge(&mut self, packet: &Packet<'_>, asks: bool) -> Result<usize, String> {
         let Verdict::Rewrite { rewrite: Rewrite { dst: Some(dst), .. }, .. } = packet.got else {
             return Err(String::from("a backend"));
@@ -372,7 +372,7 @@ impl LoadBalancerModel {
         }
     }
 
-    /// An attempt was not answered.
+    /// Records an unanswered attempt.
     fn fail(&mut self, backend: usize, attempt: (Endpoint, u32), now: u64) {
         let until = after(now, self.times[1]);
         let is_another_up = (0..self.backends.len()).any(|other| other != backend && self.is_up(other));
@@ -394,14 +394,14 @@ impl LoadBalancerModel {
         (client.deadline, client.set_by) = (deadline, self.packets);
     }
 
-    /// As long as anything is remembered.
+    /// Returns the latest deadline of any flow.
     fn at_most(&self, now: u64) -> u64 {
         after(now, self.times[2].max(self.times[3]))
     }
 }
 
 impl Client {
-    /// Both sides have closed it, or one has reset it; where only one is ever seen, that one has closed it.
+    /// Returns true if both sides have closed it, or one has reset it; if only one side is seen, if that one has closed it.
     fn is_over(&self) -> bool {
         match self.talk.state {
             State::TimeWait | State::Close => true,
@@ -411,7 +411,7 @@ impl Client {
     }
 }
 
-/// A packet, and what was made of it.
+/// A packet and its verdict.
 struct Packet<'a> {
     now: u64,
     headers: &'a Headers,
@@ -427,7 +427,7 @@ impl Packet<'_> {
         self.tcp.flags.contains(flag)
     }
 
-    /// The number behind its SYN, if it is a client's that asks for a connection.
+    /// The sequence number after its SYN, if it is a client's SYN.
     fn asks(&self) -> Option<u32> {
         let is_syn = self.has(TcpFlags::SYN) && !self.has(TcpFlags::ACK) && !tcp::has_impossible_flags(self.tcp);
         is_syn.then(|| self.tcp.seq.wrapping_add(1))

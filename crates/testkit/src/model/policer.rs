@@ -7,7 +7,7 @@ use packet::{Headers, Nanos, Seq};
 
 use super::{Fate, Model, Tuple};
 
-/// What has a bucket.
+/// What has its own bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BucketPer {
     /// Addresses, ports and protocol.
@@ -18,23 +18,23 @@ pub enum BucketPer {
     Destination,
 }
 
-/// Remembers every packet that passed, for ever; so it also checks that a bucket's being forgotten can't be noticed.
+/// Stores every forwarded packet, and never forgets one. So it also checks that forgetting a bucket has no effect.
 ///
-/// A packet passes if, for each earlier moment, what passed since then fits into a burst and what the rate gave since
-/// then. This is the envelope that a token bucket stands for, told without tokens.
+/// A packet is forwarded if, for each earlier time, the bytes forwarded since then fit into a burst plus the bytes that the rate allows
+/// since then. This is the envelope of a token bucket, without tokens.
 #[derive(Clone, Debug)]
 pub struct PolicerModel {
     per: BucketPer,
     rate_bits: u128,
     burst: u128,
-    passed: HashMap<Tuple, Vec<(u128, u128)>>,
+    forwarded: HashMap<Tuple, Vec<(u128, u128)>>,
 }
 
 impl PolicerModel {
-    /// A model of this rate in bits per second and burst in bytes.
+    /// Creates a model with this rate in bits per second and burst in bytes.
     #[must_use]
     pub fn new(per: BucketPer, rate_bits: u64, burst: u64) -> Self {
-        Self { per, rate_bits: rate_bits.into(), burst: burst.into(), passed: HashMap::new() }
+        Self { per, rate_bits: rate_bits.into(), burst: burst.into(), forwarded: HashMap::new() }
     }
 }
 
@@ -48,17 +48,17 @@ impl Model for PolicerModel {
             BucketPer::Source => (src, 0, none, 0, 0),
             BucketPer::Destination => (none, 0, dst, 0, 0),
         };
-        let passed = self.passed.entry(owner).or_default();
+        let forwarded = self.forwarded.entry(owner).or_default();
         let (now, bytes) = (u128::from(now.0), u128::from(headers.wire_len));
         let mut since = bytes;
         let mut fits = since <= self.burst;
-        for (time, len) in passed.iter().rev() {
+        for (time, len) in forwarded.iter().rev() {
             since += len;
             let given = (now - time) * self.rate_bits;
             fits &= since * 8_000_000_000 <= self.burst * 8_000_000_000 + given;
         }
         if fits {
-            passed.push((now, bytes));
+            forwarded.push((now, bytes));
             Fate::FORWARD
         } else {
             Fate::Drop("rate")

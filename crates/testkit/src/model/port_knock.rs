@@ -7,7 +7,7 @@ use packet::{Headers, Nanos, Network, Seq, Transport, protocol};
 
 use super::{Fate, Model};
 
-/// A source in figure 12's words: `Closed(1)` is CLOSED_1.
+/// The state of a source as in figure 12: `Closed(1)` is CLOSED_1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Closed(usize),
@@ -21,12 +21,12 @@ pub struct PortKnockModel {
     ipv6: bool,
     knock_secs: u64,
     idle_secs: u64,
-    /// Each source's state, and when it was last confirmed.
+    /// Each source's state, and the time of its last packet in that state.
     states: HashMap<IpAddr, (State, u64)>,
 }
 
 impl PortKnockModel {
-    /// A model of these parameters, as in the configuration file.
+    /// Creates a model with these parameters, as in the configuration file.
     #[must_use]
     pub fn new(ports: &[u16], ipv6: bool, knock_secs: u64, idle_secs: u64) -> Self {
         Self { ports: ports.to_vec(), ipv6, knock_secs, idle_secs, states: HashMap::new() }

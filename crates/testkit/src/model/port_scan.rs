@@ -7,8 +7,8 @@ use packet::{Headers, Nanos, Seq, TcpFlags, Transport};
 
 use super::{Fate, Model};
 
-/// With `theta0` 0.8 and `theta1` 0.2 a failure multiplies the ratio by four and a success divides it so; 99 lies between the third and
-/// the fourth power of four. So the walk is one over whole numbers, from minus four to four.
+/// With `theta0` 0.8 and `theta1` 0.2 a failure multiplies the ratio by four and a success divides it by four. 99 is between the third and
+/// the fourth power of four, so the walk is one over whole numbers from -4 to 4.
 #[derive(Clone, Debug)]
 pub struct PortScanModel {
     answer_secs: u64,
@@ -23,11 +23,11 @@ pub struct PortScanModel {
 struct Suspect {
     position: i32,
     is_scanner: bool,
-    /// Whom it tried, oldest first, and when, if that is still open.
+    /// The hosts that it tried, oldest first, and the time of an open attempt.
     tried: Vec<(IpAddr, Option<u64>)>,
-    /// At which ports it knocked that didn't open, oldest first.
+    /// The ports that it tried and that didn't open, oldest first.
     doors: Vec<Door>,
-    /// Of whom how many ports failed, and when the first did.
+    /// Hosts with the number of failed ports, and the time of the first failure.
     victims: Vec<(IpAddr, usize, u64)>,
     heard: u64,
 }
@@ -36,7 +36,7 @@ struct Suspect {
 struct Door {
     at: (IpAddr, u16),
     when: u64,
-    /// Silence is an answer, too.
+    /// No answer counts as a failure.
     is_attempt: bool,
     has_failed: bool,
 }
@@ -90,8 +90,8 @@ impl Suspect {
 }
 
 impl PortScanModel {
-    /// A model of these timeouts, in seconds, that remembers the last 16 peers of a host and as many ports; `ports` of one host
-    /// within so many seconds are a scan.
+    /// Creates a model with these timeouts in seconds. It remembers the last 16 peers of a host and 16 ports; `ports` failed ports of one
+    /// host within so many seconds are a scan.
     #[must_use]
     pub fn new(answer_secs: u64, idle_secs: u64, ports: usize, ports_secs: u64) -> Self {
         Self { answer_secs, idle_secs, ports, ports_secs, remembered: 16, hosts: HashMap::new() }

@@ -7,7 +7,7 @@ use packet::{Headers, Nanos, Seq, TcpFlags, Transport};
 
 use super::{Fate, Model};
 
-/// A connection: when it is forgotten, whether somebody else's cookie was sent over it, who has sent a FIN.
+/// A connection: its deadline, whether another client's cookie was sent over it, the sides that have sent a FIN.
 #[derive(Clone, Debug, Default)]
 struct Connection {
     end: u64,
@@ -15,17 +15,17 @@ struct Connection {
     ended: HashSet<(IpAddr, u16)>,
 }
 
-/// Remembers who used each cookie first, and which connections sent somebody else's.
+/// Stores the first client of each cookie, and the connections that sent another client's.
 #[derive(Clone, Debug)]
 pub struct SidejackingModel {
-    /// Whether clients differ by their addresses, and by their user agents; by both at once if not by one alone.
+    /// Clients differ by address; by user agent; only by both.
     differs: (bool, bool, bool),
     block: bool,
     session_secs: u64,
     refresh_secs: u64,
     idle_secs: u64,
     sessions: HashMap<(String, String, String), Session>,
-    /// Each connection's end, and whether it is somebody else's.
+    /// Connections by their endpoints.
     connections: HashMap<[(IpAddr, u16); 2], Connection>,
 }
 
@@ -37,10 +37,10 @@ struct Session {
 }
 
 impl SidejackingModel {
-    /// A model of these parameters, as in the configuration file, with room for all and the two cookies `sid` and `PHPSESSID*`.
+    /// Creates a model with these parameters, as in the configuration file, with unlimited room and the cookies `sid` and `PHPSESSID*`.
     ///
     /// # Panics
-    /// For another `differs` than there is.
+    /// If `differs` is invalid.
     #[must_use]
     pub fn new(differs: &str, block: bool, session_secs: u64, refresh_secs: u64, idle_secs: u64) -> Self {
         let differs = match differs {
@@ -54,7 +54,7 @@ impl SidejackingModel {
         Self { differs, block, session_secs, refresh_secs, idle_secs, sessions, connections }
     }
 
-    /// Whether this use of a session is by someone else.
+    /// Returns true if this use of a session is by another client.
     fn is_foreign(&mut self, now: u64, name: (String, String, String), address: IpAddr, agent: String) -> bool {
         let secs = |secs: u64| secs * 1_000_000_000;
         let mine = Session { address, agent, last: now };
@@ -106,10 +106,10 @@ impl Model for SidejackingModel {
     }
 }
 
-/// Host, cookie's name and value, and the user agent of a request.
+/// Returns host, cookie name and value, and user agent of a request.
 fn cookie(payload: &[u8], server: &str) -> Option<((String, String, String), String)> {
     let text = String::from_utf8_lossy(payload);
-    // What isn't ended by a new line isn't there yet.
+    // A line without an end is incomplete.
     let lines: Vec<&str> = text[..text.rfind("\r\n")?].split("\r\n").collect();
     let [method, target, version] = lines[0].split(' ').collect::<Vec<_>>()[..] else { return None };
     let is_request = method.chars().all(|c| c.is_ascii_uppercase()) && version.starts_with("HTTP/1.");

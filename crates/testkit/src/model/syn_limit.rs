@@ -7,22 +7,22 @@ use packet::{Headers, Nanos, Seq, Transport};
 
 use super::{Fate, Model};
 
-/// Remembers when every SYN passed, for ever; so it also checks that a source's being forgotten can't be noticed.
+/// Stores the time of every forwarded SYN, and never forgets one. So it also checks that forgetting a source has no effect.
 ///
-/// A SYN passes if, for each earlier moment, the SYNs that passed since then fit into a burst and what the rate gave since then.
+/// A SYN is forwarded if, for each earlier time, the SYNs forwarded since then fit into a burst plus those that the rate allows since then.
 #[derive(Clone, Debug)]
 pub struct SynLimitModel {
     rate: u128,
     burst: u128,
     allowed: Vec<IpAddr>,
-    passed: HashMap<IpAddr, Vec<u128>>,
+    forwarded: HashMap<IpAddr, Vec<u128>>,
 }
 
 impl SynLimitModel {
-    /// A model of so many SYNs a second and at once, which doesn't limit these sources.
+    /// Creates a model with this rate in SYNs a second and this burst, which doesn't limit the sources of `allowed`.
     #[must_use]
     pub fn new(rate: u64, burst: u64, allowed: &[IpAddr]) -> Self {
-        Self { rate: rate.into(), burst: burst.into(), allowed: allowed.to_vec(), passed: HashMap::new() }
+        Self { rate: rate.into(), burst: burst.into(), allowed: allowed.to_vec(), forwarded: HashMap::new() }
     }
 }
 
@@ -35,13 +35,13 @@ impl Model for SynLimitModel {
         if tcp.flags.0 & 0b1_0010 != 0b10 || self.allowed.contains(&source) {
             return Fate::FORWARD;
         }
-        let passed = self.passed.entry(source).or_default();
+        let forwarded = self.forwarded.entry(source).or_default();
         let now = u128::from(now.0);
         let fits = |(nth, time): (usize, &u128)| {
             (nth as u128 + 2) * 1_000_000_000 <= self.burst * 1_000_000_000 + (now - time) * self.rate
         };
-        if passed.iter().rev().enumerate().all(fits) {
-            passed.push(now);
+        if forwarded.iter().rev().enumerate().all(fits) {
+            forwarded.push(now);
             Fate::FORWARD
         } else {
             Fate::Drop("syn-rate")

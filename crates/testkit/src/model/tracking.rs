@@ -1,5 +1,5 @@
-//! What the models of `conntrack` and `firewall` have in common: the connections, after `conntrack`'s document and, where
-//! that says no more, the Linux tracker.
+//! The connections of the models of `conntrack` and `firewall`, written from `conntrack`'s page and, where that is silent, from the Linux
+//! tracker.
 
 pub(super) mod tcp;
 
@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use super::Tuple;
 
-/// Both ends, the smaller one first, and the protocol.
+/// Both endpoints, the smaller one first, and the protocol.
 type Name = ((IpAddr, u16), (IpAddr, u16), u8);
 
 const SECOND: u64 = 1_000_000_000;
@@ -19,7 +19,7 @@ const SECOND: u64 = 1_000_000_000;
 /// A UDP connection older than this may be a stream.
 const STREAM_AGE: u64 = 2 * SECOND;
 
-/// What may be configured of tracking, by the keys of the configuration file.
+/// The tracker's keys of the configuration file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default)]
 pub(super) struct Settings {
@@ -92,15 +92,15 @@ impl Default for Timeouts {
 /// A connection that a model tracks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tracked {
-    /// Its ends, the smaller one first.
+    /// Its endpoints, the smaller one first.
     pub name: Tuple,
     /// Its state, if it is TCP.
     pub state: Option<&'static str>,
-    /// When it ends if nothing more comes.
+    /// When it expires without further packets.
     pub deadline: Nanos,
-    /// Whether it has proved itself.
+    /// It is assured.
     pub assured: bool,
-    /// Whether it, or one that it has followed without a pause, is or was assured: then it stays in a full table.
+    /// It is or was assured, or the connection that it reopened was: then it is not evicted from a full table.
     pub keeps_place: bool,
 }
 
@@ -108,28 +108,29 @@ pub struct Tracked {
 #[derive(Clone, Debug)]
 pub(super) struct Tracking {
     settings: Settings,
-    connections: HashMap<Name, Entry>,
-    /// Of IPv4 and of IPv6.
+    connections: HashMap<Name, TrackedConnection>,
+    /// The tables of IPv4 and of IPv6.
     places: [Places; 2],
 }
 
-/// Where connections are, which says who makes room next: places are taken in order, those left last first, and a hand goes round.
+/// The slots of a table, which decide the next eviction (CLOCK): slots are used in order, the last freed one first, and a clock hand goes
+/// round.
 #[derive(Clone, Debug, Default)]
 struct Places {
     count: usize,
     used: usize,
-    left: Vec<usize>,
+    freed: Vec<usize>,
     hand: usize,
 }
 
-/// A connection in its place.
+/// A connection and its slot.
 #[derive(Clone, Debug)]
-struct Entry {
+struct TrackedConnection {
     opener: (IpAddr, u16),
     talk: Talk,
     deadline: u64,
     place: usize,
-    /// It has been answered once, and makes no room for others.
+    /// It is protected from eviction.
     keeps_place: bool,
 }
 
@@ -140,19 +141,19 @@ enum Talk {
         since: u64,
         answered: bool,
     },
-    /// The types of query that each side has asked.
+    /// The types of query that each side has sent.
     Icmp {
         asked: [HashSet<u8>; 2],
     },
     Other,
 }
 
-/// What a tracker says of a packet.
+/// The tracker's decision on a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Judgement {
-    /// There is no IP layer.
+    /// No IP layer.
     NonIp,
-    /// Whether there is one can't be told.
+    /// There may be an IP layer that the parser can't find.
     Unreadable,
     /// Neighbour discovery or multicast listening.
     Exempt,
@@ -160,11 +161,11 @@ pub(super) enum Judgement {
     Passes,
     /// It is an ICMP error about a connection.
     Related,
-    /// It would have opened a connection, and may not. Nothing has changed.
+    /// It may not open a connection. Nothing has changed.
     Refused,
-    /// There is no room for the connection that it opens.
+    /// No room for the connection that it opens.
     Full,
-    /// It is invalid, by this cause, in a connection or without one.
+    /// It is invalid for this cause, in a known connection or without one.
     Invalid { cause: &'static str, known: bool },
 }
 
@@ -174,7 +175,7 @@ impl Tracking {
         Self { settings, connections: HashMap::new(), places }
     }
 
-    /// Takes a packet; `may_open` says whether it may open a connection, if it would.
+    /// Handles a packet; `may_open` says if it may open a connection.
     pub(super) fn packet(&mut self, now: Nanos, headers: &Headers, may_open: bool) -> Judgement {
         let Some((src, dst)) = headers.addresses() else {
             return if headers.network == Network::Unreadable { Judgement::Unreadable } else { Judgement::NonIp };
@@ -201,14 +202,14 @@ impl Tracking {
         };
         let way = usize::from(entry.opener != source);
         match self.give(&name, way, headers, now.0, may_open) {
-            Course::Passes => Judgement::Passes,
-            Course::Ends => {
+            PacketOutcome::Passes => Judgement::Passes,
+            PacketOutcome::Ends => {
                 self.forget(&name);
                 Judgement::Passes
             }
-            Course::Invalid(cause) => Judgement::Invalid { cause, known: true },
-            Course::Opens if !may_open => Judgement::Refused,
-            Course::Opens => {
+            PacketOutcome::Invalid(cause) => Judgement::Invalid { cause, known: true },
+            PacketOutcome::Opens if !may_open => Judgement::Refused,
+            PacketOutcome::Opens => {
                 let talk = Talk::open(headers, &self.settings, now.0).expect("a SYN opens");
                 let entry = self.connections.get_mut(&name).expect("it was there a moment ago");
                 (entry.opener, entry.talk) = (source, talk);
@@ -218,10 +219,10 @@ impl Tracking {
         }
     }
 
-    /// The connections that are alive, ordered by their names.
+    /// Returns the live connections, sorted by key.
     pub(super) fn connections(&self, now: Nanos) -> Vec<Tracked> {
         let alive = self.connections.iter().filter(|(_, entry)| entry.deadline > now.0);
-        let tell = |((one, other, protocol), entry): (&Name, &Entry)| {
+        let tell = |((one, other, protocol), entry): (&Name, &TrackedConnection)| {
             let (state, assured) = match &entry.talk {
                 Talk::Tcp(connection) => (Some(connection.state.name()), connection.assured),
                 Talk::Udp { .. } | Talk::Icmp { .. } | Talk::Other => (None, entry.keeps_place),
@@ -234,7 +235,7 @@ impl Tracking {
         told
     }
 
-    /// An ICMP error for the host `to`.
+    /// Handles an ICMP error for the host `to`.
     fn error(&mut self, now: u64, to: IpAddr, embedded: Option<Embedded>) -> Judgement {
         let known = embedded.is_some_and(|embedded| {
             let (source, destination) = embedded.endpoints();
@@ -255,13 +256,13 @@ impl Tracking {
     fn forget(&mut self, name: &Name) {
         let next = self.next(name.0.0.is_ipv4());
         let entry = self.connections.remove(name).expect("it is there");
-        self.places_of(name).left.push(entry.place);
+        self.places_of(name).freed.push(entry.place);
         if !entry.keeps_place {
             self.pass_on(name, entry.place, next, 1);
         }
     }
 
-    /// Who makes room next, and where that is.
+    /// Returns the next connection to evict, and its slot.
     fn next(&self, is_v4: bool) -> Option<(Name, usize)> {
         let hand = self.places[usize::from(!is_v4)].hand;
         let movable = self.connections.iter().filter(|(name, entry)| name.0.0.is_ipv4() == is_v4 && !entry.keeps_place);
@@ -269,29 +270,29 @@ impl Tracking {
         next.map(|(name, entry)| (*name, entry.place))
     }
 
-    /// A connection won't make room any more, of which so many are gone: the hand goes on if it stood there, or if the table was full and
-    /// that one was next.
+    /// Moves the clock hand after a connection became protected, or `gone` connections were removed: if the hand was there, or if the table
+    /// was full and the connection was next.
     fn pass_on(&mut self, name: &Name, place: usize, next: Option<(Name, usize)>, gone: usize) {
         let is_v4 = name.0.0.is_ipv4();
-        let left = self.connections.keys().filter(|name| name.0.0.is_ipv4() == is_v4).count();
+        let remaining = self.connections.keys().filter(|name| name.0.0.is_ipv4() == is_v4).count();
         let places = self.places_of(name);
-        let was_next = left + gone == places.count && next.is_some_and(|(_, at)| at == place);
+        let was_next = remaining + gone == places.count && next.is_some_and(|(_, at)| at == place);
         if place == places.hand || was_next {
             places.hand = (place + 1) % places.count;
         }
     }
 
-    /// What a packet does to a connection that is known.
-    fn give(&mut self, name: &Name, way: usize, headers: &Headers, now: u64, may_open: bool) -> Course {
+    /// Gives a packet to a known connection.
+    fn give(&mut self, name: &Name, way: usize, headers: &Headers, now: u64, may_open: bool) -> PacketOutcome {
         let next = self.next(name.0.0.is_ipv4());
         let entry = self.connections.get_mut(name).expect("it is there");
-        let kept = entry.keeps_place;
-        let course = entry.packet(way, headers, &self.settings, now, may_open);
+        let was_protected = entry.keeps_place;
+        let outcome = entry.packet(way, headers, &self.settings, now, may_open);
         let (place, keeps) = (entry.place, entry.keeps_place);
-        if keeps && !kept {
+        if keeps && !was_protected {
             self.pass_on(name, place, next, 0);
         }
-        course
+        outcome
     }
 
     fn places_of(&mut self, name: &Name) -> &mut Places {
@@ -317,16 +318,16 @@ impl Tracking {
             }
         }
         let places = self.places_of(&name);
-        let place = places.left.pop().unwrap_or(places.used);
+        let place = places.freed.pop().unwrap_or(places.used);
         places.used = places.used.max(place + 1);
-        self.connections.insert(name, Entry { opener, talk, deadline: 0, place, keeps_place: false });
+        self.connections.insert(name, TrackedConnection { opener, talk, deadline: 0, place, keeps_place: false });
         self.give(&name, 0, headers, now, true);
         Judgement::Passes
     }
 }
 
 impl Talk {
-    /// What this first packet opens, before it has been given to it.
+    /// Returns the connection that this first packet opens, before it handles the packet.
     fn open(headers: &Headers, settings: &Settings, now: u64) -> Result<Self, &'static str> {
         match headers.transport {
             Transport::Tcp(tcp) => tcp::Connection::open(headers, &tcp, settings).map(Self::Tcp),
@@ -340,17 +341,24 @@ impl Talk {
     }
 }
 
-/// What becomes of a packet of a connection.
-enum Course {
+/// The outcome of a packet of a connection.
+enum PacketOutcome {
     Passes,
     Ends,
-    /// It passes if its sender may open a connection; the entry is as it was.
+    /// It reopens the connection if its sender may; nothing has changed yet.
     Opens,
     Invalid(&'static str),
 }
 
-impl Entry {
-    fn packet(&mut self, way: usize, headers: &Headers, settings: &Settings, now: u64, may_open: bool) -> Course {
+impl TrackedConnection {
+    fn packet(
+        &mut self,
+        way: usize,
+        headers: &Headers,
+        settings: &Settings,
+        now: u64,
+        may_open: bool,
+    ) -> PacketOutcome {
         let timeouts = &settings.timeouts;
         let idle = match (&mut self.talk, headers.transport) {
             (Talk::Tcp(connection), Transport::Tcp(tcp)) => {
@@ -358,17 +366,17 @@ impl Entry {
                 self.keeps_place |= connection.assured;
                 match outcome {
                     tcp::Outcome::Passes(Some(idle)) => idle,
-                    tcp::Outcome::Passes(None) => return Course::Passes,
-                    tcp::Outcome::Ends => return Course::Ends,
-                    tcp::Outcome::Reopens => return Course::Opens,
+                    tcp::Outcome::Passes(None) => return PacketOutcome::Passes,
+                    tcp::Outcome::Ends => return PacketOutcome::Ends,
+                    tcp::Outcome::Reopens => return PacketOutcome::Opens,
                     tcp::Outcome::Invalid(cause, idle) => {
                         self.deadline = idle.map_or(self.deadline, |idle| after(now, idle));
-                        return Course::Invalid(cause);
+                        return PacketOutcome::Invalid(cause);
                     }
                 }
             }
             (Talk::Udp { since, answered }, Transport::Udp { .. }) => {
-                // The first answer isn't a stream yet.
+                // The first answer doesn't make a stream.
                 let is_stream = *answered && now - *since > STREAM_AGE;
                 *answered |= way == 1;
                 self.keeps_place |= is_stream;
@@ -377,8 +385,8 @@ impl Entry {
             (Talk::Icmp { asked }, Transport::Icmp(icmp)) => {
                 match queried(headers, icmp) {
                     Some(query) if asked[1 - way].contains(&query) => {}
-                    Some(_) => return Course::Invalid("unasked-reply"),
-                    None if way == 1 && !may_open => return Course::Opens,
+                    Some(_) => return PacketOutcome::Invalid("unasked-reply"),
+                    None if way == 1 && !may_open => return PacketOutcome::Opens,
                     None => {
                         asked[way].insert(icmp.kind);
                     }
@@ -392,11 +400,11 @@ impl Entry {
             (talk, transport) => unreachable!("{talk:?} and {transport:?} differ in protocol"),
         };
         self.deadline = after(now, idle);
-        Course::Passes
+        PacketOutcome::Passes
     }
 }
 
-/// So many seconds later, or never: captures claim to be of any time.
+/// Adds seconds, saturating: captures may claim any time.
 fn after(now: u64, secs: u64) -> u64 {
     now.saturating_add(secs * SECOND)
 }
@@ -405,7 +413,7 @@ fn name(source: (IpAddr, u16), destination: (IpAddr, u16), protocol: u8) -> Name
     (source.min(destination), source.max(destination), protocol)
 }
 
-/// The type of query that a reply answers; `None` if it is a query itself.
+/// Returns the type of query that a reply answers; `None` for a query.
 fn queried(headers: &Headers, icmp: Icmp) -> Option<u8> {
     match (headers.protocol, icmp.kind) {
         (protocol::ICMP, 0) => Some(8),

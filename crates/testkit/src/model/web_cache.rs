@@ -8,14 +8,14 @@ use packet::{Headers, Nanos, Seq, TcpFlags, Transport};
 
 use super::{Fate, Model};
 
-/// Remembers what is asked over every connection, and each response that may be kept, for ever.
+/// Stores the requests of every connection, and each response that may be stored, and never forgets one.
 #[derive(Clone, Debug)]
 pub struct WebCacheModel {
     store_port: u16,
     longest_secs: u64,
     idle_secs: u64,
-    /// When each response is stale, and its length.
-    kept: HashMap<(String, String), (u64, u64)>,
+    /// Time at which each response becomes stale, and its length.
+    responses: HashMap<(String, String), (u64, u64)>,
     connections: HashMap<[(IpAddr, u16); 2], Connection>,
     hits: u64,
     misses: u64,
@@ -25,7 +25,7 @@ pub struct WebCacheModel {
 #[derive(Clone, Debug)]
 struct Connection {
     end: u64,
-    /// Who has sent a FIN.
+    /// The sides that have sent a FIN.
     ended: HashSet<(IpAddr, u16)>,
     client: Option<(IpAddr, u16)>,
     waiting: VecDeque<Ask>,
@@ -37,25 +37,25 @@ struct Connection {
 #[derive(Clone, Debug)]
 struct Ask {
     resource: (String, String),
-    what: What,
+    what: CacheAction,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum What {
+enum CacheAction {
     LookUp,
     Reload,
     Authorized,
     Unsafe,
-    Nothing,
+    Bypass,
     Invalid,
 }
 
-/// A message's first line by its words, and its fields.
+/// A message: the words of its first line, and its fields.
 struct Message {
     first: Vec<String>,
     fields: Vec<(String, String)>,
     is_whole: bool,
-    /// Whether each line behind the first is a field.
+    /// Each line after the first is a field.
     is_legible: bool,
 }
 
@@ -67,23 +67,23 @@ impl Connection {
 }
 
 impl WebCacheModel {
-    /// A model of these parameters, as in the configuration file, with room for all.
+    /// Creates a model with these parameters, as in the configuration file, with unlimited room.
     #[must_use]
     pub fn new(store_port: u16, longest_secs: u64, idle_secs: u64) -> Self {
-        let (kept, connections) = (HashMap::new(), HashMap::new());
-        Self { store_port, longest_secs, idle_secs, kept, connections, hits: 0, misses: 0, bytes_saved: 0 }
+        let (responses, connections) = (HashMap::new(), HashMap::new());
+        Self { store_port, longest_secs, idle_secs, responses, connections, hits: 0, misses: 0, bytes_saved: 0 }
     }
 
-    /// Hits, misses and the bytes of the bodies that need not have come.
+    /// Returns hits, misses and bytes saved.
     #[must_use]
     pub const fn counts(&self) -> [u64; 3] {
         [self.hits, self.misses, self.bytes_saved]
     }
 
-    /// What becomes of a packet, the port that it leaves by included.
+    /// Returns the verdict for a packet, including the egress port.
     ///
     /// # Panics
-    /// Never: a connection that was looked up is there.
+    /// Never: the connection was inserted before.
     pub fn verdict(&mut self, now: Nanos, headers: &Headers, payload: &[u8]) -> Verdict {
         let Transport::Tcp(tcp) = headers.transport else { return Verdict::FORWARD };
         let Some((src, dst)) = headers.addresses() else { return Verdict::FORWARD };
@@ -123,7 +123,7 @@ impl WebCacheModel {
             let is_new = is_later(connection.asked);
             if is_new {
                 connection.asked = Some(tcp.seq);
-                connection.is_lost |= connection.waiting.len() == 4 || ask.what == What::Invalid;
+                connection.is_lost |= connection.waiting.len() == 4 || ask.what == CacheAction::Invalid;
                 if connection.waiting.len() < 4 {
                     connection.waiting.push_back(ask.clone());
                 }
@@ -144,10 +144,11 @@ impl WebCacheModel {
     }
 
     fn look_up(&mut self, now: u64, ask: &Ask, is_new: bool) -> Verdict {
-        let known = self.kept.get(&ask.resource).filter(|(stale, _)| ask.what == What::LookUp && *stale > now);
+        let known =
+            self.responses.get(&ask.resource).filter(|(stale, _)| ask.what == CacheAction::LookUp && *stale > now);
         if is_new {
             self.hits += u64::from(known.is_some());
-            self.misses += u64::from(known.is_none() && matches!(ask.what, What::LookUp | What::Reload));
+            self.misses += u64::from(known.is_none() && matches!(ask.what, CacheAction::LookUp | CacheAction::Reload));
             self.bytes_saved += known.map_or(0, |(_, length)| *length);
         }
         known.map_or(Verdict::FORWARD, |_| Verdict::Forward(PortId(self.store_port)))
@@ -156,16 +157,16 @@ impl WebCacheModel {
     fn keep(&mut self, now: u64, ask: Ask, says: &Message) {
         let (is_public, lifetime) = says.lifetime();
         match ask.what {
-            What::Unsafe if ("200".."400").contains(&says.first[1].as_str()) => {
-                self.kept.remove(&ask.resource);
+            CacheAction::Unsafe if ("200".."400").contains(&says.first[1].as_str()) => {
+                self.responses.remove(&ask.resource);
             }
-            What::LookUp | What::Reload => {}
-            What::Authorized if is_public => {}
-            What::Authorized | What::Unsafe | What::Nothing | What::Invalid => return,
+            CacheAction::LookUp | CacheAction::Reload => {}
+            CacheAction::Authorized if is_public => {}
+            CacheAction::Authorized | CacheAction::Unsafe | CacheAction::Bypass | CacheAction::Invalid => return,
         }
-        if let Some(secs) = lifetime.filter(|secs| *secs > 0 && ask.what != What::Unsafe) {
+        if let Some(secs) = lifetime.filter(|secs| *secs > 0 && ask.what != CacheAction::Unsafe) {
             let length = says.field("content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
-            self.kept.insert(ask.resource, (now + secs.min(self.longest_secs) * 1_000_000_000, length));
+            self.responses.insert(ask.resource, (now + secs.min(self.longest_secs) * 1_000_000_000, length));
         }
     }
 }
@@ -192,7 +193,7 @@ impl Message {
         self.fields.iter().filter(|(other, _)| other == name).map(|(_, value)| value.as_str()).collect()
     }
 
-    /// Whether its end can be told in one way.
+    /// Returns true if the message has exactly one possible length.
     fn is_framed(&self) -> bool {
         let lengths = self.all("content-length");
         let is_coded = !self.all("transfer-encoding").is_empty();
@@ -229,17 +230,19 @@ impl Message {
         let has = |name: &str| says.iter().any(|(other, _)| other == name);
         let first_age = says.iter().find(|(name, _)| name == "max-age").map(|(_, secs)| secs.unwrap_or(0));
         let what = match method.as_str() {
-            _ if !self.is_framed() || self.all("host").len() > 1 || host.contains([' ', '/', '@']) => What::Invalid,
-            "HEAD" | "OPTIONS" => What::Nothing,
-            "GET" if !self.is_whole || host.is_empty() || has("no-store") || self.field("range").is_some() => {
-                What::Nothing
+            _ if !self.is_framed() || self.all("host").len() > 1 || host.contains([' ', '/', '@']) => {
+                CacheAction::Invalid
             }
-            "GET" if self.field("authorization").is_some() => What::Authorized,
-            "GET" if has("no-cache") || first_age == Some(0) => What::Reload,
-            "GET" if says.is_empty() && self.field("pragma") == Some("no-cache") => What::Reload,
-            "GET" => What::LookUp,
-            _ if host.is_empty() => What::Nothing,
-            _ => What::Unsafe,
+            "HEAD" | "OPTIONS" => CacheAction::Bypass,
+            "GET" if !self.is_whole || host.is_empty() || has("no-store") || self.field("range").is_some() => {
+                CacheAction::Bypass
+            }
+            "GET" if self.field("authorization").is_some() => CacheAction::Authorized,
+            "GET" if has("no-cache") || first_age == Some(0) => CacheAction::Reload,
+            "GET" if says.is_empty() && self.field("pragma") == Some("no-cache") => CacheAction::Reload,
+            "GET" => CacheAction::LookUp,
+            _ if host.is_empty() => CacheAction::Bypass,
+            _ => CacheAction::Unsafe,
         };
         Some(Ask { resource: (host, path.clone()), what })
     }
@@ -248,7 +251,7 @@ impl Message {
         self.first[0].starts_with("HTTP/1.") && self.first.len() > 1 && !["100", "103"].contains(&&*self.first[1])
     }
 
-    /// Whether a response to an authorized request may be kept, and for how many seconds one may be kept at all.
+    /// Returns whether a response to an authorized request may be stored, and the lifetime in seconds.
     fn lifetime(&self) -> (bool, Option<u64>) {
         let says = self.directives();
         let of = |name: &str| says.iter().find(|(other, _)| other == name).map(|(_, secs)| secs.unwrap_or(0));
@@ -273,7 +276,7 @@ impl Message {
     }
 }
 
-/// The time of a date, of which all are of one day.
+/// Returns the second of the day of a date. All dates are of one day.
 fn second_of_day(date: &str) -> Option<u64> {
     let time = date.strip_prefix("Sun, 06 Nov 1994 ")?.strip_suffix(" GMT")?;
     time.split(':').try_fold(0, |sum, part| part.parse::<u64>().ok().map(|part| sum * 60 + part))

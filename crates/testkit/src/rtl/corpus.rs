@@ -1,5 +1,5 @@
-//! Packets for the sequencer in hardware: whole conversations, every header that the parser knows, frames from one byte to
-//! jumbo size, and broken ones.
+//! Packets for the hardware sequencer: whole conversations, every header that the parser knows, frames from one byte to jumbo size, and
+//! broken ones.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};
@@ -13,21 +13,21 @@ use crate::Frames;
 use crate::Rng;
 use synth::{Params, Profile, Synth};
 
-/// Frames of card and wire: no jumbo frame is longer.
+/// Maximum length of a jumbo frame.
 const JUMBO: usize = 9_216;
 
-/// Packets of one kind, by what they are good for.
+/// The kind of packets in a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// All that the hardware reads by itself: Ethernet with an EtherType, no extension headers, no ICMP errors.
+    /// Packets that the hardware parses: Ethernet with an EtherType, no extension headers, no ICMP errors.
     Plain,
-    /// Everything.
+    /// All packets.
     Any,
 }
 
-/// The packets that this seed makes, of a kind; times never go back.
+/// Generates packets of a kind from a seed; times never decrease.
 ///
-/// Captures come in where they are found: beside the repository, or in the folder that `MILLRACE_TRACES` names.
+/// Captures are included if they are found: beside the repository, or in the folder `MILLRACE_TRACES`.
 #[must_use]
 pub fn packets(kind: Kind, seed: u64) -> Trace {
     let mut corpus = Corpus { rng: Rng::new(seed), trace: Trace::new(), now: Nanos::from_secs(1) };
@@ -48,7 +48,7 @@ struct Corpus {
 }
 
 impl Corpus {
-    /// Adds a packet some nanoseconds behind the last, from some interface.
+    /// Adds a packet some nanoseconds after the last, from some interface.
     fn push(&mut self, link: LinkType, bytes: &[u8], cut: u32) {
         if bytes.is_empty() {
             return;
@@ -63,7 +63,7 @@ impl Corpus {
         self.push(LinkType::Ethernet, &build.bytes(), 0);
     }
 
-    /// Conversations of both families as traffic has them.
+    /// Adds realistic conversations of both address families.
     fn conversations(&mut self) {
         let params = Params { seed: self.rng.bits(), packets: 700, ipv6_percent: 30, ..Params::default() };
         let synth = Synth::new(Profile::UniversityDc, &params).expect("these parameters make sense");
@@ -72,7 +72,7 @@ impl Corpus {
         }
     }
 
-    /// One or several frames of every kind of header, with random numbers in them.
+    /// Adds frames with every kind of header and random values.
     fn headers(&mut self, kind: Kind) {
         for round in 0..12_u32 {
             let port = 1_024 + self.rng.below(60_000) as u16;
@@ -159,7 +159,7 @@ impl Corpus {
         self.push(LinkType::Ethernet, &Build::arp(), 0);
     }
 
-    /// What the hardware leaves to software, and what only looks like it.
+    /// Adds packets that the hardware leaves to software, and packets that only look like them.
     fn odd(&mut self, a: &str, b: &str) {
         let inside = if a.starts_with('[') { Build::udp(b, a) } else { Build::tcp(b, a).ip_options(&[1, 1, 1, 1]) };
         if a.starts_with('[') {
@@ -187,7 +187,7 @@ impl Corpus {
         self.push(LinkType::Ethernet, &mpls, 0);
         mpls[12..14].copy_from_slice(&[0x88, 0x64]);
         self.push(LinkType::Ethernet, &mpls, 0);
-        // IEEE 802.2: IP in SNAP, and a spanning tree's.
+        // IEEE 802.2: IP in SNAP, and spanning tree.
         for llc in [&[0xaa, 0xaa, 3, 0, 0, 0, 8, 0][..], &[0x42, 0x42, 3]] {
             let datagram = inside.datagram();
             let len = ((llc.len() + datagram.len()) as u16).to_be_bytes();
@@ -200,7 +200,7 @@ impl Corpus {
         }
     }
 
-    /// Every length around the edges of the bus's beats, the shortest and the longest.
+    /// Adds frames of every length around the bus's beats, the shortest and the longest.
     fn lengths(&mut self, kind: Kind) {
         for base in [64_usize, 128, 256, 384, 1_500, 1_536, JUMBO - 2] {
             for len in base - 3..=base + 2 {
@@ -212,14 +212,14 @@ impl Corpus {
         for len in (1..300).step_by(1 + self.rng.below(3) as usize) {
             let mut bytes: Vec<u8> = (0..len).map(|_| self.rng.bits() as u8).collect();
             if let (Kind::Plain, Some(high)) = (kind, bytes.get_mut(12)) {
-                // Below that it would be a length.
+                // A smaller value would be a length.
                 *high |= 8;
             }
             self.push(LinkType::Ethernet, &bytes, 0);
         }
     }
 
-    /// The beginnings of captures, small ones of every kind.
+    /// Adds the beginnings of small captures of every kind.
     fn captures(&mut self) {
         let here = Path::new(env!("CARGO_MANIFEST_DIR"));
         let given = env::var_os("MILLRACE_TRACES").map(PathBuf::from);
@@ -234,7 +234,7 @@ impl Corpus {
             }
         }
         for file in files {
-            // What can't be read to its end counts as far as it goes.
+            // A capture with a defect counts up to the defect.
             let Ok(mut reader) = Reader::open(&file) else { continue };
             let Ok(trace) = Trace::load(&mut reader, 40) else { continue };
             for (packet, bytes) in trace.iter() {
@@ -244,7 +244,7 @@ impl Corpus {
         }
     }
 
-    /// Frames of the trace so far, with bytes changed and ends cut off.
+    /// Adds frames of the trace with changed bytes and cut ends.
     fn broken(&mut self) {
         let sound = self.trace.clone();
         for _ in 0..1_500 {

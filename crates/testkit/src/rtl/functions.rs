@@ -1,4 +1,4 @@
-//! The vectors of every function of the catalogue that has a record maker in `rtl/records.v`.
+//! The test vectors of every function with a record maker in `rtl/records.v`.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -13,30 +13,30 @@ use super::corpus::{self, Kind};
 use super::unread::{Quotes, Unread};
 use super::vectors::{self, Counts, Made, Truth, Unit};
 
-/// Vectors of one kind for one unit.
+/// A set of test vectors for one unit.
 #[derive(Clone, Debug)]
 pub struct Set {
-    /// The function's name, and behind it `-plain` where the hardware reads all by itself.
+    /// The function's name, followed by `-plain` if the hardware parses all packets itself.
     pub name: String,
-    /// What the hardware must be built for.
+    /// The parameters of the hardware.
     pub unit: Unit,
-    /// How many packets there are of each kind.
+    /// Number of packets of each kind.
     pub counts: Counts,
 }
 
-/// Writes all vectors, each set to what `open` gives for its name and unit.
+/// Writes all vectors, each set to the writer that `open` returns for its name and unit.
 ///
 /// # Errors
-/// What can't be written.
+/// If a vector can't be written.
 ///
 /// # Panics
-/// When the layout as it stands here and the software sequencer disagree.
+/// If the layout here and the software sequencer disagree.
 pub fn all<W: Write>(open: impl FnMut(&str, Unit) -> io::Result<W>) -> io::Result<Vec<Set>> {
     let mut sets = Sets { open, written: Vec::new() };
-    // Rings whose history ends with a beat of the bus, and the paper's largest.
+    // Rings with a history that ends with a beat of the bus, and the paper's largest.
     sets.core(16)?;
     sets.core(128)?;
-    // As many rows as leave the history in every place of a beat, and no beat to itself.
+    // Numbers of rows that end the history at every position in a beat.
     sets.function("ddos", 1, 15, true, Quotes::None, ddos::Ddos::new(&ddos::Config::default()))?;
     let heavy_hitter = heavy_hitter::HeavyHitter::new(&heavy_hitter::Config::default());
     sets.function("heavy-hitter", 2, 7, false, Quotes::None, heavy_hitter)?;
@@ -65,7 +65,7 @@ struct Sets<O> {
 }
 
 impl<W: Write, O: FnMut(&str, Unit) -> io::Result<W>> Sets<O> {
-    /// Vectors for what no function shapes: the record is the wire length and the interface, of odd wire lengths.
+    /// Writes vectors without a function: the record is the wire length and the interface, with odd wire lengths.
     fn core(&mut self, rows: u16) -> io::Result<()> {
         let unit = Unit { function: 0, rows, record_len: 6, outer: false };
         self.write("core", unit, Kind::Any, |packet, _| {
@@ -75,7 +75,7 @@ impl<W: Write, O: FnMut(&str, Unit) -> io::Result<W>> Sets<O> {
         })
     }
 
-    /// Vectors for a function: of packets that the hardware reads all by itself, and of all.
+    /// Writes vectors for a function: one set of packets that the hardware parses itself, one of all packets.
     fn function<N: Function>(
         &mut self,
         name: &str,
@@ -115,7 +115,7 @@ impl<W: Write, O: FnMut(&str, Unit) -> io::Result<W>> Sets<O> {
     }
 }
 
-/// What the hardware makes of a packet: what the function does, where it can read it.
+/// Returns the hardware's result for a packet: the function's record, if the hardware can parse the packet.
 fn made<N: Function>(function: &N, quotes: Quotes, packet: &Packet, bytes: &[u8]) -> Made {
     if Unread::of(packet.link, bytes, packet.wire_len, quotes).is_some() {
         return Made::Software;

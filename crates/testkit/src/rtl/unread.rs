@@ -1,8 +1,8 @@
-//! Which packets the hardware's parser leaves to software, said from the bytes and without the parser that it copies.
+//! Decides which packets the hardware's parser leaves to software, from the bytes and without the software parser that it copies.
 
 use packet::LinkType;
 
-/// What a packet has that only software reads.
+/// The part of a packet that only software parses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unread {
     /// A link other than Ethernet.
@@ -15,18 +15,18 @@ pub enum Unread {
     Llc,
     /// IPv6 extension headers.
     Extensions,
-    /// An ICMP message that quotes a packet, where the record is about that one.
+    /// An ICMP message that quotes a packet, if the record is about the quoted packet.
     Quote,
 }
 
-/// Of which ICMP errors a function's records are about the packet that they quote.
+/// The ICMP errors for which a function's record is about the quoted packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quotes {
-    /// Of none.
+    /// None.
     None,
-    /// Of all, as connections see them.
+    /// All, as for connection tracking.
     All,
-    /// Of those in IPv4 that are no redirects, as a translator sees them.
+    /// Those in IPv4 except redirects, as for address translation.
     Translated,
 }
 
@@ -39,14 +39,14 @@ impl Quotes {
         }
     }
 
-    /// Whether an ICMPv6 message of this type is one: all below 128 are errors, whether anybody has assigned them or not.
+    /// Returns true if an ICMPv6 message of this type is one: all below 128 are errors, assigned or not.
     fn has_v6(self, kind: u8) -> bool {
         self == Self::All && kind < 128
     }
 }
 
 impl Unread {
-    /// What keeps the hardware from reading the packet, if anything does.
+    /// Returns why the hardware can't parse the packet, if it can't.
     #[must_use]
     pub fn of(link: LinkType, bytes: &[u8], wire_len: u32, quotes: Quotes) -> Option<Self> {
         if link != LinkType::Ethernet {
@@ -76,7 +76,7 @@ impl Unread {
     }
 }
 
-/// An ICMP error in a sound IPv4 header.
+/// Tests for an ICMP error in a valid IPv4 packet.
 fn quoted4(ip: &[u8], wire: usize, quotes: Quotes) -> Option<Unread> {
     let header = usize::from(ip.first()? & 15) * 4;
     let total = match be16(ip, 2)? {
@@ -90,7 +90,7 @@ fn quoted4(ip: &[u8], wire: usize, quotes: Quotes) -> Option<Unread> {
     quotes.then_some(Unread::Quote)
 }
 
-/// Extension headers, or an ICMPv6 error, behind a sound IPv6 header.
+/// Tests for extension headers, or an ICMPv6 error, after a valid IPv6 header.
 fn behind6(ip: &[u8], wire: usize, quotes: Quotes) -> Option<Unread> {
     if ip.len() < 40 || ip[0] >> 4 != 6 {
         return None;

@@ -1,44 +1,44 @@
-//! The file that the bench of the sequencer in hardware reads: each packet as it goes in and as it must come out. The
-//! layout stands in `rtl/bench/main.cpp`; numbers are little-endian.
+//! The file of test vectors for the hardware sequencer's bench: each packet with its expected output. The layout is described in
+//! `rtl/bench/main.cpp`; numbers are little-endian.
 
 use std::io::{self, Write};
 
 use port::{Packet, Trace};
 
-/// What a sequencer is built for.
+/// The parameters of a hardware sequencer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unit {
     /// The function's number in `rtl/records.v`.
     pub function: u16,
     /// Rows of the ring.
     pub rows: u16,
-    /// Bytes of a record, its time not among them.
+    /// Bytes of a record, without its time.
     pub record_len: u16,
-    /// Whether an outer Ethernet header stands in front.
+    /// Packets have an outer Ethernet header.
     pub outer: bool,
 }
 
-/// What the hardware makes of a packet.
+/// The hardware's result for a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Made {
     /// A record.
     Record(Vec<u8>),
     /// Nothing: the packet takes no step.
     Nothing,
-    /// Nothing, for it can't be read here: software makes the record.
+    /// Nothing, because the hardware can't parse the packet: software makes the record.
     Software,
 }
 
-/// What must come out for a packet.
+/// The expected output for a packet.
 #[derive(Clone, Debug)]
 pub struct Truth {
-    /// What the hardware makes of it.
+    /// The hardware's result.
     pub made: Made,
-    /// What the software sequencer sends, where there is one for this record.
+    /// The software sequencer's packet, if it supports this record.
     pub frame: Option<Vec<u8>>,
 }
 
-/// How many packets there were of each kind.
+/// Number of packets of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Packets with a record.
@@ -49,19 +49,19 @@ pub struct Counts {
     pub software: usize,
 }
 
-/// In a row: the packet takes a step.
+/// Bit of a row: the packet takes a step.
 pub const STEP: u64 = 1 << 63;
-/// In a row: the hardware couldn't read the packet.
+/// Bit of a row: the hardware can't parse the packet.
 pub const UNREAD: u64 = 1 << 62;
 
-/// Writes the vectors of a trace, and says what they hold.
+/// Writes the vectors of a trace. Returns the number of packets of each kind.
 ///
 /// # Errors
-/// What can't be written.
+/// If a vector can't be written.
 ///
 /// # Panics
-/// When a record is not as long as the unit says, and when the software sequencer sends something else than the layout has
-/// as it stands here, rows of packets apart that the hardware can't read.
+/// If a record doesn't have the unit's length, or if the software sequencer disagrees with the layout here, except for rows of packets that
+/// the hardware can't parse.
 pub fn write(
     out: &mut impl Write,
     unit: Unit,
@@ -100,7 +100,7 @@ pub fn write(
     Ok(counts)
 }
 
-/// The layout once more, as plainly as it can be put: figure 4a of state-compute replication, version 1.
+/// A second, naive implementation of the layout: figure 4a of state-compute replication, version 1.
 struct Ring {
     unit: Unit,
     rows: Vec<Vec<u8>>,
@@ -117,8 +117,8 @@ impl Ring {
         self.rows[0].len()
     }
 
-    /// The software sequencer's packet as the hardware sends it: its rows of packets that the hardware can't read are
-    /// marked, and so is the packet itself.
+    /// Converts the software sequencer's packet to the hardware's: marks rows of packets that the hardware can't parse, and the packet
+    /// itself.
     fn marked(&self, mut frame: Vec<u8>, made: &Made) -> Vec<u8> {
         let ahead = if self.unit.outer { 14 } else { 0 };
         for (place, row) in frame[ahead..].chunks_exact_mut(self.row_len()).zip(&self.rows) {
@@ -131,12 +131,12 @@ impl Ring {
         frame
     }
 
-    /// Bit 0: the packet can't be read. Bit 1: one of those whose rows it carries couldn't.
+    /// Bit 0: the packet can't be parsed. Bit 1: one of the packets in its rows can't.
     fn flags(&self, made: &Made) -> u8 {
         u8::from(*made == Made::Software) | u8::from(self.rows.iter().any(|row| is_unread(row))) << 1
     }
 
-    /// The packet with the ring as it stands in front; its own record goes into the ring.
+    /// Returns the packet with the current ring in front, and adds its record to the ring.
     fn carry(&mut self, packet: &Packet, bytes: &[u8], made: &Made) -> Vec<u8> {
         let index = (self.seq % u64::from(self.unit.rows)) as usize;
         let mut out = Vec::new();

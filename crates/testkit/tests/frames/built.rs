@@ -1,4 +1,4 @@
-//! Built frames say what was asked for: to tshark, and to our own parser.
+//! Built frames have the requested content, according to tshark and our own parser.
 
 use millrace_testkit::{Build, Frames};
 use packet::{Fragment, LinkType, Nanos, TcpFlags, Transport, protocol};
@@ -8,7 +8,7 @@ use super::tshark::tshark;
 const V4: (&str, &str) = ("192.0.2.1:40000", "198.51.100.2:443");
 const V6: (&str, &str) = ("[2001:db8::1]:40000", "[2001:db8::2]:443");
 
-/// One frame of each kind that the builder knows, for a pair of hosts.
+/// Builds one frame of each kind for a pair of hosts.
 fn kinds((src, dst): (&str, &str)) -> Vec<Build> {
     let syn = Build::tcp(src, dst).flags(TcpFlags::SYN).seq(7).mss(1460).sack_permitted().window_scale(7);
     let quoted = Build::udp(dst, src).payload(30).datagram();

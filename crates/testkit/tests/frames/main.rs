@@ -1,4 +1,4 @@
-//! Frames and traces that are made here: to our own parser, and to tshark.
+//! Tests of built frames and synthesised traces with our own parser and tshark.
 
 mod built;
 mod synth;

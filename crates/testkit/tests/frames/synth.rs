@@ -1,4 +1,4 @@
-//! Synthesised traces hold what they promise: to our parser, to a naive reader of TCP, and to tshark.
+//! Synthesised traces have the promised properties, according to our parser, a naive reader of TCP, and tshark.
 
 use std::collections::{HashMap, HashSet};
 
@@ -21,7 +21,7 @@ fn headers(bytes: &[u8]) -> Headers {
     packet::parse(LinkType::Ethernet, bytes, bytes.len() as u32, 0).expect("synthesised frames are well-formed")
 }
 
-/// A handful of parameters that lead through every branch.
+/// A few sets of parameters that cover every branch.
 fn variants() -> Vec<(Profile, Params)> {
     let base = Params { packets: 6_000, ..Params::default() };
     let mut variants: Vec<(Profile, Params)> = Profile::ALL.map(|profile| (profile, base.clone())).to_vec();
@@ -64,7 +64,7 @@ fn packets_flows_and_times_are_as_asked() {
     }
 }
 
-/// The rate that was asked for comes out, near enough for a trace whose flows draw their own pauses.
+/// The trace has about the requested rate.
 #[test]
 fn rate_is_as_asked() {
     for profile in [Profile::UniversityDc, Profile::Hyperscaler, Profile::Uniform, Profile::SingleFlow] {
@@ -88,7 +88,7 @@ fn the_seed_decides() {
     }
 }
 
-/// What a naive reader keeps of one side of a TCP connection.
+/// The state of one side of a TCP connection in a naive reader.
 #[derive(Default)]
 struct Side {
     next: Option<u32>,
@@ -127,14 +127,14 @@ fn conversations_are_whole() {
 fn tshark_finds_nothing_to_complain_of() {
     let fields =
         ["tcp.analysis.flags", "_ws.malformed", "ip.checksum.status", "tcp.checksum.status", "udp.checksum.status"];
-    // Every profile as it is, and then the most different of the rest: tshark takes a second to start.
+    // Every default profile, and the most different of the others, because tshark takes a second to start.
     let all = variants();
     for (profile, params) in all[..6].iter().chain([&all[6], &all[9], &all[22]]).cloned() {
         let params = Params { packets: 3_000, ..params };
         let frames = synthesise(profile, &params);
         let Some(rows) = tshark(&frames, &[], &fields) else { return };
         for (row, number) in rows.iter().zip(0..) {
-            // In a flood a source may send the same SYN again, which is what tshark then says.
+            // In a flood a source may repeat a SYN, which tshark reports.
             let analysis = if profile == Profile::SynFlood { "" } else { row[0].as_str() };
             assert_eq!((analysis, row[1].as_str()), ("", ""), "{profile} {params:?}: frame {}", number + 1);
             assert!(!row[2..].concat().contains(['0', '2']) && row[2..].concat().contains('1'), "{profile}: {row:?}");
@@ -142,17 +142,17 @@ fn tshark_finds_nothing_to_complain_of() {
     }
 }
 
-/// Wireshark's word for a connection from SYN to FIN: 1 SYN, 2 SYN-ACK, 4 ACK, 8 data, 16 FIN.
+/// Wireshark's completeness of a connection from SYN to FIN: 1 SYN, 2 SYN-ACK, 4 ACK, 8 data, 16 FIN.
 #[test]
 fn tshark_finds_every_connection_complete() {
     for profile in [Profile::UniversityDc, Profile::Hyperscaler, Profile::SingleFlow] {
         let frames = synthesise(profile, &Params { packets: 20_000, ..Params::default() });
         let Some(rows) = tshark(&frames, &["-Y", "tcp"], &["tcp.stream", "tcp.completeness"]) else { return };
-        // The last packet's word is the connection's.
+        // The last packet's value counts.
         let streams: HashMap<String, String> = rows.into_iter().map(|row| (row[0].clone(), row[1].clone())).collect();
         assert!(!streams.is_empty());
         for (stream, completeness) in streams {
-            // A conversation of six packets says nothing.
+            // A conversation of six packets has no data.
             assert!(["31", "23"].contains(&completeness.as_str()), "{profile}: stream {stream}: {completeness}");
         }
     }

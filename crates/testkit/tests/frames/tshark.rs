@@ -1,4 +1,4 @@
-//! Asks tshark, which knows nothing of us.
+//! Runs tshark over frames.
 #![allow(clippy::print_stdout)]
 
 use std::io::Write;
@@ -6,14 +6,14 @@ use std::process::{Command, Stdio};
 
 use millrace_testkit::Frames;
 
-/// The fields that tshark reads of each frame, checksums checked; `None` where there is no tshark.
+/// Returns the fields that tshark reads from each frame, with checksums checked; `None` without tshark.
 pub(crate) fn tshark(frames: &Frames, more: &[&str], fields: &[&str]) -> Option<Vec<Vec<String>>> {
     let mut command = Command::new("tshark");
     command.args(["-n", "-r", "-", "-T", "fields", "-E", "separator=|"]);
     for protocol in ["ip", "tcp", "udp"] {
         command.args(["-o", &format!("{protocol}.check_checksum:TRUE")]);
     }
-    // Payloads are made up: what they would say to an application's dissector is of no interest.
+    // Payloads are made up, so application dissectors are disabled.
     for protocol in ["tls", "http", "ssh", "dns", "quic", "gquic"] {
         command.args(["--disable-protocol", protocol]);
     }

@@ -1,4 +1,4 @@
-//! Two routers' outcomes of one scenario, side by side.
+//! Compares two routers' outcomes of a scenario.
 
 use std::collections::HashMap;
 
@@ -6,16 +6,16 @@ use crate::craft::{self, End};
 use crate::player::Outcome;
 use crate::script::{Ours, Scenario, Step};
 
-/// What of a script is to hold.
+/// What to check of a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Told {
     /// The kernel's verdicts, and every difference that is named.
     All,
-    /// That there are no differences but those that are named.
+    /// Only that there are no differences except the named ones.
     Differences,
 }
 
-/// All that is not as the script says, a line each; `used` collects the differences that were found as told.
+/// Returns a line for each deviation from the script. `used` collects the named differences that were found.
 pub(crate) fn compare(
     scenario: &Scenario,
     told: Told,
@@ -59,7 +59,7 @@ pub(crate) fn compare(
     wrong
 }
 
-/// A scenario as it was played, for reading.
+/// Formats a played scenario.
 pub(crate) fn transcript(scenario: &Scenario, outcomes: &[Outcome]) -> String {
     let mut lines = vec![format!("## {}", scenario.name)];
     for (step, outcome) in scenario.steps.iter().zip(outcomes) {
@@ -75,7 +75,7 @@ fn check_kernel(step: &Step, kernel: &Outcome) -> Option<String> {
     }
     match (kernel.came_out.len(), step.expected.kernel, step.fragment) {
         (0, false, _) | (1, true, _) => None,
-        // The kernel waits for all fragments, and sends them on together.
+        // The kernel waits for all fragments and forwards them together.
         (_, true, Some(_)) => None,
         (count, ..) => Some(format!("the kernel lets {count} packets out")),
     }
@@ -86,7 +86,7 @@ fn complaint(scenario: &Scenario, step: &Step, what: &str) -> String {
     format!("{}, line {number}: {line}\n        {what}", scenario.name)
 }
 
-/// Which outside ends the kernel chose where we chose others.
+/// The outside endpoints that the kernel chose, by ours.
 #[derive(Default)]
 struct Ports {
     kernel_by_ours: HashMap<(u8, End), End>,
@@ -115,7 +115,7 @@ impl Ports {
         None
     }
 
-    /// Our packet with the outside ports that the kernel chose. Where a client keeps its port, no other choice counts.
+    /// Returns our packet with the kernel's outside ports. If a client keeps its port, no other choice is allowed.
     fn rename(&mut self, sent: &[u8], theirs: &[u8], mine: &[u8]) -> Result<Vec<u8>, String> {
         let (before, kernel, ours) = (craft::view(sent), craft::view(theirs), craft::view(mine));
         let translated = ours.src.0 != before.src.0 && ours.quoted.is_none() && !ours.later_fragment;

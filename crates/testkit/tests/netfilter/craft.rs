@@ -1,4 +1,4 @@
-//! Packets byte by byte, with every checksum computed from the whole: written apart from the code under test.
+//! Builds packets byte by byte and computes every checksum in full, independently of the code under test.
 
 use std::net::IpAddr;
 
@@ -7,27 +7,27 @@ pub(crate) const TCP: u8 = 6;
 pub(crate) const UDP: u8 = 17;
 pub(crate) const ICMPV6: u8 = 58;
 
-/// The TTL of everything that is sent here, and of everything that is compared.
+/// The TTL of all packets that are sent or compared.
 pub(crate) const TTL: u8 = 64;
 
 /// An address and a port (for ICMP queries: the identifier).
 pub(crate) type End = (IpAddr, u16);
 
-/// Where an IP packet's parts are, and whom it is between.
+/// The offsets of an IP packet's parts, and its endpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct View {
     pub(crate) src: End,
     pub(crate) dst: End,
     pub(crate) protocol: u8,
-    /// Where the transport header begins.
+    /// Offset of the transport header.
     pub(crate) transport: usize,
-    /// Where the packet that an ICMP error quotes begins.
+    /// Offset of the packet that an ICMP error quotes.
     pub(crate) quoted: Option<usize>,
     pub(crate) later_fragment: bool,
     pub(crate) fragment: bool,
 }
 
-/// What a TCP segment has besides its ends and its length.
+/// A TCP segment, without endpoints and length.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Segment {
     pub(crate) flags: u8,
@@ -36,9 +36,9 @@ pub(crate) struct Segment {
     pub(crate) window: u16,
     pub(crate) window_scale: Option<u8>,
     pub(crate) sack_permitted: bool,
-    /// Options behind those; none where all is zero.
+    /// More options; none if all bytes are zero.
     pub(crate) more_options: [u8; 4],
-    /// Left and right edge.
+    /// Left and right edge of a SACK block.
     pub(crate) sack: Option<(u32, u32)>,
 }
 
@@ -106,7 +106,7 @@ pub(crate) fn udp(src: End, dst: End, len: usize) -> Vec<u8> {
     ip(src.0, dst.0, UDP, &payload)
 }
 
-/// A query (an echo request, say) or its reply; the identifier is the port of the end that asked.
+/// Builds an ICMP query, such as an echo request, or its reply. The identifier is the port of the asking endpoint.
 pub(crate) fn query(src: IpAddr, dst: IpAddr, identifier: u16, kind: u8, sequence: u16) -> Vec<u8> {
     let protocol = if src.is_ipv4() { ICMP } else { ICMPV6 };
     let mut payload = vec![kind, 0, 0, 0];
@@ -116,7 +116,7 @@ pub(crate) fn query(src: IpAddr, dst: IpAddr, identifier: u16, kind: u8, sequenc
     ip(src, dst, protocol, &payload)
 }
 
-/// An ICMP error that quotes the first `quote` bytes behind `about`'s IP header.
+/// Builds an ICMP error that quotes the first `quote` bytes after `about`'s IP header.
 pub(crate) fn error(src: IpAddr, dst: IpAddr, (kind, code): (u8, u8), mtu: u16, about: &[u8], quote: usize) -> Vec<u8> {
     let mut payload = vec![kind, code, 0, 0, 0, 0];
     payload.extend(mtu.to_be_bytes());
@@ -124,7 +124,7 @@ pub(crate) fn error(src: IpAddr, dst: IpAddr, (kind, code): (u8, u8), mtu: u16, 
     ip(src, dst, if src.is_ipv4() { ICMP } else { ICMPV6 }, &payload)
 }
 
-/// The fragment of an IPv4 packet that carries `len` bytes of its payload from `offset` on.
+/// Builds the fragment of an IPv4 packet with `len` bytes of its payload from `offset` on.
 pub(crate) fn fragment(packet: &[u8], offset: usize, len: usize) -> Vec<u8> {
     let payload = &packet[20..];
     let end = (offset + len).min(payload.len());
@@ -137,7 +137,7 @@ pub(crate) fn fragment(packet: &[u8], offset: usize, len: usize) -> Vec<u8> {
     fragment
 }
 
-/// The same IPv4 packet with four bytes of IP options that do nothing.
+/// Adds four bytes of IP options without effect to an IPv4 packet.
 pub(crate) fn with_options(packet: &[u8]) -> Vec<u8> {
     let mut longer = [&packet[..20], &[1, 1, 1, 0], &packet[20..]].concat();
     longer[0] = 0x46;
@@ -145,7 +145,7 @@ pub(crate) fn with_options(packet: &[u8]) -> Vec<u8> {
     longer
 }
 
-/// Ends the packet behind `len` bytes of its IP payload; the transport's own lengths and checksums stay as they were.
+/// Cuts the packet after `len` bytes of IP payload. Lengths and checksums of the transport don't change.
 pub(crate) fn cut(packet: &mut Vec<u8>, len: usize) {
     packet.truncate(view(packet).transport + len);
     relength(packet);
@@ -180,7 +180,7 @@ pub(crate) fn edge(packet: &mut [u8], source: End) {
     panic!("no last word makes {from:?} and {source:?} so");
 }
 
-/// Whom a packet is between. Quotations in ICMP errors may be cut short behind their ports.
+/// Returns a packet's parts and endpoints. A quoted packet may be cut after its ports.
 pub(crate) fn view(packet: &[u8]) -> View {
     let (src, dst, protocol, transport, offset, more) = if packet[0] >> 4 == 4 {
         let address = |at: usize| IpAddr::from(<[u8; 4]>::try_from(&packet[at..at + 4]).expect("four bytes"));
@@ -212,7 +212,7 @@ pub(crate) fn view(packet: &[u8]) -> View {
     }
 }
 
-/// What is wrong with a packet's checksums, if anything.
+/// Returns an error message if a checksum of the packet is wrong.
 pub(crate) fn complaint(packet: &[u8]) -> Option<String> {
     let seen = view(packet);
     if packet[0] >> 4 == 4 && sum(&packet[..seen.transport]) != 0xffff {
@@ -234,7 +234,7 @@ pub(crate) fn complaint(packet: &[u8]) -> Option<String> {
         .then(|| "the quoted IP header's checksum is wrong".to_owned())
 }
 
-/// Gives the packet the TTL that all are compared with: a router takes one from it.
+/// Sets the TTL for comparison, because routers decrement it.
 pub(crate) fn normalise(packet: &mut [u8]) {
     if packet[0] >> 4 == 4 {
         packet[8] = TTL;
@@ -244,7 +244,7 @@ pub(crate) fn normalise(packet: &mut [u8]) {
     }
 }
 
-/// Puts `to` where the packet, or what it quotes, names `from` as its source or destination.
+/// Replaces the endpoint `from` by `to` in the packet and in a quoted packet.
 pub(crate) fn substitute(packet: &mut [u8], from: End, to: End) {
     let seen = view(packet);
     if let Some(at) = seen.quoted {
@@ -273,7 +273,7 @@ pub(crate) fn spoil(packet: &mut [u8]) {
     packet[at] ^= 0x55;
 }
 
-/// Takes a UDP checksum out, as RFC 768 allows.
+/// Clears a UDP checksum, as RFC 768 allows.
 pub(crate) fn unsummed(packet: &mut [u8]) {
     let at = checksum_at(&view(packet)).expect("UDP has a checksum");
     packet[at..at + 2].fill(0);
@@ -288,7 +288,7 @@ fn checksum_at(seen: &View) -> Option<usize> {
     }
 }
 
-/// Computes all checksums anew.
+/// Computes all checksums again.
 fn finish(packet: &mut [u8]) {
     let seen = view(packet);
     if let Some(at) = checksum_at(&seen) {

@@ -1,11 +1,11 @@
-//! The kernel's own netfilter, as a router in namespaces of its own.
+//! The kernel's netfilter as a router in network namespaces.
 //!
 //! ```text
 //! inside [in0] --- [rin] router [rout] --- [out0] outside
 //! ```
 //!
-//! Packets are put on `in0` and `out0` as frames. Behind each goes a sentinel that always passes, on the same path in the
-//! same order: what has not come out when the sentinel has, was dropped, and nobody has to wait to know it.
+//! Packets are sent on `in0` and `out0` as frames. After each packet follows a sentinel that always passes, in order on the same path. A
+//! packet that has not come out before the sentinel was dropped, so no timeout is needed.
 
 use std::io;
 use std::net::IpAddr;
@@ -25,7 +25,7 @@ const OUTSIDE_MAC: &str = "02:00:00:00:02:02";
 /// RFC 3692's first protocol number for experiments.
 const SENTINEL: u8 = 253;
 
-/// Less than any scenario's margin between a wait and a timeout.
+/// Maximum delay, less than any scenario's margin between a wait and a timeout.
 const LATE: Duration = Duration::from_millis(150);
 
 pub(crate) struct Kernel {
@@ -34,14 +34,14 @@ pub(crate) struct Kernel {
     sentinels: u32,
     began: Instant,
     late: bool,
-    /// Settings to take back, with the values that they had.
+    /// Settings to restore, with their old values.
     restore: Vec<(String, String)>,
     router: Namespace,
     _ends: [Namespace; 2],
 }
 
 impl Kernel {
-    /// Makes the namespaces, whose names end in `label`, and gives `nft` the `ruleset` arguments.
+    /// Creates the namespaces with names that end in `label`, and runs `nft` with the arguments `ruleset`.
     pub(crate) fn new(label: &str, ruleset: &[&str]) -> io::Result<Self> {
         stay_on_one_cpu()?;
         let router = Namespace::new(&format!("{label}-router"))?;
@@ -85,7 +85,7 @@ impl Kernel {
         })
     }
 
-    /// Whether this machine was so busy that a packet of the scenario came too late to say anything about timeouts.
+    /// Returns true if a packet of the scenario was too late for a test of timeouts, because the machine was busy.
     pub(crate) const fn was_late(&self) -> bool {
         self.late
     }
@@ -107,20 +107,20 @@ impl Kernel {
         frame
     }
 
-    /// Takes what has come out until now; whether the sentinel is among it.
+    /// Collects the packets that have come out. Returns true if the sentinel is among them.
     fn collect(&self, sentinel: &[u8], out: &mut Vec<(Side, Vec<u8>)>) -> io::Result<bool> {
-        let mut passed = false;
+        let mut sentinel_seen = false;
         for side in [Side::Inside, Side::Outside] {
             while let Some(frame) = self.wires[side as usize].take()? {
                 let packet = &frame[14..];
                 if packet[0] >> 4 == 4 && packet[9] == SENTINEL {
-                    passed |= packet[20..] == *sentinel;
+                    sentinel_seen |= packet[20..] == *sentinel;
                 } else {
                     out.push((side, packet[..ip_len(packet)].to_vec()));
                 }
             }
         }
-        Ok(passed)
+        Ok(sentinel_seen)
     }
 }
 
@@ -138,7 +138,7 @@ impl Router for Kernel {
     }
 
     fn inject(&mut self, from: Side, packet: &[u8], at_ms: u64) -> Vec<(Side, Vec<u8>)> {
-        // The kernel's timeouts run on the real clock: a scenario that is about them has to let the time pass.
+        // The kernel's timeouts use the real clock, so a scenario has to wait.
         let due = self.began + Duration::from_millis(at_ms);
         while Instant::now() < due {
             std::thread::park_timeout(due.saturating_duration_since(Instant::now()));
@@ -163,7 +163,7 @@ impl Router for Kernel {
     }
 }
 
-/// A packet's length by its IP header: short frames may be padded.
+/// Returns a packet's length from its IP header, because short frames may be padded.
 fn ip_len(packet: &[u8]) -> usize {
     if packet[0] >> 4 == 4 {
         usize::from(u16::from_be_bytes([packet[2], packet[3]]))
@@ -194,7 +194,7 @@ fn address(router: &Namespace) -> io::Result<()> {
     command("ip", &["-V"]).map(drop)
 }
 
-/// Packets in flight on one CPU stay in order.
+/// Pins the thread to one CPU, so that packets stay in order.
 fn stay_on_one_cpu() -> io::Result<()> {
     let allowed = rustix::thread::sched_getaffinity(None)?;
     let Some(cpu) = (0..CpuSet::MAX_CPU).find(|cpu| allowed.is_set(*cpu)) else { return Ok(()) };
@@ -203,7 +203,7 @@ fn stay_on_one_cpu() -> io::Result<()> {
     Ok(rustix::thread::sched_setaffinity(None, &one)?)
 }
 
-/// Deletes all of this namespace's tracked connections: an `IPCTNL_MSG_CT_DELETE` that names none.
+/// Deletes all tracked connections of this namespace: an `IPCTNL_MSG_CT_DELETE` without a connection.
 fn flush_conntrack() -> io::Result<()> {
     const NETFILTER: u32 = 12;
     const DELETE: u16 = 1 << 8 | 2;

@@ -1,4 +1,4 @@
-//! `firewall` and `nat` against the kernel's own netfilter: the same packets in, the same verdicts and bytes out.
+//! Compares `firewall` and `nat` with the kernel's netfilter: for the same packets, the same verdicts and bytes.
 #![allow(clippy::print_stderr)]
 
 mod compare;
@@ -23,8 +23,8 @@ fn firewall_decides_as_the_kernel_does() {
     hold("firewall", include_str!("firewall.nft"), include_str!("firewall.txt"), Told::All, ours);
 }
 
-/// The firewall's scenarios once more, where both sides may open: the verdicts told are not these rules', so that only
-/// the kernel and we are compared.
+/// The firewall's scenarios again with both sides allowed to open. The scripts' verdicts are for other rules, so only differences from the
+/// kernel are checked.
 #[test]
 fn conntrack_judges_as_the_kernel_does() {
     let ours = Ours::new(|scenario: &Scenario| conntrack::Conntrack::new(conntrack_config(scenario)));
@@ -37,7 +37,7 @@ fn nat_rewrites_as_the_kernel_does() {
     hold("nat", include_str!("nat.nft"), include_str!("nat.txt"), Told::All, ours);
 }
 
-/// The kernel picks connections up half-way if it isn't told otherwise; so do we here.
+/// The kernel picks up connections midstream by default; so does this configuration.
 fn firewall_config(scenario: &Scenario) -> firewall::Config {
     let anyway = [("inside_interfaces", "[0]"), ("loose", "true")];
     // The firewall is never liberal about windows.
@@ -48,7 +48,7 @@ fn conntrack_config(scenario: &Scenario) -> conntrack::Config {
     parsed(&configuration(&[], scenario, tracking_key))
 }
 
-/// Our name for a setting of the kernel's tracker; none for what we don't have.
+/// Returns our name for a setting of the kernel's tracker, if there is one.
 fn tracking_key(kernel: &str) -> Option<&'static str> {
     Some(match kernel {
         "tcp_loose" => "loose",
@@ -66,7 +66,7 @@ fn tracking_key(kernel: &str) -> Option<&'static str> {
         "udp_timeout" => "timeouts.udp",
         "udp_timeout_stream" => "timeouts.udp_stream",
         "icmp_timeout" => "timeouts.icmp",
-        // We never look at checksums: the scenarios tell the difference.
+        // We never verify checksums: the scenarios name the difference.
         "checksum" => return None,
         other => panic!("what is {other} to a tracker of ours?"),
     })
@@ -76,7 +76,7 @@ fn parsed<T: serde::de::DeserializeOwned>(text: &str) -> T {
     toml::from_str(text).unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
-/// The kernel filters by address and port; so do we here.
+/// The kernel filters by address and port; so does this configuration.
 fn nat_config(scenario: &Scenario) -> nat::Config {
     let anyway = [
         ("inside", "[\"192.168.10.0/24\"]"),
@@ -97,7 +97,7 @@ fn nat_config(scenario: &Scenario) -> nat::Config {
     }))
 }
 
-/// Plays every scenario to the kernel and to our function, and holds one against the other.
+/// Plays every scenario to the kernel and to our function, and compares them.
 fn hold(label: &str, ruleset: &str, scenarios: &str, told: Told, mut ours: impl Router) {
     let Some(mut kernel) = kernel(label, ruleset) else { return };
     let scenarios = script::read(scenarios);
@@ -131,7 +131,7 @@ fn every_difference_is_explained_once() {
     assert_eq!(named, explained);
 }
 
-/// Plays a scenario to the kernel, again if the machine was too busy to keep its times.
+/// Plays a scenario to the kernel, and repeats it if the machine was too busy for its times.
 fn play_in_time(kernel: &mut Kernel, scenario: &Scenario) -> Vec<Outcome> {
     for _ in 0..5 {
         let outcomes = play(kernel, scenario);
@@ -142,7 +142,7 @@ fn play_in_time(kernel: &mut Kernel, scenario: &Scenario) -> Vec<Outcome> {
     panic!("{}: the machine is too busy to keep the scenario's times", scenario.name);
 }
 
-/// The kernel as a router, or none and one line that says why.
+/// Returns the kernel as a router; otherwise prints why there is none.
 fn kernel(label: &str, ruleset: &str) -> Option<Kernel> {
     if let Some(missing) = millrace_testkit::netns::missing(&["ip", "nft", "ethtool"]) {
         eprintln!("SKIPPED (needs root / ip / nft / ethtool: no {missing})");

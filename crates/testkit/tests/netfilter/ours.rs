@@ -33,7 +33,7 @@ impl<N: Function, F: Fn(&Scenario) -> N> Router for Ours<N, F> {
         let mut frame = vec![2; 12];
         frame.extend(if packet[0] >> 4 == 4 { [0x08, 0x00] } else { [0x86, 0xdd] });
         frame.extend(packet);
-        // Packets of the same millisecond come in order: the clock may stand still, but two are never at once here.
+        // Two packets never have the same time, even in the same millisecond.
         self.packets += 1;
         let time = Nanos::from_secs(1_000_000) + Nanos::from_millis(at_ms) + Nanos::from_micros(self.packets);
         let parsed = packet::parse(LinkType::Ethernet, &frame, frame.len() as u32, from as u16);
@@ -51,13 +51,13 @@ impl<N: Function, F: Fn(&Scenario) -> N> Router for Ours<N, F> {
     }
 }
 
-/// Where a packet that came in by `from` leaves by `port`.
+/// Returns the side where a packet from `from` leaves by `port`.
 fn side(from: Side, port: PortId) -> Side {
     if port == PortId::BACK { from } else { from.other() }
 }
 
-/// A configuration in TOML: what the function has to know anyway, over that the scenario's settings by our names, where
-/// `name` knows one, and over that those for us alone.
+/// Builds a configuration in TOML: the base, then the scenario's settings under our names (`name`), then the settings for our function
+/// alone.
 pub(crate) fn configuration(
     anyway: &[(&str, &str)],
     scenario: &Scenario,

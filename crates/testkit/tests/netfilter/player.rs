@@ -1,26 +1,26 @@
-//! Plays a scenario to a router, be it the kernel or ours, and notes what comes out.
+//! Plays a scenario to a router, the kernel or ours, and records its output.
 
 use std::collections::HashMap;
 
 use crate::craft::{self, End, Segment};
 use crate::script::{Body, Scenario, Side, Spoil, Step, host};
 
-/// Something that IP packets go through.
+/// A router of IP packets.
 pub(crate) trait Router {
-    /// Forgets everything, and takes the scenario's settings.
+    /// Resets the state, and applies the scenario's settings.
     fn begin(&mut self, scenario: &Scenario);
 
-    /// Gives it a packet, so many milliseconds after the scenario's start; returns all that comes out, and where.
+    /// Sends a packet `at_ms` milliseconds after the scenario's start. Returns all packets that come out, with their side.
     fn inject(&mut self, from: Side, packet: &[u8], at_ms: u64) -> Vec<(Side, Vec<u8>)>;
 }
 
-/// What became of a step's packet.
+/// The outcome of a step's packet.
 #[derive(Clone, Debug)]
 pub(crate) struct Outcome {
     pub(crate) sent: Vec<u8>,
-    /// With the TTL as sent, and the side.
+    /// The packets that came out, with normalised TTL, and their side.
     pub(crate) came_out: Vec<(Side, Vec<u8>)>,
-    /// What is wrong with the checksums of what came out.
+    /// An error message about their checksums.
     pub(crate) complaint: Option<String>,
 }
 
@@ -45,14 +45,14 @@ pub(crate) fn play(router: &mut dyn Router, scenario: &Scenario) -> Vec<Outcome>
         .collect()
 }
 
-/// What the two sides have seen so far, from which they know whom to answer.
+/// What the two sides have seen so far, to address answers.
 #[derive(Default)]
 struct Seen {
-    /// Where a near end is seen by a far one.
+    /// The near endpoint as a far endpoint sees it.
     mapped: HashMap<(u8, End, End), End>,
-    /// Where a near end was last seen by anyone.
+    /// The near endpoint as it was last seen by any far one.
     mapped_last: HashMap<(u8, End), End>,
-    /// The last packet of a flow in a direction, as it came out.
+    /// The last output packet of a flow in a direction.
     last: HashMap<(usize, bool), Vec<u8>>,
 }
 
@@ -71,14 +71,14 @@ impl Seen {
         self.last.insert((step.flow, step.outward), packet.clone());
     }
 
-    /// Where `near` is seen by `far`.
+    /// Returns the endpoint of `near` as `far` sees it.
     fn mapping(&self, protocol: u8, near: End, far: End) -> End {
         let exact = self.mapped.get(&(protocol, near, far));
         exact.or_else(|| self.mapped_last.get(&(protocol, near))).copied().unwrap_or(near)
     }
 }
 
-/// The step's packet, and the side that it is sent from.
+/// Builds the step's packet. Returns it and its side.
 fn packet(scenario: &Scenario, step: &Step, seen: &Seen) -> (Side, Vec<u8>) {
     let flow = &scenario.flows[step.flow];
     let from = if step.outward || flow.hairpin { Side::Inside } else { Side::Outside };
@@ -106,7 +106,7 @@ fn packet(scenario: &Scenario, step: &Step, seen: &Seen) -> (Side, Vec<u8>) {
         Body::Datagram { len } if flow.protocol == craft::UDP => craft::udp(src, dst, len),
         Body::Datagram { len } => craft::ip(src.0, dst.0, flow.protocol, &vec![7; len]),
         Body::Query { kind, number } => {
-            // The identifier is the asking end's, as the other end sees it.
+            // The identifier is that of the asking endpoint, as the other one sees it.
             let identifier = if step.outward { src.1 } else { dst.1 };
             craft::query(src.0, dst.0, identifier, kind, number)
         }
@@ -115,7 +115,7 @@ fn packet(scenario: &Scenario, step: &Step, seen: &Seen) -> (Side, Vec<u8>) {
             let about = match seen.last.get(&(step.flow, !step.outward)) {
                 Some(packet) => packet,
                 None => {
-                    // Nothing has come by: a quotation of a packet that never was.
+                    // No packet has come out: quote a packet that was never sent.
                     built = never_sent(flow.protocol, dst, src);
                     &built
                 }

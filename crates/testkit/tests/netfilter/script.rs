@@ -1,4 +1,4 @@
-//! The language that scenarios are written in. One step a line: who sends what, and what the kernel does with it.
+//! The language of scenarios. Each line is a step: a packet, and the kernel's verdict.
 //!
 //! ```text
 //! ## name of the scenario
@@ -14,10 +14,10 @@
 //! > A 101/1                = pass ours drop D7    we differ, and docs/netfilter-differences.md says why
 //! ```
 //!
-//! Segments may have `wN` (window), `wsN` (window scale), `sackok`, `sackL-R`, `opt=HEX` (options behind those); UDP has its length only, ICMP queries are
+//! Segments may have `wN` (window), `wsN` (window scale), `sackok`, `sackL-R`, `opt=HEX` (more options); UDP has its length only, ICMP queries are
 //! `request N` and `reply N` (with `timestamp`: not an echo); errors have `from=HOST`, `to=HOST`, `mtuN`, `quoteN` (bytes
-//! quoted behind the IP header, 8 if not told). All may have `badsum`, `nosum` (UDP), `edgesum` (UDP, zero once
-//! translated), `fragOFFSET+LEN`, `cutN` (the IP packet ends behind so many bytes of payload), `options` (IPv4).
+//! quoted after the IP header, by default 8). All may have `badsum`, `nosum` (UDP), `edgesum` (UDP, zero once
+//! translated), `fragOFFSET+LEN`, `cutN` (the IP packet ends after so many bytes of payload), `options` (IPv4).
 
 use std::net::IpAddr;
 
@@ -38,7 +38,7 @@ pub(crate) const HOSTS: [(&str, &str); 11] = [
     ("r6", "2001:db8:2::1"),
 ];
 
-/// Which side of the router.
+/// A side of the router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Side {
     Inside,
@@ -57,22 +57,22 @@ impl Side {
 #[derive(Clone, Debug)]
 pub(crate) struct Scenario {
     pub(crate) name: String,
-    /// By the kernel's names, without `nf_conntrack_`.
+    /// Settings by the kernel's names, without `nf_conntrack_`.
     pub(crate) settings: Vec<(String, u64)>,
-    /// Ours alone, key and value.
+    /// Settings of our function alone, key and value.
     pub(crate) ours: Vec<(String, String)>,
     pub(crate) flows: Vec<Flow>,
     pub(crate) steps: Vec<Step>,
 }
 
-/// Two ends that talk. `near` is inside; `far` is outside, but for hairpins.
+/// A flow between two endpoints. `near` is inside; `far` is outside, except for hairpins.
 #[derive(Clone, Debug)]
 pub(crate) struct Flow {
     pub(crate) near: (IpAddr, u16),
     pub(crate) far: (IpAddr, u16),
     pub(crate) protocol: u8,
     pub(crate) hairpin: bool,
-    /// Of `near`, then of `far`.
+    /// Initial sequence numbers of `near` and of `far`.
     pub(crate) initial: [u32; 2],
 }
 
@@ -83,11 +83,11 @@ pub(crate) struct Step {
     /// Milliseconds from the scenario's start.
     pub(crate) at_ms: u64,
     pub(crate) flow: usize,
-    /// Whether `near` sends.
+    /// `near` sends the packet.
     pub(crate) outward: bool,
     pub(crate) body: Body,
     pub(crate) spoil: Spoil,
-    /// Offset and length of the payload that is sent, if it is not all.
+    /// Offset and length of the payload in a fragment.
     pub(crate) fragment: Option<(usize, usize)>,
     pub(crate) expected: Expected,
 }
@@ -133,9 +133,9 @@ pub(crate) enum Spoil {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Expected {
-    /// Whether the kernel lets it pass.
+    /// The kernel forwards it.
     pub(crate) kernel: bool,
-    /// What we do, where that is something else, and the difference's name.
+    /// Our outcome if it differs, and the name of the difference.
     pub(crate) ours: Option<(Ours, String)>,
 }
 
@@ -143,7 +143,7 @@ pub(crate) struct Expected {
 pub(crate) enum Ours {
     Pass,
     Drop,
-    /// Both pass, with other bytes.
+    /// Both forward it, with different bytes.
     Differs,
 }
 
@@ -205,7 +205,7 @@ fn end(text: &str) -> Option<(IpAddr, u16)> {
     Some((known(name)?, port.parse().ok()?))
 }
 
-/// The address of a host that there is.
+/// Returns the address of a host of the list.
 pub(crate) fn host(name: &str) -> IpAddr {
     known(name).unwrap_or_else(|| panic!("nobody is called {name}"))
 }
@@ -316,7 +316,7 @@ fn body(words: &[&str], v6: bool) -> Option<Body> {
     }
 }
 
-/// A number relative to an initial sequence number; it may be negative.
+/// Parses a number relative to an initial sequence number; it may be negative.
 fn relative(text: &str) -> Option<u32> {
     text.parse::<i64>().ok().map(|number| number as u32)
 }

@@ -1,4 +1,4 @@
-//! Real captures.
+//! Comparison over real captures.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use millrace_testkit::captures;
 
 use super::{Run, Timed, deep, fail, run_conntrack, run_firewall};
 
-/// The folders of which the captures are taken: whole conversations, broken ones, other protocols.
+/// The folders of the captures: whole conversations, broken ones, other protocols.
 const FOLDERS: [&str; 4] = ["real", "tcp", "l3", "attack"];
 
 #[test]
@@ -43,7 +43,7 @@ fn shared_captures() {
     assert!(taken > 10, "hardly any capture could be read");
 }
 
-/// A capture's packets that are well-formed; those ahead of a defect count.
+/// Reads the well-formed packets of a capture up to a defect.
 fn read(path: &Path) -> Vec<Timed> {
     let Some(trace) = captures::read(path) else { return Vec::new() };
     let parsed = trace.iter().map(|(packet, bytes)| {

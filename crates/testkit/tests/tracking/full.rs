@@ -1,5 +1,5 @@
-//! A table that is full most of the time, under the `sequential` engine: the oldest that never was answered makes room, and
-//! where there is none, whoever comes finds none.
+//! Comparison with a full table under the `sequential` engine: the oldest unanswered connection is evicted; if there is none, a new
+//! connection has no room.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use port::{Batch, Fate as Outgoing, Packet};
 use super::traffic::{Frame, crowd};
 use super::{TIMEOUTS, tell};
 
-/// How many had to make room, and how many found none.
+/// Returns the number of evicted connections, and of those without room.
 fn run(frames: &[Frame], config: &str) -> (u64, u64) {
     let function = Conntrack::new(toml::from_str(config).expect("the test's own configuration"));
     let options = Options { pin: false, ..Options::default() };

@@ -1,5 +1,5 @@
-//! The model of `conntrack` against scenarios of one TCP connection with the kernel's answers (and answers by hand, which
-//! the kernel agrees with): `crates/functions/testdata`, where the format is explained.
+//! Compares the model of `conntrack` with scenarios of one TCP connection and the kernel's answers (or hand-written answers that the kernel
+//! confirmed). `crates/functions/testdata` describes the format.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ use packet::{Nanos, Seq, TcpFlags};
 const CLIENT: &str = "10.0.0.1:40000";
 const SERVER: &str = "10.0.0.2:80";
 
-/// A segment, and the nanoseconds since the one before.
+/// Parses a segment, and the nanoseconds since the last one.
 fn parse(text: &str) -> (u64, Build) {
     let mut words = text.split_whitespace().peekable();
     let wait = words.next_if(|word| word.starts_with('+')).map_or(0, nanos);
@@ -39,14 +39,14 @@ fn parse(text: &str) -> (u64, Build) {
     (wait, build.flags(TcpFlags(flags)))
 }
 
-/// `+119.999999999`, without a detour through floating point.
+/// Parses `+119.999999999` without floating point.
 fn nanos(text: &str) -> u64 {
     let (whole, part) = text[1..].split_once('.').unwrap_or((&text[1..], "0"));
     let part: u64 = format!("{part:0<9}").parse().expect("a number");
     whole.parse::<u64>().expect("a number") * 1_000_000_000 + part
 }
 
-/// How many segments the model was asked about.
+/// Runs a file's scenarios. Returns the number of segments.
 fn check(file: &str) -> usize {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../functions/testdata").join(file);
     let text = fs::read_to_string(path).expect("it is in the repository");

@@ -1,6 +1,6 @@
-//! `conntrack` and `firewall` against naive models: verdict by verdict, and by the connections, their states, their
-//! deadlines and who keeps a place, over random traffic, real captures and with a full table. The models themselves are
-//! held against the kernel's own answers. `MILLRACE_DEEP=1` takes fifty times as much random traffic, and every capture.
+//! Compares `conntrack` and `firewall` with naive models: verdicts, connections, states, deadlines and protection from eviction, over random
+//! traffic, real captures and with a full table. The models are compared with the kernel's answers. `MILLRACE_DEEP=1` takes fifty times as
+//! much random traffic, and every capture.
 #![allow(clippy::print_stdout)]
 
 mod captures;
@@ -20,7 +20,7 @@ use packet::{FiveTuple, Headers, Nanos, Seq, TcpFlags};
 
 use traffic::{Frame, pick, trace};
 
-/// A model that tells its connections.
+/// A model that lists its connections.
 trait Tells: Model {
     fn connections(&self, now: Nanos) -> Vec<Tracked>;
 }
@@ -40,7 +40,7 @@ impl Tells for FirewallModel {
 /// A packet and its time.
 type Timed = (Nanos, Headers);
 
-/// Gives the packets to both and compares the connections behind every so many; the fates, or where they part.
+/// Runs both over the packets and compares the connections after every `every` packets. Returns the fates, or the first difference.
 fn run<N>(function: N, model: &mut impl Tells, packets: &[Timed], every: usize) -> Result<Vec<Fate>, String>
 where
     N: NetworkFunction<Flow = Connection>,
@@ -96,7 +96,7 @@ fn run_firewall(config: &str, packets: &[Timed], every: usize) -> Result<Vec<Fat
 
 type Run = fn(&str, &[Timed], usize) -> Result<Vec<Fate>, String>;
 
-/// Leaves out packets for as long as they still part, and tells of the rest.
+/// Removes packets while the difference remains, and reports the rest.
 fn fail(run: Run, config: &str, mut packets: Vec<Timed>, what: &str) -> ! {
     let mut len = packets.len();
     while len > 0 {
@@ -130,7 +130,7 @@ const TIMEOUTS: [&str; 15] = [
     "other",
 ];
 
-/// Random timeouts, and what they are in seconds.
+/// Random timeouts as configuration text, and in seconds.
 fn timeouts(rng: &mut Rng) -> (String, Vec<u64>) {
     if rng.chance(0.4) {
         return (String::new(), vec![120, 60, 432_000, 30, 10, 300, 600]);
@@ -141,7 +141,7 @@ fn timeouts(rng: &mut Rng) -> (String, Vec<u64>) {
     (format!("[timeouts]\n{}\n", lines.join("\n")), secs)
 }
 
-/// Random configurations and traces, as many packets in all, and the fates that came up.
+/// Compares over random configurations and traces with `packets` packets in all. Returns the fates that occurred.
 fn agree_on_random_traffic(run: Run, config: fn(&mut Rng) -> String, packets: usize) -> BTreeSet<&'static str> {
     let mut seen = BTreeSet::new();
     const EACH: usize = 200;
@@ -211,7 +211,7 @@ fn firewall_over_random_traffic() {
     assert_eq!(seen, expected, "all that can become of a packet does");
 }
 
-/// The kernel's counter is a byte that wraps around; ours must not.
+/// The kernel's counter is a byte that wraps around; ours must saturate.
 #[test]
 fn the_same_segment_more_often_than_a_byte_can_count() {
     let (client, server) = ("10.0.0.1:40000", "192.0.2.1:80");

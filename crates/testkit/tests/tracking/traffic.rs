@@ -1,5 +1,4 @@
-//! Random traffic of few hosts that a tracker has an opinion on: conversations that are mostly as they should be, and what
-//! goes wrong in them.
+//! Random traffic of few hosts for trackers: mostly valid conversations, with errors in them.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -8,7 +7,7 @@ use packet::{Headers, LinkType, Nanos, TcpFlags, protocol};
 
 pub(crate) const SECOND: u64 = 1_000_000_000;
 
-/// A frame, when and by which interface it came.
+/// A frame with its time and interface.
 #[derive(Clone, Debug)]
 pub(crate) struct Frame {
     pub(crate) time: Nanos,
@@ -23,12 +22,12 @@ impl Frame {
     }
 }
 
-/// Inside hosts first, as `firewall` sees them by default.
+/// The hosts, inside ones first (by the default of `firewall`).
 const HOSTS: [&str; 4] = ["10.0.0.1", "10.0.0.2", "192.0.2.1", "198.51.100.1"];
 const HOSTS_V6: [&str; 4] = ["fd00::1", "fd00::2", "2001:db8::1", "2001:db8::2"];
 const PORTS: [u16; 3] = [22, 80, 40_000];
 
-/// A trace of `packets` packets of few connections. `timeouts` are the seconds that they may idle: gaps are about them.
+/// Generates a trace of `packets` packets of few connections. Gaps are around `timeouts`, in seconds.
 pub(crate) fn trace(rng: &mut Rng, packets: usize, timeouts: &[u64]) -> Vec<Frame> {
     let talks = 1 + rng.below(3);
     let mut world = World::new(rng, talks);
@@ -40,13 +39,13 @@ pub(crate) fn trace(rng: &mut Rng, packets: usize, timeouts: &[u64]) -> Vec<Fram
     (0..packets).map(frame).collect()
 }
 
-/// A trace of many connections, a packet every twenty milliseconds.
+/// Generates a trace of many connections, a packet every twenty milliseconds.
 pub(crate) fn crowd(rng: &mut Rng, packets: usize) -> Vec<Frame> {
     let mut world = World::new(rng, 60);
     (0..packets).map(|number| world.frame(rng, number as u64 * SECOND / 50)).collect()
 }
 
-/// The time since the packet before: mostly none or little; else about a timeout, often exactly.
+/// Returns a random time since the last packet: mostly zero or little; else about a timeout, often exact.
 fn gap(rng: &mut Rng, timeouts: &[u64]) -> u64 {
     match rng.below(40) {
         0..24 => 0,
@@ -60,7 +59,7 @@ fn gap(rng: &mut Rng, timeouts: &[u64]) -> u64 {
 
 struct World {
     talks: Vec<Talk>,
-    /// Datagrams that ICMP errors may quote.
+    /// Recent datagrams, for ICMP errors to quote.
     recent: Vec<(IpAddr, IpAddr, Vec<u8>)>,
 }
 
@@ -79,7 +78,7 @@ impl World {
         Frame { time: Nanos(now), bytes, interface }
     }
 
-    /// A packet, and the interface that it should come from: 1 inside, 2 outside.
+    /// Generates a packet and its interface: 1 inside, 2 outside.
     fn next(&mut self, rng: &mut Rng) -> (Build, u16) {
         if rng.chance(0.08)
             && let Some((src, dst, quoted)) = some(rng, &self.recent)
@@ -98,7 +97,7 @@ impl World {
     }
 }
 
-/// An ICMP error about a packet from `src` to `dst`, mostly to whom it concerns.
+/// Builds an ICMP error about a packet from `src` to `dst`, mostly sent to `src`.
 fn error(rng: &mut Rng, src: IpAddr, dst: IpAddr, quoted: &[u8]) -> Build {
     let cut = if rng.chance(0.9) { quoted.len().min(48) } else { quoted.len().min(24) };
     let to = if rng.chance(0.8) { src } else { dst };
@@ -111,7 +110,7 @@ fn error(rng: &mut Rng, src: IpAddr, dst: IpAddr, quoted: &[u8]) -> Build {
     Build::icmp_error(from, to, kind, 0, &quoted[..cut])
 }
 
-/// Two hosts, and what the next segment between them would be.
+/// A connection of two hosts, and its next segment.
 struct Talk {
     ends: [SocketAddr; 2],
     next: [u32; 2],
@@ -214,7 +213,7 @@ impl Talk {
         (build, self.ends[side].ip(), self.ends[1 - side].ip())
     }
 
-    /// Whose turn it is, and the flags: mostly the next step of a handshake, then data and acknowledgements, then the end.
+    /// Chooses sender and flags: mostly the next step of a handshake, then data and acknowledgements, then the end.
     fn kind(&mut self, rng: &mut Rng) -> (usize, u8) {
         if self.stage < 3 && !rng.chance(self.wildness) {
             self.stage += 1;
@@ -239,7 +238,7 @@ impl Talk {
         (side, flags | ornate)
     }
 
-    /// How far from where it should be a number is.
+    /// Returns a random deviation of a sequence number.
     fn shift(&self, rng: &mut Rng) -> u32 {
         if !rng.chance(self.wildness * 1.5) {
             return 0;
@@ -250,7 +249,7 @@ impl Talk {
         if rng.chance(0.05) { rng.bits() as u32 } else { shift as u32 }
     }
 
-    /// What isn't TCP.
+    /// Generates a packet that isn't TCP.
     fn other(&self, rng: &mut Rng) -> (Build, IpAddr, IpAddr) {
         let side = rng.below(2) as usize;
         let (src, dst) = (self.ends[side], self.ends[1 - side]);

@@ -5,7 +5,7 @@ use super::super::classifier::Payload;
 const SEQUENCE: u8 = 0x30;
 const INTEGER: u8 = 2;
 
-/// The length of the element whose tag is at `at`, and where its content begins.
+/// Returns the length of the element with its tag at `at`, and the offset of its content.
 fn element(payload: &Payload<'_>, at: usize) -> Option<(usize, usize)> {
     match payload.u8(at + 1)? {
         len @ 0..=0x7f => Some((len.into(), at + 2)),
@@ -17,7 +17,7 @@ fn element(payload: &Payload<'_>, at: usize) -> Option<(usize, usize)> {
     }
 }
 
-/// Where the content of the element with this tag begins, if its tag is at `at`.
+/// Returns the offset of the content of the element at `at`, if it has this tag.
 fn inside(payload: &Payload<'_>, at: usize, tag: u8) -> Option<usize> {
     if payload.u8(at)? != tag {
         return None;
@@ -43,7 +43,7 @@ pub(super) fn snmp(payload: &Payload<'_>) -> Option<bool> {
     Some(is_whole && version <= 1 && matches!(payload.u8(community + community_len)?, 0xa0..=0xa8))
 }
 
-/// RFC 4511: the number of a message, then an operation. Several messages may stand behind one another.
+/// RFC 4511: the number of a message, then an operation. Several messages may follow each other.
 pub(super) fn ldap(payload: &Payload<'_>) -> Option<bool> {
     let at = inside(payload, 0, SEQUENCE)?;
     let (len, _) = element(payload, 0)?;
@@ -56,7 +56,7 @@ pub(super) fn ldap(payload: &Payload<'_>) -> Option<bool> {
         matches!(payload.u8(operation)?, 0x42 | 0x4a | 0x50 | 0x60 | 0x61 | 0x63..=0x6e | 0x73 | 0x77..=0x79);
     let (operation_len, content) =
         if payload.u8(operation)? == 0x42 { (0, operation + 2) } else { element(payload, operation)? };
-    // Controls may stand behind the operation.
+    // Controls may follow the operation.
     Some(operations && content + operation_len <= at + len)
 }
 
@@ -65,7 +65,7 @@ pub(super) fn kerberos(payload: &Payload<'_>) -> Option<bool> {
     kerberos_at(payload, 0)
 }
 
-/// The same behind its length (section 7.2.2).
+/// Kerberos over TCP: a message after its length (section 7.2.2).
 pub(super) fn kerberos_over_tcp(payload: &Payload<'_>) -> Option<bool> {
     Some(payload.u16(0)? == 0 && u32::from(payload.u16(2)?) + 4 >= payload.wire_len && kerberos_at(payload, 4)?)
 }

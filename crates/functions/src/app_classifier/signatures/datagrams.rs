@@ -11,7 +11,7 @@ pub(super) fn quic(payload: &Payload<'_>) -> Option<bool> {
     }
     let version = payload.u32(1)?;
     let is_known = match version.to_be_bytes() {
-        // Version negotiation, versions 1 and 2, drafts, those of mvfst, of Google, and those that keep negotiation in use.
+        // Version negotiation; versions 1 and 2; drafts; versions of mvfst and Google; reserved versions that exercise negotiation.
         [0, 0, 0, 0 | 1] | [0x6b, 0x33, 0x43, 0xcf] | [0xff, 0, 0, 18..=34] | [0xfa, 0xce, 0xb0, _] => true,
         [b'Q' | b'T', b'0', b'0'..=b'9', b'0'..=b'9'] => true,
         [a, b, c, d] => [a, b, c, d].iter().all(|byte| byte & 0xf == 0xa),
@@ -25,7 +25,7 @@ pub(super) fn quic(payload: &Payload<'_>) -> Option<bool> {
     Some(is_known && destination <= 20 && source <= 20 && payload.wire_len > 18)
 }
 
-/// RFC 2131: the fixed part of BOOTP, and the cookie behind it.
+/// RFC 2131: the fixed part of BOOTP, and the magic cookie.
 pub(super) fn dhcp(payload: &Payload<'_>) -> Option<bool> {
     Some(matches!(payload.u8(0)?, 1 | 2) && payload.has(236, &[0x63, 0x82, 0x53, 0x63]))
 }
@@ -40,7 +40,7 @@ pub(super) fn dhcpv6(payload: &Payload<'_>) -> Option<bool> {
     Some((payload.is_at(546) || payload.is_at(547)) && fills(payload, at, 4, |_, len| len))
 }
 
-/// Whether fields of a kind and a length fill the payload from `at` on. `head` bytes stand ahead of each content.
+/// Returns true if fields of type and length fill the payload from `at` on. Each content follows `head` bytes.
 fn fills(payload: &Payload<'_>, mut at: usize, head: usize, padded: fn(u16, usize) -> usize) -> bool {
     let end = payload.wire_len as usize;
     // What the capture cut off can't be judged.
@@ -51,7 +51,7 @@ fn fills(payload: &Payload<'_>, mut at: usize, head: usize, padded: fn(u16, usiz
     at == end || (at > payload.bytes.len() && payload.bytes.len() < end)
 }
 
-/// RFC 9147 and RFC 6347: a record of a known version that fits, a handshake's by what it is.
+/// RFC 9147 and RFC 6347: a record of a known version and fitting length; a handshake also by its type.
 pub(super) fn dtls(payload: &Payload<'_>) -> Option<bool> {
     let (kind, version, len) = (payload.u8(0)?, payload.u16(1)?, payload.u16(11)?);
     let is_record = matches!(version, 0xfeff | 0xfefd | 0x0100) && u32::from(len) + 13 <= payload.wire_len;
@@ -69,14 +69,14 @@ pub(super) fn stun(payload: &Payload<'_>) -> Option<bool> {
     Some(is_classic && fills(payload, 20, 4, |_, len| len.next_multiple_of(4)))
 }
 
-/// Whether a message with a cookie begins at `at`.
+/// Returns true if a message with a magic cookie begins at `at`.
 pub(super) fn has_cookie(payload: &Payload<'_>, at: usize) -> Option<bool> {
     let (kind, len) = (payload.u16(at)?, u32::from(payload.u16(at + 2)?));
     let cookie = payload.u32(at + 4)? == 0x2112_a442;
     Some(cookie && kind & 0xc000 == 0 && len.is_multiple_of(4) && at as u32 + len + 20 <= payload.wire_len)
 }
 
-/// RFC 3550, section 6.4: packets one behind another, the first a report, that fill the datagram.
+/// RFC 3550, section 6.4: packets that fill the datagram, the first a report.
 pub(super) fn rtcp(payload: &Payload<'_>) -> Option<bool> {
     if payload.u8(0)? & 0xc0 != 0x80 || !matches!(payload.u8(1)?, 200..=207) {
         return Some(false);
@@ -92,7 +92,7 @@ pub(super) fn rtcp(payload: &Payload<'_>) -> Option<bool> {
     Some(at >= end.min(payload.bytes.len()) && at <= end)
 }
 
-/// RFC 3550, section 5.1: a version and a payload type that is in use. Two bits and a few: it takes several packets.
+/// RFC 3550, section 5.1: a version and a payload type in use. Few bits, so several packets are needed.
 pub(super) fn rtp(payload: &Payload<'_>) -> Option<bool> {
     let (first, kind) = (payload.u8(0)?, payload.u8(1)? & 0x7f);
     let contributors = u32::from(first & 0xf);
@@ -106,7 +106,7 @@ pub(super) fn rtp(payload: &Payload<'_>) -> Option<bool> {
     )
 }
 
-/// RFC 7296, section 3.1 and RFC 2408: a header that counts the datagram, behind four zeros where it crosses a NAT (RFC 3948).
+/// RFC 7296, section 3.1 and RFC 2408: a header with the datagram's length, after four zeros behind a NAT (RFC 3948).
 pub(super) fn ike(payload: &Payload<'_>) -> Option<bool> {
     let at = if payload.u32(0)? == 0 { 4 } else { 0 };
     let (version, exchange, len) = (payload.u8(at + 17)?, payload.u8(at + 18)?, payload.u32(at + 24)?);
@@ -125,7 +125,7 @@ pub(super) fn wireguard(payload: &Payload<'_>) -> Option<bool> {
         1 => payload.wire_len == 148,
         2 => payload.wire_len == 92,
         3 => payload.wire_len == 64,
-        // The counter is far from its end, and what it is ahead of is padded.
+        // The counter is far from its end, and the data after it is padded.
         4 => {
             payload.wire_len >= 32
                 && payload.wire_len.is_multiple_of(16)
@@ -141,7 +141,7 @@ pub(super) fn openvpn(payload: &Payload<'_>) -> Option<bool> {
     openvpn_at(payload, 0)
 }
 
-/// The same from `at` on.
+/// [`openvpn`] at an offset.
 pub(super) fn openvpn_at(payload: &Payload<'_>, at: usize) -> Option<bool> {
     // The operation's number above three bits for the key, the first of a session: resets of clients and servers.
     if !matches!(payload.u8(at)?, 0x38 | 0x40 | 0x50) || payload.array(at + 1)? == [0; 8] {
@@ -149,7 +149,7 @@ pub(super) fn openvpn_at(payload: &Payload<'_>, at: usize) -> Option<bool> {
     }
     let first = |at: usize| payload.u32(at).is_some_and(|number| number == 1);
     let len = payload.wire_len as usize - at;
-    // Bare: no acknowledgements and number 0, or one acknowledgement with whose session it is.
+    // Bare: no acknowledgements and number 0, or one acknowledgement with its session.
     let bare = (len == 14 && payload.array(at + 9)? == [0; 5]) || (len == 26 && payload.u8(at + 9)? == 1);
     // Signed: a digest of 16 to 64 bytes, then the packet's number. Encrypted: the number at once.
     let signed = [16, 20, 32, 48, 64]
@@ -174,7 +174,7 @@ pub(super) fn radius(payload: &Payload<'_>) -> Option<bool> {
     Some(at == end || (payload.bytes.len() < end && at > payload.bytes.len()))
 }
 
-/// RFC 5905: 48 bytes, or with a digest behind them, whose fields make sense; and control messages (appendix B of RFC 1305).
+/// RFC 5905: 48 bytes with plausible fields, perhaps followed by a digest; and control messages (appendix B of RFC 1305).
 pub(super) fn ntp(payload: &Payload<'_>) -> Option<bool> {
     let first = payload.u8(0)?;
     let (version, mode) = (first >> 3 & 7, first & 7);
@@ -191,11 +191,11 @@ pub(super) fn ntp(payload: &Payload<'_>) -> Option<bool> {
         && stratum <= 16
         && poll <= 17
         && (-32..=0).contains(&precision);
-    // Delay and dispersion of a minute or more are of no clock.
+    // No clock has a delay or dispersion of a minute or more.
     Some(is_len && fits && payload.u16(4)? < 64 && payload.u16(8)? < 64)
 }
 
-/// RFC 1350: a request has a name and a mode. What comes behind it goes between other ports.
+/// RFC 1350: a request has a name and a mode. Later packets use other ports.
 pub(super) fn tftp(payload: &Payload<'_>) -> Option<bool> {
     let [0, 1 | 2] = payload.array(0)? else { return Some(false) };
     let mut words = payload.bytes[2..].split(|byte| *byte == 0);
@@ -204,12 +204,12 @@ pub(super) fn tftp(payload: &Payload<'_>) -> Option<bool> {
     Some(!name.is_empty() && is_mode)
 }
 
-/// RFC 5531: a call of version 2 to a program among those that are given out, or the answer to one.
+/// RFC 5531: a call of version 2 to an assigned program, or the answer to one.
 pub(super) fn sun_rpc(payload: &Payload<'_>) -> Option<bool> {
     sun_rpc_at(payload, 0)
 }
 
-/// The same from `at` on.
+/// [`sun_rpc`] at an offset.
 pub(super) fn sun_rpc_at(payload: &Payload<'_>, at: usize) -> Option<bool> {
     Some(match payload.u32(at + 4)? {
         0 => {

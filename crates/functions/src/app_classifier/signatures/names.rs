@@ -28,19 +28,19 @@ pub(super) fn netbios(payload: &Payload<'_>) -> Option<bool> {
     Some(service || datagram)
 }
 
-/// DNS in a datagram. Not at the ports of those that have the same format.
+/// DNS in a datagram, except at the ports of protocols with the same format.
 pub(super) fn dns(payload: &Payload<'_>) -> Option<bool> {
     Some(!payload.is_at(MDNS) && !payload.is_at(LLMNR) && message(payload, 0)?)
 }
 
-/// DNS over TCP: a message behind its length. It may go on in the next segment.
+/// DNS over TCP: a message after its length. It may continue in the next segment.
 pub(super) fn dns_over_tcp(payload: &Payload<'_>) -> Option<bool> {
     let len = u32::from(payload.u16(0)?);
-    // Nearly all messages come whole; of a longer one no more is said than that it is there.
+    // Nearly all messages are complete in one segment.
     Some(len >= 17 && len + 2 >= payload.wire_len && message(payload, 2)?)
 }
 
-/// Whether a message begins at `at`: a header that makes sense, and a first name that ends.
+/// Returns true if a message begins at `at`: a plausible header, and a complete first name.
 fn message(payload: &Payload<'_>, at: usize) -> Option<bool> {
     let flags = payload.u16(at + 2)?;
     let [questions, answers, authorities, more] = [4, 6, 8, 10].map(|field| payload.u16(at + field));
@@ -63,7 +63,7 @@ fn message(payload: &Payload<'_>, at: usize) -> Option<bool> {
     Some(kind != 0 && matches!(class, 1 | 3 | 4 | 254 | 255))
 }
 
-/// Behind the name that begins at `at`.
+/// Returns the offset after the name at `at`.
 fn name_end(payload: &Payload<'_>, mut at: usize) -> Option<usize> {
     for _ in 0..128 {
         match payload.u8(at)? {

@@ -3,15 +3,14 @@
 use super::super::classifier::Payload;
 use super::datagrams;
 
-/// RFC 8446 and its forerunners: a hello inside its record, or an alert that is a segment of its own. Also the hello of SSL 2,
-/// by which old clients begin.
+/// RFC 8446 and its predecessors: a hello inside its record, or an alert in a segment of its own. Also the SSL 2 hello of old clients.
 pub(super) fn tls(payload: &Payload<'_>) -> Option<bool> {
     let (kind, major, minor, len) = (payload.u8(0)?, payload.u8(1)?, payload.u8(2)?, payload.u16(3)?);
     let is_version = major == 3 && minor <= 4;
     Some(match kind {
         0x16 if is_version && (4..=16_384 + 2_048).contains(&len) => {
             let hello_len = payload.u32(5)? & 0xff_ffff;
-            // A hello begins with a version, whatever the record's says.
+            // A hello begins with a version, whatever the record's version is.
             matches!(payload.u8(5)?, 1 | 2) && (38..=65_536).contains(&hello_len) && payload.u8(9)? == 3
         }
         0x15 if is_version => len == 2 && payload.wire_len == 7 && matches!(payload.u8(5)?, 1 | 2),
@@ -24,7 +23,7 @@ pub(super) fn tls(payload: &Payload<'_>) -> Option<bool> {
     })
 }
 
-/// MS-SMB, MS-SMB2 behind the session service's header (RFC 1002, section 4.3).
+/// MS-SMB and MS-SMB2 after the header of the session service (RFC 1002, section 4.3).
 pub(super) fn smb(payload: &Payload<'_>) -> Option<bool> {
     let is_message = payload.u8(0)? == 0 && matches!(payload.u8(4)?, 0xfd..=0xff);
     Some(is_message && payload.has(5, b"SMB"))
@@ -62,13 +61,13 @@ pub(super) fn mysql(payload: &Payload<'_>) -> Option<bool> {
     })
 }
 
-/// Version 3 of the frontend/backend protocol: what a client begins with, what a server answers to it.
+/// Version 3 of the frontend/backend protocol: a client's first message, or a server's answer.
 pub(super) fn postgresql(payload: &Payload<'_>) -> Option<bool> {
     let (kind, first, second) = (payload.u8(0)?, payload.u32(0)?, payload.u32(4)?);
     let is_whole = first == payload.wire_len;
     Some(match second {
         0x0003_0000 if is_whole => payload.u8(8)?.is_ascii_lowercase(),
-        // Encryption by TLS or by GSS is asked for, or a request cancelled.
+        // A request for TLS or GSS encryption, or a cancel request.
         0x04d2_162f | 0x04d2_1630 => is_whole && first == 8,
         0x04d2_162e => is_whole && first == 16,
         _ => {
@@ -80,7 +79,7 @@ pub(super) fn postgresql(payload: &Payload<'_>) -> Option<bool> {
     })
 }
 
-/// The wire protocol: a message of a known operation, as long as it says.
+/// The wire protocol: a message of a known operation with a matching length.
 pub(super) fn mongodb(payload: &Payload<'_>) -> Option<bool> {
     let len = u32::from_le_bytes(payload.array(0)?);
     let operation = u32::from_le_bytes(payload.array(12)?);
@@ -92,7 +91,7 @@ pub(super) fn tds(payload: &Payload<'_>) -> Option<bool> {
     let (kind, status, len) = (payload.u8(0)?, payload.u8(1)?, payload.u16(2)?);
     let (number, window) = (payload.u8(6)?, payload.u8(7)?);
     let is_packet = u32::from(len) == payload.wire_len && len > 8 && window == 0 && status <= 1;
-    // A login of version 4.2, one of version 7, what is said before it, and answers to these.
+    // A login of version 4.2, one of version 7, the pre-login, and their answers.
     Some(is_packet && number <= 1 && matches!(kind, 0x02 | 0x10 | 0x12 | 0x04))
 }
 
@@ -121,7 +120,7 @@ pub(super) fn bgp(payload: &Payload<'_>) -> Option<bool> {
 /// IEEE 1815: the two bytes that a frame starts with, and a length that counts five bytes at least.
 pub(super) fn dnp3(payload: &Payload<'_>) -> Option<bool> {
     let [5, 0x64, len] = payload.array(0)? else { return Some(false) };
-    // A checksum of two bytes behind the header and behind each sixteen bytes of data.
+    // A checksum of two bytes after the header and after each sixteen bytes of data.
     let data = u32::from(len.max(5)) - 5;
     Some(len >= 5 && 10 + data + 2 * data.div_ceil(16) <= payload.wire_len)
 }
@@ -134,26 +133,26 @@ pub(super) fn dce_rpc(payload: &Payload<'_>) -> Option<bool> {
     Some(kind <= 20 && matches!(order, 0 | 1 | 0x10 | 0x11) && float <= 3 && len >= 16)
 }
 
-/// RFC 5531 behind a record mark (section 11).
+/// RFC 5531 after a record mark (section 11).
 pub(super) fn sun_rpc(payload: &Payload<'_>) -> Option<bool> {
     let mark = payload.u32(0)?;
     let len = mark & 0x7fff_ffff;
     Some(mark >> 31 == 1 && (24..=1 << 20).contains(&len) && datagrams::sun_rpc_at(payload, 4)?)
 }
 
-/// STUN over TCP (RFC 8489, section 6.2.2): as in datagrams, or behind a length (RFC 4571).
+/// STUN over TCP (RFC 8489, section 6.2.2): as in datagrams, or after a length (RFC 4571).
 pub(super) fn stun(payload: &Payload<'_>) -> Option<bool> {
     let framed = payload.u16(0)? >= 20 && datagrams::has_cookie(payload, 2) == Some(true);
     Some(framed || datagrams::has_cookie(payload, 0)?)
 }
 
-/// As in datagrams, behind a length.
+/// As in datagrams, after a length.
 pub(super) fn openvpn(payload: &Payload<'_>) -> Option<bool> {
     let len = u32::from(payload.u16(0)?);
     Some(len + 2 == payload.wire_len && datagrams::openvpn_at(payload, 2)?)
 }
 
-/// RFC 854: nothing but commands to negotiate, one behind another.
+/// RFC 854: only negotiation commands.
 pub(super) fn telnet(payload: &Payload<'_>) -> Option<bool> {
     let mut rest = payload.bytes;
     let mut commands = 0;
@@ -163,7 +162,7 @@ pub(super) fn telnet(payload: &Payload<'_>) -> Option<bool> {
         }
         (rest, commands) = (behind, commands + 1);
     }
-    // One command is three bytes, which anything may be.
+    // A single command is three bytes, which may be anything.
     Some(commands >= 2 || (commands == 1 && rest.is_empty() && payload.wire_len == 3))
 }
 

@@ -76,7 +76,7 @@ fn examples() -> Vec<(u8, &'static str, Vec<u8>)> {
 fn first_messages_are_told_whatever_the_port() {
     for (protocol, name, bytes) in examples() {
         assert_eq!(told(protocol, 50_000, &bytes), Some(name), "{bytes:?}");
-        // Of both ends of a session the same is said.
+        // The same in both directions.
         assert_eq!(told(protocol, 443, &bytes), Some(name));
     }
 }
@@ -90,7 +90,7 @@ fn a_port_alone_tells_nothing() {
     }
 }
 
-/// Three protocols of one format: the port tells which, and only then.
+/// Three protocols of one format: the port decides between them.
 #[test]
 fn names_are_told_by_their_port() {
     let query = joined(&[&[0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0], b"\x04host\x05local\0", &[0, 1, 0x80, 1]]);
@@ -106,7 +106,7 @@ fn what_two_protocols_say_is_told_of_neither() {
     }
 }
 
-/// Cut anywhere and with any byte changed, nothing panics; and a message that is cut is not taken for another protocol's.
+/// Messages cut anywhere, or with any byte changed, cause no panic; a cut message is not taken for another protocol.
 #[test]
 fn cut_and_broken_messages_are_safe() {
     for (protocol, name, bytes) in examples() {

@@ -1,6 +1,6 @@
-//! Protocols that are lines of text.
+//! Protocols of text lines.
 //!
-//! What a payload begins with is looked at before its first line is searched for, which in most payloads has no end.
+//! Each test checks the first bytes before it searches for the end of the first line, because most payloads have none.
 
 use super::super::classifier::Payload;
 
@@ -29,12 +29,12 @@ fn starts_with_any(bytes: &[u8], beginnings: &[&[u8]]) -> bool {
     beginnings.iter().any(|beginning| bytes.starts_with(beginning))
 }
 
-/// Case of letters apart.
+/// Returns true if `bytes` begins with `beginning`, ignoring case.
 fn begins(bytes: &[u8], beginning: &[u8]) -> bool {
     bytes.get(..beginning.len()).is_some_and(|head| head.eq_ignore_ascii_case(beginning))
 }
 
-/// Case of letters apart.
+/// Returns true if `bytes` contains `word`, ignoring case.
 fn contains(bytes: &[u8], word: &[u8]) -> bool {
     bytes.windows(word.len()).any(|window| window.eq_ignore_ascii_case(word))
 }
@@ -43,7 +43,7 @@ fn is_text(bytes: &[u8]) -> bool {
     bytes.iter().all(|byte| matches!(byte, b' '..=b'~' | b'\t' | b'\r' | b'\n' | 0x80..))
 }
 
-/// Three digits and a space or a hyphen.
+/// Returns true for this reply code followed by a space or a hyphen.
 fn reply(bytes: &[u8], code: &[u8; 3]) -> bool {
     bytes.starts_with(code) && matches!(bytes.get(3), Some(b' ' | b'-'))
 }
@@ -74,7 +74,7 @@ pub(super) fn ssh(payload: &Payload<'_>) -> Option<bool> {
     Some(payload.has(0, b"SSH-2.0-") || payload.has(0, b"SSH-1."))
 }
 
-/// RFC 5321: a greeting that names the protocol, or the client's first words.
+/// RFC 5321: a greeting that names the protocol, or the client's first command.
 pub(super) fn smtp(payload: &Payload<'_>) -> Option<bool> {
     let word = [&b"EHLO "[..], b"HELO ", b"MAIL FROM:", b"RCPT TO:"].iter().any(|word| begins(payload.bytes, word));
     if !word && !reply(payload.bytes, b"220") {
@@ -84,7 +84,7 @@ pub(super) fn smtp(payload: &Payload<'_>) -> Option<bool> {
     Some((word || contains(line, b"SMTP")) && is_text(line))
 }
 
-/// RFC 959: a greeting that names the protocol, the request for a password, or what no other protocol's client says.
+/// RFC 959: a greeting that names the protocol, the request for a password, or a command that no other protocol has.
 pub(super) fn ftp(payload: &Payload<'_>) -> Option<bool> {
     const WORDS: [&[u8]; 7] = [b"PASV", b"EPSV", b"FEAT", b"TYPE I", b"TYPE A", b"AUTH TLS", b"AUTH SSL"];
     if !payload.u8(0)?.is_ascii_digit() && !WORDS.iter().any(|word| begins(payload.bytes, word)) {
@@ -109,10 +109,10 @@ pub(super) fn pop3(payload: &Payload<'_>) -> Option<bool> {
     Some(ended && (answers || word) && is_text(line))
 }
 
-/// Tags of more bytes are legal, and no client has them.
+/// Maximum length of a tag. Longer tags are legal, but no client uses them.
 const IMAP_TAG_MAX: usize = 12;
 
-/// RFC 9051: the server's greeting, or a client's command behind its tag.
+/// RFC 9051: the server's greeting, or a client's command after its tag.
 pub(super) fn imap(payload: &Payload<'_>) -> Option<bool> {
     let head = &payload.bytes[..payload.bytes.len().min(IMAP_TAG_MAX + 1)];
     if !head.contains(&b' ') {
@@ -170,12 +170,12 @@ pub(super) fn redis(payload: &Payload<'_>) -> Option<bool> {
     Some((1..=7).contains(&digits) && rest.first()?.is_ascii_digit())
 }
 
-/// The text protocol, and the binary one by its header: the length of the body is what is left.
+/// The text protocol, and the binary one by its header with a matching body length.
 pub(super) fn memcached(payload: &Payload<'_>) -> Option<bool> {
     Some(memcached_text(payload.bytes) || memcached_binary(payload).unwrap_or(false))
 }
 
-/// As over TCP, behind a header of eight bytes: request, number, how many, zeros.
+/// As over TCP, after a header of eight bytes: request, sequence number, number of datagrams, zeros.
 pub(super) fn memcached_datagram(payload: &Payload<'_>) -> Option<bool> {
     let inner = payload.bytes.get(8..).filter(|inner| !inner.is_empty())?;
     let (number, total, reserved) = (payload.u16(2)?, payload.u16(4)?, payload.u16(6)?);

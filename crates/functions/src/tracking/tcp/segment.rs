@@ -1,49 +1,48 @@
-//! What a TCP segment contributes to its connection's state.
+//! The metadata of a TCP segment.
 
 use nf::{RecordReader, RecordWriter};
 use packet::{Tcp, TcpFlags};
 
 use super::{Marks, after};
 
-/// What a segment contributes to a connection's state.
+/// The metadata of a TCP segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// What tells whether it is the same once more.
+    /// The fields that identify a retransmission.
     pub(in crate::tracking) head: Head,
-    /// The highest right edge of the selective acknowledgement blocks; `ack` where there is none beyond it.
+    /// The highest right edge of the SACK blocks, or `ack` if none is beyond it.
     pub sack: u32,
 }
 
-/// What tells segments apart: together, so that it is compared and noted as one.
+/// The fields that identify a segment, together so that they are compared and stored as one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::tracking) struct Head {
     /// The sequence number.
     pub(super) seq: u32,
-    /// The one behind the segment.
+    /// The sequence number after the segment.
     pub(super) end: u32,
     /// The acknowledgement number.
     pub(super) ack: u32,
     /// The window as sent.
     pub(super) window: u16,
-    /// The window scale in the low four bits, then `OFFERS_*` and `HAS_ACK`, and who sent it in `FROM_FIRST`.
+    /// The window scale in the low four bits, then `OFFERS_*`, `HAS_ACK` and `FROM_FIRST`.
     bits: u8,
-    /// What the segment says.
+    /// The kind of segment.
     pub(in crate::tracking) event: Event,
 }
 
 impl Head {
-    /// Before any segment, as if sent by the side that sends this one.
+    /// The value before any segment, with the sender of this one.
     pub(super) const fn before(segment: &Segment) -> Self {
         let bits = segment.head.bits & FROM_FIRST;
         Self { seq: 0, end: 0, ack: 0, window: 0, bits, event: Event::Nothing }
     }
 
-    /// Whether they are the same but for what they say. Without a branch, unlike `==`: whether a side has sent something is what no processor
-    /// foresees.
+    /// Returns true if everything but the event is equal. Unlike `==` it has no branch, because the result is unpredictable.
     #[inline(always)]
     pub(super) const fn is_like(&self, other: &Self) -> bool {
         let numbers = (self.first_two() ^ other.first_two()) | (self.ack ^ other.ack) as u64;
-        // Widened first: in their own widths each would be cut and widened again.
+        // Widened first, to avoid repeated conversions.
         let window = self.window as u64 ^ other.window as u64;
         let side = (self.bits as u64 ^ other.bits as u64) & FROM_FIRST as u64;
         numbers | window | side == 0
@@ -54,13 +53,13 @@ impl Head {
         self.seq as u64 | (self.end as u64) << 32
     }
 
-    /// Whether the same side sent both.
+    /// Returns true if the same side sent both.
     #[inline(always)]
     pub(super) const fn is_of_side(&self, other: &Self) -> bool {
         (self.bits ^ other.bits) & FROM_FIRST == 0
     }
 
-    /// It said what the other says, and was sent by the same side. The numbers stay.
+    /// Copies event and sender of another segment. The numbers stay.
     #[inline(always)]
     pub(super) const fn take_event_of(&mut self, other: &Self) {
         self.event = other.event;
@@ -68,7 +67,7 @@ impl Head {
     }
 }
 
-/// What a segment says, by its flags. Other combinations are invalid.
+/// The kind of segment, by its flags. Other combinations are invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Event {
@@ -105,7 +104,7 @@ impl Segment {
         fields.u32(seq).u32(end).u32(ack).u32(sack).u16(window).u8(event as u8).u8(bits & ALL_BITS)
     }
 
-    /// Back from the wire form, but for [who sent it](Self::sent_by).
+    /// Reads the wire form. The sender is set by `sent_by`.
     pub(crate) fn read(fields: &mut RecordReader<'_>) -> Option<Self> {
         let [seq, end, ack, sack] = [fields.u32()?, fields.u32()?, fields.u32()?, fields.u32()?];
         let window = fields.u16()?;
@@ -124,7 +123,7 @@ impl Segment {
         makes_sense.then_some(Self { head: Head { seq, end, ack, window, bits, event }, sack })
     }
 
-    /// The same segment, sent by the connection's first endpoint or not.
+    /// Sets whether the connection's first endpoint sent it.
     #[inline(always)]
     #[must_use]
     pub(crate) const fn sent_by(mut self, first: bool) -> Self {
@@ -132,8 +131,8 @@ impl Segment {
         self
     }
 
-    /// What the header contributes, with `payload_len` bytes behind it; `None` when its flags go together in no segment
-    /// that a stack sends. Who sent it is still to be said.
+    /// Extracts the metadata of a header with `payload_len` bytes of payload; `None` if no stack sends these flags together. The sender
+    /// is set by `sent_by`.
     #[inline]
     #[must_use]
     pub fn new(tcp: &Tcp, payload_len: u32) -> Option<Self> {
@@ -156,7 +155,7 @@ impl Segment {
         Some(Self { head: Head { seq: tcp.seq, end, ack: tcp.ack, window: tcp.window, bits, event }, sack })
     }
 
-    /// What the segment says.
+    /// The kind of segment.
     #[inline(always)]
     #[must_use]
     pub const fn event(&self) -> Event {
@@ -177,27 +176,27 @@ impl Segment {
         self.head.seq
     }
 
-    /// The sequence number behind the segment: SYN and FIN count as one each.
+    /// The sequence number after the segment; SYN and FIN count as one each.
     #[inline(always)]
     #[must_use]
     pub const fn end(&self) -> u32 {
         self.head.end
     }
 
-    /// The acknowledgement number, as it stands in the header.
+    /// The acknowledgement number as in the header.
     #[inline(always)]
     #[must_use]
     pub const fn ack(&self) -> u32 {
         self.head.ack
     }
 
-    /// Whether the acknowledgement number counts.
+    /// Returns true if the ACK flag is set.
     #[inline]
     pub(super) const fn has_ack(&self) -> bool {
         self.head.bits & HAS_ACK != 0
     }
 
-    /// What a SYN offers, besides `flags`.
+    /// Returns the options that a SYN offers, added to `flags`.
     pub(super) fn offer(&self, mut flags: u8) -> Marks {
         let bits = self.head.bits;
         if bits & OFFERS_SCALE != 0 {
@@ -211,7 +210,7 @@ impl Segment {
 }
 
 impl Event {
-    /// What these flags say; `None` for combinations that no stack sends. PSH, ECE and CWR go with anything.
+    /// Classifies flags; `None` for combinations that no stack sends. PSH, ECE and CWR are ignored.
     #[inline]
     #[must_use]
     pub const fn of(flags: TcpFlags) -> Option<Self> {

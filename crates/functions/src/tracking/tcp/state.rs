@@ -1,13 +1,13 @@
-//! The states of a TCP connection, and what each segment does to them.
+//! The states of a TCP connection and their transition table.
 
 use super::Event;
 use crate::tracking::Direction;
 
-/// A connection's state, as the Linux tracker names them.
+/// A connection's state, with the names of the Linux tracker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum State {
-    /// No segment has been judged yet.
+    /// Before the first segment.
     None,
     /// The opener has sent SYN.
     SynSent,
@@ -30,7 +30,7 @@ pub enum State {
 }
 
 impl State {
-    /// How many states there are.
+    /// Number of states.
     pub const COUNT: usize = 10;
 
     /// The state's name in reports.
@@ -51,11 +51,11 @@ impl State {
     }
 }
 
-/// What a segment that is not a reset does to a state.
+/// The transition for a segment that is not a reset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     To(State),
-    /// Perhaps valid: let through, not believed.
+    /// Perhaps valid: forwarded, not believed.
     Ignore,
     Invalid,
 }
@@ -70,13 +70,13 @@ pub(super) const fn transition(state: State, event: Event, direction: Direction)
     }
 }
 
-/// Where a FIN or an acknowledgement leads that nothing is special about; `None` for all that needs a closer look.
+/// Returns the next state for a FIN or an ACK in the usual cases; `None` for everything that needs the slow path.
 #[inline(always)]
 pub(super) const fn ordinarily(state: State, event: Event, direction: Direction) -> Option<State> {
     ORDINARY[state as usize][direction as usize][event as usize]
 }
 
-/// Of [`TRANSITIONS`] what is ordinary, in a form that is read at once. The last two events of a side are none.
+/// The usual cases of [`TRANSITIONS`], for one look-up. The last two entries of a side are padding.
 const ORDINARY: [[[Option<State>; 8]; 2]; State::COUNT] = {
     let mut ordinary = [[[None; 8]; 2]; State::COUNT];
     let mut state = 0;
@@ -98,7 +98,7 @@ const ORDINARY: [[[Option<State>; 8]; 2]; State::COUNT] = {
     ordinary
 };
 
-/// For each state, what the opener's segments do and what the other side's do: SYN, SYN and ACK, FIN, ACK.
+/// The transitions of each state: the opener's segments, then the other side's, each SYN, SYN+ACK, FIN, ACK.
 #[rustfmt::skip]
 const TRANSITIONS: [[[Next; 4]; 2]; State::COUNT] = {
     const XX: Next = Next::Invalid;

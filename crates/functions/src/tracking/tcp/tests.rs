@@ -91,7 +91,7 @@ proptest! {
     }
 }
 
-/// All of a connection's segments take a short way behind those that only open it, and while it is open the shortest.
+/// After the opening, all segments of a connection take a fast path, and while it is open the fastest.
 #[test]
 fn what_a_connection_carries_flows() {
     let rules = rules(false);

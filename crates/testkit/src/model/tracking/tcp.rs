@@ -1,12 +1,12 @@
-//! One TCP connection as the Linux tracker follows it (`nf_conntrack_proto_tcp.c`, kernel 6), told in its words: the table,
-//! the cases that the table can't decide, the window, the timeout. Resets are RFC 5961's.
+//! One TCP connection as the Linux tracker handles it (`nf_conntrack_proto_tcp.c`, kernel 6), with its names: the table, the cases that the
+//! table can't decide, the window, the timeout. Resets follow RFC 5961.
 
 use packet::{Headers, Tcp, TcpFlags};
 
 use super::{Settings, Timeouts};
 
-/// Who sent a segment: 0 the opener, 1 the other side.
-type Way = usize;
+/// The side that sent a segment: 0 the opener, 1 the other side.
+type SideIndex = usize;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
@@ -48,11 +48,11 @@ enum Kind {
     Rst,
 }
 
-/// What the table says.
+/// An entry of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
     To(State),
-    /// It passes, and is not believed.
+    /// Forwarded and not believed.
     Ignore,
     Invalid,
 }
@@ -69,7 +69,7 @@ const TW: Next = Next::To(State::TimeWait);
 const CL: Next = Next::To(State::Close);
 const S2: Next = Next::To(State::SynSent2);
 
-/// The kernel's `tcp_conntracks`: by way, by kind in the order of [`Kind`], by state in the order of [`State`].
+/// The kernel's `tcp_conntracks`: by sender, by kind in the order of [`Kind`], by state in the order of [`State`].
 const TABLE: [[[Next; 10]; 5]; 2] = [
     [
         [SS, SS, IG, IG, IG, IG, IG, SS, SS, S2],
@@ -87,17 +87,17 @@ const TABLE: [[[Next; 10]; 5]; 2] = [
     ],
 ];
 
-/// The least that an acknowledgement may lag behind.
+/// Minimum distance that an acknowledgement may lag behind.
 const LAG: u32 = 66_000;
 
 /// What the tracker believes of one side.
 #[derive(Clone, Copy, Debug, Default)]
 struct Side {
-    /// Behind the last byte that it has sent.
+    /// Sequence number after the last byte that it has sent.
     end: u32,
-    /// Behind the last byte that it may send.
+    /// Sequence number after the last byte that it may send.
     limit: u32,
-    /// The largest window that it has offered. 0: it hasn't been heard of.
+    /// The largest window that it has offered; 0 before its first segment.
     window_max: u32,
     /// The highest acknowledgement that it has sent.
     highest_ack: Option<u32>,
@@ -105,14 +105,14 @@ struct Side {
     liberal: bool,
     /// It was the first to send FIN.
     closed_first: bool,
-    /// It has sent what wasn't acknowledged yet.
+    /// It has sent data that is not acknowledged yet.
     unacknowledged: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Options {
     scale: Option<u8>,
-    /// Selective acknowledgements may be sent to it.
+    /// It accepts selective acknowledgements.
     sack: bool,
 }
 
@@ -126,16 +126,16 @@ impl Options {
     }
 }
 
-/// What the tracker remembers of the last segments. Each field is written when the kernel writes it, no sooner.
+/// The state of the last segments. Each field is written when the kernel writes it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Last {
     kind: Option<Kind>,
-    way: Way,
+    sender_index: SideIndex,
     seq: u32,
     ack: u32,
     end: u32,
     window: u16,
-    /// Of a SYN of the opener that was not believed.
+    /// Options of an unbelieved SYN of the opener.
     options: Options,
     /// The answer to such a SYN may be a challenge, and not the last ACK.
     challenge: bool,
@@ -149,21 +149,21 @@ pub(crate) struct Connection {
     last: Last,
     retransmissions: u64,
     simultaneous: bool,
-    /// The other side has been heard of.
+    /// The other side has sent something.
     pub(crate) answered: bool,
     pub(crate) assured: bool,
-    /// The seconds that it was last given to idle.
+    /// The idle timeout that was last set, in seconds.
     idle: u64,
 }
 
-/// What becomes of a segment.
+/// The outcome of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// It passes, and the connection may idle so long; `None` leaves it what it had.
+    /// It is forwarded, with this idle timeout in seconds; `None` leaves the deadline.
     Passes(Option<u64>),
-    /// It passes, and ends the connection.
+    /// It is forwarded and ends the connection.
     Ends,
-    /// It would be the first of a new connection in this one's place.
+    /// It would open a new connection in place of this one.
     Reopens,
     /// As [`Passes`](Self::Passes), but invalid.
     Invalid(&'static str, Option<u64>),
@@ -174,7 +174,7 @@ pub(crate) enum Outcome {
 struct Segment<'a> {
     tcp: &'a Tcp,
     kind: Kind,
-    /// Behind its last byte, SYN and FIN counted.
+    /// Sequence number after the segment, with SYN and FIN.
     end: u32,
 }
 
@@ -197,13 +197,13 @@ impl<'a> Segment<'a> {
     }
 }
 
-/// Whether a segment has flags that no stack sends together.
+/// Returns true if no stack sends the segment's flags together.
 pub(crate) fn has_impossible_flags(tcp: &Tcp) -> bool {
     Segment::new(tcp, 0).is_none()
 }
 
 impl Connection {
-    /// The connection that this first packet would open, before it has been given to it.
+    /// Returns the connection that this first packet would open, before it handles the packet.
     pub(crate) fn open(headers: &Headers, tcp: &Tcp, settings: &Settings) -> Result<Self, &'static str> {
         let segment = Segment::new(tcp, headers.payload_len).ok_or("invalid-flags")?;
         let window = u32::from(tcp.window).max(1);
@@ -231,14 +231,20 @@ impl Connection {
         })
     }
 
-    /// Takes a segment.
-    pub(crate) fn packet(&mut self, way: Way, headers: &Headers, tcp: &Tcp, settings: &Settings) -> Outcome {
+    /// Handles a segment.
+    pub(crate) fn packet(
+        &mut self,
+        sender_index: SideIndex,
+        headers: &Headers,
+        tcp: &Tcp,
+        settings: &Settings,
+    ) -> Outcome {
         let outcome = match Segment::new(tcp, headers.payload_len) {
-            Some(segment) => self.segment(way, &segment, settings),
+            Some(segment) => self.segment(sender_index, &segment, settings),
             None => Outcome::Invalid("invalid-flags", None),
         };
         if let Outcome::Passes(idle) = outcome {
-            self.answered |= way == 1;
+            self.answered |= sender_index == 1;
             self.idle = idle.unwrap_or(self.idle);
         }
         if let Outcome::Invalid(_, Some(idle)) = outcome {
@@ -247,32 +253,32 @@ impl Connection {
         outcome
     }
 
-    fn segment(&mut self, way: Way, segment: &Segment<'_>, settings: &Settings) -> Outcome {
+    fn segment(&mut self, sender_index: SideIndex, segment: &Segment<'_>, settings: &Settings) -> Outcome {
         let mut old = self.state;
-        let next = TABLE[way][segment.kind as usize][old as usize];
+        let next = TABLE[sender_index][segment.kind as usize][old as usize];
         let mut skips_window = false;
         let new = match next {
             Next::Invalid => return Outcome::Invalid("invalid-state", None),
             Next::To(State::SynSent) if matches!(old, State::TimeWait | State::Close) => {
-                let own_reset = self.last.way == way && self.last.kind == Some(Kind::Rst);
+                let own_reset = self.last.sender_index == sender_index && self.last.kind == Some(Kind::Rst);
                 if self.sides[0].closed_first || self.sides[1].closed_first || own_reset {
                     return Outcome::Reopens;
                 }
-                return self.ignore(way, segment);
+                return self.ignore(sender_index, segment);
             }
             Next::Ignore => {
                 let answers_syn = segment.kind == Kind::SynAck
                     && self.last.kind == Some(Kind::Syn)
-                    && self.last.way != way
+                    && self.last.sender_index != sender_index
                     && segment.tcp.ack == self.last.end;
                 if !answers_syn {
-                    return self.ignore(way, segment);
+                    return self.ignore(sender_index, segment);
                 }
                 self.follow_ignored_syn();
                 old = State::SynSent;
                 State::SynRecv
             }
-            Next::To(State::TimeWait) if self.is_challenge(way, segment.kind) => {
+            Next::To(State::TimeWait) if self.is_challenge(sender_index, segment.kind) => {
                 self.last.challenge = false;
                 return Outcome::Passes(None);
             }
@@ -280,10 +286,10 @@ impl Connection {
                 self.simultaneous = true;
                 State::SynSent2
             }
-            Next::To(State::SynRecv) if way == 1 && segment.kind == Kind::Ack && self.simultaneous => {
+            Next::To(State::SynRecv) if sender_index == 1 && segment.kind == Kind::Ack && self.simultaneous => {
                 State::Established
             }
-            Next::To(State::Close) if segment.kind == Kind::Rst => match self.reset(way, segment, settings) {
+            Next::To(State::Close) if segment.kind == Kind::Rst => match self.reset(sender_index, segment, settings) {
                 Some((new, believed)) => {
                     skips_window = believed;
                     new
@@ -293,53 +299,54 @@ impl Connection {
             Next::To(new) => new,
         };
         if !skips_window {
-            match self.window(way, segment, settings) {
+            match self.window(sender_index, segment, settings) {
                 Fit::Fits => {}
                 Fit::Harmless => return Outcome::Passes(None),
                 Fit::Invalid => {
-                    return Outcome::Invalid("out-of-window", self.out_of_step(way, segment.kind, settings));
+                    return Outcome::Invalid("out-of-window", self.out_of_step(sender_index, segment.kind, settings));
                 }
             }
         }
-        self.believe(way, segment.kind, old, new, settings)
+        self.believe(sender_index, segment.kind, old, new, settings)
     }
 
-    /// A SYN, SYN+ACK or ACK that says that we may be wrong.
-    fn ignore(&mut self, way: Way, segment: &Segment<'_>) -> Outcome {
+    /// Handles a SYN, SYN+ACK or ACK that shows that the tracker may be wrong.
+    fn ignore(&mut self, sender_index: SideIndex, segment: &Segment<'_>) -> Outcome {
         let tcp = segment.tcp;
         self.last.kind = Some(segment.kind);
-        self.last.way = way;
+        self.last.sender_index = sender_index;
         self.last.seq = tcp.seq;
         self.last.end = segment.end;
         self.last.window = tcp.window;
-        if segment.kind == Kind::Syn && way == 0 {
+        if segment.kind == Kind::Syn && sender_index == 0 {
             self.last.options = Options::of(tcp);
             self.last.challenge = self.state == State::LastAck;
             self.simultaneous = false;
         }
-        if self.state == State::SynSent && segment.kind == Kind::Ack && way == 1 {
+        if self.state == State::SynSent && segment.kind == Kind::Ack && sender_index == 1 {
             self.last.ack = tcp.ack;
         }
         Outcome::Passes(None)
     }
 
-    /// The SYN that wasn't believed was answered: its sender and the one who answers are ahead of us. Where the connection
-    /// was picked up half-way, the kernel goes on forgiving the one who answers.
+    /// Follows an unbelieved SYN that was answered: both sides are ahead of the tracker. If the connection was picked up midstream, the kernel
+    /// stays liberal with the side that answers.
     fn follow_ignored_syn(&mut self) {
-        let Last { way, end, window, options, .. } = self.last;
+        let Last { sender_index, end, window, options, .. } = self.last;
         self.last.challenge = false;
-        self.sides[way] = Side { end, limit: end, window_max: u32::from(window).max(1), options, ..Side::default() };
-        let answerer = &mut self.sides[1 - way];
+        self.sides[sender_index] =
+            Side { end, limit: end, window_max: u32::from(window).max(1), options, ..Side::default() };
+        let answerer = &mut self.sides[1 - sender_index];
         *answerer = Side { liberal: answerer.liberal, ..Side::default() };
     }
 
-    fn is_challenge(&self, way: Way, kind: Kind) -> bool {
-        let answers = self.last.way != way && self.last.kind == Some(Kind::Syn);
+    fn is_challenge(&self, sender_index: SideIndex, kind: Kind) -> bool {
+        let answers = self.last.sender_index != sender_index && self.last.kind == Some(Kind::Syn);
         self.state == State::LastAck && kind == Kind::Ack && answers && self.last.challenge
     }
 
-    /// Where a reset leads, and whether it is believed whatever the window; `None` if it is invalid.
-    fn reset(&self, way: Way, segment: &Segment<'_>, settings: &Settings) -> Option<(State, bool)> {
+    /// Returns the state after a reset, and whether it is believed outside the window too; `None` if it is invalid.
+    fn reset(&self, sender_index: SideIndex, segment: &Segment<'_>, settings: &Settings) -> Option<(State, bool)> {
         let (seq, ack) = (segment.tcp.seq, segment.tcp.ack);
         let closing = [State::FinWait, State::CloseWait, State::LastAck, State::TimeWait, State::Close];
         if closing.contains(&self.state) {
@@ -347,7 +354,7 @@ impl Connection {
         }
         let is_open = self.state == State::Established && self.assured;
         let mut new = State::Close;
-        if let Some(expected) = self.sides[1 - way].highest_ack
+        if let Some(expected) = self.sides[1 - sender_index].highest_ack
             && self.last.kind != Some(Kind::Syn)
         {
             if seq == 0 && !is_open {
@@ -356,29 +363,30 @@ impl Connection {
             if before(seq, expected) && !settings.ignore_invalid_rst {
                 return None;
             }
-            let train = self.last.kind == Some(Kind::Ack) && self.last.way == way && seq == self.last.end;
+            let train =
+                self.last.kind == Some(Kind::Ack) && self.last.sender_index == sender_index && seq == self.last.end;
             if !is_open || seq == expected || train {
                 return Some((State::Close, false));
             }
             new = self.state;
         }
-        let to_syn = self.answered && self.last.kind == Some(Kind::Syn) && self.last.way != way;
+        let to_syn = self.answered && self.last.kind == Some(Kind::Syn) && self.last.sender_index != sender_index;
         let to_ack = !self.assured && self.last.kind == Some(Kind::Ack);
         if (to_syn || to_ack) && ack == self.last.end {
             return Some((new, true));
         }
         let to_challenge = self.state == State::SynSent
             && self.last.kind == Some(Kind::Ack)
-            && self.last.way == 1
+            && self.last.sender_index == 1
             && seq == self.last.ack;
         Some((new, to_challenge))
     }
 
     /// The kernel's `tcp_in_window`.
-    fn window(&mut self, way: Way, segment: &Segment<'_>, settings: &Settings) -> Fit {
+    fn window(&mut self, sender_index: SideIndex, segment: &Segment<'_>, settings: &Settings) -> Fit {
         let (tcp, state) = (segment.tcp, self.state);
         let [first, second] = &mut self.sides;
-        let (sender, receiver) = if way == 0 { (first, second) } else { (second, first) };
+        let (sender, receiver) = if sender_index == 0 { (first, second) } else { (second, first) };
         let has = |flag| tcp.flags.contains(flag);
         let (is_syn, has_ack, is_rst) = (has(TcpFlags::SYN), has(TcpFlags::ACK), has(TcpFlags::RST));
 
@@ -391,7 +399,7 @@ impl Connection {
             sack = edge;
         }
 
-        let again = is_syn && after(end, sender.end) && matches!(state, State::SynSent | State::SynRecv);
+        let is_new_syn = is_syn && after(end, sender.end) && matches!(state, State::SynSent | State::SynRecv);
         if sender.window_max == 0 && !is_syn {
             sender.end = end;
             sender.window_max = (u32::from(tcp.window) << sender.options.shift()).max(1);
@@ -401,10 +409,10 @@ impl Connection {
             } else if sack == receiver.end.wrapping_add(1) {
                 receiver.end = sack;
             }
-        } else if sender.window_max == 0 || again {
+        } else if sender.window_max == 0 || is_new_syn {
             let first_time = sender.window_max == 0;
-            sender.begin(receiver, tcp, end, way);
-            if !has_ack && (first_time || way == 1) {
+            sender.begin(receiver, tcp, end, sender_index);
+            if !has_ack && (first_time || sender_index == 1) {
                 return Fit::Fits;
             }
         }
@@ -459,37 +467,38 @@ impl Connection {
             receiver.unacknowledged = false;
         }
         if segment.kind == Kind::Ack {
-            let Last { way: last_way, seq: last_seq, ack: last_ack, end: last_end, window: last_window, .. } =
-                self.last;
-            if (last_way, last_seq, last_ack, last_end, last_window) == (way, seq, ack, end, tcp.window) {
+            let Last {
+                sender_index: last_way, seq: last_seq, ack: last_ack, end: last_end, window: last_window, ..
+            } = self.last;
+            if (last_way, last_seq, last_ack, last_end, last_window) == (sender_index, seq, ack, end, tcp.window) {
                 self.retransmissions += 1;
             } else {
                 self.retransmissions = 0;
-                self.last = Last { way, seq, ack, end, window: tcp.window, ..self.last };
+                self.last = Last { sender_index, seq, ack, end, window: tcp.window, ..self.last };
             }
         }
         Fit::Fits
     }
 
-    /// What a FIN or reset outside the window leaves: the document looks at the time last given, the kernel at what is left
-    /// of it, which must be two minutes at least.
-    fn out_of_step(&mut self, way: Way, kind: Kind, settings: &Settings) -> Option<u64> {
+    /// Returns the timeout after a FIN or reset outside the window. The page tests the timeout that was last set; the kernel tests the time
+    /// that remains, which must be two minutes at least.
+    fn out_of_step(&mut self, sender_index: SideIndex, kind: Kind, settings: &Settings) -> Option<u64> {
         if !self.assured || !matches!(kind, Kind::Fin | Kind::Rst) {
             return None;
         }
-        if self.last.way != way && matches!(self.last.kind, Some(Kind::Fin | Kind::Rst)) {
+        if self.last.sender_index != sender_index && matches!(self.last.kind, Some(Kind::Fin | Kind::Rst)) {
             let less = settings.timeouts.tcp_unacknowledged;
             return (self.idle > less).then_some(less);
         }
-        (self.last.kind, self.last.way) = (Some(kind), way);
+        (self.last.kind, self.last.sender_index) = (Some(kind), sender_index);
         None
     }
 
-    fn believe(&mut self, way: Way, kind: Kind, old: State, new: State, settings: &Settings) -> Outcome {
-        (self.last.kind, self.last.way) = (Some(kind), way);
+    fn believe(&mut self, sender_index: SideIndex, kind: Kind, old: State, new: State, settings: &Settings) -> Outcome {
+        (self.last.kind, self.last.sender_index) = (Some(kind), sender_index);
         self.state = new;
         if old != new && new == State::FinWait {
-            self.sides[way].closed_first = true;
+            self.sides[sender_index].closed_first = true;
         }
         let mut idle = self.idle(kind, settings);
         if !self.answered {
@@ -526,13 +535,13 @@ impl Connection {
 }
 
 impl Side {
-    /// Its first SYN, or another.
-    fn begin(&mut self, other: &mut Self, tcp: &Tcp, end: u32, way: Way) {
+    /// Initialises the side from its first SYN, or another one.
+    fn begin(&mut self, other: &mut Self, tcp: &Tcp, end: u32, sender_index: SideIndex) {
         (self.end, self.limit, self.window_max) = (end, end, u32::from(tcp.window).max(1));
         self.options = Options::of(tcp);
         (self.highest_ack, self.closed_first, self.unacknowledged) = (None, false, false);
-        // Window scaling is agreed on by both SYNs or not at all; that a side has offered it stays on record.
-        if way == 1 && (self.options.scale.is_none() || other.options.scale.is_none()) {
+        // Window scaling needs the option in both SYNs; that a side has offered it stays recorded.
+        if sender_index == 1 && (self.options.scale.is_none() || other.options.scale.is_none()) {
             (self.options.scale, other.options.scale) =
                 (self.options.scale.and(Some(0)), other.options.scale.and(Some(0)));
         }
@@ -542,7 +551,7 @@ impl Side {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fit {
     Fits,
-    /// It passes, and nothing moves.
+    /// Forwarded without a change.
     Harmless,
     Invalid,
 }
@@ -562,7 +571,7 @@ fn of_state(timeouts: &Timeouts, state: State) -> u64 {
     }
 }
 
-/// Whether one sequence number lies before another, around the ring.
+/// Returns true if one sequence number is before another, with wrap-around.
 fn before(one: u32, other: u32) -> bool {
     (one.wrapping_sub(other) as i32) < 0
 }
