@@ -18,8 +18,8 @@ use super::failure::{Failed, INPUT, INTERRUPTED, OUTCOME};
 use super::files::{self, Format};
 use super::flows::{self, Recorder};
 use super::link::LinkArgs;
-use super::load::Load;
 use super::sequence::Original;
+use super::steering_options::SteeringOptions;
 use super::table_options::TableOptions;
 use super::{Configuration, advise, engines, entry, refuse_too_much, sequence, signals};
 use crate::print::number::{self, counted, span};
@@ -94,7 +94,7 @@ pub(super) struct Args {
     #[command(flatten)]
     link: LinkArgs,
     #[command(flatten)]
-    load: Load,
+    steering_options: SteeringOptions,
 }
 
 pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> {
@@ -128,7 +128,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
             (EngineKind::Scr, args.cores)
         }
         Some(Wanted::Auto) => {
-            args.load.set(&EngineKind::ALL, args.cores, &mut options)?;
+            args.steering_options.set(&EngineKind::ALL, args.cores, &mut options)?;
             let (output, format) = (args.output.as_deref(), args.format.map(Container::from));
             let again = advise::again(&args.configuration, &args.table_options);
             let (description, most) = (entry.description(), (args.cores, args.packets));
@@ -141,7 +141,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
                     let here = counted(engines::machine_cores() as u64, "core", "cores");
                     remark(&format!("auto: this machine has {here}; on more nothing was tried\n"));
                 }
-                if let Some(option) = args.load.idle(kind) {
+                if let Some(option) = args.steering_options.idle(kind) {
                     remark(&format!("auto: {option} changes nothing under {kind}\n"));
                 }
             }
@@ -152,7 +152,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     };
     kind.accepts(entry.description(), cores).map_err(Failed::usage)?;
     if !matches!(args.engine, Some(Wanted::Auto)) {
-        args.load.set(&[kind], cores, &mut options)?;
+        args.steering_options.set(&[kind], cores, &mut options)?;
     }
     if let Some(link) = &options.link {
         link.accepts(kind, cores).map_err(Failed::usage)?;

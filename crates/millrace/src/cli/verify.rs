@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::engines::{self, Choice, Cores};
 use super::failure::{Failed, OUTCOME};
-use super::load::Load;
+use super::steering_options::SteeringOptions;
 use super::table_options::TableOptions;
 use super::traffic::Source;
 use super::{Configuration, entry, files, signals};
@@ -63,7 +63,7 @@ pub(super) struct Args {
     #[command(flatten)]
     table_options: TableOptions,
     #[command(flatten)]
-    load: Load,
+    steering_options: SteeringOptions,
 }
 
 /// One engine's result.
@@ -81,7 +81,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     signals::exit_on_interrupt("nothing was verified, for the traffic was still being read");
     let traffic = args.source.load(args.json)?;
     let mut options = Options { tables: args.table_options.tables(&*program)?, ..Options::default() };
-    args.load.set(&engines::chosen(&args.engines), args.cores.most(), &mut options)?;
+    args.steering_options.set(&engines::chosen(&args.engines), args.cores.most(), &mut options)?;
     let rows = rows(args, &*program, &options, &traffic.trace);
     if let [Row { verified, .. }, ..] = rows.as_slice()
         && rows.iter().all(|row| row.verified.runs == 0)
@@ -240,7 +240,7 @@ fn explain(args: &Args, mismatch: &Mismatch, saved: Option<&Path>) -> String {
             args.source.again(),
             args.configuration.again(),
             args.table_options.again(),
-            args.load.again(*engine),
+            args.steering_options.again(*engine),
         );
     }
     out

@@ -8,7 +8,7 @@ use crate::print::number;
 /// How steering follows the load.
 #[derive(clap::Args)]
 #[command(next_help_heading = "Steering")]
-pub(super) struct Load {
+pub(super) struct SteeringOptions {
     /// Entries of the indirection table: 128, 256 or 512 [default: 128]
     #[arg(long, value_name = "NUMBER", value_parser = buckets)]
     buckets: Option<usize>,
@@ -22,7 +22,7 @@ pub(super) struct Load {
     core_rate: Option<u64>,
 }
 
-impl Load {
+impl SteeringOptions {
     /// The arguments that steer so again, each behind a blank, as far as an engine takes them.
     pub(super) fn again(&self, kind: EngineKind) -> String {
         let given = [
