@@ -1,4 +1,4 @@
-//! Case files: what a function does, packet by packet, in words that people can read and every engine can be held to.
+//! Case files: packets that go into a function, and the expected outcome of each. Every engine can be tested with them.
 //!
 //! ```toml
 //! function = "nat"
@@ -12,8 +12,23 @@
 //! '''
 //! ```
 //!
-//! A line is a time, a packet, and behind `->` what becomes of it. `+` counts from the packet before. What is said of a packet
-//! that goes out changed is what changes in it, so the rest has to stay as it was. [`Spec`] is how packets are written.
+//! A line has a time, a packet, and the expected outcome after `->`. A time with `+` counts from the packet before. In the outcome of a
+//! rewritten packet, only the given fields change; all others must stay the same. [`Spec`] is the syntax of packets.
+//!
+//! ```
+//! use millrace_case::Cases;
+//!
+//! let text = r#"
+//! function = "nat"
+//! [[case]]
+//! name = "an unknown packet from outside is dropped"
+//! packets = '''
+//! 0s  udp 198.51.100.7:53 > 203.0.113.1:53  -> drop no-mapping
+//! '''
+//! "#;
+//! let cases = Cases::read(text).expect("the file is well-formed");
+//! assert_eq!((cases.function.as_str(), cases.cases[0].steps.len()), ("nat", 1));
+//! ```
 #![forbid(unsafe_code)]
 
 mod spec;
@@ -173,7 +188,7 @@ impl Cases {
             message: error.message().to_owned(),
         })?;
         if file.case.is_empty() {
-            return Err(CaseError { line: None, message: "there is no `[[case]]` in it".to_owned() });
+            return Err(CaseError { line: None, message: "the file has no `[[case]]`".to_owned() });
         }
         let case = |fields| Case::of(fields, &file.config, text);
         let cases = file.case.into_iter().map(case).collect::<Result<Vec<_>, _>>()?;
@@ -282,7 +297,7 @@ impl Case {
     }
 }
 
-const NO_REPORT: &str = "nothing: the function has no report";
+const NO_REPORT: &str = "nothing, because the function has no report";
 
 /// The one table's values, and for keys that it hasn't the other's.
 fn merged(common: &Table, own: Table) -> Table {
@@ -326,13 +341,13 @@ impl Step {
             None => span_of(time)?,
         };
         if time < last {
-            return Err(format!("time goes back: the packet before came at {} s", last.as_secs_f64()));
+            return Err(format!("time goes back: the packet before is at {} s", last.as_secs_f64()));
         }
         let (mut times, mut every) = (1, Nanos(0));
         if let Some(words::Word::Plain(word)) = words.peek()
             && let Some(digits) = digits_behind_x(word)
         {
-            let most = || format!("`{word}` is no number of packets: from x1 to x{PACKETS_MAX}");
+            let most = || format!("`{word}` is not a number of packets: write x1 to x{PACKETS_MAX}");
             times = digits.parse().ok().filter(|times| (1..=PACKETS_MAX).contains(times)).ok_or_else(most)?;
             words.next();
             if words.take("every") {
@@ -343,7 +358,9 @@ impl Step {
         if let Some(words::Word::Plain(word)) = words.peek()
             && (matches!(word.as_str(), "on" | "every" | "x") || digits_behind_x(word).is_some())
         {
-            return Err(format!("`{word}` stands in the wrong place: TIME xCOUNT every SPAN on INTERFACE PACKET"));
+            return Err(format!(
+                "`{word}` is in the wrong place; the order is TIME xCOUNT every SPAN on INTERFACE PACKET"
+            ));
         }
         let packet = Spec::read(&mut words)?;
         let expected = expected.map(|words| Expected::read(&mut Words::new(words))).transpose()?;
@@ -394,13 +411,13 @@ impl Step {
 
 impl Expected {
     fn read(words: &mut Words<'_>) -> Result<Self, String> {
-        let what = "what becomes of the packet (forward, reply or drop)";
+        let what = "the outcome of the packet (forward, reply or drop)";
         match words.plain(what)? {
             "drop" => {
-                let reason = words.plain("the reason of the drop")?.to_owned();
+                let reason = words.plain("the drop reason")?.to_owned();
                 match words.next() {
                     None => Ok(Self::Drop(reason)),
-                    Some(more) => Err(format!("{} can't stand behind the reason", show(more))),
+                    Some(more) => Err(format!("{} isn't allowed after the reason", show(more))),
                 }
             }
             "reply" => Ok(Self::Reply(Spec::read(words)?)),
@@ -416,10 +433,10 @@ impl Expected {
                 };
                 match words.next() {
                     None => Ok(Self::Forward { port, change }),
-                    Some(more) => Err(format!("{} can't stand behind `unchanged`", show(more))),
+                    Some(more) => Err(format!("{} isn't allowed after `unchanged`", show(more))),
                 }
             }
-            other => Err(format!("`{other}` stands where {what} is expected")),
+            other => Err(format!("found `{other}`, expected {what}")),
         }
     }
 }
@@ -468,7 +485,7 @@ impl fmt::Display for Got<'_> {
 fn literal(text: &str, span: Range<usize>) -> Result<(usize, &str), CaseError> {
     let line = line_of(text, span.start);
     let inner = text[span].strip_prefix("'''").and_then(|rest| rest.strip_suffix("'''"));
-    let message = || "`packets` stand between ''' and ''', so that nothing in them means something to TOML".to_owned();
+    let message = || "write `packets` between ''' and ''', so that TOML doesn't interpret them".to_owned();
     Ok((line, inner.ok_or_else(|| CaseError { line: Some(line), message: message() })?))
 }
 
@@ -478,7 +495,7 @@ fn line_of(text: &str, at: usize) -> usize {
 
 /// Reads a span of time: `20ms`.
 fn span_of(text: &str) -> Result<Nanos, String> {
-    let wrong = || format!("`{text}` is no time: write 20ms, with ns, us, ms, s, min or h");
+    let wrong = || format!("`{text}` is not a time: write 20ms, with ns, us, ms, s, min or h");
     let unit = text.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(wrong)?;
     let (digits, unit) = text.split_at(unit);
     let scale: u64 = match unit {
@@ -535,22 +552,22 @@ mod tests {
     fn slips_are_told_with_their_line() {
         let edited = |from: &str, to: &str| Cases::read(&FILE.replace(from, to)).map(|_| ()).unwrap_err();
         for (from, to, line, says) in [
-            ("udp", "upd", 8, "`upd` stands where"),
-            ("-> forward", "-> forwards", 8, "`forwards` stands where what becomes"),
-            ("-> forward", "->", 8, "the line ends where what becomes"),
-            ("-> forward", "-> drop", 8, "the line ends where the reason"),
-            ("drop own", "drop own goal", 9, "`goal` can't stand"),
-            ("1s ", "1 ", 8, "`1` is no time"),
-            ("1s ", "9999999999999h ", 8, "is no time"),
+            ("udp", "upd", 8, "found `upd`, expected"),
+            ("-> forward", "-> forwards", 8, "found `forwards`, expected the outcome"),
+            ("-> forward", "->", 8, "the line ends, expected the outcome"),
+            ("-> forward", "-> drop", 8, "the line ends, expected the drop reason"),
+            ("drop own", "drop own goal", 9, "`goal` isn't allowed"),
+            ("1s ", "1 ", 8, "`1` is not a time"),
+            ("1s ", "9999999999999h ", 8, "is not a time"),
             ("+2ms", "2ms", 9, "time goes back"),
-            ("x3", "x0", 9, "is no number of packets"),
-            ("x3 every 1.5us on 1", "on 1 x3", 9, "`x3` stands in the wrong place: TIME xCOUNT"),
-            ("x3", "x 3", 9, "`x` stands in the wrong place"),
-            ("-> forward", "-> forward unchanged arp", 8, "`arp` can't stand behind `unchanged`"),
+            ("x3", "x0", 9, "is not a number of packets"),
+            ("x3 every 1.5us on 1", "on 1 x3", 9, "`x3` is in the wrong place; the order is TIME xCOUNT"),
+            ("x3", "x 3", 9, "`x` is in the wrong place"),
+            ("-> forward", "-> forward unchanged arp", 8, "`arp` isn't allowed after `unchanged`"),
             ("x3", "x10000", 9, "at most 10000 packets"),
-            ("on 1", "on one", 9, "`one` stands where"),
+            ("on 1", "on one", 9, "found `one`, expected"),
             ("name", "heading", 4, "unknown field `heading`"),
-            ("# nothing", "(", 7, "no `)`"),
+            ("# nothing", "(", 7, "without `)`"),
         ] {
             let error = edited(from, to);
             assert!(error.line == Some(line) && error.message.contains(says), "{to}: {error:?}");

@@ -104,7 +104,7 @@ impl Spec {
             Body::Arp
         } else if words.take("hex") {
             if macs.is_some() || vlans.is_some() {
-                return Err("`hex` is a whole frame, with addresses and tags".to_owned());
+                return Err("`hex` gives a whole frame, including addresses and tags".to_owned());
             }
             Body::Frame(bytes(words)?)
         } else {
@@ -113,9 +113,9 @@ impl Spec {
         match words.next() {
             None => Ok(Self { macs, vlans, body }),
             Some(Word::Plain(word)) if word.bytes().all(|letter| b"FSRPAUEW".contains(&letter)) => Err(format!(
-                "`{word}` can't stand here: flags stand behind a TCP segment's addresses, as tcpdump has them: S, S., ., P., F., R"
+                "`{word}` isn't allowed here: flags follow the addresses of a TCP segment, as in tcpdump: S, S., ., P., F., R"
             )),
-            Some(more) => Err(format!("{} can't stand here", show(more))),
+            Some(more) => Err(format!("{} isn't allowed here", show(more))),
         }
     }
 
@@ -189,12 +189,12 @@ impl Ip {
         let name = words.plain(what)?;
         let has_ports = matches!(name, "tcp" | "udp");
         if !has_ports && !matches!(name, "icmp" | "ip") {
-            return Err(format!("`{name}` stands where {what} is expected"));
+            return Err(format!("found `{name}`, expected {what}"));
         }
         let end = if has_ports { socket } else { host };
         let (src, dst) = (end(words)?, arrow(words, end)?);
         if src.address.is_ipv4() != dst.address.is_ipv4() {
-            return Err(format!("{src} and {dst} are not of one family"));
+            return Err(format!("{src} and {dst} are not of the same family"));
         }
         let kind = match name {
             "tcp" => Kind::Tcp {
@@ -208,7 +208,7 @@ impl Ip {
             },
             "udp" => Kind::Udp,
             "ip" if words.take("proto") => Kind::Other(words.number("a protocol's number")?),
-            "ip" => return Err("`proto` and its number are missing behind the addresses".to_owned()),
+            "ip" => return Err("`proto` and its number are missing after the addresses".to_owned()),
             _ => icmp(words, src.address.is_ipv4())?,
         };
         let mut ip = Self { src, dst, kind, ttl: None, tos: None, id: None, fragment: None, payload: None };
@@ -242,7 +242,9 @@ impl Ip {
                 let (digits, more) = at.strip_suffix('+').map_or((at, false), |digits| (digits, true));
                 let offset = digits.parse().ok().filter(|offset: &u16| offset.is_multiple_of(8));
                 let offset = offset.ok_or_else(|| {
-                    format!("`{at}` is no fragment's offset: bytes, by eights, and `+` where more follow")
+                    format!(
+                        "`{at}` is not a fragment offset: a multiple of 8 in bytes, with `+` if more fragments follow"
+                    )
                 })?;
                 self.fragment = Some((offset, more));
             }
@@ -260,12 +262,12 @@ impl Ip {
             ("quoting", _) if is_error => {
                 words.next();
                 let Some(Word::Group(quoted)) = words.next() else {
-                    return Err("behind `quoting` stands a packet in parentheses".to_owned());
+                    return Err("`quoting` must be followed by a packet in parentheses".to_owned());
                 };
                 let mut quoted = Words::new(quoted);
                 let ip = Self::read(&mut quoted)?;
                 if let Some(more) = quoted.next() {
-                    return Err(format!("{} can't stand here", show(more)));
+                    return Err(format!("{} isn't allowed here", show(more)));
                 }
                 self.payload = Some(Payload::Quoted(Box::new(ip)));
             }
@@ -531,20 +533,20 @@ fn detail<T: std::str::FromStr>(words: &mut Words<'_>) -> Result<T, String> {
 
 fn arrow<T>(words: &mut Words<'_>, end: impl Fn(&mut Words<'_>) -> Result<T, String>) -> Result<T, String> {
     let word = words.plain("`>`")?;
-    if word == ">" { end(words) } else { Err(format!("`{word}` stands where `>` is expected")) }
+    if word == ">" { end(words) } else { Err(format!("found `{word}`, expected `>`")) }
 }
 
 fn socket(words: &mut Words<'_>) -> Result<Endpoint, String> {
     let word = words.plain("an address with a port")?;
     let socket = word
         .parse::<SocketAddr>()
-        .map_err(|_| format!("`{word}` is no address with a port: write 10.0.0.1:80, or [2001:db8::1]:80"))?;
+        .map_err(|_| format!("`{word}` is not an address with a port: write 10.0.0.1:80, or [2001:db8::1]:80"))?;
     Ok(Endpoint::new(socket.ip(), socket.port()))
 }
 
 fn host(words: &mut Words<'_>) -> Result<Endpoint, String> {
     let word = words.plain("an address")?;
-    let address = word.parse().map_err(|_| format!("`{word}` is no address: write 10.0.0.1, or 2001:db8::1"))?;
+    let address = word.parse().map_err(|_| format!("`{word}` is not an address: write 10.0.0.1, or 2001:db8::1"))?;
     Ok(Endpoint::new(address, 0))
 }
 
@@ -552,12 +554,12 @@ fn mac(words: &mut Words<'_>) -> Result<Mac, String> {
     let word = words.plain("an Ethernet address")?;
     let parts: Option<Vec<u8>> = word.split(':').map(|part| u8::from_str_radix(part, 16).ok()).collect();
     let bytes = parts.and_then(|parts| <[u8; 6]>::try_from(parts).ok());
-    bytes.map(Mac).ok_or_else(|| format!("`{word}` is no Ethernet address: write 02:00:00:00:00:01"))
+    bytes.map(Mac).ok_or_else(|| format!("`{word}` is not an Ethernet address: write 02:00:00:00:00:01"))
 }
 
 fn bytes(words: &mut Words<'_>) -> Result<Vec<u8>, String> {
     let word = words.plain("hexadecimal digits")?;
-    hex(word).ok_or_else(|| format!("`{word}` are no bytes: write an even number of hexadecimal digits"))
+    hex(word).ok_or_else(|| format!("`{word}` is not a list of bytes: write an even number of hexadecimal digits"))
 }
 
 /// The flags, if the next word is made of their letters.
@@ -584,7 +586,9 @@ fn icmp(words: &mut Words<'_>, is_v4: bool) -> Result<Kind, String> {
             (kind, if words.take("code") { words.number("a code's number")? } else { 0 })
         }
         None => {
-            return Err("behind the addresses stands `echo-request`, `echo-reply` or `type` and a number".to_owned());
+            return Err(
+                "the addresses must be followed by `echo-request`, `echo-reply`, or `type` and a number".to_owned()
+            );
         }
     };
     Ok(Kind::Icmp { kind, code, id: None, seq: None })
@@ -645,28 +649,28 @@ mod tests {
     #[test]
     fn slips_are_told() {
         for (text, says) in [
-            ("", "the line ends where the kind of packet"),
-            ("tpc 10.0.0.1:1 > 10.0.0.2:2", "`tpc` stands where the kind of packet"),
-            ("tcp 10.0.0.1 > 10.0.0.2:2", "`10.0.0.1` is no address with a port"),
-            ("tcp 10.0.0.1:1 10.0.0.2:2", "`10.0.0.2:2` stands where `>` is expected"),
-            ("udp 10.0.0.1:1 > [::1]:2", "not of one family"),
-            ("udp 10.0.0.1:1 > 10.0.0.2:2 S", "`S` can't stand here"),
-            ("tcp 10.0.0.1:1 > 10.0.0.2:2 SX", "`SX` can't stand here"),
-            ("tcp 10.0.0.1:1 > 10.0.0.2:2 seq -1", "`-1` stands where the number of `seq`"),
-            ("tcp 10.0.0.1:1 > 10.0.0.2:2 ttl 256", "`256` stands where the number of `ttl`"),
-            ("udp 10.0.0.1:1 > 10.0.0.2:2 len", "the line ends where the number of `len`"),
+            ("", "the line ends, expected the kind of packet"),
+            ("tpc 10.0.0.1:1 > 10.0.0.2:2", "found `tpc`, expected the kind of packet"),
+            ("tcp 10.0.0.1 > 10.0.0.2:2", "`10.0.0.1` is not an address with a port"),
+            ("tcp 10.0.0.1:1 10.0.0.2:2", "found `10.0.0.2:2`, expected `>`"),
+            ("udp 10.0.0.1:1 > [::1]:2", "not of the same family"),
+            ("udp 10.0.0.1:1 > 10.0.0.2:2 S", "`S` isn't allowed here"),
+            ("tcp 10.0.0.1:1 > 10.0.0.2:2 SX", "`SX` isn't allowed here"),
+            ("tcp 10.0.0.1:1 > 10.0.0.2:2 seq -1", "found `-1`, expected the number of `seq`"),
+            ("tcp 10.0.0.1:1 > 10.0.0.2:2 ttl 256", "found `256`, expected the number of `ttl`"),
+            ("udp 10.0.0.1:1 > 10.0.0.2:2 len", "the line ends, expected the number of `len`"),
             ("udp 10.0.0.1:1 > 10.0.0.2:2 len 65535", "at most 65000"),
-            ("udp 10.0.0.1:1 > 10.0.0.2:2 hex 123", "`123` are no bytes"),
-            ("udp 10.0.0.1:1 > 10.0.0.2:2 fragment 7", "no fragment's offset"),
+            ("udp 10.0.0.1:1 > 10.0.0.2:2 hex 123", "`123` is not a list of bytes"),
+            ("udp 10.0.0.1:1 > 10.0.0.2:2 fragment 7", "not a fragment offset"),
             ("udp 10.0.0.1:1 > 10.0.0.2:2 fragment 8", "a later fragment has no ports"),
-            ("tcp 10.0.0.1:1 > 10.0.0.2:2 SA", "as tcpdump has them: S, S., ., P., F., R"),
-            ("icmp 10.0.0.1 > 10.0.0.2", "`echo-request`, `echo-reply` or `type`"),
+            ("tcp 10.0.0.1:1 > 10.0.0.2:2 SA", "as in tcpdump: S, S., ., P., F., R"),
+            ("icmp 10.0.0.1 > 10.0.0.2", "`echo-request`, `echo-reply`, or `type`"),
             ("icmp 10.0.0.1 > 10.0.0.2 type 3 quoting udp", "a packet in parentheses"),
-            ("icmp 10.0.0.1 > 10.0.0.2 echo-request quoting (udp)", "`quoting` can't stand here"),
+            ("icmp 10.0.0.1 > 10.0.0.2 echo-request quoting (udp)", "`quoting` isn't allowed here"),
             ("ip 10.0.0.1 > 10.0.0.2", "`proto` and its number are missing"),
-            ("eth 02:00 > 02:01 arp", "`02:00` is no Ethernet address"),
-            ("vlan 7 hex 00", "`hex` is a whole frame"),
-            ("arp 10.0.0.1", "`10.0.0.1` can't stand here"),
+            ("eth 02:00 > 02:01 arp", "`02:00` is not an Ethernet address"),
+            ("vlan 7 hex 00", "`hex` gives a whole frame"),
+            ("arp 10.0.0.1", "`10.0.0.1` isn't allowed here"),
         ] {
             let error = spec(text).unwrap_err();
             assert!(error.contains(says), "{text}: {error}");

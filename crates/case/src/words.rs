@@ -23,7 +23,7 @@ fn group(rest: &mut &str, inner: bool) -> Result<Vec<Word>, String> {
     loop {
         *rest = rest.trim_start();
         match rest.chars().next() {
-            None | Some('#') if inner => return Err("a `(` has no `)`".to_owned()),
+            None | Some('#') if inner => return Err("`(` without `)`".to_owned()),
             None | Some('#') => {
                 *rest = "";
                 return Ok(words);
@@ -65,15 +65,15 @@ fn quoted(rest: &mut &str) -> Result<Vec<u8>, String> {
                 Some('x') => {
                     let digits: String = chars.by_ref().take(2).map(|(_, digit)| digit).collect();
                     bytes.extend(hex(&digits).filter(|bytes| bytes.len() == 1).ok_or_else(|| {
-                        format!("`\\x{digits}` is no byte: write two hexadecimal digits, as in `\\x0a`")
+                        format!("`\\x{digits}` is not a byte: write two hexadecimal digits, as in `\\x0a`")
                     })?);
                 }
-                escape => return Err(format!("`\\{}` is no escape", escape.unwrap_or(' '))),
+                escape => return Err(format!("`\\{}` is not an escape", escape.unwrap_or(' '))),
             },
             other => bytes.extend(other.encode_utf8(&mut [0; 4]).bytes()),
         }
     }
-    Err("a text has no end: a `\"` is missing".to_owned())
+    Err("the text has no end: `\"` is missing".to_owned())
 }
 
 /// The bytes that a text of hexadecimal digits stands for.
@@ -116,15 +116,15 @@ impl<'a> Words<'a> {
     pub(super) fn plain(&mut self, what: &str) -> Result<&'a str, String> {
         match self.next() {
             Some(Word::Plain(word)) => Ok(word),
-            Some(other) => Err(format!("{} stands where {what} is expected", show(other))),
-            None => Err(format!("the line ends where {what} is expected")),
+            Some(other) => Err(format!("found {}, expected {what}", show(other))),
+            None => Err(format!("the line ends, expected {what}")),
         }
     }
 
     /// The next word as a number.
     pub(super) fn number<T: std::str::FromStr>(&mut self, what: &str) -> Result<T, String> {
         let word = self.plain(what)?;
-        word.parse().map_err(|_| format!("`{word}` stands where {what} is expected"))
+        word.parse().map_err(|_| format!("found `{word}`, expected {what}"))
     }
 }
 
@@ -162,10 +162,10 @@ mod tests {
     fn slips_are_told() {
         for (line, says) in [
             ("\"a", "no end"),
-            ("\"\\q\"", "`\\q` is no escape"),
-            ("\"\\x1\"", "no byte"),
-            ("(a", "no `)`"),
-            ("(a # b)", "no `)`"),
+            ("\"\\q\"", "`\\q` is not an escape"),
+            ("\"\\x1\"", "not a byte"),
+            ("(a", "without `)`"),
+            ("(a # b)", "without `)`"),
             ("a)", "no `(`"),
         ] {
             let error = split(line).unwrap_err();

@@ -70,14 +70,14 @@ pub fn hold_all(entry: &Entry, file: &str, case: &Case, plans: &[Plan]) -> Resul
     if let Some((line, reason)) = case.reasons().find(|(_, reason)| !known.contains(reason) || *reason == UNNAMED) {
         let name = entry.description().name;
         let own = if own.is_empty() {
-            "It has none of its own".to_owned()
+            "It declares no reasons".to_owned()
         } else {
-            format!("Its own are {}", own.join(", "))
+            format!("It declares {}", own.join(", "))
         };
         let mut all: Vec<&str> = (0..Reason::OWN).map(|number| Reason(number).name(&[])).collect();
         all.retain(|reason| *reason != UNNAMED);
         return Err(format!(
-            "{file}:{line}: {name} has no reason `{reason}` to drop a packet. {own}; all functions have {}",
+            "{file}:{line}: {name} has no drop reason `{reason}`. {own}; all functions also have {}",
             all.join(", ")
         ));
     }
@@ -112,7 +112,7 @@ pub fn check(entry: &Entry, text: &str) -> Result<(), String> {
     let name = entry.description().name;
     let cases = Cases::read(text).map_err(|error| error.of("the case file"))?;
     if cases.function != name {
-        return Err(format!("the case file is of `{}`, and not of `{name}`", cases.function));
+        return Err(format!("the case file is for `{}`, not for `{name}`", cases.function));
     }
     let engines = EngineKind::ALL.to_vec();
     let plan = Plan { engines, cores: 1..=3, seeds: 0..3, threads: true, options: Options::default() };

@@ -66,7 +66,7 @@ impl Settings {
     /// When there is no `=`.
     pub fn set(&mut self, given: &str) -> Result<(), ConfigError> {
         let Some((key, text)) = given.split_once('=') else {
-            return Err(ConfigError::plain(format!("--set {given}: write key=value")));
+            return Err(ConfigError::plain(format!("--set {given}: write KEY=VALUE")));
         };
         let (key, text) = (key.trim().to_owned(), text.trim());
         let parsed =
@@ -217,10 +217,10 @@ fn explain(message: &str, function: &Description) -> String {
     // What a list's entries have is not in the catalogue.
     let in_catalogue = |key: &&str| names.iter().any(|name| name.split('.').any(|part| part == *key));
     if !here.iter().all(in_catalogue) {
-        return format!("`{unknown}` is no key here{} (the keys here: {})", did_you_mean(&here), here.join(", "));
+        return format!("`{unknown}` is not a key here{} (keys here: {})", did_you_mean(&here), here.join(", "));
     }
     let known = if names.is_empty() { "has no keys".to_owned() } else { format!("knows: {}", names.join(", ")) };
-    format!("`{unknown}` is no key of {}{} ({} {known})", function.name, did_you_mean(&names), function.name)
+    format!("`{unknown}` is not a key of {}{} ({} {known})", function.name, did_you_mean(&names), function.name)
 }
 
 /// The name that was most likely meant, if one is near.
@@ -316,7 +316,7 @@ mod tests {
     fn unknown_keys_name_the_known_ones() {
         let unknown = error("idel = 7");
         assert!(
-            unknown.contains("`idel` is no key of sample; did you mean `idle`? (sample knows: idle, flows"),
+            unknown.contains("`idel` is not a key of sample; did you mean `idle`? (sample knows: idle, flows"),
             "{unknown}"
         );
         let nested = error("[tcp]\nestablishd = 7");
@@ -324,7 +324,7 @@ mod tests {
         let listed = error("[[rules]]\nfrom = \"10.0.0.0/8\"\nalow = true");
         assert!(
             listed
-                .starts_with("a.toml:3:1: `alow` is no key here; did you mean `allow`? (the keys here: from, allow)\n"),
+                .starts_with("a.toml:3:1: `alow` is not a key here; did you mean `allow`? (keys here: from, allow)\n"),
             "{listed}"
         );
     }
@@ -332,15 +332,15 @@ mod tests {
     #[test]
     fn wrong_values_are_told_without_types() {
         let wrong = error("idle = 5\nflows = \"many\"");
-        assert!(wrong.starts_with("a.toml:2:9: a whole number is wanted here, not the text \"many\"\n"), "{wrong}");
+        assert!(wrong.starts_with("a.toml:2:9: expected a whole number, found the text \"many\"\n"), "{wrong}");
         let wrong = error("rules = [{ from = 7, allow = true }]");
-        assert!(wrong.starts_with("a.toml:1:19: a prefix in quotes is wanted here, not the number 7"), "{wrong}");
+        assert!(wrong.starts_with("a.toml:1:19: expected a prefix in quotes, found the number 7"), "{wrong}");
         let missing = error("\n[[rules]]\nallow = true");
         assert!(missing.starts_with("a.toml:2:1: `from` is missing"), "{missing}");
         let mut settings = Settings::default();
         settings.set("tcp=7").unwrap();
         let wrong = settings.read::<Sample>(&FUNCTION).unwrap_err().to_string();
-        assert_eq!(wrong, "--set tcp=7: a table of keys, as { key = value }, is wanted here, not the number 7");
+        assert_eq!(wrong, "--set tcp=7: expected a table of keys, as { key = value }, found the number 7");
     }
 
     #[test]
@@ -357,6 +357,6 @@ mod tests {
         settings.set("flows=0").unwrap();
         let error = settings.read::<Sample>(&FUNCTION).unwrap_err().to_string();
         assert_eq!(error, "--set flows=0: 0 is out of range: from 1 to 268435456");
-        assert!(settings.set("flows").unwrap_err().to_string().contains("key=value"));
+        assert!(settings.set("flows").unwrap_err().to_string().contains("KEY=VALUE"));
     }
 }

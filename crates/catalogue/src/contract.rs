@@ -78,26 +78,24 @@ pub(super) fn packet_set<N: NetworkFunction>(nf: &N) -> Option<String> {
             let (named, name) = (fields.contains(&field), field.name());
             if named && own == other {
                 return Some(format!(
-                    "its packet set is {set}, and packets that differ in their {name} have one key: `Meta::key` has to be made of all \
-                     fields of `packet_set`, or cores share what belongs to one of them"
+                    "its packet set is {set}, but packets with different {name} have the same key: `Meta::key` must use all fields of `packet_set`, otherwise several cores get the same flow"
                 ));
             }
             if !named && own != other {
                 return Some(format!(
-                    "its packet set is {set}, and packets that differ in nothing but their {name} have different keys: `Meta::key` has to \
-                     be made of no other fields than `packet_set` says"
+                    "its packet set is {set}, but packets that differ only in {name} have different keys: `Meta::key` must use only fields of `packet_set`"
                 ));
             }
         }
         if set == PacketSet::SymmetricFiveTuple && key(&probe.reversed()).is_some_and(|(back, _)| back != own) {
             return Some(format!(
-                "its packet set is {set}, and answers have another key than what they answer: name both by `FiveTuple::symmetric`"
+                "its packet set is {set}, but a packet and its answer have different keys: make the key with `FiveTuple::symmetric`"
             ));
         }
         if let (Some(mask), Some(read)) = (set.rss_mask(), read)
             && steered.hash(read.masked(mask).folded()) != steered.hash(own.rss_fields().folded())
         {
-            return Some(format!("its packet set is {set}, and its key tells other fields by `FlowKey::rss_fields`"));
+            return Some(format!("its packet set is {set}, but `FlowKey::rss_fields` of its key names other fields"));
         }
     }
     None

@@ -1,4 +1,14 @@
-//! The catalogue: the one place where names become types. The functions are those of [`functions::each`].
+//! The catalogue of network functions by name: reads their configuration and runs them under any engine, without their types. The shipped
+//! functions are those of [`functions::each`].
+//!
+//! ```
+//! use millrace_catalogue::Catalogue;
+//!
+//! let catalogue = Catalogue::standard();
+//! for entry in catalogue.entries() {
+//!     assert_eq!(catalogue.get(entry.description().name).unwrap().description().name, entry.description().name);
+//! }
+//! ```
 
 #![forbid(unsafe_code)]
 

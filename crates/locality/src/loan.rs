@@ -136,7 +136,7 @@ impl<'a> From<&'a [u8]> for Parts<'a> {
 
 #[inline(always)]
 fn check(of: usize, start: usize, len: usize) {
-    assert!(start <= of && len <= of - start, "a part of {len} bytes at {start} ends beyond {of}");
+    assert!(start <= of && len <= of - start, "{len} bytes at offset {start} exceed the loan of {of} bytes");
 }
 
 /// Buffers of one size that are lent one at a time.
@@ -230,14 +230,14 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "a part of 2 bytes at 63 ends beyond 64")]
+    #[should_panic(expected = "2 bytes at offset 63 exceed the loan of 64 bytes")]
     fn nothing_is_read_beyond_the_end() {
         let loan = Pool::new(1, 64).lend().expect("it has one");
         let _ = loan.parts().part(63, 2);
     }
 
     #[test]
-    #[should_panic(expected = "ends beyond 64")]
+    #[should_panic(expected = "exceed the loan of 64 bytes")]
     fn nothing_is_written_where_numbers_wrap() {
         let mut loan = Pool::new(1, 64).lend().expect("it has one");
         let _ = loan.part_mut(usize::MAX, 2);

@@ -69,15 +69,18 @@ impl Fit {
 impl fmt::Display for Fit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Exact => f.write_str("just these fields can be hashed"),
+            Self::Exact => f.write_str("exactly these fields can be hashed"),
             Self::Coarser { selection } => {
-                write!(f, "{selection} can be hashed: right, and coarser than need be")
+                write!(f, "{selection} can be hashed: correct, but coarser than necessary")
             }
             Self::Apart { selection } => {
-                write!(f, "{selection} is hashed: fragments meet, and not the whole packets of their flow")
+                write!(
+                    f,
+                    "{selection} is hashed: fragments stay together, but apart from the whole packets of their flow"
+                )
             }
             Self::Splits { selection, in_the_way } => {
-                write!(f, "{selection} is the nearest: {in_the_way} would split the set")
+                write!(f, "{selection} is the closest choice: {in_the_way} would split the set")
             }
             Self::Unhashed => f.write_str("these packets are not hashed: all go to one queue"),
         }

@@ -38,9 +38,9 @@ pub fn relaxations(problem: &Problem<'_>) -> Vec<Relaxation> {
         Driver::Dpdk => Driver::Linux,
     };
     let names = [
-        Some(Relaxation { says: format!("set up by {other}"), driver: other, types: None, vary, one_card }),
+        Some(Relaxation { says: format!("configured by {other}"), driver: other, types: None, vary, one_card }),
         (one_card && problem.card.fields_scope == Scope::Device).then(|| Relaxation {
-            says: "with each port on a card of its own".to_owned(),
+            says: "with each port on its own card".to_owned(),
             driver,
             types: None,
             vary,
@@ -53,7 +53,7 @@ pub fn relaxations(problem: &Problem<'_>) -> Vec<Relaxation> {
         of("if only TCP and UDP over IPv4 touch the state", &|kind| is_tcp_or_udp(kind) && kind.family() == Family::V4),
         of("if only TCP and UDP over IPv6 touch the state", &|kind| is_tcp_or_udp(kind) && kind.family() == Family::V6),
         (vary != Vary::ALL).then(|| Relaxation {
-            says: "if hosts are all over the address space, and not in one /8 or /32".to_owned(),
+            says: "if hosts are spread over the whole address space, not in one /8 or /32".to_owned(),
             driver,
             types: None,
             vary: Vary::ALL,
@@ -103,7 +103,7 @@ mod tests {
     #[test]
     fn what_would_do() {
         let ice = says("ice", Driver::Linux, "lan: src, wan: dst");
-        assert_eq!(ice[..2], ["set up by dpdk", "if only packets with ports touch the state"], "{ice:?}");
+        assert_eq!(ice[..2], ["configured by dpdk", "if only packets with ports touch the state"], "{ice:?}");
         let virtio = says("virtio", Driver::Linux, "wan: dst");
         assert_eq!(virtio, ["if only IPv4 touches the state", "if only IPv6 touches the state"]);
     }

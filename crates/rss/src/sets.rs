@@ -157,10 +157,10 @@ impl PortSets {
     pub(crate) fn check_fields(fields: &[Field], symmetric: bool) -> Result<(), String> {
         for (index, field) in fields.iter().enumerate() {
             if fields[..index].contains(field) {
-                return Err(format!("{field} is named twice"));
+                return Err(format!("{field} is given twice"));
             }
             if symmetric && !fields.contains(&field.opposite()) {
-                return Err(format!("a symmetric set that names {field} names {} too", field.opposite()));
+                return Err(format!("a symmetric set with {field} also needs {}", field.opposite()));
             }
         }
         Ok(())
@@ -176,7 +176,7 @@ pub(crate) fn unpaired(ports: &[PortSets]) -> Option<(usize, String)> {
             let (a, b) = (&earlier.name, &port.name);
             if other.fields.len() != sets.fields.len() {
                 let reason = format!(
-                    "{b} shares state with {a}, so it names as many fields: {a} names {} of {}, {b} {}",
+                    "{b} shares state with {a}, so both need the same number of fields: {a} has {} of {}, {b} has {}",
                     other.fields.len(),
                     sets.kind,
                     sets.fields.len()
@@ -187,8 +187,7 @@ pub(crate) fn unpaired(ports: &[PortSets]) -> Option<(usize, String)> {
             let differs = |(x, y): &(&Field, &Field)| x.bits(family) != y.bits(family);
             if let Some((x, y)) = other.fields.iter().zip(&sets.fields).find(differs) {
                 let reason = format!(
-                    "{b} shares state with {a}, so their fields pair up, and {a}'s {x} is no match for {b}'s {y}: \
-                     write addresses against addresses, ports against ports"
+                    "{b} shares state with {a}, so their fields must match in order, but {a}'s {x} doesn't match {b}'s {y}: pair addresses with addresses and ports with ports"
                 );
                 return Some((later, reason));
             }

@@ -19,7 +19,10 @@ pub struct Mismatch {
 impl fmt::Display for Mismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [(a, kind_a, hash_a), (b, kind_b, hash_b)] = &self.packets;
-        write!(f, "two packets of one set: {kind_a} at {a} hashes to {hash_a:08x}, {kind_b} at {b} to {hash_b:08x}")
+        write!(
+            f,
+            "two packets of one set have different hashes: {kind_a} at {a} has {hash_a:08x}, {kind_b} at {b} has {hash_b:08x}"
+        )
     }
 }
 

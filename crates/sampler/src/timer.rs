@@ -54,11 +54,11 @@ impl Sampler {
     /// When there is a sampler already, on a kind of processor that this crate doesn't know, or when the system refuses.
     pub fn start() -> io::Result<Self> {
         if !cfg!(any(target_arch = "x86_64", target_arch = "aarch64")) {
-            return Err(io::Error::new(io::ErrorKind::Unsupported, "not on this kind of processor"));
+            return Err(io::Error::new(io::ErrorKind::Unsupported, "not supported on this kind of processor"));
         }
         let state = STATE.get_or_init(|| State { store: Store::new(), not_unwound: not_unwound() });
         if !state.store.open() {
-            return Err(io::Error::new(io::ErrorKind::ResourceBusy, "samples are being taken already"));
+            return Err(io::Error::new(io::ErrorKind::ResourceBusy, "sampling is already running"));
         }
         // What the unwinder prepares at its first use is prepared here, and not in a thread that was interrupted.
         backtrace::trace(|_| true);

@@ -102,7 +102,7 @@ pub enum Carrier {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SynthError {
     /// The flows don't fit the packets.
-    #[error("{flows} flows need at least {need} packets, {packets} were asked for")]
+    #[error("{flows} flows need at least {need} packets, but only {packets} are given")]
     Packets {
         /// Flows asked for.
         flows: u64,
@@ -158,11 +158,13 @@ impl Profile {
     #[must_use]
     pub const fn summary(self) -> &'static str {
         match self {
-            Self::UniversityDc => "flow sizes of a university's Internet link: mice of UDP and TCP, few elephants",
-            Self::Backbone => "the heaviest tail: half of the packets in flows of more than 8192",
-            Self::Hyperscaler => "TCP alone, sizes of the DCTCP web search workload",
-            Self::Uniform => "all flows alike, UDP from clients alone unless TCP is asked for",
-            Self::SynFlood => "SYN segments, each from its own source",
+            Self::UniversityDc => {
+                "flow sizes of a university's Internet link: many small UDP and TCP flows, few elephants"
+            }
+            Self::Backbone => "heaviest tail: half of the packets are in flows of more than 8192 packets",
+            Self::Hyperscaler => "TCP only, flow sizes of the DCTCP web search workload",
+            Self::Uniform => "all flows have the same size; UDP from clients only, or TCP on request",
+            Self::SynFlood => "SYN segments, each from another source",
             Self::SingleFlow => "one TCP connection",
         }
     }
@@ -180,7 +182,7 @@ impl FromStr for Profile {
     fn from_str(name: &str) -> Result<Self, String> {
         let names = || Self::ALL.map(Self::name).join(", ");
         let found = Self::ALL.into_iter().find(|profile| profile.name() == name);
-        found.ok_or_else(|| format!("there is no profile `{name}`: choose one of {}", names()))
+        found.ok_or_else(|| format!("there is no profile `{name}`; choose one of {}", names()))
     }
 }
 

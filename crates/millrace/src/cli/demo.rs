@@ -29,10 +29,10 @@ use crate::print::table::{Align, Sheet, Tone};
 use catalogue::config::Settings;
 use catalogue::{Catalogue, Program};
 
-/// See it work: a real capture through a stateful firewall, on every core, under every engine
+/// Show Millrace at work: a real capture through a stateful firewall, on every core and under every engine
 ///
-/// Twenty seconds recorded at a router between an office, the servers that it uses and an attacker who scans and floods.
-/// The capture is part of the program: nothing is read, written or sent.
+/// The capture is 20 seconds long. It was recorded at a router between an office, the servers it uses, and an attacker who scans and
+/// floods. It is part of the program: the demo reads, writes and sends nothing.
 #[derive(clap::Args)]
 #[command(after_help = "Example:  millrace demo")]
 pub(super) struct Args {
@@ -53,7 +53,7 @@ struct Held {
 }
 
 pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> {
-    signals::exit_on_interrupt("the demo had only begun");
+    signals::exit_on_interrupt("the demo had just started");
     // Each engine is held once and timed once.
     let (steps, of) = (Counter::default(), 2 * EngineKind::ALL.len() as u64);
     let shown = steps.clone();
@@ -62,7 +62,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     let progress = Progress::begin(args.json, "demo", doing, sample);
     let lacks = || {
         Failed::usage(format!(
-            "the demo shows `{FUNCTION}`, which this program was built without (--features {FUNCTION})"
+            "the demo needs the function `{FUNCTION}`, but this program was built without it (--features {FUNCTION})"
         ))
     };
     let entry = catalogue.get(FUNCTION).ok_or_else(lacks)?;
@@ -86,11 +86,11 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     let mut held: Vec<Held> = Vec::new();
     for engine in EngineKind::ALL {
         let (done, all) = (held.len(), EngineKind::ALL.len());
-        signals::so_far(format!("{done} of {all} engines were held against sequential, and none was timed"));
+        signals::so_far(format!("{done} of {all} engines were compared with sequential, and none was timed"));
         held.push(hold(&*program, &trace, engine, together));
         steps.set(held.len() as u64);
     }
-    signals::so_far("all engines were held against sequential, and were being timed".to_owned());
+    signals::so_far("all engines were compared with sequential; timing was not finished".to_owned());
     let plan = BenchPlan {
         engines: EngineKind::ALL.to_vec(),
         cores: if cores > 1 { vec![1, cores] } else { vec![1] },
@@ -162,8 +162,7 @@ impl Shown<'_> {
         let cores = counted(self.cores as u64, "core", "cores");
         let seconds = Duration::from_nanos(self.trace.duration().0).as_secs_f64();
         let mut out = format!(
-            "{}, recorded at an office's router: {}, {}\nthrough a stateful {} ({} on {cores}): inside may open, outside may \
-             only answer\n\n",
+            "{}, recorded at an office's router: {}, {}\nthrough a stateful {} ({} on {cores}): inside hosts may open connections, outside hosts may only answer\n\n",
             style.bold(format!("{seconds:.0} seconds")),
             counted(counters.received, "packet", "packets"),
             bytes(counters.received_bytes),
@@ -171,25 +170,25 @@ impl Shown<'_> {
             self.kind,
         );
         out += &self.fates(style);
-        out += "\nThe scan and the flood are not allowed in; what the attacked host said to them belongs to no connection.\n";
+        out += "\nThe scan and the flood are not allowed in. The attacked host's answers to them belong to no connection.\n";
         out += &format!("\n{}\n\n", style.bold("The same under every engine, from memory"));
         out += &self.engines(style);
         out += if equal {
-            "\nThe function is one sequential program that knows of no core. Each engine spreads its packets and its state\n\
-             over cores in another way; every verdict and all state came out as on one core.\n"
+            "\nThe function is one sequential program without any code for cores. Each engine spreads packets and state\n\
+             over cores in its own way. All verdicts and all state were the same as on one core.\n"
         } else {
             "\nAn engine differs from the sequential program: that is a bug in Millrace. Please report it.\n"
         };
         out += &format!("\n{}\n", style.bold("Try next"));
         for (command, what) in [
-            ("millrace functions", "what else there is: NAT, connection tracking, policing, ..."),
-            ("millrace inspect YOUR.pcap", "what is in a capture of yours"),
-            ("millrace run firewall --in YOUR.pcap --out ALLOWED.pcap", "and through the firewall"),
-            ("millrace verify firewall --in YOUR.pcap", "every engine held against the sequential program"),
+            ("millrace functions", "other functions: NAT, connection tracking, policing, ..."),
+            ("millrace inspect YOUR.pcap", "describe your own capture"),
+            ("millrace run firewall --in YOUR.pcap --out ALLOWED.pcap", "send it through the firewall"),
+            ("millrace verify firewall --in YOUR.pcap", "compare every engine with the sequential program"),
         ] {
             out += &format!("  {command:<56} {}\n", style.dim(what));
         }
-        out += &format!("\n{}\n", style.bold("This run again, from the file"));
+        out += &format!("\n{}\n", style.bold("Repeat this run from the file"));
         out += &format!("  millrace run firewall --in testdata/demo.pcap.zst --set '{INSIDE}'\n");
         out
     }

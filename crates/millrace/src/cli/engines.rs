@@ -52,7 +52,7 @@ pub(super) fn cores(text: &str) -> Result<usize, String> {
         _ => match text.parse() {
             Ok(cores @ 1..=CORES_MAX) => Ok(cores),
             _ if core_list(text).is_ok() => {
-                Err("one number of cores is meant here; several (2,5 or 1-4) belong to bench, verify and test"
+                Err("only one number of cores is allowed here; lists (2,5 or 1-4) are for bench, verify and test"
                     .to_owned())
             }
             _ => Err(format!("write a number from 1 to {CORES_MAX}, or all")),
@@ -149,7 +149,7 @@ pub(super) fn fitting(entry: &Entry, cores: usize) -> Result<EngineKind, Failed>
     }
     let by_speed = [EngineKind::Rss, EngineKind::Scr, EngineKind::Shared];
     let taking = by_speed.into_iter().find(|kind| kind.accepts(entry.description(), cores).is_ok());
-    taking.ok_or_else(|| Failed::usage(format_args!("no engine runs {} on {cores} cores", entry.description().name)))
+    taking.ok_or_else(|| Failed::usage(format_args!("no engine can run {} on {cores} cores", entry.description().name)))
 }
 
 #[cfg(test)]
@@ -175,7 +175,7 @@ mod tests {
             assert!(core_list(text).is_err(), "{text}");
         }
         for text in ["2,5", "1-4"] {
-            assert!(cores(text).unwrap_err().contains("one number of cores is meant here"), "{text}");
+            assert!(cores(text).unwrap_err().contains("only one number of cores is allowed here"), "{text}");
         }
         assert!(cores("0").unwrap_err().contains("from 1 to"));
     }

@@ -1,4 +1,4 @@
-//! How a command can end other than well, and the exit code that says so.
+//! Ways in which a command can fail, and their exit codes.
 
 use std::fmt;
 use std::io;
@@ -25,12 +25,12 @@ pub(crate) enum Failed {
 /// What the exit codes mean, as the help tells it.
 pub(crate) const EXIT_CODES: &str = "\
 Exit codes:
-  0    done
-  1    the outcome differs: an engine disagrees with `sequential`, or a function panicked
-  2    usage: a wrong argument or configuration, or an engine that can't take the function
+  0    success
+  1    wrong outcome: an engine differs from `sequential`, or a function panicked
+  2    wrong usage: argument, configuration, or an engine that doesn't support the function
   3    input or output: a file can't be read or written
-  130  interrupted (Ctrl-C): what was taken in is finished, statistics and output are complete
-  141  whoever read the output has gone";
+  130  interrupted (Ctrl-C): packets already read are finished, summary and output are complete
+  141  the reader of the output has closed it";
 
 pub(crate) const OUTCOME: u8 = 1;
 pub(crate) const INPUT: u8 = 3;

@@ -1,4 +1,4 @@
-//! Captures in and captures out, with the slips that would destroy something refused before anything is opened.
+//! Opens captures to read and to write. Mistakes that would destroy a file are refused before anything is opened.
 
 use std::io::{IsTerminal, stdout};
 use std::path::{Path, PathBuf};
@@ -12,9 +12,9 @@ use super::failure::Failed;
 /// The capture formats that can be written.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(super) enum Format {
-    /// Classic pcap: one link type.
+    /// Classic pcap: one link type for the whole file
     Pcap,
-    /// pcapng: any interfaces.
+    /// pcapng: several interfaces, each with its link type
     Pcapng,
 }
 
@@ -62,13 +62,14 @@ pub(super) fn open(
 pub(super) fn refuse_output(output: &Path, format: Option<Format>) -> Result<(), Failed> {
     if let Some(extension) = unknown(output).filter(|_| format.is_none()) {
         return Err(Failed::usage(format_args!(
-            "{}: `.{extension}` is no capture's name; call it .pcap or .pcapng, with .gz or .zst behind it or not, or say \
-             what to write by --format pcap or --format pcapng",
+            "{}: `.{extension}` is not a capture format; use .pcap or .pcapng, with or without .gz or .zst, or give --format pcap or --format pcapng",
             output.display()
         )));
     }
     if is_standard(output) && stdout().is_terminal() {
-        return Err(Failed::usage("a capture on the screen helps nobody; send standard output to a file or a program"));
+        return Err(Failed::usage(
+            "refusing to write a capture to the terminal; redirect standard output to a file or a program",
+        ));
     }
     Ok(())
 }
@@ -79,7 +80,7 @@ pub(super) fn refuse_same(file: &Path, others: &[(&str, Option<&Path>)]) -> Resu
     match others.iter().find(|(_, other)| other.is_some_and(is_same)) {
         Some((what, _)) => {
             let name = file.display();
-            Err(Failed::usage(format_args!("{name} is {what} itself; write to another file")))
+            Err(Failed::usage(format_args!("{name} is also {what}; write to another file")))
         }
         None => Ok(()),
     }

@@ -59,15 +59,15 @@ impl Filter {
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let mut parser = Parser { words: words(text), at: 0, last: Qualifiers::default() };
         if parser.words.is_empty() {
-            return Err("there is no expression; write one as 'tcp port 443 and net 10.0.0.0/8'".to_owned());
+            return Err("the filter is empty; write for example 'tcp port 443 and net 10.0.0.0/8'".to_owned());
         }
         if parser.words.len() > WORDS_MAX {
-            return Err(format!("{} words are too many: at most {WORDS_MAX}", parser.words.len()));
+            return Err(format!("{} words are too many: the limit is {WORDS_MAX}", parser.words.len()));
         }
         let filter = parser.terms()?;
         match parser.peek() {
             None => Ok(filter),
-            Some(word) => Err(format!("`{word}` isn't understood here; expressions are joined by and, or")),
+            Some(word) => Err(format!("`{word}` isn't expected here; join expressions with and, or")),
         }
     }
 
@@ -200,7 +200,7 @@ impl Parser {
         }
         if self.take(&["("]) {
             let filter = self.terms()?;
-            return if self.take(&[")"]) { Ok(filter) } else { Err("a `)` is missing at the end".to_owned()) };
+            return if self.take(&[")"]) { Ok(filter) } else { Err("`)` is missing at the end".to_owned()) };
         }
         self.primitive()
     }
@@ -328,7 +328,7 @@ impl Parser {
                         let family = carrier.map_or(Filter::Ip, Self::alone);
                         Ok(self.keep(qualifiers, Filter::All(Box::new(family), Box::new(port))))
                     }
-                    Some(Kind::Arp | Kind::Protocol(_)) => Err("ports are of tcp, udp and sctp".to_owned()),
+                    Some(Kind::Arp | Kind::Protocol(_)) => Err("only tcp, udp and sctp have ports".to_owned()),
                 };
             }
             Some(What::Protocol) => Filter::Protocol(self.value("proto", number, "a protocol's number or name")?),
@@ -347,7 +347,7 @@ impl Parser {
 
     /// Parses the word after `behind`.
     fn value<T>(&mut self, behind: &str, read: impl Fn(&str) -> Option<T>, wanted: &str) -> Result<T, String> {
-        let Some(word) = self.peek() else { return Err(format!("behind `{behind}` there has to be {wanted}")) };
+        let Some(word) = self.peek() else { return Err(format!("expected {wanted} after `{behind}`")) };
         let Some(value) = read(word) else { return Err(format!("`{word}` is not {wanted}")) };
         self.at += 1;
         Ok(value)
@@ -356,10 +356,10 @@ impl Parser {
     fn not_understood(&self) -> String {
         match self.peek() {
             Some(word) => format!(
-                "`{word}` isn't understood; there may be ip, ip6, arp, tcp, udp, sctp, icmp, icmp6, src, dst, host, net, port, \
+                "`{word}` isn't known; the words are ip, ip6, arp, tcp, udp, sctp, icmp, icmp6, src, dst, host, net, port, \
                  portrange, proto, vlan, less, greater, and, or, not and parentheses"
             ),
-            None => "something is missing at the end".to_owned(),
+            None => "the filter is incomplete".to_owned(),
         }
     }
 }
@@ -558,19 +558,19 @@ mod tests {
     #[test]
     fn what_is_not_understood_is_named() {
         for (expression, says) in [
-            ("", "there is no expression"),
-            ("tpc", "`tpc` isn't understood"),
-            ("tcp prot 80", "`prot` isn't understood"),
-            ("port", "behind `port` there has to be"),
+            ("", "the filter is empty"),
+            ("tpc", "`tpc` isn't known"),
+            ("tcp prot 80", "`prot` isn't known"),
+            ("port", "expected"),
             ("port 65536", "`65536` is not a number"),
             ("port webservice", "`webservice` is not a number up to 65535"),
             ("host www.example.net", "names aren't resolved"),
             ("net 10.0.0.0/33", "`10.0.0.0/33` is not a network"),
-            ("tcp and", "something is missing"),
-            ("(tcp", "a `)` is missing"),
-            ("tcp)", "`)` isn't understood here"),
-            ("tcp udp", "`udp` isn't understood"),
-            ("icmp port 80", "ports are of tcp"),
+            ("tcp and", "the filter is incomplete"),
+            ("(tcp", "`)` is missing"),
+            ("tcp)", "`)` isn't expected here"),
+            ("tcp udp", "`udp` isn't known"),
+            ("icmp port 80", "only tcp, udp and sctp have ports"),
             ("greater many", "`many` is not a number of bytes"),
             ("portrange 80", "`80` is not ports"),
         ] {

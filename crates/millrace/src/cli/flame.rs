@@ -30,10 +30,10 @@ use catalogue::{Code, Program};
 /// Whether and where time by line is told.
 #[derive(clap::Args)]
 pub(super) struct Options {
-    /// Draw a flame graph of processor time by line of the function into this file, as SVG; - for standard output
+    /// Draw a flame graph of processor time, by line of the function, to this SVG file; - means standard output
     #[arg(long, value_name = "FILE")]
     flame: Option<PathBuf>,
-    /// Write the stacks that were sampled, folded, as other tools read them; - for standard output
+    /// Write the sampled stacks to this file in folded format, which other flame graph tools read; - means standard output
     #[arg(long, value_name = "FILE")]
     folded: Option<PathBuf>,
 }
@@ -81,14 +81,14 @@ impl Options {
         }
         if self.flame.as_deref().is_some_and(is_standard) && stdout().is_terminal() {
             return Err(Failed::usage(
-                "a picture's text on the screen helps nobody; send standard output to a file or a program",
+                "refusing to write an SVG picture to the terminal; redirect standard output to a file or a program",
             ));
         }
         for output in self.outputs() {
             source.captures.refuse_output(output)?;
             if config.is_some_and(|config| same_file(config, output)) {
                 let name = output.display();
-                return Err(Failed::usage(format_args!("{name} is the configuration itself; write to another file")));
+                return Err(Failed::usage(format_args!("{name} is also the configuration; write to another file")));
             }
             // Pipes and devices have one beginning. Of files, it is known that they can be made when one was.
             if std::fs::metadata(output).map_or(true, |found| found.is_file() || found.is_dir()) {
@@ -98,7 +98,7 @@ impl Options {
         if !has_lines(program.code().address) {
             let flag = if self.flame.is_some() { "--flame" } else { "--folded" };
             return Err(Failed::usage(format_args!(
-                "{flag} goes by line tables, and this program was built without them; this builds and runs one that has them:\n  \
+                "{flag} needs line tables, and this program was built without them. To build and run with them:\n  \
                  cargo run --profile profiling -- profile {function} ... {flag} FILE"
             )));
         }
@@ -182,7 +182,7 @@ pub(super) fn sample(
     if folded.total() == 0 {
         let others = counted(folded.elsewhere, "sample", "samples");
         return Err(Failed::input(format_args!(
-            "no sample was of a worker, and {others} of other threads: the signal SIGPROF is blocked, or workers had next to nothing to do"
+            "no sample shows a worker, and {others} show other threads: the signal SIGPROF is blocked, or the workers had almost nothing to do"
         )));
     }
     let cores = counted(plan.cores as u64, "core", "cores");
@@ -205,7 +205,7 @@ impl Cycles {
     fn basis(&self) -> String {
         let Samples { by_cpu, lost, .. } = &self.samples;
         let taken = counted(self.folded.total(), "sample", "samples");
-        let mut basis = format!("{taken} of workers, {:.0} a second of processor time", self.rate());
+        let mut basis = format!("{taken} of workers, {:.0} per second of processor time", self.rate());
         if self.folded.elsewhere > 0 {
             basis += &format!("; {} of other threads left out", count(self.folded.elsewhere));
         }
@@ -231,8 +231,7 @@ impl Cycles {
             notes: vec![
                 self.subtitle.clone(),
                 self.basis(),
-                "Bars are as wide as their share of samples; nothing is left out for being narrow. A click widens a bar, the lowest shows \
-                 all again."
+                "The width of a bar is its share of the samples. No bar is left out. Click a bar to zoom in; click the lowest bar to see all."
                     .to_owned(),
             ],
             legend: PARTS.iter().map(|(part, meaning)| (*part, *meaning, parts.get(part).copied().unwrap_or(0))).collect(),
@@ -345,7 +344,7 @@ mod tests {
         let rows = rows.filter(|row| row.first() == Some(&"%"));
         let samples: Vec<u64> = rows.filter_map(|row| row[2].parse().ok()).collect();
         assert_eq!(samples, [12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 3, 10], "{text}");
-        let basis = "88 samples of workers, 250 a second of processor time; 3 of other threads left out; 51 on processor 0, 40 on processor 1";
+        let basis = "88 samples of workers, 250 per second of processor time; 3 of other threads left out; 51 on processor 0, 40 on processor 1";
         assert!(text.contains(basis), "{text}");
         for row in ["nat.rs:12", "2 lines more", "outside", "the function's own lines 88.6 %, what they call 0.0 %"] {
             assert!(text.contains(row), "{row}: {text}");

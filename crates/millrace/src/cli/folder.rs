@@ -12,7 +12,7 @@ pub(super) struct Folder(PathBuf);
 impl Folder {
     /// Makes the folder, or takes the one that is there.
     pub(super) fn make(path: &Path) -> Result<Self, Failed> {
-        let failed = |error| Failed::input(format_args!("{}: no report can be written there: {error}", path.display()));
+        let failed = |error| Failed::input(format_args!("{}: can't write a report there: {error}", path.display()));
         fs::create_dir_all(path).map_err(failed)?;
         // Whether files can be made there is known when one was.
         let probe = path.join(".report.tmp");
@@ -39,7 +39,7 @@ pub(super) fn refuse_no_folder(path: &Path) -> Result<(), Failed> {
     match there {
         Some((way, found)) if !found.is_dir() => {
             let (path, way) = (path.display(), way.display());
-            Err(Failed::input(format_args!("{path}: no report can be written there: {way} is no folder")))
+            Err(Failed::input(format_args!("{path}: can't write a report there: {way} is not a folder")))
         }
         Some(_) | None => Ok(()),
     }

@@ -13,14 +13,14 @@ use crate::print::table::{Align, Sheet, Tone};
 use catalogue::config::Settings;
 use catalogue::{Catalogue, Entry};
 
-/// List the network functions, or tell all about one
+/// List the network functions, or describe one
 ///
-/// Without a name: what each function does and which engines take it. With one: its packet set, its state, its
-/// configuration keys with their defaults, its reasons to drop a packet, and why an engine refuses it.
+/// Without a name: what each function does and which engines support it. With a name: its packet set, its state, its configuration keys
+/// with defaults, its drop reasons, and why an engine refuses it.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  millrace functions\n  millrace functions nat")]
 pub(super) struct Args {
-    /// The function to tell all about
+    /// Function to describe
     #[arg(value_name = "FUNCTION")]
     function: Option<String>,
     /// Print JSON
@@ -56,7 +56,7 @@ fn list(catalogue: &Catalogue) -> Result<String, Failed> {
             (description.summary, Tone::Plain),
         ]);
     }
-    let more = style.dim("`millrace functions NAME` tells all about one: state, configuration, drop reasons, engines.");
+    let more = style.dim("`millrace functions NAME` describes one: state, configuration, drop reasons, engines.");
     Ok(format!("{}\n{more}\n", sheet.lines(0)))
 }
 
@@ -108,7 +108,7 @@ fn page(entry: &Entry) -> Result<String, Failed> {
         out += &sheet.lines(2);
     }
 
-    out += &format!("\n{}\n  ", style.bold("Drops of its own"));
+    out += &format!("\n{}\n  ", style.bold("Drop reasons"));
     out += &if description.drop_reasons.is_empty() { "none".to_owned() } else { description.drop_reasons.join(", ") };
 
     out += &format!("\n\n{}\n", style.bold("Engines"));
@@ -132,7 +132,7 @@ const DEFAULT_MAX: usize = 32;
 /// How many packet sets are remembered, in words.
 fn room(Sizing { flows, flows_v6 }: Sizing, keeps_flows: bool) -> String {
     match (keeps_flows, flows_v6) {
-        (false, _) => "as many as its keys say of each: it has no flow table".to_owned(),
+        (false, _) => "none: it has no flow table; its keys set the sizes".to_owned(),
         // Its keys are of one form.
         (true, 0) => counted(flows as u64, "packet set", "packet sets"),
         (true, _) => format!("{} IPv4 and {} IPv6 packet sets", count(flows as u64), count(flows_v6 as u64)),

@@ -55,17 +55,17 @@ use catalogue::{Catalogue, Entry, Program};
     name = "millrace",
     version,
     about = "Stateful packet processing on many cores: one program, any parallel engine, the same outcome",
-    after_help = "Begin with:  millrace demo",
+    after_help = "Start with:  millrace demo",
     after_long_help = EXIT_CODES,
     propagate_version = true
 )]
 struct Cli {
     #[command(subcommand)]
     task: Task,
-    /// Say nothing but results and errors: no progress, no remarks
+    /// Print only results and errors: no progress, no notes
     #[arg(long, short, global = true, conflicts_with = "verbose", help_heading = "Output")]
     quiet: bool,
-    /// Say more: what was chosen without being asked for
+    /// Also print what was chosen by default, such as the engine and the seed
     #[arg(long, short, global = true, help_heading = "Output")]
     verbose: bool,
 }
@@ -88,10 +88,10 @@ enum Task {
     Inspect(inspect::Args),
     Flows(flows::Args),
     New(new::Args),
-    /// Print a shell's completion script
+    /// Print a completion script for a shell
     #[command(after_help = "Example:  millrace completions bash > ~/.local/share/bash-completion/completions/millrace")]
     Completions {
-        /// The shell
+        /// The shell that reads the script
         shell: Shell,
     },
     Man(man::Args),
@@ -223,10 +223,10 @@ fn word(text: &str) -> String {
 /// How a function is to be configured.
 #[derive(clap::Args)]
 struct Configuration {
-    /// The function's configuration, in TOML (`millrace functions NAME` lists the keys)
+    /// TOML file with the function's configuration (`millrace functions NAME` lists the keys)
     #[arg(long, value_name = "FILE")]
     config: Option<std::path::PathBuf>,
-    /// One value, before what the file says; may be given several times
+    /// Set one configuration key; overrides the file. May be repeated
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
 }
@@ -270,9 +270,10 @@ fn configuration(path: &std::path::Path) -> Result<String, Failed> {
     let mut bytes = Vec::new();
     let file = std::fs::File::open(path).map_err(unread)?;
     if file.take(BYTES_MAX + 1).read_to_end(&mut bytes).map_err(unread)? as u64 > BYTES_MAX {
-        return Err(Failed::usage(format_args!("{name} has more than 1 MiB, so it is no configuration")));
+        return Err(Failed::usage(format_args!("{name} is larger than 1 MiB, so it is not a configuration")));
     }
-    String::from_utf8(bytes).map_err(|_| Failed::usage(format_args!("{name} is no text, so it is no configuration")))
+    String::from_utf8(bytes)
+        .map_err(|_| Failed::usage(format_args!("{name} is not a text file, so it is not a configuration")))
 }
 
 /// Refuses to build fleets of these engines, on so many cores each, where the machine can't hold all of them at once: that would end with
@@ -301,16 +302,14 @@ fn refuse_too_much(program: &dyn Program, fleets: &[(EngineKind, usize)]) -> Res
         return Ok(());
     };
     let what = match (tables, shared) {
-        (0, shared) => format!("what packet sets share would take about {}", bytes(shared)),
+        (0, shared) => format!("shared state would take about {}", bytes(shared)),
         (tables, 0) => format!("the tables of all cores would take about {}", bytes(tables)),
-        (tables, shared) => format!(
-            "the tables of all cores would take about {}, and what packet sets share {}",
-            bytes(tables),
-            bytes(shared)
-        ),
+        (tables, shared) => {
+            format!("the tables of all cores would take about {}, and shared state {}", bytes(tables), bytes(shared))
+        }
     };
     Err(Failed::usage(format_args!(
-        "{what}, and {} are free; take fewer cores, or make things smaller by --set (`millrace functions` and the function's name tell its keys)",
+        "{what}, but only {} are free; use fewer cores, or smaller tables with --set (`millrace functions NAME` lists the keys)",
         bytes(have)
     )))
 }

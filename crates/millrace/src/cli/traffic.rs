@@ -1,4 +1,4 @@
-//! Traffic held in memory: a capture, or a trace made up on the spot.
+//! Traffic in memory: a capture, or a generated trace.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,25 +16,25 @@ use crate::print::number;
 use crate::print::output::remark;
 use crate::print::progress::{Progress, Sample};
 
-/// Where traffic comes from.
+/// Arguments that say where traffic comes from.
 #[derive(Clone, clap::Args)]
 #[group(skip)]
 pub(super) struct Source {
     #[command(flatten)]
     pub(super) captures: Captures,
-    /// Make traffic up instead, of this profile (`millrace synth --help` lists them)
+    /// Generate traffic instead, with this profile (`millrace synth --help` lists them)
     #[arg(long, value_name = "PROFILE", conflicts_with_all = ["inputs", "captures"], value_parser = profile(), hide_possible_values = true)]
     synth: Option<Profile>,
-    /// With --synth: how many flows
+    /// With --synth: number of flows
     #[arg(long, default_value = FLOWS, value_name = "NUMBER", value_parser = number::parse_positive, conflicts_with_all = ["inputs", "captures"])]
     flows: u64,
-    /// With --synth: packets a second of packet time
+    /// With --synth: packets a second, in packet time
     #[arg(long, default_value = "1M", value_name = "NUMBER", value_parser = number::parse_positive, conflicts_with_all = ["inputs", "captures"])]
     rate: u64,
-    /// With --synth: how many client addresses; by default as many as suit the profile
+    /// With --synth: number of client addresses [default: set by the profile]
     #[arg(long, value_name = "NUMBER", value_parser = number::parse_positive, conflicts_with_all = ["inputs", "captures"])]
     hosts: Option<u64>,
-    /// How many packets to take at most
+    /// Maximum number of packets to take
     #[arg(long, default_value = "1M", value_name = "NUMBER", value_parser = number::parse_positive)]
     packets: u64,
 }
@@ -54,9 +54,9 @@ impl Source {
     pub(super) fn refuse(&self, reason: &str) -> Result<(), Failed> {
         match (self.captures.is_given(), self.synth) {
             (false, None) => Ok(()),
-            (true, _) if self.captures.is_by_option() => Err(Failed::usage(format_args!("{reason}; leave --in out"))),
+            (true, _) if self.captures.is_by_option() => Err(Failed::usage(format_args!("{reason}; omit --in"))),
             (true, _) => Err(Failed::usage(format_args!("{reason}; leave {} out", self.captures.name()))),
-            (false, Some(_)) => Err(Failed::usage(format_args!("{reason}; leave --synth out"))),
+            (false, Some(_)) => Err(Failed::usage(format_args!("{reason}; omit --synth"))),
         }
     }
 
@@ -80,12 +80,12 @@ impl Source {
         match (self.captures.is_given(), self.synth) {
             (true, _) => self.read(quiet),
             (false, _) if self.captures.is_part() => {
-                Err(Failed::usage("--filter, --from and --to take parts of captures; name one, or leave them out"))
+                Err(Failed::usage("--filter, --from and --to need a capture; give one, or omit them"))
             }
             (false, Some(profile)) => {
                 if single(profile).is_some_and(|flows| flows != self.flows) && number::parse(FLOWS) != Ok(self.flows) {
                     return Err(Failed::usage(format_args!(
-                        "--flows changes nothing in {profile}: it has one flow; leave it out"
+                        "--flows has no effect on {profile}: it has one flow; omit it"
                     )));
                 }
                 let flows = single(profile).unwrap_or(self.flows);
@@ -99,7 +99,7 @@ impl Source {
                 let name = format!("{profile}, {}", number::counted(flows, "flow", "flows"));
                 Ok(Traffic { name, trace: synthesised(profile, &params)? })
             }
-            (false, None) => Err(Failed::usage("say where packets come from: a CAPTURE, --in FILE or --synth PROFILE")),
+            (false, None) => Err(Failed::usage("no traffic given; give a CAPTURE, --in FILE or --synth PROFILE")),
         }
     }
 
@@ -155,9 +155,9 @@ fn unused(error: PortError, captures: &Captures) -> Failed {
 pub(super) fn none_of(captures: &Captures) -> Failed {
     let name = captures.name();
     if captures.is_part() {
-        return Failed::input(format_args!("{name} holds no packets that --filter, --from and --to take"));
+        return Failed::input(format_args!("--filter, --from and --to select no packet of {name}"));
     }
-    Failed::input(format_args!("{name} holds no packets"))
+    Failed::input(format_args!("{name} has no packets"))
 }
 
 /// The same of a reader's error.
@@ -168,7 +168,7 @@ pub(super) fn cut(error: port::pcap::Error, captures: &Captures) -> Failed {
     }
     let (name, place) = (files::shown(&error.path), format!("at byte {}, packet {}", error.offset, error.packets + 1));
     Failed::input(format_args!(
-        "{}: {} ({place}); --packets {} takes what comes before that",
+        "{}: {} ({place}); --packets {} reads only the packets before that",
         name.display(),
         error.fault,
         error.packets

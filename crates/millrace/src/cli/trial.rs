@@ -180,7 +180,7 @@ fn candidates(description: &Description, most: usize) -> Vec<(EngineKind, usize)
 /// Runs one engine over the first packets, in a process of its own: page faults of fresh memory are part of a run's time. Returns the
 /// number of packets, and the time.
 fn once(plan: &Plan<'_>, engine: EngineKind, cores: usize, packets: u64) -> Result<(u64, Duration), Failed> {
-    let failed = |what: &dyn std::fmt::Display| Failed::input(format_args!("an engine can't be tried: {what}"));
+    let failed = |what: &dyn std::fmt::Display| Failed::input(format_args!("can't time an engine: {what}"));
     let program = std::env::current_exe().map_err(|error| failed(&error))?;
     let mut command = Command::new(program);
     command.arg("run").arg(plan.function).args(plan.input.arguments()).args(&plan.again);

@@ -91,14 +91,14 @@ pub(crate) fn parse(text: &str) -> Result<u64, String> {
     if product >= 0.0 && product < u64::MAX as f64 && product.fract() == 0.0 {
         Ok(product as u64)
     } else {
-        Err(format!("`{text}` is not a whole number that can be counted to"))
+        Err(format!("`{text}` is not a whole number, or is too large"))
     }
 }
 
 /// As [`parse`], from 1 on.
 pub(crate) fn parse_positive(text: &str) -> Result<u64, String> {
     match parse(text)? {
-        0 => Err("it has to be 1 at least".to_owned()),
+        0 => Err("it must be at least 1".to_owned()),
         number => Ok(number),
     }
 }

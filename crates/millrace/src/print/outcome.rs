@@ -17,11 +17,11 @@ pub(crate) fn clock(steps_back: u64, stamps_not_believed: u64) -> String {
     let mut out = String::new();
     if steps_back > 0 {
         let steps = counted(steps_back, "time", "times");
-        out += &format!("  the capture's clock stepped back {steps}; packet time never does\n");
+        out += &format!("  the capture's clock stepped back {steps}; packet time did not\n");
     }
     if stamps_not_believed > 0 {
         let stamps = counted(stamps_not_believed, "time stamp lies", "time stamps lie");
-        out += &format!("  {stamps} far from those around: not believed; packets took their neighbours' time\n");
+        out += &format!("  {stamps} far from the neighbours and ignored; these packets got a neighbour's time\n");
     }
     out
 }
@@ -58,7 +58,7 @@ impl Run<'_> {
         let rate = style.bold(rate(counters.received, *elapsed));
         let mut out = format!("{name} under {} on {cores}: {packets} in {}, {rate}\n\n", self.kind, span(*elapsed));
         if *interrupted {
-            out += &style.warn("interrupted: this is what was taken in until then\n\n");
+            out += &style.warn("interrupted: only the packets read so far are counted\n\n");
         }
         out += &fates(counters, self.description, self.dropped.as_deref(), style);
         out += &self.flows(style);
@@ -67,7 +67,7 @@ impl Run<'_> {
             let links: Vec<String> = self.unread_links.iter().map(ToString::to_string).collect();
             let links = if links.is_empty() { String::new() } else { format!(", {}", links.join(", ")) };
             let note =
-                format!("{packets} of a link type that is not read{links}: no function has looked at what they carry");
+                format!("{packets} of an unsupported link type{links}; the function could not see what they carry");
             out += &format!("  {}\n", style.warn(note));
         }
         if let Some(remark) = &self.remark {
@@ -81,11 +81,11 @@ impl Run<'_> {
                 "  {} committed; {failed} failed and ran again",
                 counted(*committed, "transaction", "transactions")
             );
-            out += &if *turns > 0 { format!(", {} in a turn of its own\n", count(*turns)) } else { "\n".to_owned() };
+            out += &if *turns > 0 { format!(", {} ran alone\n", count(*turns)) } else { "\n".to_owned() };
         }
         let any_order = matches!(self.kind, EngineKind::Shared) || self.outcome.transactions.is_some();
         if any_order && self.cores > 1 {
-            out += "  cores take packets in an order of their own: with another timing other packets may be dropped\n";
+            out += "  the order of packets depends on timing: another run may drop other packets\n";
         }
         out += &clock(self.clock_steps_back, self.stamps_not_believed);
         if let Some(report) = &self.outcome.report {
@@ -100,10 +100,10 @@ impl Run<'_> {
         let mut out = String::new();
         if self.kind.moves_state() && self.cores > 1 {
             let moved = counted(*moved, "time", "times");
-            out += &format!("  state changed cores {moved}");
+            out += &format!("  state moved between cores {moved}");
             if self.kind == EngineKind::Hybrid {
                 let sets = counted(*elephants as u64, "packet set is", "packet sets are");
-                out += &format!("; {sets} replicated at the end, {} records were replayed", count(counters.replayed));
+                out += &format!("; {sets} replicated at the end; {} records were replayed", count(counters.replayed));
             }
             out += "\n";
         }
@@ -113,14 +113,15 @@ impl Run<'_> {
         let Some(Recovery { tally, fenced }) = recovery else { return out };
         let lost = counted(tally.lost, "packet", "packets");
         let records = counted(tally.recovered_total(), "record", "records");
-        out += &format!("  {lost} lost on the link; cores took {records} from each other's logs");
+        out += &format!("  {lost} lost on the link; cores recovered {records} from each other's logs");
         if tally.nowhere > 0 {
-            out += &format!(", and {} reached nobody", counted(tally.nowhere, "packet's record", "packets' records"));
+            out += &format!(", and {} lost by all", counted(tally.nowhere, "packet's record", "packets' records"));
         }
         out += &format!(" ({} for one another)\n", counted(tally.waits, "wait", "waits"));
         for core in fenced {
-            let note =
-                format!("core {core} stalled for too long: the others went on without it, its packets were dropped");
+            let note = format!(
+                "core {core} stalled for too long: the other cores continued without it, and its packets were dropped"
+            );
             out += &format!("  {}\n", style.warn(note));
         }
         out
@@ -144,19 +145,18 @@ impl Run<'_> {
         if flows.evicted + flows.orphaned > 0 {
             let evicted = counted(flows.evicted, "flow", "flows");
             let orphaned = counted(flows.orphaned, "packet", "packets");
-            let note =
-                format!("the flow table was full: {evicted} had to make room, {orphaned} found none; raise `flows`");
+            let note = format!("the flow table was full: {evicted} evicted, {orphaned} refused; raise `flows`");
             out += &format!("  {}\n", style.warn(note));
         }
         if flows.early_dropped > 0 {
             let packets = counted(flows.early_dropped, "packet", "packets");
             let note =
-                format!("the flow table was filling up: {packets} that would have opened flows met an early drop");
+                format!("the flow table was filling up: {packets} that would have opened flows were dropped early");
             out += &format!("  {}\n", style.warn(note));
         }
         if flows.limited > 0 {
             let packets = counted(flows.limited, "packet", "packets");
-            let note = format!("{packets} would have opened flows for sources that had as many as they may have");
+            let note = format!("{packets} would have opened flows above the limit of their source");
             out += &format!("  {}\n", style.warn(note));
         }
         out

@@ -121,7 +121,7 @@ mod tests {
         for (text, expected) in [
             ("`millrace functions` lists them", "`own functions` lists them"),
             ("Examples:\n  millrace run nat\n  millrace bench nat", "Examples:\n  own run nat\n  own bench nat"),
-            ("again: millrace verify", "again: own verify"),
+            ("repeat: millrace verify", "repeat: own verify"),
             ("millrace run x | millrace run y", "own run x | own run y"),
             ("millrace 0.1.0", "millrace 0.1.0"),
             ("a bug in millrace: sorry", "a bug in millrace: sorry"),

@@ -73,12 +73,12 @@ fn a_file_that_is_another_or_has_no_place_for_reasons_is_refused() {
     let folder = Folder::new();
     folder.stdout("sequence --in demo.pcap.zst --out in.pcapng --function ddos --cores 2");
     for (line, words) in [
-        ("run ddos --in demo.pcap.zst --dropped d.pcap", "call what --dropped writes .pcapng"),
-        ("run ddos --in demo.pcap.zst --dropped d.pcap.zst", "call what --dropped writes .pcapng"),
-        ("run ddos --in demo.pcap.zst --dropped d.csv", "`.csv` is no capture's name"),
+        ("run ddos --in demo.pcap.zst --dropped d.pcap", "use .pcapng for --dropped"),
+        ("run ddos --in demo.pcap.zst --dropped d.pcap.zst", "use .pcapng for --dropped"),
+        ("run ddos --in demo.pcap.zst --dropped d.csv", "`.csv` is not a capture format"),
         ("run ddos --in demo.pcap.zst --dropped -", "--dropped needs a file"),
-        ("run ddos --in in.pcapng --dropped in.pcapng", "is the input in.pcapng itself"),
-        ("run ddos --in demo.pcap.zst --out o.pcapng --dropped o.pcapng", "is the output itself"),
+        ("run ddos --in in.pcapng --dropped in.pcapng", "is also the input in.pcapng"),
+        ("run ddos --in demo.pcap.zst --out o.pcapng --dropped o.pcapng", "is also the output"),
         ("run ddos --in demo.pcap.zst --dropped no/d.pcapng", "no/d.pcapng"),
     ] {
         let (_, error) = folder.fails(line);

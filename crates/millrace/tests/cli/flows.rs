@@ -165,12 +165,12 @@ fn slips_are_told_and_what_was_read_is_listed() {
     for (line, words) in [
         ("flows", "CAPTURE"),
         ("flows missing.pcap", "missing.pcap"),
-        ("flows empty", "there is no capture in this folder"),
-        ("flows demo.pcap.zst --filter tpc", "--filter: `tpc` isn't understood"),
-        ("flows demo.pcap.zst --from noon", "write 2026-11-27T08:00:00Z"),
+        ("flows empty", "no captures in this folder"),
+        ("flows demo.pcap.zst --filter tpc", "--filter: `tpc` isn't known"),
+        ("flows demo.pcap.zst --from noon", "write a time as 2026-11-27T08:00:00Z"),
         ("flows demo.pcap.zst --idle 0", "0 is not in 1"),
         ("flows demo.pcap.zst --format xml", "[possible values: text, csv, jsonl]"),
-        ("flows - -", "standard input can be read once only"),
+        ("flows - -", "standard input can be read only once"),
     ] {
         let (code, error) = folder.fails(line);
         assert!(error.contains(words), "{line}: {code}: {error}");
@@ -199,5 +199,5 @@ fn what_has_one_time_stamp_has_no_rate() {
     }
     fs::write(folder.path("one.pcap"), one).unwrap();
     let told = folder.stdout("inspect one.pcap");
-    assert!(told.contains("all packets have one time stamp") && !told.contains("pps"), "{told}");
+    assert!(told.contains("all packets have the same time stamp") && !told.contains("pps"), "{told}");
 }

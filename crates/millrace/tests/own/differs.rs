@@ -71,10 +71,10 @@ pub(crate) fn a_difference_is_told_and_kept() {
     assert!(table.contains("DIFFERS on 2 cores"), "{table}");
     assert!(error.contains("error: rss on 2 cores differs from sequential, by schedule 3"), "{error}");
     assert!(error.contains("expected drop for the function's reason 0") && error.contains("got Transmit"), "{error}");
-    assert!(error.contains("--save-prefix FILE keeps them"), "{error}");
+    assert!(error.contains("--save-prefix FILE saves them"), "{error}");
 
     // Shards that count by themselves let a packet more through as soon as there have been enough in all.
-    let prefix = number(&error, " packets of the capture show it");
+    let prefix = number(&error, " packets of the capture show the difference");
     assert!(prefix > ENOUGH as usize && prefix < 2000, "{prefix}");
     assert!(error.contains(&format!("packet {}: expected", prefix - 1)), "{error}");
     let verify = |packets: usize, more: &str| {

@@ -144,7 +144,7 @@ pub(crate) fn a_function_that_breaks_the_contract_is_refused() {
         ("nothing to list", "lists `limit`, which its configuration doesn't have"),
         ("coarse", "differ in their destination port have one key"),
         ("fine", "nothing but their destination address have different keys"),
-        ("one-sided", "answers have another key"),
+        ("one-sided", "a packet and its answer have different keys"),
     ] {
         for line in ["functions", "run flawed --in demo.pcap.zst"] {
             let (code, error) = try_out(flaw, line);
@@ -166,7 +166,7 @@ pub(crate) fn reasons_are_those_that_are_declared() {
         let output = millrace_with(&folder, &line, &[(FLAW, "reason")]);
         let error = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(1), "{error}");
-        assert!(error.contains("for `Reason::own(1)`, and DESCRIPTION.drop_reasons has 1 reason;"), "{error}");
+        assert!(error.contains("with `Reason::own(1)`, but DESCRIPTION.drop_reasons has 1 reason;"), "{error}");
         let output = millrace_with(&folder, &line, &[(FLAW, "none")]);
         assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     }

@@ -175,7 +175,7 @@ fn floods_come_from_everywhere() {
 fn impossible_traces_are_refused() {
     let refused = |profile, params: Params| Synth::new(profile, &params).err().expect("it is impossible").to_string();
     let small = Params { packets: 100, flows: Some(50), ..Params::default() };
-    assert_eq!(refused(Profile::Hyperscaler, small), "50 flows need at least 300 packets, 100 were asked for");
+    assert_eq!(refused(Profile::Hyperscaler, small), "50 flows need at least 300 packets, but only 100 are given");
     assert!(refused(Profile::Uniform, Params { skew: Some(f64::NAN), ..Params::default() }).contains("skew"));
     assert!(refused(Profile::Uniform, Params { burst: 0.5, ..Params::default() }).contains("burst"));
     assert!(

@@ -59,7 +59,7 @@ const SEQUENCED: f64 = 8.5;
 const TRACE_PACKETS: u64 = 200_000;
 
 const ONE_PROCESSOR: &str =
-    "\ntwo cores: this machine has one processor, so scaling, shared and transactional are not measured\n";
+    "\ntwo cores: not measured, because this machine has one processor (scaling, shared, transactional)\n";
 
 const fn target(function: &'static str, flows: u64, carrier: Carrier, times: f64) -> Target {
     Target { function, flows, carrier, times }
@@ -122,11 +122,10 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         "{}: 64-byte packets from memory, one core, medians of {} {}\n\n",
         style.bold("suite"),
         args.rounds,
-        if args.undisturbed { "rounds that nobody outside disturbed" } else { "rounds" }
+        if args.undisturbed { "undisturbed rounds" } else { "rounds" }
     );
     let mut out = head + &sheet.lines(0);
-    out += "\nbare loop: ns a packet, on the same packets and in the same rounds, of a loop that checks one header, counts by source \
-            in one table and swaps the MAC addresses. A target says how many times the bare loop's time a packet may take.\n";
+    out += "\nbare loop: ns per packet of a loop that checks one header, counts by source in one table and swaps the MAC addresses; on the same packets, in the same rounds. A target is a multiple of this time.\n";
     if let Some(note) = text::disturbance(all) {
         out += &format!("\n{}\n", style.dim(note));
     }
@@ -221,8 +220,7 @@ fn scaling(args: &Args, catalogue: &Catalogue) -> Result<Option<Scaling>, Failed
     let of_two = sharded.rows.iter().filter(|row| row.cores == 2).find_map(|row| text::rounds(row.rounds));
     let of_two = of_two.map_or_else(String::new, |rounds| format!("; two cores: {rounds}"));
     let text = format!(
-        "\ntwo cores, ddos, measured\n  rss, uniform traffic  {one:.1} -> {two:.1} Mpps: {times:.2} times (target {SCALING}: {word}), {times_fastest:.2} by \
-         the fastest rounds{of_two}\n  a single flow         {alone:.1} Mpps on one core; on two {rss:.1} under rss, {scr:.1} under scr\n  \
+        "\ntwo cores, ddos, measured\n  rss, uniform traffic  {one:.1} -> {two:.1} Mpps: {times:.2} times (target {SCALING}: {word}), {times_fastest:.2} in the fastest rounds{of_two}\n  a single flow         {alone:.1} Mpps on one core; on two cores {rss:.1} with rss, {scr:.1} with scr\n  \
          its cost model        t = {:.1} ns, d = {:.1}, c1 = {:.1}, c2 = {:.1}, s = {:.1}, r = {:.1}\n{sequenced}",
         model.t, model.d, model.c1, model.c2, model.s, model.r.here_ns
     );
@@ -243,7 +241,7 @@ fn scaling(args: &Args, catalogue: &Catalogue) -> Result<Option<Scaling>, Failed
 fn of_bare_loop(against: Against, word: &str) -> String {
     let Against { ns, bare_ns, target } = against;
     format!(
-        "; with a shared log {ns:.1} ns a packet, {:.2} times the bare loop's {bare_ns:.1} (target {target}: {word})",
+        "; with a shared log {ns:.1} ns per packet, {:.2} times the bare loop's {bare_ns:.1} (target {target}: {word})",
         against.times()
     )
 }
@@ -255,7 +253,7 @@ mod tests {
     #[test]
     fn a_sequencer_is_held_against_the_bare_loop() {
         let against = Against::of_rate(50.0, 5.0, 5.0);
-        let told = "; with a shared log 20.0 ns a packet, 4.00 times the bare loop's 5.0 (target 5: met)";
+        let told = "; with a shared log 20.0 ns per packet, 4.00 times the bare loop's 5.0 (target 5: met)";
         assert_eq!(of_bare_loop(against, against.word()), told);
     }
 }

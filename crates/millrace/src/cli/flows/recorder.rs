@@ -109,6 +109,6 @@ fn format_of(file: &Path) -> Result<Format, Failed> {
     match file.extension().and_then(|ending| ending.to_str()) {
         Some("csv") => Ok(Format::Csv),
         Some("jsonl") => Ok(Format::Jsonl),
-        _ => Err(Failed::usage(format_args!("{}: call what --flows writes .csv or .jsonl", file.display()))),
+        _ => Err(Failed::usage(format_args!("{}: the file of --flows must end in .csv or .jsonl", file.display()))),
     }
 }

@@ -91,7 +91,7 @@ pub(super) fn text(sessions: &[Session], all: u64, style: Style) -> String {
         (1, _) => "1 session\n".to_owned(),
         (all, shown) if shown < all => {
             let [shown, all] = [shown, all].map(count);
-            format!("{shown} of {all} sessions shown; `--top 0` shows all, csv and jsonl have all\n")
+            format!("{shown} of {all} sessions shown; `--top 0` shows all, csv and jsonl list all\n")
         }
         (all, _) => format!("{} sessions\n", count(all)),
     };

@@ -17,10 +17,10 @@ use crate::print::output::{print, print_json};
 use crate::print::style::Style;
 use crate::print::table::{Align, Sheet, Tone};
 
-/// Say which table a capture asks for: which design, how many entries, which ageing, and what goes when it is full
+/// Recommend a flow table for a capture: index, number of entries, ageing and eviction
 ///
-/// The capture is replayed in packet time through a table of its own with one idle timeout: how many flows come, how many
-/// are alive at once, how many are ever answered. Entries are those of a connection tracker.
+/// Replays the capture in packet time through a table with one idle timeout. Counts how many flows arrive, how many are alive at once,
+/// and how many are ever answered. Sizes are for the entries of a connection tracker.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   millrace tables advise --in a.pcap --memory 512M
@@ -28,13 +28,13 @@ use crate::print::table::{Align, Sheet, Tone};
 pub(super) struct Args {
     #[command(flatten)]
     input: captures::Input,
-    /// How much memory the tables may take, in bytes: 64M, 1.5G
+    /// Memory that the tables may use, in bytes: 64M, 1.5G
     #[arg(long, default_value = "1G", value_name = "BYTES", value_parser = number::parse)]
     memory: u64,
-    /// After how many seconds without a packet a flow is over
+    /// Idle timeout in seconds: a flow expires after this time without a packet
     #[arg(long, default_value_t = 60, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=604_800))]
     idle_timeout: u64,
-    /// How many packets to take at most
+    /// Maximum number of packets to take
     #[arg(long, default_value = "100M", value_name = "NUMBER", value_parser = number::parse)]
     packets: u64,
     /// Print JSON
@@ -100,7 +100,7 @@ pub(super) fn perform(args: &Args) -> Result<(), Failed> {
     census.finish();
     let name = args.input.captures.name();
     if census.flows.opened == 0 {
-        return Err(Failed::input(format_args!("{name} holds no flows: none of its packets has a five-tuple")));
+        return Err(Failed::input(format_args!("{name} has no flows: none of its packets has a five-tuple")));
     }
     let advice =
         Advice::on(Facts::of([name, args.input.captures.again()], &extent, &census, args.idle_timeout), args.memory)?;
@@ -250,7 +250,10 @@ impl Advice {
         let need = total(wanted, chosen);
         let Some((entries, each_bytes)) = fitting(kind, wanted, chosen, memory) else {
             let least = bytes(tables_bytes(kind, least(wanted)).iter().sum());
-            return Err(Failed::usage(format_args!("{} hold no table; the smallest ones take {least}", bytes(memory))));
+            return Err(Failed::usage(format_args!(
+                "{} can't hold the tables; the smallest take {least}",
+                bytes(memory)
+            )));
         };
         let mut advice = Self {
             facts,
@@ -280,11 +283,11 @@ impl Advice {
         let opening = percent(self.facts.flows, self.facts.packets);
         let why = if self.kind == IndexKind::default() {
             format!(
-                "{opening} of the packets open a flow, and it is the default: fast at finding flows, at missing them, and at opening and ending them"
+                "the default; {opening} of the packets open a flow, and it is fast at finding, missing, opening and ending flows"
             )
         } else {
             format!(
-                "the memory is short, and it takes {:.1} bytes for an IPv4 flow where the default, {}, takes {:.1}",
+                "memory is limited, and it needs {:.1} bytes for an IPv4 flow; the default, {}, needs {:.1}",
                 chosen[0],
                 IndexKind::default(),
                 default[0]
@@ -302,14 +305,13 @@ impl Advice {
             let alive = count(facts.alive[family]);
             let why = match facts.expected {
                 _ if self.entries[family] < self.wanted[family] => {
-                    format!("that is what the memory holds; the capture asks for {}", count(self.wanted[family]))
+                    format!("the memory holds no more; the capture needs {}", count(self.wanted[family]))
                 }
                 Some(_) => format!(
-                    "{alive} were alive at once, and with {:.0} new ones a second it would be more before the first are {} s \
-                     idle; {HEADROOM} % on top",
+                    "{alive} were alive at once, and at {:.0} new flows per second more would be alive before the first have been idle for {} s; plus {HEADROOM} %",
                     facts.per_second, facts.timeout
                 ),
-                None => format!("{alive} were alive at once, and {HEADROOM} % on top"),
+                None => format!("{alive} were alive at once; plus {HEADROOM} %"),
             };
             let chosen = format!(
                 "{} for {name}: {} at {:.0} bytes",
@@ -324,8 +326,7 @@ impl Advice {
     fn choose_ageing(&mut self) {
         let facts = &self.facts;
         let why = format!(
-            "{} flows opened in the busiest second, and in the long run as many expire: the wheel finds each within {:.0} ms \
-             of its end, two a packet at most, so none waits for a mass expiry",
+            "{} flows opened in the busiest second, and over time as many expire: the wheel finds each within {:.0} ms of its expiry, at most two per packet, so that no packet waits for a mass expiry",
             count(facts.busiest_second),
             flow::TICK.as_secs_f64() * 1e3
         );
@@ -337,15 +338,14 @@ impl Advice {
         let unanswered = percent(facts.unanswered, facts.flows);
         let short = self.entries != self.wanted;
         let (eviction, why) = if facts.unanswered == facts.flows {
-            let why = "no flow is ever answered in this capture, so that tells nobody apart; the one that is idle longest of \
-                       those near goes";
+            let why = "no flow is ever answered in this capture, so `oldest` can't distinguish flows; the least recently used flow nearby is evicted";
             (Eviction::LeastRecent, why.to_owned())
         } else if short && facts.unanswered * 20 < facts.flows {
-            let why = format!("only {unanswered} of the flows are never answered, too few to make room for the others");
+            let why = format!("only {unanswered} of the flows are never answered, too few to evict");
             (Eviction::LeastRecent, why)
         } else {
             let why = format!(
-                "{unanswered} of the flows are never answered, and those make room first: who was answered stays"
+                "{unanswered} of the flows are never answered, and only these are evicted; answered flows stay"
             );
             (Eviction::OldestUnanswered, why)
         };
@@ -355,15 +355,13 @@ impl Advice {
         let spare = facts_spare(all, &self.facts);
         let full = match eviction {
             Eviction::OldestUnanswered => {
-                "a new flow takes the place of about the oldest that nobody has answered; when all are answered it finds no room, and its packets \
-                 are dropped as table-full"
+                "a new flow replaces roughly the oldest flow that was never answered; if all were answered, its packets are dropped as table-full"
             }
             Eviction::LeastRecent => {
-                "a new flow takes the place of the one idle longest among those that lie where it would; that may be one that \
-                 was answered"
+                "a new flow replaces the least recently used flow among its own places, even if that was answered"
             }
-            Eviction::Random => "a new flow takes the place of any other",
-            Eviction::None => "a new flow finds no room, and its packets are dropped as table-full",
+            Eviction::Random => "a new flow replaces a random one",
+            Eviction::None => "a new flow is refused, and its packets are dropped as table-full",
         };
         self.choose("when full", spare, full);
     }
@@ -373,7 +371,7 @@ impl Advice {
         let mut warnings = Vec::new();
         if self.entries != self.wanted {
             let mut text = format!(
-                "the capture asks for {}, and {} hold {} of its flows",
+                "the capture needs {}, but {} hold {} of its flows",
                 bytes(need as u64),
                 bytes(self.memory),
                 percent(self.entries.iter().sum(), self.wanted.iter().sum()),
@@ -381,25 +379,24 @@ impl Advice {
             let room = self.entries.iter().sum::<u64>() as f64 * 100.0 / (100 + HEADROOM) as f64;
             let timeout = room / facts.per_second.max(1e-9) - facts.mean_life;
             if facts.per_second > 0.0 && timeout >= 1.0 && timeout < facts.timeout as f64 {
-                text += &format!("; with an idle timeout of {timeout:.0} s about as many would be alive as fit");
+                text += &format!("; with an idle timeout of {timeout:.0} s the flows alive would just fit");
             }
             warnings.push(text);
         }
         if facts.expected.is_some() {
             warnings.push(format!(
-                "the capture is {:.1} s long and a flow idles for {} s: what is alive in the long run is worked out from arrivals, \
-                 not seen; take a longer capture to be sure",
+                "the capture lasts {:.1} s and the idle timeout is {} s, so the number of flows alive in the long run is an estimate from arrivals; use a longer capture to be sure",
                 facts.seconds, facts.timeout
             ));
         }
         if facts.uncounted > 0 {
             warnings.push(format!(
-                "more flows were alive than are counted: {} packets are left out, so all numbers are too small",
+                "more flows were alive than can be counted: {} packets are left out, so all numbers are too small",
                 count(facts.uncounted)
             ));
         }
         if each[1] > 0.0 && self.wanted[1] == 0 {
-            warnings.push("there is no IPv6 in the capture, so no room for it is advised".to_owned());
+            warnings.push("the capture has no IPv6, so no entries for it are recommended".to_owned());
         }
         self.warnings = warnings;
     }
@@ -418,7 +415,7 @@ impl Advice {
     fn text(&self, style: Style) -> String {
         let facts = &self.facts;
         let mut out = format!(
-            "{}, as a tracker sees it that forgets a flow after {} idle s\n\n",
+            "{}, for a connection tracker with an idle timeout of {} s\n\n",
             style.bold(&facts.name),
             facts.timeout
         );
@@ -432,14 +429,14 @@ impl Advice {
         line(
             "alive at once",
             format!(
-                "{} IPv4, {} IPv6 at most; {:.0} % not answered by then",
+                "at most {} IPv4, {} IPv6; {:.0} % not answered by then",
                 count(facts.alive[0]),
                 count(facts.alive[1]),
                 facts.alive_unanswered * 100.0
             ),
         );
         if let Some(expected) = facts.expected {
-            line("in the long run", format!("about {}, by the rate at which they come", count(expected as u64)));
+            line("in the long run", format!("about {}, estimated from the rate of arrivals", count(expected as u64)));
         }
         line("new flows", format!("{:.1} a second, {} in the busiest", facts.per_second, count(facts.busiest_second)));
         line("never answered", percent(facts.unanswered, facts.flows));
@@ -564,7 +561,7 @@ mod tests {
         let short = Facts { seconds: 20.0, expected: Some(210_000.0), ..facts() };
         let advice = Advice::on(short, 1 << 30).unwrap();
         assert_eq!(advice.entries, [250_000, 13_000]);
-        assert!(advice.warnings[0].contains("20.0 s long"));
+        assert!(advice.warnings[0].contains("lasts 20.0 s"));
     }
 
     #[test]

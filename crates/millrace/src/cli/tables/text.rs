@@ -22,7 +22,7 @@ pub(super) fn measured(measured: &Measured, style: Style) -> String {
         out += &resident(op, measured, style);
     }
     if !bench.resident.is_empty() {
-        let what = format!("Bytes an entry at each load; a flow by itself, key, state and deadline, has {OWN_BYTES}.");
+        let what = format!("Bytes per entry at each load; the flow itself (key, state and deadline) has {OWN_BYTES}.");
         out += &heading("memory", &what, style);
         out += &memory(measured, style);
     }
@@ -32,8 +32,7 @@ pub(super) fn measured(measured: &Measured, style: Style) -> String {
     }
     if let Some(first) = bench.clumps.first() {
         let what = format!(
-            "{} expire within one millisecond; each packet opens one and is timed by itself. A stall that is the table's comes in \
-             every round, one that is the machine's in some.",
+            "{} expire in one millisecond; each packet opens a flow and is timed by itself. A stall of the table occurs in every round, a stall of the machine only in some.",
             counted(first.flows, "flow", "flows")
         );
         out += &heading(Op::Clump.name(), &what, style);
@@ -41,18 +40,18 @@ pub(super) fn measured(measured: &Measured, style: Style) -> String {
     }
     if !bench.scaling.is_empty() {
         let what = format!(
-            "The flows spread over the cores: each with a table of its own ({} % full), or all with one that they share.",
+            "The flows are spread over the cores: each core has its own table ({} % full), or all share one table.",
             plan.scaling_load()
         );
         out += &heading("cores", &what, style);
         out += &scaling(&bench.scaling, style);
     }
     let cycles = clock.ghz.map_or_else(
-        || "The clock rate is unknown, so nothing is told in cycles.".to_owned(),
-        |ghz| format!("Cycles are nanoseconds times the {ghz:.2} GHz that /proc/cpuinfo tells."),
+        || "The clock rate is unknown, so no cycles are shown.".to_owned(),
+        |ghz| format!("Cycles are nanoseconds times {ghz:.2} GHz, the clock rate in /proc/cpuinfo."),
     );
     let reading =
-        format!("Reading the clock takes {:.0} ns, which is in each time of a single packet.", clock.reading_ns);
+        format!("Reading the clock takes {:.0} ns, which each time of a single packet includes.", clock.reading_ns);
     out + &format!("\n{}\n", style.dim(format!("{cycles} {reading}")))
 }
 
@@ -134,8 +133,8 @@ fn resident(op: Op, measured: &Measured, style: Style) -> String {
 fn missing(row: &Resident) -> String {
     let percent = few((1.0 - row.hits) * 100.0);
     match row.op {
-        Op::Insert if row.hits < 1.0 => format!("{percent} found no room at {} %", row.turn_percent),
-        Op::Lookup if row.hits < 1.0 => format!("{percent} had found no room at {} %", row.turn_percent),
+        Op::Insert if row.hits < 1.0 => format!("{percent} did not fit at {} %", row.turn_percent),
+        Op::Lookup if row.hits < 1.0 => format!("{percent} had not fitted at {} %", row.turn_percent),
         Op::Lookup | Op::Insert | Op::Miss | Op::Mixed | Op::Expire | Op::Clump => String::new(),
     }
 }
@@ -147,13 +146,13 @@ fn few(percent: f64) -> String {
 
 /// How long flows live that expire.
 pub(super) fn lifetime(measured: &Measured) -> String {
-    format!("They live for {} s of packet time.", measured.plan.lifetime.0 / 1_000_000_000)
+    format!("Flows live for {} s of packet time.", measured.plan.lifetime.0 / 1_000_000_000)
 }
 
 fn memory(measured: &Measured, style: Style) -> String {
     let rows = measured.resident_ops().first().map_or_else(Vec::new, |op| measured.rows(*op));
     let loads = load_columns(measured);
-    let mut columns = vec![("bytes an entry", Align::Left)];
+    let mut columns = vec![("bytes per entry", Align::Left)];
     columns.extend(loads.iter().map(|(_, name)| (name.as_str(), Align::Right)));
     columns.extend([
         ("99.99 % find room up to", Align::Right),
@@ -245,13 +244,13 @@ pub(super) fn against_none(row: &Expiring, rows: &[Expiring]) -> Option<f64> {
 pub(super) fn made_room(row: &Expiring) -> String {
     let mut parts = Vec::new();
     if row.evicted_percent > 0.0 {
-        parts.push(format!("{} evicted someone", few(row.evicted_percent)));
+        parts.push(format!("{} evicted a flow", few(row.evicted_percent)));
     }
     if row.early_percent > 0.0 {
-        parts.push(format!("{} took a living flow's place", few(row.early_percent)));
+        parts.push(format!("{} evicted a live flow", few(row.early_percent)));
     }
     if row.refused_percent > 0.0 {
-        parts.push(format!("{} found no room", few(row.refused_percent)));
+        parts.push(format!("{} did not fit", few(row.refused_percent)));
     }
     parts.join(", ")
 }
@@ -306,7 +305,7 @@ fn scaling(rows: &[Scaling], style: Style) -> String {
         let tone = if row.basis == Basis::Measured { Tone::Dim } else { Tone::Warn };
         let how = match row.basis {
             Basis::Measured => basis(row.basis),
-            Basis::Modelled => "modelled: each core's share alone, one after the other",
+            Basis::Modelled => "modelled: each core's share runs alone, one after the other",
         };
         sheet.toned([
             (once(&mut last, row.table), Tone::Bold),

@@ -49,7 +49,7 @@ impl Sharing {
                     all.rows.extend(Row::of(function, &bench));
                 }
                 Ok(None) => {}
-                Err(Failed::Usage(reason)) => all.left_out.push(format!("{function} is left out: {reason:#}")),
+                Err(Failed::Usage(reason)) => all.left_out.push(format!("{function} is not measured: {reason:#}")),
                 Err(other) => return Err(other),
             }
         }
@@ -82,12 +82,11 @@ impl Sharing {
             sheet.toned(cells);
         }
         let mut out = format!(
-            "\ntwo cores that share state beside one under sequential, {} flows, measured: Mpps, and how many times sequential's\n\n",
+            "\ntwo cores that share state, compared with sequential on one core, {} flows, measured: Mpps, and ratio to sequential\n\n",
             count(FLOWS)
         );
         out += &sheet.lines(0);
-        out += "\ntransactional gives each core flows of its own where packet sets share nothing. load-balancer has three services and ipsec \
-                64 tunnels; all other functions run by their default settings.\n";
+        out += "\nIf packet sets share no state, transactional gives each core its own flows. load-balancer has three services and ipsec 64 tunnels; all other functions have their default settings.\n";
         for slower in SHARING.iter().enumerate().filter_map(|(at, engine)| self.slower(at, *engine)) {
             out += &format!("{}\n", style.warn(slower));
         }
@@ -105,7 +104,7 @@ impl Sharing {
         let named = |row: &Row| {
             let (times, fastest) = (row.times(at)?, row.times_fastest(at)?);
             // Somebody else on the machine costs two cores more than one.
-            let but = if fastest < 1.0 { String::new() } else { format!(", but {fastest:.2} by the fastest rounds") };
+            let but = if fastest < 1.0 { String::new() } else { format!(", but {fastest:.2} in the fastest rounds") };
             Some(format!("{} ({times:.2} times{but})", row.function))
         };
         let functions: Vec<String> = self.rows.iter().filter(|row| row.is_slower(at)).filter_map(named).collect();
@@ -256,7 +255,7 @@ mod tests {
     fn a_loss_that_the_fastest_rounds_do_not_have_says_so() {
         let mut nat = row("nat", 20.0, Some(15.0), None);
         nat.sharing[0] = Some(Spread { min: 10.0, median: 15.0, max: 30.0 });
-        let told = "shared on two cores is slower than sequential on one for nat (0.75 times, but 1.50 by the fastest rounds).";
+        let told = "shared on two cores is slower than sequential on one for nat (0.75 times, but 1.50 in the fastest rounds).";
         assert_eq!(sharing(vec![nat]).slower(0, EngineKind::Shared).as_deref(), Some(told));
     }
 
