@@ -1,4 +1,4 @@
-//! The function that does nothing: what is left of a packet's time is dispatch.
+//! A function that does nothing. Its time per packet is the dispatch cost.
 
 use nf::{Description, NetworkFunction, Opened, PacketSet, Sharing, Sizing, Step, Verdict};
 use packet::{FiveTuple, Headers};

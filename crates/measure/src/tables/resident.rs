@@ -1,4 +1,4 @@
-//! Tables that hold what they hold: look-ups that hit and miss, the last insertions, and a tracker's mixture.
+//! Tables with a fixed set of flows: look-ups that hit and miss, the last insertions, and the mix of a connection tracker.
 
 use std::time::{Duration, Instant};
 
@@ -10,34 +10,34 @@ use super::subject::{Plain, Subject, Tracker, seed_of};
 use super::{Op, Run, Stopped, TableKind, TablesPlan, Traffic, Visit};
 use crate::spread::Spread;
 
-/// What a table did at one load.
+/// Result of one table at one load.
 #[derive(Clone, Debug)]
 pub struct Resident {
     /// The table.
     pub table: TableKind,
-    /// What it did.
+    /// The operation.
     pub op: Op,
-    /// How many of a hundred places are taken with all flows in.
+    /// Places in use with all flows in, in percent.
     pub load_percent: f64,
-    /// The load of those that it took turns with, where it has one of its own.
+    /// Load of the tables that it took turns with; differs if it has its own load.
     pub turn_percent: usize,
     /// Nanoseconds a packet.
     pub ns: Spread,
     /// Bytes for each flow that the table can hold.
     pub bytes_per_entry: f64,
-    /// Flows that were put into the empty table and those of them that found room.
+    /// Flows that were inserted into the empty table.
     pub offered: u64,
-    /// See `offered`.
+    /// Those of them that fitted.
     pub inserted: u64,
-    /// The share of the packets that found what they looked for, or room for what they put in.
+    /// Share of the packets that found their flow, or room to insert it.
     pub hits: f64,
-    /// Times of a packet, as its burst's time shared out.
+    /// Times of a packet within a burst: the burst's time divided by its packets.
     pub bursts: Option<Tail>,
-    /// Times of a packet that travels alone.
+    /// Times of a packet that is processed alone.
     pub singles: Option<Tail>,
 }
 
-/// The part of the places that [`Op::Insert`] fills, in hundredths.
+/// Part of the places that [`Op::Insert`] fills, in percent.
 const LAST: usize = 5;
 
 /// A table, filled.
@@ -46,9 +46,9 @@ struct Case<S> {
     turn: usize,
     load_percent: f64,
     subject: S,
-    /// The flows that found room.
+    /// Flows that fitted.
     inserted: u64,
-    /// Where the next look-up goes on in the list.
+    /// Where the next look-up continues in the list.
     at: usize,
 }
 
@@ -141,7 +141,7 @@ fn case(kind: TableKind, traffic: &Traffic, plan: &TablesPlan, load: usize) -> B
     })
 }
 
-/// An empty table of so many places that `entries` flows are `load` hundredths of them.
+/// An empty table in which `entries` flows fill `load` percent of the places.
 pub(super) fn tracker<I: Index>(choice: I::Choice, entries: usize, load: usize, plan: &TablesPlan) -> Tracker<I> {
     Tracker::new(Plan {
         index: choice,
@@ -169,7 +169,7 @@ impl<S: Subject> Case<S> {
         }
     }
 
-    /// Goes round a list, from where the last pass ended.
+    /// Continues cyclically through a list.
     fn round(&mut self, list: &[FiveTuple4], packets: u64, mut f: impl FnMut(&mut S, &[FiveTuple4]) -> u64) -> Pass {
         let mut pass = Pass::default();
         let start = Instant::now();
@@ -185,7 +185,7 @@ impl<S: Subject> Case<S> {
         pass
     }
 
-    /// Takes the last flows out, untimed, and puts them in again.
+    /// Removes the last flows, untimed, and inserts them again.
     fn insert<M: Meter>(&mut self, traffic: &Traffic, packets: u64, meter: &mut M) -> Pass {
         let last = (traffic.flows.len() as f64 * LAST as f64 / self.load_percent).ceil() as usize;
         let last = &traffic.flows[traffic.flows.len() - last.clamp(1, traffic.flows.len())..];

@@ -1,7 +1,7 @@
-//! Throughput against cores.
+//! Throughput by number of cores.
 //!
-//! *Measured* rows come from as many threads as the row says, each on a processor of its own, at the same time. *Modelled*
-//! rows come from each core's share alone, one after the other, the slowest counting.
+//! *Measured* rows have one thread for each core, each on its own processor, all at the same time. *Modelled* rows run each core's share
+//! alone, one after the other; the slowest counts.
 
 use std::sync::Barrier;
 use std::thread;
@@ -25,24 +25,24 @@ use crate::spread::Spread;
 /// How cores share their flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sharing {
-    /// Each has a table of its own, and the flows that a card's hash gives it.
+    /// Each core has its own table, with the flows that a network card's hash gives it.
     Private,
-    /// One table under a mutex; packets come in turn.
+    /// One table under a mutex; packets are distributed round robin.
     Mutex,
     /// One table in stripes, each under a spin lock.
     Spin,
-    /// One table of versioned buckets: readers never write.
+    /// One table with versioned buckets; readers never write.
     Optimistic,
 }
 
-/// What tables did on several cores. A shared table has the load that suits it.
+/// Throughput of tables on several cores. A shared table has the load that suits it.
 #[derive(Clone, Debug)]
 pub struct Scaling {
     /// The table.
     pub table: TableKind,
     /// How cores share their flows.
     pub sharing: Sharing,
-    /// What they did.
+    /// The operation.
     pub op: Op,
     /// The cores.
     pub cores: usize,
@@ -68,9 +68,9 @@ impl Sharing {
     }
 }
 
-/// Tables on so many cores.
+/// Tables on several cores.
 trait Fleet {
-    /// One pass of every core over its share: packets, and how long the slowest took.
+    /// One pass of every core over its share: number of packets, and the time of the slowest core.
     fn pass(&mut self, op: Op, packets: u64) -> (u64, Duration);
     fn basis(&self) -> Basis;
 }
@@ -79,8 +79,8 @@ fn ops(plan: &TablesPlan) -> impl Iterator<Item = Op> + '_ {
     plan.ops.iter().copied().filter(|op| matches!(op, Op::Lookup | Op::Mixed))
 }
 
-/// Which tables are shared how, on how many cores: contention can't be modelled from shares, so shared tables are measured
-/// or left out. They are cuckoo++ tables, and come with that one.
+/// Tables, kinds of sharing and numbers of cores to run. Contention can't be modelled from shares, so shared tables are measured or left
+/// out. They are cuckoo++ tables, listed with that one.
 fn cases(plan: &TablesPlan) -> Vec<(TableKind, Sharing, Vec<usize>)> {
     let processors = cpus().len().max(1);
     let real = || plan.cores.iter().copied().filter(|cores| *cores <= processors).collect::<Vec<_>>();
@@ -190,8 +190,8 @@ impl<'a> Visit for MakePrivate<'a> {
     }
 }
 
-/// Makes something on the processor that core number `core` of `cores` has: memory lies near who touches it first. Where
-/// there are not so many processors, any does.
+/// Builds a value on the processor of core number `core` of `cores`, because memory is placed near the processor that touches it first.
+/// With too few processors, any one is used.
 fn at<T: Send>(core: usize, cores: usize, make: impl FnOnce() -> T + Send) -> T {
     let cpus = cpus();
     if cores > cpus.len() {

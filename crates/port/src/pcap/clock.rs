@@ -1,16 +1,16 @@
-//! Packet numbers and packet time, given out in the order of the capture.
+//! Assigns packet numbers and packet time, in the order of the capture.
 //!
-//! Time follows the stamps and never falls. A stamp more than [`STEP`] ahead is believed if the next one does not fall back behind it;
-//! one more than [`STEP`] behind moves the base if the next one stays there. See `docs/decisions/0027-stamps-that-lie.md`.
+//! Time follows the stamps and never falls. A stamp more than [`STEP`] ahead is accepted if the next one does not fall back behind it. A
+//! stamp more than [`STEP`] behind moves the time base if the next one stays there. See `docs/decisions/0027-stamps-that-lie.md`.
 
 use packet::{Nanos, Seq};
 
 use super::beside::Notes;
 use crate::batch::Packet;
 
-/// How far a stamp may lie from the time before it is doubted, in nanoseconds.
+/// Largest step between stamps that is accepted at once, in nanoseconds.
 const STEP: u64 = 1_000_000_000;
-/// How many packets wait for the stamp that decides, at most. Only packets without a stamp make them more than one.
+/// Maximum number of packets that wait for the deciding stamp. Only packets without a stamp make it more than one.
 const HELD_MAX: usize = 64;
 
 /// Numbers packets and makes their time monotonic.
@@ -19,21 +19,21 @@ pub(super) struct Clock {
     seq: u64,
     now: u64,
     stamp: u64,
-    /// Whether a stamp has been believed, so that `now` says something.
+    /// True once a stamp was accepted, so that `now` is valid.
     started: bool,
-    /// Whether time is what the stamps say: they are not shifted, none is doubted, and none waits.
+    /// True if time equals the stamps: they are not shifted, doubted or delayed.
     plain: bool,
     /// What is added to stamps to give time, as of the base that holds now, and as of the one before.
     shift: u64,
     other_shift: Option<u64>,
-    /// The latest stamp, where it lies far behind.
+    /// The latest stamp, if it is far behind.
     behind: Option<u64>,
     held: Held,
     steps_back: u64,
     disbelieved: u64,
-    /// The stamps of packets that have another time, since the last [take](Clock::take_restamped).
+    /// Packets with another time than their stamp, since the last [take](Clock::take_restamped).
     restamped: Vec<Restamped>,
-    /// What the capture says beside the packets that are numbered here.
+    /// Notes about the packets numbered here.
     pub(super) notes: Notes,
 }
 
@@ -45,23 +45,23 @@ struct Held {
     packets: Vec<Packet>,
     /// Their own stamps, where they have any.
     stamps: Vec<Option<u64>>,
-    /// The stamp that is doubted; `None` where none has come yet.
+    /// The doubted stamp; `None` if there is none yet.
     ahead: Option<u64>,
 }
 
-/// A packet that was given another time than its stamp says.
+/// A packet with another time than its stamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Restamped {
     pub(crate) seq: Seq,
-    /// The time that it was given.
+    /// Its time.
     pub(crate) time: Nanos,
-    /// The time stamp in the file; one before the epoch is held modulo 2^64.
+    /// Its time stamp in the file, modulo 2^64 if before the epoch.
     pub(crate) stamp: Nanos,
 }
 
-/// Where a stamp lies.
+/// Position of a stamp relative to the current time.
 enum Place {
-    /// Near the time; this one is the packet's.
+    /// Near it; this is the packet's time.
     Near(u64),
     Ahead,
     Behind,
@@ -73,17 +73,17 @@ impl Clock {
         self.seq
     }
 
-    /// How often a stamp lay before the one ahead.
+    /// Number of stamps earlier than the one before.
     pub(super) const fn steps_back(&self) -> u64 {
         self.steps_back
     }
 
-    /// How many stamps were not believed.
+    /// Number of stamps rejected as wrong.
     pub(super) const fn disbelieved(&self) -> u64 {
         self.disbelieved
     }
 
-    /// The number and time of the next packet, which comes behind `packets`. These may get another time, if they are held.
+    /// Number and time of the next packet, which follows `packets`. Waiting packets among these may get another time.
     #[inline]
     pub(super) fn next(&mut self, stamp: u64, packets: &mut [Packet]) -> (Seq, Nanos) {
         let seq = Seq(self.seq);
@@ -95,7 +95,7 @@ impl Clock {
         (seq, self.doubt(seq, stamp, packets))
     }
 
-    /// The number and time of the next packet where it has no stamp of its own: those of a neighbour.
+    /// Number and time of the next packet if it has no stamp; it gets a neighbour's time.
     #[cold]
     pub(super) fn next_unstamped(&mut self, packets: &mut [Packet]) -> (Seq, Nanos) {
         let seq = Seq(self.seq);
@@ -105,7 +105,7 @@ impl Clock {
         (seq, self.join(seq, near.then_some(self.stamp).filter(|_| self.held() == 0), packets))
     }
 
-    /// As [`next`](Self::next), where the stamp lies before the epoch, by so much modulo 2^64.
+    /// As [`next`](Self::next), for a stamp before the epoch, given modulo 2^64.
     #[cold]
     pub(super) fn next_early(&mut self, stamp: u64, packets: &mut [Packet]) -> (Seq, Nanos) {
         let seq = Seq(self.seq);
@@ -120,7 +120,7 @@ impl Clock {
         self.held.stamps.len()
     }
 
-    /// Takes the packets that wait out of the batch, their offsets less `base`.
+    /// Removes waiting packets from the batch; subtracts `base` from their offsets.
     pub(super) fn suspend(&mut self, packets: &mut Vec<Packet>, base: usize) {
         if self.held() > 0 {
             let held = packets.drain(self.held.first..);
@@ -134,7 +134,7 @@ impl Clock {
         packets.append(&mut self.held.packets);
     }
 
-    /// No stamp comes that could decide: what was doubted is believed.
+    /// At the end, or before an error: accepts the doubted stamp.
     #[cold]
     pub(super) fn settle(&mut self, packets: &mut [Packet]) {
         if self.held() > 0 {
@@ -146,7 +146,7 @@ impl Clock {
         }
     }
 
-    /// Moves the stamps that differ from their packets' times into `restamped`, in place of what it held.
+    /// Moves the packets with another time than their stamp into `restamped`, replacing its content.
     pub(super) fn take_restamped(&mut self, restamped: &mut Vec<Restamped>) {
         restamped.clear();
         restamped.append(&mut self.restamped);
@@ -188,7 +188,7 @@ impl Clock {
         self.plain = self.started && self.shift == 0 && self.behind.is_none() && self.held() == 0;
     }
 
-    /// The time of a packet with this stamp; `None` if the next stamp decides.
+    /// Time of a packet with this stamp; `None` if the next stamp decides.
     fn judge(&mut self, stamp: u64) -> Option<u64> {
         let behind = self.behind.take();
         match (self.place(stamp, self.shift), self.other_shift.map(|shift| (shift, self.place(stamp, shift)))) {
@@ -229,7 +229,7 @@ impl Clock {
         }
     }
 
-    /// A packet that tells nothing of the time gets its neighbours'.
+    /// Gives a packet without a usable stamp its neighbours' time.
     fn join(&mut self, seq: Seq, stamp: Option<u64>, packets: &mut [Packet]) -> Nanos {
         if self.held() == 0 && self.started {
             return self.give(seq, self.now, stamp);
@@ -252,13 +252,13 @@ impl Clock {
         Nanos(self.now)
     }
 
-    /// What is held has the time that was doubted.
+    /// Gives the waiting packets the doubted time.
     fn believe(&mut self, stamp: u64, packets: &mut [Packet]) {
         self.started = true;
         self.release(stamp + self.shift, packets);
     }
 
-    /// What is held has this time.
+    /// Gives the waiting packets this time.
     fn release(&mut self, time: u64, packets: &mut [Packet]) {
         self.held.ahead = None;
         let mut stamps = std::mem::take(&mut self.held.stamps);

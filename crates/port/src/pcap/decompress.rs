@@ -1,6 +1,5 @@
-//! Decompression, by [zlib](https://www.rfc-editor.org/rfc/rfc1952) and
-//! [Zstandard](https://www.rfc-editor.org/rfc/rfc8878): what was decoded ahead of damage is handed out before the damage is
-//! told, and how the input is cut into reads changes neither.
+//! Decompression of [gzip](https://www.rfc-editor.org/rfc/rfc1952) and [Zstandard](https://www.rfc-editor.org/rfc/rfc8878). Bytes decoded
+//! before damage are delivered before the error. The result doesn't depend on how the input is split into reads.
 
 use std::io::{self, BufRead, BufReader, Read};
 
@@ -111,13 +110,13 @@ impl Gzip {
 }
 
 impl Decoder for Gzip {
-    const INCOMPLETE: &'static str = "it ends within a member";
+    const INCOMPLETE: &'static str = "it ends in the middle of a member";
 
     fn step(&mut self, input: &[u8], into: &mut [u8]) -> Step {
         if self.member_ended && (self.padded || input.first() == Some(&0)) {
             self.padded = true;
             let zeros = input.iter().take_while(|byte| **byte == 0).count();
-            let other = || io::Error::new(io::ErrorKind::InvalidData, "something lies behind the zeros at its end");
+            let other = || io::Error::new(io::ErrorKind::InvalidData, "there is data after the zeros at its end");
             return Step { taken: zeros, given: 0, result: if zeros < input.len() { Err(other()) } else { Ok(()) } };
         }
         if self.member_ended {
@@ -155,7 +154,7 @@ impl Zstd {
 }
 
 impl Decoder for Zstd {
-    const INCOMPLETE: &'static str = "it ends within a frame";
+    const INCOMPLETE: &'static str = "it ends in the middle of a frame";
 
     /// A call that fails does not tell what it decoded before, so that no call may both decode and fail: it is given less
     /// than it asks for, by a byte, and never gets to the end of a second part. That also keeps it from decoding a whole

@@ -1,8 +1,8 @@
-//! Reads one file: blocks of a capture, straight into the memory of a batch, and the packets found in them in place.
+//! Reads one capture file block by block into the memory of a batch, and finds the packets in place.
 //!
-//! No packet is copied: its descriptor points to where `read` put it. Only the record that a block cuts in two is carried
-//! to the next. Memory is bounded by the block and the longest record, and nothing is allocated behind the first block but
-//! for records longer than a block. See `docs/decisions/0003-reading-captures.md`.
+//! Packets are not copied; a descriptor points to where `read` put them. Only a record that crosses a block boundary is copied to the
+//! next block. Memory is bounded by the block and the longest record. After the first block, nothing is allocated except for records
+//! longer than a block. See `docs/decisions/0003-reading-captures.md`.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -22,8 +22,7 @@ use super::walk::{Stop, Walked};
 use crate::batch::{Batch, Packet};
 use crate::queue::Received;
 
-/// Bytes that are read at a time where nothing else is asked for: enough to spread the call's cost over thousands of
-/// packets, little enough to stay in a core's second-level cache until they are parsed.
+/// Default number of bytes read at a time: enough for thousands of packets a call, few enough for a core's second-level cache.
 pub const BLOCK_BYTES: usize = 128 << 10;
 
 /// Reads a file, a pipe or any [`Read`].

@@ -87,7 +87,7 @@ impl Sections {
             let kind = u32_at::<BIG>(head, 0);
             if kind == SECTION_HEADER && byte_order(head) != Some(self.byte_order) {
                 let Some(byte_order) = byte_order(head) else {
-                    return Some(Walked::fault(*at, Fault::Block("its byte-order magic is none")));
+                    return Some(Walked::fault(*at, Fault::Block("its byte-order magic is wrong")));
                 };
                 self.byte_order = byte_order;
                 return None;
@@ -282,7 +282,7 @@ impl Sections {
             section: self.count.saturating_sub(1),
         };
         let mut rest = &block[16..block.len() - 4];
-        let beyond = |()| Fault::Block("an option reaches beyond it");
+        let beyond = |()| Fault::Block("an option extends beyond its end");
         while let Some((code, value, behind)) = beside::option::<BIG>(rest).map_err(beyond)? {
             match (code, value) {
                 (OPTION_NAME, name) => interface.name = Some(String::from_utf8_lossy(name).into_owned()),
@@ -337,7 +337,7 @@ fn block_frame<const BIG: bool>(rest: &[u8], len: usize) -> Result<(), Fault> {
         return Err(Fault::RecordLength(len as u64));
     }
     if len < BLOCK_FRAME_BYTES || !len.is_multiple_of(4) {
-        return Err(Fault::Block("its length is not a multiple of 4 from 12 on"));
+        return Err(Fault::Block("its length is not a multiple of 4, or less than 12"));
     }
     if u32_at::<BIG>(rest, len - 4) as usize != len {
         return Err(Fault::Block("the lengths at its two ends differ"));

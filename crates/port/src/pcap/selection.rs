@@ -1,4 +1,4 @@
-//! A part of a capture: chosen packets, numbered as if the others had not been there.
+//! A part of a capture: chosen packets, numbered as if the others did not exist.
 
 use std::fmt;
 use std::mem;

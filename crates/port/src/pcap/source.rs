@@ -1,4 +1,4 @@
-//! Where a capture's bytes come from: a file, standard input or any reader, decompressed on the way.
+//! Byte sources of captures: a file, standard input or any reader, with decompression.
 
 use std::fs::File;
 use std::io::{self, Cursor, Read};
@@ -18,8 +18,7 @@ use super::target::{is_standard, standard_input};
 
 const MAGIC_BYTES: usize = 4;
 
-/// The longest time that a read waits for a pipe. Then it ends like an interrupted call, and whoever reads can look whether to
-/// stop.
+/// Longest wait of a read for a pipe. Then it returns as an interrupted call does, so that the caller can check whether to stop.
 pub(super) const SPAN: Duration = Duration::from_millis(50);
 
 /// The decompressed bytes of a capture.
@@ -36,21 +35,21 @@ enum Input {
     Compressed(Ahead),
 }
 
-/// How far captures have been read: a handle for a progress bar and a report, valid on any thread and after the reader.
+/// How far captures have been read: a handle for progress bars and reports, usable on any thread and after the reader is gone.
 #[derive(Clone, Debug, Default)]
 pub struct Progress {
     files: Vec<FileProgress>,
 }
 
 impl Progress {
-    /// Bytes of the files, compressed as they lie there, that have been read.
+    /// Bytes of the files read so far, before decompression.
     #[must_use]
     pub fn consumed(&self) -> u64 {
         // ORDERING: Relaxed, for display alone; pairs with the addition in `Counted::read` and orders nothing else.
         self.files.iter().map(|file| file.consumed.load(Ordering::Relaxed)).sum()
     }
 
-    /// Number of packets so far whose time stamp is before that of the packet ahead in their file.
+    /// Number of packets so far with a time stamp before that of the previous packet in their file.
     #[must_use]
     pub fn clock_steps_back(&self) -> u64 {
         // ORDERING: Relaxed, for display alone; pairs with the store in `FileProgress::set_clock_steps_back`.
@@ -164,7 +163,7 @@ impl Source {
         }
     }
 
-    /// The fault that a failed read comes from: the system's, or the compressed stream's.
+    /// Classifies a failed read: an error of the system or of the compressed stream.
     pub(super) fn fault(&self, source: io::Error) -> Fault {
         match self.compression {
             // The system's own errors carry its number, the decompressors' do not.

@@ -30,7 +30,7 @@ const END_OF_OPTIONS: usize = 4;
 /// The longest packet that other programs read; classic pcap wants a limit in its header.
 const SNAPLEN: u32 = 262_144;
 
-/// Writes a capture. The file appears under its name once [`Writer::finish`] was called, and is complete then.
+/// Writes a capture. The file appears under its name, complete, when [`Writer::finish`] is called.
 pub struct Writer {
     path: PathBuf,
     sink: Option<Sink>,
@@ -43,7 +43,7 @@ pub struct Writer {
     interfaces: Interfaces,
     /// What was told last of the input's interfaces.
     told: Option<Arc<Interfaces>>,
-    /// How much longer packets may be than the input's.
+    /// Bytes by which packets may be longer than in the input.
     growth: u32,
 }
 
@@ -75,12 +75,12 @@ struct Section {
 }
 
 impl Writer {
-    /// Creates a capture; `-` is standard output. Without a `container`, the name's ending decides (`.pcap`, `.pcapng`,
-    /// each also with `.gz` or `.zst` behind), then the input. A pcap counts microseconds where the input is a pcap that
-    /// does, nanoseconds otherwise; a pcapng counts nanoseconds.
+    /// Creates a capture; `-` is standard output. Without a `container`, the extension decides (`.pcap`, `.pcapng`, also with `.gz` or
+    /// `.zst`), then the input's format. A pcap has microseconds if the input is a pcap with microseconds, else nanoseconds. A pcapng has
+    /// nanoseconds.
     ///
     /// # Errors
-    /// Why the file can't be created.
+    /// The file can't be created.
     pub fn create(path: impl AsRef<Path>, container: Option<Container>, input: Option<&Format>) -> Result<Self, Error> {
         let path = path.as_ref().to_owned();
         let (named, compression) = by_name(&path);
@@ -114,7 +114,7 @@ impl Writer {
         self.packets
     }
 
-    /// Tells what the input's interfaces are, as far as that is known now.
+    /// Sets the input's interfaces, as far as they are known now.
     pub(super) fn describe(&mut self, interfaces: &Arc<Interfaces>) {
         if self.told.as_ref().is_some_and(|told| Arc::ptr_eq(told, interfaces)) {
             return;
@@ -135,11 +135,11 @@ impl Writer {
         }
     }
 
-    /// Refuses the packets of captures that are of several link types, where this one holds one, before any is written. That is
-    /// known of files which describe several ahead of their first packets; these are read to their end, or to the second link type.
+    /// Refuses captures with several link types, if the output allows one, before any packet is written. Only files are checked that
+    /// declare several link types before their first packets; these are read to their end, or to the second link type.
     ///
     /// # Errors
-    /// [`Fault::MixedLinks`]. What is wrong with the input is told when it is read itself.
+    /// [`Fault::MixedLinks`]. Faults of the input are reported when it is read itself.
     pub fn refuse_mixed_links<'a>(&self, inputs: impl IntoIterator<Item = &'a Path>) -> Result<(), Error> {
         let mut first = None;
         if matches!(self.body, Body::Pcap(_)) {
@@ -148,7 +148,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Refuses the packets of a capture that are of another link type than `first`, which is set by the first one.
+    /// Refuses packets with another link type than `first`, which the first packet sets.
     fn refuse_other_links(&self, input: &Path, first: &mut Option<LinkType>) -> Result<(), Error> {
         let is_file = !is_standard(input) && input.metadata().is_ok_and(|metadata| metadata.is_file());
         // What comes through a pipe can't be read twice.
@@ -175,14 +175,14 @@ impl Writer {
         }
     }
 
-    /// Packets grow by so many bytes on their way through, so snap lengths grow, too.
+    /// Announces that packets grow by this many bytes, so that snap lengths grow, too.
     #[must_use]
     pub fn growing(mut self, bytes: u32) -> Self {
         self.growth = bytes;
         self
     }
 
-    /// Tells what an interface is that packets name by this number, where that isn't as the input numbers its interfaces.
+    /// Declares the interface that packets refer to by this number, if it differs from the input.
     pub fn describe_as(&mut self, number: u16, interface: Interface) {
         let index = usize::from(number);
         if self.interfaces.len() <= index {
@@ -197,11 +197,11 @@ impl Writer {
         self.interfaces.get(usize::from(number)).is_some_and(Option::is_some)
     }
 
-    /// Writes a packet of these bytes; of its descriptor, time, wire length, interface and link type count.
+    /// Writes a packet with these bytes. Of its descriptor, time, wire length, interface and link type are used.
     ///
     /// # Errors
-    /// When it can't be written. What was written before stays good where the packet is to blame
-    /// ([`Fault::MixedLinks`], [`Fault::LateTime`]); otherwise the file is given up.
+    /// The packet can't be written. The packets before it stay valid if the packet is at fault ([`Fault::MixedLinks`],
+    /// [`Fault::LateTime`]); otherwise the file is given up.
     #[inline]
     pub fn write(&mut self, packet: &Packet, bytes: &[u8]) -> Result<(), Error> {
         self.write_with(packet, bytes, &[])
@@ -232,7 +232,7 @@ impl Writer {
     /// Completes the file and gives it its name. A second call does nothing.
     ///
     /// # Errors
-    /// When it can't be written; then there is no file.
+    /// The file can't be written; then it does not exist.
     pub fn finish(&mut self) -> Result<(), Error> {
         if self.sink.is_none() {
             return Ok(());
@@ -444,10 +444,10 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes what was gathered so far. What is compressed stays: where its blocks end is not to depend on when packets come.
+    /// Writes the buffered data. Compressed data stays, so that compressed blocks don't depend on packet timing.
     ///
     /// # Errors
-    /// As [`write`](Self::write) where the file is given up.
+    /// As [`write`](Self::write) if the file is given up.
     pub fn hand_over(&mut self) -> Result<(), Error> {
         match &self.sink {
             Some(Sink::Plain(_)) if !self.buffer.is_empty() => self.flush(),
@@ -531,7 +531,7 @@ impl Section {
 }
 
 impl Container {
-    /// Returns the container that the file name's extension stands for.
+    /// The container for the extension of a file name.
     #[must_use]
     pub fn named(path: &Path) -> Option<Self> {
         by_name(path).0
