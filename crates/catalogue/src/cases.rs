@@ -15,13 +15,13 @@ use crate::{Entry, Program};
 
 /// A case and how it went.
 #[derive(Debug)]
-pub struct Held {
+pub struct CaseResult {
     /// The case's name.
     pub name: String,
     /// How many packets it has.
     pub packets: usize,
     /// What differs from what the file says: in which line, and which of the line's packets and of how many.
-    pub differences: Vec<Differs>,
+    pub differences: Vec<CaseDifference>,
     /// The engines that were held against the sequential run.
     pub engines: Vec<EngineKind>,
     /// In how many runs.
@@ -32,7 +32,7 @@ pub struct Held {
 
 /// What differs from what the file says.
 #[derive(Debug)]
-pub struct Differs {
+pub struct CaseDifference {
     /// The line of the file that tells it.
     pub line: usize,
     /// Which of the line's packets it is, from 1, and of how many.
@@ -41,7 +41,7 @@ pub struct Differs {
     pub difference: Difference,
 }
 
-impl Held {
+impl CaseResult {
     /// Whether all is as it should be.
     #[must_use]
     pub const fn is_right(&self) -> bool {
@@ -54,15 +54,15 @@ impl Held {
 ///
 /// # Errors
 /// What is wrong with the case: its configuration, or reasons that the function doesn't have.
-pub fn hold(entry: &Entry, file: &str, case: &Case, plan: &Plan) -> Result<Held, String> {
-    hold_all(entry, file, case, slice::from_ref(plan))
+pub fn check_case(entry: &Entry, file: &str, case: &Case, plan: &Plan) -> Result<CaseResult, String> {
+    check_case_all(entry, file, case, slice::from_ref(plan))
 }
 
 /// The same with several plans, of other numbers of cores.
 ///
 /// # Errors
-/// As [`hold`].
-pub fn hold_all(entry: &Entry, file: &str, case: &Case, plans: &[Plan]) -> Result<Held, String> {
+/// As [`check_case`].
+pub fn check_case_all(entry: &Entry, file: &str, case: &Case, plans: &[Plan]) -> Result<CaseResult, String> {
     let settings = Settings::from_table(&format!("{file}, case \"{}\"", case.name), &case.config);
     let program = entry.load(&settings).map_err(|error| error.to_string())?;
     let own = entry.description().drop_reasons;
@@ -87,21 +87,21 @@ pub fn hold_all(entry: &Entry, file: &str, case: &Case, plans: &[Plan]) -> Resul
     let report = program.explain(&mut MemoryQueue::new(Arc::clone(&trace), 64), &mut |fared, _| {
         let Some(step) = steps.next() else { unreachable!("there are as many packets as steps") };
         if let Err(difference) = step.holds(fared) {
-            differences.push(Differs { line: step.line, nth: step.nth, difference });
+            differences.push(CaseDifference { line: step.line, nth: step.nth, difference });
         }
     });
     let report = report.map_err(|error| format!("{file}, case \"{}\": {error}", case.name))?;
     if let Err((line, difference)) = case.holds(report.as_ref()) {
-        differences.push(Differs { line, nth: (1, 1), difference });
+        differences.push(CaseDifference { line, nth: (1, 1), difference });
     }
     let (mut engines, mut runs, mut mismatch) = (Vec::new(), 0, None);
     for plan in plans {
-        let (taken, more, found) = held(&*program, &trace, plan);
+        let (taken, more, found) = check_engines(&*program, &trace, plan);
         engines.extend(taken.into_iter().filter(|engine| !engines.contains(engine)).collect::<Vec<_>>());
         runs += more;
         mismatch = mismatch.or(found);
     }
-    Ok(Held { name: case.name.clone(), packets: case.steps.len(), differences, engines, runs, mismatch })
+    Ok(CaseResult { name: case.name.clone(), packets: case.steps.len(), differences, engines, runs, mismatch })
 }
 
 /// Holds a function to a case file, and all engines on up to three cores, for the tests of a crate of one's own.
@@ -118,12 +118,12 @@ pub fn check(entry: &Entry, text: &str) -> Result<(), String> {
     let plan = Plan { engines, cores: 1..=3, seeds: 0..3, threads: true, options: Options::default() };
     let mut wrong = Vec::new();
     for case in &cases.cases {
-        let held = hold(entry, "the case file", case, &plan)?;
-        for Differs { line, difference: Difference { expected, got }, .. } in &held.differences {
-            wrong.push(format!("{}, line {line}: expected {expected}, got {got}", held.name));
+        let result = check_case(entry, "the case file", case, &plan)?;
+        for CaseDifference { line, difference: Difference { expected, got }, .. } in &result.differences {
+            wrong.push(format!("{}, line {line}: expected {expected}, got {got}", result.name));
         }
-        if let Some(mismatch) = &held.mismatch {
-            wrong.push(format!("{}: {mismatch:?}", held.name));
+        if let Some(mismatch) = &result.mismatch {
+            wrong.push(format!("{}: {mismatch:?}", result.name));
         }
     }
     if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n")) }
@@ -133,7 +133,7 @@ pub fn check(entry: &Entry, text: &str) -> Result<(), String> {
 const UNNAMED: &str = "unnamed";
 
 /// Holds every engine against the sequential run: which did take it, in how many runs, and where one differs.
-fn held(program: &dyn Program, trace: &Trace, plan: &Plan) -> (Vec<EngineKind>, u64, Option<Mismatch>) {
+fn check_engines(program: &dyn Program, trace: &Trace, plan: &Plan) -> (Vec<EngineKind>, u64, Option<Mismatch>) {
     let (mut taken, mut runs) = (Vec::new(), 0);
     for &engine in &plan.engines {
         let plan = Plan { engines: vec![engine], ..plan.clone() };

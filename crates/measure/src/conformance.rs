@@ -95,7 +95,7 @@ pub fn verify<N: Function>(nf: &Arc<N>, trace: &Trace, plan: &Plan, progress: &m
         verified.packets += trace.len() as u64;
         verified.was_full |= oracle.was_full;
         match result {
-            Ok(Held { full, moves }) => {
+            Ok(Agreement { full, moves }) => {
                 verified.was_full |= full;
                 verified.moves += moves;
             }
@@ -126,7 +126,7 @@ struct Difference {
 }
 
 /// A run that is as its engine promises.
-struct Held {
+struct Agreement {
     /// Whether a table was full.
     full: bool,
     /// How often state changed cores.
@@ -227,7 +227,7 @@ impl<N: Function> Bench<'_, N> {
     }
 
     /// Runs a case over the first `len` packets and compares.
-    fn run(&self, case: Case, oracle: &Observed<N>, len: usize) -> Result<Held, Difference> {
+    fn run(&self, case: Case, oracle: &Observed<N>, len: usize) -> Result<Agreement, Difference> {
         let Case { engine, cores, .. } = case;
         let (nf, options) = (Arc::clone(self.nf), &self.options);
         if engine.moves_state() {
@@ -246,7 +246,7 @@ impl<N: Function> Bench<'_, N> {
 
     /// Runs with the order of transactions recorded, then again in that order, one at a time. Both must give the same result; on one core
     /// also the sequential result.
-    fn run_transacted(&self, case: Case, oracle: &Observed<N>, len: usize) -> Result<Held, Difference> {
+    fn run_transacted(&self, case: Case, oracle: &Observed<N>, len: usize) -> Result<Agreement, Difference> {
         let fleet = || transacted_fleet(Arc::clone(self.nf), case.cores, &self.options);
         let (mut together, mut again) = (fleet(), fleet());
         together.record();
@@ -266,7 +266,7 @@ impl<N: Function> Bench<'_, N> {
             compare_flows::<N>(&oracle.flows, &sorted(together.flows(now).into_iter()), "the only shard")?;
             compare_shared(oracle.shared, other)?;
         }
-        Ok(Held { full: Inspect::flow_counters(&together).was_full(), moves: 0 })
+        Ok(Agreement { full: Inspect::flow_counters(&together).was_full(), moves: 0 })
     }
 
     /// Runs all cores at the same time, one thread each, in the recorded order of transactions.
@@ -290,16 +290,16 @@ impl<N: Function> Bench<'_, N> {
         case: Case,
         oracle: &Observed<N>,
         len: usize,
-    ) -> Result<Held, Difference> {
+    ) -> Result<Agreement, Difference> {
         let packets = self.observe_run(&mut fleet, case, len)?;
         let full = oracle.was_full || Inspect::flow_counters(&fleet).was_full();
-        let held = Held { full, moves: 0 };
+        let agreement = Agreement { full, moves: 0 };
         if full && case.engine.guarantee(N::DESCRIPTION.sharing) == Guarantee::IdenticalPerPacketSet {
-            return Ok(held);
+            return Ok(agreement);
         }
         compare_packets(&oracle.packets, &packets)?;
         self.compare_states(&fleet, oracle, len)?;
-        Ok(held)
+        Ok(agreement)
     }
 
     fn run_sharded(
@@ -308,12 +308,12 @@ impl<N: Function> Bench<'_, N> {
         case: Case,
         oracle: &Observed<N>,
         len: usize,
-    ) -> Result<Held, Difference> {
+    ) -> Result<Agreement, Difference> {
         let packets = self.observe_run(&mut fleet, case, len)?;
         let full = oracle.was_full || Inspect::flow_counters(&fleet).was_full();
-        let held = Held { full, moves: fleet.dispatcher.moved() };
+        let agreement = Agreement { full, moves: fleet.dispatcher.moved() };
         if full {
-            return Ok(held);
+            return Ok(agreement);
         }
         compare_packets(&oracle.packets, &packets)?;
         let now = last_time(self.trace, len);
@@ -323,7 +323,7 @@ impl<N: Function> Bench<'_, N> {
             let first = fleet.workers[0].place().replica().into_iter().flat_map(|replica| replica.flows(now));
             compare_flows::<N>(&sorted(first), &sorted(replica), &format!("replica {core}"))?;
         }
-        Ok(held)
+        Ok(agreement)
     }
 
     fn compare_states(&self, fleet: &PrivateFleet<N>, oracle: &Observed<N>, len: usize) -> Result<(), Difference> {
@@ -349,14 +349,14 @@ impl<N: Function> Bench<'_, N> {
         case: Case,
         oracle: &Observed<N>,
         len: usize,
-    ) -> Result<Held, Difference> {
+    ) -> Result<Agreement, Difference> {
         fleet.workers[0].place().record();
         let packets = self.observe_run(&mut fleet, case, len)?;
         let full = oracle.was_full || Inspect::flow_counters(&fleet).was_full();
         if !full {
             self.check_witness(&fleet, oracle, &packets, len)?;
         }
-        Ok(Held { full, moves: 0 })
+        Ok(Agreement { full, moves: 0 })
     }
 
     /// Replays the steps on each part of the state in the order of its witness. The result must be the same.

@@ -42,7 +42,7 @@ pub struct Faulty<Q> {
     random: Random,
     /// Packets received from the inner queue.
     arrived: Batch,
-    held: Vec<Held>,
+    delayed: Vec<DelayedPacket>,
     /// Free memory for delayed packets.
     spare: Vec<Vec<u8>>,
     /// Number of packets that have arrived.
@@ -54,7 +54,7 @@ pub struct Faulty<Q> {
 
 /// A packet that is held back.
 #[derive(Debug)]
-struct Held {
+struct DelayedPacket {
     /// It is released once this many packets have arrived.
     due: u64,
     packet: Packet,
@@ -81,7 +81,7 @@ impl<Q: Receive> Faulty<Q> {
             random: Random(faults.seed),
             faults,
             arrived: Batch::default(),
-            held: Vec::new(),
+            delayed: Vec::new(),
             spare: Vec::new(),
             count: 0,
             numbers,
@@ -114,9 +114,9 @@ impl<Q: Receive> Faulty<Q> {
             if self.random.happens(duplicate) {
                 self.emit(&packet, &bytes, batch);
             }
-            if self.held.len() < reorder_window && self.random.happens(reorder) {
+            if self.delayed.len() < reorder_window && self.random.happens(reorder) {
                 let due = self.count + 1 + self.random.below(reorder_window as u64);
-                self.held.push(Held { due, packet, bytes });
+                self.delayed.push(DelayedPacket { due, packet, bytes });
             } else {
                 self.emit(&packet, &bytes, batch);
                 self.spare.push(bytes);
@@ -135,8 +135,8 @@ impl<Q: Receive> Faulty<Q> {
 
     /// Releases the delayed packets that are due once `count` packets have arrived.
     fn release(&mut self, count: u64, batch: &mut Batch) {
-        while let Some(index) = self.held.iter().position(|held| held.due <= count) {
-            let Held { packet, bytes, .. } = self.held.remove(index);
+        while let Some(index) = self.delayed.iter().position(|delayed| delayed.due <= count) {
+            let DelayedPacket { packet, bytes, .. } = self.delayed.remove(index);
             self.emit(&packet, &bytes, batch);
             self.spare.push(bytes);
         }

@@ -46,7 +46,7 @@ const FUNCTION: &str = "firewall";
 const INSIDE: &str = "inside=[\"192.168.10.0/24\", \"2001:db8:1::/64\"]";
 
 /// One engine's part of the comparison.
-struct Held {
+struct EngineCheck {
     engine: EngineKind,
     cores: usize,
     verified: Verified,
@@ -83,12 +83,12 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     }
     let dropped = who(&*program, &trace)?;
     let together = cores.max(2);
-    let mut held: Vec<Held> = Vec::new();
+    let mut checks: Vec<EngineCheck> = Vec::new();
     for engine in EngineKind::ALL {
-        let (done, all) = (held.len(), EngineKind::ALL.len());
+        let (done, all) = (checks.len(), EngineKind::ALL.len());
         signals::so_far(format!("{done} of {all} engines were compared with sequential, and none was timed"));
-        held.push(hold(&*program, &trace, engine, together));
-        steps.set(held.len() as u64);
+        checks.push(check_engine(&*program, &trace, engine, together));
+        steps.set(checks.len() as u64);
     }
     signals::so_far("all engines were compared with sequential; timing was not finished".to_owned());
     let plan = BenchPlan {
@@ -108,9 +108,9 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     let bench = program.bench(&trace, &plan, &mut |runs, all| steps.set((of + of * runs / all.max(1)) / 2))?;
     drop(progress);
 
-    let equal = held.iter().all(|held| held.verified.mismatch.is_none());
+    let equal = checks.iter().all(|check| check.verified.mismatch.is_none());
     let shown =
-        Shown { description: entry.description(), trace: &trace, kind, cores, outcome: &outcome, dropped, held, bench };
+        Shown { description: entry.description(), trace: &trace, kind, cores, outcome: &outcome, dropped, checks, bench };
     if args.json {
         print_json(&shown.json(equal))?;
     } else {
@@ -137,11 +137,11 @@ fn who(program: &dyn Program, trace: &Arc<Trace>) -> Result<Vec<Dropped>, Failed
 }
 
 /// Holds an engine against `sequential`, by schedules and by real threads.
-fn hold(program: &dyn Program, trace: &Trace, engine: EngineKind, cores: usize) -> Held {
+fn check_engine(program: &dyn Program, trace: &Trace, engine: EngineKind, cores: usize) -> EngineCheck {
     let cores = if engine == EngineKind::Sequential { 1 } else { cores };
     let plan =
         Plan { engines: vec![engine], cores: cores..=cores, seeds: 0..2, threads: true, options: Options::default() };
-    Held { engine, cores, verified: program.verify(trace, &plan, &mut |_, _| {}) }
+    EngineCheck { engine, cores, verified: program.verify(trace, &plan, &mut |_, _| {}) }
 }
 
 /// All that the demo shows.
@@ -152,7 +152,7 @@ struct Shown<'a> {
     cores: usize,
     outcome: &'a Outcome,
     dropped: Vec<Dropped>,
-    held: Vec<Held>,
+    checks: Vec<EngineCheck>,
     bench: Bench,
 }
 
@@ -229,7 +229,7 @@ impl Shown<'_> {
         }
         columns.push(("against sequential", Align::Left));
         let mut sheet = Sheet::new(style, &columns);
-        for Held { engine, cores, verified } in &self.held {
+        for EngineCheck { engine, cores, verified } in &self.checks {
             let mut row = vec![(engine.name().to_owned(), Tone::Bold), (self.mpps(*engine, 1), Tone::Plain)];
             if self.cores > 1 {
                 row.push((self.mpps(*engine, self.cores), Tone::Plain));
@@ -259,9 +259,9 @@ impl Shown<'_> {
     fn json(&self, equal: bool) -> Value {
         let dropped = dropped::json(&self.dropped, self.description);
         let engines: Vec<Value> = self
-            .held
+            .checks
             .iter()
-            .map(|Held { engine, cores, verified }| {
+            .map(|EngineCheck { engine, cores, verified }| {
                 let rates: Vec<Value> = self
                     .bench
                     .rows

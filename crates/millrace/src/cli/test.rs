@@ -15,7 +15,7 @@ use super::{configuration, entry, signals};
 use crate::print::number::counted;
 use crate::print::output::{note, print, print_json};
 use crate::print::style::Style;
-use catalogue::cases::{self, Differs, Held};
+use catalogue::cases::{self, CaseDifference, CaseResult};
 use catalogue::{Catalogue, Entry};
 
 /// Check functions against case files, which say what happens to each packet
@@ -126,7 +126,7 @@ Example:  millrace test testdata/nf/nat.toml"
 struct Tested {
     file: String,
     function: String,
-    cases: Vec<Held>,
+    cases: Vec<CaseResult>,
 }
 
 pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> {
@@ -143,21 +143,21 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     let plans: Vec<Plan> = args.cores.ranges().into_iter().map(plan).collect();
     let mut tested = Vec::new();
     for (file, entry, cases) in files {
-        let held = |case: &Case| cases::hold_all(entry, &file, case, &plans).map_err(Failed::usage);
-        let held = cases.cases.iter().map(held).collect::<Result<Vec<_>, _>>()?;
-        let tested_file = Tested { file, function: cases.function, cases: held };
+        let checked = |case: &Case| cases::check_case_all(entry, &file, case, &plans).map_err(Failed::usage);
+        let results = cases.cases.iter().map(checked).collect::<Result<Vec<_>, _>>()?;
+        let tested_file = Tested { file, function: cases.function, cases: results };
         if !args.json {
             print(&text(&tested_file))?;
         }
         tested.push(tested_file);
     }
-    let wrong = tested.iter().flat_map(|tested| &tested.cases).filter(|held| !held.is_right()).count();
+    let wrong = tested.iter().flat_map(|tested| &tested.cases).filter(|result| !result.is_right()).count();
     if args.json {
         print_json(&json(&tested, wrong == 0))?;
     } else {
         let all: usize = tested.iter().map(|tested| tested.cases.len()).sum();
         let all = counted(all as u64, "case", "cases");
-        let packets: usize = tested.iter().flat_map(|tested| &tested.cases).map(|held| held.packets).sum();
+        let packets: usize = tested.iter().flat_map(|tested| &tested.cases).map(|result| result.packets).sum();
         match wrong {
             0 => {
                 let packets = counted(packets as u64, "packet", "packets");
@@ -190,18 +190,18 @@ const SHOWN_MAX: usize = 10;
 fn text(tested: &Tested) -> String {
     let style = Style::stdout();
     let mut out = format!("{} by {}\n", style.bold(&tested.function), tested.file);
-    for held in &tested.cases {
-        let word = if held.is_right() { style.good("ok") } else { style.bad("WRONG") };
-        let packets = counted(held.packets as u64, "packet", "packets");
-        let engines = match held.engines.len() {
+    for result in &tested.cases {
+        let word = if result.is_right() { style.good("ok") } else { style.bad("WRONG") };
+        let packets = counted(result.packets as u64, "packet", "packets");
+        let engines = match result.engines.len() {
             0 => "compared with no engine: none of the chosen engines supports it on that many cores".to_owned(),
             engines => {
-                let runs = counted(held.runs, "run", "runs");
+                let runs = counted(result.runs, "run", "runs");
                 format!("{}, {runs}", counted(engines as u64, "engine", "engines"))
             }
         };
-        let _ = writeln!(out, "  {word} {} {}", held.name, style.dim(format!("({packets}; {engines})")));
-        for Differs { line, nth: (nth, of), difference } in held.differences.iter().take(SHOWN_MAX) {
+        let _ = writeln!(out, "  {word} {} {}", result.name, style.dim(format!("({packets}; {engines})")));
+        for CaseDifference { line, nth: (nth, of), difference } in result.differences.iter().take(SHOWN_MAX) {
             let Difference { expected, got } = difference;
             let which = if *of > 1 { format!("{nth} of {of}: ") } else { String::new() };
             let place = format!("{}:{line}: {which}", tested.file);
@@ -211,10 +211,10 @@ fn text(tested: &Tested) -> String {
                 " ".repeat(place.chars().count())
             );
         }
-        if held.differences.len() > SHOWN_MAX {
-            let _ = writeln!(out, "    and {} more", held.differences.len() - SHOWN_MAX);
+        if result.differences.len() > SHOWN_MAX {
+            let _ = writeln!(out, "    and {} more", result.differences.len() - SHOWN_MAX);
         }
-        if let Some(Mismatch { engine, cores, seed, seq, expected, got, .. }) = &held.mismatch {
+        if let Some(Mismatch { engine, cores, seed, seq, expected, got, .. }) = &result.mismatch {
             let how = seed.map_or("by real threads".to_owned(), |seed| format!("by schedule {seed}"));
             let what = seq.map_or("the final state".to_owned(), |seq| format!("packet {}", seq.0));
             let cores = counted(*cores as u64, "core", "cores");
@@ -229,23 +229,23 @@ fn text(tested: &Tested) -> String {
 }
 
 fn json(tested: &[Tested], right: bool) -> Value {
-    let of_case = |held: &Held| {
-        let differences: Vec<Value> = held
+    let of_case = |result: &CaseResult| {
+        let differences: Vec<Value> = result
             .differences
             .iter()
-            .map(|Differs { line, nth, difference: Difference { expected, got } }| {
+            .map(|CaseDifference { line, nth, difference: Difference { expected, got } }| {
                 json!({ "line": line, "nth": nth.0, "of": nth.1, "expected": expected, "got": got })
             })
             .collect();
-        let mismatch = held.mismatch.as_ref().map(|mismatch| {
+        let mismatch = result.mismatch.as_ref().map(|mismatch| {
             json!({
                 "engine": mismatch.engine.name(), "cores": mismatch.cores, "seed": mismatch.seed.map(|seed| seed.to_string()),
                 "packet": mismatch.seq.map(|seq| seq.0), "expected": mismatch.expected, "got": mismatch.got,
             })
         });
         json!({
-            "name": held.name, "packets": held.packets, "right": held.is_right(), "differences": differences,
-            "engines": held.engines.iter().map(|engine| engine.name()).collect::<Vec<_>>(), "runs": held.runs, "mismatch": mismatch,
+            "name": result.name, "packets": result.packets, "right": result.is_right(), "differences": differences,
+            "engines": result.engines.iter().map(|engine| engine.name()).collect::<Vec<_>>(), "runs": result.runs, "mismatch": mismatch,
         })
     };
     let files: Vec<Value> = tested

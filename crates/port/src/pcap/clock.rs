@@ -11,7 +11,7 @@ use crate::batch::Packet;
 /// Largest step between stamps that is accepted at once, in nanoseconds.
 const STEP: u64 = 1_000_000_000;
 /// Maximum number of packets that wait for the deciding stamp. Only packets without a stamp make it more than one.
-const HELD_MAX: usize = 64;
+const PENDING_MAX: usize = 64;
 
 /// Numbers packets and makes their time monotonic.
 #[derive(Debug, Default)]
@@ -28,7 +28,7 @@ pub(super) struct Clock {
     other_shift: Option<u64>,
     /// The latest stamp, if it is far behind.
     behind: Option<u64>,
-    held: Held,
+    pending: PendingPackets,
     steps_back: u64,
     disbelieved: u64,
     /// Packets with another time than their stamp, since the last [take](Clock::take_restamped).
@@ -39,7 +39,7 @@ pub(super) struct Clock {
 
 /// The latest packets, whose common time the next stamp decides.
 #[derive(Debug, Default)]
-struct Held {
+struct PendingPackets {
     /// Where they begin in the batch, or what they are, between two batches.
     first: usize,
     packets: Vec<Packet>,
@@ -102,7 +102,7 @@ impl Clock {
         self.seq += 1;
         // Its neighbour's stamp goes with it, if that was believed.
         let near = self.started && matches!(self.place(self.stamp, self.shift), Place::Near(_));
-        (seq, self.join(seq, near.then_some(self.stamp).filter(|_| self.held() == 0), packets))
+        (seq, self.join(seq, near.then_some(self.stamp).filter(|_| self.pending() == 0), packets))
     }
 
     /// As [`next`](Self::next), for a stamp before the epoch, given modulo 2^64.
@@ -116,29 +116,29 @@ impl Clock {
     }
 
     /// How many of the latest packets wait for the stamp that decides.
-    pub(super) fn held(&self) -> usize {
-        self.held.stamps.len()
+    pub(super) fn pending(&self) -> usize {
+        self.pending.stamps.len()
     }
 
     /// Removes waiting packets from the batch; subtracts `base` from their offsets.
     pub(super) fn suspend(&mut self, packets: &mut Vec<Packet>, base: usize) {
-        if self.held() > 0 {
-            let held = packets.drain(self.held.first..);
-            self.held.packets.extend(held.map(|packet| Packet { offset: packet.offset - base as u32, ..packet }));
+        if self.pending() > 0 {
+            let pending = packets.drain(self.pending.first..);
+            self.pending.packets.extend(pending.map(|packet| Packet { offset: packet.offset - base as u32, ..packet }));
         }
     }
 
     /// Puts the packets that wait into an empty batch.
     pub(super) fn resume(&mut self, packets: &mut Vec<Packet>) {
-        self.held.first = packets.len();
-        packets.append(&mut self.held.packets);
+        self.pending.first = packets.len();
+        packets.append(&mut self.pending.packets);
     }
 
     /// At the end, or before an error: accepts the doubted stamp.
     #[cold]
     pub(super) fn settle(&mut self, packets: &mut [Packet]) {
-        if self.held() > 0 {
-            match self.held.ahead {
+        if self.pending() > 0 {
+            match self.pending.ahead {
                 Some(stamp) => self.believe(stamp, packets),
                 None => self.release(0, packets),
             }
@@ -160,12 +160,12 @@ impl Clock {
             self.disbelieved += 1;
             return self.join(seq, Some(stamp), packets);
         }
-        if let Some(ahead) = self.held.ahead {
+        if let Some(ahead) = self.pending.ahead {
             if stamp >= ahead.saturating_sub(STEP) {
                 self.believe(ahead, packets);
             } else {
                 self.disbelieved += 1;
-                self.held.ahead = None;
+                self.pending.ahead = None;
                 if self.started {
                     self.release(self.now, packets);
                 }
@@ -175,8 +175,8 @@ impl Clock {
         let time = match time {
             Some(time) => self.give(seq, time, Some(stamp)),
             None => {
-                let time = self.join_held(seq, Some(stamp), packets);
-                self.held.ahead = Some(stamp);
+                let time = self.join_pending(seq, Some(stamp), packets);
+                self.pending.ahead = Some(stamp);
                 time
             }
         };
@@ -185,7 +185,7 @@ impl Clock {
     }
 
     fn see_whether_plain(&mut self) {
-        self.plain = self.started && self.shift == 0 && self.behind.is_none() && self.held() == 0;
+        self.plain = self.started && self.shift == 0 && self.behind.is_none() && self.pending() == 0;
     }
 
     /// Time of a packet with this stamp; `None` if the next stamp decides.
@@ -231,24 +231,24 @@ impl Clock {
 
     /// Gives a packet without a usable stamp its neighbours' time.
     fn join(&mut self, seq: Seq, stamp: Option<u64>, packets: &mut [Packet]) -> Nanos {
-        if self.held() == 0 && self.started {
+        if self.pending() == 0 && self.started {
             return self.give(seq, self.now, stamp);
         }
-        let time = self.join_held(seq, stamp, packets);
+        let time = self.join_pending(seq, stamp, packets);
         self.see_whether_plain();
         time
     }
 
     /// Holds a packet together with those that are held.
-    fn join_held(&mut self, seq: Seq, stamp: Option<u64>, packets: &mut [Packet]) -> Nanos {
-        if self.held() == HELD_MAX {
+    fn join_pending(&mut self, seq: Seq, stamp: Option<u64>, packets: &mut [Packet]) -> Nanos {
+        if self.pending() == PENDING_MAX {
             self.settle(packets);
         }
-        if self.held() == 0 {
-            self.held.first = packets.len();
+        if self.pending() == 0 {
+            self.pending.first = packets.len();
         }
-        self.held.stamps.push(stamp);
-        debug_assert_eq!(self.held.first + self.held() - 1, packets.len(), "number {} is the next", seq.0);
+        self.pending.stamps.push(stamp);
+        debug_assert_eq!(self.pending.first + self.pending() - 1, packets.len(), "number {} is the next", seq.0);
         Nanos(self.now)
     }
 
@@ -260,12 +260,12 @@ impl Clock {
 
     /// Gives the waiting packets this time.
     fn release(&mut self, time: u64, packets: &mut [Packet]) {
-        self.held.ahead = None;
-        let mut stamps = std::mem::take(&mut self.held.stamps);
-        for (packet, stamp) in packets[self.held.first..].iter_mut().zip(stamps.drain(..)) {
+        self.pending.ahead = None;
+        let mut stamps = std::mem::take(&mut self.pending.stamps);
+        for (packet, stamp) in packets[self.pending.first..].iter_mut().zip(stamps.drain(..)) {
             packet.time = self.give(packet.seq, time, stamp);
         }
-        self.held.stamps = stamps;
+        self.pending.stamps = stamps;
     }
 
     fn give(&mut self, seq: Seq, time: u64, stamp: Option<u64>) -> Nanos {

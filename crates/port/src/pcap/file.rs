@@ -173,7 +173,7 @@ impl FileReader {
             return Ok(Received::End);
         }
         // The shortest record is a header of 16 bytes, so that no block makes the descriptors grow.
-        packets.reserve(self.block_bytes / 16 + 1 + self.clock.held());
+        packets.reserve(self.block_bytes / 16 + 1 + self.clock.pending());
         let received = self.fill(memory, packets);
         let origin = batch.origin_mut();
         self.clock.take_restamped(&mut origin.restamped);
@@ -232,7 +232,7 @@ impl FileReader {
             block.at = at;
             match stop {
                 Stop::Fault(fault) => return self.deliver(packets, fault),
-                Stop::Need(_) if packets.len() > self.clock.held() => {
+                Stop::Need(_) if packets.len() > self.clock.pending() => {
                     self.keep(&block, packets);
                     return Ok(Received::Packets);
                 }
@@ -260,7 +260,7 @@ impl FileReader {
 
     /// Keeps for the next block what no packet was found in yet, and the packets whose time isn't known.
     fn keep(&mut self, block: &Block<'_>, packets: &mut Vec<Packet>) {
-        let held = packets.len() - self.clock.held();
+        let held = packets.len() - self.clock.pending();
         let start = block.start(&packets[held..]);
         self.clock.suspend(packets, start);
         self.walked = block.at - start;
