@@ -142,12 +142,12 @@ struct Observation {
 }
 
 /// Flows by key, with their state and deadline.
-type Flows<N> = Vec<(KeyOf<N>, <N as NetworkFunction>::Flow, Nanos)>;
+type FlowSnapshot<N> = Vec<(KeyOf<N>, <N as NetworkFunction>::Flow, Nanos)>;
 
 /// Result of a run, in a form that can be compared.
 struct Observed<N: Function> {
     packets: Vec<Option<Observation>>,
-    flows: Flows<N>,
+    flows: FlowSnapshot<N>,
     shared: u64,
     was_full: bool,
     /// Flows that were opened.
@@ -643,14 +643,14 @@ fn last_time(trace: &Trace, len: usize) -> Nanos {
     len.checked_sub(1).map_or(Nanos(0), |last| trace.packets()[last].time)
 }
 
-fn sorted<N: Function>(flows: impl Iterator<Item = FlowState<N>>) -> Flows<N> {
-    let mut flows: Flows<N> = flows.map(|state| (state.key, state.flow, state.deadline)).collect();
+fn sorted<N: Function>(flows: impl Iterator<Item = FlowState<N>>) -> FlowSnapshot<N> {
+    let mut flows: FlowSnapshot<N> = flows.map(|state| (state.key, state.flow, state.deadline)).collect();
     sort::<N>(&mut flows);
     flows
 }
 
 /// Sorts flows by key. A separate function, so that the sort is compiled once for each function.
-fn sort<N: Function>(flows: &mut Flows<N>) {
+fn sort<N: Function>(flows: &mut FlowSnapshot<N>) {
     flows.sort_unstable_by_key(|(key, ..)| *key);
 }
 
@@ -667,7 +667,7 @@ fn compare_packets(expected: &[Option<Observation>], got: &[Option<Observation>]
     Err(Difference { seq: Some(Seq(index as u64)), expected: say(expected[index]), got: say(got[index]) })
 }
 
-fn compare_flows<N: Function>(expected: &Flows<N>, got: &Flows<N>, which: &str) -> Result<(), Difference> {
+fn compare_flows<N: Function>(expected: &FlowSnapshot<N>, got: &FlowSnapshot<N>, which: &str) -> Result<(), Difference> {
     if expected == got {
         return Ok(());
     }

@@ -5,7 +5,7 @@ use packet::{
 };
 use port::{Batch, Packet};
 
-use super::flows::{Flows, Volume};
+use super::flows::{FlowCounter, Volume};
 
 /// EtherTypes.
 const IPV4: u16 = 0x0800;
@@ -37,7 +37,7 @@ pub(super) struct Census {
     pub(super) resets: u64,
     pub(super) malformed: [u64; Malformed::ALL.len()],
     pub(super) tunnels: [u64; TUNNELS.len()],
-    flows: Flows,
+    flows: FlowCounter,
 }
 
 /// Every tunnel, in the order in which they are counted.

@@ -11,7 +11,7 @@ use locality::{pages, prefetch};
 use packet::{Family, FiveTuple, FlowKey, Key};
 
 /// The flows of both families.
-pub(super) struct Flows {
+pub(super) struct FlowCounter {
     v4: Counts<<FiveTuple as FlowKey>::V4>,
     v6: Counts<<FiveTuple as FlowKey>::V6>,
     flows_max: usize,
@@ -31,7 +31,7 @@ const WAITING: usize = 64;
 /// Places that a table begins with.
 const PLACES: usize = 1 << 10;
 
-impl Default for Flows {
+impl Default for FlowCounter {
     fn default() -> Self {
         // Whoever made the capture must not know where its flows lie.
         let seed = RandomState::new().hash_one(0);
@@ -39,7 +39,7 @@ impl Default for Flows {
     }
 }
 
-impl Flows {
+impl FlowCounter {
     /// Counts a packet of the flow, at the latest when it is [flushed](Self::flush).
     #[inline(always)]
     pub(super) fn count(&mut self, flow: &FiveTuple, bytes: u32) {
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn flows_are_counted_as_a_map_counts_them() {
-        let (mut flows, mut map) = (Flows::default(), BTreeMap::<FiveTuple, Volume>::new());
+        let (mut flows, mut map) = (FlowCounter::default(), BTreeMap::<FiveTuple, Volume>::new());
         assert_eq!(flows.iter().count(), 0);
         let mut random = 1u32;
         for number in 0..50_000 {
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn flows_beyond_the_bound_are_not_counted() {
-        let mut flows = Flows { flows_max: 512, ..Flows::default() };
+        let mut flows = FlowCounter { flows_max: 512, ..FlowCounter::default() };
         for number in (0..3_000).chain(0..3_000) {
             flows.count(&flow(number), 1);
         }

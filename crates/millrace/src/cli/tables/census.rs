@@ -9,7 +9,7 @@ use super::capture::Seen;
 pub(super) struct Census {
     pub(super) v4: Family<FiveTuple4>,
     pub(super) v6: Family<FiveTuple6>,
-    pub(super) flows: Flows,
+    pub(super) flows: FlowStats,
     /// The most flows of each family, and of both together, that were alive at once.
     pub(super) peak: Peak,
     second: Second,
@@ -17,7 +17,7 @@ pub(super) struct Census {
 
 /// What became of the flows of both families.
 #[derive(Default)]
-pub(super) struct Flows {
+pub(super) struct FlowStats {
     pub(super) opened: u64,
     pub(super) packets: u64,
     /// Flows that nobody answered, until they ended or the capture did.
@@ -76,7 +76,7 @@ impl Census {
         Self {
             v4: Family::new(),
             v6: Family::new(),
-            flows: Flows::default(),
+            flows: FlowStats::default(),
             peak: Peak::default(),
             second: Second::default(),
         }
@@ -130,7 +130,7 @@ impl Second {
     }
 }
 
-impl Flows {
+impl FlowStats {
     fn end(&mut self, flow: &Flow) {
         self.unanswered += u64::from(!flow.answered);
         self.lives += flow.last.since(flow.first).as_secs_f64();
@@ -161,7 +161,7 @@ impl<K: Key> Family<K> {
     }
 
     /// Ends the flows whose deadline has passed.
-    fn age(&mut self, now: Nanos, flows: &mut Flows) {
+    fn age(&mut self, now: Nanos, flows: &mut FlowStats) {
         for _ in 0..WORK {
             if let Some(slot) = self.table.reclaim(now) {
                 self.end(slot, flows);
@@ -169,14 +169,14 @@ impl<K: Key> Family<K> {
         }
     }
 
-    fn end(&mut self, slot: Slot, flows: &mut Flows) {
+    fn end(&mut self, slot: Slot, flows: &mut FlowStats) {
         let flow = self.table.remove(slot);
         self.unanswered -= usize::from(!flow.answered);
         flows.end(&flow);
     }
 
     /// Whether the packet opens a flow.
-    fn see(&mut self, key: K, seen: &Seen, timeout: Nanos, flows: &mut Flows) -> bool {
+    fn see(&mut self, key: K, seen: &Seen, timeout: Nanos, flows: &mut FlowStats) -> bool {
         let now = seen.time;
         let hash = self.table.hash(&key);
         if let Some(slot) = self.table.find(&key, hash) {
