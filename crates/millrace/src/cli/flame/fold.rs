@@ -9,7 +9,7 @@ use crate::print::flame::Part;
 
 /// A place in a stack.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Cell {
+pub(super) struct StackPlace {
     pub(super) part: Part,
     pub(super) name: String,
 }
@@ -27,7 +27,7 @@ pub(super) struct Line {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Folded {
     /// From the outermost place inwards.
-    pub(super) stacks: BTreeMap<Vec<Cell>, u64>,
+    pub(super) stacks: BTreeMap<Vec<StackPlace>, u64>,
     /// By the innermost of the function's lines that was at work.
     pub(super) lines: BTreeMap<Line, u64>,
     /// Where no line of the function was at work, by the engine's stage.
@@ -75,7 +75,7 @@ pub(super) fn fold<'a>(stacks: impl IntoIterator<Item = &'a (Stack, u64)>, home:
 }
 
 struct Path {
-    cells: Vec<Cell>,
+    cells: Vec<StackPlace>,
     line: Option<Line>,
     stage: &'static str,
 }
@@ -87,7 +87,7 @@ fn path(stack: &Stack, home: &str) -> Option<Path> {
     let Some(start) = start.filter(|_| stack.whole) else {
         // Where the unwinder gave up, nobody knows whose stack it is.
         let begins = stack.whole && frames.iter().any(Known::is_start);
-        let unknown = Cell { part: Part::Unknown, name: UNKNOWN.to_owned() };
+        let unknown = StackPlace { part: Part::Unknown, name: UNKNOWN.to_owned() };
         return (!begins).then(|| Path { cells: vec![unknown], line: None, stage: UNKNOWN });
     };
     let frames = &frames[start + 1..];
@@ -99,7 +99,7 @@ fn path(stack: &Stack, home: &str) -> Option<Path> {
             (stage, behind) = (marked, at + 1);
         }
     }
-    let cell = |part, name: &str| Cell { part, name: name.to_owned() };
+    let cell = |part, name: &str| StackPlace { part, name: name.to_owned() };
     let mut cells = vec![cell(Part::Engine, LOOP)];
     if stage != LOOP {
         cells.push(cell(Part::Engine, stage));
@@ -159,7 +159,7 @@ impl Folded {
 
     /// The stacks as other tools read them: `worker loop;take steps;nat.rs:12 packet 345`.
     pub(super) fn text(&self) -> String {
-        let line = |(cells, count): (&Vec<Cell>, &u64)| {
+        let line = |(cells, count): (&Vec<StackPlace>, &u64)| {
             // These two have a meaning in that format.
             let names: Vec<String> = cells.iter().map(|cell| cell.name.replace([';', '\n'], ",")).collect();
             format!("{} {count}\n", names.join(";"))
