@@ -16,7 +16,7 @@ use crate::bare::Bare;
 use crate::gauge::{Gauged, Shown};
 use crate::loss_free::{Found, LossFree, LossFreePlan, search};
 use crate::model::{CostModel, Prediction, replay_percent};
-use crate::pass::Pass;
+use crate::forward_all::ForwardAll;
 use crate::remote::Remote;
 use crate::replay::{ReplayPlan, replay_workers};
 use crate::rounds::{Contender, Reading, Readings, Rounds, Rules, take_turns};
@@ -159,7 +159,7 @@ pub fn bench<N: Function>(
         }
     }
     // The model's parameters: dispatch alone, a lone core, and one core's share of two and of eight replicas.
-    let pass = Arc::new(Pass);
+    let pass = Arc::new(ForwardAll);
     let mut dispatch = Fleets::new(private_fleet(EngineKind::Sequential, pass, 1, &plan.options), trace, plan)?;
     let mut alone = Fleets::new(private_fleet(EngineKind::Sequential, Arc::clone(nf), 1, &plan.options), trace, plan)?;
     let share_of = |replicas| {

@@ -32,7 +32,7 @@ mod gauge;
 mod loss_free;
 mod lossy;
 mod model;
-mod pass;
+mod forward_all;
 mod profile;
 mod remote;
 mod repeat;

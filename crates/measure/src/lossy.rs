@@ -204,7 +204,7 @@ impl<N: Function> Contender for Replicas<N> {
 mod tests {
     use super::*;
     use crate::bench::tests::trace;
-    use crate::pass::Pass;
+    use crate::forward_all::ForwardAll;
 
     fn plan() -> LossPlan {
         let options = Options { flows_max: Some(64), ..Options::default() };
@@ -222,7 +222,7 @@ mod tests {
     #[test]
     fn what_is_lost_is_counted_and_what_recovery_found_is_told() {
         let mut last = (0, 0);
-        let result = lossy(&Arc::new(Pass), &trace(401, 20), &plan(), &mut |done, total| last = (done, total));
+        let result = lossy(&Arc::new(ForwardAll), &trace(401, 20), &plan(), &mut |done, total| last = (done, total));
         if cpus().len() < 2 {
             assert!(matches!(result, Err(BenchError::Refused(_))));
             return;
@@ -244,10 +244,10 @@ mod tests {
     #[test]
     fn what_cannot_be_measured_is_refused() {
         for cores in [1, cpus().len() + 1] {
-            let refused = lossy(&Arc::new(Pass), &trace(400, 20), &LossPlan { cores, ..plan() }, &mut |_, _| {});
+            let refused = lossy(&Arc::new(ForwardAll), &trace(400, 20), &LossPlan { cores, ..plan() }, &mut |_, _| {});
             assert!(matches!(refused, Err(BenchError::Refused(reason)) if reason.contains("can't be measured")));
         }
-        let refused = lossy(&Arc::new(Pass), &trace(1, 1), &plan(), &mut |_, _| {});
+        let refused = lossy(&Arc::new(ForwardAll), &trace(1, 1), &plan(), &mut |_, _| {});
         assert!(matches!(refused, Err(BenchError::Refused(_))));
     }
 }

@@ -54,7 +54,7 @@ struct Case<S> {
 
 /// What one pass came to.
 #[derive(Clone, Copy, Default)]
-struct Pass {
+struct PassCounts {
     elapsed: Duration,
     packets: u64,
     hits: u64,
@@ -62,7 +62,7 @@ struct Pass {
 
 /// A case whose table's type is forgotten: called once a pass.
 trait Turn {
-    fn pass(&mut self, op: Op, traffic: &Traffic, packets: u64) -> Pass;
+    fn pass(&mut self, op: Op, traffic: &Traffic, packets: u64) -> PassCounts;
     fn tails(&mut self, op: Op, traffic: &Traffic, packets: u64) -> (Option<Tail>, Option<Tail>);
     fn row(&self, op: Op, traffic: &Traffic, ns: Spread, hits: f64, tails: (Option<Tail>, Option<Tail>)) -> Resident;
 }
@@ -98,7 +98,7 @@ pub(super) fn measure(
         for case in &mut cases {
             case.pass(op, traffic, plan.round_packets.min(1 << 16));
         }
-        let mut passes: Vec<Vec<Pass>> = vec![Vec::new(); cases.len()];
+        let mut passes: Vec<Vec<PassCounts>> = vec![Vec::new(); cases.len()];
         for _ in 0..plan.rounds {
             for (case, passes) in cases.iter_mut().zip(&mut passes) {
                 passes.push(case.pass(op, traffic, plan.round_packets));
@@ -159,19 +159,19 @@ impl<S: Subject> Case<S> {
     }
 
     /// Runs at least `packets` packets through the meter.
-    fn metered<M: Meter>(&mut self, op: Op, traffic: &Traffic, packets: u64, meter: &mut M) -> Pass {
+    fn metered<M: Meter>(&mut self, op: Op, traffic: &Traffic, packets: u64, meter: &mut M) -> PassCounts {
         match op {
             Op::Lookup => self.round(&traffic.queries, packets, |subject, keys| subject.look(keys, meter)),
             Op::Miss => self.round(&traffic.absent, packets, |subject, keys| subject.look(keys, meter)),
             Op::Insert => self.insert(traffic, packets, meter),
             Op::Mixed => self.mixed(traffic, packets, meter),
-            Op::Expire | Op::Clump => Pass::default(),
+            Op::Expire | Op::Clump => PassCounts::default(),
         }
     }
 
     /// Continues cyclically through a list.
-    fn round(&mut self, list: &[FiveTuple4], packets: u64, mut f: impl FnMut(&mut S, &[FiveTuple4]) -> u64) -> Pass {
-        let mut pass = Pass::default();
+    fn round(&mut self, list: &[FiveTuple4], packets: u64, mut f: impl FnMut(&mut S, &[FiveTuple4]) -> u64) -> PassCounts {
+        let mut pass = PassCounts::default();
         let start = Instant::now();
         while pass.packets < packets {
             self.at %= list.len();
@@ -186,10 +186,10 @@ impl<S: Subject> Case<S> {
     }
 
     /// Removes the last flows, untimed, and inserts them again.
-    fn insert<M: Meter>(&mut self, traffic: &Traffic, packets: u64, meter: &mut M) -> Pass {
+    fn insert<M: Meter>(&mut self, traffic: &Traffic, packets: u64, meter: &mut M) -> PassCounts {
         let last = (traffic.flows.len() as f64 * LAST as f64 / self.load_percent).ceil() as usize;
         let last = &traffic.flows[traffic.flows.len() - last.clamp(1, traffic.flows.len())..];
-        let mut pass = Pass::default();
+        let mut pass = PassCounts::default();
         while pass.packets < packets {
             self.subject.end(last);
             let start = Instant::now();
@@ -200,9 +200,9 @@ impl<S: Subject> Case<S> {
         pass
     }
 
-    fn mixed<M: Meter>(&mut self, traffic: &Traffic, packets: u64, meter: &mut M) -> Pass {
+    fn mixed<M: Meter>(&mut self, traffic: &Traffic, packets: u64, meter: &mut M) -> PassCounts {
         let script = &traffic.script;
-        let mut pass = Pass::default();
+        let mut pass = PassCounts::default();
         while pass.packets < packets {
             self.subject.end(&script.out);
             let start = Instant::now();
@@ -218,7 +218,7 @@ impl<S: Subject> Case<S> {
 }
 
 impl<S: Subject> Turn for Case<S> {
-    fn pass(&mut self, op: Op, traffic: &Traffic, packets: u64) -> Pass {
+    fn pass(&mut self, op: Op, traffic: &Traffic, packets: u64) -> PassCounts {
         self.metered(op, traffic, packets, &mut Whole)
     }
 
