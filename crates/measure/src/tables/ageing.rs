@@ -161,7 +161,7 @@ struct Case<I> {
 }
 
 /// A case whose table's type is forgotten: called once a pass.
-trait Turn {
+trait AnyCase {
     fn pass(&mut self, packets: u64) -> Duration;
     fn count_from_here(&mut self);
     fn row(&mut self, ns: Spread, packets: u64) -> Expiring;
@@ -182,7 +182,7 @@ pub(super) fn measure(
     if !plan.ops.contains(&Op::Expire) {
         return Ok(Vec::new());
     }
-    let mut cases: Vec<Box<dyn Turn>> = Vec::new();
+    let mut cases: Vec<Box<dyn AnyCase>> = Vec::new();
     for &kind in &plan.tables {
         for &ageing in &plan.ageings {
             if let Some(mut case) = kind.visit(Make { kind, ageing, traffic, plan, load }) {
@@ -217,9 +217,9 @@ struct Make<'a> {
 }
 
 impl Visit for Make<'_> {
-    type Out = Box<dyn Turn>;
+    type Out = Box<dyn AnyCase>;
 
-    fn visit<I: Index>(self, choice: I::Choice) -> Box<dyn Turn> {
+    fn visit<I: Index>(self, choice: I::Choice) -> Box<dyn AnyCase> {
         let Self { kind, ageing, traffic, plan, load } = self;
         let capacity = traffic.entries();
         let seed = seed_of(plan.seed);
@@ -249,7 +249,7 @@ impl<I: Index> Case<I> {
     }
 }
 
-impl<I: Index> Turn for Case<I> {
+impl<I: Index> AnyCase for Case<I> {
     fn pass(&mut self, packets: u64) -> Duration {
         let start = Instant::now();
         self.metered(packets, &mut Whole);

@@ -61,7 +61,7 @@ struct PassCounts {
 }
 
 /// A case whose table's type is forgotten: called once a pass.
-trait Turn {
+trait AnyCase {
     fn pass(&mut self, op: Op, traffic: &Traffic, packets: u64) -> PassCounts;
     fn tails(&mut self, op: Op, traffic: &Traffic, packets: u64) -> (Option<Tail>, Option<Tail>);
     fn row(&self, op: Op, traffic: &Traffic, ns: Spread, hits: f64, tails: (Option<Tail>, Option<Tail>)) -> Resident;
@@ -87,7 +87,7 @@ pub(super) fn measure(
     if ops(plan).next().is_none() {
         return Ok(Vec::new());
     }
-    let mut cases: Vec<Box<dyn Turn>> = Vec::new();
+    let mut cases: Vec<Box<dyn AnyCase>> = Vec::new();
     for &kind in &plan.tables {
         cases.push(case(kind, traffic, plan, load));
         run.pass()?;
@@ -119,11 +119,11 @@ pub(super) fn measure(
     Ok(rows)
 }
 
-fn case(kind: TableKind, traffic: &Traffic, plan: &TablesPlan, load: usize) -> Box<dyn Turn> {
+fn case(kind: TableKind, traffic: &Traffic, plan: &TablesPlan, load: usize) -> Box<dyn AnyCase> {
     struct Make<'a>(TableKind, &'a Traffic, &'a TablesPlan, usize);
     impl Visit for Make<'_> {
-        type Out = Box<dyn Turn>;
-        fn visit<I: Index>(self, choice: I::Choice) -> Box<dyn Turn> {
+        type Out = Box<dyn AnyCase>;
+        fn visit<I: Index>(self, choice: I::Choice) -> Box<dyn AnyCase> {
             let Self(kind, traffic, plan, load) = self;
             Box::new(Case::filled(
                 kind,
@@ -217,7 +217,7 @@ impl<S: Subject> Case<S> {
     }
 }
 
-impl<S: Subject> Turn for Case<S> {
+impl<S: Subject> AnyCase for Case<S> {
     fn pass(&mut self, op: Op, traffic: &Traffic, packets: u64) -> PassCounts {
         self.metered(op, traffic, packets, &mut Whole)
     }
