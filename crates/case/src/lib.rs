@@ -32,7 +32,7 @@
 #![forbid(unsafe_code)]
 
 mod spec;
-mod words;
+mod tokens;
 
 use std::fmt;
 use std::ops::Range;
@@ -44,7 +44,7 @@ use serde::Deserialize;
 use toml::{Spanned, Table, Value};
 
 pub use spec::Spec;
-use words::{Words, show, split};
+use tokens::{Tokens, show, split};
 
 /// A case file.
 #[derive(Debug)]
@@ -328,13 +328,13 @@ pub struct Difference {
 
 impl Step {
     /// Reads a line: how many packets it stands for, the time between them, and the first.
-    fn read(words: &[words::Word], line: usize, last: Nanos) -> Result<(usize, Nanos, Self), String> {
-        let arrow = words.iter().position(|word| matches!(word, words::Word::Plain(word) if word == ARROW));
+    fn read(words: &[words::Token], line: usize, last: Nanos) -> Result<(usize, Nanos, Self), String> {
+        let arrow = words.iter().position(|word| matches!(word, words::Token::Plain(word) if word == ARROW));
         let (told, expected) = match arrow {
             Some(at) => (&words[..at], Some(&words[at + 1..])),
             None => (words, None),
         };
-        let mut words = Words::new(told);
+        let mut words = Tokens::new(told);
         let time = words.plain("a time")?;
         let time = match time.strip_prefix('+') {
             Some(span) => last + span_of(span)?,
@@ -344,7 +344,7 @@ impl Step {
             return Err(format!("time goes back: the packet before is at {} s", last.as_secs_f64()));
         }
         let (mut times, mut every) = (1, Nanos(0));
-        if let Some(words::Word::Plain(word)) = words.peek()
+        if let Some(words::Token::Plain(word)) = words.peek()
             && let Some(digits) = digits_behind_x(word)
         {
             let most = || format!("`{word}` is not a number of packets: write x1 to x{PACKETS_MAX}");
@@ -355,7 +355,7 @@ impl Step {
             }
         }
         let interface = if words.take("on") { words.number("an interface's number")? } else { 0 };
-        if let Some(words::Word::Plain(word)) = words.peek()
+        if let Some(words::Token::Plain(word)) = words.peek()
             && (matches!(word.as_str(), "on" | "every" | "x") || digits_behind_x(word).is_some())
         {
             return Err(format!(
@@ -363,7 +363,7 @@ impl Step {
             ));
         }
         let packet = Spec::read(&mut words)?;
-        let expected = expected.map(|words| Expected::read(&mut Words::new(words))).transpose()?;
+        let expected = expected.map(|words| Expected::read(&mut Tokens::new(words))).transpose()?;
         Ok((times, every, Self { line, nth: (1, times), time, interface, packet, expected }))
     }
 
@@ -373,7 +373,7 @@ impl Step {
     /// Both, where they differ.
     pub fn holds(&self, fared: &Fared<'_>) -> Result<(), Difference> {
         let Some(expected) = &self.expected else { return Ok(()) };
-        let got = Got(fared);
+        let got = ShownOutcome(fared);
         let told = match expected {
             Expected::Drop(reason) => fared.dropped == Some(reason),
             Expected::Reply(spec) => fared.replied && covers(spec, fared.after),
@@ -391,10 +391,10 @@ impl Step {
         }
         let expected = match expected {
             Expected::Forward { port, change: Some(change) } if change.changes(&self.packet) => {
-                format!("forward {}{}", Way(*port), change.over(&self.packet))
+                format!("forward {}{}", OutputPort(*port), change.over(&self.packet))
             }
-            Expected::Forward { port, change: Some(change) } => format!("forward {}{change}", Way(*port)),
-            Expected::Forward { port, change: None } => format!("forward {}unchanged", Way(*port)),
+            Expected::Forward { port, change: Some(change) } => format!("forward {}{change}", OutputPort(*port)),
+            Expected::Forward { port, change: None } => format!("forward {}unchanged", OutputPort(*port)),
             Expected::Reply(spec) => format!("reply {spec}"),
             Expected::Drop(reason) => format!("drop {reason}"),
         };
@@ -410,7 +410,7 @@ impl Step {
 }
 
 impl Expected {
-    fn read(words: &mut Words<'_>) -> Result<Self, String> {
+    fn read(words: &mut Tokens<'_>) -> Result<Self, String> {
         let what = "the outcome of the packet (forward, reply or drop)";
         match words.plain(what)? {
             "drop" => {
@@ -453,9 +453,9 @@ fn covers(spec: &Spec, frame: &[u8]) -> bool {
 }
 
 /// The port that a packet leaves by, in words.
-struct Way(PortId);
+struct OutputPort(PortId);
 
-impl fmt::Display for Way {
+impl fmt::Display for OutputPort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             PortId::ACROSS => Ok(()),
@@ -466,16 +466,16 @@ impl fmt::Display for Way {
 }
 
 /// What became of a packet, in words.
-struct Got<'a>(&'a Fared<'a>);
+struct ShownOutcome<'a>(&'a Fared<'a>);
 
-impl fmt::Display for Got<'_> {
+impl fmt::Display for ShownOutcome<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Fared { packet, before, after, replied, dropped } = self.0;
         match (dropped, packet.fate) {
             (Some(reason), _) => write!(f, "drop {reason}"),
             (None, Fate::Transmit(_)) if *replied => write!(f, "reply {}", Spec::of(after)),
-            (None, Fate::Transmit(port)) if after == before => write!(f, "forward {}unchanged", Way(PortId(port))),
-            (None, Fate::Transmit(port)) => write!(f, "forward {}{}", Way(PortId(port)), Spec::of(after)),
+            (None, Fate::Transmit(port)) if after == before => write!(f, "forward {}unchanged", OutputPort(PortId(port))),
+            (None, Fate::Transmit(port)) => write!(f, "forward {}{}", OutputPort(PortId(port)), Spec::of(after)),
             (None, Fate::Drop(_) | Fate::Pending) => f.write_str("nothing"),
         }
     }

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use packet::{Endpoint, Fragment, Headers, LinkType, Mac, Network, TcpFlags, Transport};
 
-use super::words::{Word, Words, hex, show, split};
+use super::tokens::{Token, Tokens, hex, show, split};
 use synth::Build;
 
 /// A packet, as far as it is told.
@@ -87,11 +87,11 @@ impl Spec {
     /// # Errors
     /// What is wrong with it.
     pub fn parse(text: &str) -> Result<Self, String> {
-        Self::read(&mut Words::new(&split(text)?))
+        Self::read(&mut Tokens::new(&split(text)?))
     }
 
     /// Reads a packet up to the end of the words.
-    pub(super) fn read(words: &mut Words<'_>) -> Result<Self, String> {
+    pub(super) fn read(words: &mut Tokens<'_>) -> Result<Self, String> {
         let macs = match words.take("eth") {
             true => Some((mac(words)?, arrow(words, mac)?)),
             false => None,
@@ -112,7 +112,7 @@ impl Spec {
         };
         match words.next() {
             None => Ok(Self { macs, vlans, body }),
-            Some(Word::Plain(word)) if word.bytes().all(|letter| b"FSRPAUEW".contains(&letter)) => Err(format!(
+            Some(Token::Plain(word)) if word.bytes().all(|letter| b"FSRPAUEW".contains(&letter)) => Err(format!(
                 "`{word}` isn't allowed here: flags follow the addresses of a TCP segment, as in tcpdump: S, S., ., P., F., R"
             )),
             Some(more) => Err(format!("{} isn't allowed here", show(more))),
@@ -184,7 +184,7 @@ impl Spec {
 }
 
 impl Ip {
-    fn read(words: &mut Words<'_>) -> Result<Self, String> {
+    fn read(words: &mut Tokens<'_>) -> Result<Self, String> {
         let what = "the kind of packet (tcp, udp, icmp, ip, arp or hex)";
         let name = words.plain(what)?;
         let has_ports = matches!(name, "tcp" | "udp");
@@ -220,18 +220,18 @@ impl Ip {
     }
 
     /// Takes one detail, if the next word begins one.
-    fn detail(&mut self, words: &mut Words<'_>) -> Result<bool, String> {
+    fn detail(&mut self, words: &mut Tokens<'_>) -> Result<bool, String> {
         let is_error = matches!(self.kind, Kind::Icmp { kind, .. } if is_error(kind, self.src.address));
         match words.peek() {
-            Some(Word::Quoted(text)) => {
+            Some(Token::Quoted(text)) => {
                 words.next();
                 self.payload = Some(Payload::Bytes(text.clone()));
                 return Ok(true);
             }
-            Some(Word::Plain(_)) => {}
-            Some(Word::Group(_)) | None => return Ok(false),
+            Some(Token::Plain(_)) => {}
+            Some(Token::Group(_)) | None => return Ok(false),
         }
-        let Some(Word::Plain(name)) = words.peek() else { return Ok(false) };
+        let Some(Token::Plain(name)) = words.peek() else { return Ok(false) };
         match (name.as_str(), &mut self.kind) {
             ("ttl", _) => self.ttl = Some(detail(words)?),
             ("tos", _) => self.tos = Some(detail(words)?),
@@ -261,10 +261,10 @@ impl Ip {
             }
             ("quoting", _) if is_error => {
                 words.next();
-                let Some(Word::Group(quoted)) = words.next() else {
+                let Some(Token::Group(quoted)) = words.next() else {
                     return Err("`quoting` must be followed by a packet in parentheses".to_owned());
                 };
-                let mut quoted = Words::new(quoted);
+                let mut quoted = Tokens::new(quoted);
                 let ip = Self::read(&mut quoted)?;
                 if let Some(more) = quoted.next() {
                     return Err(format!("{} isn't allowed here", show(more)));
@@ -526,17 +526,17 @@ fn counting(len: usize) -> Vec<u8> {
 }
 
 /// The number behind the name of a detail.
-fn detail<T: std::str::FromStr>(words: &mut Words<'_>) -> Result<T, String> {
+fn detail<T: std::str::FromStr>(words: &mut Tokens<'_>) -> Result<T, String> {
     let name = words.plain("a detail")?;
     words.number(&format!("the number of `{name}`"))
 }
 
-fn arrow<T>(words: &mut Words<'_>, end: impl Fn(&mut Words<'_>) -> Result<T, String>) -> Result<T, String> {
+fn arrow<T>(words: &mut Tokens<'_>, end: impl Fn(&mut Tokens<'_>) -> Result<T, String>) -> Result<T, String> {
     let word = words.plain("`>`")?;
     if word == ">" { end(words) } else { Err(format!("found `{word}`, expected `>`")) }
 }
 
-fn socket(words: &mut Words<'_>) -> Result<Endpoint, String> {
+fn socket(words: &mut Tokens<'_>) -> Result<Endpoint, String> {
     let word = words.plain("an address with a port")?;
     let socket = word
         .parse::<SocketAddr>()
@@ -544,27 +544,27 @@ fn socket(words: &mut Words<'_>) -> Result<Endpoint, String> {
     Ok(Endpoint::new(socket.ip(), socket.port()))
 }
 
-fn host(words: &mut Words<'_>) -> Result<Endpoint, String> {
+fn host(words: &mut Tokens<'_>) -> Result<Endpoint, String> {
     let word = words.plain("an address")?;
     let address = word.parse().map_err(|_| format!("`{word}` is not an address: write 10.0.0.1, or 2001:db8::1"))?;
     Ok(Endpoint::new(address, 0))
 }
 
-fn mac(words: &mut Words<'_>) -> Result<Mac, String> {
+fn mac(words: &mut Tokens<'_>) -> Result<Mac, String> {
     let word = words.plain("an Ethernet address")?;
     let parts: Option<Vec<u8>> = word.split(':').map(|part| u8::from_str_radix(part, 16).ok()).collect();
     let bytes = parts.and_then(|parts| <[u8; 6]>::try_from(parts).ok());
     bytes.map(Mac).ok_or_else(|| format!("`{word}` is not an Ethernet address: write 02:00:00:00:00:01"))
 }
 
-fn bytes(words: &mut Words<'_>) -> Result<Vec<u8>, String> {
+fn bytes(words: &mut Tokens<'_>) -> Result<Vec<u8>, String> {
     let word = words.plain("hexadecimal digits")?;
     hex(word).ok_or_else(|| format!("`{word}` is not a list of bytes: write an even number of hexadecimal digits"))
 }
 
 /// The flags, if the next word is made of their letters.
-fn flags(words: &mut Words<'_>) -> Option<TcpFlags> {
-    let Some(Word::Plain(word)) = words.peek() else { return None };
+fn flags(words: &mut Tokens<'_>) -> Option<TcpFlags> {
+    let Some(Token::Plain(word)) = words.peek() else { return None };
     let letters = word.chars().map(|letter| FLAGS.iter().find(|(of, _)| *of == letter).map(|(_, flag)| *flag));
     let flags = if word == "none" { Some(TcpFlags::default()) } else { letters.collect::<Option<Vec<_>>>().map(all) };
     if flags.is_some() {
@@ -577,7 +577,7 @@ fn all(flags: Vec<TcpFlags>) -> TcpFlags {
     flags.into_iter().fold(TcpFlags::default(), TcpFlags::with)
 }
 
-fn icmp(words: &mut Words<'_>, is_v4: bool) -> Result<Kind, String> {
+fn icmp(words: &mut Tokens<'_>, is_v4: bool) -> Result<Kind, String> {
     let query = QUERIES.iter().find(|(name, ..)| words.take(name));
     let (kind, code) = match query {
         Some(&(_, v4, v6)) => (if is_v4 { v4 } else { v6 }, 0),

@@ -1,6 +1,6 @@
 //! Settings of a function: a file, values given beside it, and errors that point at the place.
 
-mod words;
+mod messages;
 
 use std::fmt;
 use std::ops::Range;

@@ -2,7 +2,7 @@
 
 /// What a line is made of.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Word {
+pub(super) enum Token {
     Plain(String),
     /// Stood in quotes; escapes are resolved.
     Quoted(Vec<u8>),
@@ -11,14 +11,14 @@ pub(super) enum Word {
 }
 
 /// Splits a line, up to where a comment begins.
-pub(super) fn split(line: &str) -> Result<Vec<Word>, String> {
+pub(super) fn split(line: &str) -> Result<Vec<Token>, String> {
     let mut rest = line;
     let words = group(&mut rest, false)?;
     debug_assert!(rest.is_empty(), "all of the line is read");
     Ok(words)
 }
 
-fn group(rest: &mut &str, inner: bool) -> Result<Vec<Word>, String> {
+fn group(rest: &mut &str, inner: bool) -> Result<Vec<Token>, String> {
     let mut words = Vec::new();
     loop {
         *rest = rest.trim_start();
@@ -28,10 +28,10 @@ fn group(rest: &mut &str, inner: bool) -> Result<Vec<Word>, String> {
                 *rest = "";
                 return Ok(words);
             }
-            Some('"') => words.push(Word::Quoted(quoted(rest)?)),
+            Some('"') => words.push(Token::Quoted(quoted(rest)?)),
             Some('(') => {
                 *rest = &rest[1..];
-                words.push(Word::Group(group(rest, true)?));
+                words.push(Token::Group(group(rest, true)?));
             }
             Some(')') if inner => {
                 *rest = &rest[1..];
@@ -40,7 +40,7 @@ fn group(rest: &mut &str, inner: bool) -> Result<Vec<Word>, String> {
             Some(')') => return Err("a `)` has no `(`".to_owned()),
             Some(_) => {
                 let end = rest.find(|c: char| c.is_whitespace() || "()\"#".contains(c)).unwrap_or(rest.len());
-                words.push(Word::Plain(rest[..end].to_owned()));
+                words.push(Token::Plain(rest[..end].to_owned()));
                 *rest = &rest[end..];
             }
         }
@@ -84,20 +84,20 @@ pub(super) fn hex(digits: &str) -> Option<Vec<u8>> {
 }
 
 /// The words that are left of a line.
-pub(super) struct Words<'a> {
-    left: &'a [Word],
+pub(super) struct Tokens<'a> {
+    left: &'a [Token],
 }
 
-impl<'a> Words<'a> {
-    pub(super) const fn new(left: &'a [Word]) -> Self {
+impl<'a> Tokens<'a> {
+    pub(super) const fn new(left: &'a [Token]) -> Self {
         Self { left }
     }
 
-    pub(super) fn peek(&self) -> Option<&'a Word> {
+    pub(super) fn peek(&self) -> Option<&'a Token> {
         self.left.first()
     }
 
-    pub(super) fn next(&mut self) -> Option<&'a Word> {
+    pub(super) fn next(&mut self) -> Option<&'a Token> {
         let (first, left) = self.left.split_first()?;
         self.left = left;
         Some(first)
@@ -105,7 +105,7 @@ impl<'a> Words<'a> {
 
     /// The next word, if it is this one.
     pub(super) fn take(&mut self, word: &str) -> bool {
-        let is_it = matches!(self.peek(), Some(Word::Plain(next)) if next == word);
+        let is_it = matches!(self.peek(), Some(Token::Plain(next)) if next == word);
         if is_it {
             self.next();
         }
@@ -115,7 +115,7 @@ impl<'a> Words<'a> {
     /// The next word, which `what` has to follow.
     pub(super) fn plain(&mut self, what: &str) -> Result<&'a str, String> {
         match self.next() {
-            Some(Word::Plain(word)) => Ok(word),
+            Some(Token::Plain(word)) => Ok(word),
             Some(other) => Err(format!("found {}, expected {what}", show(other))),
             None => Err(format!("the line ends, expected {what}")),
         }
@@ -129,11 +129,11 @@ impl<'a> Words<'a> {
 }
 
 /// A word as an error shows it.
-pub(super) fn show(word: &Word) -> String {
+pub(super) fn show(word: &Token) -> String {
     match word {
-        Word::Plain(word) => format!("`{word}`"),
-        Word::Quoted(text) => format!("\"{}\"", text.escape_ascii()),
-        Word::Group(_) => "a group in parentheses".to_owned(),
+        Token::Plain(word) => format!("`{word}`"),
+        Token::Quoted(text) => format!("\"{}\"", text.escape_ascii()),
+        Token::Group(_) => "a group in parentheses".to_owned(),
     }
 }
 
@@ -141,8 +141,8 @@ pub(super) fn show(word: &Word) -> String {
 mod tests {
     use super::*;
 
-    fn plain(word: &str) -> Word {
-        Word::Plain(word.to_owned())
+    fn plain(word: &str) -> Token {
+        Token::Plain(word.to_owned())
     }
 
     #[test]
@@ -151,8 +151,8 @@ mod tests {
             plain("udp"),
             plain("a"),
             plain(">"),
-            Word::Quoted(b"x \"#\r\n\xff".to_vec()),
-            Word::Group(vec![plain("b"), Word::Group(vec![plain("c")])]),
+            Token::Quoted(b"x \"#\r\n\xff".to_vec()),
+            Token::Group(vec![plain("b"), Token::Group(vec![plain("c")])]),
         ];
         assert_eq!(split(" udp a > \"x \\\"#\\r\\n\\xff\"(b (c)) # d (\" ").unwrap(), expected);
         assert_eq!(split("# nothing").unwrap(), []);
