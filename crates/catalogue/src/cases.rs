@@ -11,7 +11,7 @@ use nf::Reason;
 use port::{MemoryQueue, Trace};
 
 use crate::config::Settings;
-use crate::{Entry, Program};
+use crate::{CatalogueEntry, Program};
 
 /// A case and how it went.
 #[derive(Debug)]
@@ -54,7 +54,7 @@ impl CaseResult {
 ///
 /// # Errors
 /// What is wrong with the case: its configuration, or reasons that the function doesn't have.
-pub fn check_case(entry: &Entry, file: &str, case: &Case, plan: &Plan) -> Result<CaseResult, String> {
+pub fn check_case(entry: &CatalogueEntry, file: &str, case: &Case, plan: &Plan) -> Result<CaseResult, String> {
     check_case_all(entry, file, case, slice::from_ref(plan))
 }
 
@@ -62,7 +62,7 @@ pub fn check_case(entry: &Entry, file: &str, case: &Case, plan: &Plan) -> Result
 ///
 /// # Errors
 /// As [`check_case`].
-pub fn check_case_all(entry: &Entry, file: &str, case: &Case, plans: &[Plan]) -> Result<CaseResult, String> {
+pub fn check_case_all(entry: &CatalogueEntry, file: &str, case: &Case, plans: &[Plan]) -> Result<CaseResult, String> {
     let settings = Settings::from_table(&format!("{file}, case \"{}\"", case.name), &case.config);
     let program = entry.load(&settings).map_err(|error| error.to_string())?;
     let own = entry.description().drop_reasons;
@@ -108,7 +108,7 @@ pub fn check_case_all(entry: &Entry, file: &str, case: &Case, plans: &[Plan]) ->
 ///
 /// # Errors
 /// All that is not as it should be, a line each.
-pub fn check(entry: &Entry, text: &str) -> Result<(), String> {
+pub fn check(entry: &CatalogueEntry, text: &str) -> Result<(), String> {
     let name = entry.description().name;
     let cases = Cases::read(text).map_err(|error| error.of("the case file"))?;
     if cases.function != name {

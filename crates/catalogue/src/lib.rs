@@ -35,7 +35,7 @@ use crate::config::{ConfigError, Settings};
 
 /// The functions that commands know by name.
 pub struct Catalogue {
-    entries: Vec<Entry>,
+    entries: Vec<CatalogueEntry>,
     /// The names of those that were added to the ones that ship with Millrace.
     added: Vec<&'static str>,
 }
@@ -58,7 +58,7 @@ impl Catalogue {
     /// The catalogue with one more function. One of the same name takes the place of the other. `millrace::cli::main` refuses
     /// to begin where it has a [flaw](Entry::flaw).
     #[must_use]
-    pub fn with(mut self, entry: Entry) -> Self {
+    pub fn with(mut self, entry: CatalogueEntry) -> Self {
         self.entries.retain(|old| old.description().name != entry.description().name);
         self.added.push(entry.description().name);
         self.entries.push(entry);
@@ -67,33 +67,33 @@ impl Catalogue {
 
     /// The functions, in the order in which they were added.
     #[must_use]
-    pub fn entries(&self) -> &[Entry] {
+    pub fn entries(&self) -> &[CatalogueEntry] {
         &self.entries
     }
 
     /// The functions that an author has added.
-    pub fn added(&self) -> impl Iterator<Item = &Entry> {
+    pub fn added(&self) -> impl Iterator<Item = &CatalogueEntry> {
         self.entries.iter().filter(|entry| self.added.contains(&entry.description().name))
     }
 
     /// The function of this name.
     #[must_use]
-    pub fn get(&self, name: &str) -> Option<&Entry> {
+    pub fn get(&self, name: &str) -> Option<&CatalogueEntry> {
         self.entries.iter().find(|entry| entry.description().name == name)
     }
 }
 
 /// Every function of the list, by name.
-struct All(Vec<Entry>);
+struct All(Vec<CatalogueEntry>);
 
 impl Visitor for All {
     fn visit<N: Catalogued>(&mut self) {
-        self.0.push(Entry::of(N::from_config));
+        self.0.push(CatalogueEntry::of(N::from_config));
     }
 }
 
 /// A function by name, not configured yet.
-pub struct Entry {
+pub struct CatalogueEntry {
     description: Description,
     load: Box<Load>,
     examine: Box<dyn Fn() -> Option<String> + Send + Sync>,
@@ -105,7 +105,7 @@ type Load = dyn Fn(&Settings) -> Result<Box<dyn Program>, ConfigError> + Send + 
 /// Is told of each packet what became of it, and the reason if it was dropped.
 pub type Visit<'a> = dyn FnMut(&Fared<'_>, Option<Reason>) + 'a;
 
-impl Entry {
+impl CatalogueEntry {
     /// A function that is built from its configuration.
     #[must_use]
     pub fn of<N, C>(build: impl Fn(C) -> N + Send + Sync + 'static) -> Self

@@ -20,7 +20,7 @@ type KeyOf<N> = <<N as NetworkFunction>::Meta as Meta>::Key;
 pub struct Driver<N: NetworkFunction> {
     function: N,
     shared: N::Shared<Local>,
-    flows: HashMap<KeyOf<N>, Entry<N::Flow>>,
+    flows: HashMap<KeyOf<N>, DriverFlow<N::Flow>>,
     /// The armed deadlines, ties in the order in which they were armed.
     deadlines: BTreeMap<(Nanos, u64), KeyOf<N>>,
     armed: u64,
@@ -29,7 +29,7 @@ pub struct Driver<N: NetworkFunction> {
 }
 
 /// A flow in the table.
-struct Entry<F> {
+struct DriverFlow<F> {
     flow: F,
     /// Its place among the deadlines. `None`: it never expires.
     deadline: Option<(Nanos, u64)>,
@@ -111,7 +111,7 @@ impl<N: NetworkFunction> Driver<N> {
         let mut entry = match self.flows.remove(&key) {
             Some(entry) => entry,
             None => match always(self.function.open(&mut cx, meta)) {
-                Opened::Flow(flow) => Entry { flow, deadline: None, assured: false },
+                Opened::Flow(flow) => DriverFlow { flow, deadline: None, assured: false },
                 Opened::Refused(verdict) => return verdict,
             },
         };

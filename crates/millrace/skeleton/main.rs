@@ -2,9 +2,9 @@
 
 use std::process::ExitCode;
 
-use millrace::catalogue::{Catalogue, Entry};
+use millrace::catalogue::{Catalogue, CatalogueEntry};
 use skeleton::Skeleton;
 
 fn main() -> ExitCode {
-    millrace::cli::main(&Catalogue::standard().with(Entry::of(Skeleton::new)))
+    millrace::cli::main(&Catalogue::standard().with(CatalogueEntry::of(Skeleton::new)))
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::skeleton::{Config, Skeleton};
 use millrace::cases;
-use millrace::catalogue::Entry;
+use millrace::catalogue::CatalogueEntry;
 use millrace::engine::{EngineKind, Options};
 use millrace::packet::LinkType;
 use millrace::port::Trace;
@@ -26,7 +26,7 @@ fn a_host_sends_as_much_as_it_may() {
 /// What comes in and what goes out, in words: `cases.toml`.
 #[test]
 fn cases_come_out_as_they_should() {
-    let outcome = cases::check(&Entry::of(Skeleton::new), include_str!("cases.toml"));
+    let outcome = cases::check(&CatalogueEntry::of(Skeleton::new), include_str!("cases.toml"));
     assert_eq!(outcome, Ok(()));
 }
 

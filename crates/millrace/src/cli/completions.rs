@@ -5,7 +5,7 @@ use clap::Command;
 use clap_complete::Shell;
 use nf::{ConfigKey, Description};
 
-use catalogue::{Catalogue, Entry};
+use catalogue::{Catalogue, CatalogueEntry};
 
 /// The shell's script.
 pub(super) fn script(shell: Shell, mut command: Command, catalogue: &Catalogue) -> String {
@@ -76,7 +76,7 @@ _millrace_keys() {{
 
 /// The generator leaves arguments without a flag out of fish's script: these are the catalogue's names, and with each its keys.
 fn fish(catalogue: &Catalogue) -> String {
-    let line = |entry: &Entry| {
+    let line = |entry: &CatalogueEntry| {
         let Description { name, summary, keys, .. } = entry.description();
         let quoted = |text: &str| text.replace('\\', "\\\\").replace('\'', "\\'");
         let mut out = format!(
@@ -98,6 +98,6 @@ fn fish(catalogue: &Catalogue) -> String {
 
 /// A case of a shell's `case` for each function that has keys.
 fn cases(catalogue: &Catalogue, found: impl Fn(&[ConfigKey]) -> String) -> String {
-    let descriptions = catalogue.entries().iter().map(Entry::description).filter(|function| !function.keys.is_empty());
+    let descriptions = catalogue.entries().iter().map(CatalogueEntry::description).filter(|function| !function.keys.is_empty());
     descriptions.map(|function| format!("            {}) {} ;;\n", function.name, found(function.keys))).collect()
 }

@@ -9,7 +9,7 @@ use engine::EngineKind;
 use super::failure::Failed;
 use super::word;
 use crate::print::number;
-use catalogue::Entry;
+use catalogue::CatalogueEntry;
 
 /// An engine, or whichever suits the traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,7 +143,7 @@ pub(crate) fn command() -> String {
 
 /// The engine of a run that names none: on one core `sequential`; on several the first of `rss`, `scr` and `shared` that
 /// takes the function.
-pub(super) fn fitting(entry: &Entry, cores: usize) -> Result<EngineKind, Failed> {
+pub(super) fn fitting(entry: &CatalogueEntry, cores: usize) -> Result<EngineKind, Failed> {
     if cores == 1 {
         return Ok(EngineKind::Sequential);
     }

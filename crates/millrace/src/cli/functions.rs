@@ -11,7 +11,7 @@ use crate::print::output::{print, print_json};
 use crate::print::style::Style;
 use crate::print::table::{Align, Sheet, Tone};
 use catalogue::config::Settings;
-use catalogue::{Catalogue, Entry};
+use catalogue::{Catalogue, CatalogueEntry};
 
 /// List the network functions, or describe one
 ///
@@ -71,7 +71,7 @@ fn engines(description: &Description) -> String {
     }
 }
 
-fn page(entry: &Entry) -> Result<String, Failed> {
+fn page(entry: &CatalogueEntry) -> Result<String, Failed> {
     let style = Style::stdout();
     let description = entry.description();
     let program = entry.load(&Settings::default())?;
@@ -145,7 +145,7 @@ fn refusal(kind: EngineKind, description: &Description) -> Option<String> {
     kind.accepts(description, cores).err()
 }
 
-fn facts(entry: &Entry) -> Result<Value, Failed> {
+fn facts(entry: &CatalogueEntry) -> Result<Value, Failed> {
     let Description { name, summary, state, sharing, keys, drop_reasons } = entry.description();
     let program = entry.load(&Settings::default())?;
     let engines: Vec<Value> = EngineKind::ALL

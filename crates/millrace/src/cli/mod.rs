@@ -48,7 +48,7 @@ use crate::print::number::bytes;
 use crate::print::output::{Level, note, print, print_as_it_is};
 use crate::print::style::Style;
 use catalogue::config::{Settings, nearest};
-use catalogue::{Catalogue, Entry, Program};
+use catalogue::{Catalogue, CatalogueEntry, Program};
 
 #[derive(Parser)]
 #[command(
@@ -203,7 +203,7 @@ fn wrong_arguments(error: &clap::Error) -> ExitCode {
 }
 
 /// The catalogue's entry of this name.
-fn entry<'a>(catalogue: &'a Catalogue, name: &str) -> Result<&'a Entry, Failed> {
+fn entry<'a>(catalogue: &'a Catalogue, name: &str) -> Result<&'a CatalogueEntry, Failed> {
     catalogue.get(name).ok_or_else(|| {
         let guess = nearest(name, catalogue.entries().iter().map(|entry| entry.description().name));
         let hint = guess.map_or(";".to_owned(), |guess| format!("; did you mean `{guess}`?"));

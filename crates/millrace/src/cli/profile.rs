@@ -20,7 +20,7 @@ use crate::print::output::{json_text, note, print};
 use crate::print::progress::{Progress, Sample};
 use crate::print::style::Style;
 use crate::print::table::{Align, Sheet, Tone};
-use catalogue::{Catalogue, Entry, Program};
+use catalogue::{Catalogue, CatalogueEntry, Program};
 
 /// Explain why a function's transactions fail, where in its source, and what helps
 ///
@@ -137,7 +137,7 @@ fn plan(args: &Args, program: &dyn Program) -> Result<ProfilePlan, Failed> {
 }
 
 /// Profiles behind a progress bar.
-fn profiled(args: &Args, entry: &Entry, with_sets: bool, trace: &Arc<Trace>) -> Result<Profile, Failed> {
+fn profiled(args: &Args, entry: &CatalogueEntry, with_sets: bool, trace: &Arc<Trace>) -> Result<Profile, Failed> {
     let program = entry.load(&args.configuration.settings_with(with_sets)?)?;
     refuse_too_much(&*program, &[(EngineKind::Transactional, args.cores); 2])?;
     let plan = plan(args, &*program)?;

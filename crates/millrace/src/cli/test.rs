@@ -16,7 +16,7 @@ use crate::print::number::counted;
 use crate::print::output::{note, print, print_json};
 use crate::print::style::Style;
 use catalogue::cases::{self, CaseDifference, CaseResult};
-use catalogue::{Catalogue, Entry};
+use catalogue::{Catalogue, CatalogueEntry};
 
 /// Check functions against case files, which say what happens to each packet
 ///
@@ -169,7 +169,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     if wrong == 0 { Ok(()) } else { Err(Failed::Said(OUTCOME)) }
 }
 
-fn read<'c>(path: &Path, catalogue: &'c Catalogue) -> Result<(String, &'c Entry, Cases), Failed> {
+fn read<'c>(path: &Path, catalogue: &'c Catalogue) -> Result<(String, &'c CatalogueEntry, Cases), Failed> {
     let name = path.display().to_string();
     let cases =
         Cases::read(&configuration(path)?).map_err(|error| Failed::usage(format_args!("{}", error.of(&name))))?;

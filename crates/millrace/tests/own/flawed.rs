@@ -2,7 +2,7 @@
 
 use std::env;
 
-use millrace::catalogue::{Catalogue, Entry};
+use millrace::catalogue::{Catalogue, CatalogueEntry};
 use millrace::prelude::*;
 use serde::Deserialize;
 
@@ -108,8 +108,8 @@ struct Unlisted {
     burst: u32,
 }
 
-fn entry<const KEY: u8, const SET: u8, const REASON: u8>() -> Entry {
-    Entry::of(|_: Listed| Flawed::<KEY, SET, REASON>)
+fn entry<const KEY: u8, const SET: u8, const REASON: u8>() -> CatalogueEntry {
+    CatalogueEntry::of(|_: Listed| Flawed::<KEY, SET, REASON>)
 }
 
 /// The catalogue with the mistake that the environment asks for, if it does.
@@ -118,8 +118,8 @@ pub(crate) fn add(catalogue: Catalogue) -> Catalogue {
         "none" => entry::<OWN, 0, 0>(),
         "symmetric" => entry::<SYMMETRIC, 1, 0>(),
         "source" => entry::<SOURCE, 2, 0>(),
-        "unlisted" => Entry::of(|_: Unlisted| Flawed::<OWN, 0, 0>),
-        "nothing to list" => Entry::plain(|| Flawed::<OWN, 0, 0>),
+        "unlisted" => CatalogueEntry::of(|_: Unlisted| Flawed::<OWN, 0, 0>),
+        "nothing to list" => CatalogueEntry::plain(|| Flawed::<OWN, 0, 0>),
         "coarse" => entry::<COARSE, 0, 0>(),
         "fine" => entry::<OWN, 2, 0>(),
         "one-sided" => entry::<OWN, 1, 0>(),

@@ -14,7 +14,7 @@ use crate::print::number::count;
 use crate::print::style::Style;
 use crate::print::table::{Align, Sheet, Tone};
 use catalogue::config::{ConfigError, Settings};
-use catalogue::{Catalogue, Entry};
+use catalogue::{Catalogue, CatalogueEntry};
 
 /// The engines whose cores share one state.
 const SHARING: [EngineKind; 2] = [EngineKind::Shared, EngineKind::Transactional];
@@ -159,7 +159,7 @@ fn two_digits(times: f64) -> f64 {
 }
 
 /// Measures one function; `None` where its tables can't be kept as asked.
-fn bench(args: &Args, entry: &Entry) -> Result<Option<Bench>, Failed> {
+fn bench(args: &Args, entry: &CatalogueEntry) -> Result<Option<Bench>, Failed> {
     let function = entry.description().name;
     let program = entry.load(&settings(function)?)?;
     let Ok(tables) = args.table_options.tables(&*program) else { return Ok(None) };
