@@ -17,7 +17,7 @@
 
 mod lengths;
 mod order;
-mod session;
+mod conversation;
 mod wire;
 
 use std::fmt;
@@ -30,7 +30,7 @@ use crate::frames::Frames;
 use crate::rng::Rng;
 use lengths::Lengths;
 use order::Order;
-use session::{Session, Talk};
+use conversation::{Conversation, Talk};
 use wire::Wire;
 
 /// A kind of traffic.
@@ -280,10 +280,10 @@ impl Synth {
     pub fn next_frame(&mut self) -> Option<(Nanos, &[u8])> {
         let wire = &mut self.wire;
         let mut open = |flow, total, rng: &mut Rng| wire.open(flow, total, rng);
-        let (time, mut session): (Nanos, Session) = self.order.next(&mut self.rng, &mut open)?;
-        let segment = session.next(&mut self.rng, self.wire.frame_len());
-        let frame = self.wire.write(&session, &segment);
-        self.order.put_back(session, &mut self.rng);
+        let (time, mut conversation): (Nanos, Conversation) = self.order.next(&mut self.rng, &mut open)?;
+        let segment = conversation.next(&mut self.rng, self.wire.frame_len());
+        let frame = self.wire.write(&conversation, &segment);
+        self.order.put_back(conversation, &mut self.rng);
         Some((EPOCH + time, frame))
     }
 

@@ -44,7 +44,7 @@ impl Talk {
 
 /// A conversation at some point of it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Session {
+pub(super) struct Conversation {
     /// Where its order of packets keeps it.
     pub(super) slot: u32,
     /// The mean time to its next packet.
@@ -88,13 +88,13 @@ pub(super) struct TcpSegment {
 }
 
 /// Who sends a segment of a TCP conversation, and which.
-struct Turn {
+struct SegmentPlan {
     from_client: bool,
     flags: TcpFlags,
     payload: u16,
 }
 
-impl Session {
+impl Conversation {
     /// A conversation of `total` packets before its first.
     pub(super) fn new(who: Hosts, talk: Talk, total: u32, rng: &mut Rng) -> Self {
         let [client_next, server_next] = [rng.bits() as u32, rng.bits() as u32];
@@ -131,17 +131,17 @@ impl Session {
                 Segment { from_client: true, payload: 0, tcp: Some(tcp) }
             }
             Talk::Tcp => {
-                let turn = self.turn(index, rng, frame_len);
-                self.say(turn)
+                let plan = self.plan(index, rng, frame_len);
+                self.say(plan)
             }
         }
     }
 
     /// Who sends the segment number `index`, and which.
-    fn turn(&self, index: u32, rng: &mut Rng, frame_len: FrameLen) -> Turn {
+    fn plan(&self, index: u32, rng: &mut Rng, frame_len: FrameLen) -> SegmentPlan {
         const DATA: TcpFlags = TcpFlags::ACK.with(TcpFlags::PSH);
         const CLOSE: TcpFlags = TcpFlags::ACK.with(TcpFlags::FIN);
-        let control = |from_client, flags| Turn { from_client, flags, payload: 0 };
+        let control = |from_client, flags| SegmentPlan { from_client, flags, payload: 0 };
         match (index, self.total - index) {
             (0, _) => control(true, TcpFlags::SYN),
             (1, _) => control(false, TcpFlags::SYN.with(TcpFlags::ACK)),
@@ -149,19 +149,19 @@ impl Session {
             (_, 3) => control(true, CLOSE),
             (_, 2) => control(false, CLOSE),
             (_, 1) => control(true, TcpFlags::ACK),
-            (3, _) => Turn { from_client: true, flags: DATA, payload: self.payload(frame_len, 20, 500, rng) },
+            (3, _) => SegmentPlan { from_client: true, flags: DATA, payload: self.payload(frame_len, 20, 500, rng) },
             // Two segments and an acknowledgement, over and over.
             (4.., _) if (index - 4) % 3 == 2 => control(!self.upload, TcpFlags::ACK),
             (4.., _) => {
                 let most = if self.total > 100 { SEGMENT as u16 } else { 600 };
-                Turn { from_client: self.upload, flags: DATA, payload: self.payload(frame_len, 20, most, rng) }
+                SegmentPlan { from_client: self.upload, flags: DATA, payload: self.payload(frame_len, 20, most, rng) }
             }
         }
     }
 
     /// Puts numbers to a segment and counts what it takes of the sequence space.
-    fn say(&mut self, turn: Turn) -> Segment {
-        let Turn { from_client, flags, payload } = turn;
+    fn say(&mut self, plan: SegmentPlan) -> Segment {
+        let SegmentPlan { from_client, flags, payload } = plan;
         let (own, other) = if from_client {
             (&mut self.client_next, self.server_next)
         } else {
