@@ -17,4 +17,4 @@ mod trace;
 pub use build::{At, Build, folded, sum};
 pub use frames::Frames;
 pub use rng::Rng;
-pub use trace::{Carrier, FrameLen, Params, Profile, Synth, SynthError};
+pub use trace::{FlowTransport, FrameLen, Params, Profile, Synth, SynthError};

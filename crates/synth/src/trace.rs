@@ -73,7 +73,7 @@ pub struct Params {
     /// How many of a hundred flows are IPv6.
     pub ipv6_percent: u8,
     /// One transport for all flows; by default the profile decides.
-    pub transport: Option<Carrier>,
+    pub transport: Option<FlowTransport>,
     /// Client addresses that there are; by default one for eight flows, and one for each in `uniform` and `syn-flood`.
     pub hosts: Option<u64>,
     /// In `uniform`: whether flows take turns or come at random.
@@ -91,7 +91,7 @@ pub enum FrameLen {
 
 /// A transport for all flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Carrier {
+pub enum FlowTransport {
     /// Whole TCP conversations, of six packets at least.
     Tcp,
     /// UDP: from the client alone in `uniform`, else in turns.

@@ -10,7 +10,7 @@ use packet::{Nanos, Seq};
 use port::Packet;
 use port::pcap::{Container, Writer};
 use serde_json::json;
-use synth::{Carrier, FrameLen, Params, Profile, Synth};
+use synth::{FlowTransport, FrameLen, Params, Profile, Synth};
 
 use super::failure::{Failed, INTERRUPTED};
 use super::files::{self, Format};
@@ -106,8 +106,8 @@ impl Args {
             frame_len: self.size,
             ipv6_percent: self.ipv6,
             transport: self.transport.map(|transport| match transport {
-                Transport::Tcp => Carrier::Tcp,
-                Transport::Udp => Carrier::Udp,
+                Transport::Tcp => FlowTransport::Tcp,
+                Transport::Udp => FlowTransport::Udp,
             }),
             hosts: self.hosts,
             turns: self.turns,

@@ -3,7 +3,7 @@
 use packet::TcpFlags;
 
 use super::lengths::{SEGMENT, TCP_MIN};
-use super::{Carrier, FrameLen, Profile};
+use super::{FlowTransport, FrameLen, Profile};
 use crate::rng::Rng;
 
 /// How hosts talk.
@@ -22,12 +22,12 @@ pub(super) enum Talk {
 }
 
 impl Talk {
-    pub(super) const fn new(profile: Profile, carrier: Option<Carrier>) -> Self {
+    pub(super) const fn new(profile: Profile, carrier: Option<FlowTransport>) -> Self {
         match (profile, carrier) {
             (Profile::SynFlood, _) => Self::Syn,
-            (_, Some(Carrier::Tcp)) | (Profile::Hyperscaler | Profile::SingleFlow, None) => Self::Tcp,
+            (_, Some(FlowTransport::Tcp)) | (Profile::Hyperscaler | Profile::SingleFlow, None) => Self::Tcp,
             (Profile::Uniform, _) => Self::OneWay,
-            (_, Some(Carrier::Udp)) => Self::Udp,
+            (_, Some(FlowTransport::Udp)) => Self::Udp,
             (Profile::UniversityDc | Profile::Backbone, None) => Self::ByLength,
         }
     }

@@ -7,7 +7,7 @@ mod target;
 use engine::{EngineKind, Options, Tables};
 use measure::{Bench, BenchPlan, Rounds, Work};
 use serde_json::{Value, json};
-use synth::{Carrier, FrameLen, Params, Profile};
+use synth::{FlowTransport, FrameLen, Params, Profile};
 
 use super::json::{rounds, sequencing, spread};
 use super::text::{self, sequencer};
@@ -28,24 +28,24 @@ use target::Against;
 struct Target {
     function: &'static str,
     flows: u64,
-    carrier: Carrier,
+    carrier: FlowTransport,
     /// How many times the bare loop's time a packet may take.
     times: f64,
 }
 
 /// The functions whose state hangs on connections get whole connections, the others datagrams.
 const TARGETS: [Target; 11] = [
-    target("ddos", 10_000, Carrier::Udp, 2.4),
-    target("heavy-hitter", 10_000, Carrier::Udp, 2.4),
-    target("policer", 10_000, Carrier::Udp, 2.4),
-    target("port-knock", 10_000, Carrier::Tcp, 2.4),
-    target("ddos", 1_000_000, Carrier::Udp, 3.0),
-    target("heavy-hitter", 1_000_000, Carrier::Udp, 3.0),
-    target("policer", 1_000_000, Carrier::Udp, 3.0),
-    target("port-knock", 1_000_000, Carrier::Tcp, 3.1),
-    target("conntrack", 10_000, Carrier::Tcp, 4.2),
-    target("conntrack", 1_000_000, Carrier::Udp, 5.0),
-    target("nat", 10_000, Carrier::Udp, 5.6),
+    target("ddos", 10_000, FlowTransport::Udp, 2.4),
+    target("heavy-hitter", 10_000, FlowTransport::Udp, 2.4),
+    target("policer", 10_000, FlowTransport::Udp, 2.4),
+    target("port-knock", 10_000, FlowTransport::Tcp, 2.4),
+    target("ddos", 1_000_000, FlowTransport::Udp, 3.0),
+    target("heavy-hitter", 1_000_000, FlowTransport::Udp, 3.0),
+    target("policer", 1_000_000, FlowTransport::Udp, 3.0),
+    target("port-knock", 1_000_000, FlowTransport::Tcp, 3.1),
+    target("conntrack", 10_000, FlowTransport::Tcp, 4.2),
+    target("conntrack", 1_000_000, FlowTransport::Udp, 5.0),
+    target("nat", 10_000, FlowTransport::Udp, 5.6),
 ];
 
 /// Two cores have to carry so many times what one does, sharded, on uniform traffic.
@@ -61,7 +61,7 @@ const TRACE_PACKETS: u64 = 200_000;
 const ONE_PROCESSOR: &str =
     "\ntwo cores: not measured, because this machine has one processor (scaling, shared, transactional)\n";
 
-const fn target(function: &'static str, flows: u64, carrier: Carrier, times: f64) -> Target {
+const fn target(function: &'static str, flows: u64, carrier: FlowTransport, times: f64) -> Target {
     Target { function, flows, carrier, times }
 }
 
@@ -141,7 +141,7 @@ fn measured(args: &Args, catalogue: &Catalogue, target: &Target) -> Result<Optio
     let program = entry.load(&Settings::default())?;
     let Ok(tables) = args.table_options.tables(&*program) else { return Ok(None) };
     // A TCP conversation has six packets at least.
-    let packets = (target.flows * if target.carrier == Carrier::Tcp { 6 } else { 2 }).max(TRACE_PACKETS);
+    let packets = (target.flows * if target.carrier == FlowTransport::Tcp { 6 } else { 2 }).max(TRACE_PACKETS);
     let params = Params {
         packets,
         flows: Some(target.flows),

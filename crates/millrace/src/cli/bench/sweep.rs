@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use measure::{Basis, Bench, BenchPlan, Calibration, Rounds, Row, SweepPoint};
 use port::Trace;
-use synth::{Carrier, FrameLen, Params, Profile};
+use synth::{FlowTransport, FrameLen, Params, Profile};
 
 use super::text::{disturbance, label, of_all, rate};
 use super::{Args, json, keep, report, watched};
@@ -64,7 +64,7 @@ fn traffic(args: &Args) -> Result<(String, Arc<Trace>), Failed> {
         packets: PACKETS,
         flows: Some(10_000),
         frame_len: Some(FrameLen::Fixed(64)),
-        transport: Some(Carrier::Udp),
+        transport: Some(FlowTransport::Udp),
         ..Params::default()
     };
     Ok(("uniform, 10,000 flows, 64-byte packets".to_owned(), synthesised(Profile::Uniform, &params)?))

@@ -3,7 +3,7 @@
 use engine::EngineKind;
 use measure::{Bench, Rounds, Spread};
 use serde_json::{Value, json};
-use synth::{Carrier, FrameLen, Params, Profile};
+use synth::{FlowTransport, FrameLen, Params, Profile};
 
 use super::{TARGETS, TRACE_PACKETS};
 use crate::cli::bench::{Args, fleets, json as figures, text, timed};
@@ -180,7 +180,7 @@ fn traffic(function: &str) -> Params {
         packets: TRACE_PACKETS,
         flows: Some(FLOWS),
         frame_len: Some(FrameLen::Fixed(64)),
-        transport: Some(target.map_or(Carrier::Tcp, |target| target.carrier)),
+        transport: Some(target.map_or(FlowTransport::Tcp, |target| target.carrier)),
         // Few clients have one server, which is the balanced service.
         hosts: (function == "load-balancer").then_some(16),
         ..Params::default()
@@ -279,7 +279,7 @@ mod tests {
             assert!(settings(function).is_ok_and(|settings| entry.load(&settings).is_ok()), "{function}");
             assert_eq!(traffic(function).flows, Some(FLOWS), "{function}");
         }
-        assert_eq!(traffic("nat").transport, Some(Carrier::Udp), "as in the table of targets");
-        assert_eq!(traffic("firewall").transport, Some(Carrier::Tcp));
+        assert_eq!(traffic("nat").transport, Some(FlowTransport::Udp), "as in the table of targets");
+        assert_eq!(traffic("firewall").transport, Some(FlowTransport::Tcp));
     }
 }
