@@ -328,8 +328,8 @@ pub struct Difference {
 
 impl Step {
     /// Reads a line: how many packets it stands for, the time between them, and the first.
-    fn read(words: &[words::Token], line: usize, last: Nanos) -> Result<(usize, Nanos, Self), String> {
-        let arrow = words.iter().position(|word| matches!(word, words::Token::Plain(word) if word == ARROW));
+    fn read(words: &[tokens::Token], line: usize, last: Nanos) -> Result<(usize, Nanos, Self), String> {
+        let arrow = words.iter().position(|word| matches!(word, tokens::Token::Plain(word) if word == ARROW));
         let (told, expected) = match arrow {
             Some(at) => (&words[..at], Some(&words[at + 1..])),
             None => (words, None),
@@ -344,7 +344,7 @@ impl Step {
             return Err(format!("time goes back: the packet before is at {} s", last.as_secs_f64()));
         }
         let (mut times, mut every) = (1, Nanos(0));
-        if let Some(words::Token::Plain(word)) = words.peek()
+        if let Some(tokens::Token::Plain(word)) = words.peek()
             && let Some(digits) = digits_behind_x(word)
         {
             let most = || format!("`{word}` is not a number of packets: write x1 to x{PACKETS_MAX}");
@@ -355,7 +355,7 @@ impl Step {
             }
         }
         let interface = if words.take("on") { words.number("an interface's number")? } else { 0 };
-        if let Some(words::Token::Plain(word)) = words.peek()
+        if let Some(tokens::Token::Plain(word)) = words.peek()
             && (matches!(word.as_str(), "on" | "every" | "x") || digits_behind_x(word).is_some())
         {
             return Err(format!(
@@ -474,7 +474,9 @@ impl fmt::Display for ShownOutcome<'_> {
         match (dropped, packet.fate) {
             (Some(reason), _) => write!(f, "drop {reason}"),
             (None, Fate::Transmit(_)) if *replied => write!(f, "reply {}", Spec::of(after)),
-            (None, Fate::Transmit(port)) if after == before => write!(f, "forward {}unchanged", OutputPort(PortId(port))),
+            (None, Fate::Transmit(port)) if after == before => {
+                write!(f, "forward {}unchanged", OutputPort(PortId(port)))
+            }
             (None, Fate::Transmit(port)) => write!(f, "forward {}{}", OutputPort(PortId(port)), Spec::of(after)),
             (None, Fate::Drop(_) | Fate::Pending) => f.write_str("nothing"),
         }

@@ -208,7 +208,7 @@ impl std::error::Error for ConfigError {}
 
 /// The message in the words of a configuration file, with what would have been right.
 fn explain(message: &str, function: &Description) -> String {
-    let Some((unknown, here)) = words::unknown_key(message) else { return words::plain(message) };
+    let Some((unknown, here)) = messages::unknown_key(message) else { return messages::plain(message) };
     let did_you_mean = |names: &[&str]| {
         let guess = nearest(unknown, names.iter().copied());
         guess.map(|guess| format!("; did you mean `{guess}`?")).unwrap_or_default()

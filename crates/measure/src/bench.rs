@@ -13,10 +13,10 @@ use port::{HugePages, Loops, Offered, Queue, Replay, Trace};
 
 use crate::advise::predicted;
 use crate::bare::Bare;
+use crate::forward_all::ForwardAll;
 use crate::gauge::{Gauged, Shown};
 use crate::loss_free::{Found, LossFree, LossFreePlan, search};
 use crate::model::{CostModel, Prediction, replay_percent};
-use crate::forward_all::ForwardAll;
 use crate::remote::Remote;
 use crate::replay::{ReplayPlan, replay_workers};
 use crate::rounds::{Contender, Reading, Readings, Rounds, Rules, take_turns};

@@ -667,7 +667,11 @@ fn compare_packets(expected: &[Option<Observation>], got: &[Option<Observation>]
     Err(Difference { seq: Some(Seq(index as u64)), expected: say(expected[index]), got: say(got[index]) })
 }
 
-fn compare_flows<N: Function>(expected: &FlowSnapshot<N>, got: &FlowSnapshot<N>, which: &str) -> Result<(), Difference> {
+fn compare_flows<N: Function>(
+    expected: &FlowSnapshot<N>,
+    got: &FlowSnapshot<N>,
+    which: &str,
+) -> Result<(), Difference> {
     if expected == got {
         return Ok(());
     }

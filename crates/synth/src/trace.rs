@@ -15,9 +15,9 @@
 //! Bytes of payload are zeros. Flow sizes come from floating-point logarithms and powers, so another platform's
 //! mathematics library may give another trace.
 
+mod conversation;
 mod lengths;
 mod order;
-mod conversation;
 mod wire;
 
 use std::fmt;
@@ -28,9 +28,9 @@ use port::Trace;
 
 use crate::frames::Frames;
 use crate::rng::Rng;
+use conversation::{Conversation, Talk};
 use lengths::Lengths;
 use order::Order;
-use conversation::{Conversation, Talk};
 use wire::Wire;
 
 /// A kind of traffic.

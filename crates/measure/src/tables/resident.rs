@@ -170,7 +170,12 @@ impl<S: Subject> Case<S> {
     }
 
     /// Continues cyclically through a list.
-    fn round(&mut self, list: &[FiveTuple4], packets: u64, mut f: impl FnMut(&mut S, &[FiveTuple4]) -> u64) -> PassCounts {
+    fn round(
+        &mut self,
+        list: &[FiveTuple4],
+        packets: u64,
+        mut f: impl FnMut(&mut S, &[FiveTuple4]) -> u64,
+    ) -> PassCounts {
         let mut pass = PassCounts::default();
         let start = Instant::now();
         while pass.packets < packets {

@@ -98,6 +98,7 @@ fn fish(catalogue: &Catalogue) -> String {
 
 /// A case of a shell's `case` for each function that has keys.
 fn cases(catalogue: &Catalogue, found: impl Fn(&[ConfigKey]) -> String) -> String {
-    let descriptions = catalogue.entries().iter().map(CatalogueEntry::description).filter(|function| !function.keys.is_empty());
+    let descriptions =
+        catalogue.entries().iter().map(CatalogueEntry::description).filter(|function| !function.keys.is_empty());
     descriptions.map(|function| format!("            {}) {} ;;\n", function.name, found(function.keys))).collect()
 }

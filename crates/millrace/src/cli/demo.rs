@@ -109,8 +109,16 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     drop(progress);
 
     let equal = checks.iter().all(|check| check.verified.mismatch.is_none());
-    let shown =
-        Shown { description: entry.description(), trace: &trace, kind, cores, outcome: &outcome, dropped, checks, bench };
+    let shown = Shown {
+        description: entry.description(),
+        trace: &trace,
+        kind,
+        cores,
+        outcome: &outcome,
+        dropped,
+        checks,
+        bench,
+    };
     if args.json {
         print_json(&shown.json(equal))?;
     } else {

@@ -89,8 +89,13 @@ fn every_engine_finds_the_flood() {
 
 #[test]
 fn every_engine_forgets_alike() {
-    let params =
-        Params { packets: 1_500, rate_pps: 200, transport: Some(FlowTransport::Tcp), ipv6_percent: 30, ..Params::default() };
+    let params = Params {
+        packets: 1_500,
+        rate_pps: 200,
+        transport: Some(FlowTransport::Tcp),
+        ipv6_percent: 30,
+        ..Params::default()
+    };
     for profile in [Profile::UniversityDc, Profile::SynFlood] {
         let trace = Synth::new(profile, &params).expect("the parameters are in range").trace();
         hold(&trace, "minimum = 3\nidle_timeout = 1\nthreshold = 0.5");

@@ -158,8 +158,13 @@ fn every_engine_finds_it() {
         threads: true,
         options: Options::default(),
     };
-    let params =
-        Params { packets: 2_000, rate_pps: 500, transport: Some(FlowTransport::Tcp), hosts: Some(9), ..Params::default() };
+    let params = Params {
+        packets: 2_000,
+        rate_pps: 500,
+        transport: Some(FlowTransport::Tcp),
+        hosts: Some(9),
+        ..Params::default()
+    };
     let synthesised = Synth::new(Profile::UniversityDc, &params).expect("the parameters are in range").trace();
     for trace in [scan_among_users().trace(), synthesised] {
         for text in ["", "answer_timeout = 1\nidle_timeout = 2"] {

@@ -2,7 +2,7 @@
 
 use packet::{TcpFlags, protocol};
 
-use super::conversation::{Hosts, Segment, Conversation, Talk, TcpSegment};
+use super::conversation::{Conversation, Hosts, Segment, Talk, TcpSegment};
 use super::{FrameLen, Params};
 use crate::build::{folded, sum};
 use crate::rng::Rng;
