@@ -55,27 +55,27 @@ pub struct Cases {
     pub cases: Vec<Case>,
 }
 
-/// What a function does with a few packets, from its beginning.
+/// Packets for a function with fresh state, and their expected outcomes.
 #[derive(Debug)]
 pub struct Case {
-    /// What it shows.
+    /// Its name.
     pub name: String,
     /// The function's configuration.
     pub config: Table,
-    /// What comes in, and what is to become of it.
+    /// Its packets with their expected outcomes.
     pub steps: Vec<Step>,
-    /// The title of what the function reports in the end, and the line that tells it.
+    /// Expected title of the function's report, with its line in the file.
     title: Option<(usize, String)>,
-    /// The rows of that, and the line that tells them.
+    /// Expected rows of the report, with their line in the file.
     report: Option<(usize, Vec<Vec<Shown>>)>,
 }
 
 /// One packet of a case.
 #[derive(Debug)]
 pub struct Step {
-    /// The line of the file that tells it.
+    /// Line in the file.
     pub line: usize,
-    /// Which of the line's packets it is, from 1, and how many there are.
+    /// Number of the packet within its line, from 1, and the line's number of packets.
     pub nth: (usize, usize),
     time: Nanos,
     interface: u16,
@@ -83,7 +83,7 @@ pub struct Step {
     expected: Option<Expected>,
 }
 
-/// What is to become of a packet.
+/// Expected outcome of a packet.
 #[derive(Clone, Debug)]
 enum Expected {
     Forward { port: PortId, change: Option<Spec> },
@@ -91,25 +91,25 @@ enum Expected {
     Drop(String),
 }
 
-/// What became of a packet.
+/// Actual outcome of a packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Fared<'a> {
-    /// Its descriptor, as it was left.
+    /// Its descriptor after the step.
     pub packet: &'a Packet,
-    /// Its bytes as they came in.
+    /// Its bytes before the step.
     pub before: &'a [u8],
-    /// Its bytes as they went out, if they did.
+    /// Its bytes as sent, if it was sent.
     pub after: &'a [u8],
-    /// Whether it was answered.
+    /// True if it was answered.
     pub replied: bool,
-    /// Why it was dropped, by name, if it was.
+    /// Name of the drop reason, if it was dropped.
     pub dropped: Option<&'static str>,
 }
 
-/// What is wrong with a case file, and where.
+/// An error in a case file, with its line.
 #[derive(Debug, PartialEq, Eq)]
 pub struct CaseError {
-    /// The line, from 1; none where it is the whole.
+    /// The line, from 1; `None` if the error is about the whole file.
     pub line: Option<usize>,
     /// What is wrong.
     pub message: String,
@@ -174,7 +174,7 @@ impl fmt::Display for Shown {
 /// Between what comes in and what becomes of it.
 const ARROW: &str = "->";
 
-/// So many packets a case has at most: it is to be read.
+/// Maximum number of packets in a case, so that people can read it.
 const PACKETS_MAX: usize = 10_000;
 
 impl Cases {
@@ -255,7 +255,7 @@ impl Case {
         trace
     }
 
-    /// The reasons to drop a packet that it names, with their lines.
+    /// Drop reasons that it expects, with their lines.
     pub fn reasons(&self) -> impl Iterator<Item = (usize, &str)> {
         self.steps.iter().filter_map(|step| match &step.expected {
             Some(Expected::Drop(reason)) => Some((step.line, reason.as_str())),
@@ -263,10 +263,10 @@ impl Case {
         })
     }
 
-    /// Holds what the function reports against what it is to.
+    /// Compares the function's report with the expected one.
     ///
     /// # Errors
-    /// Both, where they differ, and the line.
+    /// The line, and both reports, if they differ.
     pub fn holds(&self, report: Option<&Report>) -> Result<(), (usize, Difference)> {
         if let Some((line, expected)) = &self.title {
             let got = report.map_or(NO_REPORT, |report| &report.title);
@@ -317,12 +317,12 @@ fn table(rows: impl Iterator<Item = Vec<String>>) -> String {
     format!("[{}]", rows.map(|row| format!("[{}]", row.join(", "))).collect::<Vec<_>>().join(", "))
 }
 
-/// What was to be, and what was.
+/// Expected and actual outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// What was to become of it.
+    /// Expected outcome.
     pub expected: String,
-    /// What became of it.
+    /// Actual outcome.
     pub got: String,
 }
 
@@ -367,10 +367,10 @@ impl Step {
         Ok((times, every, Self { line, nth: (1, times), time, interface, packet, expected }))
     }
 
-    /// Holds what became of the packet against what was to.
+    /// Compares the actual outcome with the expected one.
     ///
     /// # Errors
-    /// Both, where they differ.
+    /// Both, if they differ.
     pub fn holds(&self, fared: &Fared<'_>) -> Result<(), Difference> {
         let Some(expected) = &self.expected else { return Ok(()) };
         let got = ShownOutcome(fared);
@@ -446,13 +446,13 @@ fn digits_behind_x(word: &str) -> Option<&str> {
     word.strip_prefix('x').filter(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
 }
 
-/// Whether a frame is as it is told, as far as it is told.
+/// True if a frame has all the fields that the spec gives.
 fn covers(spec: &Spec, frame: &[u8]) -> bool {
     let is = Spec::of(frame);
     spec.changes(&is) && spec.over(&is) == is
 }
 
-/// The port that a packet leaves by, in words.
+/// The output port of a packet, for display.
 struct OutputPort(PortId);
 
 impl fmt::Display for OutputPort {
@@ -465,7 +465,7 @@ impl fmt::Display for OutputPort {
     }
 }
 
-/// What became of a packet, in words.
+/// The actual outcome of a packet, for display.
 struct ShownOutcome<'a>(&'a Fared<'a>);
 
 impl fmt::Display for ShownOutcome<'_> {

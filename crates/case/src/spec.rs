@@ -1,4 +1,5 @@
-//! A packet in words: `tcp 10.0.0.1:40000 > 198.51.100.1:80 S seq 7`. What is left out has a default, or is left as it was.
+//! The syntax of packets in case files: `tcp 10.0.0.1:40000 > 198.51.100.1:80 S seq 7`. Fields that are left out have a default, or stay
+//! unchanged in an outcome.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -8,7 +9,7 @@ use packet::{Endpoint, Fragment, Headers, LinkType, Mac, Network, TcpFlags, Tran
 use super::tokens::{Token, Tokens, hex, show, split};
 use synth::Build;
 
-/// A packet, as far as it is told.
+/// A packet as given in a case file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spec {
     macs: Option<(Mac, Mac)>,
@@ -119,7 +120,7 @@ impl Spec {
         }
     }
 
-    /// Whether all bytes follow from the packet that came in and from what is told here of it.
+    /// True if all bytes follow from the packet that came in and from what is told here of it.
     pub(super) fn changes(&self, before: &Self) -> bool {
         match (&self.body, &before.body) {
             (Body::Ip(one), Body::Ip(other)) => {
@@ -594,7 +595,7 @@ fn icmp(words: &mut Tokens<'_>, is_v4: bool) -> Result<Kind, String> {
     Ok(Kind::Icmp { kind, code, id: None, seq: None })
 }
 
-/// Whether messages of this type quote a packet.
+/// True if messages of this type quote a packet.
 fn is_error(kind: u8, family: IpAddr) -> bool {
     if family.is_ipv4() { matches!(kind, 3 | 4 | 5 | 11 | 12) } else { kind < 128 }
 }

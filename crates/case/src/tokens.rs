@@ -1,16 +1,16 @@
-//! The words of a case's line: separated by blanks, but for what stands in quotes or parentheses.
+//! Splits a line of a case into tokens, separated by spaces; quotes and parentheses group text.
 
-/// What a line is made of.
+/// A token of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Token {
     Plain(String),
-    /// Stood in quotes; escapes are resolved.
+    /// Text in quotes, with escapes resolved.
     Quoted(Vec<u8>),
-    /// Stood in parentheses.
+    /// Tokens in parentheses.
     Group(Vec<Self>),
 }
 
-/// Splits a line, up to where a comment begins.
+/// Splits a line, up to a comment.
 pub(super) fn split(line: &str) -> Result<Vec<Token>, String> {
     let mut rest = line;
     let words = group(&mut rest, false)?;
@@ -83,7 +83,7 @@ pub(super) fn hex(digits: &str) -> Option<Vec<u8>> {
     Some(digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect())
 }
 
-/// The words that are left of a line.
+/// The remaining tokens of a line.
 pub(super) struct Tokens<'a> {
     left: &'a [Token],
 }
@@ -103,7 +103,7 @@ impl<'a> Tokens<'a> {
         Some(first)
     }
 
-    /// The next word, if it is this one.
+    /// Takes the next token if it is this word.
     pub(super) fn take(&mut self, word: &str) -> bool {
         let is_it = matches!(self.peek(), Some(Token::Plain(next)) if next == word);
         if is_it {
@@ -112,7 +112,7 @@ impl<'a> Tokens<'a> {
         is_it
     }
 
-    /// The next word, which `what` has to follow.
+    /// The next word; `what` describes it in errors.
     pub(super) fn plain(&mut self, what: &str) -> Result<&'a str, String> {
         match self.next() {
             Some(Token::Plain(word)) => Ok(word),
@@ -128,7 +128,7 @@ impl<'a> Tokens<'a> {
     }
 }
 
-/// A word as an error shows it.
+/// A token as errors show it.
 pub(super) fn show(word: &Token) -> String {
     match word {
         Token::Plain(word) => format!("`{word}`"),

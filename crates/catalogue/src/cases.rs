@@ -1,4 +1,4 @@
-//! Functions held to cases: what is to become of each packet, and that every engine does alike.
+//! Checks functions against case files: the outcome of each packet, and that every engine agrees.
 
 use std::collections::HashSet;
 use std::slice;
@@ -13,52 +13,52 @@ use port::{MemoryQueue, Trace};
 use crate::config::Settings;
 use crate::{CatalogueEntry, Program};
 
-/// A case and how it went.
+/// Result of a case.
 #[derive(Debug)]
 pub struct CaseResult {
     /// The case's name.
     pub name: String,
-    /// How many packets it has.
+    /// Number of packets.
     pub packets: usize,
-    /// What differs from what the file says: in which line, and which of the line's packets and of how many.
+    /// Packets with another outcome than expected.
     pub differences: Vec<CaseDifference>,
-    /// The engines that were held against the sequential run.
+    /// Engines that were compared with the sequential run.
     pub engines: Vec<EngineKind>,
-    /// In how many runs.
+    /// Number of runs.
     pub runs: u64,
-    /// Where one differs.
+    /// An engine that differs from the sequential run, if any.
     pub mismatch: Option<Mismatch>,
 }
 
-/// What differs from what the file says.
+/// A packet with another outcome than expected.
 #[derive(Debug)]
 pub struct CaseDifference {
-    /// The line of the file that tells it.
+    /// Line in the file.
     pub line: usize,
-    /// Which of the line's packets it is, from 1, and of how many.
+    /// Number of the packet within its line, from 1, and the line's number of packets.
     pub nth: (usize, usize),
-    /// What was to be, and what was.
+    /// Expected and actual outcome.
     pub difference: Difference,
 }
 
 impl CaseResult {
-    /// Whether all is as it should be.
+    /// True if everything is as expected.
     #[must_use]
     pub const fn is_right(&self) -> bool {
         self.differences.is_empty() && self.mismatch.is_none()
     }
 }
 
-/// Holds a function to a case, from its beginning, and every engine of the plan that takes it to the same packets. `file` is what
-/// errors call the case's file.
+/// Runs a function from fresh state over the packets of a case and compares the outcomes, then compares every engine of the plan that
+/// supports the function. `file` is the file name for errors.
 ///
 /// # Errors
-/// What is wrong with the case: its configuration, or reasons that the function doesn't have.
+/// The case is invalid: its configuration, or drop reasons that the function doesn't have.
 pub fn check_case(entry: &CatalogueEntry, file: &str, case: &Case, plan: &Plan) -> Result<CaseResult, String> {
     check_case_all(entry, file, case, slice::from_ref(plan))
 }
 
-/// The same with several plans, of other numbers of cores.
+/// The same with several plans, for other numbers of cores.
 ///
 /// # Errors
 /// As [`check_case`].
@@ -104,10 +104,10 @@ pub fn check_case_all(entry: &CatalogueEntry, file: &str, case: &Case, plans: &[
     Ok(CaseResult { name: case.name.clone(), packets: case.steps.len(), differences, engines, runs, mismatch })
 }
 
-/// Holds a function to a case file, and all engines on up to three cores, for the tests of a crate of one's own.
+/// Checks a function against a case file, with all engines on up to three cores. For tests in an author's own crate.
 ///
 /// # Errors
-/// All that is not as it should be, a line each.
+/// All differences, one line each.
 pub fn check(entry: &CatalogueEntry, text: &str) -> Result<(), String> {
     let name = entry.description().name;
     let cases = Cases::read(text).map_err(|error| error.of("the case file"))?;
@@ -132,7 +132,8 @@ pub fn check(entry: &CatalogueEntry, text: &str) -> Result<(), String> {
 /// What a number is called that is no reason.
 const UNNAMED: &str = "unnamed";
 
-/// Holds every engine against the sequential run: which did take it, in how many runs, and where one differs.
+/// Compares every engine with the sequential run. Returns the engines that support the function, the number of runs, and the first
+/// difference.
 fn check_engines(program: &dyn Program, trace: &Trace, plan: &Plan) -> (Vec<EngineKind>, u64, Option<Mismatch>) {
     let (mut taken, mut runs) = (Vec::new(), 0);
     for &engine in &plan.engines {

@@ -1,4 +1,4 @@
-//! Settings of a function: a file, values given beside it, and errors that point at the place.
+//! Settings of a function: a TOML file, values that override it, and errors with their position.
 
 mod messages;
 
@@ -9,7 +9,7 @@ use nf::{ConfigKey, Description};
 use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
-/// What a function is to be configured by: a file's text, and values that go before it.
+/// Source of a function's configuration: the text of a file, and values that override it.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
     file: Option<File>,
@@ -25,20 +25,20 @@ struct File {
 /// A value given as `key=value`.
 #[derive(Clone, Debug)]
 struct Override {
-    /// Where it was given, as errors name it.
+    /// Where it was given, for errors.
     place: String,
     key: String,
     value: Value,
 }
 
 impl Settings {
-    /// The settings of a file, which errors call `name`.
+    /// Settings from the text of a file; `name` is for errors.
     #[must_use]
     pub fn from_file(name: impl Into<String>, text: impl Into<String>) -> Self {
         Self { file: Some(File { name: name.into(), text: text.into() }), overrides: Vec::new() }
     }
 
-    /// The settings of a table, which errors call `name`.
+    /// Settings from a table; `name` is for errors.
     #[must_use]
     pub fn from_table(name: &str, table: &Table) -> Self {
         let mut settings = Self::default();
@@ -59,11 +59,10 @@ impl Settings {
         }
     }
 
-    /// Takes `key=value` before what the file says. The value is written as in the file; quotes around text may be left
-    /// out.
+    /// Overrides a value with `key=value`. The value is written as in the file; quotes around text may be omitted.
     ///
     /// # Errors
-    /// When there is no `=`.
+    /// There is no `=`.
     pub fn set(&mut self, given: &str) -> Result<(), ConfigError> {
         let Some((key, text)) = given.split_once('=') else {
             return Err(ConfigError::plain(format!("--set {given}: write KEY=VALUE")));
@@ -76,7 +75,7 @@ impl Settings {
         Ok(())
     }
 
-    /// The configuration that these settings say.
+    /// Reads the configuration from these settings.
     ///
     /// # Errors
     /// What is wrong, and where.
@@ -140,7 +139,7 @@ fn insert(table: &mut Table, key: &str, value: Value) {
     }
 }
 
-/// What is wrong with a function's settings.
+/// An error in a function's settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
     message: String,
@@ -206,7 +205,7 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-/// The message in the words of a configuration file, with what would have been right.
+/// The message in the words of a configuration file, with the valid names.
 fn explain(message: &str, function: &Description) -> String {
     let Some((unknown, here)) = messages::unknown_key(message) else { return messages::plain(message) };
     let did_you_mean = |names: &[&str]| {
@@ -223,7 +222,7 @@ fn explain(message: &str, function: &Description) -> String {
     format!("`{unknown}` is not a key of {}{} ({} {known})", function.name, did_you_mean(&names), function.name)
 }
 
-/// The name that was most likely meant, if one is near.
+/// The most similar name, if one is similar enough.
 pub fn nearest<'a>(given: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let near = names.map(|name| (strsim::jaro_winkler(given, name.rsplit('.').next().unwrap_or(name)), name));
     let best = near.filter(|(score, _)| *score > 0.75).max_by(|a, b| a.0.total_cmp(&b.0));

@@ -1,4 +1,4 @@
-//! What an author may get wrong and the compiler can't see: looked for when a function is registered.
+//! Checks of a function that the compiler can't make: they run when a function is registered.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use packet::{FlowKey, LinkType, RssFields, TcpFlags};
 use serde::de::{self, DeserializeOwned, Deserializer, Visitor};
 use synth::Build;
 
-/// Tells how the keys that a function says it has differ from those of its configuration `C`, if they do.
+/// Describes how the keys in a function's description differ from those of its configuration `C`, if they do.
 pub(super) fn keys<C: DeserializeOwned>(description: &Description) -> Option<String> {
     let mut fields = None;
     let _ = C::deserialize(Fields(&mut fields));
@@ -59,8 +59,7 @@ impl Field {
     }
 }
 
-/// Tells how the key of what packets contribute differs from the packet set that the function says it has, if it does: by packets of
-/// which one field differs.
+/// Describes how a function's keys differ from the packet set in its description, if they do, with packets that differ in one field.
 pub(super) fn packet_set<N: NetworkFunction>(nf: &N) -> Option<String> {
     let set = nf.packet_set();
     let fields = Field::of(set)?;

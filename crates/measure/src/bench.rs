@@ -59,7 +59,7 @@ impl BenchPlan {
     }
 }
 
-/// Whether a figure is measured or modelled.
+/// True if a figure is measured or modelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Basis {
     /// One thread for each core of the row, all at the same time, each on its own processor.

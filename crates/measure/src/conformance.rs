@@ -127,7 +127,7 @@ struct Difference {
 
 /// A run that is as its engine promises.
 struct Agreement {
-    /// Whether a table was full.
+    /// True if a table was full.
     full: bool,
     /// How often state changed cores.
     moves: u64,

@@ -85,7 +85,7 @@ pub struct Prediction {
 pub struct Beside {
     /// Median rate, in millions of packets a second.
     pub mpps: f64,
-    /// Whether the cores ran together, or each share alone.
+    /// True if the cores ran together, or each share alone.
     pub basis: Basis,
     /// Error of the prediction in percent; positive if it is above this rate.
     pub error_percent: f64,

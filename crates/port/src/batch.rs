@@ -194,7 +194,7 @@ impl Batch {
         Self { memory: Vec::with_capacity(bytes), packets: Vec::with_capacity(packets), ..Self::default() }
     }
 
-    /// How many packets there are.
+    /// Number of packets.
     #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
@@ -207,7 +207,7 @@ impl Batch {
         self.lent_len() + self.memory.len()
     }
 
-    /// Whether there are no packets.
+    /// True if there are no packets.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {

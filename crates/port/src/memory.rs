@@ -60,13 +60,13 @@ impl Trace {
         self.packets.push(Packet { offset, len: bytes.len() as u32, ..packet });
     }
 
-    /// How many packets there are.
+    /// Number of packets.
     #[must_use]
     pub fn len(&self) -> usize {
         self.packets.len()
     }
 
-    /// Whether there are none.
+    /// True if there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.packets.is_empty()

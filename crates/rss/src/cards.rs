@@ -1,5 +1,5 @@
-//! The cards. Each fact has its source: a driver's file as it is in Linux or DPDK, a specification, a data sheet. What no
-//! source says, though something has to be taken to be so, is marked as not confirmed.
+//! The table of cards. Each fact has a source: a driver file of Linux or DPDK, a specification, or a data sheet. Assumptions without a
+//! source are marked as not confirmed.
 
 use crate::card::{Ability, Card, Choice, Driver, Fact, Scope, Symmetry};
 use crate::field::{Field, Fields, PacketType};

@@ -1,4 +1,4 @@
-//! What to type so that a card does as a solution says.
+//! Commands that configure a card as a solution says.
 
 use crate::card::{Driver, Symmetry};
 use crate::field::{Field, Fields, PacketType};
@@ -6,8 +6,8 @@ use crate::key::Key;
 use crate::plan::Member;
 use crate::solve::Solution;
 
-/// The commands, port by port, for so many queues: `ethtool` for Linux with ports' names as interfaces, `testpmd`'s for
-/// DPDK with their numbers. Lines that begin with `#` are remarks.
+/// The commands for this number of queues, port by port: `ethtool` commands for Linux, with port names as interfaces, or `testpmd`
+/// commands for DPDK, with port numbers. Lines that begin with `#` are comments.
 #[must_use]
 pub fn commands(solution: &Solution, queues: usize) -> Vec<String> {
     let ports = 0..solution.ports.len();

@@ -131,19 +131,19 @@ impl Fields {
         Self(self.0 & other.0)
     }
 
-    /// Whether `field` is one of them.
+    /// True if `field` is one of them.
     #[must_use]
     pub const fn contains(self, field: Field) -> bool {
         self.0 & 1 << field as u8 != 0
     }
 
-    /// Whether `other` has all of them.
+    /// True if `other` has all of them.
     #[must_use]
     pub const fn is_part_of(self, other: Self) -> bool {
         self.without(other).is_empty()
     }
 
-    /// Whether there are none.
+    /// True if there are none.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0

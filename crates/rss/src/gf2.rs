@@ -47,7 +47,7 @@ impl Bits {
         (0..self.0.len() * 64).find(|bit| self.get(*bit) && wanted(*bit))
     }
 
-    /// Whether all are zero.
+    /// True if all are zero.
     #[must_use]
     pub fn is_zero(&self) -> bool {
         self.first().is_none()
@@ -137,7 +137,7 @@ impl Space {
         &self.basis
     }
 
-    /// Whether this unknown is zero in every solution.
+    /// True if this unknown is zero in every solution.
     #[must_use]
     pub fn is_forced(&self, unknown: usize) -> bool {
         !self.basis.iter().any(|solution| solution.get(unknown))
@@ -154,7 +154,7 @@ impl Space {
         sum
     }
 
-    /// Whether these bits are a solution.
+    /// True if these bits are a solution.
     #[must_use]
     pub fn contains(&self, bits: &Bits) -> bool {
         let mut rows = vec![None; self.unknowns];

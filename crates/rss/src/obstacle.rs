@@ -1,23 +1,23 @@
-//! What is in the way where there is no key: which packets, by which fields.
+//! Finds the packets and fields that prevent a key.
 
 use crate::check::{Fit, check};
 use crate::field::{Fields, PacketType};
 use crate::solve::{Outcome, Problem, solve};
 
-/// Packets at a port that keep a card from sharding.
+/// Packets at a port that prevent sharding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Obstacle {
     /// The port.
     pub port: String,
     /// The types of the packets.
     pub types: Vec<PacketType>,
-    /// Fields that are hashed and must not count; none, where the packets are not hashed at all.
+    /// Fields that are hashed but must be cancelled; none if the packets are not hashed at all.
     pub fields: Fields,
 }
 
-/// What is in the way of a problem that has no solution: each type of packets that leaves no key together with those whose fields
-/// alone keep sets together. Where the rest has no key either, all types that need a key's help: it can't help them all at once.
-/// Nothing, where fields are not the reason.
+/// The obstacles of a problem without a solution: each packet type that has no key together with the types that need none. If the
+/// remaining types have no key either: all types that need a key's help, because no key helps all of them at once. Empty if fields are
+/// not the reason.
 #[must_use]
 pub fn obstacles(problem: &Problem<'_>) -> Vec<Obstacle> {
     let rows = check(problem.card, problem.driver, problem.sets, problem.one_card);
@@ -47,7 +47,7 @@ pub fn obstacles(problem: &Problem<'_>) -> Vec<Obstacle> {
     out
 }
 
-/// Whether there is a key where packets of these types are all that count.
+/// True if there is a key when only packets of these types matter.
 fn shards(problem: &Problem<'_>, types: &[PacketType]) -> bool {
     let Some(sets) = problem.sets.only(types) else { return false };
     matches!(solve(&Problem { sets: &sets, ..*problem }), Outcome::Solved(_))

@@ -1,4 +1,4 @@
-//! Why there is no key, in words.
+//! Explains why there is no key.
 
 use std::fmt;
 use std::ops::Range;
@@ -16,20 +16,20 @@ pub struct Proof {
     pub port: String,
     /// Their type.
     pub kind: PacketType,
-    /// What follows for them.
+    /// The consequence for these packets.
     pub consequence: String,
-    /// The key bits on which it rests, each with why it is zero.
+    /// Key bits that must be zero, with the reason.
     pub forced: Vec<Forced>,
 }
 
-/// A stretch of a key that is zero.
+/// A range of key bits that must be zero.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Forced {
     /// Whose key.
     pub port: String,
     /// Which bits.
     pub bits: Range<usize>,
-    /// Why, step by step: each but the last says what the bits equal, the last that it is zero.
+    /// The reason, step by step: each step but the last says what the bits equal; the last says that this is zero.
     pub steps: Vec<String>,
 }
 

@@ -1,26 +1,26 @@
-//! What would do instead, where there is no key.
+//! Finds weaker requirements for which there is a key.
 
 use crate::card::{Driver, Scope};
 use crate::field::{Family, PacketType};
 use crate::sets::Vary;
 use crate::solve::{Outcome, Problem, solve};
 
-/// A demand less, with which there is a key.
+/// A weaker requirement for which there is a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Relaxation {
-    /// What is given up, in words.
+    /// What changes, as text.
     pub says: String,
-    /// By which driver, if by the other.
+    /// The driver that configures the card.
     pub driver: Driver,
-    /// The only types that count then, if not all do.
+    /// The only packet types that matter; `None` for all.
     pub types: Option<Vec<PacketType>>,
-    /// What tells hosts apart then.
+    /// Bits in which hosts differ.
     pub vary: Vary,
-    /// Whether all ports may be of one card.
+    /// True if all ports may be on one card.
     pub one_card: bool,
 }
 
-/// Problems near to `problem` that have a solution, each with one demand less.
+/// Similar problems that have a solution, each with one requirement less.
 #[must_use]
 pub fn relaxations(problem: &Problem<'_>) -> Vec<Relaxation> {
     let Problem { driver, sets, one_card, .. } = *problem;
@@ -62,7 +62,7 @@ pub fn relaxations(problem: &Problem<'_>) -> Vec<Relaxation> {
     ];
     let mut found: Vec<Relaxation> = Vec::new();
     for relaxation in names.into_iter().flatten() {
-        // What gives up more than one that does is no news.
+        // Skip a relaxation that gives up more than another one.
         let more = |than: &Relaxation| match (&than.types, &relaxation.types) {
             (Some(kept), Some(types)) => types.iter().all(|kind| kept.contains(kind)),
             (Some(_) | None, None) | (None, Some(_)) => false,

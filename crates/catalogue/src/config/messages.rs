@@ -1,4 +1,4 @@
-//! What the reader of a configuration says of a wrong value, in the words of whoever writes such files: it speaks of Rust's types.
+//! Translates error messages of the TOML reader, which mention Rust types, into the words of a configuration file.
 
 /// The message without types' names: `expected a whole number, found the text "x"`.
 pub(super) fn plain(message: &str) -> String {

@@ -41,14 +41,14 @@ impl<T: Copy> Filled<T> {
         Self { first, written: Cell::new(0), count, rest: Box::new((initial, memory)), values: PhantomData }
     }
 
-    /// How many values there are.
+    /// Number of values.
     #[inline]
     #[must_use]
     pub const fn len(&self) -> usize {
         self.count
     }
 
-    /// Whether there are none.
+    /// True if there are none.
     #[inline]
     #[must_use]
     pub const fn is_empty(&self) -> bool {

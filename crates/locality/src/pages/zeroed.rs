@@ -157,7 +157,7 @@ const fn pieces(bytes: usize) -> usize {
     (bytes + HUGE_PAGE / 2) / HUGE_PAGE
 }
 
-/// Whether the kernel can put used memory on huge pages at once. About no memory at all it has no other objection.
+/// True if the kernel can put used memory on huge pages at once. About no memory at all it has no other objection.
 #[cfg(all(target_os = "linux", not(miri)))]
 fn can_collapse() -> bool {
     // SAFETY: this is about no memory.

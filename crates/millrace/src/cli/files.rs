@@ -27,7 +27,7 @@ impl From<Format> for Container {
     }
 }
 
-/// Whether the name stands for standard input or output.
+/// True if the name stands for standard input or output.
 pub(super) fn is_standard(path: &Path) -> bool {
     path.as_os_str() == "-"
 }

@@ -52,12 +52,12 @@ impl Options {
         [&self.flame, &self.folded].into_iter().flatten().map(PathBuf::as_path)
     }
 
-    /// Whether anybody wants to know.
+    /// True if anybody wants to know.
     pub(super) fn is_wanted(&self) -> bool {
         self.outputs().next().is_some()
     }
 
-    /// Whether standard output is not for words.
+    /// True if standard output is not for words.
     pub(super) fn takes_output(&self) -> bool {
         self.outputs().any(is_standard)
     }

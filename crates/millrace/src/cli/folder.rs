@@ -14,7 +14,7 @@ impl Folder {
     pub(super) fn make(path: &Path) -> Result<Self, Failed> {
         let failed = |error| Failed::input(format_args!("{}: can't write a report there: {error}", path.display()));
         fs::create_dir_all(path).map_err(failed)?;
-        // Whether files can be made there is known when one was.
+        // True if files can be made there is known when one was.
         let probe = path.join(".report.tmp");
         fs::write(&probe, "").map_err(failed)?;
         let _ = fs::remove_file(probe);

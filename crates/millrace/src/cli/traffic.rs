@@ -70,7 +70,7 @@ impl Source {
         Ok(self)
     }
 
-    /// Whether there is any.
+    /// True if there is any.
     pub(super) fn is_given(&self) -> bool {
         self.captures.is_given() || self.synth.is_some()
     }

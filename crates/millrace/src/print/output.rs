@@ -41,7 +41,7 @@ impl Level {
         LEVEL.store(self as u8, Ordering::Relaxed);
     }
 
-    /// Whether so much is said.
+    /// True if so much is said.
     pub(crate) fn is_said(self) -> bool {
         // ORDERING: Relaxed, as in `set`.
         LEVEL.load(Ordering::Relaxed) >= self as u8

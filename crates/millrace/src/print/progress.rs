@@ -15,7 +15,7 @@ use super::output::{Level, remark};
 pub(crate) struct Sample {
     /// Done so far, in the unit of `total`.
     pub(crate) done: u64,
-    /// Of how much; `None` where nobody knows.
+    /// Of how much; `None` if nobody knows.
     pub(crate) total: Option<u64>,
     /// Packets so far, for the rate.
     pub(crate) packets: u64,

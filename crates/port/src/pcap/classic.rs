@@ -72,7 +72,7 @@ impl Lengths {
 }
 
 impl Classic {
-    /// Whether a file that begins so is a classic pcap or a relative.
+    /// True if a file that begins so is a classic pcap or a relative.
     pub(super) fn is_magic(first: [u8; 4]) -> bool {
         let known = |magic| {
             magic == MAGIC_MICROS || magic == MAGIC_NANOS || VARIANTS.iter().any(|(variant, _)| *variant == magic)

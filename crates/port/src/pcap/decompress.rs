@@ -39,7 +39,7 @@ pub(super) trait Decoder {
     /// Decodes of `input` what it has room for in `into`. No input: hands out what it kept back, within a part.
     fn step(&mut self, input: &[u8], into: &mut [u8]) -> Step;
 
-    /// Whether it is between two parts, where the stream may end.
+    /// True if it is between two parts, where the stream may end.
     fn is_whole(&self) -> bool;
 
     /// What a stream lacks that ends elsewhere.

@@ -189,7 +189,7 @@ impl FileReader {
         received
     }
 
-    /// Whether [`read`](Self::read) would return without a wait: the file has bytes, or the end or an error is to be told. Of a record
+    /// True if [`read`](Self::read) would return without a wait: the file has bytes, or the end or an error is to be told. Of a record
     /// that came in part the rest may have to be waited for. A reader of [`from_read`](Self::from_read) is taken to have bytes.
     pub(super) fn is_ready(&mut self) -> bool {
         // The start of a record that is carried over gives no packet by itself.

@@ -141,7 +141,7 @@ impl Source {
         }
     }
 
-    /// Whether a read would give bytes, the end or an error at once. The first [`MAGIC_BYTES`] bytes of a pipe don't count.
+    /// True if a read would give bytes, the end or an error at once. The first [`MAGIC_BYTES`] bytes of a pipe don't count.
     pub(super) fn is_ready(&self) -> bool {
         match &self.input {
             Input::Plain(_) => true,
@@ -185,7 +185,7 @@ impl Read for Pipe {
     }
 }
 
-/// Whether the file has something to read, or its end, after at most so long. A signal ends the wait.
+/// True if the file has something to read, or its end, after at most so long. A signal ends the wait.
 fn wait_for(file: &File, at_most: Duration) -> io::Result<bool> {
     // Longer than a time can be told is forever.
     let at_most = Timespec::try_from(at_most).ok();

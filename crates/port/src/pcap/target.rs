@@ -26,7 +26,7 @@ pub fn same_file(input: &Path, output: &Path) -> bool {
     of(input, standard_input).is_some_and(|input| Some(input) == of(output, standard_output))
 }
 
-/// Whether the name stands for standard input or output.
+/// True if the name stands for standard input or output.
 pub(super) fn is_standard(path: &Path) -> bool {
     path.as_os_str() == "-"
 }

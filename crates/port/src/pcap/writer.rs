@@ -191,7 +191,7 @@ impl Writer {
         self.interfaces[index] = Some(interface);
     }
 
-    /// Whether an interface of this number was described.
+    /// True if an interface of this number was described.
     #[inline]
     pub(super) fn knows(&self, number: u16) -> bool {
         self.interfaces.get(usize::from(number)).is_some_and(Option::is_some)

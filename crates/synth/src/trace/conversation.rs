@@ -1,4 +1,4 @@
-//! A conversation, packet by packet: who speaks, and what the TCP header says.
+//! One conversation, packet by packet: which host sends, and the TCP header.
 
 use packet::TcpFlags;
 
@@ -6,18 +6,18 @@ use super::lengths::{SEGMENT, TCP_MIN};
 use super::{FlowTransport, FrameLen, Profile};
 use crate::rng::Rng;
 
-/// How hosts talk.
+/// Kind of conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Talk {
     /// TCP from SYN to FIN.
     Tcp,
-    /// UDP in turns.
+    /// UDP, in both directions alternately.
     Udp,
-    /// UDP from the client alone.
+    /// UDP, from the client only.
     OneWay,
     /// TCP that gets no answer.
     Syn,
-    /// TCP where it is long enough to be a conversation, UDP otherwise.
+    /// TCP if it is long enough, else UDP.
     ByLength,
 }
 
@@ -42,16 +42,16 @@ impl Talk {
     }
 }
 
-/// A conversation at some point of it.
+/// A conversation in progress.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Conversation {
-    /// Where its order of packets keeps it.
+    /// Its index in the order of packets.
     pub(super) slot: u32,
     /// The mean time to its next packet.
     pub(super) gap: u64,
     pub(super) who: Hosts,
     talk: Talk,
-    /// Whether the client is the one who sends the bulk.
+    /// True if the client sends most of the data.
     upload: bool,
     sent: u32,
     total: u32,
@@ -59,7 +59,7 @@ pub(super) struct Conversation {
     server_next: u32,
 }
 
-/// Who talks.
+/// The two hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Hosts {
     /// 24 bits of address.
@@ -70,7 +70,7 @@ pub(super) struct Hosts {
     pub(super) ipv6: bool,
 }
 
-/// What a packet says.
+/// Content of a packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Segment {
     pub(super) from_client: bool,
@@ -87,7 +87,7 @@ pub(super) struct TcpSegment {
     pub(super) flags: TcpFlags,
 }
 
-/// Who sends a segment of a TCP conversation, and which.
+/// Sender and kind of a TCP segment.
 struct SegmentPlan {
     from_client: bool,
     flags: TcpFlags,
@@ -137,7 +137,7 @@ impl Conversation {
         }
     }
 
-    /// Who sends the segment number `index`, and which.
+    /// Sender and kind of segment number `index`.
     fn plan(&self, index: u32, rng: &mut Rng, frame_len: FrameLen) -> SegmentPlan {
         const DATA: TcpFlags = TcpFlags::ACK.with(TcpFlags::PSH);
         const CLOSE: TcpFlags = TcpFlags::ACK.with(TcpFlags::FIN);
@@ -159,7 +159,7 @@ impl Conversation {
         }
     }
 
-    /// Puts numbers to a segment and counts what it takes of the sequence space.
+    /// Sets the sequence numbers of a segment, and advances them.
     fn say(&mut self, plan: SegmentPlan) -> Segment {
         let SegmentPlan { from_client, flags, payload } = plan;
         let (own, other) = if from_client {

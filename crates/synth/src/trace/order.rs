@@ -1,4 +1,4 @@
-//! Whose packet comes next, and when.
+//! Which flow sends the next packet, and when.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -9,7 +9,7 @@ use super::Params;
 use super::conversation::Conversation;
 use crate::rng::Rng;
 
-/// Whose packet comes next, and when.
+/// Which flow sends the next packet, and when.
 pub(super) enum Order {
     /// Flows that are all there from the start, one packet after the other at a steady rate.
     Steady { clock: Clock, flows: Steady },
@@ -55,7 +55,7 @@ pub(super) struct Timed {
     now: u64,
 }
 
-/// What makes a conversation of a flow: its number, its length.
+/// Opens the conversation of a flow, given its number and length.
 pub(super) type Open<'a> = dyn FnMut(u32, u32, &mut Rng) -> Conversation + 'a;
 
 /// The gap between packets that come back to back: a full frame on a 10 Gbit/s link.

@@ -171,7 +171,7 @@ fn point(x: f64, spread: Spread, basis: Basis) -> Point {
     Point { x, y: spread.median, from: spread.min, to: spread.max, modelled: basis == Basis::Modelled }
 }
 
-/// Whether a row was measured, and may be true.
+/// True if a row was measured, and may be true.
 fn is_sound(row: &Row, bench: &Bench) -> bool {
     row.basis == Basis::Measured && bench.implausible(row).is_none()
 }

@@ -127,7 +127,7 @@ pub(super) fn left_out(bench: &Bench) -> impl Iterator<Item = &str> {
     news.map(|(.., reason)| reason.as_str())
 }
 
-/// Whether a search found no rate at all.
+/// True if a search found no rate at all.
 pub(super) fn nothing_passed(bench: &Bench) -> bool {
     let mut found = bench.rows.iter().filter_map(|row| row.loss_free.as_ref()?.as_ref().ok());
     found.any(|found| found.mpps.min == 0.0)

@@ -37,17 +37,17 @@ impl<'a> Known<'a> {
         Self { frame, name, origin }
     }
 
-    /// Whether it is this function of the house.
+    /// True if it is this function of the house.
     pub(super) fn is(&self, room: &str, function: &str) -> bool {
         matches!(&self.origin, Origin::House(house) if house == room) && self.name.last() == Some(function)
     }
 
-    /// Whether threads begin so, or the program.
+    /// True if threads begin so, or the program.
     pub(super) fn is_start(&self) -> bool {
         self.name.last().is_some_and(|last| ["thread_start", "lang_start", "main"].contains(&last))
     }
 
-    /// Whether it tells a reader nothing: the library of the language, whose time is that of who called it, closures of others,
+    /// True if it tells a reader nothing: the library of the language, whose time is that of who called it, closures of others,
     /// and the engine between its stages.
     pub(super) fn is_plumbing(&self) -> bool {
         match &self.origin {

@@ -54,9 +54,9 @@ const VERIFIED_PACKETS: usize = 20_000;
 struct Refused {
     driver: Driver,
     proof: Proof,
-    /// Whether that there is no key is proved, for the fields that were tried.
+    /// True if that there is no key is proved, for the fields that were tried.
     proved: bool,
-    /// Whether the card could be told to hash other fields than those.
+    /// True if the card could be told to hash other fields than those.
     chooses: bool,
     instead: Vec<Relaxation>,
 }

@@ -18,7 +18,7 @@ pub(super) struct Seen {
     pub(super) time: Nanos,
     /// The symmetric five-tuple.
     pub(super) flow: FiveTuple,
-    /// Whether the first endpoint of `flow` sent it.
+    /// True if the first endpoint of `flow` sent it.
     pub(super) from_first: bool,
 }
 

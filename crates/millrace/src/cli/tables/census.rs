@@ -51,7 +51,7 @@ struct Flow {
     first: Nanos,
     last: Nanos,
     packets: u32,
-    /// Whether the first endpoint opened it.
+    /// True if the first endpoint opened it.
     opener_first: bool,
     answered: bool,
 }
@@ -175,7 +175,7 @@ impl<K: Key> Family<K> {
         flows.end(&flow);
     }
 
-    /// Whether the packet opens a flow.
+    /// True if the packet opens a flow.
     fn see(&mut self, key: K, seen: &Seen, timeout: Nanos, flows: &mut FlowStats) -> bool {
         let now = seen.time;
         let hash = self.table.hash(&key);
