@@ -1,4 +1,4 @@
-//! `millrace advise`: which engine for this function on this traffic, and why.
+//! `millrace advise` recommends an engine for a function on given traffic, with reasons.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -86,7 +86,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     let entry = entry(catalogue, &args.function)?;
     let program = entry.load(&args.configuration.settings()?)?;
     let options = Options { tables: args.table_options.tables(&*program)?, ..Options::default() };
-    // Costs are measured with a lone core, with eight replicas of which one runs, and with two cores that share.
+    // Costs are measured with one core, with one of eight replicas, and with two cores that share.
     refuse_too_much(&*program, &[(EngineKind::Sequential, 1), (EngineKind::Scr, 8), (EngineKind::Shared, 2)])?;
     signals::exit_on_interrupt("nothing was timed");
     let traffic = args.source.load(args.json)?;
@@ -174,7 +174,7 @@ pub(super) fn again(configuration: &Configuration, table_options: &TableOptions)
     configuration.arguments().into_iter().chain(kept.split_whitespace().map(OsString::from)).collect()
 }
 
-/// What is asked of [`measure::advise`].
+/// Builds the input of [`measure::advise`].
 fn question(cores: usize, options: Options, rounds: usize, packets: u64) -> Question {
     let plan = BenchPlan {
         engines: Vec::new(),
@@ -192,7 +192,7 @@ fn question(cores: usize, options: Options, rounds: usize, packets: u64) -> Ques
     Question { cores, dispatch_ns: None, wire: None, plan }
 }
 
-/// Asks behind a progress bar.
+/// Calls [`measure::advise`] and shows a progress bar.
 fn asked(
     program: &dyn Program,
     trace: &Arc<Trace>,
@@ -227,7 +227,7 @@ fn text(description: &Description, name: &str, answer: &Answer<'_>) -> String {
         out += &measured(here, style);
         out.push('\n');
     }
-    // Where packets come to their cores by themselves, and the cores are here, what was measured is the answer.
+    // If this machine has all the cores, the measured trial runs are the recommendation.
     let is_here = here.is_some() && cores <= engines::machine_cores();
     out += &style.bold("with a port that brings each core its packets, as a network card does (Mpps, modelled)\n");
     out += &table(advice, style).lines(0);
@@ -239,7 +239,7 @@ fn text(description: &Description, name: &str, answer: &Answer<'_>) -> String {
         out += &format!("{}\n", style.dim(limit));
     }
     for (engine, reason) in &advice.refused {
-        // What an engine says for itself begins with its name.
+        // An engine's own reason begins with its name.
         let named = reason.starts_with(engine.name());
         out += &format!("{}\n", style.dim(if named { reason.clone() } else { format!("{engine}: {reason}") }));
     }
@@ -290,7 +290,7 @@ fn measured(here: &Trials, style: Style) -> String {
     out
 }
 
-/// Engines by cores.
+/// Formats the forecasts: engines by cores.
 fn table(advice: &Advice, style: Style) -> Sheet {
     let mut cores: Vec<usize> = advice.forecasts.iter().map(|forecast| forecast.cores).collect();
     cores.sort_unstable();
@@ -317,7 +317,7 @@ fn table(advice: &Advice, style: Style) -> Sheet {
     sheet
 }
 
-/// What bears on the figures beside costs and spread.
+/// Notes on what else limits the figures.
 fn limits(advice: &Advice) -> Vec<String> {
     let mut limits = Vec::new();
     let last = |engine: EngineKind| advice.forecasts.iter().rfind(|one| one.engine == engine);
@@ -378,7 +378,7 @@ fn headline(advice: &Advice, verb: &str) -> String {
     format!("{verb} {engine} on {on}: {} Mpps modelled ({} to {})", rate(*mpps), rate(*low), rate(*high))
 }
 
-/// Why the best is the best, in words.
+/// Explains why the best engine is best.
 fn reason(advice: &Advice) -> String {
     let mut reason = reason_by_work(advice);
     if advice.forecasts[advice.best].bound == Bound::Wire {
@@ -387,10 +387,10 @@ fn reason(advice: &Advice) -> String {
     reason
 }
 
-/// How many times its even share a core may have where packets are spread well.
+/// Packets are spread well if no core has more than this multiple of an even share.
 const EVEN: f64 = 1.3;
 
-/// The same as far as cores are concerned.
+/// The same, as far as the work of the cores is concerned.
 fn reason_by_work(advice: &Advice) -> String {
     let best = &advice.forecasts[advice.best];
     let rival =
@@ -440,7 +440,7 @@ fn reason_by_work(advice: &Advice) -> String {
     }
 }
 
-/// What would change the answer.
+/// What would change the recommendation.
 fn turns(advice: &Advice) -> Vec<String> {
     let best = &advice.forecasts[advice.best];
     let on = counted(best.cores as u64, "core", "cores");

@@ -1,4 +1,4 @@
-//! `millrace bench`: throughput under each engine, and where it comes from.
+//! `millrace bench` measures throughput under each engine, with a cost model.
 
 mod json;
 mod loss;
@@ -148,7 +148,7 @@ impl Args {
     }
 }
 
-/// What records take longer that come from other cores' caches, in words.
+/// Formats the extra time for records from other cores' caches.
 pub(super) fn from_elsewhere(r: Remote) -> String {
     let beyond = match r.beyond_ns == r.here_ns {
         true => String::new(),
@@ -157,11 +157,11 @@ pub(super) fn from_elsewhere(r: Remote) -> String {
     format!("r = {:.1}{beyond} more if another core used it last", r.here_ns)
 }
 
-/// The fleets that lie in memory at once: engines take turns.
+/// Engines and numbers of cores in memory at once, because they take turns.
 fn fleets(plan: &BenchPlan) -> Vec<(EngineKind, usize)> {
     let of = |engine: &EngineKind| plan.cores.iter().map(|cores| (*engine, *cores)).collect::<Vec<_>>();
     let mut fleets: Vec<_> = plan.engines.iter().flat_map(of).collect();
-    // Modelled cores come one case at a time, behind the others.
+    // Modelled cores run later, one case at a time.
     let modelled: usize = fleets.iter().map(|(engine, cores)| engine.tables(*cores)).sum();
     if plan.model_to > modelled {
         fleets = vec![(EngineKind::Scr, plan.model_to)];
@@ -169,7 +169,7 @@ fn fleets(plan: &BenchPlan) -> Vec<(EngineKind, usize)> {
     fleets
 }
 
-/// Measures behind a progress bar.
+/// Measures and shows a progress bar.
 fn timed(
     program: &dyn Program,
     trace: &Arc<Trace>,
@@ -188,7 +188,7 @@ fn timed(
     watched(plan.packets.max(trace.len() as u64), &doing, quiet, |progress| program.bench(trace, plan, progress))
 }
 
-/// Shows how far `work` is, whose runs have so many packets each.
+/// Shows a progress bar for `work`, with the packets of a run.
 fn watched<T>(
     packets: u64,
     doing: &str,
@@ -206,28 +206,28 @@ fn watched<T>(
     })?)
 }
 
-/// What an interrupt leaves.
+/// The message of an interrupt.
 pub(super) fn timed_so_far(runs: u64, of: u64) -> String {
     format!("{} of {} runs were timed; figures need all of them", number::count(runs), number::count(of))
 }
 
-/// What a bench is told by.
+/// Input of the output formats: the bench and its description.
 struct Benched<'a> {
     description: &'a Description,
-    /// What the traffic is called.
+    /// Name of the traffic.
     name: &'a str,
     trace: &'a Trace,
     bench: &'a Bench,
     loss_free: Option<&'a LossFreePlan>,
 }
 
-/// How much of the traffic lay on huge pages.
+/// Share of the traffic on huge pages.
 fn huge_share(bench: &Bench) -> f64 {
     let HugePages { bytes, huge_bytes } = bench.huge_pages;
     huge_bytes as f64 / bytes.max(1) as f64
 }
 
-/// Writes the report, a page and its figures, into the folder that was asked for.
+/// Writes the report, a page and its figures, into the folder of --report.
 fn keep(folder: &Path, figures: &Value, page: &str, quiet: bool) -> Result<(), Failed> {
     let folder = Folder::make(folder)?;
     folder.write("bench.json", &json_text(figures))?;

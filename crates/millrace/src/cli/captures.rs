@@ -96,7 +96,7 @@ impl Captures {
 
     /// Returns the first capture that can be read only once.
     pub(super) fn pipe(&self) -> Option<&Path> {
-        // One that isn't there is told of by whoever opens it.
+        // A missing file is reported when it is opened.
         let is_read_again = |path: &Path| path.metadata().map_or(true, |about| about.is_file() || about.is_dir());
         self.given().map(PathBuf::as_path).find(|path| is_standard(path) || !is_read_again(path))
     }
@@ -256,7 +256,7 @@ fn moment(text: &str) -> Result<Moment, String> {
             Err(wrong())
         };
     }
-    // Without a zone it is UTC.
+    // A time without a zone is UTC.
     let stamp = text.parse::<Timestamp>().or_else(|_| {
         let civil: DateTime = text.parse()?;
         civil.to_zoned(TimeZone::UTC).map(|zoned| zoned.timestamp())

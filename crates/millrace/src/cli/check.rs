@@ -1,4 +1,4 @@
-//! `millrace check`: a function's configuration, without a capture.
+//! `millrace check` validates a function's configuration without a capture.
 
 use engine::EngineKind;
 use nf::{Fates, Reason, Sizing};

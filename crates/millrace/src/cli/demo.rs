@@ -1,4 +1,4 @@
-//! `millrace demo`: the shipped capture through the stateful firewall on every core, and the same under every engine.
+//! `millrace demo` runs the shipped capture through the stateful firewall on every core, then under every engine.
 
 use std::io::Cursor;
 use std::sync::Arc;
@@ -41,11 +41,11 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// The function that the demo shows, and the office's addresses.
+/// The demo's function, and the addresses of the office.
 const FUNCTION: &str = "firewall";
 const INSIDE: &str = "inside=[\"192.168.10.0/24\", \"2001:db8:1::/64\"]";
 
-/// One engine's part of the comparison.
+/// The comparison of one engine with `sequential`.
 struct EngineCheck {
     engine: EngineKind,
     cores: usize,
@@ -54,7 +54,7 @@ struct EngineCheck {
 
 pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> {
     signals::exit_on_interrupt("the demo had just started");
-    // Each engine is held once and timed once.
+    // Each engine is compared once and timed once.
     let (steps, of) = (Counter::default(), 2 * EngineKind::ALL.len() as u64);
     let shown = steps.clone();
     let sample = move || Sample { done: shown.get(), total: Some(of), packets: 0 };
@@ -94,7 +94,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     let plan = BenchPlan {
         engines: EngineKind::ALL.to_vec(),
         cores: if cores > 1 { vec![1, cores] } else { vec![1] },
-        // What is shown is an impression; `bench` measures.
+        // The rates are only an impression; use `bench` to measure.
         rounds: 1,
         packets: 2 * trace.len() as u64,
         options: options(&trace),
@@ -127,12 +127,12 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     if equal { Ok(()) } else { Err(Failed::Said(OUTCOME)) }
 }
 
-/// Tables for this trace alone, so that the demo starts at once.
+/// Small tables for this trace, so that the demo starts at once.
 fn options(trace: &Trace) -> Options {
     Options { flows_max: Some(trace.len()), ..Options::default() }
 }
 
-/// Who was dropped, by reason.
+/// Sources of dropped packets, by reason.
 fn who(program: &dyn Program, trace: &Arc<Trace>) -> Result<Vec<Dropped>, Failed> {
     let mut sources = Sources::default();
     let mut queue = MemoryQueue::new(Arc::clone(trace), 256);
@@ -144,7 +144,7 @@ fn who(program: &dyn Program, trace: &Arc<Trace>) -> Result<Vec<Dropped>, Failed
     Ok(sources.into_dropped())
 }
 
-/// Holds an engine against `sequential`, by schedules and by real threads.
+/// Compares an engine with `sequential`, with random schedules and real threads.
 fn check_engine(program: &dyn Program, trace: &Trace, engine: EngineKind, cores: usize) -> EngineCheck {
     let cores = if engine == EngineKind::Sequential { 1 } else { cores };
     let plan =
@@ -152,7 +152,7 @@ fn check_engine(program: &dyn Program, trace: &Trace, engine: EngineKind, cores:
     EngineCheck { engine, cores, verified: program.verify(trace, &plan, &mut |_, _| {}) }
 }
 
-/// All that the demo shows.
+/// Everything that the demo prints.
 struct Shown<'a> {
     description: &'a Description,
     trace: &'a Trace,
@@ -255,7 +255,7 @@ impl Shown<'_> {
         sheet.lines(2)
     }
 
-    /// The median rate, marked where it isn't measured.
+    /// The median rate, marked if it is modelled.
     fn mpps(&self, engine: EngineKind, cores: usize) -> String {
         let row = self.bench.rows.iter().find(|row| row.engine == engine && row.cores == cores);
         row.map_or("-".to_owned(), |row| {
@@ -295,7 +295,7 @@ impl Shown<'_> {
     }
 }
 
-/// How far the engine was held to `sequential`, in few words.
+/// Extent of the comparison with `sequential`, in a few words.
 const fn how(engine: EngineKind, sharing: Sharing) -> &'static str {
     match engine.guarantee(sharing) {
         Guarantee::Identical => "packet by packet",

@@ -1,5 +1,5 @@
-//! Filters as tcpdump writes them (pcap-filter(7)), as far as addresses, ports, protocols, tags and lengths go. What is in a VLAN or
-//! behind an IPv6 extension header is seen as what isn't; tcpdump looks into the former behind `vlan` alone, and not into the latter.
+//! Packet filters in the syntax of tcpdump (pcap-filter(7)), for addresses, ports, protocols, VLAN tags and lengths. Packets in a VLAN or
+//! after an IPv6 extension header match like other packets; tcpdump matches the former only with `vlan`, and the latter not at all.
 
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -18,10 +18,10 @@ pub(super) enum Filter {
     Ip,
     Ip6,
     Arp,
-    /// A protocol behind it, by number.
+    /// A protocol in IP, by number.
     Protocol(u8),
     Net(Direction, Prefix),
-    Port(Direction, Carrier, RangeInclusive<u16>),
+    Port(Direction, PortProtocol, RangeInclusive<u16>),
     Vlan(Option<u16>),
     /// Bytes on the wire.
     Length(RangeInclusive<u32>),
@@ -38,7 +38,7 @@ pub(super) enum Direction {
 }
 
 /// The protocol of a port; any if `None`.
-type Carrier = Option<u8>;
+type PortProtocol = Option<u8>;
 
 impl Direction {
     fn fits(self, source: bool, destination: bool) -> bool {
@@ -55,7 +55,7 @@ impl Filter {
     /// Parses an expression.
     ///
     /// # Errors
-    /// A sentence that names the word which can't be parsed, and what could be there.
+    /// A sentence with the word that can't be parsed, and what is expected.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let mut parser = Parser { words: words(text), at: 0, last: Qualifiers::default() };
         if parser.words.is_empty() {
@@ -136,7 +136,7 @@ fn words(text: &str) -> Vec<String> {
     words
 }
 
-/// Qualifiers ahead of a value. A value without any takes those of the value before.
+/// Qualifiers before a value. A value without qualifiers takes those of the value before.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Qualifiers {
     carrier: Option<Kind>,
@@ -301,7 +301,7 @@ impl Parser {
             Some(What::Net) => {
                 Filter::Net(direction, self.value("net", net, "a network: 10.0.0.0/8, 10.1, 2001:db8::/32")?)
             }
-            // Directions alone are of hosts, as is an address alone.
+            // A direction without a type means hosts, as does an address alone.
             None if direction != Direction::Either => Filter::Net(
                 direction,
                 self.value("src or dst", host, "an address (names aren't resolved), or host, net, port")?,
@@ -373,7 +373,7 @@ fn net_with_length(text: &str) -> Option<Prefix> {
     text.contains('/').then(|| net(text)).flatten()
 }
 
-/// Parses a network with its prefix length, or the first bytes of an IPv4 one. Host bits have to be zero, as in tcpdump.
+/// Parses a network with its prefix length, or the first bytes of an IPv4 network. Host bits must be zero, as in tcpdump.
 fn net(text: &str) -> Option<Prefix> {
     let (address, length) = match text.split_once('/') {
         Some((address, length)) => (address, Some(length.parse::<u8>().ok()?)),

@@ -1,4 +1,4 @@
-//! A flame graph of processor time by line of a function, and the same in words.
+//! A flame graph of processor time by line of a function, and the same as text.
 
 mod fold;
 mod known;
@@ -27,7 +27,7 @@ use crate::print::style::Style;
 use crate::print::table::{Align, Sheet, Tone};
 use catalogue::{Code, Program};
 
-/// Whether and where time by line is told.
+/// Output files for processor time by line.
 #[derive(clap::Args)]
 pub(super) struct Options {
     /// Draw a flame graph of processor time, by line of the function, to this SVG file; - means standard output
@@ -38,13 +38,13 @@ pub(super) struct Options {
     folded: Option<PathBuf>,
 }
 
-/// Samples that are enough: a line with a tenth of the time is told to within one percent of all.
+/// Number of samples that is enough: the share of a line with a tenth of the time is then precise to one percent.
 const ENOUGH: u64 = 3000;
-/// How long it takes at most to get as many.
+/// Maximum time to get that many samples.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Packets of a round at most, so that it is seen in time that there are enough.
+/// Maximum packets of a round, so that sampling stops soon after there are enough.
 const ROUND_PACKETS: u64 = 1 << 20;
-/// Lines that the text has by themselves.
+/// Number of lines in the text.
 const LINES: usize = 10;
 
 impl Options {
@@ -52,18 +52,17 @@ impl Options {
         [&self.flame, &self.folded].into_iter().flatten().map(PathBuf::as_path)
     }
 
-    /// True if anybody wants to know.
+    /// True if an output is requested.
     pub(super) fn is_wanted(&self) -> bool {
         self.outputs().next().is_some()
     }
 
-    /// True if standard output is not for words.
+    /// True if standard output is one of the outputs.
     pub(super) fn takes_output(&self) -> bool {
         self.outputs().any(is_standard)
     }
 
-    /// Refuses what can't come to a good end, before there is any work: a program that can't tell lines, outputs that can't be
-    /// written or that would destroy something.
+    /// Refuses, before any work, a program without line tables, and outputs that can't be written or would destroy a file.
     pub(super) fn check(
         &self,
         program: &dyn Program,
@@ -90,7 +89,7 @@ impl Options {
                 let name = output.display();
                 return Err(Failed::usage(format_args!("{name} is also the configuration; write to another file")));
             }
-            // Pipes and devices have one beginning. Of files, it is known that they can be made when one was.
+            // Pipes and devices can be opened only once. A file is created to see whether that works.
             if std::fs::metadata(output).map_or(true, |found| found.is_file() || found.is_dir()) {
                 drop(Target::create(output).map_err(|fault| at(output, fault))?);
             }
@@ -105,7 +104,7 @@ impl Options {
         Ok(())
     }
 
-    /// Writes what is wanted.
+    /// Writes the requested outputs.
     pub(super) fn write(&self, cycles: &Cycles, quiet: bool) -> Result<(), Failed> {
         if let Some(path) = &self.flame {
             write(path, &cycles.flame().svg())?;
@@ -120,7 +119,7 @@ impl Options {
     }
 }
 
-/// Writes a file whole or not at all.
+/// Writes a file completely or not at all.
 fn write(path: &Path, text: &str) -> Result<(), Failed> {
     let mut target = Target::create(path).map_err(|fault| at(path, fault))?;
     target.write_all(text.as_bytes()).map_err(|error| at(path, Fault::from_write(error)))?;
@@ -131,7 +130,7 @@ fn at(path: &Path, fault: Fault) -> Failed {
     Error { path: path.to_owned(), offset: 0, packets: 0, fault }.into()
 }
 
-/// Where processor time goes.
+/// Processor time by place.
 pub(super) struct Cycles {
     folded: Folded,
     samples: Samples,
@@ -140,8 +139,8 @@ pub(super) struct Cycles {
     subtitle: String,
 }
 
-/// Samples a function's workers over rounds of their own, so that no figure of the profile has samples in it. The first round is
-/// not sampled: it opens all flows, and touches all memory for the first time.
+/// Samples a function's workers in separate rounds, so that sampling doesn't affect the figures of the profile. The first round is not
+/// sampled: it opens all flows and touches all memory for the first time.
 pub(super) fn sample(
     program: &dyn Program,
     trace: &Arc<Trace>,
@@ -195,13 +194,13 @@ pub(super) fn sample(
 }
 
 impl Cycles {
-    /// Samples in a second of processor time.
+    /// Samples per second of processor time.
     fn rate(&self) -> f64 {
         let all = self.folded.total() + self.folded.elsewhere + self.samples.lost;
         all as f64 / self.samples.cpu_time.as_secs_f64().max(1e-9)
     }
 
-    /// How much was sampled, and what was left out.
+    /// Number of samples, and what was left out.
     fn basis(&self) -> String {
         let Samples { by_cpu, lost, .. } = &self.samples;
         let taken = counted(self.folded.total(), "sample", "samples");
@@ -268,7 +267,7 @@ impl Cycles {
         out + &format!("  {}\n", parts.join(", "))
     }
 
-    /// What programs read.
+    /// The same as JSON.
     pub(super) fn json(&self) -> (Value, Value) {
         let lines = self
             .folded
@@ -294,7 +293,7 @@ impl Cycles {
     }
 }
 
-/// Whose time there is, in words.
+/// Names of the parts.
 const PARTS: [(Part, &str); 4] = [
     (Part::Own, "the function's own lines"),
     (Part::Called, "what they call"),
@@ -302,7 +301,7 @@ const PARTS: [(Part, &str); 4] = [
     (Part::Unknown, "not attributed"),
 ];
 
-/// Processors that are told one by one in words.
+/// Maximum number of processors listed in the text.
 const BY_CPU_MAX: usize = 4;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Sessions of captures, a row each: `millrace flows`, and `--flows` of a run.
+//! `millrace flows`, and `--flows` of a run: the sessions in captures, one row each.
 
 use std::io::{BufWriter, Write, stdout};
 use std::sync::Arc;
@@ -55,7 +55,7 @@ pub(super) struct Args {
     top: usize,
 }
 
-/// Seconds of silence after which a session has ended, unless told.
+/// Default of --idle, in seconds.
 const IDLE: u32 = 300;
 
 /// Output format.

@@ -1,4 +1,4 @@
-//! `millrace functions`: the catalogue.
+//! `millrace functions` lists the catalogue.
 
 use engine::EngineKind;
 use nf::{ConfigKey, Description, Sharing, Sizing};
@@ -60,7 +60,7 @@ fn list(catalogue: &Catalogue) -> Result<String, Failed> {
     Ok(format!("{}\n{more}\n", sheet.lines(0)))
 }
 
-/// The engines that take the function on several cores.
+/// The engines that support the function on several cores.
 fn engines(description: &Description) -> String {
     let refused = |kind: &EngineKind| *kind != EngineKind::Sequential && kind.accepts(description, 2).is_err();
     if EngineKind::ALL.iter().any(refused) {
@@ -99,7 +99,7 @@ fn page(entry: &CatalogueEntry) -> Result<String, Failed> {
     } else {
         let mut sheet = Sheet::new(style, &[("key", Align::Left), ("default", Align::Left), ("", Align::Left)]);
         for ConfigKey { name, default, help } in description.keys {
-            // A long list would push all that stands behind it off the screen.
+            // A long list would push later columns off the screen.
             match default.len() {
                 ..=DEFAULT_MAX => sheet.row([*name, *default, *help]),
                 _ => sheet.row([*name, "", &format!("{help}; by default {default}")]),
@@ -126,10 +126,10 @@ fn page(entry: &CatalogueEntry) -> Result<String, Failed> {
     Ok(out)
 }
 
-/// Characters of a default that has a column to itself.
+/// Maximum length of a default in a column of its own.
 const DEFAULT_MAX: usize = 32;
 
-/// How many packet sets are remembered, in words.
+/// Number of packet sets that it keeps state for, as text.
 fn room(Sizing { flows, flows_v6 }: Sizing, keeps_flows: bool) -> String {
     match (keeps_flows, flows_v6) {
         (false, _) => "none: it has no flow table; its keys set the sizes".to_owned(),

@@ -1,4 +1,4 @@
-//! `millrace inspect`: what is in a capture.
+//! `millrace inspect` describes a capture.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! The `millrace` command over any catalogue: an author's own functions get every command.
+//! The `millrace` command for any catalogue, so that an author's own functions get every subcommand.
 
 mod advise;
 mod bench;
@@ -97,7 +97,7 @@ enum Task {
     Man(man::Args),
 }
 
-/// Does what the program's arguments say, with the functions of `catalogue`, and returns its exit code.
+/// Runs the command of the program arguments, with the functions of `catalogue`. Returns the exit code.
 #[must_use]
 pub fn main(catalogue: &Catalogue) -> ExitCode {
     let matches = match command(catalogue).try_get_matches() {
@@ -150,7 +150,7 @@ fn perform(task: Task, catalogue: &Catalogue) -> Result<(), Failed> {
     }
 }
 
-/// Refuses to begin where one of an author's own functions breaks the contract.
+/// Refuses to start if one of the author's functions breaks the contract.
 fn refuse_flawed(catalogue: &Catalogue) -> Result<(), Failed> {
     for entry in catalogue.added() {
         if let Some(flaw) = entry.flaw() {
@@ -161,7 +161,7 @@ fn refuse_flawed(catalogue: &Catalogue) -> Result<(), Failed> {
     Ok(())
 }
 
-/// The command line, with the catalogue's names filled in, so that slips are noticed and completions know them.
+/// The command line with the catalogue's names, for error messages and completions.
 fn command(catalogue: &Catalogue) -> Command {
     let names: Vec<&'static str> = catalogue.entries().iter().map(|entry| entry.description().name).collect();
     let mut command = Cli::command();
@@ -172,7 +172,7 @@ fn command(catalogue: &Catalogue) -> Command {
                 let task = task.mut_arg("function", |function| {
                     function.value_parser(PossibleValuesParser::new(names)).hide_possible_values(true)
                 });
-                // What was changed goes to the end: the capture stays behind the function.
+                // A changed argument moves to the end, so move the capture, too; it stays after the function.
                 let capture =
                     ["file", "captures"].into_iter().find(|id| task.get_arguments().any(|one| one.get_id() == id));
                 match capture {
@@ -185,7 +185,7 @@ fn command(catalogue: &Catalogue) -> Command {
     command
 }
 
-/// Help and versions are asked for; the rest is a slip. A reader that has gone needs neither.
+/// Prints help or version, or the error in the arguments. A closed output is ignored.
 fn wrong_arguments(error: &clap::Error) -> ExitCode {
     let failed = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion).then(|| {
         let text = error.render();
@@ -211,7 +211,7 @@ fn entry<'a>(catalogue: &'a Catalogue, name: &str) -> Result<&'a CatalogueEntry,
     })
 }
 
-/// What a shell takes as this one word.
+/// Quotes a text as one word for a shell.
 fn word(text: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_=./:,@%+".contains(&byte);
     if !text.is_empty() && text.bytes().all(is_plain) {
@@ -220,7 +220,7 @@ fn word(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
-/// How a function is to be configured.
+/// Arguments for a function's configuration.
 #[derive(clap::Args)]
 struct Configuration {
     /// TOML file with the function's configuration (`millrace functions NAME` lists the keys)
@@ -232,7 +232,7 @@ struct Configuration {
 }
 
 impl Configuration {
-    /// The arguments that configure the function so again, each behind a blank.
+    /// Formats these arguments for a shell, each after a space, so that a command can be repeated.
     fn again(&self) -> String {
         let config = self.config.iter().map(|path| format!(" --config {}", word(&path.display().to_string())));
         config.chain(self.set.iter().map(|given| format!(" --set {}", word(given)))).collect()
@@ -248,7 +248,7 @@ impl Configuration {
         self.settings_with(true)
     }
 
-    /// The file's values, and those given besides or not.
+    /// The file's values; with `given` also those of --set.
     fn settings_with(&self, given: bool) -> Result<Settings, Failed> {
         let mut settings = match &self.config {
             Some(path) => Settings::from_file(path.display().to_string(), configuration(path)?),
@@ -261,8 +261,7 @@ impl Configuration {
     }
 }
 
-/// The text of a configuration file, which may be a device or a capture by mistake: that is a wrong configuration, and not a
-/// file that can't be read.
+/// Reads a configuration file. A device or a capture given by mistake is a wrong configuration, not an unreadable file.
 fn configuration(path: &std::path::Path) -> Result<String, Failed> {
     const BYTES_MAX: u64 = 1 << 20;
     let name = path.display();
@@ -276,10 +275,9 @@ fn configuration(path: &std::path::Path) -> Result<String, Failed> {
         .map_err(|_| Failed::usage(format_args!("{name} is not a text file, so it is not a configuration")))
 }
 
-/// Refuses to build fleets of these engines, on so many cores each, where the machine can't hold all of them at once: that would end with
-/// the kernel killing something, or with an abort.
+/// Refuses engines that don't fit into memory all at once; otherwise the kernel would kill a process, or the allocation would abort.
 fn refuse_too_much(program: &dyn Program, fleets: &[(EngineKind, usize)]) -> Result<(), Failed> {
-    /// A little more than the largest entry with its share of the index takes.
+    /// Slightly more than the largest entry with its share of the index.
     const FLOW_BYTES: u64 = 144;
     let sizing = program.sizing();
     let flows = (sizing.flows + sizing.flows_v6) as u64 * FLOW_BYTES;
@@ -314,7 +312,7 @@ fn refuse_too_much(program: &dyn Program, fleets: &[(EngineKind, usize)]) -> Res
     )))
 }
 
-/// The memory that the kernel says can be had.
+/// Available memory, as the kernel reports it.
 fn available_bytes() -> Option<u64> {
     let info = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = info.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;

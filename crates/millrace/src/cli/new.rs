@@ -1,4 +1,4 @@
-//! `millrace new`: a crate with a function that works, to be filled in.
+//! `millrace new` writes a crate with a working function.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ pub(super) struct Args {
     rev: Option<String>,
 }
 
-/// Where the new crate gets Millrace from. No version of a registry: the name `millrace` is another project's there.
+/// Source of Millrace for the new crate. Not a registry version, because the name `millrace` belongs to another project there.
 #[derive(clap::Args)]
 #[group(required = true, multiple = false)]
 struct Source {
@@ -41,10 +41,10 @@ struct Source {
     git: Option<String>,
 }
 
-/// Ahead of the function: what the compiler is to refuse.
+/// Attributes of the function crate.
 const HEAD: &str = "#![no_std]\n#![forbid(unsafe_code)]\n";
 
-/// The files, by their place in the crate.
+/// The files, by their path in the crate.
 const FILES: [(&str, &str); 6] = [
     ("src/lib.rs", include_str!("../../skeleton/lib.rs")),
     ("src/main.rs", include_str!("../../skeleton/main.rs")),
@@ -106,7 +106,7 @@ fn wrong(name: &str) -> Option<&'static str> {
     if name.len() > NAME_MAX {
         return Some("must not be longer than 64 characters");
     }
-    // Words of the language, of the libraries and of cargo, and types that the crate's own text names.
+    // Keywords, names of libraries and of cargo, and types that the crate uses.
     let camel = camel(name);
     let sources = FILES.iter().filter(|(place, _)| place.ends_with(".rs"));
     let code = sources.flat_map(|(_, text)| text.lines()).filter(|line| !line.trim_start().starts_with("//"));
@@ -177,7 +177,7 @@ const RESERVED: [&str; 58] = [
     "yield",
 ];
 
-/// The name as a type has it.
+/// The name as a type name.
 fn camel(name: &str) -> String {
     name.split('-')
         .map(|word| {
@@ -187,7 +187,7 @@ fn camel(name: &str) -> String {
         .collect()
 }
 
-/// A file's text with the name in place of the skeleton's.
+/// The text of a file with the skeleton's name replaced.
 fn named(place: &str, text: &str, name: &str) -> String {
     let camel = camel(name);
     let used = format!("use {}::", name.replace('-', "_"));
@@ -203,7 +203,7 @@ fn named(place: &str, text: &str, name: &str) -> String {
     }
 }
 
-/// How the new crate finds Millrace.
+/// The dependency on Millrace for Cargo.toml.
 fn dependency(source: &Source, rev: Option<&str>) -> Result<String, Failed> {
     let place = match (&source.path, &source.git) {
         (Some(folder), _) => format!("path = {:?}", crate_of(folder)?),
@@ -225,10 +225,10 @@ fn dependency(source: &Source, rev: Option<&str>) -> Result<String, Failed> {
     Ok(format!("{{ package = \"{PACKAGE}\", {place} }}"))
 }
 
-/// What cargo calls this crate.
+/// Package name of this crate.
 const PACKAGE: &str = env!("CARGO_PKG_NAME");
 
-/// The crate within Millrace's sources, or the folder itself if it is the crate.
+/// The folder of this crate in Millrace's sources, or the folder itself if it is the crate.
 fn crate_of(folder: &Path) -> Result<PathBuf, Failed> {
     let named = format!("name = \"{PACKAGE}\"");
     let is_crate =
@@ -257,9 +257,23 @@ mod tests {
         for good in ["my-function", "a", "dns2-tunnel-guard"] {
             assert_eq!(wrong(good), None, "{good}");
         }
-        for bad in
-            ["", "-", "My", "a--b", "a_b", "1a", "a-", "core", "ä", "a b", "../a", "match", "config", "flow", "entry"]
-        {
+        for bad in [
+            "",
+            "-",
+            "My",
+            "a--b",
+            "a_b",
+            "1a",
+            "a-",
+            "core",
+            "ä",
+            "a b",
+            "../a",
+            "match",
+            "config",
+            "flow",
+            "catalogue-entry",
+        ] {
             assert!(wrong(bad).is_some(), "{bad}");
         }
         assert_eq!(named("README.md", "skeleton Skeleton use skeleton::X", "my-fn"), "my-fn MyFn use my_fn::X");

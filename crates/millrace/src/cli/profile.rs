@@ -1,4 +1,4 @@
-//! `millrace profile`: why a function's transactions fail, where in its source, and what helps.
+//! `millrace profile` explains why a function's transactions fail, where in its source, and what helps.
 
 use std::sync::Arc;
 
@@ -69,7 +69,7 @@ pub(super) struct Args {
 
 pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> {
     let entry = entry(catalogue, &args.function)?;
-    // Wrong values are to be heard of before traffic is read.
+    // Report wrong values before traffic is read.
     let ways: Vec<bool> = if args.configuration.set.is_empty() { vec![false] } else { vec![false, true] };
     for with_sets in &ways {
         entry.load(&args.configuration.settings_with(*with_sets)?)?;
@@ -115,7 +115,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     said(args, &out, cycles.as_ref())
 }
 
-/// Says what there is to say where nothing else goes, and writes the rest where it is wanted.
+/// Prints the text unless standard output is used otherwise, and writes the other outputs.
 fn said(args: &Args, words: &str, cycles: Option<&Cycles>) -> Result<(), Failed> {
     if args.flame.takes_output() {
         note(words)
@@ -136,7 +136,7 @@ fn plan(args: &Args, program: &dyn Program) -> Result<ProfilePlan, Failed> {
     })
 }
 
-/// Profiles behind a progress bar.
+/// Profiles and shows a progress bar.
 fn profiled(args: &Args, entry: &CatalogueEntry, with_sets: bool, trace: &Arc<Trace>) -> Result<Profile, Failed> {
     let program = entry.load(&args.configuration.settings_with(with_sets)?)?;
     refuse_too_much(&*program, &[(EngineKind::Transactional, args.cores); 2])?;
@@ -158,7 +158,7 @@ fn percent(part: u64, of: u64) -> String {
     format!("{:.1} %", 100.0 * part as f64 / of.max(1) as f64)
 }
 
-/// What recording costs of the speed.
+/// Slowdown by recording.
 fn overhead(profile: &Profile) -> f64 {
     100.0 * (1.0 - profile.mpps_recorded.median / profile.mpps.median)
 }
@@ -168,7 +168,7 @@ fn mpps(profile: &Profile) -> String {
     format!("{:.2} Mpps ({:.2} to {:.2})", spread.median, spread.min, spread.max)
 }
 
-/// Says of a recipe that it was followed in this run, as far as the command line tells.
+/// A note if this run follows a recipe, as far as the command line shows.
 fn tried(recipe: &Recipe, sets: &[String]) -> &'static str {
     let is_set = |key: &str| sets.iter().any(|set| set.split('=').next().is_some_and(|set| set.trim() == key));
     if recipe.key.split(", ").any(is_set) { " (set in this run)" } else { "" }
@@ -253,10 +253,10 @@ fn text(description: &Description, profile: &Profile, recipes: &[Recipe], sets: 
     out
 }
 
-/// From this loss on, at less than what the cores have taken, it is said that something held them up.
+/// Loss from which on a note says that cores were delayed.
 const HELD_UP_PERCENT: u64 = 2;
 
-/// How deep the queues are under load.
+/// Queue lengths under load.
 fn queues(loaded: &Loaded, style: Style) -> String {
     let share = 100.0 * measure::LOAD;
     let Loaded { mpps, descriptors, .. } = loaded;
@@ -285,7 +285,7 @@ fn queues(loaded: &Loaded, style: Style) -> String {
     format!("\n{}\n{}{held_up}", style.bold(&title), sheet.lines(2))
 }
 
-/// Before and after.
+/// Comparison of before and after.
 fn beside(before: &Profile, after: &Profile, sets: &[String], style: Style) -> String {
     let with = sets.join(", ");
     let columns = [("", Align::Left), ("before", Align::Right), (with.as_str(), Align::Right)];

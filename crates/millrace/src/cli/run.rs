@@ -1,4 +1,4 @@
-//! `millrace run`: a capture through a function.
+//! `millrace run` runs a function over a capture.
 
 use std::hash::{BuildHasher, RandomState};
 use std::path::PathBuf;
@@ -237,7 +237,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     }
 }
 
-/// Refuses an outcome with drops for reasons that the function hasn't declared: nobody could tell what they mean.
+/// Refuses an outcome with undeclared drop reasons, because they have no name.
 fn declared(description: &Description, counters: &Counters) -> Result<(), Failed> {
     let own = |reason: Reason| reason.0.checked_sub(Reason::OWN).map(usize::from);
     let declared = description.drop_reasons.len();
@@ -253,7 +253,7 @@ fn declared(description: &Description, counters: &Counters) -> Result<(), Failed
     })
 }
 
-/// The link types of a capture that are not read.
+/// Unsupported link types of a capture.
 fn unread_links(reader: &Reader) -> Vec<LinkType> {
     let mut links: Vec<LinkType> = reader.interfaces().iter().map(|interface| interface.link).collect();
     links.retain(|link| matches!(link, LinkType::Other(_)));
@@ -262,13 +262,13 @@ fn unread_links(reader: &Reader) -> Vec<LinkType> {
     links
 }
 
-/// A number that whoever sends the packets can't guess.
+/// A random number that senders of packets can't guess.
 fn secret() -> u64 {
-    // The standard library draws the keys of its maps' hashes from the system.
+    // The standard library's hash keys are random numbers from the system.
     RandomState::new().hash_one(process::id())
 }
 
-/// Says what ended the run early.
+/// Prints why the run ended early.
 fn report(error: &EngineError, place: Option<String>, args: &Args) -> Failed {
     let say = |text: &str| note(&format!("{} {text}\n", Style::stderr().bad("error:")));
     match error {
@@ -294,7 +294,7 @@ fn report(error: &EngineError, place: Option<String>, args: &Args) -> Failed {
     }
 }
 
-/// Writes the packet that a function panicked on beside where the command runs.
+/// Writes the packet on which a function panicked, in the current folder.
 fn save(failure: &Failure, packet: &FailedPacket) -> Result<PathBuf, port::pcap::Error> {
     let path = PathBuf::from(format!("millrace-panic-{}.pcap", failure.seq));
     let FailedPacket { time, link, wire_len, bytes } = packet;
@@ -315,10 +315,10 @@ fn save(failure: &Failure, packet: &FailedPacket) -> Result<PathBuf, port::pcap:
     Ok(path)
 }
 
-/// Where the first panic of a run was, in place of the message that the library would print for each.
+/// Records the place of a run's first panic, instead of printing a message for each.
 struct PanicPlace {
     place: Arc<Mutex<Option<String>>>,
-    /// The first panic's own words: for one that isn't a function's.
+    /// Message of the first panic, for a panic that is not the function's.
     words: Arc<Mutex<Option<String>>>,
 }
 
@@ -344,11 +344,11 @@ impl PanicPlace {
 impl Drop for PanicPlace {
     fn drop(&mut self) {
         if thread::panicking() {
-            // Nobody has caught it, so it is no function's.
+            // An uncaught panic is not the function's.
             let words = self.words.lock().unwrap_or_else(PoisonError::into_inner).take();
             note(&format!("{} {}\n", Style::stderr().bad("bug in millrace:"), words.unwrap_or_default()));
         } else {
-            // The library's own message is right again from here on.
+            // Restore the standard panic message.
             let _ = panic::take_hook();
         }
     }

@@ -139,7 +139,7 @@ pub(super) fn refuse_one_core(cores: usize) -> Result<(), Failed> {
     Ok(())
 }
 
-/// The error with the file that it is about.
+/// The error with its file name.
 pub(super) fn placed(error: &EngineError, input: &str) -> String {
     match error {
         EngineError::Port(PortError::Unfit(error)) => format!("{input}: {error}"),
@@ -147,7 +147,7 @@ pub(super) fn placed(error: &EngineError, input: &str) -> String {
     }
 }
 
-/// What was done, for people and for programs.
+/// The result, for text and JSON.
 struct Done<'a> {
     args: &'a Args,
     outer: Outer,
@@ -215,18 +215,18 @@ impl Done<'_> {
     }
 }
 
-/// A sequenced capture as a port: what goes out of it goes by the interfaces of the original packets, as they were described there.
+/// A sequenced capture as a port. Outgoing packets have the interfaces of the original packets.
 pub(super) struct Original<'a> {
     capture: &'a mut Capture,
     shape: Shape,
     names: Names,
 }
 
-/// The original interfaces, as far as packets have named them.
+/// The original interfaces that packets have named so far.
 struct Names {
     /// The interfaces of the sequenced capture.
     sequenced: Vec<Interface>,
-    /// The original interfaces that have been described, each with the one of the sequenced capture that it came in by.
+    /// Original interfaces that were declared, each with its interface in the sequenced capture.
     described: Vec<(u16, u16)>,
     renamed: Renamed,
 }
@@ -259,7 +259,7 @@ impl Receive for Input<'_> {
         let Names { sequenced, described, renamed } = &mut *self.names;
         Renamed::names(batch, sequenced);
         for (index, packet) in batch.packets().iter().enumerate() {
-            // What is wrong with a packet is told by whoever takes it.
+            // A malformed packet is reported when it is processed.
             let Ok(carried) = parse(packet.link, batch.bytes(index), self.shape) else { continue };
             let pair = (carried.interface, packet.interface);
             if described.last() == Some(&pair) || described.contains(&pair) {

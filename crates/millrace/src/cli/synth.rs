@@ -115,7 +115,7 @@ impl Args {
     }
 }
 
-/// Refuses what the profile would pass over in silence.
+/// Refuses options that the profile would ignore.
 fn refuse_unused(profile: Profile, params: &Params) -> Result<(), Failed> {
     let Params { flows, skew, burst, gap, transport, hosts, turns, .. } = params;
     let usual = Params::default();

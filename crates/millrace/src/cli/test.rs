@@ -43,7 +43,7 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// A case file as the help has it, whose lines are at most 98 columns wide: longer ones are broken.
+/// An example of a case file in the help. Lines longer than 98 columns would be wrapped.
 macro_rules! example {
     () => {
         "\
@@ -122,7 +122,7 @@ A case may also have
 Example:  millrace test testdata/nf/nat.toml"
 );
 
-/// A file and how it went.
+/// Results of a file.
 struct Tested {
     file: String,
     function: String,
@@ -131,7 +131,7 @@ struct Tested {
 
 pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> {
     signals::exit_on_interrupt("not all cases were run");
-    // All files are read first: a slip in the last is told before the first is run.
+    // Read all files first, so that an error in the last is reported before the first runs.
     let files = args.files.iter().map(|path| read(path, catalogue)).collect::<Result<Vec<_>, _>>()?;
     let plan = |cores| Plan {
         engines: engines::chosen(&args.engines),
@@ -184,7 +184,7 @@ fn read<'c>(path: &Path, catalogue: &'c Catalogue) -> Result<(String, &'c Catalo
     Ok((name, entry, cases))
 }
 
-/// Differences that are shown of one case.
+/// Maximum number of differences shown for a case.
 const SHOWN_MAX: usize = 10;
 
 fn text(tested: &Tested) -> String {

@@ -39,18 +39,18 @@ pub(super) struct Source {
     packets: u64,
 }
 
-/// Flows of what is made up, unless told.
+/// Default of --flows.
 const FLOWS: &str = "10k";
 
 /// Traffic in memory.
 pub(super) struct Traffic {
-    /// What to call it.
+    /// Its name.
     pub(super) name: String,
     pub(super) trace: Arc<Trace>,
 }
 
 impl Source {
-    /// Refuses traffic that would not be used, for this reason.
+    /// Refuses traffic that would not be used, with this reason.
     pub(super) fn refuse(&self, reason: &str) -> Result<(), Failed> {
         match (self.captures.is_given(), self.synth) {
             (false, None) => Ok(()),
@@ -60,7 +60,7 @@ impl Source {
         }
     }
 
-    /// The same from this capture, if nothing else was named.
+    /// Uses this capture, if no other is given.
     pub(super) fn reading(mut self, capture: &Path) -> Result<Self, Failed> {
         if self.is_given() {
             let capture = capture.display();
@@ -75,7 +75,7 @@ impl Source {
         self.captures.is_given() || self.synth.is_some()
     }
 
-    /// Brings the traffic into memory, all of it or none.
+    /// Loads the traffic into memory, all of it or none.
     pub(super) fn load(&self, quiet: bool) -> Result<Traffic, Failed> {
         match (self.captures.is_given(), self.synth) {
             (true, _) => self.read(quiet),
@@ -123,7 +123,7 @@ impl Source {
         Ok(Traffic { name, trace: Arc::new(trace) })
     }
 
-    /// The arguments that bring the same traffic again.
+    /// The arguments for the same traffic.
     pub(super) fn again(&self) -> String {
         let from = match (self.captures.is_given(), self.synth) {
             (true, _) => self.captures.again(),
@@ -137,13 +137,13 @@ impl Source {
     }
 }
 
-/// Reads a profile's name, which completions know.
+/// Parses a profile's name.
 pub(super) fn profile() -> impl TypedValueParser<Value = Profile> {
     PossibleValuesParser::new(Profile::ALL.map(|profile| PossibleValue::new(profile.name()).help(profile.summary())))
         .map(|name| name.parse().expect("the parser lets profiles' names through alone"))
 }
 
-/// The failure of a capture that was read in vain, with how to make do with what comes before the place at fault.
+/// The error for a damaged capture, with the option that reads only the good part.
 fn unused(error: PortError, captures: &Captures) -> Failed {
     match error {
         PortError::Capture(error) => cut(error, captures),
@@ -151,7 +151,7 @@ fn unused(error: PortError, captures: &Captures) -> Failed {
     }
 }
 
-/// The failure of captures without packets, or without any that are taken.
+/// The error for captures without packets, or without selected packets.
 pub(super) fn none_of(captures: &Captures) -> Failed {
     let name = captures.name();
     if captures.is_part() {
@@ -160,7 +160,7 @@ pub(super) fn none_of(captures: &Captures) -> Failed {
     Failed::input(format_args!("{name} has no packets"))
 }
 
-/// The same of a reader's error.
+/// The same for a reader's error.
 pub(super) fn cut(error: port::pcap::Error, captures: &Captures) -> Failed {
     // The error counts the packets of one file.
     if error.packets == 0 || captures.is_part() || captures.is_several() {
@@ -175,12 +175,12 @@ pub(super) fn cut(error: port::pcap::Error, captures: &Captures) -> Failed {
     ))
 }
 
-/// A profile that has one flow and no say in it.
+/// Number of flows of a profile with a fixed single flow.
 fn single(profile: Profile) -> Option<u64> {
     (profile == Profile::SingleFlow).then_some(1)
 }
 
-/// A made-up trace in memory.
+/// A generated trace in memory.
 pub(super) fn synthesised(profile: Profile, params: &Params) -> Result<Arc<Trace>, Failed> {
     let mut synth = Synth::new(profile, params).map_err(Failed::usage)?;
     let mut trace = Trace::new();

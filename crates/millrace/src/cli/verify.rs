@@ -1,4 +1,4 @@
-//! `millrace verify`: every engine held against `sequential`.
+//! `millrace verify` compares every engine with `sequential`.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -156,7 +156,7 @@ fn rows(args: &Args, program: &dyn Program, options: &Options, trace: &Trace) ->
     rows
 }
 
-/// What two verifications of an engine, on other numbers of cores, come to.
+/// Combines two verifications of an engine on different numbers of cores.
 fn together(one: Verified, other: Verified) -> Verified {
     let Verified { runs, packets, refused, moves, was_full, mismatch } = other;
     Verified {
@@ -169,7 +169,7 @@ fn together(one: Verified, other: Verified) -> Verified {
     }
 }
 
-/// What an interrupt leaves: the engines that are done, and how far the one is that is not.
+/// The message of an interrupt: engines that are done, and progress of the current one.
 fn so_far(rows: &[Row], engine: EngineKind, runs: u64, of: u64) -> String {
     let mut out = String::new();
     for Row { engine, verified } in rows {
@@ -211,7 +211,7 @@ fn text(args: &Args, description: &Description, name: &str, trace: &Trace, rows:
     out
 }
 
-/// The numbers of cores that an engine took: refusals, if any, are of the larger ones.
+/// Numbers of cores that an engine supports; refusals are for larger ones.
 fn taken(args: &Args, engine: EngineKind, verified: &Verified) -> String {
     match verified.refused.first() {
         _ if engine == EngineKind::Sequential => "1".to_owned(),
@@ -289,7 +289,7 @@ fn json(
     })
 }
 
-/// Reads `20` as the first twenty seeds, `7-9` as those three.
+/// Parses `20` as the first twenty seeds, `7-9` as these three.
 fn seeds(text: &str) -> Result<Range<u64>, String> {
     let wrong = |_| format!("`{text}` is not a number of schedules: write 20, or 7-7 for one of them");
     match text.split_once('-') {

@@ -1,4 +1,4 @@
-//! What a run came to, for people and for programs.
+//! Formats the result of a run.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use super::number::{bytes, count, counted, percent, rate, span};
 use super::style::Style;
 use super::table::{Align, Sheet, Tone};
 
-/// What there is to say about the capture's clock.
+/// Notes on the capture's clock.
 pub(crate) fn clock(steps_back: u64, stamps_not_believed: u64) -> String {
     let mut out = String::new();
     if steps_back > 0 {
@@ -32,24 +32,24 @@ pub(crate) struct Run<'a> {
     pub(crate) kind: EngineKind,
     pub(crate) cores: usize,
     pub(crate) seed: u64,
-    /// How flows were kept; `None` for a function that keeps none in flow tables.
+    /// Options of flow tables; `None` for a function without flow tables.
     pub(crate) tables: Option<&'a Tables>,
     pub(crate) input: String,
     pub(crate) output: Option<&'a Path>,
     pub(crate) clock_steps_back: u64,
     pub(crate) stamps_not_believed: u64,
-    /// The link types of packets that nobody reads, as far as they are known.
+    /// Unsupported link types, as far as they are known.
     pub(crate) unread_links: Vec<LinkType>,
-    /// Sources of dropped packets, and the file of `--dropped`, if asked for.
+    /// Sources of dropped packets, if requested; and the file of `--dropped`.
     pub(crate) dropped: Option<Vec<Dropped>>,
     pub(crate) dropped_file: Option<&'a Path>,
-    /// What the function has to say to who most likely meant something else.
+    /// A note of the function, if the configuration is probably a mistake.
     pub(crate) remark: Option<String>,
     pub(crate) outcome: &'a Outcome,
 }
 
 impl Run<'_> {
-    /// The summary that people read.
+    /// The summary as text.
     pub(crate) fn text(&self, style: Style) -> String {
         let Outcome { counters, elapsed, interrupted, .. } = self.outcome;
         let name = style.bold(self.description.name);
@@ -94,7 +94,7 @@ impl Run<'_> {
         out
     }
 
-    /// What the engine did besides: state that changed cores, loss and what was recovered.
+    /// Notes of the engine: moves of state, loss and recovery.
     fn moves(&self, style: Style) -> String {
         let Outcome { moved, elephants, cores_in_use, recovery, counters, .. } = self.outcome;
         let mut out = String::new();
@@ -162,7 +162,7 @@ impl Run<'_> {
         out
     }
 
-    /// The summary that programs read.
+    /// The summary as JSON.
     pub(crate) fn json(&self) -> Value {
         let Outcome {
             counters,
@@ -236,7 +236,7 @@ impl Run<'_> {
     }
 }
 
-/// What became of the packets, one line each.
+/// What happened to the packets, one line for each outcome.
 fn fates(counters: &Counters, description: &Description, who: Option<&[Dropped]>, style: Style) -> String {
     let all = counters.received;
     let mut columns = vec![("", Align::Left), ("", Align::Right), ("", Align::Right)];
@@ -264,7 +264,7 @@ fn fates(counters: &Counters, description: &Description, who: Option<&[Dropped]>
     sheet.lines(2)
 }
 
-/// What became of the packets, as JSON.
+/// What happened to the packets, as JSON.
 pub(crate) fn packets(counters: &Counters, description: &Description) -> Value {
     let drops: Map<String, Value> = counters
         .drops()
@@ -276,7 +276,7 @@ pub(crate) fn packets(counters: &Counters, description: &Description) -> Value {
     })
 }
 
-/// What stands in a report, as JSON.
+/// A cell of a report as JSON.
 fn cell(cell: &Cell) -> Value {
     match cell {
         Cell::Text(text) => text.as_str().into(),
@@ -284,13 +284,13 @@ fn cell(cell: &Cell) -> Value {
     }
 }
 
-/// A function's findings.
+/// The function's report as a table.
 pub(crate) fn table(report: &Report, style: Style) -> String {
     let Report { title, columns, rows } = report;
     if rows.is_empty() {
         return format!("\n{}: none\n", style.bold(title));
     }
-    // A column whose every cell is a number stands to the right.
+    // A column of numbers is aligned right.
     let number = |column: usize| rows.iter().all(|row| row[column].number().is_some());
     let aligned = columns.iter().enumerate();
     let aligned: Vec<(&str, Align)> =

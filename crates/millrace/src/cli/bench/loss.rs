@@ -1,4 +1,4 @@
-//! `millrace bench FUNCTION --link-loss`: what loss on the way to the replicas costs, and what being ready for it.
+//! `millrace bench FUNCTION --link-loss` measures the cost of loss between sequencer and replicas, and of loss recovery.
 
 use engine::EngineKind;
 use measure::{LossPlan, LossRow, Rounds};

@@ -1,4 +1,4 @@
-//! What a bench is asked for beyond throughput: loss-free rates, the model, added work, a report.
+//! Options of a bench beyond throughput: loss-free rates, the model, added work, a report.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use port::DESCRIPTORS;
 use crate::cli::engines;
 use crate::cli::failure::Failed;
 
-/// What a bench is asked for beyond throughput.
+/// Options of a bench beyond throughput.
 #[derive(clap::Args)]
 pub(super) struct Options {
     /// Find the maximum loss-free forwarding rate of each measured row, by bisection over trials (RFC 2544)
@@ -54,7 +54,7 @@ pub(super) struct Options {
 }
 
 impl Options {
-    /// Refuses what a run of this kind has no use for.
+    /// Refuses options that this kind of bench doesn't support.
     pub(super) fn refuse(&self, what: &str) -> Result<(), Failed> {
         let asked = [
             (self.mlffr, "--mlffr"),
@@ -70,7 +70,7 @@ impl Options {
         }
     }
 
-    /// How loss-free rates are searched for, if they are.
+    /// How to search for loss-free rates; `None` without --mlffr.
     pub(super) fn loss_free(&self) -> Option<LossFreePlan> {
         self.mlffr.then_some(LossFreePlan {
             threshold: self.loss_threshold,
@@ -96,14 +96,14 @@ impl Options {
     }
 }
 
-/// Reads `4%`, `0.1 %` or `0` as a share.
+/// Parses `4%`, `0.1 %` or `0` as a share.
 pub(in crate::cli) fn percent(text: &str) -> Result<f64, String> {
     let wrong = || format!("`{text}` is not a share of packets: write 4%, 0.1% or 0, below 100%");
     let number: f64 = text.trim_end().trim_end_matches('%').trim_end().parse().map_err(|_| wrong())?;
     if (0.0..100.0).contains(&number) { Ok(number / 100.0) } else { Err(wrong()) }
 }
 
-/// Reads a share as packets of a million.
+/// Parses a share as packets per million.
 fn loss_ppm(text: &str) -> Result<u32, String> {
     let ppm = percent(text)? * 1e6;
     if ppm == 0.0 || ppm >= 1.0 {
@@ -120,7 +120,7 @@ fn resolution(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Reads `104ns`, `1.5us`, `50ms`, `2s`; nanoseconds where no unit is told.
+/// Parses `104ns`, `1.5us`, `50ms`, `2s`; nanoseconds without a unit.
 pub(in crate::cli) fn nanoseconds(text: &str) -> Result<f64, String> {
     match time(text) {
         Some(ns @ 0.0..=MOST_NS) => Ok(ns),
@@ -133,7 +133,7 @@ fn span(text: &str) -> Result<Duration, String> {
 }
 
 fn span_or_none(text: &str) -> Result<Duration, String> {
-    // A bare number could mean any unit.
+    // A number without a unit is ambiguous.
     let has_unit = text.ends_with('s');
     match time(text).filter(|_| has_unit || text == "0") {
         Some(ns @ 0.0..=600e9) => Ok(Duration::from_nanos(ns as u64)),

@@ -1,4 +1,4 @@
-//! The pages that a bench and a sweep leave behind, from the rows of their own run.
+//! The HTML pages of a bench and of a sweep.
 
 use std::collections::BTreeSet;
 
@@ -85,7 +85,7 @@ pub(super) fn benched(benched: &Benched<'_>, rounds: u16) -> String {
     page::whole(&title, &body)
 }
 
-/// The page of a stateless program that takes ever longer.
+/// The page of a stateless program with growing compute time.
 pub(super) fn swept(name: &str, points: &[SweepPoint], rounds: u16) -> String {
     let title = "Replication of a longer and longer program";
     let dispatch = points.first().map_or(Work::NONE, |point| point.bench.dispatch);
@@ -135,10 +135,10 @@ fn dispatch_note(dispatch: Work) -> Markup {
     html! { @if !dispatch.is_none() { " " b { "All rows are " (added(dispatch)) "." } } }
 }
 
-/// What a row says that was put together from shares; the page tells what that is.
+/// Label of a row that is computed from shares; the page explains it.
 const BY_SHARES: &str = "modelled by shares";
 
-/// What all pages say of their rows.
+/// Explanations that all pages have.
 fn ways(dispatch: Work) -> Markup {
     html! {
         dt { "Measured" } dd { "One thread for each core of the row, all at the same time, each on its own processor." }
@@ -171,23 +171,23 @@ fn point(x: f64, spread: Spread, basis: Basis) -> Point {
     Point { x, y: spread.median, from: spread.min, to: spread.max, modelled: basis == Basis::Modelled }
 }
 
-/// True if a row was measured, and may be true.
+/// True if a row is measured and plausible.
 fn is_sound(row: &Row, bench: &Bench) -> bool {
     row.basis == Basis::Measured && bench.implausible(row).is_none()
 }
 
-/// A rate that was found; where none passes there is nothing to draw.
+/// The loss-free rate of a row; `None` if no rate passed.
 fn loss_free_rate(row: &Row) -> Option<Spread> {
     row.loss_free.as_ref()?.as_ref().ok().map(|found| found.mpps).filter(|mpps| mpps.median > 0.0)
 }
 
-/// The numbers of cores that there is anything to draw of.
+/// Numbers of cores with something to draw.
 fn core_ticks(cores: impl Iterator<Item = usize>) -> Vec<f64> {
     let cores: BTreeSet<usize> = cores.collect();
     cores.into_iter().map(|cores| cores as f64).collect()
 }
 
-/// A figure of every engine against cores.
+/// A plot of every engine by number of cores.
 fn by_cores<'a>(title: &'a str, y_label: &'a str, bench: &Bench, figure: impl Fn(&Row) -> Option<Spread>) -> Chart<'a> {
     let line = |engine: EngineKind| {
         let of = bench.rows.iter().filter(|row| row.engine == engine);
@@ -245,7 +245,7 @@ fn loss_free_cells(row: &Row) -> Markup {
     }
 }
 
-/// The model's curve with what was found beside it.
+/// The curve of the model with the measured points.
 fn model(bench: &Bench) -> Markup {
     let points = |of: &dyn Fn(&measure::Prediction) -> Option<Point>| bench.predictions.iter().filter_map(of).collect();
     let predicted: Vec<Point> = points(&|one| {
@@ -283,7 +283,7 @@ fn model(bench: &Bench) -> Markup {
     }
 }
 
-/// What was predicted, and what was found; `named` with the engines' names.
+/// A table of predictions and measurements; `named`: with the names of the engines.
 fn predictions(predictions: &[measure::Prediction], named: bool) -> Markup {
     html! {
         table.numbers {
@@ -315,7 +315,7 @@ fn predictions(predictions: &[measure::Prediction], named: bool) -> Markup {
     }
 }
 
-/// A figure of each number of cores against compute time.
+/// A plot of each number of cores by compute time.
 fn by_compute<'a>(
     title: &'a str,
     y_label: &'a str,

@@ -1,4 +1,4 @@
-//! `millrace bench suite`: the table of targets, on made-up uniform traffic of 64-byte packets, one core. A target is a multiple of
+//! `millrace bench suite`: the table of targets, with generated uniform traffic of 64-byte packets on one core. A target is a multiple of
 //! the bare loop's time in the same rounds, so that it means the same on any processor (decision 0023).
 
 mod sharing;
@@ -29,11 +29,11 @@ struct Target {
     function: &'static str,
     flows: u64,
     carrier: FlowTransport,
-    /// How many times the bare loop's time a packet may take.
+    /// Target: multiple of the bare loop's time for a packet.
     times: f64,
 }
 
-/// The functions whose state hangs on connections get whole connections, the others datagrams.
+/// Functions that track connections get whole TCP connections, the others UDP datagrams.
 const TARGETS: [Target; 11] = [
     target("ddos", 10_000, FlowTransport::Udp, 2.4),
     target("heavy-hitter", 10_000, FlowTransport::Udp, 2.4),
@@ -48,14 +48,14 @@ const TARGETS: [Target; 11] = [
     target("nat", 10_000, FlowTransport::Udp, 5.6),
 ];
 
-/// Two cores have to carry so many times what one does, sharded, on uniform traffic.
+/// Target: multiple of the rate of one core that two cores reach, sharded, on uniform traffic.
 const SCALING: f64 = 1.85;
 
-/// How many times the bare loop's time on a single flow a sequencer in software may take for a packet, with a shared log.
+/// Target: multiple of the bare loop's time on a single flow, for a packet of a software sequencer with a shared log.
 const SEQUENCED: f64 = 8.5;
 
-/// Packets of a trace, unless its flows need more: so few that the trace stays in the last-level cache, which is where
-/// a card puts what it receives.
+/// Packets of a trace, unless its flows need more. So few that the trace stays in the last-level cache, where a network card puts
+/// received packets.
 const TRACE_PACKETS: u64 = 200_000;
 
 const ONE_PROCESSOR: &str =
@@ -140,7 +140,7 @@ fn measured(args: &Args, catalogue: &Catalogue, target: &Target) -> Result<Optio
     let Some(entry) = catalogue.get(target.function) else { return Ok(None) };
     let program = entry.load(&Settings::default())?;
     let Ok(tables) = args.table_options.tables(&*program) else { return Ok(None) };
-    // A TCP conversation has six packets at least.
+    // A TCP conversation has at least six packets.
     let packets = (target.flows * if target.carrier == FlowTransport::Tcp { 6 } else { 2 }).max(TRACE_PACKETS);
     let params = Params {
         packets,
@@ -171,13 +171,13 @@ fn plan(args: &Args, tables: Tables, engines: Vec<EngineKind>, cores: Vec<usize>
     }
 }
 
-/// What two cores do.
+/// Results on two cores.
 struct Scaling {
     text: String,
     json: Value,
 }
 
-/// Sharding on uniform traffic, and replication on a single flow.
+/// Measures sharding on uniform traffic, and replication on a single flow.
 fn scaling(args: &Args, catalogue: &Catalogue) -> Result<Option<Scaling>, Failed> {
     let Some(entry) = catalogue.get("ddos") else { return Ok(None) };
     let program = entry.load(&Settings::default())?;
@@ -191,7 +191,7 @@ fn scaling(args: &Args, catalogue: &Catalogue) -> Result<Option<Scaling>, Failed
     let uniform = synthesised(Profile::Uniform, &params(10_000))?;
     let mut sharding = plan(args, tables, vec![EngineKind::Rss], vec![1, 2]);
     if args.undisturbed {
-        // Two cores are rarely left alone for long.
+        // Two cores are rarely undisturbed for long.
         sharding.packets = sharding.packets.min(2 * TRACE_PACKETS);
     }
     let sharded = timed(&*program, &uniform, &sharding, "two cores", args.json)?;
@@ -237,7 +237,7 @@ fn scaling(args: &Args, catalogue: &Catalogue) -> Result<Option<Scaling>, Failed
     Ok(Some(Scaling { text, json }))
 }
 
-/// What the shared log takes beside the bare loop, `word` being whether the target is met.
+/// Formats the time of the shared log relative to the bare loop; `word` says whether the target is met.
 fn of_bare_loop(against: Against, word: &str) -> String {
     let Against { ns, bare_ns, target } = against;
     format!(

@@ -1,4 +1,4 @@
-//! What a bench came to, for a terminal.
+//! Formats the result of a bench for a terminal.
 
 use engine::EngineKind;
 use measure::{Basis, Bench, LossFreePlan, Prediction, Rounds, Row, Sequencing, Work};
@@ -72,7 +72,7 @@ pub(super) fn of_all(bench: &Bench) -> Rounds {
     bench.rows.iter().map(|row| row.rounds).fold(Rounds::default(), Rounds::and)
 }
 
-/// What there is to say of rounds that somebody outside disturbed.
+/// A note on rounds that other programs disturbed.
 pub(super) fn disturbance(rounds: Rounds) -> Option<String> {
     let Rounds { run, disturbed, only_undisturbed, worst, .. } = rounds;
     let what_of_it = if only_undisturbed {
@@ -89,7 +89,7 @@ pub(super) fn disturbance(rounds: Rounds) -> Option<String> {
     })
 }
 
-/// What there is to say of rows with more cores than the machine has.
+/// A note on rows with more cores than the machine has.
 pub(super) fn beyond_machine(bench: &Bench, machine: usize) -> Option<String> {
     let most = bench.rows.iter().map(|row| row.cores).max().filter(|most| *most > machine)?;
     Some(format!(
@@ -98,7 +98,7 @@ pub(super) fn beyond_machine(bench: &Bench, machine: usize) -> Option<String> {
     ))
 }
 
-/// Which rounds a row is of, where not all count.
+/// The rounds that count for a row, if not all do.
 pub(super) fn rounds(rounds: Rounds) -> Option<String> {
     let Rounds { run, disturbed, counted, only_undisturbed, .. } = rounds;
     match only_undisturbed {
@@ -112,7 +112,7 @@ fn counted_rounds(rounds: usize) -> String {
     counted(rounds as u64, "round", "rounds")
 }
 
-/// What a sequencer in software does, in a sentence.
+/// The rate of a software sequencer, in a sentence.
 pub(super) fn sequencer(sequencing: &Sequencing) -> String {
     let Sequencing { cores, log_mpps, piggyback_mpps, piggyback_bytes } = sequencing;
     format!(
@@ -121,7 +121,7 @@ pub(super) fn sequencer(sequencing: &Sequencing) -> String {
     )
 }
 
-/// What isn't there, with its reason. On one core `sequential` says it all; that it takes no more is no news.
+/// Reasons for missing rows. `sequential` on several cores is left out without a reason.
 pub(super) fn left_out(bench: &Bench) -> impl Iterator<Item = &str> {
     let news = bench.refused.iter().filter(|(engine, ..)| *engine != EngineKind::Sequential);
     news.map(|(.., reason)| reason.as_str())
@@ -133,7 +133,7 @@ pub(super) fn nothing_passed(bench: &Bench) -> bool {
     found.any(|found| found.mpps.min == 0.0)
 }
 
-/// What that mostly means: a core that is away for a time slice loses more than its ring holds, at whatever rate.
+/// The usual cause: a core that loses a time slice loses more packets than its ring holds, at any rate.
 pub(super) const NOTHING_PASSED: &str = "where the loss-free rate is none, a search found no rate that passes, usually because another program runs on the same processors; longer trials and larger rings tolerate more";
 
 /// A rate, or that there is none.
@@ -157,7 +157,7 @@ pub(super) fn rules(plan: &LossFreePlan) -> String {
     )
 }
 
-/// The rows, with how they came about.
+/// The rows, with their origin.
 pub(super) fn table(bench: &Bench, style: Style) -> Sheet {
     let with_loss_free = bench.rows.iter().any(|row| row.loss_free.is_some());
     let mut columns = vec![
@@ -204,7 +204,7 @@ pub(super) fn table(bench: &Bench, style: Style) -> Sheet {
     sheet
 }
 
-/// Where a row comes from, `modelled` being the words for shares that ran alone.
+/// Origin of a row. `modelled` is the text for shares that ran alone.
 pub(super) fn label(row: &Row, modelled: &str, bench: &Bench) -> String {
     let mut label = match row.basis {
         Basis::Measured => "measured".to_owned(),
@@ -225,7 +225,7 @@ pub(super) fn label(row: &Row, modelled: &str, bench: &Bench) -> String {
     label
 }
 
-/// What was added to each received packet.
+/// The work added to each received packet.
 pub(super) fn added(dispatch: Work) -> String {
     format!("with {} of dispatch added", time(dispatch.asked_ns))
 }
@@ -273,7 +273,7 @@ fn predictions(predictions: &[Prediction], named: bool, style: Style) -> Sheet {
     sheet
 }
 
-/// The model's curve, marked as such.
+/// The curve of the model.
 fn curve(bench: &Bench) -> String {
     let points = [1, 2, 4, 8].map(|cores| format!("{:.1} on {cores}", bench.model.mpps(cores)));
     format!("{} (modelled, Mpps)", points.join(", "))

@@ -1,4 +1,4 @@
-//! What a census found, for people and for programs.
+//! Formats a census as text and as JSON.
 
 use std::time::Duration;
 
@@ -228,7 +228,7 @@ impl<'a> Page<'a> {
     }
 }
 
-/// `IPv4 12, ARP 3`, without what there is none of.
+/// `IPv4 12, ARP 3`, without zero counts.
 fn parts(parts: &[(&str, u64)]) -> String {
     let some: Vec<String> = parts
         .iter()

@@ -1,4 +1,4 @@
-//! `millrace rss cards`: what cards can hash, and where that is from.
+//! `millrace rss cards` lists what cards can hash, with sources.
 
 use ::rss::{Card, Driver, Fields, PacketType};
 use clap::builder::PossibleValuesParser;

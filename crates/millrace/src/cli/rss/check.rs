@@ -1,4 +1,4 @@
-//! `millrace rss check`: can this card shard these packet sets?
+//! `millrace rss check`: can a card shard packet sets?
 
 use ::rss::{Check, Driver, Fields, Fit, Obstacle, Outcome, PacketSets, PacketType, Problem, Proof};
 use serde_json::{Value, json};
@@ -27,12 +27,12 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// What one driver can do.
+/// The answer for one driver.
 struct Answer {
     driver: Driver,
     rows: Vec<Check>,
     proof: Option<Proof>,
-    /// What is in the way, if it can't.
+    /// The obstacles, if the answer is no.
     obstacles: Vec<Obstacle>,
 }
 
@@ -51,7 +51,7 @@ impl Answer {
         self.proof.is_none()
     }
 
-    /// By what it is done.
+    /// How sets are kept together: by fields or by a key.
     fn by(&self) -> Option<&'static str> {
         let together = self.rows.iter().all(|row| row.fit.keeps_together());
         self.is_yes().then_some(if together { "fields" } else { "key" })
@@ -101,7 +101,7 @@ fn text(args: &Args, sets: &PacketSets, answers: &[Answer]) -> String {
     out + &shown::not_confirmed(args.question.nic, style)
 }
 
-/// Why the answer is no, by all packets that are in the way.
+/// Why the answer is no, with all packets that prevent it.
 fn refusal(proof: &Proof, obstacles: &[Obstacle]) -> String {
     if obstacles.is_empty() {
         return format!("{}; `rss solve` prints the proof\n", proof.consequence);
@@ -120,7 +120,7 @@ fn refusal(proof: &Proof, obstacles: &[Obstacle]) -> String {
     out
 }
 
-/// Types of a port with the same answers are one row.
+/// One row for the types of a port with the same answers.
 fn table(answers: &[Answer], style: Style) -> Sheet {
     let mut columns = vec![("port", Align::Left), ("packets", Align::Left), ("set by", Align::Left)];
     columns.extend(answers.iter().map(|answer| (answer.driver.name(), Align::Left)));

@@ -1,4 +1,4 @@
-//! What is asked: packet sets, a card, and what may be given up.
+//! Arguments of `rss check` and `rss solve`: packet sets and a card.
 
 use std::path::{Path, PathBuf};
 
@@ -41,7 +41,7 @@ pub(super) struct Question {
     table: Option<usize>,
 }
 
-/// Who may set a card up.
+/// Drivers that may configure a card.
 type Drivers = &'static [Driver];
 
 impl Question {
@@ -67,12 +67,12 @@ impl Question {
         Ok(sets)
     }
 
-    /// What stands where the packet sets' file would, where --sets names them.
+    /// The first argument, if --sets gives the packet sets; it is then a capture.
     pub(super) fn spare(&self) -> Option<&Path> {
         self.file.as_deref().filter(|_| self.sets.is_some())
     }
 
-    /// What is asked of each driver, in the order in which they are asked.
+    /// The problem for each driver, in the order to try them.
     pub(super) fn problems<'s>(&self, sets: &'s PacketSets, seed: u64) -> Result<Vec<Problem<'s>>, Failed> {
         let table = self.table.unwrap_or(self.nic.table_sizes[0]);
         if !self.nic.table_sizes.contains(&table) {

@@ -1,4 +1,4 @@
-//! `millrace rss solve`: the keys, or why there are none.
+//! `millrace rss solve` finds keys, or proves that there are none.
 
 use ::rss::{
     Balance, Driver, Field, FieldRank, Member, Outcome, PacketSets, PacketType, Probe, Proof, Rank, Relaxation,
@@ -47,21 +47,21 @@ pub(super) struct Args {
     source: Source,
 }
 
-/// Packets of each class that solutions are held against.
+/// Packets of each class for verifying a solution.
 const VERIFIED_PACKETS: usize = 20_000;
 
-/// What became of it by one driver that can't.
+/// Result for a driver without a key.
 struct Refused {
     driver: Driver,
     proof: Proof,
-    /// True if that there is no key is proved, for the fields that were tried.
+    /// True if it is proved that there is no key, for the fields that were tried.
     proved: bool,
-    /// True if the card could be told to hash other fields than those.
+    /// True if the card could hash other fields than those tried.
     chooses: bool,
     instead: Vec<Relaxation>,
 }
 
-/// A capture's packets on the queues.
+/// Spread of a capture's packets over the queues.
 struct Measured {
     name: String,
     /// Packets of the capture.
@@ -70,12 +70,12 @@ struct Measured {
     ports: Vec<Balance>,
 }
 
-/// At which ports a packet is counted.
+/// The ports at which a packet is counted.
 #[derive(Clone, Copy)]
 enum Counted {
-    /// At each, as a capture doesn't tell where a packet came in.
+    /// All ports, because a capture doesn't say where a packet came in.
     Everywhere,
-    /// At the first if it comes from inside, at the rest if not.
+    /// The first port if it comes from inside, otherwise the other ports.
     BySide,
 }
 
@@ -146,7 +146,7 @@ pub(super) fn perform(args: &Args) -> Result<(), Failed> {
         }
         return Err(Failed::Said(OUTCOME));
     };
-    // That would be a fault of the solver: nobody is to set a card up by it.
+    // A wrong key would be a bug of the solver; never print it.
     if let Err(mismatch) = verify(&solution, VERIFIED_PACKETS, args.seed) {
         return Err(Failed::Outcome(anyhow::anyhow!("bug in millrace: the keys are wrong: {mismatch}")));
     }
@@ -162,7 +162,7 @@ pub(super) fn perform(args: &Args) -> Result<(), Failed> {
     }
 }
 
-/// Counts what comes of a capture, port by port.
+/// Counts a capture's packets, port by port.
 fn measure(args: &Args, solution: &Solution, traffic: &Traffic) -> Measured {
     let queues = usize::from(args.queues);
     let ports = (0..solution.ports.len()).map(|port| {
@@ -180,7 +180,7 @@ fn measure(args: &Args, solution: &Solution, traffic: &Traffic) -> Measured {
     Measured { name: traffic.name.clone(), packets, counted: Counted::of(args), ports: ports.collect() }
 }
 
-/// Why drivers can't, and what would do.
+/// Why drivers have no key, and what would help.
 fn refusals(args: &Args, sets: &PacketSets, refused: &[Refused], all: bool) -> String {
     let style = Style::stdout();
     let mut out = String::new();
@@ -195,7 +195,7 @@ fn refusals(args: &Args, sets: &PacketSets, refused: &[Refused], all: bool) -> S
         for forced in &proof.forced {
             out += &format!("    {forced}\n");
         }
-        // The other driver is tried all the same, and shows by itself whether it can.
+        // The other driver is tried anyway, so it isn't suggested.
         let shown: Vec<&Relaxation> = instead.iter().filter(|one| all && one.driver == *driver).collect();
         if !shown.is_empty() {
             out += "  what would help:\n";
@@ -281,7 +281,7 @@ fn members(solution: &Solution, style: Style) -> Sheet {
     sheet
 }
 
-/// What is hashed, and what of it the key takes out again.
+/// The hashed fields, and those that the key cancels.
 fn hashed(member: &Member) -> String {
     let mut out = member.selection.to_string();
     if !member.extra().is_empty() {
@@ -341,7 +341,7 @@ fn balance(solution: &Solution, measured: &Measured, style: Style) -> String {
     out
 }
 
-/// Packets to send by hand, where the order of fields is no more than likely.
+/// Test packets for cards with an undocumented order of fields.
 fn probes(solution: &Solution, style: Style) -> String {
     let doubtful = |member: &&Member| !solution.card.order_is_documented(member.selection);
     let doubtful: Vec<&Member> = solution.members.iter().filter(doubtful).collect();

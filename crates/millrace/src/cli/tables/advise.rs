@@ -1,4 +1,4 @@
-//! `millrace tables advise`: which table a capture asks for.
+//! `millrace tables advise` recommends a flow table for a capture.
 
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// What the capture showed.
+/// Facts about the capture.
 struct Facts {
     name: String,
     /// The arguments that name the packets.
@@ -54,7 +54,7 @@ struct Facts {
     /// Flows alive at once, of IPv4 and IPv6.
     alive: [u64; 2],
     alive_unanswered: f64,
-    /// Flows that would be alive at once if the traffic went on for long, where the capture is too short to show it.
+    /// Flows that would be alive at once in the long run, if the capture is too short to show it.
     expected: Option<f64>,
     per_second: f64,
     busiest_second: u64,
@@ -65,7 +65,7 @@ struct Facts {
     uncounted: u64,
 }
 
-/// A choice, and why.
+/// A recommendation, with its reason.
 struct Choice {
     what: &'static str,
     chosen: String,
@@ -78,7 +78,7 @@ struct Advice {
     kind: IndexKind,
     ageing: Ageing,
     eviction: Eviction,
-    /// Entries that are advised, and what the capture asks for, of IPv4 and IPv6.
+    /// Recommended entries, and entries that the capture needs, for IPv4 and IPv6.
     entries: [u64; 2],
     wanted: [u64; 2],
     bytes: [u64; 2],
@@ -86,9 +86,9 @@ struct Advice {
     warnings: Vec<String>,
 }
 
-/// Room beside the most flows that were alive at once, in hundredths.
+/// Extra entries beyond the maximum of flows alive at once, in percent.
 const HEADROOM: u64 = 25;
-/// No table is smaller than this.
+/// Minimum size of a table.
 const ENTRIES_MIN: u64 = 1_024;
 
 pub(super) fn perform(args: &Args) -> Result<(), Failed> {
@@ -113,7 +113,7 @@ impl Facts {
         let seconds = extent.last.since(extent.first).as_secs_f64();
         let per_second = if seconds > 0.0 { flows.opened as f64 / seconds } else { 0.0 };
         let mean_life = flows.mean_life();
-        // Little's law: those alive are those that come in the time that each stays.
+        // Little's law: flows alive = arrival rate times mean lifetime.
         let steady = per_second * (mean_life + timeout as f64);
         let is_short = seconds < 2.0 * timeout as f64;
         Self {
@@ -136,7 +136,7 @@ impl Facts {
         }
     }
 
-    /// Flows of each family that a table should hold.
+    /// Entries that each family needs.
     fn wanted(&self) -> [u64; 2] {
         let all: u64 = self.alive.iter().sum();
         let grown = self.expected.map_or(1.0, |expected| expected / all.max(1) as f64);
@@ -150,13 +150,13 @@ impl Facts {
     }
 }
 
-/// The next number of two digits and zeros.
+/// The next larger number with two significant digits.
 fn round_up(number: u64) -> u64 {
     let unit = 10_u64.pow(number.max(1).ilog10().saturating_sub(1));
     number.div_ceil(unit) * unit
 }
 
-/// What an entry of each family takes with its share of everything, in bytes.
+/// Bytes of an entry of each family, including its share of the whole table.
 fn entry_bytes(kind: IndexKind) -> [f64; 2] {
     fn of<K: Key>(kind: IndexKind) -> f64 {
         // Sizes at which no page, prime or odd number is worth much; what doesn't grow cancels out. In smaller tables the wheel has a block for
@@ -171,8 +171,8 @@ fn entry_bytes(kind: IndexKind) -> [f64; 2] {
     [of::<FiveTuple4>(kind), of::<FiveTuple6>(kind)]
 }
 
-/// What the tables of both families take, in bytes. They are made to be looked at, for small ones take more than their
-/// entries say; large ones do not, and are reckoned. A family without entries has a table of one, as `run` would have.
+/// Bytes of the tables of both families. Small tables are built and measured, because they need more than their entries; large ones are
+/// computed. A family without entries has a table of one entry, as in `run`.
 fn tables_bytes(kind: IndexKind, entries: [u64; 2]) -> [u64; 2] {
     const LARGE: f64 = 1e9;
     fn of<K: Key>(kind: IndexKind, entries: u64) -> u64 {
@@ -192,13 +192,13 @@ fn total(entries: [u64; 2], each: [f64; 2]) -> f64 {
     entries[0] as f64 * each[0] + entries[1] as f64 * each[1]
 }
 
-/// The least that each family is given: a small table, or what little it wants.
+/// Minimum entries of each family: a small table, or fewer if fewer are needed.
 fn least(wanted: [u64; 2]) -> [u64; 2] {
     wanted.map(|wanted| wanted.min(ENTRIES_MIN))
 }
 
-/// Entries for each family: what is wanted if the memory holds it, else the least and an equal part of what is wanted beyond;
-/// `None` if not even the least fits.
+/// Entries for each family: what is needed, if the memory holds it; else the minimum and an equal part of the rest. `None` if not even
+/// the minimum fits.
 fn shared_out(wanted: [u64; 2], each: [f64; 2], memory: u64) -> Option<[u64; 2]> {
     let least = least(wanted);
     let spare = memory as f64 - total(least, each);
@@ -208,7 +208,7 @@ fn shared_out(wanted: [u64; 2], each: [f64; 2], memory: u64) -> Option<[u64; 2]>
     (spare >= 0.0).then(|| [entries(0), entries(1)])
 }
 
-/// Entries for each family that the memory holds with all that tables take besides, and what their tables take.
+/// Entries for each family that fit into the memory, and the bytes of their tables.
 fn fitting(kind: IndexKind, wanted: [u64; 2], each: [f64; 2], memory: u64) -> Option<([u64; 2], [u64; 2])> {
     let attempt = |budget: u64| {
         let entries = shared_out(wanted, each, budget)?;
@@ -401,7 +401,7 @@ impl Advice {
         self.warnings = warnings;
     }
 
-    /// The arguments of `run` for a tracker as advised.
+    /// The arguments of `run` for the recommended table.
     fn settings(&self) -> String {
         let Self { kind, ageing, eviction, .. } = self;
         let mut settings = format!("--table {kind} --ageing {} --eviction {}", ageing.name(), eviction.name());

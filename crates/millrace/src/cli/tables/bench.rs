@@ -1,4 +1,4 @@
-//! `millrace tables bench`: every table at every load, doing what trackers do.
+//! `millrace tables bench` measures every flow table at every load.
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
@@ -88,23 +88,22 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// All that the output tells.
+/// Everything that is printed.
 pub(super) struct Measured {
     pub(super) bench: TablesBench,
     pub(super) plan: TablesPlan,
     pub(super) clock: Clock,
     pub(super) entries: usize,
-    /// Where the flows come from, in words.
+    /// Source of the flows, as text.
     pub(super) source: String,
-    /// The arguments that do it again.
+    /// The command line to repeat it.
     pub(super) again: String,
-    /// The processor, as `/proc/cpuinfo` calls it.
+    /// The processor, as in `/proc/cpuinfo`.
     pub(super) processor: String,
 }
 
 impl Measured {
-    /// What tables did under `op`, by table, then load; of the baseline, which has one load, the turn with the tables that are
-    /// held against each other ([`TablesPlan::scaling_load`]).
+    /// Rows of `op`, by table, then load. The baseline has one load; its row is from the round of [`TablesPlan::scaling_load`].
     pub(super) fn rows(&self, op: Op) -> Vec<&Resident> {
         let held = self.plan.scaling_load();
         let of = move |kind: TableKind| {
@@ -114,7 +113,7 @@ impl Measured {
         TableKind::ALL.into_iter().flat_map(of).collect()
     }
 
-    /// The operations that [`rows`](Self::rows) has some of.
+    /// Operations with [`rows`](Self::rows).
     pub(super) fn resident_ops(&self) -> Vec<Op> {
         Op::ALL.into_iter().filter(|op| !self.rows(*op).is_empty()).collect()
     }
@@ -124,8 +123,8 @@ impl Measured {
         TableKind::ALL.into_iter().filter(|kind| self.plan.tables.contains(kind)).collect()
     }
 
-    /// For each table its highest load at which 99.99 % of the flows still found room, and the bytes of an entry there as a
-    /// multiple of a flow's own.
+    /// For each table: the highest load at which 99.99 % of the flows fitted, and the bytes of an entry there as a multiple of the flow's
+    /// own bytes.
     pub(super) fn densest(&self) -> Vec<(TableKind, f64, f64)> {
         let rows = self.resident_ops().first().map_or_else(Vec::new, |op| self.rows(*op));
         let full = |row: &&&Resident| row.inserted as f64 >= row.offered as f64 * 0.9999;
@@ -138,11 +137,11 @@ impl Measured {
     }
 }
 
-/// Fewer are in the caches whatever the table does, more are no 32-bit slots.
+/// Fewer entries are always in the caches; more need more than 32-bit slots.
 const ENTRIES: RangeInclusive<u64> = 1_000..=1 << 28;
-/// Packets of captures that are taken, unless told.
+/// Default of --packets.
 const PACKETS: u64 = 10_000_000;
-/// The same figures' layout from the same seed.
+/// Fixed seed, so that runs are comparable.
 const SEED: u64 = 1;
 
 pub(super) fn perform(args: &Args) -> Result<(), Failed> {
@@ -162,7 +161,7 @@ pub(super) fn perform(args: &Args) -> Result<(), Failed> {
     refuse_too_much(&plan, entries)?;
     let stop = Arc::default();
     signals::stop_on_interrupt(&stop);
-    // From here on an interrupt is heeded, and whoever waits for the folder to send one may count on that.
+    // Interrupts are handled from here on; a test waits for the folder before it sends one.
     let folder = args.report.as_deref().map(Folder::make).transpose()?;
     let (traffic, source) = match args.captures.is_given() {
         true => {
@@ -237,7 +236,7 @@ impl Args {
 
     fn plan(&self) -> TablesPlan {
         let chosen = |names: &[String], name: &str| names.iter().any(|chosen| chosen == name);
-        // Of the default index there is one row more when it is asked for: what choosing it at run time costs.
+        // On request, one more row of the default index shows the cost of choosing it at run time.
         let by_all = |kind: &TableKind| *kind != TableKind::Chosen && chosen(&self.tables, "all");
         let mut loads = self.load.clone();
         loads.sort_unstable();
@@ -313,7 +312,7 @@ fn captured(
     Ok((captured, packets))
 }
 
-/// Refuses to fill more memory than there is: that would end with the kernel killing something.
+/// Refuses more memory than the machine has; otherwise the kernel would kill a process.
 fn refuse_too_much(plan: &TablesPlan, entries: usize) -> Result<(), Failed> {
     let need = plan.bytes(entries);
     match available_bytes() {
@@ -326,12 +325,12 @@ fn refuse_too_much(plan: &TablesPlan, entries: usize) -> Result<(), Failed> {
     }
 }
 
-/// Reads a name of a closed set, or `all`.
+/// Parses one of these names, or `all`.
 fn names<const N: usize>(names: [&'static str; N]) -> impl TypedValueParser<Value = String> {
     PossibleValuesParser::new([&["all"], names.as_slice()].concat())
 }
 
-/// Reads `0.75` as 75 of a hundred.
+/// Parses `0.75` as 75 percent.
 fn load(text: &str) -> Result<usize, String> {
     let wrong = || format!("`{text}` is not a load: write the share of places in use, from 0.01 to 1: 0.75");
     let share: f64 = text.parse().map_err(|_| wrong())?;

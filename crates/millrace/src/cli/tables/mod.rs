@@ -1,4 +1,4 @@
-//! `millrace tables`: flow tables, measured side by side and advised.
+//! `millrace tables`: measures flow tables side by side, and recommends one.
 
 mod advise;
 mod bench;

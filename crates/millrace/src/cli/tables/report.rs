@@ -1,4 +1,4 @@
-//! The page that a bench of tables leaves behind: one file, no scripts, nothing from outside, to be read and printed.
+//! The HTML page of a table bench: one file without scripts or external content.
 
 use flow::Ageing;
 use flow::index::IndexKind;
@@ -78,7 +78,7 @@ fn colour(kind: TableKind) -> usize {
     }
 }
 
-/// What stands out, in sentences.
+/// The main results, in sentences.
 fn findings(measured: &Measured) -> Markup {
     let bench = &measured.bench;
     let load = measured.plan.scaling_load();
@@ -135,15 +135,15 @@ fn findings(measured: &Measured) -> Markup {
     }
 }
 
-/// Which table comes first in one figure.
+/// The fastest table in one figure.
 struct First {
-    /// In words: `robin-hood leads`, or, where ranges overlap, `robin-hood and tagged are level`.
+    /// As text: `robin-hood leads`, or, if ranges overlap, `robin-hood and tagged are equally fast`.
     who: String,
-    /// The median of the table with the lowest, in nanoseconds.
+    /// Its median in nanoseconds.
     ns: f64,
 }
 
-/// The table with the lowest median, with those whose ranges overlap its own: between these the figures don't decide.
+/// The table with the lowest median, and the tables with overlapping ranges, which are equally fast.
 fn first(times: &[(TableKind, Spread)]) -> Option<First> {
     let (_, best) = times.iter().min_by(|one, other| one.1.median.total_cmp(&other.1.median))?;
     let mut level: Vec<_> = times.iter().filter(|(_, ns)| ns.min <= best.max).collect();
@@ -157,7 +157,7 @@ fn first(times: &[(TableKind, Spread)]) -> Option<First> {
     Some(First { who, ns: best.median })
 }
 
-/// The loads that were asked for, and those where the standard map stands, left out.
+/// Lines over the requested loads; the standard map has its own load and is left out.
 fn lines(rows: &[&Resident], of: impl Fn(&Resident) -> (f64, f64, f64)) -> Vec<Line> {
     TableKind::ALL
         .into_iter()
@@ -178,7 +178,7 @@ fn lines(rows: &[&Resident], of: impl Fn(&Resident) -> (f64, f64, f64)) -> Vec<L
         .collect()
 }
 
-/// Cycles are nanoseconds by another measure, so the axis says how to read them.
+/// Label of the axis; it says how to convert nanoseconds to cycles.
 fn y_label(measured: &Measured) -> String {
     measured
         .clock

@@ -1,4 +1,4 @@
-//! What was measured, for a terminal.
+//! Formats the result of a table bench for a terminal.
 
 use measure::Basis;
 use measure::tables::{Clump, Expiring, OWN_BYTES, Op, Resident, Scaling, TableKind, Tail};
@@ -59,12 +59,12 @@ fn heading(name: &str, summary: &str, style: Style) -> String {
     format!("\n{}  {}\n\n", style.bold(name), style.dim(summary))
 }
 
-/// A column's cells name what changes from row to row alone.
+/// The name of a table, empty if it is the same as in the row before.
 fn once(last: &mut Option<TableKind>, table: TableKind) -> &'static str {
     if last.replace(table) == Some(table) { "" } else { table.name() }
 }
 
-/// Rows by table, in the usual order; those of one table as they are.
+/// Rows sorted by table in the usual order; rows of one table keep their order.
 fn by_table<T>(rows: &[T], table: impl Fn(&T) -> TableKind) -> Vec<&T> {
     let mut sorted: Vec<&T> = rows.iter().collect();
     sorted.sort_by_key(|row| TableKind::ALL.into_iter().position(|kind| kind == table(row)));
@@ -76,7 +76,7 @@ fn load_columns(measured: &Measured) -> Vec<(usize, String)> {
     measured.plan.loads.iter().map(|load| (*load, format!("{load} %"))).collect()
 }
 
-/// A table's figure at each load; the baseline's, which has a load of its own, stands under none.
+/// Figures of a table at each load; the baseline has its own load and is in no column.
 fn at_loads<'a>(loads: &[(usize, String)], figure: impl Fn(usize) -> Option<String> + 'a) -> Vec<(String, Tone)> {
     loads.iter().map(|(load, _)| (figure(*load).unwrap_or_default(), Tone::Plain)).collect()
 }
@@ -129,7 +129,7 @@ fn resident(op: Op, measured: &Measured, style: Style) -> String {
     sheet.lines(2)
 }
 
-/// What was not found or found no room, where that is worth a word.
+/// A note on flows that did not fit.
 fn missing(row: &Resident) -> String {
     let percent = few((1.0 - row.hits) * 100.0);
     match row.op {
@@ -139,12 +139,12 @@ fn missing(row: &Resident) -> String {
     }
 }
 
-/// Hundredths that may be few; what isn't nothing is never told as nothing.
+/// A small percentage; only 0 is printed as 0.
 fn few(percent: f64) -> String {
     if percent > 0.0 && percent < 0.01 { "< 0.01 %".to_owned() } else { format!("{percent:.2} %") }
 }
 
-/// How long flows live that expire.
+/// Lifetime of the flows that expire.
 pub(super) fn lifetime(measured: &Measured) -> String {
     format!("Flows live for {} s of packet time.", measured.plan.lifetime.0 / 1_000_000_000)
 }
@@ -185,7 +185,7 @@ fn memory(measured: &Measured, style: Style) -> String {
     sheet.lines(2)
 }
 
-/// A share of which the last thousandths matter; what isn't all is never told as all.
+/// A share near 1; only a full share is printed as such.
 pub(super) fn success(share: f64) -> String {
     if share >= 1.0 { "all".to_owned() } else { format!("{:.3} %", (share * 1e5).floor() / 1e3) }
 }
@@ -233,14 +233,14 @@ fn expiring(measured: &Measured, style: Style) -> String {
     sheet.lines(2)
 }
 
-/// How much longer a packet took than with no ageing, in hundredths.
+/// Extra time of a packet compared with no ageing, in percent.
 pub(super) fn against_none(row: &Expiring, rows: &[Expiring]) -> Option<f64> {
     let is_same = |other: &&Expiring| other.table == row.table && other.load_percent == row.load_percent;
     let none = rows.iter().filter(is_same).find(|other| other.ageing == flow::Ageing::None)?;
     (row.ageing != flow::Ageing::None).then(|| (row.ns.median / none.ns.median - 1.0) * 100.0)
 }
 
-/// How new flows came by their places, where it wasn't by ageing.
+/// How new flows got their places, other than by ageing.
 pub(super) fn made_room(row: &Expiring) -> String {
     let mut parts = Vec::new();
     if row.evicted_percent > 0.0 {

@@ -1,4 +1,4 @@
-//! `shared` and `transactional` on two cores beside `sequential` on one: where sharing gains and where it loses.
+//! `shared` and `transactional` on two cores compared with `sequential` on one.
 
 use engine::EngineKind;
 use measure::{Bench, Rounds, Spread};
@@ -21,7 +21,7 @@ const SHARING: [EngineKind; 2] = [EngineKind::Shared, EngineKind::Transactional]
 const CORES: usize = 2;
 const FLOWS: u64 = 10_000;
 
-/// All functions that `shared` or `transactional` takes.
+/// Results of all functions that `shared` or `transactional` supports.
 pub(super) struct Sharing {
     rows: Vec<Row>,
     /// Functions that could not be measured, each with the reason.
@@ -32,9 +32,9 @@ pub(super) struct Sharing {
 /// One function: `sequential` on one core, and each of [`SHARING`] on [`CORES`].
 struct Row {
     function: &'static str,
-    /// Millions of packets a second.
+    /// Rate of `sequential` in millions of packets a second.
     sequential: Spread,
-    /// The same of each of [`SHARING`]; `None` where the engine doesn't take the function.
+    /// Rates of [`SHARING`]; `None` if the engine doesn't support the function.
     sharing: [Option<Spread>; SHARING.len()],
 }
 
@@ -99,11 +99,11 @@ impl Sharing {
         out
     }
 
-    /// The functions that the engine carries more slowly on two cores than `sequential` does on one, in a sentence.
+    /// A sentence with the functions for which the engine on two cores is slower than `sequential` on one; `None` if there are none.
     fn slower(&self, at: usize, engine: EngineKind) -> Option<String> {
         let named = |row: &Row| {
             let (times, fastest) = (row.times(at)?, row.times_fastest(at)?);
-            // Somebody else on the machine costs two cores more than one.
+            // Other programs on the machine slow down two cores more than one.
             let but = if fastest < 1.0 { String::new() } else { format!(", but {fastest:.2} in the fastest rounds") };
             Some(format!("{} ({times:.2} times{but})", row.function))
         };
@@ -126,12 +126,12 @@ impl Row {
         sharing.iter().any(Option::is_some).then_some(Self { function, sequential, sharing })
     }
 
-    /// How many times the rate of `sequential`, to the two digits that are shown.
+    /// Rate relative to `sequential`, rounded to the two digits shown.
     fn times(&self, at: usize) -> Option<f64> {
         self.sharing[at].map(|mpps| two_digits(mpps.median / self.sequential.median))
     }
 
-    /// The same by the fastest rounds of both.
+    /// The same for the fastest rounds of both.
     fn times_fastest(&self, at: usize) -> Option<f64> {
         self.sharing[at].map(|mpps| two_digits(mpps.max / self.sequential.max))
     }
@@ -158,7 +158,7 @@ fn two_digits(times: f64) -> f64 {
     (times * 100.0).round() / 100.0
 }
 
-/// Measures one function; `None` where its tables can't be kept as asked.
+/// Measures one function; `None` if it doesn't support the table options.
 fn bench(args: &Args, entry: &CatalogueEntry) -> Result<Option<Bench>, Failed> {
     let function = entry.description().name;
     let program = entry.load(&settings(function)?)?;
@@ -166,14 +166,14 @@ fn bench(args: &Args, entry: &CatalogueEntry) -> Result<Option<Bench>, Failed> {
     let engines = [&[EngineKind::Sequential], SHARING.as_slice()].concat();
     let mut plan = super::plan(args, tables, engines, vec![1, CORES]);
     if args.undisturbed {
-        // Two cores are rarely left alone for long.
+        // Two cores are rarely undisturbed for long.
         plan.packets = plan.packets.min(2 * TRACE_PACKETS);
     }
     refuse_too_much(&*program, &fleets(&plan))?;
     timed(&*program, &synthesised(Profile::Uniform, &traffic(function))?, &plan, function, args.json).map(Some)
 }
 
-/// The traffic of the table of targets, and whole TCP connections for functions that it doesn't name.
+/// The traffic of the table of targets; whole TCP connections for functions that are not in it.
 fn traffic(function: &str) -> Params {
     let target = TARGETS.iter().find(|target| target.function == function && target.flows == FLOWS);
     Params {
@@ -187,7 +187,7 @@ fn traffic(function: &str) -> Params {
     }
 }
 
-/// What a function that does nothing unconfigured is configured with.
+/// Configuration for functions that do nothing without one.
 fn settings(function: &str) -> Result<Settings, ConfigError> {
     let mut settings = Settings::default();
     match function {
