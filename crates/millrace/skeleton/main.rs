@@ -1,4 +1,4 @@
-//! The command `millrace` with one more function.
+//! The `millrace` command with this function added.
 
 use std::process::ExitCode;
 
