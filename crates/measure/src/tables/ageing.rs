@@ -35,7 +35,7 @@ pub struct Expiring {
     pub singles: Option<Tail>,
 }
 
-/// A table has places for its flows and this part more, so that whoever ages has some time.
+/// Extra places, as a fraction of the flows (1/SLACK), that give ageing some time.
 const SLACK: usize = 32;
 
 /// A table with ageing, and the packets for it.

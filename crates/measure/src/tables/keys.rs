@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 
 use packet::{Endpoint, FiveTuple, FiveTuple4, Key};
 
-use super::script::Script;
+use super::mixed::MixedWorkload;
 
 /// Flows of a full table, and lists of keys to look up. Lists have whole bursts.
 #[derive(Clone, Debug)]
@@ -17,7 +17,7 @@ pub struct Traffic {
     /// Keys that are not in the table.
     pub(super) absent: Vec<FiveTuple4>,
     /// Look-ups mixed with openings and ends.
-    pub(super) script: Script,
+    pub(super) mixed: MixedWorkload,
 }
 
 /// How often each flow is looked up.
@@ -99,8 +99,8 @@ impl Traffic {
         let mut random = Random(seed ^ 0x5eed);
         random.shuffle(&mut flows);
         let absent = (0..queries.len() as u64).map(|number| made_up(ABSENT + number)).collect();
-        let script = Script::new(&flows, &queries, &mut random);
-        Self { flows, queries, absent, script }
+        let mixed = MixedWorkload::new(&flows, &queries, &mut random);
+        Self { flows, queries, absent, mixed }
     }
 
     /// Number of flows.
@@ -120,8 +120,8 @@ impl Traffic {
         };
         let (flows, queries) = (own(&self.flows), own(&self.queries));
         let mut random = Random(core as u64);
-        let script = Script::new(&flows, &queries, &mut random);
-        Self { flows, queries, absent: Vec::new(), script }
+        let mixed = MixedWorkload::new(&flows, &queries, &mut random);
+        Self { flows, queries, absent: Vec::new(), mixed }
     }
 
     /// Bytes for the lists of `entries` flows while they are built.

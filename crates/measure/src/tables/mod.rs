@@ -7,9 +7,9 @@ mod ageing;
 mod clump;
 mod keys;
 mod meter;
+mod mixed;
 mod resident;
 mod scaling;
-mod script;
 mod subject;
 
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -206,17 +206,17 @@ impl<S: Subject> Case<S> {
     }
 
     fn mixed<M: Meter>(&mut self, traffic: &Traffic, packets: u64, meter: &mut M) -> PassCounts {
-        let script = &traffic.script;
+        let mixed = &traffic.mixed;
         let mut pass = PassCounts::default();
         while pass.packets < packets {
-            self.subject.end(&script.out);
+            self.subject.end(&mixed.out);
             let start = Instant::now();
-            let found = self.subject.act(&script.acts, meter);
+            let found = self.subject.act(&mixed.ops, meter);
             pass.elapsed += start.elapsed();
-            // Whoever opens or ends finds what it wants.
-            pass.hits += found + script.acts.len() as u64 - script.looks;
-            pass.packets += script.acts.len() as u64;
-            self.subject.open(&script.back, &mut Whole);
+            // Openings and ends always succeed.
+            pass.hits += found + mixed.ops.len() as u64 - mixed.looks;
+            pass.packets += mixed.ops.len() as u64;
+            self.subject.open(&mixed.back, &mut Whole);
         }
         pass
     }

@@ -15,8 +15,8 @@ use packet::{FiveTuple4, Nanos};
 
 use super::keys::BURST;
 use super::meter::Whole;
+use super::mixed::MixedOp;
 use super::resident::tracker;
-use super::script::Act;
 use super::subject::{State, Subject, Tracker, count, seed_of};
 use super::{Op, Run, Stopped, TableKind, TablesPlan, Traffic, Visit};
 use crate::bench::Basis;
@@ -261,13 +261,13 @@ fn own<I: Index>(table: &mut Tracker<I>, traffic: &Traffic, op: Op, packets: u64
     while done < packets {
         let left = (packets - done) as usize;
         if op == Op::Mixed {
-            let script = &traffic.script;
-            table.end(&script.out);
+            let mixed = &traffic.mixed;
+            table.end(&mixed.out);
             let start = Instant::now();
-            table.act(&script.acts, &mut Whole);
+            table.act(&mixed.ops, &mut Whole);
             elapsed += start.elapsed();
-            table.open(&script.back, &mut Whole);
-            done += script.acts.len() as u64;
+            table.open(&mixed.back, &mut Whole);
+            done += mixed.ops.len() as u64;
         } else {
             let piece = &traffic.queries[..traffic.queries.len().min(left)];
             let start = Instant::now();
@@ -324,7 +324,7 @@ impl<S: SharedTable<FiveTuple4, State>> Fleet for Common<'_, S> {
                     // Where the system refuses, it places the thread itself.
                     let _ = pin(cpu);
                     barrier.wait();
-                    if op == Op::Mixed { acts(table, share, each) } else { looks(table, queries, each) }
+                    if op == Op::Mixed { mixed_ops(table, share, each) } else { looks(table, queries, each) }
                 }));
             }
             for thread in threads {
@@ -375,8 +375,8 @@ fn looks<S: SharedTable<FiveTuple4, State>>(table: &S, queries: &[FiveTuple4], p
     (done, start.elapsed())
 }
 
-fn acts<S: SharedTable<FiveTuple4, State>>(table: &S, share: &Traffic, packets: u64) -> (u64, Duration) {
-    let script = &share.script;
+fn mixed_ops<S: SharedTable<FiveTuple4, State>>(table: &S, share: &Traffic, packets: u64) -> (u64, Duration) {
+    let mixed = &share.mixed;
     let end = |key: &FiveTuple4| {
         let _ = table.remove(key, table.hash(key), NOW);
     };
@@ -384,31 +384,31 @@ fn acts<S: SharedTable<FiveTuple4, State>>(table: &S, share: &Traffic, packets: 
         table.insert(*key, table.hash(key), State::default(), LATER, NOW);
     };
     let (mut done, mut elapsed) = (0, Duration::ZERO);
-    while done < packets && !script.acts.is_empty() {
-        script.out.iter().for_each(end);
+    while done < packets && !mixed.ops.is_empty() {
+        mixed.out.iter().for_each(end);
         let start = Instant::now();
-        for burst in script.acts.chunks(BURST) {
+        for burst in mixed.ops.chunks(BURST) {
             let hashes = prefetch(table, burst.iter().map(|(_, key)| key));
             for ((act, key), hash) in burst.iter().zip(hashes) {
                 match act {
-                    Act::Look => {
+                    MixedOp::Look => {
                         let _ = table.update(key, hash, NOW, |state, deadline| {
                             count(state);
                             *deadline = LATER;
                         });
                     }
-                    Act::Open => {
+                    MixedOp::Open => {
                         table.insert(*key, hash, State::default(), LATER, NOW);
                     }
-                    Act::End => {
+                    MixedOp::End => {
                         let _ = table.remove(key, hash, NOW);
                     }
                 }
             }
         }
         elapsed += start.elapsed();
-        script.back.iter().for_each(open);
-        done += script.acts.len() as u64;
+        mixed.back.iter().for_each(open);
+        done += mixed.ops.len() as u64;
     }
     (done, elapsed)
 }
