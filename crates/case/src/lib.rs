@@ -330,11 +330,11 @@ impl Step {
     /// Reads a line: how many packets it stands for, the time between them, and the first.
     fn read(words: &[tokens::Token], line: usize, last: Nanos) -> Result<(usize, Nanos, Self), String> {
         let arrow = words.iter().position(|word| matches!(word, tokens::Token::Plain(word) if word == ARROW));
-        let (told, expected) = match arrow {
+        let (input, expected) = match arrow {
             Some(at) => (&words[..at], Some(&words[at + 1..])),
             None => (words, None),
         };
-        let mut words = Tokens::new(told);
+        let mut words = Tokens::new(input);
         let time = words.plain("a time")?;
         let time = match time.strip_prefix('+') {
             Some(span) => last + span_of(span)?,
@@ -374,7 +374,7 @@ impl Step {
     pub fn holds(&self, fared: &Fared<'_>) -> Result<(), Difference> {
         let Some(expected) = &self.expected else { return Ok(()) };
         let got = ShownOutcome(fared);
-        let told = match expected {
+        let as_expected = match expected {
             Expected::Drop(reason) => fared.dropped == Some(reason),
             Expected::Reply(spec) => fared.replied && covers(spec, fared.after),
             Expected::Forward { port, change } => {
@@ -386,7 +386,7 @@ impl Step {
                 !fared.replied && fared.packet.fate == Fate::Transmit(port.0) && bytes
             }
         };
-        if told {
+        if as_expected {
             return Ok(());
         }
         let expected = match expected {
@@ -598,18 +598,18 @@ mod tests {
                 .holds(&Fared { packet: &packet, before: &before, after, replied, dropped })
         };
         let across = Fate::Transmit(PortId::ACROSS.0);
-        let told = "forward udp 10.0.0.1:9 > 10.0.0.2:2";
+        let stated = "forward udp 10.0.0.1:9 > 10.0.0.2:2";
         assert_eq!(holds("forward", across, &before, false, None), Ok(()));
         assert_eq!(holds("forward unchanged", across, &before, false, None), Ok(()));
-        assert_eq!(holds(told, across, &changed, false, None), Ok(()));
+        assert_eq!(holds(stated, across, &changed, false, None), Ok(()));
         assert_eq!(holds("forward by 3", Fate::Transmit(3), &before, false, None), Ok(()));
         assert_eq!(holds("forward back", Fate::Transmit(PortId::BACK.0), &before, false, None), Ok(()));
         assert_eq!(holds("drop own", Fate::Drop(nf::Reason::OWN), &before, false, Some("own")), Ok(()));
         assert_eq!(holds("reply udp 10.0.0.1:9 > 10.0.0.2:2", across, &changed, true, None), Ok(()));
         let got = |result: Result<(), Difference>| result.unwrap_err().got;
-        assert_eq!(got(holds(told, across, &before, false, None)), "forward unchanged");
-        assert_eq!(got(holds("forward", across, &changed, false, None)), format!("{told} len 4"));
-        assert_eq!(got(holds(told, across, &spoiled, false, None)), format!("{told} hex 00010202"));
+        assert_eq!(got(holds(stated, across, &before, false, None)), "forward unchanged");
+        assert_eq!(got(holds("forward", across, &changed, false, None)), format!("{stated} len 4"));
+        assert_eq!(got(holds(stated, across, &spoiled, false, None)), format!("{stated} hex 00010202"));
         assert_eq!(got(holds("forward", Fate::Transmit(3), &before, false, None)), "forward by 3 unchanged");
         assert_eq!(got(holds("forward", Fate::Drop(nf::Reason::OWN), &before, false, Some("own"))), "drop own");
         assert_eq!(got(holds("drop other", Fate::Drop(nf::Reason::OWN), &before, false, Some("own"))), "drop own");
@@ -620,6 +620,6 @@ mod tests {
         );
         spoiled = changed.clone();
         spoiled[24] ^= 1;
-        assert!(got(holds(told, across, &spoiled, false, None)).contains("with other bytes: hex 02"), "a checksum");
+        assert!(got(holds(stated, across, &spoiled, false, None)).contains("with other bytes: hex 02"), "a checksum");
     }
 }

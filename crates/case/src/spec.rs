@@ -625,12 +625,12 @@ mod tests {
             "ip 10.0.0.1 > 10.0.0.2 proto 89 hex 0201",
             "udp 10.0.0.1:1 > 10.0.0.2:2 fragment 0+ len 16",
         ] {
-            let told = spec(text).unwrap();
-            let frame = told.to_frame();
+            let stated = spec(text).unwrap();
+            let frame = stated.to_frame();
             let shown = Spec::of(&frame);
             assert_eq!(shown.to_string(), text);
             assert_eq!(shown.to_frame(), frame, "{text}");
-            assert!(told.changes(&shown) && told.over(&shown) == shown, "{text}: {:?}", told.over(&shown));
+            assert!(stated.changes(&shown) && stated.over(&shown) == shown, "{text}: {:?}", stated.over(&shown));
         }
         assert_eq!(spec("arp").unwrap().to_frame(), Build::arp());
         assert_eq!(spec("vlan 7 arp").unwrap().to_frame()[12..18], [0x81, 0, 0, 7, 8, 6]);
@@ -640,11 +640,11 @@ mod tests {
     #[test]
     fn what_is_left_out_stays_as_it_was() {
         let before = spec("tcp 10.0.0.1:40000 > 198.51.100.1:80 S seq 7 ttl 3 len 4").unwrap();
-        let told = spec("tcp 203.0.113.1:40000 > 198.51.100.1:80 ttl 2").unwrap();
+        let stated = spec("tcp 203.0.113.1:40000 > 198.51.100.1:80 ttl 2").unwrap();
         let expected = "tcp 203.0.113.1:40000 > 198.51.100.1:80 S seq 7 ttl 2 len 4";
-        assert_eq!(told.over(&before).to_string(), expected);
+        assert_eq!(stated.over(&before).to_string(), expected);
         let other = spec("udp 10.0.0.1:1 > 10.0.0.2:2").unwrap();
-        assert!(!told.changes(&other));
+        assert!(!stated.changes(&other));
     }
 
     #[test]

@@ -143,7 +143,7 @@ fn check(of: usize, start: usize, len: usize) {
 pub struct Pool {
     memory: Box<[UnsafeCell<u8>]>,
     bytes: usize,
-    /// Which of them are with somebody.
+    /// True for each buffer that is lent.
     lent: Box<[AtomicBool]>,
 }
 

@@ -333,20 +333,21 @@ fn informed<'a, N: Function>(
     if engine != EngineKind::Hybrid || cores < 2 || !replicates || engine.accepts(&N::DESCRIPTION, cores).is_err() {
         return Ok(Cow::Borrowed(plan));
     }
-    let told = |replay_percent| BenchPlan { options: Options { replay_percent, ..plan.options }, ..plan.clone() };
+    let with_percent =
+        |replay_percent| BenchPlan { options: Options { replay_percent, ..plan.options }, ..plan.clone() };
     // Were a record as dear as a packet, nothing would be replicated.
-    let unless = told(100);
+    let unless = with_percent(100);
     let sharded = sharded_fleet(engine, Arc::clone(nf), cores, &unless.options);
     let mut sharded = sharded_case(sharded, trace, &unless, false)?.share();
     let replica = private_fleet(EngineKind::Scr, Arc::clone(nf), cores, &plan.options);
     let mut replica = Fleets::new(replica, trace, plan)?.share();
     take_turns(&mut [&mut sharded, &mut replica], Rules { rounds: LOOKS, ..plan.rules() }, |_| ())?;
-    // What a packet takes more of a replica's time, it and all others' records, than of a shard's. Of the fastest rounds, as these are few
-    // and whoever disturbs makes some slower and none faster.
+    // Extra time of a packet on a replica, including the records of other cores, compared with a shard. Of the fastest rounds, as these
+    // are few and disturbances only make rounds slower.
     let [sharded, replica] = [sharded, replica].map(|one| one.readings.spread(|reading| reading.own_ns).min);
     let replay_percent = replay_percent(sharded, (replica - sharded) / (cores - 1) as f64 + remote.ns(cores));
     replays.push((cores, replay_percent));
-    Ok(Cow::Owned(told(replay_percent)))
+    Ok(Cow::Owned(with_percent(replay_percent)))
 }
 
 fn case<N: Function>(

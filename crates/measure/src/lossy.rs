@@ -153,7 +153,7 @@ impl<N: Function> Replicas<N> {
     }
 
     fn row(self, best: &[Reading], undisturbed: bool) -> LossRow {
-        // Round by round, as they took turns; where some don't count, all are held against the middle one.
+        // Compare within each round, because cases take turns; if some rounds don't count, compare with the median.
         let middle =
             Spread::of(&best.iter().map(|best| best.mpps).collect::<Vec<_>>()).expect("there were rounds").median;
         let own = self.readings.counted();

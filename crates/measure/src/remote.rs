@@ -126,9 +126,9 @@ mod tests {
     #[test]
     fn a_record_takes_as_many_lines_as_it_has_bytes_for() {
         // Sequence number, time, hash and 40 bytes: one line.
-        let told = Remote::of_records::<[u64; 5]>(Some(12.5));
-        assert!((0.0..1e4).contains(&told.here_ns), "{told:?}");
-        assert_eq!((told.beyond_ns, told.here), (12.5, cpus().len()));
+        let given = Remote::of_records::<[u64; 5]>(Some(12.5));
+        assert!((0.0..1e4).contains(&given.here_ns), "{given:?}");
+        assert_eq!((given.beyond_ns, given.here), (12.5, cpus().len()));
         assert_eq!(Remote::of_records::<[u64; 13]>(Some(12.5)).beyond_ns, 25.0);
         let measured = Remote::of_records::<[u64; 5]>(None);
         assert_eq!(measured.here_ns, measured.beyond_ns);

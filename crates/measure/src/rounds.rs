@@ -183,13 +183,13 @@ mod tests {
         let order = std::cell::RefCell::new(Vec::new());
         let (mut quiet, mut half, mut never) = (Every(1, 0, &order), Every(2, 0, &order), Every(usize::MAX, 0, &order));
         let rules = Rules { rounds: 3, undisturbed: true };
-        let mut told = Vec::new();
-        take_turns(&mut [&mut quiet, &mut half, &mut never], rules, |done| told.push(done)).expect("none fails");
+        let mut reported = Vec::new();
+        take_turns(&mut [&mut quiet, &mut half, &mut never], rules, |done| reported.push(done)).expect("none fails");
         let alone = 3 * PATIENCE - 6;
         assert_eq!((quiet.1, half.1, never.1), (3 + alone, 6, 3 * PATIENCE));
         assert_eq!(order.borrow()[..6], [1, 2, usize::MAX, 1, 2, usize::MAX], "in turn");
         assert!(order.borrow().array_windows().all(|[one, next]| one != next), "nobody comes to its own caches");
-        assert!(told.is_sorted() && told[0] == 0 && told.last() == Some(&9), "{told:?}");
+        assert!(reported.is_sorted() && reported[0] == 0 && reported.last() == Some(&9), "{reported:?}");
     }
 
     #[test]

@@ -81,7 +81,11 @@ impl NetworkFunction for Skeleton {
         sharing: Sharing::Nothing,
         keys: &[
             ConfigKey { name: "limit", default: "1000", help: "maximum number of packets of a host" },
-            ConfigKey { name: "idle", default: "60", help: "seconds without a packet after which a host's state expires" },
+            ConfigKey {
+                name: "idle",
+                default: "60",
+                help: "seconds without a packet after which a host's state expires",
+            },
         ],
         drop_reasons: &["too-many"],
     };

@@ -269,8 +269,9 @@ impl MemoryPort {
     #[must_use]
     pub fn queues(&mut self, cores: usize) -> Vec<Box<dyn Queue>> {
         let queue = |core: usize| {
-            let comes =
-                |index: usize| self.cores.as_ref().map_or(index % cores, |told| usize::from(told[index])) == core;
+            let comes = |index: usize| {
+                self.cores.as_ref().map_or(index % cores, |assigned| usize::from(assigned[index])) == core
+            };
             let trace = Arc::new(self.trace.select(|index, _| comes(index)));
             let queue = MemoryQueue { trace, next: 0, burst: self.burst, outbox: self.outbox.clone() };
             Box::new(queue) as Box<dyn Queue>

@@ -380,11 +380,11 @@ fn packets_ahead_of_damage_are_delivered_whatever_the_reads() {
                 0 | 1 => byte_by_byte(flate2::bufread::MultiGzDecoder::new(one)),
                 _ => byte_by_byte(zstd::stream::read::Decoder::with_buffer(one).expect("memory is there")),
             };
-            let told = |read: &shared::Read| {
+            let reported = |read: &shared::Read| {
                 let error = read.error.as_ref().map(|error| (error.offset, error.packets, error.to_string()));
                 (read.packets.iter().map(|(_, bytes)| bytes.clone()).collect::<Vec<_>>(), error)
             };
-            let (expected, mut first) = (open(&decoded[..]).map(|reader| told(&read_all(reader)).0), None);
+            let (expected, mut first) = (open(&decoded[..]).map(|reader| reported(&read_all(reader)).0), None);
             for (block, piece) in [(millrace_port::pcap::BLOCK_BYTES, usize::MAX), (64, 61), (4096, 1000), (64, 1)] {
                 let input = Pieces { input: Cursor::new(damaged.clone()), piece };
                 let (Ok(reader), Ok(expected)) = (Reader::from_read(input, "some.pcap"), &expected) else {
@@ -392,7 +392,7 @@ fn packets_ahead_of_damage_are_delivered_whatever_the_reads() {
                     continue;
                 };
                 let read = read_all(reader.with_block(block));
-                let now = told(&read);
+                let now = reported(&read);
                 assert!(now.0 == *expected, "{kind}: byte {at}, blocks of {block}: {} packets", now.0.len());
                 assert_eq!(first.get_or_insert_with(|| now.clone()).1, now.1, "{kind}: byte {at}, blocks of {block}");
                 ahead += read.packets.len();

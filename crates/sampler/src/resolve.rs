@@ -34,13 +34,13 @@ pub fn has_lines(address: usize) -> bool {
 /// True if a function is told that is inlined into this one.
 #[inline(never)]
 fn tells_inlined() -> bool {
-    let mut told = false;
+    let mut resolved = false;
     inlined_here(&mut |address| {
         let frames = frames(address);
         let named = |name| frames.iter().any(|frame| frame.function.ends_with(name));
-        told |= named("tells_inlined") && named("inlined_here");
+        resolved |= named("tells_inlined") && named("inlined_here");
     });
-    told
+    resolved
 }
 
 #[inline(always)]

@@ -186,7 +186,7 @@ unsafe fn program_counter(context: *mut c_void) -> usize {
     unsafe { (*context.cast::<libc::ucontext_t>()).uc_mcontext.pc as usize }
 }
 
-/// Elseif nobody has looked yet where that is kept.
+/// Not supported on other processors yet.
 ///
 /// # Safety
 /// None is needed.

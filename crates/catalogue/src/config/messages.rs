@@ -3,9 +3,9 @@
 /// The message without types' names: `expected a whole number, found the text "x"`.
 pub(super) fn plain(message: &str) -> String {
     let message = message.trim_end();
-    let told = ["invalid type: ", "invalid value: "].into_iter().find_map(|start| message.strip_prefix(start));
+    let reported = ["invalid type: ", "invalid value: "].into_iter().find_map(|start| message.strip_prefix(start));
     // The text that was found may hold the same words.
-    if let Some((found, wanted)) = told.and_then(|told| told.rsplit_once(", expected ")) {
+    if let Some((found, wanted)) = reported.and_then(|reported| reported.rsplit_once(", expected ")) {
         let wanted = self::wanted(wanted);
         return match self::found(found) {
             Some(found) => format!("expected {wanted}, found {found}"),

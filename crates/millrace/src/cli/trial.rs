@@ -194,10 +194,10 @@ fn once(plan: &Plan<'_>, engine: EngineKind, cores: usize, packets: u64) -> Resu
     }
     let output = command.stdin(Stdio::null()).output().map_err(|error| failed(&error))?;
     // Errors in the capture are reported by the run, after its figures.
-    let told: Value = serde_json::from_slice(&output.stdout)
+    let reported: Value = serde_json::from_slice(&output.stdout)
         .map_err(|_| failed(&String::from_utf8_lossy(&output.stderr).trim_start_matches("error: ").trim()))?;
-    let received = told["packets"]["received"].as_u64().unwrap_or(0);
-    Ok((received, Duration::from_secs_f64(told["elapsed_s"].as_f64().unwrap_or(0.0).max(0.0))))
+    let received = reported["packets"]["received"].as_u64().unwrap_or(0);
+    Ok((received, Duration::from_secs_f64(reported["elapsed_s"].as_f64().unwrap_or(0.0).max(0.0))))
 }
 
 /// Output of trial runs.
@@ -220,14 +220,14 @@ impl Trials {
         let best = self.best();
         let mut others: Vec<&Trial> = self.rows.iter().filter(|row| !std::ptr::eq(*row, best)).collect();
         others.sort_by(|a, b| b.median.total_cmp(&a.median));
-        let told = |row: &Trial| format!("{} on {} {}", row.engine, row.cores, rate(row.median));
+        let reported = |row: &Trial| format!("{} on {} {}", row.engine, row.cores, rate(row.median));
         let over = match self.whole {
             true => "all packets".to_owned(),
             false => format!("the first {} packets and extrapolated", crate::print::number::count(self.packets)),
         };
-        let others: Vec<String> = others.into_iter().take(2).map(told).collect();
+        let others: Vec<String> = others.into_iter().take(2).map(reported).collect();
         let beside = if others.is_empty() { String::new() } else { format!(", {}", others.join(", ")) };
-        format!("measured over {over}, in Mpps: {}{beside}", told(best))
+        format!("measured over {over}, in Mpps: {}{beside}", reported(best))
     }
 
     pub(super) fn json(&self) -> Value {

@@ -148,10 +148,10 @@ impl Drawing {
         let name = escaped(&bar.name);
         let (samples, fill) = (bar.samples, bar.part.colour());
         let of = counted(samples, "sample", "samples");
-        let told = escaped(&format!("{}: {of}, {}", bar.name, percent(samples, self.total)));
+        let reported = escaped(&format!("{}: {of}, {}", bar.name, percent(samples, self.total)));
         let _ = writeln!(
             self.out,
-            "<g class=\"bar\" data-from=\"{from}\" data-of=\"{samples}\" data-depth=\"{depth}\" data-name=\"{name}\"><title>{told}</title><rect x=\"{x:.2}\" y=\"{y}\" width=\"{:.2}\" height=\"{}\" fill=\"{fill}\"/><text x=\"{:.2}\" \
+            "<g class=\"bar\" data-from=\"{from}\" data-of=\"{samples}\" data-depth=\"{depth}\" data-name=\"{name}\"><title>{reported}</title><rect x=\"{x:.2}\" y=\"{y}\" width=\"{:.2}\" height=\"{}\" fill=\"{fill}\"/><text x=\"{:.2}\" \
              y=\"{}\">{}</text></g>",
             drawn(width),
             ROW - 1.0,
@@ -240,8 +240,8 @@ mod tests {
         let bars = shown(&document);
         let names: Vec<_> = bars.iter().map(|bar| bar.attribute("data-name").unwrap()).collect();
         assert_eq!(names, ["all samples", "worker loop", "nat.rs:1 packet", "Map::<get>", "settle"]);
-        let told: Vec<_> = bars.iter().map(|bar| bar.first_child().unwrap().text().unwrap()).collect();
-        assert_eq!(told[2], "nat.rs:1 packet: 3 samples, 75.0 %");
+        let reported: Vec<_> = bars.iter().map(|bar| bar.first_child().unwrap().text().unwrap()).collect();
+        assert_eq!(reported[2], "nat.rs:1 packet: 3 samples, 75.0 %");
         let texts: Vec<_> = document.descendants().filter_map(|node| node.text()).collect();
         for text in ["nat: <time> & \"lines\"", "one & two", "the function's lines 75.0 %", "the engine 25.0 %"] {
             assert!(texts.contains(&text), "{text}: {texts:?}");

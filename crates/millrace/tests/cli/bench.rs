@@ -133,14 +133,14 @@ fn the_model_stands_beside_what_was_found() {
         assert!(mpps >= least - 1e-6 && mpps <= most + 1e-6 && one["beside"].is_object(), "{one:#}");
     }
     // What hybrid was told, for each number of cores that it was run on but one.
-    let told: Vec<u64> =
+    let reported: Vec<u64> =
         result["replay_percent"].as_array().unwrap().iter().map(|one| one["cores"].as_u64().unwrap()).collect();
     let ran: Vec<u64> = rows(&result)
         .iter()
         .filter(|row| row["engine"] == "hybrid")
         .map(|row| row["cores"].as_u64().unwrap())
         .collect();
-    assert_eq!(told, ran[1..]);
+    assert_eq!(reported, ran[1..]);
     for engine in ["rss", "scr"] {
         let last = rows(&result).iter().rfind(|row| row["engine"] == engine).unwrap();
         assert!(last["cores"] == to && last["basis"] == "modelled", "{last:#}");

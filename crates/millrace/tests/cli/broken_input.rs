@@ -297,10 +297,10 @@ fn an_interrupt_ends_a_wait_for_an_idle_pipe() {
         let capture = fs::read(folder.path("good.pcap")).unwrap();
         let output = interrupted(&folder, line, &capture[..capture.len() / 2]);
         assert_eq!(output.status.code(), Some(130), "{line}: {}", String::from_utf8_lossy(&output.stderr));
-        let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let reported: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
         if has_output {
-            assert_eq!(told["interrupted"], true);
-            let received = told["packets"]["received"].as_u64().unwrap();
+            assert_eq!(reported["interrupted"], true);
+            let received = reported["packets"]["received"].as_u64().unwrap();
             assert!((1..=25_000).contains(&received), "{received}");
             assert_eq!(packets(&folder.path("out.pcap")) as u64, received, "ddos drops none of them");
         }
@@ -325,9 +325,9 @@ fn an_interrupt_ends_a_wait_for_an_idle_compressed_pipe() {
     for line in ["run ddos --in - --json", "run ddos --in - --cores 2 --json"] {
         let output = interrupted(&folder, line, &capture[..capture.len() / 2]);
         assert_eq!(output.status.code(), Some(130), "{line}: {}", String::from_utf8_lossy(&output.stderr));
-        let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-        assert_eq!(told["interrupted"], true);
-        let received = told["packets"]["received"].as_u64().unwrap();
+        let reported: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(reported["interrupted"], true);
+        let received = reported["packets"]["received"].as_u64().unwrap();
         assert!((1..50_000).contains(&received), "{received}");
     }
 }

@@ -92,17 +92,17 @@ fn a_capture_is_named_behind_the_command_or_by_in() {
         "sequence --function ddos --cores 2 --out s.pcap",
         "rss solve --sets lan:src,wan:dst --nic ice",
     ] {
-        let told = |line: String| {
-            let mut told = folder.json(&line);
+        let reported = |line: String| {
+            let mut reported = folder.json(&line);
             for timed in ["elapsed_s", "mpps", "ns_per_packet", "memory_bytes", "seed", "made_by"] {
-                told.as_object_mut().unwrap().remove(timed);
+                reported.as_object_mut().unwrap().remove(timed);
             }
-            told
+            reported
         };
         let (behind, by_in) =
-            (told(format!("{line} demo.pcap.zst --json")), told(format!("{line} --in demo.pcap.zst --json")));
+            (reported(format!("{line} demo.pcap.zst --json")), reported(format!("{line} --in demo.pcap.zst --json")));
         assert_eq!(behind, by_in, "{line}");
-        assert_eq!(behind, told(format!("{line} -i demo.pcap.zst --json")), "{line}");
+        assert_eq!(behind, reported(format!("{line} -i demo.pcap.zst --json")), "{line}");
         let (code, error) = folder.fails(&format!("{line} demo.pcap.zst --in demo.pcap.zst"));
         let twice = error.contains("every packet would be read twice") || error.contains("name one of the two");
         assert!(code == 2 && twice, "{line}: {error}");

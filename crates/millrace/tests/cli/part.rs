@@ -45,10 +45,10 @@ fn a_run_takes_what_tcpdump_takes() {
         );
         let output = folder.command(&line).arg(filter).output().unwrap();
         assert!(output.status.success(), "{engine}: {}", String::from_utf8_lossy(&output.stderr));
-        let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let reported: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
         let expected = packets(&folder, "expected.pcap");
         assert!(expected.len() > 1_000 && packets(&folder, "part.pcap") == expected, "{engine}");
-        assert_eq!(told["packets"]["received"], expected.len(), "{engine}");
+        assert_eq!(reported["packets"]["received"], expected.len(), "{engine}");
         // The sessions are those of the same part.
         let flows = folder.command("flows demo.pcap.zst --format csv --filter").arg(filter).output().unwrap();
         let sorted = |bytes: &[u8]| {

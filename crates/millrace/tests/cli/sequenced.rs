@@ -19,7 +19,7 @@ use super::folder::Folder;
 type Told = (Nanos, Option<String>, String, u32, Vec<u8>);
 
 /// Reads the packets of a capture.
-fn told(path: &Path) -> Vec<Told> {
+fn reported(path: &Path) -> Vec<Told> {
     let mut reader = Reader::open(path).unwrap();
     let (mut batch, mut all) = (Batch::default(), Vec::new());
     while reader.read(&mut batch).unwrap() != Received::End {
@@ -42,7 +42,7 @@ fn same(folder: &Folder, function: &str, input: &str, ending: &str, cores: usize
         folder.json(&format!("run {function} --sequenced --in {seq} --cores {cores} --out {other} --json --seed 7"));
     // What stands beside the packets of a pcapng doesn't go by way of a sequencer.
     let equal = match ending {
-        "pcapng" => told(&folder.path(&one)) == told(&folder.path(&other)),
+        "pcapng" => reported(&folder.path(&one)) == reported(&folder.path(&other)),
         _ => folder.bytes(&one) == folder.bytes(&other),
     };
     assert!(equal, "{function} over {input} on {cores} cores: another output");

@@ -9,7 +9,7 @@ use crate::headers::{Fragment, Ipv4, Ipv6, Malformed, Network, protocol};
 pub(crate) const FRAGMENT_BITS: u16 = 0x3fff;
 const MORE_FRAGMENTS: u16 = 0x2000;
 
-/// Nobody sends this many extension headers; eight is already more than all kinds that there are.
+/// Maximum number of extension headers. Eight is already more than all kinds that exist.
 const EXTENSIONS_MAX: usize = 16;
 
 /// An IP datagram, its extent and what it carries.

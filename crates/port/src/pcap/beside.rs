@@ -28,7 +28,7 @@ pub(super) struct Beside {
 #[derive(Debug)]
 pub(super) enum What {
     /// Of the packet: its wire length in the file was shorter than its captured length, which replaced it.
-    WireLen { given: u32, told: u32 },
+    WireLen { given: u32, reported: u32 },
     /// Of the packet: its options.
     Options(Vec<u8>),
     /// Before it: options of the first section.
@@ -61,9 +61,9 @@ impl Notes {
 
     /// Notes a packet with a wire length below its captured length.
     #[inline]
-    pub(super) fn wire_len(&mut self, at: u64, len: u32, told: u32) {
-        if self.wanted && told < len {
-            self.add(at, What::WireLen { given: len, told });
+    pub(super) fn wire_len(&mut self, at: u64, len: u32, reported: u32) {
+        if self.wanted && reported < len {
+            self.add(at, What::WireLen { given: len, reported });
         }
     }
 }

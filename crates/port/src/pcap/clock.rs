@@ -501,9 +501,9 @@ mod tests {
             prop_assert!(times.is_sorted());
             // Whoever is not told otherwise has the stamp of the file.
             for (at, stamp) in stamps.iter().enumerate() {
-                let told = clock.restamped.iter().find(|told| told.seq.0 == at as u64);
+                let restamped = clock.restamped.iter().find(|restamped| restamped.seq.0 == at as u64);
                 if let Some(stamp) = stamp {
-                    prop_assert_eq!(told.map_or(times[at], |told| told.stamp.0), *stamp);
+                    prop_assert_eq!(restamped.map_or(times[at], |restamped| restamped.stamp.0), *stamp);
                 }
             }
         }

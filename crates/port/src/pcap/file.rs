@@ -248,7 +248,7 @@ impl FileReader {
                 Stop::Need(_) if count == 0 => {
                     return self.deliver(packets, Fault::Truncated(block.left().len() as u64));
                 }
-                // What is there of a record is kept, and nobody is held up until the rest comes.
+                // Keep the partial record; deliver the packets before it without waiting for the rest.
                 Stop::Need(_) if !self.source.is_ready() => {
                     self.keep(&block, packets);
                     return Ok(Received::Idle);

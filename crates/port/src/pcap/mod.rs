@@ -238,7 +238,7 @@ fn write_notes(writer: &mut Writer, notes: &mut VecDeque<Beside>, seq: u64) -> R
     let mut said = Said::default();
     while let Some(Beside { at, what }) = notes.pop_front_if(|note| note.at <= seq) {
         match what {
-            What::WireLen { given, told } if at == seq => said.wire_len = Some((given, told)),
+            What::WireLen { given, reported } if at == seq => said.wire_len = Some((given, reported)),
             What::Options(options) if at == seq => said.options = options,
             What::WireLen { .. } | What::Options(_) => {}
             What::Section(options) => writer.section(options),
@@ -262,7 +262,7 @@ impl Transmit for Output<'_> {
         }
         let mut restamped = origin.restamped.as_slice();
         let mut run = Run::default();
-        // Whoever reads on meanwhile isn't to wait for what is written here.
+        // Other cores may read meanwhile and must not wait for this write.
         let mut sent = batch.packets().iter().rev().filter(|packet| matches!(packet.fate, Fate::Transmit(_)));
         let mut notes = sent.next().map_or(VecDeque::new(), |last| due(&self.notes, last.seq.0));
         let mut noted = notes.front().map_or(u64::MAX, |note| note.at);
@@ -277,7 +277,7 @@ impl Transmit for Output<'_> {
                 noted = notes.front().map_or(u64::MAX, |note| note.at);
                 options = said.options;
                 packet.wire_len = match said.wire_len {
-                    Some((given, told)) if given == packet.wire_len => told,
+                    Some((given, reported)) if given == packet.wire_len => reported,
                     Some(_) | None => packet.wire_len,
                 };
             }

@@ -171,7 +171,7 @@ struct Partial {
 impl Drop for Partial {
     fn drop(&mut self) {
         if !self.kept {
-            // There is nobody left to tell, and the name itself holds what it held.
+            // The error can't be reported here, and the old file is unchanged.
             let _ = fs::remove_file(&self.temporary);
         }
     }

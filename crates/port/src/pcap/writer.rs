@@ -42,7 +42,7 @@ pub struct Writer {
     /// The input's interfaces, as far as they were described.
     interfaces: Interfaces,
     /// What was told last of the input's interfaces.
-    told: Option<Arc<Interfaces>>,
+    described: Option<Arc<Interfaces>>,
     /// Bytes by which packets may be longer than in the input.
     growth: u32,
 }
@@ -96,7 +96,7 @@ impl Writer {
             body: Body::new(container, input),
             packets: 0,
             bytes: 0,
-            told: None,
+            described: None,
             interfaces: input.map_or(Vec::new(), |input| input.interfaces.iter().cloned().map(Some).collect()),
             growth: 0,
         })
@@ -116,15 +116,15 @@ impl Writer {
 
     /// Sets the input's interfaces, as far as they are known now.
     pub(super) fn describe(&mut self, interfaces: &Arc<Interfaces>) {
-        if self.told.as_ref().is_some_and(|told| Arc::ptr_eq(told, interfaces)) {
+        if self.described.as_ref().is_some_and(|described| Arc::ptr_eq(described, interfaces)) {
             return;
         }
         if let (None, Body::Pcap(classic), Some(first)) =
-            (&self.told, &mut self.body, interfaces.iter().flatten().next())
+            (&self.described, &mut self.body, interfaces.iter().flatten().next())
         {
             classic.link_if_empty = first.link;
         }
-        self.told = Some(Arc::clone(interfaces));
+        self.described = Some(Arc::clone(interfaces));
         for (number, interface) in interfaces.iter().enumerate() {
             if self.interfaces.len() == number {
                 self.interfaces.push(None);
@@ -413,7 +413,7 @@ impl Writer {
         let Body::PcapNg(section) = &mut self.body else { return Ok(0) };
         let index = usize::from(number);
         let latest = section.latest.get(index).copied().filter(|id| *id != usize::MAX);
-        // An interface has one link type mostly, so nobody looks for others of an interface that has none yet.
+        // An interface usually has one link type, so search for others only if it already has one.
         let known = latest.and_then(|_| section.written.iter().position(|written| *written == (number, link)));
         let id = known.unwrap_or(section.written.len());
         if section.latest.len() <= index {

@@ -253,7 +253,7 @@ mod tests {
     #[test]
     fn a_sequencer_is_held_against_the_bare_loop() {
         let against = Against::of_rate(50.0, 5.0, 5.0);
-        let told = "; with a shared log 20.0 ns per packet, 4.00 times the bare loop's 5.0 (target 5: met)";
-        assert_eq!(of_bare_loop(against, against.word()), told);
+        let expected = "; with a shared log 20.0 ns per packet, 4.00 times the bare loop's 5.0 (target 5: met)";
+        assert_eq!(of_bare_loop(against, against.word()), expected);
     }
 }

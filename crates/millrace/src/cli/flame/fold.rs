@@ -337,8 +337,8 @@ mod tests {
             let all: u64 = stacks.iter().map(|(_, count)| count).sum();
             let folded = fold(&stacks, "functions");
             prop_assert_eq!(folded.total() + folded.elsewhere, all);
-            let told = folded.lines.values().chain(folded.outside.values()).sum::<u64>();
-            prop_assert_eq!(told, folded.total());
+            let reported = folded.lines.values().chain(folded.outside.values()).sum::<u64>();
+            prop_assert_eq!(reported, folded.total());
             prop_assert_eq!(folded.parts().values().sum::<u64>(), folded.total());
             let written: u64 = folded.text().lines().map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum();
             prop_assert_eq!(written, folded.total());

@@ -124,8 +124,8 @@ mod tests {
             ("", "", ""),
         ] {
             let name = Name::of(function);
-            let told = name.owner().into_iter().chain(name.last()).collect::<Vec<_>>().join("::");
-            assert_eq!((name.home().unwrap_or_default(), told.as_str()), (home, short), "{function}");
+            let reported = name.owner().into_iter().chain(name.last()).collect::<Vec<_>>().join("::");
+            assert_eq!((name.home().unwrap_or_default(), reported.as_str()), (home, short), "{function}");
         }
     }
 

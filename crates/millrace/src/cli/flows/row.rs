@@ -86,7 +86,7 @@ pub(super) fn text(sessions: &[Session], all: u64, style: Style) -> String {
         ];
         sheet.toned(cells.map(|cell| (cell, Tone::Plain)));
     }
-    let told = match (all, sessions.len() as u64) {
+    let reported = match (all, sessions.len() as u64) {
         (0, _) => return "no sessions\n".to_owned(),
         (1, _) => "1 session\n".to_owned(),
         (all, shown) if shown < all => {
@@ -95,7 +95,7 @@ pub(super) fn text(sessions: &[Session], all: u64, style: Style) -> String {
         }
         (all, _) => format!("{} sessions\n", count(all)),
     };
-    format!("{}\n{}", sheet.lines(0), style.dim(told))
+    format!("{}\n{}", sheet.lines(0), style.dim(reported))
 }
 
 fn duration(session: &Session) -> f64 {

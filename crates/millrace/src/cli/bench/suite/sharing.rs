@@ -235,11 +235,12 @@ mod tests {
             row("nat", 20.0, Some(30.0), Some(30.0)),
             row("policer", 70.0, Some(52.5), Some(140.0)),
         ]);
-        let told = "shared on two cores is slower than sequential on one for ddos (0.50 times), policer (0.75 times).";
-        assert_eq!(all.slower(0, EngineKind::Shared).as_deref(), Some(told));
+        let expected =
+            "shared on two cores is slower than sequential on one for ddos (0.50 times), policer (0.75 times).";
+        assert_eq!(all.slower(0, EngineKind::Shared).as_deref(), Some(expected));
         assert_eq!(all.slower(1, EngineKind::Transactional), None);
         let text = all.text(Style { colour: false });
-        assert!(text.contains(told) && !text.contains("transactional on two cores is"), "{text}");
+        assert!(text.contains(expected) && !text.contains("transactional on two cores is"), "{text}");
         let nat = text.lines().find(|line| line.starts_with("nat")).unwrap();
         assert_eq!(nat.split_whitespace().collect::<Vec<_>>(), ["nat", "20.0", "30.0", "1.50", "30.0", "1.50"]);
     }
@@ -255,8 +256,8 @@ mod tests {
     fn a_loss_that_the_fastest_rounds_do_not_have_says_so() {
         let mut nat = row("nat", 20.0, Some(15.0), None);
         nat.sharing[0] = Some(Spread { min: 10.0, median: 15.0, max: 30.0 });
-        let told = "shared on two cores is slower than sequential on one for nat (0.75 times, but 1.50 in the fastest rounds).";
-        assert_eq!(sharing(vec![nat]).slower(0, EngineKind::Shared).as_deref(), Some(told));
+        let expected = "shared on two cores is slower than sequential on one for nat (0.75 times, but 1.50 in the fastest rounds).";
+        assert_eq!(sharing(vec![nat]).slower(0, EngineKind::Shared).as_deref(), Some(expected));
     }
 
     #[test]
