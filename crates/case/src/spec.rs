@@ -120,7 +120,7 @@ impl Spec {
         }
     }
 
-    /// True if all bytes follow from the packet that came in and from what is told here of it.
+    /// True if all bytes follow from the incoming packet and from the fields given here.
     pub(super) fn changes(&self, before: &Self) -> bool {
         match (&self.body, &before.body) {
             (Body::Ip(one), Body::Ip(other)) => {
@@ -132,7 +132,7 @@ impl Spec {
         }
     }
 
-    /// What is told here, and for the rest what is told there.
+    /// The fields given here, and for all others those of the other spec.
     #[must_use]
     pub(super) fn over(&self, other: &Self) -> Self {
         let body = match (&self.body, &other.body) {
@@ -526,7 +526,7 @@ fn counting(len: usize) -> Vec<u8> {
     (0..len).map(|index| index as u8).collect()
 }
 
-/// The number behind the name of a detail.
+/// The number after the name of a field.
 fn detail<T: std::str::FromStr>(words: &mut Tokens<'_>) -> Result<T, String> {
     let name = words.plain("a detail")?;
     words.number(&format!("the number of `{name}`"))

@@ -6,7 +6,7 @@
 /// The polynomial, bits reversed: the register's top bit stands for x^0.
 const POLYNOMIAL: u32 = 0x82f6_3b78;
 
-/// What must be xored to the CRC32c of a message when `difference` is xored to four bytes in it that `behind` bytes follow.
+/// The value to xor to the CRC32c of a message if `difference` is xored to four bytes of it, with `behind` bytes after them.
 pub(crate) fn change(difference: [u8; 4], behind: u32) -> u32 {
     let crc = difference.iter().fold(0, |crc, byte| TABLE[usize::from(crc as u8 ^ byte)] ^ crc >> 8);
     multiply(crc, power_of_x8(behind))

@@ -257,7 +257,7 @@ pub fn parse_what_is_whole(link: LinkType, bytes: &[u8], wire_len: u32, interfac
     Some(headers)
 }
 
-/// The headers as far as the link layer tells them, and what it says that it carries.
+/// The headers of the link layer, and its payload.
 #[inline]
 fn outside(link: LinkType, bytes: &[u8], wire_len: u32, interface: u16) -> Result<(Headers, link::Inside), Malformed> {
     let wire_len = wire_len.max(u32::try_from(bytes.len()).unwrap_or(u32::MAX));
@@ -287,8 +287,7 @@ fn outside(link: LinkType, bytes: &[u8], wire_len: u32, interface: u16) -> Resul
     Ok((headers, outside.inside))
 }
 
-/// Fills in what an IP datagram says, all of it or nothing. Its end is known now, so what lies behind it is out of reach
-/// for what follows.
+/// Fills in the fields of an IP datagram, all or none. Bytes after its end are not accessible to later layers.
 #[inline]
 fn datagram(headers: &mut Headers, bytes: &[u8], ip: Result<ip::Datagram, Malformed>) -> Result<(), Malformed> {
     let ip = ip?;

@@ -31,7 +31,7 @@ pub fn has_lines(address: usize) -> bool {
     frames(address + 1).iter().any(|frame| frame.line.is_some()) && tells_inlined()
 }
 
-/// True if a function is told that is inlined into this one.
+/// True if line tables name a function that is inlined into this one.
 #[inline(never)]
 fn tells_inlined() -> bool {
     let mut resolved = false;
@@ -67,7 +67,7 @@ impl Resolver {
     }
 }
 
-/// The functions around the instruction ahead of `behind`, the outermost first.
+/// The functions around the instruction before `behind`, the outermost first.
 fn frames(behind: usize) -> Vec<Frame> {
     let mut frames = Vec::new();
     backtrace::resolve(behind as *mut c_void, |symbol| {

@@ -194,7 +194,7 @@ impl Plain {
         (self.map.capacity() * 8 / 7).next_power_of_two()
     }
 
-    /// How many of a hundred places are taken by so many flows.
+    /// Places in use with this number of flows, in percent.
     pub(super) fn load_percent(&self, flows: usize) -> f64 {
         flows as f64 * 100.0 / self.buckets() as f64
     }

@@ -4,7 +4,7 @@ use std::env;
 use std::fmt::Display;
 use std::io::{IsTerminal, stderr, stdout};
 
-/// Whether text on an output is coloured.
+/// True if text on an output is coloured.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Style {
     pub(crate) colour: bool,

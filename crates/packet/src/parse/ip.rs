@@ -102,12 +102,12 @@ pub(super) fn read_ipv6(bytes: &[u8], offset: usize, wire_len: usize) -> Result<
     })
 }
 
-/// What a chain of extension headers leads to.
+/// End of a chain of extension headers.
 pub(crate) struct Behind {
     pub(crate) protocol: u8,
     pub(crate) fragment: Fragment,
     pub(crate) transport_offset: usize,
-    /// A routing header has stops left: the destination address is not the last, which checksums cover.
+    /// True if a routing header has stops left: the destination address is not the final one, which checksums use.
     pub(crate) has_stops_left: bool,
 }
 

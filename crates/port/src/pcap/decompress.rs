@@ -6,7 +6,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use flate2::{FlushDecompress, Status};
 use zstd::stream::raw::{DParameter, InBuffer, Operation, OutBuffer};
 
-/// Zstandard's largest window: files made with `--long=31` open. Memory is taken as the file itself asks for it.
+/// Zstandard's largest window, for files made with `--long=31`. The file decides how much memory is used.
 const ZSTD_WINDOW_LOG_MAX: u32 = 31;
 /// Compressed bytes that are read at a time.
 const BLOCK_BYTES: usize = 128 << 10;
@@ -15,8 +15,8 @@ const GZIP_WINDOW_LOG: u8 = 15;
 
 /// A compressed stream, decoded step by step.
 pub(super) trait Stream: Send {
-    /// Decodes into `into`, which has room for a byte at least, from what was read already. `None`: it must [`read_on`](Self::read_on)
-    /// first. 0 bytes: the stream is over. What lies ahead of damage comes before the error.
+    /// Decodes bytes that were already read into `into`, which is not empty. `None`: call [`read_on`](Self::read_on) first. 0 bytes: the
+    /// stream has ended. Bytes before damage come before the error.
     fn decode(&mut self, into: &mut [u8]) -> Option<io::Result<usize>>;
 
     /// Reads compressed bytes, at most a block; waits for them as the input does.
@@ -28,25 +28,25 @@ pub(super) struct Decompressed<R, D> {
     input: BufReader<R>,
     input_ended: bool,
     decoder: D,
-    /// The last step filled all room that it had, and may have more to give.
+    /// True if the last step filled all the room and may have more.
     has_more: bool,
-    /// What the stream ends with, once the bytes ahead of it were taken.
+    /// Error to return after the bytes before it.
     error: Option<io::Error>,
 }
 
 /// Decodes one format, a step at a time.
 pub(super) trait Decoder {
-    /// Decodes of `input` what it has room for in `into`. No input: hands out what it kept back, within a part.
+    /// Decodes as much of `input` as fits into `into`. Without input it delivers buffered bytes, within a part.
     fn step(&mut self, input: &[u8], into: &mut [u8]) -> Step;
 
-    /// True if it is between two parts, where the stream may end.
+    /// True between two parts, where the stream may end.
     fn is_whole(&self) -> bool;
 
-    /// What a stream lacks that ends elsewhere.
+    /// Error text for a stream that ends within a part.
     const INCOMPLETE: &'static str;
 }
 
-/// What a step came to. Its counts hold where it failed, too.
+/// Result of a step. Its counts are valid even if it failed.
 pub(super) struct Step {
     taken: usize,
     given: usize,
@@ -95,11 +95,11 @@ impl<R: Read + Send, D: Decoder + Send> Stream for Decompressed<R, D> {
     }
 }
 
-/// Gzip, of one member or several, and zeros behind the last, as tapes and disks leave them.
+/// Gzip with one or more members, and zeros after the last, as tapes and disks leave them.
 pub(super) struct Gzip {
     inflate: flate2::Decompress,
     member_ended: bool,
-    /// Zeros have come behind a member: nothing else may come any more.
+    /// True once zeros have come after a member; only zeros may follow.
     padded: bool,
 }
 
@@ -141,7 +141,7 @@ impl Decoder for Gzip {
 /// Zstandard, of one frame or several.
 pub(super) struct Zstd {
     decoder: zstd::stream::raw::Decoder<'static>,
-    /// Bytes that the decoder asks for next: the rest of a block, and the header of the one behind. 0 between frames.
+    /// Bytes that the decoder wants next: the rest of a block and the header of the next one; 0 between frames.
     wanted: usize,
 }
 

@@ -32,7 +32,7 @@ pub(super) struct Merge {
     /// The interfaces in the form that batches carry.
     described: Arc<Interfaces>,
     notes: Vec<Beside>,
-    /// Error that is returned after the packets ahead of it.
+    /// Error to return after the packets before it.
     pending: Option<Error>,
     ended: bool,
 }
@@ -139,7 +139,7 @@ impl Merge {
         }
     }
 
-    /// Reads on the files whose next packet isn't known. Returns false if one of them has none yet; without `waits` it isn't waited for.
+    /// Reads more of the files without a next packet. Returns false if one of them has none yet; with `waits`, it waits for it.
     fn fill(&mut self, waits: bool) -> Result<bool, Error> {
         while let Some(at) = self.lacking.pop() {
             let (file, head) = (&mut self.files[at], &mut self.heads[at]);
@@ -189,7 +189,7 @@ impl Merge {
         }
     }
 
-    /// Passes on the notes of a file up to its packet number `seq`, which is the next one here.
+    /// Passes on the notes of a file up to its packet `seq`, which is the next packet here.
     fn note(&mut self, at: usize, seq: u64) {
         let head = &mut self.heads[at];
         let due = head.notes.partition_point(|note| note.at <= seq);
@@ -208,7 +208,7 @@ impl Merge {
         }
     }
 
-    /// Gives numbers to the interfaces that a file has described since.
+    /// Numbers the interfaces that a file has declared since.
     fn describe(&mut self, at: usize) -> Result<(), Error> {
         let (file, numbers) = (&self.files[at], &mut self.heads[at].numbers);
         if numbers.len() == file.interfaces().len() {

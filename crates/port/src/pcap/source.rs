@@ -132,8 +132,8 @@ impl Source {
         Ok(Self { input, compression, progress })
     }
 
-    /// Reads what there is, at most `into.len()` bytes; 0 at the end. What a compressed stream holds ahead of damage comes
-    /// before the error. A pipe that has nothing for [`SPAN`] is [`Interrupted`](io::ErrorKind::Interrupted).
+    /// Reads available bytes, at most `into.len()`; 0 at the end. Bytes decoded before damage come before the error. Returns
+    /// [`Interrupted`](io::ErrorKind::Interrupted) if a pipe has nothing for [`SPAN`].
     pub(super) fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         match &mut self.input {
             Input::Plain(bytes) | Input::Pipe(bytes, _) => bytes.read(into),
@@ -141,7 +141,7 @@ impl Source {
         }
     }
 
-    /// True if a read would give bytes, the end or an error at once. The first [`MAGIC_BYTES`] bytes of a pipe don't count.
+    /// True if a read would return bytes, the end or an error at once. The first [`MAGIC_BYTES`] bytes of a pipe don't count.
     pub(super) fn is_ready(&self) -> bool {
         match &self.input {
             Input::Plain(_) => true,
@@ -151,7 +151,7 @@ impl Source {
         }
     }
 
-    /// Waits until a read would give something at once, at most for `at_most`. A signal may end it earlier.
+    /// Waits until a read would return at once, for at most `at_most`. A signal may end it earlier.
     pub(super) fn wait(&mut self, at_most: Duration) -> io::Result<()> {
         match &self.input {
             Input::Plain(_) => Ok(()),
@@ -173,7 +173,7 @@ impl Source {
     }
 }
 
-/// What may have nothing to read for long. It is waited for in short spans, each of which ends like an interrupted call.
+/// Input that may be idle for long. It waits in short spans, each of which ends like an interrupted call.
 struct Pipe(Arc<File>);
 
 impl Read for Pipe {
@@ -185,7 +185,7 @@ impl Read for Pipe {
     }
 }
 
-/// True if the file has something to read, or its end, after at most so long. A signal ends the wait.
+/// Waits for at most `at_most`; true if the file has data or is at its end. A signal ends the wait.
 fn wait_for(file: &File, at_most: Duration) -> io::Result<bool> {
     // Longer than a time can be told is forever.
     let at_most = Timespec::try_from(at_most).ok();

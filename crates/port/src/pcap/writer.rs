@@ -1,4 +1,4 @@
-//! The writer: pcap and pcapng, plain or compressed.
+//! Writes captures: pcap and pcapng, plain or compressed.
 
 use std::fmt;
 use std::io;
@@ -21,13 +21,13 @@ use super::target::{Sink, is_standard};
 use crate::batch::{Batch, Packet};
 use crate::queue::Received;
 
-/// Bytes that are gathered before they are written.
+/// Size of the buffer.
 const BUFFER_BYTES: usize = 128 << 10;
-/// Bytes of a run of records from which on it is written directly, and not through the buffer.
+/// A run of records of at least this many bytes is written without the buffer.
 const DIRECT_BYTES: usize = 16 << 10;
-/// Bytes of the mark behind a block's options.
+/// Bytes of the mark after a block's options.
 const END_OF_OPTIONS: usize = 4;
-/// The longest packet that other programs read; classic pcap wants a limit in its header.
+/// Longest packet that other programs read; the header of classic pcap needs a limit.
 const SNAPLEN: u32 = 262_144;
 
 /// Writes a capture. The file appears under its name, complete, when [`Writer::finish`] is called.
@@ -41,7 +41,7 @@ pub struct Writer {
     bytes: u64,
     /// The input's interfaces, as far as they were described.
     interfaces: Interfaces,
-    /// What was told last of the input's interfaces.
+    /// The latest known interfaces of the input.
     described: Option<Arc<Interfaces>>,
     /// Bytes by which packets may be longer than in the input.
     growth: u32,
@@ -52,25 +52,25 @@ enum Body {
     PcapNg(Section),
 }
 
-/// A classic pcap; its header waits for the first packet, which tells the link type.
+/// A classic pcap. Its header is written with the first packet, which has the link type.
 struct Classic {
     link: Option<LinkType>,
     link_if_empty: LinkType,
     resolution: Resolution,
 }
 
-/// The one section of a pcapng. Its header waits for what comes first, as the input's options may.
+/// The only section of a pcapng. Its header is written late, because the input's section options may come first.
 #[derive(Default)]
 struct Section {
     begun: bool,
     options: Vec<u8>,
-    /// What is added to time stamps, in nanoseconds, of each of the interfaces written: what its negative offset takes off.
+    /// For each written interface: nanoseconds added to time stamps, because its negative offset subtracts them.
     shifts: Vec<u64>,
     /// The interfaces written, by the packets' interface and link type.
     written: Vec<(u16, LinkType)>,
     /// The latest number in `written` of each of the packets' interfaces.
     latest: Vec<usize>,
-    /// How many of the input's interfaces were described as the input has them.
+    /// Number of the input's interfaces that were declared as in the input.
     described: usize,
 }
 
@@ -191,7 +191,7 @@ impl Writer {
         self.interfaces[index] = Some(interface);
     }
 
-    /// True if an interface of this number was described.
+    /// True if an interface with this number was declared.
     #[inline]
     pub(super) fn knows(&self, number: u16) -> bool {
         self.interfaces.get(usize::from(number)).is_some_and(Option::is_some)
@@ -207,7 +207,7 @@ impl Writer {
         self.write_with(packet, bytes, &[])
     }
 
-    /// As [`write`](Self::write), with these options behind it, where the format has such.
+    /// As [`write`](Self::write), with these options, if the format has options.
     #[inline]
     pub(super) fn write_with(&mut self, packet: &Packet, bytes: &[u8], options: &[u8]) -> Result<(), Error> {
         match &self.body {
@@ -251,14 +251,14 @@ impl Writer {
         }
     }
 
-    /// Takes the options of the section, unless it has begun.
+    /// Sets the options of the section, unless its header was written.
     pub(super) fn section(&mut self, options: Vec<u8>) {
         if let Body::PcapNg(section) = &mut self.body {
             section.options = options;
         }
     }
 
-    /// Writes a block that is none of a packet nor an interface, where the format has such.
+    /// Writes another block, if the format has blocks.
     pub(super) fn block(&mut self, kind: u32, body: &[u8]) -> Result<(), Error> {
         if !matches!(self.body, Body::PcapNg(_)) {
             return Ok(());
@@ -297,7 +297,7 @@ impl Writer {
         self.block(INTERFACE_STATISTICS, &body)
     }
 
-    /// Writes a pcapng's header, if it isn't yet.
+    /// Writes a pcapng's header, if it is not written yet.
     #[cold]
     fn begin_section(&mut self) -> Result<(), Error> {
         let Body::PcapNg(section) = &mut self.body else { return Ok(()) };
@@ -319,7 +319,7 @@ impl Writer {
         let magic = if classic.resolution == Resolution::MICROS { MAGIC_MICROS } else { MAGIC_NANOS };
         let version = 2 | 4 << 16;
         let snaplen = match self.interfaces.first().and_then(Option::as_ref) {
-            // What reads them is to find its way back to the input's.
+            // A reader must be able to restore the input's value.
             Some(input) if self.growth > 0 && input.snaplen > 0 => input.snaplen,
             Some(_) | None => SNAPLEN,
         };
@@ -337,7 +337,7 @@ impl Writer {
         self.put(&header, bytes, 0)
     }
 
-    /// The header that a packet's record gets. `None` where a record is more than header and packet, and where
+    /// The header of a packet's record. `None` if a record has more than header and packet, so that
     /// [`write_records`](Self::write_records) can't be used.
     #[inline]
     pub(super) fn header(&self, packet: &Packet) -> Option<[u8; RECORD_HEADER_BYTES]> {
@@ -349,10 +349,10 @@ impl Writer {
         }
     }
 
-    /// Writes so many packets whose records lie one behind another, each as its [`header`](Self::header) says.
+    /// Writes adjacent records of `packets` packets, each with the header of [`header`](Self::header).
     ///
     /// # Errors
-    /// As [`write`](Self::write) where the file is given up.
+    /// As [`write`](Self::write) if the file is given up.
     pub(super) fn write_records(&mut self, records: &[u8], packets: u64) -> Result<(), Error> {
         if records.len() < DIRECT_BYTES {
             self.put(&[], records, 0)?;
@@ -383,8 +383,8 @@ impl Writer {
         self.put(&len.to_le_bytes(), &[], 0)
     }
 
-    /// Describes the interface of a packet that is the first of it. Where it is as in the input, so are the others, which are
-    /// described in the input's order first: then they keep their numbers, and those that no packet comes from aren't lost.
+    /// Declares the interface of a packet, if it is the first one of it. If the interface is as in the input, all interfaces of the input
+    /// are declared first, in order. They then keep their numbers, and interfaces without packets are kept.
     #[cold]
     fn interface(&mut self, packet: &Packet) -> Result<u32, Error> {
         let input = self.interfaces.get(usize::from(packet.interface)).and_then(Option::as_ref);
@@ -394,7 +394,7 @@ impl Writer {
         self.describe_one(packet.interface, packet.link)
     }
 
-    /// Describes those of the input's interfaces that aren't yet, as the input has them.
+    /// Declares the input's remaining interfaces as in the input.
     fn describe_rest(&mut self) -> Result<(), Error> {
         let Body::PcapNg(section) = &mut self.body else { return Ok(()) };
         let described = mem::replace(&mut section.described, self.interfaces.len());
@@ -407,7 +407,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Describes an interface with this link type, if it isn't yet, and tells its number in the file.
+    /// Declares an interface with this link type, if it is not declared yet; returns its number in the file.
     fn describe_one(&mut self, number: u16, link: LinkType) -> Result<u32, Error> {
         self.begin_section()?;
         let Body::PcapNg(section) = &mut self.body else { return Ok(0) };
@@ -466,7 +466,7 @@ impl Writer {
         result
     }
 
-    /// Has the sink take these bytes; if it can't, the file is given up.
+    /// Writes these bytes to the sink; after an error the file is given up.
     fn hand(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let result = match &mut self.sink {
             Some(sink) => sink.write_all(bytes),
@@ -538,7 +538,7 @@ impl Container {
     }
 }
 
-/// What the name's ending says of format and compression.
+/// Format and compression for the extension of a file name.
 fn by_name(path: &Path) -> (Option<Container>, Option<Compression>) {
     let name = path.file_name().map_or(String::new(), |name| name.to_string_lossy().to_ascii_lowercase());
     let (stem, compression) = match name.rsplit_once('.') {
@@ -565,19 +565,20 @@ fn section_header(options: &[u8]) -> Vec<u8> {
     block
 }
 
-/// Nanoseconds that a negative offset takes off. Such an offset is written, as stamps before the epoch need it; others are in the stamps.
+/// Nanoseconds that a negative offset subtracts. Only negative offsets are written, because stamps before the epoch need them; others are
+/// included in the stamps.
 fn offset_nanos(offset_secs: i64) -> u64 {
     const SECS_MAX: i64 = 1 << 33;
     if (-SECS_MAX..0).contains(&offset_secs) { offset_secs.unsigned_abs() * 1_000_000_000 } else { 0 }
 }
 
-/// The stamp that gives this time with an offset. The end of what can be told stays it.
+/// The stamp for this time and offset, saturating.
 #[inline]
 fn shifted(time: u64, shift: u64) -> u64 {
     if time == u64::MAX { time } else { time.wrapping_add(shift) }
 }
 
-/// How a classic pcap tells the length of an interface's frame check sequences, beside its link type.
+/// The length of frame check sequences, as classic pcap stores it next to the link type.
 fn fcs_bits(interface: &Interface) -> u32 {
     let mut facts = interface.facts.iter().filter(|(code, _)| *code == OPTION_FCS_LENGTH);
     let len = facts.next().and_then(|(_, value)| value.first().copied());
@@ -598,7 +599,7 @@ fn interface_description(link: LinkType, described: Option<&Interface>, growth: 
     }
     put_option(&mut options, 0, &[]);
     let len = (20 + options.len()) as u32;
-    // Where there is no limit, none comes of growth.
+    // No limit stays no limit.
     let grown = |snaplen: u32| if snaplen == 0 { 0 } else { snaplen.saturating_add(growth) };
     let snaplen = described.map_or(0, |interface| grown(interface.snaplen));
     let mut block = words::<4, 16>([INTERFACE_DESCRIPTION, len, u32::from(link.number()), snaplen]).to_vec();

@@ -98,7 +98,7 @@ impl Arena {
         self.memory.bytes().unwrap_or_default()
     }
 
-    /// Where packet number `at` of the share begins; of the number behind the last, where that ends.
+    /// Start of packet `at` of the share; for the number after the last packet, its end.
     #[inline]
     pub(super) fn start(&self, at: usize) -> usize {
         self.starts[at] as usize * CHUNK_BYTES

@@ -405,7 +405,7 @@ impl ReplayQueue {
         looped * slots.len() as u64 + slots.partition_point(|slot| u64::from(slot.index) < index) as u64
     }
 
-    /// Writes the descriptors of packets that lie one behind the other.
+    /// Writes the descriptors of adjacent packets.
     #[inline]
     fn describe(&self, slots: &[Slot], packets: &mut Vec<Packet>) {
         let first_seq = self.looped * self.packets;

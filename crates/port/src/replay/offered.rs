@@ -169,9 +169,9 @@ pub(super) struct OfferedQueue {
     count: Arc<Count>,
     ring: Ring,
     depths: Depths,
-    /// Packets of all queues ahead of this one have been looked at.
+    /// Packets of all queues before this one have been processed.
     seen: u64,
-    /// The loop that they end in: its first packet, and how many of the queue's own come ahead of it.
+    /// The current loop: its first packet, and the number of the queue's own packets before it.
     loop_first: u64,
     loop_own: u64,
     /// The queue's part of all packets.
