@@ -114,7 +114,8 @@ impl Spec {
         match words.next() {
             None => Ok(Self { macs, vlans, body }),
             Some(Token::Plain(word)) if word.bytes().all(|letter| b"FSRPAUEW".contains(&letter)) => Err(format!(
-                "`{word}` isn't allowed here: flags follow the addresses of a TCP segment, as in tcpdump: S, S., ., P., F., R"
+                "`{word}` isn't allowed here: flags follow the addresses of a TCP segment, as in tcpdump: S, S., ., \
+                 P., F., R"
             )),
             Some(more) => Err(format!("{} isn't allowed here", show(more))),
         }

@@ -77,18 +77,21 @@ pub(super) fn packet_set<N: NetworkFunction>(nf: &N) -> Option<String> {
             let (named, name) = (fields.contains(&field), field.name());
             if named && own == other {
                 return Some(format!(
-                    "its packet set is {set}, but packets with different {name} have the same key: `Meta::key` must use all fields of `packet_set`, otherwise several cores get the same flow"
+                    "its packet set is {set}, but packets with different {name} have the same key: `Meta::key` must \
+                     use all fields of `packet_set`, otherwise several cores get the same flow"
                 ));
             }
             if !named && own != other {
                 return Some(format!(
-                    "its packet set is {set}, but packets that differ only in {name} have different keys: `Meta::key` must use only fields of `packet_set`"
+                    "its packet set is {set}, but packets that differ only in {name} have different keys: `Meta::key` \
+                     must use only fields of `packet_set`"
                 ));
             }
         }
         if set == PacketSet::SymmetricFiveTuple && key(&probe.reversed()).is_some_and(|(back, _)| back != own) {
             return Some(format!(
-                "its packet set is {set}, but a packet and its answer have different keys: make the key with `FiveTuple::symmetric`"
+                "its packet set is {set}, but a packet and its answer have different keys: make the key with \
+                 `FiveTuple::symmetric`"
             ));
         }
         if let (Some(mask), Some(read)) = (set.rss_mask(), read)

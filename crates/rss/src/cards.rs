@@ -82,7 +82,8 @@ pub(crate) const CARDS: &[Card] = &[
                 "DPDK mlx5_flow.c: mlx5_validate_action_rss (L3 and L4 partial RSS)",
             ),
             fact(
-                "Linux hashes both directions alike by default (symmetric-or-xor); older kernels can't turn that off, and then the key doesn't have its effect",
+                "Linux hashes both directions alike by default (symmetric-or-xor); older kernels can't turn that off, \
+                 and then the key doesn't have its effect",
                 "Linux mlx5/core/en/rss.c: hash.symmetric = true; en/tir.c: rx_hash_symmetric",
             ),
             fact(

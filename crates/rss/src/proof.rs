@@ -99,7 +99,8 @@ impl Proof {
     pub(crate) fn tried(port: &str, member: &Member, keys: usize, best: usize, required: usize) -> Self {
         let kind = member.kind;
         let consequence = format!(
-            "{keys} keys keep the sets of {kind} packets at {port} together; with the best of them {best} bits of the index vary, but {required} should"
+            "{keys} keys keep the sets of {kind} packets at {port} together; with the best of them {best} bits of the \
+             index vary, but {required} should"
         );
         Self { port: port.to_owned(), kind, consequence, forced: Vec::new() }
     }

@@ -187,7 +187,8 @@ pub(crate) fn unpaired(ports: &[PortSets]) -> Option<(usize, String)> {
             let differs = |(x, y): &(&Field, &Field)| x.bits(family) != y.bits(family);
             if let Some((x, y)) = other.fields.iter().zip(&sets.fields).find(differs) {
                 let reason = format!(
-                    "{b} shares state with {a}, so their fields must match in order, but {a}'s {x} doesn't match {b}'s {y}: pair addresses with addresses and ports with ports"
+                    "{b} shares state with {a}, so their fields must match in order, but {a}'s {x} doesn't match \
+                     {b}'s {y}: pair addresses with addresses and ports with ports"
                 );
                 return Some((later, reason));
             }

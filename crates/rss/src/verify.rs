@@ -21,7 +21,8 @@ impl fmt::Display for Mismatch {
         let [(a, kind_a, hash_a), (b, kind_b, hash_b)] = &self.packets;
         write!(
             f,
-            "two packets of one set have different hashes: {kind_a} at {a} has {hash_a:08x}, {kind_b} at {b} has {hash_b:08x}"
+            "two packets of one set have different hashes: {kind_a} at {a} has {hash_a:08x}, {kind_b} at {b} has \
+             {hash_b:08x}"
         )
     }
 }

@@ -233,7 +233,10 @@ fn text(description: &Description, name: &str, answer: &Answer<'_>) -> String {
     out += &table(advice, style).lines(0);
     out += &format!(
         "{}\n",
-        style.dim("modelled from the costs below and from how each engine spreads these packets; for scr and hybrid a sequencer in front of the cores is assumed, which costs them nothing")
+        style.dim(
+            "modelled from the costs below and from how each engine spreads these packets; for scr and hybrid a \
+             sequencer in front of the cores is assumed, which costs them nothing"
+        )
     );
     for limit in limits(advice) {
         out += &format!("{}\n", style.dim(limit));
@@ -251,7 +254,8 @@ fn text(description: &Description, name: &str, answer: &Answer<'_>) -> String {
     }
     let model = &advice.model;
     out += &format!(
-        "\nnanoseconds per packet: t = {:.1} ({:.1} dispatch{} + {:.1} step), c2 = {:.1} for each history record, and {}; replicas save s = {:.1}\n",
+        "\nnanoseconds per packet: t = {:.1} ({:.1} dispatch{} + {:.1} step), c2 = {:.1} for each history record, and \
+         {}; replicas save s = {:.1}\n",
         model.t,
         model.d,
         if given { ", as given" } else { "" },
@@ -330,7 +334,9 @@ fn limits(advice: &Advice) -> Vec<String> {
             _ => format!("{transfer_ns:.1} more"),
         };
         limits.push(format!(
-            "shared: {alone_ns:.1} ns per packet on one core, {transfer} if another core used the state last, {turn_ns:.1} to get the state that most packets need{turns} (measured on two cores); never recommended, because its packets leave in another order"
+            "shared: {alone_ns:.1} ns per packet on one core, {transfer} if another core used the state last, \
+             {turn_ns:.1} to get the state that most packets need{turns} (measured on two cores); never recommended, \
+             because its packets leave in another order"
         ));
     }
     if let Some(scr) = last(EngineKind::Scr).filter(|scr| scr.spill_ns > 0.05) {
@@ -344,7 +350,8 @@ fn limits(advice: &Advice) -> Vec<String> {
     let r = advice.model.r;
     if let Some(scr) = last(EngineKind::Scr).filter(|scr| scr.cores > r.here && r.beyond_ns == r.here_ns) {
         limits.push(format!(
-            "scr, hybrid: the forecast for {} assumes caches as close to each other as those of the {} here; otherwise give --far-line",
+            "scr, hybrid: the forecast for {} assumes caches as close to each other as those of the {} here; \
+             otherwise give --far-line",
             counted(scr.cores as u64, "core", "cores"),
             r.here
         ));
@@ -421,18 +428,26 @@ fn reason_by_work(advice: &Advice) -> String {
             let shards = plain.map_or_else(
                 || "packet sets share state, so they can't be sharded".to_owned(),
                 |plain| match advice.heaviest * cores as f64 > 1.0 {
-                    true => format!("one packet set has {heaviest} of the packets, and with rss the busiest core would get {plain}"),
-                    false => format!("with rss the busiest core would get {plain} of the packets, including packets without a packet set"),
+                    true => format!(
+                        "one packet set has {heaviest} of the packets, and with rss the busiest core \
+                         would get {plain}"
+                    ),
+                    false => format!(
+                        "with rss the busiest core would get {plain} of the packets, including packets \
+                         without a packet set"
+                    ),
                 },
             );
             format!("{shards}, while {replay}")
         }
         EngineKind::Hybrid if best.load.elephants == 0 => format!(
-            "no packet set is too heavy for one core, and moving buckets balances the load: the busiest core gets {} of the packets",
+            "no packet set is too heavy for one core, and moving buckets balances the load: the busiest core gets {} \
+             of the packets",
             share(best.load.busiest())
         ),
         EngineKind::Hybrid => format!(
-            "{} too heavy for one core ({} of the packets, the heaviest {heaviest}) and therefore replicated; all others are sharded; {replay}",
+            "{} too heavy for one core ({} of the packets, the heaviest {heaviest}) and therefore replicated; all \
+             others are sharded; {replay}",
             counted(best.load.elephants as u64, "packet set is", "packet sets are"),
             share(best.load.recorded())
         ),

@@ -170,7 +170,8 @@ impl Shown<'_> {
         let cores = counted(self.cores as u64, "core", "cores");
         let seconds = Duration::from_nanos(self.trace.duration().0).as_secs_f64();
         let mut out = format!(
-            "{}, recorded at an office's router: {}, {}\nthrough a stateful {} ({} on {cores}): inside hosts may open connections, outside hosts may only answer\n\n",
+            "{}, recorded at an office's router: {}, {}\nthrough a stateful {} ({} on {cores}): inside hosts may open \
+             connections, outside hosts may only answer\n\n",
             style.bold(format!("{seconds:.0} seconds")),
             counted(counters.received, "packet", "packets"),
             bytes(counters.received_bytes),

@@ -61,7 +61,8 @@ pub(super) fn open(
 pub(super) fn refuse_output(output: &Path, format: Option<Format>) -> Result<(), Failed> {
     if let Some(extension) = unknown(output).filter(|_| format.is_none()) {
         return Err(Failed::usage(format_args!(
-            "{}: `.{extension}` is not a capture format; use .pcap or .pcapng, with or without .gz or .zst, or give --format pcap or --format pcapng",
+            "{}: `.{extension}` is not a capture format; use .pcap or .pcapng, with or without .gz or .zst, or give \
+             --format pcap or --format pcapng",
             output.display()
         )));
     }

@@ -181,7 +181,8 @@ pub(super) fn sample(
     if folded.total() == 0 {
         let others = counted(folded.elsewhere, "sample", "samples");
         return Err(Failed::input(format_args!(
-            "no sample shows a worker, and {others} show other threads: the signal SIGPROF is blocked, or the workers had almost nothing to do"
+            "no sample shows a worker, and {others} show other threads: the signal SIGPROF is blocked, or the workers \
+             had almost nothing to do"
         )));
     }
     let cores = counted(plan.cores as u64, "core", "cores");
@@ -230,10 +231,14 @@ impl Cycles {
             notes: vec![
                 self.subtitle.clone(),
                 self.basis(),
-                "The width of a bar is its share of the samples. No bar is left out. Click a bar to zoom in; click the lowest bar to see all."
+                "The width of a bar is its share of the samples. No bar is left out. Click a bar to zoom in; click \
+                 the lowest bar to see all."
                     .to_owned(),
             ],
-            legend: PARTS.iter().map(|(part, meaning)| (*part, *meaning, parts.get(part).copied().unwrap_or(0))).collect(),
+            legend: PARTS
+                .iter()
+                .map(|(part, meaning)| (*part, *meaning, parts.get(part).copied().unwrap_or(0)))
+                .collect(),
             bars: Bar::of(stacks),
         }
     }
@@ -343,7 +348,8 @@ mod tests {
         let rows = rows.filter(|row| row.first() == Some(&"%"));
         let samples: Vec<u64> = rows.filter_map(|row| row[2].parse().ok()).collect();
         assert_eq!(samples, [12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 3, 10], "{text}");
-        let basis = "88 samples of workers, 250 per second of processor time; 3 of other threads left out; 51 on processor 0, 40 on processor 1";
+        let basis = "88 samples of workers, 250 per second of processor time; 3 of other threads left out; 51 on \
+             processor 0, 40 on processor 1";
         assert!(text.contains(basis), "{text}");
         for row in ["nat.rs:12", "2 lines more", "outside", "the function's own lines 88.6 %, what they call 0.0 %"] {
             assert!(text.contains(row), "{row}: {text}");

@@ -307,7 +307,8 @@ fn refuse_too_much(program: &dyn Program, fleets: &[(EngineKind, usize)]) -> Res
         }
     };
     Err(Failed::usage(format_args!(
-        "{what}, but only {} are free; use fewer cores, or smaller tables with --set (`millrace functions NAME` lists the keys)",
+        "{what}, but only {} are free; use fewer cores, or smaller tables with --set (`millrace functions NAME` lists \
+         the keys)",
         bytes(have)
     )))
 }

@@ -77,7 +77,8 @@ pub(super) fn benched(benched: &Benched<'_>, rounds: u16) -> String {
                 @if let Some(each) = bench.bytes_per_flow {
                     dt { "Memory" } dd { (format!("{each:.0}")) " bytes a flow in a full table" }
                 }
-                dt { "Counters" } dd { "Hardware counters are not read, so instructions per cycle and cache hits are missing." }
+                dt { "Counters" } dd { "Hardware counters are not read, so instructions per cycle and cache hits are \
+                     missing." }
                 (ways(bench.dispatch))
             }
         }

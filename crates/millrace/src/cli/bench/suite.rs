@@ -125,7 +125,8 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         if args.undisturbed { "undisturbed rounds" } else { "rounds" }
     );
     let mut out = head + &sheet.lines(0);
-    out += "\nbare loop: ns per packet of a loop that checks one header, counts by source in one table and swaps the MAC addresses; on the same packets, in the same rounds. A target is a multiple of this time.\n";
+    out += "\nbare loop: ns per packet of a loop that checks one header, counts by source in one table and swaps the \
+         MAC addresses; on the same packets, in the same rounds. A target is a multiple of this time.\n";
     if let Some(note) = text::disturbance(all) {
         out += &format!("\n{}\n", style.dim(note));
     }

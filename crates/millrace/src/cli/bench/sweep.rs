@@ -127,6 +127,7 @@ fn text(name: &str, points: &[SweepPoint], plan: &BenchPlan, style: Style) -> St
     if let Some(note) = disturbance(all) {
         out += &format!("\n{}\n", style.dim(note));
     }
-    let note = "model: k / (t - s + (k-1) (c2 + r)). Its parameters are measured at each compute time, on one core; r, the extra time for a record from another core's cache, between two cores";
+    let note = "model: k / (t - s + (k-1) (c2 + r)). Its parameters are measured at each compute time, on one core; \
+         r, the extra time for a record from another core's cache, between two cores";
     out + &format!("\n{}\n", style.dim(note))
 }

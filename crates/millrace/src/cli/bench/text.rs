@@ -31,7 +31,8 @@ pub(super) fn text(benched: &Benched<'_>, style: Style) -> String {
     }
     let model = &bench.model;
     out += &format!(
-        "\nnanoseconds per packet: t = {:.1} ({:.1} dispatch + {:.1} step), c2 = {:.1} for each history record, and {}; replicas save s = {:.1}\n",
+        "\nnanoseconds per packet: t = {:.1} ({:.1} dispatch + {:.1} step), c2 = {:.1} for each history record, and \
+         {}; replicas save s = {:.1}\n",
         model.t,
         model.d,
         model.c1,
@@ -82,7 +83,8 @@ pub(super) fn disturbance(rounds: Rounds) -> Option<String> {
     };
     (disturbed > 0).then(|| {
         format!(
-            "{} of {} were disturbed by other programs: a short calculation between bursts took up to {worst:.2} times its minimum; {what_of_it}",
+            "{} of {} were disturbed by other programs: a short calculation between bursts took up to {worst:.2} \
+             times its minimum; {what_of_it}",
             count(disturbed as u64),
             counted(run as u64, "round", "rounds")
         )
@@ -93,7 +95,8 @@ pub(super) fn disturbance(rounds: Rounds) -> Option<String> {
 pub(super) fn beyond_machine(bench: &Bench, machine: usize) -> Option<String> {
     let most = bench.rows.iter().map(|row| row.cores).max().filter(|most| *most > machine)?;
     Some(format!(
-        "this machine has {}, so rows with more (up to {most}) are modelled: their cores did not run at once, and r (below) is added for each history record",
+        "this machine has {}, so rows with more (up to {most}) are modelled: their cores did not run at once, and r \
+         (below) is added for each history record",
         counted(machine as u64, "core", "cores")
     ))
 }
@@ -116,7 +119,8 @@ fn counted_rounds(rounds: usize) -> String {
 pub(super) fn sequencer(sequencing: &Sequencing) -> String {
     let Sequencing { cores, log_mpps, piggyback_mpps, piggyback_bytes } = sequencing;
     format!(
-        "a software sequencer on its own core, for {cores} other cores (measured): {:.1} Mpps with a shared log, {:.1} with the history in front of each packet ({piggyback_bytes} bytes more)",
+        "a software sequencer on its own core, for {cores} other cores (measured): {:.1} Mpps with a shared log, \
+         {:.1} with the history in front of each packet ({piggyback_bytes} bytes more)",
         log_mpps.median, piggyback_mpps.median
     )
 }
@@ -134,7 +138,8 @@ pub(super) fn nothing_passed(bench: &Bench) -> bool {
 }
 
 /// The usual cause: a core that loses a time slice loses more packets than its ring holds, at any rate.
-pub(super) const NOTHING_PASSED: &str = "where the loss-free rate is none, a search found no rate that passes, usually because another program runs on the same processors; longer trials and larger rings tolerate more";
+pub(super) const NOTHING_PASSED: &str = "where the loss-free rate is none, a search found no rate that passes, \
+     usually because another program runs on the same processors; longer trials and larger rings tolerate more";
 
 /// A rate, or that there is none.
 pub(super) fn rate(mpps: f64) -> String {
@@ -150,7 +155,8 @@ pub(super) fn rules(plan: &LossFreePlan) -> String {
         "no packet is lost".to_owned()
     };
     format!(
-        "the highest rate at which {threshold} in {} after {} of warm-up, with rings of {descriptors} descriptors, precise to {resolution_mpps} Mpps; a rate is too high if it fails {} in a row",
+        "the highest rate at which {threshold} in {} after {} of warm-up, with rings of {descriptors} descriptors, \
+         precise to {resolution_mpps} Mpps; a rate is too high if it fails {} in a row",
         span(*trial),
         span(*warm_up),
         counted(*attempts as u64, "time", "times")

@@ -96,7 +96,8 @@ fn text(args: &Args, sets: &PacketSets, answers: &[Answer]) -> String {
     }
     let is_apart = |row: &Check| matches!(row.fit, Fit::Apart { .. });
     if answers.iter().any(|answer| answer.rows.iter().any(is_apart)) {
-        out += "Fragments have no ports: they are hashed by addresses and reach another queue than the whole packets of their flow.\n";
+        out += "Fragments have no ports: they are hashed by addresses and reach another queue than the whole packets \
+             of their flow.\n";
     }
     out + &shown::not_confirmed(args.question.nic, style)
 }

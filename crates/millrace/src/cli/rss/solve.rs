@@ -89,7 +89,8 @@ impl Counted {
         let (first, rest) = solution.ports.split_first().map_or(("", &[][..]), |(first, rest)| (first, rest));
         match self {
             Self::Everywhere => format!(
-                "each port is shown with all {packets}, as if all came in there; give --inside PREFIX for the networks at {first}"
+                "each port is shown with all {packets}, as if all came in there; give --inside PREFIX for the \
+                 networks at {first}"
             ),
             Self::BySide => {
                 format!(

@@ -283,7 +283,8 @@ impl Advice {
         let opening = percent(self.facts.flows, self.facts.packets);
         let why = if self.kind == IndexKind::default() {
             format!(
-                "the default; {opening} of the packets open a flow, and it is fast at finding, missing, opening and ending flows"
+                "the default; {opening} of the packets open a flow, and it is fast at finding, missing, opening and \
+                 ending flows"
             )
         } else {
             format!(
@@ -308,7 +309,8 @@ impl Advice {
                     format!("the memory holds no more; the capture needs {}", count(self.wanted[family]))
                 }
                 Some(_) => format!(
-                    "{alive} were alive at once, and at {:.0} new flows per second more would be alive before the first have been idle for {} s; plus {HEADROOM} %",
+                    "{alive} were alive at once, and at {:.0} new flows per second more would be alive before the \
+                     first have been idle for {} s; plus {HEADROOM} %",
                     facts.per_second, facts.timeout
                 ),
                 None => format!("{alive} were alive at once; plus {HEADROOM} %"),
@@ -326,7 +328,8 @@ impl Advice {
     fn choose_ageing(&mut self) {
         let facts = &self.facts;
         let why = format!(
-            "{} flows opened in the busiest second, and over time as many expire: the wheel finds each within {:.0} ms of its expiry, at most two per packet, so that no packet waits for a mass expiry",
+            "{} flows opened in the busiest second, and over time as many expire: the wheel finds each within {:.0} \
+             ms of its expiry, at most two per packet, so that no packet waits for a mass expiry",
             count(facts.busiest_second),
             flow::TICK.as_secs_f64() * 1e3
         );
@@ -338,7 +341,8 @@ impl Advice {
         let unanswered = percent(facts.unanswered, facts.flows);
         let short = self.entries != self.wanted;
         let (eviction, why) = if facts.unanswered == facts.flows {
-            let why = "no flow is ever answered in this capture, so `oldest` can't distinguish flows; the least recently used flow nearby is evicted";
+            let why = "no flow is ever answered in this capture, so `oldest` can't distinguish flows; the least \
+                 recently used flow nearby is evicted";
             (Eviction::LeastRecent, why.to_owned())
         } else if short && facts.unanswered * 20 < facts.flows {
             let why = format!("only {unanswered} of the flows are never answered, too few to evict");
@@ -355,7 +359,8 @@ impl Advice {
         let spare = facts_spare(all, &self.facts);
         let full = match eviction {
             Eviction::OldestUnanswered => {
-                "a new flow replaces roughly the oldest flow that was never answered; if all were answered, its packets are dropped as table-full"
+                "a new flow replaces roughly the oldest flow that was never answered; if all were answered, its \
+                 packets are dropped as table-full"
             }
             Eviction::LeastRecent => {
                 "a new flow replaces the least recently used flow among its own places, even if that was answered"
@@ -385,7 +390,8 @@ impl Advice {
         }
         if facts.expected.is_some() {
             warnings.push(format!(
-                "the capture lasts {:.1} s and the idle timeout is {} s, so the number of flows alive in the long run is an estimate from arrivals; use a longer capture to be sure",
+                "the capture lasts {:.1} s and the idle timeout is {} s, so the number of flows alive in the long run \
+                 is an estimate from arrivals; use a longer capture to be sure",
                 facts.seconds, facts.timeout
             ));
         }

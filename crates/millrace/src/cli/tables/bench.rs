@@ -317,7 +317,8 @@ fn refuse_too_much(plan: &TablesPlan, entries: usize) -> Result<(), Failed> {
     let need = plan.bytes(entries);
     match available_bytes() {
         Some(have) if need > have / 10 * 9 => Err(Failed::usage(format_args!(
-            "the tables in memory at once would need about {}, but only {} are free; use fewer --entries, or fewer --tables, --ageing or --ops",
+            "the tables in memory at once would need about {}, but only {} are free; use fewer --entries, or fewer \
+             --tables, --ageing or --ops",
             bytes(need),
             bytes(have)
         ))),

@@ -39,7 +39,8 @@ pub(super) fn page(measured: &Measured) -> String {
                 dd { "The share of an index's places that are in use when all entries are in. The standard map has its own
                       load, drawn as a horizontal line." }
                 dt { "Turns" }
-                dd { "All tables of a load are in memory at once and take turns, so that a drift of the machine affects all." }
+                dd { "All tables of a load are in memory at once and take turns, so that a drift of the machine \
+                     affects all." }
                 dt { "Cycles" }
                 dd {
                     @match clock.ghz {
@@ -113,7 +114,8 @@ fn findings(measured: &Measured) -> Markup {
         lines.push((
             Op::Clump.name(),
             format!(
-                "{} flows expire in one millisecond. With {} and the wheel, the slowest packet of the calmest round takes {}.",
+                "{} flows expire in one millisecond. With {} and the wheel, the slowest packet of the calmest round \
+                 takes {}.",
                 count(best.flows),
                 best.table.name(),
                 time(best.after_worst.min)
@@ -339,7 +341,8 @@ fn expiry(measured: &Measured) -> Markup {
     html! {
         section {
             h2 { (Op::Expire.name()) }
-            p { (Op::Expire.summary()) " " (lifetime(measured)) " Without ageing, roughly the oldest flow is evicted (any flow with tagged); the others are compared with that." }
+            p { (Op::Expire.summary()) " " (lifetime(measured)) " Without ageing, roughly the oldest flow is evicted \
+                 (any flow with tagged); the others are compared with that." }
             div.pair { @for ageing in &measured.plan.ageings { (chart(*ageing)) } }
             table.numbers {
                 thead { tr {
@@ -471,7 +474,8 @@ fn scaling(measured: &Measured) -> Markup {
             h2 { "cores" }
             p {
                 "A hash spreads the flows over the cores, as a network card does. Each core has its own table, "
-                (measured.plan.scaling_load()) " % full. If all cores share one cuckoo++ table, they get packets round robin. Hollow points and dashed lines are modelled."
+                (measured.plan.scaling_load()) " % full. If all cores share one cuckoo++ table, they get packets \
+                     round robin. Hollow points and dashed lines are modelled."
             }
             div.pair { @for op in &ops { (chart(*op)) } }
             table.numbers {

@@ -32,7 +32,8 @@ pub(super) fn measured(measured: &Measured, style: Style) -> String {
     }
     if let Some(first) = bench.clumps.first() {
         let what = format!(
-            "{} expire in one millisecond; each packet opens a flow and is timed by itself. A stall of the table occurs in every round, a stall of the machine only in some.",
+            "{} expire in one millisecond; each packet opens a flow and is timed by itself. A stall of the table \
+             occurs in every round, a stall of the machine only in some.",
             counted(first.flows, "flow", "flows")
         );
         out += &heading(Op::Clump.name(), &what, style);

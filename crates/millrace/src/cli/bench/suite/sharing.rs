@@ -82,11 +82,13 @@ impl Sharing {
             sheet.toned(cells);
         }
         let mut out = format!(
-            "\ntwo cores that share state, compared with sequential on one core, {} flows, measured: Mpps, and ratio to sequential\n\n",
+            "\ntwo cores that share state, compared with sequential on one core, {} flows, measured: Mpps, and ratio \
+             to sequential\n\n",
             count(FLOWS)
         );
         out += &sheet.lines(0);
-        out += "\nIf packet sets share no state, transactional gives each core its own flows. load-balancer has three services and ipsec 64 tunnels; all other functions have their default settings.\n";
+        out += "\nIf packet sets share no state, transactional gives each core its own flows. load-balancer has three \
+             services and ipsec 64 tunnels; all other functions have their default settings.\n";
         for slower in SHARING.iter().enumerate().filter_map(|(at, engine)| self.slower(at, *engine)) {
             out += &format!("{}\n", style.warn(slower));
         }
@@ -256,7 +258,8 @@ mod tests {
     fn a_loss_that_the_fastest_rounds_do_not_have_says_so() {
         let mut nat = row("nat", 20.0, Some(15.0), None);
         nat.sharing[0] = Some(Spread { min: 10.0, median: 15.0, max: 30.0 });
-        let expected = "shared on two cores is slower than sequential on one for nat (0.75 times, but 1.50 in the fastest rounds).";
+        let expected = "shared on two cores is slower than sequential on one for nat (0.75 times, but 1.50 in the \
+             fastest rounds).";
         assert_eq!(sharing(vec![nat]).slower(0, EngineKind::Shared).as_deref(), Some(expected));
     }
 
