@@ -228,7 +228,7 @@ pub fn advise<N: Function>(
     }
     let ns = &measured.rows[0].ns_per_packet_per_core;
     let spread = [ns.min / ns.median, ns.max / ns.median];
-    // What replicating costs here decides which packet sets are worth it.
+    // The measured cost of replication decides which packet sets `hybrid` replicates.
     let percent = model.replay_percent(*cores);
     let options = Options { replay_percent: percent, ..plan.options };
     let Sets { heaviest, flows, turns } = Sets::of(nf, trace, &options);
@@ -237,7 +237,7 @@ pub fn advise<N: Function>(
         true => Contention::measure(nf, trace, &Arc::new(turns), &plan, progress)?,
         false => None,
     };
-    // What all packet sets share is one state, and every packet waits for its turn at it.
+    // If all packet sets share state, every packet waits for it.
     let turns = if N::DESCRIPTION.sharing.is_any() { 1.0 } else { heaviest };
     let replicates = EngineKind::Scr.accepts(&N::DESCRIPTION, *cores).is_ok();
     let spill = Spill::measure(if replicates { flows } else { 0 }, *cores);
@@ -369,7 +369,7 @@ fn turning(forecasts: &[Forecast], best: usize, costs: &Costs) -> Vec<(f64, Engi
 /// Counts how an engine's dispatcher spreads the trace.
 fn load<N: Function>(nf: &Arc<N>, trace: &Trace, engine: EngineKind, cores: usize, options: &Options) -> Workload {
     let mut dispatcher = Dispatcher::new(Arc::clone(nf), engine, cores, options);
-    // Settled, so that state which moves all the time shows by its moves.
+    // Use settled steering, so that only state that keeps moving counts as moves.
     let Steered { cores: steered, script, .. } = if engine.moves_state() {
         Steered::settled(&mut dispatcher, trace, true)
     } else {
@@ -406,7 +406,7 @@ impl Sets {
         for record in &script.records {
             *counts.entry(record.meta.key()).or_insert(0_u64) += 1;
         }
-        // Of equals the one that comes first.
+        // On a tie, take the first.
         let mut most: Option<(u64, _)> = None;
         for record in &script.records {
             let key = record.meta.key();
@@ -462,7 +462,7 @@ mod tests {
     fn a_link_carries_no_more_than_its_bits() {
         let gigabit = Costs { wire: Some(Wire { bits_per_s: 1_000_000_000 }), ..costs() };
         let even = |carried: f64| gigabit.forecast(EngineKind::Scr, 4, load(&[100; 4], &[300; 4]), carried);
-        // The rate that every card of a gigabit is held against.
+        // The well-known packet rate of gigabit Ethernet.
         assert!((even(0.0).mpps - 1.488).abs() < 0.001, "{:?}", even(0.0));
         assert_eq!(even(0.0).bound, Bound::Wire);
         assert!((even(84.0).mpps - 0.744).abs() < 0.001);
@@ -478,12 +478,12 @@ mod tests {
             let costs = Costs { contention, turns, ..costs() };
             costs.forecast(EngineKind::Shared, cores, load(&vec![100; cores], &vec![0; cores]), 0.0)
         };
-        // Two cores: half of the time the other one had it.
+        // Two cores: the other one used it last in half of the cases.
         assert!((all(0.1, 2).mpps - 1e3 * 2.0 / 150.0).abs() < 1e-9 && all(0.1, 2).bound == Bound::Work);
         assert!((all(0.1, 4).mpps - 1e3 * 4.0 / 165.0).abs() < 1e-9);
         // One flow: no cores help.
         assert!((all(1.0, 16).mpps - 1e3 / 90.0).abs() < 1e-9 && all(1.0, 16).bound == Bound::Turns);
-        // And it is never the advice.
+        // It is never recommended.
         let forecasts = [of(EngineKind::Sequential, 1, load(&[100], &[0])), all(0.1, 4)];
         assert_eq!(best(&forecasts), 0);
     }
@@ -533,7 +533,7 @@ mod tests {
 
     #[test]
     fn dispatch_turns_the_answer() {
-        // All packets in one flow: replication gains the more, the more dispatch costs; with none it gains nothing.
+        // All packets in one flow: replication gains more with a higher dispatch cost; without any it gains nothing.
         let forecasts = [
             of(EngineKind::Rss, 8, load(&[800, 0, 0, 0, 0, 0, 0, 0], &[0; 8])),
             of(EngineKind::Scr, 8, load(&[100; 8], &[700; 8])),

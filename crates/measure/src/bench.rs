@@ -158,7 +158,7 @@ pub fn bench<N: Function>(
             }
         }
     }
-    // The model's parameters: dispatch alone, a lone core, and one core's share of two and of eight replicas.
+    // The model's parameters: dispatch only, one core, and one core's share of two and of eight replicas.
     let pass = Arc::new(ForwardAll);
     let mut dispatch = Fleets::new(private_fleet(EngineKind::Sequential, pass, 1, &plan.options), trace, plan)?;
     let mut alone = Fleets::new(private_fleet(EngineKind::Sequential, Arc::clone(nf), 1, &plan.options), trace, plan)?;
@@ -202,7 +202,7 @@ pub fn bench<N: Function>(
     });
     let mut rows: Vec<Row> = cases.iter().map(|case| case.row(remote)).collect();
     drop((cases, dispatch, alone, of_two, of_eight));
-    // One after the other, as the tables of so many cores don't fit into memory at once.
+    // One after the other, because the tables of that many cores don't fit into memory at once.
     for &engine in plan.engines.iter().filter(|engine| **engine != EngineKind::Sequential) {
         for &cores in &beyond {
             let plan = &*informed(nf, trace, engine, cores, plan, remote, &mut replays)?;
@@ -335,15 +335,15 @@ fn informed<'a, N: Function>(
     }
     let with_percent =
         |replay_percent| BenchPlan { options: Options { replay_percent, ..plan.options }, ..plan.clone() };
-    // Were a record as dear as a packet, nothing would be replicated.
+    // At 100 %, nothing is replicated.
     let unless = with_percent(100);
     let sharded = sharded_fleet(engine, Arc::clone(nf), cores, &unless.options);
     let mut sharded = sharded_case(sharded, trace, &unless, false)?.share();
     let replica = private_fleet(EngineKind::Scr, Arc::clone(nf), cores, &plan.options);
     let mut replica = Fleets::new(replica, trace, plan)?.share();
     take_turns(&mut [&mut sharded, &mut replica], Rules { rounds: LOOKS, ..plan.rules() }, |_| ())?;
-    // Extra time of a packet on a replica, including the records of other cores, compared with a shard. Of the fastest rounds, as these
-    // are few and disturbances only make rounds slower.
+    // Extra time of a packet on a replica, including the records of other cores, compared with a shard. Use the fastest rounds, because
+    // there are few and disturbances only make them slower.
     let [sharded, replica] = [sharded, replica].map(|one| one.readings.spread(|reading| reading.own_ns).min);
     let replay_percent = replay_percent(sharded, (replica - sharded) / (cores - 1) as f64 + remote.ns(cores));
     replays.push((cores, replay_percent));
@@ -576,7 +576,7 @@ impl<N: Function> Case for Fleets<N> {
 
     fn row(&self, remote: Remote) -> Row {
         let cores = self.workers.len();
-        // All cores read all records, each of which another had last but for one time in so many as there are cores.
+        // All cores read all records; another core used each last in k - 1 of k cases.
         let elsewhere_ns = match self.basis {
             Basis::Measured => 0.0,
             Basis::Modelled => self.script.records.len() as f64 * remote.ns(cores) * (1.0 - 1.0 / cores as f64),

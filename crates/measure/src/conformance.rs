@@ -84,7 +84,7 @@ pub fn verify<N: Function>(nf: &Arc<N>, trace: &Trace, plan: &Plan, progress: &m
     let opened = bench.oracle(trace.len()).opened;
     // Large fresh tables would cost most of the time. Other orders may open a few more flows than the oracle.
     bench.options.flows_max = Some(trace.len().min(2 * opened as usize).max(16));
-    // With tables like everybody's: when ended flows are reclaimed may depend on their size.
+    // Use the same table sizes as the engines, because the time when expired flows are removed may depend on them.
     let oracle = bench.oracle(trace.len());
     let cases = bench.cases(plan, &mut verified);
     let total = cases.len() as u64;
@@ -367,7 +367,7 @@ impl<N: Function> Bench<'_, N> {
         packets: &[Option<Observation>],
         len: usize,
     ) -> Result<(), Difference> {
-        // Packets that take no step have the oracle's verdict; the witness overwrites the others.
+        // Packets without a step have the oracle's verdict; the replay overwrites the others.
         let mut expected = oracle.packets.clone();
         let now = last_time(self.trace, len);
         let places = fleet.workers.iter().map(engine::Worker::place);

@@ -193,7 +193,7 @@ mod tests {
             bursts += 1;
         }
         assert_eq!(packets, 400_000);
-        // The burst that there was none of is asked for like the others.
+        // The final, empty receive counts like the others.
         assert_eq!(shown[0].get().readings, 1 + (bursts + 1).div_ceil(BURSTS));
         assert!(shown[0].get().spent > Duration::ZERO);
     }

@@ -427,7 +427,7 @@ impl Batch {
     /// Marks the packets as coming from the same capture as those of `other`, for the writer.
     pub fn come_with(&mut self, other: &Self) {
         match (&self.origin.interfaces, &other.origin.interfaces) {
-            // Counting references would write to what other cores write to.
+            // Changing a reference count would write to a cache line that other cores write, too.
             (Some(own), Some(others)) if Arc::ptr_eq(own, others) => {}
             (_, others) => self.origin.interfaces.clone_from(others),
         }
@@ -471,8 +471,8 @@ impl Batch {
     pub fn push_lent(&mut self, packet: &Packet, bucket: u16) {
         debug_assert!((packet.offset as usize) < self.lent_len(), "it lies in what is lent");
         prefetch::place_to_write(self.packets.as_ptr(), self.packets.len() + PUSH_AHEAD);
-        // Copied as it is, and straight from there: put together with its bucket first, the whole would have to wait for the part, and
-        // what is pushed by value goes over the stack.
+        // Copy the descriptor directly and set the bucket afterwards: building it first would stall on the partial write, and a push by
+        // value would go through the stack.
         self.packets.extend_from_slice(slice::from_ref(packet));
         if let Some(pushed) = self.packets.last_mut() {
             pushed.bucket = bucket;
@@ -588,7 +588,7 @@ fn relend(lent: &mut Option<Lent>, block: &Arc<Block>, start: usize, len: usize)
     if let Some(Lent::Shared { memory, start: own_start, len: own_len }) = lent
         && Arc::ptr_eq(memory, block)
     {
-        // As it mostly is; counting references would write to what other cores write to.
+        // The usual case. Changing a reference count would write to a cache line that other cores write, too.
         (*own_start, *own_len) = (start, len);
     } else {
         *lent = Some(Lent::Shared { memory: Arc::clone(block), start, len });

@@ -174,7 +174,7 @@ impl<Q: Receive> Receive for Faulty<Q> {
                     return Ok(if batch.is_empty() { Received::End } else { Received::Packets });
                 }
             }
-            // All of a burst may have been lost or held.
+            // All packets of a burst may be lost or delayed.
             if !batch.is_empty() {
                 return Ok(Received::Packets);
             }
@@ -221,7 +221,7 @@ impl<P: Port> Port for FaultyPort<P> {
         };
         let step = queues.len() as u64;
         let faulty = |(core, queue): (usize, Box<dyn Queue + 'a>)| {
-            // One queue suffers what `Faulty` alone would make it suffer.
+            // A single queue has the same faults as with `Faulty`.
             let seed = if core == 0 { self.faults.seed } else { seeds.next() };
             let numbers = Numbers { next: core as u64, step };
             Box::new(Faulty::with_numbers(queue, Faults { seed, ..self.faults }, numbers)) as Box<dyn Queue + 'a>

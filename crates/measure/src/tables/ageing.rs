@@ -227,7 +227,8 @@ impl Visit for Make<'_> {
         let alive = capacity - capacity / SLACK;
         let life = plan.lifetime;
         let pace = life.0 / alive.max(1) as u64 + 1;
-        // As after a while: those that expire together lie apart. All go in, leave in no order, and come again in time's.
+        // Steady state: flows that expire together are not adjacent in memory. Insert all, remove them in random order, and insert them
+        // again in order of time.
         let mut order: Vec<u64> = (0..alive as u64).collect();
         order.iter().for_each(|number| aged.put(made_up(FRESH + number), life, Nanos(0)));
         Random(plan.seed).shuffle(&mut order);

@@ -107,7 +107,7 @@ impl Visit for Once {
     fn visit<I: Index>(self, choice: I::Choice) -> Round {
         let Self { ageing, flows, seed } = self;
         let (before, behind) = around(flows);
-        // Room for the clump, for those before it, and for an eighth of those behind it.
+        // Room for the flows that expire, for those before, and for an eighth of those after.
         let capacity = flows + 2 * before as usize;
         let mut aged = Aged::<I>::new(Plan { index: choice, capacity, load_percent: None, ageing, seed });
         for number in 0..flows as u64 {
@@ -117,9 +117,9 @@ impl Visit for Once {
         let fresh = FRESH + flows as u64;
         let start = MOMENT - Nanos::from_secs(1);
         aged.open(fresh, before, |at| start + Nanos(at * PACE.0), LIFE, &mut quiet);
-        // By now the whole clump is due, even to a wheel that rounds deadlines up.
+        // All deadlines have passed, even if a wheel rounds them up.
         let moment = MOMENT + Nanos::from_millis(2) + TICK;
-        // A piece at a time, to see when the last dead flow has gone; how they go doesn't depend on it.
+        // In pieces, to see when the last expired flow was removed; this doesn't affect the removal.
         let (mut at, mut clean_after) = (0, None);
         let piece = (behind / 1024).max(1);
         while at < behind {

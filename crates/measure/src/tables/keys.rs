@@ -88,7 +88,7 @@ impl Traffic {
             let copy = at % copies as usize;
             let packet = (copy * packets.len() / copies as usize + at / copies as usize) % packets.len();
             let key = renumbered(own[packets[packet] as usize], copy as u32);
-            // The last copy is not whole; what it lacks is asked of the first flows instead.
+            // The last copy is incomplete; look up the first flows instead of the missing ones.
             queries.push(if seen.contains(&key) { key } else { flows[at % flows.len()] });
             at += 1;
         }
@@ -147,7 +147,7 @@ fn list_len(entries: usize) -> usize {
 /// Flow number `number`, below 2^40. Each number gives another flow, with well-mixed bits.
 #[inline]
 pub(super) fn made_up(number: u64) -> FiveTuple4 {
-    // Odd factors and shifts can be undone, so no two of 2^32 numbers meet.
+    // Odd factors and shifts are invertible, so that 2^32 numbers give 2^32 hosts.
     let mut host = (number as u32).wrapping_mul(0x9e37_79b1);
     host = (host ^ host >> 15).wrapping_mul(0x85eb_ca6b);
     host ^= host >> 13;
@@ -160,7 +160,7 @@ pub(super) fn made_up(number: u64) -> FiveTuple4 {
 /// The flow in copy number `copy` of a capture: same ports, other hosts.
 fn renumbered(flow: FiveTuple4, copy: u32) -> FiveTuple4 {
     let tuple = FiveTuple::V4(flow);
-    // The upper bits change first, for a capture's hosts differ in the lower ones.
+    // Change the upper bits first, because a capture's hosts differ in the lower ones.
     let other = |end: Endpoint| match end.address {
         std::net::IpAddr::V4(address) => Ipv4Addr::from_bits(address.to_bits() ^ copy.reverse_bits()),
         std::net::IpAddr::V6(_) => unreachable!("made of IPv4 addresses"),

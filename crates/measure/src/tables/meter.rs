@@ -63,7 +63,7 @@ impl Meter for Bursts {
 
     #[inline(always)]
     fn end(&mut self, packets: usize) {
-        // A burst that isn't whole would count as too fast.
+        // A partial burst would look too fast.
         if packets == BURST {
             self.0.record(self.1.elapsed());
         }
@@ -93,7 +93,7 @@ pub(super) struct Latency {
 
 impl Latency {
     fn new(packets: f64) -> Self {
-        // Up to a minute in steps of a thousandth; what is longer counts as that.
+        // Up to a minute with three digits; longer times are clamped.
         let times = Histogram::new_with_bounds(1, 60_000_000_000, 3).expect("the bounds are in order");
         Self { times, packets }
     }

@@ -34,7 +34,7 @@ impl MixedWorkload {
         if flows.is_empty() || queries.is_empty() {
             return Self::default();
         }
-        // The flows that come and go. Between end and opening lie some others, or the entry would still be near.
+        // The flows that open and end. Other operations lie between an end and the next opening, so that the entry has left the cache.
         let changing = &flows[..(flows.len() / 2).clamp(1, OPS_MAX)];
         let lag = BURST.min(changing.len() / 2);
         let one = |number: usize| changing[number % changing.len()];

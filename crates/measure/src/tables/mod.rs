@@ -143,7 +143,7 @@ impl TableKind {
         let (entries, load) = (entries as u64, load as u64);
         let (entry, places) = (ENTRY_BYTES as u64, (entries * 100).div_ceil(load));
         match self {
-            // Entries lie where their tags do, so free places are as large as taken ones.
+            // Entries are stored at the places of their tags, so free places are as large as used ones.
             Self::Of(IndexKind::Tagged) => places * (entry + 2),
             Self::Of(_) | Self::Chosen => entries * (entry + 8) + places * 12,
             Self::Std => (entries * 8 / 7 + 1).next_power_of_two() * (OWN_BYTES as u64 + 1),

@@ -73,7 +73,7 @@ pub(super) fn ops(plan: &TablesPlan) -> impl Iterator<Item = Op> + Clone + '_ {
 
 pub(super) fn passes(plan: &TablesPlan) -> u64 {
     let ops = ops(plan).count();
-    // Filling counts as one, latencies as one.
+    // One for filling, one for latencies.
     let of_a_table = if ops == 0 { 0 } else { 1 + ops * (plan.rounds + 1) };
     (plan.loads.len() * plan.tables.len() * of_a_table) as u64
 }
@@ -94,7 +94,7 @@ pub(super) fn measure(
     }
     let mut rows = Vec::new();
     for op in ops(plan) {
-        // The first pass of all warms caches, and the lists' pages.
+        // The first pass warms the caches and touches the lists.
         for case in &mut cases {
             case.pass(op, traffic, plan.round_packets.min(1 << 16));
         }

@@ -112,7 +112,7 @@ pub(super) fn measure(traffic: &Traffic, plan: &TablesPlan, run: &mut Run<'_>) -
     if plan.cores.is_empty() || ops(plan).next().is_none() {
         return Ok(rows);
     }
-    // Shares are the same for each table; every number of cores of a table lies in memory at once and takes turns.
+    // Shares are the same for each table. All numbers of cores of a table are in memory at once and take turns.
     let share = |cores: usize, core| at(core, cores, || traffic.share(core, cores));
     let shares: Vec<Vec<Traffic>> =
         plan.cores.iter().map(|&cores| (0..cores).map(|core| share(cores, core)).collect()).collect();
@@ -199,7 +199,7 @@ fn at<T: Send>(core: usize, cores: usize, make: impl FnOnce() -> T + Send) -> T 
     }
     thread::scope(|scope| {
         let made = scope.spawn(|| {
-            // Where the system refuses, the memory lies elsewhere.
+            // If the system refuses, the memory is placed elsewhere.
             let _ = pin(cpus[core]);
             make()
         });

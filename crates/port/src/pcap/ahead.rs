@@ -67,7 +67,7 @@ impl Ahead {
         let mut given = 0;
         while given < into.len() {
             if self.current.left().is_empty() {
-                // Packets that are there are not kept waiting, nor told behind the error.
+                // Deliver available bytes at once, and before an error.
                 let wait = if given == 0 { SPAN } else { Duration::ZERO };
                 match self.ring.take_filled(wait) {
                     Filled::Buffer(buffer) => self.current = buffer,
@@ -89,7 +89,7 @@ impl Ahead {
         let (ring, cpus) = (Arc::clone(&self.ring), self.cpus);
         let thread = thread::Builder::new().name("decompress".to_owned());
         let work = move || {
-            // Where the system refuses, it decodes on the reader's processor.
+            // If the system refuses, it decodes on the reader's processor.
             let _ = cpus.map(|cpus| sched_setaffinity(None, &cpus));
             decode_all(&mut *stream, &ring);
         };

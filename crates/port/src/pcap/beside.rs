@@ -82,9 +82,9 @@ pub(super) enum Of {
 /// Widths of the numbers at the start of an option's value.
 const fn widths(of: Of, code: u16, len: usize) -> &'static [usize] {
     match (of, code) {
-        // Private ones begin with an enterprise's number.
+        // Private options begin with an enterprise number.
         (_, 2988 | 2989 | 19372 | 19373) => &[4],
-        // Flags and queue; drops and number; a verdict behind its kind; process and thread.
+        // Flags and queue; drop count and packet id; verdict after its kind; process and thread.
         (Of::Packet, 2 | 6) => &[4],
         (Of::Packet, 4 | 5) => &[8],
         (Of::Packet, 7) if len == 9 => &[1, 8],
@@ -92,7 +92,7 @@ const fn widths(of: Of, code: u16, len: usize) -> &'static [usize] {
         // Speeds, and a time zone.
         (Of::Interface, 8 | 16 | 17) => &[8],
         (Of::Interface, 10) => &[4],
-        // Times by their halves; counts.
+        // Times in two halves; counters.
         (Of::Statistics, 2 | 3) => &[4, 4],
         (Of::Statistics, 4..=8) => &[8],
         _ => &[],

@@ -106,7 +106,7 @@ impl Classic {
         };
         let word = u32_at::<BIG>(header, 20);
         let link = LinkType::from_number(word as u16);
-        // The upper half tells how long frame check sequences are, in units of two bytes.
+        // The upper bits are the length of frame check sequences, in units of two bytes.
         let fcs = (word & FCS_IS_TOLD != 0).then(|| (OPTION_FCS_LENGTH, vec![(word >> 28 << 1) as u8]));
         let facts = fcs.into_iter().collect();
         let snaplen = u32_at::<BIG>(header, 16);

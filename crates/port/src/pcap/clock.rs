@@ -100,7 +100,7 @@ impl Clock {
     pub(super) fn next_unstamped(&mut self, packets: &mut [Packet]) -> (Seq, Nanos) {
         let seq = Seq(self.seq);
         self.seq += 1;
-        // Its neighbour's stamp goes with it, if that was believed.
+        // It gets the stamp of its neighbour, if that was accepted.
         let near = self.started && matches!(self.place(self.stamp, self.shift), Place::Near(_));
         (seq, self.join(seq, near.then_some(self.stamp).filter(|_| self.pending() == 0), packets))
     }
@@ -155,7 +155,7 @@ impl Clock {
     #[cold]
     fn doubt(&mut self, seq: Seq, stamp: u64, packets: &mut [Packet]) -> Nanos {
         self.follow(stamp);
-        // The end of what can be told stands for all beyond it.
+        // Times beyond the range are clamped.
         if stamp.checked_add(self.shift).is_none_or(|time| time == u64::MAX) {
             self.disbelieved += 1;
             return self.join(seq, Some(stamp), packets);
@@ -193,7 +193,7 @@ impl Clock {
         let behind = self.behind.take();
         match (self.place(stamp, self.shift), self.other_shift.map(|shift| (shift, self.place(stamp, shift)))) {
             (Place::Near(time), _) => Some(time),
-            // One of two clocks that both go on, such as those of two interfaces.
+            // One of two clocks that both advance, for example of two interfaces.
             (_, Some((shift, Place::Near(time)))) => {
                 self.other_shift = Some(self.shift);
                 self.shift = shift;
@@ -419,7 +419,7 @@ mod tests {
                 continue;
             };
             let before = last_behind.take();
-            // The base that holds is the last of the list, the one before it is tried next.
+            // The current base is the last of the list; try the one before it next.
             let mut near = bases.iter().rev().take(2).copied().find(|base| (stamp + base - time).abs() <= step);
             let mut base = bases[bases.len() - 1];
             if near.is_none() && stamp + base < time {
@@ -499,7 +499,7 @@ mod tests {
             let (times, clock) = run(&stamps, &batches);
             prop_assert_eq!((&times, clock.disbelieved()), (&naive(&stamps).0, naive(&stamps).1));
             prop_assert!(times.is_sorted());
-            // Whoever is not told otherwise has the stamp of the file.
+            // A packet that is not in `restamped` has the stamp of the file.
             for (at, stamp) in stamps.iter().enumerate() {
                 let restamped = clock.restamped.iter().find(|restamped| restamped.seq.0 == at as u64);
                 if let Some(stamp) = stamp {
@@ -508,7 +508,7 @@ mod tests {
             }
         }
 
-        /// What never steps back is taken as it is; and a stray stamp changes nobody's time but its own packet's.
+        /// Stamps that never step back are used unchanged. A single wrong stamp changes only the time of its own packet.
         #[test]
         fn one_stray_stamp_is_its_own(
             gaps in prop::collection::vec(prop_oneof![9 => 0u64..S, 1 => 0u64..9_000 * S], 2..40),

@@ -67,7 +67,7 @@ impl<R: Read + Send, D: Decoder + Send> Stream for Decompressed<R, D> {
             return Some(Err(error));
         }
         loop {
-            // The decoder's own bytes come first: what waits for input may wait long.
+            // Deliver the decoder's buffered bytes first, because input may be slow.
             let keeps_back = self.has_more && !self.decoder.is_whole();
             let input = if keeps_back { &[] } else { self.input.buffer() };
             if input.is_empty() && !keeps_back {
@@ -128,7 +128,7 @@ impl Decoder for Gzip {
         let taken = (self.inflate.total_in() - before.0) as usize;
         let given = (self.inflate.total_out() - before.1) as usize;
         self.member_ended = matches!(result, Ok(Status::StreamEnd));
-        // The library's own message depends on how much it was given at once.
+        // The library's message depends on the size of the input pieces.
         let damaged = |_| io::Error::new(io::ErrorKind::InvalidData, "corrupt deflate data or checksum");
         Step { taken, given, result: result.map(drop).map_err(damaged) }
     }

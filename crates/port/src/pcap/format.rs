@@ -108,7 +108,7 @@ impl Scale {
         let unit = match resolution {
             Resolution::Decimal(n @ 0..=9) => Unit::Multiply(10u64.pow(9 - n as u32)),
             Resolution::Decimal(n @ 10..=28) => Unit::Divide(10u64.pow(n as u32 - 9)),
-            // 64 bits of anything finer are less than a nanosecond.
+            // 64 bits of a finer unit are less than a nanosecond.
             Resolution::Decimal(_) => Unit::Shift(127),
             Resolution::Binary(n) => Unit::Shift(n),
         };

@@ -111,7 +111,7 @@ impl Merge {
         if let Some(error) = self.pending.take() {
             return Err(error);
         }
-        // No more packets than a block of empty ones has.
+        // At most as many packets as a block of empty packets has.
         while !self.ended && batch.bytes_max() < BLOCK_BYTES && batch.len() < BLOCK_BYTES / RECORD_HEADER_BYTES {
             match self.fill(batch.is_empty()) {
                 Ok(true) => {}
@@ -195,7 +195,7 @@ impl Merge {
         let due = head.notes.partition_point(|note| note.at <= seq);
         for Beside { at: of, what } in head.notes.drain(..due) {
             let what = match what {
-                // The one section here has the options of the first capture's.
+                // The merged section has the options of the first capture.
                 What::Section(_) if at > 0 => continue,
                 _ if what.is_of_packet() && of != seq => continue,
                 What::Statistics { interface, time, options } => match head.numbers.get(usize::from(interface)) {

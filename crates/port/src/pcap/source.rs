@@ -116,7 +116,7 @@ impl Source {
             _ => None,
         };
         let whole = Cursor::new(magic).chain(counted);
-        // Only a thread can decode what a pipe has without waiting for what it hasn't.
+        // Only with a thread can available bytes of a pipe be decoded without waiting for more.
         let compressed = |stream: Box<dyn Stream>| match pipe {
             Some(_) => Input::Compressed(Ahead::at_once(stream)),
             None => Input::Compressed(Ahead::once_long(stream)),
@@ -145,7 +145,7 @@ impl Source {
     pub(super) fn is_ready(&self) -> bool {
         match &self.input {
             Input::Plain(_) => true,
-            // What can't be polled is left to the read, which tells why.
+            // If the file can't be polled, the read will return the error.
             Input::Pipe(_, file) => wait_for(file, Duration::ZERO).unwrap_or(true),
             Input::Compressed(ahead) => ahead.is_ready(),
         }
@@ -166,7 +166,7 @@ impl Source {
     /// Classifies a failed read: an error of the system or of the compressed stream.
     pub(super) fn fault(&self, source: io::Error) -> Fault {
         match self.compression {
-            // The system's own errors carry its number, the decompressors' do not.
+            // System errors have a number, errors of the decompressors do not.
             Some(compression) if source.raw_os_error().is_none() => Fault::Compressed(compression, source),
             _ => Fault::Read(source),
         }
@@ -187,7 +187,7 @@ impl Read for Pipe {
 
 /// Waits for at most `at_most`; true if the file has data or is at its end. A signal ends the wait.
 fn wait_for(file: &File, at_most: Duration) -> io::Result<bool> {
-    // Longer than a time can be told is forever.
+    // A time out of range means no limit.
     let at_most = Timespec::try_from(at_most).ok();
     match poll(&mut [PollFd::new(file, PollFlags::IN)], at_most.as_ref()) {
         Ok(ready) => Ok(ready > 0),

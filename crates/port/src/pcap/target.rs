@@ -106,7 +106,7 @@ impl Target {
                 let file = OpenOptions::new().write(true).open(path).map_err(Fault::Create)?;
                 Ok(Self { file, partial: None })
             }
-            // What links lead to is replaced, not the link; the new file is as accessible as the old one.
+            // Replace the target of a link, not the link. The new file gets the permissions of the old one.
             Ok(metadata) => {
                 let target = Self::beside(fs::canonicalize(path).map_err(Fault::Create)?)?;
                 target.file.set_permissions(metadata.permissions()).map_err(Fault::Create)?;

@@ -151,7 +151,7 @@ impl Writer {
     /// Refuses packets with another link type than `first`, which the first packet sets.
     fn refuse_other_links(&self, input: &Path, first: &mut Option<LinkType>) -> Result<(), Error> {
         let is_file = !is_standard(input) && input.metadata().is_ok_and(|metadata| metadata.is_file());
-        // What comes through a pipe can't be read twice.
+        // A pipe can't be read twice.
         if !is_file {
             return Ok(());
         }
@@ -460,7 +460,7 @@ impl Writer {
         let mut buffer = mem::take(&mut self.buffer);
         let result = self.hand(&buffer);
         buffer.clear();
-        // A packet longer than the buffer made it grow; it does not stay so.
+        // Shrink the buffer after a packet that was longer than it.
         buffer.shrink_to(BUFFER_BYTES);
         self.buffer = buffer;
         result

@@ -61,7 +61,7 @@ impl Arena {
         let stride = |index: &u32| (trace.packets()[*index as usize].len as usize).next_multiple_of(CHUNK_BYTES);
         let bytes = share.iter().map(stride).sum::<usize>().next_multiple_of(HUGE_PAGE).max(HUGE_PAGE);
         let mut memory = MmapMut::map_anon(bytes).expect("memory for the trace");
-        // A kernel without huge pages gives common ones, which `huge_pages` tells.
+        // Without huge pages the kernel uses small ones; `huge_pages` reports that.
         let _ = memory.advise(Advice::HugePage);
         let mut slots = pages::with_capacity(share.len());
         let mut starts = pages::with_capacity(share.len() + 1);
@@ -113,7 +113,7 @@ impl Arena {
         for start in &self.starts[behind..end] {
             prefetch::address(self.bytes().as_ptr().wrapping_add(*start as usize * CHUNK_BYTES));
         }
-        // What tells of them and of those behind them, for the processor foresees a stream no further than to the end of a page.
+        // Prefetch the descriptors, too, because hardware prefetch stops at the end of a page.
         prefetch::all(&self.slots[behind..end]);
         prefetch::all(&self.starts[end..self.slots.len().min(end + BURST)]);
     }

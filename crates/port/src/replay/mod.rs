@@ -368,7 +368,7 @@ impl ReplayQueue {
         let renumber = self.renumber.filter(|_| self.looped > 0);
         if self.copies || renumber.is_some() {
             let (memory, packets) = batch.parts_mut();
-            // Old bytes stay, so that nothing is zeroed from burst to burst.
+            // Keep old bytes, so that nothing is zeroed for each burst.
             if memory.len() < self.room {
                 memory.resize(self.room, 0);
             }
@@ -412,7 +412,7 @@ impl ReplayQueue {
         let later = Nanos(self.span.0.saturating_mul(self.looped));
         let sole = self.arena.sole_source();
         let mut at = 0;
-        // Written over rather than pushed: from burst to burst the count is the same.
+        // Overwrite instead of push: the count is usually the same for each burst.
         packets.resize(slots.len(), NO_PACKET);
         for (slot, packet) in slots.iter().zip(packets) {
             let (interface, link) = sole.unwrap_or_else(|| self.arena.source(slot));

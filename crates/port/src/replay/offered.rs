@@ -110,7 +110,7 @@ impl Depths {
 
     fn depth(&self) -> Depth {
         let total: u64 = self.by_depth.iter().sum();
-        // The least depth that was not exceeded for such a share of the time.
+        // The smallest depth that was not exceeded for this share of the time.
         let within = |share: f64| {
             let mut so_far = 0;
             let at = self.by_depth.iter().position(|time| {
@@ -250,7 +250,7 @@ impl OfferedQueue {
         // ORDERING: Relaxed, as there is one writer; pairs with the loads in `Count::read`.
         self.count.offered.store(self.ring.arrived(), Ordering::Relaxed);
         self.count.lost.store(self.ring.lost(), Ordering::Relaxed);
-        // A queue may be asked again once it has ended: nothing has changed since.
+        // A queue may be called again after its end; nothing has changed.
         let _ = self.count.depth.set(self.depths.depth());
     }
 }
@@ -258,7 +258,7 @@ impl OfferedQueue {
 impl Receive for OfferedQueue {
     fn receive(&mut self, batch: &mut Batch) -> Result<Received, PortError> {
         let start = *self.wire.start.get_or_init(Instant::now);
-        // What has arrived is still delivered after a stop; nothing more arrives.
+        // After a stop, arrived packets are still delivered, but no more arrive.
         self.is_over |= self.queue.is_stopped();
         Ok(self.deliver(start.elapsed(), batch))
     }

@@ -28,7 +28,7 @@ pub(super) struct Run {
 impl Ring {
     /// An empty ring. Packet `next` arrives first. Packets before `counted_from` don't count.
     pub(super) fn new(descriptors: u64, next: u64, counted_from: u64) -> Self {
-        // A run has a packet at least, so that there are never more runs than descriptors.
+        // A run has at least one packet, so there are never more runs than descriptors.
         let waiting = VecDeque::with_capacity(descriptors as usize);
         Self { descriptors, waiting, taken: 0, next, counted_from, lost: 0 }
     }
