@@ -96,8 +96,9 @@ pub struct Loaded {
 
 /// Share of the throughput that is offered to measure queue lengths.
 pub const LOAD: f64 = 0.9;
-/// Duration of that load, before it counts and then again while it counts.
+/// Duration of that load before it counts.
 const WARM_UP: Duration = Duration::from_millis(20);
+/// Duration of that load while it counts.
 const OFFERED: Duration = Duration::from_millis(200);
 
 /// Work of one core.

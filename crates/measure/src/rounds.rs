@@ -131,8 +131,8 @@ pub(crate) trait Contender {
     fn counted(&self) -> usize;
 }
 
-/// Runs rounds in which all contenders take turns, until each has enough rounds that count or [`PATIENCE`] ends. A contender that has
-/// enough rests, unless only one other is left: then it runs in between, so that nobody runs twice in a row with warm caches. Calls
+/// Runs rounds in which all contenders take turns, until each has enough rounds that count, or [`PATIENCE`] ends. A contender with enough
+/// rounds rests. If only one still needs rounds, a resting one runs in between, so that none runs twice in a row with warm caches. Calls
 /// `progress` with the number of rounds that count.
 pub(crate) fn take_turns(
     contenders: &mut [&mut dyn Contender],
