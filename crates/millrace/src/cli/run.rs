@@ -31,9 +31,9 @@ use catalogue::Catalogue;
 
 /// Run a function over a capture
 ///
-/// Reads pcap or pcapng, plain or compressed (.gz, .zst), from files or a pipe. Writes the packets that the function forwards or replies,
-/// with their rewrites, in input order under every engine. The summary goes to standard output. With `--out -` the packets go to standard
-/// output and the summary goes to standard error.
+/// Reads pcap or pcapng, plain or compressed (.gz, .zst), from files or a pipe. Writes the packets that the function forwards, and its
+/// replies, in input order under every engine. The summary goes to standard output. With `--out -` the packets go to standard output and
+/// the summary goes to standard error.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   millrace run conntrack --in a.pcap --out b.pcap --cores 2
