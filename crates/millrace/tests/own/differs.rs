@@ -89,7 +89,7 @@ pub(crate) fn a_difference_is_told_and_kept() {
     let (kept, whole) = (load("kept.pcap"), load("demo.pcap.zst"));
     assert_eq!(kept.len(), prefix);
     assert!(kept.iter().zip(whole.iter()).all(|((_, kept), (_, packet))| kept == packet));
-    let again = error.lines().find_map(|line| line.trim().strip_prefix("again: ")).expect("how to see it again");
+    let again = error.lines().find_map(|line| line.trim().strip_prefix("repeat: ")).expect("how to see it again");
     // By the name that this program was called by, not by ours.
     let (called, again) = again.split_once(' ').expect("a program and what it is to do");
     assert!(called.starts_with("own"), "{again}");
