@@ -142,8 +142,8 @@ pub(crate) fn a_function_that_breaks_the_contract_is_refused() {
     for (flaw, says) in [
         ("unlisted", "the key `burst`, which DESCRIPTION.keys doesn't list"),
         ("nothing to list", "lists `limit`, which its configuration doesn't have"),
-        ("coarse", "differ in their destination port have one key"),
-        ("fine", "nothing but their destination address have different keys"),
+        ("coarse", "packets with different destination port have the same key"),
+        ("fine", "differ only in destination address have different keys"),
         ("one-sided", "a packet and its answer have different keys"),
     ] {
         for line in ["functions", "run flawed --in demo.pcap.zst"] {
