@@ -250,7 +250,7 @@ state = "tap"
     fn errors_name_line_key_and_what_is_allowed() {
         for (text, place, words) in [
             ("", "a.toml:1:1:", "no port is given: write [port.lan]"),
-            ("types = 4\n", "a.toml:1:9:", "`types` is a list of types"),
+            ("types = 4\n", "a.toml:1:9:", "`types` must be a list of types"),
             ("types = [\"tpc4\"]\n", "a.toml:1:10:", "did you mean `tcp4`? (tcp4, udp4, sctp4, other4"),
             ("\nprot = 1", "a.toml:2:1:", "did you mean `port`? (types, vary, port)"),
             ("[vary]\nipv4 = 33", "a.toml:2:8:", "`ipv4` must be a number of bits from 1 to 32, not the number 33"),
@@ -260,7 +260,7 @@ state = "tap"
             ("[port.lan]\nfields = [\"src\", \"srcport\"]", "a.toml:2:18:", "`srcport` is not a field"),
             ("[port.lan]\nfields = [7]", "a.toml:2:11:", "its name in quotes"),
             ("[port.lan]\nfields = \"src\"\nfeilds = 1", "a.toml:3:1:", "did you mean `fields`?"),
-            ("[port.lan]\nfields = \"src\"\nsymmetric = true", "a.toml:2:10:", "names dst too"),
+            ("[port.lan]\nfields = \"src\"\nsymmetric = true", "a.toml:2:10:", "also needs dst"),
             ("[port.lan]\nfields = \"src\"\nsymmetric = 1", "a.toml:3:13:", "true or false"),
             ("[port.lan]\nfields = \"src\"\nother4 = \"sport\"", "a.toml:3:10:", "other4 packets have no sport"),
             ("types = [\"tcp4\"]\n[port.lan]\nfields = \"src\"\nudp4 = \"dst\"", "a.toml:4:8:", "add it there"),
