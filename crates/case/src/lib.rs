@@ -1,4 +1,4 @@
-//! Case files: what a function does, packet by packet, in words that people can read and every engine can be held to.
+//! Case files: packets that go into a function, and the expected outcome of each. Every engine can be tested with them.
 //!
 //! ```toml
 //! function = "nat"
@@ -12,12 +12,27 @@
 //! '''
 //! ```
 //!
-//! A line is a time, a packet, and behind `->` what becomes of it. `+` counts from the packet before. What is said of a packet
-//! that goes out changed is what changes in it, so the rest has to stay as it was. [`Spec`] is how packets are written.
+//! A line has a time, a packet, and the expected outcome after `->`. A time with `+` counts from the packet before. In the outcome of a
+//! rewritten packet, only the given fields change; all others must stay the same. [`Spec`] is the syntax of packets.
+//!
+//! ```
+//! use millrace_case::Cases;
+//!
+//! let text = r#"
+//! function = "nat"
+//! [[case]]
+//! name = "an unknown packet from outside is dropped"
+//! packets = '''
+//! 0s  udp 198.51.100.7:53 > 203.0.113.1:53  -> drop no-mapping
+//! '''
+//! "#;
+//! let cases = Cases::read(text).expect("the file is well-formed");
+//! assert_eq!((cases.function.as_str(), cases.cases[0].steps.len()), ("nat", 1));
+//! ```
 #![forbid(unsafe_code)]
 
 mod spec;
-mod words;
+mod tokens;
 
 use std::fmt;
 use std::ops::Range;
@@ -29,7 +44,7 @@ use serde::Deserialize;
 use toml::{Spanned, Table, Value};
 
 pub use spec::Spec;
-use words::{Words, show, split};
+use tokens::{Tokens, show, split};
 
 /// A case file.
 #[derive(Debug)]
@@ -40,27 +55,27 @@ pub struct Cases {
     pub cases: Vec<Case>,
 }
 
-/// What a function does with a few packets, from its beginning.
+/// Packets for a function with fresh state, and their expected outcomes.
 #[derive(Debug)]
 pub struct Case {
-    /// What it shows.
+    /// Its name.
     pub name: String,
     /// The function's configuration.
     pub config: Table,
-    /// What comes in, and what is to become of it.
+    /// Its packets with their expected outcomes.
     pub steps: Vec<Step>,
-    /// The title of what the function reports in the end, and the line that tells it.
+    /// Expected title of the function's report, with its line in the file.
     title: Option<(usize, String)>,
-    /// The rows of that, and the line that tells them.
+    /// Expected rows of the report, with their line in the file.
     report: Option<(usize, Vec<Vec<Shown>>)>,
 }
 
 /// One packet of a case.
 #[derive(Debug)]
 pub struct Step {
-    /// The line of the file that tells it.
+    /// Line in the file.
     pub line: usize,
-    /// Which of the line's packets it is, from 1, and how many there are.
+    /// Number of the packet within its line, from 1, and the line's number of packets.
     pub nth: (usize, usize),
     time: Nanos,
     interface: u16,
@@ -68,7 +83,7 @@ pub struct Step {
     expected: Option<Expected>,
 }
 
-/// What is to become of a packet.
+/// Expected outcome of a packet.
 #[derive(Clone, Debug)]
 enum Expected {
     Forward { port: PortId, change: Option<Spec> },
@@ -76,25 +91,25 @@ enum Expected {
     Drop(String),
 }
 
-/// What became of a packet.
+/// Actual outcome of a packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Fared<'a> {
-    /// Its descriptor, as it was left.
+    /// Its descriptor after the step.
     pub packet: &'a Packet,
-    /// Its bytes as they came in.
+    /// Its bytes before the step.
     pub before: &'a [u8],
-    /// Its bytes as they went out, if they did.
+    /// Its bytes as sent, if it was sent.
     pub after: &'a [u8],
-    /// Whether it was answered.
+    /// True if it was answered.
     pub replied: bool,
-    /// Why it was dropped, by name, if it was.
+    /// Name of the drop reason, if it was dropped.
     pub dropped: Option<&'static str>,
 }
 
-/// What is wrong with a case file, and where.
+/// An error in a case file, with its line.
 #[derive(Debug, PartialEq, Eq)]
 pub struct CaseError {
-    /// The line, from 1; none where it is the whole.
+    /// The line, from 1; `None` if the error is about the whole file.
     pub line: Option<usize>,
     /// What is wrong.
     pub message: String,
@@ -159,7 +174,7 @@ impl fmt::Display for Shown {
 /// Between what comes in and what becomes of it.
 const ARROW: &str = "->";
 
-/// So many packets a case has at most: it is to be read.
+/// Maximum number of packets in a case, so that people can read it.
 const PACKETS_MAX: usize = 10_000;
 
 impl Cases {
@@ -173,7 +188,7 @@ impl Cases {
             message: error.message().to_owned(),
         })?;
         if file.case.is_empty() {
-            return Err(CaseError { line: None, message: "there is no `[[case]]` in it".to_owned() });
+            return Err(CaseError { line: None, message: "the file has no `[[case]]`".to_owned() });
         }
         let case = |fields| Case::of(fields, &file.config, text);
         let cases = file.case.into_iter().map(case).collect::<Result<Vec<_>, _>>()?;
@@ -240,7 +255,7 @@ impl Case {
         trace
     }
 
-    /// The reasons to drop a packet that it names, with their lines.
+    /// Drop reasons that it expects, with their lines.
     pub fn reasons(&self) -> impl Iterator<Item = (usize, &str)> {
         self.steps.iter().filter_map(|step| match &step.expected {
             Some(Expected::Drop(reason)) => Some((step.line, reason.as_str())),
@@ -248,10 +263,10 @@ impl Case {
         })
     }
 
-    /// Holds what the function reports against what it is to.
+    /// Compares the function's report with the expected one.
     ///
     /// # Errors
-    /// Both, where they differ, and the line.
+    /// The line, and both reports, if they differ.
     pub fn holds(&self, report: Option<&Report>) -> Result<(), (usize, Difference)> {
         if let Some((line, expected)) = &self.title {
             let got = report.map_or(NO_REPORT, |report| &report.title);
@@ -282,7 +297,7 @@ impl Case {
     }
 }
 
-const NO_REPORT: &str = "nothing: the function has no report";
+const NO_REPORT: &str = "nothing, because the function has no report";
 
 /// The one table's values, and for keys that it hasn't the other's.
 fn merged(common: &Table, own: Table) -> Table {
@@ -302,37 +317,37 @@ fn table(rows: impl Iterator<Item = Vec<String>>) -> String {
     format!("[{}]", rows.map(|row| format!("[{}]", row.join(", "))).collect::<Vec<_>>().join(", "))
 }
 
-/// What was to be, and what was.
+/// Expected and actual outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// What was to become of it.
+    /// Expected outcome.
     pub expected: String,
-    /// What became of it.
+    /// Actual outcome.
     pub got: String,
 }
 
 impl Step {
     /// Reads a line: how many packets it stands for, the time between them, and the first.
-    fn read(words: &[words::Word], line: usize, last: Nanos) -> Result<(usize, Nanos, Self), String> {
-        let arrow = words.iter().position(|word| matches!(word, words::Word::Plain(word) if word == ARROW));
-        let (told, expected) = match arrow {
+    fn read(words: &[tokens::Token], line: usize, last: Nanos) -> Result<(usize, Nanos, Self), String> {
+        let arrow = words.iter().position(|word| matches!(word, tokens::Token::Plain(word) if word == ARROW));
+        let (input, expected) = match arrow {
             Some(at) => (&words[..at], Some(&words[at + 1..])),
             None => (words, None),
         };
-        let mut words = Words::new(told);
+        let mut words = Tokens::new(input);
         let time = words.plain("a time")?;
         let time = match time.strip_prefix('+') {
             Some(span) => last + span_of(span)?,
             None => span_of(time)?,
         };
         if time < last {
-            return Err(format!("time goes back: the packet before came at {} s", last.as_secs_f64()));
+            return Err(format!("time goes back: the packet before is at {} s", last.as_secs_f64()));
         }
         let (mut times, mut every) = (1, Nanos(0));
-        if let Some(words::Word::Plain(word)) = words.peek()
+        if let Some(tokens::Token::Plain(word)) = words.peek()
             && let Some(digits) = digits_behind_x(word)
         {
-            let most = || format!("`{word}` is no number of packets: from x1 to x{PACKETS_MAX}");
+            let most = || format!("`{word}` is not a number of packets: write x1 to x{PACKETS_MAX}");
             times = digits.parse().ok().filter(|times| (1..=PACKETS_MAX).contains(times)).ok_or_else(most)?;
             words.next();
             if words.take("every") {
@@ -340,24 +355,26 @@ impl Step {
             }
         }
         let interface = if words.take("on") { words.number("an interface's number")? } else { 0 };
-        if let Some(words::Word::Plain(word)) = words.peek()
+        if let Some(tokens::Token::Plain(word)) = words.peek()
             && (matches!(word.as_str(), "on" | "every" | "x") || digits_behind_x(word).is_some())
         {
-            return Err(format!("`{word}` stands in the wrong place: TIME xCOUNT every SPAN on INTERFACE PACKET"));
+            return Err(format!(
+                "`{word}` is in the wrong place; the order is TIME xCOUNT every SPAN on INTERFACE PACKET"
+            ));
         }
         let packet = Spec::read(&mut words)?;
-        let expected = expected.map(|words| Expected::read(&mut Words::new(words))).transpose()?;
+        let expected = expected.map(|words| Expected::read(&mut Tokens::new(words))).transpose()?;
         Ok((times, every, Self { line, nth: (1, times), time, interface, packet, expected }))
     }
 
-    /// Holds what became of the packet against what was to.
+    /// Compares the actual outcome with the expected one.
     ///
     /// # Errors
-    /// Both, where they differ.
+    /// Both, if they differ.
     pub fn holds(&self, fared: &Fared<'_>) -> Result<(), Difference> {
         let Some(expected) = &self.expected else { return Ok(()) };
-        let got = Got(fared);
-        let told = match expected {
+        let got = ShownOutcome(fared);
+        let as_expected = match expected {
             Expected::Drop(reason) => fared.dropped == Some(reason),
             Expected::Reply(spec) => fared.replied && covers(spec, fared.after),
             Expected::Forward { port, change } => {
@@ -369,15 +386,15 @@ impl Step {
                 !fared.replied && fared.packet.fate == Fate::Transmit(port.0) && bytes
             }
         };
-        if told {
+        if as_expected {
             return Ok(());
         }
         let expected = match expected {
             Expected::Forward { port, change: Some(change) } if change.changes(&self.packet) => {
-                format!("forward {}{}", Way(*port), change.over(&self.packet))
+                format!("forward {}{}", OutputPort(*port), change.over(&self.packet))
             }
-            Expected::Forward { port, change: Some(change) } => format!("forward {}{change}", Way(*port)),
-            Expected::Forward { port, change: None } => format!("forward {}unchanged", Way(*port)),
+            Expected::Forward { port, change: Some(change) } => format!("forward {}{change}", OutputPort(*port)),
+            Expected::Forward { port, change: None } => format!("forward {}unchanged", OutputPort(*port)),
             Expected::Reply(spec) => format!("reply {spec}"),
             Expected::Drop(reason) => format!("drop {reason}"),
         };
@@ -393,14 +410,14 @@ impl Step {
 }
 
 impl Expected {
-    fn read(words: &mut Words<'_>) -> Result<Self, String> {
-        let what = "what becomes of the packet (forward, reply or drop)";
+    fn read(words: &mut Tokens<'_>) -> Result<Self, String> {
+        let what = "the outcome of the packet (forward, reply or drop)";
         match words.plain(what)? {
             "drop" => {
-                let reason = words.plain("the reason of the drop")?.to_owned();
+                let reason = words.plain("the drop reason")?.to_owned();
                 match words.next() {
                     None => Ok(Self::Drop(reason)),
-                    Some(more) => Err(format!("{} can't stand behind the reason", show(more))),
+                    Some(more) => Err(format!("{} isn't allowed after the reason", show(more))),
                 }
             }
             "reply" => Ok(Self::Reply(Spec::read(words)?)),
@@ -416,10 +433,10 @@ impl Expected {
                 };
                 match words.next() {
                     None => Ok(Self::Forward { port, change }),
-                    Some(more) => Err(format!("{} can't stand behind `unchanged`", show(more))),
+                    Some(more) => Err(format!("{} isn't allowed after `unchanged`", show(more))),
                 }
             }
-            other => Err(format!("`{other}` stands where {what} is expected")),
+            other => Err(format!("found `{other}`, expected {what}")),
         }
     }
 }
@@ -429,16 +446,16 @@ fn digits_behind_x(word: &str) -> Option<&str> {
     word.strip_prefix('x').filter(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
 }
 
-/// Whether a frame is as it is told, as far as it is told.
+/// True if a frame has all the fields that the spec gives.
 fn covers(spec: &Spec, frame: &[u8]) -> bool {
     let is = Spec::of(frame);
     spec.changes(&is) && spec.over(&is) == is
 }
 
-/// The port that a packet leaves by, in words.
-struct Way(PortId);
+/// The output port of a packet, for display.
+struct OutputPort(PortId);
 
-impl fmt::Display for Way {
+impl fmt::Display for OutputPort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             PortId::ACROSS => Ok(()),
@@ -448,17 +465,19 @@ impl fmt::Display for Way {
     }
 }
 
-/// What became of a packet, in words.
-struct Got<'a>(&'a Fared<'a>);
+/// The actual outcome of a packet, for display.
+struct ShownOutcome<'a>(&'a Fared<'a>);
 
-impl fmt::Display for Got<'_> {
+impl fmt::Display for ShownOutcome<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Fared { packet, before, after, replied, dropped } = self.0;
         match (dropped, packet.fate) {
             (Some(reason), _) => write!(f, "drop {reason}"),
             (None, Fate::Transmit(_)) if *replied => write!(f, "reply {}", Spec::of(after)),
-            (None, Fate::Transmit(port)) if after == before => write!(f, "forward {}unchanged", Way(PortId(port))),
-            (None, Fate::Transmit(port)) => write!(f, "forward {}{}", Way(PortId(port)), Spec::of(after)),
+            (None, Fate::Transmit(port)) if after == before => {
+                write!(f, "forward {}unchanged", OutputPort(PortId(port)))
+            }
+            (None, Fate::Transmit(port)) => write!(f, "forward {}{}", OutputPort(PortId(port)), Spec::of(after)),
             (None, Fate::Drop(_) | Fate::Pending) => f.write_str("nothing"),
         }
     }
@@ -468,7 +487,7 @@ impl fmt::Display for Got<'_> {
 fn literal(text: &str, span: Range<usize>) -> Result<(usize, &str), CaseError> {
     let line = line_of(text, span.start);
     let inner = text[span].strip_prefix("'''").and_then(|rest| rest.strip_suffix("'''"));
-    let message = || "`packets` stand between ''' and ''', so that nothing in them means something to TOML".to_owned();
+    let message = || "write `packets` between ''' and ''', so that TOML doesn't interpret them".to_owned();
     Ok((line, inner.ok_or_else(|| CaseError { line: Some(line), message: message() })?))
 }
 
@@ -478,7 +497,7 @@ fn line_of(text: &str, at: usize) -> usize {
 
 /// Reads a span of time: `20ms`.
 fn span_of(text: &str) -> Result<Nanos, String> {
-    let wrong = || format!("`{text}` is no time: write 20ms, with ns, us, ms, s, min or h");
+    let wrong = || format!("`{text}` is not a time: write 20ms, with ns, us, ms, s, min or h");
     let unit = text.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(wrong)?;
     let (digits, unit) = text.split_at(unit);
     let scale: u64 = match unit {
@@ -535,22 +554,22 @@ mod tests {
     fn slips_are_told_with_their_line() {
         let edited = |from: &str, to: &str| Cases::read(&FILE.replace(from, to)).map(|_| ()).unwrap_err();
         for (from, to, line, says) in [
-            ("udp", "upd", 8, "`upd` stands where"),
-            ("-> forward", "-> forwards", 8, "`forwards` stands where what becomes"),
-            ("-> forward", "->", 8, "the line ends where what becomes"),
-            ("-> forward", "-> drop", 8, "the line ends where the reason"),
-            ("drop own", "drop own goal", 9, "`goal` can't stand"),
-            ("1s ", "1 ", 8, "`1` is no time"),
-            ("1s ", "9999999999999h ", 8, "is no time"),
+            ("udp", "upd", 8, "found `upd`, expected"),
+            ("-> forward", "-> forwards", 8, "found `forwards`, expected the outcome"),
+            ("-> forward", "->", 8, "the line ends, expected the outcome"),
+            ("-> forward", "-> drop", 8, "the line ends, expected the drop reason"),
+            ("drop own", "drop own goal", 9, "`goal` isn't allowed"),
+            ("1s ", "1 ", 8, "`1` is not a time"),
+            ("1s ", "9999999999999h ", 8, "is not a time"),
             ("+2ms", "2ms", 9, "time goes back"),
-            ("x3", "x0", 9, "is no number of packets"),
-            ("x3 every 1.5us on 1", "on 1 x3", 9, "`x3` stands in the wrong place: TIME xCOUNT"),
-            ("x3", "x 3", 9, "`x` stands in the wrong place"),
-            ("-> forward", "-> forward unchanged arp", 8, "`arp` can't stand behind `unchanged`"),
+            ("x3", "x0", 9, "is not a number of packets"),
+            ("x3 every 1.5us on 1", "on 1 x3", 9, "`x3` is in the wrong place; the order is TIME xCOUNT"),
+            ("x3", "x 3", 9, "`x` is in the wrong place"),
+            ("-> forward", "-> forward unchanged arp", 8, "`arp` isn't allowed after `unchanged`"),
             ("x3", "x10000", 9, "at most 10000 packets"),
-            ("on 1", "on one", 9, "`one` stands where"),
+            ("on 1", "on one", 9, "found `one`, expected"),
             ("name", "heading", 4, "unknown field `heading`"),
-            ("# nothing", "(", 7, "no `)`"),
+            ("# nothing", "(", 7, "without `)`"),
         ] {
             let error = edited(from, to);
             assert!(error.line == Some(line) && error.message.contains(says), "{to}: {error:?}");
@@ -579,18 +598,18 @@ mod tests {
                 .holds(&Fared { packet: &packet, before: &before, after, replied, dropped })
         };
         let across = Fate::Transmit(PortId::ACROSS.0);
-        let told = "forward udp 10.0.0.1:9 > 10.0.0.2:2";
+        let stated = "forward udp 10.0.0.1:9 > 10.0.0.2:2";
         assert_eq!(holds("forward", across, &before, false, None), Ok(()));
         assert_eq!(holds("forward unchanged", across, &before, false, None), Ok(()));
-        assert_eq!(holds(told, across, &changed, false, None), Ok(()));
+        assert_eq!(holds(stated, across, &changed, false, None), Ok(()));
         assert_eq!(holds("forward by 3", Fate::Transmit(3), &before, false, None), Ok(()));
         assert_eq!(holds("forward back", Fate::Transmit(PortId::BACK.0), &before, false, None), Ok(()));
         assert_eq!(holds("drop own", Fate::Drop(nf::Reason::OWN), &before, false, Some("own")), Ok(()));
         assert_eq!(holds("reply udp 10.0.0.1:9 > 10.0.0.2:2", across, &changed, true, None), Ok(()));
         let got = |result: Result<(), Difference>| result.unwrap_err().got;
-        assert_eq!(got(holds(told, across, &before, false, None)), "forward unchanged");
-        assert_eq!(got(holds("forward", across, &changed, false, None)), format!("{told} len 4"));
-        assert_eq!(got(holds(told, across, &spoiled, false, None)), format!("{told} hex 00010202"));
+        assert_eq!(got(holds(stated, across, &before, false, None)), "forward unchanged");
+        assert_eq!(got(holds("forward", across, &changed, false, None)), format!("{stated} len 4"));
+        assert_eq!(got(holds(stated, across, &spoiled, false, None)), format!("{stated} hex 00010202"));
         assert_eq!(got(holds("forward", Fate::Transmit(3), &before, false, None)), "forward by 3 unchanged");
         assert_eq!(got(holds("forward", Fate::Drop(nf::Reason::OWN), &before, false, Some("own"))), "drop own");
         assert_eq!(got(holds("drop other", Fate::Drop(nf::Reason::OWN), &before, false, Some("own"))), "drop own");
@@ -601,6 +620,6 @@ mod tests {
         );
         spoiled = changed.clone();
         spoiled[24] ^= 1;
-        assert!(got(holds(told, across, &spoiled, false, None)).contains("with other bytes: hex 02"), "a checksum");
+        assert!(got(holds(stated, across, &spoiled, false, None)).contains("with other bytes: hex 02"), "a checksum");
     }
 }

@@ -1,14 +1,15 @@
-//! A packet in words: `tcp 10.0.0.1:40000 > 198.51.100.1:80 S seq 7`. What is left out has a default, or is left as it was.
+//! The syntax of packets in case files: `tcp 10.0.0.1:40000 > 198.51.100.1:80 S seq 7`. Fields that are left out have a default, or stay
+//! unchanged in an outcome.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use packet::{Endpoint, Fragment, Headers, LinkType, Mac, Network, TcpFlags, Transport};
 
-use super::words::{Word, Words, hex, show, split};
+use super::tokens::{Token, Tokens, hex, show, split};
 use synth::Build;
 
-/// A packet, as far as it is told.
+/// A packet as given in a case file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spec {
     macs: Option<(Mac, Mac)>,
@@ -87,11 +88,11 @@ impl Spec {
     /// # Errors
     /// What is wrong with it.
     pub fn parse(text: &str) -> Result<Self, String> {
-        Self::read(&mut Words::new(&split(text)?))
+        Self::read(&mut Tokens::new(&split(text)?))
     }
 
     /// Reads a packet up to the end of the words.
-    pub(super) fn read(words: &mut Words<'_>) -> Result<Self, String> {
+    pub(super) fn read(words: &mut Tokens<'_>) -> Result<Self, String> {
         let macs = match words.take("eth") {
             true => Some((mac(words)?, arrow(words, mac)?)),
             false => None,
@@ -104,7 +105,7 @@ impl Spec {
             Body::Arp
         } else if words.take("hex") {
             if macs.is_some() || vlans.is_some() {
-                return Err("`hex` is a whole frame, with addresses and tags".to_owned());
+                return Err("`hex` gives a whole frame, including addresses and tags".to_owned());
             }
             Body::Frame(bytes(words)?)
         } else {
@@ -112,14 +113,15 @@ impl Spec {
         };
         match words.next() {
             None => Ok(Self { macs, vlans, body }),
-            Some(Word::Plain(word)) if word.bytes().all(|letter| b"FSRPAUEW".contains(&letter)) => Err(format!(
-                "`{word}` can't stand here: flags stand behind a TCP segment's addresses, as tcpdump has them: S, S., ., P., F., R"
+            Some(Token::Plain(word)) if word.bytes().all(|letter| b"FSRPAUEW".contains(&letter)) => Err(format!(
+                "`{word}` isn't allowed here: flags follow the addresses of a TCP segment, as in tcpdump: S, S., ., \
+                 P., F., R"
             )),
-            Some(more) => Err(format!("{} can't stand here", show(more))),
+            Some(more) => Err(format!("{} isn't allowed here", show(more))),
         }
     }
 
-    /// Whether all bytes follow from the packet that came in and from what is told here of it.
+    /// True if all bytes follow from the incoming packet and from the fields given here.
     pub(super) fn changes(&self, before: &Self) -> bool {
         match (&self.body, &before.body) {
             (Body::Ip(one), Body::Ip(other)) => {
@@ -131,7 +133,7 @@ impl Spec {
         }
     }
 
-    /// What is told here, and for the rest what is told there.
+    /// The fields given here, and for all others those of the other spec.
     #[must_use]
     pub(super) fn over(&self, other: &Self) -> Self {
         let body = match (&self.body, &other.body) {
@@ -184,17 +186,17 @@ impl Spec {
 }
 
 impl Ip {
-    fn read(words: &mut Words<'_>) -> Result<Self, String> {
+    fn read(words: &mut Tokens<'_>) -> Result<Self, String> {
         let what = "the kind of packet (tcp, udp, icmp, ip, arp or hex)";
         let name = words.plain(what)?;
         let has_ports = matches!(name, "tcp" | "udp");
         if !has_ports && !matches!(name, "icmp" | "ip") {
-            return Err(format!("`{name}` stands where {what} is expected"));
+            return Err(format!("found `{name}`, expected {what}"));
         }
         let end = if has_ports { socket } else { host };
         let (src, dst) = (end(words)?, arrow(words, end)?);
         if src.address.is_ipv4() != dst.address.is_ipv4() {
-            return Err(format!("{src} and {dst} are not of one family"));
+            return Err(format!("{src} and {dst} are not of the same family"));
         }
         let kind = match name {
             "tcp" => Kind::Tcp {
@@ -208,7 +210,7 @@ impl Ip {
             },
             "udp" => Kind::Udp,
             "ip" if words.take("proto") => Kind::Other(words.number("a protocol's number")?),
-            "ip" => return Err("`proto` and its number are missing behind the addresses".to_owned()),
+            "ip" => return Err("`proto` and its number are missing after the addresses".to_owned()),
             _ => icmp(words, src.address.is_ipv4())?,
         };
         let mut ip = Self { src, dst, kind, ttl: None, tos: None, id: None, fragment: None, payload: None };
@@ -220,18 +222,18 @@ impl Ip {
     }
 
     /// Takes one detail, if the next word begins one.
-    fn detail(&mut self, words: &mut Words<'_>) -> Result<bool, String> {
+    fn detail(&mut self, words: &mut Tokens<'_>) -> Result<bool, String> {
         let is_error = matches!(self.kind, Kind::Icmp { kind, .. } if is_error(kind, self.src.address));
         match words.peek() {
-            Some(Word::Quoted(text)) => {
+            Some(Token::Quoted(text)) => {
                 words.next();
                 self.payload = Some(Payload::Bytes(text.clone()));
                 return Ok(true);
             }
-            Some(Word::Plain(_)) => {}
-            Some(Word::Group(_)) | None => return Ok(false),
+            Some(Token::Plain(_)) => {}
+            Some(Token::Group(_)) | None => return Ok(false),
         }
-        let Some(Word::Plain(name)) = words.peek() else { return Ok(false) };
+        let Some(Token::Plain(name)) = words.peek() else { return Ok(false) };
         match (name.as_str(), &mut self.kind) {
             ("ttl", _) => self.ttl = Some(detail(words)?),
             ("tos", _) => self.tos = Some(detail(words)?),
@@ -242,7 +244,9 @@ impl Ip {
                 let (digits, more) = at.strip_suffix('+').map_or((at, false), |digits| (digits, true));
                 let offset = digits.parse().ok().filter(|offset: &u16| offset.is_multiple_of(8));
                 let offset = offset.ok_or_else(|| {
-                    format!("`{at}` is no fragment's offset: bytes, by eights, and `+` where more follow")
+                    format!(
+                        "`{at}` is not a fragment offset: a multiple of 8 in bytes, with `+` if more fragments follow"
+                    )
                 })?;
                 self.fragment = Some((offset, more));
             }
@@ -259,13 +263,13 @@ impl Ip {
             }
             ("quoting", _) if is_error => {
                 words.next();
-                let Some(Word::Group(quoted)) = words.next() else {
-                    return Err("behind `quoting` stands a packet in parentheses".to_owned());
+                let Some(Token::Group(quoted)) = words.next() else {
+                    return Err("`quoting` must be followed by a packet in parentheses".to_owned());
                 };
-                let mut quoted = Words::new(quoted);
+                let mut quoted = Tokens::new(quoted);
                 let ip = Self::read(&mut quoted)?;
                 if let Some(more) = quoted.next() {
-                    return Err(format!("{} can't stand here", show(more)));
+                    return Err(format!("{} isn't allowed here", show(more)));
                 }
                 self.payload = Some(Payload::Quoted(Box::new(ip)));
             }
@@ -523,46 +527,46 @@ fn counting(len: usize) -> Vec<u8> {
     (0..len).map(|index| index as u8).collect()
 }
 
-/// The number behind the name of a detail.
-fn detail<T: std::str::FromStr>(words: &mut Words<'_>) -> Result<T, String> {
+/// The number after the name of a field.
+fn detail<T: std::str::FromStr>(words: &mut Tokens<'_>) -> Result<T, String> {
     let name = words.plain("a detail")?;
     words.number(&format!("the number of `{name}`"))
 }
 
-fn arrow<T>(words: &mut Words<'_>, end: impl Fn(&mut Words<'_>) -> Result<T, String>) -> Result<T, String> {
+fn arrow<T>(words: &mut Tokens<'_>, end: impl Fn(&mut Tokens<'_>) -> Result<T, String>) -> Result<T, String> {
     let word = words.plain("`>`")?;
-    if word == ">" { end(words) } else { Err(format!("`{word}` stands where `>` is expected")) }
+    if word == ">" { end(words) } else { Err(format!("found `{word}`, expected `>`")) }
 }
 
-fn socket(words: &mut Words<'_>) -> Result<Endpoint, String> {
+fn socket(words: &mut Tokens<'_>) -> Result<Endpoint, String> {
     let word = words.plain("an address with a port")?;
     let socket = word
         .parse::<SocketAddr>()
-        .map_err(|_| format!("`{word}` is no address with a port: write 10.0.0.1:80, or [2001:db8::1]:80"))?;
+        .map_err(|_| format!("`{word}` is not an address with a port: write 10.0.0.1:80, or [2001:db8::1]:80"))?;
     Ok(Endpoint::new(socket.ip(), socket.port()))
 }
 
-fn host(words: &mut Words<'_>) -> Result<Endpoint, String> {
+fn host(words: &mut Tokens<'_>) -> Result<Endpoint, String> {
     let word = words.plain("an address")?;
-    let address = word.parse().map_err(|_| format!("`{word}` is no address: write 10.0.0.1, or 2001:db8::1"))?;
+    let address = word.parse().map_err(|_| format!("`{word}` is not an address: write 10.0.0.1, or 2001:db8::1"))?;
     Ok(Endpoint::new(address, 0))
 }
 
-fn mac(words: &mut Words<'_>) -> Result<Mac, String> {
+fn mac(words: &mut Tokens<'_>) -> Result<Mac, String> {
     let word = words.plain("an Ethernet address")?;
     let parts: Option<Vec<u8>> = word.split(':').map(|part| u8::from_str_radix(part, 16).ok()).collect();
     let bytes = parts.and_then(|parts| <[u8; 6]>::try_from(parts).ok());
-    bytes.map(Mac).ok_or_else(|| format!("`{word}` is no Ethernet address: write 02:00:00:00:00:01"))
+    bytes.map(Mac).ok_or_else(|| format!("`{word}` is not an Ethernet address: write 02:00:00:00:00:01"))
 }
 
-fn bytes(words: &mut Words<'_>) -> Result<Vec<u8>, String> {
+fn bytes(words: &mut Tokens<'_>) -> Result<Vec<u8>, String> {
     let word = words.plain("hexadecimal digits")?;
-    hex(word).ok_or_else(|| format!("`{word}` are no bytes: write an even number of hexadecimal digits"))
+    hex(word).ok_or_else(|| format!("`{word}` is not a list of bytes: write an even number of hexadecimal digits"))
 }
 
 /// The flags, if the next word is made of their letters.
-fn flags(words: &mut Words<'_>) -> Option<TcpFlags> {
-    let Some(Word::Plain(word)) = words.peek() else { return None };
+fn flags(words: &mut Tokens<'_>) -> Option<TcpFlags> {
+    let Some(Token::Plain(word)) = words.peek() else { return None };
     let letters = word.chars().map(|letter| FLAGS.iter().find(|(of, _)| *of == letter).map(|(_, flag)| *flag));
     let flags = if word == "none" { Some(TcpFlags::default()) } else { letters.collect::<Option<Vec<_>>>().map(all) };
     if flags.is_some() {
@@ -575,7 +579,7 @@ fn all(flags: Vec<TcpFlags>) -> TcpFlags {
     flags.into_iter().fold(TcpFlags::default(), TcpFlags::with)
 }
 
-fn icmp(words: &mut Words<'_>, is_v4: bool) -> Result<Kind, String> {
+fn icmp(words: &mut Tokens<'_>, is_v4: bool) -> Result<Kind, String> {
     let query = QUERIES.iter().find(|(name, ..)| words.take(name));
     let (kind, code) = match query {
         Some(&(_, v4, v6)) => (if is_v4 { v4 } else { v6 }, 0),
@@ -584,13 +588,15 @@ fn icmp(words: &mut Words<'_>, is_v4: bool) -> Result<Kind, String> {
             (kind, if words.take("code") { words.number("a code's number")? } else { 0 })
         }
         None => {
-            return Err("behind the addresses stands `echo-request`, `echo-reply` or `type` and a number".to_owned());
+            return Err(
+                "the addresses must be followed by `echo-request`, `echo-reply`, or `type` and a number".to_owned()
+            );
         }
     };
     Ok(Kind::Icmp { kind, code, id: None, seq: None })
 }
 
-/// Whether messages of this type quote a packet.
+/// True if messages of this type quote a packet.
 fn is_error(kind: u8, family: IpAddr) -> bool {
     if family.is_ipv4() { matches!(kind, 3 | 4 | 5 | 11 | 12) } else { kind < 128 }
 }
@@ -620,12 +626,12 @@ mod tests {
             "ip 10.0.0.1 > 10.0.0.2 proto 89 hex 0201",
             "udp 10.0.0.1:1 > 10.0.0.2:2 fragment 0+ len 16",
         ] {
-            let told = spec(text).unwrap();
-            let frame = told.to_frame();
+            let stated = spec(text).unwrap();
+            let frame = stated.to_frame();
             let shown = Spec::of(&frame);
             assert_eq!(shown.to_string(), text);
             assert_eq!(shown.to_frame(), frame, "{text}");
-            assert!(told.changes(&shown) && told.over(&shown) == shown, "{text}: {:?}", told.over(&shown));
+            assert!(stated.changes(&shown) && stated.over(&shown) == shown, "{text}: {:?}", stated.over(&shown));
         }
         assert_eq!(spec("arp").unwrap().to_frame(), Build::arp());
         assert_eq!(spec("vlan 7 arp").unwrap().to_frame()[12..18], [0x81, 0, 0, 7, 8, 6]);
@@ -635,38 +641,38 @@ mod tests {
     #[test]
     fn what_is_left_out_stays_as_it_was() {
         let before = spec("tcp 10.0.0.1:40000 > 198.51.100.1:80 S seq 7 ttl 3 len 4").unwrap();
-        let told = spec("tcp 203.0.113.1:40000 > 198.51.100.1:80 ttl 2").unwrap();
+        let stated = spec("tcp 203.0.113.1:40000 > 198.51.100.1:80 ttl 2").unwrap();
         let expected = "tcp 203.0.113.1:40000 > 198.51.100.1:80 S seq 7 ttl 2 len 4";
-        assert_eq!(told.over(&before).to_string(), expected);
+        assert_eq!(stated.over(&before).to_string(), expected);
         let other = spec("udp 10.0.0.1:1 > 10.0.0.2:2").unwrap();
-        assert!(!told.changes(&other));
+        assert!(!stated.changes(&other));
     }
 
     #[test]
     fn slips_are_told() {
         for (text, says) in [
-            ("", "the line ends where the kind of packet"),
-            ("tpc 10.0.0.1:1 > 10.0.0.2:2", "`tpc` stands where the kind of packet"),
-            ("tcp 10.0.0.1 > 10.0.0.2:2", "`10.0.0.1` is no address with a port"),
-            ("tcp 10.0.0.1:1 10.0.0.2:2", "`10.0.0.2:2` stands where `>` is expected"),
-            ("udp 10.0.0.1:1 > [::1]:2", "not of one family"),
-            ("udp 10.0.0.1:1 > 10.0.0.2:2 S", "`S` can't stand here"),
-            ("tcp 10.0.0.1:1 > 10.0.0.2:2 SX", "`SX` can't stand here"),
-            ("tcp 10.0.0.1:1 > 10.0.0.2:2 seq -1", "`-1` stands where the number of `seq`"),
-            ("tcp 10.0.0.1:1 > 10.0.0.2:2 ttl 256", "`256` stands where the number of `ttl`"),
-            ("udp 10.0.0.1:1 > 10.0.0.2:2 len", "the line ends where the number of `len`"),
+            ("", "the line ends, expected the kind of packet"),
+            ("tpc 10.0.0.1:1 > 10.0.0.2:2", "found `tpc`, expected the kind of packet"),
+            ("tcp 10.0.0.1 > 10.0.0.2:2", "`10.0.0.1` is not an address with a port"),
+            ("tcp 10.0.0.1:1 10.0.0.2:2", "found `10.0.0.2:2`, expected `>`"),
+            ("udp 10.0.0.1:1 > [::1]:2", "not of the same family"),
+            ("udp 10.0.0.1:1 > 10.0.0.2:2 S", "`S` isn't allowed here"),
+            ("tcp 10.0.0.1:1 > 10.0.0.2:2 SX", "`SX` isn't allowed here"),
+            ("tcp 10.0.0.1:1 > 10.0.0.2:2 seq -1", "found `-1`, expected the number of `seq`"),
+            ("tcp 10.0.0.1:1 > 10.0.0.2:2 ttl 256", "found `256`, expected the number of `ttl`"),
+            ("udp 10.0.0.1:1 > 10.0.0.2:2 len", "the line ends, expected the number of `len`"),
             ("udp 10.0.0.1:1 > 10.0.0.2:2 len 65535", "at most 65000"),
-            ("udp 10.0.0.1:1 > 10.0.0.2:2 hex 123", "`123` are no bytes"),
-            ("udp 10.0.0.1:1 > 10.0.0.2:2 fragment 7", "no fragment's offset"),
+            ("udp 10.0.0.1:1 > 10.0.0.2:2 hex 123", "`123` is not a list of bytes"),
+            ("udp 10.0.0.1:1 > 10.0.0.2:2 fragment 7", "not a fragment offset"),
             ("udp 10.0.0.1:1 > 10.0.0.2:2 fragment 8", "a later fragment has no ports"),
-            ("tcp 10.0.0.1:1 > 10.0.0.2:2 SA", "as tcpdump has them: S, S., ., P., F., R"),
-            ("icmp 10.0.0.1 > 10.0.0.2", "`echo-request`, `echo-reply` or `type`"),
+            ("tcp 10.0.0.1:1 > 10.0.0.2:2 SA", "as in tcpdump: S, S., ., P., F., R"),
+            ("icmp 10.0.0.1 > 10.0.0.2", "`echo-request`, `echo-reply`, or `type`"),
             ("icmp 10.0.0.1 > 10.0.0.2 type 3 quoting udp", "a packet in parentheses"),
-            ("icmp 10.0.0.1 > 10.0.0.2 echo-request quoting (udp)", "`quoting` can't stand here"),
+            ("icmp 10.0.0.1 > 10.0.0.2 echo-request quoting (udp)", "`quoting` isn't allowed here"),
             ("ip 10.0.0.1 > 10.0.0.2", "`proto` and its number are missing"),
-            ("eth 02:00 > 02:01 arp", "`02:00` is no Ethernet address"),
-            ("vlan 7 hex 00", "`hex` is a whole frame"),
-            ("arp 10.0.0.1", "`10.0.0.1` can't stand here"),
+            ("eth 02:00 > 02:01 arp", "`02:00` is not an Ethernet address"),
+            ("vlan 7 hex 00", "`hex` gives a whole frame"),
+            ("arp 10.0.0.1", "`10.0.0.1` isn't allowed here"),
         ] {
             let error = spec(text).unwrap_err();
             assert!(error.contains(says), "{text}: {error}");

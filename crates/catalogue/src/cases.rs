@@ -1,4 +1,4 @@
-//! Functions held to cases: what is to become of each packet, and that every engine does alike.
+//! Checks functions against case files: the outcome of each packet, and that every engine agrees.
 
 use std::collections::HashSet;
 use std::slice;
@@ -11,58 +11,58 @@ use nf::Reason;
 use port::{MemoryQueue, Trace};
 
 use crate::config::Settings;
-use crate::{Entry, Program};
+use crate::{CatalogueEntry, Program};
 
-/// A case and how it went.
+/// Result of a case.
 #[derive(Debug)]
-pub struct Held {
+pub struct CaseResult {
     /// The case's name.
     pub name: String,
-    /// How many packets it has.
+    /// Number of packets.
     pub packets: usize,
-    /// What differs from what the file says: in which line, and which of the line's packets and of how many.
-    pub differences: Vec<Differs>,
-    /// The engines that were held against the sequential run.
+    /// Packets with another outcome than expected.
+    pub differences: Vec<CaseDifference>,
+    /// Engines that were compared with the sequential run.
     pub engines: Vec<EngineKind>,
-    /// In how many runs.
+    /// Number of runs.
     pub runs: u64,
-    /// Where one differs.
+    /// An engine that differs from the sequential run, if any.
     pub mismatch: Option<Mismatch>,
 }
 
-/// What differs from what the file says.
+/// A packet with another outcome than expected.
 #[derive(Debug)]
-pub struct Differs {
-    /// The line of the file that tells it.
+pub struct CaseDifference {
+    /// Line in the file.
     pub line: usize,
-    /// Which of the line's packets it is, from 1, and of how many.
+    /// Number of the packet within its line, from 1, and the line's number of packets.
     pub nth: (usize, usize),
-    /// What was to be, and what was.
+    /// Expected and actual outcome.
     pub difference: Difference,
 }
 
-impl Held {
-    /// Whether all is as it should be.
+impl CaseResult {
+    /// True if everything is as expected.
     #[must_use]
     pub const fn is_right(&self) -> bool {
         self.differences.is_empty() && self.mismatch.is_none()
     }
 }
 
-/// Holds a function to a case, from its beginning, and every engine of the plan that takes it to the same packets. `file` is what
-/// errors call the case's file.
+/// Runs a function from fresh state over the packets of a case and compares the outcomes, then compares every engine of the plan that
+/// supports the function. `file` is the file name for errors.
 ///
 /// # Errors
-/// What is wrong with the case: its configuration, or reasons that the function doesn't have.
-pub fn hold(entry: &Entry, file: &str, case: &Case, plan: &Plan) -> Result<Held, String> {
-    hold_all(entry, file, case, slice::from_ref(plan))
+/// The case is invalid: its configuration, or drop reasons that the function doesn't have.
+pub fn check_case(entry: &CatalogueEntry, file: &str, case: &Case, plan: &Plan) -> Result<CaseResult, String> {
+    check_case_all(entry, file, case, slice::from_ref(plan))
 }
 
-/// The same with several plans, of other numbers of cores.
+/// The same with several plans, for other numbers of cores.
 ///
 /// # Errors
-/// As [`hold`].
-pub fn hold_all(entry: &Entry, file: &str, case: &Case, plans: &[Plan]) -> Result<Held, String> {
+/// As [`check_case`].
+pub fn check_case_all(entry: &CatalogueEntry, file: &str, case: &Case, plans: &[Plan]) -> Result<CaseResult, String> {
     let settings = Settings::from_table(&format!("{file}, case \"{}\"", case.name), &case.config);
     let program = entry.load(&settings).map_err(|error| error.to_string())?;
     let own = entry.description().drop_reasons;
@@ -70,14 +70,14 @@ pub fn hold_all(entry: &Entry, file: &str, case: &Case, plans: &[Plan]) -> Resul
     if let Some((line, reason)) = case.reasons().find(|(_, reason)| !known.contains(reason) || *reason == UNNAMED) {
         let name = entry.description().name;
         let own = if own.is_empty() {
-            "It has none of its own".to_owned()
+            "It declares no reasons".to_owned()
         } else {
-            format!("Its own are {}", own.join(", "))
+            format!("It declares {}", own.join(", "))
         };
         let mut all: Vec<&str> = (0..Reason::OWN).map(|number| Reason(number).name(&[])).collect();
         all.retain(|reason| *reason != UNNAMED);
         return Err(format!(
-            "{file}:{line}: {name} has no reason `{reason}` to drop a packet. {own}; all functions have {}",
+            "{file}:{line}: {name} has no drop reason `{reason}`. {own}; all functions also have {}",
             all.join(", ")
         ));
     }
@@ -87,43 +87,43 @@ pub fn hold_all(entry: &Entry, file: &str, case: &Case, plans: &[Plan]) -> Resul
     let report = program.explain(&mut MemoryQueue::new(Arc::clone(&trace), 64), &mut |fared, _| {
         let Some(step) = steps.next() else { unreachable!("there are as many packets as steps") };
         if let Err(difference) = step.holds(fared) {
-            differences.push(Differs { line: step.line, nth: step.nth, difference });
+            differences.push(CaseDifference { line: step.line, nth: step.nth, difference });
         }
     });
     let report = report.map_err(|error| format!("{file}, case \"{}\": {error}", case.name))?;
     if let Err((line, difference)) = case.holds(report.as_ref()) {
-        differences.push(Differs { line, nth: (1, 1), difference });
+        differences.push(CaseDifference { line, nth: (1, 1), difference });
     }
     let (mut engines, mut runs, mut mismatch) = (Vec::new(), 0, None);
     for plan in plans {
-        let (taken, more, found) = held(&*program, &trace, plan);
+        let (taken, more, found) = check_engines(&*program, &trace, plan);
         engines.extend(taken.into_iter().filter(|engine| !engines.contains(engine)).collect::<Vec<_>>());
         runs += more;
         mismatch = mismatch.or(found);
     }
-    Ok(Held { name: case.name.clone(), packets: case.steps.len(), differences, engines, runs, mismatch })
+    Ok(CaseResult { name: case.name.clone(), packets: case.steps.len(), differences, engines, runs, mismatch })
 }
 
-/// Holds a function to a case file, and all engines on up to three cores, for the tests of a crate of one's own.
+/// Checks a function against a case file, with all engines on up to three cores. For tests in an author's own crate.
 ///
 /// # Errors
-/// All that is not as it should be, a line each.
-pub fn check(entry: &Entry, text: &str) -> Result<(), String> {
+/// All differences, one line each.
+pub fn check(entry: &CatalogueEntry, text: &str) -> Result<(), String> {
     let name = entry.description().name;
     let cases = Cases::read(text).map_err(|error| error.of("the case file"))?;
     if cases.function != name {
-        return Err(format!("the case file is of `{}`, and not of `{name}`", cases.function));
+        return Err(format!("the case file is for `{}`, not for `{name}`", cases.function));
     }
     let engines = EngineKind::ALL.to_vec();
     let plan = Plan { engines, cores: 1..=3, seeds: 0..3, threads: true, options: Options::default() };
     let mut wrong = Vec::new();
     for case in &cases.cases {
-        let held = hold(entry, "the case file", case, &plan)?;
-        for Differs { line, difference: Difference { expected, got }, .. } in &held.differences {
-            wrong.push(format!("{}, line {line}: expected {expected}, got {got}", held.name));
+        let result = check_case(entry, "the case file", case, &plan)?;
+        for CaseDifference { line, difference: Difference { expected, got }, .. } in &result.differences {
+            wrong.push(format!("{}, line {line}: expected {expected}, got {got}", result.name));
         }
-        if let Some(mismatch) = &held.mismatch {
-            wrong.push(format!("{}: {mismatch:?}", held.name));
+        if let Some(mismatch) = &result.mismatch {
+            wrong.push(format!("{}: {mismatch:?}", result.name));
         }
     }
     if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n")) }
@@ -132,8 +132,9 @@ pub fn check(entry: &Entry, text: &str) -> Result<(), String> {
 /// What a number is called that is no reason.
 const UNNAMED: &str = "unnamed";
 
-/// Holds every engine against the sequential run: which did take it, in how many runs, and where one differs.
-fn held(program: &dyn Program, trace: &Trace, plan: &Plan) -> (Vec<EngineKind>, u64, Option<Mismatch>) {
+/// Compares every engine with the sequential run. Returns the engines that support the function, the number of runs, and the first
+/// difference.
+fn check_engines(program: &dyn Program, trace: &Trace, plan: &Plan) -> (Vec<EngineKind>, u64, Option<Mismatch>) {
     let (mut taken, mut runs) = (Vec::new(), 0);
     for &engine in &plan.engines {
         let plan = Plan { engines: vec![engine], ..plan.clone() };

@@ -1,6 +1,6 @@
-//! Settings of a function: a file, values given beside it, and errors that point at the place.
+//! Settings of a function: a TOML file, values that override it, and errors with their position.
 
-mod words;
+mod messages;
 
 use std::fmt;
 use std::ops::Range;
@@ -9,7 +9,7 @@ use nf::{ConfigKey, Description};
 use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
-/// What a function is to be configured by: a file's text, and values that go before it.
+/// Source of a function's configuration: the text of a file, and values that override it.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
     file: Option<File>,
@@ -25,20 +25,20 @@ struct File {
 /// A value given as `key=value`.
 #[derive(Clone, Debug)]
 struct Override {
-    /// Where it was given, as errors name it.
+    /// Where it was given, for errors.
     place: String,
     key: String,
     value: Value,
 }
 
 impl Settings {
-    /// The settings of a file, which errors call `name`.
+    /// Settings from the text of a file; `name` is for errors.
     #[must_use]
     pub fn from_file(name: impl Into<String>, text: impl Into<String>) -> Self {
         Self { file: Some(File { name: name.into(), text: text.into() }), overrides: Vec::new() }
     }
 
-    /// The settings of a table, which errors call `name`.
+    /// Settings from a table; `name` is for errors.
     #[must_use]
     pub fn from_table(name: &str, table: &Table) -> Self {
         let mut settings = Self::default();
@@ -59,14 +59,13 @@ impl Settings {
         }
     }
 
-    /// Takes `key=value` before what the file says. The value is written as in the file; quotes around text may be left
-    /// out.
+    /// Overrides a value with `key=value`. The value is written as in the file; quotes around text may be omitted.
     ///
     /// # Errors
-    /// When there is no `=`.
+    /// There is no `=`.
     pub fn set(&mut self, given: &str) -> Result<(), ConfigError> {
         let Some((key, text)) = given.split_once('=') else {
-            return Err(ConfigError::plain(format!("--set {given}: write key=value")));
+            return Err(ConfigError::plain(format!("--set {given}: write KEY=VALUE")));
         };
         let (key, text) = (key.trim().to_owned(), text.trim());
         let parsed =
@@ -76,7 +75,7 @@ impl Settings {
         Ok(())
     }
 
-    /// The configuration that these settings say.
+    /// Reads the configuration from these settings.
     ///
     /// # Errors
     /// What is wrong, and where.
@@ -140,7 +139,7 @@ fn insert(table: &mut Table, key: &str, value: Value) {
     }
 }
 
-/// What is wrong with a function's settings.
+/// An error in a function's settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
     message: String,
@@ -206,9 +205,9 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-/// The message in the words of a configuration file, with what would have been right.
+/// The message in the words of a configuration file, with the valid names.
 fn explain(message: &str, function: &Description) -> String {
-    let Some((unknown, here)) = words::unknown_key(message) else { return words::plain(message) };
+    let Some((unknown, here)) = messages::unknown_key(message) else { return messages::plain(message) };
     let did_you_mean = |names: &[&str]| {
         let guess = nearest(unknown, names.iter().copied());
         guess.map(|guess| format!("; did you mean `{guess}`?")).unwrap_or_default()
@@ -217,13 +216,13 @@ fn explain(message: &str, function: &Description) -> String {
     // What a list's entries have is not in the catalogue.
     let in_catalogue = |key: &&str| names.iter().any(|name| name.split('.').any(|part| part == *key));
     if !here.iter().all(in_catalogue) {
-        return format!("`{unknown}` is no key here{} (the keys here: {})", did_you_mean(&here), here.join(", "));
+        return format!("`{unknown}` is not a key here{} (keys here: {})", did_you_mean(&here), here.join(", "));
     }
     let known = if names.is_empty() { "has no keys".to_owned() } else { format!("knows: {}", names.join(", ")) };
-    format!("`{unknown}` is no key of {}{} ({} {known})", function.name, did_you_mean(&names), function.name)
+    format!("`{unknown}` is not a key of {}{} ({} {known})", function.name, did_you_mean(&names), function.name)
 }
 
-/// The name that was most likely meant, if one is near.
+/// The most similar name, if one is similar enough.
 pub fn nearest<'a>(given: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let near = names.map(|name| (strsim::jaro_winkler(given, name.rsplit('.').next().unwrap_or(name)), name));
     let best = near.filter(|(score, _)| *score > 0.75).max_by(|a, b| a.0.total_cmp(&b.0));
@@ -317,7 +316,7 @@ mod tests {
     fn unknown_keys_name_the_known_ones() {
         let unknown = error("idel = 7");
         assert!(
-            unknown.contains("`idel` is no key of sample; did you mean `idle`? (sample knows: idle, flows"),
+            unknown.contains("`idel` is not a key of sample; did you mean `idle`? (sample knows: idle, flows"),
             "{unknown}"
         );
         let nested = error("[tcp]\nestablishd = 7");
@@ -325,7 +324,7 @@ mod tests {
         let listed = error("[[rules]]\nfrom = \"10.0.0.0/8\"\nalow = true");
         assert!(
             listed
-                .starts_with("a.toml:3:1: `alow` is no key here; did you mean `allow`? (the keys here: from, allow)\n"),
+                .starts_with("a.toml:3:1: `alow` is not a key here; did you mean `allow`? (keys here: from, allow)\n"),
             "{listed}"
         );
     }
@@ -333,15 +332,15 @@ mod tests {
     #[test]
     fn wrong_values_are_told_without_types() {
         let wrong = error("idle = 5\nflows = \"many\"");
-        assert!(wrong.starts_with("a.toml:2:9: a whole number is wanted here, not the text \"many\"\n"), "{wrong}");
+        assert!(wrong.starts_with("a.toml:2:9: expected a whole number, found the text \"many\"\n"), "{wrong}");
         let wrong = error("rules = [{ from = 7, allow = true }]");
-        assert!(wrong.starts_with("a.toml:1:19: a prefix in quotes is wanted here, not the number 7"), "{wrong}");
+        assert!(wrong.starts_with("a.toml:1:19: expected a prefix in quotes, found the number 7"), "{wrong}");
         let missing = error("\n[[rules]]\nallow = true");
         assert!(missing.starts_with("a.toml:2:1: `from` is missing"), "{missing}");
         let mut settings = Settings::default();
         settings.set("tcp=7").unwrap();
         let wrong = settings.read::<Sample>(&FUNCTION).unwrap_err().to_string();
-        assert_eq!(wrong, "--set tcp=7: a table of keys, as { key = value }, is wanted here, not the number 7");
+        assert_eq!(wrong, "--set tcp=7: expected a table of keys, as { key = value }, found the number 7");
     }
 
     #[test]
@@ -358,6 +357,6 @@ mod tests {
         settings.set("flows=0").unwrap();
         let error = settings.read::<Sample>(&FUNCTION).unwrap_err().to_string();
         assert_eq!(error, "--set flows=0: 0 is out of range: from 1 to 268435456");
-        assert!(settings.set("flows").unwrap_err().to_string().contains("key=value"));
+        assert!(settings.set("flows").unwrap_err().to_string().contains("KEY=VALUE"));
     }
 }

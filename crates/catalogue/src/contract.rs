@@ -1,4 +1,4 @@
-//! What an author may get wrong and the compiler can't see: looked for when a function is registered.
+//! Checks of a function that the compiler can't make: they run when a function is registered.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use packet::{FlowKey, LinkType, RssFields, TcpFlags};
 use serde::de::{self, DeserializeOwned, Deserializer, Visitor};
 use synth::Build;
 
-/// Tells how the keys that a function says it has differ from those of its configuration `C`, if they do.
+/// Describes how the keys in a function's description differ from those of its configuration `C`, if they do.
 pub(super) fn keys<C: DeserializeOwned>(description: &Description) -> Option<String> {
     let mut fields = None;
     let _ = C::deserialize(Fields(&mut fields));
@@ -59,8 +59,7 @@ impl Field {
     }
 }
 
-/// Tells how the key of what packets contribute differs from the packet set that the function says it has, if it does: by packets of
-/// which one field differs.
+/// Describes how a function's keys differ from the packet set in its description, if they do, with packets that differ in one field.
 pub(super) fn packet_set<N: NetworkFunction>(nf: &N) -> Option<String> {
     let set = nf.packet_set();
     let fields = Field::of(set)?;
@@ -78,26 +77,27 @@ pub(super) fn packet_set<N: NetworkFunction>(nf: &N) -> Option<String> {
             let (named, name) = (fields.contains(&field), field.name());
             if named && own == other {
                 return Some(format!(
-                    "its packet set is {set}, and packets that differ in their {name} have one key: `Meta::key` has to be made of all \
-                     fields of `packet_set`, or cores share what belongs to one of them"
+                    "its packet set is {set}, but packets with different {name} have the same key: `Meta::key` must \
+                     use all fields of `packet_set`, otherwise several cores get the same flow"
                 ));
             }
             if !named && own != other {
                 return Some(format!(
-                    "its packet set is {set}, and packets that differ in nothing but their {name} have different keys: `Meta::key` has to \
-                     be made of no other fields than `packet_set` says"
+                    "its packet set is {set}, but packets that differ only in {name} have different keys: `Meta::key` \
+                     must use only fields of `packet_set`"
                 ));
             }
         }
         if set == PacketSet::SymmetricFiveTuple && key(&probe.reversed()).is_some_and(|(back, _)| back != own) {
             return Some(format!(
-                "its packet set is {set}, and answers have another key than what they answer: name both by `FiveTuple::symmetric`"
+                "its packet set is {set}, but a packet and its answer have different keys: make the key with \
+                 `FiveTuple::symmetric`"
             ));
         }
         if let (Some(mask), Some(read)) = (set.rss_mask(), read)
             && steered.hash(read.masked(mask).folded()) != steered.hash(own.rss_fields().folded())
         {
-            return Some(format!("its packet set is {set}, and its key tells other fields by `FlowKey::rss_fields`"));
+            return Some(format!("its packet set is {set}, but `FlowKey::rss_fields` of its key names other fields"));
         }
     }
     None

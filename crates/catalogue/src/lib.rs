@@ -1,4 +1,14 @@
-//! The catalogue: the one place where names become types. The functions are those of [`functions::each`].
+//! The catalogue of network functions by name: reads their configuration and runs them under any engine, without their types. The shipped
+//! functions are those of [`functions::each`].
+//!
+//! ```
+//! use millrace_catalogue::Catalogue;
+//!
+//! let catalogue = Catalogue::standard();
+//! for entry in catalogue.entries() {
+//!     assert_eq!(catalogue.get(entry.description().name).unwrap().description().name, entry.description().name);
+//! }
+//! ```
 
 #![forbid(unsafe_code)]
 
@@ -25,13 +35,13 @@ use crate::config::{ConfigError, Settings};
 
 /// The functions that commands know by name.
 pub struct Catalogue {
-    entries: Vec<Entry>,
-    /// The names of those that were added to the ones that ship with Millrace.
+    entries: Vec<CatalogueEntry>,
+    /// Names of the functions that were added to the shipped ones.
     added: Vec<&'static str>,
 }
 
 impl Catalogue {
-    /// A catalogue with nothing in it.
+    /// An empty catalogue.
     #[must_use]
     pub const fn empty() -> Self {
         Self { entries: Vec::new(), added: Vec::new() }
@@ -45,10 +55,10 @@ impl Catalogue {
         Self { entries: all.0, added: Vec::new() }
     }
 
-    /// The catalogue with one more function. One of the same name takes the place of the other. `millrace::cli::main` refuses
-    /// to begin where it has a [flaw](Entry::flaw).
+    /// Adds a function; it replaces one with the same name. `millrace::cli::main` refuses to start if it has a
+    /// [flaw](CatalogueEntry::flaw).
     #[must_use]
-    pub fn with(mut self, entry: Entry) -> Self {
+    pub fn with(mut self, entry: CatalogueEntry) -> Self {
         self.entries.retain(|old| old.description().name != entry.description().name);
         self.added.push(entry.description().name);
         self.entries.push(entry);
@@ -57,33 +67,33 @@ impl Catalogue {
 
     /// The functions, in the order in which they were added.
     #[must_use]
-    pub fn entries(&self) -> &[Entry] {
+    pub fn entries(&self) -> &[CatalogueEntry] {
         &self.entries
     }
 
     /// The functions that an author has added.
-    pub fn added(&self) -> impl Iterator<Item = &Entry> {
+    pub fn added(&self) -> impl Iterator<Item = &CatalogueEntry> {
         self.entries.iter().filter(|entry| self.added.contains(&entry.description().name))
     }
 
     /// The function of this name.
     #[must_use]
-    pub fn get(&self, name: &str) -> Option<&Entry> {
+    pub fn get(&self, name: &str) -> Option<&CatalogueEntry> {
         self.entries.iter().find(|entry| entry.description().name == name)
     }
 }
 
 /// Every function of the list, by name.
-struct All(Vec<Entry>);
+struct All(Vec<CatalogueEntry>);
 
 impl Visitor for All {
     fn visit<N: Catalogued>(&mut self) {
-        self.0.push(Entry::of(N::from_config));
+        self.0.push(CatalogueEntry::of(N::from_config));
     }
 }
 
-/// A function by name, not configured yet.
-pub struct Entry {
+/// A function of the catalogue, not configured yet.
+pub struct CatalogueEntry {
     description: Description,
     load: Box<Load>,
     examine: Box<dyn Fn() -> Option<String> + Send + Sync>,
@@ -92,10 +102,10 @@ pub struct Entry {
 /// Builds a function from its settings.
 type Load = dyn Fn(&Settings) -> Result<Box<dyn Program>, ConfigError> + Send + Sync;
 
-/// Is told of each packet what became of it, and the reason if it was dropped.
+/// Called for each packet with its outcome, and the reason if it was dropped.
 pub type Visit<'a> = dyn FnMut(&Fared<'_>, Option<Reason>) + 'a;
 
-impl Entry {
+impl CatalogueEntry {
     /// A function that is built from its configuration.
     #[must_use]
     pub fn of<N, C>(build: impl Fn(C) -> N + Send + Sync + 'static) -> Self
@@ -106,8 +116,8 @@ impl Entry {
         Self::checked(move |config| Ok(build(config)))
     }
 
-    /// A function that is built from its configuration and may refuse it: what no single value can tell, two that
-    /// contradict each other for instance, is `build`'s error.
+    /// A function that is built from its configuration and may refuse it, for example because two values contradict each other. The error
+    /// is that of `build`.
     #[must_use]
     pub fn checked<N, C>(build: impl Fn(C) -> Result<N, String> + Send + Sync + 'static) -> Self
     where
@@ -129,20 +139,20 @@ impl Entry {
         Self { description: N::DESCRIPTION, load: Box::new(load), examine: Box::new(examine) }
     }
 
-    /// A function that has nothing to configure.
+    /// A function without configuration.
     #[must_use]
     pub fn plain<N: Function>(build: impl Fn() -> N + Send + Sync + 'static) -> Self {
         Self::of(move |Nothing {}: Nothing| build())
     }
 
-    /// What the function says of itself.
+    /// The function's description.
     #[must_use]
     pub const fn description(&self) -> &Description {
         &self.description
     }
 
-    /// What is wrong with the function itself, as far as that shows without packets of a user's: keys that its configuration has and its
-    /// description doesn't, or the other way round, and a packet set that isn't named by the fields that it says.
+    /// A flaw of the function itself, as far as it shows without a user's packets: keys of its configuration that differ from its
+    /// description, or a packet set that differs from its description.
     #[must_use]
     pub fn flaw(&self) -> Option<String> {
         (self.examine)()
@@ -162,7 +172,7 @@ impl Entry {
 #[serde(deny_unknown_fields)]
 struct Nothing {}
 
-/// A run that goes on by itself, of whatever function.
+/// A run in progress, of any function.
 pub trait Runs {
     /// Waits for its end.
     ///
@@ -177,30 +187,30 @@ impl<N: Function> Runs for Running<'_, N> {
     }
 }
 
-/// A configured function behind a name: what commands do with it, compiled once for each function.
+/// A configured function without its type: the operations that commands need, compiled once for each function.
 pub trait Program: Send + Sync {
-    /// The fields that name a packet set, as configured.
+    /// Fields that name a packet set, with this configuration.
     fn packet_set(&self) -> PacketSet;
 
-    /// How many packet sets are remembered, as configured.
+    /// Number of packet sets that it keeps state for, with this configuration.
     fn sizing(&self) -> Sizing;
 
-    /// What packet sets share, without any of it: how much it would take.
+    /// Memory that shared state would need, without allocating it.
     fn weigh(&self, cores: usize) -> Weighed;
 
-    /// By how many bytes packets grow on their way through, at most.
+    /// Maximum number of bytes by which a packet grows.
     fn growth(&self) -> u32;
 
-    /// Whether it keeps flows in flow tables at all.
+    /// True if it keeps flows in flow tables.
     fn keeps_flows(&self) -> bool;
 
-    /// What an operator should hear who most likely meant something else; see [`nf::NetworkFunction::remark`].
+    /// A note for the operator if the configuration is probably a mistake; see [`nf::NetworkFunction::remark`].
     fn remark(&self, fates: &Fates<'_>) -> Option<String>;
 
-    /// Whether its flows can be kept so; otherwise why not.
+    /// Checks whether it supports these options of flow tables.
     ///
     /// # Errors
-    /// The reason in a sentence.
+    /// The reason, in a sentence.
     fn accepts(&self, tables: &Tables) -> Result<(), String>;
 
     /// Starts it; see [`engine::start`].
@@ -214,7 +224,7 @@ pub trait Program: Send + Sync {
         control: &Control,
     ) -> Box<dyn Runs + 'scope>;
 
-    /// What a sequencer makes each packet carry for so many cores.
+    /// Layout of the history that a sequencer adds to each packet for this number of cores.
     fn shape(&self, cores: usize) -> Shape;
 
     /// Sequences packets for it; see [`engine::sequence`].
@@ -232,19 +242,19 @@ pub trait Program: Send + Sync {
         control: &Control,
     ) -> Result<Outcome, EngineError>;
 
-    /// Runs it on one core, packet by packet, tells what becomes of each, and returns what it has to report.
+    /// Runs it on one core, packet by packet, calls `visit` with each outcome, and returns its report.
     ///
     /// # Errors
-    /// The port's.
+    /// Errors of the port.
     fn explain(&self, queue: &mut dyn Queue, visit: &mut Visit<'_>) -> Result<Option<Report>, EngineError>;
 
-    /// Holds every engine against `sequential`; see [`conformance::verify`].
+    /// Compares every engine with `sequential`; see [`conformance::verify`].
     fn verify(&self, trace: &Trace, plan: &Plan, progress: &mut dyn FnMut(u64, u64)) -> Verified;
 
-    /// Says which engine suits it on this traffic; see [`measure::advise`].
+    /// Recommends an engine for this traffic; see [`measure::advise`].
     ///
     /// # Errors
-    /// When the trace can't be replayed.
+    /// The trace can't be replayed.
     fn advise(
         &self,
         trace: &Arc<Trace>,
@@ -252,10 +262,10 @@ pub trait Program: Send + Sync {
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Advice, BenchError>;
 
-    /// Says why its transactions fail; see [`measure::profile`].
+    /// Explains why its transactions fail; see [`measure::profile`].
     ///
     /// # Errors
-    /// When it can't be run so.
+    /// It can't be profiled.
     fn profile(
         &self,
         trace: &Arc<Trace>,
@@ -274,10 +284,10 @@ pub trait Program: Send + Sync {
         more: &mut dyn FnMut(&Repeated) -> bool,
     ) -> Result<Repeated, BenchError>;
 
-    /// Where its code is.
+    /// Location of its code, for flame graphs.
     fn code(&self) -> Code;
 
-    /// What its configuration can do about that.
+    /// What its configuration can change against conflicts.
     fn recipes(&self) -> &'static [Recipe];
 
     /// Measures it under each engine; see [`measure::bench`].
@@ -294,7 +304,7 @@ pub trait Program: Send + Sync {
     /// Measures its replicas behind a link that loses packets; see [`measure::lossy`].
     ///
     /// # Errors
-    /// When that can't be measured here.
+    /// This machine can't measure it.
     fn bench_loss(
         &self,
         trace: &Arc<Trace>,
@@ -303,12 +313,12 @@ pub trait Program: Send + Sync {
     ) -> Result<Vec<LossRow>, BenchError>;
 }
 
-/// Where a function's code is.
+/// Location of a function's code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Code {
-    /// The crate that it is from.
+    /// Its crate.
     pub home: &'static str,
-    /// The address of something that was compiled for it.
+    /// Address of code that was compiled for it.
     pub address: usize,
 }
 

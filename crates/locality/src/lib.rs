@@ -1,5 +1,12 @@
-//! What keeps memory quick to reach: huge pages, and asking ahead of time. And memory that is reserved at the start, and comes when it
-//! is first touched. And memory that somebody lends.
+//! Fast memory: prefetches, huge pages, memory reserved at start and allocated at first use, and pools of memory to lend.
+//!
+//! ```
+//! use millrace_locality::loan::Pool;
+//!
+//! let pool = Pool::new(2, 4096);
+//! let loan = pool.lend().expect("the pool has two blocks");
+//! drop(loan); // it returns to the pool
+//! ```
 #![no_std]
 
 extern crate alloc;
@@ -10,5 +17,5 @@ pub mod loan;
 pub mod pages;
 pub mod prefetch;
 
-/// Bytes that come near together.
+/// Bytes of a cache line.
 pub const CACHE_LINE: usize = 64;

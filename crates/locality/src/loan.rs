@@ -1,4 +1,4 @@
-//! Memory that somebody lends to be written to: a ring's frames, a pool of packet buffers.
+//! Writable memory on loan: frames of a ring, or packet buffers of a pool.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -9,13 +9,13 @@ use core::ptr::NonNull;
 use core::slice;
 use core::sync::atomic::{AtomicBool, Ordering};
 
-/// Who lends memory, and keeps it.
+/// The owner of lent memory.
 pub trait Lender: Send + Sync {
-    /// The loan of this number has come back: nobody reads or writes its memory any more.
+    /// The loan with this number is over: its memory is not used any more.
     fn back(&self, number: u64);
 }
 
-/// Memory that one holder has until it is dropped. Only the parts that are asked for are touched: others may lie between them.
+/// Memory that has one holder until it is dropped. Only the requested parts are accessed; other owners' parts may lie between them.
 pub struct Loan {
     start: NonNull<u8>,
     len: usize,
@@ -29,40 +29,40 @@ unsafe impl Send for Loan {}
 unsafe impl Sync for Loan {}
 
 impl Loan {
-    /// Lends `memory` under a number of the lender's own.
+    /// Lends `memory`, with a number chosen by the lender.
     ///
     /// # Safety
-    /// As long as the lender lives, the memory is mapped and can be read and written. As long as the loan lives, nobody else touches
-    /// those parts of it that its holder asks for.
+    /// While the lender lives, the memory is mapped, readable and writable. While the loan lives, nobody else accesses the parts that its
+    /// holder requests.
     #[must_use]
     pub unsafe fn new(memory: NonNull<[u8]>, number: u64, lender: Arc<dyn Lender>) -> Self {
         Self { start: memory.cast(), len: memory.len(), number, lender }
     }
 
-    /// How many bytes there are.
+    /// Length in bytes.
     #[inline(always)]
     #[must_use]
     pub const fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// True if there are none.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The memory, to read parts of.
+    /// The memory, for reading parts of it.
     #[inline(always)]
     #[must_use]
     pub const fn parts(&self) -> Parts<'_> {
         Parts { start: self.start, len: self.len, lent: PhantomData }
     }
 
-    /// A part of it, to write to.
+    /// A part of it, for writing.
     ///
     /// # Panics
-    /// When it ends beyond the memory.
+    /// It exceeds the memory.
     #[inline]
     #[must_use]
     pub fn part_mut(&mut self, start: usize, len: usize) -> &mut [u8] {
@@ -85,7 +85,7 @@ impl fmt::Debug for Loan {
     }
 }
 
-/// Memory of which parts are read, and the rest isn't touched.
+/// Memory of which parts are read; the rest is not accessed.
 #[derive(Clone, Copy, Debug)]
 pub struct Parts<'a> {
     start: NonNull<u8>,
@@ -94,20 +94,20 @@ pub struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    /// How many bytes there are.
+    /// Number of bytes.
     #[inline(always)]
     #[must_use]
     pub const fn len(self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// True if there are none.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.len == 0
     }
 
-    /// Where the byte at `at` is, to be asked for ahead of time. Beyond the end it is nothing's address.
+    /// Address of the byte at `at`, for a prefetch. It may lie outside the memory.
     #[inline(always)]
     #[must_use]
     pub const fn address(self, at: usize) -> *const u8 {
@@ -117,7 +117,7 @@ impl<'a> Parts<'a> {
     /// A part of it.
     ///
     /// # Panics
-    /// When it ends beyond the memory.
+    /// It exceeds the memory.
     #[inline(always)]
     #[must_use]
     pub fn part(self, start: usize, len: usize) -> &'a [u8] {
@@ -136,14 +136,14 @@ impl<'a> From<&'a [u8]> for Parts<'a> {
 
 #[inline(always)]
 fn check(of: usize, start: usize, len: usize) {
-    assert!(start <= of && len <= of - start, "a part of {len} bytes at {start} ends beyond {of}");
+    assert!(start <= of && len <= of - start, "{len} bytes at offset {start} exceed the loan of {of} bytes");
 }
 
-/// Buffers of one size that are lent one at a time.
+/// Buffers of equal size that are lent one at a time.
 pub struct Pool {
     memory: Box<[UnsafeCell<u8>]>,
     bytes: usize,
-    /// Which of them are with somebody.
+    /// True for each buffer that is lent.
     lent: Box<[AtomicBool]>,
 }
 
@@ -151,14 +151,14 @@ pub struct Pool {
 unsafe impl Sync for Pool {}
 
 impl Pool {
-    /// So many buffers of so many bytes, all zero.
+    /// Creates `buffers` zeroed buffers of `bytes` bytes each.
     #[must_use]
     pub fn new(buffers: usize, bytes: usize) -> Arc<Self> {
         let memory = (0..buffers * bytes).map(|_| UnsafeCell::new(0)).collect();
         Arc::new(Self { memory, bytes, lent: (0..buffers).map(|_| AtomicBool::new(false)).collect() })
     }
 
-    /// Lends a buffer, with what its last holder left in it; `None` when all are with somebody.
+    /// Lends a buffer, with the content that its last holder left; `None` if all are lent.
     #[must_use]
     pub fn lend(self: &Arc<Self>) -> Option<Loan> {
         // ORDERING: Acquire pairs with Release in `back`: whoever had the buffer is done with it.
@@ -171,7 +171,7 @@ impl Pool {
         Some(unsafe { Loan::new(memory, number as u64, Arc::clone(self) as Arc<dyn Lender>) })
     }
 
-    /// How many buffers are with somebody.
+    /// Number of buffers that are lent.
     #[must_use]
     pub fn lent(&self) -> usize {
         // ORDERING: Relaxed. A number to look at.
@@ -230,14 +230,14 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "a part of 2 bytes at 63 ends beyond 64")]
+    #[should_panic(expected = "2 bytes at offset 63 exceed the loan of 64 bytes")]
     fn nothing_is_read_beyond_the_end() {
         let loan = Pool::new(1, 64).lend().expect("it has one");
         let _ = loan.parts().part(63, 2);
     }
 
     #[test]
-    #[should_panic(expected = "ends beyond 64")]
+    #[should_panic(expected = "exceed the loan of 64 bytes")]
     fn nothing_is_written_where_numbers_wrap() {
         let mut loan = Pool::new(1, 64).lend().expect("it has one");
         let _ = loan.part_mut(usize::MAX, 2);

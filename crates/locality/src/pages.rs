@@ -18,10 +18,10 @@ pub use filled::Filled;
 pub use zeroed::{Filling, HEAD, STEP, Zeroed};
 pub use zeros::{Slot, Zero, Zeros};
 
-/// The huge page of x86-64 and of most others.
+/// Size of a huge page on x86-64 and most other processors.
 pub const HUGE_PAGE: usize = 2 << 20;
 
-/// An empty vector with room for `count` values, on huge pages.
+/// An empty vector with room for `count` values, on huge pages if possible.
 #[must_use]
 pub fn with_capacity<T>(count: usize) -> Vec<T> {
     let room = Vec::<T>::with_capacity(count);
@@ -29,7 +29,7 @@ pub fn with_capacity<T>(count: usize) -> Vec<T> {
     room
 }
 
-/// The values in one piece, on huge pages.
+/// A boxed slice of the values, on huge pages if possible.
 #[must_use]
 pub fn boxed<T>(values: impl ExactSizeIterator<Item = T>) -> Box<[T]> {
     let mut room = with_capacity(values.len());
@@ -37,7 +37,7 @@ pub fn boxed<T>(values: impl ExactSizeIterator<Item = T>) -> Box<[T]> {
     room.into_boxed_slice()
 }
 
-/// Asks the kernel for huge pages in these `bytes` bytes from `first` on. One that has none to give says so, and small ones do.
+/// Advises the kernel to use huge pages for these `bytes` bytes from `first` on. Without free huge pages, small ones are used.
 pub fn advise(first: *const u8, bytes: usize) {
     #[cfg(all(target_os = "linux", not(miri)))]
     if bytes >= HUGE_PAGE {

@@ -1,15 +1,15 @@
-//! Asking for memory ahead of time, so that its latencies overlap.
+//! Prefetches: loads memory into a cache in advance, so that latencies overlap.
 //!
-//! A load in the place of a prefetch overlaps with others too, but holds up all that comes behind it once the processor has no
-//! room left for what isn't done: after a few packets, where a prefetch reaches over a whole burst.
+//! A plain load also overlaps with others, but it blocks the instructions after it when the processor runs out of buffers, after a few
+//! packets. Prefetches work over a whole burst.
 
 use crate::CACHE_LINE;
 
-/// Brings the cache line at `address` near: to the second-level cache, from which a load takes it while others go on. Never faults,
-/// whatever the address; nothing where the processor has no such instruction that is known here.
+/// Prefetches the cache line at `address` into the second-level cache. Never faults, whatever the address. Does nothing on processors
+/// without a known instruction.
 ///
-/// Not to the first level: a line that comes from memory would occupy one of the few places for misses there for as long as that takes, and
-/// once all are taken the loads and prefetches behind wait.
+/// It doesn't use the first-level cache: a line from memory would occupy one of its few miss buffers, and when all are in use, later
+/// loads and prefetches wait.
 #[inline(always)]
 pub fn address(address: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -22,7 +22,7 @@ pub fn address(address: *const u8) {
     let _ = address;
 }
 
-/// Brings the cache line at `address` as near as it gets, for what is read in order and soon.
+/// Prefetches the cache line at `address` into the first-level cache, for data that is read in order and soon.
 #[inline(always)]
 pub fn closest(address: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -35,7 +35,7 @@ pub fn closest(address: *const u8) {
     let _ = address;
 }
 
-/// Takes the cache line at `address` from whichever core has it, to be written to here.
+/// Prefetches the cache line at `address` for writing, from any core that has it.
 #[inline(always)]
 pub fn to_write(address: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -48,7 +48,7 @@ pub fn to_write(address: *const u8) {
     let _ = address;
 }
 
-/// Takes the cache lines of the value at place `at` of a list, which begins at `first`, from whichever core has them.
+/// Prefetches the cache lines of element `at` of a list for writing; `first` is its first element.
 #[inline(always)]
 pub fn place_to_write<T>(first: *const T, at: usize) {
     let place = first.wrapping_add(at).cast::<u8>();
@@ -57,19 +57,19 @@ pub fn place_to_write<T>(first: *const T, at: usize) {
     }
 }
 
-/// Brings the cache line near where the value begins.
+/// Prefetches the first cache line of a value.
 #[inline(always)]
 pub fn start<T>(value: &T) {
     address((&raw const *value).cast());
 }
 
-/// Brings all of the value near.
+/// Prefetches all cache lines of a value.
 #[inline(always)]
 pub fn all<T: ?Sized>(value: &T) {
     bytes(core::ptr::from_ref(value).cast(), size_of_val(value));
 }
 
-/// Brings so many bytes near.
+/// Prefetches this many bytes.
 #[inline(always)]
 pub fn bytes(first: *const u8, bytes: usize) {
     for at in (0..bytes).step_by(CACHE_LINE) {

@@ -1,10 +1,10 @@
-//! Which engine, and on how many cores: what each is predicted to carry on a given traffic, and what the answer hangs on.
+//! Predicts the throughput of every engine on a given traffic, and recommends an engine and a number of cores.
 //!
-//! What a packet costs is measured ([`crate::bench`]); how steering would spread the packets is counted by running every
-//! engine's own dispatcher over the trace. The prediction is arithmetic on both: a core's work is its own packets at `t`
-//! each and the records that it replays at `c2 + r` each, and the busiest core's work is what a packet takes. Replicas that outgrow
-//! a cache take longer for each ([`Spill`]). Under `shared` what cores cost each other is measured on two ([`Contention`]). And
-//! no engine carries more than a link does, whose packets take their histories along.
+//! The cost of a packet is measured ([`crate::bench`]). The load of each core is counted: every engine's own dispatcher runs over the
+//! trace. The prediction combines both. A core needs `t` for each of its own packets and `c2 + r` for each record that it replays. The
+//! busiest core limits the rate. Replicas that outgrow a cache need extra time for each step ([`Spill`]). For `shared`, the cost of
+//! contention is measured on two cores ([`Contention`]). A link, if there is one, also limits the rate, because packets carry their
+//! history over it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,20 +19,20 @@ use crate::model::CostModel;
 use crate::spill::Spill;
 use crate::steered::Steered;
 
-/// What is asked.
+/// Input of [`advise`].
 #[derive(Clone, Debug)]
 pub struct Question {
-    /// The most cores that there are to use.
+    /// The maximum number of cores to consider.
     pub cores: usize,
-    /// What presenting a packet to the function costs on the port that is meant, in nanoseconds; `None` for what it costs here.
+    /// Cost of receiving, parsing and sending a packet on the port that is meant, in nanoseconds; `None` for the cost measured here.
     pub dispatch_ns: Option<f64>,
-    /// The link by which packets come to the cores, behind the sequencer where there is one; `None` for one that is never full.
+    /// The link over which packets reach the cores, after a sequencer if there is one; `None` if no link limits the rate.
     pub wire: Option<Wire>,
-    /// How the costs are measured: rounds, packets in each, how fleets are built.
+    /// How costs are measured: rounds, packets in each round, options of the engines.
     pub plan: BenchPlan,
 }
 
-/// A link of Ethernet.
+/// An Ethernet link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wire {
     /// Bits a second.
@@ -40,7 +40,7 @@ pub struct Wire {
 }
 
 impl Wire {
-    /// Nanoseconds that a packet of so many bytes is on it, on the average: preamble, check sequence and gap included.
+    /// Mean time of a packet of this size on the link, in nanoseconds, including preamble, check sequence and gap.
     fn ns(self, bytes: f64) -> f64 {
         (bytes.max(MIN_FRAME) + AROUND_FRAME) * 8e9 / self.bits_per_s as f64
     }
@@ -51,50 +51,51 @@ const MIN_FRAME: f64 = 60.0;
 /// Bytes of preamble, check sequence and the gap between frames.
 const AROUND_FRAME: f64 = 24.0;
 
-/// What keeps an engine from carrying more.
+/// The bottleneck of an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
-    /// The busiest core's work.
+    /// The work of the busiest core.
     Work,
-    /// Packets wait for their turn at state that another core has.
+    /// Waiting for state that another core uses.
     Turns,
-    /// The link is full.
+    /// The link.
     Wire,
 }
 
-/// What came out.
+/// Result of [`advise`].
 #[derive(Clone, Debug)]
 pub struct Advice {
-    /// The costs, with the dispatch that was asked for.
+    /// The measured costs, with the dispatch cost of the question if given.
     pub model: CostModel,
-    /// The least and the most that the costs were in any round, in relation to their medians.
+    /// Smallest and largest cost of any round, relative to the median.
     pub spread: [f64; 2],
-    /// Every engine's prediction on each number of cores looked at, by engine, then cores.
+    /// Predictions, ordered by engine, then by number of cores.
     pub forecasts: Vec<Forecast>,
-    /// Engines that can't take the function on the most cores, or can't be predicted, and why.
+    /// Engines without a prediction, with the reason: they don't support the function on the maximum number of cores, or can't be
+    /// predicted.
     pub refused: Vec<(EngineKind, String)>,
-    /// The best of the forecasts, by number. Of those within [`TIE_PERCENT`] the simplest engine on the fewest cores.
+    /// Index of the best forecast. Among forecasts within [`TIE_PERCENT`] it is the simplest engine on the fewest cores.
     pub best: usize,
-    /// The share of the packets that the heaviest packet set brings.
+    /// Share of the packets that belong to the heaviest packet set.
     pub heaviest: f64,
-    /// The dispatch cost from which on another engine would be the best on as many cores, and which; the least above today's
-    /// and the most below it.
+    /// Dispatch costs, in nanoseconds, at which another engine becomes the best on the same number of cores: the next one above today's
+    /// cost and the next one below.
     pub turning: Vec<(f64, EngineKind)>,
-    /// How many packets were looked at.
+    /// Number of packets examined.
     pub packets: usize,
-    /// What replaying a record costs of what a packet costs, in percent: what a run of `hybrid` is to go by.
+    /// Cost of replaying a record, in percent of a packet's cost; a run of `hybrid` should use it.
     pub replay_percent: u32,
-    /// What replicas cost each other in cache.
+    /// Cost of replicas that outgrow a shared cache.
     pub spill: Spill,
-    /// What cores cost each other under `shared`, where that was measured.
+    /// Cost of contention under `shared`, if it was measured.
     pub contention: Option<Contention>,
     /// The link, if one was given.
     pub wire: Option<Wire>,
-    /// What a packet is on the wire, in bytes, on the average.
+    /// Mean size of a packet on the wire, in bytes.
     pub mean_bytes: f64,
 }
 
-/// What an engine is predicted to carry.
+/// Predicted throughput of one engine on some cores.
 #[derive(Clone, Debug)]
 pub struct Forecast {
     /// The engine.
@@ -103,39 +104,39 @@ pub struct Forecast {
     pub cores: usize,
     /// Millions of packets a second.
     pub mpps: f64,
-    /// The same with the costs at their least and at their most.
+    /// The same with the smallest and with the largest measured costs.
     pub mpps_range: [f64; 2],
-    /// What keeps it from carrying more.
+    /// What limits the rate.
     pub bound: Bound,
-    /// Nanoseconds that each step takes longer because of the others' replicas.
+    /// Nanoseconds that each step takes longer because of the other replicas.
     pub spill_ns: f64,
-    /// Bytes that a packet carries of others' history where a link leads to the cores, on the average.
+    /// Mean number of history bytes in a packet on the link.
     pub carried: f64,
-    /// How the packets were spread.
+    /// How the packets were spread over the cores.
     pub load: Workload,
 }
 
-/// How an engine's steering spreads a traffic.
+/// How an engine's steering spreads the traffic over the cores.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Workload {
-    /// Packets in all.
+    /// Number of packets.
     pub packets: u64,
     /// Each core's own packets.
     pub own: Vec<u64>,
     /// The records that each core replays.
     pub replayed: Vec<u64>,
-    /// Those of each core's own packets that it is spared to parse, as what they contribute is handed to it.
+    /// Own packets of each core that it need not parse, because it gets their records.
     pub spared: Vec<u64>,
-    /// Packet sets that are replicated, at the end.
+    /// Number of packet sets that are replicated at the end.
     pub elephants: usize,
-    /// How often state changed cores in the counted pass.
+    /// Number of times that state moved between cores in the counted pass.
     pub moves: u64,
 }
 
-/// Nanoseconds that no packet takes less than: what is measured below is noise.
+/// Lower bound of a packet's time, in nanoseconds: smaller results are noise.
 const LEAST_NS: f64 = 0.1;
 
-/// Predictions that differ by no more are as good as equal.
+/// Predictions that differ by at most this many percent are considered equal.
 pub const TIE_PERCENT: f64 = 5.0;
 
 impl Workload {
@@ -150,13 +151,13 @@ impl Workload {
         (work.fold(0.0, f64::max) / self.packets.max(1) as f64).max(LEAST_NS)
     }
 
-    /// The share of the packets that the core with the most of its own gets.
+    /// Share of the packets on the core with the most own packets.
     #[must_use]
     pub fn busiest(&self) -> f64 {
         self.own.iter().copied().max().unwrap_or(0) as f64 / self.packets.max(1) as f64
     }
 
-    /// The share of the packets that are recorded for others to replay.
+    /// Share of the packets that are recorded for other cores to replay.
     #[must_use]
     pub fn recorded(&self) -> f64 {
         let others = (self.own.len().max(2) - 1) as f64;
@@ -164,22 +165,22 @@ impl Workload {
     }
 }
 
-/// All that predictions are made from.
+/// Inputs of all predictions.
 struct Costs {
     model: CostModel,
-    /// What dispatching costs here, where everything was measured.
+    /// Dispatch cost on this machine.
     dispatch_here: f64,
     spread: [f64; 2],
     spill: Spill,
     contention: Option<Contention>,
-    /// The share of the packets that wait for each other under `shared`.
+    /// Share of the packets that wait for each other under `shared`.
     turns: f64,
     wire: Option<Wire>,
     mean_bytes: f64,
 }
 
 impl Costs {
-    /// Nanoseconds a packet that an engine takes, but for the link.
+    /// Nanoseconds that an engine needs for a packet, without the link, and what limits it.
     fn ns(&self, engine: EngineKind, load: &Workload) -> (f64, Bound) {
         let cores = load.own.len();
         let Some(Contention { alone_ns, transfer_ns, turn_ns }) =
@@ -206,10 +207,10 @@ impl Costs {
     }
 }
 
-/// Says which engine to take for a function on this traffic. `progress` is told how much is done, and of how much.
+/// Recommends an engine and a number of cores for a function on this traffic. Calls `progress` with the work done and the total.
 ///
 /// # Errors
-/// When the trace can't be replayed.
+/// The trace can't be replayed.
 pub fn advise<N: Function>(
     nf: &Arc<N>,
     trace: &Arc<Trace>,
@@ -227,7 +228,7 @@ pub fn advise<N: Function>(
     }
     let ns = &measured.rows[0].ns_per_packet_per_core;
     let spread = [ns.min / ns.median, ns.max / ns.median];
-    // What replicating costs here decides which packet sets are worth it.
+    // The measured cost of replication decides which packet sets `hybrid` replicates.
     let percent = model.replay_percent(*cores);
     let options = Options { replay_percent: percent, ..plan.options };
     let Sets { heaviest, flows, turns } = Sets::of(nf, trace, &options);
@@ -236,7 +237,7 @@ pub fn advise<N: Function>(
         true => Contention::measure(nf, trace, &Arc::new(turns), &plan, progress)?,
         false => None,
     };
-    // What all packet sets share is one state, and every packet waits for its turn at it.
+    // If all packet sets share state, every packet waits for it.
     let turns = if N::DESCRIPTION.sharing.is_any() { 1.0 } else { heaviest };
     let replicates = EngineKind::Scr.accepts(&N::DESCRIPTION, *cores).is_ok();
     let spill = Spill::measure(if replicates { flows } else { 0 }, *cores);
@@ -287,22 +288,22 @@ pub fn advise<N: Function>(
     })
 }
 
-/// Why nothing is predicted of an engine that would take the function.
+/// Why there is no prediction for an engine that supports the function.
 fn unpredicted<N: Function>(engine: EngineKind, contention: bool, steps: bool, cores: usize) -> Option<&'static str> {
     match engine {
-        EngineKind::Shared if cores > 1 && !steps => Some("none of these packets has any state to share"),
+        EngineKind::Shared if cores > 1 && !steps => Some("none of these packets has state to share"),
         EngineKind::Shared if cores > 1 && !contention => {
-            Some("what cores cost each other is measured on two, and here is but one")
+            Some("its cost of sharing is measured on two cores, and this machine has one")
         }
         EngineKind::Transactional if N::DESCRIPTION.sharing.is_any() => Some(
-            "how often its transactions fail can't be told from how packets are spread; `millrace profile` measures it",
+            "its rate of failed transactions can't be predicted from the spread of packets; `millrace profile` measures it",
         ),
-        EngineKind::Transactional => Some("packet sets share nothing here, so that it is `rss`"),
+        EngineKind::Transactional => Some("packet sets share no state, so it is the same as `rss`"),
         _ => None,
     }
 }
 
-/// What the model makes of an engine on so many cores, in millions of packets a second, from one core's costs alone.
+/// Rate of an engine on `cores` cores in millions of packets a second, predicted from the costs of one core.
 pub(crate) fn predicted<N: Function>(
     nf: &Arc<N>,
     trace: &Trace,
@@ -314,7 +315,7 @@ pub(crate) fn predicted<N: Function>(
     1e3 / load(nf, trace, engine, cores, options).ns(model, 0.0)
 }
 
-/// One, the powers of two, and the most.
+/// 1, the powers of two below `most`, and `most`.
 fn steps(most: usize) -> Vec<usize> {
     let mut steps: Vec<usize> =
         std::iter::successors(Some(1), |cores| Some(cores * 2)).take_while(|cores| *cores < most).collect();
@@ -322,8 +323,8 @@ fn steps(most: usize) -> Vec<usize> {
     steps
 }
 
-/// The best: the simplest engine, then the fewest cores, among those that are as good as the first. `shared` takes packets in an
-/// order of its own, which is for its user to want.
+/// Index of the best forecast: the simplest engine, then the fewest cores, among those within the tie. `shared` is never recommended,
+/// because it reorders packets.
 fn best(forecasts: &[Forecast]) -> usize {
     let all: Vec<_> =
         forecasts.iter().enumerate().filter(|(_, forecast)| forecast.engine != EngineKind::Shared).collect();
@@ -333,13 +334,13 @@ fn best(forecasts: &[Forecast]) -> usize {
     all.iter().filter(good).min_by_key(|one| rank(one)).map_or(0, |(index, _)| *index)
 }
 
-/// How much there is to an engine.
+/// Complexity of an engine; smaller is simpler.
 fn plainness(engine: EngineKind) -> usize {
     let order = [EngineKind::Sequential, EngineKind::Rss, EngineKind::RssPlusPlus, EngineKind::Scr, EngineKind::Hybrid];
     order.iter().position(|other| *other == engine).unwrap_or(order.len())
 }
 
-/// At which dispatch costs another engine overtakes the best on as many cores.
+/// Dispatch costs at which another engine overtakes the best one on the same number of cores.
 fn turning(forecasts: &[Forecast], best: usize, costs: &Costs) -> Vec<(f64, EngineKind)> {
     let Some(chosen) = forecasts.get(best) else { return Vec::new() };
     let rival = |other: &&Forecast| other.cores == chosen.cores && other.engine != EngineKind::Shared;
@@ -368,7 +369,7 @@ fn turning(forecasts: &[Forecast], best: usize, costs: &Costs) -> Vec<(f64, Engi
 /// Counts how an engine's dispatcher spreads the trace.
 fn load<N: Function>(nf: &Arc<N>, trace: &Trace, engine: EngineKind, cores: usize, options: &Options) -> Workload {
     let mut dispatcher = Dispatcher::new(Arc::clone(nf), engine, cores, options);
-    // Settled, so that state which moves all the time shows by its moves.
+    // Use settled steering, so that only state that keeps moving counts as moves.
     let Steered { cores: steered, script, .. } = if engine.moves_state() {
         Steered::settled(&mut dispatcher, trace, true)
     } else {
@@ -405,7 +406,7 @@ impl Sets {
         for record in &script.records {
             *counts.entry(record.meta.key()).or_insert(0_u64) += 1;
         }
-        // Of equals the one that comes first.
+        // On a tie, take the first.
         let mut most: Option<(u64, _)> = None;
         for record in &script.records {
             let key = record.meta.key();
@@ -461,7 +462,7 @@ mod tests {
     fn a_link_carries_no_more_than_its_bits() {
         let gigabit = Costs { wire: Some(Wire { bits_per_s: 1_000_000_000 }), ..costs() };
         let even = |carried: f64| gigabit.forecast(EngineKind::Scr, 4, load(&[100; 4], &[300; 4]), carried);
-        // The rate that every card of a gigabit is held against.
+        // The well-known packet rate of gigabit Ethernet.
         assert!((even(0.0).mpps - 1.488).abs() < 0.001, "{:?}", even(0.0));
         assert_eq!(even(0.0).bound, Bound::Wire);
         assert!((even(84.0).mpps - 0.744).abs() < 0.001);
@@ -477,12 +478,12 @@ mod tests {
             let costs = Costs { contention, turns, ..costs() };
             costs.forecast(EngineKind::Shared, cores, load(&vec![100; cores], &vec![0; cores]), 0.0)
         };
-        // Two cores: half of the time the other one had it.
+        // Two cores: the other one used it last in half of the cases.
         assert!((all(0.1, 2).mpps - 1e3 * 2.0 / 150.0).abs() < 1e-9 && all(0.1, 2).bound == Bound::Work);
         assert!((all(0.1, 4).mpps - 1e3 * 4.0 / 165.0).abs() < 1e-9);
         // One flow: no cores help.
         assert!((all(1.0, 16).mpps - 1e3 / 90.0).abs() < 1e-9 && all(1.0, 16).bound == Bound::Turns);
-        // And it is never the advice.
+        // It is never recommended.
         let forecasts = [of(EngineKind::Sequential, 1, load(&[100], &[0])), all(0.1, 4)];
         assert_eq!(best(&forecasts), 0);
     }
@@ -532,7 +533,7 @@ mod tests {
 
     #[test]
     fn dispatch_turns_the_answer() {
-        // All packets in one flow: replication gains the more, the more dispatch costs; with none it gains nothing.
+        // All packets in one flow: replication gains more with a higher dispatch cost; without any it gains nothing.
         let forecasts = [
             of(EngineKind::Rss, 8, load(&[800, 0, 0, 0, 0, 0, 0, 0], &[0; 8])),
             of(EngineKind::Scr, 8, load(&[100; 8], &[700; 8])),

@@ -1,9 +1,7 @@
-//! The bare loop: about the least that a stateful function can do with a packet, to tell what a machine has to give in the
-//! minute of a measurement.
+//! The bare loop: a minimal stateful loop over packets, as a reference for what the machine can do during the measurement.
 //!
-//! One IPv4 header is checked, packets are counted by source in a bucketised table with prefetch over bursts of 32, and the
-//! MAC addresses are swapped. There are no other link types, families or protocols, no verdicts, no expiry, no counters by
-//! reason, and no copy that stands for a card's.
+//! It checks one IPv4 header, counts packets by source in a bucketised table, prefetches over bursts of 32, and swaps the MAC addresses.
+//! It has no other link types, families or protocols, no verdicts, no expiry, no counters by reason, and no copy in place of a card's.
 
 use std::time::Instant;
 
@@ -32,7 +30,7 @@ struct Bucket {
 pub(crate) struct Bare {
     frames: Vec<[u8; FRAME]>,
     buckets: Vec<Bucket>,
-    /// Packets of sources that found no place: a sum that has to come to something.
+    /// Packets of sources that did not fit into the table. The sum keeps the loop from being optimised away.
     lost: u64,
     /// Packets of a round.
     packets: u64,
@@ -40,7 +38,7 @@ pub(crate) struct Bare {
 }
 
 impl Bare {
-    /// A loop over the trace's frames, its table made for as many sources as they have.
+    /// A loop over the trace's frames, with a table for all their sources.
     pub(crate) fn new(trace: &Trace, plan: &BenchPlan) -> Self {
         let mut frames = Vec::with_capacity(trace.len());
         for index in 0..trace.len() {

@@ -1,4 +1,4 @@
-//! Throughput under each engine, all cases interleaved in one run.
+//! Measures throughput under each engine. All cases of a run are interleaved.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use port::{HugePages, Loops, Offered, Queue, Replay, Trace};
 
 use crate::advise::predicted;
 use crate::bare::Bare;
+use crate::forward_all::ForwardAll;
 use crate::gauge::{Gauged, Shown};
 use crate::loss_free::{Found, LossFree, LossFreePlan, search};
 use crate::model::{CostModel, Prediction, replay_percent};
-use crate::pass::Pass;
 use crate::remote::Remote;
 use crate::replay::{ReplayPlan, replay_workers};
 use crate::rounds::{Contender, Reading, Readings, Rounds, Rules, take_turns};
@@ -25,31 +25,31 @@ use crate::spread::Spread;
 use crate::steered::Steered;
 use crate::work::{Dispatched, Work};
 
-/// What to measure.
+/// What to measure, and how.
 #[derive(Clone, Debug)]
 pub struct BenchPlan {
     /// The engines.
     pub engines: Vec<EngineKind>,
     /// How many cores each runs on.
     pub cores: Vec<usize>,
-    /// How often each case runs, in turn with the others; the medians are of these.
+    /// Number of times that each case runs, alternating with the others; figures are medians over these rounds.
     pub rounds: usize,
-    /// Whether only rounds count in which nobody outside disturbed, as far as the gauge tells. There are up to twenty times as many, then.
+    /// Count only rounds that no other program disturbed, as the gauge detects. Up to 20 times as many rounds run then.
     pub undisturbed: bool,
-    /// How many packets a case has in each round, over all its cores; at least one pass over the trace.
+    /// Packets of a case in each round, over all its cores; at least one pass over the trace.
     pub packets: u64,
-    /// How the fleets are built.
+    /// Options of the engines.
     pub options: Options,
-    /// Whether the bare loop runs in turn with the cases.
+    /// Also run the bare loop in each round.
     pub with_bare: bool,
-    /// Work added to each packet that a core receives, on top of what receiving it takes.
+    /// Extra work for each packet that a core receives.
     pub dispatch: Work,
-    /// Whether and how the loss-free rate of each case is searched for, as often as there are rounds.
+    /// How to search for the loss-free rate of each case, once a round; `None` for no search.
     pub loss_free: Option<LossFreePlan>,
-    /// How many cores figures are modelled to; 0 for none beyond those that are asked for.
+    /// Model up to this many cores; 0 for none beyond `cores`.
     pub model_to: usize,
-    /// What a cache line of the history takes longer, in nanoseconds, where another core had it last, on more cores than there are here;
-    /// `None` for what it was measured to take between two of these.
+    /// Extra nanoseconds for a cache line of the history that another core used last, on more cores than this machine has; `None` for the
+    /// value measured between two cores here.
     pub far_line_ns: Option<f64>,
 }
 
@@ -59,17 +59,17 @@ impl BenchPlan {
     }
 }
 
-/// Where a figure comes from.
+/// True if a figure is measured or modelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Basis {
-    /// As many threads as the row has cores, each on a processor of its own, at the same time.
+    /// One thread for each core of the row, all at the same time, each on its own processor.
     Measured,
-    /// Each core's share alone, one after the other, the slowest counting, and what records of a history take longer that come from other
-    /// cores' caches ([`Remote`]).
+    /// Each core's share alone, one after the other; the slowest counts. Extra time for history records from other cores' caches
+    /// ([`Remote`]) is added.
     Modelled,
 }
 
-/// One engine on some cores.
+/// Throughput of one engine on some cores.
 #[derive(Clone, Debug)]
 pub struct Row {
     /// The engine.
@@ -82,48 +82,47 @@ pub struct Row {
     pub ns_per_packet_per_core: Spread,
     /// Where the figures come from.
     pub basis: Basis,
-    /// The rounds that ran and those that the figures are of.
+    /// The rounds that ran, and how many of them count.
     pub rounds: Rounds,
-    /// The loss-free rate, if it was asked for, or why load can't be offered.
+    /// The loss-free rate, if it was requested, or why it can't be measured.
     pub loss_free: Option<Result<LossFree, String>>,
 }
 
-/// What a bench came to.
+/// Result of [`bench`].
 #[derive(Clone, Debug)]
 pub struct Bench {
-    /// The rows, by engine, then cores.
+    /// Rows, ordered by engine, then by number of cores.
     pub rows: Vec<Row>,
-    /// Engines that can't take the function on so many cores, and why.
+    /// Engines that don't support the function on this number of cores, with the reason.
     pub refused: Vec<(EngineKind, usize, String)>,
     /// The cost model's parameters on this trace, measured in the same run.
     pub model: CostModel,
-    /// What the model makes of replication on each number of cores to [`BenchPlan::model_to`], beside what was found there.
+    /// Modelled rates of `scr` on each number of cores up to [`BenchPlan::model_to`], with the measured rate where there is one.
     pub predictions: Vec<Prediction>,
-    /// The same of engines that shard, wherever something was found.
+    /// The same for engines that shard, on the numbers of cores that were measured.
     pub sharded: Vec<Prediction>,
-    /// The work that was added to each received packet; it is in all figures.
+    /// Work added to each received packet; all figures include it.
     pub dispatch: Work,
-    /// Nanoseconds a packet of a bare loop that checks one header and counts in one table, in the same rounds: what the machine
-    /// gave meanwhile. `None` unless asked for.
+    /// Nanoseconds per packet of the bare loop in the same rounds; `None` unless requested.
     pub bare_ns: Option<Spread>,
-    /// What a sequencer in software keeps up with; `None` where replication isn't asked for or refused.
+    /// Rate of a software sequencer; `None` unless `scr` is measured.
     pub sequencing: Option<Sequencing>,
-    /// Bytes that an IPv4 flow takes when the table is full; `None` for a function that keeps no flows.
+    /// Bytes for each IPv4 flow of a full table; `None` for a function without flows.
     pub bytes_per_flow: Option<f64>,
-    /// How long the tables took to come up.
+    /// Time to build the tables.
     pub startup: Duration,
-    /// How much of the traces' memory lay on huge pages.
+    /// How much of the traces' memory was on huge pages.
     pub huge_pages: HugePages,
-    /// What replaying a record was found to cost of what a packet costs, in percent, by the number of cores: what `hybrid` went by.
+    /// Measured cost of replaying a record, in percent of a packet's cost, for each number of cores; `hybrid` used it.
     pub replays: Vec<(usize, u32)>,
 }
 
-/// A row that claims more than so many times what its cores carry one by one is wrong: something disturbed one of the two.
+/// A row with more than this multiple of the rate of its cores one by one is wrong: one of the two measurements was disturbed.
 const TIMES_LINEAR_MAX: f64 = 1.15;
 
 impl Bench {
-    /// How many times the rate of as many single cores the row claims, where that can't be: the rate of one core is the best that was
-    /// measured on one, or that of the cost model. `None` for a row that may well be true.
+    /// If the row is implausibly fast: its rate as a multiple of the rate of as many single cores. The rate of one core is the best
+    /// measured rate on one core, or that of the cost model. `None` for a plausible row.
     #[must_use]
     pub fn implausible(&self, row: &Row) -> Option<f64> {
         let alone = self.rows.iter().filter(|row| row.cores == 1).map(|row| row.mpps.median);
@@ -133,13 +132,13 @@ impl Bench {
     }
 }
 
-/// How a bench can fail.
+/// Why a bench failed.
 pub type BenchError = EngineError;
 
-/// Measures a function over a trace under each engine. `progress` is told how many runs are done, and of how many.
+/// Measures a function over a trace under each engine. Calls `progress` with the number of runs done and the total.
 ///
 /// # Errors
-/// When the trace can't be replayed.
+/// The trace can't be replayed.
 pub fn bench<N: Function>(
     nf: &Arc<N>,
     trace: &Arc<Trace>,
@@ -159,8 +158,8 @@ pub fn bench<N: Function>(
             }
         }
     }
-    // The model's parameters: dispatch alone, a lone core, and one core's share of two and of eight replicas.
-    let pass = Arc::new(Pass);
+    // The model's parameters: dispatch only, one core, and one core's share of two and of eight replicas.
+    let pass = Arc::new(ForwardAll);
     let mut dispatch = Fleets::new(private_fleet(EngineKind::Sequential, pass, 1, &plan.options), trace, plan)?;
     let mut alone = Fleets::new(private_fleet(EngineKind::Sequential, Arc::clone(nf), 1, &plan.options), trace, plan)?;
     let share_of = |replicas| {
@@ -203,7 +202,7 @@ pub fn bench<N: Function>(
     });
     let mut rows: Vec<Row> = cases.iter().map(|case| case.row(remote)).collect();
     drop((cases, dispatch, alone, of_two, of_eight));
-    // One after the other, as the tables of so many cores don't fit into memory at once.
+    // One after the other, because the tables of that many cores don't fit into memory at once.
     for &engine in plan.engines.iter().filter(|engine| **engine != EngineKind::Sequential) {
         for &cores in &beyond {
             let plan = &*informed(nf, trace, engine, cores, plan, remote, &mut replays)?;
@@ -254,28 +253,28 @@ pub fn bench<N: Function>(
     })
 }
 
-/// Sorts rows by engine, as these were asked for, and cores. A function of its own, as the sort would else be compiled for each that is measured.
+/// Sorts rows by engine, in the order of the plan, then by cores. A separate function, so that the sort is not compiled once for each
+/// function measured.
 fn in_order(rows: &mut [Row], plan: &BenchPlan) {
     rows.sort_by_key(|row| (plan.engines.iter().position(|engine| *engine == row.engine), row.cores));
 }
 
-/// What cores cost each other under `shared`, measured on two.
+/// Cost of sharing state under `shared`, measured on two cores.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Contention {
-    /// Nanoseconds of a packet on a core that has the state to itself.
+    /// Nanoseconds for a packet on a core that has the state to itself.
     pub alone_ns: f64,
-    /// Nanoseconds more where another core had the state last.
+    /// Extra nanoseconds if another core used the state last.
     pub transfer_ns: f64,
-    /// Nanoseconds for a packet's turn at the state that the heaviest packet set has, or all have, with others waiting.
+    /// Nanoseconds for a packet to get the state of the heaviest packet set, or the state of all, while other cores wait.
     pub turn_ns: f64,
 }
 
 impl Contention {
-    /// Measures it on a trace, and the turns on the packets of it that wait for each other. `None` where there are no two cores
-    /// to measure on.
+    /// Measures contention on a trace; `turns` has the packets that wait for each other. `None` on a machine with one core.
     ///
     /// # Errors
-    /// When a trace can't be replayed.
+    /// A trace can't be replayed.
     pub(crate) fn measure<N: Function>(
         nf: &Arc<N>,
         trace: &Arc<Trace>,
@@ -297,14 +296,14 @@ impl Contention {
         let [alone, together, hot] = &cases;
         let alone_ns = alone.own_ns();
         let turn_ns = if plan.rounds > 0 { hot.readings.spread(|reading| 1e3 / reading.mpps).median } else { 0.0 };
-        // With two cores it is the other one every second time.
+        // On two cores, the other core used the state last every second time.
         let transfer_ns = ((together.own_ns() - alone_ns) * 2.0).max(0.0);
         Ok(Some(Self { alone_ns, transfer_ns, turn_ns }))
     }
 }
 
-/// The numbers of cores that shares are run for beyond those asked for, where the machine has too few: all to 4, the even
-/// ones to 8, then every fourth and the last.
+/// Numbers of cores to model beyond the requested ones, where the machine has too few: all up to 4, even ones up to 8, then every fourth
+/// and the last.
 fn beyond(plan: &BenchPlan, machine: usize) -> Vec<usize> {
     let asked = plan.cores.iter().copied().max().unwrap_or(0).max(machine);
     let wanted = |cores: &usize| match *cores {
@@ -315,13 +314,12 @@ fn beyond(plan: &BenchPlan, machine: usize) -> Vec<usize> {
     (asked + 1..=plan.model_to).filter(wanted).collect()
 }
 
-/// How many replicas the history's cost is measured with.
+/// Number of replicas for measuring the cost of the history.
 const REPLICAS: usize = 8;
-/// Rounds by which `hybrid` is told what replicating costs, before those that count.
+/// Rounds for measuring the replay cost that `hybrid` needs, before the rounds that count.
 const LOOKS: usize = 5;
 
-/// The plan, with what replaying a record costs on so many cores for the engine that has to know: it decides from which point on
-/// replicating pays.
+/// Returns the plan with the measured replay cost, for `hybrid`: it decides when replication pays.
 fn informed<'a, N: Function>(
     nf: &Arc<N>,
     trace: &Arc<Trace>,
@@ -335,20 +333,21 @@ fn informed<'a, N: Function>(
     if engine != EngineKind::Hybrid || cores < 2 || !replicates || engine.accepts(&N::DESCRIPTION, cores).is_err() {
         return Ok(Cow::Borrowed(plan));
     }
-    let told = |replay_percent| BenchPlan { options: Options { replay_percent, ..plan.options }, ..plan.clone() };
-    // Were a record as dear as a packet, nothing would be replicated.
-    let unless = told(100);
+    let with_percent =
+        |replay_percent| BenchPlan { options: Options { replay_percent, ..plan.options }, ..plan.clone() };
+    // At 100 %, nothing is replicated.
+    let unless = with_percent(100);
     let sharded = sharded_fleet(engine, Arc::clone(nf), cores, &unless.options);
     let mut sharded = sharded_case(sharded, trace, &unless, false)?.share();
     let replica = private_fleet(EngineKind::Scr, Arc::clone(nf), cores, &plan.options);
     let mut replica = Fleets::new(replica, trace, plan)?.share();
     take_turns(&mut [&mut sharded, &mut replica], Rules { rounds: LOOKS, ..plan.rules() }, |_| ())?;
-    // What a packet takes more of a replica's time, it and all others' records, than of a shard's. Of the fastest rounds, as these are few
-    // and whoever disturbs makes some slower and none faster.
+    // Extra time of a packet on a replica, including the records of other cores, compared with a shard. Use the fastest rounds, because
+    // there are few and disturbances only make them slower.
     let [sharded, replica] = [sharded, replica].map(|one| one.readings.spread(|reading| reading.own_ns).min);
     let replay_percent = replay_percent(sharded, (replica - sharded) / (cores - 1) as f64 + remote.ns(cores));
     replays.push((cores, replay_percent));
-    Ok(Cow::Owned(told(replay_percent)))
+    Ok(Cow::Owned(with_percent(replay_percent)))
 }
 
 fn case<N: Function>(
@@ -368,7 +367,7 @@ fn case<N: Function>(
     if contends && cores > cpus().len() {
         let have = cpus().len();
         return Ok(Err(format!(
-            "{engine} on {cores} cores can't be measured on {have}, and its contention can't be modelled from shares"
+            "{engine} on {cores} cores can't be measured on {have}, and its contention can't be modelled"
         )));
     }
     Ok(Ok(match engine {
@@ -385,8 +384,8 @@ fn case<N: Function>(
     }))
 }
 
-/// A fleet whose state moves, once its steering has found its feet. Unless its cores run `together`, nothing moves any more: who has to
-/// wait for another would wait for ever.
+/// An engine whose state moves, after its steering has settled. Unless its cores run `together`, nothing moves any more: a core would
+/// wait for ever.
 fn sharded_case<N: Function>(
     mut fleet: ShardedFleet<N>,
     trace: &Arc<Trace>,
@@ -398,7 +397,7 @@ fn sharded_case<N: Function>(
     Fleets::steered(fleet, trace, plan, steered)
 }
 
-/// The memory of a full table's flow, and how long a table takes to come up.
+/// Bytes for each flow of a full table, and the time to build a table.
 fn tables<N: Function>(nf: &N, options: &Options) -> (Option<f64>, Duration) {
     let Sizing { flows, flows_v6 } = nf.sizing();
     let start = Instant::now();
@@ -411,17 +410,18 @@ fn tables<N: Function>(nf: &N, options: &Options) -> (Option<f64>, Duration) {
     ((flows > 0 && bytes > 0).then(|| bytes as f64 / flows as f64), startup)
 }
 
-/// A fleet with its trace, ready for rounds.
+/// An engine with its trace, ready for rounds.
 trait Case: Contender {
     fn contender(&mut self) -> &mut dyn Contender;
-    /// Looks for the loss-free rate once, from the rounds' rates on; not where load can't be offered.
+    /// Searches once for the loss-free rate, starting from the rates of the rounds; does nothing for modelled cases.
     fn search(&mut self, plan: &LossFreePlan) -> Result<(), BenchError>;
-    /// The row; a modelled one has what records take longer that come from elsewhere.
+    /// Returns the row. A modelled row includes the extra time for records from other cores' caches.
     fn row(&self, remote: Remote) -> Row;
     fn huge_pages(&self) -> HugePages;
 }
 
-/// Compiled once for a function, whatever the placement: what is measured, the workers' loop, is called once a batch.
+/// An engine with its trace. It is compiled once for each function, whatever the placement; only the workers' loop is called once a
+/// batch.
 struct Fleets<N: Function> {
     engine: EngineKind,
     workers: Vec<Box<dyn AnyWorker<N>>>,
@@ -430,16 +430,16 @@ struct Fleets<N: Function> {
     basis: Basis,
     /// The core with the most packets.
     busiest: usize,
-    /// Run that core's share alone.
+    /// Run only the busiest core's share.
     only_busiest: bool,
     readings: Readings,
     dispatch: Work,
-    /// What searches for the loss-free rate found, if there are any.
+    /// Results of the searches for the loss-free rate, if any.
     found: Option<Vec<Found>>,
 }
 
 impl<N: Function> Fleets<N> {
-    /// Places the trace in memory, steered for the fleet, and runs it once to warm tables and caches.
+    /// Places the trace in memory, steers it, and runs it once to warm tables and caches.
     fn new<P: Placement<N> + 'static>(
         mut fleet: Fleet<N, P>,
         trace: &Arc<Trace>,
@@ -491,13 +491,13 @@ impl<N: Function> Fleets<N> {
         Ok(new)
     }
 
-    /// From now on the share of the core with the most packets is run alone.
+    /// Switches to running only the share of the core with the most packets.
     fn share(mut self) -> Self {
         self.only_busiest = true;
         self
     }
 
-    /// Whether all workers run at the same time.
+    /// True if all workers run at the same time.
     fn is_at_once(&self) -> bool {
         self.basis == Basis::Measured && !self.only_busiest
     }
@@ -567,7 +567,7 @@ impl<N: Function> Case for Fleets<N> {
             return Ok(());
         }
         let fastest = self.readings.spread(|reading| reading.mpps).max;
-        // A tenth more than it ever carried, besides what may be lost.
+        // 10 % above the highest rate so far, plus the loss that is allowed.
         let high = fastest * 1.1 / (1.0 - plan.threshold.min(0.9));
         let found = search(plan, high, |mpps| self.trial(plan, mpps))?;
         self.found.get_or_insert_default().push(found);
@@ -576,7 +576,7 @@ impl<N: Function> Case for Fleets<N> {
 
     fn row(&self, remote: Remote) -> Row {
         let cores = self.workers.len();
-        // All cores read all records, each of which another had last but for one time in so many as there are cores.
+        // All cores read all records; another core used each last in k - 1 of k cases.
         let elsewhere_ns = match self.basis {
             Basis::Measured => 0.0,
             Basis::Modelled => self.script.records.len() as f64 * remote.ns(cores) * (1.0 - 1.0 / cores as f64),
@@ -592,7 +592,7 @@ impl<N: Function> Case for Fleets<N> {
             loss_free: self.found.as_ref().map(|found| {
                 let reason = || {
                     let (cores, have) = (self.workers.len(), cpus().len());
-                    format!("{cores} cores can't be offered load on {have}: they don't run at the same time")
+                    format!("no loss-free rate for {cores} cores on {have}: they don't run at the same time")
                 };
                 LossFree::of(found).ok_or_else(reason)
             }),

@@ -1,9 +1,9 @@
-//! The conformance runner: one function over one trace under every engine, core count and seed, held against
-//! `sequential` under the engine's declared guarantee.
+//! The conformance runner: runs one function over one trace under every engine, number of cores and seed, and compares each run with
+//! `sequential` as far as the engine's guarantee says.
 //!
-//! Cores are stepped by a seeded scheduler, one burst at a time in random order, so that every failure replays from its
-//! seed; real threads can be run on top. A serializable engine is held to its own witness: replaying the packets in the
-//! order in which it committed them must reproduce every verdict and the state.
+//! A seeded scheduler steps the cores, one burst at a time in random order, so that every failure can be repeated from its seed. Real
+//! threads can run in addition. A serializable engine is compared with its own witness: replaying the packets in commit order must give
+//! every verdict and the state again.
 
 use std::collections::VecDeque;
 use std::mem::take;
@@ -23,7 +23,7 @@ use port::{Batch, Fate, Opened, Order, Port, PortError, Receive, Received, Sides
 
 use synth::Rng;
 
-/// What to hold against what.
+/// What to verify.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The engines.
@@ -32,59 +32,59 @@ pub struct Plan {
     pub cores: RangeInclusive<usize>,
     /// The seeds of the schedules.
     pub seeds: Range<u64>,
-    /// Whether to run real threads as well, once for each engine and core count.
+    /// Also run real threads, once for each engine and number of cores.
     pub threads: bool,
-    /// How the fleets are built. Tables are never larger than the trace could fill.
+    /// Options of the engines. Tables are at most as large as the trace can fill.
     pub options: Options,
 }
 
-/// An engine's outcome that differs from the sequential one.
+/// A difference between an engine and the sequential run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mismatch {
     /// The engine.
     pub engine: EngineKind,
     /// How many cores it ran on.
     pub cores: usize,
-    /// The seed that reproduces it; `None` when it took real threads.
+    /// Seed that reproduces the difference; `None` if it occurred with real threads.
     pub seed: Option<u64>,
-    /// How many packets of the trace, from its start, suffice to show it.
+    /// Number of packets, from the start of the trace, that show the difference.
     pub prefix: usize,
-    /// The packet whose verdict differs; `None` when it is the final state.
+    /// The packet with the different verdict; `None` if the final state differs.
     pub seq: Option<Seq>,
-    /// What `sequential` (or the witness) says.
+    /// Result of `sequential`, or of the witness.
     pub expected: String,
-    /// What the engine said.
+    /// Result of the engine.
     pub got: String,
 }
 
-/// What a verification came to.
+/// Result of [`verify`].
 #[derive(Clone, Debug, Default)]
 pub struct Verified {
-    /// Runs that were held against the sequential one.
+    /// Number of runs compared with the sequential run.
     pub runs: u64,
-    /// Packets in all of them together.
+    /// Number of packets in all these runs.
     pub packets: u64,
-    /// Engines that can't take the function, on how many cores, and why.
+    /// Engines that don't support the function, with the number of cores and the reason.
     pub refused: Vec<(EngineKind, usize, String)>,
-    /// How often state changed cores: buckets, and packet sets that were replicated or no longer were.
+    /// Number of times that state moved between cores: buckets, and packet sets that began or ceased to be replicated.
     pub moves: u64,
-    /// Whether a table was ever full: engines that decide per shard were not held to their verdicts then.
+    /// True if a table was ever full. Verdicts of engines that decide per shard are then not compared.
     pub was_full: bool,
     /// The first difference found.
     pub mismatch: Option<Mismatch>,
 }
 
-/// Verifies a function over a trace. `progress` is told how many runs are done, and of how many.
+/// Verifies a function over a trace. Calls `progress` with the number of runs done and the total.
 pub fn verify<N: Function>(nf: &Arc<N>, trace: &Trace, plan: &Plan, progress: &mut dyn FnMut(u64, u64)) -> Verified {
-    // Short epochs, so that state changes cores in short traces too.
+    // Short epochs, so that state moves between cores even in short traces.
     let epoch = plan.options.epoch.min(trace.len() as u64 / 16).max(16);
     let options = Options { flows_max: Some(trace.len().max(16)), pin: false, epoch, ..plan.options };
     let mut bench = Bench { nf, trace, options };
     let mut verified = Verified::default();
     let opened = bench.oracle(trace.len()).opened;
-    // Most of the time would go into fresh tables. Other orders may open some flows more than the oracle did.
+    // Large fresh tables would cost most of the time. Other orders may open a few more flows than the oracle.
     bench.options.flows_max = Some(trace.len().min(2 * opened as usize).max(16));
-    // With tables like everybody's: when ended flows are reclaimed may depend on their size.
+    // Use the same table sizes as the engines, because the time when expired flows are removed may depend on them.
     let oracle = bench.oracle(trace.len());
     let cases = bench.cases(plan, &mut verified);
     let total = cases.len() as u64;
@@ -95,7 +95,7 @@ pub fn verify<N: Function>(nf: &Arc<N>, trace: &Trace, plan: &Plan, progress: &m
         verified.packets += trace.len() as u64;
         verified.was_full |= oracle.was_full;
         match result {
-            Ok(Held { full, moves }) => {
+            Ok(Agreement { full, moves }) => {
                 verified.was_full |= full;
                 verified.moves += moves;
             }
@@ -109,7 +109,7 @@ pub fn verify<N: Function>(nf: &Arc<N>, trace: &Trace, plan: &Plan, progress: &m
     verified
 }
 
-/// One run to be held against the oracle.
+/// One run to compare with the oracle.
 #[derive(Clone, Copy)]
 struct Case {
     engine: EngineKind,
@@ -126,28 +126,28 @@ struct Difference {
 }
 
 /// A run that is as its engine promises.
-struct Held {
-    /// Whether a table was full.
+struct Agreement {
+    /// True if a table was full.
     full: bool,
     /// How often state changed cores.
     moves: u64,
 }
 
-/// What became of one packet.
+/// Outcome of one packet.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Observation {
     fate: Fate,
-    /// A digest of the bytes that went out; 0 when they are those that came in.
+    /// Digest of the outgoing bytes; 0 if they equal the incoming bytes.
     bytes: u64,
 }
 
 /// Flows by key, with their state and deadline.
-type Flows<N> = Vec<(KeyOf<N>, <N as NetworkFunction>::Flow, Nanos)>;
+type FlowSnapshot<N> = Vec<(KeyOf<N>, <N as NetworkFunction>::Flow, Nanos)>;
 
-/// What a run came to, in a form that two runs can be compared by.
+/// Result of a run, in a form that can be compared.
 struct Observed<N: Function> {
     packets: Vec<Option<Observation>>,
-    flows: Flows<N>,
+    flows: FlowSnapshot<N>,
     shared: u64,
     was_full: bool,
     /// Flows that were opened.
@@ -161,7 +161,7 @@ struct Bench<'a, N> {
 }
 
 impl<N: Function> Bench<'_, N> {
-    /// Every run of the plan that its engine takes; the others are noted as refused.
+    /// All runs of the plan that the engines support; the others are noted as refused.
     fn cases(&self, plan: &Plan, verified: &mut Verified) -> Vec<Case> {
         let mut cases = Vec::new();
         for &engine in &plan.engines {
@@ -184,8 +184,9 @@ impl<N: Function> Bench<'_, N> {
         cases
     }
 
-    /// The sequential outcome, with the default index where the outcome doesn't depend on that: so another is held to it. A full
-    /// table is another matter where its hand goes round the slots and the index says itself where flows lie, or where nobody finds the dead.
+    /// Runs `sequential`, with the default index if the outcome doesn't depend on the index, so that other indexes are compared with it.
+    /// A full table's outcome depends on the index where ageing scans the slots, where the index itself decides which flow is evicted, or
+    /// where expired flows are not found.
     fn oracle(&self, len: usize) -> Observed<N> {
         let tables = &self.options.tables;
         let alike = match (tables.ageing, tables.eviction) {
@@ -226,7 +227,7 @@ impl<N: Function> Bench<'_, N> {
     }
 
     /// Runs a case over the first `len` packets and compares.
-    fn run(&self, case: Case, oracle: &Observed<N>, len: usize) -> Result<Held, Difference> {
+    fn run(&self, case: Case, oracle: &Observed<N>, len: usize) -> Result<Agreement, Difference> {
         let Case { engine, cores, .. } = case;
         let (nf, options) = (Arc::clone(self.nf), &self.options);
         if engine.moves_state() {
@@ -243,9 +244,9 @@ impl<N: Function> Bench<'_, N> {
         }
     }
 
-    /// Runs with the order of transactions recorded, and again in that order with one at a time: everything must come out alike.
-    /// On one core it must be the sequential outcome, too.
-    fn run_transacted(&self, case: Case, oracle: &Observed<N>, len: usize) -> Result<Held, Difference> {
+    /// Runs with the order of transactions recorded, then again in that order, one at a time. Both must give the same result; on one core
+    /// also the sequential result.
+    fn run_transacted(&self, case: Case, oracle: &Observed<N>, len: usize) -> Result<Agreement, Difference> {
         let fleet = || transacted_fleet(Arc::clone(self.nf), case.cores, &self.options);
         let (mut together, mut again) = (fleet(), fleet());
         together.record();
@@ -265,10 +266,10 @@ impl<N: Function> Bench<'_, N> {
             compare_flows::<N>(&oracle.flows, &sorted(together.flows(now).into_iter()), "the only shard")?;
             compare_shared(oracle.shared, other)?;
         }
-        Ok(Held { full: Inspect::flow_counters(&together).was_full(), moves: 0 })
+        Ok(Agreement { full: Inspect::flow_counters(&together).was_full(), moves: 0 })
     }
 
-    /// Runs every core on all its packets at once, each on a thread: their transactions have an order to keep.
+    /// Runs all cores at the same time, one thread each, in the recorded order of transactions.
     fn repeat(&self, fleet: &mut TransactedFleet<N>, len: usize) -> Vec<Option<Observation>> {
         let (mut packets, mut all) = (vec![None; len], Batch::default());
         fill(&mut all, self.trace, 0..len);
@@ -289,16 +290,16 @@ impl<N: Function> Bench<'_, N> {
         case: Case,
         oracle: &Observed<N>,
         len: usize,
-    ) -> Result<Held, Difference> {
+    ) -> Result<Agreement, Difference> {
         let packets = self.observe_run(&mut fleet, case, len)?;
         let full = oracle.was_full || Inspect::flow_counters(&fleet).was_full();
-        let held = Held { full, moves: 0 };
+        let agreement = Agreement { full, moves: 0 };
         if full && case.engine.guarantee(N::DESCRIPTION.sharing) == Guarantee::IdenticalPerPacketSet {
-            return Ok(held);
+            return Ok(agreement);
         }
         compare_packets(&oracle.packets, &packets)?;
         self.compare_states(&fleet, oracle, len)?;
-        Ok(held)
+        Ok(agreement)
     }
 
     fn run_sharded(
@@ -307,12 +308,12 @@ impl<N: Function> Bench<'_, N> {
         case: Case,
         oracle: &Observed<N>,
         len: usize,
-    ) -> Result<Held, Difference> {
+    ) -> Result<Agreement, Difference> {
         let packets = self.observe_run(&mut fleet, case, len)?;
         let full = oracle.was_full || Inspect::flow_counters(&fleet).was_full();
-        let held = Held { full, moves: fleet.dispatcher.moved() };
+        let agreement = Agreement { full, moves: fleet.dispatcher.moved() };
         if full {
-            return Ok(held);
+            return Ok(agreement);
         }
         compare_packets(&oracle.packets, &packets)?;
         let now = last_time(self.trace, len);
@@ -322,7 +323,7 @@ impl<N: Function> Bench<'_, N> {
             let first = fleet.workers[0].place().replica().into_iter().flat_map(|replica| replica.flows(now));
             compare_flows::<N>(&sorted(first), &sorted(replica), &format!("replica {core}"))?;
         }
-        Ok(held)
+        Ok(agreement)
     }
 
     fn compare_states(&self, fleet: &PrivateFleet<N>, oracle: &Observed<N>, len: usize) -> Result<(), Difference> {
@@ -348,17 +349,17 @@ impl<N: Function> Bench<'_, N> {
         case: Case,
         oracle: &Observed<N>,
         len: usize,
-    ) -> Result<Held, Difference> {
+    ) -> Result<Agreement, Difference> {
         fleet.workers[0].place().record();
         let packets = self.observe_run(&mut fleet, case, len)?;
         let full = oracle.was_full || Inspect::flow_counters(&fleet).was_full();
         if !full {
             self.check_witness(&fleet, oracle, &packets, len)?;
         }
-        Ok(Held { full, moves: 0 })
+        Ok(Agreement { full, moves: 0 })
     }
 
-    /// Replays the steps on each part of the state in the order that it gives as its witness; everything must come out again.
+    /// Replays the steps on each part of the state in the order of its witness. The result must be the same.
     fn check_witness(
         &self,
         fleet: &SharedFleet<N>,
@@ -366,13 +367,13 @@ impl<N: Function> Bench<'_, N> {
         packets: &[Option<Observation>],
         len: usize,
     ) -> Result<(), Difference> {
-        // Packets that take no step have the oracle's verdict; the witness overwrites the others.
+        // Packets without a step have the oracle's verdict; the replay overwrites the others.
         let mut expected = oracle.packets.clone();
         let now = last_time(self.trace, len);
         let places = fleet.workers.iter().map(engine::Worker::place);
         for Part { commits, flows, shared } in Shared::parts(places, &**self.nf, now) {
-            // As large as the run's: where ended flows change what packet sets share, it matters when they are reclaimed, and by its size
-            // a table chooses how far the levels of its wheel reach.
+            // The same size as in the run: the size of a table sets the levels of its timing wheel, so it affects when flows expire, and
+            // expired flows may change shared state.
             let mut replay = private_fleet(EngineKind::Sequential, Arc::clone(self.nf), 1, &self.options);
             let mut batch = Batch::default();
             for &Commit { seq, now } in &commits {
@@ -389,7 +390,7 @@ impl<N: Function> Bench<'_, N> {
         compare_packets(&expected, packets)
     }
 
-    /// Runs the fleet over the first `len` packets, by the case's schedule, and notes what became of each.
+    /// Runs the engine over the first `len` packets by the case's schedule, and notes the outcome of each.
     fn observe_run<P: Placement<N>>(
         &self,
         fleet: &mut Fleet<N, P>,
@@ -432,8 +433,8 @@ impl<N: Function> Bench<'_, N> {
         Ok(packets)
     }
 
-    /// Bisects to the shortest prefix of the trace that shows a difference. Real threads are not bisected: what they
-    /// show once they may not show again.
+    /// Bisects to the shortest prefix of the trace that shows a difference. Runs with real threads are not bisected, because they may not
+    /// repeat.
     fn minimise(&self, case: Case, first: Difference) -> Mismatch {
         let mut difference = first;
         let mut prefix = self.trace.len();
@@ -453,7 +454,7 @@ impl<N: Function> Bench<'_, N> {
     }
 }
 
-/// Steps a fleet's cores one burst at a time, in an order drawn from `seed`, over bursts of drawn lengths.
+/// Steps the cores one burst at a time, in an order drawn from `seed`, with bursts of drawn lengths.
 fn schedule<N: Function>(
     workers: &mut [&mut dyn AnyWorker<N>],
     dispatcher: &mut Dispatcher<N>,
@@ -468,7 +469,7 @@ fn schedule<N: Function>(
     let cores = workers.len();
     let mut waiting: Vec<Waiting<N::Meta>> = (0..cores).map(|_| Waiting::default()).collect();
     loop {
-        // A core is drawn; when it has nothing to do and there is more to hand out, everyone gets some.
+        // Draw a core. If it has nothing to do and packets are left, hand out more to all cores.
         let core = random.below(cores as u64) as usize;
         if !waiting[core].shares.is_empty() {
             waiting[core].step(workers[core], trace, &mut packets);
@@ -487,10 +488,10 @@ fn schedule<N: Function>(
     }
 }
 
-/// What a core has still to do.
+/// Work that is left for a core.
 struct Waiting<M> {
     shares: VecDeque<CoreBatch<M>>,
-    /// Whether what leaves the core ahead of the first share has left.
+    /// True once the state that must leave the core before the first share has left.
     released: bool,
 }
 
@@ -528,7 +529,7 @@ impl<M: Meta> Waiting<M> {
     }
 }
 
-/// A trace as a port with one stream, which keeps what is sent.
+/// A port with one stream over a trace. It keeps the packets sent.
 struct TracePort<'a> {
     source: Source<'a>,
     sink: Sink<'a>,
@@ -578,7 +579,7 @@ impl Port for TracePort<'_> {
     }
 }
 
-/// As if every interface had another side, so that what goes across is told from what goes back.
+/// Each interface counts as having another side, so that forwarding across and back differ.
 const SIDES: Sides = Sides::Pairs;
 
 impl Receive for &mut Source<'_> {
@@ -617,7 +618,7 @@ fn observe(batch: &mut Batch, trace: &Trace, packets: &mut [Option<Observation>]
     resolve(SIDES, batch);
     for (index, packet) in batch.packets().iter().enumerate() {
         let sent = matches!(packet.fate, Fate::Transmit(_));
-        // Nearly all go out as they came in, and comparing is a tenth of the cost of a digest.
+        // Most packets go out unchanged, and a comparison is much cheaper than a digest.
         let changed = sent && batch.bytes(index) != trace.bytes(packet.seq.0 as usize);
         let bytes = if changed { digest(batch.bytes(index)).max(1) } else { 0 };
         packets[packet.seq.0 as usize] = Some(Observation { fate: packet.fate, bytes });
@@ -642,14 +643,14 @@ fn last_time(trace: &Trace, len: usize) -> Nanos {
     len.checked_sub(1).map_or(Nanos(0), |last| trace.packets()[last].time)
 }
 
-fn sorted<N: Function>(flows: impl Iterator<Item = FlowState<N>>) -> Flows<N> {
-    let mut flows: Flows<N> = flows.map(|state| (state.key, state.flow, state.deadline)).collect();
+fn sorted<N: Function>(flows: impl Iterator<Item = FlowState<N>>) -> FlowSnapshot<N> {
+    let mut flows: FlowSnapshot<N> = flows.map(|state| (state.key, state.flow, state.deadline)).collect();
     sort::<N>(&mut flows);
     flows
 }
 
-/// A function of its own: sorting is much code, compiled once for each function this way and not for each iterator.
-fn sort<N: Function>(flows: &mut Flows<N>) {
+/// Sorts flows by key. A separate function, so that the sort is compiled once for each function.
+fn sort<N: Function>(flows: &mut FlowSnapshot<N>) {
     flows.sort_unstable_by_key(|(key, ..)| *key);
 }
 
@@ -666,7 +667,11 @@ fn compare_packets(expected: &[Option<Observation>], got: &[Option<Observation>]
     Err(Difference { seq: Some(Seq(index as u64)), expected: say(expected[index]), got: say(got[index]) })
 }
 
-fn compare_flows<N: Function>(expected: &Flows<N>, got: &Flows<N>, which: &str) -> Result<(), Difference> {
+fn compare_flows<N: Function>(
+    expected: &FlowSnapshot<N>,
+    got: &FlowSnapshot<N>,
+    which: &str,
+) -> Result<(), Difference> {
     if expected == got {
         return Ok(());
     }

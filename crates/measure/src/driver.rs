@@ -1,4 +1,4 @@
-//! A naive sequential engine: one `HashMap` without bounds, one packet at a time. Engines and models are held against it.
+//! A naive sequential engine: one unbounded `HashMap`, one packet at a time. Engines and models are compared with it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
@@ -10,14 +10,14 @@ use port::Trace;
 
 use synth::Frames;
 
-/// Runs a function over packets as the contract's documentation says, without a bound on the number of flows.
+/// Runs a function over packets exactly as the contract says, with an unbounded number of flows.
 ///
-/// Before each packet that reaches the function, every flow whose deadline has passed is expired, in the order of the
-/// deadlines. An engine that expires fewer of them, or later, must not be told apart by a function without shared state.
+/// Before each packet that reaches the function, every flow with a passed deadline expires, in order of deadline. An engine may expire
+/// fewer flows, or later; a function without shared state can't notice that.
 pub struct Driver<N: NetworkFunction> {
     function: N,
     shared: N::Shared<Local>,
-    flows: HashMap<KeyOf<N>, Entry<N::Flow>>,
+    flows: HashMap<KeyOf<N>, DriverFlow<N::Flow>>,
     /// The armed deadlines, ties in the order in which they were armed.
     deadlines: BTreeMap<(Nanos, u64), KeyOf<N>>,
     armed: u64,
@@ -26,7 +26,7 @@ pub struct Driver<N: NetworkFunction> {
 }
 
 /// A flow in the table.
-struct Entry<F> {
+struct DriverFlow<F> {
     flow: F,
     /// Its place among the deadlines. `None`: it never expires.
     deadline: Option<(Nanos, u64)>,
@@ -34,7 +34,7 @@ struct Entry<F> {
 }
 
 impl<N: NetworkFunction> Driver<N> {
-    /// The function before its first packet.
+    /// Creates a driver with no flows.
     #[must_use]
     pub fn new(function: N) -> Self {
         Self {
@@ -59,17 +59,17 @@ impl<N: NetworkFunction> Driver<N> {
         self.now
     }
 
-    /// Gives the function one frame, all of which was captured.
+    /// Steps one frame that was captured whole.
     pub fn frame(&mut self, time: Nanos, link: LinkType, bytes: &[u8]) -> Verdict {
         self.packet(time, packet::parse(link, bytes, bytes.len() as u32, 0).as_ref(), bytes)
     }
 
-    /// Gives the function all frames of a trace, in order.
+    /// Steps all frames, in order.
     pub fn run(&mut self, frames: &Frames) -> Vec<Verdict> {
         frames.iter().map(|(time, bytes)| self.frame(time, frames.link(), bytes)).collect()
     }
 
-    /// Gives the function all packets of a trace, in order, numbered from 0 whatever their own numbers.
+    /// Steps all packets of a trace, in order, numbered from 0.
     pub fn run_trace(&mut self, trace: &Trace) -> Vec<Verdict> {
         let verdict = |(packet, bytes): (&port::Packet, &[u8])| {
             let parsed = packet::parse(packet.link, bytes, packet.wire_len, packet.interface);
@@ -78,7 +78,7 @@ impl<N: NetworkFunction> Driver<N> {
         trace.iter().map(verdict).collect()
     }
 
-    /// Gives the function one packet, as it was parsed from its bytes. A `time` before the last packet's counts as that one's.
+    /// Steps one parsed packet. A `time` before the last packet's is raised to that.
     pub fn packet(&mut self, time: Nanos, parsed: Result<&Headers, &Malformed>, bytes: &[u8]) -> Verdict {
         let seq = self.seq;
         self.seq = seq.next();
@@ -96,7 +96,7 @@ impl<N: NetworkFunction> Driver<N> {
         }
     }
 
-    /// The step of a packet that was reduced to its metadata.
+    /// Steps a packet, given as its metadata.
     fn step(&mut self, seq: Seq, meta: &N::Meta) -> Verdict {
         while let Some(((deadline, _), key)) = self.deadlines.first_key_value().map(|(at, key)| (*at, *key))
             && deadline <= self.now
@@ -108,7 +108,7 @@ impl<N: NetworkFunction> Driver<N> {
         let mut entry = match self.flows.remove(&key) {
             Some(entry) => entry,
             None => match always(self.function.open(&mut cx, meta)) {
-                Opened::Flow(flow) => Entry { flow, deadline: None, assured: false },
+                Opened::Flow(flow) => DriverFlow { flow, deadline: None, assured: false },
                 Opened::Refused(verdict) => return verdict,
             },
         };
@@ -133,7 +133,7 @@ impl<N: NetworkFunction> Driver<N> {
         verdict
     }
 
-    /// Ends a flow that there is.
+    /// Removes an existing flow.
     fn end(&mut self, seq: Seq, key: KeyOf<N>) {
         let entry = self.flows.remove(&key).expect("only flows that there are have deadlines");
         if let Some(at) = entry.deadline {
@@ -143,8 +143,8 @@ impl<N: NetworkFunction> Driver<N> {
         always(self.function.expire(&mut cx, &entry.flow));
     }
 
-    /// The flows whose deadline has not passed, with it ([`Nanos::NEVER`] where there is none) and whether they are
-    /// assured, ordered by key.
+    /// Flows with an unexpired deadline, with the deadline ([`Nanos::NEVER`] if there is none) and whether they are assured, ordered by
+    /// key.
     #[must_use]
     pub fn flows(&self) -> Vec<(KeyOf<N>, N::Flow, Nanos, bool)> {
         let alive = self.flows.iter().map(|(key, entry)| {
@@ -155,7 +155,7 @@ impl<N: NetworkFunction> Driver<N> {
         flows
     }
 
-    /// What the function has to tell now.
+    /// The function's report now.
     #[must_use]
     pub fn report(&self) -> Option<Report> {
         let entries = || -> nf::Entries<'_, N> {

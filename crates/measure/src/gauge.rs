@@ -1,9 +1,9 @@
-//! What the processor has to give meanwhile: a gauge between bursts, which tells rounds that somebody outside disturbed.
+//! The gauge: a short calculation between bursts that detects rounds disturbed by other programs.
 //!
-//! On a shared host others run on the same physical cores, unseen by the guest: they take issue slots from a core's other
-//! hardware thread, and all that they do together takes the clock down. The gauge is plain arithmetic that touches no memory and
-//! knows nothing of what is measured. So its time, held against the least that it ever took, says what the core had to give,
-//! whatever the function under test did. What others do to caches and memory it does not see.
+//! On a shared host, other guests may run on the same physical cores, invisible to this one. They take issue slots from the other
+//! hardware thread of a core, and lower the clock rate. The gauge uses plain arithmetic without memory accesses. Its time, relative to
+//! the shortest time seen, shows how much of the core was available, independent of the function under test. It does not see contention
+//! for caches and memory.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -12,26 +12,27 @@ use std::time::{Duration, Instant};
 
 use port::{Batch, PortError, Queue, Receive, Received, Transmit};
 
-/// Turns of a reading: some ten microseconds.
+/// Iterations of one reading: some ten microseconds.
 const TURNS: u64 = 8_192;
-/// Bursts between two readings: a few thousandths of a second.
+/// Bursts between two readings: a few milliseconds.
 const BURSTS: u32 = 1_024;
-/// A round is undisturbed up to so many times the least that the gauge took.
+/// A round is undisturbed if its readings take at most this multiple of the minimum.
 const TOLERANCE: f64 = 1.05;
 
-/// The least mean of a round so far in this process, by how many cores worked at once: a processor's clock may hang on that.
+/// The smallest mean reading of any round in this process, by the number of cores that ran at once, because the clock rate may depend on
+/// that.
 static LEAST: Mutex<BTreeMap<usize, f64>> = Mutex::new(BTreeMap::new());
 
-/// What the gauge showed on one core in one round.
+/// Readings on one core in one round.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Gauge {
-    /// All readings together. It is no part of what a round measures.
+    /// Total time of the readings. It is not part of the measured time.
     pub(crate) spent: Duration,
     readings: u32,
 }
 
 impl Gauge {
-    /// Takes a reading, on the core that is to be read.
+    /// Takes a reading. Call it on the core to be checked.
     pub(crate) fn read(&mut self) {
         let start = Instant::now();
         black_box(arithmetic(black_box(1)));
@@ -50,8 +51,7 @@ impl Gauge {
     }
 }
 
-/// Four chains that don't wait for each other, each of operations of its own so that no vector is made of them: as much as a core
-/// can issue.
+/// Four independent chains of different operations, so that they run in parallel but can't be vectorised.
 #[inline(never)]
 fn arithmetic(seed: u64) -> u64 {
     let (mut a, mut b, mut c, mut d) = (seed, seed ^ 3, seed ^ 5, seed ^ 9);
@@ -64,16 +64,16 @@ fn arithmetic(seed: u64) -> u64 {
     a ^ b ^ c ^ d
 }
 
-/// What a round's gauges showed: nanoseconds of the busiest core's readings.
+/// Mean reading of a round, in nanoseconds: that of the busiest core.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Strain {
     ns: f64,
-    /// How many cores worked at once.
+    /// Number of cores that ran at once.
     together: usize,
 }
 
 impl Strain {
-    /// Of cores that worked at once, or of some that had the machine one after the other.
+    /// From the gauges of cores that ran at once, or one after the other.
     pub(crate) fn of(gauges: &[Gauge], together: usize) -> Self {
         let mut least = LEAST.lock().unwrap_or_else(PoisonError::into_inner);
         let least = least.entry(together).or_insert(f64::INFINITY);
@@ -85,19 +85,19 @@ impl Strain {
         Self { ns, together }
     }
 
-    /// How many times the least that such readings took so far, of any round.
+    /// The readings as a multiple of the smallest so far.
     pub(crate) fn times_least(self) -> f64 {
         let least = LEAST.lock().unwrap_or_else(PoisonError::into_inner).get(&self.together).copied();
         least.filter(|least| least.is_finite()).map_or(1.0, |least| self.ns / least)
     }
 
-    /// Whether somebody outside had a share of the cores, as far as is known by now.
+    /// True if another program used the cores, as far as is known now.
     pub(crate) fn is_disturbed(self) -> bool {
         self.times_least() > TOLERANCE
     }
 }
 
-/// A queue with a gauge, which is read ahead of the first burst, every so many bursts, and behind the last.
+/// A queue with a gauge. The gauge is read before the first burst, after every [`BURSTS`] bursts, and after the last.
 pub(crate) struct Gauged {
     queue: Box<dyn Queue>,
     gauge: Gauge,
@@ -105,7 +105,7 @@ pub(crate) struct Gauged {
     shown: Shown,
 }
 
-/// What a queue's gauge showed, once the queue has ended.
+/// Readings of a queue's gauge, available once the queue has ended.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shown(Arc<Mutex<Gauge>>);
 
@@ -116,7 +116,7 @@ impl Shown {
 }
 
 impl Gauged {
-    /// The queues with a gauge each.
+    /// Adds a gauge to each queue.
     pub(crate) fn wrap(queues: Vec<Box<dyn Queue>>) -> (Vec<Box<dyn Queue>>, Vec<Shown>) {
         let wrap = |queue| {
             let shown = Shown::default();
@@ -193,7 +193,7 @@ mod tests {
             bursts += 1;
         }
         assert_eq!(packets, 400_000);
-        // The burst that there was none of is asked for like the others.
+        // The final, empty receive counts like the others.
         assert_eq!(shown[0].get().readings, 1 + (bursts + 1).div_ceil(BURSTS));
         assert!(shown[0].get().spent > Duration::ZERO);
     }

@@ -1,12 +1,26 @@
-//! What a function yields under each engine: packets per second with their spread, the cost model's parameters, memory
-//! and start-up.
+//! Measures a network function under each engine: throughput with its spread, cost model, memory, start-up time, loss-free rate.
 //!
-//! *Measured* rows come from as many threads as the row says, each on a processor of its own. *Modelled* rows come from
-//! running each core's share alone, one after the other, and stand for what the cores would do if nothing between them
-//! cost anything; they are labelled so wherever they go. *Loss-free* rates are searched for by offering load to receive
-//! rings; that takes all cores at the same time, so no modelled row has one.
+//! *Measured* rows have one thread for each core, each on its own processor. *Modelled* rows run each core's share alone, one after the
+//! other, and are always labelled so; they show the rate if cores did not affect each other. A *loss-free* rate is found by offering load
+//! to receive rings. All cores must run at once for that, so modelled rows have none. A gauge between bursts detects rounds that other
+//! programs disturbed ([`Rounds`]). [`Driver`] is a naive sequential engine, and [`conformance`] compares every engine with the
+//! sequential run.
 //!
-//! A gauge is read between bursts, which tells rounds that somebody outside disturbed ([`Rounds`]).
+//! ```
+//! use std::convert::Infallible;
+//!
+//! use millrace_measure::{LossFreePlan, search};
+//! use port::Offered;
+//!
+//! // A function that loses no packet up to 5 Mpps.
+//! let plan = LossFreePlan { resolution_mpps: 0.1, ..LossFreePlan::default() };
+//! let trial = |mpps: f64| {
+//!     let lost = if mpps > 5.0 { 500 } else { 0 };
+//!     Ok::<_, Infallible>(Offered { offered: 1_000, received: 1_000 - lost, lost })
+//! };
+//! let found = search(&plan, 8.0, trial).unwrap();
+//! assert!((4.9..=5.0).contains(&found.mpps));
+//! ```
 #![forbid(unsafe_code)]
 
 mod advise;
@@ -14,11 +28,11 @@ mod bare;
 mod bench;
 pub mod conformance;
 mod driver;
+mod forward_all;
 mod gauge;
 mod loss_free;
 mod lossy;
 mod model;
-mod pass;
 mod profile;
 mod remote;
 mod repeat;

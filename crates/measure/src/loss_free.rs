@@ -1,8 +1,8 @@
-//! The maximum loss-free forwarding rate, by bisection over trials (RFC 2544, section 26.1).
+//! The maximum loss-free forwarding rate, found by bisection over trials (RFC 2544, section 26.1).
 //!
-//! Software loses a few packets at any rate, so a threshold says how many still count as none, as in the evaluation of
-//! state-compute replication (4 %). And a trial can fail by what the machine did meanwhile: a rate counts as too high
-//! when it failed several times in a row (binary search with loss verification, ETSI GS NFV-TST 009, section 12.3.3).
+//! Software loses a few packets at any rate. A threshold says which loss still counts as none (4 % in the evaluation of state-compute
+//! replication). A trial can also fail because of other programs, so a rate is too high only if it fails several times in a row (binary
+//! search with loss verification, ETSI GS NFV-TST 009, section 12.3.3).
 
 use std::time::Duration;
 
@@ -10,20 +10,20 @@ use port::{DESCRIPTORS, Load, Offered};
 
 use crate::spread::Spread;
 
-/// How to look for a loss-free rate.
+/// How to search for a loss-free rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LossFreePlan {
-    /// The share of lost packets from which on a trial failed. With 0, one lost packet is one too many.
+    /// Share of lost packets from which on a trial fails. With 0, any loss fails.
     pub threshold: f64,
-    /// The search ends when it knows the rate this closely, in millions of packets a second.
+    /// Precision of the search, in millions of packets a second.
     pub resolution_mpps: f64,
-    /// How long packets arrive in each trial before they count.
+    /// Duration of a trial before packets count.
     pub warm_up: Duration,
-    /// How long packets arrive that count.
+    /// Duration of the part that counts.
     pub trial: Duration,
-    /// How often a rate has to fail, in a row, to be too high.
+    /// Number of failures in a row after which a rate is too high.
     pub attempts: usize,
-    /// How many descriptors each core's receive ring has.
+    /// Descriptors of each core's receive ring.
     pub descriptors: usize,
 }
 
@@ -41,52 +41,52 @@ impl Default for LossFreePlan {
 }
 
 impl LossFreePlan {
-    /// Whether so much loss counts as none.
+    /// True if a trial with this loss passes.
     #[must_use]
     pub fn passes(&self, offered: &Offered) -> bool {
         offered.lost == 0 || offered.loss() < self.threshold
     }
 
-    /// The load of a trial at so many millions of packets a second.
+    /// The load of a trial at this rate, in millions of packets a second.
     pub(crate) fn load(&self, mpps: f64) -> Load {
         Load { rate_pps: mpps * 1e6, warm_up: self.warm_up, duration: self.trial, descriptors: self.descriptors }
     }
 }
 
-/// What a search found.
+/// Result of one search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Found {
-    /// The highest rate at which a trial passed, in millions of packets a second; 0 where none did.
+    /// Highest rate with a passed trial, in millions of packets a second; 0 if no trial passed.
     pub mpps: f64,
-    /// The share of packets that was lost in that trial.
+    /// Share of packets lost in that trial.
     pub loss: f64,
-    /// How many trials it took.
+    /// Number of trials.
     pub trials: usize,
 }
 
 impl Found {
-    /// Millions of packets a second that came through in the trial that passed.
+    /// Packets received in the passed trial, in millions a second.
     #[must_use]
     pub fn received_mpps(&self) -> f64 {
         self.mpps * (1.0 - self.loss)
     }
 }
 
-/// How often the upper end may turn out to be too low, each time half as high again.
+/// How often the upper end may be raised, each time by half.
 const RAISES: usize = 8;
 
-/// Looks for the highest rate that passes, between none and `high_mpps` or, where that passes, above. `trial` offers a
-/// rate, in millions of packets a second, and tells what became of the packets.
+/// Searches for the highest rate that passes, from 0 to `high_mpps`, or above it if that passes. `trial` offers a rate, in millions of
+/// packets a second, and returns what happened to the packets.
 ///
 /// # Errors
-/// The trial's.
+/// Errors of `trial`.
 pub fn search<E>(
     plan: &LossFreePlan,
     high_mpps: f64,
     mut trial: impl FnMut(f64) -> Result<Offered, E>,
 ) -> Result<Found, E> {
     let mut found = Found { mpps: 0.0, loss: 0.0, trials: 0 };
-    // Whether a rate passes; then it is the highest so far.
+    // True if a rate passes; then it is the highest so far.
     let mut passes = |mpps: f64, found: &mut Found| {
         for _ in 0..plan.attempts.max(1) {
             let offered = trial(mpps)?;
@@ -114,21 +114,21 @@ pub fn search<E>(
     Ok(found)
 }
 
-/// The loss-free rate of a case: several searches, in turn with those of the other cases.
+/// The loss-free rate of a case, from several searches that alternate with those of other cases.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LossFree {
-    /// The rates that were offered and passed, in millions of packets a second.
+    /// Rates that passed, in millions of packets a second.
     pub mpps: Spread,
-    /// Millions of packets a second that came through at those rates.
+    /// Packets received at these rates, in millions a second.
     pub received_mpps: Spread,
-    /// The shares that were lost at those rates.
+    /// Loss at these rates, as a share.
     pub loss: Spread,
-    /// Trials in all.
+    /// Total number of trials.
     pub trials: usize,
 }
 
 impl LossFree {
-    /// Several searches as one; `None` of none.
+    /// Combines several searches; `None` if there are none.
     #[must_use]
     pub fn of(found: &[Found]) -> Option<Self> {
         let spread = |figure: fn(&Found) -> f64| Spread::of(&found.iter().map(figure).collect::<Vec<_>>());

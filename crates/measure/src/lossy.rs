@@ -1,8 +1,8 @@
-//! What it costs replicas to be ready for loss, and what loss costs them (figure 10b of state-compute replication): with
-//! recovery on and off, at several rates, in one run.
+//! Measures the cost of loss recovery, and of loss, for replicas (figure 10b of state-compute replication): recovery on and off, at
+//! several loss rates, in one run.
 //!
-//! Packets were sequenced beforehand and carry their history, as behind a card. Without recovery replicas differ from the
-//! first loss on, and the figures are there for comparison alone.
+//! Packets are sequenced in advance and carry their history, as they do after a network card that sequences. Without recovery, replicas
+//! diverge after the first loss; those figures only serve as a comparison.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,53 +23,52 @@ use crate::work::{Dispatched, Work};
 /// What to measure.
 #[derive(Clone, Debug)]
 pub struct LossPlan {
-    /// How many packets of a million the link loses, one case each with recovery on and off.
+    /// Loss rates of the link, in packets per million. Each is measured with recovery on and off.
     pub loss_ppm: Vec<u32>,
-    /// The cores, two at least.
+    /// Number of cores, at least 2.
     pub cores: usize,
-    /// How often each case runs, in turn with the others.
+    /// Number of times that each case runs, alternating with the others.
     pub rounds: usize,
-    /// Whether only rounds count in which nobody outside disturbed, as [`BenchPlan::undisturbed`](crate::BenchPlan::undisturbed) has it.
+    /// Count only undisturbed rounds, as [`BenchPlan::undisturbed`](crate::BenchPlan::undisturbed).
     pub undisturbed: bool,
-    /// How many packets a case has in each round, over all its cores; at least one pass over the trace.
+    /// Packets of a case in each round, over all its cores; at least one pass over the trace.
     pub packets: u64,
-    /// How the fleets are built.
+    /// Options of the engine.
     pub options: Options,
-    /// Work added to each packet that a core receives.
+    /// Extra work for each packet that a core receives.
     pub dispatch: Work,
 }
 
-/// Replicas behind one link.
+/// Throughput of replicas behind one link.
 #[derive(Clone, Debug)]
 pub struct LossRow {
-    /// How many packets of a million the link loses.
+    /// Loss rate of the link, in packets per million.
     pub loss_ppm: u32,
-    /// Whether lost records are taken from others' logs.
+    /// True if lost records are recovered from other cores' logs.
     pub recovery: bool,
-    /// Millions of packets a second that arrived, all cores together.
+    /// Packets that arrived, in millions a second, over all cores.
     pub mpps: Spread,
-    /// The same as a share of what there was without loss and without recovery: in the same round, or in the middle one where not all count.
+    /// Rate as a share of the rate without loss and without recovery in the same round; in the median round if not all rounds count.
     pub of_best: Spread,
     /// The rounds that ran and those that the figures are of.
     pub rounds: Rounds,
-    /// Packets that the link lost, over all rounds and the one that warmed up.
+    /// Packets lost on the link, over all rounds and the warm-up.
     pub lost: u64,
-    /// What recovery came to meanwhile.
+    /// Counters of the recovery.
     pub tally: Tally,
 }
 
-/// Packets of its own by which one core may be ahead of another before it waits for room in its log: few enough for the
-/// log to stay in the second-level cache. The paper's has 1,024 records.
+/// Own packets by which one core may be ahead of another before it waits for room in its log. Small enough that the log stays in the
+/// second-level cache. The paper's log has 1,024 records.
 const WINDOW: usize = 2048;
-/// How long a core waits for another: a measurement goes on whatever the system does meanwhile.
+/// How long a core waits for another core.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Measures replicas behind links that lose packets. `progress` is told how many runs are done, and of how many. The first
-/// two rows lose nothing: without recovery, then with it.
+/// Measures replicas behind links that lose packets. Calls `progress` with the number of runs done and the total. The first two rows lose
+/// nothing: without recovery, then with it.
 ///
 /// # Errors
-/// When there are not as many processors, which can't be modelled as cores wait for each other; or when the trace can't be
-/// replayed.
+/// The machine has too few processors (waiting cores can't be modelled), or the trace can't be replayed.
 pub fn lossy<N: Function>(
     nf: &Arc<N>,
     trace: &Arc<Trace>,
@@ -80,7 +79,7 @@ pub fn lossy<N: Function>(
     if plan.cores < 2 || plan.cores > cpus().len() {
         let have = cpus().len();
         return refuse(format!(
-            "loss recovery is between 2 cores at least, which run at the same time: {} can't be measured on {have}",
+            "loss recovery needs at least 2 cores that run at the same time: {} can't be measured on {have}",
             plan.cores
         ));
     }
@@ -109,7 +108,7 @@ pub fn lossy<N: Function>(
     Ok(cases.into_iter().map(|case| case.row(&best, plan.undisturbed)).collect())
 }
 
-/// As many of the packets as go around the cores without a rest, so that every pass begins with the same core.
+/// The longest prefix that fills whole rounds over the cores, so that every pass starts with the same core.
 fn whole_turns(trace: &Arc<Trace>, cores: usize) -> Arc<Trace> {
     let len = trace.len() - trace.len() % cores;
     if len == trace.len() { Arc::clone(trace) } else { Arc::new(trace.prefix(len)) }
@@ -154,7 +153,7 @@ impl<N: Function> Replicas<N> {
     }
 
     fn row(self, best: &[Reading], undisturbed: bool) -> LossRow {
-        // Round by round, as they took turns; where some don't count, all are held against the middle one.
+        // Compare within each round, because cases take turns; if some rounds don't count, compare with the median.
         let middle =
             Spread::of(&best.iter().map(|best| best.mpps).collect::<Vec<_>>()).expect("there were rounds").median;
         let own = self.readings.counted();
@@ -205,7 +204,7 @@ impl<N: Function> Contender for Replicas<N> {
 mod tests {
     use super::*;
     use crate::bench::tests::trace;
-    use crate::pass::Pass;
+    use crate::forward_all::ForwardAll;
 
     fn plan() -> LossPlan {
         let options = Options { flows_max: Some(64), ..Options::default() };
@@ -223,7 +222,7 @@ mod tests {
     #[test]
     fn what_is_lost_is_counted_and_what_recovery_found_is_told() {
         let mut last = (0, 0);
-        let result = lossy(&Arc::new(Pass), &trace(401, 20), &plan(), &mut |done, total| last = (done, total));
+        let result = lossy(&Arc::new(ForwardAll), &trace(401, 20), &plan(), &mut |done, total| last = (done, total));
         if cpus().len() < 2 {
             assert!(matches!(result, Err(BenchError::Refused(_))));
             return;
@@ -245,10 +244,10 @@ mod tests {
     #[test]
     fn what_cannot_be_measured_is_refused() {
         for cores in [1, cpus().len() + 1] {
-            let refused = lossy(&Arc::new(Pass), &trace(400, 20), &LossPlan { cores, ..plan() }, &mut |_, _| {});
+            let refused = lossy(&Arc::new(ForwardAll), &trace(400, 20), &LossPlan { cores, ..plan() }, &mut |_, _| {});
             assert!(matches!(refused, Err(BenchError::Refused(reason)) if reason.contains("can't be measured")));
         }
-        let refused = lossy(&Arc::new(Pass), &trace(1, 1), &plan(), &mut |_, _| {});
+        let refused = lossy(&Arc::new(ForwardAll), &trace(1, 1), &plan(), &mut |_, _| {});
         assert!(matches!(refused, Err(BenchError::Refused(_))));
     }
 }

@@ -1,35 +1,36 @@
-//! The throughput model of state-compute replication (seed 000, appendix A), and what it predicts beside what was found.
+//! The throughput model of state-compute replication (seed 000, appendix A), and its predictions next to measured rates.
 
 use engine::EngineKind;
 
 use crate::bench::{Basis, Row};
 use crate::remote::Remote;
 
-/// The model's parameters, in nanoseconds a packet on one core.
+/// Parameters of the model, in nanoseconds per packet on one core.
 ///
-/// A core takes `t = d + c1` for its own packet and `c2` for each record of the history; `k` cores together carry
-/// `k / (t + (k - 1) c2)` packets a nanosecond. To that we add two. `s` is what replicas are spared of `t`, for whatever sequenced their
-/// packets has parsed them. `r` is what a record takes longer because another core had it last: `k` records come with each packet, its own
-/// among them, each from elsewhere `k - 1` times out of `k`. So two cores and more carry `k / (t - s + (k - 1) (c2 + r))`.
+/// A core needs `t = d + c1` for its own packet and `c2` for each record of the history. So `k` cores process `k / (t + (k - 1) c2)`
+/// packets per nanosecond. We add two parameters. `s` is the part of `t` that a replica saves, because the sequencer has already parsed
+/// its packet. `r` is the extra time for a record that another core used last: each packet comes with `k` records (one is its own), and
+/// each was used by another core in `k - 1` of `k` cases. So two or more cores process `k / (t - s + (k - 1) (c2 + r))` packets per
+/// nanosecond.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CostModel {
-    /// All of a packet: `d + c1`.
+    /// Total cost of a packet: `d + c1`.
     pub t: f64,
     /// Dispatch: receive, parse, transmit.
     pub d: f64,
-    /// The step for the core's own packet.
+    /// Step for the core's own packet.
     pub c1: f64,
-    /// The step for one record of the history.
+    /// Step for one record of the history.
     pub c2: f64,
-    /// What of `t` a replica is spared, as its packet's record comes with those of others.
+    /// Part of `t` that a replica saves, because its packet's record comes with the records of other packets.
     pub s: f64,
-    /// What comes on top of `c2` where cores that run together read one log.
+    /// Extra to `c2` if cores that run together read one log.
     pub r: Remote,
 }
 
 impl CostModel {
-    /// The parameters, from what a packet was found to take without a step, with one, and with a step and the records of one and of
-    /// `records` other replicas, whose shares ran alone. Of a few packets noise makes differences below nothing, which are taken for nothing.
+    /// Computes the parameters from the measured time of a packet without a step (`d`), with one (`t`), and with a step and the records
+    /// of one and of `records` other replicas, with each share run alone. Negative differences, caused by noise, become 0.
     pub(crate) fn of(d: f64, t: f64, with_one: f64, with_records: f64, records: f64, r: Remote) -> Self {
         let t = t.max(d);
         let c2 = ((with_records - with_one) / (records - 1.0)).max(0.0);
@@ -40,18 +41,18 @@ impl CostModel {
         Self { t, d, c1: t - d, c2, s: s.min(t), r }
     }
 
-    /// What a record of the history costs on so many cores, in nanoseconds.
+    /// Cost of one history record on this number of cores, in nanoseconds.
     #[must_use]
     pub fn record_ns(&self, cores: usize) -> f64 {
         self.c2 + self.r.ns(cores)
     }
 
-    /// What replaying a record costs of what a core's own packet costs, in percent.
+    /// Cost of replaying a record, in percent of the cost of a core's own packet.
     pub(crate) fn replay_percent(&self, cores: usize) -> u32 {
         replay_percent(self.t - self.s, self.record_ns(cores))
     }
 
-    /// Millions of packets a second that `cores` cores carry under state-compute replication, by the model.
+    /// Predicted rate of state-compute replication on `cores` cores, in millions of packets a second.
     #[must_use]
     pub fn mpps(&self, cores: usize) -> f64 {
         let spared = if cores > 1 { self.s } else { 0.0 };
@@ -61,37 +62,37 @@ impl CostModel {
     }
 }
 
-/// What a record costs of what a packet costs whose record comes along, in percent: not nothing, and no more than would ever pay.
+/// Cost of a record in percent of the cost of a packet with a record: at least 1, and 100 if it costs as much or more.
 pub(crate) fn replay_percent(packet: f64, record: f64) -> u32 {
     if packet > record { (100.0 * record / packet).max(1.0) as u32 } else { 100 }
 }
 
-/// What the model makes of an engine on some cores.
+/// Predicted rate of one engine on some cores.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Prediction {
     /// The engine.
     pub engine: EngineKind,
     /// The cores.
     pub cores: usize,
-    /// Millions of packets a second, by the model: never measured.
+    /// Predicted rate in millions of packets a second; never measured.
     pub mpps: f64,
-    /// What was found on as many cores.
+    /// The rate measured, or modelled from shares, on as many cores.
     pub beside: Option<Beside>,
 }
 
-/// What was found where the model predicts.
+/// The rate that a prediction is compared with.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Beside {
-    /// Millions of packets a second, the median.
+    /// Median rate, in millions of packets a second.
     pub mpps: f64,
-    /// Whether the cores ran together or each share alone.
+    /// True if the cores ran together, or each share alone.
     pub basis: Basis,
-    /// How much the prediction is above what was found, in hundredths of that.
+    /// Error of the prediction in percent; positive if it is above this rate.
     pub error_percent: f64,
 }
 
 impl Prediction {
-    /// Predictions for 1 to `model_to` cores. On one core there is nothing to replicate, and any engine's row will do.
+    /// Predictions for 1 to `model_to` cores. On one core nothing is replicated, so any engine's row is used for comparison.
     pub(crate) fn all(model: &CostModel, rows: &[Row], model_to: usize) -> Vec<Self> {
         let of = |cores: usize| {
             let row = rows.iter().find(|row| row.engine == EngineKind::Scr && row.cores == cores);
@@ -101,7 +102,7 @@ impl Prediction {
         (1..=model_to).map(of).collect()
     }
 
-    /// A prediction beside what was found there, if anything was.
+    /// Compares a prediction with the row of the same number of cores, if there is one.
     pub(crate) fn of(engine: EngineKind, cores: usize, mpps: f64, row: Option<&Row>) -> Self {
         let beside = row.map(|row| {
             let found = row.mpps.median;

@@ -1,4 +1,4 @@
-//! Why a function's transactions fail: who was in whose way, by source line and by cause, and how even the load is.
+//! Profiles a function's transactions: which lines of source conflict, for which cause, and how even the load is.
 
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -16,23 +16,23 @@ use crate::replay::replay_queues;
 use crate::spread::Spread;
 use crate::steered::Steered;
 
-/// What to profile.
+/// What to profile, and how.
 #[derive(Clone, Debug)]
 pub struct ProfilePlan {
-    /// On how many cores, no more than the machine has.
+    /// Number of cores, at most as many as the machine has.
     pub cores: usize,
-    /// How often it runs with recording, in turn with as many runs without.
+    /// Number of rounds with recording; as many without alternate with them.
     pub rounds: usize,
-    /// How many packets a round has, over all cores; at least one pass over the trace.
+    /// Packets of a round, over all cores; at least one pass over the trace.
     pub packets: u64,
-    /// Whether hosts have other addresses in each pass, so that flows end and new ones begin.
+    /// Give hosts other addresses in each pass, so that flows end and new ones begin.
     pub churn: bool,
-    /// How the fleets are built.
+    /// Options of the engine.
     pub options: Options,
 }
 
 impl ProfilePlan {
-    /// Rounds of the trace as this dispatcher steers it, each going on where the one before ended.
+    /// Rounds of the trace as this dispatcher steers it. Each round continues where the one before ended.
     pub(crate) fn replay<N: Function>(&self, dispatcher: &mut Dispatcher<N>, trace: &Arc<Trace>) -> Replay {
         let loops = self.packets.div_ceil(trace.len().max(1) as u64).max(1);
         let steered = Steered::pass(dispatcher, trace);
@@ -41,7 +41,7 @@ impl ProfilePlan {
         if self.churn { replay.renumbered(Renumber::default()) } else { replay }
     }
 
-    /// Whether the function can be profiled so.
+    /// Refuses functions and numbers of cores that can't be profiled.
     pub(crate) fn accepts<N: Function>(&self, nf: &N) -> Result<(), BenchError> {
         let accepted = EngineKind::Transactional.accepts(&N::DESCRIPTION, self.cores);
         accepted.and_then(|()| self.options.tables.accepts(nf)).map_err(BenchError::Refused)?;
@@ -49,23 +49,23 @@ impl ProfilePlan {
         if self.cores > have {
             let cores = self.cores;
             return Err(BenchError::Refused(format!(
-                "a profile on {cores} cores needs as many processors, for conflicts can't be modelled; there are {have}"
+                "a profile on {cores} cores needs as many processors, because conflicts can't be modelled; there are {have}"
             )));
         }
         Ok(())
     }
 }
 
-/// What a profile came to.
+/// Result of a profile.
 #[derive(Clone, Debug)]
 pub struct Profile {
-    /// Whether packet sets share anything: where they don't, there are no transactions.
+    /// True if packet sets share state. Otherwise there are no transactions.
     pub shares: bool,
-    /// Millions of packets a second, without recording.
+    /// Rate without recording, in millions of packets a second.
     pub mpps: Spread,
-    /// The same with recording, which is what the rest was found with.
+    /// Rate with recording. All other figures are from these rounds.
     pub mpps_recorded: Spread,
-    /// What became of transactions, over all rounds with recording.
+    /// Counters of transactions, over all rounds with recording.
     pub transactions: Transactions,
     /// What each core did, over all rounds with recording.
     pub cores: Vec<CoreLoad>,
@@ -73,39 +73,40 @@ pub struct Profile {
     pub passed: u64,
     /// Packets that were dropped.
     pub dropped: u64,
-    /// How many packet sets there are.
+    /// Number of packet sets.
     pub packet_sets: usize,
-    /// The busiest of them with their packets in one pass, the busiest first.
+    /// The busiest packet sets with their packets in one pass, the busiest first.
     pub busiest: Vec<(String, u64)>,
     /// Packets in one pass.
     pub packets: usize,
-    /// How the queues do under the load that is offered last.
+    /// Queue lengths under load, measured at the end.
     pub loaded: Loaded,
 }
 
-/// What queues look like when packets arrive whether or not a core is ready for them.
+/// Queue lengths when packets arrive at a given rate, whether or not a core is ready.
 #[derive(Clone, Debug, Default)]
 pub struct Loaded {
-    /// Millions of packets a second that were offered: [`LOAD`] of what the function took without a wire.
+    /// Offered rate in millions of packets a second: [`LOAD`] of the throughput.
     pub mpps: f64,
     /// Descriptors of each ring.
     pub descriptors: usize,
-    /// Each core's packets and how many waited.
+    /// For each core: its packets, and how many waited.
     pub queues: Vec<(Offered, Depth)>,
 }
 
-/// The share of the throughput that is offered to see how deep queues are.
+/// Share of the throughput that is offered to measure queue lengths.
 pub const LOAD: f64 = 0.9;
-/// For how long it is, before it counts and then.
+/// Duration of that load before it counts.
 const WARM_UP: Duration = Duration::from_millis(20);
+/// Duration of that load while it counts.
 const OFFERED: Duration = Duration::from_millis(200);
 
-/// What a core did.
+/// Work of one core.
 #[derive(Clone, Debug, Default)]
 pub struct CoreLoad {
     /// Packets.
     pub packets: u64,
-    /// From the common start to its last packet, added up over rounds.
+    /// Time from the common start to its last packet, summed over rounds.
     pub busy: Duration,
     /// Transactions that committed.
     pub committed: u64,
@@ -113,27 +114,27 @@ pub struct CoreLoad {
     pub aborted: u64,
 }
 
-/// A line of a function's source with the attempts that failed there.
+/// A line of the function's source, with the attempts that failed there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LineAborts {
-    /// The file and line; "commit" for what was found when a transaction was to commit and can't be charged to a line.
+    /// File and line; "commit" for conflicts found at commit that can't be attributed to a line.
     pub line: String,
-    /// What it does there.
+    /// The operation on that line.
     pub operation: Option<Operation>,
     /// How many attempts failed.
     pub aborts: u64,
 }
 
-/// A cause with the attempts that failed of it.
+/// A cause, with the attempts that failed because of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CauseAborts {
     /// The cause.
     pub cause: Cause,
     /// How many attempts failed of it.
     pub aborts: u64,
-    /// The pair of lines that most of them are of.
+    /// The pair of lines with most of these failures.
     pub pair: [Option<String>; 2],
-    /// What those lines do.
+    /// The operations on these lines.
     pub operations: [Option<Operation>; 2],
 }
 
@@ -172,7 +173,7 @@ impl Profile {
         causes
     }
 
-    /// The busiest core's packets over the mean.
+    /// Packets of the busiest core, divided by the mean.
     #[must_use]
     pub fn imbalance(&self) -> f64 {
         let total: u64 = self.cores.iter().map(|core| core.packets).sum();
@@ -186,13 +187,13 @@ fn place(site: Option<memory::transactional::Site>) -> (Option<String>, Option<O
     (Some(format!("{}:{}", site.location.file(), site.location.line())), Some(site.operation))
 }
 
-/// How many of the busiest packet sets are named.
+/// Number of busiest packet sets in the result.
 const BUSIEST: usize = 5;
 
-/// Profiles a function over a trace under `transactional`. `progress` is told how many runs are done, and of how many.
+/// Profiles a function over a trace under `transactional`. Calls `progress` with the number of runs done and the total.
 ///
 /// # Errors
-/// When the engine can't run it, there are too few processors, or the trace can't be replayed.
+/// The engine doesn't support the function, there are too few processors, or the trace can't be replayed.
 pub fn profile<N: Function>(
     nf: &Arc<N>,
     trace: &Arc<Trace>,
@@ -236,7 +237,7 @@ struct Found {
     loaded: Loaded,
 }
 
-/// Runs two fleets in turn over the trace; what is told of transactions and cores is of the second.
+/// Runs two engines alternately over the trace. Counters of transactions and cores are from the second.
 fn rounds<N: Function, P: Placement<N>>(
     fleets: [Fleet<N, P>; 2],
     trace: &Arc<Trace>,
@@ -294,7 +295,7 @@ where
     Ok(found)
 }
 
-/// Offers a fleet [`LOAD`] of the median of `mpps`.
+/// Offers [`LOAD`] of the median of `mpps` to an engine.
 fn loaded<N: Function, P: Placement<N>>(
     fleet: &mut Fleet<N, P>,
     replay: &mut Replay,
@@ -311,7 +312,7 @@ fn loaded<N: Function, P: Placement<N>>(
     Ok(Loaded { mpps, descriptors: DESCRIPTORS, queues })
 }
 
-/// How many packet sets there are, and the busiest with their packets. Two replicas' records name them all.
+/// Number of packet sets, and the busiest ones with their packets. The records of two replicas name all of them.
 fn busiest<N: Function>(nf: &Arc<N>, trace: &Trace, options: &Options) -> (usize, Vec<(String, u64)>) {
     let script = Steered::pass(&mut Dispatcher::new(Arc::clone(nf), EngineKind::Scr, 2, options), trace).script;
     let mut counts: HashMap<_, u64> = HashMap::new();

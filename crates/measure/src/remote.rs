@@ -1,9 +1,9 @@
-//! What it costs that a history's records come from other cores' caches.
+//! Measures the extra cost of history records that come from other cores' caches.
 //!
-//! Replicas read one log. A core that runs its share alone has the log's lines to itself, in its own cache or in the shared one; of `k`
-//! cores that run together each line was last in another's cache `k - 1` times out of `k`. A record has its share of a line, so that
-//! what a line takes longer then, read in order and asked for ahead as a log is, says what a record does: between two cores it can be
-//! measured, and for a machine with more cores it can be told.
+//! Replicas read one log. A core that runs its share alone has the log's cache lines in its own cache or in the shared one. If `k` cores
+//! run together, another core used each line last in `k - 1` of `k` cases. The extra time for a line, read in order and prefetched like a
+//! log, gives the extra time for a record, which fills a part of a line. It is measured between two cores. For a machine with more cores,
+//! it can be given.
 
 use std::hint::{black_box, spin_loop};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -16,34 +16,34 @@ use locality::{CACHE_LINE, pages, prefetch};
 use crate::spill::Caches;
 use crate::spread::Spread;
 
-/// Lines of the stretch that changes cores: they fit into what any core has for itself.
+/// Lines of the region that moves between cores. They fit into the private cache of any core.
 const LINES: usize = 2048;
-/// How many times what a core has for itself is read to have the stretch driven out of it.
+/// Multiple of the private cache that is read to evict the region.
 const TIMES_OWN: u64 = 4;
-/// Lines that are asked for ahead.
+/// Lines that are prefetched ahead.
 const AHEAD: usize = 128;
 const READINGS: usize = 41;
 
-/// The extra cost of a record whose cache line another core had last, in nanoseconds (`r` of the cost model).
+/// Extra time for a history record whose cache line another core used last, in nanoseconds (`r` of the cost model).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Remote {
-    /// On no more cores than this machine has: measured between two of them.
+    /// Up to the number of cores of this machine: measured between two of them.
     pub here_ns: f64,
-    /// On more: as told for such a machine, or the same.
+    /// For more cores: as given, else the measured time.
     pub beyond_ns: f64,
-    /// The cores of this machine.
+    /// Number of cores of this machine.
     pub here: usize,
 }
 
 impl Remote {
-    /// Of records that hold `M`; `line_ns` for what a line takes longer on more cores than there are here, where that is told.
+    /// For records that hold `M`. `line_ns` is the given extra time for a line on more cores than this machine has.
     pub(crate) fn of_records<M>(line_ns: Option<f64>) -> Self {
         let lines = size_of::<Record<M>>() as f64 / CACHE_LINE as f64;
         let here_ns = between_cores() * lines;
         Self { here_ns, beyond_ns: line_ns.map_or(here_ns, |ns| ns * lines), here: cpus().len() }
     }
 
-    /// What a record takes longer on so many cores.
+    /// Extra time for a record on this number of cores, in nanoseconds.
     #[must_use]
     pub const fn ns(&self, cores: usize) -> f64 {
         match cores {
@@ -56,8 +56,8 @@ impl Remote {
 
 type Line = [AtomicU64; CACHE_LINE / 8];
 
-/// What a line takes longer that another core wrote than one that lies in the cache that cores share: the median of some readings, and
-/// nothing on a machine with one core.
+/// Extra time for a cache line that another core wrote, compared with a line in the shared cache: median of several readings; 0 on a
+/// machine with one core.
 fn between_cores() -> f64 {
     let cpus = cpus();
     let (Some(&reader), Some(&writer)) = (cpus.first(), cpus.last()) else { return 0.0 };
@@ -108,7 +108,7 @@ fn write(lines: &[Line]) {
     }
 }
 
-/// Nanoseconds for each of the lines, read in order.
+/// Nanoseconds for each line, read in order.
 fn read_ns(lines: &[Line]) -> f64 {
     let start = Instant::now();
     let read = |line: &Line| {
@@ -126,9 +126,9 @@ mod tests {
     #[test]
     fn a_record_takes_as_many_lines_as_it_has_bytes_for() {
         // Sequence number, time, hash and 40 bytes: one line.
-        let told = Remote::of_records::<[u64; 5]>(Some(12.5));
-        assert!((0.0..1e4).contains(&told.here_ns), "{told:?}");
-        assert_eq!((told.beyond_ns, told.here), (12.5, cpus().len()));
+        let given = Remote::of_records::<[u64; 5]>(Some(12.5));
+        assert!((0.0..1e4).contains(&given.here_ns), "{given:?}");
+        assert_eq!((given.beyond_ns, given.here), (12.5, cpus().len()));
         assert_eq!(Remote::of_records::<[u64; 13]>(Some(12.5)).beyond_ns, 25.0);
         let measured = Remote::of_records::<[u64; 5]>(None);
         assert_eq!(measured.here_ns, measured.beyond_ns);

@@ -1,4 +1,4 @@
-//! Rounds of a function under `transactional`, for as long as somebody who watches from outside wants more of them.
+//! Runs rounds of a function under `transactional` for as long as the caller wants, for example while a sampler watches.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,23 +11,23 @@ use crate::bench::BenchError;
 use crate::profile::ProfilePlan;
 use crate::replay::replay_queues;
 
-/// What rounds came to.
+/// Totals of the rounds so far.
 #[derive(Clone, Debug, Default)]
 pub struct Repeated {
-    /// How many there were.
+    /// Number of rounds.
     pub rounds: u64,
     /// Packets, over all rounds and cores.
     pub packets: u64,
-    /// How long they took, each as long as its slowest core.
+    /// Sum over rounds of the time of the slowest core.
     pub elapsed: Duration,
 }
 
-/// Runs a function over a trace under `transactional` without recording, as [`profile`](crate::profile()) does, in rounds of the
-/// plan's packets. Ahead of each, `more` is told what there was so far, and says whether there is another; how many the plan
-/// has doesn't matter.
+/// Runs a function over a trace under `transactional` without recording, as [`profile`](crate::profile()) does, in rounds of the plan's
+/// packets. Before each round, `more` gets the totals so far and returns whether to run another one. The plan's number of rounds is
+/// ignored.
 ///
 /// # Errors
-/// When the engine can't run it, there are too few processors, or the trace can't be replayed.
+/// The engine doesn't support the function, there are too few processors, or the trace can't be replayed.
 pub fn repeat<N: Function>(
     nf: &Arc<N>,
     trace: &Arc<Trace>,

@@ -1,5 +1,5 @@
-//! Replays without a dispatcher: each core has a queue of its own, as from a card, and what a sequencer or a balancer would tell it
-//! is laid down beforehand.
+//! Replays without a dispatcher. Each core has its own queue, as with a network card, and the decisions of a sequencer or balancer are
+//! prepared in advance.
 
 use std::time::Duration;
 
@@ -11,35 +11,35 @@ use nf::NetworkFunction;
 use packet::{Nanos, Seq};
 use port::{Batch, Queue, Received};
 
-/// What cores know of a trace that is replayed to each by a queue of its own.
+/// Steering decisions for a trace that is replayed to each core through its own queue.
 #[derive(Debug)]
 pub struct ReplayPlan<'a, M> {
-    /// What a sequencer would hand out over one pass.
+    /// What a sequencer or balancer would send to the cores in one pass.
     pub script: &'a Script<M>,
     /// Packets in a pass.
     pub packets: usize,
-    /// How much later each pass is.
+    /// Time from the start of one pass to the start of the next.
     pub span: Nanos,
-    /// The number behind the last packet of all.
+    /// Number after the last packet of all passes.
     pub end: Seq,
-    /// Which core the first of the workers is.
+    /// Core number of the first worker.
     pub first: usize,
 }
 
 impl<'a, M: nf::Meta> ReplayPlan<'a, M> {
-    /// What a core goes by that has come to packet `next`.
+    /// The log for a core that has reached packet `next`.
     fn log(&self, core: usize, next: Seq) -> Log<'a, M> {
         let log = Log::of_loop(self.script, self.packets, self.span, next);
         log.with_owned(self.script.owned_of(self.first + core), next)
     }
 }
 
-/// A core's queue, with the plan and the link that it is behind, if there are any.
+/// A core's queue, with the plan and the link to the core, if there are any.
 struct Replayed<'a, N: NetworkFunction> {
     core: usize,
     queue: Box<dyn Queue + 'a>,
     plan: Option<&'a ReplayPlan<'a, N::Meta>>,
-    /// Begun with the first batch.
+    /// Created with the first batch.
     log: Option<Log<'a, N::Meta>>,
     link: Option<&'a mut LinkEnd<N::Meta>>,
     closed: bool,
@@ -79,7 +79,7 @@ impl<N: NetworkFunction> Feed<N> for Replayed<'_, N> {
         self.closed = true;
     }
 
-    /// Goes on to the plan's end; behind a link, what the last packets would have brought is left to the next run with the same ends.
+    /// Continues to the plan's end. Behind a link, the last packets' history stays for the next run with the same link ends.
     fn finish(&mut self, worker: &mut dyn AnyWorker<N>, batch: &mut Batch) -> Result<(), EngineError> {
         if let (Some(plan), None) = (self.plan, &self.link) {
             let log = self.log.get_or_insert_with(|| plan.log(self.core, worker.next()));
@@ -89,14 +89,14 @@ impl<N: NetworkFunction> Feed<N> for Replayed<'_, N> {
     }
 }
 
-/// Runs workers, each over a queue of its own, from a common start until every queue has ended, and on to the plan's end. Each is
-/// pinned to a processor, where there are as many: what is measured needs it for itself.
+/// Runs workers, each over its own queue, from a common start until every queue has ended, then to the plan's end. Each worker is pinned
+/// to its own processor if there are enough.
 ///
 /// # Errors
-/// The first failure: a port's, or the function's panic.
+/// The first failure: of a port, or a panic of the function.
 ///
 /// # Panics
-/// When there are not as many queues as workers.
+/// There are fewer or more queues than workers.
 pub fn replay_queues<N: NetworkFunction, P: Placement<N>>(
     workers: &mut [Worker<N, P>],
     queues: Vec<Box<dyn Queue>>,
@@ -106,13 +106,13 @@ pub fn replay_queues<N: NetworkFunction, P: Placement<N>>(
     replay_workers(workers, queues, plan, None)
 }
 
-/// The same for workers whose placement is not known, and behind `links` if there are any.
+/// The same as [`replay_queues`] for workers of any placement, behind `links` if there are any.
 ///
 /// # Errors
-/// As [`replay_queues`]; that a core stalled and was fenced.
+/// As [`replay_queues`]; a core stalled and was fenced.
 ///
 /// # Panics
-/// As [`replay_queues`] does, and when there are not as many links.
+/// As [`replay_queues`]; the number of links differs from the number of workers.
 pub fn replay_workers<N: NetworkFunction>(
     workers: Vec<&mut dyn AnyWorker<N>>,
     queues: Vec<Box<dyn Queue>>,

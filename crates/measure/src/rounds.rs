@@ -1,4 +1,4 @@
-//! Rounds of several contenders in turn, and which of them count.
+//! Rounds in which several contenders take turns, and which of them count.
 
 use std::time::Duration;
 
@@ -6,26 +6,26 @@ use crate::bench::BenchError;
 use crate::gauge::{Gauge, Strain};
 use crate::spread::Spread;
 
-/// How many rounds there may be for each that is to count.
+/// Maximum number of rounds for each round that counts.
 const PATIENCE: usize = 20;
 
-/// The rounds of a row: those that ran, and what the gauge says of them.
+/// Number of rounds that ran and that count, as the gauge decided.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Rounds {
-    /// How many ran.
+    /// Number of rounds that ran.
     pub run: usize,
-    /// In how many of them somebody outside had a share of the cores.
+    /// Number of rounds in which other programs used the cores.
     pub disturbed: usize,
-    /// How many the figures are of: all, unless only undisturbed ones are to count and there are any.
+    /// Number of rounds in the figures: all, or only the undisturbed ones if requested and if there are any.
     pub counted: usize,
-    /// Whether only undisturbed ones were to count.
+    /// True if only undisturbed rounds should count.
     pub only_undisturbed: bool,
-    /// What the gauge took in the worst of all, in times of the least that it took.
+    /// Largest reading of the gauge, as a multiple of the smallest.
     pub worst: f64,
 }
 
 impl Rounds {
-    /// The rounds of both.
+    /// Sums of both.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self {
@@ -38,14 +38,14 @@ impl Rounds {
     }
 }
 
-/// What counts: so many rounds of each, all or the undisturbed.
+/// Number of rounds that must count, and whether only undisturbed rounds count.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules {
     pub(crate) rounds: usize,
     pub(crate) undisturbed: bool,
 }
 
-/// One round's figures.
+/// Figures of one round.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reading {
     /// Millions of packets a second, all cores together.
@@ -56,7 +56,8 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    /// Of cores that took so long each for so many packets altogether, `together` of them at a time. What the gauges took is taken off.
+    /// From cores that took `elapsed` each for `packets` packets in all, `together` of them at the same time. The time of the gauges is
+    /// subtracted.
     pub(crate) fn of(packets: u64, elapsed: &[Duration], gauges: &[Gauge], together: usize) -> Self {
         let cores =
             elapsed.iter().zip(gauges).map(|(elapsed, gauge)| elapsed.saturating_sub(gauge.spent).as_secs_f64());
@@ -74,7 +75,7 @@ pub(crate) struct Readings {
 }
 
 impl Readings {
-    /// None so far; whether only the undisturbed are to count.
+    /// No readings yet. `undisturbed`: only undisturbed ones will count.
     pub(crate) const fn new(undisturbed: bool) -> Self {
         Self { all: Vec::new(), undisturbed }
     }
@@ -83,19 +84,19 @@ impl Readings {
         self.all.push(reading);
     }
 
-    /// Forgets those that were to warm up. What the gauge showed then stays known.
+    /// Drops the readings of the warm-up. The gauge remembers its minimum.
     pub(crate) fn clear(&mut self) {
         self.all.clear();
     }
 
-    /// The readings to go by.
+    /// The readings that count.
     pub(crate) fn counted(&self) -> Vec<Reading> {
         let is_quiet = |reading: &&Reading| !self.undisturbed || !reading.strain.is_disturbed();
         let counted: Vec<Reading> = self.all.iter().filter(is_quiet).copied().collect();
         if counted.is_empty() { self.all.clone() } else { counted }
     }
 
-    /// How many of the readings are such as are asked for.
+    /// Number of readings of the requested kind.
     pub(crate) fn len(&self) -> usize {
         self.all.iter().filter(|reading| !self.undisturbed || !reading.strain.is_disturbed()).count()
     }
@@ -117,22 +118,22 @@ impl Readings {
         Spread::of(&figures).expect("there were rounds")
     }
 
-    /// The median of what a core spends on each of its own packets, in nanoseconds.
+    /// Median time that a core spends on each of its own packets, in nanoseconds.
     pub(crate) fn own_ns(&self) -> f64 {
         if self.all.is_empty() { 0.0 } else { self.spread(|reading| reading.own_ns).median }
     }
 }
 
-/// Who takes part in rounds.
+/// A participant in the rounds.
 pub(crate) trait Contender {
     fn round(&mut self) -> Result<(), BenchError>;
-    /// How many of its rounds are such as are asked for.
+    /// Number of its rounds of the requested kind.
     fn counted(&self) -> usize;
 }
 
-/// Has all take turns until each has as many rounds as the rules say. Where only undisturbed ones count, those that have theirs rest, and
-/// patience ends. Nobody runs twice in a row, in caches that it left itself, unless it is alone: one that rests runs in between.
-/// `progress` is told how many rounds more count.
+/// Runs rounds in which all contenders take turns, until each has enough rounds that count, or [`PATIENCE`] ends. A contender with enough
+/// rounds rests. If only one still needs rounds, a resting one runs in between, so that none runs twice in a row with warm caches. Calls
+/// `progress` with the number of rounds that count.
 pub(crate) fn take_turns(
     contenders: &mut [&mut dyn Contender],
     rules: Rules,
@@ -182,13 +183,13 @@ mod tests {
         let order = std::cell::RefCell::new(Vec::new());
         let (mut quiet, mut half, mut never) = (Every(1, 0, &order), Every(2, 0, &order), Every(usize::MAX, 0, &order));
         let rules = Rules { rounds: 3, undisturbed: true };
-        let mut told = Vec::new();
-        take_turns(&mut [&mut quiet, &mut half, &mut never], rules, |done| told.push(done)).expect("none fails");
+        let mut reported = Vec::new();
+        take_turns(&mut [&mut quiet, &mut half, &mut never], rules, |done| reported.push(done)).expect("none fails");
         let alone = 3 * PATIENCE - 6;
         assert_eq!((quiet.1, half.1, never.1), (3 + alone, 6, 3 * PATIENCE));
         assert_eq!(order.borrow()[..6], [1, 2, usize::MAX, 1, 2, usize::MAX], "in turn");
         assert!(order.borrow().array_windows().all(|[one, next]| one != next), "nobody comes to its own caches");
-        assert!(told.is_sorted() && told[0] == 0 && told.last() == Some(&9), "{told:?}");
+        assert!(reported.is_sorted() && reported[0] == 0 && reported.last() == Some(&9), "{reported:?}");
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! A sequencer in software, alone on one core: what the core in front of the replicas can hand out.
+//! Measures a software sequencer, alone on one core: how many packets it can hand out to replicas.
 //!
-//! It numbers every packet, works out what the packet contributes, and says which core it goes to; what the packet's bytes are
-//! doing meanwhile depends on the carrier. With a *shared log* they stay where they lie: the cores get descriptors, and all read
-//! the same records. With *piggyback* each packet is written anew with the latest records ahead of it.
+//! It numbers every packet, computes what the packet contributes, and chooses the core. What happens to the packet's bytes depends on the
+//! carrier. With a *shared log* they stay in place: the cores get descriptors and read the same records. With *piggyback* each packet is
+//! written again with the latest records in front of it.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -17,16 +17,16 @@ use crate::gauge::{Gauged, Shown};
 use crate::rounds::{Contender, Reading, Readings};
 use crate::spread::Spread;
 
-/// What a sequencer keeps up with, for so many cores behind it. Receiving the packets is in the figures, sending them is not.
+/// Rate of a software sequencer. It includes receiving packets but not sending them.
 #[derive(Clone, Debug)]
 pub struct Sequencing {
-    /// The cores that it sprays over.
+    /// Number of cores that packets are sprayed over.
     pub cores: usize,
-    /// Millions of packets a second with a shared log.
+    /// Rate with a shared log, in millions of packets a second.
     pub log_mpps: Spread,
-    /// The same with the history written ahead of each packet.
+    /// Rate with the history written in front of each packet.
     pub piggyback_mpps: Spread,
-    /// Bytes that a packet grows by then.
+    /// Bytes that this adds to a packet.
     pub piggyback_bytes: usize,
 }
 

@@ -1,8 +1,8 @@
-//! What it costs that replicas outgrow a cache: each has the whole state, and the last level is one for all.
+//! Measures the extra time of replicas that outgrow a shared cache: each replica has the whole state, but the last-level cache is shared.
 //!
-//! Replicas can't be run together on more cores than there are. But a state that is `k` times as large takes the same room
-//! of a cache that is shared, so one core's time for reaching into that much stands for it. What a core has for itself it keeps,
-//! however many there are: that part of its reaches is taken out.
+//! More replicas than cores can't run together. Instead, one core accesses a state that is `k` times as large, which fills the shared
+//! cache in the same way. The private cache of a core doesn't depend on the number of replicas, so accesses that it serves are
+//! subtracted.
 
 use std::fs;
 use std::hint::black_box;
@@ -10,16 +10,16 @@ use std::time::Instant;
 
 use locality::{CACHE_LINE, pages, prefetch};
 
-/// Lines that a step reaches for: where a flow is found, and the flow.
+/// Cache lines that a step accesses: one in the index, one for the flow.
 pub(crate) const LINES: u64 = 2;
-/// Lines that are asked for at a time: a burst's.
+/// Lines prefetched at a time: one burst.
 const BURST: usize = 32;
-/// Lines that are reached for in a reading.
+/// Accesses in a reading.
 const REACHES: usize = 1 << 19;
 const READINGS: usize = 3;
-/// Above this no cache is left to outgrow.
+/// Above this size no cache can hold the state.
 const BYTES_MAX: u64 = 512 << 20;
-/// What a core is taken to have for itself where the machine doesn't say.
+/// Size of the private cache if the machine doesn't report it.
 const OWN_BYTES: u64 = 512 << 10;
 
 /// A line of state.
@@ -27,26 +27,26 @@ const OWN_BYTES: u64 = 512 << 10;
 #[derive(Clone, Copy)]
 struct Line([u64; CACHE_LINE / 8]);
 
-/// What a step takes longer, by the number of replicas that keep the same state.
+/// Extra time of a step, by the number of replicas with the same state.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Spill {
-    /// Bytes of the state that packets reach for.
+    /// Bytes of the state that packets access.
     pub bytes: u64,
-    /// Replicas, and nanoseconds that a step of each takes longer than of one alone.
+    /// Numbers of replicas, and the extra nanoseconds of a step of each.
     points: Vec<(usize, f64)>,
 }
 
 impl Spill {
-    /// Measures it for a state of so many flows and up to so many replicas.
+    /// Measures a state of `flows` flows with up to `most` replicas.
     pub(crate) fn measure(flows: u64, most: usize) -> Self {
         let bytes = flows * LINES * CACHE_LINE as u64;
         let Caches { own, shared } = Caches::here();
-        // A state that fits into what each core has for itself is nobody else's matter.
+        // A state that fits into private caches doesn't affect other cores.
         if bytes <= own || most < 2 {
             return Self { bytes, points: Vec::new() };
         }
         let near = reach_ns(own / 2);
-        // A reach that a core's own cache doesn't serve, into so many bytes.
+        // Time of an access that the private cache doesn't serve, in a state of this size.
         let beyond = |bytes: u64| {
             let served = own as f64 / bytes as f64;
             ((reach_ns(bytes) - served * near) / (1.0 - served)).max(near)
@@ -56,14 +56,14 @@ impl Spill {
         let longer = |replicas: usize| {
             let all = bytes * replicas as u64;
             let missed = 1.0 - own as f64 / bytes as f64;
-            // What they have together still fits.
+            // All replicas together still fit.
             if all <= shared { 0.0 } else { LINES as f64 * missed * (beyond(all) - alone).max(0.0) }
         };
         let replicas = replicas.take_while(|replicas| *replicas < most * 2);
         Self { bytes, points: replicas.map(|replicas| (replicas, longer(replicas))).collect() }
     }
 
-    /// Nanoseconds that a step takes longer with so many replicas.
+    /// Extra nanoseconds of a step with this number of replicas.
     #[must_use]
     pub fn ns(&self, replicas: usize) -> f64 {
         let mut before = (1, 0.0);
@@ -78,7 +78,7 @@ impl Spill {
     }
 }
 
-/// Nanoseconds for a line of so many bytes that was asked for a burst ahead: the least of some readings.
+/// Nanoseconds for a random line of `bytes` bytes, prefetched one burst ahead: the minimum of several readings.
 fn reach_ns(bytes: u64) -> f64 {
     let lines = (bytes.min(BYTES_MAX) as usize / CACHE_LINE).max(BURST);
     let mut region = pages::boxed((0..lines).map(|line| Line([line as u64; CACHE_LINE / 8])));
@@ -104,14 +104,14 @@ fn reach_ns(bytes: u64) -> f64 {
     (0..READINGS).map(reading).fold(f64::INFINITY, f64::min)
 }
 
-/// Bytes of the largest cache that a core has for itself, and of the largest that it shares.
+/// Sizes of the largest private cache of a core, and of the largest shared cache, in bytes.
 pub(crate) struct Caches {
     pub(crate) own: u64,
     shared: u64,
 }
 
 impl Caches {
-    /// As the machine says.
+    /// As the machine reports them.
     pub(crate) fn here() -> Self {
         let of = |index: usize| {
             let about =

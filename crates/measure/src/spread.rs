@@ -12,7 +12,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// The spread of `readings`; `None` of none.
+    /// Spread of `readings`; `None` if there are none.
     #[must_use]
     pub fn of(readings: &[f64]) -> Option<Self> {
         let mut sorted = readings.to_vec();

@@ -1,4 +1,4 @@
-//! What an engine's dispatcher makes of a trace: for a replay that does without one, and to count how it spreads packets.
+//! Steering decisions of an engine's dispatcher over a trace, for replays without a dispatcher and for counting how packets are spread.
 
 use std::mem::take;
 
@@ -8,19 +8,19 @@ use nf::NetworkFunction;
 use packet::Seq;
 use port::{Batch, Packet, Trace};
 
-/// What a dispatcher makes of one pass over a trace.
+/// Decisions of a dispatcher in one pass over a trace.
 pub(crate) struct Steered<M> {
-    /// The core of each packet.
+    /// Core of each packet.
     pub cores: Vec<u16>,
-    /// The bucket of each.
+    /// Bucket of each packet.
     pub buckets: Vec<u16>,
-    /// What cores have to know.
+    /// Records and moves for the cores.
     pub script: Script<M>,
 }
 
-/// Passes over the trace in which steering finds its feet.
+/// Passes over the trace before steering is considered settled.
 const SETTLING_PASSES: usize = 3;
-/// Packets between two chances for state to change cores: as a pump's batches are.
+/// Packets between two points at which state can move, as with batches of a run.
 const STRETCH: usize = 256;
 
 impl<M: nf::Meta> Steered<M> {
@@ -44,8 +44,8 @@ impl<M: nf::Meta> Steered<M> {
         steered
     }
 
-    /// The pass that follows the load once that is known, and leads back to where it began, as it is to be run over and over.
-    /// Unless cores are `together`, one runs after the other: then nothing can change cores, and steering stays as it has become.
+    /// A pass after steering has settled, which ends in the state it began with, so that it can run again and again. Unless the cores run
+    /// `together`, one runs after the other; then no state can move, and steering stays fixed.
     pub(crate) fn settled<N: NetworkFunction<Meta = M>>(
         dispatcher: &mut Dispatcher<N>,
         trace: &Trace,

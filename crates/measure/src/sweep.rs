@@ -1,8 +1,8 @@
-//! How far replication carries as a program gets longer: a stateless program whose step takes a known time, on some cores
-//! (figure 9 of state-compute replication).
+//! Measures how replication scales as a program gets longer: a stateless program with a step of known time, on several cores (figure 9 of
+//! state-compute replication).
 //!
-//! The step runs for each of a core's own packets and for each record of the history, so that a core of `k` spends
-//! `k` times as long computing: where that outweighs dispatch, more cores bring nothing.
+//! The step runs for each of a core's own packets and for each record of the history. One of `k` cores therefore computes `k` times as
+//! long. Where that exceeds the dispatch cost, more cores gain nothing.
 
 use std::sync::Arc;
 
@@ -15,17 +15,17 @@ use port::Trace;
 use crate::bench::{Bench, BenchError, BenchPlan, bench};
 use crate::work::Work;
 
-/// A bench of the program at one compute time.
+/// Result of a bench at one compute time.
 #[derive(Clone, Debug)]
 pub struct SweepPoint {
-    /// What a step does.
+    /// Work of a step.
     pub compute: Work,
-    /// What it came to.
+    /// Result of the bench.
     pub bench: Bench,
 }
 
-/// Measures the program at each compute time under `scr`, whatever engines the plan has. `progress` is as [`bench()`]'s, over
-/// all points.
+/// Measures the program at each compute time under `scr`, whatever engines the plan has. `progress` is as for [`bench()`], over all
+/// points.
 ///
 /// # Errors
 /// As [`bench()`].
@@ -47,7 +47,7 @@ pub fn sweep(
     computes.iter().enumerate().map(of).collect()
 }
 
-/// The program: so much work, and the packet goes on.
+/// The program: works for a fixed time, then forwards the packet.
 struct Compute {
     work: Work,
 }
@@ -55,13 +55,13 @@ struct Compute {
 impl NetworkFunction for Compute {
     type Meta = Host;
     type Flow = ();
-    /// What the work hands on, so that a step's begins when the one before has ended.
+    /// Result of the work of the last step, so that each step waits for the one before.
     type Shared<M: Memory> = M::Vector<u64>;
     type Speed = Plain;
 
     const DESCRIPTION: Description = Description {
         name: "compute",
-        summary: "works for a given time on each packet, and forwards it",
+        summary: "works for a fixed time on each packet, then forwards it",
         state: "none",
         sharing: Sharing::Nothing,
         keys: &[],

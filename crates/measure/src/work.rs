@@ -1,7 +1,7 @@
-//! Work that takes a known time: a chain of multiplications, each of which waits for the one before.
+//! Work that takes a known time: a chain of dependent multiplications.
 //!
-//! No clock is read while it runs and no memory is touched, so it costs a core its time and nothing else, as a longer
-//! program or a costlier driver would. How long a multiplication takes is measured once a run.
+//! It reads no clock and touches no memory, so it costs a core only time, as a longer program or a slower driver would. The time of a
+//! multiplication is measured once for each run.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -14,27 +14,27 @@ use crate::spread::Spread;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Work {
     multiplications: u32,
-    /// The nanoseconds that were asked for.
+    /// Requested duration in nanoseconds.
     pub asked_ns: f64,
-    /// What it takes, by the calibration; the nearest to what was asked for that there is.
+    /// Actual duration by the calibration, as close as possible to the requested one.
     pub takes_ns: f64,
 }
 
-/// How long the chain takes here: measured once, then good for work of any duration.
+/// Duration of chains on this machine: measured once, then valid for work of any duration.
 #[derive(Clone, Debug)]
 pub struct Calibration {
-    /// Nanoseconds of a run, by its multiplications.
+    /// Numbers of multiplications, and nanoseconds for each.
     points: Vec<(u32, f64)>,
 }
 
-/// Chains that are timed. A short one has costs of its own, which a line through long ones would not show.
+/// Chain lengths that are timed. Short chains have extra costs that a line through long ones would miss.
 const LENGTHS: [u32; 14] = [0, 1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 128, 512, 4096];
 /// Multiplications of one reading: some 20 microseconds, few of which are interrupted.
 const READING: u32 = 16_384;
 const READINGS: usize = 15;
 
 impl Calibration {
-    /// Times chains of several lengths, in turn and several times over; takes some milliseconds.
+    /// Times chains of several lengths, in turn and repeatedly. Takes some milliseconds.
     #[must_use]
     pub fn here() -> Self {
         Self::by(|multiplications| {
@@ -49,7 +49,7 @@ impl Calibration {
         })
     }
 
-    /// The same by a given reading: the nanoseconds of one chain.
+    /// The same with the given reading: nanoseconds of one chain.
     pub(crate) fn by(mut read: impl FnMut(u32) -> f64) -> Self {
         let mut readings = vec![Vec::with_capacity(READINGS); LENGTHS.len()];
         for _ in 0..READINGS {
@@ -59,14 +59,14 @@ impl Calibration {
         }
         let median = |readings: &Vec<f64>| Spread::of(readings).map_or(0.0, |spread| spread.median);
         let mut points: Vec<(u32, f64)> = LENGTHS.into_iter().zip(readings.iter().map(median)).collect();
-        // A longer chain takes no less: where readings say so, they were disturbed.
+        // A longer chain can't take less time; such readings were disturbed.
         for index in 1..points.len() {
             points[index].1 = points[index].1.max(points[index - 1].1);
         }
         Self { points }
     }
 
-    /// How long a chain takes: between two that were timed by a straight line, behind the last by the last line.
+    /// Duration of a chain: interpolated between timed lengths, extrapolated after the last.
     fn takes(&self, multiplications: f64) -> f64 {
         let behind = self.points.iter().position(|(length, _)| f64::from(*length) >= multiplications);
         let index = behind.unwrap_or(self.points.len() - 1).max(1);
@@ -74,10 +74,10 @@ impl Calibration {
         low + (multiplications - f64::from(from)) * (high - low) / f64::from(to - from)
     }
 
-    /// The work that comes nearest to so many nanoseconds. No work at all takes nothing.
+    /// Work with a duration as close as possible to `ns` nanoseconds; 0 is no work at all.
     ///
     /// # Panics
-    /// When the nanoseconds are not 0 to [`MOST_NS`].
+    /// `ns` is not within 0 to [`MOST_NS`].
     #[must_use]
     pub fn work(&self, ns: f64) -> Work {
         assert!((0.0..=MOST_NS).contains(&ns), "work takes from nothing to {MOST_NS} ns");
@@ -97,16 +97,16 @@ impl Calibration {
 pub const MOST_NS: f64 = 1e6;
 
 impl Work {
-    /// None at all.
+    /// No work.
     pub const NONE: Self = Self { multiplications: 0, asked_ns: 0.0, takes_ns: 0.0 };
 
-    /// Whether there is nothing to do.
+    /// True if there is no work.
     #[must_use]
     pub const fn is_none(&self) -> bool {
         self.multiplications == 0
     }
 
-    /// Does the work. It begins when `value` is known, so that runs which hand each other their values don't overlap.
+    /// Does the work. It starts when `value` is known, so runs that pass each other their values don't overlap.
     #[inline]
     #[must_use]
     pub fn run(&self, value: u64) -> u64 {
@@ -114,18 +114,18 @@ impl Work {
     }
 }
 
-/// Never inlined: what was calibrated is what runs.
+/// Never inlined, so that the code that runs is the code that was calibrated.
 #[inline(never)]
 fn chain(mut value: u64, multiplications: u32) -> u64 {
     for _ in 0..multiplications {
-        // Knuth's MMIX generator: no power that could be computed at one go, since the product is added to.
+        // Knuth's MMIX generator. Because of the addition, the compiler can't replace the chain by a power.
         value = value.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
     }
     value
 }
 
-/// A queue whose every received packet costs its core so much work more: the cost of a real driver, which a replay from
-/// memory lacks. A record of a history is not received, and costs nothing more.
+/// A queue that adds work for each received packet, in place of the cost of a real driver. History records are not received and cost
+/// nothing extra.
 pub(crate) struct Dispatched {
     queue: Box<dyn Queue>,
     work: Work,
@@ -133,7 +133,7 @@ pub(crate) struct Dispatched {
 }
 
 impl Dispatched {
-    /// The queues as they are, or each with the work added.
+    /// Returns the queues, with the work added if there is any.
     pub(crate) fn wrap(queues: Vec<Box<dyn Queue>>, work: Work) -> Vec<Box<dyn Queue>> {
         if work.is_none() {
             return queues;

@@ -1,7 +1,7 @@
-//! A network function of one's own, under every engine: `cargo run --release --example own_function`.
+//! A network function of your own under every engine: `cargo run --release --example own_function`.
 //!
-//! `scan-guard` lets a host open TCP connections to so many different ports and no more, until it has been quiet for a
-//! minute. It knows of no core, no lock and no clock.
+//! `scan-guard` limits the number of TCP ports that a host may open connections to, until it has been quiet for a minute. The function
+//! has no code for cores, locks or clocks.
 
 #![allow(clippy::print_stdout)]
 
@@ -18,7 +18,7 @@ struct ScanGuard {
     ports_max: u32,
 }
 
-/// What a packet contributes: who opens a connection, to which port.
+/// The metadata of a packet: the host that opens a connection, and the port.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Opening {
     host: Host,
@@ -45,7 +45,7 @@ impl Meta for Opening {
     }
 }
 
-/// What is remembered of a host: the ports that it has opened, a bit for each of 64 groups.
+/// The state of a host: the ports that it has opened, one bit for each of 64 groups.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Ports(u64);
 
@@ -107,13 +107,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let guard = Arc::new(ScanGuard { ports_max: 16 });
     let capture = || Reader::from_read(Cursor::new(millrace::DEMO_CAPTURE), "the demo's capture");
 
-    // A run, as the capture streams by.
+    // Run the function over the capture as a stream.
     let mut queue = Capture::new(capture()?, None);
     let outcome = run(Arc::clone(&guard), EngineKind::Scr, 2, &Options::default(), &mut queue, &Control::default())?;
     let counters = &outcome.counters;
     println!("{} packets: {} forwarded, {} dropped", counters.received, counters.forwarded, counters.dropped_total());
 
-    // Every engine keeps its promise; all but those that may take another serial order count the very same.
+    // Verify every engine. All engines except the serializable ones give exactly the same counts.
     let trace = Arc::new(Trace::load(&mut capture()?, usize::MAX)?);
     for engine in EngineKind::ALL {
         let cores = if engine == EngineKind::Sequential { 1 } else { 2 };

@@ -1,18 +1,18 @@
-//! A network function for Millrace: the packets of each host, up to a limit.
+//! A network function for Millrace that limits the packets of each host.
 //!
-//! It is a sequential program over packet sets and knows of no core, no lock, no clock and no thread. `README.md` says what to
+//! It is a sequential program over packet sets, without cores, locks, clocks and threads. `README.md` says what to
 //! change first.
 
 use millrace::prelude::*;
 use serde::Deserialize;
 
-/// The configuration file, in TOML. A key that isn't here is refused.
+/// The configuration, read from TOML. Unknown keys are refused.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// How many packets a host may send.
+    /// Maximum number of packets of a host.
     pub limit: u32,
-    /// After so many seconds without a packet a host is forgotten.
+    /// Seconds without a packet after which a host's state expires.
     pub idle: u32,
 }
 
@@ -22,19 +22,19 @@ impl Default for Config {
     }
 }
 
-/// The function: what is the same for all packets.
+/// The function: data that is the same for all packets.
 pub struct Skeleton {
     config: Config,
 }
 
 impl Skeleton {
-    /// The function with this configuration.
+    /// Builds the function from its configuration.
     pub fn new(config: Config) -> Self {
         Self { config }
     }
 }
 
-/// What a packet contributes: all that `open` and `packet` will know of it. Plain data.
+/// The metadata of a packet: all that `open` and `packet` know of it. Plain data.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Seen {
     host: Host,
@@ -43,10 +43,10 @@ pub struct Seen {
 impl Meta for Seen {
     type Key = Host;
 
-    /// The wire form, by which a core hears of packets that others got: as many bytes for every packet.
+    /// Size of the record that tells other cores of a packet, in bytes; the same for every packet.
     const RECORD_BYTES: usize = HOST_BYTES;
 
-    /// The packet set that the packet belongs to.
+    /// The packet set of the packet.
     fn key(&self) -> Host {
         self.host
     }
@@ -62,7 +62,7 @@ impl Meta for Seen {
     }
 }
 
-/// What is remembered of a packet set.
+/// The state of a packet set.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Count(u32);
 
@@ -71,18 +71,22 @@ impl Flow for Count {}
 impl NetworkFunction for Skeleton {
     type Meta = Seen;
     type Flow = Count;
-    /// What all packet sets share; written with `M::Vector`, `M::Map`, `M::Allocator` and `M::Distributed`, if there is anything.
+    /// State that all packet sets share, made of `M::Vector`, `M::Map`, `M::Allocator` and `M::Distributed`; here none.
     type Shared<M: Memory> = ();
     type Speed = Plain;
 
     const DESCRIPTION: Description = Description {
         name: "skeleton",
-        summary: "drops the packets of hosts that send more than they may",
-        state: "how many packets the host has sent",
+        summary: "drops packets of hosts above a limit",
+        state: "number of packets of the host",
         sharing: Sharing::Nothing,
         keys: &[
-            ConfigKey { name: "limit", default: "1000", help: "how many packets a host may send" },
-            ConfigKey { name: "idle", default: "60", help: "seconds without a packet after which a host is forgotten" },
+            ConfigKey { name: "limit", default: "1000", help: "maximum number of packets of a host" },
+            ConfigKey {
+                name: "idle",
+                default: "60",
+                help: "seconds without a packet after which a host's state expires",
+            },
         ],
         drop_reasons: &["too-many"],
         recipes: &[],
@@ -102,12 +106,12 @@ impl NetworkFunction for Skeleton {
         headers.source().map(|host| Seen { host })
     }
 
-    /// A packet of a packet set that is not known.
+    /// Called for the first packet of a packet set; creates its state.
     fn open<M: Memory>(&self, _cx: &mut Context<'_, Self, M>, _seen: &Seen) -> Step<Opened<Count>, M> {
         Ok(Opened::Flow(Count(0)))
     }
 
-    /// A packet of one that is, the first included. Put a `?` behind every access to shared state.
+    /// Called for every packet, including the first. Write `?` after every access to shared state.
     fn packet<M: Memory>(&self, cx: &mut Context<'_, Self, M>, count: &mut Count, _seen: &Seen) -> Step<Verdict, M> {
         cx.expire_after(Nanos::from_secs(u64::from(self.config.idle)));
         count.0 = count.0.saturating_add(1);

@@ -1,10 +1,10 @@
-//! The command `millrace` with one more function.
+//! The `millrace` command with this function added.
 
 use std::process::ExitCode;
 
-use millrace::catalogue::{Catalogue, Entry};
+use millrace::catalogue::{Catalogue, CatalogueEntry};
 use skeleton::Skeleton;
 
 fn main() -> ExitCode {
-    millrace::cli::main(&Catalogue::standard().with(Entry::of(Skeleton::new)))
+    millrace::cli::main(&Catalogue::standard().with(CatalogueEntry::of(Skeleton::new)))
 }

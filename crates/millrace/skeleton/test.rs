@@ -1,11 +1,11 @@
-//! The function does what it is to do, and every engine does what it does.
+//! Tests that the function is right, and that every engine agrees.
 
 use std::io::Cursor;
 use std::sync::Arc;
 
 use crate::skeleton::{Config, Skeleton};
 use millrace::cases;
-use millrace::catalogue::Entry;
+use millrace::catalogue::CatalogueEntry;
 use millrace::engine::{EngineKind, Options};
 use millrace::packet::LinkType;
 use millrace::port::Trace;
@@ -23,10 +23,10 @@ fn a_host_sends_as_much_as_it_may() {
     assert_eq!(verdict(100), Verdict::FORWARD, "it was quiet for longer than a minute");
 }
 
-/// What comes in and what goes out, in words: `cases.toml`.
+/// `cases.toml` has packets and their expected outcomes.
 #[test]
 fn cases_come_out_as_they_should() {
-    let outcome = cases::check(&Entry::of(Skeleton::new), include_str!("cases.toml"));
+    let outcome = cases::check(&CatalogueEntry::of(Skeleton::new), include_str!("cases.toml"));
     assert_eq!(outcome, Ok(()));
 }
 

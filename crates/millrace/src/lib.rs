@@ -1,18 +1,17 @@
-//! Millrace: a network function is written once, as a sequential program over packet sets, and runs on every core under
-//! any of several parallel strategies with the outcome that the sequential program would have had.
+//! Millrace runs stateful network functions on many cores. A function is written once, as a sequential program over packet sets. Any of
+//! several parallel engines runs it with the same outcome as the sequential program.
 //!
-//! This crate is all that an author depends on. [`prelude`] has what a function is written with; [`engine`] runs it,
-//! [`port`] reads and writes its packets, [`testkit`] checks that every engine agrees, and `cli` gives it the whole
-//! `millrace` command: `run`, `verify`, `bench` and the rest, with its own name in the catalogue.
-//!
-//! `examples/own_function.rs` is a function of about twenty lines under every engine.
+//! Authors of functions need only this crate. [`prelude`] has the types for writing a function, [`engine`] runs it, [`port`] reads and
+//! writes packets, and [`testkit`] checks that every engine agrees. `cli` makes a `millrace` command with the author's functions in its
+//! catalogue, with all subcommands: `run`, `verify`, `bench` and so on. `examples/own_function.rs` is a function of about twenty lines
+//! under every engine.
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "cli")]
 pub use catalogue::{self, cases, config};
 pub use {engine, flow, functions, measure, memory, nf, packet, port, synth};
 
-/// What tests of a function are made of: frames, traces, the naive engine, and the check that every engine agrees.
+/// Tools for testing a function: frames, traces, the naive engine, and the check that every engine agrees.
 pub mod testkit {
     pub use measure::{Driver, conformance};
     pub use synth::{At, Build, Frames, Rng, Synth};
@@ -23,7 +22,7 @@ pub mod cli;
 #[cfg(feature = "cli")]
 mod print;
 
-/// What a network function is written with.
+/// The types for writing a network function.
 pub mod prelude {
     pub use memory::{Allocator, Distributed, Map, Memory, Portion, Vector};
     pub use nf::{
@@ -37,11 +36,11 @@ pub mod prelude {
     };
 }
 
-/// The capture that ships with Millrace: twenty seconds at a router between an office, the servers that it uses and an
-/// attacker. Zstandard-compressed pcap; `testdata/README.md` says what is in it.
+/// The capture of the demo: 20 seconds at a router between an office, the servers it uses, and an attacker. Zstandard-compressed pcap;
+/// `testdata/README.md` describes it.
 pub const DEMO_CAPTURE: &[u8] = include_bytes!("../data/demo.pcap.zst");
 
-/// The tutorial is compiled, and run, as it stands.
+/// The tutorial, compiled and run as a test.
 #[cfg(doctest)]
 #[doc = include_str!("../data/write-a-function.md")]
 pub struct Tutorial;

@@ -1,4 +1,4 @@
-//! The `millrace` command, over the functions that ship with it.
+//! The `millrace` command with the shipped functions.
 
 use std::process::ExitCode;
 

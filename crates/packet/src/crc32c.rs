@@ -1,12 +1,12 @@
 //! CRC32c, which SCTP carries (RFC 9260, appendix A), and its incremental update.
 //!
-//! A CRC is linear: that of a changed message differs by the CRC of the difference, and zeros behind the difference only
-//! multiply it by a power of x. So ports are changed without a look at the payload, which may not have been captured.
+//! A CRC is linear. The CRC of a changed message differs by the CRC of the difference, and zeros after the difference multiply that by a
+//! power of x. So ports can be changed without reading the payload, which may not be captured.
 
 /// The polynomial, bits reversed: the register's top bit stands for x^0.
 const POLYNOMIAL: u32 = 0x82f6_3b78;
 
-/// What must be xored to the CRC32c of a message when `difference` is xored to four bytes in it that `behind` bytes follow.
+/// The value to xor to the CRC32c of a message if `difference` is xored to four bytes of it, with `behind` bytes after them.
 pub(crate) fn change(difference: [u8; 4], behind: u32) -> u32 {
     let crc = difference.iter().fold(0, |crc, byte| TABLE[usize::from(crc as u8 ^ byte)] ^ crc >> 8);
     multiply(crc, power_of_x8(behind))

@@ -1,4 +1,4 @@
-//! All that the house knows of a packet, in one plain value: [`Headers`].
+//! The parsed headers of a packet as one plain value: [`Headers`].
 
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -22,7 +22,7 @@ pub mod protocol {
     pub const NO_NEXT: u8 = 59;
     pub const SCTP: u8 = 132;
 
-    /// The protocol's name, as configurations and case files have it; `None` where only its number is known.
+    /// The protocol's name, as in configurations and case files; `None` if it has none here.
     #[must_use]
     pub const fn name(number: u8) -> Option<&'static str> {
         Some(match number {
@@ -42,41 +42,41 @@ pub mod protocol {
     }
 }
 
-/// A parsed packet. Made by [`parse`](crate::parse) alone, so that every offset lies inside the captured bytes; of a TCP segment
-/// whose options the capture cut, `payload_offset` lies behind them.
+/// A parsed packet. Only [`parse`](crate::parse) creates it, so every offset is within the captured bytes, except `payload_offset` of a
+/// TCP segment with options that the capture cut off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Headers {
-    /// How the frame begins.
+    /// Link type of the frame.
     pub link: LinkType,
-    /// The interface that the packet came in by (a port's own numbering; 0 where there is one only).
+    /// Number of the input interface, as the port numbers them; 0 if there is only one.
     pub interface: u16,
     /// Ethernet addresses, source first. `None` on links that have none.
     pub macs: Option<(Mac, Mac)>,
     /// VLAN tags, outermost first.
     pub vlans: Vlans,
-    /// The EtherType behind all tags, in IEEE 802.3 frames the one that SNAP names, or else their length. On links that carry no
-    /// EtherType the one that Ethernet would have carried, or 0.
+    /// EtherType after all tags. In IEEE 802.3 frames: the EtherType in SNAP, else the length. On links without EtherType: the EtherType
+    /// that Ethernet would use, or 0.
     pub ethertype: u16,
     /// The network layer.
     pub network: Network,
-    /// The transport protocol behind all IPv6 extension headers ([`protocol`]). 0 without an IP layer. In a later
-    /// fragment, what the fragment header names, which may be an extension header.
+    /// Transport protocol after all IPv6 extension headers ([`protocol`]); 0 without an IP layer. In a later fragment: the protocol in
+    /// the fragment header, which may be an extension header.
     pub protocol: u8,
-    /// Whether the packet is a fragment, and which.
+    /// True if the packet is a fragment, and which.
     pub fragment: Fragment,
-    /// The transport layer. `None` for later fragments and for protocols that are not read.
+    /// Transport layer. `None` for later fragments and for protocols that are not parsed.
     pub transport: Transport,
-    /// The tunnel that this packet is the outside of, if it is one.
+    /// The tunnel, if this packet is the outer packet of one.
     pub tunnel: Option<Tunnel>,
-    /// Where the IP (or other network) header begins, in bytes from the start of the frame.
+    /// Offset of the IP (or other network) header in the frame, in bytes.
     pub network_offset: u16,
-    /// Where the transport header begins, in bytes from the start of the frame.
+    /// Offset of the transport header in the frame, in bytes.
     pub transport_offset: u16,
-    /// Where the transport's payload begins, in bytes from the start of the frame.
+    /// Offset of the transport payload in the frame, in bytes.
     pub payload_offset: u16,
-    /// Bytes of transport payload on the wire, by the IP header's word and UDP's own (a capture may hold fewer).
+    /// Length of the transport payload on the wire in bytes, from the length fields of IP and UDP. The capture may have less.
     pub payload_len: u32,
-    /// Bytes of the frame on the wire.
+    /// Length of the frame on the wire in bytes.
     pub wire_len: u32,
 }
 
@@ -186,10 +186,10 @@ pub struct Vlans {
 /// The network layer of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Network {
-    /// Surely neither IP nor ARP: a protocol that carries no IP, such as LLDP or spanning tree. The EtherType tells.
+    /// Certainly neither IP nor ARP: a protocol that carries no IP, such as LLDP or spanning tree. The EtherType names it.
     None,
-    /// Not read, and may well be or hold IP: an EtherType that isn't known, something behind MPLS labels that isn't whole IP, a
-    /// frame of a link type that isn't read. Whoever lets nothing pass unseen must not take it for harmless.
+    /// Not parsed, and may be or contain IP: an unknown EtherType, data after MPLS labels that isn't whole IP, or an unsupported link
+    /// type. A security function must not treat it as harmless.
     Unreadable,
     /// Address resolution.
     Arp,
@@ -212,7 +212,7 @@ pub struct Ipv4 {
     pub tos: u8,
     /// The identification that fragments share.
     pub id: u16,
-    /// Header and payload, in bytes. Where the header says 0 (segmentation offload), what the frame has, up to 65,535.
+    /// Length of header and payload in bytes. If the header says 0 (segmentation offload): the length of the frame, up to 65,535.
     pub total_len: u16,
     /// Header with options, in bytes: 20 to 60.
     pub header_len: u8,
@@ -312,7 +312,7 @@ impl TcpFlags {
     /// Congestion window reduced.
     pub const CWR: Self = Self(0x80);
 
-    /// Whether all bits of `other` are set.
+    /// True if all bits of `other` are set.
     #[inline]
     #[must_use]
     pub const fn contains(self, other: Self) -> bool {
@@ -334,11 +334,11 @@ pub struct TcpOptions {
     pub window_scale: Option<u8>,
     /// Maximum segment size. Only SYN segments carry it.
     pub mss: Option<u16>,
-    /// Whether selective acknowledgement is offered. Only SYN segments do.
+    /// True if selective acknowledgement is offered. Only SYN segments carry it.
     pub sack_permitted: bool,
     /// True if that option comes before the window scale. Operating systems differ in their order.
     pub sack_first: bool,
-    /// The highest right edge of the selective acknowledgement blocks, seen from the acknowledgement number.
+    /// Highest right edge of the selective acknowledgement blocks, relative to the acknowledgement number.
     pub sack_edge: Option<u32>,
 }
 
@@ -355,7 +355,7 @@ pub struct Icmp {
     pub embedded: Option<Embedded>,
 }
 
-/// The packet that an ICMP error quotes, as it was sent: its source is whom the error is for.
+/// The packet that an ICMP error quotes, in its original direction: its source is the host that the error is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Embedded {
     /// The quoted packet's five-tuple.
@@ -374,20 +374,20 @@ impl Embedded {
     }
 }
 
-/// A tunnel that the packet is the outside of.
+/// A tunnel with this packet as its outer packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tunnel {
     /// The encapsulation.
     pub kind: TunnelKind,
     /// Network identifier (VXLAN, Geneve) or key (GRE); 0 where there is none.
     pub id: u32,
-    /// How the inner packet begins.
+    /// Link type of the inner packet.
     pub inner_link: LinkType,
-    /// Where the inner packet begins, in bytes from the start of the outer frame.
+    /// Offset of the inner packet in the outer frame, in bytes.
     pub inner_offset: u16,
 }
 
-/// The encapsulations that are recognised.
+/// Supported encapsulations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TunnelKind {
     /// Generic routing encapsulation (RFC 2784, RFC 2890).
@@ -400,7 +400,7 @@ pub enum TunnelKind {
     Ip,
 }
 
-/// Why a packet's headers can't be trusted. What a capture cut off is told apart from what contradicts itself.
+/// Why a packet's headers can't be trusted. A truncated capture and an inconsistent header are different kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Malformed {
@@ -408,18 +408,18 @@ pub enum Malformed {
     LinkTruncated,
     /// The frame ends inside its IP header or an extension header.
     IpTruncated,
-    /// The version nibble is neither what the link promised nor 4 or 6.
+    /// The IP version is not 4 or 6, or not what the link header says.
     IpVersion,
     /// The IPv4 header length is under 20 bytes or more than the total length.
     IpHeaderLength,
     /// The IP length is more than the frame had on the wire.
     IpLength,
-    /// IPv6 extension headers form a chain that is longer than anyone sends.
+    /// The chain of IPv6 extension headers is too long.
     IpExtensions,
     /// The packet, or what was captured of it, ends inside its transport header.
     TransportTruncated,
-    /// The transport header's own length contradicts the packet. TCP flags that no stack sends (SYN with FIN or RST, or none at all)
-    /// are *not* malformed, nor are TCP options that run past the header.
+    /// The length in the transport header is inconsistent. Invalid TCP flags (SYN with FIN or RST, or none) and TCP options that run past
+    /// the header are *not* malformed.
     TransportLength,
 }
 

@@ -1,5 +1,5 @@
-//! Keys name packet sets: five-tuples, hosts, Ethernet addresses. IPv4 keys stay small; IPv6 keys are types of their
-//! own, so that an IPv4 flow never pays for an IPv6 address.
+//! Flow keys: five-tuples, hosts, host pairs, Ethernet addresses. IPv4 keys are small; IPv6 keys have separate types, so that an IPv4
+//! flow needs no room for an IPv6 address.
 
 use core::fmt;
 use core::hash::Hash;
@@ -12,17 +12,17 @@ mod words;
 
 pub use words::Words;
 
-/// Something that a flow table can be keyed by.
+/// A key of a flow table.
 pub trait Key: Copy + Eq + Ord + fmt::Debug + Send + Sync + 'static {
-    /// A hash of the key under a secret `seed`: all 64 bits usable, top bits as good as low ones.
+    /// Hash of the key with a secret `seed`; all 64 bits are equally good.
     fn hash(&self, seed: u64) -> u64;
 }
 
-/// A key of either address family, as functions name it.
+/// A key of either address family, as functions use it.
 pub trait FlowKey: Copy + Eq + Ord + Hash + fmt::Debug + fmt::Display + Send + Sync + 'static {
     /// The IPv4 form.
     type V4: Key;
-    /// The IPv6 form. [`NoKey`] where a key has one form only.
+    /// The IPv6 form; [`NoKey`] if the key has one form only.
     type V6: Key;
 
     /// Which family this key is of.
@@ -34,11 +34,11 @@ pub trait FlowKey: Copy + Eq + Ord + Hash + fmt::Debug + fmt::Display + Send + S
     /// The key back from its IPv6 form.
     fn from_v6(key: Self::V6) -> Self;
 
-    /// Writes the bytes that receive-side scaling hashes, in the order of Microsoft's specification (addresses, then
-    /// ports, network byte order), and returns how many: 4, 8, 12, 16, 32 or 36.
+    /// Writes the bytes that receive-side scaling hashes, in the order of Microsoft's specification (addresses, then ports, network byte
+    /// order). Returns their number: 4, 8, 12, 16, 32 or 36.
     fn rss_input(&self, out: &mut [u8; 36]) -> usize;
 
-    /// The fields of that input, each folded into one word. A key without addresses and ports has all of it in the source address.
+    /// The fields of that input, each folded into one word. A key without addresses and ports is folded into the source address.
     #[inline]
     fn rss_fields(&self) -> RssFields {
         let mut input = [0; 36];
@@ -63,7 +63,7 @@ pub enum Family<A, B> {
     V6(B),
 }
 
-/// The key that does not exist: the IPv6 form of keys that have one form only.
+/// A key that can't exist: the IPv6 form of keys with one form only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum NoKey {}
 
@@ -189,7 +189,7 @@ impl FiveTuple4 {
         (self.rest >> 24) as u8
     }
 
-    /// See [`FiveTuple::symmetric`]. Chosen by a mask: which endpoint is the smaller no processor foresees.
+    /// See [`FiveTuple::symmetric`]. Uses a mask instead of a branch, because the order of the endpoints is unpredictable.
     #[inline(always)]
     const fn symmetric(self) -> (Self, bool) {
         let [src, dst] =
@@ -306,8 +306,8 @@ impl FiveTuple {
         }
     }
 
-    /// The symmetric form, the same for both directions, and whether this tuple is already it: the smaller endpoint
-    /// (address, then port) comes first.
+    /// The symmetric form, which is the same for both directions: the smaller endpoint (address, then port) comes first. Also returns
+    /// true if this tuple is already in that form.
     #[inline]
     #[must_use]
     pub const fn symmetric(&self) -> (Self, bool) {

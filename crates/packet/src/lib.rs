@@ -1,7 +1,20 @@
-//! Frames and what they say: checked parsing to one [`Headers`] value, the keys that name packet sets, the hashes that
-//! steer them, rewriting with incremental checksums, and packet time.
+//! Parses frames into one [`Headers`] value, and builds flow keys, hashes, rewrites and checksums from it.
 //!
-//! Nothing here allocates, reads a clock or panics on a malformed packet.
+//! Parsing is checked: a malformed packet is an error, never a panic. Nothing here allocates or reads a clock.
+//!
+//! ```
+//! use millrace_packet::{LinkType, Transport, parse};
+//!
+//! // Ethernet, IPv4, UDP from 10.0.0.1:1000 to 10.0.0.2:53, without payload.
+//! let frame = [
+//!     2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, //
+//!     0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0x66, 0xcf, 10, 0, 0, 1, 10, 0, 0, 2, //
+//!     0x03, 0xe8, 0, 53, 0, 8, 0, 0,
+//! ];
+//! let headers = parse(LinkType::Ethernet, &frame, frame.len() as u32, 0).expect("the frame is well-formed");
+//! assert!(matches!(headers.transport, Transport::Udp { .. }));
+//! assert_eq!(headers.ports(), (1000, 53));
+//! ```
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -1,9 +1,8 @@
 //! Checked parsing of a frame to [`Headers`].
 //!
-//! Most packets are Ethernet, IPv4 without options, unfragmented, TCP or UDP: those are recognised by [`ordinary`] in
-//! straight-line code that is inlined into the caller's loop. Segments with options, with which connections begin, have a short
-//! way of their own. Everything else, and everything odd, goes to [`parse_odd`], which walks layer by layer. What takes a short way
-//! reads as that would read it; a property test holds them together.
+//! Most packets are Ethernet, IPv4 without options, unfragmented, TCP or UDP. [`ordinary`] recognises these in straight-line code that is
+//! inlined into the caller's loop. TCP segments with options, which start connections, have their own fast path. All other packets go to
+//! [`parse_odd`], which parses layer by layer. A property test checks that all paths give the same result.
 
 mod icmp;
 mod ip;
@@ -23,15 +22,14 @@ pub(crate) use link::{IPV4, IPV6};
 
 /// Parses a frame.
 ///
-/// `bytes` is what was captured, `wire_len` how long the frame was on the wire (taken as at least `bytes.len()`). A
-/// capture cut by its snap length parses as long as its headers are whole, TCP's apart from its options; payload lengths come from
-/// the IP header, and UDP's from its own.
+/// `bytes` are the captured bytes. `wire_len` is the length of the frame on the wire; it is raised to `bytes.len()`. A truncated frame
+/// parses if its headers are whole; TCP options may be cut. Payload lengths come from the IP header, and for UDP from the UDP header.
 ///
-/// An IPv4 total length or IPv6 payload length of zero, which captures of segmentation offload have, is taken to mean all
-/// that the frame has. Bytes behind the IP length (Ethernet's padding) are ignored.
+/// An IPv4 total length or IPv6 payload length of zero, as in captures with segmentation offload, means the rest of the frame. Bytes
+/// after the IP length (Ethernet padding) are ignored.
 ///
 /// # Errors
-/// What is wrong with the frame's headers.
+/// The frame's headers are malformed.
 #[inline]
 pub fn parse(link: LinkType, bytes: &[u8], wire_len: u32, interface: u16) -> Result<Headers, Malformed> {
     match parse_ordinary(link, bytes, wire_len, interface, |headers| *headers) {
@@ -48,11 +46,11 @@ fn odd(link: LinkType, bytes: &[u8], wire_len: u32, interface: u16) -> Result<He
     }
 }
 
-/// Shows `look` what [`parse`] would make of the frame, if it is an ordinary one: Ethernet, IPv4, TCP or UDP, nothing odd
-/// about it. `None` says nothing of the frame.
+/// Calls `look` with the headers that [`parse`] would return, if the frame is ordinary: Ethernet, IPv4 without options, TCP or UDP.
+/// `None` means only that the frame is not ordinary.
 ///
-/// For a look that takes a few fields. It is inlined where the headers are in registers, and no more is read than it looks
-/// at; the value is large, and making all of it costs more than the checks do (`cargo bench -p millrace-packet` has both).
+/// Use it to read a few fields. `look` is inlined, so only the fields it reads are computed; building the whole value would cost more
+/// than the checks (`cargo bench -p millrace-packet`).
 #[inline(always)]
 pub fn parse_ordinary<R>(
     link: LinkType,
@@ -82,9 +80,8 @@ pub fn parse_ordinary<R>(
     }
 }
 
-/// Shows `look` what [`parse`] would make of the frame, if it is the oddest that is common: a TCP segment with other options than
-/// the timestamp alone, as every connection begins with, in a datagram and a frame that are ordinary. `None` says nothing of the
-/// frame. For the same kind of look as [`parse_ordinary`] takes.
+/// The same as [`parse_ordinary`] for a TCP segment with options other than a single timestamp, in an otherwise ordinary frame: every
+/// connection begins with one.
 #[inline(always)]
 pub fn parse_segment<R>(
     link: LinkType,
@@ -211,7 +208,7 @@ fn headers_of(
     }
 }
 
-/// What [`parse`] makes of any frame, layer by layer: for whoever knows already that it is nothing ordinary.
+/// Parses any frame layer by layer, like [`parse`] without its fast paths: for frames known not to be ordinary.
 ///
 /// # Errors
 /// What is wrong with the frame's headers.
@@ -235,9 +232,9 @@ pub fn parse_odd(link: LinkType, bytes: &[u8], wire_len: u32, interface: u16) ->
     Ok(headers)
 }
 
-/// What is whole of a frame that [`parse`] refuses: what lies ahead of the header that is wrong. Where that is the IP header, the network
-/// is [`Network::Unreadable`], and the EtherType tells which it was to be; where it is the transport header, the transport is none.
-/// `None`: the link header itself is wrong.
+/// The valid layers of a frame that [`parse`] refuses: those before the malformed header. If that is the IP header, the network is
+/// [`Network::Unreadable`], and the EtherType is kept. If it is the transport header, the transport is `None`. Returns `None` if the link
+/// header itself is malformed.
 #[must_use]
 pub fn parse_what_is_whole(link: LinkType, bytes: &[u8], wire_len: u32, interface: u16) -> Option<Headers> {
     let (mut headers, inside) = outside(link, bytes, wire_len, interface).ok()?;
@@ -260,7 +257,7 @@ pub fn parse_what_is_whole(link: LinkType, bytes: &[u8], wire_len: u32, interfac
     Some(headers)
 }
 
-/// The headers as far as the link layer tells them, and what it says that it carries.
+/// The headers of the link layer, and its payload.
 #[inline]
 fn outside(link: LinkType, bytes: &[u8], wire_len: u32, interface: u16) -> Result<(Headers, link::Inside), Malformed> {
     let wire_len = wire_len.max(u32::try_from(bytes.len()).unwrap_or(u32::MAX));
@@ -290,8 +287,7 @@ fn outside(link: LinkType, bytes: &[u8], wire_len: u32, interface: u16) -> Resul
     Ok((headers, outside.inside))
 }
 
-/// Fills in what an IP datagram says, all of it or nothing. Its end is known now, so what lies behind it is out of reach
-/// for what follows.
+/// Fills in the fields of an IP datagram, all or none. Bytes after its end are not accessible to later layers.
 #[inline]
 fn datagram(headers: &mut Headers, bytes: &[u8], ip: Result<ip::Datagram, Malformed>) -> Result<(), Malformed> {
     let ip = ip?;
@@ -311,11 +307,11 @@ fn datagram(headers: &mut Headers, bytes: &[u8], ip: Result<ip::Datagram, Malfor
 }
 
 impl Headers {
-    /// Parses what the tunnel carries; `None` when the packet is no tunnel's outside. `bytes` is the frame that these
-    /// headers were parsed from.
+    /// Parses the inner packet of a tunnel; `None` if this is not the outer packet of a tunnel. `bytes` is the frame that these headers
+    /// were parsed from.
     ///
-    /// All offsets in the result count from the start of the inner packet, `bytes[tunnel.inner_offset..]`, so that it goes
-    /// together with that slice in [`Rewrite::apply`](crate::Rewrite::apply).
+    /// All offsets in the result are relative to the inner packet, `bytes[tunnel.inner_offset..]`; pass that slice to
+    /// [`Rewrite::apply`](crate::Rewrite::apply).
     #[must_use]
     pub fn inner(&self, bytes: &[u8]) -> Option<Result<Self, Malformed>> {
         let tunnel = self.tunnel?;

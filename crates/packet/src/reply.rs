@@ -1,4 +1,4 @@
-//! Answers made out of the packet that they answer.
+//! Builds replies from the packet that they answer.
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 
@@ -13,12 +13,12 @@ const DONT_FRAGMENT: u8 = 0x40;
 const MPLS: [u16; 2] = [0x8847, 0x8848];
 const PPPOE_SESSION: u16 = 0x8864;
 
-/// Turns a TCP segment in place into the reset that a closed port answers with (RFC 9293, section 3.10.7.1), addressed
-/// back to its sender, without IP options or extension headers. Returns the length of the new frame.
+/// Turns a TCP segment in place into the reset that a closed port answers with (RFC 9293, section 3.10.7.1), addressed back to its
+/// sender, without IP options or extension headers. Returns the length of the new frame.
 ///
-/// `None`, and the bytes as they were, for what must not be answered so: resets, fragments, packets that aren't TCP,
-/// segments from or to a group, broadcast or unspecified address (RFC 1122, section 4.2.3.10), and packets behind MPLS
-/// labels, which lead one way only.
+/// Returns `None` and leaves the bytes unchanged for packets that must not be answered with a reset: resets, fragments, packets that
+/// aren't TCP, segments from or to a group, broadcast or unspecified address (RFC 1122, section 4.2.3.10), and packets with MPLS labels,
+/// which work in one direction only.
 pub fn tcp_reset(bytes: &mut [u8], headers: &Headers) -> Option<usize> {
     let Transport::Tcp(tcp) = headers.transport else { return None };
     let is_answerable = headers.fragment == Fragment::Whole

@@ -1,7 +1,7 @@
-//! Rewrites are data: what is to change in a packet, applied to its bytes after the step has committed.
+//! Rewrites of packets as data: what to change in a packet. They are applied to its bytes after the step has committed.
 //!
-//! Checksums are changed by what changes (RFC 1624), never computed anew: a packet cut by the snap length keeps a
-//! checksum that is right for the packet on the wire, and one that came in wrong goes out wrong.
+//! Checksums are updated incrementally (RFC 1624), never recomputed. So a truncated packet keeps a checksum that is right for the whole
+//! packet, and a wrong checksum stays wrong.
 
 use core::net::IpAddr;
 
@@ -12,19 +12,19 @@ use crate::key::{Endpoint, FiveTuple};
 use crate::link::LinkType;
 use crate::parse::{ORDINARY, behind_ipv6, parse, parse_ordinary};
 
-/// What to change in a packet. The default changes nothing.
+/// Changes to a packet. The default changes nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rewrite {
     /// New source address and port (for ICMP queries: identifier).
     pub src: Option<Endpoint>,
     /// New destination address and port (for ICMP queries: identifier).
     pub dst: Option<Endpoint>,
-    /// The packet is an ICMP error: `src` and `dst` set the outer addresses alone, and mirrored, with their ports, the
-    /// quoted packet's (`src` its destination, `dst` its source), so that the sender recognises what it sent.
+    /// True for an ICMP error: `src` and `dst` set only the outer addresses, and also the quoted packet's endpoints in reverse (`src` its
+    /// destination, `dst` its source, with ports), so that the sender recognises its packet.
     pub embedded: bool,
     /// New Ethernet addresses.
     pub macs: Option<Macs>,
-    /// Whether to take one from the time to live or hop limit, which stops at 0.
+    /// True to decrement the time to live or hop limit, not below 0.
     pub decrement_ttl: bool,
 }
 
@@ -41,17 +41,17 @@ impl Rewrite {
     /// Changes nothing.
     pub const NONE: Self = Self { src: None, dst: None, embedded: false, macs: None, decrement_ttl: false };
 
-    /// Carries the changes out on the frame that `headers` was parsed from, checksums included.
+    /// Applies the changes to the frame that `headers` was parsed from, and updates checksums.
     ///
     /// - An address of the other family than the packet's is not written, nor its port.
-    /// - Later fragments have addresses only. In first fragments the checksum, which covers the datagram, is kept right,
-    ///   but for SCTP's: how a CRC changes depends on the length of the datagram, which a first fragment doesn't tell.
+    /// - Later fragments have addresses only. In first fragments the checksum, which covers the datagram, is kept right, but for SCTP's:
+    ///   how a CRC changes depends on the length of the datagram, which a first fragment doesn't tell.
     /// - A checksum of zero, which says that there is none (UDP, RFC 9653 for SCTP), stays zero.
-    /// - Where `src` and `dst` give an ICMP query different identifiers, the one that differs from the packet's is
-    ///   written, `dst`'s before `src`'s.
+    /// - Where `src` and `dst` give an ICMP query different identifiers, the one that differs from the packet's is written, `dst`'s
+    ///   before `src`'s.
     /// - Of an ICMP error's quote what came back is changed. The CRC of a quoted SCTP packet is left as it is.
-    /// - Authentication headers (AH) are not made anew, nor checksums of transports that are not read. An IPv6 home address
-    ///   option (RFC 6275), which checksums cover in the source's place, is not followed; a routing header is.
+    /// - Authentication headers (AH) are not made anew, nor checksums of transports that are not read. An IPv6 home address option (RFC
+    ///   6275), which checksums cover in the source's place, is not followed; a routing header is.
     #[inline]
     pub fn apply(&self, bytes: &mut [u8], headers: &Headers) {
         if let Some(macs) = self.macs
@@ -64,8 +64,7 @@ impl Rewrite {
         }
     }
 
-    /// Parses the frame, as [`parse`](crate::parse()) does, and carries the changes out on it. A frame that is malformed stays
-    /// as it is.
+    /// Parses the frame, as [`parse`](crate::parse()) does, and applies the changes. A malformed frame is not changed.
     #[inline]
     pub fn apply_to_frame(&self, link: LinkType, bytes: &mut [u8], wire_len: u32, interface: u16) {
         let protocol = parse_ordinary(link, bytes, wire_len, interface, |headers| headers.protocol);

@@ -1,4 +1,4 @@
-//! What receive-side scaling reads of a packet, without a look at the rest.
+//! Reads the header fields that receive-side scaling hashes, without parsing the rest.
 
 use crate::headers::protocol;
 use crate::link::LinkType;

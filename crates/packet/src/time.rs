@@ -9,7 +9,7 @@ use core::ops::{Add, Sub};
 pub struct Nanos(pub u64);
 
 impl Nanos {
-    /// The latest point that can be told: a deadline that never comes.
+    /// The latest point in time: a deadline that never passes.
     pub const NEVER: Self = Self(u64::MAX);
 
     /// A span of whole seconds, saturating.
@@ -72,7 +72,7 @@ impl fmt::Display for Nanos {
 pub struct Seq(pub u64);
 
 impl Seq {
-    /// The number of the packet behind this one.
+    /// The number of the next packet.
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0 + 1)

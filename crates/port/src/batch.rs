@@ -1,4 +1,4 @@
-//! The packets that travel together through an engine.
+//! A batch of packets: their descriptors, and the memory with their bytes.
 
 use std::mem;
 use std::ops::Range;
@@ -12,53 +12,51 @@ use packet::{LinkType, Nanos, Seq};
 
 use crate::pcap::{Interfaces, Restamped};
 
-/// Packets in arrival order, with the memory that their bytes lie in.
+/// Packets in arrival order, and the memory that holds their bytes.
 ///
-/// A port copies bytes into the batch's own memory, or lends them. What is lent to be read stays as it is: a packet that is written
-/// to is copied first. What is [lent to be written to](Self::lend_buffers) is changed where it lies, as long as no other batch is lent
-/// the same.
+/// A port copies bytes into the batch's own memory, or lends its memory to the batch. Shared memory is read-only: a packet in it is
+/// copied before it is written. [Lent buffers](Self::lend_buffers) are written in place, unless another batch has the same buffers.
 #[derive(Debug, Default)]
 pub struct Batch {
     memory: Vec<u8>,
     packets: Vec<Packet>,
     lent: Option<Lent>,
-    /// How much memory there was before packets were replaced by longer ones, which lie behind it.
+    /// Length of the memory before packets were replaced by longer ones, which are stored after it.
     filled: Option<usize>,
     origin: Origin,
 }
 
-/// What the writer of a capture needs to know of the capture that packets come from.
+/// Facts about the capture that packets come from, for the writer of a capture.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Origin {
-    /// The interfaces that were described so far, by number; `None` where packets come from elsewhere.
+    /// Interfaces declared so far, by number; `None` if packets come from elsewhere.
     pub(crate) interfaces: Option<Arc<Interfaces>>,
-    /// The packets whose time is not that of their stamp, in the order of their numbers.
+    /// Packets whose time differs from their stamp, ordered by number.
     pub(crate) restamped: Vec<Restamped>,
 }
 
-/// Bytes that lie with a port, or in a block that several batches share. Offsets within them come ahead of those in the batch's own
-/// memory.
+/// Memory of a port, or of a block that several batches share. Offsets in it come before offsets in the batch's own memory.
 #[derive(Debug)]
 enum Lent {
-    /// To be read: part of a block.
+    /// Read-only: a part of a block.
     Shared { memory: Arc<Block>, start: usize, len: usize },
-    /// To be written to as well, by this batch alone.
+    /// Writable, and used by this batch only.
     Buffers(Loan),
 }
 
-/// Memory that batches can be lent.
+/// Memory that can be lent to batches.
 #[derive(Debug)]
 pub enum Block {
-    /// A mapping.
+    /// A memory mapping.
     Mapped(Mmap),
-    /// What a port has filled.
+    /// Memory that a port has filled.
     Filled(Vec<u8>),
-    /// A port's buffers, which go back once no batch is lent the block any more.
+    /// Buffers of a port. They return to it when no batch uses the block any more.
     Buffers(Loan),
 }
 
 impl Block {
-    /// Its bytes; `None` where not all of them may be read.
+    /// All bytes; `None` if some of them must not be read.
     #[inline(always)]
     pub(crate) fn bytes(&self) -> Option<&[u8]> {
         match self {
@@ -100,7 +98,7 @@ impl Lent {
     }
 }
 
-/// Some packets of a batch, each with its bytes: where those lie is found out once for all.
+/// Some packets of a batch, each with its bytes. The location of the bytes is resolved once for all of them.
 #[derive(Debug)]
 pub struct Frames<'a> {
     packets: slice::IterMut<'a, Packet>,
@@ -118,7 +116,7 @@ impl<'a> Iterator for Frames<'a> {
     }
 }
 
-/// What the offsets of a batch's packets count in.
+/// The memory that the offsets of a batch's packets refer to.
 #[derive(Clone, Copy, Debug)]
 struct Memory<'a> {
     lent: Parts<'a>,
@@ -145,78 +143,78 @@ impl<'a> Memory<'a> {
     }
 }
 
-/// One packet of a batch.
+/// Descriptor of a packet in a batch.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet {
-    /// Its number in arrival order.
+    /// Number in arrival order.
     pub seq: Seq,
-    /// When it arrived. Never before the packet ahead of it.
+    /// Arrival time; never before that of the previous packet.
     pub time: Nanos,
-    /// Where its bytes begin in the batch's memory.
+    /// Offset of its bytes in the batch's memory.
     pub offset: u32,
-    /// How many bytes of it there are.
+    /// Number of captured bytes.
     pub len: u32,
-    /// How many bytes it had on the wire; at least `len`.
+    /// Length on the wire in bytes, at least `len`.
     pub wire_len: u32,
-    /// The interface that it came in by.
+    /// Number of the input interface.
     pub interface: u16,
-    /// How its bytes begin.
+    /// Link type: the header that its bytes begin with.
     pub link: LinkType,
-    /// The entry of the indirection table that it was steered by, as a card tells its receive-side scaling hash; 0 where
-    /// nobody steered it, [`SPRAYED`](Self::SPRAYED) where its hash decided nothing.
+    /// Entry of the indirection table that steered it; 0 if nothing steered it, [`SPRAYED`](Self::SPRAYED) if its hash was not used.
     pub bucket: u16,
-    /// What becomes of it.
+    /// What the port does with it.
     pub fate: Fate,
 }
 
 impl Packet {
-    /// The bucket of a packet that was sprayed.
+    /// Bucket of a packet that was sprayed.
     pub const SPRAYED: u16 = u16::MAX;
 }
 
-/// Another core had the batch last, and gives up a cache line in the time that about so many packets take.
+/// Number of packets to prefetch ahead: another core used the batch last, and fetching a cache line from it takes about the time of this
+/// many packets.
 const PUSH_AHEAD: usize = 12;
 
-/// What becomes of a packet, as far as a port needs to know.
+/// What a port does with a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fate {
-    /// Nobody has decided yet: the packet does not go out.
+    /// Not decided yet; the packet is not sent.
     #[default]
     Pending,
-    /// It goes out by this port.
+    /// Send it to this port.
     Transmit(u16),
-    /// It does not go out. The number is the drop reason's, which only the engine's user can name.
+    /// Drop it. The number is the drop reason; only the engine's user knows its name.
     Drop(u8),
 }
 
 impl Batch {
-    /// An empty batch with room for `packets` packets of `bytes` bytes together, which it will not grow beyond on its own.
+    /// An empty batch with room for `packets` packets of `bytes` bytes in all.
     #[must_use]
     pub fn with_capacity(packets: usize, bytes: usize) -> Self {
         Self { memory: Vec::with_capacity(bytes), packets: Vec::with_capacity(packets), ..Self::default() }
     }
 
-    /// How many packets there are.
+    /// Number of packets.
     #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
         self.packets.len()
     }
 
-    /// How many bytes the packets have together, at most.
+    /// Upper bound of the bytes of all packets.
     #[must_use]
     pub fn bytes_max(&self) -> usize {
         self.lent_len() + self.memory.len()
     }
 
-    /// Whether there are no packets.
+    /// True if there are no packets.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.packets.is_empty()
     }
 
-    /// Takes all packets out and keeps the room.
+    /// Removes all packets and keeps the memory.
     pub fn clear(&mut self) {
         self.memory.clear();
         self.packets.clear();
@@ -225,17 +223,17 @@ impl Batch {
         self.origin.restamped.clear();
     }
 
-    /// Takes out the packets that `keep` refuses; the others keep their order.
+    /// Removes the packets for which `keep` returns false; the others keep their order.
     pub fn retain(&mut self, keep: impl FnMut(&Packet) -> bool) {
         self.packets.retain(keep);
     }
 
-    /// Takes out all packets behind the first `len`.
+    /// Keeps the first `len` packets.
     pub fn truncate(&mut self, len: usize) {
         self.packets.truncate(len);
     }
 
-    /// Takes all packets out and leaves the memory as it is, for ports that fill it in place.
+    /// Removes all packets without touching the memory, for ports that fill it in place.
     pub(crate) fn clear_packets(&mut self) {
         self.forget_longer();
         self.packets.clear();
@@ -247,33 +245,33 @@ impl Batch {
         }
     }
 
-    /// The packets' descriptors.
+    /// Packet descriptors.
     #[inline]
     #[must_use]
     pub fn packets(&self) -> &[Packet] {
         &self.packets
     }
 
-    /// The packets' descriptors, to decide their fates.
+    /// Packet descriptors, for setting their fates.
     #[inline]
     pub fn packets_mut(&mut self) -> &mut [Packet] {
         &mut self.packets
     }
 
-    /// The bytes of packet number `index` of this batch.
+    /// Bytes of packet `index` of this batch.
     ///
     /// # Panics
-    /// When there is no such packet.
+    /// There is no such packet.
     #[inline]
     #[must_use]
     pub fn bytes(&self, index: usize) -> &[u8] {
         self.packet(index).1
     }
 
-    /// The descriptor and the bytes of packet number `index` of this batch.
+    /// Descriptor and bytes of packet `index` of this batch.
     ///
     /// # Panics
-    /// When there is no such packet.
+    /// There is no such packet.
     #[inline(always)]
     #[must_use]
     pub fn packet(&self, index: usize) -> (&Packet, &[u8]) {
@@ -281,20 +279,20 @@ impl Batch {
         (packet, self.memory().bytes(packet))
     }
 
-    /// The descriptors and the bytes of these packets of this batch.
+    /// Descriptors and bytes of these packets.
     ///
     /// # Panics
-    /// When there are no such packets.
+    /// There are no such packets.
     #[inline(always)]
     pub fn each(&self, range: Range<usize>) -> impl ExactSizeIterator<Item = (&Packet, &[u8])> {
         let memory = self.memory();
         self.packets[range].iter().map(move |packet| (packet, memory.bytes(packet)))
     }
 
-    /// The descriptors and the bytes of these packets of this batch, to decide their fates.
+    /// Descriptors and bytes of these packets, for setting their fates.
     ///
     /// # Panics
-    /// When there are no such packets.
+    /// There are no such packets.
     #[inline(always)]
     #[must_use]
     pub fn frames(&mut self, range: Range<usize>) -> Frames<'_> {
@@ -307,10 +305,10 @@ impl Batch {
         Memory::new(self.lent.as_ref(), &self.memory)
     }
 
-    /// The bytes of packet number `index` of this batch, to rewrite them. Those that were lent to be read are copied first.
+    /// Bytes of packet `index`, for rewriting. A packet in read-only memory is copied first.
     ///
     /// # Panics
-    /// When there is no such packet, or when the batch's memory would outgrow 4 GiB.
+    /// There is no such packet, or the batch's memory would exceed 4 GiB.
     #[inline]
     pub fn bytes_mut(&mut self, index: usize) -> &mut [u8] {
         let packet = &self.packets[index];
@@ -327,7 +325,7 @@ impl Batch {
         &mut self.memory[own..][..len]
     }
 
-    /// Copies a packet that was lent, to be written to: where it lies then in the batch's own memory.
+    /// Copies a lent packet to the batch's own memory, for writing. Returns its place there.
     #[inline(never)]
     fn copy(&mut self, index: usize) -> usize {
         let Some(lent) = &self.lent else { unreachable!("somebody lent the packet") };
@@ -338,22 +336,22 @@ impl Batch {
         start
     }
 
-    /// Adds a packet whose bytes are copied in; `packet.offset` and `packet.len` are set from them.
+    /// Adds a packet and copies its bytes; sets `packet.offset` and `packet.len`.
     ///
     /// # Panics
-    /// When the batch's memory would outgrow 4 GiB.
+    /// The batch's memory would exceed 4 GiB.
     pub fn push(&mut self, packet: Packet, bytes: &[u8]) {
         let offset = u32::try_from(self.lent_len() + self.memory.len()).expect("a batch is far below 4 GiB");
         self.memory.extend_from_slice(bytes);
         self.packets.push(Packet { offset, len: bytes.len() as u32, ..packet });
     }
 
-    /// Puts into `block`, which nobody else may hold, what the packets' bytes lie in and is this batch's alone, and has it lent from
-    /// there, to be read: several batches can then be [cleared beside](Self::clear_beside) this one. What the block held becomes the
-    /// batch's own memory, to be filled again. Nothing changes where all bytes are lent to be read already.
+    /// Moves the memory that only this batch uses into `block` and borrows it read-only from there, so that several batches can be
+    /// [cleared beside](Self::clear_beside) this one. The batch takes over the block's old memory. Does nothing if all bytes are already
+    /// in read-only memory.
     ///
     /// # Panics
-    /// When somebody else holds the block.
+    /// Another owner holds the block.
     pub fn share(&mut self, block: &mut Arc<Block>) {
         let (len, shared) = match self.lent.take() {
             lent @ Some(Lent::Shared { .. }) => {
@@ -375,8 +373,8 @@ impl Batch {
         self.lent = Some(Lent::Shared { memory: Arc::clone(block), start: 0, len });
     }
 
-    /// Takes all packets out and lets go of what was lent, and gets the memory back that was [shared](Self::share), as it is. Shared
-    /// buffers go back to their port, if no other batch is lent them any more.
+    /// Removes all packets, releases lent memory, and takes back the memory that was [shared](Self::share). Shared buffers return to
+    /// their port if no other batch uses them.
     pub fn unshare(&mut self, block: &mut Arc<Block>) {
         self.packets.clear();
         self.lent = None;
@@ -388,11 +386,11 @@ impl Batch {
         }
     }
 
-    /// The time stamp that packet number `index` of this batch has in the capture that it was read from: its time, but for stamps that
-    /// lie before the packet ahead or were not believed. One before the epoch is held modulo 2^64.
+    /// Time stamp of packet `index` in its capture file. It equals the packet's time, except for stamps that step back or were rejected
+    /// as wrong. A stamp before the epoch is stored modulo 2^64.
     ///
     /// # Panics
-    /// When there is no such packet.
+    /// There is no such packet.
     #[must_use]
     pub fn stamp(&self, index: usize) -> Nanos {
         let packet = &self.packets[index];
@@ -410,8 +408,8 @@ impl Batch {
         &mut self.origin
     }
 
-    /// Takes all packets out; what was lent to `other` is now lent to this batch too, for [`push_of`](Self::push_of). There is
-    /// room for all packets of `other`, and for copies of `room` bytes together.
+    /// Removes all packets and borrows the memory that is lent to `other`, for [`push_of`](Self::push_of). Reserves room for all packets
+    /// of `other` and for copies of `room` bytes.
     pub fn clear_beside(&mut self, other: &Self, room: usize) {
         self.memory.clear();
         self.memory.reserve(room);
@@ -421,26 +419,26 @@ impl Batch {
         self.come_with(other);
         match (&mut self.lent, &other.lent) {
             (own, Some(Lent::Shared { memory, start, len })) => relend(own, memory, *start, *len),
-            // What is another's alone is copied.
+            // Memory that only the other batch uses is copied.
             (own, Some(Lent::Buffers(_)) | None) => *own = None,
         }
     }
 
-    /// From now on the packets come from where those of `other` come from: what a writer needs to know of that is taken over.
+    /// Marks the packets as coming from the same capture as those of `other`, for the writer.
     pub fn come_with(&mut self, other: &Self) {
         match (&self.origin.interfaces, &other.origin.interfaces) {
-            // Counting references would write to what other cores write to.
+            // Changing a reference count would write to a cache line that other cores write, too.
             (Some(own), Some(others)) if Arc::ptr_eq(own, others) => {}
             (_, others) => self.origin.interfaces.clone_from(others),
         }
         self.origin.restamped.clone_from(&other.origin.restamped);
     }
 
-    /// Adds packet number `index` of `other`, steered by `bucket`. What was lent to both, as this batch was
-    /// [cleared beside](Self::clear_beside) the other or both beside a third, stays where it lies; all else is copied.
+    /// Adds packet `index` of `other`, steered by `bucket`. Bytes in memory that both batches borrow, because one was [cleared
+    /// beside](Self::clear_beside) the other or both beside a third, stay in place; other bytes are copied.
     ///
     /// # Panics
-    /// When there is no such packet, or when the batch's memory would outgrow 4 GiB.
+    /// There is no such packet, or the batch's memory would exceed 4 GiB.
     #[inline(always)]
     pub fn push_of(&mut self, other: &Self, index: usize, bucket: u16) {
         let packet = &other.packets[index];
@@ -452,11 +450,11 @@ impl Batch {
         }
     }
 
-    /// Replaces packet number `at` by packet number `index` of `other`, which was [cleared beside](Self::clear_beside) this batch. Bytes
-    /// that are lent to both stay where they lie; others are copied.
+    /// Replaces packet `at` by packet `index` of `other`, which was [cleared beside](Self::clear_beside) this batch. Bytes that both
+    /// borrow stay in place; other bytes are copied.
     ///
     /// # Panics
-    /// When there is no such packet, or when the batch's memory would outgrow 4 GiB.
+    /// There is no such packet, or the batch's memory would exceed 4 GiB.
     #[inline(always)]
     pub fn settle(&mut self, at: usize, other: &Self, index: usize) {
         let packet = &other.packets[index];
@@ -468,20 +466,20 @@ impl Batch {
         }
     }
 
-    /// Adds a packet, steered by `bucket`, whose bytes stay where they are lent to this batch and to the other that it is of.
+    /// Adds a packet of another batch, steered by `bucket`. Its bytes stay in the memory that both batches borrow.
     #[inline(always)]
     pub fn push_lent(&mut self, packet: &Packet, bucket: u16) {
         debug_assert!((packet.offset as usize) < self.lent_len(), "it lies in what is lent");
         prefetch::place_to_write(self.packets.as_ptr(), self.packets.len() + PUSH_AHEAD);
-        // Copied as it is, and straight from there: put together with its bucket first, the whole would have to wait for the part, and
-        // what is pushed by value goes over the stack.
+        // Copy the descriptor directly and set the bucket afterwards: building it first would stall on the partial write, and a push by
+        // value would go through the stack.
         self.packets.extend_from_slice(slice::from_ref(packet));
         if let Some(pushed) = self.packets.last_mut() {
             pushed.bucket = bucket;
         }
     }
 
-    /// Brings near the beginnings of these packets, as far as there are so many and they lie where another core has read them to.
+    /// Prefetches the first bytes of these packets, if they exist and are in shared memory that another core has read.
     #[inline(always)]
     pub fn prefetch(&self, range: Range<usize>) {
         let Some(lent @ Lent::Shared { .. }) = &self.lent else { return };
@@ -492,7 +490,7 @@ impl Batch {
         }
     }
 
-    /// How many bytes were lent to be read. Packets whose offset is within them stay where they are in batches beside this one.
+    /// Length of the shared read-only memory. Packets with a smaller offset stay in place in batches beside this one.
     #[inline]
     #[must_use]
     pub fn shared_len(&self) -> usize {
@@ -502,11 +500,10 @@ impl Batch {
         }
     }
 
-    /// Puts a whole frame in the place of packet number `index`. A longer one than was there lies behind all others until the batch
-    /// is filled again.
+    /// Replaces packet `index` by a whole frame. A longer frame than before is stored after all others until the batch is filled again.
     ///
     /// # Panics
-    /// When there is no such packet, or when the batch's memory would outgrow 4 GiB.
+    /// There is no such packet, or the batch's memory would exceed 4 GiB.
     pub fn replace(&mut self, index: usize, frame: &[u8]) {
         let lent = self.lent_len();
         let packet = &mut self.packets[index];
@@ -528,8 +525,8 @@ impl Batch {
         packet.wire_len = frame.len() as u32;
     }
 
-    /// The memory that offsets count in, and the descriptors: for ports that fill it in place. What [`replace`](Self::replace) put
-    /// behind the others is gone, and so are packets whose bytes were lent.
+    /// The memory that offsets refer to, and the descriptors, for ports that fill them in place. Frames stored by
+    /// [`replace`](Self::replace) and packets in lent memory are dropped.
     pub fn parts_mut(&mut self) -> (&mut Vec<u8>, &mut Vec<Packet>) {
         self.forget_longer();
         if self.lent.take().is_some() {
@@ -538,8 +535,8 @@ impl Batch {
         (&mut self.memory, &mut self.packets)
     }
 
-    /// The descriptors, for a port that fills them in anew: their offsets count in these `len` bytes of `memory`, which are lent
-    /// until the batch is filled again. There is room for copies of `room` bytes together.
+    /// Lends `len` bytes of `memory` read-only until the batch is filled again. Returns the descriptors to fill, with offsets in these
+    /// bytes. Reserves room for copies of `room` bytes.
     pub(crate) fn lend(&mut self, memory: &Arc<Block>, start: usize, len: usize, room: usize) -> &mut Vec<Packet> {
         self.filled = None;
         self.memory.clear();
@@ -548,30 +545,30 @@ impl Batch {
         &mut self.packets
     }
 
-    /// The descriptors, for a port that fills them in anew: their offsets count in the memory of this loan, which the batch has until
-    /// it is cleared, lent to anew or dropped. Packets are rewritten where they lie; only what grows beyond its packet, and what
-    /// several cores [share](Self::share), is copied.
+    /// Lends buffers for writing. Returns the descriptors to fill, with offsets in the buffers. The batch keeps the loan until it is
+    /// cleared, lent to again, or dropped. Packets are rewritten in place; only a packet that outgrows its place, or that several cores
+    /// [share](Self::share), is copied.
     pub fn lend_buffers(&mut self, loan: Loan) -> &mut Vec<Packet> {
         self.clear();
         self.lent = Some(Lent::Buffers(loan));
         &mut self.packets
     }
 
-    /// Whether packet number `index` lies in the buffers that were lent, or else was copied.
+    /// True if packet `index` is in the lent buffers and was not copied.
     ///
     /// # Panics
-    /// When there is no such packet.
+    /// There is no such packet.
     #[must_use]
     pub fn is_in_place(&self, index: usize) -> bool {
         (self.packets[index].offset as usize) < self.lent_len()
     }
 
-    /// Whether most packets were copied since the batch was lent to.
+    /// True if most packets were copied since memory was lent.
     pub(crate) fn is_copied(&self) -> bool {
         self.lent.as_ref().is_none_or(|lent| self.memory.len() > lent.len() / 2)
     }
 
-    /// The bytes between two offsets, if they lie in one memory.
+    /// Bytes between two offsets, if they are in one memory.
     #[inline]
     pub(crate) fn stretch(&self, start: usize, end: usize) -> Option<&[u8]> {
         match start.checked_sub(self.lent_len()) {
@@ -591,7 +588,7 @@ fn relend(lent: &mut Option<Lent>, block: &Arc<Block>, start: usize, len: usize)
     if let Some(Lent::Shared { memory, start: own_start, len: own_len }) = lent
         && Arc::ptr_eq(memory, block)
     {
-        // As it mostly is; counting references would write to what other cores write to.
+        // The usual case. Changing a reference count would write to a cache line that other cores write, too.
         (*own_start, *own_len) = (start, len);
     } else {
         *lent = Some(Lent::Shared { memory: Arc::clone(block), start, len });

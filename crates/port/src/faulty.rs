@@ -1,5 +1,5 @@
-//! Faults on the way in, from a seed: loss, reordering, duplication, corruption, truncation and stalls, put around any
-//! queue or port. The same seed over the same packets gives the same faults.
+//! Fault injection on the receive side of any queue or port: loss, reordering, duplication, corruption, truncation and stalls. The same
+//! seed over the same packets gives the same faults.
 
 use packet::{Nanos, Seq};
 
@@ -7,46 +7,45 @@ use crate::batch::{Batch, Packet};
 use crate::error::PortError;
 use crate::queue::{Opened, Port, Queue, Receive, Received, Sides, Stream, Transmit};
 
-/// Which faults to make, and how often. Chances are from 0 to 1 for each packet; the default makes none.
+/// Which faults to inject. Probabilities are from 0 to 1 for each packet; the default injects none.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Faults {
-    /// Where the random numbers begin.
+    /// Seed of the random choices.
     pub seed: u64,
-    /// The chance that a packet is lost.
+    /// Probability that a packet is lost.
     pub loss: f64,
-    /// The chance that a packet comes twice.
+    /// Probability that a packet is duplicated.
     pub duplicate: f64,
-    /// The chance that a packet is held back behind later ones.
+    /// Probability that a packet is delayed behind later ones.
     pub reorder: f64,
-    /// How many packets at most overtake one that is held back; as many are held at most.
+    /// Maximum number of packets that overtake a delayed one, and maximum number of delayed packets.
     pub reorder_window: usize,
-    /// The chance that bits of a packet are flipped.
+    /// Probability that bits of a packet are flipped.
     pub corrupt: f64,
-    /// How many bits of such a packet are flipped at most.
+    /// Maximum number of bits flipped in such a packet.
     pub corrupt_bits_max: u32,
-    /// The chance that a packet's end is cut off, its length on the wire left as it was.
+    /// Probability that the end of a packet is cut off; its length on the wire stays.
     pub truncate: f64,
-    /// The chance, for each receive, that the queue stalls.
+    /// Probability, for each receive call, that the queue stalls.
     pub stall: f64,
-    /// For how many calls it then says that nothing has arrived.
+    /// Number of receive calls for which a stalled queue returns nothing.
     pub stall_calls: u32,
 }
 
-/// A queue whose packets suffer faults before they are received. What is sent is not touched.
+/// A queue with faults on its receive side. Transmit is unchanged.
 ///
-/// Packets are numbered as they come out of the faults, and their times are raised where reordering made them fall: to the
-/// engine, the faults happened before the port.
+/// Packets are numbered after the faults, and times that reordering made fall are raised, as if the faults had happened before the port.
 #[derive(Debug)]
 pub struct Faulty<Q> {
     inner: Q,
     faults: Faults,
     random: Random,
-    /// What the inner queue delivered.
+    /// Packets received from the inner queue.
     arrived: Batch,
-    held: Vec<Held>,
-    /// Memory of packets that were held and have gone.
+    delayed: Vec<DelayedPacket>,
+    /// Free memory for delayed packets.
     spare: Vec<Vec<u8>>,
-    /// Packets that have arrived.
+    /// Number of packets that have arrived.
     count: u64,
     numbers: Numbers,
     now: Nanos,
@@ -55,14 +54,14 @@ pub struct Faulty<Q> {
 
 /// A packet that is held back.
 #[derive(Debug)]
-struct Held {
-    /// It goes once so many have arrived.
+struct DelayedPacket {
+    /// It is released once this many packets have arrived.
     due: u64,
     packet: Packet,
     bytes: Vec<u8>,
 }
 
-/// The numbers of one queue among several: no two queues give the same.
+/// Packet numbers of one queue among several; no two queues give the same.
 #[derive(Clone, Copy, Debug)]
 struct Numbers {
     next: u64,
@@ -70,7 +69,7 @@ struct Numbers {
 }
 
 impl<Q: Receive> Faulty<Q> {
-    /// Puts faults around `inner`.
+    /// Injects faults into `inner`.
     #[must_use]
     pub fn new(inner: Q, faults: Faults) -> Self {
         Self::with_numbers(inner, faults, Numbers { next: 0, step: 1 })
@@ -82,7 +81,7 @@ impl<Q: Receive> Faulty<Q> {
             random: Random(faults.seed),
             faults,
             arrived: Batch::default(),
-            held: Vec::new(),
+            delayed: Vec::new(),
             spare: Vec::new(),
             count: 0,
             numbers,
@@ -97,7 +96,7 @@ impl<Q: Receive> Faulty<Q> {
         &self.inner
     }
 
-    /// Takes packet `index` of those that arrived through all faults.
+    /// Sends arrived packet `index` through all faults.
     fn pass(&mut self, index: usize, batch: &mut Batch) {
         self.count += 1;
         let Faults { loss, duplicate, reorder, reorder_window, corrupt, corrupt_bits_max, truncate, .. } = self.faults;
@@ -115,9 +114,9 @@ impl<Q: Receive> Faulty<Q> {
             if self.random.happens(duplicate) {
                 self.emit(&packet, &bytes, batch);
             }
-            if self.held.len() < reorder_window && self.random.happens(reorder) {
+            if self.delayed.len() < reorder_window && self.random.happens(reorder) {
                 let due = self.count + 1 + self.random.below(reorder_window as u64);
-                self.held.push(Held { due, packet, bytes });
+                self.delayed.push(DelayedPacket { due, packet, bytes });
             } else {
                 self.emit(&packet, &bytes, batch);
                 self.spare.push(bytes);
@@ -134,10 +133,10 @@ impl<Q: Receive> Faulty<Q> {
         }
     }
 
-    /// Lets the held packets go that are due once `count` have arrived.
+    /// Releases the delayed packets that are due once `count` packets have arrived.
     fn release(&mut self, count: u64, batch: &mut Batch) {
-        while let Some(index) = self.held.iter().position(|held| held.due <= count) {
-            let Held { packet, bytes, .. } = self.held.remove(index);
+        while let Some(index) = self.delayed.iter().position(|delayed| delayed.due <= count) {
+            let DelayedPacket { packet, bytes, .. } = self.delayed.remove(index);
             self.emit(&packet, &bytes, batch);
             self.spare.push(bytes);
         }
@@ -149,7 +148,7 @@ impl<Q: Receive> Faulty<Q> {
         self.numbers.next += self.numbers.step;
     }
 
-    /// Whether this call finds the queue stalled.
+    /// True if the queue is stalled for this call.
     fn stalls(&mut self) -> bool {
         if self.stalled == 0 && self.random.happens(self.faults.stall) {
             self.stalled = self.faults.stall_calls;
@@ -175,7 +174,7 @@ impl<Q: Receive> Receive for Faulty<Q> {
                     return Ok(if batch.is_empty() { Received::End } else { Received::Packets });
                 }
             }
-            // All of a burst may have been lost or held.
+            // All packets of a burst may be lost or delayed.
             if !batch.is_empty() {
                 return Ok(Received::Packets);
             }
@@ -189,7 +188,7 @@ impl<Q: Transmit> Transmit for Faulty<Q> {
     crate::forward_transmit!(inner);
 }
 
-/// A port whose queues suffer faults, each its own.
+/// A port with faults on each of its queues.
 #[derive(Debug)]
 pub struct FaultyPort<P> {
     inner: P,
@@ -197,7 +196,7 @@ pub struct FaultyPort<P> {
 }
 
 impl<P: Port> FaultyPort<P> {
-    /// Puts faults around all queues of `inner`.
+    /// Injects faults into all queues of `inner`.
     #[must_use]
     pub const fn new(inner: P, faults: Faults) -> Self {
         Self { inner, faults }
@@ -222,7 +221,7 @@ impl<P: Port> Port for FaultyPort<P> {
         };
         let step = queues.len() as u64;
         let faulty = |(core, queue): (usize, Box<dyn Queue + 'a>)| {
-            // One queue suffers what `Faulty` alone would make it suffer.
+            // A single queue has the same faults as with `Faulty`.
             let seed = if core == 0 { self.faults.seed } else { seeds.next() };
             let numbers = Numbers { next: core as u64, step };
             Box::new(Faulty::with_numbers(queue, Faults { seed, ..self.faults }, numbers)) as Box<dyn Queue + 'a>
@@ -253,7 +252,7 @@ impl Random {
         ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
     }
 
-    /// Whether something of this chance happens.
+    /// True with this probability.
     fn happens(&mut self, chance: f64) -> bool {
         chance > 0.0 && ((self.next() >> 11) as f64) < chance * (1u64 << 53) as f64
     }

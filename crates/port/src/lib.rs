@@ -1,9 +1,30 @@
-//! Packets in and packets out: the [`Queue`] trait, the [`Batch`] that travels through it, and the ports that need no
-//! privilege.
+//! Packet input and output: the traits [`Port`] and [`Queue`], the [`Batch`] of packets that passes through them, and ports for captures,
+//! memory and replay that need no privilege.
 //!
-//! A [`Port`] opens one queue for each core. A queue fills a batch with packets in arrival order, their time made
-//! monotonic; the engine decides each packet's [`Fate`]; the queue carries the fates out. A port is called once a burst,
-//! so it stands behind a trait object; nothing else on the path does.
+//! A [`Port`] opens one queue for each core, or one stream that cores share. A queue fills a batch with packets in arrival order, with
+//! monotonic times. The engine sets each packet's [`Fate`]. The queue then sends or drops the packets. A port is called once for each
+//! burst, through a trait object.
+//!
+//! ```
+//! use millrace_port::{Batch, Fate, MemoryQueue, Packet, Receive, Received, Trace, Transmit};
+//! use packet::{LinkType, Nanos, Seq};
+//!
+//! let mut trace = Trace::new();
+//! let packet = Packet {
+//!     seq: Seq(0), time: Nanos(0), offset: 0, len: 0, wire_len: 60, interface: 0, link: LinkType::Ethernet, bucket: 0,
+//!     fate: Fate::Pending,
+//! };
+//! trace.push(packet, &[0; 60]);
+//! let mut queue = MemoryQueue::new(trace.into(), 32);
+//! let mut batch = Batch::default();
+//! assert_eq!(queue.receive(&mut batch)?, Received::Packets);
+//! for packet in batch.packets_mut() {
+//!     packet.fate = Fate::Transmit(1);
+//! }
+//! queue.transmit(&mut batch)?;
+//! assert_eq!(queue.outbox().take()[0].port, 1);
+//! # Ok::<(), millrace_port::PortError>(())
+//! ```
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Packets in memory: a [`Trace`], and queues that deliver one and keep what is sent.
+//! Packets in memory: a [`Trace`], and queues that deliver one and keep the packets sent.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,7 +9,7 @@ use crate::error::PortError;
 use crate::pcap::Reader;
 use crate::queue::{Opened, Order, Port, Queue, Receive, Received, Stream, Transmit};
 
-/// A capture in memory: packets in arrival order, their bytes packed one behind the other.
+/// A capture in memory: packets in arrival order, with their bytes stored back to back.
 #[derive(Clone, Debug, Default)]
 pub struct Trace {
     packets: Vec<Packet>,
@@ -23,16 +23,16 @@ impl Trace {
         Self::default()
     }
 
-    /// Reads the rest of a capture, at most `packets_max` packets of it and at most 4 GiB together.
+    /// Reads the rest of a capture: at most `packets_max` packets and at most 4 GiB.
     ///
     /// # Errors
-    /// Why the capture can't be read to its end; [`PortError::TraceTooLarge`].
+    /// The capture can't be read to its end; [`PortError::TraceTooLarge`].
     pub fn load(reader: &mut Reader, packets_max: usize) -> Result<Self, PortError> {
         let mut trace = Self::new();
         trace.fill(reader, packets_max).map(|()| trace)
     }
 
-    /// Reads on until there are `packets_max` packets, as [`load`](Self::load) does. What was read before an error is there.
+    /// Reads more packets until there are `packets_max`, as [`load`](Self::load) does. Packets read before an error are kept.
     ///
     /// # Errors
     /// As [`load`](Self::load).
@@ -50,23 +50,23 @@ impl Trace {
         Ok(())
     }
 
-    /// Adds a packet whose bytes are copied in; `packet.offset` and `packet.len` are set from them.
+    /// Adds a packet and copies its bytes; sets `packet.offset` and `packet.len`.
     ///
     /// # Panics
-    /// When the trace would outgrow 4 GiB.
+    /// The trace would exceed 4 GiB.
     pub fn push(&mut self, packet: Packet, bytes: &[u8]) {
         let offset = u32::try_from(self.bytes.len()).expect("a trace is below 4 GiB");
         self.bytes.extend_from_slice(bytes);
         self.packets.push(Packet { offset, len: bytes.len() as u32, ..packet });
     }
 
-    /// How many packets there are.
+    /// Number of packets.
     #[must_use]
     pub fn len(&self) -> usize {
         self.packets.len()
     }
 
-    /// Whether there are none.
+    /// True if there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.packets.is_empty()
@@ -93,19 +93,19 @@ impl Trace {
         self.packets.iter().enumerate().map(|(index, packet)| (packet, self.bytes(index)))
     }
 
-    /// The first `len` packets, or all where there are fewer.
+    /// The first `len` packets, or all if there are fewer.
     #[must_use]
     pub fn prefix(&self, len: usize) -> Self {
         self.iter().take(len).collect()
     }
 
-    /// The packets that `keep` keeps, by place and descriptor. They keep their numbers.
+    /// The packets for which `keep` returns true, given index and descriptor. They keep their numbers.
     #[must_use]
     pub fn select(&self, mut keep: impl FnMut(usize, &Packet) -> bool) -> Self {
         self.iter().enumerate().filter(|(index, (packet, _))| keep(*index, packet)).map(|(_, pair)| pair).collect()
     }
 
-    /// Numbers the packets from 0 on.
+    /// Numbers the packets from 0.
     #[must_use]
     pub fn renumbered(mut self) -> Self {
         for (number, packet) in self.packets.iter_mut().enumerate() {
@@ -114,7 +114,7 @@ impl Trace {
         self
     }
 
-    /// The time from the first packet to the last.
+    /// Time from the first packet to the last.
     #[must_use]
     pub fn duration(&self) -> Nanos {
         match (self.packets.first(), self.packets.last()) {
@@ -135,27 +135,27 @@ impl<'a> FromIterator<(&'a Packet, &'a [u8])> for Trace {
     }
 }
 
-/// A packet that was sent, as a [`MemoryQueue`] keeps it.
+/// A packet that was sent, kept by a [`MemoryQueue`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sent {
     /// Its number.
     pub seq: Seq,
-    /// When it had arrived.
+    /// Arrival time.
     pub time: Nanos,
-    /// The port that it went out by.
+    /// Output port.
     pub port: u16,
-    /// How many bytes it had on the wire.
+    /// Length on the wire, in bytes.
     pub wire_len: u32,
     /// Its bytes.
     pub bytes: Vec<u8>,
 }
 
-/// What queues have sent, to be looked at while they are elsewhere.
+/// Packets sent by queues; readable while the queues are in use elsewhere.
 #[derive(Clone, Debug, Default)]
 pub struct Outbox(Arc<Mutex<Vec<Sent>>>);
 
 impl Outbox {
-    /// Takes out what was sent so far, in the order of sending.
+    /// Removes and returns the packets sent so far, in order of sending.
     #[must_use]
     pub fn take(&self) -> Vec<Sent> {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
@@ -172,7 +172,7 @@ impl Outbox {
     }
 }
 
-/// A queue that delivers a trace once, in bursts, and keeps what is sent.
+/// A queue that delivers a trace once, in bursts, and keeps the packets sent.
 #[derive(Clone, Debug)]
 pub struct MemoryQueue {
     trace: Arc<Trace>,
@@ -185,14 +185,14 @@ impl MemoryQueue {
     /// Delivers `trace`, `burst` packets at a time.
     ///
     /// # Panics
-    /// When a burst has no packets.
+    /// `burst` is 0.
     #[must_use]
     pub fn new(trace: Arc<Trace>, burst: usize) -> Self {
         assert!(burst > 0, "a burst has packets");
         Self { trace, next: 0, burst, outbox: Outbox::default() }
     }
 
-    /// Where what is sent is kept.
+    /// The packets sent.
     #[must_use]
     pub fn outbox(&self) -> Outbox {
         self.outbox.clone()
@@ -218,7 +218,7 @@ impl Transmit for MemoryQueue {
     }
 }
 
-/// As a port it has one stream, which begins where the queue is.
+/// As a port it opens one stream, starting at the current position of the queue.
 impl Port for MemoryQueue {
     fn open(&mut self, _cores: usize) -> Result<Opened<'_>, PortError> {
         let (input, output) = (Box::new(self.clone()), Box::new(self.clone()));
@@ -226,7 +226,7 @@ impl Port for MemoryQueue {
     }
 }
 
-/// A port of memory queues, to one of which each packet of a trace comes.
+/// A port of memory queues. Each packet of a trace is delivered by one of them.
 #[derive(Clone, Debug)]
 pub struct MemoryPort {
     trace: Arc<Trace>,
@@ -236,20 +236,20 @@ pub struct MemoryPort {
 }
 
 impl MemoryPort {
-    /// Delivers `trace`, `burst` packets at a time; over several queues in turn, packet by packet.
+    /// Delivers `trace`, `burst` packets at a time; with several queues round robin, packet by packet.
     ///
     /// # Panics
-    /// When a burst has no packets.
+    /// `burst` is 0.
     #[must_use]
     pub fn new(trace: Arc<Trace>, burst: usize) -> Self {
         assert!(burst > 0, "a burst has packets");
         Self { trace, cores: None, burst, outbox: Outbox::default() }
     }
 
-    /// Delivers each packet by the queue that is told for it.
+    /// Assigns each packet to a queue.
     ///
     /// # Panics
-    /// When there are not as many queues told as there are packets.
+    /// The length of `cores` differs from the number of packets.
     #[must_use]
     pub fn steered(mut self, cores: Vec<u16>) -> Self {
         assert_eq!(cores.len(), self.trace.len(), "a queue for each packet");
@@ -257,7 +257,7 @@ impl MemoryPort {
         self
     }
 
-    /// Where what all queues send is kept.
+    /// The packets sent by all queues.
     #[must_use]
     pub fn outbox(&self) -> Outbox {
         self.outbox.clone()
@@ -269,8 +269,9 @@ impl MemoryPort {
     #[must_use]
     pub fn queues(&mut self, cores: usize) -> Vec<Box<dyn Queue>> {
         let queue = |core: usize| {
-            let comes =
-                |index: usize| self.cores.as_ref().map_or(index % cores, |told| usize::from(told[index])) == core;
+            let comes = |index: usize| {
+                self.cores.as_ref().map_or(index % cores, |assigned| usize::from(assigned[index])) == core
+            };
             let trace = Arc::new(self.trace.select(|index, _| comes(index)));
             let queue = MemoryQueue { trace, next: 0, burst: self.burst, outbox: self.outbox.clone() };
             Box::new(queue) as Box<dyn Queue>

@@ -1,4 +1,4 @@
-//! Ports, their queues, and what crosses between a port and an engine.
+//! Ports, their queues, and the types that pass between a port and an engine.
 
 use std::thread;
 use std::time::Duration;
@@ -8,33 +8,33 @@ use packet::Nanos;
 use crate::batch::Batch;
 use crate::error::PortError;
 
-/// A source and sink of packets: a network interface, a capture, memory.
+/// A source and sink of packets: a network interface, a capture, or memory.
 pub trait Port {
-    /// Opens the port for so many cores. A port that can steer opens a queue for each; one that has a single order opens a stream,
-    /// whatever the number.
+    /// Opens the port for `cores` cores. A port that can steer opens a queue for each core. A port with a single order of packets opens a
+    /// stream, whatever the number.
     ///
     /// # Errors
-    /// Why it can't: [`PortError::Queues`] when it has fewer queues.
+    /// The port can't be opened; [`PortError::Queues`] if it has too few queues.
     fn open(&mut self, cores: usize) -> Result<Opened<'_>, PortError>;
 
-    /// How many sides it has.
+    /// How its interfaces are paired.
     fn sides(&self) -> Sides {
         Sides::One
     }
 }
 
-/// How a port's interfaces lie to each other: where a packet goes that a function sends across.
+/// How the interfaces of a port are paired: the output of a packet that a function sends across.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sides {
-    /// It has one order of packets, in which they stay where they came in: a capture's packets keep their interface.
+    /// No pairs: a packet stays at its interface, as in a capture.
     #[default]
     One,
-    /// Interfaces are pairs of two sides: 0 and 1, 2 and 3, and so on.
+    /// Pairs of interfaces: 0 and 1, 2 and 3, and so on.
     Pairs,
 }
 
 impl Sides {
-    /// The interface across from this one.
+    /// The interface on the other side.
     #[inline]
     #[must_use]
     pub const fn across(self, interface: u16) -> u16 {
@@ -45,25 +45,25 @@ impl Sides {
     }
 }
 
-/// What a port opens for a number of cores.
+/// Result of opening a port.
 pub enum Opened<'a> {
-    /// A queue for each core: the port itself, in hardware or as it was told when it was made, decides which packet comes by which.
+    /// A queue for each core. The port decides which packet comes through which queue, in hardware or by its configuration.
     Queues(Vec<Box<dyn Queue + 'a>>),
     /// One stream, which cores read in turn and write in order.
     Stream(Stream<'a>),
 }
 
-/// A port with a single order of packets.
+/// An input and an output with a single order of packets.
 pub struct Stream<'a> {
-    /// Where packets come from, numbered from 0 on without a gap.
+    /// Packet source; packets are numbered from 0 without gaps.
     pub input: Box<dyn Receive + 'a>,
-    /// Where they go, in the order in which they came.
+    /// Packet sink; packets arrive in input order.
     pub output: Box<dyn Transmit + 'a>,
-    /// The packets that the output needs.
+    /// Packets that the output needs, and in which order.
     pub order: Order,
 }
 
-/// The packets that the output of a shared stream needs.
+/// Packets that the output of a shared stream needs, and in which order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
     /// Packets to transmit, in any order.
@@ -77,15 +77,15 @@ pub enum Order {
 
 /// Receives bursts of packets.
 pub trait Receive: Send {
-    /// Clears `batch` and fills it with the packets that have arrived, at most as many as it finds handy; waits for none. Numbers
-    /// ([`Packet::seq`](crate::Packet::seq)) rise from packet to packet, by one where the port has a single queue; times
-    /// never fall. What lies in the batch's memory beside its packets is no matter of the caller.
+    /// Clears `batch` and fills it with packets that have arrived; never waits. Packet numbers ([`Packet::seq`](crate::Packet::seq)) rise
+    /// from packet to packet, by one if the port has a single queue. Times never fall. The batch's memory outside packets may hold
+    /// anything.
     ///
     /// # Errors
-    /// When the input can't be read on, or not for now ([`PortError::Down`]). Packets received before stay valid.
+    /// The input can't be read further, or not for now ([`PortError::Down`]). Packets received before stay valid.
     fn receive(&mut self, batch: &mut Batch) -> Result<Received, PortError>;
 
-    /// Waits until something may have arrived, at most so long. It may return earlier, as when a signal comes.
+    /// Waits until packets may have arrived, for at most `at_most`. It may return earlier, for example because of a signal.
     ///
     /// # Errors
     /// As [`receive`](Self::receive).
@@ -94,30 +94,30 @@ pub trait Receive: Send {
         Ok(())
     }
 
-    /// The port's time, where it has one that goes on when no packet comes. Asked when nothing has arrived: whatever
-    /// [`receive`](Self::receive) brings later is stamped no earlier.
+    /// The port's time, if it has a clock that advances without packets. Called when nothing has arrived: later packets never have an
+    /// earlier time.
     fn now(&self) -> Option<Nanos> {
         None
     }
 
-    /// Packets that never reached the queue.
+    /// Packets lost before the queue.
     fn lost(&self) -> ReceiveLosses {
         ReceiveLosses::default()
     }
 }
 
-/// Transmits bursts of packets, and takes back those that don't go out.
+/// Transmits bursts of packets, and takes back the memory of dropped ones.
 pub trait Transmit: Send {
-    /// Takes back all packets of `batch`: sends those whose fate says so, in order, and reuses the memory of all that it lent. The
-    /// port that a packet [goes out by](crate::Fate::Transmit) is one of the port's own numbers. Of a stream that several cores share
-    /// only those come here that it [wants](Order), and packets may have been copied; [buffers](Batch::lend_buffers) come back to who lent them
-    /// when no core needs them any more, whatever became of their packets.
+    /// Takes back all packets of `batch`: sends those with fate [`Transmit`](crate::Fate::Transmit), in order, and reuses all lent
+    /// memory. The number in that fate is one of the port's own. If several cores share a stream, only the packets that its
+    /// [order](Order) needs come here, and they may be copies; [buffers](Batch::lend_buffers) return to their owner when no core needs
+    /// them any more.
     ///
     /// # Errors
-    /// When the output can't be written. What was written before stays valid.
+    /// The output can't be written. Packets written before stay valid.
     fn transmit(&mut self, batch: &mut Batch) -> Result<(), PortError>;
 
-    /// Lets go of what was gathered to be sent together: nothing more may come for long.
+    /// Sends packets that were gathered, because no more may come for a while.
     ///
     /// # Errors
     /// As [`Transmit::transmit`].
@@ -125,7 +125,7 @@ pub trait Transmit: Send {
         Ok(())
     }
 
-    /// Completes the output: nothing comes after this.
+    /// Completes the output; no packets come after this.
     ///
     /// # Errors
     /// As [`Transmit::transmit`].
@@ -133,7 +133,7 @@ pub trait Transmit: Send {
         Ok(())
     }
 
-    /// What became of the packets that were to go out; `None` where nobody counts.
+    /// Counts of transmitted packets; `None` if the queue doesn't count.
     fn sent(&self) -> Option<TransmitCounts> {
         None
     }
@@ -144,35 +144,35 @@ pub trait Queue: Receive + Transmit {}
 
 impl<Q: Receive + Transmit + ?Sized> Queue for Q {}
 
-/// How long a queue sleeps that can't wait for packets themselves.
+/// Sleep time of a queue that can't wait for packets.
 const SHORT_WAIT: Duration = Duration::from_micros(200);
 
-/// How a receive went.
+/// Result of a receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
-    /// The batch holds packets.
+    /// The batch has packets.
     Packets,
-    /// Nothing has arrived just now.
+    /// No packets have arrived.
     Idle,
-    /// Nothing will arrive any more.
+    /// No more packets will arrive.
     End,
 }
 
-/// Packets that a port lost ahead of its queue, by where.
+/// Packets that a port lost before its queue, by place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReceiveLosses {
     /// The receive ring was full.
     pub ring_full: u64,
-    /// They came where no queue was open.
+    /// They arrived where no queue was open.
     pub unclaimed: u64,
 }
 
-/// What became of the packets that were to go out.
+/// Counts of transmitted packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TransmitCounts {
-    /// They went out.
+    /// Packets sent.
     pub sent: u64,
-    /// They found the transmit ring full, or no way out.
+    /// Packets lost because the transmit ring was full or there was no output.
     pub lost: u64,
 }
 
@@ -192,7 +192,7 @@ impl TransmitCounts {
     }
 }
 
-/// A stream as a queue, for one core.
+/// A stream is also a queue, for one core.
 impl Receive for Stream<'_> {
     fn receive(&mut self, batch: &mut Batch) -> Result<Received, PortError> {
         self.input.receive(batch)

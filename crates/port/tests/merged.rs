@@ -56,7 +56,7 @@ fn send(capture: &mut Capture, fate: Fate) {
 }
 
 /// The packets of a capture with their comments.
-fn told(path: &Path) -> Vec<Told> {
+fn reported(path: &Path) -> Vec<Told> {
     let reader = Reader::open(path).expect("a capture");
     let read = read_all(reader);
     let names: Vec<String> = {
@@ -111,9 +111,9 @@ fn captures() -> impl Strategy<Value = Vec<Vec<Told>>> {
         let sorted = |mut packets: Vec<(u64, &'static str, Vec<u8>, Option<String>)>| {
             packets.sort_by_key(|packet| packet.0);
             // Steps below a second, which nobody doubts.
-            let told =
+            let reported =
                 |(time, name, bytes, comment): (u64, &str, _, _)| (time * 1_000_000, name.to_owned(), bytes, comment);
-            packets.into_iter().map(told).collect()
+            packets.into_iter().map(reported).collect()
         };
         captures.into_iter().map(sorted).collect()
     })
@@ -162,14 +162,14 @@ proptest! {
         let output = folder.join("out.pcapng");
         let writer = Writer::create(&output, None, Some(&reader.format())).expect("an output");
         send(&mut Capture::new(reader, Some(writer)), Fate::Transmit(0));
-        prop_assert_eq!(told(&output), expected);
+        prop_assert_eq!(reported(&output), expected);
 
         // The same without a choice, which leaves what is read as it is.
         let reader = Reader::open_all(&paths).expect("captures").with_block(block).limited(most);
         let all: Vec<Told> = merged.into_iter().take(most as usize).collect();
         let writer = Writer::create(&output, None, Some(&reader.format())).expect("an output");
         send(&mut Capture::new(reader, Some(writer)), Fate::Transmit(0));
-        prop_assert_eq!(told(&output), all);
+        prop_assert_eq!(reported(&output), all);
     }
 }
 

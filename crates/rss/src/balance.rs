@@ -1,4 +1,4 @@
-//! How a key spreads packets that were really there.
+//! Counts how a key spreads the packets of a capture over queues.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -10,7 +10,7 @@ use crate::plan::Member;
 use crate::solve::Solution;
 use crate::verify::Hash;
 
-/// Sets that are told apart at most: beyond that their number is a lower bound.
+/// Maximum number of packet sets that are counted exactly; beyond it the number is a lower bound.
 const SETS_MAX: usize = 4 << 20;
 
 /// Counts the packets of each queue, as if all came in at one port.
@@ -23,16 +23,16 @@ pub struct Spread<'s> {
     sets: HashMap<(usize, Vec<u8>), u64>,
 }
 
-/// What became of packets.
+/// Result of counting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Balance {
     /// Packets of each queue.
     pub queues: Vec<u64>,
-    /// Packets that no packet set is said of; a card may put them anywhere.
+    /// Packets without a packet set; a card may send them to any queue.
     pub left_out: u64,
     /// How many packet sets there were.
     pub sets: u64,
-    /// Packets of the largest of them: no key gets the busiest queue below that.
+    /// Packets of the largest packet set. No key gives the busiest queue fewer.
     pub largest_set: u64,
 }
 
@@ -43,7 +43,7 @@ impl Balance {
         self.queues.iter().sum()
     }
 
-    /// The share of the busiest queue, against 1 in even queues: 1.0 is even, the number of queues is all in one.
+    /// Share of the busiest queue relative to an even share: 1.0 is even, the number of queues means that one queue gets all.
     #[must_use]
     pub fn busiest_against_even(&self) -> f64 {
         let most = self.queues.iter().max().copied().unwrap_or(0);
@@ -55,10 +55,10 @@ impl Balance {
 }
 
 impl<'s> Spread<'s> {
-    /// Nothing counted yet. The table is dealt out to the queues in turn, as `ethtool -X ... equal` does it.
+    /// Nothing counted yet. The indirection table is assigned to queues in turn, as `ethtool -X ... equal` does.
     ///
     /// # Panics
-    /// For no queues.
+    /// `queues` is 0.
     #[must_use]
     pub fn new(solution: &'s Solution, port: usize, queues: usize) -> Self {
         assert!(queues > 0, "packets go somewhere");

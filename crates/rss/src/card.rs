@@ -1,11 +1,11 @@
-//! What a network card can hash, as data.
+//! Capabilities of network cards as data: what a card can hash.
 
 use std::fmt;
 
 use crate::cards::CARDS;
 use crate::field::{Fields, PacketType};
 
-/// A kind of network card, named as its driver is.
+/// A kind of network card, named after its driver.
 #[derive(Debug)]
 pub struct Card {
     /// The driver's name.
@@ -14,23 +14,23 @@ pub struct Card {
     pub hardware: &'static str,
     /// Bytes of the key.
     pub key_bytes: usize,
-    /// What keys apply to.
+    /// What a key applies to.
     pub key_scope: Scope,
-    /// Whether a key can be set at all.
+    /// True if a key can be set.
     pub key_settable: bool,
-    /// Whether Linux hands the key's bytes to the card as they are and the card counts them from the last.
+    /// True if the card counts the key's bytes from the last, but Linux passes them unchanged.
     pub key_reversed_on_linux: bool,
     /// What the choice of fields applies to.
     pub fields_scope: Scope,
     /// Sizes of the indirection table, the usual one first.
     pub table_sizes: &'static [usize],
-    /// How the card can hash both directions alike, whatever the key.
+    /// How the card can hash both directions alike with any key.
     pub symmetry: Symmetry,
-    /// Whether DPDK sets it up by flow rules; otherwise for the port as a whole.
+    /// True if DPDK configures it with flow rules; otherwise for the port as a whole.
     pub flow_rules: bool,
     /// What can be hashed.
     pub abilities: &'static [Ability],
-    /// Where all that is from.
+    /// Facts with their sources.
     pub facts: &'static [Fact],
 }
 
@@ -54,14 +54,14 @@ impl Scope {
     }
 }
 
-/// How a card hashes both directions alike by itself.
+/// True if a card hashes both directions alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Symmetry {
     /// It can't.
     None,
-    /// Where it is told to; the name is `ethtool`'s, if it has one.
+    /// If requested; the name is `ethtool`'s, if it has one.
     OnRequest(Option<&'static str>),
-    /// Unless it is told not to; the name is `ethtool`'s.
+    /// By default, unless turned off; the name is `ethtool`'s.
     Usual(&'static str),
 }
 
@@ -76,7 +76,7 @@ impl fmt::Display for Symmetry {
     }
 }
 
-/// By whom a card is set up.
+/// The driver that configures a card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Driver {
     /// Linux's own driver, by `ethtool`.
@@ -105,39 +105,39 @@ impl fmt::Display for Driver {
     }
 }
 
-/// Which fields a driver can have hashed for some types of packets.
+/// Fields that a driver can select for some packet types.
 #[derive(Clone, Copy, Debug)]
 pub struct Ability {
-    /// By whom.
+    /// The driver.
     pub driver: Driver,
-    /// For which packets.
+    /// The packet types.
     pub types: &'static [PacketType],
-    /// Which fields.
+    /// The fields.
     pub choice: Choice,
 }
 
-/// What there is to choose from.
+/// The possible selections of fields.
 #[derive(Clone, Copy, Debug)]
 pub enum Choice {
     /// One of these sets.
     OneOf(&'static [Fields]),
     /// Any part of `of` with at least one field of `with`.
     Part {
-        /// All that there is.
+        /// All fields.
         of: Fields,
-        /// Of these, one at least.
+        /// Fields of which at least one must be selected.
         with: Fields,
     },
 }
 
-/// Something that was looked up.
+/// A fact about a card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fact {
     /// What it says.
     pub says: &'static str,
-    /// Where it is from.
+    /// Its source.
     pub source: &'static str,
-    /// Whether it stands there; otherwise it is what the author takes to be so, to be tried on the card.
+    /// True if the source states it. Otherwise it is an assumption that should be tested on the card.
     pub confirmed: bool,
 }
 
@@ -154,7 +154,7 @@ impl Card {
         CARDS.iter().find(|card| card.name == name)
     }
 
-    /// The sets of fields that packets of this type can be hashed by, the smallest first.
+    /// The field selections that are possible for packets of this type, the smallest first.
     #[must_use]
     pub fn selections(&self, driver: Driver, kind: PacketType) -> Vec<Fields> {
         let abilities =
@@ -165,8 +165,8 @@ impl Card {
         selections
     }
 
-    /// Whether it is documented in which order fields of `selection` stand in the hash's input: Microsoft's
-    /// specification says it of both addresses, alone or with both ports.
+    /// True if the order of these fields in the hash input is documented. Microsoft's specification defines it for both addresses, alone
+    /// or with both ports.
     #[must_use]
     pub fn order_is_documented(&self, selection: Fields) -> bool {
         selection == Fields::HOSTS || selection == Fields::FOUR

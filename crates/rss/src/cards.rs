@@ -1,5 +1,5 @@
-//! The cards. Each fact has its source: a driver's file as it is in Linux or DPDK, a specification, a data sheet. What no
-//! source says, though something has to be taken to be so, is marked as not confirmed.
+//! The table of cards. Each fact has a source: a driver file of Linux or DPDK, a specification, or a data sheet. Assumptions without a
+//! source are marked as not confirmed.
 
 use crate::card::{Ability, Card, Choice, Driver, Fact, Scope, Symmetry};
 use crate::field::{Field, Fields, PacketType};
@@ -45,8 +45,8 @@ const ORDER: Fact = fact(
     "Microsoft, RSS Hashing Functions",
 );
 const PACKED: Fact = guess(
-    "where only a part of addresses and ports is hashed, the fields stand one behind the other without gaps",
-    "taken from Microsoft's order; no source says it: compare the hash of a packet (the probes of `rss solve`)",
+    "if only some of addresses and ports are hashed, the fields follow each other without gaps",
+    "assumed from Microsoft's order, without a source: compare the hash of a packet (the probes of `rss solve`)",
 );
 
 /// Every card.
@@ -82,15 +82,15 @@ pub(crate) const CARDS: &[Card] = &[
                 "DPDK mlx5_flow.c: mlx5_validate_action_rss (L3 and L4 partial RSS)",
             ),
             fact(
-                "Linux hashes both directions alike (symmetric-or-xor) unless told not to, which older kernels can't be: \
-                 the key then does not do what it says",
+                "Linux hashes both directions alike by default (symmetric-or-xor); older kernels can't turn that off, \
+                 and then the key doesn't have its effect",
                 "Linux mlx5/core/en/rss.c: hash.symmetric = true; en/tir.c: rx_hash_symmetric",
             ),
             fact(
                 "256 entries, or two to four for each queue rounded up to a power of two if that is more",
                 "Linux mlx5/core/en/rqt.h: MLX5E_INDIR_MIN_RQT_SIZE; en/rqt.c: mlx5e_rqt_size",
             ),
-            guess("fragments are hashed as other IP packets are", "no source found"),
+            guess("fragments are hashed like other IP packets", "no source found"),
             ORDER,
             PACKED,
         ],
@@ -132,11 +132,11 @@ pub(crate) const CARDS: &[Card] = &[
                 "DPDK ice_hash.c: ICE_FLOW_FIELD_IDX_IPV4_PROT",
             ),
             fact(
-                "symmetric-xor, if asked for, hashes source xor destination",
+                "symmetric-xor, if requested, hashes source xor destination",
                 "Linux commit `ice: enable symmetric-xor RSS for Toeplitz hash function`",
             ),
             fact("other IP packets by both addresses", "Linux ice_lib.c: default_rss_cfgs"),
-            guess("fragments are hashed as other IP packets are", "no source found"),
+            guess("fragments are hashed like other IP packets", "no source found"),
             ORDER,
             PACKED,
         ],
@@ -180,7 +180,7 @@ pub(crate) const CARDS: &[Card] = &[
                 "DPDK i40e_hash.c: i40e_hash_rss_inset, I40E_INSET_SCTP_VT",
             ),
             fact("with DPDK, addresses, ports and Ethernet addresses by rules", "DPDK i40e_hash.c: match_patterns"),
-            guess("the tag stands behind the ports, Ethernet addresses as in the frame", "no source found"),
+            guess("the tag follows the ports; Ethernet addresses are in frame order", "no source found"),
             guess("the table of a port may have 128 entries instead", "DPDK i40e_ethdev.h"),
             ORDER,
             PACKED,
@@ -211,12 +211,12 @@ pub(crate) const CARDS: &[Card] = &[
                 "Linux ixgbe_main.c: ixgbe_rss_indir_tbl_entries",
             ),
             fact(
-                "TCP by addresses and ports, nothing less; UDP by addresses, with or without ports",
+                "TCP by addresses and ports only; UDP by addresses, with or without ports",
                 "Linux ixgbe_ethtool.c: ixgbe_set_rss_hash_opt",
             ),
             fact("with DPDK, each type can be switched on alone", "DPDK ixgbe_rxtx.c: IXGBE_MRQC_RSS_FIELD_*"),
             fact(
-                "what is fragmented, or whose own type is off, is hashed by its addresses",
+                "fragments, and packets of a type that is turned off, are hashed by their addresses",
                 "Intel 82598 data sheet, 3.5.2.10: TCP only if not fragmented; priority of functions",
             ),
             fact(
@@ -248,27 +248,24 @@ pub(crate) const CARDS: &[Card] = &[
             fact("40 bytes of key", "Linux ena_com.h: ENA_HASH_KEY_SIZE"),
             fact("128 entries", "DPDK ena_ethdev.h: ENA_RX_RSS_TABLE_LOG_SIZE"),
             fact(
-                "for each type either address, either port, as far as the device says it can",
+                "for each type either address, either port, if the device supports it",
                 "Linux ena_ethtool.c: ena_set_rss_hash; ena_com.c: supported_fields",
             ),
-            guess(
-                "which fields a device lets choose differs from one instance type to another",
-                "ena_com.c asks the device",
-            ),
-            fact("older devices let neither the key nor the fields be set", "Linux commit 0c8923c0a64f"),
+            guess("the fields that can be chosen differ between instance types", "ena_com.c asks the device"),
+            fact("older devices don't allow setting the key or the fields", "Linux commit 0c8923c0a64f"),
             fact(
                 "the card counts the key's bytes from the last",
-                "DPDK ena_rss.c: ena_reorder_rss_hash_key, which turns them over",
+                "DPDK ena_rss.c: ena_reorder_rss_hash_key, which reverses them",
             ),
-            guess("Linux hands them over as they are", "Linux ena_ethtool.c: ena_set_rxfh"),
+            guess("Linux passes them unchanged", "Linux ena_ethtool.c: ena_set_rxfh"),
             guess(
-                "the hash begins at a constant, the same for all packets",
+                "the hash starts from a constant, the same for all packets",
                 "Linux ena_ethtool.c: 0xFFFFFFFF; DPDK: 0",
             ),
-            fact("SCTP can't be told apart", "Linux ena_ethtool.c: SCTP_V4_FLOW gives EOPNOTSUPP"),
-            guess("SCTP and fragments are hashed as other IP packets are", "no source found"),
+            fact("SCTP can't be selected by itself", "Linux ena_ethtool.c: SCTP_V4_FLOW gives EOPNOTSUPP"),
+            guess("SCTP and fragments are hashed like other IP packets", "no source found"),
             guess(
-                "under Linux other IP packets are hashed by both addresses: ethtool has no name to choose by",
+                "under Linux other IP packets are hashed by both addresses: ethtool has no name for them",
                 "no source found",
             ),
             ORDER,

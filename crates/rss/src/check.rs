@@ -1,4 +1,4 @@
-//! What a packet set names against what a card can hash, before any key is thought of.
+//! Compares the fields that name a packet set with the fields that a card can hash, without keys.
 
 use std::fmt;
 
@@ -7,39 +7,40 @@ use crate::field::{Fields, PacketType};
 use crate::plan::{Prefer, select_at};
 use crate::sets::PacketSets;
 
-/// One type of packets at one port.
+/// Result for one packet type at one port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
     /// The port.
     pub port: String,
     /// The type.
     pub kind: PacketType,
-    /// What names the packet set.
+    /// The fields that name the packet set.
     pub named: Fields,
-    /// What the card can do about it.
+    /// How well the card fits.
     pub fit: Fit,
 }
 
-/// How near a card comes to a packet set.
+/// How well the fields that a card can hash fit a packet set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fit {
-    /// It can hash just these fields.
+    /// It can hash exactly these fields.
     Exact,
-    /// It can hash a part of them: sets that differ in the others alone share a queue, which is right and coarser.
+    /// It can hash a part of them. Sets that differ only in the other fields share a queue, which is correct but coarser.
     Coarser {
         /// The fields that it hashes.
         selection: Fields,
     },
-    /// Fragments only: the card hashes whole packets of the set by ports as well, so fragments meet each other but not those.
+    /// Only for fragments: the card hashes whole packets of the set with ports, so fragments stay together, but apart from the whole
+    /// packets.
     Apart {
         /// The fields that it hashes.
         selection: Fields,
     },
-    /// It hashes more: packets of one set would go to several queues, unless a key makes `in_the_way` not count.
+    /// It hashes more fields. Packets of one set would reach several queues, unless a key cancels `in_the_way`.
     Splits {
         /// The fields that it hashes.
         selection: Fields,
-        /// What it should not.
+        /// The fields that must be cancelled.
         in_the_way: Fields,
     },
     /// It hashes none of these packets.
@@ -47,7 +48,7 @@ pub enum Fit {
 }
 
 impl Fit {
-    /// Whether no set is split, whatever the key; but for fragments, which no card can do more for.
+    /// True if no set is split, whatever the key. Fragments are an exception: no card can do better for them.
     #[must_use]
     pub const fn keeps_together(self) -> bool {
         matches!(self, Self::Exact | Self::Coarser { .. } | Self::Apart { .. })
@@ -69,22 +70,25 @@ impl Fit {
 impl fmt::Display for Fit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Exact => f.write_str("just these fields can be hashed"),
+            Self::Exact => f.write_str("exactly these fields can be hashed"),
             Self::Coarser { selection } => {
-                write!(f, "{selection} can be hashed: right, and coarser than need be")
+                write!(f, "{selection} can be hashed: correct, but coarser than necessary")
             }
             Self::Apart { selection } => {
-                write!(f, "{selection} is hashed: fragments meet, and not the whole packets of their flow")
+                write!(
+                    f,
+                    "{selection} is hashed: fragments stay together, but apart from the whole packets of their flow"
+                )
             }
             Self::Splits { selection, in_the_way } => {
-                write!(f, "{selection} is the nearest: {in_the_way} would split the set")
+                write!(f, "{selection} is the closest choice: {in_the_way} would split the set")
             }
             Self::Unhashed => f.write_str("these packets are not hashed: all go to one queue"),
         }
     }
 }
 
-/// Every type of packets at every port, all of one card or each of its own.
+/// Checks every packet type at every port. `one_card`: all ports are on one card.
 #[must_use]
 pub fn check(card: &Card, driver: Driver, sets: &PacketSets, one_card: bool) -> Vec<Check> {
     let mut out = Vec::new();

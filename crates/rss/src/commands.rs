@@ -1,4 +1,4 @@
-//! What to type so that a card does as a solution says.
+//! Commands that configure a card as a solution says.
 
 use crate::card::{Driver, Symmetry};
 use crate::field::{Field, Fields, PacketType};
@@ -6,8 +6,8 @@ use crate::key::Key;
 use crate::plan::Member;
 use crate::solve::Solution;
 
-/// The commands, port by port, for so many queues: `ethtool` for Linux with ports' names as interfaces, `testpmd`'s for
-/// DPDK with their numbers. Lines that begin with `#` are remarks.
+/// The commands for this number of queues, port by port: `ethtool` commands for Linux, with port names as interfaces, or `testpmd`
+/// commands for DPDK, with port numbers. Lines that begin with `#` are comments.
 #[must_use]
 pub fn commands(solution: &Solution, queues: usize) -> Vec<String> {
     let ports = 0..solution.ports.len();
@@ -21,11 +21,11 @@ fn linux(solution: &Solution, port: usize, queues: usize) -> Vec<String> {
     let (card, name) = (solution.card, &solution.ports[port]);
     let mut out = Vec::new();
     if let Symmetry::Usual(transform) = card.symmetry {
-        out.push(format!("# kernels that don't know the next command hash with {transform}, whatever the key"));
+        out.push(format!("# a kernel that doesn't support the next command hashes with {transform}, whatever the key"));
         out.push(format!("ethtool -X {name} xfrm none"));
     }
     let key = if card.key_reversed_on_linux {
-        out.push("# the key's bytes from the last to the first, as the card counts them".to_owned());
+        out.push("# the key's bytes from last to first: the card counts them that way".to_owned());
         Key::new(solution.keys[port].bytes().iter().rev().copied().collect::<Vec<u8>>())
     } else {
         solution.keys[port].clone()
@@ -64,7 +64,7 @@ fn named_by_ethtool(kind: PacketType) -> bool {
 
 fn dpdk(solution: &Solution, port: usize, queues: usize) -> Vec<String> {
     let key: String = solution.keys[port].bytes().iter().map(|byte| format!("{byte:02x}")).collect();
-    let mut out = vec![format!("# {}, taken to be port {port}", solution.ports[port])];
+    let mut out = vec![format!("# {}, assumed to be port {port}", solution.ports[port])];
     if !solution.card.flow_rules {
         // A type that is left out is hashed by its addresses.
         let named = |member: &Member| {

@@ -1,8 +1,8 @@
 //! "Packets of one set get one hash", as equations between the bits of keys.
 //!
-//! Bit `i` of the input adds the 32 bits of the key from bit `i` on. So a field whose bits stand at `o..o + w` counts by the
-//! key's window `o..o + w + 31`, and by nothing else: it doesn't count if and only if the window is zero, and two
-//! fields count alike if and only if their windows are equal.
+//! Bit `i` of the input adds the 32 bits of the key from bit `i` on. So a field at bits `o..o + w` of the input depends only on the key's
+//! window `o..o + w + 31`. The field is cancelled if and only if the window is zero. Two fields have the same effect if and only if their
+//! windows are equal.
 
 use std::collections::VecDeque;
 
@@ -10,7 +10,7 @@ use crate::field::{Field, PacketType};
 use crate::gf2::System;
 use crate::plan::Member;
 
-/// A stretch of a port's key.
+/// A range of bits of a port's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Window {
     /// Whose key.
@@ -24,7 +24,7 @@ pub struct Window {
 pub struct Constraint {
     /// The window.
     pub window: Window,
-    /// What it equals; zero, if nothing.
+    /// The window that it must equal; `None` for zero.
     pub equals: Option<Window>,
     /// How many bits it has.
     pub len: usize,
@@ -44,7 +44,7 @@ pub enum Reason {
         /// The field.
         field: Field,
     },
-    /// The card hashes a field in some packets and its match not in others of the same set.
+    /// The card hashes a field in some packets of a set, but not the matching field in others.
     Unmatched {
         /// Where it is hashed: port, type and field.
         here: (usize, PacketType, Field),
@@ -58,7 +58,7 @@ pub enum Reason {
         /// The same.
         there: (usize, PacketType, Field),
     },
-    /// All ports have one key.
+    /// All ports have the same key.
     OneKey,
 }
 
@@ -257,7 +257,7 @@ mod tests {
         member.selection.iter().flat_map(bits).collect()
     }
 
-    /// Whether a pair of keys hashes alike all that must, tried out: the hash is linear, so one bit at a time does.
+    /// True if a pair of keys hashes alike all that must, tried out: the hash is linear, so one bit at a time does.
     fn holds(members: &[Member], keys: &[Vec<bool>], hash_bits: usize) -> bool {
         let of = |member: &Member, values: &[(Field, u32)]| hash(&keys[member.port], &input(member, values), hash_bits);
         let nothing = Field::ALL.map(|field| (field, 0));

@@ -26,7 +26,7 @@ impl Field {
     pub const ALL: [Self; 7] =
         [Self::DstMac, Self::SrcMac, Self::Src, Self::Dst, Self::SrcPort, Self::DstPort, Self::Tag];
 
-    /// What packet sets may be named by: all but the verification tag, which both directions choose for themselves.
+    /// Fields that can name packet sets: all but the verification tag, because each direction has its own tag.
     pub const NAMED: [Self; 6] = [Self::Src, Self::Dst, Self::SrcPort, Self::DstPort, Self::SrcMac, Self::DstMac];
 
     /// The field's name.
@@ -49,7 +49,7 @@ impl Field {
         Self::NAMED.into_iter().find(|field| field.name() == name)
     }
 
-    /// The field that takes this one's place in packets that come back.
+    /// The field that corresponds to this one in packets of the other direction.
     #[must_use]
     pub const fn opposite(self) -> Self {
         match self {
@@ -131,19 +131,19 @@ impl Fields {
         Self(self.0 & other.0)
     }
 
-    /// Whether `field` is one of them.
+    /// True if `field` is one of them.
     #[must_use]
     pub const fn contains(self, field: Field) -> bool {
         self.0 & 1 << field as u8 != 0
     }
 
-    /// Whether `other` has all of them.
+    /// True if `other` has all of them.
     #[must_use]
     pub const fn is_part_of(self, other: Self) -> bool {
         self.without(other).is_empty()
     }
 
-    /// Whether there are none.
+    /// True if there are none.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
@@ -191,7 +191,7 @@ impl fmt::Debug for Fields {
     }
 }
 
-/// What a packet's addresses are.
+/// Address family of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Family {
     /// IPv4.
@@ -225,7 +225,7 @@ pub enum PacketType {
     Other6,
     /// Fragments of IPv6 datagrams.
     Frag6,
-    /// No IP at all.
+    /// Packets without IP.
     Ether,
 }
 
@@ -290,15 +290,15 @@ impl PacketType {
         }
     }
 
-    /// At which bit of the hash's input a field begins when a card hashes `selection`: fields stand one behind the
-    /// other, as Microsoft's specification has it for addresses and ports.
+    /// First bit of a field in the hash input if a card hashes `selection`: fields follow each other, as in Microsoft's specification for
+    /// addresses and ports.
     #[must_use]
     pub fn offset(self, selection: Fields, field: Field) -> Option<usize> {
         let ahead = selection.iter().take_while(|other| *other != field).map(|other| other.bits(self.family()));
         selection.contains(field).then(|| ahead.sum())
     }
 
-    /// How many bits the hash's input has.
+    /// Number of bits of the hash input.
     #[must_use]
     pub fn input_bits(self, selection: Fields) -> usize {
         selection.iter().map(|field| field.bits(self.family())).sum()

@@ -31,12 +31,12 @@ pub(crate) fn parse(text: &str) -> Result<PacketSets, SetsError> {
         }
     }
     let Some(ports) = ports.filter(|ports| !ports.is_empty()) else {
-        return Err(SetsError::at(text, 0..0, "there is no port: write [port.lan] and under it fields = [\"src\"]"));
+        return Err(SetsError::at(text, 0..0, "no port is given: write [port.lan], then fields = [\"src\"]"));
     };
     let mut read: Vec<(PortSets, Range<usize>)> = Vec::new();
     for (name, value) in ports {
         if read.len() == PORTS_MAX {
-            return Err(SetsError::at(text, name.span(), format!("{PORTS_MAX} ports at most")));
+            return Err(SetsError::at(text, name.span(), format!("at most {PORTS_MAX} ports")));
         }
         check_name(name.get_ref()).map_err(|reason| SetsError::at(text, name.span(), reason))?;
         read.push((file.port(name.get_ref(), name.span(), value, &types)?, name.span()));
@@ -101,14 +101,14 @@ impl File<'_> {
                 return Err(SetsError::at(self.text, span.clone(), format!("{kind} packets have no {field}")));
             }
             if !types.contains(kind) {
-                let message = format!("`{kind}` is not among the types that count: add it to `types`");
+                let message = format!("`{kind}` is not one of `types`: add it there");
                 return Err(SetsError::at(self.text, span.clone(), message));
             }
         }
         let own: Vec<_> = own.into_iter().map(|(kind, fields, _)| (kind, fields)).collect();
         let port = PortSets::new(name.to_owned(), state, symmetric, &fields, types, &own);
         if port.types.is_empty() {
-            return Err(SetsError::at(self.text, fields_span, "no type of packets that counts has these fields"));
+            return Err(SetsError::at(self.text, fields_span, "none of the packet types has these fields"));
         }
         Ok(port)
     }
@@ -133,7 +133,7 @@ impl File<'_> {
         }
         if fields.is_empty() {
             let short = SHORT.map(|(name, _)| name).join(", ");
-            let message = format!("no field is named: {}, or {short}", field_names());
+            let message = format!("no field is given: use {}, or {short}", field_names());
             return Err(SetsError::at(self.text, value.span(), message));
         }
         Ok(fields)
@@ -150,7 +150,7 @@ impl File<'_> {
             };
             let Some(kind) = PacketType::named(name) else {
                 let hint = meant(name, PacketType::ALL.map(PacketType::name));
-                let message = format!("`{name}` is no type of packets{hint} ({})", type_names());
+                let message = format!("`{name}` is not a packet type{hint} ({})", type_names());
                 return Err(SetsError::at(self.text, entry.span(), message));
             };
             if !types.contains(&kind) {
@@ -159,7 +159,7 @@ impl File<'_> {
         }
         types.sort_unstable();
         if types.is_empty() {
-            return Err(SetsError::at(self.text, value.span(), format!("no type is named: {}", type_names())));
+            return Err(SetsError::at(self.text, value.span(), format!("no type is given: use {}", type_names())));
         }
         Ok(types)
     }
@@ -197,12 +197,12 @@ impl File<'_> {
             DeValue::Integer(number) => format!("the number {}", number.as_str()),
             other => format!("of type {}", other.type_str()),
         };
-        SetsError::at(self.text, value.span(), format!("`{key}` is {right}, and this is {shown}"))
+        SetsError::at(self.text, value.span(), format!("`{key}` must be {right}, not {shown}"))
     }
 
     fn unknown(&self, span: Range<usize>, given: &str, of: &str, names: &[&str]) -> SetsError {
         let hint = meant(given, names.iter().copied());
-        SetsError::at(self.text, span, format!("`{given}` is no key of {of}{hint} ({})", names.join(", ")))
+        SetsError::at(self.text, span, format!("`{given}` is not a key of {of}{hint} ({})", names.join(", ")))
     }
 }
 
@@ -249,31 +249,31 @@ state = "tap"
     #[test]
     fn errors_name_line_key_and_what_is_allowed() {
         for (text, place, words) in [
-            ("", "a.toml:1:1:", "there is no port: write [port.lan]"),
-            ("types = 4\n", "a.toml:1:9:", "`types` is a list of types"),
+            ("", "a.toml:1:1:", "no port is given: write [port.lan]"),
+            ("types = 4\n", "a.toml:1:9:", "`types` must be a list of types"),
             ("types = [\"tpc4\"]\n", "a.toml:1:10:", "did you mean `tcp4`? (tcp4, udp4, sctp4, other4"),
             ("\nprot = 1", "a.toml:2:1:", "did you mean `port`? (types, vary, port)"),
-            ("[vary]\nipv4 = 33", "a.toml:2:8:", "`ipv4` is a number of bits from 1 to 32, and this is the number 33"),
-            ("[vary]\nipv5 = 3", "a.toml:2:1:", "`ipv5` is no key of vary; did you mean"),
+            ("[vary]\nipv4 = 33", "a.toml:2:8:", "`ipv4` must be a number of bits from 1 to 32, not the number 33"),
+            ("[vary]\nipv5 = 3", "a.toml:2:1:", "`ipv5` is not a key of vary; did you mean"),
             ("[port.lan]\n", "a.toml:1:7:", "port lan has no `fields`"),
-            ("[port.lan]\nfields = []", "a.toml:2:10:", "no field is named: src, dst"),
-            ("[port.lan]\nfields = [\"src\", \"srcport\"]", "a.toml:2:18:", "`srcport` is no field"),
+            ("[port.lan]\nfields = []", "a.toml:2:10:", "no field is given: use src, dst"),
+            ("[port.lan]\nfields = [\"src\", \"srcport\"]", "a.toml:2:18:", "`srcport` is not a field"),
             ("[port.lan]\nfields = [7]", "a.toml:2:11:", "its name in quotes"),
             ("[port.lan]\nfields = \"src\"\nfeilds = 1", "a.toml:3:1:", "did you mean `fields`?"),
-            ("[port.lan]\nfields = \"src\"\nsymmetric = true", "a.toml:2:10:", "names dst too"),
+            ("[port.lan]\nfields = \"src\"\nsymmetric = true", "a.toml:2:10:", "also needs dst"),
             ("[port.lan]\nfields = \"src\"\nsymmetric = 1", "a.toml:3:13:", "true or false"),
             ("[port.lan]\nfields = \"src\"\nother4 = \"sport\"", "a.toml:3:10:", "other4 packets have no sport"),
-            ("types = [\"tcp4\"]\n[port.lan]\nfields = \"src\"\nudp4 = \"dst\"", "a.toml:4:8:", "add it to `types`"),
-            ("[port.\"a b\"]\nfields = \"src\"", "a.toml:1:7:", "is no name of a port"),
+            ("types = [\"tcp4\"]\n[port.lan]\nfields = \"src\"\nudp4 = \"dst\"", "a.toml:4:8:", "add it there"),
+            ("[port.\"a b\"]\nfields = \"src\"", "a.toml:1:7:", "is not a port name"),
             (
                 "[port.a]\nfields = \"src\"\n[port.b]\nfields = \"sport\"",
                 "a.toml:3:7:",
-                "a's src is no match for b's sport",
+                "a's src doesn't match b's sport",
             ),
             (
                 "types = [\"tcp4\"]\n[port.a]\nfields = \"src\"\n[port.b]\nfields = \"hosts\"",
                 "a.toml:4:7:",
-                "names as many",
+                "the same number of fields",
             ),
             ("[port.lan\n", "a.toml:1:", "table"),
         ] {

@@ -5,7 +5,7 @@
 pub struct Bits(Vec<u64>);
 
 impl Bits {
-    /// So many zeros.
+    /// A row of `len` zeros.
     #[must_use]
     pub fn zero(len: usize) -> Self {
         Self(vec![0; len.div_ceil(64)])
@@ -20,10 +20,10 @@ impl Bits {
         self.0[bit / 64] >> (bit % 64) & 1 == 1
     }
 
-    /// Turns bit `bit` over.
+    /// Inverts bit `bit`.
     ///
     /// # Panics
-    /// Beyond the end.
+    /// It is beyond the end.
     pub fn flip(&mut self, bit: usize) {
         self.0[bit / 64] ^= 1 << (bit % 64);
     }
@@ -47,7 +47,7 @@ impl Bits {
         (0..self.0.len() * 64).find(|bit| self.get(*bit) && wanted(*bit))
     }
 
-    /// Whether all are zero.
+    /// True if all are zero.
     #[must_use]
     pub fn is_zero(&self) -> bool {
         self.first().is_none()
@@ -69,11 +69,11 @@ impl System {
         Self { unknowns, rows: vec![None; unknowns] }
     }
 
-    /// Adds: the sum of these unknowns is zero. An unknown that is named twice falls out. `false` when the equations so
-    /// far say as much.
+    /// Adds an equation: the sum of these unknowns is zero. An unknown that occurs twice cancels. Returns `false` if the equation follows
+    /// from the others.
     ///
     /// # Panics
-    /// For an unknown that there isn't.
+    /// There is no such unknown.
     pub fn add(&mut self, unknowns: &[usize]) -> bool {
         let mut row = Bits::zero(self.unknowns);
         for unknown in unknowns {
@@ -131,19 +131,19 @@ impl Space {
         self.basis.len()
     }
 
-    /// Solutions of which every solution is a sum, in exactly one way.
+    /// A basis: every solution is the sum of some of these, in exactly one way.
     #[must_use]
     pub fn basis(&self) -> &[Bits] {
         &self.basis
     }
 
-    /// Whether this unknown is zero in every solution.
+    /// True if this unknown is zero in every solution.
     #[must_use]
     pub fn is_forced(&self, unknown: usize) -> bool {
         !self.basis.iter().any(|solution| solution.get(unknown))
     }
 
-    /// The sum of those members of the basis that `choose` says.
+    /// The sum of the basis vectors for which `choose` returns true.
     pub fn combine(&self, mut choose: impl FnMut() -> bool) -> Bits {
         let mut sum = Bits::zero(self.unknowns);
         for member in &self.basis {
@@ -154,7 +154,7 @@ impl Space {
         sum
     }
 
-    /// Whether these bits are a solution.
+    /// True if these bits are a solution.
     #[must_use]
     pub fn contains(&self, bits: &Bits) -> bool {
         let mut rows = vec![None; self.unknowns];

@@ -1,12 +1,12 @@
-//! Can this card shard this packet set, and with which key?
+//! Checks whether a network card can shard packet sets, and finds the Toeplitz keys for it.
 //!
-//! A card picks a packet's queue by a Toeplitz hash of header fields. Packets that share state must get one queue, so
-//! they must get one hash: whatever they agree in may count, nothing else may. [`check`] holds what a packet set names
-//! against the fields that a card can be told to hash. Where it hashes more, a key may still make those fields not
-//! count: the hash is linear in the key, so "these packets get one hash" is a system of equations over GF(2) whose
-//! unknowns are the bits of the keys. [`solve`] solves it, chooses a key that spreads well, or proves that all that
-//! there are send everybody to one queue. The idea is that of RS3 (Pereira, Ramos, Pedrosa: "Automatic Parallelization
-//! of Software Network Functions", NSDI '24), which asks an SMT solver; elimination answers at once and with a reason.
+//! A card selects a packet's queue by a Toeplitz hash of header fields. Packets that share state must reach the same queue, so they must
+//! have the same hash. The hash may depend only on fields in which these packets agree. [`check`] compares the fields that name a packet
+//! set with the fields that a card can hash. If the card hashes more fields, a key may still cancel them. The hash is linear in the key,
+//! so "these packets have the same hash" is a system of equations over GF(2), with the bits of the keys as unknowns. [`solve`] solves it
+//! and chooses a key that spreads well, or proves that every key sends all packets to one queue. The idea is from RS3 (Pereira, Ramos,
+//! Pedrosa: "Automatic Parallelization of Software Network Functions", NSDI '24), which uses an SMT solver. Gaussian elimination is
+//! faster and gives a reason.
 //!
 //! ```
 //! use millrace_rss::{Card, Driver, Outcome, PacketSets, Problem};
@@ -14,7 +14,7 @@
 //! let sets = PacketSets::from_line("lan: src dst sport dport, wan: dst src dport sport", None).unwrap();
 //! let card = Card::named("virtio").unwrap();
 //! let problem = Problem { table: 128, ..Problem::new(card, Driver::Linux, &sets) };
-//! let Outcome::Solved(solution) = millrace_rss::solve(&problem) else { panic!("virtio hashes just these fields") };
+//! let Outcome::Solved(solution) = millrace_rss::solve(&problem) else { panic!("virtio hashes exactly these fields") };
 //! assert_eq!(millrace_rss::verify(&solution, 1_000, 7), Ok(()));
 //! ```
 #![forbid(unsafe_code)]

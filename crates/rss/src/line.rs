@@ -19,14 +19,14 @@ pub(crate) fn parse(text: &str, types: Option<&[PacketType]>) -> Result<PacketSe
         for span in pieces(text, shared, ',') {
             let port = port(text, span.clone(), group, types.unwrap_or(&usual))?;
             if ports.iter().any(|other| other.name == port.name) {
-                return Err(SetsError::at(text, span, format!("port {} is there twice", port.name)));
+                return Err(SetsError::at(text, span, format!("port {} is given twice", port.name)));
             }
             ports.push(port);
             spans.push(span);
         }
     }
     if ports.len() > PORTS_MAX {
-        return Err(SetsError::at(text, spans[PORTS_MAX].clone(), format!("{PORTS_MAX} ports at most")));
+        return Err(SetsError::at(text, spans[PORTS_MAX].clone(), format!("at most {PORTS_MAX} ports")));
     }
     if let Some((later, reason)) = unpaired(&ports) {
         return Err(SetsError::at(text, spans[later].clone(), reason));
@@ -37,7 +37,7 @@ pub(crate) fn parse(text: &str, types: Option<&[PacketType]>) -> Result<PacketSe
 fn port(text: &str, span: Range<usize>, group: usize, types: &[PacketType]) -> Result<PortSets, SetsError> {
     let piece = &text[span.clone()];
     let Some(colon) = piece.find(':') else {
-        return Err(SetsError::at(text, span, format!("`{piece}` names no port: {FORM}")));
+        return Err(SetsError::at(text, span, format!("`{piece}` has no port: {FORM}")));
     };
     let name = piece[..colon].trim();
     if let Err(reason) = check_name(name) {
@@ -56,13 +56,13 @@ fn port(text: &str, span: Range<usize>, group: usize, types: &[PacketType]) -> R
         return Err(SetsError::at(
             text,
             rest,
-            format!("port {name} names no field: {FORM}; fields are {}", field_names()),
+            format!("port {name} has no field: {FORM}; fields are {}", field_names()),
         ));
     }
     PortSets::check_fields(&fields, symmetric).map_err(|reason| SetsError::at(text, rest.clone(), reason))?;
     let port = PortSets::new(name.to_owned(), group.to_string(), symmetric, &fields, types, &[]);
     if port.types.is_empty() {
-        return Err(SetsError::at(text, rest, "no type of packets that counts has these fields"));
+        return Err(SetsError::at(text, rest, "none of the packet types has these fields"));
     }
     Ok(port)
 }
@@ -76,7 +76,7 @@ pub(crate) fn named(text: &str, word: Range<usize>) -> Result<Vec<Field>, SetsEr
     Field::named(given).map(|field| vec![field]).ok_or_else(|| {
         let short = SHORT.map(|(name, _)| name);
         let hint = meant(given, Field::NAMED.iter().map(|field| field.name()).chain(short).chain([SYMMETRIC]));
-        let message = format!("`{given}` is no field{hint} ({}, or {})", field_names(), short.join(", "));
+        let message = format!("`{given}` is not a field{hint} ({}, or {})", field_names(), short.join(", "));
         SetsError::at(text, word, message)
     })
 }
@@ -86,7 +86,7 @@ pub(crate) fn check_name(name: &str) -> Result<(), String> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     // No option of a command that the name is pasted into.
     if name.is_empty() || name.len() > 15 || name.starts_with('-') || !name.bytes().all(plain) {
-        return Err(format!("`{name}` is no name of a port: up to 15 letters, digits and . _ -, as interfaces have"));
+        return Err(format!("`{name}` is not a port name: up to 15 letters, digits and . _ -, as for interfaces"));
     }
     Ok(())
 }
@@ -150,18 +150,18 @@ mod tests {
     #[test]
     fn slips_are_named() {
         for (text, words) in [
-            ("", "names no port"),
-            ("lan src", "names no port: write port: field"),
+            ("", "has no port"),
+            ("lan src", "has no port: write port: field"),
             ("lan: source", "did you mean `src`?"),
-            ("lan: scr", "`scr` is no field (src, dst, sport, dport, smac, dmac, or hosts, five-tuple)"),
-            ("lan:", "names no field"),
-            ("lan: src src", "src is named twice"),
-            ("lan: src symmetric", "a symmetric set that names src names dst too"),
-            ("lan: src, lan: dst", "lan is there twice"),
-            ("lan: src, wan: dst sport", "names as many fields"),
-            ("lan: src, wan: sport", "lan's src is no match for wan's sport"),
-            ("eth 0: src", "is no name of a port"),
-            ("-x: src", "is no name of a port"),
+            ("lan: scr", "`scr` is not a field (src, dst, sport, dport, smac, dmac, or hosts, five-tuple)"),
+            ("lan:", "has no field"),
+            ("lan: src src", "src is given twice"),
+            ("lan: src symmetric", "a symmetric set with src also needs dst"),
+            ("lan: src, lan: dst", "lan is given twice"),
+            ("lan: src, wan: dst sport", "the same number of fields"),
+            ("lan: src, wan: sport", "lan's src doesn't match wan's sport"),
+            ("eth 0: src", "is not a port name"),
+            ("-x: src", "is not a port name"),
         ] {
             let error = PacketSets::from_line(text, None).unwrap_err();
             assert!(error.to_string().contains(words), "{text}: {error}");

@@ -1,23 +1,23 @@
-//! What is in the way where there is no key: which packets, by which fields.
+//! Finds the packets and fields that prevent a key.
 
 use crate::check::{Fit, check};
 use crate::field::{Fields, PacketType};
 use crate::solve::{Outcome, Problem, solve};
 
-/// Packets at a port that keep a card from sharding.
+/// Packets at a port that prevent sharding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Obstacle {
     /// The port.
     pub port: String,
     /// The types of the packets.
     pub types: Vec<PacketType>,
-    /// Fields that are hashed and must not count; none, where the packets are not hashed at all.
+    /// Fields that are hashed but must be cancelled; none if the packets are not hashed at all.
     pub fields: Fields,
 }
 
-/// What is in the way of a problem that has no solution: each type of packets that leaves no key together with those whose fields
-/// alone keep sets together. Where the rest has no key either, all types that need a key's help: it can't help them all at once.
-/// Nothing, where fields are not the reason.
+/// The obstacles of a problem without a solution: each packet type that has no key together with the types that need none. If the
+/// remaining types have no key either: all types that need a key's help, because no key helps all of them at once. Empty if fields are
+/// not the reason.
 #[must_use]
 pub fn obstacles(problem: &Problem<'_>) -> Vec<Obstacle> {
     let rows = check(problem.card, problem.driver, problem.sets, problem.one_card);
@@ -47,7 +47,7 @@ pub fn obstacles(problem: &Problem<'_>) -> Vec<Obstacle> {
     out
 }
 
-/// Whether there is a key where packets of these types are all that count.
+/// True if there is a key when only packets of these types matter.
 fn shards(problem: &Problem<'_>, types: &[PacketType]) -> bool {
     let Some(sets) = problem.sets.only(types) else { return false };
     matches!(solve(&Problem { sets: &sets, ..*problem }), Outcome::Solved(_))
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
     use crate::{Card, Driver, Field, PacketSets};
 
-    fn told(card: &str, driver: Driver, line: &str) -> Vec<(String, String, Fields)> {
+    fn found_by(card: &str, driver: Driver, line: &str) -> Vec<(String, String, Fields)> {
         let sets = PacketSets::from_line(line, None).unwrap();
         let found = obstacles(&Problem::new(Card::named(card).unwrap(), driver, &sets));
         let names = |types: Vec<PacketType>| types.into_iter().map(PacketType::name).collect::<Vec<_>>().join(" ");
@@ -72,16 +72,16 @@ mod tests {
     /// Linux has `ice` hash one address of what has ports, and both of what has none.
     #[test]
     fn types_that_fit_are_not_blamed() {
-        let found = told("ice", Driver::Linux, "lan: src, wan: dst");
+        let found = found_by("ice", Driver::Linux, "lan: src, wan: dst");
         let types = "other4 frag4 other6 frag6";
         assert_eq!(found, [line("lan", types, &[Field::Dst]), line("wan", types, &[Field::Src])]);
-        assert_eq!(told("ice", Driver::Dpdk, "lan: src, wan: dst"), [], "there is a key");
+        assert_eq!(found_by("ice", Driver::Dpdk, "lan: src, wan: dst"), [], "there is a key");
     }
 
     /// `ixgbe` hashes ports of TCP whatever it is told, and ports of UDP only if it is told to.
     #[test]
     fn each_type_has_fields_of_its_own() {
-        let found = told("ixgbe", Driver::Linux, "lan: src, wan: dst");
+        let found = found_by("ixgbe", Driver::Linux, "lan: src, wan: dst");
         let of = |port: &str, fields: &[Field]| {
             let fields = Fields::of(fields);
             found.iter().find(|(at, _, those)| at == port && *those == fields).map(|(_, types, _)| types.as_str())
@@ -91,14 +91,14 @@ mod tests {
         assert_eq!(of("wan", &[Field::Src]), Some("udp4 sctp4 other4 frag4"), "IPv6 has a key: {found:?}");
         // By itself only TCP would leave none, but a key that helps IPv6 leaves nothing of IPv4.
         let types: String =
-            told("ixgbe", Driver::Linux, "wan: dst").into_iter().map(|(_, types, _)| types + " ").collect();
+            found_by("ixgbe", Driver::Linux, "wan: dst").into_iter().map(|(_, types, _)| types + " ").collect();
         assert_eq!(types.split_whitespace().count(), 10, "{types}");
     }
 
     /// Where what is hashed has nothing to do with the set's name, every type is in the way.
     #[test]
     fn all_types_can_be_in_the_way() {
-        let found = told("virtio", Driver::Linux, "a: smac");
+        let found = found_by("virtio", Driver::Linux, "a: smac");
         assert_eq!(
             found,
             [line("a", "tcp4 udp4 sctp4 other4 frag4 tcp6 udp6 sctp6 other6 frag6", &[Field::Src, Field::Dst])]

@@ -1,4 +1,4 @@
-//! Who has to hash alike: packet sets and the fields that a card is told to hash, together.
+//! Members: the combination of packet sets with the fields that a card is configured to hash.
 
 use std::collections::BTreeMap;
 
@@ -13,30 +13,30 @@ pub struct Member {
     pub port: usize,
     /// The type.
     pub kind: PacketType,
-    /// What names the packet set: equal values in the same places are the same set.
+    /// Fields that name the packet set: packets with equal values in the same places are in the same set.
     pub named: Vec<Field>,
-    /// Whether packets that go the other way are of the same set.
+    /// True if packets in the other direction are in the same set.
     pub symmetric: bool,
-    /// What the card hashes.
+    /// Fields that the card hashes.
     pub selection: Fields,
-    /// Members of one class may hold packets of the same set.
+    /// Members of the same class may have packets of the same set.
     pub class: usize,
 }
 
 impl Member {
-    /// Where the bits of a field begin in the hash's input.
+    /// First bit of a field in the hash input.
     #[must_use]
     pub fn offset(&self, field: Field) -> Option<usize> {
         self.kind.offset(self.selection, field)
     }
 
-    /// What is hashed though the set doesn't name it.
+    /// Fields that are hashed but don't name the set.
     #[must_use]
     pub fn extra(&self) -> Fields {
         self.selection.without(self.named_set())
     }
 
-    /// What is not hashed though the set names it.
+    /// Fields that name the set but are not hashed.
     #[must_use]
     pub fn missing(&self) -> Fields {
         self.named_set().without(self.selection)
@@ -47,19 +47,19 @@ impl Member {
     }
 }
 
-/// Which way to turn where a card can't hash just what a set names.
+/// Which selection to prefer if a card can't hash exactly the fields of a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Prefer {
-    /// Hash more: the key has to make what is too much not count.
+    /// More fields; the key must cancel the extra ones.
     More,
-    /// Hash as much of all types that share sets as any of them needs: then their hashes are made of the same bits in the same places.
+    /// The same fields for all types that share sets, as many as any of them needs, so that their hashes use the same bits.
     Alike,
-    /// Hash less: sets that differ only in the rest share a queue.
+    /// Fewer fields; sets that differ only in the others share a queue.
     Less,
 }
 
-/// What a card can hash that comes nearest to `named`: just that, or by preference; a part of it with more besides at
-/// last. `None` when it hashes no packets of this type.
+/// The selection closest to `named`: exact, else by preference, else a part of it with extra fields. `None` if it hashes no packets of
+/// this type.
 pub(crate) fn select(card: &Card, driver: Driver, kind: PacketType, named: Fields, prefer: Prefer) -> Option<Fields> {
     let all = card.selections(driver, kind);
     if all.contains(&named) {

@@ -1,4 +1,4 @@
-//! Why there is no key, in words.
+//! Explains why there is no key.
 
 use std::fmt;
 use std::ops::Range;
@@ -16,20 +16,20 @@ pub struct Proof {
     pub port: String,
     /// Their type.
     pub kind: PacketType,
-    /// What follows for them.
+    /// The consequence for these packets.
     pub consequence: String,
-    /// The key bits on which it rests, each with why it is zero.
+    /// Key bits that must be zero, with the reason.
     pub forced: Vec<Forced>,
 }
 
-/// A stretch of a key that is zero.
+/// A range of key bits that must be zero.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Forced {
     /// Whose key.
     pub port: String,
     /// Which bits.
     pub bits: Range<usize>,
-    /// Why, step by step: each but the last says what the bits equal, the last that it is zero.
+    /// The reason, step by step: each step but the last says what the bits equal; the last says that this is zero.
     pub steps: Vec<String>,
 }
 
@@ -79,7 +79,7 @@ impl Proof {
             .collect();
         let (port, kind) = (&names[member.port], member.kind);
         let consequence = if hashed.is_empty() {
-            format!("nothing that names the set of {kind} packets at {port} is hashed")
+            format!("no field that names the set of {kind} packets at {port} is hashed")
         } else if dead.len() == index_bits {
             format!("the queue of {kind} packets at {port} does not depend on {}", hashed.join(" and "))
         } else {
@@ -99,8 +99,8 @@ impl Proof {
     pub(crate) fn tried(port: &str, member: &Member, keys: usize, best: usize, required: usize) -> Self {
         let kind = member.kind;
         let consequence = format!(
-            "{keys} keys keep the sets of {kind} packets at {port} together as far as it matters, and the best of \
-             them lets {best} bits of the index vary, of {required} that should"
+            "{keys} keys keep the sets of {kind} packets at {port} together; with the best of them {best} bits of the \
+             index vary, but {required} should"
         );
         Self { port: port.to_owned(), kind, consequence, forced: Vec::new() }
     }
@@ -108,7 +108,7 @@ impl Proof {
     /// Some keys were tried.
     pub(crate) fn not_found(port: &str, member: &Member, draws: usize) -> Self {
         let kind = member.kind;
-        let consequence = format!("none of {draws} keys that were drawn spreads {kind} packets at {port} in full");
+        let consequence = format!("none of {draws} random keys spreads {kind} packets at {port} fully");
         Self { port: port.to_owned(), kind, consequence, forced: Vec::new() }
     }
 }
@@ -117,17 +117,17 @@ impl Proof {
 pub(crate) fn words(names: &[String], reason: &Reason) -> String {
     match reason {
         Reason::Unnamed { port, kind, field } => {
-            format!("{} hashes {field} of {kind} packets, which must not count", names[*port])
+            format!("{} hashes {field} of {kind} packets, which must be cancelled", names[*port])
         }
         Reason::Unmatched { here: (port, kind, field), there: (other, lacking, missing) } => format!(
-            "{field} of {kind} packets at {} must not count, as {missing} of {lacking} packets at {} is not hashed",
+            "{field} of {kind} packets at {} must be cancelled, because {missing} of {lacking} packets at {} is not hashed",
             names[*port], names[*other]
         ),
         Reason::Matched { here: (port, kind, field), there: (other, as_kind, as_field) } => format!(
-            "{field} of {kind} packets at {} counts as {as_field} of {as_kind} packets at {}",
+            "{field} of {kind} packets at {} must count the same as {as_field} of {as_kind} packets at {}",
             names[*port], names[*other]
         ),
-        Reason::OneKey => "all ports of the card have one key".to_owned(),
+        Reason::OneKey => "all ports of the card have the same key".to_owned(),
     }
 }
 

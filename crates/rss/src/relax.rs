@@ -1,26 +1,26 @@
-//! What would do instead, where there is no key.
+//! Finds weaker requirements for which there is a key.
 
 use crate::card::{Driver, Scope};
 use crate::field::{Family, PacketType};
 use crate::sets::Vary;
 use crate::solve::{Outcome, Problem, solve};
 
-/// A demand less, with which there is a key.
+/// A weaker requirement for which there is a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Relaxation {
-    /// What is given up, in words.
+    /// What changes, as text.
     pub says: String,
-    /// By which driver, if by the other.
+    /// The driver that configures the card.
     pub driver: Driver,
-    /// The only types that count then, if not all do.
+    /// The only packet types that matter; `None` for all.
     pub types: Option<Vec<PacketType>>,
-    /// What tells hosts apart then.
+    /// Bits in which hosts differ.
     pub vary: Vary,
-    /// Whether all ports may be of one card.
+    /// True if all ports may be on one card.
     pub one_card: bool,
 }
 
-/// Problems near to `problem` that have a solution, each with one demand less.
+/// Similar problems that have a solution, each with one requirement less.
 #[must_use]
 pub fn relaxations(problem: &Problem<'_>) -> Vec<Relaxation> {
     let Problem { driver, sets, one_card, .. } = *problem;
@@ -38,9 +38,9 @@ pub fn relaxations(problem: &Problem<'_>) -> Vec<Relaxation> {
         Driver::Dpdk => Driver::Linux,
     };
     let names = [
-        Some(Relaxation { says: format!("set up by {other}"), driver: other, types: None, vary, one_card }),
+        Some(Relaxation { says: format!("configured by {other}"), driver: other, types: None, vary, one_card }),
         (one_card && problem.card.fields_scope == Scope::Device).then(|| Relaxation {
-            says: "with each port on a card of its own".to_owned(),
+            says: "with each port on its own card".to_owned(),
             driver,
             types: None,
             vary,
@@ -53,7 +53,7 @@ pub fn relaxations(problem: &Problem<'_>) -> Vec<Relaxation> {
         of("if only TCP and UDP over IPv4 touch the state", &|kind| is_tcp_or_udp(kind) && kind.family() == Family::V4),
         of("if only TCP and UDP over IPv6 touch the state", &|kind| is_tcp_or_udp(kind) && kind.family() == Family::V6),
         (vary != Vary::ALL).then(|| Relaxation {
-            says: "if hosts are all over the address space, and not in one /8 or /32".to_owned(),
+            says: "if hosts are spread over the whole address space, not in one /8 or /32".to_owned(),
             driver,
             types: None,
             vary: Vary::ALL,
@@ -62,7 +62,7 @@ pub fn relaxations(problem: &Problem<'_>) -> Vec<Relaxation> {
     ];
     let mut found: Vec<Relaxation> = Vec::new();
     for relaxation in names.into_iter().flatten() {
-        // What gives up more than one that does is no news.
+        // Skip a relaxation that gives up more than another one.
         let more = |than: &Relaxation| match (&than.types, &relaxation.types) {
             (Some(kept), Some(types)) => types.iter().all(|kind| kept.contains(kind)),
             (Some(_) | None, None) | (None, Some(_)) => false,
@@ -103,7 +103,7 @@ mod tests {
     #[test]
     fn what_would_do() {
         let ice = says("ice", Driver::Linux, "lan: src, wan: dst");
-        assert_eq!(ice[..2], ["set up by dpdk", "if only packets with ports touch the state"], "{ice:?}");
+        assert_eq!(ice[..2], ["configured by dpdk", "if only packets with ports touch the state"], "{ice:?}");
         let virtio = says("virtio", Driver::Linux, "wan: dst");
         assert_eq!(virtio, ["if only IPv4 touches the state", "if only IPv6 touches the state"]);
     }

@@ -1,4 +1,4 @@
-//! Which packets share state, as people write it.
+//! Packet sets of ports: which packets share state.
 
 use std::fmt;
 use std::ops::Range;
@@ -14,17 +14,17 @@ pub(crate) const PORTS_MAX: usize = 16;
 pub struct PacketSets {
     /// The ports.
     pub ports: Vec<PortSets>,
-    /// What tells hosts apart.
+    /// Bits in which hosts differ.
     pub vary: Vary,
 }
 
-/// How many of an address's last bits differ between the hosts whose packets are to be spread. A key that splits only by
-/// what they have in common sends them all to one queue.
+/// Number of low bits in which the addresses of your hosts differ. A key that spreads only by the common bits would send all packets to
+/// one queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Vary {
-    /// Of IPv4 addresses: hosts of one /8 by default.
+    /// For IPv4 addresses; 24 by default: hosts of one /8.
     pub ipv4: usize,
-    /// Of IPv6 addresses: hosts of one /32 by default.
+    /// For IPv6 addresses; 96 by default: hosts of one /32.
     pub ipv6: usize,
 }
 
@@ -57,22 +57,22 @@ impl Default for Vary {
 pub struct PortSets {
     /// The port's name; in commands, its interface.
     pub name: String,
-    /// Ports that name the same state share it.
+    /// Ports with the same name here share state.
     pub state: String,
-    /// Whether packets that go the other way, on the same port, are of the same set.
+    /// True if packets in the other direction on the same port are in the same set.
     pub symmetric: bool,
-    /// What names the packet set, for each type of packets that counts.
+    /// Fields that name the packet set, for each packet type that matters.
     pub types: Vec<TypeSets>,
 }
 
-/// What names the packet set of packets of one type.
+/// Fields that name the packet set of one packet type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TypeSets {
     /// The type.
     pub kind: PacketType,
-    /// The fields, in an order that pairs them with those of other ports.
+    /// The fields; their order pairs them with those of other ports.
     pub fields: Vec<Field>,
-    /// Whether packets of other types are never of the same set: where ports are named, protocols have sets of their own.
+    /// True if packets of other types are never in the same set: with ports, each protocol has its own sets.
     pub alone: bool,
 }
 
@@ -112,17 +112,17 @@ impl PacketSets {
         file::parse(text)
     }
 
-    /// Reads `lan: src, wan: dst`: ports, each with the fields that name its sets. Ports that a comma parts share state:
-    /// the first field of one goes with the first of the other. Ports that a semicolon parts share none. `symmetric`
-    /// behind the fields has both directions on that port in one set. Only `types` count, if they are given.
+    /// Parses `lan: src, wan: dst`: ports, each with the fields that name its sets. Ports separated by a comma share state, and their
+    /// fields are paired in order. Ports separated by a semicolon share none. `symmetric` after the fields puts both directions on that
+    /// port into one set. `types` are the packet types that matter, if given.
     ///
     /// # Errors
-    /// What is wrong, and what would have been right.
+    /// What is wrong, and what would be right.
     pub fn from_line(text: &str, types: Option<&[PacketType]>) -> Result<Self, SetsError> {
         line::parse(text, types)
     }
 
-    /// The sets of packets of these types alone; `None` when a port has none of them.
+    /// The sets of these packet types only; `None` if a port would have none.
     #[must_use]
     pub fn only(&self, types: &[PacketType]) -> Option<Self> {
         let mut sets = self.clone();
@@ -157,10 +157,10 @@ impl PortSets {
     pub(crate) fn check_fields(fields: &[Field], symmetric: bool) -> Result<(), String> {
         for (index, field) in fields.iter().enumerate() {
             if fields[..index].contains(field) {
-                return Err(format!("{field} is named twice"));
+                return Err(format!("{field} is given twice"));
             }
             if symmetric && !fields.contains(&field.opposite()) {
-                return Err(format!("a symmetric set that names {field} names {} too", field.opposite()));
+                return Err(format!("a symmetric set with {field} also needs {}", field.opposite()));
             }
         }
         Ok(())
@@ -176,7 +176,7 @@ pub(crate) fn unpaired(ports: &[PortSets]) -> Option<(usize, String)> {
             let (a, b) = (&earlier.name, &port.name);
             if other.fields.len() != sets.fields.len() {
                 let reason = format!(
-                    "{b} shares state with {a}, so it names as many fields: {a} names {} of {}, {b} {}",
+                    "{b} shares state with {a}, so both need the same number of fields: {a} has {} of {}, {b} has {}",
                     other.fields.len(),
                     sets.kind,
                     sets.fields.len()
@@ -187,8 +187,8 @@ pub(crate) fn unpaired(ports: &[PortSets]) -> Option<(usize, String)> {
             let differs = |(x, y): &(&Field, &Field)| x.bits(family) != y.bits(family);
             if let Some((x, y)) = other.fields.iter().zip(&sets.fields).find(differs) {
                 let reason = format!(
-                    "{b} shares state with {a}, so their fields pair up, and {a}'s {x} is no match for {b}'s {y}: \
-                     write addresses against addresses, ports against ports"
+                    "{b} shares state with {a}, so their fields must match in order, but {a}'s {x} doesn't match \
+                     {b}'s {y}: pair addresses with addresses and ports with ports"
                 );
                 return Some((later, reason));
             }

@@ -1,4 +1,4 @@
-//! Keys: the space of those that keep packet sets together, and one of them that spreads.
+//! Solves for keys: the space of keys that keep packet sets together, and one of them that spreads well.
 
 use crate::card::{Card, Driver, Scope};
 use crate::constraint::{Constraint, constraints, one_key, system};
@@ -11,27 +11,27 @@ use crate::sets::PacketSets;
 
 /// Bits of a hash.
 pub(crate) const HASH_BITS: usize = 32;
-/// Keys that are drawn before the best of them is taken.
+/// Number of random keys of which the best is taken.
 const DRAWS: usize = 128;
-/// The last bits of a field, by which neighbours differ.
+/// Low bits of a field in which neighbouring hosts differ.
 const NEIGHBOURS: usize = 8;
-/// So many free bits are tried in every way, where no key that was drawn will do and nothing says why.
+/// If no random key is good enough, all keys are tried up to this number of free bits.
 const TRIED_BITS_MAX: usize = 12;
 
-/// What is asked: keys for these packet sets on this card.
+/// A problem: keys for these packet sets on this card.
 #[derive(Clone, Copy, Debug)]
 pub struct Problem<'a> {
     /// The card.
     pub card: &'static Card,
-    /// Who sets it up.
+    /// The driver that configures it.
     pub driver: Driver,
     /// The packet sets.
     pub sets: &'a PacketSets,
-    /// Whether all ports are of one card, which may let them have one choice of fields only.
+    /// True if all ports are on one card, which may allow only one choice of fields.
     pub one_card: bool,
     /// Entries of the indirection table, a power of two.
     pub table: usize,
-    /// The same seed draws the same keys.
+    /// Seed of the random keys.
     pub seed: u64,
 }
 
@@ -42,8 +42,8 @@ impl<'a> Problem<'a> {
         Self { card, driver, sets, one_card: true, table: card.table_sizes[0], seed: 1 }
     }
 
-    /// Whether the card can be told to hash some of these packets in more ways than one. Not all such choices are tried: just what names a
-    /// set or the nearest that is more, the same for all types of a set, the nearest that is less. A proof is of those.
+    /// True if the card can hash some of these packets in several ways. Not all selections are tried, only these: the exact one or the
+    /// closest with more fields, the same for all types of a set, and the closest with fewer. A proof is for these selections.
     #[must_use]
     pub fn leaves_choice(&self) -> bool {
         let kinds = self.sets.ports.iter().flat_map(|port| &port.types).map(|of_type| of_type.kind);
@@ -51,14 +51,14 @@ impl<'a> Problem<'a> {
     }
 }
 
-/// What comes of a problem.
+/// Result of [`solve`].
 #[derive(Clone, Debug)]
 pub enum Outcome {
     /// There are keys.
     Solved(Box<Solution>),
-    /// There are none that spread, with the fields that come nearest to the sets; see [`Problem::leaves_choice`].
+    /// There is no key that spreads, with the fields closest to the sets; see [`Problem::leaves_choice`].
     Impossible(Proof),
-    /// None of the keys that were drawn spreads well enough, though nothing says that there is none.
+    /// No random key spreads well enough, but there may be one.
     NotFound(Proof),
 }
 
@@ -75,37 +75,37 @@ pub struct Solution {
     pub ports: Vec<String>,
     /// A key for each port.
     pub keys: Vec<Key>,
-    /// What is hashed, of which packets, for which sets.
+    /// The hashed fields of each packet type and port.
     pub members: Vec<Member>,
-    /// How well each class spreads.
+    /// How well each class is spread.
     pub ranks: Vec<Rank>,
-    /// Why keys are as they are.
+    /// The constraints on the keys.
     pub constraints: Vec<Constraint>,
-    /// All keys that keep the sets together, the zero key among them: each port's key behind the one before.
+    /// All keys that keep the sets together, including the zero key; the keys of the ports are concatenated.
     pub space: Space,
 }
 
-/// How much of the table's index depends on what differs between the hosts of a class.
+/// Number of index bits that depend on the differences between the hosts of a class.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rank {
     /// The class.
     pub class: usize,
-    /// Bits of the index that are independent of each other.
+    /// Independent index bits.
     pub rank: usize,
-    /// All bits of the index.
+    /// All index bits.
     pub of: usize,
     /// The same for each field that names the set, as far as it is hashed.
     pub fields: Vec<FieldRank>,
 }
 
-/// How much of the table's index depends on one field alone.
+/// Number of index bits that depend on one field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FieldRank {
     /// The field's place in the set's name.
     pub place: usize,
     /// Bits of the index that differ independently with it.
     pub rank: usize,
-    /// Those that differ with its last eight bits, by which neighbours differ.
+    /// Those that depend on its last eight bits, in which neighbours differ.
     pub neighbours: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Solutions held against the hash itself, on packets made up at random.
+//! Verifies solutions by hashing random packets, and gives probe packets for tests on the card.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use crate::plan::Member;
 use crate::rng::Rng;
 use crate::solve::Solution;
 
-/// Two packets of one set with two hashes.
+/// Two packets of one set with different hashes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mismatch {
     /// Each packet's port, type and hash.
@@ -19,16 +19,20 @@ pub struct Mismatch {
 impl fmt::Display for Mismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [(a, kind_a, hash_a), (b, kind_b, hash_b)] = &self.packets;
-        write!(f, "two packets of one set: {kind_a} at {a} hashes to {hash_a:08x}, {kind_b} at {b} to {hash_b:08x}")
+        write!(
+            f,
+            "two packets of one set have different hashes: {kind_a} at {a} has {hash_a:08x}, {kind_b} at {b} has \
+             {hash_b:08x}"
+        )
     }
 }
 
 impl std::error::Error for Mismatch {}
 
-/// Hashes packets that agree in what names their set and in nothing else, `packets` of each class.
+/// Hashes random packets that agree only in the fields that name their set, `packets` of each class.
 ///
 /// # Errors
-/// The first two of a set that hash differently.
+/// The first two packets of a set with different hashes.
 pub fn verify(solution: &Solution, packets: usize, seed: u64) -> Result<(), Mismatch> {
     let mut rng = Rng::new(seed);
     let hashes: Vec<Hash<'_>> = (0..solution.keys.len()).map(|port| Hash::new(solution, port)).collect();
@@ -96,7 +100,7 @@ fn values(
     values
 }
 
-/// What a card must say of a packet that is sent to it.
+/// The hash that a card must report for a test packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Probe {
     /// The port that it comes in at.

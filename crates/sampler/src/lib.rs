@@ -1,10 +1,17 @@
-//! Where a program's threads spend their time: samples of call stacks, told by line with inlined functions apart.
+//! Samples call stacks of the threads of this program, to show where processor time goes, by source line and with inlined functions.
 //!
-//! A timer counts the processor time of all threads together. When it is due, the kernel interrupts a thread that runs, and
-//! that thread notes its own stack: no other program, no privilege, no frame pointers. The kernel looks at such timers at
-//! its clock's ticks, so there are at most as many samples a second and processor as that has (100 to 1000).
+//! A timer counts the processor time of all threads. When it expires, the kernel interrupts a running thread, and the thread records its
+//! own stack. This needs no other program, no privilege and no frame pointers. The kernel checks such timers at its clock ticks, so the
+//! rate is limited to 100 to 1000 samples per second of processor time.
 //!
-//! What is noted are addresses. They become functions, files and lines afterwards, by the program's line tables.
+//! Samples are addresses. They are resolved to functions, files and lines later, with the program's line tables.
+//!
+//! ```no_run
+//! let sampler = millrace_sampler::Sampler::start()?;
+//! // ... work ...
+//! let samples = sampler.stop();
+//! # Ok::<(), std::io::Error>(())
+//! ```
 #![deny(unsafe_code)]
 
 mod resolve;

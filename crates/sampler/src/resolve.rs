@@ -1,46 +1,46 @@
-//! From addresses to functions, files and lines.
+//! Resolves addresses to functions, files and lines.
 
 use std::collections::HashMap;
 use std::ffi::c_void;
 
 use crate::store::Sample;
 
-/// A function that was under way, inlined or called.
+/// A function in a stack, inlined or called.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// Its name as line tables have it, with its path or without; the address where there is no name.
+    /// Its name in the line tables, with or without path; the address if it has no name.
     pub function: String,
-    /// The source file, as the compiler was told of it.
+    /// Its source file, as given to the compiler.
     pub file: Option<String>,
-    /// Where in it: the line that is at work, or that calls the next frame.
+    /// The line that runs, or that calls the next frame.
     pub line: Option<u32>,
 }
 
-/// What was under way, from the outermost function inwards.
+/// A call stack, from the outermost function inwards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stack {
     /// The functions.
     pub frames: Vec<Frame>,
-    /// Whether it begins where the thread began. Otherwise nobody knows who called the first of them.
+    /// True if it starts where the thread started. Otherwise the callers of the first frame are unknown.
     pub whole: bool,
 }
 
-/// Whether the function that begins at `address` has line tables, and they tell inlined functions apart.
+/// True if the function at `address` has line tables with inlined functions.
 #[must_use]
 pub fn has_lines(address: usize) -> bool {
     frames(address + 1).iter().any(|frame| frame.line.is_some()) && tells_inlined()
 }
 
-/// Whether a function is told that is inlined into this one.
+/// True if line tables name a function that is inlined into this one.
 #[inline(never)]
 fn tells_inlined() -> bool {
-    let mut told = false;
+    let mut resolved = false;
     inlined_here(&mut |address| {
         let frames = frames(address);
         let named = |name| frames.iter().any(|frame| frame.function.ends_with(name));
-        told |= named("tells_inlined") && named("inlined_here");
+        resolved |= named("tells_inlined") && named("inlined_here");
     });
-    told
+    resolved
 }
 
 #[inline(always)]
@@ -51,7 +51,7 @@ fn inlined_here(look: &mut dyn FnMut(usize)) {
     });
 }
 
-/// Remembers what it has looked up: samples have most addresses in common.
+/// Caches resolved addresses, because samples share most of them.
 #[derive(Default)]
 pub(crate) struct Resolver(HashMap<usize, Vec<Frame>>);
 
@@ -67,7 +67,7 @@ impl Resolver {
     }
 }
 
-/// The functions around the instruction ahead of `behind`, the outermost first.
+/// The functions around the instruction before `behind`, the outermost first.
 fn frames(behind: usize) -> Vec<Frame> {
     let mut frames = Vec::new();
     backtrace::resolve(behind as *mut c_void, |symbol| {

@@ -1,10 +1,10 @@
-//! Room for samples, made before the first is taken: whoever takes one may neither allocate nor wait.
+//! Memory for samples, allocated in advance: a signal handler may neither allocate nor wait.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
-/// How deep a stack is noted. A worker's has about a dozen calls; inlined functions take no room.
+/// Maximum recorded depth of a stack. A worker's has about a dozen calls; inlined functions need no room.
 pub(crate) const DEPTH: usize = 64;
-/// How many samples there is room for.
+/// Maximum number of samples.
 const SLOTS: usize = 1 << 14;
 
 /// Samples, each in a slot of its own.
@@ -28,7 +28,7 @@ struct Slot {
 pub(crate) struct Sample {
     /// Return addresses, from the innermost call outwards; the first is where the thread was.
     pub(crate) addresses: Vec<usize>,
-    /// Whether that is all of the stack.
+    /// True if that is all of the stack.
     pub(crate) whole: bool,
 }
 
@@ -48,7 +48,7 @@ impl Store {
         }
     }
 
-    /// Forgets what was taken and lets samples in; `false` where they are let in already.
+    /// Drops old samples and accepts new ones; `false` if it already accepts samples.
     pub(crate) fn open(&self) -> bool {
         // ORDERING: SeqCst, with `take`: who finds it open finds no sample of the time before.
         if self.open.load(Ordering::SeqCst) {
@@ -58,7 +58,7 @@ impl Store {
         !self.open.swap(true, Ordering::SeqCst)
     }
 
-    /// Lets no more samples in, and waits for those that are being written.
+    /// Accepts no more samples, and waits for those being written.
     pub(crate) fn close(&self) {
         // ORDERING: SeqCst. Who is counted as under way after this has seen that it is closed.
         self.open.store(false, Ordering::SeqCst);
@@ -67,8 +67,8 @@ impl Store {
         }
     }
 
-    /// Takes a sample, if samples are let in and there is room. `walk` says where it is taken and names the addresses, as many
-    /// as are taken from it, and returns whether it came to the stack's end.
+    /// Records a sample, if samples are accepted and fit. `walk` calls its argument with the addresses of the stack until that returns
+    /// false; it returns true if it reached the end of the stack.
     pub(crate) fn take(&self, cpu: u32, walk: impl FnOnce(&mut dyn FnMut(usize) -> bool) -> bool) {
         // ORDERING: SeqCst, before the look at `open`; see `close`.
         self.under_way.fetch_add(1, Ordering::SeqCst);

@@ -1,4 +1,4 @@
-//! The timer, and what an interrupted thread does.
+//! The timer, and its signal handler.
 #![allow(unsafe_code)]
 
 use std::collections::{BTreeMap, HashMap};
@@ -33,32 +33,32 @@ pub struct Sampler {
     since: Duration,
 }
 
-/// What was sampled.
+/// The samples taken.
 #[derive(Clone, Debug)]
 pub struct Samples {
     /// Stacks with the number of their samples.
     pub stacks: Vec<(Stack, u64)>,
     /// How many samples were taken on each processor.
     pub by_cpu: BTreeMap<u32, u64>,
-    /// Samples that there was no room for.
+    /// Samples that did not fit.
     pub lost: u64,
-    /// The processor time of all threads meanwhile.
+    /// Processor time of all threads while sampling.
     pub cpu_time: Duration,
 }
 
 impl Sampler {
-    /// Starts the timer. The signal SIGPROF is this crate's from now on, also when sampling has ended: one that is still on
-    /// its way would end a program that doesn't expect it.
+    /// Starts the timer. From then on the signal SIGPROF belongs to this crate, even after sampling: a late signal would end a program
+    /// that doesn't handle it.
     ///
     /// # Errors
-    /// When there is a sampler already, on a kind of processor that this crate doesn't know, or when the system refuses.
+    /// There is a sampler already, the kind of processor is not supported, or the system refuses.
     pub fn start() -> io::Result<Self> {
         if !cfg!(any(target_arch = "x86_64", target_arch = "aarch64")) {
-            return Err(io::Error::new(io::ErrorKind::Unsupported, "not on this kind of processor"));
+            return Err(io::Error::new(io::ErrorKind::Unsupported, "not supported on this kind of processor"));
         }
         let state = STATE.get_or_init(|| State { store: Store::new(), not_unwound: not_unwound() });
         if !state.store.open() {
-            return Err(io::Error::new(io::ErrorKind::ResourceBusy, "samples are being taken already"));
+            return Err(io::Error::new(io::ErrorKind::ResourceBusy, "sampling is already running"));
         }
         // What the unwinder prepares at its first use is prepared here, and not in a thread that was interrupted.
         backtrace::trace(|_| true);
@@ -68,13 +68,13 @@ impl Sampler {
         Ok(sampler)
     }
 
-    /// How many samples were taken so far.
+    /// Number of samples so far.
     #[must_use]
     pub fn taken(&self) -> u64 {
         STATE.get().map_or(0, |state| state.store.taken() as u64)
     }
 
-    /// Stops the timer and tells by line what was sampled. Reading the line tables takes a second or two.
+    /// Stops the timer and resolves the samples to lines. Reading the line tables takes a second or two.
     #[must_use]
     pub fn stop(self) -> Samples {
         let cpu_time = process_time().saturating_sub(self.since);
@@ -186,7 +186,7 @@ unsafe fn program_counter(context: *mut c_void) -> usize {
     unsafe { (*context.cast::<libc::ucontext_t>()).uc_mcontext.pc as usize }
 }
 
-/// Elsewhere nobody has looked yet where that is kept.
+/// Not supported on other processors yet.
 ///
 /// # Safety
 /// None is needed.

@@ -17,7 +17,7 @@ use packet::{Endpoint, Headers, LinkType, Mac, TcpFlags};
 use layout::whole_words;
 pub use layout::{folded, sum};
 
-/// A frame in the making. Every method sets one thing; [`Build::bytes`] lays it out.
+/// A frame builder. Every method sets one thing; [`Build::bytes`] returns the frame.
 #[derive(Clone, Debug)]
 pub struct Build {
     link: LinkType,
@@ -46,13 +46,12 @@ enum Layer {
     Other(u8),
 }
 
-/// Something that names an address and a port: `"10.0.0.1:80"`, `"[2001:db8::1]:80"`, a bare address (port 0), or the
-/// typed forms of these.
+/// An address with a port: `"10.0.0.1:80"`, `"[2001:db8::1]:80"`, a bare address (port 0), or typed forms.
 pub trait At {
-    /// The endpoint that is named.
+    /// The endpoint.
     ///
     /// # Panics
-    /// When a text names none.
+    /// A text is not an endpoint.
     fn endpoint(self) -> Endpoint;
 }
 
@@ -106,7 +105,7 @@ impl Build {
         }
     }
 
-    /// A TCP segment: an acknowledgement from sequence number 0, until told otherwise.
+    /// A TCP segment; by default an acknowledgement with sequence number 0.
     #[must_use]
     pub fn tcp(src: impl At, dst: impl At) -> Self {
         let layer = Layer::Tcp { seq: 0, ack: 0, flags: TcpFlags::ACK, window: 0xffff, options: Vec::new() };
@@ -141,7 +140,7 @@ impl Build {
         Self::icmp(src, dst, kind, 0, echo_word(identifier, number))
     }
 
-    /// An ICMP error that quotes a packet: its IP header and as much behind it as `quoted` was given of it.
+    /// An ICMP error that quotes a packet: all bytes of `quoted`, an IP header and what follows.
     #[must_use]
     pub fn icmp_error(src: impl At, dst: impl At, kind: u8, code: u8, quoted: &[u8]) -> Self {
         Self::icmp(src, dst, kind, code, [0; 4]).data(quoted)
@@ -219,8 +218,8 @@ impl Build {
         self
     }
 
-    /// One more IPv6 extension header behind those there are: its number, and its bytes but for the first two, filled up
-    /// to eight.
+    /// Adds an IPv6 extension header after the existing ones: its number, and its bytes without the first two, padded to a multiple of
+    /// eight.
     #[must_use]
     pub fn extension(mut self, number: u8, body: &[u8]) -> Self {
         let mut body = body.to_vec();
@@ -229,8 +228,8 @@ impl Build {
         self
     }
 
-    /// Makes it one fragment: `offset` bytes into the datagram, with more behind it or not. One with an offset above 0
-    /// carries the payload alone.
+    /// Makes it one fragment: `offset` bytes into the datagram, with or without more fragments after it. A fragment with an offset above
+    /// 0 carries only the payload.
     #[must_use]
     pub fn fragment(mut self, offset: u16, more: bool) -> Self {
         assert!(offset.is_multiple_of(8), "fragments begin at multiples of eight");
@@ -275,7 +274,7 @@ impl Build {
         self
     }
 
-    /// TCP options as they stand, behind those there are.
+    /// Adds raw TCP options after the existing ones.
     #[must_use]
     pub fn options(mut self, more: &[u8]) -> Self {
         if let Layer::Tcp { options, .. } = &mut self.transport {
@@ -315,7 +314,7 @@ impl Build {
         self.options(&option)
     }
 
-    /// A UDP checksum of zero: none was computed.
+    /// Sets a UDP checksum of zero, which means none.
     #[must_use]
     pub fn without_checksum(mut self) -> Self {
         if let Layer::Udp { checksum } = &mut self.transport {
@@ -345,10 +344,10 @@ impl Build {
         self
     }
 
-    /// Lets the payload grow until the frame has this many bytes. To be called last.
+    /// Extends the payload until the frame has this many bytes. Call it last.
     ///
     /// # Panics
-    /// When the frame is longer already.
+    /// The frame is already longer.
     #[must_use]
     pub fn frame_len(mut self, len: usize) -> Self {
         let grow = len.checked_sub(self.bytes().len()).expect("the headers fit the frame");
@@ -356,7 +355,7 @@ impl Build {
         self
     }
 
-    /// Fills the frame up to this many bytes behind the IP packet, as senders do with short ones.
+    /// Pads the frame to this many bytes after the IP packet, as senders do with short frames.
     #[must_use]
     pub const fn pad_to(mut self, len: usize) -> Self {
         self.pad_to = len;
@@ -378,10 +377,10 @@ impl Build {
         }
     }
 
-    /// The frames of the datagram cut into fragments of at most `mtu` bytes, IP header included, in order.
+    /// Splits the datagram into fragments of at most `mtu` bytes, including the IP header; returns the frames in order.
     ///
     /// # Panics
-    /// When the headers leave no room for eight bytes in a fragment.
+    /// The headers leave no room for eight bytes in a fragment.
     #[must_use]
     pub fn fragments(&self, mtu: usize) -> Vec<Vec<u8>> {
         let segment = self.segment();
@@ -397,7 +396,7 @@ impl Build {
     /// The frame, parsed.
     ///
     /// # Panics
-    /// When what was built is malformed.
+    /// The frame is malformed.
     #[must_use]
     pub fn headers(&self) -> Headers {
         let bytes = self.bytes();

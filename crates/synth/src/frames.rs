@@ -45,13 +45,13 @@ impl Frames {
         self.push(time, &build.bytes());
     }
 
-    /// How many frames there are.
+    /// Number of frames.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.index.len()
     }
 
-    /// Whether there are none.
+    /// True if there are none.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.index.is_empty()

@@ -1,5 +1,12 @@
-//! Traffic made up: frames built layer by layer ([`Build`], [`Frames`]), and traces synthesised from published distributions
-//! ([`Synth`]).
+//! Generates traffic: frames built layer by layer ([`Build`], [`Frames`]), and traces with published flow-size distributions ([`Synth`]).
+//!
+//! ```
+//! use millrace_synth::{Params, Profile, Synth};
+//!
+//! let params = Params { packets: 1_000, flows: Some(50), ..Params::default() };
+//! let synth = Synth::new(Profile::Uniform, &params).expect("the parameters fit together");
+//! assert_eq!(synth.trace().len(), 1_000);
+//! ```
 #![forbid(unsafe_code)]
 
 mod build;
@@ -10,4 +17,4 @@ mod trace;
 pub use build::{At, Build, folded, sum};
 pub use frames::Frames;
 pub use rng::Rng;
-pub use trace::{Carrier, FrameLen, Params, Profile, Synth, SynthError};
+pub use trace::{FlowTransport, FrameLen, Params, Profile, Synth, SynthError};

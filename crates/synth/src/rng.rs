@@ -1,4 +1,4 @@
-//! Small random numbers: the same from the same seed, everywhere and always.
+//! A small random number generator that gives the same numbers from the same seed on every platform.
 
 /// SplitMix64 (Steele, Lea, Flood: OOPSLA '14): one word of state, every seed good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

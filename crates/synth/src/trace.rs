@@ -1,5 +1,5 @@
-//! Synthesises traces as a stream: flows of published sizes, TCP conversations complete from SYN to FIN, both directions,
-//! all checksums right. The same profile, parameters and seed give the same trace.
+//! Generates traces as a stream: flows with published size distributions, whole TCP conversations from SYN to FIN, both directions,
+//! correct checksums. The same profile, parameters and seed give the same trace.
 //!
 //! | profile | stands in for | flow sizes |
 //! |---|---|---|
@@ -10,14 +10,13 @@
 //! | `syn-flood` | - | one SYN after another, each from its own source |
 //! | `single-flow` | the paper's figure 1 | one TCP connection |
 //!
-//! The first two are stand-ins: the captures themselves are not public. Sources and numbers stand in `trace/lengths.rs`.
-//! In the first three no flow has more than a fifth of the packets; `single-flow` is for that.
-//! Bytes of payload are zeros. Flow sizes come from floating-point logarithms and powers, so another platform's
-//! mathematics library may give another trace.
+//! The first two are approximations, because the captures are not public. Sources and numbers are in `trace/lengths.rs`. In the first
+//! three, no flow has more than a fifth of the packets; use `single-flow` for that. Payload bytes are zeros. Flow sizes use
+//! floating-point logarithms and powers, so the trace may differ on platforms with another mathematics library.
 
+mod conversation;
 mod lengths;
 mod order;
-mod session;
 mod wire;
 
 use std::fmt;
@@ -28,81 +27,80 @@ use port::Trace;
 
 use crate::frames::Frames;
 use crate::rng::Rng;
+use conversation::{Conversation, Talk};
 use lengths::Lengths;
 use order::Order;
-use session::{Session, Talk};
 use wire::Wire;
 
 /// A kind of traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Profile {
-    /// Short flows most, few long ones that carry nearly everything.
+    /// Many short flows, and a few long ones that carry most packets.
     UniversityDc,
-    /// The heaviest tail: half of all packets in flows of more than 8192.
+    /// Heaviest tail: half of the packets are in flows of more than 8192 packets.
     Backbone,
-    /// TCP alone, from a few kilobytes to tens of megabytes.
+    /// TCP only, from a few kilobytes to tens of megabytes.
     Hyperscaler,
-    /// All flows alike.
+    /// All flows have the same size.
     Uniform,
-    /// SYN segments, each from its own source, to few servers.
+    /// SYN segments to a few servers, each from another source.
     SynFlood,
     /// One TCP connection.
     SingleFlow,
 }
 
-/// What to synthesise. The default leaves to the profile what can be left to it.
+/// Parameters of a trace. The defaults leave everything possible to the profile.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Params {
-    /// Another seed, another trace.
+    /// Seed of the random choices.
     pub seed: u64,
-    /// Packets in all, exactly.
+    /// Exact number of packets.
     pub packets: u64,
-    /// Conversations in all, exactly; by default as many as the profile's flow sizes make of the packets. `single-flow` has
-    /// one, whatever this says.
+    /// Exact number of conversations; by default as many as the profile's flow sizes make of the packets. Ignored by `single-flow`.
     pub flows: Option<u64>,
-    /// Replaces the profile's flow sizes by Zipf's: the size of the n-th largest is as n to the minus `skew`.
+    /// Replaces the profile's flow sizes by Zipf's law: the n-th largest has a size in proportion to 1 / n^skew.
     pub skew: Option<f64>,
-    /// How many packets of a flow come back to back, on average; at least 1.
+    /// Mean number of packets of a flow that follow each other back to back; at least 1.
     pub burst: f64,
-    /// Packets per second of packet time, on average.
+    /// Mean packets per second, in packet time.
     pub rate_pps: u64,
-    /// The mean time between a flow's packets, for profiles whose flows come and go; shorter for flows that wouldn't end.
+    /// Mean time between packets of a flow, for profiles with flows that come and go; shorter for flows that would not end in time.
     pub gap: Nanos,
-    /// How long frames are.
+    /// Frame lengths.
     pub frame_len: Option<FrameLen>,
-    /// How many of a hundred flows are IPv6.
+    /// Share of IPv6 flows, in percent.
     pub ipv6_percent: u8,
     /// One transport for all flows; by default the profile decides.
-    pub transport: Option<Carrier>,
-    /// Client addresses that there are; by default one for eight flows, and one for each in `uniform` and `syn-flood`.
+    pub transport: Option<FlowTransport>,
+    /// Number of client addresses; by default one for every eight flows, in `uniform` and `syn-flood` one for each flow.
     pub hosts: Option<u64>,
-    /// In `uniform`: whether flows take turns or come at random.
+    /// In `uniform`: true if flows send in turn, false for random order.
     pub turns: bool,
 }
 
-/// How long frames are, without the frame check sequence.
+/// Frame lengths, without the frame check sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameLen {
-    /// All of this many bytes, 64 to 1514; a frame whose headers need more has as many as they need.
+    /// This many bytes, 64 to 1514; longer if the headers need more.
     Fixed(u16),
-    /// Full segments, acknowledgements without payload, and requests between.
+    /// Full segments, acknowledgements without payload, and requests.
     Realistic,
 }
 
-/// A transport for all flows.
+/// One transport for all flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Carrier {
-    /// Whole TCP conversations, of six packets at least.
+pub enum FlowTransport {
+    /// Whole TCP conversations, of at least six packets.
     Tcp,
-    /// UDP: from the client alone in `uniform`, else in turns.
+    /// UDP; in `uniform` from the client only, otherwise in both directions alternately.
     Udp,
 }
 
-/// Why a trace can't be synthesised.
+/// Why a trace can't be generated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SynthError {
     /// The flows don't fit the packets.
-    #[error("{flows} flows need at least {need} packets, {packets} were asked for")]
+    #[error("{flows} flows need at least {need} packets, but only {packets} are given")]
     Packets {
         /// Flows asked for.
         flows: u64,
@@ -121,7 +119,7 @@ pub enum SynthError {
     },
 }
 
-/// A trace in the making.
+/// A trace that is being generated.
 pub struct Synth {
     rng: Rng,
     order: Order,
@@ -133,7 +131,7 @@ pub struct Synth {
 /// The first packet's time at the earliest: 2023-11-14 22:13:20 UTC.
 const EPOCH: Nanos = Nanos::from_secs(1_700_000_000);
 
-/// No flow takes more than this part of the packets, or one elephant of a short trace would be all there is.
+/// No flow gets more than 1/SHARE_MAX of the packets; otherwise one elephant could fill a short trace.
 const SHARE_MAX: u64 = 5;
 
 impl Profile {
@@ -158,11 +156,13 @@ impl Profile {
     #[must_use]
     pub const fn summary(self) -> &'static str {
         match self {
-            Self::UniversityDc => "flow sizes of a university's Internet link: mice of UDP and TCP, few elephants",
-            Self::Backbone => "the heaviest tail: half of the packets in flows of more than 8192",
-            Self::Hyperscaler => "TCP alone, sizes of the DCTCP web search workload",
-            Self::Uniform => "all flows alike, UDP from clients alone unless TCP is asked for",
-            Self::SynFlood => "SYN segments, each from its own source",
+            Self::UniversityDc => {
+                "flow sizes of a university's Internet link: many small UDP and TCP flows, few elephants"
+            }
+            Self::Backbone => "heaviest tail: half of the packets are in flows of more than 8192 packets",
+            Self::Hyperscaler => "TCP only, flow sizes of the DCTCP web search workload",
+            Self::Uniform => "all flows have the same size; UDP from clients only, or TCP on request",
+            Self::SynFlood => "SYN segments, each from another source",
             Self::SingleFlow => "one TCP connection",
         }
     }
@@ -180,7 +180,7 @@ impl FromStr for Profile {
     fn from_str(name: &str) -> Result<Self, String> {
         let names = || Self::ALL.map(Self::name).join(", ");
         let found = Self::ALL.into_iter().find(|profile| profile.name() == name);
-        found.ok_or_else(|| format!("there is no profile `{name}`: choose one of {}", names()))
+        found.ok_or_else(|| format!("there is no profile `{name}`; choose one of {}", names()))
     }
 }
 
@@ -204,7 +204,7 @@ impl Default for Params {
 }
 
 impl Params {
-    /// Whether each parameter makes sense by itself.
+    /// True if each parameter makes sense by itself.
     fn check(&self) -> Result<(), SynthError> {
         let range = |good: bool, name, range| if good { Ok(()) } else { Err(SynthError::Range { name, range }) };
         range((1..=u64::from(u32::MAX)).contains(&self.packets), "packets", "from 1 to 4294967295")?;
@@ -220,13 +220,13 @@ impl Params {
 }
 
 impl Synth {
-    /// A trace of this kind.
+    /// Starts a trace.
     ///
-    /// It holds about 60 bytes for each flow of `uniform`, 20 for each of the others and 60 more while the flow is alive,
-    /// and nothing for each packet.
+    /// It needs about 60 bytes of memory for each flow of `uniform`; for other profiles 20 for each flow and 60 more while the flow is
+    /// alive. Packets need none.
     ///
     /// # Errors
-    /// A parameter that makes no sense, alone or with others.
+    /// A parameter is invalid, alone or together with others.
     pub fn new(profile: Profile, params: &Params) -> Result<Self, SynthError> {
         params.check()?;
         let mut rng = Rng::new(params.seed);
@@ -262,33 +262,33 @@ impl Synth {
         LinkType::Ethernet
     }
 
-    /// How many packets there are in all.
+    /// Number of packets.
     #[must_use]
     pub const fn packets(&self) -> u64 {
         self.packets
     }
 
-    /// How many conversations there are in all.
+    /// Number of conversations.
     #[must_use]
     pub const fn flows(&self) -> u64 {
         self.flows
     }
 
-    /// The next frame and its time; `None` behind the last.
+    /// The next frame and its time; `None` after the last.
     pub fn next_frame(&mut self) -> Option<(Nanos, &[u8])> {
         let wire = &mut self.wire;
         let mut open = |flow, total, rng: &mut Rng| wire.open(flow, total, rng);
-        let (time, mut session): (Nanos, Session) = self.order.next(&mut self.rng, &mut open)?;
-        let segment = session.next(&mut self.rng, self.wire.frame_len());
-        let frame = self.wire.write(&session, &segment);
-        self.order.put_back(session, &mut self.rng);
+        let (time, mut conversation): (Nanos, Conversation) = self.order.next(&mut self.rng, &mut open)?;
+        let segment = conversation.next(&mut self.rng, self.wire.frame_len());
+        let frame = self.wire.write(&conversation, &segment);
+        self.order.put_back(conversation, &mut self.rng);
         Some((EPOCH + time, frame))
     }
 
-    /// All of it, in memory.
+    /// The whole trace in memory.
     ///
     /// # Panics
-    /// When it would take more than 4 GiB.
+    /// It is larger than 4 GiB.
     #[must_use]
     pub fn trace(mut self) -> Trace {
         let mut trace = Trace::new();

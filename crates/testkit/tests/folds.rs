@@ -9,11 +9,11 @@ use packet::{Nanos, Seq};
 use port::Packet;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use synth::{Carrier, Params, Profile};
+use synth::{FlowTransport, Params, Profile};
 
 /// Returns different contributions of a few hosts for a function.
 fn contributions<N: Function>(nf: &N) -> Vec<N::Meta> {
-    let params = Params { packets: 60, flows: Some(6), transport: Some(Carrier::Tcp), ..Params::default() };
+    let params = Params { packets: 60, flows: Some(6), transport: Some(FlowTransport::Tcp), ..Params::default() };
     let trace = Synth::new(Profile::Hyperscaler, &params).expect("it is possible").trace();
     let meta = |(packet, bytes): (&Packet, &[u8])| {
         let headers = packet::parse(packet.link, bytes, packet.wire_len, 0).expect("it is whole");

@@ -1,4 +1,4 @@
-//! An array that begins as copies of one value, which are written when they are first needed.
+//! An array that starts as copies of one value. The copies are written only when they are needed.
 
 use alloc::boxed::Box;
 use core::cell::Cell;
@@ -9,17 +9,17 @@ use core::ptr::NonNull;
 use super::{Filling, Zeroed};
 use crate::{CACHE_LINE, prefetch};
 
-/// Bytes of copies that are written at once, as long as values are set in the order of their indices.
+/// Bytes of copies that are written together, if values are set in order of their indices.
 const PAGE: usize = 4096;
 
-/// An array of fixed length in memory that is sized at the start, for one thread. It is meant to be filled from the first value on: to set
-/// a value writes all that lie before it.
+/// An array of fixed length in reserved memory, for one thread. Fill it from the first value on: setting a value writes all copies before
+/// it.
 pub struct Filled<T> {
     first: NonNull<T>,
-    /// So many values are written.
+    /// Number of values written.
     written: Cell<usize>,
     count: usize,
-    /// The value that all are at first, and the memory. Apart, so that what every access reads is small.
+    /// The initial value, and the memory. Boxed, so that the part that every access reads is small.
     rest: Box<(T, Zeroed)>,
     values: PhantomData<Cell<T>>,
 }
@@ -28,10 +28,10 @@ pub struct Filled<T> {
 unsafe impl<T: Send> Send for Filled<T> {}
 
 impl<T: Copy> Filled<T> {
-    /// `count` times `initial`.
+    /// An array of `count` copies of `initial`.
     ///
     /// # Panics
-    /// When the size overflows an address. When memory runs out, as all allocation does.
+    /// The size overflows an address, or memory runs out.
     #[must_use]
     pub fn new(count: usize, initial: T) -> Self {
         const { assert!(!needs_drop::<T>() && align_of::<T>() <= CACHE_LINE, "values are plain data") };
@@ -41,14 +41,14 @@ impl<T: Copy> Filled<T> {
         Self { first, written: Cell::new(0), count, rest: Box::new((initial, memory)), values: PhantomData }
     }
 
-    /// How many values there are.
+    /// Number of values.
     #[inline]
     #[must_use]
     pub const fn len(&self) -> usize {
         self.count
     }
 
-    /// Whether there are none.
+    /// True if there are none.
     #[inline]
     #[must_use]
     pub const fn is_empty(&self) -> bool {
@@ -58,7 +58,7 @@ impl<T: Copy> Filled<T> {
     /// The value at `index`.
     ///
     /// # Panics
-    /// When `index` is not below [`len`](Self::len).
+    /// `index` is not below [`len`](Self::len).
     #[inline]
     #[track_caller]
     pub fn get(&self, index: usize) -> T {
@@ -73,7 +73,7 @@ impl<T: Copy> Filled<T> {
     /// Sets the value at `index`.
     ///
     /// # Panics
-    /// When `index` is not below [`len`](Self::len).
+    /// `index` is not below [`len`](Self::len).
     #[inline]
     #[track_caller]
     pub fn set(&self, index: usize, value: T) {
@@ -85,7 +85,7 @@ impl<T: Copy> Filled<T> {
         unsafe { self.place(index).write(value) };
     }
 
-    /// Brings all of the value at `index` near, if there is one.
+    /// Prefetches the value at `index`, if there is one.
     #[inline]
     pub fn prefetch(&self, index: usize) {
         if index < self.count {
@@ -104,7 +104,7 @@ impl<T: Copy> Filled<T> {
         assert!(index < self.count, "index {index} is outside an array of {}", self.count);
     }
 
-    /// Writes what isn't written up to `index`, and about a page more.
+    /// Writes the missing copies up to `index`, and about a page more.
     #[cold]
     #[inline(never)]
     fn write_to(&self, index: usize) {

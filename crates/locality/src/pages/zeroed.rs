@@ -10,29 +10,29 @@ use core::ptr::NonNull;
 use super::HUGE_PAGE;
 use crate::CACHE_LINE;
 
-/// Bytes at the beginning of a region that stay on small pages if it is [filled in order](Filling::InOrder).
+/// Bytes at the start of a region that stay on small pages if it is [filled in order](Filling::InOrder).
 pub const HEAD: usize = 128 << 10;
 
-/// How many entries come to a [scattered](Filling::Scattered) region for each huge page that its owner then
-/// [asks for](Zeroed::collapse).
+/// Number of new entries in a [scattered](Filling::Scattered) region after which its owner should [collapse](Zeroed::collapse) one more
+/// huge page.
 pub const STEP: usize = 128;
 
-/// Smaller regions come from the allocator.
+/// Smaller regions use the allocator.
 const MAPPED_MIN: usize = 128 << 10;
 
-/// In which order a region is written, which says when it lies on huge pages. One that is smaller than a huge page has none.
+/// Order in which a region is written; it decides when huge pages are used. A region smaller than a huge page has none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Filling {
-    /// From the first byte on. All behind the [`HEAD`] lies on huge pages.
+    /// From the first byte on. Everything after the [`HEAD`] is on huge pages.
     InOrder,
-    /// Here and there. Each piece lies on small pages until its owner [collapses](Zeroed::collapse) it. Kernels that can't do that
-    /// (before Linux 6.1) are asked for huge pages at once.
+    /// In random order. Each piece is on small pages until its owner [collapses](Zeroed::collapse) it. On kernels without that (before
+    /// Linux 6.1), huge pages are used from the start.
     Scattered,
-    /// All of it soon, on huge pages at once.
+    /// All of it soon; huge pages from the start.
     Whole,
 }
 
-/// Zeroed memory. It begins on a cache line, and on a huge page if it is as long as one and not filled in order.
+/// Zeroed memory. It starts at a cache line, or at a huge page if it is large enough and not filled in order.
 pub struct Zeroed {
     base: NonNull<u8>,
     bytes: usize,
@@ -40,12 +40,12 @@ pub struct Zeroed {
     source: Source,
 }
 
-/// Where the memory comes from.
+/// Source of the memory.
 enum Source {
     Nothing,
     /// The allocator.
     Allocated(Layout),
-    /// The kernel: the whole mapping's first byte and length.
+    /// The kernel: first byte and length of the mapping.
     #[cfg(all(target_os = "linux", not(miri)))]
     Mapped(NonNull<u8>, usize),
 }
@@ -56,10 +56,10 @@ unsafe impl Send for Zeroed {}
 unsafe impl Sync for Zeroed {}
 
 impl Zeroed {
-    /// `bytes` zeros.
+    /// A region of `bytes` zeros.
     ///
     /// # Panics
-    /// When the size overflows an address. When memory runs out, as all allocation does.
+    /// The size overflows an address, or memory runs out.
     #[must_use]
     pub fn new(bytes: usize, filling: Filling) -> Self {
         let layout = Layout::from_size_align(bytes, CACHE_LINE).expect("a region is smaller than the address space");
@@ -112,23 +112,22 @@ impl Zeroed {
         Some(region)
     }
 
-    /// Where it begins.
+    /// Its first byte.
     #[inline(always)]
     #[must_use]
     pub const fn base(&self) -> NonNull<u8> {
         self.base
     }
 
-    /// How long it is.
+    /// Its length in bytes.
     #[inline(always)]
     #[must_use]
     pub const fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Puts the `piece`th huge page's worth of a [scattered](Filling::Scattered) region on a huge page, for an owner who asks for one
-    /// after the other once for each [`STEP`] of entries. `false` if there is no such piece. The kernel copies what is there, and the
-    /// content stays the same.
+    /// Moves piece number `piece` of a [scattered](Filling::Scattered) region to a huge page. The owner calls it for one piece after the
+    /// other, once for each [`STEP`] entries. Returns `false` if there is no such piece. The content stays the same.
     #[cold]
     pub fn collapse(&self, piece: usize) -> bool {
         let is_there = self.filling == Filling::Scattered && self.bytes >= HUGE_PAGE && piece < pieces(self.bytes);
@@ -141,7 +140,7 @@ impl Zeroed {
         is_there
     }
 
-    /// Advises the kernel about a part. One that has no huge pages to give says so, and small ones do.
+    /// Advises the kernel about a part. Without free huge pages, small ones are used.
     #[cfg(all(target_os = "linux", not(miri)))]
     fn advise(&self, first: usize, bytes: usize, advice: libc::c_int) {
         if bytes > 0 {
@@ -152,12 +151,12 @@ impl Zeroed {
     }
 }
 
-/// How many huge pages so many bytes are worth: a last one that they fill half counts.
+/// Number of huge pages for `bytes` bytes; a last page counts if it is at least half full.
 const fn pieces(bytes: usize) -> usize {
     (bytes + HUGE_PAGE / 2) / HUGE_PAGE
 }
 
-/// Whether the kernel can put used memory on huge pages at once. About no memory at all it has no other objection.
+/// True if the kernel can move used memory to huge pages. It is asked with an empty range, which it refuses for no other reason.
 #[cfg(all(target_os = "linux", not(miri)))]
 fn can_collapse() -> bool {
     // SAFETY: this is about no memory.

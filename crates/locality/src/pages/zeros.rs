@@ -1,4 +1,4 @@
-//! Arrays whose values begin as zeros, and slots that are empty then.
+//! Arrays of values that start as zeros, and slots that are empty when zero.
 
 use alloc::boxed::Box;
 use core::cell::Cell;
@@ -11,7 +11,7 @@ use core::slice;
 use super::{Filling, Zeroed};
 use crate::CACHE_LINE;
 
-/// Types of which zero bytes are a value.
+/// Types for which all-zero bytes are a valid value.
 ///
 /// # Safety
 /// They must be.
@@ -30,11 +30,11 @@ unsafe impl<A: Zero, B: Zero> Zero for (A, B) {}
 // SAFETY: a slot of zero bytes has the tag of an empty one, and whatever is in its place then is no value.
 unsafe impl<T> Zero for Slot<T> {}
 
-/// An array of fixed length, all zeros at first, in memory that is sized at the start.
+/// An array of fixed length in reserved memory, all zeros at first.
 pub struct Zeros<T> {
     first: NonNull<T>,
     count: usize,
-    /// Apart: owners of several arrays have their heads on few cache lines.
+    /// Boxed, so that the heads of several arrays share few cache lines.
     memory: Box<Zeroed>,
     values: PhantomData<T>,
 }
@@ -45,10 +45,10 @@ unsafe impl<T: Send> Send for Zeros<T> {}
 unsafe impl<T: Sync> Sync for Zeros<T> {}
 
 impl<T: Zero> Zeros<T> {
-    /// `count` zeros, which will be written in the order of `filling`.
+    /// An array of `count` zeros, which will be written in the order of `filling`.
     ///
     /// # Panics
-    /// When the size overflows an address. When memory runs out, as all allocation does.
+    /// The size overflows an address, or memory runs out.
     #[must_use]
     pub fn new(count: usize, filling: Filling) -> Self {
         const { assert!(!needs_drop::<T>() && align_of::<T>() <= CACHE_LINE, "values are plain data") };
@@ -74,7 +74,7 @@ impl<T: Zero> Deref for Zeros<T> {
     }
 }
 
-/// A place in a table: empty, as all zeros are, or a value with a number.
+/// A slot of a table: empty (all zeros), or a value with a number.
 #[repr(C)]
 pub struct Slot<T> {
     /// 0 for an empty slot, which has no value.
@@ -84,14 +84,14 @@ pub struct Slot<T> {
 }
 
 impl<T: Copy> Slot<T> {
-    /// What is in the slot.
+    /// The number and value in the slot, if any.
     #[inline(always)]
     pub fn get(&self) -> Option<(u32, T)> {
         // SAFETY: only `set` sets the tag, and it has set the value before.
         (self.tag.get() != 0).then(|| (self.number.get(), unsafe { self.value.get().assume_init() }))
     }
 
-    /// Puts a number and a value into the slot.
+    /// Stores a number and a value.
     #[inline(always)]
     pub fn set(&self, number: u32, value: T) {
         self.value.set(MaybeUninit::new(value));

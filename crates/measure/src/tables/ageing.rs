@@ -1,4 +1,4 @@
-//! Tables whose flows come and go: every packet opens one, and as many expire.
+//! Tables whose flows come and go: every packet opens a flow, and as many flows expire.
 
 use std::time::{Duration, Instant};
 
@@ -11,41 +11,41 @@ use super::subject::{RECLAIM_PER_PACKET, State, seed_of};
 use super::{Op, Run, Stopped, TableKind, TablesPlan, Traffic, Visit};
 use crate::spread::Spread;
 
-/// What a table did while its flows came and went.
+/// Result of one table.
 #[derive(Clone, Debug)]
 pub struct Expiring {
     /// The table.
     pub table: TableKind,
-    /// Who finds the flows whose deadline has passed.
+    /// How expired flows are found.
     pub ageing: Ageing,
-    /// How many of a hundred places are taken when the table is full.
+    /// Places in use when the table is full, in percent.
     pub load_percent: usize,
     /// Nanoseconds a packet.
     pub ns: Spread,
-    /// Of a hundred new flows, how many found the table full, as nobody had found the dead ones yet, so that the oldest made
-    /// room, which was dead itself if it wasn't early.
+    /// New flows that found the table full because expired flows had not been found yet, in percent. They evicted the oldest flow, which
+    /// had expired unless it counts in `early_percent`.
     pub evicted_percent: f64,
-    /// Of a hundred new flows, how many took the place of one that was alive.
+    /// New flows that evicted a live flow, in percent.
     pub early_percent: f64,
-    /// Of a hundred new flows, how many found no room.
+    /// New flows that did not fit, in percent.
     pub refused_percent: f64,
-    /// Times of a packet, as its burst's time shared out.
+    /// Times of a packet within a burst: the burst's time divided by its packets.
     pub bursts: Option<Tail>,
-    /// Times of a packet that travels alone.
+    /// Times of a packet that is processed alone.
     pub singles: Option<Tail>,
 }
 
-/// A table has places for its flows and this part more, so that whoever ages has some time.
+/// Extra places, as a fraction of the flows (1/SLACK), that give ageing some time.
 const SLACK: usize = 32;
 
-/// A table, aged, and the packets that it gets.
+/// A table with ageing, and the packets for it.
 pub(super) struct Aged<I> {
     pub(super) table: Table<FiveTuple4, State, I>,
     ageing: Ageing,
     pub(super) counts: Counts,
 }
 
-/// What became of flows.
+/// What happened to flows.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
     pub(super) opened: u64,
@@ -73,7 +73,7 @@ impl<I: Index> Aged<I> {
         }
     }
 
-    /// The packets of flows `first` and on, `pace` apart, each the first of its flow, which lives for `life`.
+    /// Sends packets `pace` apart, each of which opens a flow. Flows are numbered from `first` and live for `life`.
     #[inline(never)]
     pub(super) fn open<M: Meter>(
         &mut self,
@@ -107,7 +107,7 @@ impl<I: Index> Aged<I> {
         }
     }
 
-    /// One packet, as an engine treats it.
+    /// Processes one packet as an engine does.
     #[inline(always)]
     fn packet(&mut self, key: &FiveTuple4, hash: u64, hint: Hint, now: Nanos, life: Nanos) {
         for _ in 0..RECLAIM_PER_PACKET {
@@ -146,12 +146,12 @@ impl<I: Index> Aged<I> {
     }
 }
 
-/// A table in the middle of its life, as after a while: neighbours in time are no neighbours in memory.
+/// A table in steady state: flows that are neighbours in time are not neighbours in memory.
 struct Case<I> {
     kind: TableKind,
     load: usize,
     aged: Aged<I>,
-    /// The flow that comes next.
+    /// Number of the next flow.
     next: u64,
     pace: u64,
     /// How long it lives.
@@ -161,7 +161,7 @@ struct Case<I> {
 }
 
 /// A case whose table's type is forgotten: called once a pass.
-trait Turn {
+trait AnyCase {
     fn pass(&mut self, packets: u64) -> Duration;
     fn count_from_here(&mut self);
     fn row(&mut self, ns: Spread, packets: u64) -> Expiring;
@@ -182,7 +182,7 @@ pub(super) fn measure(
     if !plan.ops.contains(&Op::Expire) {
         return Ok(Vec::new());
     }
-    let mut cases: Vec<Box<dyn Turn>> = Vec::new();
+    let mut cases: Vec<Box<dyn AnyCase>> = Vec::new();
     for &kind in &plan.tables {
         for &ageing in &plan.ageings {
             if let Some(mut case) = kind.visit(Make { kind, ageing, traffic, plan, load }) {
@@ -217,9 +217,9 @@ struct Make<'a> {
 }
 
 impl Visit for Make<'_> {
-    type Out = Box<dyn Turn>;
+    type Out = Box<dyn AnyCase>;
 
-    fn visit<I: Index>(self, choice: I::Choice) -> Box<dyn Turn> {
+    fn visit<I: Index>(self, choice: I::Choice) -> Box<dyn AnyCase> {
         let Self { kind, ageing, traffic, plan, load } = self;
         let capacity = traffic.entries();
         let seed = seed_of(plan.seed);
@@ -227,7 +227,8 @@ impl Visit for Make<'_> {
         let alive = capacity - capacity / SLACK;
         let life = plan.lifetime;
         let pace = life.0 / alive.max(1) as u64 + 1;
-        // As after a while: those that expire together lie apart. All go in, leave in no order, and come again in time's.
+        // Steady state: flows that expire together are not adjacent in memory. Insert all, remove them in random order, and insert them
+        // again in order of time.
         let mut order: Vec<u64> = (0..alive as u64).collect();
         order.iter().for_each(|number| aged.put(made_up(FRESH + number), life, Nanos(0)));
         Random(plan.seed).shuffle(&mut order);
@@ -249,7 +250,7 @@ impl<I: Index> Case<I> {
     }
 }
 
-impl<I: Index> Turn for Case<I> {
+impl<I: Index> AnyCase for Case<I> {
     fn pass(&mut self, packets: u64) -> Duration {
         let start = Instant::now();
         self.metered(packets, &mut Whole);

@@ -1,4 +1,4 @@
-//! A clump of flows that expire within one millisecond, and what that does to the packets behind it.
+//! A mass expiry: many flows expire within one millisecond. Measures the effect on the packets after it.
 
 use flow::{Ageing, Index, Plan, TICK};
 use packet::Nanos;
@@ -10,35 +10,35 @@ use super::subject::{PACE, Plain, seed_of};
 use super::{Op, Run, Stopped, TableKind, TablesPlan, Traffic, Visit};
 use crate::spread::Spread;
 
-/// What packets waited for while a clump of flows expired.
+/// Times of packets around a mass expiry.
 #[derive(Clone, Debug)]
 pub struct Clump {
     /// The table.
     pub table: TableKind,
-    /// Who finds the dead flows; `None` for the baseline, whose map is swept at one go.
+    /// How expired flows are found; `None` for the baseline, a map that is swept in a single step.
     pub ageing: Option<Ageing>,
-    /// Flows that expire.
+    /// Number of flows that expire.
     pub flows: u64,
-    /// Packets timed behind that, each of which opens a flow.
+    /// Number of packets timed after that; each opens a flow.
     pub packets: u64,
-    /// Times of such packets before anything expires: the median round.
+    /// Times of such packets before the expiry: median round.
     pub quiet: Tail,
-    /// And behind: the median round.
+    /// Times after it: median round.
     pub after: Tail,
-    /// The worst packet before, in nanoseconds, over the rounds.
+    /// Slowest packet before the expiry in each round, in nanoseconds.
     pub quiet_worst: Spread,
-    /// The worst packet behind. What the machine does besides is in it, as it is in `quiet_worst`; what the table does comes
-    /// again in every round, so the calmest round tells most of it.
+    /// Slowest packet after it in each round. Both include interruptions by the machine. A stall of the table occurs in every round, so
+    /// the smallest value shows it best.
     pub after_worst: Spread,
-    /// After how many packets all dead flows were gone, if they were.
+    /// Number of packets after which all expired flows were removed, if they were.
     pub clean_after: Option<u64>,
 }
 
-/// The million; smaller tables are taken as they are.
+/// Maximum number of flows that expire; smaller tables expire all their flows.
 pub(super) const FLOWS_MAX: usize = 1_000_000;
-/// When the clump's first flow expires.
+/// Time at which the first of these flows expires.
 const MOMENT: Nanos = Nanos::from_secs(60);
-/// How long flows live that open around it.
+/// Lifetime of the flows that open around it.
 const LIFE: Nanos = Nanos::from_secs(60);
 
 /// One round of one case.
@@ -89,8 +89,8 @@ pub(super) fn measure(traffic: &Traffic, plan: &TablesPlan, run: &mut Run<'_>) -
     Ok(cases(plan).zip(rounds).map(row).collect())
 }
 
-/// How many packets come before, and behind: by then a wheel, which first brings the flows down a level or two and then takes
-/// two away for each packet, has them all.
+/// Number of packets before and after the expiry. A wheel needs a level or two to bring the flows down, then removes two for each packet,
+/// so by then all are removed.
 const fn around(flows: usize) -> (u64, u64) {
     (flows.div_ceil(8) as u64, flows as u64)
 }
@@ -107,7 +107,7 @@ impl Visit for Once {
     fn visit<I: Index>(self, choice: I::Choice) -> Round {
         let Self { ageing, flows, seed } = self;
         let (before, behind) = around(flows);
-        // Room for the clump, for those before it, and for an eighth of those behind it.
+        // Room for the flows that expire, for those before, and for an eighth of those after.
         let capacity = flows + 2 * before as usize;
         let mut aged = Aged::<I>::new(Plan { index: choice, capacity, load_percent: None, ageing, seed });
         for number in 0..flows as u64 {
@@ -117,9 +117,9 @@ impl Visit for Once {
         let fresh = FRESH + flows as u64;
         let start = MOMENT - Nanos::from_secs(1);
         aged.open(fresh, before, |at| start + Nanos(at * PACE.0), LIFE, &mut quiet);
-        // By now the whole clump is due, even to a wheel that rounds deadlines up.
+        // All deadlines have passed, even if a wheel rounds them up.
         let moment = MOMENT + Nanos::from_millis(2) + TICK;
-        // A piece at a time, to see when the last dead flow has gone; how they go doesn't depend on it.
+        // In pieces, to see when the last expired flow was removed; this doesn't affect the removal.
         let (mut at, mut clean_after) = (0, None);
         let piece = (behind / 1024).max(1);
         while at < behind {
@@ -135,7 +135,7 @@ impl Visit for Once {
     }
 }
 
-/// What a map that is swept does to the packet that sets the sweep off.
+/// Time of the packet that triggers the sweep of a map.
 fn swept(flows: usize) -> Round {
     use super::subject::Subject;
     let (before, behind) = around(flows);

@@ -1,32 +1,31 @@
-//! The flows that tables are filled with, and the order in which packets ask for them: all alike, by Zipf's law, or as in
-//! a capture.
+//! Flows that fill the tables, and the order in which packets look them up: uniform, by Zipf's law, or as in a capture.
 
 use std::collections::HashSet;
 use std::net::Ipv4Addr;
 
 use packet::{Endpoint, FiveTuple, FiveTuple4, Key};
 
-use super::script::Script;
+use super::mixed::MixedWorkload;
 
-/// The flows of a full table, and lists of keys to ask it for. Lists have whole bursts.
+/// Flows of a full table, and lists of keys to look up. Lists have whole bursts.
 #[derive(Clone, Debug)]
 pub struct Traffic {
-    /// Every flow of a full table, in no order that anything else has.
+    /// All flows of a full table, in random order.
     pub(super) flows: Vec<FiveTuple4>,
-    /// Flows of the table in the order of packets, to be gone round.
+    /// Flows of the table in the order of packets; used cyclically.
     pub(super) queries: Vec<FiveTuple4>,
     /// Keys that are not in the table.
     pub(super) absent: Vec<FiveTuple4>,
-    /// Look-ups with openings and ends between.
-    pub(super) script: Script,
+    /// Look-ups mixed with openings and ends.
+    pub(super) mixed: MixedWorkload,
 }
 
-/// How often each flow is asked for.
+/// How often each flow is looked up.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Skew {
-    /// All alike.
+    /// All equally often.
     Uniform,
-    /// The n-th most frequent as often as n to the minus this.
+    /// By Zipf's law with this exponent: the n-th most frequent flow in proportion to 1 / n^exponent.
     Zipf(f64),
 }
 
@@ -41,15 +40,15 @@ pub struct Captured {
 
 /// Packets that travel through a table together.
 pub(super) const BURST: usize = 32;
-/// Key lists are no longer than this, and no shorter than the table if that is smaller: a table is gone round before the
-/// same key comes again, so that it is not in the cache for having been asked for just before.
+/// Maximum length of key lists. Lists are at least as long as the table, up to this length, so that a key is not in the cache because of
+/// its last look-up.
 const LIST_MAX: usize = 1 << 22;
 const LIST_MIN: usize = 1 << 16;
-/// The protocol of made-up flows, "for experimentation" (RFC 3692): no capture's flow is one of them.
+/// Protocol number of generated flows, "for experimentation" (RFC 3692), so that they differ from all flows of a capture.
 pub const MADE_UP_PROTOCOL: u8 = 253;
 
 impl Traffic {
-    /// Made-up flows: `entries` of them.
+    /// Generates `entries` flows.
     #[must_use]
     pub fn made_up(entries: usize, skew: Skew, seed: u64) -> Self {
         let flows: Vec<FiveTuple4> = (0..entries as u64).map(made_up).collect();
@@ -66,12 +65,11 @@ impl Traffic {
         Self::of(flows, queries, seed)
     }
 
-    /// A capture's flows, its packets in their order. Where the table is larger than the capture, as many copies of the capture
-    /// as fill it run at once, each with hosts of its own and begun at another place; where it is smaller, it
-    /// holds the capture's first flows.
+    /// Flows of a capture, with its packets in order. If the table is larger than the capture, several copies of the capture fill it,
+    /// each with other hosts and another starting point. If it is smaller, it holds the capture's first flows.
     ///
     /// # Panics
-    /// Without flows or packets.
+    /// There are no flows or no packets.
     #[must_use]
     pub fn captured(captured: &Captured, entries: usize, seed: u64) -> Self {
         let Captured { flows: own, packets } = captured;
@@ -90,7 +88,7 @@ impl Traffic {
             let copy = at % copies as usize;
             let packet = (copy * packets.len() / copies as usize + at / copies as usize) % packets.len();
             let key = renumbered(own[packets[packet] as usize], copy as u32);
-            // The last copy is not whole; what it lacks is asked of the first flows instead.
+            // The last copy is incomplete; look up the first flows instead of the missing ones.
             queries.push(if seen.contains(&key) { key } else { flows[at % flows.len()] });
             at += 1;
         }
@@ -101,17 +99,17 @@ impl Traffic {
         let mut random = Random(seed ^ 0x5eed);
         random.shuffle(&mut flows);
         let absent = (0..queries.len() as u64).map(|number| made_up(ABSENT + number)).collect();
-        let script = Script::new(&flows, &queries, &mut random);
-        Self { flows, queries, absent, script }
+        let mixed = MixedWorkload::new(&flows, &queries, &mut random);
+        Self { flows, queries, absent, mixed }
     }
 
-    /// How many flows there are.
+    /// Number of flows.
     #[must_use]
     pub fn entries(&self) -> usize {
         self.flows.len()
     }
 
-    /// One core's share of `cores`, by a hash that no table uses, as a card would spread them.
+    /// Share of one of `cores` cores, by a hash that no table uses, as a network card spreads flows.
     #[must_use]
     pub(super) fn share(&self, core: usize, cores: usize) -> Self {
         let own = |keys: &[FiveTuple4]| -> Vec<FiveTuple4> {
@@ -122,11 +120,11 @@ impl Traffic {
         };
         let (flows, queries) = (own(&self.flows), own(&self.queries));
         let mut random = Random(core as u64);
-        let script = Script::new(&flows, &queries, &mut random);
-        Self { flows, queries, absent: Vec::new(), script }
+        let mixed = MixedWorkload::new(&flows, &queries, &mut random);
+        Self { flows, queries, absent: Vec::new(), mixed }
     }
 
-    /// What the lists of `entries` flows take while they are made, in bytes.
+    /// Bytes for the lists of `entries` flows while they are built.
     #[must_use]
     pub fn bytes(entries: usize) -> u64 {
         let set = (entries as u64 * 8 / 7).next_power_of_two() * (size_of::<FiveTuple4>() as u64 + 1);
@@ -137,19 +135,19 @@ impl Traffic {
 
 /// The seed of the hash that spreads flows over cores.
 const STEERING: u64 = 0x7465_6572;
-/// Numbers of flows from here on are in no table, until the flows of [`FRESH`].
+/// Flow numbers from here on are in no table, up to [`FRESH`].
 const ABSENT: u64 = 1 << 36;
-/// Numbers of flows from here on open while others expire.
+/// Flow numbers from here on open while others expire.
 pub(super) const FRESH: u64 = 2 << 36;
 
 fn list_len(entries: usize) -> usize {
     entries.clamp(LIST_MIN, LIST_MAX).next_multiple_of(BURST)
 }
 
-/// Flow number `number`, below 2^40: another for each, and no bit of it in order.
+/// Flow number `number`, below 2^40. Each number gives another flow, with well-mixed bits.
 #[inline]
 pub(super) fn made_up(number: u64) -> FiveTuple4 {
-    // Odd factors and shifts can be undone, so no two of 2^32 numbers meet.
+    // Odd factors and shifts are invertible, so that 2^32 numbers give 2^32 hosts.
     let mut host = (number as u32).wrapping_mul(0x9e37_79b1);
     host = (host ^ host >> 15).wrapping_mul(0x85eb_ca6b);
     host ^= host >> 13;
@@ -159,10 +157,10 @@ pub(super) fn made_up(number: u64) -> FiveTuple4 {
     v4(FiveTuple::v4(Ipv4Addr::from_bits(host), server, src_port, 443, MADE_UP_PROTOCOL))
 }
 
-/// The flow in copy number `copy` of a capture: the same ports, other hosts.
+/// The flow in copy number `copy` of a capture: same ports, other hosts.
 fn renumbered(flow: FiveTuple4, copy: u32) -> FiveTuple4 {
     let tuple = FiveTuple::V4(flow);
-    // The upper bits change first, for a capture's hosts differ in the lower ones.
+    // Change the upper bits first, because a capture's hosts differ in the lower ones.
     let other = |end: Endpoint| match end.address {
         std::net::IpAddr::V4(address) => Ipv4Addr::from_bits(address.to_bits() ^ copy.reverse_bits()),
         std::net::IpAddr::V6(_) => unreachable!("made of IPv4 addresses"),
@@ -209,7 +207,7 @@ struct Zipf {
     exponent: f64,
     first: f64,
     last: f64,
-    /// How far a rank may lie from where the inversion landed to be taken without a second look.
+    /// Distance from the inverted value within which a rank is accepted at once.
     near: f64,
 }
 

@@ -1,4 +1,4 @@
-//! Clocks and what they read: nothing inside a pass, each burst, or each packet by itself.
+//! Meters for passes: time nothing, each burst, or each packet by itself.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use hdrhistogram::Histogram;
 
 use super::keys::BURST;
 
-/// What is timed inside a pass.
+/// What is timed within a pass.
 pub(super) trait Meter {
     /// How many packets travel together.
     const BURST: usize;
@@ -15,13 +15,13 @@ pub(super) trait Meter {
     fn end(&mut self, packets: usize);
 }
 
-/// Nothing: for throughput.
+/// Times nothing, for throughput.
 pub(super) struct Whole;
 
-/// Every burst, its time shared out to its packets.
+/// Times every burst and divides the time by its packets.
 pub(super) struct Bursts(pub(super) Latency, Instant);
 
-/// Every packet by itself, with nothing to overlap it with.
+/// Times every packet by itself, without overlap.
 pub(super) struct Singles(pub(super) Latency, Instant);
 
 impl Bursts {
@@ -35,7 +35,7 @@ impl Singles {
         Self(Latency::new(1.0), Instant::now())
     }
 
-    /// Times one thing more.
+    /// Times one more packet or burst.
     pub(super) fn time(&mut self, work: impl FnOnce()) {
         self.begin();
         work();
@@ -63,7 +63,7 @@ impl Meter for Bursts {
 
     #[inline(always)]
     fn end(&mut self, packets: usize) {
-        // A burst that isn't whole would count as too fast.
+        // A partial burst would look too fast.
         if packets == BURST {
             self.0.record(self.1.elapsed());
         }
@@ -87,13 +87,13 @@ impl Meter for Singles {
 /// A distribution of times.
 pub(super) struct Latency {
     times: Histogram<u64>,
-    /// Packets that a time is of.
+    /// Packets that share one measured time.
     packets: f64,
 }
 
 impl Latency {
     fn new(packets: f64) -> Self {
-        // Up to a minute in steps of a thousandth; what is longer counts as that.
+        // Up to a minute with three digits; longer times are clamped.
         let times = Histogram::new_with_bounds(1, 60_000_000_000, 3).expect("the bounds are in order");
         Self { times, packets }
     }
@@ -112,31 +112,31 @@ impl Latency {
     }
 }
 
-/// A distribution's middle and its tail, in nanoseconds a packet.
+/// Median and tail of a distribution, in nanoseconds per packet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tail {
-    /// Half are at most this.
+    /// Median.
     pub p50: f64,
-    /// 99 of 100 are at most this.
+    /// 99th percentile.
     pub p99: f64,
-    /// 999 of 1000 are at most this.
+    /// 99.9th percentile.
     pub p999: f64,
-    /// The longest.
+    /// Maximum.
     pub max: f64,
 }
 
-/// What time is read with.
+/// Properties of the clock.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Clock {
-    /// The processor's frequency as `/proc/cpuinfo` tells it at the start, in GHz: what cycles are counted in. A processor
-    /// that changes its frequency in between spends others.
+    /// Frequency in `/proc/cpuinfo` at the start, in GHz, for conversion to cycles. The conversion is wrong if the processor changes its
+    /// frequency.
     pub ghz: Option<f64>,
-    /// What one reading costs, in nanoseconds. Times of single packets have one in them.
+    /// Cost of one reading, in nanoseconds. Times of single packets include one reading.
     pub reading_ns: f64,
 }
 
 impl Clock {
-    /// This machine's.
+    /// The clock of this machine.
     #[must_use]
     pub fn here() -> Self {
         const READINGS: u32 = 10_000;
@@ -148,7 +148,7 @@ impl Clock {
         Self { ghz: std::fs::read_to_string("/proc/cpuinfo").ok().and_then(|text| frequency(&text)), reading_ns }
     }
 
-    /// So many nanoseconds in cycles.
+    /// Converts nanoseconds to cycles.
     #[must_use]
     pub fn cycles(&self, ns: f64) -> Option<f64> {
         self.ghz.map(|ghz| ns * ghz)

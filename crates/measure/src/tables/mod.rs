@@ -1,15 +1,15 @@
-//! Flow tables side by side: every index of `flow`, filled to several loads, under the same keys.
+//! Measures flow tables side by side: every index of `flow`, filled to several loads, with the same keys.
 //!
-//! All tables of a load lie in memory together and take turns, round by round, so that what drifts drifts for all; figures
-//! are medians with their spread. Latencies come from passes of their own, for reading a clock takes longer than a look-up.
+//! All tables of a load are in memory at once and take turns in each round, so that a drift of the machine affects all. Figures are
+//! medians with their spread. Latencies are measured in separate passes, because reading a clock takes longer than a look-up.
 
 mod ageing;
 mod clump;
 mod keys;
 mod meter;
+mod mixed;
 mod resident;
 mod scaling;
-mod script;
 mod subject;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,69 +26,69 @@ pub use resident::Resident;
 pub use scaling::{Scaling, Sharing};
 pub use subject::OWN_BYTES;
 
-/// A table to be measured.
+/// A table to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TableKind {
-    /// `flow`'s, with this index, which is in its type.
+    /// A table of `flow` with this index, known at compile time.
     Of(IndexKind),
-    /// `flow`'s default one, asking at each call which index it has, as `millrace run --table` does.
+    /// A table of `flow` with the default index, chosen at run time, as with `millrace run --table`.
     Chosen,
-    /// The standard library's map, key by key: the baseline.
+    /// The hash map of Rust's standard library, one key at a time: the baseline.
     Std,
 }
 
-/// What tables are made to do.
+/// Operations to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// Look-ups of flows that are in.
+    /// Look up flows that are in the table.
     Lookup,
-    /// Look-ups of flows that are not.
+    /// Look up flows that are not in the table.
     Miss,
-    /// The last twentieth of the flows is put in.
+    /// Insert the last 5 % of the flows.
     Insert,
-    /// Nine of ten packets find their flow, count and postpone its end; the others open or end one.
+    /// 90 % of the packets find their flow, count and move its deadline; the others open or end a flow.
     Mixed,
-    /// Each packet opens a flow, and as many expire.
+    /// Each packet opens a flow, and as many flows expire.
     Expire,
     /// A million flows expire in the same millisecond.
     Clump,
 }
 
-/// What to measure.
+/// What to measure, and how.
 #[derive(Clone, Debug)]
 pub struct TablesPlan {
     /// The tables.
     pub tables: Vec<TableKind>,
-    /// How many of a hundred places are taken when all flows are in; the standard map has a load of its own.
+    /// Places in use when all flows are in, in percent; the standard map has its own load.
     pub loads: Vec<usize>,
-    /// What they are made to do.
+    /// The operations.
     pub ops: Vec<Op>,
-    /// Who finds the flows whose deadline has passed, for [`Op::Expire`] and [`Op::Clump`].
+    /// How expired flows are found, for [`Op::Expire`] and [`Op::Clump`].
     pub ageings: Vec<Ageing>,
-    /// How many cores throughput is told for; none for no such rows.
+    /// Numbers of cores for throughput rows; empty for no such rows.
     pub cores: Vec<usize>,
-    /// How often each case runs, in turn with the others.
+    /// Number of times that each case runs, alternating with the others.
     pub rounds: usize,
-    /// How many packets a case has in a round.
+    /// Packets of a case in a round.
     pub round_packets: u64,
-    /// How long flows live, by packet time, for [`Op::Expire`].
+    /// Lifetime of flows in packet time, for [`Op::Expire`].
     pub lifetime: Nanos,
-    /// What keys the tables' hashes.
+    /// Hash seed of the tables.
     pub seed: u64,
 }
 
-/// What a bench of tables came to.
+/// Result of [`bench_tables`].
 #[derive(Clone, Debug, Default)]
 pub struct TablesBench {
-    /// Tables that hold what they hold, by load, then what they do.
+    /// Tables with a fixed set of flows, by load, then operation.
     pub resident: Vec<Resident>,
     /// Tables whose flows come and go.
     pub expiring: Vec<Expiring>,
-    /// Tables whose flows go all at once.
+    /// Tables with a mass expiry.
     pub clumps: Vec<Clump>,
-    /// Throughput against cores.
+    /// Throughput by number of cores.
     pub scaling: Vec<Scaling>,
-    /// Whether it was stopped: what is there is whole, and something is missing.
+    /// True if the bench was stopped. The parts that are present are complete.
     pub interrupted: bool,
 }
 
@@ -115,7 +115,7 @@ impl TableKind {
         }
     }
 
-    /// Whether it is one of `flow`'s tables, which look flows up by bursts and age them.
+    /// True for tables of `flow`, which look up flows in bursts and age them.
     #[must_use]
     pub const fn is_ours(self) -> bool {
         match self {
@@ -124,7 +124,7 @@ impl TableKind {
         }
     }
 
-    /// Hands the table's index to `visitor`; the baseline has none.
+    /// Calls `visitor` with the table's index type; the baseline has none.
     pub(crate) fn visit<V: Visit>(self, visitor: V) -> Option<V::Out> {
         Some(match self {
             Self::Of(IndexKind::Chaining) => visitor.visit::<Chaining>(()),
@@ -138,12 +138,12 @@ impl TableKind {
         })
     }
 
-    /// About what a table for `entries` flows takes at this load, in bytes; rather too much than too little.
+    /// Estimated bytes of a table for `entries` flows at this load, rather too high than too low.
     fn bytes(self, entries: usize, load: usize) -> u64 {
         let (entries, load) = (entries as u64, load as u64);
         let (entry, places) = (ENTRY_BYTES as u64, (entries * 100).div_ceil(load));
         match self {
-            // Entries lie where their tags do, so free places are as large as taken ones.
+            // Entries are stored at the places of their tags, so free places are as large as used ones.
             Self::Of(IndexKind::Tagged) => places * (entry + 2),
             Self::Of(_) | Self::Chosen => entries * (entry + 8) + places * 12,
             Self::Std => (entries * 8 / 7 + 1).next_power_of_two() * (OWN_BYTES as u64 + 1),
@@ -151,10 +151,10 @@ impl TableKind {
     }
 }
 
-/// What a flow takes in `flow`'s tables beside the index: its entry, its position on the wheel and its part of a block there.
+/// Bytes of a flow in the tables of `flow`, without the index: its entry, its position on the wheel, and its part of a wheel block.
 const ENTRY_BYTES: usize = OWN_BYTES + 10;
 
-/// What is done with an index whose type only its name tells.
+/// An operation on an index whose type is selected by name.
 pub(crate) trait Visit {
     type Out;
     fn visit<I: Index>(self, choice: I::Choice) -> Self::Out;
@@ -177,26 +177,26 @@ impl Op {
         }
     }
 
-    /// What a table does under it, in a sentence.
+    /// Describes the operation in one sentence.
     #[must_use]
     pub const fn summary(self) -> &'static str {
         match self {
-            Self::Lookup => "Look-ups of flows that are in the table, in bursts of 32; the standard map key by key.",
-            Self::Miss => "Look-ups of flows that are not in the table, in bursts of 32; the standard map key by key.",
-            Self::Insert => {
-                "The last five of a hundred places are filled: each flow is looked for, not found, and put in."
+            Self::Lookup => "Look-ups of flows that are in the table, in bursts of 32; in the standard map one by one.",
+            Self::Miss => {
+                "Look-ups of flows that are not in the table, in bursts of 32; in the standard map one by one."
             }
+            Self::Insert => "The last 5 % of the places are filled: each flow is looked up, not found, and inserted.",
             Self::Mixed => {
-                "Nine of ten packets find their flow, count, and postpone its end; every tenth opens or ends one."
+                "90 % of the packets find their flow, count and move its deadline; the others open or end a flow."
             }
-            Self::Expire => "Each packet opens a flow that nobody answers, and as many expire.",
-            Self::Clump => "All flows expire within the same millisecond, while packets go on opening new ones.",
+            Self::Expire => "Each packet opens a flow that is never answered, and as many flows expire.",
+            Self::Clump => "All flows expire in the same millisecond, while packets keep opening new ones.",
         }
     }
 }
 
 impl TablesPlan {
-    /// The most memory that tables take at once, in bytes, for `entries` flows: an estimate that is rather too high.
+    /// Estimated maximum memory of the tables in use at once, in bytes, for `entries` flows; rather too high.
     #[must_use]
     pub fn bytes(&self, entries: usize) -> u64 {
         let load = self.loads.iter().min().copied().unwrap_or(50).clamp(1, 100);
@@ -212,15 +212,15 @@ impl TablesPlan {
         self.ops.iter().map(of).max().unwrap_or(0).max(scaling) + Traffic::bytes(entries)
     }
 
-    /// The load at which throughput is told against cores: of those asked for the one next to three quarters.
+    /// Load for the throughput by cores: the requested load closest to 75 %.
     #[must_use]
     pub fn scaling_load(&self) -> usize {
         self.loads.iter().copied().min_by_key(|load| load.abs_diff(75)).unwrap_or(75)
     }
 }
 
-/// Measures tables filled with the flows of `traffic`. `progress` is told how many passes are done, and of how many; once
-/// `stop` is set, what is complete is returned.
+/// Measures tables filled with the flows of `traffic`. Calls `progress` with the number of passes done and the total. Once `stop` is set,
+/// returns the complete parts.
 pub fn bench_tables(
     traffic: &Traffic,
     plan: &TablesPlan,
@@ -246,10 +246,10 @@ fn measure(traffic: &Traffic, plan: &TablesPlan, run: &mut Run<'_>, bench: &mut 
     Ok(())
 }
 
-/// It was asked to stop.
+/// The bench was stopped.
 struct Stopped;
 
-/// How far the work is, and whether it goes on.
+/// Progress of the work, and whether it should stop.
 struct Run<'a> {
     progress: &'a mut dyn FnMut(u64, u64),
     stop: &'a AtomicBool,
@@ -258,7 +258,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// A pass is done.
+    /// Counts a finished pass.
     fn pass(&mut self) -> Result<(), Stopped> {
         self.done += 1;
         (self.progress)(self.done, self.total);

@@ -1,4 +1,4 @@
-//! Tables that hold what they hold: look-ups that hit and miss, the last insertions, and a tracker's mixture.
+//! Tables with a fixed set of flows: look-ups that hit and miss, the last insertions, and the mix of a connection tracker.
 
 use std::time::{Duration, Instant};
 
@@ -10,34 +10,34 @@ use super::subject::{Plain, Subject, Tracker, seed_of};
 use super::{Op, Run, Stopped, TableKind, TablesPlan, Traffic, Visit};
 use crate::spread::Spread;
 
-/// What a table did at one load.
+/// Result of one table at one load.
 #[derive(Clone, Debug)]
 pub struct Resident {
     /// The table.
     pub table: TableKind,
-    /// What it did.
+    /// The operation.
     pub op: Op,
-    /// How many of a hundred places are taken with all flows in.
+    /// Places in use with all flows in, in percent.
     pub load_percent: f64,
-    /// The load of those that it took turns with, where it has one of its own.
+    /// Load of the tables that it took turns with; differs if it has its own load.
     pub turn_percent: usize,
     /// Nanoseconds a packet.
     pub ns: Spread,
     /// Bytes for each flow that the table can hold.
     pub bytes_per_entry: f64,
-    /// Flows that were put into the empty table and those of them that found room.
+    /// Flows that were inserted into the empty table.
     pub offered: u64,
-    /// See `offered`.
+    /// Those of them that fitted.
     pub inserted: u64,
-    /// The share of the packets that found what they looked for, or room for what they put in.
+    /// Share of the packets that found their flow, or room to insert it.
     pub hits: f64,
-    /// Times of a packet, as its burst's time shared out.
+    /// Times of a packet within a burst: the burst's time divided by its packets.
     pub bursts: Option<Tail>,
-    /// Times of a packet that travels alone.
+    /// Times of a packet that is processed alone.
     pub singles: Option<Tail>,
 }
 
-/// The part of the places that [`Op::Insert`] fills, in hundredths.
+/// Part of the places that [`Op::Insert`] fills, in percent.
 const LAST: usize = 5;
 
 /// A table, filled.
@@ -46,23 +46,23 @@ struct Case<S> {
     turn: usize,
     load_percent: f64,
     subject: S,
-    /// The flows that found room.
+    /// Flows that fitted.
     inserted: u64,
-    /// Where the next look-up goes on in the list.
+    /// Where the next look-up continues in the list.
     at: usize,
 }
 
 /// What one pass came to.
 #[derive(Clone, Copy, Default)]
-struct Pass {
+struct PassCounts {
     elapsed: Duration,
     packets: u64,
     hits: u64,
 }
 
 /// A case whose table's type is forgotten: called once a pass.
-trait Turn {
-    fn pass(&mut self, op: Op, traffic: &Traffic, packets: u64) -> Pass;
+trait AnyCase {
+    fn pass(&mut self, op: Op, traffic: &Traffic, packets: u64) -> PassCounts;
     fn tails(&mut self, op: Op, traffic: &Traffic, packets: u64) -> (Option<Tail>, Option<Tail>);
     fn row(&self, op: Op, traffic: &Traffic, ns: Spread, hits: f64, tails: (Option<Tail>, Option<Tail>)) -> Resident;
 }
@@ -73,7 +73,7 @@ pub(super) fn ops(plan: &TablesPlan) -> impl Iterator<Item = Op> + Clone + '_ {
 
 pub(super) fn passes(plan: &TablesPlan) -> u64 {
     let ops = ops(plan).count();
-    // Filling counts as one, latencies as one.
+    // One for filling, one for latencies.
     let of_a_table = if ops == 0 { 0 } else { 1 + ops * (plan.rounds + 1) };
     (plan.loads.len() * plan.tables.len() * of_a_table) as u64
 }
@@ -87,18 +87,18 @@ pub(super) fn measure(
     if ops(plan).next().is_none() {
         return Ok(Vec::new());
     }
-    let mut cases: Vec<Box<dyn Turn>> = Vec::new();
+    let mut cases: Vec<Box<dyn AnyCase>> = Vec::new();
     for &kind in &plan.tables {
         cases.push(case(kind, traffic, plan, load));
         run.pass()?;
     }
     let mut rows = Vec::new();
     for op in ops(plan) {
-        // The first pass of all warms caches, and the lists' pages.
+        // The first pass warms the caches and touches the lists.
         for case in &mut cases {
             case.pass(op, traffic, plan.round_packets.min(1 << 16));
         }
-        let mut passes: Vec<Vec<Pass>> = vec![Vec::new(); cases.len()];
+        let mut passes: Vec<Vec<PassCounts>> = vec![Vec::new(); cases.len()];
         for _ in 0..plan.rounds {
             for (case, passes) in cases.iter_mut().zip(&mut passes) {
                 passes.push(case.pass(op, traffic, plan.round_packets));
@@ -119,11 +119,11 @@ pub(super) fn measure(
     Ok(rows)
 }
 
-fn case(kind: TableKind, traffic: &Traffic, plan: &TablesPlan, load: usize) -> Box<dyn Turn> {
+fn case(kind: TableKind, traffic: &Traffic, plan: &TablesPlan, load: usize) -> Box<dyn AnyCase> {
     struct Make<'a>(TableKind, &'a Traffic, &'a TablesPlan, usize);
     impl Visit for Make<'_> {
-        type Out = Box<dyn Turn>;
-        fn visit<I: Index>(self, choice: I::Choice) -> Box<dyn Turn> {
+        type Out = Box<dyn AnyCase>;
+        fn visit<I: Index>(self, choice: I::Choice) -> Box<dyn AnyCase> {
             let Self(kind, traffic, plan, load) = self;
             Box::new(Case::filled(
                 kind,
@@ -141,7 +141,7 @@ fn case(kind: TableKind, traffic: &Traffic, plan: &TablesPlan, load: usize) -> B
     })
 }
 
-/// An empty table of so many places that `entries` flows are `load` hundredths of them.
+/// An empty table in which `entries` flows fill `load` percent of the places.
 pub(super) fn tracker<I: Index>(choice: I::Choice, entries: usize, load: usize, plan: &TablesPlan) -> Tracker<I> {
     Tracker::new(Plan {
         index: choice,
@@ -159,19 +159,24 @@ impl<S: Subject> Case<S> {
     }
 
     /// Runs at least `packets` packets through the meter.
-    fn metered<M: Meter>(&mut self, op: Op, traffic: &Traffic, packets: u64, meter: &mut M) -> Pass {
+    fn metered<M: Meter>(&mut self, op: Op, traffic: &Traffic, packets: u64, meter: &mut M) -> PassCounts {
         match op {
             Op::Lookup => self.round(&traffic.queries, packets, |subject, keys| subject.look(keys, meter)),
             Op::Miss => self.round(&traffic.absent, packets, |subject, keys| subject.look(keys, meter)),
             Op::Insert => self.insert(traffic, packets, meter),
             Op::Mixed => self.mixed(traffic, packets, meter),
-            Op::Expire | Op::Clump => Pass::default(),
+            Op::Expire | Op::Clump => PassCounts::default(),
         }
     }
 
-    /// Goes round a list, from where the last pass ended.
-    fn round(&mut self, list: &[FiveTuple4], packets: u64, mut f: impl FnMut(&mut S, &[FiveTuple4]) -> u64) -> Pass {
-        let mut pass = Pass::default();
+    /// Continues cyclically through a list.
+    fn round(
+        &mut self,
+        list: &[FiveTuple4],
+        packets: u64,
+        mut f: impl FnMut(&mut S, &[FiveTuple4]) -> u64,
+    ) -> PassCounts {
+        let mut pass = PassCounts::default();
         let start = Instant::now();
         while pass.packets < packets {
             self.at %= list.len();
@@ -185,11 +190,11 @@ impl<S: Subject> Case<S> {
         pass
     }
 
-    /// Takes the last flows out, untimed, and puts them in again.
-    fn insert<M: Meter>(&mut self, traffic: &Traffic, packets: u64, meter: &mut M) -> Pass {
+    /// Removes the last flows, untimed, and inserts them again.
+    fn insert<M: Meter>(&mut self, traffic: &Traffic, packets: u64, meter: &mut M) -> PassCounts {
         let last = (traffic.flows.len() as f64 * LAST as f64 / self.load_percent).ceil() as usize;
         let last = &traffic.flows[traffic.flows.len() - last.clamp(1, traffic.flows.len())..];
-        let mut pass = Pass::default();
+        let mut pass = PassCounts::default();
         while pass.packets < packets {
             self.subject.end(last);
             let start = Instant::now();
@@ -200,25 +205,25 @@ impl<S: Subject> Case<S> {
         pass
     }
 
-    fn mixed<M: Meter>(&mut self, traffic: &Traffic, packets: u64, meter: &mut M) -> Pass {
-        let script = &traffic.script;
-        let mut pass = Pass::default();
+    fn mixed<M: Meter>(&mut self, traffic: &Traffic, packets: u64, meter: &mut M) -> PassCounts {
+        let mixed = &traffic.mixed;
+        let mut pass = PassCounts::default();
         while pass.packets < packets {
-            self.subject.end(&script.out);
+            self.subject.end(&mixed.out);
             let start = Instant::now();
-            let found = self.subject.act(&script.acts, meter);
+            let found = self.subject.act(&mixed.ops, meter);
             pass.elapsed += start.elapsed();
-            // Whoever opens or ends finds what it wants.
-            pass.hits += found + script.acts.len() as u64 - script.looks;
-            pass.packets += script.acts.len() as u64;
-            self.subject.open(&script.back, &mut Whole);
+            // Openings and ends always succeed.
+            pass.hits += found + mixed.ops.len() as u64 - mixed.looks;
+            pass.packets += mixed.ops.len() as u64;
+            self.subject.open(&mixed.back, &mut Whole);
         }
         pass
     }
 }
 
-impl<S: Subject> Turn for Case<S> {
-    fn pass(&mut self, op: Op, traffic: &Traffic, packets: u64) -> Pass {
+impl<S: Subject> AnyCase for Case<S> {
+    fn pass(&mut self, op: Op, traffic: &Traffic, packets: u64) -> PassCounts {
         self.metered(op, traffic, packets, &mut Whole)
     }
 

@@ -1,7 +1,7 @@
-//! Throughput against cores.
+//! Throughput by number of cores.
 //!
-//! *Measured* rows come from as many threads as the row says, each on a processor of its own, at the same time. *Modelled*
-//! rows come from each core's share alone, one after the other, the slowest counting.
+//! *Measured* rows have one thread for each core, each on its own processor, all at the same time. *Modelled* rows run each core's share
+//! alone, one after the other; the slowest counts.
 
 use std::sync::Barrier;
 use std::thread;
@@ -15,8 +15,8 @@ use packet::{FiveTuple4, Nanos};
 
 use super::keys::BURST;
 use super::meter::Whole;
+use super::mixed::MixedOp;
 use super::resident::tracker;
-use super::script::Act;
 use super::subject::{State, Subject, Tracker, count, seed_of};
 use super::{Op, Run, Stopped, TableKind, TablesPlan, Traffic, Visit};
 use crate::bench::Basis;
@@ -25,24 +25,24 @@ use crate::spread::Spread;
 /// How cores share their flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sharing {
-    /// Each has a table of its own, and the flows that a card's hash gives it.
+    /// Each core has its own table, with the flows that a network card's hash gives it.
     Private,
-    /// One table under a mutex; packets come in turn.
+    /// One table under a mutex; packets are distributed round robin.
     Mutex,
     /// One table in stripes, each under a spin lock.
     Spin,
-    /// One table of versioned buckets: readers never write.
+    /// One table with versioned buckets; readers never write.
     Optimistic,
 }
 
-/// What tables did on several cores. A shared table has the load that suits it.
+/// Throughput of tables on several cores. A shared table has the load that suits it.
 #[derive(Clone, Debug)]
 pub struct Scaling {
     /// The table.
     pub table: TableKind,
     /// How cores share their flows.
     pub sharing: Sharing,
-    /// What they did.
+    /// The operation.
     pub op: Op,
     /// The cores.
     pub cores: usize,
@@ -68,9 +68,9 @@ impl Sharing {
     }
 }
 
-/// Tables on so many cores.
+/// Tables on several cores.
 trait Fleet {
-    /// One pass of every core over its share: packets, and how long the slowest took.
+    /// One pass of every core over its share: number of packets, and the time of the slowest core.
     fn pass(&mut self, op: Op, packets: u64) -> (u64, Duration);
     fn basis(&self) -> Basis;
 }
@@ -79,8 +79,8 @@ fn ops(plan: &TablesPlan) -> impl Iterator<Item = Op> + '_ {
     plan.ops.iter().copied().filter(|op| matches!(op, Op::Lookup | Op::Mixed))
 }
 
-/// Which tables are shared how, on how many cores: contention can't be modelled from shares, so shared tables are measured
-/// or left out. They are cuckoo++ tables, and come with that one.
+/// Tables, kinds of sharing and numbers of cores to run. Contention can't be modelled from shares, so shared tables are measured or left
+/// out. They are cuckoo++ tables, listed with that one.
 fn cases(plan: &TablesPlan) -> Vec<(TableKind, Sharing, Vec<usize>)> {
     let processors = cpus().len().max(1);
     let real = || plan.cores.iter().copied().filter(|cores| *cores <= processors).collect::<Vec<_>>();
@@ -112,7 +112,7 @@ pub(super) fn measure(traffic: &Traffic, plan: &TablesPlan, run: &mut Run<'_>) -
     if plan.cores.is_empty() || ops(plan).next().is_none() {
         return Ok(rows);
     }
-    // Shares are the same for each table; every number of cores of a table lies in memory at once and takes turns.
+    // Shares are the same for each table. All numbers of cores of a table are in memory at once and take turns.
     let share = |cores: usize, core| at(core, cores, || traffic.share(core, cores));
     let shares: Vec<Vec<Traffic>> =
         plan.cores.iter().map(|&cores| (0..cores).map(|core| share(cores, core)).collect()).collect();
@@ -190,8 +190,8 @@ impl<'a> Visit for MakePrivate<'a> {
     }
 }
 
-/// Makes something on the processor that core number `core` of `cores` has: memory lies near who touches it first. Where
-/// there are not so many processors, any does.
+/// Builds a value on the processor of core number `core` of `cores`, because memory is placed near the processor that touches it first.
+/// With too few processors, any one is used.
 fn at<T: Send>(core: usize, cores: usize, make: impl FnOnce() -> T + Send) -> T {
     let cpus = cpus();
     if cores > cpus.len() {
@@ -199,7 +199,7 @@ fn at<T: Send>(core: usize, cores: usize, make: impl FnOnce() -> T + Send) -> T 
     }
     thread::scope(|scope| {
         let made = scope.spawn(|| {
-            // Where the system refuses, the memory lies elsewhere.
+            // If the system refuses, the memory is placed elsewhere.
             let _ = pin(cpus[core]);
             make()
         });
@@ -261,13 +261,13 @@ fn own<I: Index>(table: &mut Tracker<I>, traffic: &Traffic, op: Op, packets: u64
     while done < packets {
         let left = (packets - done) as usize;
         if op == Op::Mixed {
-            let script = &traffic.script;
-            table.end(&script.out);
+            let mixed = &traffic.mixed;
+            table.end(&mixed.out);
             let start = Instant::now();
-            table.act(&script.acts, &mut Whole);
+            table.act(&mixed.ops, &mut Whole);
             elapsed += start.elapsed();
-            table.open(&script.back, &mut Whole);
-            done += script.acts.len() as u64;
+            table.open(&mixed.back, &mut Whole);
+            done += mixed.ops.len() as u64;
         } else {
             let piece = &traffic.queries[..traffic.queries.len().min(left)];
             let start = Instant::now();
@@ -324,7 +324,7 @@ impl<S: SharedTable<FiveTuple4, State>> Fleet for Common<'_, S> {
                     // Where the system refuses, it places the thread itself.
                     let _ = pin(cpu);
                     barrier.wait();
-                    if op == Op::Mixed { acts(table, share, each) } else { looks(table, queries, each) }
+                    if op == Op::Mixed { mixed_ops(table, share, each) } else { looks(table, queries, each) }
                 }));
             }
             for thread in threads {
@@ -375,8 +375,8 @@ fn looks<S: SharedTable<FiveTuple4, State>>(table: &S, queries: &[FiveTuple4], p
     (done, start.elapsed())
 }
 
-fn acts<S: SharedTable<FiveTuple4, State>>(table: &S, share: &Traffic, packets: u64) -> (u64, Duration) {
-    let script = &share.script;
+fn mixed_ops<S: SharedTable<FiveTuple4, State>>(table: &S, share: &Traffic, packets: u64) -> (u64, Duration) {
+    let mixed = &share.mixed;
     let end = |key: &FiveTuple4| {
         let _ = table.remove(key, table.hash(key), NOW);
     };
@@ -384,31 +384,31 @@ fn acts<S: SharedTable<FiveTuple4, State>>(table: &S, share: &Traffic, packets: 
         table.insert(*key, table.hash(key), State::default(), LATER, NOW);
     };
     let (mut done, mut elapsed) = (0, Duration::ZERO);
-    while done < packets && !script.acts.is_empty() {
-        script.out.iter().for_each(end);
+    while done < packets && !mixed.ops.is_empty() {
+        mixed.out.iter().for_each(end);
         let start = Instant::now();
-        for burst in script.acts.chunks(BURST) {
+        for burst in mixed.ops.chunks(BURST) {
             let hashes = prefetch(table, burst.iter().map(|(_, key)| key));
             for ((act, key), hash) in burst.iter().zip(hashes) {
                 match act {
-                    Act::Look => {
+                    MixedOp::Look => {
                         let _ = table.update(key, hash, NOW, |state, deadline| {
                             count(state);
                             *deadline = LATER;
                         });
                     }
-                    Act::Open => {
+                    MixedOp::Open => {
                         table.insert(*key, hash, State::default(), LATER, NOW);
                     }
-                    Act::End => {
+                    MixedOp::End => {
                         let _ = table.remove(key, hash, NOW);
                     }
                 }
             }
         }
         elapsed += start.elapsed();
-        script.back.iter().for_each(open);
-        done += script.acts.len() as u64;
+        mixed.back.iter().for_each(open);
+        done += mixed.ops.len() as u64;
     }
     (done, elapsed)
 }

@@ -8,7 +8,7 @@ use packet::{FiveTuple4, Key, Nanos};
 
 use super::keys::BURST;
 use super::meter::Meter;
-use super::script::Act;
+use super::mixed::MixedOp;
 
 /// What a flow keeps: as much as shares a cache line with an IPv4 five-tuple, its deadline and the links of the lists.
 pub(super) type State = [u64; 3];
@@ -25,7 +25,7 @@ pub(super) trait Subject: Send {
     fn end(&mut self, keys: &[FiveTuple4]);
 
     /// Packets of a tracker: found flows count and postpone their deadline. How many looks found their flow.
-    fn act<M: Meter>(&mut self, acts: &[(Act, FiveTuple4)], meter: &mut M) -> u64;
+    fn act<M: Meter>(&mut self, ops: &[(MixedOp, FiveTuple4)], meter: &mut M) -> u64;
 
     fn memory_bytes(&self) -> usize;
 }
@@ -126,9 +126,9 @@ impl<I: Index> Subject for Tracker<I> {
     }
 
     #[inline(never)]
-    fn act<M: Meter>(&mut self, acts: &[(Act, FiveTuple4)], meter: &mut M) -> u64 {
+    fn act<M: Meter>(&mut self, ops: &[(MixedOp, FiveTuple4)], meter: &mut M) -> u64 {
         let mut found = 0;
-        for burst in acts.chunks(M::BURST) {
+        for burst in ops.chunks(M::BURST) {
             meter.begin();
             let (hashes, hints) = self.prefetch(burst.iter().map(|(_, key)| key));
             for (((act, key), hash), hint) in burst.iter().zip(hashes).zip(hints) {
@@ -138,7 +138,7 @@ impl<I: Index> Subject for Tracker<I> {
                     self.table.remove(slot);
                 }
                 match act {
-                    Act::Look => {
+                    MixedOp::Look => {
                         let (now, deadline) = (self.now, self.now + IDLE);
                         if let Some(mut entry) = self.table.entry_near(key, hint, now) {
                             count(entry.value_mut());
@@ -151,10 +151,10 @@ impl<I: Index> Subject for Tracker<I> {
                             self.table.touch(slot, deadline);
                         }
                     }
-                    Act::Open => {
+                    MixedOp::Open => {
                         self.insert(key, hash, hint);
                     }
-                    Act::End => {
+                    MixedOp::End => {
                         if let Some(slot) = self.find(key, hash, hint) {
                             self.table.remove(slot);
                         }
@@ -194,7 +194,7 @@ impl Plain {
         (self.map.capacity() * 8 / 7).next_power_of_two()
     }
 
-    /// How many of a hundred places are taken by so many flows.
+    /// Places in use with this number of flows, in percent.
     pub(super) fn load_percent(&self, flows: usize) -> f64 {
         flows as f64 * 100.0 / self.buckets() as f64
     }
@@ -248,25 +248,25 @@ impl Subject for Plain {
     }
 
     #[inline(never)]
-    fn act<M: Meter>(&mut self, acts: &[(Act, FiveTuple4)], meter: &mut M) -> u64 {
+    fn act<M: Meter>(&mut self, ops: &[(MixedOp, FiveTuple4)], meter: &mut M) -> u64 {
         let mut found = 0;
-        for burst in acts.chunks(M::BURST) {
+        for burst in ops.chunks(M::BURST) {
             meter.begin();
             for (act, key) in burst {
                 self.now = self.now + PACE;
                 let deadline = self.now + IDLE;
                 match act {
-                    Act::Look => {
+                    MixedOp::Look => {
                         if let Some((state, ends)) = self.map.get_mut(key) {
                             count(state);
                             *ends = deadline;
                             found += 1;
                         }
                     }
-                    Act::Open => {
+                    MixedOp::Open => {
                         self.map.insert(*key, (State::default(), deadline));
                     }
-                    Act::End => {
+                    MixedOp::End => {
                         self.map.remove(key);
                     }
                 }

@@ -1,4 +1,4 @@
-//! `millrace advise`: which engine for this function on this traffic, and why.
+//! `millrace advise` recommends an engine for a function on given traffic, with reasons.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -29,15 +29,15 @@ use crate::print::style::Style;
 use crate::print::table::{Align, Sheet, Tone};
 use catalogue::{Catalogue, Program};
 
-/// Say which engine and how many cores suit a function on this traffic
+/// Recommend an engine and a number of cores for a function on this traffic
 ///
-/// First `millrace run` here: every engine runs over the capture's first packets as a run does, reading, steering and, with --write,
-/// writing included, on as many of the cores as there are. Those figures are measured.
+/// First, `millrace run` is timed on this machine. Every engine runs over the capture's first packets, on up to as many cores as the
+/// machine has. Reading and steering are included, and writing with --write. These figures are measured.
 ///
-/// Then what ports would allow that bring each core its packets, as a card that steers does: predicted from what a packet costs, what
-/// replaying a record costs, where there are two processors also what two cores cost each other that share state or a cache, and how
-/// every engine would spread these packets, within what --link carries. scr and hybrid assume a sequencer ahead of the cores that costs
-/// these nothing. Predictions are modelled, whatever the number of cores; `millrace bench` measures.
+/// Second, rates are predicted for a port that brings each core its packets, as a network card does. The prediction uses the cost of a
+/// packet and of replaying a record, the cost of sharing state or a cache line between two cores (if the machine has two), how each
+/// engine would spread these packets, and the link of --link. For scr and hybrid it assumes a sequencer in front of the cores that costs
+/// them nothing. These figures are always labelled modelled; `millrace bench` measures.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   millrace advise conntrack --in a.pcap --cores 16
@@ -45,34 +45,34 @@ use catalogue::{Catalogue, Program};
   millrace advise conntrack --in a.pcap --link 100Gbit --cores 16
   millrace advise ddos --synth single-flow --cores 8 --json")]
 pub(super) struct Args {
-    /// The function (`millrace functions` lists them)
+    /// Name of the function (`millrace functions` lists them)
     #[arg(value_name = "FUNCTION")]
     function: String,
     #[command(flatten)]
     source: Source,
     #[command(flatten)]
     configuration: Configuration,
-    /// The most cores that there would be to use, or all; they need not be here
+    /// Maximum number of cores to consider, or `all`. It may exceed what this machine has
     #[arg(long, default_value = "all", value_name = "N", value_parser = engines::cores)]
     cores: usize,
-    /// What receiving and sending a packet costs on the port that is meant: 104ns. Otherwise it is what it costs here, from memory
+    /// Cost of receiving and sending one packet on the port you mean: 104ns [default: the cost measured here, from memory]
     #[arg(long, value_name = "TIME", value_parser = nanoseconds)]
     dispatch: Option<f64>,
-    /// Extra time for a cache line of the history that another core had last, on more cores than this machine has. By default it is
-    /// measured between two cores here; a server with sixteen cores took 12.5ns
+    /// Extra time for a cache line of the history that another core used last, on more cores than this machine has: 12.5ns, as on a
+    /// server with sixteen cores [default: measured between two cores here]
     #[arg(long, value_name = "TIME", value_parser = nanoseconds)]
     far_line: Option<f64>,
-    /// The link to the cores, by which a sequencer ahead of it sends each packet with the history that it carries: 100Gbit.
-    /// Otherwise packets come as fast as they can be taken, and histories by memory
+    /// Bit rate of the link from a sequencer to the cores: 100Gbit. Packets then share the link with the history that they carry
+    /// [default: no limit, the history comes through memory]
     #[arg(long, value_name = "RATE")]
     link: Option<Rate>,
-    /// How often costs are measured; the prediction is from the medians, its range from the least and the most
+    /// Number of rounds in which costs are measured. Predictions use the medians; ranges use the minimum and the maximum
     #[arg(long, default_value_t = 5, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=1000))]
     rounds: u16,
-    /// How many packets a measurement has in a round, at least one pass over the traffic
+    /// Packets of one measurement in a round; at least one pass over the traffic
     #[arg(long, default_value = "1M", value_name = "NUMBER", value_parser = number::parse_positive)]
     round_packets: u64,
-    /// Time `millrace run` here as if what goes out were written, too, in this format
+    /// Include writing the outgoing packets, in this format, when `millrace run` is timed
     #[arg(long, value_enum, value_name = "FORMAT")]
     write: Option<files::Format>,
     /// Print JSON
@@ -86,9 +86,9 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     let entry = entry(catalogue, &args.function)?;
     let program = entry.load(&args.configuration.settings()?)?;
     let options = Options { tables: args.table_options.tables(&*program)?, ..Options::default() };
-    // Costs are measured with a lone core, with eight replicas of which one runs, and with two cores that share.
+    // Costs are measured with one core, with one of eight replicas, and with two cores that share.
     refuse_too_much(&*program, &[(EngineKind::Sequential, 1), (EngineKind::Scr, 8), (EngineKind::Shared, 2)])?;
-    signals::exit_on_interrupt("nothing was timed yet");
+    signals::exit_on_interrupt("nothing was timed");
     let traffic = args.source.load(args.json)?;
     let wire = args.link.map(|rate| Wire { bits_per_s: rate.bits() });
     let mut question = question(args.cores, options, usize::from(args.rounds), args.round_packets);
@@ -145,7 +145,7 @@ pub(super) fn tried(
     if let Some(pipe) = input.pipe() {
         let name = files::shown(pipe);
         return Err(Failed::usage(format_args!(
-            "--engine auto looks at the capture before it runs, and {} can be read only once; name an engine",
+            "--engine auto reads the capture twice, but {} can be read only once; name an engine",
             name.display()
         )));
     }
@@ -174,7 +174,7 @@ pub(super) fn again(configuration: &Configuration, table_options: &TableOptions)
     configuration.arguments().into_iter().chain(kept.split_whitespace().map(OsString::from)).collect()
 }
 
-/// What is asked of [`measure::advise`].
+/// Builds the input of [`measure::advise`].
 fn question(cores: usize, options: Options, rounds: usize, packets: u64) -> Question {
     let plan = BenchPlan {
         engines: Vec::new(),
@@ -192,7 +192,7 @@ fn question(cores: usize, options: Options, rounds: usize, packets: u64) -> Ques
     Question { cores, dispatch_ns: None, wire: None, plan }
 }
 
-/// Asks behind a progress bar.
+/// Calls [`measure::advise`] and shows a progress bar.
 fn asked(
     program: &dyn Program,
     trace: &Arc<Trace>,
@@ -205,7 +205,7 @@ fn asked(
     let packets = question.plan.packets.max(trace.len() as u64);
     let sample = move || Sample { done: shown.get(), total: Some(total.get().max(1)), packets: shown.get() * packets };
     let doing = format!(
-        "measuring what {} cost, in {}",
+        "measuring the cost of {}, in {}",
         counted(trace.len() as u64, "packet", "packets"),
         counted(question.plan.rounds as u64, "round", "rounds")
     );
@@ -227,19 +227,22 @@ fn text(description: &Description, name: &str, answer: &Answer<'_>) -> String {
         out += &measured(here, style);
         out.push('\n');
     }
-    // Where packets come to their cores by themselves, and the cores are here, what was measured is the answer.
+    // If this machine has all the cores, the measured trial runs are the recommendation.
     let is_here = here.is_some() && cores <= engines::machine_cores();
-    out += &style.bold("where a port brings each core its packets, as a card that steers does (Mpps, modelled)\n");
+    out += &style.bold("with a port that brings each core its packets, as a network card does (Mpps, modelled)\n");
     out += &table(advice, style).lines(0);
     out += &format!(
         "{}\n",
-        style.dim("modelled from the costs below and from how each engine spreads these packets; a sequencer ahead of the cores is assumed for scr and hybrid that costs these nothing")
+        style.dim(
+            "modelled from the costs below and from how each engine spreads these packets; for scr and hybrid a \
+             sequencer in front of the cores is assumed, which costs them nothing"
+        )
     );
     for limit in limits(advice) {
         out += &format!("{}\n", style.dim(limit));
     }
     for (engine, reason) in &advice.refused {
-        // What an engine says for itself begins with its name.
+        // An engine's own reason begins with its name.
         let named = reason.starts_with(engine.name());
         out += &format!("{}\n", style.dim(if named { reason.clone() } else { format!("{engine}: {reason}") }));
     }
@@ -251,7 +254,8 @@ fn text(description: &Description, name: &str, answer: &Answer<'_>) -> String {
     }
     let model = &advice.model;
     out += &format!(
-        "\nnanoseconds a packet: t = {:.1} ({:.1} dispatch{} + {:.1} step), c2 = {:.1} for each record of a history, and {}; replicas are spared s = {:.1}\n",
+        "\nnanoseconds per packet: t = {:.1} ({:.1} dispatch{} + {:.1} step), c2 = {:.1} for each history record, and \
+         {}; replicas save s = {:.1}\n",
         model.t,
         model.d,
         if given { ", as given" } else { "" },
@@ -271,7 +275,7 @@ fn measured(here: &Trials, style: Style) -> String {
     };
     let mut out = style.bold(format!("`millrace run` here ({over})\n"));
     let columns =
-        [("engine", Align::Left), ("cores", Align::Right), ("Mpps", Align::Right), ("least to most", Align::Right)];
+        [("engine", Align::Left), ("cores", Align::Right), ("Mpps", Align::Right), ("min to max", Align::Right)];
     let mut sheet = Sheet::new(style, &columns);
     let best = here.best();
     for row in &here.rows {
@@ -290,7 +294,7 @@ fn measured(here: &Trials, style: Style) -> String {
     out
 }
 
-/// Engines by cores.
+/// Formats the forecasts: engines by cores.
 fn table(advice: &Advice, style: Style) -> Sheet {
     let mut cores: Vec<usize> = advice.forecasts.iter().map(|forecast| forecast.cores).collect();
     cores.sort_unstable();
@@ -317,27 +321,27 @@ fn table(advice: &Advice, style: Style) -> Sheet {
     sheet
 }
 
-/// What bears on the figures beside costs and spread.
+/// Notes on what else limits the figures.
 fn limits(advice: &Advice) -> Vec<String> {
     let mut limits = Vec::new();
     let last = |engine: EngineKind| advice.forecasts.iter().rfind(|one| one.engine == engine);
     if let (Some(shared), Some(Contention { alone_ns, transfer_ns, turn_ns })) =
         (last(EngineKind::Shared), advice.contention)
     {
-        let turns = if shared.bound == Bound::Turns { ", which is what bounds it" } else { "" };
+        let turns = if shared.bound == Bound::Turns { ", which limits it" } else { "" };
         let transfer = match transfer_ns {
-            ..0.05 => "no more that could be measured".to_owned(),
+            ..0.05 => "no measurable extra time".to_owned(),
             _ => format!("{transfer_ns:.1} more"),
         };
         limits.push(format!(
-            "shared: {alone_ns:.1} ns a packet on a core alone, {transfer} where another core had the state last, {turn_ns:.1} for \
-             a turn at the state that most packets want{turns} (measured on two cores); never advised, as its packets come in an \
-             order of their own"
+            "shared: {alone_ns:.1} ns per packet on one core, {transfer} if another core used the state last, \
+             {turn_ns:.1} to get the state that most packets need{turns} (measured on two cores); never recommended, \
+             because its packets leave in another order"
         ));
     }
     if let Some(scr) = last(EngineKind::Scr).filter(|scr| scr.spill_ns > 0.05) {
         limits.push(format!(
-            "scr: {} of state in each replica; {} outgrow the cache that they share, and a step takes {:.1} ns longer",
+            "scr: {} of state in each replica; {} don't fit the cache that they share, so a step takes {:.1} ns longer",
             number::bytes(advice.spill.bytes),
             counted(scr.cores as u64, "replica", "replicas"),
             scr.spill_ns
@@ -346,8 +350,8 @@ fn limits(advice: &Advice) -> Vec<String> {
     let r = advice.model.r;
     if let Some(scr) = last(EngineKind::Scr).filter(|scr| scr.cores > r.here && r.beyond_ns == r.here_ns) {
         limits.push(format!(
-            "scr, hybrid: the forecast for {} assumes that their caches are as close to each other as those of the {} here; if they are not, \
-             give --far-line",
+            "scr, hybrid: the forecast for {} assumes caches as close to each other as those of the {} here; \
+             otherwise give --far-line",
             counted(scr.cores as u64, "core", "cores"),
             r.here
         ));
@@ -355,16 +359,16 @@ fn limits(advice: &Advice) -> Vec<String> {
     if let Some(wire) = advice.wire {
         let full = |one: &&Forecast| one.bound == Bound::Wire;
         let rate = number::bit_rate(wire.bits_per_s / 8, Duration::from_secs(1));
-        let mut said = format!("link: {rate}, {:.0} bytes a packet", advice.mean_bytes);
+        let mut said = format!("link: {rate}, {:.0} bytes per packet", advice.mean_bytes);
         if let Some(scr) = last(EngineKind::Scr) {
             let on = counted(scr.cores as u64, "core", "cores");
-            said += &format!(" and {:.0} of history under scr on {on}", scr.carried);
+            said += &format!(" and {:.0} of history with scr on {on}", scr.carried);
         }
         let filled: Vec<&str> =
             EngineKind::ALL.into_iter().filter_map(last).filter(full).map(|one| one.engine.name()).collect();
         said += &match filled.as_slice() {
             [] => "; no engine fills it".to_owned(),
-            filled => format!("; full under {} on the most cores", filled.join(", ")),
+            filled => format!("; full with {} on the largest number of cores", filled.join(", ")),
         };
         limits.push(said);
     }
@@ -381,7 +385,7 @@ fn headline(advice: &Advice, verb: &str) -> String {
     format!("{verb} {engine} on {on}: {} Mpps modelled ({} to {})", rate(*mpps), rate(*low), rate(*high))
 }
 
-/// Why the best is the best, in words.
+/// Explains why the best engine is best.
 fn reason(advice: &Advice) -> String {
     let mut reason = reason_by_work(advice);
     if advice.forecasts[advice.best].bound == Bound::Wire {
@@ -390,10 +394,10 @@ fn reason(advice: &Advice) -> String {
     reason
 }
 
-/// How many times its even share a core may have where packets are spread well.
+/// Packets are spread well if no core has more than this multiple of an even share.
 const EVEN: f64 = 1.3;
 
-/// The same as far as cores are concerned.
+/// The same, as far as the work of the cores is concerned.
 fn reason_by_work(advice: &Advice) -> String {
     let best = &advice.forecasts[advice.best];
     let rival =
@@ -404,21 +408,19 @@ fn reason_by_work(advice: &Advice) -> String {
     let replay =
         format!("replaying a record costs {:.1} ns of a packet's {:.1}", advice.model.record_ns(cores), advice.model.t);
     match best.engine {
-        EngineKind::Sequential if advice.forecasts.len() == 1 => {
-            "no other engine was to be had on these cores".to_owned()
-        }
-        EngineKind::Sequential => "more cores gain next to nothing here".to_owned(),
+        EngineKind::Sequential if advice.forecasts.len() == 1 => "no other engine can run on these cores".to_owned(),
+        EngineKind::Sequential => "more cores gain almost nothing here".to_owned(),
         EngineKind::Rss => {
             let busiest = best.load.busiest();
             let spread =
                 format!("the busiest of {cores} cores gets {} of the packets, an even share is {fair}", share(busiest));
             match busiest * cores as f64 <= EVEN {
                 true => format!("its hash spreads these packet sets well: {spread}"),
-                false => format!("nothing else carries more, though {spread}; {replay}"),
+                false => format!("no other engine is faster, although {spread}; {replay}"),
             }
         }
         EngineKind::RssPlusPlus => format!(
-            "moving buckets evens the load out: the busiest core gets {} of the packets, where plain rss leaves it {}",
+            "moving buckets balances the load: the busiest core gets {} of the packets, with plain rss {}",
             share(best.load.busiest()),
             plain.unwrap_or_default()
         ),
@@ -426,27 +428,34 @@ fn reason_by_work(advice: &Advice) -> String {
             let shards = plain.map_or_else(
                 || "packet sets share state, so they can't be sharded".to_owned(),
                 |plain| match advice.heaviest * cores as f64 > 1.0 {
-                    true => format!("one packet set alone brings {heaviest} of the packets, and rss would leave its busiest core {plain}"),
-                    false => format!("rss would leave its busiest core {plain} of the packets, those that belong to no packet set among them"),
+                    true => format!(
+                        "one packet set has {heaviest} of the packets, and with rss the busiest core \
+                         would get {plain}"
+                    ),
+                    false => format!(
+                        "with rss the busiest core would get {plain} of the packets, including packets \
+                         without a packet set"
+                    ),
                 },
             );
             format!("{shards}, while {replay}")
         }
         EngineKind::Hybrid if best.load.elephants == 0 => format!(
-            "no packet set is too heavy for a core, and moving buckets evens the load out: the busiest core gets {} of the packets",
+            "no packet set is too heavy for one core, and moving buckets balances the load: the busiest core gets {} \
+             of the packets",
             share(best.load.busiest())
         ),
         EngineKind::Hybrid => format!(
-            "{} too heavy for a core ({} of the packets, the heaviest {heaviest}) and replicated, while all others are sharded; \
-             {replay}",
+            "{} too heavy for one core ({} of the packets, the heaviest {heaviest}) and therefore replicated; all \
+             others are sharded; {replay}",
             counted(best.load.elephants as u64, "packet set is", "packet sets are"),
             share(best.load.recorded())
         ),
-        EngineKind::Shared | EngineKind::Transactional => "it was measured to be the fastest".to_owned(),
+        EngineKind::Shared | EngineKind::Transactional => "it was the fastest in the measurement".to_owned(),
     }
 }
 
-/// What would change the answer.
+/// What would change the recommendation.
 fn turns(advice: &Advice) -> Vec<String> {
     let best = &advice.forecasts[advice.best];
     let on = counted(best.cores as u64, "core", "cores");
@@ -455,7 +464,7 @@ fn turns(advice: &Advice) -> Vec<String> {
         .iter()
         .map(|(dispatch, engine)| {
             let side = if *dispatch > advice.model.d { "more" } else { "less" };
-            format!("with a dispatch of {dispatch:.0} ns or {side}, {engine} would be the choice on {on}")
+            format!("with a dispatch cost of {dispatch:.0} ns or {side}, {engine} would be the choice on {on}")
         })
         .collect();
     let fewer = advice.forecasts.iter().filter(|one| one.cores < best.cores && one.cores > 1).map(|one| one.cores);
@@ -464,11 +473,11 @@ fn turns(advice: &Advice) -> Vec<String> {
         let same = there.clone().find(|one| one.engine == best.engine).map_or(0.0, |one| one.mpps);
         let first = there.max_by(|a, b| a.mpps.total_cmp(&b.mpps));
         if let Some(there) = first.filter(|there| there.mpps > same * (1.0 + TIE_PERCENT / 100.0)) {
-            turns.push(format!("on {cores} cores {} would lead with {:.1} Mpps", there.engine, there.mpps));
+            turns.push(format!("on {cores} cores {} would be fastest with {:.1} Mpps", there.engine, there.mpps));
         }
     }
     if turns.is_empty() {
-        turns.push(format!("no dispatch cost up to a microsecond more would change that on {on}; other traffic might"));
+        turns.push(format!("up to 1 us of extra dispatch cost would not change that on {on}; other traffic might"));
     }
     turns
 }

@@ -1,4 +1,4 @@
-//! `millrace bench`: throughput under each engine, and where it comes from.
+//! `millrace bench` measures throughput under each engine, with a cost model.
 
 mod json;
 mod loss;
@@ -31,8 +31,8 @@ use catalogue::{Catalogue, Program};
 
 /// Measure a function's throughput under each engine
 ///
-/// The traffic lies in memory and is replayed over and over; all engines take turns in one run. More cores than the
-/// machine has are never timed: their rows are modelled, and say so.
+/// The traffic is replayed from memory again and again. In each round all engines take turns. Numbers of cores that the machine doesn't
+/// have are never timed; their rows are computed and labelled modelled.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   millrace bench ddos --in a.pcap --cores 1-2
@@ -43,33 +43,36 @@ use catalogue::{Catalogue, Program};
   millrace bench sweep --cores 1-2 --model-to 16
   millrace bench suite --undisturbed")]
 pub(super) struct Args {
-    /// The function (`millrace functions` lists them); `suite` for the table of targets, multiples of a bare loop's time, and for shared
-    /// and transactional on two cores beside sequential on one; or `sweep` for a stateless program that takes ever longer
+    /// Name of the function (`millrace functions` lists them), or `suite`, or `sweep`
+    ///
+    /// `suite` compares functions with targets. A target is a multiple of the time of a bare loop. It also compares shared and
+    /// transactional on two cores with sequential on one. `sweep` measures a stateless program that takes more and more time for a
+    /// packet.
     #[arg(value_name = "FUNCTION")]
     function: String,
     #[command(flatten)]
     source: Source,
     #[command(flatten)]
     configuration: Configuration,
-    /// The engines, separated by commas
+    /// Engines, separated by commas
     #[arg(long, value_delimiter = ',', default_value = "all", value_name = "LIST", value_parser = engines::choice())]
     engines: Vec<Choice>,
-    /// How many cores each runs on: 2, 1-2, 1,4, or all
+    /// Numbers of cores to run each engine on: 2, 1-2, 1,4, or all
     #[arg(long, default_value = "all", value_name = "LIST", value_parser = engines::core_list)]
     cores: Cores,
-    /// How often each case runs; the medians are of these
+    /// Number of times that each case runs; figures are medians over these rounds
     #[arg(long, default_value_t = 5, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=1000))]
     rounds: u16,
-    /// Count only rounds in which nobody else had a share of the cores, as a gauge between bursts tells: on a shared host. There are
-    /// up to twenty times as many, then; those that search for a loss-free rate all count
+    /// Count only rounds in which no other program used the cores, as a short calculation between bursts detects. For shared hosts. Up to
+    /// 20 times as many rounds run then. Trials of --mlffr always count
     #[arg(long)]
     undisturbed: bool,
-    /// How many packets a case has in a round, at least one pass over the traffic
+    /// Packets of one case in a round; at least one pass over the traffic
     #[arg(long, default_value = "1M", value_name = "NUMBER", value_parser = number::parse_positive)]
     round_packets: u64,
     #[command(flatten)]
     options: options::Options,
-    /// With `sweep`: the times that the program takes, separated by commas
+    /// With `sweep`: processing times of a packet, separated by commas: 10ns,100ns,1us
     #[arg(long, value_delimiter = ',', value_name = "LIST", value_parser = options::nanoseconds)]
     compute: Vec<f64>,
     /// Print JSON
@@ -81,12 +84,12 @@ pub(super) struct Args {
 
 pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> {
     if args.function != "sweep" && !args.compute.is_empty() {
-        return Err(Failed::usage("--compute belongs to `millrace bench sweep`; leave it out"));
+        return Err(Failed::usage("--compute is for `millrace bench sweep`; omit it"));
     }
-    signals::exit_on_interrupt("nothing was timed yet");
+    signals::exit_on_interrupt("nothing was timed");
     match args.function.as_str() {
         "suite" => {
-            args.source.refuse("suite makes its own traffic")?;
+            args.source.refuse("suite generates its own traffic")?;
             args.options.refuse("suite")?;
             return suite::perform(args, catalogue);
         }
@@ -145,20 +148,20 @@ impl Args {
     }
 }
 
-/// What records take longer that come from other cores' caches, in words.
+/// Formats the extra time for records from other cores' caches.
 pub(super) fn from_elsewhere(r: Remote) -> String {
     let beyond = match r.beyond_ns == r.here_ns {
         true => String::new(),
-        false => format!(" (on more than {}, as told: {:.1})", counted(r.here as u64, "core", "cores"), r.beyond_ns),
+        false => format!(" (on more than {}, as given: {:.1})", counted(r.here as u64, "core", "cores"), r.beyond_ns),
     };
-    format!("r = {:.1}{beyond} more where another core had it last", r.here_ns)
+    format!("r = {:.1}{beyond} more if another core used it last", r.here_ns)
 }
 
-/// The fleets that lie in memory at once: engines take turns.
+/// Engines and numbers of cores in memory at once, because they take turns.
 fn fleets(plan: &BenchPlan) -> Vec<(EngineKind, usize)> {
     let of = |engine: &EngineKind| plan.cores.iter().map(|cores| (*engine, *cores)).collect::<Vec<_>>();
     let mut fleets: Vec<_> = plan.engines.iter().flat_map(of).collect();
-    // Modelled cores come one case at a time, behind the others.
+    // Modelled cores run later, one case at a time.
     let modelled: usize = fleets.iter().map(|(engine, cores)| engine.tables(*cores)).sum();
     if plan.model_to > modelled {
         fleets = vec![(EngineKind::Scr, plan.model_to)];
@@ -166,7 +169,7 @@ fn fleets(plan: &BenchPlan) -> Vec<(EngineKind, usize)> {
     fleets
 }
 
-/// Measures behind a progress bar.
+/// Measures and shows a progress bar.
 fn timed(
     program: &dyn Program,
     trace: &Arc<Trace>,
@@ -185,7 +188,7 @@ fn timed(
     watched(plan.packets.max(trace.len() as u64), &doing, quiet, |progress| program.bench(trace, plan, progress))
 }
 
-/// Shows how far `work` is, whose runs have so many packets each.
+/// Shows a progress bar for `work`, with the packets of a run.
 fn watched<T>(
     packets: u64,
     doing: &str,
@@ -203,28 +206,28 @@ fn watched<T>(
     })?)
 }
 
-/// What an interrupt leaves.
+/// The message of an interrupt.
 pub(super) fn timed_so_far(runs: u64, of: u64) -> String {
-    format!("{} of {} runs were timed; figures are told once all of them are", number::count(runs), number::count(of))
+    format!("{} of {} runs were timed; figures need all of them", number::count(runs), number::count(of))
 }
 
-/// What a bench is told by.
+/// Input of the output formats: the bench and its description.
 struct Benched<'a> {
     description: &'a Description,
-    /// What the traffic is called.
+    /// Name of the traffic.
     name: &'a str,
     trace: &'a Trace,
     bench: &'a Bench,
     loss_free: Option<&'a LossFreePlan>,
 }
 
-/// How much of the traffic lay on huge pages.
+/// Share of the traffic on huge pages.
 fn huge_share(bench: &Bench) -> f64 {
     let HugePages { bytes, huge_bytes } = bench.huge_pages;
     huge_bytes as f64 / bytes.max(1) as f64
 }
 
-/// Writes the report, a page and its figures, into the folder that was asked for.
+/// Writes the report, a page and its figures, into the folder of --report.
 fn keep(folder: &Path, figures: &Value, page: &str, quiet: bool) -> Result<(), Failed> {
     let folder = Folder::make(folder)?;
     folder.write("bench.json", &json_text(figures))?;

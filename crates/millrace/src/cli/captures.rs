@@ -1,4 +1,4 @@
-//! The captures that a command reads: several as one, and a part of them.
+//! Arguments that name captures and select some of their packets.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -29,10 +29,10 @@ pub(super) struct Input {
 #[derive(Clone, clap::Args)]
 #[group(skip)]
 pub(super) struct Captures {
-    /// The captures to read, merged by time; a folder stands for those in it, - for standard input
+    /// Captures to read, merged by time. A folder means all captures in it; - means standard input
     #[arg(value_name = "CAPTURE")]
     captures: Vec<PathBuf>,
-    /// A capture to read, as an option; may be given several times
+    /// Capture to read; the same as CAPTURE. May be repeated
     #[arg(long = "in", short, value_name = "FILE")]
     inputs: Vec<PathBuf>,
     /// Take only packets that match this tcpdump filter: 'tcp port 443 and net 10.0.0.0/8'
@@ -41,7 +41,7 @@ pub(super) struct Captures {
     /// Take only packets from this time on: 2026-11-27T08:00:00Z, or seconds after the first packet: +12.5
     #[arg(long, value_name = "TIME", value_parser = moment, help_heading = PART)]
     from: Option<Moment>,
-    /// Take only packets before this time; as --from
+    /// Take only packets before this time, written as for --from
     #[arg(long, value_name = "TIME", value_parser = moment, help_heading = PART)]
     to: Option<Moment>,
 }
@@ -96,7 +96,7 @@ impl Captures {
 
     /// Returns the first capture that can be read only once.
     pub(super) fn pipe(&self) -> Option<&Path> {
-        // One that isn't there is told of by whoever opens it.
+        // A missing file is reported when it is opened.
         let is_read_again = |path: &Path| path.metadata().map_or(true, |about| about.is_file() || about.is_dir());
         self.given().map(PathBuf::as_path).find(|path| is_standard(path) || !is_read_again(path))
     }
@@ -130,10 +130,10 @@ impl Captures {
         }
         if paths.len() > CAPTURES_MAX {
             let many = paths.len();
-            return Err(Failed::usage(format_args!("{many} captures at once are too many: at most {CAPTURES_MAX}")));
+            return Err(Failed::usage(format_args!("{many} captures are too many: the limit is {CAPTURES_MAX}")));
         }
         if paths.iter().filter(|path| is_standard(path)).count() > 1 {
-            return Err(Failed::usage("standard input can be read once only; name - once"));
+            return Err(Failed::usage("standard input can be read only once; give - once"));
         }
         let mut known = HashMap::new();
         for path in &paths {
@@ -141,7 +141,7 @@ impl Captures {
             if let Some(other) = known.insert((about.dev(), about.ino()), path) {
                 let (path, other) = (path.display(), other.display());
                 return Err(Failed::usage(format_args!(
-                    "{path} is {other} itself: every packet would come twice; name it once"
+                    "{path} and {other} are the same file: every packet would be read twice; give it once"
                 )));
             }
         }
@@ -153,7 +153,7 @@ impl Captures {
         match self.paths()?.iter().find(|path| same_file(path, output)) {
             Some(path) => {
                 let (path, output) = (path.display(), output.display());
-                Err(Failed::usage(format_args!("{output} is the input {path} itself; write to another file")))
+                Err(Failed::usage(format_args!("{output} is also the input {path}; write to another file")))
             }
             None => Ok(()),
         }
@@ -190,7 +190,7 @@ fn captures_in(folder: &Path) -> Result<Vec<PathBuf>, Failed> {
     }
     if files.is_empty() {
         return Err(Failed::input(format_args!(
-            "{name}: there is no capture in this folder (.pcap, .pcapng, .cap, also .gz and .zst)"
+            "{name}: no captures in this folder (.pcap, .pcapng, .cap, also with .gz or .zst)"
         )));
     }
     files.sort();
@@ -247,7 +247,7 @@ impl Moment {
 }
 
 fn moment(text: &str) -> Result<Moment, String> {
-    let wrong = || "write 2026-11-27T08:00:00Z, or +12.5 for seconds after the first packet".to_owned();
+    let wrong = || "write a time as 2026-11-27T08:00:00Z, or as seconds after the first packet: +12.5".to_owned();
     if let Some(seconds) = text.strip_prefix('+') {
         let seconds: f64 = seconds.parse().map_err(|_| wrong())?;
         return if (0.0..1e9).contains(&seconds) {
@@ -256,7 +256,7 @@ fn moment(text: &str) -> Result<Moment, String> {
             Err(wrong())
         };
     }
-    // Without a zone it is UTC.
+    // A time without a zone is UTC.
     let stamp = text.parse::<Timestamp>().or_else(|_| {
         let civil: DateTime = text.parse()?;
         civil.to_zoned(TimeZone::UTC).map(|zoned| zoned.timestamp())
@@ -276,7 +276,7 @@ mod tests {
         assert_eq!(at("1970-01-01T02:00:01+02:00"), at("1970-01-01 00:00:01"));
         assert_eq!(at("+12.5"), Moment::Behind(Nanos(12_500_000_000)));
         for text in ["", "noon", "+", "+-1", "12:00", "1969-12-31T23:59:59Z", "2026-13-01T00:00:00Z"] {
-            assert!(moment(text).unwrap_err().contains("write 2026"), "{text}");
+            assert!(moment(text).unwrap_err().contains("write a time as 2026"), "{text}");
         }
     }
 }

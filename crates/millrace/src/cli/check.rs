@@ -1,4 +1,4 @@
-//! `millrace check`: a function's configuration, without a capture.
+//! `millrace check` validates a function's configuration without a capture.
 
 use engine::EngineKind;
 use nf::{Fates, Reason, Sizing};
@@ -11,17 +11,17 @@ use crate::print::output::{print, print_json};
 use crate::print::style::Style;
 use catalogue::Catalogue;
 
-/// Check a function's configuration, without a capture
+/// Check a function's configuration without a capture
 ///
-/// Reads the file, and what `--set` says besides, as `run` does, and builds the function with it. What is wrong is told with its
-/// line and column (exit code 2). What is right is told in a few lines: how many packet sets are remembered, which engines take the
-/// function, and what an operator should hear who most likely meant something else.
+/// Reads the file and the `--set` values as `run` does, and builds the function with them. An error is printed with its line and column
+/// (exit code 2). For a valid configuration, prints how many packet sets it keeps state for, which engines support the function, and a
+/// note if the configuration is probably a mistake.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   millrace check nat --config nat.toml
   millrace check firewall --set 'inside=[\"192.0.2.0/24\"]'")]
 pub(super) struct Args {
-    /// The function (`millrace functions` lists them)
+    /// Name of the function (`millrace functions` lists them)
     #[arg(value_name = "FUNCTION")]
     function: String,
     #[command(flatten)]
@@ -47,9 +47,9 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     }
     let style = Style::stdout();
     let room = match program.keeps_flows() {
-        true if flows_v6 == 0 => format!("; {} packet sets are remembered", count(flows as u64)),
+        true if flows_v6 == 0 => format!("; keeps state for {} packet sets", count(flows as u64)),
         true => {
-            format!("; {} IPv4 and {} IPv6 packet sets are remembered", count(flows as u64), count(flows_v6 as u64))
+            format!("; keeps state for {} IPv4 and {} IPv6 packet sets", count(flows as u64), count(flows_v6 as u64))
         }
         false => String::new(),
     };

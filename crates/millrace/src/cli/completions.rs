@@ -1,11 +1,11 @@
-//! Completion scripts: the generator's, and what it leaves out, which is the catalogue's: names where it has none, and behind
-//! `--set` the keys of the function that the line names.
+//! Completion scripts: the generated ones, extended with the catalogue: names of functions, and after `--set` the keys of the function on
+//! the command line.
 
 use clap::Command;
 use clap_complete::Shell;
 use nf::{ConfigKey, Description};
 
-use catalogue::{Catalogue, Entry};
+use catalogue::{Catalogue, CatalogueEntry};
 
 /// The shell's script.
 pub(super) fn script(shell: Shell, mut command: Command, catalogue: &Catalogue) -> String {
@@ -20,7 +20,7 @@ pub(super) fn script(shell: Shell, mut command: Command, catalogue: &Catalogue) 
     }
 }
 
-/// The generated function is asked for everything but keys.
+/// The generated function handles everything except keys.
 fn bash(script: &str, catalogue: &Catalogue) -> String {
     let cases = cases(catalogue, |keys| {
         let keys: Vec<String> = keys.iter().map(|key| format!("{}=", key.name)).collect();
@@ -74,9 +74,9 @@ _millrace_keys() {{
     functions.replace(":KEY=VALUE:_default", ":KEY=VALUE:_millrace_keys") + &keys + registration
 }
 
-/// The generator leaves arguments without a flag out of fish's script: these are the catalogue's names, and with each its keys.
+/// Lines for the catalogue's names and their keys, because the generated fish script leaves out arguments without a flag.
 fn fish(catalogue: &Catalogue) -> String {
-    let line = |entry: &Entry| {
+    let line = |entry: &CatalogueEntry| {
         let Description { name, summary, keys, .. } = entry.description();
         let quoted = |text: &str| text.replace('\\', "\\\\").replace('\'', "\\'");
         let mut out = format!(
@@ -96,8 +96,9 @@ fn fish(catalogue: &Catalogue) -> String {
     catalogue.entries().iter().map(line).chain(of_bench).collect()
 }
 
-/// A case of a shell's `case` for each function that has keys.
+/// A branch of a shell's `case` for each function with keys.
 fn cases(catalogue: &Catalogue, found: impl Fn(&[ConfigKey]) -> String) -> String {
-    let descriptions = catalogue.entries().iter().map(Entry::description).filter(|function| !function.keys.is_empty());
+    let descriptions =
+        catalogue.entries().iter().map(CatalogueEntry::description).filter(|function| !function.keys.is_empty());
     descriptions.map(|function| format!("            {}) {} ;;\n", function.name, found(function.keys))).collect()
 }

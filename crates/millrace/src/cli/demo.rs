@@ -1,4 +1,4 @@
-//! `millrace demo`: the shipped capture through the stateful firewall on every core, and the same under every engine.
+//! `millrace demo` runs the shipped capture through the stateful firewall on every core, then under every engine.
 
 use std::io::Cursor;
 use std::sync::Arc;
@@ -29,10 +29,10 @@ use crate::print::table::{Align, Sheet, Tone};
 use catalogue::config::Settings;
 use catalogue::{Catalogue, Program};
 
-/// See it work: a real capture through a stateful firewall, on every core, under every engine
+/// Show Millrace at work: a real capture through a stateful firewall, on every core and under every engine
 ///
-/// Twenty seconds recorded at a router between an office, the servers that it uses and an attacker who scans and floods.
-/// The capture is part of the program: nothing is read, written or sent.
+/// The capture is 20 seconds long. It was recorded at a router between an office, the servers it uses, and an attacker who scans and
+/// floods. It is part of the program: the demo reads, writes and sends nothing.
 #[derive(clap::Args)]
 #[command(after_help = "Example:  millrace demo")]
 pub(super) struct Args {
@@ -41,20 +41,20 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// The function that the demo shows, and the office's addresses.
+/// The demo's function, and the addresses of the office.
 const FUNCTION: &str = "firewall";
 const INSIDE: &str = "inside=[\"192.168.10.0/24\", \"2001:db8:1::/64\"]";
 
-/// One engine's part of the comparison.
-struct Held {
+/// The comparison of one engine with `sequential`.
+struct EngineCheck {
     engine: EngineKind,
     cores: usize,
     verified: Verified,
 }
 
 pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> {
-    signals::exit_on_interrupt("the demo had only begun");
-    // Each engine is held once and timed once.
+    signals::exit_on_interrupt("the demo had just started");
+    // Each engine is compared once and timed once.
     let (steps, of) = (Counter::default(), 2 * EngineKind::ALL.len() as u64);
     let shown = steps.clone();
     let sample = move || Sample { done: shown.get(), total: Some(of), packets: 0 };
@@ -62,7 +62,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     let progress = Progress::begin(args.json, "demo", doing, sample);
     let lacks = || {
         Failed::usage(format!(
-            "the demo shows `{FUNCTION}`, which this program was built without (--features {FUNCTION})"
+            "the demo needs the function `{FUNCTION}`, but this program was built without it (--features {FUNCTION})"
         ))
     };
     let entry = catalogue.get(FUNCTION).ok_or_else(lacks)?;
@@ -83,18 +83,18 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     }
     let dropped = who(&*program, &trace)?;
     let together = cores.max(2);
-    let mut held: Vec<Held> = Vec::new();
+    let mut checks: Vec<EngineCheck> = Vec::new();
     for engine in EngineKind::ALL {
-        let (done, all) = (held.len(), EngineKind::ALL.len());
-        signals::so_far(format!("{done} of {all} engines were held against sequential, and none was timed"));
-        held.push(hold(&*program, &trace, engine, together));
-        steps.set(held.len() as u64);
+        let (done, all) = (checks.len(), EngineKind::ALL.len());
+        signals::so_far(format!("{done} of {all} engines were compared with sequential, and none was timed"));
+        checks.push(check_engine(&*program, &trace, engine, together));
+        steps.set(checks.len() as u64);
     }
-    signals::so_far("all engines were held against sequential, and were being timed".to_owned());
+    signals::so_far("all engines were compared with sequential; timing was not finished".to_owned());
     let plan = BenchPlan {
         engines: EngineKind::ALL.to_vec(),
         cores: if cores > 1 { vec![1, cores] } else { vec![1] },
-        // What is shown is an impression; `bench` measures.
+        // The rates are only an impression; use `bench` to measure.
         rounds: 1,
         packets: 2 * trace.len() as u64,
         options: options(&trace),
@@ -108,9 +108,17 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     let bench = program.bench(&trace, &plan, &mut |runs, all| steps.set((of + of * runs / all.max(1)) / 2))?;
     drop(progress);
 
-    let equal = held.iter().all(|held| held.verified.mismatch.is_none());
-    let shown =
-        Shown { description: entry.description(), trace: &trace, kind, cores, outcome: &outcome, dropped, held, bench };
+    let equal = checks.iter().all(|check| check.verified.mismatch.is_none());
+    let shown = Shown {
+        description: entry.description(),
+        trace: &trace,
+        kind,
+        cores,
+        outcome: &outcome,
+        dropped,
+        checks,
+        bench,
+    };
     if args.json {
         print_json(&shown.json(equal))?;
     } else {
@@ -119,12 +127,12 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     if equal { Ok(()) } else { Err(Failed::Said(OUTCOME)) }
 }
 
-/// Tables for this trace alone, so that the demo starts at once.
+/// Small tables for this trace, so that the demo starts at once.
 fn options(trace: &Trace) -> Options {
     Options { flows_max: Some(trace.len()), ..Options::default() }
 }
 
-/// Who was dropped, by reason.
+/// Sources of dropped packets, by reason.
 fn who(program: &dyn Program, trace: &Arc<Trace>) -> Result<Vec<Dropped>, Failed> {
     let mut sources = Sources::default();
     let mut queue = MemoryQueue::new(Arc::clone(trace), 256);
@@ -136,15 +144,15 @@ fn who(program: &dyn Program, trace: &Arc<Trace>) -> Result<Vec<Dropped>, Failed
     Ok(sources.into_dropped())
 }
 
-/// Holds an engine against `sequential`, by schedules and by real threads.
-fn hold(program: &dyn Program, trace: &Trace, engine: EngineKind, cores: usize) -> Held {
+/// Compares an engine with `sequential`, with random schedules and real threads.
+fn check_engine(program: &dyn Program, trace: &Trace, engine: EngineKind, cores: usize) -> EngineCheck {
     let cores = if engine == EngineKind::Sequential { 1 } else { cores };
     let plan =
         Plan { engines: vec![engine], cores: cores..=cores, seeds: 0..2, threads: true, options: Options::default() };
-    Held { engine, cores, verified: program.verify(trace, &plan, &mut |_, _| {}) }
+    EngineCheck { engine, cores, verified: program.verify(trace, &plan, &mut |_, _| {}) }
 }
 
-/// All that the demo shows.
+/// Everything that the demo prints.
 struct Shown<'a> {
     description: &'a Description,
     trace: &'a Trace,
@@ -152,7 +160,7 @@ struct Shown<'a> {
     cores: usize,
     outcome: &'a Outcome,
     dropped: Vec<Dropped>,
-    held: Vec<Held>,
+    checks: Vec<EngineCheck>,
     bench: Bench,
 }
 
@@ -162,8 +170,8 @@ impl Shown<'_> {
         let cores = counted(self.cores as u64, "core", "cores");
         let seconds = Duration::from_nanos(self.trace.duration().0).as_secs_f64();
         let mut out = format!(
-            "{}, recorded at an office's router: {}, {}\nthrough a stateful {} ({} on {cores}): inside may open, outside may \
-             only answer\n\n",
+            "{}, recorded at an office's router: {}, {}\nthrough a stateful {} ({} on {cores}): inside hosts may open \
+             connections, outside hosts may only answer\n\n",
             style.bold(format!("{seconds:.0} seconds")),
             counted(counters.received, "packet", "packets"),
             bytes(counters.received_bytes),
@@ -171,25 +179,25 @@ impl Shown<'_> {
             self.kind,
         );
         out += &self.fates(style);
-        out += "\nThe scan and the flood are not allowed in; what the attacked host said to them belongs to no connection.\n";
+        out += "\nThe scan and the flood are not allowed in. The attacked host's answers to them belong to no connection.\n";
         out += &format!("\n{}\n\n", style.bold("The same under every engine, from memory"));
         out += &self.engines(style);
         out += if equal {
-            "\nThe function is one sequential program that knows of no core. Each engine spreads its packets and its state\n\
-             over cores in another way; every verdict and all state came out as on one core.\n"
+            "\nThe function is one sequential program without any code for cores. Each engine spreads packets and state\n\
+             over cores in its own way. All verdicts and all state were the same as on one core.\n"
         } else {
             "\nAn engine differs from the sequential program: that is a bug in Millrace. Please report it.\n"
         };
         out += &format!("\n{}\n", style.bold("Try next"));
         for (command, what) in [
-            ("millrace functions", "what else there is: NAT, connection tracking, policing, ..."),
-            ("millrace inspect YOUR.pcap", "what is in a capture of yours"),
-            ("millrace run firewall --in YOUR.pcap --out ALLOWED.pcap", "and through the firewall"),
-            ("millrace verify firewall --in YOUR.pcap", "every engine held against the sequential program"),
+            ("millrace functions", "other functions: NAT, connection tracking, policing, ..."),
+            ("millrace inspect YOUR.pcap", "describe your own capture"),
+            ("millrace run firewall --in YOUR.pcap --out ALLOWED.pcap", "send it through the firewall"),
+            ("millrace verify firewall --in YOUR.pcap", "compare every engine with the sequential program"),
         ] {
             out += &format!("  {command:<56} {}\n", style.dim(what));
         }
-        out += &format!("\n{}\n", style.bold("This run again, from the file"));
+        out += &format!("\n{}\n", style.bold("Repeat this run from the file"));
         out += &format!("  millrace run firewall --in testdata/demo.pcap.zst --set '{INSIDE}'\n");
         out
     }
@@ -230,7 +238,7 @@ impl Shown<'_> {
         }
         columns.push(("against sequential", Align::Left));
         let mut sheet = Sheet::new(style, &columns);
-        for Held { engine, cores, verified } in &self.held {
+        for EngineCheck { engine, cores, verified } in &self.checks {
             let mut row = vec![(engine.name().to_owned(), Tone::Bold), (self.mpps(*engine, 1), Tone::Plain)];
             if self.cores > 1 {
                 row.push((self.mpps(*engine, self.cores), Tone::Plain));
@@ -248,7 +256,7 @@ impl Shown<'_> {
         sheet.lines(2)
     }
 
-    /// The median rate, marked where it isn't measured.
+    /// The median rate, marked if it is modelled.
     fn mpps(&self, engine: EngineKind, cores: usize) -> String {
         let row = self.bench.rows.iter().find(|row| row.engine == engine && row.cores == cores);
         row.map_or("-".to_owned(), |row| {
@@ -260,9 +268,9 @@ impl Shown<'_> {
     fn json(&self, equal: bool) -> Value {
         let dropped = dropped::json(&self.dropped, self.description);
         let engines: Vec<Value> = self
-            .held
+            .checks
             .iter()
-            .map(|Held { engine, cores, verified }| {
+            .map(|EngineCheck { engine, cores, verified }| {
                 let rates: Vec<Value> = self
                     .bench
                     .rows
@@ -288,7 +296,7 @@ impl Shown<'_> {
     }
 }
 
-/// How far the engine was held to `sequential`, in few words.
+/// Extent of the comparison with `sequential`, in a few words.
 const fn how(engine: EngineKind, sharing: Sharing) -> &'static str {
     match engine.guarantee(sharing) {
         Guarantee::Identical => "packet by packet",

@@ -17,7 +17,7 @@ pub(super) struct DroppedArgs {
     /// Write dropped packets to this pcapng file, each with its drop reason as a comment
     #[arg(long, value_name = "FILE")]
     dropped: Option<PathBuf>,
-    /// List the sources of most dropped packets for each reason (`--dropped` implies it)
+    /// For each drop reason, list the sources with the most dropped packets (--dropped implies it)
     #[arg(long)]
     sources: bool,
 }
@@ -43,10 +43,12 @@ impl DroppedArgs {
         let Some(file) = self.file() else { return Ok(()) };
         let name = file.display();
         if files::is_standard(file) {
-            return Err(Failed::usage("--dropped needs a file: standard output is the summary's, or the output's"));
+            return Err(Failed::usage(
+                "--dropped needs a file; standard output is already used by the summary or the packets",
+            ));
         }
         if let Some(ending) = files::unknown(file) {
-            return Err(Failed::usage(format_args!("{name}: `.{ending}` is no capture's name; call it .pcapng")));
+            return Err(Failed::usage(format_args!("{name}: `.{ending}` is not a capture format; use .pcapng")));
         }
         let says_classic = [".pcap", ".cap", ".dmp"].into_iter().any(|ending| {
             let name = file.to_string_lossy().to_lowercase();
@@ -54,7 +56,7 @@ impl DroppedArgs {
         });
         if says_classic {
             return Err(Failed::usage(format_args!(
-                "{name}: a classic pcap has no place for the reasons; call what --dropped writes .pcapng"
+                "{name}: classic pcap can't hold the drop reasons; use .pcapng for --dropped"
             )));
         }
         input.refuse_output(file)?;

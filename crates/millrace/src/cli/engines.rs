@@ -1,4 +1,4 @@
-//! Engines, cores and seeds, as commands take them.
+//! Arguments for engines, cores and seeds.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -9,16 +9,16 @@ use engine::EngineKind;
 use super::failure::Failed;
 use super::word;
 use crate::print::number;
-use catalogue::Entry;
+use catalogue::CatalogueEntry;
 
-/// An engine, or whichever suits the traffic.
+/// An engine, or `auto`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
     Auto,
     One(EngineKind),
 }
 
-/// Reads an engine's name or `auto`.
+/// Parses an engine's name or `auto`.
 pub(super) fn wanted() -> impl TypedValueParser<Value = Wanted> {
     let names = EngineKind::ALL.map(EngineKind::name);
     PossibleValuesParser::new([&["auto"], names.as_slice()].concat())
@@ -32,27 +32,27 @@ pub(super) enum Choice {
     One(EngineKind),
 }
 
-/// Reads an engine's name or `all`.
+/// Parses an engine's name or `all`.
 pub(super) fn choice() -> impl TypedValueParser<Value = Choice> {
     let names = EngineKind::ALL.map(EngineKind::name);
     PossibleValuesParser::new([&["all"], names.as_slice()].concat())
         .map(|name| EngineKind::from_name(&name).map_or(Choice::All, Choice::One))
 }
 
-/// The engines chosen, each once, in the usual order.
+/// The chosen engines without duplicates, in the usual order.
 pub(super) fn chosen(choices: &[Choice]) -> Vec<EngineKind> {
     let wanted = |kind: &EngineKind| choices.contains(&Choice::All) || choices.contains(&Choice::One(*kind));
     EngineKind::ALL.into_iter().filter(wanted).collect()
 }
 
-/// Reads a number of cores, or `all`.
+/// Parses a number of cores, or `all`.
 pub(super) fn cores(text: &str) -> Result<usize, String> {
     match text {
         "all" => Ok(machine_cores()),
         _ => match text.parse() {
             Ok(cores @ 1..=CORES_MAX) => Ok(cores),
             _ if core_list(text).is_ok() => {
-                Err("one number of cores is meant here; several (2,5 or 1-4) belong to bench, verify and test"
+                Err("only one number of cores is allowed here; lists (2,5 or 1-4) are for bench, verify and test"
                     .to_owned())
             }
             _ => Err(format!("write a number from 1 to {CORES_MAX}, or all")),
@@ -60,7 +60,7 @@ pub(super) fn cores(text: &str) -> Result<usize, String> {
     }
 }
 
-/// Numbers of cores, each once, the least first. There is one at least.
+/// Numbers of cores, sorted and without duplicates; at least one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Cores(Vec<usize>);
 
@@ -73,12 +73,12 @@ impl Cores {
         self.0.clone()
     }
 
-    /// The same without those from `end` on.
+    /// The numbers below `end`.
     pub(super) fn below(&self, end: usize) -> Self {
         Self(self.0.iter().copied().filter(|cores| *cores < end).collect())
     }
 
-    /// The same as ranges without gaps.
+    /// The numbers as ranges without gaps.
     pub(super) fn ranges(&self) -> Vec<RangeInclusive<usize>> {
         let mut ranges: Vec<RangeInclusive<usize>> = Vec::new();
         for cores in &self.0 {
@@ -104,7 +104,7 @@ impl fmt::Display for Cores {
     }
 }
 
-/// Reads numbers of cores and ranges of them, separated by commas; `all` for one to as many as there are.
+/// Parses numbers of cores and ranges, separated by commas; `all` means from 1 to the number of cores of this machine.
 pub(super) fn core_list(text: &str) -> Result<Cores, String> {
     let mut all = Vec::new();
     for part in text.split(',') {
@@ -119,15 +119,15 @@ pub(super) fn core_list(text: &str) -> Result<Cores, String> {
     Ok(Cores(all))
 }
 
-/// More than any machine that a capture is replayed on, few enough to start that many threads.
+/// Maximum number of cores: more than any machine has, few enough to start that many threads.
 const CORES_MAX: usize = 256;
 
-/// The processors that this process may use.
+/// Number of processors that this process may use.
 pub(super) fn machine_cores() -> usize {
     engine::cpus().len().max(1)
 }
 
-/// What the first processor calls itself.
+/// Name of the first processor.
 pub(crate) fn processor() -> String {
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = info.lines().find_map(|line| line.strip_prefix("model name"));
@@ -135,21 +135,20 @@ pub(crate) fn processor() -> String {
     model.to_owned()
 }
 
-/// The command line that measures the same again, as a shell takes it.
+/// This command line, quoted for a shell.
 pub(crate) fn command() -> String {
     let words = std::env::args_os().skip(1).map(|given| word(&given.to_string_lossy()));
     ["millrace".to_owned()].into_iter().chain(words).collect::<Vec<_>>().join(" ")
 }
 
-/// The engine of a run that names none: on one core `sequential`; on several the first of `rss`, `scr` and `shared` that
-/// takes the function.
-pub(super) fn fitting(entry: &Entry, cores: usize) -> Result<EngineKind, Failed> {
+/// The default engine: `sequential` on one core; on several cores the first of `rss`, `scr` and `shared` that supports the function.
+pub(super) fn fitting(entry: &CatalogueEntry, cores: usize) -> Result<EngineKind, Failed> {
     if cores == 1 {
         return Ok(EngineKind::Sequential);
     }
     let by_speed = [EngineKind::Rss, EngineKind::Scr, EngineKind::Shared];
     let taking = by_speed.into_iter().find(|kind| kind.accepts(entry.description(), cores).is_ok());
-    taking.ok_or_else(|| Failed::usage(format_args!("no engine runs {} on {cores} cores", entry.description().name)))
+    taking.ok_or_else(|| Failed::usage(format_args!("no engine can run {} on {cores} cores", entry.description().name)))
 }
 
 #[cfg(test)]
@@ -175,7 +174,7 @@ mod tests {
             assert!(core_list(text).is_err(), "{text}");
         }
         for text in ["2,5", "1-4"] {
-            assert!(cores(text).unwrap_err().contains("one number of cores is meant here"), "{text}");
+            assert!(cores(text).unwrap_err().contains("only one number of cores is allowed here"), "{text}");
         }
         assert!(cores("0").unwrap_err().contains("from 1 to"));
     }

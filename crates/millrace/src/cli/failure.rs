@@ -1,4 +1,4 @@
-//! How a command can end other than well, and the exit code that says so.
+//! Ways in which a command can fail, and their exit codes.
 
 use std::fmt;
 use std::io;
@@ -7,36 +7,36 @@ use std::process::ExitCode;
 use engine::EngineError;
 use port::PortError;
 
-/// What a command ends with when it doesn't end well.
+/// Failure of a command.
 #[derive(Debug)]
 pub(crate) enum Failed {
-    /// The outcome is not what it should be: an engine differs, a function panicked. Exit code 1.
+    /// Wrong outcome: an engine differs, or a function panicked. Exit code 1.
     Outcome(anyhow::Error),
-    /// What was asked for makes no sense: a wrong argument, a wrong configuration. Exit code 2.
+    /// Wrong usage: argument or configuration. Exit code 2.
     Usage(anyhow::Error),
     /// A file can't be read or written. Exit code 3.
     Input(anyhow::Error),
-    /// All has been said already; this is the exit code.
+    /// The error was already printed; this is the exit code.
     Said(u8),
-    /// Nobody reads the output any more.
+    /// The reader of the output has closed it.
     BrokenPipe,
 }
 
-/// What the exit codes mean, as the help tells it.
+/// Help text on the exit codes.
 pub(crate) const EXIT_CODES: &str = "\
 Exit codes:
-  0    done
-  1    the outcome differs: an engine disagrees with `sequential`, or a function panicked
-  2    usage: a wrong argument or configuration, or an engine that can't take the function
+  0    success
+  1    wrong outcome: an engine differs from `sequential`, or a function panicked
+  2    wrong usage: argument, configuration, or an engine that doesn't support the function
   3    input or output: a file can't be read or written
-  130  interrupted (Ctrl-C): what was taken in is finished, statistics and output are complete
-  141  whoever read the output has gone";
+  130  interrupted (Ctrl-C): packets already read are finished, summary and output are complete
+  141  the reader of the output has closed it";
 
 pub(crate) const OUTCOME: u8 = 1;
 pub(crate) const INPUT: u8 = 3;
 pub(crate) const INTERRUPTED: u8 = 130;
 const USAGE: u8 = 2;
-/// What a shell reports of a program that SIGPIPE ended.
+/// Exit code that a shell reports for a program ended by SIGPIPE.
 const BROKEN_PIPE: u8 = 141;
 
 impl Failed {
@@ -56,7 +56,7 @@ impl Failed {
         }
     }
 
-    /// The exit code, and what is to be said before.
+    /// The exit code, and the error to print.
     pub(crate) fn into_parts(self) -> (ExitCode, Option<anyhow::Error>) {
         let (code, error) = match self {
             Self::Outcome(error) => (OUTCOME, Some(error)),

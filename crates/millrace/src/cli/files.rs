@@ -1,4 +1,4 @@
-//! Captures in and captures out, with the slips that would destroy something refused before anything is opened.
+//! Opens captures to read and to write. Mistakes that would destroy a file are refused before anything is opened.
 
 use std::io::{IsTerminal, stdout};
 use std::path::{Path, PathBuf};
@@ -12,9 +12,9 @@ use super::failure::Failed;
 /// The capture formats that can be written.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(super) enum Format {
-    /// Classic pcap: one link type.
+    /// Classic pcap: one link type for the whole file
     Pcap,
-    /// pcapng: any interfaces.
+    /// pcapng: several interfaces, each with its link type
     Pcapng,
 }
 
@@ -27,13 +27,12 @@ impl From<Format> for Container {
     }
 }
 
-/// Whether the name stands for standard input or output.
+/// True if the name stands for standard input or output.
 pub(super) fn is_standard(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-/// Opens captures and, where there is one, an output of packets that grow by so many bytes on their way through. `tap` is
-/// called for each packet that is taken.
+/// Opens captures and, if given, an output for packets that grow by `growth` bytes. Calls `tap` for each packet taken.
 pub(super) fn open(
     captures: &Captures,
     packets: Option<u64>,
@@ -58,49 +57,51 @@ pub(super) fn open(
     Ok((Capture::new(reader, writer), progress))
 }
 
-/// Refuses to write bytes to a screen, or a capture under a name that says it is something else.
+/// Refuses to write binary data to a terminal, or a capture with the extension of another format.
 pub(super) fn refuse_output(output: &Path, format: Option<Format>) -> Result<(), Failed> {
     if let Some(extension) = unknown(output).filter(|_| format.is_none()) {
         return Err(Failed::usage(format_args!(
-            "{}: `.{extension}` is no capture's name; call it .pcap or .pcapng, with .gz or .zst behind it or not, or say \
-             what to write by --format pcap or --format pcapng",
+            "{}: `.{extension}` is not a capture format; use .pcap or .pcapng, with or without .gz or .zst, or give \
+             --format pcap or --format pcapng",
             output.display()
         )));
     }
     if is_standard(output) && stdout().is_terminal() {
-        return Err(Failed::usage("a capture on the screen helps nobody; send standard output to a file or a program"));
+        return Err(Failed::usage(
+            "refusing to write a capture to the terminal; redirect standard output to a file or a program",
+        ));
     }
     Ok(())
 }
 
-/// Refuses a file to write that has another use in the same run.
+/// Refuses an output file that has another use in the same run.
 pub(super) fn refuse_same(file: &Path, others: &[(&str, Option<&Path>)]) -> Result<(), Failed> {
     let is_same = |other: &Path| other == file || same_file(file, other);
     match others.iter().find(|(_, other)| other.is_some_and(is_same)) {
         Some((what, _)) => {
             let name = file.display();
-            Err(Failed::usage(format_args!("{name} is {what} itself; write to another file")))
+            Err(Failed::usage(format_args!("{name} is also {what}; write to another file")))
         }
         None => Ok(()),
     }
 }
 
-/// Returns true if the file's name is one of a capture.
+/// Returns true if the file name has the extension of a capture.
 pub(super) fn is_capture(path: &Path) -> bool {
     Container::named(path).is_some()
 }
 
-/// The ending of a name that says neither which kind of capture it is, nor leaves it open.
+/// The extension of a file name, if it is not that of a capture.
 pub(super) fn unknown(output: &Path) -> Option<String> {
     let name = output.file_name()?.to_string_lossy().to_lowercase();
     let stem = [".gz", ".zst"].into_iter().find_map(|ending| name.strip_suffix(ending)).unwrap_or(&name);
-    // A name that begins with a dot has no ending by that.
+    // A leading dot does not start an extension.
     let (before, ending) = stem.rsplit_once('.')?;
     let is_known = ["pcap", "pcapng", "cap", "dmp", "ntar"].contains(&ending);
     (!before.is_empty() && !is_known).then(|| ending.to_owned())
 }
 
-/// The name in messages.
+/// The name for messages.
 pub(super) fn shown(path: &Path) -> PathBuf {
     if is_standard(path) { PathBuf::from("standard input") } else { path.to_owned() }
 }

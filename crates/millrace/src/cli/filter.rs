@@ -1,5 +1,5 @@
-//! Filters as tcpdump writes them (pcap-filter(7)), as far as addresses, ports, protocols, tags and lengths go. What is in a VLAN or
-//! behind an IPv6 extension header is seen as what isn't; tcpdump looks into the former behind `vlan` alone, and not into the latter.
+//! Packet filters in the syntax of tcpdump (pcap-filter(7)), for addresses, ports, protocols, VLAN tags and lengths. Packets in a VLAN or
+//! after an IPv6 extension header match like other packets; tcpdump matches the former only with `vlan`, and the latter not at all.
 
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -18,10 +18,10 @@ pub(super) enum Filter {
     Ip,
     Ip6,
     Arp,
-    /// A protocol behind it, by number.
+    /// A protocol in IP, by number.
     Protocol(u8),
     Net(Direction, Prefix),
-    Port(Direction, Carrier, RangeInclusive<u16>),
+    Port(Direction, PortProtocol, RangeInclusive<u16>),
     Vlan(Option<u16>),
     /// Bytes on the wire.
     Length(RangeInclusive<u32>),
@@ -38,7 +38,7 @@ pub(super) enum Direction {
 }
 
 /// The protocol of a port; any if `None`.
-type Carrier = Option<u8>;
+type PortProtocol = Option<u8>;
 
 impl Direction {
     fn fits(self, source: bool, destination: bool) -> bool {
@@ -55,19 +55,19 @@ impl Filter {
     /// Parses an expression.
     ///
     /// # Errors
-    /// A sentence that names the word which can't be parsed, and what could be there.
+    /// A sentence with the word that can't be parsed, and what is expected.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let mut parser = Parser { words: words(text), at: 0, last: Qualifiers::default() };
         if parser.words.is_empty() {
-            return Err("there is no expression; write one as 'tcp port 443 and net 10.0.0.0/8'".to_owned());
+            return Err("the filter is empty; write for example 'tcp port 443 and net 10.0.0.0/8'".to_owned());
         }
         if parser.words.len() > WORDS_MAX {
-            return Err(format!("{} words are too many: at most {WORDS_MAX}", parser.words.len()));
+            return Err(format!("{} words are too many: the limit is {WORDS_MAX}", parser.words.len()));
         }
         let filter = parser.terms()?;
         match parser.peek() {
             None => Ok(filter),
-            Some(word) => Err(format!("`{word}` isn't understood here; expressions are joined by and, or")),
+            Some(word) => Err(format!("`{word}` isn't expected here; join expressions with and, or")),
         }
     }
 
@@ -136,7 +136,7 @@ fn words(text: &str) -> Vec<String> {
     words
 }
 
-/// Qualifiers ahead of a value. A value without any takes those of the value before.
+/// Qualifiers before a value. A value without qualifiers takes those of the value before.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Qualifiers {
     carrier: Option<Kind>,
@@ -200,7 +200,7 @@ impl Parser {
         }
         if self.take(&["("]) {
             let filter = self.terms()?;
-            return if self.take(&[")"]) { Ok(filter) } else { Err("a `)` is missing at the end".to_owned()) };
+            return if self.take(&[")"]) { Ok(filter) } else { Err("`)` is missing at the end".to_owned()) };
         }
         self.primitive()
     }
@@ -301,7 +301,7 @@ impl Parser {
             Some(What::Net) => {
                 Filter::Net(direction, self.value("net", net, "a network: 10.0.0.0/8, 10.1, 2001:db8::/32")?)
             }
-            // Directions alone are of hosts, as is an address alone.
+            // A direction without a type means hosts, as does an address alone.
             None if direction != Direction::Either => Filter::Net(
                 direction,
                 self.value("src or dst", host, "an address (names aren't resolved), or host, net, port")?,
@@ -328,7 +328,7 @@ impl Parser {
                         let family = carrier.map_or(Filter::Ip, Self::alone);
                         Ok(self.keep(qualifiers, Filter::All(Box::new(family), Box::new(port))))
                     }
-                    Some(Kind::Arp | Kind::Protocol(_)) => Err("ports are of tcp, udp and sctp".to_owned()),
+                    Some(Kind::Arp | Kind::Protocol(_)) => Err("only tcp, udp and sctp have ports".to_owned()),
                 };
             }
             Some(What::Protocol) => Filter::Protocol(self.value("proto", number, "a protocol's number or name")?),
@@ -347,7 +347,7 @@ impl Parser {
 
     /// Parses the word after `behind`.
     fn value<T>(&mut self, behind: &str, read: impl Fn(&str) -> Option<T>, wanted: &str) -> Result<T, String> {
-        let Some(word) = self.peek() else { return Err(format!("behind `{behind}` there has to be {wanted}")) };
+        let Some(word) = self.peek() else { return Err(format!("expected {wanted} after `{behind}`")) };
         let Some(value) = read(word) else { return Err(format!("`{word}` is not {wanted}")) };
         self.at += 1;
         Ok(value)
@@ -356,10 +356,10 @@ impl Parser {
     fn not_understood(&self) -> String {
         match self.peek() {
             Some(word) => format!(
-                "`{word}` isn't understood; there may be ip, ip6, arp, tcp, udp, sctp, icmp, icmp6, src, dst, host, net, port, \
+                "`{word}` isn't known; the words are ip, ip6, arp, tcp, udp, sctp, icmp, icmp6, src, dst, host, net, port, \
                  portrange, proto, vlan, less, greater, and, or, not and parentheses"
             ),
-            None => "something is missing at the end".to_owned(),
+            None => "the filter is incomplete".to_owned(),
         }
     }
 }
@@ -373,7 +373,7 @@ fn net_with_length(text: &str) -> Option<Prefix> {
     text.contains('/').then(|| net(text)).flatten()
 }
 
-/// Parses a network with its prefix length, or the first bytes of an IPv4 one. Host bits have to be zero, as in tcpdump.
+/// Parses a network with its prefix length, or the first bytes of an IPv4 network. Host bits must be zero, as in tcpdump.
 fn net(text: &str) -> Option<Prefix> {
     let (address, length) = match text.split_once('/') {
         Some((address, length)) => (address, Some(length.parse::<u8>().ok()?)),
@@ -558,19 +558,19 @@ mod tests {
     #[test]
     fn what_is_not_understood_is_named() {
         for (expression, says) in [
-            ("", "there is no expression"),
-            ("tpc", "`tpc` isn't understood"),
-            ("tcp prot 80", "`prot` isn't understood"),
-            ("port", "behind `port` there has to be"),
+            ("", "the filter is empty"),
+            ("tpc", "`tpc` isn't known"),
+            ("tcp prot 80", "`prot` isn't known"),
+            ("port", "expected"),
             ("port 65536", "`65536` is not a number"),
             ("port webservice", "`webservice` is not a number up to 65535"),
             ("host www.example.net", "names aren't resolved"),
             ("net 10.0.0.0/33", "`10.0.0.0/33` is not a network"),
-            ("tcp and", "something is missing"),
-            ("(tcp", "a `)` is missing"),
-            ("tcp)", "`)` isn't understood here"),
-            ("tcp udp", "`udp` isn't understood"),
-            ("icmp port 80", "ports are of tcp"),
+            ("tcp and", "the filter is incomplete"),
+            ("(tcp", "`)` is missing"),
+            ("tcp)", "`)` isn't expected here"),
+            ("tcp udp", "`udp` isn't known"),
+            ("icmp port 80", "only tcp, udp and sctp have ports"),
             ("greater many", "`many` is not a number of bytes"),
             ("portrange 80", "`80` is not ports"),
         ] {

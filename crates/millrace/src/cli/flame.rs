@@ -1,4 +1,4 @@
-//! A flame graph of processor time by line of a function, and the same in words.
+//! A flame graph of processor time by line of a function, and the same as text.
 
 mod fold;
 mod known;
@@ -27,24 +27,24 @@ use crate::print::style::Style;
 use crate::print::table::{Align, Sheet, Tone};
 use catalogue::{Code, Program};
 
-/// Whether and where time by line is told.
+/// Output files for processor time by line.
 #[derive(clap::Args)]
 pub(super) struct Options {
-    /// Draw a flame graph of processor time by line of the function into this file, as SVG; - for standard output
+    /// Draw a flame graph of processor time, by line of the function, to this SVG file; - means standard output
     #[arg(long, value_name = "FILE")]
     flame: Option<PathBuf>,
-    /// Write the stacks that were sampled, folded, as other tools read them; - for standard output
+    /// Write the sampled stacks to this file in folded format, which other flame graph tools read; - means standard output
     #[arg(long, value_name = "FILE")]
     folded: Option<PathBuf>,
 }
 
-/// Samples that are enough: a line with a tenth of the time is told to within one percent of all.
+/// Number of samples that is enough: the share of a line with a tenth of the time is then precise to one percent.
 const ENOUGH: u64 = 3000;
-/// How long it takes at most to get as many.
+/// Maximum time to get that many samples.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Packets of a round at most, so that it is seen in time that there are enough.
+/// Maximum packets of a round, so that sampling stops soon after there are enough.
 const ROUND_PACKETS: u64 = 1 << 20;
-/// Lines that the text has by themselves.
+/// Number of lines in the text.
 const LINES: usize = 10;
 
 impl Options {
@@ -52,18 +52,17 @@ impl Options {
         [&self.flame, &self.folded].into_iter().flatten().map(PathBuf::as_path)
     }
 
-    /// Whether anybody wants to know.
+    /// True if an output is requested.
     pub(super) fn is_wanted(&self) -> bool {
         self.outputs().next().is_some()
     }
 
-    /// Whether standard output is not for words.
+    /// True if standard output is one of the outputs.
     pub(super) fn takes_output(&self) -> bool {
         self.outputs().any(is_standard)
     }
 
-    /// Refuses what can't come to a good end, before there is any work: a program that can't tell lines, outputs that can't be
-    /// written or that would destroy something.
+    /// Refuses, before any work, a program without line tables, and outputs that can't be written or would destroy a file.
     pub(super) fn check(
         &self,
         program: &dyn Program,
@@ -81,16 +80,16 @@ impl Options {
         }
         if self.flame.as_deref().is_some_and(is_standard) && stdout().is_terminal() {
             return Err(Failed::usage(
-                "a picture's text on the screen helps nobody; send standard output to a file or a program",
+                "refusing to write an SVG picture to the terminal; redirect standard output to a file or a program",
             ));
         }
         for output in self.outputs() {
             source.captures.refuse_output(output)?;
             if config.is_some_and(|config| same_file(config, output)) {
                 let name = output.display();
-                return Err(Failed::usage(format_args!("{name} is the configuration itself; write to another file")));
+                return Err(Failed::usage(format_args!("{name} is also the configuration; write to another file")));
             }
-            // Pipes and devices have one beginning. Of files, it is known that they can be made when one was.
+            // Pipes and devices can be opened only once. A file is created to see whether that works.
             if std::fs::metadata(output).map_or(true, |found| found.is_file() || found.is_dir()) {
                 drop(Target::create(output).map_err(|fault| at(output, fault))?);
             }
@@ -98,14 +97,14 @@ impl Options {
         if !has_lines(program.code().address) {
             let flag = if self.flame.is_some() { "--flame" } else { "--folded" };
             return Err(Failed::usage(format_args!(
-                "{flag} goes by line tables, and this program was built without them; this builds and runs one that has them:\n  \
+                "{flag} needs line tables, and this program was built without them. To build and run with them:\n  \
                  cargo run --profile profiling -- profile {function} ... {flag} FILE"
             )));
         }
         Ok(())
     }
 
-    /// Writes what is wanted.
+    /// Writes the requested outputs.
     pub(super) fn write(&self, cycles: &Cycles, quiet: bool) -> Result<(), Failed> {
         if let Some(path) = &self.flame {
             write(path, &cycles.flame().svg())?;
@@ -120,7 +119,7 @@ impl Options {
     }
 }
 
-/// Writes a file whole or not at all.
+/// Writes a file completely or not at all.
 fn write(path: &Path, text: &str) -> Result<(), Failed> {
     let mut target = Target::create(path).map_err(|fault| at(path, fault))?;
     target.write_all(text.as_bytes()).map_err(|error| at(path, Fault::from_write(error)))?;
@@ -131,7 +130,7 @@ fn at(path: &Path, fault: Fault) -> Failed {
     Error { path: path.to_owned(), offset: 0, packets: 0, fault }.into()
 }
 
-/// Where processor time goes.
+/// Processor time by place.
 pub(super) struct Cycles {
     folded: Folded,
     samples: Samples,
@@ -140,8 +139,8 @@ pub(super) struct Cycles {
     subtitle: String,
 }
 
-/// Samples a function's workers over rounds of their own, so that no figure of the profile has samples in it. The first round is
-/// not sampled: it opens all flows, and touches all memory for the first time.
+/// Samples a function's workers in separate rounds, so that sampling doesn't affect the figures of the profile. The first round is not
+/// sampled: it opens all flows and touches all memory for the first time.
 pub(super) fn sample(
     program: &dyn Program,
     trace: &Arc<Trace>,
@@ -182,7 +181,8 @@ pub(super) fn sample(
     if folded.total() == 0 {
         let others = counted(folded.elsewhere, "sample", "samples");
         return Err(Failed::input(format_args!(
-            "no sample was of a worker, and {others} of other threads: the signal SIGPROF is blocked, or workers had next to nothing to do"
+            "no sample shows a worker, and {others} show other threads: the signal SIGPROF is blocked, or the workers \
+             had almost nothing to do"
         )));
     }
     let cores = counted(plan.cores as u64, "core", "cores");
@@ -195,17 +195,17 @@ pub(super) fn sample(
 }
 
 impl Cycles {
-    /// Samples in a second of processor time.
+    /// Samples per second of processor time.
     fn rate(&self) -> f64 {
         let all = self.folded.total() + self.folded.elsewhere + self.samples.lost;
         all as f64 / self.samples.cpu_time.as_secs_f64().max(1e-9)
     }
 
-    /// How much was sampled, and what was left out.
+    /// Number of samples, and what was left out.
     fn basis(&self) -> String {
         let Samples { by_cpu, lost, .. } = &self.samples;
         let taken = counted(self.folded.total(), "sample", "samples");
-        let mut basis = format!("{taken} of workers, {:.0} a second of processor time", self.rate());
+        let mut basis = format!("{taken} of workers, {:.0} per second of processor time", self.rate());
         if self.folded.elsewhere > 0 {
             basis += &format!("; {} of other threads left out", count(self.folded.elsewhere));
         }
@@ -231,11 +231,14 @@ impl Cycles {
             notes: vec![
                 self.subtitle.clone(),
                 self.basis(),
-                "Bars are as wide as their share of samples; nothing is left out for being narrow. A click widens a bar, the lowest shows \
-                 all again."
+                "The width of a bar is its share of the samples. No bar is left out. Click a bar to zoom in; click \
+                 the lowest bar to see all."
                     .to_owned(),
             ],
-            legend: PARTS.iter().map(|(part, meaning)| (*part, *meaning, parts.get(part).copied().unwrap_or(0))).collect(),
+            legend: PARTS
+                .iter()
+                .map(|(part, meaning)| (*part, *meaning, parts.get(part).copied().unwrap_or(0)))
+                .collect(),
             bars: Bar::of(stacks),
         }
     }
@@ -269,7 +272,7 @@ impl Cycles {
         out + &format!("  {}\n", parts.join(", "))
     }
 
-    /// What programs read.
+    /// The same as JSON.
     pub(super) fn json(&self) -> (Value, Value) {
         let lines = self
             .folded
@@ -295,7 +298,7 @@ impl Cycles {
     }
 }
 
-/// Whose time there is, in words.
+/// Names of the parts.
 const PARTS: [(Part, &str); 4] = [
     (Part::Own, "the function's own lines"),
     (Part::Called, "what they call"),
@@ -303,7 +306,7 @@ const PARTS: [(Part, &str); 4] = [
     (Part::Unknown, "not attributed"),
 ];
 
-/// Processors that are told one by one in words.
+/// Maximum number of processors listed in the text.
 const BY_CPU_MAX: usize = 4;
 
 #[cfg(test)]
@@ -345,7 +348,8 @@ mod tests {
         let rows = rows.filter(|row| row.first() == Some(&"%"));
         let samples: Vec<u64> = rows.filter_map(|row| row[2].parse().ok()).collect();
         assert_eq!(samples, [12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 3, 10], "{text}");
-        let basis = "88 samples of workers, 250 a second of processor time; 3 of other threads left out; 51 on processor 0, 40 on processor 1";
+        let basis = "88 samples of workers, 250 per second of processor time; 3 of other threads left out; 51 on \
+             processor 0, 40 on processor 1";
         assert!(text.contains(basis), "{text}");
         for row in ["nat.rs:12", "2 lines more", "outside", "the function's own lines 88.6 %, what they call 0.0 %"] {
             assert!(text.contains(row), "{row}: {text}");

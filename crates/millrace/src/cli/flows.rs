@@ -1,4 +1,4 @@
-//! Sessions of captures, a row each: `millrace flows`, and `--flows` of a run.
+//! `millrace flows`, and `--flows` of a run: the sessions in captures, one row each.
 
 use std::io::{BufWriter, Write, stdout};
 use std::sync::Arc;
@@ -26,12 +26,12 @@ use row::{csv, jsonl, text};
 use sessions::{Session, Sessions};
 use shown::Shown;
 
-/// List the sessions of captures: a row for both directions of each
+/// List the sessions in captures, one row for both directions
 ///
-/// A row has the time of the first packet and the duration, both ends (the opener first), packets and bytes on the wire and TCP flags in
-/// both directions, the state, and the application by its first payload. Several captures are merged by time stamp; a folder stands
-/// for all captures in it. A session ends after --idle seconds without a packet, or when a SYN opens a new one on its ports.
-/// Packets that are not IP are left out.
+/// A row has the time of the first packet, the duration, both endpoints (the opener first), packets, bytes on the wire and TCP flags in
+/// both directions, the state, and the application by its first payload. Several captures are merged by time stamp; a folder means all
+/// captures in it. A session ends after --idle seconds without a packet, or when a SYN opens a new session with the same addresses and
+/// ports. Packets that are not IP are left out.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   millrace flows a.pcap
@@ -55,7 +55,7 @@ pub(super) struct Args {
     top: usize,
 }
 
-/// Seconds of silence after which a session has ended, unless told.
+/// Default of --idle, in seconds.
 const IDLE: u32 = 300;
 
 /// Output format.
@@ -119,12 +119,12 @@ pub(super) fn perform(args: &Args) -> Result<(), Failed> {
         print(&text(&first.into_sessions(), all, Style::stdout()))?;
     }
     if other > 0 {
-        remark(&format!("{} that were no IP, or malformed, belong to no session\n", counted(other)));
+        remark(&format!("{} without a session: not IP, or malformed\n", counted(other)));
     }
     match failure {
         Some(error) => Err(error.into()),
         None if interrupted => {
-            note("interrupted: this is what was read until then\n");
+            note("interrupted: only the packets read so far are shown\n");
             Err(Failed::Said(INTERRUPTED))
         }
         None => Ok(()),

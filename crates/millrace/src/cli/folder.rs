@@ -1,5 +1,4 @@
-//! Where a report goes. Nothing lies there under its proper name before it is whole, so that an old report is replaced by a
-//! new one or stays.
+//! Folders for reports. A file gets its name only when it is complete, so an old report is either replaced or kept.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,11 +9,11 @@ use super::failure::Failed;
 pub(super) struct Folder(PathBuf);
 
 impl Folder {
-    /// Makes the folder, or takes the one that is there.
+    /// Creates the folder, or uses the existing one.
     pub(super) fn make(path: &Path) -> Result<Self, Failed> {
-        let failed = |error| Failed::input(format_args!("{}: no report can be written there: {error}", path.display()));
+        let failed = |error| Failed::input(format_args!("{}: can't write a report there: {error}", path.display()));
         fs::create_dir_all(path).map_err(failed)?;
-        // Whether files can be made there is known when one was.
+        // Creating a file is the only sure test that files can be created.
         let probe = path.join(".report.tmp");
         fs::write(&probe, "").map_err(failed)?;
         let _ = fs::remove_file(probe);
@@ -32,14 +31,13 @@ impl Folder {
     }
 }
 
-/// Tells before the work that a report can't be written there, without making anything: the nearest thing that there is on
-/// the way must be a folder.
+/// Checks before the work, without creating anything, that the report can be written: the nearest existing parent must be a folder.
 pub(super) fn refuse_no_folder(path: &Path) -> Result<(), Failed> {
     let there = path.ancestors().find_map(|way| fs::metadata(way).ok().map(|found| (way, found)));
     match there {
         Some((way, found)) if !found.is_dir() => {
             let (path, way) = (path.display(), way.display());
-            Err(Failed::input(format_args!("{path}: no report can be written there: {way} is no folder")))
+            Err(Failed::input(format_args!("{path}: can't write a report there: {way} is not a folder")))
         }
         Some(_) | None => Ok(()),
     }

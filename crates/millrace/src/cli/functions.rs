@@ -1,4 +1,4 @@
-//! `millrace functions`: the catalogue.
+//! `millrace functions` lists the catalogue.
 
 use engine::EngineKind;
 use nf::{ConfigKey, Description, Sharing, Sizing};
@@ -11,16 +11,16 @@ use crate::print::output::{print, print_json};
 use crate::print::style::Style;
 use crate::print::table::{Align, Sheet, Tone};
 use catalogue::config::Settings;
-use catalogue::{Catalogue, Entry};
+use catalogue::{Catalogue, CatalogueEntry};
 
-/// List the network functions, or tell all about one
+/// List the network functions, or describe one
 ///
-/// Without a name: what each function does and which engines take it. With one: its packet set, its state, its
-/// configuration keys with their defaults, its reasons to drop a packet, and why an engine refuses it.
+/// Without a name: what each function does and which engines support it. With a name: its packet set, its state, its configuration keys
+/// with defaults, its drop reasons, and why an engine refuses it.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  millrace functions\n  millrace functions nat")]
 pub(super) struct Args {
-    /// The function to tell all about
+    /// Function to describe
     #[arg(value_name = "FUNCTION")]
     function: Option<String>,
     /// Print JSON
@@ -56,11 +56,11 @@ fn list(catalogue: &Catalogue) -> Result<String, Failed> {
             (description.summary, Tone::Plain),
         ]);
     }
-    let more = style.dim("`millrace functions NAME` tells all about one: state, configuration, drop reasons, engines.");
+    let more = style.dim("`millrace functions NAME` describes one: state, configuration, drop reasons, engines.");
     Ok(format!("{}\n{more}\n", sheet.lines(0)))
 }
 
-/// The engines that take the function on several cores.
+/// The engines that support the function on several cores.
 fn engines(description: &Description) -> String {
     let refused = |kind: &EngineKind| *kind != EngineKind::Sequential && kind.accepts(description, 2).is_err();
     if EngineKind::ALL.iter().any(refused) {
@@ -71,7 +71,7 @@ fn engines(description: &Description) -> String {
     }
 }
 
-fn page(entry: &Entry) -> Result<String, Failed> {
+fn page(entry: &CatalogueEntry) -> Result<String, Failed> {
     let style = Style::stdout();
     let description = entry.description();
     let program = entry.load(&Settings::default())?;
@@ -99,7 +99,7 @@ fn page(entry: &Entry) -> Result<String, Failed> {
     } else {
         let mut sheet = Sheet::new(style, &[("key", Align::Left), ("default", Align::Left), ("", Align::Left)]);
         for ConfigKey { name, default, help } in description.keys {
-            // A long list would push all that stands behind it off the screen.
+            // A long list would push later columns off the screen.
             match default.len() {
                 ..=DEFAULT_MAX => sheet.row([*name, *default, *help]),
                 _ => sheet.row([*name, "", &format!("{help}; by default {default}")]),
@@ -108,7 +108,7 @@ fn page(entry: &Entry) -> Result<String, Failed> {
         out += &sheet.lines(2);
     }
 
-    out += &format!("\n{}\n  ", style.bold("Drops of its own"));
+    out += &format!("\n{}\n  ", style.bold("Drop reasons"));
     out += &if description.drop_reasons.is_empty() { "none".to_owned() } else { description.drop_reasons.join(", ") };
 
     out += &format!("\n\n{}\n", style.bold("Engines"));
@@ -126,13 +126,13 @@ fn page(entry: &Entry) -> Result<String, Failed> {
     Ok(out)
 }
 
-/// Characters of a default that has a column to itself.
+/// Maximum length of a default in a column of its own.
 const DEFAULT_MAX: usize = 32;
 
-/// How many packet sets are remembered, in words.
+/// Number of packet sets that it keeps state for, as text.
 fn room(Sizing { flows, flows_v6 }: Sizing, keeps_flows: bool) -> String {
     match (keeps_flows, flows_v6) {
-        (false, _) => "as many as its keys say of each: it has no flow table".to_owned(),
+        (false, _) => "none: it has no flow table; its keys set the sizes".to_owned(),
         // Its keys are of one form.
         (true, 0) => counted(flows as u64, "packet set", "packet sets"),
         (true, _) => format!("{} IPv4 and {} IPv6 packet sets", count(flows as u64), count(flows_v6 as u64)),
@@ -145,7 +145,7 @@ fn refusal(kind: EngineKind, description: &Description) -> Option<String> {
     kind.accepts(description, cores).err()
 }
 
-fn facts(entry: &Entry) -> Result<Value, Failed> {
+fn facts(entry: &CatalogueEntry) -> Result<Value, Failed> {
     let Description { name, summary, state, sharing, keys, drop_reasons, recipes: _ } = entry.description();
     let program = entry.load(&Settings::default())?;
     let engines: Vec<Value> = EngineKind::ALL

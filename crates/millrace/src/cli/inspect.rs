@@ -1,4 +1,4 @@
-//! `millrace inspect`: what is in a capture.
+//! `millrace inspect` describes a capture.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,10 +20,10 @@ mod page;
 use census::Census;
 use page::Page;
 
-/// Tell what is in a capture
+/// Describe a capture
 ///
-/// Link type, format, duration, packets and bytes, flows by protocol, the largest flow's share and how skewed the rest
-/// is, fragments, malformed packets by kind, VLANs, tunnels, and how often the capture's clock stepped back.
+/// Prints the link type, format, duration, packets and bytes, flows by protocol, the share of the largest flow and the skew of the
+/// others, fragments, malformed packets by kind, VLANs, tunnels, and how often the capture's clock stepped back.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  millrace inspect a.pcap\n  millrace inspect a.pcap --filter 'udp port 53' --to +60\n  zcat a.pcap.gz | millrace inspect - --json"
@@ -81,7 +81,7 @@ pub(super) fn perform(args: &Args) -> Result<(), Failed> {
     match failure {
         Some(error) => Err(error.into()),
         None if interrupted => {
-            note("interrupted: this is what was read until then\n");
+            note("interrupted: only the packets read so far are shown\n");
             Err(Failed::Said(super::failure::INTERRUPTED))
         }
         None => Ok(()),

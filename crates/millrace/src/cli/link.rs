@@ -1,17 +1,17 @@
-//! A link between sequencer and cores that loses packets, as `run` takes it.
+//! Options of a link between sequencer and cores that loses packets.
 
 use engine::Link;
 
 use super::bench::options::percent;
 
-/// What is lost on the way to replicas, and whether they recover it.
+/// Loss on the way to replicas, and whether they recover it.
 #[derive(clap::Args)]
 pub(super) struct LinkArgs {
-    /// With scr: keep logs from which cores take what they missed (on), or don't (off, as without the option). With
-    /// --sequenced: packets may be missing
+    /// With scr: keep logs, so that a core can fetch the history it missed (on), or keep none (off). With --sequenced: on means that
+    /// packets may be missing from the capture [default: off]
     #[arg(long, value_enum, value_name = "SWITCH", help_heading = "Loss")]
     loss_recovery: Option<Switch>,
-    /// With scr: how many of the packets are lost, with the history they carry, on the way to their cores: 0.1%
+    /// With scr: share of packets that are lost on the way to their cores, with the history that they carry: 0.1% [default: 0]
     #[arg(long, value_name = "PERCENT", value_parser = percent, conflicts_with = "sequenced", help_heading = "Loss")]
     link_loss: Option<f64>,
 }
@@ -23,7 +23,7 @@ enum Switch {
 }
 
 impl LinkArgs {
-    /// The link; `None` where nothing is lost and nobody logs. Which packets are lost follows from the run's seed.
+    /// Returns the link; `None` if nothing is lost and no logs are kept. The run's seed decides which packets are lost.
     pub(super) fn link(&self, seed: u64) -> Option<Link> {
         let recovery = self.loss_recovery == Some(Switch::On);
         let loss_ppm = (self.link_loss.unwrap_or(0.0) * 1e6).round() as u32;

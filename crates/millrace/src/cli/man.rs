@@ -1,4 +1,4 @@
-//! `millrace man`: the manual pages.
+//! `millrace man` writes the manual pages.
 
 use std::path::PathBuf;
 
@@ -14,7 +14,7 @@ use crate::print::output::print;
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  millrace man ~/.local/share/man/man1")]
 pub(super) struct Args {
-    /// The folder to write to
+    /// Folder to write to
     #[arg(value_name = "FOLDER")]
     folder: PathBuf,
 }
@@ -35,7 +35,7 @@ pub(super) fn perform(args: &Args, mut command: Command) -> Result<(), Failed> {
     ))
 }
 
-/// The page of a command and those of the commands in it: `millrace-run`.
+/// The page of a command and of its subcommands: `millrace-run`.
 fn gather(command: &Command, pages: &mut Vec<(String, String)>) -> Result<(), Failed> {
     let name = command.get_display_name().unwrap_or_else(|| command.get_name()).to_owned();
     let mut page = Vec::new();

@@ -1,4 +1,4 @@
-//! The `millrace` command over any catalogue: an author's own functions get every command.
+//! The `millrace` command for any catalogue, so that an author's own functions get every subcommand.
 
 mod advise;
 mod bench;
@@ -17,7 +17,6 @@ mod folder;
 mod functions;
 mod inspect;
 mod link;
-mod load;
 mod man;
 mod new;
 mod profile;
@@ -25,6 +24,7 @@ mod rss;
 mod run;
 mod sequence;
 mod signals;
+mod steering_options;
 mod synth;
 mod table_options;
 mod tables;
@@ -48,24 +48,24 @@ use crate::print::number::bytes;
 use crate::print::output::{Level, note, print, print_as_it_is};
 use crate::print::style::Style;
 use catalogue::config::{Settings, nearest};
-use catalogue::{Catalogue, Entry, Program};
+use catalogue::{Catalogue, CatalogueEntry, Program};
 
 #[derive(Parser)]
 #[command(
     name = "millrace",
     version,
     about = "Stateful packet processing on many cores: one program, any parallel engine, the same outcome",
-    after_help = "Begin with:  millrace demo",
+    after_help = "Start with:  millrace demo",
     after_long_help = EXIT_CODES,
     propagate_version = true
 )]
 struct Cli {
     #[command(subcommand)]
     task: Task,
-    /// Say nothing but results and errors: no progress, no remarks
+    /// Print only results and errors: no progress, no notes
     #[arg(long, short, global = true, conflicts_with = "verbose", help_heading = "Output")]
     quiet: bool,
-    /// Say more: what was chosen without being asked for
+    /// Also print what was chosen by default, such as the engine and the seed
     #[arg(long, short, global = true, help_heading = "Output")]
     verbose: bool,
 }
@@ -88,16 +88,16 @@ enum Task {
     Inspect(inspect::Args),
     Flows(flows::Args),
     New(new::Args),
-    /// Print a shell's completion script
+    /// Print a completion script for a shell
     #[command(after_help = "Example:  millrace completions bash > ~/.local/share/bash-completion/completions/millrace")]
     Completions {
-        /// The shell
+        /// The shell that reads the script
         shell: Shell,
     },
     Man(man::Args),
 }
 
-/// Does what the program's arguments say, with the functions of `catalogue`, and returns its exit code.
+/// Runs the command of the program arguments, with the functions of `catalogue`. Returns the exit code.
 #[must_use]
 pub fn main(catalogue: &Catalogue) -> ExitCode {
     let matches = match command(catalogue).try_get_matches() {
@@ -150,7 +150,7 @@ fn perform(task: Task, catalogue: &Catalogue) -> Result<(), Failed> {
     }
 }
 
-/// Refuses to begin where one of an author's own functions breaks the contract.
+/// Refuses to start if one of the author's functions breaks the contract.
 fn refuse_flawed(catalogue: &Catalogue) -> Result<(), Failed> {
     for entry in catalogue.added() {
         if let Some(flaw) = entry.flaw() {
@@ -161,7 +161,7 @@ fn refuse_flawed(catalogue: &Catalogue) -> Result<(), Failed> {
     Ok(())
 }
 
-/// The command line, with the catalogue's names filled in, so that slips are noticed and completions know them.
+/// The command line with the catalogue's names, for error messages and completions.
 fn command(catalogue: &Catalogue) -> Command {
     let names: Vec<&'static str> = catalogue.entries().iter().map(|entry| entry.description().name).collect();
     let mut command = Cli::command();
@@ -172,7 +172,7 @@ fn command(catalogue: &Catalogue) -> Command {
                 let task = task.mut_arg("function", |function| {
                     function.value_parser(PossibleValuesParser::new(names)).hide_possible_values(true)
                 });
-                // What was changed goes to the end: the capture stays behind the function.
+                // A changed argument moves to the end, so move the capture, too; it stays after the function.
                 let capture =
                     ["file", "captures"].into_iter().find(|id| task.get_arguments().any(|one| one.get_id() == id));
                 match capture {
@@ -185,7 +185,7 @@ fn command(catalogue: &Catalogue) -> Command {
     command
 }
 
-/// Help and versions are asked for; the rest is a slip. A reader that has gone needs neither.
+/// Prints help or version, or the error in the arguments. A closed output is ignored.
 fn wrong_arguments(error: &clap::Error) -> ExitCode {
     let failed = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion).then(|| {
         let text = error.render();
@@ -203,7 +203,7 @@ fn wrong_arguments(error: &clap::Error) -> ExitCode {
 }
 
 /// The catalogue's entry of this name.
-fn entry<'a>(catalogue: &'a Catalogue, name: &str) -> Result<&'a Entry, Failed> {
+fn entry<'a>(catalogue: &'a Catalogue, name: &str) -> Result<&'a CatalogueEntry, Failed> {
     catalogue.get(name).ok_or_else(|| {
         let guess = nearest(name, catalogue.entries().iter().map(|entry| entry.description().name));
         let hint = guess.map_or(";".to_owned(), |guess| format!("; did you mean `{guess}`?"));
@@ -211,7 +211,7 @@ fn entry<'a>(catalogue: &'a Catalogue, name: &str) -> Result<&'a Entry, Failed> 
     })
 }
 
-/// What a shell takes as this one word.
+/// Quotes a text as one word for a shell.
 fn word(text: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_=./:,@%+".contains(&byte);
     if !text.is_empty() && text.bytes().all(is_plain) {
@@ -220,19 +220,19 @@ fn word(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
-/// How a function is to be configured.
+/// Arguments for a function's configuration.
 #[derive(clap::Args)]
 struct Configuration {
-    /// The function's configuration, in TOML (`millrace functions NAME` lists the keys)
+    /// TOML file with the function's configuration (`millrace functions NAME` lists the keys)
     #[arg(long, value_name = "FILE")]
     config: Option<std::path::PathBuf>,
-    /// One value, before what the file says; may be given several times
+    /// Set one configuration key; overrides the file. May be repeated
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
 }
 
 impl Configuration {
-    /// The arguments that configure the function so again, each behind a blank.
+    /// Formats these arguments for a shell, each after a space, so that a command can be repeated.
     fn again(&self) -> String {
         let config = self.config.iter().map(|path| format!(" --config {}", word(&path.display().to_string())));
         config.chain(self.set.iter().map(|given| format!(" --set {}", word(given)))).collect()
@@ -248,7 +248,7 @@ impl Configuration {
         self.settings_with(true)
     }
 
-    /// The file's values, and those given besides or not.
+    /// The file's values; with `given` also those of --set.
     fn settings_with(&self, given: bool) -> Result<Settings, Failed> {
         let mut settings = match &self.config {
             Some(path) => Settings::from_file(path.display().to_string(), configuration(path)?),
@@ -261,8 +261,7 @@ impl Configuration {
     }
 }
 
-/// The text of a configuration file, which may be a device or a capture by mistake: that is a wrong configuration, and not a
-/// file that can't be read.
+/// Reads a configuration file. A device or a capture given by mistake is a wrong configuration, not an unreadable file.
 fn configuration(path: &std::path::Path) -> Result<String, Failed> {
     const BYTES_MAX: u64 = 1 << 20;
     let name = path.display();
@@ -270,15 +269,15 @@ fn configuration(path: &std::path::Path) -> Result<String, Failed> {
     let mut bytes = Vec::new();
     let file = std::fs::File::open(path).map_err(unread)?;
     if file.take(BYTES_MAX + 1).read_to_end(&mut bytes).map_err(unread)? as u64 > BYTES_MAX {
-        return Err(Failed::usage(format_args!("{name} has more than 1 MiB, so it is no configuration")));
+        return Err(Failed::usage(format_args!("{name} is larger than 1 MiB, so it is not a configuration")));
     }
-    String::from_utf8(bytes).map_err(|_| Failed::usage(format_args!("{name} is no text, so it is no configuration")))
+    String::from_utf8(bytes)
+        .map_err(|_| Failed::usage(format_args!("{name} is not a text file, so it is not a configuration")))
 }
 
-/// Refuses to build fleets of these engines, on so many cores each, where the machine can't hold all of them at once: that would end with
-/// the kernel killing something, or with an abort.
+/// Refuses engines that don't fit into memory all at once; otherwise the kernel would kill a process, or the allocation would abort.
 fn refuse_too_much(program: &dyn Program, fleets: &[(EngineKind, usize)]) -> Result<(), Failed> {
-    /// A little more than the largest entry with its share of the index takes.
+    /// Slightly more than the largest entry with its share of the index.
     const FLOW_BYTES: u64 = 144;
     let sizing = program.sizing();
     let flows = (sizing.flows + sizing.flows_v6) as u64 * FLOW_BYTES;
@@ -301,21 +300,20 @@ fn refuse_too_much(program: &dyn Program, fleets: &[(EngineKind, usize)]) -> Res
         return Ok(());
     };
     let what = match (tables, shared) {
-        (0, shared) => format!("what packet sets share would take about {}", bytes(shared)),
+        (0, shared) => format!("shared state would take about {}", bytes(shared)),
         (tables, 0) => format!("the tables of all cores would take about {}", bytes(tables)),
-        (tables, shared) => format!(
-            "the tables of all cores would take about {}, and what packet sets share {}",
-            bytes(tables),
-            bytes(shared)
-        ),
+        (tables, shared) => {
+            format!("the tables of all cores would take about {}, and shared state {}", bytes(tables), bytes(shared))
+        }
     };
     Err(Failed::usage(format_args!(
-        "{what}, and {} are free; take fewer cores, or make things smaller by --set (`millrace functions` and the function's name tell its keys)",
+        "{what}, but only {} are free; use fewer cores, or smaller tables with --set (`millrace functions NAME` lists \
+         the keys)",
         bytes(have)
     )))
 }
 
-/// The memory that the kernel says can be had.
+/// Available memory, as the kernel reports it.
 fn available_bytes() -> Option<u64> {
     let info = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = info.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;

@@ -1,4 +1,4 @@
-//! `millrace new`: a crate with a function that works, to be filled in.
+//! `millrace new` writes a crate with a working function.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,44 +7,44 @@ use super::failure::Failed;
 use crate::print::output::print;
 use catalogue::Catalogue;
 
-/// Write a crate with a network function that works, to be filled in
+/// Write a crate with a working network function, to start your own from
 ///
-/// The crate holds the function, the command `millrace` with that function in its catalogue, a test that holds every engine against
-/// it, a case file that says in words what it does, and a README that says what to change.
+/// The crate has the function, the command `millrace` with this function in its catalogue, a test that compares every engine, a case file
+/// with packets and expected outcomes, and a README that says what to change.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   millrace new my-function --path ../millrace
   millrace new my-function --into functions/mine --git https://example.com/millrace.git --rev v0.1.0")]
 pub(super) struct Args {
-    /// The function's name: lower case letters and digits, words joined by hyphens
+    /// Name of the function: lower case letters and digits, words joined by hyphens
     #[arg(value_name = "NAME")]
     name: String,
-    /// The folder to write to, which must not be there or be empty [default: the name]
+    /// Folder to write to; it must be empty or not exist [default: the name]
     #[arg(long, value_name = "FOLDER")]
     into: Option<PathBuf>,
     #[command(flatten)]
     source: Source,
-    /// With --git: the commit, tag or branch
+    /// With --git: commit, tag or branch [default: the repository's default branch]
     #[arg(long, value_name = "REV")]
     rev: Option<String>,
 }
 
-/// Where the new crate gets Millrace from. No version of a registry: the name `millrace` is another project's there.
+/// Source of Millrace for the new crate. Not a registry version, because the name `millrace` belongs to another project there.
 #[derive(clap::Args)]
 #[group(required = true, multiple = false)]
 struct Source {
-    /// The folder of Millrace's sources to build with
+    /// Folder with Millrace's sources to build with
     #[arg(long, value_name = "FOLDER")]
     path: Option<PathBuf>,
-    /// The git repository of Millrace's sources to build with
+    /// Git repository with Millrace's sources to build with
     #[arg(long, value_name = "URL")]
     git: Option<String>,
 }
 
-/// Ahead of the function: what the compiler is to refuse.
+/// Attributes of the function crate.
 const HEAD: &str = "#![no_std]\n#![forbid(unsafe_code)]\n";
 
-/// The files, by their place in the crate.
+/// The files, by their path in the crate.
 const FILES: [(&str, &str); 6] = [
     ("src/lib.rs", include_str!("../../skeleton/lib.rs")),
     ("src/main.rs", include_str!("../../skeleton/main.rs")),
@@ -61,19 +61,19 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     }
     if catalogue.get(name).is_some() {
         return Err(Failed::usage(format_args!(
-            "there is a function `{name}` already; `millrace functions {name}` tells what it does"
+            "the function `{name}` exists already; `millrace functions {name}` describes it"
         )));
     }
     let folder = args.into.clone().unwrap_or_else(|| PathBuf::from(name));
     let taken = fs::read_dir(&folder).map(|mut entries| entries.next().is_some());
     if taken.unwrap_or_else(|_| folder.exists()) {
         return Err(Failed::usage(format_args!(
-            "{} is there already, and no empty folder; --into names another",
+            "{} exists and is not an empty folder; give another one with --into",
             folder.display()
         )));
     }
     if args.rev.is_some() && args.source.git.is_none() {
-        return Err(Failed::usage("--rev belongs to --git; leave it out"));
+        return Err(Failed::usage("--rev needs --git; omit it"));
     }
     let dependency = dependency(&args.source, args.rev.as_deref())?;
     let manifest = format!(
@@ -88,8 +88,8 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     }
     let shown = folder.display();
     print(&format!(
-        "{shown}: the function `{name}`, which counts the packets of each host until it is told otherwise\n\n  cd {shown}\n  cargo test\n  cargo \
-         run --release -- functions {name}\n\nREADME.md says what to change, and in which order.\n"
+        "{shown}: the function `{name}`; until you change it, it counts the packets of each host\n\n  cd {shown}\n  cargo test\n  cargo \
+         run --release -- functions {name}\n\nREADME.md says what to change, step by step.\n"
     ))
 }
 
@@ -98,20 +98,20 @@ fn wrong(name: &str) -> Option<&'static str> {
     let words: Vec<&str> = name.split('-').collect();
     let is_word = |word: &&str| !word.is_empty() && word.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
     if !words.iter().all(is_word) {
-        return Some("is not of lower case letters and digits, words joined by hyphens");
+        return Some("must have lower case letters and digits, with words joined by hyphens");
     }
     if !name.starts_with(|c: char| c.is_ascii_lowercase()) {
-        return Some("doesn't begin with a letter");
+        return Some("must begin with a letter");
     }
     if name.len() > NAME_MAX {
-        return Some("is longer than 64 letters");
+        return Some("must not be longer than 64 characters");
     }
-    // Words of the language, of the libraries and of cargo, and types that the crate's own text names.
+    // Keywords, names of libraries and of cargo, and types that the crate uses.
     let camel = camel(name);
     let sources = FILES.iter().filter(|(place, _)| place.ends_with(".rs"));
     let code = sources.flat_map(|(_, text)| text.lines()).filter(|line| !line.trim_start().starts_with("//"));
     let used = code.flat_map(|line| line.split(|c: char| !c.is_alphanumeric() && c != '_')).any(|word| word == camel);
-    (RESERVED.contains(&name) || used).then_some("means something else to the compiler, or in the crate itself")
+    (RESERVED.contains(&name) || used).then_some("is reserved by the compiler or by the crate itself")
 }
 
 const NAME_MAX: usize = 64;
@@ -177,7 +177,7 @@ const RESERVED: [&str; 58] = [
     "yield",
 ];
 
-/// The name as a type has it.
+/// The name as a type name.
 fn camel(name: &str) -> String {
     name.split('-')
         .map(|word| {
@@ -187,7 +187,7 @@ fn camel(name: &str) -> String {
         .collect()
 }
 
-/// A file's text with the name in place of the skeleton's.
+/// The text of a file with the skeleton's name replaced.
 fn named(place: &str, text: &str, name: &str) -> String {
     let camel = camel(name);
     let used = format!("use {}::", name.replace('-', "_"));
@@ -203,7 +203,7 @@ fn named(place: &str, text: &str, name: &str) -> String {
     }
 }
 
-/// How the new crate finds Millrace.
+/// The dependency on Millrace for Cargo.toml.
 fn dependency(source: &Source, rev: Option<&str>) -> Result<String, Failed> {
     let place = match (&source.path, &source.git) {
         (Some(folder), _) => format!("path = {:?}", crate_of(folder)?),
@@ -211,24 +211,24 @@ fn dependency(source: &Source, rev: Option<&str>) -> Result<String, Failed> {
             for (option, text) in [("--git", url.as_str())].into_iter().chain(rev.map(|rev| ("--rev", rev))) {
                 if text.is_empty() || text.contains(|c: char| c.is_whitespace() || c.is_control() || "\"\\".contains(c))
                 {
-                    return Err(Failed::usage(format_args!("{option}: `{text}` is nothing that git knows")));
+                    return Err(Failed::usage(format_args!("{option}: `{text}` is not a valid git name")));
                 }
             }
             if !url.contains(':') {
-                return Err(Failed::usage(format_args!("--git: `{url}` is no URL; --path names a folder")));
+                return Err(Failed::usage(format_args!("--git: `{url}` is not a URL; use --path for a folder")));
             }
             let rev = rev.map(|rev| format!(", rev = \"{rev}\"")).unwrap_or_default();
             format!("git = \"{url}\"{rev}")
         }
-        (None, None) => return Err(Failed::usage("say where Millrace's sources are: --path FOLDER or --git URL")),
+        (None, None) => return Err(Failed::usage("give the place of Millrace's sources: --path FOLDER or --git URL")),
     };
     Ok(format!("{{ package = \"{PACKAGE}\", {place} }}"))
 }
 
-/// What cargo calls this crate.
+/// Package name of this crate.
 const PACKAGE: &str = env!("CARGO_PKG_NAME");
 
-/// The crate within Millrace's sources, or the folder itself if it is the crate.
+/// The folder of this crate in Millrace's sources, or the folder itself if it is the crate.
 fn crate_of(folder: &Path) -> Result<PathBuf, Failed> {
     let named = format!("name = \"{PACKAGE}\"");
     let is_crate =
@@ -237,7 +237,7 @@ fn crate_of(folder: &Path) -> Result<PathBuf, Failed> {
     found.and_then(|folder| folder.canonicalize().ok()).ok_or_else(|| {
         let shown = folder.display();
         Failed::usage(format_args!(
-            "{shown} has no crate `{PACKAGE}` in it; it is crates/millrace of Millrace's sources"
+            "{shown} has no crate `{PACKAGE}`; the crate is in crates/millrace of Millrace's sources"
         ))
     })
 }
@@ -257,9 +257,23 @@ mod tests {
         for good in ["my-function", "a", "dns2-tunnel-guard"] {
             assert_eq!(wrong(good), None, "{good}");
         }
-        for bad in
-            ["", "-", "My", "a--b", "a_b", "1a", "a-", "core", "ä", "a b", "../a", "match", "config", "flow", "entry"]
-        {
+        for bad in [
+            "",
+            "-",
+            "My",
+            "a--b",
+            "a_b",
+            "1a",
+            "a-",
+            "core",
+            "ä",
+            "a b",
+            "../a",
+            "match",
+            "config",
+            "flow",
+            "catalogue-entry",
+        ] {
             assert!(wrong(bad).is_some(), "{bad}");
         }
         assert_eq!(named("README.md", "skeleton Skeleton use skeleton::X", "my-fn"), "my-fn MyFn use my_fn::X");

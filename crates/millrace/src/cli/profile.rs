@@ -1,4 +1,4 @@
-//! `millrace profile`: why a function's transactions fail, where in its source, and what helps.
+//! `millrace profile` explains why a function's transactions fail, where in its source, and what helps.
 
 use std::sync::Arc;
 
@@ -20,17 +20,17 @@ use crate::print::output::{json_text, note, print};
 use crate::print::progress::{Progress, Sample};
 use crate::print::style::Style;
 use crate::print::table::{Align, Sheet, Tone};
-use catalogue::{Catalogue, Entry, Program};
+use catalogue::{Catalogue, CatalogueEntry, Program};
 
-/// Say why a function's transactions fail, where in its source, and what helps
+/// Explain why a function's transactions fail, where in its source, and what helps
 ///
-/// Runs it under the engine `transactional` from memory, in turn with recording and without. Every attempt that fails is counted
-/// and charged to the line of the function's source that was at work, to what the other step did, and to a cause, for which there
-/// is a recipe. With --set the function runs as the file (or the default) has it and then with the values set, side by side.
+/// Runs the function under the engine `transactional` from memory, alternately with and without recording. Each failed attempt is counted
+/// and attributed to a line of the function's source, to the conflicting step, and to a cause. Each cause has a recipe. With --set the
+/// function runs first with the file's values (or the defaults), then with the given values, and both are shown.
 ///
-/// With --flame it then runs on, with the values set, while the stacks of its workers are sampled, and says where processor time
-/// goes: by line of the function, in what those lines call, and in the engine. That takes no privilege, but a build with line tables:
-/// `cargo build --profile profiling`. A crate that `millrace new` wrote has that profile in its Cargo.toml: inherits = "release",
+/// With --flame it then runs again, with the given values, and samples the call stacks of its workers. The output shows where processor
+/// time goes: in lines of the function, in what these lines call, and in the engine. This needs no privilege, but a build with line
+/// tables: `cargo build --profile profiling`. A crate written by `millrace new` has this profile in its Cargo.toml: inherits = "release",
 /// debug = "line-tables-only".
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
@@ -39,23 +39,23 @@ use catalogue::{Catalogue, Entry, Program};
   millrace profile nat --synth university-dc --json
   cargo run --profile profiling -- profile nat --in a.pcap --cores 2 --flame nat.svg")]
 pub(super) struct Args {
-    /// The function (`millrace functions` lists them)
+    /// Name of the function (`millrace functions` lists them)
     #[arg(value_name = "FUNCTION")]
     function: String,
     #[command(flatten)]
     source: Source,
     #[command(flatten)]
     configuration: Configuration,
-    /// How many cores, or all
+    /// Number of cores to use, or `all`
     #[arg(long, default_value = "all", value_name = "N", value_parser = engines::cores)]
     cores: usize,
-    /// How often it runs each way; figures are medians
+    /// Number of runs with recording, and as many without; figures are medians
     #[arg(long, default_value_t = 5, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=1000))]
     rounds: u16,
-    /// How many packets a run has, at least one pass over the traffic
+    /// Packets of one run; at least one pass over the traffic
     #[arg(long, default_value = "1M", value_name = "NUMBER", value_parser = number::parse_positive)]
     round_packets: u64,
-    /// Give hosts other addresses in each pass over the traffic, so that flows end and new ones begin
+    /// Use other host addresses in each pass over the traffic, so that flows end and new ones begin
     #[arg(long)]
     churn: bool,
     /// Print JSON
@@ -69,7 +69,7 @@ pub(super) struct Args {
 
 pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> {
     let entry = entry(catalogue, &args.function)?;
-    // Wrong values are to be heard of before traffic is read.
+    // Report wrong values before traffic is read.
     let ways: Vec<bool> = if args.configuration.set.is_empty() { vec![false] } else { vec![false, true] };
     for with_sets in &ways {
         entry.load(&args.configuration.settings_with(*with_sets)?)?;
@@ -77,7 +77,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     let program = entry.load(&args.configuration.settings()?)?;
     let config = args.configuration.config.as_deref();
     args.flame.check(&*program, entry.description().name, &args.source, config)?;
-    signals::exit_on_interrupt("nothing was timed yet");
+    signals::exit_on_interrupt("nothing was timed");
     let traffic = args.source.load(args.json)?;
     let profiles: Vec<Profile> =
         ways.iter().map(|with_sets| profiled(args, entry, *with_sets, &traffic.trace)).collect::<Result<_, _>>()?;
@@ -115,7 +115,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     said(args, &out, cycles.as_ref())
 }
 
-/// Says what there is to say where nothing else goes, and writes the rest where it is wanted.
+/// Prints the text unless standard output is used otherwise, and writes the other outputs.
 fn said(args: &Args, words: &str, cycles: Option<&Cycles>) -> Result<(), Failed> {
     if args.flame.takes_output() {
         note(words)
@@ -136,8 +136,8 @@ fn plan(args: &Args, program: &dyn Program) -> Result<ProfilePlan, Failed> {
     })
 }
 
-/// Profiles behind a progress bar.
-fn profiled(args: &Args, entry: &Entry, with_sets: bool, trace: &Arc<Trace>) -> Result<Profile, Failed> {
+/// Profiles and shows a progress bar.
+fn profiled(args: &Args, entry: &CatalogueEntry, with_sets: bool, trace: &Arc<Trace>) -> Result<Profile, Failed> {
     let program = entry.load(&args.configuration.settings_with(with_sets)?)?;
     refuse_too_much(&*program, &[(EngineKind::Transactional, args.cores); 2])?;
     let plan = plan(args, &*program)?;
@@ -158,7 +158,7 @@ fn percent(part: u64, of: u64) -> String {
     format!("{:.1} %", 100.0 * part as f64 / of.max(1) as f64)
 }
 
-/// What recording costs of the speed.
+/// Slowdown by recording.
 fn overhead(profile: &Profile) -> f64 {
     100.0 * (1.0 - profile.mpps_recorded.median / profile.mpps.median)
 }
@@ -168,7 +168,7 @@ fn mpps(profile: &Profile) -> String {
     format!("{:.2} Mpps ({:.2} to {:.2})", spread.median, spread.min, spread.max)
 }
 
-/// Says of a recipe that it was followed in this run, as far as the command line tells.
+/// A note if this run follows a recipe, as far as the command line shows.
 fn tried(recipe: &Recipe, sets: &[String]) -> &'static str {
     let is_set = |key: &str| sets.iter().any(|set| set.split('=').next().is_some_and(|set| set.trim() == key));
     if recipe.key.split(", ").any(is_set) { " (set in this run)" } else { "" }
@@ -183,14 +183,14 @@ fn text(description: &Description, profile: &Profile, recipes: &[Recipe], sets: 
     let transactions = &profile.transactions;
     if !profile.shares {
         out += &format!(
-            "packet sets share nothing in {}: there are no transactions, and nothing fails\n",
+            "packet sets share no state in {}: there are no transactions, so none can fail\n",
             description.name
         );
     } else {
         let attempts = transactions.committed + transactions.aborted;
         let failed = counted(transactions.aborted, "attempt", "attempts");
         out += &format!(
-            "{} committed; {failed} failed ({}), {} needed a turn of its own\n",
+            "{} committed; {failed} failed ({}), {} had to run alone\n",
             counted(transactions.committed, "transaction", "transactions"),
             percent(transactions.aborted, attempts),
             count(transactions.turns)
@@ -253,10 +253,10 @@ fn text(description: &Description, profile: &Profile, recipes: &[Recipe], sets: 
     out
 }
 
-/// From this loss on, at less than what the cores have taken, it is said that something held them up.
+/// Loss from which on a note says that cores were delayed.
 const HELD_UP_PERCENT: u64 = 2;
 
-/// How deep the queues are under load.
+/// Queue lengths under load.
 fn queues(loaded: &Loaded, style: Style) -> String {
     let share = 100.0 * measure::LOAD;
     let Loaded { mpps, descriptors, .. } = loaded;
@@ -278,14 +278,14 @@ fn queues(loaded: &Loaded, style: Style) -> String {
     let arrived: u64 = loaded.queues.iter().map(|(offered, _)| offered.offered).sum();
     // What the cores took all the time before they can take now, unless they are held up.
     let held_up = if lost * 100 > arrived * HELD_UP_PERCENT {
-        "  they took more than that before: cores were held up, by other work on the machine or by each other\n"
+        "  they were higher before: cores were delayed, by other programs or by each other\n"
     } else {
         ""
     };
     format!("\n{}\n{}{held_up}", style.bold(&title), sheet.lines(2))
 }
 
-/// Before and after.
+/// Comparison of before and after.
 fn beside(before: &Profile, after: &Profile, sets: &[String], style: Style) -> String {
     let with = sets.join(", ");
     let columns = [("", Align::Left), ("before", Align::Right), (with.as_str(), Align::Right)];

@@ -1,4 +1,4 @@
-//! `millrace run`: a capture through a function.
+//! `millrace run` runs a function over a capture.
 
 use std::hash::{BuildHasher, RandomState};
 use std::path::PathBuf;
@@ -18,8 +18,8 @@ use super::failure::{Failed, INPUT, INTERRUPTED, OUTCOME};
 use super::files::{self, Format};
 use super::flows::{self, Recorder};
 use super::link::LinkArgs;
-use super::load::Load;
 use super::sequence::Original;
+use super::steering_options::SteeringOptions;
 use super::table_options::TableOptions;
 use super::{Configuration, advise, engines, entry, refuse_too_much, sequence, signals};
 use crate::print::number::{self, counted, span};
@@ -29,11 +29,11 @@ use crate::print::progress::{Progress, Sample};
 use crate::print::style::Style;
 use catalogue::Catalogue;
 
-/// Run a capture through a function
+/// Run a function over a capture
 ///
-/// Reads pcap or pcapng, plain or as .gz or .zst, from a file or a pipe, and writes what the function forwards, rewritten
-/// and in input order, whatever the engine. The summary goes to standard output; with `--out -`, where packets go there, to
-/// standard error.
+/// Reads pcap or pcapng, plain or compressed (.gz, .zst), from files or a pipe. Writes the packets that the function forwards, and its
+/// replies, in input order under every engine. The summary goes to standard output. With `--out -` the packets go to standard output and
+/// the summary goes to standard error.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   millrace run conntrack --in a.pcap --out b.pcap --cores 2
@@ -45,40 +45,42 @@ use catalogue::Catalogue;
   millrace run conntrack --in a.pcap --engine rss++ --cores 8 --core-rate 2.5
   millrace run conntrack --sequenced --in seq.pcap --cores 7
 
-Without --engine: `sequential` on one core; on several the first of rss, scr and shared that takes the function.
-Ctrl-C finishes what was taken in and leaves a valid output; a second one exits at once.")]
+Without --engine: `sequential` on one core; on several cores the first of rss, scr and shared that supports the function.
+Ctrl-C finishes the packets already read and leaves a valid output file; a second Ctrl-C exits at once.")]
 pub(super) struct Args {
-    /// The function (`millrace functions` lists them)
+    /// Name of the function (`millrace functions` lists them)
     #[arg(value_name = "FUNCTION")]
     function: String,
     #[command(flatten)]
     input: captures::Input,
-    /// Where to write what goes out; - for standard output. The name tells format and compression (.pcapng.zst)
+    /// File for the outgoing packets; - means standard output. The name sets format and compression: .pcap or .pcapng, then .gz or .zst
+    /// or neither [default: packets are not written]
     #[arg(long = "out", short, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// The format to write, whatever the name says
+    /// Capture format to write, whatever the file name
     #[arg(long, value_enum)]
     format: Option<Format>,
     #[command(flatten)]
     configuration: Configuration,
-    /// The parallel engine; auto times all of them on the capture's first packets, about a second in all, and takes the fastest
+    /// Parallel engine. `auto` times every engine on the capture's first packets, for about one second in all, and takes the fastest
     #[arg(long, value_parser = engines::wanted())]
     engine: Option<Wanted>,
-    /// Read a capture that `millrace sequence` made for so many cores: each takes its own packets, and knows of the others'
-    /// by the history that these carry (the engine is scr)
+    /// Read a capture that `millrace sequence` wrote for the same number of cores. Each core gets its own packets and learns of the other
+    /// cores' packets from the history in them. The engine is scr
     #[arg(long, conflicts_with_all = ["engine", "packets", "filter", "from", "to", "flows"])]
     sequenced: bool,
     /// Stop after this many packets
     #[arg(long, value_name = "NUMBER", value_parser = number::parse_positive, help_heading = PART)]
     packets: Option<u64>,
-    /// How many cores to use, or all
+    /// Number of cores to use, or `all`
     #[arg(long, default_value = "1", value_name = "N", value_parser = engines::cores)]
     cores: usize,
-    /// Pin each core's thread to a processor of its own, from the lowest on. For processors that nothing else uses: two runs that
-    /// are pinned share them
+    /// Pin each core to its own processor, from the lowest number on. Use it only where nothing else runs on these processors: two pinned
+    /// runs share them
     #[arg(long)]
     pin: bool,
-    /// The secret that tables are hashed with, drawn anew if not given; the outcome depends on it only where full tables evict by lru or at random, drop early, are tagged, or don't age by the wheel
+    /// Hash seed of the tables; random if omitted. It affects the outcome only where full tables evict by lru or random, drop early, are
+    /// tagged, or age by anything but the wheel
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
     /// Print the summary as JSON, to standard output (with `--out -` to standard error)
@@ -86,7 +88,8 @@ pub(super) struct Args {
     json: bool,
     #[command(flatten)]
     dropped: DroppedArgs,
-    /// Write the sessions of the packets that are read to this file, a row each: .csv or .jsonl (`millrace flows --help` tells the columns)
+    /// Write a session table of the input packets to this file, one row for each session: .csv or .jsonl (`millrace flows --help`
+    /// describes the columns)
     #[arg(long, value_name = "FILE")]
     flows: Option<PathBuf>,
     #[command(flatten)]
@@ -94,7 +97,7 @@ pub(super) struct Args {
     #[command(flatten)]
     link: LinkArgs,
     #[command(flatten)]
-    load: Load,
+    steering_options: SteeringOptions,
 }
 
 pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> {
@@ -105,7 +108,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         && same_file(config, output)
     {
         let name = output.display();
-        return Err(Failed::usage(format_args!("{name} is the configuration itself; write to another file")));
+        return Err(Failed::usage(format_args!("{name} is also the configuration; write to another file")));
     }
     if let Some(output) = &args.output {
         files::refuse_output(output, args.format)?;
@@ -128,7 +131,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
             (EngineKind::Scr, args.cores)
         }
         Some(Wanted::Auto) => {
-            args.load.set(&EngineKind::ALL, args.cores, &mut options)?;
+            args.steering_options.set(&EngineKind::ALL, args.cores, &mut options)?;
             let (output, format) = (args.output.as_deref(), args.format.map(Container::from));
             let again = advise::again(&args.configuration, &args.table_options);
             let (description, most) = (entry.description(), (args.cores, args.packets));
@@ -139,10 +142,10 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
                 remark(&format!("auto: {kind} on {on}; {} ({})\n", here.reason(), span(here.took)));
                 if cores < args.cores && args.cores > engines::machine_cores() {
                     let here = counted(engines::machine_cores() as u64, "core", "cores");
-                    remark(&format!("auto: this machine has {here}; on more nothing was tried\n"));
+                    remark(&format!("auto: this machine has {here}; more were not tried\n"));
                 }
-                if let Some(option) = args.load.idle(kind) {
-                    remark(&format!("auto: {option} changes nothing under {kind}\n"));
+                if let Some(option) = args.steering_options.idle(kind) {
+                    remark(&format!("auto: {option} has no effect with {kind}\n"));
                 }
             }
             (kind, cores)
@@ -152,7 +155,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     };
     kind.accepts(entry.description(), cores).map_err(Failed::usage)?;
     if !matches!(args.engine, Some(Wanted::Auto)) {
-        args.load.set(&[kind], cores, &mut options)?;
+        args.steering_options.set(&[kind], cores, &mut options)?;
     }
     if let Some(link) = &options.link {
         link.accepts(kind, cores).map_err(Failed::usage)?;
@@ -225,7 +228,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         (true, true) => note(&json_text(&run.json())),
     }
     if counters.received == 0 && input.is_part() && outcome.failure.is_none() {
-        remark(&format!("no packet of {} is taken by --filter, --from and --to\n", input.name()));
+        remark(&format!("--filter, --from and --to select no packet of {}\n", input.name()));
     }
     match &outcome.failure {
         None if outcome.interrupted => Err(Failed::Said(INTERRUPTED)),
@@ -234,7 +237,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     }
 }
 
-/// Refuses an outcome with drops for reasons that the function hasn't declared: nobody could tell what they mean.
+/// Refuses an outcome with undeclared drop reasons, because they have no name.
 fn declared(description: &Description, counters: &Counters) -> Result<(), Failed> {
     let own = |reason: Reason| reason.0.checked_sub(Reason::OWN).map(usize::from);
     let declared = description.drop_reasons.len();
@@ -242,7 +245,7 @@ fn declared(description: &Description, counters: &Counters) -> Result<(), Failed
         counters.drops().find_map(|(reason, count)| Some((own(reason).filter(|own| *own >= declared)?, count)));
     undeclared.map_or(Ok(()), |(own, count)| {
         Err(Failed::Outcome(anyhow::anyhow!(
-            "`{}` dropped {} for `Reason::own({own})`, and DESCRIPTION.drop_reasons has {}; this is a bug in the function",
+            "`{}` dropped {} with `Reason::own({own})`, but DESCRIPTION.drop_reasons has {}; this is a bug in the function",
             description.name,
             counted(count, "packet", "packets"),
             counted(declared as u64, "reason", "reasons")
@@ -250,7 +253,7 @@ fn declared(description: &Description, counters: &Counters) -> Result<(), Failed
     })
 }
 
-/// The link types of a capture that are not read.
+/// Unsupported link types of a capture.
 fn unread_links(reader: &Reader) -> Vec<LinkType> {
     let mut links: Vec<LinkType> = reader.interfaces().iter().map(|interface| interface.link).collect();
     links.retain(|link| matches!(link, LinkType::Other(_)));
@@ -259,13 +262,13 @@ fn unread_links(reader: &Reader) -> Vec<LinkType> {
     links
 }
 
-/// A number that whoever sends the packets can't guess.
+/// A random number that senders of packets can't guess.
 fn secret() -> u64 {
-    // The standard library draws the keys of its maps' hashes from the system.
+    // The standard library's hash keys are random numbers from the system.
     RandomState::new().hash_one(process::id())
 }
 
-/// Says what ended the run early.
+/// Prints why the run ended early.
 fn report(error: &EngineError, place: Option<String>, args: &Args) -> Failed {
     let say = |text: &str| note(&format!("{} {text}\n", Style::stderr().bad("error:")));
     match error {
@@ -279,7 +282,7 @@ fn report(error: &EngineError, place: Option<String>, args: &Args) -> Failed {
                 }
             }
             if let Some(output) = args.output.as_ref().filter(|_| !args.json) {
-                note(&format!("  {} holds all that was forwarded before\n", output.display()));
+                note(&format!("  {} has all packets forwarded before that\n", output.display()));
             }
             Failed::Said(OUTCOME)
         }
@@ -291,7 +294,7 @@ fn report(error: &EngineError, place: Option<String>, args: &Args) -> Failed {
     }
 }
 
-/// Writes the packet that a function panicked on beside where the command runs.
+/// Writes the packet on which a function panicked, in the current folder.
 fn save(failure: &Failure, packet: &FailedPacket) -> Result<PathBuf, port::pcap::Error> {
     let path = PathBuf::from(format!("millrace-panic-{}.pcap", failure.seq));
     let FailedPacket { time, link, wire_len, bytes } = packet;
@@ -312,10 +315,10 @@ fn save(failure: &Failure, packet: &FailedPacket) -> Result<PathBuf, port::pcap:
     Ok(path)
 }
 
-/// Where the first panic of a run was, in place of the message that the library would print for each.
+/// Records the place of a run's first panic, instead of printing a message for each.
 struct PanicPlace {
     place: Arc<Mutex<Option<String>>>,
-    /// The first panic's own words: for one that isn't a function's.
+    /// Message of the first panic, for a panic that is not the function's.
     words: Arc<Mutex<Option<String>>>,
 }
 
@@ -341,11 +344,11 @@ impl PanicPlace {
 impl Drop for PanicPlace {
     fn drop(&mut self) {
         if thread::panicking() {
-            // Nobody has caught it, so it is no function's.
+            // An uncaught panic is not the function's.
             let words = self.words.lock().unwrap_or_else(PoisonError::into_inner).take();
             note(&format!("{} {}\n", Style::stderr().bad("bug in millrace:"), words.unwrap_or_default()));
         } else {
-            // The library's own message is right again from here on.
+            // Restore the standard panic message.
             let _ = panic::take_hook();
         }
     }

@@ -1,4 +1,4 @@
-//! `millrace sequence`: a capture as a sequencer sends it to the cores; and `run --sequenced`, which reads one.
+//! `millrace sequence` writes a capture as a sequencer sends it to the cores. `run --sequenced` reads such a capture.
 
 use std::path::PathBuf;
 
@@ -22,21 +22,21 @@ use crate::print::style::Style;
 use crate::print::table::{Align, Sheet};
 use catalogue::Catalogue;
 
-/// Write a capture as a sequencer sends it to the cores: each packet behind what the packets before it contributed
+/// Write a capture as a sequencer would send it to the cores, each packet with its history in front
 ///
-/// State-compute replication sprays packets over cores; a core learns what the others got from the history that its own
-/// packets carry (figure 4a of the paper). `millrace run --sequenced` plays the cores. The configuration must be the same for
-/// both: it decides what packets contribute.
+/// State-compute replication sprays packets over cores. Each packet carries the history that its core needs: what the packets of the
+/// other cores contributed (figure 4a of the paper). `millrace run --sequenced` plays the cores. Give both commands the same
+/// configuration, because it decides what packets contribute.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   millrace sequence --in a.pcap --out seq.pcap --function conntrack --cores 7
   millrace run conntrack --sequenced --in seq.pcap --cores 7 --out b.pcap
   millrace sequence --in a.pcap --out - --function ddos --cores 4 | millrace run ddos --sequenced --in - --cores 4
 
-The output has the input's format unless its name or --format says another. What `run --sequenced` writes is then, byte for
-byte, what `run` writes of the original. With `--loss-recovery on` packets may have been lost on the way.")]
+The output has the input's format unless its name or --format sets another. `run --sequenced` then writes the same bytes
+as `run` on the original capture. With `--loss-recovery on`, packets of the sequenced capture may be missing.")]
 pub(super) struct Args {
-    /// The function whose records packets carry (`millrace functions` lists them)
+    /// Function whose history is written (`millrace functions` lists them)
     #[arg(long, value_name = "FUNCTION")]
     function: String,
     #[command(flatten)]
@@ -44,19 +44,20 @@ pub(super) struct Args {
     /// Stop after this many packets
     #[arg(long, value_name = "NUMBER", value_parser = number::parse_positive, help_heading = PART)]
     packets: Option<u64>,
-    /// Where to write the sequenced capture; - for standard output. The name tells format and compression (.pcapng.zst)
+    /// File for the sequenced capture; - means standard output. The name sets format and compression: .pcap or .pcapng, then .gz or .zst
+    /// or neither
     #[arg(long = "out", short, value_name = "FILE")]
     output: PathBuf,
-    /// The format to write, whatever the name says
+    /// Capture format to write, whatever the file name
     #[arg(long, value_enum)]
     format: Option<Format>,
-    /// How many cores to spray over, from 2 on, or all
+    /// Number of cores to spray packets over, at least 2, or `all`
     #[arg(long, value_name = "N", value_parser = engines::cores)]
     cores: usize,
-    /// How the history travels
+    /// Where the history travels
     #[arg(long, value_enum, default_value_t = Carrier::Piggyback)]
     carrier: Carrier,
-    /// Whether an Ethernet header that names the core stands ahead of all; off: for link type 147 (USER0)
+    /// Put an Ethernet header that names the core in front of everything (on), or write link type 147, USER0, without it (off)
     #[arg(long, value_enum, default_value_t = Switch::On)]
     ethernet: Switch,
     #[command(flatten)]
@@ -66,10 +67,10 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// The ways that a history can travel by in a capture.
+/// Ways to carry a history in a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Carrier {
-    /// Ahead of the packet that it is for
+    /// In front of the packet, in the same frame
     Piggyback,
 }
 
@@ -91,7 +92,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         && same_file(config, &args.output)
     {
         let name = args.output.display();
-        return Err(Failed::usage(format_args!("{name} is the configuration itself; write to another file")));
+        return Err(Failed::usage(format_args!("{name} is also the configuration; write to another file")));
     }
     files::refuse_output(&args.output, args.format)?;
     let growth = program.shape(args.cores).overhead(outer) as u32;
@@ -133,12 +134,12 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
 /// Refuses to spray over a single core, which sees every packet itself.
 pub(super) fn refuse_one_core(cores: usize) -> Result<(), Failed> {
     if cores < 2 {
-        return Err(Failed::usage("a sequencer sprays over two cores or more; give their number by --cores"));
+        return Err(Failed::usage("a sequencer needs two cores or more; give --cores"));
     }
     Ok(())
 }
 
-/// The error with the file that it is about.
+/// The error with its file name.
 pub(super) fn placed(error: &EngineError, input: &str) -> String {
     match error {
         EngineError::Port(PortError::Unfit(error)) => format!("{input}: {error}"),
@@ -146,7 +147,7 @@ pub(super) fn placed(error: &EngineError, input: &str) -> String {
     }
 }
 
-/// What was done, for people and for programs.
+/// The result, for text and JSON.
 struct Done<'a> {
     args: &'a Args,
     outer: Outer,
@@ -166,11 +167,11 @@ impl Done<'_> {
             style.bold(rate(*packets, *elapsed))
         );
         if *interrupted {
-            out += &style.warn("interrupted: this is what was taken in until then\n\n");
+            out += &style.warn("interrupted: only the packets read so far are counted\n\n");
         }
         let mut sheet = Sheet::new(style, &[("", Align::Left), ("", Align::Right), ("", Align::Left)]);
         sheet.row(["before", &bytes(*bytes_in), ""]);
-        let share = format!("{} of it history", percent(bytes_out - bytes_in, *bytes_out));
+        let share = format!("{} of it is history", percent(bytes_out - bytes_in, *bytes_out));
         sheet.row(["after", &bytes(*bytes_out), &share]);
         sheet.row(["a packet carries", &bytes(shape.overhead(self.outer) as u64), &self.parts(*shape)]);
         out += &sheet.lines(2);
@@ -214,18 +215,18 @@ impl Done<'_> {
     }
 }
 
-/// A sequenced capture as a port: what goes out of it goes by the interfaces of the original packets, as they were described there.
+/// A sequenced capture as a port. Outgoing packets have the interfaces of the original packets.
 pub(super) struct Original<'a> {
     capture: &'a mut Capture,
     shape: Shape,
     names: Names,
 }
 
-/// The original interfaces, as far as packets have named them.
+/// The original interfaces that packets have named so far.
 struct Names {
     /// The interfaces of the sequenced capture.
     sequenced: Vec<Interface>,
-    /// The original interfaces that have been described, each with the one of the sequenced capture that it came in by.
+    /// Original interfaces that were declared, each with its interface in the sequenced capture.
     described: Vec<(u16, u16)>,
     renamed: Renamed,
 }
@@ -258,7 +259,7 @@ impl Receive for Input<'_> {
         let Names { sequenced, described, renamed } = &mut *self.names;
         Renamed::names(batch, sequenced);
         for (index, packet) in batch.packets().iter().enumerate() {
-            // What is wrong with a packet is told by whoever takes it.
+            // A malformed packet is reported when it is processed.
             let Ok(carried) = parse(packet.link, batch.bytes(index), self.shape) else { continue };
             let pair = (carried.interface, packet.interface);
             if described.last() == Some(&pair) || described.contains(&pair) {

@@ -13,7 +13,7 @@ use signal_hook::iterator::Signals;
 use super::failure::INTERRUPTED;
 use crate::print::output::note;
 
-/// From now on Ctrl-C (and a polite kill) sets `stop`; once it is set, the next one exits.
+/// Makes Ctrl-C (and SIGTERM) set `stop`. Once it is set, the next one exits.
 pub(super) fn stop_on_interrupt(stop: &Arc<AtomicBool>) {
     for signal in [SIGINT, SIGTERM] {
         // In this order: the first signal finds the flag unset and sets it, the second finds it set.
@@ -22,17 +22,17 @@ pub(super) fn stop_on_interrupt(stop: &Arc<AtomicBool>) {
     }
 }
 
-/// How far the work has come. As the signals, it is the whole program's.
+/// Progress of the work, for the message. Global, like the signal handlers.
 static SO_FAR: Mutex<String> = Mutex::new(String::new());
 
-/// From now on Ctrl-C (and a polite kill) says how far the work has come, and exits: for work whose figures mean nothing before
-/// its end. `begun` completes "interrupted: ...".
+/// Makes Ctrl-C (and SIGTERM) print the progress and exit: for work without valid figures before its end. `begun` completes "interrupted:
+/// ...".
 pub(super) fn exit_on_interrupt(begun: &str) {
     so_far(begun.to_owned());
     let Ok(mut signals) = Signals::new([SIGINT, SIGTERM]) else { return };
     thread::spawn(move || {
         if signals.forever().next().is_some() {
-            // In place of what a progress bar has drawn.
+            // Erase the progress bar.
             let line = if stderr().is_terminal() { "\r\x1b[2K" } else { "" };
             note(&format!("{line}interrupted: {}\n", SO_FAR.lock().unwrap_or_else(PoisonError::into_inner)));
             process::exit(i32::from(INTERRUPTED));
@@ -40,7 +40,7 @@ pub(super) fn exit_on_interrupt(begun: &str) {
     });
 }
 
-/// It has come so far.
+/// Sets the progress message.
 pub(super) fn so_far(words: String) {
     *SO_FAR.lock().unwrap_or_else(PoisonError::into_inner) = words;
 }

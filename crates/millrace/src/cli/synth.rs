@@ -1,4 +1,4 @@
-//! `millrace synth`: a made-up trace, written as it is made.
+//! `millrace synth` generates a trace and writes it as a capture.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use packet::{Nanos, Seq};
 use port::Packet;
 use port::pcap::{Container, Writer};
 use serde_json::json;
-use synth::{Carrier, FrameLen, Params, Profile, Synth};
+use synth::{FlowTransport, FrameLen, Params, Profile, Synth};
 
 use super::failure::{Failed, INTERRUPTED};
 use super::files::{self, Format};
@@ -21,63 +21,63 @@ use crate::print::output::{json_text, note, print, print_json, remark};
 use crate::print::progress::{Progress, Sample};
 use crate::print::style::Style;
 
-/// Make a trace up: flow sizes of published traffic, whole TCP conversations, every checksum right
+/// Generate a trace with published flow sizes, whole TCP conversations and correct checksums
 #[derive(clap::Args)]
 #[command(after_help = "Profiles:
-  university-dc  flow sizes of a university's Internet link: mice of UDP and TCP, few elephants
-  backbone       the heaviest tail: half of the packets in flows of more than 8192
-  hyperscaler    TCP alone, sizes of the DCTCP web search workload
-  uniform        all flows alike, UDP from clients alone unless TCP is asked for
-  syn-flood      SYN segments, each from its own source
+  university-dc  flow sizes of a university's Internet link: many small UDP and TCP flows, few elephants
+  backbone       heaviest tail: half of the packets are in flows of more than 8192 packets
+  hyperscaler    TCP only, flow sizes of the DCTCP web search workload
+  uniform        all flows have the same size; UDP from clients only, or TCP with --transport tcp
+  syn-flood      SYN segments, each from another source
   single-flow    one TCP connection
 
 Examples:
   millrace synth --profile university-dc --flows 100k --packets 5M --seed 7 --out t.pcap
   millrace synth --profile uniform --flows 1M --packets 5M --size 64 --out - | millrace inspect -")]
 pub(super) struct Args {
-    /// The kind of traffic
+    /// Kind of traffic (see below)
     #[arg(long, value_name = "PROFILE", value_parser = profile(), hide_possible_values = true)]
     profile: Profile,
-    /// Where to write it; - for standard output. The name tells format and compression (.pcapng.zst)
+    /// File for the trace; - means standard output. The name sets format and compression: .pcap or .pcapng, then .gz or .zst or neither
     #[arg(long = "out", short, value_name = "FILE")]
     output: PathBuf,
-    /// The format to write, whatever the name says
+    /// Capture format to write, whatever the file name
     #[arg(long, value_enum)]
     format: Option<Format>,
-    /// How many packets
+    /// Number of packets
     #[arg(long, default_value = "1M", value_name = "NUMBER", value_parser = number::parse)]
     packets: u64,
-    /// How many flows; by default as many as the profile makes of the packets
+    /// Number of flows [default: as many as the profile makes of the packets]
     #[arg(long, value_name = "NUMBER", value_parser = number::parse)]
     flows: Option<u64>,
-    /// Another seed, another trace
+    /// Seed of the random choices; another seed gives another trace
     #[arg(long, default_value_t = 1, value_name = "NUMBER")]
     seed: u64,
-    /// Flow sizes by Zipf instead: the n-th largest as n to the minus this
+    /// Use Zipf flow sizes instead: the n-th largest flow has a size in proportion to 1 / n^EXPONENT
     #[arg(long, value_name = "EXPONENT")]
     skew: Option<f64>,
-    /// How many packets of a flow come back to back, on average
+    /// Mean number of packets of a flow that follow each other back to back
     #[arg(long, default_value_t = 1.0, value_name = "PACKETS")]
     burst: f64,
-    /// Frame length in bytes, or `realistic`; by default the profile decides
+    /// Frame length in bytes, or `realistic` [default: set by the profile]
     #[arg(long, value_name = "BYTES", value_parser = frame_len)]
     size: Option<FrameLen>,
-    /// How many of a hundred flows are IPv6
+    /// Share of IPv6 flows, in percent
     #[arg(long, default_value_t = 0, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
     ipv6: u8,
-    /// One transport for all flows; by default the profile decides
+    /// One transport for all flows [default: set by the profile]
     #[arg(long, value_enum)]
     transport: Option<Transport>,
-    /// Packets per second of the trace's own time
+    /// Packets a second, in packet time
     #[arg(long, default_value = "1M", value_name = "NUMBER", value_parser = number::parse)]
     rate: u64,
-    /// Microseconds between a flow's packets, on average
+    /// Mean time between packets of a flow, in microseconds
     #[arg(long, default_value = "5k", value_name = "NUMBER", value_parser = number::parse)]
     gap: u64,
-    /// How many client addresses there are
+    /// Number of client addresses [default: set by the profile]
     #[arg(long, value_name = "NUMBER", value_parser = number::parse)]
     hosts: Option<u64>,
-    /// In `uniform`: flows take turns and don't come at random
+    /// With `uniform`: flows send in turn, not in random order
     #[arg(long)]
     turns: bool,
     /// Print a summary as JSON, to standard output (with `--out -` to standard error)
@@ -106,8 +106,8 @@ impl Args {
             frame_len: self.size,
             ipv6_percent: self.ipv6,
             transport: self.transport.map(|transport| match transport {
-                Transport::Tcp => Carrier::Tcp,
-                Transport::Udp => Carrier::Udp,
+                Transport::Tcp => FlowTransport::Tcp,
+                Transport::Udp => FlowTransport::Udp,
             }),
             hosts: self.hosts,
             turns: self.turns,
@@ -115,7 +115,7 @@ impl Args {
     }
 }
 
-/// Refuses what the profile would pass over in silence.
+/// Refuses options that the profile would ignore.
 fn refuse_unused(profile: Profile, params: &Params) -> Result<(), Failed> {
     let Params { flows, skew, burst, gap, transport, hosts, turns, .. } = params;
     let usual = Params::default();
@@ -125,14 +125,14 @@ fn refuse_unused(profile: Profile, params: &Params) -> Result<(), Failed> {
     for (option, given, applies, why) in [
         ("--flows", flows.is_some_and(|flows| flows != 1), !one, "it has one flow"),
         ("--hosts", hosts.is_some_and(|hosts| hosts != 1), !one, "it has one client"),
-        ("--skew", skew.is_some(), !one && !flood, "its flows are alike"),
-        ("--transport", transport.is_some(), !flood, "it is of TCP's SYN segments"),
-        ("--turns", *turns, uniform && !spread, "only the flows of `uniform` can take turns, and those of one size"),
+        ("--skew", skew.is_some(), !one && !flood, "its flows all have the same size"),
+        ("--transport", transport.is_some(), !flood, "it has only TCP SYN segments"),
+        ("--turns", *turns, uniform && !spread, "only flows of `uniform` can take turns, if they have the same size"),
         ("--burst", *burst != usual.burst, !in_turns, "its flows take turns"),
-        ("--gap", *gap != usual.gap, !one && !flood && !uniform, "its packets come at a steady rate"),
+        ("--gap", *gap != usual.gap, !one && !flood && !uniform, "its packets come at a constant rate"),
     ] {
         if given && !applies {
-            return Err(Failed::usage(format_args!("{option} changes nothing in {profile}: {why}; leave it out")));
+            return Err(Failed::usage(format_args!("{option} has no effect on {profile}: {why}; omit it")));
         }
     }
     Ok(())

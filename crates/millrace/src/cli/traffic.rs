@@ -1,4 +1,4 @@
-//! Traffic held in memory: a capture, or a trace made up on the spot.
+//! Traffic in memory: a capture, or a generated trace.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,51 +16,51 @@ use crate::print::number;
 use crate::print::output::remark;
 use crate::print::progress::{Progress, Sample};
 
-/// Where traffic comes from.
+/// Arguments that say where traffic comes from.
 #[derive(Clone, clap::Args)]
 #[group(skip)]
 pub(super) struct Source {
     #[command(flatten)]
     pub(super) captures: Captures,
-    /// Make traffic up instead, of this profile (`millrace synth --help` lists them)
+    /// Generate traffic instead, with this profile (`millrace synth --help` lists them)
     #[arg(long, value_name = "PROFILE", conflicts_with_all = ["inputs", "captures"], value_parser = profile(), hide_possible_values = true)]
     synth: Option<Profile>,
-    /// With --synth: how many flows
+    /// With --synth: number of flows
     #[arg(long, default_value = FLOWS, value_name = "NUMBER", value_parser = number::parse_positive, conflicts_with_all = ["inputs", "captures"])]
     flows: u64,
-    /// With --synth: packets a second of packet time
+    /// With --synth: packets a second, in packet time
     #[arg(long, default_value = "1M", value_name = "NUMBER", value_parser = number::parse_positive, conflicts_with_all = ["inputs", "captures"])]
     rate: u64,
-    /// With --synth: how many client addresses; by default as many as suit the profile
+    /// With --synth: number of client addresses [default: set by the profile]
     #[arg(long, value_name = "NUMBER", value_parser = number::parse_positive, conflicts_with_all = ["inputs", "captures"])]
     hosts: Option<u64>,
-    /// How many packets to take at most
+    /// Maximum number of packets to take
     #[arg(long, default_value = "1M", value_name = "NUMBER", value_parser = number::parse_positive)]
     packets: u64,
 }
 
-/// Flows of what is made up, unless told.
+/// Default of --flows.
 const FLOWS: &str = "10k";
 
 /// Traffic in memory.
 pub(super) struct Traffic {
-    /// What to call it.
+    /// Its name.
     pub(super) name: String,
     pub(super) trace: Arc<Trace>,
 }
 
 impl Source {
-    /// Refuses traffic that would not be used, for this reason.
+    /// Refuses traffic that would not be used, with this reason.
     pub(super) fn refuse(&self, reason: &str) -> Result<(), Failed> {
         match (self.captures.is_given(), self.synth) {
             (false, None) => Ok(()),
-            (true, _) if self.captures.is_by_option() => Err(Failed::usage(format_args!("{reason}; leave --in out"))),
+            (true, _) if self.captures.is_by_option() => Err(Failed::usage(format_args!("{reason}; omit --in"))),
             (true, _) => Err(Failed::usage(format_args!("{reason}; leave {} out", self.captures.name()))),
-            (false, Some(_)) => Err(Failed::usage(format_args!("{reason}; leave --synth out"))),
+            (false, Some(_)) => Err(Failed::usage(format_args!("{reason}; omit --synth"))),
         }
     }
 
-    /// The same from this capture, if nothing else was named.
+    /// Uses this capture, if no other is given.
     pub(super) fn reading(mut self, capture: &Path) -> Result<Self, Failed> {
         if self.is_given() {
             let capture = capture.display();
@@ -70,22 +70,22 @@ impl Source {
         Ok(self)
     }
 
-    /// Whether there is any.
+    /// True if there is any.
     pub(super) fn is_given(&self) -> bool {
         self.captures.is_given() || self.synth.is_some()
     }
 
-    /// Brings the traffic into memory, all of it or none.
+    /// Loads the traffic into memory, all of it or none.
     pub(super) fn load(&self, quiet: bool) -> Result<Traffic, Failed> {
         match (self.captures.is_given(), self.synth) {
             (true, _) => self.read(quiet),
             (false, _) if self.captures.is_part() => {
-                Err(Failed::usage("--filter, --from and --to take parts of captures; name one, or leave them out"))
+                Err(Failed::usage("--filter, --from and --to need a capture; give one, or omit them"))
             }
             (false, Some(profile)) => {
                 if single(profile).is_some_and(|flows| flows != self.flows) && number::parse(FLOWS) != Ok(self.flows) {
                     return Err(Failed::usage(format_args!(
-                        "--flows changes nothing in {profile}: it has one flow; leave it out"
+                        "--flows has no effect on {profile}: it has one flow; omit it"
                     )));
                 }
                 let flows = single(profile).unwrap_or(self.flows);
@@ -99,7 +99,7 @@ impl Source {
                 let name = format!("{profile}, {}", number::counted(flows, "flow", "flows"));
                 Ok(Traffic { name, trace: synthesised(profile, &params)? })
             }
-            (false, None) => Err(Failed::usage("say where packets come from: a CAPTURE, --in FILE or --synth PROFILE")),
+            (false, None) => Err(Failed::usage("no traffic given; give a CAPTURE, --in FILE or --synth PROFILE")),
         }
     }
 
@@ -123,7 +123,7 @@ impl Source {
         Ok(Traffic { name, trace: Arc::new(trace) })
     }
 
-    /// The arguments that bring the same traffic again.
+    /// The arguments for the same traffic.
     pub(super) fn again(&self) -> String {
         let from = match (self.captures.is_given(), self.synth) {
             (true, _) => self.captures.again(),
@@ -137,13 +137,13 @@ impl Source {
     }
 }
 
-/// Reads a profile's name, which completions know.
+/// Parses a profile's name.
 pub(super) fn profile() -> impl TypedValueParser<Value = Profile> {
     PossibleValuesParser::new(Profile::ALL.map(|profile| PossibleValue::new(profile.name()).help(profile.summary())))
         .map(|name| name.parse().expect("the parser lets profiles' names through alone"))
 }
 
-/// The failure of a capture that was read in vain, with how to make do with what comes before the place at fault.
+/// The error for a damaged capture, with the option that reads only the good part.
 fn unused(error: PortError, captures: &Captures) -> Failed {
     match error {
         PortError::Capture(error) => cut(error, captures),
@@ -151,16 +151,16 @@ fn unused(error: PortError, captures: &Captures) -> Failed {
     }
 }
 
-/// The failure of captures without packets, or without any that are taken.
+/// The error for captures without packets, or without selected packets.
 pub(super) fn none_of(captures: &Captures) -> Failed {
     let name = captures.name();
     if captures.is_part() {
-        return Failed::input(format_args!("{name} holds no packets that --filter, --from and --to take"));
+        return Failed::input(format_args!("--filter, --from and --to select no packet of {name}"));
     }
-    Failed::input(format_args!("{name} holds no packets"))
+    Failed::input(format_args!("{name} has no packets"))
 }
 
-/// The same of a reader's error.
+/// The same for a reader's error.
 pub(super) fn cut(error: port::pcap::Error, captures: &Captures) -> Failed {
     // The error counts the packets of one file.
     if error.packets == 0 || captures.is_part() || captures.is_several() {
@@ -168,19 +168,19 @@ pub(super) fn cut(error: port::pcap::Error, captures: &Captures) -> Failed {
     }
     let (name, place) = (files::shown(&error.path), format!("at byte {}, packet {}", error.offset, error.packets + 1));
     Failed::input(format_args!(
-        "{}: {} ({place}); --packets {} takes what comes before that",
+        "{}: {} ({place}); --packets {} reads only the packets before that",
         name.display(),
         error.fault,
         error.packets
     ))
 }
 
-/// A profile that has one flow and no say in it.
+/// Number of flows of a profile with a fixed single flow.
 fn single(profile: Profile) -> Option<u64> {
     (profile == Profile::SingleFlow).then_some(1)
 }
 
-/// A made-up trace in memory.
+/// A generated trace in memory.
 pub(super) fn synthesised(profile: Profile, params: &Params) -> Result<Arc<Trace>, Failed> {
     let mut synth = Synth::new(profile, params).map_err(Failed::usage)?;
     let mut trace = Trace::new();

@@ -58,7 +58,7 @@ const FIRST_PACKETS: u64 = 20_000;
 const PACKETS_MIN: u64 = 2_000;
 const PACKETS_MAX: u64 = 2_000_000;
 
-/// Runs every engine that takes the function over the same packets, on one core and on several.
+/// Runs every engine that supports the function over the same packets, on one core and on several.
 pub(super) fn run(
     description: &Description,
     plan: &Plan<'_>,
@@ -68,8 +68,8 @@ pub(super) fn run(
     let candidates = candidates(description, plan.cores.min(machine_cores()));
     let runs = (candidates.len() * plan.rounds) as u64;
     let once = |engine, cores, packets| once(plan, engine, cores, packets);
-    // The first run finds the file in no cache and its memory untouched, and short ones open flows alone: so there are longer ones,
-    // until one takes a fair part of what a run may take. Each is made twice, over a third of the packets, too.
+    // The first run has a cold file cache and untouched memory, and a short run mostly opens flows. So runs get longer until one takes a
+    // fair part of its time budget. Each is done twice, also over a third of the packets.
     let a_run = plan.at_most.div_f64(runs as f64 * 4.0 / 3.0);
     let mut packets = FIRST_PACKETS;
     loop {
@@ -107,7 +107,7 @@ pub(super) fn run(
         let mut rates: Vec<f64> = times.iter().map(|timed| timed.mpps(all)).collect();
         rates.sort_by(f64::total_cmp);
         let range = [rates[0], rates[rates.len() - 1]];
-        // The two lengths are taken apart: one disturbed run would spoil a round's difference, but not two medians'.
+        // Take the medians of both lengths separately: one disturbed run would spoil the difference of a round, but not of the medians.
         let typical = Timed {
             part: median(times.iter().map(|timed| timed.part)),
             whole: median(times.iter().map(|timed| timed.whole)),
@@ -154,7 +154,7 @@ fn length(input: &Captures, packets: u64) -> Result<f64, Failed> {
     let progress = reader.progress();
     let (mut batch, mut seen) = (Batch::default(), 0);
     while seen < packets {
-        // What is wrong with the capture is told by the run.
+        // Errors in the capture are reported by the run.
         match reader.read(&mut batch) {
             Ok(Received::Packets | Received::Idle) => seen += batch.len() as u64,
             Ok(Received::End) | Err(_) => return Ok(seen as f64),
@@ -180,7 +180,7 @@ fn candidates(description: &Description, most: usize) -> Vec<(EngineKind, usize)
 /// Runs one engine over the first packets, in a process of its own: page faults of fresh memory are part of a run's time. Returns the
 /// number of packets, and the time.
 fn once(plan: &Plan<'_>, engine: EngineKind, cores: usize, packets: u64) -> Result<(u64, Duration), Failed> {
-    let failed = |what: &dyn std::fmt::Display| Failed::input(format_args!("an engine can't be tried: {what}"));
+    let failed = |what: &dyn std::fmt::Display| Failed::input(format_args!("can't time an engine: {what}"));
     let program = std::env::current_exe().map_err(|error| failed(&error))?;
     let mut command = Command::new(program);
     command.arg("run").arg(plan.function).args(plan.input.arguments()).args(&plan.again);
@@ -193,11 +193,11 @@ fn once(plan: &Plan<'_>, engine: EngineKind, cores: usize, packets: u64) -> Resu
         }
     }
     let output = command.stdin(Stdio::null()).output().map_err(|error| failed(&error))?;
-    // What is wrong with the capture is told by the run, which says so behind its figures.
-    let told: Value = serde_json::from_slice(&output.stdout)
+    // Errors in the capture are reported by the run, after its figures.
+    let reported: Value = serde_json::from_slice(&output.stdout)
         .map_err(|_| failed(&String::from_utf8_lossy(&output.stderr).trim_start_matches("error: ").trim()))?;
-    let received = told["packets"]["received"].as_u64().unwrap_or(0);
-    Ok((received, Duration::from_secs_f64(told["elapsed_s"].as_f64().unwrap_or(0.0).max(0.0))))
+    let received = reported["packets"]["received"].as_u64().unwrap_or(0);
+    Ok((received, Duration::from_secs_f64(reported["elapsed_s"].as_f64().unwrap_or(0.0).max(0.0))))
 }
 
 /// Output of trial runs.
@@ -210,7 +210,7 @@ impl Trials {
         let keeps_order = |row: &&Trial| !matches!(row.engine, EngineKind::Shared | EngineKind::Transactional);
         let rows: Vec<&Trial> = self.rows.iter().filter(keeps_order).collect();
         let most = rows.iter().map(|row| row.median).fold(0.0, f64::max);
-        // They are in the order of cores, and of how much there is to an engine.
+        // They are ordered by cores, then by complexity of the engine.
         let good = rows.iter().find(|row| row.median >= most * (1.0 - TIE_PERCENT / 100.0));
         good.copied().unwrap_or(&self.rows[0])
     }
@@ -220,14 +220,14 @@ impl Trials {
         let best = self.best();
         let mut others: Vec<&Trial> = self.rows.iter().filter(|row| !std::ptr::eq(*row, best)).collect();
         others.sort_by(|a, b| b.median.total_cmp(&a.median));
-        let told = |row: &Trial| format!("{} on {} {}", row.engine, row.cores, rate(row.median));
+        let reported = |row: &Trial| format!("{} on {} {}", row.engine, row.cores, rate(row.median));
         let over = match self.whole {
             true => "all packets".to_owned(),
             false => format!("the first {} packets and extrapolated", crate::print::number::count(self.packets)),
         };
-        let others: Vec<String> = others.into_iter().take(2).map(told).collect();
+        let others: Vec<String> = others.into_iter().take(2).map(reported).collect();
         let beside = if others.is_empty() { String::new() } else { format!(", {}", others.join(", ")) };
-        format!("measured over {over}, in Mpps: {}{beside}", told(best))
+        format!("measured over {over}, in Mpps: {}{beside}", reported(best))
     }
 
     pub(super) fn json(&self) -> Value {
@@ -244,7 +244,7 @@ impl Trials {
     }
 }
 
-/// Millions of packets a second, few of them with more digits.
+/// A rate in millions of packets a second; small rates with more digits.
 pub(super) fn rate(mpps: f64) -> String {
     match mpps {
         ..0.095 => format!("{mpps:.6}"),

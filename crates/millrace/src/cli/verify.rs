@@ -1,4 +1,4 @@
-//! `millrace verify`: every engine held against `sequential`.
+//! `millrace verify` compares every engine with `sequential`.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::engines::{self, Choice, Cores};
 use super::failure::{Failed, OUTCOME};
-use super::load::Load;
+use super::steering_options::SteeringOptions;
 use super::table_options::TableOptions;
 use super::traffic::Source;
 use super::{Configuration, entry, files, signals};
@@ -25,36 +25,36 @@ use crate::print::style::Style;
 use crate::print::table::{Align, Sheet, Tone};
 use catalogue::{Catalogue, Program};
 
-/// Check that every engine has the outcome of the sequential program
+/// Check that every engine gives the same outcome as the sequential program
 ///
-/// Runs the function over a capture under each engine, on each number of cores, by many random schedules and by real
-/// threads, and holds verdicts, rewritten bytes and final state against `sequential`, as far as the engine's guarantee
-/// goes. If one differs: exit code 1, and the smallest prefix of the capture that shows it.
+/// Runs the function over a capture under each engine and on each number of cores, with several random schedules and with real threads.
+/// Compares verdicts, rewritten bytes and final state with `sequential`, as far as the engine's guarantee says. If an engine differs:
+/// exit code 1, and the smallest prefix of the capture that shows the difference.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   millrace verify heavy-hitter --in a.pcap
   millrace verify nat --in a.pcap --engines scr,shared --cores 1-8 --seeds 20")]
 pub(super) struct Args {
-    /// The function (`millrace functions` lists them)
+    /// Name of the function (`millrace functions` lists them)
     #[arg(value_name = "FUNCTION")]
     function: String,
     #[command(flatten)]
     source: Source,
     #[command(flatten)]
     configuration: Configuration,
-    /// The engines, separated by commas
+    /// Engines, separated by commas
     #[arg(long, value_delimiter = ',', default_value = "all", value_name = "LIST", value_parser = engines::choice())]
     engines: Vec<Choice>,
-    /// How many cores each runs on: 4, 1-8, or 2,5
+    /// Numbers of cores to run each engine on: 4, 1-8, or 2,5
     #[arg(long, default_value = "1-4", value_name = "LIST", value_parser = engines::core_list)]
     cores: Cores,
-    /// How many random schedules, or which: 20, or 7-7
+    /// Number of random schedules (20), or a range of their seeds (7-7)
     #[arg(long, default_value = "5", value_name = "NUMBER", value_parser = seeds)]
     seeds: Range<u64>,
-    /// Leave real threads out: every run replays from its seed then
+    /// Run only random schedules, no real threads. Every run can then be repeated from its seed
     #[arg(long)]
     no_threads: bool,
-    /// Where to keep the smallest prefix that shows a difference
+    /// If an engine differs, write the smallest prefix that shows it to this file
     #[arg(long, value_name = "FILE")]
     save_prefix: Option<PathBuf>,
     /// Print JSON
@@ -63,7 +63,7 @@ pub(super) struct Args {
     #[command(flatten)]
     table_options: TableOptions,
     #[command(flatten)]
-    load: Load,
+    steering_options: SteeringOptions,
 }
 
 /// One engine's result.
@@ -78,10 +78,10 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     if let Some(path) = &args.save_prefix {
         files::refuse_output(path, None)?;
     }
-    signals::exit_on_interrupt("nothing was verified, for the traffic was still being read");
+    signals::exit_on_interrupt("nothing was verified; the traffic was still being read");
     let traffic = args.source.load(args.json)?;
     let mut options = Options { tables: args.table_options.tables(&*program)?, ..Options::default() };
-    args.load.set(&engines::chosen(&args.engines), args.cores.most(), &mut options)?;
+    args.steering_options.set(&engines::chosen(&args.engines), args.cores.most(), &mut options)?;
     let rows = rows(args, &*program, &options, &traffic.trace);
     if let [Row { verified, .. }, ..] = rows.as_slice()
         && rows.iter().all(|row| row.verified.runs == 0)
@@ -90,7 +90,7 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         return Err(Failed::usage(format_args!("nothing can be verified: {reason}")));
     }
     if rows.iter().all(|row| row.verified.runs == 0) {
-        let why = "sequential runs on one core alone, and no other engine was asked for";
+        let why = "sequential runs only on one core, and no other engine was chosen";
         return Err(Failed::usage(format_args!("nothing was verified: {why}")));
     }
     let failed = rows.iter().find_map(|row| row.verified.mismatch.as_ref());
@@ -124,7 +124,7 @@ fn rows(args: &Args, program: &dyn Program, options: &Options, trace: &Trace) ->
         let of = of.max(1);
         Sample { done: engine * of + done, total: Some(number * of), packets: (engine * of + done) * packets }
     };
-    let doing = format!("holding {} against sequential", counted(number, "engine", "engines"));
+    let doing = format!("comparing {} with sequential", counted(number, "engine", "engines"));
     let _progress = Progress::begin(args.json, "verify", &doing, sample);
     let mut rows = Vec::new();
     for (index, engine) in engines.into_iter().enumerate() {
@@ -156,7 +156,7 @@ fn rows(args: &Args, program: &dyn Program, options: &Options, trace: &Trace) ->
     rows
 }
 
-/// What two verifications of an engine, on other numbers of cores, come to.
+/// Combines two verifications of an engine on different numbers of cores.
 fn together(one: Verified, other: Verified) -> Verified {
     let Verified { runs, packets, refused, moves, was_full, mismatch } = other;
     Verified {
@@ -169,7 +169,7 @@ fn together(one: Verified, other: Verified) -> Verified {
     }
 }
 
-/// What an interrupt leaves: the engines that are done, and how far the one is that is not.
+/// The message of an interrupt: engines that are done, and progress of the current one.
 fn so_far(rows: &[Row], engine: EngineKind, runs: u64, of: u64) -> String {
     let mut out = String::new();
     for Row { engine, verified } in rows {
@@ -180,7 +180,7 @@ fn so_far(rows: &[Row], engine: EngineKind, runs: u64, of: u64) -> String {
         };
         out += &format!("{engine} {word}, ");
     }
-    format!("{out}{engine} equal in {} of {} runs so far; no verdict", count(runs), count(of))
+    format!("{out}{engine} equal in {} of {} runs so far; not finished", count(runs), count(of))
 }
 
 fn text(args: &Args, description: &Description, name: &str, trace: &Trace, rows: &[Row]) -> String {
@@ -195,7 +195,7 @@ fn text(args: &Args, description: &Description, name: &str, trace: &Trace, rows:
     for Row { engine, verified } in rows.iter().filter(|row| row.verified.runs > 0) {
         let (word, tone) = match &verified.mismatch {
             None if verified.was_full && engine.guarantee(description.sharing) != Guarantee::Identical => {
-                ("not compared where a flow table was full or turned flows away, equal elsewhere".to_owned(), Tone::Bad)
+                ("equal, but not compared where a flow table was full or refused flows".to_owned(), Tone::Bad)
             }
             None => (format!("equal: {}", engine.guarantee(description.sharing)), Tone::Good),
             Some(mismatch) => (format!("DIFFERS on {}", counted(mismatch.cores as u64, "core", "cores")), Tone::Bad),
@@ -211,7 +211,7 @@ fn text(args: &Args, description: &Description, name: &str, trace: &Trace, rows:
     out
 }
 
-/// The numbers of cores that an engine took: refusals, if any, are of the larger ones.
+/// Numbers of cores that an engine supports; refusals are for larger ones.
 fn taken(args: &Args, engine: EngineKind, verified: &Verified) -> String {
     match verified.refused.first() {
         _ if engine == EngineKind::Sequential => "1".to_owned(),
@@ -228,19 +228,19 @@ fn explain(args: &Args, mismatch: &Mismatch, saved: Option<&Path>) -> String {
     let cores_word = counted(*cores as u64, "core", "cores");
     let mut out = format!("\n{} {engine} on {cores_word} differs from sequential, {how}\n", style.bad("error:"));
     out += &format!("  {what}: expected {expected}\n  {}  got {got}\n", " ".repeat(what.len() - 1));
-    out += &format!("  the first {} of the capture show it", counted(*prefix as u64, "packet", "packets"));
+    out += &format!("  the first {} of the capture show the difference", counted(*prefix as u64, "packet", "packets"));
     out += &match saved {
         Some(path) => format!(", and are in {}\n", path.display()),
-        None => "; --save-prefix FILE keeps them\n".to_owned(),
+        None => "; --save-prefix FILE saves them\n".to_owned(),
     };
     if let Some(seed) = seed {
         out += &format!(
-            "  again: millrace verify {} {}{}{}{} --engines {engine} --cores {cores} --seeds {seed}-{seed} --no-threads\n",
+            "  repeat: millrace verify {} {}{}{}{} --engines {engine} --cores {cores} --seeds {seed}-{seed} --no-threads\n",
             args.function,
             args.source.again(),
             args.configuration.again(),
             args.table_options.again(),
-            args.load.again(*engine),
+            args.steering_options.again(*engine),
         );
     }
     out
@@ -289,7 +289,7 @@ fn json(
     })
 }
 
-/// Reads `20` as the first twenty seeds, `7-9` as those three.
+/// Parses `20` as the first twenty seeds, `7-9` as these three.
 fn seeds(text: &str) -> Result<Range<u64>, String> {
     let wrong = |_| format!("`{text}` is not a number of schedules: write 20, or 7-7 for one of them");
     match text.split_once('-') {
@@ -299,7 +299,11 @@ fn seeds(text: &str) -> Result<Range<u64>, String> {
         },
         Some((first, last)) => {
             let (first, last): (u64, u64) = (first.parse().map_err(wrong)?, last.parse().map_err(wrong)?);
-            if first <= last && last < u64::MAX { Ok(first..last + 1) } else { Err("the first comes first".to_owned()) }
+            if first <= last && last < u64::MAX {
+                Ok(first..last + 1)
+            } else {
+                Err("the first seed must not be larger than the last".to_owned())
+            }
         }
     }
 }
@@ -327,7 +331,7 @@ mod tests {
         ];
         assert_eq!(
             so_far(&rows, EngineKind::Shared, 1_200, 3_000),
-            "sequential equal, rss refused, scr DIFFERS, shared equal in 1,200 of 3,000 runs so far; no verdict"
+            "sequential equal, rss refused, scr DIFFERS, shared equal in 1,200 of 3,000 runs so far; not finished"
         );
     }
 }

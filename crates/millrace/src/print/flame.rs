@@ -1,14 +1,14 @@
-//! A flame graph as an SVG file of its own: who called whom, each as wide as its share of samples.
+//! A flame graph as a single SVG file: callers and callees, with widths by share of samples.
 //!
-//! The idea is Brendan Gregg's ("The Flame Graph", CACM 59(6), 2016). Everything is drawn, however narrow. A click makes a bar
-//! as wide as the picture, which needs nothing from outside; where scripts don't run, the picture is the same without it.
+//! The idea is Brendan Gregg's ("The Flame Graph", CACM 59(6), 2016). Every bar is drawn, however narrow. A click zooms in on a bar. The
+//! file needs nothing external; without scripts it is the same picture without zoom.
 
 use std::fmt::Write;
 
 use super::number::{counted, percent};
 use super::plot::escaped;
 
-/// Whose time it is.
+/// The part of the program that the time belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Part {
     /// A line of the function.
@@ -17,35 +17,35 @@ pub(crate) enum Part {
     Called,
     /// The engine, and what that called.
     Engine,
-    /// Nobody knows.
+    /// Unknown.
     Unknown,
-    /// All together.
+    /// Everything.
     All,
 }
 
-/// What was under way, and within it what that called.
+/// A function, and the functions that it called.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Bar {
     pub(crate) name: String,
     pub(crate) part: Part,
-    /// Its samples, those of what it called among them.
+    /// Its samples, including those of its callees.
     pub(crate) samples: u64,
     pub(crate) inner: Vec<Bar>,
 }
 
-/// Bars with what is said above them.
+/// A flame graph with its texts.
 pub(crate) struct Flame {
     pub(crate) title: String,
     /// Lines under the title.
     pub(crate) notes: Vec<String>,
-    /// What a colour stands for, with its samples.
+    /// Meaning of the colours, with samples.
     pub(crate) legend: Vec<(Part, &'static str, u64)>,
     /// The outermost bars.
     pub(crate) bars: Vec<Bar>,
 }
 
 impl Part {
-    /// The function's in warm colours, the engine's in a cold one; black is legible on all of them.
+    /// Warm colours for the function, a cold one for the engine; black is legible on all of them.
     const fn colour(self) -> &'static str {
         match self {
             Self::Own => "#f08c3c",
@@ -58,7 +58,7 @@ impl Part {
 }
 
 impl Bar {
-    /// Bars of stacks, each from the outermost name inwards, with their samples: at each height the widest first.
+    /// Bars from stacks (from the outermost name inwards) with their samples; at each level the widest comes first.
     pub(crate) fn of<'a>(stacks: impl IntoIterator<Item = (Vec<(Part, &'a str)>, u64)>) -> Vec<Self> {
         let mut bars = Vec::new();
         for (stack, samples) in stacks {
@@ -89,9 +89,9 @@ impl Bar {
 
 const WIDTH: f64 = 1200.0;
 const MARGIN: f64 = 10.0;
-/// A bar with its distance to the next.
+/// Height of a bar with the gap to the next.
 const ROW: f64 = 18.0;
-/// A letter of the names, which all have one width.
+/// Width of a letter; the font is monospaced.
 const LETTER: f64 = 6.65;
 
 impl Flame {
@@ -134,13 +134,13 @@ impl Flame {
 
 struct Drawing {
     out: String,
-    /// Where the lowest row is.
+    /// Position of the lowest row.
     base: f64,
     total: u64,
 }
 
 impl Drawing {
-    /// A bar that begins behind so many samples, and what lies on it.
+    /// Draws a bar that begins at sample `from`, and the bars on it.
     fn bar(&mut self, bar: &Bar, from: u64, depth: usize) {
         let scale = (WIDTH - 2.0 * MARGIN) / self.total.max(1) as f64;
         let (x, y) = (MARGIN + from as f64 * scale, self.base - ROW * depth as f64);
@@ -148,10 +148,10 @@ impl Drawing {
         let name = escaped(&bar.name);
         let (samples, fill) = (bar.samples, bar.part.colour());
         let of = counted(samples, "sample", "samples");
-        let told = escaped(&format!("{}: {of}, {}", bar.name, percent(samples, self.total)));
+        let reported = escaped(&format!("{}: {of}, {}", bar.name, percent(samples, self.total)));
         let _ = writeln!(
             self.out,
-            "<g class=\"bar\" data-from=\"{from}\" data-of=\"{samples}\" data-depth=\"{depth}\" data-name=\"{name}\"><title>{told}</title><rect x=\"{x:.2}\" y=\"{y}\" width=\"{:.2}\" height=\"{}\" fill=\"{fill}\"/><text x=\"{:.2}\" \
+            "<g class=\"bar\" data-from=\"{from}\" data-of=\"{samples}\" data-depth=\"{depth}\" data-name=\"{name}\"><title>{reported}</title><rect x=\"{x:.2}\" y=\"{y}\" width=\"{:.2}\" height=\"{}\" fill=\"{fill}\"/><text x=\"{:.2}\" \
              y=\"{}\">{}</text></g>",
             drawn(width),
             ROW - 1.0,
@@ -167,12 +167,12 @@ impl Drawing {
     }
 }
 
-/// A bar's width with the gap to the next, for which a narrow one has no room. The script does the same.
+/// Width of a bar without the gap to the next; a narrow bar has no gap. The script does the same.
 fn drawn(width: f64) -> f64 {
     if width > 3.0 { width - 1.0 } else { width }
 }
 
-/// As much of a name as a bar is wide for: all of it, its beginning, or nothing. The script does the same.
+/// The part of a name that fits in a bar: all of it, its beginning, or nothing. The script does the same.
 fn fitting(name: &str, width: f64) -> String {
     let room = ((width - 6.0) / LETTER).max(0.0) as usize;
     match name.chars().count() {
@@ -185,7 +185,7 @@ fn fitting(name: &str, width: f64) -> String {
 const STYLE: &str = "text{font:11px monospace;fill:#111}.head{font:bold 17px sans-serif}.note{font:12px sans-serif;fill:#333}\
                      .bar{cursor:pointer}.bar:hover rect{stroke:#111}.bar text{pointer-events:none}";
 
-/// A click shows a bar as wide as the picture, what lies on it in proportion, and what it lies on, faded.
+/// Zoom: a click shows a bar at full width, the bars on it in proportion, and those below it faded.
 const SCRIPT: &str = r#"const bars = [...document.querySelectorAll('.bar')].map(at => {
   const { from, of, depth, name } = at.dataset;
   return { at, from: +from, of: +of, depth: +depth, name, rect: at.querySelector('rect'), text: at.querySelector('text') };
@@ -240,8 +240,8 @@ mod tests {
         let bars = shown(&document);
         let names: Vec<_> = bars.iter().map(|bar| bar.attribute("data-name").unwrap()).collect();
         assert_eq!(names, ["all samples", "worker loop", "nat.rs:1 packet", "Map::<get>", "settle"]);
-        let told: Vec<_> = bars.iter().map(|bar| bar.first_child().unwrap().text().unwrap()).collect();
-        assert_eq!(told[2], "nat.rs:1 packet: 3 samples, 75.0 %");
+        let reported: Vec<_> = bars.iter().map(|bar| bar.first_child().unwrap().text().unwrap()).collect();
+        assert_eq!(reported[2], "nat.rs:1 packet: 3 samples, 75.0 %");
         let texts: Vec<_> = document.descendants().filter_map(|node| node.text()).collect();
         for text in ["nat: <time> & \"lines\"", "one & two", "the function's lines 75.0 %", "the engine 25.0 %"] {
             assert!(texts.contains(&text), "{text}: {texts:?}");

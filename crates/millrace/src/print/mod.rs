@@ -1,4 +1,4 @@
-//! Everything that people and programs read of the command: numbers, colours, tables, progress, and where it all goes.
+//! Output of the command: numbers, colours, tables, progress.
 
 pub(crate) mod dropped;
 pub(crate) mod flame;

@@ -1,4 +1,4 @@
-//! Numbers as people write and read them: `5M`, `35,169`, `2.86 Mpps`.
+//! Formats and parses numbers: `5M`, `35,169`, `2.86 Mpps`.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -74,7 +74,7 @@ pub(crate) fn time(ns: f64) -> String {
     if number >= 9.95 || unit == "ns" { format!("{number:.0} {unit}") } else { format!("{number:.1} {unit}") }
 }
 
-/// Reads `5M`, `100k`, `1.5G`, `10_000`.
+/// Parses `5M`, `100k`, `1.5G`, `10_000`.
 pub(crate) fn parse(text: &str) -> Result<u64, String> {
     let plain = text.replace('_', "");
     let (digits, factor) = match plain.char_indices().last() {
@@ -91,19 +91,19 @@ pub(crate) fn parse(text: &str) -> Result<u64, String> {
     if product >= 0.0 && product < u64::MAX as f64 && product.fract() == 0.0 {
         Ok(product as u64)
     } else {
-        Err(format!("`{text}` is not a whole number that can be counted to"))
+        Err(format!("`{text}` is not a whole number, or is too large"))
     }
 }
 
-/// As [`parse`], from 1 on.
+/// As [`parse`], at least 1.
 pub(crate) fn parse_positive(text: &str) -> Result<u64, String> {
     match parse(text)? {
-        0 => Err("it has to be 1 at least".to_owned()),
+        0 => Err("it must be at least 1".to_owned()),
         number => Ok(number),
     }
 }
 
-/// Reads `4` or `1-8`, nothing below 1.
+/// Parses `4` or `1-8`, at least 1.
 pub(crate) fn parse_range(text: &str) -> Result<RangeInclusive<usize>, String> {
     let wrong = || format!("`{text}` is not a range: write 4, 1-8 or 2,5");
     let (first, last) = text.split_once('-').unwrap_or((text, text));

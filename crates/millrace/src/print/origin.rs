@@ -1,11 +1,11 @@
-//! Where figures come from: what each JSON value and each page says of the program, the machine, the time and the command.
+//! Origin of figures: the program, machine, time and command, in each JSON value and page.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::cli::engines::{command, processor};
 
-/// What made a page or a value, where and when.
+/// Program, machine and time of a page or value.
 pub(crate) struct Origin {
     date: String,
     kernel: String,
@@ -15,7 +15,7 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 const COMMIT: &str = env!("MILLRACE_COMMIT");
 
 impl Origin {
-    /// This program, here and now.
+    /// This program on this machine, now.
     pub(crate) fn here() -> Self {
         let system = rustix::system::uname();
         let [name, release] = [system.sysname(), system.release()].map(|word| word.to_string_lossy().into_owned());
@@ -39,7 +39,7 @@ impl Origin {
     }
 }
 
-/// The value with what made it, under `made_by`. A list stays as it is: it has no room for that.
+/// Adds the origin under `made_by`. A list is not changed.
 pub(crate) fn with_origin(value: &Value) -> Value {
     let mut value = value.clone();
     if let Value::Object(members) = &mut value {

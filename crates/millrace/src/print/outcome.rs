@@ -1,4 +1,4 @@
-//! What a run came to, for people and for programs.
+//! Formats the result of a run.
 
 use std::path::Path;
 
@@ -12,16 +12,16 @@ use super::number::{bytes, count, counted, percent, rate, span};
 use super::style::Style;
 use super::table::{Align, Sheet, Tone};
 
-/// What there is to say about the capture's clock.
+/// Notes on the capture's clock.
 pub(crate) fn clock(steps_back: u64, stamps_not_believed: u64) -> String {
     let mut out = String::new();
     if steps_back > 0 {
         let steps = counted(steps_back, "time", "times");
-        out += &format!("  the capture's clock stepped back {steps}; packet time never does\n");
+        out += &format!("  the capture's clock stepped back {steps}; packet time did not\n");
     }
     if stamps_not_believed > 0 {
         let stamps = counted(stamps_not_believed, "time stamp lies", "time stamps lie");
-        out += &format!("  {stamps} far from those around: not believed; packets took their neighbours' time\n");
+        out += &format!("  {stamps} far from the neighbours and ignored; these packets got a neighbour's time\n");
     }
     out
 }
@@ -32,24 +32,24 @@ pub(crate) struct Run<'a> {
     pub(crate) kind: EngineKind,
     pub(crate) cores: usize,
     pub(crate) seed: u64,
-    /// How flows were kept; `None` for a function that keeps none in flow tables.
+    /// Options of flow tables; `None` for a function without flow tables.
     pub(crate) tables: Option<&'a Tables>,
     pub(crate) input: String,
     pub(crate) output: Option<&'a Path>,
     pub(crate) clock_steps_back: u64,
     pub(crate) stamps_not_believed: u64,
-    /// The link types of packets that nobody reads, as far as they are known.
+    /// Unsupported link types, as far as they are known.
     pub(crate) unread_links: Vec<LinkType>,
-    /// Sources of dropped packets, and the file of `--dropped`, if asked for.
+    /// Sources of dropped packets, if requested; and the file of `--dropped`.
     pub(crate) dropped: Option<Vec<Dropped>>,
     pub(crate) dropped_file: Option<&'a Path>,
-    /// What the function has to say to who most likely meant something else.
+    /// A note of the function, if the configuration is probably a mistake.
     pub(crate) remark: Option<String>,
     pub(crate) outcome: &'a Outcome,
 }
 
 impl Run<'_> {
-    /// The summary that people read.
+    /// The summary as text.
     pub(crate) fn text(&self, style: Style) -> String {
         let Outcome { counters, elapsed, interrupted, .. } = self.outcome;
         let name = style.bold(self.description.name);
@@ -58,7 +58,7 @@ impl Run<'_> {
         let rate = style.bold(rate(counters.received, *elapsed));
         let mut out = format!("{name} under {} on {cores}: {packets} in {}, {rate}\n\n", self.kind, span(*elapsed));
         if *interrupted {
-            out += &style.warn("interrupted: this is what was taken in until then\n\n");
+            out += &style.warn("interrupted: only the packets read so far are counted\n\n");
         }
         out += &fates(counters, self.description, self.dropped.as_deref(), style);
         out += &self.flows(style);
@@ -67,7 +67,7 @@ impl Run<'_> {
             let links: Vec<String> = self.unread_links.iter().map(ToString::to_string).collect();
             let links = if links.is_empty() { String::new() } else { format!(", {}", links.join(", ")) };
             let note =
-                format!("{packets} of a link type that is not read{links}: no function has looked at what they carry");
+                format!("{packets} of an unsupported link type{links}; the function could not see what they carry");
             out += &format!("  {}\n", style.warn(note));
         }
         if let Some(remark) = &self.remark {
@@ -81,11 +81,11 @@ impl Run<'_> {
                 "  {} committed; {failed} failed and ran again",
                 counted(*committed, "transaction", "transactions")
             );
-            out += &if *turns > 0 { format!(", {} in a turn of its own\n", count(*turns)) } else { "\n".to_owned() };
+            out += &if *turns > 0 { format!(", {} ran alone\n", count(*turns)) } else { "\n".to_owned() };
         }
         let any_order = matches!(self.kind, EngineKind::Shared) || self.outcome.transactions.is_some();
         if any_order && self.cores > 1 {
-            out += "  cores take packets in an order of their own: with another timing other packets may be dropped\n";
+            out += "  the order of packets depends on timing: another run may drop other packets\n";
         }
         out += &clock(self.clock_steps_back, self.stamps_not_believed);
         if let Some(report) = &self.outcome.report {
@@ -94,16 +94,16 @@ impl Run<'_> {
         out
     }
 
-    /// What the engine did besides: state that changed cores, loss and what was recovered.
+    /// Notes of the engine: moves of state, loss and recovery.
     fn moves(&self, style: Style) -> String {
         let Outcome { moved, elephants, cores_in_use, recovery, counters, .. } = self.outcome;
         let mut out = String::new();
         if self.kind.moves_state() && self.cores > 1 {
             let moved = counted(*moved, "time", "times");
-            out += &format!("  state changed cores {moved}");
+            out += &format!("  state moved between cores {moved}");
             if self.kind == EngineKind::Hybrid {
                 let sets = counted(*elephants as u64, "packet set is", "packet sets are");
-                out += &format!("; {sets} replicated at the end, {} records were replayed", count(counters.replayed));
+                out += &format!("; {sets} replicated at the end; {} records were replayed", count(counters.replayed));
             }
             out += "\n";
         }
@@ -113,14 +113,15 @@ impl Run<'_> {
         let Some(Recovery { tally, fenced }) = recovery else { return out };
         let lost = counted(tally.lost, "packet", "packets");
         let records = counted(tally.recovered_total(), "record", "records");
-        out += &format!("  {lost} lost on the link; cores took {records} from each other's logs");
+        out += &format!("  {lost} lost on the link; cores recovered {records} from each other's logs");
         if tally.nowhere > 0 {
-            out += &format!(", and {} reached nobody", counted(tally.nowhere, "packet's record", "packets' records"));
+            out += &format!(", and {} lost by all", counted(tally.nowhere, "packet's record", "packets' records"));
         }
         out += &format!(" ({} for one another)\n", counted(tally.waits, "wait", "waits"));
         for core in fenced {
-            let note =
-                format!("core {core} stalled for too long: the others went on without it, its packets were dropped");
+            let note = format!(
+                "core {core} stalled for too long: the other cores continued without it, and its packets were dropped"
+            );
             out += &format!("  {}\n", style.warn(note));
         }
         out
@@ -144,25 +145,24 @@ impl Run<'_> {
         if flows.evicted + flows.orphaned > 0 {
             let evicted = counted(flows.evicted, "flow", "flows");
             let orphaned = counted(flows.orphaned, "packet", "packets");
-            let note =
-                format!("the flow table was full: {evicted} had to make room, {orphaned} found none; raise `flows`");
+            let note = format!("the flow table was full: {evicted} evicted, {orphaned} refused; raise `flows`");
             out += &format!("  {}\n", style.warn(note));
         }
         if flows.early_dropped > 0 {
             let packets = counted(flows.early_dropped, "packet", "packets");
             let note =
-                format!("the flow table was filling up: {packets} that would have opened flows met an early drop");
+                format!("the flow table was filling up: {packets} that would have opened flows were dropped early");
             out += &format!("  {}\n", style.warn(note));
         }
         if flows.limited > 0 {
             let packets = counted(flows.limited, "packet", "packets");
-            let note = format!("{packets} would have opened flows for sources that had as many as they may have");
+            let note = format!("{packets} would have opened flows above the limit of their source");
             out += &format!("  {}\n", style.warn(note));
         }
         out
     }
 
-    /// The summary that programs read.
+    /// The summary as JSON.
     pub(crate) fn json(&self) -> Value {
         let Outcome {
             counters,
@@ -236,7 +236,7 @@ impl Run<'_> {
     }
 }
 
-/// What became of the packets, one line each.
+/// What happened to the packets, one line for each outcome.
 fn fates(counters: &Counters, description: &Description, who: Option<&[Dropped]>, style: Style) -> String {
     let all = counters.received;
     let mut columns = vec![("", Align::Left), ("", Align::Right), ("", Align::Right)];
@@ -264,7 +264,7 @@ fn fates(counters: &Counters, description: &Description, who: Option<&[Dropped]>
     sheet.lines(2)
 }
 
-/// What became of the packets, as JSON.
+/// What happened to the packets, as JSON.
 pub(crate) fn packets(counters: &Counters, description: &Description) -> Value {
     let drops: Map<String, Value> = counters
         .drops()
@@ -276,7 +276,7 @@ pub(crate) fn packets(counters: &Counters, description: &Description) -> Value {
     })
 }
 
-/// What stands in a report, as JSON.
+/// A cell of a report as JSON.
 fn cell(cell: &Cell) -> Value {
     match cell {
         Cell::Text(text) => text.as_str().into(),
@@ -284,13 +284,13 @@ fn cell(cell: &Cell) -> Value {
     }
 }
 
-/// A function's findings.
+/// The function's report as a table.
 pub(crate) fn table(report: &Report, style: Style) -> String {
     let Report { title, columns, rows } = report;
     if rows.is_empty() {
         return format!("\n{}: none\n", style.bold(title));
     }
-    // A column whose every cell is a number stands to the right.
+    // A column of numbers is aligned right.
     let number = |column: usize| rows.iter().all(|row| row[column].number().is_some());
     let aligned = columns.iter().enumerate();
     let aligned: Vec<(&str, Align)> =

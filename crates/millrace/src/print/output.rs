@@ -1,4 +1,4 @@
-//! Where the command's words go. A reader that has gone (`millrace ... | head`) is a quiet end, never a panic.
+//! Writes to standard output and standard error. A closed output (`millrace ... | head`) ends the command quietly, never with a panic.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -14,55 +14,55 @@ pub(crate) fn print(text: &str) -> Result<(), Failed> {
     print_as_it_is(&as_called(text))
 }
 
-/// Writes to standard output what another program reads: a script, say.
+/// Writes text for another program, such as a script, unchanged to standard output.
 pub(crate) fn print_as_it_is(text: &str) -> Result<(), Failed> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| Failed::output(&error))
 }
 
-/// How much is said beside results and errors.
+/// How much is printed besides results and errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Level {
     /// Nothing.
     Quiet,
-    /// What is being done, and what a reader should know.
+    /// Progress and notes.
     Usual,
-    /// Besides, what was chosen without being asked for.
+    /// Also what was chosen by default.
     Verbose,
 }
 
-/// As the command line says, once.
+/// Set once, from the command line.
 static LEVEL: AtomicU8 = AtomicU8::new(Level::Usual as u8);
 
 impl Level {
-    /// From now on so much is said.
+    /// Sets the level.
     pub(crate) fn set(self) {
         // ORDERING: Relaxed. Set before there are other threads.
         LEVEL.store(self as u8, Ordering::Relaxed);
     }
 
-    /// Whether so much is said.
+    /// True if messages of this level are printed.
     pub(crate) fn is_said(self) -> bool {
         // ORDERING: Relaxed, as in `set`.
         LEVEL.load(Ordering::Relaxed) >= self as u8
     }
 }
 
-/// Writes to standard error what a reader should know, unless it is to be quiet.
+/// Writes a note to standard error, unless --quiet.
 pub(crate) fn remark(text: &str) {
     if Level::Usual.is_said() {
         note(text);
     }
 }
 
-/// Writes to standard error what only those want to know who ask for more.
+/// Writes a detail to standard error, with --verbose.
 pub(crate) fn detail(text: impl FnOnce() -> String) {
     if Level::Verbose.is_said() {
         note(&text());
     }
 }
 
-/// Writes to standard error. When nobody reads that, nobody can be told either.
+/// Writes to standard error. Errors are ignored.
 pub(crate) fn note(text: &str) {
     let _ = io::stderr().lock().write_all(as_called(text).as_bytes());
 }
@@ -72,28 +72,28 @@ pub(crate) fn print_json(value: &serde_json::Value) -> Result<(), Failed> {
     print_as_it_is(&json_text(value))
 }
 
-/// A JSON value as it is printed and kept, with what made it.
+/// A JSON value as it is printed and stored, with its origin.
 pub(crate) fn json_text(value: &serde_json::Value) -> String {
     format!("{:#}\n", with_origin(value))
 }
 
-/// The command's name in these words.
+/// Name of the command in all texts.
 const NAME: &str = "millrace";
 
-/// The name that the program was called by.
+/// Name that the program was called by.
 static CALLED: LazyLock<String> = LazyLock::new(|| {
     let called = std::env::args_os().next();
     let stem = called.as_deref().and_then(|path| Path::new(path).file_stem()?.to_str());
     stem.unwrap_or(NAME).to_owned()
 });
 
-/// Words in which commands have the name that the program was called by: an author's own program has every command too.
+/// The text with the name that the program was called by: an author's own program has every command, too.
 fn as_called(text: &str) -> Cow<'_, str> {
     named(text, &CALLED)
 }
 
-/// Puts `called` in place of the command's name wherever a command begins: behind a backquote, or two blanks, or `again: `, with a word
-/// in small letters behind it.
+/// Replaces the name of the command by `called` wherever a command begins: after a backquote, two spaces, `: ` or `| `, and before a word
+/// in lower case.
 fn named<'a>(text: &'a str, called: &str) -> Cow<'a, str> {
     if called == NAME {
         return Cow::Borrowed(text);
@@ -121,7 +121,7 @@ mod tests {
         for (text, expected) in [
             ("`millrace functions` lists them", "`own functions` lists them"),
             ("Examples:\n  millrace run nat\n  millrace bench nat", "Examples:\n  own run nat\n  own bench nat"),
-            ("again: millrace verify", "again: own verify"),
+            ("repeat: millrace verify", "repeat: own verify"),
             ("millrace run x | millrace run y", "own run x | own run y"),
             ("millrace 0.1.0", "millrace 0.1.0"),
             ("a bug in millrace: sorry", "a bug in millrace: sorry"),

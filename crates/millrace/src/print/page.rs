@@ -1,5 +1,4 @@
-//! The page that a report is: one file, no scripts, nothing from outside, to be read on a light or a dark screen and
-//! printed.
+//! The HTML page of a report: one file without scripts or external content, for light and dark screens and for print.
 
 use std::fmt::Write;
 
@@ -8,7 +7,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use super::origin::Origin;
 use super::plot::COLOURS;
 
-/// The page with this title.
+/// A page with this title.
 pub(crate) fn whole(title: &str, body: &Markup) -> String {
     let page = html! {
         (DOCTYPE)
@@ -25,7 +24,7 @@ pub(crate) fn whole(title: &str, body: &Markup) -> String {
     page.into_string()
 }
 
-/// What paper and ink are, light and dark, by the names that the style knows them by.
+/// Colours for light and dark, by their CSS names.
 const PALETTE: [(&str, &str, &str); 13] = [
     ("ink", "#1c1c1c", "#ececec"),
     ("paper", "#fff", "#16181b"),
@@ -42,7 +41,7 @@ const PALETTE: [(&str, &str, &str); 13] = [
     ("bad", "#a33c00", "#ff9d66"),
 ];
 
-/// Light by default and in print, dark where the reader's screen is.
+/// Light by default and in print, dark on a dark screen.
 fn palettes() -> String {
     let mut light = String::from("color-scheme:light;");
     let mut dark = String::from("color-scheme:dark;");

@@ -1,5 +1,5 @@
-//! Plots as SVG text: lines over a measured quantity, and marks along a logarithmic axis. Small, and all that reports
-//! need; the page around them sets the type and gives the colours ([`super::page`]).
+//! Plots as SVG: lines over a measured quantity, and marks along a logarithmic axis. The page around them sets fonts and colours
+//! ([`super::page`]).
 
 use std::fmt::Write;
 
@@ -7,13 +7,13 @@ use maud::{Markup, PreEscaped};
 
 use super::number::time;
 
-/// A line, or a level that goes across.
+/// A line, or a horizontal level.
 pub(crate) struct Line {
     pub(crate) name: String,
-    /// Which of the [`COLOURS`].
+    /// Index in [`COLOURS`].
     pub(crate) colour: usize,
     pub(crate) points: Vec<Point>,
-    /// One value for all of the axis: a dashed line right across.
+    /// A constant value, drawn as a dashed line across.
     pub(crate) level: Option<f64>,
 }
 
@@ -24,7 +24,7 @@ pub(crate) struct Point {
     pub(crate) y: f64,
     pub(crate) from: f64,
     pub(crate) to: f64,
-    /// Drawn hollow, and the line to it dashed.
+    /// True for a hollow point with a dashed line to it.
     pub(crate) modelled: bool,
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct Chart<'a> {
     pub(crate) title: &'a str,
     pub(crate) x_label: &'a str,
     pub(crate) y_label: &'a str,
-    /// Where the horizontal axis has marks.
+    /// Positions of the marks of the horizontal axis.
     pub(crate) ticks: Vec<f64>,
     pub(crate) lines: Vec<Line>,
 }
@@ -45,7 +45,7 @@ pub(crate) struct Marks {
     pub(crate) marks: Vec<(f64, Shape)>,
 }
 
-/// What a mark looks like.
+/// Shape of a mark.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Shape {
     Dot,
@@ -58,13 +58,13 @@ pub(crate) enum Shape {
 pub(crate) struct Strips<'a> {
     pub(crate) title: &'a str,
     pub(crate) x_label: &'a str,
-    /// What each shape stands for.
+    /// Meaning of the shapes.
     pub(crate) legend: Vec<(Shape, &'a str)>,
     pub(crate) rows: Vec<Marks>,
 }
 
-/// Colours that people with any colour vision tell apart (Okabe, Ito, 2008), dark enough for paper; then greys, and
-/// three more for what is beside the tables. Behind each, what it is on a dark screen.
+/// Colours that people with any colour vision can distinguish (Okabe, Ito, 2008), dark enough for paper; then greys, and three more for
+/// other lines. Each with its variant for a dark screen.
 pub(crate) const COLOURS: [(&str, &str); 11] = [
     ("#0072b2", "#56b4e9"),
     ("#d55e00", "#ff8c3a"),
@@ -79,7 +79,7 @@ pub(crate) const COLOURS: [(&str, &str); 11] = [
     ("#3aa0d8", "#8fd0f5"),
 ];
 
-/// A colour as pages name it: it follows the page's light or dark.
+/// A colour as a CSS variable, which follows light or dark.
 fn ink(colour: usize) -> String {
     format!("var(--c{})", colour % COLOURS.len())
 }
@@ -90,14 +90,14 @@ const LEFT: f64 = 58.0;
 const RIGHT: f64 = 104.0;
 const TOP: f64 = 34.0;
 const BOTTOM: f64 = 48.0;
-/// The least distance of names at the ends of lines.
+/// Minimum distance of names at the ends of lines.
 const NAME_HEIGHT: f64 = 13.5;
-/// The least distance of numbers along the horizontal axis; marks that are closer go without.
+/// Minimum distance of numbers along the horizontal axis; closer marks have no number.
 const TICK_WIDTH: f64 = 21.0;
-/// Largest against smallest value from which a linear axis would hide the small ones.
+/// Ratio of largest to smallest value from which the axis is logarithmic.
 const WIDE: f64 = 25.0;
 
-/// How values lie along an axis.
+/// Mapping of values to positions along an axis.
 struct Axis {
     from: f64,
     to: f64,
@@ -116,7 +116,7 @@ impl Axis {
         self.start + part * (self.end - self.start)
     }
 
-    /// An axis from zero, or from the decade below the smallest value where they lie far apart.
+    /// An axis from zero, or, for a wide range of values, from the decade below the smallest.
     fn of(values: &[f64], start: f64, end: f64) -> (Self, Vec<f64>) {
         let (least, most) = extent(values);
         if most / least > WIDE { Self::decades(least, most, start, end) } else { Self::from_zero(most, start, end) }
@@ -238,7 +238,7 @@ impl Chart<'_> {
     }
 }
 
-/// Names beside the ends of their lines, pushed apart where they would overlap: where each goes and where its line ends.
+/// Positions of names at the ends of their lines, moved apart where they would overlap: position of the name, and end of its line.
 fn spread_out(mut names: Vec<(f64, &String, usize)>) -> Vec<(f64, f64, &str, usize)> {
     names.sort_by(|one, other| one.0.total_cmp(&other.0));
     let mut at: Vec<f64> = names.iter().map(|(at, ..)| *at).collect();
@@ -254,7 +254,7 @@ fn spread_out(mut names: Vec<(f64, &String, usize)>) -> Vec<(f64, f64, &str, usi
     names.into_iter().zip(at).map(|((end, name, colour), at)| (at, end, name.as_str(), colour)).collect()
 }
 
-/// The width that the names of strips take.
+/// Width for the names of strips.
 const NAMES: f64 = 170.0;
 const STRIP: f64 = 21.0;
 
@@ -327,7 +327,7 @@ fn text(out: &mut String, x: f64, y: f64, anchor: &str, class: &str, words: &str
     let _ = write!(out, r##"<text x="{x:.1}" y="{y:.1}" text-anchor="{anchor}" class="{class}">{words}</text>"##);
 }
 
-/// Text as it stands in XML.
+/// Escapes text for XML.
 pub(super) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

@@ -1,4 +1,4 @@
-//! What is being done, at once; and a bar with rate and time to go, on work that lasts over a second, when somebody watches.
+//! Progress messages: what is being done, and, on a terminal, a bar with rate and remaining time for work that lasts over a second.
 
 use std::io::{IsTerminal, stderr};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -10,18 +10,18 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use super::number::{counted, rate};
 use super::output::{Level, remark};
 
-/// How far the work is.
+/// Progress of the work.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sample {
     /// Done so far, in the unit of `total`.
     pub(crate) done: u64,
-    /// Of how much; `None` where nobody knows.
+    /// Total; `None` if it is unknown.
     pub(crate) total: Option<u64>,
     /// Packets so far, for the rate.
     pub(crate) packets: u64,
 }
 
-/// A bar that draws itself until it is dropped.
+/// A progress bar that is drawn until it is dropped.
 pub(crate) struct Progress {
     drawing: Option<(Sender<()>, JoinHandle<()>)>,
 }
@@ -30,7 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const PERIOD: Duration = Duration::from_millis(100);
 
 impl Progress {
-    /// Says at once what is being done, for work that takes seconds, and watches it with a bar that is there from the beginning.
+    /// Prints at once what is being done, and shows a bar from the start: for work that takes seconds.
     pub(crate) fn begin(quiet: bool, what: &str, doing: &str, sample: impl Fn() -> Sample + Send + 'static) -> Self {
         if !quiet {
             remark(&format!("{what}: {doing} ...\n"));
@@ -38,7 +38,7 @@ impl Progress {
         Self::patiently(Duration::ZERO, quiet, what, sample)
     }
 
-    /// Watches `sample` from now on; with `quiet` there is no bar at all.
+    /// Shows a bar for `sample`, after a second; none with `quiet`.
     pub(crate) fn watch(quiet: bool, what: &str, sample: impl Fn() -> Sample + Send + 'static) -> Self {
         Self::patiently(PATIENCE, quiet, what, sample)
     }
@@ -90,7 +90,7 @@ fn look(bounded: bool) -> ProgressStyle {
     ProgressStyle::with_template(template).expect("the template is well-formed").progress_chars("━╸─")
 }
 
-/// `35,169 packets, 2.86 Mpps, 12 s to go`, without what nobody knows.
+/// `35,169 packets, 2.86 Mpps, 12 s to go`, without unknown parts.
 fn words(sample: &Sample, elapsed: Duration) -> String {
     let Sample { done, total, packets } = *sample;
     let mut parts = Vec::new();
@@ -105,7 +105,7 @@ fn words(sample: &Sample, elapsed: Duration) -> String {
     parts.join(", ")
 }
 
-/// In units as large as the guess is good.
+/// Remaining time, rounded to the precision of the estimate.
 fn to_go(secs: f64) -> String {
     let minutes = (secs / 60.0).round() as u64;
     match secs {

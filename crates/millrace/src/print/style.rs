@@ -1,10 +1,10 @@
-//! Colour, on a terminal alone, and never against `NO_COLOR`.
+//! Colours, only on a terminal and never with `NO_COLOR`.
 
 use std::env;
 use std::fmt::Display;
 use std::io::{IsTerminal, stderr, stdout};
 
-/// Whether and how words are coloured on one of the outputs.
+/// True if text on an output is coloured.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Style {
     pub(crate) colour: bool,

@@ -1,17 +1,17 @@
-//! Tables: plain columns, a dim head, numbers to the right.
+//! Text tables: plain columns, a dim header, numbers aligned right.
 
 use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, Table, presets};
 
 use super::style::Style;
 
-/// Where the cells of a column go.
+/// Alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Align {
     Left,
     Right,
 }
 
-/// How a cell stands out.
+/// Emphasis of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tone {
     Plain,
@@ -22,10 +22,10 @@ pub(crate) enum Tone {
     Warn,
 }
 
-/// Columns of the narrowest screen that tables are laid out for.
+/// Minimum terminal width to which tables are adapted.
 const WIDTH_MIN: u16 = 60;
 
-/// A table that is being put together.
+/// A table that is being built.
 pub(crate) struct Sheet {
     table: Table,
     align: Vec<Align>,
@@ -41,7 +41,7 @@ impl Sheet {
         } else {
             table.force_no_tty();
         }
-        // What isn't read by a person is not cut to a screen's width, nor is anything to a screen that says it has none.
+        // Adapt to the width only on a terminal that reports one.
         if !style.colour || table.width().is_none_or(|width| width < WIDTH_MIN) {
             table.set_content_arrangement(ContentArrangement::Disabled);
         }
@@ -58,14 +58,14 @@ impl Sheet {
         self.toned(cells.into_iter().map(|text| (text, Tone::Plain)));
     }
 
-    /// Adds a row whose cells may stand out.
+    /// Adds a row with emphasis for its cells.
     pub(crate) fn toned<T: AsRef<str>>(&mut self, cells: impl IntoIterator<Item = (T, Tone)>) {
         let cells = cells.into_iter().zip(&self.align);
         let cells: Vec<Cell> = cells.map(|((text, tone), align)| cell(text.as_ref(), *align, tone)).collect();
         self.table.add_row(cells);
     }
 
-    /// The table's lines, each moved in by `indent` blanks.
+    /// The lines of the table, indented by `indent` spaces.
     pub(crate) fn lines(&self, indent: usize) -> String {
         let mut table = self.table.clone();
         for column in table.column_iter_mut() {

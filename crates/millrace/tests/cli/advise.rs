@@ -25,15 +25,15 @@ fn every_engine_is_predicted_or_left_out_with_a_reason() {
     let refused: Vec<&Value> = advice["refused"].as_array().unwrap().iter().map(|one| &one["engine"]).collect();
     let two = std::thread::available_parallelism().unwrap().get() >= 2;
     for engine in ["sequential", "shared", "rss", "rss++", "scr", "transactional", "hybrid"] {
-        let told = advice["forecasts"].as_array().unwrap().iter().any(|one| one["engine"] == engine);
-        assert!(told != refused.iter().any(|name| **name == engine), "{engine}: {advice:#}");
-        assert!(told || engine == "transactional" || engine == "shared" && !two, "{engine}");
+        let reported = advice["forecasts"].as_array().unwrap().iter().any(|one| one["engine"] == engine);
+        assert!(reported != refused.iter().any(|name| **name == engine), "{engine}: {advice:#}");
+        assert!(reported || engine == "transactional" || engine == "shared" && !two, "{engine}");
     }
     for one in advice["forecasts"].as_array().unwrap() {
         let [low, high] = [0, 1].map(|end: usize| one["mpps_range"][end].as_f64().unwrap());
         assert!(low <= mpps(one) && mpps(one) <= high && one["basis"] == "modelled", "{one:#}");
     }
-    assert_ne!(advice["best"]["engine"], "shared", "its packets come in an order of their own");
+    assert_ne!(advice["best"]["engine"], "shared", "its packets leave in another order");
     assert_eq!(advice["contention_ns"].is_object(), two);
     assert!(advice["link"].is_null() && advice["state_bytes"].as_u64().unwrap() > 0);
     // One flow and its turns: past some number of cores no more comes of more.
@@ -45,7 +45,7 @@ fn every_engine_is_predicted_or_left_out_with_a_reason() {
     }
     let text = folder.stdout(&format!("advise ddos --synth single-flow {SMALL} --cores 8"));
     assert!(text.contains("take ") && text.contains("because "), "{text}");
-    assert_eq!(text.contains("where another core had the state last"), two, "{text}");
+    assert_eq!(text.contains("if another core used the state last"), two, "{text}");
 }
 
 /// Of so few packets that noise is all there is, and of such as belong to no packet set.
@@ -66,7 +66,10 @@ fn figures_stay_figures() {
         }
     }
     let text = folder.stdout("advise ipsec --in two.pcap --cores 4 --rounds 1");
-    assert!(!text.contains("here is but one") || std::thread::available_parallelism().unwrap().get() < 2, "{text}");
+    assert!(
+        !text.contains("this machine has one") || std::thread::available_parallelism().unwrap().get() < 2,
+        "{text}"
+    );
 }
 
 /// A packet of 64 bytes takes 88 on the link, besides the history that it carries.
@@ -86,7 +89,7 @@ fn a_link_bounds_what_comes_to_the_cores() {
     assert_eq!((&advice["best"]["engine"], &advice["best"]["cores"]), (&Value::from("sequential"), &Value::from(1)));
     assert!(advice["reason"].as_str().unwrap().contains("the link carries no more"), "{advice:#}");
     let text = folder.stdout(&format!("{line} --link 1Gbit"));
-    assert!(text.contains("link: 1.00 Gbit/s, 64 bytes a packet and 121 of history under scr on 4 cores"), "{text}");
+    assert!(text.contains("link: 1.00 Gbit/s, 64 bytes per packet and 121 of history with scr on 4 cores"), "{text}");
     let wide = folder.json(&format!("{line} --link 10Tbit --json"));
     assert!(wide["forecasts"].as_array().unwrap().iter().all(|one| one["bound"] != "link"), "{wide:#}");
     for (rate, hint) in [("fast", "is not a rate"), ("0", "out of range"), ("100Tbit", "out of range")] {

@@ -31,7 +31,7 @@ fn a_sequencer_in_software_is_measured_where_replication_is() {
     for carrier in ["shared_log_mpps", "piggyback_mpps"] {
         assert!(sequencer[carrier]["median"].as_f64().unwrap() > 0.0, "{sequencer:#}");
     }
-    assert!(folder.stdout(&format!("{line} --engines scr")).contains("a sequencer in software"));
+    assert!(folder.stdout(&format!("{line} --engines scr")).contains("a software sequencer"));
     assert_eq!(folder.json(&format!("{line} --engines rss --json"))["software_sequencer"], Value::Null);
 }
 
@@ -60,7 +60,7 @@ fn rounds_that_somebody_disturbed_are_told_and_can_be_left_out() {
         let result = folder.json(&format!("{lossy} --json"));
         let link = result["link"].as_array().unwrap();
         assert!(link.iter().all(|row| row["rounds"]["run"].as_u64().unwrap() <= 20), "{result:#}");
-        assert!(folder.stdout(&lossy).contains("behind a card"));
+        assert!(folder.stdout(&lossy).contains("after a network card that sequences"));
     }
 }
 
@@ -86,13 +86,13 @@ fn loss_free_rates_stand_in_measured_rows_alone() {
                 None => assert_eq!((offered, &found["lost_share"]), (&Value::Null, &Value::Null), "{row:#}"),
             }
         } else {
-            assert!(found["not_offered"].as_str().unwrap().contains("can't be offered load"), "{row:#}");
+            assert!(found["not_offered"].as_str().unwrap().contains("no loss-free rate"), "{row:#}");
         }
     }
     assert!(rows(&result).iter().any(|row| row["basis"] == "modelled"));
     let text = folder.stdout(&format!("{line} --cores 1-{beyond} --loss-threshold 0 --ring 64"));
-    assert!(text.contains("are modelled: no such number ran at once"), "{text}");
-    for word in ["loss-free", "not one packet is lost", "64 descriptors", "can't be offered load", "measured"] {
+    assert!(text.contains("are modelled: their cores did not run at once"), "{text}");
+    for word in ["loss-free", "no packet is lost", "64 descriptors", "no loss-free rate", "measured"] {
         assert!(text.contains(word), "{word} is missing in {text}");
     }
     assert_eq!(folder.json(&format!("bench ddos {SMALL} --cores 1 --json"))["rows"][0]["loss_free"], Value::Null);
@@ -133,14 +133,14 @@ fn the_model_stands_beside_what_was_found() {
         assert!(mpps >= least - 1e-6 && mpps <= most + 1e-6 && one["beside"].is_object(), "{one:#}");
     }
     // What hybrid was told, for each number of cores that it was run on but one.
-    let told: Vec<u64> =
+    let reported: Vec<u64> =
         result["replay_percent"].as_array().unwrap().iter().map(|one| one["cores"].as_u64().unwrap()).collect();
     let ran: Vec<u64> = rows(&result)
         .iter()
         .filter(|row| row["engine"] == "hybrid")
         .map(|row| row["cores"].as_u64().unwrap())
         .collect();
-    assert_eq!(told, ran[1..]);
+    assert_eq!(reported, ran[1..]);
     for engine in ["rss", "scr"] {
         let last = rows(&result).iter().rfind(|row| row["engine"] == engine).unwrap();
         assert!(last["cores"] == to && last["basis"] == "modelled", "{last:#}");
@@ -150,10 +150,11 @@ fn the_model_stands_beside_what_was_found() {
     assert!(shared.len() == 1 && shared[0]["reason"].as_str().unwrap().contains("contention"), "{shared:#?}");
     let text = folder.stdout(&format!("bench port-knock {SMALL} --set flows=500 --cores 1 --model-to {to}"));
     assert!(
-        text.contains("engines that shard, by the model") && text.contains("hybrid replicates where that pays"),
+        text.contains("engines that shard: modelled by t")
+            && text.contains("hybrid replicates a packet set if that pays"),
         "{text}"
     );
-    assert!(text.contains("modelled beside measured") && text.contains("can't be modelled from shares"), "{text}");
+    assert!(text.contains("modelled and measured") && text.contains("can't be modelled"), "{text}");
 }
 
 #[test]
@@ -243,12 +244,12 @@ fn slips_are_answered_with_what_was_meant() {
         (2, "bench ddos --model-to 0", "1 to 256"),
         (2, "bench ddos --dispatch 2s", "104ns"),
         (2, "bench ddos --compute 5 --in demo.pcap.zst", "bench sweep"),
-        (2, "bench suite --mlffr", "suite knows no --mlffr"),
-        (2, "bench suite --report out", "suite knows no --report"),
+        (2, "bench suite --mlffr", "suite doesn't support --mlffr"),
+        (2, "bench suite --report out", "suite doesn't support --report"),
         (2, "bench swep", "'sweep'"),
-        (3, "bench ddos --in demo.pcap.zst --report file", "file is no folder"),
-        (3, "bench ddos --in demo.pcap.zst --report file/deep/er", "file is no folder"),
-        (3, "bench sweep --report file", "file is no folder"),
+        (3, "bench ddos --in demo.pcap.zst --report file", "file is not a folder"),
+        (3, "bench ddos --in demo.pcap.zst --report file/deep/er", "file is not a folder"),
+        (3, "bench sweep --report file", "file is not a folder"),
         (3, "bench ddos --in missing.pcap --report out", "missing.pcap"),
     ] {
         let (got, error) = folder.fails(line);

@@ -41,11 +41,11 @@ fn a_difference_is_told_with_its_line() {
     fs::write(folder.path("wrong.toml"), CASE.replace("drop not-allowed", "forward")).unwrap();
     let said = folder.stdout("test right.toml --seeds 1");
     assert!(said.contains("firewall by right.toml\n  ok outside may not open (1 packet; "), "{said}");
-    assert!(said.ends_with("1 case of 1 packet: as the files say\n"), "{said}");
+    assert!(said.ends_with("1 case of 1 packet: all as expected\n"), "{said}");
     let (code, out, error) = folder.run("test right.toml wrong.toml --engines sequential");
     let out = String::from_utf8(out).unwrap();
     assert_eq!(code, 1, "{error}");
-    assert!(error.contains("1 of 2 cases came out otherwise"), "{error}");
+    assert!(error.contains("1 of 2 cases differ"), "{error}");
     assert!(out.contains("  WRONG outside may not open (1 packet; "), "{out}");
     assert!(out.contains("wrong.toml:6: expected forward unchanged\n"), "{out}");
     assert!(out.contains(" got drop not-allowed\n"), "{out}");
@@ -73,9 +73,9 @@ fn reports_are_held_to_what_they_should_be() {
     fs::write(folder.path("other.toml"), other.replace("nat", "bridge").replace("no-mapping", "fragment")).unwrap();
     let (code, out, _) = folder.run("test other.toml --engines rss --cores 2");
     let out = String::from_utf8(out).unwrap();
-    assert!(code == 1 && out.contains(" got nothing: the function has no report\n"), "{out}");
+    assert!(code == 1 && out.contains(" got nothing, because the function has no report\n"), "{out}");
     assert!(out.contains("other.toml:5: 2 of 2: expected drop fragment\n"), "{out}");
-    assert!(out.contains("held against no engine"), "{out}");
+    assert!(out.contains("compared with no engine"), "{out}");
 }
 
 #[test]
@@ -84,12 +84,8 @@ fn slips_are_told_before_anything_is_run() {
     fs::write(folder.path("right.toml"), CASE).unwrap();
     let edits = [
         ("firewall", "firewal", "slip.toml: there is no function `firewal`; did you mean `firewall`?"),
-        ("udp", "upd", "slip.toml:6: `upd` stands where the kind of packet"),
-        (
-            "not-allowed",
-            "not-alowed",
-            "slip.toml:6: firewall has no reason `not-alowed` to drop a packet. Its own are ",
-        ),
+        ("udp", "upd", "slip.toml:6: found `upd`, expected the kind of packet"),
+        ("not-allowed", "not-alowed", "slip.toml:6: firewall has no drop reason `not-alowed`. It declares "),
         ("name =", "config.reject = 5\nname =", "slip.toml, case \"outside may not open\": reject = 5: "),
         ("name =", "config.rejct = true\nname =", "slip.toml, case \"outside may not open\": rejct = true: "),
         ("name =", "heading =", "slip.toml:4: "),
@@ -103,7 +99,7 @@ fn slips_are_told_before_anything_is_run() {
     }
     fs::write(folder.path("twice.toml"), format!("{CASE}{}", CASE.split_once("\n\n").unwrap().1)).unwrap();
     let (code, error) = folder.fails("test twice.toml");
-    assert!(code == 2 && error.contains("two cases are called \"outside may not open\""), "{error}");
+    assert!(code == 2 && error.contains("two cases have the name \"outside may not open\""), "{error}");
     assert_eq!(folder.fails("test nothing.toml").0, 3);
     assert_eq!(folder.fails("test").0, 2);
     let help = folder.stdout("test --help");

@@ -51,13 +51,13 @@ fn the_catalogue_tells_all() {
     for name in functions() {
         assert!(names.contains(&name), "{name} is not in {names:?}");
         let page = folder.stdout(&format!("functions {name}"));
-        for heading in ["packet set", "Configuration", "Drops of its own", "Engines"] {
+        for heading in ["packet set", "Configuration", "Drop reasons", "Engines"] {
             assert!(page.contains(heading), "{heading} is missing in {page}");
         }
         assert_eq!(folder.json(&format!("functions {name} --json"))["name"], name);
     }
     for (name, room) in [
-        ("bridge", "room for       as many as its keys say of each: it has no flow table"),
+        ("bridge", "room for       none: it has no flow table; its keys set the sizes"),
         ("conntrack", "room for       1,048,576 IPv4 and 65,536 IPv6 packet sets"),
     ] {
         let page = folder.stdout(&format!("functions {name}"));
@@ -222,18 +222,18 @@ fn as_many_cores_are_used_as_the_load_needs() {
         .stdout("verify ddos --in demo.pcap.zst --engines rss++ --cores 2-3 --seeds 1 --core-rate 0.002 --epoch 1000");
     // Whatever is chosen, what was asked for is no mistake.
     let (code, _, text) = folder.run("run nat --in demo.pcap.zst --engine auto --cores 2 --core-rate 1 --buckets 256");
-    assert!(code == 0 && text.contains("--buckets changes nothing under"), "{text}");
+    assert!(code == 0 && text.contains("--buckets has no effect with"), "{text}");
     for (line, hint) in [
-        ("run ddos --in demo.pcap.zst --engine scr --cores 2 --core-rate 1", "--core-rate belongs to rss++ and hybrid"),
-        ("run ddos --in demo.pcap.zst --engine rss --cores 2 --epoch 100", "--epoch belongs to rss++ and hybrid"),
-        ("run ddos --in demo.pcap.zst --buckets 128", "--buckets belongs to rss, rss++, hybrid and transactional"),
+        ("run ddos --in demo.pcap.zst --engine scr --cores 2 --core-rate 1", "--core-rate is for rss++ and hybrid"),
+        ("run ddos --in demo.pcap.zst --engine rss --cores 2 --epoch 100", "--epoch is for rss++ and hybrid"),
+        ("run ddos --in demo.pcap.zst --buckets 128", "--buckets is for rss, rss++, hybrid and transactional"),
         ("run ddos --in demo.pcap.zst --engine rss --cores 2 --buckets 100", "128, 256 or 512"),
         ("run ddos --in demo.pcap.zst --engine rss++ --cores 2 --core-rate 0", "2.5"),
         ("run ddos --in demo.pcap.zst --engine rss++ --cores 2 --core-rate fast", "2.5"),
-        ("run ddos --in demo.pcap.zst --engine rss++ --cores 1 --core-rate 2", "give it --cores 2 or more"),
-        ("run ddos --in demo.pcap.zst --engine auto --cores 1 --core-rate 2", "give it --cores 2 or more"),
-        ("verify ddos --in demo.pcap.zst --engines rss++ --cores 1 --core-rate 2", "give it --cores 2 or more"),
-        ("verify ddos --in demo.pcap.zst --engines scr --epoch 100", "--epoch belongs to rss++ and hybrid"),
+        ("run ddos --in demo.pcap.zst --engine rss++ --cores 1 --core-rate 2", "needs --cores 2 or more"),
+        ("run ddos --in demo.pcap.zst --engine auto --cores 1 --core-rate 2", "needs --cores 2 or more"),
+        ("verify ddos --in demo.pcap.zst --engines rss++ --cores 1 --core-rate 2", "needs --cores 2 or more"),
+        ("verify ddos --in demo.pcap.zst --engines scr --epoch 100", "--epoch is for rss++ and hybrid"),
     ] {
         let (code, _, error) = folder.run(line);
         assert!(code == 2 && error.contains(hint), "{line}: {code}: {error}");
@@ -299,20 +299,20 @@ fn configurations_are_refused_in_words() {
     for (text, says) in [
         (
             service("backends = \"10.0.0.1:80\""),
-            "web.toml:4:12: a list in [ ] is wanted here, not the text \"10.0.0.1:80\"\n",
+            "web.toml:4:12: expected a list in [ ], found the text \"10.0.0.1:80\"\n",
         ),
         (
             service("backend = []"),
-            "web.toml:4:1: `backend` is no key here; did you mean `backends`? (the keys here: address, protocol, backends)\n",
+            "web.toml:4:1: `backend` is not a key here; did you mean `backends`? (keys here: address, protocol, backends)\n",
         ),
-        (service("backends = [80]"), "web.toml:4:13: a text in quotes is wanted here, not the number 80\n"),
+        (service("backends = [80]"), "web.toml:4:13: expected a text in quotes, found the number 80\n"),
         (service("protocol = \"sctp\""), "web.toml:4:12: `sctp` is none of the choices: tcp, udp\n"),
         (service(""), "web.toml:2:1: `backends` is missing\n"),
         (
             "services = [80]".to_owned(),
-            "web.toml:1:13: a table of keys, as { key = value }, is wanted here, not the number 80\n",
+            "web.toml:1:13: expected a table of keys, as { key = value }, found the number 80\n",
         ),
-        ("table_size = \"large\"".to_owned(), "web.toml:1:14: a whole number is wanted here, not the text \"large\"\n"),
+        ("table_size = \"large\"".to_owned(), "web.toml:1:14: expected a whole number, found the text \"large\"\n"),
         (
             "table_size = 3".to_owned(),
             "web.toml:1:14: 3 is out of range: a prime from 101 to 1048573, at least a hundred times the number of backends\n",
@@ -355,7 +355,7 @@ fn bench_labels_what_it_measured() {
         assert!(row["mpps"]["median"].as_f64().unwrap() > 0.0);
     }
     let (code, error) = folder.fails("bench ddos --in demo.pcap.zst --cores 200 --engines scr --set flows=200000000");
-    assert!(code == 2 && error.contains("make things smaller"), "{error}");
+    assert!(code == 2 && error.contains("smaller tables with --set"), "{error}");
     let text = folder.stdout("bench policer --synth uniform --flows 100 --packets 10k --cores 1 --rounds 1");
     assert!(text.contains("ns/packet/core") && text.contains("measured"), "{text}");
 }
@@ -376,19 +376,19 @@ fn synth_is_reproducible_and_exact() {
     let (code, error) = folder.fails("synth --profile uniform --flows 1M --packets 10 --out d.pcap");
     assert!(code == 2 && !folder.path("d.pcap").exists(), "{error}");
     for (options, says) in [
-        ("single-flow --flows 7", "--flows changes nothing in single-flow: it has one flow"),
+        ("single-flow --flows 7", "--flows has no effect on single-flow: it has one flow"),
         ("single-flow --hosts 7", "it has one client"),
-        ("syn-flood --skew 1", "--skew changes nothing in syn-flood: its flows are alike"),
-        ("syn-flood --transport udp", "TCP's SYN segments"),
-        ("backbone --turns", "only the flows of `uniform` can take turns"),
-        ("uniform --turns --burst 4", "--burst changes nothing in uniform: its flows take turns"),
-        ("uniform --gap 100", "--gap changes nothing in uniform: its packets come at a steady rate"),
+        ("syn-flood --skew 1", "--skew has no effect on syn-flood: its flows all have the same size"),
+        ("syn-flood --transport udp", "only TCP SYN segments"),
+        ("backbone --turns", "only flows of `uniform` can take turns"),
+        ("uniform --turns --burst 4", "--burst has no effect on uniform: its flows take turns"),
+        ("uniform --gap 100", "--gap has no effect on uniform: its packets come at a constant rate"),
     ] {
         let (code, error) = folder.fails(&format!("synth --profile {options} --packets 1k --out d.pcap"));
         assert!(code == 2 && error.contains(says) && !folder.path("d.pcap").exists(), "{options}: {error}");
     }
     let (code, error) = folder.fails("bench ddos --synth single-flow --flows 7");
-    assert!(code == 2 && error.contains("--flows changes nothing in single-flow"), "{error}");
+    assert!(code == 2 && error.contains("--flows has no effect on single-flow"), "{error}");
     // What is refused changes nothing, and what is taken does.
     let trace = |options: &str| {
         folder.stdout(&format!("synth --profile {options} --packets 3k --out e.pcap"));
@@ -581,7 +581,7 @@ fn slips_are_answered_with_what_was_meant() {
         ("inspct demo.pcap.zst", "'inspect'"),
         ("run ddos --in demo.pcap.zst --set treshold=5", "did you mean `threshold`?"),
         ("run ddos --in demo.pcap.zst --set threshold=0", "from 1 to 4294967295"),
-        ("run ddos --in demo.pcap.zst --set threshold", "key=value"),
+        ("run ddos --in demo.pcap.zst --set threshold", "KEY=VALUE"),
         ("run ddos --in demo.pcap.zst --engine sequential --cores 2", "one core"),
         ("run ddos --in demo.pcap.zst --cores 0", "from 1"),
         ("synth --profile university --out a.pcap", "university-dc"),
@@ -590,21 +590,21 @@ fn slips_are_answered_with_what_was_meant() {
         ("verify nat --in demo.pcap.zst --engines rss --cores 2", "nothing can be verified: rss can't run nat"),
         (
             "verify ddos --in demo.pcap.zst --engines sequential --cores 2",
-            "nothing was verified: sequential runs on one core",
+            "nothing was verified: sequential runs only on one core",
         ),
         ("bench nat --in demo.pcap.zst --engines rss --cores 2", "nothing can be measured: rss can't run nat"),
-        ("bench suite --in demo.pcap.zst", "leave --in out"),
+        ("bench suite --in demo.pcap.zst", "omit --in"),
         ("verify ddos --in demo.pcap.zst --flows 5", "'--flows"),
-        ("run firewall --in demo.pcap.zst --engine rss --cores 200 --set flows=268435456", "take fewer cores"),
+        ("run firewall --in demo.pcap.zst --engine rss --cores 200 --set flows=268435456", "use fewer cores"),
         (
             "run nat --in demo.pcap.zst --engine scr --cores 256 --set mappings=67108864 --set sessions=67108864",
-            "what packet sets share",
+            "shared state",
         ),
         (
             "run web-cache --in demo.pcap.zst --engine scr --cores 256 --set flows=1 --set flows_v6=1 --set responses=16777216",
-            "what packet sets share",
+            "shared state",
         ),
-        ("run ddos --in demo.pcap.zst --config bad.toml --out ./bad.toml", "the configuration itself"),
+        ("run ddos --in demo.pcap.zst --config bad.toml --out ./bad.toml", "also the configuration"),
     ] {
         let (code, error) = folder.fails(line);
         assert_eq!(code, 2, "{line}: {error}");
@@ -614,8 +614,8 @@ fn slips_are_answered_with_what_was_meant() {
     for (config, exit, words) in [
         ("none.toml", 3, "none.toml: can't be read: No such file"),
         (".", 3, ".: can't be read: Is a directory"),
-        ("/dev/zero", 2, "/dev/zero has more than 1 MiB"),
-        ("demo.bin", 2, "demo.bin is no text"),
+        ("/dev/zero", 2, "/dev/zero is larger than 1 MiB"),
+        ("demo.bin", 2, "demo.bin is not a text file"),
     ] {
         fs::write(folder.path("demo.bin"), [0xff; 100]).unwrap();
         let (code, error) = folder.fails(&format!("run ddos --in demo.pcap.zst --config {config}"));

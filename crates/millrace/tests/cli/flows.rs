@@ -133,8 +133,8 @@ fn parts_of_captures_and_several_of_them_are_taken() {
     let ip = part["packets"].as_u64().unwrap() - part["network"]["arp"].as_u64().unwrap();
     assert_eq!(ip, packets(&flows));
     let mut inspect = folder.command("inspect demo.pcap.zst --packets 7 --json --filter");
-    let told: Value = serde_json::from_str(&other(inspect.arg("tcp and port 80")).unwrap()).unwrap();
-    assert_eq!((&told["packets"], &told["network"]["ipv4"]), (&7.into(), &7.into()));
+    let reported: Value = serde_json::from_str(&other(inspect.arg("tcp and port 80")).unwrap()).unwrap();
+    assert_eq!((&reported["packets"], &reported["network"]["ipv4"]), (&7.into(), &7.into()));
     // Two captures of one time are read turn by turn, so a session is one with both directions.
     fs::create_dir(folder.path("parts")).unwrap();
     let drops = "run firewall plain.pcap --set inside=[\"192.168.10.0/24\",\"2001:db8:1::/64\"] \
@@ -149,8 +149,8 @@ fn parts_of_captures_and_several_of_them_are_taken() {
     assert_eq!(sorted("parts"), sorted("plain.pcap"));
     assert_eq!(sorted("parts/kept.pcap --in parts/dropped.pcapng"), sorted("plain.pcap"));
     for engine in ["sequential", "rss --cores 2", "scr --cores 3"] {
-        let told = folder.json(&format!("run ddos demo.pcap.zst --packets 1k --engine {engine} --json"));
-        assert_eq!(told["packets"]["received"], 1_000, "{engine}");
+        let reported = folder.json(&format!("run ddos demo.pcap.zst --packets 1k --engine {engine} --json"));
+        assert_eq!(reported["packets"]["received"], 1_000, "{engine}");
     }
     fs::copy(folder.path("plain.pcap"), folder.path("copy.pcap")).unwrap();
     let twice = packets(&rows(&folder, "plain.pcap copy.pcap"));
@@ -165,12 +165,12 @@ fn slips_are_told_and_what_was_read_is_listed() {
     for (line, words) in [
         ("flows", "CAPTURE"),
         ("flows missing.pcap", "missing.pcap"),
-        ("flows empty", "there is no capture in this folder"),
-        ("flows demo.pcap.zst --filter tpc", "--filter: `tpc` isn't understood"),
-        ("flows demo.pcap.zst --from noon", "write 2026-11-27T08:00:00Z"),
+        ("flows empty", "no captures in this folder"),
+        ("flows demo.pcap.zst --filter tpc", "--filter: `tpc` isn't known"),
+        ("flows demo.pcap.zst --from noon", "write a time as 2026-11-27T08:00:00Z"),
         ("flows demo.pcap.zst --idle 0", "0 is not in 1"),
         ("flows demo.pcap.zst --format xml", "[possible values: text, csv, jsonl]"),
-        ("flows - -", "standard input can be read once only"),
+        ("flows - -", "standard input can be read only once"),
     ] {
         let (code, error) = folder.fails(line);
         assert!(error.contains(words), "{line}: {code}: {error}");
@@ -187,8 +187,11 @@ fn slips_are_told_and_what_was_read_is_listed() {
 fn what_has_one_time_stamp_has_no_rate() {
     let folder = Folder::new();
     folder.stdout("synth --profile uniform --flows 2 --packets 3 --rate 1000000000 --out s.pcap");
-    let told = folder.stdout("inspect demo.pcap.zst");
-    assert!(told.contains("time       2026-11-21T21:04:41.689072Z to ") && told.contains("on average"), "{told}");
+    let reported = folder.stdout("inspect demo.pcap.zst");
+    assert!(
+        reported.contains("time       2026-11-21T21:04:41.689072Z to ") && reported.contains("on average"),
+        "{reported}"
+    );
     let mut one = folder.bytes("s.pcap");
     // Every record of these has 16 bytes ahead of its packet: seconds, fraction, and two lengths.
     let mut at = 24;
@@ -198,6 +201,6 @@ fn what_has_one_time_stamp_has_no_rate() {
         at += 16 + len as usize;
     }
     fs::write(folder.path("one.pcap"), one).unwrap();
-    let told = folder.stdout("inspect one.pcap");
-    assert!(told.contains("all packets have one time stamp") && !told.contains("pps"), "{told}");
+    let reported = folder.stdout("inspect one.pcap");
+    assert!(reported.contains("all packets have the same time stamp") && !reported.contains("pps"), "{reported}");
 }

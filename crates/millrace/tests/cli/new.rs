@@ -27,8 +27,8 @@ fn millrace_is_taken_from_where_it_is_told_to_be_and_from_nowhere_else() {
     for (line, said) in [
         ("new four", "--path <FOLDER>|--git <URL>"),
         ("new four --path a --git b:c", "cannot be used with"),
-        ("new four --git ../millrace", "--path names a folder"),
-        ("new four --git a:\"b", "nothing that git knows"),
+        ("new four --git ../millrace", "use --path for a folder"),
+        ("new four --git a:\"b", "not a valid git name"),
         ("new four --path . --rev main", "--git"),
     ] {
         let (code, error) = folder.fails(line);
@@ -75,14 +75,14 @@ fn nothing_is_written_over_and_slips_are_told() {
     fs::create_dir(folder.path("taken")).unwrap();
     fs::write(folder.path("taken/file"), "mine").unwrap();
     for (line, said) in [
-        ("new taken --git a:b", "is there already, and no empty folder"),
+        ("new taken --git a:b", "exists and is not an empty folder"),
         ("new My_Function --git a:b", "lower case letters"),
         ("new ../away --git a:b", "lower case letters"),
-        ("new core --git a:b", "means something else"),
-        ("new match --git a:b", "means something else"),
-        ("new config --git a:b", "means something else"),
-        ("new nat --git a:b", "there is a function `nat` already"),
-        ("new fine --path taken", "has no crate `millrace-net` in it"),
+        ("new core --git a:b", "is reserved"),
+        ("new match --git a:b", "is reserved"),
+        ("new config --git a:b", "is reserved"),
+        ("new nat --git a:b", "the function `nat` exists already"),
+        ("new fine --path taken", "has no crate `millrace-net`"),
     ] {
         let (code, out, error) = folder.run(line);
         assert_eq!(code, 2, "{line}: {error}");

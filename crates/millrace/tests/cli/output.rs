@@ -42,7 +42,7 @@ fn more_or_less_is_said_beside_the_report() {
     let short = "verify ddos --in demo.pcap.zst --packets 1000 --engines rss --cores 2 --seeds 1 --no-threads";
     let (_, out, error) = folder.run(short);
     assert!(
-        error.contains("the first 1,000 packets are taken") && error.contains("verify: holding 1 engine"),
+        error.contains("the first 1,000 packets are taken") && error.contains("verify: comparing 1 engine"),
         "{error}"
     );
     for quiet in ["-q", "--quiet"] {
@@ -64,7 +64,7 @@ fn long_work_says_at_once_what_it_does() {
     for (line, words) in [
         ("demo".to_owned(), "demo: a capture through a firewall"),
         (format!("bench ddos demo.pcap.zst {small}"), "bench: timing ddos under "),
-        (format!("advise ddos demo.pcap.zst {small}"), "advise: measuring what 2,000 packets cost"),
+        (format!("advise ddos demo.pcap.zst {small}"), "advise: measuring the cost of 2,000 packets"),
         (
             "run ddos demo.pcap.zst --engine auto --cores 2".to_owned(),
             "auto: running each engine over the capture's first packets",
@@ -92,19 +92,19 @@ fn a_capture_is_named_behind_the_command_or_by_in() {
         "sequence --function ddos --cores 2 --out s.pcap",
         "rss solve --sets lan:src,wan:dst --nic ice",
     ] {
-        let told = |line: String| {
-            let mut told = folder.json(&line);
+        let reported = |line: String| {
+            let mut reported = folder.json(&line);
             for timed in ["elapsed_s", "mpps", "ns_per_packet", "memory_bytes", "seed", "made_by"] {
-                told.as_object_mut().unwrap().remove(timed);
+                reported.as_object_mut().unwrap().remove(timed);
             }
-            told
+            reported
         };
         let (behind, by_in) =
-            (told(format!("{line} demo.pcap.zst --json")), told(format!("{line} --in demo.pcap.zst --json")));
+            (reported(format!("{line} demo.pcap.zst --json")), reported(format!("{line} --in demo.pcap.zst --json")));
         assert_eq!(behind, by_in, "{line}");
-        assert_eq!(behind, told(format!("{line} -i demo.pcap.zst --json")), "{line}");
+        assert_eq!(behind, reported(format!("{line} -i demo.pcap.zst --json")), "{line}");
         let (code, error) = folder.fails(&format!("{line} demo.pcap.zst --in demo.pcap.zst"));
-        let twice = error.contains("every packet would come twice") || error.contains("name one of the two");
+        let twice = error.contains("every packet would be read twice") || error.contains("name one of the two");
         assert!(code == 2 && twice, "{line}: {error}");
         if !line.starts_with("rss") {
             let (code, error) = folder.fails(line);
@@ -136,7 +136,10 @@ fn endings_that_nobody_knows_are_refused() {
         "verify ddos --in none.pcap --save-prefix x.csv",
     ] {
         let (code, error) = folder.fails(line);
-        assert!(code == 2 && error.contains("is no capture's name") && error.contains("--format"), "{line}: {error}");
+        assert!(
+            code == 2 && error.contains("is not a capture format") && error.contains("--format"),
+            "{line}: {error}"
+        );
     }
     let names: Vec<_> = fs::read_dir(folder.root()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(names, ["demo.pcap.zst"]);
@@ -184,7 +187,7 @@ fn cores_are_lists_and_ranges_where_several_are_meant() {
     assert_eq!(cores, [1, 3]);
     for line in ["run ddos --in demo.pcap.zst", "advise ddos --in demo.pcap.zst", "profile nat --in demo.pcap.zst"] {
         let (code, error) = folder.fails(&format!("{line} --cores 2,5"));
-        assert!(code == 2 && error.contains("one number of cores is meant here"), "{line}: {error}");
+        assert!(code == 2 && error.contains("only one number of cores is allowed here"), "{line}: {error}");
     }
     for cores in ["0", "2,", "5-2", "x", "1,300"] {
         assert_eq!(folder.fails(&format!("verify ddos --in demo.pcap.zst --cores {cores}")).0, 2, "{cores}");
@@ -205,8 +208,8 @@ fn help_is_a_command_and_there_are_manual_pages() {
     assert!(said.contains("pages in pages"), "{said}");
     for (page, words) in [
         ("millrace.1", "millrace\\-run"),
-        ("millrace-run.1", "capture through a function"),
-        ("millrace-tables-advise.1", "which table a capture asks for"),
+        ("millrace-run.1", "a function over a capture"),
+        ("millrace-tables-advise.1", "a flow table for a capture"),
         ("millrace-man.1", "manual pages"),
     ] {
         let page_text = fs::read_to_string(folder.path("pages").join(page)).unwrap();

@@ -45,10 +45,10 @@ fn a_run_takes_what_tcpdump_takes() {
         );
         let output = folder.command(&line).arg(filter).output().unwrap();
         assert!(output.status.success(), "{engine}: {}", String::from_utf8_lossy(&output.stderr));
-        let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let reported: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
         let expected = packets(&folder, "expected.pcap");
         assert!(expected.len() > 1_000 && packets(&folder, "part.pcap") == expected, "{engine}");
-        assert_eq!(told["packets"]["received"], expected.len(), "{engine}");
+        assert_eq!(reported["packets"]["received"], expected.len(), "{engine}");
         // The sessions are those of the same part.
         let flows = folder.command("flows demo.pcap.zst --format csv --filter").arg(filter).output().unwrap();
         let sorted = |bytes: &[u8]| {
@@ -115,26 +115,26 @@ fn slips_are_told_ahead_of_all() {
     fs::create_dir(folder.path("empty")).unwrap();
     fs::copy(folder.path("demo.pcap.zst"), folder.path("copy.pcap.zst")).unwrap();
     for (line, words) in [
-        ("run ddos demo.pcap.zst ./demo.pcap.zst", "every packet would come twice"),
-        ("run ddos demo.pcap.zst --flows flows.txt", "call what --flows writes .csv or .jsonl"),
-        ("run ddos demo.pcap.zst --flows -", "call what --flows writes .csv or .jsonl"),
+        ("run ddos demo.pcap.zst ./demo.pcap.zst", "every packet would be read twice"),
+        ("run ddos demo.pcap.zst --flows flows.txt", "the file of --flows must end in .csv or .jsonl"),
+        ("run ddos demo.pcap.zst --flows -", "the file of --flows must end in .csv or .jsonl"),
         ("run ddos demo.pcap.zst --flows nowhere/flows.csv", "nowhere/flows.csv: can't be created"),
-        ("run ddos demo.pcap.zst copy.pcap.zst --out copy.pcap.zst", "is the input copy.pcap.zst itself"),
-        ("run ddos empty", "there is no capture in this folder"),
+        ("run ddos demo.pcap.zst copy.pcap.zst --out copy.pcap.zst", "is also the input copy.pcap.zst"),
+        ("run ddos empty", "no captures in this folder"),
         ("run ddos --in demo.pcap.zst missing.pcap", "missing.pcap: can't be opened"),
         ("run ddos missing.pcap --engine auto --cores 2", "missing.pcap: can't be opened"),
         ("run ddos demo.pcap.zst --sequenced --cores 2 --filter tcp", "cannot be used with"),
         ("run ddos demo.pcap.zst --sequenced --cores 2 --flows f.csv", "cannot be used with"),
-        ("run ddos demo.pcap.zst --filter tpc", "--filter: `tpc` isn't understood"),
-        ("verify ddos demo.pcap.zst --filter sctp", "holds no packets that --filter, --from and --to take"),
-        ("verify ddos --synth uniform --from +1", "take parts of captures"),
-        ("tables bench --filter tcp", "take parts of captures"),
+        ("run ddos demo.pcap.zst --filter tpc", "--filter: `tpc` isn't known"),
+        ("verify ddos demo.pcap.zst --filter sctp", "--filter, --from and --to select no packet of "),
+        ("verify ddos --synth uniform --from +1", "need a capture"),
+        ("tables bench --filter tcp", "need a capture"),
     ] {
         let (code, error) = folder.fails(line);
         assert!(error.contains(words) && (code == 2 || code == 3), "{line}: {code}: {error}");
     }
     let (code, out, error) = folder.run("run ddos demo.pcap.zst --from +1000");
-    assert!(code == 0 && error.contains("no packet of demo.pcap.zst is taken") && !out.is_empty(), "{code}: {error}");
+    assert!(code == 0 && error.contains("select no packet of demo.pcap.zst") && !out.is_empty(), "{code}: {error}");
     let left = |name: &str| Path::new(&folder.path(name)).exists();
     assert!(!left("flows.txt") && !left("f.csv"));
     // Nothing of what was read is lost by damage behind it.

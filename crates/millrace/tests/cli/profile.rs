@@ -47,7 +47,7 @@ fn a_recipe_is_tried_beside_what_was_before() {
 #[test]
 fn where_nothing_is_shared_nothing_fails() {
     let text = Folder::empty().stdout(&format!("profile ddos {SMALL} --cores 1"));
-    assert!(text.contains("packet sets share nothing in ddos"), "{text}");
+    assert!(text.contains("packet sets share no state in ddos"), "{text}");
 }
 
 #[test]
@@ -99,13 +99,13 @@ fn outputs_that_lead_nowhere_are_told_before_anything_runs() {
     fs::write(folder.path("nat.toml"), "mappings = 9\n").unwrap();
     for (outputs, code, said) in [
         ("--flame none/x.svg", 3, "none/x.svg: can't be created"),
-        ("--flame .", 3, ".: is a directory; name a file in it"),
+        ("--flame .", 3, ".: is a directory; give a file in it"),
         ("--flame x.svg --folded none/x.txt", 3, "none/x.txt: can't be created"),
-        ("--flame demo.pcap.zst", 2, "is the input demo.pcap.zst itself"),
+        ("--flame demo.pcap.zst", 2, "is also the input demo.pcap.zst"),
         ("--flame x --folded x", 2, "can't both be x"),
         ("--flame - --folded -", 2, "can't both be -"),
-        ("--config nat.toml --flame nat.toml", 2, "nat.toml is the configuration itself"),
-        ("--config nat.toml --folded ./nat.toml", 2, "nat.toml is the configuration itself"),
+        ("--config nat.toml --flame nat.toml", 2, "nat.toml is also the configuration"),
+        ("--config nat.toml --folded ./nat.toml", 2, "nat.toml is also the configuration"),
     ] {
         let (found, out, error) = folder.run(&format!("profile nat --in demo.pcap.zst {outputs}"));
         assert_eq!(found, code, "{outputs}: {error}");

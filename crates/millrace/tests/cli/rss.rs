@@ -53,16 +53,16 @@ fn check_names_the_fields_in_the_way() {
     let folder = Bench::new();
     let text = folder.stdout("rss check --nic ice", CLIENTS, 0);
     assert!(text.contains("tcp4 udp4 sctp4 tcp6 udp6 sctp6  src     exact"), "{text}");
-    assert!(text.contains("splits: src+dst, dst in the way"), "{text}");
+    assert!(text.contains("splits: src+dst, because of dst"), "{text}");
     assert!(text.contains("linux  no: ") && text.contains("dpdk   yes: "), "{text}");
     assert!(text.contains("not confirmed of ice"), "{text}");
     let text = folder.stdout("rss check --nic ixgbe", CLIENTS, 1);
-    assert!(text.contains("splits: src+dst+sport+dport, dst+sport+dport in the way"), "{text}");
+    assert!(text.contains("splits: src+dst+sport+dport, because of dst+sport+dport"), "{text}");
     assert!(!text.contains("yes"), "{text}");
 
     for (port, field) in [("lan", "dst"), ("wan", "src")] {
         let text = folder.stdout("rss check --nic ice --driver linux", CLIENTS, 1);
-        assert!(text.contains(&format!("other4 frag4 other6 frag6 at {port} are hashed by {field} too")), "{text}");
+        assert!(text.contains(&format!("other4 frag4 other6 frag6 at {port} are also hashed by {field}")), "{text}");
         assert!(!text.contains("tcp4 packets"), "those fit: {text}");
     }
     let check = folder.json("rss check --nic ixgbe --driver linux --json", CLIENTS, 1);
@@ -155,9 +155,9 @@ fn both_sides_of_clients_meet() {
     assert_eq!(whole["solution"]["balance"]["packets"], 35_169);
     let text =
         |line: &str| folder.stdout(&format!("rss solve --nic ice --driver dpdk --in demo.pcap.zst {line}"), CLIENTS, 0);
-    assert!(text("").contains("each port is shown with all 35,169 packets, as if they came in there"), "{}", text(""));
+    assert!(text("").contains("each port is shown with all 35,169 packets, as if all came in there"), "{}", text(""));
     let sides = text("--inside 10.0.0.0/8");
-    assert!(sides.contains("of 35,169 packets those from inside are counted at lan, the others at wan"), "{sides}");
+    assert!(sides.contains("of 35,169 packets, those from inside are counted at lan, the others at wan"), "{sides}");
     let probes = solved["solution"]["probes"].as_array().unwrap();
     assert!(probes.iter().all(|probe| probe["hash"].as_str().unwrap().len() == 8), "{probes:#?}");
 }
@@ -169,7 +169,7 @@ fn no_key_is_proved_in_words() {
     for words in [
         "virtio (virtio-net with VIRTIO_NET_F_RSS) by linux: there is no key that spreads",
         "does not depend on the last 24 bits of src",
-        "of lan's key are zero: lan hashes dst of tcp4 packets, which must not count",
+        "of lan's key are zero: lan hashes dst of tcp4 packets, which must be cancelled",
         "by dpdk: there is no key",
     ] {
         assert!(text.contains(words), "{words} is missing in {text}");
@@ -179,7 +179,7 @@ fn no_key_is_proved_in_words() {
     // What is said to do does.
     let solved =
         folder.stdout("rss solve --nic virtio --driver linux --types tcp4,udp4,sctp4,other4,frag4", "wan: dst", 0);
-    assert!(solved.contains("src+dst (src not counting)"), "{solved}");
+    assert!(solved.contains("src+dst (src cancelled)"), "{solved}");
     let refused = folder.json("rss solve --nic virtio --driver linux --json", CLIENTS, 1);
     assert_eq!((&refused["solved"], &refused["refused"][0]["proved"]), (&Value::from(false), &Value::from(true)));
     let proof = &refused["refused"][0]["proof"];
@@ -201,7 +201,7 @@ fn sets_come_from_a_file_with_errors_that_point() {
     let (code, _, error) = folder.run("rss check bad.toml --nic ice", "");
     assert_eq!(code, 2);
     assert!(
-        error.contains("bad.toml:5:11: `dest` is no field; did you mean `dst`? (src, dst, sport, dport"),
+        error.contains("bad.toml:5:11: `dest` is not a field; did you mean `dst`? (src, dst, sport, dport"),
         "{error}"
     );
     assert!(error.contains("5 | fields = [\"dest\"]\n  |           ^^^^^^"), "{error}");
@@ -214,11 +214,11 @@ fn slips_are_answered_with_what_was_meant() {
         ("rss solve --nic ixgb", CLIENTS, "'ixgbe'"),
         ("rss solve --nic e1000", CLIENTS, "mlx5, ice, i40e, ixgbe, ena, virtio"),
         ("rss solve --nic ice", "", "a FILE, or --sets"),
-        ("rss check --nic ice", "lan: scr", "--sets:1:6: `scr` is no field"),
+        ("rss check --nic ice", "lan: scr", "--sets:1:6: `scr` is not a field"),
         ("rss solve --nic ice --table 100", CLIENTS, "512 or 2048"),
-        ("rss solve --nic ice --driver dpdk --table 512 --queues 1024", CLIENTS, "leads to so many queues at most"),
+        ("rss solve --nic ice --driver dpdk --table 512 --queues 1024", CLIENTS, "has at most 512 queues"),
         ("rss solve --nic ice --types tcp", CLIENTS, "tcp4, udp4, sctp4"),
-        ("rss solve --nic ice --types ether", CLIENTS, "name more types"),
+        ("rss solve --nic ice --types ether", CLIENTS, "give more types"),
         ("rss solve --nic ice --inside 10.0.0.0/8", CLIENTS, "--in"),
         ("rss solve --nic ice --vary-ipv4 33", CLIENTS, "1..=32"),
         ("rss solv", "", "'solve'"),

@@ -19,7 +19,7 @@ use super::folder::Folder;
 type Told = (Nanos, Option<String>, String, u32, Vec<u8>);
 
 /// Reads the packets of a capture.
-fn told(path: &Path) -> Vec<Told> {
+fn reported(path: &Path) -> Vec<Told> {
     let mut reader = Reader::open(path).unwrap();
     let (mut batch, mut all) = (Batch::default(), Vec::new());
     while reader.read(&mut batch).unwrap() != Received::End {
@@ -42,7 +42,7 @@ fn same(folder: &Folder, function: &str, input: &str, ending: &str, cores: usize
         folder.json(&format!("run {function} --sequenced --in {seq} --cores {cores} --out {other} --json --seed 7"));
     // What stands beside the packets of a pcapng doesn't go by way of a sequencer.
     let equal = match ending {
-        "pcapng" => told(&folder.path(&one)) == told(&folder.path(&other)),
+        "pcapng" => reported(&folder.path(&one)) == reported(&folder.path(&other)),
         _ => folder.bytes(&one) == folder.bytes(&other),
     };
     assert!(equal, "{function} over {input} on {cores} cores: another output");
@@ -154,7 +154,7 @@ fn the_summary_tells_what_history_costs() {
     assert_eq!(folder.json("inspect seq.pcap --json")["packets"], 35_169);
     let text = folder.stdout("sequence --in demo.pcap.zst --out seq.pcap --function ddos --cores 4 --ethernet off");
     for words in
-        ["ddos for 4 cores, piggyback: 35,169 packets", "28.1 % of it history", "107 B", "3 records of 17 bytes"]
+        ["ddos for 4 cores, piggyback: 35,169 packets", "28.1 % of it is history", "107 B", "3 records of 17 bytes"]
     {
         assert!(text.contains(words), "{words} is missing in {text}");
     }
@@ -276,7 +276,7 @@ fn a_sequenced_capture_with_gaps_is_as_a_link_that_loses_packets() {
         assert_eq!(sum(&gaps), sum(&lossy), "{function}");
         let text =
             folder.stdout(&format!("run {function} --sequenced --loss-recovery on --in gaps.pcap --cores {cores}"));
-        assert!(text.contains("packets lost on the link; cores took"), "{text}");
+        assert!(text.contains("packets lost on the link; cores recovered"), "{text}");
     }
 }
 
@@ -292,11 +292,11 @@ fn slips_are_answered_and_nothing_is_destroyed() {
         ("sequence --in demo.pcap.zst --out s.pcap --function ddos --cores 4 --carrier pigeon", 2, "piggyback"),
         ("sequence --in demo.pcap.zst --out s.pcap --function ddos --cores 4 --ethernet maybe", 2, "on, off"),
         ("sequence --in demo.pcap.zst --out s.pcap --function ddos --cores 4 --etherent on", 2, "'--ethernet'"),
-        ("sequence --in demo.pcap.zst --out demo.pcap.zst --function ddos --cores 4", 2, "is the input"),
+        ("sequence --in demo.pcap.zst --out demo.pcap.zst --function ddos --cores 4", 2, "is also the input"),
         (
             "sequence --in demo.pcap.zst --out c.toml --config c.toml --function ddos --cores 4",
             2,
-            "configuration itself",
+            "also the configuration",
         ),
         ("sequence --in demo.pcap.zst --out s.pcap --function ddos --cores 4 --set treshold=5", 2, "`threshold`"),
         ("sequence --in none.pcap --out s.pcap --function ddos --cores 4", 3, "none.pcap: can't be opened"),

@@ -142,7 +142,7 @@ fn slips_are_answered_with_what_was_meant() {
         ("tables bench --ops lokup", "'lookup'"),
         ("tables bench --ageing weel", "'wheel'"),
         ("tables bench --load 75", "0.01 to 1"),
-        ("tables bench --load 0", "such as 0.75"),
+        ("tables bench --load 0", "from 0.01 to 1: 0.75"),
         ("tables bench --zipf 1 --in demo.pcap.zst", "--in <FILE>"),
         ("tables bench --zipf many", "0 to 10"),
         ("tables bench --packets 5", "--in"),
@@ -156,7 +156,7 @@ fn slips_are_answered_with_what_was_meant() {
         ("tables advise", "--in"),
         ("tables advise --in demo.pcap.zst --idle-timeout 0", "--idle-timeout"),
         ("tables advise --in demo.pcap.zst --memory lots", "lots"),
-        ("tables advise --in demo.pcap.zst --memory 1000", "the smallest ones take"),
+        ("tables advise --in demo.pcap.zst --memory 1000", "the smallest take"),
     ] {
         let (code, error) = folder.fails(line);
         assert_eq!(code, 2, "{line}: {error}");
@@ -175,10 +175,10 @@ fn what_cannot_be_read_or_written_is_told() {
     for (line, words) in [
         (format!("tables bench {small} --in missing.pcap"), "missing.pcap: can't be opened"),
         (format!("tables bench {small} --in text.txt"), "not a capture"),
-        (format!("tables bench {small} --in empty.pcap"), "holds no packets"),
-        (format!("tables bench {small} --report file"), "file: no report can be written there"),
+        (format!("tables bench {small} --in empty.pcap"), "has no packets"),
+        (format!("tables bench {small} --report file"), "file: can't write a report there"),
         ("tables advise --in missing.pcap".to_owned(), "missing.pcap: can't be opened"),
-        ("tables advise --in empty.pcap".to_owned(), "holds no packets"),
+        ("tables advise --in empty.pcap".to_owned(), "has no packets"),
     ] {
         let (code, error) = folder.fails(&line);
         assert_eq!(code, 3, "{line}: {error}");

@@ -10,7 +10,7 @@ use measure::conformance::{Plan, verify};
 use nf::Verdict;
 use packet::{Nanos, TcpFlags};
 use port::Trace;
-use synth::{Carrier, Params, Profile};
+use synth::{FlowTransport, Params, Profile};
 use testkit::{Build, Driver, Frames, Synth};
 
 fn configured(text: &str) -> AntiDdos {
@@ -89,8 +89,13 @@ fn every_engine_finds_the_flood() {
 
 #[test]
 fn every_engine_forgets_alike() {
-    let params =
-        Params { packets: 1_500, rate_pps: 200, transport: Some(Carrier::Tcp), ipv6_percent: 30, ..Params::default() };
+    let params = Params {
+        packets: 1_500,
+        rate_pps: 200,
+        transport: Some(FlowTransport::Tcp),
+        ipv6_percent: 30,
+        ..Params::default()
+    };
     for profile in [Profile::UniversityDc, Profile::SynFlood] {
         let trace = Synth::new(profile, &params).expect("the parameters are in range").trace();
         hold(&trace, "minimum = 3\nidle_timeout = 1\nthreshold = 0.5");

@@ -18,7 +18,7 @@ use measure::conformance::{Plan, verify};
 use nf::{Function, Sharing};
 use packet::{LinkType, Seq};
 use port::{Fate, Packet, Trace};
-use synth::{Carrier, Params, Profile};
+use synth::{FlowTransport, Params, Profile};
 use testkit::{Synth, captures};
 
 /// A trace with the name that a failure is reported under.
@@ -102,7 +102,7 @@ fn every_function_under_every_engine_over_the_shipped_capture() {
 fn functions_that_fold_under_every_engine_over_long_runs() {
     let few = Params { packets: 1_500, rate_pps: 700, burst: 60.0, ipv6_percent: 20, ..Params::default() };
     for seed in 0..if deep() { 20 } else { 3 } {
-        let runs = Params { flows: Some(6), transport: Some(Carrier::Udp), seed, ..few.clone() };
+        let runs = Params { flows: Some(6), transport: Some(FlowTransport::Udp), seed, ..few.clone() };
         let flood = Params { hosts: Some(2), seed, ..few.clone() };
         for (profile, params) in [(Profile::Uniform, runs), (Profile::SynFlood, flood)] {
             let subject =

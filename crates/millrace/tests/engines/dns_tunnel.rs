@@ -80,11 +80,11 @@ fn trace() -> impl Strategy<Value = Frames> {
     vec((gap, packet), 1..200).prop_map(|packets| {
         let mut frames = Frames::default();
         let mut now = 17 * SECOND;
-        for (gap, (kind, (number, v6, name), told, (at, byte))) in packets {
+        for (gap, (kind, (number, v6, name), reported, (at, byte))) in packets {
             now += gap;
             let (client, resolver) = (client(number, v6), if v6 { "[2001:db8::53]:53" } else { "192.0.2.53:53" });
-            let addresses: Vec<_> = told.iter().map(|number| address(*number)).collect();
-            let to = told.first().map_or(address(3), |number| address(*number));
+            let addresses: Vec<_> = reported.iter().map(|number| address(*number)).collect();
+            let to = reported.first().map_or(address(3), |number| address(*number));
             let own = if to.is_ipv6() == v6 { to.to_string() } else { String::from(resolver) };
             frames.build(
                 Nanos(now),
@@ -214,7 +214,7 @@ fn every_engine_tells_the_same() {
     let frames = tunnels_and_a_user();
     let mut driver = Driver::new(configured("window = 60"));
     driver.run(&frames);
-    let (told, trace) = (driver.report(), Arc::new(frames.trace()));
+    let (reported, trace) = (driver.report(), Arc::new(frames.trace()));
     for kind in EngineKind::ALL {
         for cores in 1..=3 {
             if kind.accepts(&DnsTunnel::DESCRIPTION, cores).is_err() {
@@ -230,7 +230,7 @@ fn every_engine_tells_the_same() {
                 assert!(report.title.contains("(1,200 answers, "), "{}", report.title);
                 continue;
             }
-            assert_eq!(Some(&report), told.as_ref(), "{kind} on {cores} cores");
+            assert_eq!(Some(&report), reported.as_ref(), "{kind} on {cores} cores");
             if let Some(transactions) = outcome.transactions {
                 let committed = transactions.committed;
                 // Steps of a burst go together, and the report's is not among them.

@@ -10,7 +10,7 @@ use nf::Function;
 use packet::Seq;
 use port::{Batch, Faults, FaultyPort, MemoryQueue, Opened, Outbox, Port, Receive, Received, Sent, Trace};
 use serde::de::DeserializeOwned;
-use synth::{Carrier, Params, Profile};
+use synth::{FlowTransport, Params, Profile};
 use testkit::Synth;
 
 const PACKETS: u64 = 500;
@@ -36,7 +36,7 @@ fn faults(seed: u64) -> Faults {
 /// Few hosts and connections that end, so that what is lost, doubled or early matters to the state.
 fn traces() -> Vec<(&'static str, Arc<Trace>)> {
     let few = Params { packets: PACKETS, hosts: Some(4), flows: Some(40), ipv6_percent: 20, ..Params::default() };
-    let tcp = Params { transport: Some(Carrier::Tcp), burst: 4.0, rate_pps: 2_000, ..few.clone() };
+    let tcp = Params { transport: Some(FlowTransport::Tcp), burst: 4.0, rate_pps: 2_000, ..few.clone() };
     let trace = |profile, params| Arc::new(Synth::new(profile, params).expect("it is possible").trace());
     vec![("university-dc", trace(Profile::UniversityDc, &tcp)), ("uniform", trace(Profile::Uniform, &few))]
 }

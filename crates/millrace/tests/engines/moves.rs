@@ -142,8 +142,8 @@ fn check_replayed<N: Function>(nf: N, trace: &Arc<Trace>) {
         let mut replay = replay.looped(Loops::Times(PASSES));
         let name = format!("{} under {kind} on {cores}", N::DESCRIPTION.name);
         let queues = replay.queues(cores);
-        let course = |end| ReplayPlan { script: &script, packets: trace.len(), span: replay.span(), end, first: 0 };
-        replay_queues(&mut fleet.workers, queues, Some(&course(replay.end()))).expect("memory is there");
+        let plan = |end| ReplayPlan { script: &script, packets: trace.len(), span: replay.span(), end, first: 0 };
+        replay_queues(&mut fleet.workers, queues, Some(&plan(replay.end()))).expect("memory is there");
         let now = trace.packets()[0].time + Nanos(replay.span().0 * PASSES);
         let expected = everything.workers[0].place().flows(now);
         assert!(sorted(fleet.flows(now).into_iter()) == sorted(expected), "{name}: flows differ");
@@ -152,9 +152,9 @@ fn check_replayed<N: Function>(nf: N, trace: &Arc<Trace>) {
         assert!(counters.add_up() && counters.dropped == expected.dropped, "{name}: {counters:?}");
         // What is lost on the way is the dispatcher's in the script alone.
         let queues = replay.offer(cores, FLOOD);
-        let course =
+        let plan =
             ReplayPlan { script: &script, packets: trace.len(), span: replay.span(), end: replay.end(), first: 0 };
-        replay_queues(&mut fleet.workers, queues, Some(&course)).expect("memory is there");
+        replay_queues(&mut fleet.workers, queues, Some(&plan)).expect("memory is there");
         let received: u64 = replay.offered().iter().map(|offered| offered.received).sum();
         let lost: u64 = replay.offered().iter().map(|offered| offered.lost).sum();
         let after = fleet.counters();

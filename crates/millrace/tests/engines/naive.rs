@@ -9,7 +9,7 @@ use measure::conformance::{Plan, verify};
 use nf::{Function, Verdict};
 use port::{Batch, Fate, Trace};
 use serde::de::DeserializeOwned;
-use synth::{Carrier, Params, Profile};
+use synth::{FlowTransport, Params, Profile};
 use testkit::{Driver, Synth};
 
 fn config<C: DeserializeOwned>(text: &str) -> C {
@@ -20,7 +20,7 @@ fn config<C: DeserializeOwned>(text: &str) -> C {
 fn traces() -> Vec<(String, Trace)> {
     let base = Params { packets: 4_000, rate_pps: 1_000, ipv6_percent: 20, ..Params::default() };
     let mut variants: Vec<_> = Profile::ALL.map(|profile| (profile, base.clone())).to_vec();
-    let few = Params { hosts: Some(3), flows: Some(50), transport: Some(Carrier::Tcp), skew: Some(1.2), ..base };
+    let few = Params { hosts: Some(3), flows: Some(50), transport: Some(FlowTransport::Tcp), skew: Some(1.2), ..base };
     variants.push((Profile::Uniform, few.clone()));
     variants.push((Profile::UniversityDc, Params { burst: 8.0, ..few }));
     let trace = |(profile, params): (Profile, Params)| {

@@ -62,8 +62,8 @@ fn check<N: Function>(nf: N, trace: &Arc<Trace>) {
         let (mut packets, mut received) = (0, 0);
         for load in [FLOOD, TRICKLE, FLOOD] {
             let queues = replay.offer(cores, load);
-            let course = ReplayPlan { script: &script, packets: trace.len(), span, end: replay.end(), first: 0 };
-            replay_queues(&mut fleet.workers, queues, Some(&course)).expect("memory is there");
+            let plan = ReplayPlan { script: &script, packets: trace.len(), span, end: replay.end(), first: 0 };
+            replay_queues(&mut fleet.workers, queues, Some(&plan)).expect("memory is there");
             let offered = replay.offered().into_iter().fold(Offered::default(), Offered::and);
             assert!(load != FLOOD || offered.lost > 0, "{name} on {cores}: {offered:?}");
             packets += offered.offered;

@@ -10,7 +10,7 @@ use nf::Verdict;
 use packet::{Nanos, TcpFlags};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use synth::{Carrier, Params, Profile};
+use synth::{FlowTransport, Params, Profile};
 use testkit::model::{PortScanModel, compare};
 use testkit::{Build, Driver, Frames, Synth, captures};
 
@@ -158,8 +158,13 @@ fn every_engine_finds_it() {
         threads: true,
         options: Options::default(),
     };
-    let params =
-        Params { packets: 2_000, rate_pps: 500, transport: Some(Carrier::Tcp), hosts: Some(9), ..Params::default() };
+    let params = Params {
+        packets: 2_000,
+        rate_pps: 500,
+        transport: Some(FlowTransport::Tcp),
+        hosts: Some(9),
+        ..Params::default()
+    };
     let synthesised = Synth::new(Profile::UniversityDc, &params).expect("the parameters are in range").trace();
     for trace in [scan_among_users().trace(), synthesised] {
         for text in ["", "answer_timeout = 1\nidle_timeout = 2"] {

@@ -15,7 +15,7 @@ use nf::{
 use packet::{Headers, Host, Nanos};
 use port::{Batch, Trace};
 use serde::de::DeserializeOwned;
-use synth::{Carrier, Params, Profile};
+use synth::{FlowTransport, Params, Profile};
 use testkit::Synth;
 
 fn config<C: DeserializeOwned>(text: &str) -> C {
@@ -29,7 +29,7 @@ fn traffic(flows: u64, rate_pps: u64) -> Trace {
         rate_pps,
         flows: Some(flows),
         hosts: Some(flows.div_ceil(4)),
-        transport: Some(Carrier::Tcp),
+        transport: Some(FlowTransport::Tcp),
         ipv6_percent: 20,
         ..Params::default()
     };

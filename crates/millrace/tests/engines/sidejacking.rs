@@ -195,17 +195,17 @@ fn real_sessions_are_of_one_client_until_another_sends_the_same() {
     ] {
         let subject = captures::shared().and_then(|folder| read(&folder.join(capture)));
         let Some(subject) = subject else { return println!("SKIPPED (no ../shared/traces)") };
-        let told = |trace: &Trace| {
+        let reported = |trace: &Trace| {
             let mut driver = Driver::new(configured("session_timeout = 86400\ntop = 1000"));
             driver.run_trace(trace);
             driver.report().expect("it has a report")
         };
-        let title = told(&subject.trace).title;
+        let title = reported(&subject.trace).title;
         assert!(
             title.contains(&format!("({requests} requests with a session cookie, 0 by other clients")),
             "{capture}: {title}"
         );
-        let report = told(&with_another(&subject.trace, client.into()));
+        let report = reported(&with_another(&subject.trace, client.into()));
         let both = format!("({} requests with a session cookie, {requests} by other clients", 2 * requests);
         assert!(report.title.contains(&both), "{capture}: {}", report.title);
         let [owner, other] = [0, 0x40].map(|bits| {

@@ -22,7 +22,7 @@ fn configured(text: &str) -> WebCache {
 }
 
 /// What was counted of these.
-fn told(report: &Report, names: &[&str]) -> Vec<u64> {
+fn reported(report: &Report, names: &[&str]) -> Vec<u64> {
     let count = |name: &&str| report.rows.iter().find(|row| row[0] == *name).expect("it is told")[1].number();
     names.iter().map(|name| count(name).expect("it is a number")).collect()
 }
@@ -146,7 +146,7 @@ proptest! {
             prop_assert_eq!(got, model.verdict(now, &headers, headers.payload(bytes)), "packet {}", number);
         }
         let report = driver.report().expect("it has a report");
-        prop_assert_eq!(told(&report, &["hits", "misses", "bytes saved"]), model.counts());
+        prop_assert_eq!(reported(&report, &["hits", "misses", "bytes saved"]), model.counts());
     }
 }
 
@@ -174,7 +174,8 @@ fn pages_that_many_want_are_answered_by_the_store() {
     let verdicts = driver.run(&frames);
     let by_store = verdicts.iter().filter(|verdict| **verdict == Verdict::Forward(PortId(7))).count() as u64;
     let report = driver.report().expect("it has a report");
-    let [hits, misses, bytes, kept] = told(&report, &["hits", "misses", "bytes saved", "responses indexed"])[..] else {
+    let [hits, misses, bytes, kept] = reported(&report, &["hits", "misses", "bytes saved", "responses indexed"])[..]
+    else {
         unreachable!("as many as asked for")
     };
     assert_eq!((hits, hits + misses, bytes, kept), (by_store, 1_000, hits * 1_000, 1_000), "{report:#?}");
@@ -218,6 +219,6 @@ fn real_pages_are_kept_as_they_say() {
         }
         let report = driver.report().expect("it has a report");
         let names = ["hits", "misses", "split head", "responses indexed", "no lifetime", "no-cache", "vary", "stale"];
-        assert_eq!(told(&report, &names), [hits, 118 - hits, 4, 92, 6, 6, 14, 0], "{later} seconds later");
+        assert_eq!(reported(&report, &names), [hits, 118 - hits, 4, 92, 6, 6, 14, 0], "{later} seconds later");
     }
 }

@@ -73,10 +73,10 @@ pub(crate) fn a_difference_is_told_and_kept() {
     assert!(table.contains("DIFFERS on 2 cores"), "{table}");
     assert!(error.contains("error: rss on 2 cores differs from sequential, by schedule 3"), "{error}");
     assert!(error.contains("expected drop for the function's reason 0") && error.contains("got Transmit"), "{error}");
-    assert!(error.contains("--save-prefix FILE keeps them"), "{error}");
+    assert!(error.contains("--save-prefix FILE saves them"), "{error}");
 
     // Shards that count by themselves let a packet more through as soon as there have been enough in all.
-    let prefix = number(&error, " packets of the capture show it");
+    let prefix = number(&error, " packets of the capture show the difference");
     assert!(prefix > ENOUGH as usize && prefix < 2000, "{prefix}");
     assert!(error.contains(&format!("packet {}: expected", prefix - 1)), "{error}");
     let verify = |packets: usize, more: &str| {
@@ -91,7 +91,7 @@ pub(crate) fn a_difference_is_told_and_kept() {
     let (kept, whole) = (load("kept.pcap"), load("demo.pcap.zst"));
     assert_eq!(kept.len(), prefix);
     assert!(kept.iter().zip(whole.iter()).all(|((_, kept), (_, packet))| kept == packet));
-    let again = error.lines().find_map(|line| line.trim().strip_prefix("again: ")).expect("how to see it again");
+    let again = error.lines().find_map(|line| line.trim().strip_prefix("repeat: ")).expect("how to see it again");
     // By the name that this program was called by, not by ours.
     let (called, again) = again.split_once(' ').expect("a program and what it is to do");
     assert!(called.starts_with("own"), "{again}");

@@ -2,7 +2,7 @@
 
 use std::env;
 
-use millrace::catalogue::{Catalogue, Entry};
+use millrace::catalogue::{Catalogue, CatalogueEntry};
 use millrace::prelude::*;
 use serde::Deserialize;
 
@@ -110,8 +110,8 @@ struct Unlisted {
     burst: u32,
 }
 
-fn entry<const KEY: u8, const SET: u8, const REASON: u8>() -> Entry {
-    Entry::of(|_: Listed| Flawed::<KEY, SET, REASON>)
+fn entry<const KEY: u8, const SET: u8, const REASON: u8>() -> CatalogueEntry {
+    CatalogueEntry::of(|_: Listed| Flawed::<KEY, SET, REASON>)
 }
 
 /// The catalogue with the mistake that the environment asks for, if it does.
@@ -120,8 +120,8 @@ pub(crate) fn add(catalogue: Catalogue) -> Catalogue {
         "none" => entry::<OWN, 0, 0>(),
         "symmetric" => entry::<SYMMETRIC, 1, 0>(),
         "source" => entry::<SOURCE, 2, 0>(),
-        "unlisted" => Entry::of(|_: Unlisted| Flawed::<OWN, 0, 0>),
-        "nothing to list" => Entry::plain(|| Flawed::<OWN, 0, 0>),
+        "unlisted" => CatalogueEntry::of(|_: Unlisted| Flawed::<OWN, 0, 0>),
+        "nothing to list" => CatalogueEntry::plain(|| Flawed::<OWN, 0, 0>),
         "coarse" => entry::<COARSE, 0, 0>(),
         "fine" => entry::<OWN, 2, 0>(),
         "one-sided" => entry::<OWN, 1, 0>(),
@@ -144,9 +144,9 @@ pub(crate) fn a_function_that_breaks_the_contract_is_refused() {
     for (flaw, says) in [
         ("unlisted", "the key `burst`, which DESCRIPTION.keys doesn't list"),
         ("nothing to list", "lists `limit`, which its configuration doesn't have"),
-        ("coarse", "differ in their destination port have one key"),
-        ("fine", "nothing but their destination address have different keys"),
-        ("one-sided", "answers have another key"),
+        ("coarse", "packets with different destination port have the same key"),
+        ("fine", "differ only in destination address have different keys"),
+        ("one-sided", "a packet and its answer have different keys"),
     ] {
         for line in ["functions", "run flawed --in demo.pcap.zst"] {
             let (code, error) = try_out(flaw, line);
@@ -168,7 +168,7 @@ pub(crate) fn reasons_are_those_that_are_declared() {
         let output = millrace_with(&folder, &line, &[(FLAW, "reason")]);
         let error = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(1), "{error}");
-        assert!(error.contains("for `Reason::own(1)`, and DESCRIPTION.drop_reasons has 1 reason;"), "{error}");
+        assert!(error.contains("with `Reason::own(1)`, but DESCRIPTION.drop_reasons has 1 reason;"), "{error}");
         let output = millrace_with(&folder, &line, &[(FLAW, "none")]);
         assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     }

@@ -9,7 +9,7 @@ mod panics;
 use std::env;
 use std::process::{Command, ExitCode, Output};
 
-use millrace::catalogue::{Catalogue, Entry};
+use millrace::catalogue::{Catalogue, CatalogueEntry};
 use tempfile::TempDir;
 
 const AS_COMMAND: &str = "MILLRACE_TEST_AS_COMMAND";
@@ -17,7 +17,8 @@ const AS_COMMAND: &str = "MILLRACE_TEST_AS_COMMAND";
 fn main() -> ExitCode {
     if env::var_os(AS_COMMAND).is_some() {
         let catalogue = Catalogue::standard();
-        let catalogue = catalogue.with(Entry::plain(|| differs::Liar)).with(Entry::plain(|| panics::Stumbling));
+        let catalogue =
+            catalogue.with(CatalogueEntry::plain(|| differs::Liar)).with(CatalogueEntry::plain(|| panics::Stumbling));
         return millrace::cli::main(&flawed::add(catalogue));
     }
     // What a test runner asks of programs of this kind.

@@ -1,39 +1,34 @@
-//! Plain data as whole words, for memory that cores share by word-sized atomics.
+//! Plain data as arrays of 64-bit words, for memory that cores share through word-sized atomics.
 
 use crate::headers::Mac;
 use crate::key::{FiveTuple4, FiveTuple6, Host4, Host6, HostPair4, HostPair6, NoKey};
 use crate::time::Nanos;
 
-/// Data that is equal exactly when its words are.
+/// Data that can be stored as 64-bit words. Two values are equal if and only if their words are.
 pub trait Words: Copy {
     /// The words: an array of `u64`.
     type Array: Copy + AsRef<[u64]> + AsMut<[u64]>;
-    /// As many zeros as there are words.
+    /// As many zero words.
     const ZEROS: Self::Array;
-    /// How many there are.
+    /// Number of words.
     const COUNT: usize = size_of::<Self::Array>() / size_of::<u64>();
 
-    /// The words of this.
+    /// Converts to words.
     fn to_words(&self) -> Self::Array;
 
-    /// Back from words that [`to_words`](Self::to_words) made.
+    /// Converts back from words of [`to_words`](Self::to_words).
     fn from_words(words: Self::Array) -> Self;
 }
 
-/// Says how data is made of [`Words`]: how many there are, the words of a value, and the value of words.
+/// Implements [`Words`] for types: number of words, conversion to words, conversion from words.
 ///
 /// ```
 /// #[derive(Clone, Copy, Debug, PartialEq)]
 /// struct Meter { bytes: u64, packets: u32, open: bool }
 ///
-/// millrace_packet::words! {
-///     Meter: [2], meter => [meter.bytes, u64::from(meter.packets) << 1 | u64::from(meter.open)],
-///         words => Self { bytes: words[0], packets: (words[1] >> 1) as u32, open: words[1] & 1 == 1 };
-/// }
+/// millrace_packet::words! { Meter: [2], meter => [meter.bytes, u64::from(meter.packets) << 1 | u64::from(meter.open)], words => Self { bytes: words[0], packets: (words[1] >> 1) as u32, open: words[1] & 1 == 1 }; }
 ///
-/// use millrace_packet::Words;
-/// let meter = Meter { bytes: 1500, packets: 3, open: true };
-/// assert_eq!(Meter::from_words(meter.to_words()), meter);
+/// use millrace_packet::Words; let meter = Meter { bytes: 1500, packets: 3, open: true }; assert_eq!(Meter::from_words(meter.to_words()), meter);
 /// ```
 #[macro_export]
 macro_rules! words {

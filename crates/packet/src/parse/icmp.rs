@@ -20,7 +20,7 @@ pub(super) fn read(bytes: &[u8], ip: &Datagram) -> Result<Icmp, Malformed> {
     Ok(Icmp { kind: head[0], code: head[1], identifier, embedded })
 }
 
-/// Whether messages of this type carry an identifier.
+/// True if messages of this type carry an identifier.
 pub(crate) const fn is_query(protocol: u8, kind: u8) -> bool {
     match protocol {
         // Echo, timestamp, information, address mask.

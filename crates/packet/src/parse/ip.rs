@@ -9,7 +9,7 @@ use crate::headers::{Fragment, Ipv4, Ipv6, Malformed, Network, protocol};
 pub(crate) const FRAGMENT_BITS: u16 = 0x3fff;
 const MORE_FRAGMENTS: u16 = 0x2000;
 
-/// Nobody sends this many extension headers; eight is already more than all kinds that there are.
+/// Maximum number of extension headers. Eight is already more than all kinds that exist.
 const EXTENSIONS_MAX: usize = 16;
 
 /// An IP datagram, its extent and what it carries.
@@ -102,12 +102,12 @@ pub(super) fn read_ipv6(bytes: &[u8], offset: usize, wire_len: usize) -> Result<
     })
 }
 
-/// What a chain of extension headers leads to.
+/// End of a chain of extension headers.
 pub(crate) struct Behind {
     pub(crate) protocol: u8,
     pub(crate) fragment: Fragment,
     pub(crate) transport_offset: usize,
-    /// A routing header has stops left: the destination address is not the last, which checksums cover.
+    /// True if a routing header has stops left: the destination address is not the final one, which checksums use.
     pub(crate) has_stops_left: bool,
 }
 

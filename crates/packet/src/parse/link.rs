@@ -46,12 +46,12 @@ const LENGTH_MAX: u16 = 1500;
 const SLL_LLC: u16 = 4;
 const SLL_NEVER_IP: [u16; 3] = [0x0001, 0x000c, 0x000d];
 
-/// Deeper label stacks than this are not looked through.
+/// Maximum depth of a label stack.
 const MPLS_LABELS_MAX: usize = 16;
-/// What stands in front of IP, tags above all, is looked through up to here.
+/// Maximum length of the headers before IP, mostly tags.
 const LINK_HEADERS_MAX: usize = 16 << 10;
 
-/// What stands in front of the network header.
+/// The headers before the network header.
 pub(super) struct Outside {
     pub(super) macs: Option<(Mac, Mac)>,
     pub(super) vlans: Vlans,
@@ -61,17 +61,17 @@ pub(super) struct Outside {
     pub(super) inside: Inside,
 }
 
-/// What the link layer says that it carries.
+/// The payload of the link layer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Inside {
     V4,
     V6,
     Arp,
-    /// IP, perhaps, at this offset: its first nibble is 4 or 6.
+    /// Perhaps IP, at this offset: its first nibble is 4 or 6.
     Guess(usize),
-    /// Surely no IP.
+    /// Certainly not IP.
     Other,
-    /// There may be IP, which is not found.
+    /// May contain IP that is not found.
     Unreadable,
 }
 
@@ -116,7 +116,7 @@ const fn of_family(family: u32) -> u16 {
     }
 }
 
-/// The field that says what a link header is followed by.
+/// The field that names the payload of a link header.
 #[derive(Clone, Copy)]
 enum Field {
     /// Behind Ethernet's addresses or a tag: an EtherType, or the length of an IEEE 802.3 frame, which an LLC header begins.
@@ -173,7 +173,7 @@ fn behind_ethertype(
     }
 }
 
-/// What an IEEE 802.2 header (LLC) says that follows.
+/// The payload of an IEEE 802.2 header (LLC).
 enum Llc {
     /// SNAP (RFC 1042): a payload of this EtherType, 8 bytes on.
     EtherType(u16),

@@ -8,7 +8,7 @@ use crate::link::LinkType;
 const VXLAN: u16 = 4789;
 const GENEVE: u16 = 6081;
 
-/// Whether UDP to this port may be a tunnel.
+/// True if UDP to this port may be a tunnel.
 #[inline(always)]
 pub(super) const fn is_port(dst_port: u16) -> bool {
     matches!(dst_port, VXLAN | GENEVE)

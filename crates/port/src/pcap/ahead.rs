@@ -1,11 +1,10 @@
-//! Decompression ahead of the reader: a thread decodes into a ring of buffers while the reader parses.
+//! Decompression on a thread, into a ring of buffers, while the reader parses.
 //!
-//! Buffers go round: the thread fills free ones, the reader empties filled ones. A buffer is handed over when it is full, or when the
-//! thread has to read on, so that bytes never wait for a pipe. The end, or the error, comes behind the last buffer.
+//! The thread fills free buffers, and the reader empties filled ones. The thread hands over a buffer when it is full or when it must read
+//! more input, so that bytes never wait for a pipe. The end, or an error, follows the last buffer.
 //!
-//! The thread ends by itself after the stream, and soon after the reader is dropped: with the buffer that it fills, or with the span
-//! for which it waits for a pipe. Nobody joins it. Only a [`Read`](io::Read) of the caller's own that blocks holds it longer, at most
-//! until the process ends.
+//! The thread ends after the stream, or soon after the reader is dropped: when its buffer is full, or when its wait for a pipe ends.
+//! Nobody joins it. A blocking [`Read`](io::Read) supplied by the caller may keep it until the process ends.
 
 use std::collections::VecDeque;
 use std::io;
@@ -19,27 +18,26 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use super::decompress::Stream;
 use super::source::SPAN;
 
-/// Bytes of a buffer: many packets for each time that a thread is woken, little enough to stay in a second-level cache.
+/// Bytes of a buffer: many packets for each wake-up of a thread, few enough for a second-level cache.
 const BUFFER_BYTES: usize = 256 << 10;
-/// Buffers of a ring: one that is filled, one that is read, and two for when either thread is held up.
+/// Buffers of a ring: one being filled, one being read, two as a reserve.
 const BUFFERS: usize = 4;
 
-/// A compressed stream, decoded by whoever reads it as long as it is short, then by a thread.
+/// A compressed stream. The reader decodes it while it is short, then a thread does.
 pub(super) struct Ahead {
-    /// The stream, until a thread has it.
+    /// The stream, until the thread takes it.
     stream: Option<Box<dyn Stream>>,
     /// Bytes that the reader decodes itself before it starts the thread.
     own: usize,
     buffer_bytes: usize,
-    /// The processors of whoever opened the stream, if the system says. Whoever reads it may be pinned to one by then, and a thread
-    /// inherits that.
+    /// Processors allowed when the stream was opened. The reader may be pinned to one later, and a thread inherits that.
     cpus: Option<CpuSet>,
     ring: Arc<Ring>,
     current: Buffer,
 }
 
 impl Ahead {
-    /// Decodes on a thread what lies behind the first buffer: a short file starts none.
+    /// Decodes on a thread after the first buffer, so that a short file starts none.
     pub(super) fn once_long(stream: Box<dyn Stream>) -> Self {
         Self::new(stream, BUFFER_BYTES, BUFFER_BYTES)
     }
@@ -54,8 +52,8 @@ impl Ahead {
         Self { stream: Some(stream), own, buffer_bytes, cpus, ring: Arc::default(), current }
     }
 
-    /// Reads what there is, at most `into.len()` bytes; 0 at the end. Where there is nothing for [`SPAN`], it is
-    /// [`Interrupted`](io::ErrorKind::Interrupted).
+    /// Reads available bytes, at most `into.len()`; 0 at the end. Returns [`Interrupted`](io::ErrorKind::Interrupted) if nothing comes
+    /// for [`SPAN`].
     pub(super) fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         if let Some(mut stream) = self.stream.take() {
             if self.own > 0 {
@@ -69,7 +67,7 @@ impl Ahead {
         let mut given = 0;
         while given < into.len() {
             if self.current.left().is_empty() {
-                // Packets that are there are not kept waiting, nor told behind the error.
+                // Deliver available bytes at once, and before an error.
                 let wait = if given == 0 { SPAN } else { Duration::ZERO };
                 match self.ring.take_filled(wait) {
                     Filled::Buffer(buffer) => self.current = buffer,
@@ -91,19 +89,19 @@ impl Ahead {
         let (ring, cpus) = (Arc::clone(&self.ring), self.cpus);
         let thread = thread::Builder::new().name("decompress".to_owned());
         let work = move || {
-            // Where the system refuses, it decodes on the reader's processor.
+            // If the system refuses, it decodes on the reader's processor.
             let _ = cpus.map(|cpus| sched_setaffinity(None, &cpus));
             decode_all(&mut *stream, &ring);
         };
         thread.spawn(work).map(drop)
     }
 
-    /// Whether a read would give bytes, the end or an error at once. A stream that no thread has is taken for one that does.
+    /// True if a read would return bytes, the end or an error at once. Always true before a thread has the stream.
     pub(super) fn is_ready(&self) -> bool {
         self.stream.is_some() || !self.current.left().is_empty() || self.ring.lock().is_ready()
     }
 
-    /// Waits until it is ready, at most so long.
+    /// Waits until it is ready, for at most `at_most`.
     pub(super) fn wait(&self, at_most: Duration) {
         if self.stream.is_none() && self.current.left().is_empty() {
             drop(self.ring.wait(at_most));
@@ -118,7 +116,7 @@ impl Drop for Ahead {
     }
 }
 
-/// Decodes as much as a step gives, on the caller's thread.
+/// Decodes one step on the caller's thread.
 fn read_here(stream: &mut dyn Stream, into: &mut [u8]) -> io::Result<usize> {
     loop {
         match stream.decode(into) {
@@ -128,7 +126,7 @@ fn read_here(stream: &mut dyn Stream, into: &mut [u8]) -> io::Result<usize> {
     }
 }
 
-/// The thread: decodes the stream into the ring until either is over.
+/// The thread: decodes the stream into the ring until one of them ends.
 fn decode_all(stream: &mut dyn Stream, ring: &Ring) {
     let _ended = EndsRing(ring);
     while let Some(bytes) = ring.take_free() {
@@ -142,7 +140,7 @@ fn decode_all(stream: &mut dyn Stream, ring: &Ring) {
     }
 }
 
-/// Fills the buffer as far as it goes without a wait for input behind its first byte. How the stream ended, where it did.
+/// Fills the buffer. Waits for input only before its first byte. Returns how the stream ended, if it did.
 fn fill(stream: &mut dyn Stream, buffer: &mut Buffer, ring: &Ring) -> Option<io::Result<()>> {
     while buffer.end < buffer.bytes.len() {
         match stream.decode(&mut buffer.bytes[buffer.end..]) {
@@ -164,7 +162,7 @@ fn fill(stream: &mut dyn Stream, buffer: &mut Buffer, ring: &Ring) -> Option<io:
     None
 }
 
-/// Decoded bytes, of which those between `start` and `end` were not read yet.
+/// Decoded bytes; those from `start` to `end` are unread.
 #[derive(Default)]
 struct Buffer {
     bytes: Box<[u8]>,
@@ -177,7 +175,7 @@ impl Buffer {
         &self.bytes[self.start..self.end]
     }
 
-    /// Copies what there is room for, and how much that was.
+    /// Copies what fits, and returns its length.
     fn copy_to(&mut self, into: &mut [u8]) -> usize {
         let left = self.left();
         let count = left.len().min(into.len());
@@ -187,7 +185,7 @@ impl Buffer {
     }
 }
 
-/// What the thread and the reader share.
+/// State shared by the thread and the reader.
 #[derive(Default)]
 struct Ring {
     state: Mutex<State>,
@@ -201,7 +199,7 @@ struct Ring {
 struct State {
     filled: VecDeque<Buffer>,
     free: Vec<Box<[u8]>>,
-    /// What comes behind the last buffer.
+    /// What follows the last buffer.
     end: Option<io::Result<()>>,
     reader_gone: bool,
 }
@@ -212,7 +210,7 @@ impl State {
     }
 }
 
-/// What the reader finds.
+/// Result of looking for a filled buffer.
 enum Filled {
     Buffer(Buffer),
     Nothing,
@@ -243,7 +241,7 @@ impl Ring {
         }
     }
 
-    /// How the stream ended. An error is told once, then the end.
+    /// How the stream ended. An error is returned once, then the end.
     fn take_end(&self) -> io::Result<()> {
         self.lock().end.replace(Ok(())).unwrap_or(Ok(()))
     }
@@ -253,7 +251,7 @@ impl Ring {
         self.freed.notify_one();
     }
 
-    /// A buffer to fill; `None` once the reader is gone.
+    /// A free buffer; `None` if the reader is gone.
     fn take_free(&self) -> Option<Box<[u8]>> {
         let state = self.lock();
         let waited = self.freed.wait_while(state, |state| state.free.is_empty() && !state.reader_gone);
@@ -273,7 +271,7 @@ impl Ring {
     }
 }
 
-/// Ends the ring with the thread, so that the reader of one that panicked doesn't wait for it.
+/// Ends the ring when the thread ends, so that the reader doesn't wait for a thread that panicked.
 struct EndsRing<'a>(&'a Ring);
 
 impl Drop for EndsRing<'_> {

@@ -1,5 +1,5 @@
-//! What a capture says beside its packets: options of packets and sections, statistics, names, secrets. The reader notes it, the writer
-//! writes it where it stood, in the byte order that it writes in.
+//! Data of a capture besides packets: options of packets and sections, statistics, names, secrets. The reader keeps it as notes; the
+//! writer writes it at the same place, in its own byte order.
 
 use super::walk::{u16_at, u32_at};
 
@@ -13,10 +13,10 @@ pub(super) const NAME_RESOLUTION: u32 = 4;
 pub(super) const INTERFACE_STATISTICS: u32 = 5;
 pub(super) const JOURNAL: u32 = 9;
 pub(super) const DECRYPTION_SECRETS: u32 = 10;
-/// A private block that may be copied. Of the other kind (0x40000bad) the format forbids it.
+/// A custom block that may be copied. The format forbids copying the other kind (0x40000bad).
 pub(super) const CUSTOM_BLOCK: u32 = 0xbad;
 
-/// Something that is said of a packet, or ahead of it.
+/// A note about a packet, or about the place before it.
 #[derive(Debug)]
 pub(super) struct Beside {
     /// The packet's number.
@@ -24,32 +24,32 @@ pub(super) struct Beside {
     pub(super) what: What,
 }
 
-/// What is said. Numbers are in little-endian order.
+/// Content of a note. Numbers are little-endian.
 #[derive(Debug)]
 pub(super) enum What {
-    /// Of the packet: it was shorter on the wire than what was captured of it, whose length it was given.
-    WireLen { given: u32, told: u32 },
+    /// Of the packet: its wire length in the file was shorter than its captured length, which replaced it.
+    WireLen { given: u32, reported: u32 },
     /// Of the packet: its options.
     Options(Vec<u8>),
-    /// Ahead of it: the options of the first section.
+    /// Before it: options of the first section.
     Section(Vec<u8>),
-    /// Ahead of it: a block.
+    /// Before it: a block.
     Block(u32, Vec<u8>),
-    /// Ahead of it: statistics of an interface, with the times in nanoseconds.
+    /// Before it: statistics of an interface, with times in nanoseconds.
     Statistics { interface: u16, time: u64, options: Vec<(u16, Vec<u8>)> },
 }
 
 impl What {
-    /// Returns true if it is said of the packet, not ahead of it.
+    /// True if the note is about the packet itself, not about the place before it.
     pub(super) const fn is_of_packet(&self) -> bool {
         matches!(self, Self::WireLen { .. } | Self::Options(_))
     }
 }
 
-/// What was noted since somebody took it.
+/// Notes that were not taken yet.
 #[derive(Debug, Default)]
 pub(super) struct Notes {
-    /// Whether anybody wants it.
+    /// True if notes are kept.
     pub(super) wanted: bool,
     pub(super) taken: Vec<Beside>,
 }
@@ -59,11 +59,11 @@ impl Notes {
         self.taken.push(Beside { at, what });
     }
 
-    /// Notes a packet that claims to have been shorter on the wire than it is here.
+    /// Notes a packet with a wire length below its captured length.
     #[inline]
-    pub(super) fn wire_len(&mut self, at: u64, len: u32, told: u32) {
-        if self.wanted && told < len {
-            self.add(at, What::WireLen { given: len, told });
+    pub(super) fn wire_len(&mut self, at: u64, len: u32, reported: u32) {
+        if self.wanted && reported < len {
+            self.add(at, What::WireLen { given: len, reported });
         }
     }
 }
@@ -79,12 +79,12 @@ pub(super) enum Of {
     Secrets,
 }
 
-/// The widths of the numbers that an option's value begins with.
+/// Widths of the numbers at the start of an option's value.
 const fn widths(of: Of, code: u16, len: usize) -> &'static [usize] {
     match (of, code) {
-        // Private ones begin with an enterprise's number.
+        // Private options begin with an enterprise number.
         (_, 2988 | 2989 | 19372 | 19373) => &[4],
-        // Flags and queue; drops and number; a verdict behind its kind; process and thread.
+        // Flags and queue; drop count and packet id; verdict after its kind; process and thread.
         (Of::Packet, 2 | 6) => &[4],
         (Of::Packet, 4 | 5) => &[8],
         (Of::Packet, 7) if len == 9 => &[1, 8],
@@ -92,7 +92,7 @@ const fn widths(of: Of, code: u16, len: usize) -> &'static [usize] {
         // Speeds, and a time zone.
         (Of::Interface, 8 | 16 | 17) => &[8],
         (Of::Interface, 10) => &[4],
-        // Times by their halves; counts.
+        // Times in two halves; counters.
         (Of::Statistics, 2 | 3) => &[4, 4],
         (Of::Statistics, 4..=8) => &[8],
         _ => &[],
@@ -114,10 +114,10 @@ pub(super) fn value<const BIG: bool>(of: Of, code: u16, value: &[u8]) -> Vec<u8>
     value
 }
 
-/// An option's code and value, and what lies behind it.
+/// An option's code, its value, and the bytes after it.
 type OptionAnd<'a> = (u16, &'a [u8], &'a [u8]);
 
-/// The next option, until there is none. An error: it reaches beyond the block.
+/// The next option; `None` after the last. An error means that it extends beyond the block.
 pub(super) fn option<const BIG: bool>(rest: &[u8]) -> Result<Option<OptionAnd<'_>>, ()> {
     let Some((head, behind)) = rest.split_first_chunk::<4>() else { return Ok(None) };
     let (code, len) = (u16_at::<BIG>(head, 0), usize::from(u16_at::<BIG>(head, 2)));
@@ -156,7 +156,7 @@ pub(super) fn put_option(options: &mut Vec<u8>, code: u16, value: &[u8]) {
     options.resize(options.len().next_multiple_of(4), 0);
 }
 
-/// The body of a block that is copied, with its numbers in little-endian order; `None` if it isn't one, or contradicts itself.
+/// The body of a block that may be copied, with little-endian numbers; `None` for other blocks and inconsistent ones.
 pub(super) fn copied<const BIG: bool>(kind: u32, body: &[u8]) -> Option<Vec<u8>> {
     if !matches!(kind, NAME_RESOLUTION | JOURNAL | DECRYPTION_SECRETS | CUSTOM_BLOCK) {
         return None;
@@ -193,7 +193,7 @@ pub(super) fn copied<const BIG: bool>(kind: u32, body: &[u8]) -> Option<Vec<u8>>
     Some(copy)
 }
 
-/// Adds options and their end, where there are any.
+/// Adds options and the end mark, if there are any options.
 pub(super) fn put_all(block: &mut Vec<u8>, options: &[u8]) {
     if !options.is_empty() {
         block.extend_from_slice(options);

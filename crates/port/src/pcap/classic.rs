@@ -11,14 +11,14 @@ use crate::batch::{Fate, Packet};
 
 /// Bytes of the file header.
 pub(super) const FILE_HEADER_BYTES: usize = 24;
-/// Bytes ahead of each packet.
+/// Bytes before each packet.
 pub(super) const RECORD_HEADER_BYTES: usize = 16;
 /// The magic number where time stamps count microseconds.
 pub(super) const MAGIC_MICROS: u32 = 0xa1b2_c3d4;
 /// The magic number where time stamps count nanoseconds.
 pub(super) const MAGIC_NANOS: u32 = 0xa1b2_3c4d;
 
-/// Set where the link type's word tells how long frame check sequences are.
+/// Set if the word with the link type also has the length of frame check sequences.
 pub(super) const FCS_IS_TOLD: u32 = 1 << 26;
 
 /// Relatives of pcap whose records are laid out otherwise, by their magic numbers.
@@ -38,19 +38,19 @@ pub(super) struct Classic {
     lengths: Lengths,
 }
 
-/// Which of a record's two lengths comes first, as libpcap's `sf-pcap.c` tells it by the version.
+/// Order of the two lengths in a record; it depends on the version, as in libpcap's `sf-pcap.c`.
 #[derive(Clone, Copy, Debug)]
 enum Lengths {
-    /// That of the packet as it was captured.
+    /// The captured length comes first.
     Captured,
-    /// That on the wire: up to version 2.2, and 543.0, which DG/UX wrote.
+    /// The length on the wire comes first: up to version 2.2, and 543.0, which DG/UX wrote.
     Wire,
-    /// The smaller is that of the packet as it was captured: programs have written version 2.3 in either order.
+    /// The smaller is the captured length: programs have written version 2.3 in either order.
     Either,
 }
 
 impl Lengths {
-    /// `None`: a version that is not read.
+    /// `None` for an unsupported version.
     const fn of_version(major: u16, minor: u16) -> Option<Self> {
         match (major, minor) {
             (2, ..3) | (543, 0) => Some(Self::Wire),
@@ -60,7 +60,7 @@ impl Lengths {
         }
     }
 
-    /// The captured length and that on the wire, of the two as they lie in the record.
+    /// Captured length and length on the wire, from the two lengths of a record.
     #[inline]
     const fn of_record(self, first: u32, second: u32) -> (u32, u32) {
         match self {
@@ -72,7 +72,7 @@ impl Lengths {
 }
 
 impl Classic {
-    /// Whether a file that begins so is a classic pcap or a relative.
+    /// True if a file with these first bytes is a classic pcap or a variant.
     pub(super) fn is_magic(first: [u8; 4]) -> bool {
         let known = |magic| {
             magic == MAGIC_MICROS || magic == MAGIC_NANOS || VARIANTS.iter().any(|(variant, _)| *variant == magic)
@@ -106,7 +106,7 @@ impl Classic {
         };
         let word = u32_at::<BIG>(header, 20);
         let link = LinkType::from_number(word as u16);
-        // The upper half tells how long frame check sequences are, in units of two bytes.
+        // The upper bits are the length of frame check sequences, in units of two bytes.
         let fcs = (word & FCS_IS_TOLD != 0).then(|| (OPTION_FCS_LENGTH, vec![(word >> 28 << 1) as u8]));
         let facts = fcs.into_iter().collect();
         let snaplen = u32_at::<BIG>(header, 16);

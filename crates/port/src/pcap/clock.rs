@@ -1,17 +1,17 @@
-//! Packet numbers and packet time, given out in the order of the capture.
+//! Assigns packet numbers and packet time, in the order of the capture.
 //!
-//! Time follows the stamps and never falls. A stamp more than [`STEP`] ahead is believed if the next one does not fall back behind it;
-//! one more than [`STEP`] behind moves the base if the next one stays there. See `docs/decisions/0027-stamps-that-lie.md`.
+//! Time follows the stamps and never falls. A stamp more than [`STEP`] ahead is accepted if the next one does not fall back behind it. A
+//! stamp more than [`STEP`] behind moves the time base if the next one stays there. See `docs/decisions/0027-stamps-that-lie.md`.
 
 use packet::{Nanos, Seq};
 
 use super::beside::Notes;
 use crate::batch::Packet;
 
-/// How far a stamp may lie from the time before it is doubted, in nanoseconds.
+/// Largest step between stamps that is accepted at once, in nanoseconds.
 const STEP: u64 = 1_000_000_000;
-/// How many packets wait for the stamp that decides, at most. Only packets without a stamp make them more than one.
-const HELD_MAX: usize = 64;
+/// Maximum number of packets that wait for the deciding stamp. Only packets without a stamp make it more than one.
+const PENDING_MAX: usize = 64;
 
 /// Numbers packets and makes their time monotonic.
 #[derive(Debug, Default)]
@@ -19,49 +19,49 @@ pub(super) struct Clock {
     seq: u64,
     now: u64,
     stamp: u64,
-    /// Whether a stamp has been believed, so that `now` says something.
+    /// True once a stamp was accepted, so that `now` is valid.
     started: bool,
-    /// Whether time is what the stamps say: they are not shifted, none is doubted, and none waits.
+    /// True if time equals the stamps: they are not shifted, doubted or delayed.
     plain: bool,
     /// What is added to stamps to give time, as of the base that holds now, and as of the one before.
     shift: u64,
     other_shift: Option<u64>,
-    /// The latest stamp, where it lies far behind.
+    /// The latest stamp, if it is far behind.
     behind: Option<u64>,
-    held: Held,
+    pending: PendingPackets,
     steps_back: u64,
     disbelieved: u64,
-    /// The stamps of packets that have another time, since the last [take](Clock::take_restamped).
+    /// Packets with another time than their stamp, since the last [take](Clock::take_restamped).
     restamped: Vec<Restamped>,
-    /// What the capture says beside the packets that are numbered here.
+    /// Notes about the packets numbered here.
     pub(super) notes: Notes,
 }
 
 /// The latest packets, whose common time the next stamp decides.
 #[derive(Debug, Default)]
-struct Held {
+struct PendingPackets {
     /// Where they begin in the batch, or what they are, between two batches.
     first: usize,
     packets: Vec<Packet>,
     /// Their own stamps, where they have any.
     stamps: Vec<Option<u64>>,
-    /// The stamp that is doubted; `None` where none has come yet.
+    /// The doubted stamp; `None` if there is none yet.
     ahead: Option<u64>,
 }
 
-/// A packet that was given another time than its stamp says.
+/// A packet with another time than its stamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Restamped {
     pub(crate) seq: Seq,
-    /// The time that it was given.
+    /// Its time.
     pub(crate) time: Nanos,
-    /// The time stamp in the file; one before the epoch is held modulo 2^64.
+    /// Its time stamp in the file, modulo 2^64 if before the epoch.
     pub(crate) stamp: Nanos,
 }
 
-/// Where a stamp lies.
+/// Position of a stamp relative to the current time.
 enum Place {
-    /// Near the time; this one is the packet's.
+    /// Near it; this is the packet's time.
     Near(u64),
     Ahead,
     Behind,
@@ -73,17 +73,17 @@ impl Clock {
         self.seq
     }
 
-    /// How often a stamp lay before the one ahead.
+    /// Number of stamps earlier than the one before.
     pub(super) const fn steps_back(&self) -> u64 {
         self.steps_back
     }
 
-    /// How many stamps were not believed.
+    /// Number of stamps rejected as wrong.
     pub(super) const fn disbelieved(&self) -> u64 {
         self.disbelieved
     }
 
-    /// The number and time of the next packet, which comes behind `packets`. These may get another time, if they are held.
+    /// Number and time of the next packet, which follows `packets`. Waiting packets among these may get another time.
     #[inline]
     pub(super) fn next(&mut self, stamp: u64, packets: &mut [Packet]) -> (Seq, Nanos) {
         let seq = Seq(self.seq);
@@ -95,17 +95,17 @@ impl Clock {
         (seq, self.doubt(seq, stamp, packets))
     }
 
-    /// The number and time of the next packet where it has no stamp of its own: those of a neighbour.
+    /// Number and time of the next packet if it has no stamp; it gets a neighbour's time.
     #[cold]
     pub(super) fn next_unstamped(&mut self, packets: &mut [Packet]) -> (Seq, Nanos) {
         let seq = Seq(self.seq);
         self.seq += 1;
-        // Its neighbour's stamp goes with it, if that was believed.
+        // It gets the stamp of its neighbour, if that was accepted.
         let near = self.started && matches!(self.place(self.stamp, self.shift), Place::Near(_));
-        (seq, self.join(seq, near.then_some(self.stamp).filter(|_| self.held() == 0), packets))
+        (seq, self.join(seq, near.then_some(self.stamp).filter(|_| self.pending() == 0), packets))
     }
 
-    /// As [`next`](Self::next), where the stamp lies before the epoch, by so much modulo 2^64.
+    /// As [`next`](Self::next), for a stamp before the epoch, given modulo 2^64.
     #[cold]
     pub(super) fn next_early(&mut self, stamp: u64, packets: &mut [Packet]) -> (Seq, Nanos) {
         let seq = Seq(self.seq);
@@ -116,29 +116,29 @@ impl Clock {
     }
 
     /// How many of the latest packets wait for the stamp that decides.
-    pub(super) fn held(&self) -> usize {
-        self.held.stamps.len()
+    pub(super) fn pending(&self) -> usize {
+        self.pending.stamps.len()
     }
 
-    /// Takes the packets that wait out of the batch, their offsets less `base`.
+    /// Removes waiting packets from the batch; subtracts `base` from their offsets.
     pub(super) fn suspend(&mut self, packets: &mut Vec<Packet>, base: usize) {
-        if self.held() > 0 {
-            let held = packets.drain(self.held.first..);
-            self.held.packets.extend(held.map(|packet| Packet { offset: packet.offset - base as u32, ..packet }));
+        if self.pending() > 0 {
+            let pending = packets.drain(self.pending.first..);
+            self.pending.packets.extend(pending.map(|packet| Packet { offset: packet.offset - base as u32, ..packet }));
         }
     }
 
     /// Puts the packets that wait into an empty batch.
     pub(super) fn resume(&mut self, packets: &mut Vec<Packet>) {
-        self.held.first = packets.len();
-        packets.append(&mut self.held.packets);
+        self.pending.first = packets.len();
+        packets.append(&mut self.pending.packets);
     }
 
-    /// No stamp comes that could decide: what was doubted is believed.
+    /// At the end, or before an error: accepts the doubted stamp.
     #[cold]
     pub(super) fn settle(&mut self, packets: &mut [Packet]) {
-        if self.held() > 0 {
-            match self.held.ahead {
+        if self.pending() > 0 {
+            match self.pending.ahead {
                 Some(stamp) => self.believe(stamp, packets),
                 None => self.release(0, packets),
             }
@@ -146,7 +146,7 @@ impl Clock {
         }
     }
 
-    /// Moves the stamps that differ from their packets' times into `restamped`, in place of what it held.
+    /// Moves the packets with another time than their stamp into `restamped`, replacing its content.
     pub(super) fn take_restamped(&mut self, restamped: &mut Vec<Restamped>) {
         restamped.clear();
         restamped.append(&mut self.restamped);
@@ -155,17 +155,17 @@ impl Clock {
     #[cold]
     fn doubt(&mut self, seq: Seq, stamp: u64, packets: &mut [Packet]) -> Nanos {
         self.follow(stamp);
-        // The end of what can be told stands for all beyond it.
+        // Times beyond the range are clamped.
         if stamp.checked_add(self.shift).is_none_or(|time| time == u64::MAX) {
             self.disbelieved += 1;
             return self.join(seq, Some(stamp), packets);
         }
-        if let Some(ahead) = self.held.ahead {
+        if let Some(ahead) = self.pending.ahead {
             if stamp >= ahead.saturating_sub(STEP) {
                 self.believe(ahead, packets);
             } else {
                 self.disbelieved += 1;
-                self.held.ahead = None;
+                self.pending.ahead = None;
                 if self.started {
                     self.release(self.now, packets);
                 }
@@ -175,8 +175,8 @@ impl Clock {
         let time = match time {
             Some(time) => self.give(seq, time, Some(stamp)),
             None => {
-                let time = self.join_held(seq, Some(stamp), packets);
-                self.held.ahead = Some(stamp);
+                let time = self.join_pending(seq, Some(stamp), packets);
+                self.pending.ahead = Some(stamp);
                 time
             }
         };
@@ -185,15 +185,15 @@ impl Clock {
     }
 
     fn see_whether_plain(&mut self) {
-        self.plain = self.started && self.shift == 0 && self.behind.is_none() && self.held() == 0;
+        self.plain = self.started && self.shift == 0 && self.behind.is_none() && self.pending() == 0;
     }
 
-    /// The time of a packet with this stamp; `None` if the next stamp decides.
+    /// Time of a packet with this stamp; `None` if the next stamp decides.
     fn judge(&mut self, stamp: u64) -> Option<u64> {
         let behind = self.behind.take();
         match (self.place(stamp, self.shift), self.other_shift.map(|shift| (shift, self.place(stamp, shift)))) {
             (Place::Near(time), _) => Some(time),
-            // One of two clocks that both go on, such as those of two interfaces.
+            // One of two clocks that both advance, for example of two interfaces.
             (_, Some((shift, Place::Near(time)))) => {
                 self.other_shift = Some(self.shift);
                 self.shift = shift;
@@ -229,43 +229,43 @@ impl Clock {
         }
     }
 
-    /// A packet that tells nothing of the time gets its neighbours'.
+    /// Gives a packet without a usable stamp its neighbours' time.
     fn join(&mut self, seq: Seq, stamp: Option<u64>, packets: &mut [Packet]) -> Nanos {
-        if self.held() == 0 && self.started {
+        if self.pending() == 0 && self.started {
             return self.give(seq, self.now, stamp);
         }
-        let time = self.join_held(seq, stamp, packets);
+        let time = self.join_pending(seq, stamp, packets);
         self.see_whether_plain();
         time
     }
 
     /// Holds a packet together with those that are held.
-    fn join_held(&mut self, seq: Seq, stamp: Option<u64>, packets: &mut [Packet]) -> Nanos {
-        if self.held() == HELD_MAX {
+    fn join_pending(&mut self, seq: Seq, stamp: Option<u64>, packets: &mut [Packet]) -> Nanos {
+        if self.pending() == PENDING_MAX {
             self.settle(packets);
         }
-        if self.held() == 0 {
-            self.held.first = packets.len();
+        if self.pending() == 0 {
+            self.pending.first = packets.len();
         }
-        self.held.stamps.push(stamp);
-        debug_assert_eq!(self.held.first + self.held() - 1, packets.len(), "number {} is the next", seq.0);
+        self.pending.stamps.push(stamp);
+        debug_assert_eq!(self.pending.first + self.pending() - 1, packets.len(), "number {} is the next", seq.0);
         Nanos(self.now)
     }
 
-    /// What is held has the time that was doubted.
+    /// Gives the waiting packets the doubted time.
     fn believe(&mut self, stamp: u64, packets: &mut [Packet]) {
         self.started = true;
         self.release(stamp + self.shift, packets);
     }
 
-    /// What is held has this time.
+    /// Gives the waiting packets this time.
     fn release(&mut self, time: u64, packets: &mut [Packet]) {
-        self.held.ahead = None;
-        let mut stamps = std::mem::take(&mut self.held.stamps);
-        for (packet, stamp) in packets[self.held.first..].iter_mut().zip(stamps.drain(..)) {
+        self.pending.ahead = None;
+        let mut stamps = std::mem::take(&mut self.pending.stamps);
+        for (packet, stamp) in packets[self.pending.first..].iter_mut().zip(stamps.drain(..)) {
             packet.time = self.give(packet.seq, time, stamp);
         }
-        self.held.stamps = stamps;
+        self.pending.stamps = stamps;
     }
 
     fn give(&mut self, seq: Seq, time: u64, stamp: Option<u64>) -> Nanos {
@@ -419,7 +419,7 @@ mod tests {
                 continue;
             };
             let before = last_behind.take();
-            // The base that holds is the last of the list, the one before it is tried next.
+            // The current base is the last of the list; try the one before it next.
             let mut near = bases.iter().rev().take(2).copied().find(|base| (stamp + base - time).abs() <= step);
             let mut base = bases[bases.len() - 1];
             if near.is_none() && stamp + base < time {
@@ -499,16 +499,16 @@ mod tests {
             let (times, clock) = run(&stamps, &batches);
             prop_assert_eq!((&times, clock.disbelieved()), (&naive(&stamps).0, naive(&stamps).1));
             prop_assert!(times.is_sorted());
-            // Whoever is not told otherwise has the stamp of the file.
+            // A packet that is not in `restamped` has the stamp of the file.
             for (at, stamp) in stamps.iter().enumerate() {
-                let told = clock.restamped.iter().find(|told| told.seq.0 == at as u64);
+                let restamped = clock.restamped.iter().find(|restamped| restamped.seq.0 == at as u64);
                 if let Some(stamp) = stamp {
-                    prop_assert_eq!(told.map_or(times[at], |told| told.stamp.0), *stamp);
+                    prop_assert_eq!(restamped.map_or(times[at], |restamped| restamped.stamp.0), *stamp);
                 }
             }
         }
 
-        /// What never steps back is taken as it is; and a stray stamp changes nobody's time but its own packet's.
+        /// Stamps that never step back are used unchanged. A single wrong stamp changes only the time of its own packet.
         #[test]
         fn one_stray_stamp_is_its_own(
             gaps in prop::collection::vec(prop_oneof![9 => 0u64..S, 1 => 0u64..9_000 * S], 2..40),

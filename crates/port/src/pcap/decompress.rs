@@ -1,13 +1,12 @@
-//! Decompression, by [zlib](https://www.rfc-editor.org/rfc/rfc1952) and
-//! [Zstandard](https://www.rfc-editor.org/rfc/rfc8878): what was decoded ahead of damage is handed out before the damage is
-//! told, and how the input is cut into reads changes neither.
+//! Decompression of [gzip](https://www.rfc-editor.org/rfc/rfc1952) and [Zstandard](https://www.rfc-editor.org/rfc/rfc8878). Bytes decoded
+//! before damage are delivered before the error. The result doesn't depend on how the input is split into reads.
 
 use std::io::{self, BufRead, BufReader, Read};
 
 use flate2::{FlushDecompress, Status};
 use zstd::stream::raw::{DParameter, InBuffer, Operation, OutBuffer};
 
-/// Zstandard's largest window: files made with `--long=31` open. Memory is taken as the file itself asks for it.
+/// Zstandard's largest window, for files made with `--long=31`. The file decides how much memory is used.
 const ZSTD_WINDOW_LOG_MAX: u32 = 31;
 /// Compressed bytes that are read at a time.
 const BLOCK_BYTES: usize = 128 << 10;
@@ -16,8 +15,8 @@ const GZIP_WINDOW_LOG: u8 = 15;
 
 /// A compressed stream, decoded step by step.
 pub(super) trait Stream: Send {
-    /// Decodes into `into`, which has room for a byte at least, from what was read already. `None`: it must [`read_on`](Self::read_on)
-    /// first. 0 bytes: the stream is over. What lies ahead of damage comes before the error.
+    /// Decodes bytes that were already read into `into`, which is not empty. `None`: call [`read_on`](Self::read_on) first. 0 bytes: the
+    /// stream has ended. Bytes before damage come before the error.
     fn decode(&mut self, into: &mut [u8]) -> Option<io::Result<usize>>;
 
     /// Reads compressed bytes, at most a block; waits for them as the input does.
@@ -29,25 +28,25 @@ pub(super) struct Decompressed<R, D> {
     input: BufReader<R>,
     input_ended: bool,
     decoder: D,
-    /// The last step filled all room that it had, and may have more to give.
+    /// True if the last step filled all the room and may have more.
     has_more: bool,
-    /// What the stream ends with, once the bytes ahead of it were taken.
+    /// Error to return after the bytes before it.
     error: Option<io::Error>,
 }
 
 /// Decodes one format, a step at a time.
 pub(super) trait Decoder {
-    /// Decodes of `input` what it has room for in `into`. No input: hands out what it kept back, within a part.
+    /// Decodes as much of `input` as fits into `into`. Without input it delivers buffered bytes, within a part.
     fn step(&mut self, input: &[u8], into: &mut [u8]) -> Step;
 
-    /// Whether it is between two parts, where the stream may end.
+    /// True between two parts, where the stream may end.
     fn is_whole(&self) -> bool;
 
-    /// What a stream lacks that ends elsewhere.
+    /// Error text for a stream that ends within a part.
     const INCOMPLETE: &'static str;
 }
 
-/// What a step came to. Its counts hold where it failed, too.
+/// Result of a step. Its counts are valid even if it failed.
 pub(super) struct Step {
     taken: usize,
     given: usize,
@@ -68,7 +67,7 @@ impl<R: Read + Send, D: Decoder + Send> Stream for Decompressed<R, D> {
             return Some(Err(error));
         }
         loop {
-            // The decoder's own bytes come first: what waits for input may wait long.
+            // Deliver the decoder's buffered bytes first, because input may be slow.
             let keeps_back = self.has_more && !self.decoder.is_whole();
             let input = if keeps_back { &[] } else { self.input.buffer() };
             if input.is_empty() && !keeps_back {
@@ -96,11 +95,11 @@ impl<R: Read + Send, D: Decoder + Send> Stream for Decompressed<R, D> {
     }
 }
 
-/// Gzip, of one member or several, and zeros behind the last, as tapes and disks leave them.
+/// Gzip with one or more members, and zeros after the last, as tapes and disks leave them.
 pub(super) struct Gzip {
     inflate: flate2::Decompress,
     member_ended: bool,
-    /// Zeros have come behind a member: nothing else may come any more.
+    /// True once zeros have come after a member; only zeros may follow.
     padded: bool,
 }
 
@@ -111,13 +110,13 @@ impl Gzip {
 }
 
 impl Decoder for Gzip {
-    const INCOMPLETE: &'static str = "it ends within a member";
+    const INCOMPLETE: &'static str = "it ends in the middle of a member";
 
     fn step(&mut self, input: &[u8], into: &mut [u8]) -> Step {
         if self.member_ended && (self.padded || input.first() == Some(&0)) {
             self.padded = true;
             let zeros = input.iter().take_while(|byte| **byte == 0).count();
-            let other = || io::Error::new(io::ErrorKind::InvalidData, "something lies behind the zeros at its end");
+            let other = || io::Error::new(io::ErrorKind::InvalidData, "there is data after the zeros at its end");
             return Step { taken: zeros, given: 0, result: if zeros < input.len() { Err(other()) } else { Ok(()) } };
         }
         if self.member_ended {
@@ -129,7 +128,7 @@ impl Decoder for Gzip {
         let taken = (self.inflate.total_in() - before.0) as usize;
         let given = (self.inflate.total_out() - before.1) as usize;
         self.member_ended = matches!(result, Ok(Status::StreamEnd));
-        // The library's own message depends on how much it was given at once.
+        // The library's message depends on the size of the input pieces.
         let damaged = |_| io::Error::new(io::ErrorKind::InvalidData, "corrupt deflate data or checksum");
         Step { taken, given, result: result.map(drop).map_err(damaged) }
     }
@@ -142,7 +141,7 @@ impl Decoder for Gzip {
 /// Zstandard, of one frame or several.
 pub(super) struct Zstd {
     decoder: zstd::stream::raw::Decoder<'static>,
-    /// Bytes that the decoder asks for next: the rest of a block, and the header of the one behind. 0 between frames.
+    /// Bytes that the decoder wants next: the rest of a block and the header of the next one; 0 between frames.
     wanted: usize,
 }
 
@@ -155,7 +154,7 @@ impl Zstd {
 }
 
 impl Decoder for Zstd {
-    const INCOMPLETE: &'static str = "it ends within a frame";
+    const INCOMPLETE: &'static str = "it ends in the middle of a frame";
 
     /// A call that fails does not tell what it decoded before, so that no call may both decode and fail: it is given less
     /// than it asks for, by a byte, and never gets to the end of a second part. That also keeps it from decoding a whole

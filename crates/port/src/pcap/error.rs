@@ -1,4 +1,4 @@
-//! What can be wrong with a capture, and where.
+//! Errors in captures, with their position.
 
 use std::fmt;
 use std::io;
@@ -8,64 +8,64 @@ use packet::LinkType;
 
 use super::format::Compression;
 
-/// What is wrong with a capture that is read or written: which file, where in it, and what to do.
+/// An error while reading or writing a capture: file, position, and what to do.
 #[derive(Debug)]
 pub struct Error {
     /// The file; `-` for standard input or output.
     pub path: PathBuf,
-    /// Where the record begins that is at fault, in bytes from the start of the (decompressed) capture.
+    /// Start of the faulty record, in bytes from the start of the (decompressed) capture.
     pub offset: u64,
-    /// How many whole packets lie before it.
+    /// Number of whole packets before it.
     pub packets: u64,
-    /// What is wrong.
+    /// The fault.
     pub fault: Fault,
 }
 
-/// What is wrong with a capture.
+/// Kinds of faults in a capture.
 #[derive(Debug)]
 pub enum Fault {
     /// The file can't be opened.
     Open(io::Error),
     /// The file is a directory.
     Directory,
-    /// The system can't read on.
+    /// The file can't be read further.
     Read(io::Error),
     /// The file is neither pcap nor pcapng; these are its first bytes.
     NotACapture(Vec<u8>),
-    /// A relative of pcap that is not read.
+    /// A variant of pcap that is not supported.
     Variant(&'static str),
-    /// A version of pcap or pcapng that is not read.
+    /// A version of pcap or pcapng that is not supported.
     Version(u16, u16),
     /// The compressed stream is damaged or cut off.
     Compressed(Compression, io::Error),
-    /// The capture ends in its header, of which this many bytes are there.
+    /// The capture ends in its header, after this many bytes.
     Header(u64),
-    /// The capture ends in the middle of a record, of which this many bytes are there.
+    /// The capture ends in a record, after this many bytes of it.
     Truncated(u64),
-    /// A record claims to have this many bytes.
+    /// A record has an impossible length, in bytes.
     RecordLength(u64),
-    /// A block of pcapng contradicts itself.
+    /// A pcapng block is inconsistent.
     Block(&'static str),
-    /// A packet names an interface that the section has not described.
+    /// A packet has an interface that the section does not declare.
     UnknownInterface(u32),
     /// There are more than 65,536 interfaces.
     TooManyInterfaces,
     /// The output can't be created.
     Create(io::Error),
-    /// The system can't write on.
+    /// The file can't be written further.
     Write(io::Error),
     /// The disk that the output lies on is full.
     DiskFull,
-    /// Whoever reads the output has gone.
+    /// The reader of the output has closed it.
     BrokenPipe,
-    /// A classic pcap holds one link type; here come two.
+    /// A classic pcap allows one link type, but the packets have two.
     MixedLinks(LinkType, LinkType),
-    /// A classic pcap tells time from 1970 until the year 2106; this packet's lies outside.
+    /// A classic pcap supports times from 1970 to 2106; the packet's time is outside.
     LateTime,
 }
 
 impl Error {
-    /// Whether the capture simply ends too early: what was read before is good.
+    /// True if the capture just ends too early. Packets before that are good.
     #[must_use]
     pub fn is_truncated(&self) -> bool {
         match &self.fault {
@@ -75,7 +75,7 @@ impl Error {
         }
     }
 
-    /// Whether the reader of the output has gone, which programs in a pipe take for a quiet end.
+    /// True if the reader of the output has closed it. Programs in a pipe end quietly then.
     #[must_use]
     pub const fn is_broken_pipe(&self) -> bool {
         matches!(self.fault, Fault::BrokenPipe)
@@ -116,7 +116,7 @@ impl std::error::Error for Error {
 }
 
 impl Fault {
-    /// The fault that a failed write comes from.
+    /// Classifies a failed write.
     #[must_use]
     pub fn from_write(source: io::Error) -> Self {
         match source.kind() {
@@ -126,7 +126,7 @@ impl Fault {
         }
     }
 
-    /// Whether it is a fault of what is written.
+    /// True for faults while writing.
     const fn is_of_output(&self) -> bool {
         match self {
             Self::Create(_)
@@ -151,7 +151,7 @@ impl Fault {
         }
     }
 
-    /// Whether the fault lies at a place inside the capture.
+    /// True if the fault has a position in the capture.
     const fn has_place(&self) -> bool {
         match self {
             Self::Read(_)
@@ -179,12 +179,12 @@ impl Fault {
     const fn advice(&self) -> &'static str {
         match self {
             Self::Open(_) => "check the path and its permissions",
-            Self::Directory => "name a file in it",
+            Self::Directory => "give a file in it",
             Self::Read(_) => "the packets before it were read; check the disk",
             Self::NotACapture(_) => "give a pcap or pcapng file, plain or as .gz or .zst",
             Self::Variant(_) | Self::Version(..) => "convert it with `editcap -F pcapng`",
             Self::Compressed(..) => "the packets before it were read; compress or copy the file again",
-            Self::Header(_) => "there is no packet in it; copy the file again",
+            Self::Header(_) => "it has no packet; copy the file again",
             Self::Truncated(_) => {
                 "the packets before it were read; copy the file again or cut the rest off with `editcap`"
             }
@@ -194,10 +194,10 @@ impl Fault {
             Self::TooManyInterfaces => "the packets before it were read; split the file with `editcap`",
             Self::Create(_) => "check that the folder exists and can be written",
             Self::Write(_) => "the output is incomplete",
-            Self::DiskFull => "make room or write elsewhere; the output is incomplete",
+            Self::DiskFull => "free some space or write elsewhere; the output is incomplete",
             Self::BrokenPipe => "the output is incomplete",
-            Self::MixedLinks(..) => "write to a name that ends in .pcapng, which holds several",
-            Self::LateTime => "write to a name that ends in .pcapng, which holds others",
+            Self::MixedLinks(..) => "write to a name that ends in .pcapng, which allows several",
+            Self::LateTime => "write to a name that ends in .pcapng, which allows other times",
         }
     }
 }
@@ -207,35 +207,35 @@ impl fmt::Display for Fault {
         match self {
             Self::Open(source) => write!(f, "can't be opened: {source}"),
             Self::Directory => f.write_str("is a directory"),
-            Self::Read(source) => write!(f, "can't be read on: {source}"),
+            Self::Read(source) => write!(f, "can't be read further: {source}"),
             Self::NotACapture(first) if first.is_empty() => f.write_str("is empty, not a capture"),
             Self::NotACapture(first) => {
                 f.write_str("is not a capture: it begins with")?;
                 first.iter().try_for_each(|byte| write!(f, " {byte:02x}"))?;
                 guess(first).map_or(Ok(()), |guess| write!(f, " ({guess})"))
             }
-            Self::Variant(name) => write!(f, "is {name}, which is not read"),
-            Self::Version(major, minor) => write!(f, "is of version {major}.{minor}, which is not read"),
+            Self::Variant(name) => write!(f, "is {name}, which is not supported"),
+            Self::Version(major, minor) => write!(f, "has version {major}.{minor}, which is not supported"),
             Self::Compressed(compression, source) => write!(f, "the {compression} stream is damaged: {source}"),
             Self::Header(have) => write!(f, "ends {have} bytes into its header"),
             Self::Truncated(have) => write!(f, "ends {have} bytes into a record"),
-            Self::RecordLength(len) => write!(f, "a record claims to be {len} bytes long"),
-            Self::Block(what) => write!(f, "a block contradicts itself: {what}"),
-            Self::UnknownInterface(id) => write!(f, "a packet names interface {id}, which was not described"),
+            Self::RecordLength(len) => write!(f, "a record has a length of {len} bytes"),
+            Self::Block(what) => write!(f, "a block is inconsistent: {what}"),
+            Self::UnknownInterface(id) => write!(f, "a packet has interface {id}, which is not declared"),
             Self::TooManyInterfaces => f.write_str("has more than 65536 interfaces"),
             Self::Create(source) => write!(f, "can't be created: {source}"),
-            Self::Write(source) => write!(f, "can't be written on: {source}"),
+            Self::Write(source) => write!(f, "can't be written further: {source}"),
             Self::DiskFull => f.write_str("the disk is full"),
-            Self::BrokenPipe => f.write_str("nobody reads the output any more"),
+            Self::BrokenPipe => f.write_str("the reader of the output has closed it"),
             Self::MixedLinks(first, other) => {
                 write!(f, "pcap holds one link type; the input has packets of {first} and of {other}")
             }
-            Self::LateTime => f.write_str("pcap tells time from 1970 until 2106; the packet's lies outside"),
+            Self::LateTime => f.write_str("pcap supports times from 1970 to 2106; the packet's time is outside"),
         }
     }
 }
 
-/// What a file that begins so most likely is.
+/// The likely format of a file with these first bytes.
 fn guess(first: &[u8]) -> Option<&'static str> {
     const KNOWN: [(&[u8], &str); 9] = [
         (b"snoop\0", "a Solaris snoop capture; convert it with `editcap -F pcapng`"),

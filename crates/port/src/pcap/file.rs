@@ -1,8 +1,8 @@
-//! Reads one file: blocks of a capture, straight into the memory of a batch, and the packets found in them in place.
+//! Reads one capture file block by block into the memory of a batch, and finds the packets in place.
 //!
-//! No packet is copied: its descriptor points to where `read` put it. Only the record that a block cuts in two is carried
-//! to the next. Memory is bounded by the block and the longest record, and nothing is allocated behind the first block but
-//! for records longer than a block. See `docs/decisions/0003-reading-captures.md`.
+//! Packets are not copied; a descriptor points to where `read` put them. Only a record that crosses a block boundary is copied to the
+//! next block. Memory is bounded by the block and the longest record. After the first block, nothing is allocated except for records
+//! longer than a block. See `docs/decisions/0003-reading-captures.md`.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -22,8 +22,7 @@ use super::walk::{Stop, Walked};
 use crate::batch::{Batch, Packet};
 use crate::queue::Received;
 
-/// Bytes that are read at a time where nothing else is asked for: enough to spread the call's cost over thousands of
-/// packets, little enough to stay in a core's second-level cache until they are parsed.
+/// Default number of bytes read at a time: enough for thousands of packets a call, few enough for a core's second-level cache.
 pub const BLOCK_BYTES: usize = 128 << 10;
 
 /// Reads a file, a pipe or any [`Read`].
@@ -32,21 +31,21 @@ pub(super) struct FileReader {
     source: Source,
     walker: Walker,
     clock: Clock,
-    /// The interfaces described so far, as batches carry them.
+    /// The interfaces declared so far, in the form that batches carry.
     described: Arc<Interfaces>,
     block_bytes: usize,
-    /// The start of the record that the last block cut in two.
+    /// Start of the record that the last block cut in two.
     carry: Vec<u8>,
-    /// Number of bytes of `carry` that were parsed: they hold packets whose time is not known yet.
+    /// Bytes of `carry` that were parsed: packets with a time that is not known yet.
     walked: usize,
-    /// Where the record that comes next begins, in bytes from the start of the decompressed capture.
+    /// Offset of the next record, in bytes from the start of the decompressed capture.
     carry_offset: u64,
-    /// What is to be told once the packets ahead of it have been delivered.
+    /// Error to return after the packets before it have been delivered.
     pending: Option<Error>,
     ended: bool,
 }
 
-/// Bytes of a file that is no capture which its error shows.
+/// Number of bytes that the error for a file that is no capture shows.
 const SHOWN_BYTES: usize = 12;
 
 #[derive(Debug)]
@@ -59,16 +58,16 @@ impl FileReader {
     /// Opens a capture file; `-` is standard input.
     ///
     /// # Errors
-    /// Why the file can't be opened, or that it is no capture.
+    /// The file can't be opened, or is not a capture.
     pub(super) fn open(path: &Path) -> Result<Self, Error> {
         let source = Source::open(path).map_err(|fault| opening(path, fault))?;
         Self::start(path.to_owned(), source)
     }
 
-    /// Reads a capture from anything, which errors call `name`.
+    /// Reads a capture from any reader; errors use `path` as its name.
     ///
     /// # Errors
-    /// Why it can't be read, or that it is no capture.
+    /// It can't be read, or is not a capture.
     pub(super) fn from_read(input: Box<dyn Read + Send>, path: &Path) -> Result<Self, Error> {
         let source = Source::new(input, None).map_err(|fault| opening(path, fault))?;
         Self::start(path.to_owned(), source)
@@ -100,10 +99,10 @@ impl FileReader {
         })
     }
 
-    /// Reads so many bytes at a time from now on.
+    /// Sets the number of bytes read at a time.
     ///
     /// # Panics
-    /// When there are fewer than 64 or more than 1 GiB.
+    /// It is less than 64 or more than 1 GiB.
     pub(super) fn set_block(&mut self, bytes: usize) {
         assert!((64..=1 << 30).contains(&bytes), "a block has between 64 bytes and 1 GiB");
         self.block_bytes = bytes;
@@ -114,7 +113,7 @@ impl FileReader {
         &self.path
     }
 
-    /// What the capture says of itself, as far as it has been read.
+    /// Properties of the capture, as far as it has been read.
     pub(super) fn format(&self) -> Format {
         let (container, sections, byte_order) = match &self.walker {
             Walker::Classic(classic) => (Container::Pcap, 1, classic.byte_order),
@@ -124,7 +123,7 @@ impl FileReader {
         Format { container, compression, byte_order, sections, interfaces }
     }
 
-    /// The interfaces that the capture has described so far.
+    /// The interfaces declared so far.
     pub(super) fn interfaces(&self) -> &[Interface] {
         match &self.walker {
             Walker::Classic(classic) => std::slice::from_ref(&classic.interface),
@@ -132,23 +131,23 @@ impl FileReader {
         }
     }
 
-    /// How often a packet's time stamp lay before that of the packet ahead. Packet times are made monotonic.
+    /// Number of packets with a time stamp before that of the previous packet. Packet times are made monotonic.
     pub(super) const fn clock_steps_back(&self) -> u64 {
         self.clock.steps_back()
     }
 
-    /// How many time stamps were not believed: their packets have their neighbours' time. A stamp is doubted that lies far from its
-    /// neighbours, and so is one that no [`Nanos`](packet::Nanos) can tell.
+    /// Number of time stamps that were ignored; their packets have a neighbour's time. A stamp is ignored if it is far from its
+    /// neighbours, or outside the range of [`Nanos`](packet::Nanos).
     pub(super) const fn stamps_not_believed(&self) -> u64 {
         self.clock.disbelieved()
     }
 
-    /// From now on what is said beside packets is noted, for [`notes`](Self::notes) to be taken from.
+    /// Starts to keep [`notes`](Self::notes).
     pub(super) const fn take_notes(&mut self) {
         self.clock.notes.wanted = true;
     }
 
-    /// What was noted and not taken yet.
+    /// Notes that were not taken yet.
     pub(super) const fn notes(&mut self) -> &mut Vec<Beside> {
         &mut self.clock.notes.taken
     }
@@ -158,11 +157,11 @@ impl FileReader {
         self.source.progress.clone()
     }
 
-    /// Fills the batch with the packets of the next block, in place of what it held.
+    /// Fills the batch with the packets of the next block, replacing its content.
     ///
     /// # Errors
-    /// When the capture is damaged or can't be read on, once all whole packets before that place were delivered. After an
-    /// error comes the end.
+    /// The capture is damaged or can't be read further. All whole packets before that place are delivered first. The end follows an
+    /// error.
     pub(super) fn read(&mut self, batch: &mut Batch) -> Result<Received, Error> {
         // The memory keeps its length and its old bytes, so that it need not be zeroed for each block.
         let (memory, packets) = batch.parts_mut();
@@ -174,7 +173,7 @@ impl FileReader {
             return Ok(Received::End);
         }
         // The shortest record is a header of 16 bytes, so that no block makes the descriptors grow.
-        packets.reserve(self.block_bytes / 16 + 1 + self.clock.held());
+        packets.reserve(self.block_bytes / 16 + 1 + self.clock.pending());
         let received = self.fill(memory, packets);
         let origin = batch.origin_mut();
         self.clock.take_restamped(&mut origin.restamped);
@@ -190,18 +189,18 @@ impl FileReader {
         received
     }
 
-    /// Whether [`read`](Self::read) would return without a wait: the file has bytes, or the end or an error is to be told. Of a record
-    /// that came in part the rest may have to be waited for. A reader of [`from_read`](Self::from_read) is taken to have bytes.
+    /// True if [`read`](Self::read) would not wait: there are bytes, the end, or an error. The rest of a partial record may still need a
+    /// wait. Always true for [`from_read`](Self::from_read).
     pub(super) fn is_ready(&mut self) -> bool {
         // The start of a record that is carried over gives no packet by itself.
         self.pending.is_some() || self.ended || self.source.is_ready()
     }
 
-    /// Waits until the capture [is ready](Self::is_ready), at most for `at_most`. A signal may end the wait earlier, but not where the
-    /// file is compressed: who has to heed signals waits in short spans.
+    /// Waits until the capture [is ready](Self::is_ready), for at most `at_most`. A signal may end the wait earlier, except for
+    /// compressed files; a caller that handles signals should wait in short spans.
     ///
     /// # Errors
-    /// When the system can't wait for the file.
+    /// The system can't wait for the file.
     pub(super) fn wait(&mut self, at_most: Duration) -> Result<(), Error> {
         if self.pending.is_some() || self.ended {
             return Ok(());
@@ -233,7 +232,7 @@ impl FileReader {
             block.at = at;
             match stop {
                 Stop::Fault(fault) => return self.deliver(packets, fault),
-                Stop::Need(_) if packets.len() > self.clock.held() => {
+                Stop::Need(_) if packets.len() > self.clock.pending() => {
                     self.keep(&block, packets);
                     return Ok(Received::Packets);
                 }
@@ -249,7 +248,7 @@ impl FileReader {
                 Stop::Need(_) if count == 0 => {
                     return self.deliver(packets, Fault::Truncated(block.left().len() as u64));
                 }
-                // What is there of a record is kept, and nobody is held up until the rest comes.
+                // Keep the partial record; deliver the packets before it without waiting for the rest.
                 Stop::Need(_) if !self.source.is_ready() => {
                     self.keep(&block, packets);
                     return Ok(Received::Idle);
@@ -259,16 +258,16 @@ impl FileReader {
         }
     }
 
-    /// Keeps for the next block what no packet was found in yet, and the packets whose time isn't known.
+    /// Keeps unparsed bytes, and packets without a known time, for the next block.
     fn keep(&mut self, block: &Block<'_>, packets: &mut Vec<Packet>) {
-        let held = packets.len() - self.clock.held();
+        let held = packets.len() - self.clock.pending();
         let start = block.start(&packets[held..]);
         self.clock.suspend(packets, start);
         self.walked = block.at - start;
         self.carry.extend_from_slice(&block.bytes()[start..]);
     }
 
-    /// Ends the capture with an error, once the packets that are there have been delivered.
+    /// Ends the capture with an error, after the packets before it.
     #[cold]
     fn deliver(&mut self, packets: &mut [Packet], fault: Fault) -> Result<Received, Error> {
         self.ended = true;
@@ -281,7 +280,7 @@ impl FileReader {
         Ok(Received::Packets)
     }
 
-    /// The fault, at the place that was reached.
+    /// The error for a fault at the current position.
     fn error(&self, fault: Fault) -> Error {
         Error { path: self.path.clone(), offset: self.carry_offset, packets: self.clock.packets(), fault }
     }
@@ -293,7 +292,7 @@ impl fmt::Debug for FileReader {
     }
 }
 
-/// The batch's memory while it is filled: what lies before `at` was walked over, what lies behind `filled` is stale.
+/// The batch's memory while it is filled: bytes before `at` were parsed, bytes after `filled` are stale.
 struct Block<'a> {
     memory: &'a mut Vec<u8>,
     at: usize,
@@ -302,7 +301,7 @@ struct Block<'a> {
 }
 
 impl<'a> Block<'a> {
-    /// Begins with what was carried over from the last block, of which `at` bytes were walked over.
+    /// Starts with the bytes carried over from the last block; the first `at` of them were parsed.
     fn resume(memory: &'a mut Vec<u8>, carry: &mut Vec<u8>, at: usize, block_bytes: usize) -> Self {
         let filled = carry.len();
         let limit = if filled < block_bytes / 2 { block_bytes } else { filled + block_bytes };
@@ -328,18 +327,18 @@ impl<'a> Block<'a> {
         &self.memory[..self.filled]
     }
 
-    /// What no packet was found in yet.
+    /// The bytes that were not parsed yet.
     fn left(&self) -> &[u8] {
         &self.memory[self.at..self.filled]
     }
 
-    /// Where begins what must stay, if these packets must: at the first one's record.
+    /// Start of the bytes to keep if these packets are kept: the record of the first.
     fn start(&self, packets: &[Packet]) -> usize {
         packets.first().map_or(self.at, |packet| (packet.offset as usize).saturating_sub(RECORD_HEADER_BYTES))
     }
 
-    /// Makes room for a record of `bytes` bytes, of which the first are there, behind these packets, which stay. Memory is doubled at
-    /// most, so that a damaged length takes no more than the file has bytes to show for it.
+    /// Makes room for a record of `bytes` bytes, of which the first are read, after these packets. Memory is at most doubled, so that a
+    /// damaged length needs no more memory than the file has bytes.
     fn make_room(&mut self, bytes: usize, packets: &mut [Packet]) {
         let start = self.start(packets);
         self.memory.copy_within(start..self.filled, 0);
@@ -354,7 +353,7 @@ fn opening(path: &Path, fault: Fault) -> Error {
     Error { path: path.to_owned(), offset: 0, packets: 0, fault }
 }
 
-/// Tells the file format by the first bytes, which it leaves in `carry`.
+/// Detects the file format from the first bytes, which stay in `carry`.
 fn identify(source: &mut Source, carry: &mut Vec<u8>) -> Result<Walker, Fault> {
     fill_up(source, carry, FILE_HEADER_BYTES)?;
     let Some(&magic) = carry.first_chunk::<4>() else { return Err(Fault::NotACapture(carry.clone())) };

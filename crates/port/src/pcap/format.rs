@@ -1,10 +1,10 @@
-//! What a capture says of itself: container, byte order, time resolution, interfaces.
+//! Properties of a capture: container, byte order, time resolution, interfaces.
 
 use std::fmt;
 
 use packet::{LinkType, Nanos};
 
-/// What a capture says of itself, as far as it has been read: pcapng may describe interfaces anywhere.
+/// Properties of a capture, as far as it has been read: pcapng may declare interfaces anywhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Format {
     /// The file format.
@@ -37,7 +37,7 @@ pub enum Compression {
     Zstd,
 }
 
-/// The order of the bytes of a number.
+/// Byte order of numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ByteOrder {
     /// Least significant first.
@@ -46,29 +46,29 @@ pub enum ByteOrder {
     Big,
 }
 
-/// An interface that packets of a capture came in by.
+/// An interface of a capture.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
-    /// Its name, if the capture tells.
+    /// Its name, if the capture has it.
     pub name: Option<String>,
     /// Its link type.
     pub link: LinkType,
-    /// How many bytes of a packet are kept at most; 0 for all.
+    /// Maximum number of captured bytes of a packet; 0 for no limit.
     pub snaplen: u32,
-    /// What its time stamps count.
+    /// Unit of its time stamps.
     pub resolution: Resolution,
     /// Seconds to add to its time stamps (already done in [`Packet::time`](crate::Packet::time)).
     pub time_offset_secs: i64,
-    /// The section that describes it, from 0.
+    /// The section that declares it, from 0.
     pub section: u32,
-    /// All else that the capture says of it: options of pcapng by their codes, their numbers in little-endian order.
+    /// Its other options of pcapng by their codes, with little-endian numbers.
     pub facts: Vec<(u16, Vec<u8>)>,
 }
 
-/// Interfaces by the number that packets name them by; nothing in place of numbers that nobody described.
+/// Interfaces by number; `None` for numbers that were not declared.
 pub type Interfaces = Vec<Option<Interface>>;
 
-/// What a time stamp counts: a second divided by ten or by two so many times.
+/// Unit of a time stamp: a negative power of ten or two, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resolution {
     /// Units of 10^-n s.
@@ -108,7 +108,7 @@ impl Scale {
         let unit = match resolution {
             Resolution::Decimal(n @ 0..=9) => Unit::Multiply(10u64.pow(9 - n as u32)),
             Resolution::Decimal(n @ 10..=28) => Unit::Divide(10u64.pow(n as u32 - 9)),
-            // 64 bits of anything finer are less than a nanosecond.
+            // 64 bits of a finer unit are less than a nanosecond.
             Resolution::Decimal(_) => Unit::Shift(127),
             Resolution::Binary(n) => Unit::Shift(n),
         };

@@ -32,7 +32,7 @@ pub(super) struct Merge {
     /// The interfaces in the form that batches carry.
     described: Arc<Interfaces>,
     notes: Vec<Beside>,
-    /// Error that is returned after the packets ahead of it.
+    /// Error to return after the packets before it.
     pending: Option<Error>,
     ended: bool,
 }
@@ -111,7 +111,7 @@ impl Merge {
         if let Some(error) = self.pending.take() {
             return Err(error);
         }
-        // No more packets than a block of empty ones has.
+        // At most as many packets as a block of empty packets has.
         while !self.ended && batch.bytes_max() < BLOCK_BYTES && batch.len() < BLOCK_BYTES / RECORD_HEADER_BYTES {
             match self.fill(batch.is_empty()) {
                 Ok(true) => {}
@@ -139,7 +139,7 @@ impl Merge {
         }
     }
 
-    /// Reads on the files whose next packet isn't known. Returns false if one of them has none yet; without `waits` it isn't waited for.
+    /// Reads more of the files without a next packet. Returns false if one of them has none yet; with `waits`, it waits for it.
     fn fill(&mut self, waits: bool) -> Result<bool, Error> {
         while let Some(at) = self.lacking.pop() {
             let (file, head) = (&mut self.files[at], &mut self.heads[at]);
@@ -189,13 +189,13 @@ impl Merge {
         }
     }
 
-    /// Passes on the notes of a file up to its packet number `seq`, which is the next one here.
+    /// Passes on the notes of a file up to its packet `seq`, which is the next packet here.
     fn note(&mut self, at: usize, seq: u64) {
         let head = &mut self.heads[at];
         let due = head.notes.partition_point(|note| note.at <= seq);
         for Beside { at: of, what } in head.notes.drain(..due) {
             let what = match what {
-                // The one section here has the options of the first capture's.
+                // The merged section has the options of the first capture.
                 What::Section(_) if at > 0 => continue,
                 _ if what.is_of_packet() && of != seq => continue,
                 What::Statistics { interface, time, options } => match head.numbers.get(usize::from(interface)) {
@@ -208,7 +208,7 @@ impl Merge {
         }
     }
 
-    /// Gives numbers to the interfaces that a file has described since.
+    /// Numbers the interfaces that a file has declared since.
     fn describe(&mut self, at: usize) -> Result<(), Error> {
         let (file, numbers) = (&self.files[at], &mut self.heads[at].numbers);
         if numbers.len() == file.interfaces().len() {

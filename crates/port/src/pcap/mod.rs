@@ -1,6 +1,6 @@
-//! Capture files: pcap and pcapng, read and written as they stream by.
+//! Capture files: pcap and pcapng, read and written as streams.
 //!
-//! [`Reader`] and [`Writer`] know the files, [`Capture`] is the port made of them.
+//! [`Reader`] and [`Writer`] handle the files; [`Capture`] is the port made of them.
 
 mod ahead;
 mod beside;
@@ -43,38 +43,37 @@ use crate::batch::{Batch, Fate, Packet};
 use crate::error::PortError;
 use crate::queue::{Opened, Order, Port, Receive, Received, Stream, Transmit, TransmitCounts};
 
-/// The port of a capture that is read and, where there is a writer, of one that takes what goes out. It opens a stream: a file has
-/// one order.
+/// A port that reads a capture and, with a writer, writes the outgoing packets to another. It opens a stream, because a file has a single
+/// order.
 pub struct Capture {
     reader: Reader,
     writer: Option<Writer>,
     dropped: Option<Dropped>,
-    /// Whether a packet's interface is the port that it goes out by.
+    /// True if a packet's output port is written as its interface.
     by_ports: bool,
-    /// Whether packets name interfaces otherwise than the capture does.
+    /// True if packets have other interface numbers than the capture.
     renamed: bool,
 }
 
 impl Capture {
-    /// Reads from `reader` and writes to `writer`; without one, what goes out is counted and gone.
+    /// Reads from `reader` and writes to `writer`. Without a writer, outgoing packets are counted and dropped.
     #[must_use]
     pub const fn new(reader: Reader, writer: Option<Writer>) -> Self {
         Self { reader, writer, dropped: None, by_ports: false, renamed: false }
     }
 
-    /// From now on a packet that goes out by a port which is the number of an interface has that interface in the output. Others keep the
-    /// one that they came in by.
+    /// Writes the output port of a packet as its interface, if the port is the number of an interface. Other packets keep their input
+    /// interface.
     pub const fn write_ports(&mut self) {
         self.by_ports = true;
     }
 
-    /// From now on packets that go out name interfaces as [`Renamed`] says, not as the capture does.
+    /// Writes outgoing packets with the interfaces of [`Renamed`] instead of the capture's.
     pub const fn rename(&mut self) {
         self.renamed = true;
     }
 
-    /// Calls `tell` for every dropped packet from now on, and writes the packet to `writer`, if there is one, with the returned text as
-    /// its comment.
+    /// Calls `tell` for every dropped packet, and writes the packet to `writer`, if there is one, with the returned text as its comment.
     pub fn show_dropped(
         &mut self,
         writer: Option<Writer>,
@@ -83,8 +82,8 @@ impl Capture {
         self.dropped = Some(Dropped { writer, tell: Box::new(tell) });
     }
 
-    /// Refuses packets of several link types where the output holds one, as [`Writer::refuse_mixed_links`] does. Nothing is refused
-    /// ahead if packets may be left out.
+    /// Refuses packets of several link types if the output format allows only one, as [`Writer::refuse_mixed_links`] does. Skipped if
+    /// packets may be left out.
     ///
     /// # Errors
     /// [`Fault::MixedLinks`].
@@ -162,7 +161,7 @@ impl Dropped {
     }
 }
 
-/// The interfaces that were described by the end of what was read: those behind the last packet are written, too.
+/// The interfaces declared by the end of the input; those after the last packet are written, too.
 #[derive(Clone, Debug, Default)]
 struct Latest(Arc<Mutex<Option<Arc<Interfaces>>>>);
 
@@ -177,14 +176,14 @@ impl Latest {
     }
 }
 
-/// What was read beside packets and is to be written.
+/// Notes that were read and must still be written.
 type Notes = Arc<Mutex<VecDeque<Beside>>>;
 
 fn locked(notes: &Notes) -> MutexGuard<'_, VecDeque<Beside>> {
     notes.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Takes out what stands ahead of the packet behind number `seq`.
+/// Removes the notes before the packet after number `seq`.
 fn due(notes: &Notes, seq: u64) -> VecDeque<Beside> {
     let mut notes = locked(notes);
     let end = notes.partition_point(|note| note.at <= seq);
@@ -225,21 +224,21 @@ struct Output<'a> {
     counts: TransmitCounts,
 }
 
-/// What is said of a packet.
+/// Notes about one packet.
 #[derive(Default)]
 struct Said {
     options: Vec<u8>,
-    /// The length on the wire that it was given, and that which it had.
+    /// Its corrected wire length, and the one in the file.
     wire_len: Option<(u32, u32)>,
 }
 
-/// Writes what stands ahead of packet number `seq`, and gathers what is said of it. What is said of packets that don't go out is gone.
+/// Writes the notes before packet `seq`, and collects the notes about it. Notes about packets that aren't sent are dropped.
 #[cold]
 fn write_notes(writer: &mut Writer, notes: &mut VecDeque<Beside>, seq: u64) -> Result<Said, Error> {
     let mut said = Said::default();
     while let Some(Beside { at, what }) = notes.pop_front_if(|note| note.at <= seq) {
         match what {
-            What::WireLen { given, told } if at == seq => said.wire_len = Some((given, told)),
+            What::WireLen { given, reported } if at == seq => said.wire_len = Some((given, reported)),
             What::Options(options) if at == seq => said.options = options,
             What::WireLen { .. } | What::Options(_) => {}
             What::Section(options) => writer.section(options),
@@ -251,7 +250,7 @@ fn write_notes(writer: &mut Writer, notes: &mut VecDeque<Beside>, seq: u64) -> R
 }
 
 impl Transmit for Output<'_> {
-    /// Writes the packets as they are now, with the time stamps that they had in the file.
+    /// Writes the packets with their current bytes and the time stamps of the input file.
     fn transmit(&mut self, batch: &mut Batch) -> Result<(), PortError> {
         if let Some(dropped) = &mut self.dropped {
             dropped.take(batch)?;
@@ -263,7 +262,7 @@ impl Transmit for Output<'_> {
         }
         let mut restamped = origin.restamped.as_slice();
         let mut run = Run::default();
-        // Whoever reads on meanwhile isn't to wait for what is written here.
+        // Other cores may read meanwhile and must not wait for this write.
         let mut sent = batch.packets().iter().rev().filter(|packet| matches!(packet.fate, Fate::Transmit(_)));
         let mut notes = sent.next().map_or(VecDeque::new(), |last| due(&self.notes, last.seq.0));
         let mut noted = notes.front().map_or(u64::MAX, |note| note.at);
@@ -278,7 +277,7 @@ impl Transmit for Output<'_> {
                 noted = notes.front().map_or(u64::MAX, |note| note.at);
                 options = said.options;
                 packet.wire_len = match said.wire_len {
-                    Some((given, told)) if given == packet.wire_len => told,
+                    Some((given, reported)) if given == packet.wire_len => reported,
                     Some(_) | None => packet.wire_len,
                 };
             }
@@ -326,7 +325,7 @@ impl Transmit for Output<'_> {
     }
 }
 
-/// Where a packet's whole record lies, as it is to be written: what was read and not changed has it ahead of its bytes.
+/// Position of the whole record of a packet in the batch, if it can be written unchanged: its header is still in front of its bytes.
 #[inline]
 fn record(writer: &Writer, batch: &Batch, packet: &Packet) -> Option<Range<usize>> {
     let header = writer.header(packet)?;
@@ -336,7 +335,7 @@ fn record(writer: &Writer, batch: &Batch, packet: &Packet) -> Option<Range<usize
     record.starts_with(&header).then_some(start..begin + len)
 }
 
-/// Records that lie one behind another in a batch, and are written together.
+/// Adjacent records in a batch that are written together.
 #[derive(Default)]
 struct Run {
     bytes: Range<usize>,
@@ -344,7 +343,7 @@ struct Run {
 }
 
 impl Run {
-    /// Adds a record, if it lies behind the others.
+    /// Adds a record if it is adjacent.
     #[inline]
     fn extend(&mut self, batch: &Batch, record: &Range<usize>) -> bool {
         let is_next =
@@ -355,7 +354,7 @@ impl Run {
         is_next
     }
 
-    /// Writes them, and says how many packets they are.
+    /// Writes them; returns the number of packets.
     fn write(self, writer: &mut Writer, batch: &Batch) -> Result<u64, PortError> {
         if let Some(records) = batch.stretch(self.bytes.start, self.bytes.end).filter(|_| self.packets > 0) {
             writer.write_records(records, self.packets)?;
@@ -364,7 +363,7 @@ impl Run {
     }
 }
 
-/// The time stamp that a packet had in the file. Numbers rise from call to call; what lies below them is dropped from `restamped`.
+/// Time stamp of a packet in the file. Numbers rise from call to call; entries for lower numbers are removed from `restamped`.
 #[cold]
 fn stamp(restamped: &mut &[Restamped], packet: &Packet) -> Nanos {
     let below = restamped.partition_point(|one| one.seq < packet.seq);
@@ -375,20 +374,20 @@ fn stamp(restamped: &mut &[Restamped], packet: &Packet) -> Nanos {
     }
 }
 
-/// A capture whose packets name interfaces otherwise than the capture does, such as those that they had before they were sequenced.
-/// What goes out of it goes by these.
+/// Interface numbers that differ from those of the capture, for example the original ones of a sequenced capture. Outgoing packets are
+/// written with them.
 pub struct Renamed {
     interfaces: Arc<Interfaces>,
 }
 
 impl Renamed {
-    /// No interface is known yet.
+    /// No interfaces yet.
     #[must_use]
     pub fn new() -> Self {
         Self { interfaces: Arc::new(Interfaces::new()) }
     }
 
-    /// From now on packets that go out name an interface by this number.
+    /// Declares the interface with this number, for later packets.
     pub fn describe(&mut self, number: u16, interface: Interface) {
         let mut interfaces = Interfaces::clone(&self.interfaces);
         let index = usize::from(number);
@@ -399,13 +398,13 @@ impl Renamed {
         self.interfaces = Arc::new(interfaces);
     }
 
-    /// The interfaces of the capture that a batch was read from, where they have become more than are in `interfaces`.
+    /// Updates `interfaces` to those of the capture that the batch was read from, if there are more now.
     pub fn names(batch: &Batch, interfaces: &mut Vec<Interface>) {
         let described = batch.origin().interfaces.iter().flat_map(|all| all.iter().flatten());
         interfaces.extend(described.skip(interfaces.len()).cloned());
     }
 
-    /// Has the batch's packets name these interfaces.
+    /// Makes the batch's packets refer to these interfaces.
     pub fn name(&self, batch: &mut Batch) {
         batch.origin_mut().interfaces = Some(Arc::clone(&self.interfaces));
     }

@@ -77,18 +77,18 @@ impl Reader {
         Self { input: Input::One(Box::new(file)), selection: Selection::default() }
     }
 
-    /// Sets the number of bytes that are read from a file at a time.
+    /// Sets the number of bytes read from a file at a time.
     ///
     /// # Panics
-    /// If it is less than 64 or more than 1 GiB.
+    /// It is less than 64 or more than 1 GiB.
     #[must_use]
     pub fn with_block(mut self, bytes: usize) -> Self {
         of_input!(&mut self.input, set_block(bytes));
         self
     }
 
-    /// Takes only packets that `choose` takes. Packets are numbered as if the others had not been there; what the capture tells of a packet
-    /// that is left out is left out, too. Call it before the first packet is read.
+    /// Takes only the packets that `choose` takes. Packets are numbered as if the others did not exist, and notes about the others are
+    /// left out. Call it before the first read.
     #[must_use]
     pub fn choosing(mut self, choose: impl FnMut(&Packet, &[u8]) -> Choice + Send + 'static) -> Self {
         self.selection.choose = Some(Box::new(choose));
@@ -130,14 +130,14 @@ impl Reader {
         of_input!(&self.input, interfaces())
     }
 
-    /// Number of packets so far whose time stamp is before that of the packet ahead in their file. Packet times are made monotonic.
+    /// Number of packets so far with a time stamp before that of the previous packet in their file. Packet times are made monotonic.
     #[must_use]
     pub fn clock_steps_back(&self) -> u64 {
         of_input!(&self.input, clock_steps_back())
     }
 
-    /// Number of time stamps that were not believed: their packets have their neighbours' time. A stamp is doubted that lies far from its
-    /// neighbours, and so is one that no [`Nanos`](packet::Nanos) can tell.
+    /// Number of time stamps that were ignored; their packets have a neighbour's time. A stamp is ignored if it is far from its
+    /// neighbours, or outside the range of [`Nanos`](packet::Nanos).
     #[must_use]
     pub fn stamps_not_believed(&self) -> u64 {
         of_input!(&self.input, stamps_not_believed())
@@ -161,7 +161,7 @@ impl Reader {
         of_input!(&mut self.input, notes())
     }
 
-    /// Returns a handle that tells how far the files have been read.
+    /// A handle that reports how far the files have been read.
     #[must_use]
     pub fn progress(&self) -> Progress {
         match &self.input {
@@ -170,12 +170,12 @@ impl Reader {
         }
     }
 
-    /// Fills the batch with the next packets, in place of what it held. It is [`Idle`](Received::Idle) if none came, or none of those that
-    /// came was chosen.
+    /// Fills the batch with the next packets, replacing its content. Returns [`Idle`](Received::Idle) if no packets came, or none was
+    /// chosen.
     ///
     /// # Errors
-    /// If the capture is damaged or can't be read on, once all whole packets ahead of that place were delivered. After an error comes the
-    /// end.
+    /// The capture is damaged or can't be read further. All whole packets before that place are delivered first. The end follows an
+    /// error.
     pub fn read(&mut self, batch: &mut Batch) -> Result<Received, Error> {
         if self.selection.left == 0 {
             batch.clear();
@@ -196,18 +196,18 @@ impl Reader {
         }
     }
 
-    /// Returns true if [`read`](Self::read) would not wait: there are bytes, the end, or an error. Of a record that came
-    /// in part the rest may have to be waited for. A reader of [`from_read`](Self::from_read) is taken to have bytes.
+    /// True if [`read`](Self::read) would not wait: there are bytes, the end, or an error. The rest of a partial record may still need a
+    /// wait. Always true for [`from_read`](Self::from_read).
     #[must_use]
     pub fn is_ready(&mut self) -> bool {
         self.selection.left == 0 || of_input!(&mut self.input, is_ready())
     }
 
-    /// Waits until the capture [is ready](Self::is_ready), at most for `at_most`. A signal may end the wait earlier, but not where the
-    /// file is compressed: a caller that has to heed signals waits in short spans.
+    /// Waits until the capture [is ready](Self::is_ready), for at most `at_most`. A signal may end the wait earlier, except for
+    /// compressed files; a caller that handles signals should wait in short spans.
     ///
     /// # Errors
-    /// If the system can't wait for the file.
+    /// The system can't wait for the file.
     pub fn wait(&mut self, at_most: Duration) -> Result<(), Error> {
         of_input!(&mut self.input, wait(at_most))
     }

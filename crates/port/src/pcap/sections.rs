@@ -35,7 +35,7 @@ const OPTION_HASH: u16 = 3;
 const BLOCK_FRAME_BYTES: usize = 12;
 pub(super) const INTERFACES_MAX: usize = 1 << 16;
 
-/// A pcapng capture, read up to somewhere.
+/// A pcapng capture that is being read.
 #[derive(Debug)]
 pub(super) struct Sections {
     pub(super) byte_order: ByteOrder,
@@ -46,7 +46,7 @@ pub(super) struct Sections {
     first: usize,
 }
 
-/// What a packet needs of its interface.
+/// Properties of an interface that its packets need.
 #[derive(Clone, Copy, Debug)]
 struct InterfaceReader {
     link: LinkType,
@@ -87,7 +87,7 @@ impl Sections {
             let kind = u32_at::<BIG>(head, 0);
             if kind == SECTION_HEADER && byte_order(head) != Some(self.byte_order) {
                 let Some(byte_order) = byte_order(head) else {
-                    return Some(Walked::fault(*at, Fault::Block("its byte-order magic is none")));
+                    return Some(Walked::fault(*at, Fault::Block("its byte-order magic is wrong")));
                 };
                 self.byte_order = byte_order;
                 return None;
@@ -135,7 +135,7 @@ impl Sections {
         Ok(())
     }
 
-    /// Notes a block that is none of a packet.
+    /// Notes a block that is not a packet.
     #[cold]
     fn note_block<const BIG: bool>(&self, kind: u32, block: &[u8], clock: &mut Clock) {
         let body = &block[8..block.len() - 4];
@@ -175,7 +175,7 @@ impl Sections {
         self.stamped::<BIG>(head, u32_at::<BIG>(head, 8), block.len(), at, clock, packets)
     }
 
-    /// The packet block of old: as the enhanced one, its interface in 16 bits ahead of a count of drops.
+    /// The obsolete packet block: like the enhanced one, but with a 16-bit interface before a count of drops.
     fn obsolete<const BIG: bool>(
         &self,
         block: &[u8],
@@ -282,7 +282,7 @@ impl Sections {
             section: self.count.saturating_sub(1),
         };
         let mut rest = &block[16..block.len() - 4];
-        let beyond = |()| Fault::Block("an option reaches beyond it");
+        let beyond = |()| Fault::Block("an option extends beyond its end");
         while let Some((code, value, behind)) = beside::option::<BIG>(rest).map_err(beyond)? {
             match (code, value) {
                 (OPTION_NAME, name) => interface.name = Some(String::from_utf8_lossy(name).into_owned()),
@@ -303,13 +303,13 @@ impl Sections {
     }
 }
 
-/// Notes what is said of a packet.
+/// Notes the options of a packet.
 fn note_packet<const BIG: bool>(block: &[u8], packet: &Packet, clock: &mut Clock) {
     clock.notes.wire_len(packet.seq.0, packet.len, u32_at::<BIG>(block, 24));
     let behind = 28 + (packet.len as usize).next_multiple_of(4);
     let mut options = Vec::new();
     for (code, value) in beside::options::<BIG>(Of::Packet, block.get(behind..block.len() - 4).unwrap_or_default()) {
-        // A hash doesn't hold of what is rewritten.
+        // A hash is wrong after a rewrite.
         if code != OPTION_HASH {
             beside::put_option(&mut options, code, &value);
         }
@@ -321,7 +321,7 @@ fn note_packet<const BIG: bool>(block: &[u8], packet: &Packet, clock: &mut Clock
 
 const SHORT: Fault = Fault::Block("it is too short for its type");
 
-/// The byte order that a section header tells.
+/// The byte order of a section header.
 fn byte_order(head: &[u8; BLOCK_FRAME_BYTES]) -> Option<ByteOrder> {
     match (u32_at::<false>(head, 8), u32_at::<true>(head, 8)) {
         (BYTE_ORDER_MAGIC, _) => Some(ByteOrder::Little),
@@ -330,14 +330,14 @@ fn byte_order(head: &[u8; BLOCK_FRAME_BYTES]) -> Option<ByteOrder> {
     }
 }
 
-/// Checks the length at a block's head, and against it the one at its end.
+/// Checks the length at the start of a block, and that it equals the one at its end.
 #[inline]
 fn block_frame<const BIG: bool>(rest: &[u8], len: usize) -> Result<(), Fault> {
     if len > RECORD_BYTES_MAX {
         return Err(Fault::RecordLength(len as u64));
     }
     if len < BLOCK_FRAME_BYTES || !len.is_multiple_of(4) {
-        return Err(Fault::Block("its length is not a multiple of 4 from 12 on"));
+        return Err(Fault::Block("its length is not a multiple of 4, or less than 12"));
     }
     if u32_at::<BIG>(rest, len - 4) as usize != len {
         return Err(Fault::Block("the lengths at its two ends differ"));

@@ -1,4 +1,4 @@
-//! A part of a capture: chosen packets, numbered as if the others had not been there.
+//! A part of a capture: chosen packets, numbered as if the others did not exist.
 
 use std::fmt;
 use std::mem;
@@ -16,7 +16,7 @@ pub enum Choice {
     Take,
     /// Leave the packet out.
     Leave,
-    /// Leave out the packet and all packets behind it.
+    /// Leave out the packet and all later ones.
     End,
 }
 
@@ -96,7 +96,7 @@ impl Selection {
         }
     }
 
-    /// Passes on the notes that stand behind the last packet.
+    /// Passes on the notes after the last packet.
     pub(super) fn end(&mut self) {
         let at = self.next;
         for Beside { what, .. } in mem::take(&mut self.waiting) {

@@ -1,4 +1,4 @@
-//! Where a capture's bytes come from: a file, standard input or any reader, decompressed on the way.
+//! Byte sources of captures: a file, standard input or any reader, with decompression.
 
 use std::fs::File;
 use std::io::{self, Cursor, Read};
@@ -18,8 +18,7 @@ use super::target::{is_standard, standard_input};
 
 const MAGIC_BYTES: usize = 4;
 
-/// The longest time that a read waits for a pipe. Then it ends like an interrupted call, and whoever reads can look whether to
-/// stop.
+/// Longest wait of a read for a pipe. Then it returns as an interrupted call does, so that the caller can check whether to stop.
 pub(super) const SPAN: Duration = Duration::from_millis(50);
 
 /// The decompressed bytes of a capture.
@@ -36,21 +35,21 @@ enum Input {
     Compressed(Ahead),
 }
 
-/// How far captures have been read: a handle for a progress bar and a report, valid on any thread and after the reader.
+/// How far captures have been read: a handle for progress bars and reports, usable on any thread and after the reader is gone.
 #[derive(Clone, Debug, Default)]
 pub struct Progress {
     files: Vec<FileProgress>,
 }
 
 impl Progress {
-    /// Bytes of the files, compressed as they lie there, that have been read.
+    /// Bytes of the files read so far, before decompression.
     #[must_use]
     pub fn consumed(&self) -> u64 {
         // ORDERING: Relaxed, for display alone; pairs with the addition in `Counted::read` and orders nothing else.
         self.files.iter().map(|file| file.consumed.load(Ordering::Relaxed)).sum()
     }
 
-    /// Number of packets so far whose time stamp is before that of the packet ahead in their file.
+    /// Number of packets so far with a time stamp before that of the previous packet in their file.
     #[must_use]
     pub fn clock_steps_back(&self) -> u64 {
         // ORDERING: Relaxed, for display alone; pairs with the store in `FileProgress::set_clock_steps_back`.
@@ -117,7 +116,7 @@ impl Source {
             _ => None,
         };
         let whole = Cursor::new(magic).chain(counted);
-        // Only a thread can decode what a pipe has without waiting for what it hasn't.
+        // Only with a thread can available bytes of a pipe be decoded without waiting for more.
         let compressed = |stream: Box<dyn Stream>| match pipe {
             Some(_) => Input::Compressed(Ahead::at_once(stream)),
             None => Input::Compressed(Ahead::once_long(stream)),
@@ -133,8 +132,8 @@ impl Source {
         Ok(Self { input, compression, progress })
     }
 
-    /// Reads what there is, at most `into.len()` bytes; 0 at the end. What a compressed stream holds ahead of damage comes
-    /// before the error. A pipe that has nothing for [`SPAN`] is [`Interrupted`](io::ErrorKind::Interrupted).
+    /// Reads available bytes, at most `into.len()`; 0 at the end. Bytes decoded before damage come before the error. Returns
+    /// [`Interrupted`](io::ErrorKind::Interrupted) if a pipe has nothing for [`SPAN`].
     pub(super) fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         match &mut self.input {
             Input::Plain(bytes) | Input::Pipe(bytes, _) => bytes.read(into),
@@ -142,17 +141,17 @@ impl Source {
         }
     }
 
-    /// Whether a read would give bytes, the end or an error at once. The first [`MAGIC_BYTES`] bytes of a pipe don't count.
+    /// True if a read would return bytes, the end or an error at once. The first [`MAGIC_BYTES`] bytes of a pipe don't count.
     pub(super) fn is_ready(&self) -> bool {
         match &self.input {
             Input::Plain(_) => true,
-            // What can't be polled is left to the read, which tells why.
+            // If the file can't be polled, the read will return the error.
             Input::Pipe(_, file) => wait_for(file, Duration::ZERO).unwrap_or(true),
             Input::Compressed(ahead) => ahead.is_ready(),
         }
     }
 
-    /// Waits until a read would give something at once, at most for `at_most`. A signal may end it earlier.
+    /// Waits until a read would return at once, for at most `at_most`. A signal may end it earlier.
     pub(super) fn wait(&mut self, at_most: Duration) -> io::Result<()> {
         match &self.input {
             Input::Plain(_) => Ok(()),
@@ -164,17 +163,17 @@ impl Source {
         }
     }
 
-    /// The fault that a failed read comes from: the system's, or the compressed stream's.
+    /// Classifies a failed read: an error of the system or of the compressed stream.
     pub(super) fn fault(&self, source: io::Error) -> Fault {
         match self.compression {
-            // The system's own errors carry its number, the decompressors' do not.
+            // System errors have a number, errors of the decompressors do not.
             Some(compression) if source.raw_os_error().is_none() => Fault::Compressed(compression, source),
             _ => Fault::Read(source),
         }
     }
 }
 
-/// What may have nothing to read for long. It is waited for in short spans, each of which ends like an interrupted call.
+/// Input that may be idle for long. It waits in short spans, each of which ends like an interrupted call.
 struct Pipe(Arc<File>);
 
 impl Read for Pipe {
@@ -186,9 +185,9 @@ impl Read for Pipe {
     }
 }
 
-/// Whether the file has something to read, or its end, after at most so long. A signal ends the wait.
+/// Waits for at most `at_most`; true if the file has data or is at its end. A signal ends the wait.
 fn wait_for(file: &File, at_most: Duration) -> io::Result<bool> {
-    // Longer than a time can be told is forever.
+    // A time out of range means no limit.
     let at_most = Timespec::try_from(at_most).ok();
     match poll(&mut [PollFd::new(file, PollFlags::IN)], at_most.as_ref()) {
         Ok(ready) => Ok(ready > 0),

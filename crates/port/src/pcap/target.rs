@@ -1,7 +1,7 @@
-//! Where a capture is written to: whole, or not at all.
+//! Output files of captures: written completely, or not at all.
 //!
-//! A file is written under another name beside its own and takes its name when it is complete. Whatever goes wrong
-//! before, the name holds what it held.
+//! A file is written under a temporary name in the same folder, and renamed when it is complete. After an error, the old file is
+//! unchanged.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::error::Fault;
 use super::format::Compression;
 
-/// Whether two names (`-`: standard input, standard output) lead to one regular file, by links of either kind or because
-/// they are equal. Writing to what is being read would destroy it.
+/// True if both names (`-`: standard input, standard output) refer to the same regular file, also through links. Writing to the input
+/// would destroy it.
 #[must_use]
 pub fn same_file(input: &Path, output: &Path) -> bool {
     let identity = |metadata: fs::Metadata| metadata.is_file().then(|| (metadata.dev(), metadata.ino()));
@@ -26,7 +26,7 @@ pub fn same_file(input: &Path, output: &Path) -> bool {
     of(input, standard_input).is_some_and(|input| Some(input) == of(output, standard_output))
 }
 
-/// Whether the name stands for standard input or output.
+/// True if the name stands for standard input or output.
 pub(super) fn is_standard(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
@@ -83,7 +83,7 @@ impl Sink {
     }
 }
 
-/// A file that is being written, a capture or any other. It has its name once it is [complete](Self::commit).
+/// A file that is being written, a capture or any other. It gets its name with [`commit`](Self::commit).
 #[derive(Debug)]
 pub struct Target {
     file: File,
@@ -95,7 +95,7 @@ impl Target {
     /// Creates the file; `-` is standard output.
     ///
     /// # Errors
-    /// Why it can't be created.
+    /// The file can't be created.
     pub fn create(path: &Path) -> Result<Self, Fault> {
         if is_standard(path) {
             return Ok(Self { file: standard_output().map_err(Fault::Create)?, partial: None });
@@ -106,7 +106,7 @@ impl Target {
                 let file = OpenOptions::new().write(true).open(path).map_err(Fault::Create)?;
                 Ok(Self { file, partial: None })
             }
-            // What links lead to is replaced, not the link; the new file is as accessible as the old one.
+            // Replace the target of a link, not the link. The new file gets the permissions of the old one.
             Ok(metadata) => {
                 let target = Self::beside(fs::canonicalize(path).map_err(Fault::Create)?)?;
                 target.file.set_permissions(metadata.permissions()).map_err(Fault::Create)?;
@@ -128,7 +128,7 @@ impl Target {
     /// Gives the file its name.
     ///
     /// # Errors
-    /// Why it can't have it.
+    /// The file can't be renamed.
     pub fn commit(self) -> io::Result<()> {
         match self.partial {
             None => Ok(()),
@@ -151,7 +151,7 @@ impl Write for Target {
     }
 }
 
-/// A name that no other run and no other output of this one takes.
+/// A unique temporary name.
 fn partial_name(mut name: OsString) -> OsString {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     // ORDERING: Relaxed, as only the count itself matters; pairs with other calls of this function.
@@ -160,7 +160,7 @@ fn partial_name(mut name: OsString) -> OsString {
     name
 }
 
-/// The file under its first name, removed unless it was given its own.
+/// The temporary file; removed unless it was renamed.
 #[derive(Debug)]
 struct Partial {
     temporary: PathBuf,
@@ -171,7 +171,7 @@ struct Partial {
 impl Drop for Partial {
     fn drop(&mut self) {
         if !self.kept {
-            // There is nobody left to tell, and the name itself holds what it held.
+            // The error can't be reported here, and the old file is unchanged.
             let _ = fs::remove_file(&self.temporary);
         }
     }

@@ -1,23 +1,23 @@
-//! Walking over the records of a block of bytes: what the two formats share.
+//! Walks over the records of a block of bytes; common to both formats.
 
 use super::error::Fault;
 
 /// Longest record that is read. The longest that capture tools write is 256 KiB.
 pub(super) const RECORD_BYTES_MAX: usize = 64 << 20;
 
-/// Where a walk over a block of bytes has come to.
+/// Result of a walk over a block of bytes.
 #[derive(Debug)]
 pub(super) struct Walked {
-    /// Where the first record begins that was not taken.
+    /// Start of the first record that was not taken.
     pub(super) at: usize,
-    /// Why it was not.
+    /// Why it was not taken.
     pub(super) stop: Stop,
 }
 
 /// Why a record was not taken.
 #[derive(Debug)]
 pub(super) enum Stop {
-    /// It is longer than what is there: this many bytes, at least, are needed of it.
+    /// It is incomplete: at least this many bytes of it are needed.
     Need(usize),
     /// It is damaged.
     Fault(Fault),

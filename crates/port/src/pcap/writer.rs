@@ -1,4 +1,4 @@
-//! The writer: pcap and pcapng, plain or compressed.
+//! Writes captures: pcap and pcapng, plain or compressed.
 
 use std::fmt;
 use std::io;
@@ -21,16 +21,16 @@ use super::target::{Sink, is_standard};
 use crate::batch::{Batch, Packet};
 use crate::queue::Received;
 
-/// Bytes that are gathered before they are written.
+/// Size of the buffer.
 const BUFFER_BYTES: usize = 128 << 10;
-/// Bytes of a run of records from which on it is written directly, and not through the buffer.
+/// A run of records of at least this many bytes is written without the buffer.
 const DIRECT_BYTES: usize = 16 << 10;
-/// Bytes of the mark behind a block's options.
+/// Bytes of the mark after a block's options.
 const END_OF_OPTIONS: usize = 4;
-/// The longest packet that other programs read; classic pcap wants a limit in its header.
+/// Longest packet that other programs read; the header of classic pcap needs a limit.
 const SNAPLEN: u32 = 262_144;
 
-/// Writes a capture. The file appears under its name once [`Writer::finish`] was called, and is complete then.
+/// Writes a capture. The file appears under its name, complete, when [`Writer::finish`] is called.
 pub struct Writer {
     path: PathBuf,
     sink: Option<Sink>,
@@ -41,9 +41,9 @@ pub struct Writer {
     bytes: u64,
     /// The input's interfaces, as far as they were described.
     interfaces: Interfaces,
-    /// What was told last of the input's interfaces.
-    told: Option<Arc<Interfaces>>,
-    /// How much longer packets may be than the input's.
+    /// The latest known interfaces of the input.
+    described: Option<Arc<Interfaces>>,
+    /// Bytes by which packets may be longer than in the input.
     growth: u32,
 }
 
@@ -52,35 +52,35 @@ enum Body {
     PcapNg(Section),
 }
 
-/// A classic pcap; its header waits for the first packet, which tells the link type.
+/// A classic pcap. Its header is written with the first packet, which has the link type.
 struct Classic {
     link: Option<LinkType>,
     link_if_empty: LinkType,
     resolution: Resolution,
 }
 
-/// The one section of a pcapng. Its header waits for what comes first, as the input's options may.
+/// The only section of a pcapng. Its header is written late, because the input's section options may come first.
 #[derive(Default)]
 struct Section {
     begun: bool,
     options: Vec<u8>,
-    /// What is added to time stamps, in nanoseconds, of each of the interfaces written: what its negative offset takes off.
+    /// For each written interface: nanoseconds added to time stamps, because its negative offset subtracts them.
     shifts: Vec<u64>,
     /// The interfaces written, by the packets' interface and link type.
     written: Vec<(u16, LinkType)>,
     /// The latest number in `written` of each of the packets' interfaces.
     latest: Vec<usize>,
-    /// How many of the input's interfaces were described as the input has them.
+    /// Number of the input's interfaces that were declared as in the input.
     described: usize,
 }
 
 impl Writer {
-    /// Creates a capture; `-` is standard output. Without a `container`, the name's ending decides (`.pcap`, `.pcapng`,
-    /// each also with `.gz` or `.zst` behind), then the input. A pcap counts microseconds where the input is a pcap that
-    /// does, nanoseconds otherwise; a pcapng counts nanoseconds.
+    /// Creates a capture; `-` is standard output. Without a `container`, the extension decides (`.pcap`, `.pcapng`, also with `.gz` or
+    /// `.zst`), then the input's format. A pcap has microseconds if the input is a pcap with microseconds, else nanoseconds. A pcapng has
+    /// nanoseconds.
     ///
     /// # Errors
-    /// Why the file can't be created.
+    /// The file can't be created.
     pub fn create(path: impl AsRef<Path>, container: Option<Container>, input: Option<&Format>) -> Result<Self, Error> {
         let path = path.as_ref().to_owned();
         let (named, compression) = by_name(&path);
@@ -96,7 +96,7 @@ impl Writer {
             body: Body::new(container, input),
             packets: 0,
             bytes: 0,
-            told: None,
+            described: None,
             interfaces: input.map_or(Vec::new(), |input| input.interfaces.iter().cloned().map(Some).collect()),
             growth: 0,
         })
@@ -114,17 +114,17 @@ impl Writer {
         self.packets
     }
 
-    /// Tells what the input's interfaces are, as far as that is known now.
+    /// Sets the input's interfaces, as far as they are known now.
     pub(super) fn describe(&mut self, interfaces: &Arc<Interfaces>) {
-        if self.told.as_ref().is_some_and(|told| Arc::ptr_eq(told, interfaces)) {
+        if self.described.as_ref().is_some_and(|described| Arc::ptr_eq(described, interfaces)) {
             return;
         }
         if let (None, Body::Pcap(classic), Some(first)) =
-            (&self.told, &mut self.body, interfaces.iter().flatten().next())
+            (&self.described, &mut self.body, interfaces.iter().flatten().next())
         {
             classic.link_if_empty = first.link;
         }
-        self.told = Some(Arc::clone(interfaces));
+        self.described = Some(Arc::clone(interfaces));
         for (number, interface) in interfaces.iter().enumerate() {
             if self.interfaces.len() == number {
                 self.interfaces.push(None);
@@ -135,11 +135,11 @@ impl Writer {
         }
     }
 
-    /// Refuses the packets of captures that are of several link types, where this one holds one, before any is written. That is
-    /// known of files which describe several ahead of their first packets; these are read to their end, or to the second link type.
+    /// Refuses captures with several link types, if the output allows one, before any packet is written. Only files are checked that
+    /// declare several link types before their first packets; these are read to their end, or to the second link type.
     ///
     /// # Errors
-    /// [`Fault::MixedLinks`]. What is wrong with the input is told when it is read itself.
+    /// [`Fault::MixedLinks`]. Faults of the input are reported when it is read itself.
     pub fn refuse_mixed_links<'a>(&self, inputs: impl IntoIterator<Item = &'a Path>) -> Result<(), Error> {
         let mut first = None;
         if matches!(self.body, Body::Pcap(_)) {
@@ -148,10 +148,10 @@ impl Writer {
         Ok(())
     }
 
-    /// Refuses the packets of a capture that are of another link type than `first`, which is set by the first one.
+    /// Refuses packets with another link type than `first`, which the first packet sets.
     fn refuse_other_links(&self, input: &Path, first: &mut Option<LinkType>) -> Result<(), Error> {
         let is_file = !is_standard(input) && input.metadata().is_ok_and(|metadata| metadata.is_file());
-        // What comes through a pipe can't be read twice.
+        // A pipe can't be read twice.
         if !is_file {
             return Ok(());
         }
@@ -175,14 +175,14 @@ impl Writer {
         }
     }
 
-    /// Packets grow by so many bytes on their way through, so snap lengths grow, too.
+    /// Announces that packets grow by this many bytes, so that snap lengths grow, too.
     #[must_use]
     pub fn growing(mut self, bytes: u32) -> Self {
         self.growth = bytes;
         self
     }
 
-    /// Tells what an interface is that packets name by this number, where that isn't as the input numbers its interfaces.
+    /// Declares the interface that packets refer to by this number, if it differs from the input.
     pub fn describe_as(&mut self, number: u16, interface: Interface) {
         let index = usize::from(number);
         if self.interfaces.len() <= index {
@@ -191,23 +191,23 @@ impl Writer {
         self.interfaces[index] = Some(interface);
     }
 
-    /// Whether an interface of this number was described.
+    /// True if an interface with this number was declared.
     #[inline]
     pub(super) fn knows(&self, number: u16) -> bool {
         self.interfaces.get(usize::from(number)).is_some_and(Option::is_some)
     }
 
-    /// Writes a packet of these bytes; of its descriptor, time, wire length, interface and link type count.
+    /// Writes a packet with these bytes. Of its descriptor, time, wire length, interface and link type are used.
     ///
     /// # Errors
-    /// When it can't be written. What was written before stays good where the packet is to blame
-    /// ([`Fault::MixedLinks`], [`Fault::LateTime`]); otherwise the file is given up.
+    /// The packet can't be written. The packets before it stay valid if the packet is at fault ([`Fault::MixedLinks`],
+    /// [`Fault::LateTime`]); otherwise the file is given up.
     #[inline]
     pub fn write(&mut self, packet: &Packet, bytes: &[u8]) -> Result<(), Error> {
         self.write_with(packet, bytes, &[])
     }
 
-    /// As [`write`](Self::write), with these options behind it, where the format has such.
+    /// As [`write`](Self::write), with these options, if the format has options.
     #[inline]
     pub(super) fn write_with(&mut self, packet: &Packet, bytes: &[u8], options: &[u8]) -> Result<(), Error> {
         match &self.body {
@@ -232,7 +232,7 @@ impl Writer {
     /// Completes the file and gives it its name. A second call does nothing.
     ///
     /// # Errors
-    /// When it can't be written; then there is no file.
+    /// The file can't be written; then it does not exist.
     pub fn finish(&mut self) -> Result<(), Error> {
         if self.sink.is_none() {
             return Ok(());
@@ -251,14 +251,14 @@ impl Writer {
         }
     }
 
-    /// Takes the options of the section, unless it has begun.
+    /// Sets the options of the section, unless its header was written.
     pub(super) fn section(&mut self, options: Vec<u8>) {
         if let Body::PcapNg(section) = &mut self.body {
             section.options = options;
         }
     }
 
-    /// Writes a block that is none of a packet nor an interface, where the format has such.
+    /// Writes another block, if the format has blocks.
     pub(super) fn block(&mut self, kind: u32, body: &[u8]) -> Result<(), Error> {
         if !matches!(self.body, Body::PcapNg(_)) {
             return Ok(());
@@ -297,7 +297,7 @@ impl Writer {
         self.block(INTERFACE_STATISTICS, &body)
     }
 
-    /// Writes a pcapng's header, if it isn't yet.
+    /// Writes a pcapng's header, if it is not written yet.
     #[cold]
     fn begin_section(&mut self) -> Result<(), Error> {
         let Body::PcapNg(section) = &mut self.body else { return Ok(()) };
@@ -319,7 +319,7 @@ impl Writer {
         let magic = if classic.resolution == Resolution::MICROS { MAGIC_MICROS } else { MAGIC_NANOS };
         let version = 2 | 4 << 16;
         let snaplen = match self.interfaces.first().and_then(Option::as_ref) {
-            // What reads them is to find its way back to the input's.
+            // A reader must be able to restore the input's value.
             Some(input) if self.growth > 0 && input.snaplen > 0 => input.snaplen,
             Some(_) | None => SNAPLEN,
         };
@@ -337,7 +337,7 @@ impl Writer {
         self.put(&header, bytes, 0)
     }
 
-    /// The header that a packet's record gets. `None` where a record is more than header and packet, and where
+    /// The header of a packet's record. `None` if a record has more than header and packet, so that
     /// [`write_records`](Self::write_records) can't be used.
     #[inline]
     pub(super) fn header(&self, packet: &Packet) -> Option<[u8; RECORD_HEADER_BYTES]> {
@@ -349,10 +349,10 @@ impl Writer {
         }
     }
 
-    /// Writes so many packets whose records lie one behind another, each as its [`header`](Self::header) says.
+    /// Writes adjacent records of `packets` packets, each with the header of [`header`](Self::header).
     ///
     /// # Errors
-    /// As [`write`](Self::write) where the file is given up.
+    /// As [`write`](Self::write) if the file is given up.
     pub(super) fn write_records(&mut self, records: &[u8], packets: u64) -> Result<(), Error> {
         if records.len() < DIRECT_BYTES {
             self.put(&[], records, 0)?;
@@ -383,8 +383,8 @@ impl Writer {
         self.put(&len.to_le_bytes(), &[], 0)
     }
 
-    /// Describes the interface of a packet that is the first of it. Where it is as in the input, so are the others, which are
-    /// described in the input's order first: then they keep their numbers, and those that no packet comes from aren't lost.
+    /// Declares the interface of a packet, if it is the first one of it. If the interface is as in the input, all interfaces of the input
+    /// are declared first, in order. They then keep their numbers, and interfaces without packets are kept.
     #[cold]
     fn interface(&mut self, packet: &Packet) -> Result<u32, Error> {
         let input = self.interfaces.get(usize::from(packet.interface)).and_then(Option::as_ref);
@@ -394,7 +394,7 @@ impl Writer {
         self.describe_one(packet.interface, packet.link)
     }
 
-    /// Describes those of the input's interfaces that aren't yet, as the input has them.
+    /// Declares the input's remaining interfaces as in the input.
     fn describe_rest(&mut self) -> Result<(), Error> {
         let Body::PcapNg(section) = &mut self.body else { return Ok(()) };
         let described = mem::replace(&mut section.described, self.interfaces.len());
@@ -407,13 +407,13 @@ impl Writer {
         Ok(())
     }
 
-    /// Describes an interface with this link type, if it isn't yet, and tells its number in the file.
+    /// Declares an interface with this link type, if it is not declared yet; returns its number in the file.
     fn describe_one(&mut self, number: u16, link: LinkType) -> Result<u32, Error> {
         self.begin_section()?;
         let Body::PcapNg(section) = &mut self.body else { return Ok(0) };
         let index = usize::from(number);
         let latest = section.latest.get(index).copied().filter(|id| *id != usize::MAX);
-        // An interface has one link type mostly, so nobody looks for others of an interface that has none yet.
+        // An interface usually has one link type, so search for others only if it already has one.
         let known = latest.and_then(|_| section.written.iter().position(|written| *written == (number, link)));
         let id = known.unwrap_or(section.written.len());
         if section.latest.len() <= index {
@@ -444,10 +444,10 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes what was gathered so far. What is compressed stays: where its blocks end is not to depend on when packets come.
+    /// Writes the buffered data. Compressed data stays, so that compressed blocks don't depend on packet timing.
     ///
     /// # Errors
-    /// As [`write`](Self::write) where the file is given up.
+    /// As [`write`](Self::write) if the file is given up.
     pub fn hand_over(&mut self) -> Result<(), Error> {
         match &self.sink {
             Some(Sink::Plain(_)) if !self.buffer.is_empty() => self.flush(),
@@ -460,13 +460,13 @@ impl Writer {
         let mut buffer = mem::take(&mut self.buffer);
         let result = self.hand(&buffer);
         buffer.clear();
-        // A packet longer than the buffer made it grow; it does not stay so.
+        // Shrink the buffer after a packet that was longer than it.
         buffer.shrink_to(BUFFER_BYTES);
         self.buffer = buffer;
         result
     }
 
-    /// Has the sink take these bytes; if it can't, the file is given up.
+    /// Writes these bytes to the sink; after an error the file is given up.
     fn hand(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let result = match &mut self.sink {
             Some(sink) => sink.write_all(bytes),
@@ -531,14 +531,14 @@ impl Section {
 }
 
 impl Container {
-    /// Returns the container that the file name's extension stands for.
+    /// The container for the extension of a file name.
     #[must_use]
     pub fn named(path: &Path) -> Option<Self> {
         by_name(path).0
     }
 }
 
-/// What the name's ending says of format and compression.
+/// Format and compression for the extension of a file name.
 fn by_name(path: &Path) -> (Option<Container>, Option<Compression>) {
     let name = path.file_name().map_or(String::new(), |name| name.to_string_lossy().to_ascii_lowercase());
     let (stem, compression) = match name.rsplit_once('.') {
@@ -565,19 +565,20 @@ fn section_header(options: &[u8]) -> Vec<u8> {
     block
 }
 
-/// Nanoseconds that a negative offset takes off. Such an offset is written, as stamps before the epoch need it; others are in the stamps.
+/// Nanoseconds that a negative offset subtracts. Only negative offsets are written, because stamps before the epoch need them; others are
+/// included in the stamps.
 fn offset_nanos(offset_secs: i64) -> u64 {
     const SECS_MAX: i64 = 1 << 33;
     if (-SECS_MAX..0).contains(&offset_secs) { offset_secs.unsigned_abs() * 1_000_000_000 } else { 0 }
 }
 
-/// The stamp that gives this time with an offset. The end of what can be told stays it.
+/// The stamp for this time and offset, saturating.
 #[inline]
 fn shifted(time: u64, shift: u64) -> u64 {
     if time == u64::MAX { time } else { time.wrapping_add(shift) }
 }
 
-/// How a classic pcap tells the length of an interface's frame check sequences, beside its link type.
+/// The length of frame check sequences, as classic pcap stores it next to the link type.
 fn fcs_bits(interface: &Interface) -> u32 {
     let mut facts = interface.facts.iter().filter(|(code, _)| *code == OPTION_FCS_LENGTH);
     let len = facts.next().and_then(|(_, value)| value.first().copied());
@@ -598,7 +599,7 @@ fn interface_description(link: LinkType, described: Option<&Interface>, growth: 
     }
     put_option(&mut options, 0, &[]);
     let len = (20 + options.len()) as u32;
-    // Where there is no limit, none comes of growth.
+    // No limit stays no limit.
     let grown = |snaplen: u32| if snaplen == 0 { 0 } else { snaplen.saturating_add(growth) };
     let snaplen = described.map_or(0, |interface| grown(interface.snaplen));
     let mut block = words::<4, 16>([INTERFACE_DESCRIPTION, len, u32::from(link.number()), snaplen]).to_vec();

@@ -1,4 +1,4 @@
-//! A queue's share of a trace: its packets' bytes in whole chunks, one behind the other, and a short descriptor of each.
+//! A queue's share of a trace: packet bytes in whole chunks, back to back, and a short descriptor for each packet.
 
 use std::fs;
 use std::sync::Arc;
@@ -13,25 +13,25 @@ use super::renumber::Site;
 use crate::batch::Block;
 use crate::memory::Trace;
 
-/// Packets begin at multiples of a cache line, as they would under a card.
+/// Packets begin at multiples of a cache line, as with a network card.
 pub(super) const CHUNK_BYTES: usize = 64;
 
-/// What a queue needs of a packet.
+/// Descriptor of a packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slot {
     pub(super) time: Nanos,
-    /// Its place in the trace.
+    /// Index in the trace.
     pub(super) index: u32,
     pub(super) len: u32,
     pub(super) wire_len: u32,
-    /// Its interface and link type, in the table of those that there are.
+    /// Index in the table of interfaces and link types.
     source: u16,
-    /// The entry of the indirection table that it was steered by.
+    /// Entry of the indirection table that steered it.
     pub(super) bucket: u16,
 }
 
 impl Slot {
-    /// From its bytes' beginning to the next packet's.
+    /// Distance from its bytes to those of the next packet.
     #[inline]
     pub(super) const fn stride(&self) -> usize {
         (self.len as usize + (CHUNK_BYTES - 1)) & !(CHUNK_BYTES - 1)
@@ -43,25 +43,25 @@ impl Slot {
 pub(super) struct Arena {
     memory: Arc<Block>,
     slots: Vec<Slot>,
-    /// Where each packet begins, in chunks, and where the last one ends.
+    /// Start of each packet, in chunks, and the end of the last.
     starts: Vec<u32>,
-    /// Where each packet's addresses lie; empty where they are never changed.
+    /// Positions of each packet's addresses; empty if they never change.
     sites: Vec<Site>,
     sources: Vec<(u16, LinkType)>,
     longest: usize,
 }
 
 impl Arena {
-    /// Packs these packets of the trace. Every page is touched by it.
+    /// Packs these packets of the trace and touches every page.
     ///
     /// # Panics
-    /// When the system has no such memory, when the share has more than 256 GiB, or more than 65,536 combinations of interface and
+    /// The system has too little memory, the share is larger than 256 GiB, or there are more than 65,536 combinations of interface and
     /// link type.
     pub(super) fn load(trace: &Trace, share: &[u32], buckets: &[u16], with_sites: bool) -> Self {
         let stride = |index: &u32| (trace.packets()[*index as usize].len as usize).next_multiple_of(CHUNK_BYTES);
         let bytes = share.iter().map(stride).sum::<usize>().next_multiple_of(HUGE_PAGE).max(HUGE_PAGE);
         let mut memory = MmapMut::map_anon(bytes).expect("memory for the trace");
-        // A kernel without huge pages gives common ones, which `huge_pages` tells.
+        // Without huge pages the kernel uses small ones; `huge_pages` reports that.
         let _ = memory.advise(Advice::HugePage);
         let mut slots = pages::with_capacity(share.len());
         let mut starts = pages::with_capacity(share.len() + 1);
@@ -98,14 +98,14 @@ impl Arena {
         self.memory.bytes().unwrap_or_default()
     }
 
-    /// Where packet number `at` of the share begins; of the number behind the last, where that ends.
+    /// Start of packet `at` of the share; for the number after the last packet, its end.
     #[inline]
     pub(super) fn start(&self, at: usize) -> usize {
         self.starts[at] as usize * CHUNK_BYTES
     }
 
-    /// Brings the headers of the burst behind the next one near: the next one's are on their way, and begin with packet number
-    /// `next`.
+    /// Prefetches the headers of the burst after the next one. The headers of the next burst, which begins with packet `next`, are
+    /// already on their way.
     #[inline]
     pub(super) fn prefetch(&self, next: usize) {
         let behind = self.slots.len().min(next + BURST);
@@ -113,7 +113,7 @@ impl Arena {
         for start in &self.starts[behind..end] {
             prefetch::address(self.bytes().as_ptr().wrapping_add(*start as usize * CHUNK_BYTES));
         }
-        // What tells of them and of those behind them, for the processor foresees a stream no further than to the end of a page.
+        // Prefetch the descriptors, too, because hardware prefetch stops at the end of a page.
         prefetch::all(&self.slots[behind..end]);
         prefetch::all(&self.starts[end..self.slots.len().min(end + BURST)]);
     }
@@ -134,7 +134,7 @@ impl Arena {
         self.sources[usize::from(slot.source)]
     }
 
-    /// The interface and link type of all packets, where they are the same.
+    /// Interface and link type of all packets, if they are the same.
     #[inline]
     pub(super) fn sole_source(&self) -> Option<(u16, LinkType)> {
         match *self.sources.as_slice() {
@@ -143,7 +143,7 @@ impl Arena {
         }
     }
 
-    /// Bytes from the longest packet's beginning to the next.
+    /// Largest distance from one packet to the next, in bytes.
     pub(super) const fn longest(&self) -> usize {
         self.longest
     }
@@ -153,7 +153,7 @@ fn chunk(at: usize) -> u32 {
     u32::try_from(at / CHUNK_BYTES).expect("a trace has far less than 256 GiB")
 }
 
-/// The place of a source in the table, which it is added to if it is new. Packets of one source mostly follow each other.
+/// Index of a source in the table; adds a new one. Packets of one source usually follow each other.
 fn source(sources: &mut Vec<(u16, LinkType)>, source: (u16, LinkType)) -> u16 {
     let known = sources.iter().rposition(|known| *known == source);
     let index = known.unwrap_or_else(|| {
@@ -163,10 +163,10 @@ fn source(sources: &mut Vec<(u16, LinkType)>, source: (u16, LinkType)) -> u16 {
     u16::try_from(index).expect("interfaces are numbered in 16 bits and have one link type each")
 }
 
-/// How much memory lies on huge pages.
+/// How much memory is on huge pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HugePages {
-    /// Bytes in all.
+    /// Total bytes.
     pub bytes: usize,
     /// Bytes of them on huge pages.
     pub huge_bytes: usize,

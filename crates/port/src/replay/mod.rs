@@ -1,10 +1,9 @@
-//! Replay: a trace delivered from memory, over and over, as fast as it is taken or at a given rate.
+//! Replays a trace from memory, again and again, at maximum rate or at a given rate.
 //!
-//! The trace lies packed and touched beforehand, on huge pages where the kernel gives them, each queue's share by itself
-//! and in order. A burst is lent to the batch where it lies, as a card hands over buffers that it has filled: what a packet
-//! costs is what the function reads of it. A packet that is written to is copied first, and the trace stays as it is. Where most
-//! packets are written to, and where addresses change from loop to loop, bursts are copied at once, which costs less than one by
-//! one. Nothing is allocated once a batch has been filled for the first time.
+//! The trace is packed in memory in advance, on huge pages if the kernel provides them, with each queue's share stored separately and in
+//! order. A burst is lent to the batch in place, as a card hands over filled buffers, so a packet costs only what the function reads of
+//! it. A packet that is written is copied first, so the trace stays unchanged. If most packets are written, or addresses change from loop
+//! to loop, whole bursts are copied, which is cheaper. Nothing is allocated after the first batch.
 
 mod arena;
 mod offered;
@@ -28,10 +27,10 @@ pub use renumber::Renumber;
 
 /// Packets that are delivered at a time.
 pub const BURST: usize = 32;
-/// Room for a burst in a batch; longer packets come fewer at a time.
+/// Room for a burst in a batch; a burst has fewer packets if they are long.
 const ROOM_BYTES: usize = 64 << 10;
 
-/// The port that replays a trace. What is sent is counted and gone.
+/// A port that replays a trace. Sent packets are counted and dropped.
 ///
 /// ```
 /// # use millrace_port::{Batch, Loops, Received, Replay, Trace};
@@ -41,14 +40,7 @@ const ROOM_BYTES: usize = 64 << 10;
 /// # let packet = Packet { seq: Seq(0), time: Nanos(0), offset: 0, len: 0, wire_len: 60, interface: 0,
 /// #     link: LinkType::Ethernet, bucket: 0, fate: Fate::Pending };
 /// # trace.push(packet, &[0; 60]);
-/// let mut replay = Replay::new(trace.into()).looped(Loops::Times(3));
-/// let mut queues = replay.queues(1);
-/// let mut batch = Batch::default();
-/// let mut count = 0;
-/// while queues[0].receive(&mut batch)? == Received::Packets {
-///     count += batch.len();
-/// }
-/// assert_eq!(count, 3);
+/// let mut replay = Replay::new(trace.into()).looped(Loops::Times(3)); let mut queues = replay.queues(1); let mut batch = Batch::default(); let mut count = 0; while queues[0].receive(&mut batch)? == Received::Packets { count += batch.len(); } assert_eq!(count, 3);
 /// # Ok::<(), millrace_port::PortError>(())
 /// ```
 #[derive(Debug)]
@@ -60,7 +52,7 @@ pub struct Replay {
     loops: Loops,
     stop: Arc<AtomicBool>,
     renumber: Option<Renumber>,
-    /// Packets that earlier openings went through, when this one goes on from there.
+    /// Packets of earlier openings, if this one continues after them.
     begun: u64,
     continued: bool,
     arenas: Vec<Arc<Arena>>,
@@ -68,10 +60,10 @@ pub struct Replay {
     counts: Vec<Arc<Count>>,
 }
 
-/// How often a trace is replayed.
+/// Number of passes over a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loops {
-    /// So many times, or until stopped.
+    /// This many passes, or until stopped.
     Times(u64),
     /// Until stopped.
     UntilStopped,
@@ -96,29 +88,29 @@ impl Replay {
         }
     }
 
-    /// Replays it so often.
+    /// Sets the number of passes.
     #[must_use]
     pub const fn looped(mut self, loops: Loops) -> Self {
         self.loops = loops;
         self
     }
 
-    /// Each opening goes on, in numbers and in time, where the one before ended: for measurements in rounds. One that replays
-    /// whole loops begins with the next whole loop.
+    /// Each opening continues, in numbers and time, where the previous one ended: for measurements in rounds. After whole loops it starts
+    /// with the next loop.
     #[must_use]
     pub const fn continued(mut self) -> Self {
         self.continued = true;
         self
     }
 
-    /// Ends within a burst after `stop` was set.
+    /// Ends within one burst after `stop` is set.
     #[must_use]
     pub fn stopped_by(mut self, stop: Arc<AtomicBool>) -> Self {
         self.stop = stop;
         self
     }
 
-    /// Changes the addresses from loop to loop, so that flows end and new ones begin.
+    /// Changes the addresses in each loop, so that flows end and new ones begin.
     #[must_use]
     pub fn renumbered(mut self, renumber: Renumber) -> Self {
         self.renumber = Some(renumber);
@@ -126,10 +118,10 @@ impl Replay {
         self
     }
 
-    /// Delivers each packet by the queue that is told for it. Otherwise several queues take turns, packet by packet.
+    /// Assigns each packet to a queue. Without it, packets are distributed round robin.
     ///
     /// # Panics
-    /// When there are not as many queues told as there are packets.
+    /// The length of `cores` differs from the number of packets.
     #[must_use]
     pub fn steered(mut self, cores: Vec<u16>) -> Self {
         assert_eq!(cores.len(), self.trace.len(), "a queue for each packet");
@@ -138,10 +130,10 @@ impl Replay {
         self
     }
 
-    /// Marks each packet with its entry of the indirection table, as a card does that steers by one.
+    /// Sets the indirection table entry of each packet, as a card does.
     ///
     /// # Panics
-    /// When there are not as many told as there are packets.
+    /// The length of `buckets` differs from the number of packets.
     #[must_use]
     pub fn bucketed(mut self, buckets: Vec<u16>) -> Self {
         assert_eq!(buckets.len(), self.trace.len(), "a bucket for each packet");
@@ -156,20 +148,20 @@ impl Replay {
         &self.trace
     }
 
-    /// How much later each loop is than the one before: the trace's duration and a mean gap between packets.
+    /// Time from the start of one loop to the start of the next: the duration of the trace plus a mean gap.
     #[must_use]
     pub fn span(&self) -> Nanos {
         let (duration, gaps) = (self.trace.duration(), self.trace.len().saturating_sub(1).max(1));
         duration + Nanos((duration.0 / gaps as u64).max(1))
     }
 
-    /// How much of the opened queues' memory lies on huge pages, by the kernel's word.
+    /// How much of the opened queues' memory is on huge pages, as the kernel reports.
     #[must_use]
     pub fn huge_pages(&self) -> HugePages {
         arena::huge_pages(&self.arenas)
     }
 
-    /// What the queues opened last have sent: packets, and their bytes on the wire.
+    /// For each queue opened last: packets sent, and their bytes on the wire.
     #[must_use]
     pub fn sent(&self) -> Vec<(u64, u64)> {
         // ORDERING: Relaxed; pairs with the stores in `Tally::add`. Counts are final once the queue's thread was joined.
@@ -177,11 +169,11 @@ impl Replay {
         self.tallies.iter().map(|tally| (load(&tally.packets), load(&tally.bytes))).collect()
     }
 
-    /// Opens queues at which the trace arrives at a given rate, over and over, from their first receive on. What a core is too
-    /// slow for is lost and counted; each queue ends once the load has, when it has delivered what was in its ring.
+    /// Opens queues that receive the trace at a given rate, again and again, from their first receive on. Packets for which a core is too
+    /// slow are lost and counted. A queue ends when the load has ended and its ring is empty.
     ///
     /// # Panics
-    /// As [`Port::open`] does; when the rate is no number above 0, or there are no descriptors.
+    /// As [`Port::open`]; the rate is not above 0, or there are no descriptors.
     pub fn offer(&mut self, cores: usize, load: Load) -> Vec<Box<dyn Queue>> {
         assert!(load.rate_pps.is_finite() && load.rate_pps > 0.0, "a wire has a rate");
         assert!(load.descriptors > 0, "a ring has descriptors");
@@ -200,25 +192,25 @@ impl Replay {
         queues.collect()
     }
 
-    /// The number behind the last packet of all openings so far, where each goes on from the one before.
+    /// Number after the last packet of all openings so far, if each continues after the previous one.
     #[must_use]
     pub const fn end(&self) -> Seq {
         Seq(self.begun)
     }
 
-    /// What became of the load offered last, by queue. Final once the queues have ended.
+    /// Received and lost packets of the last load, by queue. Final once the queues have ended.
     #[must_use]
     pub fn offered(&self) -> Vec<Offered> {
         self.counts.iter().map(|count| count.read()).collect()
     }
 
-    /// How many packets of the load offered last waited in each queue's ring; all zero for queues that have not ended.
+    /// Number of packets of the last load that waited in each queue's ring; all 0 for queues that have not ended.
     #[must_use]
     pub fn depths(&self) -> Vec<Depth> {
         self.counts.iter().map(|count| count.depth()).collect()
     }
 
-    /// Has the queues' memory ready.
+    /// Prepares the memory of the queues.
     fn prepare(&mut self, cores: usize) {
         assert!(cores > 0, "a port has queues");
         let steered_to = self.cores.iter().flatten().max();
@@ -258,11 +250,11 @@ impl Replay {
 }
 
 impl Replay {
-    /// Opens a queue for each core, each at the trace's beginning. The memory is made at the first call and shared by later ones that
-    /// ask for as many.
+    /// Opens a queue for each core, at the start of the trace. The memory is built at the first call; later calls for the same number of
+    /// cores share it.
     ///
     /// # Panics
-    /// When no queues are asked for, or packets are steered to more than are.
+    /// `cores` is 0, or packets are assigned to more queues.
     pub fn queues(&mut self, cores: usize) -> Vec<Box<dyn Queue>> {
         self.prepare(cores);
         let packets = self.trace.len() as u64;
@@ -284,7 +276,7 @@ impl Port for Replay {
     }
 }
 
-/// What a queue has sent. Written by its core alone, and apart from what other cores write.
+/// Packets and bytes sent by a queue. Only its core writes them, on a separate cache line.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Tally {
@@ -307,7 +299,7 @@ struct ReplayQueue {
     stop: Arc<AtomicBool>,
     loops: Loops,
     renumber: Option<Renumber>,
-    /// Bursts are copied at once, as most packets of one were written to.
+    /// True if bursts are copied as a whole, because most packets of a burst were written.
     copies: bool,
     /// Bytes that a burst may take.
     room: usize,
@@ -364,7 +356,7 @@ impl ReplayQueue {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Delivers the next packets, `most` of them at most and as many as there is room for: at least one.
+    /// Delivers the next packets: at most `most`, as many as fit, at least one.
     #[inline]
     fn next_burst(&mut self, batch: &mut Batch, most: usize) {
         let arena = &*self.arena;
@@ -376,7 +368,7 @@ impl ReplayQueue {
         let renumber = self.renumber.filter(|_| self.looped > 0);
         if self.copies || renumber.is_some() {
             let (memory, packets) = batch.parts_mut();
-            // Old bytes stay, so that nothing is zeroed from burst to burst.
+            // Keep old bytes, so that nothing is zeroed for each burst.
             if memory.len() < self.room {
                 memory.resize(self.room, 0);
             }
@@ -396,7 +388,7 @@ impl ReplayQueue {
         }
     }
 
-    /// Goes to the queue's own packet number `own`, counted over all loops.
+    /// Moves to the queue's own packet number `own`, counted over all loops.
     #[inline]
     fn seek(&mut self, own: u64) {
         let share = self.arena.slots().len() as u64;
@@ -406,21 +398,21 @@ impl ReplayQueue {
         }
     }
 
-    /// How many of the queue's own packets come ahead of packet `number` of all queues, counted over all loops.
+    /// Number of the queue's own packets before packet `number` of all queues, counted over all loops.
     fn own_before(&self, number: u64) -> u64 {
         let slots = self.arena.slots();
         let (looped, index) = (number / self.packets.max(1), number % self.packets.max(1));
         looped * slots.len() as u64 + slots.partition_point(|slot| u64::from(slot.index) < index) as u64
     }
 
-    /// Writes the descriptors of packets that lie one behind the other.
+    /// Writes the descriptors of adjacent packets.
     #[inline]
     fn describe(&self, slots: &[Slot], packets: &mut Vec<Packet>) {
         let first_seq = self.looped * self.packets;
         let later = Nanos(self.span.0.saturating_mul(self.looped));
         let sole = self.arena.sole_source();
         let mut at = 0;
-        // Written over rather than pushed: from burst to burst the count is the same.
+        // Overwrite instead of push: the count is usually the same for each burst.
         packets.resize(slots.len(), NO_PACKET);
         for (slot, packet) in slots.iter().zip(packets) {
             let (interface, link) = sole.unwrap_or_else(|| self.arena.source(slot));

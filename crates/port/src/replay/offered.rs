@@ -1,8 +1,8 @@
-//! Replay at a given rate: packets arrive whether or not a core is ready for them.
+//! Replay at a given rate: packets arrive whether or not a core is ready.
 //!
-//! No thread plays the wire. Each queue computes from the clock how many packets have arrived by now and which of them
-//! found a descriptor in its receive ring ([`Ring`]); the others are lost and counted. Packet `n` of the opening arrives
-//! `n / rate` after its start, whichever queue it is steered to, so that a queue sees the trace's own bursts.
+//! No thread plays the wire. Each queue computes from the clock how many packets have arrived, and which of them got a descriptor of its
+//! receive ring ([`Ring`]). The others are lost and counted. Packet `n` arrives `n / rate` after the start, whatever its queue, so a
+//! queue sees the bursts of the trace.
 
 use std::hint;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,43 +15,43 @@ use crate::batch::Batch;
 use crate::error::PortError;
 use crate::queue::{Receive, Received, Transmit};
 
-/// The load that a wire offers.
+/// An offered load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Load {
-    /// Packets a second, all queues together.
+    /// Packets a second, over all queues.
     pub rate_pps: f64,
-    /// How long packets arrive before counting begins.
+    /// Duration before packets count.
     pub warm_up: Duration,
-    /// How long packets arrive that count.
+    /// Duration of the part that counts.
     pub duration: Duration,
-    /// How many descriptors each queue's receive ring has.
+    /// Descriptors of each queue's receive ring.
     pub descriptors: usize,
 }
 
-/// Descriptors of a receive ring, unless told otherwise: as many as the evaluation of state-compute replication has.
+/// Default descriptors of a receive ring, as in the evaluation of state-compute replication.
 pub const DESCRIPTORS: usize = 256;
 
 impl Load {
-    /// Packets that arrive before counting begins, and in all.
+    /// Packets in the warm-up, and in all.
     pub(super) fn packets(&self) -> (u64, u64) {
         let within = |span: Duration| (span.as_secs_f64() * self.rate_pps) as u64;
         (within(self.warm_up), within(self.warm_up + self.duration))
     }
 
-    /// Packets that have arrived so long after the start.
+    /// Packets that have arrived this long after the start.
     fn arrived(&self, elapsed: Duration) -> u64 {
         (elapsed.as_nanos() as f64 * (self.rate_pps / 1e9)) as u64
     }
 }
 
-/// What became of a load at one queue, warm-up left out.
+/// Packets of a load at one queue, without the warm-up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Offered {
     /// Packets that arrived: `received + lost`.
     pub offered: u64,
-    /// Packets that found a descriptor, all of which were delivered.
+    /// Packets that got a descriptor; all of them were delivered.
     pub received: u64,
-    /// Packets that found none.
+    /// Packets that got none.
     pub lost: u64,
 }
 
@@ -66,28 +66,28 @@ impl Offered {
         }
     }
 
-    /// The share of the packets that was lost; 0 where there were none.
+    /// Share of packets lost; 0 if there were no packets.
     #[must_use]
     pub fn loss(&self) -> f64 {
         self.lost as f64 / self.offered.max(1) as f64
     }
 }
 
-/// How many packets waited in a receive ring, warm-up left out. Each time a core came for packets it found so many, and what it
-/// found counts for the time since it came last.
+/// Number of packets waiting in a receive ring, without the warm-up. It is sampled at each receive, and weighted with the time since the
+/// previous one.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Depth {
-    /// The mean over time.
+    /// Mean over time.
     pub mean: f64,
-    /// Half of the time there were no more.
+    /// Median over time.
     pub median: usize,
-    /// No more in 99 of 100 parts of the time.
+    /// 99th percentile over time.
     pub p99: usize,
-    /// The most that were found.
+    /// Maximum.
     pub max: usize,
 }
 
-/// For how long so many packets waited, in nanoseconds.
+/// For each number of waiting packets: the time in nanoseconds.
 #[derive(Debug)]
 struct Depths {
     by_depth: Box<[u64]>,
@@ -99,7 +99,7 @@ impl Depths {
         Self { by_depth: vec![0; descriptors + 1].into(), last: Duration::ZERO }
     }
 
-    /// So many were found so long after the start.
+    /// Counts a sample of `depth` packets, `elapsed` after the start.
     #[inline]
     fn found(&mut self, depth: u64, elapsed: Duration, counts: bool) {
         if counts {
@@ -110,7 +110,7 @@ impl Depths {
 
     fn depth(&self) -> Depth {
         let total: u64 = self.by_depth.iter().sum();
-        // The least depth that was not exceeded for such a share of the time.
+        // The smallest depth that was not exceeded for this share of the time.
         let within = |share: f64| {
             let mut so_far = 0;
             let at = self.by_depth.iter().position(|time| {
@@ -129,18 +129,18 @@ impl Depths {
     }
 }
 
-/// What all queues of an opening have in common.
+/// State common to all queues of an opening.
 #[derive(Debug)]
 pub(super) struct Wire {
     pub(super) load: Load,
-    /// When the first packet left, set by the first queue that is asked for packets.
+    /// Time of the first packet, set by the first queue that receives.
     pub(super) start: OnceLock<Instant>,
-    /// The first packet, and the one behind the last, by their numbers in arrival order.
+    /// Number of the first packet, and of the packet after the last, in arrival order.
     pub(super) first: u64,
     pub(super) end: u64,
 }
 
-/// A queue's counts, written once, when it has ended.
+/// Counters of a queue, written once when it has ended.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(super) struct Count {
@@ -169,9 +169,9 @@ pub(super) struct OfferedQueue {
     count: Arc<Count>,
     ring: Ring,
     depths: Depths,
-    /// Packets of all queues ahead of this one have been looked at.
+    /// Packets of all queues before this one have been processed.
     seen: u64,
-    /// The loop that they end in: its first packet, and how many of the queue's own come ahead of it.
+    /// The current loop: its first packet, and the number of the queue's own packets before it.
     loop_first: u64,
     loop_own: u64,
     /// The queue's part of all packets.
@@ -179,7 +179,7 @@ pub(super) struct OfferedQueue {
     is_over: bool,
 }
 
-/// So many packets at most are counted by walking from where they should end; more are looked up.
+/// Up to this many packets are counted by walking; more are looked up.
 const WALK: u64 = 1024;
 
 impl OfferedQueue {
@@ -196,9 +196,9 @@ impl OfferedQueue {
         Self { queue, seen, loop_first, loop_own, part, wire, ring, depths, count, is_over }
     }
 
-    /// How many of the queue's own packets come ahead of packet `end`, which isn't ahead of what was seen.
+    /// Number of the queue's own packets before packet `end`, which is not before packets already seen.
     ///
-    /// Called with every burst, so it neither divides nor looks at packets that aren't near yet.
+    /// It is called for every burst, so it doesn't divide, and doesn't look at packets far away.
     #[inline]
     fn own_before(&mut self, end: u64) -> u64 {
         let new = end - self.seen;
@@ -222,7 +222,7 @@ impl OfferedQueue {
         self.loop_own + own as u64
     }
 
-    /// What a receive gives so long after the start.
+    /// Result of a receive, `elapsed` after the start.
     fn deliver(&mut self, elapsed: Duration, batch: &mut Batch) -> Received {
         if !self.is_over {
             let end = self.wire.first.saturating_add(self.wire.load.arrived(elapsed)).min(self.wire.end);
@@ -250,7 +250,7 @@ impl OfferedQueue {
         // ORDERING: Relaxed, as there is one writer; pairs with the loads in `Count::read`.
         self.count.offered.store(self.ring.arrived(), Ordering::Relaxed);
         self.count.lost.store(self.ring.lost(), Ordering::Relaxed);
-        // A queue may be asked again once it has ended: nothing has changed since.
+        // A queue may be called again after its end; nothing has changed.
         let _ = self.count.depth.set(self.depths.depth());
     }
 }
@@ -258,12 +258,12 @@ impl OfferedQueue {
 impl Receive for OfferedQueue {
     fn receive(&mut self, batch: &mut Batch) -> Result<Received, PortError> {
         let start = *self.wire.start.get_or_init(Instant::now);
-        // What has arrived is still delivered after a stop; nothing more arrives.
+        // After a stop, arrived packets are still delivered, but no more arrive.
         self.is_over |= self.queue.is_stopped();
         Ok(self.deliver(start.elapsed(), batch))
     }
 
-    /// Looks again at once: the wire goes by the clock.
+    /// Returns at once, because the wire follows the clock.
     fn wait(&mut self, _at_most: Duration) -> Result<(), PortError> {
         hint::spin_loop();
         Ok(())

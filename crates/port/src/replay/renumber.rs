@@ -1,26 +1,26 @@
-//! Changing addresses from loop to loop, so that the flows of a replayed trace end and new ones begin.
+//! Changes addresses from loop to loop, so that the flows of a replayed trace end and new ones begin.
 
 use packet::{Checksum, Network, Transport, parse, protocol};
 
 use crate::batch::Packet;
 
-/// Exclusive-ors the loop's number into the host part of both addresses of every IP packet, checksums kept right (and
-/// wrong ones as wrong).
+/// Combines the host part of both addresses of every IP packet with the loop number (exclusive or). Right checksums stay right, wrong
+/// ones stay wrong.
 ///
-/// Both addresses change alike, so that the two directions of a flow stay together; the number's bits come in reverse
-/// order, so that the first loops change the bits that a trace's own hosts differ in least. Loop 0 is the trace itself.
-/// Only the outermost IP header is changed, not what a tunnel carries nor what an ICMP error quotes.
+/// Both addresses change in the same way, so that both directions of a flow stay together. The bits of the loop number are reversed, so
+/// that the first loops change the bits in which the trace's hosts differ least. Loop 0 is the unchanged trace. Only the outermost IP
+/// header changes, not tunnelled packets or packets quoted by ICMP errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Renumber {
     host_bits: u32,
 }
 
 impl Renumber {
-    /// Changes the lowest so many bits of IPv4 addresses, the upper half of the lower 64 bits of IPv6 addresses. Loops
-    /// repeat after as many as the bits can count.
+    /// Changes the lowest `host_bits` bits of IPv4 addresses, and the upper half of the lower 64 bits of IPv6 addresses. Loops repeat
+    /// after 2^`host_bits`.
     ///
     /// # Panics
-    /// When the bits are not 1 to 32.
+    /// `host_bits` is not 1 to 32.
     #[must_use]
     pub const fn new(host_bits: u32) -> Self {
         assert!(host_bits >= 1 && host_bits <= 32, "an IPv4 address has 1 to 32 host bits");
@@ -43,13 +43,13 @@ impl Renumber {
 }
 
 impl Default for Renumber {
-    /// 16 bits: networks as long as a private /16 stay what they are.
+    /// 16 bits, so that private /16 networks stay the same.
     fn default() -> Self {
         Self::new(16)
     }
 }
 
-/// Where a packet's addresses and checksums lie.
+/// Positions of a packet's addresses and checksums.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Site {
     addresses: Addresses,
@@ -69,7 +69,7 @@ enum Addresses {
 }
 
 impl Site {
-    /// Looks into a packet. One that is malformed is left as it is.
+    /// Finds them. A malformed packet is left unchanged.
     pub(super) fn find(packet: &Packet, bytes: &[u8]) -> Self {
         let none = Self { addresses: Addresses::None, network: 0, transport: 0, is_udp: false };
         let Ok(headers) = parse(packet.link, bytes, packet.wire_len, packet.interface) else { return none };

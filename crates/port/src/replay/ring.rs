@@ -1,24 +1,24 @@
-//! A receive ring: so many descriptors between the wire and a core. What arrives while all are taken is lost.
+//! A receive ring: a limited number of descriptors between the wire and a core. Packets that arrive when all are in use are lost.
 
 use std::collections::VecDeque;
 
-/// A receive ring, by packets' numbers: it keeps no bytes, as its packets lie in the trace.
+/// A receive ring of packet numbers. It stores no bytes, because its packets are in the trace.
 ///
-/// Packets arrive in order; those that found a descriptor wait as runs of consecutive numbers, one run behind each loss.
+/// Packets arrive in order. Packets that got a descriptor wait as runs of consecutive numbers; each loss starts a new run.
 #[derive(Debug)]
 pub(super) struct Ring {
     descriptors: u64,
     waiting: VecDeque<Run>,
     /// Packets in all runs.
     taken: u64,
-    /// The packet that arrives next.
+    /// Number of the next packet to arrive.
     next: u64,
     /// Arrivals and losses count from this packet on.
     counted_from: u64,
     lost: u64,
 }
 
-/// Packets that wait, numbered one after the other.
+/// Waiting packets with consecutive numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Run {
     pub(super) first: u64,
@@ -26,15 +26,15 @@ pub(super) struct Run {
 }
 
 impl Ring {
-    /// An empty ring at which packet `next` arrives first. What is ahead of `counted_from` isn't counted.
+    /// An empty ring. Packet `next` arrives first. Packets before `counted_from` don't count.
     pub(super) fn new(descriptors: u64, next: u64, counted_from: u64) -> Self {
-        // A run has a packet at least, so that there are never more runs than descriptors.
+        // A run has at least one packet, so there are never more runs than descriptors.
         let waiting = VecDeque::with_capacity(descriptors as usize);
         Self { descriptors, waiting, taken: 0, next, counted_from, lost: 0 }
     }
 
-    /// All packets ahead of number `end` have arrived by now, and nothing was taken out since the last call: the first of
-    /// them find what descriptors are free, the others are lost.
+    /// All packets before number `end` have arrived, and none was taken since the last call. The first of them use the free descriptors;
+    /// the others are lost.
     #[inline]
     pub(super) fn arrive(&mut self, end: u64) {
         let kept = (end - self.next).min(self.descriptors - self.taken);
@@ -50,13 +50,13 @@ impl Ring {
         self.next = end;
     }
 
-    /// The packets that wait in front, as far as none was lost between them.
+    /// The first run of waiting packets.
     #[inline]
     pub(super) fn front(&self) -> Option<Run> {
         self.waiting.front().copied()
     }
 
-    /// So many packets of the front run are taken out, and their descriptors are free.
+    /// Takes this many packets of the front run and frees their descriptors.
     #[inline]
     pub(super) fn take(&mut self, packets: u64) {
         let run = self.waiting.front_mut().expect("packets are taken from a run");
@@ -75,24 +75,24 @@ impl Ring {
         self.next
     }
 
-    /// How many packets wait.
+    /// Number of waiting packets.
     #[inline]
     pub(super) const fn waiting(&self) -> u64 {
         self.taken
     }
 
-    /// Whether packets count by now.
+    /// True if packets count now.
     #[inline]
     pub(super) const fn counts(&self) -> bool {
         self.next > self.counted_from
     }
 
-    /// Packets that arrived, of those that count.
+    /// Number of counted packets that arrived.
     pub(super) const fn arrived(&self) -> u64 {
         self.next.saturating_sub(self.counted_from)
     }
 
-    /// Packets that found no descriptor, of those that count.
+    /// Number of counted packets that got no descriptor.
     pub(super) const fn lost(&self) -> u64 {
         self.lost
     }

@@ -6,7 +6,7 @@
 //! alibaba-edu/High-Precision-Congestion-Control, traffic_gen/WebSearch_distribution.txt. CAIDA's talk `myths2002`,
 //! slide 16, on a day of a backbone link: half of the packets in flows of more than 8192, the longest flow 9 million.
 
-use super::{Carrier, Params, Profile, SHARE_MAX, SynthError};
+use super::{FlowTransport, Params, Profile, SHARE_MAX, SynthError};
 use crate::rng::Rng;
 
 /// How many packets flows have, before they are made to fit.
@@ -97,7 +97,7 @@ impl Lengths {
         };
         let all_tcp = match (profile, params.transport) {
             (Profile::SynFlood, _) => false,
-            (_, Some(carrier)) => carrier == Carrier::Tcp,
+            (_, Some(carrier)) => carrier == FlowTransport::Tcp,
             (Profile::Hyperscaler | Profile::SingleFlow, None) => true,
             (Profile::UniversityDc | Profile::Backbone | Profile::Uniform, None) => false,
         };

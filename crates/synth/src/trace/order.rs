@@ -1,4 +1,4 @@
-//! Whose packet comes next, and when.
+//! Which flow sends the next packet, and when.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -6,10 +6,10 @@ use std::collections::BinaryHeap;
 use packet::Nanos;
 
 use super::Params;
-use super::session::Session;
+use super::conversation::Conversation;
 use crate::rng::Rng;
 
-/// Whose packet comes next, and when.
+/// Which flow sends the next packet, and when.
 pub(super) enum Order {
     /// Flows that are all there from the start, one packet after the other at a steady rate.
     Steady { clock: Clock, flows: Steady },
@@ -26,7 +26,7 @@ pub(super) struct Clock {
 /// Flows that are all there from the start.
 pub(super) struct Steady {
     lengths: Vec<u32>,
-    sessions: Vec<Option<Session>>,
+    conversations: Vec<Option<Conversation>>,
     /// The flows that aren't done.
     alive: Vec<u32>,
     /// Which of `alive` is next when they take turns, or was last when they don't.
@@ -48,15 +48,15 @@ pub(super) struct Timed {
     /// When each flow begins, its length and its pace, latest first.
     starts: Vec<(u64, u32, u32, u64)>,
     alive: BinaryHeap<Reverse<(u64, u32)>>,
-    sessions: Vec<Option<Session>>,
+    conversations: Vec<Option<Conversation>>,
     free: Vec<u32>,
     /// How often a gap is a long one.
     pause: f64,
     now: u64,
 }
 
-/// What makes a session of a flow: its number, its length.
-pub(super) type Open<'a> = dyn FnMut(u32, u32, &mut Rng) -> Session + 'a;
+/// Opens the conversation of a flow, given its number and length.
+pub(super) type Open<'a> = dyn FnMut(u32, u32, &mut Rng) -> Conversation + 'a;
 
 /// The gap between packets that come back to back: a full frame on a 10 Gbit/s link.
 const BACK_TO_BACK: u64 = 1_230;
@@ -74,7 +74,7 @@ impl Order {
 
     fn steady(lengths: Vec<u32>, params: &Params, pick: Pick) -> Self {
         let flows = Steady {
-            sessions: vec![None; lengths.len()],
+            conversations: vec![None; lengths.len()],
             alive: (0..lengths.len() as u32).collect(),
             lengths,
             at: 0,
@@ -105,29 +105,29 @@ impl Order {
         Self::Timed(Timed {
             starts,
             alive: BinaryHeap::new(),
-            sessions: Vec::new(),
+            conversations: Vec::new(),
             free: Vec::new(),
             pause: 1.0 / params.burst,
             now: 0,
         })
     }
 
-    /// The session whose packet is next, to be put back after it, and the packet's time.
-    pub(super) fn next(&mut self, rng: &mut Rng, open: &mut Open<'_>) -> Option<(Nanos, Session)> {
+    /// The conversation whose packet is next, to be put back after it, and the packet's time.
+    pub(super) fn next(&mut self, rng: &mut Rng, open: &mut Open<'_>) -> Option<(Nanos, Conversation)> {
         match self {
             Self::Steady { clock, flows } => {
-                let session = flows.next(rng, open)?;
-                Some((clock.tick(), session))
+                let conversation = flows.next(rng, open)?;
+                Some((clock.tick(), conversation))
             }
             Self::Timed(flows) => flows.next(rng, open),
         }
     }
 
-    /// Takes the session back after its packet.
-    pub(super) fn put_back(&mut self, session: Session, rng: &mut Rng) {
+    /// Takes the conversation back after its packet.
+    pub(super) fn put_back(&mut self, conversation: Conversation, rng: &mut Rng) {
         match self {
-            Self::Steady { flows, .. } => flows.put_back(session),
-            Self::Timed(flows) => flows.put_back(session, rng),
+            Self::Steady { flows, .. } => flows.put_back(conversation),
+            Self::Timed(flows) => flows.put_back(conversation, rng),
         }
     }
 }
@@ -141,7 +141,7 @@ impl Clock {
 }
 
 impl Steady {
-    fn next(&mut self, rng: &mut Rng, open: &mut Open<'_>) -> Option<Session> {
+    fn next(&mut self, rng: &mut Rng, open: &mut Open<'_>) -> Option<Conversation> {
         if self.alive.is_empty() {
             return None;
         }
@@ -158,21 +158,21 @@ impl Steady {
             }
         }
         let flow = self.alive[self.at];
-        let session = self.sessions[flow as usize];
-        Some(session.unwrap_or_else(|| {
-            let mut session = open(flow, self.lengths[flow as usize], rng);
-            session.slot = flow;
-            session
+        let conversation = self.conversations[flow as usize];
+        Some(conversation.unwrap_or_else(|| {
+            let mut conversation = open(flow, self.lengths[flow as usize], rng);
+            conversation.slot = flow;
+            conversation
         }))
     }
 
-    fn put_back(&mut self, session: Session) {
-        if session.is_done() {
+    fn put_back(&mut self, conversation: Conversation) {
+        if conversation.is_done() {
             // Turns go on with the flow that takes the place, which keeps the rounds nearly even.
             self.alive.swap_remove(self.at);
             return;
         }
-        self.sessions[session.slot as usize] = Some(session);
+        self.conversations[conversation.slot as usize] = Some(conversation);
         if matches!(self.pick, Pick::Turns) {
             self.at += 1;
         }
@@ -180,43 +180,43 @@ impl Steady {
 }
 
 impl Timed {
-    fn next(&mut self, rng: &mut Rng, open: &mut Open<'_>) -> Option<(Nanos, Session)> {
+    fn next(&mut self, rng: &mut Rng, open: &mut Open<'_>) -> Option<(Nanos, Conversation)> {
         let begins = self.starts.last().map(|(start, ..)| *start);
         let goes_on = self.alive.peek().map(|Reverse((time, _))| *time);
         match (begins, goes_on) {
             (Some(start), goes_on) if goes_on.is_none_or(|time| start <= time) => {
                 let (start, flow, length, gap) = self.starts.pop()?;
-                let mut session = open(flow, length, rng);
-                session.gap = gap;
-                session.slot = self.free.pop().unwrap_or_else(|| {
-                    self.sessions.push(None);
-                    self.sessions.len() as u32 - 1
+                let mut conversation = open(flow, length, rng);
+                conversation.gap = gap;
+                conversation.slot = self.free.pop().unwrap_or_else(|| {
+                    self.conversations.push(None);
+                    self.conversations.len() as u32 - 1
                 });
                 self.now = start;
-                Some((Nanos(start), session))
+                Some((Nanos(start), conversation))
             }
             (_, Some(time)) => {
                 let Reverse((_, slot)) = self.alive.pop()?;
                 self.now = time;
-                self.sessions[slot as usize].take().map(|session| (Nanos(time), session))
+                self.conversations[slot as usize].take().map(|conversation| (Nanos(time), conversation))
             }
             (_, None) => None,
         }
     }
 
-    fn put_back(&mut self, session: Session, rng: &mut Rng) {
-        let slot = session.slot;
-        if session.is_done() {
+    fn put_back(&mut self, conversation: Conversation, rng: &mut Rng) {
+        let slot = conversation.slot;
+        if conversation.is_done() {
             self.free.push(slot);
             return;
         }
         // Trains of packets, and pauses that make up for them: exponential, as independent arrivals have.
         let wait = if rng.chance(self.pause) {
-            (-(1.0 - rng.unit()).ln() * session.gap as f64 / self.pause) as u64
+            (-(1.0 - rng.unit()).ln() * conversation.gap as f64 / self.pause) as u64
         } else {
-            BACK_TO_BACK.min(session.gap)
+            BACK_TO_BACK.min(conversation.gap)
         };
         self.alive.push(Reverse((self.now + wait, slot)));
-        self.sessions[slot as usize] = Some(session);
+        self.conversations[slot as usize] = Some(conversation);
     }
 }

@@ -2,7 +2,7 @@
 
 use packet::{TcpFlags, protocol};
 
-use super::session::{Hosts, Segment, Session, Talk, TcpSegment};
+use super::conversation::{Conversation, Hosts, Segment, Talk, TcpSegment};
 use super::{FrameLen, Params};
 use crate::build::{folded, sum};
 use crate::rng::Rng;
@@ -46,7 +46,7 @@ impl Wire {
     }
 
     /// The conversation number `flow`. Client addresses and ports are unique, in no order that a hash could profit from.
-    pub(super) fn open(&self, flow: u32, total: u32, rng: &mut Rng) -> Session {
+    pub(super) fn open(&self, flow: u32, total: u32, rng: &mut Rng) -> Conversation {
         let (client, round) = (u64::from(flow) % self.hosts, u64::from(flow) / self.hosts);
         let mut own = Rng::new(self.seed ^ u64::from(flow).wrapping_mul(0xa076_1d64_78bd_642f));
         let talk = self.talk.of(total);
@@ -64,12 +64,12 @@ impl Wire {
             server_port,
             ipv6: own.below(100) < self.ipv6_percent,
         };
-        Session::new(who, talk, total, rng)
+        Conversation::new(who, talk, total, rng)
     }
 
     /// The frame of a packet.
-    pub(super) fn write(&mut self, session: &Session, segment: &Segment) -> &[u8] {
-        let who = &session.who;
+    pub(super) fn write(&mut self, conversation: &Conversation, segment: &Segment) -> &[u8] {
+        let who = &conversation.who;
         let options: &[u8] = match segment.tcp {
             Some(tcp) if tcp.flags.contains(TcpFlags::SYN) => &SYN_OPTIONS,
             _ => &[],

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use millrace_testkit::{Frames, Synth};
 use packet::{FiveTuple, Headers, LinkType, Nanos, TcpFlags, Transport};
-use synth::{Carrier, FrameLen, Params, Profile, SynthError};
+use synth::{FlowTransport, FrameLen, Params, Profile, SynthError};
 
 use super::tshark::tshark;
 
@@ -29,17 +29,17 @@ fn variants() -> Vec<(Profile, Params)> {
         variants.push((profile, Params { flows: Some(100), burst: 4.0, ipv6_percent: 30, seed: 9, ..base.clone() }));
         variants.push((
             profile,
-            Params { flows: Some(60), skew: Some(1.1), transport: Some(Carrier::Tcp), ..base.clone() },
+            Params { flows: Some(60), skew: Some(1.1), transport: Some(FlowTransport::Tcp), ..base.clone() },
         ));
         let fixed = Some(FrameLen::Fixed(192));
-        variants.push((profile, Params { frame_len: fixed, transport: Some(Carrier::Udp), ..base.clone() }));
+        variants.push((profile, Params { frame_len: fixed, transport: Some(FlowTransport::Udp), ..base.clone() }));
         let small = Some(FrameLen::Fixed(64));
         variants.push((
             profile,
-            Params { frame_len: small, ipv6_percent: 50, transport: Some(Carrier::Tcp), ..base.clone() },
+            Params { frame_len: small, ipv6_percent: 50, transport: Some(FlowTransport::Tcp), ..base.clone() },
         ));
     }
-    let turns = Params { turns: true, transport: Some(Carrier::Tcp), flows: Some(250), ..base };
+    let turns = Params { turns: true, transport: Some(FlowTransport::Tcp), flows: Some(250), ..base };
     variants.push((Profile::Uniform, turns));
     variants
 }
@@ -175,7 +175,7 @@ fn floods_come_from_everywhere() {
 fn impossible_traces_are_refused() {
     let refused = |profile, params: Params| Synth::new(profile, &params).err().expect("it is impossible").to_string();
     let small = Params { packets: 100, flows: Some(50), ..Params::default() };
-    assert_eq!(refused(Profile::Hyperscaler, small), "50 flows need at least 300 packets, 100 were asked for");
+    assert_eq!(refused(Profile::Hyperscaler, small), "50 flows need at least 300 packets, but only 100 are given");
     assert!(refused(Profile::Uniform, Params { skew: Some(f64::NAN), ..Params::default() }).contains("skew"));
     assert!(refused(Profile::Uniform, Params { burst: 0.5, ..Params::default() }).contains("burst"));
     assert!(

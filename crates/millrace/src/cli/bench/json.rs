@@ -1,4 +1,4 @@
-//! What a bench came to, for programs.
+//! Formats the result of a bench as JSON.
 
 use measure::{Basis, Bench, LossFree, Prediction, Rounds, Row, Sequencing, Spread, SweepPoint, Work};
 use serde_json::{Value, json};
@@ -72,7 +72,7 @@ fn loss_free(found: &Result<LossFree, String>) -> Value {
     }
 }
 
-/// Rates that passed; `null` in the place of one where none did.
+/// Rates that passed; `null` for a search in which none passed.
 fn found_rate(Spread { min, median, max }: &Spread) -> Value {
     let [min, median, max] = [min, median, max].map(|rate| Some(*rate).filter(|rate| *rate > 0.0));
     json!({ "min": min, "median": median, "max": max })

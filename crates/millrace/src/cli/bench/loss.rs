@@ -1,4 +1,4 @@
-//! `millrace bench FUNCTION --link-loss`: what loss on the way to the replicas costs, and what being ready for it.
+//! `millrace bench FUNCTION --link-loss` measures the cost of loss between sequencer and replicas, and of loss recovery.
 
 use engine::EngineKind;
 use measure::{LossPlan, LossRow, Rounds};
@@ -75,7 +75,7 @@ fn text(description: &Description, name: &str, plan: &LossPlan, rows: &[LossRow]
         ("from - to", Align::Right),
         ("of no loss, off", Align::Right),
         ("recovered", Align::Right),
-        ("reached nobody", Align::Right),
+        ("lost by all", Align::Right),
         ("", Align::Left),
     ];
     let mut sheet = Sheet::new(style, &columns);
@@ -97,7 +97,7 @@ fn text(description: &Description, name: &str, plan: &LossPlan, rows: &[LossRow]
     if let Some(note) = disturbance(all) {
         out += &format!("{}\n", style.dim(note));
     }
-    out += "\nPackets were sequenced beforehand and bring their history along, as behind a card.\n";
+    out += "\nPackets were sequenced in advance and carry their history, as they do after a network card that sequences.\n";
     if !plan.dispatch.is_none() {
         out += &format!("All figures are {}.\n", added(plan.dispatch));
     }

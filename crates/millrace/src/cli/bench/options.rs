@@ -1,4 +1,4 @@
-//! What a bench is asked for beyond throughput: loss-free rates, the model, added work, a report.
+//! Options of a bench beyond throughput: loss-free rates, the model, added work, a report.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,51 +9,52 @@ use port::DESCRIPTORS;
 use crate::cli::engines;
 use crate::cli::failure::Failed;
 
-/// What a bench is asked for beyond throughput.
+/// Options of a bench beyond throughput.
 #[derive(clap::Args)]
 pub(super) struct Options {
     /// Find the maximum loss-free forwarding rate of each measured row, by bisection over trials (RFC 2544)
     #[arg(long, help_heading = "Loss-free rate")]
     mlffr: bool,
-    /// The share of lost packets from which on a trial failed: 4% or 0.1%; 0 for not one packet
+    /// Loss from which on a trial fails, as a share of its packets: 4% or 0.1%; 0 means that any loss fails
     #[arg(long, default_value = "4%", value_name = "PERCENT", value_parser = percent, requires = "mlffr", help_heading = "Loss-free rate")]
     loss_threshold: f64,
-    /// How closely the rate is to be known, in Mpps
+    /// Precision of the rate, in millions of packets a second: the search ends when its range is this small
     #[arg(long, default_value = "0.4", value_name = "MPPS", value_parser = resolution, requires = "mlffr", help_heading = "Loss-free rate")]
     resolution: f64,
-    /// How long packets arrive in a trial and count
+    /// Duration of the part of a trial that counts
     #[arg(long, default_value = "50ms", value_name = "TIME", value_parser = span, requires = "mlffr", help_heading = "Loss-free rate")]
     trial: Duration,
-    /// How long packets arrive in a trial before they count
+    /// Duration of the part of a trial before that, which does not count
     #[arg(long, default_value = "10ms", value_name = "TIME", value_parser = span_or_none, requires = "mlffr", help_heading = "Loss-free rate")]
     warm_up: Duration,
-    /// How often in a row a rate has to fail to be too high
+    /// Number of failed trials in a row after which a rate is too high
     #[arg(long, default_value_t = 3, value_name = "NUMBER", value_parser = clap::value_parser!(u8).range(1..=100), requires = "mlffr", help_heading = "Loss-free rate")]
     attempts: u8,
     /// Descriptors of each core's receive ring
     #[arg(long, default_value_t = DESCRIPTORS as u32, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=1 << 20), requires = "mlffr", help_heading = "Loss-free rate")]
     ring: u32,
-    /// Model to so many cores: scr by its cost model, scr and rss by each core's share alone where the machine has too few
+    /// Also model more cores, up to this many. scr is computed from its cost model. Where the machine has too few cores, scr and rss are
+    /// also computed from the shares of the cores, each measured alone
     #[arg(long, value_name = "CORES", value_parser = engines::cores)]
     model_to: Option<usize>,
-    /// Add so much work to each packet that a core receives, as a driver would: 104ns is the paper's
+    /// Extra work for each received packet, as a driver would need: 104ns, as in the SCR paper
     #[arg(long, value_name = "TIME", value_parser = nanoseconds)]
     dispatch: Option<f64>,
-    /// Extra time for a cache line of the history that another core had last, on more cores than this machine has. By default it is
-    /// measured between two cores here; a server with sixteen cores took 12.5ns
+    /// Extra time for a cache line of the history that another core used last, on more cores than this machine has: 12.5ns, as on a
+    /// server with sixteen cores [default: measured between two cores here]
     #[arg(long, value_name = "TIME", value_parser = nanoseconds)]
     far_line: Option<f64>,
-    /// Instead: scr behind a link that loses these shares of the packets with their histories, separated by commas, with loss
-    /// recovery on and off
+    /// Measure something else: scr behind a link that loses these shares of the packets with their history, with loss recovery on and
+    /// off: 0.01%,1%
     #[arg(long, value_delimiter = ',', value_name = "LIST", value_parser = loss_ppm, conflicts_with_all = ["mlffr", "model_to", "report", "engines"])]
     pub(super) link_loss: Vec<u32>,
-    /// Leave a page with plots in this folder
+    /// Write a page with plots into this folder
     #[arg(long, value_name = "FOLDER")]
     pub(super) report: Option<PathBuf>,
 }
 
 impl Options {
-    /// Refuses what a run of this kind has no use for.
+    /// Refuses options that this kind of bench doesn't support.
     pub(super) fn refuse(&self, what: &str) -> Result<(), Failed> {
         let asked = [
             (self.mlffr, "--mlffr"),
@@ -64,12 +65,12 @@ impl Options {
             (self.report.is_some(), "--report"),
         ];
         match asked.into_iter().find(|(asked, _)| *asked) {
-            Some((_, option)) => Err(Failed::usage(format_args!("{what} knows no {option}; leave it out"))),
+            Some((_, option)) => Err(Failed::usage(format_args!("{what} doesn't support {option}; omit it"))),
             None => Ok(()),
         }
     }
 
-    /// How loss-free rates are searched for, if they are.
+    /// How to search for loss-free rates; `None` without --mlffr.
     pub(super) fn loss_free(&self) -> Option<LossFreePlan> {
         self.mlffr.then_some(LossFreePlan {
             threshold: self.loss_threshold,
@@ -95,20 +96,20 @@ impl Options {
     }
 }
 
-/// Reads `4%`, `0.1 %` or `0` as a share.
+/// Parses `4%`, `0.1 %` or `0` as a share.
 pub(in crate::cli) fn percent(text: &str) -> Result<f64, String> {
     let wrong = || format!("`{text}` is not a share of packets: write 4%, 0.1% or 0, below 100%");
     let number: f64 = text.trim_end().trim_end_matches('%').trim_end().parse().map_err(|_| wrong())?;
     if (0.0..100.0).contains(&number) { Ok(number / 100.0) } else { Err(wrong()) }
 }
 
-/// Reads a share as packets of a million.
+/// Parses a share as packets per million.
 fn loss_ppm(text: &str) -> Result<u32, String> {
     let ppm = percent(text)? * 1e6;
     if ppm == 0.0 || ppm >= 1.0 {
         Ok(ppm.round() as u32)
     } else {
-        Err(format!("`{text}` is less than one packet of a million"))
+        Err(format!("`{text}` is less than one packet in a million"))
     }
 }
 
@@ -119,11 +120,11 @@ fn resolution(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Reads `104ns`, `1.5us`, `50ms`, `2s`; nanoseconds where no unit is told.
+/// Parses `104ns`, `1.5us`, `50ms`, `2s`; nanoseconds without a unit.
 pub(in crate::cli) fn nanoseconds(text: &str) -> Result<f64, String> {
     match time(text) {
         Some(ns @ 0.0..=MOST_NS) => Ok(ns),
-        _ => Err(format!("`{text}` is not a time of work: write 0 to 1ms, such as 104ns or 1.5us")),
+        _ => Err(format!("`{text}` is not a time from 0 to 1ms: write 104ns or 1.5us")),
     }
 }
 
@@ -132,7 +133,7 @@ fn span(text: &str) -> Result<Duration, String> {
 }
 
 fn span_or_none(text: &str) -> Result<Duration, String> {
-    // A bare number could mean any unit.
+    // A number without a unit is ambiguous.
     let has_unit = text.ends_with('s');
     match time(text).filter(|_| has_unit || text == "0") {
         Some(ns @ 0.0..=600e9) => Ok(Duration::from_nanos(ns as u64)),
@@ -141,7 +142,7 @@ fn span_or_none(text: &str) -> Result<Duration, String> {
 }
 
 fn wrong_span(text: &str) -> String {
-    format!("`{text}` is not a time of a trial: write 50ms or 2s, at most 600s")
+    format!("`{text}` is not a trial time: write 50ms or 2s, at most 600s")
 }
 
 fn time(text: &str) -> Option<f64> {

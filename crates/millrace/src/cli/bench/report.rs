@@ -1,4 +1,4 @@
-//! The pages that a bench and a sweep leave behind, from the rows of their own run.
+//! The HTML pages of a bench and of a sweep.
 
 use std::collections::BTreeSet;
 
@@ -30,14 +30,14 @@ pub(super) fn benched(benched: &Benched<'_>, rounds: u16) -> String {
         }
         section {
             h2 { "Throughput" }
-            p { "All cores together. Full points are measured, hollow ones and dashed lines are modelled: each core's share alone, one
-                 after the other." }
+            p { "All cores together. Solid points are measured. Hollow points and dashed lines are modelled from each core's
+                 share, run alone." }
             div.pair {
-                figure { (by_cores("Throughput, flat out", "Mpps", bench, |row| Some(row.mpps)).svg()) figcaption { "Flat out: packets
-                    lie ready, and each core takes the next as soon as it can." } }
+                figure { (by_cores("Throughput, flat out", "Mpps", bench, |row| Some(row.mpps)).svg()) figcaption { "Maximum rate: packets
+                    are always ready, and each core takes the next one as soon as it can." } }
                 @if with_loss_free {
                     figure { (by_cores("Loss-free rate", "Mpps", bench, loss_free_rate).svg())
-                             figcaption { "Loss-free: packets arrive at a given rate, measured rows alone." } }
+                             figcaption { "Loss-free: packets arrive at a given rate; measured rows only." } }
                 }
             }
             (rows(bench, with_loss_free))
@@ -49,21 +49,21 @@ pub(super) fn benched(benched: &Benched<'_>, rounds: u16) -> String {
         (model(bench))
         section {
             h2 { "Each core" }
-            p { "Nanoseconds that a core spends on each packet of its own, what it replays for others included." }
+            p { "Nanoseconds that a core spends for each packet of its own, including the records it replays." }
             div.pair {
                 figure { (by_cores("Time of a packet on its core", "ns a packet", bench, |row| Some(row.ns_per_packet_per_core)).svg()) }
                 table.numbers {
-                    thead { tr { th { "part of a packet" } th { "ns" } } }
+                    thead { tr { th { "part of the time" } th { "ns" } } }
                     tbody {
                         tr { th { "d, dispatch: receive, parse, transmit" } td { (format!("{:.1}", bench.model.d)) } }
                         tr { th { "c1, the step for an own packet" } td { (format!("{:.1}", bench.model.c1)) } }
                         tr { th { "t, both" } td { b { (format!("{:.1}", bench.model.t)) } } }
                         tr { th { "c2, a record of the history" } td { (format!("{:.1}", bench.model.c2)) } }
-                        tr { th { "r, a record that another core had last: more than c2" } td { (format!("{:.1}", bench.model.r.here_ns)) } }
+                        tr { th { "r, extra time for a record that another core used last" } td { (format!("{:.1}", bench.model.r.here_ns)) } }
                         @if bench.model.r.beyond_ns != bench.model.r.here_ns {
-                            tr { th { "r on more cores than there are here, as told" } td { (format!("{:.1}", bench.model.r.beyond_ns)) } }
+                            tr { th { "r on more cores than this machine has, as given" } td { (format!("{:.1}", bench.model.r.beyond_ns)) } }
                         }
-                        tr { th { "s, what of t a replica is spared" } td { (format!("{:.1}", bench.model.s)) } }
+                        tr { th { "s, the part of t that a replica saves" } td { (format!("{:.1}", bench.model.s)) } }
                         tr { th { "instructions a cycle, L2 hits" } td.dim { "not available" } }
                     }
                 }
@@ -77,7 +77,8 @@ pub(super) fn benched(benched: &Benched<'_>, rounds: u16) -> String {
                 @if let Some(each) = bench.bytes_per_flow {
                     dt { "Memory" } dd { (format!("{each:.0}")) " bytes a flow in a full table" }
                 }
-                dt { "Counters" } dd { "The processor's own are not read, so there are no instructions a cycle and no cache hits." }
+                dt { "Counters" } dd { "Hardware counters are not read, so instructions per cycle and cache hits are \
+                     missing." }
                 (ways(bench.dispatch))
             }
         }
@@ -85,9 +86,9 @@ pub(super) fn benched(benched: &Benched<'_>, rounds: u16) -> String {
     page::whole(&title, &body)
 }
 
-/// The page of a stateless program that takes ever longer.
+/// The page of a stateless program with growing compute time.
 pub(super) fn swept(name: &str, points: &[SweepPoint], rounds: u16) -> String {
-    let title = "Replication as the program gets longer";
+    let title = "Replication of a longer and longer program";
     let dispatch = points.first().map_or(Work::NONE, |point| point.bench.dispatch);
     let all = points.iter().map(|point| of_all(&point.bench)).fold(Rounds::default(), Rounds::and);
     let absolute = by_compute("Throughput", "Mpps", points, |row, _| Some(row.mpps));
@@ -107,7 +108,7 @@ pub(super) fn swept(name: &str, points: &[SweepPoint], rounds: u16) -> String {
         }
         section {
             h2 { "Throughput by compute time" }
-            p { "Full points are measured, hollow ones and dashed lines are modelled: each core's share alone, one after the other." }
+            p { "Solid points are measured. Hollow points and dashed lines are modelled from each core's share, run alone." }
             div.pair { figure { (absolute.svg()) } figure { (normal.svg()) } }
             table.numbers {
                 thead { tr {
@@ -123,7 +124,7 @@ pub(super) fn swept(name: &str, points: &[SweepPoint], rounds: u16) -> String {
             dl {
                 dt { "Processor" } dd { (processor()) }
                 dt { "Compute" }
-                dd { "A chain of dependent multiplications that touches no memory, its time calibrated once for the run." }
+                dd { "A chain of dependent multiplications without memory accesses, calibrated once for each run." }
                 (ways(dispatch))
             }
         }
@@ -135,23 +136,23 @@ fn dispatch_note(dispatch: Work) -> Markup {
     html! { @if !dispatch.is_none() { " " b { "All rows are " (added(dispatch)) "." } } }
 }
 
-/// What a row says that was put together from shares; the page tells what that is.
+/// Label of a row that is computed from shares; the page explains it.
 const BY_SHARES: &str = "modelled by shares";
 
-/// What all pages say of their rows.
+/// Explanations that all pages have.
 fn ways(dispatch: Work) -> Markup {
     html! {
-        dt { "Measured" } dd { "As many threads as the row has cores, each on a processor of its own, at the same time." }
+        dt { "Measured" } dd { "One thread for each core of the row, all at the same time, each on its own processor." }
         dt { "Modelled" }
         dd { "Cores beyond the machine's are never timed together: each core's share runs alone, one after the other, and the slowest
-              counts, with r for each record; or k / (t - s + (k-1) (c2 + r)), where it says so. Load can't be offered to such cores." }
+              counts, with r for each record; or k / (t - s + (k-1) (c2 + r)), where it says so. Such rows have no loss-free rate." }
         @if !dispatch.is_none() {
             dt { "Dispatch" }
-            dd { "Each packet that a core receives costs it " (time(dispatch.asked_ns)) " more (calibrated: "
-                 (format!("{:.1}", dispatch.takes_ns)) " ns), which stands for a driver. Records of a history are not received." }
+            dd { "Each received packet costs a core " (time(dispatch.asked_ns)) " more (calibrated: "
+                 (format!("{:.1}", dispatch.takes_ns)) " ns), in place of a driver. History records don't cost this." }
         }
         dt { "Again" } dd { code { (command()) } }
-        dt { "Figures" } dd { "All of them are in bench.json beside this page." }
+        dt { "Figures" } dd { "All figures are in bench.json next to this page." }
     }
 }
 
@@ -171,23 +172,23 @@ fn point(x: f64, spread: Spread, basis: Basis) -> Point {
     Point { x, y: spread.median, from: spread.min, to: spread.max, modelled: basis == Basis::Modelled }
 }
 
-/// Whether a row was measured, and may be true.
+/// True if a row is measured and plausible.
 fn is_sound(row: &Row, bench: &Bench) -> bool {
     row.basis == Basis::Measured && bench.implausible(row).is_none()
 }
 
-/// A rate that was found; where none passes there is nothing to draw.
+/// The loss-free rate of a row; `None` if no rate passed.
 fn loss_free_rate(row: &Row) -> Option<Spread> {
     row.loss_free.as_ref()?.as_ref().ok().map(|found| found.mpps).filter(|mpps| mpps.median > 0.0)
 }
 
-/// The numbers of cores that there is anything to draw of.
+/// Numbers of cores with something to draw.
 fn core_ticks(cores: impl Iterator<Item = usize>) -> Vec<f64> {
     let cores: BTreeSet<usize> = cores.collect();
     cores.into_iter().map(|cores| cores as f64).collect()
 }
 
-/// A figure of every engine against cores.
+/// A plot of every engine by number of cores.
 fn by_cores<'a>(title: &'a str, y_label: &'a str, bench: &Bench, figure: impl Fn(&Row) -> Option<Spread>) -> Chart<'a> {
     let line = |engine: EngineKind| {
         let of = bench.rows.iter().filter(|row| row.engine == engine);
@@ -245,7 +246,7 @@ fn loss_free_cells(row: &Row) -> Markup {
     }
 }
 
-/// The model's curve with what was found beside it.
+/// The curve of the model with the measured points.
 fn model(bench: &Bench) -> Markup {
     let points = |of: &dyn Fn(&measure::Prediction) -> Option<Point>| bench.predictions.iter().filter_map(of).collect();
     let predicted: Vec<Point> = points(&|one| {
@@ -258,7 +259,7 @@ fn model(bench: &Bench) -> Markup {
     });
     let line = |name: &str, colour, points| Line { name: name.to_owned(), colour, points, level: None };
     let chart = Chart {
-        title: "Replication by the model, and found",
+        title: "Replication: modelled and measured",
         x_label: "cores",
         y_label: "Mpps",
         ticks: core_ticks(bench.predictions.iter().map(|one| one.cores)),
@@ -267,9 +268,9 @@ fn model(bench: &Bench) -> Markup {
     html! {
         @if !bench.predictions.is_empty() {
             section {
-                h2 { "The model beside what was found" }
-                p { "Replication by k / (t - s + (k-1) (c2 + r)), its parameters measured in the same run on one core, r between two. The error is that of the
-                     model: above what was found, or below." }
+                h2 { "The model compared with the measurement" }
+                p { "Replication by k / (t - s + (k-1) (c2 + r)), its parameters measured in the same run on one core, r between two. The error is the
+                     model's: positive if it is above the measurement." }
                 div.pair {
                     figure { (chart.svg()) }
                     (predictions(&bench.predictions, false))
@@ -283,7 +284,7 @@ fn model(bench: &Bench) -> Markup {
     }
 }
 
-/// What was predicted, and what was found; `named` with the engines' names.
+/// A table of predictions and measurements; `named`: with the names of the engines.
 fn predictions(predictions: &[measure::Prediction], named: bool) -> Markup {
     html! {
         table.numbers {
@@ -315,7 +316,7 @@ fn predictions(predictions: &[measure::Prediction], named: bool) -> Markup {
     }
 }
 
-/// A figure of each number of cores against compute time.
+/// A plot of each number of cores by compute time.
 fn by_compute<'a>(
     title: &'a str,
     y_label: &'a str,

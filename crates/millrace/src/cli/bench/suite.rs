@@ -1,4 +1,4 @@
-//! `millrace bench suite`: the table of targets, on made-up uniform traffic of 64-byte packets, one core. A target is a multiple of
+//! `millrace bench suite`: the table of targets, with generated uniform traffic of 64-byte packets on one core. A target is a multiple of
 //! the bare loop's time in the same rounds, so that it means the same on any processor (decision 0023).
 
 mod sharing;
@@ -7,7 +7,7 @@ mod target;
 use engine::{EngineKind, Options, Tables};
 use measure::{Bench, BenchPlan, Rounds, Work};
 use serde_json::{Value, json};
-use synth::{Carrier, FrameLen, Params, Profile};
+use synth::{FlowTransport, FrameLen, Params, Profile};
 
 use super::json::{rounds, sequencing, spread};
 use super::text::{self, sequencer};
@@ -28,40 +28,40 @@ use target::Against;
 struct Target {
     function: &'static str,
     flows: u64,
-    carrier: Carrier,
-    /// How many times the bare loop's time a packet may take.
+    carrier: FlowTransport,
+    /// Target: multiple of the bare loop's time for a packet.
     times: f64,
 }
 
-/// The functions whose state hangs on connections get whole connections, the others datagrams.
+/// Functions that track connections get whole TCP connections, the others UDP datagrams.
 const TARGETS: [Target; 11] = [
-    target("ddos", 10_000, Carrier::Udp, 2.4),
-    target("heavy-hitter", 10_000, Carrier::Udp, 2.4),
-    target("policer", 10_000, Carrier::Udp, 2.4),
-    target("port-knock", 10_000, Carrier::Tcp, 2.4),
-    target("ddos", 1_000_000, Carrier::Udp, 3.0),
-    target("heavy-hitter", 1_000_000, Carrier::Udp, 3.0),
-    target("policer", 1_000_000, Carrier::Udp, 3.0),
-    target("port-knock", 1_000_000, Carrier::Tcp, 3.1),
-    target("conntrack", 10_000, Carrier::Tcp, 4.2),
-    target("conntrack", 1_000_000, Carrier::Udp, 5.0),
-    target("nat", 10_000, Carrier::Udp, 5.6),
+    target("ddos", 10_000, FlowTransport::Udp, 2.4),
+    target("heavy-hitter", 10_000, FlowTransport::Udp, 2.4),
+    target("policer", 10_000, FlowTransport::Udp, 2.4),
+    target("port-knock", 10_000, FlowTransport::Tcp, 2.4),
+    target("ddos", 1_000_000, FlowTransport::Udp, 3.0),
+    target("heavy-hitter", 1_000_000, FlowTransport::Udp, 3.0),
+    target("policer", 1_000_000, FlowTransport::Udp, 3.0),
+    target("port-knock", 1_000_000, FlowTransport::Tcp, 3.1),
+    target("conntrack", 10_000, FlowTransport::Tcp, 4.2),
+    target("conntrack", 1_000_000, FlowTransport::Udp, 5.0),
+    target("nat", 10_000, FlowTransport::Udp, 5.6),
 ];
 
-/// Two cores have to carry so many times what one does, sharded, on uniform traffic.
+/// Target: multiple of the rate of one core that two cores reach, sharded, on uniform traffic.
 const SCALING: f64 = 1.85;
 
-/// How many times the bare loop's time on a single flow a sequencer in software may take for a packet, with a shared log.
+/// Target: multiple of the bare loop's time on a single flow, for a packet of a software sequencer with a shared log.
 const SEQUENCED: f64 = 8.5;
 
-/// Packets of a trace, unless its flows need more: so few that the trace stays in the last-level cache, which is where
-/// a card puts what it receives.
+/// Packets of a trace, unless its flows need more. So few that the trace stays in the last-level cache, where a network card puts
+/// received packets.
 const TRACE_PACKETS: u64 = 200_000;
 
 const ONE_PROCESSOR: &str =
-    "\ntwo cores: this machine has one processor, so scaling, shared and transactional are not measured\n";
+    "\ntwo cores: not measured, because this machine has one processor (scaling, shared, transactional)\n";
 
-const fn target(function: &'static str, flows: u64, carrier: Carrier, times: f64) -> Target {
+const fn target(function: &'static str, flows: u64, carrier: FlowTransport, times: f64) -> Target {
     Target { function, flows, carrier, times }
 }
 
@@ -122,11 +122,11 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         "{}: 64-byte packets from memory, one core, medians of {} {}\n\n",
         style.bold("suite"),
         args.rounds,
-        if args.undisturbed { "rounds that nobody outside disturbed" } else { "rounds" }
+        if args.undisturbed { "undisturbed rounds" } else { "rounds" }
     );
     let mut out = head + &sheet.lines(0);
-    out += "\nbare loop: ns a packet, on the same packets and in the same rounds, of a loop that checks one header, counts by source \
-            in one table and swaps the MAC addresses. A target says how many times the bare loop's time a packet may take.\n";
+    out += "\nbare loop: ns per packet of a loop that checks one header, counts by source in one table and swaps the \
+         MAC addresses; on the same packets, in the same rounds. A target is a multiple of this time.\n";
     if let Some(note) = text::disturbance(all) {
         out += &format!("\n{}\n", style.dim(note));
     }
@@ -141,8 +141,8 @@ fn measured(args: &Args, catalogue: &Catalogue, target: &Target) -> Result<Optio
     let Some(entry) = catalogue.get(target.function) else { return Ok(None) };
     let program = entry.load(&Settings::default())?;
     let Ok(tables) = args.table_options.tables(&*program) else { return Ok(None) };
-    // A TCP conversation has six packets at least.
-    let packets = (target.flows * if target.carrier == Carrier::Tcp { 6 } else { 2 }).max(TRACE_PACKETS);
+    // A TCP conversation has at least six packets.
+    let packets = (target.flows * if target.carrier == FlowTransport::Tcp { 6 } else { 2 }).max(TRACE_PACKETS);
     let params = Params {
         packets,
         flows: Some(target.flows),
@@ -172,13 +172,13 @@ fn plan(args: &Args, tables: Tables, engines: Vec<EngineKind>, cores: Vec<usize>
     }
 }
 
-/// What two cores do.
+/// Results on two cores.
 struct Scaling {
     text: String,
     json: Value,
 }
 
-/// Sharding on uniform traffic, and replication on a single flow.
+/// Measures sharding on uniform traffic, and replication on a single flow.
 fn scaling(args: &Args, catalogue: &Catalogue) -> Result<Option<Scaling>, Failed> {
     let Some(entry) = catalogue.get("ddos") else { return Ok(None) };
     let program = entry.load(&Settings::default())?;
@@ -192,7 +192,7 @@ fn scaling(args: &Args, catalogue: &Catalogue) -> Result<Option<Scaling>, Failed
     let uniform = synthesised(Profile::Uniform, &params(10_000))?;
     let mut sharding = plan(args, tables, vec![EngineKind::Rss], vec![1, 2]);
     if args.undisturbed {
-        // Two cores are rarely left alone for long.
+        // Two cores are rarely undisturbed for long.
         sharding.packets = sharding.packets.min(2 * TRACE_PACKETS);
     }
     let sharded = timed(&*program, &uniform, &sharding, "two cores", args.json)?;
@@ -221,8 +221,7 @@ fn scaling(args: &Args, catalogue: &Catalogue) -> Result<Option<Scaling>, Failed
     let of_two = sharded.rows.iter().filter(|row| row.cores == 2).find_map(|row| text::rounds(row.rounds));
     let of_two = of_two.map_or_else(String::new, |rounds| format!("; two cores: {rounds}"));
     let text = format!(
-        "\ntwo cores, ddos, measured\n  rss, uniform traffic  {one:.1} -> {two:.1} Mpps: {times:.2} times (target {SCALING}: {word}), {times_fastest:.2} by \
-         the fastest rounds{of_two}\n  a single flow         {alone:.1} Mpps on one core; on two {rss:.1} under rss, {scr:.1} under scr\n  \
+        "\ntwo cores, ddos, measured\n  rss, uniform traffic  {one:.1} -> {two:.1} Mpps: {times:.2} times (target {SCALING}: {word}), {times_fastest:.2} in the fastest rounds{of_two}\n  a single flow         {alone:.1} Mpps on one core; on two cores {rss:.1} with rss, {scr:.1} with scr\n  \
          its cost model        t = {:.1} ns, d = {:.1}, c1 = {:.1}, c2 = {:.1}, s = {:.1}, r = {:.1}\n{sequenced}",
         model.t, model.d, model.c1, model.c2, model.s, model.r.here_ns
     );
@@ -239,11 +238,11 @@ fn scaling(args: &Args, catalogue: &Catalogue) -> Result<Option<Scaling>, Failed
     Ok(Some(Scaling { text, json }))
 }
 
-/// What the shared log takes beside the bare loop, `word` being whether the target is met.
+/// Formats the time of the shared log relative to the bare loop; `word` says whether the target is met.
 fn of_bare_loop(against: Against, word: &str) -> String {
     let Against { ns, bare_ns, target } = against;
     format!(
-        "; with a shared log {ns:.1} ns a packet, {:.2} times the bare loop's {bare_ns:.1} (target {target}: {word})",
+        "; with a shared log {ns:.1} ns per packet, {:.2} times the bare loop's {bare_ns:.1} (target {target}: {word})",
         against.times()
     )
 }
@@ -255,7 +254,7 @@ mod tests {
     #[test]
     fn a_sequencer_is_held_against_the_bare_loop() {
         let against = Against::of_rate(50.0, 5.0, 5.0);
-        let told = "; with a shared log 20.0 ns a packet, 4.00 times the bare loop's 5.0 (target 5: met)";
-        assert_eq!(of_bare_loop(against, against.word()), told);
+        let expected = "; with a shared log 20.0 ns per packet, 4.00 times the bare loop's 5.0 (target 5: met)";
+        assert_eq!(of_bare_loop(against, against.word()), expected);
     }
 }

@@ -1,10 +1,10 @@
-//! `millrace bench sweep`: a stateless program that takes ever longer, under replication.
+//! `millrace bench sweep`: a stateless program with growing compute time, under replication.
 
 use std::sync::Arc;
 
 use measure::{Basis, Bench, BenchPlan, Calibration, Rounds, Row, SweepPoint};
 use port::Trace;
-use synth::{Carrier, FrameLen, Params, Profile};
+use synth::{FlowTransport, FrameLen, Params, Profile};
 
 use super::text::{disturbance, label, of_all, rate};
 use super::{Args, json, keep, report, watched};
@@ -16,9 +16,9 @@ use crate::print::output::{print, print_json};
 use crate::print::style::Style;
 use crate::print::table::{Align, Sheet, Tone};
 
-/// The compute times of a sweep that names none: from none to several times what dispatch takes, in nanoseconds.
+/// Default compute times in nanoseconds, from 0 to several times the dispatch cost.
 const COMPUTES: [f64; 7] = [0.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0];
-/// Packets of the made-up traffic: so few that they stay in the last-level cache.
+/// Packets of the generated traffic: so few that they stay in the last-level cache.
 const PACKETS: u64 = 200_000;
 
 pub(super) fn perform(args: &Args) -> Result<(), Failed> {
@@ -32,7 +32,7 @@ pub(super) fn perform(args: &Args) -> Result<(), Failed> {
     let calibration = Calibration::here();
     let computes: Vec<_> = computes.into_iter().map(|ns| calibration.work(ns)).collect();
     let mut plan = args.plan(engine::Options::default());
-    // One core is what the others are held against.
+    // The other numbers of cores are compared with one core.
     if !plan.cores.contains(&1) {
         plan.cores.insert(0, 1);
     }
@@ -54,7 +54,7 @@ pub(super) fn perform(args: &Args) -> Result<(), Failed> {
     }
 }
 
-/// The traffic that was asked for, or uniform packets of 64 bytes.
+/// The given traffic, or uniform packets of 64 bytes.
 fn traffic(args: &Args) -> Result<(String, Arc<Trace>), Failed> {
     if args.source.is_given() {
         let traffic = args.source.load(args.json)?;
@@ -64,7 +64,7 @@ fn traffic(args: &Args) -> Result<(String, Arc<Trace>), Failed> {
         packets: PACKETS,
         flows: Some(10_000),
         frame_len: Some(FrameLen::Fixed(64)),
-        transport: Some(Carrier::Udp),
+        transport: Some(FlowTransport::Udp),
         ..Params::default()
     };
     Ok(("uniform, 10,000 flows, 64-byte packets".to_owned(), synthesised(Profile::Uniform, &params)?))
@@ -75,7 +75,7 @@ pub(super) fn one_core(bench: &Bench) -> Option<&Row> {
     bench.rows.iter().find(|row| row.cores == 1)
 }
 
-/// How many times what one core does.
+/// Rate relative to one core.
 pub(super) fn times_one(row: &Row, bench: &Bench) -> String {
     one_core(bench).map_or_else(String::new, |one| format!("{:.2}", row.mpps.median / one.mpps.median))
 }
@@ -127,6 +127,7 @@ fn text(name: &str, points: &[SweepPoint], plan: &BenchPlan, style: Style) -> St
     if let Some(note) = disturbance(all) {
         out += &format!("\n{}\n", style.dim(note));
     }
-    let note = "model: k / (t - s + (k-1) (c2 + r)), its parameters measured at each compute time: on one core, and r, which records from another core's cache take longer, between two";
+    let note = "model: k / (t - s + (k-1) (c2 + r)). Its parameters are measured at each compute time, on one core; \
+         r, the extra time for a record from another core's cache, between two cores";
     out + &format!("\n{}\n", style.dim(note))
 }

@@ -1,4 +1,4 @@
-//! What a bench came to, for a terminal.
+//! Formats the result of a bench for a terminal.
 
 use engine::EngineKind;
 use measure::{Basis, Bench, LossFreePlan, Prediction, Rounds, Row, Sequencing, Work};
@@ -31,7 +31,8 @@ pub(super) fn text(benched: &Benched<'_>, style: Style) -> String {
     }
     let model = &bench.model;
     out += &format!(
-        "\nnanoseconds a packet: t = {:.1} ({:.1} dispatch + {:.1} step), c2 = {:.1} for each record of a history, and {}; replicas are spared s = {:.1}\n",
+        "\nnanoseconds per packet: t = {:.1} ({:.1} dispatch + {:.1} step), c2 = {:.1} for each history record, and \
+         {}; replicas save s = {:.1}\n",
         model.t,
         model.d,
         model.c1,
@@ -42,26 +43,26 @@ pub(super) fn text(benched: &Benched<'_>, style: Style) -> String {
     if bench.predictions.is_empty() {
         out += &format!("scr by the model k / (t - s + (k-1) (c2 + r)): {}\n", curve(bench));
     } else {
-        out += "\nscr by the model k / (t - s + (k-1) (c2 + r)), and what was found\n\n";
+        out += "\nscr: modelled by k / (t - s + (k-1) (c2 + r)), and measured\n\n";
         out += &predictions(&bench.predictions, false, style).lines(0);
         if !bench.sharded.is_empty() {
-            out += "\nengines that shard, by the model: the busiest core's packets at t each, and what was found\n\n";
+            out += "\nengines that shard: modelled by t for each packet of the busiest core, and measured\n\n";
             out += &predictions(&bench.sharded, true, style).lines(0);
         }
     }
     if !bench.replays.is_empty() {
         let of = |(cores, percent): &(usize, u32)| format!("{percent} % of a packet's time on {cores}");
         let all = bench.replays.iter().map(of).collect::<Vec<_>>().join(", ");
-        out += &format!("hybrid replicates where that pays if replaying a record takes {all}, as was found before\n");
+        out += &format!("hybrid replicates a packet set if that pays; replaying a record was measured to cost {all}\n");
     }
     if let Some(sequencing) = &bench.sequencing {
         out += &format!("{}\n", sequencer(sequencing));
     }
     if let Some(each) = bench.bytes_per_flow {
-        out += &format!("{each:.0} bytes a flow in a full table, which came up in {}\n", span(bench.startup));
+        out += &format!("{each:.0} bytes per flow in a full table; the tables were built in {}\n", span(bench.startup));
     }
     if huge_share(bench) < 0.9 {
-        let note = "the kernel gave too few huge pages for the traffic; expect a few nanoseconds more";
+        let note = "the kernel gave too few huge pages for the traffic; each packet may take a few nanoseconds longer";
         out += &format!("{}\n", style.dim(note));
     }
     out
@@ -72,34 +73,35 @@ pub(super) fn of_all(bench: &Bench) -> Rounds {
     bench.rows.iter().map(|row| row.rounds).fold(Rounds::default(), Rounds::and)
 }
 
-/// What there is to say of rounds that somebody outside disturbed.
+/// A note on rounds that other programs disturbed.
 pub(super) fn disturbance(rounds: Rounds) -> Option<String> {
     let Rounds { run, disturbed, only_undisturbed, worst, .. } = rounds;
     let what_of_it = if only_undisturbed {
-        "they count only where there were no others"
+        "they count only if no other rounds exist"
     } else {
-        "--undisturbed goes on until there are as many others"
+        "--undisturbed continues until enough other rounds exist"
     };
     (disturbed > 0).then(|| {
         format!(
-            "{} of {} had a share of the cores for somebody else, as plain arithmetic between the bursts took up to {worst:.2} times its \
-             least; {what_of_it}",
+            "{} of {} were disturbed by other programs: a short calculation between bursts took up to {worst:.2} \
+             times its minimum; {what_of_it}",
             count(disturbed as u64),
             counted(run as u64, "round", "rounds")
         )
     })
 }
 
-/// What there is to say of rows with more cores than the machine has.
+/// A note on rows with more cores than the machine has.
 pub(super) fn beyond_machine(bench: &Bench, machine: usize) -> Option<String> {
     let most = bench.rows.iter().map(|row| row.cores).max().filter(|most| *most > machine)?;
     Some(format!(
-        "this machine has {}, so rows of more (up to {most}) are modelled: no such number ran at once, and r (below) is added for each record of a history",
+        "this machine has {}, so rows with more (up to {most}) are modelled: their cores did not run at once, and r \
+         (below) is added for each history record",
         counted(machine as u64, "core", "cores")
     ))
 }
 
-/// Which rounds a row is of, where not all count.
+/// The rounds that count for a row, if not all do.
 pub(super) fn rounds(rounds: Rounds) -> Option<String> {
     let Rounds { run, disturbed, counted, only_undisturbed, .. } = rounds;
     match only_undisturbed {
@@ -113,31 +115,31 @@ fn counted_rounds(rounds: usize) -> String {
     counted(rounds as u64, "round", "rounds")
 }
 
-/// What a sequencer in software does, in a sentence.
+/// The rate of a software sequencer, in a sentence.
 pub(super) fn sequencer(sequencing: &Sequencing) -> String {
     let Sequencing { cores, log_mpps, piggyback_mpps, piggyback_bytes } = sequencing;
     format!(
-        "a sequencer in software, alone on a core before {cores} others (measured): {:.1} Mpps with a shared log, {:.1} with the \
-         history ahead of each packet ({piggyback_bytes} bytes more)",
+        "a software sequencer on its own core, for {cores} other cores (measured): {:.1} Mpps with a shared log, \
+         {:.1} with the history in front of each packet ({piggyback_bytes} bytes more)",
         log_mpps.median, piggyback_mpps.median
     )
 }
 
-/// What isn't there, with its reason. On one core `sequential` says it all; that it takes no more is no news.
+/// Reasons for missing rows. `sequential` on several cores is left out without a reason.
 pub(super) fn left_out(bench: &Bench) -> impl Iterator<Item = &str> {
     let news = bench.refused.iter().filter(|(engine, ..)| *engine != EngineKind::Sequential);
     news.map(|(.., reason)| reason.as_str())
 }
 
-/// Whether a search found no rate at all.
+/// True if a search found no rate at all.
 pub(super) fn nothing_passed(bench: &Bench) -> bool {
     let mut found = bench.rows.iter().filter_map(|row| row.loss_free.as_ref()?.as_ref().ok());
     found.any(|found| found.mpps.min == 0.0)
 }
 
-/// What that mostly means: a core that is away for a time slice loses more than its ring holds, at whatever rate.
-pub(super) const NOTHING_PASSED: &str = "where the loss-free rate is none, some search found no rate that passes: as a rule because something else \
-                                         runs on the same processors; longer trials and rings forgive more";
+/// The usual cause: a core that loses a time slice loses more packets than its ring holds, at any rate.
+pub(super) const NOTHING_PASSED: &str = "where the loss-free rate is none, a search found no rate that passes, \
+     usually because another program runs on the same processors; longer trials and larger rings tolerate more";
 
 /// A rate, or that there is none.
 pub(super) fn rate(mpps: f64) -> String {
@@ -150,18 +152,18 @@ pub(super) fn rules(plan: &LossFreePlan) -> String {
     let threshold = if *threshold > 0.0 {
         format!("less than {} % of the packets are lost", threshold * 100.0)
     } else {
-        "not one packet is lost".to_owned()
+        "no packet is lost".to_owned()
     };
     format!(
-        "the highest rate offered at which {threshold} in {} behind {} of warm-up, through rings of {descriptors} descriptors, \
-         known to {resolution_mpps} Mpps; a rate is too high when it failed {} in a row",
+        "the highest rate at which {threshold} in {} after {} of warm-up, with rings of {descriptors} descriptors, \
+         precise to {resolution_mpps} Mpps; a rate is too high if it fails {} in a row",
         span(*trial),
         span(*warm_up),
         counted(*attempts as u64, "time", "times")
     )
 }
 
-/// The rows, with how they came about.
+/// The rows, with their origin.
 pub(super) fn table(bench: &Bench, style: Style) -> Sheet {
     let with_loss_free = bench.rows.iter().any(|row| row.loss_free.is_some());
     let mut columns = vec![
@@ -202,23 +204,23 @@ pub(super) fn table(bench: &Bench, style: Style) -> Sheet {
             Basis::Measured => Tone::Dim,
             Basis::Modelled => Tone::Warn,
         };
-        cells.push((label(row, "modelled: each core's share alone, one after the other", bench), tone));
+        cells.push((label(row, "modelled: each core's share runs alone, one after the other", bench), tone));
         sheet.toned(cells);
     }
     sheet
 }
 
-/// Where a row comes from, `modelled` being the words for shares that ran alone.
+/// Origin of a row. `modelled` is the text for shares that ran alone.
 pub(super) fn label(row: &Row, modelled: &str, bench: &Bench) -> String {
     let mut label = match row.basis {
         Basis::Measured => "measured".to_owned(),
         Basis::Modelled => modelled.to_owned(),
     };
     if let Some(Err(_)) = row.loss_free {
-        label += "; can't be offered load";
+        label += "; no loss-free rate";
     }
     if let Some(times) = bench.implausible(row) {
-        label += &format!(", NOT CREDIBLE: {times:.2} times what {} single cores carry; measure again", row.cores);
+        label += &format!(", NOT CREDIBLE: {times:.2} times the rate of {} single cores; measure again", row.cores);
     }
     if !bench.dispatch.is_none() {
         label += &format!(", {}", added(bench.dispatch));
@@ -229,7 +231,7 @@ pub(super) fn label(row: &Row, modelled: &str, bench: &Bench) -> String {
     label
 }
 
-/// What was added to each received packet.
+/// The work added to each received packet.
 pub(super) fn added(dispatch: Work) -> String {
     format!("with {} of dispatch added", time(dispatch.asked_ns))
 }
@@ -259,8 +261,8 @@ fn predictions(predictions: &[Prediction], named: bool, style: Style) -> Sheet {
             || (String::new(), String::new(), "modelled"),
             |beside| {
                 let basis = match beside.basis {
-                    Basis::Measured => "modelled beside measured",
-                    Basis::Modelled => "modelled beside each core's share alone",
+                    Basis::Measured => "modelled and measured",
+                    Basis::Modelled => "modelled and each core's share alone",
                 };
                 (format!("{:.2}", beside.mpps), format!("{:+.1} %", beside.error_percent), basis)
             },
@@ -277,7 +279,7 @@ fn predictions(predictions: &[Prediction], named: bool, style: Style) -> Sheet {
     sheet
 }
 
-/// The model's curve, marked as such.
+/// The curve of the model.
 fn curve(bench: &Bench) -> String {
     let points = [1, 2, 4, 8].map(|cores| format!("{:.1} on {cores}", bench.model.mpps(cores)));
     format!("{} (modelled, Mpps)", points.join(", "))
@@ -300,9 +302,11 @@ mod tests {
         assert_eq!((disturbance(all), rounds(all)), (None, None));
         let some = Rounds { disturbed: 2, worst: 1.7, ..all };
         let said = disturbance(some).unwrap();
-        assert!(said.starts_with("2 of 5 rounds had") && said.contains("1.70") && said.contains("--undisturbed"));
+        assert!(
+            said.starts_with("2 of 5 rounds were disturbed") && said.contains("1.70") && said.contains("--undisturbed")
+        );
         let asked = Rounds { counted: 3, only_undisturbed: true, ..some };
-        assert!(disturbance(asked).unwrap().contains("count only where there were no others"));
+        assert!(disturbance(asked).unwrap().contains("count only if no other rounds exist"));
         assert_eq!(rounds(asked).unwrap(), "3 of 5 rounds");
         let none = Rounds { disturbed: 5, counted: 5, ..asked };
         assert_eq!(rounds(none).unwrap(), "all 5 rounds disturbed");
@@ -313,7 +317,7 @@ mod tests {
     #[test]
     fn what_loss_free_means_is_told() {
         let plan = LossFreePlan::default();
-        assert!(rules(&plan).contains("less than 4 %") && rules(&plan).contains("failed 3 times"));
-        assert!(rules(&LossFreePlan { threshold: 0.0, ..plan }).contains("not one packet"));
+        assert!(rules(&plan).contains("less than 4 %") && rules(&plan).contains("fails 3 times"));
+        assert!(rules(&LossFreePlan { threshold: 0.0, ..plan }).contains("no packet is lost"));
     }
 }

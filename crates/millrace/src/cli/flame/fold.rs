@@ -1,4 +1,4 @@
-//! From sampled stacks to what a reader is shown: the engine's stages, the function's own lines, and what those call.
+//! Folds sampled stacks: the stages of the engine, the function's own lines, and what these call.
 
 use std::collections::BTreeMap;
 
@@ -9,34 +9,34 @@ use crate::print::flame::Part;
 
 /// A place in a stack.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Cell {
+pub(super) struct StackPlace {
     pub(super) part: Part,
     pub(super) name: String,
 }
 
-/// A line of the function.
+/// A source line of the function.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Line {
-    /// The file from its crate's sources on, and the line.
+    /// File, relative to the sources of its crate, and line.
     pub(super) place: String,
     /// The function around it.
     pub(super) function: String,
 }
 
-/// Samples by what a reader is shown. Each of a worker's is in `stacks` once, and either in `lines` or in `outside` once.
+/// Samples by what is shown. Each sample of a worker is in `stacks` once, and once in either `lines` or `outside`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Folded {
     /// From the outermost place inwards.
-    pub(super) stacks: BTreeMap<Vec<Cell>, u64>,
-    /// By the innermost of the function's lines that was at work.
+    pub(super) stacks: BTreeMap<Vec<StackPlace>, u64>,
+    /// By the innermost of the function's lines.
     pub(super) lines: BTreeMap<Line, u64>,
-    /// Where no line of the function was at work, by the engine's stage.
+    /// Samples without a line of the function, by the stage of the engine.
     pub(super) outside: BTreeMap<String, u64>,
-    /// Samples of threads that are no workers.
+    /// Samples of other threads.
     pub(super) elsewhere: u64,
 }
 
-/// What a worker does, by the function that it is done in.
+/// Stages of a worker, by crate and function.
 const STAGES: [(&str, &str, &str); 11] = [
     ("port", "receive", "receive"),
     ("port", "transmit", "transmit"),
@@ -51,13 +51,13 @@ const STAGES: [(&str, &str, &str); 11] = [
     ("engine", "settle", "settle"),
 ];
 
-/// What a worker's thread does from its first packet to its last.
+/// The function that runs from a worker's first packet to its last.
 const WORKER: (&str, &str) = ("engine", "serve");
 const LOOP: &str = "worker loop";
-/// Of a stack that can't be read.
+/// Name of a stack that can't be resolved.
 const UNKNOWN: &str = "not attributed";
 
-/// Folds stacks of a function that is from the crate `home`.
+/// Folds stacks; the function is in the crate `home`.
 pub(super) fn fold<'a>(stacks: impl IntoIterator<Item = &'a (Stack, u64)>, home: &str) -> Folded {
     let mut folded = Folded::default();
     for (stack, count) in stacks {
@@ -75,19 +75,19 @@ pub(super) fn fold<'a>(stacks: impl IntoIterator<Item = &'a (Stack, u64)>, home:
 }
 
 struct Path {
-    cells: Vec<Cell>,
+    cells: Vec<StackPlace>,
     line: Option<Line>,
     stage: &'static str,
 }
 
-/// What is shown of a stack; `None` for a thread that is no worker.
+/// The part of a stack that is shown; `None` for a thread that is not a worker.
 fn path(stack: &Stack, home: &str) -> Option<Path> {
     let frames: Vec<Known<'_>> = stack.frames.iter().map(|frame| Known::new(frame, home)).collect();
     let start = frames.iter().position(|frame| frame.is(WORKER.0, WORKER.1));
     let Some(start) = start.filter(|_| stack.whole) else {
-        // Where the unwinder gave up, nobody knows whose stack it is.
+        // If the unwinder gave up, the thread is unknown.
         let begins = stack.whole && frames.iter().any(Known::is_start);
-        let unknown = Cell { part: Part::Unknown, name: UNKNOWN.to_owned() };
+        let unknown = StackPlace { part: Part::Unknown, name: UNKNOWN.to_owned() };
         return (!begins).then(|| Path { cells: vec![unknown], line: None, stage: UNKNOWN });
     };
     let frames = &frames[start + 1..];
@@ -99,12 +99,12 @@ fn path(stack: &Stack, home: &str) -> Option<Path> {
             (stage, behind) = (marked, at + 1);
         }
     }
-    let cell = |part, name: &str| Cell { part, name: name.to_owned() };
+    let cell = |part, name: &str| StackPlace { part, name: name.to_owned() };
     let mut cells = vec![cell(Part::Engine, LOOP)];
     if stage != LOOP {
         cells.push(cell(Part::Engine, stage));
     }
-    // Between its stage and the function, the engine's own ways are nobody's concern.
+    // The engine's frames between the stage and the function are not shown.
     let shown = if own < frames.len() { &frames[own..] } else { &frames[behind..] };
     let mut innermost = None;
     for frame in shown {
@@ -132,7 +132,7 @@ impl Folded {
         self.stacks.values().sum()
     }
 
-    /// Samples by whose time it was: that of the innermost place.
+    /// Samples by part, that of the innermost place.
     pub(super) fn parts(&self) -> BTreeMap<Part, u64> {
         let mut parts = BTreeMap::new();
         for (cells, count) in &self.stacks {
@@ -150,16 +150,16 @@ impl Folded {
         lines
     }
 
-    /// Where no line was at work, the longest first.
+    /// Samples without a line of the function by stage, the most first.
     pub(super) fn stages(&self) -> Vec<(&str, u64)> {
         let mut stages: Vec<_> = self.outside.iter().map(|(stage, count)| (stage.as_str(), *count)).collect();
         stages.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
         stages
     }
 
-    /// The stacks as other tools read them: `worker loop;take steps;nat.rs:12 packet 345`.
+    /// The stacks in the folded format of other tools: `worker loop;take steps;nat.rs:12 packet 345`.
     pub(super) fn text(&self) -> String {
-        let line = |(cells, count): (&Vec<Cell>, &u64)| {
+        let line = |(cells, count): (&Vec<StackPlace>, &u64)| {
             // These two have a meaning in that format.
             let names: Vec<String> = cells.iter().map(|cell| cell.name.replace([';', '\n'], ",")).collect();
             format!("{} {count}\n", names.join(";"))
@@ -337,8 +337,8 @@ mod tests {
             let all: u64 = stacks.iter().map(|(_, count)| count).sum();
             let folded = fold(&stacks, "functions");
             prop_assert_eq!(folded.total() + folded.elsewhere, all);
-            let told = folded.lines.values().chain(folded.outside.values()).sum::<u64>();
-            prop_assert_eq!(told, folded.total());
+            let reported = folded.lines.values().chain(folded.outside.values()).sum::<u64>();
+            prop_assert_eq!(reported, folded.total());
             prop_assert_eq!(folded.parts().values().sum::<u64>(), folded.total());
             let written: u64 = folded.text().lines().map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum();
             prop_assert_eq!(written, folded.total());

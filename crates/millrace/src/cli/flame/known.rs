@@ -1,54 +1,54 @@
-//! What is known of a frame: whose code it is, and what to call it.
+//! Classifies stack frames: which crate they belong to, and their name.
 
 use sampler::Frame;
 
 use super::fold::Line;
 use super::name::Name;
 
-/// A frame with what is known of it.
+/// A classified frame.
 pub(super) struct Known<'a> {
     frame: &'a Frame,
     name: Name,
     pub(super) origin: Origin,
 }
 
-/// Whose code it is.
+/// The origin of the code of a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
-    /// The function's.
+    /// The author's function.
     Own,
-    /// Millrace's, of this room.
+    /// Millrace, with the crate.
     House(String),
-    /// Somebody else's; the crate, where that is known.
+    /// Another library, with the crate if it is known.
     Library(Option<String>),
 }
 
-/// The rooms that workers run through.
+/// Millrace's crates that workers run.
 const HOUSE: [&str; 9] = ["packet", "flow", "memory", "nf", "port", "engine", "functions", "measure", "millrace"];
 
-/// In the paths of sources that come with the compiler or by way of a package manager.
+/// Parts of the source paths of the compiler and of package managers.
 const LIBRARIES: [&str; 5] = ["/rustc/", "/rustlib/", "/rust/deps/", "/registry/src/", "/git/checkouts/"];
 
 impl<'a> Known<'a> {
-    /// What is known of a frame, where the function is from the crate `home`.
+    /// Classifies a frame; the function is in the crate `home`.
     pub(super) fn new(frame: &'a Frame, home: &str) -> Self {
         let name = Name::of(&frame.function);
         let origin = origin(frame, &name, home);
         Self { frame, name, origin }
     }
 
-    /// Whether it is this function of the house.
+    /// True if it is this function of Millrace.
     pub(super) fn is(&self, room: &str, function: &str) -> bool {
         matches!(&self.origin, Origin::House(house) if house == room) && self.name.last() == Some(function)
     }
 
-    /// Whether threads begin so, or the program.
+    /// True if it is the start of a thread or of the program.
     pub(super) fn is_start(&self) -> bool {
         self.name.last().is_some_and(|last| ["thread_start", "lang_start", "main"].contains(&last))
     }
 
-    /// Whether it tells a reader nothing: the library of the language, whose time is that of who called it, closures of others,
-    /// and the engine between its stages.
+    /// True if it is not worth showing: Rust's standard library (its time belongs to the caller), closures of other crates, and the
+    /// engine between its stages.
     pub(super) fn is_plumbing(&self) -> bool {
         match &self.origin {
             Origin::Own => false,
@@ -71,8 +71,8 @@ impl<'a> Known<'a> {
         Line { place, function: self.name.last().unwrap_or("closure").to_owned() }
     }
 
-    /// A short name: a type and its function where line tables tell the type, otherwise the module or crate and the function. The
-    /// C library's ways to copy have one each, whatever processor they were made for.
+    /// A short name: type and function if line tables have the type, otherwise module or crate and function. The C library's copy
+    /// functions have one name, whatever the processor.
     pub(super) fn called(&self) -> String {
         let last = self.name.last().unwrap_or("closure");
         let copies = ["memcpy", "memmove", "memset", "memcmp"].into_iter().find(|copies| last.contains(copies));
@@ -88,7 +88,7 @@ impl<'a> Known<'a> {
     }
 }
 
-/// By the source file, for line tables have names without paths; by the name where there is no file.
+/// Decides by the source file, because line tables have names without paths; by the name if there is no file.
 fn origin(frame: &Frame, name: &Name, home: &str) -> Origin {
     let file = frame.file.as_deref().filter(|file| file.starts_with('/'));
     let Some(file) = file else {

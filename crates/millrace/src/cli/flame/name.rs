@@ -1,11 +1,11 @@
-//! Functions' names as the compiler makes them, and as people read them.
+//! Readable function names from the compiler's names.
 
-/// A function's path without what it was made for: generics, traits, closures' numbers.
+/// Path of a function without generics, traits and numbers of closures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Name(Vec<String>);
 
 impl Name {
-    /// Takes `<functions::nat::Nat as nf::function::NetworkFunction>::packet::<M>` for `functions::nat::Nat::packet`.
+    /// Converts `<functions::nat::Nat as nf::function::NetworkFunction>::packet::<M>` to `functions::nat::Nat::packet`.
     pub(super) fn of(function: &str) -> Self {
         let mut words = Vec::new();
         for piece in split(function, "::") {
@@ -35,7 +35,7 @@ impl Name {
         self.0.last().map(String::as_str)
     }
 
-    /// The type that it is a function of, where the name tells.
+    /// The type that it belongs to, if the name has it.
     pub(super) fn owner(&self) -> Option<&str> {
         let owner = self.0.len().checked_sub(2).and_then(|at| self.0.get(at))?;
         owner.starts_with(|first: char| first.is_ascii_uppercase()).then_some(owner)
@@ -58,7 +58,7 @@ fn without_generics(piece: &str) -> &str {
     piece.split_once('<').map_or(piece, |(name, _)| name)
 }
 
-/// Splits at a mark, but not inside of brackets.
+/// Splits at a mark outside of brackets.
 fn split<'a>(text: &'a str, mark: &str) -> Vec<&'a str> {
     let (mut pieces, mut start, mut depth, mut before) = (Vec::new(), 0, 0_i32, ' ');
     for (at, letter) in text.char_indices() {
@@ -124,8 +124,8 @@ mod tests {
             ("", "", ""),
         ] {
             let name = Name::of(function);
-            let told = name.owner().into_iter().chain(name.last()).collect::<Vec<_>>().join("::");
-            assert_eq!((name.home().unwrap_or_default(), told.as_str()), (home, short), "{function}");
+            let reported = name.owner().into_iter().chain(name.last()).collect::<Vec<_>>().join("::");
+            assert_eq!((name.home().unwrap_or_default(), reported.as_str()), (home, short), "{function}");
         }
     }
 

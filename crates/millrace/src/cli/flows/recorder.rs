@@ -1,4 +1,4 @@
-//! `--flows FILE`: the sessions of a run's packets.
+//! `--flows FILE`: writes the sessions of a run.
 
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use crate::cli::captures::{Captures, Tap};
 use crate::cli::failure::Failed;
 use crate::cli::files;
 
-/// Writes a run's sessions as they end. The file has its name once it is [complete](Self::finish).
+/// Writes a run's sessions as they end. The file gets its name when it is [complete](Self::finish).
 pub(in crate::cli) struct Recorder {
     path: PathBuf,
     recording: Arc<Mutex<Option<Recording>>>,
@@ -26,7 +26,7 @@ struct Recording {
     sessions: Sessions,
     ended: Vec<Session>,
     out: BufWriter<Target>,
-    /// The first error; nothing is written behind it.
+    /// The first error; nothing is written after it.
     failure: Option<io::Error>,
 }
 
@@ -94,7 +94,7 @@ impl Recording {
     }
 }
 
-/// Refuses a file whose name doesn't tell its format, or that has another use in the same run.
+/// Refuses a file without a known extension, or with another use in the same run.
 pub(in crate::cli) fn refuse_file(
     file: &Path,
     input: &Captures,
@@ -109,6 +109,6 @@ fn format_of(file: &Path) -> Result<Format, Failed> {
     match file.extension().and_then(|ending| ending.to_str()) {
         Some("csv") => Ok(Format::Csv),
         Some("jsonl") => Ok(Format::Jsonl),
-        _ => Err(Failed::usage(format_args!("{}: call what --flows writes .csv or .jsonl", file.display()))),
+        _ => Err(Failed::usage(format_args!("{}: the file of --flows must end in .csv or .jsonl", file.display()))),
     }
 }

@@ -86,16 +86,16 @@ pub(super) fn text(sessions: &[Session], all: u64, style: Style) -> String {
         ];
         sheet.toned(cells.map(|cell| (cell, Tone::Plain)));
     }
-    let told = match (all, sessions.len() as u64) {
+    let reported = match (all, sessions.len() as u64) {
         (0, _) => return "no sessions\n".to_owned(),
         (1, _) => "1 session\n".to_owned(),
         (all, shown) if shown < all => {
             let [shown, all] = [shown, all].map(count);
-            format!("{shown} of {all} sessions shown; `--top 0` shows all, csv and jsonl have all\n")
+            format!("{shown} of {all} sessions shown; `--top 0` shows all, csv and jsonl list all\n")
         }
         (all, _) => format!("{} sessions\n", count(all)),
     };
-    format!("{}\n{}", sheet.lines(0), style.dim(told))
+    format!("{}\n{}", sheet.lines(0), style.dim(reported))
 }
 
 fn duration(session: &Session) -> f64 {

@@ -1,32 +1,32 @@
-//! Counts what a capture holds.
+//! Counts the content of a capture.
 
 use packet::{
     FiveTuple, Fragment, Headers, LinkType, Malformed, Nanos, Network, TcpFlags, Transport, TunnelKind, protocol,
 };
 use port::{Batch, Packet};
 
-use super::flows::{Flows, Volume};
+use super::flows::{FlowCounter, Volume};
 
 /// EtherTypes.
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
 
-/// What a capture holds.
+/// Counts of a capture.
 #[derive(Default)]
 pub(super) struct Census {
     pub(super) packets: u64,
     pub(super) bytes: u64,
-    /// Packets of which the capture holds less than there was.
+    /// Packets that were captured only in part.
     pub(super) cut: u64,
     pub(super) first: Option<Nanos>,
     pub(super) last: Nanos,
     pub(super) links: Vec<(LinkType, u64)>,
-    /// Packets by what they carry, malformed ones too: together all packets.
+    /// Packets by network layer, including malformed ones; together all packets.
     pub(super) v4: u64,
     pub(super) v6: u64,
     pub(super) arp: u64,
     pub(super) other: u64,
-    /// Packets that may hold IP which is not found.
+    /// Packets that may contain IP which was not found.
     pub(super) unreadable: u64,
     /// Packets with one VLAN tag, and with more.
     pub(super) vlan: u64,
@@ -37,7 +37,7 @@ pub(super) struct Census {
     pub(super) resets: u64,
     pub(super) malformed: [u64; Malformed::ALL.len()],
     pub(super) tunnels: [u64; TUNNELS.len()],
-    flows: Flows,
+    flows: FlowCounter,
 }
 
 /// Every tunnel, in the order in which they are counted.
@@ -68,7 +68,7 @@ pub(super) struct Skew {
     pub(super) top10_packets: u64,
     /// The largest tenth of the flows, and their packets.
     pub(super) tenth_packets: u64,
-    /// 0 when all flows are alike, towards 1 when one flow has everything.
+    /// Gini coefficient: 0 if all flows are equal, near 1 if one flow has everything.
     pub(super) gini: f64,
 }
 
@@ -101,7 +101,7 @@ impl Census {
     #[inline(always)]
     fn packet(&mut self, packet: &Packet, bytes: &[u8]) {
         let &Packet { link, wire_len, interface, .. } = packet;
-        // Of an ordinary packet no more is read than is counted.
+        // Ordinary packets are parsed only as far as needed.
         let ordinary =
             packet::parse_ordinary(link, bytes, wire_len, interface, |headers| self.headers(headers, wire_len));
         if ordinary.is_none() {
@@ -130,7 +130,7 @@ impl Census {
             Network::Unreadable => self.unreadable += 1,
         }
         self.tags_and_fragments(headers);
-        // Without ports there is no telling whose flow it is.
+        // Without ports the flow is unknown.
         if headers.fragment == Fragment::Later {
             return;
         }
@@ -162,7 +162,7 @@ impl Census {
         }
     }
 
-    /// Counts what is whole of a packet that is malformed. It is of no flow: what is wrong may be the ports.
+    /// Counts the valid layers of a malformed packet. It belongs to no flow, because the ports may be wrong.
     fn malformed_packet(&mut self, packet: &Packet, bytes: &[u8]) {
         let whole = packet::parse_what_is_whole(packet.link, bytes, packet.wire_len, packet.interface);
         match whole.as_ref().map(|headers| (headers.network, headers.ethertype)) {
@@ -175,7 +175,7 @@ impl Census {
         }
     }
 
-    /// Packets of flows that found no room.
+    /// Packets of flows that did not fit.
     pub(super) const fn uncounted(&self) -> u64 {
         self.flows.uncounted()
     }

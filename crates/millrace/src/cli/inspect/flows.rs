@@ -1,7 +1,7 @@
-//! The flows of a capture, counted in a hash table with linear probing that grows.
+//! Counts the flows of a capture in a growing hash table with linear probing.
 //!
-//! A flow's place begins at the top bits of its hash, so that the flows of a table lie in the order of their hashes, and a table twice
-//! as large is filled from front to back. Packets wait in a short queue between the prefetch of their flow's place and the look at it.
+//! The place of a flow starts at the top bits of its hash, so flows are sorted by hash, and a table twice as large is filled from front
+//! to back. Packets wait in a short queue between the prefetch of their flow's place and the access.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -11,36 +11,36 @@ use locality::{pages, prefetch};
 use packet::{Family, FiveTuple, FlowKey, Key};
 
 /// The flows of both families.
-pub(super) struct Flows {
+pub(super) struct FlowCounter {
     v4: Counts<<FiveTuple as FlowKey>::V4>,
     v6: Counts<<FiveTuple as FlowKey>::V6>,
     flows_max: usize,
 }
 
-/// What a flow carried, in both directions.
+/// Packets and bytes of a flow, in both directions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Volume {
     pub(super) packets: u64,
     pub(super) bytes: u64,
 }
 
-/// A census is bounded as everything is: so many flows take a gigabyte, of IPv6 two.
+/// Maximum number of flows. This many need a gigabyte for IPv4, two for IPv6.
 const FLOWS_MAX: usize = 16 << 20;
-/// Packets that wait for their flows' places.
+/// Packets that wait for the prefetch.
 const WAITING: usize = 64;
-/// Places that a table begins with.
+/// Initial number of places.
 const PLACES: usize = 1 << 10;
 
-impl Default for Flows {
+impl Default for FlowCounter {
     fn default() -> Self {
-        // Whoever made the capture must not know where its flows lie.
+        // A random seed, so that a capture can't be crafted against the table.
         let seed = RandomState::new().hash_one(0);
         Self { v4: Counts::new(seed), v6: Counts::new(seed), flows_max: FLOWS_MAX }
     }
 }
 
-impl Flows {
-    /// Counts a packet of the flow, at the latest when it is [flushed](Self::flush).
+impl FlowCounter {
+    /// Counts a packet of the flow; guaranteed only after a [flush](Self::flush).
     #[inline(always)]
     pub(super) fn count(&mut self, flow: &FiveTuple, bytes: u32) {
         let is_full = match flow.family() {
@@ -52,20 +52,20 @@ impl Flows {
         }
     }
 
-    /// Counts the packets that wait.
+    /// Counts the waiting packets.
     #[inline(never)]
     pub(super) fn flush(&mut self) {
         self.v4.flush(self.flows_max - self.v6.flows);
         self.v6.flush(self.flows_max - self.v4.flows);
     }
 
-    /// Every flow with what it carried, but for packets that [wait](Self::flush).
+    /// Every flow with its volume, without packets that still [wait](Self::flush).
     pub(super) fn iter(&self) -> impl Iterator<Item = (FiveTuple, Volume)> {
         let v4 = self.v4.iter().map(|(key, volume)| (FiveTuple::from_v4(key), volume));
         v4.chain(self.v6.iter().map(|(key, volume)| (FiveTuple::from_v6(key), volume)))
     }
 
-    /// Packets of flows that found no room.
+    /// Packets of flows that did not fit.
     pub(super) const fn uncounted(&self) -> u64 {
         self.v4.uncounted + self.v6.uncounted
     }
@@ -73,7 +73,7 @@ impl Flows {
 
 /// The flows of one family.
 struct Counts<K> {
-    /// None, or a power of two, of which at most half are taken.
+    /// Empty, or a power of two of places, at most half of them in use.
     places: Vec<Place<K>>,
     flows: usize,
     seed: u64,
@@ -81,7 +81,7 @@ struct Counts<K> {
     uncounted: u64,
 }
 
-/// A flow, or without packets nobody, whatever the key. It lies within a cache line.
+/// A flow; a place without packets is free. It fits in a cache line.
 #[derive(Clone, Copy)]
 #[repr(align(32))]
 struct Place<K> {
@@ -102,7 +102,7 @@ impl<K: Key> Counts<K> {
         Self { places: Vec::new(), flows: 0, seed, waiting: Vec::with_capacity(WAITING), uncounted: 0 }
     }
 
-    /// Asks for the flow's place. Whether no more packets may wait.
+    /// Prefetches the flow's place. Returns true if the queue is full.
     #[inline(always)]
     fn queue(&mut self, key: K, bytes: u32) -> bool {
         let hash = key.hash(self.seed);
@@ -153,7 +153,7 @@ impl<K: Key> Counts<K> {
     }
 }
 
-/// Where the flow lies, or would lie. Some of the places are nobody's.
+/// The place of the flow, or a free place for it. Some places must be free.
 #[inline(always)]
 fn find<'a, K: Key>(places: &'a mut [Place<K>], key: &K, hash: u64) -> &'a mut Place<K> {
     let mask = places.len() - 1;
@@ -164,7 +164,7 @@ fn find<'a, K: Key>(places: &'a mut [Place<K>], key: &K, hash: u64) -> &'a mut P
     &mut places[at]
 }
 
-/// The place that the hash leads to in a table of so many, a power of two.
+/// First place for a hash in a table of `places`, a power of two.
 #[inline(always)]
 const fn first_place(hash: u64, places: usize) -> usize {
     ((hash as u128 * places as u128) >> 64) as usize
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn flows_are_counted_as_a_map_counts_them() {
-        let (mut flows, mut map) = (Flows::default(), BTreeMap::<FiveTuple, Volume>::new());
+        let (mut flows, mut map) = (FlowCounter::default(), BTreeMap::<FiveTuple, Volume>::new());
         assert_eq!(flows.iter().count(), 0);
         let mut random = 1u32;
         for number in 0..50_000 {
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn flows_beyond_the_bound_are_not_counted() {
-        let mut flows = Flows { flows_max: 512, ..Flows::default() };
+        let mut flows = FlowCounter { flows_max: 512, ..FlowCounter::default() };
         for number in (0..3_000).chain(0..3_000) {
             flows.count(&flow(number), 1);
         }

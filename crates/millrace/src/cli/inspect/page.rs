@@ -1,4 +1,4 @@
-//! What a census found, for people and for programs.
+//! Formats a census as text and as JSON.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ impl<'a> Page<'a> {
         match census.packets {
             0 | 1 => {}
             _ if duration.is_zero() => {
-                line("duration", "none: all packets have one time stamp, so there is no rate".to_owned())
+                line("duration", "none: all packets have the same time stamp, so there is no rate".to_owned())
             }
             _ => {
                 let rates = format!("{}, {}", rate(census.packets, duration), bit_rate(census.bytes, duration));
@@ -68,19 +68,19 @@ impl<'a> Page<'a> {
         line("tcp", parts(&[("SYN alone", census.syns), ("RST", census.resets)]));
         let malformed: Vec<(&str, u64)> = Malformed::ALL.iter().map(|kind| kind.name()).zip(census.malformed).collect();
         line("malformed", parts(&malformed));
-        line("cut short", parts(&[("captured less than was sent", census.cut)]));
+        line("cut short", parts(&[("captured only in part", census.cut)]));
         let mut clock = match self.clock_steps_back {
             0 => "runs forward".to_owned(),
             steps => format!("stepped back {}", counted(steps, "time", "times")),
         };
         if self.stamps_not_believed > 0 {
-            clock += &format!(", {} not believed", counted(self.stamps_not_believed, "time stamp", "time stamps"));
+            clock += &format!(", {} ignored", counted(self.stamps_not_believed, "time stamp", "time stamps"));
         }
         line("clock", clock);
         out += &sheet.lines(2);
         match census.skew() {
             Some(skew) => out += &self.flows(&skew, style),
-            None if census.packets > 0 => out += "\n  no flows: no packet has addresses to tell one by\n",
+            None if census.packets > 0 => out += "\n  no flows: no packet has addresses\n",
             None => {}
         }
         let unread: Vec<&(LinkType, u64)> =
@@ -89,10 +89,8 @@ impl<'a> Page<'a> {
         if packets > 0 {
             let links: Vec<String> = unread.iter().map(|(link, _)| link.to_string()).collect();
             let packets = counted(packets, "packet is", "packets are");
-            let note = format!(
-                "{packets} of a link type that is not read, {}: what they carry is not in this",
-                links.join(", ")
-            );
+            let note =
+                format!("{packets} of an unsupported link type, {}; what they carry is not counted", links.join(", "));
             out += &format!("  {}\n", style.warn(note));
         }
         out
@@ -124,7 +122,7 @@ impl<'a> Page<'a> {
         );
         if self.census.uncounted() > 0 {
             let uncounted = counted(self.census.uncounted(), "packet", "packets");
-            out += &format!("  {uncounted} of further flows found no room to be counted by flow\n");
+            out += &format!("  {uncounted} of more flows are not counted by flow, because the counter table is full\n");
         }
         out
     }
@@ -230,7 +228,7 @@ impl<'a> Page<'a> {
     }
 }
 
-/// `IPv4 12, ARP 3`, without what there is none of.
+/// `IPv4 12, ARP 3`, without zero counts.
 fn parts(parts: &[(&str, u64)]) -> String {
     let some: Vec<String> = parts
         .iter()
@@ -244,10 +242,10 @@ fn parts(parts: &[(&str, u64)]) -> String {
 const fn verdict(skew: &Skew) -> &'static str {
     let (largest, all) = (skew.largest_packets, skew.packets);
     if largest * 2 > all {
-        "one flow is most of it: sharding by flow can't scale, replication can"
+        "one flow has most of the packets: sharding by flow can't scale, replication can"
     } else if largest * 8 > all {
-        "a heavy flow: sharding by flow scales to few cores"
+        "one flow is heavy: sharding by flow scales only to a few cores"
     } else {
-        "no flow stands out: sharding by flow scales"
+        "no flow is heavy: sharding by flow scales"
     }
 }

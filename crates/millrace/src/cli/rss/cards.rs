@@ -1,4 +1,4 @@
-//! `millrace rss cards`: what cards can hash, and where that is from.
+//! `millrace rss cards` lists what cards can hash, with sources.
 
 use ::rss::{Card, Driver, Fields, PacketType};
 use clap::builder::PossibleValuesParser;
@@ -14,7 +14,7 @@ use crate::print::table::{Align, Sheet, Tone};
 #[derive(clap::Args)]
 #[command(after_help = "Example:  millrace rss cards ice")]
 pub(super) struct Args {
-    /// One card, in full
+    /// Card to show in full [default: all cards in short]
     #[arg(value_name = "CARD", value_parser = PossibleValuesParser::new(Card::all().iter().map(|card| card.name)))]
     card: Option<String>,
     /// Print JSON
@@ -44,7 +44,7 @@ fn all(cards: &[&Card], style: Style) -> String {
             ("key", Align::Right),
             ("table", Align::Left),
             ("fields for each", Align::Left),
-            ("symmetric by itself", Align::Left),
+            ("symmetric by default", Align::Left),
         ],
     );
     for card in cards {
@@ -75,7 +75,7 @@ fn one(card: &Card, style: Style) -> String {
     }
     out += &sheet.lines(0);
     out += &format!(
-        "\nkey: {} bytes for each {}; table: {} entries; fields are chosen for each {}; symmetric by itself: {}\n\n",
+        "\nkey: {} bytes for each {}; table: {} entries; fields are chosen for each {}; symmetric by default: {}\n\n",
         card.key_bytes,
         card.key_scope.name(),
         sizes(card),

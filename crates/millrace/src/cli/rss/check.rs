@@ -1,4 +1,4 @@
-//! `millrace rss check`: can this card shard these packet sets?
+//! `millrace rss check`: can a card shard packet sets?
 
 use ::rss::{Check, Driver, Fields, Fit, Obstacle, Outcome, PacketSets, PacketType, Problem, Proof};
 use serde_json::{Value, json};
@@ -10,11 +10,11 @@ use crate::print::output::{print, print_json};
 use crate::print::style::Style;
 use crate::print::table::{Align, Sheet, Tone};
 
-/// Say whether a card can shard packet sets, and which fields are in the way
+/// Check whether a card can shard packet sets, and which fields prevent it
 ///
-/// A card that hashes less than names a set is right: sets that differ in the rest share a queue. One that hashes more sends
-/// packets of one set to several queues, unless a key makes the rest not count; whether there is one is worked out.
-/// Exit code 1 when the answer is no.
+/// A card that hashes fewer fields than name a set is correct: sets that differ only in the other fields share a queue. A card that
+/// hashes more fields sends packets of one set to several queues, unless a key cancels the extra fields. The command works out whether
+/// such a key exists. Exit code 1 if the card can't shard the sets.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   millrace rss check my-sets.toml --nic mlx5
@@ -27,12 +27,12 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// What one driver can do.
+/// The answer for one driver.
 struct Answer {
     driver: Driver,
     rows: Vec<Check>,
     proof: Option<Proof>,
-    /// What is in the way, if it can't.
+    /// The obstacles, if the answer is no.
     obstacles: Vec<Obstacle>,
 }
 
@@ -51,7 +51,7 @@ impl Answer {
         self.proof.is_none()
     }
 
-    /// By what it is done.
+    /// How sets are kept together: by fields or by a key.
     fn by(&self) -> Option<&'static str> {
         let together = self.rows.iter().all(|row| row.fit.keeps_together());
         self.is_yes().then_some(if together { "fields" } else { "key" })
@@ -62,7 +62,7 @@ pub(super) fn perform(args: &Args) -> Result<(), Failed> {
     let sets = args.question.sets()?;
     if let Some(file) = args.question.spare() {
         let file = file.display();
-        return Err(Failed::usage(format_args!("{file} and --sets both name the packet sets; leave one of them out")));
+        return Err(Failed::usage(format_args!("{file} and --sets both name the packet sets; omit one of them")));
     }
     let answers: Vec<Answer> = args.question.problems(&sets, 1)?.iter().map(Answer::of).collect();
     if args.json {
@@ -85,45 +85,43 @@ fn text(args: &Args, sets: &PacketSets, answers: &[Answer]) -> String {
             (Some(proof), _) => format!("{driver} {}: {}", style.bad("no"), refusal(proof, &answer.obstacles)),
             (None, Some("fields")) => {
                 format!(
-                    "{driver} {}: only fields that name the sets are hashed; `rss solve` has the keys\n",
+                    "{driver} {}: only fields that name the sets are hashed; `rss solve` prints the keys\n",
                     style.good("yes")
                 )
             }
             (None, _) => {
-                format!(
-                    "{driver} {}, by a key that makes other fields not count; `rss solve` has it\n",
-                    style.good("yes")
-                )
+                format!("{driver} {}, with a key that cancels other fields; `rss solve` prints it\n", style.good("yes"))
             }
         };
     }
     let is_apart = |row: &Check| matches!(row.fit, Fit::Apart { .. });
     if answers.iter().any(|answer| answer.rows.iter().any(is_apart)) {
-        out += "Fragments have no ports: they meet by their addresses, on another queue than the whole packets of their flow.\n";
+        out += "Fragments have no ports: they are hashed by addresses and reach another queue than the whole packets \
+             of their flow.\n";
     }
     out + &shown::not_confirmed(args.question.nic, style)
 }
 
-/// Why the answer is no, by all packets that are in the way.
+/// Why the answer is no, with all packets that prevent it.
 fn refusal(proof: &Proof, obstacles: &[Obstacle]) -> String {
     if obstacles.is_empty() {
-        return format!("{}; `rss solve` has the proof\n", proof.consequence);
+        return format!("{}; `rss solve` prints the proof\n", proof.consequence);
     }
     let mut out =
-        "these are in the way, and no key that is known helps (`rss solve --driver NAME` says why, and what would do instead)\n"
+        "these fields prevent it, and no known key helps (`rss solve --driver NAME` explains why, and what would help)\n"
             .to_owned();
     for Obstacle { port, types, fields } in obstacles {
         let what = if *fields == Fields::NONE {
-            "are not hashed, and all go to one queue".to_owned()
+            "are not hashed and all go to one queue".to_owned()
         } else {
-            format!("are hashed by {fields} too")
+            format!("are also hashed by {fields}")
         };
         out += &format!("         {} at {port} {what}\n", shown::types(types));
     }
     out
 }
 
-/// Types of a port with the same answers are one row.
+/// One row for the types of a port with the same answers.
 fn table(answers: &[Answer], style: Style) -> Sheet {
     let mut columns = vec![("port", Align::Left), ("packets", Align::Left), ("set by", Align::Left)];
     columns.extend(answers.iter().map(|answer| (answer.driver.name(), Align::Left)));
@@ -159,7 +157,7 @@ fn brief(fit: Fit) -> String {
         Fit::Exact => "exact".to_owned(),
         Fit::Coarser { selection } => format!("coarser: {selection}"),
         Fit::Apart { selection } => format!("apart: {selection}"),
-        Fit::Splits { selection, in_the_way } => format!("splits: {selection}, {in_the_way} in the way"),
+        Fit::Splits { selection, in_the_way } => format!("splits: {selection}, because of {in_the_way}"),
         Fit::Unhashed => "not hashed".to_owned(),
     }
 }

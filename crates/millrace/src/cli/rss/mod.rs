@@ -10,10 +10,10 @@ use clap::Subcommand;
 
 use super::failure::Failed;
 
-/// Ask whether a network card can shard packet sets, and have its Toeplitz keys found
+/// Check whether a network card can shard packet sets, and find its Toeplitz keys
 ///
-/// Packets that share state have to reach one queue. A card picks the queue by a hash of header fields under a key; what it
-/// can hash differs from card to card, and which key keeps the packets of a set together is a matter of linear algebra.
+/// Packets that share state must reach the same queue. A card selects the queue by hashing header fields with a key. Cards differ in
+/// the fields that they can hash. Linear algebra finds a key that keeps the packets of a set together.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   millrace rss check my-sets.toml --nic mlx5

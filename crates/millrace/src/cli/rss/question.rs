@@ -1,4 +1,4 @@
-//! What is asked: packet sets, a card, and what may be given up.
+//! Arguments of `rss check` and `rss solve`: packet sets and a card.
 
 use std::path::{Path, PathBuf};
 
@@ -11,36 +11,37 @@ use crate::cli::failure::Failed;
 /// Packet sets on a card.
 #[derive(clap::Args)]
 pub(super) struct Question {
-    /// The packet sets, in TOML: under [port.NAME] what names its sets, fields = ["src"]
+    /// TOML file with the packet sets: for each [port.NAME] the fields that name its sets, fields = ["src"]
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
-    /// The packet sets in a line: ports share state where a comma parts them ("lan: src, wan: dst"), and none at a semicolon
+    /// Packet sets in one line: "lan: src, wan: dst". Ports separated by a comma share state; ports separated by a semicolon do not
     #[arg(long, value_name = "LINE")]
     sets: Option<String>,
-    /// The card, by its driver's name
+    /// Network card, by the name of its driver
     #[arg(long, value_name = "CARD", value_parser = card())]
     pub(super) nic: &'static Card,
-    /// Who sets the card up: linux (ethtool), dpdk, or any of them
+    /// Driver that configures the card: linux (ethtool), dpdk, or any of them
     #[arg(long = "driver", value_name = "DRIVER", default_value = "any", value_parser = drivers())]
     drivers: Drivers,
-    /// The only types of packets that touch the state, separated by commas: tcp4, udp4, sctp4, other4, frag4, tcp6, ...
+    /// Packet types that touch the state, separated by commas: tcp4, udp4, sctp4, other4, frag4, tcp6, ... [default: all types that have
+    /// a set]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = packet_type())]
     types: Option<Vec<PacketType>>,
-    /// How many of an IPv4 address's last bits differ between your hosts; 24 unless the file says
+    /// Number of low bits of an IPv4 address that differ between your hosts [default: set by the file, else 24]
     #[arg(long, value_name = "BITS", value_parser = clap::value_parser!(u8).range(1..=32))]
     vary_ipv4: Option<u8>,
-    /// How many of an IPv6 address's last bits differ between your hosts; 96 unless the file says
+    /// Number of low bits of an IPv6 address that differ between your hosts [default: set by the file, else 96]
     #[arg(long, value_name = "BITS", value_parser = clap::value_parser!(u8).range(1..=128))]
     vary_ipv6: Option<u8>,
-    /// Every port is on a card of its own
+    /// Each port is on its own card
     #[arg(long)]
     separate_cards: bool,
-    /// Entries of the card's indirection table, if not as usual
+    /// Entries of the card's indirection table [default: the card's usual size]
     #[arg(long, value_name = "NUMBER")]
     table: Option<usize>,
 }
 
-/// Who may set a card up.
+/// Drivers that may configure a card.
 type Drivers = &'static [Driver];
 
 impl Question {
@@ -52,12 +53,12 @@ impl Question {
                 PacketSets::parse(&text).map_err(|error| error.of(&path.display().to_string()))
             }
             (_, Some(line)) => PacketSets::from_line(line, None).map_err(|error| error.of("--sets")),
-            (None, None) => Err("say what names the packet sets: a FILE, or --sets \"lan: src, wan: dst\"".to_owned()),
+            (None, None) => Err("no packet sets given; give a FILE, or --sets \"lan: src, wan: dst\"".to_owned()),
         };
         let mut sets = read.map_err(Failed::usage)?;
         if let Some(types) = &self.types {
             sets = sets.only(types).ok_or_else(|| {
-                Failed::usage("--types leaves a port without packets that have a set; name more types")
+                Failed::usage("--types leaves a port without packets that have a set; give more types")
             })?;
         }
         let Vary { ipv4, ipv6 } = &mut sets.vary;
@@ -66,12 +67,12 @@ impl Question {
         Ok(sets)
     }
 
-    /// What stands where the packet sets' file would, where --sets names them.
+    /// The first argument, if --sets gives the packet sets; it is then a capture.
     pub(super) fn spare(&self) -> Option<&Path> {
         self.file.as_deref().filter(|_| self.sets.is_some())
     }
 
-    /// What is asked of each driver, in the order in which they are asked.
+    /// The problem for each driver, in the order to try them.
     pub(super) fn problems<'s>(&self, sets: &'s PacketSets, seed: u64) -> Result<Vec<Problem<'s>>, Failed> {
         let table = self.table.unwrap_or(self.nic.table_sizes[0]);
         if !self.nic.table_sizes.contains(&table) {

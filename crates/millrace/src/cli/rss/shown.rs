@@ -1,11 +1,11 @@
-//! How packets, cards and proofs are shown, to people and to programs.
+//! Formats packet types, cards and proofs.
 
 use ::rss::{Card, Fact, Family, PacketType, Proof, Relaxation, Vary};
 use serde_json::{Value, json};
 
 use crate::print::style::Style;
 
-/// Types in few words.
+/// Packet types in short form.
 pub(super) fn types(kinds: &[PacketType]) -> String {
     let of = |family: Family| PacketType::ALL.into_iter().filter(move |kind| kind.family() == family);
     let all = |family: Family| of(family).all(|kind| kinds.contains(&kind));
@@ -27,12 +27,12 @@ pub(super) fn types(kinds: &[PacketType]) -> String {
     out.join(" ")
 }
 
-/// A card's name and what it is.
+/// A card's name and hardware.
 pub(super) fn card(card: &Card, style: Style) -> String {
     format!("{} ({})", style.bold(card.name), card.hardware)
 }
 
-/// What is taken to be so without a source, line by line.
+/// The assumptions about a card that have no source, one per line.
 pub(super) fn not_confirmed(card: &Card, style: Style) -> String {
     let guesses: Vec<&Fact> = card.facts.iter().filter(|fact| !fact.confirmed).collect();
     if guesses.is_empty() {
@@ -62,7 +62,7 @@ pub(super) fn proof_json(proof: &Proof) -> Value {
     })
 }
 
-/// What would do, with the arguments for it.
+/// A relaxation, with the arguments for it.
 pub(super) fn relaxation(relaxation: &Relaxation, vary: Vary, driver: ::rss::Driver) -> (String, String) {
     let mut arguments = Vec::new();
     if relaxation.driver != driver {

@@ -1,4 +1,4 @@
-//! `millrace rss solve`: the keys, or why there are none.
+//! `millrace rss solve` finds keys, or proves that there are none.
 
 use ::rss::{
     Balance, Driver, Field, FieldRank, Member, Outcome, PacketSets, PacketType, Probe, Proof, Rank, Relaxation,
@@ -19,9 +19,9 @@ use crate::print::table::{Align, Sheet, Tone};
 
 /// Find a Toeplitz key for each port that keeps packet sets together and spreads them, or prove that there is none
 ///
-/// "Packets of one set get one hash" is a system of linear equations over the bits of the keys. It is solved; of all
-/// solutions one is chosen whose hash's low bits, which index the table, depend on what differs between your hosts. The keys
-/// are then held against the hash itself, on packets made up at random. Exit code 1 when there are none.
+/// "Packets of one set get one hash" is a system of linear equations over the bits of the keys. The command solves it. Of all solutions
+/// it chooses one whose low hash bits, which index the indirection table, depend on the bits that differ between your hosts. It then
+/// checks the keys on random packets. Exit code 1 if there is no key.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   millrace rss solve --sets \"lan: src, wan: dst\" --nic ice
@@ -30,13 +30,14 @@ use crate::print::table::{Align, Sheet, Tone};
 pub(super) struct Args {
     #[command(flatten)]
     question: Question,
-    /// The same seed gives the same keys
+    /// Seed of the choice among keys; the same seed gives the same keys
     #[arg(long, default_value_t = 1, value_name = "NUMBER")]
     seed: u64,
-    /// How many queues the table is dealt out to
+    /// Number of queues that the indirection table is spread over
     #[arg(long, default_value_t = 8, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=1024))]
     queues: u16,
-    /// With a capture: packets from these networks come in at the first port and all others at the rest, not each at every port
+    /// With a capture: count packets from these networks at the first port and all other packets at the other ports, instead of each
+    /// packet at every port
     #[arg(long, value_name = "PREFIX", value_delimiter = ',')]
     inside: Vec<Prefix>,
     /// Print JSON
@@ -46,21 +47,21 @@ pub(super) struct Args {
     source: Source,
 }
 
-/// Packets of each class that solutions are held against.
+/// Packets of each class for verifying a solution.
 const VERIFIED_PACKETS: usize = 20_000;
 
-/// What became of it by one driver that can't.
+/// Result for a driver without a key.
 struct Refused {
     driver: Driver,
     proof: Proof,
-    /// Whether that there is no key is proved, for the fields that were tried.
+    /// True if it is proved that there is no key, for the fields that were tried.
     proved: bool,
-    /// Whether the card could be told to hash other fields than those.
+    /// True if the card could hash other fields than those tried.
     chooses: bool,
     instead: Vec<Relaxation>,
 }
 
-/// A capture's packets on the queues.
+/// Spread of a capture's packets over the queues.
 struct Measured {
     name: String,
     /// Packets of the capture.
@@ -69,12 +70,12 @@ struct Measured {
     ports: Vec<Balance>,
 }
 
-/// At which ports a packet is counted.
+/// The ports at which a packet is counted.
 #[derive(Clone, Copy)]
 enum Counted {
-    /// At each, as a capture doesn't tell where a packet came in.
+    /// All ports, because a capture doesn't say where a packet came in.
     Everywhere,
-    /// At the first if it comes from inside, at the rest if not.
+    /// The first port if it comes from inside, otherwise the other ports.
     BySide,
 }
 
@@ -88,11 +89,12 @@ impl Counted {
         let (first, rest) = solution.ports.split_first().map_or(("", &[][..]), |(first, rest)| (first, rest));
         match self {
             Self::Everywhere => format!(
-                "each port is shown with all {packets}, as if they came in there; --inside PREFIX tells which come in at {first}"
+                "each port is shown with all {packets}, as if all came in there; give --inside PREFIX for the \
+                 networks at {first}"
             ),
             Self::BySide => {
                 format!(
-                    "of {packets} those from inside are counted at {first}, the others at {}",
+                    "of {packets}, those from inside are counted at {first}, the others at {}",
                     rest.join(" and at ")
                 )
             }
@@ -114,14 +116,14 @@ pub(super) fn perform(args: &Args) -> Result<(), Failed> {
         None => &args.source,
     };
     if !args.inside.is_empty() && !source.is_given() {
-        return Err(Failed::usage("--inside tells the sides of a capture's packets; name one, or leave --inside out"));
+        return Err(Failed::usage("--inside needs a capture; give one, or omit --inside"));
     }
     let mut refused = Vec::new();
     let mut solved = None;
     let problems = args.question.problems(&sets, args.seed)?;
     if let Some(table) = problems.iter().map(|problem| problem.table).find(|table| usize::from(args.queues) > *table) {
         return Err(Failed::usage(format_args!(
-            "--queues {}: an indirection table of {table} entries leads to so many queues at most",
+            "--queues {}: an indirection table of {table} entries has at most {table} queues",
             args.queues
         )));
     }
@@ -145,9 +147,9 @@ pub(super) fn perform(args: &Args) -> Result<(), Failed> {
         }
         return Err(Failed::Said(OUTCOME));
     };
-    // That would be a fault of the solver: nobody is to set a card up by it.
+    // A wrong key would be a bug of the solver; never print it.
     if let Err(mismatch) = verify(&solution, VERIFIED_PACKETS, args.seed) {
-        return Err(Failed::Outcome(anyhow::anyhow!("the keys don't hold what they promise: {mismatch}")));
+        return Err(Failed::Outcome(anyhow::anyhow!("bug in millrace: the keys are wrong: {mismatch}")));
     }
     let measured = match source.is_given() {
         true => Some(measure(args, &solution, &source.load(args.json)?)),
@@ -161,7 +163,7 @@ pub(super) fn perform(args: &Args) -> Result<(), Failed> {
     }
 }
 
-/// Counts what comes of a capture, port by port.
+/// Counts a capture's packets, port by port.
 fn measure(args: &Args, solution: &Solution, traffic: &Traffic) -> Measured {
     let queues = usize::from(args.queues);
     let ports = (0..solution.ports.len()).map(|port| {
@@ -179,14 +181,14 @@ fn measure(args: &Args, solution: &Solution, traffic: &Traffic) -> Measured {
     Measured { name: traffic.name.clone(), packets, counted: Counted::of(args), ports: ports.collect() }
 }
 
-/// Why drivers can't, and what would do.
+/// Why drivers have no key, and what would help.
 fn refusals(args: &Args, sets: &PacketSets, refused: &[Refused], all: bool) -> String {
     let style = Style::stdout();
     let mut out = String::new();
     for Refused { driver, proof, proved, chooses, instead } in refused {
         let verdict = match (proved, chooses) {
             (true, false) => "there is no key that spreads",
-            (true, true) => "there is no key that spreads, with the fields that come nearest to the sets",
+            (true, true) => "there is no key that spreads, with the fields closest to the sets",
             (false, _) => "no key was found that spreads",
         };
         out += &format!("{} by {driver}: {}\n", shown::card(args.question.nic, style), style.bad(verdict));
@@ -194,10 +196,10 @@ fn refusals(args: &Args, sets: &PacketSets, refused: &[Refused], all: bool) -> S
         for forced in &proof.forced {
             out += &format!("    {forced}\n");
         }
-        // The other driver is tried all the same, and shows by itself whether it can.
+        // The other driver is tried anyway, so it isn't suggested.
         let shown: Vec<&Relaxation> = instead.iter().filter(|one| all && one.driver == *driver).collect();
         if !shown.is_empty() {
-            out += "  what would do instead:\n";
+            out += "  what would help:\n";
             for relaxation in shown {
                 let (says, arguments) = shown::relaxation(relaxation, sets.vary, *driver);
                 out += &format!("    {says}: {}\n", style.bold(arguments));
@@ -223,13 +225,14 @@ fn text(args: &Args, solution: &Solution, measured: Option<&Measured>) -> String
         out += &format!("key of {}  {key}\n", style.bold(port));
     }
     out += &format!(
-        "\nverified: {} packets of each set's kind made up at random, packets of one set always with one hash\n",
+        "\nverified: {} random packets of each kind; packets of one set always have the same hash\n",
         count(VERIFIED_PACKETS as u64)
     );
     if let Some(measured) = measured {
         out += &balance(solution, measured, style);
     }
-    out += &format!("\nto set the card up, with {}:\n", counted(u64::from(args.queues), "queue", "queues"));
+    out +=
+        &format!("\ncommands that configure the card, with {}:\n", counted(u64::from(args.queues), "queue", "queues"));
     for command in commands(solution, usize::from(args.queues)) {
         out += &format!("  {}\n", if command.starts_with('#') { style.dim(command) } else { command });
     }
@@ -279,11 +282,11 @@ fn members(solution: &Solution, style: Style) -> Sheet {
     sheet
 }
 
-/// What is hashed, and what of it the key takes out again.
+/// The hashed fields, and those that the key cancels.
 fn hashed(member: &Member) -> String {
     let mut out = member.selection.to_string();
     if !member.extra().is_empty() {
-        out += &format!(" ({} not counting)", member.extra());
+        out += &format!(" ({} cancelled)", member.extra());
     }
     if !member.missing().is_empty() {
         out += " (coarser)";
@@ -334,12 +337,12 @@ fn balance(solution: &Solution, measured: &Measured, style: Style) -> String {
         out += &dim(measured.counted.words(solution, measured.packets));
     }
     for (port, balance) in solution.ports.iter().zip(&measured.ports).filter(|(_, balance)| balance.left_out > 0) {
-        out += &dim(format!("at {port}, packets of types that don't count: {}", count(balance.left_out)));
+        out += &dim(format!("at {port}, packets of ignored types: {}", count(balance.left_out)));
     }
     out
 }
 
-/// Packets to send by hand, where the order of fields is no more than likely.
+/// Test packets for cards with an undocumented order of fields.
 fn probes(solution: &Solution, style: Style) -> String {
     let doubtful = |member: &&Member| !solution.card.order_is_documented(member.selection);
     let doubtful: Vec<&Member> = solution.members.iter().filter(doubtful).collect();
@@ -348,7 +351,7 @@ fn probes(solution: &Solution, style: Style) -> String {
     }
     let (sport, dport) = Probe::PORTS;
     let mut out =
-        format!("\nto check the order of fields: hash and table entry of a packet (ports {sport} > {dport})\n");
+        format!("\nto check the order of fields, hash and table entry of a packet (ports {sport} > {dport}):\n");
     let mut sheet = Sheet::new(
         style,
         &[

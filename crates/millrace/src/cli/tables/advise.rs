@@ -1,4 +1,4 @@
-//! `millrace tables advise`: which table a capture asks for.
+//! `millrace tables advise` recommends a flow table for a capture.
 
 use std::sync::Arc;
 
@@ -17,10 +17,10 @@ use crate::print::output::{print, print_json};
 use crate::print::style::Style;
 use crate::print::table::{Align, Sheet, Tone};
 
-/// Say which table a capture asks for: which design, how many entries, which ageing, and what goes when it is full
+/// Recommend a flow table for a capture: index, number of entries, ageing and eviction
 ///
-/// The capture is replayed in packet time through a table of its own with one idle timeout: how many flows come, how many
-/// are alive at once, how many are ever answered. Entries are those of a connection tracker.
+/// Replays the capture in packet time through a table with one idle timeout. Counts how many flows arrive, how many are alive at once,
+/// and how many are ever answered. Sizes are for the entries of a connection tracker.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   millrace tables advise --in a.pcap --memory 512M
@@ -28,13 +28,13 @@ use crate::print::table::{Align, Sheet, Tone};
 pub(super) struct Args {
     #[command(flatten)]
     input: captures::Input,
-    /// How much memory the tables may take, in bytes: 64M, 1.5G
+    /// Memory that the tables may use, in bytes: 64M, 1.5G
     #[arg(long, default_value = "1G", value_name = "BYTES", value_parser = number::parse)]
     memory: u64,
-    /// After how many seconds without a packet a flow is over
+    /// Idle timeout in seconds: a flow expires after this time without a packet
     #[arg(long, default_value_t = 60, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=604_800))]
     idle_timeout: u64,
-    /// How many packets to take at most
+    /// Maximum number of packets to take
     #[arg(long, default_value = "100M", value_name = "NUMBER", value_parser = number::parse)]
     packets: u64,
     /// Print JSON
@@ -42,7 +42,7 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// What the capture showed.
+/// Facts about the capture.
 struct Facts {
     name: String,
     /// The arguments that name the packets.
@@ -54,7 +54,7 @@ struct Facts {
     /// Flows alive at once, of IPv4 and IPv6.
     alive: [u64; 2],
     alive_unanswered: f64,
-    /// Flows that would be alive at once if the traffic went on for long, where the capture is too short to show it.
+    /// Flows that would be alive at once in the long run, if the capture is too short to show it.
     expected: Option<f64>,
     per_second: f64,
     busiest_second: u64,
@@ -65,7 +65,7 @@ struct Facts {
     uncounted: u64,
 }
 
-/// A choice, and why.
+/// A recommendation, with its reason.
 struct Choice {
     what: &'static str,
     chosen: String,
@@ -78,7 +78,7 @@ struct Advice {
     kind: IndexKind,
     ageing: Ageing,
     eviction: Eviction,
-    /// Entries that are advised, and what the capture asks for, of IPv4 and IPv6.
+    /// Recommended entries, and entries that the capture needs, for IPv4 and IPv6.
     entries: [u64; 2],
     wanted: [u64; 2],
     bytes: [u64; 2],
@@ -86,9 +86,9 @@ struct Advice {
     warnings: Vec<String>,
 }
 
-/// Room beside the most flows that were alive at once, in hundredths.
+/// Extra entries beyond the maximum of flows alive at once, in percent.
 const HEADROOM: u64 = 25;
-/// No table is smaller than this.
+/// Minimum size of a table.
 const ENTRIES_MIN: u64 = 1_024;
 
 pub(super) fn perform(args: &Args) -> Result<(), Failed> {
@@ -100,7 +100,7 @@ pub(super) fn perform(args: &Args) -> Result<(), Failed> {
     census.finish();
     let name = args.input.captures.name();
     if census.flows.opened == 0 {
-        return Err(Failed::input(format_args!("{name} holds no flows: none of its packets has a five-tuple")));
+        return Err(Failed::input(format_args!("{name} has no flows: none of its packets has a five-tuple")));
     }
     let advice =
         Advice::on(Facts::of([name, args.input.captures.again()], &extent, &census, args.idle_timeout), args.memory)?;
@@ -113,7 +113,7 @@ impl Facts {
         let seconds = extent.last.since(extent.first).as_secs_f64();
         let per_second = if seconds > 0.0 { flows.opened as f64 / seconds } else { 0.0 };
         let mean_life = flows.mean_life();
-        // Little's law: those alive are those that come in the time that each stays.
+        // Little's law: flows alive = arrival rate times mean lifetime.
         let steady = per_second * (mean_life + timeout as f64);
         let is_short = seconds < 2.0 * timeout as f64;
         Self {
@@ -136,7 +136,7 @@ impl Facts {
         }
     }
 
-    /// Flows of each family that a table should hold.
+    /// Entries that each family needs.
     fn wanted(&self) -> [u64; 2] {
         let all: u64 = self.alive.iter().sum();
         let grown = self.expected.map_or(1.0, |expected| expected / all.max(1) as f64);
@@ -150,13 +150,13 @@ impl Facts {
     }
 }
 
-/// The next number of two digits and zeros.
+/// The next larger number with two significant digits.
 fn round_up(number: u64) -> u64 {
     let unit = 10_u64.pow(number.max(1).ilog10().saturating_sub(1));
     number.div_ceil(unit) * unit
 }
 
-/// What an entry of each family takes with its share of everything, in bytes.
+/// Bytes of an entry of each family, including its share of the whole table.
 fn entry_bytes(kind: IndexKind) -> [f64; 2] {
     fn of<K: Key>(kind: IndexKind) -> f64 {
         // Sizes at which no page, prime or odd number is worth much; what doesn't grow cancels out. In smaller tables the wheel has a block for
@@ -171,8 +171,8 @@ fn entry_bytes(kind: IndexKind) -> [f64; 2] {
     [of::<FiveTuple4>(kind), of::<FiveTuple6>(kind)]
 }
 
-/// What the tables of both families take, in bytes. They are made to be looked at, for small ones take more than their
-/// entries say; large ones do not, and are reckoned. A family without entries has a table of one, as `run` would have.
+/// Bytes of the tables of both families. Small tables are built and measured, because they need more than their entries; large ones are
+/// computed. A family without entries has a table of one entry, as in `run`.
 fn tables_bytes(kind: IndexKind, entries: [u64; 2]) -> [u64; 2] {
     const LARGE: f64 = 1e9;
     fn of<K: Key>(kind: IndexKind, entries: u64) -> u64 {
@@ -192,13 +192,13 @@ fn total(entries: [u64; 2], each: [f64; 2]) -> f64 {
     entries[0] as f64 * each[0] + entries[1] as f64 * each[1]
 }
 
-/// The least that each family is given: a small table, or what little it wants.
+/// Minimum entries of each family: a small table, or fewer if fewer are needed.
 fn least(wanted: [u64; 2]) -> [u64; 2] {
     wanted.map(|wanted| wanted.min(ENTRIES_MIN))
 }
 
-/// Entries for each family: what is wanted if the memory holds it, else the least and an equal part of what is wanted beyond;
-/// `None` if not even the least fits.
+/// Entries for each family: what is needed, if the memory holds it; else the minimum and an equal part of the rest. `None` if not even
+/// the minimum fits.
 fn shared_out(wanted: [u64; 2], each: [f64; 2], memory: u64) -> Option<[u64; 2]> {
     let least = least(wanted);
     let spare = memory as f64 - total(least, each);
@@ -208,7 +208,7 @@ fn shared_out(wanted: [u64; 2], each: [f64; 2], memory: u64) -> Option<[u64; 2]>
     (spare >= 0.0).then(|| [entries(0), entries(1)])
 }
 
-/// Entries for each family that the memory holds with all that tables take besides, and what their tables take.
+/// Entries for each family that fit into the memory, and the bytes of their tables.
 fn fitting(kind: IndexKind, wanted: [u64; 2], each: [f64; 2], memory: u64) -> Option<([u64; 2], [u64; 2])> {
     let attempt = |budget: u64| {
         let entries = shared_out(wanted, each, budget)?;
@@ -250,7 +250,10 @@ impl Advice {
         let need = total(wanted, chosen);
         let Some((entries, each_bytes)) = fitting(kind, wanted, chosen, memory) else {
             let least = bytes(tables_bytes(kind, least(wanted)).iter().sum());
-            return Err(Failed::usage(format_args!("{} hold no table; the smallest ones take {least}", bytes(memory))));
+            return Err(Failed::usage(format_args!(
+                "{} can't hold the tables; the smallest take {least}",
+                bytes(memory)
+            )));
         };
         let mut advice = Self {
             facts,
@@ -280,11 +283,12 @@ impl Advice {
         let opening = percent(self.facts.flows, self.facts.packets);
         let why = if self.kind == IndexKind::default() {
             format!(
-                "{opening} of the packets open a flow, and it is the default: fast at finding flows, at missing them, and at opening and ending them"
+                "the default; {opening} of the packets open a flow, and it is fast at finding, missing, opening and \
+                 ending flows"
             )
         } else {
             format!(
-                "the memory is short, and it takes {:.1} bytes for an IPv4 flow where the default, {}, takes {:.1}",
+                "memory is limited, and it needs {:.1} bytes for an IPv4 flow; the default, {}, needs {:.1}",
                 chosen[0],
                 IndexKind::default(),
                 default[0]
@@ -302,14 +306,14 @@ impl Advice {
             let alive = count(facts.alive[family]);
             let why = match facts.expected {
                 _ if self.entries[family] < self.wanted[family] => {
-                    format!("that is what the memory holds; the capture asks for {}", count(self.wanted[family]))
+                    format!("the memory holds no more; the capture needs {}", count(self.wanted[family]))
                 }
                 Some(_) => format!(
-                    "{alive} were alive at once, and with {:.0} new ones a second it would be more before the first are {} s \
-                     idle; {HEADROOM} % on top",
+                    "{alive} were alive at once, and at {:.0} new flows per second more would be alive before the \
+                     first have been idle for {} s; plus {HEADROOM} %",
                     facts.per_second, facts.timeout
                 ),
-                None => format!("{alive} were alive at once, and {HEADROOM} % on top"),
+                None => format!("{alive} were alive at once; plus {HEADROOM} %"),
             };
             let chosen = format!(
                 "{} for {name}: {} at {:.0} bytes",
@@ -324,8 +328,8 @@ impl Advice {
     fn choose_ageing(&mut self) {
         let facts = &self.facts;
         let why = format!(
-            "{} flows opened in the busiest second, and in the long run as many expire: the wheel finds each within {:.0} ms \
-             of its end, two a packet at most, so none waits for a mass expiry",
+            "{} flows opened in the busiest second, and over time as many expire: the wheel finds each within {:.0} \
+             ms of its expiry, at most two per packet, so that no packet waits for a mass expiry",
             count(facts.busiest_second),
             flow::TICK.as_secs_f64() * 1e3
         );
@@ -337,15 +341,15 @@ impl Advice {
         let unanswered = percent(facts.unanswered, facts.flows);
         let short = self.entries != self.wanted;
         let (eviction, why) = if facts.unanswered == facts.flows {
-            let why = "no flow is ever answered in this capture, so that tells nobody apart; the one that is idle longest of \
-                       those near goes";
+            let why = "no flow is ever answered in this capture, so `oldest` can't distinguish flows; the least \
+                 recently used flow nearby is evicted";
             (Eviction::LeastRecent, why.to_owned())
         } else if short && facts.unanswered * 20 < facts.flows {
-            let why = format!("only {unanswered} of the flows are never answered, too few to make room for the others");
+            let why = format!("only {unanswered} of the flows are never answered, too few to evict");
             (Eviction::LeastRecent, why)
         } else {
             let why = format!(
-                "{unanswered} of the flows are never answered, and those make room first: who was answered stays"
+                "{unanswered} of the flows are never answered, and only these are evicted; answered flows stay"
             );
             (Eviction::OldestUnanswered, why)
         };
@@ -355,15 +359,14 @@ impl Advice {
         let spare = facts_spare(all, &self.facts);
         let full = match eviction {
             Eviction::OldestUnanswered => {
-                "a new flow takes the place of about the oldest that nobody has answered; when all are answered it finds no room, and its packets \
-                 are dropped as table-full"
+                "a new flow replaces roughly the oldest flow that was never answered; if all were answered, its \
+                 packets are dropped as table-full"
             }
             Eviction::LeastRecent => {
-                "a new flow takes the place of the one idle longest among those that lie where it would; that may be one that \
-                 was answered"
+                "a new flow replaces the least recently used flow among its own places, even if that was answered"
             }
-            Eviction::Random => "a new flow takes the place of any other",
-            Eviction::None => "a new flow finds no room, and its packets are dropped as table-full",
+            Eviction::Random => "a new flow replaces a random one",
+            Eviction::None => "a new flow is refused, and its packets are dropped as table-full",
         };
         self.choose("when full", spare, full);
     }
@@ -373,7 +376,7 @@ impl Advice {
         let mut warnings = Vec::new();
         if self.entries != self.wanted {
             let mut text = format!(
-                "the capture asks for {}, and {} hold {} of its flows",
+                "the capture needs {}, but {} hold {} of its flows",
                 bytes(need as u64),
                 bytes(self.memory),
                 percent(self.entries.iter().sum(), self.wanted.iter().sum()),
@@ -381,30 +384,30 @@ impl Advice {
             let room = self.entries.iter().sum::<u64>() as f64 * 100.0 / (100 + HEADROOM) as f64;
             let timeout = room / facts.per_second.max(1e-9) - facts.mean_life;
             if facts.per_second > 0.0 && timeout >= 1.0 && timeout < facts.timeout as f64 {
-                text += &format!("; with an idle timeout of {timeout:.0} s about as many would be alive as fit");
+                text += &format!("; with an idle timeout of {timeout:.0} s the flows alive would just fit");
             }
             warnings.push(text);
         }
         if facts.expected.is_some() {
             warnings.push(format!(
-                "the capture is {:.1} s long and a flow idles for {} s: what is alive in the long run is worked out from arrivals, \
-                 not seen; take a longer capture to be sure",
+                "the capture lasts {:.1} s and the idle timeout is {} s, so the number of flows alive in the long run \
+                 is an estimate from arrivals; use a longer capture to be sure",
                 facts.seconds, facts.timeout
             ));
         }
         if facts.uncounted > 0 {
             warnings.push(format!(
-                "more flows were alive than are counted: {} packets are left out, so all numbers are too small",
+                "more flows were alive than can be counted: {} packets are left out, so all numbers are too small",
                 count(facts.uncounted)
             ));
         }
         if each[1] > 0.0 && self.wanted[1] == 0 {
-            warnings.push("there is no IPv6 in the capture, so no room for it is advised".to_owned());
+            warnings.push("the capture has no IPv6, so no entries for it are recommended".to_owned());
         }
         self.warnings = warnings;
     }
 
-    /// The arguments of `run` for a tracker as advised.
+    /// The arguments of `run` for the recommended table.
     fn settings(&self) -> String {
         let Self { kind, ageing, eviction, .. } = self;
         let mut settings = format!("--table {kind} --ageing {} --eviction {}", ageing.name(), eviction.name());
@@ -418,7 +421,7 @@ impl Advice {
     fn text(&self, style: Style) -> String {
         let facts = &self.facts;
         let mut out = format!(
-            "{}, as a tracker sees it that forgets a flow after {} idle s\n\n",
+            "{}, for a connection tracker with an idle timeout of {} s\n\n",
             style.bold(&facts.name),
             facts.timeout
         );
@@ -432,14 +435,14 @@ impl Advice {
         line(
             "alive at once",
             format!(
-                "{} IPv4, {} IPv6 at most; {:.0} % not answered by then",
+                "at most {} IPv4, {} IPv6; {:.0} % not answered by then",
                 count(facts.alive[0]),
                 count(facts.alive[1]),
                 facts.alive_unanswered * 100.0
             ),
         );
         if let Some(expected) = facts.expected {
-            line("in the long run", format!("about {}, by the rate at which they come", count(expected as u64)));
+            line("in the long run", format!("about {}, estimated from the rate of arrivals", count(expected as u64)));
         }
         line("new flows", format!("{:.1} a second, {} in the busiest", facts.per_second, count(facts.busiest_second)));
         line("never answered", percent(facts.unanswered, facts.flows));
@@ -564,7 +567,7 @@ mod tests {
         let short = Facts { seconds: 20.0, expected: Some(210_000.0), ..facts() };
         let advice = Advice::on(short, 1 << 30).unwrap();
         assert_eq!(advice.entries, [250_000, 13_000]);
-        assert!(advice.warnings[0].contains("20.0 s long"));
+        assert!(advice.warnings[0].contains("lasts 20.0 s"));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! `millrace tables bench`: every table at every load, doing what trackers do.
+//! `millrace tables bench` measures every flow table at every load.
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
@@ -25,61 +25,62 @@ use crate::print::output::{json_text, note, print, print_json, remark};
 use crate::print::progress::{Progress, Sample};
 use crate::print::style::Style;
 
-/// Measure every flow table side by side, on made-up flows or on a capture's own
+/// Measure every flow table side by side, on generated flows or on the flows of a capture
 ///
-/// All tables of a load take turns in one run, so that what drifts drifts for all; the standard library's map is the
-/// baseline. Of captures the flows are taken, and asked for in the order of packets. A load is the share of places that is taken when all entries are in. More cores than the machine has are
-/// never timed: their rows are modelled, and say so.
+/// In each round all tables take turns, so that a drift of the machine affects all of them. The baseline is the hash map of Rust's
+/// standard library. With captures, the table holds the capture's flows and is looked up in the order of the packets. A load is the share
+/// of places in use when all entries are in. Numbers of cores that the machine doesn't have are never timed; their rows are computed and
+/// labelled modelled.
 #[derive(clap::Args)]
-#[command(after_help = "What tables are made to do (--ops):
-  lookup        look-ups of flows that are in, in bursts of 32
-  miss          look-ups of flows that are not
-  insert        the last twentieth of the places is filled
-  mixed         nine of ten packets find their flow, the others open or end one
-  expire        each packet opens a flow and as many expire, under each ageing
-  burst-expiry  a million flows expire in the same millisecond: the worst packet
+#[command(after_help = "Operations (--ops):
+  lookup        look up flows that are in the table, in bursts of 32
+  miss          look up flows that are not in the table
+  insert        fill the last 5 % of the places
+  mixed         90 % of the packets find their flow, the others open or end one
+  expire        each packet opens a flow, and as many flows expire, with each --ageing
+  burst-expiry  a million flows expire in the same millisecond: time of the slowest packet
 
 Examples:
   millrace tables bench --entries 4M --load 0.5,0.75,0.9,0.95,0.99 --cores 1-2 --report out/
   millrace tables bench --in a.pcap --ops lookup,expire --tables cuckoo++,tagged
   millrace tables bench --zipf 1.0 --entries 100k --json")]
 pub(super) struct Args {
-    /// How many flows a full table holds
+    /// Number of flows in a full table
     #[arg(long, default_value = "1M", value_name = "NUMBER", value_parser = number::parse)]
     entries: u64,
-    /// The shares of places that are taken, separated by commas, each from 0.01 to 1
+    /// Loads: shares of the places that are in use, each from 0.01 to 1, separated by commas
     #[arg(long, value_delimiter = ',', default_value = "0.5,0.75,0.9,0.95,0.99", value_name = "LIST", value_parser = load)]
     load: Vec<usize>,
-    /// What tables are made to do, separated by commas
+    /// Operations, separated by commas
     #[arg(long, value_delimiter = ',', default_value = "all", value_name = "LIST", value_parser = names(Op::ALL.map(Op::name)))]
     ops: Vec<String>,
-    /// The tables, separated by commas
+    /// Tables, separated by commas
     #[arg(long, value_delimiter = ',', default_value = "all", value_name = "LIST", value_parser = names(TableKind::ALL.map(TableKind::name)))]
     tables: Vec<String>,
-    /// Who finds the flows that are over, separated by commas
+    /// How expired flows are found, separated by commas
     #[arg(long, value_delimiter = ',', default_value = "all", value_name = "LIST", value_parser = names(Ageing::ALL.map(Ageing::name)))]
     ageing: Vec<String>,
     #[command(flatten)]
     captures: Captures,
-    /// With captures: how many packets to take at most [default: 10M]
+    /// With captures: maximum number of packets to take [default: 10M]
     #[arg(long, value_name = "NUMBER", value_parser = number::parse)]
     packets: Option<u64>,
-    /// Make flows up of which the n-th is asked for as often as n to the minus this; all alike without
+    /// Generate flows with Zipf popularity: the n-th flow is looked up in proportion to 1 / n^EXPONENT [default: all flows equally often]
     #[arg(long, value_name = "EXPONENT", conflicts_with_all = ["captures", "inputs"], value_parser = exponent)]
     zipf: Option<f64>,
-    /// How many cores throughput is told for: 2, 1-2, 1,4, or all
+    /// Numbers of cores for which throughput is shown: 2, 1-2, 1,4, or all
     #[arg(long, default_value = "all", value_name = "LIST", value_parser = core_list)]
     cores: Cores,
-    /// How often each case runs; the medians are of these
+    /// Number of times that each case runs; figures are medians over these rounds
     #[arg(long, default_value_t = 5, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=1000))]
     rounds: u16,
-    /// How many packets a case has in a round
+    /// Packets of one case in a round
     #[arg(long, default_value = "500k", value_name = "NUMBER", value_parser = number::parse)]
     round_packets: u64,
-    /// How many seconds of packet time flows live in `expire`; what lives longer than half a minute is looked at on its way
+    /// Lifetime of flows in `expire`, in seconds of packet time. Flows that live longer than half a minute are also looked up on the way
     #[arg(long, default_value_t = 60, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86_400))]
     lifetime: u32,
-    /// Write a page with plots, index.html, and all figures, tables.json, into this folder
+    /// Write a page with plots (index.html) and all figures (tables.json) into this folder
     #[arg(long, value_name = "FOLDER")]
     report: Option<PathBuf>,
     /// Print JSON
@@ -87,23 +88,22 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// All that the output tells.
+/// Everything that is printed.
 pub(super) struct Measured {
     pub(super) bench: TablesBench,
     pub(super) plan: TablesPlan,
     pub(super) clock: Clock,
     pub(super) entries: usize,
-    /// Where the flows come from, in words.
+    /// Source of the flows, as text.
     pub(super) source: String,
-    /// The arguments that do it again.
+    /// The command line to repeat it.
     pub(super) again: String,
-    /// The processor, as `/proc/cpuinfo` calls it.
+    /// The processor, as in `/proc/cpuinfo`.
     pub(super) processor: String,
 }
 
 impl Measured {
-    /// What tables did under `op`, by table, then load; of the baseline, which has one load, the turn with the tables that are
-    /// held against each other ([`TablesPlan::scaling_load`]).
+    /// Rows of `op`, by table, then load. The baseline has one load; its row is from the round of [`TablesPlan::scaling_load`].
     pub(super) fn rows(&self, op: Op) -> Vec<&Resident> {
         let held = self.plan.scaling_load();
         let of = move |kind: TableKind| {
@@ -113,7 +113,7 @@ impl Measured {
         TableKind::ALL.into_iter().flat_map(of).collect()
     }
 
-    /// The operations that [`rows`](Self::rows) has some of.
+    /// Operations with [`rows`](Self::rows).
     pub(super) fn resident_ops(&self) -> Vec<Op> {
         Op::ALL.into_iter().filter(|op| !self.rows(*op).is_empty()).collect()
     }
@@ -123,8 +123,8 @@ impl Measured {
         TableKind::ALL.into_iter().filter(|kind| self.plan.tables.contains(kind)).collect()
     }
 
-    /// For each table its highest load at which 99.99 % of the flows still found room, and the bytes of an entry there as a
-    /// multiple of a flow's own.
+    /// For each table: the highest load at which 99.99 % of the flows fitted, and the bytes of an entry there as a multiple of the flow's
+    /// own bytes.
     pub(super) fn densest(&self) -> Vec<(TableKind, f64, f64)> {
         let rows = self.resident_ops().first().map_or_else(Vec::new, |op| self.rows(*op));
         let full = |row: &&&Resident| row.inserted as f64 >= row.offered as f64 * 0.9999;
@@ -137,11 +137,11 @@ impl Measured {
     }
 }
 
-/// Fewer are in the caches whatever the table does, more are no 32-bit slots.
+/// Fewer entries are always in the caches; more need more than 32-bit slots.
 const ENTRIES: RangeInclusive<u64> = 1_000..=1 << 28;
-/// Packets of captures that are taken, unless told.
+/// Default of --packets.
 const PACKETS: u64 = 10_000_000;
-/// The same figures' layout from the same seed.
+/// Fixed seed, so that runs are comparable.
 const SEED: u64 = 1;
 
 pub(super) fn perform(args: &Args) -> Result<(), Failed> {
@@ -153,15 +153,15 @@ pub(super) fn perform(args: &Args) -> Result<(), Failed> {
         return Err(Failed::usage("--round-packets takes 1,024 to 4,294,967,296"));
     }
     if !args.captures.is_given() && (args.packets.is_some() || args.captures.is_part()) {
-        let part = "--packets, --filter, --from and --to take parts of captures";
-        return Err(Failed::usage(format_args!("{part}; name one by --in, or leave them out")));
+        let part = "--packets, --filter, --from and --to need a capture";
+        return Err(Failed::usage(format_args!("{part}; give one with --in, or omit them")));
     }
     let entries = args.entries as usize;
     let plan = args.plan();
     refuse_too_much(&plan, entries)?;
     let stop = Arc::default();
     signals::stop_on_interrupt(&stop);
-    // From here on an interrupt is heeded, and whoever waits for the folder to send one may count on that.
+    // Interrupts are handled from here on; a test waits for the folder before it sends one.
     let folder = args.report.as_deref().map(Folder::make).transpose()?;
     let (traffic, source) = match args.captures.is_given() {
         true => {
@@ -171,10 +171,9 @@ pub(super) fn perform(args: &Args) -> Result<(), Failed> {
             let filled = match entries.cmp(&flows) {
                 std::cmp::Ordering::Less => format!("the first {} of its IPv4 flows", count(entries as u64)),
                 std::cmp::Ordering::Equal => "all of its IPv4 flows".to_owned(),
-                std::cmp::Ordering::Greater => format!(
-                    "its {} IPv4 flows, in as many copies as fill the table, each with other hosts",
-                    count(flows as u64)
-                ),
+                std::cmp::Ordering::Greater => {
+                    format!("its {} IPv4 flows, copied with other hosts until the table is full", count(flows as u64))
+                }
             };
             let source = format!("{name}: {filled}, in the order of {} packets", count(packets));
             (Traffic::captured(&captured, entries, SEED), source)
@@ -182,9 +181,12 @@ pub(super) fn perform(args: &Args) -> Result<(), Failed> {
         false => match args.zipf {
             Some(exponent) => (
                 Traffic::made_up(entries, Skew::Zipf(exponent), SEED),
-                format!("made-up flows, asked for by Zipf's law ({exponent})"),
+                format!("generated flows, looked up by Zipf's law ({exponent})"),
             ),
-            None => (Traffic::made_up(entries, Skew::Uniform, SEED), "made-up flows, all asked for alike".to_owned()),
+            None => (
+                Traffic::made_up(entries, Skew::Uniform, SEED),
+                "generated flows, all looked up equally often".to_owned(),
+            ),
         },
     };
 
@@ -214,7 +216,7 @@ pub(super) fn perform(args: &Args) -> Result<(), Failed> {
     }
     if interrupted {
         let report = if folder.is_some() { "; no report was written" } else { "" };
-        note(&format!("interrupted: these are the parts that were complete by then{report}\n"));
+        note(&format!("interrupted: only the complete parts are shown{report}\n"));
         return Err(Failed::Said(INTERRUPTED));
     }
     if let Some(folder) = folder {
@@ -234,7 +236,7 @@ impl Args {
 
     fn plan(&self) -> TablesPlan {
         let chosen = |names: &[String], name: &str| names.iter().any(|chosen| chosen == name);
-        // Of the default index there is one row more when it is asked for: what choosing it at run time costs.
+        // On request, one more row of the default index shows the cost of choosing it at run time.
         let by_all = |kind: &TableKind| *kind != TableKind::Chosen && chosen(&self.tables, "all");
         let mut loads = self.load.clone();
         loads.sort_unstable();
@@ -298,25 +300,25 @@ fn captured(
     })?;
     if captured.flows.is_empty() {
         return Err(Failed::input(format_args!(
-            "{} holds no IPv4 flows, and tables are measured with those",
+            "{} has no IPv4 flows, and tables are measured with IPv4 flows",
             captures.name()
         )));
     }
     if v6 > 0 && !quiet {
         let left = number::counted(v6, "packet", "packets");
-        remark(&format!("{left} of IPv6 flows left out: tables are measured with IPv4 ones\n"));
+        remark(&format!("{left} of IPv6 flows left out: tables are measured with IPv4 flows\n"));
     }
     let packets = captured.packets.len() as u64;
     Ok((captured, packets))
 }
 
-/// Refuses to fill more memory than there is: that would end with the kernel killing something.
+/// Refuses more memory than the machine has; otherwise the kernel would kill a process.
 fn refuse_too_much(plan: &TablesPlan, entries: usize) -> Result<(), Failed> {
     let need = plan.bytes(entries);
     match available_bytes() {
         Some(have) if need > have / 10 * 9 => Err(Failed::usage(format_args!(
-            "the tables that take turns would take about {}, and {} are free; take fewer --entries, or fewer at once by --tables, \
-             --ageing or --ops",
+            "the tables in memory at once would need about {}, but only {} are free; use fewer --entries, or fewer \
+             --tables, --ageing or --ops",
             bytes(need),
             bytes(have)
         ))),
@@ -324,14 +326,14 @@ fn refuse_too_much(plan: &TablesPlan, entries: usize) -> Result<(), Failed> {
     }
 }
 
-/// Reads a name of a closed set, or `all`.
+/// Parses one of these names, or `all`.
 fn names<const N: usize>(names: [&'static str; N]) -> impl TypedValueParser<Value = String> {
     PossibleValuesParser::new([&["all"], names.as_slice()].concat())
 }
 
-/// Reads `0.75` as 75 of a hundred.
+/// Parses `0.75` as 75 percent.
 fn load(text: &str) -> Result<usize, String> {
-    let wrong = || format!("`{text}` is not a load: write the share of places taken, 0.01 to 1, such as 0.75");
+    let wrong = || format!("`{text}` is not a load: write the share of places in use, from 0.01 to 1: 0.75");
     let share: f64 = text.parse().map_err(|_| wrong())?;
     let percent = (share * 100.0).round();
     let whole = (share * 100.0 - percent).abs() < 1e-6;

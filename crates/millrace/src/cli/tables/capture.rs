@@ -1,4 +1,4 @@
-//! A capture's packets, one after the other, with their five-tuples in symmetric form.
+//! Reads a capture's packets in order, with their symmetric five-tuples.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,12 +13,12 @@ use crate::print::number;
 use crate::print::output::{note, remark};
 use crate::print::progress::{Progress, Sample};
 
-/// What a packet says of its flow.
+/// The flow of a packet.
 pub(super) struct Seen {
     pub(super) time: Nanos,
     /// The symmetric five-tuple.
     pub(super) flow: FiveTuple,
-    /// Whether the first endpoint of `flow` sent it.
+    /// True if the first endpoint of `flow` sent it.
     pub(super) from_first: bool,
 }
 
@@ -32,7 +32,7 @@ pub(super) struct Extent {
     pub(super) last: Nanos,
 }
 
-/// Reads at most `packets_max` packets and shows those that have a flow to `see`.
+/// Reads at most `packets_max` packets, and calls `see` for those with a flow.
 pub(super) fn read(
     captures: &Captures,
     packets_max: u64,
@@ -83,7 +83,7 @@ pub(super) fn read(
     Ok(extent)
 }
 
-/// The symmetric five-tuple; later fragments carry no ports, so nobody can tell whose they are.
+/// The symmetric five-tuple. Later fragments have no ports, so their flow is unknown.
 fn flow(headers: &Headers) -> Option<(FiveTuple, bool)> {
     if headers.fragment == Fragment::Later {
         return None;

@@ -1,4 +1,4 @@
-//! The flows of a capture as a tracker with one idle timeout would keep them, in packet time.
+//! Counts the flows of a capture like a connection tracker with one idle timeout, in packet time.
 
 use flow::{Plan, Slot, Table};
 use packet::{FiveTuple4, FiveTuple6, Key, Nanos};
@@ -9,32 +9,32 @@ use super::capture::Seen;
 pub(super) struct Census {
     pub(super) v4: Family<FiveTuple4>,
     pub(super) v6: Family<FiveTuple6>,
-    pub(super) flows: Flows,
+    pub(super) flows: FlowStats,
     /// The most flows of each family, and of both together, that were alive at once.
     pub(super) peak: Peak,
     second: Second,
 }
 
-/// What became of the flows of both families.
+/// Statistics of the flows of both families.
 #[derive(Default)]
-pub(super) struct Flows {
+pub(super) struct FlowStats {
     pub(super) opened: u64,
     pub(super) packets: u64,
-    /// Flows that nobody answered, until they ended or the capture did.
+    /// Flows that were never answered.
     pub(super) unanswered: u64,
-    /// From the first to the last packet of each, all together.
+    /// Sum of the times from first to last packet.
     lives: f64,
-    /// How many packets each had.
+    /// Packets of each flow.
     sizes: Vec<u32>,
 }
 
-/// How many flows were alive when there were the most.
+/// Number of flows alive at the maximum.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Peak {
     pub(super) v4: usize,
     pub(super) v6: usize,
     pub(super) all: usize,
-    /// Of `all`, those that nobody had answered by then.
+    /// Those of `all` that were not answered by then.
     pub(super) unanswered: usize,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct Peak {
 pub(super) struct Family<K> {
     table: Table<K, Flow>,
     unanswered: usize,
-    /// Packets of flows that found no room: more than [`FLOWS_MAX`] were alive.
+    /// Packets of flows that did not fit, because more than [`FLOWS_MAX`] were alive.
     pub(super) uncounted: u64,
 }
 
@@ -51,7 +51,7 @@ struct Flow {
     first: Nanos,
     last: Nanos,
     packets: u32,
-    /// Whether the first endpoint opened it.
+    /// True if the first endpoint opened it.
     opener_first: bool,
     answered: bool,
 }
@@ -64,11 +64,11 @@ struct Second {
     most: u64,
 }
 
-/// A census is bounded as everything is: so many flows of a family take about a gigabyte.
+/// Maximum number of flows of a family; they need about a gigabyte.
 const FLOWS_MAX: usize = 16 << 20;
-/// Flows whose sizes are kept.
+/// Maximum number of flows with a recorded size.
 const SIZES_MAX: usize = 64 << 20;
-/// Units of ageing a packet: far more than one new flow a packet asks for, so that none is counted long after its end.
+/// Units of ageing for each packet: far more than one new flow per packet needs, so that no flow is counted long after its expiry.
 const WORK: usize = 16;
 
 impl Census {
@@ -76,7 +76,7 @@ impl Census {
         Self {
             v4: Family::new(),
             v6: Family::new(),
-            flows: Flows::default(),
+            flows: FlowStats::default(),
             peak: Peak::default(),
             second: Second::default(),
         }
@@ -103,7 +103,7 @@ impl Census {
         }
     }
 
-    /// The capture is over: what is alive counts as it is.
+    /// Ends the count; flows that are alive count as they are.
     pub(super) fn finish(&mut self) {
         for (_, flow, _) in self.v4.table.iter() {
             self.flows.end(flow);
@@ -130,7 +130,7 @@ impl Second {
     }
 }
 
-impl Flows {
+impl FlowStats {
     fn end(&mut self, flow: &Flow) {
         self.unanswered += u64::from(!flow.answered);
         self.lives += flow.last.since(flow.first).as_secs_f64();
@@ -139,7 +139,7 @@ impl Flows {
         }
     }
 
-    /// How long a flow lasts from its first to its last packet, in seconds, on average.
+    /// Mean time from the first to the last packet of a flow, in seconds.
     pub(super) fn mean_life(&self) -> f64 {
         self.lives / self.opened.max(1) as f64
     }
@@ -160,8 +160,8 @@ impl<K: Key> Family<K> {
         Self { table: table(1 << 10), unanswered: 0, uncounted: 0 }
     }
 
-    /// Ends the flows whose deadline has passed.
-    fn age(&mut self, now: Nanos, flows: &mut Flows) {
+    /// Removes expired flows.
+    fn age(&mut self, now: Nanos, flows: &mut FlowStats) {
         for _ in 0..WORK {
             if let Some(slot) = self.table.reclaim(now) {
                 self.end(slot, flows);
@@ -169,14 +169,14 @@ impl<K: Key> Family<K> {
         }
     }
 
-    fn end(&mut self, slot: Slot, flows: &mut Flows) {
+    fn end(&mut self, slot: Slot, flows: &mut FlowStats) {
         let flow = self.table.remove(slot);
         self.unanswered -= usize::from(!flow.answered);
         flows.end(&flow);
     }
 
-    /// Whether the packet opens a flow.
-    fn see(&mut self, key: K, seen: &Seen, timeout: Nanos, flows: &mut Flows) -> bool {
+    /// True if the packet opens a flow.
+    fn see(&mut self, key: K, seen: &Seen, timeout: Nanos, flows: &mut FlowStats) -> bool {
         let now = seen.time;
         let hash = self.table.hash(&key);
         if let Some(slot) = self.table.find(&key, hash) {

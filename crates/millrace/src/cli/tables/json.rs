@@ -1,4 +1,4 @@
-//! What was measured, for programs.
+//! Formats the result of a table bench as JSON.
 
 use measure::tables::{Clump, Expiring, OWN_BYTES, Resident, Scaling, Tail};
 use measure::{Basis, Spread};
@@ -60,7 +60,7 @@ pub(super) const fn basis(basis: Basis) -> &'static str {
     }
 }
 
-/// Nanoseconds a packet as millions of packets a second.
+/// Converts nanoseconds per packet to millions of packets a second.
 pub(super) const fn mops(ns: f64) -> f64 {
     1e3 / ns
 }

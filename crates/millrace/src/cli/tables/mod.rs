@@ -1,4 +1,4 @@
-//! `millrace tables`: flow tables, measured side by side and advised.
+//! `millrace tables`: measures flow tables side by side, and recommends one.
 
 mod advise;
 mod bench;
@@ -12,7 +12,7 @@ use clap::Subcommand;
 
 use super::failure::Failed;
 
-/// Measure flow tables side by side, or be told which one fits a capture
+/// Measure flow tables side by side, or recommend one for a capture
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   millrace tables bench --entries 1M --report out/

@@ -1,4 +1,4 @@
-//! The page that a bench of tables leaves behind: one file, no scripts, nothing from outside, to be read and printed.
+//! The HTML page of a table bench: one file without scripts or external content.
 
 use flow::Ageing;
 use flow::index::IndexKind;
@@ -36,28 +36,29 @@ pub(super) fn page(measured: &Measured) -> String {
             dl {
                 dt { "Processor" } dd { (processor) }
                 dt { "Load" }
-                dd { "The share of an index's places that is taken when all entries are in. The standard map has a load of
-                      its own, and is drawn as a level." }
+                dd { "The share of an index's places that are in use when all entries are in. The standard map has its own
+                      load, drawn as a horizontal line." }
                 dt { "Turns" }
-                dd { "All tables of a load lie in memory at once and run in turn, so that what drifts drifts for all." }
+                dd { "All tables of a load are in memory at once and take turns, so that a drift of the machine \
+                     affects all." }
                 dt { "Cycles" }
                 dd {
                     @match clock.ghz {
-                        Some(ghz) => { "Nanoseconds times the " (format!("{ghz:.2}")) " GHz that /proc/cpuinfo told at the start." }
-                        None => "Not told: the clock rate is unknown.",
+                        Some(ghz) => { "Nanoseconds times the " (format!("{ghz:.2}")) " GHz, the clock rate in /proc/cpuinfo at the start." }
+                        None => "Not shown: the clock rate is unknown.",
                     }
                 }
                 dt { "Latency" }
                 dd {
-                    "From passes of their own. In bursts: the burst's time, a 32nd for each packet. Alone: each packet timed by
-                     itself with nothing to overlap it with; reading the clock takes " (format!("{:.0}", clock.reading_ns))
-                    " ns and is in it, and so is what else the machine does."
+                    "Measured in separate passes. In bursts: 1/32 of the burst's time for each packet. Alone: each packet is
+                     timed by itself, without overlap; reading the clock takes " (format!("{:.0}", clock.reading_ns))
+                    " ns and is included, as are interruptions by the machine."
                 }
                 dt { "Modelled" }
-                dd { "Cores beyond the machine's are never timed: each core's share runs alone, one after the other, and the
-                      slowest counts. Such points are hollow." }
+                dd { "More cores than the machine has are never timed: each core's share runs alone, one after the other, and
+                      the slowest counts. Such points are hollow." }
                 dt { "Again" } dd { code { (again) " --report FOLDER" } }
-                dt { "Figures" } dd { "All of them are in tables.json beside this page." }
+                dt { "Figures" } dd { "All figures are in tables.json next to this page." }
             }
         }
     };
@@ -78,7 +79,7 @@ fn colour(kind: TableKind) -> usize {
     }
 }
 
-/// What stands out, in sentences.
+/// The main results, in sentences.
 fn findings(measured: &Measured) -> Markup {
     let bench = &measured.bench;
     let load = measured.plan.scaling_load();
@@ -113,7 +114,8 @@ fn findings(measured: &Measured) -> Markup {
         lines.push((
             Op::Clump.name(),
             format!(
-                "{} flows expire in one millisecond, and with {} and the wheel the worst packet of the calmest round takes {}.",
+                "{} flows expire in one millisecond. With {} and the wheel, the slowest packet of the calmest round \
+                 takes {}.",
                 count(best.flows),
                 best.table.name(),
                 time(best.after_worst.min)
@@ -135,15 +137,15 @@ fn findings(measured: &Measured) -> Markup {
     }
 }
 
-/// Which table comes first in one figure.
+/// The fastest table in one figure.
 struct First {
-    /// In words: `robin-hood leads`, or, where ranges overlap, `robin-hood and tagged are level`.
+    /// As text: `robin-hood leads`, or, if ranges overlap, `robin-hood and tagged are equally fast`.
     who: String,
-    /// The median of the table with the lowest, in nanoseconds.
+    /// Its median in nanoseconds.
     ns: f64,
 }
 
-/// The table with the lowest median, with those whose ranges overlap its own: between these the figures don't decide.
+/// The table with the lowest median, and the tables with overlapping ranges, which are equally fast.
 fn first(times: &[(TableKind, Spread)]) -> Option<First> {
     let (_, best) = times.iter().min_by(|one, other| one.1.median.total_cmp(&other.1.median))?;
     let mut level: Vec<_> = times.iter().filter(|(_, ns)| ns.min <= best.max).collect();
@@ -151,13 +153,13 @@ fn first(times: &[(TableKind, Spread)]) -> Option<First> {
     let names: Vec<&str> = level.iter().map(|(table, _)| table.name()).collect();
     let who = match names.as_slice() {
         [one] => format!("{one} leads"),
-        [others @ .., last] => format!("{} and {last} are level, as their ranges overlap,", others.join(", ")),
+        [others @ .., last] => format!("{} and {last} are equally fast, as their ranges overlap,", others.join(", ")),
         [] => return None,
     };
     Some(First { who, ns: best.median })
 }
 
-/// The loads that were asked for, and those where the standard map stands, left out.
+/// Lines over the requested loads; the standard map has its own load and is left out.
 fn lines(rows: &[&Resident], of: impl Fn(&Resident) -> (f64, f64, f64)) -> Vec<Line> {
     TableKind::ALL
         .into_iter()
@@ -178,7 +180,7 @@ fn lines(rows: &[&Resident], of: impl Fn(&Resident) -> (f64, f64, f64)) -> Vec<L
         .collect()
 }
 
-/// Cycles are nanoseconds by another measure, so the axis says how to read them.
+/// Label of the axis; it says how to convert nanoseconds to cycles.
 fn y_label(measured: &Measured) -> String {
     measured
         .clock
@@ -279,8 +281,8 @@ fn memory(op: Op, measured: &Measured) -> Markup {
         section {
             h2 { "memory and room" }
             p {
-                "A key, its 24 bytes of state and its deadline have " (OWN_BYTES) " bytes; the rest is index, lists and what is left
-                 free. Room is the share of the flows that an empty table took."
+                "A key, its 24 bytes of state and its deadline have " (OWN_BYTES) " bytes; the rest is index, lists and free
+                 space. Room is the share of the flows that fit into an empty table."
             }
             div.pair {
                 figure { (chart.svg()) }
@@ -339,7 +341,8 @@ fn expiry(measured: &Measured) -> Markup {
     html! {
         section {
             h2 { (Op::Expire.name()) }
-            p { (Op::Expire.summary()) " " (lifetime(measured)) " Where nobody ages flows, about the oldest one makes room (any, under tagged); that is what the others are held against." }
+            p { (Op::Expire.summary()) " " (lifetime(measured)) " Without ageing, roughly the oldest flow is evicted \
+                 (any flow with tagged); the others are compared with that." }
             div.pair { @for ageing in &measured.plan.ageings { (chart(*ageing)) } }
             table.numbers {
                 thead { tr {
@@ -399,10 +402,10 @@ fn clumps(rows: &[Clump]) -> Markup {
         section {
             h2 { (Op::Clump.name()) }
             p {
-                @if let Some(first) = rows.first() { (count(first.flows)) " flows expire within the same millisecond. " }
-                "Each packet behind opens a flow and is timed by itself. A stall that is the table's comes in every round, one that is the
-                 machine's in some, so the worst packet of the calmest round is drawn, beside that of the packets before anything
-                 expired. A map that is swept at one go shows what a stall is."
+                @if let Some(first) = rows.first() { (count(first.flows)) " flows expire in the same millisecond. " }
+                "Each packet after that opens a flow and is timed by itself. A stall of the table occurs in every round, a stall of the
+                 machine only in some. So the slowest packet of the calmest round is drawn, next to the slowest packet before the
+                 expiry. For comparison, one map is swept in a single step."
             }
             figure.wide { (chart.svg()) }
             table.numbers {
@@ -470,8 +473,9 @@ fn scaling(measured: &Measured) -> Markup {
         section {
             h2 { "cores" }
             p {
-                "The flows are spread over the cores by a hash, as a card would, each core with a table of its own, "
-                (measured.plan.scaling_load()) " % full; where all share one, a cuckoo++ table, packets come in turn. Hollow points and dashed lines are modelled."
+                "A hash spreads the flows over the cores, as a network card does. Each core has its own table, "
+                (measured.plan.scaling_load()) " % full. If all cores share one cuckoo++ table, they get packets \
+                     round robin. Hollow points and dashed lines are modelled."
             }
             div.pair { @for op in &ops { (chart(*op)) } }
             table.numbers {
@@ -509,7 +513,7 @@ mod tests {
         assert_eq!(who(&[of(IndexKind::Cuckoo, 12.5, 13.0, 19.0), robin]), "robin-hood leads");
         assert_eq!(
             who(&[of(IndexKind::Cuckoo, 11.5, 13.0, 19.0), robin, of(IndexKind::Tagged, 12.1, 14.0, 15.0)]),
-            "robin-hood and cuckoo are level, as their ranges overlap,"
+            "robin-hood and cuckoo are equally fast, as their ranges overlap,"
         );
         assert!(first(&[]).is_none());
     }

@@ -1,4 +1,4 @@
-//! What was measured, for a terminal.
+//! Formats the result of a table bench for a terminal.
 
 use measure::Basis;
 use measure::tables::{Clump, Expiring, OWN_BYTES, Op, Resident, Scaling, TableKind, Tail};
@@ -22,7 +22,7 @@ pub(super) fn measured(measured: &Measured, style: Style) -> String {
         out += &resident(op, measured, style);
     }
     if !bench.resident.is_empty() {
-        let what = format!("Bytes an entry at each load; a flow by itself, key, state and deadline, has {OWN_BYTES}.");
+        let what = format!("Bytes per entry at each load; the flow itself (key, state and deadline) has {OWN_BYTES}.");
         out += &heading("memory", &what, style);
         out += &memory(measured, style);
     }
@@ -32,8 +32,8 @@ pub(super) fn measured(measured: &Measured, style: Style) -> String {
     }
     if let Some(first) = bench.clumps.first() {
         let what = format!(
-            "{} expire within one millisecond; each packet opens one and is timed by itself. A stall that is the table's comes in \
-             every round, one that is the machine's in some.",
+            "{} expire in one millisecond; each packet opens a flow and is timed by itself. A stall of the table \
+             occurs in every round, a stall of the machine only in some.",
             counted(first.flows, "flow", "flows")
         );
         out += &heading(Op::Clump.name(), &what, style);
@@ -41,18 +41,18 @@ pub(super) fn measured(measured: &Measured, style: Style) -> String {
     }
     if !bench.scaling.is_empty() {
         let what = format!(
-            "The flows spread over the cores: each with a table of its own ({} % full), or all with one that they share.",
+            "The flows are spread over the cores: each core has its own table ({} % full), or all share one table.",
             plan.scaling_load()
         );
         out += &heading("cores", &what, style);
         out += &scaling(&bench.scaling, style);
     }
     let cycles = clock.ghz.map_or_else(
-        || "The clock rate is unknown, so nothing is told in cycles.".to_owned(),
-        |ghz| format!("Cycles are nanoseconds times the {ghz:.2} GHz that /proc/cpuinfo tells."),
+        || "The clock rate is unknown, so no cycles are shown.".to_owned(),
+        |ghz| format!("Cycles are nanoseconds times {ghz:.2} GHz, the clock rate in /proc/cpuinfo."),
     );
     let reading =
-        format!("Reading the clock takes {:.0} ns, which is in each time of a single packet.", clock.reading_ns);
+        format!("Reading the clock takes {:.0} ns, which each time of a single packet includes.", clock.reading_ns);
     out + &format!("\n{}\n", style.dim(format!("{cycles} {reading}")))
 }
 
@@ -60,12 +60,12 @@ fn heading(name: &str, summary: &str, style: Style) -> String {
     format!("\n{}  {}\n\n", style.bold(name), style.dim(summary))
 }
 
-/// A column's cells name what changes from row to row alone.
+/// The name of a table, empty if it is the same as in the row before.
 fn once(last: &mut Option<TableKind>, table: TableKind) -> &'static str {
     if last.replace(table) == Some(table) { "" } else { table.name() }
 }
 
-/// Rows by table, in the usual order; those of one table as they are.
+/// Rows sorted by table in the usual order; rows of one table keep their order.
 fn by_table<T>(rows: &[T], table: impl Fn(&T) -> TableKind) -> Vec<&T> {
     let mut sorted: Vec<&T> = rows.iter().collect();
     sorted.sort_by_key(|row| TableKind::ALL.into_iter().position(|kind| kind == table(row)));
@@ -77,7 +77,7 @@ fn load_columns(measured: &Measured) -> Vec<(usize, String)> {
     measured.plan.loads.iter().map(|load| (*load, format!("{load} %"))).collect()
 }
 
-/// A table's figure at each load; the baseline's, which has a load of its own, stands under none.
+/// Figures of a table at each load; the baseline has its own load and is in no column.
 fn at_loads<'a>(loads: &[(usize, String)], figure: impl Fn(usize) -> Option<String> + 'a) -> Vec<(String, Tone)> {
     loads.iter().map(|(load, _)| (figure(*load).unwrap_or_default(), Tone::Plain)).collect()
 }
@@ -130,30 +130,30 @@ fn resident(op: Op, measured: &Measured, style: Style) -> String {
     sheet.lines(2)
 }
 
-/// What was not found or found no room, where that is worth a word.
+/// A note on flows that did not fit.
 fn missing(row: &Resident) -> String {
     let percent = few((1.0 - row.hits) * 100.0);
     match row.op {
-        Op::Insert if row.hits < 1.0 => format!("{percent} found no room at {} %", row.turn_percent),
-        Op::Lookup if row.hits < 1.0 => format!("{percent} had found no room at {} %", row.turn_percent),
+        Op::Insert if row.hits < 1.0 => format!("{percent} did not fit at {} %", row.turn_percent),
+        Op::Lookup if row.hits < 1.0 => format!("{percent} had not fitted at {} %", row.turn_percent),
         Op::Lookup | Op::Insert | Op::Miss | Op::Mixed | Op::Expire | Op::Clump => String::new(),
     }
 }
 
-/// Hundredths that may be few; what isn't nothing is never told as nothing.
+/// A small percentage; only 0 is printed as 0.
 fn few(percent: f64) -> String {
     if percent > 0.0 && percent < 0.01 { "< 0.01 %".to_owned() } else { format!("{percent:.2} %") }
 }
 
-/// How long flows live that expire.
+/// Lifetime of the flows that expire.
 pub(super) fn lifetime(measured: &Measured) -> String {
-    format!("They live for {} s of packet time.", measured.plan.lifetime.0 / 1_000_000_000)
+    format!("Flows live for {} s of packet time.", measured.plan.lifetime.0 / 1_000_000_000)
 }
 
 fn memory(measured: &Measured, style: Style) -> String {
     let rows = measured.resident_ops().first().map_or_else(Vec::new, |op| measured.rows(*op));
     let loads = load_columns(measured);
-    let mut columns = vec![("bytes an entry", Align::Left)];
+    let mut columns = vec![("bytes per entry", Align::Left)];
     columns.extend(loads.iter().map(|(_, name)| (name.as_str(), Align::Right)));
     columns.extend([
         ("99.99 % find room up to", Align::Right),
@@ -186,7 +186,7 @@ fn memory(measured: &Measured, style: Style) -> String {
     sheet.lines(2)
 }
 
-/// A share of which the last thousandths matter; what isn't all is never told as all.
+/// A share near 1; only a full share is printed as such.
 pub(super) fn success(share: f64) -> String {
     if share >= 1.0 { "all".to_owned() } else { format!("{:.3} %", (share * 1e5).floor() / 1e3) }
 }
@@ -234,24 +234,24 @@ fn expiring(measured: &Measured, style: Style) -> String {
     sheet.lines(2)
 }
 
-/// How much longer a packet took than with no ageing, in hundredths.
+/// Extra time of a packet compared with no ageing, in percent.
 pub(super) fn against_none(row: &Expiring, rows: &[Expiring]) -> Option<f64> {
     let is_same = |other: &&Expiring| other.table == row.table && other.load_percent == row.load_percent;
     let none = rows.iter().filter(is_same).find(|other| other.ageing == flow::Ageing::None)?;
     (row.ageing != flow::Ageing::None).then(|| (row.ns.median / none.ns.median - 1.0) * 100.0)
 }
 
-/// How new flows came by their places, where it wasn't by ageing.
+/// How new flows got their places, other than by ageing.
 pub(super) fn made_room(row: &Expiring) -> String {
     let mut parts = Vec::new();
     if row.evicted_percent > 0.0 {
-        parts.push(format!("{} evicted someone", few(row.evicted_percent)));
+        parts.push(format!("{} evicted a flow", few(row.evicted_percent)));
     }
     if row.early_percent > 0.0 {
-        parts.push(format!("{} took a living flow's place", few(row.early_percent)));
+        parts.push(format!("{} evicted a live flow", few(row.early_percent)));
     }
     if row.refused_percent > 0.0 {
-        parts.push(format!("{} found no room", few(row.refused_percent)));
+        parts.push(format!("{} did not fit", few(row.refused_percent)));
     }
     parts.join(", ")
 }
@@ -306,7 +306,7 @@ fn scaling(rows: &[Scaling], style: Style) -> String {
         let tone = if row.basis == Basis::Measured { Tone::Dim } else { Tone::Warn };
         let how = match row.basis {
             Basis::Measured => basis(row.basis),
-            Basis::Modelled => "modelled: each core's share alone, one after the other",
+            Basis::Modelled => "modelled: each core's share runs alone, one after the other",
         };
         sheet.toned([
             (once(&mut last, row.table), Tone::Bold),

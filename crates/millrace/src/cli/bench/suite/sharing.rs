@@ -1,9 +1,9 @@
-//! `shared` and `transactional` on two cores beside `sequential` on one: where sharing gains and where it loses.
+//! `shared` and `transactional` on two cores compared with `sequential` on one.
 
 use engine::EngineKind;
 use measure::{Bench, Rounds, Spread};
 use serde_json::{Value, json};
-use synth::{Carrier, FrameLen, Params, Profile};
+use synth::{FlowTransport, FrameLen, Params, Profile};
 
 use super::{TARGETS, TRACE_PACKETS};
 use crate::cli::bench::{Args, fleets, json as figures, text, timed};
@@ -14,14 +14,14 @@ use crate::print::number::count;
 use crate::print::style::Style;
 use crate::print::table::{Align, Sheet, Tone};
 use catalogue::config::{ConfigError, Settings};
-use catalogue::{Catalogue, Entry};
+use catalogue::{Catalogue, CatalogueEntry};
 
 /// The engines whose cores share one state.
 const SHARING: [EngineKind; 2] = [EngineKind::Shared, EngineKind::Transactional];
 const CORES: usize = 2;
 const FLOWS: u64 = 10_000;
 
-/// All functions that `shared` or `transactional` takes.
+/// Results of all functions that `shared` or `transactional` supports.
 pub(super) struct Sharing {
     rows: Vec<Row>,
     /// Functions that could not be measured, each with the reason.
@@ -32,9 +32,9 @@ pub(super) struct Sharing {
 /// One function: `sequential` on one core, and each of [`SHARING`] on [`CORES`].
 struct Row {
     function: &'static str,
-    /// Millions of packets a second.
+    /// Rate of `sequential` in millions of packets a second.
     sequential: Spread,
-    /// The same of each of [`SHARING`]; `None` where the engine doesn't take the function.
+    /// Rates of [`SHARING`]; `None` if the engine doesn't support the function.
     sharing: [Option<Spread>; SHARING.len()],
 }
 
@@ -49,7 +49,7 @@ impl Sharing {
                     all.rows.extend(Row::of(function, &bench));
                 }
                 Ok(None) => {}
-                Err(Failed::Usage(reason)) => all.left_out.push(format!("{function} is left out: {reason:#}")),
+                Err(Failed::Usage(reason)) => all.left_out.push(format!("{function} is not measured: {reason:#}")),
                 Err(other) => return Err(other),
             }
         }
@@ -82,12 +82,13 @@ impl Sharing {
             sheet.toned(cells);
         }
         let mut out = format!(
-            "\ntwo cores that share state beside one under sequential, {} flows, measured: Mpps, and how many times sequential's\n\n",
+            "\ntwo cores that share state, compared with sequential on one core, {} flows, measured: Mpps, and ratio \
+             to sequential\n\n",
             count(FLOWS)
         );
         out += &sheet.lines(0);
-        out += "\ntransactional gives each core flows of its own where packet sets share nothing. load-balancer has three services and ipsec \
-                64 tunnels; all other functions run by their default settings.\n";
+        out += "\nIf packet sets share no state, transactional gives each core its own flows. load-balancer has three \
+             services and ipsec 64 tunnels; all other functions have their default settings.\n";
         for slower in SHARING.iter().enumerate().filter_map(|(at, engine)| self.slower(at, *engine)) {
             out += &format!("{}\n", style.warn(slower));
         }
@@ -100,12 +101,12 @@ impl Sharing {
         out
     }
 
-    /// The functions that the engine carries more slowly on two cores than `sequential` does on one, in a sentence.
+    /// A sentence with the functions for which the engine on two cores is slower than `sequential` on one; `None` if there are none.
     fn slower(&self, at: usize, engine: EngineKind) -> Option<String> {
         let named = |row: &Row| {
             let (times, fastest) = (row.times(at)?, row.times_fastest(at)?);
-            // Somebody else on the machine costs two cores more than one.
-            let but = if fastest < 1.0 { String::new() } else { format!(", but {fastest:.2} by the fastest rounds") };
+            // Other programs on the machine slow down two cores more than one.
+            let but = if fastest < 1.0 { String::new() } else { format!(", but {fastest:.2} in the fastest rounds") };
             Some(format!("{} ({times:.2} times{but})", row.function))
         };
         let functions: Vec<String> = self.rows.iter().filter(|row| row.is_slower(at)).filter_map(named).collect();
@@ -127,12 +128,12 @@ impl Row {
         sharing.iter().any(Option::is_some).then_some(Self { function, sequential, sharing })
     }
 
-    /// How many times the rate of `sequential`, to the two digits that are shown.
+    /// Rate relative to `sequential`, rounded to the two digits shown.
     fn times(&self, at: usize) -> Option<f64> {
         self.sharing[at].map(|mpps| two_digits(mpps.median / self.sequential.median))
     }
 
-    /// The same by the fastest rounds of both.
+    /// The same for the fastest rounds of both.
     fn times_fastest(&self, at: usize) -> Option<f64> {
         self.sharing[at].map(|mpps| two_digits(mpps.max / self.sequential.max))
     }
@@ -159,36 +160,36 @@ fn two_digits(times: f64) -> f64 {
     (times * 100.0).round() / 100.0
 }
 
-/// Measures one function; `None` where its tables can't be kept as asked.
-fn bench(args: &Args, entry: &Entry) -> Result<Option<Bench>, Failed> {
+/// Measures one function; `None` if it doesn't support the table options.
+fn bench(args: &Args, entry: &CatalogueEntry) -> Result<Option<Bench>, Failed> {
     let function = entry.description().name;
     let program = entry.load(&settings(function)?)?;
     let Ok(tables) = args.table_options.tables(&*program) else { return Ok(None) };
     let engines = [&[EngineKind::Sequential], SHARING.as_slice()].concat();
     let mut plan = super::plan(args, tables, engines, vec![1, CORES]);
     if args.undisturbed {
-        // Two cores are rarely left alone for long.
+        // Two cores are rarely undisturbed for long.
         plan.packets = plan.packets.min(2 * TRACE_PACKETS);
     }
     refuse_too_much(&*program, &fleets(&plan))?;
     timed(&*program, &synthesised(Profile::Uniform, &traffic(function))?, &plan, function, args.json).map(Some)
 }
 
-/// The traffic of the table of targets, and whole TCP connections for functions that it doesn't name.
+/// The traffic of the table of targets; whole TCP connections for functions that are not in it.
 fn traffic(function: &str) -> Params {
     let target = TARGETS.iter().find(|target| target.function == function && target.flows == FLOWS);
     Params {
         packets: TRACE_PACKETS,
         flows: Some(FLOWS),
         frame_len: Some(FrameLen::Fixed(64)),
-        transport: Some(target.map_or(Carrier::Tcp, |target| target.carrier)),
+        transport: Some(target.map_or(FlowTransport::Tcp, |target| target.carrier)),
         // Few clients have one server, which is the balanced service.
         hosts: (function == "load-balancer").then_some(16),
         ..Params::default()
     }
 }
 
-/// What a function that does nothing unconfigured is configured with.
+/// Configuration for functions that do nothing without one.
 fn settings(function: &str) -> Result<Settings, ConfigError> {
     let mut settings = Settings::default();
     match function {
@@ -236,11 +237,12 @@ mod tests {
             row("nat", 20.0, Some(30.0), Some(30.0)),
             row("policer", 70.0, Some(52.5), Some(140.0)),
         ]);
-        let told = "shared on two cores is slower than sequential on one for ddos (0.50 times), policer (0.75 times).";
-        assert_eq!(all.slower(0, EngineKind::Shared).as_deref(), Some(told));
+        let expected =
+            "shared on two cores is slower than sequential on one for ddos (0.50 times), policer (0.75 times).";
+        assert_eq!(all.slower(0, EngineKind::Shared).as_deref(), Some(expected));
         assert_eq!(all.slower(1, EngineKind::Transactional), None);
         let text = all.text(Style { colour: false });
-        assert!(text.contains(told) && !text.contains("transactional on two cores is"), "{text}");
+        assert!(text.contains(expected) && !text.contains("transactional on two cores is"), "{text}");
         let nat = text.lines().find(|line| line.starts_with("nat")).unwrap();
         assert_eq!(nat.split_whitespace().collect::<Vec<_>>(), ["nat", "20.0", "30.0", "1.50", "30.0", "1.50"]);
     }
@@ -256,8 +258,9 @@ mod tests {
     fn a_loss_that_the_fastest_rounds_do_not_have_says_so() {
         let mut nat = row("nat", 20.0, Some(15.0), None);
         nat.sharing[0] = Some(Spread { min: 10.0, median: 15.0, max: 30.0 });
-        let told = "shared on two cores is slower than sequential on one for nat (0.75 times, but 1.50 by the fastest rounds).";
-        assert_eq!(sharing(vec![nat]).slower(0, EngineKind::Shared).as_deref(), Some(told));
+        let expected = "shared on two cores is slower than sequential on one for nat (0.75 times, but 1.50 in the \
+             fastest rounds).";
+        assert_eq!(sharing(vec![nat]).slower(0, EngineKind::Shared).as_deref(), Some(expected));
     }
 
     #[test]
@@ -280,7 +283,7 @@ mod tests {
             assert!(settings(function).is_ok_and(|settings| entry.load(&settings).is_ok()), "{function}");
             assert_eq!(traffic(function).flows, Some(FLOWS), "{function}");
         }
-        assert_eq!(traffic("nat").transport, Some(Carrier::Udp), "as in the table of targets");
-        assert_eq!(traffic("firewall").transport, Some(Carrier::Tcp));
+        assert_eq!(traffic("nat").transport, Some(FlowTransport::Udp), "as in the table of targets");
+        assert_eq!(traffic("firewall").transport, Some(FlowTransport::Tcp));
     }
 }

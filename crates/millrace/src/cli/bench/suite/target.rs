@@ -1,23 +1,23 @@
-//! A target as a multiple of the bare loop, and whether a figure meets it.
+//! Targets as multiples of the time of the bare loop.
 
-/// A time beside the bare loop's of the same rounds, and how many times the bare loop's it may be.
+/// A time, the time of the bare loop in the same rounds, and the target.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Against {
     /// Nanoseconds a packet.
     pub(super) ns: f64,
     /// Nanoseconds a packet of the bare loop.
     pub(super) bare_ns: f64,
-    /// How many times the bare loop's time meets the target, at most.
+    /// Largest multiple of the bare loop's time that meets the target.
     pub(super) target: f64,
 }
 
 impl Against {
-    /// A rate in millions of packets a second, as the time of a packet.
+    /// Converts a rate in millions of packets a second to the time of a packet.
     pub(super) fn of_rate(mpps: f64, bare_ns: f64, target: f64) -> Self {
         Self { ns: 1e3 / mpps, bare_ns, target }
     }
 
-    /// How many times the bare loop's time this is.
+    /// The time as a multiple of the bare loop's.
     pub(super) fn times(self) -> f64 {
         self.ns / self.bare_ns
     }

@@ -1,15 +1,15 @@
-//! What the reader of a configuration says of a wrong value, in the words of whoever writes such files: it speaks of Rust's types.
+//! Translates error messages of the TOML reader, which mention Rust types, into the words of a configuration file.
 
-/// The message without types' names: `a whole number is wanted here, not the text "x"`.
+/// The message without types' names: `expected a whole number, found the text "x"`.
 pub(super) fn plain(message: &str) -> String {
     let message = message.trim_end();
-    let told = ["invalid type: ", "invalid value: "].into_iter().find_map(|start| message.strip_prefix(start));
+    let reported = ["invalid type: ", "invalid value: "].into_iter().find_map(|start| message.strip_prefix(start));
     // The text that was found may hold the same words.
-    if let Some((found, wanted)) = told.and_then(|told| told.rsplit_once(", expected ")) {
+    if let Some((found, wanted)) = reported.and_then(|reported| reported.rsplit_once(", expected ")) {
         let wanted = self::wanted(wanted);
         return match self::found(found) {
-            Some(found) => format!("{wanted} is wanted here, not {found}"),
-            None => format!("{wanted} is wanted here"),
+            Some(found) => format!("expected {wanted}, found {found}"),
+            None => format!("expected {wanted}"),
         };
     }
     if let Some(name) = message.strip_prefix("missing field ") {
@@ -19,7 +19,7 @@ pub(super) fn plain(message: &str) -> String {
         return format!("`{unknown}` is none of the choices: {}", choices.join(", "));
     }
     match message {
-        "wanted string or table" => format!("{TEXT} is wanted here"),
+        "wanted string or table" => format!("expected {TEXT}"),
         _ => message.replace('\n', "; "),
     }
 }
@@ -53,7 +53,7 @@ fn wanted(expected: &str) -> &str {
     }
 }
 
-const TABLE: &str = "a table of keys, as { key = value },";
+const TABLE: &str = "a table of keys, as { key = value }";
 
 /// `None` for what has no name outside of Rust.
 fn found(found: &str) -> Option<String> {
@@ -112,19 +112,19 @@ mod tests {
     #[test]
     fn no_type_is_named() {
         for (text, says) in [
-            ("count = \"many\"", "a whole number is wanted here, not the text \"many\""),
-            ("count = 1.5", "a whole number is wanted here, not the number 1.5"),
-            ("count = 70000", "a whole number is wanted here, not the number 70000"),
-            ("share = true", "a number is wanted here, not true"),
-            ("name = 7", "a text in quotes is wanted here, not the number 7"),
-            ("name = [7]", "a text in quotes is wanted here, not a list"),
-            ("is_on = \"a, expected b\"", "true or false is wanted here, not the text \"a, expected b\""),
-            ("list = \"x\"", "a list in [ ] is wanted here, not the text \"x\""),
-            ("list = [7]", "a table of keys, as { key = value }, is wanted here, not the number 7"),
+            ("count = \"many\"", "expected a whole number, found the text \"many\""),
+            ("count = 1.5", "expected a whole number, found the number 1.5"),
+            ("count = 70000", "expected a whole number, found the number 70000"),
+            ("share = true", "expected a number, found true"),
+            ("name = 7", "expected a text in quotes, found the number 7"),
+            ("name = [7]", "expected a text in quotes, found a list"),
+            ("is_on = \"a, expected b\"", "expected true or false, found the text \"a, expected b\""),
+            ("list = \"x\"", "expected a list in [ ], found the text \"x\""),
+            ("list = [7]", "expected a table of keys, as { key = value }, found the number 7"),
             ("list = [{ from = 1 }]", "`to` is missing"),
             ("way = \"up\"", "`up` is none of the choices: in, out"),
-            ("way = 7", "a text in quotes is wanted here"),
-            ("address = 7", "a text in quotes is wanted here, not the number 7"),
+            ("way = 7", "expected a text in quotes"),
+            ("address = 7", "expected a text in quotes, found the number 7"),
         ] {
             assert_eq!(plain(&message(text)), says, "{text}");
         }

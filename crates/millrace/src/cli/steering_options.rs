@@ -1,29 +1,29 @@
-//! How steering follows the load, as commands take it.
+//! Options of steering: the indirection table and how it follows the load.
 
 use engine::{BUCKETS, EPOCH, EngineKind, Options};
 
 use super::failure::Failed;
 use crate::print::number;
 
-/// How steering follows the load.
+/// Options of steering.
 #[derive(clap::Args)]
 #[command(next_help_heading = "Steering")]
-pub(super) struct Load {
-    /// Entries of the indirection table: 128, 256 or 512 [default: 128]
+pub(super) struct SteeringOptions {
+    /// Entries of the indirection table, for rss, rss++, hybrid and transactional: 128, 256 or 512 [default: 128]
     #[arg(long, value_name = "NUMBER", value_parser = buckets)]
     buckets: Option<usize>,
-    /// With rss++ and hybrid: how many packets pass between two looks at the load, which come between reads of up to a thousand
-    /// or so [default: 16384]
+    /// With rss++ and hybrid: number of packets between two measurements of the load. The load is measured between reads, and one read
+    /// takes up to about 1000 packets [default: 16384]
     #[arg(long, value_name = "PACKETS", value_parser = number::parse_positive)]
     epoch: Option<u64>,
-    /// With rss++ and hybrid: what one core carries in millions of packets a second; as many cores are in use as the packets
-    /// need, by their own times [default: all are]
+    /// With rss++ and hybrid: rate that one core can process, in millions of packets a second. Only as many cores are used as the
+    /// packets' time stamps require [default: use all cores]
     #[arg(long, value_name = "MPPS", value_parser = packets_a_second)]
     core_rate: Option<u64>,
 }
 
-impl Load {
-    /// The arguments that steer so again, each behind a blank, as far as an engine takes them.
+impl SteeringOptions {
+    /// Formats the options that this engine uses, each after a space, so that a command can be repeated.
     pub(super) fn again(&self, kind: EngineKind) -> String {
         let given = [
             ("--buckets", self.buckets.map(|buckets| buckets.to_string())),
@@ -35,12 +35,12 @@ impl Load {
         taken.filter_map(|((option, value), _)| value.map(|value| format!(" {option} {value}"))).collect()
     }
 
-    /// The first option that changes nothing under this engine.
+    /// Returns the first given option that this engine ignores.
     pub(super) fn idle(&self, kind: EngineKind) -> Option<&'static str> {
         self.asked(&[kind]).into_iter().find(|(_, asked, known, _)| *asked && !known).map(|(option, ..)| option)
     }
 
-    /// Each option, whether it is asked for, whether one of these engines knows it, and which do.
+    /// For each option: its name, whether it was given, whether one of these engines uses it, and which engines do.
     fn asked(&self, kinds: &[EngineKind]) -> [(&'static str, bool, bool, &'static str); 3] {
         let follows = kinds.iter().any(|kind| kind.moves_state());
         let hashes = follows || kinds.iter().any(|kind| matches!(kind, EngineKind::Rss | EngineKind::Transactional));
@@ -51,22 +51,20 @@ impl Load {
         ]
     }
 
-    /// Sets what was asked for.
+    /// Copies the given options to `options`.
     ///
     /// # Errors
-    /// When none of these engines knows it, or on so many cores at most nothing could come of it.
+    /// An option was given that none of these engines uses, or `--core-rate` with a single core.
     pub(super) fn set(&self, kinds: &[EngineKind], cores: usize, options: &mut Options) -> Result<(), Failed> {
         for (option, asked, known, whose) in self.asked(kinds) {
             if asked && !known {
                 return Err(Failed::usage(format_args!(
-                    "{option} belongs to {whose}; name one of them, or leave it out"
+                    "{option} is for {whose}; choose one of these engines or omit the option"
                 )));
             }
         }
         if self.core_rate.is_some() && cores < 2 {
-            return Err(Failed::usage(
-                "--core-rate says how many of several cores are in use; give it --cores 2 or more, or leave it out",
-            ));
+            return Err(Failed::usage("--core-rate needs --cores 2 or more; give more cores or omit the option"));
         }
         options.buckets = self.buckets.unwrap_or(BUCKETS);
         options.epoch = self.epoch.unwrap_or(EPOCH);
@@ -82,7 +80,7 @@ fn buckets(text: &str) -> Result<usize, String> {
         .ok_or_else(|| "write 128, 256 or 512".to_owned())
 }
 
-/// Reads millions of packets a second.
+/// Parses millions of packets a second.
 fn packets_a_second(text: &str) -> Result<u64, String> {
     let mpps = text.parse::<f64>().ok().filter(|mpps| (1e-6..=1e6).contains(mpps));
     mpps.map(|mpps| (mpps * 1e6).round() as u64)

@@ -1,37 +1,37 @@
-//! The words of a case's line: separated by blanks, but for what stands in quotes or parentheses.
+//! Splits a line of a case into tokens, separated by spaces; quotes and parentheses group text.
 
-/// What a line is made of.
+/// A token of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Word {
+pub(super) enum Token {
     Plain(String),
-    /// Stood in quotes; escapes are resolved.
+    /// Text in quotes, with escapes resolved.
     Quoted(Vec<u8>),
-    /// Stood in parentheses.
+    /// Tokens in parentheses.
     Group(Vec<Self>),
 }
 
-/// Splits a line, up to where a comment begins.
-pub(super) fn split(line: &str) -> Result<Vec<Word>, String> {
+/// Splits a line, up to a comment.
+pub(super) fn split(line: &str) -> Result<Vec<Token>, String> {
     let mut rest = line;
     let words = group(&mut rest, false)?;
     debug_assert!(rest.is_empty(), "all of the line is read");
     Ok(words)
 }
 
-fn group(rest: &mut &str, inner: bool) -> Result<Vec<Word>, String> {
+fn group(rest: &mut &str, inner: bool) -> Result<Vec<Token>, String> {
     let mut words = Vec::new();
     loop {
         *rest = rest.trim_start();
         match rest.chars().next() {
-            None | Some('#') if inner => return Err("a `(` has no `)`".to_owned()),
+            None | Some('#') if inner => return Err("`(` without `)`".to_owned()),
             None | Some('#') => {
                 *rest = "";
                 return Ok(words);
             }
-            Some('"') => words.push(Word::Quoted(quoted(rest)?)),
+            Some('"') => words.push(Token::Quoted(quoted(rest)?)),
             Some('(') => {
                 *rest = &rest[1..];
-                words.push(Word::Group(group(rest, true)?));
+                words.push(Token::Group(group(rest, true)?));
             }
             Some(')') if inner => {
                 *rest = &rest[1..];
@@ -40,7 +40,7 @@ fn group(rest: &mut &str, inner: bool) -> Result<Vec<Word>, String> {
             Some(')') => return Err("a `)` has no `(`".to_owned()),
             Some(_) => {
                 let end = rest.find(|c: char| c.is_whitespace() || "()\"#".contains(c)).unwrap_or(rest.len());
-                words.push(Word::Plain(rest[..end].to_owned()));
+                words.push(Token::Plain(rest[..end].to_owned()));
                 *rest = &rest[end..];
             }
         }
@@ -65,15 +65,15 @@ fn quoted(rest: &mut &str) -> Result<Vec<u8>, String> {
                 Some('x') => {
                     let digits: String = chars.by_ref().take(2).map(|(_, digit)| digit).collect();
                     bytes.extend(hex(&digits).filter(|bytes| bytes.len() == 1).ok_or_else(|| {
-                        format!("`\\x{digits}` is no byte: write two hexadecimal digits, as in `\\x0a`")
+                        format!("`\\x{digits}` is not a byte: write two hexadecimal digits, as in `\\x0a`")
                     })?);
                 }
-                escape => return Err(format!("`\\{}` is no escape", escape.unwrap_or(' '))),
+                escape => return Err(format!("`\\{}` is not an escape", escape.unwrap_or(' '))),
             },
             other => bytes.extend(other.encode_utf8(&mut [0; 4]).bytes()),
         }
     }
-    Err("a text has no end: a `\"` is missing".to_owned())
+    Err("the text has no end: `\"` is missing".to_owned())
 }
 
 /// The bytes that a text of hexadecimal digits stands for.
@@ -83,57 +83,57 @@ pub(super) fn hex(digits: &str) -> Option<Vec<u8>> {
     Some(digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect())
 }
 
-/// The words that are left of a line.
-pub(super) struct Words<'a> {
-    left: &'a [Word],
+/// The remaining tokens of a line.
+pub(super) struct Tokens<'a> {
+    left: &'a [Token],
 }
 
-impl<'a> Words<'a> {
-    pub(super) const fn new(left: &'a [Word]) -> Self {
+impl<'a> Tokens<'a> {
+    pub(super) const fn new(left: &'a [Token]) -> Self {
         Self { left }
     }
 
-    pub(super) fn peek(&self) -> Option<&'a Word> {
+    pub(super) fn peek(&self) -> Option<&'a Token> {
         self.left.first()
     }
 
-    pub(super) fn next(&mut self) -> Option<&'a Word> {
+    pub(super) fn next(&mut self) -> Option<&'a Token> {
         let (first, left) = self.left.split_first()?;
         self.left = left;
         Some(first)
     }
 
-    /// The next word, if it is this one.
+    /// Takes the next token if it is this word.
     pub(super) fn take(&mut self, word: &str) -> bool {
-        let is_it = matches!(self.peek(), Some(Word::Plain(next)) if next == word);
+        let is_it = matches!(self.peek(), Some(Token::Plain(next)) if next == word);
         if is_it {
             self.next();
         }
         is_it
     }
 
-    /// The next word, which `what` has to follow.
+    /// The next word; `what` describes it in errors.
     pub(super) fn plain(&mut self, what: &str) -> Result<&'a str, String> {
         match self.next() {
-            Some(Word::Plain(word)) => Ok(word),
-            Some(other) => Err(format!("{} stands where {what} is expected", show(other))),
-            None => Err(format!("the line ends where {what} is expected")),
+            Some(Token::Plain(word)) => Ok(word),
+            Some(other) => Err(format!("found {}, expected {what}", show(other))),
+            None => Err(format!("the line ends, expected {what}")),
         }
     }
 
     /// The next word as a number.
     pub(super) fn number<T: std::str::FromStr>(&mut self, what: &str) -> Result<T, String> {
         let word = self.plain(what)?;
-        word.parse().map_err(|_| format!("`{word}` stands where {what} is expected"))
+        word.parse().map_err(|_| format!("found `{word}`, expected {what}"))
     }
 }
 
-/// A word as an error shows it.
-pub(super) fn show(word: &Word) -> String {
+/// A token as errors show it.
+pub(super) fn show(word: &Token) -> String {
     match word {
-        Word::Plain(word) => format!("`{word}`"),
-        Word::Quoted(text) => format!("\"{}\"", text.escape_ascii()),
-        Word::Group(_) => "a group in parentheses".to_owned(),
+        Token::Plain(word) => format!("`{word}`"),
+        Token::Quoted(text) => format!("\"{}\"", text.escape_ascii()),
+        Token::Group(_) => "a group in parentheses".to_owned(),
     }
 }
 
@@ -141,8 +141,8 @@ pub(super) fn show(word: &Word) -> String {
 mod tests {
     use super::*;
 
-    fn plain(word: &str) -> Word {
-        Word::Plain(word.to_owned())
+    fn plain(word: &str) -> Token {
+        Token::Plain(word.to_owned())
     }
 
     #[test]
@@ -151,8 +151,8 @@ mod tests {
             plain("udp"),
             plain("a"),
             plain(">"),
-            Word::Quoted(b"x \"#\r\n\xff".to_vec()),
-            Word::Group(vec![plain("b"), Word::Group(vec![plain("c")])]),
+            Token::Quoted(b"x \"#\r\n\xff".to_vec()),
+            Token::Group(vec![plain("b"), Token::Group(vec![plain("c")])]),
         ];
         assert_eq!(split(" udp a > \"x \\\"#\\r\\n\\xff\"(b (c)) # d (\" ").unwrap(), expected);
         assert_eq!(split("# nothing").unwrap(), []);
@@ -162,10 +162,10 @@ mod tests {
     fn slips_are_told() {
         for (line, says) in [
             ("\"a", "no end"),
-            ("\"\\q\"", "`\\q` is no escape"),
-            ("\"\\x1\"", "no byte"),
-            ("(a", "no `)`"),
-            ("(a # b)", "no `)`"),
+            ("\"\\q\"", "`\\q` is not an escape"),
+            ("\"\\x1\"", "not a byte"),
+            ("(a", "without `)`"),
+            ("(a # b)", "without `)`"),
             ("a)", "no `(`"),
         ] {
             let error = split(line).unwrap_err();

@@ -1,33 +1,33 @@
-//! A conversation, packet by packet: who speaks, and what the TCP header says.
+//! One conversation, packet by packet: which host sends, and the TCP header.
 
 use packet::TcpFlags;
 
 use super::lengths::{SEGMENT, TCP_MIN};
-use super::{Carrier, FrameLen, Profile};
+use super::{FlowTransport, FrameLen, Profile};
 use crate::rng::Rng;
 
-/// How hosts talk.
+/// Kind of conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Talk {
     /// TCP from SYN to FIN.
     Tcp,
-    /// UDP in turns.
+    /// UDP, in both directions alternately.
     Udp,
-    /// UDP from the client alone.
+    /// UDP, from the client only.
     OneWay,
     /// TCP that gets no answer.
     Syn,
-    /// TCP where it is long enough to be a conversation, UDP otherwise.
+    /// TCP if it is long enough, else UDP.
     ByLength,
 }
 
 impl Talk {
-    pub(super) const fn new(profile: Profile, carrier: Option<Carrier>) -> Self {
+    pub(super) const fn new(profile: Profile, carrier: Option<FlowTransport>) -> Self {
         match (profile, carrier) {
             (Profile::SynFlood, _) => Self::Syn,
-            (_, Some(Carrier::Tcp)) | (Profile::Hyperscaler | Profile::SingleFlow, None) => Self::Tcp,
+            (_, Some(FlowTransport::Tcp)) | (Profile::Hyperscaler | Profile::SingleFlow, None) => Self::Tcp,
             (Profile::Uniform, _) => Self::OneWay,
-            (_, Some(Carrier::Udp)) => Self::Udp,
+            (_, Some(FlowTransport::Udp)) => Self::Udp,
             (Profile::UniversityDc | Profile::Backbone, None) => Self::ByLength,
         }
     }
@@ -42,16 +42,16 @@ impl Talk {
     }
 }
 
-/// A conversation at some point of it.
+/// A conversation in progress.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Session {
-    /// Where its order of packets keeps it.
+pub(super) struct Conversation {
+    /// Its index in the order of packets.
     pub(super) slot: u32,
     /// The mean time to its next packet.
     pub(super) gap: u64,
     pub(super) who: Hosts,
     talk: Talk,
-    /// Whether the client is the one who sends the bulk.
+    /// True if the client sends most of the data.
     upload: bool,
     sent: u32,
     total: u32,
@@ -59,7 +59,7 @@ pub(super) struct Session {
     server_next: u32,
 }
 
-/// Who talks.
+/// The two hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Hosts {
     /// 24 bits of address.
@@ -70,7 +70,7 @@ pub(super) struct Hosts {
     pub(super) ipv6: bool,
 }
 
-/// What a packet says.
+/// Content of a packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Segment {
     pub(super) from_client: bool,
@@ -87,14 +87,14 @@ pub(super) struct TcpSegment {
     pub(super) flags: TcpFlags,
 }
 
-/// Who sends a segment of a TCP conversation, and which.
-struct Turn {
+/// Sender and kind of a TCP segment.
+struct SegmentPlan {
     from_client: bool,
     flags: TcpFlags,
     payload: u16,
 }
 
-impl Session {
+impl Conversation {
     /// A conversation of `total` packets before its first.
     pub(super) fn new(who: Hosts, talk: Talk, total: u32, rng: &mut Rng) -> Self {
         let [client_next, server_next] = [rng.bits() as u32, rng.bits() as u32];
@@ -131,17 +131,17 @@ impl Session {
                 Segment { from_client: true, payload: 0, tcp: Some(tcp) }
             }
             Talk::Tcp => {
-                let turn = self.turn(index, rng, frame_len);
-                self.say(turn)
+                let plan = self.plan(index, rng, frame_len);
+                self.say(plan)
             }
         }
     }
 
-    /// Who sends the segment number `index`, and which.
-    fn turn(&self, index: u32, rng: &mut Rng, frame_len: FrameLen) -> Turn {
+    /// Sender and kind of segment number `index`.
+    fn plan(&self, index: u32, rng: &mut Rng, frame_len: FrameLen) -> SegmentPlan {
         const DATA: TcpFlags = TcpFlags::ACK.with(TcpFlags::PSH);
         const CLOSE: TcpFlags = TcpFlags::ACK.with(TcpFlags::FIN);
-        let control = |from_client, flags| Turn { from_client, flags, payload: 0 };
+        let control = |from_client, flags| SegmentPlan { from_client, flags, payload: 0 };
         match (index, self.total - index) {
             (0, _) => control(true, TcpFlags::SYN),
             (1, _) => control(false, TcpFlags::SYN.with(TcpFlags::ACK)),
@@ -149,19 +149,19 @@ impl Session {
             (_, 3) => control(true, CLOSE),
             (_, 2) => control(false, CLOSE),
             (_, 1) => control(true, TcpFlags::ACK),
-            (3, _) => Turn { from_client: true, flags: DATA, payload: self.payload(frame_len, 20, 500, rng) },
+            (3, _) => SegmentPlan { from_client: true, flags: DATA, payload: self.payload(frame_len, 20, 500, rng) },
             // Two segments and an acknowledgement, over and over.
             (4.., _) if (index - 4) % 3 == 2 => control(!self.upload, TcpFlags::ACK),
             (4.., _) => {
                 let most = if self.total > 100 { SEGMENT as u16 } else { 600 };
-                Turn { from_client: self.upload, flags: DATA, payload: self.payload(frame_len, 20, most, rng) }
+                SegmentPlan { from_client: self.upload, flags: DATA, payload: self.payload(frame_len, 20, most, rng) }
             }
         }
     }
 
-    /// Puts numbers to a segment and counts what it takes of the sequence space.
-    fn say(&mut self, turn: Turn) -> Segment {
-        let Turn { from_client, flags, payload } = turn;
+    /// Sets the sequence numbers of a segment, and advances them.
+    fn say(&mut self, plan: SegmentPlan) -> Segment {
+        let SegmentPlan { from_client, flags, payload } = plan;
         let (own, other) = if from_client {
             (&mut self.client_next, self.server_next)
         } else {

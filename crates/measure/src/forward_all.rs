@@ -1,10 +1,10 @@
-//! The function that does nothing: what is left of a packet's time is dispatch.
+//! A function that does nothing. Its time per packet is the dispatch cost.
 
 use nf::{Description, NetworkFunction, Opened, PacketSet, Sharing, Sizing, Step, Verdict};
 use packet::{FiveTuple, Headers};
 
 /// Forwards every packet.
-pub(crate) struct Pass;
+pub(crate) struct ForwardAll;
 
 /// No packet contributes anything.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -24,7 +24,7 @@ impl nf::Meta for Never {
     }
 }
 
-impl NetworkFunction for Pass {
+impl NetworkFunction for ForwardAll {
     type Meta = Never;
     type Flow = ();
     type Shared<M: memory::Memory> = ();
