@@ -20,7 +20,7 @@ use serde_json::Value;
 use super::engines::{self, Choice, Cores};
 use super::failure::Failed;
 use super::folder::{Folder, refuse_no_folder};
-use super::table_options::TableOptions;
+use super::table_options::{GuardOption, TableOptions};
 use super::traffic::{Counter, Source};
 use super::{Configuration, entry, refuse_too_much, signals};
 use crate::print::number::{self, counted};
@@ -80,6 +80,8 @@ pub(super) struct Args {
     json: bool,
     #[command(flatten)]
     table_options: TableOptions,
+    #[command(flatten)]
+    guard_option: GuardOption,
 }
 
 pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> {
@@ -105,8 +107,8 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
         return loss::perform(args, &*program, entry.description());
     }
     let traffic = args.source.load(args.json)?;
-    let plan =
-        args.plan(engine::Options { tables: args.table_options.tables(&*program)?, ..engine::Options::default() });
+    let tables = args.table_options.guarded_tables(&args.guard_option, &*program)?;
+    let plan = args.plan(engine::Options { tables, ..engine::Options::default() });
     refuse_too_much(&*program, &fleets(&plan))?;
     let bench = timed(&*program, &traffic.trace, &plan, entry.description().name, args.json)?;
     if let ([], Some((.., reason))) = (bench.rows.as_slice(), bench.refused.first()) {

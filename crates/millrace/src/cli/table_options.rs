@@ -32,22 +32,34 @@ pub(super) struct TableOptions {
     /// the table [default: no limit]
     #[arg(long, value_name = "FLOWS", value_parser = flows)]
     per_source: Option<u32>,
+}
+
+/// How `shared` guards its flows: for comparisons, so only `bench` and `verify` have it.
+#[derive(clap::Args)]
+#[command(next_help_heading = "Flow tables")]
+pub(super) struct GuardOption {
     /// How the cores of `shared` exclude each other on a flow
     #[arg(long, value_name = "HOW", default_value = EntryGuard::default().name(), value_parser = guard())]
     guard: EntryGuard,
 }
 
+impl GuardOption {
+    /// Formats the option if it differs from its default, after a space.
+    pub(super) fn again(&self) -> String {
+        if self.guard == EntryGuard::default() { String::new() } else { format!(" --guard {}", self.guard.name()) }
+    }
+}
+
 impl TableOptions {
     /// Formats the options that differ from the defaults, each after a space, so that a command can be repeated.
     pub(super) fn again(&self) -> String {
-        let Self { table, ageing, eviction, early_drop, per_source, guard } = self;
+        let Self { table, ageing, eviction, early_drop, per_source } = self;
         let given = [
             (*table != IndexKind::default()).then(|| format!(" --table {}", table.name())),
             (*ageing != Ageing::default()).then(|| format!(" --ageing {}", ageing.name())),
             (*eviction != Eviction::default()).then(|| format!(" --eviction {}", eviction.name())),
             early_drop.map(|percent| format!(" --early-drop {percent}")),
             per_source.map(|flows| format!(" --per-source {flows}")),
-            (*guard != EntryGuard::default()).then(|| format!(" --guard {}", guard.name())),
         ];
         given.into_iter().flatten().collect()
     }
@@ -57,13 +69,25 @@ impl TableOptions {
     /// # Errors
     /// The function doesn't support it.
     pub(super) fn tables(&self, program: &dyn Program) -> Result<Tables, Failed> {
+        self.guarded(EntryGuard::default(), program)
+    }
+
+    /// Returns the same, with this guard of the flows of `shared`.
+    ///
+    /// # Errors
+    /// The function doesn't support it.
+    pub(super) fn guarded_tables(&self, option: &GuardOption, program: &dyn Program) -> Result<Tables, Failed> {
+        self.guarded(option.guard, program)
+    }
+
+    fn guarded(&self, guard: EntryGuard, program: &dyn Program) -> Result<Tables, Failed> {
         let tables = Tables {
             index: self.table,
             ageing: self.ageing,
             eviction: self.eviction,
             early_drop_percent: self.early_drop,
             per_source: self.per_source,
-            guard: self.guard,
+            guard,
         };
         program.accepts(&tables).map_err(Failed::usage)?;
         Ok(tables)

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::engines::{self, Choice, Cores};
 use super::failure::{Failed, OUTCOME};
 use super::steering_options::SteeringOptions;
-use super::table_options::TableOptions;
+use super::table_options::{GuardOption, TableOptions};
 use super::traffic::Source;
 use super::{Configuration, entry, files, signals};
 use crate::print::number::{count, counted};
@@ -63,6 +63,8 @@ pub(super) struct Args {
     #[command(flatten)]
     table_options: TableOptions,
     #[command(flatten)]
+    guard_option: GuardOption,
+    #[command(flatten)]
     steering_options: SteeringOptions,
 }
 
@@ -80,7 +82,8 @@ pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> 
     }
     signals::exit_on_interrupt("nothing was verified; the traffic was still being read");
     let traffic = args.source.load(args.json)?;
-    let mut options = Options { tables: args.table_options.tables(&*program)?, ..Options::default() };
+    let mut options =
+        Options { tables: args.table_options.guarded_tables(&args.guard_option, &*program)?, ..Options::default() };
     args.steering_options.set(&engines::chosen(&args.engines), args.cores.most(), &mut options)?;
     let rows = rows(args, &*program, &options, &traffic.trace);
     if let [Row { verified, .. }, ..] = rows.as_slice()
@@ -239,7 +242,7 @@ fn explain(args: &Args, mismatch: &Mismatch, saved: Option<&Path>) -> String {
             args.function,
             args.source.again(),
             args.configuration.again(),
-            args.table_options.again(),
+            args.table_options.again() + &args.guard_option.again(),
             args.steering_options.again(*engine),
         );
     }
