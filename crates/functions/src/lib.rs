@@ -1,4 +1,16 @@
-//! The catalogue of network functions, one file each.
+//! The network functions that ship with Millrace: firewall, NAT, connection tracker, policer, detectors and others.
+//!
+//! Each function has a file here, a page in `docs/`, and a configuration type that is read from TOML. A function knows no engine, port,
+//! clock or thread; it implements the contract of the crate `nf`. [`each`] visits all of them, with their test configurations.
+//!
+//! ```
+//! use millrace_functions::syn_limit::{Config, SynLimit};
+//! use nf::NetworkFunction;
+//!
+//! let config: Config = toml::from_str("rate = 50").expect("the configuration is right");
+//! let function = SynLimit::new(config);
+//! assert_eq!(function.packet_set().to_string(), "source address");
+//! ```
 #![no_std]
 #![forbid(unsafe_code)]
 

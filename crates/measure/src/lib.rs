@@ -44,6 +44,7 @@ mod spread;
 mod steered;
 mod sweep;
 pub mod tables;
+pub mod targets;
 mod work;
 
 pub use advise::{Advice, Bound, Forecast, Question, TIE_PERCENT, Wire, Workload, advise};

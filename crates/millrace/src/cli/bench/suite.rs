@@ -2,9 +2,9 @@
 //! the bare loop's time in the same rounds, so that it means the same on any processor (decision 0023).
 
 mod sharing;
-mod target;
 
 use engine::{EngineKind, Options, Tables};
+use measure::targets::{Against, SCALING, SEQUENCED, TARGETS, Target};
 use measure::{Bench, BenchPlan, Rounds, Work};
 use serde_json::{Value, json};
 use synth::{FlowTransport, FrameLen, Params, Profile};
@@ -22,37 +22,6 @@ use crate::print::table::{Align, Sheet, Tone};
 use catalogue::Catalogue;
 use catalogue::config::Settings;
 use sharing::Sharing;
-use target::Against;
-
-/// One line of the table.
-struct Target {
-    function: &'static str,
-    flows: u64,
-    carrier: FlowTransport,
-    /// Target: multiple of the bare loop's time for a packet.
-    times: f64,
-}
-
-/// Functions that track connections get whole TCP connections, the others UDP datagrams.
-const TARGETS: [Target; 11] = [
-    target("ddos", 10_000, FlowTransport::Udp, 2.4),
-    target("heavy-hitter", 10_000, FlowTransport::Udp, 2.4),
-    target("policer", 10_000, FlowTransport::Udp, 2.4),
-    target("port-knock", 10_000, FlowTransport::Tcp, 2.4),
-    target("ddos", 1_000_000, FlowTransport::Udp, 3.0),
-    target("heavy-hitter", 1_000_000, FlowTransport::Udp, 3.0),
-    target("policer", 1_000_000, FlowTransport::Udp, 3.0),
-    target("port-knock", 1_000_000, FlowTransport::Tcp, 3.1),
-    target("conntrack", 10_000, FlowTransport::Tcp, 4.2),
-    target("conntrack", 1_000_000, FlowTransport::Udp, 5.0),
-    target("nat", 10_000, FlowTransport::Udp, 5.6),
-];
-
-/// Target: multiple of the rate of one core that two cores reach, sharded, on uniform traffic.
-const SCALING: f64 = 1.85;
-
-/// Target: multiple of the bare loop's time on a single flow, for a packet of a software sequencer with a shared log.
-const SEQUENCED: f64 = 8.5;
 
 /// Packets of a trace, unless its flows need more. So few that the trace stays in the last-level cache, where a network card puts
 /// received packets.
@@ -60,10 +29,6 @@ const TRACE_PACKETS: u64 = 200_000;
 
 const ONE_PROCESSOR: &str =
     "\ntwo cores: not measured, because this machine has one processor (scaling, shared, transactional)\n";
-
-const fn target(function: &'static str, flows: u64, carrier: FlowTransport, times: f64) -> Target {
-    Target { function, flows, carrier, times }
-}
 
 pub(super) fn perform(args: &Args, catalogue: &Catalogue) -> Result<(), Failed> {
     let style = Style::stdout();
@@ -142,12 +107,12 @@ fn measured(args: &Args, catalogue: &Catalogue, target: &Target) -> Result<Optio
     let program = entry.load(&Settings::default())?;
     let Ok(tables) = args.table_options.tables(&*program) else { return Ok(None) };
     // A TCP conversation has at least six packets.
-    let packets = (target.flows * if target.carrier == FlowTransport::Tcp { 6 } else { 2 }).max(TRACE_PACKETS);
+    let packets = (target.flows * if target.transport == FlowTransport::Tcp { 6 } else { 2 }).max(TRACE_PACKETS);
     let params = Params {
         packets,
         flows: Some(target.flows),
         frame_len: Some(FrameLen::Fixed(64)),
-        transport: Some(target.carrier),
+        transport: Some(target.transport),
         ..Params::default()
     };
     let trace = synthesised(Profile::Uniform, &params)?;

@@ -1,11 +1,12 @@
 //! `shared` and `transactional` on two cores compared with `sequential` on one.
 
 use engine::EngineKind;
+use measure::targets::TARGETS;
 use measure::{Bench, Rounds, Spread};
 use serde_json::{Value, json};
 use synth::{FlowTransport, FrameLen, Params, Profile};
 
-use super::{TARGETS, TRACE_PACKETS};
+use super::TRACE_PACKETS;
 use crate::cli::bench::{Args, fleets, json as figures, text, timed};
 use crate::cli::failure::Failed;
 use crate::cli::refuse_too_much;
@@ -182,7 +183,7 @@ fn traffic(function: &str) -> Params {
         packets: TRACE_PACKETS,
         flows: Some(FLOWS),
         frame_len: Some(FrameLen::Fixed(64)),
-        transport: Some(target.map_or(FlowTransport::Tcp, |target| target.carrier)),
+        transport: Some(target.map_or(FlowTransport::Tcp, |target| target.transport)),
         // Few clients have one server, which is the balanced service.
         hosts: (function == "load-balancer").then_some(16),
         ..Params::default()
