@@ -33,9 +33,9 @@ pub use placement::striped::Commit;
 pub use placement::tables::Tables;
 pub use placement::transacted::{Transacted, Transactions};
 pub use placement::{BURST, FlowState, Lane, Placement, Ticket, hash_of};
-pub use run::fleet::{
-    Fleet, Inspect, PrivateFleet, ShardedFleet, SharedFleet, TransactedFleet, private_fleet, sharded_fleet,
-    shared_fleet, transacted_fleet,
+pub use run::instance::{
+    EngineInstance, Inspect, PrivateInstance, ShardedInstance, SharedInstance, TransactedInstance, private_instance,
+    sharded_instance, shared_instance, transacted_instance,
 };
 pub use run::{
     Control, CoreProgress, CoreRun, Feed, Mail, Outcome, Recovery, Running, SequencedTotal, drive, processors, resolve,

@@ -13,7 +13,7 @@ pub const EPOCH: u64 = 16_384;
 /// its dispatch) and what our functions take from memory.
 pub(crate) const REPLAY_PERCENT: u32 = 25;
 
-/// How a fleet is built.
+/// How an engine instance is built.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// The secret that table hashes are keyed by. Runs with the same seed are the same.

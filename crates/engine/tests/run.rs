@@ -9,7 +9,7 @@ use std::time::Duration;
 use memory::{Memory, Vector};
 use millrace_engine::{
     Block, Control, EngineError, EngineKind, Log, Options, Outcome, OwnedRecord, Private, Record, Worker, hash_of,
-    private_fleet, run, sharded_fleet,
+    private_instance, run, sharded_instance,
 };
 use nf::{
     Context, Description, NetworkFunction, Opened, PacketSet, Plain, PortId, Reason, Sharing, Sizing, Step, Verdict,
@@ -366,8 +366,8 @@ fn sequential_on_two_cores_is_refused_in_a_sentence() {
 /// A worker of two over what its log has and its own packets 0, 2, 4 and so on. It lets one packet of a source through.
 fn replayed(records: &[(u64, u8)], own: &[Vec<u8>], bucket: u16) -> (Vec<Fate>, millrace_engine::Counters) {
     let nf = Arc::new(Limit { limit: 1, flows: 64 });
-    let mut fleet = private_fleet(EngineKind::Scr, nf, 2, &Options::default());
-    let worker: &mut Worker<Limit, Private<Limit>> = &mut fleet.workers[0];
+    let mut instance = private_instance(EngineKind::Scr, nf, 2, &Options::default());
+    let worker: &mut Worker<Limit, Private<Limit>> = &mut instance.workers[0];
     let seed = millrace_engine::AnyWorker::seed(worker);
     let record = |&(seq, source): &(u64, u8)| {
         let meta = Host::v4([10, 0, 0, source].into());
@@ -442,8 +442,8 @@ fn what_a_core_is_handed_is_not_parsed_again() {
     let mut arp = frame(9);
     arp[12..14].copy_from_slice(&[8, 6]);
     for elephants in [true, false] {
-        let mut fleet = sharded_fleet(EngineKind::Hybrid, Arc::clone(&nf), 2, &options);
-        let worker = &mut fleet.workers[0];
+        let mut instance = sharded_instance(EngineKind::Hybrid, Arc::clone(&nf), 2, &options);
+        let worker = &mut instance.workers[0];
         let seed = millrace_engine::AnyWorker::seed(worker);
         let meta_of = |source: u8| Host::v4([10, 0, 0, source].into());
         let hash = |source: u8| hash_of::<Limit>(&meta_of(source), seed);

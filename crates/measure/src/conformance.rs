@@ -11,9 +11,9 @@ use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
 use engine::{
-    AnyWorker, Commit, Control, CoreBatch, Dispatcher, EngineKind, Fleet, FlowState, Guarantee, Inspect, Mail, Options,
-    Part, Placement, PrivateFleet, ShardedFleet, Shared, SharedFleet, Tables, TransactedFleet, drive, private_fleet,
-    resolve, sharded_fleet, shared_fleet, transacted_fleet,
+    AnyWorker, Commit, Control, CoreBatch, Dispatcher, EngineInstance, EngineKind, FlowState, Guarantee, Inspect, Mail,
+    Options, Part, Placement, PrivateInstance, ShardedInstance, Shared, SharedInstance, Tables, TransactedInstance,
+    drive, private_instance, resolve, sharded_instance, shared_instance, transacted_instance,
 };
 use flow::index::IndexKind;
 use flow::{Ageing, Eviction};
@@ -195,7 +195,7 @@ impl<N: Function> Bench<'_, N> {
         let own = tables.ageing == Ageing::None
             || tables.index == IndexKind::Tagged && tables.eviction == Eviction::OldestUnanswered;
         let by = |options: &Options| {
-            self.observe_alone(private_fleet(EngineKind::Sequential, Arc::clone(self.nf), 1, options), len)
+            self.observe_alone(private_instance(EngineKind::Sequential, Arc::clone(self.nf), 1, options), len)
         };
         if alike {
             let tables = Tables { index: IndexKind::default(), ..*tables };
@@ -207,7 +207,7 @@ impl<N: Function> Bench<'_, N> {
         by(&self.options)
     }
 
-    fn observe_alone(&self, mut fleet: PrivateFleet<N>, len: usize) -> Observed<N> {
+    fn observe_alone(&self, mut fleet: PrivateInstance<N>, len: usize) -> Observed<N> {
         let mut packets = vec![None; len];
         let mut batch = Batch::default();
         fill(&mut batch, self.trace, 0..len);
@@ -230,23 +230,23 @@ impl<N: Function> Bench<'_, N> {
         let Case { engine, cores, .. } = case;
         let (nf, options) = (Arc::clone(self.nf), &self.options);
         if engine.moves_state() {
-            return self.run_sharded(sharded_fleet(engine, nf, cores, options), case, oracle, len);
+            return self.run_sharded(sharded_instance(engine, nf, cores, options), case, oracle, len);
         }
         if engine == EngineKind::Transactional && N::DESCRIPTION.sharing.is_any() {
             return self.run_transacted(case, oracle, len);
         }
         match engine.guarantee(N::DESCRIPTION.sharing) {
             Guarantee::Identical | Guarantee::IdenticalPerPacketSet => {
-                self.run_private(private_fleet(engine, nf, cores, options), case, oracle, len)
+                self.run_private(private_instance(engine, nf, cores, options), case, oracle, len)
             }
-            Guarantee::Serializable => self.run_shared(shared_fleet(nf, cores, options), case, oracle, len),
+            Guarantee::Serializable => self.run_shared(shared_instance(nf, cores, options), case, oracle, len),
         }
     }
 
     /// Runs with the order of transactions recorded, and again in that order with one at a time: everything must come out alike.
     /// On one core it must be the sequential outcome, too.
     fn run_transacted(&self, case: Case, oracle: &Observed<N>, len: usize) -> Result<Held, Difference> {
-        let fleet = || transacted_fleet(Arc::clone(self.nf), case.cores, &self.options);
+        let fleet = || transacted_instance(Arc::clone(self.nf), case.cores, &self.options);
         let (mut together, mut again) = (fleet(), fleet());
         together.record();
         let packets = self.observe_run(&mut together, case, len)?;
@@ -269,7 +269,7 @@ impl<N: Function> Bench<'_, N> {
     }
 
     /// Runs every core on all its packets at once, each on a thread: their transactions have an order to keep.
-    fn repeat(&self, fleet: &mut TransactedFleet<N>, len: usize) -> Vec<Option<Observation>> {
+    fn repeat(&self, fleet: &mut TransactedInstance<N>, len: usize) -> Vec<Option<Observation>> {
         let (mut packets, mut all) = (vec![None; len], Batch::default());
         fill(&mut all, self.trace, 0..len);
         let mut shares: Vec<_> = fleet.workers.iter().map(|_| CoreBatch::default()).collect();
@@ -285,7 +285,7 @@ impl<N: Function> Bench<'_, N> {
 
     fn run_private(
         &self,
-        mut fleet: PrivateFleet<N>,
+        mut fleet: PrivateInstance<N>,
         case: Case,
         oracle: &Observed<N>,
         len: usize,
@@ -303,7 +303,7 @@ impl<N: Function> Bench<'_, N> {
 
     fn run_sharded(
         &self,
-        mut fleet: ShardedFleet<N>,
+        mut fleet: ShardedInstance<N>,
         case: Case,
         oracle: &Observed<N>,
         len: usize,
@@ -325,7 +325,7 @@ impl<N: Function> Bench<'_, N> {
         Ok(held)
     }
 
-    fn compare_states(&self, fleet: &PrivateFleet<N>, oracle: &Observed<N>, len: usize) -> Result<(), Difference> {
+    fn compare_states(&self, fleet: &PrivateInstance<N>, oracle: &Observed<N>, len: usize) -> Result<(), Difference> {
         let now = last_time(self.trace, len);
         let replicas = match fleet.kind {
             EngineKind::Scr => fleet.workers.len(),
@@ -344,7 +344,7 @@ impl<N: Function> Bench<'_, N> {
 
     fn run_shared(
         &self,
-        mut fleet: SharedFleet<N>,
+        mut fleet: SharedInstance<N>,
         case: Case,
         oracle: &Observed<N>,
         len: usize,
@@ -361,7 +361,7 @@ impl<N: Function> Bench<'_, N> {
     /// Replays the steps on each part of the state in the order that it gives as its witness; everything must come out again.
     fn check_witness(
         &self,
-        fleet: &SharedFleet<N>,
+        fleet: &SharedInstance<N>,
         oracle: &Observed<N>,
         packets: &[Option<Observation>],
         len: usize,
@@ -373,7 +373,7 @@ impl<N: Function> Bench<'_, N> {
         for Part { commits, flows, shared } in Shared::parts(places, &**self.nf, now) {
             // As large as the run's: where ended flows change what packet sets share, it matters when they are reclaimed, and by its size
             // a table chooses how far the levels of its wheel reach.
-            let mut replay = private_fleet(EngineKind::Sequential, Arc::clone(self.nf), 1, &self.options);
+            let mut replay = private_instance(EngineKind::Sequential, Arc::clone(self.nf), 1, &self.options);
             let mut batch = Batch::default();
             for &Commit { seq, now } in &commits {
                 let (packet, bytes) = at(self.trace, seq.0 as usize);
@@ -392,12 +392,12 @@ impl<N: Function> Bench<'_, N> {
     /// Runs the fleet over the first `len` packets, by the case's schedule, and notes what became of each.
     fn observe_run<P: Placement<N>>(
         &self,
-        fleet: &mut Fleet<N, P>,
+        fleet: &mut EngineInstance<N, P>,
         case: Case,
         len: usize,
     ) -> Result<Vec<Option<Observation>>, Difference>
     where
-        Fleet<N, P>: Inspect<N>,
+        EngineInstance<N, P>: Inspect<N>,
     {
         let packets = match case.seed {
             Some(seed) => {

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::recovery::{Patience, Tally};
-use engine::{AnyWorker, EngineKind, Histories, Link, LinkEnd, Options, PrivateFleet, Script, cpus, private_fleet};
+use engine::{
+    AnyWorker, EngineKind, Histories, Link, LinkEnd, Options, PrivateInstance, Script, cpus, private_instance,
+};
 use nf::{Function, Reason};
 use port::{Loops, Replay, Trace};
 
@@ -117,7 +119,7 @@ fn whole_turns(trace: &Arc<Trace>, cores: usize) -> Arc<Trace> {
 
 /// Replicas with their link and their trace, ready for rounds.
 struct Replicas<N: Function> {
-    fleet: PrivateFleet<N>,
+    fleet: PrivateInstance<N>,
     ends: Vec<LinkEnd<N::Meta>>,
     link: Link,
     replay: Replay,
@@ -134,7 +136,7 @@ impl<N: Function> Replicas<N> {
         loss_ppm: u32,
         recovery: bool,
     ) -> Result<Self, BenchError> {
-        let mut fleet = private_fleet(EngineKind::Scr, Arc::clone(nf), plan.cores, &plan.options);
+        let mut fleet = private_instance(EngineKind::Scr, Arc::clone(nf), plan.cores, &plan.options);
         let Steered { cores, buckets, script } = Steered::pass(&mut fleet.dispatcher, trace);
         let loops = plan.packets.div_ceil(trace.len() as u64).max(1);
         let replay =

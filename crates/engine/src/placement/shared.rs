@@ -96,7 +96,7 @@ impl<N: NetworkFunction> Shared<N> {
     /// When there are no handles.
     pub fn parts<'a>(handles: impl IntoIterator<Item = &'a Self>, nf: &N, now: Nanos) -> Vec<Part<N>> {
         let mut handles = handles.into_iter();
-        let mut parts = handles.next().expect("a fleet has at least one core").whole().parts(nf, now);
+        let mut parts = handles.next().expect("an engine has at least one core").whole().parts(nf, now);
         for part in &mut parts {
             part.shared.extend(handles.by_ref().filter_map(|handle| handle.whole().own_fingerprint(nf)));
         }

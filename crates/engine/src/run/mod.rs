@@ -4,8 +4,8 @@
 
 mod cores;
 mod feed;
-pub(crate) mod fleet;
 mod handle;
+pub(crate) mod instance;
 mod mail;
 mod running;
 mod sequence;
@@ -22,8 +22,10 @@ use port::{Opened, Port, PortError, Queue, ReceiveLosses, Stream, Transmit, Tran
 pub use self::cores::{CoreRun, run_cores};
 use self::feed::Own;
 pub use self::feed::{Feed, resolve};
-use self::fleet::{Fleet, Inspect, private_fleet, sharded_fleet, shared_fleet, transacted_fleet};
 pub use self::handle::{Control, CoreProgress};
+use self::instance::{
+    EngineInstance, Inspect, private_instance, sharded_instance, shared_instance, transacted_instance,
+};
 pub use self::mail::Mail;
 pub use self::running::{Running, start};
 pub use self::sequence::{SequencedTotal, sequence};
@@ -123,53 +125,53 @@ fn run_asked<N: Function>(
     }
     match kind {
         EngineKind::Transactional if N::DESCRIPTION.sharing.is_any() => {
-            drive(&mut transacted_fleet(nf, cores, options), options, port, control, mail)
+            drive(&mut transacted_instance(nf, cores, options), options, port, control, mail)
         }
         EngineKind::Sequential | EngineKind::Rss | EngineKind::Transactional | EngineKind::Scr => {
-            drive(&mut private_fleet(kind, nf, cores, options), options, port, control, mail)
+            drive(&mut private_instance(kind, nf, cores, options), options, port, control, mail)
         }
         EngineKind::RssPlusPlus | EngineKind::Hybrid => {
-            drive(&mut sharded_fleet(kind, nf, cores, options), options, port, control, mail)
+            drive(&mut sharded_instance(kind, nf, cores, options), options, port, control, mail)
         }
-        EngineKind::Shared => drive(&mut shared_fleet(nf, cores, options), options, port, control, mail),
+        EngineKind::Shared => drive(&mut shared_instance(nf, cores, options), options, port, control, mail),
     }
 }
 
-/// Runs a fleet over a port, as [`run`] does; the fleet's state stays to be looked at.
+/// Runs an engine instance over a port, as [`run`] does. The instance keeps its state, to be inspected afterwards.
 ///
 /// # Errors
 /// As [`run`].
 pub fn drive<N: NetworkFunction, P: Placement<N>>(
-    fleet: &mut Fleet<N, P>,
+    instance: &mut EngineInstance<N, P>,
     options: &Options,
     port: &mut dyn Port,
     control: &Control,
     mail: &Mail<N>,
 ) -> Result<Outcome, EngineError>
 where
-    Fleet<N, P>: Inspect<N>,
+    EngineInstance<N, P>: Inspect<N>,
 {
-    let cores = fleet.workers.len();
+    let cores = instance.workers.len();
     let sides = port.sides();
     let opened = port.open(cores)?;
     let cpus = processors(options.pin, cores);
     let start = Instant::now();
-    let mut workers: Vec<_> = fleet.workers.iter_mut().map(|worker| worker as &mut dyn AnyWorker<N>).collect();
+    let mut workers: Vec<_> = instance.workers.iter_mut().map(|worker| worker as &mut dyn AnyWorker<N>).collect();
     workers.iter_mut().for_each(|worker| worker.face(sides));
     let end = match opened {
         Opened::Stream(stream) => match workers.as_mut_slice() {
             [_] => over_queues(workers, vec![Box::new(stream)], &cpus, control, mail),
-            _ => over_stream(workers, &mut fleet.dispatcher, stream, options, &cpus, control, mail),
+            _ => over_stream(workers, &mut instance.dispatcher, stream, options, &cpus, control, mail),
         },
         Opened::Queues(queues) => {
             if queues.len() < cores {
                 return Err(PortError::Queues { have: queues.len(), want: cores }.into());
             }
-            if cores > 1 && !fleet.kind.takes_queues() {
+            if cores > 1 && !instance.kind.takes_queues() {
                 return Err(EngineError::Refused(format!(
                     "{} hands each packet to a core by what it has seen before, and this port hands out packets itself; \
                      rss, transactional and shared take such a port",
-                    fleet.kind
+                    instance.kind
                 )));
             }
             over_queues(workers, queues, &cpus, control, mail)
@@ -177,8 +179,8 @@ where
     };
     // Taken here: what follows walks the tables.
     let elapsed = start.elapsed();
-    let flows_alive = fleet.each_flow(end.last).count();
-    let counters = Counters { flows: fleet.flow_counters_with(flows_alive), ..fleet.counters() };
+    let flows_alive = instance.each_flow(end.last).count();
+    let counters = Counters { flows: instance.flow_counters_with(flows_alive), ..instance.counters() };
     let adds_up = counters.add_up() && counters.flows.opened == counters.flows.ended() + flows_alive as u64;
     debug_assert!(
         end.failure.is_some() || adds_up,
@@ -192,16 +194,16 @@ where
         );
     }
     Ok(Outcome {
-        flows_high_water: fleet.high_water(),
+        flows_high_water: instance.high_water(),
         flows_alive,
-        memory_bytes: fleet.memory_bytes(),
-        report: fleet.report(end.last),
-        moved: fleet.dispatcher.moved(),
-        elephants: fleet.dispatcher.elephants(),
-        cores_in_use: fleet.dispatcher.cores_in_use(),
+        memory_bytes: instance.memory_bytes(),
+        report: instance.report(end.last),
+        moved: instance.dispatcher.moved(),
+        elephants: instance.dispatcher.elephants(),
+        cores_in_use: instance.dispatcher.cores_in_use(),
         recovery: end.recovery,
-        transactions: fleet.transactions(),
-        by_core: fleet.workers.iter().map(Worker::counters).collect(),
+        transactions: instance.transactions(),
+        by_core: instance.workers.iter().map(Worker::counters).collect(),
         counters,
         last: end.last,
         elapsed,

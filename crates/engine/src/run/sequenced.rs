@@ -5,8 +5,8 @@ use std::sync::Arc;
 use nf::NetworkFunction;
 use port::Port;
 
-use super::fleet::private_fleet;
 use super::handle::Control;
+use super::instance::private_instance;
 use super::mail::Mail;
 use super::{Outcome, drive};
 use crate::error::EngineError;
@@ -39,10 +39,10 @@ pub fn run_sequenced<N: NetworkFunction>(
     if let Some(link) = &options.link {
         link.accepts(EngineKind::Scr, cores).map_err(EngineError::Refused)?;
     }
-    let mut fleet = private_fleet(EngineKind::Scr, Arc::clone(&nf), cores, options);
+    let mut instance = private_instance(EngineKind::Scr, Arc::clone(&nf), cores, options);
     let recovery = options.link.is_some();
     let gaps = if recovery { Gaps::Recovered } else { Gaps::Refused };
     let mut port = SequencedPort::new(port, Arc::clone(&nf), cores, gaps);
-    fleet.dispatcher = Dispatcher::new(nf, EngineKind::Scr, cores, options).unpacking(port.shape(), recovery);
-    drive(&mut fleet, options, &mut port, control, &Mail::new(cores))
+    instance.dispatcher = Dispatcher::new(nf, EngineKind::Scr, cores, options).unpacking(port.shape(), recovery);
+    drive(&mut instance, options, &mut port, control, &Mail::new(cores))
 }
