@@ -46,16 +46,16 @@ pub(crate) trait Guarding: Guard {
     fn passes(cores: usize) -> (Vec<Self::Pass>, Self::Bursts);
 
     /// The step on a flow that is alive at `now`; `None`, and nothing done, if the entry is not enough. It hands the verdict to
-    /// `settle`, or says what state the packet found, from which the verdict follows.
+    /// `decided`, or says what state the packet found, from which the verdict follows.
     fn step<K: Key, N: NetworkFunction>(
         step: &Stepping<'_, N, Self>,
         entry: &mut Entry<K, N::Flow, Self::Sum>,
         now: Nanos,
-        settle: &mut Option<impl FnOnce(&Verdict)>,
+        decided: &mut Option<impl FnOnce(&Verdict)>,
     ) -> Option<Option<N::Flow>>;
 
     /// Has the entry's value be all that there is.
-    fn settle<K: Key, N: NetworkFunction>(nf: &N, entry: &mut Entry<K, N::Flow, Self::Sum>);
+    fn fold_sum_in<K: Key, N: NetworkFunction>(nf: &N, entry: &mut Entry<K, N::Flow, Self::Sum>);
 }
 
 impl Guarding for Locking {
@@ -69,7 +69,7 @@ impl Guarding for Locking {
         step: &Stepping<'_, N, Self>,
         entry: &mut Entry<K, N::Flow>,
         now: Nanos,
-        settle: &mut Option<impl FnOnce(&Verdict)>,
+        decided: &mut Option<impl FnOnce(&Verdict)>,
     ) -> Option<Option<N::Flow>> {
         let mut flow = entry.value;
         let (verdict, Effects { deadline, close, assured }) = step.packet(&mut flow, now);
@@ -78,12 +78,12 @@ impl Guarding for Locking {
             return None;
         }
         (entry.value, entry.now) = (flow, now);
-        settle.take().into_iter().for_each(|settle| settle(&verdict));
+        decided.take().into_iter().for_each(|decided| decided(&verdict));
         Some(None)
     }
 
     #[inline(always)]
-    fn settle<K: Key, N: NetworkFunction>(_: &N, _: &mut Entry<K, N::Flow>) {}
+    fn fold_sum_in<K: Key, N: NetworkFunction>(_: &N, _: &mut Entry<K, N::Flow>) {}
 }
 
 impl Guarding for Adding {
@@ -103,7 +103,7 @@ impl Guarding for Adding {
         _: &mut Option<impl FnOnce(&Verdict)>,
     ) -> Option<Option<N::Flow>> {
         let (nf, mut before) = (step.moment.nf, *entry);
-        Self::settle(nf, &mut before);
+        Self::fold_sum_in(nf, &mut before);
         let mut after = before.value;
         let (_, Effects { deadline, close, assured }) = step.packet(&mut after, now);
         let granted =
@@ -116,7 +116,7 @@ impl Guarding for Adding {
     }
 
     #[inline(always)]
-    fn settle<K: Key, N: NetworkFunction>(nf: &N, entry: &mut Entry<K, N::Flow, Self::Sum>) {
+    fn fold_sum_in<K: Key, N: NetworkFunction>(nf: &N, entry: &mut Entry<K, N::Flow, Self::Sum>) {
         if entry.sum.count > 0 {
             let sum = sum(entry);
             let adds = N::Speed::add(nf, &mut entry.value, &sum);
@@ -261,22 +261,22 @@ impl<N: NetworkFunction, G: Guarding> Placement<N> for ByEntry<N, G> {
     }
 
     #[inline]
-    fn step(&mut self, nf: &N, lane: Lane<'_, N::Meta>, settle: impl FnOnce(&Verdict)) {
+    fn step(&mut self, nf: &N, lane: Lane<'_, N::Meta>, decided: impl FnOnce(&Verdict)) {
         self.until_round -= 1;
         if self.until_round == 0 {
             self.go_round(nf, lane.now, lane.seq);
         }
         self.pass.enter();
         let step = self.stepping(nf, lane);
-        let mut settle = Some(settle);
+        let mut decided = Some(decided);
         let known = match lane.meta.key().family() {
-            Family::V4(key) => step.take(&self.common.v4, &self.pass, key, &mut settle),
-            Family::V6(key) => step.take(&self.common.v6, &self.pass, key, &mut settle),
+            Family::V4(key) => step.take(&self.common.v4, &self.pass, key, &mut decided),
+            Family::V6(key) => step.take(&self.common.v6, &self.pass, key, &mut decided),
         };
-        let Some(settle) = settle else { return };
+        let Some(decided) = decided else { return };
         match known {
-            Some((mut flow, now)) => settle(&step.packet(&mut flow, now).0),
-            None => settle(&self.on_stripe(nf, lane)),
+            Some((mut flow, now)) => decided(&step.packet(&mut flow, now).0),
+            None => decided(&self.on_stripe(nf, lane)),
         }
     }
 
@@ -326,7 +326,7 @@ impl<N: NetworkFunction, G: Guarding> Whole<N> for ByEntry<N, G> {
         ) -> Vec<FlowState<N>> {
             let mut states = Vec::new();
             flows.each(|mut entry| {
-                G::settle(nf, &mut entry);
+                G::fold_sum_in(nf, &mut entry);
                 states.push(FlowState { key: name(*entry.key()), flow: entry.value, deadline: entry.deadline() });
             });
             states
@@ -403,7 +403,7 @@ impl<N: NetworkFunction, G: Guarding> Stepping<'_, N, G> {
         flows: &Flows<K, N::Flow, G>,
         pass: &G::Pass,
         key: K,
-        settle: &mut Option<impl FnOnce(&Verdict)>,
+        decided: &mut Option<impl FnOnce(&Verdict)>,
     ) -> Option<(N::Flow, Nanos)> {
         let Ticket { hash, hint, .. } = *self.lane.ticket;
         let (flow, now, number) = flows.step(pass, &key, hash, hint, |entry| {
@@ -411,7 +411,7 @@ impl<N: NetworkFunction, G: Guarding> Stepping<'_, N, G> {
             if entry.deadline() <= now {
                 return None;
             }
-            let flow = G::step(self, entry, now, settle)?;
+            let flow = G::step(self, entry, now, decided)?;
             // Whoever steps on this entry behind this step draws a higher one.
             Some((flow, now, self.moment.draw()))
         })?;
@@ -447,7 +447,7 @@ impl<N: NetworkFunction, G: Guarding> Stepping<'_, N, G> {
     /// Takes the step on a flow that is known to its stripe, if it is alive. All effects can be granted, for the stripe is locked too.
     fn decide<K: Key>(&self, stripe: &mut Stripe<'_, K, N::Flow, G>, slot: Slot, now: Nanos) -> Found<N::Flow> {
         let (found, last) = stripe.decide(slot, |entry| {
-            G::settle(self.moment.nf, entry);
+            G::fold_sum_in(self.moment.nf, entry);
             let now = now.max(entry.now);
             if entry.deadline() <= now {
                 return ((Found::Expired(ending(slot, entry)), now), Fate::Goes);
@@ -528,7 +528,7 @@ impl<N: NetworkFunction, G: Guarding> Moment<'_, N, G> {
 impl<K: Key, N: NetworkFunction, G: Guarding> LockedStripe<'_, '_, K, N, G> {
     /// The end of a flow that has just been taken out, with all that steps have added to it.
     fn taken(&self, (slot, mut entry): (Slot, Entry<K, N::Flow, G::Sum>)) -> Ending<N::Flow> {
-        G::settle(self.moment.nf, &mut entry);
+        G::fold_sum_in(self.moment.nf, &mut entry);
         ending(slot, &entry)
     }
 }

@@ -163,9 +163,9 @@ pub trait Placement<N: NetworkFunction>: Send {
         self.prefetch_entry(nf, meta, hash, bucket)
     }
 
-    /// Takes one step and hands its verdict to `settle`. A verdict is large: what decides it and what carries it out are
+    /// Takes one step and hands its verdict to `decided`. A verdict is large: what decides it and what carries it out are
     /// compiled into one place, where most of its fields are known and none is stored.
-    fn step(&mut self, nf: &N, lane: Lane<'_, N::Meta>, settle: impl FnOnce(&Verdict));
+    fn step(&mut self, nf: &N, lane: Lane<'_, N::Meta>, decided: impl FnOnce(&Verdict));
 
     /// Whether it may take the steps of a burst together, of functions whose packet sets have no state of their own.
     const BATCHES: bool = false;
@@ -176,11 +176,11 @@ pub trait Placement<N: NetworkFunction>: Send {
         nf: &N,
         count: usize,
         mut lane: impl FnMut(usize) -> Lane<'l, N::Meta>,
-        mut settle: impl FnMut(usize, &Verdict),
+        mut decided: impl FnMut(usize, &Verdict),
     ) where
         N::Meta: 'l,
     {
-        (0..count).for_each(|at| self.step(nf, lane(at), |verdict| settle(at, verdict)));
+        (0..count).for_each(|at| self.step(nf, lane(at), |verdict| decided(at, verdict)));
     }
 
     /// Takes `count` steps at once that contribute the same, the first at `first`, the last being the lane's, and settles none;

@@ -107,15 +107,15 @@ impl<N: NetworkFunction> Private<N> {
 
     /// The step of a function whose packet sets have no state of their own.
     #[inline(always)]
-    fn stateless(&self, nf: &N, lane: Lane<'_, N::Meta>, settle: impl FnOnce(&Verdict)) {
+    fn stateless(&self, nf: &N, lane: Lane<'_, N::Meta>, decided: impl FnOnce(&Verdict)) {
         let mut cx = Context::new(&self.shared, LocalTx::default(), lane.now, lane.seq);
         match always(nf.open(&mut cx, lane.meta)) {
             // Looked at where it was written: to hand it on would copy it.
             Opened::Flow(mut flow) => match &nf.packet(&mut cx, &mut flow, lane.meta) {
-                Ok(verdict) => settle(verdict),
+                Ok(verdict) => decided(verdict),
                 Err(never) => match *never {},
             },
-            Opened::Refused(verdict) => settle(&verdict),
+            Opened::Refused(verdict) => decided(&verdict),
         }
     }
 }
@@ -155,14 +155,14 @@ impl<N: NetworkFunction> Placement<N> for Private<N> {
     }
 
     #[inline(always)]
-    fn step(&mut self, nf: &N, lane: Lane<'_, N::Meta>, settle: impl FnOnce(&Verdict)) {
+    fn step(&mut self, nf: &N, lane: Lane<'_, N::Meta>, decided: impl FnOnce(&Verdict)) {
         if !N::Flow::STORED {
-            return self.stateless(nf, lane, settle);
+            return self.stateless(nf, lane, decided);
         }
         let Self { tables: OwnedTables { v4, v6, ledger }, shared, .. } = self;
         match lane.meta.key().family() {
-            Family::V4(key) => Stepping { nf, flows: v4, ledger, shared }.step(key, lane, settle),
-            Family::V6(key) => Stepping { nf, flows: v6, ledger, shared }.step(key, lane, settle),
+            Family::V4(key) => Stepping { nf, flows: v4, ledger, shared }.step(key, lane, decided),
+            Family::V6(key) => Stepping { nf, flows: v6, ledger, shared }.step(key, lane, decided),
         }
     }
 
@@ -195,7 +195,7 @@ impl<N: NetworkFunction, K: Key> Stepping<'_, N, K> {
     }
 
     #[inline(always)]
-    fn step(mut self, key: K, lane: Lane<'_, N::Meta>, settle: impl FnOnce(&Verdict)) {
+    fn step(mut self, key: K, lane: Lane<'_, N::Meta>, decided: impl FnOnce(&Verdict)) {
         for _ in 0..RECLAIM_PER_PACKET {
             let Some(slot) = self.flows.table.reclaim(lane.now) else { break };
             lane.spill_to_memory(|lane| self.end(slot, lane, End::Expired));
@@ -204,11 +204,11 @@ impl<N: NetworkFunction, K: Key> Stepping<'_, N, K> {
             let is_absent = self.flows.table.is_absent(lane.hint);
             if is_absent && (lane.replayed || N::Speed::SELECTIVE) && N::Speed::refuses(self.nf, lane.meta) {
                 // Nobody asks for a replayed packet's verdict, and nothing else would come of it.
-                return if lane.replayed { settle(&Verdict::forward()) } else { self.refuse(lane, settle) };
+                return if lane.replayed { decided(&Verdict::forward()) } else { self.refuse(lane, decided) };
             }
-            return settle(&lane.spill_to_memory(|lane| self.step_slowly(key, lane, is_absent)));
+            return decided(&lane.spill_to_memory(|lane| self.step_slowly(key, lane, is_absent)));
         };
-        let (slot, effects) = packet(self.nf, self.shared, entry, lane, settle);
+        let (slot, effects) = packet(self.nf, self.shared, entry, lane, decided);
         if let Some(effects) = effects {
             lane.spill_to_memory(|lane| self.take_effect(slot, lane, effects));
         }
@@ -268,10 +268,10 @@ impl<N: NetworkFunction, K: Key> Stepping<'_, N, K> {
 
     /// Hands on a packet that no flow is opened for. In place, so that of its verdict nothing is stored.
     #[inline(always)]
-    fn refuse(&self, lane: Lane<'_, N::Meta>, settle: impl FnOnce(&Verdict)) {
+    fn refuse(&self, lane: Lane<'_, N::Meta>, decided: impl FnOnce(&Verdict)) {
         let mut cx = Context::new(self.shared, LocalTx::default(), lane.now, lane.seq);
         match &always(self.nf.open(&mut cx, lane.meta)) {
-            Opened::Refused(verdict) => settle(verdict),
+            Opened::Refused(verdict) => decided(verdict),
             Opened::Flow(_) => unreachable!("the function refuses this packet"),
         }
     }
@@ -284,7 +284,7 @@ fn packet<N: NetworkFunction, K: Key>(
     shared: &N::Shared<Local>,
     mut entry: Entry<'_, K, N::Flow>,
     lane: Lane<'_, N::Meta>,
-    settle: impl FnOnce(&Verdict),
+    decided: impl FnOnce(&Verdict),
 ) -> (Slot, Option<Effects>) {
     let mut cx = Context::new(shared, LocalTx::default(), lane.now, lane.seq);
     let decision = nf.packet(&mut cx, entry.value_mut(), lane.meta);
@@ -297,11 +297,11 @@ fn packet<N: NetworkFunction, K: Key>(
     let Some(deadline) = ordinary else {
         cold_path();
         let verdict = always(decision);
-        settle_apart(settle, &verdict);
+        call_rarely(decided, &verdict);
         return (entry.slot(), Some(Effects { deadline, close, assured }));
     };
     match &decision {
-        Ok(verdict) => settle(verdict),
+        Ok(verdict) => decided(verdict),
         Err(never) => match *never {},
     }
     let moved = entry.move_deadline(deadline);
@@ -312,8 +312,8 @@ fn packet<N: NetworkFunction, K: Key>(
 
 /// A call, for verdicts on the rarer ways of a step.
 #[inline(never)]
-fn settle_apart(settle: impl FnOnce(&Verdict), verdict: &Verdict) {
-    settle(verdict);
+fn call_rarely(decided: impl FnOnce(&Verdict), verdict: &Verdict) {
+    decided(verdict);
 }
 
 #[cfg(test)]

@@ -143,10 +143,10 @@ impl<N: NetworkFunction> Placement<N> for Sharded<N> {
     }
 
     #[inline(always)]
-    fn step(&mut self, nf: &N, lane: Lane<'_, N::Meta>, settle: impl FnOnce(&Verdict)) {
+    fn step(&mut self, nf: &N, lane: Lane<'_, N::Meta>, decided: impl FnOnce(&Verdict)) {
         let sprayed = lane.bucket == Packet::SPRAYED;
         let part = if sprayed { &mut self.replica } else { &mut self.shards[usize::from(lane.bucket)] };
-        part.as_deref_mut().expect(OWNED).step(nf, lane, settle);
+        part.as_deref_mut().expect(OWNED).step(nf, lane, decided);
     }
 
     fn fold(&mut self, nf: &N, last: Lane<'_, N::Meta>, count: u32, first: Nanos) -> bool {

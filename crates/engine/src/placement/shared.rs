@@ -143,13 +143,13 @@ impl<N: NetworkFunction> Placement<N> for Shared<N> {
     }
 
     #[inline]
-    fn step(&mut self, nf: &N, lane: Lane<'_, N::Meta>, settle: impl FnOnce(&Verdict)) {
+    fn step(&mut self, nf: &N, lane: Lane<'_, N::Meta>, decided: impl FnOnce(&Verdict)) {
         match &mut self.0 {
-            Way::Entries(entries) => entries.step(nf, lane, settle),
+            Way::Entries(entries) => entries.step(nf, lane, decided),
             // Compiled for functions alone that may be here.
-            Way::Sums(entries) if N::Speed::ADDS => entries.step(nf, lane, settle),
+            Way::Sums(entries) if N::Speed::ADDS => entries.step(nf, lane, decided),
             Way::Sums(_) => {}
-            Way::Stripes(stripes) => stripes.step(nf, lane, settle),
+            Way::Stripes(stripes) => stripes.step(nf, lane, decided),
         }
     }
 

@@ -140,7 +140,7 @@ impl<N: NetworkFunction> Placement<N> for Striped<N> {
         Hint::default()
     }
 
-    fn step(&mut self, nf: &N, lane: Lane<'_, N::Meta>, settle: impl FnOnce(&Verdict)) {
+    fn step(&mut self, nf: &N, lane: Lane<'_, N::Meta>, decided: impl FnOnce(&Verdict)) {
         // The middle bits: the table inside goes by the outer ones.
         let index = ((lane.hash >> 28) & self.table.mask) as usize;
         let mut stripe = lock(&self.table.stripes[index]);
@@ -150,12 +150,12 @@ impl<N: NetworkFunction> Placement<N> for Striped<N> {
         if self.table.recording.load(Ordering::Relaxed) {
             stripe.commits.push(Commit { seq: lane.seq, now });
         }
-        let mut decided = None;
+        let mut outcome = None;
         let ticket = Ticket { now, ..*lane.ticket };
-        stripe.state.step(nf, Lane { ticket: &ticket, ..lane }, |verdict| decided = Some(*verdict));
+        stripe.state.step(nf, Lane { ticket: &ticket, ..lane }, |verdict| outcome = Some(*verdict));
         // What follows touches the packet alone.
         drop(stripe);
-        decided.as_ref().map(settle);
+        outcome.as_ref().map(decided);
     }
 
     /// Every core ages all stripes: others may be long at their packets.

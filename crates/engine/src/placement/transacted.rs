@@ -195,14 +195,14 @@ impl<N: Function> Placement<N> for Transacted<N> {
         }
     }
 
-    fn step(&mut self, nf: &N, lane: Lane<'_, N::Meta>, settle: impl FnOnce(&Verdict)) {
+    fn step(&mut self, nf: &N, lane: Lane<'_, N::Meta>, decided: impl FnOnce(&Verdict)) {
         let Self { tables: OwnedTables { v4, v6, ledger }, common, own, .. } = self;
         match lane.meta.key().family() {
             _ if !N::Flow::STORED => {
-                settle(&own.transact(common, lane.now, lane.seq, |cx| stateless(nf, cx, lane.meta)));
+                decided(&own.transact(common, lane.now, lane.seq, |cx| stateless(nf, cx, lane.meta)));
             }
-            Family::V4(key) => Stepping { nf, flows: v4, ledger, common, own }.step(key, lane, settle),
-            Family::V6(key) => Stepping { nf, flows: v6, ledger, common, own }.step(key, lane, settle),
+            Family::V4(key) => Stepping { nf, flows: v4, ledger, common, own }.step(key, lane, decided),
+            Family::V6(key) => Stepping { nf, flows: v6, ledger, common, own }.step(key, lane, decided),
         }
     }
 
@@ -212,7 +212,7 @@ impl<N: Function> Placement<N> for Transacted<N> {
         nf: &N,
         count: usize,
         mut lane: impl FnMut(usize) -> Lane<'l, N::Meta>,
-        mut settle: impl FnMut(usize, &Verdict),
+        mut decided: impl FnMut(usize, &Verdict),
     ) where
         N::Meta: 'l,
     {
@@ -230,10 +230,10 @@ impl<N: Function> Placement<N> for Transacted<N> {
                 let lane = lane(at);
                 let (meta, now, seq) = (lane.meta, lane.now, lane.seq);
                 let mut cx = Context::new(&common.shared, tx, now, seq);
-                let decided = stateless(nf, &mut cx, meta);
+                let outcome = stateless(nf, &mut cx, meta);
                 tx = cx.tx;
-                match &decided {
-                    Ok(decided) => verdict.set(decided),
+                match &outcome {
+                    Ok(outcome) => verdict.set(outcome),
                     Err(_) => {
                         failed = true;
                         break;
@@ -244,7 +244,7 @@ impl<N: Function> Placement<N> for Transacted<N> {
             match outcome {
                 Ok(place) => {
                     own.committed(place, aborts, together);
-                    (done..).zip(&verdicts[..together]).for_each(|(at, verdict)| settle(at, verdict));
+                    (done..).zip(&verdicts[..together]).for_each(|(at, verdict)| decided(at, verdict));
                     done += together;
                     aborts = 0;
                     *batch = (*batch + 1).min(BURST);
@@ -375,7 +375,7 @@ impl<N: Function, K: Key> Stepping<'_, N, K> {
     }
 
     #[inline(always)]
-    fn step(mut self, key: K, lane: Lane<'_, N::Meta>, settle: impl FnOnce(&Verdict)) {
+    fn step(mut self, key: K, lane: Lane<'_, N::Meta>, decided: impl FnOnce(&Verdict)) {
         for _ in 0..RECLAIM_PER_PACKET {
             let Some(slot) = self.flows.table.reclaim(lane.now) else { break };
             self.lifecycle().end_at(slot, lane, End::Expired);
@@ -385,11 +385,11 @@ impl<N: Function, K: Key> Stepping<'_, N, K> {
             Some(entry) => entry.slot(),
             None => match self.lifecycle().alive(&key, lane) {
                 Some(slot) => slot,
-                None => return settle(&self.open(key, lane)),
+                None => return decided(&self.open(key, lane)),
             },
         };
         let entry = self.flows.table.entry(slot, lane.now);
-        if let Some(effects) = packet(self.nf, self.common, self.own, entry, lane, settle) {
+        if let Some(effects) = packet(self.nf, self.common, self.own, entry, lane, decided) {
             self.take_effect(slot, effects);
         }
     }
@@ -419,7 +419,7 @@ fn packet<N: Function, K: Key>(
     own: &mut Own,
     mut entry: Entry<'_, K, N::Flow>,
     lane: Lane<'_, N::Meta>,
-    settle: impl FnOnce(&Verdict),
+    decided: impl FnOnce(&Verdict),
 ) -> Option<Effects> {
     let before = *entry.value_mut();
     // Set here rather than handed out: verdicts are large, and to copy one costs as much as a short step.
@@ -427,14 +427,14 @@ fn packet<N: Function, K: Key>(
     own.transact(common, lane.now, lane.seq, |cx| {
         flow = before;
         match nf.packet(cx, &mut flow, lane.meta) {
-            Ok(ref decided) => verdict.set(decided),
+            Ok(ref outcome) => verdict.set(outcome),
             Err(conflict) => return Err(conflict),
         }
         asked = tell_end(nf, cx, &flow)?;
         Ok(())
     });
     *entry.value_mut() = flow;
-    settle(&verdict);
+    decided(&verdict);
     let Effects { deadline, close, assured } = asked;
     let moved = deadline.is_none_or(|deadline| entry.move_deadline(deadline));
     let granted = moved && !close && (!assured || entry.is_assured());

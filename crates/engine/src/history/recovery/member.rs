@@ -221,7 +221,7 @@ impl Member {
         // Own packets may have overtaken the heartbeat.
         let own = self.logs.packet(self.core, self.turn) + 1;
         let sent = sent.0.max(own.saturating_sub(self.logs.shape.cores as u64));
-        self.settle(sent, sent, apply)
+        self.resolve_losses(sent, sent, apply)
     }
 
     /// Does what [`advance`](Self::advance) does where nothing is missing, and looks at no log for it: what was received since the
@@ -257,12 +257,12 @@ impl Member {
     /// As [`finish`](Self::finish).
     pub fn finish_into(mut self, sent: Seq, apply: &mut impl Apply) -> (Tally, Result<(), Fenced>) {
         // The last packets' records would have come once more to all cores: those packets are as good as lost.
-        let result = self.settle(sent.0 + self.logs.shape.cores as u64 - 1, sent.0, apply);
+        let result = self.resolve_losses(sent.0 + self.logs.shape.cores as u64 - 1, sent.0, apply);
         (take(&mut self.tally), result)
     }
 
     /// Takes packets below `sent` that didn't come for lost and applies all records below `end` that can be decided.
-    fn settle(&mut self, sent: u64, end: u64, apply: &mut impl Apply) -> Result<(), Fenced> {
+    fn resolve_losses(&mut self, sent: u64, end: u64, apply: &mut impl Apply) -> Result<(), Fenced> {
         let turns = self.logs.turns_below(self.core, sent);
         while self.turn < turns {
             self.lose(sent, apply)?;
