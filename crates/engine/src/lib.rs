@@ -20,7 +20,7 @@ pub use affinity::{cpus, pin};
 pub use counters::{Counters, FlowCounters};
 pub use error::{EngineError, FailedPacket, Failure};
 pub use history::link::{Histories, Link, LinkEnd};
-pub use history::log::{Block, Boundary, Event, Log, OwnedRecord, Record, Script, Stretch};
+pub use history::log::{Block, Boundary, Event, Log, OwnedRecord, Record, Stretch, TraceHistory};
 pub use history::moves::{Elephant, Move, Moves, What};
 pub use history::{carrier, recovery};
 pub use kind::{EngineKind, Guarantee};

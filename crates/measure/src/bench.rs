@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use engine::{
-    AnyWorker, CoreRun, EngineError, EngineInstance, EngineKind, Options, Placement, Private, Script, ShardedInstance,
-    cpus, private_instance, sharded_instance, shared_instance, transacted_instance,
+    AnyWorker, CoreRun, EngineError, EngineInstance, EngineKind, Options, Placement, Private, ShardedInstance,
+    TraceHistory, cpus, private_instance, sharded_instance, shared_instance, transacted_instance,
 };
 use nf::{Function, Sizing};
 use port::{HugePages, Loops, Offered, Queue, Replay, Trace};
@@ -427,7 +427,7 @@ struct Fleets<N: Function> {
     engine: EngineKind,
     workers: Vec<Box<dyn AnyWorker<N>>>,
     replay: Replay,
-    script: Script<N::Meta>,
+    script: TraceHistory<N::Meta>,
     basis: Basis,
     /// The core with the most packets.
     busiest: usize,

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use engine::recovery::{Patience, Tally};
 use engine::{
-    AnyWorker, EngineKind, Histories, Link, LinkEnd, Options, PrivateInstance, Script, cpus, private_instance,
+    AnyWorker, EngineKind, Histories, Link, LinkEnd, Options, PrivateInstance, TraceHistory, cpus, private_instance,
 };
 use nf::{Function, Reason};
 use port::{Loops, Replay, Trace};
@@ -123,7 +123,7 @@ struct Replicas<N: Function> {
     ends: Vec<LinkEnd<N::Meta>>,
     link: Link,
     replay: Replay,
-    script: Script<N::Meta>,
+    script: TraceHistory<N::Meta>,
     dispatch: Work,
     readings: Readings,
 }

@@ -78,7 +78,7 @@ pub struct Boundary<M> {
 
 /// All that a sequencer would hand out over one pass of a trace.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Script<M> {
+pub struct TraceHistory<M> {
     /// The records, by number.
     pub records: Vec<Record<M>>,
     /// The boundaries, by number. At the last everything is back where it was at the beginning, if anything had moved.
@@ -87,13 +87,13 @@ pub struct Script<M> {
     pub owned: Vec<Vec<OwnedRecord<M>>>,
 }
 
-impl<M> Default for Script<M> {
+impl<M> Default for TraceHistory<M> {
     fn default() -> Self {
         Self { records: Vec::new(), boundaries: Vec::new(), owned: Vec::new() }
     }
 }
 
-impl<M> Script<M> {
+impl<M> TraceHistory<M> {
     /// Whether there is nothing that a core would have to know.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -205,10 +205,10 @@ impl<'a, M: Copy> Log<'a, M> {
     /// # Panics
     /// When there are no packets.
     #[must_use]
-    pub fn of_loop(script: &'a Script<M>, packets: usize, span: Nanos, next: Seq) -> Self {
+    pub fn of_loop(history: &'a TraceHistory<M>, packets: usize, span: Nanos, next: Seq) -> Self {
         let packets = packets as u64;
         let (lap, within) = (next.0 / packets, Seq(next.0 % packets));
-        let Script { records, boundaries, .. } = script;
+        let TraceHistory { records, boundaries, .. } = history;
         let record = records.partition_point(|record| record.seq < within);
         let boundary = boundaries.partition_point(|boundary| boundary.seq <= within);
         let (first, later) = (0, Nanos(0));
@@ -439,19 +439,19 @@ mod tests {
     #[test]
     fn a_loop_goes_around_in_numbers_and_in_time() {
         let boundary = |seq, time| Boundary { seq: Seq(seq), time: Nanos(time), moves: Vec::new() };
-        let script = Script {
+        let history = TraceHistory {
             records: vec![record(1), record(3)],
             boundaries: vec![boundary(2, 20), boundary(4, 40)],
             owned: Vec::new(),
         };
-        let mut log = Log::of_loop(&script, 4, Nanos(100), Seq(0));
+        let mut log = Log::of_loop(&history, 4, Nanos(100), Seq(0));
         assert_eq!(numbers(&mut log, 3), [("record", 1, 10), ("moves", 0, 20)]);
         assert_eq!(next(&mut log, 4), Some(3));
         assert_eq!(numbers(&mut log, 6), [("moves", 0, 40), ("record", 5, 110), ("moves", 1, 120)]);
         // A core that came to packet 6 has taken what lies ahead of it.
-        let mut log = Log::of_loop(&script, 4, Nanos(100), Seq(6));
+        let mut log = Log::of_loop(&history, 4, Nanos(100), Seq(6));
         assert_eq!(numbers(&mut log, 8), [("record", 7, 130), ("moves", 1, 140)]);
-        let mut log = Log::of_loop(&script, 4, Nanos(100), Seq(8));
+        let mut log = Log::of_loop(&history, 4, Nanos(100), Seq(8));
         assert_eq!(numbers(&mut log, 9), []);
         assert_eq!(numbers(&mut log, 10), [("record", 9, 210), ("moves", 2, 220)]);
     }
@@ -479,14 +479,14 @@ mod tests {
             for boundaries in [&[][..], &[4], &[1, 4], &[2, 3, 4]] {
                 let records = (0..4).filter(|seq| records >> seq & 1 == 1).map(record).collect();
                 let boundaries = boundaries.iter().copied().map(boundary).collect();
-                let script = Script { records, boundaries, owned: Vec::new() };
+                let history = TraceHistory { records, boundaries, owned: Vec::new() };
                 for step in 1..6 {
-                    let mut logs = [0, 1].map(|_| Log::of_loop(&script, 4, Nanos(40), Seq(0)));
+                    let mut logs = [0, 1].map(|_| Log::of_loop(&history, 4, Nanos(40), Seq(0)));
                     let mut asked = Vec::new();
                     for until in (step..20).step_by(step as usize) {
                         let [one, other] = &mut logs;
                         let met = numbers(one, until);
-                        assert_eq!(by_twos(other, until, &mut asked), met, "{script:?} until {until}");
+                        assert_eq!(by_twos(other, until, &mut asked), met, "{history:?} until {until}");
                         for log in &mut logs {
                             next(log, until + 1);
                         }
@@ -517,10 +517,11 @@ mod tests {
     #[test]
     fn what_a_core_is_handed_goes_around_with_its_packets() {
         let record = |seq| OwnedRecord { seq: Seq(seq), hash: seq, bucket: 3, meta: seq };
-        let script = Script { owned: vec![Vec::new(), [1, 2, 4, 7].map(record).to_vec()], ..Script::default() };
-        assert!(!script.is_empty() && script.owned_of(0).is_empty() && script.owned_of(2).is_empty());
+        let history =
+            TraceHistory { owned: vec![Vec::new(), [1, 2, 4, 7].map(record).to_vec()], ..TraceHistory::default() };
+        assert!(!history.is_empty() && history.owned_of(0).is_empty() && history.owned_of(2).is_empty());
         for room in 1..6 {
-            let log = |next| Log::of_loop(&script, 10, Nanos(100), next).with_owned(script.owned_of(1), next);
+            let log = |next| Log::of_loop(&history, 10, Nanos(100), next).with_owned(history.owned_of(1), next);
             let mut asked = Vec::new();
             let mut from_start = log(Seq(0));
             assert!(from_start.has_owned() && !from_start.is_silent_until(Seq(1)));

@@ -13,7 +13,7 @@ use port::{Batch, Packet};
 
 use crate::history::carrier::{Shape, Unpack};
 use crate::history::link::Histories;
-use crate::history::log::{Block, Boundary, OwnedRecord, Record, Script};
+use crate::history::log::{Block, Boundary, OwnedRecord, Record, TraceHistory};
 use crate::history::moves::{Elephant, Move, What};
 use crate::kind::EngineKind;
 use crate::options::Options;
@@ -245,7 +245,7 @@ impl<N: NetworkFunction> Dispatcher<N> {
         batch: &Batch,
         cores: &mut Vec<u16>,
         buckets: &mut Vec<u16>,
-        script: &mut Script<N::Meta>,
+        script: &mut TraceHistory<N::Meta>,
     ) {
         if let Some(first) = batch.packets().first().filter(|first| first.seq > Seq(0)) {
             let mut moves = Vec::new();

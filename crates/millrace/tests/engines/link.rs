@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread;
 
 use engine::recovery::{Patience, Tally};
-use engine::{CoreBatch, Counters, EngineKind, Histories, Link, LinkEnd, Log, Options, Script, private_instance};
+use engine::{CoreBatch, Counters, EngineKind, Histories, Link, LinkEnd, Log, Options, TraceHistory, private_instance};
 use functions::{conntrack, ddos, heavy_hitter, nat, policer, port_knock};
 use nf::{Function, Reason};
 use packet::{Nanos, Seq};
@@ -155,7 +155,7 @@ fn check_replayed<N: Function>(nf: N, trace: &Trace, cores: usize, link: Link) -
     note(&mut expected, &received);
 
     let mut fleet = private_instance(EngineKind::Scr, nf, cores, &options);
-    let mut script = Script::default();
+    let mut script = TraceHistory::default();
     for batch in &batches(&trace) {
         fleet.dispatcher.assign(batch, &mut Vec::new(), &mut Vec::new(), &mut script);
     }
@@ -229,7 +229,7 @@ fn a_replay_without_recovery_loses_the_records_with_the_packets() {
         let link = Link { loss_ppm, recovery: false, seed: 1, ..Link::default() };
         let nf = Arc::new(ddos::Ddos::new(&ddos::Config::default()));
         let mut fleet = private_instance(EngineKind::Scr, nf, 2, &options);
-        let mut script = Script::default();
+        let mut script = TraceHistory::default();
         for batch in &batches(&trace) {
             fleet.dispatcher.assign(batch, &mut Vec::new(), &mut Vec::new(), &mut script);
         }

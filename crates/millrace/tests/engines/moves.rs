@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use engine::{Boundary, CoreBatch, EngineKind, Inspect, Options, Script, Tables, What, sharded_instance};
+use engine::{Boundary, CoreBatch, EngineKind, Inspect, Options, Tables, TraceHistory, What, sharded_instance};
 use functions::{conntrack, ddos, heavy_hitter, policer, port_knock};
 use measure::conformance::{Plan, verify};
 use measure::{ReplayPlan, replay_queues};
@@ -116,7 +116,7 @@ fn check_replayed<N: Function>(nf: N, trace: &Arc<Trace>) {
         let mut fleet = sharded_instance(kind, Arc::clone(&nf), cores, &options);
         let mut batch = Batch::default();
         let mut pass = || {
-            let (mut steered, mut buckets, mut script) = (Vec::new(), Vec::new(), Script::default());
+            let (mut steered, mut buckets, mut script) = (Vec::new(), Vec::new(), TraceHistory::default());
             for start in (0..trace.len()).step_by(64) {
                 batch.clear();
                 for index in start..(start + 64).min(trace.len()) {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::{EngineInstance, EngineKind, FlowState, Options, PrivateInstance, Script, private_instance};
+use engine::{EngineInstance, EngineKind, FlowState, Options, PrivateInstance, TraceHistory, private_instance};
 use functions::{conntrack, ddos, heavy_hitter, policer, port_knock};
 use measure::{ReplayPlan, replay_queues};
 use nf::Function;
@@ -55,7 +55,7 @@ fn check<N: Function>(nf: N, trace: &Arc<Trace>) {
     for cores in 2..=3 {
         let name = N::DESCRIPTION.name;
         let mut fleet: PrivateInstance<N> = private_instance(EngineKind::Scr, Arc::clone(&nf), cores, &options);
-        let (mut steered, mut buckets, mut script) = (Vec::new(), Vec::new(), Script::default());
+        let (mut steered, mut buckets, mut script) = (Vec::new(), Vec::new(), TraceHistory::default());
         let mut one = Batch::default();
         for (packet, bytes) in trace.iter() {
             one.clear();
