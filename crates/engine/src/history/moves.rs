@@ -6,7 +6,7 @@ use packet::Nanos;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Move<M> {
     /// The number of the move, unique in one pass over the trace.
-    pub ticket: u64,
+    pub number: u64,
     /// The state that moves.
     pub what: What<M>,
 }

@@ -137,7 +137,7 @@ struct Common<N: NetworkFunction, G: Guarding> {
     v6: Flows<<KeyOf<N> as FlowKey>::V6, N::Flow, G>,
     seed: u64,
     recording: AtomicBool,
-    ticket: AtomicU64,
+    next_step: AtomicU64,
     /// What each core has recorded.
     records: Box<[Mutex<Vec<Recorded>>]>,
 }
@@ -169,7 +169,7 @@ impl<N: NetworkFunction, G: Guarding> ByEntry<N, G> {
             v6: flows(sizing.flows_v6, seed, tables, bursts),
             seed,
             recording: AtomicBool::new(false),
-            ticket: AtomicU64::new(0),
+            next_step: AtomicU64::new(0),
             records: (0..cores).map(|_| Mutex::default()).collect(),
         });
         let stripes = common.v4.stripes() + common.v6.stripes();
@@ -190,7 +190,7 @@ impl<N: NetworkFunction, G: Guarding> ByEntry<N, G> {
     /// order serves.
     fn commits(&self) -> Vec<Commit> {
         let mut steps: Vec<_> = self.common.records.iter().flat_map(|record| lock(record).clone()).collect();
-        steps.sort_unstable_by_key(|(ticket, commit)| (commit.now, *ticket));
+        steps.sort_unstable_by_key(|(number, commit)| (commit.now, *number));
         steps.into_iter().map(|(_, commit)| commit).collect()
     }
 
@@ -516,7 +516,7 @@ impl<N: NetworkFunction, G: Guarding> Moment<'_, N, G> {
         // ORDERING: Relaxed, as in `record`.
         let asked = self.common.recording.load(Ordering::Relaxed);
         // ORDERING: Relaxed. Steps on one entry are ordered by its guard, and so are the numbers that they draw.
-        asked.then(|| self.common.ticket.fetch_add(1, Ordering::Relaxed))
+        asked.then(|| self.common.next_step.fetch_add(1, Ordering::Relaxed))
     }
 
     #[cold]

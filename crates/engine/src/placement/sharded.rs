@@ -168,8 +168,8 @@ impl<N: NetworkFunction> Placement<N> for Sharded<N> {
     }
 
     fn release(&mut self, moves: &Moves<'_, N::Meta>) {
-        for Move { ticket, what } in moves.list {
-            let name = (moves.lap, *ticket);
+        for Move { number, what } in moves.list {
+            let name = (moves.lap, *number);
             match what {
                 What::Bucket { bucket, from, .. } if *from == self.core => {
                     let shard = self.shards[usize::from(*bucket)].take().expect(OWNED);
@@ -200,7 +200,7 @@ impl<N: NetworkFunction> Placement<N> for Sharded<N> {
             .list
             .iter()
             .filter(|one| comes(&one.what, self.core))
-            .all(|one| self.exchange.holds((moves.lap, one.ticket)))
+            .all(|one| self.exchange.holds((moves.lap, one.number)))
     }
 
     fn wait(&self, moves: &Moves<'_, N::Meta>) -> bool {
@@ -208,8 +208,8 @@ impl<N: NetworkFunction> Placement<N> for Sharded<N> {
     }
 
     fn acquire(&mut self, moves: &Moves<'_, N::Meta>) {
-        for Move { ticket, what } in moves.list.iter().filter(|one| comes(&one.what, self.core)) {
-            let name = (moves.lap, *ticket);
+        for Move { number, what } in moves.list.iter().filter(|one| comes(&one.what, self.core)) {
+            let name = (moves.lap, *number);
             match what {
                 What::Bucket { bucket, .. } => self.shards[usize::from(*bucket)] = self.exchange.take_shard(name),
                 What::Promote(one) => {

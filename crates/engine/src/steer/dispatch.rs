@@ -57,7 +57,7 @@ struct Adaptive<M> {
     /// The fewest and the most cores that were in use.
     in_use: [usize; 2],
     /// Moves that were ever decided.
-    tickets: u64,
+    moved: u64,
     migrations: Vec<Migration>,
     changes: Vec<Change<M>>,
     table: Vec<u16>,
@@ -100,7 +100,7 @@ impl<N: NetworkFunction> Dispatcher<N> {
                 core_pps,
                 since: (Seq(0), Nanos(0)),
                 in_use: [cores; 2],
-                tickets: 0,
+                moved: 0,
                 migrations: Vec::with_capacity(buckets),
                 changes: Vec::with_capacity(buckets),
                 table: Vec::with_capacity(buckets),
@@ -160,7 +160,7 @@ impl<N: NetworkFunction> Dispatcher<N> {
     /// How often something changed cores.
     #[must_use]
     pub fn moved(&self) -> u64 {
-        self.adaptive.as_ref().map_or(0, |adaptive| adaptive.tickets)
+        self.adaptive.as_ref().map_or(0, |adaptive| adaptive.moved)
     }
 
     /// The fewest and the most cores that were in use, and how many are now, where that follows the load.
@@ -295,7 +295,7 @@ impl<N: NetworkFunction> Dispatcher<N> {
         let buckets = buckets.map(|(bucket, (from, to))| What::Bucket { bucket: bucket as u16, from: *from, to: *to });
         let moves: Vec<_> = demote.chain(promote).chain(buckets).collect();
         let first = self.moved();
-        moves.into_iter().zip(first..).map(|(what, ticket)| Move { ticket, what }).collect()
+        moves.into_iter().zip(first..).map(|(what, number)| Move { number, what }).collect()
     }
 
     /// Who has what now.
@@ -362,11 +362,11 @@ impl<N: NetworkFunction> Dispatcher<N> {
         }
         adaptive.scale(next);
         rss.use_cores(adaptive.balancer.active());
-        let Adaptive { balancer, elephants, left, epoch, tickets, migrations, changes, table, .. } = &mut **adaptive;
+        let Adaptive { balancer, elephants, left, epoch, moved, migrations, changes, table, .. } = &mut **adaptive;
         *left = *epoch;
         let mut add = |what| {
-            moves.push(Move { ticket: *tickets, what });
-            *tickets += 1;
+            moves.push(Move { number: *moved, what });
+            *moved += 1;
         };
         let active = balancer.active();
         let expected = balancer.end_epoch();
